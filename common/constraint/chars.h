@@ -1,12 +1,12 @@
-/* chars.h - sets of characters, and the bytes they are written with. */
+/* chars.h - sets of characters, and their encoding as bytes. */
 #ifndef COMMON_CONSTRAINT_CHARS_H
 #define COMMON_CONSTRAINT_CHARS_H
 #include "common/constraint/term.h"
 
 enum { CHARS_MAX_RANGES = 1024, CHAR_LAST = 0x10ffff };
 
-/* Ranges of code points; ascending and disjoint after chars_tidy(). A set that needs more than
- * CHARS_MAX_RANGES ranges has `overflow`. */
+/* Ranges of code points; ascending and disjoint after chars_tidy(). A set that would need more than
+ * CHARS_MAX_RANGES ranges sets `overflow`. */
 struct chars {
     struct {
         uint32_t first, last;
@@ -21,17 +21,18 @@ static inline void chars_clear(struct chars *c)
 }
 void chars_add(struct chars *c, uint32_t first, uint32_t last);
 void chars_tidy(struct chars *c);
-void chars_invert(struct chars *c); /* tidies first */
+void chars_invert(struct chars *c); /* calls chars_tidy() first */
 
-/* How a character becomes bytes. */
+/* How characters are encoded. */
 enum spelling {
     SPELL_PLAIN, /* UTF-8 */
-    SPELL_JSON   /* inside a JSON string, each character in one way: escaped only where it must be,
-                    with the two-character escape where there is one */
+    /* as in a JSON string, in one way per character: escaped only if required, by the two-character
+     * escape if there is one */
+    SPELL_JSON
 };
 /* One character of the set. */
 term chars_term(struct term_pool *p, struct chars *c, enum spelling how);
 term chars_any_term(struct term_pool *p, enum spelling how); /* any character */
-/* The text's characters one after another, as a JSON string's inside. */
+/* The characters of a text, as inside a JSON string. */
 term chars_json_text(struct term_pool *p, const char *text, size_t n);
 #endif

@@ -1,12 +1,11 @@
-/* constraint.h - what a generated text must look like, and which tokens may come next.
+/* constraint.h - constrained decoding: which tokens may come next in a text of a given form.
  *
- * A constraint is a regular expression or a JSON schema, compiled once and shared by all requests
- * that ask for it. A state is a number: what was generated so far, as far as it matters. The
- * automaton is built while it is walked, one transition at a time, and kept; so are the masks of
- * the states that were asked for. Nothing depends on who asks or when: equal texts lead to equal
- * masks on every rank.
+ * A constraint is a regular expression, a JSON schema or a grammar, compiled once and shared by all
+ * requests that use it. A state is a number that represents the text generated so far. The
+ * automaton is built lazily, one transition at a time, and cached, as are the token masks of
+ * visited states. Results depend on nothing else, so equal texts give equal masks on every rank.
  *
- * Thread-safe: a constraint locks itself. */
+ * Thread-safe: each constraint has a lock. */
 #ifndef COMMON_CONSTRAINT_CONSTRAINT_H
 #define COMMON_CONSTRAINT_CONSTRAINT_H
 #include "common/constraint/token_set.h"
@@ -15,58 +14,58 @@
 enum constraint_kind {
     CONSTRAINT_REGEX,        /* the whole answer matches: common/constraint/pattern.h */
     CONSTRAINT_JSON_SCHEMA,  /* the answer is an instance: common/constraint/schema.h */
-    CONSTRAINT_JSON_COMPACT, /* the same without white space between tokens */
-    CONSTRAINT_GBNF,         /* the answer is of llama.cpp's grammar: common/constraint/grammar.h */
-    CONSTRAINT_LARK,         /* the same in Lark's notation */
-    CONSTRAINT_CALLS,        /* any text, and calls in it: common/constraint/calls.h */
-    /* {"answer": {"kind": constraint_kind_name(), "text"}, "ways"}: the answer is constrained so,
-     * or is nothing but calls in one of the ways: calls_or(), common/constraint/calls.h. Behind
-     * CONSTRAINT_CHANNEL_CALLS it has `schema` in place of `ways`: the calls' */
+    CONSTRAINT_JSON_COMPACT, /* as JSON_SCHEMA, without white space between tokens */
+    CONSTRAINT_GBNF,         /* the answer is in llama.cpp's grammar: common/constraint/grammar.h */
+    CONSTRAINT_LARK,         /* as GBNF, in Lark's notation */
+    CONSTRAINT_CALLS,        /* any text that may contain calls: common/constraint/calls.h */
+    /* {"answer": {"kind": constraint_kind_name(), "text"}, "ways"}: the answer satisfies that
+     * constraint, or consists of calls in one of the ways: calls_or() in common/constraint/calls.h.
+     * With CONSTRAINT_CHANNEL_CALLS `schema` replaces `ways`: that of the calls. */
     CONSTRAINT_CALLS_OR
 };
 enum { CONSTRAINT_KINDS = CONSTRAINT_CALLS_OR + 1 };
 const char *constraint_kind_name(enum constraint_kind kind);
-/* What a model that thinks aloud may write before the text that is constrained. */
+/* Reasoning that a model may emit before the constrained text. */
 enum constraint_reasoning {
     CONSTRAINT_NO_REASONING,
-    CONSTRAINT_MAY_REASON, /* nothing, or "<think>", anything, "</think>" */
-    CONSTRAINT_REASONS,    /* anything, "</think>": it has begun already */
-    /* gpt-oss's channels: messages of the channel analysis, then the constrained text as a message
-     * of the channel final */
+    CONSTRAINT_MAY_REASON, /* nothing, or "<think>", any text, "</think>" */
+    CONSTRAINT_REASONS,    /* any text, "</think>": the prompt has opened it */
+    /* gpt-oss's channels: messages of the channel analysis, then the constrained text as the
+     * message of the channel final. */
     CONSTRAINT_CHANNELS,
-    /* the same in front of a call: the constraint is a JSON schema with `anyOf`, of objects whose
-     * `name` is a `const`, the function's name, and whose other property is its arguments' schema;
-     * it becomes a message to that function, whose text is the arguments alone */
+    /* As CHANNELS, for a call. The constraint is a JSON schema with `anyOf` of objects, whose
+     * `name` is a `const`, the function's name, and whose other property has the arguments' schema.
+     * The call is a message to that function, which contains the arguments only. */
     CONSTRAINT_CHANNEL_CALLS
 };
 struct constraint;
 
-/* ERR_VALIDATION says what in `text` cannot be promised, and where. One reference is the
- * caller's. */
+/* Compiles a constraint; the caller gets one reference. ERR_VALIDATION names what in `text` is not
+ * supported, and where. */
 struct constraint *constraint_new(enum constraint_kind kind, const char *text, size_t n,
                                   struct err *e);
-/* The same behind reasoning and a few blanks. */
+/* As constraint_new(), after optional reasoning and a few blanks. */
 struct constraint *constraint_new_behind(enum constraint_reasoning reasoning,
                                          enum constraint_kind kind, const char *text, size_t n,
                                          struct err *e);
-/* The same, by a thread of its own: who wants something of it first waits. What cannot be promised
- * is what constraint_mask() says then. NULL: out of memory. */
+/* As constraint_new_behind(), compiled on a separate thread: the first use waits. constraint_mask()
+ * reports compilation errors. NULL: out of memory. */
 struct constraint *constraint_order(enum constraint_reasoning reasoning, enum constraint_kind kind,
                                     const char *text, size_t n, struct err *e);
 struct constraint *constraint_ref(struct constraint *c);
-void constraint_unref(struct constraint *c); /* NULL is fine */
+void constraint_unref(struct constraint *c); /* NULL is allowed */
 
 typedef uint32_t constraint_state;
-enum { CONSTRAINT_DEAD };                 /* the text cannot become right any more */
-#define CONSTRAINT_START (UINT32_MAX - 1) /* nothing was written yet */
-/* The state behind n more bytes. CONSTRAINT_DEAD for ever after a wrong one. */
+enum { CONSTRAINT_DEAD };                 /* the text cannot be completed any more */
+#define CONSTRAINT_START (UINT32_MAX - 1) /* empty text */
+/* The state after n more bytes. CONSTRAINT_DEAD is final. */
 constraint_state constraint_next(struct constraint *c, constraint_state at, const void *bytes,
                                  size_t n);
 bool constraint_may_end(struct constraint *c, constraint_state at);
 
-/* mask [(vocabulary + 31) / 32]: bit set = the token may come next. End tokens may come where the
- * text may end. ERR_GENERATION: nothing may come (the state is dead, or no token of this vocabulary
- * spells a way on), or the constraint outgrew its memory or the work a mask may take. */
+/* Fills mask [(vocabulary + 31) / 32]: bit set = the token may come next. End tokens are allowed
+ * where the text may end. ERR_GENERATION: no token is allowed (a dead state, or no token of this
+ * vocabulary continues the text), or the constraint exceeds its memory or work limits. */
 int constraint_mask(struct constraint *c, constraint_state at, const struct token_set *tokens,
                     uint32_t *mask, struct err *e);
 #endif

@@ -1,4 +1,4 @@
-/* decimal.h - numbers of JSON by their exact value, and whether two values are equal. */
+/* decimal.h - exact decimal values of JSON numbers, and equality of JSON values. */
 #ifndef COMMON_CONSTRAINT_DECIMAL_H
 #define COMMON_CONSTRAINT_DECIMAL_H
 #include <cjson/cJSON.h>
@@ -9,14 +9,14 @@ enum { DECIMAL_DIGITS = 320, DECIMAL_POINT = 400 };
 struct decimal {
     bool negative;
     int n, point;
-    char digit[DECIMAL_DIGITS + 1]; /* '0' to '9', ended by NUL */
+    char digit[DECIMAL_DIGITS + 1]; /* '0' to '9', NUL-terminated */
 };
-/* false: no number of JSON, or one with more digits or a point farther away than the bounds. */
+/* False: not a JSON number, or beyond the limits on digits or exponent. */
 bool decimal_read(struct decimal *d, const char *text);
 bool decimal_of(struct decimal *d, const cJSON *number);
 int decimal_compare(const struct decimal *a, const struct decimal *b); /* <0, 0, >0 */
 bool decimal_integer(const struct decimal *d);
 
-/* Equal as JSON Schema means it: 1 is 1.0, the order of an object's members does not matter. */
+/* Equality of JSON Schema: 1 equals 1.0, and the order of members is ignored. */
 bool json_same(const cJSON *a, const cJSON *b);
 #endif

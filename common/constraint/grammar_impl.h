@@ -1,27 +1,28 @@
-/* grammar_impl.h - a grammar as a tree, for the two parsers and what makes terms of it. */
+/* grammar_impl.h - private: the syntax tree of a grammar, shared by the two parsers and the
+ * compiler. */
 #ifndef COMMON_CONSTRAINT_GRAMMAR_IMPL_H
 #define COMMON_CONSTRAINT_GRAMMAR_IMPL_H
 #include "common/constraint/chars.h"
 #include "common/constraint/grammar.h"
 #include "common/constraint/pattern.h"
 
-/* Nodes by number; 0 is none. */
+/* Index of a node; 0: none. */
 typedef uint32_t gnode;
 enum gnode_kind { G_TERM, G_REF, G_CAT, G_ALT, G_REPEAT };
 struct grammar_node {
     enum gnode_kind kind;
-    gnode kid, next; /* the first below it; the one behind it in its list */
+    gnode kid, next; /* its first child; its next sibling */
     term t;          /* G_TERM */
     uint32_t rule;   /* G_REF */
     uint32_t lo, hi; /* G_REPEAT */
 };
 struct grammar_rule {
-    const char *name; /* in the text */
+    const char *name; /* points into the text */
     size_t n_name;
-    gnode body;      /* 0: not defined */
-    bool nullable;   /* may be empty */
-    bool terminal;   /* Lark: written in capitals */
-    uint8_t visited; /* by the search for left recursion */
+    gnode body;      /* 0: undefined */
+    bool nullable;   /* matches the empty text */
+    bool terminal;   /* Lark: a name in capitals */
+    uint8_t visited; /* state of the search for left recursion */
     term t;
 };
 struct grammar {
@@ -37,11 +38,11 @@ struct grammar {
     struct err *e;
     struct chars set;
     /* Lark */
-    bool in_terminal; /* the body that is read is a terminal's */
-    gnode ignore;     /* G_REPEAT of what %ignore names; 0: nothing */
+    bool in_terminal; /* the current body is that of a terminal */
+    gnode ignore;     /* G_REPEAT of %ignore's terminals; 0: none */
 };
 
-/* Always 0. The first error stays. */
+/* Always returns 0. The first error is kept. */
 gnode grammar_fail(struct grammar *g, const char *what, const char *name, size_t n);
 static inline bool grammar_more(const struct grammar *g) { return g->at < g->n && !g->failed; }
 static inline char grammar_peek(const struct grammar *g)
@@ -49,22 +50,22 @@ static inline char grammar_peek(const struct grammar *g)
     return g->at < g->n ? g->text[g->at] : '\0';
 }
 bool grammar_take(struct grammar *g, const char *s);
-/* `+`, `?` or `*`: narrows the bounds, which are 0 and TERM_UNBOUNDED before. False: none of them.
- */
+/* Parses `+`, `?` or `*` into bounds, which must be 0 and TERM_UNBOUNDED before. False: none. */
 bool grammar_quantifier(struct grammar *g, uint32_t *lo, uint32_t *hi);
-/* The number of the rule of that name, which is made where there is none yet. */
+/* The index of the rule with this name, created if missing. */
 uint32_t grammar_rule(struct grammar *g, const char *name, size_t n);
 bool grammar_number(struct grammar *g, uint32_t *v); /* decimal digits; false: none */
 
 gnode grammar_of_term(struct grammar *g, term t);
 gnode grammar_ref(struct grammar *g, uint32_t rule);
-gnode grammar_list(struct grammar *g, enum gnode_kind kind); /* empty G_CAT or G_ALT */
+gnode grammar_list(struct grammar *g, enum gnode_kind kind); /* an empty G_CAT or G_ALT */
 void grammar_append(struct grammar *g, gnode list, gnode *last, gnode kid);
 gnode grammar_repeat(struct grammar *g, gnode of, uint32_t lo, uint32_t hi);
-/* The first rule's number, `root` or `start`; -1: failed. */
+/* Returns the index of the start rule, `root` or `start`; -1: failed. */
 int grammar_parse_gbnf(struct grammar *g);
 int grammar_parse_lark(struct grammar *g);
-/* A character of the escape behind a backslash: \n \t \r \xHH \uHHHH \UHHHHHHHH, or itself. */
+/* Decodes the escape after a backslash: \n \t \r \xHH \uHHHH \UHHHHHHHH, or the character
+ * itself. */
 uint32_t grammar_escape(struct grammar *g);
 term grammar_char(struct grammar *g, uint32_t first, uint32_t last);
 #endif

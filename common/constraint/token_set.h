@@ -1,7 +1,8 @@
-/* token_set.h - the texts of a vocabulary in an order in which they can be tried together.
+/* token_set.h - the texts of a vocabulary as a trie, so that tokens with a common prefix are tested
+ * together.
  *
- * A trie over the tokens' bytes, flattened depth first: a byte that is wrong skips all tokens that
- * begin so. Immutable; shared by all constraints of a model. */
+ * The trie over the tokens' bytes is stored in depth-first order: a wrong byte skips all tokens
+ * below it. Immutable; shared by all constraints of a model. */
 #ifndef COMMON_CONSTRAINT_TOKEN_SET_H
 #define COMMON_CONSTRAINT_TOKEN_SET_H
 #include <stdbool.h>
@@ -14,8 +15,8 @@ struct token_text {
 };
 
 struct token_set;
-/* `text` [vocab], read here only. Tokens of `end` [n_end] end the text. NULL: out of memory. */
+/* `text` [vocab] is not kept. Tokens in `end` [n_end] end the text. NULL: out of memory. */
 struct token_set *token_set_new(const struct token_text *text, uint32_t vocab, const uint32_t *end,
                                 uint32_t n_end);
-void token_set_free(struct token_set *t); /* NULL is fine */
+void token_set_free(struct token_set *t); /* NULL is allowed */
 #endif

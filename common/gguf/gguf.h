@@ -1,9 +1,9 @@
-/* gguf.h - one GGUF file: metadata by key, tensors in blocks.
+/* gguf.h - reads one GGUF file: metadata by key, tensors in blocks.
  *
- * The bytes come from strangers: every count, length, offset and name is checked before anything
- * points into the file. Values and tensors are views into the mapping; close() ends them all.
- * Immutable after opening. Little-endian, versions 2 and 3 (which differ in nothing else).
- * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md */
+ * The file is untrusted: every count, length, offset and name is checked before it is used. Values
+ * and tensors point into the mapping until gguf_close(). Immutable after opening. Little-endian,
+ * versions 2 and 3 (which differ in nothing else). Format:
+ * https://github.com/ggml-org/ggml/blob/master/docs/gguf.md */
 #ifndef COMMON_GGUF_GGUF_H
 #define COMMON_GGUF_GGUF_H
 #include "common/err.h"
@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How numbers of a tensor are packed: name, number in the file, elements of a block, bytes of a
- * block. What the last ones mean does not matter here: they are named to be refused. */
+/* Encodings of a tensor: name, number in the file, elements per block, bytes per block. The last
+ * ones are unsupported and listed to be rejected by name. */
 #define GGUF_PACKINGS(X)                                                                           \
     X(F32, 0, 1, 4)                                                                                \
     X(F16, 1, 1, 2)                                                                                \
@@ -60,7 +60,7 @@ struct gguf_packing_info {
 };
 extern const struct gguf_packing_info gguf_packings[GGUF_N_PACKINGS];
 
-/* The file's own numbers. */
+/* Type numbers of the file format. */
 enum gguf_type {
     GGUF_T_U8,
     GGUF_T_I8,
@@ -79,31 +79,31 @@ enum gguf_type {
 };
 
 struct gguf_str {
-    const char *p; /* not terminated */
+    const char *p; /* not NUL-terminated */
     size_t n;
 };
 struct gguf_value {
-    const char *key;     /* the gguf's copy */
-    enum gguf_type type; /* of the elements, where it is a list */
+    const char *key;     /* owned by the gguf */
+    enum gguf_type type; /* element type, if it is a list */
     bool list;
-    uint64_t n; /* elements; 1 */
+    uint64_t n; /* number of elements; 1 if it is no list */
     const uint8_t *data, *end;
 };
 
 enum { GGUF_MAX_DIMS = 4 };
 struct gguf_tensor {
-    const char *name; /* the gguf's copy */
+    const char *name; /* owned by the gguf */
     enum gguf_packing packing;
     int n_dims;
-    uint64_t dims[GGUF_MAX_DIMS]; /* the first is that of neighbours in memory; all of 1 behind */
-    uint64_t begin, bytes;        /* in the data section */
+    uint64_t dims[GGUF_MAX_DIMS]; /* innermost dimension first; unused ones are 1 */
+    uint64_t begin, bytes;        /* offset and size in the data section */
     const uint8_t *data;
 };
 
 struct gguf {
     const char *path; /* owned */
     const uint8_t *map;
-    size_t map_size; /* 0: parsed from foreign memory */
+    size_t map_size; /* 0: parsed from the caller's memory */
     uint32_t version;
     char *names; /* of keys and tensors */
     struct gguf_value *values;
@@ -111,25 +111,25 @@ struct gguf {
     uint32_t n_values, n_tensors;
 };
 
-/* All fail with one line that begins with the path: ERR_VALIDATION for what the file says,
- * ERR_SYSTEM for what the system says. A failed open needs no close. */
+/* Errors are one line that begins with the path: ERR_VALIDATION for invalid content, ERR_SYSTEM for
+ * system errors. A failed open needs no close. */
 int gguf_open(struct gguf *g, const char *path, struct err *e);
-/* The same over `n` bytes of the caller's memory, which must outlive `g`. */
+/* As gguf_open(), over `n` bytes of the caller's memory, which must outlive `g`. */
 int gguf_parse(struct gguf *g, const char *path, const uint8_t *bytes, size_t n, struct err *e);
 void gguf_close(struct gguf *g);
 
-const struct gguf_value *gguf_find(const struct gguf *g, const char *key); /* or NULL */
+const struct gguf_value *gguf_find(const struct gguf *g, const char *key); /* NULL: absent */
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
 
-/* A value that is no list, by key. Missing or of another kind: the default, or false. */
-bool gguf_number(const struct gguf *g, const char *key, double *out); /* any number */
+/* A scalar by key. Absent or of another kind: the default, or false. */
+bool gguf_number(const struct gguf *g, const char *key, double *out); /* any numeric type */
 bool gguf_bool(const struct gguf *g, const char *key, bool def);
 bool gguf_text(const struct gguf *g, const char *key, struct gguf_str *out); /* valid UTF-8 */
-/* A list of numbers or truths, or NULL; one of strings, or NULL. */
+/* A list of numbers or booleans, or NULL; a list of strings, or NULL. */
 const struct gguf_value *gguf_numbers(const struct gguf *g, const char *key);
 const struct gguf_value *gguf_strings(const struct gguf *g, const char *key);
-/* Element i of such a list (i < n); of a value that is none: 0. */
+/* Element i of such a list (i < n); 0 for another type. */
 double gguf_number_at(const struct gguf_value *v, uint64_t i);
-/* The strings of a list one after the other: *at begins as v->data; false at the end. */
+/* Iterates over the strings of a list: *at begins as v->data; false at the end. */
 bool gguf_next(const struct gguf_value *v, const uint8_t **at, struct gguf_str *out);
 #endif

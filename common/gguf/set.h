@@ -1,35 +1,35 @@
-/* set.h - a model in GGUF: one file, or the files of a split one (name-00001-of-00003.gguf). */
+/* set.h - a model in GGUF: one file, or the parts of a split one (name-00001-of-00003.gguf). */
 #ifndef COMMON_GGUF_SET_H
 #define COMMON_GGUF_SET_H
 #include "common/gguf/gguf.h"
 
 struct gguf_set {
-    struct gguf *files; /* the first has the metadata; each has tensors of its own */
+    struct gguf *files; /* the first has the metadata; tensors are distributed over all */
     uint32_t n;
 };
 
-/* `path`: the file, or any one of a split model's. Errors as gguf_open()'s; a file that is missing,
- * and a tensor that two files have, are errors too. A failed open needs no close. */
+/* `path`: the file, or any part of a split model. Errors as gguf_open(), also for a missing part,
+ * and a tensor in two parts. A failed open needs no close. */
 int gguf_set_open(struct gguf_set *s, const char *path, struct err *e);
 void gguf_set_close(struct gguf_set *s);
-const struct gguf_tensor *gguf_set_tensor(const struct gguf_set *s, const char *name); /* or NULL */
+/* NULL: absent */
+const struct gguf_tensor *gguf_set_tensor(const struct gguf_set *s, const char *name);
 
-/* Are all files there that the name of one speaks of? */
+/* Do all parts exist that the name implies? */
 bool gguf_set_is_whole(const char *path);
-/* The name of part `no` (from 1) of the model whose first file is `first`, into `out`; false: it
- * has fewer. */
+/* Writes the name of part `no` (from 1) of the model whose first file is `first`. False: it has
+ * fewer parts. */
 bool gguf_part_name(const char *first, uint32_t no, char *out, size_t size);
 
-/* Is `path` meant as such a file? A regular one that is called so, or begins so. */
+/* Is `path` a GGUF file? A regular file with that extension, or with that magic number. */
 bool gguf_is_file(const char *path);
-/* The one model in GGUF that lies in the folder: the path of its (first) file, which the caller
- * frees. Projectors of images (mmproj-...) are passed over. NULL: there is none (e->kind is
- * ERR_NONE), or there are several (ERR_VALIDATION names two). `quant`: only those whose name says
- * it ("Q4_K_M", in any case), or NULL. */
+/* The path of the only GGUF model in a folder (its first part); the caller frees it. Image
+ * projectors (mmproj-...) are ignored. NULL: none (e->kind is ERR_NONE), or several (ERR_VALIDATION
+ * names two). `quant`: only files whose name contains it ("Q4_K_M", in any case), or NULL. */
 char *gguf_in_folder(const char *dir, const char *quant, struct err *e);
-/* Does the name of a file say that it is packed so? "model-Q4_K_M.gguf" does: Q4_K_M, no letter or
- * digit on either side. */
+/* Does a file name contain this quantisation, delimited by non-alphanumerics? "model-Q4_K_M.gguf"
+ * contains Q4_K_M. */
 bool gguf_name_says(const char *file, const char *quant);
-/* Is it the name of a model's (first) file, and of no projector? */
+/* Is it the name of a model's (first) file, and not of a projector? */
 bool gguf_is_first(const char *file);
 #endif

@@ -1,5 +1,5 @@
-/* digest.h - is a file what its etag says? The hub names large files by the sha-256 of their bytes,
- * others as git does: sha-1 of "blob <size>\0" and the bytes. Other etags say nothing. */
+/* digest.h - verifies a file by its etag. The hub's etag of a large file is its SHA-256; of other
+ * files git's SHA-1 of "blob <size>\0" and the bytes. Other etags cannot be verified. */
 #ifndef COMMON_HUB_DIGEST_H
 #define COMMON_HUB_DIGEST_H
 #include "common/err.h"
@@ -9,13 +9,14 @@
 
 struct digest {
     void *state; /* NULL: nothing is computed */
-    size_t n;    /* bytes of the result */
+    size_t n;    /* size of the result in bytes */
 };
 
-/* `size`: of the whole file. An etag that is no digest leaves an empty one, which matches all. */
+/* `size`: of the whole file. An etag that is not a digest gives an empty digest, which always
+ * matches. */
 int digest_begin(struct digest *d, const char *etag, int64_t size, struct err *e);
 void digest_add(struct digest *d, const void *p, size_t n);
-/* Does what was added match? Ends the digest. */
+/* Compares the digest of the added bytes, and ends it. */
 bool digest_matches(struct digest *d, const char *etag);
 void digest_drop(struct digest *d); /* ended or not */
 #endif

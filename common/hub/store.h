@@ -1,11 +1,11 @@
-/* store.h - writing into the hub's cache, so that huggingface_hub and we share it:
+/* store.h - writes to the hub's cache, in the layout of huggingface_hub:
  *
- *   <root>/models--org--name/blobs/<etag>                      the bytes; <etag>.incomplete before
+ *   <root>/models--org--name/blobs/<etag>                      the bytes; first <etag>.incomplete
  *   <root>/models--org--name/snapshots/<commit>/<file>         -> ../../blobs/<etag>
  *   <root>/models--org--name/refs/<revision>                   the commit
  *   <root>/.locks/models--org--name/<etag>.lock                flock(2) while a blob is written
  *
- * Links, refs and blobs appear by rename: a reader sees the whole thing or nothing. */
+ * Links, refs and blobs are created by rename: a reader sees a complete file or none. */
 #ifndef COMMON_HUB_STORE_H
 #define COMMON_HUB_STORE_H
 #include "common/err.h"
@@ -20,7 +20,7 @@ struct store {
     char root[PATH_MAX], folder[HUB_FOLDER_MAX], commit[HUB_COMMIT_MAX];
 };
 
-/* Makes the folders of one commit of a repository. ERR_SYSTEM: not writable. */
+/* Creates the folders for one commit of a repository. ERR_SYSTEM: not writable. */
 int store_open(struct store *s, const char *root, const char *id, const char *commit,
                struct err *e);
 void store_blob(const struct store *s, const char *etag, const char *suffix,
@@ -28,12 +28,12 @@ void store_blob(const struct store *s, const char *etag, const char *suffix,
 void store_snapshot(const struct store *s, char out[STORE_PATH_MAX]);
 bool store_has_blob(const struct store *s, const char *etag);
 
-/* Take the lock of a blob: a descriptor to close, -1 failed, -2: another process holds it. Where
- * the file system has no locks the descriptor is of an unlocked file. */
+/* Locks a blob: returns a descriptor to close; -1: failed; -2: locked by another process. On file
+ * systems without locks the file is not locked. */
 int store_lock(const struct store *s, const char *etag, struct err *e);
-/* snapshots/<commit>/<name> -> the blob; `name` may lie in a folder. */
+/* Links snapshots/<commit>/<name> to the blob; `name` may be in a subfolder. */
 int store_link(const struct store *s, const char *name, const char *etag, struct err *e);
-/* refs/<revision>; nothing for a commit. */
+/* Writes refs/<revision>; not for a commit. */
 int store_ref(const struct store *s, const char *revision, struct err *e);
-int64_t store_free_bytes(const struct store *s); /* -1: not known */
+int64_t store_free_bytes(const struct store *s); /* -1: unknown */
 #endif

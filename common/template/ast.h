@@ -1,11 +1,11 @@
-/* ast.h - a parsed template. Lives in the arena of `struct template` and never changes. */
+/* ast.h - the syntax tree of a template. Allocated in the arena of `struct template`; immutable. */
 #ifndef COMMON_TEMPLATE_AST_H
 #define COMMON_TEMPLATE_AST_H
 #include "common/arena.h"
 #include "common/template/value.h"
 #include "common/template/vm.h"
 
-/* Which fields of a node mean what:                                                             */
+/* Fields used by each kind of node: */
 enum node_kind {
     /* expressions */
     N_CONST,   /* v                                                                              */
@@ -88,11 +88,11 @@ struct template
 {
     struct arena mem;
     struct nodes body;
-    struct str *names; /* every identifier the template speaks of */
+    struct str *names; /* every identifier in the template */
     uint32_t n_names;
     uint32_t id_loop, id_caller, id_kwargs, id_varargs;
 };
 
-/* Fill t (its arena is set up) from the source, or vm_fail(). */
+/* Parses the source into t, whose arena is initialised; vm_fail() on errors. */
 void parse_template(struct vm *vm, struct template *t, const char *src, size_t n);
 #endif

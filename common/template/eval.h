@@ -8,8 +8,8 @@ struct binding {
     uint32_t name;
     struct val v;
 };
-/* Names set in a loop body, a macro, a with: they hide the outer ones and end with the scope. A
- * macro keeps the scope it was defined in; such a scope is `captured` and not used again. */
+/* Names set in a loop body, a macro or a with-block: they shadow outer ones and end with the scope.
+ * A macro keeps its defining scope, which is then `captured` and not reused. */
 struct scope {
     struct scope *parent; /* NULL: the global scope, vm->root */
     struct binding *b;
@@ -20,17 +20,17 @@ struct scope {
 struct macro {
     const struct macro_def *def;
     struct scope *scope;
-    bool autoescape; /* where it was defined */
+    bool autoescape; /* that of its definition */
 };
 
-/* `loop`. Items that a condition may still drop stay in `source` until they are asked for, so
- * that the condition sees what earlier turns did. */
+/* The `loop` object. Items that a loop filter may drop stay in `source` until needed, so that the
+ * filter sees the effects of earlier iterations. */
 struct loop {
     const struct node *node;
     struct scope *outer;
     struct list *ready, *source;
     uint32_t taken; /* of source */
-    uint32_t turn;  /* from 0 */
+    uint32_t turn;  /* iteration, from 0 */
     uint32_t depth; /* from 0 */
     struct list *changed;
 };

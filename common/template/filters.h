@@ -1,5 +1,5 @@
-/* filters.h - Jinja's filters, in three parts: on sequences, on text and numbers, and those that
- * lay text out. filters.c has the table. Each takes the value it is applied to as `self`. */
+/* filters.h - Jinja's filters, in three parts: sequences, text and numbers, layout. filters.c has
+ * the table. `self` is the value a filter is applied to. */
 #ifndef COMMON_TEMPLATE_FILTERS_H
 #define COMMON_TEMPLATE_FILTERS_H
 #include "common/template/vm.h"

@@ -1,5 +1,5 @@
-/* import.h - JSON into template values. The tree must outlive the render: strings are not copied.
- */
+/* import.h - converts JSON to template values. The tree must outlive the render: strings are not
+ * copied. */
 #ifndef COMMON_TEMPLATE_IMPORT_H
 #define COMMON_TEMPLATE_IMPORT_H
 #include "common/template/vm.h"

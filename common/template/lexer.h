@@ -1,6 +1,5 @@
-/* lexer.h - template source to tokens: text outside of tags (with white space control already
- * applied: trim_blocks, lstrip_blocks, - and +), and the tokens inside of tags. Comments are gone.
- */
+/* lexer.h - tokenizes template source: text outside of tags (with white space control applied:
+ * trim_blocks, lstrip_blocks, - and +), and the tokens inside tags. Comments are dropped. */
 #ifndef COMMON_TEMPLATE_LEXER_H
 #define COMMON_TEMPLATE_LEXER_H
 #include "common/template/vm.h"

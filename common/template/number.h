@@ -1,4 +1,4 @@
-/* number.h - one number or string under a format: what %-formatting and str.format() share. */
+/* number.h - formats a number or string; shared by %-formatting and str.format(). */
 #ifndef COMMON_TEMPLATE_NUMBER_H
 #define COMMON_TEMPLATE_NUMBER_H
 #include "common/template/vm.h"

@@ -1,11 +1,11 @@
-/* parser.h - what the two halves of the parser (statements, expressions) share. Recursive descent
- * over the token list, with Jinja's grammar, precedence and messages. */
+/* parser.h - private: shared by the two halves of the parser (statements, expressions). Recursive
+ * descent over the token list, with Jinja's grammar, precedence and messages. */
 #ifndef COMMON_TEMPLATE_PARSER_H
 #define COMMON_TEMPLATE_PARSER_H
 #include "common/template/ast.h"
 #include "common/template/lexer.h"
 
-struct macro_scope { /* the macro whose body is being read */
+struct macro_scope { /* the macro whose body is being parsed */
     struct macro_def *def;
     struct macro_scope *outer;
 };
@@ -18,17 +18,18 @@ struct parser {
     struct token *tok; /* &tokens.v[at] */
     struct dict *ids;  /* identifier -> id */
     struct macro_scope *macro;
-    int soft;             /* inside a branch, where an unknown filter only fails when it runs */
-    struct node *unknown; /* the first unknown filter or test outside of one */
+    /* inside a branch, where an unknown filter is an error only when executed */
+    int soft;
+    struct node *unknown; /* the first unknown filter or test outside a branch */
     int loops;
-    struct open_tag *open; /* innermost last, for messages about missing ends */
+    struct open_tag *open; /* innermost last, for messages about missing end tags */
 };
 
 #define parse_fail(p, at_line, ...)                                                                \
     ((p)->vm->line = (at_line), vm_fail((p)->vm, FAULT_SYNTAX, __VA_ARGS__))
 
-struct token *parse_next(struct parser *p);           /* the current token; moves on */
-struct token *parse_look(struct parser *p);           /* the one behind the current */
+struct token *parse_next(struct parser *p);           /* the current token; advances */
+struct token *parse_look(struct parser *p);           /* the token after the current one */
 bool tok_is(const struct token *t, const char *name); /* a name token with this text */
 bool skip_type(struct parser *p, enum token_type t);
 bool skip_name(struct parser *p, const char *name);
@@ -38,9 +39,9 @@ const char *tok_describe(struct parser *p, const struct token *t);
 struct node *node_new(struct parser *p, enum node_kind kind, uint32_t line);
 void nodes_add(struct parser *p, struct nodes *l, struct node *n);
 uint32_t name_id(struct parser *p, struct val name);
-void note_name(struct parser *p, uint32_t id); /* tells the enclosing macros what they use */
+void note_name(struct parser *p, uint32_t id); /* records the use in the enclosing macros */
 
-/* How a comma list is read. */
+/* How a comma-separated list is parsed. */
 enum tuple_mode {
     TUPLE_FULL = 0,
     TUPLE_PRIMARIES = 1,  /* assignment targets */

@@ -1,4 +1,4 @@
-/* space.h - what Python calls white space, at either end of UTF-8 text. */
+/* space.h - Python's white space at either end of UTF-8 text. */
 #ifndef COMMON_TEMPLATE_SPACE_H
 #define COMMON_TEMPLATE_SPACE_H
 #include "common/utf8.h"
@@ -10,7 +10,7 @@ static inline bool is_space(uint32_t c)
            c == 0x205f || c == 0x3000;
 }
 
-/* Bytes of the character that ends at p[n]. */
+/* Length of the character that ends at p[n]. */
 static inline size_t utf8_back(const char *p, size_t n)
 {
     size_t k = 1;
@@ -19,7 +19,7 @@ static inline size_t utf8_back(const char *p, size_t n)
     return k;
 }
 
-/* Bytes of white space at the start, and the length without white space at the end. */
+/* Length of leading white space, and length without trailing white space. */
 static inline size_t space_prefix(const char *p, size_t n)
 {
     size_t i = 0, len;

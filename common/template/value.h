@@ -1,11 +1,11 @@
-/* value.h - the values a template computes with: Python's, as far as a chat template can see them.
+/* value.h - template values: Python's types, as far as a chat template can use them.
  *
- * A value is 16 bytes passed by copy; what it points to lives in the arena of the render (or of the
- * compiled template, for constants) and is never changed after it was built, because the sandbox
- * forbids mutation. Two exceptions: a namespace's attributes and the position of a generator.
+ * A value is 16 bytes and copied. Its data lives in the arena of the render (or of the compiled
+ * template, for constants) and is immutable once built, because the sandbox forbids mutation. Two
+ * exceptions: attributes of a namespace, and the position of a generator.
  *
- * Strings are valid UTF-8; lengths, indices and slices count code points, as in Python.
- * Integers that do not fit 64 bits are kept as their decimal digits; see bigint.h. */
+ * Strings are valid UTF-8; lengths, indices and slices count code points, as in Python. Integers
+ * beyond 64 bits are stored as decimal digits; see bigint.h. */
 #ifndef COMMON_TEMPLATE_VALUE_H
 #define COMMON_TEMPLATE_VALUE_H
 #include <stdbool.h>
@@ -16,7 +16,7 @@ struct vm;
 struct args;
 
 enum vtype {
-    V_MISSING, /* no value at all: an argument not given, an unset name */
+    V_MISSING, /* no value: an argument not given, an unset name */
     V_UNDEFINED,
     V_NONE,
     V_BOOL,
@@ -59,7 +59,7 @@ struct val {
 struct str {
     const char *p; /* n bytes, not terminated */
     uint32_t n, n_chars;
-    bool markup; /* markupsafe.Markup: concatenation escapes the other side */
+    bool markup; /* markupsafe.Markup: concatenation escapes the other operand */
 };
 
 struct list {
@@ -74,14 +74,14 @@ struct entry {
     struct val k, v;
     uint64_t hash;
 };
-struct dict { /* insertion order; entries are never removed */
+struct dict { /* in insertion order; entries are never removed */
     struct entry *e;
     uint32_t n, cap;
-    uint32_t *index; /* open addressing, entry number + 1; NULL while small */
+    uint32_t *index; /* open addressing, entry index + 1; NULL while small */
     uint32_t mask;
 };
 
-/* A generator runs on first use, all of it, and then gives each item once. */
+/* A generator is evaluated completely on first use, and then yields each item once. */
 struct gen {
     struct val (*run)(struct vm *, struct val source, const struct args *a, int how);
     struct val source;
@@ -89,7 +89,7 @@ struct gen {
     int how;
     struct list *items; /* NULL: not run yet */
     uint32_t at;
-    const char *name; /* Python's type name when it is no generator ("list_reverseiterator") */
+    const char *name; /* Python's type name if it is not "generator" ("list_reverseiterator") */
 };
 
 struct undef {
@@ -105,12 +105,12 @@ struct callable {
     struct val self; /* V_MISSING for functions */
 };
 
-struct cycler { /* also joiner: v.n is 1 and `at` tells whether it was used */
+struct cycler { /* also joiner: v.n is 1, and `at` tells whether it was used */
     struct list *v;
     uint32_t at;
 };
 
-/* ---- making */
+/* ---- constructors */
 #define NONE_VALUE ((struct val){.type = V_NONE})
 #define MISSING    ((struct val){.type = V_MISSING})
 static inline struct val val_bool(bool b) { return (struct val){.type = V_BOOL, .b = b}; }
@@ -122,9 +122,10 @@ static inline struct val val_list(enum vtype t, struct list *l)
 }
 static inline struct val val_dict(struct dict *d) { return (struct val){.type = V_DICT, .d = d}; }
 
-struct val val_str(struct vm *vm, const char *p, size_t n);  /* copies */
-struct val val_cstr(struct vm *vm, const char *s);           /* `s` must outlive the render */
-struct val val_wrap(struct vm *vm, const char *p, size_t n); /* keeps p, which lives in the arena */
+struct val val_str(struct vm *vm, const char *p, size_t n); /* copies */
+struct val val_cstr(struct vm *vm, const char *s);          /* `s` must outlive the render */
+/* keeps p, which must be in the arena */
+struct val val_wrap(struct vm *vm, const char *p, size_t n);
 struct val val_markup(struct vm *vm, struct val s, bool markup);
 struct val val_undefined(struct vm *vm, const char *hint, struct val obj, struct val name);
 struct val val_unsafe(struct vm *vm, struct val obj, const char *attr, size_t n);
@@ -138,11 +139,11 @@ void dict_set(struct vm *vm, struct dict *d, struct val k, struct val v);
 const struct val *dict_get(struct vm *vm, const struct dict *d, struct val k); /* NULL: absent */
 const struct val *dict_find(struct vm *vm, const struct dict *d, const char *k, size_t n);
 
-/* ---- asking */
+/* ---- queries */
 bool val_truthy(struct vm *vm, struct val v);
 bool val_eq(struct vm *vm, struct val a, struct val b);
-/* <0, 0, >0; fails with Python's TypeError for values that have no order. `op` names the operator
- * in it. Not-a-number compares false with everything: *unordered is set. */
+/* <0, 0, >0; fails with Python's TypeError for unordered types. `op` is the operator in its
+ * message. Comparisons with NaN are false: *unordered is set. */
 int val_cmp(struct vm *vm, struct val a, struct val b, const char *op, bool *unordered);
 const char *val_type(struct val v);                  /* Python's type(v).__name__ */
 bool val_is(struct val v, const char *s);            /* a string equal to s */
@@ -150,11 +151,11 @@ bool val_is_number(struct val v, double *as_double); /* bool, int, float */
 bool val_as_int(struct val v, int64_t *i);           /* bool or int */
 bool val_indexable(struct val v);                    /* list, tuple, range */
 bool val_iterable(struct val v);
-/* The items one by one, in Python's order: characters of a string, keys of a dict. A fresh list or
- * the value's own; do not write. Empties a generator. */
+/* The items in Python's order: characters of a string, keys of a dict. A new list or the value's
+ * own: read only. Consumes a generator. */
 struct list *val_items(struct vm *vm, struct val v);
-struct list *gen_run(struct vm *vm,
-                     struct gen *g);             /* all its items; g->at tells how many are taken */
+/* all its items; g->at: how many are consumed */
+struct list *gen_run(struct vm *vm, struct gen *g);
 int64_t val_length(struct vm *vm, struct val v); /* len(v) or Python's TypeError */
 
 /* ---- strings */

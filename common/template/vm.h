@@ -1,13 +1,12 @@
-/* vm.h - the state of one render, and the rules that keep foreign code in bounds.
+/* vm.h - the state of one render, and the limits on untrusted code.
  *
- * Everything a render allocates is in one arena with a limit. Any failure (the template's own
- * raise_exception, a TypeError, a spent budget) is vm_fail(): it notes the message and jumps back
- * to template_render(), which frees the arena. So no function here returns an error, and nothing
- * may own memory outside the arena.
+ * All memory of a render is in one arena with a limit. Any failure (raise_exception, a TypeError,
+ * an exceeded limit) calls vm_fail(): it stores the message and jumps back to template_render(),
+ * which frees the arena. So no function here returns an error, and nothing may own memory outside
+ * the arena.
  *
- * Budgets: `steps` counts evaluated nodes and, by vm_work(), the bytes that string operations
- * touch; `depth` counts nested calls in C. The parser uses the same struct for its own arena and
- * depth. */
+ * Limits: `steps` counts evaluated nodes and, by vm_work(), bytes processed by string operations;
+ * `depth` counts nested C calls. The parser uses the same struct for its arena and depth. */
 #ifndef COMMON_TEMPLATE_VM_H
 #define COMMON_TEMPLATE_VM_H
 #include "common/arena.h"
@@ -16,7 +15,7 @@
 #include <setjmp.h>
 #include <time.h>
 
-/* What a failure is, in the words of the engine that users come from. */
+/* Kinds of failure, with the messages of TGI's engine. */
 #define VM_FAULTS(X)                                                                               \
     X(FAULT_SYNTAX, "syntax error")          /* also raise_exception */                            \
     X(FAULT_UNDEFINED, "undefined value")    /* UndefinedError */                                  \
@@ -39,12 +38,12 @@ struct vm {
     struct arena mem;
     jmp_buf on_fail;
     struct err *e;
-    bool autoescape;  /* in {% autoescape true %}: what is printed is escaped */
-    bool bare_errors; /* the message alone, without kind and line */
-    uint64_t steps;   /* left */
+    bool autoescape;  /* inside {% autoescape true %}: output is escaped */
+    bool bare_errors; /* only the message, without kind and line */
+    uint64_t steps;   /* remaining */
     size_t max_output;
     int depth, max_depth;
-    uint32_t line; /* of the node under evaluation */
+    uint32_t line; /* of the node being evaluated */
     struct timespec now;
     const struct template *t;
     struct val *root;    /* global scope by name id */
@@ -54,13 +53,13 @@ struct vm {
 
 _Noreturn void vm_fail(struct vm *vm, enum vm_fault kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-_Noreturn void vm_fail_undefined(struct vm *vm, struct val v); /* using an undefined value */
+_Noreturn void vm_fail_undefined(struct vm *vm, struct val v); /* an undefined value was used */
 #define vm_type_error(vm, ...) vm_fail(vm, FAULT_TYPE, __VA_ARGS__)
 
 void *vm_alloc(struct vm *vm, size_t n);
 #define VM_NEW(vm, type, n) ((type *)vm_alloc((vm), sizeof(type) * (size_t)(n)))
-/* A copy of the n elements of `size` bytes at `old` with room for twice *cap, or for `first` if
- * there was no room at all; *cap gets the new number. */
+/* Copies n elements of `size` bytes to a block with capacity 2 * *cap, or `first` if that was 0;
+ * updates *cap. */
 void *vm_grow(struct vm *vm, const void *old, uint32_t n, uint32_t *cap, uint32_t first,
               size_t size);
 const char *vm_printf(struct vm *vm, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -73,10 +72,10 @@ static inline void vm_charge(struct vm *vm, uint64_t steps)
     vm->steps -= steps;
 }
 static inline void vm_work(struct vm *vm, uint64_t bytes) { vm_charge(vm, bytes / 64); }
-void vm_enter(struct vm *vm); /* one level of recursion deeper, or failure */
+void vm_enter(struct vm *vm); /* increments the recursion depth; fails at the limit */
 static inline void vm_leave(struct vm *vm) { vm->depth--; }
 
-/* Text under construction, in the arena. Bounded by max_output. */
+/* Text under construction, in the arena; limited by max_output. */
 void sb_reserve(struct vm *vm, struct strbuf *b, size_t extra);
 void sb_add(struct vm *vm, struct strbuf *b, const char *p, size_t n);
 void sb_str(struct vm *vm, struct strbuf *b, const char *s);
@@ -98,9 +97,9 @@ struct args {
     struct kwarg *kw;
     uint32_t n_kw;
 };
-/* A filter, test, method or function. `params` names its parameters in order, separated by spaces,
- * `?` behind those that may be absent; the function then finds exactly these in a->v, V_MISSING
- * where absent. NULL: it takes a->v and a->kw as they come. */
+/* A filter, test, method or function. `params`: names of its parameters in order, separated by
+ * spaces, with `?` if optional; a->v then has exactly these, V_MISSING if absent. NULL: a->v and
+ * a->kw are passed unchanged. */
 struct builtin {
     const char *name;
     struct val (*fn)(struct vm *vm, struct val self, const struct args *a);
@@ -137,7 +136,7 @@ bool op_contains(struct vm *vm, struct val item, struct val box);
 void val_print(struct vm *vm, struct strbuf *b, struct val v); /* str(v) */
 void val_repr(struct vm *vm, struct strbuf *b, struct val v);  /* repr(v) */
 struct val val_to_str(struct vm *vm, struct val v);            /* str(v); strings stay themselves */
-const char *val_repr_c(struct vm *vm, struct val v);           /* for messages; shortened */
+const char *val_repr_c(struct vm *vm, struct val v);           /* for messages; truncated */
 void float_repr(double f, char out[32]);
 struct val percent_format(struct vm *vm, struct val fmt, struct val arg);   /* fmt % arg */
 struct val str_format(struct vm *vm, struct val fmt, const struct args *a); /* fmt.format(...) */
@@ -145,6 +144,6 @@ struct val filter_tojson(struct vm *vm, struct val v, const struct args *a);
 struct val html_escape(struct vm *vm, struct val v); /* Markup */
 struct val time_format(struct vm *vm, struct val fmt);
 
-/* list.sort(): stable; values[i] is moved along with keys[i]. */
+/* list.sort(): stable; values[i] moves with keys[i]. */
 void list_sort(struct vm *vm, struct val *keys, struct val *values, uint32_t n, bool reverse);
 #endif

@@ -11,7 +11,7 @@ static inline uint64_t bpe_pair(uint32_t left, uint32_t right)
     return (uint64_t)left << 32 | right;
 }
 
-/* The slot of a pair, or the free one where it belongs. */
+/* The slot of a pair, or the free slot for it. */
 static inline uint64_t bpe_slot(const struct bpe *b, uint64_t pair)
 {
     uint64_t i = hash_mix(pair ^ b->vocab->seed) & b->mask;

@@ -1,6 +1,6 @@
-/* byte_chars.h - GPT-2's alphabet: each byte as a visible character, so that a vocabulary of byte
- * strings is a vocabulary of texts. Printable Latin-1 stands for itself, the rest is moved to
- * U+0100 and up in order. */
+/* byte_chars.h - GPT-2's byte alphabet: each byte as a printable character, so that byte strings
+ * can be stored as text. Printable Latin-1 maps to itself, other bytes to U+0100 and up, in
+ * order. */
 #ifndef COMMON_TOKENIZER_BYTE_CHARS_H
 #define COMMON_TOKENIZER_BYTE_CHARS_H
 #include <stdint.h>
@@ -16,7 +16,7 @@ static inline uint32_t byte_to_char(unsigned char b)
     return b == 0xAD ? 0x143 : b;
 }
 
-/* -1: the character stands for no byte. */
+/* -1: the character represents no byte. */
 static inline int char_to_byte(uint32_t cp)
 {
     if (cp >= 0x100 && cp <= 0x120)

@@ -1,4 +1,4 @@
-/* decoder.h - from token texts back to text: a chain of steps over a list of strings. */
+/* decoder.h - converts token texts to text: a chain of steps over a list of strings. */
 #ifndef COMMON_TOKENIZER_DECODER_H
 #define COMMON_TOKENIZER_DECODER_H
 #include "common/buf.h"
@@ -20,7 +20,7 @@ struct decode_step {
     char *what, *text;        /* pattern, replacement; prefix; suffix */
     struct regex *regex;      /* DECODE_REPLACE */
     uint32_t ch, start, stop; /* DECODE_STRIP, DECODE_METASPACE */
-    bool flag;                /* METASPACE: drop the first one; WORDPIECE: clean up */
+    bool flag;                /* METASPACE: drop the first space; WORDPIECE: clean up */
 };
 struct decoder {
     struct decode_step *v;
@@ -30,25 +30,26 @@ struct decoder {
 int tok_decoder_load(struct decoder *d, const cJSON *j, struct err *e);
 void tok_decoder_free(struct decoder *d);
 
-/* A list of strings, one behind the other. */
+/* A list of concatenated strings. */
 struct strings {
     struct buf text;
-    struct buf end; /* size_t each: where they end */
+    struct buf end; /* end offsets, as size_t */
 };
 void strings_reset(struct strings *s);
 static inline size_t strings_n(const struct strings *s) { return s->end.len / sizeof(size_t); }
-void strings_close(struct strings *s); /* what was appended to `text` since is one string */
+/* the text appended since the last call becomes one string */
+void strings_close(struct strings *s);
 const char *strings_at(const struct strings *s, size_t i, size_t *n);
 
-/* What a run is given and works with: one caller's, zero-initialised, kept from run to run so that
- * a stream of tokens soon allocates nothing. */
+/* Working memory of a run: zero-initialise, one per caller. It is kept between runs, so that
+ * streaming soon allocates nothing. */
 struct decode_work {
     struct strings in, tmp;
-    struct buf part; /* of a step */
-    void *match;     /* of a regular expression */
+    struct buf part; /* used by single steps */
+    void *match;     /* match data of a regular expression */
 };
 void decode_work_free(struct decode_work *w);
 
-/* Runs the chain over w->in, which is used up; the joined result is appended to `out`. */
+/* Runs the chain over w->in, which it consumes, and appends the joined result to `out`. */
 void decoder_run(const struct decoder *d, struct decode_work *w, struct buf *out);
 #endif

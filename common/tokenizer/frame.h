@@ -1,5 +1,5 @@
-/* frame.h - special tokens around the ids of one text or of two, and the texts cut to a length that
- * leaves room for them, as the "post_processor" of tokenizer.json has it.
+/* frame.h - adds special tokens to the ids of one text or a pair, and truncates texts to leave
+ * space for them, as specified by "post_processor" in tokenizer.json.
  *
  * The ids come from tokenizer_encode() without TOK_ADD_SPECIAL. Thread-safe. */
 #ifndef COMMON_TOKENIZER_FRAME_H
@@ -10,12 +10,12 @@ struct tok_part {
     const uint32_t *id;
     uint32_t n;
 };
-/* How many special tokens stand around one text, or around a pair. */
+/* Number of special tokens added to one text, or to a pair. */
 uint32_t tok_frame_special(const struct tokenizer *t, bool pair);
-/* The texts cut to `most` tokens together: the longer one first, then in equal parts (Hugging
- * Face's longest_first). `b` NULL: there is one. `left`: what is cut off is the beginning. */
+/* Truncates the texts to `most` tokens in total: first the longer one, then equally (Hugging Face's
+ * longest_first). `b` NULL: a single text. `left`: truncates at the start. */
 void tok_frame_cut(struct tok_part *a, struct tok_part *b, uint32_t most, bool left);
-/* ids, and types where it is not NULL, of all of it: a->n + b->n + tok_frame_special() of each. */
+/* Writes ids, and types if not NULL, of the whole: a->n + b->n + tok_frame_special() each. */
 void tok_frame(const struct tokenizer *t, const struct tok_part *a, const struct tok_part *b,
                uint32_t *ids, uint8_t *types);
 #endif

@@ -1,9 +1,9 @@
 /* regex.h - the regular expressions of tokenizer.json (Oniguruma's Ruby dialect) on PCRE2.
  *
- * The pattern is translated: \s is exactly White_Space, \p{..} also covers the characters newer
- * than PCRE2's tables, \b, \w and [:alpha:] count marks as Oniguruma does, nested classes are
- * flattened, intersections become look-ahead, \h is a hex digit, {n,m}+ is no possessive. What
- * cannot be said in PCRE2 (absent operators, conditions) is an error at load. */
+ * The pattern is translated: \s is exactly White_Space, \p{..} includes characters newer than
+ * PCRE2's tables, \b, \w and [:alpha:] include marks as in Oniguruma, nested classes are flattened,
+ * intersections become look-ahead, \h is a hex digit, {n,m}+ is not possessive. What PCRE2 cannot
+ * express (absent operators, conditions) is an error at load. */
 #ifndef COMMON_TOKENIZER_REGEX_H
 #define COMMON_TOKENIZER_REGEX_H
 #include "common/buf.h"
@@ -18,16 +18,16 @@ void regex_free(struct regex *r);
 /* The translation alone, for tests. */
 int regex_translate(const char *pattern, size_t n, struct buf *out, struct err *e);
 
-/* One search through one text. */
+/* Iterates over the matches in a text. */
 struct regex_iter {
     const struct regex *r;
     const char *s; /* valid UTF-8 */
     size_t n, at, last_end;
-    void *match; /* of regex_match_new(): one per thread */
+    void *match; /* from regex_match_new(): one per thread */
 };
 void *regex_match_new(void);
 void regex_match_free(void *match);
 struct regex_iter regex_iter(const struct regex *r, const char *s, size_t n, void *match);
-/* 1: the next match, [*start, *end); 0: no more; -1: the search exceeded its limits. */
+/* 1: the next match, [*start, *end); 0: no more; -1: the match limits were exceeded. */
 int regex_next(struct regex_iter *it, size_t *start, size_t *end);
 #endif

@@ -1,7 +1,7 @@
-/* score.h - the scores of a vocabulary, as the reference reads them.
+/* score.h - parses vocabulary scores exactly as the reference implementation.
  *
- * serde_json is not exact in the last bit of a double: it takes digits into 64 bits, then
- * multiplies or divides once. Scores decide ties by that bit. */
+ * serde_json's doubles are not exact in the last bit: it reads digits into 64 bits, then multiplies
+ * or divides once. That bit decides ties. */
 #ifndef COMMON_TOKENIZER_SCORE_H
 #define COMMON_TOKENIZER_SCORE_H
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* sink.h - where models put their tokens: ids, and offsets back in the original text. */
+/* sink.h - output of the models: ids, and offsets in the original text. */
 #ifndef COMMON_TOKENIZER_SINK_H
 #define COMMON_TOKENIZER_SINK_H
 #include "common/tokenizer/text.h"
@@ -9,15 +9,15 @@ struct sink {
     bool offsets, oom;
 };
 
-int sink_grow(struct sink *k); /* room for at least one more */
+int sink_grow(struct sink *k); /* ensures space for at least one more */
 
-/* A token for the bytes [start, end) of the text. */
+/* Appends a token for the bytes [start, end) of the text. */
 static inline void sink_put(struct sink *k, uint32_t id, uint32_t start, uint32_t end)
 {
     struct tok_ids *o = k->out;
     if (o->n == o->cap && sink_grow(k) != 0)
         return;
-    if (k->offsets) /* sink_grow() made `at` with `id` */
+    if (k->offsets) /* sink_grow() allocates `at` together with `id` */
         // NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
         o->at[o->n] = text_origin(k->text, start, end);
     o->id[o->n++] = id;

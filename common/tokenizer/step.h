@@ -1,5 +1,5 @@
-/* step.h - normalizers and pre-tokenizers, broken down at load into a flat list of small steps. A
- * step either rewrites the characters of each span or cuts each span into smaller ones. */
+/* step.h - normalizers and pre-tokenizers, compiled at load to a flat list of small steps. A step
+ * either rewrites the characters of each span or splits each span. */
 #ifndef COMMON_TOKENIZER_STEP_H
 #define COMMON_TOKENIZER_STEP_H
 #include "common/json.h"
@@ -8,7 +8,7 @@
 #include "common/tokenizer/text.h"
 
 enum step_kind {
-    /* rewriting */
+    /* rewriting steps */
     STEP_NFC,
     STEP_NFD,
     STEP_NFKC,
@@ -17,14 +17,14 @@ enum step_kind {
     STEP_STRIP,
     STEP_DROP_MARKS, /* M*: StripAccents */
     STEP_DROP_MN,    /* Mn: BertNormalizer's accents */
-    STEP_CLEAN,      /* BertNormalizer: control characters out, white space to ' ' */
+    STEP_CLEAN,      /* BertNormalizer: removes control characters, maps white space to ' ' */
     STEP_CHINESE,    /* BertNormalizer: spaces around ideographs */
     STEP_NMT,
     STEP_CHARSMAP, /* sentencepiece's compiled map */
     STEP_REPLACE,  /* `find` -> `text` */
-    STEP_PREPEND,  /* `text` before every non-empty span, as `when` says */
-    STEP_BYTES,    /* ByteLevel: every byte becomes one of 256 visible characters */
-    /* cutting */
+    STEP_PREPEND,  /* prepends `text` to every non-empty span, depending on `when` */
+    STEP_BYTES,    /* ByteLevel: maps each byte to one of 256 printable characters */
+    /* splitting steps */
     STEP_SPLIT,
     STEP_FIXED, /* pieces of `count` characters */
 };
@@ -56,7 +56,7 @@ struct step {
     uint32_t ch;    /* FIND_CHAR, PREPEND_UNLESS_THERE: the character */
     uint32_t count; /* STEP_FIXED */
     struct regex *regex;
-    char *text, *what; /* replacement or prefix; FIND_TEXT: what to look for */
+    char *text, *what; /* replacement or prefix; FIND_TEXT: the text to find */
     size_t text_n, what_n;
     struct charsmap *map;
 };
@@ -65,16 +65,16 @@ struct steps {
     uint32_t n, cap;
 };
 void steps_free(struct steps *s);
-/* Append the steps of a "normalizer" / "pre_tokenizer" object; NULL adds none. */
+/* Appends the steps of a "normalizer" / "pre_tokenizer" object; NULL adds none. */
 int steps_normalizer(struct steps *s, const cJSON *j, struct err *e);
 int steps_pre_tokenizer(struct steps *s, const cJSON *j, struct err *e);
 
-/* Working memory of one thread: two texts and two lists of spans, used in turn. */
+/* Working memory of one thread: two texts and two lists of spans, used alternately. */
 struct step_work {
     struct text text[2];
     struct spans spans[2];
-    unsigned t, s;    /* which of them is current */
-    bool offsets;     /* the caller asked where bytes came from */
+    unsigned t, s;    /* indices of the current ones */
+    bool offsets;     /* the caller requested offsets */
     void *match;      /* regex_match_new() */
     struct buf chars; /* normal forms */
 };
@@ -82,15 +82,15 @@ void step_work_free(struct step_work *w);
 static inline struct text *work_text(struct step_work *w) { return &w->text[w->t]; }
 static inline struct spans *work_spans(struct step_work *w) { return &w->spans[w->s]; }
 
-/* Run the steps over all spans that are no tokens yet. ERR_VALIDATION, ERR_SYSTEM. */
+/* Runs the steps over all spans that are not tokens yet. ERR_VALIDATION, ERR_SYSTEM. */
 int steps_run(const struct steps *s, struct step_work *w, struct err *e);
 
-/* Shared by the two halves; each handles the kinds of its own. */
+/* Shared by both halves; each handles its own kinds. */
 int step_rewrite(const struct step *st, struct step_work *w, struct rewrite *r, struct err *e);
 bool step_rewrite_idle(const struct step *st, const struct text *t, const struct span *s);
 int step_split(const struct step *st, struct step_work *w, const struct span *s, struct spans *out,
                struct err *e);
-/* The next place in s[0..n) that the step looks for, at or behind *at: true and [*start, *end). */
+/* Finds the next match of the step in s[0..n) at or behind *at: sets [*start, *end). */
 struct finder {
     const struct step *st;
     const char *s;

@@ -1,4 +1,4 @@
-/* tokenizer_impl.h - private to this module: what a loaded tokenizer is made of. */
+/* tokenizer_impl.h - private: the layout of a loaded tokenizer. */
 #ifndef COMMON_TOKENIZER_TOKENIZER_IMPL_H
 #define COMMON_TOKENIZER_TOKENIZER_IMPL_H
 #include "common/tokenizer/added.h"
@@ -11,7 +11,7 @@
 
 enum model_kind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE, MODEL_WORDLEVEL };
 
-/* One place of a pair: a special token, or one of the texts. */
+/* One element of a pair template: a special token, or one of the texts. */
 enum post_text { POST_SPECIAL, POST_FIRST, POST_SECOND };
 struct post_item {
     enum post_text text;
@@ -19,18 +19,19 @@ struct post_item {
     uint8_t type;
 };
 
-/* What the post-processor puts around a text, and how it trims offsets. */
+/* The post-processor: special tokens around a text, and trimming of offsets. */
 struct post {
     uint32_t *before, *after; /* special tokens */
     uint32_t before_n, after_n;
-    struct post_item *pair; /* of two texts: [pair_n], both once */
+    struct post_item *pair; /* for two texts: [pair_n], each text once */
     uint32_t pair_n;
-    bool trim, keep_first; /* ByteLevel: white space is no part of a token's offsets, except
-                            * where a prefix space was added in front of the text */
+    /* ByteLevel: white space is excluded from a token's offsets, except for a prefix space added to
+     * the text */
+    bool trim, keep_first;
 };
 
 struct tokenizer {
-    uint64_t stamp; /* tells one tokenizer from another that was loaded at the same address */
+    uint64_t stamp; /* distinguishes tokenizers loaded at the same address */
     struct vocab vocab;
     struct added added;
     struct steps normalizer, pre; /* pre-tokenizer */
@@ -40,18 +41,18 @@ struct tokenizer {
     struct wordpiece wordpiece;
     struct post post;
     struct decoder decoder;
-    bool needs_offsets;          /* a step asks where in the original it stands */
+    bool needs_offsets;          /* a step needs positions in the original text */
     cJSON *config, *special_map; /* tokenizer_config.json, special_tokens_map.json; NULL: none */
 };
 
 struct tok_scratch {
-    uint64_t stamp; /* of the tokenizer that bpe's cache belongs to */
+    uint64_t stamp; /* of the tokenizer that filled bpe's cache */
     struct step_work steps;
     struct bpe_work *bpe;
     struct unigram_work *unigram;
 };
 
-/* load.c: from the text of a tokenizer.json */
+/* load.c: loads from the text of a tokenizer.json */
 struct tokenizer *tokenizer_load_text(const char *s, size_t n, struct err *e);
 
 /* post.c */

@@ -1,5 +1,5 @@
-/* trie.h - byte strings and their numbers, walked byte by byte: all entries that begin at a place
- * of a text are found in one walk that stops where no entry goes on. */
+/* trie.h - a trie of byte strings with numbers: one walk finds all entries that begin at a position
+ * of a text. */
 #ifndef COMMON_TOKENIZER_TRIE_H
 #define COMMON_TOKENIZER_TRIE_H
 #include "common/hash.h"
@@ -11,21 +11,22 @@
 
 struct trie {
     struct trie_edge {
-        uint64_t key; /* node << 8 | byte, + 1; 0: free */
+        /* node << 8 | byte, + 1; 0: free slot */
+        uint64_t key;
         uint32_t to;
-    } * edge; /* open addressing */
+    } * edge; /* hash table with open addressing */
     uint64_t mask, seed;
     uint32_t *value; /* by node; TRIE_NONE: no entry ends here */
     uint32_t nodes, cap;
-    uint32_t root[256]; /* children of the root: the first step needs no hashing */
+    uint32_t root[256]; /* children of the root, without hashing */
 };
 
 void trie_free(struct trie *t);
-/* Adds an entry; one that is there keeps its number. -1: out of memory. */
+/* Adds an entry; an existing one keeps its number. -1: out of memory. */
 int trie_add(struct trie *t, const char *s, size_t n, uint32_t value);
 static inline bool trie_empty(const struct trie *t) { return !t->nodes; }
 
-/* The node behind `node` (0: the root) for one more byte; TRIE_NONE: no entry goes there. */
+/* The child of `node` (0: the root) for a byte; TRIE_NONE: none. */
 static inline uint32_t trie_step(const struct trie *t, uint32_t node, unsigned char byte)
 {
     if (!node)
@@ -37,8 +38,8 @@ static inline uint32_t trie_step(const struct trie *t, uint32_t node, unsigned c
     return TRIE_NONE;
 }
 
-/* The longest entry that s[0..n) begins with: its number, and its bytes in *len; TRIE_NONE: none.
- */
+/* The longest entry that is a prefix of s[0..n): its number, and its length in *len; TRIE_NONE:
+ * none. */
 static inline uint32_t trie_longest(const struct trie *t, const char *s, uint32_t n, uint32_t *len)
 {
     uint32_t node = 0, found = TRIE_NONE;

@@ -42,13 +42,14 @@ enum uni_category {
 enum uni_category uni_category(uint32_t cp);
 /* "L", "Lu", ...: bit set of categories (1 << UNI_LU | ...); 0: unknown name. */
 uint32_t uni_category_set(const char *name, size_t n);
-/* The i-th range [*first, *last] of characters newer than Unicode 14 (PCRE2's tables) whose
- * category is in `set`; false past the last. *i is the caller's position, 0 at first. */
+/* The i-th range [*first, *last] of characters newer than Unicode 14 (PCRE2's tables) with a
+ * category in `set`; false: no more. *i is the caller's cursor, initially 0. */
 bool uni_newer_range(uint32_t set, size_t *i, uint32_t *first, uint32_t *last);
 
 bool uni_white(uint32_t cp);   /* White_Space */
 bool uni_word(uint32_t cp);    /* \w: letters, marks, decimal digits, connectors, join controls */
 bool uni_numeric(uint32_t cp); /* N* */
-bool uni_punct(uint32_t cp); /* ASCII punctuation and symbols, and P* of the library's old tables */
-bool uni_mark(uint32_t cp);  /* M* */
+/* ASCII punctuation and symbols, and P* of the reference's old tables */
+bool uni_punct(uint32_t cp);
+bool uni_mark(uint32_t cp); /* M* */
 #endif

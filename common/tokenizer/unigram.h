@@ -1,5 +1,5 @@
-/* unigram.h - the most likely segmentation under a unigram language model (Kudo, 2018), by Viterbi,
- * as sentencepiece and `tokenizers` do it. */
+/* unigram.h - the most likely segmentation under a unigram language model (Kudo, 2018), by the
+ * Viterbi algorithm, as in sentencepiece and `tokenizers`. */
 #ifndef COMMON_TOKENIZER_UNIGRAM_H
 #define COMMON_TOKENIZER_UNIGRAM_H
 #include "common/json.h"
@@ -19,7 +19,7 @@ struct unigram {
 struct unigram_work; /* per thread */
 void unigram_work_free(struct unigram_work *w);
 
-/* `score`: by id, taken over also on failure. */
+/* `score`: by id; ownership is taken, also on failure. */
 int unigram_load(struct unigram *u, const struct vocab *v, double *score, const cJSON *j,
                  struct err *e);
 void unigram_free(struct unigram *u);

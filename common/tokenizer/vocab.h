@@ -14,19 +14,19 @@ struct vocab {
     struct buf text; /* all texts, each NUL-terminated */
     struct vocab_at {
         uint32_t at, len;
-    } * tok;              /* by id; at == NO_ID: a hole */
+    } * tok;              /* by id; at == NO_ID: unused id */
     uint32_t size, cap;   /* largest id + 1 */
     uint32_t count, mask; /* distinct texts; slots - 1 */
-    uint64_t seed;        /* of the hash, so that no file can be made of collisions */
+    uint64_t seed;        /* of the hash, so that a file cannot be built to cause collisions */
     struct vocab_slot {
         uint32_t hash, id; /* id == NO_ID: free */
     } * slot;
 };
 
 void vocab_free(struct vocab *v);
-/* A text that is there already gets the new id; its old id keeps its text. */
+/* Adds a text; an existing text gets the new id, and its old id keeps the text. */
 int vocab_put(struct vocab *v, const char *s, size_t n, uint32_t id, struct err *e);
-uint32_t vocab_find(const struct vocab *v, const char *s, size_t n); /* NO_ID: not there */
-/* NUL-terminated; NULL for a hole. */
+uint32_t vocab_find(const struct vocab *v, const char *s, size_t n); /* NO_ID: absent */
+/* NUL-terminated; NULL: unused id. */
 const char *vocab_text(const struct vocab *v, uint32_t id, size_t *n);
 #endif

@@ -1,4 +1,4 @@
-/* wordpiece.h - greedy longest match (BERT), and whole words (WordLevel). */
+/* wordpiece.h - WordPiece, greedy longest match (BERT), and WordLevel, whole words. */
 #ifndef COMMON_TOKENIZER_WORDPIECE_H
 #define COMMON_TOKENIZER_WORDPIECE_H
 #include "common/json.h"
@@ -11,7 +11,7 @@ struct wordpiece {
     struct trie trie, inner; /* words; continuations without their prefix */
     uint32_t unk;            /* NO_ID: missing, an error when needed */
     int64_t max_chars;
-    bool whole; /* WordLevel: a span is a token or unknown */
+    bool whole; /* WordLevel: a span is one token or unknown */
 };
 int wordpiece_load(struct wordpiece *w, const struct vocab *v, const cJSON *j, bool whole,
                    struct err *e);

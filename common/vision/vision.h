@@ -1,15 +1,14 @@
-/* vision.h - what a picture becomes in a prompt, by model family.
+/* vision.h - how an image is resized, split and tokenized in a prompt, by model family.
  *
- * Pure: sizes in, sizes, tokens and positions out. The router counts and writes placeholders with
- * it; the model-server cuts pixels by the same plan (model-server/encoder/pixels.h). One file a
- * family (common/vision/<family>.c): adding a family adds a file and a row of the table in
- * vision.c. The values come from config.json, preprocessor_config.json and processor_config.json;
- * what these do not say is the family's own, as on the hub.
+ * Pure: sizes in; sizes, tokens and positions out. The router uses it to count and write
+ * placeholders, the model-server to prepare pixels by the same plan
+ * (model-server/encoder/pixels.h). Each family is a file (common/vision/<family>.c) and a row of
+ * the table in vision.c. Values come from config.json, preprocessor_config.json and
+ * processor_config.json, with the family's defaults.
  *
- * Checked against transformers: qwen2_5_vl, qwen3_vl, qwen3_5, gemma3, llava_next, idefics3,
- * smolvlm, mistral3, pixtral (llava with that tower), internvl, internvl_chat, paligemma,
- * llama4. From its
- * source, without data: qwen2_vl, llava 1.5. */
+ * Tested against transformers: qwen2_5_vl, qwen3_vl, qwen3_5, gemma3, llava_next, idefics3,
+ * smolvlm, mistral3, pixtral (llava with that tower), internvl, internvl_chat, paligemma, llama4.
+ * From its source, without reference data: qwen2_vl, llava 1.5. */
 #ifndef COMMON_VISION_VISION_H
 #define COMMON_VISION_VISION_H
 #include "common/buf.h"
@@ -20,120 +19,118 @@
 struct tokenizer;
 struct vision; /* immutable after load: any thread may use it */
 
-/* Of a model's folder. *out is NULL, without an error, for a model that reads text only, that is a
- * GGUF file, or whose family is not in the table (its text model may still be served).
- * `t` is the model's tokenizer, or NULL: with it the texts of the placeholders are those of the
- * ids in config.json, and a placeholder that is not in the vocabulary is an error; without it they
- * are the family's. It need not outlive the call.
- * ERR_VALIDATION: values that contradict or are out of bounds; it names the file and the key. */
+/* Loads the settings of a model's folder. *out is NULL, without an error, for a text-only model, a
+ * GGUF file, or an unsupported family (whose text model may still be served). `t`: the model's
+ * tokenizer, or NULL. With it, placeholder texts are those of the ids in config.json, and a
+ * placeholder missing in the vocabulary is an error; without it, they are the family's. It need not
+ * outlive the call. ERR_VALIDATION names the file and the key of an invalid value. */
 int vision_load(const char *dir, const struct tokenizer *t, struct vision **out, struct err *e);
-void vision_free(struct vision *v); /* NULL is fine */
+void vision_free(struct vision *v); /* NULL is allowed */
 
 const char *vision_family(const struct vision *v); /* model_type: "qwen3_vl"; static */
-/* The text that a chat template writes where a picture stands, which vision_expand() replaces
- * ("<|image_pad|>", "[IMG]" ...). It is the text of one token. */
+/* The text a chat template writes for an image, which vision_expand() replaces ("<|image_pad|>",
+ * "[IMG]" ...). It is one token. */
 const char *vision_marker(const struct vision *v);
-/* The same with what a template puts around it: for prompts that no template wrote.
- * "<|vision_start|><|image_pad|><|vision_end|>"; in most families the marker alone. */
+/* The marker with the text that templates put around it, for prompts without a template.
+ * "<|vision_start|><|image_pad|><|vision_end|>"; in most families only the marker. */
 const char *vision_marker_around(const struct vision *v);
-/* The token whose rows of embeddings are replaced by features. */
+/* The token whose embeddings are replaced by image features. */
 uint32_t vision_token(const struct vision *v);
-/* Tokens of one picture see each other both ways (gemma3): a step must not cut them apart. Those
- * are the runs of vision_token() that nothing interrupts; a picture with crops has several. */
+/* Tokens of an image attend to each other in both directions (gemma3), so no step may split them.
+ * These are the uninterrupted runs of vision_token(); an image with crops has several. */
 bool vision_two_way(const struct vision *v);
-/* All tokens of a prompt with pictures see each other both ways (paligemma), its text too; what is
- * generated sees only what is before it. vision_two_way() is true as well. */
+/* All tokens of a prompt with images, including text, attend to each other in both directions
+ * (paligemma); generated tokens attend causally. vision_two_way() is true as well. */
 bool vision_prefix(const struct vision *v);
-/* Three positions a token (M-RoPE). */
+/* Three position coordinates per token (M-RoPE). */
 bool vision_three_positions(const struct vision *v);
 
 enum vision_filter { VISION_BILINEAR, VISION_BICUBIC, VISION_LANCZOS };
-/* How a number of a crop is laid out for the tower; P = patch, M = merge. */
+/* Memory layout of a crop for the tower; P = patch, M = merge. */
 enum vision_layout {
     /* [crops][3][height][width] */
     VISION_PLANES,
-    /* [crops][patches][3][frames][P][P]: the rows that a patch embedding multiplies with. Patches
-     * are in raster order. */
+    /* [crops][patches][3][frames][P][P]: input rows of a patch embedding. Patches in raster
+     * order. */
     VISION_PATCHES,
-    /* The same, where patches of one feature lie side by side: [height / PM][width / PM][M][M] */
+    /* As PATCHES, with patches of one feature adjacent: [height / PM][width / PM][M][M] */
     VISION_PATCHES_BY_FEATURE
 };
-/* What becomes of the bytes of a crop. The number for byte b of channel c is, as a double and then
- * a float, b * rescale; then, in float, (that - mean[c]) / std[c]. */
+/* Normalisation of a crop's bytes. Byte b of channel c becomes, in double and then float, b *
+ * rescale; then, in float, (that - mean[c]) / std[c]. */
 struct vision_format {
     enum vision_filter filter;
     double rescale;
-    float mean[3], std[3];     /* 0 and 1 where nothing is normalised */
+    float mean[3], std[3];     /* 0 and 1 without normalisation */
     uint32_t patch;            /* side of the tower's patches, in pixels */
-    uint32_t merge;            /* patches a side that become one feature; 1: each one */
-    uint32_t frames;           /* how often a row of patches holds the picture: Qwen 2, others 1 */
+    uint32_t merge;            /* patches per side merged into one feature; 1: none */
+    uint32_t frames;           /* repetitions of the image in a row of patches: Qwen 2, others 1 */
     enum vision_layout layout; /* of the family's own image processor */
-    bool bf16;                 /* every result above is rounded to bfloat16 (llama4) */
+    bool bf16;                 /* each intermediate result is rounded to bfloat16 (llama4) */
 };
 const struct vision_format *vision_format(const struct vision *v); /* lives as long as v */
 
 struct vision_rect {
     uint32_t x, y, width, height;
 };
-/* A rectangle of a picture, resized as Pillow does: the rectangle is a picture of its own. */
+/* Resizes a rectangle of an image as Pillow does, as if it were an image of its own. */
 struct vision_resize {
-    int32_t of;             /* an earlier one of plan.resizes; -1: the picture */
-    struct vision_rect cut; /* of that, in pixels */
-    /* What it becomes. Only the part that crops and later resizes use need be computed: llava's
+    int32_t of;             /* index of an earlier resize; -1: the original image */
+    struct vision_rect cut; /* rectangle in its source, in pixels */
+    /* Target size. Only the part used by crops and later resizes must be computed: llava's target
      * may be far larger. */
     uint32_t width, height;
 };
-/* plan.crop_width x plan.crop_height pixels of a resized picture, from (x, y) on, which may be
- * outside: pixels out there are black, and are normalised as others. */
+/* A crop of plan.crop_width x plan.crop_height pixels of a resized image, at (x, y). Pixels outside
+ * are black, and normalised like others. */
 struct vision_crop {
-    uint32_t of; /* which of plan.resizes */
+    uint32_t of; /* index in plan.resizes */
     int32_t x, y;
 };
-/* Sides of a picture that a plan is made for, and of a crop. */
+/* Maximum sides of an image, and of a crop. */
 enum { VISION_MAX_SIDE = 65535, VISION_MAX_CROP_SIDE = 65536 };
-/* Numbers of a picture without `frames`, 3 a pixel: that many pixels of all crops together. */
+/* Limit on the pixels of all crops together (3 values each, without `frames`). */
 enum { VISION_MAX_PIXELS = 1 << 26 };
 enum { VISION_MAX_RESIZES = 8, VISION_MAX_CROPS = 64 };
 struct vision_plan {
-    uint32_t width, height; /* of the picture */
+    uint32_t width, height; /* of the image */
     struct vision_resize resizes[VISION_MAX_RESIZES];
     uint32_t n_resizes;
-    struct vision_crop crops[VISION_MAX_CROPS]; /* in the order in which the tower gets them */
+    struct vision_crop crops[VISION_MAX_CROPS]; /* in the order of the tower's input */
     uint32_t n_crops;
     uint32_t crop_width, crop_height; /* of each, multiples of the patch */
-    /* Tiles of the picture that are cut from one resize; 0: it is one crop. The crop that shows the
-     * whole picture is the first (llava_next, gemma3) or the last (idefics3, internvl). */
+    /* Tiles cut from one resize; 0: a single crop. A crop of the whole image comes first
+     * (llava_next, gemma3) or last (idefics3, internvl). */
     uint32_t rows, cols;
-    /* Features of the picture as a grid: of Qwen's and Pixtral's only crop, of a crop elsewhere.
-     * llava_next, whose picture is cut: of the tiles joined, from (grid_y, grid_x) on, where
-     * features of padding begin to be left out at each side. */
+    /* Feature grid: of the only crop (Qwen, Pixtral), or of one crop. llava_next with tiles: of the
+     * joined tiles, starting at (grid_y, grid_x), without features of padding on each side. */
     uint32_t grid_h, grid_w, grid_y, grid_x;
-    uint32_t n_features; /* rows that the tower gives, which is the number of vision_token()s */
+    uint32_t n_features; /* rows of the tower's output; the number of vision_token()s */
 };
-/* ERR_VALIDATION: a picture that this family cannot take (too wide), or no side or beyond
- * VISION_MAX_SIDE. Takes constant time and allocates nothing. */
+/* ERR_VALIDATION: an image that the family does not support (too wide), without a side, or beyond
+ * VISION_MAX_SIDE. Constant time, no allocation. */
 int vision_plan(const struct vision *v, uint32_t width, uint32_t height, struct vision_plan *out,
                 struct err *e);
-/* Append the text that takes the marker's place. Tokenized with the text around it, it has exactly
- * plan.n_features tokens vision_token(). Memory: see out->oom. */
+/* Appends the text that replaces the marker. Tokenized in context, it has exactly plan.n_features
+ * tokens vision_token(). Out of memory: see out->oom. */
 void vision_expand(const struct vision *v, const struct vision_plan *p, struct buf *out);
 
-/* What a prompt with pictures has beside their placeholders: a text behind the last picture, and
- * one at the end of the prompt. Empty in most families. */
+/* Extra text of a prompt with images: after the last image, and at the end of the prompt. Empty in
+ * most families. */
 struct vision_frame {
     const char *behind, *end; /* live as long as v */
-    bool bare;                /* the tokenizer adds no special tokens of its own to such a prompt */
+    bool bare;                /* the tokenizer adds no special tokens to such a prompt */
 };
 struct vision_frame vision_frame(const struct vision *v);
 
-/* A picture in a prompt: `first` .. `first + n` are its tokens, from its first vision_token() to
- * its last; others may stand between. grid_h * grid_w = n where there are three positions. */
+/* An image in a prompt: its tokens are [first, first + n), from its first vision_token() to its
+ * last, possibly with others between. grid_h * grid_w = n if there are three coordinates. */
 struct vision_place {
     uint32_t first, n, grid_h, grid_w;
 };
-/* Position t, h, w of token i of a prompt whose pictures are place[0 .. n), ascending: M-RoPE
- * (arXiv 2409.12191). Tokens behind the last picture, also generated ones, go on from its end. */
+/* Position t, h, w of token i in a prompt with images place[0 .. n), ascending: M-RoPE (arXiv
+ * 2409.12191). Tokens after the last image, including generated ones, continue from its end. */
 void vision_position(const struct vision_place *place, uint32_t n, uint32_t i, uint32_t out[3]);
-/* What is added to the index of a token behind the last picture: rope_delta, never positive. */
+/* The offset of token positions after the last image: rope_delta, never positive. */
 int32_t vision_position_delta(const struct vision_place *place, uint32_t n);
 #endif

@@ -1,4 +1,4 @@
-/* vision_impl.h - what vision.c and the families share. */
+/* vision_impl.h - private: shared by vision.c and the families. */
 #ifndef COMMON_VISION_VISION_IMPL_H
 #define COMMON_VISION_VISION_IMPL_H
 #include "common/vision/vision.h"
@@ -6,9 +6,9 @@
 struct vision_settings;
 
 enum {
-    VISION_TOKEN_TEXT = 64,     /* most bytes of a placeholder, and its end */
-    VISION_MAX_SETTING = 16384, /* sides that files may name */
-    VISION_MAX_PINPOINTS = 64,  /* shapes of tiles that llava_next chooses from */
+    VISION_TOKEN_TEXT = 64,     /* maximum bytes of a placeholder with its NUL */
+    VISION_MAX_SETTING = 16384, /* largest side in a settings file */
+    VISION_MAX_PINPOINTS = 64,  /* maximum tile shapes of llava_next */
     VISION_PAN_MAX_CROPS = VISION_MAX_RESIZES - 1
 };
 
@@ -16,7 +16,7 @@ struct vision_qwen {
     uint64_t min_pixels, max_pixels;
 };
 struct vision_gemma3 {
-    uint32_t side, tokens_side; /* of a crop in pixels; of its features */
+    uint32_t side, tokens_side; /* of a crop, in pixels; of its features */
     bool pan_and_scan;
     uint32_t min_crop, max_crops;
     double min_ratio;
@@ -24,9 +24,9 @@ struct vision_gemma3 {
     char soft[VISION_TOKEN_TEXT];
 };
 struct vision_llava {
-    bool square;          /* llava: both sides become `shortest`, nothing is cut off */
-    uint32_t shortest;    /* of what the picture is resized to */
-    uint32_t tile;        /* of a crop, in pixels */
+    bool square;          /* llava: both sides become `shortest`, without cropping */
+    uint32_t shortest;    /* target size of the resize */
+    uint32_t tile;        /* side of a crop, in pixels */
     uint32_t n_pinpoints; /* llava_next */
     struct {
         uint32_t height, width;
@@ -42,29 +42,29 @@ struct vision_pixtral {
 };
 struct vision_paligemma {
     uint32_t side, tokens;
-    char bos[VISION_TOKEN_TEXT]; /* behind the last picture */
+    char bos[VISION_TOKEN_TEXT]; /* after the last image */
 };
 struct vision_llama4 {
     uint32_t tile, tile_tokens, max_tiles;
-    bool enlarge; /* to the largest canvas, not the least one that the picture fits in */
+    bool enlarge; /* use the largest canvas, not the smallest that holds the image */
     char patch[VISION_TOKEN_TEXT];
 };
 struct vision_internvl {
     uint32_t tile, tile_tokens, min_tiles, max_tiles;
-    bool thumbnail; /* several tiles are followed by the whole picture */
+    bool thumbnail; /* several tiles are followed by the whole image */
 };
 
 struct vision_family {
     const char *types[6]; /* model_type of config.json */
     const char *tower;    /* model_type of its vision_config; NULL: any */
     bool two_way, three_positions;
-    bool prefix; /* the whole prompt is two-way, not its pictures alone */
+    bool prefix; /* the whole prompt attends in both directions, not only images */
     void (*load)(struct vision *v, struct vision_settings *s);
-    /* `out` is zero but for its width and height; these are at least 1. Faults other than a picture
-     * that cannot be taken are found by vision_plan(). */
+    /* `out` is zeroed except for width and height, which are at least 1. vision_plan() checks
+     * everything else; return an error only for an unsupported image. */
     int (*plan)(const struct vision *v, struct vision_plan *out, struct err *e);
     void (*expand)(const struct vision *v, const struct vision_plan *p, struct buf *out);
-    /* What stands behind the last picture of a prompt; NULL: nothing. See vision_frame(). */
+    /* Text after the last image of a prompt; NULL: none. See vision_frame(). */
     const char *(*behind)(const struct vision *v);
 };
 extern const struct vision_family vision_qwen, vision_gemma3, vision_llava, vision_llava_next,
@@ -72,7 +72,7 @@ extern const struct vision_family vision_qwen, vision_gemma3, vision_llava, visi
 
 struct vision {
     const struct vision_family *family;
-    const char *name; /* that of family->types */
+    const char *name; /* one of family->types */
     struct vision_format format;
     uint32_t token;
     char marker[VISION_TOKEN_TEXT], around[3 * VISION_TOKEN_TEXT];
@@ -88,7 +88,7 @@ struct vision {
     };
 };
 
-/* Each returns the number of what it adds. Beyond the bounds of a plan nothing is added, but
+/* Each returns the index of the added element. Beyond a plan's limits nothing is stored, but
  * counted, so that vision_plan() can refuse it. */
 uint32_t vision_add_resize(struct vision_plan *p, int32_t of, struct vision_rect cut,
                            uint32_t width, uint32_t height);
@@ -96,6 +96,6 @@ uint32_t vision_add_crop(struct vision_plan *p, uint32_t of, int64_t x, int64_t 
 /* Sets p->rows and p->cols and adds the tiles in raster order, the first at (x, y). */
 void vision_add_tiles(struct vision_plan *p, uint32_t of, uint32_t rows, uint32_t cols, int64_t x,
                       int64_t y);
-struct vision_rect vision_whole(const struct vision_plan *p); /* the picture */
+struct vision_rect vision_whole(const struct vision_plan *p); /* the whole image */
 void vision_repeat(struct buf *out, const char *text, uint64_t n);
 #endif
