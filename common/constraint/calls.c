@@ -18,7 +18,7 @@ static term some_blanks(struct term_pool *p)
     return term_repeat(p, term_set(p, &blank), 0, BLANKS_MOST);
 }
 
-/* The call of `way` with its closing marker: what stands behind the opening one. */
+/* A call of `way` with its closing marker: the text after the opening one. */
 static term inside(struct term_pool *p, const cJSON *way, enum json_layout layout, struct err *e)
 {
     const term close = marker(p, json_str(way, "close", "")), blanks = some_blanks(p);

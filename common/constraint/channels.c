@@ -34,7 +34,7 @@ term channel_final(struct term_pool *p, term text)
     return term_cat(p, head, text);
 }
 
-/* The ways in which models name the function: behind the channel or in front of it. */
+/* The header of a call: models write the function's name before or after the channel. */
 static term call_head(struct term_pool *p, const char *name)
 {
     static const char *const ways[] = {"<|channel|>commentary to=functions.%s <|constrain|>json",
@@ -53,7 +53,7 @@ static term call_head(struct term_pool *p, const char *name)
     return term_cat(p, term_alt_n(p, all, N), word(p, "<|message|>"));
 }
 
-/* The property that is not the name, as a whole schema: `definitions` come with it. */
+/* The schema of the arguments property, with `definitions`. */
 static cJSON *arguments_of(const cJSON *call, const cJSON *definitions, bool closed)
 {
     const cJSON *of = json_get(call, "properties"), *p = of ? of->child : NULL;

@@ -1,4 +1,4 @@
-/* chars.c - code points to bytes: UTF-8 ranges and the escapes of JSON. */
+/* chars.c - encodes sets of code points as bytes: UTF-8 ranges and JSON escapes. */
 #include "common/constraint/chars.h"
 #include "common/utf8.h"
 #include <stdio.h>
@@ -62,8 +62,8 @@ static term one_byte(struct term_pool *p, unsigned first, unsigned last)
     return term_set(p, &s);
 }
 
-/* Characters of the same number of bytes, `a` to `b` their encodings: split until the first bytes
- * are equal or everything below them is free. */
+/* Characters of equal encoded length, between encodings `a` and `b`: split until the first bytes
+ * are equal, or all bytes below are unrestricted. */
 static term same_length(struct term_pool *p, const uint8_t *a, const uint8_t *b, size_t n)
 {
     if (n == 1)
@@ -95,7 +95,7 @@ static term utf8_range(struct term_pool *p, uint32_t first, uint32_t last)
         char a[4], b[4];
         if (first > ends[i])
             continue;
-        if (ends[i] != 0xdfff) { /* surrogates are no characters */
+        if (ends[i] != 0xdfff) { /* surrogates are excluded */
             size_t n = utf8_encode(first, a);
             utf8_encode(to, b);
             t = term_alt(p, t, same_length(p, (uint8_t *)a, (uint8_t *)b, n));
@@ -107,7 +107,7 @@ static term utf8_range(struct term_pool *p, uint32_t first, uint32_t last)
 
 /* ---------------------------------------------------------------- JSON strings */
 
-/* The escape of a character that a JSON string cannot hold as it is; 0 bytes: it can. */
+/* The escape of a character that a JSON string cannot contain; 0 bytes: not needed. */
 static size_t json_escape(uint32_t cp, char out[8])
 {
     static const char named[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
@@ -124,7 +124,7 @@ static bool escaped(uint32_t cp) { return cp < 0x20 || cp == '"' || cp == '\\'; 
 
 term chars_term(struct term_pool *p, struct chars *c, enum spelling how)
 {
-    term part[CHARS_MAX_RANGES + 2 * '\\']; /* a character up to there may split a range */
+    term part[CHARS_MAX_RANGES + 2 * '\\']; /* each escaped character may split a range */
     size_t k = 0;
     chars_tidy(c);
     for (uint32_t i = 0; i < c->n; i++) {
@@ -153,11 +153,12 @@ term chars_any_term(struct term_pool *p, enum spelling how)
 
 term chars_json_text(struct term_pool *p, const char *text, size_t n)
 {
-    char *out = malloc(n * 6 + 1); /* \u0001 is the longest */
+    char *out = malloc(n * 6 + 1); /* \u0001 is the longest escape */
     size_t len = 0;
     for (size_t i = 0; out && i < n; i++) {
         char esc[8];
-        bool nul = i + 1 < n && !memcmp(text + i, "\xc0\x80", 2); /* of common/json_exact.h */
+        /* U+0000 as in common/json_exact.h */
+        bool nul = i + 1 < n && !memcmp(text + i, "\xc0\x80", 2);
         size_t m = json_escape(nul ? 0 : (uint8_t)text[i], esc);
         i += nul;
         if (m)

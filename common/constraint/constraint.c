@@ -1,4 +1,4 @@
-/* constraint.c - terms as states, their transitions kept as they are found. */
+/* constraint.c - terms as states of a lazily built, cached automaton. */
 #include "common/constraint/calls.h"
 #include "common/constraint/channels.h"
 #include "common/constraint/constraint_impl.h"
@@ -74,7 +74,7 @@ static term compile(struct constraint *c, enum constraint_reasoning reasoning,
     return t;
 }
 
-/* Everything up to the first "</think>", blanks, and then t. */
+/* Any text up to the first "</think>", blanks, then t. */
 static term behind(struct term_pool *p, enum constraint_reasoning reasoning, term t)
 {
     static const char open[] = "<think>", close[] = "</think>";
@@ -116,7 +116,7 @@ static struct constraint *empty(struct err *e)
     return c;
 }
 
-/* The first state; TERM_NONE with `e` set: there is none. */
+/* The start state; TERM_NONE with `e` set: failed. */
 static term begin(struct constraint *c, enum constraint_reasoning reasoning,
                   enum constraint_kind kind, const char *text, size_t n, struct err *e)
 {
@@ -155,7 +155,8 @@ static void *carry_out(void *arg)
     struct order *o = arg;
     struct constraint *c = o->c;
     struct err why = ERR_INIT;
-    term t = begin(c, o->reasoning, o->kind, o->text, o->n, &why); /* no other thread has it yet */
+    /* no other thread has a reference yet */
+    term t = begin(c, o->reasoning, o->kind, o->text, o->n, &why);
     pthread_mutex_lock(&c->lock);
     c->start = t;
     c->why = why;
@@ -184,7 +185,7 @@ struct constraint *constraint_order(enum constraint_reasoning reasoning, enum co
     if (pthread_create(&thread, NULL, carry_out, o) == 0)
         pthread_detach(thread);
     else
-        carry_out(o); /* then here */
+        carry_out(o); /* no thread: compile here */
     return c;
 }
 
@@ -220,7 +221,7 @@ term constraint_enter(struct constraint *c, constraint_state at)
 
 /* ---------------------------------------------------------------- transitions */
 
-/* `table` with room for `cap` pointers. */
+/* Grows `table` to `cap` pointers. */
 static bool widen(const struct constraint *c, void *table, size_t cap)
 {
     void **more = realloc(*(void **)table, cap * sizeof(*more));
@@ -244,7 +245,7 @@ bool constraint_room(struct constraint *c, term t)
     return true;
 }
 
-/* The row of t in `table`, which may be new; NULL: no memory. Makes room by dropping all others. */
+/* The row of t in `table`, possibly new; NULL: out of memory. Drops all rows if over the limit. */
 static uint32_t *row_of(struct constraint *c, uint32_t ***table, term t, size_t n)
 {
     const size_t bytes = n * sizeof(uint32_t);
@@ -262,7 +263,7 @@ static uint32_t *row_of(struct constraint *c, uint32_t ***table, term t, size_t 
     return row;
 }
 
-/* The derivative by `byte`, and which other bytes have the same. */
+/* The derivative by `byte`, and the other bytes with the same one. */
 static term leave(struct constraint *c, term t, uint8_t byte, struct byte_set *alike)
 {
     term to = term_after(c->pool, t, byte);
@@ -290,7 +291,8 @@ static term step_byte(struct constraint *c, term t, uint8_t byte)
     return to;
 }
 
-/* What the bytes of a class lead to, each looked at: two sets may differ and lead to the same. */
+/* The common next state for the bytes of a class, tested one by one: different sets may lead to the
+ * same state. */
 static term step_each(struct constraint *c, term t, const struct byte_set *class)
 {
     term to = UNKNOWN;
@@ -330,7 +332,7 @@ term constraint_step_class(struct constraint *c, term t, uint8_t class_of)
                 row[k] = to;
         return to;
     }
-    to = step_each(c, t, class); /* which may drop all rows */
+    to = step_each(c, t, class); /* this may drop all rows */
     row = term_spent(c->pool) ? NULL : row_of(c, &c->by_class, t, BYTE_CLASSES);
     return row ? row[class_of] = to : TERM_NONE;
 }

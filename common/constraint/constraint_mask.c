@@ -1,24 +1,23 @@
-/* constraint_mask.c - which tokens may come next.
+/* constraint_mask.c - computes token masks.
  *
- * A mask is a walk of the vocabulary's trie, and the walk of a large one costs a millisecond.
- * States that differ in what is left of a large count ("3,900 more characters") would each need
- * their own. So masks are kept of two coarser states that many share: one that allows less and one
- * that allows more. Only the tokens that they disagree about (mostly very long ones) are tried from
- * the very state. */
+ * A mask is a walk of the vocabulary's trie, which takes a millisecond for a large one. States that
+ * differ only in a large remaining count ("3,900 more characters") would each need one. So masks
+ * are cached for two approximations shared by many states: a subset and a superset. Only the tokens
+ * on which they differ (mostly very long ones) are tested from the exact state. */
 #include "common/constraint/constraint_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    FINE = 16,       /* counts up to here are kept as they are */
-    MOST_OPEN = 4096 /* more tokens in doubt than this: all are tried */
+    FINE = 16,       /* counts up to this are exact */
+    MOST_OPEN = 4096 /* above this, all tokens are tested */
 };
 
-/* Tokens that are in this mask and not in that of `under`. */
+/* Tokens in this mask that are not in that of `under`. */
 struct doubt {
     struct doubt *next;
     term under;
-    bool many; /* more than MOST_OPEN; then `open` is empty */
+    bool many; /* more than MOST_OPEN; `open` is empty then */
     struct flat_trie open;
 };
 
@@ -53,7 +52,7 @@ static void allow(uint32_t *mask, const uint32_t *id, uint32_t n)
         mask[id[k] / 32] |= 1u << id[k] % 32;
 }
 
-/* The nodes [i, end) of a trie, the first of which is at depth `depth` and entered from `from`. */
+/* Walks the nodes [i, end) of a trie; the first one is at `depth` and entered from `from`. */
 static void walk_part(struct constraint *c, const struct flat_trie *t, uint32_t i, uint32_t end,
                       term from, uint32_t *mask)
 {
@@ -99,7 +98,7 @@ static void allow_at(const struct constraint *c, const struct class_trie *t,
         mask[i] |= dense[i];
 }
 
-/* All tokens of `fine` from one state, through the same trie by classes. */
+/* All tokens of `fine` from one state, using the class trie. */
 static void walk_classes(struct constraint *c, const struct class_trie *t,
                          const struct flat_trie *fine, term from, uint32_t *mask)
 {
@@ -128,8 +127,8 @@ static void walk_classes(struct constraint *c, const struct class_trie *t,
     }
 }
 
-/* Inside a string that may go on for ever, any plain characters may come: whatever of them came,
- * one of few states is the next, and none of those is dead. */
+/* Inside an unbounded string any plain characters are allowed: all states reachable by them are
+ * few, and none is dead. */
 static bool any_plain(struct constraint *c, term from)
 {
     enum { FEW = 24 };
@@ -162,7 +161,7 @@ static void end_tokens(struct constraint *c, term at, uint32_t *bits)
     }
 }
 
-/* The mask of `at` itself, kept. NULL with `e` set: no memory, or too much work. */
+/* The exact mask of `at`, cached. NULL with `e` set: out of memory, or over the work limit. */
 static struct mask *exact(struct constraint *c, term at, struct err *e)
 {
     const size_t bytes = sizeof(struct mask) + words_of(c) * sizeof(uint32_t);
@@ -188,9 +187,9 @@ static struct mask *exact(struct constraint *c, term at, struct err *e)
     return c->mask[at] = m;
 }
 
-/* ---------------------------------------------------------------- between two states */
+/* ---------------------------------------------------------------- approximations */
 
-/* What is in the mask of `over` and not in that of `under`. NULL: out of memory. */
+/* The tokens in the mask of `over` that are not in that of `under`. NULL: out of memory. */
 static const struct doubt *doubt_between(struct constraint *c, struct mask *over,
                                          const struct mask *less, term under)
 {
@@ -221,7 +220,7 @@ static const struct doubt *doubt_between(struct constraint *c, struct mask *over
     return d;
 }
 
-/* The masks of `tokens`; those of another vocabulary are forgotten. */
+/* Selects the vocabulary; masks of another one are dropped. */
 static bool use_tokens(struct constraint *c, const struct token_set *tokens)
 {
     if (c->tokens == tokens)

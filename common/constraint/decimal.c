@@ -29,7 +29,7 @@ bool decimal_read(struct decimal *d, const char *text)
             if (!push(d, *text))
                 return false;
         } else {
-            d->point -= point; /* zeros in front */
+            d->point -= point; /* leading zeros */
         }
     }
     if (*text == 'e' || *text == 'E') {

@@ -1,4 +1,4 @@
-/* grammar.c - the tree of a grammar, and terms of it. */
+/* grammar.c - the syntax tree of a grammar, and its compilation to terms. */
 #include "common/constraint/grammar_impl.h"
 #include "common/utf8.h"
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static gnode new_node(struct grammar *g, struct grammar_node n)
             return grammar_fail(g, "too large", "", 0);
         g->node = more;
         g->cap_nodes = cap;
-        g->n_nodes += !g->n_nodes; /* 0 is no node */
+        g->n_nodes += !g->n_nodes; /* index 0 is reserved */
     }
     g->node[g->n_nodes] = n;
     return g->n_nodes++;
@@ -201,7 +201,7 @@ static bool find_nullable(struct grammar *g)
     return true;
 }
 
-/* Is `n` a reference to the rule, or a sequence that begins with one? Behind it: *rest. */
+/* Is `n` a reference to the rule, or a sequence that begins with one? *rest: the remainder. */
 static bool begins_with(const struct grammar *g, gnode n, uint32_t rule, gnode *rest)
 {
     const struct grammar_node *x = &g->node[n];
@@ -213,7 +213,7 @@ static bool begins_with(const struct grammar *g, gnode n, uint32_t rule, gnode *
     return x->kind == G_REF && x->rule == rule;
 }
 
-/* a = a x | b: b x*. Bodies are G_ALT of G_CAT. */
+/* a = a x | b becomes b x*. Bodies are G_ALT of G_CAT. */
 static void unfold_left(struct grammar *g, uint32_t rule)
 {
     gnode body = g->rule[rule].body, last = 0, last_tail = 0, rest, next;
@@ -228,7 +228,7 @@ static void unfold_left(struct grammar *g, uint32_t rule)
         if (!begins_with(g, k, rule, &rest)) {
             g->node[k].next = 0;
             grammar_append(g, heads, &last, k);
-        } else if (rest) { /* a = a says nothing */
+        } else if (rest) { /* a = a is dropped */
             gnode tail = grammar_list(g, G_CAT);
             if (tail)
                 g->node[tail].kid = rest;
@@ -245,7 +245,7 @@ static void unfold_left(struct grammar *g, uint32_t rule)
 
 static bool enter(struct grammar *g, uint32_t rule);
 
-/* The rules that may be called before any byte. False: one of them is being entered. */
+/* Visits rules that may be called before any byte. False: a cycle. */
 static bool first_calls(struct grammar *g, gnode n)
 {
     struct grammar_node x = g->node[n];
@@ -335,7 +335,7 @@ static term compile(struct grammar *g, uint32_t root)
     for (uint32_t i = 0; i < g->n_rules && !g->failed && !term_full(g->p); i++)
         term_define(g->p, g->rule[i].t, make(g, g->rule[i].body));
     term t = g->rule[root].t;
-    if (g->ignore) /* Lark: also behind the last terminal */
+    if (g->ignore) /* Lark: ignored text may also follow the last terminal */
         t = term_cat(g->p, t, make(g, g->ignore));
     t = g->failed ? TERM_NONE : term_close(g->p, t);
     if (term_full(g->p))

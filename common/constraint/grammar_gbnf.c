@@ -1,10 +1,10 @@
-/* grammar_gbnf.c - llama.cpp's notation into a tree, by recursive descent. */
+/* grammar_gbnf.c - recursive descent parser of llama.cpp's notation. */
 #include "common/buf.h"
 #include "common/constraint/grammar_impl.h"
 #include "common/utf8.h"
 #include <string.h>
 
-/* Blanks and comments; line breaks too where the rule goes on behind them. */
+/* Skips blanks and comments, and line breaks inside a rule. */
 static void space(struct grammar *g, bool lines)
 {
     while (grammar_more(g)) {
@@ -43,7 +43,7 @@ static uint32_t next_char(struct grammar *g)
     return cp;
 }
 
-/* Behind the quote. */
+/* After the quote. */
 static gnode string(struct grammar *g)
 {
     struct buf b = BUF_INIT;
@@ -59,7 +59,7 @@ static gnode string(struct grammar *g)
     return n;
 }
 
-/* Behind '['. */
+/* After '['. */
 static gnode class(struct grammar *g)
 {
     struct chars *c = &g->set;
@@ -109,7 +109,7 @@ static gnode atom(struct grammar *g)
              : grammar_fail(g, "an unexpected character", at, g->at < g->n);
 }
 
-/* Behind '{'. */
+/* After '{'. */
 static bool counts(struct grammar *g, uint32_t *lo, uint32_t *hi)
 {
     space(g, true);
@@ -178,7 +178,7 @@ int grammar_parse_gbnf(struct grammar *g)
             return -1;
         if (grammar_peek(g) == ')')
             return grammar_fail(g, "a parenthesis that closes nothing", "", 0), -1;
-        g->rule[rule].body = body; /* the last one of a name counts */
+        g->rule[rule].body = body; /* the last definition counts */
     }
     for (uint32_t i = 0; i < g->n_rules; i++)
         if (g->rule[i].n_name == 4 && !memcmp(g->rule[i].name, "root", 4))

@@ -1,10 +1,10 @@
-/* grammar_lark.c - Lark's notation into a tree, by recursive descent. */
+/* grammar_lark.c - recursive descent parser of Lark's notation. */
 #include "common/buf.h"
 #include "common/constraint/grammar_impl.h"
 #include "common/utf8.h"
 #include <string.h>
 
-/* Lark's module `common`: what its terminals match. */
+/* Patterns of the terminals in Lark's module `common`. */
 static const struct {
     const char *name, *pattern;
 } common[] = {
@@ -57,7 +57,7 @@ static void lines(struct grammar *g)
         ;
 }
 
-/* Over line breaks, if a `|` stands behind them. */
+/* Skips line breaks if a `|` follows. */
 static bool next_alternative(struct grammar *g)
 {
     size_t from = g->at;
@@ -90,8 +90,8 @@ static bool is_terminal(const char *s, size_t n)
     return false;
 }
 
-/* In a rule, what %ignore names may stand before a terminal. The list is shared: %ignore may come
- * later in the text. */
+/* Ignored text before a terminal in a rule. The list is shared, because %ignore may follow
+ * later. */
 static gnode skip_before(struct grammar *g, gnode terminal)
 {
     if (g->in_terminal)
@@ -112,7 +112,7 @@ static gnode by_pattern(struct grammar *g, const char *text, size_t n)
 
 /* ---------------------------------------------------------------- terminals */
 
-/* Behind the quote: the text's characters as \u{..}, so that they mean themselves. */
+/* After the quote: the characters as \u{..}, so that they are literal. */
 static bool string(struct grammar *g, struct buf *out, uint32_t *first)
 {
     uint32_t n = 0;
@@ -158,7 +158,7 @@ static gnode string_atom(struct grammar *g)
     return n;
 }
 
-/* Behind the slash. */
+/* After the slash. */
 static gnode regex_atom(struct grammar *g)
 {
     struct buf text = BUF_INIT, flags = BUF_INIT;
@@ -247,7 +247,7 @@ static gnode quantified(struct grammar *g, gnode n)
     return n;
 }
 
-/* `end`: what closes the group; '\n': the rule's end. */
+/* `end`: the closing bracket of the group; '\n': the end of the rule. */
 static gnode alternatives(struct grammar *g, char end)
 {
     gnode all = grammar_list(g, G_ALT), last_all = 0;
@@ -257,7 +257,7 @@ static gnode alternatives(struct grammar *g, char end)
             char c = grammar_peek(g);
             if (c == '|' || c == '\n' || c == ')' || c == ']')
                 break;
-            if (grammar_take(g, "->")) { /* an alias: what the tree calls it */
+            if (grammar_take(g, "->")) { /* an alias names the tree node: skipped */
                 blanks(g);
                 name(g);
                 continue;
@@ -301,7 +301,7 @@ static void import_one(struct grammar *g, const char *at, size_t n)
     define(g, as, n_as, body);
 }
 
-/* Behind %import: common.NAME, or common (NAME, NAME). */
+/* After %import: common.NAME, or common (NAME, NAME). */
 static void import(struct grammar *g)
 {
     blanks(g);
@@ -326,7 +326,7 @@ static void import(struct grammar *g)
         grammar_fail(g, "a bad %import", "", 0);
 }
 
-/* %ignore stands for the whole text, so that all of them are read first. */
+/* %ignore applies to the whole text, so all of them are read first. */
 static void read_ignored(struct grammar *g)
 {
     gnode all = grammar_list(g, G_ALT), last = 0;

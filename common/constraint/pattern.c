@@ -1,5 +1,5 @@
-/* pattern.c - recursive descent over a regular expression; each function returns the term of what
- * it read. */
+/* pattern.c - recursive descent parser of regular expressions; each function returns the term it
+ * parsed. */
 #include "common/constraint/pattern.h"
 #include "common/constraint/pattern_assert.h"
 #include "common/constraint/pattern_chars.h"
@@ -16,13 +16,13 @@ struct pattern_parser {
     size_t n, at;
     enum spelling how;
     enum pattern_reach reach;
-    bool fold, unicode, dot_all; /* the flags i, u and s, here */
-    struct pattern_tree *trees;  /* all that were made */
+    bool fold, unicode, dot_all; /* the current flags i, u and s */
+    struct pattern_tree *trees;  /* all allocated trees */
     int depth;
     bool failed;
     struct err *e;
-    struct chars set, class, own; /* too large for the stack of a recursion: an atom's, a class's,
-                                     and one escape's in a class */
+    /* too large for the stack of a recursive parser: of an atom, a class, an escape in a class */
+    struct chars set, class, own;
 };
 
 static term fail(struct pattern_parser *q, const char *what)
@@ -65,7 +65,7 @@ static void add_category(struct pattern_parser *q, struct chars *c, uint32_t set
         fail(q, "too complex");
 }
 
-/* Behind \p or \P: {L}, {Lu}, or one letter. */
+/* After \p or \P: {L}, {Lu}, or one letter. */
 static void property(struct pattern_parser *q, struct chars *c)
 {
     size_t from = q->at, n = 1;
@@ -84,7 +84,7 @@ static void property(struct pattern_parser *q, struct chars *c)
         add_category(q, c, set);
 }
 
-/* `digits` hexadecimal ones, or any number in braces. */
+/* `digits` hexadecimal digits, or any number of them in braces. */
 static uint32_t hex(struct pattern_parser *q, int digits)
 {
     bool braces = take(q, "{");
@@ -105,7 +105,7 @@ static uint32_t hex(struct pattern_parser *q, int digits)
     return v;
 }
 
-/* Behind the backslash: one character, or a set of them (*set gets it; then the result is 0). */
+/* After the backslash: one character, or a set in *set (then the result is 0). */
 static uint32_t escape(struct pattern_parser *q, struct chars *set)
 {
     static const char plain[] = "tnrfv0ae", value[] = "\t\n\r\f\v\0\a\x1b";
@@ -138,7 +138,7 @@ static uint32_t escape(struct pattern_parser *q, struct chars *set)
 
 /* ---------------------------------------------------------------- classes */
 
-/* One end of a range, or a whole set. */
+/* One end of a range, or a set. */
 static bool class_item(struct pattern_parser *q, struct chars *c, uint32_t *cp)
 {
     struct chars *set = &q->own;
@@ -146,7 +146,7 @@ static bool class_item(struct pattern_parser *q, struct chars *c, uint32_t *cp)
         *cp = next_char(q);
         return true;
     }
-    if (take(q, "b")) { /* here it is a backspace */
+    if (take(q, "b")) { /* in a class this is a backspace */
         *cp = '\b';
         return true;
     }
@@ -158,7 +158,7 @@ static bool class_item(struct pattern_parser *q, struct chars *c, uint32_t *cp)
     return !set->n;
 }
 
-/* Behind '['. */
+/* After '['. */
 static term class(struct pattern_parser *q)
 {
     struct chars *c = &q->class;
@@ -197,7 +197,7 @@ static term class(struct pattern_parser *q)
 
 static struct part plain(term t) { return (struct part){.t = t}; }
 
-/* Takes over `part`. */
+/* Takes ownership of `part`. */
 static struct part tree(struct pattern_parser *q, enum pattern_kind kind, struct part *part,
                         size_t n)
 {
@@ -233,8 +233,8 @@ static struct part tree_of(struct pattern_parser *q, enum pattern_kind kind, str
 
 static struct part alternatives(struct pattern_parser *q);
 
-/* Behind "(?": flags, one or none of each side of a minus. 1: they are a group's of their own, 2:
- * they hold up to the end of the group around, 0: none. */
+/* After "(?": flags, with or without a minus. 1: for a group; 2: to the end of the enclosing group;
+ * 0: no flags. */
 static int flags(struct pattern_parser *q)
 {
     size_t at = q->at;
@@ -258,7 +258,7 @@ static int flags(struct pattern_parser *q)
     return end == ':' ? 1 : 2;
 }
 
-/* Behind '(': what kind of group; -1: it was only flags. */
+/* After '(': the kind of group; -1: only flags. */
 static int group_kind(struct pattern_parser *q)
 {
     if (!take(q, "?") || take(q, ":"))
@@ -278,7 +278,7 @@ static int group_kind(struct pattern_parser *q)
     return how == 2 ? -1 : P_TERM;
 }
 
-/* Behind '('. */
+/* After '('. */
 static struct part group(struct pattern_parser *q)
 {
     bool fold = q->fold, unicode = q->unicode, dot_all = q->dot_all;
@@ -322,7 +322,7 @@ static term dot(struct pattern_parser *q)
     return chars_term(q->p, &q->set, q->how);
 }
 
-/* What looks around and has no inside. */
+/* Assertions without an operand. */
 static bool assertion(struct pattern_parser *q, enum pattern_kind *kind)
 {
     static const struct {
@@ -381,7 +381,7 @@ static bool number(struct pattern_parser *q, uint32_t *v)
     return q->at > from;
 }
 
-/* {m}, {m,}, {,n}, {m,n}; anything else in braces stands for itself. */
+/* {m}, {m,}, {,n}, {m,n}; other text in braces is literal. */
 static bool counts(struct pattern_parser *q, uint32_t *lo, uint32_t *hi)
 {
     size_t from = q->at;
@@ -430,7 +430,7 @@ static struct part quantified(struct pattern_parser *q, struct part of)
         } else if (!take(q, "*")) {
             return of;
         }
-        take(q, "?"); /* lazy: the same texts */
+        take(q, "?"); /* lazy: same language */
         if (peek(q) == '+')
             return plain(fail(q, "a possessive quantifier"));
         of = repeated(q, of, lo, hi);
@@ -443,7 +443,7 @@ struct parts {
     bool tree; /* one of them is a tree */
 };
 
-/* False: no memory; the list is gone, and the parser has failed. */
+/* False: out of memory; the list is freed and the parser has failed. */
 static bool parts_add(struct pattern_parser *q, struct parts *l, struct part part)
 {
     if (l->n == l->cap) {
@@ -461,16 +461,16 @@ static bool parts_add(struct pattern_parser *q, struct parts *l, struct part par
     return true;
 }
 
-/* Neighbours that look at nothing are one term. */
+/* Joins adjacent parts without assertions to one term. */
 static void join_plain(struct pattern_parser *q, struct parts *l)
 {
     size_t n = 0;
-    for (size_t to = l->n; to > 0;) { /* from the right: so terms share their ends */
+    for (size_t to = l->n; to > 0;) { /* from the right, so that terms share their tails */
         struct part part = l->v[--to];
         if (!part.tree)
             while (to > 0 && !l->v[to - 1].tree)
                 part.t = term_cat(q->p, l->v[--to].t, part.t);
-        l->v[l->n - ++n] = part; /* at or behind what is still to be read */
+        l->v[l->n - ++n] = part; /* at or after the unread part */
     }
     for (size_t i = 0; i < n; i++)
         l->v[i] = l->v[l->n - n + i];
@@ -512,7 +512,7 @@ static struct part alternatives(struct pattern_parser *q)
     return plain(t);
 }
 
-/* Any text may stand before and behind what is searched for. */
+/* Adds any text before and after a pattern for a search. */
 static term whole(struct pattern_parser *q, struct part part, bool word_unicode)
 {
     struct lowering l = {.p = q->p, .any = chars_any_term(q->p, q->how)};
@@ -527,7 +527,7 @@ static term whole(struct pattern_parser *q, struct part part, bool word_unicode)
     chars_invert(&q->set);
     l.other = chars_term(q->p, &q->set, q->how);
     struct after then = {{end, end, end}};
-    /* each alternative by itself, so that an anchor of one is none of the others */
+    /* each alternative separately, so that an anchor applies only to its own */
     bool several = part.tree->kind == P_ALT;
     term all = TERM_NONE;
     for (size_t i = 0; i < (several ? part.tree->n : 1) && !l.failed; i++) {

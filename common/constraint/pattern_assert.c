@@ -1,4 +1,4 @@
-/* pattern_assert.c - from right to left: each part with what follows it. */
+/* pattern_assert.c - compiles from right to left: each part with its continuation. */
 #include "common/constraint/pattern_assert.h"
 
 enum { MAX_UNROLLED = 64 };
@@ -62,7 +62,7 @@ static struct after either(struct lowering *l, struct after a, struct after b)
     return a;
 }
 
-/* Any number of times: a rule for each front, which calls itself. */
+/* Unbounded repetition: a recursive rule for each preceding character kind. */
 static struct after star(struct lowering *l, struct part part, struct after then)
 {
     struct after rule;
@@ -95,7 +95,7 @@ static struct after repeat(struct lowering *l, const struct pattern_tree *x, str
     return out;
 }
 
-/* A boundary stands between a character of a word and another one, or an end of the text. */
+/* A word boundary lies between a word character and another one, or an end of the text. */
 static struct after boundary(struct lowering *l, bool wanted, struct after then)
 {
     term word = term_cat(l->p, l->word, TERM_ALL), no_word = term_not(l->p, word);

@@ -1,11 +1,11 @@
-/* pattern_chars.c - sets of characters, from tables that are made once a process. */
+/* pattern_chars.c - named character sets, from tables built once per process. */
 #include "common/constraint/pattern_chars.h"
 #include "common/tokenizer/unicode.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <utf8proc.h>
 
-/* Where the category changes: all code points are looked at once a process, not once a pattern. */
+/* Code points at which the category changes: all code points are scanned once per process. */
 static struct category_run {
     uint32_t first;
     enum uni_category category;
@@ -69,7 +69,7 @@ void pattern_add_shorthand(struct term_pool *p, struct chars *c, char letter, bo
 
 /* ---------------------------------------------------------------- case */
 
-enum { CASED_LAST = 0x1e943 }; /* the last character with another case */
+enum { CASED_LAST = 0x1e943 }; /* the last character with a case mapping */
 static struct cased {
     uint32_t cp, other;
 } * cased;
@@ -105,7 +105,7 @@ static bool holds(const struct chars *c, uint32_t n, uint32_t cp)
 void pattern_fold(struct term_pool *p, struct chars *c)
 {
     pthread_once(&cased_once, find_cased);
-    /* twice: two capitals may share a small letter */
+    /* twice: two capitals may share a lower-case letter */
     for (int round = 0; round < 2; round++) {
         chars_tidy(c);
         uint32_t n = c->n;

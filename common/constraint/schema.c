@@ -1,4 +1,4 @@
-/* schema.c - a rule for each conjunction, so that recursion ends; the whole schema. */
+/* schema.c - one rule per conjunction, so that recursion terminates; the whole schema. */
 #include "common/constraint/schema_impl.h"
 #include "common/json.h"
 #include <stdlib.h>
@@ -6,8 +6,7 @@
 
 /* ---------------------------------------------------------------- rules */
 
-/* c with its schemas by their addresses; `under` means these places, and is 0 where it is not
- * needed. */
+/* c with its schemas sorted by address; `under` is permuted alike, and 0 if unused. */
 static void sort(struct conj *to, const struct conj *c)
 {
     int place[MAX_CONJ] = {0};
@@ -101,7 +100,7 @@ static term line(struct schema *s)
 void schema_indent(struct schema *s, int by)
 {
     s->open += by;
-    /* a large schema's rules are not multiplied by the levels on which they are met */
+    /* limits the number of rules: those of a large schema are not multiplied by levels */
     s->coarse |= s->n_rules > LEVEL_RULES;
     if (s->layout == JSON_COMPACT) {
         s->blank = TERM_EMPTY;
@@ -120,14 +119,14 @@ term schema_enclosed(struct schema *s, const char *open, term inside, const char
     term in = s->blank;
     schema_indent(s, -1);
     some = term_cat(p, in, term_cat(p, some, s->blank));
-    if (may_be_empty) /* white space once */
+    if (may_be_empty) /* white space only once */
         some = term_alt(p, some, s->blank);
     return term_cat(p, lit(s, open), term_cat(p, some, lit(s, close)));
 }
 
 static void fixed_terms(struct schema *s)
 {
-    /* escapes of surrogates come in pairs */
+    /* escaped surrogates come in pairs */
     static const char spelled[] =
         "[^\"\\\\\\x00-\\x1f]|\\\\([\"\\\\/bfnrt]|u(?:[0-9A-Ca-cEFef][0-9A-Fa-f]{3}|"
         "[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}))";

@@ -1,4 +1,4 @@
-/* schema_array.c - arrays, built from their end, as objects are. */
+/* schema_array.c - arrays, built from the end, like objects. */
 #include "common/constraint/schema_impl.h"
 #include "common/json_exact.h"
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static const cJSON *prefix_items(const cJSON *node)
     return prefix ? prefix : cJSON_IsArray(items) ? items : NULL; /* drafts before 2020 */
 }
 
-/* What a schema says of element i; *covered: it says something. */
+/* Adds the schemas of `node` for element i; *covered: there are some. */
 static void add_item(struct schema *s, struct conj *of, const cJSON *node, int i, bool *covered)
 {
     const cJSON *prefix = prefix_items(node);
@@ -39,8 +39,8 @@ static void add_item(struct schema *s, struct conj *of, const cJSON *node, int i
     conj_add(s, of, one);
 }
 
-/* at[i]'s unevaluatedItems: of elements of which no schema on its behalf speaks. What `contains`
- * finds is such speaking, too; here it is not known yet. */
+/* unevaluatedItems of at[i]: applies to elements that no schema under it evaluates. `contains`
+ * evaluates too, but which elements is unknown here. */
 static void add_unevaluated_item(struct schema *s, struct conj *of, const struct conj *c, int i,
                                  uint64_t speak)
 {
@@ -52,7 +52,7 @@ static void add_unevaluated_item(struct schema *s, struct conj *of, const struct
     conj_add(s, of, rest);
 }
 
-/* Element i; i at or past all prefixes: every further one. `also`: what it satisfies besides. */
+/* Element i; for i past all prefixes: every further one. `also`: an additional schema. */
 static term element(struct schema *s, const struct conj *c, int i, const cJSON *also)
 {
     struct conj of = {.n = 0};
@@ -75,7 +75,7 @@ static term any_value(struct schema *s, const cJSON *also)
     return schema_value(s, &of);
 }
 
-/* One `contains`, for all lists whose elements are as c says (`plain`), or any. */
+/* One `contains`, for lists whose elements satisfy c (`plain`), or any lists. */
 static term containing(struct schema *s, const struct conj *c, const cJSON *node, bool plain)
 {
     const cJSON *of = cJSON_GetObjectItemCaseSensitive(node, "contains");
@@ -109,7 +109,7 @@ static term containing(struct schema *s, const struct conj *c, const cJSON *node
     return t;
 }
 
-/* ---------------------------------------------------------------- lists without repetitions */
+/* ---------------------------------------------------------------- uniqueItems */
 
 enum { MAX_UNIQUE = 8, MAX_CANDIDATES = 64 };
 
@@ -119,7 +119,7 @@ struct unique {
     int n;
 };
 
-/* One more value that an element may have. False: there are too many. */
+/* Adds a value an element may have. False: too many. */
 static bool add_value(struct schema *s, struct unique *u, term allowed, const cJSON *v)
 {
     struct buf b = BUF_INIT;
@@ -138,7 +138,7 @@ static bool add_value(struct schema *s, struct unique *u, term allowed, const cJ
     return u->n <= MAX_UNIQUE;
 }
 
-/* Of the types that a schema names: do they all have few values? */
+/* Do all types of the schema have few values? */
 static bool few_values(const cJSON *type)
 {
     const cJSON *kid;
@@ -148,7 +148,7 @@ static bool few_values(const cJSON *type)
     return cJSON_IsArray(type) && type->child;
 }
 
-/* The values that element i may have, if `enum`, `const` or its type leaves few; they join u. */
+/* Adds the values element i may have to u, if `enum`, `const` or its type leaves few. */
 static bool listed(struct schema *s, const struct conj *c, int i, struct unique *u)
 {
     static const cJSON few[] = {{.type = cJSON_False}, {.type = cJSON_True}, {.type = cJSON_NULL}};
@@ -166,7 +166,7 @@ static bool listed(struct schema *s, const struct conj *c, int i, struct unique 
     const term allowed = schema_value(s, &of);
     if (s->failed || (list && cJSON_GetArraySize(list) > MAX_CANDIDATES))
         return false;
-    if (allowed == TERM_NONE) /* there is no such element */
+    if (allowed == TERM_NONE) /* no such element exists */
         return true;
     if (one)
         return add_value(s, u, allowed, one);
@@ -176,7 +176,7 @@ static bool listed(struct schema *s, const struct conj *c, int i, struct unique 
     return fits && (list || typed);
 }
 
-/* Lists of different values out of a few: what may follow depends on which were there. */
+/* Lists of distinct values from a small set: the continuation depends on those already used. */
 static term permutations(struct schema *s, const struct unique *u)
 {
     term tail[1 << MAX_UNIQUE] = {0};
@@ -200,8 +200,8 @@ static bool unique_items(const struct conj *c, const cJSON **at)
     return false;
 }
 
-/* `inside` without the lists that have an element twice. Elements of `prefix` have values of their
- * own: `inside` says where each may be. */
+/* `inside` without lists that repeat an element. Elements of `prefix` have values of their own:
+ * `inside` determines where each may occur. */
 static term unique(struct schema *s, const struct conj *c, uint32_t prefix, uint32_t hi,
                    term inside)
 {
@@ -218,7 +218,7 @@ static term unique(struct schema *s, const struct conj *c, uint32_t prefix, uint
     return term_and(s->p, inside, permutations(s, &u));
 }
 
-/* `contains` and `uniqueItems` beside lists whose items and lengths are right. */
+/* Adds `contains` and `uniqueItems` to lists whose items and lengths are checked. */
 static term also_lists(struct schema *s, const struct conj *c, term inside, uint32_t lo,
                        uint32_t hi, uint32_t n)
 {
@@ -230,7 +230,7 @@ static term also_lists(struct schema *s, const struct conj *c, term inside, uint
         if (c->unevaluated)
             return schema_fail(s, of, "`contains` beside `unevaluatedItems` is not supported");
         term own = containing(s, c, c->at[i], !n);
-        /* lists that hold what is sought have the right elements, too */
+        /* lists that contain the element also have valid elements */
         inside = plain && !made_get(c->at[i], MADE_FROM) ? own : term_and(s->p, inside, own);
         plain = false;
     }

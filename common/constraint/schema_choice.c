@@ -6,11 +6,11 @@
 
 /* ---------------------------------------------------------------- disjoint schemas */
 
-/* No instance satisfies both, as far as it can be seen: different types, or a property that both
- * require with values of its own, or one requires what the other does not allow. */
+/* Are two schemas disjoint, as far as can be detected? By different types, or a required property
+ * with different values, or one that the other forbids. */
 enum apart {
     OVERLAP,
-    APART_OBJECTS, /* no object satisfies both, but other values may */
+    APART_OBJECTS, /* no object satisfies both, but another value may */
     APART
 };
 static enum apart disjoint_flat(struct schema *s, const struct conj *a, const struct conj *b,
@@ -49,7 +49,7 @@ static bool forbids(const struct conj *c, const char *name)
     return false;
 }
 
-/* What a requires is not allowed by b, or has other values there. */
+/* A property that a requires is forbidden by b, or has other values there. */
 static bool separated(struct schema *s, const struct conj *a, const struct conj *b, int depth)
 {
     for (int i = 0; i < a->n; i++) {
@@ -73,7 +73,7 @@ static bool separated(struct schema *s, const struct conj *a, const struct conj 
     return false;
 }
 
-/* Both list their values, and none is in both lists. */
+/* Both list their values, without a common one. */
 static bool other_values(struct schema *s, const struct conj *a, const struct conj *b)
 {
     for (int x = 0; x < a->n; x++)
@@ -105,7 +105,7 @@ static enum apart disjoint_flat(struct schema *s, const struct conj *a, const st
 
 /* ---------------------------------------------------------------- tagged schemas */
 
-/* The one text that the property `name` of `kid` must have; NULL: it may be missing, or other. */
+/* The only text that property `name` of `kid` must have; NULL: optional, or not a single text. */
 static const char *tag_of(struct schema *s, const cJSON *kid, const char *name)
 {
     struct conj c = {.n = 0};
@@ -137,8 +137,8 @@ static bool differ(struct schema *s, const cJSON *of, const char *name, const ch
     return true;
 }
 
-/* All schemas of the list require one property and have different texts for it: what most lists
- * that exclude each other look like, and needs no look at each pair. */
+/* All schemas of the list require one property with distinct texts: the usual tagged union, for
+ * which pairs need not be compared. */
 static bool tagged(struct schema *s, const cJSON *of)
 {
     const char **tag = malloc((size_t)cJSON_GetArraySize(of) * sizeof(*tag));
@@ -156,7 +156,7 @@ static bool tagged(struct schema *s, const cJSON *of)
     return found;
 }
 
-/* ---------------------------------------------------------------- one after the other */
+/* ---------------------------------------------------------------- combinations */
 
 static bool refers_to(struct schema *s, const cJSON *from, const cJSON *to)
 {
@@ -167,7 +167,7 @@ static bool refers_to(struct schema *s, const cJSON *from, const cJSON *to)
     return from == to;
 }
 
-/* `more` is c, one schema of the `oneOf` that `kid` is in, and no other one. */
+/* `more` is c with one schema `kid` of a `oneOf`, and with all others excluded. */
 static void exclude_others(struct schema *s, struct conj *more, const cJSON *of, const cJSON *kid,
                            bool tags)
 {
@@ -181,13 +181,14 @@ static void exclude_others(struct schema *s, struct conj *more, const cJSON *of,
         else if (apart == OVERLAP && cJSON_IsObject(other))
             conj_add(s, more, schema_made(s, MADE_NOT, other));
     }
-    if (objects) /* what else satisfies them may satisfy several */
+    if (objects) /* other values may satisfy several of them */
         conj_add(s, more, schema_made(s, MADE_OBJECT, s->root));
 }
 
 static term choose_from(struct schema *s, const struct conj *c, int from);
 
-/* What any schema of the list `of` allows beside c; `owner` has the list, `one`: as its oneOf. */
+/* The language of any schema in the list `of` together with c; `owner` has the list, `one`: as its
+ * oneOf. */
 static term one_of_list(struct schema *s, const struct conj *c, const cJSON *of, int owner,
                         bool one, int then)
 {
@@ -218,7 +219,7 @@ static term one_of_list(struct schema *s, const struct conj *c, const cJSON *of,
 
 enum { MOST_SUBSETS = 4 };
 
-/* Of an anyOf all that hold say what is evaluated: one alternative for each set of them. */
+/* All matching schemas of an anyOf evaluate properties: one alternative per set of them. */
 static term any_sets(struct schema *s, const struct conj *c, const cJSON *of, int owner, int then)
 {
     const int n = cJSON_GetArraySize(of);
@@ -236,8 +237,8 @@ static term any_sets(struct schema *s, const struct conj *c, const cJSON *of, in
     return s->failed ? TERM_NONE : term_alt_n(s->p, part, parts);
 }
 
-/* The alternatives that were not chosen from yet, from number `from` on: 2 i is the anyOf of
- * c->at[i], 2 i + 1 its oneOf. */
+/* Chooses from the remaining alternatives, from number `from` on: 2 i is the anyOf of c->at[i], 2 i
+ * + 1 its oneOf. */
 static term choose_from(struct schema *s, const struct conj *c, int from)
 {
     static const char *const keys[] = {"anyOf", "oneOf"};

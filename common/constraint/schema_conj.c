@@ -1,4 +1,4 @@
-/* schema_conj.c - which schemas hold together: keywords, references, allOf. */
+/* schema_conj.c - conjunctions of schemas: keywords, references, allOf. */
 #include "common/buf.h"
 #include "common/constraint/schema_impl.h"
 #include "common/json.h"
@@ -10,7 +10,7 @@
 
 /* ---------------------------------------------------------------- errors */
 
-/* The JSON pointer of `node` (RFC 6901), appended to b. */
+/* Appends the JSON pointer (RFC 6901) of `node` to b. */
 static bool find_path(const cJSON *at, const cJSON *node, struct buf *b)
 {
     size_t len = b->len;
@@ -18,7 +18,7 @@ static bool find_path(const cJSON *at, const cJSON *node, struct buf *b)
     if (at == node || (at && (at->type & 0xff) == (node->type & 0xff) &&
                        ((at->child && at->child == node->child) ||
                         (at->valuestring && at->valuestring == node->valuestring))))
-        return true; /* or what it refers to */
+        return true; /* or its target */
     const cJSON *kid;
     cJSON_ArrayForEach(kid, at)
     {
@@ -70,7 +70,7 @@ static int find(const struct conj *c, const cJSON *node)
     return -1;
 }
 
-/* at[i] applies on behalf of more: and what applies on its behalf, too. */
+/* at[i] is also applied by `under`, and so is everything that it applies. */
 static void widen(struct conj *c, int i, uint64_t under)
 {
     for (int k = 0; k < c->n; k++)
@@ -92,7 +92,7 @@ static void add_parts(struct schema *s, struct conj *c, const cJSON *node, uint6
     if (cJSON_IsBool(no))
         c->never |= cJSON_IsTrue(no);
     else if (cJSON_IsObject(no))
-        conj_add(s, c, schema_made(s, MADE_NOT, no)); /* says nothing of what is evaluated */
+        conj_add(s, c, schema_made(s, MADE_NOT, no)); /* does not evaluate anything */
     else if (no)
         schema_fail(s, no, "neither an object nor a boolean");
     if (cJSON_GetObjectItemCaseSensitive(node, "if") &&

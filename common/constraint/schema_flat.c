@@ -14,7 +14,7 @@ static const struct {
              {"integer", T_INTEGER}, {"number", T_NUMBER | T_INTEGER},
              {"string", T_STRING},   {"array", T_ARRAY},
              {"object", T_OBJECT}};
-/* keywords that speak of one type */
+/* keywords that apply to one type */
 static const struct {
     const char *key;
     unsigned bits;
@@ -83,7 +83,7 @@ unsigned conj_types(struct schema *s, const struct conj *c)
     return !typed && hinted ? hinted : bits;
 }
 
-/* A scalar that stands for itself, unless one of c excludes it. */
+/* A literal scalar, unless c excludes it. */
 static term word(struct schema *s, const struct conj *c, const char *text, int type)
 {
     for (int i = 0; i < c->n; i++) {
@@ -139,7 +139,7 @@ bool has_values(const cJSON *node)
     return cJSON_GetObjectItemCaseSensitive(node, "const") || json_get(node, "enum");
 }
 
-/* A whole number by its digits alone; TERM_NONE: it is none, or is written so anyway. */
+/* An integral number by its digits only; TERM_NONE: not integral, or already written so. */
 static term plain_number(struct schema *s, const cJSON *value)
 {
     char room[32];
@@ -158,7 +158,7 @@ static term plain_number(struct schema *s, const cJSON *value)
     return t;
 }
 
-enum { MAX_MEMBERS = 4 }; /* that may come in any order */
+enum { MAX_MEMBERS = 4 }; /* properties that may come in any order */
 
 static term spelled(struct schema *s, const cJSON *value);
 
@@ -202,7 +202,8 @@ static term in_any_order(struct schema *s, const cJSON *value, int n)
     return tail[0];
 }
 
-/* A value as a model may write it: with white space between tokens, few members in any order. */
+/* A value in the spellings allowed to a model: with white space between tokens, and few members in
+ * any order. */
 static term spelled(struct schema *s, const cJSON *value)
 {
     const bool array = cJSON_IsArray(value);
@@ -217,11 +218,11 @@ static term spelled(struct schema *s, const cJSON *value)
     json_print_exact(&text, value);
     t = text.oom ? schema_fail(s, value, "no memory") : term_bytes_of(s->p, text.p, text.len);
     buf_free(&text);
-    return term_alt(s->p, t, plain_number(s, value)); /* 2.0 as 2, too */
+    return term_alt(s->p, t, plain_number(s, value)); /* 2.0 also as 2 */
 }
 
-/* `value` (of the list `own`) written out, if it satisfies all of c; `rest`: the language of c
- * without its values. */
+/* `value` (of the list `own`) as text, if it satisfies all of c; `rest`: the language of c without
+ * its values. */
 static term value_text(struct schema *s, const struct conj *c, const cJSON *value, const cJSON *own,
                        term rest)
 {
@@ -258,7 +259,7 @@ static term listed_values(struct schema *s, const struct conj *c, const cJSON *n
     return t;
 }
 
-/* c is flat: no alternatives are left to choose. */
+/* c is flat: without alternatives. */
 term schema_flat(struct schema *s, const struct conj *c)
 {
     unsigned bits = conj_types(s, c);
@@ -271,7 +272,7 @@ term schema_flat(struct schema *s, const struct conj *c)
     }
     if (!values)
         return typed_value(s, c, bits);
-    bool plain = true; /* nothing but values and types: no need to look at their texts */
+    bool plain = true; /* only values and types: no need to compare texts */
     for (int i = 0; i < c->n; i++) {
         plain &= !is_made(c->at[i]);
         for (size_t h = 0; h < sizeof(hints) / sizeof(*hints); h++)

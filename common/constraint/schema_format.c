@@ -1,9 +1,9 @@
-/* schema_format.c - `format` as patterns: what they describe is always of the format. What a format
- * allows besides is listed in docs/decisions/constraints.md. */
+/* schema_format.c - `format` as patterns: a subset of each format. docs/decisions/constraints.md
+ * lists what they exclude. */
 #include "common/constraint/schema_impl.h"
 #include <string.h>
 
-/* RFC 3339; years from 0001 on. */
+/* RFC 3339; years from 0001. */
 #define YEAR "(?:\\d{3}[1-9]|\\d{2}[1-9]0|\\d[1-9]00|[1-9]000)"
 #define LEAP "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
 #define DATE                                                                                       \
@@ -24,7 +24,7 @@
 #define ATEXT   "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
 #define LOCAL   ATEXT "+(?:\\." ATEXT "+)*|\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\""
 #define LITERAL "\\[(?:" IPV4 "|IPv6:" IPV6 ")\\]"
-/* Letters that any label may have, of scripts that are written from left to right. */
+/* Letters allowed in any label, from left-to-right scripts. */
 #define LETTER                                                                                     \
     "[a-z0-9\\u00e0-\\u00f6\\u00f8-\\u00ff\\u03b1-\\u03c9\\u0430-\\u045f\\u3041-\\u3096\\u30a1-"   \
     "\\u30fa\\u4e00-\\u9fff\\uac00-\\ud7a3]"
@@ -46,7 +46,7 @@
 #define ASCII   "A-Za-z0-9._~!$&'()*+,;=-"
 #define UCS                                                                                        \
     "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}\\u{20000}-\\u{2fffd}"
-/* `more`: what a character may be besides ASCII, whose last one is a hyphen. */
+/* `more`: allowed characters besides ASCII, ending in a hyphen. */
 #define CHAR(more, besides) "(?:[" besides more ASCII "]|" PERCENT ")"
 #define AUTHORITY(more)                                                                            \
     "//(?:" CHAR(more, ":") "*@)?(?:\\[" IPV6 "\\]|" CHAR(more, "") "*)(?::\\d{0,5})?"
@@ -69,7 +69,7 @@
 
 #define POINTER "(?:/(?:[^/~]|~[01])*)*"
 
-/* Regular expressions of ECMA-262, with groups in groups at most. */
+/* Regular expressions of ECMA-262, with at most one level of nested groups. */
 #define PLAIN                                                                                      \
     "[A-Za-z0-9 "                                                                                  \
     "_@#%&=:;,<>!\"'`~-]|\\.|\\\\[dDwWsSnrtfv^$.*+?()\\[\\]{}|/\\\\]|\\[\\^?(?:a-z|A-Z|"           \
@@ -80,10 +80,10 @@
 #define GROUP(a)  "\\((?:\\?:)?" a "\\)"
 #define REGEX     CHOICE(PLAIN "|" GROUP(CHOICE(PLAIN "|" GROUP(CHOICE(PLAIN)))))
 
-/* `most` characters at most, of `head` as well; 0: any number. */
+/* `most`: maximum number of characters, also of `head`; 0: unlimited. */
 static const struct {
     const char *name, *pattern;
-    const char *head; /* what comes before it; NULL: nothing */
+    const char *head; /* a prefix; NULL: none */
     uint32_t most, head_most;
 } formats[] = {
     {"date", DATE, NULL, 0, 0},
@@ -124,5 +124,5 @@ term schema_format(struct schema *s, const cJSON *format)
             t = term_cat(s->p, part(s, formats[i].head, formats[i].head_most), t);
         return t == TERM_NONE ? schema_fail(s, format, "this `format` is too complex") : t;
     }
-    return TERM_EMPTY; /* others say what a text means, not what it looks like */
+    return TERM_EMPTY; /* other formats describe meaning, not syntax */
 }

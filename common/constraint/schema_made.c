@@ -1,5 +1,5 @@
-/* schema_made.c - schemas that are made of others: what `if`, `not` and others say, in keywords
- * that the compiler knows anyway. */
+/* schema_made.c - derived schemas: expresses `if`, `not` and others in keywords that the compiler
+ * supports. */
 #include "common/constraint/schema_impl.h"
 #include "common/json.h"
 #include <stdlib.h>
@@ -50,7 +50,7 @@ void made_put(struct schema *s, cJSON *object, const char *key, cJSON *item)
     }
 }
 
-/* An object's reference remembers where the object is, so that it is known to be the same. */
+/* A reference keeps the object's address, so that its identity is known. */
 cJSON *made_ref(struct schema *s, const cJSON *node)
 {
     cJSON *ref = or_fail(s, cJSON_CreateNull());
@@ -149,7 +149,7 @@ static cJSON *make_depend(struct schema *s, const cJSON *of)
     return made;
 }
 
-/* ---------------------------------------------------------------- each once */
+/* ---------------------------------------------------------------- cache */
 
 static bool room(struct schema *s)
 {

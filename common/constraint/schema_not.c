@@ -1,16 +1,16 @@
-/* schema_not.c - the negation of a schema, as alternatives: an instance is refused by one of the
- * keywords at least. Each keyword's negation is a schema with its type; schemas inside it are
- * negated when they are met, so that recursion ends. */
+/* schema_not.c - the negation of a schema as alternatives: an instance violates at least one
+ * keyword. The negation of a keyword is a schema with its type. Nested schemas are negated lazily,
+ * so that recursion terminates. */
 #include "common/constraint/schema_impl.h"
 #include "common/json.h"
 #include <string.h>
 
-/* What is being negated: `node` has the keyword's value `v`; parts are added to `any`. */
+/* State of a negation: `node` has the keyword's value `v`; parts are added to `any`. */
 struct negation {
     struct schema *s;
     const cJSON *node, *v;
     cJSON *any;
-    const cJSON *left_out; /* a keyword whose negation is none of the parts */
+    const cJSON *left_out; /* a keyword whose negation is not supported */
 };
 
 /* ---------------------------------------------------------------- parts */
@@ -31,7 +31,7 @@ static cJSON *one_item(struct schema *s, cJSON *item)
     return list;
 }
 
-/* The list of schemas `of`, each negated where `no`, as {"allOf": ..}. */
+/* The schemas in `of`, each negated if `no`, as {"allOf": ..}. */
 static cJSON *all_of(struct schema *s, const cJSON *of, bool no)
 {
     cJSON *all = made_list(s), *made = made_new(s);
@@ -76,7 +76,7 @@ static void not_type(struct negation *g)
     }
 }
 
-/* A list or an object as a schema that allows nothing else. */
+/* An array or object as a schema that allows nothing else. */
 static cJSON *value_schema(struct schema *s, const cJSON *v)
 {
     cJSON *made = made_new(s), *list = made_list(s), *of = made_new(s);
@@ -129,7 +129,7 @@ static void not_enum(struct negation *g) { not_values(g, g->v->child, true); }
 
 /* ---------------------------------------------------------------- scalars */
 
-/* A count that may be one less or more: {"type": .., key: count + by}. */
+/* A count one less or more: {"type": .., key: count + by}. */
 static void count(struct negation *g, const char *type, const char *key, int by)
 {
     double n = cJSON_IsNumber(g->v) ? g->v->valuedouble : -1;
@@ -138,7 +138,7 @@ static void count(struct negation *g, const char *type, const char *key, int by)
         return;
     }
     if (n + by < 0)
-        return; /* never */
+        return; /* never violated */
     cJSON *part = typed(g, type);
     made_put(g->s, part, key, cJSON_CreateNumber(n + by));
     add(g, part);
@@ -158,7 +158,7 @@ static void not_pattern(struct negation *g)
     add(g, part);
 }
 
-/* `then` is what a number beyond the bound satisfies; with the boolean of draft 4, the bound. */
+/* `then`: what a number beyond the bound satisfies; with draft 4's boolean, including the bound. */
 static void not_bound(struct negation *g, const char *then, const char *strict, const char *at)
 {
     if (cJSON_IsBool(g->v))
@@ -213,7 +213,7 @@ static void not_properties(struct negation *g)
     }
 }
 
-/* A property that no keyword names, with such a name and such a value. */
+/* A property that no keyword names, with this name and value. */
 static void must(struct negation *g, cJSON *key, cJSON *value)
 {
     cJSON *both = made_new(g->s), *part = typed(g, "object");
@@ -297,7 +297,7 @@ static void not_prefix(struct negation *g)
     }
 }
 
-/* One of the items behind the first `n` is none of `v`. */
+/* One of the items after the first `n` does not satisfy `v`. */
 static void not_further(struct negation *g, int n)
 {
     cJSON *part = typed(g, "array");
@@ -353,7 +353,7 @@ static void not_all(struct negation *g)
 
 static void not_any(struct negation *g) { add(g, all_of(g->s, g->v, true)); }
 
-/* None, or two of them. */
+/* None of them, or two. */
 static void not_one(struct negation *g)
 {
     const cJSON *a, *b;
@@ -387,7 +387,7 @@ static void not_if(struct negation *g)
 
 /* ---------------------------------------------------------------- all */
 
-/* What only it refuses is left out of the language. */
+/* Instances that only this keyword rejects are omitted from the language. */
 static void unsupported(struct negation *g) { g->left_out = g->v; }
 
 static void not_unique(struct negation *g)
@@ -463,7 +463,7 @@ cJSON *schema_negation(struct schema *s, const cJSON *of)
         schema_fail(s, g.left_out, "`not` of `%s` is not supported", g.left_out->string);
     if (cJSON_GetArraySize(g.any))
         made_put(s, made, "anyOf", g.any);
-    else { /* everything satisfies it */
+    else { /* satisfied by everything */
         cJSON_Delete(g.any);
         made_put(s, made, "allOf", one_item(s, cJSON_CreateFalse()));
     }

@@ -1,11 +1,11 @@
-/* schema_number.c - decimal texts by their value: comparisons digit by digit, multiples by
- * remainders. Which texts are numbers at all (leading zeros, how many digits) is not decided here:
- * the caller intersects. */
+/* schema_number.c - decimal numbers by value: comparison digit by digit, multiples by remainders.
+ * Valid number syntax (leading zeros, number of digits) is enforced by the caller's
+ * intersection. */
 #include "common/constraint/schema_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A magnitude as digits, the fraction without trailing zeros. */
+/* A magnitude as digits; the fraction has no trailing zeros. */
 struct spelled {
     char whole[DECIMAL_DIGITS + DECIMAL_POINT + 2], fraction[DECIMAL_DIGITS + DECIMAL_POINT + 2];
 };
@@ -52,7 +52,7 @@ static term differs(struct term_pool *p, const char *text, size_t i, bool up)
     return term_cat(p, term_bytes_of(p, text, i), up ? digit(p, d + 1, 9) : digit(p, 0, d - 1));
 }
 
-/* Whole parts above (below) d's. */
+/* Integer parts above (below) d's. */
 static term other_whole(struct term_pool *p, const struct spelled *d, bool up)
 {
     uint32_t n = (uint32_t)strlen(d->whole);
@@ -63,7 +63,7 @@ static term other_whole(struct term_pool *p, const struct spelled *d, bool up)
     return t;
 }
 
-/* Fractions of numbers with d's whole part, the point included. */
+/* Fractions of numbers with d's integer part, including the point. */
 static term greater_fraction(struct term_pool *p, const struct spelled *d, bool strict)
 {
     size_t n = strlen(d->fraction);
@@ -89,7 +89,7 @@ static term less_fraction(struct term_pool *p, const struct spelled *d, bool str
     for (size_t i = 0; i < n; i++) {
         t = term_alt(p, t,
                      term_cat(p, differs(p, d->fraction, i, false), digits(p, 0, TERM_UNBOUNDED)));
-        if (i) /* cut short: the digits that are missing are zeros */
+        if (i) /* a shorter fraction: missing digits are zeros */
             t = term_alt(p, t, term_bytes_of(p, d->fraction, i));
     }
     if (!strict)
@@ -146,14 +146,14 @@ term number_other(struct term_pool *p, const struct decimal *v)
 
 enum { MAX_MULTIPLE = 10000, MAX_REMAINDERS = 20000 };
 
-/* Remainders of what was read, in units of the last of `places` digits behind the point. */
+/* Remainders of the digits read, in units of the last of `places` decimals. */
 struct remainders {
     struct term_pool *p;
     uint32_t of, places;
-    term *rule; /* [places + 2][of]: in front of the point, then behind 0, 1, .. digits */
+    term *rule; /* [places + 2][of]: before the point, then after 0, 1, .. decimals */
 };
 
-/* The rest of the places are zeros. */
+/* The remaining decimals are zeros. */
 static bool divides(const struct remainders *m, uint32_t r, uint32_t missing)
 {
     uint64_t v = r;
@@ -170,7 +170,7 @@ static term then_digit(const struct remainders *m, uint32_t r, const term *next)
     return term_alt_n(m->p, part, 10);
 }
 
-/* One rule for each remainder and number of places: it may end where a multiple ends. */
+/* One rule per remainder and number of decimals; it may end at a multiple. */
 static void define(const struct remainders *m)
 {
     struct term_pool *p = m->p;

@@ -1,4 +1,4 @@
-/* schema_ref.c - what references name: pointers, anchors, and `$id`s inside the document. */
+/* schema_ref.c - resolves references: pointers, anchors, and `$id`s inside the document. */
 #include "common/buf.h"
 #include "common/constraint/schema_impl.h"
 #include "common/json.h"
@@ -16,7 +16,7 @@ static size_t scheme_length(const char *uri)
     return n && uri[n] == ':' ? n + 1 : 0;
 }
 
-/* `to`, read where `base` is the address; without a fragment (RFC 3986, 5.2, dots left alone). */
+/* Resolves `to` against `base`, without a fragment (RFC 3986, 5.2, without dot segments). */
 static void join(char out[MAX_URI], const char *base, const char *to)
 {
     size_t n = strcspn(to, "#"), keep = scheme_length(base);
@@ -26,7 +26,7 @@ static void join(char out[MAX_URI], const char *base, const char *to)
         keep = 0;
     } else if (!n) {
         keep = strcspn(base, "#");
-    } else if (*to != '/') { /* behind the last slash of the path */
+    } else if (*to != '/') { /* after the last slash of the path */
         size_t end = strcspn(base, "?#");
         while (end > keep && base[end - 1] != '/')
             end--;
@@ -35,7 +35,7 @@ static void join(char out[MAX_URI], const char *base, const char *to)
     snprintf(out, MAX_URI, "%.*s%.*s", (int)keep, base, (int)n, to);
 }
 
-/* How what is under a keyword holds schemas. */
+/* How a keyword contains schemas. */
 enum holds {
     NOTHING,
     A_SCHEMA, /* or a list of them */
@@ -73,15 +73,15 @@ static enum holds holds(const cJSON *v)
     return NOTHING;
 }
 
-/* A walk of the document. */
+/* A traversal of the document. */
 struct ref_walk {
     struct schema *s;
-    const cJSON *ref;   /* looked for, to know its base */
-    const char *uri;    /* or the schema of that address */
-    const char *anchor; /* and inside of it; NULL: none */
+    const cJSON *ref;   /* searched to find its base */
+    const char *uri;    /* or the schema with this address */
+    const char *anchor; /* and inside it; NULL: none */
     const cJSON *found;
-    char base[MAX_URI]; /* of `ref`, when it is found */
-    int dynamic;        /* how many dynamic anchors of the name there are */
+    char base[MAX_URI]; /* of `ref`, when found */
+    int dynamic;        /* number of dynamic anchors with this name */
 };
 
 static bool has_anchor(struct ref_walk *w, const cJSON *at)
@@ -198,7 +198,7 @@ const cJSON *schema_resolve(struct schema *s, const cJSON *ref)
             return at ? at : (schema_fail(s, ref, "a reference to nothing"), NULL);
         }
     }
-    join(w.base, "", json_str(s->root, "$id", "")); /* where it stands in no known keyword */
+    join(w.base, "", json_str(s->root, "$id", "")); /* if it is under no known keyword */
     walk(&w, s->root, "");
     struct ref_walk where = {.s = s, .uri = NULL};
     char uri[MAX_URI];

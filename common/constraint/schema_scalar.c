@@ -34,7 +34,7 @@ term schema_pattern(struct schema *s, const char *text, struct err *e)
     return t;
 }
 
-/* What the keywords of one schema say of the inside of a string, if anything. */
+/* The inside of a string as constrained by one schema's keywords, if any. */
 static term inside_of(struct schema *s, const cJSON *node)
 {
     const cJSON *pattern = json_get(node, "pattern"), *format = json_get(node, "format"), *kid;
@@ -99,7 +99,7 @@ static void lower(struct number_bounds *b, const struct decimal *v, bool strict)
     b->has_hi = true;
 }
 
-/* `exclusiveMinimum: true` of the drafts before 6 makes `minimum` strict. */
+/* `exclusiveMinimum: true` of drafts before 6 makes `minimum` strict. */
 static bool exclusive(const cJSON *node, const char *key)
 {
     return cJSON_IsTrue(json_get(node, key));
@@ -127,7 +127,7 @@ static struct number_bounds number_bounds(struct schema *s, const struct conj *c
     return b;
 }
 
-/* Texts of the multiples of `multipleOf`, by decimal digits: 0.3 is a multiple of 0.1. */
+/* Multiples of `multipleOf`, in exact decimals: 0.3 is a multiple of 0.1. */
 static term multiple(struct schema *s, const cJSON *of)
 {
     struct decimal v;
@@ -135,7 +135,7 @@ static term multiple(struct schema *s, const cJSON *of)
     return t == TERM_NONE ? schema_fail(s, of, "this `multipleOf` is not supported") : t;
 }
 
-/* What else the schemas say of the number's value. */
+/* Further conditions on the number's value. */
 static term number_values(struct schema *s, const struct conj *c)
 {
     term t = TERM_ALL;
@@ -169,7 +169,7 @@ static int at_least(int n, const cJSON *number)
     return cJSON_IsNumber(number) && decimal_of(&v, number) && v.point > n ? v.point : n;
 }
 
-/* Whole numbers have 18 digits at most, or as many as a bound or a listed value has. */
+/* Integers have at most 18 digits, or as many as a bound or a listed value. */
 static int most_digits(const struct conj *c, const struct number_bounds *b)
 {
     int n = 18;

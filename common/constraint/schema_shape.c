@@ -1,5 +1,5 @@
-/* schema_shape.c - objects, built from their end: what may follow property i, depending on how many
- * are there already, is one term that all ways to get there share. */
+/* schema_shape.c - objects, built from the end: the continuation after property i, given the number
+ * of properties so far, is one term that all paths share. */
 #include "common/constraint/schema_impl.h"
 #include "common/json_exact.h"
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 
 enum { MAX_PROPERTIES = 2000, MAX_PATTERNS = 4, MAX_MUST = 4 };
 
-struct patterns { /* of the patternProperties of all schemas: pattern texts, each once */
+struct patterns { /* of patternProperties in all schemas: pattern texts, without duplicates */
     const char *text[MAX_PATTERNS];
-    term t[MAX_PATTERNS]; /* keys that match, as the inside of a JSON string */
+    term t[MAX_PATTERNS]; /* matching keys, as the inside of a JSON string */
     int n;
 };
 
@@ -21,9 +21,9 @@ struct object_shape {
     term pair[MAX_PROPERTIES]; /* "name": value */
     uint32_t n, n_required;
     struct patterns patterns;
-    term names;          /* what propertyNames allow, as a string; TERM_ALL: everything */
+    term names;          /* allowed by propertyNames, as a string; TERM_ALL: everything */
     term others;         /* a pair that no property names */
-    term must[MAX_MUST]; /* such pairs of which one each comes at last */
+    term must[MAX_MUST]; /* such pairs, of which one must come last */
     int n_must;
     uint32_t lo, hi;
 };
@@ -44,8 +44,7 @@ static uint32_t property(struct schema *s, struct object_shape *o, const char *n
     return i;
 }
 
-/* The schemas under a keyword, by name; NULL if there are none, or a list, whose items have no
- * names. */
+/* The schemas under a keyword, by name. NULL: none, or a list, whose items have no names. */
 static const cJSON *named(struct schema *s, const cJSON *at, const char *keyword)
 {
     const cJSON *v = json_get(at, keyword);
@@ -109,7 +108,7 @@ static void collect_names(struct schema *s, const struct conj *c, struct object_
         o->n_required += o->required[i];
 }
 
-/* The schemas of `node` that speak of the value under a key. */
+/* Adds the schemas of `node` that apply to the value of a key. */
 static bool add_own(struct schema *s, struct conj *out, const cJSON *node, const struct patterns *p,
                     const char *name, unsigned matches)
 {
@@ -129,7 +128,7 @@ static bool add_own(struct schema *s, struct conj *out, const cJSON *node, const
     return covered;
 }
 
-/* at[i]'s unevaluatedProperties: of keys of which no schema on its behalf speaks. */
+/* unevaluatedProperties of at[i]: applies to keys that no schema under it evaluates. */
 static void add_unevaluated(struct schema *s, struct conj *out, const struct conj *c, int i,
                             uint64_t speak)
 {
@@ -143,9 +142,9 @@ static void add_unevaluated(struct schema *s, struct conj *out, const struct con
     conj_add(s, out, rest);
 }
 
-/* What must hold of the value under a key: of the schemas that name it, whose patterns match it
- * (`matches`: bit per pattern), or whose additionalProperties covers it. `name` NULL: a key that
- * no keyword names. */
+/* The conditions on the value of a key: schemas that name it, whose patterns match it (`matches`:
+ * bit per pattern), or whose additionalProperties covers it. `name` NULL: a key that no keyword
+ * names. */
 static struct conj key_conj(struct schema *s, const struct conj *c, const struct patterns *p,
                             const char *name, unsigned matches)
 {
@@ -157,7 +156,7 @@ static struct conj key_conj(struct schema *s, const struct conj *c, const struct
         speak |= (uint64_t)covered << i;
         if (!covered)
             conj_add(s, &out, more);
-        /* who lists properties and says nothing of others may not expect any */
+        /* closed schemas: listed properties exclude others unless stated otherwise */
         out.never |= s->closed && !is_made(c->at[i]) && !covered && !name && !more &&
                      (json_get(c->at[i], "properties") || json_get(c->at[i], "patternProperties"));
     }
@@ -221,14 +220,14 @@ static void name_pairs(struct schema *s, const struct conj *c, struct object_sha
     }
 }
 
-/* One of the other pairs is like `must` says. Of equal keys the last one counts, so it is the last
+/* One of the other pairs satisfies `must`. The last of equal keys counts, so it must be the last
  * pair. */
 static void must_pair(struct schema *s, struct object_shape *o, const cJSON *must, term free_key)
 {
     struct conj key = {.n = 0}, value = {.n = 0};
     if (!must)
         return;
-    if (o->n_must == MAX_MUST) { /* left out: there is none */
+    if (o->n_must == MAX_MUST) { /* too many: omitted */
         o->must[0] = TERM_NONE;
         return;
     }
@@ -240,8 +239,8 @@ static void must_pair(struct schema *s, struct object_shape *o, const cJSON *mus
     o->must[o->n_must++] = term_and(s->p, pair, o->others);
 }
 
-/* Pairs whose key no property names: one alternative for each set of patterns that a key may
- * match. Keys are spelled in one way only, so that none is a property's name in disguise. */
+/* Pairs whose key no property names: one alternative per set of patterns that a key may match. Keys
+ * have a single spelling, so none can equal a property's name. */
 static void other_pairs(struct schema *s, const struct conj *c, struct object_shape *o)
 {
     term *named = malloc((o->n + 1) * sizeof(*named));
@@ -267,14 +266,14 @@ static void other_pairs(struct schema *s, const struct conj *c, struct object_sh
         must_pair(s, o, made_get(c->at[i], MADE_MUST), schema_quoted(s, free_key));
 }
 
-/* Behind the properties, `have` of which were written. */
+/* After the properties, with `have` of them written. */
 static term trailing(struct schema *s, const struct object_shape *o, uint32_t have)
 {
     uint32_t lo = o->lo > have ? o->lo - have : 0;
     uint32_t hi = o->hi == TERM_UNBOUNDED ? o->hi : o->hi < have ? 0 : o->hi - have;
     if (o->hi != TERM_UNBOUNDED && o->hi < have)
         return TERM_NONE;
-    if (lo > 1) /* the same key twice would count once */
+    if (lo > 1) /* a repeated key would count once */
         return TERM_NONE;
     term t = schema_list(s, o->others, !have, lo, hi), must = TERM_ALL;
     for (int i = 0; i < o->n_must; i++)
@@ -290,8 +289,7 @@ static term trailing(struct schema *s, const struct object_shape *o, uint32_t ha
 
 enum { MAX_FREE = 5 };
 
-/* Do the names come in an order that one schema gives them? Those that no instance may have do not
- * matter. */
+/* Does one schema define the order of the names? Names that no instance may have are ignored. */
 static bool ordered(const struct conj *c, const struct object_shape *o)
 {
     uint32_t most = 0, possible = 0;
@@ -307,7 +305,7 @@ static bool ordered(const struct conj *c, const struct object_shape *o)
     return most == possible || possible > MAX_FREE;
 }
 
-/* A few properties in any order: what may follow depends on which were written. */
+/* Few properties in any order: the continuation depends on those already written. */
 static term any_order(struct schema *s, const struct object_shape *o)
 {
     uint32_t at[MAX_FREE], n = 0;
@@ -334,8 +332,8 @@ static term any_order(struct schema *s, const struct object_shape *o)
     return tail[0];
 }
 
-/* tail[h]: what may follow property i when h of them were written (all counts above `most` are
- * alike). From the last property to the first. */
+/* tail[h]: the continuation after property i if h of them were written (counts above `most` are
+ * merged). From the last property to the first. */
 static term inside_object(struct schema *s, struct object_shape *o)
 {
     uint32_t most = o->lo > 1 ? o->lo : 1;
@@ -348,7 +346,8 @@ static term inside_object(struct schema *s, struct object_shape *o)
     for (uint32_t h = 0; h <= most; h++)
         tail[h] = trailing(s, o, h);
     for (uint32_t i = o->n; i-- > 0;)
-        for (uint32_t h = 0; h <= most; h++) { /* ascending: tail[h + 1] is of property i + 1 yet */
+        for (uint32_t h = 0; h <= most;
+             h++) { /* ascending: tail[h + 1] is still that of property i + 1 */
             uint32_t then = h < most ? h + 1 : most;
             term pair = h ? term_cat(s->p, s->comma, o->pair[i]) : o->pair[i];
             term with = term_cat(s->p, pair, tail[then]);

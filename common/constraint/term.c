@@ -1,4 +1,4 @@
-/* term.c - the pool of terms and what they are made with. */
+/* term.c - the pool of terms, and constructors. */
 #include "common/constraint/term_impl.h"
 #include "common/hash.h"
 #include <assert.h>
@@ -92,7 +92,7 @@ static bool rehash(struct term_pool *p)
     return true;
 }
 
-/* The number of a node like `n`. Kids and sets that `n` brought are given back if it was there. */
+/* The index of a node equal to `n`. If it exists, `kids` and sets added for `n` are removed. */
 static term intern(struct term_pool *p, const struct node *n)
 {
     p->left -= p->left > 0;
@@ -138,7 +138,7 @@ struct term_pool *term_pool_new(size_t max_bytes)
         term_pool_free(p);
         return NULL;
     }
-    p->node[all].living = LIVES; /* and not `checked`: there is nothing to find out */
+    p->node[all].living = LIVES; /* TERM_ALL is not `checked`: nothing to decide */
     assert(none == TERM_NONE && empty == TERM_EMPTY && all == TERM_ALL);
     (void)none, (void)empty;
     return p;
@@ -176,7 +176,7 @@ term term_cat(struct term_pool *p, term a, term b)
     if (a == TERM_EMPTY || b == TERM_EMPTY)
         return a == TERM_EMPTY ? b : a;
     struct node x = *node(p, a), y = *node(p, b);
-    if (x.kind == CAT) /* to the right, so that the head is at hand */
+    if (x.kind == CAT) /* right-associative, so that the head is accessible */
         return term_cat(p, x.a, term_cat(p, x.b, b));
     return intern(p, &(struct node){.kind = CAT,
                                     .nullable = x.nullable && y.nullable,
@@ -213,7 +213,7 @@ void term_add_part(struct term_pool *p, enum kind kind, term t)
         term_push(p, &p->scratch, p->kids.at[n->a + i]);
 }
 
-/* The byte sets among scratch[from ..] become one; *any says whether there were any. */
+/* Joins the byte sets in scratch[from ..]; *any: there were some. */
 static struct byte_set join_sets(struct term_pool *p, size_t from, bool both, bool *any)
 {
     struct byte_set s = {{0}};
@@ -239,8 +239,8 @@ static struct byte_set join_sets(struct term_pool *p, size_t from, bool both, bo
 
 enum { FACTOR = 8, FACTOR_DEPTH = 64 };
 
-/* What t begins with, if others may begin with the same; else t. Counts are no such beginning:
- * taking apart what they count would make ever new terms. */
+/* The head of t that other terms may share; otherwise t. Counted repetitions are no heads:
+ * splitting them would create ever new terms. */
 static term head_of(const struct term_pool *p, term t)
 {
     if (node(p, t)->kind != CAT)
@@ -262,8 +262,8 @@ static int by_head(const void *a, const void *b)
                               : (x->part > y->part) - (x->part < y->part);
 }
 
-/* `ax | ay` among the alternatives scratch[from ..] becomes `a(x | y)`: a thousand
- * words are then told apart by their first letters, not by looking at each. */
+/* Factors `ax | ay` among the alternatives scratch[from ..] into `a(x | y)`: a thousand words are
+ * then distinguished by their first letters, not one by one. */
 static void join_heads(struct term_pool *p, size_t from)
 {
     const size_t n = p->scratch.n - from;
@@ -281,7 +281,7 @@ static void join_heads(struct term_pool *p, size_t from)
         for (k = i + 1; k < n && v[k].head == v[i].head; k++) {
         }
         term t = v[i].part;
-        if (v[i].part != v[k - 1].part) { /* not the same part several times */
+        if (v[i].part != v[k - 1].part) { /* skips duplicates */
             for (size_t m = i; m < k; m++)
                 term_add_part(p, ALT, v[m].part == v[m].head ? TERM_EMPTY : node(p, v[m].part)->b);
             t = term_combine(p, ALT, tails);
@@ -293,10 +293,11 @@ static void join_heads(struct term_pool *p, size_t from)
     free(v);
 }
 
-/* scratch[from ..] are the parts: sorted, each once, without those that change nothing. */
+/* Normalises the parts scratch[from ..]: sorted, without duplicates and neutral elements. */
 term term_combine(struct term_pool *p, enum kind kind, size_t from)
 {
-    const term zero = kind == ALT ? TERM_ALL : TERM_NONE; /* x | all = all, x & none = none */
+    /* x | all = all, x & none = none */
+    const term zero = kind == ALT ? TERM_ALL : TERM_NONE;
     const term one = kind == ALT ? TERM_NONE : TERM_ALL;
     bool sets, nullable = kind == AND, checked = kind == AND, empty = false;
     if (kind == ALT)
@@ -308,7 +309,7 @@ term term_combine(struct term_pool *p, enum kind kind, size_t from)
     }
     size_t n = p->scratch.n - from, to = from;
     term_work(p, n / 2);
-    if (!n) /* and perhaps no array yet */
+    if (!n) /* and possibly no array yet */
         return p->full ? TERM_NONE : one;
     qsort(p->scratch.at + from, n, sizeof(uint32_t), by_number);
     for (size_t i = from; i < from + n; i++) {
@@ -385,7 +386,7 @@ term term_repeat(struct term_pool *p, term a, uint32_t lo, uint32_t hi)
         return a;
     struct node x = *node(p, a);
     if (x.nullable)
-        lo = 0; /* what may be missing need not be counted from below */
+        lo = 0; /* of a nullable term the lower bound is 0 */
     if (x.kind == REPEAT && !x.lo && x.hi == TERM_UNBOUNDED)
         return a;
     return intern(
@@ -409,7 +410,7 @@ void term_define(struct term_pool *p, term rule, term body)
     assert(node(p, rule)->kind == RULE && node(p, rule)->a == TERM_NONE);
     assert(body == TERM_NONE || node(p, rule)->nullable == node(p, body)->nullable);
     term_forget_derived(p);
-    p->node[rule].a = body; /* equal rules are never looked up, so its hash may change */
+    p->node[rule].a = body; /* rules are not looked up by hash, so the node may change */
 }
 
 bool term_nullable(const struct term_pool *p, term t) { return node(p, t)->nullable; }

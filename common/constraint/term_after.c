@@ -1,4 +1,4 @@
-/* term_after.c - derivatives, and which terms can still be finished. */
+/* term_after.c - derivatives, and emptiness of terms. */
 #include "common/constraint/term_impl.h"
 #include "common/hash.h"
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static term derive_repeat(struct term_pool *p, struct node n, uint8_t byte)
     return term_cat(p, d, term_repeat(p, n.a, n.lo ? n.lo - 1 : 0, hi));
 }
 
-/* A rule that would call itself before any byte adds nothing to its own language. */
+/* A left-recursive rule adds nothing to its own language. */
 static term derive_rule(struct term_pool *p, term t, uint8_t byte)
 {
     if (p->active[t]) {
@@ -75,7 +75,7 @@ void term_forget_derived(struct term_pool *p)
     p->derived_any = false;
 }
 
-/* Where the derivative of t would be kept; NULL: nowhere. */
+/* The cache slot for a derivative of t; NULL: not cached. */
 static struct derived *place_of(struct term_pool *p, term t, uint8_t byte)
 {
     if (!p->derived)
@@ -83,11 +83,11 @@ static struct derived *place_of(struct term_pool *p, term t, uint8_t byte)
     return p->derived ? &p->derived[hash_mix(((uint64_t)t << 8) + byte) % DERIVED] : NULL;
 }
 
-/* States of a count, say, have most of their parts in common: what became of a part is kept, unless
- * it depended on the rules that were being entered. */
+/* States of a count share most of their parts: derivatives of parts are cached, unless they depend
+ * on rules being expanded. */
 static term derive(struct term_pool *p, term t, uint8_t byte)
 {
-    struct node n = *node(p, t); /* a copy: the pool moves */
+    struct node n = *node(p, t); /* a copy, because the pool may move */
     if (!p->left)
         return TERM_NONE;
     p->left--;
@@ -107,11 +107,11 @@ static term derive(struct term_pool *p, term t, uint8_t byte)
     return to;
 }
 
-/* ---------------------------------------------------------------- bytes that a term tells apart */
+/* ---------------------------------------------------------------- byte classes of a term */
 
 enum { MAX_SETS = 64 };
 
-/* Each set once: what was listed before is passed by. */
+/* Lists each set once; visited terms are skipped. */
 static int list_sets(struct term_pool *p, term t, uint32_t *out, int n, int depth)
 {
     struct node *x = &p->node[t];
@@ -143,14 +143,14 @@ static int list_sets(struct term_pool *p, term t, uint32_t *out, int n, int dept
     return n;
 }
 
-/* The sets that decide what the first byte of t leads to; MAX_SETS: too many to say. */
+/* The sets that determine the derivative by the first byte of t; MAX_SETS: too many. */
 static int first_sets(struct term_pool *p, term t, uint32_t out[MAX_SETS])
 {
     p->lists++;
     return list_sets(p, t, out, 0, 0);
 }
 
-/* The bytes that are in the same of n sets as `byte` is; MAX_SETS: too many to say. */
+/* The bytes in the same of the n sets as `byte`; MAX_SETS: too many. */
 static struct byte_set alike_by(const struct term_pool *p, const uint32_t *set, int n, uint8_t byte)
 {
     struct byte_set alike = {{0}};
@@ -176,12 +176,12 @@ struct byte_set term_alike(struct term_pool *p, term t, uint8_t byte)
     return alike_by(p, set, n, byte);
 }
 
-/* ---------------------------------------------------------------- can it be finished? */
+/* ---------------------------------------------------------------- emptiness */
 
-enum { SEARCH = 4096 }; /* terms looked at before "yes" is assumed */
+enum { SEARCH = 4096 }; /* terms searched before "not empty" is assumed */
 
-struct term_search { /* breadth first: the nearest end is found, and the way there is known to live
-                      */
+/* breadth first: finds the nearest end, and all terms on the path are then known to be non-empty */
+struct term_search {
     term at[SEARCH];
     int32_t from[SEARCH];
     int n;
@@ -200,8 +200,7 @@ static bool surely_lives(const struct term_pool *p, term t)
     return n->nullable || n->living == LIVES || !n->checked;
 }
 
-/* The derivatives of at[i], by one byte of each class of bytes with equal ones; true when one of
- * them can end. */
+/* Adds the derivatives of at[i], by one byte per class. True: one of them is nullable. */
 static bool expand(struct term_pool *p, struct term_search *s, int i)
 {
     uint32_t set[MAX_SETS];
@@ -226,7 +225,8 @@ static bool expand(struct term_pool *p, struct term_search *s, int i)
     return false;
 }
 
-/* Mostly the next state is finished as the last one was: by a letter more, say. */
+/* Fast path: usually the byte that completed the last state completes this one, such as one more
+ * letter. */
 static bool lives_at_a_glance(struct term_pool *p, term t)
 {
     if (surely_lives(p, t))
@@ -263,7 +263,7 @@ bool term_lives(struct term_pool *p, term t)
     return found;
 }
 
-/* Without the alternatives whose head cannot be finished. */
+/* Drops alternatives whose head is empty. */
 static term prune(struct term_pool *p, term t)
 {
     struct node n = *node(p, t);

@@ -1,17 +1,17 @@
-/* term_rewrite.c - terms made anew: with coarser counts, or without what has no text. */
+/* term_rewrite.c - rebuilds terms: with coarser counts, or without empty parts. */
 #include "common/constraint/term_impl.h"
 #include <stdlib.h>
 
-/* A copy of t, its leaves and counts changed. */
+/* State of a copy of t with changed leaves and counts. */
 struct term_rewrite {
     struct term_pool *p;
-    term (*leaf)(struct term_rewrite *r, term t); /* RULE, AND, NOT after their parts */
-    uint32_t *memo; /* [nodes that there were at the beginning]: 0 or the result + 1; NULL: the
-                       nodes' own `coarse` */
+    term (*leaf)(struct term_rewrite *r, term t); /* for RULE, AND, NOT, after their parts */
+    /* [nodes at the start]: 0, or 1 + the result; NULL: the nodes' own `coarse` */
+    uint32_t *memo;
     /* of term_coarse(), or 0: */
     uint32_t far, fine;
-    bool over;   /* more texts, not fewer */
-    bool inside; /* of an intersection or a complement */
+    bool over;   /* superset, not subset */
+    bool inside; /* inside an intersection or complement */
 };
 
 static uint32_t *memo_of(struct term_rewrite *r, term t)
@@ -36,20 +36,20 @@ static term rewrite_cat(struct term_rewrite *r, term t)
     return made;
 }
 
-/* The power of two at or below n. */
+/* The largest power of two not above n. */
 static uint32_t tier(uint32_t n) { return UINT32_C(1) << (31 - __builtin_clz(n)); }
 
-/* The power of two at or above n; of large ones that there is no bound. So 64, as far as any JSON
- * may be indented, stays what it is, and states between its values keep one mask. */
+/* The smallest power of two not below n; unbounded for large n. So 64, the maximum JSON
+ * indentation, is kept, and states between values share a mask. */
 static uint32_t tier_above(uint32_t n)
 {
     enum { ROUNDED = 64 };
     return n > ROUNDED ? TERM_UNBOUNDED : tier(n) == n ? n : 2 * tier(n);
 }
 
-/* Counts that no token reaches do not matter, but inside an intersection whether the others can be
- * met may be a matter of the very counts: two characters left may be too few for what a pattern
- * wants. There, and of counts that long tokens may reach, what is left is bounds. */
+/* Counts beyond any token's length do not matter. But inside an intersection they may decide
+ * whether both sides can be satisfied: two characters left may be too few for a pattern. There, and
+ * for counts within reach of long tokens, bounds are kept. */
 static term rewrite_repeat(struct term_rewrite *r, struct node n)
 {
     term a = rewrite(r, n.a);
@@ -140,8 +140,8 @@ void term_coarse(struct term_pool *p, term t, uint32_t far, uint32_t fine, term 
 
 /* ---------------------------------------------------------------- closing */
 
-/* Has t any finite text, if the rules marked in `good` have? Intersections are taken to have one:
- * term_lives() looks closer. */
+/* Does t have a finite text, assuming that rules in `good` have one? Intersections are assumed to
+ * have one; term_lives() checks them. */
 static bool productive(const struct term_pool *p, term t, const uint8_t *good)
 {
     for (const struct node *n = node(p, t);; n = node(p, t = n->b)) {
@@ -154,7 +154,7 @@ static bool productive(const struct term_pool *p, term t, const uint8_t *good)
         case AND:
         case NOT:
             return true;
-        case CAT: /* the loop goes on with what follows */
+        case CAT: /* continues with the tail */
             if (!productive(p, n->a, good))
                 return false;
             continue;
@@ -194,7 +194,7 @@ static void mark_productive(struct term_pool *p, uint8_t *good)
             p->node[i].lo = good[i];
 }
 
-/* One round; *more says whether a rule changed. */
+/* One pass; *more: a rule changed. */
 static term close_round(struct term_pool *p, term root, bool *more)
 {
     size_t n = p->n_nodes;
@@ -218,7 +218,7 @@ static term close_round(struct term_pool *p, term root, bool *more)
     return root;
 }
 
-/* Dropping an intersection may leave a rule without texts, so until nothing changes. */
+/* Dropping an intersection may make a rule empty, so repeat until nothing changes. */
 term term_close(struct term_pool *p, term root)
 {
     for (bool more = true; more && !p->full;)

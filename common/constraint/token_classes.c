@@ -1,11 +1,11 @@
-/* token_classes.c - a vocabulary with its bytes taken by classes: "cat" and "dog" are one way. */
+/* token_classes.c - the class trie of a vocabulary: "cat" and "dog" share a path. */
 #include "common/constraint/token_set_impl.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that most states do not tell apart: lower case, upper case, digits, control characters, and
- * the bytes of UTF-8 as RFC 3629, 4 has them. All others stand alone. */
+/* Bytes that most states do not distinguish: lower case, upper case, digits, control characters,
+ * and UTF-8 bytes as in RFC 3629, 4. Each other byte is a class. */
 static const struct {
     uint8_t first, last, like;
 } alike[] = {
@@ -31,23 +31,23 @@ void byte_classes_fill(struct byte_classes *c)
     }
 }
 
-/* ---------------------------------------------------------------- laying it out */
+/* ---------------------------------------------------------------- construction */
 
-enum { NONE = 0 }; /* no node; the root, number 0, has no parent */
+enum { NONE = 0 }; /* index 0 is the root, which is never a child */
 
 struct growing {
-    uint32_t child, sibling; /* NONE: there is none */
+    uint32_t child, sibling; /* NONE: none */
     uint32_t n_fine, n_ids;
-    uint32_t at; /* in the flat one */
+    uint32_t at; /* index in the flat trie */
     uint8_t class_of;
 };
 struct build {
     struct growing *node; /* node[0]: the root */
     uint32_t n, cap;
-    uint32_t *of; /* [fine nodes] which node each belongs to */
+    uint32_t *of; /* [fine nodes] the class node of each */
 };
 
-/* The child of `parent` for that class, made if need be; NONE: out of memory. */
+/* The child of `parent` for a class, created if missing; NONE: out of memory. */
 static uint32_t child_of(struct build *b, uint32_t parent, uint8_t class_of)
 {
     uint32_t i = b->node[parent].child;
@@ -82,7 +82,7 @@ static int collect(struct build *b, const struct flat_trie *t)
     return 0;
 }
 
-/* Depth first, each node's tokens and fine nodes as a range of their own. */
+/* Numbers nodes depth first; each node's tokens and fine nodes become a contiguous range. */
 static void number(struct build *b, struct class_trie *out)
 {
     uint32_t way[TOKEN_BYTES + 1] = {0}, depth = 0, ids = 0, fine = 0;
@@ -118,7 +118,7 @@ static void distribute(const struct build *b, const struct flat_trie *t, struct 
     }
 }
 
-/* Nodes with very many tokens get them as a bit set, too. */
+/* Nodes with very many tokens also store them as a bit set. */
 static int make_dense(struct class_trie *t, uint32_t vocab)
 {
     const size_t words = (vocab + (size_t)31) / 32;

@@ -1,4 +1,4 @@
-/* token_set.c - sorted texts, then one pass that turns common beginnings into nodes. */
+/* token_set.c - sorts the texts and builds the trie from common prefixes in one pass. */
 #include "common/constraint/token_set_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,8 @@ static uint32_t common_bytes(const struct token_text *a, const struct token_text
     return i;
 }
 
-/* Nodes of sorted entries: each brings those behind what it shares with the one before. */
+/* Builds nodes from sorted entries: each adds nodes for what it does not share with its
+ * predecessor. */
 static int flatten(struct flat_trie *t, const struct trie_entry *e, uint32_t n,
                    const struct byte_classes *classes)
 {
@@ -135,7 +136,7 @@ void token_set_free(struct token_set *t)
     free(t);
 }
 
-/* ---------------------------------------------------------------- some of the tokens */
+/* ---------------------------------------------------------------- subsets */
 
 void flat_trie_free(struct flat_trie *t)
 {
@@ -146,10 +147,10 @@ void flat_trie_free(struct flat_trie *t)
     *t = (struct flat_trie){0};
 }
 
-/* Which of a trie's tokens are wanted, by their places in its `id`. */
+/* Wanted tokens of a trie, by index in its `id`. */
 struct places {
     uint64_t *bits;
-    uint32_t n; /* places there are */
+    uint32_t n; /* number of indices */
 };
 
 static uint32_t next_place(const struct places *p, uint32_t from)
@@ -163,7 +164,7 @@ static uint32_t next_place(const struct places *p, uint32_t from)
     return left ? w * 64 + (uint32_t)__builtin_ctzll(left) : p->n;
 }
 
-/* One more node; NULL: out of memory. */
+/* Appends a node; NULL: out of memory. */
 static struct flat_node *more(struct flat_trie *t, size_t *cap)
 {
     if (t->n == *cap) {
@@ -177,7 +178,7 @@ static struct flat_node *more(struct flat_trie *t, size_t *cap)
     return &t->node[t->n++];
 }
 
-/* Appends those of `from` that are wanted, in the order of their texts; `out->id` has room. */
+/* Appends the wanted tokens of `from`, in text order; `out->id` must be large enough. */
 static int pick(struct flat_trie *out, size_t *cap, uint32_t *n_ids, const struct flat_trie *from,
                 const struct places *wanted)
 {
@@ -205,7 +206,7 @@ static int pick(struct flat_trie *out, size_t *cap, uint32_t *n_ids, const struc
     return 0;
 }
 
-/* The bits of tokens that are in `t` (`plain`: is it the trie of those?), as places. */
+/* Converts the bits of tokens in `t` (`plain`: the plain trie) to indices. */
 static struct places places_of(const struct token_set *s, const struct flat_trie *t, bool plain,
                                const uint32_t *wanted, uint64_t *bits)
 {

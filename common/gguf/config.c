@@ -1,4 +1,4 @@
-/* Metadata as config.json: what all families share. */
+/* Converts metadata to config.json: the part shared by all families. */
 #include "common/gguf/meta.h"
 #include "common/gguf/vocab.h"
 #include <math.h>
@@ -6,8 +6,8 @@
 
 static const char *path_of(const struct gguf_meta *m) { return m->s->files[0].path; }
 
-/* A number that files may give for each layer; here all layers have the same, or 0: those lack what
- * it counts. */
+/* A number that a file may give per layer. Here all layers have the same value, or 0 if the layer
+ * lacks the feature. */
 static int per_layer(const struct gguf_meta *m, const char *key, const char *to, struct err *e)
 {
     const struct gguf_value *list = meta_numbers(m, key);
@@ -42,8 +42,8 @@ static bool factors(const struct gguf_set *s, const char *tensor, cJSON *o, cons
     return true;
 }
 
-/* Llama 3's scaling is stored as what it comes to, a factor for each pair: that is a long rope
- * whose two lists are one. */
+/* Llama 3's scaling is stored as the resulting factor per pair: a long rope with two equal
+ * lists. */
 static bool one_list(const struct gguf_meta *m, double positions)
 {
     cJSON *r = cJSON_CreateObject();
@@ -86,7 +86,7 @@ static void yarn(const struct gguf_meta *m, double factor, double positions, cJS
         meta_put_in(r, "beta_fast", v);
     if (meta_number(m, "rope.scaling.yarn_beta_slow", &v))
         meta_put_in(r, "beta_slow", v);
-    if (meta_number(m, "rope.scaling.attn_factor", &v) && v != 1) /* on top of the usual one */
+    if (meta_number(m, "rope.scaling.attn_factor", &v) && v != 1) /* multiplies the usual one */
         meta_put_in(r, "attention_factor", v * (factor > 1 ? 0.1 * log(factor) + 1 : 1));
 }
 
@@ -106,7 +106,7 @@ static int rope_scaling(const struct gguf_meta *m, double positions, struct err 
     if (!linear && !(type.n == 4 && memcmp(type.p, "yarn", 4) == 0))
         return err_set(e, ERR_VALIDATION, "%s: `%s.%s` %.*s is not supported", path_of(m),
                        m->f->name, key, type.n > 40 ? 40 : (int)type.n, type.p);
-    if (linear && !(factor > 0 && factor != 1)) /* 0 and 1: none */
+    if (linear && !(factor > 0 && factor != 1)) /* 0 and 1: no scaling */
         return 0;
     cJSON *r = cJSON_AddObjectToObject(m->config, "rope_scaling");
     cJSON_AddStringToObject(r, "rope_type", linear ? "linear" : "yarn");
@@ -186,7 +186,7 @@ static int fill(const struct gguf_meta *m, struct err *e)
     if (dim > 0 && !m->f->latent)
         meta_put(m, "head_dim", dim);
     cJSON_AddStringToObject(cJSON_AddObjectToObject(m->config, "quantization_config"),
-                            "quant_method", "gguf"); /* as transformers has it */
+                            "quant_method", "gguf"); /* as in transformers */
     if (rope(m, m->f->latent ? meta_number_or(m, "rope.dimension_count", dim) : dim, e))
         return -1;
     if (m->f->more)

@@ -1,5 +1,5 @@
-/* A row for each architecture of llama.cpp. What a key is called is its gguf-py/gguf/constants.py;
- * what it means is read off convert_hf_to_gguf.py, backwards. */
+/* One row per architecture of llama.cpp. Keys are defined in its gguf-py/gguf/constants.py; their
+ * meaning is the inverse of convert_hf_to_gguf.py. */
 #include "common/buf.h"
 #include "common/gguf/meta.h"
 #include <math.h>
@@ -88,8 +88,8 @@ static void stablelm(const struct gguf_meta *m)
         meta_bool_or(m, "use_parallel_residual", !meta_has(m, "blk.0.ffn_norm.weight")));
 }
 
-/* The file does not say what q.k is divided by. It is the root of the head's size, but for the
- * largest models, which llama.cpp too tells by their layers. */
+/* The file does not contain the scale of q.k. It is the root of the head size, except for the
+ * largest models, which llama.cpp too recognises by their layers. */
 static void attn_scale(const struct gguf_meta *m, double layers_of_27b)
 {
     double heads = meta_number_or(m, "attention.head_count", 1);
@@ -119,7 +119,7 @@ static void gemma2(const struct gguf_meta *m)
     attn_scale(m, 46);
 }
 
-/* Every n-th layer sees everything; or a truth for each layer: it has the window. */
+/* Full attention in every n-th layer; or a boolean per layer: true if it has the window. */
 static void pattern(const struct gguf_meta *m)
 {
     const struct gguf_value *list = meta_numbers(m, "attention.sliding_window_pattern");
@@ -153,7 +153,7 @@ static void cohere2(const struct gguf_meta *m)
     window(m);
 }
 
-/* OLMo 2 has no window, OLMo 3 has one: that is how the two differ. */
+/* OLMo 3 has a window, OLMo 2 has none. */
 static void olmo2(const struct gguf_meta *m)
 {
     double v;
@@ -180,7 +180,7 @@ static void qwen2moe(const struct gguf_meta *m)
         meta_put(m, "shared_expert_intermediate_size", v);
 }
 
-/* The experts of DeepSeek's family. */
+/* Mixture-of-experts settings of DeepSeek's family. */
 static void deepseek_experts(const struct gguf_meta *m)
 {
     static const char *const keys[][2] = {{"expert_count", "n_routed_experts"},
@@ -199,8 +199,8 @@ static void deepseek_experts(const struct gguf_meta *m)
                           meta_bool_or(m, "expert_weights_norm", true));
 }
 
-/* What llama.cpp does with the bounds of the interpolation is what the model was trained with
- * rounded; config.json of the released ones says that they are not. */
+/* llama.cpp rounds the bounds of the interpolation, as in training. config.json of the released
+ * models disables the rounding. */
 static void gpt_oss(const struct gguf_meta *m)
 {
     cJSON *scaling = cJSON_GetObjectItemCaseSensitive(m->config, "rope_scaling");
@@ -215,9 +215,8 @@ static void gpt_oss(const struct gguf_meta *m)
     cJSON_AddBoolToObject(m->config, "attention_bias", meta_has(m, "blk.0.attn_q.bias"));
 }
 
-/* DeepSeek V2, V3 and those that took them over (Kimi K2, GLM 4.7 Flash). Newer files tell the
- * sizes of a head's key and value apart from those of the latent vector, which then are a key's and
- * a value's. */
+/* DeepSeek V2, V3 and their derivatives (Kimi K2, GLM 4.7 Flash). Newer files distinguish the sizes
+ * of a head's key and value from those of the latent vector. */
 static void deepseek2(const struct gguf_meta *m)
 {
     const double rope = meta_number_or(m, "rope.dimension_count", 0);
@@ -231,7 +230,7 @@ static void deepseek2(const struct gguf_meta *m)
     meta_put(m, "qk_rope_head_dim", rope);
     meta_put(m, "qk_nope_head_dim", meta_number_or(m, "attention.key_length_mla", key) - rope);
     meta_put(m, "v_head_dim", meta_number_or(m, "attention.value_length_mla", value));
-    if (!sigmoid) { /* V2: no bias chooses; groups do where there are some */
+    if (!sigmoid) { /* V2: no selection bias; expert groups if specified */
         cJSON_ReplaceItemInObjectCaseSensitive(m->config, "model_type",
                                                cJSON_CreateString("deepseek_v2"));
         cJSON_AddStringToObject(
@@ -311,7 +310,7 @@ static void layer_norms(const struct gguf_meta *m)
         meta_put(m, "norm_eps", v);
 }
 
-/* Granite with MiniCPM's numbers; what llama.cpp multiplies q.k with is as usual. */
+/* Granite with MiniCPM's multipliers; the scale of q.k is the usual one. */
 static void minicpm(const struct gguf_meta *m)
 {
     const double dim = gguf_head_size(m->s, m->f);
@@ -357,7 +356,7 @@ static void minimax_m2(const struct gguf_meta *m)
     cJSON_AddBoolToObject(m->config, "use_routing_bias", meta_has(m, "blk.0.exp_probs_b.bias"));
 }
 
-/* The base of the rotation is what the family's alpha makes of it. */
+/* The rotation base already includes the family's alpha. */
 static void hunyuan(const struct gguf_meta *m)
 {
     qkv_bias(m);
@@ -378,7 +377,7 @@ static const struct gguf_family families[] = {
     {"qwen2", "qwen2", NULL, false, 0, NULL},
     {"qwen3", "qwen3", NULL, false, 0, qkv_bias},
     {"qwen3moe", "qwen3_moe", "qwen3_moe", false, 0, experts},
-    /* the text side; a file of its own has the tower */
+    /* the text model; the vision tower is in a separate file */
     {"qwen2vl", "qwen2", NULL, false, 0, NULL},
     {"qwen3vl", "qwen3", NULL, false, 0, qkv_bias},
     {"qwen3vlmoe", "qwen3_moe", "qwen3_moe", false, 0, experts},

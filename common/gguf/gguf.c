@@ -11,8 +11,8 @@ const struct gguf_packing_info gguf_packings[GGUF_N_PACKINGS] = {
 };
 
 enum { NAME_MAX_BYTES = 1024, ALIGNMENT = 32, ALIGNMENT_MAX = 1 << 20, COUNT_MAX = 1 << 20 };
-/* The fewest bytes that a key with its value and a tensor's description take: a count that the file
- * has no room for is refused before memory is taken for it. */
+/* Minimum bytes of a key with its value, and of a tensor's description: a count that exceeds the
+ * file's size is refused before memory is allocated. */
 enum { VALUE_MIN = 8 + 4 + 1, TENSOR_MIN = 8 + 4 + 4 + 8 };
 
 /* ---------------------------------------------------------------- bytes */
@@ -25,7 +25,7 @@ static bool take(struct gguf_cursor *c, size_t n, void *out)
 {
     if ((size_t)(c->end - c->at) < n)
         return false;
-    memcpy(out, c->at, n); /* little-endian, as the CPUs are that we run on */
+    memcpy(out, c->at, n); /* little-endian, as all supported CPUs */
     c->at += n;
     return true;
 }
@@ -51,8 +51,8 @@ struct gguf_reader {
     uint64_t alignment;
 };
 
-/* A key or a tensor's name: printable, kept as a C string. There is room: each takes 8 bytes less
- * in memory than in the file. */
+/* A key or a tensor's name: printable, stored as a C string. The buffer suffices, since each needs
+ * 8 bytes less in memory than in the file. */
 static int read_name(struct gguf_reader *r, const char *what, const char **out, struct err *e)
 {
     struct gguf_str s;
@@ -208,7 +208,7 @@ static int read_alignment(struct gguf_reader *r, struct err *e)
     return 0;
 }
 
-/* Where the tensors lie, once it is known where the data begin. */
+/* Sets the tensors' addresses, once the start of the data section is known. */
 static int place(struct gguf_reader *r, const uint8_t *bytes, size_t n, struct err *e)
 {
     struct gguf *g = r->g;
@@ -270,7 +270,7 @@ static int parse(struct gguf *g, const uint8_t *bytes, size_t n, struct err *e)
                        g->path, (unsigned long long)n_tensors, (unsigned long long)n_values, n);
     g->values = calloc(n_values ? n_values : 1, sizeof(g->values[0]));
     g->tensors = calloc(n_tensors ? n_tensors : 1, sizeof(g->tensors[0]));
-    /* A name takes its length, 8 bytes, less in memory than in the file, and one for its end. */
+    /* A name in memory replaces its 8-byte length by a NUL. */
     uint64_t names = (n_values + n_tensors) * (NAME_MAX_BYTES + 1);
     g->names = r.names = malloc(names < room ? names + 1 : room + 1);
     if (!g->values || !g->tensors || !g->names)
@@ -320,7 +320,7 @@ void gguf_close(struct gguf *g)
     *g = (struct gguf){0};
 }
 
-/* ---------------------------------------------------------------- looking */
+/* ---------------------------------------------------------------- look-up */
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 {

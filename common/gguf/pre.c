@@ -1,5 +1,5 @@
-/* The names of tokenizer.ggml.pre, as llama.cpp gives them to what it knows by its result, and the
- * expressions of the tokenizer.json that each stands for. */
+/* Names of tokenizer.ggml.pre, which llama.cpp derives from a tokenizer's output, and the
+ * expressions of the corresponding tokenizer.json. */
 #include "common/gguf/vocab.h"
 #include <string.h>
 

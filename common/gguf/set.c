@@ -18,7 +18,7 @@ static bool ends_in(const char *s, const char *end)
     return n > k && strcasecmp(s + n - k, end) == 0;
 }
 
-/* What a split model's file says of itself: which one, of how many. */
+/* Parses the name of a split model's file: its number, and the count. */
 static bool split_name(const char *path, unsigned *no, unsigned *of)
 {
     size_t n = strlen(path);
@@ -46,7 +46,7 @@ static int add(struct gguf_set *s, const char *path, struct err *e)
     return 0;
 }
 
-/* The files agree with their names, where they say so. */
+/* Checks that file metadata agrees with the names, if present. */
 static int check_split(const struct gguf_set *s, struct err *e)
 {
     for (uint32_t i = 0; i < s->n; i++) {
@@ -118,7 +118,7 @@ const struct gguf_tensor *gguf_set_tensor(const struct gguf_set *s, const char *
     return t;
 }
 
-/* ---------------------------------------------------------------- which file */
+/* ---------------------------------------------------------------- selection */
 
 bool gguf_is_file(const char *path)
 {

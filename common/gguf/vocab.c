@@ -51,7 +51,7 @@ static int read_list(const struct gguf_vocab *v, const char *key, const struct g
     return 0;
 }
 
-/* Tokens with scores (SentencePiece's BPE), or words of bytes with merges. */
+/* Tokens with scores (SentencePiece's BPE), or byte-level words with merges. */
 static int read_model(struct gguf_vocab *v, struct err *e)
 {
     struct gguf_str model = {"", 0}, pre = {"", 0};
@@ -81,7 +81,7 @@ static int read_model(struct gguf_vocab *v, struct err *e)
     return 0;
 }
 
-/* ---------------------------------------------------------------- what ends an answer */
+/* ---------------------------------------------------------------- end tokens */
 
 static void add_end(struct gguf_vocab *v, int64_t id)
 {
@@ -92,8 +92,8 @@ static void add_end(struct gguf_vocab *v, int64_t id)
         v->ends[v->n_ends++] = (uint32_t)id;
 }
 
-/* The file names one end of texts and seldom the end of a turn, which an instructed model writes:
- * generation_config.json would have it. llama.cpp knows it by its text, and so do we. */
+/* The file contains one end-of-text token, but seldom the end of a turn, which an instruction-tuned
+ * model emits (generation_config.json would list it). As llama.cpp, we find it by its text. */
 static void find_ends(struct gguf_vocab *v)
 {
     static const char *const texts[] = {

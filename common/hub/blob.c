@@ -17,13 +17,13 @@ struct partial_blob {
     struct blob *blob;
     struct digest digest; /* of [0, have); used while the size is known */
     int fd;
-    int64_t asked, have; /* bytes: the Range we asked for, what is in the file */
+    int64_t asked, have; /* bytes: start of the requested Range; bytes in the file */
     int64_t received;
     int64_t since, notice; /* ms */
     bool began;
 };
 
-/* Digest of the first `n` bytes of the file, from the beginning. */
+/* Digest of the first `n` bytes of the file. */
 static int digest_file(struct partial_blob *p, int64_t n, int64_t size, struct err *e)
 {
     digest_drop(&p->digest);
@@ -87,7 +87,7 @@ static void notice(struct partial_blob *p)
         LOGI("mb_per_s", p->received / (now - p->since + 1) / 1000));
 }
 
-/* An answer of 200 to a Range is the whole file. */
+/* A 200 answer to a Range request is the whole file. */
 static int take(void *to, const struct hub_reply *r, const char *bytes, size_t n, struct err *e)
 {
     struct partial_blob *p = to;
@@ -108,12 +108,12 @@ static int take(void *to, const struct hub_reply *r, const char *bytes, size_t n
     return 0;
 }
 
-/* The whole file is there, and right. */
+/* The file is complete and verified. */
 static int finish(struct partial_blob *p, const char *partial, struct hub_reply *r, struct err *e)
 {
     const struct blob *b = p->blob;
     char path[STORE_PATH_MAX];
-    if (b->size >= 0 && p->have < b->size) { /* kept: the next try goes on */
+    if (b->size >= 0 && p->have < b->size) { /* kept: the next attempt resumes */
         r->verdict = HUB_AGAIN;
         return err_set(e, ERR_SYSTEM,
                        "%s: the connection ended after %" PRId64 " of %" PRId64 " bytes", b->name,
@@ -142,7 +142,7 @@ static int open_partial(struct partial_blob *p, const char *path, struct err *e)
         return err_sys(e, "cannot open %.300s", path);
     p->have = st.st_size;
     if (p->blob->size < 0 || p->have > p->blob->size)
-        return start_over(p, e); /* nothing to hold it against */
+        return start_over(p, e); /* cannot be verified: start over */
     if (p->have)
         LOG(LOG_INFO, "Going on with a partial file", LOGS("file", p->blob->name),
             LOGI("mb", p->have / 1000000));
@@ -160,7 +160,7 @@ int blob_fetch(struct blob *b, struct hub_reply *r, struct err *e)
     p.asked = p.have;
     if (rc == 0 && (b->size < 0 || p.have < b->size)) {
         rc = hub_get(b->http, b->url, p.asked, take, &p, r, e);
-        if (r->status == 416) /* what we have is not of this file */
+        if (r->status == 416) /* the partial data are of another file */
             unlink(partial);
     }
     if (rc == 0) {

@@ -18,7 +18,7 @@ static bool is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* refs/<revision> names a commit; a commit names itself. */
+/* Resolves refs/<revision> to a commit; a commit resolves to itself. */
 static void read_ref(const char *repository, const char *revision, char out[256])
 {
     char path[PATH_MAX + HUB_FOLDER_MAX + 300];
@@ -36,7 +36,7 @@ static char *copy(const char *path, struct err *e)
     return p ? p : (err_nomem(e), NULL);
 }
 
-/* A folder, or the model in GGUF that is all there is in it. */
+/* A folder, or the only GGUF model in it. */
 static char *folder(const char *dir, struct err *e)
 {
     if (hub_has_file(dir, HUB_WEIGHTS) || hub_has_file(dir, HUB_INDEX) ||
@@ -46,8 +46,8 @@ static char *folder(const char *dir, struct err *e)
     return file || e->kind != ERR_NONE ? file : copy(dir, e);
 }
 
-/* The model of a snapshot that is packed so (NULL: whatever it holds). Of several in GGUF, Q4_K_M
- * is the one that is meant, as llama-server has it. */
+/* The model of a snapshot with this quantisation (NULL: any). Of several GGUF models Q4_K_M is the
+ * default, as in llama-server. */
 static char *packed(const char *dir, const char *id, const char *packing, struct err *e)
 {
     char *file = packing ? gguf_in_folder(dir, packing, e) : folder(dir, e);

@@ -17,7 +17,7 @@ int digest_begin(struct digest *d, const char *etag, int64_t size, struct err *e
     if (gnutls_hash_init(&h, n == SHA1_HEX ? GNUTLS_DIG_SHA1 : GNUTLS_DIG_SHA256) < 0)
         return err_nomem(e);
     *d = (struct digest){h, n / 2};
-    if (n == SHA1_HEX) /* the NUL counts */
+    if (n == SHA1_HEX) /* includes the NUL */
         digest_add(d, head, (size_t)snprintf(head, sizeof(head), "blob %" PRId64, size) + 1);
     return 0;
 }

@@ -18,7 +18,7 @@ struct download_job {
     const struct hub_settings *settings;
     struct hub_http *http;
     const char *id, *revision; /* of the repository */
-    const char *packing;       /* of the model in GGUF that is meant; NULL: not said */
+    const char *packing;       /* quantisation of the GGUF model; NULL: unspecified */
     cJSON *listing;
     struct store store;
 };
@@ -26,11 +26,12 @@ struct download_job {
 struct file {
     const char *name;
     char etag[HUB_ETAG_MAX];
-    int64_t size; /* -1: the hub does not say */
+    int64_t size; /* -1: unknown */
 };
 
-/* ---------------------------------------------------------------- tries */
-/* Is there another one? Waits for it. `went_on`: this one brought bytes, so it does not count. */
+/* ---------------------------------------------------------------- attempts */
+/* Waits for the next attempt; false: none is left. `went_on`: this attempt brought bytes and does
+ * not count. */
 static bool next_try(const struct download_job *j, int *n, const struct hub_reply *r, bool went_on,
                      const struct err *e)
 {
@@ -53,7 +54,7 @@ static bool next_try(const struct download_job *j, int *n, const struct hub_repl
     return hub_wait(j->http, ms) == 0;
 }
 
-/* What a status means for who started us. */
+/* Explains a status to the user. */
 static int explain(const struct download_job *j, const struct hub_reply *r, struct err *e)
 {
     const char *host = j->settings->endpoint;
@@ -158,7 +159,7 @@ static int look_up(const struct download_job *j, struct file *f, const char *url
     return 0;
 }
 
-/* The blob's lock, however long another process takes; or the blob, when that has brought it. */
+/* Waits for the blob's lock; or returns when another process has completed the blob. */
 static int lock(const struct download_job *j, const struct file *f, int *fd, struct err *e)
 {
     int64_t since = clock_ms(), notice = 0;
@@ -220,7 +221,7 @@ static int fetch(const struct download_job *j, const char *name, struct err *e)
     char path[HUB_NAME_MAX + HUB_COMMIT_MAX + 16];
     int fd CLEANUP(cleanup_fd) = -1;
     char folder[HUB_NAME_MAX] = "";
-    const char *slash = strchr(name, '/'); /* of a module's file: one */
+    const char *slash = strchr(name, '/'); /* files of a module have one slash */
     snprintf(path, sizeof(path), "%s/resolve", j->id);
     if (slash) {
         snprintf(folder, sizeof(folder), "%.*s", (int)(slash - name), name);
@@ -287,7 +288,7 @@ static int no_weights(const struct download_job *j, struct err *e)
                    instead ? " is not read here: use a repository with " HUB_WEIGHTS : "");
 }
 
-/* The (first) file of the model in GGUF that is packed so; of several (*n) any. */
+/* The (first) file of the GGUF model with this quantisation; any of *n if several match. */
 static const char *find_gguf(const struct download_job *j, const char *packing, int *n)
 {
     const cJSON *f;
@@ -305,7 +306,7 @@ static const char *find_gguf(const struct download_job *j, const char *packing, 
     return found;
 }
 
-/* The one that is meant. NULL: none, or the id does not say which. */
+/* The GGUF model to download. NULL: none, or ambiguous. */
 static const char *gguf_meant(const struct download_job *j)
 {
     int n;
@@ -388,7 +389,7 @@ static int fetch_all(struct download_job *j, struct err *e)
 {
     if (list(j, e))
         return -1;
-    if (layout(j) == NOTHING) /* before anything is fetched in vain */
+    if (layout(j) == NOTHING) /* before anything is downloaded in vain */
         return no_weights(j, e);
     const bool gguf = layout(j) == GGUF;
     if (gguf && !gguf_meant(j))

@@ -39,7 +39,7 @@ static bool header_is(const char *line, size_t n, const char *name, char *value,
     return true;
 }
 
-/* "HTTP/1.1 206 Partial Content": the sink wants it before the transfer is over. */
+/* "HTTP/1.1 206 Partial Content": the sink needs the status before the transfer ends. */
 static long status_of(const char *line, size_t n)
 {
     const char *blank = memchr(line, ' ', n);
@@ -51,7 +51,7 @@ static size_t on_header(char *line, size_t one, size_t n, void *arg)
     struct hub_reply *r = ((struct transfer *)arg)->reply;
     char v[512];
     (void)one;
-    if (n > 5 && !strncasecmp(line, "HTTP/", 5)) /* the next answer of a chain */
+    if (n > 5 && !strncasecmp(line, "HTTP/", 5)) /* the next answer of a redirect chain */
         *r = (struct hub_reply){
             .status = status_of(line, n), .size = -1, .length = -1, .range_start = -1};
     else if (header_is(line, n, "x-linked-etag", v, sizeof(v)))
@@ -79,7 +79,7 @@ static size_t on_body(char *p, size_t one, size_t n, void *arg)
     (void)one;
     if (t->sink && t->sink(t->to, t->reply, p, n, t->err)) {
         t->sink_failed = true;
-        return n ? 0 : 1; /* anything but n */
+        return n ? 0 : 1; /* any other value aborts */
     }
     return n;
 }
@@ -121,7 +121,7 @@ static int judge(struct hub_http *h, const char *url, CURLcode code, struct tran
     return 0;
 }
 
-/* By the multi interface only so that stop_fd is watched while we wait. */
+/* Uses the multi interface, so that stop_fd is polled during a transfer. */
 static int perform(struct hub_http *h, const char *url, struct transfer *t)
 {
     struct curl_waitfd stop = {.fd = h->stop_fd, .events = CURL_WAIT_POLLIN};
@@ -162,14 +162,15 @@ static void prepare(struct hub_http *h, const char *url, struct transfer *t)
     curl_easy_reset(c); /* keeps connections */
     curl_easy_setopt(c, CURLOPT_URL, url);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L); /* do not wait for a name to be resolved */
+    curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L); /* do not wait for name resolution */
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, h->curl_error);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, https ? "https" : "http,https");
     curl_easy_setopt(c, CURLOPT_MAXREDIRS, (long)REDIRECTS_MAX);
     curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->headers);
-    curl_easy_setopt(c, CURLOPT_ACCEPT_ENCODING, "identity"); /* sizes and ranges are of the file */
+    /* sizes and ranges are those of the file */
+    curl_easy_setopt(c, CURLOPT_ACCEPT_ENCODING, "identity");
     if (s->ca_file[0])
         curl_easy_setopt(c, CURLOPT_CAINFO, s->ca_file);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, s->connect_s);

@@ -36,7 +36,7 @@ static long seconds(const char *name, long otherwise)
     return n > 0 && n < 86400 ? n : otherwise;
 }
 
-/* It becomes part of a header line: nothing behind a blank or a line's end counts. */
+/* The token becomes a part of a header line: it ends at the first blank or line end. */
 static void read_token(struct hub_settings *s, const char *folder)
 {
     const char *t = env("HF_TOKEN") ? env("HF_TOKEN") : env("HUGGING_FACE_HUB_TOKEN");

@@ -9,7 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* `path` and what is above it; `last`: also what follows its last slash. */
+/* Creates `path` and its parents; `last`: including the last component. */
 static int make_dirs(const char *path, bool last, struct err *e)
 {
     char part[STORE_PATH_MAX];
@@ -26,8 +26,7 @@ static int make_dirs(const char *path, bool last, struct err *e)
     }
 }
 
-/* Tells backup tools to leave the cache out (https://bford.info/cachedir/), as huggingface_hub
- * does. */
+/* Marks the cache for backup tools (https://bford.info/cachedir/), as huggingface_hub does. */
 static void tag_cache(const char *root)
 {
     static const char text[] = "Signature: 8a477f597d28d172789f06886806bc55\n";
@@ -75,7 +74,7 @@ bool store_has_blob(const struct store *s, const char *etag)
     return access(path, F_OK) == 0;
 }
 
-/* Some remove a lock's file when they are done: a lock on a removed file is none. */
+/* Some tools unlink lock files when done: a lock on an unlinked file is void. */
 static bool is_still_there(int fd, const char *path)
 {
     struct stat a, b;
@@ -102,7 +101,7 @@ int store_link(const struct store *s, const char *name, const char *etag, struct
     store_snapshot(s, path);
     size_t n = strlen(path);
     snprintf(path + n, sizeof(path) - n, "/%s", name);
-    const bool inner = strchr(name, '/') != NULL; /* one folder deep at most */
+    const bool inner = strchr(name, '/') != NULL; /* at most one folder deep */
     if (inner && make_dirs(path, false, e))
         return -1;
     snprintf(tmp, sizeof(tmp), "%s.%ld.tmp", path, (long)getpid());
@@ -126,7 +125,7 @@ int store_ref(const struct store *s, const char *revision, struct err *e)
     if (make_dirs(path, false, e))
         return -1;
     FILE *f = fopen(tmp, "we");
-    bool ok = f && fputs(s->commit, f) >= 0; /* no newline: huggingface_hub takes all of it */
+    bool ok = f && fputs(s->commit, f) >= 0; /* no newline: huggingface_hub reads the whole file */
     if (f && fclose(f))
         ok = false;
     if (!ok || rename(tmp, path)) {

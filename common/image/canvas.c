@@ -1,7 +1,7 @@
 #include "common/image/canvas.h"
 #include <string.h>
 
-/* ---------------------------------------------------------------- places */
+/* ---------------------------------------------------------------- positions */
 struct canvas canvas_over(const struct image_info *info, uint8_t *rgb)
 {
     const bool turned = info->orientation > 4;
@@ -16,7 +16,7 @@ uint8_t *canvas_row(const struct canvas *c, uint32_t y)
     return c->orientation == 1 ? c->rgb + (size_t)y * c->width * 3 : NULL;
 }
 
-/* EXIF's orientations are a mirror of x, a mirror of y, and an exchange of both. */
+/* EXIF orientations combine mirroring in x, mirroring in y, and transposition. */
 void canvas_put(const struct canvas *c, uint32_t y, const uint8_t *rgb)
 {
     const unsigned bit = 1U << c->orientation;
@@ -39,8 +39,8 @@ void canvas_put(const struct canvas *c, uint32_t y, const uint8_t *rgb)
 }
 
 /* ---------------------------------------------------------------- colours */
-/* Pillow's alpha_composite() over an opaque white: with an opaque ground its quotient
- * a * 255 * 255 * 128 / (255 * 255) is a * 128 exactly. Alpha 0 gives white. */
+/* Pillow's alpha_composite() over opaque white: its quotient a * 255 * 255 * 128 / (255 * 255) is
+ * exactly a * 128. Alpha 0 gives white. */
 static uint8_t over_white(uint32_t value, uint32_t alpha)
 {
     const uint32_t t = value * alpha * 128 + 255 * (255 - alpha) * 128 + (128 << 7);

@@ -22,7 +22,7 @@
 const bool confine_is_strict = STRICT;
 
 /* ---------------------------------------------------------------- limits */
-/* Bytes mapped now: programs and libraries. 0: unknown. */
+/* Bytes currently mapped: program and libraries. 0: unknown. */
 static uint64_t mapped_bytes(void)
 {
     unsigned long long pages = 0;
@@ -39,7 +39,7 @@ static int limit(int what, uint64_t value, struct err *e)
 {
     const struct rlimit l = {value, value};
     struct rlimit now;
-    if (getrlimit(what, &now) == 0 && now.rlim_max <= value) /* it is narrower already */
+    if (getrlimit(what, &now) == 0 && now.rlim_max <= value) /* the existing limit is lower */
         return 0;
     return setrlimit(what, &l) ? err_sys(e, "a resource limit could not be set") : 0;
 }
@@ -58,7 +58,7 @@ static int set_limits(const struct confinement *c, struct err *e)
                : 0;
 }
 
-/* When memory is short, the kernel takes this process before its parent. */
+/* Raises the OOM score: the kernel kills this process before its parent. */
 static void be_the_first_victim(void)
 {
     FILE *f = fopen("/proc/self/oom_score_adj", "we");
@@ -74,7 +74,7 @@ static int allow(scmp_filter_ctx f, int call)
     return seccomp_rule_add(f, SCMP_ACT_ALLOW, call, 0);
 }
 
-/* Memory, but no code. */
+/* Allows mappings, except executable ones. */
 static int allow_memory(scmp_filter_ctx f)
 {
     static const int calls[] = {SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise),
@@ -124,7 +124,7 @@ static int install_filter(int channel, struct err *e)
         return err_nomem(e);
     int rc = STRICT ? add_strict_rules(f, channel) : add_loose_rules(f);
     if (rc == 0)
-        rc = seccomp_load(f); /* sets no_new_privs, too */
+        rc = seccomp_load(f); /* also sets no_new_privs */
     seccomp_release(f);
     errno = -rc;
     return rc ? err_sys(e, "no filter of system calls could be set") : 0;

@@ -24,7 +24,7 @@ static int wrong_symbol(const uint8_t values[256], const char *s, size_t n, stru
                    at);
 }
 
-/* The last group: 2 or 3 symbols without their padding. */
+/* The last group: 2 or 3 symbols after removing the padding. */
 static int decode_rest(const uint8_t values[256], const char *s, size_t n, uint8_t *out,
                        struct err *e)
 {

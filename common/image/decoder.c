@@ -23,27 +23,27 @@
 
 enum {
     LIFETIME_S = 60,
-    START_MS = 30000,      /* programs load slowly from a cold disk */
-    KEEP_BYTES = 16 << 20, /* of shared memory between two pictures */
-    FIRST_FD = 10,         /* so that no descriptor is one of the process' own numbers */
+    START_MS = 30000,      /* a program may load slowly from disk */
+    KEEP_BYTES = 16 << 20, /* shared memory kept between images */
+    FIRST_FD = 10,         /* above the numbers of the process' own descriptors */
 };
 
 struct image_decoder {
     struct image_decoder_options options;
     pthread_mutex_t turn;
-    /* The rest is for the thread that has the turn. */
-    pid_t pid;       /* 0: there is no process */
-    pid_t starter;   /* the thread that started it: the process dies with it */
-    int channel;     /* -1 while there is no process */
-    int memory;      /* a memfd; -1: not made yet */
+    /* The following belongs to the thread that holds the turn. */
+    pid_t pid;       /* 0: no process */
+    pid_t starter;   /* the thread that started it; the process is killed when it ends */
+    int channel;     /* -1: no process */
+    int memory;      /* a memfd; -1: not created yet */
     size_t capacity; /* of `memory` */
 };
 
-/* How an exchange ended. */
+/* The outcome of an exchange. */
 enum outcome {
     ANSWERED,
-    ENDED, /* the process died over the picture */
-    LOST,  /* it died with the thread that had started it, or before the task */
+    ENDED, /* the process crashed while decoding */
+    LOST,  /* it ended with its starting thread, or before the task */
     TIMED_OUT,
 };
 
@@ -67,14 +67,14 @@ static int make_memory(struct image_decoder *d, struct err *e)
     if (fd < 0 && errno == EINVAL) /* a kernel before 6.3 */
         fd = memfd_create("image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     d->memory = fd_above(fd);
-    /* The other side must not take pages away under our reads. */
+    /* The process must not shrink the memory while we read it. */
     if (d->memory < 0 || fcntl(d->memory, F_ADD_SEALS, F_SEAL_SHRINK))
         return err_sys(e, "memory for the image decoder");
     return 0;
 }
 
-/* The process sees no environment: keys and tokens are in ours. What the loader and sanitizers need
- * stays. */
+/* The process gets no environment, because ours contains keys and tokens. Variables of the loader
+ * and sanitizers stay. */
 static void pick_environment(char *names[], size_t cap)
 {
     static const char *const kept[] = {
@@ -87,8 +87,8 @@ static void pick_environment(char *names[], size_t cap)
     names[n] = NULL;
 }
 
-/* `program`: this program, open. By its descriptor and not by the name /proc/self/exe, which would
- * be valgrind under valgrind. */
+/* `program`: this program, opened. Executed by descriptor, because /proc/self/exe would be valgrind
+ * under valgrind. */
 static int spawn(struct image_decoder *d, int theirs, int program)
 {
     char parent[24], pixels[24], lifetime[24], seconds[24], path[32], *environment[8];
@@ -121,7 +121,8 @@ static int spawn(struct image_decoder *d, int theirs, int program)
     return rc;
 }
 
-/* Ends it if it lives. Its wait status. After the channel has closed, the status is its own. */
+/* Kills it if it runs. Returns its wait status. After the channel was closed, the status is its
+ * own. */
 static int end_process(struct image_decoder *d)
 {
     int status = 0;
@@ -136,7 +137,7 @@ static int end_process(struct image_decoder *d)
     return status;
 }
 
-/* 1: a reply; 0: the channel closed; -1: not in time. */
+/* 1: a reply; 0: the channel was closed; -1: timeout. */
 static int receive(const struct image_decoder *d, int64_t deadline_ms, struct decoder_reply *r)
 {
     struct pollfd p = {d->channel, POLLIN, 0};
@@ -167,7 +168,7 @@ static int await_ready(struct image_decoder *d, struct err *e)
     return err_set(e, ERR_SYSTEM, "the image decoder did not start");
 }
 
-/* Opens what the process needs, and starts it. 0, or errno. */
+/* Creates channel and memory, and starts the process. 0, or errno. */
 static int spawn_with_channel(struct image_decoder *d)
 {
     int ends[2];
@@ -200,9 +201,9 @@ static int start(struct image_decoder *d, struct err *e)
     return 0;
 }
 
-/* ---------------------------------------------------------------- one picture */
-/* `n` bytes of the memory are there: a page that cannot be had is an error here, not a signal when
- * it is touched. */
+/* ---------------------------------------------------------------- one image */
+/* Allocates `n` bytes of the memory, so that a lack of pages is an error here, not a signal on
+ * access. */
 static int reserve(struct image_decoder *d, size_t n)
 {
     int rc;
@@ -216,7 +217,7 @@ static int reserve(struct image_decoder *d, size_t n)
     return rc;
 }
 
-/* Memory that the process maps as well, with the file in it. NULL: none is left. */
+/* Maps the shared memory, with the file in it. NULL: out of memory. */
 static uint8_t *share_memory(struct image_decoder *d, const void *bytes,
                              const struct decoder_task *t, struct err *e)
 {
@@ -236,7 +237,7 @@ static void release_memory(struct image_decoder *d, uint8_t *map, size_t n)
     munmap(map, n);
     if (n > KEEP_BYTES &&
         fallocate(d->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)d->capacity)) {
-        close(d->memory); /* no such call here: another memory, for another process */
+        close(d->memory); /* not supported here: replace the memory, with a new process */
         d->memory = -1;
         d->capacity = 0;
         end_process(d);
@@ -264,7 +265,7 @@ static enum outcome exchange(struct image_decoder *d, const struct decoder_task 
     return by_thread && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? LOST : ENDED;
 }
 
-/* What the process says of a picture, as an error. */
+/* Converts the outcome for an image to an error. */
 static int judge(const struct image_decoder *d, enum outcome how, const struct decoder_reply *r,
                  enum image_format format, struct err *e)
 {
@@ -289,7 +290,7 @@ static int decode_in_turn(struct image_decoder *d, const void *bytes, const stru
     struct decoder_reply r = {0};
     enum outcome how = LOST;
     uint8_t *map = NULL;
-    /* A process that died for a reason of its own gets one successor for the same picture. */
+    /* A process that ended for another reason is replaced once for the same image. */
     for (int tries = 0; how == LOST && tries < 2; tries++) {
         if (!d->pid && start(d, e))
             break;

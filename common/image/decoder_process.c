@@ -1,5 +1,5 @@
-/* The decoding process: confined first, then a loop of tasks. Its processor time is limited for all
- * its life, so it retires in time. */
+/* The decoding process: sandboxed first, then a loop of tasks. Its CPU time is limited, so it
+ * retires before. */
 #include "common/image/canvas.h"
 #include "common/image/confine.h"
 #include "common/image/decoder.h"
@@ -39,14 +39,14 @@ static enum decoder_word work(const struct decoder_task *t)
     return rc == 0 ? DECODER_DONE : e.kind == ERR_VALIDATION ? DECODER_BROKEN : DECODER_NO_MEMORY;
 }
 
-/* A terminal's signals are for the parent; this process ends when the channel does. */
+/* Terminal signals are for the parent; this process ends when the channel is closed. */
 static void ignore_signals(void)
 {
     for (const int *s = (const int[]){SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, 0}; *s; s++)
         signal(*s, SIG_IGN);
 }
 
-/* `words` are argv's. */
+/* `words`: arguments from argv. */
 static void confine(const char *const *words)
 {
     const struct confinement c = {.memory_bytes = strtoull(words[3], NULL, 10) * BYTES_PER_PIXEL +

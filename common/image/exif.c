@@ -18,7 +18,7 @@ static uint32_t number(const struct tiff *t, size_t at, size_t bytes)
     return v;
 }
 
-/* The single number of an entry; 0: it holds something else. */
+/* The single number in an entry; 0: another type. */
 static uint32_t entry_value(const struct tiff *t, size_t at)
 {
     if (number(t, at + 4, 4) != 1)

@@ -1,6 +1,5 @@
-/* GIF by giflib: the first frame. Under a frame that is smaller than the canvas lies the
- * transparent colour, or colour 0 where there is none; the background of the file's header is not
- * shown, as in Pillow. */
+/* GIF with giflib: the first frame. Around a frame smaller than the canvas is the transparent
+ * colour, or colour 0. The background colour in the header is ignored, as in Pillow. */
 #include "common/image/canvas.h"
 #include <gif_lib.h>
 #include <stdlib.h>
@@ -23,7 +22,7 @@ static int on_read(GifFileType *gif, GifByteType *to, int n)
     return (int)take;
 }
 
-/* An extension block; a graphics control may name the transparent colour. */
+/* An extension block; a graphics control block may set the transparent colour. */
 static int read_extension(GifFileType *gif, int *transparent)
 {
     GifByteType *block = NULL;
@@ -64,7 +63,7 @@ static void make_palette(const GifFileType *gif, int transparent, struct palette
         palette_blend(p, (unsigned)transparent, 0);
 }
 
-/* The row that line i of an interlaced frame is: every eighth, the eighths between, ... */
+/* The row number of line i in an interlaced frame: every eighth, then those between, ... */
 static uint32_t interlaced_row(uint32_t i, uint32_t height)
 {
     static const uint32_t first[] = {0, 4, 2, 1}, step[] = {8, 8, 4, 2};
@@ -88,7 +87,7 @@ static bool frame_fits(const GifFileType *gif, const struct canvas *c)
     return width == c->width && height == c->height && f->Width > 0 && f->Height > 0;
 }
 
-/* `index` is a row of the canvas, `rgb` the same in colours. */
+/* `index`: a row of the canvas; `rgb`: the same in colours. */
 static int draw(GifFileType *gif, const struct canvas *c, const struct palette *p, int transparent,
                 uint8_t *index, uint8_t *rgb, struct err *e)
 {

@@ -1,6 +1,6 @@
-/* JPEG by libjpeg-turbo with its defaults, which are Pillow's: the slow integer transform and
- * smooth upsampling. Warnings about the data are ignored, as Pillow does, but the end of the file
- * is a fault, not grey. */
+/* JPEG with libjpeg-turbo's defaults, which Pillow uses: the slow integer transform and smooth
+ * upsampling. Warnings about data are ignored, as in Pillow, but a truncated file is an error, not
+ * grey. */
 #include "common/image/canvas.h"
 #include <setjmp.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-/* A progressive file is read once for each of its scans. Encoders write about ten. */
+/* A progressive file is decoded once per scan. Encoders write about ten. */
 enum { SCANS_MAX = 500 };
 
 struct jpeg_reader {
@@ -78,7 +78,7 @@ static void read_row(struct jpeg_reader *r, const struct canvas *c, uint32_t y)
     canvas_put(c, y, to);
 }
 
-/* Every fault in here is a longjmp to jpeg_file_decode(). */
+/* Errors in here longjmp to jpeg_file_decode(). */
 static void read_picture(struct jpeg_reader *r, const uint8_t *bytes, size_t n,
                          const struct canvas *c)
 {

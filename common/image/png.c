@@ -1,4 +1,4 @@
-/* PNG by libpng's classic interface: no gamma, no colour profiles, as Pillow reads it. */
+/* PNG with libpng's low-level interface: no gamma, no colour profiles, as in Pillow. */
 #include "common/image/canvas.h"
 #include <png.h>
 #include <stdlib.h>
@@ -9,13 +9,13 @@ struct png_source {
     size_t left;
 };
 
-/* What must be freed after a longjmp lives here, not in registers. */
+/* Resources to free after a longjmp, in memory, not in registers. */
 struct png_reader {
     png_structp png;
     png_infop info;
     struct png_source source;
     struct palette palette;
-    uint8_t *stored; /* one row, or all of an interlaced file */
+    uint8_t *stored; /* one row, or the whole interlaced image */
     uint8_t *rgb;    /* one row */
     bool nomem;
 };
@@ -42,7 +42,7 @@ static void on_warning(png_structp png, png_const_charp message)
     (void)message;
 }
 
-/* libpng widens samples; colours of a palette are blended before they are looked up, once each. */
+/* libpng expands samples. Palette colours are blended once each, before look-up. */
 static void set_transforms(struct png_reader *r)
 {
     const int type = png_get_color_type(r->png, r->info);
@@ -103,12 +103,12 @@ static void allocate(struct png_reader *r, const struct canvas *c, size_t row_by
         png_error(r->png, "no memory");
 }
 
-/* Every fault in here is a longjmp to png_file_decode(). */
+/* Errors in here longjmp to png_file_decode(). */
 static void read_picture(struct png_reader *r, const struct canvas *c)
 {
     png_set_read_fn(r->png, &r->source, on_read);
     png_set_user_limits(r->png, c->width, c->height);
-    png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* all but tRNS */
+    png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* all except tRNS */
     png_read_info(r->png, r->info);
     if (png_get_image_width(r->png, r->info) != c->width ||
         png_get_image_height(r->png, r->info) != c->height)
@@ -126,7 +126,7 @@ static void read_picture(struct png_reader *r, const struct canvas *c)
             if (pass == passes - 1)
                 put_row(r, c, y, row);
         }
-    png_read_end(r->png, NULL); /* the checksum of the last block */
+    png_read_end(r->png, NULL); /* verifies the checksum of the last block */
 }
 
 int png_file_decode(const uint8_t *bytes, size_t n, const struct canvas *c, struct err *e)

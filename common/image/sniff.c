@@ -1,8 +1,9 @@
-/* Headers of the four formats, read by hand: no decoder sees a byte before the size is known. */
+/* Reads the headers of the four formats without a decoder: no decoder runs before the size is
+ * known. */
 #include "common/image/canvas.h"
 #include <string.h>
 
-/* What a reader of one format fills: the size as stored. 0: read; -1: broken. */
+/* Output of a format's reader: the size as stored. 0: ok; -1: broken. */
 struct header {
     uint32_t width, height;
     uint32_t orientation;
@@ -58,7 +59,7 @@ static bool is_frame_header(unsigned marker)
 
 static bool is_bare(unsigned marker) { return marker == JPEG_TEM || (marker & 0xf8) == 0xd0; }
 
-/* Segments up to the first scan. What lies between two of them is skipped, as decoders do. */
+/* Segments up to the first scan. Bytes between segments are skipped, as decoders do. */
 static int read_jpeg(const uint8_t *p, size_t n, struct header *h)
 {
     bool exif = false;
@@ -137,7 +138,7 @@ static size_t gif_colours(uint8_t flags)
     return flags & 0x80 ? (size_t)3 << ((flags & 7) + 1) : 0;
 }
 
-/* Behind the blocks that start at `at`; n: they do not end. */
+/* The offset behind the blocks that start at `at`; n: they do not end. */
 static size_t gif_skip_blocks(const uint8_t *p, size_t n, size_t at)
 {
     while (at < n && p[at])
@@ -145,7 +146,7 @@ static size_t gif_skip_blocks(const uint8_t *p, size_t n, size_t at)
     return at < n ? at + 1 : n;
 }
 
-/* The canvas grows with a first frame that is larger, as in Pillow. */
+/* A larger first frame extends the canvas, as in Pillow. */
 static int read_gif(const uint8_t *p, size_t n, struct header *h)
 {
     if (n < GIF_HEADER)

@@ -1,12 +1,12 @@
-/* WebP by libwebp: the picture, or the first frame of an animation on an empty canvas. */
+/* WebP with libwebp: the image, or the first frame of an animation on an empty canvas. */
 #include "common/image/canvas.h"
 #include <stdlib.h>
 #include <string.h>
 #include <webp/decode.h>
 #include <webp/demux.h>
 
-/* Decoded pixels of the whole canvas, [height][width][channels]. Where there is no alpha the
- * canvas under a smaller frame is black, as in Pillow; with alpha it is transparent. */
+/* Pixels of the whole canvas, [height][width][channels]. Without alpha the canvas around a smaller
+ * frame is black, as in Pillow; with alpha it is transparent. */
 static int decode_frame(const WebPIterator *frame, const struct canvas *c, size_t channels,
                         uint8_t *pixels, struct err *e)
 {

@@ -1,7 +1,6 @@
-/* attr.c - obj.name, obj[key], obj[a:b:c] by the rules of Jinja's immutable sandbox: `.` looks for
- * an attribute first and an item second, `[]` the other way round; what is not there is undefined;
- * names of Python's internals and methods that change a list or dict are undefined and say why when
- * used. */
+/* attr.c - obj.name, obj[key], obj[a:b:c] under the rules of Jinja's immutable sandbox. `.` tries
+ * an attribute first and then an item, `[]` the other way round. Missing ones are undefined. Names
+ * of Python internals and mutating methods are undefined, with the reason as their error. */
 #include "common/template/eval.h"
 #include <string.h>
 
@@ -17,7 +16,7 @@ static bool is(const char *name, size_t n, const char *s)
     return strlen(s) == n && !memcmp(name, s, n);
 }
 
-/* Data attributes; V_MISSING: none of that name. */
+/* Data attributes; V_MISSING: none with this name. */
 static struct val data_attr(struct vm *vm, struct val obj, const char *name, size_t n)
 {
     const struct val *v;
@@ -67,7 +66,7 @@ static bool index_of(struct val key, int64_t n, int64_t *i)
     return *i >= 0 && *i < n;
 }
 
-/* obj[key]; V_MISSING: TypeError or LookupError in Python. */
+/* obj[key]; V_MISSING: a TypeError or LookupError in Python. */
 static struct val item(struct vm *vm, struct val obj, struct val key)
 {
     int64_t i;
@@ -150,7 +149,7 @@ struct val vm_slice(struct vm *vm, struct val obj, struct val from, struct val t
     const struct list *src = obj.type == V_STR ? val_items(vm, obj) : obj.l;
     struct list *l = list_new(vm, 0);
     if (step > n + 1 || step < -n - 1)
-        step = back ? -n - 1 : n + 1; /* one item at most, and no overflow */
+        step = back ? -n - 1 : n + 1; /* at most one item, without overflow */
     for (int64_t i = a; back ? i > b : i < b; i += step)
         list_push(vm, l, src->v[i]);
     if (obj.type == V_RANGE) {

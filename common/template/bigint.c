@@ -1,4 +1,4 @@
-/* bigint.c - limbs of nine decimal digits, the least first. */
+/* bigint.c - limbs of nine decimal digits, least significant first. */
 #include "common/template/bigint.h"
 #include "common/template/ast.h"
 #include <ctype.h>
@@ -11,7 +11,7 @@ enum { LIMB = 1000000000, LIMB_DIGITS = 9, MAX_LIMBS = BIG_DIGITS / LIMB_DIGITS 
 
 struct big {
     bool negative;
-    uint32_t n; /* no zero on top; 0: zero */
+    uint32_t n; /* no leading zero limb; 0: zero */
     uint32_t d[2 * MAX_LIMBS];
 };
 
@@ -149,7 +149,7 @@ static void mul(struct vm *vm, const struct big *a, const struct big *b, struct 
     trim(r);
 }
 
-/* *rest = *rest - |b| * q, shifted by `at` limbs; q fits. */
+/* *rest -= |b| * q, shifted by `at` limbs; must not be negative. */
 static void take(struct big *rest, const struct big *b, uint32_t q, uint32_t at)
 {
     uint64_t carry = 0;
@@ -184,8 +184,8 @@ static bool fits(const struct big *rest, const struct big *b, uint32_t q, uint32
     return cmp_size(product, rest) <= 0;
 }
 
-/* |a| / |b|, towards 0; the rest is in *rest. Each limb of the quotient by halving: thirty tries.
- */
+/* a| / |b|, rounded towards 0; *rest: the remainder. Each quotient limb by bisection, in thirty
+ * steps. */
 static void divide(struct vm *vm, const struct big *a, const struct big *b, struct big *quotient,
                    struct big *rest)
 {
@@ -213,7 +213,7 @@ static void divide(struct vm *vm, const struct big *a, const struct big *b, stru
     trim(quotient);
 }
 
-/* Rounded down, as Python does; the rest has the sign of b. */
+/* Rounds down, as in Python; the remainder has the sign of b. */
 static struct val floor_divide(struct vm *vm, int op, const struct big *a, const struct big *b)
 {
     static const struct big one = {.n = 1, .d = {1}};
@@ -245,7 +245,8 @@ static struct val power(struct vm *vm, struct val base, struct val exponent)
             base.type != V_BIGINT && (base.type == V_BOOL || (base.i >= -1 && base.i <= 1));
         if (!small)
             too_long(vm);
-        n = (exponent.s->p[exponent.s->n - 1] - '0') % 2 + 2; /* of 0, 1, -1: its parity counts */
+        /* for 0, 1, -1 only the parity matters */
+        n = (exponent.s->p[exponent.s->n - 1] - '0') % 2 + 2;
     }
     for (; n; n >>= 1) {
         if (n & 1)

@@ -31,7 +31,7 @@ struct val macro_attr(struct vm *vm, struct val v, const char *name, size_t n)
     return val_list(V_TUPLE, l);
 }
 
-/* Take the keyword argument `name` out of the list; V_MISSING: not given. */
+/* Removes and returns the keyword argument `name`; V_MISSING: not given. */
 static struct val take_kw(struct args *a, const struct str *name)
 {
     for (uint32_t i = 0; i < a->n_kw; i++)

@@ -2,8 +2,8 @@
 #include "common/template/space.h"
 #include <string.h>
 
-/* transformers marks the end of the last message with this and cuts there. The space at its end
- * tells whether the template kept the white space at the end of the message. */
+/* transformers appends this tag to the last message and cuts there. The space at its end shows
+ * whether the template strips white space at the end of the message. */
 static const char TAG[] = "CONTINUE_FINAL_MESSAGE_TAG ";
 enum { TAG_LEN = sizeof(TAG) - 1 };
 
@@ -20,7 +20,7 @@ static int append_tag(cJSON *text, struct err *e)
     return ok ? 0 : err_nomem(e);
 }
 
-/* The string in the last message (already a copy) that is to be continued. */
+/* The string to continue, in the last message (already a copy). */
 static cJSON *text_to_continue(cJSON *message, const char *field, struct err *e)
 {
     cJSON *c = cJSON_GetObjectItemCaseSensitive(message, field);
@@ -40,7 +40,7 @@ static cJSON *text_to_continue(cJSON *message, const char *field, struct err *e)
     return err_set(e, ERR_TEMPLATE, "%s", no_text), NULL;
 }
 
-/* Cut the rendered text behind the message. `final` is the message without the tag. */
+/* Cuts the rendered text after the message. `final` is the message without the tag. */
 static int cut(struct buf *out, size_t start, const char *final, struct err *e)
 {
     const char *p = out->p + start, *tag = NULL, *from = p;
@@ -85,7 +85,7 @@ static cJSON *variables(const struct chat_input *in, const cJSON *messages)
     return NULL;
 }
 
-/* The messages with a copy of the last one in place of it, so that it can be changed. */
+/* The messages, with the last one replaced by a copy that may be changed. */
 static cJSON *with_own_last(const cJSON *messages)
 {
     cJSON *list = cJSON_CreateArray();

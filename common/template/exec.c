@@ -72,7 +72,7 @@ static void assign(struct vm *vm, const struct node *target, struct val v)
 }
 
 /* ---------------------------------------------------------------- for */
-/* Move one more item from the source to those that are ready; false: there is none. */
+/* Moves one more item from `source` to `ready`; false: none left. */
 static bool loop_pull(struct vm *vm, struct loop *l)
 {
     struct scope *saved = vm->scope;
@@ -122,7 +122,7 @@ void exec_for(struct vm *vm, const struct node *n, struct val iterable, struct s
         enum flow flow = exec(vm, &n->body);
         vm->scope = saved;
         if (flow == FLOW_BREAK) {
-            if (iterable.type == V_GENERATOR) /* the rest has not been taken */
+            if (iterable.type == V_GENERATOR) /* the rest was not consumed */
                 iterable.g->at -= items->n - (n->c ? l->taken : l->turn + 1);
             break;
         }
@@ -213,7 +213,7 @@ static void exec_output(struct vm *vm, const struct node *n)
     for (uint32_t i = 0; i < n->list.n; i++) {
         const struct node *of = n->list.v[i];
         struct val v = eval(vm, of);
-        bool own = of->kind == N_CONST && of->op; /* the template's text */
+        bool own = of->kind == N_CONST && of->op; /* literal template text */
         val_print(vm, vm->out, vm->autoescape && !own ? html_escape(vm, v) : v);
     }
 }
@@ -234,7 +234,7 @@ static void exec_call_block(struct vm *vm, const struct node *n)
 static void exec_with(struct vm *vm, const struct node *n)
 {
     struct scope *saved = vm->scope, *inner = scope_new(vm, saved);
-    for (uint32_t i = 0; i + 1 < n->list.n; i += 2) { /* values see the outer scope */
+    for (uint32_t i = 0; i + 1 < n->list.n; i += 2) { /* values are evaluated in the outer scope */
         struct val v = eval(vm, n->list.v[i + 1]);
         vm->scope = inner;
         assign(vm, n->list.v[i], v);
@@ -243,8 +243,8 @@ static void exec_with(struct vm *vm, const struct node *n)
     vm->scope = inner;
 }
 
-/* A scope of its own: generation, block (`op`: sees global names only), autoescape (`a`: whether).
- */
+/* Statements with a scope: generation, block (`op`: sees global names only), autoescape (`a`: the
+ * flag). */
 static enum flow exec_scope(struct vm *vm, const struct node *n)
 {
     struct scope *saved = vm->scope;

@@ -9,7 +9,7 @@
 static int64_t read_now(const cJSON *now)
 {
     struct tm tm = {.tm_isdst = -1};
-    if (cJSON_IsNumber(now)) /* in any year with four digits */
+    if (cJSON_IsNumber(now)) /* any year of four digits */
         return fabs(now->valuedouble) < 253402300800.0 ? (int64_t)now->valuedouble : 0;
     if (cJSON_IsString(now) && (strptime(now->valuestring, "%Y-%m-%dT%H:%M:%S", &tm) ||
                                 strptime(now->valuestring, "%Y-%m-%d %H:%M:%S", &tm))) {

@@ -1,4 +1,4 @@
-/* filters_html.c - filters that lay text out: as HTML, in lines, as Python's pprint does. */
+/* filters_html.c - layout filters: HTML, line wrapping, Python's pprint. */
 #include "common/template/ast.h"
 #include "common/template/filters.h"
 #include "common/template/space.h"
@@ -35,7 +35,7 @@ FILTER(filter_xmlattr)
     return val_markup(vm, sb_val(vm, &b), vm->autoescape);
 }
 
-/* What stands between `open` and `close` goes, both included. An open one without end stays. */
+/* Removes the text from `open` to `close`, inclusive. An unclosed `open` stays. */
 static struct val without(struct vm *vm, struct val s, const char *open, const char *close)
 {
     struct strbuf b = {0};
@@ -106,7 +106,7 @@ FILTER(filter_striptags)
     "(?::[0-9]{1,5})?(?:[/?#]\\S*)?\\z"
 #define MAIL "\\A\\S+@\\w[\\w.-]*\\.\\w+\\z"
 
-/* Nothing here fails by vm_fail(): the expression is outside of the arena. */
+/* Must not call vm_fail(), because the expression is outside the arena. */
 static bool is_match(const char *pattern, const char *s, size_t n)
 {
     struct err e = ERR_INIT;
@@ -141,7 +141,7 @@ static size_t count(const char *p, const char *end, const char *of)
     return n;
 }
 
-/* A bracket at the end belongs to the word where it was opened in it. */
+/* A trailing bracket belongs to the word if it was opened in it. */
 static const char *balance(const char *p, const char *mid, const char *end)
 {
     static const char *const pairs[][2] = {{"(", ")"}, {"<", ">"}, {"&lt;", "&gt;"}};
@@ -256,7 +256,7 @@ static bool letter(unsigned char c) { return (word_char(c) && !isdigit(c)); }
 static bool wrap_space(char c) { return c && strchr("\t\n\v\f\r ", c); }
 static bool word_punct(unsigned char c) { return word_char(c) || (c && strchr("!\"'&.,?", c)); }
 
-/* Dashes at `at`, two or more, in front of a word: how many. */
+/* Number of dashes at `at`, at least two, before a word. */
 static size_t dashes(const char *p, size_t n, size_t at)
 {
     size_t k = at;
@@ -275,7 +275,7 @@ static bool hyphen_ends(const char *p, size_t n, size_t j)
     return j + 1 < n && (letter(u[j + 1]) || (u[j + 1] == '-' && j + 2 < n && letter(u[j + 2])));
 }
 
-/* The end of the piece that begins at `i`, as Python's textwrap cuts them. */
+/* The end of the chunk that begins at `i`, as in Python's textwrap. */
 static size_t piece_end(const char *p, size_t n, size_t i, bool hyphens)
 {
     size_t j = i, dash;
@@ -301,7 +301,7 @@ struct wrapping {
 
 static bool blank_piece(struct val v) { return space_prefix(v.s->p, v.s->n) == v.s->n; }
 
-/* What of a piece that is longer than a line still goes on this one. */
+/* How much of a chunk longer than a line fits on the current one. */
 static int64_t long_cut(struct vm *vm, const struct wrapping *w, struct val piece, int64_t left)
 {
     if (!w->hyphens || piece.s->n_chars <= left)
@@ -378,7 +378,7 @@ FILTER(filter_wordwrap)
 
 static void pretty(struct vm *vm, struct strbuf *b, struct val v, int64_t indent, int64_t behind);
 
-/* Keys in order where all are strings or all numbers. */
+/* Sorts keys if all are strings or all are numbers. */
 static const struct list *sorted_keys(struct vm *vm, const struct dict *d)
 {
     struct list *keys = list_new(vm, d->n);
@@ -444,7 +444,7 @@ static void pretty_items(struct vm *vm, struct strbuf *b, struct val v, int64_t 
     sb_str(vm, b, dict ? "}" : v.type == V_LIST ? "]" : single ? ",)" : ")");
 }
 
-/* `indent`: columns in front; `behind`: of what closes the containers around. */
+/* `indent`: leading columns; `behind`: length of the closing brackets of outer containers. */
 static void pretty(struct vm *vm, struct strbuf *b, struct val v, int64_t indent, int64_t behind)
 {
     enum { WIDTH = 80 };

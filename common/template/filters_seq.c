@@ -8,7 +8,7 @@ static struct val fold(struct vm *vm, struct val v, bool case_sensitive)
     return v.type == V_STR && !case_sensitive ? text_case(vm, v, CASE_LOWER) : v;
 }
 
-/* "a.b.0" step by step; `def` (or V_NONE) replaces what is undefined. */
+/* Resolves "a.b.0" step by step; `def` (or V_NONE) replaces an undefined result. */
 static struct val get_path(struct vm *vm, struct val v, struct val path, struct val def)
 {
     if (path.type == V_NONE || path.type == V_MISSING)
@@ -33,7 +33,7 @@ static struct val get_path(struct vm *vm, struct val v, struct val path, struct 
     }
 }
 
-/* Keys for sorting: a list of the comma-separated attributes of each item. */
+/* Sort key: a list of the comma-separated attributes of an item. */
 static struct val sort_key(struct vm *vm, struct val v, struct val attribute, bool case_sensitive)
 {
     struct list *l = list_new(vm, 1);
@@ -56,7 +56,7 @@ static struct list *copy(struct vm *vm, const struct list *from)
 }
 
 /* ---------------------------------------------------------------- generators */
-/* Arguments outlive the call: a generator reads them when it runs. */
+/* Copies the arguments, because a generator reads them after the call. */
 static const struct args *keep_args(struct vm *vm, const struct args *a)
 {
     struct args *k = VM_NEW(vm, struct args, 1);
@@ -269,7 +269,7 @@ FILTER(filter_reverse)
     return v;
 }
 
-/* ---------------------------------------------------------------- one value out of many */
+/* ---------------------------------------------------------------- reductions */
 FILTER(filter_default)
 {
     bool empty = self.type == V_UNDEFINED || (arg_bool(vm, a, 1, false) && !val_truthy(vm, self));

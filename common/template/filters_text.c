@@ -22,7 +22,7 @@ FILTER(filter_forceescape)
     return (void)a, html_escape(vm, val_markup(vm, val_to_str(vm, self), false));
 }
 
-FILTER(filter_title) /* words begin behind white space and - ( { [ < */
+FILTER(filter_title) /* words begin after white space and - ( { [ < */
 {
     (void)a;
     struct val s = val_to_str(vm, self);
@@ -152,7 +152,8 @@ FILTER(filter_wordcount)
     return val_int(n);
 }
 
-/* `query`: a name or value of a query, in which a blank is a plus and a slash is not kept. */
+/* `query`: a name or value in a query string, where a blank becomes a plus and a slash is
+ * escaped. */
 static void quote(struct vm *vm, struct strbuf *b, struct val v, bool query)
 {
     struct val s = val_to_str(vm, v);
@@ -208,8 +209,7 @@ FILTER(filter_abs)
     vm_type_error(vm, "bad operand type for abs(): '%s'", val_type(self));
 }
 
-/* The text of a number as Python's int() and float() read it: no white space around, no _ inside.
- */
+/* Normalises a number as Python's int() and float() do: strips white space, removes _. */
 static bool clean_number(struct vm *vm, struct val s, char **out)
 {
     size_t from = space_prefix(s.s->p, s.s->n), to = trimmed_len(s.s->p, s.s->n), n = 0;
@@ -310,7 +310,7 @@ FILTER(filter_float)
     return arg_given(a, 0) ? a->v[0] : val_float(0);
 }
 
-/* round(): half to even on the exact binary value, which is what printf does. */
+/* round(): half to even on the exact binary value, like printf. */
 static double round_to(struct vm *vm, double f, int64_t precision)
 {
     if (!isfinite(f) || precision > 300)

@@ -7,7 +7,7 @@
 struct number_format {
     struct vm *vm;
     const struct args *a;
-    int64_t next; /* automatic field number; -1: fields are numbered by hand */
+    int64_t next; /* automatic field numbering; -1: explicit numbers */
     bool markup;
 };
 

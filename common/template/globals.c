@@ -1,11 +1,11 @@
-/* globals.c - the functions that every template sees. */
+/* globals.c - functions available to every template. */
 #include "common/template/text.h"
 #include <string.h>
 #include <time.h>
 
 #define GLOBAL(name) static struct val name(struct vm *vm, struct val self, const struct args *a)
 
-enum { MAX_RANGE = 100000 }; /* Jinja's sandbox */
+enum { MAX_RANGE = 100000 }; /* as in Jinja's sandbox */
 
 GLOBAL(g_range)
 {
@@ -111,8 +111,8 @@ GLOBAL(g_strftime_now)
     return time_format(vm, text_need(vm, a->v[0], "strftime() argument 1"));
 }
 
-/* The C library does the work; only %f is Python's own. What the template asks for can do no harm:
- * strftime() reads nothing but the format and tm. */
+/* Uses the C library; only %f is Python's own. Untrusted formats are harmless: strftime() reads
+ * only the format and tm. */
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 struct val time_format(struct vm *vm, struct val fmt)
 {
@@ -134,7 +134,7 @@ struct val time_format(struct vm *vm, struct val fmt)
     }
     if (!f.n)
         return val_cstr(vm, "");
-    sb_ch(vm, &f, ' '); /* so that an empty result differs from one that did not fit */
+    sb_ch(vm, &f, ' '); /* distinguishes an empty result from one that did not fit */
     sb_ch(vm, &f, 0);
     for (size_t room = f.n * 2 + 64; room < f.n * 64 + 4096; room *= 2) {
         sb_reserve(vm, &out, room);

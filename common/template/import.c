@@ -48,7 +48,7 @@ struct val val_from_json(struct vm *vm, const cJSON *j)
 }
 
 /* ---------------------------------------------------------------- spelling of numbers */
-/* The next number of the tree in the order of the text; `*at` is where the last one was. */
+/* The next number of the tree in text order; `*at`: position of the last one. */
 static cJSON *next_number(cJSON **path, int *depth, int max_depth)
 {
     cJSON *j = path[*depth];

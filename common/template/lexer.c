@@ -9,10 +9,10 @@
 
 struct lexer {
     struct vm *vm;
-    const char *s; /* newlines are \n, the last one is cut off */
+    const char *s; /* newlines are normalised to \n, the last one is removed */
     size_t n, at;
     uint32_t line;
-    bool line_starting; /* what came before ended in a newline */
+    bool line_starting; /* the preceding text ended in a newline */
     struct tokens *out;
 };
 
@@ -77,7 +77,7 @@ static bool looking_at(const struct lexer *lx, size_t at, const char *s)
 }
 
 /* ---------------------------------------------------------------- between tags */
-/* Text up to a tag, whose delimiter is at `end` and is followed by `sign`. */
+/* Emits the text up to a tag, whose delimiter at `end` is followed by `sign`. */
 static void emit_data(struct lexer *lx, size_t end, char sign, bool may_lstrip)
 {
     const char *p = lx->s + lx->at;
@@ -97,8 +97,8 @@ static void emit_data(struct lexer *lx, size_t end, char sign, bool may_lstrip)
     lx->at = end;
 }
 
-/* Behind the closing delimiter of a block or comment: `-` eats white space, `+` nothing, otherwise
- * one newline goes (trim_blocks). */
+/* After the closing delimiter of a block or comment: `-` strips white space, `+` nothing; otherwise
+ * one newline is removed (trim_blocks). */
 static void after_tag(struct lexer *lx, char sign, bool trim_newline)
 {
     size_t from = lx->at;
@@ -129,7 +129,7 @@ static void comment(struct lexer *lx)
     after_tag(lx, sign, true);
 }
 
-/* `{%` [sign] word [sign] `%}` at `at`: bytes, or 0. *close gets the sign before `%}`. */
+/* Length of `{%` [sign] word [sign] `%}` at `at`, or 0. *close: the sign before `%}`. */
 static size_t bare_tag(const struct lexer *lx, size_t at, const char *word, char *open, char *close)
 {
     size_t i = at + 2;
@@ -197,7 +197,7 @@ static int is_dec(int c) { return c >= '0' && c <= '9'; }
 static int is_hex(int c) { return isxdigit(c); }
 static int is_zero(int c) { return c == '0'; }
 
-static size_t float_len(const struct lexer *lx, size_t at) /* 0: no float here */
+static size_t float_len(const struct lexer *lx, size_t at) /* 0: not a float */
 {
     size_t i = at, frac = 0, e;
     if (at > 0 && lx->s[at - 1] == '.')
@@ -271,7 +271,7 @@ static uint32_t hex_escape(struct lexer *lx, const char *p, size_t left, int n, 
     return cp;
 }
 
-/* One escape behind the backslash at p[-1]; returns the bytes used. */
+/* One escape after the backslash at p[-1]; returns the bytes used. */
 static size_t escape(struct lexer *lx, struct strbuf *b, const char *p, size_t left)
 {
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
@@ -380,7 +380,7 @@ static void operator_or_name(struct lexer *lx, struct braces *b)
     name(lx);
 }
 
-/* The tokens of one tag, from behind its opening delimiter to behind its closing one. */
+/* Tokens of one tag, from after its opening delimiter to after its closing one. */
 static void tag(struct lexer *lx, bool block)
 {
     const char *close = block ? "%}" : "}}";

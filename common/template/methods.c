@@ -1,4 +1,4 @@
-/* methods.c - the methods of Python's str, list, tuple, dict and of Jinja's helpers. */
+/* methods.c - methods of Python's str, list, tuple and dict, and of Jinja's helpers. */
 #include "common/template/eval.h"
 #include "common/template/text.h"
 #include "common/utf8.h"
@@ -55,7 +55,7 @@ METHOD(m_removesuffix)
     return has ? str_slice(vm, self, 0, self.s->n_chars - p->n_chars) : self;
 }
 
-/* center, ljust, rjust: `left` of the padding goes before */
+/* center, ljust, rjust: `left` is the padding before */
 static struct val padded(struct vm *vm, struct val self, const struct args *a, int64_t left,
                          int64_t total)
 {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* sign, prefix, digits: filled up to the width. */
+/* Writes sign, prefix and digits, padded to the width. */
 static void put_number(struct vm *vm, struct strbuf *b, bool negative, const char *prefix,
                        const char *digits, const struct spec *s)
 {
@@ -24,7 +24,7 @@ static void put_number(struct vm *vm, struct strbuf *b, bool negative, const cha
     sb_fill(vm, b, fill, right);
 }
 
-/* Digits up to the first non-digit get a separator every `every`. */
+/* Inserts a separator every `every` digits, up to the first non-digit. */
 static const char *grouped(struct vm *vm, const char *digits, char group, size_t every)
 {
     size_t n = 0;
@@ -57,7 +57,7 @@ static void put_int(struct vm *vm, struct strbuf *b, bool negative, const char *
                          : base == 8           ? "0o"
                                                : "0b";
     const char *digits = p;
-    if (s->precision > (int)strlen(p)) /* of %-formatting: at least so many digits */
+    if (s->precision > (int)strlen(p)) /* %-formatting: minimum number of digits */
         digits = vm_printf(vm, "%0*d%s", s->precision - (int)strlen(p), 0, p);
     if (s->group)
         digits = grouped(vm, digits, s->group, base == 10 ? 3 : 4);
@@ -84,7 +84,7 @@ void format_big(struct vm *vm, struct strbuf *b, struct val v, const struct spec
     put_int(vm, b, v.s->p[0] == '-', digits, s);
 }
 
-/* str(f) with a precision, or repr: format type none. */
+/* str(f) with a precision, or repr: without a format type. */
 static const char *general(struct vm *vm, double f, int precision)
 {
     char repr[32];

@@ -82,7 +82,7 @@ static bool is_int(struct val v)
     return v.type == V_BIGINT || v.type == V_INT || v.type == V_BOOL;
 }
 
-/* One of them is V_BIGINT. */
+/* At least one operand is V_BIGINT. */
 static struct val with_big(struct vm *vm, int op, struct val a, struct val b)
 {
     bool down = b.type == V_BIGINT ? b.s->p[0] == '-' : b.type == V_INT && b.i < 0;

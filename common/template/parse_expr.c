@@ -75,7 +75,7 @@ static struct node *parse_name(struct parser *p, bool with_namespace)
     return n;
 }
 
-static struct node *parse_strings(struct parser *p) /* neighbours are one, as in Python */
+static struct node *parse_strings(struct parser *p) /* adjacent strings are joined, as in Python */
 {
     struct token *t = parse_next(p);
     struct val v = t->v;
@@ -117,7 +117,7 @@ static struct node *parse_primary(struct parser *p, bool with_namespace)
     }
 }
 
-/* ---------------------------------------------------------------- behind a primary */
+/* ---------------------------------------------------------------- postfix */
 static struct node *slice_part(struct parser *p)
 {
     if (p->tok->type == T_RBRACKET || p->tok->type == T_COMMA || p->tok->type == T_COLON)
@@ -176,7 +176,7 @@ static void keyword_arg(struct parser *p, struct call *c)
             parse_fail(p, p->tok->line, "keyword argument repeated: %.*s", (int)name.s->n,
                        name.s->p);
     parse_next(p);
-    if ((n & (n - 1)) == 0) { /* grow at powers of two */
+    if ((n & (n - 1)) == 0) { /* grows at powers of two */
         struct val *v = VM_NEW(p->vm, struct val, n ? n * 2 : 1);
         if (n)
             memcpy(v, c->kw_names, n * sizeof(*v));
@@ -305,7 +305,8 @@ static struct node *parse_test(struct parser *p, struct node *a)
     return negated ? node_of(p, N_NOT, line, n, NULL) : n;
 }
 
-/* ---------------------------------------------------------------- operators, loosest last */
+/* ---------------------------------------------------------------- operators, lowest precedence
+ * last */
 static struct node *parse_unary(struct parser *p, bool with_filter)
 {
     struct node *n;
@@ -403,7 +404,7 @@ static struct node *parse_sum(struct parser *p)
     return n;
 }
 
-static int compare_op(struct parser *p) /* consumes it; -1: none here */
+static int compare_op(struct parser *p) /* consumes it; -1: none */
 {
     static const struct {
         enum token_type t;
@@ -481,7 +482,7 @@ struct node *parse_expression(struct parser *p, bool with_cond)
     struct node *n = parse_or(p);
     while (with_cond && tok_is(p->tok, "if")) {
         uint32_t line = parse_next(p)->line;
-        p->unknown = unknown; /* a conditional makes its parts soft */
+        p->unknown = unknown; /* unknown filters inside a conditional fail only when executed */
         p->soft++;
         n = node_of(p, N_COND, line, n, parse_or(p));
         if (skip_name(p, "else"))

@@ -1,7 +1,7 @@
 #include "common/template/parser.h"
 #include <string.h>
 
-struct open_tag { /* a statement whose end has not come yet */
+struct open_tag { /* an open statement */
     const char *name, *const *ends;
     struct open_tag *outer;
 };
@@ -51,7 +51,7 @@ static void subparse(struct parser *p, struct nodes *body, const char *const *en
             struct node *n;
             if (t->type == T_DATA) {
                 n = node_new(p, N_CONST, t->line);
-                n->op = 1; /* the template's own text is never escaped */
+                n->op = 1; /* literal template text is never escaped */
                 n->v = t->v;
             } else {
                 n = parse_tuple(p, TUPLE_FULL);
@@ -71,7 +71,7 @@ static void subparse(struct parser *p, struct nodes *body, const char *const *en
     }
 }
 
-/* The body of a statement up to one of `ends`, which stays the current token. */
+/* Parses the body of a statement up to one of `ends`, which stays the current token. */
 static void parse_body(struct parser *p, struct nodes *body, const char *name,
                        const char *const *ends)
 {
@@ -85,7 +85,7 @@ static void parse_body(struct parser *p, struct nodes *body, const char *name,
     p->open = open.outer;
 }
 
-/* A body with a frame of its own: what is unknown there is an error again. */
+/* A body with a frame of its own: unknown filters in it are errors again. */
 static void parse_hard_body(struct parser *p, struct nodes *body, const char *name,
                             const char *const *ends)
 {
@@ -301,8 +301,8 @@ static struct node *parse_autoescape(struct parser *p, uint32_t line)
     return n;
 }
 
-/* {% block name scoped required %}: nothing can fill it, so it is its body. Without `scoped`
- * it sees the template's variables only. */
+/* {% block name scoped required %}: rendered as its body, since nothing can override it. Without
+ * `scoped` it sees global variables only. */
 static struct node *parse_block(struct parser *p, uint32_t line)
 {
     struct node *n = node_new(p, N_SCOPE, line);
@@ -310,7 +310,7 @@ static struct node *parse_block(struct parser *p, uint32_t line)
     struct strbuf key = {0};
     sb_str(p->vm, &key, "block ");
     sb_add(p->vm, &key, name.s->p, name.s->n);
-    struct val known = sb_val(p->vm, &key); /* no identifier has a blank */
+    struct val known = sb_val(p->vm, &key); /* identifiers contain no blank */
     if (dict_get(p->vm, p->ids, known))
         parse_fail(p, line, "block '%.*s' defined twice", (int)name.s->n, name.s->p);
     name_id(p, known);

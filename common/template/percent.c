@@ -7,10 +7,10 @@
 struct percent {
     struct vm *vm;
     const char *start, *p, *end;
-    struct val arg; /* what stands right of % */
+    struct val arg; /* the right operand of % */
     const struct val *v;
     uint32_t n, used;
-    bool mapping; /* one value from it was taken by name */
+    bool mapping; /* a value was selected by name */
     bool markup;
     struct val current;
 };

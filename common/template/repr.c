@@ -7,7 +7,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* The shortest digits that read back as f, with Python's rule for when to use an exponent. */
+/* The shortest digits that read back as f, with Python's rule for exponents. */
 void float_repr(double f, char out[32])
 {
     char digits[32];
@@ -16,7 +16,7 @@ void float_repr(double f, char out[32])
         return;
     }
     for (int prec = fabs(f) < 2.3e-308 ? 0 : 14; prec <= 16;
-         prec++) { /* 15 digits always fit, but for denormals */
+         prec++) { /* 15 digits suffice except for denormals */
         snprintf(digits, sizeof(digits), "%.*e", prec, f);
         if (strtod(digits, NULL) == f)
             break;
@@ -151,7 +151,7 @@ static void repr_object(struct vm *vm, struct strbuf *b, struct val v)
         else
             sb_fmt(vm, b, "<Macro %s>", val_repr_c(vm, v.m->def->name));
         break;
-    default: /* Python prints an address, which is different in each run */
+    default: /* Python prints an address, which differs in each run */
         sb_fmt(vm, b, "<%s object>", val_type(v));
     }
 }

@@ -7,7 +7,7 @@ struct sort {
     bool reverse;
 };
 
-/* Stable either way: only a strictly wrong order moves something. */
+/* Stable in both directions: only a strictly wrong order causes a move. */
 static bool out_of_order(struct sort *s, struct val a, struct val b)
 {
     bool unordered = false;

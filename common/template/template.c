@@ -12,7 +12,7 @@ enum {
     EVAL_DEPTH = 1500,
 };
 
-/* -1: e says why. Everything that the jump back leaves behind is in vm->mem. */
+/* -1: error in `e`. Everything a failed compilation leaves behind is in vm->mem. */
 static int compile(struct vm *vm, struct template *t, const char *src, size_t n)
 {
     if (setjmp(vm->on_fail))

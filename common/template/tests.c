@@ -28,7 +28,7 @@ TEST(is_escaped) { ANSWER(self.type == V_STR && self.s->markup); }
 TEST(is_lower) { ANSWER(text_is_cased(vm, val_to_str(vm, self), CASE_LOWER)); }
 TEST(is_upper) { ANSWER(text_is_cased(vm, val_to_str(vm, self), CASE_UPPER)); }
 
-TEST(is_sequence) /* has len() and [] */
+TEST(is_sequence) /* supports len() and [] */
 {
     ANSWER(self.type == V_STR || self.type == V_DICT || self.type == V_UNDEFINED ||
            val_indexable(self));
@@ -51,7 +51,7 @@ TEST(is_sameas)
     case V_BOOL:
         ANSWER(self.b == o.b);
     case V_INT:
-        ANSWER(self.i == o.i && self.i >= -5 && self.i <= 256); /* the ones Python shares */
+        ANSWER(self.i == o.i && self.i >= -5 && self.i <= 256); /* Python's cached small integers */
     case V_FLOAT:
         ANSWER(false);
     default:

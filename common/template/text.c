@@ -185,7 +185,7 @@ int64_t text_find(struct vm *vm, struct val s, struct val sub, int64_t from, int
         return -1;
     if (last && !sub.s->n)
         return to;
-    if (last) /* the first hit was cheap; now from the end, paying for every comparison */
+    if (last) /* the first match was cheap; now search from the end, charging every comparison */
         for (const char *q = s.s->p + b - sub.s->n; q > hit; q--) {
             vm_work(vm, sub.s->n);
             if (*q == *sub.s->p && !memcmp(q, sub.s->p, sub.s->n)) {

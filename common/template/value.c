@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---------------------------------------------------------------- making */
+/* ---------------------------------------------------------------- constructors */
 static uint32_t count_chars(const char *p, size_t n)
 {
     uint32_t c = 0;
@@ -101,7 +101,7 @@ static uint64_t val_hash(struct vm *vm, struct val v)
         return hash_bytes(0x5eed, v.s->p, v.s->n);
     case V_BOOL:
     case V_INT:
-    case V_FLOAT: /* 1, 1.0 and True are one key */
+    case V_FLOAT: /* 1, 1.0 and True are the same key */
         val_is_number(v, &f);
         f += 0.0;
         return hash_bytes(1, &f, sizeof(f));
@@ -118,7 +118,8 @@ static uint64_t val_hash(struct vm *vm, struct val v)
     case V_NONE:
         return v.type;
     default:
-        return hash_bytes(2, &v.s, sizeof(v.s)); /* who it is. NOLINT(bugprone-sizeof-expression) */
+        /* by identity. NOLINT(bugprone-sizeof-expression) */
+        return hash_bytes(2, &v.s, sizeof(v.s));
     }
 }
 
@@ -191,7 +192,7 @@ const struct val *dict_find(struct vm *vm, const struct dict *d, const char *k, 
     return dict_get(vm, d, (struct val){.type = V_STR, .s = &s});
 }
 
-/* ---------------------------------------------------------------- asking */
+/* ---------------------------------------------------------------- queries */
 bool val_is_number(struct val v, double *f)
 {
     double d = 0;
@@ -310,7 +311,7 @@ bool val_eq(struct vm *vm, struct val a, struct val b)
     case V_UNDEFINED:
     case V_NONE:
         return true;
-    case V_CALLABLE: /* a bound method is made anew at every access */
+    case V_CALLABLE: /* each access creates a new bound method */
         return a.c->fn == b.c->fn && a.c->self.type == b.c->self.type && a.c->self.s == b.c->self.s;
     default:
         return a.s == b.s;
@@ -355,7 +356,7 @@ int val_cmp(struct vm *vm, struct val a, struct val b, const char *op, bool *uno
         return a.s->p[0] == '-' ? -1 : 1;
     if (b.type == V_BIGINT && val_is_number(a, &x))
         return b.s->p[0] == '-' ? 1 : -1;
-    if (a.type == V_STR && b.type == V_STR) { /* UTF-8 sorts as code points do */
+    if (a.type == V_STR && b.type == V_STR) { /* UTF-8 order equals code point order */
         uint32_t n = a.s->n < b.s->n ? a.s->n : b.s->n;
         vm_work(vm, n);
         int c = n ? memcmp(a.s->p, b.s->p, n) : 0;
@@ -437,7 +438,7 @@ static struct list *characters(struct vm *vm, const struct str *s)
 struct list *gen_run(struct vm *vm, struct gen *g)
 {
     if (!g->items) {
-        g->items = list_new(vm, 0); /* a generator that meets itself finds itself empty */
+        g->items = list_new(vm, 0); /* a generator that iterates over itself is empty */
         vm_enter(vm);
         g->items = g->run(vm, g->source, g->a, g->how).l;
         vm_leave(vm);

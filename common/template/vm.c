@@ -22,7 +22,7 @@ void vm_fail(struct vm *vm, enum vm_fault kind, const char *fmt, ...)
     else
         err_set(vm->e, ERR_TEMPLATE, "%s: %.400s (in <string>:%u)", fault_text[kind], msg,
                 vm->line);
-    /* the cut may have split a character */
+    /* truncation may have split a character */
     size_t n = strlen(vm->e->msg), tail = utf8_incomplete_tail(vm->e->msg, n);
     vm->e->msg[n - tail] = 0;
     longjmp(vm->on_fail, 1);
@@ -140,7 +140,7 @@ void sb_fill(struct vm *vm, struct strbuf *b, uint32_t cp, int64_t n)
     if (n <= 0)
         return;
     if ((uint64_t)n > vm->max_output)
-        n = (int64_t)vm->max_output + 1; /* sb_reserve refuses */
+        n = (int64_t)vm->max_output + 1; /* sb_reserve then fails */
     sb_reserve(vm, b, (size_t)n);
     vm_work(vm, (uint64_t)n * 4);
     while (n-- > 0)
@@ -167,7 +167,8 @@ const struct builtin *builtin_find(const struct builtin *rows, size_t n_rows, co
                                    size_t n)
 {
     for (size_t i = 0; i < n_rows; i++)
-        if (strlen(rows[i].name) == n && !memcmp(rows[i].name, name, n)) /* which may hold a NUL */
+        if (strlen(rows[i].name) == n &&
+            !memcmp(rows[i].name, name, n)) /* the name may contain a NUL */
             return &rows[i];
     return NULL;
 }

@@ -15,8 +15,8 @@ void added_free(struct added *a)
 }
 
 /* ---------------------------------------------------------------- loading */
-/* The id written in the file is a hint at best: the model's own id counts, and what the model does
- * not know is numbered behind everything that exists. */
+/* The id in the file is only a hint: the model's own id takes precedence, and unknown tokens are
+ * numbered after all others. */
 static uint32_t choose_id(const struct added *a, const struct vocab *model, const char *s, size_t n)
 {
     uint32_t id = vocab_find(&a->text, s, n);
@@ -61,7 +61,7 @@ static int mark_special(struct added *a, struct err *e)
     return 0;
 }
 
-/* The text of a token as it looks after normalization. */
+/* The text of a token after normalization. */
 static int normalized(const struct steps *normalizer, struct step_work *w, const char *s, size_t n,
                       struct err *e)
 {
@@ -76,7 +76,7 @@ static int normalized(const struct steps *normalizer, struct step_work *w, const
     return steps_run(normalizer, w, e);
 }
 
-/* Special tokens first: of two equal texts the earlier entry is found. */
+/* Special tokens first: of equal texts the earlier entry is found. */
 static int fill_tries(struct added *a, const struct steps *normalizer, struct err *e)
 {
     struct step_work w = {0};
@@ -147,8 +147,8 @@ static int cut_span(const struct added *a, const struct trie *t, const char *tex
     uint32_t n = sp->end - sp->start, done = 0, len = 0, base = sp->start;
     size_t clen;
     for (uint32_t at = 0; at < n;) {
-        uint32_t i = TRIE_NONE;                         /* an index in a->v */
-        if (t->root[(unsigned char)s[at]] != TRIE_NONE) /* few bytes begin one */
+        uint32_t i = TRIE_NONE;                         /* index in a->v */
+        if (t->root[(unsigned char)s[at]] != TRIE_NONE) /* fast path: few bytes begin a token */
             i = trie_longest(t, s + at, n - at, &len);
         if (i == TRIE_NONE) {
             at++;
@@ -163,7 +163,7 @@ static int cut_span(const struct added *a, const struct trie *t, const char *tex
             start = done;
         while (x->lstrip && start > done && uni_white(before(s, start, &from)))
             start = from;
-        if (x->rstrip && stop < done) /* the token before took this white space already */
+        if (x->rstrip && stop < done) /* the previous token has already taken this white space */
             stop = done;
         for (; x->rstrip && stop < n; stop += len) {
             if (!uni_white(utf8_decode(s + stop, n - stop, &clen)))

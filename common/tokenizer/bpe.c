@@ -5,9 +5,9 @@
 
 enum {
     WORD_BYTES = 22,
-    WORD_IDS = 8, /* what the cache remembers: 64 bytes an entry */
+    WORD_IDS = 8, /* limits of a cache entry: 64 bytes each */
     WORDS = 1 << 15,
-    SCAN_MAX = 64, /* symbols up to which scanning beats the heap */
+    SCAN_MAX = 64, /* up to this many symbols scanning is faster than the heap */
     NO_RANK = UINT32_MAX,
 };
 
@@ -67,7 +67,7 @@ static int init_bytes(const struct bpe *b, struct bpe_work *w, const char *s, si
     return 0;
 }
 
-/* A character with its affixes as it is looked up in the vocabulary. */
+/* Looks up a character with its affixes in the vocabulary. */
 static uint32_t find_char(const struct bpe *b, const char *s, size_t len, bool first, bool last,
                           struct buf *tmp)
 {
@@ -82,7 +82,7 @@ static uint32_t find_char(const struct bpe *b, const char *s, size_t len, bool f
     return tmp->oom ? NO_ID : vocab_find(b->vocab, tmp->p, tmp->len);
 }
 
-/* Bytes of an unknown character as tokens of their own. 1: done, 0: they are not all there. */
+/* Byte fallback of an unknown character. 1: done; 0: some byte tokens are missing. */
 static int fall_back(const struct bpe *b, struct bpe_work *w, const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -97,7 +97,7 @@ static int fall_back(const struct bpe *b, struct bpe_work *w, const char *s, siz
 static int init_chars(const struct bpe *b, struct bpe_work *w, const char *s, size_t n,
                       struct buf *tmp, struct err *e)
 {
-    uint32_t unk = 0; /* bytes of the unknown token that is being gathered */
+    uint32_t unk = 0; /* bytes of the current unknown token */
     for (size_t i = 0, len; i < n; i += len) {
         utf8_decode(s + i, n - i, &len);
         uint32_t id = find_char(b, s + i, len, i == 0, i + len == n, tmp);
@@ -156,7 +156,7 @@ static uint32_t lowest(const uint32_t *rank, uint32_t n)
     return best;
 }
 
-/* `text`: the bytes of the symbols, for the first round only. */
+/* `text`: the bytes of the symbols, used in the first round only. */
 static void merge_scanning(const struct bpe *b, struct bpe_work *w, const char *text)
 {
     uint32_t rank[SCAN_MAX], made[SCAN_MAX], n = w->n;
@@ -264,7 +264,7 @@ static int merge_with_heap(const struct bpe *b, struct bpe_work *w)
     return 0;
 }
 
-/* ---------------------------------------------------------------- pieces */
+/* ---------------------------------------------------------------- words */
 static struct bpe_word *cache_slot(struct bpe_work *w, const char *s, size_t n)
 {
     uint64_t a = 0, b = 0, c = 0;
@@ -329,13 +329,14 @@ static int merge_piece(const struct bpe *b, struct bpe_work *w, const char *s, u
     return 0;
 }
 
-/* A piece that no earlier cut can divide. `whole`: it is all that the pre-tokenizer handed over. */
+/* Encodes a part that no merge crosses. `whole`: it is the whole word from the pre-tokenizer. */
 static int piece(const struct bpe *b, struct bpe_work *w, struct sink *k, uint32_t at, uint32_t n,
                  bool whole, struct err *e)
 {
     const char *s = k->text->p + at;
     uint32_t id = NO_ID;
-    /* with ignore_merges a part of a cut is not what the same bytes are on their own */
+    /* with ignore_merges a part of a word may be encoded differently from the same text as a
+     * word */
     bool cached = n <= WORD_BYTES && (whole || !b->ignore_merges);
     if (cached && recall(w, k, s, n, at))
         return 0;

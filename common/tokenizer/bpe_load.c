@@ -25,7 +25,7 @@ static int grow(struct bpe *b)
     return 0;
 }
 
-/* A vocabulary text as the bytes it stands for; false: it stands for none. */
+/* Converts a vocabulary text to the bytes it represents; false: it represents none. */
 static bool spell(const char *s, size_t n, struct buf *out)
 {
     buf_reset(out);
@@ -45,7 +45,7 @@ static bool is_fallback(const struct bpe *b, uint32_t id)
     return b->byte_fallback && n == 6 && memcmp(s, "<0x", 3) == 0;
 }
 
-/* First and last byte of a token as they stand in the text that is encoded. */
+/* First and last byte of a token, as in the text being encoded. */
 static bool edges(const struct bpe *b, const char *s, size_t n, unsigned char *first,
                   unsigned char *last)
 {
@@ -149,7 +149,7 @@ static void load_symbols(struct bpe *b)
         b->fallback[c] = vocab_find(b->vocab, u, 6);
         all &= b->on_bytes ? b->symbol[c] != NO_ID : b->fallback[c] != NO_ID;
     }
-    /* Unknown characters may be fused with their neighbours: then a piece can't be cut up. */
+    /* Unknown characters may be fused with their neighbours: then words cannot be split. */
     b->may_cut &= all && (b->on_bytes || b->byte_fallback);
 }
 
@@ -176,7 +176,7 @@ static int load_raw(struct bpe *b, struct err *e)
     return rc;
 }
 
-/* Most lookups are about two single bytes: a table of their own keeps them out of the big one. */
+/* Most look-ups are for two single bytes: these have a table of their own. */
 static int load_bytes(struct bpe *b)
 {
     b->bytes = malloc((1 << 16) * sizeof *b->bytes);
@@ -189,7 +189,7 @@ static int load_bytes(struct bpe *b)
     return 0;
 }
 
-static char *affix(const cJSON *j, const char *key) /* "" is none */
+static char *affix(const cJSON *j, const char *key) /* "" means none */
 {
     const char *s = json_str(j, key, "");
     return *s ? strdup(s) : NULL;

@@ -14,7 +14,7 @@ static int digit64(char c)
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Bytes into `out` (3/4 of the text is room enough); SIZE_MAX: not base64. */
+/* Decodes base64 to `out`, which has 3/4 of the text's size; SIZE_MAX: invalid. */
 static size_t base64(const char *s, unsigned char *out)
 {
     size_t n = 0;

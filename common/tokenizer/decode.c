@@ -1,4 +1,4 @@
-/* Ids back to text, at once and as a stream. */
+/* Detokenization, of whole lists and as a stream. */
 #include "common/tokenizer/tokenizer_impl.h"
 #include "common/utf8.h"
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 static const char replacement[] = "\xEF\xBF\xBD";
 
-/* Texts of the ids into w->in, then through the decoder; appended to `out`. */
+/* Decodes the ids and appends the text to `out`; their texts go through w->in. */
 static void decode(const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip_special,
                    struct decode_work *w, struct buf *out)
 {
@@ -34,9 +34,9 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, 
 
 /* ---------------------------------------------------------------- streaming
  *
- * The window holds the ids from `prefix` on: those up to `read` have been emitted and serve as left
- * context. What the window decodes to beyond what the context alone decodes to is new - as soon as
- * it ends in a whole character (text-generation-inference's rule). */
+ * The window holds recent ids: the first `read` were emitted and serve as left context. The text of
+ * the window beyond the text of that context is new, and is emitted once it ends in a complete
+ * character (text-generation-inference's rule). */
 enum { CONTEXT = 5, HELD_MAX = 64 };
 
 struct detok_work {
@@ -76,14 +76,14 @@ void detok_free(struct detok *d)
     *d = (struct detok){0};
 }
 
-/* Text of the first `n` ids of the window into `b`. */
+/* Decodes the first `n` ids of the window into `b`. */
 static void window(struct detok *d, uint32_t n, struct buf *b)
 {
     buf_reset(b);
     decode(d->t, d->ids, n, d->skip_special, &d->work->run, b);
 }
 
-/* Bytes of the first `chars` characters. */
+/* Length in bytes of the first `chars` characters. */
 static size_t bytes_of(const struct buf *b, size_t chars)
 {
     size_t at = 0, len;
@@ -92,7 +92,7 @@ static size_t bytes_of(const struct buf *b, size_t chars)
     return at;
 }
 
-/* The first `n` ids of the window have been emitted: the held ones before become the context. */
+/* The first `n` ids of the window were emitted: the previously held ones become the context. */
 static void advance(struct detok *d, uint32_t n)
 {
     memmove(d->ids, d->ids + d->read, (d->n - d->read) * sizeof *d->ids);
@@ -107,8 +107,8 @@ static bool ends_whole(const struct buf *b)
     return b->len < 3 || memcmp(b->p + b->len - 3, replacement, 3) != 0;
 }
 
-/* Too much is held back (a run of bytes that are no text): let go of the older part, cut where the
- * text so far is a beginning of the whole. */
+/* Too much is held back (a run of invalid bytes): emits the older part, cut where its text is a
+ * prefix of the whole. */
 static void let_go(struct detok *d, struct buf *out)
 {
     const struct buf *all = &d->work->text;

@@ -37,7 +37,7 @@ const char *strings_at(const struct strings *s, size_t i, size_t *n)
 }
 
 /* ---------------------------------------------------------------- steps */
-/* Bytes as text: each maximal ill-formed part becomes one U+FFFD. */
+/* Appends bytes as text: each maximal ill-formed subsequence becomes one U+FFFD. */
 static void add_lossy(struct buf *out, const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
@@ -48,7 +48,7 @@ static void add_lossy(struct buf *out, const char *s, size_t n)
         if (i == n)
             break;
         buf_str(out, "\xEF\xBF\xBD");
-        /* the longest beginning of a character is one fault, not one per byte */
+        /* an incomplete character is replaced once, not per byte */
         size_t best = 1;
         for (size_t k = 2; k <= 3 && i + k <= n; k++)
             if (utf8_incomplete_tail(s + i, k) == k)
@@ -65,7 +65,7 @@ static void bytes(struct strings *in, struct strings *out, struct buf *raw)
         size_t mark = raw->len, len;
         for (size_t k = 0; k < n; k += len) {
             int byte = char_to_byte(utf8_decode(s + k, n - k, &len));
-            if (byte < 0) { /* not of the alphabet: the token stands for its own text */
+            if (byte < 0) { /* not in the byte alphabet: the token is literal text */
                 raw->len = mark;
                 buf_add(raw, s, n);
                 break;
@@ -86,7 +86,7 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* <0xE4>; -1: it is none */
+/* <0xE4>; -1: not a byte token */
 static int fallback_byte(const char *s, size_t n)
 {
     if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')

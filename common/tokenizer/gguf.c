@@ -1,4 +1,4 @@
-/* A GGUF file's tokenizer as tokenizer.json and tokenizer_config.json. */
+/* Converts a GGUF file's tokenizer to tokenizer.json and tokenizer_config.json. */
 #include "common/buf.h"
 #include "common/gguf/vocab.h"
 #include "common/tokenizer/vocab.h"
@@ -11,7 +11,7 @@
 static void str(struct buf *b, struct gguf_str s) { buf_json_str(b, s.p, s.n); }
 static void text(struct buf *b, const char *s) { buf_json_str(b, s, strlen(s)); }
 
-/* ---------------------------------------------------------------- words of bytes */
+/* ---------------------------------------------------------------- byte-level tokenizers */
 
 static void put_cut(struct buf *b, const struct gguf_pre_step *s)
 {
@@ -38,7 +38,7 @@ static void put_cut(struct buf *b, const struct gguf_pre_step *s)
     }
 }
 
-/* The text becomes characters of bytes once: where the expression of GPT-2 is, else at the end. */
+/* The text is converted to byte characters once: at GPT-2's expression, otherwise at the end. */
 static void put_pre(struct buf *b, const struct gguf_pre *p)
 {
     bool bytes = false;
@@ -54,7 +54,7 @@ static void put_pre(struct buf *b, const struct gguf_pre *p)
     buf_str(b, "]},\"decoder\":{\"type\":\"ByteLevel\"}");
 }
 
-/* "left right"; a merge whose parts or whole are no tokens is a fault that the loader names. */
+/* "left right"; the loader reports merges with unknown parts or results. */
 static void put_merges(struct buf *b, const struct gguf_value *merges)
 {
     struct gguf_str s;
@@ -65,16 +65,16 @@ static void put_merges(struct buf *b, const struct gguf_value *merges)
     }
 }
 
-/* ---------------------------------------------------------------- tokens with scores */
+/* ---------------------------------------------------------------- tokenizers with scores */
 
-/* SentencePiece merges the two neighbours whose token has the highest score. As ranks of merges:
- * every way to cut a token into two tokens, by its score; among equals those with the longer left
- * part first, then the longer right one, then in order of the tokens, and of the ids of the parts,
- * as transformers' converter has them. */
+/* SentencePiece merges the adjacent pair whose token has the highest score. Converted to merge
+ * ranks: every split of a token into two tokens, by its score; among equals the longer left part
+ * first, then the longer right one, then token order and part ids, as in transformers'
+ * converter. */
 struct merge {
     float score;
     uint32_t left_chars, right_chars, id, left, right;
-    uint32_t cut; /* bytes of the left part */
+    uint32_t cut; /* length of the left part in bytes */
 };
 
 static int before(const void *a, const void *b)
@@ -110,7 +110,7 @@ static int index_texts(const struct gguf_vocab *v, struct vocab *ids, struct err
     return rc;
 }
 
-enum { PIECE_MAX = 256 }; /* bytes: longer ones are tried nowhere, and cost the square */
+enum { PIECE_MAX = 256 }; /* bytes: longer ones are never matched, and cost quadratic time */
 
 static void cut_token(const struct gguf_vocab *v, const struct vocab *ids, uint32_t id,
                       struct buf *out)
@@ -169,13 +169,13 @@ static void put_spaces(struct buf *b, const struct gguf_vocab *v)
             v->add_space ? ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}" : "");
 }
 
-/* ---------------------------------------------------------------- what both have */
+/* ---------------------------------------------------------------- common parts */
 
 static void put_vocab(struct buf *b, const struct gguf_vocab *v)
 {
     bool first = true;
     for (uint32_t id = 0; id < v->n; id++) {
-        if (v->text[id].n == 0) /* a hole */
+        if (v->text[id].n == 0) /* an unused id */
             continue;
         buf_str(b, first ? "" : ",");
         str(b, v->text[id]);
@@ -184,8 +184,8 @@ static void put_vocab(struct buf *b, const struct gguf_vocab *v)
     }
 }
 
-/* llama.cpp too knows by the model that these take the white space behind them along: files do not
- * say it. */
+/* These tokens include the following white space. Files do not say so; llama.cpp too decides by the
+ * model. */
 static bool swallows(const struct gguf_vocab *v, uint32_t id)
 {
     static const char *const not_these[] = {"<unk>", "<s>", "<|endoftext|>"};
@@ -200,7 +200,7 @@ static bool swallows(const struct gguf_vocab *v, uint32_t id)
     return true;
 }
 
-/* Tokens that are cut out of a text: control tokens, which no answer shows, and the user's own. */
+/* Tokens matched in the text: control tokens, which answers hide, and user-defined ones. */
 static void put_added(struct buf *b, const struct gguf_vocab *v)
 {
     bool first = true;
@@ -288,7 +288,7 @@ int gguf_tokenizer(const struct gguf *g, struct buf *out, struct err *e)
 
 /* ---------------------------------------------------------------- tokenizer_config.json */
 
-/* tokenizer.chat_template is the default one; others are tokenizer.chat_template.<name>. */
+/* tokenizer.chat_template is the default; others are tokenizer.chat_template.<name>. */
 static void put_templates(struct buf *b, const struct gguf *g)
 {
     static const char key[] = "tokenizer.chat_template";

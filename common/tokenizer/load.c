@@ -1,5 +1,5 @@
-/* Reading a tokenizer: one pass over tokenizer.json finds the sections, the big ones are read
- * straight into tables, the small ones through a JSON tree. */
+/* Loads a tokenizer. One pass over tokenizer.json finds the sections; large ones are read directly
+ * into tables, small ones through a JSON tree. */
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/gguf/set.h"
@@ -130,7 +130,7 @@ static int read_scores(struct vocab *v, double **scores, const struct section *x
     return rc == 0 ? 0 : err_wrap(e, "model.vocab");
 }
 
-/* Older files name no type: what they have tells it. */
+/* Older files have no type: it is detected from their content. */
 static int model_kind(const cJSON *j, const struct sections *x, enum model_kind *kind,
                       struct err *e)
 {
@@ -160,7 +160,7 @@ static int load_bpe(struct tokenizer *t, const struct sections *x, const cJSON *
         bpe_load(&t->bpe, &t->vocab, j, x->merges.s, (size_t)(x->merges.end - x->merges.s),
                  ends_in_bytes(&t->pre), e) != 0)
         return -1;
-    if (t->bpe.on_bytes) /* the model takes the bytes themselves */
+    if (t->bpe.on_bytes) /* the model reads the bytes directly */
         t->pre.n--;
     return 0;
 }
@@ -249,7 +249,7 @@ static int load_all(struct tokenizer *t, const char *s, size_t n, struct err *e)
     return rc;
 }
 
-/* A file beside tokenizer.json; NULL where there is none or it is no JSON object: it only adds. */
+/* An optional file beside tokenizer.json; NULL: absent, or not a JSON object. */
 static cJSON *beside(const char *dir, const char *name)
 {
     char path[PATH_MAX];

@@ -1,5 +1,5 @@
-/* Unicode Standard Annex 15. Decomposition and combining classes come from utf8proc; composition is
- * done here because only here it is known which characters were swallowed. */
+/* Unicode Standard Annex 15. utf8proc provides decompositions and combining classes. Composition is
+ * done here, because it must track which characters were merged. */
 #include "common/tokenizer/normal_form.h"
 #include "common/utf8.h"
 #include <stdlib.h>
@@ -30,7 +30,7 @@ bool normal_form_idle(const char *s, size_t n, bool compose, bool compat)
     return true;
 }
 
-/* The reference has the tables of Unicode 11: what was assigned a decomposition later has none. */
+/* The reference uses tables of Unicode 11: later decompositions are ignored. */
 static bool too_new(uint32_t cp)
 {
     return cp >= 0x32FF &&
@@ -63,8 +63,8 @@ static int decompose(const struct rewrite *r, bool compat, struct buf *work)
     return work->oom ? -1 : 0;
 }
 
-/* Marks of one base into the order of their classes, stable. Short runs by insertion; a hostile run
- * of thousands by counting classes. */
+/* Sorts the marks of one base by class, stable. Short runs by insertion; long (hostile) runs by
+ * counting. */
 static int order(struct unit *u, size_t n)
 {
     if (n <= 32) {
@@ -109,7 +109,7 @@ static int order_all(struct unit *u, size_t n)
     return 0;
 }
 
-/* The primary composite of a pair, 0: there is none. */
+/* The primary composite of a pair; 0: none. */
 static uint32_t pair(uint32_t a, uint32_t b)
 {
     utf8proc_int32_t v[2] = {(utf8proc_int32_t)a, (utf8proc_int32_t)b};
@@ -119,14 +119,14 @@ static uint32_t pair(uint32_t a, uint32_t b)
     return n == 1 && !too_new((uint32_t)v[0]) ? (uint32_t)v[0] : 0;
 }
 
-/* In place: composed units end up in front; their number is returned. */
+/* Composes in place; returns the number of units. */
 static size_t recompose(struct unit *u, size_t n)
 {
     size_t out = 0, base = SIZE_MAX;
     for (size_t i = 0; i < n; i++) {
         struct unit c = u[i];
         if (base != SIZE_MAX) {
-            /* blocked: something with an equal or higher class (or a starter) stands between */
+            /* blocked: a unit of equal or higher class, or a starter, is in between */
             bool open = out == base + 1 || (u[out - 1].class && u[out - 1].class < c.class);
             uint32_t made = open ? pair(u[base].cp, c.cp) : 0;
             if (made) {

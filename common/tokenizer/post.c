@@ -1,4 +1,4 @@
-/* "post_processor": special tokens around the text, white space out of the offsets. */
+/* "post_processor": special tokens around the text, and trimming of offsets. */
 #include "common/tokenizer/tokenizer_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +106,7 @@ static int pair_template(struct post *p, const cJSON *j, struct err *e)
                : err_set(e, ERR_VALIDATION, "pair: both texts have to stand in it once");
 }
 
-/* Two texts, one behind the other: the default where the file has no template for pairs. */
+/* Concatenates two texts: the default without a template for pairs. */
 static int plain_pair(struct post *p, struct err *e)
 {
     if (p->pair_n)

@@ -22,7 +22,7 @@ struct regex *regex_compile(const char *pattern, size_t n, struct err *e)
     }
     pcre2_set_newline(ctx, PCRE2_NEWLINE_LF);
     pcre2_set_max_pattern_length(ctx, 1 << 20);
-    /* MULTILINE: ^ and $ mean lines in Ruby's dialect */
+    /* in Ruby's dialect ^ and $ always match at lines */
     r->code = pcre2_compile((PCRE2_SPTR)(text.p ? text.p : ""), text.len,
                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
                             &code, &at, ctx);
@@ -34,7 +34,7 @@ struct regex *regex_compile(const char *pattern, size_t n, struct err *e)
         r = NULL;
         goto out;
     }
-    pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* without it pcre2_match() interprets */
+    pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* without JIT pcre2_match() interprets */
 out:
     pcre2_compile_context_free(ctx);
     buf_free(&text);
@@ -87,7 +87,7 @@ struct regex_iter regex_iter(const struct regex *r, const char *s, size_t n, voi
     return (struct regex_iter){.r = r, .s = s, .n = n, .last_end = SIZE_MAX, .match = match};
 }
 
-/* An empty match right behind the last match is no match: move on by one character. */
+/* An empty match directly after the last match is skipped by one character. */
 int regex_next(struct regex_iter *it, size_t *start, size_t *end)
 {
     struct regex_scratch *m = it->match;
@@ -100,7 +100,7 @@ int regex_next(struct regex_iter *it, size_t *start, size_t *end)
             return -1;
         PCRE2_SIZE *v = pcre2_get_ovector_pointer(m->data);
         *start = v[0];
-        *end = v[1] < v[0] ? v[0] : v[1]; /* \K in a look-ahead can turn them round */
+        *end = v[1] < v[0] ? v[0] : v[1]; /* \K in a look-ahead can reverse them */
         if (*end == *start && *end == it->last_end) {
             it->at++;
             while (it->at < it->n && ((unsigned char)it->s[it->at] & 0xC0) == 0x80)

@@ -1,4 +1,4 @@
-/* Oniguruma's dialect to PCRE2's: one pass, left to right. */
+/* Translates Oniguruma's dialect to PCRE2's in one pass, left to right. */
 #include "common/tokenizer/regex.h"
 #include "common/tokenizer/unicode.h"
 #include <ctype.h>
@@ -16,11 +16,11 @@ enum { MAX_GROUPS = 64 };
 
 struct translation {
     const char *s, *end;
-    struct buf *out, *beside; /* in a class: its items, and classes that are alternatives to it */
+    struct buf *out, *beside; /* in a class: its items, and alternative classes */
     struct err *e;
-    size_t atom;               /* where the last complete atom begins in `out` */
-    size_t group[MAX_GROUPS];  /* beginnings of the open groups */
-    unsigned in_class, groups; /* how many are open */
+    size_t atom;               /* start of the last complete atom in `out` */
+    size_t group[MAX_GROUPS];  /* starts of the open groups */
+    unsigned in_class, groups; /* number of open groups */
 };
 
 static int unsupported(struct translation *t, const char *what)
@@ -30,7 +30,7 @@ static int unsupported(struct translation *t, const char *what)
 
 static bool next_is(const struct translation *t, char c) { return t->s < t->end && *t->s == c; }
 
-/* A category as items of a class: PCRE2's idea of it and the characters it is too old to know. */
+/* A category as class items: PCRE2's version plus characters newer than its tables. */
 static void category(struct translation *t, const char *name, size_t n)
 {
     size_t i = 0;
@@ -52,7 +52,7 @@ static void word(struct translation *t)
                     "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}");
 }
 
-/* \b or \B: between a character of \w and none. PCRE2's own know no marks. */
+/* \b or \B: between a \w character and another one. PCRE2's own versions exclude marks. */
 static void boundary(struct translation *t, bool between)
 {
     static const char *const parts[2][4] = {{"(?:(?<=[", "])(?=[", "])|(?<![", "])(?!["},
@@ -87,7 +87,7 @@ static int property_name(struct translation *t, const char **name, size_t *n, bo
     return *n ? 0 : unsupported(t, "\\p{}");
 }
 
-/* \s \w \d \h \p{..} and their opposites: a class of their own, or items of the class around. */
+/* \s \w \d \h \p{..} and their negations: as a class, or as items of the enclosing class. */
 static int set_escape(struct translation *t, char c)
 {
     const char *name = "Nd";
@@ -98,7 +98,7 @@ static int set_escape(struct translation *t, char c)
         return -1;
     negated ^= caret;
     if (t->in_class && negated) {
-        if (kind == 'w' || kind == 'h') { /* no list of items: a class beside this one */
+        if (kind == 'w' || kind == 'h') { /* not a list of items: an alternative class */
             struct buf *items = t->out;
             t->out = t->beside;
             buf_str(t->out, kind == 'w' ? "|[^" : "|[^0-9a-fA-F");
@@ -179,7 +179,7 @@ static const struct {
     {"xdigit", "0-9a-fA-F"},
 };
 
-/* Behind "[:". */
+/* After "[:". */
 static int posix_class(struct translation *t)
 {
     const char *close = memmem(t->s, (size_t)(t->end - t->s), ":]", 2);
@@ -201,12 +201,12 @@ static int posix_class(struct translation *t)
     return 0;
 }
 
-/* A class while it is read: intersections are looked ahead to, alternatives stand beside its items,
- * for PCRE2 has neither in a class. */
+/* A class being parsed. PCRE2 supports neither intersections nor alternatives in a class: these
+ * become look-ahead, and classes beside it. */
 struct class
 {
     struct buf items, beside, ahead;
-    bool negated, several; /* several: one of an intersection */
+    bool negated, several; /* several: it is part of an intersection */
 };
 
 static void class_free(struct class *c)
@@ -232,7 +232,7 @@ static void operand(const struct class *c, struct buf *out)
 
 static int class(struct translation *t, struct class *c);
 
-/* A class in a class: its items join those of the outer one where that means the same. */
+/* A nested class: its items are merged into the outer class if that is equivalent. */
 static int nested(struct translation *t, struct class *outer)
 {
     struct class c = {BUF_INIT, BUF_INIT, BUF_INIT, false, false};
@@ -279,14 +279,14 @@ static int class_item(struct translation *t, struct class *c, bool *set)
         buf_reset(&c->beside);
         c->several = true;
     } else if (i == '-' && (was_set || !c->items.len || next_is(t, ']'))) {
-        buf_str(&c->items, "\\-"); /* no range */
+        buf_str(&c->items, "\\-"); /* not a range */
     } else {
         buf_ch(&c->items, i);
     }
     return 0;
 }
 
-/* Behind '['. */
+/* After '['. */
 static int class(struct translation *t, struct class *c)
 {
     struct buf *out = t->out, *beside = t->beside;
@@ -296,7 +296,7 @@ static int class(struct translation *t, struct class *c)
         return unsupported(t, "nesting this deep");
     if (next_is(t, '^'))
         c->negated = true, t->s++;
-    if (next_is(t, ']')) /* first in its class: itself */
+    if (next_is(t, ']')) /* literal as the first item */
         buf_str(&c->items, "\\]"), t->s++;
     while (rc == 0 && t->s < t->end && !next_is(t, ']'))
         rc = class_item(t, c, &set);
@@ -341,7 +341,7 @@ static int group_open(struct translation *t)
     buf_ch(t->out, *t->s++);
     if (next_is(t, '~') || next_is(t, '('))
         return unsupported(t, "(?~ or (?(");
-    /* (?m) here is what the others call (?s) */
+    /* Oniguruma's (?m) is (?s) in other dialects */
     while (t->s < t->end && (isalpha((unsigned char)*t->s) || *t->s == '-')) {
         char c = *t->s++;
         buf_ch(t->out, c == 'm' ? 's' : c);
@@ -349,7 +349,7 @@ static int group_open(struct translation *t)
     return 0;
 }
 
-/* {n,m}: true if one stands at t->s (behind its brace); copies it. */
+/* {n,m}: true if one is at t->s (after its brace); copies it. */
 static bool interval(struct translation *t)
 {
     const char *p = t->s;

@@ -21,7 +21,7 @@ struct digits {
     const char *p, *end;
 };
 
-/* Digits into *v as long as they fit; *taken counts those, the result the others. */
+/* Reads digits into *v while they fit; *taken: their number. Returns the number of other digits. */
 static int64_t read_digits(struct digits *d, uint64_t *v, int64_t *taken)
 {
     int64_t lost = 0;
@@ -60,7 +60,7 @@ double score_of(const char *text, size_t n)
     int64_t exponent = read_digits(&d, &digits, &whole);
     if (d.p < d.end && *d.p == '.') {
         d.p++;
-        if (exponent) /* no room for more: the rest is read and dropped */
+        if (exponent) /* overflow: the rest is dropped */
             read_digits(&d, &(uint64_t){UINT64_MAX}, &part);
         else
             read_digits(&d, &digits, &part);

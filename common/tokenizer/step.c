@@ -53,7 +53,7 @@ static bool idle(const struct step *st, const struct step_work *w)
     return true;
 }
 
-/* The whole text is written anew, span by span; bytes between spans (removed ones) go. */
+/* Rewrites the whole text, span by span; bytes between spans (removed ones) are dropped. */
 static int run_rewrite(const struct step *st, struct step_work *w, struct err *e)
 {
     const struct spans *in = &w->spans[w->s];

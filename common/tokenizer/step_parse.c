@@ -1,4 +1,4 @@
-/* "normalizer" and "pre_tokenizer" of tokenizer.json as steps. */
+/* Compiles "normalizer" and "pre_tokenizer" of tokenizer.json to steps. */
 #include "common/tokenizer/step.h"
 #include "common/utf8.h"
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static int add_bert(struct steps *s, const cJSON *j, struct err *e)
 static int add_charsmap(struct steps *s, const cJSON *j, struct err *e)
 {
     const char *map = json_str(j, "precompiled_charsmap", NULL);
-    if (!map) /* null in some files: no map, nothing to do */
+    if (!map) /* null in some files: no map */
         return 0;
     struct step *st = add(s, STEP_CHARSMAP, e);
     return st && (st->map = charsmap_load(map, e)) ? 0 : -1;
@@ -247,7 +247,7 @@ static int pre_tokenizer(struct steps *s, const cJSON *j, unsigned depth, struct
         return add_find(s, FIND_WHITE, SPLIT_REMOVED, e) != 0
                    ? -1
                    : add_find(s, FIND_PUNCT, SPLIT_ISOLATED, e);
-    if (strcmp(type, "Whitespace") == 0) { /* what is no word goes */
+    if (strcmp(type, "Whitespace") == 0) { /* drops everything but words */
         if (add_find(s, FIND_WORDS, SPLIT_REMOVED, e) != 0)
             return -1;
         s->v[s->n - 1].invert = true;

@@ -1,4 +1,4 @@
-/* The steps that change characters. */
+/* Rewriting steps. */
 #include "common/tokenizer/byte_chars.h"
 #include "common/tokenizer/normal_form.h"
 #include "common/tokenizer/step.h"
@@ -51,7 +51,7 @@ static void lower(struct rewrite *r)
 {
     for (uint32_t len; r->at < r->end;) {
         uint32_t cp = peek(r, r->at, &len);
-        if (cp == 0x130) { /* the one character whose lower case is two */
+        if (cp == 0x130) { /* the only character with a lower case of two characters */
             rewrite_put(r, 'i', 0);
             rewrite_put(r, 0x307, 1);
         } else if (cp < 0x80) {
@@ -99,7 +99,7 @@ static bool nmt_white(uint32_t cp)
            cp == 0xFEFF || cp == 0xFFFD;
 }
 
-/* Steps that drop some characters and turn others into a space. */
+/* Steps that drop some characters and map others to a space. */
 static void sift(enum step_kind kind, struct rewrite *r)
 {
     for (uint32_t len; r->at < r->end;) {
@@ -186,8 +186,8 @@ struct change {
     int change;
 };
 
-/* The record of a replacement of `old` characters by `text`: additions and removals are booked on
- * its last characters, a removal without replacement on whatever stands before. */
+/* Records the replacement of `old` characters by `text`: insertions and removals are assigned to
+ * its last characters, a removal without replacement to the preceding character. */
 static void book(struct buf *list, const char *text, size_t n, size_t old)
 {
     size_t count = utf8_count(text, n), len, i = 0;
@@ -216,8 +216,8 @@ static uint32_t grapheme_end(const struct rewrite *r, uint32_t at)
     return at;
 }
 
-/* Short grapheme clusters are looked up whole, though a match of their beginning replaces all of
- * them; everything else goes character by character. That is what the models were trained with. */
+/* Short grapheme clusters are looked up as a whole, although a match of a prefix replaces the whole
+ * cluster; everything else character by character. The models were trained with this behaviour. */
 static void charsmap(const struct charsmap *m, struct rewrite *r, struct buf *list)
 {
     const char *s = r->in->p, *to;

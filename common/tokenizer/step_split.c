@@ -1,4 +1,4 @@
-/* Cutting spans: what a step looks for, and which side of the cut a match falls on. */
+/* Splitting steps: the matches, and the side on which each falls. */
 #include "common/tokenizer/step.h"
 #include "common/tokenizer/unicode.h"
 #include "common/utf8.h"
@@ -86,8 +86,8 @@ struct cutter {
     enum split_behaviour how;
     struct spans *out;
     uint32_t base;       /* of the span in its text */
-    uint32_t start, end; /* the piece that may still grow; it may be empty */
-    bool open, previous; /* is there one; was the piece before a match? */
+    uint32_t start, end; /* the current piece, which may be empty */
+    bool open, previous; /* is there one; did it precede a match? */
     bool oom;
 };
 
@@ -98,7 +98,7 @@ static void flush(struct cutter *c)
     c->open = false;
 }
 
-/* The piece [a, b): a match or what lies between matches. */
+/* The piece [a, b): a match, or the text between matches. */
 static void cut(struct cutter *c, size_t a, size_t b, bool match)
 {
     bool join = false;
@@ -115,7 +115,7 @@ static void cut(struct cutter *c, size_t a, size_t b, bool match)
     case SPLIT_PREVIOUS:
         join = match && !c->previous;
         break;
-    case SPLIT_NEXT: /* the piece behind a match, if it is none itself, takes it in */
+    case SPLIT_NEXT: /* a match is merged into the next piece */
         join = !match && c->previous;
         break;
     }

@@ -36,7 +36,7 @@ struct tok_offset text_origin(const struct text *t, uint32_t start, uint32_t end
 
 int spans_add(struct spans *s, uint32_t start, uint32_t end, uint32_t id)
 {
-    if (start >= end) /* a caller may cut at the edge */
+    if (start >= end) /* a caller may split at the edge */
         return 0;
     if (s->n == s->cap) {
         uint32_t cap = s->cap ? s->cap * 2 : 256;

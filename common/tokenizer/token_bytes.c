@@ -1,5 +1,5 @@
-/* token_bytes.c - what each token adds to a text that is under way, in bytes: also for tokens that
- * are a part of a character and that no text can show. */
+/* token_bytes.c - the bytes each token adds to a text, also for tokens that are parts of a
+ * character. */
 #include "common/tokenizer/byte_chars.h"
 #include "common/tokenizer/tokenizer_impl.h"
 #include "common/utf8.h"
@@ -18,7 +18,7 @@ static bool has_step(const struct decoder *d, enum decode_kind kind)
     return false;
 }
 
-/* Visible characters back to bytes; false: one of them stands for none. */
+/* Converts byte characters to bytes; false: one represents no byte. */
 static bool visible_bytes(const char *s, size_t n, struct buf *out)
 {
     size_t len = out->len;
@@ -49,7 +49,7 @@ static int fallback_byte(const char *s, size_t n)
     return hi < 0 || lo < 0 ? -1 : hi << 4 | lo;
 }
 
-/* Through the decoder behind a token that stands for itself; what comes after that one. */
+/* Decodes it after a literal token, and returns the text after that one. */
 static void decoded_bytes(const struct tokenizer *t, struct bytes_work *w, const char *s, size_t n,
                           struct buf *out)
 {
@@ -78,7 +78,7 @@ static void token_bytes(const struct tokenizer *t, struct bytes_work *w, uint32_
     const char *s = vocab_text(&t->added.text, id, &n);
     if (added_special(&t->added, id))
         return;
-    if (s) { /* an added token stands as it is */
+    if (s) { /* an added token is literal */
         buf_add(out, s, n);
         return;
     }

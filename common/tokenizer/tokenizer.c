@@ -1,4 +1,4 @@
-/* What is asked of a loaded tokenizer: texts, ids, encoding. */
+/* Queries and encoding with a loaded tokenizer. */
 #include "common/tokenizer/byte_chars.h"
 #include "common/tokenizer/tokenizer_impl.h"
 #include "common/tokenizer/unicode.h"
@@ -92,8 +92,8 @@ static void put_special(struct sink *k, const uint32_t *id, uint32_t n)
     }
 }
 
-/* Characters of white space at one end of s[0..n); on byte level a space shows as U+0120, the other
- * kinds are visible. */
+/* Number of white space characters at one end of s[0..n). Byte-level text shows a space as U+0120;
+ * other white space is visible. */
 static uint32_t margin(const char *s, size_t n, bool at_end)
 {
     uint32_t count = 0;
@@ -108,14 +108,13 @@ static uint32_t margin(const char *s, size_t n, bool at_end)
     return count;
 }
 
-/* A token's offsets in the text `s` lose as many characters as its own text has white space at its
- * ends. */
+/* Trims a token's offsets in the text `s` by the white space at the ends of the token's text. */
 static void trim(const struct post *p, struct tok_offset *o, const char *s, const char *token,
                  size_t n, bool first)
 {
     uint32_t lead = margin(token, n, false), trail = margin(token, n, true);
     if (p->keep_first && lead == 1 && (first || o->start == 0))
-        lead = 0; /* one space may be the prefix; more were in the text */
+        lead = 0; /* a single space may be the prefix; further ones were in the text */
     for (; lead && o->start < o->end; lead--) {
         size_t len = utf8_valid_len(s + o->start, o->end - o->start);
         o->start += len ? (uint32_t)len : 1;
@@ -141,7 +140,7 @@ static void trim_tokens(const struct tokenizer *t, struct sink *k, const struct 
 }
 
 /* ---------------------------------------------------------------- encoding */
-/* The text as valid UTF-8. Returns 1 if it had to be rewritten (into text[0]). */
+/* Ensures valid UTF-8. Returns 1 if the text was rewritten (to text[0]). */
 static int take_text(struct tok_scratch *x, const char *s, size_t n)
 {
     struct step_work *w = &x->steps;

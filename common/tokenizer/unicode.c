@@ -4,7 +4,7 @@
 #define BIT(c)   (1u << (c))
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Index of the range that holds `cp`; `shift` strips the payload of an entry. */
+/* Index of the range that contains `cp`; `shift` removes the payload of an entry. */
 static size_t range_of(const uint32_t *r, size_t n, unsigned shift, uint32_t cp)
 {
     size_t lo = 0, hi = n;

@@ -7,16 +7,16 @@
 
 #define UNK_PENALTY 10.0
 
-struct lattice_node { /* the best path that ends at a byte */
+struct lattice_node { /* the best path to a byte */
     double score;
-    uint32_t id, from; /* from == NO_ID: no path yet */
+    uint32_t id, from; /* from == NO_ID: no path */
 };
 struct unigram_work {
     struct lattice_node *node;
     size_t cap;
     struct lattice_cut {
         uint32_t start, end, id;
-    } * cut; /* the path, backwards */
+    } * cut; /* the path, reversed */
     size_t cuts, cut_cap;
 };
 
@@ -71,7 +71,8 @@ static void reach(struct lattice_node *to, double score, uint32_t id, uint32_t f
         *to = (struct lattice_node){score, id, from};
 }
 
-/* Best paths to every character of s[0..n); -1: an unknown character and no unk_id. */
+/* Computes the best paths to every character of s[0..n). -1: an unknown character without
+ * unk_id. */
 static int forward(const struct unigram *u, struct lattice_node *node, const char *s, uint32_t n)
 {
     for (size_t at = 0, len; at < n; at += len) {
@@ -117,7 +118,7 @@ static int reserve(struct unigram_work *w, size_t n)
     return 0;
 }
 
-/* The best path from the end; neighbouring unknown pieces become one. */
+/* Follows the best path from the end; adjacent unknown pieces are joined. */
 static void backward(const struct unigram *u, struct unigram_work *w, uint32_t n)
 {
     w->cuts = 0;

@@ -12,7 +12,7 @@ void vocab_free(struct vocab *v)
     *v = (struct vocab){0};
 }
 
-/* Eight bytes a step: a load hashes a million texts. */
+/* Eight bytes per step: a load hashes a million texts. */
 static uint64_t hash_text(uint64_t seed, const char *s, size_t n)
 {
     uint64_t h = seed ^ n, x = 0;
@@ -30,7 +30,7 @@ static bool same(const struct vocab *v, uint32_t id, const char *s, size_t n)
     return v->tok[id].len == n && memcmp(v->text.p + v->tok[id].at, s, n) == 0;
 }
 
-/* The slot of a text, or the free one where it belongs. */
+/* The slot of a text, or the free slot for it. */
 static uint32_t probe(const struct vocab *v, uint32_t h, const char *s, size_t n)
 {
     uint32_t i = h & v->mask;

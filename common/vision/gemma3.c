@@ -1,10 +1,9 @@
-/* Gemma 3: one square, whatever the picture's shape; with pan and scan, also its parts along the
- * longer side. */
+/* Gemma 3: resized to a square; with pan and scan also crops along the longer side. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <string.h>
 
-/* The side of a square of `n`; a fault where n is none. */
+/* The side of a square of area `n`; an error if n is not a square. */
 static uint32_t square_root(struct vision_settings *s, uint32_t n)
 {
     const uint32_t root = (uint32_t)sqrt((double)n);
@@ -46,7 +45,7 @@ static void load(struct vision *v, struct vision_settings *s)
     memcpy(v->marker, g->start, sizeof(v->marker));
 }
 
-/* Parts of a picture whose longer side is `longer`; 0: it is shown as a whole only. */
+/* Number of crops for these sides; 0: only the whole image. */
 static uint32_t parts(const struct vision_gemma3 *g, uint32_t longer, uint32_t shorter)
 {
     const double ratio = (double)longer / shorter;

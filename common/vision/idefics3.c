@@ -1,10 +1,10 @@
-/* Idefics 3 and SmolVLM: the picture at a fixed length of its longer side, cut into square tiles,
- * and then as a whole. */
+/* Idefics 3 and SmolVLM: resized to a fixed longer side and cut into square tiles, followed by the
+ * whole image. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <string.h>
 
-enum { MAX_LONGEST = 4096 }; /* whatever the settings say: transformers' MAX_IMAGE_SIZE */
+enum { MAX_LONGEST = 4096 }; /* transformers' MAX_IMAGE_SIZE, independent of the settings */
 
 static void load(struct vision *v, struct vision_settings *s)
 {
@@ -32,7 +32,7 @@ static void load(struct vision *v, struct vision_settings *s)
 
 static uint32_t at_least_one(double x) { return x < 1 ? 1 : (uint32_t)x; }
 
-/* The longer side becomes `longest`, the other keeps the shape, is even, and at least 1. */
+/* The longer side becomes `longest`; the other keeps the aspect ratio, is even and at least 1. */
 static void to_longest(uint32_t *w, uint32_t *h, uint32_t longest)
 {
     const double aspect = (double)*w / *h;

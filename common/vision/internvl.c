@@ -1,5 +1,5 @@
-/* InternVL, as transformers keeps it and as its authors do: the grid of tiles whose shape is
- * nearest to the picture's, then the whole picture as one tile. */
+/* InternVL, in transformers' and in its authors' format: the tile grid nearest in aspect ratio,
+ * then the whole image as one tile. */
 #include "common/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
@@ -37,8 +37,8 @@ static void load(struct vision *v, struct vision_settings *s)
     vision_need_token(s, "</img>");
 }
 
-/* Grids in ascending order of their tiles. Of equally near ones the later one wins while it covers
- * less than twice the picture. */
+/* Grids by ascending number of tiles. Of equally near ones the later is chosen while it covers less
+ * than twice the image's area. */
 static void best_grid(const struct vision_internvl *f, double w, double h, uint32_t *cols,
                       uint32_t *rows)
 {

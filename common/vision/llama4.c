@@ -1,6 +1,6 @@
-/* Llama 4: the picture in the corner of the least canvas of tiles that holds it, cut into tiles,
- * then the whole picture as one tile. Results of single and double precision differ for some sizes;
- * each step has that of the image processor of transformers. */
+/* Llama 4: the image in the corner of the smallest tiled canvas that holds it, cut into tiles, then
+ * the whole image as one tile. Single and double precision differ for some sizes; each step uses
+ * the precision of transformers' image processor. */
 #include "common/vision/settings.h"
 #include <math.h>
 
@@ -40,7 +40,7 @@ static void load(struct vision *v, struct vision_settings *s)
 
 /* ---------------------------------------------------------------- plans */
 
-/* How much a picture grows in a canvas, in single precision. */
+/* Scale of an image in a canvas, in single precision. */
 static float canvas_scale(const struct vision_llama4 *f, const struct vision_plan *p, uint32_t rows,
                           uint32_t cols)
 {
@@ -49,8 +49,8 @@ static float canvas_scale(const struct vision_llama4 *f, const struct vision_pla
     return h > w ? w : h;
 }
 
-/* Of scales that are wanted: the least that does not shrink (or the greatest, to enlarge); else the
- * greatest. */
+/* The preferred scale: the smallest that does not shrink (or the largest, to enlarge); otherwise
+ * the largest. */
 static bool better(const struct vision_llama4 *f, float scale, float than)
 {
     if (scale >= 1 && than >= 1)
@@ -76,8 +76,8 @@ static void best_canvas(const struct vision_llama4 *f, const struct vision_plan 
         }
 }
 
-/* A side that a picture may take, and whether the processor computes with it in single precision:
- * it does where the canvas bounds it. */
+/* A side, and whether the processor computes it in single precision: it does if the canvas limits
+ * it. */
 struct bound {
     uint32_t side;
     bool single;
@@ -102,7 +102,7 @@ static uint32_t scaled(uint32_t side, double scale, bool single, uint32_t most)
     return to < 1 ? 1 : to < most ? (uint32_t)to : most;
 }
 
-/* The picture's size on the canvas: its shape is kept. */
+/* Size of the image on the canvas, with its aspect ratio. */
 static void fit(const struct vision_llama4 *f, const struct vision_plan *p, uint32_t rows,
                 uint32_t cols, uint32_t *width, uint32_t *height)
 {

@@ -1,5 +1,5 @@
-/* LLaVA 1.5: the middle square of the picture. LLaVA-NeXT: the whole picture as a square, and the
- * picture padded to one of a list of shapes and cut into tiles. */
+/* LLaVA 1.5: the central square of the image. LLaVA-NeXT: the whole image as a square, and the
+ * image padded to one of a list of resolutions and cut into tiles. */
 #include "common/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
@@ -11,7 +11,7 @@ static void read_strategy(struct vision_settings *s)
 {
     const char *tower = json_str(s->tower.o, "model_type", "");
     const char *strategy = json_str(s->config.o, "vision_feature_select_strategy", "default");
-    /* "default" leaves the first row out, which is CLIP's class token; SigLIP has none. */
+    /* "default" drops the first row, CLIP's class token; SigLIP has none */
     if (strcmp(strategy, strstr(tower, "siglip") ? "full" : "default") != 0)
         vision_settings_fail(s, "config.json: vision_feature_select_strategy %s with a tower %s",
                              strategy, tower);
@@ -103,7 +103,7 @@ static int plan_llava(const struct vision *v, struct vision_plan *out, struct er
     return 0;
 }
 
-/* Which shape shows most of the picture's own pixels, then wastes least; the first of equals. */
+/* The resolution with the most effective pixels, then the least waste; the first of equals. */
 static uint32_t best_pinpoint(const struct vision_llava *l, double w, double h)
 {
     uint32_t best = 0;
@@ -122,8 +122,8 @@ static uint32_t best_pinpoint(const struct vision_llava *l, double w, double h)
     return best;
 }
 
-/* The grid of the joined tiles without the padding around the picture: the same at both ends, so
- * that an odd row of padding stays. */
+/* The grid of joined tiles without the padding: removed equally on both sides, so an odd row of
+ * padding stays. */
 static void unpad(struct vision_plan *p, uint32_t side)
 {
     const uint32_t h = p->rows * side, w = p->cols * side;

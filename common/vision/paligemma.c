@@ -1,5 +1,5 @@
-/* PaliGemma 1 and 2 (arXiv 2407.07726, 2412.03555): one square, whatever the picture's shape. The
- * prompt is a prefix whose tokens see each other: pictures, <bos>, the text, a newline. */
+/* PaliGemma 1 and 2 (arXiv 2407.07726, 2412.03555): resized to a square. The prompt is a prefix
+ * with bidirectional attention: images, <bos>, the text, a newline. */
 #include "common/vision/settings.h"
 
 static void load(struct vision *v, struct vision_settings *s)

@@ -1,5 +1,5 @@
-/* Pixtral's tower, in Mistral 3 and in LLaVA's frame: one crop of the picture's own shape, with a
- * token at the end of each row of features. */
+/* Pixtral's tower, in Mistral 3 and LLaVA: one crop of the image's aspect ratio, with a token at
+ * the end of each row of features. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static void load(struct vision *v, struct vision_settings *s)
     vision_read_token(s, NULL, "[IMG_END]", 13, v->pixtral.end);
 }
 
-/* Up to the next multiple; at least one of them, where transformers fails with a height of 0. */
+/* Rounds up to a multiple; at least one unit, where transformers fails with a height of 0. */
 static uint32_t rounded_up(double side, uint32_t unit)
 {
     const uint32_t whole = side < 1 ? 1 : (uint32_t)side;

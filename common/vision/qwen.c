@@ -1,5 +1,5 @@
-/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5: one crop whose sides are multiples of a feature's, near the
- * picture's own size. */
+/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5: one crop near the image's own size, with sides that are multiples
+ * of a feature's side. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 enum { PATCH_2 = 14, PATCH_3 = 16, MAX_ASPECT = 200 };
 
-/* Two keys of two generations; the older ones win, as in transformers. */
+/* Two keys of two generations; the older ones take precedence, as in transformers. */
 static uint64_t read_pixels(struct vision_settings *s, const char *key, const char *edge,
                             uint32_t def)
 {
@@ -17,7 +17,7 @@ static uint64_t read_pixels(struct vision_settings *s, const char *key, const ch
     return vision_u32(s, &s->pixels, key, def, 1, VISION_MAX_PIXELS);
 }
 
-/* Of the tower; the preprocessor's must be the same. */
+/* From the tower; the preprocessor's value must be equal. */
 static uint32_t read_shared(struct vision_settings *s, const char *tower_key, const char *key,
                             uint32_t def, uint32_t max)
 {
@@ -51,8 +51,8 @@ static void load(struct vision *v, struct vision_settings *s)
 
 static double at_least(double least, double x) { return x > least ? x : least; }
 
-/* In doubles and in the order of the original, down to rounding halves to even: a side decides how
- * many tokens there are. */
+/* In doubles and in the original's order, including rounding half to even, since a side determines
+ * the number of tokens. */
 static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
 {
     const double h = out->height, w = out->width, f = v->format.patch * v->format.merge;

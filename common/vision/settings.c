@@ -51,7 +51,7 @@ int vision_settings_open(struct vision_settings *s, const char *dir, const struc
     s->tower = vision_inside(&s->config, "vision_config");
     s->tower.name = "vision_config of config.json";
     if (!s->tower.o)
-        return 0; /* what else there is says nothing about pictures */
+        return 0; /* its other content is not about images */
     if (read_one(s, 1, "preprocessor_config.json", false, e) ||
         read_one(s, 2, "processor_config.json", false, e))
         return -1;
@@ -154,7 +154,7 @@ static void read_channels(struct vision_settings *s, const char *key, const floa
 static enum vision_filter read_filter(struct vision_settings *s, enum vision_filter def)
 {
     static const enum vision_filter by_number[] = {
-        [1] = VISION_LANCZOS, [2] = VISION_BILINEAR, [3] = VISION_BICUBIC}; /* Pillow's */
+        [1] = VISION_LANCZOS, [2] = VISION_BILINEAR, [3] = VISION_BICUBIC}; /* Pillow's numbers */
     return json_get(s->pixels.o, "resample")
                ? by_number[vision_u32(s, &s->pixels, "resample", 1, 1, 3)]
                : def;

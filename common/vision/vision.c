@@ -11,7 +11,7 @@ enum { N_FAMILIES = sizeof(families) / sizeof(families[0]), N_TYPES = 6 };
 
 /* ---------------------------------------------------------------- load */
 
-/* The row of the table for a model, and its name there. */
+/* The table row for a model, and its name in it. */
 static const struct vision_family *find(const struct vision_settings *s, const char **name)
 {
     const char *type = json_str(s->config.o, "model_type", "");
@@ -95,7 +95,7 @@ void vision_add_tiles(struct vision_plan *p, uint32_t of, uint32_t rows, uint32_
                         y + (int64_t)(i / cols * p->crop_height));
 }
 
-/* Bounds that hold whatever the family's file says. */
+/* Limits that apply to every family. */
 static int check_plan(const struct vision *v, const struct vision_plan *p, struct err *e)
 {
     const uint64_t pixels = (uint64_t)p->crop_width * p->crop_height * p->n_crops;
@@ -145,7 +145,7 @@ struct vision_frame vision_frame(const struct vision *v)
 
 static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-/* A picture of n tokens takes as many positions as its longer side has. */
+/* An image of n tokens takes as many positions as its longer side. */
 static int32_t shift(const struct vision_place *p)
 {
     return (int32_t)larger(p->grid_h, p->grid_w) - (int32_t)p->n;
