@@ -20,15 +20,20 @@ struct cluster_options {
 
 /* Help texts of the flags, shared by all programs. */
 #define CLUSTER_CERT_HELP                                                                          \
-    "Certificate (and the chain behind it, PEM) with which this machine's processes prove "        \
-    "themselves to those of other machines; connections over TCP are then encrypted. Members "     \
-    "have its first DNS name in common. With --cluster-key and --cluster-ca."
-#define CLUSTER_KEY_HELP "PEM file with its private key, which other users may not read."
-#define CLUSTER_CA_HELP  "PEM file with the certificate authority of all members."
+    "PEM file with the certificate (followed by its chain) that authenticates this machine's "     \
+    "processes to "                                                                                \
+    "other machines. TCP connections are then encrypted. All members share its first DNS name. "   \
+    "Requires "                                                                                    \
+    "--cluster-key and --cluster-ca."
+#define CLUSTER_KEY_HELP                                                                           \
+    "PEM file with the private key of --cluster-cert, not readable by other users."
+#define CLUSTER_CA_HELP "PEM file with the CA that issued the certificates of all members."
 #define CLUSTER_SECRET_HELP                                                                        \
-    "In the place of certificates: a file with a secret of 16 bytes or more, the same on all "     \
-    "machines, which other users may not read. It authenticates connections over TCP and does "    \
-    "not encrypt them. One of the two is needed for addresses that are not loopback."
+    "Instead of certificates: a file with a secret of at least 16 bytes, equal on all machines "   \
+    "and not "                                                                                     \
+    "readable by other users. It authenticates TCP connections but does not encrypt them. "        \
+    "Addresses other "                                                                             \
+    "than loopback need one of the two."
 
 enum cluster_kind { CLUSTER_OPEN, CLUSTER_SECRET, CLUSTER_TLS };
 enum { CLUSTER_MAC = 32, CLUSTER_NONCE = 32, CLUSTER_SECRET_MAX = 4096 };

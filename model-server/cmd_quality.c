@@ -28,9 +28,9 @@ static const struct flag flags[] = {
     TOOL_ROW_KV(quality_config, tool),
     {.name = "text", .required = true, .type = FLAG_STR, F(text), .help = "A file of plain text."},
     {.name = "context", .type = FLAG_U32, F(context), .def = "512", .min = 2, .max = 1e6, .unit = "tokens",
-     .help = "The text is cut into pieces of so many tokens, each predicted from its own beginning."},
+     .help = "The text is split into pieces of this many tokens, each predicted from its own start."},
     {.name = "limit", .type = FLAG_U32, F(limit), .def = "0", .unit = "tokens",
-     .help = "Only so many tokens of the text; 0: all."},
+     .help = "Use only this many tokens of the text; 0: all."},
     {.name = "json", .type = FLAG_BOOL, F(json), .help = "One JSON object instead of a table."},
     {0},
 };

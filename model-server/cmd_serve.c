@@ -53,44 +53,44 @@ static const char *const levels[] = {"error", "warn", "info", "debug", "trace", 
 #define F(field) .off = offsetof(struct serve_config, field)
 static const struct flag flags[] = {
     {.name = "model-id", .positional = true, .required = true, .type = FLAG_STR, F(model_id),
-     .help = "A folder with config.json, tokenizer.json and safetensors weights, a GGUF file (or a folder with "
-             "one), or the name of a repository that is in the Hugging Face cache."},
+     .help = "A folder with config.json, tokenizer.json and safetensors weights, a GGUF file (or a folder with one), "
+             "or a repository in the Hugging Face cache."},
     {.name = "revision", .type = FLAG_STR, F(revision), .help = "Branch, tag or commit in the cache; default: main."},
     {.name = "task", .type = FLAG_ENUM, F(task), .def = "auto", .choices = model_task_choices, .env = "MODEL_TASK",
-     .help = "What the model is served for: generate, embed (vectors), rerank (scores of pairs); auto: as its files say. A decoder may "
-             "be any of them."},
+     .help = "Task of the model: generate, embed (vectors), rerank (scores of pairs); auto: detected from its files. A "
+             "decoder supports all of them."},
     {.name = "uds-path", .type = FLAG_STR, F(uds_path), .def = "/tmp/text-generation-server", .env = "",
      .help = "Rank r listens on the Unix socket PATH-r. tcp://host:port listens on port + r instead."},
     {.name = "sharded", .type = FLAG_BOOL, F(sharded), .env = "",
-     .help = "This is one of WORLD_SIZE ranks; RANK and WORLD_SIZE must be set."},
+     .help = "Run as one of WORLD_SIZE ranks; RANK and WORLD_SIZE must be set."},
     {.name = "rank", .type = FLAG_U32, F(rank), .def = "0", .help = "Number of this rank, from 0."},
     {.name = "world-size", .type = FLAG_U32, F(world), .def = "1", .min = 1, .max = 1024,
-     .help = "Number of ranks that the model is split over."},
+     .help = "Number of ranks the model is split over."},
     {.name = "shard-group", .type = FLAG_STR, F(shard_group),
-     .help = "Name under which the ranks find each other, unique on the host; default: made of --uds-path."},
+     .help = "Name by which the ranks find each other, unique on the host; default: derived from --uds-path."},
     {OPTION_NNODES, F(nnodes)},
     {OPTION_MASTER_ADDR, F(master_addr)},
     {.name = "master-port", .type = FLAG_U32, F(master_port), .def = "29500", .min = 1, .max = 65535,
-     .help = "Port there. Rank r of another machine than rank 0's answers the router on this port + 1 + r."},
+     .help = "Port of --master-addr. Rank r on a machine other than rank 0's listens for the router on this port + 1 + r."},
     {OPTION_RENDEZVOUS_TIMEOUT, F(rendezvous_s)},
     {OPTION_CLUSTER_CERT, F(cluster.cert)},
     {OPTION_CLUSTER_KEY, F(cluster.key)},
     {OPTION_CLUSTER_CA, F(cluster.ca)},
     {OPTION_CLUSTER_SECRET_FILE, F(cluster.secret_file)},
     {.name = "dtype", .type = FLAG_ENUM, F(dtype), .def = "auto", .choices = dtypes, .env = "",
-     .help = "Type of the weights on the device; auto: as stored in the checkpoint, computed with in fp32. float16 or "
-             "bfloat16 that is asked for may be computed with too, where the CPU is faster so."},
+     .help = "Type of the weights on the device; auto: as stored in the checkpoint, with computation in fp32. With an "
+             "explicit float16 or bfloat16 the CPU may also compute in that type, if that is faster."},
     {OPTION_ACTIVATIONS, F(activations)},
     {.name = "kv-cache-dtype", .type = FLAG_ENUM, F(kv_dtype), .def = "auto", .choices = kv_dtype_choices, .env = "",
      .help = "Type of keys and values in the cache; auto: as the weights are stored."},
     {.name = "quantize", .type = FLAG_STR, F(quantize), .env = "",
-     .help = "Keep the linear layers in fewer bits, made at load: eetq (8-bit weights), w8a8 (8-bit weights and "
-             "activations), int4 or fp8. Of a checkpoint that is stored quantised: gptq, awq, marlin, fp8, "
-             "compressed-tensors and bitsandbytes mean as it is stored, which needs no flag. Other schemes are not supported."},
+     .help = "Quantise the linear layers at load: eetq (8-bit weights), w8a8 (8-bit weights and activations), int4 or "
+             "fp8. For a quantised checkpoint gptq, awq, marlin, fp8, compressed-tensors and bitsandbytes mean its "
+             "stored format, which is also the default. Other schemes are not supported."},
     {.name = "device", .type = FLAG_STR, F(device), .def = "auto",
-     .help = "Backend: cpu, cuda, or auto for a GPU where there is one."},
+     .help = "Backend: cpu, cuda, or auto: a GPU if available."},
     {.name = "threads", .type = FLAG_U32, F(threads), .def = "0", .min = 0, .max = 1024,
-     .help = "Worker threads of the CPU backend; 0: the allowed cores, divided among the ranks."},
+     .help = "Worker threads of the CPU backend; 0: the allowed cores divided by the number of ranks."},
     {OPTION_KV_CACHE_MEMORY, F(kv_memory)},
     {OPTION_SWAP_SPACE, F(swap_gib)},
     {OPTION_KV_OFFLOAD_DIR, F(below.dir)},
@@ -101,50 +101,50 @@ static const struct flag flags[] = {
     {OPTION_PACKED_CACHE_SIZE, F(packed_size)},
     {OPTION_CUDA_MEMORY_FRACTION, F(memory_fraction)},
     {.name = "max-input-tokens", .type = FLAG_U32, F(max_input_tokens), .env = "", .unit = "tokens",
-     .help = "For --dry-run; the router says it at warm-up."},
+     .help = "For --dry-run only; the router sets it at warm-up."},
     {.name = "max-total-tokens", .type = FLAG_U32, F(max_total_tokens), .unit = "tokens",
-     .help = "Longest sequence, prompt included, where the router leaves it open."},
+     .help = "Maximum sequence length including the prompt, if the router does not set it."},
     {.name = "rope-scaling", .type = FLAG_STR, F(rope_scaling),
      .help = "linear or dynamic: replaces the scaling of config.json."},
     {.name = "rope-factor", .type = FLAG_F64, F(rope_factor), .def = "1", .help = "Factor of --rope-scaling."},
     {.name = "prefill-logprobs", .type = FLAG_BOOL, F(prefill_logprobs), .def = "true", .env = "REQUEST_LOGPROBS",
-     .help = "Compute the log-probabilities of prompt tokens for requests that ask for them."},
+     .help = "Compute the log-probabilities of prompt tokens for requests that need them."},
     {.name = "watermark-gamma", .type = FLAG_F64, F(watermark_gamma), .def = "0.5", .min = 0, .max = 1,
-     .help = "Share of the vocabulary that a watermark prefers."},
+     .help = "Fraction of the vocabulary that a watermark favours."},
     {.name = "watermark-delta", .type = FLAG_F64, F(watermark_delta), .def = "2.0", .min = -100, .max = 100,
-     .help = "What a watermark adds to the scores of the tokens it prefers."},
+     .help = "Bias that a watermark adds to the logits of favoured tokens."},
     {OPTION_LORA_ADAPTERS, F(lora_adapters)},
     {OPTION_MAX_RUNTIME_ADAPTERS, F(runtime_adapters)},
     {OPTION_ADAPTER_MEMORY_FRACTION, F(adapter_fraction)},
     {.name = "speculate", .type = FLAG_U32, F(speculate), .def = "0", .env = "",
-     .help = "Speculative decoding: at most so many draft tokens of a request are verified by one step, as many as are worth it. "
-             "Drafts are what followed the same words before, or come from draft heads of the checkpoint (multi-token prediction) or "
-             "from the router's draft model. Answers stay the same."},
+     .help = "Speculative decoding: maximum number of draft tokens verified per request and step; fewer are used if "
+             "that is faster. Drafts come from n-grams of the text, from draft heads of the checkpoint (multi-token "
+             "prediction) or from the router's draft model. Answers do not change."},
     {.name = "draft-heads", .type = FLAG_STR, F(draft_heads), .env = "DRAFT_HEADS",
-     .help = "With --speculate: a folder of draft heads for this model (Medusa). Default: those of the checkpoint, if it has some."},
+     .help = "With --speculate: a folder of draft heads for this model (Medusa). Default: those of the checkpoint, if any."},
     {.name = "speculate-row-cost", .type = FLAG_F64, F(row_cost), .min = 0, .max = 1, .env = "SPECULATE_ROW_COST",
-     .help = "What verifying another draft costs, in parts of a step of one token: decides how many are worth it. Default: measured at "
-             "warm-up."},
+     .help = "Cost of verifying one more draft token, as a fraction of a step of one token; limits the number of "
+             "drafts. Default: measured at warm-up."},
     {OPTION_WATCHDOG_SECONDS, F(watchdog_s)},
     {OPTION_STALL_TIMEOUT, F(stall_s)},
     {.name = "heartbeat-fd", .type = FLAG_U32, F(heartbeat_fd),
-     .help = "eventfd for the heartbeats of this process, which the launcher sets."},
+     .help = "eventfd for the heartbeats of this process; set by the launcher."},
     {.name = "logger-level", .type = FLAG_ENUM, F(logger_level), .def = "info", .choices = levels, .env = "",
      .help = "Lines above this level are not logged."},
     {.name = "json-output", .type = FLAG_BOOL, F(json_output), .env = "", .help = "Log JSON objects instead of text."},
     {OPTION_TRUST_REMOTE_CODE, F(trust_remote_code), .env = ""},
     {.name = "startup-fd", .type = FLAG_U32, F(startup_fd), .env = "",
-     .help = "Memory that the launcher reads progress from, which sets this."},
+     .help = "Shared memory for the start progress; set by the launcher."},
     {.name = "dry-run", .type = FLAG_BOOL, F(dry_run), .env = "",
-     .help = "Print as JSON what this rank would take and whether it fits, and end: every tensor is looked for and a few rows of "
-             "each are packed, no weights are kept and no other rank is waited for. Exit status: 0 it fits, 3 it does not, 1 that "
-             "cannot be said."},
+     .help = "Print as JSON the memory this rank would need and whether it fits, and exit. Checks every tensor and "
+             "packs a few rows of each, but keeps no weights and does not wait for other ranks. Exit status: 0 it "
+             "fits, 3 it does not, 1 unknown."},
     {OPTION_MAX_BATCH_PREFILL_TOKENS, F(max_prefill_tokens), .env = ""},
     {.name = "max-batch-size", .type = FLAG_U32, F(max_batch_size), .unit = "requests",
-     .help = "For --dry-run; the router says it at warm-up."},
+     .help = "For --dry-run only; the router sets it at warm-up."},
     {OPTION_OTLP_ENDPOINT, F(otlp_endpoint), .env = ""},
     {.name = "otlp-service-name", .type = FLAG_STR, F(otlp_service_name), .env = "",
-     .def = "text-generation-inference.server", .help = "service.name of those spans."},
+     .def = "text-generation-inference.server", .help = "Attribute service.name of the spans."},
     {0},
 };
 // clang-format on

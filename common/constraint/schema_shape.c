@@ -346,8 +346,8 @@ static term inside_object(struct schema *s, struct object_shape *o)
     for (uint32_t h = 0; h <= most; h++)
         tail[h] = trailing(s, o, h);
     for (uint32_t i = o->n; i-- > 0;)
-        for (uint32_t h = 0; h <= most;
-             h++) { /* ascending: tail[h + 1] is still that of property i + 1 */
+        /* ascending: tail[h + 1] is still that of property i + 1 */
+        for (uint32_t h = 0; h <= most; h++) {
             uint32_t then = h < most ? h + 1 : most;
             term pair = h ? term_cat(s->p, s->comma, o->pair[i]) : o->pair[i];
             term with = term_cat(s->p, pair, tail[then]);

@@ -184,7 +184,7 @@ static bool fits(const struct big *rest, const struct big *b, uint32_t q, uint32
     return cmp_size(product, rest) <= 0;
 }
 
-/* a| / |b|, rounded towards 0; *rest: the remainder. Each quotient limb by bisection, in thirty
+/* |a| / |b|, rounded towards 0; *rest: the remainder. Each quotient limb by bisection, in thirty
  * steps. */
 static void divide(struct vm *vm, const struct big *a, const struct big *b, struct big *quotient,
                    struct big *rest)

@@ -118,7 +118,7 @@ static uint64_t val_hash(struct vm *vm, struct val v)
     case V_NONE:
         return v.type;
     default:
-        /* by identity. NOLINT(bugprone-sizeof-expression) */
+        /* NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer, by identity */
         return hash_bytes(2, &v.s, sizeof(v.s));
     }
 }

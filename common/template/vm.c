@@ -167,8 +167,8 @@ const struct builtin *builtin_find(const struct builtin *rows, size_t n_rows, co
                                    size_t n)
 {
     for (size_t i = 0; i < n_rows; i++)
-        if (strlen(rows[i].name) == n &&
-            !memcmp(rows[i].name, name, n)) /* the name may contain a NUL */
+        /* not strcmp(): `name` may contain a NUL */
+        if (strlen(rows[i].name) == n && !memcmp(rows[i].name, name, n))
             return &rows[i];
     return NULL;
 }
