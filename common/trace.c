@@ -319,7 +319,7 @@ static void on_exported(struct rpc_unary *u)
     if (ok != !t->failing) { /* logs changes only */
         t->failing = !ok;
         if (ok)
-            log_msg(LOG_INFO, "traces reach %s again", t->target);
+            log_msg(LOG_INFO, "traces are sent to %s again", t->target);
         else
             LOG(LOG_WARN, "traces cannot be sent", LOGS("endpoint", t->target),
                 LOGI("status", u->status), LOGS("error", u->message));

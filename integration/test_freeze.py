@@ -149,7 +149,7 @@ def test_a_load_that_freezes_is_tried_once_more():
         wait_for(lambda: len(s.shards()) == 2)
         os.kill(s.shards()[1], signal.SIGSTOP)
         s.wait_ready()
-        assert "rank 1 was frozen" in s.log and s.log.count("Starting the shards again") == 1
+        assert "rank 1 was frozen" in s.log and s.log.count("Restarting the shards") == 1
         assert s.post("/generate", LONG).status_code == 200
     assert not left(s)
 

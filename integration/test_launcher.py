@@ -222,7 +222,7 @@ def test_shards_that_die_are_started_again_but_not_for_ever(launch):
     out = s.end()
     assert s.p.returncode == 1
     # the last times perhaps before anybody saw it answer
-    assert out.count("Shard 1 crashed") + out.count("Shard 1 failed to start") == 3 and out.count("Starting the shards again") == 2
+    assert out.count("Shard 1 crashed") + out.count("Shard 1 failed to start") == 3 and out.count("Restarting the shards") == 2
     assert out.count("Starting shard rank=0") == 3 and out.count("Starting Webserver") == 1
     assert ": rank 1 was killed by signal 11" in out.strip().splitlines()[-1]
     router = s.said("router")["argv"]
@@ -235,10 +235,10 @@ def test_a_first_load_that_the_kernel_ends_is_tried_once_more(launch):
     s.up()
     s.p.send_signal(signal.SIGTERM)
     out = s.end()
-    assert s.p.returncode == 0 and out.count("Starting the shards again") == 1 and out.count("Starting Webserver") == 1
+    assert s.p.returncode == 0 and out.count("Restarting the shards") == 1 and out.count("Starting Webserver") == 1
     s = launch("--num-shard", "2", env={"SHARD_1": "killed"})
     out = s.end()
-    assert s.p.returncode == 1 and out.count("Starting the shards again") == 1
+    assert s.p.returncode == 1 and out.count("Restarting the shards") == 1
     assert "Shard cannot start: rank 1 was killed by signal 9 (Killed; the kernel does this when memory runs out)" in out.strip().splitlines()[-1]
     assert none_left(s.pids())
 

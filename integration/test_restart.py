@@ -202,7 +202,7 @@ def test_sigterm_does_not_wait_for_them(model):
         events = s.events("/generate_stream", {"inputs": ONCE, "parameters": {"max_new_tokens": 1900, "ignore_eos": True}})
         next(events)
         kill(s)
-        s.wait_log("Starting the shards again")
+        s.wait_log("Restarting the shards")
         t = time.monotonic()
         s.p.send_signal(signal.SIGTERM)
         rest = list(events)

@@ -145,7 +145,7 @@ def test_shards_that_come_back_have_them_again(made, want):
             assert [sorted(listed(s, r)) for r in (0, 1)] == [["blue", "old", "red"]] * 2
             for name, same in ((None, None), ("old", "blue"), ("red", "green"), ("blue", "blue")):
                 assert ask(s, prompt, name) == want[prompt, same]
-        assert "an adapter could not be loaded again" in s.log
+        assert "an adapter could not be reloaded" in s.log
         done(unload(s, "blue"), "'blue' removed")
         done(load(s, "blue", made["green"]), "'blue' added")
         assert ask(s, prompt, "blue") == want[prompt, "green"]

@@ -120,6 +120,6 @@ def test_a_shard_that_crashes_leaves_its_stack(tmp_path):
         s.wait_log("All shards ready")  # the launcher's own look comes after the router's: before it, a death is a failed start
         os.kill(s.shards()[0], signal.SIGABRT)
         s.wait_log("ends the process by signal 6")
-        s.wait_log("Starting the shards again")
+        s.wait_log("Restarting the shards")
         assert re.search(r"shard-0: #\d+ \w+\+0x[0-9a-f]+ \(\+0x[0-9a-f]+\)", s.log)
         wait_for(lambda: requests.get(s.url + "/health", timeout=30).status_code == 200, 60)

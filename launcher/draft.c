@@ -36,7 +36,7 @@ static void try_again(struct draft *d)
                   : 2 * d->pause_ms < MOST_PAUSE_MS ? 2 * d->pause_ms
                                                     : MOST_PAUSE_MS;
     d->again = clock_ms() + (soon ? d->pause_ms : 0);
-    LOG(LOG_WARN, "Draft model will be started again", LOGI("in_ms", soon ? d->pause_ms : 0));
+    LOG(LOG_WARN, "Draft model will be restarted", LOGI("in_ms", soon ? d->pause_ms : 0));
 }
 
 void draft_start(struct draft *d)

@@ -177,8 +177,8 @@ static void start_again(struct groups *g, struct group *q, const char *who, cons
     LOG(LOG_ERROR, q->replica ? "Replica lost a shard" : "Model lost a shard",
         LOGS("name", q->folder), LOGS("who", who), LOGS("why", cause));
     q->restarts.n++;
-    LOG(LOG_WARN, "Starting the shards again", LOGS("name", q->folder),
-        LOGI("restart", q->restarts.n), LOGI("most_in_an_hour", g->base->cfg->max_shard_restarts));
+    LOG(LOG_WARN, "Restarting the shards", LOGS("name", q->folder), LOGI("restart", q->restarts.n),
+        LOGI("most_in_an_hour", g->base->cfg->max_shard_restarts));
     q->state = RESTARTING;
     q->deadline = 0;
     signal_all(g, q, SIGKILL);
@@ -194,7 +194,7 @@ static void serve(struct groups *g, const char *text)
     unsigned slot = 0;
     int at = 0;
     if (sscanf(text, "%15s %u %n", word, &slot, &at) < 2 || slot >= g->n_models) {
-        log_msg(LOG_ERROR, "the router says what is no message: %.100s", text);
+        log_msg(LOG_ERROR, "invalid message from the router: %.100s", text);
         return;
     }
     struct group *q = &g->v[slot];
@@ -203,7 +203,7 @@ static void serve(struct groups *g, const char *text)
     else if (!strcmp(word, "unload") && q->state != FREE && q->state != STOPPING)
         stop(g, q);
     else
-        log_msg(LOG_ERROR, "the router says what does not fit: %.100s", text);
+        log_msg(LOG_ERROR, "unexpected message from the router: %.100s", text);
 }
 
 void groups_read(struct groups *g)

@@ -46,7 +46,7 @@ void notify_init(struct notify *n, char *const *env)
     if (!name || !*name)
         return;
     if (!address(n, name))
-        LOG(LOG_WARN, "NOTIFY_SOCKET is no address of a Unix socket", LOGS("address", name));
+        LOG(LOG_WARN, "NOTIFY_SOCKET is not the address of a Unix socket", LOGS("address", name));
     else if ((n->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0)
         LOG(LOG_WARN, "cannot notify the service manager", LOGS("error", strerror(errno)));
     else

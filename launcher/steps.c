@@ -138,7 +138,7 @@ static void load_when_gone(struct supervisor *s)
 static void restarting_enter(struct supervisor *s)
 {
     s->restarts.n++;
-    LOG(LOG_WARN, "Starting the shards again", LOGI("restart", s->restarts.n),
+    LOG(LOG_WARN, "Restarting the shards", LOGI("restart", s->restarts.n),
         LOGI("most_in_an_hour", s->plan->cfg->max_shard_restarts));
     for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
         child_signal(shard(s, r), SIGKILL);

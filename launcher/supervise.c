@@ -91,7 +91,7 @@ static void read_signals(struct supervisor *s)
         if (info.ssi_signo == SIGHUP && s->plan->cfg->tls_cert && *s->plan->cfg->tls_cert)
             child_signal(&s->children[CHILD_ROUTER], SIGHUP); /* to reload the certificate */
         else if (info.ssi_signo == SIGHUP && s->notify.fd >= 0)
-            log_msg(LOG_INFO, "signal 1 (Hangup) received: there is no certificate to read again");
+            log_msg(LOG_INFO, "signal 1 (Hangup) received: no certificate to reload");
         else if (info.ssi_signo != SIGCHLD)
             asked_to_stop(s, info.ssi_signo);
     reap(s);

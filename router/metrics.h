@@ -59,7 +59,7 @@
     X(M_KV_BLOCKS, GAUGE, "kv_blocks", "state", "KV blocks by state: used, cached, free.", 0, 0,   \
       0)                                                                                           \
     X(M_WINDOW_BLOCKS, GAUGE, "tgi_kv_window_blocks", "state",                                     \
-      "Blocks of the cache of windows by state: used, cached, free.", 0, 0, 0)                     \
+      "Blocks of the sliding-window cache by state: used, cached, free.", 0, 0, 0)                 \
     X(M_PREEMPTIONS, COUNTER, "tgi_preemption_count", "method",                                    \
       "Requests that were preempted: `swap` or `recompute`.", 0, 0, 0)                             \
     X(M_SWAPPED_BLOCKS, COUNTER, "tgi_swapped_blocks", "direction",                                \
@@ -70,31 +70,30 @@
     X(M_STATE_SAVES, COUNTER, "tgi_state_snapshots", NULL, "Snapshots of recurrent state taken.",  \
       0, 0, 0)                                                                                     \
     X(M_STATE_HITS, COUNTER, "tgi_state_snapshot_hits", NULL,                                      \
-      "Requests that began from a snapshot of recurrent state.", 0, 0, 0)                          \
+      "Requests that resumed from a snapshot of recurrent state.", 0, 0, 0)                        \
     X(M_SWAP_USED, GAUGE, "tgi_swap_blocks_used", NULL, "KV blocks in the swap region.", 0, 0, 0)  \
     X(M_OFFLOAD_BYTES, GAUGE, "tgi_kv_offload_bytes", "tier",                                      \
       "Bytes of offloaded KV blocks of one shard: memory, disk (all files of the folder).", 0, 0,  \
       0)                                                                                           \
     X(M_OFFLOAD_HITS, COUNTER, "tgi_kv_offload_hits", "tier",                                      \
-      "KV blocks that were looked for below the cache and found: memory, disk.", 0, 0, 0)          \
+      "KV blocks found in a lower cache tier: memory, disk.", 0, 0, 0)                             \
     X(M_OFFLOAD_MISSES, COUNTER, "tgi_kv_offload_misses", NULL,                                    \
-      "KV blocks that were looked for below the cache and not found.", 0, 0, 0)                    \
+      "KV blocks not found in any lower cache tier.", 0, 0, 0)                                     \
     X(M_OFFLOAD_LOADED, COUNTER, "tgi_kv_offload_loaded", NULL,                                    \
-      "KV blocks that were loaded into the cache from below.", 0, 0, 0)                            \
+      "KV blocks loaded into the cache from a lower tier.", 0, 0, 0)                               \
     X(M_OFFLOAD_STORED, COUNTER, "tgi_kv_offload_stored", NULL,                                    \
-      "KV blocks that were copied out of the cache.", 0, 0, 0)                                     \
+      "KV blocks stored to a lower cache tier.", 0, 0, 0)                                          \
     X(M_OFFLOAD_WRITTEN, COUNTER, "tgi_kv_offload_files", NULL,                                    \
       "Files that one shard wrote to --kv-offload-dir.", 0, 0, 0)                                  \
     X(M_OFFLOAD_EVICTIONS, COUNTER, "tgi_kv_offload_evictions", "tier",                            \
-      "Offloaded KV blocks that were given up for others: memory, disk.", 0, 0, 0)                 \
+      "Offloaded KV blocks evicted from a tier: memory, disk.", 0, 0, 0)                           \
     X(M_OFFLOAD_REFUSED, COUNTER, "tgi_kv_offload_refused", "reason",                              \
-      "Files that were passed over, as damaged or foreign (another model or format), and writes "  \
-      "that failed.",                                                                              \
-      0, 0, 0)                                                                                     \
+      "Files ignored as damaged or foreign (another model or format), and failed writes.", 0, 0,   \
+      0)                                                                                           \
     X(M_OFFLOAD_LOST, COUNTER, "tgi_kv_offload_lost", NULL,                                        \
-      "KV blocks that were evicted before they could be copied out.", 0, 0, 0)                     \
+      "KV blocks evicted before they were stored to a lower tier.", 0, 0, 0)                       \
     X(M_OFFLOAD_LATE, COUNTER, "tgi_kv_offload_late", NULL,                                        \
-      "Reads from below the cache that took longer than computing, and were not waited for.", 0,   \
+      "Reads from a lower tier abandoned because they took longer than computing the prompt.", 0,  \
       0, 0)                                                                                        \
     X(M_BATCH_PROMPT_TOKENS, HISTOGRAM, "tgi_batch_prompt_tokens", NULL,                           \
       "Prompt tokens computed per model call.", 1, 2, 15)                                          \
@@ -103,40 +102,39 @@
     X(M_QUEUE_KEYS, GAUGE, "tgi_queue_keys", NULL, "Keys with requests waiting or running.", 0, 0, \
       0)                                                                                           \
     X(M_KV_COPIES, COUNTER, "tgi_kv_copies", NULL,                                                 \
-      "KV blocks copied because a prompt goes on in the middle of one.", 0, 0, 0)                  \
+      "KV blocks copied because a prompt diverges in the middle of one.", 0, 0, 0)                 \
     X(M_SHARED_PROMPTS, COUNTER, "tgi_shared_prompts", NULL,                                       \
-      "Requests that waited for another one with the same prompt instead of computing it.", 0, 0,  \
-      0)                                                                                           \
+      "Requests that shared the prefill of another one with the same prompt.", 0, 0, 0)            \
     X(M_LOG_DROPPED, COUNTER, "log_lines_dropped_total", NULL,                                     \
-      "Lines of the router's log that were dropped because it was not read.", 0, 0, 0)             \
+      "Lines of the router's log dropped because the log was not read.", 0, 0, 0)                  \
     X(M_TRACE_SPANS, COUNTER, "otlp_spans", "fate",                                                \
-      "Spans by fate: sent, dropped (the queue was full), lost (the collector did not take "       \
-      "them).",                                                                                    \
+      "Spans by outcome: sent, dropped (the queue was full), lost (rejected by the collector).",   \
       0, 0, 0)                                                                                     \
     X(M_SHARD_RETURNS, COUNTER, "tgi_shard_returns", NULL,                                         \
-      "Times that lost shards came back and what ran went on.", 0, 0, 0)                           \
+      "Times that lost shards returned and running requests resumed.", 0, 0, 0)                    \
     X(M_HANDOVERS, COUNTER, "tgi_replica_handovers", NULL,                                         \
-      "Requests that a replica lost and that went on at another one.", 0, 0, 0)                    \
+      "Requests of lost replicas that resumed at another one.", 0, 0, 0)                           \
     X(M_TRANSFER_EXPORTED, COUNTER, "tgi_kv_transfer_exported", NULL,                              \
-      "KV blocks that were kept for another service.", 0, 0, 0)                                    \
+      "KV blocks kept for another service.", 0, 0, 0)                                              \
     X(M_TRANSFER_BLOCKS, COUNTER, "tgi_kv_transfer_blocks", NULL,                                  \
-      "KV blocks that were read from another service, as far as all shards have them.", 0, 0, 0)   \
+      "KV blocks read from another service by all shards.", 0, 0, 0)                               \
     X(M_TRANSFER_BYTES, COUNTER, "tgi_kv_transfer_bytes", NULL,                                    \
-      "Bytes that all shards read from another service.", 0, 0, 0)                                 \
+      "Bytes read from another service, over all shards.", 0, 0, 0)                                \
     X(M_TRANSFER_SECONDS, COUNTER, "tgi_kv_transfer_seconds", NULL,                                \
-      "Seconds that this took, of the slowest shard.", 0, 0, 0)                                    \
+      "Seconds of these reads, of the slowest shard.", 0, 0, 0)                                    \
     X(M_TRANSFER_READS, COUNTER, "tgi_kv_transfer_reads", "outcome",                               \
-      "Reads from another service: found, missing (a block is not kept there), unreachable, "      \
-      "refused (another model or format, or no member of the cluster), damaged, late, full (no "   \
-      "memory here for more at once: it goes on). But for found and full, what is missing is "     \
-      "computed.",                                                                                 \
+      "Reads from another service: found, missing (a block is not available there), unreachable, " \
+      "refused "                                                                                   \
+      "(another model or format, or not a member of the cluster), damaged, late, full (out of "    \
+      "memory here for "                                                                           \
+      "now: reading continues). Except for found and full, missing blocks are computed.",          \
       0, 0, 0)                                                                                     \
-    X(M_DRAFT_MODEL, GAUGE, "tgi_draft_model", NULL, "1: a draft model is at work.", 0, 0, 0)      \
-    X(M_DRAFT_TOKENS, COUNTER, "tgi_draft_tokens", NULL, "Tokens that the draft model proposed.",  \
-      0, 0, 0)                                                                                     \
+    X(M_DRAFT_MODEL, GAUGE, "tgi_draft_model", NULL, "1: a draft model is connected.", 0, 0, 0)    \
+    X(M_DRAFT_TOKENS, COUNTER, "tgi_draft_tokens", NULL, "Tokens proposed by the draft model.", 0, \
+      0, 0)                                                                                        \
     X(M_DRAFT_WAITS, COUNTER, "tgi_draft_waits", "outcome",                                        \
       "Steps that waited for drafts: met, missed (the deadline passed), lost (the draft model "    \
-      "went).",                                                                                    \
+      "was lost).",                                                                                \
       0, 0, 0)                                                                                     \
     X(M_STARTUP_PHASE, GAUGE, "startup_phase_seconds", "phase",                                    \
       "Seconds of the last start by phase: of the slowest shard, and `router_` of the router; "    \
@@ -145,7 +143,7 @@
     X(M_PREFIX_HIT_TOKENS, COUNTER, "prefix_hit_tokens", NULL,                                     \
       "Prompt tokens served from the prefix cache.", 0, 0, 0)                                      \
     X(M_PREFIX_QUERY_TOKENS, COUNTER, "prefix_query_tokens", NULL,                                 \
-      "Prompt tokens that were looked up in the prefix cache.", 0, 0, 0)                           \
+      "Prompt tokens looked up in the prefix cache.", 0, 0, 0)                                     \
     X(M_KV_USAGE, GAUGE, "kv_usage", NULL, "KV blocks in use, as a fraction of all: 0 to 1.", 0,   \
       0, 0)
 

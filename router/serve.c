@@ -182,7 +182,7 @@ static void stop(struct router_service *s)
     watchdog_stop(g->watchdog);
     lmtp_stop(g->lmtp);
     if (!flush(s, FLUSH_MS))
-        log_msg(LOG_WARN, "some clients did not take their last bytes within %d s",
+        log_msg(LOG_WARN, "some clients did not read their last bytes within %d s",
                 FLUSH_MS / 1000);
     if (s->looping) {
         http_stop(g->http);

@@ -144,7 +144,7 @@ static int open_partial(struct partial_blob *p, const char *path, struct err *e)
     if (p->blob->size < 0 || p->have > p->blob->size)
         return start_over(p, e); /* cannot be verified: start over */
     if (p->have)
-        LOG(LOG_INFO, "Going on with a partial file", LOGS("file", p->blob->name),
+        LOG(LOG_INFO, "Resuming a partial download", LOGS("file", p->blob->name),
             LOGI("mb", p->have / 1000000));
     return digest_file(p, p->have, p->blob->size, e);
 }

@@ -429,7 +429,7 @@ int hub_download(const struct hub_settings *s, const char *id, const char *revis
         return -1;
     int rc = fetch_all(&j, e);
     if (rc && parts == HUB_ONLY_WEIGHTS && hub_wait(j.http, 0) == 0) {
-        log_msg(LOG_WARN, "%s; going on with what the cache has", e->msg);
+        log_msg(LOG_WARN, "%s; using the cached files", e->msg);
         rc = 0;
     }
     hub_http_close(j.http);

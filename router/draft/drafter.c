@@ -474,7 +474,7 @@ static void on_unwatched(void *arg)
 static void detach(struct drafter *d)
 {
     if (!d->leaving && !d->gone)
-        log_msg(LOG_WARN, "the draft model is lost; answers go on without it");
+        log_msg(LOG_WARN, "draft model lost; continuing without drafts");
     d->leaving = true;
     gauge(d);
     if (d->wait_count)

@@ -36,7 +36,7 @@ void embedder_broken(struct embedder *s, const char *why)
         end(s, text);
         return;
     }
-    LOG(LOG_WARN, "shards lost; waiting for them to come back", LOGS("error", text),
+    LOG(LOG_WARN, "shards lost; waiting for them to return", LOGS("error", text),
         LOGI("texts", s->n_slots));
     s->link_state = LINK_BROKEN;
     s->lost_ns = clock_ns();

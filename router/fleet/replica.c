@@ -126,8 +126,7 @@ static void note_failure(struct replica *p, const struct err *e, bool connected)
 static void on_lost_for_good(void *arg, const char *why)
 {
     struct replica *p = arg;
-    LOG(LOG_WARN, "replica lost; looking for it again", LOGS("replica", p->target),
-        LOGS("why", why));
+    LOG(LOG_WARN, "replica lost; reconnecting", LOGS("replica", p->target), LOGS("why", why));
     pthread_mutex_lock(&p->fleet->lock);
     p->up = false;
     p->over = true;

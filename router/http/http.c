@@ -69,8 +69,7 @@ static void conn_open(struct http *h, struct MHD_Connection *mhd, void **socket_
     }
     struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = c};
     if (epoll_ctl(h->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev) != 0)
-        log_msg(LOG_WARN, "epoll_ctl: errno %d: a client that leaves early will go unnoticed",
-                errno);
+        log_msg(LOG_WARN, "epoll_ctl: errno %d: client disconnects will not be detected", errno);
 }
 
 static void conn_close(struct http *h, struct conn *c)

@@ -33,7 +33,7 @@ int edge_load_vision(const char *dir, const struct tokenizer *t, struct chat *c,
     struct err why = ERR_INIT;
     *out = NULL;
     if (vision_load(dir, t, out, &why) != 0)
-        LOG(LOG_WARN, "Images are not taken", LOGS("why", why.msg));
+        LOG(LOG_WARN, "Images are not supported", LOGS("why", why.msg));
     return *out ? chat_see(c, vision_marker(*out), vision_marker_around(*out), e) : 0;
 }
 

@@ -235,7 +235,7 @@ static void undone(struct scheduler *s, struct adapter_change *c)
     const bool loads = c->path == NULL;
     const bool ok = refusal(&s->fan, loads, &e) == 0 || (loads && any_did(&s->fan));
     if (!ok)
-        LOG(LOG_ERROR, "the shards do not agree about an adapter", LOGS("adapter", c->name),
+        LOG(LOG_ERROR, "the shards disagree about an adapter", LOGS("adapter", c->name),
             LOGS("error", e.msg));
     else if (loads)
         list_again(s, c->number);
@@ -320,7 +320,7 @@ static int load_again(struct fan *f, const struct served_adapter *a, struct err 
         return 1;
     if (fan_lost_rank(f) >= 0)
         return -1;
-    LOG(LOG_ERROR, "an adapter could not be loaded again", LOGS("adapter", a->name),
+    LOG(LOG_ERROR, "an adapter could not be reloaded", LOGS("adapter", a->name),
         LOGS("path", a->path), LOGS("error", e->msg));
     (void)unload(f, a->name, &none);
     return fan_lost_rank(f) >= 0 ? -1 : 0;

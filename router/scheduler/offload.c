@@ -342,7 +342,7 @@ static void on_fetched(struct fan *f)
     if (o->state == OFFLOAD_FETCHING) {
         rpc_mem_init(&mem, MEM_LIMIT);
         if (fan_error(f, &e) != 0) {
-            LOG(LOG_WARN, "offloaded KV blocks are not waited for", LOGS("error", e.msg));
+            LOG(LOG_WARN, "reading offloaded KV blocks took too long", LOGS("error", e.msg));
             sched_count(s, M_OFFLOAD_LATE, NULL, 1);
             o->fetch_after_ns = clock_ns() + PAUSE_NS;
             if (o->asked_peer)

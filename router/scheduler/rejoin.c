@@ -35,7 +35,7 @@ void rejoin_close(struct scheduler *s, const char *why)
     struct err e = ERR_INIT;
     if (s->link_state != LINK_CONNECTED || s->lost)
         return;
-    LOG(LOG_WARN, "shards lost; waiting for them to come back", LOGS("error", why),
+    LOG(LOG_WARN, "shards lost; waiting for them to return", LOGS("error", why),
         LOGI("running", s->n_running));
     err_set(&e, ERR_GENERATION, "Request failed during generation: %s", why);
     while (s->n_running > 0)

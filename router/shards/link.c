@@ -137,7 +137,7 @@ static void look(struct shards_link *l, struct link_search *f)
         f->over = true;
         return;
     }
-    LOG(LOG_ERROR, "shards that cannot serve", LOGS("of", l->o.name), LOGS("why", why));
+    LOG(LOG_ERROR, "incompatible shards", LOGS("of", l->o.name), LOGS("why", why));
     shards_free(s);
     f->pause_ms = REFUSED_MS;
     if (rc == 0 || clock_ms() - f->began >= l->o.patience_ms)
