@@ -21,7 +21,7 @@ static char ring[LOG_RING];
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t come;
-    uint64_t head, tail, said; /* said: dropped lines already reported in the log */
+    uint64_t head, tail, n_reported; /* n_reported: dropped lines already reported */
     void (*notice)(struct buf *out, uint64_t dropped);
     atomic_int fd;
     atomic_bool running;       /* the writer thread exists */
@@ -110,11 +110,11 @@ static void *writer(void *arg)
             atomic_store(&sink.idle, true);
             pthread_cond_wait(&sink.come, &sink.lock);
         }
-        uint64_t missing = atomic_load(&sink.dropped) - sink.said;
+        uint64_t missing = atomic_load(&sink.dropped) - sink.n_reported;
         size_t n;
         uint32_t lines = take(batch, &n);
         int fd = atomic_load(&sink.fd);
-        sink.said += missing;
+        sink.n_reported += missing;
         pthread_mutex_unlock(&sink.lock);
         if (missing)
             write_dropped(fd, missing);

@@ -65,7 +65,7 @@ struct server_call {
     bool proved;     /* authenticated by `ticket`; the answer is signed as well */
     bool challenged; /* the nonce is sent to the caller */
     struct rpc_ticket ticket;
-    grpc_slice said;              /* value of the trailing metadata */
+    grpc_slice trailer;           /* value of the trailing metadata */
     struct trace_context parent;  /* zero: none */
     int64_t arrived_ns, begun_ns; /* begun: when the handler was called */
 };
@@ -81,7 +81,7 @@ static void arm(struct rpc_server *s)
     k->s = s;
     k->op = (struct rpc_op){on_arrival, "arrival"};
     k->why = grpc_empty_slice();
-    k->said = grpc_empty_slice();
+    k->trailer = grpc_empty_slice();
     grpc_call_details_init(&k->details);
     grpc_metadata_array_init(&k->md);
     atomic_fetch_add(&s->n_calls, 1);
@@ -104,7 +104,7 @@ static void free_call(struct server_call *k)
     if (k->out)
         grpc_byte_buffer_destroy(k->out);
     grpc_slice_unref(k->why);
-    grpc_slice_unref(k->said);
+    grpc_slice_unref(k->trailer);
     grpc_call_details_destroy(&k->details);
     grpc_metadata_array_destroy(&k->md);
     if (k->c)
@@ -132,10 +132,10 @@ static bool send_metadata(struct server_call *k, grpc_metadata *md)
              rpc_proof_answer(k->s->o.cluster, &k->ticket, digest, raw))
         return false;
     rpc_hex(raw, sizeof(raw), text);
-    k->said = grpc_slice_from_copied_string(text);
+    k->trailer = grpc_slice_from_copied_string(text);
     *md = (grpc_metadata){
         .key = grpc_slice_from_static_string(k->challenged ? RPC_CHALLENGE_KEY : RPC_PROOF_KEY),
-        .value = k->said};
+        .value = k->trailer};
     return true;
 }
 

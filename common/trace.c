@@ -227,11 +227,11 @@ static grpc_byte_buffer *pack(struct tracer *t, size_t n)
     Otlp__Resource resource = OTLP__RESOURCE__INIT;
     resource.attributes = kvs;
     resource.n_attributes = 2;
-    Otlp__InstrumentationScope who = OTLP__INSTRUMENTATION_SCOPE__INIT;
-    who.name = (char *)(uintptr_t) "llm-server";
-    who.version = (char *)(uintptr_t)VERSION;
+    Otlp__InstrumentationScope scope_info = OTLP__INSTRUMENTATION_SCOPE__INIT;
+    scope_info.name = (char *)(uintptr_t) "llm-server";
+    scope_info.version = (char *)(uintptr_t)VERSION;
     Otlp__ScopeSpans scope = OTLP__SCOPE_SPANS__INIT, *scopes[1] = {&scope};
-    scope.scope = &who;
+    scope.scope = &scope_info;
     scope.spans = RPC_NEW(&t->mem, ProtobufCBinaryData, n);
     Otlp__ResourceSpans spans = OTLP__RESOURCE_SPANS__INIT, *all[1] = {&spans};
     spans.resource = &resource;

@@ -38,7 +38,7 @@ static int read_both(const struct spawned *s, struct buf text[2], struct err *e)
 /* The error message of a failed child. */
 static void note(void *arg, const char *line, size_t n) { relog_note(arg, line, n); }
 
-static int failed(const struct buf *words, const char *who, int status, struct err *e)
+static int failed(const struct buf *words, const char *name, int status, struct err *e)
 {
     struct child c = {.status = status};
     struct relog lines = {0};
@@ -46,11 +46,11 @@ static int failed(const struct buf *words, const char *who, int status, struct e
     relog_feed(&lines, words->p, words->len, note, &c.last);
     relog_end(&lines, note, &c.last);
     child_cause(&c, cause, sizeof(cause));
-    return err_set(e, ERR_SYSTEM, "%s %s", who, cause);
+    return err_set(e, ERR_SYSTEM, "%s %s", name, cause);
 }
 
 /* The JSON object printed by the command; the caller deletes it. */
-static cJSON *ask(const struct command *cmd, const char *who, struct err *e)
+static cJSON *ask(const struct command *cmd, const char *name, struct err *e)
 {
     char path[4096];
     struct spawned s;
@@ -65,12 +65,12 @@ static cJSON *ask(const struct command *cmd, const char *who, struct err *e)
     close(s.err);
     while (waitpid(s.pid, &status, 0) < 0 && errno == EINTR) {
     }
-    const bool said =
+    const bool printed =
         WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == EXIT_TOO_LARGE);
-    if (rc == 0 && !said)
-        failed(&text[1], who, status, e);
+    if (rc == 0 && !printed)
+        failed(&text[1], name, status, e);
     else if (rc == 0 && !(j = json_parse(text[0].p ? text[0].p : "", text[0].len, e)))
-        err_wrap(e, "the dry run of %s", who);
+        err_wrap(e, "the dry run of %s", name);
     buf_free(&text[0]);
     buf_free(&text[1]);
     return j;
@@ -83,9 +83,9 @@ static double gib(const cJSON *j, const char *key)
     return json_num(j, key, 0) / (double)(1 << 30);
 }
 
-static void print_rank(const cJSON *j, const char *who, FILE *out)
+static void print_rank(const cJSON *j, const char *name, FILE *out)
 {
-    fprintf(out, "%s: %s, %s stored as %s, quantize %s, on %s\n", who,
+    fprintf(out, "%s: %s, %s stored as %s, quantize %s, on %s\n", name,
             json_str(j, "model_type", "?"), json_str(j, "dtype", "?"), json_str(j, "stored", "?"),
             json_str(j, "quantize", "?"), json_str(j, "device", "?"));
     static const char *const what[][2] = {
@@ -154,16 +154,16 @@ static int add_rank(struct report *r, const struct plan *p, uint32_t rank, const
                     struct err *e)
 {
     struct command cmd;
-    char who[32];
+    char name[32];
     cJSON *j = NULL;
-    snprintf(who, sizeof(who), "%s %u", what, rank);
-    if (plan_dry_run(p, rank, &cmd, e) || !(j = ask(&cmd, who, e)))
+    snprintf(name, sizeof(name), "%s %u", what, rank);
+    if (plan_dry_run(p, rank, &cmd, e) || !(j = ask(&cmd, name, e)))
         return -1;
     r->fits = r->fits && json_bool(j, "fits", false);
-    cJSON_AddStringToObject(j, "name", who);
+    cJSON_AddStringToObject(j, "name", name);
     cJSON_AddItemToArray(r->ranks, j);
     if (r->text)
-        print_rank(j, who, r->out);
+        print_rank(j, name, r->out);
     if (plan_shard(p, rank, &cmd, e))
         return -1;
     cJSON_AddItemToArray(r->commands, words_of(&cmd));

@@ -32,8 +32,8 @@ static const char *const devices_[] = {"auto", "cpu", "cuda", NULL};
 static const char *const stats_words[] = {"on", "off", "no-stack", NULL};
 
 #define AT(field) .off = offsetof(struct config, field)
-#define ROW(n, t, field, who, what)                                                                \
-    .name = (n), .type = FLAG_##t, AT(field), .tag = (who), .help = (what)
+#define ROW(n, t, field, to, what)                                                                 \
+    .name = (n), .type = FLAG_##t, AT(field), .tag = (to), .help = (what)
 #define BETWEEN(lo, hi) .min = (lo), .max = (hi)
 
 /* clang-format off */

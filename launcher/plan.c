@@ -95,23 +95,23 @@ static void option(const struct plan *p, struct command *c, const char *name, co
 }
 
 /* Adds every option with a value that is tagged for `who`. */
-static void options(const struct plan *p, struct command *c, unsigned who)
+static void options(const struct plan *p, struct command *c, unsigned children)
 {
     for (const struct flag *f = launcher_flags.flags; f->name; f++) {
         struct buf text = BUF_INIT;
-        if ((f->tag & who) && flag_text(f, p->cfg, &text))
+        if ((f->tag & children) && flag_text(f, p->cfg, &text))
             option(p, c, f->name, f->type == FLAG_BOOL ? NULL : text.p);
         buf_free(&text);
     }
 }
 
-static void variables(const struct plan *p, struct command *c, unsigned who)
+static void variables(const struct plan *p, struct command *c, unsigned children)
 {
     char name[64];
     for (const struct flag *f = launcher_flags.flags; f->name; f++) {
         struct buf text = BUF_INIT;
         flag_env_name(f, name);
-        if ((f->tag & who) && flag_text(f, p->cfg, &text))
+        if ((f->tag & children) && flag_text(f, p->cfg, &text))
             set_env(p->arena, c, name, text.p);
         buf_free(&text);
     }

@@ -49,7 +49,8 @@ void step_stop(struct supervisor *s)
 }
 
 /* The first failure is the cause; later ones are its consequences. */
-void step_fail(struct supervisor *s, const char *what, const char *who, const struct child *c)
+void step_fail(struct supervisor *s, const char *what, const char *child_name,
+               const struct child *c)
 {
     char cause[400] = "";
     if (s->failed || s->signals)
@@ -57,7 +58,7 @@ void step_fail(struct supervisor *s, const char *what, const char *who, const st
     s->failed = true;
     if (c)
         child_cause(c, cause, sizeof(cause));
-    err_set(s->err, ERR_SYSTEM, "%s: %s %s", what, who, cause);
+    err_set(s->err, ERR_SYSTEM, "%s: %s %s", what, child_name, cause);
     step_stop(s);
 }
 
@@ -166,14 +167,14 @@ static void restarting_lost(struct supervisor *s, enum child_role role, uint32_t
 /* A rank has ended; `what`: the error if it is not restarted. */
 static void rank_lost(struct supervisor *s, const char *what, uint32_t rank, const struct child *c)
 {
-    char who[32], cause[400];
-    snprintf(who, sizeof(who), "rank %" PRIu32, rank);
+    char child_name[32], cause[400];
+    snprintf(child_name, sizeof(child_name), "rank %" PRIu32, rank);
     if (!may_restart(s, c)) {
-        step_fail(s, what, who, c);
+        step_fail(s, what, child_name, c);
         return;
     }
     child_cause(c, cause, sizeof(cause));
-    log_msg(LOG_ERROR, "%s: %s %s", what, who, cause);
+    log_msg(LOG_ERROR, "%s: %s %s", what, child_name, cause);
     step_go(s, RESTARTING);
 }
 
@@ -223,13 +224,13 @@ static void loading_enter(struct supervisor *s)
 
 static void loading_lost(struct supervisor *s, enum child_role role, uint32_t rank, struct child *c)
 {
-    char who[32];
+    char child_name[32];
     if (role == ROLE_SHARD) {
         log_msg(LOG_ERROR, "Shard %" PRIu32 " failed to start", rank);
         rank_lost(s, "Shard cannot start", rank, c);
     } else if (role == ROLE_PROBE && (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 0)) {
-        snprintf(who, sizeof(who), "health probe of rank %" PRIu32, rank);
-        step_fail(s, "Shard cannot start", who, c);
+        snprintf(child_name, sizeof(child_name), "health probe of rank %" PRIu32, rank);
+        step_fail(s, "Shard cannot start", child_name, c);
     } else if (role == ROLE_PROBE) {
         LOG(LOG_INFO, "Shard ready", LOGI("rank", rank),
             LOGD("seconds", (double)(clock_ms() - s->since) / 1e3));
@@ -255,11 +256,11 @@ static void loading_late(struct supervisor *s)
 {
     for (uint32_t r = s->plan->first; is_rank(s, r); r++)
         if (probe(s, r)->alive) {
-            char who[96];
-            snprintf(who, sizeof(who),
+            char child_name[96];
+            snprintf(child_name, sizeof(child_name),
                      "rank %" PRIu32 " did not answer within %" PRIu32 " s (--startup-timeout)", r,
                      s->plan->cfg->startup_timeout);
-            step_fail(s, "Shard cannot start", who, NULL);
+            step_fail(s, "Shard cannot start", child_name, NULL);
             return;
         }
 }
@@ -339,11 +340,11 @@ static void stop_router_lost(struct supervisor *s, enum child_role role, uint32_
 static void stop_router_late(struct supervisor *s)
 {
     log_msg(LOG_WARN, "webserver did not end within --graceful-termination-timeout: %s",
-            s->hurried ? "killing it" : "ending its requests");
-    child_signal(&s->children[CHILD_ROUTER], s->hurried ? SIGKILL : SIGTERM);
-    if (!s->hurried)
+            s->ended_requests ? "killing it" : "ending its requests");
+    child_signal(&s->children[CHILD_ROUTER], s->ended_requests ? SIGKILL : SIGTERM);
+    if (!s->ended_requests)
         s->deadline = s->stop_by - last_ms(s) / 2;
-    s->hurried = true;
+    s->ended_requests = true;
 }
 
 static void stop_shards_enter(struct supervisor *s)

@@ -74,8 +74,8 @@ static void asked_to_stop(struct supervisor *s, uint32_t sig)
     s->asked = now;
     if (!s->signals++) {
         step_stop(s);
-    } else if (s->step == STOP_ROUTER && !s->hurried) { /* it still sends errors to its clients */
-        s->hurried = true;
+    } else if (s->step == STOP_ROUTER && !s->ended_requests) {
+        s->ended_requests = true; /* the router still sends errors to its clients */
         s->stop_by = now + LAST_MS;
         s->deadline = now + LAST_MS / 2;
         child_signal(&s->children[CHILD_ROUTER], SIGTERM);

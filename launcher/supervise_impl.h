@@ -39,7 +39,7 @@ struct supervisor {
     int64_t watched;                 /* ms: the last check for frozen children */
     int64_t asked;                   /* ms: the last stop signal */
     int64_t stop_by;                 /* ms: the end of the grace time */
-    bool hurried;                    /* the router was told to end its requests */
+    bool ended_requests;             /* the router was told to end its requests */
     int signals;                     /* number of stop signals */
     int sigfd;
     bool failed;
@@ -62,7 +62,8 @@ void step_go(struct supervisor *s, enum stop_step step);
 void step_stop(struct supervisor *s);
 /* Stops because of a failure: "WHAT: WHO CAUSE", with c's exit as the cause (NULL: none). Only the
  * first failure is kept: later ones are its consequences. */
-void step_fail(struct supervisor *s, const char *what, const char *who, const struct child *c);
+void step_fail(struct supervisor *s, const char *what, const char *child_name,
+               const struct child *c);
 /* True if no child is left. */
 bool step_all_gone(const struct supervisor *s);
 void step_kill_all(struct supervisor *s);

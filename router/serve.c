@@ -56,7 +56,7 @@ static void drain(struct router_service *s)
 
 /* 0: continue. -1: stop, `e` says why. If the first model's shards are lost for good while requests
  * to other models run, those finish before the router stops. */
-static int on_news(struct router_service *s, struct err *e)
+static int on_event(struct router_service *s, struct err *e)
 {
     uint64_t count;
     if (read(s->event_fd, &count, sizeof(count)) < 0)
@@ -123,7 +123,7 @@ static bool flush(struct router_service *s, int64_t ms)
 }
 
 /* After the second signal every request ends with an error. */
-static int hurry(struct router_service *s, struct err *e)
+static int end_requests(struct router_service *s, struct err *e)
 {
     s->asked = clock_ms();
     if (s->fleet)
@@ -152,7 +152,7 @@ static int wait(struct router_service *s, struct err *e)
         bool draining = atomic_load(&s->edge.draining);
         if (poll(fds, 2, draining ? 10 : -1) < 0 && errno != EINTR)
             return err_sys(e, "poll");
-        if (fds[1].revents && on_news(s, e) != 0)
+        if (fds[1].revents && on_event(s, e) != 0)
             return -1;
         bool got = fds[0].revents && read(s->signal_fd, &info, sizeof(info)) == sizeof(info);
         if (got && info.ssi_signo == SIGHUP) {
@@ -165,7 +165,7 @@ static int wait(struct router_service *s, struct err *e)
             if (s->asked && atomic_load(&s->edge.live) == 0)
                 return result(s, failed, e);
             if (s->asked)
-                return hurry(s, e);
+                return end_requests(s, e);
             s->asked = clock_ms();
             log_msg(LOG_INFO, "signal received, starting graceful shutdown");
             failed = atomic_load(&s->edge.failed);

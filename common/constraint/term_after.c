@@ -218,7 +218,7 @@ static bool expand(struct term_pool *p, struct term_search *s, int i)
             continue;
         s->at[s->n] = t, s->from[s->n] = i, s->n++;
         if (surely_lives(p, t)) {
-            p->lucky = (uint8_t)b;
+            p->last_byte = (uint8_t)b;
             return true;
         }
     }
@@ -227,11 +227,11 @@ static bool expand(struct term_pool *p, struct term_search *s, int i)
 
 /* Fast path: usually the byte that completed the last state completes this one, such as one more
  * letter. */
-static bool lives_at_a_glance(struct term_pool *p, term t)
+static bool lives_quickly(struct term_pool *p, term t)
 {
     if (surely_lives(p, t))
         return true;
-    term next = derive(p, t, p->lucky);
+    term next = derive(p, t, p->last_byte);
     return next != TERM_NONE && surely_lives(p, next) && p->left;
 }
 
@@ -239,7 +239,7 @@ bool term_lives(struct term_pool *p, term t)
 {
     if (node(p, t)->living)
         return node(p, t)->living == LIVES;
-    bool found = lives_at_a_glance(p, t);
+    bool found = lives_quickly(p, t);
     struct term_search *s = found ? NULL : malloc(sizeof(*s));
     if (!found && !s)
         return true;

@@ -46,7 +46,7 @@ struct term_pool {
     uint32_t far, fine;      /* parameters of the cached `coarse` */
     uint32_t search;         /* number of the latest search */
     uint32_t lists;          /* number of the latest list of first sets */
-    uint8_t lucky;           /* the byte that ended the latest search */
+    uint8_t last_byte;       /* the byte that ended the latest search */
     int factoring;           /* recursion depth of term_combine() */
     uint64_t left;           /* remaining steps of the budget */
     size_t max_bytes;

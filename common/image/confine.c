@@ -59,7 +59,7 @@ static int set_limits(const struct confinement *c, struct err *e)
 }
 
 /* Raises the OOM score: the kernel kills this process before its parent. */
-static void be_the_first_victim(void)
+static void raise_oom_score(void)
 {
     FILE *f = fopen("/proc/self/oom_score_adj", "we");
     if (f) {
@@ -132,7 +132,7 @@ static int install_filter(int channel, struct err *e)
 
 int confine_process(const struct confinement *c, struct err *e)
 {
-    be_the_first_victim();
+    raise_oom_score();
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
         prctl(PR_SET_DUMPABLE, 0))
         return err_sys(e, "prctl");

@@ -47,8 +47,8 @@ uint32_t exif_orientation(const uint8_t *p, size_t n)
     const size_t first = number(&t, 4, 4);
     if (first > n || n - first < 2)
         return 1;
-    const size_t said = number(&t, first, 2), room = (n - first - 2) / ENTRY_BYTES;
-    for (size_t i = 0; i < said && i < room; i++) {
+    const size_t count = number(&t, first, 2), room = (n - first - 2) / ENTRY_BYTES;
+    for (size_t i = 0; i < count && i < room; i++) {
         const size_t at = first + 2 + i * ENTRY_BYTES;
         if (number(&t, at, 2) == ORIENTATION) {
             const uint32_t v = entry_value(&t, at);

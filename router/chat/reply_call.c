@@ -27,7 +27,7 @@ void call_open(struct reply *r, const char *text, size_t n)
     r->state = CALL_START;
 }
 
-void call_is_none(struct reply *r)
+void call_reject(struct reply *r)
 {
     r->state = CONTENT;
     buf_reset(&r->held);
@@ -77,7 +77,7 @@ void call_announce(struct reply *r, char *name)
         more = realloc(r->calls, (r->n_calls + 1) * sizeof(*more));
     if (!more) {
         free(name);
-        call_is_none(r);
+        call_reject(r);
         return;
     }
     r->calls = more;
@@ -93,7 +93,7 @@ void call_announce(struct reply *r, char *name)
     r->announced = true;
 }
 
-void call_whole(struct reply *r)
+void call_complete(struct reply *r)
 {
     struct reply_call *c = last(r);
     if (!c->arguments.len)
@@ -137,7 +137,7 @@ static void value_end(struct reply *r)
     if (r->value == V_NAME)
         call_announce(r, decoded(&r->text));
     else if (r->value == V_BEHIND_NAME)
-        call_whole(r);
+        call_complete(r);
     else if (r->value == V_ARGUMENTS && !r->streams)
         late_arguments(r);
 }
@@ -163,7 +163,7 @@ static void value_byte(struct reply *r, char c)
         return;
     } else if (!is_blank(c) && !strchr("{}[]\",:+-.", c) && !(c >= '0' && c <= '9') &&
                !((c | 0x20) >= 'a' && (c | 0x20) <= 'z')) {
-        call_is_none(r); /* not JSON */
+        call_reject(r); /* not JSON */
         return;
     } else {
         take(r, c);
@@ -177,7 +177,7 @@ static void value_byte(struct reply *r, char c)
 static void value_start(struct reply *r, char c)
 {
     if (c == '}' || c == ']' || c == ',' || c == ':') {
-        call_is_none(r);
+        call_reject(r);
         return;
     }
     const char *key = r->key.p ? r->key.p : "";
@@ -224,7 +224,7 @@ static void name_byte(struct reply *r, char c)
     if (c != '{') {
         buf_ch(&r->text, c);
         if (r->text.len > MAX_NAME)
-            call_is_none(r);
+            call_reject(r);
         return;
     }
     call_announce(r, name_in_front(&r->text, r->config.format->separator));
@@ -260,7 +260,7 @@ static void start_of_call(struct reply *r, char c)
         r->state = IN_NAME;
         name_byte(r, c);
     } else {
-        call_is_none(r);
+        call_reject(r);
     }
 }
 
@@ -274,11 +274,11 @@ static void member(struct reply *r, char c)
         if (--r->level > 0)
             return;
         if (r->announced)
-            call_whole(r);
+            call_complete(r);
         else
-            call_is_none(r);
+            call_reject(r);
     } else if (c != ',') {
-        call_is_none(r);
+        call_reject(r);
     }
 }
 
@@ -336,7 +336,7 @@ void call_byte(struct reply *r, char c)
     else if (r->state == LIST_NEXT)
         next_in_list(r, c);
     else
-        call_is_none(r);
+        call_reject(r);
 }
 
 void call_end_of_text(struct reply *r)

@@ -70,7 +70,7 @@ static size_t function_of(const struct reply *r, const char **name)
 }
 
 /* The header is complete in `held`, without its marker. */
-static void header_whole(struct reply *r)
+static void header_complete(struct reply *r)
 {
     const char *name, *channel = "";
     size_t n = function_of(r, &name);
@@ -113,7 +113,7 @@ static void header_byte(struct reply *r, char c)
     if (ends_in(&r->held, MESSAGE)) {
         r->held.len -= strlen(MESSAGE);
         r->held.p[r->held.len] = '\0';
-        header_whole(r);
+        header_complete(r);
     } else if (ends_in(&r->held, START)) {
         r->level = 1;
         buf_reset(&r->held);
@@ -151,7 +151,7 @@ static void body(struct reply *r, const char *s, size_t n)
 static void body_end(struct reply *r)
 {
     if (r->state == CHANNEL_CALL)
-        call_whole(r);
+        call_complete(r);
     if (r->state == ENOUGH)
         return;
     r->state = CHANNEL_HEADER;
@@ -215,7 +215,7 @@ static void call_over(struct reply *r)
     struct err ignored;
     cJSON *j = a->p ? json_parse(a->p, a->len, &ignored) : NULL;
     if (cJSON_IsObject(j))
-        call_whole(r);
+        call_complete(r);
     cJSON_Delete(j);
 }
 

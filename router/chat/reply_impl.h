@@ -46,8 +46,8 @@ void call_end_of_text(struct reply *r);
 void call_announce(struct reply *r, char *name);
 /* It is no call: the text since its apparent start becomes content. A call whose name was announced
  * stays, incomplete. */
-void call_is_none(struct reply *r);
-void call_whole(struct reply *r);
+void call_reject(struct reply *r);
+void call_complete(struct reply *r);
 struct buf *call_arguments(struct reply *r); /* of the current call */
 const char *call_name(const struct reply *r);
 

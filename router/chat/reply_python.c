@@ -83,7 +83,7 @@ static void call_ends(struct reply *r)
 {
     if (call_arguments(r)->len)
         put(r, '}');
-    call_whole(r);
+    call_complete(r);
 }
 
 static void value_byte(struct reply *r, char c)
@@ -116,7 +116,7 @@ static void value_byte(struct reply *r, char c)
     } else if (r->depth && (is_blank(c) || c == ',' || c == ':')) {
         put(r, is_blank(c) ? ' ' : c);
     } else if (!is_blank(c)) {
-        call_is_none(r); /* not a literal */
+        call_reject(r); /* not a literal */
     }
 }
 
@@ -138,7 +138,7 @@ static void key_byte(struct reply *r, char c)
     } else if (in_word(c)) {
         buf_ch(&r->key, c);
     } else if (!is_blank(c) && c != ',') {
-        call_is_none(r);
+        call_reject(r);
     }
 }
 
@@ -158,7 +158,7 @@ void python_byte(struct reply *r, char c)
     } else if ((in_word(c) || c == '.' || c == '-') && r->text.len < MAX_NAME) {
         buf_ch(&r->text, c);
     } else {
-        call_is_none(r);
+        call_reject(r);
     }
 }
 

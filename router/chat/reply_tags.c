@@ -127,7 +127,7 @@ static void call_ends(struct reply *r, bool closed)
 {
     if (call_arguments(r)->len)
         buf_ch(call_arguments(r), '}');
-    call_whole(r);
+    call_complete(r);
     if (closed && r->state == BEHIND_CALL)
         r->state = CONTENT;
 }
@@ -154,7 +154,7 @@ static void name_byte(struct reply *r, const struct call_format *f, char c)
     const char *end = scan(r, t->name_open ? named : bare, c, &r->text);
     size_t n = r->text.len;
     if (n > MAX_NAME || (end == f->close && t->name_open)) {
-        call_is_none(r);
+        call_reject(r);
         return;
     }
     if (!end || (!n && end[0] == '\n'))
@@ -178,7 +178,7 @@ static void expect(struct reply *r, const char *tag, char c)
     buf_ch(&r->held, c);
     if (strncmp(tag, r->held.p, r->held.len) != 0) {
         buf_reset(&r->held);
-        call_is_none(r);
+        call_reject(r);
     } else if (tag[r->held.len] == '\0') {
         buf_reset(&r->held);
         if (r->state == TAG_VALUE_OPEN)

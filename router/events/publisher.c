@@ -101,13 +101,13 @@ static void send_waiting(struct kv_publisher *p)
     }
 }
 
-static bool send_replay(struct kv_publisher *p, zmq_msg_t *who, uint64_t number, const void *bytes,
-                        size_t n)
+static bool send_replay(struct kv_publisher *p, zmq_msg_t *client, uint64_t number,
+                        const void *bytes, size_t n)
 {
     uint8_t text[NUMBER];
     put_number(text, number);
-    return zmq_send(p->replay, zmq_msg_data(who), zmq_msg_size(who), ZMQ_DONTWAIT | ZMQ_SNDMORE) >=
-               0 &&
+    return zmq_send(p->replay, zmq_msg_data(client), zmq_msg_size(client),
+                    ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0 &&
            zmq_send(p->replay, "", 0, ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0 &&
            zmq_send(p->replay, text, NUMBER, ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0 &&
            zmq_send(p->replay, bytes, n, ZMQ_DONTWAIT) >= 0;
@@ -117,15 +117,15 @@ static bool send_replay(struct kv_publisher *p, zmq_msg_t *who, uint64_t number,
  * ignored. */
 static void answer_replay(struct kv_publisher *p)
 {
-    zmq_msg_t who, frame;
+    zmq_msg_t client, frame;
     uint64_t from = 0;
     bool asked = false, more = true;
-    zmq_msg_init(&who);
-    if (zmq_msg_recv(&who, p->replay, ZMQ_DONTWAIT) < 0) {
-        zmq_msg_close(&who);
+    zmq_msg_init(&client);
+    if (zmq_msg_recv(&client, p->replay, ZMQ_DONTWAIT) < 0) {
+        zmq_msg_close(&client);
         return;
     }
-    more = zmq_msg_more(&who);
+    more = zmq_msg_more(&client);
     while (more) {
         zmq_msg_init(&frame);
         if (zmq_msg_recv(&frame, p->replay, ZMQ_DONTWAIT) < 0)
@@ -139,11 +139,11 @@ static void answer_replay(struct kv_publisher *p)
         zmq_msg_close(&frame);
     }
     for (const struct batch *b = p->kept; asked && b; b = b->next)
-        if (b->number >= from && !send_replay(p, &who, b->number, b->p, b->n))
+        if (b->number >= from && !send_replay(p, &client, b->number, b->p, b->n))
             break;
     if (asked)
-        send_replay(p, &who, UINT64_MAX, "", 0);
-    zmq_msg_close(&who);
+        send_replay(p, &client, UINT64_MAX, "", 0);
+    zmq_msg_close(&client);
 }
 
 static void *publish(void *arg)

@@ -93,7 +93,7 @@ static inline bool replica_ready(const struct replica *p) { return p->infer && p
 const char *replica_state(const struct replica *p); /* "starting", "ready", "lost", "draining" */
 /* Adds a replica and starts its thread. -1: too many, or out of memory. */
 int replica_add(struct fleet *f, const char *target, struct err *e);
-void fleet_even(struct fleet *f);            /* resets `computed` of all replicas */
+void fleet_reset_computed(struct fleet *f);  /* resets `computed` of all replicas */
 uint32_t fleet_ready(const struct fleet *f); /* number of ready replicas */
 
 /* Sends queued requests to replicas with free capacity. Returns requests that cannot be sent and

@@ -232,7 +232,7 @@ static struct fleet_entry *next(struct fleet *f, struct replica **to)
 }
 
 /* Positions count behind the requests that wait at the replicas. */
-static void tell_places(struct fleet *f)
+static void send_places(struct fleet *f)
 {
     uint32_t place = f->n_returned;
     for (uint32_t i = 0; i < f->n; i++)
@@ -253,7 +253,7 @@ struct fleet_entry *fleet_dispatch(struct fleet *f)
         if (!bind(f, e, to))
             refused = end(f, e, ERR_OVERLOADED, "Model is overloaded", refused);
     if (f->fair.n_waiting)
-        tell_places(f);
+        send_places(f);
     if (f->c.infer.metrics)
         metrics_share(f->c.infer.metrics, &f->gauges, M_QUEUE_SIZE, NULL,
                       f->fair.n_waiting + f->n_returned);
@@ -380,7 +380,7 @@ void replica_back(void *arg)
     p->up = true;
     p->silent = false;
     prefixes_clear(&p->prefixes);
-    fleet_even(p->fleet);
+    fleet_reset_computed(p->fleet);
     struct fleet_entry *ended = fleet_dispatch(p->fleet);
     pthread_mutex_unlock(&p->fleet->lock);
     fleet_settle(ended);

@@ -23,7 +23,7 @@ uint32_t fleet_ready(const struct fleet *f)
     return n;
 }
 
-void fleet_even(struct fleet *f)
+void fleet_reset_computed(struct fleet *f)
 {
     for (uint32_t i = 0; i < f->n; i++)
         f->v[i]->computed = 0;
@@ -158,7 +158,7 @@ static int open_replica(struct replica *p, struct infer *i, struct err *e)
     if ((!f->open && !settle(f, i)) || !prefixes_init(&p->prefixes, infer_stats(i).blocks_total))
         return err_nomem(e);
     p->infer = i;
-    fleet_even(f);
+    fleet_reset_computed(f);
     p->refused = p->silent = false;
     p->why = (struct err)ERR_INIT;
     pthread_cond_broadcast(&f->changed);

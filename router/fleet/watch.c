@@ -16,7 +16,7 @@ struct watch { /* owned by the thread */
     struct fleet *f;
     int64_t next_ms; /* time of the next discovery */
     struct targets found;
-    char said[sizeof(((struct err *)0)->msg)]; /* the last logged error */
+    char last_error[sizeof(((struct err *)0)->msg)]; /* the last logged error */
 };
 
 /* ---------------------------------------------------------------- health */
@@ -41,10 +41,10 @@ static void check_health(struct fleet *f)
 
 static void complain(struct watch *w, const struct err *e)
 {
-    if (strcmp(w->said, e->msg) != 0)
+    if (strcmp(w->last_error, e->msg) != 0)
         LOG(LOG_WARN, "discovery of replicas", LOGS("where", w->f->c.discovery),
             LOGS("why", e->msg));
-    snprintf(w->said, sizeof(w->said), "%s", e->msg);
+    snprintf(w->last_error, sizeof(w->last_error), "%s", e->msg);
 }
 
 static bool is_fixed(const struct fleet *f, const char *target)
@@ -103,7 +103,7 @@ static void look(struct watch *w)
     if (rc != 0)
         complain(w, &e);
     else
-        w->said[0] = 0;
+        w->last_error[0] = 0;
     if (rc < 0)
         return;
     pthread_mutex_lock(&f->lock);

@@ -283,7 +283,7 @@ static uint64_t salt_of(const char *text)
 }
 
 /* As in TGI, a shard samples if any truncation of the distribution is requested. */
-static void take_the_likeliest(struct gen_params *p)
+static void take_most_likely(struct gen_params *p)
 {
     p->do_sample = false;
 #define PARAM(kind, type, name, member, neutral, ...)                                              \
@@ -335,7 +335,7 @@ static void fill_params(const struct ask *q, struct gen_params *p)
     }
     p->do_sample = q->do_sample || cuts(p);
     if (q->greedy)
-        take_the_likeliest(p);
+        take_most_likely(p);
 }
 
 /* Converts the constraint to the shards' form, with the operator's white space setting. */

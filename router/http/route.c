@@ -92,7 +92,7 @@ static void route_rows(struct buf *out)
 }
 
 /* Error kinds that differ only in OpenAI's code share a row. */
-static bool said_before(enum err_kind kind)
+static bool listed_before(enum err_kind kind)
 {
     for (enum err_kind k = ERR_NONE + 1; k < kind; k++)
         if (err_status(k) == err_status(kind) && !strcmp(err_wire(k), err_wire(kind)))
@@ -130,7 +130,7 @@ void routes_markdown(struct buf *out)
         "served, at the pace of the last minute (1 to 120; 5 where there is none).\n\n"
         "| status | error_type |\n|---|---|\n");
 #define X(kind, status, wire)                                                                      \
-    if (kind != ERR_NONE && !said_before(kind))                                                    \
+    if (kind != ERR_NONE && !listed_before(kind))                                                  \
         buf_fmt(out, "| %d | %s |\n", status, *(wire) ? "`" wire "`" : "(plain text)");
     ERR_KINDS(X)
 #undef X

@@ -28,7 +28,7 @@ static void on_message(struct models *m, const char *text)
     bool ready = !strcmp(word, "ready");
     if (s->state == SLOT_FREE || (ready && s->state == SLOT_UNLOADING)) /* too late */
         return;
-    snprintf(s->said, sizeof(s->said), "%s", text + at);
+    snprintf(s->detail, sizeof(s->detail), "%s", text + at);
     s->state = ready                        ? SLOT_READY
                : !strcmp(word, "gone")      ? SLOT_FREE
                : s->state == SLOT_UNLOADING ? SLOT_FREE /* it failed while it was unloaded */
@@ -200,8 +200,8 @@ static int start_shards(struct models *m, struct model *q, struct err *e)
         listen_to(m, LOOK_AGAIN_MS);
     if (s->state != SLOT_READY)
         return err_set(e, ERR_GENERATION, "the model cannot be loaded: %.400s",
-                       s->state == SLOT_FAILED ? s->said : "the server is shutting down");
-    snprintf(target, sizeof(target), "unix:%s", s->said);
+                       s->state == SLOT_FAILED ? s->detail : "the server is shutting down");
+    snprintf(target, sizeof(target), "unix:%s", s->detail);
     struct fleet_config c = {
         .infer = edge_infer_config(m->home), .targets = (const char *[]){target}, .n_targets = 1};
     c.infer.watchdog = m->home->watchdog;

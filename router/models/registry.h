@@ -26,7 +26,7 @@ struct model {
 enum slot_state { SLOT_FREE, SLOT_LOADING, SLOT_READY, SLOT_FAILED, SLOT_UNLOADING };
 struct slot { /* the launcher's state of a model; models thread only */
     enum slot_state state;
-    char said[480]; /* READY: the socket path; FAILED: the reason */
+    char detail[480]; /* READY: the socket path; FAILED: the reason */
 };
 
 struct models {

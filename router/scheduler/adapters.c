@@ -84,14 +84,14 @@ bool adapters_fit(const struct adapter_accounts *b, uint32_t number)
     return i == UINT32_MAX || b->use[i].running || b->pages + b->list->v[i].pages <= b->pool;
 }
 
-void adapters_come(struct adapter_accounts *b, uint32_t number)
+void adapters_retain(struct adapter_accounts *b, uint32_t number)
 {
     const uint32_t i = place_of(b, number);
     if (i != UINT32_MAX)
         b->use[i].known++;
 }
 
-void adapters_go(struct adapter_accounts *b, uint32_t number)
+void adapters_release(struct adapter_accounts *b, uint32_t number)
 {
     const uint32_t i = place_of(b, number);
     if (i == UINT32_MAX)
@@ -100,14 +100,14 @@ void adapters_go(struct adapter_accounts *b, uint32_t number)
     b->use[i].known--;
 }
 
-void adapters_enter(struct adapter_accounts *b, uint32_t number)
+void adapters_activate(struct adapter_accounts *b, uint32_t number)
 {
     const uint32_t i = place_of(b, number);
     if (i != UINT32_MAX && b->use[i].running++ == 0)
         b->pages += b->list->v[i].pages;
 }
 
-void adapters_leave(struct adapter_accounts *b, uint32_t number)
+void adapters_deactivate(struct adapter_accounts *b, uint32_t number)
 {
     const uint32_t i = place_of(b, number);
     if (i == UINT32_MAX)

@@ -39,8 +39,9 @@ uint32_t adapters_known(const struct adapter_accounts *b, uint32_t number);
  * adapters. */
 bool adapters_fit(const struct adapter_accounts *b, uint32_t number);
 /* The next four do nothing for adapters that are not (or no longer) listed. */
-void adapters_come(struct adapter_accounts *b, uint32_t number); /* a known request names it */
-void adapters_go(struct adapter_accounts *b, uint32_t number);
-void adapters_enter(struct adapter_accounts *b, uint32_t number); /* a request that uses it runs */
-void adapters_leave(struct adapter_accounts *b, uint32_t number);
+void adapters_retain(struct adapter_accounts *b, uint32_t number); /* a known request names it */
+void adapters_release(struct adapter_accounts *b, uint32_t number);
+void adapters_activate(struct adapter_accounts *b,
+                       uint32_t number); /* a request that uses it runs */
+void adapters_deactivate(struct adapter_accounts *b, uint32_t number);
 #endif

@@ -214,7 +214,7 @@ void cells_hold(struct cells *c, uint32_t cell)
         lru_drop(c, cell);
 }
 
-void cells_let_go(struct cells *c, uint32_t cell)
+void cells_release(struct cells *c, uint32_t cell)
 {
     struct cell *x = &c->v[cell];
     assert(x->state == CELL_SNAPSHOT && x->holds > 0);

@@ -56,8 +56,8 @@ void cells_settle(struct cells *c, uint32_t block);
 uint32_t cells_of(const struct cells *c, uint32_t block);
 /* Holds a snapshot that is not pending, and makes it the warmest. May be called several times. */
 void cells_hold(struct cells *c, uint32_t cell);
-void cells_let_go(struct cells *c, uint32_t cell); /* once per cells_hold() */
-void cells_drop(struct cells *c, uint32_t block);  /* drops the snapshot of `block`, if any */
+void cells_release(struct cells *c, uint32_t cell); /* once per cells_hold() */
+void cells_drop(struct cells *c, uint32_t block);   /* drops the snapshot of `block`, if any */
 /* drops all snapshots; sequences keep their cells */
 void cells_forget(struct cells *c);
 

@@ -91,7 +91,7 @@ void sched_change(struct scheduler *s, struct adapter_change *c)
     c->next = NULL;
     c->state = CHANGE_WAITING;
     c->refused = c->lost = 0;
-    c->told = false;
+    c->call_sent = false;
     if (admit(s, c) != 0) {
         c->done(c);
         return;
@@ -124,9 +124,9 @@ static bool nobody_uses(const struct scheduler *s, struct adapter_change *c)
         return false;
     const bool quiet =
         s->n_leave == 0 && (s->n_running > 0 || !(s->batch[0].live || s->batch[NEW_BATCH].live));
-    if (quiet || c->told)
+    if (quiet || c->call_sent)
         return true;
-    c->told = true; /* by the call that is sent next */
+    c->call_sent = true; /* by the call that is sent next */
     return false;
 }
 
@@ -258,7 +258,7 @@ void changes_answered(struct scheduler *s)
                            c->refused++ < REFUSED_MOST;
         c->err = e;
         c->state = CHANGE_WAITING;
-        c->told = false;
+        c->call_sent = false;
         if (again)
             c->err = (struct err)ERR_INIT;
         else
@@ -280,7 +280,7 @@ void changes_lost(struct scheduler *s)
         return;
     const bool undoing = c->state == CHANGE_UNDOING; /* the ranks that had applied it are gone */
     c->state = CHANGE_WAITING;
-    c->told = false;
+    c->call_sent = false;
     if (!undoing && ++c->lost < LOST_MOST)
         return;
     if (!undoing)

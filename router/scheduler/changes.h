@@ -26,7 +26,7 @@ struct adapter_change {
     uint32_t number;  /* number of the adapter to unload */
     uint32_t refused; /* times the shards refused because it was in use */
     uint32_t lost;    /* times the shards were lost during this change */
-    bool told;        /* a call was sent since its last request ended */
+    bool call_sent;   /* a call was sent since its last request ended */
 };
 
 struct scheduler;

@@ -75,7 +75,7 @@ static void prefill_failed(struct scheduler *s, const struct err *e)
         s->joining[i]->gone = true;
     }
     step_join(s, into);
-    s->doubt = true;
+    s->batch_unknown = true;
     if (!merged) /* ClearCache(id) follows; clearing an absent batch is no error */
         s->batch[into] = (struct held_batch){true, {.id = s->next_batch_id - 1}};
     else if (!fan_refused(&s->fan))
@@ -93,7 +93,7 @@ static bool replaced(const struct scheduler *s)
     return may_return(s) && (s->why_lost[0] || fan_lost_rank(&s->fan) >= 0);
 }
 
-bool failure_is_doubtful(const struct scheduler *s)
+bool failure_is_ambiguous(const struct scheduler *s)
 {
     struct err e = ERR_INIT;
     return may_return(s) && !replaced(s) && fan_error(&s->fan, &e) != 0;
@@ -199,8 +199,8 @@ void sched_probe(struct scheduler *s)
     s->probe_due = s->suspect;
     /* TGI's server does not answer health checks while it computes: a call in flight counts as
      * alive */
-    bool deaf = s->call != CALL_NONE && !s->peer.takes_input_ids;
-    if (deaf)
+    bool blocked = s->call != CALL_NONE && !s->peer.takes_input_ids;
+    if (blocked)
         atomic_store(&s->o.status->answered_ns, clock_ns());
     else if (!s->health.busy && !s->lost && !s->stopping && s->link_state == LINK_CONNECTED)
         fan_call(&s->health, SHARD_HEALTH, &ask.base, HEALTH_TIMEOUT_MS, false);

@@ -157,7 +157,7 @@ static void admit_state(struct kv_blocks *kv, struct kv_table *t, const struct h
 static bool room_for_windows(struct kv_blocks *kv, const struct kv_table *t,
                              const struct kv_key *key, const struct hit *h, uint32_t need)
 {
-    const struct window_wish x = {.n_cached = windowed_tokens(kv, h),
+    const struct window_need x = {.n_cached = windowed_tokens(kv, h),
                                   .known = h->full,
                                   .need = need,
                                   .copied = h->n > 0 ? h->from : 0,
@@ -217,10 +217,10 @@ void kv_copied(struct kv_blocks *kv, struct kv_table *t)
     if (kv->windows)
         kv_window_copied(kv, t);
     if (t->copy_from)
-        kv_block_let_go(kv, t->copy_from);
+        kv_block_release(kv, t->copy_from);
     t->copy_from = 0;
     if (t->state_from) {
-        cells_let_go(kv->cells, t->state_from - 1);
+        cells_release(kv->cells, t->state_from - 1);
         kv->st.releases++; /* that cell is available now */
     }
     t->state_from = 0;

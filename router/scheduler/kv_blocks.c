@@ -200,7 +200,7 @@ void kv_block_hold(struct kv_blocks *kv, uint32_t id)
     }
 }
 
-void kv_block_let_go(struct kv_blocks *kv, uint32_t id)
+void kv_block_release(struct kv_blocks *kv, uint32_t id)
 {
     struct block *b = &kv->b[id];
     assert(id >= RESERVED && b->ref > 0);
@@ -332,7 +332,7 @@ static void commit_or_replace(struct kv_blocks *kv, struct kv_table *t, const ui
         kv_block_hold(kv, same);
         if (kv->windows)
             kv_window_replace(kv, t, i, same);
-        kv_block_let_go(kv, t->ids[i]);
+        kv_block_release(kv, t->ids[i]);
         t->ids[i] = same;
     }
     publish_begun(kv, t, tokens, n);
@@ -358,7 +358,7 @@ void kv_undo(struct kv_blocks *kv, struct kv_table *t)
     if (kv->windows)
         kv_window_release(kv, t);
     for (uint32_t i = t->len; i-- > 0;) /* tail first: children become colder than their parents */
-        kv_block_let_go(kv, t->ids[i]);
+        kv_block_release(kv, t->ids[i]);
     free(t->ids);
     free(t->windows);
     *t = (struct kv_table){0};

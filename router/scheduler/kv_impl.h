@@ -16,7 +16,7 @@ struct block {
     uint32_t fill; /* tokens that others can hit: block_tokens, or fewer in a last block */
     bool indexed;
     bool local;     /* an adapter's: it has no process-independent key */
-    bool told;      /* the watcher was notified of it */
+    bool reported;  /* the watcher was notified of it */
     bool queued;    /* it is in `spill` */
     uint8_t stored; /* parts stored in a lower tier (kv_offload.h) */
 };
@@ -60,7 +60,7 @@ uint32_t kv_blocks_of(const struct kv_blocks *kv, uint32_t tokens);
 uint32_t kv_index_find(const struct kv_blocks *kv, uint32_t parent, uint64_t space,
                        const uint64_t *keys);
 void kv_block_hold(struct kv_blocks *kv, uint32_t id);
-void kv_block_let_go(struct kv_blocks *kv, uint32_t id);
+void kv_block_release(struct kv_blocks *kv, uint32_t id);
 /* a free block, or the evicted least recently used one */
 uint32_t kv_block_take(struct kv_blocks *kv);
 /* Grows ids and windows to `blocks` entries. False: out of memory. */
@@ -85,7 +85,7 @@ bool kv_window_could_fit(const struct kv_blocks *kv, uint32_t n); /* as kv_could
 struct window_range {                                             /* block indices of a sequence */
     uint32_t from, to;
 };
-struct window_wish {
+struct window_need {
     uint32_t n_cached; /* tokens behind which it resumes */
     uint32_t known;    /* its leading blocks that are in ids */
     uint32_t need;     /* blocks it needs in all */
@@ -95,7 +95,7 @@ struct window_wish {
 /* Are enough window blocks available? Cached ones that its own hit revives do not count as
  * available. */
 bool kv_window_room_for(const struct kv_blocks *kv, const struct kv_table *t,
-                        const struct window_wish *x);
+                        const struct window_need *x);
 /* Allocates the window of a table that has its blocks, n_cached and copy_from set. Also allocates,
  * as far as available, for more of its n_known tokens. */
 void kv_window_admit(struct kv_blocks *kv, struct kv_table *t, uint32_t n_known);

@@ -36,13 +36,13 @@ static void chain(const uint8_t *parent, uint64_t space, const uint64_t *keys, u
     gnutls_hash_deinit(h, out);
 }
 
-static bool is_told(const struct kv_blocks *kv, const struct block *b, const uint64_t *keys)
+static bool is_reported(const struct kv_blocks *kv, const struct block *b, const uint64_t *keys)
 {
-    bool told = kv->watcher.stored && !b->local && b->space == 0 &&
-                (b->parent == KV_NO_BLOCK || kv->b[b->parent].told);
-    for (uint32_t i = 0; told && i < kv->block_tokens; i++)
-        told = keys[i] <= UINT32_MAX; /* inside an image a key is no token id */
-    return told;
+    bool reported = kv->watcher.stored && !b->local && b->space == 0 &&
+                    (b->parent == KV_NO_BLOCK || kv->b[b->parent].reported);
+    for (uint32_t i = 0; reported && i < kv->block_tokens; i++)
+        reported = keys[i] <= UINT32_MAX; /* inside an image a key is no token id */
+    return reported;
 }
 
 void kv_chain_block(struct kv_blocks *kv, uint32_t id)
@@ -51,22 +51,22 @@ void kv_chain_block(struct kv_blocks *kv, uint32_t id)
     const uint64_t *keys = kv->keys + (size_t)id * kv->block_tokens;
     const uint8_t *parent = b->parent == KV_NO_BLOCK ? NULL : kv->chains[b->parent];
     chain(parent, b->space, keys, kv->block_tokens, kv->chains[id]);
-    b->told = is_told(kv, b, keys);
-    if (b->told)
+    b->reported = is_reported(kv, b, keys);
+    if (b->reported)
         kv->watcher.stored(kv->watcher.arg, kv->chains[id], parent, keys);
 }
 
 void kv_chain_drop(struct kv_blocks *kv, uint32_t id)
 {
-    if (kv->b[id].told)
+    if (kv->b[id].reported)
         kv->watcher.removed(kv->watcher.arg, kv->chains[id]);
-    kv->b[id].told = false;
+    kv->b[id].reported = false;
 }
 
 void kv_chain_drop_all(struct kv_blocks *kv)
 {
     for (uint32_t i = 0; kv->chains && i < kv->n; i++)
-        kv->b[i].told = false;
+        kv->b[i].reported = false;
     if (kv->watcher.cleared)
         kv->watcher.cleared(kv->watcher.arg);
 }

@@ -72,7 +72,7 @@ static struct window_range at_first(const struct kv_blocks *kv, const struct kv_
 }
 
 bool kv_window_room_for(const struct kv_blocks *kv, const struct kv_table *t,
-                        const struct window_wish *x)
+                        const struct window_need *x)
 {
     const struct window_range r = at_first(kv, x->media, x->n_cached, x->need);
     uint32_t taken = x->copied && windows_cached(kv->windows, x->copied);
@@ -121,7 +121,7 @@ void kv_window_note(struct kv_blocks *kv, const struct kv_table *t, uint32_t n)
 static void let_go(struct kv_blocks *kv, uint32_t id, bool warm)
 {
     const bool keep = kv->b[id].indexed && kv_window_there(kv, id);
-    windows_let_go(kv->windows, id, !keep ? WINDOWS_FREE : warm ? WINDOWS_WARM : WINDOWS_COLD);
+    windows_release(kv->windows, id, !keep ? WINDOWS_FREE : warm ? WINDOWS_WARM : WINDOWS_COLD);
 }
 
 void kv_window_pass(struct kv_blocks *kv, struct kv_table *t, uint32_t n)
@@ -158,7 +158,7 @@ void kv_window_replace(struct kv_blocks *kv, struct kv_table *t, uint32_t i, uin
         windows_move(kv->windows, t->ids[i], same);
         return;
     }
-    windows_let_go(kv->windows, t->ids[i], WINDOWS_FREE);
+    windows_release(kv->windows, t->ids[i], WINDOWS_FREE);
     t->windows[i] = 0;
 }
 

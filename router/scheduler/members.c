@@ -29,7 +29,7 @@ void sched_drop(struct scheduler *s, struct seq *q)
     policy_leaves(&s->policy, &q->waiter);
     preempt_drop_swap(s, q);
     policy_forget(&s->policy, &q->waiter);
-    adapters_go(&s->adapters, q->waiter.key.adapter);
+    adapters_release(&s->adapters, q->waiter.key.adapter);
     q->next = s->dropped;
     s->dropped = q;
     follow_succeed(s, q);
@@ -84,7 +84,7 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
         q->waiter.n_bytes += q->req->media[i].n_bytes;
     if (p->prefill_logprobs && p->logprobs_from && p->logprobs_from <= q->n_prompt)
         q->waiter.key.n_fresh = q->n_prompt - p->logprobs_from + 1;
-    adapters_come(&s->adapters, q->waiter.key.adapter);
+    adapters_retain(&s->adapters, q->waiter.key.adapter);
     preempt_reserve(s, q);
 }
 

@@ -175,7 +175,7 @@ static struct seq *pop(struct offload *o)
 }
 
 /* `head` stops waiting and enters the queue. */
-static void let_in(struct scheduler *s)
+static void enqueue_head(struct scheduler *s)
 {
     struct seq *q = pop(&s->offload);
     s->offload.state = OFFLOAD_IDLE;
@@ -188,7 +188,7 @@ static void let_in(struct scheduler *s)
 static void let_all_in(struct scheduler *s)
 {
     while (s->offload.head)
-        let_in(s);
+        enqueue_head(s);
 }
 
 void offload_enqueue(struct scheduler *s, struct seq *q)
@@ -290,7 +290,7 @@ static void serve_next(struct scheduler *s)
     while (o->head && o->state == OFFLOAD_IDLE && !o->fan.busy) {
         const bool peer = transfer_peer(s, o->head, 1, 0, NULL);
         if ((!peer && clock_ns() < o->fetch_after_ns) || !fetch(s))
-            let_in(s);
+            enqueue_head(s);
     }
 }
 
@@ -346,11 +346,11 @@ static void on_fetched(struct fan *f)
             sched_count(s, M_OFFLOAD_LATE, NULL, 1);
             o->fetch_after_ns = clock_ns() + PAUSE_NS;
             if (o->asked_peer)
-                let_in(s);
+                enqueue_head(s);
             else
                 let_all_in(s);
         } else if (!read_found(s, &mem) || o->n_parts == 0) {
-            let_in(s);
+            enqueue_head(s);
         } else {
             o->state = OFFLOAD_READY;
         }
@@ -396,14 +396,14 @@ static bool load(struct scheduler *s)
 {
     struct offload *o = &s->offload;
     const struct kv_key *k = &o->head->waiter.key;
-    if (s->n_leave > 0 || s->doubt)
+    if (s->n_leave > 0 || s->batch_unknown)
         return false;
     const uint32_t n = kv_import(s->kv, &o->table, k, o->from, o->parts, o->n_parts);
     if (n > 0 && send_load(s, n))
         return true;
     if (n > 0)
         kv_imported(s->kv, &o->table, k, false);
-    let_in(s);
+    enqueue_head(s);
     serve_next(s);
     return false;
 }
@@ -419,7 +419,7 @@ static void loaded(struct scheduler *s, bool ok)
     o->state = OFFLOAD_IDLE;
     const bool goes_on = ok && o->more && !q->gone && kv_resident(s->kv, &q->waiter.key) > was;
     if (!goes_on || o->fan.busy || !fetch(s))
-        let_in(s);
+        enqueue_head(s);
     serve_next(s);
 }
 

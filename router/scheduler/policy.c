@@ -71,7 +71,7 @@ void policy_remove(struct policy *p, struct waiter *w)
 void policy_leaves(struct policy *p, struct waiter *w)
 {
     if (w->adapted)
-        adapters_leave(p->adapters, w->key.adapter);
+        adapters_deactivate(p->adapters, w->key.adapter);
     w->adapted = false;
 }
 
@@ -97,7 +97,7 @@ static bool reserve(struct policy *p, struct waiter *w)
         w->tried = now;
         return false;
     }
-    adapters_enter(p->adapters, w->key.adapter);
+    adapters_activate(p->adapters, w->key.adapter);
     w->adapted = true;
     if (w->swap_to > w->kv->n_cached && w->swap_from <= w->kv->n_cached) {
         kv_copied(p->kv, w->kv); /* no copy is needed: that block is swapped in completely */

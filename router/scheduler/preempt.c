@@ -136,7 +136,7 @@ void preempt_forget_swap(struct scheduler *s)
 }
 
 /* Is moving blocks out and in cheaper than recomputing them? */
-static bool worth_moving(const struct scheduler *s, uint32_t blocks, uint32_t tokens)
+static bool swap_is_cheaper(const struct scheduler *s, uint32_t blocks, uint32_t tokens)
 {
     return 2.0 * blocks * (double)s->o.model.swap_block_ns < s->token_ns * tokens;
 }
@@ -149,8 +149,8 @@ static bool swap_out(struct scheduler *s, struct seq *q)
     uint32_t end = (q->n_computed + bt - 1) / bt;
     uint32_t n = end > from ? end - from : 0;
     assert(q->n_slots == 0);
-    if (n == 0 || !worth_moving(s, n, q->n_computed - from * bt) || !moves_room(&s->out_moves, n) ||
-        !(q->slots = malloc(n * sizeof(*q->slots))))
+    if (n == 0 || !swap_is_cheaper(s, n, q->n_computed - from * bt) ||
+        !moves_room(&s->out_moves, n) || !(q->slots = malloc(n * sizeof(*q->slots))))
         return false;
     if (!swap_take(&s->swap, q->slots, n)) {
         free(q->slots);

@@ -43,7 +43,7 @@ void rejoin_close(struct scheduler *s, const char *why)
     preempt_edits_sent(s); /* no request is left to remove or grow */
     forget_kv(s);
     s->batch[0].live = s->batch[NEW_BATCH].live = false;
-    s->must_clear = s->doubt = false;
+    s->must_clear = s->batch_unknown = false;
     s->why_lost[0] = 0;
     s->link_state = LINK_BROKEN;
     s->closing_ns = clock_ns();

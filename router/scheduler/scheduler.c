@@ -162,7 +162,7 @@ void sched_on_call(struct fan *f)
 {
     struct scheduler *s = f->arg;
     learn_pace(s);
-    if (failure_is_doubtful(s)) {
+    if (failure_is_ambiguous(s)) {
         s->second_look = (struct rpc_op){on_second_look, "second look"};
         rpc_after(s->o.loop, SECOND_LOOK_MS, &s->second_look);
     } else {

@@ -66,8 +66,9 @@ struct scheduler {
     struct adapter_change *change;    /* the change whose call is in flight */
 
     /* the edits of the next step; see preempt.c */
-    bool grows; /* blocks are allocated on demand */
-    bool doubt; /* a Prefill failed: FilterBatch must tell whether the old batch still exists */
+    bool grows;         /* blocks are allocated on demand */
+    bool batch_unknown; /* a Prefill failed: FilterBatch must tell whether the old batch still
+                           exists */
     uint64_t *leave;
     uint32_t n_leave, cap_leave;
     struct moves out_moves, in_moves;
@@ -230,7 +231,7 @@ void on_clean_failed(struct scheduler *s, const struct err *cause);
 void on_call_succeeded(struct scheduler *s); /* a model call succeeded */
 /* The shards refused a call. They may be restarted ones without state: the event loop reports a
  * connection that broke and was restored a little later. */
-bool failure_is_doubtful(const struct scheduler *s);
+bool failure_is_ambiguous(const struct scheduler *s);
 /* Ends one request because of a failure it did not cause. */
 void fail_request(struct scheduler *s, struct seq *q, const struct err *cause, int64_t now);
 void fail_running(struct scheduler *s, const struct err *cause); /* ends all running requests */

@@ -290,7 +290,8 @@ static bool wait_for_drafts(struct scheduler *s)
 {
     int64_t ns = s->decode_ns;
     s->decode_ns = 0;
-    if (!s->drafts || ns == 0 || s->n_running == 0 || s->doubt || policy_waiting(&s->policy))
+    if (!s->drafts || ns == 0 || s->n_running == 0 || s->batch_unknown ||
+        policy_waiting(&s->policy))
         return false;
     for (uint32_t i = 0; i < s->n_running; i++)
         if (s->running[i]->state != SEQ_RUNNING || seq_in_prompt(s->running[i]))
@@ -310,16 +311,16 @@ void sched_drafts_ready(void *arg)
 /* Removals and block growth are sent with the next step. */
 static bool send_growing(struct scheduler *s)
 {
-    bool doubt = s->doubt;
+    bool batch_unknown = s->batch_unknown;
     if (wait_for_drafts(s))
         return true;
-    s->doubt = false;
-    if (doubt && s->batch[0].live && send_clean(s, 0))
+    s->batch_unknown = false;
+    if (batch_unknown && s->batch[0].live && send_clean(s, 0))
         return true;
-    bool made_way = preempt_turn(s);
-    if (!made_way && send_prefill(s))
+    bool preempted = preempt_turn(s);
+    if (!preempted && send_prefill(s))
         return true;
-    if (made_way && s->peer.takes_chunks) /* none joins, but started prompts continue */
+    if (preempted && s->peer.takes_chunks) /* none joins, but started prompts continue */
         join(s, s->joining, 0);
     if (s->n_running > 0)
         return send_decode(s);

@@ -138,7 +138,7 @@ uint32_t windows_hold(struct windows *w, uint32_t block)
     return i;
 }
 
-void windows_let_go(struct windows *w, uint32_t block, enum windows_end end)
+void windows_release(struct windows *w, uint32_t block, enum windows_end end)
 {
     const uint32_t i = windows_of(w, block);
     assert(i && w->v[i].holds > 0);

@@ -40,7 +40,7 @@ uint32_t windows_hold(struct windows *w, uint32_t block);
 /* What happens when the last holder lets go: freed, or cached at the cold or warm end of the LRU
  * list. */
 enum windows_end { WINDOWS_FREE, WINDOWS_COLD, WINDOWS_WARM };
-void windows_let_go(struct windows *w, uint32_t block, enum windows_end end);
+void windows_release(struct windows *w, uint32_t block, enum windows_end end);
 /* Moves the window block of `from` to `to`, which must have none. */
 void windows_move(struct windows *w, uint32_t from, uint32_t to);
 /* A KV block can no longer be hit: its window block is freed unless held. */

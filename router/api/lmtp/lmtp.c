@@ -50,7 +50,7 @@ static void stop_listening(struct lmtp *l)
 {
     int64_t now = clock_ms();
     struct epoll_event none = {.events = 0, .data.ptr = &l->listen_fd};
-    l->deaf = epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, l->listen_fd, &none) == 0;
+    l->not_accepting = epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, l->listen_fd, &none) == 0;
     if (l->warned_full_ms && now - l->warned_full_ms < FULL_MS)
         return;
     l->warned_full_ms = now;
@@ -61,8 +61,8 @@ static void stop_listening(struct lmtp *l)
 static void listen_again(struct lmtp *l)
 {
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &l->listen_fd};
-    if (l->deaf && epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, l->listen_fd, &ev) == 0)
-        l->deaf = false;
+    if (l->not_accepting && epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, l->listen_fd, &ev) == 0)
+        l->not_accepting = false;
 }
 
 /* Lines carry no key, so a Unix socket accepts only our own user and root, whatever its file mode.
@@ -149,7 +149,7 @@ static void tick(struct lmtp *l)
 /* ms; -1: until an event. */
 static int patience(const struct lmtp *l)
 {
-    int64_t most = l->peers || l->records || l->deaf ? TICK_MS : -1, left;
+    int64_t most = l->peers || l->records || l->not_accepting ? TICK_MS : -1, left;
     if (l->watch_ms == INT64_MAX)
         return (int)most;
     left = l->watch_ms - clock_ms();
@@ -348,7 +348,7 @@ void lmtp_free(struct lmtp *l)
     prepare_done(l);
     stream_publish(l);
     read_notes(l);
-    buf_free(&l->unheard);
+    buf_free(&l->scratch);
     flush_all(l);
     adopt_all(l);
     if (l->listen_fd >= 0)

@@ -121,9 +121,9 @@ struct lmtp {
     _Atomic uint32_t n_peers;
     int64_t warned_full_ms; /* when the lack of descriptors was last logged; 0: never */
     int64_t warned_user_ms; /* when the refusal of another user was last logged */
-    bool deaf;              /* the listening socket is not polled for now */
+    bool not_accepting;     /* the listening socket is not polled for now */
     struct record *records;
-    struct buf unheard;          /* scratch for an item that only goes to a record */
+    struct buf scratch;          /* scratch for an item that only goes to a record */
     size_t kept;                 /* bytes of the records of ended streams */
     uint32_t n_ended;            /* streams freed in this turn */
     int64_t ticked_ms, watch_ms; /* watch_ms: next call of streams_watch() */
@@ -144,8 +144,9 @@ void stream_spans_refused(const struct edge *g, const struct lmtp_message *m, co
 /* peer.c */
 struct peer *peer_new(struct lmtp *l, int fd, struct http_socket *s);
 void peer_event(struct peer *p, uint32_t epoll_events);
-struct buf *peer_items(struct peer *p); /* buffer for the next TOKEN item; then call peer_said() */
-void peer_said(struct peer *p);
+/* Buffer for the next TOKEN item; then call peer_changed(). */
+struct buf *peer_items(struct peer *p);
+void peer_changed(struct peer *p);
 void peer_message(struct peer *p, const char *id, const char *key, const char *text);
 /* Sends a ready-made MSG item. Copies it. */
 void peer_raw_message(struct peer *p, const struct buf *item);

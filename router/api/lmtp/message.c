@@ -258,7 +258,7 @@ static void read_data(struct message_reader *r)
     jr_open(&r->s, '{');
     for (bool first = true; jr_more(&r->s, '}', &first) && jr_name(&r->s, &key, &n);) {
         if (n == 9 && !memcmp(key, "stream_id", 9))
-            read_id(r, &r->m->victim);
+            read_id(r, &r->m->target);
         else
             jr_skip(&r->s, NULL, NULL);
     }
@@ -443,7 +443,7 @@ static void check(struct lmtp_message *m, const char *type, size_t n)
     } else if (m->type == LMTP_UNKNOWN) {
         m->err = (struct err)ERR_INIT;
         err_set(&m->err, ERR_VALIDATION, "Unknown command: %.*s", (int)(n < 64 ? n : 64), type);
-    } else if (m->type == LMTP_CANCEL && !m->victim.text[0]) {
+    } else if (m->type == LMTP_CANCEL && !m->target.text[0]) {
         complain(m, "data.stream_id", "must name the stream to cancel");
     } else if (m->type == LMTP_RESUME && !m->session) {
         complain(m, "session", "is missing");

@@ -37,7 +37,7 @@ enum lmtp_type {
 struct lmtp_message {
     enum lmtp_type type;
     struct lmtp_id id;
-    struct lmtp_id victim;  /* CANCEL: the stream to cancel */
+    struct lmtp_id target;  /* CANCEL: the stream to cancel */
     const char *model;      /* NULL: absent */
     const uint32_t *prompt; /* NULL: absent */
     const uint32_t *scored; /* SCORE */

@@ -29,7 +29,7 @@ static void wait_for(struct peer *p, uint32_t interest)
 
 /* TCP_NODELAY: steps yield little data, and Nagle's algorithm would delay tokens by up to 40 ms for
  * the client's acknowledgement. Not needed for Unix sockets. */
-static void hurry(int fd)
+static void set_nodelay(int fd)
 {
     int on = 1, off = 0;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof(off));
@@ -43,7 +43,7 @@ struct peer *peer_new(struct lmtp *l, int fd, struct http_socket *s)
         return NULL;
     struct wire_owner owner = {on_message, on_malformed, p};
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    hurry(fd);
+    set_nodelay(fd);
     p->wire = s ? ws_new(fd, s->early, s->n_early, l->max_message, &owner)
                 : lines_new(fd, l->max_message, &owner);
     if (!p->wire) {
@@ -179,7 +179,7 @@ static void end_frame(struct peer *p)
     p->spoke_ms = clock_ms();
 }
 
-void peer_said(struct peer *p)
+void peer_changed(struct peer *p)
 {
     mark(p);
     if (p->frame.len >= LMTP_FRAME)

@@ -47,7 +47,7 @@ static void preparation_free(struct preparation *q)
     free(q);
 }
 
-static void come_back(struct preparation *q)
+static void return_to_loop(struct preparation *q)
 {
     if (mailbox_put(&q->lmtp->prepared, &q->mail))
         lmtp_wake(q->lmtp);
@@ -61,7 +61,7 @@ static void on_model(struct models_wait *w, struct edge *g, const struct err *wh
     q->edge = g;
     if (!g)
         q->why = *why;
-    come_back(q);
+    return_to_loop(q);
 }
 
 struct preparation *prepare_find(const struct peer *p, const struct lmtp_id *id)
@@ -157,7 +157,7 @@ static void run(struct job *j, struct tok_scratch **scratch)
     struct preparation *q = (struct preparation *)j;
     if (encode_all(q, scratch, &q->m.err) != 0 && q->m.err.kind == ERR_NONE)
         err_nomem(&q->m.err);
-    come_back(q);
+    return_to_loop(q);
 }
 
 void prepare_text(struct peer *p, struct edge *g, struct lmtp_message *m, struct arena *a)
@@ -215,7 +215,7 @@ static void encoded(struct preparation *q)
         lmtp_dispatch(p, g, &q->m, &q->arena);
         q->arena = (struct arena){0};
         serve_deferred(p);
-        peer_said(p); /* the peer reads again */
+        peer_changed(p); /* the peer reads again */
     }
     preparation_free(q);
 }

@@ -174,7 +174,7 @@ static void send_again(struct peer *p, const struct record *r, uint32_t from)
         size_t at = begin_of(r, i), end = begin_of(r, i + 1);
         buf_add(peer_items(p), r->items.p + at, end - at);
         p->allowance += end - at;
-        peer_said(p);
+        peer_changed(p);
     }
 }
 

@@ -56,11 +56,11 @@ static void answer_info(struct peer *p, const struct lmtp_message *m)
 
 static void cancel(struct peer *p, const struct lmtp_message *m)
 {
-    struct stream *s = stream_find(p, &m->victim);
-    struct preparation *q = prepare_find(p, &m->victim);
+    struct stream *s = stream_find(p, &m->target);
+    struct preparation *q = prepare_find(p, &m->target);
     if (!s && !q) {
         char text[32 + LMTP_ID_MAX];
-        snprintf(text, sizeof(text), "no active stream with id %s", m->victim.text);
+        snprintf(text, sizeof(text), "no active stream with id %s", m->target.text);
         peer_message(p, m->id.text, "message", text);
         return;
     }

@@ -47,7 +47,7 @@ static const char *fault_of(const struct err *e)
 void stream_spans_end(const struct stream *s, const struct gen_event *last)
 {
     const struct err *e = last->type == GEN_ERROR && !s->cancelled ? last->err : NULL;
-    uint64_t said = last->end ? last->end->generated_tokens : s->n_tokens;
+    uint64_t generated = last->end ? last->end->generated_tokens : s->n_tokens;
     struct gen_sums sums = {0};
     struct trace_span x = {.self = s->trace,
                            .state = s->trace_state,
@@ -59,7 +59,7 @@ void stream_spans_end(const struct stream *s, const struct gen_event *last)
     if (!s->trace.sampled)
         return;
     memcpy(x.parent, s->trace_parent, sizeof(x.parent));
-    gen_sums_add(&sums, &s->r, s->score ? 0 : said, !e && !s->cancelled,
+    gen_sums_add(&sums, &s->r, s->score ? 0 : generated, !e && !s->cancelled,
                  last->end ? last->end->finish : FINISH_STOP);
     gen_spans_parts(s->edge->tracer, &x, &s->r, x.end_ns, -1);
     add_stream(&x, s->id.text, s->cancelled ? "cancelled" : e ? err_wire(e->kind) : NULL);

@@ -70,7 +70,7 @@ void stream_refuse(struct peer *p, const struct lmtp_message *m, const struct er
                     e);
     stream_spans_refused(p->lmtp->edge, m, e);
     item_error(peer_items(p), m->id.text, e->msg);
-    peer_said(p);
+    peer_changed(p);
 }
 
 /* ---------------------------------------------------------------- scheduler thread */
@@ -191,7 +191,7 @@ void stream_listen(struct peer *p, struct stream *s)
 /* An item is sent to the listener and added to the record. */
 static struct buf *begin_item(struct stream *s, size_t *at)
 {
-    struct buf *out = s->peer ? peer_items(s->peer) : &s->lmtp->unheard;
+    struct buf *out = s->peer ? peer_items(s->peer) : &s->lmtp->scratch;
     if (!s->peer)
         buf_reset(out);
     *at = out->len;
@@ -203,7 +203,7 @@ static void end_item(struct stream *s, struct buf *out, size_t at)
     if (s->record && !out->oom)
         record_item(s->record, out->p + at, out->len - at);
     if (s->peer)
-        peer_said(s->peer);
+        peer_changed(s->peer);
 }
 
 static void send_error(struct stream *s, const char *text)

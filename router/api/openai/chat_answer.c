@@ -47,8 +47,8 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     buf_str(out, "data: ");
     head(out, c, "chat.completion.chunk");
     buf_fmt(out, "{\"index\":%u,\"delta\":{", g->index);
-    bool said = delta(o, g, ev, out), end = ev->end || g->enough;
-    if (!said && !end && !o->logprobs && !o->continuous_usage) {
+    bool has_delta = delta(o, g, ev, out), end = ev->end || g->enough;
+    if (!has_delta && !end && !o->logprobs && !o->continuous_usage) {
         out->len = before; /* held back: it may be the beginning of a call */
         return;
     }

@@ -82,8 +82,8 @@ static void read_ending(struct body *b, struct object root, const cJSON *message
 {
     bool go_on = body_opt_bool(b, root, "continue_final_message", false);
     bool prompt = body_opt_bool(b, root, "add_generation_prompt", !go_on);
-    bool said = json_get(root.json, "continue_final_message") ||
-                json_get(root.json, "add_generation_prompt");
+    bool given = json_get(root.json, "continue_final_message") ||
+                 json_get(root.json, "add_generation_prompt");
     const cJSON *last = cJSON_IsArray(messages) && messages->child ? messages->child->prev : NULL;
     const char *text = json_str(last, "content", "");
     if (go_on && prompt)
@@ -92,7 +92,7 @@ static void read_ending(struct body *b, struct object root, const cJSON *message
     if (go_on && !*text)
         body_fail(b, root, "continue_final_message",
                   "`continue_final_message`: the last message has no text");
-    r->ending = !said ? CHAT_DEFAULT : go_on ? CHAT_CONTINUE : prompt ? CHAT_ANSWER : CHAT_NOTHING;
+    r->ending = !given ? CHAT_DEFAULT : go_on ? CHAT_CONTINUE : prompt ? CHAT_ANSWER : CHAT_NOTHING;
     bool assistant = !strcmp(json_str(last, "role", ""), "assistant");
     if (body_opt_bool(b, root, "echo", false) &&
         (go_on || (assistant && r->ending == CHAT_DEFAULT)))

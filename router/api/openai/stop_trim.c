@@ -51,12 +51,12 @@ static size_t before_match(struct stop_trim *t)
 
 void stop_trim_end(struct stop_trim *t, struct buf *out)
 {
-    bool told = t->matched;
-    size_t n = told ? 0 : before_match(t);
+    bool matched_before = t->matched;
+    size_t n = matched_before ? 0 : before_match(t);
     t->matched |= n < t->held.len;
     if (n)
         buf_add(out, t->held.p, n);
-    if (!told && t->matched && t->keep)
+    if (!matched_before && t->matched && t->keep)
         buf_str(out, t->found);
     out->oom |= t->held.oom;
     buf_reset(&t->held);

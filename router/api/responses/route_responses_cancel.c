@@ -37,7 +37,7 @@ static int work(struct call *c, struct err *e)
         return rc;
     if (!in_background(&j->found[0]))
         return err_set(e, ERR_VALIDATION, "Cannot cancel a synchronous response.");
-    stored_tell(&j->found[0], &c->out);
+    stored_write(&j->found[0], &c->out);
     if (j->found[0].state == STORED_RUNNING && !c->looked_again) {
         c->looked_again = true;
         c->on_loop = cancel;

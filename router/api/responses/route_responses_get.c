@@ -25,7 +25,7 @@ static int append(struct items *to, const char *json, const char *member, struct
     return list ? 0 : -1;
 }
 
-static void tell_id(struct buf *out, const char *name, const cJSON *item)
+static void write_id(struct buf *out, const char *name, const cJSON *item)
 {
     const char *id = json_str(item, "id", NULL);
     buf_fmt(out, ",\"%s\":", name);
@@ -36,7 +36,7 @@ static void tell_id(struct buf *out, const char *name, const cJSON *item)
 }
 
 /* A page of the list, newest first by default. */
-static int tell_page(struct call *c, const struct items *all, struct err *e)
+static int write_page(struct call *c, const struct items *all, struct err *e)
 {
     const char *after = c->arguments[AFTER], *limit = c->arguments[LIMIT];
     const char *order = c->arguments[ORDER] ? c->arguments[ORDER] : "desc";
@@ -63,14 +63,14 @@ static int tell_page(struct call *c, const struct items *all, struct err *e)
     if (!begun)
         return err_set(e, ERR_VALIDATION, "`after`: there is no item `%.70s`", after);
     buf_ch(&c->out, ']');
-    tell_id(&c->out, "first_id", first);
-    tell_id(&c->out, "last_id", last);
+    write_id(&c->out, "first_id", first);
+    write_id(&c->out, "last_id", last);
     buf_fmt(&c->out, ",\"has_more\":%s}", left ? "true" : "false");
     return 0;
 }
 
 /* All input items: the earlier conversation, and the request's own. */
-static int tell_items(struct call *c, const struct store_job *j, struct err *e)
+static int write_items(struct call *c, const struct store_job *j, struct err *e)
 {
     struct items all = {cJSON_CreateArray(), 0};
     int rc = 0;
@@ -79,7 +79,7 @@ static int tell_items(struct call *c, const struct store_job *j, struct err *e)
         if (rc == 0 && i + 1 < j->n_found)
             rc = append(&all, j->found[i].response, "output", e);
     }
-    rc = rc ? rc : tell_page(c, &all, e);
+    rc = rc ? rc : write_page(c, &all, e);
     cJSON_Delete(all.all);
     return rc;
 }
@@ -93,8 +93,8 @@ static int work(struct call *c, struct err *e)
     if (rc != 0)
         return rc;
     if (items)
-        return tell_items(c, j, e);
-    stored_tell(&j->found[0], &c->out);
+        return write_items(c, j, e);
+    stored_write(&j->found[0], &c->out);
     return 0;
 }
 

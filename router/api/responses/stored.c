@@ -61,7 +61,7 @@ int stored_find(struct call *c, const char *rest, enum store_kind kind,
     return id ? ask_store(c, kind, id, out, e) : err_nomem(e);
 }
 
-void stored_tell(const struct stored *v, struct buf *out)
+void stored_write(const struct stored *v, struct buf *out)
 {
     struct err ignored;
     cJSON *r = v->state == STORED_LOST

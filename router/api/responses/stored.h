@@ -10,7 +10,7 @@
 int stored_find(struct call *c, const char *rest, enum store_kind kind,
                 const struct store_job **out, struct err *e);
 /* Appends the response object. */
-void stored_tell(const struct stored *v, struct buf *out);
+void stored_write(const struct stored *v, struct buf *out);
 /* Worker: reads the request's `store`, `background`, `previous_response_id` and its own items. */
 void response_stored_read(struct call *c, struct body *b, struct object root, struct responses *p);
 /* Worker: loads the conversation the body continues. CALL_LATER, -1, or 0: earlier lists of items

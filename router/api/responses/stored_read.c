@@ -20,11 +20,11 @@ static void add_item(struct buf *out, const cJSON *given, const char *id, unsign
         cJSON_AddStringToObject(item, "id", name);
     }
     if (message && cJSON_IsString(content)) {
-        const bool said = !strcmp(json_str(item, "role", ""), "assistant");
+        const bool by_assistant = !strcmp(json_str(item, "role", ""), "assistant");
         cJSON *parts = cJSON_CreateArray(), *part = cJSON_CreateObject();
-        cJSON_AddStringToObject(part, "type", said ? "output_text" : "input_text");
+        cJSON_AddStringToObject(part, "type", by_assistant ? "output_text" : "input_text");
         cJSON_AddStringToObject(part, "text", content->valuestring);
-        if (said)
+        if (by_assistant)
             cJSON_AddArrayToObject(part, "annotations");
         cJSON_AddItemToArray(parts, part);
         cJSON_ReplaceItemInObjectCaseSensitive(item, "content", parts);

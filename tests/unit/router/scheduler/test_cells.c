@@ -34,7 +34,7 @@ static void snapshots_are_given_up_coldest_first(void **state)
     cells_saved(c);
     assert_false(cells_pending(c, at[0]));
     cells_hold(c, at[0]); /* now the warmest */
-    cells_let_go(c, at[0]);
+    cells_release(c, at[0]);
     assert_true(cells_take(c, own));
     assert_int_equal(cells_of(c, 0), at[0]);
     assert_int_equal(cells_of(c, 1), NO_CELL);
@@ -61,9 +61,9 @@ static void what_is_held_stays_until_it_is_let_go(void **state)
     cells_drop(c, 3); /* its block was evicted, or all is forgotten */
     assert_int_equal(cells_of(c, 3), NO_CELL);
     cells_check(c);
-    cells_let_go(c, cell);
+    cells_release(c, cell);
     assert_int_equal(cells_stats(c).free, 0);
-    cells_let_go(c, cell);
+    cells_release(c, cell);
     assert_int_equal(cells_stats(c).free, 1);
     cells_check(c);
     cells_free(c);
@@ -183,7 +183,7 @@ static void holders(struct cells *c, struct book *k)
 {
     uint32_t i = rnd(HOLDERS), cell = cells_of(c, rnd(BLOCKS));
     if (k->held[i]) {
-        cells_let_go(c, k->held[i] - 1);
+        cells_release(c, k->held[i] - 1);
         k->held[i] = 0;
     } else if (cell != NO_CELL && !cells_pending(c, cell)) {
         cells_hold(c, cell);
@@ -221,7 +221,7 @@ static void at_random_no_cell_is_lost_or_had_twice(void **state)
                 cells_give(c, k.own[i]);
         for (int i = 0; i < HOLDERS; i++)
             if (k.held[i])
-                cells_let_go(c, k.held[i] - 1);
+                cells_release(c, k.held[i] - 1);
         cells_forget(c);
         cells_check(c);
         assert_int_equal(cells_stats(c).free, CELLS);

@@ -665,7 +665,7 @@ static void names_of_adapters_get_numbers(void **state)
     assert_int_equal(peer, ADAPTER_FIRST_UNLISTED + 7);
     assert_int_equal(adapters_number(&b, "one more"), ADAPTER_UNNUMBERED);
     assert_true(adapters_fit(&b, ADAPTER_UNNUMBERED) && adapters_fit(&b, peer));
-    adapters_enter(&b, ADAPTER_UNNUMBERED), adapters_leave(&b, ADAPTER_UNNUMBERED);
+    adapters_activate(&b, ADAPTER_UNNUMBERED), adapters_deactivate(&b, ADAPTER_UNNUMBERED);
     adapters_free(&b);
 }
 
@@ -680,7 +680,7 @@ static void a_list_is_replaced_and_the_counts_stay(void **state)
     assert_null(adapter_shelf_hold(&shelf));
     adapter_shelf_put(&shelf, b.list);
     struct served_adapters *old = adapter_shelf_hold(&shelf);
-    adapters_come(&b, 3), adapters_come(&b, 3), adapters_enter(&b, 3);
+    adapters_retain(&b, 3), adapters_retain(&b, 3), adapters_activate(&b, 3);
     assert_int_equal(b.pages, 1);
     /* one that leaves is not for new requests, and counts on for those that it has */
     struct served_adapters *marked = served_adapters_marked(b.list, 3, true);
@@ -691,7 +691,7 @@ static void a_list_is_replaced_and_the_counts_stay(void **state)
     assert_true(adapter_shelf_has(&shelf, "two"));
     assert_int_equal(adapters_known(&b, 3), 2);
     assert_int_equal(b.pages, 1);
-    adapters_leave(&b, 3), adapters_go(&b, 3), adapters_go(&b, 3);
+    adapters_deactivate(&b, 3), adapters_release(&b, 3), adapters_release(&b, 3);
     assert_int_equal(adapters_known(&b, 3), 0);
     /* a name that is loaded again has another number */
     struct served_adapters *less = served_adapters_without(b.list, 1);
@@ -704,16 +704,16 @@ static void a_list_is_replaced_and_the_counts_stay(void **state)
     assert_int_equal(adapters_number(&b, "two"), 4);
     assert_int_equal(b.next_number, 5);
     served_adapters_release(less), served_adapters_release(more);
-    adapters_enter(&b, 1), adapters_come(&b, 1); /* of one that is not there: nothing */
+    adapters_activate(&b, 1), adapters_retain(&b, 1); /* of one that is not there: nothing */
     assert_int_equal(b.pages, 0);
     assert_true(adapters_fit(&b, 4));
-    adapters_come(&b, 2), adapters_enter(&b, 2);
+    adapters_retain(&b, 2), adapters_activate(&b, 2);
     assert_false(adapters_fit(&b, 4));
     /* who held the first list reads it still */
     assert_string_equal(served_adapters_find(old, "one")->path, "/from");
     assert_int_equal(served_adapters_find(old, "two")->number, 1);
     served_adapters_release(old);
-    adapters_leave(&b, 2), adapters_go(&b, 2);
+    adapters_deactivate(&b, 2), adapters_release(&b, 2);
     adapters_free(&b);
     adapter_shelf_fini(&shelf);
 }

@@ -238,7 +238,7 @@ static void test_other_types(void **state)
     assert_true(m.type == LMTP_INFO && m.err.kind == ERR_NONE);
     m = parse("CANCEL {\"stream_id\":4,\"data\":{\"x\":[{}],\"stream_id\":3}}");
     assert_true(m.type == LMTP_CANCEL && m.err.kind == ERR_NONE);
-    assert_string_equal(m.victim.text, "3");
+    assert_string_equal(m.target.text, "3");
     assert_int_not_equal(parse("CANCEL {\"stream_id\":4}").err.kind, ERR_NONE);
     m = parse("generate {\"stream_id\":5,\"prompt\":7}");
     assert_int_equal(m.type, LMTP_UNKNOWN);
