@@ -121,7 +121,7 @@ static const struct flag flags[] = {
              "Drafts are what followed the same words before, or come from draft heads of the checkpoint (multi-token prediction) or "
              "from the router's draft model. Answers stay the same."},
     {.name = "draft-heads", .type = FLAG_STR, F(draft_heads), .env = "DRAFT_HEADS",
-     .help = "With --speculate: a folder of draft heads for this model (Medusa). Default: those of the checkpoint, if it has some."},
+     .help = "With --speculate: a folder of draft heads for this model (Medusa, EAGLE, EAGLE-3). Default: those of the checkpoint, if it has some."},
     {.name = "speculate-row-cost", .type = FLAG_F64, F(row_cost), .min = 0, .max = 1, .env = "SPECULATE_ROW_COST",
      .help = "What verifying another draft costs, in parts of a step of one token: decides how many are worth it. Default: measured at "
              "warm-up."},

@@ -35,6 +35,13 @@ void heads_free(struct heads *h)
 
 /* ---------------------------------------------------------------- is it worth using? */
 
+void heads_start(struct heads *h, bool measured)
+{
+    h->gate = gate_new();
+    h->measured = measured && heads_any(h);
+    h->passes_before = h->passes;
+}
+
 void heads_enter(struct heads *h, uint32_t seqs)
 {
     if (h->measured)

@@ -62,6 +62,8 @@ int heads_init(struct heads *h, struct model *m, uint32_t block_size, struct err
 void heads_free(struct heads *h);
 static inline bool heads_any(const struct heads *h) { return h->of.kind != NULL; }
 
+/* After warm-up: with `measured`, whether it is used is decided by what steps take from now on. */
+void heads_start(struct heads *h, bool measured);
 /* The next step is one of so many sequences: whether its rows are kept, and whether there are
  * drafts of the head, is as the gate says for batches of this size. */
 void heads_enter(struct heads *h, uint32_t seqs);

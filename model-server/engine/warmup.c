@@ -416,8 +416,7 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
         g->broken |= g->o.comm->world > 1;
         return -1;
     }
-    g->heads.gate = gate_new();
-    g->heads.measured = heads_any(&g->heads) && g->o.row_cost <= 0;
+    heads_start(&g->heads, g->o.row_cost <= 0);
     find_limits(g, w);
     return make_swap(g, w, e);
 }

@@ -59,7 +59,9 @@ static size_t host_floats(const struct decoder *d, size_t t, size_t o)
     const bool gathers = d->split.world > 1 && !d->encodes;
     size_t most = gathers ? o * (size_t)d->split.world * d->split.vocab_most : 0;
     const size_t hidden = d->draft.ops ? t * d->draft.plan.width : 0;
+    const size_t named = d->draft.ids ? d->draft.own->spec.vocab : 0; /* a row of its logits */
     most = hidden > most ? hidden : most;
+    most = named > most ? named : most;
     for (int i = 0; i < SPEC_MAX_ROPES; i++) {
         const size_t rows = t * rope_dim(d, i);
         most = rows > most ? rows : most;
