@@ -68,7 +68,7 @@ class Eagle3(torch.nn.Module):
         n, heads, dim = c.hidden_size, c.num_attention_heads, c.hidden_size // c.num_attention_heads
         norm = type(model.model.norm)
         self.ids = ids
-        self.streams = (2, c.num_hidden_layers // 2, c.num_hidden_layers - 3)
+        self.streams = (1, (c.num_hidden_layers + 1) // 2, c.num_hidden_layers - 1)  # the usual ones are one and the same here
         self.layer = type(model.model.layers[0])(c, 0)
         self.layer.load_state_dict(model.model.layers[-1].state_dict())
         for name, h in (("q_proj", heads), ("k_proj", c.num_key_value_heads), ("v_proj", c.num_key_value_heads)):
@@ -145,6 +145,7 @@ def write_eagle3(out, eagle, config, like):
     t["d2t"] = eagle.ids - torch.arange(len(eagle.ids))
     save_file(t, f"{out}/model.safetensors")
     own = {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "draft_vocab_size": len(eagle.ids)}
+    own["eagle_config"] = {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": [i - 1 for i in eagle.streams]}
     with open(f"{out}/config.json", "w") as f:
         json.dump(config | own, f)
 

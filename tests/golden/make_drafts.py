@@ -212,7 +212,11 @@ class Eagle:
             config = {"transformer_layer_config": config, "eagle_aux_hidden_state_layer_ids": list(self.streams)}
         top["norm_before_residual"] = self.norm_first
         os.makedirs(f"{folder}/heads", exist_ok=True)
-        save_file({k: v.detach().clone().contiguous() for k, v in out.items()}, f"{folder}/heads/model.safetensors")
+        out = {k: v.detach().clone().contiguous() for k, v in out.items()}
+        if self.third and not self.speculators:  # as SafeAILab's files are
+            torch.save(out, f"{folder}/heads/pytorch_model.bin")
+        else:
+            save_file(out, f"{folder}/heads/model.safetensors")
         with open(f"{folder}/heads/config.json", "w") as f:
             json.dump(config | top, f, indent=1, default=str)
 
