@@ -49,6 +49,33 @@ def medusa(folder, model, heads=3):
     return folder
 
 
+def eagle3(folder, model, every=2):
+    """An EAGLE-3 head: the model's last layer once more over what leaves it, and every other token of its head."""
+    folder = pathlib.Path(folder)
+    folder.mkdir()
+    t = _tensors(model)
+    config = json.loads((pathlib.Path(model) / "config.json").read_text())
+    n, h, vocab = config["num_hidden_layers"], config["hidden_size"], config["vocab_size"]
+    last = f"model.layers.{n - 1}."
+    out = {"midlayer." + k.removeprefix(last): v for k, v in t.items() if k.startswith(last)}
+    for k in ("q_proj", "k_proj", "v_proj"):  # of the embedding and of the hidden state
+        k = f"midlayer.self_attn.{k}.weight"
+        out[k] = np.concatenate([0.1 * out[k], out[k]], 1)
+    like = out["midlayer.input_layernorm.weight"]
+    out["midlayer.hidden_norm.weight"] = like
+    out["fc.weight"] = np.concatenate([np.zeros((h, 2 * h)), np.eye(h)], 1).astype(like.dtype)
+    out["norm.weight"] = t["model.norm.weight"]
+    ids = np.arange(0, vocab, every)
+    out["lm_head.weight"] = t.get("lm_head.weight", t["model.embed_tokens.weight"])[ids]
+    out["d2t"] = (ids - np.arange(len(ids))).astype(np.int64)
+    out["t2d"] = np.isin(np.arange(vocab), ids)
+    save_file({k: np.ascontiguousarray(v) for k, v in out.items()}, folder / "model.safetensors")
+    streams = {"eagle_config": {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": [0, n // 2, n - 1]}}
+    own = {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "draft_vocab_size": len(ids)}
+    (folder / "config.json").write_text(json.dumps(config | own | streams))
+    return folder
+
+
 def _tensors(model):
     """In fp32: numpy has no bfloat16."""
     try:

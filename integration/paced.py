@@ -44,6 +44,10 @@ class Pair:
     def waits(self, outcome):
         return self.metric("tgi_draft_waits", outcome=outcome) or 0
 
+    def between_calls(self):
+        """Seconds from an answer of the draft model to the next call: what its calls cost beside its own time."""
+        return float(self.draft.log.rpartition("between calls: ")[2].split()[0]) / 1000
+
     def answer(self, tokens):
         """Its tokens, and tokens/s from the first to the last."""
         body = {"inputs": "Once", "parameters": {"max_new_tokens": tokens, "details": True, "ignore_eos": True}}

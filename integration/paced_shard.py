@@ -1,5 +1,8 @@
 """A stand-in for a served model or its draft model whose speed and acceptance are given: it sleeps in place of computing.
 
+As a model-server, it begins the step after a Decode at once, unless the call says that drafts may follow (`Edits.drafting`), and
+whatever comes instead of the next Decode waits for that step.
+
     python integration/paced_shard.py --uds-path /tmp/x/s --step-ms 40 [--row-ms 1] [--speculate 8] [--right 0.8]
 
 The token at a position is a function of the position. One that drafts is right at the share --right of the positions,
@@ -37,6 +40,8 @@ class PacedShard(Shard):
     def __init__(self, pb, urls, options):
         super().__init__(pb, urls, {**DEFAULTS, "blocks": 4096})
         self.o = options
+        self.ahead, self.free_at = None, 0.0  # the batch whose next step runs; when that is over
+        self.gaps, self.left_at = [], 0.0  # times between a Decode's answer and the next call
 
     def Info(self, q):
         info = super().Info(q)
@@ -64,8 +69,19 @@ class PacedShard(Shard):
             g.generated_text.text, g.generated_text.generated_tokens = "over", s.said
         return g
 
+    def work(self, seqs, ahead):
+        """A step of these, which may have begun before the call."""
+        if ahead:
+            for s in seqs:
+                s.drafts = []
+        else:
+            ms = self.o.step_ms + self.o.row_ms * sum(len(s.drafts) for s in seqs)
+            self.free_at = max(self.free_at, time.monotonic()) + ms / 1000
+        time.sleep(max(0, self.free_at - time.monotonic()))
+
     def step(self, id, seqs, response):
-        time.sleep((self.o.step_ms + self.o.row_ms * sum(len(s.drafts) for s in seqs)) / 1000)
+        self.work(seqs, self.ahead == [s.id for s in seqs])
+        self.ahead = None
         out = response(total_ns=1, forward_ns=1, generations=[self.generation(s) for s in seqs])
         left = [s for s in seqs if not s.over()]
         for s in left:
@@ -77,15 +93,26 @@ class PacedShard(Shard):
 
     def Prefill(self, q):
         self.edit(q.edits)
-        id, old = q.batch.id, []
+        self.ahead, id, old = None, q.batch.id, []
         if q.HasField("cached_batch"):
             id = q.cached_batch.id
             old = self.take(id)
         return self.step(id, old + [PacedSeq(r, self.script) for r in q.batch.requests], self.pb.PrefillResponse)
 
+    def note_gap(self):
+        self.gaps = [*self.gaps[-99:], time.monotonic() - self.left_at]
+        if len(self.gaps) % 20 == 0:
+            print(f"between calls: {1000 * sorted(self.gaps)[len(self.gaps) // 2]:.3f} ms", flush=True)
+
     def Decode(self, q):
+        self.note_gap()
         self.edit(q.edits)
-        return super().Decode(q)
+        out = super().Decode(q)
+        self.left_at = time.monotonic()
+        if out.HasField("batch") and not q.edits.drafting:
+            self.ahead = [s.id for s in self.batches[out.batch.id]]
+            self.free_at = time.monotonic() + self.o.step_ms / 1000
+        return out
 
 
 def main():

@@ -5,7 +5,7 @@ import os
 import signal
 
 import pytest
-from heads import medusa, with_mtp
+from heads import eagle3, medusa, with_mtp
 from serving import DEMO, Service, data, wait_for
 from test_speculation import CHEAP, TIGHT, answer, bodies, crowd, skipped
 
@@ -62,6 +62,57 @@ def test_medusa_heads_change_nothing(plain, want):
     with Service(plain, args=["--draft-heads", heads], env=CHEAP) as s:
         assert crowd(s, work) == answers
         assert [answer(s, b) for b in work] == answers
+
+
+@pytest.mark.parametrize("num_shard", [1, 2])
+def test_an_eagle3_head_changes_nothing(plain, want, tmp_path, num_shard):
+    work, answers = want
+    if num_shard == 2:
+        with Service(plain, 2) as s:
+            answers = [answer(s, b) for b in work]
+    heads = eagle3(tmp_path / "eagle3", plain)
+    with Service(plain, num_shard, args=["--draft-heads", heads], env=CHEAP) as s:
+        assert s.log.count("draft head kind=eagle3") == num_shard
+        assert crowd(s, work) == answers
+        assert [answer(s, b) for b in work] == answers
+        assert skipped(s) > 100
+
+
+def test_a_head_that_is_measured_changes_nothing(model, want):
+    """Rows are kept at times, and at times not: what a step takes decides."""
+    work, answers = want
+    with Service(model, args=SPECULATE) as s:
+        for _ in range(2):
+            assert crowd(s, work) == answers
+        assert [answer(s, b) for b in work] == answers
+
+
+BAD = {
+    "names a token outside": lambda c, t: t["d2t"].__setitem__(-1, 1 << 40),
+    "a whole number for each row": lambda c, t: t.__setitem__("d2t", t["d2t"][1:]),
+    "`d2t` is missing": lambda c, t: t.pop("d2t"),
+    "a draft head of 2 layers": lambda c, t: c.__setitem__("num_hidden_layers", 2),
+    "wide, those of the model": lambda c, t: c.__setitem__("hidden_size", 2 * c["hidden_size"]),
+    "3 numbers": lambda c, t: c["eagle_config"].__setitem__("eagle_aux_hidden_state_layer_ids", [0, 1, 77]),
+    "`use_aux_hidden_state`": lambda c, t: c["eagle_config"].__setitem__("use_aux_hidden_state", False),
+    "hidden_norm": lambda c, t: t.pop("midlayer.hidden_norm.weight"),
+}
+
+
+@pytest.mark.parametrize("why", BAD)
+def test_a_broken_eagle3_head_is_refused(plain, tmp_path, why):
+    import json
+
+    from safetensors.numpy import load_file, save_file
+
+    heads = eagle3(tmp_path / "eagle3", plain)
+    config, tensors = json.loads((heads / "config.json").read_text()), load_file(heads / "model.safetensors")
+    BAD[why](config, tensors)
+    (heads / "config.json").write_text(json.dumps(config))
+    save_file(tensors, heads / "model.safetensors")
+    with pytest.raises(AssertionError, match=why):
+        with Service(plain, args=["--draft-heads", heads]):
+            pass
 
 
 def test_a_killed_shard_goes_on_with_its_drafts(model, want):

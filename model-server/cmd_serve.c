@@ -121,7 +121,7 @@ static const struct flag flags[] = {
              "that is faster. Drafts come from n-grams of the text, from draft heads of the checkpoint (multi-token "
              "prediction) or from the router's draft model. Answers do not change."},
     {.name = "draft-heads", .type = FLAG_STR, F(draft_heads), .env = "DRAFT_HEADS",
-     .help = "With --speculate: a folder of draft heads for this model (Medusa). Default: those of the checkpoint, if any."},
+     .help = "With --speculate: a folder of draft heads for this model (Medusa, EAGLE, EAGLE-3). Default: those of the checkpoint, if any."},
     {.name = "speculate-row-cost", .type = FLAG_F64, F(row_cost), .min = 0, .max = 1, .env = "SPECULATE_ROW_COST",
      .help = "Cost of verifying one more draft token, as a fraction of a step of one token; limits the number of "
              "drafts. Default: measured at warm-up."},

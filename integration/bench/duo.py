@@ -5,7 +5,8 @@
 Both models are stand-ins that sleep (integration/paced_shard.py): a set-up is a ratio of speeds and an acceptance. The set-ups of
 llama_duo's three measurements have the ratios of its machines and the acceptance at which its loop yields what it measured. `plain` and
 `here` go through this server's router. llama_duo's loop and the synchronous one are played here with the same sleeps and without any
-overhead, which favours them."""
+overhead, which favours them; `with calls` is llama_duo's loop where each of its calls takes as much longer than its sleep as a draft
+call does here (it polls by HTTP for each draft token)."""
 
 import argparse
 import pathlib
@@ -50,7 +51,7 @@ def synchronous(step, ratio, right, tokens, first):
     return said / (time.monotonic() - start)
 
 
-def duo(step, ratio, right, tokens, first):
+def duo(step, ratio, right, tokens, first, call=0):
     """llama_duo's lead and back: the lead verifies what is there, the back sleeps half a second when it is far ahead."""
     lock, over = threading.Lock(), threading.Event()
     said, s = 0, []  # s: the sequence as both know it, with drafts behind said
@@ -63,7 +64,7 @@ def duo(step, ratio, right, tokens, first):
             if idle:
                 over.wait(0.5)
                 continue
-            time.sleep(step / ratio)
+            time.sleep(step / ratio + call)
             with lock:
                 if len(s) == at and s == state:  # else it was rejected meanwhile
                     s.append(drafted(first + at, right))
@@ -90,8 +91,9 @@ def duo(step, ratio, right, tokens, first):
 def measure(name, a, plain, here, want):
     ratio, right, theirs = SETUPS[name]
     first = next(at for at in range(64) if token(at) == want[0])  # the same positions for all
-    got = {k: [] for k in ("plain", "here", "llama_duo", "synchronous")}
+    got = {k: [] for k in ("plain", "here", "llama_duo", "with calls", "synchronous")}
     here.answer(40)
+    call = here.between_calls()
     for _ in range(a.rounds):
         ids, rate = plain.answer(a.tokens)
         assert ids == want
@@ -100,10 +102,11 @@ def measure(name, a, plain, here, want):
         assert ids == want
         got["here"].append(rate)
         got["llama_duo"].append(duo(a.step_ms / 1000, ratio, right, a.tokens, first))
+        got["with calls"].append(duo(a.step_ms / 1000, ratio, right, a.tokens, first, call))
         got["synchronous"].append(synchronous(a.step_ms / 1000, ratio, right, a.tokens, first))
     base = statistics.median(got["plain"])
     cells = [f"{statistics.median(v) / base:.2f} ({min(v) / base:.2f}–{max(v) / base:.2f})" for k, v in got.items() if k != "plain"]
-    print(f"| {name} | {ratio} | {right} | {theirs or ''} | {base:.1f} | {' | '.join(cells)} | {here.waits('met'):.0f}, {here.waits('missed'):.0f} |", flush=True)
+    print(f"| {name} | {ratio} | {right} | {theirs or ''} | {base:.1f} | {' | '.join(cells)} | {call * 1000:.1f} | {here.waits('met'):.0f}, {here.waits('missed'):.0f} |", flush=True)
 
 
 def main():
@@ -113,8 +116,8 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--setup", nargs="*", default=list(SETUPS))
     a = p.parse_args()
-    print("| set-up | ratio | acceptance | llama_duo measured | plain, tokens/s | here | llama_duo's loop | synchronous | waits met, missed |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    print("| set-up | ratio | acceptance | llama_duo measured | plain, tokens/s | here | llama_duo's loop | the same with calls | synchronous | a call, ms | waits met, missed |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     with Pair(a.step_ms, a.step_ms * ROW) as plain:
         want, _ = plain.answer(a.tokens)
         for name in a.setup:

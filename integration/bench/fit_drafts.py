@@ -3,8 +3,8 @@
 
     python integration/bench/fit_drafts.py MODEL OUT [--steps 400]
 
-OUT-mtp is the model with one multi-token-prediction layer in DeepSeek-V3's form; OUT-medusa a folder of three Medusa heads.
-They learn the model's own distribution on text that it has sampled. Needs torch and transformers."""
+OUT-mtp is the model with one multi-token-prediction layer in DeepSeek-V3's form; OUT-medusa a folder of three Medusa heads;
+OUT-eagle3 one of an EAGLE-3 head over the 320 tokens that the model writes most often. They learn the model's own distribution on text that it has sampled. Needs torch and transformers."""
 
 import argparse, json, os, shutil
 import torch
@@ -59,9 +59,48 @@ class Medusa(torch.nn.Module):
         return [o(hidden + F.silu(b(hidden))) for b, o in zip(self.blocks, self.outs)]
 
 
+class Eagle3(torch.nn.Module):
+    """A layer of the model's kind over [embedding | joined streams] (arXiv 2503.01840), trained on its own rows as well."""
+
+    def __init__(self, model, ids):
+        super().__init__()
+        c = model.config
+        n, heads, dim = c.hidden_size, c.num_attention_heads, c.hidden_size // c.num_attention_heads
+        norm = type(model.model.norm)
+        self.ids = ids
+        self.streams = (1, (c.num_hidden_layers + 1) // 2, c.num_hidden_layers - 1)  # the usual ones are one and the same here
+        self.layer = type(model.model.layers[0])(c, 0)
+        self.layer.load_state_dict(model.model.layers[-1].state_dict())
+        for name, h in (("q_proj", heads), ("k_proj", c.num_key_value_heads), ("v_proj", c.num_key_value_heads)):
+            setattr(self.layer.self_attn, name, torch.nn.Linear(2 * n, h * dim, bias=False))
+        self.hidden_norm, self.norm = (norm(n, eps=c.rms_norm_eps) for _ in range(2))
+        self.fc = torch.nn.Linear(3 * n, n, bias=False)
+        self.head = torch.nn.Linear(n, len(ids), bias=False)
+        with torch.no_grad():
+            self.head.weight.copy_(model.lm_head.weight[ids])
+        self.norm.load_state_dict(model.model.norm.state_dict())
+
+    def rows(self, states):
+        return self.fc(torch.cat([states[i] for i in self.streams], -1))
+
+    def forward(self, model, rows, behind):
+        length = behind.shape[1]
+        pos = torch.arange(length)[None]
+        mask = torch.full((length, length), float("-inf")).triu(1)[None, None]
+        into = torch.cat([self.layer.input_layernorm(model.model.embed_tokens(behind)), self.hidden_norm(rows)], -1)
+        x = rows + self.layer.self_attn(into, attention_mask=mask, position_embeddings=model.model.rotary_emb(into, pos))[0]
+        y = x + self.layer.mlp(self.layer.post_attention_layernorm(x))
+        return self.head(self.norm(y)), y
+
+
+def frequent(model, most=320):
+    ids = sampled(model, 64, 200).flatten().bincount(minlength=model.config.vocab_size)
+    return ids.argsort(descending=True)[:most].sort().values
+
+
 def fit(model, steps, batch, length):
-    mtp, medusa = Mtp(model), Medusa(model)
-    opt = torch.optim.AdamW([*mtp.parameters(), *medusa.parameters()], lr=3e-3, weight_decay=0)
+    mtp, medusa, eagle = Mtp(model), Medusa(model), Eagle3(model, frequent(model))
+    opt = torch.optim.AdamW([*mtp.parameters(), *medusa.parameters(), *eagle.parameters()], lr=3e-3, weight_decay=0)
     sched = torch.optim.lr_scheduler.CosineAnnealingLR(opt, steps)
     pool = None
     for step in range(steps):
@@ -69,7 +108,8 @@ def fit(model, steps, batch, length):
             pool = sampled(model, 4 * batch, length)
         ids = pool[torch.randint(0, len(pool), (batch,))]
         with torch.no_grad():
-            hidden = model.model(input_ids=ids).last_hidden_state
+            out = model.model(input_ids=ids, output_hidden_states=True)
+            hidden, states = out.last_hidden_state, [h[:, :-1] for h in out.hidden_states]
             own = model.lm_head(hidden)  # own[:, p] is about token p + 1
         logits, y = mtp(model, hidden[:, :-1], ids[:, 1:])  # row p is about token p + 2
         loss = F.cross_entropy(logits.flatten(0, 1), own[:, 1:].softmax(-1).flatten(0, 1))
@@ -79,6 +119,11 @@ def fit(model, steps, batch, length):
         heads = medusa(hidden)
         for i, h in enumerate(heads):
             loss = loss + 0.5 * F.cross_entropy(h[:, : -1 - i].flatten(0, 1), own[:, 1 + i :].softmax(-1).flatten(0, 1))
+        few = own[:, :, eagle.ids].softmax(-1)
+        said, y = eagle(model, eagle.rows(states), ids[:, 1:])
+        loss = loss + F.cross_entropy(said.flatten(0, 1), few[:, 1:].flatten(0, 1))
+        again, _ = eagle(model, y[:, :-1], ids[:, 2:])
+        loss = loss + 0.5 * F.cross_entropy(again.flatten(0, 1), few[:, 2:].flatten(0, 1))
         opt.zero_grad()
         loss.backward()
         opt.step()
@@ -86,8 +131,23 @@ def fit(model, steps, batch, length):
         if step % 50 == 0 or step == steps - 1:
             right = (logits.argmax(-1) == own[:, 1:].argmax(-1)).float().mean()
             firsts = [(h[:, : -1 - i].argmax(-1) == own[:, 1 + i :].argmax(-1)).float().mean().item() for i, h in enumerate(heads)]
-            print(step, f"loss {loss.item():.3f}  mtp agrees {right:.3f}  medusa", [f"{x:.3f}" for x in firsts], flush=True)
-    return mtp, medusa
+            third = (eagle.ids[said.argmax(-1)] == own[:, 1:].argmax(-1)).float().mean()
+            print(step, f"loss {loss.item():.3f}  mtp agrees {right:.3f}  eagle3 {third:.3f}  medusa", [f"{x:.3f}" for x in firsts], flush=True)
+    return mtp, medusa, eagle
+
+
+def write_eagle3(out, eagle, config, like):
+    os.makedirs(out, exist_ok=True)
+    t = {"midlayer." + k: v for k, v in eagle.layer.state_dict().items()}
+    t |= {"midlayer.hidden_norm.weight": eagle.hidden_norm.weight, "norm.weight": eagle.norm.weight}
+    t |= {"fc.weight": eagle.fc.weight, "lm_head.weight": eagle.head.weight}
+    t = {k: v.detach().to(like).contiguous() for k, v in t.items()}
+    t["d2t"] = eagle.ids - torch.arange(len(eagle.ids))
+    save_file(t, f"{out}/model.safetensors")
+    own = {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "draft_vocab_size": len(eagle.ids)}
+    own["eagle_config"] = {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": [i - 1 for i in eagle.streams]}
+    with open(f"{out}/config.json", "w") as f:
+        json.dump(config | own, f)
 
 
 def main():
@@ -99,7 +159,7 @@ def main():
     model = AutoModelForCausalLM.from_pretrained(o.model, attn_implementation="eager", dtype=torch.float32).eval()
     for q in model.parameters():
         q.requires_grad_(False)
-    mtp, medusa = fit(model, o.steps, 16, 120)
+    mtp, medusa, eagle = fit(model, o.steps, 16, 120)
     shutil.copytree(o.model, o.out + "-mtp", dirs_exist_ok=True)
     tensors = load_file(f"{o.model}/model.safetensors")
     n = model.config.num_hidden_layers
@@ -110,6 +170,7 @@ def main():
     tensors.update({k: v.detach().to(like).contiguous() for k, v in own.items()})
     os.remove(f"{o.out}-mtp/model.safetensors")
     save_file(tensors, f"{o.out}-mtp/model.safetensors")
+    write_eagle3(o.out + "-eagle3", eagle, json.load(open(f"{o.model}/config.json")), like)
     os.makedirs(o.out + "-medusa", exist_ok=True)
     heads = {}
     for i, (b, out) in enumerate(zip(medusa.blocks, medusa.outs)):

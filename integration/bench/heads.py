@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """What draft heads save: tokens per step, and tokens/s beside the same model without them.
 
-    python integration/bench/heads.py PLAIN WITH_MTP [MEDUSA] [--batch 1 4 16] [--tokens 200] [--layers 60]
+    python integration/bench/heads.py PLAIN [--mtp FOLDER] [--medusa FOLDER] [--eagle3 FOLDER] [--batch 1 4 16] [--tokens 200] [--layers 60]
 
-Folders as fit_drafts.py makes them. With --layers the models are made deeper by layers that change nothing: steps that cost as
-much more as those of a larger model, and drafts that are right as often as before. Streams of one batch begin together; half of them are greedy, half sampled at temperature 1."""
+Folders as fit_drafts.py makes them. All are served at once and measured in turn; a ratio is to `plain` of the same round. With
+--layers the models are made deeper by layers that change nothing: steps that cost as much more as those of a larger model, and drafts
+that are right as often as before. Streams of one batch begin together; half of them are greedy, half sampled at temperature 1. The
+status is 1 if one is below 0.97 of plain."""
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import pathlib
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -51,42 +55,65 @@ def steps(s):
     return s.metric("tgi_request_skipped_tokens_count") or 0, s.metric("tgi_request_skipped_tokens_sum") or 0
 
 
-def run(s, batch, tokens, rounds):
-    texts, rates = [], []
-    before = steps(s)
+def once(s, batch, tokens):
+    """The texts, and tokens/s."""
+    t0 = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(batch) as pool:
-        for _ in range(rounds):
-            t0 = time.monotonic()
-            got = list(pool.map(lambda i: s.post("/generate", body(i, tokens)).json()["generated_text"], range(batch)))
-            rates.append(batch * tokens / (time.monotonic() - t0))
-            texts = got
-    n, more = (b - a for a, b in zip(before, steps(s)))
-    return texts, sorted(rates)[len(rates) // 2], (n + more) / n if n else 1.0
+        got = list(pool.map(lambda i: s.post("/generate", body(i, tokens)).json()["generated_text"], range(batch)))
+    return got, batch * tokens / (time.monotonic() - t0)
+
+
+def per_step(before, after):
+    n, more = (b - a for a, b in zip(before, after))
+    return (n + more) / n if n else 1.0
+
+
+def measure(services, batch, o):
+    """For each kind: the ratios to plain, and tokens a step."""
+    before = {kind: steps(s) for kind, s in services.items()}
+    want, rates = None, {kind: [] for kind in services}
+    for n in range(o.rounds + 1):
+        plain = 0.0
+        for kind, s in services.items():
+            texts, rate = once(s, batch, o.tokens)
+            want = want or texts
+            assert texts == want, kind
+            plain = rate if kind == "plain" else plain
+            if n or o.rounds == 1:  # the first one teaches
+                rates[kind].append((rate, rate / plain))
+    return {kind: (rates[kind], per_step(before[kind], steps(s))) for kind, s in services.items()}
 
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("plain"), p.add_argument("mtp"), p.add_argument("medusa", nargs="?")
+    p.add_argument("plain"), p.add_argument("--mtp"), p.add_argument("--medusa"), p.add_argument("--eagle3")
     p.add_argument("--batch", type=int, nargs="+", default=[1, 4, 16])
-    p.add_argument("--tokens", type=int, default=200), p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--tokens", type=int, default=200), p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--layers", type=int, default=0)
     o = p.parse_args()
     if o.layers:
         made = pathlib.Path(tempfile.mkdtemp())
-        o.plain, o.mtp = deeper(made / "plain", o.plain, o.layers), deeper(made / "mtp", o.mtp, o.layers)
-    kinds = {"plain": (o.plain, []), "mtp": (o.mtp, ["--speculate", "4"])}
-    if o.medusa:
-        kinds["medusa"] = (o.plain, ["--draft-heads", str(pathlib.Path(o.medusa).resolve())])
-    want = {}
-    for kind, (model, args) in kinds.items():
-        with Service(pathlib.Path(model).resolve(), args=["--threads", "1", *args]) as s:
-            for line in s.log.splitlines():
-                if "row_cost" in line:
-                    print(line)
-            for batch in o.batch:
-                texts, rate, per_step = run(s, batch, o.tokens, o.rounds)
-                assert want.setdefault(batch, texts) == texts, kind
-                print(f"{kind:7} batch {batch:2}: {rate:8.0f} tokens/s, {per_step:.2f} tokens a step", flush=True)
+        o.plain = deeper(made / "plain", o.plain, o.layers)
+        o.mtp = o.mtp and deeper(made / "mtp", o.mtp, o.layers)
+    speculate = ["--speculate", "4"]
+    kinds = {"plain": (o.plain, []), "n-gram": (o.plain, speculate)}
+    kinds |= {"mtp": (o.mtp, speculate)} if o.mtp else {}
+    for kind in ("medusa", "eagle3"):
+        if getattr(o, kind):
+            kinds[kind] = (o.plain, ["--draft-heads", str(pathlib.Path(getattr(o, kind)).resolve())])
+    least = 9.0
+    with contextlib.ExitStack() as stack:
+        services = {}
+        for kind, (model, args) in kinds.items():
+            services[kind] = stack.enter_context(Service(pathlib.Path(model).resolve(), args=["--threads", "1", *args]))
+            print(kind, *[line.split("speculation ", 1)[1] for line in services[kind].log.splitlines() if "row_cost" in line], flush=True)
+        print("\n| batch | | tokens/s | of plain | tokens a step |\n|--:|---|--:|--:|--:|")
+        for batch in o.batch:
+            for kind, (rates, each) in measure(services, batch, o).items():
+                of = [r for _, r in rates]
+                print(f"| {batch} | {kind} | {statistics.median(r for r, _ in rates):.0f} | {statistics.median(of):.2f} ({min(of):.2f}–{max(of):.2f}) | {each:.2f} |", flush=True)
+                least = min(least, statistics.median(of))
+    sys.exit(least < 0.97)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ static uint32_t propose(const struct drafting *d, struct seq *s)
         return n;
     const struct ngram g = ngram_find(s->ids, s->n);
     const float *rate = s->acceptance.rate;
-    if (d->heads && heads_ready(d->heads, s) &&
+    if (d->heads && heads_draft(d->heads) && heads_ready(d->heads, s) &&
         !(g.match && rate[draft_kind_of(g.match)] > rate[DRAFT_HEAD])) {
         s->head.most = most < HEAD_MOST ? most : HEAD_MOST;
         s->draft_kind = DRAFT_HEAD;

@@ -303,11 +303,14 @@ int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, 
 {
     struct batch *old = NULL;
     *a = (struct answer){.concat_ns = -1};
+    g->heads.ns = 0;
     if (model_info(g->o.model)->task != TASK_GENERATE)
         return err_set(e, ERR_VALIDATION, "this model gives vectors or scores, no text");
     forget(g);
-    if ((cached && batches_find_all(&g->batches, cached, 1, &old, e)) ||
-        prepare(g, x, &old, old ? 1 : 0, e))
+    if (cached && batches_find_all(&g->batches, cached, 1, &old, e))
+        return -1;
+    heads_enter(&g->heads, n + (old ? old->n : 0));
+    if (prepare(g, x, &old, old ? 1 : 0, e))
         return -1;
     struct batch *fresh = admit(g, id, specs, n, e);
     if (!fresh)
@@ -382,9 +385,13 @@ int engine_ahead(struct engine *g, struct err *e)
     if (!b)
         return 0;
     assert(batches_find(&g->batches, b->id) == b);
+    const int64_t t0 = clock_ns();
+    heads_enter(&g->heads, b->n);
     if (drafts_plan(&g->drafting, b->v, b->n, e) == 0 &&
-        stepper_ahead(&g->step, b->v, b->n, e) == 0)
+        stepper_ahead(&g->step, b->v, b->n, e) == 0) {
+        g->heads.ns += clock_ns() - t0;
         return 0;
+    }
     g->broken |= g->o.comm->world > 1;
     return -1;
 }
@@ -393,6 +400,7 @@ int engine_ahead(struct engine *g, struct err *e)
 static int decode_one(struct engine *g, struct batch *b, const struct edits *x, struct answer *a,
                       struct err *e)
 {
+    heads_enter(&g->heads, b->n);
     if (prepare(g, x, &b, 1, e) || run(g, b, e) ||
         settle(g, batches_take(&g->batches, b->id), a, e))
         return -1;
@@ -405,6 +413,10 @@ static int decode_joined(struct engine *g, struct batch *const *parts, size_t n,
                          const struct edits *x, struct answer *a, struct err *e)
 {
     int64_t t0 = clock_ns();
+    uint32_t seqs = 0;
+    for (size_t i = 0; i < n; i++)
+        seqs += parts[i]->n;
+    heads_enter(&g->heads, seqs);
     if (prepare(g, x, parts, n, e))
         return -1;
     struct batch *all = view(parts, n, e);
@@ -424,7 +436,7 @@ static int decode_joined(struct engine *g, struct batch *const *parts, size_t n,
     return 0;
 }
 
-int engine_decode(struct engine *g, const uint64_t *ids, size_t n, const struct edits *x,
+static int decode(struct engine *g, const uint64_t *ids, size_t n, const struct edits *x,
                   struct answer *a, struct err *e)
 {
     *a = (struct answer){.concat_ns = -1};
@@ -443,6 +455,34 @@ int engine_decode(struct engine *g, const uint64_t *ids, size_t n, const struct 
         rc = decode_joined(g, parts, n, x, a, e);
     free(parts);
     return rc;
+}
+
+/* What a step with and without drafts of the head takes for a token, where no prompt is part of it.
+ */
+static int learn(struct engine *g, const struct answer *a, int64_t ns, struct err *e)
+{
+    bool prompts = false;
+    for (uint32_t i = 0; a->batch && i < a->batch->n; i++)
+        prompts |= seq_live(a->batch->v[i]) && a->batch->v[i]->cached + 1 != a->batch->v[i]->n;
+    for (uint32_t i = 0; i < a->out->n_gen; i++)
+        prompts |= a->out->gen[i].first;
+    g->heads.ns += ns;
+    ns = g->heads.ns;
+    g->heads.ns = 0;
+    if (prompts || heads_learn(&g->heads, g->o.comm, a->out->n_gen, ns, e) == 0)
+        return 0;
+    g->broken |= g->o.comm->world > 1;
+    return -1;
+}
+
+int engine_decode(struct engine *g, const uint64_t *ids, size_t n, const struct edits *x,
+                  struct answer *a, struct err *e)
+{
+    const int64_t t0 = clock_ns();
+    const int rc = decode(g, ids, n, x, a, e);
+    if (rc || !heads_any(&g->heads))
+        return rc;
+    return learn(g, a, clock_ns() - t0, e);
 }
 
 int engine_filter(struct engine *g, uint64_t id, const uint64_t *requests, size_t n,

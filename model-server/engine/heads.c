@@ -1,4 +1,5 @@
 #include "model-server/engine/heads.h"
+#include "model-server/engine/kv_pool.h"
 #include "model-server/engine/seq.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -13,7 +14,11 @@ void head_rows_free(struct head_rows *r)
 int heads_init(struct heads *h, struct model *m, uint32_t block_size, struct err *e)
 {
     const struct model_info *i = model_info(m);
-    *h = (struct heads){.model = m, .of = i->draft, .vocab = i->vocab, .block_size = block_size};
+    *h = (struct heads){.model = m,
+                        .of = i->draft,
+                        .vocab = i->vocab,
+                        .block_size = block_size,
+                        .gate = gate_new()};
     if (!heads_any(h))
         return 0;
     h->mask = malloc((i->vocab + (size_t)31) / 32 * sizeof(*h->mask));
@@ -26,6 +31,36 @@ void heads_free(struct heads *h)
     free(h->ids), free(h->pos), free(h->slots), free(h->out_rows), free(h->mask), free(h->spans);
     free(h->rows), free(h->who), free(h->states), free(h->logits), free(h->next);
     *h = (struct heads){0};
+}
+
+/* ---------------------------------------------------------------- is it worth using? */
+
+void heads_start(struct heads *h, bool measured)
+{
+    h->gate = gate_new();
+    h->measured = measured && heads_any(h);
+    h->passes_before = h->passes;
+}
+
+void heads_enter(struct heads *h, uint32_t seqs)
+{
+    if (h->measured)
+        gate_enter(&h->gate, seqs);
+}
+
+enum { AGREE_UNIT = 32 }; /* ns; what ranks agree on is below 2^24 */
+
+int heads_learn(struct heads *h, struct comm *c, uint32_t tokens, int64_t ns, struct err *e)
+{
+    const bool drafted = h->passes != h->passes_before;
+    h->passes_before = h->passes;
+    if (!h->measured || !gate_note(&h->gate, tokens, ns, drafted))
+        return 0;
+    uint32_t units = 1 + gate_period_ns(&h->gate) / AGREE_UNIT;
+    if (c->world > 1 && kv_agree(c, &units, e))
+        return -1;
+    gate_decide(&h->gate, units * AGREE_UNIT);
+    return 0;
 }
 
 /* Replace *p by room for n of `size` bytes; contents are lost. */
@@ -80,8 +115,8 @@ static void put(struct heads *h, struct draft_step *x, const struct seq *s, uint
     assert(b->n_tokens + n <= h->cap_tokens && b->n_spans < h->cap_seqs);
     h->spans[b->n_spans++] = (struct span){.first = b->n_tokens,
                                            .n = n,
-                                           .kv_len = from + n,
-                                           .blocks = s->blocks,
+                                           .kv_len = from + n - s->head.since,
+                                           .blocks = s->blocks + s->head.since / h->block_size,
                                            .state_in = s->cell[0],
                                            .state_out = s->cell[1],
                                            .seq_len = from + n};
@@ -106,6 +141,23 @@ static int keep(struct head_rows *r, const float *rows, uint32_t n, size_t width
     }
     memcpy(r->v + r->n * width, rows, n * width * sizeof(float));
     r->n += n;
+    return 0;
+}
+
+/* Rows begin with that of token `at`. Those of a prompt's cached beginning have passed with another
+ * request. Elsewhere there was none: the tokens before it get its row, back to the beginning of the
+ * block, and those of earlier blocks are not looked at any more. */
+static int restart(struct heads *h, struct seq *s, uint32_t at, const float *row, struct err *e)
+{
+    struct head_rows *r = &s->head;
+    const bool gap = h->of.keeps && (r->begun || at >= s->n_prompt);
+    r->begun = true;
+    r->n = 0;
+    r->from = gap ? at - at % h->block_size : at;
+    r->since = gap ? r->from : 0;
+    for (uint32_t i = r->from; i < at; i++)
+        if (keep(r, row, 1, h->of.width, e))
+            return -1;
     return 0;
 }
 
@@ -143,11 +195,8 @@ int heads_take(struct heads *h, struct seq *s, uint32_t end, struct err *e)
     if (!rows || end <= at)
         return 0;
     r->fresh = NULL;
-    if (!r->begun || at > r->from + r->n) { /* what was in the cache already has no rows */
-        r->begun = true;
-        r->from = at;
-        r->n = 0;
-    }
+    if ((!r->begun || at > r->from + r->n) && restart(h, s, at, rows, e))
+        return -1;
     if (end <= r->from + r->n) /* a step that is repeated */
         return 0;
     const uint32_t known = r->from + r->n - at;
@@ -252,6 +301,7 @@ static int pass(struct heads *h, uint32_t n, uint32_t j, struct err *e)
             put(h, &x, s, r->from, r->n, r->v, h->of.width);
         h->out_rows[x.b.n_out++] = x.b.n_tokens - 1;
     }
+    h->passes++;
     if (model_draft(h->model, &x, e))
         return -1;
     for (uint32_t i = 0; i < n; i++) {

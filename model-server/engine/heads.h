@@ -7,9 +7,11 @@
  * Every rank comes to the same. One thread. */
 #ifndef MODEL_SERVER_ENGINE_HEADS_H
 #define MODEL_SERVER_ENGINE_HEADS_H
+#include "model-server/comm/comm.h"
 #include "model-server/model/model.h"
 #include "model-server/sample/filter.h"
 #include "model-server/spec/acceptance.h"
+#include "model-server/spec/gate.h"
 
 struct seq;
 
@@ -22,6 +24,9 @@ struct head_rows { /* of a sequence; zero-initialise */
     float *v;      /* rows of tokens [from, from + n), which wait */
     uint32_t from, n, cap;
     bool begun;
+    /* Of a head with keys: those of tokens before this one are not right, and not looked at. A
+     * multiple of the block size. */
+    uint32_t since;
     /* In the rows of the last step: that of token fresh_at, and those behind it; or NULL. */
     const float *fresh;
     uint32_t fresh_at;
@@ -36,6 +41,12 @@ struct heads {
     struct model_draft of; /* kind NULL: there is no head */
     uint32_t vocab, block_size;
     double pass_cost; /* in steps of one row */
+    /* Whether it is worth using: see heads_enter(). `measured`: steps are timed; else it is always
+     * on. */
+    bool measured;
+    struct gate gate;
+    uint64_t passes, passes_before; /* for drafts, ever; up to the last step that was timed */
+    int64_t ns;                     /* spent on the step at hand so far */
     struct filter_mem filter;
     /* Working memory. */
     uint32_t *ids, *pos, *slots, *out_rows, *mask;
@@ -50,6 +61,17 @@ struct heads {
 int heads_init(struct heads *h, struct model *m, uint32_t block_size, struct err *e);
 void heads_free(struct heads *h);
 static inline bool heads_any(const struct heads *h) { return h->of.kind != NULL; }
+
+/* After warm-up: with `measured`, whether it is used is decided by what steps take from now on. */
+void heads_start(struct heads *h, bool measured);
+/* The next step is one of so many sequences: whether its rows are kept, and whether there are
+ * drafts of the head, is as the gate says for batches of this size. */
+void heads_enter(struct heads *h, uint32_t seqs);
+static inline bool heads_keep(const struct heads *h) { return gate_mode(&h->gate) != GATE_OFF; }
+static inline bool heads_draft(const struct heads *h) { return gate_mode(&h->gate) == GATE_ON; }
+/* A decode step has brought so many tokens, after `ns` since the last call. All ranks call it after
+ * the same steps, and agree on what it took. */
+int heads_learn(struct heads *h, struct comm *c, uint32_t tokens, int64_t ns, struct err *e);
 
 /* The fresh rows of tokens before `end` are good: they are kept, or pass through. */
 int heads_take(struct heads *h, struct seq *s, uint32_t end, struct err *e);

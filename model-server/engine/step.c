@@ -209,7 +209,8 @@ static void put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t le
     assert(len > 0 && b->n_tokens + len <= st->cap_tokens);
     assert(!s->windows == !st->window);
     if (st->heads) {
-        s->head.fresh = st->capture + (size_t)b->n_tokens * st->heads->of.width;
+        s->head.fresh =
+            st->capture ? st->capture + (size_t)b->n_tokens * st->heads->of.width : NULL;
         s->head.fresh_at = s->start;
     }
     windows_pass(s, st->window, st->block_size);
@@ -243,12 +244,12 @@ static void put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t le
     put_media(st, b, s, b->n_tokens - len);
 }
 
-/* A pass whose rows for the draft head go to `capture`. */
+/* A pass whose rows for the draft head, if that is in use, go to `capture`. */
 static struct ragged empty(struct stepper *st, float *capture)
 {
-    st->capture = capture;
+    st->capture = st->heads && heads_keep(st->heads) ? capture : NULL;
     if (st->heads)
-        model_capture(st->model, capture);
+        model_capture(st->model, st->capture);
     return (struct ragged){.ids = st->ids,
                            .pos = st->pos,
                            .slots = st->slots,

@@ -416,6 +416,7 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
         g->broken |= g->o.comm->world > 1;
         return -1;
     }
+    heads_start(&g->heads, g->o.row_cost <= 0);
     find_limits(g, w);
     return make_swap(g, w, e);
 }

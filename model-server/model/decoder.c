@@ -26,6 +26,13 @@ static size_t place_work(void **p, char *base, size_t at, size_t rows, size_t wi
     return at + (width ? WORK_MAX_AREAS * WORK_ALIGN : 0);
 }
 
+/* Of the model, or of a draft head whose own rotation is the first one. */
+static uint32_t rope_dim(const struct decoder *d, int i)
+{
+    const uint32_t own = i == 0 ? d->draft.plan.rope_dim : 0, dim = d->spec.rope[i].dim;
+    return dim > own ? dim : own;
+}
+
 static size_t layout(const struct decoder *d, struct scratch *s, char *base, size_t t, size_t o)
 {
     const struct decoder_spec *m = &d->spec;
@@ -34,11 +41,11 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     at = place(&s->x, base, at, t, m->hidden);
     at = place(&s->n, base, at, t, m->hidden);
     at = place(&s->r, base, at, t, m->hidden);
-    at = place(&s->embedded, base, at, t, m->per_layer ? m->hidden : 0);
+    at = place(&s->embedded, base, at, t, m->per_layer || d->draft.plan.own ? m->hidden : 0);
     at = place_work(&s->mixer, base, at, t, d->mixer_width);
     at = place_work(&s->ffn, base, at, t, d->ffn_width);
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
-        at = place(&s->rope[i], base, at, t, m->rope[i].dim);
+        at = place(&s->rope[i], base, at, t, rope_dim(d, i));
     at = place(&s->q_scale, base, at, t, m->q_growth.length > 0);
     at = place(&s->hidden, base, at, t, d->draft.ops ? d->draft.plan.width : 0);
     at = place(&s->out, base, at, o, m->hidden);
@@ -52,9 +59,11 @@ static size_t host_floats(const struct decoder *d, size_t t, size_t o)
     const bool gathers = d->split.world > 1 && !d->encodes;
     size_t most = gathers ? o * (size_t)d->split.world * d->split.vocab_most : 0;
     const size_t hidden = d->draft.ops ? t * d->draft.plan.width : 0;
+    const size_t named = d->draft.ids ? d->draft.own->spec.vocab : 0; /* a row of its logits */
     most = hidden > most ? hidden : most;
+    most = named > most ? named : most;
     for (int i = 0; i < SPEC_MAX_ROPES; i++) {
-        const size_t rows = t * d->spec.rope[i].dim;
+        const size_t rows = t * rope_dim(d, i);
         most = rows > most ? rows : most;
     }
     return most > t ? most : t;
@@ -459,6 +468,18 @@ int decoder_head(struct decoder *d, uint32_t n_out, struct err *e)
     return decoder_logits(d, d->head, d->head_bias, n_out, e);
 }
 
+/* Rows for a draft head are wanted of this pass. */
+static bool captures(const struct decoder *d)
+{
+    return d->draft.ops && (d->capture || d->rehearsed);
+}
+
+static void tap(struct decoder *d, uint32_t layer, uint32_t t)
+{
+    if (captures(d) && d->draft.ops->tap)
+        d->draft.ops->tap(d, d->draft.self, layer, t);
+}
+
 int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
 {
     const struct decoder_part all = {0, b->n_tokens, b->n_tokens};
@@ -468,11 +489,13 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
     for (uint32_t i = 0; i < d->spec.n_layers; i++) {
         if (d->busy_ns)
             watch_busy(d->busy_ns);
+        tap(d, i, b->n_tokens);
         if (decoder_layer(d, i, b->n_tokens, e))
             return -1;
         if (d->front.after)
             d->front.after(d->front.arg, i, d->scratch.x, 0, b->n_tokens);
     }
+    tap(d, d->spec.n_layers, b->n_tokens);
     return 0;
 }
 
@@ -480,7 +503,7 @@ static int run(struct decoder *d, const struct ragged *b, struct err *e)
 {
     if (decoder_run_layers(d, b, e))
         return -1;
-    if (d->draft.ops) /* n is not needed any more */
+    if (captures(d) && !d->draft.ops->tap) /* n is not needed any more */
         d->ops->norm(d->dev, d->scratch.n, d->scratch.x, b->n_tokens, d->spec.hidden,
                      &d->final_norm);
     return b->n_out ? decoder_head(d, b->n_out, e) : 0;
@@ -494,7 +517,7 @@ static int fetch_hidden(struct decoder *d, const struct ragged *b, struct err *e
         return 0;
     assert(d->draft.ops);
     d->capture += (size_t)b->n_tokens * d->draft.plan.width; /* of the next pass */
-    return d->ops->download(d->dev, rows, d->scratch.n,
+    return d->ops->download(d->dev, rows, d->draft.ops->tap ? d->scratch.hidden : d->scratch.n,
                             (size_t)b->n_tokens * d->spec.hidden * sizeof(float), e);
 }
 

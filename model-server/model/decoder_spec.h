@@ -237,6 +237,9 @@ struct decoder_spec {
     /* Attention's result is multiplied by the sigmoid of a product of its input, whose rows follow
      * those of each head's q in one matrix. With QKV_SEPARATE. */
     bool attn_gate;
+    /* q, k and v are made of twice as much: the embedding, then the stream, each normalised (draft
+     * heads of EAGLE-3, arXiv 2503.01840). With QKV_SEPARATE. */
+    bool attn_embedded;
     bool embed_norm; /* the embedding is normalised (BLOOM, arXiv 2211.05100), positions and all */
     /* Not 0: the embedding is this wide up to its norm; a matrix with a bias makes `hidden` of it.
      */

@@ -13,6 +13,7 @@ enum {
  * deadline is twice the expected wait, at most MOST_PART. WORTH: minimum gain, above the noise.
  * IN_CALL: on average half a draft call for rejected tokens must finish first. */
 static const double ROW = 0.03, LONGEST = 1.0 / 3, MOST_PART = 0.45, WORTH = 0.02, IN_CALL = 0.5;
+#define BETWEEN_NS 3e5 /* two calls: the router and one rpc */
 static const float AT_FIRST = 0.7f, LEARN_HITS = 1.0f / 32;
 #define LEARN_NS (1.0 / 8)
 
@@ -41,15 +42,36 @@ static double rest_of(uint32_t k, double a, uint32_t m)
     return ROW * k + pow(a, k + 1) * (1 + ROW * m) / (1 - pow(a, m + 1));
 }
 
+static double bounded(double acceptance)
+{
+    return acceptance < 0.01 ? 0.01 : acceptance > 0.99 ? 0.99 : acceptance;
+}
+
+/* Drafts that come about during a step. */
+static uint32_t made(const struct draft_wait_case *c)
+{
+    const double ratio = c->step_ns / c->draft_ns;
+    return ratio >= c->most + 1.0 ? c->most : ratio > 1 ? (uint32_t)ratio - 1 : 0;
+}
+
+bool draft_runs_ahead(const struct draft_wait_case *c)
+{
+    if (c->step_ns <= 0 || c->draft_ns <= 0)
+        return true;
+    /* A step ends during one of so many calls, and then rejects something so often. */
+    const double ends = c->draft_ns < c->step_ns ? c->draft_ns / c->step_ns : 1;
+    const double rejects = 1 - pow(bounded(c->acceptance), made(c) + 1);
+    return BETWEEN_NS > ends * rejects * c->draft_ns;
+}
+
 struct draft_wait draft_wait_choose(const struct draft_wait_case *c)
 {
     struct draft_wait best = {0};
     assert(c->lacking <= c->running);
     if (c->step_ns <= 0 || c->draft_ns <= 0 || c->lacking == 0)
         return best;
-    double ratio = c->step_ns / c->draft_ns;
-    double a = c->acceptance < 0.01 ? 0.01 : c->acceptance > 0.99 ? 0.99 : c->acceptance;
-    uint32_t m = ratio >= c->most + 1.0 ? c->most : ratio > 1 ? (uint32_t)ratio - 1 : 0;
+    double ratio = c->step_ns / c->draft_ns, a = bounded(c->acceptance);
+    uint32_t m = made(c);
     double least = c->lacking * rest_of(0, a, m) - WORTH * c->running;
     for (uint32_t k = 1; k <= c->most && k <= MOST_COUNT; k++) {
         double wait = wait_of(k, ratio), time = c->running * wait + c->lacking * rest_of(k, a, m);

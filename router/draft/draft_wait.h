@@ -37,6 +37,12 @@ struct draft_wait {
 };
 struct draft_wait draft_wait_choose(const struct draft_wait_case *c);
 
+/* Should the draft shards begin their next call before they get it (docs/decisions/run-ahead.md)?
+ * That saves the time between two calls. But a draft sequence whose token was rejected meanwhile
+ * joins again only after the call that was begun for the wrong token. Of the case, `lacking` does
+ * not matter. True as long as times are not known. */
+bool draft_runs_ahead(const struct draft_wait_case *c);
+
 /* Decides whether waits are worth trying; zero-initialise. A missed deadline disables waits until
  * the draft model has answered some calls; each further miss doubles that number. A draft model
  * that hangs answers none. */

@@ -208,6 +208,19 @@ static void clear(struct drafter *d)
     call(d, SHARD_CLEAR_CACHE, &all.base);
 }
 
+/* Whether they go on by themselves; see draft_runs_ahead(). */
+static bool runs_ahead(const struct drafter *d)
+{
+    struct draft_wait_case c = {
+        .step_ns = d->step.ns, .draft_ns = d->draft_call.ns, .most = d->speculate};
+    for (const struct draft_seq *t = d->draft_seqs; t; t = t->next) {
+        c.running += useful(d, t);
+        c.acceptance += useful(d, t) ? (double)t->hits.rate : 0;
+    }
+    c.acceptance /= c.running ? c.running : 1;
+    return draft_runs_ahead(&c);
+}
+
 static void drafter_turn(void *self)
 {
     struct drafter *d = self;
@@ -226,7 +239,7 @@ static void drafter_turn(void *self)
     if (!leave)
         return;
     uint32_t stay = choose_leavers(d, leave, &n_leave), n = choose_joiners(d);
-    struct wire_edits x = {.leave = leave, .n_leave = n_leave};
+    struct wire_edits x = {.leave = leave, .n_leave = n_leave, .drafting = !runs_ahead(d)};
     if (n) {
         msg = wire_prefill(&d->peer, d->next_batch_id++, d->joining, n,
                            d->batch_live ? batch : NULL, &x, &d->out);

@@ -116,6 +116,7 @@ struct bench_setup {
     const struct adapter_source *adapters;
     uint32_t n_adapters, adapter; /* adapter: struct bench's; all of them are put on the device */
     bool draft_heads;
+    const char *draft_dir; /* model_options' */
 };
 
 static inline int bench_pin_all(struct bench *b, struct err *e)
@@ -151,7 +152,8 @@ static inline int bench_open_with(struct bench *b, const struct bench_setup *u, 
                                         u->activations ? u->activations : ACTIVATIONS_EXACT,
                                     .adapters = u->adapters,
                                     .n_adapters = u->n_adapters,
-                                    .draft_heads = u->draft_heads};
+                                    .draft_heads = u->draft_heads,
+                                    .draft_dir = u->draft_dir};
     if (!(b->model = model_load(u->dir, &o, e)) ||
         model_kv_resize(b->model, n_blocks, BLOCK_SIZE, KV_F32, e) ||
         model_state_resize(b->model, n_blocks, e))

@@ -8,7 +8,7 @@
 #define MADE      "build/golden/drafts/"
 
 static const char *const names[] = {"deepseek_v3", "glm4_moe", "qwen3_next", "qwen3_5_text",
-                                    "llama"};
+                                    "llama",       "eagle",    "eagle3",     "eagle3_qwen3"};
 enum { N_NAMES = sizeof(names) / sizeof(names[0]), DEEPER = 2, VOCAB = 320 };
 
 struct expected {
@@ -18,7 +18,7 @@ struct expected {
 };
 struct drafts_run {
     pthread_t thread;
-    const char *dir, *group;
+    const char *dir, *heads, *group; /* heads: a folder of theirs, or NULL */
     const cJSON *prompts;
     int rank, world, rc;
     uint32_t chunk; /* rows of a pass of the head; 0: all */
@@ -30,7 +30,7 @@ static void read_row(const cJSON *from, float *row)
 {
     const cJSON *v;
     uint32_t n = 0;
-    cJSON_ArrayForEach(v, from) row[n++] = (float)v->valuedouble;
+    cJSON_ArrayForEach(v, from) row[n++] = cJSON_IsNull(v) ? -INFINITY : (float)v->valuedouble;
 }
 
 static void read_expected(const cJSON *from, struct expected *x)
@@ -48,7 +48,7 @@ static double distance(const float *got, const float *want, uint32_t n)
 {
     double most = 0;
     for (uint32_t i = 0; i < n; i++)
-        most = larger(most, got[i] - want[i]);
+        most = larger(most, got[i] == want[i] ? 0 : got[i] - want[i]); /* both may be infinite */
     return most;
 }
 
@@ -125,7 +125,8 @@ static void *drafts_main(void *arg)
     struct bench b = {0};
     struct comm *c =
         r->world > 1 ? comm_shm_open(r->group, r->rank, r->world, 20000, &r->e) : comm_solo();
-    const struct bench_setup setup = {.dir = r->dir, .dtype = -1, .draft_heads = true};
+    const struct bench_setup setup = {
+        .dir = r->dir, .dtype = -1, .draft_heads = true, .draft_dir = r->heads};
     const cJSON *prompt;
     struct expected *x = malloc(sizeof(*x));
     r->rc = c && x ? bench_open_with(&b, &setup, c, 1, MAX_SEQ_BLOCKS, &r->e) : -1;
@@ -149,10 +150,12 @@ static void *drafts_main(void *arg)
 static void judge_world(const char *dir, const cJSON *prompts, int world, uint32_t chunk)
 {
     static struct drafts_run runs[2];
-    char group[64];
+    char group[64], heads[PATH_LEN + 32];
+    snprintf(heads, sizeof(heads), "%s/heads", dir);
     snprintf(group, sizeof(group), "drafts-%d-%d", (int)getpid(), world);
     for (int i = 0; i < world; i++) {
         runs[i] = (struct drafts_run){.dir = dir,
+                                      .heads = access(heads, R_OK) == 0 ? heads : NULL,
                                       .group = group,
                                       .prompts = prompts,
                                       .rank = i,

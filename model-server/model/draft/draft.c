@@ -2,9 +2,11 @@
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/pass.h"
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
-static const struct draft_ops *const kinds[] = {&draft_mtp, &draft_medusa};
+static const struct draft_ops *const kinds[] = {&draft_mtp, &draft_medusa, &draft_eagle,
+                                                &draft_eagle3};
 enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 /* The last layer of the model that attends: draft layers were trained in its likeness. */
@@ -27,7 +29,7 @@ int draft_find(struct decoder *d, const struct arch *a, const struct checkpoint 
             return -1;
         if (!found)
             continue;
-        const struct layer_spec *like = model_layer(s);
+        const struct layer_spec *like = p.own ? &p.layer : model_layer(s);
         if (p.layers && (!like || s->n_layers + p.layers > SPEC_MAX_LAYERS))
             return err_set(e, ERR_VALIDATION, "%s: a model of %u layers cannot have this head",
                            kinds[i]->name, s->n_layers);
@@ -58,6 +60,34 @@ static int upload_rows(struct decoder *d, const struct draft_step *x, uint32_t f
     return d->ops->upload(d->dev, s->hidden, s->host, n * width * sizeof(float), e);
 }
 
+/* The decoder whose positions and vocabulary a pass has. */
+static struct decoder *frame_of(struct decoder *d)
+{
+    struct decoder *own = d->draft.own;
+    if (!own)
+        return d;
+    own->scratch = d->scratch;
+    own->kv = d->kv;
+    own->kv_in = &d->kv_in[d->kv_at[d->spec.n_layers]];
+    return own;
+}
+
+/* Rows of n_out times the head's own vocabulary, side by side, become rows of the model's; the last
+ * one first, since they grow. */
+static void spread(const struct decoder *d, uint32_t n_out, float *logits)
+{
+    const uint32_t few = d->draft.own->spec.vocab, all = d->spec.vocab;
+    float *const row = d->scratch.host;
+    for (uint32_t i = n_out; i-- > 0;) {
+        float *to = logits + (size_t)i * all;
+        memcpy(row, logits + (size_t)i * few, few * sizeof(*row));
+        for (uint32_t v = 0; v < all; v++)
+            to[v] = -INFINITY;
+        for (uint32_t v = 0; v < few; v++)
+            to[d->draft.ids[v]] = row[v];
+    }
+}
+
 /* The step `b` is a part of x->b, from its token `from` on. */
 static int pass(struct decoder *d, const struct draft_step *x, const struct ragged *b,
                 uint32_t from, float *logits, float *next, struct err *e)
@@ -66,12 +96,13 @@ static int pass(struct decoder *d, const struct draft_step *x, const struct ragg
     const float *rows = NULL;
     struct weight *head = NULL;
     const struct draft_pass p = {b->n_tokens, b->n_out, x->depth, d->scratch.hidden};
-    if (decoder_upload_positions(d, b, e) || upload_rows(d, x, from, b->n_tokens, e) ||
+    struct decoder *const frame = frame_of(d), *const named = d->draft.ids ? frame : d;
+    if (decoder_upload_positions(frame, b, e) || upload_rows(d, x, from, b->n_tokens, e) ||
         d->ops->step_begin(d->dev, b, e))
         return -1;
     int rc = d->draft.ops->forward(d, d->draft.self, &p, &rows, &head, e);
     if (rc == 0 && b->n_out)
-        rc = decoder_logits(d, head, NULL, b->n_out, e);
+        rc = decoder_logits(named, head, NULL, b->n_out, e);
     if (d->ops->step_end(d->dev, rc ? &late : e) || rc)
         return -1;
     if (!b->n_out)
@@ -79,7 +110,11 @@ static int pass(struct decoder *d, const struct draft_step *x, const struct ragg
     if (next && rows &&
         d->ops->download(d->dev, next, rows, (size_t)b->n_out * d->spec.hidden * sizeof(float), e))
         return -1;
-    return decoder_fetch_logits(d, b->n_out, logits, e);
+    if (decoder_fetch_logits(named, b->n_out, logits, e))
+        return -1;
+    if (d->draft.ids)
+        spread(d, b->n_out, logits);
+    return 0;
 }
 
 int decoder_draft(struct decoder *d, const struct draft_step *x, struct err *e)

@@ -21,8 +21,11 @@ struct loader;
 
 /* What a kind finds out before anything is loaded. */
 struct draft_plan {
-    uint32_t
-        layers;     /* of the cache that it keeps keys in; like the model's last one that attends */
+    uint32_t layers; /* of the cache that it keeps keys in; like the model's last one that attends,
+                        or: */
+    bool own;        /* like `layer`; its passes have rotations of their own, rope_dim wide */
+    struct layer_spec layer;
+    uint32_t rope_dim;
     uint32_t width; /* numbers of a row that it gets of the model (depth 0) */
     uint32_t most;  /* drafts that it can make at a time; 0: as many as are wanted */
     bool keeps;     /* keys: all tokens have to pass */
@@ -38,7 +41,7 @@ struct draft_pass {
 };
 
 struct draft_ops {
-    const char *name; /* for /info and logs: "mtp", "medusa" */
+    const char *name; /* for /info and logs: "mtp", "medusa", "eagle3" */
     /* Are its tensors there? 1: yes, and `p` is filled; 0: no; -1: they are no such head. */
     int (*find)(const struct decoder *d, const struct arch *a, const struct checkpoint *c,
                 struct draft_plan *p, struct err *e);
@@ -48,14 +51,23 @@ struct draft_ops {
      * [n_out, hidden] those for the next depth; *head: the matrix that makes logits. */
     int (*forward)(struct decoder *d, const void *self, const struct draft_pass *p,
                    const float **next, struct weight **head, struct err *e);
+    /* Rows (depth 0) that are no final hidden states: enqueues what `layer` adds to scratch.hidden
+     * [tokens, width]. scratch.x is what enters that layer, or leaves the last one; scratch.r may
+     * be used. NULL: rows are what stands behind the model's last norm. */
+    void (*tap)(struct decoder *d, const void *self, uint32_t layer, uint32_t tokens);
 };
-extern const struct draft_ops draft_mtp, draft_medusa;
+extern const struct draft_ops draft_mtp, draft_medusa, draft_eagle, draft_eagle3;
 
 struct draft {                   /* of a decoder */
     const struct draft_ops *ops; /* NULL: none */
     struct draft_plan plan;
     const struct checkpoint *from; /* valid while the decoder is loaded */
     void *self;
+    /* With plan.own: one layer, on the memory and the cache of the model. load() sets it. */
+    struct decoder *own;
+    /* Its logits are about these tokens [own->spec.vocab]; the others get -infinity. NULL: it has
+     * the model's vocabulary. */
+    const uint32_t *ids;
 };
 
 /* Looks for a head of any kind in `c`, and makes room for its layers in d->spec. Before

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 
 struct attention {
-    struct weight *qkv;  /* [(heads + 2 kv_heads) * head_dim, hidden], this rank's heads */
-    struct weight *o;    /* [hidden, heads * head_dim] */
-    struct weight *gate; /* [heads * head_dim, hidden], or NULL */
+    struct weight *qkv;          /* [(heads + 2 kv_heads) * head_dim, hidden], this rank's heads */
+    struct weight *qkv_embedded; /* the same of the embedding, or NULL */
+    struct weight *o;            /* [hidden, heads * head_dim] */
+    struct weight *gate;         /* [heads * head_dim, hidden], or NULL */
     float *qkv_bias, *o_bias;
     float *q_norm, *k_norm; /* [head_dim], or of all this rank's heads */
     float *v_norm;          /* [head_dim] ones */
@@ -44,7 +45,8 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     const struct shape s = shape_of(d, layer);
     const uint32_t gate = d->spec.attn_gate ? s.q : 0;
     const uint32_t apart = d->spec.apart.buckets ? apart_width(d) : 0;
-    return s.qkv + s.q + gate + apart + (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0);
+    const uint32_t embedded = d->spec.attn_embedded ? s.qkv : 0;
+    return s.qkv + s.q + embedded + gate + apart + (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0);
 }
 
 static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
@@ -65,6 +67,7 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
     const uint32_t at = (uint32_t)layer, dim = spec_head_dim(s, at), kv = spec_kv_heads(s, at);
     const uint32_t all = (s->n_heads + 2 * kv) * dim;
     const bool packed = s->qkv != QKV_SEPARATE;
+    const int64_t in = (s->attn_embedded ? 2 : 1) * (int64_t)s->hidden;
     struct mat_part whole = {0};
     int n = 0;
     if (packed)
@@ -75,7 +78,7 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
         const uint32_t of = p ? kv : s->n_heads * (s->attn_gate ? 2 : 1);
         uint32_t end = UINT32_MAX;
         if (!packed)
-            whole = loader_part(l, role, layer, NO_EXPERT, bias, (int64_t)of * dim, s->hidden);
+            whole = loader_part(l, role, layer, NO_EXPERT, bias, (int64_t)of * dim, in);
         for (uint32_t h = heads.first; h < heads.first + heads.n; h++) {
             uint32_t row = spec_qkv_row(s, at, p, h);
             if (row == end)
@@ -88,6 +91,16 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
     return n;
 }
 
+/* With attn_embedded: the columns of one of both inputs. */
+static struct weight *half_qkv(struct loader *l, int layer, struct mat_part *parts, int64_t from)
+{
+    const int n = qkv_parts(l, layer, false, parts);
+    const int64_t cols = l->d->spec.hidden;
+    for (int i = 0; i < n; i++)
+        parts[i] = loader_cut(parts[i], 0, parts[i].rows, from, cols);
+    return loader_pack(l, parts, n, l->d->dtype, l->d->quant);
+}
+
 static void load_qkv(struct loader *l, struct attention *a, int layer)
 {
     const struct shape m = shape_of(l->d, (uint32_t)layer);
@@ -96,7 +109,9 @@ static void load_qkv(struct loader *l, struct attention *a, int layer)
         loader_nomem(l);
         return;
     }
-    a->qkv = loader_pack(l, parts, qkv_parts(l, layer, false, parts), l->d->dtype, l->d->quant);
+    a->qkv = half_qkv(l, layer, parts, l->d->spec.attn_embedded ? l->d->spec.hidden : 0);
+    if (l->d->spec.attn_embedded)
+        a->qkv_embedded = half_qkv(l, layer, parts, 0);
     if (l->d->spec.bias.qkv)
         a->qkv_bias = loader_vector(l, parts, qkv_parts(l, layer, true, parts), 0);
     free(parts);
@@ -259,6 +274,7 @@ static void release(struct decoder *d, void *self)
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);
     layer_free_weight(d, a->qkv);
+    layer_free_weight(d, a->qkv_embedded);
     layer_free_weight(d, a->gate);
     layer_free_weight(d, a->o);
     apart_free(d, a->apart);
@@ -324,6 +340,11 @@ static int store(struct decoder *d, const void *self, struct sub_step *t, struct
     float *qkv = take_qkv(t, &s);
     layer_project(d, t->layer, &(struct projection){a->qkv, a->qkv_bias, LORA_QKV, s.qkv}, qkv,
                   t->in, m->hidden, t->tokens);
+    if (a->qkv_embedded) {
+        float *more = work_take(&t->work, t->total, s.qkv);
+        d->ops->linear(d->dev, more, t->embedded, t->tokens, a->qkv_embedded, NULL);
+        d->ops->add_norm(d->dev, NULL, qkv, more, 1, t->tokens, s.qkv, NULL);
+    }
     float *squares = NULL;
     if (m->qk_norm == QK_NORM_ALL) {
         squares = work_take(&t->work, t->total, SQUARES);

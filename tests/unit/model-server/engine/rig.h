@@ -13,8 +13,10 @@
 
 enum { VOCAB = 97, BS = 4, BLOCKS = 4096, SLOTS = 64, EOS = 5 };
 enum { CELLS = 256 };
+enum { ROW = 4 };       /* numbers that the draft head gets of a token */
 static bool recurrent;  /* the model of the next set-up carries a state */
 static uint32_t window; /* that the model of the next set-up has, in a cache of its own; 0: none */
+static bool headed;     /* the model of the next set-up has a draft head */
 static int no_numbers;  /* from this forward on the scores are none; 0: never */
 
 /* ---------------------------------------------------------------- the fakes */
@@ -31,6 +33,11 @@ struct model {
     int fail_in, forwards;    /* fail_in: so many forwards from now, one fails; 0: none */
     int fed;                  /* forwards that were enqueued before their tokens were known */
     uint32_t largest, tokens; /* of a forward; of all of them */
+    /* The draft head: where the next forward puts its rows, what its keys are of (1 + a position;
+     * 0: nothing), forwards that had to put rows, passes. */
+    float *capture;
+    uint32_t head_keys[BLOCKS * BS];
+    int captured, passes;
 };
 static const uint32_t eos[] = {EOS};
 static struct model fake;
@@ -162,7 +169,7 @@ int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum 
     return 0;
 }
 
-static uint32_t hash_of(const struct model *m, const struct span *s, uint32_t len)
+static uint64_t hash_of(const struct model *m, const struct span *s, uint32_t len)
 {
     uint64_t h = 1;
     for (uint32_t p = 0; p < len; p++)
@@ -172,7 +179,21 @@ static uint32_t hash_of(const struct model *m, const struct span *s, uint32_t le
                          m->kv[s->blocks[p / BS] * BS + p % BS]);
         h = hash_mix(h * 31 + m->windows[s->windows[p / BS] * BS + p % BS]);
     }
-    return (uint32_t)(h % VOCAB);
+    return h;
+}
+
+/* What leads to the next token, in exact numbers, and back. */
+static void put_row(uint64_t h, float row[ROW])
+{
+    for (int i = 0; i < ROW; i++)
+        row[i] = (float)(h >> 16 * i & 0xffff);
+}
+static uint64_t take_row(const float row[ROW])
+{
+    uint64_t h = 0;
+    for (int i = 0; i < ROW; i++)
+        h |= (uint64_t)row[i] << 16 * i;
+    return h;
 }
 
 static void check_ragged(const struct model *m, const struct ragged *b)
@@ -228,7 +249,7 @@ static uint32_t next_of(const struct model *m, const struct ragged *b, const str
                         uint32_t len)
 {
     if (!m->info.state_bytes)
-        return hash_of(m, s, len);
+        return (uint32_t)(hash_of(m, s, len) % VOCAB);
     return (uint32_t)(state_after(b, s, state_before(m, s), len).h % VOCAB);
 }
 
@@ -258,15 +279,50 @@ static void run_model(struct model *m, const struct ragged *b, float *logits)
         }
     }
     assert_int_equal(out, b->n_out);
+    for (uint32_t i = 0; m->capture && i < b->n_spans; i++)
+        for (uint32_t k = 0; k < b->spans[i].n; k++)
+            put_row(hash_of(m, &b->spans[i], b->spans[i].kv_len - b->spans[i].n + k + 1),
+                    m->capture + (size_t)(b->spans[i].first + k) * ROW);
+    m->captured += m->capture != NULL;
+    m->capture = NULL;
     run_states(m, b);
 }
 
-/* This model has no draft head. */
-void model_capture(struct model *m, float *rows) { (void)m, (void)rows; }
+void model_capture(struct model *m, float *rows)
+{
+    assert_true(m->info.draft.kind || !rows);
+    m->capture = rows;
+}
+
+/* Always right where its rows and its tokens are. It looks at its keys of all positions that the
+ * span says. */
 int model_draft(struct model *m, const struct draft_step *x, struct err *e)
 {
-    (void)m, (void)x, (void)e;
-    abort();
+    const struct ragged *b = &x->b;
+    uint32_t out = 0;
+    (void)e;
+    assert_non_null(m->info.draft.kind);
+    m->passes++;
+    for (uint32_t i = 0; i < b->n_tokens; i++)
+        m->head_keys[b->slots[i]] = b->pos[i] + 1;
+    for (uint32_t i = 0; i < b->n_spans; i++) {
+        const struct span *s = &b->spans[i];
+        for (uint32_t k = 0; k < s->n; k++) {
+            const uint32_t row = s->first + k, at = s->kv_len - s->n + k;
+            for (uint32_t q = 0; q <= at; q++)
+                assert_int_equal(m->head_keys[s->blocks[q / BS] * BS + q % BS],
+                                 b->pos[row] - (at - q) + 1);
+            if (out == b->n_out || b->out_rows[out] != row)
+                continue;
+            const uint64_t h = hash_mix(take_row(x->rows[row]) * 31 + b->ids[row]);
+            for (uint32_t v = 0; v < VOCAB; v++)
+                x->logits[(size_t)out * VOCAB + v] = 0.01f * (float)(v % 7);
+            x->logits[(size_t)out * VOCAB + h % VOCAB] = 3;
+            put_row(h, x->next + (size_t)out++ * ROW);
+        }
+    }
+    assert_int_equal(out, b->n_out);
+    return 0;
 }
 
 int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e)
@@ -354,6 +410,11 @@ static int setup_on(const struct backend_ops *which)
     fake.info.state_bytes = recurrent ? 100 : 0;
     fake.info.kv_window = window;
     fake.info.max_positions = window ? 100 : fake.info.max_positions;
+    if (headed) {
+        fake.info.hidden = ROW;
+        fake.info.draft =
+            (struct model_draft){.kind = "fake", .width = ROW, .keeps = true, .chains = true};
+    }
     struct engine_options o = {.model = &fake,
                                .tok = (const struct tokenizer *)&fake,
                                .ops = which,
@@ -402,7 +463,7 @@ UNUSED static int setup_windows_draws(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    recurrent = false;
+    recurrent = headed = false;
     window = 0;
     run_jobs(&fake, -1);
     engine_free(g);

@@ -34,6 +34,29 @@ static void counts_follow_speed_and_acceptance(void **state)
     }
 }
 
+/* Where a wrong call costs more than the time between two calls. */
+static void shards_run_ahead_where_calls_are_short_or_right(void **state)
+{
+    static const struct {
+        double step_ms, draft_ms, a;
+        bool ahead;
+    } row[] = {{0, 0, 0.7, true},   {80, 20, 0.91, false}, {80, 40, 0.55, false},
+               {80, 5, 0.7, true},  {80, 10, 0.7, false},  {8, 2, 0.7, false},
+               {8, 0.5, 0.7, true}, {8, 1, 0.99, true},    {1, 2, 0.9, true},
+               {10, 20, 0.9, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        const struct draft_wait_case c = {.step_ns = row[i].step_ms * MS,
+                                          .draft_ns = row[i].draft_ms * MS,
+                                          .acceptance = row[i].a,
+                                          .running = 1,
+                                          .most = 8};
+        if (draft_runs_ahead(&c) != row[i].ahead)
+            fail_msg("a step of %g ms, drafts of %g ms, acceptance %g", row[i].step_ms,
+                     row[i].draft_ms, row[i].a);
+    }
+}
+
 /* Others that have drafts would wait for nothing. */
 static void a_crowd_does_not_wait_for_one(void **state)
 {
@@ -153,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest t[] = {
         cmocka_unit_test(counts_follow_speed_and_acceptance),
+        cmocka_unit_test(shards_run_ahead_where_calls_are_short_or_right),
         cmocka_unit_test(a_crowd_does_not_wait_for_one),
         cmocka_unit_test(deadlines_are_short),
         cmocka_unit_test(the_choice_is_near_the_best),
