@@ -57,7 +57,7 @@ int cluster_allows(enum cluster_kind kind, const char *address, struct err *e)
     if (kind != CLUSTER_OPEN || cluster_is_local(address))
         return 0;
     return err_set(e, ERR_VALIDATION,
-                   "%s is no loopback address: give --cluster-cert, --cluster-key and "
+                   "%s is not a loopback address: give --cluster-cert, --cluster-key and "
                    "--cluster-ca, or --cluster-secret-file",
                    address);
 }

@@ -40,7 +40,7 @@ int peer_address_parse(const char *text, uint32_t ranks, struct peer_address *ou
     out->host[n] = '\0';
     out->port = (uint32_t)port;
     if (!peer_host_ok(out->host) || !v6 != !strchr(out->host, ':'))
-        return err_set(e, ERR_VALIDATION, "%s: that is no host", text);
+        return err_set(e, ERR_VALIDATION, "%s: not a valid host", text);
     if (port == 0 || port + ranks - 1 > UINT16_MAX)
         return err_set(e, ERR_VALIDATION, "%s: %u ports are needed from %lu on", text, ranks, port);
     return 0;

@@ -58,7 +58,7 @@ static int bind_unix(struct rpc_bind *b, const char *path, grpc_server *g, struc
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISSOCK(st.st_mode)) {
         rpc_bind_close(b);
-        return err_set(e, ERR_VALIDATION, "%s: exists and is no socket", path);
+        return err_set(e, ERR_VALIDATION, "%s: exists and is not a socket", path);
     }
     snprintf(target, sizeof(target), "unix:%s", path);
     /* The permission to connect is the permission to use the model. The kernel requires write

@@ -88,8 +88,8 @@ static int add_module(struct sentence *s, const char *dir, const cJSON *m, struc
         return err_set(e, ERR_VALIDATION, "%s/modules.json: module `%.60s` is not supported", dir,
                        type);
     if (!plain_folder(folder))
-        return err_set(e, ERR_VALIDATION, "%s/modules.json: `%.60s` is no folder for a module", dir,
-                       folder);
+        return err_set(e, ERR_VALIDATION, "%s/modules.json: `%.60s` is not a valid module folder",
+                       dir, folder);
     return pooling ? read_pooling(s, dir, folder, e) : add_dense(s, dir, folder, e);
 }
 

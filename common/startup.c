@@ -50,7 +50,7 @@ struct startup_board *startup_board_map(int fd, struct err *e)
     struct stat st;
     struct startup_board *b = NULL;
     if (fstat(fd, &st) != 0 || st.st_size < (off_t)sizeof(*b))
-        err_set(e, ERR_VALIDATION, "descriptor %d is no start-up board", fd);
+        err_set(e, ERR_VALIDATION, "descriptor %d is not a start-up board", fd);
     else
         b = map(fd, e);
     if (b)

@@ -175,7 +175,7 @@ def test_a_subscriber_that_does_not_read_holds_nothing_up():
     "config,said",
     [
         ("{", "--kv-events-config"),
-        ('{"endpont": "x"}', "there is no `endpont`"),
+        ('{"endpont": "x"}', "unknown field `endpont`"),
         ('{"publisher": "kafka"}', "is not `zmq`"),
         ('{"endpoint": "nonsense"}', "cannot listen at nonsense"),
         ('{"hwm": -1}', "`hwm` is -1"),

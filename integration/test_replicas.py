@@ -238,7 +238,7 @@ def test_a_file_names_replicas(model, alone, tmp_path):
         (["--replicas", 0], "no other one is named"),
         (["--replicas", 2, "--draft-model-id", DEMO], "take no draft model"),
         (["--replicas", 2, "--nnodes", 2, "--num-shard", 2], "do not go together"),
-        (["--replica-address", "10.0.0.1:80"], "is no loopback address"),
+        (["--replica-address", "10.0.0.1:80"], "is not a loopback address"),
     ],
 )
 def test_what_does_not_fit_is_refused(args, words):

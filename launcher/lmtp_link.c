@@ -210,7 +210,7 @@ int lmtp_link_receive(struct lmtp_link *l, struct buf *out, struct err *e)
             return -1;
         int kind = opcode & 15;
         if (kind == CLOSE)
-            return err_set(e, ERR_INCOMPLETE, "the server says goodbye: %.*s",
+            return err_set(e, ERR_INCOMPLETE, "the server closed the connection: %.*s",
                            (int)(n > 2 ? n - 2 : 0), l->in.p + at + 2);
         if (kind == PING && send_frame(l, PONG, l->in.p + at, n, e) != 0)
             return -1;

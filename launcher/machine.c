@@ -166,7 +166,7 @@ int machine_socket_free(const char *path, struct err *e)
     if (lstat(path, &st))
         return 0;
     if (!S_ISSOCK(st.st_mode))
-        return err_set(e, ERR_VALIDATION, "%s exists and is no socket", path);
+        return err_set(e, ERR_VALIDATION, "%s exists and is not a socket", path);
     int why = refusal(path), waited = 0;
     while (!why && wait_a_moment(&waited))
         why = refusal(path);

@@ -88,6 +88,6 @@ term channel_calls(struct term_pool *p, const cJSON *schema, enum json_layout la
         all = all == TERM_NONE ? t : term_alt(p, all, t);
     }
     if (all == TERM_NONE)
-        err_set(e, ERR_VALIDATION, "calls in channels: there are no functions");
+        err_set(e, ERR_VALIDATION, "calls in channels: no functions are given");
     return all;
 }

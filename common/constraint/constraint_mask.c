@@ -284,5 +284,5 @@ int constraint_mask(struct constraint *c, constraint_state at, const struct toke
     for (size_t i = 0; i < words; i++)
         if (mask[i])
             return 0;
-    return err_set(e, ERR_GENERATION, "no token of the vocabulary goes on as the constraint wants");
+    return err_set(e, ERR_GENERATION, "no token of the vocabulary satisfies the constraint");
 }

@@ -322,7 +322,7 @@ static term compile(struct grammar *g, uint32_t root)
 {
     for (uint32_t i = 0; i < g->n_rules && !g->failed; i++)
         if (!g->rule[i].body)
-            grammar_fail(g, "there is no rule", g->rule[i].name, g->rule[i].n_name);
+            grammar_fail(g, "undefined rule", g->rule[i].name, g->rule[i].n_name);
     for (uint32_t i = 0; i < g->n_rules && !g->failed; i++)
         unfold_left(g, i);
     if (g->failed || !find_nullable(g))

@@ -177,12 +177,12 @@ int grammar_parse_gbnf(struct grammar *g)
         if (g->failed)
             return -1;
         if (grammar_peek(g) == ')')
-            return grammar_fail(g, "a parenthesis that closes nothing", "", 0), -1;
+            return grammar_fail(g, "an unmatched closing parenthesis", "", 0), -1;
         g->rule[rule].body = body; /* the last definition counts */
     }
     for (uint32_t i = 0; i < g->n_rules; i++)
         if (g->rule[i].n_name == 4 && !memcmp(g->rule[i].name, "root", 4))
             return (int)i;
-    grammar_fail(g, "there is no rule", "root", 4);
+    grammar_fail(g, "undefined rule", "root", 4);
     return -1;
 }

@@ -293,7 +293,7 @@ static void import_one(struct grammar *g, const char *at, size_t n)
     while (i < count && (strlen(common[i].name) != n || memcmp(common[i].name, at, n) != 0))
         i++;
     if (i == count || !n_as) {
-        grammar_fail(g, "nothing to import:", at, n);
+        grammar_fail(g, "unknown import:", at, n);
         return;
     }
     gnode body = grammar_list(g, G_ALT), last = 0;
@@ -383,6 +383,6 @@ int grammar_parse_lark(struct grammar *g)
     for (uint32_t i = 0; i < g->n_rules && !g->failed; i++)
         if (g->rule[i].n_name == 5 && !memcmp(g->rule[i].name, "start", 5))
             return (int)i;
-    grammar_fail(g, "there is no rule", "start", 5);
+    grammar_fail(g, "undefined rule", "start", 5);
     return -1;
 }

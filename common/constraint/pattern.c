@@ -79,7 +79,7 @@ static void property(struct pattern_parser *q, struct chars *c)
     }
     uint32_t set = from + n <= q->n && n ? uni_category_set(q->text + from, n) : 0;
     if (!set)
-        fail(q, "a \\p that is no general category");
+        fail(q, "a \\p with an unknown general category");
     else
         add_category(q, c, set);
 }
@@ -551,7 +551,7 @@ term pattern_term(struct term_pool *p, const char *text, size_t n, enum pattern_
         return fail(&q, "invalid UTF-8");
     struct part part = alternatives(&q);
     if (!q.failed && more(&q))
-        fail(&q, "a closing parenthesis that closes nothing");
+        fail(&q, "an unmatched closing parenthesis");
     term t = q.failed ? TERM_NONE : whole(&q, part, q.unicode);
     free_trees(&q);
     if (!q.failed && term_spent(p))

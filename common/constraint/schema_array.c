@@ -244,7 +244,7 @@ term schema_array(struct schema *s, const struct conj *c)
     for (int k = 0; k < c->n; k++) {
         const cJSON *prefix = prefix_items(c->at[k]);
         if (prefix && !cJSON_IsArray(prefix))
-            return schema_fail(s, prefix, "`prefixItems` is no array");
+            return schema_fail(s, prefix, "`prefixItems` is not an array");
         uint32_t own = (uint32_t)cJSON_GetArraySize(prefix);
         if (own > MAX_PREFIX)
             return schema_fail(s, prefix, "more than %d items", MAX_PREFIX);

@@ -250,7 +250,7 @@ static term choose_from(struct schema *s, const struct conj *c, int from)
             if (!of)
                 continue;
             if (!cJSON_IsArray(of) || !cJSON_GetArraySize(of))
-                return schema_fail(s, of, "`%s` is no list of schemas", keys[k]);
+                return schema_fail(s, of, "`%s` is not a list of schemas", keys[k]);
             if (s->depth > MAX_NESTING)
                 return schema_fail(s, of, "nested too deeply");
             s->depth++;

@@ -87,7 +87,7 @@ static void add_parts(struct schema *s, struct conj *c, const cJSON *node, uint6
         if (json_get(node, refs[i]))
             conj_add_under(s, c, schema_resolve(s, json_get(node, refs[i])), under);
     if (all && !cJSON_IsArray(all))
-        schema_fail(s, all, "`allOf` is no array");
+        schema_fail(s, all, "`allOf` is not an array");
     cJSON_ArrayForEach(kid, all) conj_add_under(s, c, kid, under);
     if (cJSON_IsBool(no))
         c->never |= cJSON_IsTrue(no);
@@ -150,7 +150,7 @@ uint32_t conj_bound(struct schema *s, const struct conj *c, const char *key, boo
             continue;
         double d = k->valuedouble;
         if (!cJSON_IsNumber(k) || !(d >= 0) || d != floor(d)) {
-            schema_fail(s, k, "`%s` is no count", key);
+            schema_fail(s, k, "`%s` is not a non-negative integer", key);
             return def;
         }
         uint32_t n = d > PATTERN_MAX_COUNT ? PATTERN_MAX_COUNT : (uint32_t)d;

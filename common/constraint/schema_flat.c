@@ -248,7 +248,7 @@ static term listed_values(struct schema *s, const struct conj *c, const cJSON *n
     if (!list)
         return value_text(s, c, cJSON_GetObjectItemCaseSensitive(node, "const"), NULL, rest);
     if (!cJSON_IsArray(list) || !cJSON_GetArraySize(list))
-        return schema_fail(s, list, "`enum` is no list of values");
+        return schema_fail(s, list, "`enum` is not a list of values");
     size_t n = 0;
     term *part = malloc((size_t)cJSON_GetArraySize(list) * sizeof(*part)), t = TERM_NONE;
     if (!part)

@@ -136,7 +136,7 @@ static cJSON *make_depend(struct schema *s, const cJSON *of)
     for (int k = 0; k < 3; k++) {
         const cJSON *list = json_get(of, keys[k]), *kid;
         if (list && !cJSON_IsObject(list))
-            schema_fail(s, list, "`%s` is no object", keys[k]);
+            schema_fail(s, list, "`%s` is not an object", keys[k]);
         cJSON_ArrayForEach(kid, list)
         {
             cJSON *then = cJSON_IsArray(kid) ? made_new(s) : made_ref(s, kid);

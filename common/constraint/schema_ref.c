@@ -195,7 +195,7 @@ const cJSON *schema_resolve(struct schema *s, const cJSON *ref)
     if (!strcmp(to, "#") || !strncmp(to, "#/", 2)) {
         if (!s->has_ids) {
             const cJSON *at = by_pointer(s, s->root, to + 1);
-            return at ? at : (schema_fail(s, ref, "a reference to nothing"), NULL);
+            return at ? at : (schema_fail(s, ref, "an unresolved reference"), NULL);
         }
     }
     join(w.base, "", json_str(s->root, "$id", "")); /* if it is under no known keyword */
@@ -218,5 +218,5 @@ const cJSON *schema_resolve(struct schema *s, const cJSON *ref)
     }
     if (!at && *to != '#')
         return schema_fail(s, ref, "only references inside the schema are supported"), NULL;
-    return at ? at : (schema_fail(s, ref, "a reference to nothing"), NULL);
+    return at ? at : (schema_fail(s, ref, "an unresolved reference"), NULL);
 }

@@ -16,7 +16,7 @@ static term pattern_of(struct schema *s, const cJSON *pattern)
 {
     struct err e = ERR_INIT;
     if (!cJSON_IsString(pattern))
-        return schema_fail(s, pattern, "`pattern` is no string");
+        return schema_fail(s, pattern, "`pattern` is not a string");
     term t = schema_pattern(s, pattern->valuestring, &e);
     return t == TERM_NONE ? schema_fail(s, pattern, "%.150s", e.msg) : t;
 }
@@ -77,7 +77,7 @@ static bool number_at(struct schema *s, const cJSON *node, const char *key, stru
 {
     const cJSON *k = json_get(node, key);
     if (k && !cJSON_IsNumber(k))
-        schema_fail(s, k, "`%s` is no number", key);
+        schema_fail(s, k, "`%s` is not a number", key);
     else if (k && !decimal_of(v, k))
         schema_fail(s, k, "`%s` has too many digits", key);
     return k && !s->failed;

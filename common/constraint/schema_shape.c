@@ -50,7 +50,7 @@ static const cJSON *named(struct schema *s, const cJSON *at, const char *keyword
     const cJSON *v = json_get(at, keyword);
     if (!v || cJSON_IsObject(v))
         return v;
-    schema_fail(s, v, "`%s` is no object", keyword);
+    schema_fail(s, v, "`%s` is not an object", keyword);
     return NULL;
 }
 
@@ -92,7 +92,7 @@ static void collect_names(struct schema *s, const struct conj *c, struct object_
     for (int i = 0; i < c->n && !s->failed; i++) {
         const cJSON *required = json_get(c->at[i], "required"), *kid;
         if (required && !cJSON_IsArray(required))
-            schema_fail(s, required, "`required` is no array");
+            schema_fail(s, required, "`required` is not an array");
         cJSON_ArrayForEach(kid, required)
         {
             if (!cJSON_IsString(kid)) {

@@ -109,7 +109,7 @@ static int read_value(struct gguf_reader *r, struct err *e)
     v->type = (enum gguf_type)type;
     v->data = r->c.at;
     if (!skip_elements(&r->c, v))
-        return err_set(e, ERR_VALIDATION, "%s: `%s` goes on behind the end of the file", g->path,
+        return err_set(e, ERR_VALIDATION, "%s: `%s` extends beyond the end of the file", g->path,
                        v->key);
     v->end = r->c.at;
     g->n_values++;
@@ -132,7 +132,7 @@ static int tensor_bytes(const struct gguf *g, struct gguf_tensor *t, struct err 
     uint64_t n = t->dims[0] / p->elements;
     if (t->dims[0] % p->elements)
         return err_set(e, ERR_VALIDATION,
-                       "%s: tensor `%s`: rows of %llu numbers are no whole blocks of %s (%u)",
+                       "%s: tensor `%s`: rows of %llu elements are not whole blocks of %s (%u)",
                        g->path, t->name, (unsigned long long)t->dims[0], p->name, p->elements);
     for (int i = 1; i < GGUF_MAX_DIMS; i++)
         if (__builtin_mul_overflow(n, t->dims[i], &n))

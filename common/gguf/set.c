@@ -55,7 +55,7 @@ static int check_split(const struct gguf_set *s, struct err *e)
         gguf_number(&s->files[i], "split.count", &of);
         if (no != i || of != s->n)
             return err_set(e, ERR_VALIDATION,
-                           "%s: says that it is file %g of %g; its name says %u of %u",
+                           "%s: is file %g of %g by its metadata, and %u of %u by its name",
                            s->files[i].path, no + 1, of, i + 1, s->n);
     }
     return 0;

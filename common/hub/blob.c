@@ -60,10 +60,11 @@ static int write_all(struct partial_blob *p, const char *bytes, size_t n, struct
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0 && (errno == ENOSPC || errno == EDQUOT))
-            return err_sys(e,
-                           "no room for %s in %s: free some, or name another folder by "
-                           "HF_HUB_CACHE (what came is kept)",
-                           p->blob->name, p->blob->store->root);
+            return err_sys(
+                e,
+                "not enough disk space for %s in %s: free some, or name another folder by "
+                "HF_HUB_CACHE (what came is kept)",
+                p->blob->name, p->blob->store->root);
         if (k < 0)
             return err_sys(e, "cannot write %s below %s", p->blob->name, p->blob->store->root);
         digest_add(&p->digest, bytes, (size_t)k);

@@ -278,7 +278,7 @@ static int judge(const struct image_decoder *d, enum outcome how, const struct d
     case DECODER_DONE:
         return 0;
     case DECODER_NO_MEMORY:
-        return err_set(e, ERR_VALIDATION, "decoding the image takes more memory than is allowed");
+        return err_set(e, ERR_VALIDATION, "decoding the image exceeds the memory limit");
     default:
         return image_broken(format, e);
     }

@@ -147,7 +147,7 @@ static int template(struct post *p, const cJSON *j, struct err *e)
     {
         if (rc == 0 && json_get(item, "Sequence")) {
             if (seen)
-                rc = err_set(e, ERR_VALIDATION, "single: the text stands twice in it");
+                rc = err_set(e, ERR_VALIDATION, "single: the text occurs twice");
             seen = true;
         } else if (rc == 0) {
             rc = add_special(item, table, seen ? &after : &before, seen ? &after_n : &before_n, e);

@@ -80,7 +80,7 @@ static void load_next(struct vision *v, struct vision_settings *s)
         l->pinpoints[l->n_pinpoints++].width = hub[i][1] * l->tile;
     }
     if (!l->n_pinpoints)
-        vision_settings_fail(s, "image_grid_pinpoints is no list, or is empty");
+        vision_settings_fail(s, "image_grid_pinpoints is not a list, or is empty");
 }
 
 /* ---------------------------------------------------------------- plans */

@@ -196,7 +196,7 @@ uint32_t vision_read_token(struct vision_settings *s, const char *key, const cha
                         : (uint32_t)(known >= 0 ? known : def);
     const char *found = s->t ? tokenizer_token(s->t, id) : name;
     if (!found || !*found || strlen(found) >= VISION_TOKEN_TEXT) {
-        vision_settings_fail(s, "config.json: %s is %u, which is no token that could stand for %s",
+        vision_settings_fail(s, "config.json: %s is %u, which is not a valid token for %s",
                              key ? key : "a placeholder", id, name);
         found = name;
     }
@@ -207,5 +207,5 @@ uint32_t vision_read_token(struct vision_settings *s, const char *key, const cha
 void vision_need_token(struct vision_settings *s, const char *name)
 {
     if (s->t && tokenizer_id(s->t, name) < 0)
-        vision_settings_fail(s, "the tokenizer lacks %s, which a picture is written with", name);
+        vision_settings_fail(s, "the tokenizer lacks %s, the placeholder of images", name);
 }

@@ -238,13 +238,13 @@ static int check(const cJSON *c, struct err *e)
                                         "max_queue_size",         "topic"};
     static const char *const counts[] = {"hwm", "buffer_steps", "max_queue_size"};
     if (!cJSON_IsObject(c))
-        return err_set(e, ERR_VALIDATION, "--kv-events-config is no JSON object");
+        return err_set(e, ERR_VALIDATION, "--kv-events-config is not a JSON object");
     for (const cJSON *x = c->child; x; x = x->next) {
         bool ok = false;
         for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && !ok; i++)
             ok = strcmp(x->string, known[i]) == 0;
         if (!ok)
-            return err_set(e, ERR_VALIDATION, "--kv-events-config: there is no `%.100s`",
+            return err_set(e, ERR_VALIDATION, "--kv-events-config: unknown field `%.100s`",
                            x->string);
     }
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {

@@ -135,7 +135,7 @@ static void read_for_texts(struct infer *i, struct command *l)
         break;
     case MAIL_CHANGE: /* there are no adapters */
         err_set(&l->change->err, ERR_VALIDATION,
-                "the model does not generate: it takes no adapters");
+                "the model does not generate: adapters are not supported");
         l->change->done(l->change);
         break;
     case MAIL_ABANDON: /* its calls have their own deadlines */
@@ -446,7 +446,8 @@ static int start_scheduler(struct infer *i, const struct infer_config *c,
     struct drafter_options draft = {
         .loop = i->loop, .target = c->draft_target, .served = m, .metrics = c->metrics};
     if (c->draft_target && m->state_cells_per_request)
-        return err_set(e, ERR_VALIDATION, "a model with recurrent state takes no draft model");
+        return err_set(e, ERR_VALIDATION,
+                       "draft models are not supported for models with recurrent state");
     if (c->draft_target && !m->speculate)
         return err_set(e, ERR_VALIDATION, "the shards verify no drafts (--speculate)");
     if (c->draft_target && !(i->drafter = drafter_new(&draft, e)))

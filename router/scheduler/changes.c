@@ -284,7 +284,7 @@ void changes_lost(struct scheduler *s)
     if (!undoing && ++c->lost < LOST_MOST)
         return;
     if (!undoing)
-        err_set(&c->err, ERR_SYSTEM, "the shards were lost while they were told");
+        err_set(&c->err, ERR_SYSTEM, "the shards were lost during the change");
     if (!c->path)
         mark(s, c->number, false);
     finish(s, c);

@@ -118,7 +118,7 @@ void sched_add(struct scheduler *s, struct seq *q)
         refuse(s, q, &e);
     } else if (!kv_pictures_could_fit(s->kv, &q->waiter.key.media)) {
         err_set(&e, ERR_VALIDATION,
-                "a picture is larger than the cache of windows holds "
+                "an image is larger than the window cache "
                 "(--kv-cache-memory)");
         refuse(s, q, &e);
     } else if (!follow(s, q)) {

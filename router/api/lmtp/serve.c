@@ -88,7 +88,7 @@ static void serve_buffer(struct peer *p, const struct edge *g, struct lmtp_messa
             err_set(&e, ERR_VALIDATION, "token id %u is outside the vocabulary of %u", ids[i],
                     v.vocab_size);
     if (m->drop && !buffers_drop(&p->buffers, m->drop))
-        err_set(&e, ERR_VALIDATION, "there is no buffer `%s`", m->drop);
+        err_set(&e, ERR_VALIDATION, "unknown buffer `%s`", m->drop);
     if (e.kind == ERR_NONE && ids && buffers_reserve(&p->buffers, m->save, n, &e) == 0)
         buffers_fill(&p->buffers, m->save, n, ids, n, NULL, 0);
     if (e.kind != ERR_NONE) {

@@ -53,7 +53,7 @@ const uint32_t *stream_ids(const struct lmtp_message *m, const struct buffers *b
 {
     const struct token_buffer *t = m->buffer ? buffers_find(b, m->buffer) : NULL;
     if (m->buffer && !t) {
-        err_set(e, ERR_VALIDATION, "there is no buffer `%s`", m->buffer);
+        err_set(e, ERR_VALIDATION, "unknown buffer `%s`", m->buffer);
         return NULL;
     }
     uint32_t head = !t ? 0 : t->n < m->buffer_length ? t->n : m->buffer_length;

@@ -98,8 +98,8 @@ static void what_cannot_be_meant_is_refused(void **state)
         {"{}", NULL, "no list"},
         {"[" MODULE("CNN", "1_CNN") "]", NULL, "module `sentence_transformers.models.CNN`"},
         {"[" MODULE("Transformer", "0_Transformer") "]", NULL, "folder of its own"},
-        {"[" MODULE("Dense", "../../etc") "]", NULL, "no folder for a module"},
-        {"[" MODULE("Dense", "/etc") "]", NULL, "no folder for a module"},
+        {"[" MODULE("Dense", "../../etc") "]", NULL, "not a valid module folder"},
+        {"[" MODULE("Dense", "/etc") "]", NULL, "not a valid module folder"},
         {"[" MODULE("Pooling", "1_Pooling") "]", "{}", "no pooling mode"},
         {"[" MODULE("Pooling", "1_Pooling") "]", "[", "1_Pooling/config.json"},
         {"[" MODULE("Dense", "1") "," MODULE("Dense", "2") "," MODULE("Dense", "3") "," MODULE(

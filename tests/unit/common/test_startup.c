@@ -85,7 +85,7 @@ static void without_a_board_nothing_happens(void **state)
     assert_int_equal(startup_look(NULL, 0, 1).phase, STARTUP_NONE);
     int fd = open("/dev/null", O_RDWR);
     assert_null(startup_board_map(fd, &e));
-    assert_non_null(strstr(e.msg, "is no start-up board"));
+    assert_non_null(strstr(e.msg, "is not a start-up board"));
     close(fd);
 }
 

@@ -89,7 +89,7 @@ static void what_they_cannot_say_is_refused_by_name(void **state)
         {G, "root ::= \"a\"? root \"b\" | \"c\"", "left recursion"},
         {G, "root ::= \"a\" root", "no text"},
         {G, "root ::= <|tool|>", "token"},
-        {G, "root ::= \"a\")", "closes nothing"},
+        {G, "root ::= \"a\")", "an unmatched closing parenthesis"},
         {G, "root ::= \"\\xZZ\"", "hexadecimal"},
         {L, "start: a", "no rule `a`"},
         {L, "start: /(/", "pattern"},

@@ -128,9 +128,9 @@ static void refuses_keys(void **state)
     gw_put_list(&w, "lists", GGUF_T_ARRAY, 1);
     refuse(&w, "(lists of lists)");
     gw_put_list(&w, "long", GGUF_T_U64, UINT64_MAX / 4);
-    refuse(&w, "`long` goes on behind the end of the file");
+    refuse(&w, "`long` extends beyond the end of the file");
     gw_put_list(&w, "texts", GGUF_T_STRING, 1ull << 60);
-    refuse(&w, "`texts` goes on behind the end of the file");
+    refuse(&w, "`texts` extends beyond the end of the file");
     gw_put_u32(&w, "", 1);
     refuse(&w, "the name of a key is empty");
     gw_put_u32(&w, "a\nb", 1);
@@ -152,7 +152,7 @@ static void refuses_tensors(void **state)
     gw_tensor(&w, "t", GGUF_F32, 2, huge, data, 8);
     refuse(&w, "tensor `t`: its shape is too large");
     gw_tensor(&w, "t", GGUF_Q8_0, 2, odd, data, 34);
-    refuse(&w, "rows of 33 numbers are no whole blocks of Q8_0 (32)");
+    refuse(&w, "rows of 33 elements are not whole blocks of Q8_0 (32)");
     gw_tensor(&w, "t", GGUF_F32, 5, five, data, 4);
     refuse(&w, "has 5 dimensions");
     gw_tensor(&w, "t", GGUF_Q8_0, 2, two_by_32, data, 60);
@@ -228,7 +228,7 @@ static void parts(void **state)
     save("m-00002-of-00002.gguf", "x", 1, 2);
     open_says("m-00001-of-00002.gguf", 2, "tensor `x` is in another file");
     save("m-00002-of-00002.gguf", "y", 0, 2);
-    open_says("m-00001-of-00002.gguf", 2, "says that it is file 1 of 2; its name says 2 of 2");
+    open_says("m-00001-of-00002.gguf", 2, "is file 1 of 2 by its metadata, and 2 of 2 by its name");
     save("one.gguf", "x", 0, 0);
     open_says("one.gguf", 1, NULL);
     drop("one.gguf");
