@@ -1,6 +1,6 @@
 /* buf.h - a growing byte string.
  *
- * Always terminated by a NUL behind `len`, so `b.p` is also a C string. If it cannot grow, it sets
+ * Always terminated by a NUL after `len`, so `b.p` is also a C string. If it cannot grow, it sets
  * `oom` and drops the bytes: append without checks, and test `oom` once at the end. */
 #ifndef COMMON_BUF_H
 #define COMMON_BUF_H

@@ -57,7 +57,7 @@ int err_wrap(struct err *e, const char *fmt, ...) /* prepends "context: ", keeps
     __attribute__((format(printf, 2, 3)));
 int err_nomem(struct err *e); /* ERR_SYSTEM, "out of memory" */
 
-/* The static analyzer sees one file at a time: this tells it that err.c's functions return -1. */
+/* The static analyzer sees one file at a time: this shows it that err.c's functions return -1. */
 #ifdef __clang_analyzer__
 #define err_set(...)  ((err_set)(__VA_ARGS__), -1)
 #define err_sys(...)  ((err_sys)(__VA_ARGS__), -1)

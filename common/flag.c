@@ -107,7 +107,8 @@ static const char *from_env(const struct flag *f, char name[64], char *const *en
     return NULL;
 }
 
-/* Error for a word `w` that is no known option (of name length `n`) and no expected argument. */
+/* Error for a word `w` that is neither a known option (of name length `n`) nor an expected
+ * argument. */
 static int unexpected(const struct flag_program *p, const char *w, size_t n, struct err *e)
 {
     static const char *const pages[] = {"help", "version", NULL};

@@ -19,7 +19,7 @@ cJSON *json_parse(const char *s, size_t n, struct err *e);
 /* Parses a file of at most `max` bytes. Errors name the file. */
 cJSON *json_load(const char *path, size_t max, struct err *e);
 
-/* The value of `key`. NULL: o is no object, or the value is absent or null. */
+/* The value of `key`. NULL: o is not an object, or the value is absent or null. */
 const cJSON *json_get(const cJSON *o, const char *key);
 
 /* The first item of a list. NULL: empty, or not a list. */

@@ -90,7 +90,7 @@ bool jr_more(struct json_reader *j, char close, bool *first)
 
 static bool hex(char c) { return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'f'); }
 
-/* The position behind the escape at *p. */
+/* The position after the escape at *p. */
 static const char *escape_end(struct json_reader *j, const char *p)
 {
     if (p + 1 == j->end)
@@ -250,7 +250,7 @@ static const char *digits(const char *p, const char *end)
     return p;
 }
 
-/* The position behind the number at j->p, or NULL; *whole: no fraction, no exponent. */
+/* The position after the number at j->p, or NULL; *whole: no fraction, no exponent. */
 static const char *number_end(const struct json_reader *j, bool *whole)
 {
     const char *p = j->p + (*j->p == '-'), *begin = p;

@@ -45,8 +45,8 @@ static const char *grpc_target(const char *target, char *buf, size_t cap)
 }
 
 /* Connects only to a process of our own user or of root. gRPC exposes no descriptor to query the
- * peer's uid. The owner of the socket file is who bound it, and in a sticky folder such as /tmp no
- * other user can replace it. */
+ * peer's uid. The owner of the socket file is the user that bound it, and in a sticky folder such
+ * as /tmp only that user can replace it. */
 static int check_owner(const char *target, struct err *e)
 {
     const char *path = strncmp(target, "unix:", 5) == 0 ? target + 5 : NULL;

@@ -94,7 +94,7 @@ static void option(const struct plan *p, struct command *c, const char *name, co
         add(p->arena, &c->argv, value);
 }
 
-/* Adds every option with a value that is tagged for `who`. */
+/* Adds every option with a value whose tag includes `who`. */
 static void options(const struct plan *p, struct command *c, unsigned children)
 {
     for (const struct flag *f = launcher_flags.flags; f->name; f++) {
@@ -252,7 +252,7 @@ bool plan_restarts(const struct plan *p)
     return p->cfg->max_shard_restarts > 0 && p->cfg->nnodes == 1;
 }
 
-/* In seconds, as long as loading may take; a day stands for no limit. */
+/* In seconds, as long as loading may take; a day means no limit. */
 static uint32_t return_timeout(const struct plan *p)
 {
     enum { DAY = 86400 };

@@ -42,7 +42,7 @@ static void become(const char *path, char *const *argv, char *const *env, pid_t 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
         _exit(127); /* the launcher died between fork and prctl: no death signal would follow */
     setpgid(0, 0);
-    if (cores) /* fails if cores went offline meanwhile, which is no reason to stop */
+    if (cores) /* fails if cores went offline meanwhile; the child still starts */
         sched_setaffinity(0, sizeof(*cores), cores);
     for (int i = 0; i < 3; i++)
         if (keep[i])

@@ -204,7 +204,7 @@ int supervise(const struct plan *p, struct err *e)
     for (const int *sig = (const int[]){SIGINT, SIGTERM, SIGHUP, SIGCHLD, 0}; *sig; sig++)
         sigaddset(&set, *sig);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN); /* an unread log is no reason to stop serving */
+    signal(SIGPIPE, SIG_IGN); /* an unread log must not stop the service */
     s.sigfd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (!s.children || !s.ended || !s.fds)
         err_nomem(e);

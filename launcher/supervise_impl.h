@@ -39,7 +39,7 @@ struct supervisor {
     int64_t watched;                 /* ms: the last check for frozen children */
     int64_t asked;                   /* ms: the last stop signal */
     int64_t stop_by;                 /* ms: the end of the grace time */
-    bool ended_requests;             /* the router was told to end its requests */
+    bool ended_requests;             /* the router was asked to end its requests */
     int signals;                     /* number of stop signals */
     int sigfd;
     bool failed;

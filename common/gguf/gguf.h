@@ -86,7 +86,7 @@ struct gguf_value {
     const char *key;     /* owned by the gguf */
     enum gguf_type type; /* element type, if it is a list */
     bool list;
-    uint64_t n; /* number of elements; 1 if it is no list */
+    uint64_t n; /* number of elements; 1 if it is not a list */
     const uint8_t *data, *end;
 };
 

@@ -138,7 +138,7 @@ static size_t gif_colours(uint8_t flags)
     return flags & 0x80 ? (size_t)3 << ((flags & 7) + 1) : 0;
 }
 
-/* The offset behind the blocks that start at `at`; n: they do not end. */
+/* The offset after the blocks that start at `at`; n: they do not end. */
 static size_t gif_skip_blocks(const uint8_t *p, size_t n, size_t at)
 {
     while (at < n && p[at])

@@ -90,7 +90,7 @@ int step_rewrite(const struct step *st, struct step_work *w, struct rewrite *r, 
 bool step_rewrite_idle(const struct step *st, const struct text *t, const struct span *s);
 int step_split(const struct step *st, struct step_work *w, const struct span *s, struct spans *out,
                struct err *e);
-/* Finds the next match of the step in s[0..n) at or behind *at: sets [*start, *end). */
+/* Finds the next match of the step in s[0..n) at or after *at: sets [*start, *end). */
 struct finder {
     const struct step *st;
     const char *s;

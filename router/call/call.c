@@ -175,8 +175,8 @@ static void open_stream(struct call *c)
     exchange_stream(c->x);
 }
 
-/* Some errors occur before a generation exists, and so before the stream of the protocol begins.
- * TGI still reports most of them as events. */
+/* Some errors occur before a generation exists, and so before the protocol's stream starts. TGI
+ * still reports most of them as events. */
 static bool as_event(const struct call *c, const struct err *e)
 {
     if (c->errors != ERRORS_TGI)
@@ -456,7 +456,7 @@ static void run(struct job *j, struct tok_scratch **scratch)
         c->failed = true;
     }
     if (c->failed && (c->err.kind == ERR_TEMPLATE || c->err.kind == ERR_TOOL))
-        generates(c, &c->err); /* a better message than that there is no template */
+        generates(c, &c->err); /* a better message than that the chat template is missing */
     c->scratch = NULL;
     if (there && !c->failed && c->texts) {
         c->job.run = run_texts;

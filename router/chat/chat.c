@@ -320,7 +320,7 @@ static int add_to_last_user(cJSON *list, const char *more)
     return -1;
 }
 
-/* `parts`: messages with pictures are lists. */
+/* `parts`: messages with images are lists. */
 static cJSON *for_template(const struct chat *c, const struct chat_entry *t, const cJSON *messages,
                            const char *more, bool parts)
 {

@@ -53,7 +53,7 @@ static const struct call_format formats[] = {
      .separator = "<|tool_call_argument_begin|>",
      .prefix = "functions.",
      .arguments = "arguments"},
-    /* Mistral: a list of objects; later versions name[ARGS]{...}, each behind a marker */
+    /* Mistral: a list of objects; later versions name[ARGS]{...}, each after a marker */
     {.name = "mistral",
      .clue = "[TOOL_CALLS]",
      .open = "[TOOL_CALLS]",
@@ -110,7 +110,7 @@ static const struct call_format formats[] = {
      .bare = true,
      .python = true,
      .arguments = "parameters"},
-    /* Llama 3.1: the answer is an object, sometimes behind a marker */
+    /* Llama 3.1: the answer is an object, sometimes after a marker */
     {.name = "llama",
      .clue = "<|python_tag|>",
      .open = "<|python_tag|>",

@@ -36,7 +36,7 @@ struct reply_config {
     /* the answer is messages in channels; of the members above only `format` and `single` apply */
     bool channels;
     bool joined; /* channels: reasoning is content */
-    /* channels: text of the prompt behind its last <|start|> marker, valid until reply_init(); or
+    /* channels: text of the prompt after its last <|start|> marker, valid until reply_init(); or
      * NULL */
     const char *opened;
     const char *const *names; /* declared functions; bare calls of others are content */

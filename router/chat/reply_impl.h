@@ -44,8 +44,8 @@ void call_end_of_text(struct reply *r);
 /* The name is complete: from here on it is a call, unless no function has this name; then the state
  * changes. Takes ownership of `name`. */
 void call_announce(struct reply *r, char *name);
-/* It is no call: the text since its apparent start becomes content. A call whose name was announced
- * stays, incomplete. */
+/* It is not a call: the text since its apparent start becomes content. A call whose name was
+ * announced stays, incomplete. */
 void call_reject(struct reply *r);
 void call_complete(struct reply *r);
 struct buf *call_arguments(struct reply *r); /* of the current call */

@@ -3,7 +3,7 @@
  * `own` holds the tokens of the request, then draft tokens. The draft shard's sequence holds the
  * first n_there of them unless it is `wrong`. Their KV, except the last one's, is in the blocks of
  * `own`. If the served model generates another token than drafted, the drafts from there on are
- * dropped and the shard's sequence is wrong. It then rejoins the shard's batch behind the KV that
+ * dropped and the shard's sequence is wrong. It then rejoins the shard's batch after the KV that
  * is still valid. */
 #ifndef ROUTER_DRAFT_DRAFT_SEQ_H
 #define ROUTER_DRAFT_DRAFT_SEQ_H
@@ -20,7 +20,7 @@ struct draft_seq {
     struct gen_request ask; /* own->req: the request to the draft shard */
     enum draft_seq_state state;
     bool wrong;       /* the shard's sequence differs from `own` */
-    bool ended;       /* the draft model ends the text behind own's last token */
+    bool ended;       /* the draft model ends the text after own's last token */
     bool refused;     /* by the draft shard, permanently */
     uint32_t n_known; /* tokens of q that were compared */
     uint32_t n_there; /* see above */

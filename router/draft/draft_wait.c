@@ -47,7 +47,7 @@ static double bounded(double acceptance)
     return acceptance < 0.01 ? 0.01 : acceptance > 0.99 ? 0.99 : acceptance;
 }
 
-/* Drafts that come about during a step. */
+/* Drafts generated during a step. */
 static uint32_t made(const struct draft_wait_case *c)
 {
     const double ratio = c->step_ns / c->draft_ns;
@@ -58,7 +58,8 @@ bool draft_runs_ahead(const struct draft_wait_case *c)
 {
     if (c->step_ns <= 0 || c->draft_ns <= 0)
         return true;
-    /* A step ends during one of so many calls, and then rejects something so often. */
+    /* `ends`: the probability that a step ends during a given call. `rejects`: the probability that
+     * it then rejects a draft. */
     const double ends = c->draft_ns < c->step_ns ? c->draft_ns / c->step_ns : 1;
     const double rejects = 1 - pow(bounded(c->acceptance), made(c) + 1);
     return BETWEEN_NS > ends * rejects * c->draft_ns;

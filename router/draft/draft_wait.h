@@ -37,10 +37,10 @@ struct draft_wait {
 };
 struct draft_wait draft_wait_choose(const struct draft_wait_case *c);
 
-/* Should the draft shards begin their next call before they get it (docs/decisions/run-ahead.md)?
- * That saves the time between two calls. But a draft sequence whose token was rejected meanwhile
- * joins again only after the call that was begun for the wrong token. Of the case, `lacking` does
- * not matter. True as long as times are not known. */
+/* Should the draft shards start their next call before they receive it
+ * (docs/decisions/run-ahead.md)? That saves the time between two calls. But a draft sequence whose
+ * token was rejected meanwhile rejoins only after the call that was started for the wrong token.
+ * `lacking` is not used. True while durations are unknown. */
 bool draft_runs_ahead(const struct draft_wait_case *c);
 
 /* Decides whether waits are worth trying; zero-initialise. A missed deadline disables waits until

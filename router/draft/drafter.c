@@ -83,7 +83,7 @@ static void drop(struct drafter *d, struct draft_seq *t)
 static void drafter_follow(void *self, struct seq *q)
 {
     struct drafter *d = self;
-    /* None behind an image: draft models read text only. None if out of memory. */
+    /* Not after an image: draft models read text only. NULL if out of memory. */
     struct draft_seq *t = q->draft_seq || q->n_media ? NULL : draft_seq_new(q);
     if (!t)
         return;
@@ -208,7 +208,7 @@ static void clear(struct drafter *d)
     call(d, SHARD_CLEAR_CACHE, &all.base);
 }
 
-/* Whether they go on by themselves; see draft_runs_ahead(). */
+/* May the draft shards start calls before they receive them? See draft_runs_ahead(). */
 static bool runs_ahead(const struct drafter *d)
 {
     struct draft_wait_case c = {
@@ -262,7 +262,7 @@ static void drafter_turn(void *self)
 
 /* ---------------------------------------------------------------- waiting steps */
 
-/* It has no drafts and can get them soon. */
+/* It has no drafts and can get some soon. */
 static bool lacks(const struct drafter *d, const struct draft_seq *t)
 {
     return useful(d, t) && draft_seq_ahead(t) == 0 && t->own->kv.len &&
@@ -305,7 +305,7 @@ static void drafter_on_ready(void *self, void (*ready)(void *arg), void *arg)
     d->ready_arg = arg;
 }
 
-/* The step continues with the drafts there are. */
+/* The step continues with the drafts that are available. */
 static void end_wait(struct drafter *d, const char *outcome)
 {
     assert(d->wait_count > 0);

@@ -4,7 +4,7 @@
  * The drafter keeps a draft sequence for each running request there, which runs ahead of the served
  * model. Its tokens are ready when the scheduler makes its next call. At most one call to the draft
  * shards is in flight. When it returns, draft sequences that were rejected leave the batch and
- * rejoin it behind the KV that is still valid. A step without drafts waits briefly if that pays
+ * rejoin it after the KV that is still valid. A step without drafts waits briefly if that pays
  * (draft_wait.h).
  *
  * Runs on the scheduler thread, except drafter_new() and drafter_halt().

@@ -93,7 +93,7 @@ static void merge(struct watch *w, struct err *e)
     }
 }
 
-/* If discovery fails, the known replicas stay: their connections show which are alive. */
+/* If discovery fails, the known replicas stay: their connections show which are reachable. */
 static void look(struct watch *w)
 {
     struct fleet *f = w->f;

@@ -44,7 +44,7 @@ struct command {
 };
 
 /* The creator's handle of its request, in the request's arena: the scheduler may free its own part
- * before the creator knows. */
+ * before the creator is notified. */
 struct infer_seq {
     uint64_t id;
     const struct infer *at; /* NULL: not submitted */
@@ -407,7 +407,7 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
     memcpy(l->activations, m->activations, sizeof(l->activations));
     memcpy(l->matrices, m->matrices, sizeof(l->matrices));
     memcpy(l->device, m->device, sizeof(l->device));
-    /* Shards of ours list all adapters; those of v2 have none. */
+    /* Our shards list all adapters; v2 shards have none. */
     l->lists_adapters = m->task == TASK_GENERATE && (m->takes_input_ids || m->version == 2);
     l->runtime_adapters = m->runtime_adapters;
     l->task = m->task;

@@ -3,7 +3,7 @@
  * libmicrohttpd 0.9.75 is lenient: it joins folded lines, ends a line at a bare CR or LF, and cuts
  * a value at a NUL. Its API shows headers as strings, in which such bytes are lost. But it parses
  * in place, and writes a NUL over the colon and over each byte of a line end. So in a plain head
- * the strings lie one behind the other, with gaps of known size. In any other head, one string is
+ * the strings lie one after the other, with gaps of known size. In any other head, one string is
  * not where it is expected.
  *
  * A different buffer layout (a later libmicrohttpd) would make all requests fail, which every test

@@ -29,7 +29,7 @@ enum {
 
 static void set_option(int fd, int level, int name, int value)
 {
-    /* Failure is no error: each option is an optional improvement. */
+    /* Failures are ignored: each option is an optional improvement. */
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 

@@ -43,7 +43,7 @@ struct http_events { /* all are called on the loop thread */
 struct http_socket {
     struct mail mail; /* free for use by its owner until http_socket_close() */
     int fd;
-    const void *early; /* bytes received behind the request */
+    const void *early; /* bytes received after the request */
     size_t n_early;
     uint64_t tenant; /* the account for fair queueing (gen_request) */
     uint64_t key_id; /* as exchange_key_id() */

@@ -184,7 +184,7 @@ static enum MHD_Result begin(struct exchange *x, const char *url, const char *me
     struct http_head head = http_head_check(x->mhd, method, x->target, x->target_end, version);
     x->begun = true;
     x->ambiguous = head.ambiguous;
-    /* libmicrohttpd parses the chunks, and accepts bare line ends there. So nothing behind them on
+    /* libmicrohttpd parses the chunks, and accepts bare line ends there. So nothing after them on
      * this connection is read as a request. */
     if (head.chunked)
         exchange_add(x, "connection", "close");

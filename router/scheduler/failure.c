@@ -61,9 +61,9 @@ static struct err during(const struct err *cause)
     return e;
 }
 
-/* The joining requests end. Running ones go on if the shards are still consistent: every rank
- * answered and none executed the step. FilterBatch then tells whether the old batch still exists:
- * TGI's server has dropped it, ours has not. If it is gone, on_clean_failed() handles the rest. */
+/* The joining requests end. Running ones continue if the shards are still consistent: every rank
+ * answered and none executed the step. FilterBatch then shows whether the old batch still
+ * exists. */
 static void prefill_failed(struct scheduler *s, const struct err *e)
 {
     int64_t now = clock_ns();
@@ -76,7 +76,7 @@ static void prefill_failed(struct scheduler *s, const struct err *e)
     }
     step_join(s, into);
     s->batch_unknown = true;
-    if (!merged) /* ClearCache(id) follows; clearing an absent batch is no error */
+    if (!merged) /* ClearCache(id) follows; clearing an absent batch is not an error */
         s->batch[into] = (struct held_batch){true, {.id = s->next_batch_id - 1}};
     else if (!fan_refused(&s->fan))
         fail_running(s, e);

@@ -27,7 +27,7 @@ struct hit {
     uint32_t full;
     uint32_t from, n; /* block whose first n tokens match; n == 0: none */
     bool whole;       /* it is unused and matches completely: taken over without a copy */
-    /* recurrent state: full blocks before the snapshot; windows: blocks behind which a prompt may
+    /* recurrent state: full blocks before the snapshot; windows: blocks after which a prompt may
      * resume */
     uint32_t stated;
     uint32_t cell; /* the snapshot, or NO_CELL */
@@ -75,7 +75,7 @@ static bool begins_well(const struct kv_blocks *kv, const struct hit *h)
     return kv_window_there(kv, h->from) && kv_window_whole(kv, h->run, h->full, h->n);
 }
 
-/* With windows: the tokens behind which a prompt resumes. */
+/* With windows: the tokens after which a prompt resumes. */
 static uint32_t windowed_tokens(const struct kv_blocks *kv, const struct hit *h)
 {
     return h->n > 0 ? h->full * kv->block_tokens + h->n : h->stated * kv->block_tokens;

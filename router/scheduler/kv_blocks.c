@@ -288,7 +288,7 @@ static struct kv_content content(const struct kv_blocks *kv, const struct kv_tab
                                .local = t->local};
 }
 
-/* Publishes the block behind the sealed ones, up to its last computed token. */
+/* Publishes the block after the sealed ones, up to its last computed token. */
 static void publish_begun(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens,
                           uint32_t n)
 {

@@ -23,13 +23,13 @@
  * one's content.
  *
  * A model with recurrent state also has cells (cells.h); each sequence needs two. A sequence can
- * resume behind a prefix only where a snapshot holds the state. So a hit ends at the deepest block
- * with a snapshot, and partial blocks are never hits. Full blocks behind that point are still
+ * resume after a prefix only where a snapshot holds the state. So a hit ends at the deepest block
+ * with a snapshot, and partial blocks are never hits. Full blocks after that point are still
  * shared: the shards recompute their tokens for the state, and write identical bits.
  *
  * Layers with sliding-window attention may have a separate cache (windows.h). A sequence holds
- * window blocks only for tokens its next step reads or writes. It can resume behind a prefix only
- * where the last window is cached. So a hit ends at the deepest such block; full blocks behind it
+ * window blocks only for tokens its next step reads or writes. It can resume after a prefix only
+ * where the last window is cached. So a hit ends at the deepest such block; full blocks after it
  * are shared as above.
  *
  * Reserving and committing are separate. kv_admit() only reserves. Others can hit a block after
@@ -82,7 +82,7 @@ struct kv_table {
     uint32_t state_from;
     /* tokens of full blocks that were indexed at admission; also with windows */
     uint32_t n_matched;
-    uint32_t n_kept;   /* the last snapshot was taken, or found, behind this many tokens */
+    uint32_t n_kept;   /* the last snapshot was taken, or found, after this many tokens */
     uint32_t n_rolled; /* position of its rolling snapshot in tokens; 0: none */
     bool stateful;
 
@@ -136,7 +136,7 @@ uint32_t kv_shared(const struct kv_blocks *kv, const struct kv_table *t);
  * block whose content another sequence published first stays private until kv_release(). */
 void kv_commit(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n);
 
-/* Reserves a cell for a snapshot of `t` behind tokens[0..n), all computed, and commits them. The
+/* Reserves a cell for a snapshot of `t` after tokens[0..n), all computed, and commits them. The
  * caller makes the shards save the state before the next step, then calls cells_saved() or
  * cells_unsaved(). NO_CELL: no cell is available, an equal snapshot or equal blocks of another
  * sequence exist, or n is not a multiple of the block size. `rolls`: replaces its previous rolling
@@ -145,10 +145,10 @@ uint32_t kv_snapshot(struct kv_blocks *kv, struct kv_table *t, const uint32_t *t
                      bool rolls);
 
 /* Where a prompt of `n` tokens, computed up to `from`, stops next: where its window blocks end, or
- * where a snapshot is useful. Returns the smallest such position behind `from`, or n.
+ * where a snapshot is useful. Returns the smallest such position after `from`, or n.
  *
  * Snapshot stops are every few thousand tokens, where its blocks stop being indexed, and at the end
- * of its last full block. A stop costs one more step, so it must be far enough behind the last
+ * of its last full block. A stop costs one more step, so it must be far enough after the last
  * snapshot: SNAPSHOT_GAIN blocks, and as many tokens as take as long as one step where other
  * prompts diverged, or as four steps where none did yet. One block suffices if others wait for the
  * same prompt (`awaited`). A stop is never inside an image that must stay whole. */

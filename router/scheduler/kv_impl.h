@@ -78,7 +78,7 @@ void kv_spill_note(struct kv_blocks *kv, uint32_t id);
  *
  * True if all tokens of an indexed block are in the window cache as well. */
 bool kv_window_there(const struct kv_blocks *kv, uint32_t id);
-/* May a prompt resume behind `full` blocks and `n` tokens more, if the last `run` of the blocks
+/* May a prompt resume after `full` blocks and `n` tokens more, if the last `run` of the blocks
  * have their windows? */
 bool kv_window_whole(const struct kv_blocks *kv, uint32_t run, uint32_t full, uint32_t n);
 bool kv_window_could_fit(const struct kv_blocks *kv, uint32_t n); /* as kv_could_fit() */
@@ -86,7 +86,7 @@ struct window_range {                                             /* block indic
     uint32_t from, to;
 };
 struct window_need {
-    uint32_t n_cached; /* tokens behind which it resumes */
+    uint32_t n_cached; /* tokens after which it resumes */
     uint32_t known;    /* its leading blocks that are in ids */
     uint32_t need;     /* blocks it needs in all */
     uint32_t copied;   /* block whose beginning is copied; 0: none */
@@ -104,7 +104,7 @@ void kv_window_note(struct kv_blocks *kv, const struct kv_table *t, uint32_t n);
 /* Replaces its block i by the equal block `same`. Only while it is released, right before
  * kv_window_release(). */
 void kv_window_replace(struct kv_blocks *kv, struct kv_table *t, uint32_t i, uint32_t same);
-/* Nothing of it is computed and it resumes behind n tokens: it holds exactly the window of that
+/* Nothing of it is computed and it resumes after n tokens: it holds exactly the window of that
  * position. False: not enough window blocks. */
 bool kv_window_jump(struct kv_blocks *kv, struct kv_table *t, uint32_t n);
 void kv_window_copied(struct kv_blocks *kv, struct kv_table *t);

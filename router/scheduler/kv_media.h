@@ -35,7 +35,7 @@ void kv_media_keys(const struct kv_media *m, const uint32_t *tokens, uint32_t at
 /* Where a step from `from` that would end at `to` must end: `to`, or the start of an image that
  * stays whole and contains `to`. Returns `from` if nothing is left then. */
 uint32_t kv_media_stop(const struct kv_media *m, uint32_t from, uint32_t to);
-/* The smallest position behind `at` where a step may end. If `at` is at the start of or inside an
+/* The smallest position after `at` where a step may end. If `at` is at the start of or inside an
  * image, that is its end. */
 uint32_t kv_media_next(const struct kv_media *m, uint32_t at);
 #endif

@@ -41,7 +41,7 @@ static bool is_reported(const struct kv_blocks *kv, const struct block *b, const
     bool reported = kv->watcher.stored && !b->local && b->space == 0 &&
                     (b->parent == KV_NO_BLOCK || kv->b[b->parent].reported);
     for (uint32_t i = 0; reported && i < kv->block_tokens; i++)
-        reported = keys[i] <= UINT32_MAX; /* inside an image a key is no token id */
+        reported = keys[i] <= UINT32_MAX; /* inside an image a key is not a token id */
     return reported;
 }
 
@@ -181,7 +181,7 @@ static uint32_t found_at(const struct kv_blocks *kv, const struct kv_table *t, u
     return i < t->n_sealed ? parts_of(kv, t->ids[i]) : 0;
 }
 
-/* Number of blocks behind which a request could resume, with cached and available parts. */
+/* Number of blocks after which a request could resume, with cached and available parts. */
 static uint32_t deepest(const struct kv_blocks *kv, const struct kv_table *t, uint32_t from,
                         const uint8_t *parts, uint32_t n)
 {

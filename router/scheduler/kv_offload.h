@@ -47,7 +47,7 @@ void kv_offer(struct kv_blocks *kv, uint32_t id);
 uint64_t kv_spill_lost(const struct kv_blocks *kv); /* blocks evicted before they were stored */
 
 /* kv_most_blocks(): full blocks of a prompt that may come from the cache. kv_resident(): how many a
- * request would hit now; with windows or state, behind how many it could resume. */
+ * request would hit now; with windows or state, after how many it could resume. */
 uint32_t kv_most_blocks(const struct kv_blocks *kv, const struct kv_key *key);
 uint32_t kv_resident(struct kv_blocks *kv, const struct kv_key *key);
 /* Writes the keys of the first n full blocks to out[n]. */

@@ -12,7 +12,7 @@
 
 #define KV_NO_BLOCK UINT32_MAX
 
-/* Content of a block: the keys of `n` tokens behind those of its parent. */
+/* Content of a block: the keys of `n` tokens after those of its parent. */
 struct kv_content {
     uint32_t parent; /* KV_NO_BLOCK: the first block of a prompt */
     uint64_t space;  /* adapter and salt; see kv_key */
@@ -38,7 +38,7 @@ void kv_order_put(struct kv_order *o, uint32_t id, const struct kv_content *is);
 void kv_order_drop(struct kv_order *o, uint32_t id);
 
 struct kv_near {
-    uint32_t before, after; /* `after` sorts at or behind it; KV_NO_BLOCK: none with that parent */
+    uint32_t before, after; /* `after` sorts at or after it; KV_NO_BLOCK: none with that parent */
 };
 /* The neighbours of `is`. One of them has the longest common prefix with it. */
 struct kv_near kv_order_near(const struct kv_order *o, const struct kv_content *is);

@@ -2,8 +2,8 @@
 #include "router/scheduler/kv_impl.h"
 #include <assert.h>
 
-/* Window blocks are allocated for partly covered blocks at both ends, and one is kept behind the
- * window. So a prompt that resumes a few tokens before a sequence's end finds its window. */
+/* Window blocks are allocated for partly covered blocks at both ends, and one more is kept before
+ * the window. So a prompt that resumes a few tokens before a sequence's end finds its window. */
 enum { KEPT = 1, BEYOND = 2 + KEPT };
 
 bool kv_windowed(struct kv_blocks *kv, uint32_t n_windows, uint32_t window, uint32_t chunk)
@@ -17,7 +17,7 @@ struct windows *kv_windows(const struct kv_blocks *kv) { return kv->windows; }
 
 static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* The first block that the token behind `n` others attends to. */
+/* The first block that the token after `n` others attends to. */
 static uint32_t first_seen(const struct kv_blocks *kv, uint32_t n)
 {
     return n + 1 > kv->window ? (n + 1 - kv->window) / kv->block_tokens : 0;
@@ -60,7 +60,7 @@ bool kv_window_whole(const struct kv_blocks *kv, uint32_t run, uint32_t full, ui
 }
 
 /* ------------------------------------------------------------------ admission */
-/* Range for a sequence that resumes behind n_cached tokens and needs `need` blocks in all. */
+/* Range for a sequence that resumes after n_cached tokens and needs `need` blocks in all. */
 static struct window_range at_first(const struct kv_blocks *kv, const struct kv_media *media,
                                     uint32_t n_cached, uint32_t need)
 {

@@ -66,7 +66,7 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
     const uint32_t adapter = adapters_number(&s->adapters, p->adapter_id);
     const bool numbered = adapter != ADAPTER_UNNUMBERED; /* unnumbered adapters share nothing */
     /* the last token's KV is never needed; a peer without on-demand blocks also writes drafts
-     * behind it */
+     * after it */
     uint64_t reserve = (uint64_t)q->n_prompt + p->max_new_tokens - 1;
     reserve += s->grows ? 0 : s->peer.speculate;
     q->n_most = reserve > q->n_prompt ? (uint32_t)reserve : q->n_prompt;

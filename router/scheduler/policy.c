@@ -209,7 +209,7 @@ static bool place(struct policy *p, struct scan *s, const struct load *l, struct
     return true;
 }
 
-/* False: no request behind `w` joins in this step. */
+/* False: no request after `w` joins in this step. */
 static bool consider(struct policy *p, struct scan *s, const struct load *l, struct waiter *w,
                      int64_t now_ns, struct joiner *out)
 {

@@ -9,7 +9,7 @@
  *   - A request that cannot get its KV blocks or adapter pages yet is passed by requests that
  *     can, at most `max_passed` times or for `max_passed_ns`. After that none joins before it.
  *   - A prompt too long for the rest of the step is cut (chunked prefill) and joins last. It
- *     leaves up to half of the step to shorter prompts behind it.
+ *     leaves up to half of the step to shorter prompts after it.
  *   - While prompts that were cut fill whole steps, another joins if it fits into half a step,
  *     or is less than half as long as any of them.
  *   - An image with bidirectional attention is never cut. A prompt stops in front of it, or, if
@@ -101,7 +101,7 @@ struct load { /* what runs now */
 };
 struct joiner {
     struct waiter *w;  /* w->kv holds its blocks; it no longer waits */
-    uint32_t n_tokens; /* prompt tokens behind w->kv->n_cached to compute in this step */
+    uint32_t n_tokens; /* prompt tokens after w->kv->n_cached to compute in this step */
     bool cut;          /* more of the prompt is left */
 };
 

@@ -109,7 +109,7 @@ static bool note(struct scheduler *s, struct step *st)
     else if (rc != 0 && s->call != CALL_PROBE)
         on_clean_failed(s, &e);
     else if (s->call == CALL_PROBE && fan_lost_rank(&s->fan) >= 0)
-        s->must_clear = true; /* its outcome tells whether the batch still exists */
+        s->must_clear = true; /* its outcome shows whether the batch still exists */
     else if (s->call == CALL_CLEAN)
         on_clean(s);
     else if (s->call == CALL_CLEAR_ALL)

@@ -80,7 +80,7 @@ static struct seq **slot(const struct seq_table *t, uint64_t id)
 
 void seq_table_add(struct seq_table *t, struct seq *q)
 {
-    assert(!seq_table_find(t, q->id)); /* answers identify requests by number alone */
+    assert(!seq_table_find(t, q->id)); /* answers identify requests by id only */
     struct seq **at = slot(t, q->id);
     q->chain = *at;
     *at = q;

@@ -79,7 +79,7 @@ static inline bool seq_in_prompt(const struct seq *q)
 static inline uint32_t seq_left(const struct seq *q) { return q->n_tokens - q->n_computed; }
 static inline uint32_t seq_generated(const struct seq *q) { return q->n_tokens - q->n_prompt; }
 
-/* id -> seq, for every request the scheduler knows. */
+/* id -> seq, for every request in the scheduler. */
 struct seq_table {
     struct seq *bucket[1024];
     uint32_t n;

@@ -185,7 +185,8 @@ void preempt_swap_in(struct scheduler *s, struct seq *q);
 const struct wire_edits *preempt_edits(struct scheduler *s, struct wire_edits *x);
 void preempt_edits_sent(struct scheduler *s); /* the call that carries them is in flight */
 /* That call returned. After a failed Prefill it is unknown whether the edits were applied:
- * FilterBatch removes who left, blocks are sent again, and the swap region counts as empty. */
+ * FilterBatch removes the sequences that left, blocks are sent again, and the swap region counts as
+ * empty. */
 void preempt_edits_done(struct scheduler *s);
 void preempt_drop_swap(struct scheduler *s, struct seq *q);
 void preempt_forget_swap(struct scheduler *s); /* the content of the region is unknown */

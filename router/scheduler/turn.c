@@ -106,7 +106,7 @@ static void find_stop(struct scheduler *s, struct seq *q, uint32_t from)
     q->stop = kv_stop(s->kv, &q->kv, q->n_tokens, from, q->waiter.awaited);
 }
 
-/* For a peer that is told how many prompt tokens to compute. */
+/* For a peer that receives the number of prompt tokens to compute. */
 static void load_chunks(struct scheduler *s, struct load *l)
 {
     l->started = s->started;

@@ -2,7 +2,7 @@
  *
  * These layers have a separate cache on the shards, with fewer blocks. A KV block has a window
  * block as long as a sequence attends to its tokens. It then keeps it until another needs the
- * memory, so that a prompt can continue behind it. Pure accounting on the host: no device memory,
+ * memory, so that a prompt can continue after it. Pure accounting on the host: no device memory,
  * no clock, no lock, no log. The scheduler thread owns the one instance, inside its kv_blocks.
  * Block 0 is never handed out.
  *
@@ -37,8 +37,8 @@ uint32_t windows_room(const struct windows *w);
 uint32_t windows_take(struct windows *w, uint32_t block);
 /* The caller holds the existing window block of `block`, too. */
 uint32_t windows_hold(struct windows *w, uint32_t block);
-/* What happens when the last holder lets go: freed, or cached at the cold or warm end of the LRU
- * list. */
+/* What happens when the last holder releases it: freed, or cached at the cold or warm end of the
+ * LRU list. */
 enum windows_end { WINDOWS_FREE, WINDOWS_COLD, WINDOWS_WARM };
 void windows_release(struct windows *w, uint32_t block, enum windows_end end);
 /* Moves the window block of `from` to `to`, which must have none. */

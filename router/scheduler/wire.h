@@ -26,7 +26,7 @@ struct wire_moves { /* KV blocks copied to or from slots of the swap region */
 struct wire_edits { /* changes to the running batch before the step; for peers that take edits */
     const uint64_t *leave;
     uint32_t n_leave;
-    const struct wire_save { /* save the state of request `id` behind `tokens` tokens into `cell` */
+    const struct wire_save { /* save the state of request `id` after `tokens` tokens into `cell` */
         uint64_t id;
         uint32_t cell, tokens;
     } * saves;

@@ -290,7 +290,7 @@ static void on_watch(struct rpc_op *op, bool ok)
     }
     bool was_up = r->seen == GRPC_CHANNEL_READY;
     watch(r, rpc_client_state(r->client));
-    if (was_up) /* even if it is up again: the process behind it may be another one */
+    if (was_up) /* even if it is up again: it may be a different process */
         s->on_break(s->on_break_arg, (uint32_t)(r - s->ranks));
 }
 

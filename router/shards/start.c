@@ -11,7 +11,7 @@ enum {
     WARMUP_TIMEOUT_MS = 30 * 60000, /* it captures graphs and touches all memory */
     DEFAULT_PREFILL_TOKENS = 4096,
     FALLBACK_BATCH_TOTAL = 16000, /* TGI's default, for peers that report no maximum */
-    V2_INPUT_TOKENS = 1024,       /* v2 peers are told this and do not report it */
+    V2_INPUT_TOKENS = 1024,       /* sent to v2 peers, which do not report it */
     V2_TOTAL_TOKENS = 2048,
     LEAST_WINDOWS = 5, /* minimum window blocks beside those that a window fills */
 };

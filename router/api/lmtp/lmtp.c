@@ -88,7 +88,7 @@ static void accept_all(struct lmtp *l)
 {
     int fd;
     while ((fd = accept4(l->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
-        int one = 1, room = SEND_BUFFER; /* optional improvements: failure is no error */
+        int one = 1, room = SEND_BUFFER; /* optional improvements: failures are ignored */
         if (!may_connect(l, fd)) {
             close(fd);
             continue;

@@ -169,7 +169,7 @@ void lmtp_dispatch(struct peer *p, struct edge *g, struct lmtp_message *m, struc
 void prepare_model(struct peer *p, struct lmtp_message *m, struct arena *a);
 /* Tokenizes the message's text on a worker; takes ownership of the arena and the hold. */
 void prepare_text(struct peer *p, struct edge *g, struct lmtp_message *m, struct arena *a);
-/* queues a message behind one in preparation */
+/* queues a message after one in preparation */
 void prepare_defer(struct peer *p, const char *text, size_t n);
 void prepare_done(struct lmtp *l); /* takes finished preparations from the workers */
 /* Drops the messages in preparation. `why`: error to their senders; NULL: none. */

@@ -1,5 +1,5 @@
-/* Streams that outlive their connection: their items are kept for a while, and a client that knows
- * session and id can resume them. */
+/* Streams that outlive their connection: their items are kept for a while, and a client with the
+ * session name and id can resume them. */
 #include "common/clock.h"
 #include "router/api/lmtp/lmtp_in.h"
 #include <stdlib.h>
@@ -107,7 +107,7 @@ static bool room_for_index(struct record *r)
     return true;
 }
 
-/* Out of memory: drops all earlier items; a client that resumes is told. */
+/* Out of memory: drops all earlier items; a client that resumes gets an error. */
 void record_item(struct record *r, const char *item, size_t n)
 {
     while (r->items.len + n > LMTP_KEPT && r->n > r->first)

@@ -132,7 +132,7 @@ static bool goes_on(const char *message)
     return text != NULL;
 }
 
-/* The prompt's text behind its last start-of-message marker. */
+/* The prompt's text after its last start-of-message marker. */
 static const char *opened_message(const char *prompt)
 {
     static const char start[] = "<|start|>";

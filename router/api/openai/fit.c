@@ -42,7 +42,7 @@ struct fitting {
     void *of;
 };
 
-/* Renders the messages behind the cut; do they fit? -1: error. */
+/* Renders the messages after the cut; do they fit? -1: error. */
 static int fits(const struct fitting *f, uint32_t at, struct err *e)
 {
     cJSON *left = fit_cut(f->messages, at);

@@ -62,7 +62,7 @@ void text_tokens_watch(void *of, const struct reply *r, size_t n)
     t->content = r->content.len;
 }
 
-/* The first settled token at or behind `at`. */
+/* The first settled token at or after `at`. */
 static uint32_t first(const struct text_tokens *t, size_t at)
 {
     uint32_t low = 0, high = t->n_settled;
