@@ -345,7 +345,7 @@ static void what_cannot_be_promised_is_refused_by_name(void **state)
         {J, "{\"x-closed\":true,\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}",
          "no instance"},
         {J, "{\"anyOf\":[{\"$ref\":\"#\"}]}", "alternative to itself"},
-        {J, "{\"enum\":[]}", "no list of values"},
+        {J, "{\"enum\":[]}", "not a list of values"},
         {J, "false", "no instance"},
         {J, "{\"type\":", "JSON schema: "},
         {R, "(?<=a)b", "look-behind, or an unknown kind of group"},

@@ -77,9 +77,9 @@ static void what_they_cannot_say_is_refused_by_name(void **state)
 {
     (void)state;
     static const struct refused rows[] = {
-        {G, "root ::= a", "no rule `a`"},
-        {G, "a ::= \"x\"", "no rule `root`"},
-        {G, "", "no rule `root`"},
+        {G, "root ::= a", "undefined rule `a`"},
+        {G, "a ::= \"x\"", "undefined rule `root`"},
+        {G, "", "undefined rule `root`"},
         {G, "root ::= \"a", "a string without end on line 1"},
         {G, "root ::= [a", "a class without end"},
         {G, "root ::= (\"a\"", "a group without end"},
@@ -91,7 +91,7 @@ static void what_they_cannot_say_is_refused_by_name(void **state)
         {G, "root ::= <|tool|>", "token"},
         {G, "root ::= \"a\")", "an unmatched closing parenthesis"},
         {G, "root ::= \"\\xZZ\"", "hexadecimal"},
-        {L, "start: a", "no rule `a`"},
+        {L, "start: a", "undefined rule `a`"},
         {L, "start: /(/", "pattern"},
         {L, "start: \"a\"\nstart: \"b\"", "two rules"},
         {L, "%declare X\nstart: X", "directive"},
