@@ -109,7 +109,8 @@ static void end_it(struct watchdog *w, const struct watch *v)
     v->end(v->arg);
 }
 
-/* Interval until the next check. A stall that begins in an idle interval is found that much later. */
+/* Interval until the next check. A stall that begins in an idle interval is found that much later.
+ */
 static int64_t nap_of(const struct watchdog *w)
 {
     int64_t nap = LOOK_MS;

@@ -11,7 +11,7 @@ enum {
     STOP_TIMEOUT_MS = 1000,
 };
 
-/* Some prompt of the step that is planned has pictures left to encode. */
+/* True if a prompt of the planned step has images left to encode. */
 static bool has_pictures(const struct scheduler *s)
 {
     bool any = false;
@@ -22,7 +22,7 @@ static bool has_pictures(const struct scheduler *s)
     return any;
 }
 
-/* How long the call may take before health says that the shards hang; its own deadline ends it. */
+/* Duration after which the call counts as hung, for the health check; its own deadline ends it. */
 static int64_t patience(const struct scheduler *s, enum call call)
 {
     const bool step = call == CALL_PREFILL || call == CALL_DECODE;
