@@ -72,7 +72,7 @@ def test_the_watchdog_hears_of_a_launcher_that_hangs(manager):
 def test_a_reload_is_not_a_stop(manager):
     with Service(DEMO, env=manager.env) as s:
         os.kill(s.p.pid, signal.SIGHUP)
-        s.wait_log("no certificate to read again")
+        s.wait_log("no certificate to reload")
         assert requests.get(s.url + "/readyz", timeout=5).status_code == 200 and not manager.heard("STOPPING=1")
     with Service(DEMO) as s:  # on a terminal that is gone
         os.kill(s.p.pid, signal.SIGHUP)
