@@ -28,7 +28,8 @@
     X(ERR_BATCH_SIZE, 422, "batch size exceeded")                                                  \
     X(ERR_NOT_FOUND, 404, "not_found")                                                             \
     X(ERR_IMAGE, 422, "validation")                                                                \
-    X(ERR_IMAGE_URL, 422, "validation")
+    X(ERR_IMAGE_URL, 422, "validation")                                                            \
+    X(ERR_KEY_LIMIT, 429, "overloaded")
 
 enum err_kind {
 #define X(kind, status, wire) kind,

@@ -10,7 +10,7 @@ enum { STACK_BYTES = 128 * 1024 };
 
 static void *beat(void *arg)
 {
-    const struct timespec pause = {.tv_nsec = HEARTBEAT_MS * 1000000L};
+    const struct timespec pause = {HEARTBEAT_MS / 1000, HEARTBEAT_MS % 1000 * 1000000L};
     const int fd = (int)(intptr_t)arg;
     const uint64_t one = 1;
     for (;;) {

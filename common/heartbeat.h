@@ -8,7 +8,7 @@
 #include "common/err.h"
 #include <stdint.h>
 
-enum { HEARTBEAT_MS = 250 };
+enum { HEARTBEAT_MS = 1000 };
 
 /* Starts the thread, once per process; it blocks all signals and never ends. `fd`: a non-blocking
  * eventfd, which is made close-on-exec; 0: no thread is started. ERR_SYSTEM. */

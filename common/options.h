@@ -20,7 +20,7 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
     .help = "Accepted for compatibility. No code from a model repository is ever run."
 #define OPTION_MAX_CONCURRENT_REQUESTS \
     .name = "max-concurrent-requests", .type = FLAG_U32, .def = "128", .unit = "requests", .min = 1, .max = 100000, \
-    .help = "Maximum number of waiting and running generations; more are refused with status 429. API keys share them fairly: a key within its share is never refused because of others."
+    .help = "Maximum number of waiting and running generations; more are refused with status 503 (429 on TGI's routes, and for an API key that holds its share). API keys share them fairly: a key within its share is never refused because of others."
 #define OPTION_MAX_BEST_OF \
     .name = "max-best-of", .type = FLAG_U32, .def = "2", .min = 1, .max = 128, \
     .help = "Maximum `best_of` of a request; on `/v1` at least 128."

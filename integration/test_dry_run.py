@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import requests
-from serving import BIN, DEMO, SLOW, Service, data
+from serving import BIN, DEMO, SLOW, Service, data, wait_for
 
 
 def dry_run(model, *args):
@@ -16,7 +16,7 @@ def dry_run(model, *args):
 
 def logged(log, words, key):
     """The numbers under a key in the lines with these words, one for each rank."""
-    return [int(n) for n in re.findall(rf"{words}.*?\b{key}=(\d+)", log)]
+    return [int(n) for n in re.findall(rf"{words}.*?\b(?:{key})=(\d+)", log)]
 
 
 @pytest.mark.parametrize("num_shard, args", [
@@ -31,8 +31,11 @@ def test_a_start_takes_what_was_said(num_shard, args):
     plan = json.loads(said.stdout)
     assert plan["fits"] and [r["rank"] for r in plan["ranks"]] == list(range(num_shard))
     with Service(DEMO, num_shard, ["--device", "cpu", *args]) as s:
-        log = re.sub(r"\x1b\[[0-9;]*m", "", s.log)
         info = requests.get(s.url + "/info", timeout=30).json()
+        for words in ("KV cache", "shard ready"):  # a line may come later than the answer of a probe
+            wait_for(lambda words=words: len(logged(re.sub(r"\x1b\[[0-9;]*m", "", s.log), words, "bytes|weight_bytes")) >= num_shard, 30)
+        s.wait_log(" Connected ")
+        log = re.sub(r"\x1b\[[0-9;]*m", "", s.log)
     weights, caches = logged(log, "shard ready", "weight_bytes"), logged(log, "KV cache", "bytes")
     assert len(weights) == len(caches) == num_shard, log
     for rank, w, kv in zip(plan["ranks"], sorted(weights), caches):
@@ -59,12 +62,19 @@ def test_the_vision_tower_is_counted():
 def test_what_does_not_fit_is_said_by_the_exit_code_with_bytes_and_flags():
     args = ["--kv-cache-memory", 200000, "--max-total-tokens", 2000]
     said = dry_run(DEMO, *args)
-    assert said.returncode == 3, said.stdout + said.stderr
+    plan = json.loads(dry_run(DEMO, "--json-output", *args).stdout)["ranks"][0]
+    most = plan["largest_total_tokens"]
+    assert 0 < most < 2000 and f"at most {most} tokens fit" in said.stdout
+    assert said.returncode == 78, said.stdout + said.stderr
     assert re.search(r"does not fit: .*\d+ bytes are left for the cache \(--kv-cache-memory\)", said.stdout)
     assert said.stdout.strip().endswith("it does not fit")
     real = Service(DEMO, 1, ["--device", "cpu", *args], ready=False)
-    assert real.p.wait(60 * SLOW) == 1
-    assert re.search(r"Error:.*--kv-cache-memory", real.log), real.log[-3000:]
+    assert real.p.wait(60 * SLOW) == 78
+    last = real.log.strip().splitlines()[-1]
+    assert re.search(rf"Error:.*bytes are left for the cache \(--kv-cache-memory\), a request of 2000 tokens takes \d+ bytes .*at most {most} tokens fit", last), last
+    assert "weights loaded" not in real.log, "before they are read"
+    with Service(DEMO, 1, ["--device", "cpu", *args[:3], most]) as s:
+        assert requests.get(s.url + "/info", timeout=30).json()["max_total_tokens"] == most
 
 
 def test_what_cannot_be_said_is_no_verdict(tmp_path):
@@ -114,5 +124,5 @@ def test_replicas_are_planned_each_with_its_share():
 def test_replicas_that_fit_alone_may_not_fit_together():
     free = json.loads(dry_run(DEMO, "--json-output").stdout)["ranks"][0]["free_bytes"]
     said = dry_run(DEMO, "--replicas", 2, "--swap-space", free * 0.6 / 2**30)
-    assert said.returncode == 3, said.stdout + said.stderr
+    assert said.returncode == 78, said.stdout + said.stderr
     assert re.search(r"does not fit: all replicas together take \d+ bytes, and \d+ are free: fewer --replicas", said.stdout)

@@ -100,8 +100,8 @@ def busiest_thread(pid):
 
 
 def test_an_engine_that_is_stuck_costs_no_stream():
-    """Its process lives and its heart beats: it ends by itself, and is started again."""
-    with Service(DEMO, args=[*CACHE, "--stall-timeout", "2"]) as s:
+    """Its process lives and its heart beats: health says so soon, it ends by itself, and is started again."""
+    with Service(DEMO, args=[*CACHE, "--stall-timeout", "6"]) as s:
         want = list(s.events("/generate_stream", LONG))
         events = s.events("/generate_stream", LONG)
         first = [next(events)]
@@ -109,6 +109,8 @@ def test_an_engine_that_is_stuck_costs_no_stream():
         thread = StoppedThread(busiest_thread(shard))
         for path, code in (("/livez", 200), ("/metrics", 200), ("/info", 200), ("/v1/models", 200), ("/debug/audit", 200)):
             assert requests.get(s.url + path, timeout=10 * SLOW).status_code == code, "no such route waits for the engine"
+        wait_for(lambda: requests.get(s.url + "/health", timeout=10 * SLOW).status_code == 503, 5)
+        assert "stuck:" not in s.log, "before its process ends"
         s.wait_log("stuck: this process cannot serve any more")
         thread.reap()
         assert first + list(events) == want
@@ -137,7 +139,7 @@ def test_a_router_that_freezes_ends_the_service():
     try:
         pids = s.children()
         os.kill(router(s), signal.SIGSTOP)
-        assert s.p.wait(30 * SLOW) == 1
+        assert s.p.wait(30 * SLOW) == 137
         assert "Webserver failed: router was frozen" in s.log.strip().splitlines()[-1]
         assert gone(pids) and not left(s)
     finally:
@@ -159,7 +161,7 @@ def test_a_shard_that_freezes_while_it_loads_is_named():
     try:
         wait_for(lambda: len(s.shards()) == 2)
         os.kill(s.shards()[1], signal.SIGSTOP)
-        assert s.p.wait(30 * SLOW) == 1
+        assert s.p.wait(30 * SLOW) == 137
         assert "was frozen" in s.log.strip().splitlines()[-1]
         assert not left(s)
     finally:
@@ -219,7 +221,7 @@ def test_a_router_that_is_killed_while_draining_is_no_success():
         s.p.send_signal(signal.SIGTERM)
         s.wait_log("Terminating webserver")
         os.kill(router(s), signal.SIGKILL)
-        assert s.p.wait(30 * SLOW) == 1
+        assert s.p.wait(30 * SLOW) == 137
         assert "Webserver failed while it shut down: router was killed by signal 9" in s.log.strip().splitlines()[-1]
         events.close()
     finally:

@@ -7,7 +7,7 @@ import threading
 import pytest
 import requests
 from deep import deep
-from serving import SLOW, Service, wait_for
+from serving import DEMO, SLOW, Service, wait_for
 
 PERMITS = 6
 BUSY = {"prompt": "Once", "max_tokens": 1500, "ignore_eos": True, "stream": True}
@@ -24,9 +24,14 @@ def key(name, header="Authorization"):
     return {header: f"Bearer {name}" if header.lower() == "authorization" else name}
 
 
+def permits(s):
+    return requests.get(s.url + "/debug/audit", headers=key("ka"), timeout=20 * SLOW).json()["requests"]["permits_held"]
+
+
 @contextlib.contextmanager
 def streams(s, headers, n, path="/v1/completions"):
-    """n answers that have begun and go on: their first events were read."""
+    """n answers that have begun and go on: their first events were read. Their permits are back when this is over."""
+    before = permits(s)
     held = []  # an iterator that is dropped closes its connection
     with contextlib.ExitStack() as stack:
         for _ in range(n):
@@ -38,6 +43,7 @@ def streams(s, headers, n, path="/v1/completions"):
             while not next(lines).startswith(b"data:"):
                 pass
         yield
+    wait_for(lambda: permits(s) <= before, 60)  # a client that leaves is noticed, then its step ends
 
 
 def status(s, headers, n=1):
@@ -56,15 +62,24 @@ def test_others_are_not_refused_within_their_share(s):
             assert status(s, key("kb")) == 429
             with streams(s, key("kc"), PERMITS // 3):
                 assert status(s, key("kc")) == 429
-            wait_for(lambda: status(s, key("kc"), n=2) == 200)  # those streams have been noticed to be gone
-        wait_for(lambda: status(s, key("kb"), n=PERMITS // 2) == 200)
-        wait_for(lambda: status(s, key("kb"), n=PERMITS) == 200)  # three at a time
+            assert status(s, key("kc"), n=2) == 200
+        assert status(s, key("kb"), n=PERMITS // 2) == 200
+        assert status(s, key("kb"), n=PERMITS) == 200  # three at a time
 
 
 def test_a_key_is_one_however_it_is_sent(s):
     with streams(s, key("ka"), PERMITS):
         for headers in (key("ka", "x-api-key"), {"authorization": "bEaReR ka"}, {**key("ka"), "x-gateway-inference-fairness-id": "other"}):
             assert status(s, headers) == 429
+
+
+def test_a_permit_is_back_before_its_answer_is():
+    """Who asks again when he has read the answer finds the permit that he had."""
+    with Service(DEMO, args=["--max-concurrent-requests", 1]) as one, requests.Session() as session:
+        for path in ("/generate", "/v1/completions", "/generate_stream"):
+            body = {"inputs": "x", "parameters": {"max_new_tokens": 1}} if "generate" in path else {"prompt": "x", "max_tokens": 1}
+            got = [session.post(one.url + path, json=body, timeout=60 * SLOW) for _ in range(60)]
+            assert {r.status_code for r in got} == {200} and not any("overloaded" in r.text for r in got), path
 
 
 def test_a_flood_refuses_nobody_else(s):

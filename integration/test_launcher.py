@@ -196,31 +196,33 @@ def test_serves_and_drains_on_sigterm(launch):
     assert [w for w in ("shard-0:", "shard-1:", "router:") if w not in out] == []
 
 
-def test_a_shard_that_cannot_start_is_named_with_its_reason(launch):
-    s = launch("--num-shard", "2", env={"SHARD_1": "early"})
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_shard_that_cannot_start_is_named_with_its_reason(launch, rank):
+    s = launch("--num-shard", "2", env={f"SHARD_{rank}": "early"})
     out = s.end()
-    assert s.p.returncode == 1
+    assert s.p.returncode == 66
     last = out.strip().splitlines()[-1]
-    assert "ERROR" in last and "Shard cannot start: rank 1 exited with code 66: cannot open model.safetensors" in last
-    assert "again" not in out and none_left(s.pids())
+    assert "ERROR" in last and f"Shard cannot start: rank {rank} exited with code 66: cannot open model.safetensors" in last
+    assert "Restarting" not in out and none_left(s.pids())
 
 
-def test_a_shard_that_dies_takes_the_service_down(launch):
-    s = launch("--num-shard", "2", "--max-shard-restarts", "0", env={"SHARD_1": "crash"})
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_shard_that_dies_takes_the_service_down(launch, rank):
+    s = launch("--num-shard", "2", "--max-shard-restarts", "0", env={f"SHARD_{rank}": "crash"})
     s.let_crash()
     out = s.end()
-    assert s.p.returncode == 1
-    assert "Shard 1 crashed" in out and "again" not in out
+    assert s.p.returncode == 139
+    assert f"Shard {rank} crashed" in out and "Restarting" not in out
     last = out.strip().splitlines()[-1]
-    assert "Shard failed: rank 1 was killed by signal 11 (Segmentation fault): free(): invalid pointer" in last
-    assert none_left(s.pids()) and (s.seen / "shard-0.term").exists()
+    assert f"Shard failed: rank {rank} was killed by signal 11 (Segmentation fault): free(): invalid pointer" in last
+    assert none_left(s.pids()) and (s.seen / f"shard-{1 - rank}.term").exists()
 
 
 def test_shards_that_die_are_started_again_but_not_for_ever(launch):
     s = launch("--num-shard", "2", "--max-shard-restarts", "2", "--startup-timeout", "77", env={"SHARD_1": "crash"})
     s.let_crash()
     out = s.end()
-    assert s.p.returncode == 1
+    assert s.p.returncode == 139
     # the last times perhaps before anybody saw it answer
     assert out.count("Shard 1 crashed") + out.count("Shard 1 failed to start") == 3 and out.count("Restarting the shards") == 2
     assert out.count("Starting shard rank=0") == 3 and out.count("Starting Webserver") == 1
@@ -238,7 +240,7 @@ def test_a_first_load_that_the_kernel_ends_is_tried_once_more(launch):
     assert s.p.returncode == 0 and out.count("Restarting the shards") == 1 and out.count("Starting Webserver") == 1
     s = launch("--num-shard", "2", env={"SHARD_1": "killed"})
     out = s.end()
-    assert s.p.returncode == 1 and out.count("Restarting the shards") == 1
+    assert s.p.returncode == 137 and out.count("Restarting the shards") == 1
     assert "Shard cannot start: rank 1 was killed by signal 9 (Killed; the kernel does this when memory runs out)" in out.strip().splitlines()[-1]
     assert none_left(s.pids())
 
@@ -250,6 +252,36 @@ def test_a_router_that_exits_takes_the_shards_down(launch):
     assert "Webserver Crashed" in out
     assert "Webserver failed: router exited with code 1: no tokenizer in the model folder" in out.strip().splitlines()[-1]
     assert none_left(s.pids()) and (s.seen / "shard-0.term").exists()
+
+
+@pytest.mark.parametrize("fault, words, code", [
+    (signal.SIGKILL, "router was killed by signal 9", 137),
+    (signal.SIGSTOP, "router was frozen (no heartbeat) and was killed", 137),
+])
+def test_a_router_that_is_lost_while_it_serves_is_the_cause(launch, fault, words, code):
+    s = launch()
+    s.up()
+    os.kill(s.said("router")["pid"], fault)
+    out = s.end()
+    assert s.p.returncode == code and f"Webserver failed: {words}" in out.strip().splitlines()[-1], out
+    assert none_left(s.pids())
+
+
+def test_a_child_that_is_continued_in_time_goes_on(launch):
+    s = launch()
+    s.up()
+    pid = s.said("shard-0")["pid"]
+    for who in (s.p.pid, pid):  # the launcher too: however slow this machine is, it finds a child that goes on
+        os.kill(who, signal.SIGSTOP)
+    while "T" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]:
+        time.sleep(0.01)
+    for who in (pid, s.p.pid):
+        os.kill(who, signal.SIGCONT)
+    while "continued" not in s.out:
+        s.out += s.p.stdout.readline()
+    s.p.terminate()
+    out = s.end()
+    assert s.p.returncode == 0 and "frozen" not in out
 
 
 def test_readiness_is_an_answer_not_a_file(launch, tmp_path):
@@ -287,7 +319,7 @@ def test_grace_is_bounded(launch):
     s.p.send_signal(signal.SIGHUP)
     s.end()
     # they would stay for ever, and by default for 90 s; whoever had to be killed may have lost something
-    assert s.p.returncode == 1 and 0.5 < time.time() - start < 15
+    assert s.p.returncode == 137 and 0.5 < time.time() - start < 15
     assert none_left(s.pids())
 
 
@@ -359,7 +391,7 @@ def test_download_runs_first_and_only_for_hub_names(launch):
 def test_failed_download(launch):
     s = launch(model="org/missing", env={"DOWNLOAD": "fail"})
     out = s.end()
-    assert s.p.returncode == 1 and not (s.seen / "shard-0.json").exists()
+    assert s.p.returncode == 3 and not (s.seen / "shard-0.json").exists()
     assert "Download error: model-server download-weights exited with code 3: no such repository" in out.strip().splitlines()[-1]
 
 
@@ -376,9 +408,9 @@ def test_json_output(launch):
     (["--bogus"], 2, "unexpected argument '--bogus' found"),
     (["--port", "many"], 2, "--port: `many` is not a number"),
     (["--quantize", "magic"], 2, "is not one of"),
-    (["--num-shard", "1", "--sharded", "true"], 1, "Invalid argument: `sharded` is true but `num_shard` <= 1"),
-    (["--validation-workers", "0"], 1, "Invalid argument: `validation_workers` must be > 0"),
-    (["--max-total-tokens", "9", "--max-batch-total-tokens", "8"], 1, "`max_total_tokens` must be <= `max_batch_total_tokens`. Given: 9 and 8"),
+    (["--num-shard", "1", "--sharded", "true"], 78, "Invalid argument: `sharded` is true but `num_shard` <= 1"),
+    (["--validation-workers", "0"], 78, "Invalid argument: `validation_workers` must be > 0"),
+    (["--max-total-tokens", "9", "--max-batch-total-tokens", "8"], 78, "`max_total_tokens` must be <= `max_batch_total_tokens`. Given: 9 and 8"),
     (["--help"], 0, "--graceful-termination-timeout"),
     (["--version"], 0, "launcher "),
     (["--env"], 0, "Usable cores"),
@@ -392,7 +424,7 @@ def test_words_on_the_command_line(launch, args, code, words):
 def test_a_missing_program_is_one_clear_line(launch, tmp_path):
     s = launch(env={"LAUNCHER_BIN_DIR": str(tmp_path / "nowhere")})
     out = s.end()
-    assert s.p.returncode == 1
+    assert s.p.returncode == 66
     assert f"Webserver cannot start: cannot run {tmp_path}/nowhere/router: No such file or directory" in out.strip().splitlines()[-1]
 
 

@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -14,7 +15,7 @@ import anthropic
 import huggingface_hub
 import pytest
 import requests
-from serving import BIN, DEMO, SLOW, Scripted, Service, free_port, wait_for
+from serving import BIN, DEMO, SLOW, Process, Scripted, Service, free_port, wait_for
 
 CACHE = ["--kv-cache-memory", "5e7", "--threads", 1]
 SHORT = {"inputs": "Once", "parameters": {"max_new_tokens": 4}}
@@ -36,23 +37,25 @@ def test_no_program_has_more_than_ten_megabytes(tmp_path):
 
 @pytest.mark.parametrize("num_shard,fault", [(1, signal.SIGKILL), (2, signal.SIGKILL), (1, signal.SIGSTOP)])
 def test_a_group_that_comes_back_is_not_ready_and_serves_within_five_seconds(num_shard, fault):
-    """The eighth and the fifteenth."""
+    """The eighth and the fifteenth; where a first start takes more than two and a half seconds, twice as long."""
+    begun = time.monotonic()
     with Service(DEMO, num_shard, args=CACHE) as s:
         s.post("/generate", SHORT)
+        most = max(5 * SLOW, 2 * (time.monotonic() - begun))
         os.kill(s.shards()[-1], fault)
         struck = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor() as pool:
             answer = pool.submit(s.post, "/generate", SHORT)
             for code in (503, 200):
                 wait_for(lambda code=code: requests.get(s.url + "/readyz", timeout=30).status_code == code, 30)
-            assert time.monotonic() - struck < 5 * SLOW
-            assert answer.result().status_code == 200 and time.monotonic() - struck < 5 * SLOW
+            assert time.monotonic() - struck < most
+            assert answer.result().status_code == 200 and time.monotonic() - struck < most
         a = s.audit()
         assert a["scheduler"]["known"] == 0 and a["scheduler"]["blocks"]["used"] == 0 and a["requests"]["permits_held"] == 0
 
 
-def test_a_hundred_starts_in_a_row_after_sigkill(tmp_path):
-    """The thirteenth: nothing is left a second later, and the next start takes port and sockets over."""
+def test_starts_in_a_row_after_sigkill(tmp_path):
+    """The thirteenth: nothing is left a second later, and the next start takes port and sockets over. A hundred in `make soak`."""
 
     def gone(pid):  # a zombie waits for whoever adopted it
         try:
@@ -61,7 +64,7 @@ def test_a_hundred_starts_in_a_row_after_sigkill(tmp_path):
             return True
 
     port = free_port()
-    for _ in range(100 if SLOW == 1 else 10):
+    for _ in range(100 if "SEED" in os.environ else 20 if SLOW == 1 else 5):
         s = Service(DEMO, args=[*CACHE, "--shard-uds-path", tmp_path / "s"], port=port)
         children = s.children()
         assert len(children) >= 2
@@ -70,6 +73,31 @@ def test_a_hundred_starts_in_a_row_after_sigkill(tmp_path):
         wait_for(lambda children=children: all(map(gone, children)), 1)
         s.check_books = lambda: None  # nobody is there to be asked
         s.stop()
+
+
+def test_a_start_from_a_complete_cache_connects_to_no_machine(tmp_path):
+    """The sixth: no look-up and no connection but to the shard's socket, without HF_HUB_OFFLINE too."""
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    commit = "0123456789" * 4
+    kept = tmp_path / "home/hub/models--somebody--demo"
+    (kept / "refs").mkdir(parents=True)
+    (kept / "refs/main").write_text(commit)
+    shutil.copytree(DEMO, kept / "snapshots" / commit)
+    argv = ["strace", "-f", "-qq", "-e", "trace=connect,sendto,sendmsg", "-o", tmp_path / "calls"]
+    argv += [BIN / "launcher", "--model-id", "somebody/demo", "--hostname", "127.0.0.1", "--port", free_port()]
+    s = Process([*argv, "--shard-uds-path", tmp_path / "s", *CACHE], env={"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": ""})
+    try:
+        wait_for(lambda: " Connected " in s.log or not s.alive(), 60)
+        for pid in pathlib.Path(f"/proc/{s.p.pid}/task/{s.p.pid}/children").read_text().split():
+            os.kill(int(pid), signal.SIGTERM)  # strace itself takes no signal
+        s.p.wait(60 * SLOW)
+    finally:
+        s.stop(signal.SIGKILL)
+    if "not permitted" in s.log:
+        pytest.skip("strace may trace nothing here")
+    families = re.findall(r"(?:connect|sendto|sendmsg)\(.*?(?:sa_family=|msg_name={sa_family=)(AF_\w+)", (tmp_path / "calls").read_text())
+    assert families and set(families) == {"AF_UNIX"}
 
 
 def test_no_request_changes_a_neighbours_answer(service):
@@ -128,6 +156,27 @@ def test_a_next_turn_computes_the_new_tokens_only_beside_32_others(service):
     for p, (text, usage) in reversed(list(zip(prompts, said))):
         cached = ask(p + text + " And then")[1]["prompt_tokens_details"]["cached_tokens"]
         assert cached >= usage["prompt_tokens"] - 16, (cached, usage)
+
+
+def test_a_miss_is_explained_in_the_log(service):
+    """The thirty-sixth: which token was missed first, and why."""
+    said = "the quick brown fox jumps over the lazy dog and the lazy dog sleeps " * 3
+
+    def why(prompt):
+        name = f"miss-{free_port()}"
+        body = {"prompt": prompt, "max_tokens": 1}
+        r = requests.post(service.url + "/v1/completions", json=body, headers={"x-request-id": name}, timeout=60 * SLOW).json()
+        wait_for(lambda: f"request_id={name}" in service.log)
+        line = next(x for x in service.log.splitlines() if f"request_id={name}" in x)
+        at = re.search(r'cache_miss="?([a-z ]+?)"? cache_miss_token=(\d+)', line)
+        return r["usage"]["prompt_tokens_details"]["cached_tokens"], r["usage"]["prompt_tokens"], (at[1], int(at[2])) if at else None
+
+    cached, tokens, first = why("Zebra " + said)
+    assert cached <= 1 and first and first[0] in ("new", "differs") and first[1] <= 2
+    cached, tokens, again = why("Zebra " + said)
+    assert cached >= tokens - 16 and (again is None or again[1] >= cached)
+    cached, tokens, other = why("Zebra " + said[:-40] + "unicorns dance at night in the old town hall " * 2)
+    assert other[0] == "differs" and 16 < cached <= other[1] < tokens
 
 
 def test_stream_answer_metrics_and_ids_count_the_same_in_random_requests(service):
@@ -221,7 +270,7 @@ def woken(pid):
 
 
 def test_without_requests_each_process_rests():
-    """The nineteenth. Wake-ups: four heartbeats a second, those of gRPC's timers, one look of the watchdog."""
+    """The nineteenth. Wake-ups a second: a heartbeat, those of gRPC's timers, a quarter of a look of the watchdog."""
     seconds = 10
     with Service(DEMO, args=CACHE) as s:
         s.post("/generate", SHORT)
@@ -232,7 +281,7 @@ def test_without_requests_each_process_rests():
         for pid, (wakes, cpu) in zip(pids, before):
             now = woken(pid)
             name = pathlib.Path(f"/proc/{pid}/comm").read_text()
-            assert now[0] - wakes < 15 * seconds, name
+            assert now[0] - wakes < 9 * seconds, name
             assert now[1] - cpu <= 0.005 * seconds + 0.02, name
 
 

@@ -102,6 +102,13 @@ void child_ended(struct child *c, int status)
     }
 }
 
+void child_stopped(struct child *c, bool stopped)
+{
+    c->liveness.stopped = stopped;
+    LOG(LOG_WARN, stopped ? "stopped by a signal" : "continued", LOGS("name", c->name),
+        LOGI("pid", c->pid));
+}
+
 void child_signal(struct child *c, int sig)
 {
     if (c->alive)

@@ -23,6 +23,7 @@ int child_start(struct child *c, const char *name, const struct command *cmd, st
 void child_read(struct child *c, int which); /* forwards available output; does not block */
 /* it was reaped: reads the rest and closes the pipes */
 void child_ended(struct child *c, int status);
+void child_stopped(struct child *c, bool stopped); /* wait(2) reported a stop, or its end */
 void child_signal(struct child *c, int sig); /* signals its process group; nothing if not alive */
 void child_free(struct child *c);
 /* Kills it if it is frozen (liveness.h). `turn_ms`: ms since the last call. */

@@ -1,5 +1,6 @@
 #include "launcher/dry_run.h"
 #include "common/buf.h"
+#include "common/exit_code.h"
 #include "common/json.h"
 #include "launcher/child.h"
 #include "launcher/draft.h"
@@ -12,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ANSWER_MOST = 1 << 20, EXIT_TOO_LARGE = 3 };
+enum { ANSWER_MOST = 1 << 20 };
 
 /* ---------------------------------------------------------------- queries */
 
@@ -42,7 +43,7 @@ static int failed(const struct buf *words, const char *name, int status, struct 
 {
     struct child c = {.status = status};
     struct relog lines = {0};
-    char cause[400];
+    char cause[480];
     relog_feed(&lines, words->p, words->len, note, &c.last);
     relog_end(&lines, note, &c.last);
     child_cause(&c, cause, sizeof(cause));
@@ -65,8 +66,8 @@ static cJSON *ask(const struct command *cmd, const char *name, struct err *e)
     close(s.err);
     while (waitpid(s.pid, &status, 0) < 0 && errno == EINTR) {
     }
-    const bool printed =
-        WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == EXIT_TOO_LARGE);
+    const bool printed = WIFEXITED(status) && text[0].len > 0 &&
+                         (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == EX_CONFIG);
     if (rc == 0 && !printed)
         failed(&text[1], name, status, e);
     else if (rc == 0 && !(j = json_parse(text[0].p ? text[0].p : "", text[0].len, e)))

@@ -109,7 +109,7 @@ static const struct flag rows[] = {
     {ROW("ngrok-edge", STR, ngrok_edge, 0, "Not supported.")},
     {OPTION_TOKENIZER_CONFIG_PATH, AT(tokenizer_config_path), .tag = TO_ROUTER},
     {OPTION_DISABLE_GRAMMAR_SUPPORT, AT(disable_grammar_support), .tag = TO_ROUTER},
-    {ROW("dry-run", BOOL, dry_run, 0, "Start nothing: print the memory each rank of this machine would need (weights, KV cache, workspaces, adapters), the resulting limits and the command lines, and exit. Downloads nothing and keeps no weights. With --json-output: one JSON object. Exit status: 0 it fits, 3 it does not, 1 unknown, 2 wrong options."), .env = ""},
+    {ROW("dry-run", BOOL, dry_run, 0, "Start nothing: print the memory each rank of this machine would need (weights, KV cache, workspaces, adapters), the resulting limits and the command lines, and exit. Downloads nothing and keeps no weights. With --json-output: one JSON object. Exit status: 0 it fits, 78 it does not, 1 unknown, 2 wrong options."), .env = ""},
     {OPTION_JSON_WHITESPACE, AT(json_whitespace), .tag = TO_ROUTER},
     {OPTION_TRUST_REQUEST_CHAT_TEMPLATE, AT(trust_request_chat_template), .tag = TO_ROUTER},
     {ROW("env", BOOL, env, 0, "Print versions, system and devices for a bug report, and exit."), .letter = 'e', .env = ""},

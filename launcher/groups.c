@@ -1,5 +1,6 @@
 #include "launcher/groups.h"
 #include "common/clock.h"
+#include "common/exit_code.h"
 #include "common/log.h"
 #include "launcher/machine.h"
 #include "launcher/restarts.h"
@@ -19,6 +20,7 @@ enum group_state { FREE, LOADING, READY, RESTARTING, STOPPING };
 struct group {
     enum group_state state;
     uint32_t slot, n_ready;
+    int code;    /* with `why`: of the child that failed; 0: none */
     bool served; /* it was READY in this run */
     struct restarts restarts;
     bool replica;            /* of the first model; otherwise a model loaded on demand */
@@ -92,11 +94,12 @@ static void stop(struct groups *g, struct group *q)
 /* The first failure is the cause. */
 static void fail(struct groups *g, struct group *q, const char *who, const struct child *c)
 {
-    char cause[400] = "";
+    char cause[480] = "";
     if (q->state == STOPPING)
         return;
     if (c)
         child_cause(c, cause, sizeof(cause));
+    q->code = c ? exit_code_of_child(c->status) : 0;
     snprintf(q->why, sizeof(q->why), "%s %s", who, cause);
     LOG(LOG_ERROR, q->replica ? "Replica failed" : "Model failed", LOGS("name", q->folder),
         LOGS("why", q->why));
@@ -172,7 +175,7 @@ static void load(struct groups *g, struct group *q, const char *folder)
 /* A rank is lost: the others have no state to save, and may hang in a collective. */
 static void start_again(struct groups *g, struct group *q, const char *who, const struct child *c)
 {
-    char cause[400];
+    char cause[480];
     child_cause(c, cause, sizeof(cause));
     LOG(LOG_ERROR, q->replica ? "Replica lost a shard" : "Model lost a shard",
         LOGS("name", q->folder), LOGS("who", who), LOGS("why", cause));
@@ -309,6 +312,11 @@ const char *groups_failed(const struct groups *g)
         why = g->v[i].why;
     }
     return why;
+}
+
+int groups_exit_code(const struct groups *g)
+{
+    return g->n > g->n_models ? g->v[g->n - 1].code : 0;
 }
 
 int groups_init(struct groups *g, const struct plan *base, uint32_t n_models, uint32_t n_replicas,

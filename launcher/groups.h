@@ -28,7 +28,8 @@ void groups_start_replicas(struct groups *g); /* starts those that do not run */
 uint32_t groups_ready_replicas(const struct groups *g);
 /* If all replicas have failed and are not restarted: why the last one did. Otherwise NULL. */
 const char *groups_failed(const struct groups *g);
-void groups_read(struct groups *g);                 /* reads a message of the router */
+int groups_exit_code(const struct groups *g); /* with it: of the child that the last one lost */
+void groups_read(struct groups *g);           /* reads a message of the router */
 void groups_lost(struct groups *g, uint32_t child); /* children[child] has ended */
 void groups_end(struct groups *g);                  /* no restart from now on */
 /* time of the next groups_late() in ms; 0: none */

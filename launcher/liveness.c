@@ -89,6 +89,13 @@ bool liveness_turn(struct liveness *l, pid_t pid, uint32_t turn_ms, uint32_t tim
     const uint32_t late = 2 * LIVENESS_TURN_MS;
     turn_ms = turn_ms < late ? turn_ms : late;
     l->quiet_ms += sign == SIGN_DEVICE ? turn_ms / DEVICE_PATIENCE : turn_ms;
+    if (l->stopped && sign == SIGN_STOPPED && timeout_ms > STOPPED_MS)
+        timeout_ms = STOPPED_MS;
     l->frozen = l->quiet_ms >= timeout_ms;
     return l->frozen;
+}
+
+bool liveness_doubtful(const struct liveness *l)
+{
+    return l->fd >= 0 && !l->frozen && (l->stopped || l->quiet_ms > 0);
 }

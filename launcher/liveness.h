@@ -3,7 +3,8 @@
  * A child is frozen if for --heartbeat-timeout it has sent no heartbeat (common/heartbeat.h), used
  * no CPU time, and had no runnable thread. A child that never sent a heartbeat is frozen only while
  * the kernel reports it as stopped. A child under a debugger is never frozen. A thread that waits
- * for a device (state D) makes the timeout DEVICE_PATIENCE times longer.
+ * for a device (state D) makes the timeout DEVICE_PATIENCE times longer. For a child whose stop the
+ * kernel has reported to its parent (SIGSTOP; wait(2), WUNTRACED) the timeout is STOPPED_MS.
  *
  * Time is counted in turns of the launcher, and each turn counts at most its nominal duration. If
  * the machine is overloaded or was suspended, the launcher is late as well, and the timeout becomes
@@ -14,11 +15,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { LIVENESS_TURN_MS = 250, DEVICE_PATIENCE = 10 };
+/* LIVENESS_REST_MS: between two looks while every child shows life; else LIVENESS_TURN_MS. */
+enum { LIVENESS_TURN_MS = 250, LIVENESS_REST_MS = 1000, STOPPED_MS = 500, DEVICE_PATIENCE = 10 };
 
 struct liveness { /* of one child */
     int fd;       /* eventfd of its heartbeats; -1: none, never frozen */
     bool beats;   /* it has sent a heartbeat */
+    bool stopped; /* wait(2) has reported its stop, and not yet that it was continued */
     bool frozen;
     uint32_t quiet_ms; /* ms without a sign of life, counted as above */
     uint64_t cpu;      /* clock ticks used so far */
@@ -33,4 +36,6 @@ int liveness_open(struct liveness *l); /* 0, or -1 with errno */
 void liveness_close(struct liveness *l);
 /* `turn_ms`: ms since the last call. True once, when it becomes frozen. timeout_ms 0: never. */
 bool liveness_turn(struct liveness *l, pid_t pid, uint32_t turn_ms, uint32_t timeout_ms);
+/* The next look should come soon: the last one found no sign of life. */
+bool liveness_doubtful(const struct liveness *l);
 #endif

@@ -55,7 +55,13 @@ static bool named(const char *entry, const char *name)
 /* The last entry applies: a variable set again replaces the inherited one. */
 static void set_env(struct arena *a, struct command *c, const char *name, const char *value)
 {
-    char *entry = format(a, "%s=%s", name, value);
+    const size_t n = strlen(name), v = value ? strlen(value) : 0;
+    char *entry = value ? ARENA_NEW(a, char, n + v + 2) : NULL; /* of any length: a list of keys */
+    if (entry) {
+        memcpy(entry, name, n);
+        entry[n] = '=';
+        memcpy(entry + n + 1, value, v + 1);
+    }
     for (size_t i = 0; c->env.cap != SIZE_MAX && i < c->env.n; i++)
         if (named(c->env.v[i], name)) {
             c->env.v[i] = c->env.v[--c->env.n];
@@ -313,6 +319,9 @@ int plan_shard(const struct plan *p, uint32_t rank, struct command *c, struct er
     c->cores = p->cores;
     startup_board(p, c);
     options(p, c, TO_SHARD);
+    if (cfg->max_batch_prefill_tokens)
+        option(p, c, "max-batch-prefill-tokens",
+               format(p->arena, "%u", cfg->max_batch_prefill_tokens));
     variables(p, c, TO_SHARD_ENV);
     cuda_graphs(p, c);
     number_variable(p, c, "RANK", rank);
@@ -333,9 +342,6 @@ int plan_dry_run(const struct plan *p, uint32_t rank, struct command *c, struct 
     if (plan_shard(p, rank, c, e))
         return -1;
     option(p, c, "dry-run", NULL);
-    if (p->cfg->max_batch_prefill_tokens)
-        option(p, c, "max-batch-prefill-tokens",
-               format(p->arena, "%u", p->cfg->max_batch_prefill_tokens));
     return done(c, e);
 }
 

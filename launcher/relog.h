@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { RELOG_LINE_MAX = 16384, RELOG_LAST_MAX = 240 };
+enum { RELOG_LINE_MAX = 16384, RELOG_LAST_MAX = 400 };
 
 struct relog {
     char line[RELOG_LINE_MAX];

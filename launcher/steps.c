@@ -1,6 +1,7 @@
 /* The steps of a launch: how each begins, what a lost child means, what happens at its deadline.
  * See supervise.h. */
 #include "common/clock.h"
+#include "common/exit_code.h"
 #include "common/log.h"
 #include "common/startup.h"
 #include "launcher/machine.h"
@@ -52,13 +53,20 @@ void step_stop(struct supervisor *s)
 void step_fail(struct supervisor *s, const char *what, const char *child_name,
                const struct child *c)
 {
-    char cause[400] = "";
+    char cause[400], why[sizeof(s->err->msg)];
+    if (c)
+        child_cause(c, cause, sizeof(cause));
+    snprintf(why, sizeof(why), "%.72s%s%s", child_name, c ? " " : "", c ? cause : "");
+    step_fail_code(s, what, why, c ? exit_code_of_child(c->status) : 0);
+}
+
+void step_fail_code(struct supervisor *s, const char *what, const char *why, int code)
+{
     if (s->failed || s->signals)
         return;
     s->failed = true;
-    if (c)
-        child_cause(c, cause, sizeof(cause));
-    err_set(s->err, ERR_SYSTEM, "%s: %s %s", what, child_name, cause);
+    s->code = code;
+    err_set(s->err, ERR_SYSTEM, "%s: %s", what, why);
     step_stop(s);
 }
 
@@ -167,7 +175,7 @@ static void restarting_lost(struct supervisor *s, enum child_role role, uint32_t
 /* A rank has ended; `what`: the error if it is not restarted. */
 static void rank_lost(struct supervisor *s, const char *what, uint32_t rank, const struct child *c)
 {
-    char child_name[32], cause[400];
+    char child_name[32], cause[480];
     snprintf(child_name, sizeof(child_name), "rank %" PRIu32, rank);
     if (!may_restart(s, c)) {
         step_fail(s, what, child_name, c);
@@ -323,13 +331,14 @@ static bool had_requests(int status) { return !WIFSIGNALED(status) || WTERMSIG(s
 static void stop_router_lost(struct supervisor *s, enum child_role role, uint32_t rank,
                              struct child *c)
 {
-    char cause[400];
+    char cause[480];
     (void)rank;
     if (role != ROLE_ROUTER)
         return;
     if (!s->failed && had_requests(c->status) &&
         (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 0)) {
         s->failed = true;
+        s->code = exit_code_of_child(c->status);
         child_cause(c, cause, sizeof(cause));
         err_set(s->err, ERR_SYSTEM, "Webserver failed while it shut down: router %s", cause);
     }

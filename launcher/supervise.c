@@ -45,12 +45,16 @@ static void reap(struct supervisor *s)
     int status;
     pid_t pid;
     uint32_t n = 0, first = 0;
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
         uint32_t i = 0;
         while (i < s->n_children && !(s->children[i].alive && s->children[i].pid == pid))
             i++;
         if (i == s->n_children)
             continue;
+        if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+            child_stopped(&s->children[i], WIFSTOPPED(status));
+            continue;
+        }
         child_ended(&s->children[i], status);
         s->ended[n] = i;
         if (WIFSIGNALED(status)) {
@@ -97,10 +101,21 @@ static void read_signals(struct supervisor *s)
     reap(s);
 }
 
+/* How long between two looks for frozen children, and at what a service manager is to be told. */
+static uint32_t look_ms(const struct supervisor *s)
+{
+    if (s->notify.fd >= 0 && !s->notify.ready)
+        return LIVENESS_TURN_MS;
+    for (uint32_t i = 0; i < s->n_children; i++)
+        if (s->children[i].alive && liveness_doubtful(&s->children[i].liveness))
+            return LIVENESS_TURN_MS;
+    return LIVENESS_REST_MS;
+}
+
 static void watch_children(struct supervisor *s, int64_t now)
 {
     uint32_t turn_ms = (uint32_t)(now - s->watched);
-    if (turn_ms < LIVENESS_TURN_MS)
+    if (turn_ms < look_ms(s))
         return;
     s->watched = now;
     for (uint32_t i = 0; i < s->n_children; i++)
@@ -125,7 +140,8 @@ static void watch_replicas(struct supervisor *s)
     if (s->n > 0 || s->step >= STOP_ROUTER)
         return;
     if (why)
-        step_fail(s, s->served ? "Shard failed" : "Shard cannot start", why, NULL);
+        step_fail_code(s, s->served ? "Shard failed" : "Shard cannot start", why,
+                       groups_exit_code(&s->groups));
     else if (s->step == LOADING && (n == 0 || groups_ready_replicas(&s->groups) > 0))
         step_go(s, SERVING);
 }
@@ -134,12 +150,11 @@ static int wait_ms(const struct supervisor *s)
 {
     int64_t next = s->deadline, left;
     const int64_t more[] = {groups_deadline(&s->groups), draft_deadline(&s->draft),
-                            s->watched + LIVENESS_TURN_MS};
-    for (int i = 0; i < 3; i++)
+                            s->watched + look_ms(s), s->notice,
+                            s->notify.every ? s->notify.due : 0};
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
         if (more[i] && (!next || more[i] < next))
             next = more[i];
-    if (s->notice && (!next || s->notice < next))
-        next = s->notice;
     if (s->step == LOADING && s->progress.shown && (!next || s->progress.next < next))
         next = s->progress.next;
     if (!next)
@@ -184,7 +199,7 @@ static void turn(struct supervisor *s)
     draft_late(&s->draft, now);
 }
 
-int supervise(const struct plan *p, struct err *e)
+int supervise(const struct plan *p, int *code, struct err *e)
 {
     const uint32_t n_replicas = p->cfg->replicas;
     struct supervisor s = {.own = *p, .n = n_replicas == 1 ? p->n : 0, .err = e};
@@ -219,6 +234,7 @@ int supervise(const struct plan *p, struct err *e)
         for (step_go(&s, DOWNLOAD); s.step != OVER;)
             turn(&s);
         rc = s.failed ? -1 : 0;
+        *code = s.code;
     }
     for (uint32_t i = 0; s.children && i < s.n_children; i++)
         child_free(&s.children[i]);

@@ -16,6 +16,7 @@
 
 /* Runs until a signal or a failure, and until no child is left. 0: stopped by a signal without
  * losing a request. -1: `e` names the child and the cause, such as "Shard failed: rank 1 was killed
- * by signal 11 (Segmentation fault)". */
-int supervise(const struct plan *p, struct err *e);
+ * by signal 11 (Segmentation fault)"; *code is that child's exit code (common/exit_code.h), 0 if no
+ * child has ended. */
+int supervise(const struct plan *p, int *code, struct err *e);
 #endif

@@ -43,6 +43,7 @@ struct supervisor {
     int signals;                     /* number of stop signals */
     int sigfd;
     bool failed;
+    int code; /* of the child that failed first; 0: none */
     struct err *err;
 };
 
@@ -64,6 +65,8 @@ void step_stop(struct supervisor *s);
  * first failure is kept: later ones are its consequences. */
 void step_fail(struct supervisor *s, const char *what, const char *child_name,
                const struct child *c);
+/* The same if the cause and the exit code are already known. */
+void step_fail_code(struct supervisor *s, const char *what, const char *why, int code);
 /* True if no child is left. */
 bool step_all_gone(const struct supervisor *s);
 void step_kill_all(struct supervisor *s);

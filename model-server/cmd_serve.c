@@ -1,6 +1,7 @@
 /* model-server serve: one rank, from its flags to the last answer. */
 #include "common/cleanup.h"
 #include "common/cluster.h"
+#include "common/exit_code.h"
 #include "common/flag.h"
 #include "common/heartbeat.h"
 #include "common/hub/cache.h"
@@ -24,10 +25,9 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sysexits.h>
 #include <unistd.h>
 
-enum { BLOCK_SIZE = 16, EXIT_TOO_LARGE = 3 };
+enum { BLOCK_SIZE = 16 };
 
 struct serve_config {
     const char *model_id, *revision, *uds_path, *device, *quantize, *shard_group, *rope_scaling;
@@ -101,7 +101,7 @@ static const struct flag flags[] = {
     {OPTION_PACKED_CACHE_SIZE, F(packed_size)},
     {OPTION_CUDA_MEMORY_FRACTION, F(memory_fraction)},
     {.name = "max-input-tokens", .type = FLAG_U32, F(max_input_tokens), .env = "", .unit = "tokens",
-     .help = "For --dry-run only; the router sets it at warm-up."},
+     .help = "For the memory plan before the load; the router sets it at warm-up."},
     {.name = "max-total-tokens", .type = FLAG_U32, F(max_total_tokens), .unit = "tokens",
      .help = "Maximum sequence length including the prompt, if the router does not set it."},
     {.name = "rope-scaling", .type = FLAG_STR, F(rope_scaling),
@@ -138,10 +138,10 @@ static const struct flag flags[] = {
     {.name = "dry-run", .type = FLAG_BOOL, F(dry_run), .env = "",
      .help = "Print as JSON the memory this rank would need and whether it fits, and exit. Checks every tensor and "
              "packs a few rows of each, but keeps no weights and does not wait for other ranks. Exit status: 0 it "
-             "fits, 3 it does not, 1 unknown."},
+             "fits, 78 it does not, another one: unknown."},
     {OPTION_MAX_BATCH_PREFILL_TOKENS, F(max_prefill_tokens), .env = ""},
     {.name = "max-batch-size", .type = FLAG_U32, F(max_batch_size), .unit = "requests",
-     .help = "For --dry-run only; the router sets it at warm-up."},
+     .help = "For the memory plan before the load; the router sets it at warm-up."},
     {OPTION_OTLP_ENDPOINT, F(otlp_endpoint), .env = ""},
     {.name = "otlp-service-name", .type = FLAG_STR, F(otlp_service_name), .env = "",
      .def = "text-generation-inference.server", .help = "Attribute service.name of the spans."},
@@ -390,26 +390,9 @@ static void open_packed(struct shard *s, const struct serve_config *c)
     s->packed = packed_open(&o);
 }
 
-static int load(struct shard *s, const struct serve_config *c, struct stopper *t, struct err *e)
+/* Weights, pictures, engine; of a dry run their sizes only. */
+static int open_model(struct shard *s, const struct serve_config *c, struct err *e)
 {
-    s->rank = c->rank;
-    if (c->startup_fd && !(s->startup = startup_board_map((int)c->startup_fd, e)))
-        return -1;
-    phase(s, STARTUP_CONFIG);
-    if (!(s->dir = hub_resolve_model(c->model_id, c->revision, e)) ||
-        adapter_list_read(&s->adapters, &c->lora_adapters, e) ||
-        !(s->ops = backend_find(c->device, e)) || load_cluster(s, c, e))
-        return -1;
-    phase(s, STARTUP_TOKENIZER);
-    if (!(s->tok = tokenizer_load(s->dir, e)))
-        return -1;
-    phase(s, STARTUP_RENDEZVOUS);
-    struct device_options d = {.index = (int)(c->rank % (c->world / c->nnodes)),
-                               .threads = worker_threads(c, s->ops),
-                               .features = ~(uint64_t)0,
-                               .arith = activations_plain(c->activations, (int)c->dtype - 1)};
-    if (!(s->dev = s->ops->open(&d, e)) || (c->dry_run ? stand_alone(s, c) : join(s, c, t, e)))
-        return -1;
     struct model_options m = {.ops = s->ops,
                               .dev = s->dev,
                               .comm = s->comm,
@@ -462,9 +445,76 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
                                .row_cost = c->row_cost,
                                .swap_bytes = (uint64_t)(c->swap_gib * (double)(1 << 30)),
                                .offload_bytes = kv_below_memory(&c->below)};
-    if (!(s->engine = engine_new(&g, e)))
+    return (s->engine = engine_new(&g, e)) ? 0 : -1;
+}
+
+static struct dry_run planned(const struct shard *s, const struct serve_config *c)
+{
+    return (struct dry_run){.engine = s->engine,
+                            .model = model_info(s->model),
+                            .rank = c->rank,
+                            .world = c->world,
+                            .device = s->ops->name,
+                            .kv_dtype = kv_dtype(s, c),
+                            .max_input_tokens = c->max_input_tokens,
+                            .max_total_tokens = c->max_total_tokens,
+                            .max_prefill_tokens = c->max_prefill_tokens,
+                            .max_batch_size = c->max_batch_size};
+}
+
+/* What warm-up would refuse is refused before weights are read, and before any rank has taken
+ * memory that another one counts as free. A model that cannot be measured says why when it loads.
+ */
+static int check_memory(const struct shard *s, const struct serve_config *c, struct err *e)
+{
+    struct serve_config dry = *c;
+    struct shard m = {.dir = s->dir,
+                      .adapters = s->adapters,
+                      .rank = s->rank,
+                      .ops = s->ops,
+                      .dev = s->dev,
+                      .tok = s->tok};
+    struct engine_plan p = {.n_blocks = 0};
+    struct err unknown = ERR_INIT;
+    dry.dry_run = true;
+    stand_alone(&m, &dry);
+    int rc = open_model(&m, &dry, &unknown);
+    const struct dry_run o = rc ? (struct dry_run){0} : planned(&m, &dry);
+    if (rc == 0)
+        rc = dry_run_plan(&o, &p, &unknown);
+    if (rc)
+        LOG(LOG_DEBUG, "memory cannot be planned", LOGS("error", unknown.msg));
+    engine_free(m.engine);
+    image_input_close(&m.images);
+    model_free(m.model);
+    return *p.why ? err_set(e, ERR_VALIDATION, "%s", p.why) : 0;
+}
+
+static int load(struct shard *s, const struct serve_config *c, struct stopper *t, struct err *e)
+{
+    s->rank = c->rank;
+    if (c->startup_fd && !(s->startup = startup_board_map((int)c->startup_fd, e)))
         return -1;
-    return c->dry_run ? 0 : open_below(s, c, e);
+    phase(s, STARTUP_CONFIG);
+    if (!(s->dir = hub_resolve_model(c->model_id, c->revision, e)) ||
+        adapter_list_read(&s->adapters, &c->lora_adapters, e) ||
+        !(s->ops = backend_find(c->device, e)) || load_cluster(s, c, e))
+        return -1;
+    phase(s, STARTUP_TOKENIZER);
+    if (!(s->tok = tokenizer_load(s->dir, e)))
+        return -1;
+    phase(s, STARTUP_RENDEZVOUS);
+    struct device_options d = {.index = (int)(c->rank % (c->world / c->nnodes)),
+                               .threads = worker_threads(c, s->ops),
+                               .features = ~(uint64_t)0,
+                               .arith = activations_plain(c->activations, (int)c->dtype - 1)};
+    if (!(s->dev = s->ops->open(&d, e)))
+        return -1;
+    if (c->dry_run)
+        return stand_alone(s, c) || open_model(s, c, e) ? -1 : 0;
+    return check_memory(s, c, e) || join(s, c, t, e) || open_model(s, c, e) || open_below(s, c, e)
+               ? -1
+               : 0;
 }
 
 static int listen_at(struct shard *s, const struct serve_config *c, char local[RANKS_ADDRESS],
@@ -602,16 +652,7 @@ static void announce(const struct shard *s, const struct serve_config *c, const 
 /* 0: it fits; 1: it does not. */
 static int print_plan(const struct shard *s, const struct serve_config *c, struct err *e)
 {
-    const struct dry_run o = {.engine = s->engine,
-                              .model = model_info(s->model),
-                              .rank = c->rank,
-                              .world = c->world,
-                              .device = s->ops->name,
-                              .kv_dtype = kv_dtype(s, c),
-                              .max_input_tokens = c->max_input_tokens,
-                              .max_total_tokens = c->max_total_tokens,
-                              .max_prefill_tokens = c->max_prefill_tokens,
-                              .max_batch_size = c->max_batch_size};
+    const struct dry_run o = planned(s, c);
     return dry_run_print(&o, stdout, e);
 }
 
@@ -661,7 +702,7 @@ int cmd_serve(int argc, char **argv)
         if (rc < 0)
             log_msg(LOG_ERROR, "%s", e.msg);
     }
-    const int too_large = rc > 0 && cfg.dry_run ? EXIT_TOO_LARGE : 0; /* --help is 1, too */
+    const int too_large = rc > 0 && cfg.dry_run ? EX_CONFIG : 0; /* --help is 1, too */
     flags_free(&program, &cfg);
-    return misread ? FLAGS_USAGE : rc < 0 ? 1 : too_large;
+    return misread ? FLAGS_USAGE : rc < 0 ? exit_code(&e) : too_large;
 }

@@ -58,21 +58,27 @@ static void fill(struct buf *b, const struct dry_run *o, const struct engine_pla
     number(b, "max_total_tokens", p->max_total_tokens);
     number(b, "max_batch_prefill_tokens", p->max_batch_prefill_tokens);
     number(b, "max_batch_total_tokens", p->max_batch_total_tokens);
+    number(b, "largest_total_tokens", p->largest_total_tokens);
     text(b, "why", p->why);
     buf_fmt(b, "\"fits\":%s}\n", *p->why ? "false" : "true");
 }
 
-int dry_run_print(const struct dry_run *o, FILE *out, struct err *e)
+int dry_run_plan(const struct dry_run *o, struct engine_plan *p, struct err *e)
 {
-    struct engine_plan p;
-    struct buf b = BUF_INIT;
     struct warmup w = {.max_input_tokens = o->max_input_tokens,
                        .max_total_tokens = o->max_total_tokens,
                        .max_prefill_tokens = o->max_prefill_tokens,
                        .windows = true};
     w.max_prefill_tokens = w.max_prefill_tokens ? w.max_prefill_tokens : engine_default_prefill();
     w.n = requests(o, w.max_prefill_tokens);
-    if (engine_plan(o->engine, &w, &p, e))
+    return engine_plan(o->engine, &w, p, e);
+}
+
+int dry_run_print(const struct dry_run *o, FILE *out, struct err *e)
+{
+    struct engine_plan p;
+    struct buf b = BUF_INIT;
+    if (dry_run_plan(o, &p, e))
         return -1;
     fill(&b, o, &p);
     int rc = b.oom ? err_nomem(e) : fwrite(b.p, 1, b.len, out) != b.len ? err_sys(e, "stdout") : 0;

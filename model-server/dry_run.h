@@ -1,4 +1,5 @@
-/* dry_run.h - what a rank would take, as one JSON object: what `launcher --dry-run` reads. */
+/* dry_run.h - what a rank would take: before it loads its weights, and as one JSON object, which
+ * `launcher --dry-run` reads. */
 #ifndef MODEL_SERVER_DRY_RUN_H
 #define MODEL_SERVER_DRY_RUN_H
 #include "model-server/engine/engine.h"
@@ -14,6 +15,7 @@ struct dry_run {
     uint32_t max_input_tokens, max_total_tokens, max_prefill_tokens, max_batch_size; /* 0: open */
 };
 
+int dry_run_plan(const struct dry_run *o, struct engine_plan *p, struct err *e);
 /* 0: it fits; 1: it does not, as the object says; -1: `e`. One line. */
 int dry_run_print(const struct dry_run *o, FILE *out, struct err *e);
 #endif

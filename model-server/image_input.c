@@ -41,8 +41,8 @@ int image_input_open(struct image_input *in, const struct image_input_options *o
                                        .most_bytes = FEATURE_BYTES};
     if (!(in->pictures = pictures_new(&p, e)))
         return -1;
-    LOG(LOG_INFO, "pictures are taken", LOGS("family", vision_family(in->vision)),
-        LOGI("bytes", tower_weight_bytes(in->tower)));
+    LOG(o->measure ? LOG_DEBUG : LOG_INFO, "pictures are taken",
+        LOGS("family", vision_family(in->vision)), LOGI("bytes", tower_weight_bytes(in->tower)));
     return 0;
 }
 

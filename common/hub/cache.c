@@ -5,6 +5,7 @@
 #include "common/hub/names.h"
 #include "common/hub/settings.h"
 #include "common/json.h"
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,13 @@ static char *packed(const char *dir, const char *id, const char *packing, struct
     return file;
 }
 
+static char *absent(struct err *e, const char *path, const char *asked_by)
+{
+    err_set(e, ERR_VALIDATION, "%s%s: no such folder or GGUF file", asked_by, path);
+    e->sys = ENOENT;
+    return NULL;
+}
+
 char *hub_resolve(const char *model_id, const char *revision, struct err *e)
 {
     struct hub_settings s;
@@ -75,8 +83,7 @@ char *hub_resolve(const char *model_id, const char *revision, struct err *e)
     if (hub_is_repository(model_id))
         snprintf(id, sizeof(id), "%s", model_id);
     else if (!hub_is_packed(model_id, id, &packing)) {
-        err_set(e, ERR_VALIDATION, "%s: no such folder or GGUF file", model_id);
-        return NULL;
+        return absent(e, model_id, "");
     }
     revision = revision && *revision ? revision : "main";
     if (!hub_is_revision(revision)) {
@@ -93,6 +100,7 @@ char *hub_resolve(const char *model_id, const char *revision, struct err *e)
                 "%s (revision %s) is neither a folder nor in the cache %s; "
                 "`model-server download-weights %s` fetches it from the hub",
                 model_id, revision, s.cache, model_id);
+        e->sys = ENOENT;
         return NULL;
     }
     return packed(path, model_id, packing, e);
@@ -107,8 +115,7 @@ char *hub_resolve_model(const char *model_id, const char *revision, struct err *
         return folder(instead, e);
     if (gguf_is_file(instead))
         return copy(instead, e);
-    err_set(e, ERR_VALIDATION, "WEIGHTS_CACHE_OVERRIDE: %s: no such folder or GGUF file", instead);
-    return NULL;
+    return absent(e, instead, "WEIGHTS_CACHE_OVERRIDE: ");
 }
 
 bool hub_has_file(const char *dir, const char *name)

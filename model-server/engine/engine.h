@@ -73,7 +73,8 @@ struct engine_plan {
     uint32_t n_blocks, n_cells, n_windows;
     const char *kv_why; /* what decided on the cache */
     uint32_t max_input_tokens, max_total_tokens, max_batch_total_tokens, max_batch_prefill_tokens;
-    char why[480]; /* it does not fit, and what would; "": it fits */
+    uint32_t largest_total_tokens; /* that would fit, where the cache is too small; 0: none */
+    char why[480];                 /* it does not fit, and what would; "": it fits */
 };
 /* Nothing is taken. Other ranks are assumed to take as much as this one. */
 int engine_plan(const struct engine *g, const struct warmup *w, struct engine_plan *p,

@@ -1,5 +1,6 @@
 #include "model-server/engine/kv_pool.h"
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Where the operator sets nothing, the pool holds this many long requests at once: more is of no
@@ -107,15 +108,18 @@ struct kv_plan kv_plan(const struct kv_memory *m)
 int kv_too_little(const struct kv_short *s, struct err *e)
 {
     static const double gib = 1 << 30;
-    return err_set(
-        e, ERR_SYSTEM,
-        "Not enough memory for a KV cache: of %.2f GiB, weights take %.2f (--quantize, "
-        "--num-shard), workspaces %.2f (--max-batch-prefill-tokens); %llu bytes are left for the "
-        "cache (--kv-cache-memory), where a request of %llu tokens takes %llu bytes "
-        "(--max-total-tokens, --kv-cache-dtype int8, --cuda-memory-fraction)",
-        (double)s->total / gib, (double)s->weights / gib, (double)s->workspaces / gib,
-        (unsigned long long)s->left, (unsigned long long)s->longest,
-        (unsigned long long)s->longest_bytes);
+    char largest[48] = "";
+    if (s->largest)
+        snprintf(largest, sizeof(largest), ", at most %u tokens fit", s->largest);
+    return err_set(e, ERR_SYSTEM,
+                   "Not enough memory for a KV cache: %llu bytes are left for the cache "
+                   "(--kv-cache-memory), a request of %llu tokens takes %llu bytes "
+                   "(--max-total-tokens)%s; of %.2f GiB, weights take %.2f (--quantize, "
+                   "--num-shard), workspaces %.2f (--max-batch-prefill-tokens); see also "
+                   "--kv-cache-dtype int8, --cuda-memory-fraction",
+                   (unsigned long long)s->left, (unsigned long long)s->longest,
+                   (unsigned long long)s->longest_bytes, largest, (double)s->total / gib,
+                   (double)s->weights / gib, (double)s->workspaces / gib);
 }
 
 int kv_agree(struct comm *c, uint32_t *n_blocks, struct err *e)

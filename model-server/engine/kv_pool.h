@@ -46,6 +46,7 @@ uint64_t kv_request_bytes(const struct kv_memory *m, uint32_t tokens);
 struct kv_short {
     uint64_t total, weights, workspaces, left; /* bytes; left: for the cache */
     uint64_t longest, longest_bytes;           /* a request of so many tokens, and what it takes */
+    uint32_t largest;                          /* that fits, in tokens; 0: none */
 };
 int kv_too_little(const struct kv_short *s, struct err *e);
 /* The smallest number that any rank can offer; all ranks call it. */

@@ -37,8 +37,9 @@ static void judge(const struct engine *g, const struct warmup *w, const struct k
                                .workspaces = p->workspaces,
                                .left = p->kv,
                                .longest = longest,
-                               .longest_bytes = kv_request_bytes(m, longest)};
-    if (needed > p->free)
+                               .longest_bytes = kv_request_bytes(m, longest),
+                               .largest = usable_tokens(g, p->n_blocks)};
+    if (needed > p->free) {
         snprintf(p->why, sizeof(p->why),
                  "Not enough memory: weights take %llu bytes a rank (--quantize, --num-shard), "
                  "workspaces %llu (--max-batch-prefill-tokens), the vision tower %llu, on %llu "
@@ -46,7 +47,8 @@ static void judge(const struct engine *g, const struct warmup *w, const struct k
                  (unsigned long long)p->weights, (unsigned long long)p->workspaces,
                  (unsigned long long)p->pictures, (unsigned long long)ranks,
                  (unsigned long long)p->free, (unsigned long long)p->total);
-    else if (p->n_blocks < 2 || too_short(g, w, p)) {
+    } else if (p->n_blocks < 2 || too_short(g, w, p)) {
+        p->largest_total_tokens = s.largest;
         kv_too_little(&s, &e);
         snprintf(p->why, sizeof(p->why), "%s", e.msg);
     }

@@ -72,6 +72,7 @@ static const char *label(enum err_kind k)
 {
     switch (k) {
     case ERR_OVERLOADED:
+    case ERR_KEY_LIMIT:
         return "overloaded";
     case ERR_GENERATION:
         return "generation";

@@ -370,7 +370,7 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
     for (uint32_t i = 0; i < n_asks; i++)
         c->prompt_chars += asks[i].n_chars;
     if (!(c->permits = admission_take(&c->edge->admission, c->key_id, window(c, n))))
-        return err_set(e, ERR_OVERLOADED, "Model is overloaded");
+        return admission_refuse(c->key_id, e);
     if (!(c->gen = ARENA_NEW(&c->arena, struct generation, n)))
         return err_nomem(e);
     for (uint32_t i = 0; i < n_asks; i++) {

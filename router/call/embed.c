@@ -241,7 +241,7 @@ int call_texts(struct call *c, const struct texts_ask *q, unsigned tasks,
     if (call_texts_task(c, tasks, e))
         return -1;
     if (!(c->permits = admission_take(&c->edge->admission, c->key_id, permits(c, q->n))))
-        return err_set(e, ERR_OVERLOADED, "Model is overloaded");
+        return admission_refuse(c->key_id, e);
     struct call_texts *t = ARENA_NEW(&c->arena, struct call_texts, 1);
     struct embed_text *texts = ARENA_NEW(&c->arena, struct embed_text, q->n);
     if (!t || !texts)

@@ -71,6 +71,14 @@ uint32_t admission_take(struct admission *a, uint64_t key, uint32_t most)
     return n;
 }
 
+int admission_refuse(uint64_t key, struct err *e)
+{
+    return key ? err_set(e, ERR_KEY_LIMIT,
+                         "Model is overloaded: the requests of this API key take its share of "
+                         "--max-concurrent-requests")
+               : err_set(e, ERR_OVERLOADED, "Model is overloaded");
+}
+
 void admission_give(struct admission *a, uint64_t key, uint32_t n)
 {
     if (!n)

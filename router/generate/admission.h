@@ -14,6 +14,7 @@
  * permits. */
 #ifndef ROUTER_GENERATE_ADMISSION_H
 #define ROUTER_GENERATE_ADMISSION_H
+#include "common/err.h"
 #include <pthread.h>
 #include <stdint.h>
 
@@ -32,6 +33,9 @@ void admission_free(struct admission *a); /* no call may be in progress */
 /* Takes up to `most` permits for a request of `key`, as many as are available to it. 0: refused, or
  * out of memory. */
 uint32_t admission_take(struct admission *a, uint64_t key, uint32_t most);
+/* Sets the reason of a refusal: a named key holds its share (ERR_KEY_LIMIT); without keys the
+ * server is full (ERR_OVERLOADED). Returns -1. */
+int admission_refuse(uint64_t key, struct err *e);
 /* Returns `n` permits of `key`. */
 void admission_give(struct admission *a, uint64_t key, uint32_t n);
 /* Permits held by all keys. */

@@ -49,6 +49,10 @@ void access_add(struct access_work *w, const struct gen_request *r, uint32_t gen
 {
     const struct gen_times *t = &r->times;
     int64_t inference = since(t->batched, t->ended);
+    if (w->n == 0) {
+        w->cache_miss = r->cache_miss;
+        w->cache_miss_token = r->cache_miss_at;
+    }
     if (!r->same) { /* requests that share a prompt count it once */
         w->input_tokens += r->n_ids;
         w->cached_tokens += r->n_cached;
@@ -72,6 +76,10 @@ static void work_fields(struct line *l, const struct access_work *w)
         number(l, "generations", w->n);
     number(l, "input_tokens", w->input_tokens);
     number(l, "cached_tokens", w->cached_tokens);
+    if (w->cache_miss) {
+        text(l, "cache_miss", w->cache_miss);
+        number(l, "cache_miss_token", w->cache_miss_token);
+    }
     number(l, "generated_tokens", w->generated_tokens);
     text(l, "finish_reason", w->finish);
     seconds(l, "validation_time", w->validation);

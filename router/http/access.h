@@ -22,6 +22,10 @@ struct access_work {
     int64_t validation, queue, first_token, inference, per_token;
     const char *finish; /* of the first one; NULL: it did not finish */
     const char *seed;   /* NULL: not sampled, or several generations */
+    /* of the first one: why its cached prefix ends, and its first token that was not cached; NULL:
+     * nothing more could have been cached */
+    const char *cache_miss;
+    uint32_t cache_miss_token;
 };
 
 struct access {

@@ -8,6 +8,8 @@ int error_status(enum error_shape s, enum err_kind k)
         return k == ERR_VALIDATION ? 413 : status;
     if (s == ERRORS_TGI)
         return status;
+    if (k == ERR_OVERLOADED) /* 429 says that the key had its share */
+        return 503;
     return status == 422 ? 400 : status == 424 ? 500 : status;
 }
 

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_MAX = 1 << 20 };
+/* KEY_MOST: a request's head holds no longer one (HTTP_POOL). */
+enum { FILE_MAX = 1 << 20, KEY_MOST = 8192 };
 
 static char *trim(char *s)
 {
@@ -23,10 +24,13 @@ static int cut(struct keys *k, char *text, const char *sep, bool comments, struc
         s = trim(s);
         if (!*s || (comments && *s == '#'))
             continue;
+        size_t n = comments ? strcspn(s, " \t") : strlen(s);
+        if (n > KEY_MOST)
+            return err_set(e, ERR_VALIDATION, "an API key has %zu bytes: at most %d can be sent", n,
+                           KEY_MOST);
         struct key *v = realloc(k->v, (k->n + 1) * sizeof(*v));
         if (!v)
             return err_nomem(e);
-        size_t n = comments ? strcspn(s, " \t") : strlen(s);
         const char *name = s[n] ? trim(s + n) : NULL;
         s[n] = 0;
         k->v = v;

@@ -167,6 +167,24 @@ static bool room_for_windows(struct kv_blocks *kv, const struct kv_table *t,
     return room;
 }
 
+/* Before blocks are taken for the rest: they may be those that are looked at. */
+static void explain(const struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key,
+                    bool share, const struct hit *h)
+{
+    const uint32_t most = most_hits(key), done = h->full * kv->block_tokens;
+    const bool from_state = (kv->cells || kv->windows) && h->n == 0;
+    const uint32_t there = from_state ? h->stated * kv->block_tokens : done;
+    t->miss = KV_MISS_NONE;
+    t->miss_at = there + h->n;
+    if (!share && most > 0)
+        t->miss = KV_MISS_OFF;
+    else if (there + h->n < done)
+        t->miss = KV_MISS_STATE;
+    else if (share && done + h->n < most)
+        t->miss = kv_miss_find(kv, key, h->full ? t->ids[h->full - 1] : KV_NO_BLOCK, h->full, most,
+                               &t->miss_at);
+}
+
 bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key, bool share,
               uint32_t n_reserve)
 {
@@ -181,6 +199,7 @@ bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key
         h.n = 0; /* no block is left for the source of the copy */
     if (!room_for(kv, t, &h, need) || !room_for_windows(kv, t, key, &h, need))
         return false;
+    explain(kv, t, key, share, &h);
     t->len = h.full;
     for (uint32_t i = 0; i < h.full; i++)
         kv_block_hold(kv, t->ids[i]);

@@ -104,13 +104,18 @@ static void free_push(struct kv_blocks *kv, uint32_t id)
 }
 
 /* ------------------------------------------------------------------ the index */
-static uint32_t bucket_of(const struct kv_blocks *kv, uint32_t parent, uint64_t space,
-                          const uint64_t *keys)
+uint64_t kv_hash(const struct kv_blocks *kv, uint32_t parent, uint64_t space, const uint64_t *keys)
 {
     uint64_t h = kv->seed ^ hash_mix(space) ^ parent;
     for (uint32_t i = 0; i < kv->block_tokens; i++)
         h = ((h ^ keys[i]) * 0x9e3779b97f4a7c15u) ^ h >> 29;
-    return (uint32_t)hash_mix(h) & (kv->n_buckets - 1);
+    return hash_mix(h);
+}
+
+static uint32_t bucket_of(const struct kv_blocks *kv, uint32_t parent, uint64_t space,
+                          const uint64_t *keys)
+{
+    return (uint32_t)kv_hash(kv, parent, space, keys) & (kv->n_buckets - 1);
 }
 
 uint32_t kv_index_find(const struct kv_blocks *kv, uint32_t parent, uint64_t space,
@@ -224,6 +229,7 @@ uint32_t kv_block_take(struct kv_blocks *kv) /* the caller has checked that one 
         id = kv->lru_head;
         assert(id != KV_NO_BLOCK);
         lru_drop(kv, id);
+        kv_miss_evict(kv, id);
         index_drop(kv, id);
         kv->n_spill_lost += kv->b[id].queued;
         kv->st.evictions++;

@@ -39,6 +39,7 @@
 #define ROUTER_SCHEDULER_KV_BLOCKS_H
 #include "router/scheduler/cells.h"
 #include "router/scheduler/kv_media.h"
+#include "router/scheduler/kv_miss.h"
 #include "router/scheduler/windows.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,6 +66,9 @@ struct kv_table {
     uint32_t len, cap; /* blocks */
     /* tokens whose KV was cached at admission (including the copy); at most prompt - 1 */
     uint32_t n_cached;
+    /* why there are no more, and the first token of the prompt that was not cached */
+    enum kv_miss miss;
+    uint32_t miss_at;
     /* 0: none; otherwise copy this block to ids[n_cached / block_tokens] first. Held until
      * kv_copied() */
     uint32_t copy_from;

@@ -39,6 +39,7 @@ struct kv_blocks {
     uint32_t free_head;
     uint32_t lru_head, lru_tail; /* head: coldest */
     uint64_t seed, clock;
+    uint32_t ghosts[KV_GHOSTS]; /* kv_miss.c */
     /* kv_offload.c */
     /* [n] chained keys of full indexed blocks; NULL: not computed */
     uint8_t (*chains)[KV_CHAIN];
@@ -59,12 +60,21 @@ uint32_t kv_blocks_of(const struct kv_blocks *kv, uint32_t tokens);
 /* The indexed child of `parent` with these keys. KV_NO_BLOCK: none. */
 uint32_t kv_index_find(const struct kv_blocks *kv, uint32_t parent, uint64_t space,
                        const uint64_t *keys);
+/* Of a full block with these keys behind `parent`. */
+uint64_t kv_hash(const struct kv_blocks *kv, uint32_t parent, uint64_t space, const uint64_t *keys);
 void kv_block_hold(struct kv_blocks *kv, uint32_t id);
 void kv_block_release(struct kv_blocks *kv, uint32_t id);
 /* a free block, or the evicted least recently used one */
 uint32_t kv_block_take(struct kv_blocks *kv);
 /* Grows ids and windows to `blocks` entries. False: out of memory. */
 bool kv_table_room(const struct kv_blocks *kv, struct kv_table *t, uint32_t blocks);
+
+/* kv_miss.c. Block `id` is about to be evicted. */
+void kv_miss_evict(struct kv_blocks *kv, uint32_t id);
+/* Why the cached prefix of a prompt ends behind its `full` leading blocks, the last of which is
+ * `parent`, although `most` of its tokens could be cached. *at: the first token that is not. */
+enum kv_miss kv_miss_find(const struct kv_blocks *kv, const struct kv_key *key, uint32_t parent,
+                          uint32_t full, uint32_t most, uint32_t *at);
 
 /* kv_offload.c, with kv->chains: a full block was indexed; it is no longer indexed. */
 void kv_chain_block(struct kv_blocks *kv, uint32_t id);

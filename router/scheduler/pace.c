@@ -7,6 +7,8 @@ enum {
     LEAST_TOKENS = 16, /* minimum prompt tokens in a step: fewer cost nearly as much */
     MOST_STEP = 100000,
     UNKNOWN_TOKENS = 64, /* while nothing is known */
+    KNOWN_DECODES = 8,   /* steps that make a reliable median */
+    KNOWN_PROMPTS = 3,
     MAX_PAIRS = PACE_DECODES * (PACE_DECODES - 1) / 2,
 };
 /* lower bound for the cost of a token */
@@ -70,6 +72,13 @@ void pace_note(struct pace *p, uint32_t rows, uint32_t tokens, double seconds)
         p->prompt[p->n_prompt++ % PACE_PROMPTS] = no_less(added, 0);
         fit_prompt(p);
     }
+}
+
+double pace_patience(const struct pace *p, uint32_t rows, uint32_t tokens)
+{
+    if (p->n_decode < KNOWN_DECODES || (tokens > 0 && p->n_prompt < KNOWN_PROMPTS))
+        return 0;
+    return no_less(PACE_HANGS * (pace_of(p, rows) + p->c * tokens), PACE_HANGS_LEAST);
 }
 
 uint32_t pace_step(const struct pace *p)

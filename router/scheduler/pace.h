@@ -7,7 +7,7 @@
 #define ROUTER_SCHEDULER_PACE_H
 #include <stdint.h>
 
-enum { PACE_DECODES = 24, PACE_PROMPTS = 9 };
+enum { PACE_DECODES = 24, PACE_PROMPTS = 9, PACE_HANGS = 20, PACE_HANGS_LEAST = 2 };
 
 struct pace { /* zero-initialise */
     struct {
@@ -36,6 +36,9 @@ uint64_t encode_budget(const struct encode_pace *e, const struct pace *p, uint32
 void pace_note(struct pace *p, uint32_t rows, uint32_t tokens, double seconds);
 /* Seconds that a step without prompts takes; 0: unknown. */
 double pace_of(const struct pace *p, uint32_t rows);
+/* Seconds after which a step with this work counts as hung: PACE_HANGS times its expected duration,
+ * at least PACE_HANGS_LEAST. 0: unknown. */
+double pace_patience(const struct pace *p, uint32_t rows, uint32_t tokens);
 /* Prompt tokens that take as long as an empty step, which is the cost of one more step; 0:
  * unknown. */
 uint32_t pace_step(const struct pace *p);

@@ -125,15 +125,14 @@ static bool note(struct scheduler *s, struct step *st)
     return true;
 }
 
-/* A call that takes twenty times the slowest step so far counts as hung, for the health check only.
- * The call's own deadline ends it. */
+/* A call of unknown pace that takes twenty times the slowest one so far counts as hung, for the
+ * health check only. The call's own deadline ends it. */
 static void learn_pace(struct scheduler *s)
 {
     struct err e;
-    int64_t patience = 20 * (clock_ns() - s->call_ns);
-    if (s->call != CALL_CHANGE && patience > atomic_load(&s->o.status->stalled_ns) &&
-        fan_error(&s->fan, &e) == 0)
-        atomic_store(&s->o.status->stalled_ns, patience);
+    int64_t patience = PACE_HANGS * (clock_ns() - s->call_ns);
+    if (s->call != CALL_CHANGE && patience > s->patience_ns && fan_error(&s->fan, &e) == 0)
+        s->patience_ns = patience;
     atomic_store(&s->o.status->call_ns, 0);
 }
 
@@ -243,6 +242,7 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
     }
     s->o.shards = o->shards;
     on_call_succeeded(s); /* warm-up has just succeeded */
+    s->patience_ns = FIRST_PATIENCE_NS;
     atomic_store(&o->status->stalled_ns, FIRST_PATIENCE_NS);
     sched_publish(s);
     return s;

@@ -82,6 +82,7 @@ struct scheduler {
     enum call call;
     uint32_t call_batch; /* CLEAN, PREFILL: index into `batch` */
     int64_t call_ns;
+    int64_t patience_ns;           /* of calls of unknown pace: twenty times the slowest so far */
     struct seq *joining[MAX_JOIN]; /* PREFILL: the requests that join */
     uint32_t n_joining;
     uint32_t n_rows, n_prompt_tokens; /* decoding requests and prompt tokens in this step */

@@ -11,6 +11,26 @@ enum {
     STOP_TIMEOUT_MS = 1000,
 };
 
+/* True if a prompt of the planned step has images left to encode. */
+static bool has_pictures(const struct scheduler *s)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < s->n_running && !any; i++)
+        any = seq_in_prompt(s->running[i]) && s->running[i]->waiter.key.media.n;
+    for (uint32_t i = 0; i < s->n_joining && !any; i++)
+        any = s->joining[i]->waiter.key.media.n;
+    return any;
+}
+
+/* Duration after which the call counts as hung, for the health check; its own deadline ends it. */
+static int64_t patience(const struct scheduler *s, enum call call)
+{
+    const bool step = call == CALL_PREFILL || call == CALL_DECODE;
+    const double known =
+        step && !has_pictures(s) ? pace_patience(&s->pace, s->n_rows, s->n_prompt_tokens) : 0;
+    return known > 0 ? (int64_t)(known * 1e9) : s->patience_ns;
+}
+
 void sched_send(struct scheduler *s, enum call call, enum shard_rpc rpc,
                 const ProtobufCMessage *msg, int64_t timeout_ms)
 {
@@ -18,6 +38,7 @@ void sched_send(struct scheduler *s, enum call call, enum shard_rpc rpc,
     s->call = call;
     s->decode_ns = 0;
     s->call_ns = clock_ns();
+    atomic_store(&s->o.status->stalled_ns, patience(s, call));
     atomic_store(&s->o.status->call_ns, s->call_ns);
     fan_call(&s->fan, rpc, msg, timeout_ms, false);
     rpc_mem_reset(&s->out);
@@ -167,6 +188,8 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
             assert(q->req); /* a request is removed from the queue with its last event */
             q->req->times.batched = now;
             q->req->n_cached = q->kv.n_cached;
+            q->req->cache_miss = kv_miss_name(q->kv.miss);
+            q->req->cache_miss_at = q->kv.miss_at;
         }
         if (!q->waiter.swap_to || q->kv.n_cached != q->waiter.swap_to) {
             sched_count(s, M_PREFIX_QUERY_TOKENS, NULL, q->waiter.key.n);
@@ -190,17 +213,6 @@ static void trace_joining(struct scheduler *s)
             return;
         }
     }
-}
-
-/* True if a prompt of the planned step has images left to encode. */
-static bool has_pictures(const struct scheduler *s)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < s->n_running && !any; i++)
-        any = seq_in_prompt(s->running[i]) && s->running[i]->waiter.key.media.n;
-    for (uint32_t i = 0; i < s->n_joining && !any; i++)
-        any = s->joining[i]->waiter.key.media.n;
-    return any;
 }
 
 /* Image operations the step may compute; 0: no limit. */

@@ -42,7 +42,8 @@ static void errors(struct buf *out)
                 {422, "Input validation error"},
                 {424, "Generation error"},
                 {429, "Model is overloaded"},
-                {500, "Incomplete generation"}};
+                {500, "Incomplete generation"},
+                {503, "The server is full, starts or ends"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         buf_fmt(out,
                 ",\"%d\":{\"description\":\"%s\",\"content\":{\"text/plain\":{},"

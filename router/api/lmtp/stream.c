@@ -126,7 +126,7 @@ static struct stream *stream_new(struct peer *p, struct edge *g, const struct lm
                                  struct arena *a, struct err *e)
 {
     if (!admission_take(&g->admission, p->key_id, 1)) {
-        err_set(e, ERR_OVERLOADED, "Model is overloaded");
+        admission_refuse(p->key_id, e);
         models_release(g);
         return NULL;
     }

@@ -32,7 +32,8 @@ static int work(struct call *c, struct err *e)
         return 0;
     /* A busy server counts as healthy: a probe must not end it for its load. */
     struct fleet *f = atomic_load(&c->edge->fleet);
-    if (e->kind != ERR_OVERLOADED || !f || !fleet_healthy(f))
+    const bool busy = e->kind == ERR_OVERLOADED || e->kind == ERR_KEY_LIMIT;
+    if (!busy || !f || !fleet_healthy(f))
         return -1;
     *e = (struct err)ERR_INIT;
     return 0;

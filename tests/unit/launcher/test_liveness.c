@@ -87,6 +87,50 @@ static void one_that_stops_is_frozen(void **state)
     }
 }
 
+/* As the kernel reports it to the parent. Continued in time, it is as before. */
+static void one_whose_stop_was_reported_has_half_a_second(void **state)
+{
+    struct liveness l;
+    (void)state;
+    pid_t pid = child(&l, false, sleeps);
+    kill(pid, SIGSTOP);
+    wait_for_state(pid);
+    l.stopped = true;
+    watch(&l, pid, 1, 0, 0); /* what it did before */
+    assert_true(liveness_doubtful(&l));
+    assert_false(watch(&l, pid, 1, 250, 1));
+    kill(pid, SIGCONT);
+    assert_int_equal(waitpid(pid, NULL, WCONTINUED), pid);
+    l.stopped = false;
+    assert_false(watch(&l, pid, 9, 250, 1));
+    assert_false(liveness_doubtful(&l));
+    kill(pid, SIGSTOP);
+    wait_for_state(pid);
+    l.stopped = true;
+    watch(&l, pid, 1, 0, 0);
+    assert_false(liveness_turn(&l, pid, 250, 0)); /* never */
+    assert_false(watch(&l, pid, 1, 250, 1));
+    assert_true(watch(&l, pid, 1, 250, 1));
+    end(&l, pid);
+}
+
+/* Between two heartbeats the thread sleeps. */
+static void a_heart_beats_at_its_pace(void **state)
+{
+    struct liveness l;
+    uint64_t beats, n = 0;
+    (void)state;
+    pid_t pid = child(&l, true, sleeps);
+    const int64_t start = clock_ms();
+    while (n < 2) {
+        usleep(20000);
+        if (read(l.fd, &beats, sizeof(beats)) == sizeof(beats))
+            n += beats;
+        assert_true(n <= 1 + (uint64_t)(clock_ms() - start) / HEARTBEAT_MS);
+    }
+    end(&l, pid);
+}
+
 static void one_that_works_or_waits_is_not(void **state)
 {
     struct liveness l;
@@ -154,6 +198,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_that_stops_is_frozen),
+        cmocka_unit_test(one_whose_stop_was_reported_has_half_a_second),
+        cmocka_unit_test(a_heart_beats_at_its_pace),
         cmocka_unit_test(one_that_works_or_waits_is_not),
         cmocka_unit_test(one_without_a_heartbeat_any_more_is),
         cmocka_unit_test(the_time_is_that_of_the_machine),

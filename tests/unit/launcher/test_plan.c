@@ -265,6 +265,13 @@ static void the_router(void **state)
     assert_null(arg(&f.cmd, "--dtype"));
     assert_string_equal(env(&f.cmd, "API_KEY"), "secret");
     assert_string_equal(env(&f.cmd, "LOG_LEVEL"), "info");
+
+    char keys[20000]; /* of a thousand clients */
+    memset(keys, 'k', sizeof(keys) - 1);
+    keys[sizeof(keys) - 1] = 0;
+    f.cfg.api_key = keys;
+    assert_int_equal(plan_router(&f.plan, &f.cmd, &f.e), 0);
+    assert_string_equal(env(&f.cmd, "API_KEY"), keys);
     end(&f);
 }
 

@@ -50,9 +50,15 @@ static void shapes(void **state)
            "\"Input validation error: `top_p` must be \\\"small\\\"\"},\"request_id\":\"r1\"}");
     expect(ERRORS_TGI, error(ERR_SYNTAX, "no JSON"), "no JSON");
     expect(
-        ERRORS_OPENAI, error(ERR_OVERLOADED, "Model is overloaded"),
+        ERRORS_OPENAI, error(ERR_KEY_LIMIT, "Model is overloaded"),
         "{\"error\":{\"message\":\"Model is overloaded\",\"type\":\"rate_limit_error\",\"param\":"
         "null,\"code\":\"rate_limit_exceeded\"},\"error_type\":\"overloaded\"}");
+    expect(ERRORS_OPENAI, error(ERR_OVERLOADED, "Model is overloaded"),
+           "{\"error\":{\"message\":\"Model is overloaded\",\"type\":\"server_error\",\"param\":"
+           "null,\"code\":\"unavailable\"},\"error_type\":\"overloaded\"}");
+    expect(ERRORS_ANTHROPIC, error(ERR_OVERLOADED, "Model is overloaded"),
+           "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Model is "
+           "overloaded\"},\"request_id\":\"r1\"}");
     expect(ERRORS_OPENAI,
            error(ERR_VALIDATION, "Input validation error: `inputs` must have less than 5 tokens"),
            "{\"error\":{\"message\":\"Input validation error: `inputs` must have less than 5 "
@@ -67,8 +73,8 @@ static void statuses(void **state)
         enum err_kind k;
         int tgi, openai;
     } rows[] = {{ERR_VALIDATION, 422, 400}, {ERR_SHAPE, 422, 400},      {ERR_SYNTAX, 400, 400},
-                {ERR_TEMPLATE, 422, 400},   {ERR_OVERLOADED, 429, 429}, {ERR_GENERATION, 424, 500},
-                {ERR_UNHEALTHY, 503, 503},  {ERR_NOT_FOUND, 404, 404}};
+                {ERR_TEMPLATE, 422, 400},   {ERR_OVERLOADED, 429, 503}, {ERR_GENERATION, 424, 500},
+                {ERR_UNHEALTHY, 503, 503},  {ERR_NOT_FOUND, 404, 404},  {ERR_KEY_LIMIT, 429, 429}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         assert_int_equal(error_status(ERRORS_TGI, rows[i].k), rows[i].tgi);
         assert_int_equal(error_status(ERRORS_OPENAI, rows[i].k), rows[i].openai);
@@ -153,6 +159,16 @@ static void keys_from_list_and_file(void **state)
         assert_true(!keys_have(&k, bad[i], name) && !*name);
     keys_free(&k);
     unlink(path);
+
+    char *longest = malloc(8194); /* what no request can carry is no key */
+    memset(longest, 'k', 8193);
+    longest[8193] = 0;
+    assert_int_equal(keys_load(&k, longest, NULL, &e), -1);
+    assert_non_null(strstr(e.msg, "8193 bytes"));
+    longest[8192] = 0;
+    assert_int_equal(keys_load(&k, longest, NULL, &e), 0);
+    keys_free(&k);
+    free(longest);
 }
 
 int main(void)

@@ -502,6 +502,50 @@ static void a_prompt_that_sees_itself_is_shared_as_a_whole(void **state)
     assert_int_equal(kv_media_next(&m, 4), 5);
 }
 
+/* ------------------------------------------------ why the cache ends */
+static void every_miss_has_a_reason_and_a_place(void **state)
+{
+    static const uint32_t other[] = {1, 2, 3, 9, 9, 9, 9, 9}, fresh[] = {7, 7, 7, 7, 7, 7};
+    struct kv_blocks *kv = kv_new(9, 2, 1); /* 8 blocks */
+    struct kv_table a = {0}, b = {0};
+    (void)state;
+    assert_true(admit(kv, &a, P, 8, 8));
+    assert_int_equal(a.miss, KV_MISS_NEW);
+    assert_int_equal(a.miss_at, 0);
+    release(kv, &a, P, 8);
+
+    assert_true(admit(kv, &a, P, 8, 8)); /* all but the last token's block */
+    assert_int_equal(a.n_cached, 6);
+    assert_int_equal(a.miss, KV_MISS_DIFFERS); /* that token is there, and computed all the same */
+    assert_int_equal(a.miss_at, 7);
+    release(kv, &a, NULL, 0);
+    assert_true(admit(kv, &a, P, 7, 7));
+    assert_int_equal(a.miss, KV_MISS_NONE);
+    assert_null(kv_miss_name(a.miss));
+    release(kv, &a, NULL, 0);
+
+    assert_true(admit(kv, &a, other, 8, 8)); /* the second block begins as one that is there */
+    assert_int_equal(a.n_cached, 2);
+    assert_int_equal(a.miss, KV_MISS_DIFFERS);
+    assert_int_equal(a.miss_at, 3);
+    release(kv, &a, NULL, 0);
+
+    const struct kv_key k = key(P, 8);
+    assert_true(kv_admit(kv, &a, &k, false, 8));
+    assert_int_equal(a.miss, KV_MISS_OFF);
+    release(kv, &a, NULL, 0);
+
+    assert_true(admit(kv, &b, fresh, 6, 12)); /* takes the free blocks, and evicts two of P's */
+    assert_int_equal(kv_stats(kv).evictions, 2);
+    release(kv, &b, NULL, 0);
+    assert_true(admit(kv, &a, P, 8, 8));
+    assert_int_equal(a.miss, KV_MISS_EVICTED);
+    assert_int_equal(a.miss_at, 4);
+    assert_string_equal(kv_miss_name(a.miss), "evicted");
+    release(kv, &a, NULL, 0);
+    kv_free(kv);
+}
+
 static void a_copy_never_costs_admission(void **state)
 {
     struct kv_blocks *kv = copying(4, 4); /* three */
@@ -544,6 +588,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_released_prompt_is_a_hit_up_to_its_last_full_block),
         cmocka_unit_test(what_must_be_fresh_is_no_hit),
+        cmocka_unit_test(every_miss_has_a_reason_and_a_place),
         cmocka_unit_test(block_0_is_never_handed_out),
         cmocka_unit_test(a_prompt_that_sees_itself_is_shared_as_a_whole),
         cmocka_unit_test(two_pictures_behind_equal_placeholders_share_no_block),

@@ -44,6 +44,21 @@ static void the_machine_is_found_in_noise(void **state)
     near(pace_budget(&p, 10, 0.200, 4096), 80, 0.2);
 }
 
+static void what_hangs_is_told_from_what_is_slow(void **state)
+{
+    struct pace p = {0};
+    (void)state;
+    assert_true(pace_patience(&p, 1, 0) == 0); /* not known */
+    for (uint32_t i = 0; i < 8; i++)
+        pace_note(&p, 1, 0, machine(1, 0, false));
+    near(pace_patience(&p, 1, 0), 2, 0); /* 20 * 31 ms are less */
+    assert_true(pace_patience(&p, 1, 100) == 0);
+    for (uint32_t i = 0; i < 60; i++)
+        pace_note(&p, 1 + i % 16, i % 3 ? 0 : 100, machine(1 + i % 16, i % 3 ? 0 : 100, true));
+    near(pace_patience(&p, 16, 1000), 20 * 2.046, 0.15);
+    assert_true(pace_patience(&p, 200, 0) > 2 && pace_patience(&p, 1, 0) == 2);
+}
+
 /* What counts: whatever the load, the gaps of the streams stay below the target but for the noise.
  */
 static void gaps_stay_below_the_target_from_the_start(void **state)
@@ -119,6 +134,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_machine_is_found_in_noise),
+        cmocka_unit_test(what_hangs_is_told_from_what_is_slow),
         cmocka_unit_test(gaps_stay_below_the_target_from_the_start),
         cmocka_unit_test(a_machine_that_changes_is_learnt_anew),
         cmocka_unit_test(without_streams_or_a_target_there_is_no_bound),
