@@ -1,6 +1,7 @@
 /* Converts a GGUF file's tokenizer to tokenizer.json and tokenizer_config.json. */
 #include "common/buf.h"
 #include "common/gguf/vocab.h"
+#include "common/tokenizer/gguf_steps.h"
 #include "common/tokenizer/scored.h"
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -38,7 +39,7 @@ static void put_cut(struct buf *b, const struct gguf_pre_step *s)
 }
 
 /* The text is converted to byte characters once: at GPT-2's expression, otherwise at the end. */
-static void put_pre(struct buf *b, const struct gguf_pre *p)
+void gguf_put_steps(struct buf *b, const struct gguf_pre *p)
 {
     bool bytes = false;
     buf_fmt(b, "\"normalizer\":%s,\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[",
@@ -205,7 +206,7 @@ int gguf_tokenizer(const struct gguf *g, struct buf *out, struct err *e)
     if (v.pieces)
         put_spaces(out, &v);
     else
-        put_pre(out, v.pre);
+        gguf_put_steps(out, v.pre);
     buf_str(out, ",\"post_processor\":");
     put_around(out, &v);
     buf_ch(out, ',');
