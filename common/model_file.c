@@ -51,7 +51,11 @@ static const struct made_file {
     {"tokenizer_config.json", tokenizer_config},
 };
 
-/* The row of a path inside a GGUF file, whose own path goes to `file`. NULL: an ordinary path. */
+/* tokenizer.json of a folder that has an older tokenizer. */
+static const struct made_file of_folder = {"tokenizer.json", NULL};
+
+/* The row of a path inside a GGUF file, or of a generated file of a folder; the path of either goes
+ * to `file`. NULL: an ordinary path. */
 static const struct made_file *inside(const char *path, char file[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
@@ -60,7 +64,10 @@ static const struct made_file *inside(const char *path, char file[PATH_MAX])
     snprintf(file, PATH_MAX, "%.*s", (int)(slash - path), path);
     for (size_t i = 0; i < sizeof(all_made) / sizeof(all_made[0]); i++)
         if (strcmp(all_made[i].name, slash + 1) == 0)
-            return gguf_is_file(file) ? &all_made[i] : NULL;
+            return gguf_is_file(file) ? &all_made[i]
+                   : strcmp(slash + 1, of_folder.name) == 0 && tokenizer_folder_has(file)
+                       ? &of_folder
+                       : NULL;
     return NULL;
 }
 
@@ -76,10 +83,11 @@ static char *make(const struct made_file *m, const char *file, size_t max, size_
 {
     struct gguf_set s;
     struct buf out = BUF_INIT;
-    if (gguf_set_open(&s, file, e))
-        return NULL;
-    int rc = m->make(&s, &out, e);
-    gguf_set_close(&s);
+    int rc = m == &of_folder ? tokenizer_folder_make(file, &out, e) : gguf_set_open(&s, file, e);
+    if (rc == 0 && m != &of_folder) {
+        rc = m->make(&s, &out, e);
+        gguf_set_close(&s);
+    }
     if (rc == 0 && out.len > max)
         rc = err_set(e, ERR_VALIDATION, "%s: its %s would be too long", file, m->name);
     *n = out.len;

@@ -3,7 +3,8 @@
  * A model is a folder, or a GGUF file. A GGUF file acts as the folder that Hugging Face's tools
  * would have written for this model: `model.gguf/config.json`, generation_config.json,
  * tokenizer.json and tokenizer_config.json exist, generated from its metadata. Callers need not
- * distinguish the two. Every file of a model is read through this module. */
+ * distinguish the two. tokenizer.json of a folder is generated from older tokenizer files where it
+ * is missing. Every file of a model is read through this module. */
 #ifndef COMMON_MODEL_FILE_H
 #define COMMON_MODEL_FILE_H
 #include "common/err.h"
@@ -21,4 +22,17 @@ const cJSON *model_file_text_config(const cJSON *config);
 /* True if the path is a model: a folder with config.json, or a GGUF file that is the first of its
  * model. */
 bool model_is_one(const char *path);
+/* Generates the tokenizer.json of a folder that has none (common/tokenizer/folder.c), as
+ * transformers' convert_slow_tokenizer.py does, from the first of
+ * - tokenizer.model: SentencePiece (Llama 1 and 2, Mistral, InternLM 2, Baichuan) or tiktoken
+ * (Llama 3)
+ * - tiktoken.model: tiktoken (Kimi, Moonlight)
+ * - vocab.json and merges.txt: byte-level BPE (GPT-2 and its descendants, Qwen 2)
+ * - vocab.txt: WordPiece (BERT)
+ * with tokenizer_config.json, added_tokens.json and special_tokens_map.json. */
+struct buf;
+/* True if the folder has no tokenizer.json, but one of these. */
+bool tokenizer_folder_has(const char *dir);
+/* Appends the text of tokenizer.json to `out`. ERR_VALIDATION begins with the file's path. */
+int tokenizer_folder_make(const char *dir, struct buf *out, struct err *e);
 #endif

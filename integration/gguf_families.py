@@ -13,13 +13,37 @@ from serving import BIN, data
 ARCH = gguf.MODEL_ARCH
 
 
+WORDS = {
+    "hidden_size": ("d_model", "n_embd", "n_embed"),
+    "num_hidden_layers": ("num_layers", "n_layers", "n_layer"),
+    "num_attention_heads": ("n_heads", "n_head"),
+    "intermediate_size": ("ffn_hidden_size", "n_inner"),
+    "max_position_embeddings": ("n_positions", "max_seq_len", "seq_length"),
+    "layer_norm_eps": ("layer_norm_epsilon",),
+}
+
+
+def in_usual_words(c):
+    """The keys of a config.json under the names that most have, and what others leave out."""
+    for word, others in WORDS.items():
+        for other in others:
+            if c.get(other) is not None:
+                c.setdefault(word, c[other])
+    rope = c.get("rope_parameters") or {}
+    for key in ("rope_theta", "partial_rotary_factor"):
+        c.setdefault(key, rope.get("full_attention", rope).get(key, 10000.0 if key == "rope_theta" else 1))
+    c["intermediate_size"] = c.get("intermediate_size") or 4 * c["hidden_size"]
+    c.setdefault("max_position_embeddings", 2048)
+    c.setdefault("num_key_value_heads", 1 if c.get("multi_query") else c["num_attention_heads"])
+
+
 def common(w, c):
-    c.setdefault("num_hidden_layers", c.get("num_layers"))
+    in_usual_words(c)
     heads = c["num_attention_heads"]
     dim = c.get("head_dim") or c["hidden_size"] // heads
     w.add_context_length(c["max_position_embeddings"])
     w.add_embedding_length(c["hidden_size"])
-    if "n_routed_experts" not in c:
+    if "n_routed_experts" not in c or c["model_type"] == "nemotron_h":
         w.add_block_count(c["num_hidden_layers"])
     w.add_feed_forward_length(c["intermediate_size"])
     w.add_head_count(heads)
@@ -28,12 +52,17 @@ def common(w, c):
     w.add_rope_dimension_count(int(dim * c.get("partial_rotary_factor", 1)))
     w.add_rope_freq_base(c["rope_theta"])
     w.add_vocab_size(c["vocab_size"])
-    if "layer_types" not in c or "conv" not in c["layer_types"]:
+    if not by_layer(c):
         w.add_head_count_kv(c["num_key_value_heads"])
     if "layer_norm_eps" in c:
         w.add_layer_norm_eps(c["layer_norm_eps"])
     else:
         w.add_layer_norm_rms_eps(c.get("rms_norm_eps") or c.get("norm_eps") or c.get("layer_norm_epsilon", 1e-5))
+
+
+def by_layer(c):
+    """Converters tell the kinds of layers by their numbers of key-value heads."""
+    return c["model_type"] in ("lfm2", "lfm2_moe", "granitemoehybrid", "nemotron_h", "gemma4_text")
 
 
 def cohere2(w, c):
@@ -201,6 +230,96 @@ def minicpm(w, c):
     w.add_logit_scale(c["hidden_size"] / c["dim_model_base"])
 
 
+def mamba(w, heads, dim, groups, state, conv):
+    w.add_ssm_time_step_rank(heads)
+    w.add_ssm_inner_size(heads * dim)
+    w.add_ssm_group_count(groups)
+    w.add_ssm_state_size(state)
+    w.add_ssm_conv_kernel(conv)
+
+
+def qwen35(w, c):
+    mamba(w, c["linear_num_value_heads"], c["linear_value_head_dim"], c["linear_num_key_heads"], c["linear_key_head_dim"], c["linear_conv_kernel_dim"])
+    w.add_full_attention_interval(4)
+    w.add_rope_dimension_sections([2, 1, 1, 0])
+    if "num_experts" in c:
+        qwen2moe(w, c)
+
+
+def attention_only(w, c, kinds, word):
+    w.add_head_count_kv([c["num_key_value_heads"] if k == word else 0 for k in kinds])
+
+
+def granite_hybrid(w, c):
+    granitemoe(w, c)
+    attention_only(w, c, c["layer_types"], "attention")
+    mamba(w, c["mamba_n_heads"], c["mamba_d_head"], c["mamba_n_groups"], c["mamba_d_state"], c["mamba_d_conv"])
+    w.add_rope_scaling_finetuned(c["position_embedding_type"] == "rope")
+
+
+def nemotron_h(w, c):
+    kinds = c["hybrid_override_pattern"]
+    attention_only(w, c, kinds, "*")
+    w.add_feed_forward_length([c["moe_intermediate_size"] if k == "E" else 0 for k in kinds])
+    mamba(w, c["mamba_num_heads"], c["mamba_head_dim"], c["n_groups"], c["ssm_state_size"], c["conv_kernel"])
+    w.add_expert_count(c["n_routed_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+    w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    w.add_expert_shared_feed_forward_length(c["moe_shared_expert_intermediate_size"])
+    w.add_expert_shared_count(c["n_shared_experts"])
+    w.add_expert_weights_scale(c["routed_scaling_factor"])
+    w.add_expert_weights_norm(c["norm_topk_prob"])
+    w.add_expert_group_count(c["n_group"])
+
+
+def gemma4(w, c):
+    slides = [t == "sliding_attention" for t in c["layer_types"]]
+    full, heads = c["global_head_dim"], c["num_key_value_heads"]
+    w.add_key_length(full)
+    w.add_value_length(full)
+    w.add_key_length_swa(c["head_dim"])
+    w.add_value_length_swa(c["head_dim"])
+    w.add_rope_dimension_count(full)
+    w.add_rope_dimension_count_swa(c["head_dim"])
+    w.add_rope_freq_base(c["rope_parameters"]["full_attention"]["rope_theta"])
+    w.add_rope_freq_base_swa(c["rope_parameters"]["sliding_attention"]["rope_theta"])
+    w.add_sliding_window(c["sliding_window"])
+    w.add_sliding_window_pattern(slides)
+    w.add_head_count_kv([heads if s else c.get("num_global_key_value_heads") or heads for s in slides])
+    w.add_shared_kv_layers(c["num_kv_shared_layers"])
+    w.add_embedding_length_per_layer_input(c.get("hidden_size_per_layer_input") or 0)
+    if c.get("use_double_wide_mlp"):
+        first = len(slides) - c["num_kv_shared_layers"]
+        w.add_feed_forward_length([c["intermediate_size"] * (1 + (i >= first)) for i in range(len(slides))])
+    if c.get("final_logit_softcapping"):
+        w.add_final_logit_softcapping(c["final_logit_softcapping"])
+    if c.get("enable_moe_block"):
+        w.add_expert_count(c["num_experts"])
+        w.add_expert_used_count(c["top_k_experts"])
+        w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    turn = int(full * c["rope_parameters"]["full_attention"]["partial_rotary_factor"] / 2)
+    w.add_tensor("rope_freqs.weight", np.array([1.0] * turn + [1e30] * (full // 2 - turn), np.float32))
+
+
+def gptneox(w, c):
+    w.add_rope_dimension_count(int(c["hidden_size"] // c["num_attention_heads"] * c["rotary_pct"]))
+    w.add_parallel_residual(c["use_parallel_residual"])
+
+
+def mpt(w, c):
+    w.add_max_alibi_bias(c["attn_config"]["alibi_bias_max"])
+    if c["attn_config"].get("clip_qkv"):
+        w.add_clamp_kqv(c["attn_config"]["clip_qkv"])
+
+
+def falcon(w, c):
+    w.add_head_count_kv(kv_heads(c))
+
+
+def kv_heads(c):
+    return c["num_kv_heads"] if c.get("new_decoder_architecture") else 1
+
+
 # Of families that the reference data lacks: folders that tests/golden/make_arch.py makes.
 MADE = {
     "exaone4": (ARCH.EXAONE4, exaone4),
@@ -221,7 +340,7 @@ MADE = {
     "granitemoe": (ARCH.GRANITE_MOE, granitemoe),
     "granitemoeshared": (ARCH.GRANITE_MOE, granitemoe),
 }
-PAIRED = (ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO, ARCH.GRANITE_MOE)
+PAIRED = (ARCH.GRANITE_HYBRID, ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO, ARCH.GRANITE_MOE)
 FAMILIES = {
     "cohere2": (ARCH.COHERE2, cohere2),
     "olmo2_mha": (ARCH.OLMO2, olmo2),
@@ -235,6 +354,24 @@ FAMILIES = {
     "lfm2": (ARCH.LFM2, lfm2),
     "ernie4_5_moe": (ARCH.ERNIE4_5_MOE, ernie4_5_moe),
     "minimax_m2": (ARCH.MINIMAXM2, minimax_m2),
+    "qwen3_5_text": (ARCH.QWEN35, qwen35),
+    "qwen3_5_moe_text": (ARCH.QWEN35MOE, qwen35),
+    "qwen3_next": (ARCH.QWEN3NEXT, qwen35),
+    "gemma4_text": (ARCH.GEMMA4, gemma4),
+    "gemma4_text_moe": (ARCH.GEMMA4, gemma4),
+    "gemma4_text_ple": (ARCH.GEMMA4, gemma4),
+    "granitemoehybrid": (ARCH.GRANITE_HYBRID, granite_hybrid),
+    "granitemoehybrid_dense": (ARCH.GRANITE_HYBRID, granite_hybrid),
+    "nemotron_h": (ARCH.NEMOTRON_H_MOE, nemotron_h),
+    "gpt2": (ARCH.GPT2, None),
+    "gpt_bigcode": (ARCH.STARCODER, None),
+    "gpt_neox": (ARCH.GPTNEOX, gptneox),
+    "falcon_7b": (ARCH.FALCON, falcon),
+    "falcon_40b": (ARCH.FALCON, falcon),
+    "falcon_11b": (ARCH.FALCON, falcon),
+    "bloom": (ARCH.BLOOM, None),
+    "mpt": (ARCH.MPT, mpt),
+    "phi": (ARCH.PHI2, None),
     "deepseek_v2": (ARCH.DEEPSEEK2, deepseek2),
     "deepseek_v2_lite": (ARCH.DEEPSEEK2, deepseek2),
     "deepseek_v3_noq": (ARCH.DEEPSEEK2, deepseek2),
@@ -257,6 +394,7 @@ TEXT_SIDES = {
 }
 
 
+IN_FP32 = ("shortconv.conv", "gate_inp", "ssm_conv1d", "ssm_a", "ssm_d", "ssm_norm")
 EXPERT_PARTS = {"w1": "gate", "w3": "up", "w2": "down"}
 
 
@@ -280,7 +418,7 @@ def granite_experts(named, c):
             yield name, v
             continue
         gate, up = np.split(v, 2, axis=-2)
-        to = "ffn_{}_shexp" if "shared_mlp" in name else "ffn_{}_exps"
+        to = "ffn_{}_exps" if "shared_mlp" not in name else "ffn_{}_shexp" if c.get("num_local_experts") else "ffn_{}"
         for word, part in ("gate", gate), ("up", up):
             yield f"blk.{name.split('.')[2]}.{to.format(word)}.weight", part
 
@@ -316,6 +454,102 @@ def apart(named):
             yield name if not name.endswith("sinks") else name + ".weight", v
 
 
+def tiled(v, c, rows):
+    """Value heads of `rows`: the first of each key head, the second of each, and so on."""
+    keys, values = c["linear_num_key_heads"], c["linear_num_value_heads"]
+    return v.reshape(keys, values // keys, rows, *v.shape[1:]).swapaxes(0, 1).reshape(v.shape)
+
+
+def delta(named, c):
+    """Layers of the gated delta rule: what is grouped is taken apart, or value heads are tiled."""
+    grouped = c["model_type"] == "qwen3_next"
+    keys, values = c["linear_num_key_heads"], c["linear_num_value_heads"]
+    dk, dv = c["linear_key_head_dim"], c["linear_value_head_dim"]
+    widths = {"in_proj_z": dv, "in_proj_b": 1, "in_proj_a": 1, "A_log": 1, "dt_bias": 1}
+    for name, v in named.items():
+        head, part = name.rpartition("linear_attn.")[0], name.rpartition("linear_attn.")[2].removesuffix(".weight")
+        if part == "in_proj_qkvz":
+            blk = f"blk.{name.split('.')[2]}."
+            v = v.reshape(keys, -1, v.shape[1])
+            cut = np.cumsum([dk, dk, values // keys * dv])
+            q, k, x, z = (p.reshape(-1, v.shape[2]) for p in np.split(v, cut, axis=1))
+            yield blk + "attn_qkv.weight", np.concatenate([q, k, x])
+            yield blk + "attn_gate.weight", z
+            continue
+        if "conv1d" in part or part == "in_proj_qkv":
+            v = v.squeeze(1) if v.ndim == 3 else v
+            if not grouped:
+                v = np.concatenate([v[: 2 * keys * dk], tiled(v[2 * keys * dk :], c, dv)])
+        elif part in widths and not grouped:
+            v = tiled(v, c, widths[part])
+        elif part == "out_proj" and not grouped and head:
+            v = tiled(v.T, c, dv).T
+        if part == "A_log":
+            v = -np.exp(v)
+        elif name.endswith("norm.weight") and "linear_attn.norm" not in name:
+            v = v + 1
+        yield name.replace("dt_bias", "dt_proj.bias"), v
+
+
+def mamba_layers(named, c):
+    groups = c.get("mamba_n_groups", c.get("n_groups"))
+    for name, v in named.items():
+        head, found, part = name.partition(".mixer.experts.")
+        if found:
+            name = f"blk.{head.split('.')[2]}.ffn_{part.removesuffix('_proj.weight')}_exps.weight"
+        if name.endswith("A_log"):
+            v = -np.exp(v)[:, None]
+        elif name.endswith((".mamba.D", ".mixer.D")):
+            v = v[:, None]
+        elif name.endswith((".mamba.norm.weight", ".mixer.norm.weight")):
+            v = v.reshape(groups, -1)
+        yield name.replace("dt_bias", "dt_proj.bias"), v
+
+
+def gemma4_tensors(named):
+    for name, v in named.items():
+        blk = f"blk.{name.split('.')[2]}." if ".layers." in name else ""
+        if name.endswith("router.scale"):
+            name = blk + "ffn_gate_inp.scale"
+        elif name.endswith("per_expert_scale"):
+            name = blk + "ffn_down_exps.scale"
+        elif ".experts." in name or name.endswith("layer_scalar"):
+            name += ".weight"
+        yield name, v
+
+
+def stacked(named, c, kv=None):
+    """One matrix of q, k and v: all heads of q, then those of k, then those of v."""
+    heads = c["num_attention_heads"]
+    kv = kv or heads
+    for name, v in named.items():
+        name = name.removeprefix("transformer.") if c["model_type"] == "bloom" else name
+        if ".query_key_value." in name:
+            v = v.reshape(kv, heads // kv + 2, -1, *v.shape[1:])
+            v = np.concatenate([p.reshape(-1, *v.shape[3:]) for p in (v[:, :-2], v[:, -2], v[:, -1])])
+        yield name, v
+
+
+def turned(named):
+    """GPT-2's matrices have their inputs first."""
+    for name, v in named.items():
+        yield name, v.T if name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")) else v
+
+
+CHANGED = {
+    ARCH.QWEN35: delta,
+    ARCH.QWEN35MOE: delta,
+    ARCH.QWEN3NEXT: delta,
+    ARCH.GEMMA4: lambda named, c: gemma4_tensors(named),
+    ARCH.GRANITE_HYBRID: lambda named, c: granite_experts(dict(mamba_layers(named, c)), c),
+    ARCH.NEMOTRON_H_MOE: mamba_layers,
+    ARCH.GPT2: lambda named, c: turned(named),
+    ARCH.GPTNEOX: stacked,
+    ARCH.BLOOM: stacked,
+    ARCH.FALCON: lambda named, c: stacked(named, c, kv_heads(c)),
+}
+
+
 def absorbed(named, c):
     """The matrix from the latent vector to keys and values in two: of the keys, turned, and of the values."""
     heads, nope, rank = c["num_attention_heads"], c["qk_nope_head_dim"], c["kv_lora_rank"]
@@ -326,6 +560,9 @@ def absorbed(named, c):
         v = v.reshape(heads, -1, rank)
         yield name.replace("kv_b_proj", "k_b_proj"), v[:, :nope].swapaxes(1, 2)
         yield name.replace("kv_b_proj", "v_b_proj"), v[:, nope:]
+
+
+KINDS = {"float32": gguf.GGMLQuantizationType.F32, "float16": gguf.GGMLQuantizationType.F16, "bfloat16": gguf.GGMLQuantizationType.BF16}
 
 
 def write_family(folder, path, newer=False, model=None):
@@ -339,9 +576,10 @@ def write_family(folder, path, newer=False, model=None):
         more(w, c, newer) if newer else more(w, c)
     write_tokenizer(w, folder)
     names, dense = (gguf.get_tensor_name_map(a, c["num_hidden_layers"]) for a in (arch, ARCH.LLAMA))
-    kind = gguf.GGMLQuantizationType.F32 if c.get("torch_dtype", c.get("dtype")) == "float32" else gguf.GGMLQuantizationType.BF16
+    kind = KINDS[c.get("torch_dtype") or c["dtype"]]
     named = with_experts(tensors(folder))
     changed = {ARCH.INTERNLM2: lambda: ungrouped(named, c), ARCH.GPT_OSS: lambda: apart(named), ARCH.GRANITE_MOE: lambda: granite_experts(named, c)}
+    changed |= {arch: lambda: CHANGED[arch](named, c)} if arch in CHANGED else {}
     if newer:
         changed[arch] = lambda: absorbed(named, c)
     for name, v in changed.get(arch, named.items)():
@@ -356,7 +594,7 @@ def write_family(folder, path, newer=False, model=None):
             v = paired(v, c["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"])
         if arch == ARCH.NEMOTRON and name.endswith("norm.weight"):
             v = v + 1
-        if v.ndim == 1 or name.endswith(".bias") or "shortconv.conv" in to or "gate_inp" in to:
+        if v.ndim == 1 or name.endswith(".bias") or any(part in to for part in IN_FP32):
             w.add_tensor(to, np.ascontiguousarray(v, np.float32))
         else:
             w.add_tensor(to, gguf.quants.quantize(v, kind), raw_dtype=kind)

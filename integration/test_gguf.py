@@ -48,6 +48,19 @@ def test_the_demo_model_answers_the_same(tmp_path, demo, num_shard):
 CASES = [(m, False) for m in (*FAMILIES, *MADE) if m != "nemotron"] + [(m, True) for m in FAMILIES if m.startswith("deepseek_")]
 
 
+# Numbers that are changed lose their last bits: rates of decay, stored as what they come to, and norms to which 1 is added.
+RATES = ("granitemoehybrid", "nemotron_h", "qwen3_next", "qwen3_5")
+
+
+def near(a, b, most):
+    """The same but for numbers, which differ by no more than `most`."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(near(a[k], b[k], most) for k in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(near(x, y, most) for x, y in zip(a, b))
+    return abs(a - b) <= most if isinstance(a, float) and isinstance(b, float) else a == b
+
+
 @pytest.mark.parametrize("model, newer", CASES)
 def test_families_answer_as_their_folders(tmp_path, model, newer):
     folder = family_folder(model, tmp_path)
@@ -55,7 +68,7 @@ def test_families_answer_as_their_folders(tmp_path, model, newer):
     with Service(folder) as s:
         want = s.post("/generate", asked).json()
     with Service(write_family(folder, tmp_path / "m.gguf", newer)) as s:
-        assert s.post("/generate", asked).json() == want
+        assert near(s.post("/generate", asked).json(), want, 1e-3 if model.startswith(RATES) else 0)
 
 
 @pytest.mark.parametrize("model", TEXT_SIDES)

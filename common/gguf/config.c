@@ -11,18 +11,16 @@ static const char *path_of(const struct gguf_meta *m) { return m->s->files[0].pa
 static int per_layer(const struct gguf_meta *m, const char *key, const char *to, struct err *e)
 {
     const struct gguf_value *list = meta_numbers(m, key);
-    double most = 0;
-    for (uint64_t i = 0; list && i < list->n; i++)
-        most = gguf_number_at(list, i) > most ? gguf_number_at(list, i) : most;
+    const double most = gguf_family_number(m->s, m->f, key);
+    if (m->f->by_layer)
+        list = NULL;
     for (uint64_t i = 0; list && i < list->n; i++)
         if (gguf_number_at(list, i) != most && gguf_number_at(list, i) != 0)
             return err_set(e, ERR_VALIDATION,
                            "%s: `%s.%s` differs from layer to layer: not supported", path_of(m),
                            m->f->name, key);
-    if (list && list->n)
+    if (most > 0)
         meta_put(m, to, most);
-    else
-        meta_copy(m, key, to);
     return 0;
 }
 
@@ -135,17 +133,19 @@ static int shape(const struct gguf_meta *m, struct err *e)
 {
     static const char *const keys[][2] = {
         {"embedding_length", "hidden_size"},
-        {"block_count", "num_hidden_layers"},
         {"context_length", "max_position_embeddings"},
         {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
         {"attention.layer_norm_epsilon", "layer_norm_eps"},
         {"attention.layer_norm_epsilon", "norm_epsilon"},
+        {"attention.layer_norm_epsilon", "layer_norm_epsilon"},
     };
     const struct gguf_tensor *embed = gguf_set_tensor(m->s, "token_embd.weight");
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         meta_copy(m, keys[i][0], keys[i][1]);
     if (!embed)
         return err_set(e, ERR_VALIDATION, "%s: tensor `token_embd.weight` is missing", path_of(m));
+    if (meta_layers(m) > 0)
+        meta_put(m, "num_hidden_layers", meta_layers(m));
     meta_put(m, "vocab_size", (double)embed->dims[1]);
     cJSON_AddBoolToObject(m->config, "tie_word_embeddings", !meta_has(m, "output.weight"));
     return per_layer(m, "attention.head_count", "num_attention_heads", e) ||
@@ -153,6 +153,16 @@ static int shape(const struct gguf_meta *m, struct err *e)
                    per_layer(m, "feed_forward_length", "intermediate_size", e)
                ? -1
                : 0;
+}
+
+double gguf_family_number(const struct gguf_set *s, const struct gguf_family *f, const char *key)
+{
+    const struct gguf_meta m = {s, f, NULL};
+    const struct gguf_value *list = meta_numbers(&m, key);
+    double most = meta_number_or(&m, key, 0);
+    for (uint64_t i = 0; list && i < list->n; i++)
+        most = gguf_number_at(list, i) > most ? gguf_number_at(list, i) : most;
+    return most;
 }
 
 uint32_t gguf_layers(const struct gguf_set *s, const struct gguf_family *f)
@@ -165,7 +175,7 @@ double gguf_head_size(const struct gguf_set *s, const struct gguf_family *f)
 {
     const struct gguf_meta of = {s, f, NULL}, *m = &of;
     double hidden = meta_number_or(m, "embedding_length", 0);
-    double heads = meta_number_or(m, "attention.head_count", 0);
+    double heads = gguf_family_number(s, f, "attention.head_count");
     double usual = heads > 0 ? floor(hidden / heads) : 0;
     return meta_number_or(m, "attention.key_length", usual);
 }
@@ -187,7 +197,8 @@ static int fill(const struct gguf_meta *m, struct err *e)
         meta_put(m, "head_dim", dim);
     cJSON_AddStringToObject(cJSON_AddObjectToObject(m->config, "quantization_config"),
                             "quant_method", "gguf"); /* as in transformers */
-    if (rope(m, m->f->latent ? meta_number_or(m, "rope.dimension_count", dim) : dim, e))
+    if (!m->f->own_positions &&
+        rope(m, m->f->latent ? meta_number_or(m, "rope.dimension_count", dim) : dim, e))
         return -1;
     if (m->f->more)
         m->f->more(m);

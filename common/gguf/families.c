@@ -1,12 +1,12 @@
 /* One row per architecture of llama.cpp. Keys are defined in its gguf-py/gguf/constants.py; their
  * meaning is the inverse of convert_hf_to_gguf.py. */
+#include "common/gguf/families.h"
 #include "common/buf.h"
-#include "common/gguf/meta.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static void window(const struct gguf_meta *m)
+void gguf_window(const struct gguf_meta *m)
 {
     double v;
     if (meta_number(m, "attention.sliding_window", &v) && v > 0)
@@ -15,13 +15,13 @@ static void window(const struct gguf_meta *m)
         cJSON_AddNullToObject(m->config, "sliding_window");
 }
 
-static void qkv_bias(const struct gguf_meta *m)
+void gguf_qkv_bias(const struct gguf_meta *m)
 {
     cJSON_AddBoolToObject(m->config, "attention_bias", meta_has(m, "blk.0.attn_q.bias"));
     cJSON_AddBoolToObject(m->config, "mlp_bias", meta_has(m, "blk.0.ffn_up.bias"));
 }
 
-static void experts(const struct gguf_meta *m)
+void gguf_experts(const struct gguf_meta *m)
 {
     double v;
     char key[GGUF_KEY_MAX];
@@ -46,19 +46,19 @@ static void experts(const struct gguf_meta *m)
 
 static void llama(const struct gguf_meta *m)
 {
-    qkv_bias(m);
+    gguf_qkv_bias(m);
     if (meta_number_or(m, "expert_count", 0) > 0)
-        experts(m);
+        gguf_experts(m);
 }
 
-static void granite(const struct gguf_meta *m)
+void gguf_granite(const struct gguf_meta *m)
 {
     static const char *const keys[][2] = {{"embedding_scale", "embedding_multiplier"},
                                           {"residual_scale", "residual_multiplier"},
                                           {"attention.scale", "attention_multiplier"},
                                           {"logit_scale", "logits_scaling"}};
     double v;
-    qkv_bias(m);
+    gguf_qkv_bias(m);
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (meta_number(m, keys[i][0], &v))
             meta_put(m, keys[i][1], v);
@@ -67,7 +67,7 @@ static void granite(const struct gguf_meta *m)
 static void cohere(const struct gguf_meta *m)
 {
     double v;
-    qkv_bias(m);
+    gguf_qkv_bias(m);
     if (meta_number(m, "logit_scale", &v))
         meta_put(m, "logit_scale", v);
     cJSON_AddBoolToObject(m->config, "use_qk_norm", meta_has(m, "blk.0.attn_q_norm.weight"));
@@ -76,7 +76,7 @@ static void cohere(const struct gguf_meta *m)
 static void starcoder2(const struct gguf_meta *m)
 {
     cJSON_AddBoolToObject(m->config, "use_bias", meta_has(m, "blk.0.attn_q.bias"));
-    window(m);
+    gguf_window(m);
 }
 
 static void stablelm(const struct gguf_meta *m)
@@ -100,7 +100,7 @@ static void attn_scale(const struct gguf_meta *m, double layers_of_27b)
                  : meta_number_or(m, "attention.key_length", hidden / heads));
 }
 
-static void caps(const struct gguf_meta *m)
+void gguf_caps(const struct gguf_meta *m)
 {
     static const char *const keys[][2] = {{"attn_logit_softcapping", "attn_logit_softcapping"},
                                           {"final_logit_softcapping", "final_logit_softcapping"}};
@@ -114,13 +114,13 @@ static void caps(const struct gguf_meta *m)
 
 static void gemma2(const struct gguf_meta *m)
 {
-    window(m);
-    caps(m);
+    gguf_window(m);
+    gguf_caps(m);
     attn_scale(m, 46);
 }
 
 /* Full attention in every n-th layer; or a boolean per layer: true if it has the window. */
-static void pattern(const struct gguf_meta *m)
+void gguf_pattern(const struct gguf_meta *m)
 {
     const struct gguf_value *list = meta_numbers(m, "attention.sliding_window_pattern");
     if (!list) {
@@ -137,20 +137,20 @@ static void pattern(const struct gguf_meta *m)
 
 static void gemma3(const struct gguf_meta *m)
 {
-    window(m);
-    caps(m);
+    gguf_window(m);
+    gguf_caps(m);
     attn_scale(m, 62);
-    pattern(m);
+    gguf_pattern(m);
     meta_put(m, "rope_local_base_freq", meta_number_or(m, "rope.freq_base_swa", 10000));
 }
 
 static void cohere2(const struct gguf_meta *m)
 {
     double v;
-    qkv_bias(m);
+    gguf_qkv_bias(m);
     if (meta_number(m, "logit_scale", &v))
         meta_put(m, "logit_scale", v);
-    window(m);
+    gguf_window(m);
 }
 
 /* OLMo 3 has a window, OLMo 2 has none. */
@@ -159,7 +159,7 @@ static void olmo2(const struct gguf_meta *m)
     double v;
     if (meta_number(m, "attention.sliding_window", &v) && v > 0) {
         meta_put(m, "sliding_window", v);
-        pattern(m);
+        gguf_pattern(m);
     }
 }
 
@@ -171,7 +171,7 @@ static void glm4(const struct gguf_meta *m)
 static void qwen2moe(const struct gguf_meta *m)
 {
     double v;
-    experts(m);
+    gguf_experts(m);
     cJSON_DeleteItemFromObjectCaseSensitive(m->config, "norm_topk_prob");
     cJSON_AddBoolToObject(m->config, "norm_topk_prob",
                           meta_bool_or(m, "expert_weights_norm", false));
@@ -181,7 +181,7 @@ static void qwen2moe(const struct gguf_meta *m)
 }
 
 /* Mixture-of-experts settings of DeepSeek's family. */
-static void deepseek_experts(const struct gguf_meta *m)
+void gguf_deepseek_experts(const struct gguf_meta *m)
 {
     static const char *const keys[][2] = {{"expert_count", "n_routed_experts"},
                                           {"expert_used_count", "num_experts_per_tok"},
@@ -206,7 +206,7 @@ static void gpt_oss(const struct gguf_meta *m)
     cJSON *scaling = cJSON_GetObjectItemCaseSensitive(m->config, "rope_scaling");
     if (scaling)
         cJSON_AddBoolToObject(scaling, "truncate", false);
-    window(m);
+    gguf_window(m);
     meta_copy(m, "expert_count", "num_local_experts");
     meta_copy(m, "expert_used_count", "num_experts_per_tok");
     meta_set(m, "intermediate_size",
@@ -224,7 +224,7 @@ static void deepseek2(const struct gguf_meta *m)
     const double value = meta_number_or(m, "attention.value_length", 0);
     const bool sigmoid = meta_number_or(m, "expert_gating_func", 1) == 2;
     double log_mul;
-    deepseek_experts(m);
+    gguf_deepseek_experts(m);
     meta_copy(m, "attention.q_lora_rank", "q_lora_rank");
     meta_copy(m, "attention.kv_lora_rank", "kv_lora_rank");
     meta_put(m, "qk_rope_head_dim", rope);
@@ -246,17 +246,15 @@ static void deepseek2(const struct gguf_meta *m)
 
 static void dots1(const struct gguf_meta *m)
 {
-    deepseek_experts(m);
-    qkv_bias(m);
+    gguf_deepseek_experts(m);
+    gguf_qkv_bias(m);
 }
 
 static void glm4moe(const struct gguf_meta *m)
 {
     glm4(m);
-    deepseek_experts(m);
+    gguf_deepseek_experts(m);
     cJSON_AddBoolToObject(m->config, "use_qk_norm", meta_has(m, "blk.0.attn_q_norm.weight"));
-    cJSON_DeleteItemFromObjectCaseSensitive(m->config, "num_hidden_layers");
-    meta_put(m, "num_hidden_layers", meta_layers(m));
 }
 
 static void ernie4_5(const struct gguf_meta *m)
@@ -280,9 +278,9 @@ static void lfm2(const struct gguf_meta *m)
 
 static void exaone4(const struct gguf_meta *m)
 {
-    window(m);
+    gguf_window(m);
     if (meta_numbers(m, "attention.sliding_window_pattern"))
-        pattern(m);
+        gguf_pattern(m);
     else
         meta_put(m, "sliding_window_pattern",
                  meta_number_or(m, "attention.sliding_window_pattern", 4));
@@ -290,7 +288,7 @@ static void exaone4(const struct gguf_meta *m)
 
 static void olmoe(const struct gguf_meta *m)
 {
-    experts(m);
+    gguf_experts(m);
     cJSON_DeleteItemFromObjectCaseSensitive(m->config, "norm_topk_prob");
     cJSON_AddBoolToObject(m->config, "norm_topk_prob", false);
 }
@@ -305,7 +303,7 @@ static void olmo(const struct gguf_meta *m)
 static void layer_norms(const struct gguf_meta *m)
 {
     double v;
-    qkv_bias(m);
+    gguf_qkv_bias(m);
     if (meta_number(m, "attention.layer_norm_epsilon", &v))
         meta_put(m, "norm_eps", v);
 }
@@ -314,7 +312,7 @@ static void layer_norms(const struct gguf_meta *m)
 static void minicpm(const struct gguf_meta *m)
 {
     const double dim = gguf_head_size(m->s, m->f);
-    granite(m);
+    gguf_granite(m);
     if (dim > 0)
         meta_put(m, "attention_multiplier", 1 / sqrt(dim));
 }
@@ -359,13 +357,13 @@ static void minimax_m2(const struct gguf_meta *m)
 /* The rotation base already includes the family's alpha. */
 static void hunyuan(const struct gguf_meta *m)
 {
-    qkv_bias(m);
+    gguf_qkv_bias(m);
     cJSON_AddBoolToObject(m->config, "use_qk_norm", meta_has(m, "blk.0.attn_q_norm.weight"));
 }
 
 static void granitemoe(const struct gguf_meta *m)
 {
-    granite(m);
+    gguf_granite(m);
     meta_copy(m, "expert_count", "num_local_experts");
     meta_copy(m, "expert_used_count", "num_experts_per_tok");
     meta_put(m, "shared_intermediate_size",
@@ -375,36 +373,36 @@ static void granitemoe(const struct gguf_meta *m)
 static const struct gguf_family families[] = {
     {"llama", "llama", "mixtral", true, 0, llama},
     {"qwen2", "qwen2", NULL, false, 0, NULL},
-    {"qwen3", "qwen3", NULL, false, 0, qkv_bias},
-    {"qwen3moe", "qwen3_moe", "qwen3_moe", false, 0, experts},
+    {"qwen3", "qwen3", NULL, false, 0, gguf_qkv_bias},
+    {"qwen3moe", "qwen3_moe", "qwen3_moe", false, 0, gguf_experts},
     /* the text model; the vision tower is in a separate file */
     {"qwen2vl", "qwen2", NULL, false, 0, NULL},
-    {"qwen3vl", "qwen3", NULL, false, 0, qkv_bias},
-    {"qwen3vlmoe", "qwen3_moe", "qwen3_moe", false, 0, experts},
+    {"qwen3vl", "qwen3", NULL, false, 0, gguf_qkv_bias},
+    {"qwen3vlmoe", "qwen3_moe", "qwen3_moe", false, 0, gguf_experts},
     {"gemma", "gemma", NULL, false, 1, NULL},
     {"gemma2", "gemma2", NULL, false, 1, gemma2},
     {"gemma3", "gemma3_text", NULL, false, 1, gemma3},
-    {"phi3", "phi3", NULL, false, 0, window},
-    {"granite", "granite", NULL, true, 0, granite},
+    {"phi3", "phi3", NULL, false, 0, gguf_window},
+    {"granite", "granite", NULL, true, 0, gguf_granite},
     {"command-r", "cohere", NULL, false, 0, cohere},
     {"cohere2", "cohere2", NULL, false, 0, cohere2},
     {"olmo2", "olmo2", NULL, false, 0, olmo2},
     {"glm4", "glm4", NULL, false, 0, glm4},
     {"glm4moe", NULL, "glm4_moe", false, 0, glm4moe},
-    {"smollm3", "smollm3", NULL, true, 0, qkv_bias},
+    {"smollm3", "smollm3", NULL, true, 0, gguf_qkv_bias},
     {"qwen2moe", NULL, "qwen2_moe", false, 0, qwen2moe},
     {"ernie4_5", "ernie4_5", NULL, false, 0, ernie4_5},
     {"lfm2", "lfm2", NULL, false, 0, lfm2},
     {"starcoder2", "starcoder2", NULL, false, 0, starcoder2},
     {"stablelm", "stablelm", NULL, false, 0, stablelm},
-    {"exaone", "llama", NULL, false, 0, qkv_bias},
+    {"exaone", "llama", NULL, false, 0, gguf_qkv_bias},
     {"exaone4", "exaone4", NULL, false, 0, exaone4},
-    {"internlm2", "llama", NULL, true, 0, qkv_bias},
+    {"internlm2", "llama", NULL, true, 0, gguf_qkv_bias},
     {"minicpm", "granite", NULL, true, 0, minicpm},
-    {"arcee", "arcee", NULL, true, 0, qkv_bias},
+    {"arcee", "arcee", NULL, true, 0, gguf_qkv_bias},
     {"nemotron", "nemotron", NULL, false, 1, layer_norms},
     {"jais2", "jais2", NULL, false, 0, layer_norms},
-    {"seed_oss", "seed_oss", NULL, false, 0, qkv_bias},
+    {"seed_oss", "seed_oss", NULL, false, 0, gguf_qkv_bias},
     {"olmo", "olmo", NULL, true, 0, olmo},
     {"olmoe", NULL, "olmoe", false, 0, olmoe},
     {"granitemoe", NULL, "granitemoe", true, 0, granitemoe},
@@ -415,6 +413,26 @@ static const struct gguf_family families[] = {
     {"deepseek2", NULL, "deepseek_v3", false, 0, deepseek2, .latent = true},
     {"gpt-oss", NULL, "gpt_oss", false, 0, gpt_oss},
     {"dots1", NULL, "dots1", false, 0, dots1},
+    {"qwen35", "qwen3_5_text", NULL, false, 1, gguf_qwen35, .tiled = true},
+    {"qwen35moe", NULL, "qwen3_5_moe_text", false, 1, gguf_qwen35, .tiled = true},
+    {"qwen3next", NULL, "qwen3_5_moe_text", false, 1, gguf_qwen35, .beta_with_decay = true},
+    {"gemma4", "gemma4_text", "gemma4_text", false, 0, gguf_gemma4, .by_layer = true,
+     .own_positions = true},
+    {"llama4", NULL, "llama4_text", false, 0, gguf_llama4},
+    {"granitehybrid", "granitemoehybrid", "granitemoehybrid", true, 0, gguf_granite_hybrid},
+    {"nemotron_h", "nemotron_h", NULL, false, 0, gguf_nemotron_h},
+    {"nemotron_h_moe", NULL, "nemotron_h", false, 0, gguf_nemotron_h},
+    {"falcon-h1", "falcon_h1", NULL, false, 0, gguf_falcon_h1},
+    {"mamba2", "mamba2", NULL, false, 0, gguf_mamba2},
+    {"gpt2", "gpt_bigcode", NULL, false, 0, gguf_gpt2, .stacked = true},
+    {"starcoder", "gpt_bigcode", NULL, false, 0, gguf_starcoder},
+    {"gptneox", "gpt_neox", NULL, false, 0, gguf_gptneox, .stacked = true},
+    {"falcon", "falcon", NULL, false, 0, gguf_falcon, .stacked = true},
+    {"bloom", "bloom", NULL, false, 0, NULL, .stacked = true},
+    {"mpt", "mpt", NULL, false, 0, gguf_mpt},
+    {"phi2", "phi", NULL, false, 0, gguf_phi2},
+    {"phimoe", NULL, "phimoe", false, 0, gguf_phimoe},
+    {"chatglm", "chatglm", NULL, false, 0, gguf_chatglm},
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 

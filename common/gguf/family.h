@@ -15,7 +15,14 @@ struct gguf_family {
     float norm_plus; /* added to norm weights */
     void (*more)(const struct gguf_meta *m);
     bool latent; /* keys and values are projected from a latent vector per token (DeepSeek's MLA) */
+    /* See gguf_order.h; with beta_with_decay both are one matrix. */
+    bool stacked, tiled, beta_with_decay;
+    bool by_layer;      /* `more` writes what differs from layer to layer */
+    bool own_positions; /* `more` writes the rope parameters */
 };
+
+/* The value of `key` (without "<architecture>."); of a list per layer the largest; 0: missing. */
+double gguf_family_number(const struct gguf_set *s, const struct gguf_family *f, const char *key);
 
 /* Elements of a head; 0: not specified in the file. */
 double gguf_head_size(const struct gguf_set *s, const struct gguf_family *f);

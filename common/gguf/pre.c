@@ -48,6 +48,26 @@
         {GGUF_CUT_REGEX, "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p" \
          "{M}]+|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{" \
          "Lo}\\p{M}]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}
+#define QWEN35 \
+        {GGUF_CUT_REGEX, "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p" \
+         "{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}
+#define SEED_CODER \
+        {GGUF_CUT_REGEX, "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p" \
+         "{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}
+#define JAIS2 \
+        {GGUF_CUT_REGEX, "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}" \
+         "\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)" \
+         "|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"}
+#define EXAONE_MOE \
+        {GGUF_CUT_REGEX, "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)" \
+         "*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}
+#define KIMI_UP "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define KIMI_LOW "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define KIMI \
+        {GGUF_CUT_REGEX, "[\\p{Han}]+|[^\\r\\n\\p{L}\\p{N}]?" KIMI_UP "*" KIMI_LOW "+(?i:'s|'t|'re|'ve|'m|'ll|" \
+         "'d)?|[^\\r\\n\\p{L}\\p{N}]?" KIMI_UP "+" KIMI_LOW "*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\\p{N}{1,3}| ?[^" \
+         "\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}
+#define BLOOM {GGUF_CUT_REGEX, " ?[^(\\s|[.,!?…。，、।۔،])]+"}
 #define GPT2  {GGUF_CUT_GPT2, NULL}
 #define DIGIT {GGUF_CUT_DIGIT, NULL}
 
@@ -77,6 +97,41 @@ static const struct gguf_pre known[] = {
     {"gpt-4o", {GPT4O}, false, true, false},
     {"llama4", {GPT4O}, false, true, false},
     {"tekken", {TEKKEN}, false, true, true},
+    {"falcon-h1", {LLAMA3}, false, true, true},
+    {"pixtral", {LLAMA3}, false, true, true},
+    {"lfm2", {LLAMA3}, false, true, true},
+    {"midm-2.0", {LLAMA3}, false, true, true},
+    {"chatglm-bpe", {LLAMA3}, false, false, false},
+    {"glm4", {LLAMA3}, false, true, false},
+    {"glm5", {LLAMA3}, false, true, false},
+    {"jais-2", {JAIS2}, false, false, false},
+    {"qwen35", {QWEN35}, true, false, false},
+    {"stablelm2", {QWEN2}, false, false, false},
+    {"hunyuan", {QWEN2}, false, false, false},
+    {"solar-open", {QWEN2}, false, false, false},
+    {"kormo", {QWEN2}, false, false, false},
+    {"f2llmv2", {QWEN2}, true, false, false},
+    {"seed-coder", {SEED_CODER}, false, false, false},
+    {"hunyuan-dense", {DEEPSEEK_V3}, false, false, false},
+    {"joyai-llm", {DEEPSEEK_V3}, false, false, false},
+    {"kimi-k2", {KIMI}, false, false, false},
+    {"minimax-m2", {GPT4O}, false, false, false},
+    {"kanana2", {GPT4O}, false, false, false},
+    {"bloom", {BLOOM}, false, false, false},
+    {"gpt3-finnish", {BLOOM}, false, false, false},
+    {"poro-chat", {BLOOM}, false, false, false},
+    {"exaone", {DIGIT, GPT2}, false, false, false},
+    {"codeshell", {DIGIT, GPT2}, false, false, false},
+    {"minerva-7b", {DIGIT, GPT2}, false, false, false},
+    {"exaone4", {GPT2}, false, false, false},
+    {"exaone-moe", {EXAONE_MOE}, false, false, false},
+    {"granite-docling", {GPT2}, false, false, false},
+    {"trillion", {GPT2}, false, false, false},
+    {"jais", {GPT2}, false, false, false},
+    {"mellum", {GPT2}, false, false, false},
+    {"a.x-4.0", {GPT2}, false, false, false},
+    {"gigachat", {GPT2}, false, false, false},
+    {"modern-bert", {GPT2}, true, false, false},
 };
 // clang-format on
 

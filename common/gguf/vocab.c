@@ -57,7 +57,14 @@ static int read_model(struct gguf_vocab *v, struct err *e)
     struct gguf_str model = {"", 0}, pre = {"", 0};
     gguf_text(v->g, KEY("model"), &model);
     gguf_text(v->g, KEY("pre"), &pre);
-    if (is(model, "llama")) {
+    v->pieces = is(model, "llama") || is(model, "gemma4");
+    if (is(model, "gemma4")) {
+        v->merges = gguf_strings(v->g, KEY("merges"));
+        return v->merges
+                   ? 0
+                   : err_set(e, ERR_VALIDATION, "%s: `" KEY("merges") "` is missing", v->g->path);
+    }
+    if (v->pieces) {
         if (read_list(v, KEY("scores"), &v->scores, e))
             return -1;
         return v->scores
@@ -66,7 +73,7 @@ static int read_model(struct gguf_vocab *v, struct err *e)
     }
     if (!is(model, "gpt2"))
         return err_set(e, ERR_VALIDATION,
-                       "%s: `" KEY("model") "` %.*s is not read here; llama and gpt2 are",
+                       "%s: `" KEY("model") "` %.*s is not read here; llama, gemma4 and gpt2 are",
                        v->g->path, model.n > 40 ? 40 : (int)model.n, model.p);
     if (pre.n == 0)
         return err_set(e, ERR_VALIDATION,
@@ -92,22 +99,48 @@ static void add_end(struct gguf_vocab *v, int64_t id)
         v->ends[v->n_ends++] = (uint32_t)id;
 }
 
+static bool has_control(const struct gguf_vocab *v, const char *text)
+{
+    for (uint32_t id = 0; id < v->n; id++)
+        if (is(v->text[id], text))
+            return gguf_vocab_type(v, id) == GGUF_CONTROL ||
+                   gguf_vocab_type(v, id) == GGUF_USER_DEFINED;
+    return false;
+}
+
 /* The file contains one end-of-text token, but seldom the end of a turn, which an instruction-tuned
- * model emits (generation_config.json would list it). As llama.cpp, we find it by its text. */
+ * model emits (generation_config.json would list it). As llama.cpp, we find it by its text. With
+ * <|return|> and <|call|>, <|end|> ends a message within a turn (gpt-oss). */
 static void find_ends(struct gguf_vocab *v)
 {
     static const char *const texts[] = {
-        "<|eot_id|>", "<|eom_id|>",    "<|im_end|>",
-        "<|end|>",    "<end_of_turn>", "<|end_of_text|>",
-        "<EOT>",      "<|endoftext|>", "<｜end▁of▁sentence｜>",
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<|im_end|>",
+        "<|end|>",
+        "<end_of_turn>",
+        "<|return|>",
+        "<|call|>",
+        "<turn|>",
+        "[EOT]",
+        "[EOS]",
+        "[e~[",
+        "<|endoftext|>",
+        "<EOT>",
+        "_<EOT>",
+        "<|end_of_text|>",
+        "<end_of_utterance>",
+        "<｜end▁of▁sentence｜>",
     };
+    const bool returns = has_control(v, "<|return|>") && has_control(v, "<|call|>");
     add_end(v, v->eos);
     add_end(v, id_of(v, KEY("eot_token_id"), -1));
     add_end(v, id_of(v, KEY("eom_token_id"), -1));
     for (uint32_t id = 0; id < v->n; id++) {
         enum gguf_token type = gguf_vocab_type(v, id);
         for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-            if ((type == GGUF_CONTROL || type == GGUF_USER_DEFINED) && is(v->text[id], texts[i]))
+            if ((type == GGUF_CONTROL || type == GGUF_USER_DEFINED) && is(v->text[id], texts[i]) &&
+                !(returns && is(v->text[id], "<|end|>")))
                 add_end(v, id);
     }
 }
@@ -116,7 +149,7 @@ static int read_all(struct gguf_vocab *v, struct err *e)
 {
     if (read_texts(v, e) || read_list(v, KEY("token_type"), &v->types, e) || read_model(v, e))
         return -1;
-    const bool spm = v->scores != NULL;
+    const bool spm = v->pieces;
     v->bos = id_of(v, KEY("bos_token_id"), spm ? 1 : -1);
     v->eos = id_of(v, KEY("eos_token_id"), spm ? 2 : -1);
     v->unk = id_of(v, KEY("unknown_token_id"), spm ? 0 : -1);

@@ -37,15 +37,16 @@ struct gguf_pre {
 enum { GGUF_ENDS_MAX = 16 };
 struct gguf_vocab {
     const struct gguf *g;
-    struct gguf_str *text;           /* [n] by id; owned */
-    const struct gguf_value *scores; /* NULL: byte-level tokenizer */
+    struct gguf_str *text; /* [n] by id; owned */
+    bool pieces; /* SentencePiece pieces (▁ is a space, <0x0A> a byte); else byte-level */
+    const struct gguf_value *scores; /* of pieces; NULL: they have merges */
     const struct gguf_value *types;  /* NULL: all are normal */
-    const struct gguf_value *merges; /* NULL: tokenizer with scores */
-    const struct gguf_pre *pre;      /* NULL: tokenizer with scores */
+    const struct gguf_value *merges; /* NULL: of pieces with scores */
+    const struct gguf_pre *pre;      /* NULL: of pieces */
     uint32_t n;
     int64_t bos, eos, unk, pad; /* ids; -1: none */
     bool add_bos, add_eos;
-    bool add_space;                       /* with scores: prepend a space */
+    bool add_space;                       /* of pieces: prepend a space */
     uint32_t ends[GGUF_ENDS_MAX], n_ends; /* ids of end tokens */
 };
 

@@ -5,6 +5,7 @@
 #include "common/hub/names.h"
 #include "common/hub/settings.h"
 #include "common/json.h"
+#include "common/model_file.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -147,7 +148,8 @@ enum hub_parts hub_parts(const char *dir)
     if (!hub_has_file(dir, HUB_WEIGHTS) && !has_all_shards(dir, HUB_INDEX) &&
         !hub_has_file(dir, HUB_TORCH_WEIGHTS) && !has_all_shards(dir, HUB_TORCH_INDEX))
         return HUB_NO_WEIGHTS;
-    return hub_has_file(dir, "config.json") && hub_has_file(dir, "tokenizer.json")
+    return hub_has_file(dir, "config.json") &&
+                   (hub_has_file(dir, "tokenizer.json") || tokenizer_folder_has(dir))
                ? HUB_WHOLE
                : HUB_ONLY_WEIGHTS;
 }

@@ -1,8 +1,8 @@
 /* Converts a GGUF file's tokenizer to tokenizer.json and tokenizer_config.json. */
 #include "common/buf.h"
 #include "common/gguf/vocab.h"
-#include "common/tokenizer/vocab.h"
-#include "common/utf8.h"
+#include "common/tokenizer/gguf_steps.h"
+#include "common/tokenizer/scored.h"
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void put_cut(struct buf *b, const struct gguf_pre_step *s)
 }
 
 /* The text is converted to byte characters once: at GPT-2's expression, otherwise at the end. */
-static void put_pre(struct buf *b, const struct gguf_pre *p)
+void gguf_put_steps(struct buf *b, const struct gguf_pre *p)
 {
     bool bytes = false;
     buf_fmt(b, "\"normalizer\":%s,\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[",
@@ -67,92 +67,22 @@ static void put_merges(struct buf *b, const struct gguf_value *merges)
 
 /* ---------------------------------------------------------------- tokenizers with scores */
 
-/* SentencePiece merges the adjacent pair whose token has the highest score. Converted to merge
- * ranks: every split of a token into two tokens, by its score; among equals the longer left part
- * first, then the longer right one, then token order and part ids, as in transformers'
- * converter. */
-struct merge {
-    float score;
-    uint32_t left_chars, right_chars, id, left, right;
-    uint32_t cut; /* length of the left part in bytes */
-};
-
-static int before(const void *a, const void *b)
-{
-    const struct merge *x = a, *y = b;
-    if (x->score != y->score)
-        return x->score > y->score ? -1 : 1;
-    if (x->left_chars != y->left_chars)
-        return x->left_chars > y->left_chars ? -1 : 1;
-    if (x->right_chars != y->right_chars)
-        return x->right_chars > y->right_chars ? -1 : 1;
-    if (x->id != y->id)
-        return x->id < y->id ? -1 : 1;
-    if (x->left != y->left)
-        return x->left < y->left ? -1 : 1;
-    return (x->right > y->right) - (x->right < y->right);
-}
-
 static bool takes_part(const struct gguf_vocab *v, uint32_t id)
 {
     enum gguf_token t = gguf_vocab_type(v, id);
-    return v->text[id].n > 0 && t != GGUF_UNUSED && t != GGUF_CONTROL && t != GGUF_UNKNOWN &&
-           t != GGUF_BYTE;
-}
-
-/* Texts that can be part of a merge. */
-static int index_texts(const struct gguf_vocab *v, struct vocab *ids, struct err *e)
-{
-    int rc = 0;
-    for (uint32_t id = 0; id < v->n && rc == 0; id++)
-        if (takes_part(v, id) && vocab_find(ids, v->text[id].p, v->text[id].n) == NO_ID)
-            rc = vocab_put(ids, v->text[id].p, v->text[id].n, id, e);
-    return rc;
-}
-
-enum { PIECE_MAX = 256 }; /* bytes: longer ones are never matched, and cost quadratic time */
-
-static void cut_token(const struct gguf_vocab *v, const struct vocab *ids, uint32_t id,
-                      struct buf *out)
-{
-    const struct gguf_str s = v->text[id];
-    struct merge m = {.score = (float)gguf_number_at(v->scores, id), .id = id};
-    const uint32_t chars = (uint32_t)utf8_count(s.p, s.n);
-    for (size_t at = utf8_valid_len(s.p, s.n); at < s.n; at += utf8_valid_len(s.p + at, s.n - at)) {
-        m.left_chars++;
-        m.right_chars = chars - m.left_chars;
-        m.cut = (uint32_t)at;
-        m.left = vocab_find(ids, s.p, at);
-        m.right = vocab_find(ids, s.p + at, s.n - at);
-        if (m.left != NO_ID && m.right != NO_ID)
-            buf_add(out, &m, sizeof(m));
-    }
+    return t != GGUF_UNUSED && t != GGUF_CONTROL && t != GGUF_UNKNOWN && t != GGUF_BYTE;
 }
 
 static int put_scored(struct buf *b, const struct gguf_vocab *v, struct err *e)
 {
-    struct vocab ids = {0};
-    struct buf list = BUF_INIT;
-    int rc = index_texts(v, &ids, e);
-    for (uint32_t id = 0; id < v->n && rc == 0; id++)
-        if (takes_part(v, id) && v->text[id].n <= PIECE_MAX)
-            cut_token(v, &ids, id, &list);
-    struct merge *m = (struct merge *)(void *)list.p;
-    const size_t n = list.len / sizeof(*m);
-    if (n)
-        qsort(m, n, sizeof(*m), before);
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        const struct gguf_str s = v->text[m[i].id];
-        buf_str(b, i ? ",[" : "[");
-        str(b, (struct gguf_str){s.p, m[i].cut});
-        buf_ch(b, ',');
-        str(b, (struct gguf_str){s.p + m[i].cut, s.n - m[i].cut});
-        buf_ch(b, ']');
-    }
-    if (rc == 0 && list.oom)
-        rc = err_nomem(e);
-    buf_free(&list);
-    vocab_free(&ids);
+    struct scored_piece *list = calloc(v->n, sizeof(*list));
+    if (!list)
+        return err_nomem(e);
+    for (uint32_t id = 0; id < v->n; id++)
+        list[id] = (struct scored_piece){v->text[id].p, takes_part(v, id) ? v->text[id].n : 0,
+                                         (float)gguf_number_at(v->scores, id)};
+    int rc = scored_merges(list, v->n, b, e);
+    free(list);
     return rc;
 }
 
@@ -190,7 +120,7 @@ static bool swallows(const struct gguf_vocab *v, uint32_t id)
 {
     static const char *const not_these[] = {"<unk>", "<s>", "<|endoftext|>"};
     struct gguf_str family;
-    if (!v->scores || !gguf_text(v->g, "general.architecture", &family) || family.n != 4 ||
+    if (!v->pieces || !gguf_text(v->g, "general.architecture", &family) || family.n != 4 ||
         memcmp(family.p, "phi3", 4) != 0)
         return false;
     for (size_t i = 0; i < sizeof(not_these) / sizeof(not_these[0]); i++)
@@ -245,11 +175,11 @@ static int put_model(struct buf *b, const struct gguf_vocab *v, struct err *e)
 {
     int rc = 0;
     buf_str(b, "\"model\":{\"type\":\"BPE\",");
-    if (v->scores)
+    if (v->pieces)
         buf_str(b, "\"byte_fallback\":true,\"fuse_unk\":true,");
     else
         buf_fmt(b, "\"ignore_merges\":%s,", v->pre->ignore_merges ? "true" : "false");
-    if (v->scores && v->unk >= 0 && v->text[v->unk].n) {
+    if (v->pieces && v->unk >= 0 && v->text[v->unk].n) {
         buf_str(b, "\"unk_token\":");
         str(b, v->text[v->unk]);
         buf_ch(b, ',');
@@ -273,10 +203,10 @@ int gguf_tokenizer(const struct gguf *g, struct buf *out, struct err *e)
     buf_str(out, "{\"version\":\"1.0\",\"added_tokens\":[");
     put_added(out, &v);
     buf_str(out, "],");
-    if (v.scores)
+    if (v.pieces)
         put_spaces(out, &v);
     else
-        put_pre(out, v.pre);
+        gguf_put_steps(out, v.pre);
     buf_str(out, ",\"post_processor\":");
     put_around(out, &v);
     buf_ch(out, ',');

@@ -1,62 +1,15 @@
 #include "model-server/model/gguf_weights.h"
 #include "common/gguf/family.h"
 #include "model-server/model/gguf_latent.h"
+#include "model-server/model/gguf_names.h"
+#include "model-server/model/gguf_order.h"
 #include "model-server/model/quant/blocks.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_BYTES = 256, LAYERS_MAX = 100000, EXPERTS_MAX = 65536 };
-
-/* What llama.cpp calls the tensors of a role. Where two roles share a name, it is that of the first
- * one that the family has. */
-static const struct {
-    const char *name;
-    enum role role;
-} names[] = {
-    {"token_embd", W_EMBED},
-    {"output_norm", W_FINAL_NORM},
-    {"token_embd_norm", W_FINAL_NORM}, /* LFM2's name for it */
-    {"output", W_HEAD},
-    {"blk.*.attn_norm", W_ATTN_NORM},
-    {"blk.*.post_attention_norm", W_POST_ATTN_NORM},
-    {"blk.*.post_attention_norm", W_MLP_NORM},
-    {"blk.*.ffn_norm", W_MLP_NORM},
-    {"blk.*.post_ffw_norm", W_POST_MLP_NORM},
-    {"blk.*.attn_qkv", W_QKV},
-    {"blk.*.attn_q", W_Q},
-    {"blk.*.attn_k", W_K},
-    {"blk.*.attn_v", W_V},
-    {"blk.*.attn_output", W_O},
-    {"blk.*.attn_q_a", W_Q_A},
-    {"blk.*.attn_q_a_norm", W_Q_A_NORM},
-    {"blk.*.attn_q_b", W_Q_B},
-    {"blk.*.attn_kv_a_mqa", W_KV_A},
-    {"blk.*.attn_kv_a_norm", W_KV_A_NORM},
-    {"blk.*.attn_kv_b", W_KV_B},
-    {"blk.*.attn_k_b", W_KV_B}, /* in two: gguf_latent.c */
-    {"blk.*.attn_v_b", W_KV_B},
-    {"blk.*.attn_q_norm", W_Q_NORM},
-    {"blk.*.attn_k_norm", W_K_NORM},
-    {"blk.*.attn_sinks", W_SINKS},
-    {"blk.*.ffn_gate", W_GATE},
-    {"blk.*.ffn_up", W_UP},
-    {"blk.*.ffn_up", W_GATE_UP},
-    {"blk.*.ffn_down", W_DOWN},
-    {"blk.*.ffn_gate_inp", W_ROUTER},
-    {"blk.*.exp_probs_b", W_SELECT_BIAS},
-    {"blk.*.ffn_gate_exps", W_MOE_GATE},
-    {"blk.*.ffn_up_exps", W_MOE_UP},
-    {"blk.*.ffn_down_exps", W_MOE_DOWN},
-    {"blk.*.ffn_gate_shexp", W_SHARED_GATE},
-    {"blk.*.ffn_up_shexp", W_SHARED_UP},
-    {"blk.*.ffn_down_shexp", W_SHARED_DOWN},
-    {"blk.*.ffn_gate_inp_shexp", W_SHARED_GATE_OUT},
-    {"blk.*.shortconv.in_proj", W_MIX_IN},
-    {"blk.*.shortconv.conv", W_MIX_CONV},
-    {"blk.*.shortconv.out_proj", W_MIX_OUT},
-};
+enum { NAME_BYTES = 256, EXPERTS_MAX = 65536 };
 
 static bool is_norm(enum role r)
 {
@@ -67,47 +20,6 @@ static bool is_norm(enum role r)
 static bool has_experts(enum role r) { return r == W_MOE_GATE || r == W_MOE_UP || r == W_MOE_DOWN; }
 
 /* ---------------------------------------------------------------- names */
-
-/* What a tensor is for: its role, its layer, and ".weight" or ".bias". */
-struct use {
-    enum role role;
-    int layer;
-    const char *suffix;
-};
-
-/* "blk.12.attn_q" is "blk.*.attn_q" of layer 12. */
-static bool matches(const char *name, size_t n, const char *pattern, int *layer)
-{
-    const char *star = strchr(pattern, '*');
-    size_t head = star ? (size_t)(star - pattern) : 0;
-    *layer = 0;
-    if (!star)
-        return strlen(pattern) == n && memcmp(name, pattern, n) == 0;
-    if (n <= head || memcmp(name, pattern, head) != 0 || name[head] < '0' || name[head] > '9')
-        return false;
-    const char *p = name + head;
-    for (; p < name + n && *p >= '0' && *p <= '9' && *layer < LAYERS_MAX; p++)
-        *layer = *layer * 10 + (*p - '0');
-    size_t rest = strlen(star + 1);
-    return *layer < LAYERS_MAX && (size_t)(name + n - p) == rest && memcmp(p, star + 1, rest) == 0;
-}
-
-static bool use_of(const struct arch *a, const char *name, struct use *u)
-{
-    const char *dot = strrchr(name, '.');
-    if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0))
-        return false;
-    u->suffix = dot;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (a->names[names[i].role] &&
-            matches(name, (size_t)(dot - name), names[i].name, &u->layer)) {
-            u->role = names[i].role;
-            if (u->role == W_SELECT_BIAS || u->role == W_SINKS) /* a name that is whole */
-                u->suffix = "";
-            return true;
-        }
-    return false;
-}
 
 /* Memory that goes with `w`; NULL: there is none. Takes `p` over in any case. */
 static void *own(struct gguf_weights *w, void *p)
@@ -129,7 +41,7 @@ static void *own(struct gguf_weights *w, void *p)
 
 /* `spelling`, up to a | or its end, with the layer for the first * and the expert for the second.
  */
-static const char *spelt(struct gguf_weights *w, const char *spelling, const struct use *u,
+static const char *spelt(struct gguf_weights *w, const char *spelling, const struct gguf_use *u,
                          unsigned expert)
 {
     char out[NAME_BYTES];
@@ -147,27 +59,30 @@ static const char *spelt(struct gguf_weights *w, const char *spelling, const str
     return own(w, strdup(out));
 }
 
-/* Of several spellings the one with so many stars; else the last one. */
+/* Of several spellings the last one with so many stars; else the last one. */
 static const char *with_stars(const char *spelling, int stars)
 {
-    for (const char *p = spelling;; p = strchr(p, '|') + 1) {
+    const char *found = NULL, *p = spelling;
+    for (;; p = strchr(p, '|') + 1) {
         const char *end = strchr(p, '|');
         int n = 0;
         for (const char *q = p; *q && q != end; q++)
             n += *q == '*';
-        if (n == stars || !end)
-            return p;
+        found = n == stars ? p : found;
+        if (!end)
+            return found ? found : p;
     }
 }
 
 /* Where all experts may lie in one tensor, this is the name for each alone. */
-static const char *name_for(struct gguf_weights *w, const struct arch *a, const struct use *u,
+static const char *name_for(struct gguf_weights *w, const struct arch *a, const struct gguf_use *u,
                             unsigned expert)
 {
     return spelt(w, with_stars(a->names[u->role], has_experts(u->role) ? 2 : 1), u, expert);
 }
 
-static const char *name_for_all(struct gguf_weights *w, const struct arch *a, const struct use *u)
+static const char *name_for_all(struct gguf_weights *w, const struct arch *a,
+                                const struct gguf_use *u)
 {
     return spelt(w, with_stars(a->names[u->role], 1), u, 0);
 }
@@ -190,32 +105,49 @@ static int add(struct gguf_weights *w, const struct tensor *t, struct err *e)
     return 0;
 }
 
-/* Where row `row` of a head-by-head matrix lies, whose heads of `head` rows have their two halves
- * row by row in turn. */
-static uint64_t paired_row(uint64_t row, uint64_t head)
+/* Vectors and small tables are copied, in fp32, and set right: `each` elements in the order of
+ * `row_at`, or as they are. */
+static float *copy(struct gguf_weights *w, struct tensor *t, const uint32_t *row_at, uint64_t each,
+                   struct err *e)
 {
-    uint64_t i = row % head;
-    return row - i + (i < head / 2 ? 2 * i : 2 * (i - head / 2) + 1);
+    const uint8_t *from = t->data;
+    if (t->type != T_F32) {
+        err_set(e, ERR_VALIDATION, "%s: tensor `%s` has dtype %s; it must be F32", t->file, t->name,
+                tensor_type_name(t->type));
+        return NULL;
+    }
+    float *to = own(w, malloc(t->bytes ? t->bytes : 1));
+    if (!to) {
+        err_nomem(e);
+        return NULL;
+    }
+    const size_t row = each * sizeof(float);
+    for (uint64_t i = 0; i < t->bytes / row; i++)
+        memcpy(&to[i * each], from + (row_at ? row_at[i] : i) * row, row);
+    t->data = to;
+    return to;
 }
 
-/* A vector in fp32, as the family wants it: norms less what was added, biases in order. */
-static int copy_vector(struct gguf_weights *w, struct tensor *t, float plus, uint32_t head,
-                       struct err *e)
+/* Norms less what was added to them. */
+static int undo_plus(struct gguf_weights *w, struct tensor *t, float plus, struct err *e)
 {
-    const uint64_t n = t->dims[0];
-    const uint8_t *from = t->data;
-    if (t->type != T_F32)
-        return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has dtype %s; it must be F32", t->file,
-                       t->name, tensor_type_name(t->type));
-    float *to = own(w, malloc(t->bytes ? t->bytes : 1));
-    if (!to)
-        return err_nomem(e);
-    for (uint64_t i = 0; i < n; i++) {
-        memcpy(&to[i], from + (head ? paired_row(i, head) : i) * sizeof(float), sizeof(float));
-        to[i] -= plus;
+    float *x = copy(w, t, NULL, 1, e);
+    for (uint64_t i = 0; x && i < t->bytes / sizeof(*x); i++)
+        x[i] -= plus;
+    return x ? 0 : -1;
+}
+
+/* Rates of decay are stored as what they come to: -exp(rate). */
+static int undo_exp(struct gguf_weights *w, struct tensor *t, const uint32_t *row_at, struct err *e)
+{
+    float *x = copy(w, t, row_at, 1, e);
+    for (uint64_t i = 0; x && i < t->bytes / sizeof(*x); i++) {
+        if (!(x[i] < 0))
+            return err_set(e, ERR_VALIDATION, "%s: tensor `%s`: a rate of %g does not decay",
+                           t->file, t->name, (double)x[i]);
+        x[i] = (float)log(-(double)x[i]);
     }
-    t->data = to;
-    return 0;
+    return x ? 0 : -1;
 }
 
 /* Types that the format shares with safetensors stay themselves. */
@@ -237,34 +169,70 @@ static int set_type(struct tensor *t, const struct gguf_tensor *g, struct err *e
     return 0;
 }
 
-static int reorder(struct gguf_weights *w, struct tensor *t, uint32_t head, struct err *e)
+/* Puts rows or columns where the family has them: of tables now, of matrices when they are read. */
+static int put_in_order(struct gguf_weights *w, struct tensor *t, enum role role,
+                        const struct gguf_shape *s, struct err *e)
 {
-    if (head < 2 || head % 2 || t->dims[0] % head)
-        return err_set(e, ERR_VALIDATION, "%s: tensor `%s`: %llu rows are no heads of %u", t->file,
-                       t->name, (unsigned long long)t->dims[0], head);
-    if (t->n_dims == 1)
-        return copy_vector(w, t, 0, head, e);
+    const bool table = t->n_dims != 2;
+    const uint64_t cols = t->n_dims == 2 ? t->dims[1] : 1;
+    struct gguf_order o;
+    if (gguf_order_make(s, role, t->dims[0], cols, t->file, t->name, &o, e))
+        return -1;
+    if ((o.row_at && !own(w, o.row_at)) || (o.col_at && !own(w, o.col_at)))
+        return err_nomem(e);
+    if (role == W_MIX_RATE)
+        return undo_exp(w, t, o.row_at, e);
+    if (!o.row_at && !o.col_at)
+        return 0;
+    if (table)
+        return copy(w, t, o.row_at, t->bytes / sizeof(float) / t->dims[0], e) ? 0 : -1;
     t->type = T_BLOCKS;
-    t->paired = head;
+    t->row_at = o.row_at;
+    t->col_at = o.col_at;
     return 0;
 }
 
-/* The tensors of a layer's experts, which lie one behind the other. */
-static int add_experts(struct gguf_weights *w, const struct arch *a, const struct use *u,
+/* The tensors of a layer's experts, which lie one behind the other; or of each its gate, then its
+ * up. */
+static int add_experts(struct gguf_weights *w, const struct arch *a, const struct gguf_use *u,
                        const struct gguf_tensor *g, struct tensor t, struct err *e)
 {
-    if (g->n_dims != 3 || g->dims[2] == 0 || g->dims[2] > EXPERTS_MAX)
+    const unsigned parts = u->role == W_MOE_GATE_UP ? 2 : 1;
+    if (g->n_dims != 3 || g->dims[2] == 0 || g->dims[2] > EXPERTS_MAX || g->dims[1] % parts)
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no three dimensions", t.file,
                        g->name);
-    const uint64_t n = g->dims[2];
+    const uint64_t n = g->dims[2] * parts;
     t.n_dims = 2;
-    t.dims[0] = g->dims[1], t.dims[1] = g->dims[0];
+    t.dims[0] = g->dims[1] / parts, t.dims[1] = g->dims[0];
     t.bytes = g->bytes / n;
     for (uint64_t i = 0; i < n; i++) {
-        t.name = name_for(w, a, u, (unsigned)i);
+        const enum role half = i % 2 ? W_MOE_UP : W_MOE_GATE;
+        const struct gguf_use one = {parts == 1 ? u->role : half, u->layer, u->suffix};
+        t.name = name_for(w, a, &one, (unsigned)(i / parts));
         t.begin = g->begin + i * t.bytes;
         t.data = g->data + i * t.bytes;
         if (add(w, &t, e))
+            return -1;
+    }
+    return 0;
+}
+
+/* One matrix of the rows of beta and of decay. */
+static int add_beta_and_decay(struct gguf_weights *w, const struct arch *a,
+                              const struct gguf_use *u, const struct gguf_shape *s, struct tensor t,
+                              struct err *e)
+{
+    static const enum role roles[] = {W_MIX_BETA, W_MIX_DECAY};
+    if (t.n_dims != 2 || t.dims[0] % 2)
+        return err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no matrix of pairs", t.file, t.name);
+    t.dims[0] /= 2;
+    for (int i = 0; i < 2; i++) {
+        const struct gguf_use one = {roles[i], u->layer, u->suffix};
+        struct tensor half = t;
+        half.name = name_for(w, a, &one, 0);
+        if (!half.name)
+            return err_nomem(e);
+        if (put_in_order(w, &half, roles[i], s, e) || add(w, &half, e))
             return -1;
     }
     return 0;
@@ -280,7 +248,7 @@ static struct tensor *added(struct gguf_weights *w, const char *name)
 
 /* The biases of a layer's experts, as gpt-oss has them: all in one tensor, [n, rows], in which
  * those of gate and up stand in turn. */
-static int add_expert_biases(struct gguf_weights *w, const struct arch *a, const struct use *u,
+static int add_expert_biases(struct gguf_weights *w, const struct arch *a, const struct gguf_use *u,
                              const struct gguf_tensor *g, struct tensor t, struct err *e)
 {
     const enum role to = u->role == W_MOE_DOWN ? W_MOE_DOWN : W_MOE_GATE_UP;
@@ -288,7 +256,7 @@ static int add_expert_biases(struct gguf_weights *w, const struct arch *a, const
     if (g->n_dims != 2 || g->packing != GGUF_F32 || !a->names[W_MOE_GATE_UP])
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no list of biases of this model",
                        t.file, g->name);
-    const struct use all = {to, u->layer, "_bias"};
+    const struct gguf_use all = {to, u->layer, "_bias"};
     if (!(t.name = name_for_all(w, a, &all)))
         return err_nomem(e);
     struct tensor *is = added(w, t.name);
@@ -318,13 +286,16 @@ static void restore_shape(struct tensor *t, enum role r)
     } else if (r == W_MIX_CONV && t->n_dims == 2) { /* [channels, 1, width] */
         t->n_dims = 3;
         t->dims[2] = t->dims[1], t->dims[1] = 1;
+    } else if (gguf_whole_name(r) && t->n_dims == 2 &&
+               t->dims[1] == 1) { /* [heads], which have one more */
+        t->n_dims = 1;
     }
 }
 
 struct gguf_source {
     const struct gguf *file;
     const struct gguf_family *family;
-    uint32_t head; /* rows of one */
+    struct gguf_shape shape;
     uint32_t layers;
 };
 
@@ -336,11 +307,13 @@ static bool is_behind(const char *name, uint32_t layers)
 }
 
 /* "blk.3.ffn_up.scale" is what all of "blk.3.ffn_up.weight" is multiplied with, or each of its
- * experts; ".input_scale" is of activations. False: it is neither. */
-static bool is_scale(const char *name)
+ * experts; ".input_scale" is of activations. False: it is neither, or the family's own. */
+static bool is_scale(const struct arch *a, const char *name)
 {
     const char *dot = strrchr(name, '.');
-    return dot && (strcmp(dot, ".scale") == 0 || strcmp(dot, ".input_scale") == 0);
+    struct gguf_use u;
+    return dot && (strcmp(dot, ".scale") == 0 || strcmp(dot, ".input_scale") == 0) &&
+           !gguf_use_of(a, name, &u);
 }
 
 /* The packed tensors that a scale belongs to get it. */
@@ -348,13 +321,13 @@ static int take_scale(struct gguf_weights *w, const struct arch *a, const struct
                       const char *file, struct err *e)
 {
     char name[NAME_BYTES];
-    struct use u;
+    struct gguf_use u;
     const char *dot = strrchr(g->name, '.');
     uint64_t n = 1;
     for (int i = 0; i < g->n_dims; i++)
         n *= g->dims[i];
     if (snprintf(name, sizeof(name), "%.*s.weight", (int)(dot - g->name), g->name) >= NAME_BYTES ||
-        !use_of(a, name, &u) || g->packing != GGUF_F32 ||
+        !gguf_use_of(a, name, &u) || g->packing != GGUF_F32 ||
         n != (has_experts(u.role) ? g->dims[0] : 1) || n > EXPERTS_MAX)
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no scale of a tensor of this model",
                        file, g->name);
@@ -377,7 +350,7 @@ static int take_scale(struct gguf_weights *w, const struct arch *a, const struct
 }
 
 /* "blk.3.attn_k_b.weight" with "blk.3.attn_v_b.weight"; the latter alone is nothing new. */
-static int add_latent(struct gguf_weights *w, const struct arch *a, const struct use *u,
+static int add_latent(struct gguf_weights *w, const struct arch *a, const struct gguf_use *u,
                       const struct gguf_tensor *g, struct tensor t, struct err *e)
 {
     char name[NAME_BYTES];
@@ -399,39 +372,64 @@ static bool is_half_of_latent(const char *name)
     return strstr(name, ".attn_k_b.") || strstr(name, ".attn_v_b.");
 }
 
+/* Where a layer has two norms before its branches (Falcon 40B), the second is attention's. */
+static void tell_norms(const struct gguf_weights *w, const struct gguf_tensor *g,
+                       struct gguf_use *u)
+{
+    char name[NAME_BYTES];
+    if (u->role != W_ATTN_NORM || strstr(g->name, ".attn_norm_2."))
+        return;
+    snprintf(name, sizeof(name), "blk.%d.attn_norm_2.weight", u->layer);
+    if (gguf_set_tensor(&w->set, name))
+        u->role = W_MLP_NORM;
+}
+
+static int add_one(struct gguf_weights *w, const struct arch *a, const struct gguf_source *s,
+                   const struct gguf_use *u, struct tensor t, struct err *e)
+{
+    int rc;
+    if (!(t.name = name_for(w, a, u, 0)))
+        return err_nomem(e);
+    restore_shape(&t, u->role);
+    if (s->family->norm_plus != 0 && is_norm(u->role))
+        rc = t.n_dims == 1
+                 ? undo_plus(w, &t, s->family->norm_plus, e)
+                 : err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no vector", t.file, t.name);
+    else
+        rc = put_in_order(w, &t, u->role, &s->shape, e);
+    return rc ? -1 : add(w, &t, e);
+}
+
 static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_source *s,
                 const struct gguf_tensor *g, struct err *e)
 {
-    struct use u;
-    struct tensor t = {
-        .file = s->file->path, .begin = g->begin, .bytes = g->bytes, .data = g->data};
+    struct gguf_use u;
+    struct tensor t = {.name = g->name,
+                       .file = s->file->path,
+                       .begin = g->begin,
+                       .bytes = g->bytes,
+                       .data = g->data};
     if (strncmp(g->name, "rope_", 5) == 0) /* config.json has them */
         return 0;
-    if (is_behind(g->name, s->layers) || is_scale(g->name)) /* scales: when all are there */
+    if (is_behind(g->name, s->layers) || is_scale(a, g->name)) /* scales: when all are there */
         return 0;
-    if (!use_of(a, g->name, &u))
+    if (!gguf_use_of(a, g->name, &u))
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no place in a model of `%s` here",
                        t.file, g->name, s->family->name);
     if (is_half_of_latent(g->name))
         return add_latent(w, a, &u, g, t, e);
     if (set_type(&t, g, e))
         return -1;
-    if (has_experts(u.role))
+    tell_norms(w, g, &u);
+    if (has_experts(u.role) || u.role == W_MOE_GATE_UP)
         return strcmp(u.suffix, ".bias") == 0 ? add_expert_biases(w, a, &u, g, t, e)
                                               : add_experts(w, a, &u, g, t, e);
-    t.name = name_for(w, a, &u, 0);
     t.n_dims = g->n_dims ? g->n_dims : 1;
     for (int i = 0; i < t.n_dims; i++)
         t.dims[i] = g->dims[t.n_dims - 1 - i];
-    restore_shape(&t, u.role);
-    int rc = 0;
-    if (t.name && s->family->norm_plus != 0 && is_norm(u.role))
-        rc = t.n_dims == 1
-                 ? copy_vector(w, &t, s->family->norm_plus, 0, e)
-                 : err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no vector", t.file, g->name);
-    else if (t.name && s->family->paired && (u.role == W_Q || u.role == W_K))
-        rc = reorder(w, &t, s->head, e);
-    return rc ? -1 : add(w, &t, e);
+    if (u.role == W_MIX_BETA_DECAY)
+        return add_beta_and_decay(w, a, &u, &s->shape, t, e);
+    return add_one(w, a, s, &u, t, e);
 }
 
 /* ---------------------------------------------------------------- the file */
@@ -448,9 +446,8 @@ static int open_set(struct gguf_weights *w, const char *path, const struct arch 
     struct gguf_source s = {.family = gguf_family(&w->set, e)};
     if (!s.family)
         return -1;
-    double head = gguf_head_size(&w->set, s.family);
     s.layers = gguf_layers(&w->set, s.family);
-    s.head = head >= 1 && head <= ROPE_MAX_DIM ? (uint32_t)head : 0;
+    s.shape = gguf_shape(&w->set, s.family);
     for (uint32_t f = 0; f < w->set.n; f++) {
         s.file = &w->set.files[f];
         for (uint32_t i = 0; i < s.file->n_tensors; i++)
@@ -462,7 +459,7 @@ static int open_set(struct gguf_weights *w, const char *path, const struct arch 
     for (uint32_t f = 0; f < w->set.n; f++)
         for (uint32_t i = 0; i < w->set.files[f].n_tensors; i++) {
             const struct gguf_tensor *g = &w->set.files[f].tensors[i];
-            if (is_scale(g->name) && !is_behind(g->name, s.layers) &&
+            if (is_scale(a, g->name) && !is_behind(g->name, s.layers) &&
                 take_scale(w, a, g, w->set.files[f].path, e))
                 return -1;
         }
@@ -503,14 +500,4 @@ const struct tensor *gguf_weights_find(const struct gguf_weights *w, const char 
 {
     const struct tensor key = {.name = name};
     return w->n ? bsearch(&key, w->tensors, w->n, sizeof(w->tensors[0]), by_name) : NULL;
-}
-
-const char *gguf_weights_name(enum role r)
-{
-    if (r == W_MLP_NORM) /* the other one is of families with that norm alone */
-        return "blk.*.ffn_norm";
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (names[i].role == r)
-            return names[i].name;
-    return NULL;
 }

@@ -24,9 +24,6 @@ int gguf_weights_open(struct gguf_weights *w, const char *path, const struct arc
 void gguf_weights_close(struct gguf_weights *w); /* all zero is fine */
 /* What most of the bytes are packed as, by name ("Q4_K"); NULL: no numbers are packed. */
 const char *gguf_weights_packing(const struct gguf_weights *w);
-/* What llama.cpp calls tensors of this role, without ".weight" and ".bias"; * is the layer. NULL:
- * it has no name there. */
-const char *gguf_weights_name(enum role r);
 const struct tensor *gguf_weights_find(const struct gguf_weights *w,
                                        const char *name); /* or NULL */
 #endif

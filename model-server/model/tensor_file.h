@@ -54,10 +54,10 @@ struct tensor {
     uint64_t dims[TENSOR_MAX_DIMS];
     uint64_t begin, bytes; /* in the data section */
     const void *data;      /* not necessarily aligned to its type by the format */
-    /* T_BLOCKS: enum gguf_packing; where its rows lie in pairs that rotate, how many rows make a
-     * head, else 0; and what its numbers are multiplied with, 0: nothing. */
+    /* T_BLOCKS: enum gguf_packing; which row and which column of the file each one is, NULL: they
+     * are in order; and what its numbers are multiplied with, 0: nothing. */
     int packing;
-    uint32_t paired;
+    const uint32_t *row_at, *col_at;
     float times;
     bool found; /* by checkpoint_find() */
 };

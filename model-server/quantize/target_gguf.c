@@ -3,6 +3,7 @@
  * rotate. */
 #include "common/gguf/set.h"
 #include "model-server/backend/numbers.h"
+#include "model-server/model/gguf_names.h"
 #include "model-server/model/gguf_weights.h"
 #include "model-server/quantize/encode.h"
 #include "model-server/quantize/gguf_head.h"

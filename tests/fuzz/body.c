@@ -12,6 +12,8 @@
 // fuzz-sources: common/tokenizer/unicode.c router/generate/constrain.c common/json_exact.c
 // fuzz-sources: common/tokenizer/regex.c common/tokenizer/regex_translate.c common/model_file.c
 // fuzz-sources: common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/tokenizer/scored.c
+// fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
 #include "common/peer_address.h"
 #include "router/api/anthropic/messages.h"
 #include "router/api/openai/chat_completion.h"

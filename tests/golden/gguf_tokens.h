@@ -91,11 +91,13 @@ static inline void gt_special(struct gguf_write *w, const struct tokenizer *tok,
         gw_put_u32(w, key, (uint32_t)id);
 }
 
-/* Of the folder `dir`; `pre`: the name of tokenizer.ggml.pre, NULL: a tokenizer with scores. */
+/* Of the folder `dir`; `pre`: the name of tokenizer.ggml.pre, NULL: a tokenizer with scores,
+ * "gemma4": the model of that name, of pieces with merges. */
 static inline void gguf_tokens(struct gguf_write *w, const char *dir, const char *pre)
 {
     char path[2048];
     struct err e = ERR_INIT;
+    const bool merged = pre && strcmp(pre, "gemma4") == 0, pieces = !pre || merged;
     struct gguf_tokens t = {0};
     struct tok_scratch *scratch = NULL;
     struct tok_ids ids = {0};
@@ -108,7 +110,7 @@ static inline void gguf_tokens(struct gguf_write *w, const char *dir, const char
     const cJSON *model = json_get(root, "model"), *merges = json_get(model, "merges");
     cJSON_ArrayForEach(j, json_get(model, "vocab"))
     {
-        const bool byte = !pre && strlen(j->string) == 6 && !strncmp(j->string, "<0x", 3);
+        const bool byte = pieces && strlen(j->string) == 6 && !strncmp(j->string, "<0x", 3);
         gt_set(&t, (uint32_t)j->valuedouble, j->string, byte ? GGUF_BYTE : GGUF_NORMAL);
     }
     cJSON_ArrayForEach(j, json_get(root, "added_tokens"))
@@ -122,10 +124,10 @@ static inline void gguf_tokens(struct gguf_write *w, const char *dir, const char
         if (unk)
             gw_put_u32(w, "tokenizer.ggml.unknown_token_id", (uint32_t)tokenizer_id(tok, s));
     }
-    gw_put_str(w, "tokenizer.ggml.model", pre ? "gpt2" : "llama");
-    if (pre)
+    gw_put_str(w, "tokenizer.ggml.model", merged ? pre : pre ? "gpt2" : "llama");
+    if (pre && !merged)
         gw_put_str(w, "tokenizer.ggml.pre", pre);
-    else
+    else if (!pre)
         gt_scores(&t, merges, tok);
     gt_lists(w, &t, merges, !pre);
     /* What stands around a text tells the tokens and the switches. */
@@ -141,7 +143,7 @@ static inline void gguf_tokens(struct gguf_write *w, const char *dir, const char
     else
         gt_special(w, tok, "eos_token", "tokenizer.ggml.eos_token_id");
     const char *normalizer = json_str(json_get(root, "normalizer"), "type", "");
-    if (!pre)
+    if (pieces)
         gw_put_bool(w, "tokenizer.ggml.add_space_prefix", strcmp(normalizer, "Replace") != 0);
     tok_ids_free(&ids);
     tok_scratch_free(scratch);

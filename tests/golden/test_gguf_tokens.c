@@ -20,6 +20,8 @@ static const struct token_case {
     {"mistral_v1", NULL, "llama", {0}, NULL},
     {"phi3", NULL, "phi3", {1, 1, 1}, "</s> takes no white space along"},
     {"synthetic_gemma", NULL, "gemma2", {4, 4, 4}, "nothing merges to its runs of spaces"},
+    {"synthetic_gemma", "gemma4", "gemma4", {0}, NULL},
+    {"synthetic_bloom", "bloom", "bloom", {0}, NULL},
     {"llama3", "llama-bpe", "llama", {0}, NULL},
     {"qwen2_5", "qwen2", "qwen2", {0}, NULL},
     {"gpt2", "gpt-2", "llama", {0}, NULL},

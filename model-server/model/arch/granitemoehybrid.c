@@ -44,6 +44,8 @@ const struct arch arch_granitemoehybrid = {
               NAMES_MAMBA2("model.layers.*.mamba."),
               [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
               [W_GATE_UP] = "model.layers.*.shared_mlp.input_linear",
+              [W_GATE] = "model.layers.*.shared_mlp.gate_proj", /* apart in GGUF files */
+              [W_UP] = "model.layers.*.shared_mlp.up_proj",
               [W_DOWN] = "model.layers.*.shared_mlp.output_linear", NAMES_GRANITE_EXPERTS},
     .configure = configure,
 };

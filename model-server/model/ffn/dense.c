@@ -24,7 +24,8 @@ static int up_parts(struct loader *l, int layer, bool bias, struct mat_part part
     const struct decoder_spec *s = &l->d->spec;
     const uint32_t ffn = spec_ffn(s, (uint32_t)layer);
     const struct slice f = split_ffn(&l->d->split, s, (uint32_t)layer);
-    if (s->mlp == MLP_GATED_PACKED || s->mlp == MLP_UP_PACKED) {
+    const bool apart = loader_has(l, W_GATE, layer, NO_EXPERT); /* in GGUF files */
+    if (s->mlp == MLP_UP_PACKED || (s->mlp == MLP_GATED_PACKED && !apart)) {
         const uint32_t gate = s->mlp == MLP_UP_PACKED ? ffn : 0;
         parts[1] = loader_part(l, W_GATE_UP, layer, NO_EXPERT, bias, 2 * (int64_t)ffn, s->hidden);
         parts[0] = loader_rows(parts[1], gate + f.first, f.n);
@@ -32,7 +33,7 @@ static int up_parts(struct loader *l, int layer, bool bias, struct mat_part part
         return 2;
     }
     int n = 0;
-    if (s->mlp == MLP_GATED)
+    if (s->mlp != MLP_PLAIN)
         parts[n++] = loader_rows(loader_part(l, W_GATE, layer, NO_EXPERT, bias, ffn, s->hidden),
                                  f.first, f.n);
     parts[n++] =

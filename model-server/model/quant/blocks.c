@@ -271,11 +271,9 @@ static int check(struct stored_matrix *m, struct err *e)
     return tensor_wrong_shape(t, want, e);
 }
 
-/* Rows of heads may lie in pairs: see gguf_weights.c. */
 static int64_t place_of(const struct tensor *t, int64_t row)
 {
-    const int64_t head = t->paired, i = head ? row % head : 0;
-    return head ? row - i + (i < head / 2 ? 2 * i : 2 * (i - head / 2) + 1) : row;
+    return t->row_at ? t->row_at[row] : row;
 }
 
 static void plain(const struct tensor *t, const uint8_t *at, int64_t n, float *out)
@@ -294,12 +292,10 @@ static void plain(const struct tensor *t, const uint8_t *at, int64_t n, float *o
 /* What the file multiplies a tensor's numbers with. */
 static float times_of(const struct tensor *t) { return t->times != 0 ? t->times : 1; }
 
-static void numbers(const struct stored_matrix *m, int64_t row, int64_t col, int64_t n, float *out)
+/* Numbers [col, col + n) of a row as they lie in the file. */
+static void in_file(const struct tensor *t, const uint8_t *line, int64_t col, int64_t n, float *out)
 {
-    const struct tensor *t = m->t[STORED_CODES];
     const struct gguf_packing_info *p = &gguf_packings[t->packing];
-    const uint8_t *line =
-        (const uint8_t *)t->data + place_of(t, row) * (m->cols / p->elements) * p->bytes;
     float block[BLOCK_MAX];
     if (p->elements == 1) {
         plain(t, line + col * p->bytes, n, out);
@@ -316,6 +312,25 @@ static void numbers(const struct stored_matrix *m, int64_t row, int64_t col, int
     }
 }
 
+/* Columns that were moved were moved in runs. */
+static void numbers(const struct stored_matrix *m, int64_t row, int64_t col, int64_t n, float *out)
+{
+    const struct tensor *t = m->t[STORED_CODES];
+    const struct gguf_packing_info *p = &gguf_packings[t->packing];
+    const uint8_t *line =
+        (const uint8_t *)t->data + place_of(t, row) * (m->cols / p->elements) * p->bytes;
+    if (!t->col_at) {
+        in_file(t, line, col, n, out);
+        return;
+    }
+    for (int64_t at = 0, run; at < n; at += run) {
+        const uint32_t *c = t->col_at + col + at;
+        for (run = 1; at + run < n && c[run] == c[0] + run;)
+            run++;
+        in_file(t, line, c[0], run, out + at);
+    }
+}
+
 /* Q4_0 is what --quantize int4 makes, but for the sixteen bits that its scales have: its codes stay
  * what they are. Slices that begin inside of a block are quantised anew. */
 static bool scales(const struct stored_matrix *m, int64_t row, int64_t rows, int64_t col,
@@ -323,7 +338,8 @@ static bool scales(const struct stored_matrix *m, int64_t row, int64_t rows, int
 {
     const struct tensor *t = m->t[STORED_CODES];
     const struct gguf_packing_info *p = &gguf_packings[GGUF_Q4_0];
-    if (t->packing != GGUF_Q4_0 || t->times != 0 || col % p->elements || cols % p->elements)
+    if (t->packing != GGUF_Q4_0 || t->times != 0 || t->col_at || col % p->elements ||
+        cols % p->elements)
         return false;
     const int64_t line = m->cols / p->elements * p->bytes, n = cols / p->elements;
     for (int64_t r = 0; r < rows; r++) {
@@ -335,16 +351,25 @@ static bool scales(const struct stored_matrix *m, int64_t row, int64_t rows, int
     return true;
 }
 
-/* Codes are kept where they can be: in whole blocks, whose scales are of any sane size. */
+/* Codes are kept where they can be: in whole blocks, whose scales are of any sane size; columns in
+ * another order in whole rows. */
 static bool form_of(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
 {
-    const enum gguf_packing packing = (enum gguf_packing)m->t[STORED_CODES]->packing;
+    const struct tensor *t = m->t[STORED_CODES];
+    const enum gguf_packing packing = (enum gguf_packing)t->packing;
     const int64_t block = gguf_packings[packing].elements;
-    if (block == 1 || s->col % block || s->cols % block)
+    if (block == 1 || s->col % block || s->cols % block || (t->col_at && s->cols != m->cols))
         return false;
     *f = formats[packed[packing].format];
-    f->factors |= m->t[STORED_CODES]->times != 0;
+    f->factors |= t->times != 0;
+    f->ordered = t->col_at != NULL;
     return true;
+}
+
+static void order(const struct stored_matrix *m, uint32_t *out)
+{
+    for (int64_t i = 0; i < m->cols; i++)
+        out[m->t[STORED_CODES]->col_at[i]] = (uint32_t)i;
 }
 
 static bool codes_row(const struct stored_matrix *m, int64_t row, const struct stored_slice *s,
@@ -397,4 +422,5 @@ const struct stored_format stored_blocks = {
     .scales = scales,
     .form = form_of,
     .codes_rows = codes_rows,
+    .order = order,
 };

@@ -61,4 +61,5 @@ const struct stored_format stored_gptq = {
     .zero = zero,
     .form = keep_form,
     .codes_rows = keep_rows,
+    .order = keep_order,
 };

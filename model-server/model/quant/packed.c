@@ -49,4 +49,5 @@ const struct stored_format stored_packed = {
     .zero = zero,
     .form = keep_form,
     .codes_rows = keep_rows,
+    .order = keep_order,
 };

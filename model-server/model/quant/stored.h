@@ -121,6 +121,8 @@ struct stored_format {
     bool (*form)(const struct stored_matrix *m, const struct stored_slice *s, struct format *f);
     bool (*codes_rows)(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
                        const struct stored_slice *s, const struct mat_codes *c, int64_t to);
+    /* Of forms that are `ordered`: which column of the matrix each one of the codes is, [cols]. */
+    void (*order)(const struct stored_matrix *m, uint32_t *out);
 };
 extern const struct stored_format stored_gptq, stored_awq, stored_scaled, stored_scaled_inv,
     stored_packed, stored_mxfp4, stored_blocks, stored_nvfp4, stored_nvfp4_packed, stored_nf4,
@@ -139,7 +141,7 @@ int stored_not_multiple(const struct stored_matrix *m, const char *what, int64_t
 bool keep_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f);
 bool keep_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
                const struct stored_slice *s, const struct mat_codes *c, int64_t to);
-/* The columns of a matrix with STORED_GROUPS, those of a group together, groups ascending. */
+/* `order` of matrices with STORED_GROUPS: those of a group together, groups ascending. */
 void keep_order(const struct stored_matrix *m, uint32_t *order);
 /* Scale of a row and group, any type. */
 float stored_scale(const struct stored_matrix *m, int64_t row, uint32_t group);

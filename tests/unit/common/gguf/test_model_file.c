@@ -1,5 +1,6 @@
 /* A GGUF file as the folder that it stands for: which keys become which, and what is refused. */
 #include "common/buf.h"
+#include "common/gguf/vocab.h"
 #include "common/json.h"
 #include "common/model_file.h"
 #include "tests/gguf_write.h"
@@ -87,6 +88,32 @@ static void ends_of_answers(void **state)
     cJSON *c = made(&w, "generation_config.json", &e);
     char *text = cJSON_PrintUnformatted(json_get(c, "eos_token_id"));
     assert_string_equal(text, "[2,6]"); /* the file's own, and the end of a turn */
+    cJSON_free(text);
+    cJSON_Delete(c);
+}
+
+/* gpt-oss ends each message of a turn with <|end|>, and the turn with others. */
+static void ends_of_messages_are_none(void **state)
+{
+    static const char *const texts[] = {"a", "<|end|>", "<|return|>", "<|call|>"};
+    static const int32_t types[] = {GGUF_NORMAL, GGUF_CONTROL, GGUF_CONTROL, GGUF_CONTROL};
+    struct gguf_write w = {0};
+    struct err e = ERR_INIT;
+    (void)state;
+    shape(&w, "gpt-oss");
+    gw_put_str(&w, "tokenizer.ggml.model", "gpt2");
+    gw_put_str(&w, "tokenizer.ggml.pre", "gpt-4o");
+    gw_put_list(&w, "tokenizer.ggml.tokens", GGUF_T_STRING, 4);
+    for (int i = 0; i < 4; i++)
+        gw_text(&w.values, texts[i], strlen(texts[i]));
+    gw_put_list(&w, "tokenizer.ggml.token_type", GGUF_T_I32, 4);
+    buf_add(&w.values, types, sizeof(types));
+    gw_put_list(&w, "tokenizer.ggml.merges", GGUF_T_STRING, 0);
+    gw_put_u32(&w, "tokenizer.ggml.eos_token_id", 2);
+    cJSON *c = made(&w, "generation_config.json", &e);
+    assert_non_null(c);
+    char *text = cJSON_PrintUnformatted(json_get(c, "eos_token_id"));
+    assert_string_equal(text, "[2,3]");
     cJSON_free(text);
     cJSON_Delete(c);
 }
@@ -189,9 +216,13 @@ int main(void)
         return 1;
     close(fd);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(configuration), cmocka_unit_test(ends_of_answers),
-        cmocka_unit_test(templates),     cmocka_unit_test(merges_of_scores),
-        cmocka_unit_test(refuses),       cmocka_unit_test(not_made),
+        cmocka_unit_test(configuration),
+        cmocka_unit_test(ends_of_answers),
+        cmocka_unit_test(ends_of_messages_are_none),
+        cmocka_unit_test(templates),
+        cmocka_unit_test(merges_of_scores),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(not_made),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);

@@ -79,32 +79,50 @@ static const struct tensor *the_one(const void *ctx, const char *name)
 static float want(const uint8_t *v, const struct tensor *t, int64_t r, int64_t c)
 {
     float f;
-    const int64_t h = t->paired, half = h / 2, cols = (int64_t)t->dims[1];
-    if (h) { /* row i of the first half of a head stands at 2 i, of the second at 2 i + 1 */
-        int64_t head = r / h, i = r % h;
-        r = head * h + (i < half ? 2 * i : 2 * (i - half) + 1);
-    }
+    const int64_t cols = (int64_t)t->dims[1];
+    r = t->row_at ? t->row_at[r] : r;
+    c = t->col_at ? t->col_at[c] : c;
     memcpy(&f, v + (r * cols + c) * 4, 4);
     return f;
 }
 
+enum { ROWS_MOST = 64, COLS_MOST = 8192 };
+/* Rows 1 3 0 2 of each four; runs of 16 columns from the last to the first. */
+struct moves {
+    uint32_t row_at[ROWS_MOST], col_at[COLS_MOST];
+};
+
+static void move(struct moves *m, struct tensor *t, bool rows, bool cols)
+{
+    static const uint32_t to[] = {1, 3, 0, 2};
+    const uint32_t runs = (uint32_t)t->dims[1] / 16;
+    assert_true(t->dims[0] <= ROWS_MOST && t->dims[1] <= COLS_MOST && t->dims[1] % 16 == 0);
+    for (uint32_t i = 0; i < t->dims[0]; i++)
+        m->row_at[i] = i - i % 4 + to[i % 4];
+    for (uint32_t i = 0; i < t->dims[1]; i++)
+        m->col_at[i] = (runs - 1 - i / 16) * 16 + i % 16;
+    t->row_at = rows ? m->row_at : NULL;
+    t->col_at = cols ? m->col_at : NULL;
+}
+
 /* Columns from 5 on and up to 3 before the end: slices begin and end inside of blocks. */
-static void check_slices(const struct part *x, uint32_t rows, uint32_t paired)
+static void check_slices(const struct part *x, uint32_t rows, bool rows_moved, bool cols_moved)
 {
     static const struct stored how = {.format = &stored_blocks, .method = "gguf", .row_block = 1};
     const struct gguf_packing_info *i = &gguf_packings[x->packing];
     const int64_t cols = (int64_t)(x->n / rows * i->elements);
-    const struct tensor t = {.name = "w.weight",
-                             .file = "f",
-                             .type = T_BLOCKS,
-                             .n_dims = 2,
-                             .dims = {rows, (uint64_t)cols},
-                             .bytes = (uint64_t)x->n * i->bytes,
-                             .data = x->blocks,
-                             .packing = (int)x->packing,
-                             .paired = paired};
+    struct tensor t = {.name = "w.weight",
+                       .file = "f",
+                       .type = T_BLOCKS,
+                       .n_dims = 2,
+                       .dims = {rows, (uint64_t)cols},
+                       .bytes = (uint64_t)x->n * i->bytes,
+                       .data = x->blocks,
+                       .packing = (int)x->packing};
     struct stored_matrix m;
+    struct moves moves;
     struct err e = ERR_INIT;
+    move(&moves, &t, rows_moved, cols_moved);
     float *out = malloc((size_t)(rows * cols) * sizeof(*out));
     assert_non_null(out);
     if (stored_open(&m, &how, "w", rows, cols, the_one, &t, &e))
@@ -173,7 +191,7 @@ static bool codes_of(const struct stored_matrix *m, struct stored_slice s, struc
 }
 
 /* Of whole blocks the codes can be had, unless a scale is beyond all reason. */
-static void check_codes(const struct part *x, uint32_t rows, uint32_t paired)
+static void check_codes(const struct part *x, uint32_t rows)
 {
     static const struct stored how = {
         .format = &stored_blocks, .method = "gguf", .row_block = 1, .keep = true};
@@ -186,11 +204,12 @@ static void check_codes(const struct part *x, uint32_t rows, uint32_t paired)
                        .n_dims = 2,
                        .dims = {rows, (uint64_t)cols},
                        .data = x->blocks,
-                       .packing = (int)x->packing,
-                       .paired = paired};
+                       .packing = (int)x->packing};
     struct stored_matrix m;
+    struct moves moves;
     struct mat_codes c;
     struct err e = ERR_INIT;
+    move(&moves, &t, rows % 4 == 0, false);
     assert_int_equal(stored_open(&m, &how, "w", rows, cols, the_one, &t, &e), 0);
     assert_false(codes_of(&m, (struct stored_slice){0, rows, 1, from + 16, n - 16}, &c));
     assert_false(codes_of(&m, (struct stored_slice){0, rows, 1, from, n - 16}, &c));
@@ -203,6 +222,16 @@ static void check_codes(const struct part *x, uint32_t rows, uint32_t paired)
                     fail_msg("%s, row %d, column %d", i->name, (int)r, (int)k);
         free(c.codes);
     }
+    move(&moves, &t, rows % 4 == 0,
+         true); /* columns that were moved: of whole rows, with their order */
+    assert_false(all > 2 && codes_of(&m, (struct stored_slice){0, rows, 1, from, n}, &c));
+    assert_true(codes_of(&m, (struct stored_slice){0, rows, 1, 0, cols}, &c));
+    assert_true(c.format.ordered);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t k = 0; k < cols; k++)
+            if (number_of(&c, r * cols + k, cols) != want(x->numbers, &t, r, c.order[k]))
+                fail_msg("%s, row %d, column %d of the file", i->name, (int)r, (int)k);
+    free(c.codes);
     if (x->packing == GGUF_IQ1_M ||
         x->packing == GGUF_NVFP4) /* its scale lies in pieces; is small */
         return;
@@ -233,13 +262,15 @@ static void slices(void **state)
     for (struct part x; p < end;) {
         p = next_part(p, &x);
         if (x.n == 16) {
-            check_slices(&x, 4, 0);
-            check_slices(&x, 8, 4);
-            check_codes(&x, 4, 4);
+            check_slices(&x, 4, false, false);
+            check_slices(&x, 8, true, false);
+            check_slices(&x, 4, false, true);
+            check_slices(&x, 8, true, true);
+            check_codes(&x, 4);
             check_scales(&x);
         } else {
-            check_slices(&x, 3, 0);
-            check_codes(&x, 3, 0);
+            check_slices(&x, 3, false, true);
+            check_codes(&x, 3);
         }
     }
     free(file);

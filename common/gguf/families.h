@@ -1,0 +1,18 @@
+/* families.h - what the metadata of an architecture say in the words of its config.json: a function
+ * for each that has more to say than all have. families.c has the rows. */
+#ifndef COMMON_GGUF_FAMILIES_H
+#define COMMON_GGUF_FAMILIES_H
+#include "common/gguf/meta.h"
+
+typedef void gguf_more(const struct gguf_meta *m);
+
+/* Parts that several share: families.c. */
+gguf_more gguf_window, gguf_qkv_bias, gguf_experts, gguf_granite, gguf_caps, gguf_pattern,
+    gguf_deepseek_experts;
+/* Layers of several kinds: families_mixed.c. */
+gguf_more gguf_qwen35, gguf_gemma4, gguf_llama4, gguf_granite_hybrid, gguf_nemotron_h,
+    gguf_falcon_h1, gguf_mamba2;
+/* Those of GPT-2's time, and others whose config.json has words of its own: families_old.c. */
+gguf_more gguf_gpt2, gguf_starcoder, gguf_gptneox, gguf_falcon, gguf_phi2, gguf_mpt, gguf_phimoe,
+    gguf_chatglm;
+#endif

@@ -1,0 +1,237 @@
+/* Architectures whose layers are of several kinds: those of recurrences, Gemma 4, Llama 4. */
+#include "common/gguf/families.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool layer_has(const struct gguf_meta *m, int layer, const char *part)
+{
+    char name[GGUF_KEY_MAX];
+    snprintf(name, sizeof(name), "blk.%d.%s", layer, part);
+    return meta_has(m, name);
+}
+
+static int layers(const struct gguf_meta *m)
+{
+    const double n = meta_layers(m);
+    return n > 0 && n < GGUF_LAYERS_MAX ? (int)n : 0;
+}
+
+/* One of the layers has it. */
+static bool any_has(const struct gguf_meta *m, const char *part)
+{
+    for (int i = 0; i < layers(m); i++)
+        if (layer_has(m, i, part))
+            return true;
+    return false;
+}
+
+/* Layer by layer one of two words, by what it has. */
+static void kinds(const struct gguf_meta *m, const char *part, const char *with,
+                  const char *without)
+{
+    cJSON *list = cJSON_AddArrayToObject(m->config, "layer_types");
+    for (int i = 0; i < layers(m); i++)
+        cJSON_AddItemToArray(list, cJSON_CreateString(layer_has(m, i, part) ? with : without));
+}
+
+/* ---------------------------------------------------------------- the gated delta rule */
+
+void gguf_qwen35(const struct gguf_meta *m)
+{
+    const double heads = meta_number_or(m, "ssm.time_step_rank", 0);
+    if (meta_number_or(m, "expert_count", 0) > 0) {
+        gguf_experts(m);
+        meta_put(m, "num_experts", meta_number_or(m, "expert_count", 0));
+        meta_copy(m, "expert_shared_feed_forward_length", "shared_expert_intermediate_size");
+    }
+    meta_copy(m, "ssm.conv_kernel", "linear_conv_kernel_dim");
+    meta_copy(m, "ssm.state_size", "linear_key_head_dim");
+    meta_copy(m, "ssm.group_count", "linear_num_key_heads");
+    meta_copy(m, "ssm.time_step_rank", "linear_num_value_heads");
+    if (heads > 0)
+        meta_put(m, "linear_value_head_dim", meta_number_or(m, "ssm.inner_size", 0) / heads);
+    kinds(m, "ssm_a", "linear_attention", "full_attention");
+}
+
+/* ---------------------------------------------------------------- Mamba-2 */
+
+struct mamba_words {
+    const char *heads, *head_dim, *groups, *state, *conv, *conv_bias;
+};
+
+static void mamba(const struct gguf_meta *m, const struct mamba_words *w)
+{
+    const double heads = meta_number_or(m, "ssm.time_step_rank", 0);
+    meta_copy(m, "ssm.time_step_rank", w->heads);
+    if (heads > 0)
+        meta_put(m, w->head_dim, meta_number_or(m, "ssm.inner_size", 0) / heads);
+    meta_copy(m, "ssm.group_count", w->groups);
+    meta_copy(m, "ssm.state_size", w->state);
+    meta_copy(m, "ssm.conv_kernel", w->conv);
+    cJSON_AddBoolToObject(m->config, w->conv_bias, any_has(m, "ssm_conv1d.bias"));
+}
+
+static const struct mamba_words with_prefix = {"mamba_n_heads", "mamba_d_head", "mamba_n_groups",
+                                               "mamba_d_state", "mamba_d_conv", "mamba_conv_bias"};
+
+/* Files say whether heads rotate where they would say of a scaling that it was trained with. Bamba,
+ * too, is such a file: no factors. */
+void gguf_granite_hybrid(const struct gguf_meta *m)
+{
+    const double dim = gguf_head_size(m->s, m->f);
+    double scale;
+    gguf_granite(m);
+    if (!meta_number(m, "attention.scale", &scale) && dim > 0)
+        meta_put(m, "attention_multiplier", 1 / sqrt(dim));
+    mamba(m, &with_prefix);
+    kinds(m, "ssm_a", "mamba", "attention");
+    cJSON_AddStringToObject(m->config, "position_embedding_type",
+                            meta_bool_or(m, "rope.scaling.finetuned", true) ? "rope" : "nope");
+    meta_put(m, "num_local_experts", meta_number_or(m, "expert_count", 0));
+    meta_copy(m, "expert_used_count", "num_experts_per_tok");
+    meta_put(m, "shared_intermediate_size",
+             meta_number_or(m, "expert_shared_feed_forward_length",
+                            gguf_family_number(m->s, m->f, "feed_forward_length")));
+}
+
+void gguf_nemotron_h(const struct gguf_meta *m)
+{
+    static const struct mamba_words words = {"mamba_num_heads", "mamba_head_dim", "n_groups",
+                                             "ssm_state_size",  "conv_kernel",    "use_conv_bias"};
+    char pattern[GGUF_LAYERS_MAX + 1];
+    int n = 0;
+    for (; n < layers(m); n++)
+        pattern[n] = layer_has(m, n, "ssm_a")                 ? 'M'
+                     : layer_has(m, n, "attn_q.weight")       ? '*'
+                     : layer_has(m, n, "ffn_gate_inp.weight") ? 'E'
+                                                              : '-';
+    pattern[n] = 0;
+    cJSON_AddStringToObject(m->config, "hybrid_override_pattern", pattern);
+    mamba(m, &words);
+    meta_copy(m, "attention.layer_norm_rms_epsilon", "layer_norm_epsilon");
+    cJSON_AddBoolToObject(m->config, "attention_bias", any_has(m, "attn_q.bias"));
+    cJSON_AddBoolToObject(m->config, "mlp_bias", any_has(m, "ffn_up.bias"));
+    if (meta_number_or(m, "expert_count", 0) > 0) {
+        gguf_deepseek_experts(m);
+        meta_copy(m, "expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size");
+        meta_copy(m, "moe_latent_size", "moe_latent_size");
+    }
+}
+
+/* All factors but those of its rates are in the weights already. */
+void gguf_falcon_h1(const struct gguf_meta *m)
+{
+    mamba(m, &with_prefix);
+    meta_copy(m, "ssm.inner_size", "mamba_d_ssm");
+    cJSON_AddBoolToObject(m->config, "mamba_rms_norm", layer_has(m, 0, "ssm_norm.weight"));
+    cJSON_AddBoolToObject(m->config, "mamba_norm_before_gate", false);
+    gguf_qkv_bias(m);
+}
+
+void gguf_mamba2(const struct gguf_meta *m)
+{
+    static const struct mamba_words words = {"num_heads",  "head_dim",    "n_groups",
+                                             "state_size", "conv_kernel", "use_conv_bias"};
+    mamba(m, &words);
+    meta_copy(m, "attention.layer_norm_rms_epsilon", "layer_norm_epsilon");
+}
+
+/* ---------------------------------------------------------------- Gemma 4 */
+
+/* Layer i has a window; the number of a list, or of all. */
+static bool slides(const struct gguf_value *list, int i)
+{
+    return list && (uint64_t)i < list->n && gguf_number_at(list, (uint64_t)i) != 0;
+}
+
+static double at_layer(const struct gguf_meta *m, const char *key, int i)
+{
+    const struct gguf_value *list = meta_numbers(m, key);
+    return list && (uint64_t)i < list->n ? gguf_number_at(list, (uint64_t)i)
+                                         : meta_number_or(m, key, 0);
+}
+
+/* The rotation of layers that see all turns those first pairs of a head whose frequency is not
+ * divided by something endless. */
+static double turning(const struct gguf_meta *m)
+{
+    const struct gguf_tensor *t = gguf_set_tensor(m->s, "rope_freqs.weight");
+    double n = 0;
+    if (!t || t->packing != GGUF_F32 || t->dims[0] == 0 || t->bytes != t->dims[0] * 4)
+        return 1;
+    for (uint64_t i = 0; i < t->dims[0]; i++) {
+        float v;
+        memcpy(&v, t->data + i * 4, 4);
+        n += v == 1;
+    }
+    return n / (double)t->dims[0];
+}
+
+static void rotation(cJSON *all, const char *kind, const char *type, double theta, double part)
+{
+    cJSON *o = cJSON_AddObjectToObject(all, kind);
+    cJSON_AddStringToObject(o, "rope_type", type);
+    meta_put_in(o, "rope_theta", theta);
+    meta_put_in(o, "partial_rotary_factor", part);
+}
+
+static void gemma4_heads(const struct gguf_meta *m, const struct gguf_value *list)
+{
+    int full = -1, local = -1;
+    for (int i = layers(m); i-- > 0;)
+        *(slides(list, i) ? &local : &full) = i;
+    meta_set(m, "head_dim", meta_number_or(m, "attention.key_length_swa", 0));
+    meta_copy(m, "attention.key_length", "global_head_dim");
+    meta_set(m, "num_key_value_heads",
+             at_layer(m, "attention.head_count_kv", local < 0 ? 0 : local));
+    if (full < 0)
+        return;
+    const bool same = !layer_has(m, full, "attn_v.weight") && layer_has(m, full, "attn_k.weight");
+    cJSON_AddBoolToObject(m->config, "attention_k_eq_v", same);
+    if (same)
+        meta_put(m, "num_global_key_value_heads", at_layer(m, "attention.head_count_kv", full));
+}
+
+void gguf_gemma4(const struct gguf_meta *m)
+{
+    const struct gguf_value *list = meta_numbers(m, "attention.sliding_window_pattern");
+    const double ffn = at_layer(m, "feed_forward_length", 0);
+    gguf_window(m);
+    gguf_caps(m);
+    gguf_pattern(m);
+    gemma4_heads(m, list);
+    cJSON *all = cJSON_AddObjectToObject(m->config, "rope_parameters");
+    rotation(all, "full_attention", "proportional", meta_number_or(m, "rope.freq_base", 1e6),
+             turning(m));
+    rotation(all, "sliding_attention", "default", meta_number_or(m, "rope.freq_base_swa", 1e4), 1);
+    meta_put(m, "num_kv_shared_layers", meta_number_or(m, "attention.shared_kv_layers", 0));
+    meta_put(m, "hidden_size_per_layer_input",
+             meta_number_or(m, "embedding_length_per_layer_input", 0));
+    meta_set(m, "intermediate_size", ffn);
+    cJSON_AddBoolToObject(m->config, "use_double_wide_mlp",
+                          at_layer(m, "feed_forward_length", layers(m) - 1) > ffn);
+    if (meta_number_or(m, "expert_count", 0) > 0) {
+        cJSON_AddBoolToObject(m->config, "enable_moe_block", true);
+        meta_copy(m, "expert_count", "num_experts");
+        meta_copy(m, "expert_used_count", "top_k_experts");
+        meta_copy(m, "expert_feed_forward_length", "moe_intermediate_size");
+    }
+}
+
+/* ---------------------------------------------------------------- Llama 4 */
+
+/* Sizes of runs and the growth of q are not in the file: those of both models that there are. The
+ * larger one normalises neither q nor k. */
+void gguf_llama4(const struct gguf_meta *m)
+{
+    cJSON *moe = cJSON_AddArrayToObject(m->config, "moe_layers");
+    meta_set(m, "intermediate_size_mlp", gguf_family_number(m->s, m->f, "feed_forward_length"));
+    meta_set(m, "intermediate_size", meta_number_or(m, "expert_feed_forward_length", 0));
+    meta_copy(m, "expert_count", "num_local_experts");
+    meta_copy(m, "expert_used_count", "num_experts_per_tok");
+    cJSON_AddBoolToObject(m->config, "use_qk_norm", meta_number_or(m, "expert_count", 0) != 128);
+    for (int i = 0; i < layers(m); i++)
+        if (layer_has(m, i, "ffn_gate_inp.weight"))
+            cJSON_AddItemToArray(moe, cJSON_CreateNumber(i));
+}

@@ -1,0 +1,172 @@
+/* Tokenizers of folders without tokenizer.json: small ones, whose ids transformers 5.24 and
+ * tiktoken gave. test_folder_tokens.c has real ones. */
+#include "common/tokenizer/sentencepiece.h"
+#include "common/tokenizer/tokenizer.h"
+#include "tests/unit/test.h"
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[64];
+
+static int begin(void **state)
+{
+    (void)state;
+    strcpy(root, "/tmp/folder-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    char cmd[100];
+    (void)state;
+    snprintf(cmd, sizeof(cmd), "rm -rf %s", root);
+    return system(cmd);
+}
+
+static void put(const char *name, const void *bytes, size_t n)
+{
+    char path[200];
+    snprintf(path, sizeof(path), "%s/%s", root, name);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+}
+
+static void put_text(const char *name, const char *text) { put(name, text, strlen(text)); }
+
+static void encodes(const char *text, const uint32_t *want, uint32_t n)
+{
+    struct err e = ERR_INIT;
+    struct tok_scratch *scratch = NULL;
+    struct tok_ids ids = {0};
+    struct tokenizer *t = tokenizer_load(root, &e);
+    if (!t)
+        fail_msg("%s", e.msg);
+    assert_int_equal(tokenizer_encode(t, text, strlen(text), TOK_ADD_SPECIAL, &scratch, &ids, &e),
+                     0);
+    assert_int_equal(ids.n, n);
+    assert_memory_equal(ids.id, want, n * sizeof(*want));
+    tok_ids_free(&ids);
+    tok_scratch_free(scratch);
+    tokenizer_free(t);
+}
+#define ENCODES(text, ...)                                                                         \
+    encodes(text, (const uint32_t[]){__VA_ARGS__},                                                 \
+            sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+
+static void words_in_lines(void **state)
+{
+    (void)state;
+    put_text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n,\nworld\n!\nun\n##aff\n"
+                          "##able\n漢\ncafe\n##s\n-\nthe\n");
+    ENCODES("Hello, World!", 2, 5, 6, 7, 8, 3);
+    ENCODES("unaffable the漢cafés x", 2, 9, 10, 11, 16, 12, 13, 14, 1, 3);
+    ENCODES("the [MASK] hello[SEP]", 2, 16, 4, 5, 3, 3);
+}
+
+static void ranks(void **state)
+{
+    static const char *const merged[] = {"he", "ll",     "hell",     "hello", " w", "or", " wor",
+                                         "ld", " world", "\xe6\xbc", "漢",    "12", "123"};
+    struct buf b = BUF_INIT;
+    unsigned rank = 0;
+    (void)state;
+    for (; rank < 256; rank++) {
+        const char byte = (char)rank;
+        buf_base64(&b, &byte, 1);
+        buf_fmt(&b, " %u\n", rank);
+    }
+    for (size_t i = 0; i < sizeof(merged) / sizeof(merged[0]); i++) {
+        buf_base64(&b, merged[i], strlen(merged[i]));
+        buf_fmt(&b, " %u\n", rank++);
+    }
+    put("tiktoken.model", b.p, b.len);
+    put_text("tokenizer_config.json",
+             "{\"tokenizer_class\":\"TikTokenTokenizer\",\"added_tokens_decoder\":{\"300\":"
+             "{\"content\":\"<|im_end|>\",\"special\":true}}}");
+    buf_free(&b);
+    ENCODES("hello world", 259, 264);
+    ENCODES("Hello漢字 1234 it's<|im_end|>", 72, 101, 257, 111, 266, 229, 173, 151, 32, 268, 52, 32,
+            105, 116, 39, 115, 300);
+    ENCODES("  ab\n\n x", 32, 32, 97, 98, 10, 10, 32, 120);
+    ENCODES("<|reserved_token_271|>", 271);
+}
+
+static void ways_to_cut_words_that_are_not_known(void **state)
+{
+    struct err e = ERR_INIT;
+    (void)state;
+    put_text("tiktoken.model", "YQ== 0\n");
+    put_text("tokenizer_config.json", "{\"tokenizer_class\":\"OtherTokenizer\"}");
+    assert_null(tokenizer_load(root, &e));
+    assert_non_null(strstr(e.msg, "`OtherTokenizer`"));
+}
+
+/* Pieces <unk> <s> </s> a, of a trainer with BPE and bytes. */
+static const uint8_t model[] = {
+    0x0a, 0x0c, 0x0a, 5, '<',  'u',  'n', 'k',  '>',  0x15, 0, 0, 0, 0, /* no kind: normal */
+    0x0a, 0x07, 0x0a, 3, '<',  's',  '>', 0x18, 3,                      /* control */
+    0x0a, 0x08, 0x0a, 4, '<',  '/',  's', '>',  0x18, 3,                /* control */
+    0x0a, 0x08, 0x0a, 1, 'a',  0x15, 0,   0,    0x80, 0xbf,             /* -1 */
+    0x12, 0x05, 0x18, 2, 0x98, 0x02, 1,                                 /* BPE, bytes */
+    0x1a, 0x04, 0x18, 0, 0x20, 0,                                       /* no prefix, blanks stay */
+};
+
+static void pieces(void **state)
+{
+    struct spm m;
+    struct err e = ERR_INIT;
+    (void)state;
+    if (spm_open(&m, model, sizeof(model), &e))
+        fail_msg("%s", e.msg);
+    assert_int_equal(m.n, 4);
+    assert_true(m.bpe && m.bytes && !m.prefix && !m.squeeze);
+    assert_true(m.unk == 0 && m.bos == 1 && m.eos == 2 && m.pad == -1);
+    assert_int_equal(m.piece[1].kind, SPM_CONTROL);
+    assert_memory_equal(m.piece[3].p, "a", 1);
+    assert_true(m.piece[3].score == -1);
+    spm_close(&m);
+}
+
+/* Whatever is cut off or changed, nothing outside the bytes is read. */
+static void foreign_bytes(void **state)
+{
+    struct err e = ERR_INIT;
+    struct spm m;
+    uint32_t seed = 1;
+    (void)state;
+    for (size_t n = 0; n < sizeof(model); n++) {
+        uint8_t *copy = malloc(n ? n : 1);
+        assert_non_null(copy);
+        memcpy(copy, model, n);
+        if (spm_open(&m, copy, n, &e) == 0)
+            spm_close(&m);
+        free(copy);
+    }
+    for (int i = 0; i < 20000; i++) {
+        uint8_t *copy = malloc(sizeof(model));
+        assert_non_null(copy);
+        memcpy(copy, model, sizeof(model));
+        for (int k = 0; k < 3; k++) {
+            seed = seed * 1664525u + 1013904223u;
+            copy[(seed >> 8) % sizeof(model)] = (uint8_t)(seed >> 24);
+        }
+        if (spm_open(&m, copy, sizeof(model), &e) == 0)
+            spm_close(&m);
+        free(copy);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(words_in_lines, begin, end),
+        cmocka_unit_test_setup_teardown(ranks, begin, end),
+        cmocka_unit_test_setup_teardown(ways_to_cut_words_that_are_not_known, begin, end),
+        cmocka_unit_test(pieces),
+        cmocka_unit_test(foreign_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
