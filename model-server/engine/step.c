@@ -125,8 +125,10 @@ static int reserve_lists(struct stepper *st, struct seq **v, uint32_t n, struct 
 {
     uint64_t top = 0, spans = n, gens = 0;
     for (uint32_t i = 0; i < n; i++) {
-        top += (uint64_t)v[i]->top_n * (1 + v[i]->drafted);
-        gens += 1 + v[i]->drafted;
+        const uint32_t rows = 1 + v[i]->drafted + v[i]->sibling.on;
+        top += (uint64_t)v[i]->top_n * rows;
+        gens += rows;
+        spans += v[i]->sibling.on;
         spans += st->by_length ? v[i]->step : 0; /* see put() */
     }
     if (gens > st->cap_gen) {
@@ -244,12 +246,57 @@ static void put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t le
     put_media(st, b, s, b->n_tokens - len);
 }
 
+static void copy_block(struct stepper *st, uint32_t from, uint32_t to)
+{
+    assert(st->n_copies < SIBLINGS_MOST);
+    st->copy_from[st->n_copies] = from;
+    st->copy_to[st->n_copies++] = to;
+}
+
+static int copy_blocks(struct stepper *st, struct err *e)
+{
+    return st->n_copies ? model_kv_copy(st->model, st->copy_from, st->copy_to, st->n_copies, e) : 0;
+}
+
+/* Behind the rows of `s` its sibling, of which a row of logits is wanted: see sibling.h. */
+static void put_sibling(struct stepper *st, struct ragged *b, struct seq *s)
+{
+    struct sibling *t = &s->sibling;
+    const uint32_t at = s->n / st->block_size, len = sibling_tokens(s->n, st->block_size);
+    const uint32_t ids[] = {s->ids[s->n - 1], t->token}, first = b->n_tokens;
+    if (!t->on)
+        return;
+    assert(!s->cells && !s->windows && at < s->n_blocks && b->n_spans < st->cap_spans);
+    memcpy(t->table, s->blocks, at * sizeof(*t->table));
+    t->table[at] = t->block;
+    if (s->n % st->block_size > 1)
+        copy_block(st, s->blocks[at], t->block);
+    st->spans[b->n_spans++] = (struct span){.first = first,
+                                            .n = len,
+                                            .kv_len = s->n + 1,
+                                            .blocks = t->table,
+                                            .adapter = s->adapter,
+                                            .seq_len = s->n + 1};
+    for (uint32_t i = 0; i < len; i++, b->n_tokens++) {
+        const uint32_t p = s->n + 1 - len + i, id = ids[2 - len + i];
+        st->ids[b->n_tokens] = id < st->vocab ? id : 0;
+        st->pos[b->n_tokens] = p;
+        st->slots[b->n_tokens] = t->block * st->block_size + p % st->block_size;
+    }
+    put_media(st, b, s, first);
+    st->out_rows[b->n_out++] = b->n_tokens - 1;
+    t->row = st->capture && st->heads
+                 ? st->capture + (size_t)(b->n_tokens - 1) * st->heads->of.width
+                 : NULL;
+}
+
 /* A pass whose rows for the draft head, if that is in use, go to `capture`. */
 static struct ragged empty(struct stepper *st, float *capture)
 {
     st->capture = st->heads && heads_keep(st->heads) ? capture : NULL;
     if (st->heads)
         model_capture(st->model, st->capture);
+    st->n_copies = 0;
     return (struct ragged){.ids = st->ids,
                            .pos = st->pos,
                            .slots = st->slots,
@@ -315,8 +362,17 @@ static uint32_t most_rows(struct seq *const *v, uint32_t n)
 {
     uint32_t rows = 0;
     for (uint32_t i = 0; i < n; i++)
-        rows += 1 + v[i]->drafted;
+        rows += 1 + v[i]->drafted + v[i]->sibling.on;
     return rows;
+}
+
+/* Tokens of their siblings. */
+static uint32_t sibling_rows(const struct stepper *st, struct seq *const *v, uint32_t n)
+{
+    uint32_t tokens = 0;
+    for (uint32_t i = 0; i < n; i++)
+        tokens += v[i]->sibling.on ? sibling_tokens(v[i]->n, st->block_size) : 0;
+    return tokens;
 }
 
 /* Tokens that recurrent sequences compute again. */
@@ -356,7 +412,7 @@ static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err
     uint32_t rows = 0;
     for (uint32_t i = 0; i < n; i++)
         if (seq_live(v[i]) && !seq_is_ahead(st, v[i])) {
-            tokens += v[i]->cached + v[i]->step - v[i]->start;
+            tokens += v[i]->cached + v[i]->step - v[i]->start + sibling_rows(st, &v[i], 1);
             rows += seq_rows(v[i]);
         }
     if (!tokens)
@@ -375,7 +431,10 @@ static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err
         put(st, &b, v[i], v[i]->cached + v[i]->step - v[i]->start);
         if (!seq_prefilling(v[i]))
             want_rows(st, &b, v[i]);
+        put_sibling(st, &b, v[i]);
     }
+    if (copy_blocks(st, e))
+        return -1;
     if (st->draws && b.n_out)
         return model_draw(st->model, &b, st->rows.v, !st->ahead_set, e);
     return model_forward(st->model, &b, st->logits, e);
@@ -456,7 +515,7 @@ int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
     if (st->draws && all_ahead(st, v, n))
         return 0;
     const uint32_t no = next_no(st), rows = most_rows(v, n);
-    const uint32_t tokens = rows + lags(v, n);
+    const uint32_t tokens = rows + lags(v, n) + sibling_rows(st, v, n);
     st->ahead_no = 0; /* nothing is ahead until this has worked */
     int64_t t0 = clock_ns();
     if (reserve_lists(st, v, n, e) || stepper_reserve(st, tokens, 0, e) ||
@@ -472,9 +531,12 @@ int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
         v[i]->ahead = no;
         put(st, &b, v[i], seq_lag(v[i]) + v[i]->step);
         v[i]->ahead_at = want_rows(st, &b, v[i]);
+        put_sibling(st, &b, v[i]);
     }
     if (!b.n_out)
         return 0;
+    if (copy_blocks(st, e))
+        return -1;
     if (st->draws ? model_draw(st->model, &b, st->rows.v, st->ahead_set = !st->ahead_set, e)
                   : model_forward(st->model, &b, st->ahead, e))
         return -1;
@@ -561,6 +623,19 @@ static void lose_states(struct seq **v, uint32_t n)
             seq_fail(v[i], "its recurrent state was lost with a failed step");
 }
 
+/* Siblings that were chosen: their keys go to the sequences' own blocks. */
+static int keep_siblings(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
+{
+    st->n_copies = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct seq *s = v[i];
+        if (s->sibling.right && seq_live(s)) /* n: the sibling's, and one more */
+            copy_block(st, s->sibling.block, s->blocks[(s->n - 2) / st->block_size]);
+        s->sibling.right = false;
+    }
+    return copy_blocks(st, e);
+}
+
 int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
     int64_t t0 = clock_ns();
@@ -580,7 +655,7 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
             return -1;
         }
     }
-    if (outcome_choose(st, e)) {
+    if (outcome_choose(st, e) || keep_siblings(st, v, n, e)) {
         if (fed)
             lose_states(v, n);
         return -1;
