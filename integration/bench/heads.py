@@ -2,11 +2,13 @@
 """What draft heads save: tokens per step, and tokens/s beside the same model without them.
 
     python integration/bench/heads.py PLAIN [--mtp FOLDER] [--medusa FOLDER] [--eagle3 FOLDER] [--batch 1 4 16] [--tokens 200] [--layers 60]
+        [--alone 16]
 
 Folders as fit_drafts.py makes them. All are served at once and measured in turn; a ratio is to `plain` of the same round. With
 --layers the models are made deeper by layers that change nothing: steps that cost as much more as those of a larger model, and drafts
 that are right as often as before. Streams of one batch begin together; half of them are greedy, half sampled at temperature 1. The
-status is 1 if one is below 0.97 of plain."""
+status is 1 if one is below 0.97 of plain. With --alone so many streams come one after the other, and only tokens a step are counted:
+where SPECULATE_ROW_COST says what a row costs, a run is like the run before."""
 
 import argparse
 import concurrent.futures
@@ -84,12 +86,21 @@ def measure(services, batch, o):
     return {kind: (rates[kind], per_step(before[kind], steps(s))) for kind, s in services.items()}
 
 
+def alone(services, o):
+    print("\n| | tokens a step |\n|---|--:|")
+    for kind, s in services.items():
+        before = steps(s)
+        for i in range(o.alone):
+            s.post("/generate", body(i, o.tokens)).json()["generated_text"]
+        print(f"| {kind} | {per_step(before, steps(s)):.2f} |", flush=True)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("plain"), p.add_argument("--mtp"), p.add_argument("--medusa"), p.add_argument("--eagle3")
     p.add_argument("--batch", type=int, nargs="+", default=[1, 4, 16])
     p.add_argument("--tokens", type=int, default=200), p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--layers", type=int, default=0)
+    p.add_argument("--layers", type=int, default=0), p.add_argument("--alone", type=int, default=0)
     o = p.parse_args()
     if o.layers:
         made = pathlib.Path(tempfile.mkdtemp())
@@ -107,6 +118,8 @@ def main():
         for kind, (model, args) in kinds.items():
             services[kind] = stack.enter_context(Service(pathlib.Path(model).resolve(), args=["--threads", "1", *args]))
             print(kind, *[line.split("speculation ", 1)[1] for line in services[kind].log.splitlines() if "row_cost" in line], flush=True)
+        if o.alone:
+            return alone(services, o)
         print("\n| batch | | tokens/s | of plain | tokens a step |\n|--:|---|--:|--:|--:|")
         for batch in o.batch:
             for kind, (rates, each) in measure(services, batch, o).items():

@@ -104,6 +104,34 @@ static void choose(const struct drafting *d, struct seq **v, uint32_t n, struct 
     }
 }
 
+/* Rows that a sibling takes, and about one more for the block that is copied. */
+enum { SIBLING_ROWS = 3 };
+
+/* Which sequences verify the second-best first draft as well, where `w` is the step without. */
+static int choose_siblings(const struct drafting *d, struct seq **v, uint32_t n,
+                           struct step_worth *w, struct err *e)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct seq *s = v[i];
+        const double gain = draft_gain(&s->acceptance, DRAFT_SIBLING, 1);
+        if (!s->drafted || s->draft_kind != DRAFT_HEAD || !s->head.has_second)
+            continue;
+        const bool worth = worth_pass(w, 0, SIBLING_ROWS, gain);
+        const int has = worth ? sibling_take(&s->sibling, d->siblings, s->max_blocks, e) : 0;
+        if (has < 0)
+            return -1;
+        if (!has) {
+            acceptance_fade(&s->acceptance, DRAFT_SIBLING);
+            continue;
+        }
+        s->sibling.on = true;
+        s->sibling.token = s->head.second;
+        w->rows += SIBLING_ROWS;
+        w->tokens += gain;
+    }
+    return 0;
+}
+
 int drafts_plan(const struct drafting *d, struct seq **v, uint32_t n, struct err *e)
 {
     struct step_worth w = {.cost = d->cost};
@@ -115,6 +143,7 @@ int drafts_plan(const struct drafting *d, struct seq **v, uint32_t n, struct err
         s->step -= s->drafted; /* of a plan that came to nothing */
         s->drafted = 0;
         s->head.most = 0;
+        s->sibling.on = false;
         s->proposed = seq_live(s) ? propose(d, s) : 0;
         w.rows += seq_live(s) ? s->step + seq_lag(s) : 0;
         w.tokens += seq_live(s) ? s->step : 0; /* a prompt's are worth as much */
@@ -122,6 +151,8 @@ int drafts_plan(const struct drafting *d, struct seq **v, uint32_t n, struct err
     if (d->heads && heads_propose(d->heads, v, n, &w, e))
         return -1;
     choose(d, v, n, &w);
+    if (d->siblings && choose_siblings(d, v, n, &w, e))
+        return -1;
     for (uint32_t i = 0; i < n; i++)
         if (seq_live(v[i]) && (v[i]->proposed || v[i]->head.most) && !v[i]->drafted)
             acceptance_fade(&v[i]->acceptance, v[i]->draft_kind);

@@ -15,11 +15,12 @@
 #include "model-server/engine/seq.h"
 
 struct drafting {
-    uint32_t most;       /* drafts of one sequence in a step; 0: none at all */
-    uint32_t most_rows;  /* and of all together */
-    double cost;         /* struct step_worth's */
-    struct heads *heads; /* of the model, which may have none; NULL: they are not asked */
-    uint32_t block_size; /* drafts need room in the KV cache, and get none of their own */
+    uint32_t most;             /* drafts of one sequence in a step; 0: none at all */
+    uint32_t most_rows;        /* and of all together */
+    double cost;               /* struct step_worth's */
+    struct heads *heads;       /* of the model, which may have none; NULL: they are not asked */
+    struct siblings *siblings; /* whom sequences get scratch blocks of; NULL: no siblings */
+    uint32_t block_size;       /* drafts need room in the KV cache, and get none of their own */
 };
 
 enum { DRAFTS_MOST = 64 }; /* that are offered for one sequence at a time */
@@ -35,6 +36,6 @@ int drafts_plan(const struct drafting *d, struct seq **v, uint32_t n, struct err
 /* Rows of logits that the next step yields for `s`. */
 static inline uint32_t seq_rows(const struct seq *s)
 {
-    return seq_prefilling(s) ? 0 : 1 + s->drafted;
+    return seq_prefilling(s) ? 0 : 1 + s->drafted + s->sibling.on;
 }
 #endif

@@ -22,6 +22,7 @@ struct engine {
     struct grammars *grammars;
     struct drafting drafting;
     struct heads heads;
+    struct siblings siblings;
     struct state_cells cells;
     struct batch *gone; /* sequences that the last answer still points to */
     uint32_t n_blocks, n_slots, max_prefill, max_chunk;

@@ -2,6 +2,7 @@
 #include "model-server/engine/kv_pool.h"
 #include "model-server/engine/seq.h"
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,11 +26,19 @@ int heads_init(struct heads *h, struct model *m, uint32_t block_size, struct err
     return h->mask ? filter_mem_init(&h->filter, i->vocab, e) : err_nomem(e);
 }
 
+int heads_want_second(struct heads *h, struct err *e)
+{
+    if (!h->second)
+        h->second = malloc(h->vocab * sizeof(*h->second));
+    return h->second ? 0 : err_nomem(e);
+}
+
 void heads_free(struct heads *h)
 {
     filter_mem_free(&h->filter);
     free(h->ids), free(h->pos), free(h->slots), free(h->out_rows), free(h->mask), free(h->spans);
     free(h->rows), free(h->who), free(h->states), free(h->logits), free(h->next);
+    free(h->second);
     *h = (struct heads){0};
 }
 
@@ -232,6 +241,20 @@ static int mask_of(struct heads *h, const struct seq *s, constraint_state at)
     return constraint_mask(s->constraint, at, grammars_tokens(s->grammars), h->mask, &none);
 }
 
+/* The first draft was `best`: what would be chosen if that could not be. A copy of its row is in
+ * h->second. */
+static void choose_second(struct heads *h, struct seq *s, uint32_t best)
+{
+    struct err none = ERR_INIT;
+    struct sampled out = {0};
+    h->second[best] = -INFINITY;
+    s->head.has_second =
+        sample_row(&s->sampling, &s->tally, s->ids[s->n - 1], s->constraint ? h->mask : NULL, s->n,
+                   h->second, h->vocab, &h->filter, &out, &none) == 0 &&
+        out.id != best;
+    s->head.second = out.id;
+}
+
 /* The j-th draft of `s`, as the model's own token would be chosen. */
 static bool choose(struct heads *h, struct seq *s, uint32_t j, float *row, constraint_state *at)
 {
@@ -243,9 +266,14 @@ static bool choose(struct heads *h, struct seq *s, uint32_t j, float *row, const
     if (!s->constraint)
         stop_forbid(&s->stop, s->stop.generated + j, row, h->vocab);
     bad_words_forbid(&s->bad_words, s->ids + s->n_prompt, n - s->n_prompt, row);
+    const bool second = j == 0 && h->second;
+    if (second)
+        memcpy(h->second, row, h->vocab * sizeof(*row));
     if (sample_row(&s->sampling, &s->tally, s->ids[n - 1], s->constraint ? h->mask : NULL, n, row,
                    h->vocab, &h->filter, &out, &none))
         return false;
+    if (second)
+        choose_second(h, s, out.id);
     s->ids[n] = s->head.made[j] = out.id;
     s->head.n_made = j + 1;
     if (s->constraint)
@@ -333,6 +361,7 @@ int heads_propose(struct heads *h, struct seq **v, uint32_t n, struct step_worth
             continue;
         s->head.at = s->n;
         s->head.n_made = 0;
+        s->head.has_second = false;
         h->states[some] = s->constraint ? s->grammar_state : 0;
         h->who[some++] = s;
     }

@@ -32,7 +32,9 @@ struct head_rows { /* of a sequence; zero-initialise */
     uint32_t fresh_at;
     /* Drafts that were made already, for positions from `at` on. */
     uint32_t at, n_made, made[HEAD_MOST];
-    uint32_t most; /* in heads_propose(): drafts that are wanted */
+    bool has_second;
+    uint32_t second; /* the best one but for the first of them, in its place */
+    uint32_t most;   /* in heads_propose(): drafts that are wanted */
 };
 void head_rows_free(struct head_rows *r);
 
@@ -48,6 +50,7 @@ struct heads {
     uint64_t passes, passes_before; /* for drafts, ever; up to the last step that was timed */
     int64_t ns;                     /* spent on the step at hand so far */
     struct filter_mem filter;
+    float *second; /* [vocab] a row once more, for the second-best token; NULL: it is not wanted */
     /* Working memory. */
     uint32_t *ids, *pos, *slots, *out_rows, *mask;
     struct span *spans;
@@ -59,6 +62,8 @@ struct heads {
 };
 /* Nothing is taken where the model has no head. */
 int heads_init(struct heads *h, struct model *m, uint32_t block_size, struct err *e);
+/* First drafts come with a second-best one from now on. */
+int heads_want_second(struct heads *h, struct err *e);
 void heads_free(struct heads *h);
 static inline bool heads_any(const struct heads *h) { return h->of.kind != NULL; }
 

@@ -1,6 +1,7 @@
 #include "model-server/engine/outcome.h"
 #include "model-server/engine/drafts.h"
 #include <assert.h>
+#include <string.h>
 
 enum { DETOK_CONTEXT = 5 };
 
@@ -9,6 +10,22 @@ struct row_cursor {
     struct draw_place at;
     uint32_t top;
 };
+
+/* The gen of a sibling, behind those of the drafts. */
+static void list_sibling(struct stepper *st, struct seq *s, struct row_cursor *c,
+                         const struct draw_place *at)
+{
+    const float *logits = seq_is_ahead(st, s) ? st->ahead : st->logits;
+    assert(!st->draws && st->n_gen < st->cap_gen && c->top + s->top_n <= st->cap_top);
+    st->gen[st->n_gen++] = (struct gen){.seq = s,
+                                        .nth = 1,
+                                        .at = *at,
+                                        .row = (float *)logits + (size_t)at->row * st->vocab,
+                                        .token = {.n_top = s->top_n,
+                                                  .top_id = st->top_id + c->top,
+                                                  .top_logprob = st->top_logprob + c->top}};
+    c->top += s->top_n;
+}
 
 /* The gens of `s`, one for each of its rows. */
 static void list_rows(struct stepper *st, struct seq *s, struct row_cursor *c)
@@ -32,10 +49,15 @@ static void list_rows(struct stepper *st, struct seq *s, struct row_cursor *c)
                                     .top_logprob = st->top_logprob + c->top}};
         g->row = st->draws ? NULL : (float *)logits + (size_t)g->at.row * st->vocab;
     }
+    struct draw_place behind = draws_place(&first, s, s->drafted + 1);
+    if (s->sibling.on) {
+        list_sibling(st, s, c, &behind);
+        behind.row++;
+    }
     if (ahead)
         st->early_ns = st->ahead_ns;
     else
-        c->at = draws_place(&first, s, s->drafted + 1);
+        c->at = behind;
 }
 
 void outcome_list(struct stepper *st, struct seq **v, uint32_t n)
@@ -79,10 +101,33 @@ static int choose(struct stepper *st, struct gen *g, int thread, struct err *e)
                       &st->filter[thread], &g->token, e);
 }
 
-/* Along the drafts of a sequence, whose first row is g's, as far as they are what is chosen. */
+/* The model has chosen the sibling: what it leaves for the draft head stands for that of the first
+ * draft. */
+static void take_sibling(struct stepper *st, struct seq *s)
+{
+    struct head_rows *r = &s->head;
+    s->sibling.right = true;
+    if (!r->fresh || !s->sibling.row)
+        return;
+    const size_t width = st->heads->of.width, at = s->n - 1 - r->fresh_at;
+    memcpy((float *)(uintptr_t)r->fresh + at * width, s->sibling.row, width * sizeof(float));
+}
+
+static void learn(struct seq *s, uint32_t more)
+{
+    const bool right = s->sibling.right;
+    if (s->drafted)
+        acceptance_learn(&s->acceptance, s->draft_kind, s->drafted, right ? 0 : more);
+    if (s->sibling.on)
+        acceptance_learn(&s->acceptance, DRAFT_SIBLING, 1, right);
+}
+
+/* Along the drafts of a sequence, whose first row is g's, as far as they are what is chosen; or
+ * along its sibling. */
 static void walk(struct stepper *st, struct gen *g, int thread)
 {
     struct seq *s = g->seq;
+    struct gen *const sibling = s->sibling.on ? g + s->drafted + 1 : NULL;
     const uint32_t known = s->n;
     assert(g->nth == 0 && g->drafts == s->drafted);
     for (bool agreed = true; agreed; g++) {
@@ -94,13 +139,19 @@ static void walk(struct stepper *st, struct gen *g, int thread)
         }
         g->end = s->n;
         agreed = g->drafts && g->token.id == draft && !stop_ends(&s->stop, draft);
+        if (agreed || g->nth || !sibling || g->token.id != s->sibling.token ||
+            stop_ends(&s->stop, g->token.id))
+            continue;
+        take_sibling(st, s);
+        agreed = true;
+        g = sibling - 1;
     }
     assert(s->n > known);
-    if (s->drafted)
-        acceptance_learn(&s->acceptance, s->draft_kind, s->drafted, s->n - known - 1);
+    learn(s, s->n - known - 1);
     seq_advance(s, s->n - 1);
     s->step = 1;
     s->drafted = 0;
+    s->sibling.on = false;
 }
 
 static void walk_range(void *arg, int thread, size_t begin, size_t end)

@@ -278,6 +278,7 @@ void seq_free(struct seq *s)
     free(s->windows);
     free(s->offer);
     head_rows_free(&s->head);
+    sibling_free(&s->sibling);
     tally_free(&s->tally);
     stop_free(&s->stop);
     bias_free(&s->sampling.bias);

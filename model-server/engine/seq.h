@@ -12,6 +12,7 @@
 #include "model-server/engine/grammars.h"
 #include "model-server/engine/heads.h"
 #include "model-server/engine/pictures.h"
+#include "model-server/engine/sibling.h"
 #include "model-server/engine/state_cells.h"
 #include "model-server/sample/bad_words.h"
 #include "model-server/sample/sample.h"
@@ -83,6 +84,7 @@ struct seq {
     enum draft_kind draft_kind;
     struct acceptance acceptance;
     struct head_rows head;                         /* for the model's own draft head */
+    struct sibling sibling;                        /* of the first draft; see there */
     uint32_t *offer, offer_at, n_offer, cap_offer; /* tokens that may stand from offer_at on */
     uint32_t start; /* cached, and what passes of the running step have added; no meaning between
                        steps */

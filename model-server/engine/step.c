@@ -1,7 +1,7 @@
 #include "common/clock.h"
 #include "model-server/engine/drafts.h"
 #include "model-server/engine/outcome.h"
-#include "model-server/engine/windows.h"
+#include "model-server/engine/put.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,9 +125,11 @@ static int reserve_lists(struct stepper *st, struct seq **v, uint32_t n, struct 
 {
     uint64_t top = 0, spans = n, gens = 0;
     for (uint32_t i = 0; i < n; i++) {
-        top += (uint64_t)v[i]->top_n * (1 + v[i]->drafted);
-        gens += 1 + v[i]->drafted;
-        spans += st->by_length ? v[i]->step : 0; /* see put() */
+        const uint32_t rows = 1 + v[i]->drafted + v[i]->sibling.on;
+        top += (uint64_t)v[i]->top_n * rows;
+        gens += rows;
+        spans += v[i]->sibling.on;
+        spans += st->by_length ? v[i]->step : 0; /* see step_put() */
     }
     if (gens > st->cap_gen) {
         st->cap_gen = 0;
@@ -155,101 +157,13 @@ static int reserve_lists(struct stepper *st, struct seq **v, uint32_t n, struct 
 
 /* ---------------------------------------------------------------- passes through the model */
 
-struct state_pair {
-    uint32_t in, out;
-};
-
-/* The cells of what begins at s->start: the step's first pass, a later one of the same step, or the
- * step behind it, which is enqueued before this one's tokens are accepted. */
-static struct state_pair states_of(const struct seq *s)
-{
-    if (s->start == seq_from(s))
-        return (struct state_pair){s->cell[0], s->cell[1]};
-    const bool behind = s->start == s->cached + s->step;
-    return (struct state_pair){s->cell[1], s->cell[behind ? 0 : 1]};
-}
-
-/* A token's rotation may look at the length of its sequence when it was first computed: that of the
- * prompt, or its own position's. Tokens that are computed again get what they had, one span each.
- */
-static void put_plain(struct stepper *st, uint32_t at)
-{
-    st->given[at] = NULL;
-    st->mutual[at] = (struct mutual){0, 0};
-    for (int a = 0; a < 3; a++)
-        st->axes[at][a] = st->pos[at];
-}
-
-/* What ragged has of tokens from row `from` on, the last ones, which are those of `s`. The first
- * sequence that has pictures says so for all before it. */
-static void put_media(struct stepper *st, struct ragged *b, const struct seq *s, uint32_t from)
-{
-    if (!s->media && !b->given)
-        return;
-    for (uint32_t i = b->given ? from : 0; i < b->n_tokens; i++)
-        put_plain(st, i);
-    b->given = st->given;
-    for (uint32_t i = from; s->media && i < b->n_tokens; i++) {
-        const struct media_token m = media_token(s->media, st->pos[i]);
-        st->given[i] = m.row;
-        st->mutual[i] = m.mutual;
-        if (media_has_axes(s->media)) {
-            memcpy(st->axes[i], m.axes, sizeof(m.axes));
-            b->axes = (const uint32_t(*)[3])st->axes;
-        }
-    }
-    if (s->media && media_is_two_way(s->media))
-        b->mutual = st->mutual;
-}
-
-static void put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t len)
-{
-    const uint32_t end = s->start + len;
-    const struct state_pair state = states_of(s);
-    assert(len > 0 && b->n_tokens + len <= st->cap_tokens);
-    assert(!s->windows == !st->window);
-    if (st->heads) {
-        s->head.fresh =
-            st->capture ? st->capture + (size_t)b->n_tokens * st->heads->of.width : NULL;
-        s->head.fresh_at = s->start;
-    }
-    windows_pass(s, st->window, st->block_size);
-    for (uint32_t p = s->start, n; p < end; p += n) {
-        n = end - p;
-        if (st->by_length && end > s->n_prompt)
-            n = p < s->n_prompt ? s->n_prompt - p : 1;
-        assert(b->n_spans < st->cap_spans);
-        st->spans[b->n_spans++] = (struct span){.first = b->n_tokens + (p - s->start),
-                                                .n = n,
-                                                .kv_len = p + n,
-                                                .blocks = s->blocks,
-                                                .windows = s->windows,
-                                                .adapter = s->adapter,
-                                                .state_in = state.in,
-                                                .state_out = state.out,
-                                                .seq_len = p < s->n_prompt ? s->n_prompt : p + n};
-    }
-    for (uint32_t p = s->start; p < end; p++) {
-        assert(p / st->block_size < s->n_blocks);
-        /* a placeholder may be outside the vocabulary, and a draft may repeat it */
-        st->ids[b->n_tokens] = s->ids[p] < st->vocab ? s->ids[p] : 0;
-        st->pos[b->n_tokens] = p;
-        st->slots[b->n_tokens] =
-            s->blocks[p / st->block_size] * st->block_size + p % st->block_size;
-        if (s->windows)
-            st->window_slots[b->n_tokens] =
-                s->windows[p / st->block_size] * st->block_size + p % st->block_size;
-        b->n_tokens++;
-    }
-    put_media(st, b, s, b->n_tokens - len);
-}
-
 /* A pass whose rows for the draft head, if that is in use, go to `capture`. */
 static struct ragged empty(struct stepper *st, float *capture)
 {
     st->capture = st->heads && heads_keep(st->heads) ? capture : NULL;
     if (st->heads)
         model_capture(st->model, st->capture);
+    st->n_copies = 0;
     return (struct ragged){.ids = st->ids,
                            .pos = st->pos,
                            .slots = st->slots,
@@ -266,7 +180,7 @@ static int prompt_pass(struct stepper *st, struct seq *s, uint32_t len, struct e
     if (stepper_reserve(st, len, 0, e) || reserve_logits(st, len, e) || reserve_media(st, &s, 1, e))
         return -1;
     struct ragged b = empty(st, st->hidden);
-    put(st, &b, s, len);
+    step_put(st, &b, s, len);
     for (b.n_out = 0; b.n_out < len; b.n_out++)
         st->out_rows[b.n_out] = b.n_out;
     if (model_forward(st->model, &b, st->logits, e))
@@ -315,8 +229,17 @@ static uint32_t most_rows(struct seq *const *v, uint32_t n)
 {
     uint32_t rows = 0;
     for (uint32_t i = 0; i < n; i++)
-        rows += 1 + v[i]->drafted;
+        rows += 1 + v[i]->drafted + v[i]->sibling.on;
     return rows;
+}
+
+/* Tokens of their siblings. */
+static uint32_t sibling_rows(const struct stepper *st, struct seq *const *v, uint32_t n)
+{
+    uint32_t tokens = 0;
+    for (uint32_t i = 0; i < n; i++)
+        tokens += v[i]->sibling.on ? sibling_tokens(v[i]->n, st->block_size) : 0;
+    return tokens;
 }
 
 /* Tokens that recurrent sequences compute again. */
@@ -356,7 +279,7 @@ static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err
     uint32_t rows = 0;
     for (uint32_t i = 0; i < n; i++)
         if (seq_live(v[i]) && !seq_is_ahead(st, v[i])) {
-            tokens += v[i]->cached + v[i]->step - v[i]->start;
+            tokens += v[i]->cached + v[i]->step - v[i]->start + sibling_rows(st, &v[i], 1);
             rows += seq_rows(v[i]);
         }
     if (!tokens)
@@ -372,10 +295,13 @@ static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err
     for (uint32_t i = 0; i < n; i++) {
         if (!seq_live(v[i]) || seq_is_ahead(st, v[i]) || v[i]->start == v[i]->cached + v[i]->step)
             continue;
-        put(st, &b, v[i], v[i]->cached + v[i]->step - v[i]->start);
+        step_put(st, &b, v[i], v[i]->cached + v[i]->step - v[i]->start);
         if (!seq_prefilling(v[i]))
             want_rows(st, &b, v[i]);
+        step_put_sibling(st, &b, v[i]);
     }
+    if (step_copy_blocks(st, e))
+        return -1;
     if (st->draws && b.n_out)
         return model_draw(st->model, &b, st->rows.v, !st->ahead_set, e);
     return model_forward(st->model, &b, st->logits, e);
@@ -421,7 +347,7 @@ int stepper_state(struct stepper *st, struct seq *s, uint32_t cell, struct err *
         return -1;
     struct ragged b = empty(st, st->hidden);
     s->start = seq_from(s);
-    put(st, &b, s, lag);
+    step_put(st, &b, s, lag);
     for (uint32_t i = 0; i < b.n_spans; i++)
         st->spans[i].state_out = cell;
     s->start = start;
@@ -456,7 +382,7 @@ int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
     if (st->draws && all_ahead(st, v, n))
         return 0;
     const uint32_t no = next_no(st), rows = most_rows(v, n);
-    const uint32_t tokens = rows + lags(v, n);
+    const uint32_t tokens = rows + lags(v, n) + sibling_rows(st, v, n);
     st->ahead_no = 0; /* nothing is ahead until this has worked */
     int64_t t0 = clock_ns();
     if (reserve_lists(st, v, n, e) || stepper_reserve(st, tokens, 0, e) ||
@@ -470,11 +396,14 @@ int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
         assert(v[i]->step == 1 + v[i]->drafted && !seq_prefilling(v[i]));
         v[i]->start = seq_from(v[i]);
         v[i]->ahead = no;
-        put(st, &b, v[i], seq_lag(v[i]) + v[i]->step);
+        step_put(st, &b, v[i], seq_lag(v[i]) + v[i]->step);
         v[i]->ahead_at = want_rows(st, &b, v[i]);
+        step_put_sibling(st, &b, v[i]);
     }
     if (!b.n_out)
         return 0;
+    if (step_copy_blocks(st, e))
+        return -1;
     if (st->draws ? model_draw(st->model, &b, st->rows.v, st->ahead_set = !st->ahead_set, e)
                   : model_forward(st->model, &b, st->ahead, e))
         return -1;
@@ -527,7 +456,7 @@ static int feed(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
             continue;
         const uint32_t last = s->ahead_at.row;
         s->start = s->n;
-        put(st, &b, s, 1);
+        step_put(st, &b, s, 1);
         st->ids[b.n_tokens - 1] = 0;
         st->drawn[b.n_tokens - 1] = last;
         st->out_rows[b.n_out++] = b.n_tokens - 1;
@@ -561,6 +490,19 @@ static void lose_states(struct seq **v, uint32_t n)
             seq_fail(v[i], "its recurrent state was lost with a failed step");
 }
 
+/* Siblings that were chosen: their keys go to the sequences' own blocks. */
+static int keep_siblings(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
+{
+    st->n_copies = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct seq *s = v[i];
+        if (s->sibling.right && seq_live(s)) /* n: the sibling's, and one more */
+            step_copy_block(st, s->sibling.block, s->blocks[(s->n - 2) / st->block_size]);
+        s->sibling.right = false;
+    }
+    return step_copy_blocks(st, e);
+}
+
 int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
     int64_t t0 = clock_ns();
@@ -580,7 +522,7 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
             return -1;
         }
     }
-    if (outcome_choose(st, e)) {
+    if (outcome_choose(st, e) || keep_siblings(st, v, n, e)) {
         if (fed)
             lose_states(v, n);
         return -1;

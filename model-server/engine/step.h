@@ -64,9 +64,10 @@ struct stepper {
     const float **given; /* and these: NULL until a sequence with pictures comes */
     uint32_t (*axes)[3];
     struct mutual *mutual;
-    uint32_t cap_pictures;     /* tokens that they hold */
-    struct filter_mem *filter; /* [threads] */
-    uint32_t *mask;            /* [threads][mask_words] */
+    uint32_t cap_pictures;                                               /* tokens that they hold */
+    uint32_t copy_from[SIBLINGS_MOST], copy_to[SIBLINGS_MOST], n_copies; /* blocks, of siblings */
+    struct filter_mem *filter;                                           /* [threads] */
+    uint32_t *mask;                                                      /* [threads][mask_words] */
     size_t mask_words;
     int threads;
     uint32_t *top_id;

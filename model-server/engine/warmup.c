@@ -22,12 +22,13 @@ uint32_t warmup_longest(const struct engine *g, const struct warmup *w)
     return asked ? asked : model_info(g->o.model)->max_positions;
 }
 
-/* Of the largest step: its sequences and their drafts. */
+/* Of the largest step: its sequences and their drafts, and two of each sibling. */
 uint32_t warmup_rows(const struct engine *g, const struct warmup *w)
 {
     uint32_t rows = w->n > 1 ? w->n : 1;
     rows = rows < MOST_ROWS_AHEAD ? rows : MOST_ROWS_AHEAD;
-    return g->drafting.most ? rows + g->drafting.most_rows : rows;
+    const uint32_t siblings = g->drafting.heads ? 2 * SIBLINGS_MOST : 0;
+    return g->drafting.most ? rows + g->drafting.most_rows + siblings : rows;
 }
 
 /* Scratch of the largest step, without computing it: on a CPU a trial prefill of that length may
@@ -66,11 +67,25 @@ bool warmup_windows(const struct engine *g, const struct warmup *w)
            kv_windows_pay(m->kv_window, warmup_longest(g, w));
 }
 
-/* Both caches. */
+/* May sequences have siblings of their drafts? Where all that is kept of them lies in blocks, which
+ * can be copied, and the host chooses tokens. */
+static bool siblings_fit(const struct engine *g, uint32_t n_windows)
+{
+    const struct model_info *m = model_info(g->o.model);
+    return g->drafting.heads && !n_windows && !m->state_bytes && !m->by_length && !g->step.draws;
+}
+
+/* Both caches, and scratch blocks for siblings behind those of the router. */
 static int resize_kv(struct engine *g, uint32_t n_blocks, uint32_t n_windows, struct err *e)
 {
+    const uint32_t more = siblings_fit(g, n_windows) ? SIBLINGS_MOST : 0;
     g->n_blocks = g->n_windows = g->step.window = 0;
-    if (model_kv_resize_apart(g->o.model, n_blocks, n_windows, g->o.block_size, g->o.kv_dtype, e))
+    if (model_kv_resize_apart(g->o.model, n_blocks + more, n_windows, g->o.block_size,
+                              g->o.kv_dtype, e))
+        return -1;
+    g->siblings = (struct siblings){.first = more ? n_blocks : 0};
+    g->drafting.siblings = more ? &g->siblings : NULL;
+    if (more && heads_want_second(&g->heads, e))
         return -1;
     g->n_blocks = n_blocks;
     g->n_windows = n_windows;

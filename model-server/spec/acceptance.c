@@ -3,11 +3,9 @@
 /* What a step teaches fades by an eighth with each draft, and by a sixty-fourth with each chance
  * that was passed by. */
 static const float LEARN = 1.0f / 8, FADE = 1.0f / 64;
-static const float AT_FIRST[DRAFT_KINDS] = {[DRAFT_OFFERED] = 0.7f,
-                                            [DRAFT_SHORT_MATCH] = 0.4f,
-                                            [DRAFT_MATCH] = 0.6f,
-                                            [DRAFT_LONG_MATCH] = 0.8f,
-                                            [DRAFT_HEAD] = 0.7f};
+static const float AT_FIRST[DRAFT_KINDS] = {
+    [DRAFT_OFFERED] = 0.7f,    [DRAFT_SHORT_MATCH] = 0.4f, [DRAFT_MATCH] = 0.6f,
+    [DRAFT_LONG_MATCH] = 0.8f, [DRAFT_HEAD] = 0.7f,        [DRAFT_SIBLING] = 0.1f};
 
 enum draft_kind draft_kind_of(uint32_t match)
 {

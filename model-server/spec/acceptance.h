@@ -18,7 +18,8 @@ enum draft_kind {
     DRAFT_SHORT_MATCH,
     DRAFT_MATCH,
     DRAFT_LONG_MATCH,
-    DRAFT_HEAD, /* of the checkpoint's own head */
+    DRAFT_HEAD,    /* of the checkpoint's own head */
+    DRAFT_SIBLING, /* the second-best one in the place of the first */
     DRAFT_KINDS
 };
 enum draft_kind draft_kind_of(uint32_t match); /* by an n-gram of that many tokens; ngram.h */

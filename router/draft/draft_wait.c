@@ -58,6 +58,10 @@ bool draft_runs_ahead(const struct draft_wait_case *c)
 {
     if (c->step_ns <= 0 || c->draft_ns <= 0)
         return true;
+    /* A longer chain than `most` is never verified, and a call in progress would delay the one that
+     * a rejection needs. */
+    if (c->step_ns >= (c->most + 1.0) * c->draft_ns)
+        return false;
     /* `ends`: the probability that a step ends during a given call. `rejects`: the probability that
      * it then rejects a draft. */
     const double ends = c->draft_ns < c->step_ns ? c->draft_ns / c->step_ns : 1;

@@ -17,6 +17,7 @@ enum { ROW = 4 };       /* numbers that the draft head gets of a token */
 static bool recurrent;  /* the model of the next set-up carries a state */
 static uint32_t window; /* that the model of the next set-up has, in a cache of its own; 0: none */
 static bool headed;     /* the model of the next set-up has a draft head */
+static int head_wrong;  /* percent of its drafts that are: then the right one is its second-best */
 static int no_numbers;  /* from this forward on the scores are none; 0: never */
 
 /* ---------------------------------------------------------------- the fakes */
@@ -294,8 +295,8 @@ void model_capture(struct model *m, float *rows)
     m->capture = rows;
 }
 
-/* Always right where its rows and its tokens are. It looks at its keys of all positions that the
- * span says. */
+/* Right where its rows and its tokens are, but for head_wrong. It looks at its keys of all
+ * positions that the span says. */
 int model_draft(struct model *m, const struct draft_step *x, struct err *e)
 {
     const struct ragged *b = &x->b;
@@ -318,6 +319,8 @@ int model_draft(struct model *m, const struct draft_step *x, struct err *e)
             for (uint32_t v = 0; v < VOCAB; v++)
                 x->logits[(size_t)out * VOCAB + v] = 0.01f * (float)(v % 7);
             x->logits[(size_t)out * VOCAB + h % VOCAB] = 3;
+            if ((int)(h / VOCAB % 100) < head_wrong)
+                x->logits[(size_t)out * VOCAB + (h + 1) % VOCAB] = 60;
             put_row(h, x->next + (size_t)out++ * ROW);
         }
     }
@@ -464,6 +467,7 @@ static int teardown(void **state)
 {
     (void)state;
     recurrent = headed = false;
+    head_wrong = 0;
     window = 0;
     run_jobs(&fake, -1);
     engine_free(g);

@@ -34,17 +34,18 @@ static void with_head(void)
 
 static void set_mode(enum gate_mode m) { g->heads.gate.size[g->heads.gate.at].mode = m; }
 
-/* Everybody's answers. `change`: the mode of each step is drawn. Returns how many steps it took. */
-static int answer_all(bool change)
+/* Everybody's answers, so many at a time. `change`: the mode of each step is drawn. Returns how
+ * many steps it took. */
+static int answer_many(uint32_t together, bool change)
 {
     struct err e = ERR_INIT;
     struct answer a;
     const int before = fake.forwards;
-    for (uint32_t i = 0; i < N; i += TOGETHER) {
-        struct seq_spec specs[TOGETHER];
-        for (uint32_t k = 0; k < TOGETHER; k++)
+    for (uint32_t i = 0; i < N; i += together) {
+        struct seq_spec specs[N];
+        for (uint32_t k = 0; k < together; k++)
             specs[k] = v[i + k].spec;
-        assert_int_equal(engine_prefill(g, 9, specs, TOGETHER, NULL, NULL, &a, &e), 0);
+        assert_int_equal(engine_prefill(g, 9, specs, together, NULL, NULL, &a, &e), 0);
         take(&a, v);
         while (a.batch) {
             if (change)
@@ -60,6 +61,7 @@ static int answer_all(bool change)
     }
     return fake.forwards - before;
 }
+static int answer_all(bool change) { return answer_many(TOGETHER, change); }
 
 static void a_head_saves_steps(void **state)
 {
@@ -85,6 +87,42 @@ static void it_may_be_off_and_on_at_any_step(void **state)
         set_mode(GATE_ON);
         assert_true(answer_all(true) < plain);
     }
+}
+
+/* A head whose first drafts are wrong, and whose second-best are right: two tokens a step. */
+static void second_best_drafts_are_verified_too(void **state)
+{
+    (void)state;
+    srand(test_seed(10));
+    ask_all();
+    const int plain = answer_all(false);
+    with_head();
+    g->drafting.cost = g->heads.pass_cost = 0.002;
+    head_wrong = 100;
+    const int both = answer_all(false);
+    assert_true(10 * both < 6 * plain); /* a row of the first draft in the place of its: more */
+    g->drafting.siblings = NULL;
+    assert_true(answer_all(false) > both + both / 5);
+}
+
+/* Some of them right, some of the first ones; more sequences than scratch blocks; a head that comes
+ * and goes. Blocks are all given back. */
+static void siblings_change_no_answer(void **state)
+{
+    (void)state;
+    srand(test_seed(11));
+    ask_all();
+    with_head();
+    g->drafting.cost = g->heads.pass_cost = 0.0005;
+    assert_true((int)N > (int)SIBLINGS_MOST);
+    for (head_wrong = 20; head_wrong < 100; head_wrong += 30)
+        for (int round = 0; round < 4; round++) {
+            answer_many(round % 2 ? N : 2, round > 1);
+            set_mode(GATE_ON);
+        }
+    engine_clear(g, NULL);
+    for (int i = 0; i < SIBLINGS_MOST; i++)
+        assert_false(g->siblings.taken[i]);
 }
 
 /* What a head costs that brings nothing: no row is fetched, none passes. */
@@ -133,6 +171,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_head_saves_steps, setup, teardown),
         cmocka_unit_test_setup_teardown(it_may_be_off_and_on_at_any_step, setup, teardown),
+        cmocka_unit_test_setup_teardown(second_best_drafts_are_verified_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(siblings_change_no_answer, setup, teardown),
         cmocka_unit_test_setup_teardown(one_that_is_off_does_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(steps_are_measured, setup, teardown),
     };

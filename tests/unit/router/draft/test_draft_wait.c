@@ -41,9 +41,9 @@ static void shards_run_ahead_where_calls_are_short_or_right(void **state)
         double step_ms, draft_ms, a;
         bool ahead;
     } row[] = {{0, 0, 0.7, true},   {80, 20, 0.91, false}, {80, 40, 0.55, false},
-               {80, 5, 0.7, true},  {80, 10, 0.7, false},  {8, 2, 0.7, false},
-               {8, 0.5, 0.7, true}, {8, 1, 0.99, true},    {1, 2, 0.9, true},
-               {10, 20, 0.9, false}};
+               {80, 5, 0.7, false}, {80, 10, 0.7, false},  {8, 2, 0.7, false},
+               {4, 0.5, 0.7, true}, {8, 0.5, 0.7, false},  {8, 1, 0.99, true},
+               {1, 2, 0.9, true},   {10, 20, 0.9, false}};
     (void)state;
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         const struct draft_wait_case c = {.step_ns = row[i].step_ms * MS,
