@@ -21,7 +21,8 @@ static void read_strategy(struct vision_settings *s, const char *def)
                              strategy, tower);
 }
 
-static void load_common(struct vision *v, struct vision_settings *s)
+/* `whole`: the tile is whole patches. */
+static void load_common(struct vision *v, struct vision_settings *s, bool whole)
 {
     struct vision_llava *l = &v->llava;
     vision_read_format(
@@ -34,7 +35,8 @@ static void load_common(struct vision *v, struct vision_settings *s)
                       ? vision_side(s, &s->pixels, "size", of_tower)
                       : vision_u32(s, &size, "shortest_edge", of_tower, 1, VISION_MAX_SETTING);
     l->tile = l->square ? l->shortest : vision_side(s, &s->pixels, "crop_size", of_tower);
-    if (l->tile != of_tower || l->tile < v->format.patch || l->shortest < l->tile)
+    if (l->tile != of_tower || l->tile < v->format.patch || (whole && l->tile % v->format.patch) ||
+        l->shortest < l->tile)
         vision_settings_fail(s, "%s: size, crop_size, image_size and patch_size disagree",
                              s->pixels.name);
     v->token = vision_read_token(s, "image_token_index", "<image>", 32000, v->marker);
@@ -42,7 +44,7 @@ static void load_common(struct vision *v, struct vision_settings *s)
 
 static void load_llava(struct vision *v, struct vision_settings *s)
 {
-    load_common(v, s);
+    load_common(v, s, true);
     read_strategy(s, "default");
     if (!v->llava.square && !vision_flag(&s->pixels, "do_center_crop", true))
         vision_settings_fail(s, "%s: do_center_crop must be true", s->pixels.name);
@@ -64,7 +66,8 @@ static void add_pinpoint(struct vision_llava *l, uint32_t rows, uint32_t cols)
     l->pinpoints[l->n_pinpoints++].width = cols * l->tile;
 }
 
-static void load_pinpoints(struct vision *v, struct vision_settings *s)
+/* False: no file has a list. */
+static bool load_pinpoints(struct vision *v, struct vision_settings *s)
 {
     struct vision_llava *l = &v->llava;
     if (l->shortest != l->tile)
@@ -85,15 +88,16 @@ static void load_pinpoints(struct vision *v, struct vision_settings *s)
     }
     if (list && !l->n_pinpoints)
         vision_settings_fail(s, "image_grid_pinpoints is no list, or is empty");
+    return list;
 }
 
 static void load_next(struct vision *v, struct vision_settings *s)
 {
     static const uint8_t hub[][2] = {{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}};
-    load_common(v, s);
+    load_common(v, s, true);
     read_strategy(s, "default");
-    load_pinpoints(v, s);
-    for (size_t i = 0; !v->llava.n_pinpoints && i < sizeof(hub) / sizeof(hub[0]); i++)
+    const bool listed = load_pinpoints(v, s);
+    for (size_t i = 0; !listed && i < sizeof(hub) / sizeof(hub[0]); i++)
         add_pinpoint(&v->llava, hub[i][0], hub[i][1]);
 }
 
@@ -103,10 +107,10 @@ static void load_onevision(struct vision *v, struct vision_settings *s)
 {
     static const char prefix[] = "anyres_max_";
     const char *aspect = json_str(s->config.o, "vision_aspect_ratio", "anyres_max_9");
-    load_common(v, s);
+    load_common(v, s, false);
     read_strategy(s, "full");
-    load_pinpoints(v, s);
-    for (uint32_t i = 0; !v->llava.n_pinpoints || (i && i < ONEVISION_SIDE * ONEVISION_SIDE); i++)
+    const bool listed = load_pinpoints(v, s);
+    for (uint32_t i = 0; !listed && i < ONEVISION_SIDE * ONEVISION_SIDE; i++)
         add_pinpoint(&v->llava, 1 + i / ONEVISION_SIDE, 1 + i % ONEVISION_SIDE);
     char *end = NULL;
     const unsigned long most = strncmp(aspect, prefix, sizeof(prefix) - 1) == 0

@@ -377,7 +377,7 @@ static void with_other_number(const char *name, const char *tensor, const uint8_
     assert_non_null(mkdtemp(dir));
     for (int i = 0; i < 3; i++) {
         char from[PATH_LEN], to[2 * PATH_LEN];
-        size_t n;
+        size_t n = 0;
         char *all = read_all(path_of(from, name, files[i]), &n);
         assert_non_null(all);
         char *at = i == 2 ? memmem(all, n, tensor, strlen(tensor)) : NULL;
