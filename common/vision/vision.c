@@ -4,9 +4,10 @@
 #include <string.h>
 
 static const struct vision_family *const families[] = {
-    &vision_qwen,   &vision_gemma3,   &vision_pixtral,         &vision_llava_next,
-    &vision_llava,  &vision_idefics3, &vision_internvl,        &vision_paligemma,
-    &vision_llama4, &vision_gemma4,   &vision_llava_onevision, &vision_aya,
+    &vision_qwen,    &vision_gemma3,   &vision_pixtral,         &vision_llava_next,
+    &vision_llava,   &vision_idefics3, &vision_internvl,        &vision_paligemma,
+    &vision_llama4,  &vision_gemma4,   &vision_llava_onevision, &vision_aya,
+    &vision_cohere2,
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]), N_TYPES = 6 };
 

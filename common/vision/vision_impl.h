@@ -75,7 +75,7 @@ struct vision_family {
 };
 extern const struct vision_family vision_qwen, vision_gemma3, vision_llava, vision_llava_next,
     vision_idefics3, vision_pixtral, vision_internvl, vision_paligemma, vision_llama4,
-    vision_gemma4, vision_llava_onevision, vision_aya;
+    vision_gemma4, vision_llava_onevision, vision_aya, vision_cohere2;
 
 struct vision {
     const struct vision_family *family;

@@ -286,6 +286,40 @@ def aya_vision():
     return config, AyaVisionForConditionalGeneration, pre, inputs
 
 
+def cohere2_vision():
+    """transformers leaves the text model's logit_scale out, which is 1 here."""
+    from transformers import Cohere2Config, Cohere2VisionConfig, Cohere2VisionForConditionalGeneration
+    from transformers.models.cohere2_vision.image_processing_cohere2_vision import Cohere2VisionImageProcessor
+
+    class Pillow(Cohere2VisionImageProcessor):
+        def resize(self, image, size, resample=None, **_):
+            one = lambda x: np.asarray(
+                Image.fromarray(x.permute(1, 2, 0).numpy()).resize((size.width, size.height), Image.BICUBIC)
+            )
+            return torch.stack([torch.tensor(one(x)).permute(2, 0, 1) for x in image])
+
+    text = Cohere2Config(**{k: v for k, v in TEXT.items() if k != "rms_norm_eps"}, sliding_window=24, logit_scale=1.0)
+    config = Cohere2VisionConfig(
+        text_config=text.to_dict(), vision_config=SIGLIP, image_token_id=IMAGE, alignment_intermediate_size=24,
+    )
+    pre = dict(
+        size=dict(height=32, width=32), max_patches=6, crop_to_patches=True, resample=3, image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+    )
+    processor = Pillow(**pre)
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="pt")["pixel_values"] for p in pictures]
+        exact = lambda x: torch.tensor(
+            np.stack([planes(np.asarray(((t * 0.5 + 0.5) * 255).round().permute(1, 2, 0)).astype(np.uint8), [0.5] * 3, [0.5] * 3) for t in x])
+        )
+        out = [exact(o) for o in out]  # rescaled in double, as elsewhere, not in one factor
+        spans = [[321] + sum([[IMAGE] * 4 + [317] for _ in o], []) + [322] for o in out]
+        return dict(pixel_values=torch.cat(out)), spans
+
+    return config, Cohere2VisionForConditionalGeneration, pre, inputs
+
+
 def planes_of_patches(kwargs):
     """Gemma 4's patches [n][P][P][3] as [1][3][H][W], with what the tower does to them first."""
     at = kwargs["image_position_ids"][0]
@@ -386,6 +420,7 @@ CASES = {
         None, typed,
     ),
     "aya_vision": (aya_vision, None, between),
+    "cohere2_vision": (cohere2_vision, None, between),
     "llava": (llava, None, between),
     "llava_onevision": (llava_onevision, None, between),
     "qwen2_vl": (qwen2_vl, None, typed),

@@ -1,6 +1,6 @@
 /* Towers of SigLIP (arXiv 2303.15343): Gemma 3 (2503.19786), PaliGemma
  * (2407.07726), Idefics 3 (2408.12637) and SmolVLM, LLaVA-OneVision (2408.03326), Aya Vision
- * (2505.08751). */
+ * (2505.08751), Command A Vision. */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
@@ -84,12 +84,10 @@ static void configure_onevision(struct config *c, struct encoder_spec *s)
         .act = ACT_GELU};
 }
 
-static void configure_aya(struct config *c, struct encoder_spec *s)
+/* Cells of patches through a gated MLP. */
+static void project_cells(struct config *c, struct encoder_spec *s, double middle)
 {
-    siglip(c, s, 384);
-    all_of_layer(c, s);
     const double factor = json_num(c->file, "downsample_factor", 2);
-    const double middle = json_num(c->file, "alignment_intermediate_size", s->width);
     if (!(factor >= 1 && factor <= 16) || s->side % (uint32_t)factor || !(middle >= 2) ||
         middle > 1 << 20 || (uint32_t)middle % 2) {
         config_fail(c,
@@ -100,16 +98,28 @@ static void configure_aya(struct config *c, struct encoder_spec *s)
     }
     s->cell = (uint32_t)factor;
     s->project = (struct encoder_projection){
-        .norm = true,
-        .norm_joined = true,
-        .norm_spec = {NORM_LAYER, (float)json_num(c->file, "adapter_layer_norm_eps", 1e-6), 0},
-        .norm_bias = true,
-        .norm_role = W_PROJECT_NORM,
         .join = s->cell * s->cell,
         .linear = {{W_PROJECT_IN, (uint32_t)middle, .bias = true, .gated = true},
                    {W_PROJECT_OUT, s->width, .bias = true}},
         .n_linears = 2,
         .act = ACT_SILU};
+}
+
+static void configure_aya(struct config *c, struct encoder_spec *s)
+{
+    siglip(c, s, 384);
+    all_of_layer(c, s);
+    project_cells(c, s, json_num(c->file, "alignment_intermediate_size", s->width));
+    s->project.norm = s->project.norm_joined = s->project.norm_bias = true;
+    s->project.norm_spec =
+        (struct norm_spec){NORM_LAYER, (float)json_num(c->file, "adapter_layer_norm_eps", 1e-6), 0};
+    s->project.norm_role = W_PROJECT_NORM;
+}
+
+static void configure_cohere2(struct config *c, struct encoder_spec *s)
+{
+    siglip(c, s, 512);
+    project_cells(c, s, json_num(c->file, "alignment_intermediate_size", 36864));
 }
 
 #define NAMES_TOWER NAMES_SIGLIP("model.vision_tower.vision_model.", "model.vision_tower.")
@@ -129,6 +139,14 @@ const struct encoder_family family_aya = {
                         [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"},
               .prefix = "model."},
     .configure = configure_aya,
+    .tower = "siglip_vision_model",
+};
+const struct encoder_family family_cohere2 = {
+    .types = (const char *const[]){"cohere2_vision", NULL},
+    .names = {.names = {NAMES_TOWER, [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",
+                        [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"},
+              .prefix = "model."},
+    .configure = configure_cohere2,
     .tower = "siglip_vision_model",
 };
 const struct encoder_family family_gemma3 = {

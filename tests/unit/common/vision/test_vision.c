@@ -180,6 +180,14 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
                "TILE_GLOBAL<|IMG_PATCH|><|END_OF_IMG|>");
     vision_free(v);
 
+    v = load("{\"model_type\":\"cohere2_vision\",\"vision_config\":{\"image_size\":32}}",
+             "{\"size\":{\"height\":32,\"width\":32},\"max_patches\":2}");
+    expands_to(v, 20, 20, "<|START_OF_IMG|><|IMG_PATCH|><|IMG_LINE_BREAK|><|END_OF_IMG|>");
+    expands_to(v, 20, 60,
+               "<|START_OF_IMG|><|IMG_PATCH|><|IMG_LINE_BREAK|><|IMG_PATCH|><|IMG_LINE_BREAK|>"
+               "<|IMG_PATCH|><|IMG_LINE_BREAK|><|END_OF_IMG|>");
+    vision_free(v);
+
     v = load("{\"model_type\":\"llama4\",\"vision_config\":{\"image_size\":28}}",
              "{\"size\":{\"height\":28,\"width\":28},\"max_patches\":4}");
     assert_string_equal(vision_marker(v), "<|image|>");
@@ -336,6 +344,7 @@ static void contradictions_are_refused(void **state)
 #define GEMMA4 "{\"model_type\":\"gemma4\",\"vision_config\":{%s}}"
 #define ONEV   "{\"model_type\":\"llava_onevision\",\"vision_config\":{\"model_type\":\"siglip\",%s}"
 #define AYA    "{\"model_type\":\"aya_vision\",\"vision_config\":{%s}}"
+#define COHERE "{\"model_type\":\"cohere2_vision\",\"vision_config\":{%s}}"
 #define SMOL   "{\"model_type\":\"smolvlm\",\"vision_config\":{%s}}"
 #define LLAMA  "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
 #define PALI   "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
@@ -385,6 +394,8 @@ static void contradictions_are_refused(void **state)
         {ONEV ",\"vision_feature_select_strategy\":\"default\"}", "\"image_size\":384", NULL},
         {AYA, "\"image_size\":365", NULL},
         {AYA, "\"image_size\":364", "{\"min_patches\":9,\"max_patches\":3}"},
+        {COHERE, "\"image_size\":500", NULL},
+        {COHERE, "", "{\"max_patches\":0}"},
         {SMOL, "\"patch_size\":14", NULL},
         {SMOL, "", "{\"size\":{\"longest_edge\":0}}"},
         {INTERN, "", "{\"min_patches\":9,\"max_patches\":3}"},
