@@ -87,7 +87,7 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
         last = vision_add_resize(out, (int32_t)last, all, w, h);
         all = (struct vision_rect){0, 0, w, h};
         if (w > f->tile || h > f->tile)
-            vision_add_tiles(out, last, h / f->tile, w / f->tile, 0, 0);
+            vision_add_tiles(out, last, h / f->tile, w / f->tile, f->tile, 0, 0);
     }
     if (w != f->tile || h != f->tile)
         last = vision_add_resize(out, (int32_t)last, all, f->tile, f->tile);

@@ -57,7 +57,7 @@ static void best_grid(const struct vision_internvl *f, double w, double h, uint3
         }
 }
 
-static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
+int vision_plan_internvl(const struct vision *v, struct vision_plan *out, struct err *e)
 {
     const struct vision_internvl *f = &v->internvl;
     const uint32_t t = f->tile;
@@ -69,7 +69,7 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
     if (rows * cols == 1) {
         vision_add_crop(out, all, 0, 0);
     } else {
-        vision_add_tiles(out, all, rows, cols, 0, 0);
+        vision_add_tiles(out, all, rows, cols, t, 0, 0);
         if (f->thumbnail)
             vision_add_crop(out, vision_add_resize(out, -1, vision_whole(out), t, t), 0, 0);
     }
@@ -85,5 +85,7 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
     buf_str(out, "</img>");
 }
 
-const struct vision_family vision_internvl = {
-    .types = {"internvl", "internvl_chat"}, .load = load, .plan = plan, .expand = expand};
+const struct vision_family vision_internvl = {.types = {"internvl", "internvl_chat"},
+                                              .load = load,
+                                              .plan = vision_plan_internvl,
+                                              .expand = expand};

@@ -131,7 +131,7 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
     if (rows * cols == 1) {
         vision_add_crop(out, all, 0, 0);
     } else {
-        vision_add_tiles(out, all, rows, cols, 0, 0);
+        vision_add_tiles(out, all, rows, cols, f->tile, 0, 0);
         vision_add_crop(out, vision_add_resize(out, -1, vision_whole(out), f->tile, f->tile), 0, 0);
     }
     out->grid_h = out->grid_w = f->tile / (v->format.patch * v->format.merge);

@@ -1,23 +1,28 @@
 /* LLaVA 1.5: the central square of the image. LLaVA-NeXT: the whole image as a square, and the
- * image padded to one of a list of resolutions and cut into tiles. */
+ * image padded to one of a list of resolutions and cut into tiles. LLaVA-OneVision (arXiv
+ * 2408.03326): the same with more resolutions; too many features are interpolated to fewer. The
+ * processor of transformers shows each image of a prompt with several as one square; here each is
+ * cut into tiles. */
 #include "common/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------- load */
 
-static void read_strategy(struct vision_settings *s)
+static void read_strategy(struct vision_settings *s, const char *def)
 {
     const char *tower = json_str(s->tower.o, "model_type", "");
-    const char *strategy = json_str(s->config.o, "vision_feature_select_strategy", "default");
+    const char *strategy = json_str(s->config.o, "vision_feature_select_strategy", def);
     /* "default" drops the first row, CLIP's class token; SigLIP has none */
     if (strcmp(strategy, strstr(tower, "siglip") ? "full" : "default") != 0)
         vision_settings_fail(s, "config.json: vision_feature_select_strategy %s with a tower %s",
                              strategy, tower);
 }
 
-static void load_common(struct vision *v, struct vision_settings *s)
+/* `whole`: the tile is whole patches. */
+static void load_common(struct vision *v, struct vision_settings *s, bool whole)
 {
     struct vision_llava *l = &v->llava;
     vision_read_format(
@@ -30,16 +35,17 @@ static void load_common(struct vision *v, struct vision_settings *s)
                       ? vision_side(s, &s->pixels, "size", of_tower)
                       : vision_u32(s, &size, "shortest_edge", of_tower, 1, VISION_MAX_SETTING);
     l->tile = l->square ? l->shortest : vision_side(s, &s->pixels, "crop_size", of_tower);
-    if (l->tile != of_tower || l->tile % v->format.patch || l->shortest < l->tile)
+    if (l->tile != of_tower || l->tile < v->format.patch || (whole && l->tile % v->format.patch) ||
+        l->shortest < l->tile)
         vision_settings_fail(s, "%s: size, crop_size, image_size and patch_size disagree",
                              s->pixels.name);
-    read_strategy(s);
     v->token = vision_read_token(s, "image_token_index", "<image>", 32000, v->marker);
 }
 
 static void load_llava(struct vision *v, struct vision_settings *s)
 {
-    load_common(v, s);
+    load_common(v, s, true);
+    read_strategy(s, "default");
     if (!v->llava.square && !vision_flag(&s->pixels, "do_center_crop", true))
         vision_settings_fail(s, "%s: do_center_crop must be true", s->pixels.name);
 }
@@ -54,11 +60,16 @@ static uint32_t pinpoint_side(struct vision_settings *s, const struct vision_lla
     return l->tile;
 }
 
-static void load_next(struct vision *v, struct vision_settings *s)
+static void add_pinpoint(struct vision_llava *l, uint32_t rows, uint32_t cols)
 {
-    static const uint8_t hub[][2] = {{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}};
+    l->pinpoints[l->n_pinpoints].height = rows * l->tile;
+    l->pinpoints[l->n_pinpoints++].width = cols * l->tile;
+}
+
+/* False: no file has a list. */
+static bool load_pinpoints(struct vision *v, struct vision_settings *s)
+{
     struct vision_llava *l = &v->llava;
-    load_common(v, s);
     if (l->shortest != l->tile)
         vision_settings_fail(s, "%s: size and crop_size disagree", s->pixels.name);
     const cJSON *list = json_get(s->pixels.o, "image_grid_pinpoints"), *pair;
@@ -75,15 +86,51 @@ static void load_next(struct vision *v, struct vision_settings *s)
         l->pinpoints[l->n_pinpoints].height = h;
         l->pinpoints[l->n_pinpoints++].width = w;
     }
-    for (size_t i = 0; !list && i < sizeof(hub) / sizeof(hub[0]); i++) {
-        l->pinpoints[l->n_pinpoints].height = hub[i][0] * l->tile;
-        l->pinpoints[l->n_pinpoints++].width = hub[i][1] * l->tile;
-    }
-    if (!l->n_pinpoints)
+    if (list && !l->n_pinpoints)
         vision_settings_fail(s, "image_grid_pinpoints is not a list, or is empty");
+    return list;
+}
+
+static void load_next(struct vision *v, struct vision_settings *s)
+{
+    static const uint8_t hub[][2] = {{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}};
+    load_common(v, s, true);
+    read_strategy(s, "default");
+    const bool listed = load_pinpoints(v, s);
+    for (size_t i = 0; !listed && i < sizeof(hub) / sizeof(hub[0]); i++)
+        add_pinpoint(&v->llava, hub[i][0], hub[i][1]);
+}
+
+enum { ONEVISION_SIDE = 6 }; /* tiles of a side, where no file says */
+
+static void load_onevision(struct vision *v, struct vision_settings *s)
+{
+    static const char prefix[] = "anyres_max_";
+    const char *aspect = json_str(s->config.o, "vision_aspect_ratio", "anyres_max_9");
+    load_common(v, s, false);
+    read_strategy(s, "full");
+    const bool listed = load_pinpoints(v, s);
+    for (uint32_t i = 0; !listed && i < ONEVISION_SIDE * ONEVISION_SIDE; i++)
+        add_pinpoint(&v->llava, 1 + i / ONEVISION_SIDE, 1 + i % ONEVISION_SIDE);
+    char *end = NULL;
+    const unsigned long most = strncmp(aspect, prefix, sizeof(prefix) - 1) == 0
+                                   ? strtoul(aspect + sizeof(prefix) - 1, &end, 10)
+                                   : 0;
+    if (most < 1 || most > VISION_MAX_CROPS || *end)
+        vision_settings_fail(s,
+                             "config.json: vision_aspect_ratio must be anyres_max_N, N from 1 "
+                             "to %d",
+                             VISION_MAX_CROPS);
+    v->llava.most_tiles = (uint32_t)most;
 }
 
 /* ---------------------------------------------------------------- plans */
+
+/* Pixels of a tile that its patches cover: of SigLIP's 384 the last 6 are not looked at. */
+static uint32_t whole_patches(const struct vision *v)
+{
+    return v->llava.tile / v->format.patch * v->format.patch;
+}
 
 static int plan_llava(const struct vision *v, struct vision_plan *out, struct err *e)
 {
@@ -95,7 +142,7 @@ static int plan_llava(const struct vision *v, struct vision_plan *out, struct er
         l->square ? l->shortest : (uint32_t)((double)l->shortest * longer / shorter);
     const uint32_t w = wide ? other : l->shortest, h = wide ? l->shortest : other;
     (void)e;
-    out->crop_width = out->crop_height = l->tile;
+    out->crop_width = out->crop_height = whole_patches(v);
     vision_add_crop(out, vision_add_resize(out, -1, vision_whole(out), w, h), (w - l->tile) / 2,
                     (h - l->tile) / 2);
     out->grid_h = out->grid_w = l->tile / v->format.patch;
@@ -151,12 +198,31 @@ static int plan_next(const struct vision *v, struct vision_plan *out, struct err
         rh = (uint32_t)fmin(ceil(h * scale_w), th);
     else
         rw = (uint32_t)fmin(ceil(w * scale_h), tw);
-    out->crop_width = out->crop_height = l->tile;
+    out->crop_width = out->crop_height = whole_patches(v);
     vision_add_crop(out, vision_add_resize(out, -1, vision_whole(out), l->tile, l->tile), 0, 0);
     vision_add_tiles(out, vision_add_resize(out, -1, vision_whole(out), rw, rh), th / l->tile,
-                     tw / l->tile, -(int64_t)((tw - rw) / 2), -(int64_t)((th - rh) / 2));
+                     tw / l->tile, l->tile, -(int64_t)((tw - rw) / 2), -(int64_t)((th - rh) / 2));
     unpad(out, side);
     out->n_features = side * side + out->grid_h * out->grid_w + out->grid_h;
+    return 0;
+}
+
+/* What is more than a tenth too long at each side, for so many tiles, becomes that many. */
+static int plan_onevision(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    const uint32_t side = v->llava.tile / v->format.patch;
+    if (plan_next(v, out, e))
+        return -1;
+    const double most = (double)v->llava.most_tiles * side * side;
+    const double ratio = sqrt((double)out->grid_h * out->grid_w / most);
+    if (ratio > 1.1) {
+        out->shrunk_h = (uint32_t)(out->grid_h / ratio);
+        out->shrunk_w = (uint32_t)(out->grid_w / ratio);
+        if (!out->shrunk_h || !out->shrunk_w)
+            return err_set(e, ERR_VALIDATION, "An image of %u x %u pixels becomes no feature",
+                           out->width, out->height);
+        out->n_features = side * side + out->shrunk_h * (out->shrunk_w + 1);
+    }
     return 0;
 }
 
@@ -169,3 +235,5 @@ const struct vision_family vision_llava = {
     .types = {"llava"}, .load = load_llava, .plan = plan_llava, .expand = expand};
 const struct vision_family vision_llava_next = {
     .types = {"llava_next"}, .load = load_next, .plan = plan_next, .expand = expand};
+const struct vision_family vision_llava_onevision = {
+    .types = {"llava_onevision"}, .load = load_onevision, .plan = plan_onevision, .expand = expand};

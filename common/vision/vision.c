@@ -4,8 +4,10 @@
 #include <string.h>
 
 static const struct vision_family *const families[] = {
-    &vision_qwen,     &vision_gemma3,   &vision_pixtral,   &vision_llava_next, &vision_llava,
-    &vision_idefics3, &vision_internvl, &vision_paligemma, &vision_llama4,
+    &vision_qwen,    &vision_gemma3,   &vision_pixtral,         &vision_llava_next,
+    &vision_llava,   &vision_idefics3, &vision_internvl,        &vision_paligemma,
+    &vision_llama4,  &vision_gemma4,   &vision_llava_onevision, &vision_aya,
+    &vision_cohere2,
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]), N_TYPES = 6 };
 
@@ -39,6 +41,7 @@ int vision_load(const char *dir, const struct tokenizer *t, struct vision **out,
     if (v) {
         v->family = f;
         v->name = name;
+        v->two_way = f->two_way;
         f->load(v, &s);
         if (!v->around[0])
             memcpy(v->around, v->marker, sizeof(v->marker));
@@ -58,7 +61,7 @@ const char *vision_family(const struct vision *v) { return v->name; }
 const char *vision_marker(const struct vision *v) { return v->marker; }
 const char *vision_marker_around(const struct vision *v) { return v->around; }
 uint32_t vision_token(const struct vision *v) { return v->token; }
-bool vision_two_way(const struct vision *v) { return v->family->two_way; }
+bool vision_two_way(const struct vision *v) { return v->two_way; }
 bool vision_prefix(const struct vision *v) { return v->family->prefix; }
 bool vision_three_positions(const struct vision *v) { return v->family->three_positions; }
 const struct vision_format *vision_format(const struct vision *v) { return &v->format; }
@@ -85,14 +88,13 @@ uint32_t vision_add_crop(struct vision_plan *p, uint32_t of, int64_t x, int64_t 
     return p->n_crops++;
 }
 
-void vision_add_tiles(struct vision_plan *p, uint32_t of, uint32_t rows, uint32_t cols, int64_t x,
-                      int64_t y)
+void vision_add_tiles(struct vision_plan *p, uint32_t of, uint32_t rows, uint32_t cols,
+                      uint32_t stride, int64_t x, int64_t y)
 {
     p->rows = rows;
     p->cols = cols;
     for (uint64_t i = 0; i < (uint64_t)rows * cols && p->n_crops < VISION_MAX_CROPS + 1; i++)
-        vision_add_crop(p, of, x + (int64_t)(i % cols * p->crop_width),
-                        y + (int64_t)(i / cols * p->crop_height));
+        vision_add_crop(p, of, x + (int64_t)(i % cols * stride), y + (int64_t)(i / cols * stride));
 }
 
 /* Limits that apply to every family. */

@@ -6,9 +6,10 @@
  * the table in vision.c. Values come from config.json, preprocessor_config.json and
  * processor_config.json, with the family's defaults.
  *
- * Tested against transformers: qwen2_5_vl, qwen3_vl, qwen3_5, gemma3, llava_next, idefics3,
- * smolvlm, mistral3, pixtral (llava with that tower), internvl, internvl_chat, paligemma, llama4.
- * From its source, without reference data: qwen2_vl, llava 1.5. */
+ * Tested against transformers: qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_vl_moe, qwen3_5, gemma3,
+ * gemma4, llava 1.5, llava_next, llava_onevision, idefics3, smolvlm, mistral3, pixtral (llava with
+ * that tower), internvl, internvl_chat, paligemma, llama4, aya_vision,
+ * cohere2_vision. */
 #ifndef COMMON_VISION_VISION_H
 #define COMMON_VISION_VISION_H
 #include "common/buf.h"
@@ -105,6 +106,8 @@ struct vision_plan {
     /* Feature grid: of the only crop (Qwen, Pixtral), or of one crop. llava_next with tiles: of the
      * joined tiles, starting at (grid_y, grid_x), without features of padding on each side. */
     uint32_t grid_h, grid_w, grid_y, grid_x;
+    /* llava_onevision: the joined grid is interpolated to this smaller one; 0: it is not */
+    uint32_t shrunk_h, shrunk_w;
     uint32_t n_features; /* rows of the tower's output; the number of vision_token()s */
 };
 /* ERR_VALIDATION: an image that the family does not support (too wide), without a side, or beyond

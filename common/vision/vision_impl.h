@@ -27,7 +27,8 @@ struct vision_llava {
     bool square;          /* llava: both sides become `shortest`, without cropping */
     uint32_t shortest;    /* target size of the resize */
     uint32_t tile;        /* side of a crop, in pixels */
-    uint32_t n_pinpoints; /* llava_next */
+    uint32_t most_tiles;  /* llava_onevision: more features than these have are interpolated */
+    uint32_t n_pinpoints; /* llava_next, llava_onevision */
     struct {
         uint32_t height, width;
     } pinpoints[VISION_MAX_PINPOINTS];
@@ -49,9 +50,14 @@ struct vision_llama4 {
     bool enlarge; /* use the largest canvas, not the smallest that holds the image */
     char patch[VISION_TOKEN_TEXT];
 };
+struct vision_gemma4 {
+    uint32_t most_features;
+    char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
+};
 struct vision_internvl {
     uint32_t tile, tile_tokens, min_tiles, max_tiles;
-    bool thumbnail; /* several tiles are followed by the whole image */
+    char patch[VISION_TOKEN_TEXT]; /* aya_vision */
+    bool thumbnail;                /* several tiles are followed by the whole image */
 };
 
 struct vision_family {
@@ -68,17 +74,20 @@ struct vision_family {
     const char *(*behind)(const struct vision *v);
 };
 extern const struct vision_family vision_qwen, vision_gemma3, vision_llava, vision_llava_next,
-    vision_idefics3, vision_pixtral, vision_internvl, vision_paligemma, vision_llama4;
+    vision_idefics3, vision_pixtral, vision_internvl, vision_paligemma, vision_llama4,
+    vision_gemma4, vision_llava_onevision, vision_aya, vision_cohere2;
 
 struct vision {
     const struct vision_family *family;
     const char *name; /* one of family->types */
     struct vision_format format;
+    bool two_way; /* family->two_way, unless the files say otherwise */
     uint32_t token;
     char marker[VISION_TOKEN_TEXT], around[3 * VISION_TOKEN_TEXT];
     union {
         struct vision_qwen qwen;
         struct vision_gemma3 gemma3;
+        struct vision_gemma4 gemma4;
         struct vision_llava llava;
         struct vision_idefics3 idefics3;
         struct vision_pixtral pixtral;
@@ -93,9 +102,12 @@ struct vision {
 uint32_t vision_add_resize(struct vision_plan *p, int32_t of, struct vision_rect cut,
                            uint32_t width, uint32_t height);
 uint32_t vision_add_crop(struct vision_plan *p, uint32_t of, int64_t x, int64_t y);
-/* Sets p->rows and p->cols and adds the tiles in raster order, the first at (x, y). */
-void vision_add_tiles(struct vision_plan *p, uint32_t of, uint32_t rows, uint32_t cols, int64_t x,
-                      int64_t y);
+/* Sets p->rows and p->cols and adds the tiles in raster order, the first at (x, y), `stride` pixels
+ * apart. */
+void vision_add_tiles(struct vision_plan *p, uint32_t of, uint32_t rows, uint32_t cols,
+                      uint32_t stride, int64_t x, int64_t y);
 struct vision_rect vision_whole(const struct vision_plan *p); /* the whole image */
+/* The plan of v->internvl. */
+int vision_plan_internvl(const struct vision *v, struct vision_plan *out, struct err *e);
 void vision_repeat(struct buf *out, const char *text, uint64_t n);
 #endif

@@ -266,8 +266,9 @@ struct latent_kv {
 };
 
 /* What ragged.mutual means for a layer: nothing; a token sees those of its picture as well; it sees
- * no others. */
-enum attn_mutual { MUTUAL_NONE, MUTUAL_TOO, MUTUAL_ALONE };
+ * no others; it sees those of its picture that are after it as well, and before it only what the
+ * window shows. */
+enum attn_mutual { MUTUAL_NONE, MUTUAL_TOO, MUTUAL_ALONE, MUTUAL_AHEAD };
 
 struct attn {
     uint32_t n_heads, n_kv_heads, head_dim;
@@ -518,6 +519,9 @@ struct backend_ops {
                         uint32_t a, uint32_t b);
     /* x[t][i] *= sigmoid(gate[t]). NULL: none. */
     void (*gate_rows)(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate);
+    /* y[t][i] = x[t][i], at least low[i] and at most high[i]; y may be x. NULL: none. */
+    void (*clip)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
+                 const float *low, const float *high);
     /* What linear() of the same y and x lacks: y[T, y_width] += the update of each token's adapter,
      * of[span.adapter]; of[0] is empty. NULL: this backend has no adapters. */
     void (*lora)(struct device *d, float *y, uint32_t y_width, const float *x, uint32_t x_width,

@@ -104,6 +104,10 @@ void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_pl
     memset(out, 0, hidden * sizeof(*out));
     if (s->positions == POSITIONS_STRETCHED)
         add_stretched(t, g, at, out);
+    else if (s->positions == POSITIONS_AXES)
+        for (size_t i = 0; i < hidden; i++)
+            out[i] = t->positions[at.col * hidden + i] +
+                     t->positions[((size_t)s->side + at.row) * hidden + i];
     else if (s->positions == POSITIONS_TABLE)
         memcpy(out,
                t->positions +
@@ -121,17 +125,71 @@ static bool is_joined(const struct encoder_spec *s, const struct vision_plan *p)
     return s->tiles_joined && p->rows;
 }
 
-uint32_t arrange_feature(const struct encoder_spec *s, const struct vision_plan *p, uint32_t crop,
-                         struct arrange_grid g, struct tower_place at)
+struct arrange_grid arrange_joined(const struct vision_plan *p)
+{
+    return p->shrunk_h ? (struct arrange_grid){p->shrunk_h, p->shrunk_w}
+                       : (struct arrange_grid){p->grid_h, p->grid_w};
+}
+
+/* Along one side, of n that become `to` fewer: those that `at` is part of. As PyTorch interpolates:
+ * element i lies at (i + 1/2) n / to - 1/2, between its two neighbours. */
+enum { AXIS_SHARES = 3 };
+static uint32_t axis_shares(uint32_t at, uint32_t n, uint32_t to, uint32_t out[AXIS_SHARES],
+                            float by[AXIS_SHARES])
+{
+    const float scale = (float)n / (float)to;
+    const float low = ((float)at - 0.5F) / scale - 1.5F; /* well before the first */
+    uint32_t found = 0;
+    for (uint32_t i = low > 0 ? (uint32_t)low : 0; i < to && found < AXIS_SHARES; i++) {
+        const float real = scale * ((float)i + 0.5F) - 0.5F, from = real > 0 ? real : 0;
+        const uint32_t first = (uint32_t)from, second = least(first + 1, n - 1);
+        const float rest = from - (float)first;
+        const float share = (first == at ? 1 - rest : 0) + (second == at ? rest : 0);
+        if (first > at)
+            break;
+        if (share > 0) {
+            out[found] = i;
+            by[found++] = share;
+        }
+    }
+    return found;
+}
+
+/* Of the feature at (y, x) of the joined grid; features before it are those of the whole picture.
+ */
+static struct arrange_shares shrink(const struct vision_plan *p, uint32_t before, uint32_t y,
+                                    uint32_t x)
+{
+    uint32_t rows[AXIS_SHARES], cols[AXIS_SHARES];
+    float by_row[AXIS_SHARES], by_col[AXIS_SHARES];
+    const uint32_t n_rows = axis_shares(y, p->grid_h, p->shrunk_h, rows, by_row);
+    const uint32_t n_cols = axis_shares(x, p->grid_w, p->shrunk_w, cols, by_col);
+    struct arrange_shares s = {0};
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (uint32_t c = 0; c < n_cols; c++) {
+            s.to[s.n] = before + rows[r] * (p->shrunk_w + 1) + cols[c];
+            s.by[s.n++] = by_row[r] * by_col[c];
+        }
+    return s;
+}
+
+struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct vision_plan *p,
+                                      uint32_t crop, struct arrange_grid g, struct tower_place at)
 {
     const uint32_t rows = g.rows / s->cell, cols = g.cols / s->cell;
     const uint32_t row = at.row / s->cell, col = at.col / s->cell;
+    struct arrange_shares one = {.n = 1, .by = {1}};
+    one.to[0] = (crop * rows + row) * cols + col;
     if (!is_joined(s, p) || crop == 0)
-        return (crop * rows + row) * cols + col;
+        return one;
     const uint32_t y = (crop - 1) / p->cols * rows + row, x = (crop - 1) % p->cols * cols + col;
     if (y < p->grid_y || y - p->grid_y >= p->grid_h || x < p->grid_x || x - p->grid_x >= p->grid_w)
-        return UINT32_MAX;
-    return rows * cols + (y - p->grid_y) * (p->grid_w + 1) + x - p->grid_x; /* row ends between */
+        return (struct arrange_shares){0};
+    if (p->shrunk_h)
+        return shrink(p, rows * cols, y - p->grid_y, x - p->grid_x);
+    one.to[0] =
+        rows * cols + (y - p->grid_y) * (p->grid_w + 1) + x - p->grid_x; /* row ends between */
+    return one;
 }
 
 int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, struct err *e)
@@ -141,10 +199,12 @@ int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, str
     uint64_t features = p->n_crops * each;
     bool whole = g.rows && g.cols && p->crop_height % s->patch == 0 &&
                  p->crop_width % s->patch == 0 && g.rows % s->cell == 0 && g.cols % s->cell == 0;
-    if (s->positions == POSITIONS_TABLE)
+    if (s->positions == POSITIONS_TABLE || s->positions == POSITIONS_AXES)
         whole &= g.rows <= s->side && g.cols <= s->side;
     if (is_joined(s, p)) {
-        features = each + (uint64_t)p->grid_h * (p->grid_w + 1);
+        const struct arrange_grid joined = arrange_joined(p);
+        features = each + (uint64_t)joined.rows * (joined.cols + 1);
+        whole &= joined.rows <= p->grid_h && joined.cols <= p->grid_w;
         whole &= p->n_crops == 1 + p->rows * p->cols &&
                  (uint64_t)p->grid_y + p->grid_h <= (uint64_t)p->rows * g.rows &&
                  (uint64_t)p->grid_x + p->grid_w <= (uint64_t)p->cols * g.cols;

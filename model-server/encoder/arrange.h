@@ -19,10 +19,17 @@ void arrange_patch(const struct encoder_spec *s, const struct tower_image *image
                    struct arrange_grid g, struct tower_place at, float *out);
 /* What is added to the patch at `at`: out[hidden]. */
 void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_place at, float *out);
-/* Which feature of the picture is that of crop `crop` whose cell begins at `at`; UINT32_MAX: it is
- * padding, and left out. */
-uint32_t arrange_feature(const struct encoder_spec *s, const struct vision_plan *p, uint32_t crop,
-                         struct arrange_grid g, struct tower_place at);
+/* Which features of the picture the one of crop `crop` whose cell begins at `at` is part of: each
+ * grows by its share. Without shrinking it is one, or none where it is padding. */
+enum { ARRANGE_MOST_SHARES = 9 };
+struct arrange_shares {
+    uint32_t n, to[ARRANGE_MOST_SHARES];
+    float by[ARRANGE_MOST_SHARES];
+};
+struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct vision_plan *p,
+                                      uint32_t crop, struct arrange_grid g, struct tower_place at);
+/* The grid that joined tiles become. */
+struct arrange_grid arrange_joined(const struct vision_plan *p);
 /* The plan's features are as many as the tower gives, and its crops are whole cells. */
 int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, struct err *e);
 #endif

@@ -11,6 +11,7 @@
 enum encoder_positions {
     POSITIONS_NONE,
     POSITIONS_TABLE,    /* a learned row for each place of a `side` x `side` grid */
+    POSITIONS_AXES,     /* one for each of `side` columns, and one for each of as many rows */
     POSITIONS_STRETCHED /* the same grid, bilinearly stretched to the picture's (Qwen3-VL) */
 };
 
@@ -21,8 +22,10 @@ struct encoder_linear {
     enum role role;
     uint32_t rows;
     bool bias;
-    bool act_before;     /* the projection's activation stands before it */
-    bool plain_name;     /* its tensor's name is the role's, and it is stored [in, out] */
+    bool act_before; /* the projection's activation stands before it */
+    bool plain_name; /* its tensor's name is the role's, and it is stored [in, out] */
+    /* Its rows are values, then as many gates: act(gate) * value is what goes on. Not the last. */
+    bool gated;
     bool channels_first; /* its columns are the join's with the cell's patches innermost */
 };
 
@@ -43,7 +46,8 @@ struct encoder_spec {
     uint32_t patch, frames;     /* pixels a side; how often a row of a patch holds the picture */
     uint32_t cell;              /* patches of cell x cell neighbours stand next to each other */
     bool patch_bias;
-    bool class_token; /* before the patches of a crop; left out behind the transformer */
+    bool patch_channels_last; /* columns of its matrix are [rows][columns][3] of a patch */
+    bool class_token;         /* before the patches of a crop; left out behind the transformer */
     /* Its learned position is the last of the table, not the first. */
     bool class_last;
     uint32_t
@@ -53,6 +57,8 @@ struct encoder_spec {
     uint32_t side;        /* of the grid of learned positions */
     uint32_t windows;     /* cells a side of a window; 0: none. See layer_spec.mutual */
     uint32_t pool;        /* cell * cell patches are averaged before the projection, where set */
+    float pool_scale;     /* of the means; 0: none */
+    bool pool_standard;   /* then (x - bias) * scale, by vectors of the checkpoint */
     bool tiles_joined;    /* LLaVA-NeXT: tiles become one grid, with a vector behind each row */
     struct encoder_projection project;
     /* Behind these layers there is a projection of their own, whose results are added to the first

@@ -186,6 +186,11 @@ static void project(struct tower *t, const struct tower_projection *p, const flo
         ops->linear(t->d.dev, to, x, rows, p->w[i], p->bias[i]);
         x = to;
         cols = s->linear[i].rows;
+        if (s->linear[i].gated) {
+            cols /= 2;
+            ops->act_mul(t->d.dev, t->middle[(i + 1) & 1], to, rows, cols, s->act);
+            x = t->middle[(i + 1) & 1];
+        }
     }
 }
 
@@ -325,6 +330,19 @@ static void average(float *rows, uint32_t cells, uint32_t each, uint32_t n)
         }
 }
 
+/* What some towers do to the means. */
+static void standardise(const struct tower *t, float *rows, uint32_t n)
+{
+    const uint32_t hidden = t->spec.blocks.hidden;
+    for (uint32_t r = 0; t->spec.pool_scale != 0 && r < n; r++)
+        for (uint32_t i = 0; i < hidden; i++) {
+            float *x = rows + (size_t)r * hidden + i;
+            *x *= t->spec.pool_scale;
+            if (t->pool_bias)
+                *x = (*x - t->pool_bias[i]) * t->pool_scale[i];
+        }
+}
+
 /* The projection behind an average, as a step of its own. */
 static int project_means(struct tower *t, uint32_t tokens, struct err *e)
 {
@@ -338,6 +356,7 @@ static int project_means(struct tower *t, uint32_t tokens, struct err *e)
                              .slots = t->slots,
                              .spans = &span};
     average(t->host, n, each, t->spec.blocks.hidden);
+    standardise(t, t->host, n);
     if (d->ops->upload(d->dev, t->added, t->host, (size_t)n * t->spec.blocks.hidden * sizeof(float),
                        e) ||
         d->ops->step_begin(d->dev, &b, e))
@@ -356,6 +375,21 @@ static int download(struct tower *t, uint32_t rows, struct err *e)
     return 0;
 }
 
+/* A row into those that it is part of, `each` numbers apart. */
+static void share_row(float *out, size_t each, const struct arrange_shares *s, const float *row,
+                      size_t n)
+{
+    for (uint32_t k = 0; k < s->n; k++) {
+        float *to = out + s->to[k] * each;
+        if (s->n == 1 && s->by[0] == 1) {
+            memcpy(to, row, n * sizeof(*to));
+            continue;
+        }
+        for (size_t i = 0; i < n; i++)
+            to[i] += s->by[k] * row[i];
+    }
+}
+
 /* The features of a crop, of which `rows` of the pass begin at `first`. */
 static void collect_crop(struct tower *t, const struct tower_image *image, uint32_t crop,
                          uint32_t first, uint32_t rows)
@@ -366,11 +400,11 @@ static void collect_crop(struct tower *t, const struct tower_image *image, uint3
     const size_t width = s->width, each = tower_row(t);
     arrange_places(s, g, t->places, t->mutual);
     for (uint32_t c = 0; c < cells; c++) {
-        const uint32_t to =
+        const struct arrange_shares to =
             arrange_feature(s, image->plan, crop, g, t->places[(size_t)c * patches]);
-        for (uint32_t i = 0; to != UINT32_MAX && i <= s->n_levels; i++)
-            memcpy(image->out + to * each + i * width,
-                   t->host + ((size_t)i * rows + first + c) * width, width * sizeof(float));
+        for (uint32_t i = 0; i <= s->n_levels; i++)
+            share_row(image->out + i * width, each, &to,
+                      t->host + ((size_t)i * rows + first + c) * width, width);
     }
 }
 
@@ -390,10 +424,12 @@ static void collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint
 static void end_rows(const struct tower *t, const struct tower_image *image)
 {
     const struct vision_plan *p = image->plan;
-    const struct arrange_grid g = arrange_grid(&t->spec, p);
+    const struct arrange_grid g = arrange_grid(&t->spec, p), joined = arrange_joined(p);
     const size_t first = (size_t)g.rows * g.cols, width = t->spec.width;
-    for (size_t y = 0; p->rows && y < p->grid_h; y++)
-        memcpy(image->out + (first + y * (p->grid_w + 1) + p->grid_w) * width, t->row_end,
+    if (p->shrunk_h) /* features are sums of shares */
+        memset(image->out, 0, p->n_features * width * sizeof(float));
+    for (size_t y = 0; p->rows && y < joined.rows; y++)
+        memcpy(image->out + (first + y * (joined.cols + 1) + joined.cols) * width, t->row_end,
                width * sizeof(float));
 }
 
@@ -499,12 +535,14 @@ uint64_t tower_weight_bytes(const struct tower *t) { return t->d.weights.bytes; 
 
 /* ---------------------------------------------------------------- loading */
 
-/* Every rank computes all of a tower whose heads they cannot share. */
+/* Every rank computes all of a tower whose heads they cannot share, or whose sums over ranks would
+ * have to be clipped. */
 static int share(struct tower *t, const struct decoder *text, struct err *e)
 {
     struct err uneven = ERR_INIT;
     t->d.comm = text->comm;
-    if (split_make(&t->d.split, &t->d.spec, text->comm->rank, text->comm->world, &uneven) == 0)
+    if (!t->d.spec.clips &&
+        split_make(&t->d.split, &t->d.spec, text->comm->rank, text->comm->world, &uneven) == 0)
         return 0;
     t->d.comm = comm_solo();
     return split_make(&t->d.split, &t->d.spec, 0, 1, e);

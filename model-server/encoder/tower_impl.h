@@ -37,7 +37,7 @@ struct tower {
     struct decoder d; /* the blocks */
     struct weight *patch;
     /* Host memory: what is added to patches, the class token, what follows a row of tiles. */
-    float *patch_bias, *positions, *class_token, *row_end;
+    float *patch_bias, *positions, *class_token, *row_end, *pool_bias, *pool_scale;
     struct tower_projection project, level[ENCODER_MAX_LEVELS];
 
     /* Working memory of a pass, which grows to the largest. */
@@ -67,6 +67,6 @@ static inline uint32_t tower_patch_floats(const struct encoder_spec *s)
 /* Positions of crops are rows of the table behind the class token's. */
 static inline uint32_t tower_position_rows(const struct encoder_spec *s)
 {
-    return s->side * s->side + s->class_token;
+    return s->positions == POSITIONS_AXES ? 2 * s->side : s->side * s->side + s->class_token;
 }
 #endif

@@ -18,33 +18,64 @@ static float *host_vector(struct loader *l, struct mat_part p)
     return v;
 }
 
-/* Columns [channel][patch of the cell] as [patch of the cell][channel]. NULL: no memory. */
-static void *by_patch(const struct mat_part *p, uint32_t join)
+/* Columns [outer][inner] as [inner][outer]. NULL: no memory. */
+static void *turned_columns(const struct mat_part *p, uint32_t inner)
 {
-    const size_t size = dtype_size(p->dtype), cols = (size_t)p->cols, channels = cols / join;
+    const size_t size = dtype_size(p->dtype), cols = (size_t)p->cols, outer = cols / inner;
     char *out = malloc((size_t)p->rows * cols * size);
     for (size_t r = 0; out && r < (size_t)p->rows; r++)
         for (size_t c = 0; c < cols; c++)
-            memcpy(out + (r * cols + c % join * channels + c / join) * size,
+            memcpy(out + (r * cols + c % inner * outer + c / inner) * size,
                    (const char *)p->data + (r * cols + c) * size, size);
     return out;
 }
 
-static struct weight *load_linear(struct loader *l, const struct encoder_projection *p,
-                                  const struct encoder_linear *m, int layer, uint32_t cols)
+/* The part packed with its columns turned, where it has numbers. */
+static struct weight *pack_turned(struct loader *l, struct mat_part part, uint32_t inner)
 {
     void *turned = NULL;
-    struct mat_part part =
-        m->plain_name ? loader_turned(loader_plain_matrix(l, m->role, layer, cols, m->rows))
-                      : loader_part(l, m->role, layer, NO_EXPERT, false, m->rows, cols);
-    if (m->channels_first && part.data && !l->failed) {
-        if (!(turned = by_patch(&part, p->join)))
+    if (part.data && !l->failed) {
+        if (!(turned = turned_columns(&part, inner)))
             loader_nomem(l);
         part.data = turned;
     }
     struct weight *w = loader_pack(l, &part, 1, l->d->dtype, QUANT_NONE);
     free(turned);
     return w;
+}
+
+/* The second half of the rows, then the first. */
+static int gates_first(struct mat_part parts[2])
+{
+    const uint32_t half = (uint32_t)(parts[0].rows / 2);
+    parts[1] = loader_rows(parts[0], 0, half);
+    parts[0] = loader_rows(parts[0], half, half);
+    return 2;
+}
+
+static float *load_linear_bias(struct loader *l, const struct encoder_linear *m, int layer)
+{
+    struct mat_part parts[2] = {loader_part(l, m->role, layer, NO_EXPERT, true, m->rows, 1)};
+    return loader_vector(l, parts, m->gated ? gates_first(parts) : 1, 0);
+}
+
+static struct weight *load_linear(struct loader *l, const struct encoder_projection *p,
+                                  const struct encoder_linear *m, int layer, uint32_t cols)
+{
+    struct mat_part part =
+        m->plain_name ? loader_turned(loader_plain_matrix(l, m->role, layer, cols, m->rows))
+                      : loader_part(l, m->role, layer, NO_EXPERT, false, m->rows, cols);
+    struct mat_part parts[2] = {part};
+    const int n = m->gated ? gates_first(parts) : 1;
+    return m->channels_first ? pack_turned(l, part, p->join)
+                             : loader_pack(l, parts, n, l->d->dtype, QUANT_NONE);
+}
+
+static float *norm_weights(struct loader *l, const struct encoder_projection *p, int layer,
+                           uint32_t n)
+{
+    const struct mat_part w = loader_table(l, p->norm_role, layer, ".weight", n, 1);
+    return loader_vector(l, &w, 1, p->norm_spec.plus);
 }
 
 static void load_projection(struct loader *l, struct tower_projection *t,
@@ -54,15 +85,14 @@ static void load_projection(struct loader *l, struct tower_projection *t,
     t->spec = p;
     if (p->norm) {
         const uint32_t n = p->norm_joined ? cols : l->d->spec.hidden;
-        struct mat_part w = loader_table(l, p->norm_role, layer, ".weight", n, 1);
         t->norm = (struct norm){.kind = p->norm_spec.kind, .eps = p->norm_spec.eps};
-        t->norm.w = loader_vector(l, &w, 1, p->norm_spec.plus);
+        t->norm.w = p->norm_spec.bare ? loader_ones(l, n) : norm_weights(l, p, layer, n);
         t->norm.b = p->norm_bias ? loader_bias(l, p->norm_role, layer, n) : NULL;
     }
     for (uint32_t i = 0; i < p->n_linears; i++) {
         t->w[i] = load_linear(l, p, &p->linear[i], layer, cols);
-        cols = p->linear[i].rows;
-        t->bias[i] = p->linear[i].bias ? loader_bias(l, p->linear[i].role, layer, cols) : NULL;
+        cols = p->linear[i].rows / (p->linear[i].gated ? 2 : 1);
+        t->bias[i] = p->linear[i].bias ? load_linear_bias(l, &p->linear[i], layer) : NULL;
     }
 }
 
@@ -72,7 +102,8 @@ static void load_front(struct loader *l, struct tower *t)
     const uint32_t hidden = s->blocks.hidden;
     struct mat_part p =
         loader_table(l, W_PATCH, NO_LAYER, ".weight", hidden, tower_patch_floats(s));
-    t->patch = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    t->patch = s->patch_channels_last ? pack_turned(l, p, 3)
+                                      : loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
     if (s->patch_bias)
         t->patch_bias = host_vector(l, loader_table(l, W_PATCH, NO_LAYER, ".bias", hidden, 1));
     if (s->positions)
@@ -81,6 +112,10 @@ static void load_front(struct loader *l, struct tower *t)
                                                    tower_position_rows(s), hidden));
     if (s->class_token)
         t->class_token = host_vector(l, loader_table(l, W_CLASS_TOKEN, NO_LAYER, "", hidden, 1));
+    if (s->pool_standard) {
+        t->pool_bias = host_vector(l, loader_table(l, W_POOL_BIAS, NO_LAYER, "", hidden, 1));
+        t->pool_scale = host_vector(l, loader_table(l, W_POOL_SCALE, NO_LAYER, "", hidden, 1));
+    }
     if (s->tiles_joined)
         t->row_end = host_vector(l, loader_table(l, W_ROW_END, NO_LAYER, "", s->width, 1));
 }
@@ -116,5 +151,6 @@ void tower_release_weights(struct tower *t)
     for (int i = 0; i < ENCODER_MAX_LEVELS; i++)
         free_projection(&t->d, &t->level[i]);
     free(t->patch_bias), free(t->positions), free(t->class_token), free(t->row_end);
+    free(t->pool_bias), free(t->pool_scale);
     decoder_free(&t->d);
 }

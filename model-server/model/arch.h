@@ -95,6 +95,15 @@ enum role {
     W_LEVEL_IN,
     W_LEVEL_OUT,
     W_ROW_END,
+    W_POOL_BIAS, /* taken off the means of patches, and what they are multiplied with */
+    W_POOL_SCALE,
+    W_CLIP_Q, /* of decoder_spec.clips: names without ".input_min" and others */
+    W_CLIP_K,
+    W_CLIP_V,
+    W_CLIP_O,
+    W_CLIP_GATE,
+    W_CLIP_UP,
+    W_CLIP_DOWN,
     W_ROLES
 };
 

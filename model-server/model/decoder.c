@@ -99,7 +99,7 @@ int decoder_reserve_pass(struct decoder *d, uint32_t max_tokens, uint32_t max_ou
     max_tokens = max_tokens > s->max_tokens ? max_tokens : s->max_tokens;
     max_out = max_out > s->max_out ? max_out : s->max_out;
     d->ops->free(d->dev, s->memory);
-    free(s->host), free(s->spans), free(s->out_rows);
+    free(s->host), free(s->spans), free(s->out_rows), free(s->ids);
     *s =
         (struct scratch){.given = s->given, .given_host = s->given_host, .cap_given = s->cap_given};
     size_t bytes = layout(d, s, NULL, max_tokens, max_out);
@@ -107,9 +107,10 @@ int decoder_reserve_pass(struct decoder *d, uint32_t max_tokens, uint32_t max_ou
     if (!(s->memory = d->ops->alloc(d->dev, bytes, e)))
         return -1;
     s->host = malloc((host ? host : 1) * sizeof(float));
+    s->ids = malloc((max_tokens + (size_t)1) * sizeof(*s->ids));
     s->spans = malloc((max_tokens + (size_t)1) * sizeof(*s->spans));
     s->out_rows = malloc((max_out + (size_t)1) * sizeof(*s->out_rows));
-    if (!s->host || !s->spans || !s->out_rows)
+    if (!s->host || !s->spans || !s->out_rows || !s->ids)
         return err_nomem(e);
     layout(d, s, s->memory, max_tokens, max_out);
     s->max_tokens = max_tokens;
@@ -429,6 +430,8 @@ int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e
         return -1;
     if (s->n_given)
         d->ops->give_rows(d->dev, s->x, s->given, m->hidden, false);
+    if (s->n_given && m->per_layer)
+        d->ops->give_rows(d->dev, s->embedded, s->given, m->hidden, false);
     if (m->learned_positions)
         d->ops->embed_pos(d->dev, s->x, d->positions, m->position_offset);
     if (m->embed_norm)
@@ -548,13 +551,28 @@ static int draw(struct decoder *d, uint32_t n_out, const struct draw *v, int set
     return d->ops->draw(d->dev, &x, v, n_out, set, e);
 }
 
+/* The step with the ids that embeddings of each layer are looked up by: see spec.given_id. The
+ * usual embedding of such a token is its row. */
+static struct ragged with_ids(struct decoder *d, const struct ragged *b)
+{
+    struct ragged own = *b;
+    if (!d->spec.per_layer || !d->scratch.n_given)
+        return own;
+    for (uint32_t i = 0; i < b->n_tokens; i++)
+        d->scratch.ids[i] = b->given[i] ? d->spec.given_id : b->ids[i];
+    own.ids = d->scratch.ids;
+    return own;
+}
+
 /* All that a step enqueues; with `v`, it has not been waited for yet. */
-static int enqueue(struct decoder *d, const struct ragged *b, const struct draw *v, int set,
+static int enqueue(struct decoder *d, const struct ragged *step, const struct draw *v, int set,
                    struct err *e)
 {
     struct err late = ERR_INIT;
-    if (decoder_upload_positions(d, b, e) || upload_given(d, b, e) ||
-        d->ops->step_begin(d->dev, b, e))
+    if (decoder_upload_positions(d, step, e) || upload_given(d, step, e))
+        return -1;
+    const struct ragged own = with_ids(d, step), *b = &own;
+    if (d->ops->step_begin(d->dev, b, e))
         return -1;
     int rc = run(d, b, e);
     if (rc == 0 && v)

@@ -32,6 +32,7 @@ struct scratch {
      * [hidden]. Not part of `memory`: taken by the first step that has some. */
     float *given, *given_host;
     uint32_t n_given, cap_given;
+    uint32_t *ids;      /* [T] */
     struct span *spans; /* [T] of a pass, see pass.h */
     uint32_t *out_rows; /* [O] */
 };

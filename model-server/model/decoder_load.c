@@ -358,5 +358,5 @@ void decoder_free(struct decoder *d)
     d->ops->free(d->dev, d->scratch.memory);
     d->ops->free(d->dev, d->scratch.given);
     free(d->scratch.given_host);
-    free(d->scratch.host), free(d->scratch.spans), free(d->scratch.out_rows);
+    free(d->scratch.host), free(d->scratch.spans), free(d->scratch.out_rows), free(d->scratch.ids);
 }

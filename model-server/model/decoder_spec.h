@@ -43,6 +43,9 @@ struct rope_spec {
     bool truncate;               /* YARN */
     /* Angle i turns with position axis[i] of ragged.axes: t, h or w; else all turn with pos. */
     bool has_axes;
+    /* Each half of a head turns by itself, its first half with its second. The rows of q and k and
+     * their norms are loaded so that the halves of the whole head are what turns. */
+    bool halves;
     uint8_t axis[ROPE_MAX_DIM / 2];
     float short_factor[ROPE_MAX_DIM / 2], long_factor[ROPE_MAX_DIM / 2]; /* LONGROPE */
 };
@@ -262,8 +265,12 @@ struct decoder_spec {
     /* A vector multiplies what attention and the dense MLP give (LayerScale, arXiv 2103.17239):
      * rows of their last matrices, kept in fp32, are multiplied when they are loaded. */
     bool sub_scale;
+    /* Inputs and results of the attention's and the dense MLP's matrices are clipped, each by
+     * bounds in the checkpoint. All of it is on one rank. */
+    bool clips;
     bool layer_scale;       /* a number of each layer multiplies the stream behind it (Gemma 4) */
     uint32_t per_layer;     /* width of the embeddings that each layer has of its own; 0: none */
+    uint32_t given_id;      /* whose embeddings of each layer a token has whose row is given */
     uint32_t n_added;       /* rows that each given one brings along, for the first layers */
     bool learned_positions; /* a row per position is added to the embedding */
     uint32_t position_offset;

@@ -5,9 +5,16 @@
 void layer_project(struct decoder *d, uint32_t layer, const struct projection *p, float *y,
                    const float *x, uint32_t x_width, uint32_t rows)
 {
+    const struct clip *c = p->clip;
+    if (c && c->in_low) {
+        d->ops->clip(d->dev, p->clipped, x, rows, x_width, c->in_low, c->in_high);
+        x = p->clipped;
+    }
     d->ops->linear(d->dev, y, x, rows, p->w, p->bias);
     if (d->adapters)
         d->ops->lora(d->dev, y, p->width, x, x_width, adapters_sets(d->adapters, layer, p->site));
+    if (c && c->out_low)
+        d->ops->clip(d->dev, y, y, rows, p->width, c->out_low, c->out_high);
 }
 
 void layer_times(struct decoder *d, float *x, uint32_t rows, uint32_t n, const float *by)
@@ -40,6 +47,14 @@ void layer_free_norm(struct decoder *d, struct norm *n)
 {
     d->ops->free(d->dev, (void *)(uintptr_t)n->w);
     d->ops->free(d->dev, (void *)(uintptr_t)n->b);
+}
+
+void layer_free_clip(struct decoder *d, struct clip *c)
+{
+    d->ops->free(d->dev, c->in_low);
+    d->ops->free(d->dev, c->in_high);
+    d->ops->free(d->dev, c->out_low);
+    d->ops->free(d->dev, c->out_high);
 }
 
 int layer_sum(struct decoder *d, float *x, size_t n, struct err *e)

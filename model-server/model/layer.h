@@ -65,6 +65,11 @@ struct sublayer_ops {
 extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba2, mixer_conv,
     mixer_pair, ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
 
+/* What the inputs and the results of a product are brought within; NULL: they are not. */
+struct clip {
+    float *in_low, *in_high, *out_low, *out_high;
+};
+
 /* A sublayer of a loaded layer. */
 struct sublayer {
     const struct sublayer_ops *ops;
@@ -86,7 +91,9 @@ struct projection {
     const struct weight *w;
     const float *bias; /* or NULL */
     enum lora_site site;
-    uint32_t width; /* outputs on this rank */
+    uint32_t width;          /* outputs on this rank */
+    const struct clip *clip; /* or NULL */
+    float *clipped;          /* where x goes then: [rows, x_width] */
 };
 void layer_project(struct decoder *d, uint32_t layer, const struct projection *p, float *y,
                    const float *x, uint32_t x_width, uint32_t rows);
@@ -101,4 +108,5 @@ uint64_t layer_take_state(struct decoder *d, uint64_t floats);
 struct state_ref layer_state(const struct decoder *d, uint64_t at);
 void layer_free_weight(struct decoder *d, struct weight *w); /* NULL is fine */
 void layer_free_norm(struct decoder *d, struct norm *n);
+void layer_free_clip(struct decoder *d, struct clip *c);
 #endif

@@ -420,7 +420,7 @@ static struct mat_part named_table(struct loader *l, const char *name, int64_t r
     uint64_t elements = 1; /* [n], or in rows: [1, n], [heads, n / heads] */
     for (int i = 0; i < t->n_dims; i++)
         elements *= t->dims[i];
-    if (!t->n_dims || elements != (uint64_t)(rows * cols)) {
+    if (elements != (uint64_t)(rows * cols)) { /* no dimensions: one number */
         wrong_shape(l, t, rows * cols, 0);
         return (struct mat_part){0};
     }

@@ -123,6 +123,10 @@ float *loader_ones(struct loader *l, uint32_t n);
 float *loader_host_vector(struct loader *l, const float *x, uint32_t n);
 /* The one number whose whole name the role is; not 0 unless something failed. */
 float loader_number(struct loader *l, enum role role, int layer);
+/* Bounds of the product of `n` matrices that share an input of `cols` numbers and have rows[i] of
+ * the results; ERR_VALIDATION: theirs of the input differ. */
+struct clip loader_clip(struct loader *l, const enum role *roles, const uint32_t *rows, int n,
+                        int layer, uint32_t cols);
 /* Elements `s` of the vector [n] whose whole name the role is. */
 float *loader_plain_vector(struct loader *l, enum role role, int layer, uint32_t n, struct slice s);
 #endif

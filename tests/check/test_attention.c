@@ -149,7 +149,7 @@ static void run_sequence(struct device *d, const struct sequence *s, uint32_t ch
     const struct attn *a = &s->attn;
     size_t out = (size_t)a->n_heads * a->head_dim;
     uint32_t n = (s->len + s->block_size - 1) / s->block_size, other = s->len / 2;
-    other -= a->mutual == MUTUAL_TOO ? other % 128 : a->mutual == MUTUAL_ALONE ? other % 50 : 0;
+    other -= a->mutual == MUTUAL_ALONE ? other % 50 : a->mutual ? other % 128 : 0;
     struct kv_desc kd = {
         2, 2 * n + 3, s->block_size, s->dtype, {a->n_kv_heads, a->head_dim, a->head_dim}};
     struct kv_cache *kv = ops->kv_new(d, &kd, &e);
@@ -280,7 +280,7 @@ static double attention_error(const struct sequence *s, uint32_t t, uint32_t hea
     while (a->both && hi + 1 < s->len && (!a->window || hi + 1 - t < a->window))
         hi++;
     const struct mutual m = s->mutual[t];
-    if (m.end && (a->mutual == MUTUAL_ALONE || m.begin < lo))
+    if (m.end && (a->mutual == MUTUAL_ALONE || (a->mutual == MUTUAL_TOO && m.begin < lo)))
         lo = m.begin;
     if (m.end)
         hi = m.end - 1;
@@ -337,6 +337,7 @@ static const struct attn_case attn_cases[] = {
     {{6, 2, 32, 0.2f, .chunk = 1, .sinks = sinks}, 90, 32},
     {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_TOO}, 650, 16},
     {{8, 4, 72, 0.125f, .softcap = 20, .mutual = MUTUAL_TOO}, 300, 32},
+    {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_AHEAD}, 650, 16},
     {{3, 3, 80, 0.11f, .both = true, .mutual = MUTUAL_ALONE}, 530, 16},
 };
 enum { N_FIXED = sizeof(attn_cases) / sizeof(*attn_cases), N_RANDOM = 14 };
@@ -455,7 +456,10 @@ static bool sees(const struct attn *a, uint32_t t, uint32_t key)
 {
     const uint32_t distance = key <= t ? t - key : key - t;
     const struct mutual m = mutual_at(a->mutual, t, UINT32_MAX);
-    if (m.end && (a->mutual == MUTUAL_ALONE || (key >= m.begin && key < m.end)))
+    if (m.end && a->mutual == MUTUAL_AHEAD && key > t && key < m.end)
+        return true;
+    if (m.end && a->mutual != MUTUAL_AHEAD &&
+        (a->mutual == MUTUAL_ALONE || (key >= m.begin && key < m.end)))
         return key >= m.begin && key < m.end;
     return (a->both || key <= t) && (!a->window || distance < a->window) &&
            (!a->chunk || key / a->chunk == t / a->chunk);

@@ -282,6 +282,33 @@ static void activations_agree_with_double_precision(void **state)
     ops->close(d);
 }
 
+/* In place and not, at widths around vectors; the bounds of a column are its own. */
+static void rows_are_clipped_by_column(void **state)
+{
+    enum { ROWS = 37, MOST = 1003 };
+    static const uint32_t widths[] = {1, 15, 16, 129, MOST};
+    (void)state;
+    struct device *d = device(2, ~0ull);
+    for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
+        const uint32_t n = widths[w];
+        float *x = rng_floats(&rng, (size_t)ROWS * n), *low = rng_floats(&rng, n),
+              *high = rng_floats(&rng, n), *y = malloc((size_t)ROWS * n * sizeof(*y));
+        for (uint32_t i = 0; i < n; i++) {
+            low[i] = -fabsf(low[i]) / 2;
+            high[i] = i % 7 ? fabsf(high[i]) / 2 : INFINITY;
+        }
+        x[0] = NAN;
+        ops->clip(d, y, x, ROWS, n, low, high);
+        assert_true(isnan(y[0]));
+        for (size_t i = 1; i < (size_t)ROWS * n; i++)
+            assert_true(y[i] == fminf(fmaxf(x[i], low[i % n]), high[i % n]));
+        ops->clip(d, x, x, ROWS, n, low, high);
+        assert_memory_equal(x + 1, y + 1, ((size_t)ROWS * n - 1) * sizeof(*x));
+        free(x), free(y), free(low), free(high);
+    }
+    ops->close(d);
+}
+
 static void only_wanted_rows_are_gathered(void **state)
 {
     (void)state;
@@ -426,6 +453,7 @@ int main(void)
         cmocka_unit_test(embedding_gathers_rows_of_its_slice),
         cmocka_unit_test(norms_and_their_sums),
         cmocka_unit_test(activations_agree_with_double_precision),
+        cmocka_unit_test(rows_are_clipped_by_column),
         cmocka_unit_test(only_wanted_rows_are_gathered),
         cmocka_unit_test(experts_are_mixed_row_by_row),
     };

@@ -18,6 +18,7 @@ static const struct attn_case attn_cases[] = {
     {{4, 2, 64, 0.125f, 0, 65, .both = true}, 200, 16, KV_F16, false, false},
     {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_TOO}, 300, 16, KV_BF16, false, false},
     {{4, 2, 72, 0.125f, .mutual = MUTUAL_TOO}, 200, 16, KV_F32, false, false},
+    {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_AHEAD}, 300, 16, KV_BF16, false, false},
     {{4, 4, 80, 0.11f, .both = true, .mutual = MUTUAL_ALONE}, 230, 16, KV_F32, false, false},
 };
 

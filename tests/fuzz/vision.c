@@ -29,6 +29,7 @@ static void check_plan(const struct vision_format *f, const struct vision_plan *
     }
     for (uint32_t i = 0; i < p->n_crops; i++)
         require(p->crops[i].of < p->n_resizes);
+    require(!p->shrunk_h == !p->shrunk_w && p->shrunk_h <= p->grid_h && p->shrunk_w <= p->grid_w);
 }
 
 static void check_pictures(const struct vision *v, const uint8_t *data, size_t n)

@@ -133,6 +133,214 @@ def llama4():
     return config, Llama4ForConditionalGeneration, pre, inputs
 
 
+def gemma4(text, vision):
+    from transformers import Gemma4Config, Gemma4ForConditionalGeneration
+    from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
+
+    base = {k: v for k, v in TEXT.items() if k != "rope_parameters"}
+    base |= dict(global_head_dim=16, sliding_window=24, final_logit_softcapping=30.0, vocab_size_per_layer_input=324)
+    seen = dict(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, head_dim=8, intermediate_size=24,
+        patch_size=4, pooling_kernel_size=3, position_embedding_size=256,
+    )
+    config = Gemma4Config(
+        text_config=base | text, vision_config=seen | vision, image_token_id=IMAGE, boi_token_id=321, eoi_token_id=322,
+        audio_config=None, video_token_id=323, audio_token_id=323,
+    )
+    pre = dict(patch_size=4, pooling_kernel_size=3, max_soft_tokens=70, resample=3)
+    processor = Gemma4ImageProcessorPil(**pre)
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="pt") for p in pictures]
+        join = lambda key: torch.cat([o[key] for o in out])
+        kwargs = dict(pixel_values=join("pixel_values"), image_position_ids=join("image_position_ids"))
+        return kwargs, [[321] + [IMAGE] * int(o["num_soft_tokens_per_image"][0]) + [322] for o in out]
+
+    return config, Gemma4ForConditionalGeneration, pre, inputs
+
+
+def qwen(config, cls, seen, pixels):
+    """Families whose processor is Qwen2-VL's."""
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+    processor = Qwen2VLImageProcessorPil(**pixels)
+    cells = pixels["merge_size"] ** 2
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="pt") for p in pictures]
+        join = lambda key: torch.cat([o[key] for o in out])
+        kwargs = dict(pixel_values=join("pixel_values"), image_grid_thw=join("image_grid_thw"))
+        return kwargs, [[321] + [IMAGE] * (len(o["pixel_values"]) // cells) + [322] for o in out]
+
+    return config, cls, pixels, inputs
+
+
+QWEN = dict(image_token_id=IMAGE, vision_start_token_id=321, vision_end_token_id=322, video_token_id=323)
+
+
+def qwen2_vl():
+    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
+
+    text = TEXT | dict(rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]})
+    seen = dict(embed_dim=16, hidden_size=32, depth=2, num_heads=2, mlp_ratio=2, patch_size=8)
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
+        image_mean=[0.48145466, 0.4578275, 0.40821073], image_std=[0.26862954, 0.26130258, 0.27577711], resample=3,
+    )
+    config = Qwen2VLConfig(text_config=text, vision_config=seen, tie_word_embeddings=True, **QWEN)
+    return qwen(config, Qwen2VLForConditionalGeneration, seen, pixels)
+
+
+def qwen3_vl_moe():
+    from transformers import Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
+    text = TEXT | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, rope_parameters=rope)
+    seen = dict(
+        hidden_size=16, out_hidden_size=32, depth=3, num_heads=2, intermediate_size=24, patch_size=8,
+        num_position_embeddings=64, deepstack_visual_indexes=[0, 1],
+    )
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
+        image_mean=[0.5] * 3, image_std=[0.5] * 3, resample=3,
+    )
+    config = Qwen3VLMoeConfig(text_config=text, vision_config=seen, tie_word_embeddings=True, **QWEN)
+    return qwen(config, Qwen3VLMoeForConditionalGeneration, seen, pixels)
+
+
+SIGLIP = dict(
+    model_type="siglip_vision_model", hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
+    image_size=32, patch_size=8, vision_use_head=False,
+)
+
+
+def llava():
+    from transformers import LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+    clip = dict(
+        model_type="clip_vision_model", hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=24,
+        image_size=32, patch_size=8, projection_dim=16,
+    )
+    config = LlavaConfig(
+        text_config=LlamaConfig(**TEXT).to_dict(), vision_config=clip, image_token_index=IMAGE, image_seq_length=16,
+    )
+    pre = dict(size=dict(shortest_edge=32), crop_size=dict(height=32, width=32), resample=3, do_center_crop=True)
+    processor = CLIPImageProcessorPil(**pre)
+
+    def inputs(pictures):
+        pixels = [processor(p, return_tensors="np")["pixel_values"] for p in pictures]
+        return dict(pixel_values=torch.tensor(np.concatenate(pixels))), [[IMAGE] * 16 for _ in pictures]
+
+    return config, LlavaForConditionalGeneration, pre, inputs
+
+
+def llava_onevision():
+    from transformers import LlavaOnevisionConfig, LlavaOnevisionForConditionalGeneration, Qwen2Config
+    from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
+    from transformers.models.llava_onevision.processing_llava_onevision import LlavaOnevisionProcessor
+
+    shapes = [[32 * r, 32 * c] for r in range(1, 4) for c in range(1, 4)] + [[32, 192], [192, 32]]
+    config = LlavaOnevisionConfig(
+        text_config=Qwen2Config(**TEXT).to_dict(), vision_config=SIGLIP, image_token_index=IMAGE, video_token_index=323,
+        image_grid_pinpoints=shapes, vision_aspect_ratio="anyres_max_2", tie_word_embeddings=True,
+    )
+    pre = dict(
+        size=dict(height=32, width=32), image_grid_pinpoints=shapes, resample=3, image_mean=[0.5] * 3, image_std=[0.5] * 3,
+    )
+    processor = LlavaOnevisionImageProcessorPil(**pre)
+    count = object.__new__(LlavaOnevisionProcessor)
+    count.image_processor, count.num_image_tokens, count.vision_aspect_ratio = processor, 16, "anyres_max_2"
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="pt") for p in pictures]
+        most = max(o["pixel_values"].shape[1] for o in out)
+        pad = lambda x: torch.nn.functional.pad(x, (0, 0) * 3 + (0, most - x.shape[1]))
+        kwargs = dict(
+            pixel_values=torch.cat([pad(o["pixel_values"]) for o in out]), image_sizes=torch.cat([o["image_sizes"] for o in out])
+        )
+        return kwargs, [[IMAGE] * count._get_number_of_features(p.height, p.width, 32, 32) for p in pictures]
+
+    return config, LlavaOnevisionForConditionalGeneration, pre, inputs
+
+
+def aya_vision():
+    """transformers leaves the text model's logit_scale out, which is 1 here."""
+    from transformers import AyaVisionConfig, AyaVisionForConditionalGeneration, Cohere2Config
+    from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
+
+    text = Cohere2Config(**{k: v for k, v in TEXT.items() if k != "rms_norm_eps"}, sliding_window=24, logit_scale=1.0)
+    config = AyaVisionConfig(text_config=text.to_dict(), vision_config=SIGLIP, image_token_index=IMAGE)
+    config.alignment_intermediate_size = 24
+    pre = dict(
+        size=dict(height=32, width=32), min_patches=1, max_patches=6, crop_to_patches=True, resample=3,
+        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+    )
+    processor = GotOcr2ImageProcessorPil(**pre)
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="np")["pixel_values"] for p in pictures]
+        spans = [[321] + sum([[317] + [IMAGE] * 4 for _ in o], []) + [322] for o in out]
+        return dict(pixel_values=torch.tensor(np.concatenate(out))), spans
+
+    return config, AyaVisionForConditionalGeneration, pre, inputs
+
+
+def cohere2_vision():
+    """transformers leaves the text model's logit_scale out, which is 1 here."""
+    from transformers import Cohere2Config, Cohere2VisionConfig, Cohere2VisionForConditionalGeneration
+    from transformers.models.cohere2_vision.image_processing_cohere2_vision import Cohere2VisionImageProcessor
+
+    class Pillow(Cohere2VisionImageProcessor):
+        def resize(self, image, size, resample=None, **_):
+            one = lambda x: np.asarray(
+                Image.fromarray(x.permute(1, 2, 0).numpy()).resize((size.width, size.height), Image.BICUBIC)
+            )
+            return torch.stack([torch.tensor(one(x)).permute(2, 0, 1) for x in image])
+
+    text = Cohere2Config(**{k: v for k, v in TEXT.items() if k != "rms_norm_eps"}, sliding_window=24, logit_scale=1.0)
+    config = Cohere2VisionConfig(
+        text_config=text.to_dict(), vision_config=SIGLIP, image_token_id=IMAGE, alignment_intermediate_size=24,
+    )
+    pre = dict(
+        size=dict(height=32, width=32), max_patches=6, crop_to_patches=True, resample=3, image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+    )
+    processor = Pillow(**pre)
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="pt")["pixel_values"] for p in pictures]
+        exact = lambda x: torch.tensor(
+            np.stack([planes(np.asarray(((t * 0.5 + 0.5) * 255).round().permute(1, 2, 0)).astype(np.uint8), [0.5] * 3, [0.5] * 3) for t in x])
+        )
+        out = [exact(o) for o in out]  # rescaled in double, as elsewhere, not in one factor
+        spans = [[321] + sum([[IMAGE] * 4 + [317] for _ in o], []) + [322] for o in out]
+        return dict(pixel_values=torch.cat(out)), spans
+
+    return config, Cohere2VisionForConditionalGeneration, pre, inputs
+
+
+def planes_of_patches(kwargs):
+    """Gemma 4's patches [n][P][P][3] as [1][3][H][W], with what the tower does to them first."""
+    at = kwargs["image_position_ids"][0]
+    n, cols, rows = int((at[:, 0] >= 0).sum()), int(at[:, 0].max()) + 1, int(at[:, 1].max()) + 1
+    x = kwargs["pixel_values"][0][:n].reshape(rows, cols, 4, 4, 3).permute(4, 0, 2, 1, 3).reshape(1, 3, rows * 4, cols * 4)
+    return 2 * (x.float() - 0.5)
+
+
+def fill_buffers(model):
+    """Numbers that are no parameters: bounds of products, which are the same for those of one input, and what is done to
+    means of patches."""
+    for name, b in model.named_buffers():
+        end = name.rsplit(".", 1)[-1]
+        if end in ("std_bias", "std_scale"):
+            b.data = (torch.randn_like(b) * 0.3 + (end == "std_scale")).bfloat16().float()
+        elif end in ("input_min", "output_min"):
+            b.data = torch.tensor(-0.75 if end == "input_min" else -0.5 - 0.25 * ("v_proj" in name))
+        elif end in ("input_max", "output_max"):
+            b.data = torch.tensor(1.25 if end == "input_max" else 0.5 + 0.5 * ("up_proj" in name))
+
+
 def chat_names(tensors, config, pre):
     """The same as its authors keep it: internvl_chat."""
     renamed, layers = {}, config["vision_config"]["num_hidden_layers"]
@@ -184,7 +392,39 @@ def prefix(spans, text):
     return ids, dict(token_type_ids=lambda n: [0] * len(ids) + [1] * (n - len(ids))) if spans else {}
 
 
+def typed(spans, text):
+    """The model is told which tokens are of pictures."""
+    ids, _ = between(spans, text)
+    return ids, dict(mm_token_type_ids=lambda n: [int(i == IMAGE) for i in ids] + [0] * (n - len(ids)))
+
+
 CASES = {
+    "gemma4": (
+        lambda: gemma4(
+            dict(
+                num_hidden_layers=3, hidden_size_per_layer_input=0, use_bidirectional_attention="vision", attention_k_eq_v=True,
+                num_global_key_value_heads=1,
+            ),
+            dict(standardize=True),
+        ),
+        None, typed,
+    ),
+    "gemma4_e": (
+        lambda: gemma4(
+            dict(
+                num_hidden_layers=4, hidden_size_per_layer_input=8, num_kv_shared_layers=2, use_double_wide_mlp=True,
+                layer_types=["sliding_attention", "full_attention"] * 2,
+            ),
+            dict(use_clipped_linears=True, num_key_value_heads=1),
+        ),
+        None, typed,
+    ),
+    "aya_vision": (aya_vision, None, between),
+    "cohere2_vision": (cohere2_vision, None, between),
+    "llava": (llava, None, between),
+    "llava_onevision": (llava_onevision, None, between),
+    "qwen2_vl": (qwen2_vl, None, typed),
+    "qwen3_vl_moe": (qwen3_vl_moe, None, typed),
     "internvl": (lambda: internvl(), None, between),
     "internvl_chat": (lambda: internvl(norm_type="rms_norm", use_qk_norm=True, attention_bias=False), chat_names, between),
     "llama4": (llama4, None, between),
@@ -216,7 +456,10 @@ def run(model, names, folder, inputs, seed, layout, new):
     ids, by_length = layout(spans, text)
     out = dict(images=names, ids=ids)
     if names:
-        f = getattr(model, "model", model).get_image_features(**kwargs, return_dict=True).pooler_output
+        seen = getattr(model, "model", model).get_image_features(**kwargs, return_dict=True)
+        f = seen.pooler_output
+        if getattr(seen, "deepstack_features", None):
+            out["deepstack"] = [features_of(torch.cat(list(x)) if isinstance(x, (list, tuple)) else x) for x in seen.deepstack_features]
         if model.config.model_type == "llama4":
             f = model.multi_modal_projector(model.get_image_features(**kwargs, return_dict=True).last_hidden_state)
         f = torch.cat(list(f)) if isinstance(f, (list, tuple)) else f
@@ -237,7 +480,8 @@ def preprocessed(images, pre, inputs):
     """Numbers of whole pictures, of several shapes."""
     out = []
     for name in SHAPES:
-        x = inputs([picture(images, name)])[0]["pixel_values"].float().numpy()
+        kwargs = inputs([picture(images, name)])[0]
+        x = (planes_of_patches(kwargs) if "image_position_ids" in kwargs else kwargs["pixel_values"].float()).numpy()
         digest = hashlib.sha256(np.ascontiguousarray(x, dtype="<f4").tobytes()).hexdigest()
         out.append(dict(image=name, pixel_values=dict(shape=list(x.shape), sha256=digest)))
     return dict(config=pre, images=out)
@@ -264,6 +508,21 @@ def llama4_canvases(pre):
     return out
 
 
+def gemma4_sizes():
+    """Grids of features at the hub's settings: [width, height, rows, cols], or without a grid where there is none."""
+    from transformers.models.gemma4.image_processing_pil_gemma4 import get_aspect_ratio_preserving_size as fit
+
+    rng, out = np.random.default_rng(7), []
+    sides = [48, 47, 49, 768, 1, 1024, 3000, 50]
+    for w, h in [(a, b) for a in sides for b in sides] + [tuple(int(2 ** e) for e in rng.uniform(0, 13, 2)) for _ in range(160)]:
+        try:
+            rows, cols = fit(h, w, 16, 280 * 9, 3)
+            out.append([w, h, rows // 48, cols // 48])
+        except ValueError:
+            out.append([w, h])
+    return out
+
+
 def make(name, images):
     build, rename, layout = CASES[name]
     config, cls, pre, inputs = build()
@@ -275,6 +534,7 @@ def make(name, images):
         model = cls(config).eval().float()
         for n, p in model.named_parameters():
             p.data = (p.data + torch.randn_like(p) * (0.1 if p.dim() == 1 else 0.15)).bfloat16().float()
+        fill_buffers(model)
         cases = [run(model, names, images, inputs, seed + i, layout, 8 if first else 12) for i, names in enumerate(pictures)]
         if min(c["greedy_min_margin"] for c in cases) > 0.009:
             break
@@ -290,6 +550,8 @@ def make(name, images):
     golden = dict(model_type=keys["model_type"], seed=seed, cases=cases)
     if not first:
         golden["preprocess"] = preprocessed(images, pre, inputs)
+    if name == "gemma4":
+        golden["sizes"] = gemma4_sizes()
     if name == "llama4":
         golden["canvases"] = llama4_canvases(pre)
     json.dump(golden, open(f"{out}/golden.json", "w"))

@@ -14,7 +14,8 @@ static const char *const families[] = {"qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwe
                                        "llava_next", "idefics3", "smolvlm", "mistral3", "pixtral",
                                        /* made by make_vision.py, in tests/data */
                                        "internvl", "internvl_chat", "paligemma", "paligemma2",
-                                       "llama4"};
+                                       "llama4", "gemma4", "gemma4_e", "llava_onevision", "llava",
+                                       "qwen2_vl", "qwen3_vl_moe", "aya_vision", "cohere2_vision"};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 /* TEST_DATA/vision/<a>/<b>, or the folder without `b`; tests/data/vision of families made here. */

@@ -295,13 +295,12 @@ static void set(cJSON *o, const char *key, uint32_t value)
     assert_non_null(cJSON_AddNumberToObject(o, key, value));
 }
 
-/* The family's config.json with the hub's sizes, and `preprocessor`. */
-static struct vision *load_with(const struct family *f, const cJSON *preprocessor)
+/* `config`, which ends here, with the hub's sizes, and `preprocessor`. */
+static struct vision *load_config(const struct family *f, cJSON *config, const cJSON *preprocessor)
 {
     struct vision_folder d;
     struct vision *v;
     struct err e = ERR_INIT;
-    cJSON *config = vision_json(f->name, "config.json");
     assert_non_null(config);
     cJSON *tower = cJSON_GetObjectItemCaseSensitive(config, "vision_config");
     set(tower, "image_size", f->image_size);
@@ -317,6 +316,11 @@ static struct vision *load_with(const struct family *f, const cJSON *preprocesso
     cJSON_Delete(config);
     assert_non_null(v);
     return v;
+}
+
+static struct vision *load_with(const struct family *f, const cJSON *preprocessor)
+{
+    return load_config(f, vision_json(f->name, "config.json"), preprocessor);
 }
 
 static void check_run(const struct family *f, const cJSON *run)
@@ -350,7 +354,9 @@ static void pixels_at_the_hubs_sizes(void **state)
 
 static void pixels_of_families_made_here(void **state)
 {
-    static const struct family made[] = {{"paligemma"}, {"llama4"}};
+    static const struct family made[] = {{"paligemma"},      {"llama4"},          {"gemma4"},
+                                         {"llava"},          {"llava_onevision"}, {"aya_vision"},
+                                         {"cohere2_vision"}, {"qwen2_vl"},        {"qwen3_vl_moe"}};
     (void)state;
     if (access(vision_data("images", "resize.json"), R_OK)) {
         TEST_SKIPPED(1, "no vision/images in TEST_DATA");
@@ -362,6 +368,64 @@ static void pixels_of_families_made_here(void **state)
         check_run(&made[i], json_get(golden, "preprocess"));
         cJSON_Delete(golden);
     }
+}
+
+/* Grids of features at the hub's settings; sizes without one are refused. */
+static void gemma4_chooses_sizes_as_transformers_do(void **state)
+{
+    cJSON *golden = vision_json("gemma4", "golden.json"), *pixels = cJSON_CreateObject();
+    const struct family f = {"gemma4", .patch_size = 16};
+    const cJSON *c;
+    uint32_t n = 0, refused = 0;
+    (void)state;
+    struct vision *v = load_with(&f, pixels);
+    assert_true(vision_two_way(v));
+    cJSON_ArrayForEach(c, json_get(golden, "sizes"))
+    {
+        const uint32_t w = vision_at(c, 0), h = vision_at(c, 1);
+        const bool shown = cJSON_GetArraySize(c) == 4;
+        struct vision_plan p;
+        struct err e = ERR_INIT;
+        assert_int_equal(vision_plan(v, w, h, &p, &e), shown ? 0 : -1);
+        if (shown && (p.grid_h != vision_at(c, 2) || p.grid_w != vision_at(c, 3) ||
+                      p.crop_height != 48 * p.grid_h || p.crop_width != 48 * p.grid_w ||
+                      p.n_features != p.grid_h * p.grid_w))
+            fail_msg("%u x %u: %u x %u features", w, h, p.grid_h, p.grid_w);
+        refused += !shown;
+        n++;
+    }
+    assert_int_equal(n, 224);
+    print_message("# %u of %u sizes are refused\n", refused, n);
+    vision_free(v);
+    cJSON_Delete(pixels);
+    cJSON_Delete(golden);
+}
+
+/* The hub's shapes: 6 x 6 tiles whose 162 x 162 features become as many as 9 tiles have. */
+static void onevision_shrinks_what_is_too_much(void **state)
+{
+    cJSON *pixels = cJSON_CreateObject();
+    const struct family f = {"llava_onevision", .image_size = 384, .patch_size = 14};
+    struct vision_plan p;
+    struct err e = ERR_INIT;
+    (void)state;
+    cJSON *config = vision_json(f.name, "config.json");
+    cJSON_DeleteItemFromObjectCaseSensitive(config, "image_grid_pinpoints");
+    cJSON_DeleteItemFromObjectCaseSensitive(config, "vision_aspect_ratio");
+    struct vision *v = load_config(&f, config, pixels);
+    assert_int_equal(vision_plan(v, 2304, 2304, &p, &e), 0);
+    assert_int_equal(p.n_crops, 37);
+    assert_int_equal(p.crop_width, 378); /* whole patches of a tile of 384 */
+    assert_int_equal(p.crops[8].x, 384);
+    assert_int_equal(p.crops[8].y, 384);
+    assert_int_equal(p.shrunk_h, 81);
+    assert_int_equal(p.shrunk_w, 81);
+    assert_int_equal(p.n_features, 27 * 27 + 81 * 82);
+    assert_int_equal(vision_plan(v, 384, 384, &p, &e), 0);
+    assert_int_equal(p.shrunk_h, 0);
+    assert_int_equal(p.n_features, 27 * 27 + 27 * 28);
+    vision_free(v);
+    cJSON_Delete(pixels);
 }
 
 /* Canvases and sizes at the hub's settings. */
@@ -419,6 +483,8 @@ int main(void)
         cmocka_unit_test(pixels_at_the_hubs_sizes),
         cmocka_unit_test(pixels_of_families_made_here),
         cmocka_unit_test(llama4_chooses_canvases_as_transformers_do),
+        cmocka_unit_test(onevision_shrinks_what_is_too_much),
+        cmocka_unit_test(gemma4_chooses_sizes_as_transformers_do),
         cmocka_unit_test(pan_and_scan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -365,12 +365,75 @@ static void bits_do_not_depend_on_chunks_or_company(void **state)
         same_however_it_comes(families[i]);
 }
 
+/* ---------------------------------------------------------------- files that say what cannot be */
+
+/* A copy of the model in which the number `tensor` has other bytes. */
+static void with_other_number(const char *name, const char *tensor, const uint8_t bytes[2],
+                              char dir[PATH_LEN])
+{
+    static const char *const files[] = {"config.json", "preprocessor_config.json",
+                                        "model.safetensors"};
+    snprintf(dir, PATH_LEN, "/tmp/vision-models-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    for (int i = 0; i < 3; i++) {
+        char from[PATH_LEN], to[2 * PATH_LEN];
+        size_t n = 0;
+        char *all = read_all(path_of(from, name, files[i]), &n);
+        assert_non_null(all);
+        char *at = i == 2 ? memmem(all, n, tensor, strlen(tensor)) : NULL;
+        if (i == 2) { /* "data_offsets":[begin,end] behind the header */
+            assert_non_null(at);
+            at = strstr(at, "data_offsets");
+            uint64_t header;
+            memcpy(&header, all, sizeof(header));
+            const size_t first = strtoul(strchr(at, '[') + 1, NULL, 10);
+            assert_true(sizeof(header) + header + first + 2 <= n);
+            memcpy(all + sizeof(header) + header + first, bytes, 2);
+        }
+        snprintf(to, sizeof(to), "%s/%s", dir, files[i]);
+        FILE *f = fopen(to, "wb");
+        assert_non_null(f);
+        assert_int_equal(fwrite(all, 1, n, f), n);
+        fclose(f);
+        free(all);
+    }
+}
+
+static void remove_copy(const char *dir)
+{
+    static const char *const files[] = {"config.json", "preprocessor_config.json",
+                                        "model.safetensors"};
+    char path[2 * PATH_LEN];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
+        unlink(path);
+    }
+    rmdir(dir);
+}
+
+/* q, k and v are one product here: bounds of their input that differ are refused by name. */
+static void bounds_of_one_input_must_be_the_same(void **state)
+{
+    char dir[PATH_LEN];
+    struct sight s;
+    (void)state;
+    with_other_number("gemma4_e",
+                      "model.vision_tower.encoder.layers.1.self_attn.k_proj.input_max\"",
+                      (const uint8_t[]){0x00, 0x40} /* 2 in bfloat16 */, dir);
+    assert_int_equal(sight_open(&s, dir, comm_solo()), -1);
+    assert_non_null(strstr(s.e.msg, "layer 1"));
+    assert_non_null(strstr(s.e.msg, "clip"));
+    sight_close(&s);
+    remove_copy(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_see_what_transformers_see),
         cmocka_unit_test(two_ranks_see_the_same),
         cmocka_unit_test(bits_do_not_depend_on_chunks_or_company),
+        cmocka_unit_test(bounds_of_one_input_must_be_the_same),
     };
     if (!test_data("vision/README.md")) {
         TEST_SKIPPED(N_FAMILIES, "no vision under TEST_DATA");

@@ -109,7 +109,8 @@ static struct seen token_sees(const struct attn_job *j, const struct span *s, ui
         return v;
     if (j->p->mutual == MUTUAL_ALONE)
         return (struct seen){m->begin, m->end};
-    v.lo = m->begin < v.lo ? m->begin : v.lo;
+    if (j->p->mutual == MUTUAL_TOO && m->begin < v.lo)
+        v.lo = m->begin;
     v.hi = m->end > v.hi ? m->end : v.hi;
     return v;
 }

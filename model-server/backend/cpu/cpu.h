@@ -188,6 +188,8 @@ void cpu_embed(struct device *d, float *y, const struct weight *w, uint32_t firs
 void cpu_row_squares(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
                      uint32_t a, uint32_t b);
 void cpu_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate);
+void cpu_clip(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
+              const float *low, const float *high);
 void cpu_give_rows(struct device *d, float *y, const float *x, uint32_t n, bool add);
 void cpu_embed_pos(struct device *d, float *y, const struct weight *w, uint32_t offset);
 void cpu_norm(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,

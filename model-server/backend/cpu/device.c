@@ -209,6 +209,7 @@ const struct backend_ops backend_cpu = {
     .linear = cpu_linear,
     .row_squares = cpu_row_squares,
     .gate_rows = cpu_gate_rows,
+    .clip = cpu_clip,
     .lora = cpu_lora,
     .rope_kv = cpu_rope_kv,
     .attention = cpu_attention,

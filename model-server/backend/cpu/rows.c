@@ -224,6 +224,31 @@ void cpu_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const 
     run_rows(d, gate_some_rows, &j, rows);
 }
 
+struct clip_job {
+    float *y;
+    const float *x, *low, *high;
+    uint32_t n;
+};
+
+static void clip_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct clip_job *j = arg;
+    (void)thread;
+    for (size_t t = begin; t < end; t++) {
+        const float *x = j->x + t * j->n;
+        float *y = j->y + t * j->n;
+        for (uint32_t i = 0; i < j->n; i++) /* NaN stays */
+            y[i] = x[i] < j->low[i] ? j->low[i] : x[i] > j->high[i] ? j->high[i] : x[i];
+    }
+}
+
+void cpu_clip(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
+              const float *low, const float *high)
+{
+    struct clip_job j = {y, x, low, high, n};
+    pool_run(d->pool, clip_rows, &j, rows, row_grain(n));
+}
+
 static void logit_rows(void *arg, int thread, size_t begin, size_t end)
 {
     const struct row_job *j = arg;

@@ -111,7 +111,7 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
         return;
     const uint32_t pos = span.kv_len - span.n + (row - span.first);
     uint32_t lo = first_key(a, pos), hi = end_key(a, span.kv_len, pos);
-    if (belongs && (a.mutual_alone || of.begin < lo))
+    if (belongs && !a.mutual_ahead && (a.mutual_alone || of.begin < lo))
         lo = of.begin;
     if (belongs && (a.mutual_alone || of.end > hi))
         hi = of.end;

@@ -361,6 +361,7 @@ static const struct backend_ops backend_cuda = {
     .act_mul = cuda_act_mul,
     .row_squares = cuda_row_squares,
     .gate_rows = cuda_gate_rows,
+    .clip = cuda_clip,
     .conv = cuda_conv,
     .conv_floats = cuda_conv_floats,
     .recur = cuda_recur,

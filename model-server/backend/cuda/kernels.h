@@ -174,6 +174,14 @@ struct scale_args {
 };
 launch_fn scale_launch;
 
+struct clip_args {
+    float *y;
+    const float *x, *low, *high;
+    uint64_t all;
+    uint32_t n, reserved;
+};
+launch_fn clip_launch;
+
 /* fp32 rows to 16 bits, each row padded with zeros to `pitch`. NARROW_WGMMA: so that a step of 16
  * columns in memory has the columns, and in the order, that a step of linear_mma.cuh has: of 32
  * columns 8t + 2j + e (t, j < 4; e < 2), number 8j + 2t + e is that one. */
@@ -299,7 +307,7 @@ struct attn_args {
     uint32_t chunk, alibi_bf16, reach, buckets;
     uint32_t mutual_only;        /* only tokens that belong to something; attn_any alone */
     const struct mutual *mutual; /* [tokens] or NULL; attn_any alone, as what follows */
-    uint32_t mutual_alone, reserved;
+    uint32_t mutual_alone, mutual_ahead;
 };
 /* Keys whose softmax is taken in one chain; chains are merged in ascending order. */
 enum { SEGMENT = 128, TILE_Q = 16, SHARED_ROWS = 64 };

@@ -104,6 +104,14 @@ void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const
         RECORD(d, gate_launch, a);
 }
 
+void cuda_clip(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
+               const float *low, const float *high)
+{
+    struct clip_args a = {y, x, low, high, (uint64_t)rows * n, n, 0};
+    if (rows)
+        RECORD(d, clip_launch, a);
+}
+
 void cuda_gather_out(struct device *d, float *y, const float *x, uint32_t n)
 {
     struct gather_args a = {y, x, d->b.out_rows, d->batch->n_out, n};
@@ -331,6 +339,7 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .both = p->both,
                           .mutual = p->mutual ? d->b.mutual : NULL,
                           .mutual_alone = p->mutual == MUTUAL_ALONE,
+                          .mutual_ahead = p->mutual == MUTUAL_AHEAD,
                           .scale = p->scale,
                           .softcap = p->softcap};
     const uint32_t group = p->n_heads / p->n_kv_heads;

@@ -183,6 +183,22 @@ extern "C" cudaError_t scale_launch(const struct launch *l, const void *args)
     return launch(scale_kernel, blocks_for(a->n), THREADS, 0, l->stream, l->overlap, *a);
 }
 
+static __global__ void __launch_bounds__(THREADS) clip_kernel(clip_args a)
+{
+    depend();
+    uint64_t step = (uint64_t)gridDim.x * THREADS;
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < a.all; i += step) {
+        const float x = a.x[i], low = a.low[i % a.n], high = a.high[i % a.n];
+        a.y[i] = x < low ? low : x > high ? high : x; /* NaN stays */
+    }
+}
+
+extern "C" cudaError_t clip_launch(const struct launch *l, const void *args)
+{
+    const clip_args *a = (const clip_args *)args;
+    return launch(clip_kernel, blocks_for(a->all), THREADS, 0, l->stream, l->overlap, *a);
+}
+
 /* Pairs, because two 16-bit numbers are one store. NARROW_WGMMA: of 16 pairs, which are 4 x 4, the
  * transpose. */
 static __global__ void __launch_bounds__(THREADS) narrow_kernel(narrow_args a)

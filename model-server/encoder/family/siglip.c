@@ -1,6 +1,8 @@
 /* Towers of SigLIP (arXiv 2303.15343): Gemma 3 (2503.19786), PaliGemma
- * (2407.07726), Idefics 3 (2408.12637) and SmolVLM. */
+ * (2407.07726), Idefics 3 (2408.12637) and SmolVLM, LLaVA-OneVision (2408.03326), Aya Vision
+ * (2505.08751), Command A Vision. */
 #include "model-server/encoder/family.h"
+#include <string.h>
 
 static void siglip(struct config *c, struct encoder_spec *s, uint32_t image_size)
 {
@@ -58,6 +60,95 @@ static void configure_paligemma(struct config *c, struct encoder_spec *s)
         .join = 1, .linear = {{W_PROJECT_OUT, s->width, .bias = true}}, .n_linears = 1};
 }
 
+/* The hidden states of one layer, all of them. */
+static void all_of_layer(struct config *c, struct encoder_spec *s)
+{
+    s->blocks.n_layers = family_layers_used(c, s->blocks.n_layers, "vision_feature_layer", -1);
+    s->blocks.no_final_norm = true;
+    if (strcmp(json_str(c->file, "vision_feature_select_strategy", "full"), "full") != 0)
+        config_fail(c, "`vision_feature_select_strategy` must be full");
+}
+
+static void configure_onevision(struct config *c, struct encoder_spec *s)
+{
+    const bool bias = json_bool(c->file, "multimodal_projector_bias", true);
+    siglip(c, s, 384);
+    all_of_layer(c, s);
+    if (strcmp(json_str(c->file, "projector_hidden_act", "gelu"), "gelu") != 0)
+        config_fail(c, "`projector_hidden_act` must be gelu");
+    s->tiles_joined = true;
+    s->project = (struct encoder_projection){
+        .join = 1,
+        .linear = {{W_PROJECT_IN, s->width, bias}, {W_PROJECT_OUT, s->width, bias, true}},
+        .n_linears = 2,
+        .act = ACT_GELU};
+}
+
+/* Cells of patches through a gated MLP. */
+static void project_cells(struct config *c, struct encoder_spec *s, double middle)
+{
+    const double factor = json_num(c->file, "downsample_factor", 2);
+    if (!(factor >= 1 && factor <= 16) || s->side % (uint32_t)factor || !(middle >= 2) ||
+        middle > 1 << 20 || (uint32_t)middle % 2) {
+        config_fail(c,
+                    "`downsample_factor` does not divide %u patches, or "
+                    "`alignment_intermediate_size` is not even",
+                    s->side);
+        return;
+    }
+    s->cell = (uint32_t)factor;
+    s->project = (struct encoder_projection){
+        .join = s->cell * s->cell,
+        .linear = {{W_PROJECT_IN, (uint32_t)middle, .bias = true, .gated = true},
+                   {W_PROJECT_OUT, s->width, .bias = true}},
+        .n_linears = 2,
+        .act = ACT_SILU};
+}
+
+static void configure_aya(struct config *c, struct encoder_spec *s)
+{
+    siglip(c, s, 384);
+    all_of_layer(c, s);
+    project_cells(c, s, json_num(c->file, "alignment_intermediate_size", s->width));
+    s->project.norm = s->project.norm_joined = s->project.norm_bias = true;
+    s->project.norm_spec =
+        (struct norm_spec){NORM_LAYER, (float)json_num(c->file, "adapter_layer_norm_eps", 1e-6), 0};
+    s->project.norm_role = W_PROJECT_NORM;
+}
+
+static void configure_cohere2(struct config *c, struct encoder_spec *s)
+{
+    siglip(c, s, 512);
+    project_cells(c, s, json_num(c->file, "alignment_intermediate_size", 36864));
+}
+
+#define NAMES_TOWER NAMES_SIGLIP("model.vision_tower.vision_model.", "model.vision_tower.")
+const struct encoder_family family_llava_onevision = {
+    .types = (const char *const[]){"llava_onevision", NULL},
+    .names = {.names = {NAMES_TOWER, [W_ROW_END] = "model.image_newline",
+                        [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",
+                        [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"},
+              .prefix = "model."},
+    .configure = configure_onevision,
+    .tower = "siglip_vision_model",
+};
+const struct encoder_family family_aya = {
+    .types = (const char *const[]){"aya_vision", NULL},
+    .names = {.names = {NAMES_TOWER, [W_PROJECT_NORM] = "model.multi_modal_projector.layernorm",
+                        [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",
+                        [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"},
+              .prefix = "model."},
+    .configure = configure_aya,
+    .tower = "siglip_vision_model",
+};
+const struct encoder_family family_cohere2 = {
+    .types = (const char *const[]){"cohere2_vision", NULL},
+    .names = {.names = {NAMES_TOWER, [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",
+                        [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"},
+              .prefix = "model."},
+    .configure = configure_cohere2,
+    .tower = "siglip_vision_model",
+};
 const struct encoder_family family_gemma3 = {
     .types = (const char *const[]){"gemma3", NULL},
     .names = {.names = {NAMES_SIGLIP("model.vision_tower.vision_model.", "model.vision_tower."),

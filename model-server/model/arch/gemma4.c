@@ -4,6 +4,18 @@
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <stdio.h>
+#include <string.h>
+
+/* Tokens of a picture see each other in the layers with windows, as far as these reach back. */
+static void see_pictures(struct config *c, struct decoder_spec *s)
+{
+    const char *kind = json_str(c->root, "use_bidirectional_attention", "");
+    if (*kind && strcmp(kind, "vision") != 0)
+        config_fail(c, "`use_bidirectional_attention`: `%.40s` is not supported", kind);
+    for (uint32_t i = 0; *kind && i < s->n_layers; i++)
+        if (s->layers[i].window)
+            s->layers[i].mutual = MUTUAL_AHEAD;
+}
 
 /* All but every sixth and the last. */
 static bool sliding(const struct config *c, uint32_t layer)
@@ -91,6 +103,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_window_rope(c, s, 10000);
     s->rope[1].dim = s->head_dim;
     share_kv(c, s);
+    see_pictures(c, s);
+    s->given_id = config_u32_or(c, "pad_token_id", 0, 0, s->vocab - 1);
     if (config_bool_or(c, "enable_moe_block", false))
         experts(c, s);
 }

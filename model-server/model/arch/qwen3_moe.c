@@ -1,5 +1,7 @@
 /* Qwen 3, mixtures of experts: dense layers where the file says so. */
+#include "common/json.h"
 #include "model-server/model/arch.h"
+#include <string.h>
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
@@ -12,7 +14,9 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_added(c, s);
     config_moe(c, s, 128, 8);
     s->moe.ffn = config_dim(c, "moe_intermediate_size");
-    s->moe.renormalise = config_bool_or(c, "norm_topk_prob", false);
+    /* vision models always do, and their files need not say so */
+    const bool sees = strcmp(json_str(c->root, "model_type", ""), "qwen3_vl_moe_text") == 0;
+    s->moe.renormalise = sees || config_bool_or(c, "norm_topk_prob", false);
     config_windows(c, s, 4096, config_upper_layers);
     config_sparse_layers(c, s);
 }

@@ -9,13 +9,15 @@ struct dense {
     struct weight *down; /* [hidden, ffn] */
     float *up_bias, *down_bias;
     float *factors; /* of all that `up` makes, or NULL */
+    struct clip up_clip, down_clip;
 };
 
 static bool gated(const struct decoder *d) { return d->spec.mlp != MLP_PLAIN; }
 
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
-    return (gated(d) ? 3 : 1) * split_ffn(&d->split, &d->spec, layer).n;
+    const uint32_t ffn = split_ffn(&d->split, &d->spec, layer).n;
+    return (gated(d) ? 3 : 1) * ffn + (d->spec.clips ? d->spec.hidden + ffn : 0);
 }
 
 /* Gate over up, or up alone: this rank's rows of `ffn`. */
@@ -55,6 +57,16 @@ static void load_factors(struct loader *l, struct dense *y, uint32_t ffn)
     free(host);
 }
 
+static void load_clips(struct loader *l, struct dense *y, int layer, uint32_t ffn)
+{
+    static const enum role gated_up[] = {W_CLIP_GATE, W_CLIP_UP}, down[] = {W_CLIP_DOWN};
+    const struct decoder_spec *s = &l->d->spec;
+    const int first = gated(l->d) ? 0 : 1;
+    y->up_clip =
+        loader_clip(l, gated_up + first, (const uint32_t[]){ffn, ffn}, 2 - first, layer, s->hidden);
+    y->down_clip = loader_clip(l, down, &s->hidden, 1, layer, ffn);
+}
+
 static void *load(struct loader *l, uint32_t at)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -71,6 +83,8 @@ static void *load(struct loader *l, uint32_t at)
     parts[0] = loader_cut(parts[0], 0, s->hidden, f.first, f.n);
     y->down = s->sub_scale ? loader_pack_scaled(l, parts[0], W_MLP_SCALE, layer, l->d->quant)
                            : loader_pack(l, parts, 1, l->d->dtype, l->d->quant);
+    if (s->clips)
+        load_clips(l, y, layer, f.n);
     if (gated(l->d) && s->gate_scale != 0)
         load_factors(l, y, f.n);
     if (s->bias.mlp)
@@ -88,6 +102,8 @@ static void release(struct decoder *d, void *self)
     d->ops->free(d->dev, y->up_bias);
     d->ops->free(d->dev, y->down_bias);
     d->ops->free(d->dev, y->factors);
+    layer_free_clip(d, &y->up_clip);
+    layer_free_clip(d, &y->down_clip);
     layer_free_weight(d, y->up);
     layer_free_weight(d, y->down);
     free(y);
@@ -99,9 +115,11 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     const struct decoder_spec *m = &d->spec;
     const uint32_t ffn = split_ffn(&d->split, m, s->layer).n, up_width = gated(d) ? 2 * ffn : ffn;
     float *up = work_take(&s->work, s->tokens, up_width), *act = up;
+    struct projection p = {y->up, y->up_bias, LORA_UP, up_width, &y->up_clip};
     (void)e;
-    layer_project(d, s->layer, &(struct projection){y->up, y->up_bias, LORA_UP, up_width}, up,
-                  s->in, m->hidden, s->tokens);
+    if (m->clips)
+        p.clipped = work_take(&s->work, s->tokens, m->hidden);
+    layer_project(d, s->layer, &p, up, s->in, m->hidden, s->tokens);
     if (y->factors)
         layer_times(d, up, s->tokens, up_width, y->factors);
     if (gated(d)) {
@@ -110,8 +128,10 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     } else {
         d->ops->act(d->dev, up, s->tokens, ffn, m->act);
     }
-    layer_project(d, s->layer, &(struct projection){y->down, y->down_bias, LORA_DOWN, m->hidden},
-                  s->out, act, ffn, s->tokens);
+    p = (struct projection){y->down, y->down_bias, LORA_DOWN, m->hidden, &y->down_clip};
+    if (m->clips)
+        p.clipped = work_take(&s->work, s->tokens, ffn);
+    layer_project(d, s->layer, &p, s->out, act, ffn, s->tokens);
     if (m->down_scale != 0)
         d->ops->logit_scale(d->dev, s->out, s->tokens, m->hidden, m->down_scale, 0);
     return 0;

@@ -18,6 +18,7 @@ struct attention {
     float *sinks, *alibi;   /* [heads] */
     float *near;            /* [heads][2 * most + 1] */
     struct apart *apart;    /* or NULL */
+    struct clip qkv_clip, o_clip;
 };
 
 /* Sizes of a layer on this rank. */
@@ -46,7 +47,9 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     const uint32_t gate = d->spec.attn_gate ? s.q : 0;
     const uint32_t apart = d->spec.apart.buckets ? apart_width(d) : 0;
     const uint32_t embedded = d->spec.attn_embedded ? s.qkv : 0;
-    return s.qkv + s.q + embedded + gate + apart + (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0);
+    const uint32_t clipped = d->spec.clips ? d->spec.hidden + s.q : 0;
+    return s.qkv + s.q + embedded + gate + apart + clipped +
+           (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0);
 }
 
 static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
@@ -57,6 +60,16 @@ static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
 }
 
 /* ---------------------------------------------------------------- load */
+
+/* A head, or its vector, in the order in which its halves turn as one: see rope_spec.halves. */
+enum { HEAD_PARTS = 4 };
+static int head_parts(struct mat_part whole, uint32_t row, uint32_t dim, struct mat_part *out)
+{
+    static const uint32_t quarter[HEAD_PARTS] = {0, 2, 1, 3};
+    for (int i = 0; i < HEAD_PARTS; i++)
+        out[i] = loader_rows(whole, row + quarter[i] * (dim / 4), dim / 4);
+    return HEAD_PARTS;
+}
 
 /* This rank's heads of q, k and v as row ranges of whatever matrices hold them. */
 static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *parts)
@@ -76,11 +89,16 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
         const enum role role = roles[p == 2 && s->layers[layer].k_is_v ? 1 : p];
         const struct slice heads = p == 0 ? sp->heads : split_kv_heads(sp, s, at);
         const uint32_t of = p ? kv : s->n_heads * (s->attn_gate ? 2 : 1);
+        const bool halves = p < 2 && s->rope[s->layers[layer].rope].halves;
         uint32_t end = UINT32_MAX;
         if (!packed)
             whole = loader_part(l, role, layer, NO_EXPERT, bias, (int64_t)of * dim, in);
         for (uint32_t h = heads.first; h < heads.first + heads.n; h++) {
             uint32_t row = spec_qkv_row(s, at, p, h);
+            if (halves) {
+                n += head_parts(whole, row, dim, parts + n);
+                continue;
+            }
             if (row == end)
                 parts[n - 1].rows += dim;
             else
@@ -104,7 +122,8 @@ static struct weight *half_qkv(struct loader *l, int layer, struct mat_part *par
 static void load_qkv(struct loader *l, struct attention *a, int layer)
 {
     const struct shape m = shape_of(l->d, (uint32_t)layer);
-    struct mat_part *parts = calloc(m.heads + 2 * (size_t)m.kv_heads, sizeof(*parts));
+    struct mat_part *parts =
+        calloc(HEAD_PARTS * (m.heads + 2 * (size_t)m.kv_heads), sizeof(*parts));
     if (!parts) {
         loader_nomem(l);
         return;
@@ -150,15 +169,34 @@ static void load_o(struct loader *l, struct attention *a, int layer)
                                  : loader_bias(l, W_O, layer, s->hidden);
 }
 
+static void load_clips(struct loader *l, struct attention *a, int layer)
+{
+    static const enum role qkv[] = {W_CLIP_Q, W_CLIP_K, W_CLIP_V}, o[] = {W_CLIP_O};
+    const struct decoder_spec *s = &l->d->spec;
+    const struct shape m = shape_of(l->d, (uint32_t)layer);
+    a->qkv_clip = loader_clip(l, qkv, (const uint32_t[]){m.q, m.kv, m.kv}, 3, layer, s->hidden);
+    a->o_clip = loader_clip(l, o, &s->hidden, 1, layer, m.q);
+}
+
+static float *load_head_norm(struct loader *l, enum role role, int layer, uint32_t dim)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    struct mat_part parts[HEAD_PARTS];
+    if (!s->rope[s->layers[layer].rope].halves)
+        return loader_weight_vector(l, role, layer, dim);
+    const int n = head_parts(loader_table(l, role, layer, ".weight", dim, 1), 0, dim, parts);
+    return loader_vector(l, parts, n, s->norm.plus);
+}
+
 static void load_qk_norms(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice h = l->d->split.heads, g = split_kv_heads(&l->d->split, s, (uint32_t)layer);
     const uint32_t dim = spec_head_dim(s, (uint32_t)layer), kv = spec_kv_heads(s, (uint32_t)layer);
     if (s->qk_norm == QK_NORM_HEAD) {
-        a->q_norm = loader_weight_vector(l, W_Q_NORM, layer, dim);
+        a->q_norm = load_head_norm(l, W_Q_NORM, layer, dim);
         if (!s->layers[layer].kv_of)
-            a->k_norm = loader_weight_vector(l, W_K_NORM, layer, dim);
+            a->k_norm = load_head_norm(l, W_K_NORM, layer, dim);
     } else if (s->qk_norm == QK_NORM_PLAIN) {
         if (s->rope[s->layers[layer].rope].kind) {
             a->q_norm = loader_ones(l, dim);
@@ -253,6 +291,8 @@ static void *load(struct loader *l, uint32_t layer)
         load_gate(l, a, (int)layer);
     load_qk_norms(l, a, (int)layer);
     load_o(l, a, (int)layer);
+    if (s->clips)
+        load_clips(l, a, (int)layer);
     if (s->v_norm)
         a->v_norm = loader_ones(l, spec_head_dim(s, layer));
     if (s->alibi.order)
@@ -278,6 +318,8 @@ static void release(struct decoder *d, void *self)
     layer_free_weight(d, a->gate);
     layer_free_weight(d, a->o);
     apart_free(d, a->apart);
+    layer_free_clip(d, &a->qkv_clip);
+    layer_free_clip(d, &a->o_clip);
     free(a);
 }
 
@@ -338,8 +380,10 @@ static int store(struct decoder *d, const void *self, struct sub_step *t, struct
     const struct decoder_spec *m = &d->spec;
     const struct shape s = shape_of(d, t->layer);
     float *qkv = take_qkv(t, &s);
-    layer_project(d, t->layer, &(struct projection){a->qkv, a->qkv_bias, LORA_QKV, s.qkv}, qkv,
-                  t->in, m->hidden, t->tokens);
+    struct projection p = {a->qkv, a->qkv_bias, LORA_QKV, s.qkv, &a->qkv_clip};
+    if (m->clips)
+        p.clipped = work_take(&t->work, t->total, m->hidden);
+    layer_project(d, t->layer, &p, qkv, t->in, m->hidden, t->tokens);
     if (a->qkv_embedded) {
         float *more = work_take(&t->work, t->total, s.qkv);
         d->ops->linear(d->dev, more, t->embedded, t->tokens, a->qkv_embedded, NULL);
@@ -389,8 +433,10 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                                      .mutual = ls->mutual});
     if (a->gate)
         gate(d, a, t, att);
-    layer_project(d, t->layer, &(struct projection){a->o, a->o_bias, LORA_O, m->hidden}, t->out,
-                  att, s.q, t->tokens);
+    struct projection p = {a->o, a->o_bias, LORA_O, m->hidden, &a->o_clip};
+    if (m->clips)
+        p.clipped = work_take(&t->work, t->total, s.q);
+    layer_project(d, t->layer, &p, t->out, att, s.q, t->tokens);
     return 0;
 }
 

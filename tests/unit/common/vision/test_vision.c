@@ -159,6 +159,35 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
     assert_false(vision_frame(v).bare || vision_prefix(v));
     vision_free(v);
 
+    v = load("{\"model_type\":\"gemma4\",\"vision_config\":{\"patch_size\":4},\"text_config\":"
+             "{\"use_bidirectional_attention\":\"vision\"}}",
+             "{\"patch_size\":4,\"max_soft_tokens\":2,\"do_normalize\":false}");
+    assert_true(vision_two_way(v) && !vision_prefix(v));
+    assert_string_equal(vision_marker_around(v), "<|image|>");
+    expands_to(v, 40, 20, "<|image><|image|><|image|><image|>");
+    expands_to(v, 4000, 20, "<|image><|image|><|image|><image|>"); /* a line of features */
+    vision_free(v);
+    v = load("{\"model_type\":\"gemma4\",\"vision_config\":{},\"text_config\":{}}", NULL);
+    assert_false(vision_two_way(v)); /* the small ones */
+    vision_free(v);
+
+    v = load("{\"model_type\":\"aya_vision\",\"vision_config\":{\"image_size\":28}}",
+             "{\"size\":{\"height\":28,\"width\":28},\"max_patches\":2}");
+    assert_string_equal(vision_marker(v), "<image>");
+    expands_to(v, 20, 20, "<|START_OF_IMG|>TILE_GLOBAL<|IMG_PATCH|><|END_OF_IMG|>");
+    expands_to(v, 20, 45,
+               "<|START_OF_IMG|>TILE_1<|IMG_PATCH|>TILE_2<|IMG_PATCH|>"
+               "TILE_GLOBAL<|IMG_PATCH|><|END_OF_IMG|>");
+    vision_free(v);
+
+    v = load("{\"model_type\":\"cohere2_vision\",\"vision_config\":{\"image_size\":32}}",
+             "{\"size\":{\"height\":32,\"width\":32},\"max_patches\":2}");
+    expands_to(v, 20, 20, "<|START_OF_IMG|><|IMG_PATCH|><|IMG_LINE_BREAK|><|END_OF_IMG|>");
+    expands_to(v, 20, 60,
+               "<|START_OF_IMG|><|IMG_PATCH|><|IMG_LINE_BREAK|><|IMG_PATCH|><|IMG_LINE_BREAK|>"
+               "<|IMG_PATCH|><|IMG_LINE_BREAK|><|END_OF_IMG|>");
+    vision_free(v);
+
     v = load("{\"model_type\":\"llama4\",\"vision_config\":{\"image_size\":28}}",
              "{\"size\":{\"height\":28,\"width\":28},\"max_patches\":4}");
     assert_string_equal(vision_marker(v), "<|image|>");
@@ -312,6 +341,10 @@ static void contradictions_are_refused(void **state)
 #define QWEN   "{\"model_type\":\"qwen3_vl\",\"vision_config\":{%s}}"
 #define NEXT   "{\"model_type\":\"llava_next\",\"vision_config\":{%s}}"
 #define GEMMA  "{\"model_type\":\"gemma3\",\"vision_config\":{%s}}"
+#define GEMMA4 "{\"model_type\":\"gemma4\",\"vision_config\":{%s}}"
+#define ONEV   "{\"model_type\":\"llava_onevision\",\"vision_config\":{\"model_type\":\"siglip\",%s}"
+#define AYA    "{\"model_type\":\"aya_vision\",\"vision_config\":{%s}}"
+#define COHERE "{\"model_type\":\"cohere2_vision\",\"vision_config\":{%s}}"
 #define SMOL   "{\"model_type\":\"smolvlm\",\"vision_config\":{%s}}"
 #define LLAMA  "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
 #define PALI   "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
@@ -351,6 +384,18 @@ static void contradictions_are_refused(void **state)
         {GEMMA, "\"image_size\":56", NULL},
         {GEMMA, "", "{\"pan_and_scan_min_crop_size\":0}"},
         {GEMMA, "", "{\"pan_and_scan_max_num_crops\":100}"},
+        {GEMMA4, "", "{\"image_mean\":[0.5,0.5,0.5]}"},
+        {GEMMA4, "", "{\"max_soft_tokens\":0}"},
+        {GEMMA4, "\"pooling_kernel_size\":2", "{\"pooling_kernel_size\":3}"},
+        {GEMMA4, "\"patch_size\":14", "{\"patch_size\":16}"},
+        {ONEV ",\"vision_aspect_ratio\":\"pad\"}", "\"image_size\":384", NULL},
+        {ONEV ",\"vision_aspect_ratio\":\"anyres_max_0\"}", "\"image_size\":384", NULL},
+        {ONEV "}", "\"image_size\":384", "{\"image_grid_pinpoints\":[[384,500]]}"},
+        {ONEV ",\"vision_feature_select_strategy\":\"default\"}", "\"image_size\":384", NULL},
+        {AYA, "\"image_size\":365", NULL},
+        {AYA, "\"image_size\":364", "{\"min_patches\":9,\"max_patches\":3}"},
+        {COHERE, "\"image_size\":500", NULL},
+        {COHERE, "", "{\"max_patches\":0}"},
         {SMOL, "\"patch_size\":14", NULL},
         {SMOL, "", "{\"size\":{\"longest_edge\":0}}"},
         {INTERN, "", "{\"min_patches\":9,\"max_patches\":3}"},

@@ -26,6 +26,15 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"paligemma\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"        \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4,\"projection_dim\":64%s}}"
 
+#define GEMMA                                                                                      \
+    "{\"model_type\":\"gemma4\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"           \
+    "{\"patch_size\":16,\"hidden_size\":64,\"num_attention_heads\":4,\"head_dim\":16%s}}"
+#define AYA                                                                                        \
+    "{\"model_type\":\"aya_vision\",\"text_config\":{\"hidden_size\":64},"                         \
+    "\"downsample_factor\":2,\"alignment_intermediate_size\":%s,\"vision_config\":"                \
+    "{\"model_type\":\"siglip_vision_model\",\"patch_size\":14,\"image_size\":364,"                \
+    "\"hidden_size\":64,\"num_attention_heads\":4}}"
+
 static void values_that_change_the_meaning_are_refused(void **state)
 {
     static const struct {
@@ -38,6 +47,13 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {LLAMA, ",\"multi_modal_projector_bias\":true", "multi_modal_projector_bias"},
         {LLAMA, ",\"vision_feature_select_strategy\":\"full\"", "vision_feature_select_strategy"},
         {LLAMA, ",\"image_size\":[336,448]", "image_size"},
+        {GEMMA, "", NULL},
+        {GEMMA, ",\"num_key_value_heads\":3", "num_key_value_heads"},
+        {GEMMA, ",\"rope_parameters\":{\"rope_type\":\"default\"}", "rope_parameters"},
+        {GEMMA, ",\"attention_bias\":true", "attention_bias"},
+        {GEMMA, ",\"hidden_activation\":\"mystery\"", "hidden_activation"},
+        {AYA, "64", NULL},
+        {AYA, "63", "alignment_intermediate_size"},
         {PALI, "", NULL},
         {PALI, ",\"hidden_act\":\"mystery\"", "hidden_act"},
         {PALI, ",\"image_size\":7", "image_size"},
