@@ -325,8 +325,8 @@ int flags_check(struct config *c, int devices, struct err *e)
     const bool counted = c->num_shard > 0;
     if (check_replicas(c, devices, e) ||
         flags_num_shard(c, devices_each(c, devices), &c->num_shard, e) ||
-        check_stages(c, counted, e) || check_nodes(c, e) ||
-        check_cluster(c, e) || check_transfer(c, e))
+        check_stages(c, counted, e) || check_nodes(c, e) || check_cluster(c, e) ||
+        check_transfer(c, e))
         return -1;
     if (c->num_shard > 1 && c->quantize == QUANT_EXL2)
         return invalid(e, "Sharding is currently not supported with `exl2` quantization");

@@ -249,7 +249,7 @@ struct shard {
     struct adapter_list adapters;
     struct startup_board *startup; /* NULL: none */
     uint32_t rank;
-    struct comm *comm;                 /* of all ranks; its parts: see ranks_split() */
+    struct comm *comm; /* of all ranks; its parts: see ranks_split() */
     struct comm *stage, *across;
     struct comm alone, alone_stage, alone_across; /* of a dry run */
     struct ranks_watch *watch;
@@ -387,7 +387,8 @@ static int open_below(struct shard *s, const struct serve_config *c, struct err 
     snprintf(words, sizeof(words), "%s %s %s %s %s %s %s %.17g %d rank %u of %u in %u%s", VERSION,
              s->ops->name, comma ? comma : device, dtype_name(m->dtype), quant_name(m->quant),
              arith_name(m->arith), c->rope_scaling ? c->rope_scaling : "-", c->rope_factor,
-             (int)kv_dtype(s, c), c->rank, c->world, c->stages, c->expert_parallel ? " experts" : "");
+             (int)kv_dtype(s, c), c->rank, c->world, c->stages,
+             c->expert_parallel ? " experts" : "");
     return m->task == TASK_GENERATE
                ? kv_below_open(&s->below, &c->below, s->dir, words, &s->cluster, e)
                : 0;
@@ -400,9 +401,10 @@ static void open_packed(struct shard *s, const struct serve_config *c)
     const bool drafts = c->speculate > 0, heads = drafts && c->draft_heads && *c->draft_heads;
     if (!c->packed_cache || !*c->packed_cache || c->dry_run)
         return;
-    snprintf(words, sizeof(words), "dtype %u quantize %s activations %u task %u drafts %d %u of %u in %u%s",
-             c->dtype, quant_name(c->quant), c->activations, c->task, drafts, c->rank, c->world,
-             c->stages, c->expert_parallel ? " experts" : "");
+    snprintf(words, sizeof(words),
+             "dtype %u quantize %s activations %u task %u drafts %d %u of %u in %u%s", c->dtype,
+             quant_name(c->quant), c->activations, c->task, drafts, c->rank, c->world, c->stages,
+             c->expert_parallel ? " experts" : "");
     const struct packed_options o = {.dir = c->packed_cache,
                                      .most_bytes = (uint64_t)(c->packed_size * (double)(1 << 30)),
                                      .model = s->dir,

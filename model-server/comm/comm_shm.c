@@ -80,7 +80,7 @@ struct shm {
     struct segment *seg;
     int numbers[MAX_WORLD]; /* what the ranks are called in messages */
     unsigned reached;       /* barriers */
-    unsigned half;    /* buffer of the next chunk */
+    unsigned half;          /* buffer of the next chunk */
     int timeout_ms;
     int named; /* rank 0, while its segment has a name: a descriptor that locks it; else -1 */
     struct err
@@ -218,8 +218,8 @@ static int barrier(struct shm *s, struct err *e)
         return *e = s->broken, -1;
     count_to(&s->seg->ranks[s->comm.rank].arrived, ++s->reached);
     for (int r = 0; r < s->comm.world; r++)
-        if (r != s->comm.rank && wait_for(s, r, &s->seg->ranks[r].arrived, s->reached, deadline_ms,
-                                          &s->broken))
+        if (r != s->comm.rank &&
+            wait_for(s, r, &s->seg->ranks[r].arrived, s->reached, deadline_ms, &s->broken))
             return *e = s->broken, -1;
     return 0;
 }
@@ -562,9 +562,8 @@ static int create_segment(const char *path, int world, struct shm *s, struct err
 /* All ranks are here and know it; none goes on, perhaps to fail, before that. */
 static int meet(struct shm *s, const char *path, struct err *e)
 {
-    int rc = s->comm.rank
-                 ? join_segment(path, s->comm.world, clock_ms() + s->timeout_ms, s, e)
-                 : create_segment(path, s->comm.world, s, e);
+    int rc = s->comm.rank ? join_segment(path, s->comm.world, clock_ms() + s->timeout_ms, s, e)
+                          : create_segment(path, s->comm.world, s, e);
     if (!rc) {
         rc = barrier(s, e);
         if (!s->comm.rank)

@@ -13,7 +13,8 @@ enum { TCP_MAX_WORLD = COMM_MOST_RANKS, TCP_NAME = 64 };
 /* Before the data of every message: a rank that is at another collective is found out. */
 struct tcp_head {
     uint32_t number; /* of the exchange, or of messages to this rank, from 1; TCP_BYE */
-    uint32_t part;   /* which communicator: 0, or of the name of a part; with TCP_MESSAGE: of send() */
+    uint32_t
+        part; /* which communicator: 0, or of the name of a part; with TCP_MESSAGE: of send() */
     uint64_t bytes;
 };
 #define TCP_BYE     UINT32_MAX
@@ -34,8 +35,8 @@ struct tcp {
      * the one that it was split from; and its numbers of the ranks, which messages have. */
     struct tcp *links;
     int numbers[TCP_MAX_WORLD];
-    uint32_t part;                                   /* 0: the one that was opened */
-    uint32_t number;                                 /* exchanges so far */
+    uint32_t part;                                    /* 0: the one that was opened */
+    uint32_t number;                                  /* exchanges so far */
     uint32_t sent[TCP_MAX_WORLD], got[TCP_MAX_WORLD]; /* messages so far */
     int timeout_ms;
     float *parts; /* what came from the others, [world][n] */

@@ -502,8 +502,7 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
 {
     const struct decoder_part all = {0, b->n_tokens, b->n_tokens};
     const struct stage *g = &d->stage;
-    if (g->begins ? decoder_embed(d, &all, e)
-                  : stage_take_rows(d, d->scratch.x, b->n_tokens, e))
+    if (g->begins ? decoder_embed(d, &all, e) : stage_take_rows(d, d->scratch.x, b->n_tokens, e))
         return -1;
     decoder_enter_layer(d, g->first, &all);
     for (uint32_t i = g->first; i < g->first + g->n; i++) {

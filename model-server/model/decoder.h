@@ -74,8 +74,8 @@ struct decoder {
     struct comm *comm;   /* the ranks that share each layer */
     struct comm *stages; /* those of its place in all stages; NULL: one stage holds all layers */
     struct stage stage;  /* of all layers where the caller leaves it 0 */
-    enum dtype dtype; /* of the matrices on the device that are not quantised */
-    enum quant quant; /* of the linear layers */
+    enum dtype dtype;    /* of the matrices on the device that are not quantised */
+    enum quant quant;    /* of the linear layers */
     struct decoder_spec spec;
     struct split split;
 
@@ -112,7 +112,7 @@ struct decoder {
     uint32_t n_cells;
     uint32_t kv_window_most; /* of the layers of all stages: tokens that those see at most that do
                                 not see all; 0: there are none */
-    struct kv_layer *kv_layers; /* [n_kv_layers] what this stage's layers keep, in their order */
+    struct kv_layer *kv_layers;   /* [n_kv_layers] what this stage's layers keep, in their order */
     uint32_t n_kv_layers, *kv_at; /* kv_at: [all layers] which of them a layer reads */
     uint32_t *kv_window;          /* [n_kv_layers] tokens that it sees at most; 0: all */
     uint32_t *kv_in;              /* [n_kv_layers] its number in the cache that it is in */

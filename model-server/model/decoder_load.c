@@ -48,9 +48,9 @@ static void check_room(struct loader *l, uint32_t layers)
             "Not enough memory for the weights: %u of %u layers took %llu bytes, the others take "
             "about %llu on %llu ranks here, and %llu of %llu bytes are free (--quantize, "
             "--num-shard)",
-            layers, d->stage.n, (unsigned long long)d->weights.bytes,
-            (unsigned long long)more, (unsigned long long)ranks_here(d),
-            (unsigned long long)free_bytes, (unsigned long long)total);
+            layers, d->stage.n, (unsigned long long)d->weights.bytes, (unsigned long long)more,
+            (unsigned long long)ranks_here(d), (unsigned long long)free_bytes,
+            (unsigned long long)total);
 }
 
 /* Now and then; small models load without a line. */

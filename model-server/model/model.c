@@ -306,7 +306,9 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     log_kv_scales(&c);
     log_packed(&c, &how);
     struct checkpoint heads = {0};
-    int rc = o->draft_heads && !m->d.encodes && !m->d.stages ? find_heads(m, a, o->draft_dir, &c, &heads, e) : 0;
+    int rc = o->draft_heads && !m->d.encodes && !m->d.stages
+                 ? find_heads(m, a, o->draft_dir, &c, &heads, e)
+                 : 0;
     rc = rc ? rc : decoder_load(&m->d, a, &c, &how, e);
     checkpoint_close(&heads);
     if (rc == 0 && m->d.encodes)
@@ -343,8 +345,8 @@ static int check_stages(const struct model *m, const struct model_options *o, st
     snprintf(of_this, sizeof(of_this), "embeddings of each layer (%s)", m->info.type);
     if (d->ops->comm_open)
         return err_set(e, ERR_VALIDATION,
-                       "--pipeline-parallel-size %d: the %s backend has no stages", d->stages->world,
-                       d->ops->name);
+                       "--pipeline-parallel-size %d: the %s backend has no stages",
+                       d->stages->world, d->ops->name);
     if (d->encodes)
         what = "models that give vectors or scores (--task)";
     else if (d->spec.per_layer)
@@ -396,8 +398,8 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     if (arch_configure(path, o->random_config, o->rope_scaling, o->rope_factor, &arch,
                        &m->info.type, &d->spec, e) ||
         split_make(&d->split, &d->spec, o->comm->rank, o->comm->world, e) ||
-        split_experts(d, o->expert_parallel, e) || check_ops(d, e) ||
-        choose_task(m, dir, o, e) || check_stages(m, o, e) || load_weights(m, dir, arch, o, e) || load_eos(m, dir, e))
+        split_experts(d, o->expert_parallel, e) || check_ops(d, e) || choose_task(m, dir, o, e) ||
+        check_stages(m, o, e) || load_weights(m, dir, arch, o, e) || load_eos(m, dir, e))
         return -1;
     fill_info(m);
     if (check_states(m, e))

@@ -20,8 +20,8 @@ struct model_options {
      * layers. The ranks of `comm` are in one stage. Not on devices with memory of their own. */
     struct comm *stages;
     bool expert_parallel; /* ranks of `comm` have experts in whole, not a part of each */
-    int dtype;         /* enum dtype, or -1: as stored in the checkpoint */
-    enum quant quant;  /* of the linear layers, made at load, see loader.h */
+    int dtype;            /* enum dtype, or -1: as stored in the checkpoint */
+    enum quant quant;     /* of the linear layers, made at load, see loader.h */
     enum activations activations;
     /* The word of --quantize, or NULL: for a checkpoint that is stored quantised it has to agree.
      */

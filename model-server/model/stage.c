@@ -51,10 +51,11 @@ int stage_cut(const struct decoder_spec *s, const struct stage_sizes *z, int ran
     for (uint32_t i = 0; i < s->n_layers; i++)
         high += z->layer[i];
     if ((uint32_t)world > s->n_layers || !fill(s, z, world, high, ends))
-        return err_set(e, ERR_VALIDATION,
-                       "--pipeline-parallel-size %d: the %u layers of this model cannot be cut into "
-                       "so many stages",
-                       world, s->n_layers);
+        return err_set(
+            e, ERR_VALIDATION,
+            "--pipeline-parallel-size %d: the %u layers of this model cannot be cut into "
+            "so many stages",
+            world, s->n_layers);
     while (low < high) { /* the least that works */
         const uint64_t middle = low + (high - low) / 2;
         if (fill(s, z, world, middle, ends))
@@ -76,10 +77,11 @@ int stage_agree(const struct decoder *d, struct err *e)
         return -1;
     for (int i = 0; i < c->world; i++) {
         if (all[i][0] != at)
-            return err_set(e, ERR_VALIDATION,
-                           "stage %d of the pipeline begins at layer %u, and the one before ends at "
-                           "%u: are the model's files the same on all machines?",
-                           i, all[i][0], at);
+            return err_set(
+                e, ERR_VALIDATION,
+                "stage %d of the pipeline begins at layer %u, and the one before ends at "
+                "%u: are the model's files the same on all machines?",
+                i, all[i][0], at);
         at += all[i][1];
     }
     return 0;

@@ -13,8 +13,8 @@ struct decoder; /* decoder.h */
 struct ragged;
 
 struct stage {
-    uint32_t first, n;  /* layers [first, first + n) */
-    bool begins, ends;  /* it has the embedding; the head */
+    uint32_t first, n; /* layers [first, first + n) */
+    bool begins, ends; /* it has the embedding; the head */
 };
 
 /* Bytes of what stages hold. */

@@ -15,14 +15,12 @@ struct family {
     int most; /* stages; 0: three */
 };
 static const struct family families[] = {
-    {"arch/llama", false},         {"arch/llama_tied_bias", false},
-    {"arch/olmo2_mha", false},     {"arch/gpt2", false},
-    {"arch/gemma3_text", false},   {"arch/cohere2", false},
-    {"arch/qwen3_next", true},     {"arch/granitemoehybrid", true},
-    {"arch/nemotron_h", true},     {"arch/lfm2", false},
-    {"arch/deepseek_v2", true},    {"arch/deepseek_v3_noq", true},
-    {"arch/mixtral", true, 2},        {"arch/qwen3_moe", true},
-    {"arch/gemma4_text_moe", true}, {"arch/llama4_text", true},
+    {"arch/llama", false},      {"arch/llama_tied_bias", false}, {"arch/olmo2_mha", false},
+    {"arch/gpt2", false},       {"arch/gemma3_text", false},     {"arch/cohere2", false},
+    {"arch/qwen3_next", true},  {"arch/granitemoehybrid", true}, {"arch/nemotron_h", true},
+    {"arch/lfm2", false},       {"arch/deepseek_v2", true},      {"arch/deepseek_v3_noq", true},
+    {"arch/mixtral", true, 2},  {"arch/qwen3_moe", true},        {"arch/gemma4_text_moe", true},
+    {"arch/llama4_text", true},
 };
 
 /* How a model is divided: stages x ranks of each. */
@@ -50,8 +48,8 @@ struct rank_run {
  * token by token. */
 static int feed(struct bench *b, struct rank_run *r)
 {
-    static const uint32_t takes[][SEQS] = {{7, 0, 16},   {1, 33, 0},    {0, 1, 1},
-                                           {290, 250, 280}, {1, 1, 1}, {1, 1, 1}};
+    static const uint32_t takes[][SEQS] = {{7, 0, 16},      {1, 33, 0}, {0, 1, 1},
+                                           {290, 250, 280}, {1, 1, 1},  {1, 1, 1}};
     struct bench_seq *const all[] = {&r->seqs[0], &r->seqs[1], &r->seqs[2]};
     struct rng random = {.state = 20261125};
     struct prompt p = {0};
@@ -116,8 +114,8 @@ static void run(const char *dir, const struct golden *g, struct shape shape, str
     snprintf(group, sizeof(group), "parallel-%d-%d", (int)getpid(), n++);
     assert_true(world <= MOST_RANKS);
     for (int i = 0; i < world; i++) {
-        ranks[i] = (struct rank_run){
-            .dir = dir, .group = group, .golden = g, .shape = shape, .rank = i};
+        ranks[i] =
+            (struct rank_run){.dir = dir, .group = group, .golden = g, .shape = shape, .rank = i};
         assert_int_equal(pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]), 0);
     }
     for (int i = 0; i < world; i++)
@@ -129,8 +127,8 @@ static void run(const char *dir, const struct golden *g, struct shape shape, str
                      ranks[i].e.msg);
         if (!(v->logits < TOLERANCE) || !(v->logprobs < 2 * TOLERANCE) ||
             v->greedy_right != v->greedy)
-            fail_msg("%s, rank %d of %d x %d: logits %g, log-probabilities %g, greedy %u of %u", dir,
-                     i, shape.stages, shape.ranks, v->logits, v->logprobs, v->greedy_right,
+            fail_msg("%s, rank %d of %d x %d: logits %g, log-probabilities %g, greedy %u of %u",
+                     dir, i, shape.stages, shape.ranks, v->logits, v->logprobs, v->greedy_right,
                      v->greedy);
     }
 }
@@ -151,8 +149,8 @@ static void assert_same_bits(const struct rank_run *want, const struct rank_run 
             assert_int_equal(a->done, b->done);
             for (uint32_t t = 0; t < a->done; t++)
                 if (memcmp((char *)a->rows + t * row, (char *)b->rows + t * row, row) != 0)
-                    fail_msg("%s: row %u of sequence %d differs on rank %d of %d", want->dir, t, k, i,
-                             world);
+                    fail_msg("%s: row %u of sequence %d differs on rank %d of %d", want->dir, t, k,
+                             i, world);
         }
 }
 

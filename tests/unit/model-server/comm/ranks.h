@@ -286,8 +286,8 @@ static int sizes_differ(int rank, int world)
     float x[4] = {1};
     if (!c)
         return 1;
-    int rc = rank ? comm_send(c, 0, x, 4, &e), 0
-                  : !comm_recv(c, 1, x, 3, &e) || !strstr(e.msg, "rank 1 ");
+    int rc = rank ? comm_send(c, 0, x, 4, &e),
+        0         : !comm_recv(c, 1, x, 3, &e) || !strstr(e.msg, "rank 1 ");
     usleep(200000);
     comm_close(c);
     return rc;
