@@ -11,7 +11,9 @@ from deep import deep
 from serving import BIN, DEMO, SLOW, Process, Service, data, wait_for
 from test_adapters import make_adapter
 from test_dry_run import dry_run
+from test_images import ARGS as IMAGE_ARGS, answer as picture, cases, folder, greedy
 from test_nodes import cause, end_all, start, tokens, wait_end
+from test_pressure import run as run_tight
 from test_restart import ONCE, together
 
 CPU = ["--device", "cpu", "--threads", 1]
@@ -54,7 +56,6 @@ def test_stages_answer_as_one(name, shards):
 
 @pytest.mark.parametrize("more", [
     ["--speculate", 4],
-    ["--swap-space", 0.01, "--kv-cache-memory", 400000],
     ["--quantize", "int4", "--kv-cache-dtype", "int8"],
     ["--packed-cache", "FOLDER"],
     ["--kv-offload-dir", "FOLDER", "--kv-offload-size", 0.1],
@@ -69,6 +70,11 @@ def test_what_goes_with_stages(tmp_path, more):
             assert answers(s) == want
 
 
+def test_blocks_are_swapped_on_every_stage():
+    swap, _, moved_in = run_tight(2, "--swap-space", "0.25", *STAGES, "2")
+    assert swap > 0 and moved_in > 0
+
+
 def test_adapters_go_with_stages(tmp_path):
     make_adapter(tmp_path / "a", 1)
     args = [*CPU, "--lora-adapters", f"a={tmp_path / 'a'}"]
@@ -79,8 +85,15 @@ def test_adapters_go_with_stages(tmp_path):
         assert answers(s, adapter_id="a") == want and answers(s) == plain
 
 
+@pytest.mark.parametrize("family", ["qwen3_vl", "gemma3"])
+def test_pictures_go_with_stages(family):
+    with Service(folder(family), 2, [*IMAGE_ARGS, *STAGES, 2]) as s:
+        for case in cases(family):
+            assert greedy(picture(s, case)) == case["greedy_ids"], case["images"]
+
+
 def test_streams_survive_a_rank_of_each_stage(tmp_path):
-    model = deep(tmp_path / "deep", 60)
+    model = deep(tmp_path / "deep", 40)
     with Service(model, 1, [*CPU, "--max-batch-size", 12]) as s:
         want = [f.result() for f in together(s)[0]]
     with Service(model, 2, [*CPU, "--max-batch-size", 12, *STAGES, 2]) as s:

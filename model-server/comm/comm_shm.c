@@ -169,11 +169,12 @@ static int check_wait(struct shm *s, int rank, int64_t deadline_ms, struct err *
     struct shm_rank *r = &s->seg->ranks[rank];
     struct err dead = ERR_INIT;
     const int pid = atomic_load(&r->pid), number = s->numbers[rank];
-    if (!rank_lives(r))
+    const bool lives = rank_lives(r), left = atomic_load(&r->left); /* who ends has left before */
+    if (!left && !lives)
         return err_set(e, ERR_SYSTEM, "rank %d (pid %d) died", number, pid);
     if (all->ops->check(all, &dead) < 0)
         return *e = dead, -1;
-    if (atomic_load(&r->left))
+    if (left)
         return err_set(e, ERR_SYSTEM, "rank %d (pid %d) has left", number, pid);
     if (clock_ms() >= deadline_ms)
         return err_set(e, ERR_SYSTEM, "rank %d did not arrive within %g s", number,

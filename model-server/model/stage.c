@@ -1,4 +1,5 @@
 #include "model-server/model/stage.h"
+#include "common/watchdog.h"
 #include "model-server/model/decoder.h"
 #include <assert.h>
 #include <string.h>
@@ -7,7 +8,7 @@ enum { PASSES_EACH = 2, SMALLEST_PASS = 256 }; /* passes of a large step, for ea
 
 /* ---------------------------------------------------------------- where to cut */
 
-/* Layers [from, to) may be a stage: none of those behind refers to one of them or before. */
+/* A stage may end in front of layer `at`: none from there on refers to one before. */
 static bool may_end(const struct decoder_spec *s, uint32_t at)
 {
     for (uint32_t i = at; i < s->n_layers; i++) {
@@ -89,25 +90,45 @@ int stage_agree(const struct decoder *d, struct err *e)
 
 /* ---------------------------------------------------------------- in a step */
 
+/* While one stage computes, the others wait: to a watchdog they have no work. The communicator has
+ * a deadline of its own, and looks whether all ranks live. */
+static int after_wait(const struct decoder *d, int rc)
+{
+    if (d->busy_ns)
+        watch_busy(d->busy_ns);
+    return rc;
+}
+
+static void before_wait(const struct decoder *d)
+{
+    if (d->busy_ns)
+        watch_idle(d->busy_ns);
+}
+
 int stage_take_rows(struct decoder *d, float *x, uint32_t t, struct err *e)
 {
-    return comm_recv(d->stages, d->stages->rank - 1, x, (size_t)t * d->spec.hidden, e);
+    before_wait(d);
+    return after_wait(
+        d, comm_recv(d->stages, d->stages->rank - 1, x, (size_t)t * d->spec.hidden, e));
 }
 
 int stage_give_rows(struct decoder *d, const float *x, uint32_t t, struct err *e)
 {
-    return comm_send(d->stages, d->stages->rank + 1, x, (size_t)t * d->spec.hidden, e);
+    before_wait(d);
+    return after_wait(
+        d, comm_send(d->stages, d->stages->rank + 1, x, (size_t)t * d->spec.hidden, e));
 }
 
 int stage_share(struct decoder *d, float *x, size_t n, struct err *e)
 {
     const int last = d->stages->world - 1;
+    int rc = 0;
+    before_wait(d);
     if (!d->stage.ends)
-        return comm_recv(d->stages, last, x, n, e);
-    for (int r = 0; r < last; r++)
-        if (comm_send(d->stages, r, x, n, e))
-            return -1;
-    return 0;
+        return after_wait(d, comm_recv(d->stages, last, x, n, e));
+    for (int r = 0; r < last && rc == 0; r++)
+        rc = comm_send(d->stages, r, x, n, e);
+    return after_wait(d, rc);
 }
 
 uint32_t stage_pass_tokens(const struct decoder *d, uint32_t tokens, uint32_t most)
