@@ -51,6 +51,12 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
 #define OPTION_NNODES \
     .name = "nnodes", .type = FLAG_U32, .def = "1", .unit = "machines", .min = 1, .max = 64, \
     .help = "Number of machines the model is split over, with equally many shards on each. Start the launcher on every machine with the same options."
+#define OPTION_PIPELINE_PARALLEL_SIZE \
+    .name = "pipeline-parallel-size", .type = FLAG_U32, .def = "1", .unit = "stages", .min = 1, .max = 64, \
+    .help = "Stages that the layers of the model are divided over, by their bytes. The shards of a stage split its layers among them (tensor parallelism): --num-shard is a multiple of this. Answers are those of one stage with as many shards."
+#define OPTION_ENABLE_EXPERT_PARALLEL \
+    .name = "enable-expert-parallel", .type = FLAG_BOOL, \
+    .help = "Of a model with experts: the shards of a stage have some of the experts in whole each, in place of a part of every expert."
 #define OPTION_MASTER_ADDR \
     .name = "master-addr", .type = FLAG_STR, .def = "localhost", \
     .help = "Name or address of machine 0, where ranks on several machines connect."

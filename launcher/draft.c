@@ -20,7 +20,8 @@ void draft_init(struct draft *d, const struct plan *base, struct child *child)
     d->cfg.dtype = 0;
     d->cfg.activations = c->activations;
     d->cfg.device = c->draft_device ? c->draft_device : c->device;
-    d->cfg.num_shard = d->cfg.nnodes = 1;
+    d->cfg.num_shard = d->cfg.nnodes = d->cfg.pipeline_parallel_size = 1;
+    d->cfg.enable_expert_parallel = false;
     d->cfg.speculate = 0;
     d->cfg.swap_space = d->cfg.kv_offload_memory = 0;
     d->cfg.kv_offload_dir = NULL;

@@ -89,6 +89,10 @@ static void print_rank(const cJSON *j, const char *name, FILE *out)
     fprintf(out, "%s: %s, %s stored as %s, quantize %s, on %s\n", name,
             json_str(j, "model_type", "?"), json_str(j, "dtype", "?"), json_str(j, "stored", "?"),
             json_str(j, "quantize", "?"), json_str(j, "device", "?"));
+    if (json_num(j, "layers", 0) < json_num(j, "layers_of_all", 0))
+        fprintf(out, "  stage of %.0f layers from layer %.0f on, of %.0f\n",
+                json_num(j, "layers", 0), json_num(j, "first_layer", 0),
+                json_num(j, "layers_of_all", 0));
     static const char *const what[][2] = {
         {"weights", "weight_bytes"},       {"KV cache", "kv_bytes"},
         {"workspaces", "workspace_bytes"}, {"vision tower", "tower_bytes"},

@@ -73,6 +73,8 @@ static const struct flag rows[] = {
     {ROW("port", U32, port, TO_ROUTER, "Port to listen on."), .letter = 'p', .def = "3000", BETWEEN(1, 65535)},
     {OPTION_PROMETHEUS_PORT, AT(prometheus_port), .tag = TO_ROUTER},
     {ROW("shard-uds-path", STR, shard_uds_path, 0, "Sockets of the shards: rank r listens on `<path>-<r>`. Unset: /tmp/text-generation-server-<port>.")},
+    {OPTION_PIPELINE_PARALLEL_SIZE, AT(pipeline_parallel_size), .tag = TO_SHARD_ENV},
+    {OPTION_ENABLE_EXPERT_PARALLEL, AT(enable_expert_parallel), .tag = TO_SHARD_ENV},
     {OPTION_NNODES, AT(nnodes), .tag = TO_SHARD_ENV},
     {ROW("node-rank", U32, node_rank, 0, "Number of this machine, from 0. The router runs on machine 0."), .def = "0", BETWEEN(0, 63)},
     {OPTION_MASTER_ADDR, AT(master_addr), .tag = 0},
@@ -194,6 +196,22 @@ int flags_num_shard(const struct config *c, int devices, uint32_t *out, struct e
     return *out = (uint32_t)devices * c->nnodes, 0;
 }
 
+/* As many shards as stages, where nothing else says how many. */
+static int check_stages(struct config *c, bool counted, struct err *e)
+{
+    const uint32_t stages = c->pipeline_parallel_size;
+    if (!counted && c->num_shard < stages)
+        c->num_shard = stages;
+    if (c->num_shard % stages)
+        return err_set(e, ERR_VALIDATION,
+                       "Invalid argument: `num_shard` (%u) must be a multiple of "
+                       "`pipeline_parallel_size` (%u)",
+                       c->num_shard, stages);
+    if (stages > 1 && c->draft_heads && *c->draft_heads)
+        return invalid(e, "`draft_heads` and `pipeline_parallel_size` do not go together yet");
+    return 0;
+}
+
 static int check_nodes(const struct config *c, struct err *e)
 {
     if (c->node_rank >= c->nnodes)
@@ -304,9 +322,11 @@ static int check_lora(const struct config *c, struct err *e)
 
 int flags_check(struct config *c, int devices, struct err *e)
 {
+    const bool counted = c->num_shard > 0;
     if (check_replicas(c, devices, e) ||
-        flags_num_shard(c, devices_each(c, devices), &c->num_shard, e) || check_nodes(c, e) ||
-        check_cluster(c, e) || check_transfer(c, e))
+        flags_num_shard(c, devices_each(c, devices), &c->num_shard, e) ||
+        check_stages(c, counted, e) || check_nodes(c, e) || check_cluster(c, e) ||
+        check_transfer(c, e))
         return -1;
     if (c->num_shard > 1 && c->quantize == QUANT_EXL2)
         return invalid(e, "Sharding is currently not supported with `exl2` quantization");

@@ -39,11 +39,11 @@ struct serve_config {
         max_total_tokens, speculate;
     uint32_t startup_fd, watchdog_s, stall_s, heartbeat_fd;
     uint32_t rank, world, nnodes, master_port, rendezvous_s, max_prefill_tokens, max_batch_size;
-    uint32_t runtime_adapters, task;
+    uint32_t runtime_adapters, task, stages;
     enum quant quant; /* what `quantize` says */
     double rope_factor, row_cost, memory_fraction, adapter_fraction, kv_memory, swap_gib,
         packed_size, watermark_gamma, watermark_delta;
-    bool sharded, json_output, trust_remote_code, prefill_logprobs, dry_run;
+    bool expert_parallel, sharded, json_output, trust_remote_code, prefill_logprobs, dry_run;
 };
 
 static const char *const dtypes[] = {"auto", "float32", "float16", "bfloat16", NULL};
@@ -68,6 +68,8 @@ static const struct flag flags[] = {
      .help = "Number of ranks the model is split over."},
     {.name = "shard-group", .type = FLAG_STR, F(shard_group),
      .help = "Name by which the ranks find each other, unique on the host; default: derived from --uds-path."},
+    {OPTION_PIPELINE_PARALLEL_SIZE, F(stages)},
+    {OPTION_ENABLE_EXPERT_PARALLEL, F(expert_parallel)},
     {OPTION_NNODES, F(nnodes)},
     {OPTION_MASTER_ADDR, F(master_addr)},
     {.name = "master-port", .type = FLAG_U32, F(master_port), .def = "29500", .min = 1, .max = 65535,
@@ -168,6 +170,10 @@ static int check(struct serve_config *c, int argc, char **argv, struct err *e)
     if (c->world % c->nnodes)
         return err_set(e, ERR_VALIDATION, "%u ranks cannot be spread evenly over %u machines",
                        c->world, c->nnodes);
+    if (c->world % c->stages)
+        return err_set(e, ERR_VALIDATION,
+                       "WORLD_SIZE %u is no multiple of --pipeline-parallel-size %u", c->world,
+                       c->stages);
     if (kv_below_check(&c->below, cluster_kind_of(&c->cluster), c->world, e))
         return -1;
     if (c->nnodes > 1 && c->master_port + c->world > 65535)
@@ -243,7 +249,9 @@ struct shard {
     struct adapter_list adapters;
     struct startup_board *startup; /* NULL: none */
     uint32_t rank;
-    struct comm *comm, alone; /* alone: of a dry run */
+    struct comm *comm; /* of all ranks; its parts: see ranks_split() */
+    struct comm *stage, *across;
+    struct comm alone, alone_stage, alone_across; /* of a dry run */
     struct ranks_watch *watch;
     char **addresses; /* [world] */
     const struct backend_ops *ops;
@@ -272,6 +280,7 @@ static void close_all(struct shard *s)
     model_free(s->model);
     if (s->dev)
         s->ops->close(s->dev);
+    ranks_part(s->comm, s->stage, s->across);
     comm_close(s->comm);
     for (uint32_t r = 0; s->addresses && r < s->ranks.world; r++)
         free(s->addresses[r]);
@@ -294,8 +303,10 @@ static int join(struct shard *s, const struct serve_config *c, struct stopper *t
                                       .cluster = &s->cluster,
                                       .timeout_s = c->rendezvous_s};
     if (!(s->comm = ranks_join(&s->ranks, e)) ||
-        !(s->addresses = calloc(c->world, sizeof(*s->addresses))))
-        return s->comm ? err_nomem(e) : -1;
+        ranks_split(s->comm, c->stages, &s->stage, &s->across, e))
+        return -1;
+    if (!(s->addresses = calloc(c->world, sizeof(*s->addresses))))
+        return err_nomem(e);
     for (uint32_t r = 0; r < c->world; r++) {
         char address[RANKS_ADDRESS];
         ranks_address(&s->ranks, s->comm, r, address);
@@ -314,7 +325,18 @@ static int stand_alone(struct shard *s, const struct serve_config *c)
     s->alone.rank = (int)c->rank;
     s->alone.world = (int)c->world;
     s->alone.nodes = (int)c->nnodes;
-    s->comm = &s->alone;
+    s->comm = s->stage = &s->alone;
+    if (c->stages == 1)
+        return 0;
+    const int each = s->alone.world / (int)c->stages;
+    s->alone_stage = s->alone_across = s->alone;
+    s->alone_stage.rank = s->alone.rank % each;
+    s->alone_stage.world = each;
+    s->alone_across.rank = s->alone.rank / each;
+    s->alone_across.world = (int)c->stages;
+    s->alone_stage.whole = s->alone_across.whole = &s->alone;
+    s->stage = &s->alone_stage;
+    s->across = &s->alone_across;
     return 0;
 }
 
@@ -362,10 +384,11 @@ static int open_below(struct shard *s, const struct serve_config *c, struct err 
     /* which arithmetic it has, behind "CPU, N threads" */
     const char *device = s->ops->describe(s->dev), *comma = strchr(device, ',');
     comma = comma ? strchr(comma + 1, ',') : NULL;
-    snprintf(words, sizeof(words), "%s %s %s %s %s %s %s %.17g %d rank %u of %u", VERSION,
+    snprintf(words, sizeof(words), "%s %s %s %s %s %s %s %.17g %d rank %u of %u in %u%s", VERSION,
              s->ops->name, comma ? comma : device, dtype_name(m->dtype), quant_name(m->quant),
              arith_name(m->arith), c->rope_scaling ? c->rope_scaling : "-", c->rope_factor,
-             (int)kv_dtype(s, c), c->rank, c->world);
+             (int)kv_dtype(s, c), c->rank, c->world, c->stages,
+             c->expert_parallel ? " experts" : "");
     return m->task == TASK_GENERATE
                ? kv_below_open(&s->below, &c->below, s->dir, words, &s->cluster, e)
                : 0;
@@ -378,8 +401,10 @@ static void open_packed(struct shard *s, const struct serve_config *c)
     const bool drafts = c->speculate > 0, heads = drafts && c->draft_heads && *c->draft_heads;
     if (!c->packed_cache || !*c->packed_cache || c->dry_run)
         return;
-    snprintf(words, sizeof(words), "dtype %u quantize %s activations %u task %u drafts %d %u of %u",
-             c->dtype, quant_name(c->quant), c->activations, c->task, drafts, c->rank, c->world);
+    snprintf(words, sizeof(words),
+             "dtype %u quantize %s activations %u task %u drafts %d %u of %u in %u%s", c->dtype,
+             quant_name(c->quant), c->activations, c->task, drafts, c->rank, c->world, c->stages,
+             c->expert_parallel ? " experts" : "");
     const struct packed_options o = {.dir = c->packed_cache,
                                      .most_bytes = (uint64_t)(c->packed_size * (double)(1 << 30)),
                                      .model = s->dir,
@@ -395,7 +420,9 @@ static int open_model(struct shard *s, const struct serve_config *c, struct err 
 {
     struct model_options m = {.ops = s->ops,
                               .dev = s->dev,
-                              .comm = s->comm,
+                              .comm = s->stage,
+                              .stages = s->across,
+                              .expert_parallel = c->expert_parallel,
                               .dtype = (int)c->dtype - 1,
                               .quant = c->quant,
                               .activations = c->activations,

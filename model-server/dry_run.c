@@ -38,6 +38,9 @@ static void fill(struct buf *b, const struct dry_run *o, const struct engine_pla
     text(b, "activations", arith_name(m->arith));
     text(b, "matrices", m->matrices);
     text(b, "kv_cache_dtype", kv_dtype_name(o->kv_dtype));
+    number(b, "first_layer", m->first_layer);
+    number(b, "layers", m->layers_here);
+    number(b, "layers_of_all", m->n_layers);
     number(b, "total_bytes", p->total);
     number(b, "free_bytes", p->free);
     number(b, "weight_bytes", p->weights);

@@ -26,6 +26,27 @@ struct comm *ranks_join(const struct ranks_options *o, struct err *e)
     return comm_tcp_open(&t, e);
 }
 
+int ranks_split(struct comm *all, uint32_t stages, struct comm **stage, struct comm **across,
+                struct err *e)
+{
+    const int each = all->world / (int)stages;
+    *stage = all;
+    *across = NULL;
+    if (stages == 1)
+        return 0;
+    if (!(*stage = comm_split(all, all->rank / each, e)) ||
+        !(*across = comm_split(all, all->rank % each, e)))
+        return err_wrap(e, "%u stages", stages);
+    return 0;
+}
+
+void ranks_part(struct comm *all, struct comm *stage, struct comm *across)
+{
+    comm_close(across);
+    if (stage != all)
+        comm_close(stage);
+}
+
 /* ---------------------------------------------------------------- addresses */
 
 static bool away(const struct ranks_options *o, uint32_t rank)

@@ -17,6 +17,14 @@ struct ranks_options {
 /* One machine: shared memory; several: TCP. A world of one needs neither. */
 struct comm *ranks_join(const struct ranks_options *o, struct err *e);
 
+/* The ranks of a pipeline of `stages`: rank r is in stage r / (world / stages). *stage: the ranks
+ * of this one's stage, which split its layers; *across: those at its place in each stage, in their
+ * order. With one stage these are `all` and NULL. Collective; ranks_part() before `all` is closed.
+ */
+int ranks_split(struct comm *all, uint32_t stages, struct comm **stage, struct comm **across,
+                struct err *e);
+void ranks_part(struct comm *all, struct comm *stage, struct comm *across);
+
 enum { RANKS_ADDRESS = 300 };
 /* "unix://PREFIX-RANK"; for "tcp://host:port" the ranks count up from that port. */
 void ranks_local_address(const char *uds_path, uint32_t rank, char out[RANKS_ADDRESS]);

@@ -319,6 +319,8 @@ struct moe {
     struct weight *router;      /* [n_experts, hidden] */
     struct weight *const *up;   /* [n_experts] gate over up: [2 * ffn, hidden] */
     struct weight *const *down; /* [n_experts] [hidden, ffn] */
+    /* Both NULL: another rank has the expert, and adds what comes of it. Only where the backend
+     * says moe_parts. */
     uint32_t n_experts, top_k;
     bool renormalise; /* the scores of the chosen are scaled to sum to 1 */
     enum moe_score score;
@@ -434,6 +436,7 @@ struct device_options {
 struct backend_ops {
     const char *name;   /* "cpu" */
     bool makes_weights; /* weight_load() takes random parts, all or none, unless it quantises */
+    bool moe_parts;     /* moe() may have some of the experts only: see struct moe */
     /* What it does with numbers in this format when products are to be in this arithmetic: NATIVE,
      * and weight_load() takes them as SOURCE_CODES or by --quantize; WIDEN, and they come as
      * SOURCE_NUMBERS. */

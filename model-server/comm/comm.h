@@ -1,28 +1,38 @@
-/* comm.h - collectives between the ranks of one model.
+/* comm.h - collectives and messages between the ranks of one model.
  *
  * Every rank calls the same collectives in the same order. A call returns when its result is
  * complete on this rank. Sums are taken in rank order, so that all ranks hold bit-equal results. A
  * rank that died or does not come within the deadline makes every other rank's call fail with
  * ERR_SYSTEM naming it: never a hang. Buffers are in the memory of the backend that the
- * communicator belongs to (host memory for shared memory, device memory for NCCL). One thread at a
- * time per communicator. */
+ * communicator belongs to (host memory for shared memory, device memory for NCCL).
+ *
+ * comm_split() makes communicators of some of the ranks, as MPI_Comm_split does. These and the one
+ * that they come from are used by one thread at a time, in an order that all their ranks share.
+ * While a rank waits in one of them it looks at the ranks of all: whoever died is named. */
 #ifndef MODEL_SERVER_COMM_COMM_H
 #define MODEL_SERVER_COMM_COMM_H
 #include "common/err.h"
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { COMM_LEFT = 1 };
+enum { COMM_LEFT = 1, COMM_MOST_RANKS = 64 };
 struct comm;
+struct comm_group; /* comm_group.h */
 struct comm_ops {
     int (*all_reduce)(struct comm *c, float *x, size_t n, struct err *e); /* sum, in place */
     int (*all_gather)(struct comm *c, const float *in, float *out, size_t n,
                       struct err *e); /* out: [world][n] */
     int (*barrier)(struct comm *c, struct err *e);
-    /* 0, or a rank that is known to be gone: COMM_LEFT in good order, -1 not; named either way.
-     * Does not wait, and may be called by any thread, also while another is in a collective. */
+    /* 0, or a rank that is known to be gone: -1 not in good order, else COMM_LEFT; named either
+     * way. Does not wait, and may be called by any thread, also while another is in a collective.
+     */
     int (*check)(struct comm *c, struct err *e);
     void (*close)(struct comm *c);
+    /* n floats to another rank, which receives as many in the same order; see comm_send(). */
+    int (*send)(struct comm *c, int to, const float *x, size_t n, struct err *e);
+    int (*recv)(struct comm *c, int from, float *x, size_t n, struct err *e);
+    /* See comm_split(). NULL: it cannot be split; split that of the hosts. */
+    struct comm *(*split)(struct comm *c, const struct comm_group *g, struct err *e);
 };
 struct comm {
     const struct comm_ops *ops;
@@ -30,6 +40,7 @@ struct comm {
     int nodes;     /* machines; ranks [i, i + 1) * world / nodes are on machine i */
     bool enqueues; /* collectives are enqueued like a device's operations: they return before their
                       result is there, in order with what follows */
+    struct comm *whole; /* which this is a part of; NULL: of none */
 };
 
 /* A world of one: every collective is the identity. */
@@ -69,6 +80,21 @@ static inline int comm_gather_bytes(struct comm *c, const void *in, void *out, s
 {
     return c->ops->all_gather(c, (const float *)in, (float *)out, bytes / sizeof(float), e);
 }
+/* A message of n floats, moved bit by bit. The receiver calls with the same n; messages between two
+ * ranks arrive in their order. Sending may wait until the receiver takes the message, so two ranks
+ * that send to each other at the same time wait for ever: one of them receives first. */
+static inline int comm_send(struct comm *c, int to, const float *x, size_t n, struct err *e)
+{
+    return c->ops->send(c, to, x, n, e);
+}
+static inline int comm_recv(struct comm *c, int from, float *x, size_t n, struct err *e)
+{
+    return c->ops->recv(c, from, x, n, e);
+}
+/* Collective over all ranks of `c`: those that give the same `color` become a communicator, in the
+ * order that they have here. Close it before `c`. Ranks of one machine share memory, whatever `c`
+ * is; messages name ranks by their number in the communicator that was opened. NULL with `e`. */
+struct comm *comm_split(struct comm *c, int color, struct err *e);
 static inline void comm_close(struct comm *c)
 {
     if (c)

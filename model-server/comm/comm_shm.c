@@ -6,6 +6,10 @@
  * chunk i + 2 has passed the barrier of chunk i + 1, and by then every rank has finished reading
  * chunk i.
  *
+ * A message goes through the sender's box, which has two halves as well. Two counters for each pair
+ * of ranks say how many pieces have been put there and how many have been taken. A message is over
+ * when the receiver has taken all of it, so that the box is free for another receiver.
+ *
  * Meeting. Rank 0 makes the segment complete, without a name, and then links it under the group's
  * name: a half-made one is never seen, and nothing is left if it dies before. The others look
  * for the name. A segment whose rank 0 is dead is left over from a group that failed: rank 0
@@ -15,7 +19,7 @@
  * whether it still lives: a process is its pid and its start time, as a pid alone may be reused. */
 #include "common/clock.h"
 #include "common/shard_group.h"
-#include "model-server/comm/comm.h"
+#include "model-server/comm/comm_group.h"
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -37,35 +41,46 @@
 #include <unistd.h>
 
 #define SHM_DIR   SHARD_GROUP_DIR
-#define SHM_MAGIC UINT64_C(0x314d48534d4d4f43) /* "COMMSHM1" */
+#define SHM_MAGIC UINT64_C(0x324d48534d4d4f43) /* "COMMSHM2" */
 
-enum { MAX_WORLD = 64 };
+enum { MAX_WORLD = COMM_MOST_RANKS };
 enum { CHUNK = 64 * 1024 }; /* floats in a half buffer */
+enum { PIECE = 32 * 1024 }; /* floats in half a box */
 enum { SMALL = 16 * 1024 }; /* up to here every rank adds up everything: one barrier less */
 enum { SPINS = 2000 };      /* about 30 us */
 enum { POLL_MS = 50 };
 enum { SWEEP_AGE_S = 600 };
 
+struct shm_count {
+    _Alignas(64) atomic_uint n; /* how often something has happened */
+    atomic_uint waiters;        /* who sleep on `n` */
+};
 struct shm_rank {
-    _Alignas(64) atomic_uint arrived; /* barriers reached */
-    atomic_uint waiters;              /* who sleep on `arrived` */
-    atomic_int pid;                   /* 0: not here yet */
-    atomic_bool left;                 /* closed in good order */
-    _Atomic uint64_t start;           /* of the process, 0: not known yet */
+    struct shm_count arrived; /* barriers reached */
+    atomic_int pid;           /* 0: not here yet */
+    atomic_bool left;         /* closed in good order */
+    _Atomic uint64_t start;   /* of the process, 0: not known yet */
+};
+/* Pieces from one rank to another. */
+struct shm_pair {
+    struct shm_count put, taken;
+    _Atomic uint64_t floats; /* of the message at hand */
 };
 
 struct segment {
     uint64_t magic;
     uint32_t world;
     struct shm_rank ranks[MAX_WORLD];
-    _Alignas(64) float data[]; /* [world][2][CHUNK] */
+    /* [world][world] pairs, by sender; [world][2][CHUNK] buffers; [world][2][PIECE] boxes */
+    _Alignas(64) char data[];
 };
 
 struct shm {
     struct comm comm;
     struct segment *seg;
-    unsigned reached; /* barriers */
-    unsigned half;    /* buffer of the next chunk */
+    int numbers[MAX_WORLD]; /* what the ranks are called in messages */
+    unsigned reached;       /* barriers */
+    unsigned half;          /* buffer of the next chunk */
     int timeout_ms;
     int named; /* rank 0, while its segment has a name: a descriptor that locks it; else -1 */
     struct err
@@ -74,7 +89,9 @@ struct shm {
 
 static size_t segment_bytes(int world)
 {
-    return sizeof(struct segment) + (size_t)world * 2 * CHUNK * sizeof(float);
+    const size_t n = (size_t)world;
+    return sizeof(struct segment) + n * n * sizeof(struct shm_pair) +
+           n * 2 * (CHUNK + PIECE) * sizeof(float);
 }
 
 static struct shm *shm_of(struct comm *c)
@@ -82,9 +99,22 @@ static struct shm *shm_of(struct comm *c)
     return (struct shm *)c;
 } /* `comm` is its first field */
 
-static float *buffer(struct shm *s, int rank)
+static struct shm_pair *pair_of(const struct shm *s, int from, int to)
 {
-    return s->seg->data + ((size_t)rank * 2 + s->half) * CHUNK;
+    return (struct shm_pair *)(void *)s->seg->data + (size_t)from * (size_t)s->comm.world + to;
+}
+
+static float *buffers(const struct shm *s) { return (void *)pair_of(s, s->comm.world, 0); }
+
+static float *buffer(const struct shm *s, int rank)
+{
+    return buffers(s) + ((size_t)rank * 2 + s->half) * CHUNK;
+}
+
+/* Where a rank puts piece number n for another. */
+static float *box(const struct shm *s, int rank, unsigned n)
+{
+    return buffers(s) + (size_t)s->comm.world * 2 * CHUNK + ((size_t)rank * 2 + n % 2) * PIECE;
 }
 
 /* ---------------------------------------------------------------- liveness */
@@ -126,47 +156,60 @@ static void futex_wait_ms(atomic_uint *word, unsigned value, int ms)
     syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
 }
 
-static bool has_reached(struct shm_rank *r, unsigned n, unsigned *seen)
+static bool has_reached(struct shm_count *c, unsigned n, unsigned *seen)
 {
-    *seen = atomic_load(&r->arrived); /* sequentially consistent: pairs with arrive() */
+    *seen = atomic_load(&c->n); /* sequentially consistent: pairs with count_to() */
     return (int)(*seen - n) >= 0;
 }
 
-static int wait_for(struct shm *s, int rank, unsigned n, int64_t deadline_ms, struct err *e)
+/* Of a rank that is waited for, and of all others that have died: one of these may be why. */
+static int check_wait(struct shm *s, int rank, int64_t deadline_ms, struct err *e)
 {
+    struct comm *all = s->comm.whole ? s->comm.whole : &s->comm;
     struct shm_rank *r = &s->seg->ranks[rank];
+    struct err dead = ERR_INIT;
+    const int pid = atomic_load(&r->pid), number = s->numbers[rank];
+    const bool lives = rank_lives(r), left = atomic_load(&r->left); /* who ends has left before */
+    if (!left && !lives)
+        return err_set(e, ERR_SYSTEM, "rank %d (pid %d) died", number, pid);
+    if (all->ops->check(all, &dead) < 0)
+        return *e = dead, -1;
+    if (left)
+        return err_set(e, ERR_SYSTEM, "rank %d (pid %d) has left", number, pid);
+    if (clock_ms() >= deadline_ms)
+        return err_set(e, ERR_SYSTEM, "rank %d did not arrive within %g s", number,
+                       s->timeout_ms / 1000.0);
+    return 0;
+}
+
+/* Until `rank` has counted to n. */
+static int wait_for(struct shm *s, int rank, struct shm_count *c, unsigned n, int64_t deadline_ms,
+                    struct err *e)
+{
     unsigned seen;
     for (int i = 0; i < SPINS; i++) {
-        if (has_reached(r, n, &seen))
+        if (has_reached(c, n, &seen))
             return 0;
 #if defined(__x86_64__)
         __builtin_ia32_pause();
 #endif
     }
     int rc = 0;
-    atomic_fetch_add(&r->waiters, 1);
-    while (!rc && !has_reached(r, n, &seen)) {
-        futex_wait_ms(&r->arrived, seen, POLL_MS);
-        if (has_reached(r, n, &seen))
-            break;
-        int pid = atomic_load(&r->pid);
-        if (atomic_load(&r->left))
-            rc = err_set(e, ERR_SYSTEM, "rank %d (pid %d) has left", rank, pid);
-        else if (!rank_lives(r))
-            rc = err_set(e, ERR_SYSTEM, "rank %d (pid %d) died", rank, pid);
-        else if (clock_ms() >= deadline_ms)
-            rc = err_set(e, ERR_SYSTEM, "rank %d did not arrive within %g s", rank,
-                         s->timeout_ms / 1000.0);
+    atomic_fetch_add(&c->waiters, 1);
+    while (!rc && !has_reached(c, n, &seen)) {
+        futex_wait_ms(&c->n, seen, POLL_MS);
+        if (!has_reached(c, n, &seen))
+            rc = check_wait(s, rank, deadline_ms, e);
     }
-    atomic_fetch_sub(&r->waiters, 1);
+    atomic_fetch_sub(&c->waiters, 1);
     return rc;
 }
 
-static void arrive(struct shm_rank *r, unsigned n)
+static void count_to(struct shm_count *c, unsigned n)
 {
-    atomic_store(&r->arrived, n);
-    if (atomic_load(&r->waiters))
-        syscall(SYS_futex, &r->arrived, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    atomic_store(&c->n, n);
+    if (atomic_load(&c->waiters))
+        syscall(SYS_futex, &c->n, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 static int barrier(struct shm *s, struct err *e)
@@ -174,9 +217,10 @@ static int barrier(struct shm *s, struct err *e)
     int64_t deadline_ms = clock_ms() + s->timeout_ms;
     if (s->broken.kind != ERR_NONE)
         return *e = s->broken, -1;
-    arrive(&s->seg->ranks[s->comm.rank], ++s->reached);
+    count_to(&s->seg->ranks[s->comm.rank].arrived, ++s->reached);
     for (int r = 0; r < s->comm.world; r++)
-        if (r != s->comm.rank && wait_for(s, r, s->reached, deadline_ms, &s->broken))
+        if (r != s->comm.rank &&
+            wait_for(s, r, &s->seg->ranks[r].arrived, s->reached, deadline_ms, &s->broken))
             return *e = s->broken, -1;
     return 0;
 }
@@ -263,21 +307,93 @@ static int shm_all_gather(struct comm *c, const float *in, float *out, size_t n,
     return 0;
 }
 
+/* ---------------------------------------------------------------- messages */
+
+static int no_peer(const struct shm *s, int rank, struct err *e)
+{
+    if (rank >= 0 && rank < s->comm.world && rank != s->comm.rank)
+        return 0;
+    return err_set(e, ERR_VALIDATION, "a message between rank %d and rank %d of %d", s->comm.rank,
+                   rank, s->comm.world);
+}
+
+/* Piece number n is in the box, and the one before it has been taken. */
+static int send_pieces(struct shm *s, int to, const float *x, size_t n, struct err *e)
+{
+    struct shm_pair *p = pair_of(s, s->comm.rank, to);
+    const int64_t deadline_ms = clock_ms() + s->timeout_ms;
+    unsigned put = atomic_load(&p->put.n);
+    atomic_store(&p->floats, n);
+    for (size_t i = 0; i < n; i += PIECE) {
+        const size_t m = n - i < PIECE ? n - i : PIECE;
+        if (wait_for(s, to, &p->taken, put - 1, deadline_ms, e))
+            return -1;
+        memcpy(box(s, s->comm.rank, put), x + i, m * sizeof(*x));
+        count_to(&p->put, ++put);
+    }
+    return wait_for(s, to, &p->taken, put, deadline_ms, e);
+}
+
+static int receive_pieces(struct shm *s, int from, float *x, size_t n, struct err *e)
+{
+    struct shm_pair *p = pair_of(s, from, s->comm.rank);
+    const int64_t deadline_ms = clock_ms() + s->timeout_ms;
+    unsigned taken = atomic_load(&p->taken.n);
+    for (size_t i = 0; i < n; i += PIECE) {
+        const size_t m = n - i < PIECE ? n - i : PIECE;
+        if (wait_for(s, from, &p->put, taken + 1, deadline_ms, e))
+            return -1;
+        const uint64_t sent = atomic_load(&p->floats);
+        if (sent != n)
+            return err_set(e, ERR_SYSTEM, "rank %d sends %llu numbers, this one waits for %zu",
+                           s->numbers[from], (unsigned long long)sent, n);
+        memcpy(x + i, box(s, from, taken), m * sizeof(*x));
+        count_to(&p->taken, ++taken);
+    }
+    return 0;
+}
+
+static int shm_send(struct comm *c, int to, const float *x, size_t n, struct err *e)
+{
+    struct shm *s = shm_of(c);
+    if (no_peer(s, to, e))
+        return -1;
+    if (s->broken.kind == ERR_NONE && !send_pieces(s, to, x, n, &s->broken))
+        return 0;
+    *e = s->broken;
+    return err_wrap(e, "send");
+}
+
+static int shm_recv(struct comm *c, int from, float *x, size_t n, struct err *e)
+{
+    struct shm *s = shm_of(c);
+    if (no_peer(s, from, e))
+        return -1;
+    if (s->broken.kind == ERR_NONE && !receive_pieces(s, from, x, n, &s->broken))
+        return 0;
+    *e = s->broken;
+    return err_wrap(e, "receive");
+}
+
 static int shm_check(struct comm *c, struct err *e)
 {
     const struct shm *s = shm_of(c);
+    int gone = -1;
     for (int r = 0; r < c->world; r++) {
         struct shm_rank *other = &s->seg->ranks[r];
         if (r == c->rank)
             continue;
-        if (atomic_load(&other->left)) {
-            err_set(e, ERR_SYSTEM, "rank %d (pid %d) has left", r, atomic_load(&other->pid));
-            return COMM_LEFT;
-        }
-        if (!rank_lives(other))
-            return err_set(e, ERR_SYSTEM, "rank %d (pid %d) died", r, atomic_load(&other->pid));
+        if (atomic_load(&other->left))
+            gone = gone < 0 ? r : gone;
+        else if (!rank_lives(other))
+            return err_set(e, ERR_SYSTEM, "rank %d (pid %d) died", s->numbers[r],
+                           atomic_load(&other->pid));
     }
-    return 0;
+    if (gone < 0)
+        return 0;
+    err_set(e, ERR_SYSTEM, "rank %d (pid %d) has left", s->numbers[gone],
+            atomic_load(&s->seg->ranks[gone].pid));
+    return COMM_LEFT;
 }
 
 static void shm_close(struct comm *c)
@@ -292,8 +408,17 @@ static void shm_close(struct comm *c)
     free(s);
 }
 
+static struct comm *shm_split(struct comm *c, const struct comm_group *g, struct err *e)
+{
+    const struct shm *s = shm_of(c);
+    int numbers[MAX_WORLD];
+    for (int i = 0; i < g->n; i++)
+        numbers[i] = s->numbers[g->ranks[i]];
+    return comm_shm_group(g, numbers, s->timeout_ms, e);
+}
+
 static const struct comm_ops shm_ops = {shm_all_reduce, shm_all_gather, shm_barrier, shm_check,
-                                        shm_close};
+                                        shm_close,      shm_send,       shm_recv,    shm_split};
 
 /* ---------------------------------------------------------------- meeting */
 
@@ -435,9 +560,23 @@ static int create_segment(const char *path, int world, struct shm *s, struct err
     return rc;
 }
 
-struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_ms, struct err *e)
+/* All ranks are here and know it; none goes on, perhaps to fail, before that. */
+static int meet(struct shm *s, const char *path, struct err *e)
 {
-    char path[SHARD_GROUP_PATH];
+    int rc = s->comm.rank ? join_segment(path, s->comm.world, clock_ms() + s->timeout_ms, s, e)
+                          : create_segment(path, s->comm.world, s, e);
+    if (!rc) {
+        rc = barrier(s, e);
+        if (!s->comm.rank)
+            unlink(path);
+        unname(s);
+        rc = rc ? rc : barrier(s, e);
+    }
+    return rc;
+}
+
+static struct shm *shm_new(int rank, int world, int timeout_ms, struct err *e)
+{
     if (world < 1 || world > MAX_WORLD || rank < 0 || rank >= world || timeout_ms < 0) {
         err_set(e, ERR_VALIDATION, "rank %d of %d: there may be 1 to %d ranks, from 0", rank, world,
                 MAX_WORLD);
@@ -446,22 +585,43 @@ struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_m
     struct shm *s = calloc(1, sizeof(*s));
     if (!s)
         return err_nomem(e), NULL;
-    s->comm = (struct comm){&shm_ops, rank, world, 1};
+    s->comm = (struct comm){&shm_ops, rank, world, 1, false, NULL};
     s->timeout_ms = timeout_ms;
     s->named = -1;
+    for (int r = 0; r < world; r++)
+        s->numbers[r] = r;
+    return s;
+}
+
+struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_ms, struct err *e)
+{
+    char path[SHARD_GROUP_PATH];
+    struct shm *s = shm_new(rank, world, timeout_ms, e);
+    if (!s)
+        return NULL;
     shard_group_path(path, group);
-    int rc = rank ? join_segment(path, world, clock_ms() + timeout_ms, s, e)
-                  : create_segment(path, world, s, e);
-    if (!rc) {
-        rc = barrier(s, e); /* every rank is here */
-        if (!rank)
-            unlink(path);
-        unname(s);
-        rc = rc ? rc : barrier(s, e); /* no rank goes on, perhaps to fail, before that */
-    }
-    if (!rc)
+    if (!meet(s, path, e))
         return &s->comm;
     err_wrap(e, "shard group %s, rank %d", group, rank);
+    unname(s);
+    shm_close(&s->comm);
+    return NULL;
+}
+
+struct comm *comm_shm_group(const struct comm_group *g, const int *numbers, int timeout_ms,
+                            struct err *e)
+{
+    char name[32], path[SHARD_GROUP_PATH];
+    struct shm *s = shm_new(g->me, g->n, timeout_ms, e);
+    if (!s)
+        return NULL;
+    memcpy(s->numbers, numbers, (size_t)g->n * sizeof(*numbers));
+    s->comm.whole = g->whole;
+    snprintf(name, sizeof(name), "part-%016" PRIx64, g->name);
+    shard_group_path(path, name);
+    if (!meet(s, path, e))
+        return &s->comm;
+    err_wrap(e, "a part of the ranks, rank %d of %d", g->me, g->n);
     unname(s);
     shm_close(&s->comm);
     return NULL;

@@ -6,9 +6,14 @@
  * each way. The bits are those of comm_shm.c.
  *
  * An exchange sends to all and receives from all at once, so no rank waits for a rank that waits
- * for him. A machine that vanishes is noticed by TCP's own means within SILENCE_S. */
+ * for it. A machine that vanishes is noticed by TCP's own means within SILENCE_S.
+ *
+ * A part of the ranks uses the connections of the whole. Its ranks make their calls in one order,
+ * and the head before each message says which communicator it belongs to. */
 #include "common/clock.h"
+#include "model-server/comm/comm_group.h"
 #include "model-server/comm/comm_tcp_link.h"
+#include <assert.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -23,6 +28,7 @@
 enum { CHUNK = 1 << 20 };  /* floats summed up at a time */
 enum { SMALL = 2 * 1024 }; /* up to here one exchange: its latency counts, not its bytes */
 enum { SILENCE_S = 20 };   /* of a machine that is gone without a word */
+enum { LOOK_MS = 100 };    /* how often a rank that waits for some looks at all */
 
 static struct tcp *tcp_of(struct comm *c)
 {
@@ -47,23 +53,41 @@ void tcp_tune(int fd)
 
 /* With one peer: what goes to it and what is to come. */
 struct comm_lane {
-    struct tcp_head send_head, recv_head;
+    bool sends, receives;
+    struct tcp_head send_head, recv_head, want;
     const char *out;
     char *in;
     size_t out_bytes, in_bytes; /* without heads */
     size_t sent, received;      /* with heads */
 };
 
+static size_t all_out(const struct comm_lane *l)
+{
+    return l->sends ? sizeof(l->send_head) + l->out_bytes : 0;
+}
+
+static size_t all_in(const struct comm_lane *l)
+{
+    return l->receives ? sizeof(l->recv_head) + l->in_bytes : 0;
+}
+
+static struct tcp_peer *peer_of(const struct tcp *t, int rank)
+{
+    return &t->links->peers[t->numbers[rank]];
+}
+
 enum { RECORD = 16384 }; /* most bytes of a TLS record */
 
 static int lost(const struct tcp *t, int rank, int why, struct err *e)
 {
-    if (t->peers[rank].left)
-        return err_set(e, ERR_SYSTEM, "rank %d (%s) has left", rank, t->peers[rank].name);
+    const struct tcp_peer *p = peer_of(t, rank);
+    const int number = t->numbers[rank];
+    if (p->left)
+        return err_set(e, ERR_SYSTEM, "rank %d (%s) has left", number, p->name);
     if (why)
-        return err_set(e, ERR_SYSTEM, "rank %d (%s) is lost: %s", rank, t->peers[rank].name,
+        return err_set(e, ERR_SYSTEM, "rank %d (%s) is lost: %s", number, p->name,
                        strerror(why)); /* NOLINT(concurrency-mt-unsafe): glibc's is safe */
-    return err_set(e, ERR_SYSTEM, "rank %d (%s) died", rank, t->peers[rank].name);
+    return err_set(e, ERR_SYSTEM, "rank %d (%s) died", number, p->name);
 }
 
 static int send_failed(const struct tcp *t, int rank, struct err *e)
@@ -76,7 +100,7 @@ static int send_failed(const struct tcp *t, int rank, struct err *e)
 /* The head and what follows it go into one record, so that a small sum is one of them. */
 static int send_records(struct tcp *t, int rank, struct comm_lane *l, struct err *e)
 {
-    const size_t head = sizeof(l->send_head), all = head + l->out_bytes;
+    const size_t head = sizeof(l->send_head), all = all_out(l);
     char first[RECORD];
     while (l->sent < all) {
         const char *p = l->out + (l->sent - head);
@@ -87,7 +111,7 @@ static int send_records(struct tcp *t, int rank, struct comm_lane *l, struct err
                 memcpy(first + head, l->out, n - head);
             p = first;
         }
-        ssize_t k = link_send(&t->peers[rank], p, n);
+        ssize_t k = link_send(peer_of(t, rank), p, n);
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
@@ -99,9 +123,9 @@ static int send_records(struct tcp *t, int rank, struct comm_lane *l, struct err
 
 static int send_some(struct tcp *t, int rank, struct comm_lane *l, struct err *e)
 {
-    if (t->peers[rank].tls)
+    if (peer_of(t, rank)->tls)
         return send_records(t, rank, l, e);
-    const size_t head = sizeof(l->send_head), all = head + l->out_bytes;
+    const size_t head = sizeof(l->send_head), all = all_out(l);
     while (l->sent < all) {
         struct iovec v[2] = {{(char *)&l->send_head + l->sent, 0}, {NULL, 0}};
         size_t body = l->sent > head ? l->sent - head : 0;
@@ -110,7 +134,7 @@ static int send_some(struct tcp *t, int rank, struct comm_lane *l, struct err *e
         if (!v[0].iov_len)
             v[0].iov_base = NULL;
         struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
-        ssize_t n = sendmsg(t->peers[rank].fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = sendmsg(peer_of(t, rank)->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -122,25 +146,30 @@ static int send_some(struct tcp *t, int rank, struct comm_lane *l, struct err *e
 
 static int check_head(const struct tcp *t, int rank, const struct comm_lane *l, struct err *e)
 {
-    if (l->recv_head.number == TCP_BYE)
-        return err_set(e, ERR_SYSTEM, "rank %d (%s) has left", rank, t->peers[rank].name);
-    if (l->recv_head.number != t->number || l->recv_head.bytes != l->in_bytes)
+    const struct tcp_head *got = &l->recv_head, *want = &l->want;
+    const char *name = peer_of(t, rank)->name;
+    const int number = t->numbers[rank];
+    if (got->number == TCP_BYE)
+        return err_set(e, ERR_SYSTEM, "rank %d (%s) has left", number, name);
+    if (got->number != want->number || got->part != want->part || got->bytes != want->bytes)
         return err_set(e, ERR_SYSTEM,
-                       "rank %d (%s) is at collective %u with %llu bytes, this one at %u with %zu: "
+                       "rank %d (%s) is at %s %u with %llu bytes, this one at %s %u with %zu: "
                        "are model and options the same on all machines?",
-                       rank, t->peers[rank].name, l->recv_head.number,
-                       (unsigned long long)l->recv_head.bytes, t->number, l->in_bytes);
+                       number, name, got->part & TCP_MESSAGE ? "message" : "collective",
+                       got->number, (unsigned long long)got->bytes,
+                       want->part & TCP_MESSAGE ? "message" : "collective", want->number,
+                       l->in_bytes);
     return 0;
 }
 
 static int receive_some(struct tcp *t, int rank, struct comm_lane *l, struct err *e)
 {
-    const size_t head = sizeof(l->recv_head), all = head + l->in_bytes;
+    const size_t head = sizeof(l->recv_head), all = all_in(l);
     while (l->received < all) {
         bool in_head = l->received < head;
         char *to = in_head ? (char *)&l->recv_head + l->received : l->in + (l->received - head);
         size_t want = in_head ? head - l->received : all - l->received;
-        ssize_t n = link_recv(&t->peers[rank], to, want);
+        ssize_t n = link_recv(peer_of(t, rank), to, want);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN)
@@ -156,8 +185,7 @@ static int receive_some(struct tcp *t, int rank, struct comm_lane *l, struct err
 
 static bool lane_done(const struct comm_lane *l)
 {
-    return l->sent == sizeof(l->send_head) + l->out_bytes &&
-           l->received == sizeof(l->recv_head) + l->in_bytes;
+    return l->sent == all_out(l) && l->received == all_in(l);
 }
 
 /* Ranks whose lane is not done yet, for poll(). */
@@ -166,13 +194,44 @@ static int unfinished(const struct tcp *t, const struct comm_lane *lanes, struct
 {
     int n = 0;
     for (int r = 0; r < t->comm.world; r++) {
-        if (r == t->comm.rank || lane_done(&lanes[r]))
+        const struct comm_lane *l = &lanes[r];
+        if (lane_done(l))
             continue;
-        bool sends = lanes[r].sent < sizeof(lanes[r].send_head) + lanes[r].out_bytes;
-        fds[n] = (struct pollfd){t->peers[r].fd, (short)(POLLIN | (sends ? POLLOUT : 0)), 0};
+        const int in = l->received < all_in(l) ? POLLIN : 0;
+        const int out = l->sent < all_out(l) ? POLLOUT : 0;
+        fds[n] = (struct pollfd){peer_of(t, r)->fd, (short)(in | out), 0};
         ranks[n++] = r;
     }
     return n;
+}
+
+/* One turn of a lane that poll() named. */
+static int go_on(struct tcp *t, int rank, struct comm_lane *l, short events, struct err *e)
+{
+    if (events & POLLOUT && send_some(t, rank, l, e))
+        return -1;
+    if (l->received < all_in(l) && events & ~POLLOUT)
+        return receive_some(t, rank, l, e);
+    return events & (POLLERR | POLLHUP) ? lost(t, rank, 0, e) : 0;
+}
+
+/* A rank that is not waited for here may have died, which is why another one does not come. One
+ * whose last bytes are still to be read may have left in good order. */
+static int check_others(const struct tcp *t, int64_t *next_ms, struct err *e)
+{
+    const struct tcp *all = t->links;
+    const int64_t now = clock_ms();
+    if (now < *next_ms)
+        return 0;
+    *next_ms = now + LOOK_MS;
+    for (int r = 0; r < all->comm.world; r++) {
+        struct pollfd p = {all->peers[r].fd, POLLRDHUP, 0};
+        char byte;
+        if (r != all->comm.rank && poll(&p, 1, 0) > 0 &&
+            recv(p.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
+            return lost(all, r, 0, e);
+    }
+    return 0;
 }
 
 static int run_lanes(struct tcp *t, struct comm_lane *lanes, struct err *e)
@@ -180,43 +239,87 @@ static int run_lanes(struct tcp *t, struct comm_lane *lanes, struct err *e)
     struct pollfd fds[TCP_MAX_WORLD];
     int ranks[TCP_MAX_WORLD], n;
     const int64_t end_ms = clock_ms() + t->timeout_ms;
+    int64_t look_ms = clock_ms() + LOOK_MS;
     for (int r = 0; r < t->comm.world; r++)
-        if (r != t->comm.rank &&
+        if (!lane_done(&lanes[r]) &&
             (send_some(t, r, &lanes[r], e) ||
-             (t->peers[r].tls && receive_some(t, r, &lanes[r], e)))) /* what lies in the session */
+             (peer_of(t, r)->tls && receive_some(t, r, &lanes[r], e)))) /* what lies in the session
+                                                                         */
             return -1;
     while ((n = unfinished(t, lanes, fds, ranks)) > 0) {
         int64_t left = end_ms - clock_ms();
         if (left <= 0)
-            return err_set(e, ERR_SYSTEM, "rank %d (%s) did not arrive within %g s", ranks[0],
-                           t->peers[ranks[0]].name, t->timeout_ms / 1000.0);
-        if (poll(fds, (nfds_t)n, (int)left) < 0 && errno != EINTR)
+            return err_set(e, ERR_SYSTEM, "rank %d (%s) did not arrive within %g s",
+                           t->numbers[ranks[0]], peer_of(t, ranks[0])->name,
+                           t->timeout_ms / 1000.0);
+        if (poll(fds, (nfds_t)n, (int)(left < LOOK_MS ? left : LOOK_MS)) < 0 && errno != EINTR)
             return err_sys(e, "poll");
-        for (int i = 0; i < n; i++) {
-            if (fds[i].revents & POLLOUT && send_some(t, ranks[i], &lanes[ranks[i]], e))
+        for (int i = 0; i < n; i++)
+            if (fds[i].revents && go_on(t, ranks[i], &lanes[ranks[i]], fds[i].revents, e))
                 return -1;
-            if (fds[i].revents & ~POLLOUT && receive_some(t, ranks[i], &lanes[ranks[i]], e))
-                return -1;
-        }
+        if (check_others(t, &look_ms, e))
+            return -1;
     }
     return 0;
 }
 
-/* Rank r gets out[r] and sends what belongs to in[r]; the first failure lasts. */
-static int exchange(struct tcp *t, struct comm_lane *lanes, struct err *e)
+/* The first failure lasts, for all that use these connections. */
+static int run_held(struct tcp *t, struct comm_lane *lanes, struct err *e)
 {
-    if (t->broken.kind == ERR_NONE) {
-        t->number = t->number + 1 == TCP_BYE ? 1 : t->number + 1;
-        for (int r = 0; r < t->comm.world; r++)
-            lanes[r].send_head = (struct tcp_head){t->number, 0, lanes[r].out_bytes};
-        pthread_mutex_lock(&t->sessions);
-        int rc = run_lanes(t, lanes, &t->broken);
-        pthread_mutex_unlock(&t->sessions);
+    struct tcp *links = t->links;
+    if (links->broken.kind == ERR_NONE) {
+        pthread_mutex_lock(&links->sessions);
+        int rc = run_lanes(t, lanes, &links->broken);
+        pthread_mutex_unlock(&links->sessions);
         if (!rc)
             return 0;
     }
-    *e = t->broken;
+    *e = links->broken;
     return -1;
+}
+
+static uint32_t next_number(uint32_t n) { return n + 1 == TCP_BYE ? 1 : n + 1; }
+
+/* Rank r gets out[r] and sends what belongs to in[r]. */
+static int exchange(struct tcp *t, struct comm_lane *lanes, struct err *e)
+{
+    if (t->links->broken.kind == ERR_NONE)
+        t->number = next_number(t->number);
+    for (int r = 0; r < t->comm.world; r++) {
+        struct comm_lane *l = &lanes[r];
+        l->sends = l->receives = r != t->comm.rank;
+        l->send_head = (struct tcp_head){t->number, t->part, l->out_bytes};
+        l->want = (struct tcp_head){t->number, t->part, l->in_bytes};
+    }
+    return run_held(t, lanes, e);
+}
+
+/* ---------------------------------------------------------------- messages */
+
+static int tcp_send(struct comm *c, int to, const float *x, size_t n, struct err *e)
+{
+    struct tcp *t = tcp_of(c);
+    struct comm_lane lanes[TCP_MAX_WORLD] = {0}, *l = &lanes[to];
+    assert(to >= 0 && to < c->world && to != c->rank);
+    l->sends = true;
+    l->out = (const char *)x;
+    l->out_bytes = n * sizeof(*x);
+    l->send_head = (struct tcp_head){t->sent[to] = next_number(t->sent[to]), t->part | TCP_MESSAGE,
+                                     l->out_bytes};
+    return run_held(t, lanes, e) ? err_wrap(e, "send") : 0;
+}
+
+static int tcp_recv(struct comm *c, int from, float *x, size_t n, struct err *e)
+{
+    struct tcp *t = tcp_of(c);
+    struct comm_lane lanes[TCP_MAX_WORLD] = {0}, *l = &lanes[from];
+    assert(from >= 0 && from < c->world && from != c->rank);
+    l->receives = true;
+    l->in = (char *)x;
+    l->in_bytes = n * sizeof(*x);
+    l->want = (struct tcp_head){t->got[from] = next_number(t->got[from]), t->part | TCP_MESSAGE,
+                                l->in_bytes};
+    return run_held(t, lanes, e) ? err_wrap(e, "receive") : 0;
 }
 
 /* ---------------------------------------------------------------- collectives */
@@ -338,19 +441,21 @@ static bool last_words(struct tcp *t, int rank, struct tcp_head *last)
 /* In the clear it only looks at the connections: may run beside an exchange. */
 static int tcp_check(struct comm *c, struct err *e)
 {
-    struct tcp *t = tcp_of(c);
-    for (int r = 0; r < c->world; r++) {
+    struct tcp *t = tcp_of(c)->links;
+    int gone = -1;
+    for (int r = 0; r < t->comm.world; r++) {
         struct pollfd p = {t->peers[r].fd, POLLRDHUP, 0};
         struct tcp_head last = {0};
-        if (r == c->rank || poll(&p, 1, 0) <= 0)
+        if (r == t->comm.rank || poll(&p, 1, 0) <= 0)
             continue;
-        if (last_words(t, r, &last) && last.number == TCP_BYE) {
-            err_set(e, ERR_SYSTEM, "rank %d (%s) has left", r, t->peers[r].name);
-            return COMM_LEFT;
-        }
-        return lost(t, r, 0, e);
+        if (!last_words(t, r, &last) || last.number != TCP_BYE)
+            return lost(t, r, 0, e);
+        gone = gone < 0 ? r : gone;
     }
-    return 0;
+    if (gone < 0)
+        return 0;
+    err_set(e, ERR_SYSTEM, "rank %d (%s) has left", gone, t->peers[gone].name);
+    return COMM_LEFT;
 }
 
 static void tcp_close(struct comm *c)
@@ -369,8 +474,37 @@ static void tcp_close(struct comm *c)
     free(t);
 }
 
+/* Of a part: the connections are another's. */
+static void part_close(struct comm *c)
+{
+    free(tcp_of(c)->parts);
+    free(tcp_of(c));
+}
+
+static struct comm *tcp_split(struct comm *c, const struct comm_group *g, struct err *e);
+
 static const struct comm_ops tcp_ops = {tcp_all_reduce, tcp_all_gather, tcp_barrier, tcp_check,
-                                        tcp_close};
+                                        tcp_close,      tcp_send,       tcp_recv,    tcp_split};
+
+static struct comm *tcp_split(struct comm *c, const struct comm_group *g, struct err *e)
+{
+    static const struct comm_ops ops = {tcp_all_reduce, tcp_all_gather, tcp_barrier, tcp_check,
+                                        part_close,     tcp_send,       tcp_recv,    tcp_split};
+    struct tcp *of = tcp_of(c), *t;
+    int numbers[TCP_MAX_WORLD];
+    for (int i = 0; i < g->n; i++)
+        numbers[i] = of->numbers[g->ranks[i]];
+    if (g->nodes == 1)
+        return comm_shm_group(g, numbers, of->timeout_ms, e);
+    if (!(t = calloc(1, sizeof(*t))))
+        return err_nomem(e), NULL;
+    t->comm = (struct comm){&ops, g->me, g->n, g->nodes, false, g->whole};
+    t->links = of->links;
+    t->timeout_ms = of->timeout_ms;
+    t->part = (uint32_t)g->name & ~TCP_MESSAGE;
+    memcpy(t->numbers, numbers, sizeof(numbers));
+    return &t->comm;
+}
 
 struct comm *comm_tcp_open(const struct comm_tcp_options *o, struct err *e)
 {
@@ -385,13 +519,16 @@ struct comm *comm_tcp_open(const struct comm_tcp_options *o, struct err *e)
     struct tcp *t = calloc(1, sizeof(*t));
     if (!t)
         return err_nomem(e), NULL;
-    t->comm = (struct comm){&tcp_ops, o->rank, o->world, o->nodes};
+    t->comm = (struct comm){&tcp_ops, o->rank, o->world, o->nodes, false, NULL};
     t->timeout_ms = o->timeout_ms;
+    t->links = t;
     static const struct cluster open_to_all;
     t->cluster = o->cluster ? o->cluster : &open_to_all;
     pthread_mutex_init(&t->sessions, NULL);
-    for (int r = 0; r < TCP_MAX_WORLD; r++)
+    for (int r = 0; r < TCP_MAX_WORLD; r++) {
         t->peers[r].fd = -1;
+        t->numbers[r] = r;
+    }
     if (!tcp_meet(t, o->host, o->port, e) && !tcp_barrier(&t->comm, e)) /* all go on together */
         return &t->comm;
     err_wrap(e, "rank %d of %d, meeting at %s:%d", o->rank, o->world, o->host, o->port);

@@ -8,15 +8,17 @@
 #include <pthread.h>
 #include <stdint.h>
 
-enum { TCP_MAX_WORLD = 64, TCP_NAME = 64 };
+enum { TCP_MAX_WORLD = COMM_MOST_RANKS, TCP_NAME = 64 };
 
 /* Before the data of every message: a rank that is at another collective is found out. */
 struct tcp_head {
-    uint32_t number; /* of the exchange, from 1; TCP_BYE */
-    uint32_t reserved;
+    uint32_t number; /* of the exchange, or of messages to this rank, from 1; TCP_BYE */
+    uint32_t
+        part; /* which communicator: 0, or of the name of a part; with TCP_MESSAGE: of send() */
     uint64_t bytes;
 };
-#define TCP_BYE UINT32_MAX
+#define TCP_BYE     UINT32_MAX
+#define TCP_MESSAGE (UINT32_C(1) << 31)
 
 struct gnutls_session_int;
 struct tcp_peer {
@@ -29,15 +31,22 @@ struct tcp_peer {
 
 struct tcp {
     struct comm comm;
+    /* Whose connections are used, and so whose fields from `peers` on but for `cluster`: itself, or
+     * the one that it was split from; and its numbers of the ranks, which messages have. */
+    struct tcp *links;
+    int numbers[TCP_MAX_WORLD];
+    uint32_t part;                                    /* 0: the one that was opened */
+    uint32_t number;                                  /* exchanges so far */
+    uint32_t sent[TCP_MAX_WORLD], got[TCP_MAX_WORLD]; /* messages so far */
+    int timeout_ms;
+    float *parts; /* what came from the others, [world][n] */
+    size_t cap;   /* floats */
+
     struct tcp_peer peers[TCP_MAX_WORLD];
     char address[TCP_NAME]; /* of this machine, as the others reach it; no port */
     const struct cluster *cluster;
     /* TLS: held during an exchange, because a session has one user at a time */
     pthread_mutex_t sessions;
-    uint32_t number; /* exchanges so far */
-    int timeout_ms;
-    float *parts; /* what came from the others, [world][n] */
-    size_t cap;   /* floats */
     struct err broken;
 };
 

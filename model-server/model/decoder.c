@@ -196,10 +196,10 @@ static int sublayer(struct decoder *d, const struct sublayer *y, const float *in
     return 0;
 }
 
-/* Of the first sublayer of layer i, if there is such a layer. */
+/* Of the first sublayer of layer i, if there is such a layer in this stage. */
 static const struct norm *first_norm(const struct decoder *d, uint32_t i)
 {
-    if (!norm_place_before(d->spec.norms) || i >= d->spec.n_layers)
+    if (!norm_place_before(d->spec.norms) || i >= d->stage.first + d->stage.n)
         return NULL;
     return d->layers[i].mixer.ops ? &d->layers[i].mixer_norm : &d->layers[i].ffn_norm;
 }
@@ -447,9 +447,9 @@ void decoder_enter_layer(struct decoder *d, uint32_t i, const struct decoder_par
                      m->hidden, first_norm(d, i));
 }
 
-/* Logits of this rank's slice of the vocabulary, then of all of it. */
-int decoder_logits(struct decoder *d, const struct weight *head, const float *bias, uint32_t n_out,
-                   struct err *e)
+/* Logits of this rank's slice of the vocabulary. */
+static void slice_logits(struct decoder *d, const struct weight *head, const float *bias,
+                         uint32_t n_out)
 {
     const struct decoder_spec *m = &d->spec;
     struct scratch *s = &d->scratch;
@@ -457,18 +457,36 @@ int decoder_logits(struct decoder *d, const struct weight *head, const float *bi
     if (m->logit_scale != 1 || m->logit_softcap > 0)
         d->ops->logit_scale(d->dev, s->logits, n_out, d->split.vocab.n, m->logit_scale,
                             m->logit_softcap);
+}
+
+/* And of all of it. */
+static int gather_logits(struct decoder *d, uint32_t n_out, struct err *e)
+{
+    struct scratch *s = &d->scratch;
     if (d->split.world == 1)
         return 0;
     return d->comm->ops->all_gather(d->comm, s->logits, s->gathered,
                                     (size_t)n_out * d->split.vocab_most, e);
 }
 
+int decoder_logits(struct decoder *d, const struct weight *head, const float *bias, uint32_t n_out,
+                   struct err *e)
+{
+    slice_logits(d, head, bias, n_out);
+    return gather_logits(d, n_out, e);
+}
+
 int decoder_head(struct decoder *d, uint32_t n_out, struct err *e)
 {
     struct scratch *s = &d->scratch;
-    d->ops->gather_out(d->dev, s->out, s->x, d->spec.hidden);
-    d->ops->norm(d->dev, s->out, s->out, n_out, d->spec.hidden, &d->final_norm);
-    return decoder_logits(d, d->head, d->head_bias, n_out, e);
+    if (d->stage.ends) {
+        d->ops->gather_out(d->dev, s->out, s->x, d->spec.hidden);
+        d->ops->norm(d->dev, s->out, s->out, n_out, d->spec.hidden, &d->final_norm);
+        slice_logits(d, d->head, d->head_bias, n_out);
+    }
+    if (d->stages && stage_share(d, s->logits, (size_t)n_out * d->split.vocab.n, e))
+        return -1;
+    return gather_logits(d, n_out, e);
 }
 
 /* Rows for a draft head are wanted of this pass. */
@@ -486,10 +504,11 @@ static void tap(struct decoder *d, uint32_t layer, uint32_t t)
 int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
 {
     const struct decoder_part all = {0, b->n_tokens, b->n_tokens};
-    if (decoder_embed(d, &all, e))
+    const struct stage *g = &d->stage;
+    if (g->begins ? decoder_embed(d, &all, e) : stage_take_rows(d, d->scratch.x, b->n_tokens, e))
         return -1;
-    decoder_enter_layer(d, 0, &all);
-    for (uint32_t i = 0; i < d->spec.n_layers; i++) {
+    decoder_enter_layer(d, g->first, &all);
+    for (uint32_t i = g->first; i < g->first + g->n; i++) {
         if (d->busy_ns)
             watch_busy(d->busy_ns);
         tap(d, i, b->n_tokens);
@@ -499,7 +518,7 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
             d->front.after(d->front.arg, i, d->scratch.x, 0, b->n_tokens);
     }
     tap(d, d->spec.n_layers, b->n_tokens);
-    return 0;
+    return g->ends ? 0 : stage_give_rows(d, d->scratch.x, b->n_tokens, e);
 }
 
 static int run(struct decoder *d, const struct ragged *b, struct err *e)
@@ -615,7 +634,7 @@ int decoder_rehearse(struct decoder *d, const struct ragged *b, struct err *e)
 
 int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, struct err *e)
 {
-    const uint32_t n = b->n_tokens, most = pass_tokens(d, n);
+    const uint32_t n = b->n_tokens, most = stage_pass_tokens(d, n, pass_tokens(d, n));
     if (n == 0)
         return 0;
     if (decoder_check(d, b, e) || decoder_reserve(d, n, b->n_out, e))

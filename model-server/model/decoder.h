@@ -10,6 +10,7 @@
 #include "model-server/model/draft/draft.h"
 #include "model-server/model/layer.h"
 #include "model-server/model/rope.h"
+#include "model-server/model/stage.h"
 
 struct loader; /* loader.h */
 struct stored; /* quant/stored.h */
@@ -71,9 +72,11 @@ struct pack_watch {
 struct decoder {
     const struct backend_ops *ops;
     struct device *dev;
-    struct comm *comm;
-    enum dtype dtype; /* of the matrices on the device that are not quantised */
-    enum quant quant; /* of the linear layers */
+    struct comm *comm;   /* the ranks that share each layer */
+    struct comm *stages; /* those of its place in all stages; NULL: one stage holds all layers */
+    struct stage stage;  /* of all layers where the caller leaves it 0 */
+    enum dtype dtype;    /* of the matrices on the device that are not quantised */
+    enum quant quant;    /* of the linear layers */
     struct decoder_spec spec;
     struct split split;
 
@@ -108,7 +111,9 @@ struct decoder {
     float *state;             /* [n_cells][state_floats]; NULL: none yet */
     uint64_t state_floats;    /* of a cell; 0: no layer is recurrent */
     uint32_t n_cells;
-    struct kv_layer *kv_layers;   /* [n_kv_layers] what the layers keep, in their order */
+    uint32_t kv_window_most; /* of the layers of all stages: tokens that those see at most that do
+                                not see all; 0: there are none */
+    struct kv_layer *kv_layers;   /* [n_kv_layers] what this stage's layers keep, in their order */
     uint32_t n_kv_layers, *kv_at; /* kv_at: [all layers] which of them a layer reads */
     uint32_t *kv_window;          /* [n_kv_layers] tokens that it sees at most; 0: all */
     uint32_t *kv_in;              /* [n_kv_layers] its number in the cache that it is in */
@@ -118,7 +123,8 @@ struct decoder {
 };
 
 /* Take this rank's slices of every weight, random ones where `c` is NULL; `how` is with `c`. ops,
- * dev, comm, dtype, spec and split are set by the caller; decoder_free() after a failure too. */
+ * dev, comm, stages, dtype, spec and split are set by the caller; decoder_free() after a failure
+ * too. With several stages every matrix is looked at first, to cut them by their bytes. */
 int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoint *c,
                  const struct stored *how, struct err *e);
 void decoder_free(struct decoder *d);

@@ -23,8 +23,10 @@ struct norm loader_norm(struct loader *l, enum role role, int layer)
 
 static uint64_t ranks_here(const struct decoder *d)
 {
-    const bool shared = strcmp(d->ops->name, "cpu") == 0 && d->comm->nodes;
-    return shared ? (uint64_t)(d->comm->world / d->comm->nodes) : 1;
+    const struct comm *all = d->comm;
+    all = all->whole ? all->whole : d->stages && d->stages->whole ? d->stages->whole : all;
+    const bool shared = strcmp(d->ops->name, "cpu") == 0 && all->nodes;
+    return shared ? (uint64_t)(all->world / all->nodes) : 1;
 }
 
 /* Whether the layers that are still to come will find room: the kernel would end the process, and
@@ -35,7 +37,7 @@ static void check_room(struct loader *l, uint32_t layers)
     const uint64_t this = d->weights.bytes - l->layers_before;
     l->layers_before = d->weights.bytes;
     l->least_layer = layers > 1 && l->least_layer < this ? l->least_layer : this;
-    const uint64_t more = (d->spec.n_layers - layers) * l->least_layer * ranks_here(d);
+    const uint64_t more = (d->stage.n - layers) * l->least_layer * ranks_here(d);
     uint64_t free_bytes, total;
     struct err ignored = ERR_INIT;
     if (l->failed || d->sample || d->ops->memory(d->dev, &free_bytes, &total, &ignored) ||
@@ -46,16 +48,16 @@ static void check_room(struct loader *l, uint32_t layers)
             "Not enough memory for the weights: %u of %u layers took %llu bytes, the others take "
             "about %llu on %llu ranks here, and %llu of %llu bytes are free (--quantize, "
             "--num-shard)",
-            layers, d->spec.n_layers, (unsigned long long)d->weights.bytes,
-            (unsigned long long)more, (unsigned long long)ranks_here(d),
-            (unsigned long long)free_bytes, (unsigned long long)total);
+            layers, d->stage.n, (unsigned long long)d->weights.bytes, (unsigned long long)more,
+            (unsigned long long)ranks_here(d), (unsigned long long)free_bytes,
+            (unsigned long long)total);
 }
 
 /* Now and then; small models load without a line. */
 static void report(struct loader *l, int layers)
 {
     const struct decoder *d = l->d;
-    const int64_t now = clock_ns(), n = d->spec.n_layers;
+    const int64_t now = clock_ns(), n = d->stage.n;
     if (d->progress)
         d->progress(d->progress_arg, (uint64_t)layers, (uint64_t)n);
     if (now - l->reported_ns < REPORT_NS)
@@ -165,19 +167,19 @@ static void load_head(struct loader *l, struct amount embed)
     const struct decoder_spec *s = &d->spec;
     const struct slice v = d->split.vocab;
     struct mat_part p;
-    d->head = d->embed;
+    d->head = d->stage.begins ? d->embed : NULL;
     bool own = s->tied && loader_own_head(l); /* trained apart; transformers 5 does so too */
     if (own)
         log_msg(LOG_WARN,
                 "config.json ties the head to the embedding; another is stored, and used");
     const enum quant quant = loader_head_quant(d->quant);
-    if (!s->tied || own || quant) {
+    if (!s->tied || own || quant || !d->stage.begins) {
         enum role role = !s->tied || own ? W_HEAD : W_EMBED;
         p = loader_part(l, role, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden);
         p = loader_rows(p, v.first, v.n);
         d->head = loader_pack(l, &p, 1, d->dtype, quant);
     }
-    if (d->head == d->embed) { /* multiplied with after all */
+    if (d->stage.begins && d->head == d->embed) { /* multiplied with after all */
         d->tables.bytes -= embed.bytes;
         d->tables.elements -= embed.elements;
     }
@@ -197,7 +199,8 @@ static void load_embed_project(struct loader *l)
     l->d->embed_bias = loader_bias(l, W_EMBED_PROJECT, NO_LAYER, s->hidden);
 }
 
-static void load_outer(struct loader *l)
+/* What is before the layers. Returns what the table of embeddings takes. */
+static struct amount load_first(struct loader *l)
 {
     struct decoder *d = l->d;
     const struct decoder_spec *s = &d->spec;
@@ -217,10 +220,25 @@ static void load_outer(struct loader *l)
         d->embed_norm = loader_norm(l, W_EMBED_NORM, NO_LAYER);
     if (s->embed_dim)
         load_embed_project(l);
-    if (!s->no_final_norm)
+    return embed;
+}
+
+/* What is behind them; `embed`: what the table of embeddings takes. */
+static void load_last(struct loader *l, struct amount embed)
+{
+    struct decoder *d = l->d;
+    if (!d->spec.no_final_norm)
         d->final_norm = loader_norm(l, W_FINAL_NORM, NO_LAYER);
     if (!d->encodes)
         load_head(l, embed);
+}
+
+static void load_outer(struct loader *l)
+{
+    const struct stage *g = &l->d->stage;
+    const struct amount embed = g->begins ? load_first(l) : (struct amount){0};
+    if (g->ends)
+        load_last(l, embed);
 }
 
 /* What it takes is counted apart: a token of the model does not read it. */
@@ -255,10 +273,75 @@ static int check_turns(const struct decoder *d, struct err *e)
     return 0;
 }
 
+/* A stage without recurrent layers has cells as well, so that all ranks do the same. */
+static void take_cells(struct decoder *d)
+{
+    bool recurs = false;
+    for (uint32_t i = 0; i < d->spec.n_layers; i++) {
+        const enum mixer_kind m = d->spec.layers[i].mixer;
+        recurs |= m != MIXER_NONE && m != MIXER_ATTENTION && m != MIXER_MLA;
+    }
+    if (d->stages && recurs && !d->state_floats)
+        layer_take_state(d, 1);
+}
+
+/* ---------------------------------------------------------------- stages */
+
+/* What every layer takes on this rank, by packing a few rows of each matrix. */
+static int measure(const struct loader *of, struct stage_sizes *z)
+{
+    struct decoder d = *of->d;
+    struct loader l = *of;
+    uint64_t before = 0;
+    l.d = &d;
+    d.sample = true;
+    d.stages = NULL;
+    d.packed = NULL;
+    d.progress = NULL;
+    d.layers = calloc(spec_all_layers(&d.spec), sizeof(d.layers[0]));
+    if (!d.layers)
+        return err_nomem(l.e);
+    d.stage = (struct stage){0, d.spec.n_layers, true, true};
+    load_first(&l);
+    z->embed = d.weights.bytes;
+    d.stage.begins = false; /* the head is another matrix than the table, on another rank */
+    before = d.weights.bytes;
+    load_last(&l, (struct amount){0});
+    z->head = d.weights.bytes - before;
+    for (uint32_t i = 0; i < d.spec.n_layers && !l.failed; i++) {
+        before = d.weights.bytes;
+        decoder_load_layer(&l, i);
+        z->layer[i] = d.weights.bytes - before;
+    }
+    loader_drop(&l);
+    decoder_free(&d);
+    return l.failed ? -1 : 0;
+}
+
+/* Random weights are not looked at: a layer is a layer. */
+static int cut(struct loader *l)
+{
+    struct decoder *d = l->d;
+    struct stage_sizes z = {0};
+    const int rank = d->stages->rank, world = d->stages->world;
+    for (uint32_t i = 0; !l->c && i < d->spec.n_layers; i++)
+        z.layer[i] = 1;
+    if ((l->c && measure(l, &z)) || stage_cut(&d->spec, &z, rank, world, &d->stage, l->e))
+        return -1;
+    LOG(LOG_INFO, "stage of the pipeline", LOGI("stage", rank), LOGI("stages", world),
+        LOGI("first_layer", d->stage.first), LOGI("layers", d->stage.n),
+        LOGI("of", d->spec.n_layers));
+    return d->sample ? 0 : stage_agree(d, l->e);
+}
+
 /* Tables of all layers, rotations, and what no layer has. */
 static int begin(struct loader *l)
 {
     struct decoder *d = l->d;
+    if (d->stages && cut(l))
+        return -1;
+    if (!d->stage.n)
+        d->stage = (struct stage){0, d->spec.n_layers, true, true};
     d->layers = calloc(spec_all_layers(&d->spec), sizeof(d->layers[0]));
     d->kv_layers = calloc(spec_all_layers(&d->spec), sizeof(d->kv_layers[0]));
     d->kv_at = calloc(spec_all_layers(&d->spec), sizeof(d->kv_at[0]));
@@ -305,11 +388,12 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
     if (begin(&l))
         return -1;
     l.layers_before = d->weights.bytes;
-    for (uint32_t i = 0; i < d->spec.n_layers && !l.failed; i++) {
-        decoder_load_layer(&l, i);
+    for (uint32_t i = 0; i < d->stage.n && !l.failed; i++) {
+        decoder_load_layer(&l, d->stage.first + i);
         check_room(&l, i + 1);
         report(&l, (int)i + 1);
     }
+    take_cells(d);
     load_draft(&l);
     loader_drop(&l);
     return l.failed ? -1 : 0;

@@ -32,14 +32,14 @@ int decoder_walk_layer(struct decoder *d, uint32_t i, const struct ragged *b, fl
 {
     const size_t bytes = (size_t)b->n_tokens * d->spec.hidden * sizeof(float);
     const struct decoder_part all = {0, b->n_tokens, b->n_tokens};
-    const uint32_t layers = d->spec.n_layers;
+    const uint32_t layers = d->stage.n;
     if (decoder_reserve_pass(d, b->n_tokens, 0, e) ||
         d->ops->upload(d->dev, d->scratch.x, x, bytes, e) || walk_begin(d, b, e))
         return -1;
-    d->spec.n_layers = i + 1; /* the norm for the next layer may not be there */
+    d->stage.n = i + 1; /* the norm for the next layer may not be there */
     decoder_enter_layer(d, i, &all);
     const int rc = decoder_layer(d, i, b->n_tokens, e);
-    d->spec.n_layers = layers;
+    d->stage.n = layers;
     return walk_end(d, b, rc, x, e);
 }
 

@@ -3,12 +3,27 @@
 
 enum { LEAST_HEAD_DIM = 16 }; /* of the layer that a cache of no layers has */
 
+/* Only what layers of this stage keep: [first, end) of all. */
+static void keep_stage(struct decoder *d, uint32_t first, uint32_t end)
+{
+    const uint32_t n = end - first;
+    memmove(d->kv_layers, d->kv_layers + first, n * sizeof(*d->kv_layers));
+    memmove(d->kv_window, d->kv_window + first, n * sizeof(*d->kv_window));
+    for (uint32_t i = 0; i < d->stage.n; i++) {
+        uint32_t *at = &d->kv_at[d->stage.first + i];
+        *at = *at >= first ? *at - first : 0; /* 0: it keeps nothing */
+    }
+    d->n_kv_layers = n;
+}
+
 void kv_parts_plan(struct decoder *d, const struct sublayer_ops *const *mixers)
 {
+    uint32_t first = 0, end = 0;
     for (uint32_t i = 0; i < spec_all_layers(&d->spec); i++) {
         const struct layer_spec *s = &d->spec.layers[i];
         const struct sublayer_ops *ops = s->mixer == MIXER_NONE ? NULL : mixers[s->mixer];
         const uint32_t window = s->chunk ? s->chunk : s->window;
+        first = i == d->stage.first ? d->n_kv_layers : first;
         if (s->kv_of) {
             uint32_t *most = &d->kv_window[d->kv_at[i] = d->kv_at[s->kv_of - 1]];
             *most = !*most || !window ? 0 : *most > window ? *most : window;
@@ -16,7 +31,13 @@ void kv_parts_plan(struct decoder *d, const struct sublayer_ops *const *mixers)
             d->kv_window[d->n_kv_layers] = window;
             d->kv_at[i] = d->n_kv_layers++;
         }
+        end = i < d->stage.first + d->stage.n ? d->n_kv_layers : end;
     }
+    for (uint32_t i = 0; i < d->n_kv_layers; i++)
+        if (d->kv_window[i] > d->kv_window_most)
+            d->kv_window_most = d->kv_window[i];
+    if (d->stages)
+        keep_stage(d, first, end);
     kv_parts_number(d, false);
     if (d->encodes) /* one layer of the cache serves all */
         memset(d->kv_at, 0, d->spec.n_layers * sizeof(*d->kv_at));
@@ -27,14 +48,6 @@ void kv_parts_number(struct decoder *d, bool apart)
     uint32_t n = 0, windows = 0;
     for (uint32_t i = 0; i < d->n_kv_layers; i++)
         d->kv_in[i] = apart && d->kv_window[i] ? windows++ : n++;
-}
-
-uint32_t kv_parts_window(const struct decoder *d)
-{
-    uint32_t most = 0;
-    for (uint32_t i = 0; i < d->n_kv_layers; i++)
-        most = d->kv_window[i] > most ? d->kv_window[i] : most;
-    return most;
 }
 
 /* `layers` has room for all of them. */

@@ -11,8 +11,6 @@ enum kv_part { KV_ALL, KV_WITHOUT_WINDOWS, KV_WINDOWS };
 void kv_parts_plan(struct decoder *d, const struct sublayer_ops *const *mixers);
 /* Numbers the layers of one cache, or of two (`apart`). */
 void kv_parts_number(struct decoder *d, bool apart);
-/* Tokens that layers with a window see at most; 0: there is no such layer. */
-uint32_t kv_parts_window(const struct decoder *d);
 /* Of a block of the cache of these layers. A cache of no layers is small: positions are counted by
  * its blocks all the same. */
 uint64_t kv_part_bytes(const struct decoder *d, enum kv_part part, uint32_t block_size,

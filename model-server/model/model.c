@@ -99,6 +99,8 @@ static void fill_info(struct model *m)
     count_work(m);
     i->state_bytes = m->d.state_floats * sizeof(float);
     i->n_layers = s->n_layers;
+    i->first_layer = m->d.stage.first;
+    i->layers_here = m->d.stage.n;
     i->enqueues = m->d.comm->world == 1 || m->d.comm->enqueues;
     i->hidden = s->hidden;
     i->n_heads = s->n_heads;
@@ -124,7 +126,7 @@ static void fill_info(struct model *m)
                                         .most = m->d.draft.plan.most,
                                         .keeps = m->d.draft.plan.keeps,
                                         .chains = m->d.draft.plan.chains};
-    i->kv_window = m->d.encodes ? 0 : kv_parts_window(&m->d);
+    i->kv_window = m->d.encodes ? 0 : m->d.kv_window_most;
 }
 
 /* Every op that this model's spec will call is there. */
@@ -304,7 +306,9 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     log_kv_scales(&c);
     log_packed(&c, &how);
     struct checkpoint heads = {0};
-    int rc = o->draft_heads && !m->d.encodes ? find_heads(m, a, o->draft_dir, &c, &heads, e) : 0;
+    int rc = o->draft_heads && !m->d.encodes && !m->d.stages
+                 ? find_heads(m, a, o->draft_dir, &c, &heads, e)
+                 : 0;
     rc = rc ? rc : decoder_load(&m->d, a, &c, &how, e);
     checkpoint_close(&heads);
     if (rc == 0 && m->d.encodes)
@@ -330,6 +334,43 @@ static int check_states(const struct model *m, struct err *e)
                    "state");
 }
 
+/* What several stages cannot do, and what then is not used. */
+static int check_stages(const struct model *m, const struct model_options *o, struct err *e)
+{
+    const struct decoder *d = &m->d;
+    const char *what = NULL;
+    char of_this[64];
+    if (!d->stages)
+        return 0;
+    snprintf(of_this, sizeof(of_this), "embeddings of each layer (%s)", m->info.type);
+    if (d->ops->comm_open)
+        return err_set(e, ERR_VALIDATION,
+                       "--pipeline-parallel-size %d: the %s backend has no stages",
+                       d->stages->world, d->ops->name);
+    if (d->encodes)
+        what = "models that give vectors or scores (--task)";
+    else if (d->spec.per_layer)
+        what = of_this;
+    else if (o->draft_dir)
+        what = "--draft-heads";
+    if (!what)
+        return 0;
+    return err_set(e, ERR_VALIDATION, "--pipeline-parallel-size %d does not go with %s",
+                   d->stages->world, what);
+}
+
+/* Experts in whole, if that is asked for and there are some. */
+static int split_experts(struct decoder *d, bool asked, struct err *e)
+{
+    if (!asked || !d->spec.moe.n_experts || d->split.world == 1)
+        return 0;
+    if (!d->ops->moe_parts)
+        return err_set(e, ERR_VALIDATION,
+                       "--enable-expert-parallel: the %s backend runs all experts of a layer",
+                       d->ops->name);
+    return split_by_experts(&d->split, &d->spec, e);
+}
+
 static int load(struct model *m, const char *dir, const struct model_options *o, struct err *e)
 {
     char path[PATH_MAX];
@@ -339,6 +380,7 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     d->ops = o->ops;
     d->dev = o->dev;
     d->comm = o->comm;
+    d->stages = o->stages && o->stages->world > 1 ? o->stages : NULL;
     d->sample = o->measure;
     d->progress = o->progress;
     d->progress_arg = o->progress_arg;
@@ -355,8 +397,9 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
         dir = NULL;
     if (arch_configure(path, o->random_config, o->rope_scaling, o->rope_factor, &arch,
                        &m->info.type, &d->spec, e) ||
-        split_make(&d->split, &d->spec, o->comm->rank, o->comm->world, e) || check_ops(d, e) ||
-        choose_task(m, dir, o, e) || load_weights(m, dir, arch, o, e) || load_eos(m, dir, e))
+        split_make(&d->split, &d->spec, o->comm->rank, o->comm->world, e) ||
+        split_experts(d, o->expert_parallel, e) || check_ops(d, e) || choose_task(m, dir, o, e) ||
+        check_stages(m, o, e) || load_weights(m, dir, arch, o, e) || load_eos(m, dir, e))
         return -1;
     fill_info(m);
     if (check_states(m, e))

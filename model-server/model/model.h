@@ -15,9 +15,13 @@ struct packed;
 struct model_options {
     const struct backend_ops *ops;
     struct device *dev;
-    struct comm *comm; /* rank and world: which slice of the weights to take */
-    int dtype;         /* enum dtype, or -1: as stored in the checkpoint */
-    enum quant quant;  /* of the linear layers, made at load, see loader.h */
+    struct comm *comm; /* rank and world: which slice of each layer's weights to take */
+    /* NULL, or a rank for each stage of layers, of which this is one (stage.h): in the order of the
+     * layers. The ranks of `comm` are in one stage. Not on devices with memory of their own. */
+    struct comm *stages;
+    bool expert_parallel; /* ranks of `comm` have experts in whole, not a part of each */
+    int dtype;            /* enum dtype, or -1: as stored in the checkpoint */
+    enum quant quant;     /* of the linear layers, made at load, see loader.h */
     enum activations activations;
     /* The word of --quantize, or NULL: for a checkpoint that is stored quantised it has to agree.
      */
@@ -80,6 +84,7 @@ struct model_info {
     uint64_t dense_bytes, dense_ops, expert_bytes, expert_ops;
     double expert_share;
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim; /* whole model */
+    uint32_t first_layer, layers_here; /* of the stage that this rank is in */
     bool by_length; /* rotations look at the length of the sequence (dynamic, longrope): keys of a
                        prefix are right only for a sequence of that length, so none are shared */
     struct model_draft draft;

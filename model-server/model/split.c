@@ -69,6 +69,7 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
         .heads = slice_of(spec->n_heads, rank, world),
         .shared_ffn = slice_of(spec->moe.shared_ffn, rank, world),
         .moe_ffn = {units.first * unit, units.n * unit},
+        .experts = {0, spec->moe.n_experts},
         .mix_heads = slice_of(spec->recur.heads, rank, world),
         .channels = slice_of(spec->hidden, rank, world),
         .vocab = slice_of(spec->vocab, rank, world),
@@ -76,5 +77,16 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
     };
     if (spec->recur.heads)
         s->mix_keys = shared_heads(spec->recur.key_heads, (uint32_t)rank, w);
+    return 0;
+}
+
+int split_by_experts(struct split *s, const struct decoder_spec *spec, struct err *e)
+{
+    const uint32_t n = spec->moe.n_experts;
+    if (n < (uint32_t)s->world)
+        return err_set(e, ERR_VALIDATION,
+                       "--enable-expert-parallel: %u experts for %d ranks of a stage", n, s->world);
+    s->experts = slice_of(n, s->rank, s->world);
+    s->moe_ffn = (struct slice){0, spec->moe.ffn};
     return 0;
 }

@@ -23,6 +23,7 @@ static inline struct slice slice_of(uint32_t n, int rank, int world)
 struct split {
     int rank, world;
     struct slice heads, moe_ffn, shared_ffn, vocab;
+    struct slice experts;             /* that this rank has moe_ffn of */
     struct slice mix_heads, mix_keys; /* of recurrent layers: value heads and key heads */
     struct slice channels;            /* of MIXER_CONV */
     uint32_t vocab_most;              /* rows of the largest vocabulary slice */
@@ -46,4 +47,8 @@ static inline struct slice split_ffn(const struct split *s, const struct decoder
  * than ranks are kept by world / n_kv_heads ranks each; key heads of recurrent layers as well. */
 int split_make(struct split *s, const struct decoder_spec *spec, int rank, int world,
                struct err *e);
+/* Expert parallelism (GShard, arXiv 2006.16668): each rank has some of the experts in whole, in
+ * place of a part of each. Everything else stays as split_make() cut it. ERR_VALIDATION where there
+ * are fewer experts than ranks. */
+int split_by_experts(struct split *s, const struct decoder_spec *spec, struct err *e);
 #endif

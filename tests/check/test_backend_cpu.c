@@ -371,6 +371,30 @@ static void moe_exact(const float *router, float *const *up, float *const *down,
         y[i] /= m->renormalise ? kept : sum;
 }
 
+/* What two ranks make of the experts that they have adds up to what one makes of all. */
+static void assert_parts_add_up(struct device *d, const struct moe *all, const float *x,
+                                const float *want)
+{
+    static float part[2][MOE_ROWS * HIDDEN];
+    struct weight *up[2][EXPERTS] = {0}, *down[2][EXPERTS] = {0};
+    for (int i = 0; i < EXPERTS; i++) {
+        up[i >= EXPERTS / 3][i] = all->up[i];
+        down[i >= EXPERTS / 3][i] = all->down[i];
+    }
+    for (int k = 0; k < 2; k++) {
+        struct moe m = *all;
+        m.up = up[k], m.down = down[k];
+        ops->moe(d, part[k], x, MOE_ROWS, &m);
+    }
+    for (int r = 0; r < MOE_ROWS; r++) {
+        double mag = 0;
+        for (int i = r * HIDDEN; i < (r + 1) * HIDDEN; i++)
+            mag = fmax(mag, fabs(want[i]));
+        for (int i = r * HIDDEN; i < (r + 1) * HIDDEN; i++)
+            assert_true(fabs(part[0][i] + part[1][i] - want[i]) <= 1e-5 * mag);
+    }
+}
+
 static void experts_are_mixed_row_by_row(void **state)
 {
     (void)state;
@@ -407,6 +431,7 @@ static void experts_are_mixed_row_by_row(void **state)
             ops->moe(d, one, x + r * HIDDEN, 1, &m);
             assert_memory_equal(one, y + r * HIDDEN, sizeof(one));
         }
+        assert_parts_add_up(d, &m, x, y);
     }
     x[3] = NAN; /* a broken row stays in its row */
     ops->moe(d, y, x, MOE_ROWS, &m);

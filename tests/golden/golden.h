@@ -115,8 +115,9 @@ struct bench_setup {
     enum activations activations; /* AUTO stands for EXACT */
     const struct adapter_source *adapters;
     uint32_t n_adapters, adapter; /* adapter: struct bench's; all of them are put on the device */
-    bool draft_heads;
+    bool draft_heads, expert_parallel;
     const char *draft_dir; /* model_options' */
+    struct comm *stages;
 };
 
 static inline int bench_pin_all(struct bench *b, struct err *e)
@@ -153,7 +154,9 @@ static inline int bench_open_with(struct bench *b, const struct bench_setup *u, 
                                     .adapters = u->adapters,
                                     .n_adapters = u->n_adapters,
                                     .draft_heads = u->draft_heads,
-                                    .draft_dir = u->draft_dir};
+                                    .draft_dir = u->draft_dir,
+                                    .stages = u->stages,
+                                    .expert_parallel = u->expert_parallel};
     if (!(b->model = model_load(u->dir, &o, e)) ||
         model_kv_resize(b->model, n_blocks, BLOCK_SIZE, KV_F32, e) ||
         model_state_resize(b->model, n_blocks, e))

@@ -224,6 +224,7 @@ const struct backend_ops backend_cpu = {
     .act_by = cpu_act_by,
     .latent_kv = cpu_latent_kv,
     .linear_heads = cpu_linear_heads,
+    .moe_parts = true,
     .moe = cpu_moe,
     .gather_out = cpu_gather_out,
     .logit_scale = cpu_logit_scale,

@@ -149,10 +149,19 @@ static void run_expert(struct device *d, float *y, const float *x, uint32_t expe
                      p->scale_input ? 1.0f : c[i].weight, hidden);
 }
 
+/* Of the experts that are here, which are alike. */
+static size_t widest(const struct moe *p)
+{
+    for (uint32_t i = 0; i < p->n_experts; i++)
+        if (p->down[i])
+            return p->down[i]->cols;
+    return 0;
+}
+
 /* Cut one region into the arrays of `m`; returns the bytes needed when `base` is NULL. */
 static size_t lay_out(struct moe_work *m, char *base, uint32_t rows, const struct moe *p)
 {
-    size_t hidden = p->router->cols, ffn = p->down[0]->cols, at = 0;
+    size_t hidden = p->router->cols, ffn = widest(p), at = 0;
 #define PLACE(field, count)                                                                        \
     m->field = (void *)((uintptr_t)base + at);                                                     \
     at += ((count) * sizeof(*m->field) + 63) & ~(size_t)63
@@ -186,6 +195,6 @@ void cpu_moe(struct device *d, float *y, const float *x, uint32_t rows, const st
     for (uint32_t r = 0; r < rows; r++)
         route_row(&m, p, r, rows);
     for (uint32_t i = 0; i < p->n_experts; i++)
-        if (m.n[i])
+        if (m.n[i] && p->down[i])
             run_expert(d, y, x, i, &m, p, rows);
 }

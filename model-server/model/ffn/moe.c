@@ -80,32 +80,58 @@ static void load_biases(struct loader *l, struct experts *y, int layer)
     for (uint32_t i = 0; i < n; i++)
         loader_turns(l, loader_rows(all, i * pair, pair), f.first, f.n, parts + 2 * (size_t)i);
     y->up_bias = loader_vector(l, parts, 2 * (int)n, 0);
-    if (l->d->split.rank == 0) { /* added once, before the sum over ranks */
+    /* added once, before the sum over ranks: by the first, or by the one that has the expert */
+    if (l->d->split.rank == 0 || l->d->split.experts.n < n) {
         all = loader_expert_biases(l, W_MOE_DOWN, layer, s->hidden);
         y->down_bias = loader_vector(l, &all, 1, 0);
     }
     free(parts);
 }
 
-static void load_experts(struct loader *l, struct experts *y, int layer)
+static bool is_here(const struct loader *l, uint32_t expert)
+{
+    const struct slice *x = &l->d->split.experts;
+    return expert - x->first < x->n;
+}
+
+/* This rank's columns of one expert's last matrix. */
+static struct mat_part down_part(struct loader *l, int layer, int expert, enum fused fused)
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice f = l->d->split.moe_ffn;
+    if (s->moe.layout == EXPERTS_STACKED)
+        return loader_turned(stacked(l, W_MOE_DOWN, layer, expert));
+    const struct mat_part p =
+        fused ? loader_expert(l, W_MOE_DOWN, layer, expert, fused, s->hidden, s->moe.ffn)
+              : loader_part(l, W_MOE_DOWN, layer, expert, false, s->hidden, s->moe.ffn);
+    return loader_cut(p, 0, s->hidden, f.first, f.n);
+}
+
+/* An expert of another rank is looked for and not packed. */
+static void pass_over(struct loader *l, int layer, int expert, enum fused fused)
+{
+    struct mat_part parts[2];
+    if (!l->c)
+        return;
+    up_parts(l, layer, expert, fused, parts);
+    loader_drop(l);
+    down_part(l, layer, expert, fused);
+    loader_drop(l);
+}
+
+static void load_experts(struct loader *l, struct experts *y, int layer)
+{
     const enum fused fused = loader_fused(l, layer);
     const enum quant quant = l->d->quant;
-    const uint32_t ffn = s->moe.ffn;
     struct mat_part parts[2];
     for (uint32_t i = 0; i < y->n && !l->failed; i++) {
-        const int n = up_parts(l, layer, (int)i, fused, parts);
-        y->up[i] = loader_pack(l, parts, n, l->d->dtype, quant);
-        if (s->moe.layout == EXPERTS_STACKED) {
-            parts[0] = loader_turned(stacked(l, W_MOE_DOWN, layer, (int)i));
-            y->down[i] = loader_pack(l, parts, 1, l->d->dtype, quant);
+        if (!is_here(l, i)) {
+            pass_over(l, layer, (int)i, fused);
             continue;
         }
-        parts[0] = fused ? loader_expert(l, W_MOE_DOWN, layer, (int)i, fused, s->hidden, ffn)
-                         : loader_part(l, W_MOE_DOWN, layer, (int)i, false, s->hidden, ffn);
-        parts[0] = loader_cut(parts[0], 0, s->hidden, f.first, f.n);
+        const int n = up_parts(l, layer, (int)i, fused, parts);
+        y->up[i] = loader_pack(l, parts, n, l->d->dtype, quant);
+        parts[0] = down_part(l, layer, (int)i, fused);
         y->down[i] = loader_pack(l, parts, 1, l->d->dtype, quant);
     }
 }

@@ -45,6 +45,11 @@ static void num_shard_follows_the_table(void **state)
     assert_int_equal(shards("--sharded false --num-shard 3", -1), 3);
     assert_int_equal(shards("--sharded true", 8), 8);
     assert_int_equal(shards("--sharded true --num-shard 2", -1), 2);
+    assert_int_equal(shards("--pipeline-parallel-size 2", -1), 2);
+    assert_int_equal(shards("--pipeline-parallel-size 2", 4), 4);
+    assert_int_equal(shards("--pipeline-parallel-size 2 --num-shard 6", -1), 6);
+    refused("--pipeline-parallel-size 2 --num-shard 3", -1,
+            "Invalid argument: `num_shard` (3) must be a multiple of `pipeline_parallel_size` (2)");
     refused("--sharded true --num-shard 1", 4,
             "Invalid argument: `sharded` is true but `num_shard` <= 1");
     refused("--sharded true", 1,

@@ -132,4 +132,164 @@ static int hurry(int rank, int world)
     comm_close(c);
     return c ? 0 : 1;
 }
+
+/* ---------------------------------------------------------------- messages and parts */
+
+/* Each rank gets a message of every size from the one below and sends it on, so that the last one
+ * has what rank 0 sent; between them all ranks take sums. */
+static int messages(int rank, int world)
+{
+    static const size_t sizes[] = {0, 1, 3, 1000, 32768, 32769, 65536, 200003};
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 20000, &e);
+    float *x = malloc(200004 * sizeof(*x));
+    for (size_t k = 0; c && k < 2 * sizeof(sizes) / sizeof(sizes[0]); k++) {
+        const size_t n = sizes[k / 2];
+        float one = 1;
+        for (size_t i = 0; i < n; i++)
+            x[i] = rank ? 0 : value((int)k, i);
+        x[n] = 42;
+        if ((rank && comm_recv(c, rank - 1, x, n, &e)) ||
+            (rank + 1 < world && comm_send(c, rank + 1, x, n, &e)))
+            return fprintf(stderr, "rank %d: %s\n", rank, e.msg), 2;
+        for (size_t i = 0; i < n; i++)
+            if (x[i] != value((int)k, i))
+                return 3;
+        if (x[n] != 42)
+            return 4;
+        if (k % 3 == 0 && (comm_all_reduce(c, &one, 1, &e) || one != (float)world))
+            return 5;
+    }
+    free(x);
+    comm_close(c);
+    return c ? 0 : 1;
+}
+
+/* The last rank sends to all others at once, as results go back through a pipeline. */
+static int from_the_last(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 20000, &e);
+    for (int i = 0; c && i < 300; i++) {
+        float x[2] = {(float)i, (float)(i + 1)}, y[2] = {0};
+        for (int r = 0; rank == world - 1 && r < rank; r++)
+            if (comm_send(c, r, x, 2, &e))
+                return 2;
+        if (rank < world - 1 && (comm_recv(c, world - 1, y, 2, &e) || memcmp(x, y, sizeof(x)) != 0))
+            return fprintf(stderr, "rank %d: %s\n", rank, e.msg), 3;
+    }
+    comm_close(c);
+    return c ? 0 : 1;
+}
+
+/* A grid of `world / across` rows: sums within rows, messages down the columns, sums of all. */
+static int grid(int rank, int world, int across)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 20000, &e), *row, *column;
+    if (!c)
+        return 1;
+    if (!(row = comm_split(c, rank / across, &e)) || !(column = comm_split(c, rank % across, &e)))
+        return fprintf(stderr, "rank %d: %s\n", rank, e.msg), 2;
+    const int rows = world / across, me = rank / across, first = me * across;
+    if (row->world != across || row->rank != rank % across || column->world != rows ||
+        column->rank != me)
+        return 3;
+    for (int round = 0; round < 40; round++) {
+        float x[5], all = 1;
+        for (size_t i = 0; i < 5; i++)
+            x[i] = value(rank + round, i);
+        if (comm_all_reduce(row, x, 5, &e))
+            return fprintf(stderr, "rank %d: %s\n", rank, e.msg), 4;
+        for (size_t i = 0; i < 5; i++) {
+            float want = value(first + round, i);
+            for (int r = 1; r < across; r++)
+                want += value(first + r + round, i);
+            if (x[i] != want)
+                return 5;
+        }
+        float y[5] = {0};
+        if ((me && comm_recv(column, me - 1, y, 5, &e)) ||
+            (me + 1 < rows && comm_send(column, me + 1, x, 5, &e)))
+            return fprintf(stderr, "rank %d: %s\n", rank, e.msg), 6;
+        for (size_t i = 0; me && i < 5; i++) {
+            float want = value(first - across + round, i);
+            for (int r = 1; r < across; r++)
+                want += value(first - across + r + round, i);
+            if (y[i] != want)
+                return 7;
+        }
+        if (round % 5 == 0 && (comm_all_reduce(c, &all, 1, &e) || all != (float)world))
+            return 8;
+    }
+    if (c->ops->barrier(c, &e))
+        return 9;
+    comm_close(column);
+    comm_close(row);
+    comm_close(c);
+    return 0;
+}
+static int grid_of_two(int rank, int world) { return grid(rank, world, 2); }
+static int grid_of_one(int rank, int world) { return grid(rank, world, 1); }
+static int grid_of_all(int rank, int world) { return grid(rank, world, world); }
+
+/* Rank 1 dies while rank 0 waits for a message of rank 2, which waits for rank 1 alone: all say
+ * that it was rank 1, by its number among all. */
+static int one_dies_apart(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 30000, &e), *part;
+    float x = 1;
+    if (!c || !(part = comm_split(c, rank > 0, &e)))
+        return 1;
+    if (rank == 1)
+        raise(SIGKILL);
+    const int64_t t = clock_ms();
+    const int rc = rank ? comm_all_reduce(part, &x, 1, &e) : comm_recv(c, 2, &x, 1, &e);
+    if (!rc || e.kind != ERR_SYSTEM || clock_ms() - t > 5000)
+        return 2;
+    if (!strstr(e.msg, "rank 1 (") || !strstr(e.msg, "died"))
+        return fprintf(stderr, "rank %d: %s\n", rank, e.msg), 3;
+    usleep(1000000); /* so that the first to close is not taken for a second loss */
+    comm_close(part);
+    comm_close(c);
+    return 0;
+}
+
+/* A message that nobody takes, and one that nobody sends. */
+static int nobody_answers(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, rank ? 30000 : 1000, &e);
+    char want[80];
+    float x = 1;
+    if (!c)
+        return 1;
+    if (rank) {
+        usleep(2500000);
+        return 0;
+    }
+    const int64_t t = clock_ms();
+    if (!comm_recv(c, 1, &x, 1, &e))
+        return 2;
+    snprintf(want, sizeof(want), "receive: rank 1");
+    if (!strstr(e.msg, want) || !strstr(e.msg, "did not arrive within 1 s"))
+        return fprintf(stderr, "%s\n", e.msg), 3;
+    return clock_ms() - t > 10000 ? 4 : 0;
+}
+
+/* Sender and receiver mean messages of different sizes. */
+static int sizes_differ(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 3000, &e);
+    float x[4] = {1};
+    if (!c)
+        return 1;
+    int rc = rank ? comm_send(c, 0, x, 4, &e),
+        0         : !comm_recv(c, 1, x, 3, &e) || !strstr(e.msg, "rank 1 ");
+    usleep(200000);
+    comm_close(c);
+    return rc;
+}
 #endif

@@ -267,6 +267,46 @@ static void a_world_of_one_is_the_identity(void **state)
     comm_close(NULL);
 }
 
+/* ---------------------------------------------------------------- messages and parts */
+
+static void messages_arrive_whole_and_in_order(void **state)
+{
+    (void)state;
+    for (int world = 2; world <= 4; world++)
+        run_ranks(messages, world);
+    run_ranks(from_the_last, 3);
+    assert_int_equal(left_behind(), 0);
+}
+
+static void parts_of_the_ranks_are_communicators(void **state)
+{
+    (void)state;
+    run_ranks(grid_of_two, 4);
+    run_ranks(grid_of_two, 6);
+    run_ranks(grid_of_one, 3);
+    run_ranks(grid_of_all, 3);
+    assert_int_equal(left_behind(), 0);
+}
+
+static void who_dies_in_another_part_is_named(void **state)
+{
+    pid_t pids[3];
+    int status[3];
+    (void)state;
+    ranks_start(one_dies_apart, 3, pids);
+    ranks_end(3, pids, status);
+    assert_int_equal(status[0], 0);
+    assert_int_equal(status[1], 128 + SIGKILL);
+    assert_int_equal(status[2], 0);
+}
+
+static void messages_have_a_deadline_and_a_size(void **state)
+{
+    (void)state;
+    run_ranks(nobody_answers, 2);
+    run_ranks(sizes_differ, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +320,10 @@ int main(void)
         cmocka_unit_test(a_dead_group_is_replaced),
         cmocka_unit_test(what_a_dead_group_left_is_removed),
         cmocka_unit_test(the_name_is_gone_before_anyone_leaves_the_meeting),
+        cmocka_unit_test(messages_arrive_whole_and_in_order),
+        cmocka_unit_test(parts_of_the_ranks_are_communicators),
+        cmocka_unit_test(who_dies_in_another_part_is_named),
+        cmocka_unit_test(messages_have_a_deadline_and_a_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 static int port;
+static int per_machine = 1;
 static struct cluster cluster; /* zeroed: open */
 
 /* ---------------------------------------------------------------- a name that comes late */
@@ -61,7 +62,7 @@ static struct comm *meet(int rank, int world, int nodes, int timeout_ms, struct 
 
 static struct comm *join(int rank, int world, int timeout_ms, struct err *e)
 {
-    struct comm *c = meet(rank, world, world, timeout_ms, e);
+    struct comm *c = meet(rank, world, world / per_machine, timeout_ms, e);
     if (!c)
         fprintf(stderr, "%s\n", e->msg);
     return c;
@@ -382,6 +383,73 @@ static void a_crowd_keeps_nobody_out(void **state)
     certs_remove(&c);
 }
 
+/* ---------------------------------------------------------------- messages and parts */
+
+static void messages_arrive_whole_and_in_order(void **state)
+{
+    (void)state;
+    for (int world = 2; world <= 4; world++)
+        run(messages, world);
+    run(from_the_last, 3);
+}
+
+static void parts_of_the_ranks_are_communicators(void **state)
+{
+    (void)state;
+    run(grid_of_two, 4);
+    run(grid_of_two, 6);
+    run(grid_of_one, 3);
+    run(grid_of_all, 3);
+}
+
+static int grid_on_two_machines(int rank, int world)
+{
+    per_machine = 2;
+    return grid(rank, world, 2);
+}
+
+static void parts_within_a_machine_share_memory(void **state)
+{
+    (void)state;
+    run(grid_on_two_machines, 4);
+}
+
+static void who_dies_in_another_part_is_named(void **state)
+{
+    pid_t pids[3];
+    int status[3];
+    (void)state;
+    port = free_port();
+    ranks_start(one_dies_apart, 3, pids);
+    ranks_end(3, pids, status);
+    assert_int_equal(status[0], 0);
+    assert_int_equal(status[1], 128 + SIGKILL);
+    assert_int_equal(status[2], 0);
+}
+
+static void messages_have_a_deadline_and_a_size(void **state)
+{
+    (void)state;
+    run(nobody_answers, 2);
+    run(sizes_differ, 2);
+}
+
+static void messages_and_parts_by_tls(void **state)
+{
+    struct err e = ERR_INIT;
+    struct certs c;
+    (void)state;
+    certs_make(&c, "ranks.test");
+    struct cluster_options o = certs_options(&c, CLUSTER_TLS);
+    assert_int_equal(cluster_load(&cluster, &o, &e), 0);
+    run(messages, 3);
+    run(grid_of_two, 4);
+    who_dies_in_another_part_is_named(state);
+    messages_have_a_deadline_and_a_size(state);
+    cluster_free(&cluster);
+    certs_remove(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,6 +462,12 @@ int main(void)
         cmocka_unit_test(a_name_may_come_late),
         cmocka_unit_test(strangers_are_sent_away),
         cmocka_unit_test(a_crowd_keeps_nobody_out),
+        cmocka_unit_test(messages_arrive_whole_and_in_order),
+        cmocka_unit_test(parts_of_the_ranks_are_communicators),
+        cmocka_unit_test(who_dies_in_another_part_is_named),
+        cmocka_unit_test(messages_have_a_deadline_and_a_size),
+        cmocka_unit_test(parts_within_a_machine_share_memory),
+        cmocka_unit_test(messages_and_parts_by_tls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
