@@ -222,15 +222,6 @@ uint32_t tower_tokens(const struct tower *t, const struct vision_plan *plan)
     return plan->n_crops * crop_tokens(t, plan);
 }
 
-static bool next_crop(struct tower_cursor *c)
-{
-    if (++c->crop == c->images[c->image].plan->n_crops) {
-        c->crop = 0;
-        c->image++;
-    }
-    return c->image < c->n;
-}
-
 /* Crops that go through together: as many as fit, at least one. */
 static uint32_t pass_crops(const struct tower *t, struct tower_cursor c, uint32_t most,
                            uint32_t *tokens)
@@ -243,7 +234,7 @@ static uint32_t pass_crops(const struct tower *t, struct tower_cursor c, uint32_
             break;
         *tokens += n;
         crops++;
-    } while (next_crop(&c));
+    } while (tower_next_crop(&c));
     return crops;
 }
 
@@ -293,7 +284,7 @@ static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops
 {
     const uint32_t class_token = t->spec.class_token;
     uint32_t at = 0, block = 0, n_out = 0;
-    for (uint32_t i = 0; i < crops; i++, next_crop(&c)) {
+    for (uint32_t i = 0; i < crops; i++, tower_next_crop(&c)) {
         const uint32_t n = crop_tokens(t, c.images[c.image].plan);
         fill_crop(t, &c.images[c.image], c.crop, at, tokens);
         for (uint32_t k = class_token; class_token && k < n; k++)
@@ -375,64 +366,6 @@ static int download(struct tower *t, uint32_t rows, struct err *e)
     return 0;
 }
 
-/* A row into those that it is part of, `each` numbers apart. */
-static void share_row(float *out, size_t each, const struct arrange_shares *s, const float *row,
-                      size_t n)
-{
-    for (uint32_t k = 0; k < s->n; k++) {
-        float *to = out + s->to[k] * each;
-        if (s->n == 1 && s->by[0] == 1) {
-            memcpy(to, row, n * sizeof(*to));
-            continue;
-        }
-        for (size_t i = 0; i < n; i++)
-            to[i] += s->by[k] * row[i];
-    }
-}
-
-/* The features of a crop, of which `rows` of the pass begin at `first`. */
-static void collect_crop(struct tower *t, const struct tower_image *image, uint32_t crop,
-                         uint32_t first, uint32_t rows)
-{
-    const struct encoder_spec *s = &t->spec;
-    const struct arrange_grid g = arrange_grid(s, image->plan);
-    const uint32_t patches = s->cell * s->cell, cells = g.rows * g.cols / patches;
-    const size_t width = s->width, each = tower_row(t);
-    arrange_places(s, g, t->places, t->mutual);
-    for (uint32_t c = 0; c < cells; c++) {
-        const struct arrange_shares to =
-            arrange_feature(s, image->plan, crop, g, t->places[(size_t)c * patches]);
-        for (uint32_t i = 0; i <= s->n_levels; i++)
-            share_row(image->out + i * width, each, &to,
-                      t->host + ((size_t)i * rows + first + c) * width, width);
-    }
-}
-
-static void collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t rows)
-{
-    const struct encoder_spec *s = &t->spec;
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < crops; i++, next_crop(&c)) {
-        const struct tower_image *image = &c.images[c.image];
-        const struct arrange_grid g = arrange_grid(s, image->plan);
-        collect_crop(t, image, c.crop, at, rows);
-        at += g.rows * g.cols / (s->cell * s->cell);
-    }
-}
-
-/* A vector behind each row of joined tiles. */
-static void end_rows(const struct tower *t, const struct tower_image *image)
-{
-    const struct vision_plan *p = image->plan;
-    const struct arrange_grid g = arrange_grid(&t->spec, p), joined = arrange_joined(p);
-    const size_t first = (size_t)g.rows * g.cols, width = t->spec.width;
-    if (p->shrunk_h) /* features are sums of shares */
-        memset(image->out, 0, p->n_features * width * sizeof(float));
-    for (size_t y = 0; p->rows && y < joined.rows; y++)
-        memcpy(image->out + (first + y * (joined.cols + 1) + joined.cols) * width, t->row_end,
-               width * sizeof(float));
-}
-
 /* ---------------------------------------------------------------- all pictures of a call */
 
 /* Fills the next pass; nothing is computed yet. */
@@ -461,9 +394,9 @@ static int end_pass(struct tower *t, struct err *e)
         return -1;
     if (download(t, rows, e))
         return -1;
-    collect(t, w->next, w->crops, rows);
+    tower_collect(t, w->next, w->crops, rows);
     for (uint32_t i = 0; i < w->crops; i++)
-        next_crop(&w->next);
+        tower_next_crop(&w->next);
     w->crops = 0;
     return 0;
 }
@@ -481,7 +414,7 @@ int tower_begin(struct tower *t, const struct tower_image *images, uint32_t n, s
         if (arrange_check(&t->spec, images[i].plan, e))
             return -1;
         if (t->spec.tiles_joined)
-            end_rows(t, &images[i]);
+            tower_end_rows(t, &images[i]);
     }
     t->work = (struct tower_work){.next = {images, n, 0, 0}};
     return 0;

@@ -55,6 +55,20 @@ struct tower {
     float *features[1 + ENCODER_MAX_LEVELS]; /* [rows][width] */
 };
 
+static inline bool tower_next_crop(struct tower_cursor *c)
+{
+    if (++c->crop == c->images[c->image].plan->n_crops) {
+        c->crop = 0;
+        c->image++;
+    }
+    return c->image < c->n;
+}
+
+/* Where features go (tower_features.c): those of `crops` crops from `c` on, whose [1 +
+ * levels][rows] [width] are in t->host; and the rows that stand between features of joined tiles.
+ */
+void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t rows);
+void tower_end_rows(const struct tower *t, const struct tower_image *image);
 /* Weights (tower_load.c). 0, or -1 with what is there to be freed by tower_release_weights(). */
 int tower_take_weights(struct tower *t, const struct arch *names, const struct checkpoint *c,
                        struct err *e);

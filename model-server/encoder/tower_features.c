@@ -1,0 +1,61 @@
+/* tower_features.c - rows of a pass to the features of its images. */
+#include "model-server/encoder/arrange.h"
+#include <string.h>
+
+/* A row into those that it is part of, `each` numbers apart. */
+static void share_row(float *out, size_t each, const struct arrange_shares *s, const float *row,
+                      size_t n)
+{
+    for (uint32_t k = 0; k < s->n; k++) {
+        float *to = out + s->to[k] * each;
+        if (s->n == 1 && s->by[0] == 1) {
+            memcpy(to, row, n * sizeof(*to));
+            continue;
+        }
+        for (size_t i = 0; i < n; i++)
+            to[i] += s->by[k] * row[i];
+    }
+}
+
+/* The features of a crop, of which `rows` of the pass begin at `first`. */
+static void collect_crop(struct tower *t, const struct tower_image *image, uint32_t crop,
+                         uint32_t first, uint32_t rows)
+{
+    const struct encoder_spec *s = &t->spec;
+    const struct arrange_grid g = arrange_grid(s, image->plan);
+    const uint32_t patches = s->cell * s->cell, cells = g.rows * g.cols / patches;
+    const size_t width = s->width, each = tower_row(t);
+    arrange_places(s, g, t->places, t->mutual);
+    for (uint32_t c = 0; c < cells; c++) {
+        const struct arrange_shares to =
+            arrange_feature(s, image->plan, crop, g, t->places[(size_t)c * patches]);
+        for (uint32_t i = 0; i <= s->n_levels; i++)
+            share_row(image->out + i * width, each, &to,
+                      t->host + ((size_t)i * rows + first + c) * width, width);
+    }
+}
+
+void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t rows)
+{
+    const struct encoder_spec *s = &t->spec;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < crops; i++, tower_next_crop(&c)) {
+        const struct tower_image *image = &c.images[c.image];
+        const struct arrange_grid g = arrange_grid(s, image->plan);
+        collect_crop(t, image, c.crop, at, rows);
+        at += g.rows * g.cols / (s->cell * s->cell);
+    }
+}
+
+/* A vector behind each row of joined tiles. */
+void tower_end_rows(const struct tower *t, const struct tower_image *image)
+{
+    const struct vision_plan *p = image->plan;
+    const struct arrange_grid g = arrange_grid(&t->spec, p), joined = arrange_joined(p);
+    const size_t first = (size_t)g.rows * g.cols, width = t->spec.width;
+    if (p->shrunk_h) /* features are sums of shares */
+        memset(image->out, 0, p->n_features * width * sizeof(float));
+    for (size_t y = 0; p->rows && y < joined.rows; y++)
+        memcpy(image->out + (first + y * (joined.cols + 1) + joined.cols) * width, t->row_end,
+               width * sizeof(float));
+}
