@@ -141,7 +141,7 @@ def test_machines_that_disagree_say_so_on_both():
     both = [Service(DEMO, 2, meet, ready=False), Machine(1, [*meet, "--num-shard", 4])]
     try:
         for p in both:
-            assert wait_end(p) == 78
+            assert wait_end(p) in (1, 78)  # whose rank said it, or whose rank saw the other go
             # of the two ranks of the second machine, the other one may only see that there is no group
             assert "says 4 ranks on 2 machines, rank 0 says 2 on 2" in p.log, p.log[-3000:]
     finally:
