@@ -167,6 +167,7 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
             assert(q->req); /* a request is removed from the queue with its last event */
             q->req->times.batched = now;
             q->req->n_cached = q->kv.n_cached;
+            deliver_progress(&s->deliver, q, q->kv.n_cached);
         }
         if (!q->waiter.swap_to || q->kv.n_cached != q->waiter.swap_to) {
             sched_count(s, M_PREFIX_QUERY_TOKENS, NULL, q->waiter.key.n);
