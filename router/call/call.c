@@ -172,7 +172,7 @@ static void open_stream(struct call *c)
 {
     c->streaming = true;
     account_stream_headers(c);
-    exchange_stream(c->x);
+    exchange_stream(c->x, c->format->stream_type);
 }
 
 /* Some errors occur before a generation exists, and so before the stream of the protocol begins.

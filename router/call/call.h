@@ -48,6 +48,7 @@ struct format {
     void (*gone)(struct call *c, const struct err *e);
     /* PROGRESS events, for requests with wants_progress; may be NULL */
     void (*progress)(struct call *c, struct generation *g, const struct gen_event *ev);
+    const char *stream_type; /* content type of a stream; NULL: text/event-stream */
 };
 
 struct call {

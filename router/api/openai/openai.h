@@ -41,6 +41,7 @@ struct openai { /* state of a call; in its arena */
     struct chat_part *parts;     /* chat: NULL if the text is the content */
     struct responses *responses; /* state of /v1/responses */
     struct llama *llama;         /* state of llama-server's routes */
+    const struct ollama *ollama; /* state of Ollama's routes */
 };
 
 /* Parses the fields of both routes: sampling, limits, stop, stream, stream_options, n, model. */
