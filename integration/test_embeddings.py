@@ -271,6 +271,12 @@ def test_vllm_names_of_a_pair(reranker):
     one = reranker.post("/score", {"text_1": p["query"], "text_2": [p["document"], "x"]}).json()["data"]
     for first, second in (("queries", "documents"), ("queries", "items"), ("data_1", "data_2")):
         assert reranker.post("/score", {first: p["query"], second: [p["document"], "x"]}).json()["data"] == one
+    for path, body, where, key in (
+        ("/score", {"text_1": p["query"], "text_2": p["document"]}, "data", "score"),
+        ("/v1/rerank", {"query": p["query"], "documents": [p["document"]]}, "results", "relevance_score"),
+    ):
+        got = [reranker.post(path, {**body, "use_activation": on}).json()[where][0][key] for on in (None, True, False)]
+        assert got[0] == got[1] != got[2] and abs(got[2] - p["logit"]) < CLOSE
     r = reranker.post("/score", {"queries": p["query"]})
     assert r.status_code == 400 and "text_2" in r.json()["error"]["message"]
 

@@ -6,6 +6,7 @@
 
 struct scored {
     bool embeds; /* scores are cosine similarities of embeddings */
+    bool raw;    /* logits in place of their sigmoids */
     uint32_t n, n_first;
 };
 
@@ -24,7 +25,7 @@ static double cosine(const float *a, const float *b, uint32_t n)
 static float score_of(const struct call_texts *t, const struct scored *q, uint32_t i)
 {
     if (!q->embeds)
-        return texts_sigmoid(*call_text_row(t, i));
+        return q->raw ? *call_text_row(t, i) : texts_sigmoid(*call_text_row(t, i));
     return (float)cosine(call_text_row(t, q->n_first == 1 ? 0 : i),
                          call_text_row(t, q->n_first + i), t->job.width);
 }
@@ -100,6 +101,7 @@ static int work(struct call *c, struct err *e)
             body_fail(&b, root, "text_2", "texts are expected, not ids");
     if (!b.failed && q->n_first != 1 && q->n_first != q->n)
         body_fail(&b, root, "text_1", "one text, or as many as in `text_2`, are expected");
+    q->raw = !body_opt_bool(&b, root, "use_activation", true);
     const struct opt_i64 most = body_i32(&b, root, "truncate_prompt_tokens");
     ask.truncate = most.set;
     ask.most = most.set && most.v > 0 ? (uint32_t)most.v : 0;
@@ -120,7 +122,8 @@ const struct route route_score = {
         "vLLM's scores: how well each of `text_2` fits `text_1`, of a reranker; the cosine of "
         "their vectors, of a model that embeds; others answer 400.",
     .body = "`text_1`, `text_2` (a text or a list; also by vLLM's other names: `queries` with "
-            "`documents` or `items`, `data_1` with `data_2`), `truncate_prompt_tokens`",
+            "`documents` or `items`, `data_1` with `data_2`), `use_activation` "
+            "(true), `truncate_prompt_tokens`",
     .takes = "Score",
     .gives = "ScoreAnswer",
     .task = TASK_RERANK,
