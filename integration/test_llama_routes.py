@@ -186,9 +186,9 @@ def told(s, path, body):
 
 def test_progress_and_timings():
     """The prompt is computed in steps of 64 tokens."""
-    chat = {"messages": [{"role": "user", "content": LONG}], "max_tokens": 4, "temperature": 0, "stream_options": {"include_usage": True}}
+    chat = {"messages": [{"role": "user", "content": LONG}], "max_tokens": 4, "temperature": 0, "ignore_eos": True, "stream_options": {"include_usage": True}}
     with Service(DEMO, args=["--max-batch-prefill-tokens", "64"]) as s:
-        for path, body in (("/completion", {**GREEDY, "prompt": LONG, "n_predict": 4}), ("/v1/completions", {"prompt": "A " + LONG, "max_tokens": 4}), ("/v1/chat/completions", chat)):
+        for path, body in (("/completion", {**GREEDY, "prompt": LONG, "n_predict": 4, "ignore_eos": True}), ("/v1/completions", {"prompt": "A " + LONG, "max_tokens": 4, "temperature": 0, "ignore_eos": True}), ("/v1/chat/completions", chat)):
             progress, rest = told(s, path, body)
             p = [e["prompt_progress"] for e in progress]
             total = p[0]["total"]

@@ -120,8 +120,8 @@ void exchange_add(struct exchange *x, const char *name, const char *value);
  * no body. */
 void exchange_reply(struct exchange *x, int status, const char *type, struct buf *body);
 /* Starts a stream (status 200), then pushes whole events, then ends it. `type` NULL:
- * text/event-stream, with keep-alive comments; other types have none. A client that reads too slowly
- * is disconnected: over() follows. */
+ * text/event-stream, with keep-alive comments; other types have none. A client that reads too
+ * slowly is disconnected: over() follows. */
 void exchange_stream(struct exchange *x, const char *type);
 void exchange_push(struct exchange *x, const char *p, size_t n);
 void exchange_end(struct exchange *x);

@@ -77,9 +77,9 @@ struct gen_times {                                   /* monotonic ns; 0: not rea
     int64_t received, queued, batched, first, ended; /* first: the first token */
 };
 
-/* Events of one request, in order: PROGRESS if requested, at most one PREFILL, then TOKENs, of which
- * the last has `end` set. Or ERROR at any time, as the last event. Pointers are valid during the call
- * only. */
+/* Events of one request, in order: PROGRESS if requested, at most one PREFILL, then TOKENs, of
+ * which the last has `end` set. Or ERROR at any time, as the last event. Pointers are valid during
+ * the call only. */
 enum gen_event_type { GEN_PREFILL, GEN_TOKEN, GEN_ERROR, GEN_PROGRESS };
 struct gen_end {
     enum gen_finish finish;
@@ -138,16 +138,16 @@ struct gen_request {
     const struct kv_transfer *transfer; /* owned by the creator (transfer.h); NULL: none */
     int32_t priority;                   /* lower runs first, within the tenant */
     const struct gen_request *same;     /* an earlier request with the same prompt; NULL: none */
-    bool wants_progress; /* PROGRESS events when it is first scheduled, and after each chunk */
-    uint32_t n_progress; /* n_computed of the last one; set by the scheduler */
-    bool wants_place;                   /* the scheduler writes its queue position to `place` */
-    _Atomic uint32_t place;             /* 1: next; 0: not queued, or unknown */
-    uint32_t n_cached;                  /* cached prompt tokens; set by the scheduler */
-    struct trace_context trace;         /* the span of its prefill, for the shards; zero: none */
-    void *owner;                        /* owned by the creator */
-    struct gen_times times;    /* received: set by the creator; the others by the scheduler */
-    struct infer_seq *seq;     /* owned by the scheduler */
-    struct fleet_entry *entry; /* owned by the fleet (router/fleet/impl.h); NULL: none */
+    bool wants_progress;    /* PROGRESS events when it is first scheduled, and after each chunk */
+    uint32_t n_progress;    /* n_computed of the last one; set by the scheduler */
+    bool wants_place;       /* the scheduler writes its queue position to `place` */
+    _Atomic uint32_t place; /* 1: next; 0: not queued, or unknown */
+    uint32_t n_cached;      /* cached prompt tokens; set by the scheduler */
+    struct trace_context trace; /* the span of its prefill, for the shards; zero: none */
+    void *owner;                /* owned by the creator */
+    struct gen_times times;     /* received: set by the creator; the others by the scheduler */
+    struct infer_seq *seq;      /* owned by the scheduler */
+    struct fleet_entry *entry;  /* owned by the fleet (router/fleet/impl.h); NULL: none */
     /* set by the fleet while it is submitted again; otherwise NULL */
     const struct gen_resume *resume;
 };

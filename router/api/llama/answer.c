@@ -43,7 +43,8 @@ void llama_defaults(struct buf *out)
     buf_fmt(out,
             "\"temperature\":%g,\"top_k\":%d,\"top_p\":%g,\"min_p\":%g,\"typical_p\":1,"
             "\"repeat_penalty\":1,\"presence_penalty\":0,\"frequency_penalty\":0,"
-            "\"seed\":4294967295,\"n_predict\":-1,\"n_probs\":0,\"stream\":false,\"ignore_eos\":false,\"stop\":[]",
+            "\"seed\":4294967295,\"n_predict\":-1,\"n_probs\":0,\"stream\":false,\"ignore_eos\":"
+            "false,\"stop\":[]",
             (double)LLAMA_TEMPERATURE, (int)LLAMA_TOP_K, (double)LLAMA_TOP_P, (double)LLAMA_MIN_P);
 }
 

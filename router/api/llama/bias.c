@@ -6,7 +6,8 @@
 
 static bool is_id(const char *s) { return s[strspn(s, "0123456789")] == 0; }
 
-/* The text that an entry names its tokens by; NULL: it has an id, or is for body_bias() to refuse. */
+/* The text that an entry names its tokens by; NULL: it has an id, or is for body_bias() to refuse.
+ */
 static const char *text_of(const cJSON *entry, const cJSON **value)
 {
     const bool pair = cJSON_IsArray(entry) && cJSON_GetArraySize(entry) == 2;

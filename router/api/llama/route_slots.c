@@ -26,8 +26,7 @@ static void reply(struct call *c)
     }
     buf_ch(&c->out, '[');
     for (uint32_t i = 0; i < n; i++)
-        buf_fmt(&c->out,
-                "%s{\"id\":%u,\"n_ctx\":%u,\"speculative\":false,\"is_processing\":%s}",
+        buf_fmt(&c->out, "%s{\"id\":%u,\"n_ctx\":%u,\"speculative\":false,\"is_processing\":%s}",
                 i ? "," : "", i, l->max_total_tokens, i < s.running ? "true" : "false");
     buf_ch(&c->out, ']');
     call_reply(c);

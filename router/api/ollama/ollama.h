@@ -31,7 +31,8 @@ void ollama_loaded(struct call *c, const struct ollama *o);
 
 /* about.c: "2026-11-25T22:00:00Z" */
 void ollama_time(struct buf *out, int64_t unix_seconds);
-/* {"name","model","modified_at","size","digest","details":{..}} of a model, without the last brace. */
+/* {"name","model","modified_at","size","digest","details":{..}} of a model, without the last brace.
+ */
 void ollama_model(struct buf *out, const struct call *c, const char *name);
 /* ,"details":{..} of what is known of any model. */
 void ollama_details(struct buf *out, const struct edge *g);

@@ -23,8 +23,9 @@ const struct route route_ollama_generate = {
     .errors = ERRORS_OLLAMA,
     .summary = "Ollama's answer to one prompt: lines of JSON, or one object where `stream` is "
                "false.",
-    .body = "`prompt`, `system`, `images`, `raw` (without the chat template), `format` (`json` or a "
-            "schema), `options`, `think`, `stream`; no prompt: nothing is generated",
+    .body =
+        "`prompt`, `system`, `images`, `raw` (without the chat template), `format` (`json` or a "
+        "schema), `options`, `think`, `stream`; no prompt: nothing is generated",
     .takes = "OllamaGenerate",
     .example = "{\"model\": \"demo\", \"stream\": false, \"prompt\": \"Hello!\"}",
     .gives = "OllamaText",

@@ -43,8 +43,9 @@ const struct route route_ollama_tags = {
     .method = "GET",
     .paths = {"/api/tags", "/api/ps"},
     .errors = ERRORS_OLLAMA,
-    .summary = "Ollama's lists: the models and adapters that may be asked for; with `/api/ps` those "
-               "that are in memory. Sizes are not told.",
+    .summary =
+        "Ollama's lists: the models and adapters that may be asked for; with `/api/ps` those "
+        "that are in memory. Sizes are not told.",
     .open = true,
     .reply = reply,
 };

@@ -79,8 +79,9 @@ static const char *named(const struct body *b, const char *const names[3])
 
 static int work(struct call *c, struct err *e)
 {
-    static const char *const firsts[] = {"text_1", "queries", "data_1"},
-                            *const seconds[] = {"text_2", "documents", "data_2"};
+    static const char *const firsts[] = {"text_1", "queries", "data_1"}, *const seconds[] = {
+                                                                             "text_2", "documents",
+                                                                             "data_2"};
     static const unsigned tasks = 1u << TASK_RERANK | 1u << TASK_EMBED;
     struct body b;
     struct texts_ask ask = {0};
