@@ -1,5 +1,7 @@
 """llama-server's own routes, as its clients (llama.vim, llama.vscode, SillyTavern) use them."""
 
+import concurrent.futures
+import contextlib
 import json
 
 import pytest
@@ -116,15 +118,32 @@ def test_props(s):
     assert p["default_generation_settings"]["params"]["top_k"] == 40 and p["modalities"] == {"vision": False, "audio": False}
 
 
-def test_slots_and_models(s):
-    slots = requests.get(s.url + "/slots?fail_on_no_slot=1").json()
-    props = requests.get(s.url + "/props").json()
-    assert len(slots) == props["total_slots"] and {k["n_ctx"] for k in slots} == {props["default_generation_settings"]["n_ctx"]}
-    wait_for(lambda: not any(k["is_processing"] for k in requests.get(s.url + "/slots").json()))
-    with s.post("/completion", {**GREEDY, "stream": True, "n_predict": 1000, "ignore_eos": True}, stream=True) as r:
-        next(r.iter_lines())
+def slots(s, **query):
+    return requests.get(s.url + "/slots", params=query)
+
+
+def busy(s):
+    return [k["id"] for k in slots(s).json() if k["is_processing"]]
+
+
+@contextlib.contextmanager
+def one_runs(s):
+    """A generation that goes on for as long as this does."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
         with s.held():
-            assert [k["id"] for k in requests.get(s.url + "/slots").json() if k["is_processing"]] == [0]
+            answer = pool.submit(completion, s)
+            wait_for(lambda: busy(s) == [0])
+            yield
+        assert answer.result()["tokens_predicted"] == 12
+
+
+def test_slots_and_models(s):
+    props = requests.get(s.url + "/props").json()
+    wait_for(lambda: not busy(s))
+    idle = slots(s, fail_on_no_slot=1).json()
+    assert len(idle) == props["total_slots"] and {k["n_ctx"] for k in idle} == {props["default_generation_settings"]["n_ctx"]}
+    with one_runs(s):
+        assert slots(s, fail_on_no_slot=1).status_code == 200
     assert requests.get(s.url + "/models").json() == requests.get(s.url + "/v1/models").json()
     name = requests.get(s.url + "/v1/models").json()["data"][0]["id"]
     assert requests.get(f"{s.url}/models/{name}").json() == requests.get(f"{s.url}/v1/models/{name}").json()
@@ -132,12 +151,9 @@ def test_slots_and_models(s):
 
 def test_no_slot_is_free():
     with Service(DEMO, args=["--max-batch-size", "1"]) as s:
-        assert len(requests.get(s.url + "/slots").json()) == 1
-        with s.post("/completion", {**GREEDY, "stream": True, "n_predict": 1000, "ignore_eos": True}, stream=True) as r:
-            next(r.iter_lines())
-            with s.held():
-                assert requests.get(s.url + "/slots?fail_on_no_slot=1").status_code == 503
-                assert requests.get(s.url + "/slots").status_code == 200
+        assert len(slots(s).json()) == 1
+        with one_runs(s):
+            assert slots(s, fail_on_no_slot=1).status_code == 503 and slots(s).status_code == 200
 
 
 def test_pieces(s):
