@@ -122,6 +122,9 @@ def metrics():
         out += f"| `{name}` | {'the sum of ' if part == 'SUM' else ''}`{names[row]}` |\n"
     out += "\n`vllm:lora_requests_info` is there where adapters are served: its value is the time, its labels `max_lora`,\n"
     out += "`running_lora_adapters` and `waiting_lora_adapters` (names with commas between them).\n"
+    out += "\n## llama-server's names\n\nThe same values, without labels of their own.\n\n| name | is |\n|---|---|\n"
+    for name, row, part in re.findall(r'X\("(llamacpp:\w+)",\s*(M_\w+),\s*(\w+)\)', (ROOT / "router/metrics.h").read_text()):
+        out += f"| `{name}` | {'the sum of ' if part == 'SUM' else ''}`{names[row]}` |\n"
     out += "\n## Replicas\n\nWhere there may be several replicas, the series above are those of all. These have a label `replica`:\n\n"
     out += "| name | type | meaning |\n|---|---|---|\n"
     for name, kind, help_ in re.findall(r'\{"(replica_\w+)", "(\w+)",\s*"([^"]+)"', (ROOT / "router/api/service/fleet_metrics.c").read_text()):

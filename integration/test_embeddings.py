@@ -266,6 +266,38 @@ def test_score_and_predict(reranker):
     assert reranker.post("/v1/embeddings", {"input": "x"}).status_code == 400
 
 
+def test_vllm_names_of_a_pair(reranker):
+    p = golden("xlm_roberta_rerank")["pairs"][0]
+    one = reranker.post("/score", {"text_1": p["query"], "text_2": [p["document"], "x"]}).json()["data"]
+    for first, second in (("queries", "documents"), ("queries", "items"), ("data_1", "data_2")):
+        assert reranker.post("/score", {first: p["query"], second: [p["document"], "x"]}).json()["data"] == one
+    for path, body, where, key in (
+        ("/score", {"text_1": p["query"], "text_2": p["document"]}, "data", "score"),
+        ("/v1/rerank", {"query": p["query"], "documents": [p["document"]]}, "results", "relevance_score"),
+    ):
+        got = [reranker.post(path, {**body, "use_activation": on}).json()[where][0][key] for on in (None, True, False)]
+        assert got[0] == got[1] != got[2] and abs(got[2] - p["logit"]) < CLOSE
+    r = reranker.post("/score", {"queries": p["query"]})
+    assert r.status_code == 400 and "text_2" in r.json()["error"]["message"]
+
+
+def test_classify_and_pooling(reranker, bert):
+    labels = reranker.post("/classify", {"input": ["Once upon a time", "x"]}).json()
+    raw = reranker.post("/classify", {"input": "x", "use_activation": False}).json()["data"][0]
+    (tei,) = reranker.post("/predict", {"inputs": "x"}).json()
+    assert [d["index"] for d in labels["data"]] == [0, 1] and labels["usage"]["prompt_tokens"] > 2
+    last = labels["data"][1]
+    assert (last["label"], last["probs"], last["num_classes"]) == (tei["label"], [tei["score"]], 1)
+    assert raw["probs"][0] == reranker.post("/predict", {"inputs": "x", "raw_scores": True}).json()[0]["score"]
+    assert bert.post("/classify", {"input": "x"}).status_code == 400
+    vectors = bert.post("/pooling", {"input": ["a", "b"]}).json()["data"]
+    assert [v["data"] for v in vectors] == [v["embedding"] for v in bert.post("/v1/embeddings", {"input": ["a", "b"]}).json()["data"]]
+    long = bert.post("/pooling", {"input": "a", "use_activation": False, "truncate_prompt_tokens": 3}).json()["data"][0]["data"]
+    assert abs(length(long) - 1) > 1e-3 and reranker.post("/pooling", {"input": "x"}).status_code == 400
+    refused = bert.post("/pooling", {"input": "a", "task": "token_embed"})
+    assert refused.status_code == 400 and refused.json()["error"]["param"] == "task"
+
+
 # ---------------------------------------------------------------- the service
 
 

@@ -1,10 +1,12 @@
 """llama-server's own routes, as its clients (llama.vim, llama.vscode, SillyTavern) use them."""
 
+import concurrent.futures
+import contextlib
 import json
 
 import pytest
 import requests
-from serving import DEMO, Service
+from serving import DEMO, Service, wait_for
 
 ONCE = "Once upon a time"
 GREEDY = {"prompt": ONCE, "n_predict": 12, "temperature": 0}
@@ -114,6 +116,129 @@ def test_props(s):
     p = requests.get(s.url + "/props").json()
     assert p["default_generation_settings"]["n_ctx"] > 0 and p["total_slots"] > 0 and "{%" in p["chat_template"]
     assert p["default_generation_settings"]["params"]["top_k"] == 40 and p["modalities"] == {"vision": False, "audio": False}
+
+
+def slots(s, **query):
+    return requests.get(s.url + "/slots", params=query)
+
+
+def busy(s):
+    return [k["id"] for k in slots(s).json() if k["is_processing"]]
+
+
+@contextlib.contextmanager
+def one_runs(s):
+    """A generation that goes on for as long as this does."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with s.held():
+            answer = pool.submit(completion, s)
+            wait_for(lambda: busy(s) == [0])
+            yield
+        assert answer.result()["tokens_predicted"] == 12
+
+
+def test_slots_and_models(s):
+    props = requests.get(s.url + "/props").json()
+    wait_for(lambda: not busy(s))
+    idle = slots(s, fail_on_no_slot=1).json()
+    assert len(idle) == props["total_slots"] and {k["n_ctx"] for k in idle} == {props["default_generation_settings"]["n_ctx"]}
+    with one_runs(s):
+        assert slots(s, fail_on_no_slot=1).status_code == 200
+    assert requests.get(s.url + "/models").json() == requests.get(s.url + "/v1/models").json()
+    name = requests.get(s.url + "/v1/models").json()["data"][0]["id"]
+    assert requests.get(f"{s.url}/models/{name}").json() == requests.get(f"{s.url}/v1/models/{name}").json()
+
+
+def test_no_slot_is_free():
+    with Service(DEMO, args=["--max-batch-size", "1"]) as s:
+        assert len(slots(s).json()) == 1
+        with one_runs(s):
+            assert slots(s, fail_on_no_slot=1).status_code == 503 and slots(s).status_code == 200
+
+
+def test_pieces(s):
+    text = "Once \U0001f917"
+    tokens = s.post("/tokenize", {"content": text, "with_pieces": True}).json()["tokens"]
+    assert [t["id"] for t in tokens] == s.post("/tokenize", {"content": text}).json()["tokens"]
+    whole = b"".join(bytes(p) if isinstance(p := t["piece"], list) else p.encode() for t in tokens)
+    assert whole.decode().strip() == text and any(isinstance(t["piece"], list) for t in tokens)
+
+
+def test_only_the_members_that_are_asked_for(s):
+    whole = completion(s, seed=2**64 - 1)
+    some = completion(s, seed=2**64 - 1, response_fields=["content", "generation_settings/seed", "no/such", "timings/prompt_n"])
+    assert set(some) == {"content", "generation_settings/seed", "timings/prompt_n"} and some["content"] == whole["content"]
+    assert some["generation_settings/seed"] == 2**64 - 1
+    assert set(completion(s, response_fields=[])) == set(whole)
+
+
+def test_biases_name_tokens_by_texts(s):
+    first = completion(s, return_tokens=True)["tokens"][0]
+    (piece,) = (t["piece"] for t in [{"piece": completion(s, n_predict=1)["content"]}])
+    for bias in ([[piece, False]], [[piece, -100]], {piece: -100}, [[piece, -100], [first, -100]]):
+        a = completion(s, return_tokens=True, logit_bias=bias)
+        assert a["tokens"][0] != first and {"token": first, "bias": -100} in a["generation_settings"]["logit_bias"]
+    assert s.post("/completion", {**GREEDY, "logit_bias": [[{}, 1]]}).status_code == 400
+
+
+def test_probabilities_behind_the_samplers_and_media_are_refused(s):
+    r = s.post("/completion", {**GREEDY, "n_probs": 2, "post_sampling_probs": True})
+    assert r.status_code == 400 and r.json()["error"]["param"] == "post_sampling_probs"
+    assert s.post("/completion", {**GREEDY, "post_sampling_probs": True}).status_code == 200
+    prompt = {"prompt_string": "x <__media__>", "multimodal_data": ["aGk="]}
+    assert s.post("/completion", {**GREEDY, "prompt": prompt}).status_code == 400
+
+
+LONG = "the quick brown fox jumps over the lazy dog " * 40
+
+
+def told(s, path, body):
+    """Of a stream with the progress of its prompt and timings: those events, and the ones behind."""
+    got = [e for e in s.events(path, {**body, "stream": True, "return_progress": True, "timings_per_token": True}) if e != "[DONE]"]
+    progress = [e for e in got if "prompt_progress" in e]
+    assert got[: len(progress)] == progress, "it comes before the answer"
+    return progress, got[len(progress) :]
+
+
+def test_progress_and_timings():
+    """The prompt is computed in steps of 64 tokens."""
+    chat = {"messages": [{"role": "user", "content": LONG}], "max_tokens": 4, "temperature": 0, "ignore_eos": True, "stream_options": {"include_usage": True}}
+    with Service(DEMO, args=["--max-batch-prefill-tokens", "64"]) as s:
+        for path, body in (("/completion", {**GREEDY, "prompt": LONG, "n_predict": 4, "ignore_eos": True}), ("/v1/completions", {"prompt": "A " + LONG, "max_tokens": 4, "temperature": 0, "ignore_eos": True}), ("/v1/chat/completions", chat)):
+            progress, rest = told(s, path, body)
+            p = [e["prompt_progress"] for e in progress]
+            total = p[0]["total"]
+            assert len(p) > 3 and p[0]["processed"] == p[0]["cache"] and p[-1]["processed"] == total, p
+            assert [x["processed"] for x in p] == sorted({x["processed"] for x in p}) and {x["total"] for x in p} == {total}
+            assert (progress[0]["timings"]["prompt_n"], progress[0]["timings"]["prompt_ms"], progress[0]["timings"]["predicted_n"]) == (0, 0, 0)
+            times = [e["timings"] for e in rest]
+            assert times[-1]["predicted_n"] == 4 and times[-1]["prompt_n"] + times[-1]["cache_n"] == total
+            assert abs(times[-1]["predicted_per_second"] - 3e3 / times[-1]["predicted_ms"]) < 1e-3, "four tokens come in three steps behind the prompt's"
+        again, _ = told(s, "/v1/chat/completions", chat)
+        assert again[0]["prompt_progress"]["cache"] > 0
+        once = s.post("/v1/chat/completions", {**chat, "timings_per_token": True}).json()
+        assert once["timings"]["predicted_n"] == 4 and "timings" not in s.post("/v1/chat/completions", chat).json()
+
+
+def test_what_a_chat_became(s):
+    chat = {"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 2}
+    prompt = s.post("/apply-template", chat).json()["prompt"]
+    a = s.post("/chat/completions", {**chat, "verbose": True}).json()
+    assert a["__verbose"]["prompt"] == prompt and "__verbose" not in s.post("/chat/completions", chat).json()
+    chunks = [e for e in s.events("/v1/chat/completions", {**chat, "verbose": True, "stream": True}) if e != "[DONE]"]
+    assert chunks[0]["__verbose"]["prompt"] == prompt
+    n = s.post("/v1/chat/completions/input_tokens", chat).json()
+    assert n == {"input_tokens": a["usage"]["prompt_tokens"]} == s.post("/chat/completions/input_tokens", chat).json()
+
+
+def test_metrics_by_their_names(s):
+    before, cached = s.metric("llamacpp:prompt_tokens_total"), s.metric("llamacpp:prompt_tokens_cached_total")
+    made = s.metric("llamacpp:tokens_predicted_total")
+    t = [completion(s, prompt=f"{ONCE} there was a number {before}")["timings"] for _ in range(2)]
+    assert s.metric("llamacpp:prompt_tokens_total") - before == sum(x["prompt_n"] for x in t)
+    assert s.metric("llamacpp:prompt_tokens_cached_total") - cached == sum(x["cache_n"] for x in t) > 0
+    assert s.metric("llamacpp:tokens_predicted_total") - made == 24
+    assert s.metric("llamacpp:requests_deferred") == 0
 
 
 @pytest.fixture(scope="module")

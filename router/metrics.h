@@ -214,6 +214,16 @@
     X("vllm:request_queue_time_seconds", M_QUEUE_DURATION, ALL)                                    \
     X("vllm:request_inference_time_seconds", M_INFERENCE_DURATION, ALL)
 
+/* And under llama-server's, which have no labels of their own. */
+#define ROUTER_METRIC_LLAMA(X)                                                                     \
+    X("llamacpp:prompt_tokens_total", M_BATCH_PROMPT_TOKENS, SUM)                                  \
+    X("llamacpp:prompt_tokens_cached_total", M_PREFIX_HIT_TOKENS, ALL)                             \
+    X("llamacpp:tokens_predicted_total", M_GENERATED_TOKENS, SUM)                                  \
+    X("llamacpp:n_decode_total", M_BATCH_INFERENCE_COUNT, ALL)                                     \
+    X("llamacpp:requests_processing", M_BATCH_CURRENT_SIZE, ALL)                                   \
+    X("llamacpp:requests_deferred", M_QUEUE_SIZE, ALL)                                             \
+    X("llamacpp:kv_cache_usage_ratio", M_KV_USAGE, ALL)
+
 enum router_metric {
 #define X(id, type, name, label, help, first, factor, n) id,
     ROUTER_METRICS(X)
@@ -224,6 +234,6 @@ extern const struct metric_row router_metrics[N_ROUTER_METRICS];
 
 /* Creates the table with the series of ROUTER_METRIC_SERIES. NULL: out of memory. */
 struct metrics *router_metrics_new(void);
-/* Prints the aliases, with the model's name in every series. */
+/* Prints the aliases: vLLM's with the model's name in every series, and llama-server's. */
 void router_metrics_print_aliases(const struct metrics *m, const char *model, struct buf *out);
 #endif

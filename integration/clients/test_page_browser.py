@@ -147,6 +147,19 @@ def test_the_next_message_knows_the_last_one(s, browser):
         assert len(v.bodies[-1][1]["messages"]) == 1
 
 
+def test_it_is_told_how_far_the_prompt_is(browser):
+    """Of a model that computes 32 tokens of it a step."""
+    slow = {"said_in_prompt": 0, "words": [" tick"], "step_ms": 300, "takes_input_ids": True}
+    with Scripted("{{ messages[-1].content }}", slow, args=["--max-batch-prefill-tokens", "32"]) as s, Visit(browser, s.url) as v:
+        v.set(max_tokens=2)
+        v.page.fill("#say", "The cat sat. " * 60)
+        v.page.keyboard.press("Enter")
+        v.turn().locator(".foot", has_text=re.compile(r"^reading the prompt: \d+ %$")).wait_for(timeout=WAIT)
+        v.shot("reading")
+        v.ended()
+        assert "reading" not in v.foot() and "first after" in v.foot()
+
+
 def test_ideas_copy_and_again(s, browser):
     with Visit(browser, s.url, permissions=["clipboard-read", "clipboard-write"]) as v:
         v.page.click("#ideas button:nth-child(2)")

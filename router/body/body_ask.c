@@ -1,6 +1,7 @@
 #include "common/json.h"
 #include "common/params.h"
 #include "router/body/body.h"
+#include <string.h>
 
 /* A token id in canonical form: "7", not "07", "+7" or "7.0". */
 static bool token_id(const char *s, uint32_t *id)
@@ -71,6 +72,10 @@ void body_tokens(struct body *b, struct object o, uint32_t max_input, struct ask
 {
     const cJSON *ids = json_get(o.json, "allowed_token_ids");
     struct opt_i64 keep = body_i32(b, o, "truncate_prompt_tokens");
+    const char *side = body_str(b, o, "truncation_side", false);
+    if (side && strcmp(side, "left") != 0)
+        body_fail(b, o, "truncation_side",
+                  "`truncation_side`: only `left` is supported, the end of a prompt is kept");
     if (ids && !cJSON_IsArray(ids))
         body_mistyped(b, o, "allowed_token_ids", ids, "a sequence");
     else if (ids && !ids->child)

@@ -172,7 +172,7 @@ static void open_stream(struct call *c)
 {
     c->streaming = true;
     account_stream_headers(c);
-    exchange_stream(c->x);
+    exchange_stream(c->x, c->format->stream_type);
 }
 
 /* Some errors occur before a generation exists, and so before the protocol's stream starts. TGI
@@ -287,6 +287,9 @@ static void on_event(struct call *c, struct generation *g, const struct gen_even
         return;
     } else if (ev->type == GEN_TOKEN) {
         on_token(c, g, ev);
+    } else if (ev->type == GEN_PROGRESS) {
+        if (c->format->progress)
+            c->format->progress(c, g, ev);
     } else if (c->format->prefill) {
         c->format->prefill(c, g, ev);
     }

@@ -46,6 +46,9 @@ struct format {
     void (*error)(struct call *c, const struct err *e); /* c->stream only */
     /* c->detached: the call failed; may be NULL */
     void (*gone)(struct call *c, const struct err *e);
+    /* PROGRESS events, for requests with wants_progress; may be NULL */
+    void (*progress)(struct call *c, struct generation *g, const struct gen_event *ev);
+    const char *stream_type; /* content type of a stream; NULL: text/event-stream */
 };
 
 struct call {

@@ -281,3 +281,14 @@ void texts_normalize(float *x, uint32_t n)
 }
 
 float texts_sigmoid(float x) { return 1 / (1 + expf(-x)); }
+
+void texts_probabilities(const float *logits, uint32_t n, float *out)
+{
+    float most = logits[0], sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        most = logits[i] > most ? logits[i] : most;
+    for (uint32_t i = 0; i < n; i++)
+        sum += expf(logits[i] - most);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = n == 1 ? texts_sigmoid(logits[i]) : expf(logits[i] - most) / sum;
+}

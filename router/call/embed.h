@@ -55,6 +55,8 @@ static inline const float *call_text_row(const struct call_texts *t, uint32_t i)
 /* x / max(||x||, 1e-12). */
 void texts_normalize(float *x, uint32_t n);
 float texts_sigmoid(float x);
+/* Softmax of n logits; of a single one its sigmoid. */
+void texts_probabilities(const float *logits, uint32_t n, float *out);
 
 /* For call.c: sends the job, or refuses it. The result returns to the loop. */
 void call_texts_send(struct call *c);

@@ -1,4 +1,5 @@
 #include "router/call/tokens.h"
+#include "common/utf8.h"
 #include <string.h>
 
 int tokens_text(struct call *c, const struct ask *q, const char **text, size_t *n, bool *special,
@@ -44,15 +45,23 @@ static void piece(struct buf *out, const struct tokenizer *t, uint32_t id)
     buf_free(&text);
 }
 
+static int encode_ids(struct call *c, const char *text, size_t n, bool add_special,
+                      struct tok_ids *ids, struct err *e)
+{
+    const unsigned flags = add_special ? TOK_ADD_SPECIAL : 0;
+    *ids = (struct tok_ids){0};
+    if (tokenizer_encode(c->edge->tokenizer, text, n, flags, c->scratch, ids, e) == 0)
+        return 0;
+    tok_ids_free(ids);
+    return err_wrap(e, "Input validation error: tokenizer error");
+}
+
 int tokens_ids(struct call *c, const char *text, size_t n, bool add_special, bool pieces,
                struct err *e)
 {
-    struct tok_ids ids = {0};
-    unsigned flags = add_special ? TOK_ADD_SPECIAL : 0;
-    if (tokenizer_encode(c->edge->tokenizer, text, n, flags, c->scratch, &ids, e) != 0) {
-        tok_ids_free(&ids);
-        return err_wrap(e, "Input validation error: tokenizer error");
-    }
+    struct tok_ids ids;
+    if (encode_ids(c, text, n, add_special, &ids, e) != 0)
+        return -1;
     buf_fmt(&c->out, "{\"count\":%u,\"max_model_len\":%u,\"tokens\":[", ids.n,
             edge_limits(c->edge)->max_total_tokens);
     for (uint32_t i = 0; i < ids.n; i++)
@@ -65,6 +74,53 @@ int tokens_ids(struct call *c, const char *text, size_t n, bool add_special, boo
     buf_str(&c->out, pieces ? "]}" : "");
     tok_ids_free(&ids);
     return c->out.oom ? err_nomem(e) : 0;
+}
+
+static void piece_or_bytes(struct buf *out, const char *s, size_t n)
+{
+    if (utf8_valid(s, n)) {
+        buf_json_str(out, s, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        buf_fmt(out, "%c%u", i ? ',' : '[', (unsigned char)s[i]);
+    buf_ch(out, ']');
+}
+
+/* `bytes` and `end` are tokenizer_token_bytes(), where special tokens have none. */
+static void print_pieces(struct buf *out, const struct tokenizer *t, const struct tok_ids *ids,
+                         const struct buf *bytes, const size_t *end)
+{
+    buf_str(out, "{\"tokens\":[");
+    for (uint32_t i = 0; i < ids->n; i++) {
+        const uint32_t id = ids->id[i];
+        const size_t from = id ? end[id - 1] : 0;
+        const char *name = tokenizer_is_special(t, id) ? tokenizer_token(t, id) : NULL;
+        buf_fmt(out, "%s{\"id\":%u,\"piece\":", i ? "," : "", id);
+        if (name)
+            buf_json_str(out, name, strlen(name));
+        else
+            piece_or_bytes(out, bytes->p ? bytes->p + from : "", end[id] - from);
+        buf_ch(out, '}');
+    }
+    buf_str(out, "]}");
+}
+
+int tokens_pieces(struct call *c, const char *text, size_t n, bool add_special, struct err *e)
+{
+    const struct tokenizer *t = c->edge->tokenizer;
+    struct tok_ids ids;
+    struct buf bytes = BUF_INIT;
+    size_t *end = ARENA_NEW(&c->arena, size_t, tokenizer_vocab_size(t));
+    int rc = end ? encode_ids(c, text, n, add_special, &ids, e) : err_nomem(e);
+    if (rc != 0)
+        return -1;
+    rc = tokenizer_token_bytes(t, &bytes, end);
+    if (rc == 0)
+        print_pieces(&c->out, t, &ids, &bytes, end);
+    buf_free(&bytes);
+    tok_ids_free(&ids);
+    return rc != 0 || c->out.oom ? err_nomem(e) : 0;
 }
 
 int tokens_count(struct call *c, const struct ask *q, bool add_special, uint32_t *count,

@@ -16,6 +16,9 @@ int tokens_json(struct call *c, const char *text, size_t n, bool add_special, st
  * member is a list of the tokens' texts, otherwise null. */
 int tokens_ids(struct call *c, const char *text, size_t n, bool add_special, bool pieces,
                struct err *e);
+/* Appends {"tokens":[{"id","piece"}..]}: llama.cpp's format. A piece that is not UTF-8 is a list of
+ * its bytes. */
+int tokens_pieces(struct call *c, const char *text, size_t n, bool add_special, struct err *e);
 /* Sets *count to the number of tokens in the prompt of `q`. */
 int tokens_count(struct call *c, const struct ask *q, bool add_special, uint32_t *count,
                  struct err *e);

@@ -133,12 +133,21 @@ static void tgi_body(struct buf *out, const struct err *e)
     buf_fmt(out, ",\"error_type\":\"%s\"}", err_wire(e->kind));
 }
 
+static void plain_body(struct buf *out, const char *msg)
+{
+    buf_str(out, "{\"error\":");
+    buf_json_str(out, msg, strlen(msg));
+    buf_ch(out, '}');
+}
+
 const char *error_body(struct buf *out, enum error_shape s, const struct err *e, const char *id)
 {
     if (s == ERRORS_OPENAI) {
         openai_body(out, e, false);
     } else if (s == ERRORS_ANTHROPIC) {
         anthropic_body(out, e->msg, error_status(s, e->kind), id);
+    } else if (s == ERRORS_OLLAMA) {
+        plain_body(out, e->msg);
     } else if (*err_wire(e->kind)) {
         tgi_body(out, e);
     } else {
@@ -150,6 +159,11 @@ const char *error_body(struct buf *out, enum error_shape s, const struct err *e,
 
 void error_event(struct buf *out, enum error_shape s, const struct err *e, const char *id)
 {
+    if (s == ERRORS_OLLAMA) { /* a line */
+        plain_body(out, e->msg);
+        buf_ch(out, '\n');
+        return;
+    }
     buf_str(out, s == ERRORS_ANTHROPIC ? "event: error\ndata: " : "data: ");
     if (s == ERRORS_OPENAI)
         openai_body(out, e, true);
@@ -180,6 +194,8 @@ void error_refusal(struct buf *out, enum error_shape s, int status, const char *
     const char *msg = text ? text : error_refusal_text(status);
     if (s == ERRORS_ANTHROPIC) {
         anthropic_body(out, msg, status, id);
+    } else if (s == ERRORS_OLLAMA) {
+        plain_body(out, msg);
     } else if (s == ERRORS_TEI) {
         buf_str(out, "{\"error\":");
         buf_json_str(out, msg, strlen(msg));

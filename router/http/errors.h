@@ -3,6 +3,7 @@
  *   TGI        {"error": text, "error_type": word}; plain text for bodies that cannot be read
  *   OpenAI     {"error": {"message", "type", "param", "code"}, "error_type": word}
  *   TEI        as TGI's; its statuses are text-embeddings-inference's
+ *   Ollama     {"error": text}
  *   Anthropic  {"type": "error", "error": {"type", "message"}, "request_id"}
  *
  * TGI uses its own statuses (422, 424); clients of the others select their exception by status. */
@@ -11,7 +12,7 @@
 #include "common/buf.h"
 #include "common/err.h"
 
-enum error_shape { ERRORS_TGI, ERRORS_OPENAI, ERRORS_ANTHROPIC, ERRORS_TEI };
+enum error_shape { ERRORS_TGI, ERRORS_OPENAI, ERRORS_ANTHROPIC, ERRORS_TEI, ERRORS_OLLAMA };
 
 int error_status(enum error_shape s, enum err_kind k);
 /* Appends the body for `e`; `id` is the request's. Returns its content type. */

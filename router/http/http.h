@@ -119,9 +119,10 @@ void exchange_add(struct exchange *x, const char *name, const char *value);
 /* Sends the whole reply. Takes ownership of the bytes of `body`, which is empty afterwards; NULL:
  * no body. */
 void exchange_reply(struct exchange *x, int status, const char *type, struct buf *body);
-/* Starts an event stream (status 200), then pushes whole events, then ends it. A client that reads
- * too slowly is disconnected: over() follows. */
-void exchange_stream(struct exchange *x);
+/* Starts a stream (status 200), then pushes whole events, then ends it. `type` NULL:
+ * text/event-stream, with keep-alive comments; other types have none. A client that reads too
+ * slowly is disconnected: over() follows. */
+void exchange_stream(struct exchange *x, const char *type);
 void exchange_push(struct exchange *x, const char *p, size_t n);
 void exchange_end(struct exchange *x);
 #endif

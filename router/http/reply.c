@@ -135,7 +135,7 @@ static ssize_t pull(void *cls, uint64_t pos, char *out, size_t max)
     return 0;
 }
 
-void exchange_stream(struct exchange *x)
+void exchange_stream(struct exchange *x, const char *type)
 {
     x->status = 200;
     x->response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, pull, x, NULL);
@@ -145,7 +145,8 @@ void exchange_stream(struct exchange *x)
     }
     x->streaming = true;
     sse_init(&x->sse, x->http->c.stream_limit, clock_ms());
-    MHD_add_response_header(x->response, "content-type", "text/event-stream");
+    x->sse.quiet = type != NULL;
+    MHD_add_response_header(x->response, "content-type", type ? type : "text/event-stream");
     MHD_add_response_header(x->response, "cache-control", "no-cache");
     MHD_add_response_header(x->response, "x-accel-buffering", "no");
     finish_headers(x);

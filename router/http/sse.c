@@ -73,7 +73,7 @@ unsigned sse_gone(struct sse *s)
 
 unsigned sse_tick(struct sse *s, int64_t now_ms)
 {
-    if (s->state != SSE_FLOWING || unread(s) || now_ms - s->last_ms < SSE_KEEP_ALIVE_MS)
+    if (s->quiet || s->state != SSE_FLOWING || unread(s) || now_ms - s->last_ms < SSE_KEEP_ALIVE_MS)
         return 0;
     return sse_push(s, ":\n\n", 3, now_ms);
 }

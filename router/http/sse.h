@@ -29,6 +29,7 @@ struct sse {
     char *p;
     size_t off, len, cap; /* unread bytes are p[off..len) */
     size_t limit;
+    bool quiet;      /* no keep-alive comments: the stream is not of events */
     int64_t last_ms; /* when bytes were last added */
 };
 

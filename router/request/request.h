@@ -77,9 +77,10 @@ struct gen_times {                                   /* monotonic ns; 0: not rea
     int64_t received, queued, batched, first, ended; /* first: the first token */
 };
 
-/* Events of one request, in order: at most one PREFILL, then TOKENs, of which the last has `end`
- * set. Or ERROR at any time, as the last event. Pointers are valid during the call only. */
-enum gen_event_type { GEN_PREFILL, GEN_TOKEN, GEN_ERROR };
+/* Events of one request, in order: PROGRESS if requested, at most one PREFILL, then TOKENs, of
+ * which the last has `end` set. Or ERROR at any time, as the last event. Pointers are valid during
+ * the call only. */
+enum gen_event_type { GEN_PREFILL, GEN_TOKEN, GEN_ERROR, GEN_PROGRESS };
 struct gen_end {
     enum gen_finish finish;
     uint32_t generated_tokens;
@@ -90,6 +91,7 @@ struct gen_event {
     enum gen_event_type type;
     const struct gen_token *prefill; /* PREFILL: the prompt's tokens; the first has logprob NaN */
     uint32_t n_prefill;
+    uint32_t n_computed;    /* PROGRESS: prompt tokens that are in the KV cache */
     struct gen_token token; /* TOKEN */
     /* TOKEN: alternatives, best first. PREFILL: n_top per prompt token, concatenated; NaN for the
      * first */
@@ -136,16 +138,18 @@ struct gen_request {
     const struct kv_transfer *transfer; /* owned by the creator (transfer.h); NULL: none */
     int32_t priority;                   /* lower runs first, within the tenant */
     const struct gen_request *same;     /* an earlier request with the same prompt; NULL: none */
-    bool wants_place;                   /* the scheduler writes its queue position to `place` */
-    _Atomic uint32_t place;             /* 1: next; 0: not queued, or unknown */
-    uint32_t n_cached;                  /* cached prompt tokens; set by the scheduler */
-    const char *cache_miss;             /* why no more were (kv_miss.h), static; NULL: all were */
-    uint32_t cache_miss_at;             /* the first prompt token that was not cached */
-    struct trace_context trace;         /* the span of its prefill, for the shards; zero: none */
-    void *owner;                        /* owned by the creator */
-    struct gen_times times;    /* received: set by the creator; the others by the scheduler */
-    struct infer_seq *seq;     /* owned by the scheduler */
-    struct fleet_entry *entry; /* owned by the fleet (router/fleet/impl.h); NULL: none */
+    bool wants_progress;    /* PROGRESS events when it is first scheduled, and after each chunk */
+    uint32_t n_progress;    /* n_computed of the last one; set by the scheduler */
+    bool wants_place;       /* the scheduler writes its queue position to `place` */
+    _Atomic uint32_t place; /* 1: next; 0: not queued, or unknown */
+    uint32_t n_cached;      /* cached prompt tokens; set by the scheduler */
+    const char *cache_miss; /* why no more were (kv_miss.h), static; NULL: all were */
+    uint32_t cache_miss_at; /* the first prompt token that was not cached */
+    struct trace_context trace; /* the span of its prefill, for the shards; zero: none */
+    void *owner;                /* owned by the creator */
+    struct gen_times times;     /* received: set by the creator; the others by the scheduler */
+    struct infer_seq *seq;      /* owned by the scheduler */
+    struct fleet_entry *entry;  /* owned by the fleet (router/fleet/impl.h); NULL: none */
     /* set by the fleet while it is submitted again; otherwise NULL */
     const struct gen_resume *resume;
 };

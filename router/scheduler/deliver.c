@@ -106,6 +106,15 @@ void deliver_generation(struct deliver *d, struct seq *q, const Generate__V3__Ge
         q->req = NULL;
 }
 
+void deliver_progress(struct deliver *d, struct seq *q, uint32_t n)
+{
+    struct gen_request *r = q->req;
+    if (!r || !r->wants_progress || r->times.first || (r->n_progress && n <= r->n_progress))
+        return;
+    r->n_progress = n;
+    emit(d, q, &(struct gen_event){.type = GEN_PROGRESS, .n_computed = n});
+}
+
 void deliver_error(struct deliver *d, struct seq *q, const struct err *err, int64_t now_ns)
 {
     if (!q->req)

@@ -21,6 +21,9 @@ const char *deliver_check(const Generate__V3__Generation *g);
  * NULL after the last event. */
 void deliver_generation(struct deliver *d, struct seq *q, const Generate__V3__Generation *g,
                         int64_t now_ns, struct rpc_mem *m);
+/* Emits PROGRESS if requested: `n` prompt tokens are in the KV cache. Nothing if that is not more
+ * than in the last one. */
+void deliver_progress(struct deliver *d, struct seq *q, uint32_t n);
 /* Emits the last event of `q`, with this error. Nothing if the last event was already sent. */
 void deliver_error(struct deliver *d, struct seq *q, const struct err *err, int64_t now_ns);
 /* Flushes every sink that got an event since the last flush. */

@@ -34,6 +34,7 @@ static void on_prefill(struct scheduler *s, struct step *st)
         kv_copied(s->kv, &q->kv);
         q->n_computed = q->cut ? q->kv.n_cached + q->n_now : q->waiter.key.n;
         kv_commit(s->kv, &q->kv, q->tokens, q->n_computed);
+        deliver_progress(&s->deliver, q, q->n_computed);
         transfer_export(s, q);
     }
     preempt_edits_done(s);

@@ -131,6 +131,7 @@ void step_progress(struct scheduler *s, const struct step_reply *r)
         q->n_computed += q->n_now;
         q->n_now = 0;
         kv_commit(s->kv, &q->kv, q->tokens, q->n_computed);
+        deliver_progress(&s->deliver, q, q->n_computed);
         transfer_export(s, q);
     }
 }

@@ -190,6 +190,7 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
             q->req->n_cached = q->kv.n_cached;
             q->req->cache_miss = kv_miss_name(q->kv.miss);
             q->req->cache_miss_at = q->kv.miss_at;
+            deliver_progress(&s->deliver, q, q->kv.n_cached);
         }
         if (!q->waiter.swap_to || q->kv.n_cached != q->waiter.swap_to) {
             sched_count(s, M_PREFIX_QUERY_TOKENS, NULL, q->waiter.key.n);

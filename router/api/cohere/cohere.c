@@ -8,6 +8,7 @@ struct reranking {
     const struct text_input *documents;
     uint32_t n, top;
     bool texts; /* return documents */
+    bool raw;   /* logits in place of their sigmoids */
 };
 
 static void result(struct buf *out, const struct reranking *q, uint32_t i, float score)
@@ -35,7 +36,8 @@ static int render(struct call *c, struct err *e)
     buf_fmt(out, ",\"usage\":{\"total_tokens\":%llu},\"results\":[", (unsigned long long)t->tokens);
     for (uint32_t i = 0; i < q->top; i++) {
         buf_str(out, i ? "," : "");
-        result(out, q, order[i], texts_sigmoid(t->job.values[order[i]]));
+        const float logit = t->job.values[order[i]];
+        result(out, q, order[i], q->raw ? logit : texts_sigmoid(logit));
     }
     buf_fmt(
         out,
@@ -55,6 +57,7 @@ int cohere_rerank(struct call *c, struct body *b, struct err *e)
     q->documents = body_documents(b, root, "documents", &q->n);
     const struct opt_u64 top = body_u32(b, root, "top_n");
     q->texts = body_opt_bool(b, root, "return_documents", false);
+    q->raw = !body_opt_bool(b, root, "use_activation", true); /* vLLM's */
     const struct opt_u64 most = body_u32(b, root, "max_tokens_per_doc");
     ask.instruction = body_str(b, root, "instruction", false);
     ask.user = body_str(b, root, "user", false);

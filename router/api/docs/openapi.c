@@ -19,7 +19,8 @@ static void good_answer(struct buf *out, const struct route *r)
 {
     buf_str(out, ",\"responses\":{\"200\":{\"description\":\"OK\"");
     if (!strcmp(r->method, "POST")) {
-        buf_str(out, ",\"content\":{\"text/event-stream\":{}");
+        buf_fmt(out, ",\"content\":{\"%s\":{}",
+                r->errors == ERRORS_OLLAMA ? "application/x-ndjson" : "text/event-stream");
         if (r->gives) {
             buf_str(out, ",\"application/json\":{");
             schema(out, r->gives);

@@ -6,30 +6,6 @@
 
 static void string(struct buf *out, const char *s) { buf_json_str(out, s, strlen(s)); }
 
-static double ms(int64_t from, int64_t to)
-{
-    return from && to > from ? (double)(to - from) / 1e6 : 0;
-}
-
-/* The rate of n tokens in t milliseconds, in three units. */
-static void rate(struct buf *out, const char *name, uint32_t n, double t)
-{
-    buf_fmt(out,
-            "\"%s_n\":%u,\"%s_ms\":%.3f,\"%s_per_token_ms\":%.3f,"
-            "\"%s_per_second\":%.3f",
-            name, n, name, t, name, n ? t / n : 0, name, t > 0 ? n * 1e3 / t : 0);
-}
-
-static void timings(struct buf *out, const struct generation *g, uint32_t predicted)
-{
-    const struct gen_times *t = &g->r.times;
-    buf_fmt(out, ",\"timings\":{\"cache_n\":%u,", g->r.n_cached);
-    rate(out, "prompt", g->r.n_ids - g->r.n_cached, ms(t->batched, t->first));
-    buf_ch(out, ',');
-    rate(out, "predicted", predicted, ms(t->first, t->ended));
-    buf_ch(out, '}');
-}
-
 static void settings(struct buf *out, const struct openai *o, const struct generation *g)
 {
     const struct gen_params *p = &g->r.params;
@@ -53,6 +29,12 @@ static void settings(struct buf *out, const struct openai *o, const struct gener
         buf_str(out, i ? "," : "");
         string(out, p->stop[i]);
     }
+    buf_str(out, "],\"logit_bias\":[");
+    for (uint32_t i = 0; i < p->n_bias; i++) {
+        buf_fmt(out, "%s{\"token\":%u,\"bias\":", i ? "," : "", p->bias_ids[i]);
+        buf_json_f32(out, p->bias[i]);
+        buf_ch(out, '}');
+    }
     buf_str(out, "]}");
 }
 
@@ -61,7 +43,8 @@ void llama_defaults(struct buf *out)
     buf_fmt(out,
             "\"temperature\":%g,\"top_k\":%d,\"top_p\":%g,\"min_p\":%g,\"typical_p\":1,"
             "\"repeat_penalty\":1,\"presence_penalty\":0,\"frequency_penalty\":0,"
-            "\"n_predict\":-1,\"n_probs\":0,\"stream\":false,\"ignore_eos\":false,\"stop\":[]",
+            "\"seed\":4294967295,\"n_predict\":-1,\"n_probs\":0,\"stream\":false,\"ignore_eos\":"
+            "false,\"stop\":[]",
             (double)LLAMA_TEMPERATURE, (int)LLAMA_TOP_K, (double)LLAMA_TOP_P, (double)LLAMA_MIN_P);
 }
 
@@ -170,7 +153,15 @@ static void end_members(struct buf *out, const struct call *c, const struct gene
             o->seq[g->index].chars ? "true" : "false", stop_type(o, g));
     string(out, t->found ? t->found : "");
     buf_fmt(out, ",\"tokens_cached\":%u", g->r.n_ids + predicted);
-    timings(out, g, predicted);
+    openai_timings(out, g, predicted);
+}
+
+/* What every event of a stream has but the last. */
+static void so_far(struct buf *out, const struct openai *o, const struct generation *g)
+{
+    buf_fmt(out, ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u", g->answer.n_tokens,
+            g->r.n_ids);
+    openai_told_timings(out, o, g);
 }
 
 static void stream_token(struct call *c, struct generation *g, const struct gen_event *ev)
@@ -184,9 +175,18 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     if (ev->end || g->enough)
         end_members(out, c, g);
     else
-        buf_fmt(out, ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u", g->answer.n_tokens,
-                g->r.n_ids);
+        so_far(out, o, g);
     buf_str(out, "}\n\n");
+}
+
+static void stream_progress(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    struct openai *o = c->state;
+    buf_str(&c->out, "data: ");
+    text_members(&c->out, o, g);
+    buf_fmt(&c->out, ",\"tokens_predicted\":0,\"tokens_evaluated\":%u", g->r.n_ids);
+    openai_progress(&c->out, o, g, ev);
+    buf_str(&c->out, "}\n\n");
 }
 
 static void stream_finish(struct call *c) { (void)c; }
@@ -208,13 +208,18 @@ static void finish(struct call *c)
     buf_str(out, o->llama->list ? "[" : "");
     for (uint32_t i = 0; i < c->n_gen; i++) {
         buf_str(out, i ? "," : "");
+        const size_t from = out->len;
         text_members(out, o, &c->gen[i]);
         end_members(out, c, &c->gen[i]);
         buf_ch(out, '}');
+        llama_select(out, from, o->llama);
     }
     buf_str(out, o->llama->list ? "]" : "");
     account_headers(c, 0, c->n_gen, false);
 }
 
 const struct format llama_object = {NULL, collect_token, finish, stream_error};
-const struct format llama_stream = {NULL, stream_token, stream_finish, stream_error};
+const struct format llama_stream = {.token = stream_token,
+                                    .finish = stream_finish,
+                                    .error = stream_error,
+                                    .progress = stream_progress};

@@ -13,7 +13,10 @@ struct llama {        /* state of a call; in its arena */
     uint32_t n_probs; /* alternatives per token; 0: no probabilities */
     /* t_max_predict_ms in ns: ends at the first line break after this time */
     int64_t predict_ns;
+    const char *const *fields; /* response_fields; n_fields 0: all */
+    uint32_t n_fields;
 };
+enum { LLAMA_FIELD_MAX = 200 };
 
 /* Parses a body with `prompt` (/completion), or with `input_prefix`, `input_suffix` and
  * `input_extra` (/infill), and creates the generations. ERR_SYNTAX, ERR_SHAPE, ERR_VALIDATION. */
@@ -22,6 +25,14 @@ int llama_completion(struct call *c, bool infill, struct err *e);
 /* infill.c: builds the prompt from prefix and suffix with the model's fill-in-the-middle tokens
  * (arXiv 2207.14255). ERR_VALIDATION if its vocabulary has none; the body may be failed instead. */
 int llama_infill(struct call *c, struct body *b, struct ask *q, struct err *e);
+
+/* bias.c: entries of `logit_bias` that name tokens by a text become entries with their ids. */
+int llama_bias(struct call *c, struct body *b, struct err *e);
+/* fields.c: of the object at out->p + from only the members that were asked for. */
+void llama_select(struct buf *out, size_t from, const struct llama *l);
+
+/* route_slots.c: how many generations run at a time, at most. */
+uint32_t llama_slots(const struct edge *g);
 
 /* answer.c */
 extern const struct format llama_object, llama_stream;

@@ -4,17 +4,23 @@
 #include "router/api/openai/completions.h"
 #include <string.h>
 
+/* null, false, 0 and [] request nothing. */
+static bool asks(const cJSON *v)
+{
+    return v && !cJSON_IsNull(v) && !cJSON_IsFalse(v) &&
+           !(cJSON_IsNumber(v) && v->valuedouble == 0) && !(cJSON_IsArray(v) && !v->child);
+}
+
 /* Refuses options that would change the answer. Options that only assign slots have no effect. */
 static void refuse(struct body *b, struct object root)
 {
     static const char *const names[] = {"n_indent", "dynatemp_range", "lora", "multimodal_data"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const cJSON *v = json_get(root.json, names[i]);
-        bool neutral = !v || cJSON_IsNull(v) || (cJSON_IsNumber(v) && v->valuedouble == 0) ||
-                       (cJSON_IsArray(v) && !v->child);
-        if (!neutral)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (asks(json_get(root.json, names[i])))
             body_fail(b, root, names[i], "`%s` is not supported", names[i]);
-    }
+    if (asks(json_get(root.json, "n_probs")) && asks(json_get(root.json, "post_sampling_probs")))
+        body_fail(b, root, "post_sampling_probs",
+                  "`post_sampling_probs` is not supported: `n_probs` tells what the model gave");
     if (json_get(root.json, "samplers"))
         body_warn(b, "samplers: the order is fixed");
 }
@@ -113,6 +119,8 @@ static void read_mixed(struct call *c, struct body *b, const cJSON *list, struct
 static void read_prompt(struct call *c, struct body *b, const cJSON *v, struct ask *q)
 {
     const cJSON *text = cJSON_IsObject(v) ? json_get(v, "prompt_string") : NULL;
+    if (text && asks(json_get(v, "multimodal_data")))
+        body_fail(b, body_root(b), "prompt", "`multimodal_data` is not supported");
     sampling(b, body_root(b), q);
     if (cJSON_IsArray(v) && is_mixed(v))
         read_mixed(c, b, v, q);
@@ -160,6 +168,7 @@ static void read_own(struct body *b, struct openai *o)
     const struct opt_u64 probs = body_u32(b, root, "n_probs");
     const struct opt_i64 most = body_i32(b, root, "t_max_predict_ms");
     l->n_probs = (uint32_t)probs.v;
+    l->fields = body_strings(b, root, "response_fields", false, true, &l->n_fields);
     l->with_tokens = body_opt_bool(b, root, "return_tokens", false);
     l->predict_ns = most.v > 0 ? most.v * 1000000 : 0;
     /* n_predict 0: computes and caches the prompt, and returns no tokens. */
@@ -172,6 +181,8 @@ int llama_completion(struct call *c, bool infill, struct err *e)
 {
     struct body b;
     if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+        return -1;
+    if (llama_bias(c, &b, e) != 0)
         return -1;
     struct openai *o = openai_parse(c, &b, "cmpl-", e);
     if (!o || !(o->llama = ARENA_NEW(&c->arena, struct llama, 1)))

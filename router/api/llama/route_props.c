@@ -26,7 +26,7 @@ static void reply(struct call *c)
     buf_fmt(out, "{\"default_generation_settings\":{\"id\":0,\"n_ctx\":%u,\"params\":{",
             l->max_total_tokens);
     llama_defaults(out);
-    buf_fmt(out, "}},\"total_slots\":%u", c->edge->config->max_concurrent_requests);
+    buf_fmt(out, "}},\"total_slots\":%u", llama_slots(c->edge));
     member(out, "model_path", c->edge->model_id);
     member(out, "model_alias", c->edge->model_id);
     member(out, "chat_template", json_str(j, "chat_template", ""));

@@ -69,10 +69,25 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
         openai_usage(out, c);
     else
         buf_str(out, "null");
-    if (!o->sent_prompt)
+    if (!o->sent_prompt) {
         openai_prompt_ids(out, o, g);
+        openai_verbose(out, o, g);
+    }
     o->sent_prompt = true;
+    openai_told_timings(out, o, g);
     buf_str(out, "}\n\n");
+}
+
+static void stream_progress(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    buf_str(&c->out, "data: ");
+    head(&c->out, c, "chat.completion.chunk");
+    buf_fmt(&c->out,
+            "{\"index\":%u,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
+            "\"finish_reason\":null}],\"usage\":null",
+            g->index);
+    openai_progress(&c->out, c->state, g, ev);
+    buf_str(&c->out, "}\n\n");
 }
 
 static void stream_finish(struct call *c)
@@ -83,6 +98,7 @@ static void stream_finish(struct call *c)
         head(&c->out, c, "chat.completion.chunk");
         buf_str(&c->out, "],\"usage\":");
         openai_usage(&c->out, c);
+        openai_told_timings(&c->out, o, &c->gen[0]);
         buf_str(&c->out, "}\n\n");
     }
     buf_str(&c->out, "data: [DONE]\n\n");
@@ -138,6 +154,8 @@ static void finish(struct call *c)
     openai_prompt_ids(&c->out, c->state, &c->gen[0]);
     openai_prompt_logprobs(&c->out, c->state, &c->gen[0]);
     openai_transfer(&c->out, c);
+    openai_verbose(&c->out, c->state, &c->gen[0]);
+    openai_told_timings(&c->out, c->state, &c->gen[0]);
     buf_ch(&c->out, '}');
     account_headers(c, 0, c->n_gen, true);
 }
@@ -148,7 +166,10 @@ static void take_prefill(struct call *c, struct generation *g, const struct gen_
 }
 
 static const struct format chat_object = {take_prefill, collect_token, finish, openai_error_event};
-static const struct format chat_stream = {NULL, stream_token, stream_finish, openai_error_event};
+static const struct format chat_stream = {.token = stream_token,
+                                          .finish = stream_finish,
+                                          .error = openai_error_event,
+                                          .progress = stream_progress};
 
 int chat_generate(struct call *c, const struct chat_request *r, struct err *e)
 {

@@ -158,7 +158,19 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
         buf_str(out, ",\"usage\":");
         openai_counts(out, g->r.n_ids, o->only_prompt ? 0 : g->answer.n_tokens, g->r.n_cached);
     }
+    openai_told_timings(out, o, g);
     buf_str(out, "}\n\n");
+}
+
+static void stream_progress(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    stream_head(&c->out, c);
+    buf_fmt(&c->out,
+            ",\"choices\":[{\"index\":%u,\"text\":\"\",\"logprobs\":null,\"finish_reason\":null}]",
+            g->index);
+    model(&c->out, c);
+    openai_progress(&c->out, c->state, g, ev);
+    buf_str(&c->out, "}\n\n");
 }
 
 static void stream_finish(struct call *c)
@@ -170,6 +182,7 @@ static void stream_finish(struct call *c)
         model(&c->out, c);
         buf_str(&c->out, ",\"usage\":");
         openai_usage(&c->out, c);
+        openai_told_timings(&c->out, o, &c->gen[0]);
         buf_str(&c->out, "}\n\n");
     }
     buf_str(&c->out, "data: [DONE]\n\n");
@@ -203,10 +216,15 @@ static void finish(struct call *c)
     buf_str(out, "],\"usage\":");
     openai_usage(out, c);
     openai_transfer(out, c);
+    openai_verbose(out, o, &c->gen[0]);
+    openai_told_timings(out, o, &c->gen[0]);
     buf_ch(out, '}');
     account_headers(c, 0, c->n_gen, false);
 }
 
 const struct format completions_object = {take_prefill, collect_token, finish, openai_error_event};
-const struct format completions_stream = {take_prefill, stream_token, stream_finish,
-                                          openai_error_event};
+const struct format completions_stream = {.prefill = take_prefill,
+                                          .token = stream_token,
+                                          .finish = stream_finish,
+                                          .error = openai_error_event,
+                                          .progress = stream_progress};

@@ -162,6 +162,9 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
     o->with_token_ids = body_opt_bool(b, root, "return_token_ids", false);
     o->ids_as_text = body_opt_bool(b, root, "return_tokens_as_token_ids", false);
     o->keep_stop = body_opt_bool(b, root, "include_stop_str_in_output", false);
+    o->timings = body_opt_bool(b, root, "timings_per_token", false);
+    o->progress = body_opt_bool(b, root, "return_progress", false);
+    o->verbose = body_opt_bool(b, root, "verbose", false);
     read_choices(c, b, root, o);
     refuse_unknown(b, root);
     check_modalities(b, root);
@@ -207,7 +210,11 @@ int openai_generate(struct call *c, struct openai *o, const struct format *f, st
     for (uint32_t i = 0; i < n; i++)
         o->seq[i].trim = (struct stop_trim){
             .stop = o->asks[0].stop, .n = o->asks[0].n_stop, .keep = o->keep_stop};
-    return call_generate(c, o->asks, o->n_asks, o->each, e);
+    if (call_generate(c, o->asks, o->n_asks, o->each, e) != 0)
+        return -1;
+    for (uint32_t i = 0; o->progress && o->stream && i < c->n_gen; i++)
+        c->gen[i].r.wants_progress = true;
+    return 0;
 }
 
 const char *openai_finish(const struct openai *o, const struct generation *g)

@@ -25,6 +25,9 @@ struct openai { /* state of a call; in its arena */
     bool with_token_ids;   /* return_token_ids: choices include token ids */
     bool ids_as_text;      /* return_tokens_as_token_ids: logprobs show tokens as ids */
     bool keep_stop;        /* include_stop_str_in_output */
+    bool timings;          /* timings_per_token (llama-server): every chunk has `timings` */
+    bool progress;         /* return_progress (llama-server): chunks during the prefill */
+    bool verbose;          /* llama-server: the answer has the prompt, in `__verbose` */
     const char *echo_text; /* chat: the text that the answer continues, sent first */
     bool prompt_logprobs;  /* vLLM's; then the answer has `answer_tops` of the alternatives */
     uint32_t prompt_tops, answer_tops;
@@ -38,6 +41,7 @@ struct openai { /* state of a call; in its arena */
     struct chat_part *parts;     /* chat: NULL if the text is the content */
     struct responses *responses; /* state of /v1/responses */
     struct llama *llama;         /* state of llama-server's routes */
+    const struct ollama *ollama; /* state of Ollama's routes */
 };
 
 /* Parses the fields of both routes: sampling, limits, stop, stream, stream_options, n, model. */
@@ -76,6 +80,16 @@ void openai_prompt_logprobs_take(struct openai *o, const struct generation *g,
                                  const struct gen_event *ev);
 /* ,"prompt_logprobs":[..], if requested. */
 void openai_prompt_logprobs(struct buf *out, const struct openai *o, const struct generation *g);
+/* timings.c, for llama-server's clients: */
+/* ,"timings":{..} of a generation with `predicted` tokens so far. */
+void openai_timings(struct buf *out, const struct generation *g, uint32_t predicted);
+/* The same, if requested. */
+void openai_told_timings(struct buf *out, const struct openai *o, const struct generation *g);
+/* ,"prompt_progress":{..} of a PROGRESS event, and timings if requested. */
+void openai_progress(struct buf *out, const struct openai *o, const struct generation *g,
+                     const struct gen_event *ev);
+/* ,"__verbose":{..} with the generation's prompt, if requested. */
+void openai_verbose(struct buf *out, const struct openai *o, const struct generation *g);
 /* transfer.c: reads the request's field, if the service has --kv-transfer-address; writes
  * ,"kv_transfer_params":{..} for an answer whose prompt blocks are kept for another service. */
 void openai_transfer_read(struct call *c, struct body *b, struct openai *o);

@@ -126,11 +126,11 @@ static void reply(struct call *c)
 {
     struct adapter_shelf *shelf = edge_closed(c->edge) ? NULL : edge_adapters(c->edge);
     struct served_adapters *adapters = shelf ? adapter_shelf_hold(shelf) : NULL;
-    const char *id = c->edge->model_id, *prefix = "/v1/models/";
-    const char *one = c->path + strlen(prefix);
+    const char *id = c->edge->model_id, *models = strstr(c->path, "/models");
+    const char *one = models[strlen("/models")] ? models + strlen("/models/") : NULL;
     const struct known own = known_of(c->edge);
     struct listing l = {&c->out, c->edge};
-    const bool theirs = of_anthropic(c), all = strncmp(c->path, prefix, strlen(prefix)) != 0;
+    const bool theirs = of_anthropic(c), all = !one;
     struct err e;
     if (theirs)
         c->errors = ERRORS_ANTHROPIC;
@@ -161,7 +161,7 @@ static void reply(struct call *c)
 
 const struct route route_models = {
     .method = "GET",
-    .paths = {"/v1/models", "/v1/models/*"},
+    .paths = {"/v1/models", "/v1/models/*", "/models", "/models/*"},
     .errors = ERRORS_OPENAI,
     .summary =
         "The served model, its adapters (`parent`) and models that are loaded on demand, as a list "

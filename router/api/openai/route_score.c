@@ -1,10 +1,12 @@
 /* vLLM's scores of text pairs. */
+#include "common/json.h"
 #include "router/call/embed_body.h"
 #include <math.h>
 #include <string.h>
 
 struct scored {
     bool embeds; /* scores are cosine similarities of embeddings */
+    bool raw;    /* logits in place of their sigmoids */
     uint32_t n, n_first;
 };
 
@@ -23,7 +25,7 @@ static double cosine(const float *a, const float *b, uint32_t n)
 static float score_of(const struct call_texts *t, const struct scored *q, uint32_t i)
 {
     if (!q->embeds)
-        return texts_sigmoid(*call_text_row(t, i));
+        return q->raw ? *call_text_row(t, i) : texts_sigmoid(*call_text_row(t, i));
     return (float)cosine(call_text_row(t, q->n_first == 1 ? 0 : i),
                          call_text_row(t, q->n_first + i), t->job.width);
 }
@@ -66,8 +68,20 @@ static struct text_input *pair_up(struct call *c, const struct text_input *a, ui
     return v;
 }
 
+/* The first of these names that the body has; else the first of all. */
+static const char *named(const struct body *b, const char *const names[3])
+{
+    for (int i = 0; i < 3; i++)
+        if (json_get(b->root, names[i]))
+            return names[i];
+    return names[0];
+}
+
 static int work(struct call *c, struct err *e)
 {
+    static const char *const firsts[] = {"text_1", "queries", "data_1"}, *const seconds[] = {
+                                                                             "text_2", "documents",
+                                                                             "data_2"};
     static const unsigned tasks = 1u << TASK_RERANK | 1u << TASK_EMBED;
     struct body b;
     struct texts_ask ask = {0};
@@ -80,13 +94,15 @@ static int work(struct call *c, struct err *e)
     b.plain = true;
     const struct object root = body_root(&b);
     *q = (struct scored){.embeds = edge_limits(c->edge)->task == TASK_EMBED};
-    const struct text_input *first = body_texts(&b, root, "text_1", &q->n_first, &batch);
-    const struct text_input *second = body_texts(&b, root, "text_2", &q->n, &batch);
+    const struct text_input *first = body_texts(&b, root, named(&b, firsts), &q->n_first, &batch);
+    const char *other = json_get(b.root, "items") ? "items" : named(&b, seconds);
+    const struct text_input *second = body_texts(&b, root, other, &q->n, &batch);
     for (uint32_t i = 0; !b.failed && i < q->n; i++)
         if (!second[i].text || !first[i < q->n_first ? i : 0].text)
             body_fail(&b, root, "text_2", "texts are expected, not ids");
     if (!b.failed && q->n_first != 1 && q->n_first != q->n)
         body_fail(&b, root, "text_1", "one text, or as many as in `text_2`, are expected");
+    q->raw = !body_opt_bool(&b, root, "use_activation", true);
     const struct opt_i64 most = body_i32(&b, root, "truncate_prompt_tokens");
     ask.truncate = most.set;
     ask.most = most.set && most.v > 0 ? (uint32_t)most.v : 0;
@@ -106,7 +122,9 @@ const struct route route_score = {
     .summary =
         "vLLM's scores: how well each of `text_2` fits `text_1`, of a reranker; the cosine of "
         "their vectors, of a model that embeds; others answer 400.",
-    .body = "`text_1`, `text_2` (a text or a list), `truncate_prompt_tokens`",
+    .body = "`text_1`, `text_2` (a text or a list; also by vLLM's other names: `queries` with "
+            "`documents` or `items`, `data_1` with `data_2`), `use_activation` "
+            "(true), `truncate_prompt_tokens`",
     .takes = "Score",
     .gives = "ScoreAnswer",
     .task = TASK_RERANK,

@@ -1,24 +1,11 @@
 #include "common/json.h"
 #include "router/api/tei/tei.h"
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 struct prediction {
     bool raw, batch;
 };
-
-/* The scores of one text: label probabilities, or logits. */
-static void scores_of(const float *logits, uint32_t n, bool raw, float *out)
-{
-    float most = logits[0], sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        most = logits[i] > most ? logits[i] : most;
-    for (uint32_t i = 0; i < n; i++)
-        sum += expf(logits[i] - most);
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = raw ? logits[i] : n == 1 ? texts_sigmoid(logits[i]) : expf(logits[i] - most) / sum;
-}
 
 static int one(struct call *c, const float *logits, bool raw, struct err *e)
 {
@@ -28,7 +15,10 @@ static int one(struct call *c, const float *logits, bool raw, struct err *e)
     const uint32_t *order = score ? texts_ranking(c, logits, n) : NULL;
     if (!order)
         return err_nomem(e);
-    scores_of(logits, n, raw, score);
+    if (raw)
+        memcpy(score, logits, n * sizeof(*score));
+    else
+        texts_probabilities(logits, n, score);
     buf_ch(&c->out, '[');
     for (uint32_t i = 0; i < n; i++) {
         char number[24];

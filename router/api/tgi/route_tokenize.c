@@ -23,7 +23,7 @@ static int other_form(struct call *c, struct body *b, struct object root, struct
     bool chat = json_get(root.json, "messages"), llama = json_get(root.json, "content");
     bool special = llama ? body_opt_bool(b, root, "add_special", false)
                          : body_opt_bool(b, root, "add_special_tokens", !chat);
-    bool pieces = body_opt_bool(b, root, "return_token_strs", false);
+    bool pieces = body_opt_bool(b, root, llama ? "with_pieces" : "return_token_strs", false);
     const char *text = chat ? "" : body_str(b, root, llama ? "content" : "prompt", true);
     struct chat_request r;
     if (b->failed || (chat && chat_request_parse(c, &r, e) != 0))
@@ -33,7 +33,10 @@ static int other_form(struct call *c, struct body *b, struct object root, struct
         return -1;
     if (!chat)
         text = exact(c, text, &n);
-    return text ? tokens_ids(c, text, n, special, pieces, e) : err_nomem(e);
+    if (!text)
+        return err_nomem(e);
+    return llama && pieces ? tokens_pieces(c, text, n, special, e)
+                           : tokens_ids(c, text, n, special, pieces, e);
 }
 
 static int work(struct call *c, struct err *e)
@@ -67,7 +70,7 @@ const struct route route_tokenize = {
     .summary = "The tokens of a prompt, special ones included, with byte offsets; or as vLLM and "
                "llama.cpp answer: `tokens` (ids), `count`, `max_model_len`.",
     .body = "`inputs`; or vLLM's `prompt` or `messages`, `add_special_tokens`, "
-            "`return_token_strs`; or llama.cpp's `content`, `add_special`",
+            "`return_token_strs`; or llama.cpp's `content`, `add_special`, `with_pieces`",
     .takes = "Tokenize",
     .example = "{\"inputs\": \"Once upon a time\"}",
     .gives = "Tokens",

@@ -42,13 +42,14 @@ async function* events(response) {
 }
 function clock() {
   const start = performance.now();
-  let first = 0, n = 0, end = start;
+  let first = 0, n = 0, end = start, reading = "";
   return {
+    read(p) { reading = p.processed < p.total ? "reading the prompt: " + Math.floor(100 * p.processed / p.total) + " %" : "" },
     count(more) { end = performance.now(); first = first || end; n += more },
     exactly(m) { n = m },
     text(...more) {
       const s = (end - start) / 1000, decoding = (end - first) / 1000;
-      return [first ? n + (n === 1 ? " token in " : " tokens in ") + s.toFixed(2) + " s" : "", n > 1 && decoding > 0.2 ? ((n - 1) / decoding).toFixed(1) + " tokens/s" : "",
+      return [first ? "" : reading, first ? n + (n === 1 ? " token in " : " tokens in ") + s.toFixed(2) + " s" : "", n > 31 && decoding > 0 ? ((n - 1) / decoding).toFixed(1) + " tokens/s" : "",
         first ? "first after " + Math.round(first - start) + " ms" : "", ...more].filter(Boolean).join(" · ");
     },
   };
@@ -115,8 +116,9 @@ function collect(m, parts) {
 async function stream(m, body, path, signal, w) {
   const more = path === "/v1/completions" ? { logprobs: 4 } : { logprobs: true, top_logprobs: 4 };
   let held = [], usage = null, cutBy = "";
-  for await (const e of events(await post(path, { ...body, ...more, stream_options: { include_usage: true } }, signal))) {
+  for await (const e of events(await post(path, { ...body, ...more, return_progress: true, stream_options: { include_usage: true } }, signal))) {
     if (e.error) throw new Error(e.error.message);
+    if (e.prompt_progress) { w.time.read(e.prompt_progress); w.soon(); continue }
     if (e.usage) usage = e.usage;
     const c = e.choices && e.choices[0];
     if (!c) continue;

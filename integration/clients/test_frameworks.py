@@ -1,0 +1,232 @@
+"""Frameworks for agents, each in its own way with the same server: a model that says what stands between "[[" and "]]" of the prompt.
+
+`make clients`; what is not installed skips, aloud. Each talks, streams, calls a tool and answers by a schema as far as it can."""
+
+import asyncio
+import json
+import os
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from serving import Scripted  # noqa: E402
+
+os.environ |= {"OPENAI_API_KEY": "-", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
+# Tools first: their texts have brackets. What a tool said is what the model says next.
+TEMPLATE = (
+    "{%- if tools %}{{ tools | tojson }}{% endif %}{%- for m in messages %}{{ '\n' ~ m.role ~ ': ' ~ m.content }}{% endfor %}"
+    "{%- if add_generation_prompt %}{{ '\nassistant:' }}{% endif %}{# <tool_call></tool_call> #}"
+)
+PERSON = json.dumps({"name": "Ann", "age": 3})
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}, "required": ["name", "age"]}
+
+
+def call(tool, **arguments):
+    return "<tool_call>\n" + json.dumps({"name": tool, "arguments": arguments}) + "\n</tool_call>"
+
+
+def forced(tool):
+    """Where there must be a call, the answer is nothing but its JSON."""
+    return json.dumps({"name": tool, "arguments": json.loads(PERSON)})
+
+
+def says(text):
+    return f"Say it. [[{text}]]"
+
+
+@pytest.fixture(scope="module")
+def s():
+    with Scripted(TEMPLATE) as service:
+        yield service
+
+
+def need(*modules):
+    return [pytest.importorskip(m, reason=f"{m} is not installed") for m in modules]
+
+
+def weather(city: str) -> str:
+    """The weather of a city."""
+    return f"[[Sunny in {city}.]]"
+
+
+def test_openai_agents(s):
+    agents, openai = need("agents", "openai")
+    agents.set_tracing_disabled(True)
+    tool = agents.function_tool(weather)
+
+    async def talk(kind):
+        client = openai.AsyncOpenAI(base_url=s.url + "/v1", api_key="-")
+        agent = agents.Agent(name="a", instructions="Be brief.", model=kind(model="m", openai_client=client), tools=[tool])
+        assert (await agents.Runner.run(agent, says("Hello."))).final_output == "Hello."
+        assert (await agents.Runner.run(agent, says(call("weather", city="Rome")))).final_output == "Sunny in Rome."
+        run = agents.Runner.run_streamed(agent, says(call("weather", city="Oslo")))
+        kinds = {e.type async for e in run.stream_events()}
+        assert run.final_output == "Sunny in Oslo." and "run_item_stream_event" in kinds
+
+    for kind in (agents.OpenAIChatCompletionsModel, agents.OpenAIResponsesModel):
+        asyncio.run(talk(kind))
+
+
+def test_pydantic_ai(s):
+    need("pydantic_ai")
+    from pydantic import BaseModel
+    from pydantic_ai import Agent, NativeOutput, PromptedOutput
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    class Person(BaseModel):
+        name: str
+        age: int
+
+    provider = OpenAIProvider(base_url=s.url + "/v1", api_key="-")
+    import anthropic
+
+    theirs = AnthropicProvider(anthropic_client=anthropic.AsyncAnthropic(base_url=s.url, api_key="-"))
+    for model in (OpenAIChatModel("m", provider=provider), OpenAIResponsesModel("m", provider=provider), AnthropicModel("m", provider=theirs)):
+        agent = Agent(model, tools=[weather])
+        assert agent.run_sync(says("Hello.")).output == "Hello."
+        assert agent.run_sync(says(call("weather", city="Rome"))).output == "Sunny in Rome."
+        structured = Agent(model, output_type=Person)
+        assert structured.run_sync(says(forced("final_result"))).output == Person(name="Ann", age=3)
+
+        async def streamed(agent=agent):
+            async with agent.run_stream(says("One two three.")) as r:
+                return [t async for t in r.stream_text(delta=True, debounce_by=None)]
+
+        parts = asyncio.run(streamed())
+        assert "".join(parts) == "One two three." and len(parts) > 1
+    chat = OpenAIChatModel("m", provider=provider)
+    for how in (NativeOutput, PromptedOutput):
+        assert Agent(chat, output_type=how(Person)).run_sync(says(PERSON)).output == Person(name="Ann", age=3)
+
+
+def test_instructor(s):
+    instructor, openai = need("instructor", "openai")
+    from pydantic import BaseModel
+
+    class Person(BaseModel):
+        name: str
+        age: int
+
+    client = openai.OpenAI(base_url=s.url + "/v1", api_key="-", max_retries=0)
+    said = {instructor.Mode.TOOLS: forced("Person"), instructor.Mode.JSON: PERSON, instructor.Mode.JSON_SCHEMA: PERSON, instructor.Mode.MD_JSON: f"```json\n{PERSON}\n```"}
+    for mode, text in said.items():
+        made = instructor.from_openai(client, mode=mode).chat.completions.create(model="m", response_model=Person, max_retries=0, messages=[{"role": "user", "content": says(text)}])
+        assert made.model_dump() == json.loads(PERSON), mode
+
+
+def test_langchain(s):
+    need("langchain_openai", "langchain_anthropic")
+    from langchain_anthropic import ChatAnthropic
+    from langchain_core.messages import HumanMessage, ToolMessage
+    from langchain_openai import ChatOpenAI
+
+    models = [ChatOpenAI(base_url=s.url + "/v1", api_key="-", model="m", use_responses_api=r) for r in (False, True)]
+    for m in [*models, ChatAnthropic(base_url=s.url, api_key="-", model_name="m", max_tokens=100)]:
+        check_langchain(m, HumanMessage, ToolMessage)
+
+
+def text_of(message):
+    c = message.content
+    return c if isinstance(c, str) else "".join(p.get("text", "") for p in c if p.get("type") == "text")
+
+
+def check_langchain(m, human, tool):
+    assert text_of(m.invoke(says("Hello."))) == "Hello."
+    chunks = list(m.stream(says("One two three.")))
+    assert "".join(map(text_of, chunks)) == "One two three." and len(chunks) > 1
+    bound = m.bind_tools([weather])
+    asked = human(says(call("weather", city="Rome")))
+    answer = bound.invoke([asked])
+    (made,) = answer.tool_calls
+    assert (made["name"], made["args"]) == ("weather", {"city": "Rome"})
+    assert text_of(bound.invoke([asked, answer, tool(content=weather("Rome"), tool_call_id=made["id"])])) == "Sunny in Rome."
+
+
+def test_langchain_ollama(s):
+    need("langchain_ollama")
+    from langchain_core.messages import HumanMessage, ToolMessage
+    from langchain_ollama import ChatOllama
+
+    m = ChatOllama(base_url=s.url, model="m")
+    check_langchain(m, HumanMessage, ToolMessage)
+    made = m.with_structured_output(SCHEMA).invoke(says(PERSON))
+    assert made == json.loads(PERSON)
+
+
+def test_ollama(s):
+    (ollama,) = need("ollama")
+    client = ollama.Client(host=s.url)
+    assert [m.model for m in client.list().models] and client.show("m").capabilities[:2] == ["completion", "tools"]
+    asked = {"role": "user", "content": says(call("weather", city="Rome"))}
+    answer = client.chat("m", [asked], tools=[weather])
+    (made,) = answer.message.tool_calls
+    assert (made.function.name, dict(made.function.arguments)) == ("weather", {"city": "Rome"})
+    result = {"role": "tool", "tool_name": "weather", "content": weather("Rome")}
+    assert client.chat("m", [asked, answer.message, result], tools=[weather]).message.content == "Sunny in Rome."
+    parts = [c.message.content for c in client.chat("m", [{"role": "user", "content": says("One two.")}], stream=True)]
+    assert "".join(parts) == "One two." and len(parts) > 2
+    assert client.generate("m", says("Hello.")).response == "Hello."
+    assert json.loads(client.chat("m", [{"role": "user", "content": says(PERSON)}], format=SCHEMA).message.content) == json.loads(PERSON)
+    with pytest.raises(ollama.ResponseError, match="top_p"):
+        client.chat("m", [asked], options={"top_p": 7})
+
+
+def test_llama_index(s):
+    need("llama_index.llms.openai_like", "llama_index.llms.ollama")
+    from llama_index.core.llms import ChatMessage
+    from llama_index.core.tools import FunctionTool
+    from llama_index.llms.ollama import Ollama
+    from llama_index.llms.openai_like import OpenAILike
+
+    tool = FunctionTool.from_defaults(weather)
+    for m in (OpenAILike(model="m", api_base=s.url + "/v1", api_key="-", is_chat_model=True, is_function_calling_model=True), Ollama(model="m", base_url=s.url, context_window=2000)):
+        assert m.chat([ChatMessage(role="user", content=says("Hello."))]).message.content == "Hello."
+        assert [r.delta for r in m.stream_chat([ChatMessage(role="user", content=says("One two."))])][0]
+        r = m.chat_with_tools([tool], user_msg=says(call("weather", city="Rome")))
+        (made,) = m.get_tool_calls_from_response(r)
+        assert (made.tool_name, made.tool_kwargs) == ("weather", {"city": "Rome"})
+
+
+def test_dspy(s):
+    (dspy,) = need("dspy")
+    lm = dspy.LM("openai/m", api_base=s.url + "/v1", api_key="-", cache=False)
+    assert lm(says("Hello.")) == ["Hello."]
+    with dspy.context(lm=lm, adapter=dspy.JSONAdapter()):
+        assert dspy.Predict("question -> answer")(question=says('{"answer": "42"}')).answer == "42"
+
+
+def test_outlines(s):
+    outlines, openai = need("outlines", "openai")
+    from pydantic import BaseModel
+
+    class Person(BaseModel):
+        name: str
+        age: int
+
+    m = outlines.from_openai(openai.OpenAI(base_url=s.url + "/v1", api_key="-"), "m")
+    assert m(says("Hello.")) == "Hello."
+    assert json.loads(m(says(PERSON), Person)) == json.loads(PERSON)
+    v = outlines.from_vllm(openai.OpenAI(base_url=s.url + "/v1", api_key="-"), "m")
+    assert v(says("yes"), outlines.types.Regex("yes|no")) == "yes"
+
+
+def test_smolagents(s):
+    (smolagents,) = need("smolagents")
+    m = smolagents.OpenAIServerModel(model_id="m", api_base=s.url + "/v1", api_key="-")
+    agent = smolagents.ToolCallingAgent(tools=[], model=m, max_steps=2)
+    assert agent.run(says(call("final_answer", answer="42"))) == "42"
+
+
+def test_haystack(s):
+    need("haystack")
+    from haystack.components.generators.chat import OpenAIChatGenerator
+    from haystack.dataclasses import ChatMessage
+    from haystack.utils import Secret
+
+    g = OpenAIChatGenerator(api_key=Secret.from_token("-"), api_base_url=s.url + "/v1", model="m")
+    assert g.run([ChatMessage.from_user(says("Hello."))])["replies"][0].text == "Hello."

@@ -1,0 +1,37 @@
+/* What Ollama's clients are told of a model. Sizes, families and digests of blobs are its own. */
+#include "router/api/ollama/ollama.h"
+#include <string.h>
+#include <time.h>
+
+void ollama_time(struct buf *out, int64_t unix_seconds)
+{
+    const time_t t = (time_t)unix_seconds;
+    struct tm tm;
+    char text[32];
+    gmtime_r(&t, &tm);
+    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    buf_fmt(out, "\"%s\"", text);
+}
+
+void ollama_details(struct buf *out, const struct edge *g)
+{
+    const struct infer_limits *l = edge_limits(g);
+    buf_fmt(out,
+            ",\"details\":{\"parent_model\":\"\",\"format\":\"\",\"family\":\"\",\"families\":[],"
+            "\"parameter_size\":\"\",\"quantization_level\":\"%s\"}",
+            *l->quantize ? l->quantize : l->dtype);
+}
+
+void ollama_model(struct buf *out, const struct call *c, const char *name)
+{
+    const char *digest = c->edge->model_sha ? c->edge->model_sha : "";
+    buf_str(out, "{\"name\":");
+    buf_json_str(out, name, strlen(name));
+    buf_str(out, ",\"model\":");
+    buf_json_str(out, name, strlen(name));
+    buf_str(out, ",\"modified_at\":");
+    ollama_time(out, c->created_unix);
+    buf_str(out, ",\"size\":0,\"digest\":");
+    buf_json_str(out, digest, strlen(digest));
+    ollama_details(out, c->edge);
+}

@@ -1,0 +1,39 @@
+/* ollama.h - Ollama's API, which many desktop clients and editors speak: /api/chat, /api/generate,
+ * and what tells of the models.
+ *
+ * A body is rewritten as OpenAI's clients would send it, and read by chat_request_parse() or
+ * completions_parse(); errors about a field name it as OpenAI does. Answers are lines of JSON
+ * (application/x-ndjson), streamed unless `stream` is false. */
+#ifndef ROUTER_API_OLLAMA_OLLAMA_H
+#define ROUTER_API_OLLAMA_OLLAMA_H
+#include "router/api/openai/chat_completion.h"
+
+/* Clients ask for this or a later version before they use tools and `capabilities`. */
+#define OLLAMA_VERSION "0.13.0"
+
+struct ollama {
+    const char *model; /* as the client named it */
+    bool chat;         /* /api/chat: `message`; else `response` */
+    bool stream;
+    bool raw;  /* the prompt is taken as it is, without the template */
+    bool load; /* nothing is asked: the client wants the model to be in memory */
+};
+
+/* request.c: c->body becomes OpenAI's; fills *o. ERR_SYNTAX, ERR_SHAPE, ERR_UNSUPPORTED. */
+int ollama_chat_body(struct call *c, struct ollama *o, struct err *e);
+int ollama_generate_body(struct call *c, struct ollama *o, struct err *e);
+
+/* answer.c: make the generation; `r` is read, with r->openai. */
+int ollama_answer(struct call *c, const struct chat_request *r, const struct ollama *o,
+                  struct err *e);
+/* The answer to a request that only loads. */
+void ollama_loaded(struct call *c, const struct ollama *o);
+
+/* about.c: "2026-11-25T22:00:00Z" */
+void ollama_time(struct buf *out, int64_t unix_seconds);
+/* {"name","model","modified_at","size","digest","details":{..}} of a model, without the last brace.
+ */
+void ollama_model(struct buf *out, const struct call *c, const char *name);
+/* ,"details":{..} of what is known of any model. */
+void ollama_details(struct buf *out, const struct edge *g);
+#endif

@@ -1,0 +1,251 @@
+/* From Ollama's bodies to OpenAI's. */
+#include "common/json.h"
+#include "router/api/ollama/ollama.h"
+#include <string.h>
+
+static void copy(cJSON *to, const char *as, const cJSON *v)
+{
+    if (v)
+        cJSON_AddItemToObject(to, as, cJSON_Duplicate(v, true));
+}
+
+/* The names that differ. What only says how a model is run (num_ctx, num_gpu ..) has no effect. */
+static void add_options(cJSON *to, const cJSON *options)
+{
+    static const char *const names[][2] = {
+        {"temperature", "temperature"},
+        {"top_k", "top_k"},
+        {"top_p", "top_p"},
+        {"min_p", "min_p"},
+        {"seed", "seed"},
+        {"stop", "stop"},
+        {"repeat_penalty", "repetition_penalty"},
+        {"presence_penalty", "presence_penalty"},
+        {"frequency_penalty", "frequency_penalty"},
+        {"mirostat", "mirostat"},
+        {"tfs_z", "tfs"},
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        copy(to, names[i][1], json_get(options, names[i][0]));
+    const cJSON *most = json_get(options, "num_predict");
+    if (cJSON_IsNumber(most) && most->valuedouble < 0) /* -1: endless; -2: what fits */
+        cJSON_AddNumberToObject(to, "max_tokens", -1);
+    else
+        copy(to, "max_tokens", most);
+}
+
+static void add_format(struct body *b, cJSON *to, const cJSON *format)
+{
+    const bool json = cJSON_IsString(format) && !strcmp(format->valuestring, "json");
+    if (!format || (cJSON_IsString(format) && !*format->valuestring))
+        return;
+    if (!json && !cJSON_IsObject(format)) {
+        body_fail(b, body_root(b), "format", "`format` must be `json` or a JSON schema");
+        return;
+    }
+    cJSON *f = cJSON_AddObjectToObject(to, "response_format");
+    cJSON_AddStringToObject(f, "type", json ? "json_object" : "json_schema");
+    if (!json)
+        copy(cJSON_AddObjectToObject(f, "json_schema"), "schema", format);
+}
+
+/* A boolean, or a word that some templates know. */
+static void add_think(cJSON *to, const cJSON *think)
+{
+    if (cJSON_IsString(think))
+        copy(to, "reasoning_effort", think);
+    else if (cJSON_IsFalse(think))
+        cJSON_AddStringToObject(to, "reasoning_effort", "none");
+    else if (cJSON_IsTrue(think)) {
+        cJSON *variables = cJSON_AddObjectToObject(to, "chat_template_kwargs");
+        cJSON_AddTrueToObject(variables, "enable_thinking");
+        cJSON_AddTrueToObject(variables, "thinking");
+    }
+}
+
+/* ---------------------------------------------------------------- messages */
+
+static const char *image_type(const char *base64)
+{
+    static const char *const begins[][2] = {
+        {"/9j/", "image/jpeg"}, {"R0lGOD", "image/gif"}, {"UklGR", "image/webp"}};
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
+        if (!strncmp(base64, begins[i][0], strlen(begins[i][0])))
+            return begins[i][1];
+    return "image/png";
+}
+
+static void add_image(cJSON *parts, const char *base64)
+{
+    struct buf url = BUF_INIT;
+    buf_fmt(&url, "data:%s;base64,", image_type(base64));
+    buf_str(&url, base64);
+    cJSON *part = cJSON_CreateObject();
+    cJSON_AddStringToObject(part, "type", "image_url");
+    cJSON_AddStringToObject(cJSON_AddObjectToObject(part, "image_url"), "url",
+                            url.p && !url.oom ? url.p : "");
+    cJSON_AddItemToArray(parts, part);
+    buf_free(&url);
+}
+
+/* A text, with its images behind it. */
+static void add_content(struct body *b, cJSON *message, const char *text, const cJSON *images)
+{
+    if (!json_first(images)) {
+        cJSON_AddStringToObject(message, "content", text);
+        return;
+    }
+    cJSON *parts = cJSON_AddArrayToObject(message, "content"), *part = cJSON_CreateObject();
+    cJSON_AddStringToObject(part, "type", "text");
+    cJSON_AddStringToObject(part, "text", text);
+    cJSON_AddItemToArray(parts, part);
+    for (const cJSON *k = images->child; k; k = k->next)
+        if (cJSON_IsString(k))
+            add_image(parts, k->valuestring);
+        else
+            body_mistyped(b, body_root(b), "images", k, "images in base64");
+}
+
+/* Arguments are an object here, and a text there; calls have no ids here. */
+static void add_calls(struct body *b, cJSON *message, const cJSON *calls, uint32_t *n)
+{
+    cJSON *list = cJSON_AddArrayToObject(message, "tool_calls");
+    for (const cJSON *k = json_first(calls); k; k = k->next) {
+        const cJSON *f = json_get(k, "function"), *arguments = json_get(f, "arguments");
+        char *text = cJSON_IsString(arguments) ? NULL : cJSON_PrintUnformatted(arguments);
+        cJSON *call = cJSON_CreateObject();
+        struct buf id = BUF_INIT;
+        buf_fmt(&id, "call%05u", (*n)++); /* nine letters and digits, as Mistral's templates want */
+        cJSON_AddStringToObject(call, "id", json_str(k, "id", id.p ? id.p : ""));
+        cJSON_AddStringToObject(call, "type", "function");
+        cJSON *function = cJSON_AddObjectToObject(call, "function");
+        cJSON_AddStringToObject(function, "name", json_str(f, "name", ""));
+        cJSON_AddStringToObject(function, "arguments",
+                                text ? text : json_str(f, "arguments", "{}"));
+        cJSON_AddItemToArray(list, call);
+        cJSON_free(text);
+        buf_free(&id);
+        if (!json_get(f, "name"))
+            body_fail(b, body_root(b), "messages", "a call has no `name`");
+    }
+}
+
+/* `n`: calls so far; `answered`: of them, those that have a result. */
+static cJSON *convert(struct body *b, const cJSON *m, uint32_t *n, uint32_t *answered)
+{
+    cJSON *to = cJSON_CreateObject();
+    copy(to, "role", json_get(m, "role"));
+    add_content(b, to, json_str(m, "content", ""), json_get(m, "images"));
+    copy(to, "reasoning_content", json_get(m, "thinking"));
+    if (json_first(json_get(m, "tool_calls")))
+        add_calls(b, to, json_get(m, "tool_calls"), n);
+    if (!strcmp(json_str(m, "role", ""), "tool")) {
+        struct buf id = BUF_INIT;
+        buf_fmt(&id, "call%05u", (*answered)++);
+        copy(to, "name", json_get(m, "tool_name"));
+        cJSON_AddStringToObject(to, "tool_call_id", json_str(m, "tool_call_id", id.p ? id.p : ""));
+        buf_free(&id);
+    }
+    return to;
+}
+
+static void add_messages(struct body *b, cJSON *to, const cJSON *messages)
+{
+    cJSON *list = cJSON_AddArrayToObject(to, "messages");
+    uint32_t n = 0, answered = 0;
+    if (messages && !cJSON_IsArray(messages))
+        body_mistyped(b, body_root(b), "messages", messages, "a sequence");
+    for (const cJSON *m = json_first(messages); m; m = m->next)
+        cJSON_AddItemToArray(list, convert(b, m, &n, &answered));
+}
+
+/* ---------------------------------------------------------------- the whole */
+
+/* The rest of both; c->body becomes `to`, which is freed. */
+static int rewrite(struct call *c, struct body *b, struct ollama *o, cJSON *to, struct err *e)
+{
+    const struct object root = body_root(b);
+    copy(to, "model", json_get(b->root, "model"));
+    copy(to, "logprobs", json_get(b->root, "logprobs"));
+    cJSON_AddBoolToObject(to, "stream", o->stream);
+    add_options(to, json_get(b->root, "options"));
+    add_format(b, to, json_get(b->root, "format"));
+    if (json_get(root.json, "logprobs") && cJSON_IsTrue(json_get(root.json, "logprobs")))
+        body_fail(b, root, "logprobs", "`logprobs` is not supported here, but on `/v1`");
+    char *text = b->failed ? NULL : cJSON_PrintUnformatted(to);
+    cJSON_Delete(to);
+    if (b->failed)
+        return -1;
+    if (!text)
+        return err_nomem(e);
+    buf_reset(&c->body);
+    buf_str(&c->body, text);
+    cJSON_free(text);
+    return c->body.oom ? err_nomem(e) : 0;
+}
+
+static int open(struct call *c, struct body *b, struct ollama *o, struct err *e)
+{
+    if (body_open(b, c->body.p, c->body.len, &c->arena, e) != 0)
+        return -1;
+    b->plain = true;
+    const char *model = body_str(b, body_root(b), "model", false);
+    o->model = model && *model ? model : c->edge->model_id;
+    o->stream = body_bool(b, body_root(b), "stream", true);
+    return b->failed ? -1 : 0;
+}
+
+int ollama_chat_body(struct call *c, struct ollama *o, struct err *e)
+{
+    struct body b;
+    if (open(c, &b, o, e) != 0)
+        return -1;
+    cJSON *to = cJSON_CreateObject();
+    const cJSON *messages = json_get(b.root, "messages");
+    o->chat = true;
+    o->load = !messages || (cJSON_IsArray(messages) && !messages->child);
+    add_messages(&b, to, messages);
+    copy(to, "tools", json_get(b.root, "tools"));
+    add_think(to, json_get(b.root, "think"));
+    return rewrite(c, &b, o, to, e);
+}
+
+/* Of these the answer would be another one. */
+static void refuse(struct body *b)
+{
+    static const char *const names[] = {"suffix", "template", "context"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const cJSON *v = json_get(b->root, names[i]);
+        if ((cJSON_IsString(v) && *v->valuestring) || (cJSON_IsArray(v) && v->child))
+            body_fail(b, body_root(b), names[i], "`%s` is not supported", names[i]);
+    }
+}
+
+int ollama_generate_body(struct call *c, struct ollama *o, struct err *e)
+{
+    struct body b;
+    if (open(c, &b, o, e) != 0)
+        return -1;
+    const char *prompt = body_str(&b, body_root(&b), "prompt", false);
+    const char *system = body_str(&b, body_root(&b), "system", false);
+    cJSON *to = cJSON_CreateObject();
+    o->load = !prompt || !*prompt;
+    o->raw = body_opt_bool(&b, body_root(&b), "raw", false);
+    refuse(&b);
+    if (o->raw) {
+        cJSON_AddStringToObject(to, "prompt", prompt ? prompt : "");
+    } else {
+        cJSON *list = cJSON_AddArrayToObject(to, "messages"), *m = cJSON_CreateObject();
+        if (system && *system) {
+            cJSON *first = cJSON_CreateObject();
+            cJSON_AddStringToObject(first, "role", "system");
+            cJSON_AddStringToObject(first, "content", system);
+            cJSON_AddItemToArray(list, first);
+        }
+        cJSON_AddStringToObject(m, "role", "user");
+        add_content(&b, m, prompt ? prompt : "", json_get(b.root, "images"));
+        cJSON_AddItemToArray(list, m);
+        add_think(to, json_get(b.root, "think"));
+    }
+    return rewrite(c, &b, o, to, e);
+}

@@ -1,0 +1,81 @@
+#include "common/clock.h"
+#include "common/json.h"
+#include "router/api/ollama/ollama.h"
+#include "router/call/embed_body.h"
+#include "router/http/route.h"
+#include <string.h>
+
+enum { MOST_INPUTS = 2048 };
+struct embedded {
+    const char *model;
+    uint32_t dimensions; /* 0: all */
+    bool old;            /* /api/embeddings: one vector */
+};
+
+static int render(struct call *c, struct err *e)
+{
+    const struct call_texts *t = c->texts;
+    const struct embedded *q = t->state;
+    const uint32_t width = t->job.width, n = q->dimensions ? q->dimensions : width;
+    struct buf *out = &c->out;
+    if (q->old) {
+        buf_str(out, "{\"embedding\":");
+    } else {
+        buf_str(out, "{\"model\":");
+        buf_json_str(out, q->model, strlen(q->model));
+        buf_str(out, ",\"embeddings\":[");
+    }
+    for (uint32_t i = 0; i < t->job.n; i++) {
+        float *x = t->job.values + (size_t)i * width;
+        texts_normalize(x, n);
+        buf_str(out, i ? "," : "");
+        texts_json(out, x, n);
+    }
+    if (q->old)
+        buf_ch(out, '}');
+    else
+        buf_fmt(out, "],\"total_duration\":%llu,\"load_duration\":0,\"prompt_eval_count\":%llu}",
+                (unsigned long long)(clock_ns() - c->received_ns), (unsigned long long)t->tokens);
+    return out->oom ? err_nomem(e) : 0;
+}
+
+static int work(struct call *c, struct err *e)
+{
+    struct body b;
+    struct texts_ask ask = {.truncate = true};
+    struct embedded *q = ARENA_NEW(&c->arena, struct embedded, 1);
+    bool batch;
+    if (!q)
+        return err_nomem(e);
+    if (call_texts_task(c, 1u << TASK_EMBED, e) ||
+        body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+        return -1;
+    b.plain = true;
+    const struct object root = body_root(&b);
+    const uint32_t width = edge_limits(c->edge)->embed_width;
+    const struct opt_u64 n = body_u32(&b, root, "dimensions");
+    q->old = !strcmp(c->path, "/api/embeddings");
+    q->model = json_str(b.root, "model", c->edge->model_id);
+    q->dimensions = (uint32_t)n.v;
+    ask.in = body_texts(&b, root, json_get(b.root, "prompt") ? "prompt" : "input", &ask.n, &batch);
+    ask.truncate = body_opt_bool(&b, root, "truncate", true);
+    if (n.v > width)
+        body_fail(&b, root, "dimensions", "`dimensions` must be from 1 to %u", width);
+    if (b.failed || texts_count(c, ask.n, q->old ? 1 : MOST_INPUTS, e))
+        return -1;
+    return call_texts(c, &ask, 1u << TASK_EMBED, render, q, e);
+}
+
+const struct route route_ollama_embed = {
+    .method = "POST",
+    .paths = {"/api/embed", "/api/embeddings"},
+    .errors = ERRORS_OLLAMA,
+    .summary = "Ollama's vectors, of a model that embeds; others answer 400. `/api/embeddings` is "
+               "the old form: of one `prompt`.",
+    .body = "`input` (a text or a list; of the old form `prompt`), `truncate` (true), `dimensions`",
+    .takes = "OllamaEmbed",
+    .gives = "OllamaVectors",
+    .task = TASK_EMBED,
+    .example = "{\"model\": \"demo\", \"input\": [\"Once upon a time\"]}",
+    .work = work,
+};

@@ -1,0 +1,55 @@
+#include "common/json.h"
+#include "router/api/ollama/ollama.h"
+#include "router/chat/chat.h"
+#include "router/http/route.h"
+#include <string.h>
+
+static void capabilities(struct buf *out, const struct edge *g)
+{
+    const struct infer_limits *l = edge_limits(g);
+    const struct chat_style with_tools = chat_style(g->chat, true);
+    if (l->task == TASK_EMBED) {
+        buf_str(out, "\"embedding\"");
+        return;
+    }
+    buf_str(out, "\"completion\"");
+    buf_str(out, with_tools.tools ? ",\"tools\"" : "");
+    buf_str(out, chat_style(g->chat, false).reasoning ? ",\"thinking\"" : "");
+    buf_str(out, l->takes_images && g->vision ? ",\"vision\"" : "");
+}
+
+static int work(struct call *c, struct err *e)
+{
+    const char *info = chat_tokenizer_info(c->edge->chat);
+    cJSON *j = json_parse(info, strlen(info), e);
+    if (!j)
+        return -1;
+    const char *template = json_str(j, "chat_template", "");
+    struct buf *out = &c->out;
+    buf_str(out, "{\"modelfile\":\"\",\"parameters\":\"\",\"license\":\"\",\"template\":");
+    buf_json_str(out, template, strlen(template));
+    buf_str(out, ",\"modified_at\":");
+    ollama_time(out, c->created_unix);
+    ollama_details(out, c->edge);
+    buf_str(out, ",\"model_info\":{\"general.architecture\":\"model\",\"general.basename\":");
+    buf_json_str(out, c->edge->model_id, strlen(c->edge->model_id));
+    buf_fmt(out, ",\"model.context_length\":%u,\"model.embedding_length\":%u},\"capabilities\":[",
+            edge_limits(c->edge)->max_total_tokens, edge_limits(c->edge)->hidden_size);
+    capabilities(out, c->edge);
+    buf_str(out, "]}");
+    cJSON_Delete(j);
+    return 0;
+}
+
+const struct route route_ollama_show = {
+    .method = "POST",
+    .paths = {"/api/show"},
+    .errors = ERRORS_OLLAMA,
+    .summary = "What Ollama's clients ask of a model: `capabilities` (completion, tools, thinking, "
+               "vision, embedding), the chat template, and the length of the context.",
+    .body = "`model`",
+    .takes = "OllamaShow",
+    .example = "{\"model\": \"demo\"}",
+    .gives = "OllamaModel",
+    .work = work,
+};

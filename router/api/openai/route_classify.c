@@ -1,0 +1,88 @@
+/* vLLM's labels of texts, with the probabilities of all of them. */
+#include "common/json.h"
+#include "router/call/embed_body.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_INPUTS = 2048 };
+struct classified {
+    bool raw; /* logits in place of probabilities */
+};
+
+static int one(struct call *c, uint32_t i, bool raw, struct err *e)
+{
+    const struct infer_limits *l = edge_limits(c->edge);
+    const uint32_t n = c->texts->job.width;
+    const float *logits = call_text_row(c->texts, i);
+    const uint32_t *order = texts_ranking(c, logits, n);
+    float *probs = ARENA_NEW(&c->arena, float, n);
+    char number[24];
+    if (!order || !probs)
+        return err_nomem(e);
+    texts_probabilities(logits, n, probs);
+    snprintf(number, sizeof(number), "LABEL_%u", order[0]);
+    const char *label = order[0] < l->n_labels ? l->labels[order[0]] : number;
+    buf_fmt(&c->out, "%s{\"index\":%u,\"label\":", i ? "," : "", i);
+    buf_json_str(&c->out, label, strlen(label));
+    buf_str(&c->out, ",\"probs\":");
+    texts_json(&c->out, raw ? logits : probs, n);
+    buf_fmt(&c->out, ",\"num_classes\":%u}", n);
+    return 0;
+}
+
+static int render(struct call *c, struct err *e)
+{
+    const struct call_texts *t = c->texts;
+    const struct classified *q = t->state;
+    struct buf *out = &c->out;
+    buf_fmt(out, "{\"id\":\"classify-%s\",\"object\":\"list\",\"created\":%lld,\"model\":", c->id,
+            (long long)c->created_unix);
+    buf_json_str(out, c->edge->model_id, strlen(c->edge->model_id));
+    buf_str(out, ",\"data\":[");
+    for (uint32_t i = 0; i < t->job.n; i++)
+        if (one(c, i, q->raw, e) != 0)
+            return -1;
+    buf_fmt(out,
+            "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu,\"completion_tokens\":0}}",
+            (unsigned long long)t->tokens, (unsigned long long)t->tokens);
+    return out->oom ? err_nomem(e) : 0;
+}
+
+static int work(struct call *c, struct err *e)
+{
+    static const unsigned tasks = 1u << TASK_CLASSIFY | 1u << TASK_RERANK;
+    struct body b;
+    struct texts_ask ask = {.plain = true};
+    struct classified *q = ARENA_NEW(&c->arena, struct classified, 1);
+    bool batch;
+    if (!q)
+        return err_nomem(e);
+    if (call_texts_task(c, tasks, e) || body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+        return -1;
+    b.plain = true;
+    const struct object root = body_root(&b);
+    ask.in = body_texts(&b, root, "input", &ask.n, &batch);
+    q->raw =
+        !body_opt_bool(&b, root, "use_activation", body_opt_bool(&b, root, "activation", true));
+    const struct opt_i64 most = body_i32(&b, root, "truncate_prompt_tokens");
+    ask.truncate = most.set;
+    ask.most = most.set && most.v > 0 ? (uint32_t)most.v : 0;
+    if (b.failed || texts_count(c, ask.n, MOST_INPUTS, e))
+        return -1;
+    return call_texts(c, &ask, tasks, render, q, e);
+}
+
+const struct route route_classify = {
+    .method = "POST",
+    .paths = {"/classify", "/v1/classify"},
+    .errors = ERRORS_OPENAI,
+    .summary = "vLLM's labels: of each text the likeliest `label` and the probabilities of all, in "
+               "the model's order; of a classifier or reranker, others answer 400.",
+    .body = "`input` (a text, a list of texts, the ids of a text, a list of such lists), "
+            "`use_activation` (true), `truncate_prompt_tokens`",
+    .takes = "Classify",
+    .gives = "ClassifyAnswer",
+    .task = TASK_CLASSIFY,
+    .example = "{\"input\": [\"Once upon a time\", \"there was a ball\"]}",
+    .work = work,
+};
