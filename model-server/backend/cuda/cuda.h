@@ -219,6 +219,14 @@ int cuda_wait(struct device *d, cudaEvent_t until, const char *what, struct err 
 void cuda_quantise_row(const struct kernels *kern, const struct stored *w, char *dst, void *scales,
                        uint32_t row, float *f, const uint16_t *known);
 
+/* codes.c: what is done with a format; the layout of a matrix whose parts are SOURCE_CODES, into
+ * quant, offsets and table of *m; row `row` of it, of the part's row `part_row`, to `dst`, and to what
+ * is behind the rows, which is zero before. */
+enum take cuda_codes_take(const struct format *f, enum arith a);
+void cuda_codes_layout(struct stored *m, const struct mat_part *parts, int n);
+void cuda_codes_row(const struct stored *w, char *dst, void *scales, uint32_t row,
+                    const struct mat_codes *c, size_t part_row);
+
 /* staging.c: copies through pinned memory; back when `src` may go, not when the copy has ended.
  * fill(arg, dst, first, n) writes rows [first, first + n) of `row_bytes` each. */
 int cuda_upload_rows(struct device *d, void *dst, size_t rows, size_t row_bytes,

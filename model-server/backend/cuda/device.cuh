@@ -200,11 +200,33 @@ static __device__ __forceinline__ float exp2_fast(float x)
     return y;
 }
 
+/* Of the two halves of h, which are float16. */
+static __device__ __forceinline__ float low_half(uint32_t h)
+{
+    float y;
+    asm("{\n.reg .f16 lo, hi;\nmov.b32 {lo, hi}, %1;\ncvt.f32.f16 %0, lo;\n}" : "=f"(y) : "r"(h));
+    return y;
+}
+static __device__ __forceinline__ float high_half(uint32_t h)
+{
+    float y;
+    asm("{\n.reg .f16 lo, hi;\nmov.b32 {lo, hi}, %1;\ncvt.f32.f16 %0, hi;\n}" : "=f"(y) : "r"(h));
+    return y;
+}
+
 /* Bytes of {lo, hi}, 0 .. 3 of `lo` and 4 .. 7 of `hi`: nibble i of `select` says which becomes
  * byte i. */
 static __device__ __forceinline__ uint32_t permute(uint32_t lo, uint32_t hi, uint32_t select)
 {
     return __byte_perm(lo, hi, select);
+}
+
+/* The numbers of 8 bits that the lower 4 nibbles of `codes` look up in a table of 16. */
+static __device__ __forceinline__ uint32_t table_numbers(const uint32_t table[4], uint32_t codes)
+{
+    const uint32_t lower = codes & 0x7777;
+    return permute(permute(table[0], table[1], lower), permute(table[2], table[3], lower),
+                   (codes & 0x8888) >> 1 | 0x3210);
 }
 
 /* The two 16-bit formats: pack(lo, hi) rounds to nearest even; fma2: a b + c of both halves,

@@ -32,7 +32,7 @@ static_assert((int)THREADS == (int)NORM_THREADS, "a block takes norms");
 /* A lane's weights of a step: rows g and g + 8, and their scales where there are groups. */
 struct step_weights {
     uint4 row[2];
-    uint2 scales[2];
+    uint2 scales[2], offsets[2];
 };
 
 /* ---------------------------------------------------------------- tiles */
@@ -74,7 +74,7 @@ static __device__ __forceinline__ tile_place place_of(const linear_args &a, uint
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t row = weight_row(a, tile, g, i);
         p.row[i] = row * (uint32_t)(row_bytes(a.w.cols, DT_F16, F::QUANT) / 16) + t;
-        p.scales[i] = F::GROUPED ? (uint32_t)(int4_scale_at(row, 0, a.w.cols) / 4) : 0;
+        p.scales[i] = F::GROUPED ? (uint32_t)(group_at(row, 0, a.w.cols, F::QUANT) / 4) : 0;
     }
     return p;
 }
@@ -86,9 +86,13 @@ static __device__ __forceinline__ void load_step(step_weights *to, const linear_
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         to->row[i] = load_streaming(w + (size_t)(p.row[i] + 4 * step) * 16);
-        if (F::GROUPED)
-            to->scales[i] = load_streaming8(w + scales_at(a.w.rows, a.w.cols, F::QUANT) +
-                                            (size_t)(p.scales[i] + 16 * step) * 8);
+        if constexpr (F::GROUPED) {
+            const char *s = w + scales_at(a.w.rows, a.w.cols, F::QUANT) +
+                            (size_t)(p.scales[i] + 16 * step) * 8;
+            to->scales[i] = load_streaming8(s);
+            if (F::OFFSETS && a.w.offsets)
+                to->offsets[i] = load_streaming8(s + groups_bytes(a.w.rows, a.w.cols, F::QUANT));
+        }
     }
 }
 
@@ -119,7 +123,7 @@ static __device__ __forceinline__ void
 stream_slice(const linear_args &a, const char *w, const X (&x)[TILES], tile_place *here,
              uint32_t next, step_weights (&ahead)[F::AHEAD], typename F::T::sum (&acc)[TILES][4])
 {
-    enum { UNROLL = F::GROUPED && TILES > 1 ? 1 : F::PARTS }; /* or registers do not suffice */
+    enum { UNROLL = F::GROUPED && TILES > 1 ? 1 : F::OFFSETS ? 2 : F::PARTS }; /* or registers do not suffice */
     const uint32_t warp = threadIdx.x / 32, t = threadIdx.x % 4;
     const uint32_t begin = first_step<F>(a, warp), end = first_step<F>(a, warp + 1);
     const bool more = next < tiles_of(a);
@@ -132,16 +136,20 @@ stream_slice(const linear_args &a, const char *w, const X (&x)[TILES], tile_plac
             const step_weights &now = ahead[s];
 #pragma unroll UNROLL
             for (int p = 0; p < F::PARTS; p++) {
-                const uint4 w0 = F::widen(now.row[0], p), w1 = F::widen(now.row[1], p);
-                float scale[2] = {};
-                if (F::GROUPED)
-                    scale[0] = group_scale(now.scales[0], p),
-                    scale[1] = group_scale(now.scales[1], p);
+                const uint4 w0 = F::widen(a.w, now.row[0], p), w1 = F::widen(a.w, now.row[1], p);
+                part_scales<F> rows[2];
+                if constexpr (F::GROUPED)
+                    rows[0].take(now.scales[0], now.offsets[0], p),
+                        rows[1].take(now.scales[1], now.offsets[1], p);
                 /* a lane's columns of a part: 16 bytes of x as it is multiplied */
                 uint32_t k = (at + s) * F::STEP + p * (64 / F::T::BYTES) + t * (16 / F::T::BYTES);
 #pragma unroll
-                for (int i = 0; i < TILES; i++)
-                    multiply_part<F>(acc[i], w0, w1, x[i].at(k, a.w.cols), scale);
+                for (int i = 0; i < TILES; i++) {
+                    const uint4 fragment = x[i].at(k, a.w.cols);
+                    part_sums<F> sums;
+                    sums.take(a.w, fragment);
+                    multiply_part<F>(acc[i], w0, w1, fragment, rows, sums);
+                }
             }
             /* Behind the products: were the old and the new contents alive together, the compiler would
              * copy the new ones at once, and the warp would wait for the load that it has just issued. */

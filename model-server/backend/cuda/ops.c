@@ -139,6 +139,7 @@ static size_t slices_bytes(const struct device *d, uint32_t rows, const struct s
 static void narrow(struct device *d, struct linear_args *a)
 {
     struct narrow_args x = {.x = a->x, .rows = a->rows, .n = a->w.cols, .dtype = a->w.dtype};
+    x.order = a->w.quant == PACKED_8 ? NARROW_HALVES : NARROW_PLAIN;
     x.pitch = k_padded(a->w.cols, a->w.quant);
     a->narrow = x.y = cuda_work(d, WORK_NARROW, (size_t)x.rows * x.pitch * sizeof(*x.y));
     if (x.y)
@@ -188,7 +189,7 @@ void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows)
         if (!a->narrow)
             return;
     }
-    if ((a->w.quant == QUANT_NONE && a->w.dtype == DT_F32) || !(d->features & CUDA_TENSOR))
+    if (a->w.dtype == DT_F32 || !(d->features & CUDA_TENSOR)) /* quantised ones never are */
         RECORD(d, linear_any_launch, *a);
     else if (a->table || a->rows <= STREAM_ROWS)
         linear_stream(d, a);

@@ -195,6 +195,8 @@ static __global__ void __launch_bounds__(THREADS) narrow_kernel(narrow_args a)
         uint32_t pair = (uint32_t)(i % pairs);
         if (a.order == NARROW_WGMMA)
             pair = pair / 16 * 16 + pair % 4 * 4 + pair % 16 / 4;
+        if (a.order == NARROW_HALVES)
+            pair = pair / 16 * 16 + pair % 16 / 4 * 2 + pair % 4 / 2 * 8 + pair % 2;
         uint32_t k = pair * 2;
         const float *x = a.x + i / pairs * a.n;
         float lo = k < a.n ? x[k] : 0.0f, hi = k + 1 < a.n ? x[k + 1] : 0.0f;

@@ -104,12 +104,25 @@ static inline void load_matrix_trans(uint32_t r[4], const void *row)
 
 static inline float exp2_fast(float x) { return exp2f(x); }
 
+static inline float low_half(uint32_t h) { return f32_of_f16((uint16_t)h); }
+static inline float high_half(uint32_t h) { return f32_of_f16((uint16_t)(h >> 16)); }
+
 static inline uint32_t permute(uint32_t lo, uint32_t hi, uint32_t select)
 {
     uint64_t both = lo | (uint64_t)hi << 32;
     uint32_t r = 0;
     for (int i = 0; i < 4; i++)
         r |= (uint32_t)(both >> (select >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    return r;
+}
+
+static inline uint32_t table_numbers(const uint32_t table[4], uint32_t codes)
+{
+    uint32_t r = 0;
+    for (int i = 0; i < 4; i++) {
+        const uint32_t code = codes >> 4 * i & 15;
+        r |= (table[code / 4] >> code % 4 * 8 & 255) << 8 * i;
+    }
     return r;
 }
 
