@@ -19,6 +19,9 @@ enum cuda_feature {
     CUDA_WGMMA = 16,     /* wgmma for many rows, if its sums have the bits of mma.sync (wgmma.c) */
     CUDA_WGMMA_ANY = 32, /* or if they do not; only CUDA_FEATURES can ask for it */
     CUDA_FUSE = 64,      /* several operations of a decode step in one kernel (fuse.c) */
+    CUDA_X_SHARED = 128, /* x of products of up to 4 rows through shared memory */
+    CUDA_AHEAD = 256,    /* the next product's first weights into the second-level cache (fuse.c) */
+    CUDA_TEAMS = 512,    /* clusters of blocks for products of 17 to 128 rows (wgmma.c) */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
@@ -147,6 +150,7 @@ struct device {
     unsigned features;
     bool stuck;    /* a kernel does not end: nothing can be waited for, or freed */
     bool clusters; /* blocks can see each other's shared memory */
+    size_t x_room; /* shared memory for x in each of two blocks of linear_stream */
     cudaStream_t stream;
     struct pool *pool;   /* host threads */
     struct kernels kern; /* of the host, for what is quantised at load */
@@ -271,6 +275,8 @@ bool fuse_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32
 bool fuse_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n);
 bool fuse_rope(struct device *d, const struct rope_args *p);
 void fuse_merge(struct device *d, struct attn_args *a);
+/* Each recorded product of few rows is told of the one that follows it in the step. */
+void fuse_ahead(struct device *d);
 
 /* batch.c */
 int batch_begin(struct device *d, const struct ragged *b, struct err *e);

@@ -56,15 +56,26 @@ static inline cudaError_t launch_team(void (*kernel)(P...), dim3 grid, dim3 bloc
     return launch_clusters(kernel, grid, grid.x, block, smem, stream, overlap, args...);
 }
 
-/* The predecessor's results are visible after this, and the successor may be set up. Safe to call
- * at the very start: the successor's own depend() waits for this whole grid, and this grid does
- * not end before its own wait is over, so "complete" is passed on from kernel to kernel. */
-static __device__ __forceinline__ void depend(void)
+/* The successor may be set up once every block has come here. Safe at the very start: the
+ * successor's own wait is for this whole grid, and this grid does not end before its own wait is
+ * over, so "complete" is passed on from kernel to kernel. */
+static __device__ __forceinline__ void depend_start(void)
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+/* The predecessor's results are visible after this. */
+static __device__ __forceinline__ void depend_wait(void)
+{
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+static __device__ __forceinline__ void depend(void)
+{
+    depend_start();
+    depend_wait();
 }
 
 /* Dynamic shared memory, 128-byte aligned. */
@@ -123,6 +134,14 @@ static __device__ __forceinline__ uint2 load_streaming8(const void *p)
                  : "=r"(v.x), "=r"(v.y)
                  : "l"(p));
     return v;
+}
+
+/* `bytes` at p, both multiples of 16, on their way into the second-level cache. */
+static __device__ __forceinline__ void prefetch_l2(const void *p, uint32_t bytes)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
+#endif
 }
 
 /* 16 bytes from global to shared memory; zeros when `valid` is false. Complete after

@@ -399,7 +399,14 @@ struct linear_args {
  * comes with it has the bits that it would have by itself:
  *   norm.y   not NULL: x is this norm; see stream_x_bytes(). norm.x is not l.x
  *   sum      not NULL: sum += scale * product, instead of y
- *   rope.qkv not NULL: it is l.y; tickets: a zero for each head */
+ *   rope.qkv not NULL: it is l.y; tickets: a zero for each head
+ *   shared_x x goes through shared memory, of stream_x_bytes()
+ *   next     the product that comes next, whose first weights go into the second-level cache at the
+ *            end: `bytes` of each slice of the first tile of each block; 0: of none */
+struct next_weights {
+    const void *data;
+    uint32_t rows, cols, quant, gate, bytes, reserved;
+};
 struct stream_args {
     struct linear_args l;
     struct norm_args norm;
@@ -407,10 +414,11 @@ struct stream_args {
     float *sum;
     uint32_t *tickets;
     float scale;
-    uint32_t reserved;
+    uint32_t shared_x;
+    struct next_weights next;
 };
 enum { STREAM_ROWS = 16, STREAM_OUTS = 16 /* of a tile: in one head */ };
-/* Shared memory for x where the block takes its norm: rows in 16 bits, 64 bytes further apart than
+/* Shared memory for x where it goes through it: rows in 16 bits, 64 bytes further apart than
  * they are long (a multiple of 128), so that two rows lie in different banks. */
 static inline __host__ __device__ size_t stream_x_pitch(const struct linear_args *l)
 {

@@ -14,7 +14,8 @@
  * each.
  *
  *   before  x is the norm of something: every block takes the norm for itself, into shared memory
- * and rounded as the product has it (stream_x.cuh). after   a row's sum goes to the residual
+ * and rounded as the product has it (stream_x.cuh).
+ *   after   a row's sum goes to the residual
  * stream; or a tile has 8 outputs of a gate and the 8 that they gate; or the last block of a head
  * of q, k or v rotates it and writes the cache.
  *
@@ -206,6 +207,24 @@ static __device__ void head_of_tile(const stream_args &s, uint32_t tile, uint32_
         finish_head(s.rope, row, head, threadIdx.x % 32);
 }
 
+/* What the next product reads first, when this one's block has no more to read: of its tile of this
+ * block, the beginning of each row of this warp's slice. A warp issues them one after the other. */
+static __device__ void fetch_next(const next_weights &n)
+{
+    const uint32_t i = threadIdx.x % 32, slice = threadIdx.x / 32, tile = blockIdx.x;
+    const uint32_t outs = n.gate ? n.rows / 2 : n.rows;
+    const uint32_t out = n.gate ? tile * (OUTS / 2) + i % 8 : tile * OUTS + i;
+    if (!n.bytes || i >= OUTS || out >= outs)
+        return;
+    const uint32_t begin = (uint32_t)row_bytes(slice_begin(n.cols, slice, n.quant), DT_F16, n.quant);
+    const uint32_t end =
+        (uint32_t)row_bytes(slice_begin(n.cols, slice + 1, n.quant), DT_F16, n.quant);
+    const size_t row = out + (n.gate ? i / 8 * outs : 0);
+    const uint32_t most = end - begin, bytes = n.bytes < most ? n.bytes : most;
+    if (bytes)
+        prefetch_l2((const char *)n.data + row * row_bytes(n.cols, DT_F16, n.quant) + begin, bytes);
+}
+
 /* The tiles of this block. Shared memory: two sets of sums in turn, so that a barrier a tile is
  * enough. */
 template <class F, int TILES, class X>
@@ -220,6 +239,8 @@ static __device__ void stream_tiles(const stream_args &s, const char *w, const s
     for (uint32_t tile = blockIdx.x; tile < tiles_of(s.l); tile += gridDim.x, turn ^= 1) {
         SUM acc[TILES][4] = {};
         stream_slice<F, TILES>(s.l, w, x, &here, tile + gridDim.x, ahead, acc);
+        if (tile + gridDim.x >= tiles_of(s.l))
+            fetch_next(s.next);
         SUM *now = sums + turn * set, *mine = now + warp * OUTS * 8 * TILES;
 #pragma unroll
         for (int i = 0; i < TILES; i++)
@@ -248,8 +269,9 @@ static __global__ void __launch_bounds__(THREADS, 2) linear_stream_kernel(stream
     step_weights ahead[F::AHEAD];
     tile_place here;
     const char *w = (const char *)s.l.w.data;
+    depend_start();
     stream_start<F>(s.l, w, &here, ahead);
-    depend();
+    depend_wait();
     const stream_rows rows{NULL, s.l.rows, 0};
     x_rows<F> x[TILES];
 #pragma unroll
@@ -258,20 +280,26 @@ static __global__ void __launch_bounds__(THREADS, 2) linear_stream_kernel(stream
     stream_tiles<F, TILES>(s, w, rows, x, here, ahead, dynamic_shared<typename F::T::sum>());
 }
 
-/* The same of up to NORM_ROWS rows, whose norm comes first. */
+/* The same of up to 8 rows in shared memory, or of up to NORM_ROWS whose norm comes first. Loads of
+ * x from global memory, step by step, would be waited for together with those of the weights. */
 template <class F>
-static __global__ void __launch_bounds__(THREADS, 2) linear_stream_norm_kernel(stream_args s)
+static __global__ void __launch_bounds__(THREADS, 2) linear_stream_shared_kernel(stream_args s)
 {
     step_weights ahead[F::AHEAD];
     tile_place here;
     const char *w = (const char *)s.l.w.data;
     unsigned char *shared = dynamic_shared<unsigned char>(), *room = shared + sums_bytes<F>(1);
+    depend_start();
     stream_start<F>(s.l, w, &here, ahead);
-    depend();
-    x_norms<F> x[1];
-    take_norms<F>(s, room, (float *)shared);
+    depend_wait();
+    x_shared<F> x[1];
     x[0].init(s.l, room, threadIdx.x % 32 / 4);
-    __syncthreads();
+    if (s.norm.y) {
+        take_norms<F>(s, room, (float *)shared);
+        __syncthreads();
+    } else {
+        take_rows<F>(s.l, room);
+    }
     stream_tiles<F, 1>(s, w, stream_rows{NULL, s.l.rows, 0}, x, here, ahead,
                        (typename F::T::sum *)shared);
 }
@@ -304,8 +332,8 @@ template <class F> static cudaError_t start(const struct launch *l, const stream
         return launch(linear_experts_kernel<F>, dim3(tiles, a.experts), THREADS, sums_bytes<F>(1),
                       l->stream, l->overlap, *s);
     if constexpr (F::T::BYTES == 2)
-        if (s->norm.y)
-            return launch(linear_stream_norm_kernel<F>, blocks, THREADS,
+        if (s->norm.y || s->shared_x)
+            return launch(linear_stream_shared_kernel<F>, blocks, THREADS,
                           sums_bytes<F>(1) + stream_x_bytes(&a), l->stream, l->overlap, *s);
     if (a.rows <= 8)
         return launch(linear_stream_kernel<F, 1>, blocks, THREADS, sums_bytes<F>(1), l->stream,

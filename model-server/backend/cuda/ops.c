@@ -171,12 +171,18 @@ static void linear_tile(struct device *d, struct linear_args *a)
         RECORD(d, linear_sum_launch, *a);
 }
 
+/* Of more rows a block would wait longer for x than it gains: by estimate, 16 KiB a row from the
+ * second-level cache. */
+enum { X_ROWS = 4 };
+
 static void linear_stream(struct device *d, const struct linear_args *a)
 {
     struct stream_args s = {.l = *a};
     s.l.blocks = 2 * (uint32_t)d->sms; /* as many as there are at a time */
     if (!a->table)
         fuse_norm(d, &s);
+    s.shared_x = !s.norm.y && !a->table && a->rows <= X_ROWS && a->w.quant != QUANT_W8A8 &&
+                 d->features & CUDA_X_SHARED && stream_x_bytes(a) <= d->x_room;
     RECORD(d, linear_stream_launch, s);
 }
 

@@ -67,8 +67,8 @@ template <class F> struct x_rows {
     }
 };
 
-/* The same of what take_norms() left in shared memory. */
-template <class F> struct x_norms {
+/* The same of what take_norms() or take_rows() left in shared memory. */
+template <class F> struct x_shared {
     const unsigned char *row;
     __device__ void init(const linear_args &a, const unsigned char *room, uint32_t i)
     {
@@ -86,6 +86,52 @@ template <class F> struct x_norms {
         return *(const uint4 *)(row + 2 * k);
     }
 };
+
+/* Columns k .. k + 3 of a row of n; zeros past its end. */
+static __device__ __forceinline__ float4 four_columns(const float *x, uint32_t k, uint32_t n)
+{
+    float4 f = {};
+    if (n % 4 == 0 && k < n)
+        return *(const float4 *)(x + k);
+    if (k < n)
+        f.x = x[k];
+    if (k + 1 < n)
+        f.y = x[k + 1];
+    if (k + 2 < n)
+        f.z = x[k + 2];
+    if (k + 3 < n)
+        f.w = x[k + 3];
+    return f;
+}
+
+/* This warp's slice of all rows of x, rounded for the product: no other warp of the block reads it.
+ * A lane has up to BATCH loads under way at a time. */
+template <class F>
+static __device__ __forceinline__ void take_rows(const linear_args &a, unsigned char *room)
+{
+    typedef typename F::T T;
+    enum { BATCH = 8 };
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = a.w.cols;
+    const uint32_t begin = slice_begin(n, warp, F::QUANT), end = slice_begin(n, warp + 1, F::QUANT);
+    const uint32_t quads = (end - begin) / 4, all = a.rows * quads;
+    for (uint32_t from = lane; from < all; from += 32 * BATCH) {
+        float4 f[BATCH];
+#pragma unroll
+        for (uint32_t i = 0; i < BATCH; i++) {
+            const uint32_t at = from + 32 * i, k = begin + at % quads * 4;
+            f[i] = at < all ? four_columns(a.x + (size_t)(at / quads) * n, k, n) : float4{};
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < BATCH; i++) {
+            const uint32_t at = from + 32 * i, k = begin + at % quads * 4;
+            uint2 pairs;
+            pairs.x = T::pack(f[i].x, f[i].y), pairs.y = T::pack(f[i].z, f[i].w);
+            if (at < all)
+                *(uint2 *)(room + at / quads * stream_x_pitch(&a) + 2 * k) = pairs;
+        }
+    }
+    __syncwarp();
+}
 
 /* Every block has the norm of all rows, as norm_kernel() takes it, rounded for the product and
  * padded with zeros; one block for each row stores it in fp32 as well, for its other readers.

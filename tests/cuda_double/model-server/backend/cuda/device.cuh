@@ -14,11 +14,19 @@ static inline cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, si
 }
 
 template <typename... P, typename... A>
+static inline cudaError_t launch_clusters(void (*kernel)(P...), dim3 grid, unsigned cluster,
+                                          dim3 block, size_t smem, cudaStream_t stream,
+                                          bool overlap, A... args)
+{
+    (void)overlap;
+    return double_launch(grid, cluster, block, smem, stream, [=] { kernel(args...); });
+}
+
+template <typename... P, typename... A>
 static inline cudaError_t launch_team(void (*kernel)(P...), dim3 grid, dim3 block, size_t smem,
                                       cudaStream_t stream, bool overlap, A... args)
 {
-    (void)overlap;
-    return double_launch(grid, grid.x, block, smem, stream, [=] { kernel(args...); });
+    return launch_clusters(kernel, grid, grid.x, block, smem, stream, overlap, args...);
 }
 
 static inline void cluster_barrier(void) { double_cluster_barrier(); }
@@ -27,6 +35,8 @@ template <typename T> static inline T *cluster_shared(T *p, uint32_t rank)
     return (T *)double_cluster_shared(p, rank);
 }
 
+static inline void depend_start(void) {}
+static inline void depend_wait(void) {}
 static inline void depend(void) {}
 
 template <typename T> static inline T *dynamic_shared(void) { return (T *)double_dynamic_shared(); }
@@ -47,6 +57,16 @@ static inline uint2 load_streaming8(const void *p)
         __builtin_trap();
     memcpy(&v, p, sizeof(v));
     return v;
+}
+
+/* What is fetched must be there: the last byte is read. */
+static inline void prefetch_l2(const void *p, uint32_t bytes)
+{
+    if ((uintptr_t)p % 16 || bytes % 16 || !bytes)
+        __builtin_trap();
+    const volatile char *end = (const volatile char *)p + bytes - 1;
+    (void)*end;
+    double_prefetched(bytes);
 }
 
 static inline void copy_async(void *dst, const void *src, bool valid)
