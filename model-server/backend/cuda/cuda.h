@@ -150,7 +150,8 @@ struct device {
     unsigned features;
     bool stuck;    /* a kernel does not end: nothing can be waited for, or freed */
     bool clusters; /* blocks can see each other's shared memory */
-    size_t x_room; /* shared memory for x in each of two blocks of linear_stream */
+    uint32_t teams; /* clusters of linear_team at a time; 0: it is not taken */
+    size_t x_room;  /* shared memory for x in each of two blocks of linear_stream */
     cudaStream_t stream;
     struct pool *pool;   /* host threads */
     struct kernels kern; /* of the host, for what is quantised at load */
@@ -263,6 +264,11 @@ void recorder_free(struct device *d);
 int wgmma_decide(struct device *d, int major, int minor, const char **why, struct err *e);
 bool wgmma_takes(const struct device *d, const struct linear_args *a);
 void wgmma_linear(struct device *d, struct linear_args *a);
+/* The same for few rows, by clusters. */
+bool team_takes(const struct device *d, const struct linear_args *a);
+void team_linear(struct device *d, struct linear_args *a);
+/* add_norm()'s sum as part of the product r that was recorded last; false: another one. */
+bool team_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n);
 /* act_mul() as part of the product x that was recorded last; false if that is another one. */
 bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                 enum act act);

@@ -56,6 +56,27 @@ static inline cudaError_t launch_team(void (*kernel)(P...), dim3 grid, dim3 bloc
     return launch_clusters(kernel, grid, grid.x, block, smem, stream, overlap, args...);
 }
 
+/* How many clusters of a kernel run at a time. */
+static inline cudaError_t clusters_at_once(int *n, const void *kernel, unsigned cluster,
+                                           dim3 block, size_t smem)
+{
+    cudaError_t rc =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
+    if (rc != cudaSuccess)
+        return rc;
+    cudaLaunchAttribute attr = {};
+    attr.id = cudaLaunchAttributeClusterDimension;
+    attr.val.clusterDim.x = cluster;
+    attr.val.clusterDim.y = attr.val.clusterDim.z = 1;
+    cudaLaunchConfig_t c = {};
+    c.gridDim = dim3(cluster);
+    c.blockDim = block;
+    c.dynamicSmemBytes = smem;
+    c.attrs = &attr;
+    c.numAttrs = 1;
+    return cudaOccupancyMaxActiveClusters(n, kernel, &c);
+}
+
 /* The successor may be set up once every block has come here. Safe at the very start: the
  * successor's own wait is for this whole grid, and this grid does not end before its own wait is
  * over, so "complete" is passed on from kernel to kernel. */

@@ -433,6 +433,17 @@ launch_fn linear_any_launch;    /* fp32 arithmetic, any type: the bits of the CP
 launch_fn linear_stream_launch; /* stream_args: tensor cores, up to 16 rows or experts */
 launch_fn linear_tile_launch;   /* tensor cores, many rows */
 launch_fn linear_wgmma_launch;  /* the same by wgmma; x16 in the order NARROW_WGMMA */
+/* linear_team: the product `l` of up to 128 rows in 16 bits (narrow as for linear_wgmma) by l.blocks
+ * clusters of SLICES blocks; l.gate with any act. sum: NULL, or sum += scale * product instead of y. */
+struct team_args {
+    struct linear_args l;
+    float *sum;
+    float scale;
+    uint32_t reserved;
+};
+enum { TEAM_ROWS = 128 };
+launch_fn linear_team_launch;
+cudaError_t linear_team_most(uint32_t *teams); /* clusters that run at a time */
 launch_fn linear_sum_launch;    /* the slices of linear_tile, side by side, summed up */
 
 /* ---------------------------------------------------------------- moe.cu */

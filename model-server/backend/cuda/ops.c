@@ -53,7 +53,7 @@ void cuda_add_norm(struct device *d, float *y, float *x, const float *r, float s
 {
     struct norm_args a = {
         .y = y, .x = x, .r = r, .rows = rows, .n = n, .plain = !p, .scale = scale};
-    if (rows && fuse_sum(d, x, r, scale, rows, n)) {
+    if (rows && (fuse_sum(d, x, r, scale, rows, n) || team_sum(d, x, r, scale, rows, n))) {
         if (p)
             cuda_norm(d, y, x, rows, n, p);
         return;
@@ -199,6 +199,8 @@ void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows)
         RECORD(d, linear_any_launch, *a);
     else if (a->table || a->rows <= STREAM_ROWS)
         linear_stream(d, a);
+    else if (team_takes(d, a))
+        team_linear(d, a);
     else if (wgmma_takes(d, a))
         wgmma_linear(d, a);
     else
