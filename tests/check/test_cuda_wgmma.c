@@ -212,6 +212,43 @@ static void compare_summed(int sms, uint32_t rows, uint32_t n, uint32_t k)
     free(w), free(x), free(to), free(bias), free(y[0]), free(y[1]);
 }
 
+/* W norm(x), the norm storing what the product takes and not: in a launch less. */
+static void compare_normed(uint32_t rows, uint32_t n, uint32_t k)
+{
+    enum { FUSE = 64 };
+    const enum dtype t = n % 2 ? DT_F16 : DT_BF16;
+    float *w = units((size_t)n * k), *x = units((size_t)rows * k), *weights = units(k), *y[2];
+    uint64_t launches[2];
+    for (int i = 0; i < 2; i++) {
+        struct side g = open_side(gpu, i ? features : features & ~(uint64_t)FUSE);
+        struct weight *gw = load(g, w, n, k, t);
+        float *dx = up(g, x, (size_t)rows * k * 4), *dw = up(g, weights, k * 4);
+        float *dy = up(g, NULL, (size_t)rows * n * 4);
+        launches[i] = machine ? machine->launches : 0;
+        y[i] = malloc((size_t)rows * n * 4);
+        g.ops->norm(g.d, dx, dx, rows, k, &(struct norm){NORM_LAYER, dw, dw, 1e-5f});
+        g.ops->linear(g.d, dy, dx, rows, gw, NULL);
+        down(g, y[i], dy, (size_t)rows * n * 4);
+        launches[i] = machine ? machine->launches - launches[i] : 0;
+        g.ops->free(g.d, dx), g.ops->free(g.d, dw), g.ops->weight_free(g.d, gw);
+        close_side(g);
+    }
+    assert_by_wgmma(true);
+    if (machine && !getenv("CUDA_FEATURES"))
+        assert_int_equal(launches[0] - launches[1], 1);
+    assert_memory_equal(y[0], y[1], (size_t)rows * n * 4);
+    free(w), free(x), free(weights), free(y[0]), free(y[1]);
+}
+
+static void norms_store_what_products_take(void **state)
+{
+    (void)state;
+    compare_normed(150, 70, 333);
+    features = ~0ull;
+    compare_normed(33, 101, 700);
+    features = ~(uint64_t)TEAMS;
+}
+
 static void clusters_have_the_bits_of_other_products(void **state)
 {
     (void)state;
@@ -289,5 +326,6 @@ CUDA_TESTS(cmocka_unit_test(products_are_right),
            cmocka_unit_test(bits_do_not_depend_on_the_instruction),
            cmocka_unit_test(bits_do_not_depend_on_the_order_of_threads_and_copies),
            cmocka_unit_test(a_gate_is_part_of_its_product),
+           cmocka_unit_test(norms_store_what_products_take),
            cmocka_unit_test(clusters_have_the_bits_of_other_products),
            cmocka_unit_test(other_bits_are_found_at_start_up))

@@ -281,6 +281,8 @@ bool fuse_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32
 bool fuse_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n);
 bool fuse_rope(struct device *d, const struct rope_args *p);
 void fuse_merge(struct device *d, struct attn_args *a);
+/* The norm that was recorded last also stores its rows as `x` would have them. */
+bool fuse_narrow(struct device *d, const struct narrow_args *x);
 /* Each recorded product of few rows is told of the one that follows it in the step. */
 void fuse_ahead(struct device *d);
 
@@ -307,6 +309,8 @@ void draw_free(struct device *d);
 /* ops.c: the product `a`, whose shape and pointers are there, by the kernel that fits: few rows or
  * experts, or many. `x_rows`: of x, which w8a8 rounds before. */
 void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows);
+/* a->narrow: x in 16 bits; NULL with a fault. */
+void cuda_narrow(struct device *d, struct linear_args *a, enum narrow_order order);
 
 /* weight.c, kv.c, ops.c, moe.c, lora.c: the operations of backend.h. */
 enum take cuda_weight_takes(const struct format *f, enum arith a);

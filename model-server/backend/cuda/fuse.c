@@ -80,6 +80,15 @@ void fuse_merge(struct device *d, struct attn_args *a)
         a->tickets = d->tickets;
 }
 
+bool fuse_narrow(struct device *d, const struct narrow_args *x)
+{
+    struct norm_args *p = last(d, norm_launch);
+    if (!p || p->y != x->x || p->plain || p->rows != x->rows || p->n != x->n || p->narrow)
+        return false;
+    p->narrow = x->y, p->pitch = x->pitch, p->dtype = x->dtype, p->order = x->order;
+    return true;
+}
+
 /* Bytes of each slice of a tile that are fetched ahead: what a block of linear_stream loads before it
  * waits, or where other kernels run in between as much as they leave time for. By arithmetic 8 and 34
  * MB over a device of 132 multiprocessors, of 50 in the second-level cache. */

@@ -169,12 +169,29 @@ struct give_args {
 #define GIVE_NONE UINT32_MAX
 launch_fn give_launch;
 
+/* Where a row in 16 bits has its columns. NARROW_WGMMA: so that a step of 16 columns in memory has the
+ * columns, and in the order, that a step of linear_mma.cuh has: of 32 columns 8t + 2j + e (t, j < 4;
+ * e < 2), number 8j + 2t + e is that one. NARROW_HALVES: so that a lane's 8 columns are those that
+ * PACKED_8 gives it: of 32 columns 16h + 4t + i (h < 2; t, i < 4), number 8t + 4h + i is that one. */
+enum narrow_order { NARROW_PLAIN, NARROW_WGMMA, NARROW_HALVES };
+static inline __host__ __device__ uint32_t narrow_place(uint32_t k, uint32_t order)
+{
+    const uint32_t in = k % 32;
+    if (order == NARROW_WGMMA)
+        return k - in + in % 8 / 2 * 8 + in / 8 * 2 + in % 2;
+    return order == NARROW_HALVES ? k - in + in % 16 / 4 * 8 + in / 16 * 4 + in % 4 : k;
+}
+
 struct norm_args {
     float *y, *x;
     const float *r; /* x += scale * r first; or NULL */
     const float *w, *b;
     uint32_t rows, n, layer, plain; /* layer: NORM_LAYER; plain: no norm, only the sum */
     float eps, scale;
+    /* not NULL: y also in 16 bits, for a product, as narrow would have it */
+    uint16_t *narrow;
+    uint32_t pitch, dtype, order;
+    uint32_t keeps; /* set by the launcher: rows fit in shared memory */
 };
 launch_fn norm_launch;
 
@@ -226,11 +243,7 @@ struct scale_args {
 };
 launch_fn scale_launch;
 
-/* fp32 rows to 16 bits, each row padded with zeros to `pitch`. NARROW_WGMMA: so that a step of 16
- * columns in memory has the columns, and in the order, that a step of linear_mma.cuh has: of 32
- * columns 8t + 2j + e (t, j < 4; e < 2), number 8j + 2t + e is that one. NARROW_HALVES: so that a lane's 8
- * columns are those that PACKED_8 gives it. */
-enum narrow_order { NARROW_PLAIN, NARROW_WGMMA, NARROW_HALVES };
+/* fp32 rows to 16 bits, each row padded with zeros to `pitch`, its columns in an order. */
 struct narrow_args {
     uint16_t *y;
     const float *x;

@@ -135,14 +135,13 @@ static size_t slices_bytes(const struct device *d, uint32_t rows, const struct s
     return SLICES * sizeof(float) * (d->rehearsal && n > most ? most : n);
 }
 
-/* x in 16 bits, for linear_tile. */
-static void narrow(struct device *d, struct linear_args *a)
+void cuda_narrow(struct device *d, struct linear_args *a, enum narrow_order order)
 {
-    struct narrow_args x = {.x = a->x, .rows = a->rows, .n = a->w.cols, .dtype = a->w.dtype};
-    x.order = a->w.quant == PACKED_8 ? NARROW_HALVES : NARROW_PLAIN;
+    struct narrow_args x = {
+        .x = a->x, .rows = a->rows, .n = a->w.cols, .dtype = a->w.dtype, .order = order};
     x.pitch = k_padded(a->w.cols, a->w.quant);
     a->narrow = x.y = cuda_work(d, WORK_NARROW, (size_t)x.rows * x.pitch * sizeof(*x.y));
-    if (x.y)
+    if (x.y && !fuse_narrow(d, &x))
         RECORD(d, narrow_launch, x);
 }
 
@@ -161,7 +160,7 @@ static void quantise(struct device *d, struct linear_args *a, uint32_t rows)
 static void linear_tile(struct device *d, struct linear_args *a)
 {
     if (!a->narrow)
-        narrow(d, a);
+        cuda_narrow(d, a, a->w.quant == PACKED_8 ? NARROW_HALVES : NARROW_PLAIN);
     if (slices_apart(d, a->rows, &a->w) || d->rehearsal)
         a->part = cuda_work(d, WORK_SLICES, slices_bytes(d, a->rows, &a->w));
     if (!a->narrow)

@@ -38,19 +38,9 @@ static uint32_t rows_of_tile(const struct device *d, const struct linear_args *a
     return small < large ? 128 : 192;
 }
 
-static void narrow(struct device *d, struct linear_args *a)
-{
-    struct narrow_args x = {
-        .x = a->x, .rows = a->rows, .n = a->w.cols, .dtype = a->w.dtype, .order = NARROW_WGMMA};
-    x.pitch = k_padded(a->w.cols, QUANT_NONE);
-    x.y = cuda_work(d, WORK_NARROW, (size_t)x.rows * x.pitch * sizeof(*x.y));
-    a->narrow = x.y;
-    RECORD(d, narrow_launch, x);
-}
-
 void wgmma_linear(struct device *d, struct linear_args *a)
 {
-    narrow(d, a);
+    cuda_narrow(d, a, NARROW_WGMMA);
     a->tile_rows = rows_of_tile(d, a);
     a->blocks = (uint32_t)d->sms;
     /* Side by side, slices are written and read once more: worth it when most of the device would
@@ -71,10 +61,11 @@ bool team_takes(const struct device *d, const struct linear_args *a)
 
 void team_linear(struct device *d, struct linear_args *a)
 {
-    narrow(d, a);
+    cuda_narrow(d, a, NARROW_WGMMA);
     a->blocks = d->teams;
     const struct team_args t = {.l = *a};
-    RECORD(d, linear_team_launch, t);
+    if (a->narrow)
+        RECORD(d, linear_team_launch, t);
 }
 
 /* The product by clusters that was recorded last, if it is `y` and nothing has become of it yet. */
