@@ -4,8 +4,8 @@
  *
  *   BACKEND_CUDA=backend-cuda.so cuda_products [small] [FORMAT]...
  *
- * small: shapes for trying it out. FORMAT: instead of bfloat16 random codes of it, q4_k for example.
- * CUDA_FEATURES chooses the kernels: 463 mma.sync, 511 wgmma, 1023 also by clusters. */
+ * small: shapes for trying it out. FORMAT: instead of bfloat16 random codes of it, q4_k for
+ * example. CUDA_FEATURES chooses the kernels: 463 mma.sync, 511 wgmma, 1023 also by clusters. */
 #include "common/clock.h"
 #include "model-server/backend/plugin.h"
 #include <stdio.h>
@@ -144,8 +144,8 @@ static void time_shape(const struct shape *s, const struct format *f, const uint
         err_nomem(&e), fail(&e);
     if (f) {
         random_codes(&codes, f, s);
-        part = (struct mat_part){
-            .rows = s->n, .cols = s->k, .source = SOURCE_CODES, .codes = &codes};
+        part =
+            (struct mat_part){.rows = s->n, .cols = s->k, .source = SOURCE_CODES, .codes = &codes};
     }
     for (uint32_t i = 0; i < p.copies; i++)
         if (!(p.w[i] = ops->weight_load(dev, &(struct mat_desc){&part, 1, DT_BF16}, &e)))

@@ -1,5 +1,5 @@
-/* codes_made.h - random matrices of codes (struct mat_codes) for tests, of every format there is and of
- * such as a checkpoint chooses, beside the numbers that they are. */
+/* codes_made.h - random matrices of codes (struct mat_codes) for tests, of every format there is
+ * and of such as a checkpoint chooses, beside the numbers that they are. */
 #ifndef TESTS_CHECK_CODES_MADE_H
 #define TESTS_CHECK_CODES_MADE_H
 #include "model-server/backend/backend.h"
@@ -14,7 +14,8 @@
 #include <cmocka.h>
 
 /* Random codes, and the numbers that they are. */
-static inline void fill_codes(struct rng *rng, struct mat_codes *c, uint32_t rows, uint32_t cols, float *numbers)
+static inline void fill_codes(struct rng *rng, struct mat_codes *c, uint32_t rows, uint32_t cols,
+                              float *numbers)
 {
     const uint32_t n = rows * cols;
     c->codes = malloc(n), c->scale = malloc((size_t)n), c->offset = malloc((size_t)n);

@@ -87,9 +87,10 @@ static void check_numbers(struct side g, const struct stack *s)
     for (size_t i = 0; i < (size_t)s->rows * s->cols; i++)
         if (exact ? got[i] != s->numbers[i]
                   : !(fabs((double)got[i] - s->numbers[i]) <= s->sizes[i] * 0x1p-11))
-            fail_msg("%s (%d parts): number (%zu, %zu) is %g, not %g", s->c[0].format.name, s->parts,
-                     i / s->cols, i % s->cols, got[i], s->numbers[i]);
-    assert_true(g.ops->weight_bytes(w) < (uint64_t)(s->rows + 15) / 16 * 16 * (s->cols + 127) * 5 / 4);
+            fail_msg("%s (%d parts): number (%zu, %zu) is %g, not %g", s->c[0].format.name,
+                     s->parts, i / s->cols, i % s->cols, got[i], s->numbers[i]);
+    assert_true(g.ops->weight_bytes(w) <
+                (uint64_t)(s->rows + 15) / 16 * 16 * (s->cols + 127) * 5 / 4);
     g.ops->weight_free(g.d, w), free(got);
 }
 

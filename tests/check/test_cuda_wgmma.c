@@ -1,6 +1,7 @@
 /* test_cuda_wgmma.c - products by wgmma: against the CPU's, and their bits against those of
- * mma.sync, alone and by clusters of blocks, whatever the tile, the number of blocks and the order in which threads run and copies
- * come; and the check at start-up that decides whether they are taken at all.
+ * mma.sync, alone and by clusters of blocks, whatever the tile, the number of blocks and the order
+ * in which threads run and copies come; and the check at start-up that decides whether they are
+ * taken at all.
  *
  * On a GPU that takes none, by its kind or by the check, the same products go another way and the
  * cases still hold. */
@@ -261,7 +262,8 @@ static void clusters_have_the_bits_of_other_products(void **state)
         if (machine)
             machine->shuffle = i % 2 * i * 77;
         compare_ways(sms, i % 2 ? DT_BF16 : DT_F16, i < 6 ? rows[i] : 17 + rng_below(&rng, 112),
-                     i == 4 ? 40 : 1 + rng_below(&rng, 600), i == 5 ? 60 : 1 + rng_below(&rng, 1500));
+                     i == 4 ? 40 : 1 + rng_below(&rng, 600),
+                     i == 5 ? 60 : 1 + rng_below(&rng, 1500));
     }
     if (machine)
         machine->shuffle = 0;

@@ -78,13 +78,12 @@ static void open_on(struct bench *b, const struct backend_ops *ops, const char *
     if (b->dev)
         b->model = model_load(
             dir,
-            &(struct model_options){
-                .ops = ops,
-                .dev = b->dev,
-                .comm = comm_solo(),
-                .dtype = dtype,
-                .quant = quant,
-                .activations = quant ? ACTIVATIONS_AUTO : ACTIVATIONS_EXACT},
+            &(struct model_options){.ops = ops,
+                                    .dev = b->dev,
+                                    .comm = comm_solo(),
+                                    .dtype = dtype,
+                                    .quant = quant,
+                                    .activations = quant ? ACTIVATIONS_AUTO : ACTIVATIONS_EXACT},
             &e);
     if (!b->model ||
         model_kv_resize(b->model, 2 * MAX_SEQ_BLOCKS, BLOCK_SIZE,

@@ -41,7 +41,8 @@ static bool skips(int way)
     return only && atoi(only) != way;
 }
 
-/* TEST_FEATURES: instead of the way's own CUDA_FEATURES, to find what one does not get along with. */
+/* TEST_FEATURES: instead of the way's own CUDA_FEATURES, to find what one does not get along with.
+ */
 static void take_way(const struct way *w)
 {
     enum { PEERS = 8 };

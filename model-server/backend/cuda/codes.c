@@ -1,12 +1,12 @@
 /* codes.c - numbers that come as codes (struct mat_codes), kept packed on the device: which layout
  * holds a matrix (enum packed in kernels.h), and a row of it.
  *
- * A format's number, ((n(code) - zero) * scale * by - offset * less) * factor, becomes (m * s - o) *
- * f. m is a small integer, which 16 bits hold exactly. s and o are rounded to float16: scale * by and
- * what is subtracted have more bits than that. A row's factor takes the power of two that brings its
- * greatest s or o next to 2^15, so that the others are normal numbers down to 2^-29 of that. So s
- * and o are off by 2^-11 of themselves at most, where x is rounded to 2^-8 (bfloat16) or 2^-11
- * (float16). They are exact in formats without nested scales, offsets and zero points.
+ * A format's number, ((n(code) - zero) * scale * by - offset * less) * factor, becomes (m * s - o)
+ * * f. m is a small integer, which 16 bits hold exactly. s and o are rounded to float16: scale * by
+ * and what is subtracted have more bits than that. A row's factor takes the power of two that
+ * brings its greatest s or o next to 2^15, so that the others are normal numbers down to 2^-29 of
+ * that. So s and o are off by 2^-11 of themselves at most, where x is rounded to 2^-8 (bfloat16) or
+ * 2^-11 (float16). They are exact in formats without nested scales, offsets and zero points.
  */
 #include "model-server/backend/cuda/cuda.h"
 #include "model-server/backend/numbers.h"
@@ -50,7 +50,7 @@ enum take cuda_codes_take(const struct format *f, enum arith a)
     const bool shaped = f->scale == SCALE_F16 && f->element != ELEMENT_E4M3 && columns >= 16 &&
                         columns % 16 == 0 && !f->ordered && f->bits <= 8;
     return shaped && (!f->rounded || a == ARITH_INT8) && fits(f, INT8_MIN, INT8_MAX) ? TAKE_NATIVE
-                                                                                    : TAKE_WIDEN;
+                                                                                     : TAKE_WIDEN;
 }
 
 /* Parts whose codes of 4 bits mean the same number. */
@@ -131,8 +131,8 @@ static void put_code(char *dst, const struct stored *w, uint32_t k, int m, uint3
     if (w->quant == PACKED_8)
         *at = (char)m;
     else
-        *at |= (char)((w->quant == PACKED_4 ? (uint32_t)(m + 8) : code)
-                      << column_shift(k, w->quant));
+        *at |=
+            (char)((w->quant == PACKED_4 ? (uint32_t)(m + 8) : code) << column_shift(k, w->quant));
 }
 
 void cuda_codes_row(const struct stored *w, char *dst, void *scales, uint32_t row,

@@ -148,8 +148,8 @@ enum { TICKETS = 4096 };
 struct device {
     int index, sms;
     unsigned features;
-    bool stuck;    /* a kernel does not end: nothing can be waited for, or freed */
-    bool clusters; /* blocks can see each other's shared memory */
+    bool stuck;     /* a kernel does not end: nothing can be waited for, or freed */
+    bool clusters;  /* blocks can see each other's shared memory */
     uint32_t teams; /* clusters of linear_team at a time; 0: it is not taken */
     size_t x_room;  /* shared memory for x in each of two blocks of linear_stream */
     cudaStream_t stream;
@@ -225,8 +225,8 @@ void cuda_quantise_row(const struct kernels *kern, const struct stored *w, char 
                        uint32_t row, float *f, const uint16_t *known);
 
 /* codes.c: what is done with a format; the layout of a matrix whose parts are SOURCE_CODES, into
- * quant, offsets and table of *m; row `row` of it, of the part's row `part_row`, to `dst`, and to what
- * is behind the rows, which is zero before. */
+ * quant, offsets and table of *m; row `row` of it, of the part's row `part_row`, to `dst`, and to
+ * what is behind the rows, which is zero before. */
 enum take cuda_codes_take(const struct format *f, enum arith a);
 void cuda_codes_layout(struct stored *m, const struct mat_part *parts, int n);
 void cuda_codes_row(const struct stored *w, char *dst, void *scales, uint32_t row,

@@ -89,9 +89,9 @@ bool fuse_narrow(struct device *d, const struct narrow_args *x)
     return true;
 }
 
-/* Bytes of each slice of a tile that are fetched ahead: what a block of linear_stream loads before it
- * waits, or where other kernels run in between as much as they leave time for. By arithmetic 8 and 34
- * MB over a device of 132 multiprocessors, of 50 in the second-level cache. */
+/* Bytes of each slice of a tile that are fetched ahead: what a block of linear_stream loads before
+ * it waits, or where other kernels run in between as much as they leave time for. By arithmetic 8
+ * and 34 MB over a device of 132 multiprocessors, of 50 in the second-level cache. */
 enum { AHEAD_NEXT = 256, AHEAD_LATER = 1024 };
 
 void fuse_ahead(struct device *d)

@@ -45,11 +45,10 @@ enum packed { PACKED_4 = QUANT_N, PACKED_TABLE, PACKED_8, LAYOUT_N };
  * the scales of a quantised one. A lane of a product takes 16 bytes of a row at a time, and 32
  * columns are dealt to four lanes, 8 columns each (linear_mma.cuh). Columns lie so that both fit:
  *   none, w8a8    in order
- *   int8, fp8     64 columns in 64 bytes: columns 8t .. of the first 32, then of the second; t = 0 ..
- *   PACKED_8      the same, but a lane's 8 columns are 4t .. and 16 + 4t .. of the 32
- *   int4          128 columns in 64 bytes: 4 bytes for columns 8t .. of each of four groups; of 8
- *   PACKED_4      columns c is in nibble c / 2 + c % 2 * 4, plus 8
- *   PACKED_TABLE  the same, but c is in nibble c, as it is
+ *   int8, fp8     64 columns in 64 bytes: columns 8t .. of the first 32, then of the second; t = 0
+ * .. PACKED_8      the same, but a lane's 8 columns are 4t .. and 16 + 4t .. of the 32 int4 128
+ * columns in 64 bytes: 4 bytes for columns 8t .. of each of four groups; of 8 PACKED_4      columns
+ * c is in nibble c / 2 + c % 2 * 4, plus 8 PACKED_TABLE  the same, but c is in nibble c, as it is
  * int8, w8a8 and PACKED_8 are two's complement, fp8 is e4m3. Scales: a float for each row. Of int4
  * and the packed ones 2 bytes for each group of 32 columns (PACKED_8: 16), four groups a step of 64
  * bytes: [row / 16][step][row % 8][row / 8 % 2][group], in bfloat16 (packed: float16).
@@ -92,8 +91,8 @@ static inline __host__ __device__ size_t scales_at(uint32_t rows, uint32_t k, ui
 {
     return rows * row_bytes(k, 0, quant);
 }
-/* Of a matrix with groups: columns of a step and of a group, bytes of the scales, and the element of
- * column k among them. */
+/* Of a matrix with groups: columns of a step and of a group, bytes of the scales, and the element
+ * of column k among them. */
 static inline __host__ __device__ uint32_t step_columns(uint32_t quant)
 {
     return in_4_bits(quant) ? 128 : 64;
@@ -125,9 +124,8 @@ static inline size_t scales_bytes(const struct stored *m)
     const size_t floats = (size_t)m->rows * sizeof(float);
     return m->quant == QUANT_NONE   ? 0
            : m->quant == QUANT_INT4 ? groups_bytes(m->rows, m->cols, m->quant)
-           : is_packed(m->quant)
-               ? factors_at(m) - scales_at(m->rows, m->cols, m->quant) + floats
-               : floats;
+           : is_packed(m->quant)    ? factors_at(m) - scales_at(m->rows, m->cols, m->quant) + floats
+                                    : floats;
 }
 /* Of a quantised matrix: the byte of column k in its row, and in 4 bits the lower bit of its
  * nibble. */
@@ -169,10 +167,11 @@ struct give_args {
 #define GIVE_NONE UINT32_MAX
 launch_fn give_launch;
 
-/* Where a row in 16 bits has its columns. NARROW_WGMMA: so that a step of 16 columns in memory has the
- * columns, and in the order, that a step of linear_mma.cuh has: of 32 columns 8t + 2j + e (t, j < 4;
- * e < 2), number 8j + 2t + e is that one. NARROW_HALVES: so that a lane's 8 columns are those that
- * PACKED_8 gives it: of 32 columns 16h + 4t + i (h < 2; t, i < 4), number 8t + 4h + i is that one. */
+/* Where a row in 16 bits has its columns. NARROW_WGMMA: so that a step of 16 columns in memory has
+ * the columns, and in the order, that a step of linear_mma.cuh has: of 32 columns 8t + 2j + e (t, j
+ * < 4; e < 2), number 8j + 2t + e is that one. NARROW_HALVES: so that a lane's 8 columns are those
+ * that PACKED_8 gives it: of 32 columns 16h + 4t + i (h < 2; t, i < 4), number 8t + 4h + i is that
+ * one. */
 enum narrow_order { NARROW_PLAIN, NARROW_WGMMA, NARROW_HALVES };
 static inline __host__ __device__ uint32_t narrow_place(uint32_t k, uint32_t order)
 {
@@ -446,8 +445,9 @@ launch_fn linear_any_launch;    /* fp32 arithmetic, any type: the bits of the CP
 launch_fn linear_stream_launch; /* stream_args: tensor cores, up to 16 rows or experts */
 launch_fn linear_tile_launch;   /* tensor cores, many rows */
 launch_fn linear_wgmma_launch;  /* the same by wgmma; x16 in the order NARROW_WGMMA */
-/* linear_team: the product `l` of up to 128 rows in 16 bits (narrow as for linear_wgmma) by l.blocks
- * clusters of SLICES blocks; l.gate with any act. sum: NULL, or sum += scale * product instead of y. */
+/* linear_team: the product `l` of up to 128 rows in 16 bits (narrow as for linear_wgmma) by
+ * l.blocks clusters of SLICES blocks; l.gate with any act. sum: NULL, or sum += scale * product
+ * instead of y. */
 struct team_args {
     struct linear_args l;
     float *sum;
@@ -457,7 +457,7 @@ struct team_args {
 enum { TEAM_ROWS = 128 };
 launch_fn linear_team_launch;
 cudaError_t linear_team_most(uint32_t *teams); /* clusters that run at a time */
-launch_fn linear_sum_launch;    /* the slices of linear_tile, side by side, summed up */
+launch_fn linear_sum_launch; /* the slices of linear_tile, side by side, summed up */
 
 /* ---------------------------------------------------------------- moe.cu */
 

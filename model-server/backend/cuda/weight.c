@@ -164,8 +164,8 @@ static int check_shape(const struct mat_desc *m, int64_t *rows, struct err *e)
 }
 
 static const char *const types[DT_N] = {"float32", "float16", "bfloat16"};
-static const char *const layouts[LAYOUT_N] = {"",       "int8",   "w8a8",         "int4", "fp8",
-                                              "4 bits", "4 bits, looked up", "8 bits"};
+static const char *const layouts[LAYOUT_N] = {
+    "", "int8", "w8a8", "int4", "fp8", "4 bits", "4 bits, looked up", "8 bits"};
 
 struct weight *cuda_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
 {
@@ -186,8 +186,7 @@ struct weight *cuda_weight_load(struct device *d, const struct mat_desc *m, stru
         cuda_codes_layout(&w->m, m->parts, m->n_parts);
     if (w->m.quant && m->dtype == DT_F32 && !(is_packed(w->m.quant) && m->arith == ARITH_EXACT))
         w->m.dtype = DT_BF16;
-    w->bytes =
-        w->m.rows * row_bytes(w->m.cols, w->m.dtype, w->m.quant) + scales_bytes(&w->m);
+    w->bytes = w->m.rows * row_bytes(w->m.cols, w->m.dtype, w->m.quant) + scales_bytes(&w->m);
     snprintf(what, sizeof(what), "a weight of %u x %u %s", w->m.rows, w->m.cols,
              w->m.quant ? layouts[w->m.quant] : types[m->dtype]);
     w->m.data = cuda_take(d, w->bytes, what, "spread the model with --num-shard", e);

@@ -55,8 +55,7 @@ void wgmma_linear(struct device *d, struct linear_args *a)
 /* Fewer are linear_stream's. */
 bool team_takes(const struct device *d, const struct linear_args *a)
 {
-    return d->features & CUDA_WGMMA && d->teams && a->rows <= TEAM_ROWS &&
-           a->w.quant == QUANT_NONE;
+    return d->features & CUDA_WGMMA && d->teams && a->rows <= TEAM_ROWS && a->w.quant == QUANT_NONE;
 }
 
 void team_linear(struct device *d, struct linear_args *a)
@@ -69,7 +68,8 @@ void team_linear(struct device *d, struct linear_args *a)
 }
 
 /* The product by clusters that was recorded last, if it is `y` and nothing has become of it yet. */
-static struct team_args *last_team(const struct device *d, const float *y, uint32_t rows, uint32_t n)
+static struct team_args *last_team(const struct device *d, const float *y, uint32_t rows,
+                                   uint32_t n)
 {
     const struct recorder *r = &d->rec;
     const struct command *last = r->n ? &r->commands[r->n - 1] : NULL;
@@ -139,11 +139,11 @@ static int wait_for_it(struct device *d, struct err *e)
     for (int ms = 0; (rc = cudaStreamQuery(d->stream)) == cudaErrorNotReady; ms++) {
         if (ms > SECONDS * 1000) {
             d->stuck = true;
-            return err_set(
-                e, ERR_SYSTEM,
-                "GPU %d: the check of wgmma does not end: CUDA_FEATURES=463 leaves it out, 479 only "
-                "what it does by clusters",
-                d->index);
+            return err_set(e, ERR_SYSTEM,
+                           "GPU %d: the check of wgmma does not end: CUDA_FEATURES=463 leaves it "
+                           "out, 479 only "
+                           "what it does by clusters",
+                           d->index);
         }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
