@@ -77,7 +77,7 @@ def products():
             torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
             for _ in range(copies)
         ]
-        for rows in (128, 512, 2048, 8192):
+        for rows in (1, 4, 16, 32, 64, 128, 512, 2048, 8192):
             x = torch.randn(rows, k, device="cuda", dtype=torch.bfloat16)
             inner = max(copies, 8)
 

@@ -27,12 +27,16 @@ def share(part, whole):
 
 
 def products(out, flop):
-    """Products alone: TFLOP/s by either instruction, and the library's."""
-    sides = [lines(out / f"products.{x}.json") for x in ("15", "63", "torch")]
+    """Products alone: TFLOP/s by either instruction, by clusters, and the library's."""
+    sides = [
+        lines(out / f"products.{x}.json") for x in ("15", "63", "clusters", "torch")
+    ]
     if not any(sides):
         return
-    print("\n| product | n x k | rows | mma.sync | wgmma | torch | wgmma / torch | of bf16 |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(
+        "\n| product | n x k | rows | mma.sync | wgmma | with clusters | torch | ours / torch | of bf16 |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
     cases = sorted({(r["n"], r["k"], r["shape"], r["rows"]) for s in sides for r in s})
     for n, k, shape, rows in cases:
         rate = [
@@ -49,10 +53,23 @@ def products(out, flop):
         print(
             f"| {shape} | {n} x {k} | {rows} | "
             + " | ".join(f"{x / 1e12:.0f}" for x in rate)
-            + f" | {share(rate[1], rate[2])} | {share(rate[1], flop)} |"
+            + f" | {share(rate[2] or rate[1], rate[3])} | {share(rate[2] or rate[1], flop)} |"
         )
     for r in sides[1][:1]:
         print(f"\nwgmma as the start-up check sees it: {r['device']}")
+
+
+def packed(out, copy):
+    """Products of weights that stay packed: bytes of weights a second, TFLOP/s of many rows."""
+    rows = lines(out / "products.packed.json")
+    if rows:
+        print("\n| product | format | rows | GB/s of weights | of copy | TFLOP/s |")
+        print("|---|---|---|---|---|---|")
+    for r in rows:
+        print(
+            f"| {r['shape']} | {r['format']} | {r['rows']} | {r['weight_bytes_per_s'] / 1e9:.0f} "
+            f"| {share(r['weight_bytes_per_s'], copy)} | {r['flop_per_s'] / 1e12:.0f} |"
+        )
 
 
 def main():
@@ -86,6 +103,7 @@ def main():
                     f"| {share(ops, flop)} | {case.get('host_us_per_step') or '-'} |"
                 )
     products(out, flop)
+    packed(out, copy)
     sampler = out / "sampler.txt"
     if sampler.exists():
         print("\n" + sampler.read_text(), end="")

@@ -2,9 +2,10 @@
  * object a line. A product is the backend's operation: fp32 in and out, rounding the rows included.
  * Median of several rounds; each round takes weights in turn that no cache holds together.
  *
- *   BACKEND_CUDA=backend-cuda.so cuda_products [small]      small: shapes for trying it out
+ *   BACKEND_CUDA=backend-cuda.so cuda_products [small] [FORMAT]...
  *
- * CUDA_FEATURES chooses the kernels: 79 mma.sync, 127 wgmma. */
+ * small: shapes for trying it out. FORMAT: instead of bfloat16 random codes of it, q4_k for
+ * example. CUDA_FEATURES chooses the kernels: 463 mma.sync, 511 wgmma, 1023 also by clusters. */
 #include "common/clock.h"
 #include "model-server/backend/plugin.h"
 #include <stdio.h>
@@ -20,7 +21,9 @@ struct shape {
 static const struct shape shapes[] = {
     {"qkv", 6144, 4096}, {"o", 4096, 4096}, {"gate_up", 28672, 4096}, {"down", 4096, 14336}};
 static const struct shape small_shapes[] = {{"small", 150, 200}};
-static const uint32_t row_counts[] = {128, 512, 2048, 8192}, small_rows[] = {70, 200};
+enum { MANY = 9 };
+static const uint32_t row_counts[MANY] = {1, 4, 16, 32, 64, 128, 512, 2048, 8192};
+static const uint32_t small_rows[] = {1, 70, 200};
 
 static const struct backend_ops *ops;
 static struct device *dev;
@@ -76,7 +79,8 @@ static int ascending(const void *a, const void *b)
     return (d > 0) - (d < 0);
 }
 
-static void time_rows(const struct product *p, const struct shape *s, uint32_t rows)
+static void time_rows(const struct product *p, const struct shape *s, const char *format,
+                      uint32_t rows)
 {
     double ns[ROUNDS];
     round_ns(p, rows); /* warm */
@@ -84,24 +88,65 @@ static void time_rows(const struct product *p, const struct shape *s, uint32_t r
         ns[i] = round_ns(p, rows);
     qsort(ns, ROUNDS, sizeof(*ns), ascending);
     printf("{\"what\": \"product\", \"shape\": \"%s\", \"n\": %u, \"k\": %u, \"rows\": %u, "
-           "\"ms\": %.4f, \"flop_per_s\": %.4g, \"device\": \"%s\"}\n",
-           s->name, s->n, s->k, rows, ns[ROUNDS / 2] * 1e-6,
-           2e9 * rows * s->n * s->k / ns[ROUNDS / 2], ops->describe(dev));
+           "\"format\": \"%s\", \"ms\": %.4f, \"flop_per_s\": %.4g, \"weight_bytes_per_s\": %.4g, "
+           "\"device\": \"%s\"}\n",
+           s->name, s->n, s->k, rows, format, ns[ROUNDS / 2] * 1e-6,
+           2e9 * rows * s->n * s->k / ns[ROUNDS / 2],
+           1e9 * (double)ops->weight_bytes(p->w[0]) / ns[ROUNDS / 2], ops->describe(dev));
     fflush(stdout);
 }
 
-static void time_shape(const struct shape *s, const uint32_t *rows, size_t n_rows)
+/* Random codes, all with scales of 1/64: of one row, which all rows share. */
+static void random_codes(struct mat_codes *c, const struct format *f, const struct shape *s)
+{
+    const size_t n = (size_t)s->n * s->k;
+    uint32_t r = 1;
+    *c = (struct mat_codes){.format = *f,
+                            .codes = malloc(n),
+                            .scale = malloc(n / f->block * sizeof(*c->scale)),
+                            .offset = malloc(n / f->block * sizeof(*c->offset)),
+                            .by = malloc(n / f->group),
+                            .less = malloc(n / f->group),
+                            .factor = malloc(s->n * sizeof(*c->factor))};
+    struct err e = ERR_INIT;
+    if (!c->codes || !c->scale || !c->offset || !c->by || !c->less || !c->factor)
+        err_nomem(&e), fail(&e);
+    for (size_t i = 0; i < n; i++) {
+        r = r * 1664525u + 1013904223u;
+        c->codes[i] = (uint8_t)(r >> (32 - f->bits));
+    }
+    for (size_t i = 0; i < n / f->block; i++)
+        c->scale[i] = c->offset[i] = 0x2400; /* 1/64 */
+    memset(c->by, 1, n / f->group), memset(c->less, 1, n / f->group);
+    for (uint32_t i = 0; i < s->n; i++)
+        c->factor[i] = 1;
+}
+
+static void free_codes(struct mat_codes *c)
+{
+    free(c->codes), free(c->scale), free(c->offset), free(c->by), free(c->less), free(c->factor);
+}
+
+/* `f` NULL: bfloat16. */
+static void time_shape(const struct shape *s, const struct format *f, const uint32_t *rows,
+                       size_t n_rows)
 {
     struct err e = ERR_INIT;
     const uint32_t most = rows[n_rows - 1];
-    size_t bytes = (size_t)s->n * s->k * 2, copies = COLD_BYTES / bytes + 1;
+    size_t bytes = (size_t)s->n * s->k * (f ? f->bits : 16) / 8, copies = COLD_BYTES / bytes + 1;
     size_t n_host = (size_t)s->k * (most > s->n ? most : s->n);
     struct product p = {.copies = (uint32_t)(copies < MAX_COPIES ? copies : MAX_COPIES)};
     p.inner = p.copies > FEWEST ? p.copies : FEWEST;
     float *host = random_floats(n_host);
     struct mat_part part = {host, DT_F32, s->n, s->k, s->k, 1};
+    struct mat_codes codes = {0};
     if (!host)
         err_nomem(&e), fail(&e);
+    if (f) {
+        random_codes(&codes, f, s);
+        part =
+            (struct mat_part){.rows = s->n, .cols = s->k, .source = SOURCE_CODES, .codes = &codes};
+    }
     for (uint32_t i = 0; i < p.copies; i++)
         if (!(p.w[i] = ops->weight_load(dev, &(struct mat_desc){&part, 1, DT_BF16}, &e)))
             fail(&e);
@@ -109,11 +154,32 @@ static void time_shape(const struct shape *s, const uint32_t *rows, size_t n_row
     if (ops->upload(dev, p.x, host, (size_t)most * s->k * 4, &e))
         fail(&e);
     for (size_t i = 0; i < n_rows; i++)
-        time_rows(&p, s, rows[i]);
+        time_rows(&p, s, f ? f->name : "bfloat16", rows[i]);
     ops->free(dev, p.x), ops->free(dev, p.y);
     for (uint32_t i = 0; i < p.copies; i++)
         ops->weight_free(dev, p.w[i]);
+    free_codes(&codes);
     free(host);
+}
+
+static void time_all(bool small, const struct format *f)
+{
+    static const struct shape small_codes = {"small", 150, 256};
+    if (small)
+        time_shape(f ? &small_codes : small_shapes, f, small_rows, 3);
+    for (size_t i = 0; !small && i < sizeof(shapes) / sizeof(*shapes); i++)
+        time_shape(&shapes[i], f, row_counts, f ? MANY - 1 : MANY);
+}
+
+static const struct format *format_named(const char *name)
+{
+    for (int i = FORMAT_Q4_0; i < FORMAT_N; i++)
+        if (strcmp(formats[i].name, name) == 0)
+            return &formats[i];
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_VALIDATION, "no format of codes is named %s", name);
+    fail(&e);
+    return NULL;
 }
 
 int main(int argc, char **argv)
@@ -131,10 +197,10 @@ int main(int argc, char **argv)
     ops = plugin->ops;
     if (!(dev = ops->open(&(struct device_options){.features = ~0ull}, &e)))
         return fail(&e);
-    if (small)
-        time_shape(small_shapes, small_rows, 2);
-    for (size_t i = 0; !small && i < sizeof(shapes) / sizeof(*shapes); i++)
-        time_shape(&shapes[i], row_counts, 4);
+    if (argc == 1 + small)
+        time_all(small, NULL);
+    for (int i = 1 + small; i < argc; i++)
+        time_all(small, format_named(argv[i]));
     ops->close(dev);
     return 0;
 }

@@ -4,53 +4,12 @@
 #include "model-server/backend/backend.h"
 #include "model-server/backend/cpu/kernels.h"
 #include "model-server/backend/numbers.h"
+#include "tests/check/codes_made.h"
 #include "tests/check/cpu_device.h"
-#include "tests/check/random.h"
 #include <string.h>
 
 static struct rng rng;
 static const struct backend_ops *const ops = &backend_cpu;
-
-/* Random codes, and the numbers that they are. */
-static void fill_codes(struct mat_codes *c, uint32_t rows, uint32_t cols, float *numbers)
-{
-    const uint32_t n = rows * cols;
-    c->codes = malloc(n), c->scale = malloc((size_t)n), c->offset = malloc((size_t)n);
-    c->by = malloc(n), c->less = malloc(n);
-    c->factor = malloc(rows * sizeof(*c->factor));
-    assert_true(c->codes && c->scale && c->offset && c->by && c->less && c->factor);
-    for (uint32_t i = 0; i < rows; i++) /* a power of two keeps the bits of a sum */
-        c->factor[i] = ldexpf(1, -(int)rng_below(&rng, 6));
-    const struct format *f = &c->format;
-    for (uint32_t i = 0; i < n; i++)
-        c->codes[i] = (uint8_t)rng_below(&rng, 1u << f->bits);
-    for (uint32_t i = 0; i < n / f->block; i++) {
-        c->scale[i] = f16_of_f32(((float)(int)rng_below(&rng, 8001) * 0.001f - 4.0f));
-        c->offset[i] = f16_of_f32(((float)(int)rng_below(&rng, 8001) * 0.001f - 4.0f));
-    }
-    for (uint32_t i = 0; f->table && f->zero == 12 && i < n / f->block; i++)
-        c->scale[i] = f16_of_f32(ldexpf(1, (int)rng_below(&rng, 20) - 14)); /* of MXFP4 */
-    for (uint32_t i = 0; i < n / f->group; i++) {
-        c->by[i] = (int8_t)(f->offsets ? rng_below(&rng, 64) : rng_below(&rng, 256));
-        c->less[i] = (int8_t)rng_below(&rng, f->zeros ? (1u << f->bits) + 1 : 64);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        const float scale =
-            f32_of_f16(c->scale[i / f->block]) * (f->nested ? (float)c->by[i / f->group] : 1.0f);
-        const float less =
-            f32_of_f16(c->offset[i / f->block]) * (f->nested ? (float)c->less[i / f->group] : 1.0f);
-        const int zero = f->zeros ? c->less[i / f->group] : (int)f->zero;
-        const int code = f->table ? f->table[c->codes[i]] : c->codes[i];
-        numbers[i] = scale * (float)(code - zero);
-        numbers[i] -= f->offsets ? less : 0.0f;
-        numbers[i] *= f->factors ? c->factor[i / cols] : 1.0f;
-    }
-}
-
-static void free_codes(struct mat_codes *c)
-{
-    free(c->codes), free(c->scale), free(c->offset), free(c->by), free(c->less), free(c->factor);
-}
 
 static struct weight *load_parts(struct device *d, const struct mat_part *p, int n,
                                  enum arith arith)
@@ -61,30 +20,6 @@ static struct weight *load_parts(struct device *d, const struct mat_part *p, int
     if (!w)
         fail_msg("%s", e.msg);
     return w;
-}
-
-/* Codes with a scale and a zero point for 32 columns, as keep.c makes them. */
-static const struct format with_zeros[] = {
-    {"2 bits", ELEMENT_INT, SCALE_F16, 2, 32, 32, .zeros = true},
-    {"4 bits", ELEMENT_INT, SCALE_F16, 4, 32, 32, .zeros = true},
-    {"3 bits", ELEMENT_INT, SCALE_F16, 3, 32, 32, 4},
-    {"16 columns", ELEMENT_INT, SCALE_F16, 8, 16, 16, 128, .factors = true},
-};
-enum { WITH_ZEROS = sizeof(with_zeros) / sizeof(with_zeros[0]) };
-enum { FORMS = FORMAT_N - FORMAT_Q4_0 + WITH_ZEROS };
-
-static const struct format *any_format(uint32_t i)
-{
-    return i < WITH_ZEROS ? &with_zeros[i] : &formats[FORMAT_Q4_0 + i - WITH_ZEROS];
-}
-
-/* One that fits `cols`. */
-static const struct format *drawn_format(uint32_t cols)
-{
-    const struct format *f = any_format(rng_below(&rng, FORMS));
-    while (cols % f->block)
-        f = any_format(rng_below(&rng, FORMS));
-    return f;
 }
 
 /* What stands together in a matrix is as wide as it must be. */
@@ -107,9 +42,9 @@ static void codes_are_kept_and_have_the_bits_of_their_numbers(void **state)
             const uint32_t own = 1 + rng_below(&rng, 40);
             float *numbers = malloc((size_t)own * cols * sizeof(float));
             assert_true(d && numbers);
-            c[i].format = *(round < FORMS ? any_format((uint32_t)round) : drawn_format(cols));
+            c[i].format = *(round < FORMS ? any_format((uint32_t)round) : drawn_format(&rng, cols));
             c[i].format.rounded = false; /* no loader would ask for these */
-            fill_codes(&c[i], own, cols, numbers);
+            fill_codes(&rng, &c[i], own, cols, numbers);
             plain[i] = (struct mat_part){numbers, DT_F32, own, cols, cols, 1};
             with[i] = (struct mat_part){
                 .rows = own, .cols = cols, .source = SOURCE_CODES, .codes = &c[i]};
@@ -146,7 +81,7 @@ static void make(struct made *m, const struct format *f, uint32_t rows, uint32_t
     *m = (struct made){.c.format = *f, .rows = rows, .cols = cols};
     m->numbers = malloc((size_t)rows * cols * sizeof(float));
     assert_non_null(m->numbers);
-    fill_codes(&m->c, rows, cols, m->numbers);
+    fill_codes(&rng, &m->c, rows, cols, m->numbers);
     m->part = (struct mat_part){.rows = rows, .cols = cols, .source = SOURCE_CODES, .codes = &m->c};
 }
 
@@ -237,8 +172,8 @@ static void rows_in_8_bits_have_the_same_bits_everywhere(void **state)
     for (int round = 0; round < 12; round++) {
         const uint32_t cols = round == 0 ? 4096 + 512 : 256 * (1 + rng_below(&rng, 3));
         struct made a, b;
-        make(&a, drawn_format(cols), OUT - 33, cols);
-        make(&b, drawn_format(cols), 33, cols);
+        make(&a, drawn_format(&rng, cols), OUT - 33, cols);
+        make(&b, drawn_format(&rng, cols), 33, cols);
         const struct mat_part parts[2] = {a.part, b.part};
         float *x = rng_floats(&rng, (size_t)BATCH * cols);
         static float want[BATCH * OUT], got[BATCH * OUT];

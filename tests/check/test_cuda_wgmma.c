@@ -1,12 +1,16 @@
 /* test_cuda_wgmma.c - products by wgmma: against the CPU's, and their bits against those of
- * mma.sync, whatever the tile, the number of blocks and the order in which threads run and copies
- * come; and the check at start-up that decides whether they are taken at all.
+ * mma.sync, alone and by clusters of blocks, whatever the tile, the number of blocks and the order
+ * in which threads run and copies come; and the check at start-up that decides whether they are
+ * taken at all.
  *
  * On a GPU that takes none, by its kind or by the check, the same products go another way and the
  * cases still hold. */
 #include "tests/check/cuda_sides.h"
 
-enum { WGMMA = 16, WGMMA_ANY = 32 };
+enum { WGMMA = 16, WGMMA_ANY = 32, TEAMS = 512 };
+
+/* Of the side that takes products by wgmma. */
+static uint64_t features = ~(uint64_t)TEAMS;
 
 /* Asked for though bits may differ: `make gpu-check` does, to see the kernel alone. */
 static bool bits_may_differ(void)
@@ -33,7 +37,7 @@ static void assert_by_wgmma(bool expected)
 static struct side open_wgmma(int sms)
 {
     set_sms(sms);
-    struct side g = open_side(gpu, ~0ull);
+    struct side g = open_side(gpu, features);
     if (machine && !getenv("CUDA_FEATURES"))
         assert_non_null(strstr(gpu->describe(g.d), ", wgmma"));
     assert_by_wgmma(true); /* by the check at start-up */
@@ -158,6 +162,7 @@ static void compare_gated(int sms, uint32_t rows, uint32_t n, uint32_t k, bool b
         g.ops->weight_free(g.d, gw);
         close_side(g);
     }
+    assert_by_wgmma(true);
     if (machine && !getenv("CUDA_FEATURES"))
         assert_int_equal(launches, kernels);
     assert_memory_equal(y[0], y[1], (size_t)rows * n * 4);
@@ -178,16 +183,108 @@ static void a_gate_is_part_of_its_product(void **state)
     compare_gated(132, 150, 100, 300, true, ACT_SILU, 4); /* slices side by side */
 }
 
+/* ---------------------------------------------------------------- clusters */
+
+/* x += scale * product, as one operation and as two. */
+static void compare_summed(int sms, uint32_t rows, uint32_t n, uint32_t k)
+{
+    const enum dtype t = n % 2 ? DT_F16 : DT_BF16;
+    float *w = units((size_t)n * k), *x = units((size_t)rows * k), *to = units((size_t)rows * n);
+    float *bias = units(n), *y[2];
+    const size_t bytes = (size_t)rows * n * 4;
+    for (int i = 0; i < 2; i++) {
+        struct side g = i ? open_wgmma(sms) : open_side(gpu, (uint64_t)~WGMMA);
+        struct weight *gw = load(g, w, n, k, t);
+        float *dx = up(g, x, (size_t)rows * k * 4), *dto = up(g, to, bytes);
+        float *dr = up(g, NULL, bytes), *db = up(g, bias, n * 4);
+        const uint64_t before = machine ? machine->launches : 0;
+        y[i] = malloc(bytes);
+        g.ops->linear(g.d, dr, dx, rows, gw, db);
+        g.ops->add_norm(g.d, NULL, dto, dr, 0.7f, rows, n, NULL);
+        down(g, y[i], dto, bytes);
+        if (i && machine && !getenv("CUDA_FEATURES"))
+            assert_int_equal(machine->launches - before, 2);
+        g.ops->free(g.d, dx), g.ops->free(g.d, dr), g.ops->free(g.d, db);
+        g.ops->weight_free(g.d, gw);
+        close_side(g);
+    }
+    assert_by_wgmma(true);
+    assert_memory_equal(y[0], y[1], bytes);
+    free(w), free(x), free(to), free(bias), free(y[0]), free(y[1]);
+}
+
+/* W norm(x), the norm storing what the product takes and not: in a launch less. */
+static void compare_normed(uint32_t rows, uint32_t n, uint32_t k)
+{
+    enum { FUSE = 64 };
+    const enum dtype t = n % 2 ? DT_F16 : DT_BF16;
+    float *w = units((size_t)n * k), *x = units((size_t)rows * k), *weights = units(k), *y[2];
+    uint64_t launches[2];
+    for (int i = 0; i < 2; i++) {
+        struct side g = open_side(gpu, i ? features : features & ~(uint64_t)FUSE);
+        struct weight *gw = load(g, w, n, k, t);
+        float *dx = up(g, x, (size_t)rows * k * 4), *dw = up(g, weights, k * 4);
+        float *dy = up(g, NULL, (size_t)rows * n * 4);
+        launches[i] = machine ? machine->launches : 0;
+        y[i] = malloc((size_t)rows * n * 4);
+        g.ops->norm(g.d, dx, dx, rows, k, &(struct norm){NORM_LAYER, dw, dw, 1e-5f});
+        g.ops->linear(g.d, dy, dx, rows, gw, NULL);
+        down(g, y[i], dy, (size_t)rows * n * 4);
+        launches[i] = machine ? machine->launches - launches[i] : 0;
+        g.ops->free(g.d, dx), g.ops->free(g.d, dw), g.ops->weight_free(g.d, gw);
+        close_side(g);
+    }
+    assert_by_wgmma(true);
+    if (machine && !getenv("CUDA_FEATURES"))
+        assert_int_equal(launches[0] - launches[1], 1);
+    assert_memory_equal(y[0], y[1], (size_t)rows * n * 4);
+    free(w), free(x), free(weights), free(y[0]), free(y[1]);
+}
+
+static void norms_store_what_products_take(void **state)
+{
+    (void)state;
+    compare_normed(150, 70, 333);
+    features = ~0ull;
+    compare_normed(33, 101, 700);
+    features = ~(uint64_t)TEAMS;
+}
+
+static void clusters_have_the_bits_of_other_products(void **state)
+{
+    (void)state;
+    static const uint32_t rows[] = {17, 32, 33, 64, 65, 128};
+    if (bits_may_differ())
+        skip();
+    features = ~0ull;
+    for (uint32_t i = 0; i < 9; i++) { /* one cluster with many tiles, two, one for each tile */
+        const int sms = i % 3 == 0 ? 1 : i % 3 == 1 ? 20 : 132;
+        if (machine)
+            machine->shuffle = i % 2 * i * 77;
+        compare_ways(sms, i % 2 ? DT_BF16 : DT_F16, i < 6 ? rows[i] : 17 + rng_below(&rng, 112),
+                     i == 4 ? 40 : 1 + rng_below(&rng, 600),
+                     i == 5 ? 60 : 1 + rng_below(&rng, 1500));
+    }
+    if (machine)
+        machine->shuffle = 0;
+    compare_gated(1, 20, 150, 700, true, ACT_SILU, 2);
+    compare_gated(132, 64, 64, 1100, false, ACT_RELU2, 2); /* whatever the activation */
+    compare_gated(20, 100, 1 + rng_below(&rng, 200), 500, true, ACT_GELU_TANH, 2);
+    compare_summed(1, 33, 300, 600);
+    compare_summed(132, 128, 1 + rng_below(&rng, 300), 512);
+    features = ~(uint64_t)TEAMS;
+}
+
 /* ---------------------------------------------------------------- the check at start-up */
 
-static void assert_describes(const char *features, const char *with, const char *without)
+static void assert_describes(const char *mask, const char *with, const char *without)
 {
-    if (features)
-        setenv("CUDA_FEATURES", features, 1);
+    if (mask)
+        setenv("CUDA_FEATURES", mask, 1);
     struct side g = open_side(gpu, ~0ull);
     const char *text = gpu->describe(g.d);
     if ((with && !strstr(text, with)) || (without && strstr(text, without)))
-        fail_msg("with features %s: %s", features ? features : "as they are", text);
+        fail_msg("with features %s: %s", mask ? mask : "as they are", text);
     unsetenv("CUDA_FEATURES");
     close_side(g);
 }
@@ -197,7 +294,8 @@ static void other_bits_are_found_at_start_up(void **state)
     (void)state;
     if (!machine || getenv("CUDA_FEATURES"))
         skip();
-    assert_describes(NULL, ", wgmma", "bits");
+    assert_describes(NULL, ", wgmma, clusters", "bits");
+    assert_describes("479", ", wgmma", "clusters");
     assert_describes("15", NULL, "wgmma");
     assert_describes("30", NULL, "wgmma"); /* not without tensor cores */
     machine->major = 8;
@@ -215,7 +313,7 @@ static void other_bits_are_found_at_start_up(void **state)
     close_side(g);
     /* asked for in so many words: right within rounding, but other bits */
     assert_describes("63", ", wgmma though its sums have other bits", NULL);
-    setenv("CUDA_FEATURES", "63", 1);
+    setenv("CUDA_FEATURES", "63", 1); /* no clusters */
     g = open_side(gpu, ~0ull);
     unsetenv("CUDA_FEATURES");
     assert_by_wgmma(true);
@@ -230,4 +328,6 @@ CUDA_TESTS(cmocka_unit_test(products_are_right),
            cmocka_unit_test(bits_do_not_depend_on_the_instruction),
            cmocka_unit_test(bits_do_not_depend_on_the_order_of_threads_and_copies),
            cmocka_unit_test(a_gate_is_part_of_its_product),
+           cmocka_unit_test(norms_store_what_products_take),
+           cmocka_unit_test(clusters_have_the_bits_of_other_products),
            cmocka_unit_test(other_bits_are_found_at_start_up))

@@ -20,7 +20,7 @@ asm(".text\n"
 enum {
     MAX_THREADS = 1024,
     MAX_CLUSTER = 8,
-    MAX_FIBERS = 2 * MAX_THREADS, /* of a cluster */
+    MAX_FIBERS = 4 * MAX_THREADS, /* of a cluster */
     STACK = 256 << 10,
     MAX_SHARED = 227 << 10,
     CANARY = 256,
@@ -153,10 +153,17 @@ void *double_cluster_shared(void *p, uint32_t rank)
     return cluster.block[rank].shared + at;
 }
 
-char *double_shared_at(uint32_t address, size_t n)
+uint32_t double_own_block(void) { return own_block(); }
+
+char *double_shared_of(uint32_t block, uint32_t address, size_t n)
 {
     bool inside = address >= SHARED_FROM && address + n <= SHARED_FROM + cluster.smem;
-    return inside ? own_shared() + (address - SHARED_FROM) : NULL;
+    return inside ? cluster.block[block].shared + (address - SHARED_FROM) : NULL;
+}
+
+char *double_shared_at(uint32_t address, size_t n)
+{
+    return double_shared_of(own_block(), address, n);
 }
 
 uint32_t double_shared_address(const void *p)

@@ -55,6 +55,7 @@ void __syncthreads(void);
 void double_warp(void (*fn)(void *const operands[32]), void *operand);
 void double_warpgroup(void (*fn)(void *const operands[128]), void *operand); /* four warps */
 void *double_dynamic_shared(void);
+void double_prefetched(uint32_t bytes); /* into the second-level cache */
 void double_poll(void);   /* a thread asks again for what another device is to write */
 uint64_t double_ns(void); /* its clock; a second of it is a sixtieth of ours, for time-outs */
 /* Copies to shared memory happen at the wait, not before. */

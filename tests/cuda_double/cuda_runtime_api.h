@@ -57,6 +57,7 @@ typedef struct {
 struct cudaDeviceProp {
     char name[256];
     int major, minor, multiProcessorCount;
+    size_t sharedMemPerMultiprocessor;
 };
 
 cudaError_t cudaGetDeviceCount(int *n);
@@ -108,7 +109,7 @@ struct cuda_double {
     uint32_t shuffle;         /* not 0: seed of the order in which blocks and threads run */
     bool wgmma_truncates;     /* its sums are not rounded as those of mma.sync */
     size_t used, allocations; /* now */
-    uint64_t launches, graph_launches, wgmmas; /* so far */
+    uint64_t launches, graph_launches, wgmmas, prefetched; /* so far; prefetched: bytes */
 };
 struct cuda_double *cuda_double(void);
 #ifdef __cplusplus

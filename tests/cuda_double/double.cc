@@ -20,6 +20,7 @@ extern "C" __attribute__((visibility("default"))) struct cuda_double *cuda_doubl
 }
 
 void double_poll(void) { sched_yield(); }
+void double_prefetched(uint32_t bytes) { machine.prefetched += bytes; }
 
 uint64_t double_ns(void)
 {
@@ -72,7 +73,7 @@ extern "C" cudaError_t cudaSetDevice(int i)
 extern "C" cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int i)
 {
     (void)i;
-    *p = cudaDeviceProp{"CUDA double (no GPU)", machine.major, 0, machine.sms};
+    *p = cudaDeviceProp{"CUDA double (no GPU)", machine.major, 0, machine.sms, 228 << 10};
     return cudaSuccess;
 }
 extern "C" cudaError_t cudaDeviceGetPCIBusId(char *id, int n, int i)

@@ -123,7 +123,7 @@ struct copy {
     uint32_t to;
     matrix from;
     phases *barrier;
-    uint32_t column, row;
+    uint32_t column, row, block;
 };
 static std::vector<copy> copies;
 
@@ -132,7 +132,7 @@ static uint32_t swizzled(uint32_t address) { return address ^ (address >> 7 & 7)
 
 void tile_load(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, uint32_t row)
 {
-    copy c = {double_shared_address(dst), {}, find(b), column, row};
+    copy c = {double_shared_address(dst), {}, find(b), column, row, double_own_block()};
     memcpy(&c.from, map, sizeof(c.from));
     if (c.from.magic != MAGIC || c.to % 128 || !double_shared_at(c.to, c.from.bytes()))
         double_die("a tile's place or its map");
@@ -154,7 +154,7 @@ static void land(const copy &c)
                 memcpy(&v, m.data + row * m.pitch + column * 2, 2);
             if (m.swizzle == CU_TENSOR_MAP_SWIZZLE_128B)
                 at = c.to + (r * m.box_columns * 2), at = swizzled(at + k * 2);
-            memcpy(double_shared_at(at, 2), &v, 2);
+            memcpy(double_shared_of(c.block, at, 2), &v, 2);
         }
     c.barrier->bytes -= m.bytes();
     settle(c.barrier);
@@ -184,9 +184,10 @@ static struct {
     std::vector<product> waiting;
     uint32_t groups;
     bool fenced;
-} warpgroups[1024 / 128];
+} warpgroups[8][1024 / 128]; /* of each block of a cluster */
+typedef decltype(warpgroups[0][0]) warpgroup_ref;
 
-static uint32_t warpgroup(void) { return threadIdx.x / 128; }
+static warpgroup_ref &warpgroup(void) { return warpgroups[double_own_block()][threadIdx.x / 128]; }
 
 /* b[k][n] as its descriptor lays it: rows of 128 bytes in eights, swizzled. */
 static void read_b(const product &p, float (*b)[256])
@@ -243,7 +244,7 @@ void double_wgmma(const double_wgmma_lane *mine)
     double_warpgroup(
         [](void *const *lanes) {
             const double_wgmma_lane *const *l = (const double_wgmma_lane *const *)lanes;
-            auto &g = warpgroups[warpgroup()];
+            auto &g = warpgroup();
             if (!g.fenced)
                 double_die("wgmma without a fence since its registers were written");
             product p = {};
@@ -263,15 +264,15 @@ void double_wgmma(const double_wgmma_lane *mine)
  * every group begins with one, as fragments of a are written for each. */
 void wgmma_fence(void)
 {
-    double_warpgroup([](void *const *) { warpgroups[warpgroup()].fenced = true; }, NULL);
+    double_warpgroup([](void *const *) { warpgroup().fenced = true; }, NULL);
 }
 
 void wgmma_commit(void)
 {
     double_warpgroup(
         [](void *const *) {
-            warpgroups[warpgroup()].groups++;
-            warpgroups[warpgroup()].fenced = false;
+            warpgroup().groups++;
+            warpgroup().fenced = false;
         },
         NULL);
 }
@@ -280,7 +281,7 @@ void double_wgmma_wait(uint32_t left)
 {
     double_warpgroup(
         [](void *const *lanes) {
-            auto &g = warpgroups[warpgroup()];
+            auto &g = warpgroup();
             size_t kept = 0;
             for (const product &p : g.waiting)
                 if (p.group + *(const uint32_t *)lanes[0] >= g.groups)
@@ -297,15 +298,17 @@ void double_wgmma_wait(uint32_t left)
 void hopper_begin(void)
 {
     barriers.clear(), copies.clear();
-    for (auto &g : warpgroups)
-        g.waiting.clear(), g.groups = 0, g.fenced = false;
+    for (auto &block : warpgroups)
+        for (auto &g : block)
+            g.waiting.clear(), g.groups = 0, g.fenced = false;
 }
 
 void hopper_end(void)
 {
     if (!copies.empty())
         double_die("a block ends while a copy is under way");
-    for (auto &g : warpgroups)
-        if (!g.waiting.empty())
-            double_die("a block ends before its products");
+    for (auto &block : warpgroups)
+        for (auto &g : block)
+            if (!g.waiting.empty())
+                double_die("a block ends before its products");
 }

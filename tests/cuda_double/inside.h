@@ -10,6 +10,8 @@ void double_yield_until(const uint64_t *gate);
  * than 128-byte alignment. NULL: not all of [address, address + n) is the block's. */
 uint32_t double_shared_address(const void *p);
 char *double_shared_at(uint32_t address, size_t n);
+uint32_t double_own_block(void); /* of the cluster */
+char *double_shared_of(uint32_t block, uint32_t address, size_t n);
 uint32_t double_random(void); /* of the order of threads; 0 while it is not shuffled */
 
 extern struct cuda_double machine; /* what it is like, and what happened on it */

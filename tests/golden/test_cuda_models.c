@@ -78,8 +78,12 @@ static void open_on(struct bench *b, const struct backend_ops *ops, const char *
     if (b->dev)
         b->model = model_load(
             dir,
-            &(struct model_options){
-                .ops = ops, .dev = b->dev, .comm = comm_solo(), .dtype = dtype, .quant = quant},
+            &(struct model_options){.ops = ops,
+                                    .dev = b->dev,
+                                    .comm = comm_solo(),
+                                    .dtype = dtype,
+                                    .quant = quant,
+                                    .activations = quant ? ACTIVATIONS_AUTO : ACTIVATIONS_EXACT},
             &e);
     if (!b->model ||
         model_kv_resize(b->model, 2 * MAX_SEQ_BLOCKS, BLOCK_SIZE,
@@ -224,6 +228,27 @@ static void quantised_models_agree_with_the_cpu(void **state)
     }
 }
 
+/* GPTQ and AWQ, whose codes stay packed, but for those whose columns are in another order. */
+static void packed_models_agree_with_the_cpu(void **state)
+{
+    static const char *const models[] = {
+        "quant/gptq_g32",
+        "quant/awq_gemm_g32",
+        "quant/gptq_g32_desc_act",
+    };
+    char dir[PATH_LEN];
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct bench g;
+        if (!find_model(models[i], dir))
+            continue;
+        open_on(&g, gpu, dir, -1, -1, QUANT_NONE);
+        assert_true(!strstr(model_info(g.model)->matrices, "widened") == (i < 2));
+        bench_close(&g);
+        check(dir, -1, -1, QUANT_NONE);
+    }
+}
+
 /* A prompt of more than 64 tokens, whose products may go by wgmma with a gate as part of them, and
  * its chunks, whose products do not. On few multiprocessors slices are not taken side by side. */
 static void a_long_prompt_has_the_bits_of_its_chunks(void **state)
@@ -263,7 +288,7 @@ int main(void)
     const char *plugin_path = getenv("BACKEND_CUDA") ? getenv("BACKEND_CUDA") : stand_in;
     if (!plugin_path) {
         printf("skipped: %d cases (no GPU plugin is given, and the double runs on x86-64 only)\n",
-               N_DIRS + 4);
+               N_DIRS + 5);
         return 0;
     }
     const struct backend_plugin *p = backend_plugin_load(plugin_path, &e);
@@ -275,7 +300,7 @@ int main(void)
     struct cuda_double *(*get)(void);
     *(void **)&get = dlsym(dlopen(plugin_path, RTLD_NOW), "cuda_double");
     machine = get ? get() : NULL;
-    struct CMUnitTest tests[N_DIRS + 4];
+    struct CMUnitTest tests[N_DIRS + 5];
     for (int i = 0; i < N_DIRS; i++)
         tests[i] = (struct CMUnitTest){.name = dirs[i],
                                        .test_func = a_model_agrees_with_the_cpu,
@@ -285,6 +310,7 @@ int main(void)
     tests[N_DIRS + 2] =
         (struct CMUnitTest)cmocka_unit_test(a_long_prompt_has_the_bits_of_its_chunks);
     tests[N_DIRS + 3] = (struct CMUnitTest)cmocka_unit_test(quantised_models_agree_with_the_cpu);
+    tests[N_DIRS + 4] = (struct CMUnitTest)cmocka_unit_test(packed_models_agree_with_the_cpu);
     int rc = cmocka_run_group_tests_name("cuda_models", tests, NULL, NULL);
     if (skipped)
         printf("skipped: %d cases (no reference data)\n", skipped);

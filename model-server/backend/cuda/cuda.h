@@ -19,6 +19,9 @@ enum cuda_feature {
     CUDA_WGMMA = 16,     /* wgmma for many rows, if its sums have the bits of mma.sync (wgmma.c) */
     CUDA_WGMMA_ANY = 32, /* or if they do not; only CUDA_FEATURES can ask for it */
     CUDA_FUSE = 64,      /* several operations of a decode step in one kernel (fuse.c) */
+    CUDA_X_SHARED = 128, /* x of products of up to 4 rows through shared memory */
+    CUDA_AHEAD = 256,    /* the next product's first weights into the second-level cache (fuse.c) */
+    CUDA_TEAMS = 512,    /* clusters of blocks for products of 17 to 128 rows (wgmma.c) */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
@@ -145,8 +148,10 @@ enum { TICKETS = 4096 };
 struct device {
     int index, sms;
     unsigned features;
-    bool stuck;    /* a kernel does not end: nothing can be waited for, or freed */
-    bool clusters; /* blocks can see each other's shared memory */
+    bool stuck;     /* a kernel does not end: nothing can be waited for, or freed */
+    bool clusters;  /* blocks can see each other's shared memory */
+    uint32_t teams; /* clusters of linear_team at a time; 0: it is not taken */
+    size_t x_room;  /* shared memory for x in each of two blocks of linear_stream */
     cudaStream_t stream;
     struct pool *pool;   /* host threads */
     struct kernels kern; /* of the host, for what is quantised at load */
@@ -219,6 +224,14 @@ int cuda_wait(struct device *d, cudaEvent_t until, const char *what, struct err 
 void cuda_quantise_row(const struct kernels *kern, const struct stored *w, char *dst, void *scales,
                        uint32_t row, float *f, const uint16_t *known);
 
+/* codes.c: what is done with a format; the layout of a matrix whose parts are SOURCE_CODES, into
+ * quant, offsets and table of *m; row `row` of it, of the part's row `part_row`, to `dst`, and to
+ * what is behind the rows, which is zero before. */
+enum take cuda_codes_take(const struct format *f, enum arith a);
+void cuda_codes_layout(struct stored *m, const struct mat_part *parts, int n);
+void cuda_codes_row(const struct stored *w, char *dst, void *scales, uint32_t row,
+                    const struct mat_codes *c, size_t part_row);
+
 /* staging.c: copies through pinned memory; back when `src` may go, not when the copy has ended.
  * fill(arg, dst, first, n) writes rows [first, first + n) of `row_bytes` each. */
 int cuda_upload_rows(struct device *d, void *dst, size_t rows, size_t row_bytes,
@@ -251,6 +264,11 @@ void recorder_free(struct device *d);
 int wgmma_decide(struct device *d, int major, int minor, const char **why, struct err *e);
 bool wgmma_takes(const struct device *d, const struct linear_args *a);
 void wgmma_linear(struct device *d, struct linear_args *a);
+/* The same for few rows, by clusters. */
+bool team_takes(const struct device *d, const struct linear_args *a);
+void team_linear(struct device *d, struct linear_args *a);
+/* add_norm()'s sum as part of the product r that was recorded last; false: another one. */
+bool team_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n);
 /* act_mul() as part of the product x that was recorded last; false if that is another one. */
 bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                 enum act act);
@@ -263,6 +281,10 @@ bool fuse_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32
 bool fuse_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n);
 bool fuse_rope(struct device *d, const struct rope_args *p);
 void fuse_merge(struct device *d, struct attn_args *a);
+/* The norm that was recorded last also stores its rows as `x` would have them. */
+bool fuse_narrow(struct device *d, const struct narrow_args *x);
+/* Each recorded product of few rows is told of the one that follows it in the step. */
+void fuse_ahead(struct device *d);
 
 /* batch.c */
 int batch_begin(struct device *d, const struct ragged *b, struct err *e);
@@ -287,6 +309,8 @@ void draw_free(struct device *d);
 /* ops.c: the product `a`, whose shape and pointers are there, by the kernel that fits: few rows or
  * experts, or many. `x_rows`: of x, which w8a8 rounds before. */
 void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows);
+/* a->narrow: x in 16 bits; NULL with a fault. */
+void cuda_narrow(struct device *d, struct linear_args *a, enum narrow_order order);
 
 /* weight.c, kv.c, ops.c, moe.c, lora.c: the operations of backend.h. */
 enum take cuda_weight_takes(const struct format *f, enum arith a);

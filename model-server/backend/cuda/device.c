@@ -175,13 +175,15 @@ static void cuda_close(struct device *d)
 
 static unsigned features_of(uint64_t wanted, int major)
 {
-    unsigned f = (unsigned)wanted &
-                 (CUDA_TENSOR | CUDA_GRAPHS | CUDA_OVERLAP | CUDA_PEERS | CUDA_WGMMA | CUDA_FUSE);
+    unsigned f =
+        (unsigned)wanted & (CUDA_TENSOR | CUDA_GRAPHS | CUDA_OVERLAP | CUDA_PEERS | CUDA_WGMMA |
+                            CUDA_FUSE | CUDA_X_SHARED | CUDA_AHEAD | CUDA_TEAMS);
     const char *mask =
         getenv("CUDA_FEATURES"); /* NOLINT(concurrency-mt-unsafe): it is never written */
     if (mask)
         f = (f | CUDA_WGMMA_ANY) & (unsigned)strtoul(mask, NULL, 0);
-    return major >= 9 ? f : f & ~(unsigned)CUDA_OVERLAP; /* depend() does nothing before sm_90 */
+    /* depend() and prefetch_l2() do nothing before sm_90 */
+    return major >= 9 ? f : f & ~(unsigned)(CUDA_OVERLAP | CUDA_AHEAD);
 }
 
 /* CUDA_SHARE_GPU=1: ranks beyond the GPUs begin at the first again. For tests on one GPU; it is
@@ -217,6 +219,8 @@ static int identify(struct device *d, const struct device_options *o, struct cud
                        p->name, p->major, p->minor);
     d->sms = p->multiProcessorCount;
     d->clusters = p->major >= 9;
+    /* Of a multiprocessor's memory a block takes 1 KiB for itself, and 8.1 for sums. */
+    d->x_room = p->sharedMemPerMultiprocessor / 2 - (10 << 10);
     d->features = features_of(o->features, p->major);
     return 0;
 }

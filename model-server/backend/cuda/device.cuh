@@ -56,15 +56,47 @@ static inline cudaError_t launch_team(void (*kernel)(P...), dim3 grid, dim3 bloc
     return launch_clusters(kernel, grid, grid.x, block, smem, stream, overlap, args...);
 }
 
-/* The predecessor's results are visible after this, and the successor may be set up. Safe to call
- * at the very start: the successor's own depend() waits for this whole grid, and this grid does
- * not end before its own wait is over, so "complete" is passed on from kernel to kernel. */
-static __device__ __forceinline__ void depend(void)
+/* How many clusters of a kernel run at a time. */
+static inline cudaError_t clusters_at_once(int *n, const void *kernel, unsigned cluster,
+                                           dim3 block, size_t smem)
+{
+    cudaError_t rc =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
+    if (rc != cudaSuccess)
+        return rc;
+    cudaLaunchAttribute attr = {};
+    attr.id = cudaLaunchAttributeClusterDimension;
+    attr.val.clusterDim.x = cluster;
+    attr.val.clusterDim.y = attr.val.clusterDim.z = 1;
+    cudaLaunchConfig_t c = {};
+    c.gridDim = dim3(cluster);
+    c.blockDim = block;
+    c.dynamicSmemBytes = smem;
+    c.attrs = &attr;
+    c.numAttrs = 1;
+    return cudaOccupancyMaxActiveClusters(n, kernel, &c);
+}
+
+/* The successor may be set up once every block has come here. Safe at the very start: the
+ * successor's own wait is for this whole grid, and this grid does not end before its own wait is
+ * over, so "complete" is passed on from kernel to kernel. */
+static __device__ __forceinline__ void depend_start(void)
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+/* The predecessor's results are visible after this. */
+static __device__ __forceinline__ void depend_wait(void)
+{
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+static __device__ __forceinline__ void depend(void)
+{
+    depend_start();
+    depend_wait();
 }
 
 /* Dynamic shared memory, 128-byte aligned. */
@@ -123,6 +155,14 @@ static __device__ __forceinline__ uint2 load_streaming8(const void *p)
                  : "=r"(v.x), "=r"(v.y)
                  : "l"(p));
     return v;
+}
+
+/* `bytes` at p, both multiples of 16, on their way into the second-level cache. */
+static __device__ __forceinline__ void prefetch_l2(const void *p, uint32_t bytes)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
+#endif
 }
 
 /* 16 bytes from global to shared memory; zeros when `valid` is false. Complete after
@@ -200,11 +240,33 @@ static __device__ __forceinline__ float exp2_fast(float x)
     return y;
 }
 
+/* Of the two halves of h, which are float16. */
+static __device__ __forceinline__ float low_half(uint32_t h)
+{
+    float y;
+    asm("{\n.reg .f16 lo, hi;\nmov.b32 {lo, hi}, %1;\ncvt.f32.f16 %0, lo;\n}" : "=f"(y) : "r"(h));
+    return y;
+}
+static __device__ __forceinline__ float high_half(uint32_t h)
+{
+    float y;
+    asm("{\n.reg .f16 lo, hi;\nmov.b32 {lo, hi}, %1;\ncvt.f32.f16 %0, hi;\n}" : "=f"(y) : "r"(h));
+    return y;
+}
+
 /* Bytes of {lo, hi}, 0 .. 3 of `lo` and 4 .. 7 of `hi`: nibble i of `select` says which becomes
  * byte i. */
 static __device__ __forceinline__ uint32_t permute(uint32_t lo, uint32_t hi, uint32_t select)
 {
     return __byte_perm(lo, hi, select);
+}
+
+/* The numbers of 8 bits that the lower 4 nibbles of `codes` look up in a table of 16. */
+static __device__ __forceinline__ uint32_t table_numbers(const uint32_t table[4], uint32_t codes)
+{
+    const uint32_t lower = codes & 0x7777;
+    return permute(permute(table[0], table[1], lower), permute(table[2], table[3], lower),
+                   (codes & 0x8888) >> 1 | 0x3210);
 }
 
 /* The two 16-bit formats: pack(lo, hi) rounds to nearest even; fma2: a b + c of both halves,

@@ -53,6 +53,30 @@ static __device__ __forceinline__ void mbarrier_wait(mbarrier *b, uint32_t parit
                      : "memory");
 }
 
+/* Arrive at the barrier that block `rank` of the cluster has where this one has `b`: what the thread
+ * has written and seen is seen by those who wait for it by mbarrier_wait_team(). */
+static __device__ __forceinline__ void mbarrier_arrive_at(mbarrier *b, uint32_t rank)
+{
+    asm volatile("{\n.reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(
+                     shared_address(b)),
+                 "r"(rank)
+                 : "memory");
+}
+/* mbarrier_wait() for a barrier at which other blocks arrive. */
+static __device__ __forceinline__ void mbarrier_wait_team(mbarrier *b, uint32_t parity)
+{
+    uint32_t over = 0;
+    while (!over)
+        asm volatile("{\n.reg .pred p;\n"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n}"
+                     : "=r"(over)
+                     : "r"(shared_address(b)), "r"(parity)
+                     : "memory");
+}
+
 /* ---------------------------------------------------------------- tiles */
 
 /* The tile of `map` at (column, row) to shared memory, announced to `b` beforehand; rows and
@@ -103,11 +127,12 @@ template <int LEFT> static __device__ __forceinline__ void wgmma_wait(void)
 #define FOUR(i)    "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
 #define SIXTEEN(i) FOUR(i), FOUR(i + 1), FOUR(i + 2), FOUR(i + 3)
 #define ALL64(i)   SIXTEEN(i), SIXTEEN(i + 4), SIXTEEN(i + 8), SIXTEEN(i + 12)
+#define SUMS_16                                                                                    \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define SUMS_32                                                                                    \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "   \
-    "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+    SUMS_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define SUMS_64                                                                                    \
-    SUMS_32 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "     \
+    SUMS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "     \
             "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define SUMS_96                                                                                    \
     SUMS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "   \
@@ -129,6 +154,10 @@ template <int LEFT> static __device__ __forceinline__ void wgmma_wait(void)
                      : __VA_ARGS__                                                                 \
                      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));                                \
     }
+WGMMA(Bf16, "bf16", 32, SUMS_16, "%16", "%17", "%18", "%19", "%20", SIXTEEN(0))
+WGMMA(F16, "f16", 32, SUMS_16, "%16", "%17", "%18", "%19", "%20", SIXTEEN(0))
+WGMMA(Bf16, "bf16", 64, SUMS_32, "%32", "%33", "%34", "%35", "%36", SIXTEEN(0), SIXTEEN(4))
+WGMMA(F16, "f16", 64, SUMS_32, "%32", "%33", "%34", "%35", "%36", SIXTEEN(0), SIXTEEN(4))
 WGMMA(Bf16, "bf16", 128, SUMS_64, "%64", "%65", "%66", "%67", "%68", ALL64(0))
 WGMMA(F16, "f16", 128, SUMS_64, "%64", "%65", "%66", "%67", "%68", ALL64(0))
 WGMMA(Bf16, "bf16", 192, SUMS_96, "%96", "%97", "%98", "%99", "%100", ALL64(0), SIXTEEN(16),
@@ -138,6 +167,7 @@ WGMMA(F16, "f16", 192, SUMS_96, "%96", "%97", "%98", "%99", "%100", ALL64(0), SI
 #undef FOUR
 #undef SIXTEEN
 #undef ALL64
+#undef SUMS_16
 #undef SUMS_32
 #undef SUMS_64
 #undef SUMS_96

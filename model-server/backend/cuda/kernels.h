@@ -35,27 +35,46 @@ struct row_tile {
 
 /* ---------------------------------------------------------------- weights */
 
+/* Layouts beyond those of enum quant: numbers that came as codes (struct mat_codes), packed.
+ *   PACKED_4      integers of up to 4 bits
+ *   PACKED_TABLE  of 4 bits, which look up one of 16 numbers
+ *   PACKED_8      whatever else there is, as integers of 8 bits */
+enum packed { PACKED_4 = QUANT_N, PACKED_TABLE, PACKED_8, LAYOUT_N };
+
 /* A matrix on the device: rows of row_bytes(), padded with zeros, a multiple of 64; behind them
  * the scales of a quantised one. A lane of a product takes 16 bytes of a row at a time, and 32
  * columns are dealt to four lanes, 8 columns each (linear_mma.cuh). Columns lie so that both fit:
- *   none, w8a8   in order
- *   int8, fp8    64 columns in 64 bytes: columns 8t .. of the first 32, then of the second; t = 0
- * .. int4         128 columns in 64 bytes: 4 bytes for columns 8t .. of each of four groups; of 8
- *                columns c is in nibble c / 2 + c % 2 * 4, plus 8
- * int8 and w8a8 are two's complement, fp8 is e4m3. Scales: a float for each row; int4: bfloat16
- * [row / 16][k / 128][row % 8][row / 8 % 2][group]. */
+ *   none, w8a8    in order
+ *   int8, fp8     64 columns in 64 bytes: columns 8t .. of the first 32, then of the second; t = 0
+ * .. PACKED_8      the same, but a lane's 8 columns are 4t .. and 16 + 4t .. of the 32 int4 128
+ * columns in 64 bytes: 4 bytes for columns 8t .. of each of four groups; of 8 PACKED_4      columns
+ * c is in nibble c / 2 + c % 2 * 4, plus 8 PACKED_TABLE  the same, but c is in nibble c, as it is
+ * int8, w8a8 and PACKED_8 are two's complement, fp8 is e4m3. Scales: a float for each row. Of int4
+ * and the packed ones 2 bytes for each group of 32 columns (PACKED_8: 16), four groups a step of 64
+ * bytes: [row / 16][step][row % 8][row / 8 % 2][group], in bfloat16 (packed: float16).
+ *
+ * A packed number is (n * scale - offset) * factor. Offsets lie behind the scales, in the same
+ * order, where there are any; then a float for each row, its factor. */
 struct stored {
     const void *data;
     uint32_t rows, cols;
-    uint32_t dtype; /* of a quantised one: what x is rounded to, F16 or BF16 */
-    uint32_t quant;
+    uint32_t dtype; /* of a quantised one: what x is rounded to, F16 or BF16; packed: or F32 */
+    uint32_t quant; /* enum quant or enum packed */
+    uint32_t offsets, reserved;
+    uint32_t table[4]; /* PACKED_TABLE: n, 8 bits each */
 };
+
+static inline __host__ __device__ bool is_packed(uint32_t quant) { return quant >= QUANT_N; }
+static inline __host__ __device__ bool in_4_bits(uint32_t quant)
+{
+    return quant == QUANT_INT4 || quant == PACKED_4 || quant == PACKED_TABLE;
+}
 
 /* Columns are padded to a multiple of this, and products are cut at multiples of it. */
 enum { K_ALIGN = 64, K_ALIGN_WIDE = 128 };
 static inline __host__ __device__ uint32_t k_align(uint32_t quant)
 {
-    return quant == QUANT_W8A8 || quant == QUANT_INT4 ? K_ALIGN_WIDE : K_ALIGN;
+    return quant == QUANT_W8A8 || in_4_bits(quant) ? K_ALIGN_WIDE : K_ALIGN;
 }
 static inline __host__ __device__ uint32_t k_padded(uint32_t k, uint32_t quant)
 {
@@ -65,35 +84,66 @@ static inline __host__ __device__ uint32_t k_padded(uint32_t k, uint32_t quant)
 static inline __host__ __device__ size_t row_bytes(uint32_t k, uint32_t dtype, uint32_t quant)
 {
     size_t n = k_padded(k, quant);
-    return quant == QUANT_INT4 ? n / 2 : quant ? n : dtype == DT_F32 ? n * 4 : n * 2;
+    return in_4_bits(quant) ? n / 2 : quant ? n : dtype == DT_F32 ? n * 4 : n * 2;
 }
 /* From the beginning of `data` to the scales. */
 static inline __host__ __device__ size_t scales_at(uint32_t rows, uint32_t k, uint32_t quant)
 {
     return rows * row_bytes(k, 0, quant);
 }
-static inline size_t scales_bytes(uint32_t rows, uint32_t k, uint32_t quant)
+/* Of a matrix with groups: columns of a step and of a group, bytes of the scales, and the element
+ * of column k among them. */
+static inline __host__ __device__ uint32_t step_columns(uint32_t quant)
 {
-    return quant == QUANT_NONE   ? 0
-           : quant == QUANT_INT4 ? (size_t)(rows + 15) / 16 * (k_padded(k, quant) / 128) * 128
-                                 : (size_t)rows * sizeof(float);
+    return in_4_bits(quant) ? 128 : 64;
 }
-/* Of a quantised matrix: the byte of column k in its row, and in int4 the lower bit of its nibble.
- */
+static inline __host__ __device__ uint32_t group_columns(uint32_t quant)
+{
+    return step_columns(quant) / 4;
+}
+static inline __host__ __device__ size_t groups_bytes(uint32_t rows, uint32_t k, uint32_t quant)
+{
+    return (size_t)((rows + 15) / 16) * (k_padded(k, quant) / step_columns(quant)) * 128;
+}
+static inline __host__ __device__ size_t group_at(uint32_t row, uint32_t k, uint32_t cols,
+                                                  uint32_t quant)
+{
+    const uint32_t step = step_columns(quant);
+    const size_t block = (size_t)(row / 16) * (k_padded(cols, quant) / step) + k / step;
+    return block * 64 + row % 8 * 8 + row / 8 % 2 * 4 + k % step / group_columns(quant);
+}
+/* From the beginning of `data` to the factors of a packed matrix. */
+static inline __host__ __device__ size_t factors_at(const struct stored *m)
+{
+    const size_t groups = groups_bytes(m->rows, m->cols, m->quant);
+    return scales_at(m->rows, m->cols, m->quant) + (m->offsets ? 2 * groups : groups);
+}
+/* All that is behind the rows. */
+static inline size_t scales_bytes(const struct stored *m)
+{
+    const size_t floats = (size_t)m->rows * sizeof(float);
+    return m->quant == QUANT_NONE   ? 0
+           : m->quant == QUANT_INT4 ? groups_bytes(m->rows, m->cols, m->quant)
+           : is_packed(m->quant)    ? factors_at(m) - scales_at(m->rows, m->cols, m->quant) + floats
+                                    : floats;
+}
+/* Of a quantised matrix: the byte of column k in its row, and in 4 bits the lower bit of its
+ * nibble. */
 static inline __host__ __device__ uint32_t column_byte(uint32_t k, uint32_t quant)
 {
     if (quant == QUANT_W8A8)
         return k;
-    if (quant == QUANT_INT4)
+    if (quant == PACKED_TABLE)
+        return k / 128 * 64 + k % 32 / 8 * 16 + k % 128 / 32 * 4 + k % 8 / 2;
+    if (in_4_bits(quant))
         return k / 128 * 64 + k % 32 / 8 * 16 + k % 128 / 32 * 4 + k % 2 * 2 + k % 8 / 4;
+    if (quant == PACKED_8)
+        return k / 64 * 64 + k % 16 / 4 * 16 + k % 64 / 32 * 8 + k % 32 / 16 * 4 + k % 4;
     return k / 64 * 64 + k % 32 / 8 * 16 + k % 64 / 32 * 8 + k % 8;
 }
-static inline __host__ __device__ uint32_t int4_shift(uint32_t k) { return k / 2 % 2 * 4; }
-/* Element of the scales of an int4 matrix. */
-static inline __host__ __device__ size_t int4_scale_at(uint32_t row, uint32_t k, uint32_t cols)
+static inline __host__ __device__ uint32_t column_shift(uint32_t k, uint32_t quant)
 {
-    size_t block = (size_t)(row / 16) * (k_padded(cols, QUANT_INT4) / 128) + k / 128;
-    return block * 64 + row % 8 * 8 + row / 8 % 2 * 4 + k % 128 / 32;
+    return quant == PACKED_TABLE ? k % 2 * 4 : k / 2 % 2 * 4;
 }
 
 /* ---------------------------------------------------------------- rows.cu */
@@ -117,12 +167,30 @@ struct give_args {
 #define GIVE_NONE UINT32_MAX
 launch_fn give_launch;
 
+/* Where a row in 16 bits has its columns. NARROW_WGMMA: so that a step of 16 columns in memory has
+ * the columns, and in the order, that a step of linear_mma.cuh has: of 32 columns 8t + 2j + e (t, j
+ * < 4; e < 2), number 8j + 2t + e is that one. NARROW_HALVES: so that a lane's 8 columns are those
+ * that PACKED_8 gives it: of 32 columns 16h + 4t + i (h < 2; t, i < 4), number 8t + 4h + i is that
+ * one. */
+enum narrow_order { NARROW_PLAIN, NARROW_WGMMA, NARROW_HALVES };
+static inline __host__ __device__ uint32_t narrow_place(uint32_t k, uint32_t order)
+{
+    const uint32_t in = k % 32;
+    if (order == NARROW_WGMMA)
+        return k - in + in % 8 / 2 * 8 + in / 8 * 2 + in % 2;
+    return order == NARROW_HALVES ? k - in + in % 16 / 4 * 8 + in / 16 * 4 + in % 4 : k;
+}
+
 struct norm_args {
     float *y, *x;
     const float *r; /* x += scale * r first; or NULL */
     const float *w, *b;
     uint32_t rows, n, layer, plain; /* layer: NORM_LAYER; plain: no norm, only the sum */
     float eps, scale;
+    /* not NULL: y also in 16 bits, for a product, as narrow would have it */
+    uint16_t *narrow;
+    uint32_t pitch, dtype, order;
+    uint32_t keeps; /* set by the launcher: rows fit in shared memory */
 };
 launch_fn norm_launch;
 
@@ -182,10 +250,7 @@ struct clip_args {
 };
 launch_fn clip_launch;
 
-/* fp32 rows to 16 bits, each row padded with zeros to `pitch`. NARROW_WGMMA: so that a step of 16
- * columns in memory has the columns, and in the order, that a step of linear_mma.cuh has: of 32
- * columns 8t + 2j + e (t, j < 4; e < 2), number 8j + 2t + e is that one. */
-enum narrow_order { NARROW_PLAIN, NARROW_WGMMA };
+/* fp32 rows to 16 bits, each row padded with zeros to `pitch`, its columns in an order. */
 struct narrow_args {
     uint16_t *y;
     const float *x;
@@ -354,7 +419,14 @@ struct linear_args {
  * comes with it has the bits that it would have by itself:
  *   norm.y   not NULL: x is this norm; see stream_x_bytes(). norm.x is not l.x
  *   sum      not NULL: sum += scale * product, instead of y
- *   rope.qkv not NULL: it is l.y; tickets: a zero for each head */
+ *   rope.qkv not NULL: it is l.y; tickets: a zero for each head
+ *   shared_x x goes through shared memory, of stream_x_bytes()
+ *   next     the product that comes next, whose first weights go into the second-level cache at the
+ *            end: `bytes` of each slice of the first tile of each block; 0: of none */
+struct next_weights {
+    const void *data;
+    uint32_t rows, cols, quant, gate, bytes, reserved;
+};
 struct stream_args {
     struct linear_args l;
     struct norm_args norm;
@@ -362,10 +434,11 @@ struct stream_args {
     float *sum;
     uint32_t *tickets;
     float scale;
-    uint32_t reserved;
+    uint32_t shared_x;
+    struct next_weights next;
 };
 enum { STREAM_ROWS = 16, STREAM_OUTS = 16 /* of a tile: in one head */ };
-/* Shared memory for x where the block takes its norm: rows in 16 bits, 64 bytes further apart than
+/* Shared memory for x where it goes through it: rows in 16 bits, 64 bytes further apart than
  * they are long (a multiple of 128), so that two rows lie in different banks. */
 static inline __host__ __device__ size_t stream_x_pitch(const struct linear_args *l)
 {
@@ -380,7 +453,19 @@ launch_fn linear_any_launch;    /* fp32 arithmetic, any type: the bits of the CP
 launch_fn linear_stream_launch; /* stream_args: tensor cores, up to 16 rows or experts */
 launch_fn linear_tile_launch;   /* tensor cores, many rows */
 launch_fn linear_wgmma_launch;  /* the same by wgmma; x16 in the order NARROW_WGMMA */
-launch_fn linear_sum_launch;    /* the slices of linear_tile, side by side, summed up */
+/* linear_team: the product `l` of up to 128 rows in 16 bits (narrow as for linear_wgmma) by
+ * l.blocks clusters of SLICES blocks; l.gate with any act. sum: NULL, or sum += scale * product
+ * instead of y. */
+struct team_args {
+    struct linear_args l;
+    float *sum;
+    float scale;
+    uint32_t reserved;
+};
+enum { TEAM_ROWS = 128 };
+launch_fn linear_team_launch;
+cudaError_t linear_team_most(uint32_t *teams); /* clusters that run at a time */
+launch_fn linear_sum_launch; /* the slices of linear_tile, side by side, summed up */
 
 /* ---------------------------------------------------------------- moe.cu */
 

@@ -5,8 +5,10 @@
  * depend on K alone. Within a slice: one chain of m16n8k16 MMAs into fp32, two for each 32 columns,
  * the first of columns 8t .. 8t + 3, the second of 8t + 4 .. 8t + 7 (t = 0 .. 3). The slices' sums
  * are added to 0 in ascending order, then comes the scale of the row of weights, the bias last. Of
- * int4 the two MMAs of each group of 32 columns are a chain of their own, which is multiplied with
- * the group's scale into the slice's. Of w8a8 sums are exact, and their order does not matter. An
+ * int4 and of packed matrices the MMAs of each group, two for 32 columns or one for 16, are a chain
+ * of their own, which is multiplied with the group's scale into the slice's. Where a group has an
+ * offset, the sum of its x, which is an MMA with ones for weights, times the offset is taken off
+ * next. Of w8a8 sums are exact, and their order does not matter. An
  * MMA's element depends on its row of weights and its row of x alone; where in the tile it stands
  * does not matter (assumed of the hardware; checked by `make gpu-check`). */
 #ifndef MODEL_SERVER_BACKEND_CUDA_LINEAR_MMA_CUH
@@ -28,13 +30,16 @@ static __host__ __device__ __forceinline__ uint32_t slice_begin(uint32_t k, uint
  * the p'th of PARTS 32 columns (of S8: 16 of 64) in the type T that is multiplied. A step, 64 bytes
  * of a row, has STEP columns, of which linear_stream has AHEAD in flight, and a stage of
  * linear_tile STAGE, in STAGES stages. What is widened is exact in both 16-bit types: small
- * integers, or four significant bits. */
+ * integers, or four significant bits.
+ *   GROUPED  groups have scales, four a step: scale(s, i) is that of group i
+ *   OFFSETS  and offsets, where stored.offsets says so
+ *   HALVES   a group is 16 columns and an MMA, a lane's columns 4t .. and 16 + 4t .. of 32 */
 template <typename TYPE> struct Direct {
     typedef TYPE T;
-    static constexpr enum quant QUANT = T::BYTES == 1 ? QUANT_W8A8 : QUANT_NONE;
-    enum { GROUPED = 0, PARTS = 1 };
+    static constexpr uint32_t QUANT = T::BYTES == 1 ? QUANT_W8A8 : QUANT_NONE;
+    enum { GROUPED = 0, OFFSETS = 0, HALVES = 0, PARTS = 1 };
     enum { STEP = 64 / T::BYTES, STAGE = 2 * STEP, STAGES = 3, AHEAD = 4 };
-    static __device__ __forceinline__ uint4 widen(uint4 w, int) { return w; }
+    static __device__ __forceinline__ uint4 widen(const stored &, uint4 w, int) { return w; }
 };
 
 /* Two bytes of w, `which` 0 or 2, as two halves; the byte in the upper half of each if `high`. */
@@ -83,29 +88,60 @@ static __device__ __forceinline__ uint32_t int4_pair(F16, uint32_t w)
     return F16::fma2((w & 0x000f000f) | 0x64006400, 0x3c003c00, 0xe408e408);
 }
 
-template <typename TYPE, enum quant Q>
-struct Byte {
-    typedef TYPE T; static constexpr enum quant QUANT = Q;
-    enum {GROUPED = 0, PARTS = 2, STEP = 64, STAGE = 64, STAGES = 3, AHEAD = 4};
-    static __device__ __forceinline__ uint32_t pair(uint32_t w, int which){
-        return Q == QUANT_FP8 ? fp8_pair(T(), w, which) : int8_pair(T(), w, which);}
-static __device__ __forceinline__ uint4 widen(uint4 w, int p)
+/* Of 4 scales, in either half of two words, that of group i. */
+static __device__ __forceinline__ float bf16_scale(uint2 scales, int i)
 {
-    uint32_t lo = part_of(w, 2 * p), hi = part_of(w, 2 * p + 1);
-    return make_uint4(pair(lo, 0), pair(lo, 2), pair(hi, 0), pair(hi, 2));
+    const uint32_t pair = i / 2 ? scales.y : scales.x;
+    return __uint_as_float(i % 2 ? pair & 0xffff0000 : pair << 16);
 }
+static __device__ __forceinline__ float f16_scale(uint2 scales, int i)
+{
+    const uint32_t pair = i / 2 ? scales.y : scales.x;
+    return i % 2 ? high_half(pair) : low_half(pair);
 }
-;
 
-template <typename TYPE> struct Int4 {
+/* 8 bits a number: a scale for each row, or as PACKED_8 for each 16 columns. */
+template <typename TYPE, uint32_t Q> struct Byte {
     typedef TYPE T;
-    static constexpr enum quant QUANT = QUANT_INT4;
-    enum { GROUPED = 1, PARTS = 4, STEP = 128, STAGE = 128, STAGES = 2, AHEAD = 2 };
-    static __device__ __forceinline__ uint4 widen(uint4 w, int p) { return widen(part_of(w, p)); }
-    static __device__ __forceinline__ uint4 widen(uint32_t v)
+    static constexpr uint32_t QUANT = Q;
+    static constexpr int GROUPED = Q == PACKED_8, OFFSETS = GROUPED, HALVES = GROUPED;
+    enum { PARTS = 2, STEP = 64, STAGE = 64, STAGES = 3 };
+    static constexpr int AHEAD = GROUPED ? 2 : 4;
+    static __device__ __forceinline__ uint32_t pair(uint32_t w, int which)
     {
+        return Q == QUANT_FP8 ? fp8_pair(T(), w, which) : int8_pair(T(), w, which);
+    }
+    static __device__ __forceinline__ uint4 widen(const stored &, uint4 w, int p)
+    {
+        uint32_t lo = part_of(w, 2 * p), hi = part_of(w, 2 * p + 1);
+        return make_uint4(pair(lo, 0), pair(lo, 2), pair(hi, 0), pair(hi, 2));
+    }
+    static __device__ __forceinline__ float scale(uint2 s, int i) { return f16_scale(s, i); }
+};
+
+/* 4 bits: int4, PACKED_4, PACKED_TABLE. */
+template <typename TYPE, uint32_t Q> struct Nibble {
+    typedef TYPE T;
+    static constexpr uint32_t QUANT = Q;
+    static constexpr int OFFSETS = Q == PACKED_4;
+    enum { GROUPED = 1, HALVES = 0, PARTS = 4, STEP = 128, STAGE = 128, STAGES = 2, AHEAD = 2 };
+    static __device__ __forceinline__ uint4 widen(const stored &m, uint4 w, int p)
+    {
+        return widen(m, part_of(w, p));
+    }
+    static __device__ __forceinline__ uint4 widen(const stored &m, uint32_t v)
+    {
+        if constexpr (Q == PACKED_TABLE) {
+            const uint32_t lo = table_numbers(m.table, v), hi = table_numbers(m.table, v >> 16);
+            return make_uint4(int8_pair(T(), lo, 0), int8_pair(T(), lo, 2), int8_pair(T(), hi, 0),
+                              int8_pair(T(), hi, 2));
+        }
         return make_uint4(int4_pair(T(), v), int4_pair(T(), v >> 4), int4_pair(T(), v >> 8),
                           int4_pair(T(), v >> 12));
+    }
+    static __device__ __forceinline__ float scale(uint2 s, int i)
+    {
+        return Q == QUANT_INT4 ? bf16_scale(s, i) : f16_scale(s, i);
     }
 };
 
@@ -119,9 +155,15 @@ template <typename RUN> static cudaError_t with_format(const stored &w, RUN run)
     case QUANT_W8A8:
         return run(Direct<S8>());
     case QUANT_INT4:
-        return f16 ? run(Int4<F16>()) : run(Int4<Bf16>());
+        return f16 ? run(Nibble<F16, QUANT_INT4>()) : run(Nibble<Bf16, QUANT_INT4>());
     case QUANT_FP8:
         return f16 ? run(Byte<F16, QUANT_FP8>()) : run(Byte<Bf16, QUANT_FP8>());
+    case PACKED_4:
+        return f16 ? run(Nibble<F16, PACKED_4>()) : run(Nibble<Bf16, PACKED_4>());
+    case PACKED_TABLE:
+        return f16 ? run(Nibble<F16, PACKED_TABLE>()) : run(Nibble<Bf16, PACKED_TABLE>());
+    case PACKED_8:
+        return f16 ? run(Byte<F16, PACKED_8>()) : run(Byte<Bf16, PACKED_8>());
     }
     return f16 ? run(Direct<F16>()) : run(Direct<Bf16>());
 }
@@ -137,26 +179,79 @@ static __device__ __forceinline__ void mma_pair(typename T::sum c[4], uint4 w0, 
     T::mma(c, second, x.z, x.w);
 }
 
-/* Of the 4 scales of a row in bfloat16, that of group p. */
-static __device__ __forceinline__ float group_scale(uint2 scales, int p)
+/* Scales and offsets of a part of a step: of row g or g + 8, with HALVES of both groups. */
+template <class F> struct part_scales {
+    float scale[1 + F::HALVES], offset[1 + F::HALVES];
+    __device__ __forceinline__ void take(uint2 scales, uint2 offsets, int p)
+    {
+#pragma unroll
+        for (int h = 0; h <= F::HALVES; h++) {
+            scale[h] = F::scale(scales, (1 + F::HALVES) * p + h);
+            offset[h] = F::OFFSETS ? F::scale(offsets, (1 + F::HALVES) * p + h) : 0.0f;
+        }
+    }
+};
+
+/* Of a part's groups the sums of x, for its rows 2t and 2t + 1. */
+template <class F> struct part_sums {
+    float of[1 + F::HALVES][2];
+    bool there; /* there are offsets, which are multiplied with them */
+    __device__ __forceinline__ void take(const stored &w, uint4 x)
+    {
+        there = F::OFFSETS && w.offsets;
+        if constexpr (F::OFFSETS)
+            if (there)
+                sum(x);
+    }
+    __device__ __forceinline__ void sum(uint4 x)
+    {
+        typedef typename F::T T;
+        const uint32_t one = T::pack(1.0f, 1.0f), ones[4] = {one, one, one, one};
+        float c[2][4] = {};
+        T::mma(c[0], ones, x.x, x.y);
+        T::mma(c[F::HALVES], ones, x.z, x.w);
+#pragma unroll
+        for (int i = 0; i < 2 * (1 + F::HALVES); i++)
+            of[i / 2][i % 2] = c[i / 2][i % 2];
+    }
+};
+
+/* `part`, a group's own chain, into that of the slice. */
+template <class F>
+static __device__ __forceinline__ void add_group(float c[4], const float part[4], int half,
+                                                 const part_scales<F> *rows,
+                                                 const part_sums<F> &sums)
 {
-    uint32_t pair = p / 2 ? scales.y : scales.x;
-    return __uint_as_float(p % 2 ? pair & 0xffff0000 : pair << 16);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        c[i] = fmaf(part[i], rows[i / 2].scale[half], c[i]);
+    if constexpr (F::OFFSETS)
+        if (sums.there)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                c[i] = fmaf(-rows[i / 2].offset[half], sums.of[half][i % 2], c[i]);
 }
 
-/* The same for a part of a step; where it is grouped with the scales of rows g and g + 8. */
+/* The products of a part of a step; rows[i]: of rows g and g + 8, where there are groups. */
 template <class F>
 static __device__ __forceinline__ void multiply_part(typename F::T::sum c[4], uint4 w0, uint4 w1,
-                                                     uint4 x, const float scale[2])
+                                                     uint4 x, const part_scales<F> *rows,
+                                                     const part_sums<F> &sums)
 {
-    if constexpr (F::GROUPED) {
+    typedef typename F::T T;
+    if constexpr (F::HALVES) {
+        const uint32_t first[4] = {w0.x, w1.x, w0.y, w1.y}, second[4] = {w0.z, w1.z, w0.w, w1.w};
+        float part[4] = {}, other[4] = {};
+        T::mma(part, first, x.x, x.y);
+        add_group<F>(c, part, 0, rows, sums);
+        T::mma(other, second, x.z, x.w);
+        add_group<F>(c, other, 1, rows, sums);
+    } else if constexpr (F::GROUPED) {
         float part[4] = {};
-        mma_pair<typename F::T>(part, w0, w1, x);
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            c[i] = fmaf(part[i], scale[i / 2], c[i]);
+        mma_pair<T>(part, w0, w1, x);
+        add_group<F>(c, part, 0, rows, sums);
     } else {
-        mma_pair<typename F::T>(c, w0, w1, x);
+        mma_pair<T>(c, w0, w1, x);
     }
 }
 
@@ -166,9 +261,9 @@ static __device__ __forceinline__ float finish(const linear_args &a, typename F:
                                                const void *w, size_t row, uint32_t out)
 {
     float y = (float)sum;
-    if (F::QUANT != QUANT_NONE && !F::GROUPED) {
-        const char *data = (const char *)w + scales_at(a.w.rows, a.w.cols, F::QUANT);
-        float scale = ((const float *)data)[out];
+    if (F::QUANT != QUANT_NONE && F::QUANT != QUANT_INT4) {
+        const size_t at = F::GROUPED ? factors_at(&a.w) : scales_at(a.w.rows, a.w.cols, F::QUANT);
+        float scale = ((const float *)((const char *)w + at))[out];
         y *= F::QUANT == QUANT_W8A8 ? scale * a.x_scale[row] : scale;
     }
     return a.bias ? y + a.bias[out] : y;

@@ -14,7 +14,8 @@
  * each.
  *
  *   before  x is the norm of something: every block takes the norm for itself, into shared memory
- * and rounded as the product has it (stream_x.cuh). after   a row's sum goes to the residual
+ * and rounded as the product has it (stream_x.cuh).
+ *   after   a row's sum goes to the residual
  * stream; or a tile has 8 outputs of a gate and the 8 that they gate; or the last block of a head
  * of q, k or v rotates it and writes the cache.
  *
@@ -32,7 +33,7 @@ static_assert((int)THREADS == (int)NORM_THREADS, "a block takes norms");
 /* A lane's weights of a step: rows g and g + 8, and their scales where there are groups. */
 struct step_weights {
     uint4 row[2];
-    uint2 scales[2];
+    uint2 scales[2], offsets[2];
 };
 
 /* ---------------------------------------------------------------- tiles */
@@ -74,7 +75,7 @@ static __device__ __forceinline__ tile_place place_of(const linear_args &a, uint
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t row = weight_row(a, tile, g, i);
         p.row[i] = row * (uint32_t)(row_bytes(a.w.cols, DT_F16, F::QUANT) / 16) + t;
-        p.scales[i] = F::GROUPED ? (uint32_t)(int4_scale_at(row, 0, a.w.cols) / 4) : 0;
+        p.scales[i] = F::GROUPED ? (uint32_t)(group_at(row, 0, a.w.cols, F::QUANT) / 4) : 0;
     }
     return p;
 }
@@ -86,9 +87,13 @@ static __device__ __forceinline__ void load_step(step_weights *to, const linear_
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         to->row[i] = load_streaming(w + (size_t)(p.row[i] + 4 * step) * 16);
-        if (F::GROUPED)
-            to->scales[i] = load_streaming8(w + scales_at(a.w.rows, a.w.cols, F::QUANT) +
-                                            (size_t)(p.scales[i] + 16 * step) * 8);
+        if constexpr (F::GROUPED) {
+            const char *s = w + scales_at(a.w.rows, a.w.cols, F::QUANT) +
+                            (size_t)(p.scales[i] + 16 * step) * 8;
+            to->scales[i] = load_streaming8(s);
+            if (F::OFFSETS && a.w.offsets)
+                to->offsets[i] = load_streaming8(s + groups_bytes(a.w.rows, a.w.cols, F::QUANT));
+        }
     }
 }
 
@@ -119,7 +124,7 @@ static __device__ __forceinline__ void
 stream_slice(const linear_args &a, const char *w, const X (&x)[TILES], tile_place *here,
              uint32_t next, step_weights (&ahead)[F::AHEAD], typename F::T::sum (&acc)[TILES][4])
 {
-    enum { UNROLL = F::GROUPED && TILES > 1 ? 1 : F::PARTS }; /* or registers do not suffice */
+    enum { UNROLL = F::GROUPED && TILES > 1 ? 1 : F::OFFSETS ? 2 : F::PARTS }; /* or registers do not suffice */
     const uint32_t warp = threadIdx.x / 32, t = threadIdx.x % 4;
     const uint32_t begin = first_step<F>(a, warp), end = first_step<F>(a, warp + 1);
     const bool more = next < tiles_of(a);
@@ -132,16 +137,20 @@ stream_slice(const linear_args &a, const char *w, const X (&x)[TILES], tile_plac
             const step_weights &now = ahead[s];
 #pragma unroll UNROLL
             for (int p = 0; p < F::PARTS; p++) {
-                const uint4 w0 = F::widen(now.row[0], p), w1 = F::widen(now.row[1], p);
-                float scale[2] = {};
-                if (F::GROUPED)
-                    scale[0] = group_scale(now.scales[0], p),
-                    scale[1] = group_scale(now.scales[1], p);
+                const uint4 w0 = F::widen(a.w, now.row[0], p), w1 = F::widen(a.w, now.row[1], p);
+                part_scales<F> rows[2];
+                if constexpr (F::GROUPED)
+                    rows[0].take(now.scales[0], now.offsets[0], p),
+                        rows[1].take(now.scales[1], now.offsets[1], p);
                 /* a lane's columns of a part: 16 bytes of x as it is multiplied */
                 uint32_t k = (at + s) * F::STEP + p * (64 / F::T::BYTES) + t * (16 / F::T::BYTES);
 #pragma unroll
-                for (int i = 0; i < TILES; i++)
-                    multiply_part<F>(acc[i], w0, w1, x[i].at(k, a.w.cols), scale);
+                for (int i = 0; i < TILES; i++) {
+                    const uint4 fragment = x[i].at(k, a.w.cols);
+                    part_sums<F> sums;
+                    sums.take(a.w, fragment);
+                    multiply_part<F>(acc[i], w0, w1, fragment, rows, sums);
+                }
             }
             /* Behind the products: were the old and the new contents alive together, the compiler would
              * copy the new ones at once, and the warp would wait for the load that it has just issued. */
@@ -198,6 +207,24 @@ static __device__ void head_of_tile(const stream_args &s, uint32_t tile, uint32_
         finish_head(s.rope, row, head, threadIdx.x % 32);
 }
 
+/* What the next product reads first, when this one's block has no more to read: of its tile of this
+ * block, the beginning of each row of this warp's slice. A warp issues them one after the other. */
+static __device__ void fetch_next(const next_weights &n)
+{
+    const uint32_t i = threadIdx.x % 32, slice = threadIdx.x / 32, tile = blockIdx.x;
+    const uint32_t outs = n.gate ? n.rows / 2 : n.rows;
+    const uint32_t out = n.gate ? tile * (OUTS / 2) + i % 8 : tile * OUTS + i;
+    if (!n.bytes || i >= OUTS || out >= outs)
+        return;
+    const uint32_t begin = (uint32_t)row_bytes(slice_begin(n.cols, slice, n.quant), DT_F16, n.quant);
+    const uint32_t end =
+        (uint32_t)row_bytes(slice_begin(n.cols, slice + 1, n.quant), DT_F16, n.quant);
+    const size_t row = out + (n.gate ? i / 8 * outs : 0);
+    const uint32_t most = end - begin, bytes = n.bytes < most ? n.bytes : most;
+    if (bytes)
+        prefetch_l2((const char *)n.data + row * row_bytes(n.cols, DT_F16, n.quant) + begin, bytes);
+}
+
 /* The tiles of this block. Shared memory: two sets of sums in turn, so that a barrier a tile is
  * enough. */
 template <class F, int TILES, class X>
@@ -212,6 +239,8 @@ static __device__ void stream_tiles(const stream_args &s, const char *w, const s
     for (uint32_t tile = blockIdx.x; tile < tiles_of(s.l); tile += gridDim.x, turn ^= 1) {
         SUM acc[TILES][4] = {};
         stream_slice<F, TILES>(s.l, w, x, &here, tile + gridDim.x, ahead, acc);
+        if (tile + gridDim.x >= tiles_of(s.l))
+            fetch_next(s.next);
         SUM *now = sums + turn * set, *mine = now + warp * OUTS * 8 * TILES;
 #pragma unroll
         for (int i = 0; i < TILES; i++)
@@ -240,8 +269,9 @@ static __global__ void __launch_bounds__(THREADS, 2) linear_stream_kernel(stream
     step_weights ahead[F::AHEAD];
     tile_place here;
     const char *w = (const char *)s.l.w.data;
+    depend_start();
     stream_start<F>(s.l, w, &here, ahead);
-    depend();
+    depend_wait();
     const stream_rows rows{NULL, s.l.rows, 0};
     x_rows<F> x[TILES];
 #pragma unroll
@@ -250,20 +280,26 @@ static __global__ void __launch_bounds__(THREADS, 2) linear_stream_kernel(stream
     stream_tiles<F, TILES>(s, w, rows, x, here, ahead, dynamic_shared<typename F::T::sum>());
 }
 
-/* The same of up to NORM_ROWS rows, whose norm comes first. */
+/* The same of up to 8 rows in shared memory, or of up to NORM_ROWS whose norm comes first. Loads of
+ * x from global memory, step by step, would be waited for together with those of the weights. */
 template <class F>
-static __global__ void __launch_bounds__(THREADS, 2) linear_stream_norm_kernel(stream_args s)
+static __global__ void __launch_bounds__(THREADS, 2) linear_stream_shared_kernel(stream_args s)
 {
     step_weights ahead[F::AHEAD];
     tile_place here;
     const char *w = (const char *)s.l.w.data;
     unsigned char *shared = dynamic_shared<unsigned char>(), *room = shared + sums_bytes<F>(1);
+    depend_start();
     stream_start<F>(s.l, w, &here, ahead);
-    depend();
-    x_norms<F> x[1];
-    take_norms<F>(s, room, (float *)shared);
+    depend_wait();
+    x_shared<F> x[1];
     x[0].init(s.l, room, threadIdx.x % 32 / 4);
-    __syncthreads();
+    if (s.norm.y) {
+        take_norms<F>(s, room, (float *)shared);
+        __syncthreads();
+    } else {
+        take_rows<F>(s.l, room);
+    }
     stream_tiles<F, 1>(s, w, stream_rows{NULL, s.l.rows, 0}, x, here, ahead,
                        (typename F::T::sum *)shared);
 }
@@ -296,8 +332,8 @@ template <class F> static cudaError_t start(const struct launch *l, const stream
         return launch(linear_experts_kernel<F>, dim3(tiles, a.experts), THREADS, sums_bytes<F>(1),
                       l->stream, l->overlap, *s);
     if constexpr (F::T::BYTES == 2)
-        if (s->norm.y)
-            return launch(linear_stream_norm_kernel<F>, blocks, THREADS,
+        if (s->norm.y || s->shared_x)
+            return launch(linear_stream_shared_kernel<F>, blocks, THREADS,
                           sums_bytes<F>(1) + stream_x_bytes(&a), l->stream, l->overlap, *s);
     if (a.rows <= 8)
         return launch(linear_stream_kernel<F, 1>, blocks, THREADS, sums_bytes<F>(1), l->stream,

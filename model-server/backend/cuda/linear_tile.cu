@@ -20,8 +20,27 @@ enum { THREADS = 256, OUTS = 128, ROW_BYTES = 64 };
 template <class F, int ROWS> struct stage {
     enum { W_PIECES = F::STAGE / F::STEP, X_PIECES = W_PIECES * F::PARTS };
     unsigned char w[W_PIECES][OUTS][ROW_BYTES], x[X_PIECES][ROWS][ROW_BYTES];
-    unsigned char scales[F::GROUPED ? OUTS / 16 : 1][F::GROUPED ? 128 : 16]; /* 16 rows, 4 groups */
+    /* of 16 rows and 4 groups, then the offsets */
+    unsigned char scales[F::OFFSETS ? 2 : 1][F::GROUPED ? OUTS / 16 : 1][F::GROUPED ? 128 : 16];
 };
+
+/* The scales, and offsets, of a step on their way into a stage. */
+template <class F, int ROWS>
+static __device__ __forceinline__ void load_scales(const linear_args &a, stage<F, ROWS> *s,
+                                                   uint32_t step)
+{
+    const uint32_t steps = k_padded(a.w.cols, F::QUANT) / F::STEP, last = (a.w.rows - 1) / 16;
+    const uint32_t i = threadIdx.x % 64, kind = threadIdx.x / 64;
+    static_assert(OUTS / 16 * 8 == 64, "16 bytes for each of 64 threads");
+    if (kind > (F::OFFSETS && a.w.offsets ? 1 : 0))
+        return;
+    uint32_t block = blockIdx.x * (OUTS / 16) + i / 8;
+    block = block < last ? block : last;
+    const char *scales = (const char *)a.w.data + scales_at(a.w.rows, a.w.cols, F::QUANT) +
+                         kind * groups_bytes(a.w.rows, a.w.cols, F::QUANT);
+    copy_async(&s->scales[F::OFFSETS ? kind : 0][i / 8][i % 8 * 16],
+               scales + ((size_t)block * steps + step) * 128 + i % 8 * 16, true);
+}
 
 /* Columns [k, k + F::STAGE) of the tile on their way into a stage. */
 template <class F, int ROWS>
@@ -46,22 +65,16 @@ static __device__ void load_stage(const linear_args &a, stage<F, ROWS> *s, uint3
         row = row < a.rows ? row : a.rows - 1;
         copy_async(&s->x[chunk / 4][r][chunk % 4 * 16], x + row * x_pitch + 16 * chunk, true);
     }
-    if (F::GROUPED && threadIdx.x < OUTS / 16 * 8) {
-        const uint32_t steps = k_padded(a.w.cols, F::QUANT) / 128, last = (a.w.rows - 1) / 16;
-        uint32_t block = blockIdx.x * (OUTS / 16) + threadIdx.x / 8;
-        block = block < last ? block : last;
-        const char *scales = (const char *)a.w.data + scales_at(a.w.rows, a.w.cols, F::QUANT);
-        copy_async(&s->scales[threadIdx.x / 8][threadIdx.x % 8 * 16],
-                   scales + ((size_t)block * steps + k / 128) * 128 + threadIdx.x % 8 * 16, true);
-    }
+    if constexpr (F::GROUPED)
+        load_scales<F, ROWS>(a, s, k / F::STEP);
 }
 
 /* Fragments of a piece of a stage, 64 bytes of x, for outputs out + 16 m + 8 i, and their scales.
  */
 template <class F, int ROWS>
-static __device__ __forceinline__ void load_fragments(uint4 (&w)[2][2], float (&scale)[2][2],
-                                                      const stage<F, ROWS> *s, uint32_t out,
-                                                      int piece)
+static __device__ __forceinline__ void
+load_fragments(uint4 (&w)[2][2], part_scales<F> (&of)[2][2], const linear_args &a,
+               const stage<F, ROWS> *s, uint32_t out, int piece)
 {
     const uint32_t t = threadIdx.x % 4, from = piece / F::PARTS, p = piece % F::PARTS;
 #pragma unroll
@@ -70,18 +83,23 @@ static __device__ __forceinline__ void load_fragments(uint4 (&w)[2][2], float (&
         for (int i = 0; i < 2; i++) {
             const unsigned char *at = &s->w[from][out + 16 * m + 8 * i][16 * t];
             if constexpr (F::GROUPED) {
-                const unsigned char *of = s->scales[out / 16 + m] + out % 8 * 16 + 8 * i + 2 * p;
-                w[m][i] = F::widen(*(const uint32_t *)(at + 4 * p));
-                scale[m][i] = __uint_as_float((uint32_t) * (const uint16_t *)of << 16);
-            } else {
-                w[m][i] = F::widen(*(const uint4 *)at, p);
+                const uint32_t from = out % 8 * 16 + 8 * i;
+                const uint2 scales = *(const uint2 *)&s->scales[0][out / 16 + m][from];
+                uint2 offsets = {};
+                if (F::OFFSETS && a.w.offsets)
+                    offsets = *(const uint2 *)&s->scales[F::OFFSETS][out / 16 + m][from];
+                of[m][i].take(scales, offsets, p);
             }
+            if constexpr (F::PARTS == 4)
+                w[m][i] = F::widen(a.w, *(const uint32_t *)(at + 4 * p));
+            else
+                w[m][i] = F::widen(a.w, *(const uint4 *)at, p);
         }
 }
 
 /* Warp (wm, wn) of 4 x 2: outputs 32 wm .. + 31, rows ROWS / 2 wn .. */
 template <class F, int ROWS>
-static __device__ __forceinline__ void multiply_stage(const stage<F, ROWS> *s,
+static __device__ __forceinline__ void multiply_stage(const linear_args &a, const stage<F, ROWS> *s,
                                                       typename F::T::sum (&acc)[2][ROWS / 16][4])
 {
     enum { PIECES = stage<F, ROWS>::X_PIECES, UNROLL = F::GROUPED ? 1 : PIECES };
@@ -90,14 +108,16 @@ static __device__ __forceinline__ void multiply_stage(const stage<F, ROWS> *s,
 #pragma unroll UNROLL
     for (int piece = 0; piece < PIECES; piece++) {
         uint4 w[2][2];
-        float scale[2][2];
-        load_fragments<F, ROWS>(w, scale, s, warp % 4 * 32 + g, piece);
+        part_scales<F> of[2][2];
+        load_fragments<F, ROWS>(w, of, a, s, warp % 4 * 32 + g, piece);
 #pragma unroll
         for (int n = 0; n < ROWS / 16; n++) {
             uint4 x = *(const uint4 *)&s->x[piece][row + 8 * n][16 * t];
+            part_sums<F> sums;
+            sums.take(a.w, x);
 #pragma unroll
             for (int m = 0; m < 2; m++)
-                multiply_part<F>(acc[m][n], w[m][0], w[m][1], x, scale[m]);
+                multiply_part<F>(acc[m][n], w[m][0], w[m][1], x, of[m], sums);
         }
     }
 }
@@ -120,7 +140,7 @@ static __device__ void slice_sum(const linear_args &a, stage<F, ROWS> *ring, uin
         if (next < end)
             load_stage<F, ROWS>(a, &ring[(at + F::STAGES - 1) % F::STAGES], next);
         copy_commit();
-        multiply_stage<F, ROWS>(&ring[at], acc);
+        multiply_stage<F, ROWS>(a, &ring[at], acc);
         at = (at + 1) % F::STAGES;
     }
     copy_wait<0>();

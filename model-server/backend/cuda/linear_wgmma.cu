@@ -20,61 +20,17 @@
  * takes 768 (512) cycles at the instruction's rate, in which 40 (32) KiB have to come from the
  * second-level cache. Written after: CUTLASS' description of warp-specialised, persistent kernels.
  */
-#include "model-server/backend/cuda/hopper.cuh"
-#include "model-server/backend/cuda/linear_mma.cuh"
-#include "model-server/backend/cuda/numbers.cuh"
-#include "model-server/backend/cuda/tensor_map.h"
+#include "model-server/backend/cuda/wgmma_ring.cuh"
 
-enum {
-    GROUP = 128, /* threads of a warpgroup */
-    MATH = 2,
-    THREADS = (MATH + 1) * GROUP,
-    BAND = 64,    /* outputs of one copy; a tile has two such bands */
-    COLUMNS = 64, /* of a stage */
-    COPY_REGISTERS = 24,
-    MATH_REGISTERS = 240,
-    ALIGN = 1024 /* of swizzled tiles */
-};
-static_assert((COPY_REGISTERS + MATH * MATH_REGISTERS) * GROUP <= 65536, "a block's registers");
+template <int ROWS> using tile_ring = ring<ROWS, (ROWS > 128 ? 5 : 6)>;
 
-template <int ROWS> struct stage {
-    unsigned char x[ROWS][2 * COLUMNS], w[2][2][BAND][COLUMNS]; /* [half][band] */
-};
-template <int ROWS> struct ring {
-    static constexpr int STAGES = ROWS > 128 ? 5 : 6;
-    stage<ROWS> at[STAGES];
-    mbarrier full[STAGES], empty[STAGES];
-};
-
-/* Where a thread is in the ring: stage `i`, in the phase of this parity. */
-template <int ROWS> struct place {
-    uint32_t i = 0, parity = 0;
-    __device__ __forceinline__ void next(void)
-    {
-        if (++i == ring<ROWS>::STAGES)
-            i = 0, parity ^= 1;
-    }
-};
-
-/* Outputs of a product, or with a gate of half of it; from a band's outputs to the other's. */
-static __host__ __device__ __forceinline__ uint32_t outputs(const linear_args &a)
-{
-    return a.gate ? a.w.rows / 2 : a.w.rows;
-}
-static __device__ __forceinline__ uint32_t band_apart(const linear_args &a)
-{
-    return a.gate ? a.w.rows / 2 : BAND;
-}
-
-/* One of the block's tasks: slices [first, last) of a tile, whose first band begins at `out`. Rows
- * run fastest, so that blocks at work at the same time share weights. */
+/* One of the block's tasks: slices [first, last) of a tile, whose first band begins at `out`. Tiles
+ * are walked in groups of GROUP_TILES tiles of rows, which run fastest within one: blocks at work at
+ * the same time share weights, and the group's x stays in the second-level cache. */
+enum { GROUP_TILES = 8 };
 struct job {
     uint32_t out, row, first, last;
 };
-static __host__ __device__ uint32_t tile_outs(const linear_args &a)
-{
-    return a.gate ? BAND : 2 * BAND;
-}
 template <int ROWS> static __host__ __device__ uint32_t job_count(const linear_args &a)
 {
     uint32_t outs = tile_outs(a);
@@ -82,18 +38,22 @@ template <int ROWS> static __host__ __device__ uint32_t job_count(const linear_a
 }
 template <int ROWS> static __device__ job job_at(const linear_args &a, uint32_t i)
 {
-    uint32_t tiles = (a.rows + ROWS - 1) / ROWS, tile = a.part ? i / SLICES : i;
-    uint32_t first = a.part ? i % SLICES : 0, last = a.part ? first + 1 : SLICES;
-    return job{tile / tiles * tile_outs(a), tile % tiles * ROWS, first, last};
+    const uint32_t tiles = (a.rows + ROWS - 1) / ROWS, tile = a.part ? i / SLICES : i;
+    const uint32_t first = a.part ? i % SLICES : 0, last = a.part ? first + 1 : SLICES;
+    const uint32_t outs = (outputs(a) + tile_outs(a) - 1) / tile_outs(a);
+    const uint32_t group = tile / (GROUP_TILES * outs), in = tile % (GROUP_TILES * outs);
+    const uint32_t left = tiles - group * GROUP_TILES;
+    const uint32_t wide = left < GROUP_TILES ? left : GROUP_TILES;
+    return job{in / wide * tile_outs(a), (group * GROUP_TILES + in % wide) * ROWS, first, last};
 }
 
 /* ---------------------------------------------------------------- the copying warpgroup */
 
 template <int ROWS>
 static __device__ void copy_stages(const linear_args &a, const CUtensorMap *w, const CUtensorMap *x,
-                                   ring<ROWS> *r)
+                                   tile_ring<ROWS> *r)
 {
-    place<ROWS> p;
+    place<tile_ring<ROWS>::STAGES> p;
     for (uint32_t n = job_count<ROWS>(a), i = blockIdx.x; i < n; i += gridDim.x) {
         job j = job_at<ROWS>(a, i);
         for (uint32_t k = slice_begin(a.w.cols, j.first); k < slice_begin(a.w.cols, j.last);
@@ -103,81 +63,13 @@ static __device__ void copy_stages(const linear_args &a, const CUtensorMap *w, c
             mbarrier_wait(&r->empty[p.i], p.parity ^ 1);
             mbarrier_expect(full, sizeof(*s));
             tile_load(s->x, x, full, k, j.row);
-            for (int i = 0; i < 4; i++)
-                tile_load(s->w[i / 2][i % 2], w, full, k + i / 2 * (COLUMNS / 2),
-                          j.out + i % 2 * band_apart(a));
+            load_weights<ROWS>(a, s, w, full, k, j.out);
             p.next();
         }
     }
 }
 
 /* ---------------------------------------------------------------- the multiplying ones */
-
-/* This lane's 16 bytes of its two outputs, which are rows g and g + 8 of the fragment: 32 columns.
- * A warp has 8 outputs of each band, so that with a gate a thread has an output of the gate and the
- * one that it gates. */
-struct fragment {
-    uint4 g, g8;
-};
-template <int ROWS>
-static __device__ __forceinline__ void load_fragment(fragment *f, const stage<ROWS> *s, int half)
-{
-    const uint32_t warp = threadIdx.x / 32 - GROUP / 32, lane = threadIdx.x % 32;
-    f->g = *(const uint4 *)&s->w[half][0][8 * warp + lane / 4][lane % 4 * 16];
-    f->g8 = *(const uint4 *)&s->w[half][1][8 * warp + lane / 4][lane % 4 * 16];
-}
-
-/* The b operand of wgmma: 16 columns from `column` on of rows of 128 bytes as a tensor map's
- * 128-byte swizzle lays them, the first at a multiple of 1024 bytes. The descriptor's fields:
- * address, a stride that swizzled rows do not use, from eight rows to the next eight, the 128-byte
- * swizzle. */
-static __device__ __forceinline__ uint64_t rows_operand(const void *rows, uint32_t column)
-{
-    uint64_t address = shared_address(rows) + 2 * column, eight_rows = 8 * 128;
-    return address >> 4 | 1ull << 16 | eight_rows >> 4 << 32 | 1ull << 62;
-}
-
-/* The warp has done with stage `i`. */
-template <int ROWS> static __device__ __forceinline__ void release(ring<ROWS> *r, uint32_t i)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        mbarrier_arrive(&r->empty[i]);
-}
-
-/* Sum of the next `stages` stages. Halves of a stage are groups of two wgmma; one group is always
- * at work while the next one's weights come from shared memory. */
-template <typename T, int ROWS>
-static __device__ __forceinline__ void slice_sum(ring<ROWS> *r, place<ROWS> *p, uint32_t stages,
-                                                 float (&acc)[ROWS / 8][4])
-{
-    fragment f[2];
-    uint32_t before = p->i;
-#pragma unroll
-    for (int i = 0; i < ROWS / 8 * 4; i++)
-        acc[i / 4][i % 4] = 0.0f;
-    for (uint32_t n = 0; n < stages; n++) {
-        const stage<ROWS> *s = &r->at[p->i];
-        mbarrier_wait(&r->full[p->i], p->parity);
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            load_fragment(&f[h], s, h);
-            wgmma_fence();
-            wgmma(T(), acc, f[h].g.x, f[h].g8.x, f[h].g.y, f[h].g8.y, rows_operand(s->x, 32 * h));
-            wgmma(T(), acc, f[h].g.z, f[h].g8.z, f[h].g.w, f[h].g8.w,
-                  rows_operand(s->x, 32 * h + 16));
-            wgmma_commit();
-            wgmma_wait<1>(); /* f[1 - h] may be loaded */
-            if (h == 0 && n > 0)
-                release(r, before);
-        }
-        before = p->i;
-        p->next();
-    }
-    wgmma_wait<0>();
-    if (stages)
-        release(r, before);
-}
 
 /* Where a thread's sums go: its two outputs, its even or odd rows. */
 struct corner {
@@ -230,9 +122,9 @@ static __device__ __forceinline__ void store_gated(const linear_args &a, const j
 }
 
 template <typename T, int ROWS>
-static __device__ __forceinline__ void multiply(const linear_args &a, ring<ROWS> *r)
+static __device__ __forceinline__ void multiply(const linear_args &a, tile_ring<ROWS> *r)
 {
-    place<ROWS> p;
+    place<tile_ring<ROWS>::STAGES> p;
     float acc[ROWS / 8][4], sum[ROWS / 8][4];
     for (uint32_t n = job_count<ROWS>(a), i = blockIdx.x; i < n; i += gridDim.x) {
         job j = job_at<ROWS>(a, i);
@@ -241,7 +133,7 @@ static __device__ __forceinline__ void multiply(const linear_args &a, ring<ROWS>
             sum[e / 4][e % 4] = 0.0f;
         for (uint32_t s = j.first; s < j.last; s++) {
             uint32_t columns = slice_begin(a.w.cols, s + 1) - slice_begin(a.w.cols, s);
-            slice_sum<T, ROWS>(r, &p, columns / COLUMNS, acc);
+            slice_sum<T, ROWS, tile_ring<ROWS>::STAGES>(r, &p, columns / COLUMNS, acc);
 #pragma unroll
             for (int e = 0; e < ROWS / 8 * 4; e++)
                 sum[e / 4][e % 4] += acc[e / 4][e % 4];
@@ -264,13 +156,10 @@ static __global__ void __launch_bounds__(THREADS, 1)
 {
     unsigned char *base = dynamic_shared<unsigned char>();
     base += (ALIGN - shared_address(base) % ALIGN) % ALIGN;
-    ring<ROWS> *r = (ring<ROWS> *)base;
+    tile_ring<ROWS> *r = (tile_ring<ROWS> *)base;
     if (threadIdx.x == 0) {
         tile_prefetch(&w), tile_prefetch(&x);
-        for (int i = 0; i < ring<ROWS>::STAGES; i++) {
-            mbarrier_init(&r->full[i], 1);
-            mbarrier_init(&r->empty[i], MATH * GROUP / 32);
-        }
+        r->init();
         mbarrier_init_fence();
     }
     __syncthreads();
@@ -300,7 +189,7 @@ static cudaError_t start(const struct launch *l, const linear_args *a)
         return rc;
     uint32_t jobs = job_count<ROWS>(*a);
     return launch(linear_wgmma_kernel<T, ROWS>, jobs < a->blocks ? jobs : a->blocks, THREADS,
-                  sizeof(ring<ROWS>) + ALIGN, l->stream, l->overlap, *a, w, x);
+                  sizeof(tile_ring<ROWS>) + ALIGN, l->stream, l->overlap, *a, w, x);
 }
 
 extern "C" cudaError_t linear_wgmma_launch(const struct launch *l, const void *args)

@@ -1,6 +1,7 @@
 /* moe.c - mixture of experts as a handful of launches whose shapes do not depend on the routing. */
 #include "model-server/backend/cuda/cuda.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* ---------------------------------------------------------------- the experts' weights */
 
@@ -8,7 +9,9 @@ static int check_alike(struct weight *const *w, uint32_t n, struct err *e)
 {
     for (uint32_t i = 1; i < n; i++)
         if (w[i]->m.rows != w[0]->m.rows || w[i]->m.cols != w[0]->m.cols ||
-            w[i]->m.dtype != w[0]->m.dtype || w[i]->m.quant != w[0]->m.quant)
+            w[i]->m.dtype != w[0]->m.dtype || w[i]->m.quant != w[0]->m.quant ||
+            w[i]->m.offsets != w[0]->m.offsets ||
+            memcmp(w[i]->m.table, w[0]->m.table, sizeof(w[0]->m.table)) != 0)
             return err_set(e, ERR_VALIDATION, "expert %u is not of the shape of expert 0", i);
     return 0;
 }

@@ -53,7 +53,7 @@ void cuda_add_norm(struct device *d, float *y, float *x, const float *r, float s
 {
     struct norm_args a = {
         .y = y, .x = x, .r = r, .rows = rows, .n = n, .plain = !p, .scale = scale};
-    if (rows && fuse_sum(d, x, r, scale, rows, n)) {
+    if (rows && (fuse_sum(d, x, r, scale, rows, n) || team_sum(d, x, r, scale, rows, n))) {
         if (p)
             cuda_norm(d, y, x, rows, n, p);
         return;
@@ -143,13 +143,13 @@ static size_t slices_bytes(const struct device *d, uint32_t rows, const struct s
     return SLICES * sizeof(float) * (d->rehearsal && n > most ? most : n);
 }
 
-/* x in 16 bits, for linear_tile. */
-static void narrow(struct device *d, struct linear_args *a)
+void cuda_narrow(struct device *d, struct linear_args *a, enum narrow_order order)
 {
-    struct narrow_args x = {.x = a->x, .rows = a->rows, .n = a->w.cols, .dtype = a->w.dtype};
+    struct narrow_args x = {
+        .x = a->x, .rows = a->rows, .n = a->w.cols, .dtype = a->w.dtype, .order = order};
     x.pitch = k_padded(a->w.cols, a->w.quant);
     a->narrow = x.y = cuda_work(d, WORK_NARROW, (size_t)x.rows * x.pitch * sizeof(*x.y));
-    if (x.y)
+    if (x.y && !fuse_narrow(d, &x))
         RECORD(d, narrow_launch, x);
 }
 
@@ -168,7 +168,7 @@ static void quantise(struct device *d, struct linear_args *a, uint32_t rows)
 static void linear_tile(struct device *d, struct linear_args *a)
 {
     if (!a->narrow)
-        narrow(d, a);
+        cuda_narrow(d, a, a->w.quant == PACKED_8 ? NARROW_HALVES : NARROW_PLAIN);
     if (slices_apart(d, a->rows, &a->w) || d->rehearsal)
         a->part = cuda_work(d, WORK_SLICES, slices_bytes(d, a->rows, &a->w));
     if (!a->narrow)
@@ -178,12 +178,18 @@ static void linear_tile(struct device *d, struct linear_args *a)
         RECORD(d, linear_sum_launch, *a);
 }
 
+/* Of more rows a block would wait longer for x than it gains: by estimate, 16 KiB a row from the
+ * second-level cache. */
+enum { X_ROWS = 4 };
+
 static void linear_stream(struct device *d, const struct linear_args *a)
 {
     struct stream_args s = {.l = *a};
     s.l.blocks = 2 * (uint32_t)d->sms; /* as many as there are at a time */
     if (!a->table)
         fuse_norm(d, &s);
+    s.shared_x = !s.norm.y && !a->table && a->rows <= X_ROWS && a->w.quant != QUANT_W8A8 &&
+                 d->features & CUDA_X_SHARED && stream_x_bytes(a) <= d->x_room;
     RECORD(d, linear_stream_launch, s);
 }
 
@@ -196,10 +202,12 @@ void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows)
         if (!a->narrow)
             return;
     }
-    if ((a->w.quant == QUANT_NONE && a->w.dtype == DT_F32) || !(d->features & CUDA_TENSOR))
+    if (a->w.dtype == DT_F32 || !(d->features & CUDA_TENSOR)) /* quantised ones never are */
         RECORD(d, linear_any_launch, *a);
     else if (a->table || a->rows <= STREAM_ROWS)
         linear_stream(d, a);
+    else if (team_takes(d, a))
+        team_linear(d, a);
     else if (wgmma_takes(d, a))
         wgmma_linear(d, a);
     else

@@ -18,9 +18,9 @@ static void row_of_4_bits(const struct kernels *kern, const struct stored *w, ch
         float scale = known && g < w->cols
                           ? int4_of_scale(q, f + g, INT4_GROUP, known[g / INT4_GROUP])
                           : kern->quantise4(q, f + g);
-        scales[int4_scale_at(row, g, w->cols)] = bf16_of_f32(scale);
+        scales[group_at(row, g, w->cols, w->quant)] = bf16_of_f32(scale);
         for (uint32_t i = 0; i < INT4_GROUP; i++)
-            dst[column_byte(g + i, w->quant)] |= (char)((q[i] + 8) << int4_shift(i));
+            dst[column_byte(g + i, w->quant)] |= (char)((q[i] + 8) << column_shift(i, w->quant));
     }
 }
 

@@ -54,18 +54,29 @@ extern "C" cudaError_t give_launch(const struct launch *l, const void *args)
 
 /* ---------------------------------------------------------------- norms */
 
-/* grid: (rows); any n. A row of x is read two or three times, from the second time on from the
- * caches. */
+enum { MOST_KEPT = 47 << 10 }; /* bytes of a row in shared memory */
+
+/* Number `i` of y as a product takes it. */
+static __device__ __forceinline__ void store_narrow(const norm_args &a, uint32_t i, float y)
+{
+    const uint32_t both = a.dtype == DT_F16 ? F16::pack(y, y) : Bf16::pack(y, y);
+    a.narrow[(size_t)blockIdx.x * a.pitch + narrow_place(i, a.order)] = (uint16_t)both;
+}
+
+/* grid: (rows); any n. A thread keeps what it has read of a row in shared memory, or reads it again. */
 static __global__ void __launch_bounds__(THREADS) norm_kernel(norm_args a)
 {
-    float *sums = dynamic_shared<float>();
+    float *sums = dynamic_shared<float>(), *kept = sums + WARPS;
     depend();
     float *x = a.x + (size_t)blockIdx.x * a.n, *y = a.y + (size_t)blockIdx.x * a.n;
     const float *r = a.r + (a.r ? (size_t)blockIdx.x * a.n : 0);
+    const float *row = a.keeps ? kept : x;
     auto value = [&](uint32_t i) {
         float v = x[i];
         if (a.r)
             x[i] = v = fmaf(a.scale, r[i], v);
+        if (a.keeps)
+            kept[i] = v;
         return v;
     };
     if (a.plain) {
@@ -73,15 +84,24 @@ static __global__ void __launch_bounds__(THREADS) norm_kernel(norm_args a)
             value(i);
         return;
     }
-    const row_norm s = norm_of(a, x, sums, value);
-    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
-        y[i] = norm_at(a, s, x[i], i);
+    const row_norm s = norm_of(a, row, sums, value);
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS) {
+        const float v = norm_at(a, s, row[i], i);
+        y[i] = v;
+        if (a.narrow)
+            store_narrow(a, i, v);
+    }
+    for (uint32_t i = a.n + threadIdx.x; a.narrow && i < a.pitch; i += THREADS)
+        store_narrow(a, i, 0.0f);
 }
 
 extern "C" cudaError_t norm_launch(const struct launch *l, const void *args)
 {
-    const norm_args *a = (const norm_args *)args;
-    return launch(norm_kernel, a->rows, THREADS, WARPS * sizeof(float), l->stream, l->overlap, *a);
+    norm_args a = *(const norm_args *)args;
+    const size_t row = a.n * sizeof(float), sums = WARPS * sizeof(float);
+    a.keeps = !a.plain && row <= MOST_KEPT;
+    return launch(norm_kernel, a.rows, THREADS, sums + (a.keeps ? row : 0), l->stream, l->overlap,
+                  a);
 }
 
 /* ---------------------------------------------------------------- one element at a time */
@@ -211,6 +231,8 @@ static __global__ void __launch_bounds__(THREADS) narrow_kernel(narrow_args a)
         uint32_t pair = (uint32_t)(i % pairs);
         if (a.order == NARROW_WGMMA)
             pair = pair / 16 * 16 + pair % 4 * 4 + pair % 16 / 4;
+        if (a.order == NARROW_HALVES)
+            pair = pair / 16 * 16 + pair % 16 / 4 * 2 + pair % 4 / 2 * 8 + pair % 2;
         uint32_t k = pair * 2;
         const float *x = a.x + i / pairs * a.n;
         float lo = k < a.n ? x[k] : 0.0f, hi = k + 1 < a.n ? x[k + 1] : 0.0f;

@@ -22,6 +22,7 @@ CUDA_GEN   := $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a))
 $(B)/obj/$(CUDA_DIR)/%_wgmma.cu.o: CUDA_GEN := -gencode=arch=compute_90a,code=sm_90a
 # What tests/cuda_sass looks for in the machine code of a file.
 CUDA_SASS_linear_wgmma  := HGMMA UTMALDG USETMAXREG
+CUDA_SASS_linear_team_wgmma := HGMMA UTMALDG USETMAXREG MAPA UCGABAR_WAIT
 CUDA_SASS_linear_stream := load-use=180
 cuda_sass = CUOBJDUMP="$(CUOBJDUMP)" tests/cuda_sass $(1) $(CUDA_SASS_$(basename $(basename $(notdir $(1)))))
 # No silent fused multiply-adds, as everywhere.
@@ -123,7 +124,7 @@ gpu-kit: $(B)/bin/backend-cuda.so $(B)/bin/model-server $(GPU_TESTS)  ## pack th
 	@for f in $^; do strip -o $(GPU_KIT)/$$(basename $$f) $$f || exit 1; done
 	@ldd $^ | awk '$$3 ~ /^\// && $$3 !~ /\/(ld-linux|lib(c|m|dl|rt|pthread)\.so)/ {print $$3}' | sort -u | \
 	  xargs -I{} cp -L {} $(GPU_KIT)/lib/
-	@for d in $$(sed -n 's|.*"\(arch/[a-z0-9_]*\)".*|\1|p; s|.*"\(models/stories[^"]*\)".*|\1|p' tests/golden/test_cuda_models.c | sort -u); do \
+	@for d in $$(sed -n 's|.*"\(arch/[a-z0-9_]*\)".*|\1|p; s|.*"\(quant/[a-z0-9_]*\)".*|\1|p; s|.*"\(models/stories[^"]*\)".*|\1|p' tests/golden/test_cuda_models.c | sort -u); do \
 	  [ ! -d $(TEST_DATA)/$$d ] || { mkdir -p $(GPU_KIT)/data/$$d && cp -L $(TEST_DATA)/$$d/*.json $(TEST_DATA)/$$d/*.safetensors $(GPU_KIT)/data/$$d/; }; done
 	@tar -C $(B) -czf $(GPU_KIT).tgz $(notdir $(GPU_KIT))
 	@du -sh $(GPU_KIT) $(GPU_KIT).tgz

@@ -2,8 +2,26 @@
  * take them by the fragment. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_STORED_CUH
 #define MODEL_SERVER_BACKEND_CUDA_STORED_CUH
+#include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
 #include "model-server/backend/cuda/numbers.cuh"
+
+/* Of a packed matrix, whose column k is in `byte`. */
+static __device__ __forceinline__ float packed_at(const stored &w, const void *data, uint32_t row,
+                                                  uint32_t k, uint8_t byte)
+{
+    const char *groups = (const char *)data + scales_at(w.rows, w.cols, w.quant);
+    const size_t at = group_at(row, k, w.cols, w.quant);
+    const uint32_t code = byte >> column_shift(k, w.quant) & 15;
+    const int n = w.quant == PACKED_8  ? (int8_t)byte
+                  : w.quant == PACKED_4 ? (int)code - 8
+                                        : (int8_t)table_numbers(w.table, code);
+    const float y = (float)n * f32_of_f16(((const uint16_t *)groups)[at]);
+    if (!w.offsets)
+        return y;
+    groups += groups_bytes(w.rows, w.cols, w.quant);
+    return y - f32_of_f16(((const uint16_t *)groups)[at]);
+}
 
 /* Element (row, k) without the scale of its row; `data` instead of w.data, for experts. */
 static __device__ __forceinline__ float stored_at(const stored &w, const void *data, uint32_t row,
@@ -15,14 +33,16 @@ static __device__ __forceinline__ float stored_at(const stored &w, const void *d
     }
     const uint8_t *at = (const uint8_t *)data + row * row_bytes(w.cols, w.dtype, w.quant);
     uint8_t byte = at[column_byte(k, w.quant)];
+    if (is_packed(w.quant))
+        return packed_at(w, data, row, k, byte);
     if (w.quant == QUANT_FP8)
         return f32_of_e4m3(byte);
     if (w.quant != QUANT_INT4)
         return (float)(int8_t)byte;
     const uint16_t *scales =
         (const uint16_t *)((const char *)data + scales_at(w.rows, w.cols, w.quant));
-    return (float)((byte >> int4_shift(k) & 15) - 8) *
-           f32_of_bf16(scales[int4_scale_at(row, k, w.cols)]);
+    return (float)((byte >> column_shift(k, w.quant) & 15) - 8) *
+           f32_of_bf16(scales[group_at(row, k, w.cols, w.quant)]);
 }
 
 /* What the numbers of a row are multiplied with. */
@@ -30,6 +50,8 @@ static __device__ __forceinline__ float row_scale(const stored &w, const void *d
 {
     if (w.quant == QUANT_NONE || w.quant == QUANT_INT4)
         return 1.0f;
+    if (is_packed(w.quant))
+        return ((const float *)((const char *)data + factors_at(&w)))[row];
     return ((const float *)((const char *)data + scales_at(w.rows, w.cols, w.quant)))[row];
 }
 #endif

@@ -17,8 +17,18 @@ struct stream_rows {
     __device__ size_t y(uint32_t i) const { return list ? list[first + i] : first + i; }
 };
 
-/* A row of x as a lane's fragments: columns [k, k + 8) in 16 bits, or [k, k + 16) of 8 bits. Past
- * the end, and for rows that are not there: zeros. */
+/* Where the first four of a lane's eight columns are, k being 8t of 32, and the others from there. */
+template <class F> static __device__ __forceinline__ uint32_t first_column(uint32_t k)
+{
+    return F::HALVES ? k - k % 32 / 2 : k;
+}
+template <class F> static __device__ __forceinline__ uint32_t apart(void)
+{
+    return F::HALVES ? 16 : 4;
+}
+
+/* A row of x as a lane's fragments: its columns of those from k on in 16 bits, or [k, k + 16) of 8
+ * bits. Past the end, and for rows that are not there: zeros. */
 template <class F> struct x_rows {
     typedef typename F::T T;
     const float *x;
@@ -39,14 +49,17 @@ template <class F> struct x_rows {
             return bytes ? *(const uint4 *)(bytes + k) : make_uint4(0, 0, 0, 0);
         } else {
             float f[8];
+            const uint32_t from = first_column<F>(k), then = from + apart<F>();
             if (x && aligned) {
-                float4 lo = *(const float4 *)(x + k), hi = *(const float4 *)(x + k + 4);
+                float4 lo = *(const float4 *)(x + from), hi = *(const float4 *)(x + then);
                 f[0] = lo.x, f[1] = lo.y, f[2] = lo.z, f[3] = lo.w;
                 f[4] = hi.x, f[5] = hi.y, f[6] = hi.z, f[7] = hi.w;
             } else {
 #pragma unroll
-                for (int i = 0; i < 8; i++)
-                    f[i] = x && k + i < n ? x[k + i] : 0.0f;
+                for (int i = 0; i < 8; i++) {
+                    const uint32_t at = i < 4 ? from + i : then + i - 4;
+                    f[i] = x && at < n ? x[at] : 0.0f;
+                }
             }
             return make_uint4(T::pack(f[0], f[1]), T::pack(f[2], f[3]), T::pack(f[4], f[5]),
                               T::pack(f[6], f[7]));
@@ -54,8 +67,8 @@ template <class F> struct x_rows {
     }
 };
 
-/* The same of what take_norms() left in shared memory. */
-template <class F> struct x_norms {
+/* The same of what take_norms() or take_rows() left in shared memory. */
+template <class F> struct x_shared {
     const unsigned char *row;
     __device__ void init(const linear_args &a, const unsigned char *room, uint32_t i)
     {
@@ -63,9 +76,62 @@ template <class F> struct x_norms {
     }
     __device__ __forceinline__ uint4 at(uint32_t k, uint32_t) const
     {
-        return row ? *(const uint4 *)(row + 2 * k) : make_uint4(0, 0, 0, 0);
+        if (!row)
+            return make_uint4(0, 0, 0, 0);
+        if constexpr (F::HALVES) {
+            const uint2 lo = *(const uint2 *)(row + 2 * first_column<F>(k));
+            const uint2 hi = *(const uint2 *)(row + 2 * (first_column<F>(k) + apart<F>()));
+            return make_uint4(lo.x, lo.y, hi.x, hi.y);
+        }
+        return *(const uint4 *)(row + 2 * k);
     }
 };
+
+/* Columns k .. k + 3 of a row of n; zeros past its end. */
+static __device__ __forceinline__ float4 four_columns(const float *x, uint32_t k, uint32_t n)
+{
+    float4 f = {};
+    if (n % 4 == 0 && k < n)
+        return *(const float4 *)(x + k);
+    if (k < n)
+        f.x = x[k];
+    if (k + 1 < n)
+        f.y = x[k + 1];
+    if (k + 2 < n)
+        f.z = x[k + 2];
+    if (k + 3 < n)
+        f.w = x[k + 3];
+    return f;
+}
+
+/* This warp's slice of all rows of x, rounded for the product: no other warp of the block reads it.
+ * A lane has up to BATCH loads under way at a time. */
+template <class F>
+static __device__ __forceinline__ void take_rows(const linear_args &a, unsigned char *room)
+{
+    typedef typename F::T T;
+    enum { BATCH = 8 };
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = a.w.cols;
+    const uint32_t begin = slice_begin(n, warp, F::QUANT), end = slice_begin(n, warp + 1, F::QUANT);
+    const uint32_t quads = (end - begin) / 4, all = a.rows * quads;
+    for (uint32_t from = lane; from < all; from += 32 * BATCH) {
+        float4 f[BATCH];
+#pragma unroll
+        for (uint32_t i = 0; i < BATCH; i++) {
+            const uint32_t at = from + 32 * i, k = begin + at % quads * 4;
+            f[i] = at < all ? four_columns(a.x + (size_t)(at / quads) * n, k, n) : float4{};
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < BATCH; i++) {
+            const uint32_t at = from + 32 * i, k = begin + at % quads * 4;
+            uint2 pairs;
+            pairs.x = T::pack(f[i].x, f[i].y), pairs.y = T::pack(f[i].z, f[i].w);
+            if (at < all)
+                *(uint2 *)(room + at / quads * stream_x_pitch(&a) + 2 * k) = pairs;
+        }
+    }
+    __syncwarp();
+}
 
 /* Every block has the norm of all rows, as norm_kernel() takes it, rounded for the product and
  * padded with zeros; one block for each row stores it in fp32 as well, for its other readers.

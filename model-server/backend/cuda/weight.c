@@ -64,6 +64,11 @@ static void fill_range(void *arg, int thread, size_t begin, size_t end)
         int64_t row = (int64_t)(j->first + i);
         const struct mat_part *p = part_of(j->m, &row);
         char *dst = j->dst + i * j->bytes;
+        if (p->source == SOURCE_CODES) {
+            cuda_codes_row(&j->w->m, dst, j->scales, (uint32_t)(j->first + i), p->codes,
+                           (size_t)row);
+            continue;
+        }
         if (!j->scales) {
             plain_row(j, dst, p, row);
             continue;
@@ -92,7 +97,7 @@ static int take_scratch(struct packing *j, struct err *e)
     assert(m->rows && m->cols);
     size_t threads = (size_t)pool_threads(j->d->pool);
     j->scratch = malloc(threads * scratch_floats(m) * sizeof(float));
-    j->scales = calloc(1, scales_bytes(m->rows, m->cols, m->quant));
+    j->scales = calloc(1, scales_bytes(m));
     return j->scratch && j->scales ? 0 : err_nomem(e);
 }
 
@@ -135,8 +140,8 @@ static int fill(struct device *d, const struct mat_desc *desc, struct weight *w,
     if (rc == 0)
         rc = cuda_upload_rows(d, data, m->rows, j.bytes, fill_rows, &j, e);
     if (rc == 0 && j.scales)
-        rc = cuda_upload(d, data + scales_at(m->rows, m->cols, m->quant), j.scales,
-                         scales_bytes(m->rows, m->cols, m->quant), e);
+        rc = cuda_upload(d, data + scales_at(m->rows, m->cols, m->quant), j.scales, scales_bytes(m),
+                         e);
     free(j.scales), free(j.scratch);
     return rc;
 }
@@ -152,14 +157,15 @@ static int check_shape(const struct mat_desc *m, int64_t *rows, struct err *e)
         if (p->rows > INT32_MAX || p->cols > INT32_MAX || (*rows += p->rows) > INT32_MAX)
             return err_set(e, ERR_VALIDATION, "a weight of more than 2^31 rows or columns");
     }
-    if (m->quant && m->parts[0].cols > QUANT_MAX_COLS)
+    if ((m->quant || m->parts[0].source == SOURCE_CODES) && m->parts[0].cols > QUANT_MAX_COLS)
         return err_set(e, ERR_VALIDATION, "a weight of %lld columns: at most %d are quantised",
                        (long long)m->parts[0].cols, QUANT_MAX_COLS);
     return *rows ? 0 : err_set(e, ERR_VALIDATION, "a weight without rows");
 }
 
 static const char *const types[DT_N] = {"float32", "float16", "bfloat16"};
-static const char *const quants[QUANT_N] = {"", "int8", "w8a8", "int4", "fp8"};
+static const char *const layouts[LAYOUT_N] = {
+    "", "int8", "w8a8", "int4", "fp8", "4 bits", "4 bits, looked up", "8 bits"};
 
 struct weight *cuda_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
 {
@@ -176,12 +182,13 @@ struct weight *cuda_weight_load(struct device *d, const struct mat_desc *m, stru
                            .cols = (uint32_t)m->parts[0].cols,
                            .dtype = m->dtype,
                            .quant = m->quant};
-    if (m->quant && m->dtype == DT_F32)
+    if (m->parts[0].source == SOURCE_CODES)
+        cuda_codes_layout(&w->m, m->parts, m->n_parts);
+    if (w->m.quant && m->dtype == DT_F32 && !(is_packed(w->m.quant) && m->arith == ARITH_EXACT))
         w->m.dtype = DT_BF16;
-    w->bytes = w->m.rows * row_bytes(w->m.cols, w->m.dtype, w->m.quant) +
-               scales_bytes(w->m.rows, w->m.cols, w->m.quant);
+    w->bytes = w->m.rows * row_bytes(w->m.cols, w->m.dtype, w->m.quant) + scales_bytes(&w->m);
     snprintf(what, sizeof(what), "a weight of %u x %u %s", w->m.rows, w->m.cols,
-             m->quant ? quants[m->quant] : types[m->dtype]);
+             w->m.quant ? layouts[w->m.quant] : types[m->dtype]);
     w->m.data = cuda_take(d, w->bytes, what, "spread the model with --num-shard", e);
     if (!w->m.data || fill(d, m, w, e)) {
         cuda_weight_free(d, w);
@@ -194,7 +201,7 @@ enum take cuda_weight_takes(const struct format *f, enum arith a)
 {
     const bool made = !f->block || f->scale == SCALE_BF16; /* by --quantize */
     if (!made)
-        return TAKE_WIDEN;
+        return cuda_codes_take(f, a);
     return a == ARITH_INT8 && f->element == ELEMENT_E4M3 ? TAKE_NO : TAKE_NATIVE;
 }
 

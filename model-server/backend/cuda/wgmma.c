@@ -40,26 +40,62 @@ static uint32_t rows_of_tile(const struct device *d, const struct linear_args *a
 
 void wgmma_linear(struct device *d, struct linear_args *a)
 {
-    struct narrow_args x = {
-        .x = a->x, .rows = a->rows, .n = a->w.cols, .dtype = a->w.dtype, .order = NARROW_WGMMA};
-    x.pitch = k_padded(a->w.cols, QUANT_NONE);
-    x.y = cuda_work(d, WORK_NARROW, (size_t)x.rows * x.pitch * sizeof(*x.y));
-    a->narrow = x.y;
+    cuda_narrow(d, a, NARROW_WGMMA);
     a->tile_rows = rows_of_tile(d, a);
     a->blocks = (uint32_t)d->sms;
     /* Side by side, slices are written and read once more: worth it when most of the device would
      * idle otherwise (by estimate). */
     if (4 * tiles_of(a, a->tile_rows) <= (uint64_t)d->sms)
         a->part = cuda_work(d, WORK_SLICES, (size_t)SLICES * a->rows * a->w.rows * sizeof(float));
-    RECORD(d, narrow_launch, x);
     RECORD(d, linear_wgmma_launch, *a);
     if (a->part)
         RECORD(d, linear_sum_launch, *a);
 }
 
+/* Fewer are linear_stream's. */
+bool team_takes(const struct device *d, const struct linear_args *a)
+{
+    return d->features & CUDA_WGMMA && d->teams && a->rows <= TEAM_ROWS && a->w.quant == QUANT_NONE;
+}
+
+void team_linear(struct device *d, struct linear_args *a)
+{
+    cuda_narrow(d, a, NARROW_WGMMA);
+    a->blocks = d->teams;
+    const struct team_args t = {.l = *a};
+    if (a->narrow)
+        RECORD(d, linear_team_launch, t);
+}
+
+/* The product by clusters that was recorded last, if it is `y` and nothing has become of it yet. */
+static struct team_args *last_team(const struct device *d, const float *y, uint32_t rows,
+                                   uint32_t n)
+{
+    const struct recorder *r = &d->rec;
+    const struct command *last = r->n ? &r->commands[r->n - 1] : NULL;
+    if (!last || last->fn != linear_team_launch)
+        return NULL;
+    struct team_args *t = (struct team_args *)(void *)(r->bytes + last->at);
+    return t->l.y == y && t->l.rows == rows && t->l.w.rows == n && !t->l.gate && !t->sum ? t : NULL;
+}
+
+bool team_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n)
+{
+    struct team_args *t = d->features & CUDA_FUSE ? last_team(d, r, rows, n) : NULL;
+    if (!t)
+        return false;
+    t->sum = x, t->scale = scale;
+    return true;
+}
+
 /* The last thing recorded is made to store what this product is wanted for, instead of itself. */
 bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n, enum act act)
 {
+    struct team_args *t = last_team(d, x, rows, 2 * n);
+    if (t) {
+        t->l.y = y, t->l.gate = true, t->l.act = act;
+        return true;
+    }
     const struct recorder *r = &d->rec;
     const struct command *last = r->n ? &r->commands[r->n - 1] : NULL;
     if (!last || last->fn != linear_wgmma_launch || (act != ACT_SILU && act != ACT_GELU_TANH))
@@ -103,25 +139,27 @@ static int wait_for_it(struct device *d, struct err *e)
     for (int ms = 0; (rc = cudaStreamQuery(d->stream)) == cudaErrorNotReady; ms++) {
         if (ms > SECONDS * 1000) {
             d->stuck = true;
-            return err_set(
-                e, ERR_SYSTEM,
-                "GPU %d: the check of wgmma does not end: CUDA_FEATURES=79 leaves it out",
-                d->index);
+            return err_set(e, ERR_SYSTEM,
+                           "GPU %d: the check of wgmma does not end: CUDA_FEATURES=463 leaves it "
+                           "out, 479 only "
+                           "what it does by clusters",
+                           d->index);
         }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return rc == cudaSuccess
                ? 0
-               : cuda_failed(d, rc, "checking wgmma (CUDA_FEATURES=79 leaves it out)", e);
+               : cuda_failed(d, rc, "checking wgmma (CUDA_FEATURES=463 leaves it out)", e);
 }
 
-static int product(struct device *d, unsigned feature, const struct weight *w, float *y,
-                   const float *x, float *host, struct err *e)
+/* By mma.sync, by wgmma, by wgmma in clusters of this many. */
+static int product(struct device *d, unsigned feature, uint32_t teams, const struct weight *w,
+                   float *y, const float *x, float *host, struct err *e)
 {
-    unsigned features = d->features;
-    d->features = (features & ~(unsigned)CUDA_WGMMA) | feature;
+    const unsigned features = d->features;
+    d->features = (features & ~(unsigned)CUDA_WGMMA) | feature, d->teams = teams;
     cuda_linear(d, y, x, ROWS, w, NULL);
-    d->features = features;
+    d->features = features, d->teams = 0;
     cuda_flush(d, false);
     if (d->fault.kind != ERR_NONE) {
         *e = d->fault;
@@ -137,7 +175,7 @@ struct trial {
 };
 
 /* 1: every bit agrees. */
-static int agree(struct device *d, enum dtype type, struct trial *t, struct err *e)
+static int agree(struct device *d, enum dtype type, uint32_t teams, struct trial *t, struct err *e)
 {
     uint32_t seed = 1 + type;
     float *x, *y[2];
@@ -150,17 +188,17 @@ static int agree(struct device *d, enum dtype type, struct trial *t, struct err 
     t->w = cuda_weight_load(d, &(struct mat_desc){.parts = &part, .n_parts = 1, .dtype = type}, e);
     t->x = t->w ? cuda_vector_load(d, &rows, 0, e) : NULL;
     t->y = t->x ? cuda_take(d, N_Y * sizeof(float), "the check of wgmma", "free some", e) : NULL;
-    if (!t->y || product(d, 0, t->w, t->y, t->x, y[0], e) ||
-        product(d, CUDA_WGMMA, t->w, t->y, t->x, y[1], e))
+    if (!t->y || product(d, 0, 0, t->w, t->y, t->x, y[0], e) ||
+        product(d, CUDA_WGMMA, teams, t->w, t->y, t->x, y[1], e))
         return -1;
     const void *sums[2] = {y[0], y[1]};
     return memcmp(sums[0], sums[1], N_Y * sizeof(float)) == 0;
 }
 
-static int check(struct device *d, enum dtype type, struct err *e)
+static int check(struct device *d, enum dtype type, uint32_t teams, struct err *e)
 {
     struct trial t = {0};
-    int rc = agree(d, type, &t, e);
+    int rc = agree(d, type, teams, &t, e);
     if (!d->stuck) {
         cuda_weight_free(d, t.w);
         cudaFree(t.x);
@@ -174,18 +212,25 @@ int wgmma_decide(struct device *d, int major, int minor, const char **why, struc
 {
     const unsigned wanted = d->features, both = CUDA_WGMMA | CUDA_WGMMA_ANY;
     int same = 1;
-    d->features &= ~both;
+    uint32_t teams = 0;
+    d->features &= ~both, d->teams = 0;
     *why = "";
     /* code for sm_90a runs on 9.0 alone */
     if (!(wanted & both) || !(wanted & CUDA_TENSOR) || major != 9 || minor != 0)
         return 0;
-    for (enum dtype t = DT_F16; t <= DT_BF16 && same > 0; t++)
-        same = check(d, t, e);
+    if (wanted & CUDA_TEAMS && linear_team_most(&teams) != cudaSuccess)
+        teams = 0, cudaGetLastError();
+    for (enum dtype t = DT_F16; t <= DT_BF16 && same > 0; t++) {
+        same = check(d, t, 0, e);
+        if (same > 0 && teams)
+            same = check(d, t, teams, e);
+    }
     if (same < 0)
         return -1;
     if (same || wanted & CUDA_WGMMA_ANY)
-        d->features |= CUDA_WGMMA;
-    *why = same                      ? ", wgmma"
+        d->features |= CUDA_WGMMA, d->teams = teams;
+    *why = same && teams             ? ", wgmma, clusters"
+           : same                    ? ", wgmma"
            : wanted & CUDA_WGMMA_ANY ? ", wgmma though its sums have other bits"
                                      : ", no wgmma (its sums have other bits)";
     return 0;

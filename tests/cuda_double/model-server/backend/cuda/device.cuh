@@ -14,11 +14,26 @@ static inline cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, si
 }
 
 template <typename... P, typename... A>
+static inline cudaError_t launch_clusters(void (*kernel)(P...), dim3 grid, unsigned cluster,
+                                          dim3 block, size_t smem, cudaStream_t stream,
+                                          bool overlap, A... args)
+{
+    (void)overlap;
+    return double_launch(grid, cluster, block, smem, stream, [=] { kernel(args...); });
+}
+
+template <typename... P, typename... A>
 static inline cudaError_t launch_team(void (*kernel)(P...), dim3 grid, dim3 block, size_t smem,
                                       cudaStream_t stream, bool overlap, A... args)
 {
-    (void)overlap;
-    return double_launch(grid, grid.x, block, smem, stream, [=] { kernel(args...); });
+    return launch_clusters(kernel, grid, grid.x, block, smem, stream, overlap, args...);
+}
+
+static inline cudaError_t clusters_at_once(int *n, const void *, unsigned cluster, dim3, size_t)
+{
+    const int sms = cuda_double()->sms;
+    *n = sms < (int)cluster ? 1 : sms / (int)cluster;
+    return cudaSuccess;
 }
 
 static inline void cluster_barrier(void) { double_cluster_barrier(); }
@@ -27,6 +42,8 @@ template <typename T> static inline T *cluster_shared(T *p, uint32_t rank)
     return (T *)double_cluster_shared(p, rank);
 }
 
+static inline void depend_start(void) {}
+static inline void depend_wait(void) {}
 static inline void depend(void) {}
 
 template <typename T> static inline T *dynamic_shared(void) { return (T *)double_dynamic_shared(); }
@@ -47,6 +64,16 @@ static inline uint2 load_streaming8(const void *p)
         __builtin_trap();
     memcpy(&v, p, sizeof(v));
     return v;
+}
+
+/* What is fetched must be there: the last byte is read. */
+static inline void prefetch_l2(const void *p, uint32_t bytes)
+{
+    if ((uintptr_t)p % 16 || bytes % 16 || !bytes)
+        __builtin_trap();
+    const volatile char *end = (const volatile char *)p + bytes - 1;
+    (void)*end;
+    double_prefetched(bytes);
 }
 
 static inline void copy_async(void *dst, const void *src, bool valid)
@@ -104,12 +131,25 @@ static inline void load_matrix_trans(uint32_t r[4], const void *row)
 
 static inline float exp2_fast(float x) { return exp2f(x); }
 
+static inline float low_half(uint32_t h) { return f32_of_f16((uint16_t)h); }
+static inline float high_half(uint32_t h) { return f32_of_f16((uint16_t)(h >> 16)); }
+
 static inline uint32_t permute(uint32_t lo, uint32_t hi, uint32_t select)
 {
     uint64_t both = lo | (uint64_t)hi << 32;
     uint32_t r = 0;
     for (int i = 0; i < 4; i++)
         r |= (uint32_t)(both >> (select >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    return r;
+}
+
+static inline uint32_t table_numbers(const uint32_t table[4], uint32_t codes)
+{
+    uint32_t r = 0;
+    for (int i = 0; i < 4; i++) {
+        const uint32_t code = codes >> 4 * i & 15;
+        r |= (table[code / 4] >> code % 4 * 8 & 255) << 8 * i;
+    }
     return r;
 }
 

@@ -15,6 +15,11 @@ void mbarrier_init_fence(void);
 void mbarrier_arrive(mbarrier *b);
 void mbarrier_expect(mbarrier *b, uint32_t bytes);
 void mbarrier_wait(mbarrier *b, uint32_t parity);
+static inline void mbarrier_arrive_at(mbarrier *b, uint32_t rank)
+{
+    mbarrier_arrive((mbarrier *)double_cluster_shared(b, rank));
+}
+static inline void mbarrier_wait_team(mbarrier *b, uint32_t parity) { mbarrier_wait(b, parity); }
 
 void tile_load(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, uint32_t row);
 static inline void tile_prefetch(const CUtensorMap *) {}

@@ -1,0 +1,144 @@
+/* wgmma_ring.cuh - what the kernels that multiply by wgmma share: a ring of stages that one thread
+ * fills by tensor maps, 64 columns of weights and of x each, and the sum of stages by two warpgroups.
+ * See linear_wgmma.cu for how its parts fit together. */
+#ifndef MODEL_SERVER_BACKEND_CUDA_WGMMA_RING_CUH
+#define MODEL_SERVER_BACKEND_CUDA_WGMMA_RING_CUH
+#include "model-server/backend/cuda/hopper.cuh"
+#include "model-server/backend/cuda/linear_mma.cuh"
+#include "model-server/backend/cuda/numbers.cuh"
+#include "model-server/backend/cuda/tensor_map.h"
+
+enum {
+    GROUP = 128, /* threads of a warpgroup */
+    MATH = 2,
+    THREADS = (MATH + 1) * GROUP,
+    BAND = 64,    /* outputs of one copy; a tile has two such bands */
+    COLUMNS = 64, /* of a stage */
+    COPY_REGISTERS = 24,
+    MATH_REGISTERS = 240,
+    ALIGN = 1024 /* of swizzled tiles */
+};
+static_assert((COPY_REGISTERS + MATH * MATH_REGISTERS) * GROUP <= 65536, "a block's registers");
+
+template <int ROWS> struct stage {
+    unsigned char x[ROWS][2 * COLUMNS], w[2][2][BAND][COLUMNS]; /* [half][band] */
+};
+/* full[i] ends a phase when the bytes of a stage are there, empty[i] when all warps have done with
+ * them. */
+template <int ROWS, int N> struct ring {
+    static constexpr int STAGES = N;
+    stage<ROWS> at[N];
+    mbarrier full[N], empty[N];
+    __device__ __forceinline__ void init(void)
+    {
+        for (int i = 0; i < N; i++) {
+            mbarrier_init(&full[i], 1);
+            mbarrier_init(&empty[i], MATH * GROUP / 32);
+        }
+    }
+};
+
+/* Where a thread is in the ring: stage `i`, in the phase of this parity. */
+template <int STAGES> struct place {
+    uint32_t i = 0, parity = 0;
+    __device__ __forceinline__ void next(void)
+    {
+        if (++i == STAGES)
+            i = 0, parity ^= 1;
+    }
+};
+
+/* Outputs of a product, or with a gate of half of it; from a band's outputs to the other's. */
+static __host__ __device__ __forceinline__ uint32_t outputs(const linear_args &a)
+{
+    return a.gate ? a.w.rows / 2 : a.w.rows;
+}
+static __device__ __forceinline__ uint32_t band_apart(const linear_args &a)
+{
+    return a.gate ? a.w.rows / 2 : BAND;
+}
+
+static __host__ __device__ uint32_t tile_outs(const linear_args &a)
+{
+    return a.gate ? BAND : 2 * BAND;
+}
+
+/* The weights of a stage: 64 columns of the tile whose first band begins at `out`. */
+template <int ROWS>
+static __device__ __forceinline__ void load_weights(const linear_args &a, stage<ROWS> *s,
+                                                    const CUtensorMap *w, mbarrier *full,
+                                                    uint32_t k, uint32_t out)
+{
+    for (int i = 0; i < 4; i++)
+        tile_load(s->w[i / 2][i % 2], w, full, k + i / 2 * (COLUMNS / 2),
+                  out + i % 2 * band_apart(a));
+}
+
+/* ---------------------------------------------------------------- multiplying */
+
+/* This lane's 16 bytes of its two outputs, which are rows g and g + 8 of the fragment: 32 columns.
+ * A warp has 8 outputs of each band, so that with a gate a thread has an output of the gate and the
+ * one that it gates. */
+struct fragment {
+    uint4 g, g8;
+};
+template <int ROWS>
+static __device__ __forceinline__ void load_fragment(fragment *f, const stage<ROWS> *s, int half)
+{
+    const uint32_t warp = threadIdx.x / 32 - GROUP / 32, lane = threadIdx.x % 32;
+    f->g = *(const uint4 *)&s->w[half][0][8 * warp + lane / 4][lane % 4 * 16];
+    f->g8 = *(const uint4 *)&s->w[half][1][8 * warp + lane / 4][lane % 4 * 16];
+}
+
+/* The b operand of wgmma: 16 columns from `column` on of rows of 128 bytes as a tensor map's
+ * 128-byte swizzle lays them, the first at a multiple of 1024 bytes. The descriptor's fields:
+ * address, a stride that swizzled rows do not use, from eight rows to the next eight, the 128-byte
+ * swizzle. */
+static __device__ __forceinline__ uint64_t rows_operand(const void *rows, uint32_t column)
+{
+    uint64_t address = shared_address(rows) + 2 * column, eight_rows = 8 * 128;
+    return address >> 4 | 1ull << 16 | eight_rows >> 4 << 32 | 1ull << 62;
+}
+
+/* The warp has done with stage `i`. */
+template <class RING> static __device__ __forceinline__ void release(RING *r, uint32_t i)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        mbarrier_arrive(&r->empty[i]);
+}
+
+/* Sum of the next `stages` stages. Halves of a stage are groups of two wgmma; one group is always
+ * at work while the next one's weights come from shared memory. */
+template <typename T, int ROWS, int STAGES>
+static __device__ __forceinline__ void slice_sum(ring<ROWS, STAGES> *r, place<STAGES> *p,
+                                                 uint32_t stages, float (&acc)[ROWS / 8][4])
+{
+    fragment f[2];
+    uint32_t before = p->i;
+#pragma unroll
+    for (int i = 0; i < ROWS / 8 * 4; i++)
+        acc[i / 4][i % 4] = 0.0f;
+    for (uint32_t n = 0; n < stages; n++) {
+        const stage<ROWS> *s = &r->at[p->i];
+        mbarrier_wait(&r->full[p->i], p->parity);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            load_fragment(&f[h], s, h);
+            wgmma_fence();
+            wgmma(T(), acc, f[h].g.x, f[h].g8.x, f[h].g.y, f[h].g8.y, rows_operand(s->x, 32 * h));
+            wgmma(T(), acc, f[h].g.z, f[h].g8.z, f[h].g.w, f[h].g8.w,
+                  rows_operand(s->x, 32 * h + 16));
+            wgmma_commit();
+            wgmma_wait<1>(); /* f[1 - h] may be loaded */
+            if (h == 0 && n > 0)
+                release(r, before);
+        }
+        before = p->i;
+        p->next();
+    }
+    wgmma_wait<0>();
+    if (stages)
+        release(r, before);
+}
+#endif
