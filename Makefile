@@ -68,10 +68,17 @@ UNROLLED  := -O3 -fno-math-errno $(if $(SAN)$(TSAN),-fno-sanitize=all)
 %_avx512bf16.o %_avx512bf16.pic.o: ISA := -mavx512bf16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
 %_avx512fp16.o %_avx512fp16.pic.o: ISA := -mavx512fp16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
 %_amx.o %_amx.pic.o: ISA := $(UNROLLED)
+%_neon.o %_neon.pic.o: ISA := $(UNROLLED)
+%_neondot.o %_neondot.pic.o: ISA := -march=armv8.2-a+dotprod $(UNROLLED)
+%_neoni8mm.o %_neoni8mm.pic.o: ISA := -march=armv8.2-a+dotprod+i8mm $(UNROLLED)
 %_avx512.o %_avx512.pic.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
 
 # ---------------------------------------------------------------- rooms
-room       = $(sort $(shell find $(1) -name '*.c' -not -path '*/cuda/*' 2>/dev/null))
+# Kernels of other processors are left out.
+MACHINE   := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+FOREIGN   := $(if $(filter x86_64,$(MACHINE)),,%avx2.c %avxvnni.c %avx512.c %avx512vnni.c %avx512bf16.c %avx512fp16.c %_amx.c) \
+             $(if $(filter aarch64,$(MACHINE)),,%_neon.c %_neondot.c %_neoni8mm.c)
+room       = $(filter-out $(FOREIGN),$(sort $(shell find $(1) -name '*.c' -not -path '*/cuda/*' 2>/dev/null)))
 lib        = $(patsubst %.c,$(B)/obj/%.o,$(filter-out $(1)/main.c,$(call room,$(1))))
 ROOMS     := common router launcher model-server
 PROGRAMS  := router launcher model-server
@@ -87,7 +94,7 @@ BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
 .PHONY: all help deps run test soak soak-service unit jitter integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
-        distclean demo docs-pages docs-deps docs-site
+        distclean demo docs-pages docs-deps docs-site arm64 arm64-check
 .PHONY: FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -194,7 +201,7 @@ $(ARCHIVES):
 	@mkdir -p $(@D)
 	@rm -f $@
 	$(call say,AR,$@)
-	$(Q)ar rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 
 define program
 $(B)/bin/$(1): $(B)/obj/$(1)/main.o $(B)/lib/lib$(1).a $(B)/lib/libcommon.a $(B)/lib/libproto.a
@@ -342,6 +349,34 @@ fuzz: fuzz-build       ## each parser of foreign bytes for FUZZ_SECONDS (10) und
 
 fuzz-replay: $(FUZZ_NOW:%=$(BUILD)/replay/%)  ## each parser's corpus and MUTATIONS (300) variants of each file, without clang; T=word selects
 	@printf '%s\n' $(FUZZ_NOW) | xargs -P $(JOBS) -n 1 sh -c '$(BUILD)/replay/$$0 tests/fuzz/corpus/$$0'
+
+# ---------------------------------------------------------------- another processor
+# Debian's libraries for 64-bit ARM, unpacked; nothing of them runs here but under qemu.
+ARM64      := aarch64-linux-gnu
+ARM64_ROOT := $(BUILD)/arm64-root
+ARM64_LIBS := libc6-dev libstdc++-12-dev $(filter-out libjs-%,$(filter lib%,$(DEB)))
+ARM64_CC   := $(ARM64)-gcc --sysroot=$(abspath $(ARM64_ROOT))
+comma      := ,
+empty      :=
+$(ARM64_ROOT)/.ok:
+	@rm -rf $(ARM64_ROOT)
+	mmdebstrap --quiet --variant=extract --architectures=arm64 --include=$(subst $(empty) $(empty),$(comma),$(strip $(ARM64_LIBS))) \
+	  $$(. /etc/os-release; echo $$VERSION_CODENAME) $(ARM64_ROOT)
+	@touch $@
+
+arm64: $(ARM64_ROOT)/.ok ## the programs for 64-bit ARM in build/arm64 (apt-get install gcc-aarch64-linux-gnu mmdebstrap)
+	@$(MAKE) CC='$(ARM64_CC)' AR=$(ARM64)-ar BUILD=$(BUILD)/arm64 NVCC= $(PROGRAMS:%=$(BUILD)/arm64/bin/%)
+
+# The kernels alone: of the rest of the backend only what they call is kept.
+ARM64_CPU  := $(wildcard $(addprefix model-server/backend/cpu/,kernels.c kernels_*ref.c kernels_*neon.c kernels_*neondot.c kernels_*neoni8mm.c)) \
+              model-server/backend/cpu/amx.c model-server/backend/cpu/codes.c model-server/backend/format.c
+arm64-check: $(ARM64_ROOT)/.ok $(GEN) ## the kernels for 64-bit ARM under an emulator, bit by bit (apt-get install qemu-user, too)
+	@$(MAKE) CC='$(ARM64_CC) -ffunction-sections' BUILD=$(BUILD)/arm64 $(ARM64_CPU:%.c=$(BUILD)/arm64/obj/%.o) $(BUILD)/arm64/obj/tests/check/test_kernels.o
+	$(call say,TEST,$(BUILD)/arm64/tests/check/test_kernels)
+	@mkdir -p $(BUILD)/arm64/tests/check
+	$(Q)$(ARM64_CC) -Wl,--gc-sections $(ARM64_CPU:%.c=$(BUILD)/arm64/obj/%.o) $(BUILD)/arm64/obj/tests/check/test_kernels.o -lcmocka -lm -lpthread \
+	  -o $(BUILD)/arm64/tests/check/test_kernels
+	@QUICK=1 qemu-aarch64 -cpu max -L $(ARM64_ROOT) $(BUILD)/arm64/tests/check/test_kernels && echo '1 passed, 0 failed'
 
 # ---------------------------------------------------------------- docs
 docs-pages: $(BINS)    ## write the pages of docs/ that are printed by programs or from registries

@@ -2,6 +2,9 @@
 #include "model-server/backend/cpu/amx.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 const struct kernel_row kernel_rows[] = {
@@ -59,6 +62,14 @@ unsigned cpu_detect(void)
         f |= CPU_AVX_VNNI;
     if (f & CPU_AVX512)
         f |= amx_detect();
+#elif defined(__aarch64__)
+    f = CPU_NEON;
+#if defined(__linux__)
+    if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP)
+        f |= CPU_NEON_DOT;
+    if (getauxval(AT_HWCAP2) & HWCAP2_I8MM)
+        f |= CPU_NEON_I8MM;
+#endif
 #endif
     return f;
 }
@@ -67,9 +78,9 @@ void kernels_init(struct kernels *k, unsigned features)
 {
     k->mr = features & CPU_AVX512 ? 12 : 6;
     bool vnni512 = features & CPU_AVX512 && features & CPU_AVX512_VNNI;
-    k->mr_w8a8 = vnni512 ? 12 : features & CPU_AVX_VNNI ? 6 : 4;
+    k->mr_w8a8 = vnni512 ? 12 : features & (CPU_AVX_VNNI | CPU_NEON) ? 6 : 4;
     k->mr_int4 = vnni512 ? 16 : 4;
-    k->mr_codes = vnni512 ? 8 : features & CPU_AVX_VNNI ? 4 : 2;
+    k->mr_codes = vnni512 ? 8 : features & (CPU_AVX_VNNI | CPU_NEON) ? 4 : 2;
     k->mr_wide = vnni512 ? 16 : 4;
 #define X(OP, variant, needs)                                                                      \
     if ((features & (needs)) == (needs))                                                           \
@@ -86,5 +97,9 @@ const char *cpu_feature_names(unsigned features)
         return features & CPU_AVX512_VNNI ? "AVX-512 VNNI" : "AVX-512";
     if (features & CPU_AVX2)
         return features & CPU_AVX_VNNI ? "AVX2 VNNI" : "AVX2";
+    if (features & CPU_NEON)
+        return features & CPU_NEON_I8MM  ? "NEON, dot products, i8mm"
+               : features & CPU_NEON_DOT ? "NEON, dot products"
+                                         : "NEON";
     return "plain C";
 }

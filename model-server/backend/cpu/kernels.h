@@ -39,6 +39,9 @@ enum cpu_feature {
     CPU_AVX512_FP16 = 1 << 5, /* arithmetic of float16 */
     CPU_AMX_INT8 = 1 << 6,    /* squares of 8-bit products: squares.h */
     CPU_AMX_BF16 = 1 << 7,    /* the same of bfloat16 */
+    CPU_NEON = 1 << 8,        /* AArch64: Advanced SIMD */
+    CPU_NEON_DOT = 1 << 9,    /* FEAT_DotProd: signed 8-bit products into 32-bit sums */
+    CPU_NEON_I8MM = 1 << 10,  /* FEAT_I8MM: the same of unsigned and signed */
 };
 
 /* y[t][i] (+)= sum over k of x[k][t] * w[i][k], for t < rows <= TILE_ROWS and i < n.
@@ -289,11 +292,14 @@ struct recur_step {
     X(conv_row, variant, needs)                                                                    \
     X(recur, variant, needs)
 
-#define INT_KERNELS(X, variant, needs)                                                             \
+#define CODE_KERNELS(X, variant, needs)                                                            \
     X(round_x, variant, needs)                                                                     \
     X(tile_codes, variant, needs)                                                                  \
     X(unpack, variant, needs)                                                                      \
-    X(tile_wide, variant, needs)                                                                   \
+    X(tile_wide, variant, needs)
+
+#define INT_KERNELS(X, variant, needs)                                                             \
+    CODE_KERNELS(X, variant, needs)                                                                \
     X(tile_w8a8, variant, needs)                                                                   \
     X(tile_int4, variant, needs)
 
@@ -302,15 +308,17 @@ struct recur_step {
 float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
 
 /* From slowest to fastest: a later row that the CPU can run wins. */
-#if defined(__x86_64__)
-#define VARIANTS(X)                                                                                \
+#define PLAIN_VARIANTS(X)                                                                          \
     ALL_KERNELS(X, ref, 0)                                                                         \
     INT_KERNELS(X, ref, 0)                                                                         \
     X(tile_f16x2, ref, 0)                                                                          \
     X(tile_bf16x2, ref, 0)                                                                         \
     X(squares_bf16, ref, 0)                                                                        \
     X(squares_i8, ref, 0)                                                                          \
-    X(quantise_fp8, ref, 0)                                                                        \
+    X(quantise_fp8, ref, 0)
+#if defined(__x86_64__)
+#define VARIANTS(X)                                                                                \
+    PLAIN_VARIANTS(X)                                                                              \
     ALL_KERNELS(X, avx2, CPU_AVX2)                                                                 \
     INT_KERNELS(X, avx2, CPU_AVX2)                                                                 \
     INT_KERNELS(X, avxvnni, CPU_AVX2 | CPU_AVX_VNNI)                                               \
@@ -320,15 +328,15 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                       \
     X(squares_bf16, amx, CPU_AMX_BF16)                                                             \
     X(squares_i8, amx, CPU_AMX_INT8)
-#else
+#elif defined(__aarch64__)
 #define VARIANTS(X)                                                                                \
-    ALL_KERNELS(X, ref, 0)                                                                         \
-    INT_KERNELS(X, ref, 0)                                                                         \
-    X(tile_f16x2, ref, 0)                                                                          \
-    X(tile_bf16x2, ref, 0)                                                                         \
-    X(squares_bf16, ref, 0)                                                                        \
-    X(squares_i8, ref, 0)                                                                          \
-    X(quantise_fp8, ref, 0)
+    PLAIN_VARIANTS(X)                                                                              \
+    ALL_KERNELS(X, neon, CPU_NEON)                                                                 \
+    INT_KERNELS(X, neon, CPU_NEON)                                                                 \
+    INT_KERNELS(X, neondot, CPU_NEON | CPU_NEON_DOT)                                               \
+    CODE_KERNELS(X, neoni8mm, CPU_NEON | CPU_NEON_I8MM)
+#else
+#define VARIANTS(X) PLAIN_VARIANTS(X)
 #endif
 
 #define X(op, ret, args) typedef ret op##_fn args;

@@ -1,7 +1,8 @@
 /* kernels_code.inc.h - products of panels of codes with activations in 8 bits, once for all
  * instruction sets: see kernels.h. The including file defines
- *   dot_code(sum, n, x)   sum + n x of a quad in each lane
- *   CODE_ROWS_TWO         rows that have two sums
+ *   dot_code(sum, n, x, bits)   sum + n x of a quad in each lane, where n has so many bits
+ *   CODE_ROWS_TWO         rows that have two sums; n has 8 bits then
+ *   DOT_BY_BITS           if n of fewer bits are multiplied faster
  * or, without an instruction for quads, HAS_DOT_PAIRS and
  *   struct pairs, pairs_none, pairs_add, pairs_sum   sums of n x in 16 bits
  *   PAIRS_QUADS(bits)     quads with n of so many bits that they have room for
@@ -135,8 +136,8 @@ INLINE void code_dot8(i16 *even_sum, i16 *odd_sum, const char *words, const uint
     {
         const int32_t *q = x + r * CODE_X_WORDS + 2 * e;
         i16 *second = two ? &odd_sum[r] : &even_sum[r];
-        even_sum[r] = dot_code(even_sum[r], even, q);
-        *second = dot_code(*second, odd, q + 1);
+        even_sum[r] = dot_code(even_sum[r], even, q, code_bits(up));
+        *second = dot_code(*second, odd, q + 1, two ? 8 : code_bits(up));
     }
 }
 
@@ -368,7 +369,6 @@ INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const boo
 {
     const uint32_t halves = sixteen ? 2 : 1, quads = 8 / halves;
     i16 w[8];
-    (void)bits;
     UNROLL for (uint32_t i = 0; i < 8; i++) w[i] = i_load(wide + (size_t)i * STEP_BYTES);
     UNROLL for (uint32_t h = 0; h < halves; h++)
     {
@@ -378,7 +378,7 @@ INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const boo
             const int32_t *q = x + (size_t)r * CODE_X_WORDS;
             i16 sum = i_set(offsets ? 0 : (uint32_t)q[CODE_X_TERM + h]);
             UNROLL for (uint32_t i = 0; i < quads; i++) sum =
-                dot_code(sum, w[h * quads + i], q + h * quads + i);
+                dot_code(sum, w[h * quads + i], q + h * quads + i, bits);
             code_add(acc + r, &sum, q, h, of, offsets, 1);
         }
     }
@@ -438,7 +438,7 @@ INLINE void wide_rows(const struct code_tile *t, const uint32_t first, const boo
     WIDE_LAYOUT(wide_##bits##_32_less, false, true, bits)                                          \
     WIDE_LAYOUT(wide_##bits##_16_less, true, true, bits)
 WIDE_LAYOUTS(8)
-#ifdef HAS_DOT_PAIRS
+#if defined(HAS_DOT_PAIRS) || defined(DOT_BY_BITS)
 WIDE_LAYOUTS(4)
 WIDE_LAYOUTS(5)
 WIDE_LAYOUTS(6)
@@ -451,12 +451,13 @@ void ISA(tile_wide)(const struct code_tile *t)
         {wide_##bits##_32, wide_##bits##_32_less}, { wide_##bits##_16, wide_##bits##_16_less }     \
     }
     static void (*const by[9][2][2])(const struct code_tile *) = {
-#ifdef HAS_DOT_PAIRS
+#if defined(HAS_DOT_PAIRS) || defined(DOT_BY_BITS)
         [4] = FOUR(4),
         [5] = FOUR(5),
         [6] = FOUR(6),
 #endif
-        [8] = FOUR(8)};
+        [8] = FOUR(8)
+    };
 #undef FOUR
     const struct code_layout *l = t->layout;
     const int bits = l->table ? 8 : code_bits((int)l->upper);
@@ -479,13 +480,9 @@ void ISA(round_x)(int32_t *dst, const float *src, const struct code_layout *l)
     if (top >= 0x1p-120f)
         scale = top / 127.0f, to_int = 127.0f / top;
     const i16 qa = v_to_int(v_mul(a, v_set(to_int))), qb = v_to_int(v_mul(b, v_set(to_int)));
-    const __m128i deal = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
     int32_t sums[2] = {i_sum(qa), i_sum(qb)};
     i_store_s8(dst, qa), i_store_s8(dst + 4, qb);
-    for (int h = 0; h < 2; h++) {
-        __m128i *at = (__m128i *)(void *)(dst + 4 * h);
-        _mm_storeu_si128(at, _mm_shuffle_epi8(_mm_loadu_si128(at), deal));
-    }
+    b_even_first(dst), b_even_first(dst + 4);
     if (l->groups != 16)
         sums[0] += sums[1], sums[1] = 0;
     memcpy(&dst[CODE_X_SCALE], &scale, sizeof(scale));

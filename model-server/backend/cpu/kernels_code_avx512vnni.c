@@ -7,8 +7,9 @@
  * outputs, one row's sum at a time. */
 enum { CODE_ROWS_MAX = 8, WIDE_ROWS_MAX = 16, CODE_ROWS_TWO = 4 };
 /* Not _mm512_dpbusd_epi32(): see kernels_int_avx512vnni.c. */
-INLINE i16 dot_code(i16 sum, i16 n, const int32_t *quad)
+INLINE i16 dot_code(i16 sum, i16 n, const int32_t *quad, const int bits)
 {
+    (void)bits;
     __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(n), "m"(*quad));
     return sum;
 }

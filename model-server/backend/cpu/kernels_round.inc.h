@@ -48,12 +48,12 @@ float ISA(quantise4)(int8_t *dst, const float *src)
     float top = float_of((uint32_t)i_top(i_max(bits_l, bits_h))), least = INFINITY, scale = 0;
     if (!(top >= 0x1p-60f && isfinite(top)))
         return k_quantise4_ref(dst, src);
-    if (lane_top(v_max(l, h)) != top)
+    if (v_top(v_max(l, h)) != top)
         top = -top;
     for (size_t i = 0; i < sizeof(tops) / sizeof(*tops); i++) {
         float s = f32_of_bf16(bf16_of_f32(top / tops[i]));
         v16 vs = v_set(s), to_int = v_set(1.0f / s);
-        float err = lane_sum(round4(&qh, h, vs, to_int, round4(&ql, l, vs, to_int, v_set(0.0f))));
+        float err = v_sum(round4(&qh, h, vs, to_int, round4(&ql, l, vs, to_int, v_set(0.0f))));
         if (i == 0 || err < least)
             least = err, scale = s, best_l = ql, best_h = qh;
     }

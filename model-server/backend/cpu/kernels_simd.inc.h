@@ -60,16 +60,10 @@ void ISA(tile_fp8)(const struct tile *t) { tile(t, PANEL_FP8); }
 /* Four rows of x, four columns at a time: a 4 x 4 transposition in registers. */
 static void pack4(float *dst, uint32_t xs, const float *const *src, uint32_t n, float scale)
 {
-    __m128 s = _mm_set1_ps(scale);
     uint32_t k = 0;
     for (; k + 4 <= n; k += 4) {
-        __m128 a = _mm_loadu_ps(src[0] + k), b = _mm_loadu_ps(src[1] + k);
-        __m128 c = _mm_loadu_ps(src[2] + k), d = _mm_loadu_ps(src[3] + k);
-        _MM_TRANSPOSE4_PS(a, b, c, d);
-        _mm_storeu_ps(dst + (k + 0) * (size_t)xs, _mm_mul_ps(a, s));
-        _mm_storeu_ps(dst + (k + 1) * (size_t)xs, _mm_mul_ps(b, s));
-        _mm_storeu_ps(dst + (k + 2) * (size_t)xs, _mm_mul_ps(c, s));
-        _mm_storeu_ps(dst + (k + 3) * (size_t)xs, _mm_mul_ps(d, s));
+        const float *at[4] = {src[0] + k, src[1] + k, src[2] + k, src[3] + k};
+        v_transpose4(dst + k * (size_t)xs, xs, at, scale);
     }
     for (; k < n; k++)
         for (int r = 0; r < 4; r++)
@@ -123,26 +117,6 @@ void ISA(narrow_bf16)(uint16_t *dst, const float *src, uint32_t n)
 #define FOR_LANES(i, m, n)                                                                         \
     for (uint32_t i = 0, m; i < (n) && (m = (n)-i < LANES ? (n)-i : LANES); i += LANES)
 
-INLINE float fold4_add(__m128 q) /* 0 with 2, 1 with 3, then the two */
-{
-    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
-    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
-}
-
-INLINE float lane_sum(v16 v)
-{
-    __m256 h = v_fold_add(v);
-    return fold4_add(_mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1)));
-}
-
-INLINE float lane_top(v16 v)
-{
-    __m256 h = v_fold_max(v);
-    __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
-    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
-    return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
-}
-
 INLINE void scale_row(float *y, const float *x, const float *w, const float *b, uint32_t n,
                       float mean, float s)
 {
@@ -162,7 +136,7 @@ void ISA(norm_rms)(float *y, const float *x, const float *w, const float *b, uin
         v16 v = v_load_n(x + i, m);
         sq = v_fma(v, v, sq);
     }
-    scale_row(y, x, w, b, n, 0.0f, 1.0f / sqrtf(lane_sum(sq) / (float)n + eps));
+    scale_row(y, x, w, b, n, 0.0f, 1.0f / sqrtf(v_sum(sq) / (float)n + eps));
 }
 
 void ISA(norm_layer)(float *y, const float *x, const float *w, const float *b, uint32_t n,
@@ -170,13 +144,13 @@ void ISA(norm_layer)(float *y, const float *x, const float *w, const float *b, u
 {
     v16 sum = v_set(0.0f), sq = sum;
     FOR_LANES(i, m, n) sum = v_add(sum, v_load_n(x + i, m));
-    float mean = lane_sum(sum) / (float)n;
+    float mean = v_sum(sum) / (float)n;
     FOR_LANES(i, m, n)
     {
         v16 v = v_keep_n(v_sub(v_load_n(x + i, m), v_set(mean)), m);
         sq = v_fma(v, v, sq);
     }
-    scale_row(y, x, w, b, n, mean, 1.0f / sqrtf(lane_sum(sq) / (float)n + eps));
+    scale_row(y, x, w, b, n, mean, 1.0f / sqrtf(v_sum(sq) / (float)n + eps));
 }
 
 float ISA(dot)(const float *x, const float *w, uint32_t n)
@@ -190,7 +164,7 @@ float ISA(dot)(const float *x, const float *w, uint32_t n)
         uint32_t m = n - i < LANES ? n - i : LANES;
         sum[c] = v_fma(v_load_n(x + i, m), v_load_n(w + i, m), sum[c]);
     }
-    return lane_sum(v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3])));
+    return v_sum(v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3])));
 }
 
 float ISA(row_top)(const float *x, uint32_t n)
@@ -372,7 +346,7 @@ float ISA(row_max)(const float *x, uint32_t n)
     v16 m = v_set(-INFINITY);
     for (uint32_t i = 0; i < n; i += LANES)
         m = v_max(v_load(x + i), m);
-    return lane_top(m);
+    return v_top(m);
 }
 
 float ISA(exp_sum)(float *x, uint32_t n, float max)
@@ -383,7 +357,7 @@ float ISA(exp_sum)(float *x, uint32_t n, float max)
         v_store(x + i, e);
         sum = v_add(sum, e);
     }
-    return lane_sum(sum);
+    return v_sum(sum);
 }
 
 void ISA(merge)(float *o, const float *p, float a, float b, uint32_t n)

@@ -251,3 +251,5 @@ static inline void i_store_s8(void *p, i16 i)
 
 /* The low four bits of each lane as a number. */
 static inline v16 v_from_u4(i16 i) { return v_from_int(i_and(i, i_set(15))); }
+
+#include "model-server/backend/cpu/vector_x86.inc.h"

@@ -170,3 +170,5 @@ static inline v16 v_from_int(i16 i) { return _mm512_cvtepi32_ps(i); }
 
 /* Each lane's number, -128 .. 127, in 8 bits. */
 static inline void i_store_s8(void *p, i16 i) { _mm_storeu_si128(p, _mm512_cvtepi32_epi8(i)); }
+
+#include "model-server/backend/cpu/vector_x86.inc.h"

@@ -36,7 +36,7 @@ CUDA_C     := $(filter-out $(CUDA_DIR)/nccl%.c,$(sort $(wildcard $(CUDA_DIR)/*.c
 NCCL_C     := $(CUDA_DIR)/$(if $(NCCL_H),nccl.c,nccl_none.c)
 CUDA_OBJ   := $(CUDA_CU:%.cu=$(B)/obj/%.cu.o) $(CUDA_C:%.c=$(B)/obj/%.pic.o) $(NCCL_C:%.c=$(B)/obj/%.pic.o)
 # What the plugin needs of the rest, compiled once more: it exports one symbol and imports none of the program's.
-CUDA_REST  := common/err.c common/utf8.c model-server/backend/cpu/amx.c model-server/backend/cpu/threads.c $(sort $(wildcard model-server/backend/cpu/kernels*.c))
+CUDA_REST  := common/err.c common/utf8.c model-server/backend/cpu/amx.c model-server/backend/cpu/threads.c $(filter-out $(FOREIGN),$(sort $(wildcard model-server/backend/cpu/kernels*.c)))
 CUDA_OBJ   += $(CUDA_REST:%.c=$(B)/obj/%.pic.o)
 
 ifneq ($(NVCC),)

@@ -1,0 +1,3 @@
+/* kernels_code_neon.c - signed products and pairwise sums. */
+#define ISA(op) k_##op##_neon
+#include "model-server/backend/cpu/code_neon.inc.h"

@@ -1,0 +1,3 @@
+/* kernels_int_neon.c - without an instruction for quads. */
+#define ISA(op) k_##op##_neon
+#include "model-server/backend/cpu/int_neon.inc.h"
