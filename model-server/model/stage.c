@@ -2,7 +2,7 @@
 #include "common/watchdog.h"
 #include "model-server/model/decoder.h"
 #include <assert.h>
-#include <string.h>
+#include <stdlib.h>
 
 enum { PASSES_EACH = 2, SMALLEST_PASS = 256 }; /* passes of a large step, for each stage */
 
@@ -19,54 +19,67 @@ static bool may_end(const struct decoder_spec *s, uint32_t at)
     return true;
 }
 
-/* The most that a stage may take: stages are filled in their order, each as far as that goes.
- * Returns whether `world` of them hold all layers; ends[k]: where stage k ends. */
-static bool fill(const struct decoder_spec *s, const struct stage_sizes *z, int world,
-                 uint64_t most, uint32_t *ends)
+/* For stage k that ends in front of layer i: where it begins, so that the largest of stages 0 .. k
+ * is least, and what that takes. */
+struct cuts {
+    uint16_t from[COMM_MOST_RANKS][SPEC_MAX_LAYERS + 1];
+    uint64_t least[COMM_MOST_RANKS][SPEC_MAX_LAYERS + 1];
+    uint64_t before[SPEC_MAX_LAYERS + 1]; /* bytes of the layers in front of each */
+    bool ends[SPEC_MAX_LAYERS + 1];       /* a stage may end there */
+};
+static const uint64_t never = UINT64_MAX;
+
+static void best_start(struct cuts *c, const struct stage_sizes *z, int k, int world, uint32_t i)
 {
-    uint32_t at = 0;
-    for (int k = 0; k < world; k++) {
-        const uint32_t left = (uint32_t)(world - 1 - k); /* each of these needs a layer */
-        uint64_t sum = k ? 0 : z->embed;
-        uint32_t end = at;
-        for (uint32_t i = at; i + left < s->n_layers; i++) {
-            sum += z->layer[i] + (i + 1 == s->n_layers ? z->head : 0);
-            if (sum > most)
-                break;
-            if (may_end(s, i + 1) && (left || i + 1 == s->n_layers))
-                end = i + 1;
+    const uint64_t more = k == world - 1 ? z->head : 0;
+    uint64_t *least = &c->least[k][i];
+    *least = never;
+    if (k == 0)
+        *least = z->embed + c->before[i] + more;
+    for (uint32_t j = (uint32_t)k; k && j < i; j++) {
+        const uint64_t mine = c->before[i] - c->before[j] + more, others = c->least[k - 1][j];
+        const uint64_t most = mine > others ? mine : others;
+        if (c->ends[j] && others != never && most < *least) {
+            *least = most;
+            c->from[k][i] = (uint16_t)j;
         }
-        if (end == at)
-            return false;
-        ends[k] = at = end;
     }
-    return at == s->n_layers;
+}
+
+/* False: there is no such cut. */
+static bool find_cuts(struct cuts *c, const struct decoder_spec *s, const struct stage_sizes *z,
+                      int world)
+{
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        c->before[i + 1] = c->before[i] + z->layer[i];
+        c->ends[i + 1] = may_end(s, i + 1);
+    }
+    for (int k = 0; k < world; k++)
+        for (uint32_t i = 1; i <= s->n_layers; i++)
+            best_start(c, z, k, world, i);
+    return c->least[world - 1][s->n_layers] != never;
 }
 
 int stage_cut(const struct decoder_spec *s, const struct stage_sizes *z, int rank, int world,
               struct stage *out, struct err *e)
 {
-    uint32_t ends[SPEC_MAX_LAYERS];
-    uint64_t low = 0, high = z->embed + z->head;
-    assert(rank >= 0 && rank < world);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        high += z->layer[i];
-    if ((uint32_t)world > s->n_layers || !fill(s, z, world, high, ends))
+    struct cuts *c = calloc(1, sizeof(*c));
+    uint32_t end = s->n_layers;
+    assert(rank >= 0 && rank < world && world <= COMM_MOST_RANKS);
+    if (!c)
+        return err_nomem(e);
+    const bool found = find_cuts(c, s, z, world);
+    for (int k = world - 1; found && k > rank; k--)
+        end = c->from[k][end];
+    const uint32_t first = found && rank ? c->from[rank][end] : 0;
+    free(c);
+    if (!found)
         return err_set(
             e, ERR_VALIDATION,
             "--pipeline-parallel-size %d: the %u layers of this model cannot be cut into "
             "so many stages",
             world, s->n_layers);
-    while (low < high) { /* the least that works */
-        const uint64_t middle = low + (high - low) / 2;
-        if (fill(s, z, world, middle, ends))
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    fill(s, z, world, high, ends);
-    const uint32_t first = rank ? ends[rank - 1] : 0;
-    *out = (struct stage){first, ends[rank] - first, rank == 0, rank == world - 1};
+    *out = (struct stage){first, end - first, rank == 0, rank == world - 1};
     return 0;
 }
 
@@ -108,15 +121,15 @@ static void before_wait(const struct decoder *d)
 int stage_take_rows(struct decoder *d, float *x, uint32_t t, struct err *e)
 {
     before_wait(d);
-    return after_wait(
-        d, comm_recv(d->stages, d->stages->rank - 1, x, (size_t)t * d->spec.hidden, e));
+    return after_wait(d,
+                      comm_recv(d->stages, d->stages->rank - 1, x, (size_t)t * d->spec.hidden, e));
 }
 
 int stage_give_rows(struct decoder *d, const float *x, uint32_t t, struct err *e)
 {
     before_wait(d);
-    return after_wait(
-        d, comm_send(d->stages, d->stages->rank + 1, x, (size_t)t * d->spec.hidden, e));
+    return after_wait(d,
+                      comm_send(d->stages, d->stages->rank + 1, x, (size_t)t * d->spec.hidden, e));
 }
 
 int stage_share(struct decoder *d, float *x, size_t n, struct err *e)
