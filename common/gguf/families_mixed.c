@@ -1,4 +1,4 @@
-/* Architectures whose layers are of several kinds: those of recurrences, Gemma 4, Llama 4. */
+/* Architectures with several kinds of layers: recurrent hybrids, Gemma 4, Llama 4. */
 #include "common/gguf/families.h"
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static int layers(const struct gguf_meta *m)
     return n > 0 && n < GGUF_LAYERS_MAX ? (int)n : 0;
 }
 
-/* One of the layers has it. */
+/* True if any layer has the tensor. */
 static bool any_has(const struct gguf_meta *m, const char *part)
 {
     for (int i = 0; i < layers(m); i++)
@@ -26,7 +26,7 @@ static bool any_has(const struct gguf_meta *m, const char *part)
     return false;
 }
 
-/* Layer by layer one of two words, by what it has. */
+/* layer_types: one of two words per layer, by whether it has the tensor. */
 static void kinds(const struct gguf_meta *m, const char *part, const char *with,
                   const char *without)
 {
@@ -75,8 +75,8 @@ static void mamba(const struct gguf_meta *m, const struct mamba_words *w)
 static const struct mamba_words with_prefix = {"mamba_n_heads", "mamba_d_head", "mamba_n_groups",
                                                "mamba_d_state", "mamba_d_conv", "mamba_conv_bias"};
 
-/* Files say whether heads rotate where they would say of a scaling that it was trained with. Bamba,
- * too, is such a file: no factors. */
+/* `rope.scaling.finetuned` is the switch for rotary positions here, as in llama.cpp. Bamba has this
+ * architecture as well, without Granite's multipliers. */
 void gguf_granite_hybrid(const struct gguf_meta *m)
 {
     const double dim = gguf_head_size(m->s, m->f);
@@ -119,7 +119,7 @@ void gguf_nemotron_h(const struct gguf_meta *m)
     }
 }
 
-/* All factors but those of its rates are in the weights already. */
+/* The converter multiplies the weights by all of the multipliers. */
 void gguf_falcon_h1(const struct gguf_meta *m)
 {
     mamba(m, &with_prefix);
@@ -139,7 +139,7 @@ void gguf_mamba2(const struct gguf_meta *m)
 
 /* ---------------------------------------------------------------- Gemma 4 */
 
-/* Layer i has a window; the number of a list, or of all. */
+/* True if layer i has a sliding window. */
 static bool slides(const struct gguf_value *list, int i)
 {
     return list && (uint64_t)i < list->n && gguf_number_at(list, (uint64_t)i) != 0;
@@ -152,8 +152,8 @@ static double at_layer(const struct gguf_meta *m, const char *key, int i)
                                          : meta_number_or(m, key, 0);
 }
 
-/* The rotation of layers that see all turns those first pairs of a head whose frequency is not
- * divided by something endless. */
+/* The rotated fraction of a head in full-attention layers: the frequency factors of the other pairs
+ * are practically infinite. */
 static double turning(const struct gguf_meta *m)
 {
     const struct gguf_tensor *t = gguf_set_tensor(m->s, "rope_freqs.weight");
@@ -221,8 +221,8 @@ void gguf_gemma4(const struct gguf_meta *m)
 
 /* ---------------------------------------------------------------- Llama 4 */
 
-/* Sizes of runs and the growth of q are not in the file: those of both models that there are. The
- * larger one normalises neither q nor k. */
+/* The chunk size and the temperature scaling are not in the file: the defaults are those of both
+ * released models. The larger one (128 experts) has no norms of q and k, as in llama.cpp. */
 void gguf_llama4(const struct gguf_meta *m)
 {
     cJSON *moe = cJSON_AddArrayToObject(m->config, "moe_layers");

@@ -1,7 +1,7 @@
-/* Architectures of GPT-2's time, and others whose config.json has words of its own. */
+/* Architectures of GPT-2's generation, and others with config.json keys of their own. */
 #include "common/gguf/families.h"
 
-/* Converters write four times the width, whatever it is. */
+/* The converters write 4 * width regardless of the real size, so the tensor decides. */
 static void ffn_width(const struct gguf_meta *m, const char *key)
 {
     const struct gguf_tensor *up = gguf_set_tensor(m->s, "blk.0.ffn_up.weight");

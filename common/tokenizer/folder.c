@@ -24,7 +24,7 @@ char *folder_read(const struct tok_folder *f, const char *name, size_t *n, struc
     return file_read(path, VOCAB_BYTES_MAX, n, e);
 }
 
-/* Protocol buffers begin with the first field of the first piece; ranks with base64. */
+/* A SentencePiece file begins with the tag of field 1, a tiktoken file with base64. */
 static bool is_ranks(const char *dir)
 {
     char path[PATH_MAX];
@@ -92,7 +92,7 @@ void folder_add(struct tok_folder *f, uint32_t id, const char *text, size_t n, b
     free(copy);
 }
 
-/* A token with flags: of added_tokens_decoder, or the value of bos_token and the like. */
+/* Flags of an entry of added_tokens_decoder, or of bos_token and the like. */
 static void take_flags(cJSON *t, const cJSON *from)
 {
     static const char *const flags[] = {"single_word", "lstrip", "rstrip", "normalized", "special"};
@@ -124,7 +124,7 @@ static int64_t id_of(const struct tok_folder *f, const char *text)
     return id == NO_ID ? -1 : (int64_t)id;
 }
 
-/* Words of a configuration that name a special token: "bos_token" and others, and a list. */
+/* Special tokens of a configuration: every "*_token" and additional_special_tokens. */
 static void special_words(struct tok_folder *f, const cJSON *j)
 {
     const cJSON *v, *s;
@@ -163,7 +163,7 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* In order of their numbers, as the list is read. */
+/* By id. */
 static int sort_added(struct tok_folder *f, struct err *e)
 {
     const int n = cJSON_GetArraySize(f->added);

@@ -1,4 +1,4 @@
-/* folder_impl.h - what folder.c and the kinds of vocabulary share. */
+/* folder_impl.h - shared by folder.c and the readers of the older formats (folder_kinds.c). */
 #ifndef COMMON_TOKENIZER_FOLDER_IMPL_H
 #define COMMON_TOKENIZER_FOLDER_IMPL_H
 #include "common/buf.h"
@@ -14,18 +14,18 @@ struct tok_folder {
     const char *type; /* tokenizer_class without "Fast", "" where it is not said */
 };
 
-/* A token that is cut out of texts, with the flags that one has as a rule: of special ones none is
- * looked for in the normalised text. One that is there already is left as it is. */
+/* Appends an added token with the default flags (not normalised). An existing one of this id is
+ * kept. */
 void folder_add(struct tok_folder *f, uint32_t id, const char *text, size_t n, bool special);
 /* A file of the folder; the caller frees it. */
 char *folder_read(const struct tok_folder *f, const char *name, size_t *n, struct err *e);
 
-/* Each kind reads its vocabulary into `ids` (and its own special tokens into `added`), and appends
- * what stands behind added_tokens and before post_processor, and the model. */
+/* Each reader fills `ids` (and `added` with its special tokens) and appends the parts of
+ * tokenizer.json below. */
 struct folder_text {
     struct buf steps;      /* "normalizer":..,"pre_tokenizer":..,"decoder":.. */
     struct buf model;      /* {"type":..} */
-    const char *bos, *eos; /* around texts, unless the config says otherwise; NULL: none */
+    const char *bos, *eos; /* default tokens around a text; NULL: none */
     bool add_bos, add_eos, pair_types;
 };
 typedef int folder_kind(struct tok_folder *f, struct folder_text *t, struct err *e);

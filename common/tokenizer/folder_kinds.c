@@ -1,4 +1,4 @@
-/* Vocabularies of the time before tokenizer.json. */
+/* Readers of the tokenizer formats before tokenizer.json. */
 #include "common/cleanup.h"
 #include "common/gguf/vocab.h"
 #include "common/tokenizer/byte_chars.h"
@@ -106,7 +106,7 @@ static int put_spm_model(const struct spm *m, struct buf *b, struct err *e)
     return rc;
 }
 
-/* What cuts itself out of texts: control tokens, which are not shown, and the user's own. */
+/* Control tokens (special) and user-defined ones are added tokens. */
 static int spm_ids(struct tok_folder *f, const struct spm *m, struct err *e)
 {
     for (uint32_t i = 0; i < m->n; i++) {
@@ -183,7 +183,7 @@ static void put_merge_lines(struct buf *b, const char *text, size_t n)
     }
 }
 
-/* GPT-2's way to cut words, or that of the class. */
+/* The pre-tokenizer of the class; GPT-2's by default. */
 static void byte_steps(const struct tok_folder *f, struct buf *b)
 {
     static const struct {
@@ -219,7 +219,7 @@ int folder_merges(struct tok_folder *f, struct folder_text *t, struct err *e)
     t->bos = roberta ? "<s>" : gpt2 ? "<|endoftext|>" : NULL;
     t->eos = roberta ? "</s>" : gpt2 ? "<|endoftext|>" : NULL;
     t->add_bos = t->add_eos = roberta;
-    /* The end of texts is one token, whether a file says so or not. */
+    /* <|endoftext|> is an added token even if no file lists it. */
     const uint32_t end = vocab_find(&f->ids, "<|endoftext|>", 13);
     if (end != NO_ID)
         folder_add(f, end, "<|endoftext|>", 13, true);
@@ -352,7 +352,7 @@ static int by_ranks(const void *a, const void *b)
     return (x->right > y->right) - (x->right < y->right);
 }
 
-/* A token is made of any two whose bytes are its own, by their ranks. */
+/* Every split of a token into two tokens is a merge, ordered by their ranks. */
 static void put_cuts(const struct vocab *ranks, uint32_t id, struct buf *b, bool *first)
 {
     struct cut cuts[RANK_BYTES_MAX];
@@ -397,7 +397,7 @@ static void put_ranks(const struct vocab *ranks, struct buf *b)
     buf_str(b, "]}");
 }
 
-/* Behind the ranks Kimi has 256 tokens, of which its configuration names some. */
+/* Kimi has 256 special tokens after the ranks; its configuration lists some of them. */
 static void reserve(struct tok_folder *f, uint32_t from)
 {
     char text[48];
@@ -407,7 +407,7 @@ static void reserve(struct tok_folder *f, uint32_t from)
     }
 }
 
-/* The way words are cut is code of the repository: known by the class. */
+/* The pre-tokenizer is in the code of the repository: selected by the class name. */
 int folder_tiktoken(struct tok_folder *f, struct folder_text *t, struct err *e)
 {
     const bool kimi = strcmp(f->type, "TikTokenTokenizer") == 0;
@@ -417,8 +417,7 @@ int folder_tiktoken(struct tok_folder *f, struct folder_text *t, struct err *e)
     size_t n;
     if (!kimi && strcmp(f->type, "PreTrainedTokenizer") != 0 &&
         strcmp(f->type, "LlamaTokenizer") != 0)
-        return err_set(e, ERR_VALIDATION, "words of `%.40s` are cut by code that is not read here",
-                       f->type);
+        return err_set(e, ERR_VALIDATION, "the pre-tokenizer of `%.40s` is not known", f->type);
     CLEANUP(cleanup_free) char *text = folder_read(f, file, &n, e);
     int rc = text ? read_ranks(&ranks, text, n, e) : -1;
     if (rc == 0) {

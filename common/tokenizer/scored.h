@@ -1,4 +1,4 @@
-/* scored.h - the merges that SentencePiece's scores come to.
+/* scored.h - SentencePiece scores as BPE merges.
  *
  * SentencePiece merges the two neighbours whose joint piece has the highest score (arXiv
  * 1808.06226). As ranks of merges: every way to cut a piece into two pieces, by its score; among

@@ -1,6 +1,6 @@
-/* gguf_order.h - which row or column of a tensor of a GGUF file each one of the family's is.
+/* gguf_order.h - the permutation of rows or columns between a family's tensor and the GGUF tensor.
  *
- * llama.cpp's converters move rows of heads, to suit its kernels:
+ * llama.cpp's converters permute the rows of heads for its kernels:
  *   paired   q and k: the halves of a head that rotate together lie row by row in turn
  *   stacked  one matrix of q, k and v: all heads of q, all of k, all of v, where the family's has
  *            those of a key-value head side by side

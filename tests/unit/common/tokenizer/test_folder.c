@@ -94,7 +94,7 @@ static void ranks(void **state)
     ENCODES("<|reserved_token_271|>", 271);
 }
 
-static void ways_to_cut_words_that_are_not_known(void **state)
+static void unknown_pre_tokenizers(void **state)
 {
     struct err e = ERR_INIT;
     (void)state;
@@ -164,7 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(words_in_lines, begin, end),
         cmocka_unit_test_setup_teardown(ranks, begin, end),
-        cmocka_unit_test_setup_teardown(ways_to_cut_words_that_are_not_known, begin, end),
+        cmocka_unit_test_setup_teardown(unknown_pre_tokenizers, begin, end),
         cmocka_unit_test(pieces),
         cmocka_unit_test(foreign_bytes),
     };
