@@ -17,6 +17,7 @@ ENCODERS = {
     "BAAI/bge-base-en-v1.5": DATA / "embed/bert_cls",
     "BAAI/bge-reranker-base": DATA / "embed/xlm_roberta_rerank",
     "BAAI/bge-reranker-v2-m3": DATA / "embed/xlm_roberta_rerank",
+    "jason9693/Qwen2.5-1.5B-apeach": DATA / "embed/xlm_roberta_rerank",
 }
 VLLM_PATH = pathlib.Path(__file__).parent
 ROCM_EXTRA_ARGS, ROCM_ENV_OVERRIDES = [], {}
