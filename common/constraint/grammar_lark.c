@@ -364,8 +364,8 @@ static void statement(struct grammar *g)
             grammar_number(g, &priority);
         blanks(g);
         if (!n || !grammar_take(g, ":"))
-            grammar_fail(g, grammar_peek(g) == '{' ? "a template is not supported:" : "not a rule", at,
-                         n);
+            grammar_fail(g, grammar_peek(g) == '{' ? "a template is not supported:" : "not a rule",
+                         at, n);
         else
             define(g, at, n, alternatives(g, '\n'));
     }
