@@ -1,6 +1,5 @@
 #include "router/call/embed.h"
 #include "common/tokenizer/frame.h"
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -267,28 +266,3 @@ int call_texts(struct call *c, const struct texts_ask *q, unsigned tasks,
 }
 
 void call_texts_send(struct call *c) { fleet_embed(atomic_load(&c->edge->fleet), &c->texts->job); }
-
-/* ---------------------------------------------------------------- numbers */
-
-void texts_normalize(float *x, uint32_t n)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        sum += (double)x[i] * x[i];
-    const double norm = sqrt(sum), by = 1 / (norm > 1e-12 ? norm : 1e-12);
-    for (uint32_t i = 0; i < n; i++)
-        x[i] = (float)(x[i] * by);
-}
-
-float texts_sigmoid(float x) { return 1 / (1 + expf(-x)); }
-
-void texts_probabilities(const float *logits, uint32_t n, float *out)
-{
-    float most = logits[0], sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        most = logits[i] > most ? logits[i] : most;
-    for (uint32_t i = 0; i < n; i++)
-        sum += expf(logits[i] - most);
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = n == 1 ? texts_sigmoid(logits[i]) : expf(logits[i] - most) / sum;
-}

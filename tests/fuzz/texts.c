@@ -3,7 +3,7 @@
 // answers.
 
 // fuzz-sources: router/body/body.c router/body/body_ask.c router/body/body_strict.c
-// fuzz-sources: router/http/errors.c router/call/embed_body.c
+// fuzz-sources: router/http/errors.c router/call/embed_body.c router/call/embed_numbers.c
 // fuzz-sources: router/api/openai/route_embeddings.c router/api/openai/route_score.c
 // fuzz-sources: router/api/tei/*.c router/api/cohere/*.c
 // fuzz-sources: common/arena.c common/buf.c common/err.c common/json.c common/json_exact.c
@@ -34,8 +34,6 @@ int call_texts(struct call *c, const struct texts_ask *q, unsigned tasks,
     c->texts = &texts;
     return 0;
 }
-void texts_normalize(float *x, uint32_t n) { (void)x, (void)n; }
-float texts_sigmoid(float x) { return x; }
 const struct infer_limits *edge_limits(const struct edge *g)
 {
     static const struct infer_limits rerank = {.task = TASK_RERANK, .embed_width = WIDTH},
