@@ -1,40 +1,40 @@
-/* sibling.h - the second-best first draft of a sequence, verified beside its drafts: a tree of two
- * branches (docs/decisions/speculation.md).
+/* sibling.h - the second-best first draft of a sequence, verified in the same step as its drafts: a
+ * draft tree of two branches (docs/decisions/speculation.md).
  *
- * A sibling is a span of its own behind the sequence's. Its block table is the sequence's, but for
- * the block of its position, which is a scratch block. The tokens of that block before it are
- * copied there, but for the last known one, whose keys are computed with the sibling. If the model
- * chooses the sibling, the scratch block is copied back.
+ * A sibling is a separate span after the sequence's own. It shares the sequence's block table
+ * except for the block of its position, which is a scratch block. The preceding tokens of that
+ * block are copied into it, except the last known token, whose keys are computed with the sibling.
+ * If the model chooses the sibling, the scratch block is copied back.
  *
- * Scratch blocks lie behind those that the router owns. A sequence keeps one from its first sibling
- * on, so that a step that was run ahead may wait for its turn. One thread. */
+ * Scratch blocks are numbered after those that the router owns. A sequence keeps its scratch block
+ * after its first sibling, because a step that was enqueued ahead may still use it. One thread. */
 #ifndef MODEL_SERVER_ENGINE_SIBLING_H
 #define MODEL_SERVER_ENGINE_SIBLING_H
 #include "common/err.h"
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SIBLINGS_MOST = 16 }; /* sequences that may have one at a time */
+enum { SIBLINGS_MOST = 16 }; /* sequences with a scratch block at a time */
 
-struct siblings {   /* of an engine */
-    uint32_t first; /* the first scratch block; 0: there are none, and nobody has a sibling */
+struct siblings {   /* scratch blocks of an engine */
+    uint32_t first; /* number of the first one; 0: siblings are off */
     bool taken[SIBLINGS_MOST];
 };
 
 struct sibling { /* of a sequence; zero-initialise */
     bool on;     /* the next step verifies it */
-    bool right;  /* the last one did, and it was chosen: its block is to be copied back */
+    bool right;  /* the last step chose it: its block has to be copied back */
     uint32_t token;
-    struct siblings *of; /* not NULL: the scratch block `block` and the table are its own */
-    uint32_t block, *table;
-    const float *row; /* of a draft head: what the step leaves for it; or NULL */
+    struct siblings *of;    /* owner of `block`; NULL: none is taken */
+    uint32_t block, *table; /* scratch block; block table, owned */
+    const float *row;       /* hidden row that the step stores for a draft head; or NULL */
 };
 
-/* A scratch block, and a table of `most` blocks, unless it has them: 1. 0: there is no block left.
- * -1: no memory. */
+/* Takes a scratch block and allocates a table of `most` blocks, unless `b` has them. 1: done. 0: no
+ * block is free. -1: out of memory. */
 int sibling_take(struct sibling *b, struct siblings *of, uint32_t most, struct err *e);
 void sibling_free(struct sibling *b);
-/* Tokens of its span: the last of n known ones is in the same block, or in the one before. */
+/* Tokens of a sibling's span after n known tokens: 2 if the last known one is in the same block. */
 static inline uint32_t sibling_tokens(uint32_t n, uint32_t block_size)
 {
     return n % block_size ? 2 : 1;
