@@ -1,6 +1,8 @@
-/* gguf_head.h - the head of a GGUF file as it grows: metadata, then the list of tensors. Of a GGUF
- * file the metadata are taken over; of a folder they are made of config.json and tokenizer.json, as
- * llama.cpp's converter does. Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md */
+/* gguf_head.h - builds the header of a GGUF file: metadata, then the tensor list.
+ *
+ * Metadata are copied from a GGUF source, or derived from config.json and tokenizer.json of a
+ * folder as llama.cpp's converter does. Format:
+ * https://github.com/ggml-org/ggml/blob/master/docs/gguf.md */
 #ifndef MODEL_SERVER_QUANTIZE_GGUF_HEAD_H
 #define MODEL_SERVER_QUANTIZE_GGUF_HEAD_H
 #include "common/buf.h"
@@ -18,10 +20,10 @@ void gguf_head_u32(struct gguf_head *h, const char *key, uint32_t v);
 void gguf_head_f32(struct gguf_head *h, const char *key, float v);
 void gguf_head_bool(struct gguf_head *h, const char *key, bool v);
 void gguf_head_str(struct gguf_head *h, const char *key, const char *v, size_t n);
-/* Elements follow in h->values. */
+/* Begins an array; the caller appends its elements to h->values. */
 void gguf_head_list(struct gguf_head *h, const char *key, enum gguf_type of, uint64_t n);
 
-/* All of a file's metadata but its type. */
+/* Copies all metadata of a file except general.file_type. */
 void gguf_head_copy(struct gguf_head *h, const struct gguf *g);
 /* Of a folder: what family it is in GGUF, and whether rows of q and k lie in pairs there. NULL with
  * ERR_VALIDATION for a model_type that is not written. */
@@ -32,11 +34,12 @@ struct gguf_made {
 const struct gguf_made *gguf_made_find(const char *type, struct err *e);
 int gguf_head_make(struct gguf_head *h, const struct gguf_made *f, const char *dir,
                    const struct decoder_spec *s, struct err *e);
-/* Factors of a rotation that Llama 3 scales, [dim / 2]; false: it is none. */
+/* Writes the frequency factors of a Llama 3 rotary scaling to out[dim / 2]. False: other scaling.
+ */
 bool gguf_rope_factors(const struct decoder_spec *s, float *out);
 
 void gguf_head_tensor(struct gguf_head *h, const char *name, enum gguf_packing p, int n_dims,
                       const uint64_t *dims, uint64_t at);
-/* The whole head, padded; `h` is empty again. */
+/* Writes the complete, padded header to `out` and empties `h`. */
 int gguf_head_finish(struct gguf_head *h, struct buf *out, struct err *e);
 #endif

@@ -1,5 +1,5 @@
-/* grid.h - integer grids: codes of 2 to 8 bits with a scale, and perhaps a zero point, for a group
- * of columns of a row. A number is (code - zero) * scale. */
+/* grid.h - integer quantisation grids: codes of 2 to 8 bits with a scale, and optionally a zero
+ * point, for a group of columns of a row. A number is (code - zero) * scale. */
 #ifndef MODEL_SERVER_QUANTIZE_GRID_H
 #define MODEL_SERVER_QUANTIZE_GRID_H
 #include "model-server/backend/format.h"
@@ -15,8 +15,8 @@ struct grid_kind {
     uint32_t bits;  /* 2 to 8 */
     bool symmetric; /* the zero point is the middle */
     enum scale_kind scale;
-    bool plain;     /* the whole range is covered: no narrower one is tried */
-    int least_zero; /* zero points that the layout cannot say are avoided */
+    bool plain;     /* the grid covers the whole range; no narrower one is tried */
+    int least_zero; /* smallest zero point that the layout can store */
 };
 
 static inline int grid_most(const struct grid_kind *k) { return (1 << k->bits) - 1; }
@@ -30,10 +30,10 @@ static inline float grid_number(const struct grid *g, int code)
     return (float)(code - g->zero) * g->scale;
 }
 
-/* The grid whose codes cover low .. high (low <= 0 <= high). */
+/* Returns the grid whose codes cover low .. high (low <= 0 <= high). */
 struct grid grid_range(const struct grid_kind *k, float low, float high);
-/* The grid for x[0 .. n): of the ranges that cover all of it to half of it, the one with the least
- * sum of weighted squares of errors. `weight` [n] or NULL: all are 1. All zeros: scale 1. */
+/* Returns the grid for x[n] with the least weighted sum of squared errors, among ranges from half
+ * of its range to all of it. weight[n], or NULL: all 1. If all numbers are 0, the scale is 1. */
 struct grid grid_fit(const struct grid_kind *k, const float *x, const float *weight, size_t n);
 
 /* A matrix on such grids. */
@@ -49,9 +49,9 @@ struct grid_matrix {
 int grid_matrix_init(struct grid_matrix *m, const struct grid_kind *k, size_t rows, size_t cols,
                      size_t group);
 void grid_matrix_free(struct grid_matrix *m); /* all zero is fine */
-/* Rows [begin, end) of w [rows][cols] by rounding to nearest; weight [cols] or NULL. */
+/* Quantises rows [begin, end) of w[rows][cols] by rounding to nearest; weight[cols], or NULL. */
 void grid_matrix_round(struct grid_matrix *m, const float *w, const float *weight, size_t begin,
                        size_t end);
-/* The numbers, [rows][cols]. */
+/* Dequantises to out[rows][cols]. */
 void grid_matrix_numbers(const struct grid_matrix *m, float *out);
 #endif
