@@ -1,8 +1,8 @@
-/* quantize.h - a model in fewer bits, as a model of its own that other programs read.
+/* quantize.h - quantises a model to a checkpoint that other programs read.
  *
- * One layer is in memory at a time. A method (methods.c) is a row: what it wants to know of the
- * inputs of matrices, whether it changes weights before they are rounded, how it rounds. A target
- * is what is written: a folder of safetensors in a layout (layout.h), or a GGUF file. */
+ * One layer is in memory at a time. A method (methods.c) is a row: the input statistics that it
+ * needs, whether it transforms weights first, and how it rounds. A target is the output format: a
+ * safetensors folder in a layout (layout.h), or a GGUF file. */
 #ifndef MODEL_SERVER_QUANTIZE_QUANTIZE_H
 #define MODEL_SERVER_QUANTIZE_QUANTIZE_H
 #include "model-server/quantize/calibrate.h"
@@ -12,53 +12,52 @@
 
 struct quantize_options {
     const char *model, *out;
-    const char *method;   /* a word of methods.c; "gguf:" and a type */
+    const char *method;   /* a name of methods.c, or "gguf:" and a type */
     bool packed;          /* compressed-tensors' pack-quantized instead of the method's layout */
-    uint32_t bits, group; /* 0: the method's own */
-    bool row_group;       /* one scale for all of a row */
+    uint32_t bits, group; /* 0: the method's default */
+    bool row_group;       /* one scale per row */
     bool symmetric, asymmetric, act_order;
     double damp;
-    const char *calibration; /* a file, NULL: the text that is shipped, "none" */
+    const char *calibration; /* a file; NULL: the built-in text; "none" */
     uint32_t context, tokens;
-    bool report;          /* measure the result */
-    char *const *exclude; /* matrices whose name has one of these words stay as they are */
+    bool report;          /* compare the result with the source */
+    char *const *exclude; /* matrices whose name contains one of these are not quantised */
     uint32_t n_exclude;
 };
 
 struct run;
-/* What is loaded of a layer that is at hand. */
+/* A tensor of the current layer. */
 struct layer_tensor {
     const struct source_tensor *s;
-    float *w;      /* its numbers; owned; NULL: not read */
-    bool quantise; /* else it is copied, or written from w as it was stored */
+    float *w;      /* its numbers, owned; NULL: not read */
+    bool quantise; /* otherwise it is copied, or written from w in its stored type */
     const struct tap_input *in;
-    const float *weight; /* [cols] of squared inputs: what errors cost; or NULL */
+    const float *weight; /* [cols] mean squared inputs, the cost of errors; or NULL */
     float *weights;      /* owned */
-    float *by;           /* [cols] what its inputs were divided by when they were folded; owned, or
-                            NULL */
+    float *by;           /* [cols] divisors of its inputs after folding, owned; or NULL */
 };
 struct layer_set {
     struct layer_tensor *t;
     uint32_t n;
     int layer;
 };
-/* Reads the numbers if they are not there. */
+/* Reads t->w unless it is set. */
 int layer_tensor_read(struct layer_tensor *t, struct err *e);
 struct layer_tensor *layer_set_find(const struct layer_set *s, enum role r, int expert,
                                     const char *suffix);
 
 struct method {
     const char *name;
-    unsigned wants;              /* tap_wants */
-    bool propagates;             /* the next layer reads what this one makes when it is quantised */
-    uint32_t bits, group;        /* the usual ones */
-    bool symmetric;              /* the usual grid */
-    const struct layout *layout; /* the usual one; NULL: GGUF */
+    unsigned wants;              /* input statistics, tap_wants */
+    bool propagates;             /* the next layer's inputs come from the quantised layer */
+    uint32_t bits, group;        /* defaults */
+    bool symmetric;              /* default */
+    const struct layout *layout; /* default; NULL: GGUF */
     int (*fold)(struct run *r, struct layer_set *s, struct err *e); /* or NULL */
-    /* Codes and grids of an initialised matrix; t->w may be overwritten. */
+    /* Computes codes and grids of an initialised matrix; t->w may be overwritten. */
     int (*round)(struct run *r, struct layer_tensor *t, struct grid_matrix *m, struct err *e);
 };
-/* NULL and ERR_VALIDATION, with the known ones, for another word. */
+/* Finds a method by name. NULL: ERR_VALIDATION lists the known ones. */
 const struct method *method_find(const char *word, struct err *e);
 
 struct target {
@@ -81,22 +80,22 @@ struct run {
     struct calibration calibration;
     struct tap tap;
     struct out out;
-    void *state; /* the target's own */
+    void *state; /* private to the target */
     void (*free_state)(void *state);
     bool calibrated;
-    /* While a layer is done: what its matrices become, for a method that propagates. */
+    /* The layer in progress, whose quantised matrices a propagating method runs with. */
     struct layer_set *at;
 };
 
 bool run_quantises(const struct run *r, const struct source_tensor *t);
 
-/* All of it. ops, dev: a CPU's. The result is complete or absent. *c, with o->report: how far it is
- * from the source over what is held out of the text. */
+/* Quantises a model. ops, dev: the CPU backend. The output is complete or absent. With o->report,
+ * *c receives the comparison with the source over the held-out sequences. */
 struct comparison;
 int quantize_model(const struct quantize_options *o, const struct backend_ops *ops,
                    struct device *dev, struct comparison *c, struct err *e);
 
-/* How far `other` is from `model` over the sequences of the text that are held out. */
+/* Compares `other` with `model` over the held-out sequences of the text. */
 int quantize_compare(const char *model, const char *other, const struct token_text *t,
                      const struct backend_ops *ops, struct device *dev, struct comparison *c,
                      struct err *e);

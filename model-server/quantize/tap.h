@@ -1,18 +1,18 @@
-/* tap.h - what the products of a layer read: sums over the rows of their inputs, by the tensor that
- * each matrix was loaded from.
+/* tap.h - statistics of the inputs of a layer's matrices, by the tensor that each matrix was loaded
+ * from.
  *
- * Between walk_load() and walk_drop() of a layer; matrices that are stacked (q, k and v; gate and
- * up) share what they read. */
+ * Valid between walk_load() and walk_drop() of a layer. Stacked matrices (q, k and v; gate and up)
+ * share their input. */
 #ifndef MODEL_SERVER_QUANTIZE_TAP_H
 #define MODEL_SERVER_QUANTIZE_TAP_H
 #include "model-server/model/walk.h"
 #include "model-server/quantize/workers.h"
 
 enum tap_wants {
-    TAP_SCALES = 1,  /* absolute values: sums and maxima */
-    TAP_SQUARES = 2, /* the diagonal of the second moments */
-    TAP_MOMENTS = 4, /* all of them */
-    TAP_ROWS = 8     /* a sample of the rows themselves */
+    TAP_SCALES = 1,  /* sums and maxima of absolute values */
+    TAP_SQUARES = 2, /* diagonal of the second moments */
+    TAP_MOMENTS = 4, /* all second moments */
+    TAP_ROWS = 8     /* a sample of the rows */
 };
 enum { TAP_SAMPLE = 256, TAP_NAMES = 4 };
 
@@ -22,23 +22,23 @@ struct tap_input {
     uint64_t first[TAP_NAMES];    /* element of that tensor where the part begins */
     int n_names;
     uint32_t cols;
-    uint64_t rows;     /* that were seen */
-    float *sum, *most; /* [cols] of absolute values */
-    double *squares;   /* [cols] sums */
+    uint64_t rows;     /* number of rows so far */
+    float *sum, *most; /* [cols] sum and maximum of absolute values */
+    double *squares;   /* [cols] sums of squares */
     float *moments;    /* [cols][cols] upper triangle of the sum of x x^T */
-    float *sample;     /* [n_sample][cols] evenly out of all rows */
+    float *sample;     /* [n_sample][cols] evenly spaced rows */
     uint32_t n_sample;
 };
 
 struct tap {
     unsigned wants; /* tap_wants */
-    uint64_t every; /* rows of a sample stand so far apart */
+    uint64_t every; /* distance of sampled rows */
     const struct workers *workers;
     struct tap_input *inputs;
     uint32_t n, cap;
     bool oom;
-    /* Numbers that take the place of a tensor's when it is loaded, fp32 in the tensor's own order;
-     * `replace` NULL: none. */
+    /* Returns fp32 numbers that replace a tensor's at load, in its own order, or NULL. `replace`
+     * NULL: nothing is replaced. */
     const float *(*replace)(void *arg, const char *name);
     void *arg;
 };
