@@ -306,7 +306,7 @@ def test_a_machine_that_does_not_belong_says_so(what, folder, ours, member):
     end_all(others)
     stranger = Process([a for a in others[0].argv if a not in map(str, good)] + [str(a) for a in bad])
     try:
-        assert wait_end(stranger) == 1
+        assert wait_end(stranger) in (1, 78)
         assert words in cause(stranger), stranger.log[-3000:]
         assert master.alive(), "the meeting goes on without the stranger"
         again = Process(others[0].argv)
@@ -393,7 +393,7 @@ def test_machines_with_addresses_of_their_own(way, alone, folder, member):
 
 def last_line(argv):
     r = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=60)
-    assert r.returncode == 1, r.stdout + r.stderr
+    assert r.returncode in (66, 77, 78), r.stdout + r.stderr
     return [line for line in (r.stdout + r.stderr).splitlines() if line.strip()][-1]
 
 

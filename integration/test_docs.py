@@ -137,7 +137,7 @@ def test_routes_exist(page):
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", DOCS / "quick-start.md", *sorted((DOCS / "how-to").glob("*.md"))], ids=name)
 def test_commands_exist(page):
     makefiles = (ROOT / "Makefile").read_text() + (ROOT / "model-server/backend/cuda/rules.mk").read_text()
-    targets = set(re.findall(r"^([a-z-]+):", makefiles, re.M))
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefiles, re.M))
     pages = {"launcher": "launcher.md", "router": "router.md", "model-server serve": "model-server.md"}
     product = re.search(r"^PRODUCT +:= (\S+)$", makefiles, re.M).group(1)
     seen = 0
@@ -146,7 +146,7 @@ def test_commands_exist(page):
             continue
         for line in body.replace("\\\n", " ").splitlines():
             line = line.split(" #")[0].strip()
-            for target in re.findall(r"(?:^| {2,})make +(?:[A-Z]\w*=\S+ +)*([a-z-]+)", line):
+            for target in re.findall(r"(?:^| {2,})make +(?:[A-Z]\w*=\S+ +)*([a-z0-9-]+)", line):
                 assert target in targets, f"{name(page)}: {line}"
                 seen += 1
             called = re.match(rf"(?:build/bin/|{product} )?(launcher|router|model-server|serve)(?= )(.*)", line)

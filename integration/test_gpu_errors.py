@@ -15,7 +15,7 @@ def launch(num_shard, **env):
         [BIN / "launcher", "--model-id", DEMO, "--num-shard", num_shard, "--device", "cuda", "--shard-uds-path", f"/tmp/it-gpu-{os.getpid()}"],
         env={"BACKEND_CUDA": str(DOUBLE), "NCCL_LIBRARY": str(DOUBLE), **env},
     )
-    assert p.p.wait(60 * SLOW) == 1, p.log
+    assert p.p.wait(60 * SLOW) in (1, 66, 78), p.log
     return [line for line in p.log.splitlines() if "Error:" in line][-1]
 
 

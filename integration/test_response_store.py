@@ -308,4 +308,4 @@ def test_folders_that_are_of_no_use(tmp_path, s):
     (tmp_path / "file").write_text("")
     for folder, words in ((tmp_path / "text", "not a database"), (tmp_path / "newer", "another version"), (tmp_path / "file", "Not a directory"), (s.kept, "locked")):
         r = subprocess.run([BIN / "router", "--tokenizer-name", DEMO, "--port", "0", "--response-store", folder], capture_output=True, text=True, timeout=60)
-        assert r.returncode == 1 and words in r.stderr, r.stderr
+        assert r.returncode in (1, 66, 77, 78) and words in r.stderr, r.stderr

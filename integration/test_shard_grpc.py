@@ -588,7 +588,7 @@ def test_startup_faults(model, tmp_path):
         ([model, "--uds-path", "/tmp/" + "x" * 150], "107 bytes"),
     ]:
         code, out = run("serve", *args, *([] if "--uds-path" in args else ["--uds-path", path]))
-        assert code == 1 and word in out, out
+        assert code in (66, 78) and word in out, out
     with Shards(model) as s:
         code, out = run("serve", model, "--uds-path", s.path)
         assert code == 1 and "another server is listening" in out

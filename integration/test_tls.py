@@ -234,7 +234,7 @@ def test_renewal(folder):
 def refusal(*args):
     argv = [BIN / "router", "--tokenizer-name", DEMO, "--port", str(free_port()), *map(str, args)]
     p = subprocess.run(argv, capture_output=True, text=True, timeout=30 * SLOW)
-    assert p.returncode == 1
+    assert p.returncode in (66, 77, 78)
     return p.stderr.strip()
 
 

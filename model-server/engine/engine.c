@@ -1,5 +1,4 @@
 #include "common/clock.h"
-#include "common/log.h"
 #include "model-server/engine/engine_impl.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -30,10 +29,8 @@ struct engine *engine_new(const struct engine_options *o, struct err *e)
         return NULL;
     }
     g->heads.pass_cost = PASS_COST;
-    if (heads_any(&g->heads)) {
+    if (heads_any(&g->heads))
         g->step.heads = g->drafting.heads = &g->heads;
-        LOG(LOG_INFO, "draft head", LOGS("kind", g->heads.of.kind));
-    }
     return g;
 }
 

@@ -432,6 +432,8 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
         return -1;
     }
     heads_start(&g->heads, g->o.row_cost <= 0);
+    if (heads_any(&g->heads))
+        LOG(LOG_INFO, "draft head", LOGS("kind", g->heads.of.kind));
     find_limits(g, w);
     return make_swap(g, w, e);
 }

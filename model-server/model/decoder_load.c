@@ -328,8 +328,8 @@ static int cut(struct loader *l)
         z.layer[i] = 1;
     if ((l->c && measure(l, &z)) || stage_cut(&d->spec, &z, rank, world, &d->stage, l->e))
         return -1;
-    LOG(LOG_INFO, "stage of the pipeline", LOGI("stage", rank), LOGI("stages", world),
-        LOGI("first_layer", d->stage.first), LOGI("layers", d->stage.n),
+    LOG(d->sample ? LOG_DEBUG : LOG_INFO, "stage of the pipeline", LOGI("stage", rank),
+        LOGI("stages", world), LOGI("first_layer", d->stage.first), LOGI("layers", d->stage.n),
         LOGI("of", d->spec.n_layers));
     return d->sample ? 0 : stage_agree(d, l->e);
 }
