@@ -1,4 +1,4 @@
-/* adapter_list.h - what `--lora-adapters` says: names and folders. */
+/* adapter_list.h - parses `--lora-adapters`: names and folders of adapters. */
 #ifndef MODEL_SERVER_ADAPTER_LIST_H
 #define MODEL_SERVER_ADAPTER_LIST_H
 #include "common/flag.h"
@@ -9,9 +9,9 @@ struct adapter_list {
     uint32_t n;
 };
 
-/* Items as TGI has them: `id`, `id@revision`, `name=path`, `name=path@revision`; ids and paths as
- * hub_resolve() takes them. ERR_VALIDATION names the item. adapter_list_free() after a failure too.
- */
+/* Parses items in TGI's forms: `id`, `id@revision`, `name=path`, `name=path@revision`. Ids and
+ * paths are resolved by hub_resolve(). ERR_VALIDATION names the item. The caller calls
+ * adapter_list_free() even after an error. */
 int adapter_list_read(struct adapter_list *l, const struct flag_list *items, struct err *e);
 void adapter_list_free(struct adapter_list *l);
 #endif

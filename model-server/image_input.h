@@ -1,5 +1,5 @@
-/* image_input.h - what a shard needs to take pictures: how they become tokens, a process that
- * decodes them, the tower, features that are kept. */
+/* image_input.h - image input of a shard: token layout, decoder process, vision tower, feature
+ * cache. */
 #ifndef MODEL_SERVER_IMAGE_INPUT_H
 #define MODEL_SERVER_IMAGE_INPUT_H
 #include "common/image/decoder.h"
@@ -11,19 +11,21 @@ struct image_input {
     struct vision *vision;
     struct tower *tower;
     struct image_decoder *decoder;
-    struct pictures *pictures; /* all NULL: the model reads text only */
+    struct pictures *pictures; /* all NULL: the model takes text only */
 };
 struct image_input_options {
     const char *dir;
-    const struct tokenizer *tok; /* not needed afterwards */
+    const struct tokenizer *tok; /* used during the call only */
     struct model *model;
     const struct backend_ops *ops;
     struct device *dev;
-    bool measure; /* the model was only measured: no file will be decoded */
+    bool measure; /* the model is only measured; no decoder process is started */
 };
 
-/* A model of text, and one whose tower is not known or cannot be loaded, takes no pictures: the
- * latter is logged, and its text model is served as ever. -1: no memory, no process. */
+/* Loads the tower and starts the decoder. A text model takes no images. If the tower is unknown or
+ * cannot be loaded, that is logged, and the text model is served alone. -1: out of memory, or the
+ * process cannot be started. */
 int image_input_open(struct image_input *in, const struct image_input_options *o, struct err *e);
-void image_input_close(struct image_input *in); /* after the engine, before the model */
+/* Call it after the engine was freed and before the model is. */
+void image_input_close(struct image_input *in);
 #endif

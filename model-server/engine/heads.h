@@ -1,10 +1,10 @@
-/* heads.h - drafts of the model's own head (model/draft/draft.h).
+/* heads.h - drafts by a head of the checkpoint (model/draft/draft.h).
  *
- * A step leaves behind a row of numbers for each of its tokens. Those of tokens that were accepted
- * are kept with the sequence until they pass through the head: when drafts are wanted, all of the
- * batch together, or when there are many. What the head then says is chosen from as the model's own
- * logits would be: by the request's parameters and the noise of the position (sample/noise.h).
- * Every rank comes to the same. One thread. */
+ * A step leaves a hidden row for each of its tokens. Rows of accepted tokens are kept with the
+ * sequence until they pass through the head: for the whole batch together when drafts are made, or
+ * when many are pending. Drafts are sampled from the head's logits as tokens are from the model's:
+ * with the request's parameters and the noise of the position (sample/noise.h). All ranks compute
+ * the same drafts. One thread. */
 #ifndef MODEL_SERVER_ENGINE_HEADS_H
 #define MODEL_SERVER_ENGINE_HEADS_H
 #include "model-server/comm/comm.h"
@@ -17,24 +17,24 @@ struct seq;
 
 enum {
     HEAD_MOST = 16, /* drafts of a head that one step verifies */
-    HEAD_LAG = 64,  /* rows of a sequence that wait to pass through it */
+    HEAD_LAG = 64,  /* pending rows of a sequence */
 };
 
 struct head_rows { /* of a sequence; zero-initialise */
-    float *v;      /* rows of tokens [from, from + n), which wait */
+    float *v;      /* pending rows, of tokens [from, from + n) */
     uint32_t from, n, cap;
     bool begun;
-    /* Of a head with keys: those of tokens before this one are not right, and not looked at. A
-     * multiple of the block size. */
+    /* For a head with keys: keys of earlier tokens are invalid and masked. A multiple of the block
+     * size. */
     uint32_t since;
-    /* In the rows of the last step: that of token fresh_at, and those behind it; or NULL. */
+    /* Rows of the last step, from token fresh_at on; or NULL. */
     const float *fresh;
     uint32_t fresh_at;
-    /* Drafts that were made already, for positions from `at` on. */
+    /* Drafts made so far, for positions from `at` on. */
     uint32_t at, n_made, made[HEAD_MOST];
     bool has_second;
-    uint32_t second; /* the best one but for the first of them, in its place */
-    uint32_t most;   /* in heads_propose(): drafts that are wanted */
+    uint32_t second; /* second-best token in place of the first draft */
+    uint32_t most;   /* for heads_propose(): requested drafts */
 };
 void head_rows_free(struct head_rows *r);
 
@@ -43,47 +43,46 @@ struct heads {
     struct model_draft of; /* kind NULL: there is no head */
     uint32_t vocab, block_size;
     double pass_cost; /* in steps of one row */
-    /* Whether it is worth using: see heads_enter(). `measured`: steps are timed; else it is always
-     * on. */
+    /* `measured`: the gate decides by step times; otherwise the head is always on. */
     bool measured;
     struct gate gate;
-    uint64_t passes, passes_before; /* for drafts, ever; up to the last step that was timed */
-    int64_t ns;                     /* spent on the step at hand so far */
+    uint64_t passes, passes_before; /* total passes; those before the last timed step */
+    int64_t ns;                     /* time spent on the current step */
     struct filter_mem filter;
-    float *second; /* [vocab] a row once more, for the second-best token; NULL: it is not wanted */
+    float *second; /* [vocab] copy of a row, for the second-best token; NULL: not used */
     /* Working memory. */
     uint32_t *ids, *pos, *slots, *out_rows, *mask;
     struct span *spans;
     const float **rows;
     struct seq **who;
-    uint32_t *states; /* of grammars, behind what was drafted */
+    uint32_t *states; /* grammar states after the drafts */
     float *logits, *next;
     uint32_t cap_tokens, cap_seqs;
 };
-/* Nothing is taken where the model has no head. */
+/* Allocates memory, unless the model has no head. */
 int heads_init(struct heads *h, struct model *m, uint32_t block_size, struct err *e);
-/* First drafts come with a second-best one from now on. */
+/* Enables second-best first drafts (sibling.h). */
 int heads_want_second(struct heads *h, struct err *e);
 void heads_free(struct heads *h);
 static inline bool heads_any(const struct heads *h) { return h->of.kind != NULL; }
 
-/* After warm-up: with `measured`, whether it is used is decided by what steps take from now on. */
+/* Call it after warm-up. `measured`: the gate decides by step times from now on. */
 void heads_start(struct heads *h, bool measured);
-/* The next step is one of so many sequences: whether its rows are kept, and whether there are
- * drafts of the head, is as the gate says for batches of this size. */
+/* Sets the batch size of the next step, for which the gate then decides heads_keep() and
+ * heads_draft(). */
 void heads_enter(struct heads *h, uint32_t seqs);
 static inline bool heads_keep(const struct heads *h) { return gate_mode(&h->gate) != GATE_OFF; }
 static inline bool heads_draft(const struct heads *h) { return gate_mode(&h->gate) == GATE_ON; }
-/* A decode step has brought so many tokens, after `ns` since the last call. All ranks call it after
- * the same steps, and agree on what it took. */
+/* Records a decode step: its tokens and the time since the last call. All ranks call it after the
+ * same steps and agree on the time. */
 int heads_learn(struct heads *h, struct comm *c, uint32_t tokens, int64_t ns, struct err *e);
 
-/* The fresh rows of tokens before `end` are good: they are kept, or pass through. */
+/* Accepts the fresh rows of tokens before `end`: keeps them, or passes them through the head. */
 int heads_take(struct heads *h, struct seq *s, uint32_t end, struct err *e);
-/* Can `s` have drafts of the head? */
+/* True if the head can draft for `s`. */
 bool heads_ready(const struct heads *h, const struct seq *s);
-/* Drafts behind the known tokens of those with head.most > 0, which are ready: written behind
- * their ids, `proposed` of them. `w` is the step as it is without these; its passes are added. As
- * many passes as are worth it (struct step_worth). */
+/* Drafts tokens for the sequences with head.most > 0, which must be ready. The drafts are appended
+ * to their ids; `proposed` is their number. `w`: the step without these drafts; the cost of passes
+ * is added to it. Makes as many passes as pay (struct step_worth). */
 int heads_propose(struct heads *h, struct seq **v, uint32_t n, struct step_worth *w, struct err *e);
 #endif

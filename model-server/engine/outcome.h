@@ -1,5 +1,5 @@
-/* outcome.h - what comes of a step: a token, its text and whether it was the last, for each
- * sequence whose last logits are there. Called by step.c in this order, after the forward. */
+/* outcome.h - results of a step: a token, its text and the end of the sequence, for each sequence
+ * with logits. step.c calls these functions in this order after the forward pass. */
 #ifndef MODEL_SERVER_ENGINE_OUTCOME_H
 #define MODEL_SERVER_ENGINE_OUTCOME_H
 #include "model-server/engine/draws.h"
@@ -10,13 +10,13 @@ static inline bool seq_is_ahead(const struct stepper *st, const struct seq *s)
     return st->ahead_no && s->ahead == st->ahead_no;
 }
 
-/* Fills st->gen: the sequences that get a token now, or have failed, and which row is theirs. */
+/* Fills st->gen with the sequences that get a token or have failed, and their rows. */
 void outcome_list(struct stepper *st, struct seq **v, uint32_t n);
-/* A token for each of them, chosen by the device or by the host's threads, and behind it one for
- * each draft that is what was chosen before it. The sequences remember them; one that no token can
- * be chosen for fails alone. An error is the device's. */
+/* Samples a token for each of them, on the device or on the host's threads, and one more after each
+ * accepted draft. The sequences store them. A sequence without a valid token fails alone. -1: an
+ * error of the device. */
 int outcome_choose(struct stepper *st, struct err *e);
-/* All of `v` have come as far as they were planned to. The tokens' texts, and the whole answer's
- * where one was the last; what was chosen behind that is forgotten. */
+/* Completes the step of v[n]: decodes the texts of the tokens, and the whole answer of finished
+ * sequences. Tokens sampled after an end are dropped. */
 void outcome_finish(struct stepper *st, struct seq **v, uint32_t n);
 #endif
