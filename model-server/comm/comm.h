@@ -6,9 +6,9 @@
  * ERR_SYSTEM naming it: never a hang. Buffers are in the memory of the backend that the
  * communicator belongs to (host memory for shared memory, device memory for NCCL).
  *
- * comm_split() makes communicators of some of the ranks, as MPI_Comm_split does. These and the one
- * that they come from are used by one thread at a time, in an order that all their ranks share.
- * While a rank waits in one of them it looks at the ranks of all: whoever died is named. */
+ * comm_split() creates communicators of subsets of the ranks, as MPI_Comm_split does. These and
+ * their parent are used by one thread at a time, in the same order on all ranks. A rank that waits
+ * in one of them checks all ranks of the parent, so that the error names the rank that died. */
 #ifndef MODEL_SERVER_COMM_COMM_H
 #define MODEL_SERVER_COMM_COMM_H
 #include "common/err.h"

@@ -1,15 +1,15 @@
-/* comm_group.c - who belongs to which part of a communicator that is split. */
+/* comm_group.c - assigns the ranks of a communicator to groups. */
 #include "model-server/comm/comm_group.h"
 #include <assert.h>
 #include <sys/random.h>
 
-/* What each rank tells the others. */
-struct wish {
+/* What each rank contributes to the gather. */
+struct split_entry {
     int32_t color;
-    uint32_t name[2]; /* a random number: that of a group's first rank names it */
+    uint32_t name[2]; /* a random number; the one of the first rank becomes the group's name */
 };
 
-/* Machines of the group's ranks, which ascend as the ranks do. */
+/* Number of machines of the group. Ranks of a machine are consecutive. */
 static int count_nodes(const struct comm *c, const struct comm_group *g)
 {
     const int each = c->nodes ? c->world / c->nodes : c->world;
@@ -21,7 +21,7 @@ static int count_nodes(const struct comm *c, const struct comm_group *g)
 
 struct comm *comm_split(struct comm *c, int color, struct err *e)
 {
-    struct wish mine = {.color = color}, all[COMM_MOST_RANKS];
+    struct split_entry mine = {.color = color}, all[COMM_MOST_RANKS];
     struct comm_group g = {.whole = c->whole ? c->whole : c};
     assert(c->ops->split && c->world <= COMM_MOST_RANKS);
     if (getrandom(mine.name, sizeof(mine.name), 0) != (ssize_t)sizeof(mine.name))

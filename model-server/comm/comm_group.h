@@ -1,19 +1,19 @@
-/* comm_group.h - some ranks of a communicator that become one of their own. Private to comm/. */
+/* comm_group.h - a subset of the ranks of a communicator. Private to comm/. */
 #ifndef MODEL_SERVER_COMM_COMM_GROUP_H
 #define MODEL_SERVER_COMM_COMM_GROUP_H
 #include "model-server/comm/comm.h"
 #include <stdint.h>
 
 struct comm_group {
-    int n, me;                  /* ranks of it, and this one's number among them */
-    int ranks[COMM_MOST_RANKS]; /* [n] their numbers in the communicator that is split, ascending */
-    int nodes;                  /* machines that they are on */
-    uint64_t name;              /* the same for all of them, and for no other group */
-    struct comm *whole;         /* the communicator that was opened */
+    int n, me;                  /* its size, and this rank's number in it */
+    int ranks[COMM_MOST_RANKS]; /* [n] numbers in the split communicator, ascending */
+    int nodes;                  /* number of machines */
+    uint64_t name;              /* unique; equal on all ranks of the group */
+    struct comm *whole;         /* the communicator of all ranks */
 };
 
-/* The ranks of a group that are all on this machine, over shared memory of their own. `numbers`:
- * [n] what they are called in messages. */
+/* Opens a shared-memory communicator for a group whose ranks are all on this machine. `numbers`:
+ * [n] rank numbers for error messages. */
 struct comm *comm_shm_group(const struct comm_group *g, const int *numbers, int timeout_ms,
                             struct err *e);
 #endif

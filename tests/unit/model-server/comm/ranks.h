@@ -256,7 +256,7 @@ static int one_dies_apart(int rank, int world)
     return 0;
 }
 
-/* A message that nobody takes, and one that nobody sends. */
+/* A send without a receiver, and a receive without a sender. */
 static int nobody_answers(int rank, int world)
 {
     struct err e = ERR_INIT;
