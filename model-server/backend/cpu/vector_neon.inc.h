@@ -14,9 +14,7 @@ typedef struct {
     uint32x4_t a, b, c, d;
 } i16;
 
-#define V_EACH(f, x)    ((v16){f((x).a), f((x).b), f((x).c), f((x).d)})
 #define V_BOTH(f, x, y) ((v16){f((x).a, (y).a), f((x).b, (y).b), f((x).c, (y).c), f((x).d, (y).d)})
-#define I_EACH(f, x)    ((i16){f((x).a), f((x).b), f((x).c), f((x).d)})
 #define I_BOTH(f, x, y) ((i16){f((x).a, (y).a), f((x).b, (y).b), f((x).c, (y).c), f((x).d, (y).d)})
 #define I_WITH(f, x, n) ((i16){f((x).a, n), f((x).b, n), f((x).c, n), f((x).d, n)})
 #define S(x)            vreinterpretq_s32_u32(x)
