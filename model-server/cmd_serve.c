@@ -1,50 +1,22 @@
 /* model-server serve: one rank, from its flags to the last answer. */
 #include "common/cleanup.h"
-#include "common/cluster.h"
 #include "common/exit_code.h"
-#include "common/flag.h"
 #include "common/heartbeat.h"
-#include "common/hub/cache.h"
 #include "common/log.h"
 #include "common/options.h"
 #include "common/rpc_loop.h"
 #include "common/stacks.h"
 #include "common/trace.h"
 #include "common/watchdog.h"
-#include "model-server/adapter_list.h"
 #include "model-server/commands.h"
-#include "model-server/dry_run.h"
 #include "model-server/engine/drafts.h"
-#include "model-server/image_input.h"
-#include "model-server/kv_below.h"
-#include "model-server/packed/packed.h"
-#include "model-server/ranks.h"
 #include "model-server/service.h"
+#include "model-server/shard.h"
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { BLOCK_SIZE = 16 };
-
-struct serve_config {
-    const char *model_id, *revision, *uds_path, *device, *quantize, *shard_group, *rope_scaling;
-    const char *otlp_endpoint, *otlp_service_name, *master_addr, *draft_heads, *packed_cache;
-    struct kv_below_options below;
-    struct cluster_options cluster;
-    struct flag_list lora_adapters;
-    uint32_t dtype, activations, kv_dtype, threads, logger_level, max_input_tokens,
-        max_total_tokens, speculate;
-    uint32_t startup_fd, watchdog_s, stall_s, heartbeat_fd;
-    uint32_t rank, world, nnodes, master_port, rendezvous_s, max_prefill_tokens, max_batch_size;
-    uint32_t runtime_adapters, task, stages;
-    enum quant quant; /* what `quantize` says */
-    double rope_factor, row_cost, memory_fraction, adapter_fraction, kv_memory, swap_gib,
-        packed_size, watermark_gamma, watermark_delta;
-    bool expert_parallel, sharded, json_output, trust_remote_code, prefill_logprobs, dry_run;
-};
 
 static const char *const dtypes[] = {"auto", "float32", "float16", "bfloat16", NULL};
 static const char *const levels[] = {"error", "warn", "info", "debug", "trace", "off", NULL};
@@ -193,17 +165,6 @@ static int check(struct serve_config *c, int argc, char **argv, struct err *e)
     return 0;
 }
 
-/* Ranks of one host share its cores. */
-static int worker_threads(const struct serve_config *c, const struct backend_ops *ops)
-{
-    cpu_set_t set;
-    if (c->threads || c->world == 1 || strcmp(ops->name, "cpu") != 0 ||
-        sched_getaffinity(0, sizeof(set), &set))
-        return (int)c->threads;
-    int cores = CPU_COUNT(&set) / (int)(c->world / c->nnodes);
-    return cores ? cores : 1;
-}
-
 /* ---------------------------------------------------------------- being stopped */
 
 struct stopper {
@@ -211,7 +172,7 @@ struct stopper {
     sigset_t signals;
     _Atomic(struct rpc_server *) server; /* NULL while the model loads */
     atomic_bool over;                    /* no longer wanted */
-    bool away;         /* this rank serves the router of another machine, and ends with it */
+    const struct shard *shard;
     atomic_bool asked; /* by a signal: that others go as well is no surprise */
     atomic_bool lost;  /* then `why` is set */
     char why[480];
@@ -224,7 +185,8 @@ static void rank_gone(void *arg, bool left, const char *why)
     struct rpc_server *server = atomic_load(&t->server);
     if (atomic_load(&t->asked))
         return;
-    if (server && left && t->away) {
+    /* a rank that serves the router of another machine ends with it */
+    if (server && left && ranks_away(&t->shard->ranks)) {
         log_msg(LOG_INFO, "%s: shutting down", why);
         rpc_server_stop(server);
         return;
@@ -240,313 +202,20 @@ static void rank_gone(void *arg, bool left, const char *why)
     _exit(1); /* nothing needs to be finished yet */
 }
 
-/* ---------------------------------------------------------------- parts, in order of life */
+/* ---------------------------------------------------------------- serving */
 
-struct shard {
-    char *dir;
-    struct cluster cluster;
-    struct ranks_options ranks;
-    struct adapter_list adapters;
-    struct startup_board *startup; /* NULL: none */
-    uint32_t rank;
-    struct comm *comm; /* of all ranks; its parts: see ranks_split() */
-    struct comm *stage, *across;
-    struct comm alone, alone_stage, alone_across; /* of a dry run */
-    struct ranks_watch *watch;
-    char **addresses; /* [world] */
-    const struct backend_ops *ops;
-    struct device *dev;
-    struct packed *packed; /* NULL: packed weights are not kept */
-    struct model *model;
-    struct image_input images;
-    struct tokenizer *tok;
-    struct engine *engine;
-    struct kv_below below;
+struct serving {
+    struct shard shard;
     struct service service;
     struct rpc_server *server;
     struct tracer *tracer;
     struct watchdog *watchdog; /* NULL: none */
-    _Atomic int64_t busy_ns;   /* the engine's thread */
 };
 
-static void close_all(struct shard *s)
-{
-    service_free(&s->service);
-    engine_free(s->engine);
-    kv_below_close(&s->below);
-    image_input_close(&s->images);
-    tokenizer_free(s->tok);
-    packed_close(s->packed);
-    model_free(s->model);
-    if (s->dev)
-        s->ops->close(s->dev);
-    ranks_part(s->comm, s->stage, s->across);
-    comm_close(s->comm);
-    for (uint32_t r = 0; s->addresses && r < s->ranks.world; r++)
-        free(s->addresses[r]);
-    free(s->addresses);
-    adapter_list_free(&s->adapters);
-    cluster_free(&s->cluster);
-    free(s->dir);
-    startup_board_free(s->startup);
-}
-
-static int join(struct shard *s, const struct serve_config *c, struct stopper *t, struct err *e)
-{
-    s->ranks = (struct ranks_options){.uds_path = c->uds_path,
-                                      .group = c->shard_group,
-                                      .rank = c->rank,
-                                      .world = c->world,
-                                      .nodes = c->nnodes,
-                                      .master_addr = c->master_addr,
-                                      .master_port = c->master_port,
-                                      .cluster = &s->cluster,
-                                      .timeout_s = c->rendezvous_s};
-    if (!(s->comm = ranks_join(&s->ranks, e)) ||
-        ranks_split(s->comm, c->stages, &s->stage, &s->across, e))
-        return -1;
-    if (!(s->addresses = calloc(c->world, sizeof(*s->addresses))))
-        return err_nomem(e);
-    for (uint32_t r = 0; r < c->world; r++) {
-        char address[RANKS_ADDRESS];
-        ranks_address(&s->ranks, s->comm, r, address);
-        if (!(s->addresses[r] = strdup(address)))
-            return err_nomem(e);
-    }
-    t->away = ranks_away(&s->ranks);
-    s->watch = ranks_watch(&s->ranks, s->comm, rank_gone, t, e);
-    return c->nnodes > 1 && !s->watch ? -1 : 0;
-}
-
-/* In place of join(): the numbers of a rank, and no other rank. */
-static int stand_alone(struct shard *s, const struct serve_config *c)
-{
-    s->alone = *comm_solo();
-    s->alone.rank = (int)c->rank;
-    s->alone.world = (int)c->world;
-    s->alone.nodes = (int)c->nnodes;
-    s->comm = s->stage = &s->alone;
-    if (c->stages == 1)
-        return 0;
-    const int each = s->alone.world / (int)c->stages;
-    s->alone_stage = s->alone_across = s->alone;
-    s->alone_stage.rank = s->alone.rank % each;
-    s->alone_stage.world = each;
-    s->alone_across.rank = s->alone.rank / each;
-    s->alone_across.world = (int)c->stages;
-    s->alone_stage.whole = s->alone_across.whole = &s->alone;
-    s->stage = &s->alone_stage;
-    s->across = &s->alone_across;
-    return 0;
-}
-
-static void phase(const struct shard *s, enum startup_phase p)
-{
-    startup_begin(s->startup, s->rank, p);
-}
-
-static void on_progress(void *arg, uint64_t done, uint64_t total)
-{
-    const struct shard *s = arg;
-    startup_progress(s->startup, s->rank, done, total);
-}
-
-/* A process that serves or meets over TCP logs how that is protected. */
-static int load_cluster(struct shard *s, const struct serve_config *c, struct err *e)
-{
-    if (cluster_load(&s->cluster, &c->cluster, e))
-        return -1;
-    if (c->nnodes > 1 || !strncmp(c->uds_path, "tcp://", 6))
-        cluster_announce(&s->cluster);
-    if (c->nnodes > 1 && s->cluster.kind != CLUSTER_OPEN && s->ops && strcmp(s->ops->name, "cpu"))
-        log_msg(LOG_WARN,
-                "What NCCL sends between machines is neither authenticated nor encrypted");
-    return 0;
-}
-
-/* Of a reranker's answer; UINT32_MAX: the vocabulary has no such word. */
-static uint32_t word_id(const struct tokenizer *tok, const char *word)
-{
-    const int64_t id = tokenizer_id(tok, word);
-    return id >= 0 ? (uint32_t)id : UINT32_MAX;
-}
-
-static enum kv_dtype kv_dtype(const struct shard *s, const struct serve_config *c)
-{
-    return c->kv_dtype ? kv_dtype_chosen(c->kv_dtype) : model_kv_dtype(s->model);
-}
-
-/* What a cache depends on besides the files, in words. */
-static int open_below(struct shard *s, const struct serve_config *c, struct err *e)
-{
-    const struct model_info *m = model_info(s->model);
-    char words[512];
-    /* which arithmetic it has, behind "CPU, N threads" */
-    const char *device = s->ops->describe(s->dev), *comma = strchr(device, ',');
-    comma = comma ? strchr(comma + 1, ',') : NULL;
-    snprintf(words, sizeof(words), "%s %s %s %s %s %s %s %.17g %d rank %u of %u in %u%s", VERSION,
-             s->ops->name, comma ? comma : device, dtype_name(m->dtype), quant_name(m->quant),
-             arith_name(m->arith), c->rope_scaling ? c->rope_scaling : "-", c->rope_factor,
-             (int)kv_dtype(s, c), c->rank, c->world, c->stages,
-             c->expert_parallel ? " experts" : "");
-    return m->task == TASK_GENERATE
-               ? kv_below_open(&s->below, &c->below, s->dir, words, &s->cluster, e)
-               : 0;
-}
-
-/* Of this rank, model and types. */
-static void open_packed(struct shard *s, const struct serve_config *c)
-{
-    char words[256];
-    const bool drafts = c->speculate > 0, heads = drafts && c->draft_heads && *c->draft_heads;
-    if (!c->packed_cache || !*c->packed_cache || c->dry_run)
-        return;
-    snprintf(words, sizeof(words),
-             "dtype %u quantize %s activations %u task %u drafts %d %u of %u in %u%s", c->dtype,
-             quant_name(c->quant), c->activations, c->task, drafts, c->rank, c->world, c->stages,
-             c->expert_parallel ? " experts" : "");
-    const struct packed_options o = {.dir = c->packed_cache,
-                                     .most_bytes = (uint64_t)(c->packed_size * (double)(1 << 30)),
-                                     .model = s->dir,
-                                     .heads = heads ? c->draft_heads : NULL,
-                                     .words = words,
-                                     .ops = s->ops,
-                                     .dev = s->dev};
-    s->packed = packed_open(&o);
-}
-
-/* Weights, pictures, engine; of a dry run their sizes only. */
-static int open_model(struct shard *s, const struct serve_config *c, struct err *e)
-{
-    struct model_options m = {.ops = s->ops,
-                              .dev = s->dev,
-                              .comm = s->stage,
-                              .stages = s->across,
-                              .expert_parallel = c->expert_parallel,
-                              .dtype = (int)c->dtype - 1,
-                              .quant = c->quant,
-                              .activations = c->activations,
-                              .quantize = c->quantize,
-                              .rope_scaling = c->rope_scaling,
-                              .rope_factor = c->rope_factor,
-                              .adapters = s->adapters.v,
-                              .n_adapters = s->adapters.n,
-                              .extra_adapters = c->runtime_adapters,
-                              .draft_heads = c->speculate > 0,
-                              .draft_dir =
-                                  c->draft_heads && *c->draft_heads ? c->draft_heads : NULL,
-                              .task = (enum model_task)c->task,
-                              .yes = word_id(s->tok, "yes"),
-                              .no = word_id(s->tok, "no"),
-                              .measure = c->dry_run,
-                              .progress = on_progress,
-                              .progress_arg = s,
-                              .busy_ns = &s->busy_ns};
-    phase(s, STARTUP_WEIGHTS);
-    open_packed(s, c);
-    m.packed = s->packed;
-    if (!(s->model = model_load(s->dir, &m, e)))
-        return -1;
-    const struct image_input_options images = {.dir = s->dir,
-                                               .tok = s->tok,
-                                               .model = s->model,
-                                               .ops = s->ops,
-                                               .dev = s->dev,
-                                               .measure = c->dry_run};
-    if (image_input_open(&s->images, &images, e))
-        return -1;
-    phase(s, STARTUP_WARM_UP);
-    struct engine_options g = {.model = s->model,
-                               .tok = s->tok,
-                               .ops = s->ops,
-                               .dev = s->dev,
-                               .comm = s->comm,
-                               .block_size = BLOCK_SIZE,
-                               .kv_dtype = kv_dtype(s, c),
-                               .pictures = s->images.pictures,
-                               .memory_fraction = c->memory_fraction,
-                               .kv_limit = c->kv_memory,
-                               .adapter_fraction = c->adapter_fraction,
-                               .max_total_tokens = c->max_total_tokens,
-                               .speculate = c->speculate,
-                               .row_cost = c->row_cost,
-                               .swap_bytes = (uint64_t)(c->swap_gib * (double)(1 << 30)),
-                               .offload_bytes = kv_below_memory(&c->below)};
-    return (s->engine = engine_new(&g, e)) ? 0 : -1;
-}
-
-static struct dry_run planned(const struct shard *s, const struct serve_config *c)
-{
-    return (struct dry_run){.engine = s->engine,
-                            .model = model_info(s->model),
-                            .rank = c->rank,
-                            .world = c->world,
-                            .device = s->ops->name,
-                            .kv_dtype = kv_dtype(s, c),
-                            .max_input_tokens = c->max_input_tokens,
-                            .max_total_tokens = c->max_total_tokens,
-                            .max_prefill_tokens = c->max_prefill_tokens,
-                            .max_batch_size = c->max_batch_size};
-}
-
-/* What warm-up would refuse is refused before weights are read, and before any rank has taken
- * memory that another one counts as free. A model that cannot be measured says why when it loads.
- */
-static int check_memory(const struct shard *s, const struct serve_config *c, struct err *e)
-{
-    struct serve_config dry = *c;
-    struct shard m = {.dir = s->dir,
-                      .adapters = s->adapters,
-                      .rank = s->rank,
-                      .ops = s->ops,
-                      .dev = s->dev,
-                      .tok = s->tok};
-    struct engine_plan p = {.n_blocks = 0};
-    struct err unknown = ERR_INIT;
-    dry.dry_run = true;
-    stand_alone(&m, &dry);
-    int rc = open_model(&m, &dry, &unknown);
-    const struct dry_run o = rc ? (struct dry_run){0} : planned(&m, &dry);
-    if (rc == 0)
-        rc = dry_run_plan(&o, &p, &unknown);
-    if (rc)
-        LOG(LOG_DEBUG, "memory cannot be planned", LOGS("error", unknown.msg));
-    engine_free(m.engine);
-    image_input_close(&m.images);
-    model_free(m.model);
-    return *p.why ? err_set(e, ERR_VALIDATION, "%s", p.why) : 0;
-}
-
-static int load(struct shard *s, const struct serve_config *c, struct stopper *t, struct err *e)
-{
-    s->rank = c->rank;
-    if (c->startup_fd && !(s->startup = startup_board_map((int)c->startup_fd, e)))
-        return -1;
-    phase(s, STARTUP_CONFIG);
-    if (!(s->dir = hub_resolve_model(c->model_id, c->revision, e)) ||
-        adapter_list_read(&s->adapters, &c->lora_adapters, e) ||
-        !(s->ops = backend_find(c->device, e)) || load_cluster(s, c, e))
-        return -1;
-    phase(s, STARTUP_TOKENIZER);
-    if (!(s->tok = tokenizer_load(s->dir, e)))
-        return -1;
-    phase(s, STARTUP_RENDEZVOUS);
-    struct device_options d = {.index = (int)(c->rank % (c->world / c->nnodes)),
-                               .threads = worker_threads(c, s->ops),
-                               .features = ~(uint64_t)0,
-                               .arith = activations_plain(c->activations, (int)c->dtype - 1)};
-    if (!(s->dev = s->ops->open(&d, e)))
-        return -1;
-    if (c->dry_run)
-        return stand_alone(s, c) || open_model(s, c, e) ? -1 : 0;
-    return check_memory(s, c, e) || join(s, c, t, e) || open_model(s, c, e) || open_below(s, c, e)
-               ? -1
-               : 0;
-}
-
-static int listen_at(struct shard *s, const struct serve_config *c, char local[RANKS_ADDRESS],
+static int listen_at(struct serving *v, const struct serve_config *c, char local[RANKS_ADDRESS],
                      struct err *e)
 {
+    struct shard *s = &v->shard;
     struct service_options o = {.engine = s->engine,
                                 .model = model_info(s->model),
                                 .adapters = model_adapters(s->model),
@@ -566,22 +235,22 @@ static int listen_at(struct shard *s, const struct serve_config *c, char local[R
                                 .vision = s->images.vision,
                                 .watermark = {(float)c->watermark_gamma, (float)c->watermark_delta},
                                 .startup = s->startup};
-    if (service_init(&s->service, &o, e))
+    if (service_init(&v->service, &o, e))
         return -1;
     ranks_local_address(c->uds_path, c->rank, local);
     struct tracer_options t = {.endpoint = c->otlp_endpoint, .service_name = c->otlp_service_name};
-    if (c->otlp_endpoint && *c->otlp_endpoint && !(s->tracer = tracer_new(&t, e)))
+    if (c->otlp_endpoint && *c->otlp_endpoint && !(v->tracer = tracer_new(&t, e)))
         return -1;
     struct rpc_server_options r = {.address = local,
                                    .also = ranks_away(&s->ranks) ? s->addresses[c->rank] : NULL,
                                    .methods = service_methods,
                                    .n_methods = service_n_methods,
-                                   .ctx = &s->service,
+                                   .ctx = &v->service,
                                    .after = service_after,
                                    .cluster = &s->cluster,
-                                   .tracer = s->tracer,
+                                   .tracer = v->tracer,
                                    .busy_ns = &s->busy_ns};
-    return (s->server = rpc_server_open(&r, e)) ? 0 : -1;
+    return (v->server = rpc_server_open(&r, e)) ? 0 : -1;
 }
 
 /* ---------------------------------------------------------------- running */
@@ -610,7 +279,6 @@ static void *wait_signal(void *arg)
 /* Before any other thread: all inherit the mask, so that signals go to wait_signal() alone. */
 static int catch_signals(struct stopper *t, struct err *e)
 {
-    *t = (struct stopper){0};
     sigemptyset(&t->signals);
     sigaddset(&t->signals, SIGTERM);
     sigaddset(&t->signals, SIGINT);
@@ -628,7 +296,7 @@ static void release_signals(struct stopper *t)
     pthread_join(t->thread, NULL);
 }
 
-static void log_state(void *arg) { service_log_status(&((struct shard *)arg)->service); }
+static void log_state(void *arg) { service_log_status(&((struct serving *)arg)->service); }
 
 /* Nothing is closed or freed: what hangs may hold any lock. The kernel gives all of it back. */
 static void end_stuck(void *arg)
@@ -639,28 +307,27 @@ static void end_stuck(void *arg)
 }
 
 /* Loading may take long; from here on requests wait for answers. */
-static int watch(struct shard *s, const struct serve_config *c, struct err *e)
+static int watch(struct serving *v, const struct serve_config *c, struct err *e)
 {
     if (!c->watchdog_s && !c->stall_s)
         return 0;
-    if (!(s->watchdog = watchdog_new(c->watchdog_s * 1000, log_state, s, e)))
+    if (!(v->watchdog = watchdog_new(c->watchdog_s * 1000, log_state, v, e)))
         return -1;
-    watchdog_add(s->watchdog, "engine thread", &s->busy_ns);
-    watchdog_add(s->watchdog, "rpc thread", rpc_server_busy(s->server));
-    watchdog_end_stuck(s->watchdog, &s->busy_ns, c->stall_s * 1000, end_stuck, NULL);
-    watchdog_end_stuck(s->watchdog, rpc_server_busy(s->server), c->stall_s * 1000, end_stuck, NULL);
-    return watchdog_start(s->watchdog, e);
+    watchdog_add(v->watchdog, "engine thread", &v->shard.busy_ns);
+    watchdog_add(v->watchdog, "rpc thread", rpc_server_busy(v->server));
+    watchdog_end_stuck(v->watchdog, &v->shard.busy_ns, c->stall_s * 1000, end_stuck, NULL);
+    watchdog_end_stuck(v->watchdog, rpc_server_busy(v->server), c->stall_s * 1000, end_stuck, NULL);
+    return watchdog_start(v->watchdog, e);
 }
 
-/* Until a signal or a fault. */
-static int run(struct shard *s, struct stopper *t, struct err *e)
+static int run(struct serving *v, struct stopper *t, struct err *e)
 {
-    s->service.server = s->server;
-    atomic_store(&t->server, s->server);
-    rpc_server_run(s->server);
+    v->service.server = v->server;
+    atomic_store(&t->server, v->server);
+    rpc_server_run(v->server);
     if (atomic_load(&t->lost))
         return err_set(e, ERR_SYSTEM, "%s", t->why);
-    return atomic_load(&s->service.failed) ? err_set(e, ERR_SYSTEM, "lost the other ranks") : 0;
+    return atomic_load(&v->service.failed) ? err_set(e, ERR_SYSTEM, "lost the other ranks") : 0;
 }
 
 static void announce(const struct shard *s, const struct serve_config *c, const char *address)
@@ -676,39 +343,40 @@ static void announce(const struct shard *s, const struct serve_config *c, const 
         LOGI("weight_bytes", m->weight_bytes), LOGI("free_bytes", free_bytes));
 }
 
-/* 0: it fits; 1: it does not. */
-static int print_plan(const struct shard *s, const struct serve_config *c, struct err *e)
+/* Until a signal or a fault. */
+static int serve_shard(struct serving *v, const struct serve_config *c, struct stopper *t,
+                       struct err *e)
 {
-    const struct dry_run o = planned(s, c);
-    return dry_run_print(&o, stdout, e);
+    char address[RANKS_ADDRESS];
+    if (listen_at(v, c, address, e) || kv_below_serve(&v->shard.below, &c->below, c->rank, e) ||
+        watch(v, c, e))
+        return -1;
+    announce(&v->shard, c, address);
+    packed_keep(v->shard.packed);
+    return run(v, t, e);
 }
 
+/* Of a dry run 0: it fits; 1: it does not. */
 static int serve(const struct serve_config *c, struct err *e)
 {
-    struct shard s = {0};
-    struct stopper t;
-    char address[RANKS_ADDRESS];
+    struct serving v = {0};
+    struct stopper t = {.shard = &v.shard};
     if (heartbeat_start(c->heartbeat_fd, e) || catch_signals(&t, e))
         return -1;
-    int rc = load(&s, c, &t, e);
-    if (rc == 0 && c->dry_run)
-        rc = print_plan(&s, c, e);
-    else if (rc == 0)
-        rc = listen_at(&s, c, address, e) || kv_below_serve(&s.below, &c->below, c->rank, e) ? -1
-                                                                                             : 0;
-    if (rc == 0 && !c->dry_run)
-        rc = watch(&s, c, e);
-    if (rc == 0 && !c->dry_run) {
-        announce(&s, c, address);
-        packed_keep(s.packed);
-        rc = run(&s, &t, e);
+    int rc = shard_load(&v.shard, c, rank_gone, &t, e);
+    if (rc == 0 && c->dry_run) {
+        const struct dry_run plan = shard_plan(&v.shard, c);
+        rc = dry_run_print(&plan, stdout, e);
+    } else if (rc == 0) {
+        rc = serve_shard(&v, c, &t, e);
     }
-    ranks_watch_end(s.watch);
-    watchdog_free(s.watchdog);
+    ranks_watch_end(v.shard.watch);
+    watchdog_free(v.watchdog);
     release_signals(&t); /* none will find the server any more */
-    rpc_server_close(s.server);
-    tracer_free(s.tracer);
-    close_all(&s);
+    rpc_server_close(v.server);
+    tracer_free(v.tracer);
+    service_free(&v.service);
+    shard_close(&v.shard);
     return rc;
 }
 

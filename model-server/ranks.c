@@ -29,7 +29,7 @@ struct comm *ranks_join(const struct ranks_options *o, struct err *e)
 int ranks_split(struct comm *all, uint32_t stages, struct comm **stage, struct comm **across,
                 struct err *e)
 {
-    const int each = all->world / (int)stages;
+    const int each = all->world / (int)stages; /* ranks of a stage */
     *stage = all;
     *across = NULL;
     if (stages == 1)
@@ -45,6 +45,22 @@ void ranks_part(struct comm *all, struct comm *stage, struct comm *across)
     comm_close(across);
     if (stage != all)
         comm_close(stage);
+}
+
+void ranks_stand_alone(struct ranks_alone *a, uint32_t rank, uint32_t world, uint32_t nodes,
+                       uint32_t stages)
+{
+    const int each = (int)(world / stages);
+    a->all = *comm_solo();
+    a->all.rank = (int)rank;
+    a->all.world = (int)world;
+    a->all.nodes = (int)nodes;
+    a->stage = a->across = a->all;
+    a->stage.whole = a->across.whole = &a->all;
+    a->stage.rank = (int)rank % each;
+    a->stage.world = each;
+    a->across.rank = (int)rank / each;
+    a->across.world = (int)stages;
 }
 
 /* ---------------------------------------------------------------- addresses */

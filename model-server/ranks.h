@@ -25,6 +25,14 @@ int ranks_split(struct comm *all, uint32_t stages, struct comm **stage, struct c
                 struct err *e);
 void ranks_part(struct comm *all, struct comm *stage, struct comm *across);
 
+/* The numbers of a rank without the other ranks, to measure a model: `stage` and `across` are those
+ * of ranks_split() with several stages. No collective may be called. */
+struct ranks_alone {
+    struct comm all, stage, across;
+};
+void ranks_stand_alone(struct ranks_alone *a, uint32_t rank, uint32_t world, uint32_t nodes,
+                       uint32_t stages);
+
 enum { RANKS_ADDRESS = 300 };
 /* "unix://PREFIX-RANK"; for "tcp://host:port" the ranks count up from that port. */
 void ranks_local_address(const char *uds_path, uint32_t rank, char out[RANKS_ADDRESS]);

@@ -1,0 +1,294 @@
+#include "model-server/shard.h"
+#include "common/hub/cache.h"
+#include "common/log.h"
+#include "common/startup.h"
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Ranks of one host share its cores. */
+static int worker_threads(const struct serve_config *c, const struct backend_ops *ops)
+{
+    cpu_set_t set;
+    if (c->threads || c->world == 1 || strcmp(ops->name, "cpu") != 0 ||
+        sched_getaffinity(0, sizeof(set), &set))
+        return (int)c->threads;
+    int cores = CPU_COUNT(&set) / (int)(c->world / c->nnodes);
+    return cores ? cores : 1;
+}
+
+/* ---------------------------------------------------------------- ranks */
+
+static int join(struct shard *s, const struct serve_config *c,
+                void (*lost)(void *arg, bool left, const char *why), void *arg, struct err *e)
+{
+    s->ranks = (struct ranks_options){.uds_path = c->uds_path,
+                                      .group = c->shard_group,
+                                      .rank = c->rank,
+                                      .world = c->world,
+                                      .nodes = c->nnodes,
+                                      .master_addr = c->master_addr,
+                                      .master_port = c->master_port,
+                                      .cluster = &s->cluster,
+                                      .timeout_s = c->rendezvous_s};
+    if (!(s->comm = ranks_join(&s->ranks, e)) ||
+        ranks_split(s->comm, c->stages, &s->stage, &s->across, e))
+        return -1;
+    if (!(s->addresses = calloc(c->world, sizeof(*s->addresses))))
+        return err_nomem(e);
+    for (uint32_t r = 0; r < c->world; r++) {
+        char address[RANKS_ADDRESS];
+        ranks_address(&s->ranks, s->comm, r, address);
+        if (!(s->addresses[r] = strdup(address)))
+            return err_nomem(e);
+    }
+    s->watch = ranks_watch(&s->ranks, s->comm, lost, arg, e);
+    return c->nnodes > 1 && !s->watch ? -1 : 0;
+}
+
+/* In place of join(): the numbers of a rank, and no other rank. */
+static void stand_alone(struct shard *s, const struct serve_config *c)
+{
+    ranks_stand_alone(&s->alone, c->rank, c->world, c->nnodes, c->stages);
+    s->comm = s->stage = &s->alone.all;
+    if (c->stages > 1)
+        s->stage = &s->alone.stage, s->across = &s->alone.across;
+}
+
+/* ---------------------------------------------------------------- model */
+
+static void phase(const struct shard *s, enum startup_phase p)
+{
+    startup_begin(s->startup, s->rank, p);
+}
+
+static void on_progress(void *arg, uint64_t done, uint64_t total)
+{
+    const struct shard *s = arg;
+    startup_progress(s->startup, s->rank, done, total);
+}
+
+/* A process that serves or meets over TCP logs how that is protected. */
+static int load_cluster(struct shard *s, const struct serve_config *c, struct err *e)
+{
+    if (cluster_load(&s->cluster, &c->cluster, e))
+        return -1;
+    if (c->nnodes > 1 || !strncmp(c->uds_path, "tcp://", 6))
+        cluster_announce(&s->cluster);
+    if (c->nnodes > 1 && s->cluster.kind != CLUSTER_OPEN && s->ops && strcmp(s->ops->name, "cpu"))
+        log_msg(LOG_WARN,
+                "What NCCL sends between machines is neither authenticated nor encrypted");
+    return 0;
+}
+
+/* Of a reranker's answer; UINT32_MAX: the vocabulary has no such word. */
+static uint32_t word_id(const struct tokenizer *tok, const char *word)
+{
+    const int64_t id = tokenizer_id(tok, word);
+    return id >= 0 ? (uint32_t)id : UINT32_MAX;
+}
+
+static enum kv_dtype kv_dtype(const struct shard *s, const struct serve_config *c)
+{
+    return c->kv_dtype ? kv_dtype_chosen(c->kv_dtype) : model_kv_dtype(s->model);
+}
+
+/* Which part of the model a rank has: its caches of KV and of weights depend on it. */
+enum { RANK_WORDS = 64 };
+static const char *rank_words(const struct serve_config *c, char out[RANK_WORDS])
+{
+    snprintf(out, RANK_WORDS, "%u of %u in %u%s", c->rank, c->world, c->stages,
+             c->expert_parallel ? " experts" : "");
+    return out;
+}
+
+/* What a cache depends on besides the files, in words. */
+static int open_below(struct shard *s, const struct serve_config *c, struct err *e)
+{
+    const struct model_info *m = model_info(s->model);
+    char words[512], rank[RANK_WORDS];
+    /* which arithmetic it has, behind "CPU, N threads" */
+    const char *device = s->ops->describe(s->dev), *comma = strchr(device, ',');
+    comma = comma ? strchr(comma + 1, ',') : NULL;
+    snprintf(words, sizeof(words), "%s %s %s %s %s %s %s %.17g %d rank %s", VERSION, s->ops->name,
+             comma ? comma : device, dtype_name(m->dtype), quant_name(m->quant),
+             arith_name(m->arith), c->rope_scaling ? c->rope_scaling : "-", c->rope_factor,
+             (int)kv_dtype(s, c), rank_words(c, rank));
+    return m->task == TASK_GENERATE
+               ? kv_below_open(&s->below, &c->below, s->dir, words, &s->cluster, e)
+               : 0;
+}
+
+/* Of this rank, model and types. */
+static void open_packed(struct shard *s, const struct serve_config *c)
+{
+    char words[256], rank[RANK_WORDS];
+    const bool drafts = c->speculate > 0, heads = drafts && c->draft_heads && *c->draft_heads;
+    if (!c->packed_cache || !*c->packed_cache || c->dry_run)
+        return;
+    snprintf(words, sizeof(words), "dtype %u quantize %s activations %u task %u drafts %d %s",
+             c->dtype, quant_name(c->quant), c->activations, c->task, drafts, rank_words(c, rank));
+    const struct packed_options o = {.dir = c->packed_cache,
+                                     .most_bytes = (uint64_t)(c->packed_size * (double)(1 << 30)),
+                                     .model = s->dir,
+                                     .heads = heads ? c->draft_heads : NULL,
+                                     .words = words,
+                                     .ops = s->ops,
+                                     .dev = s->dev};
+    s->packed = packed_open(&o);
+}
+
+/* Weights, pictures, engine; of a dry run their sizes only. */
+static int open_model(struct shard *s, const struct serve_config *c, struct err *e)
+{
+    struct model_options m = {.ops = s->ops,
+                              .dev = s->dev,
+                              .comm = s->stage,
+                              .stages = s->across,
+                              .expert_parallel = c->expert_parallel,
+                              .dtype = (int)c->dtype - 1,
+                              .quant = c->quant,
+                              .activations = c->activations,
+                              .quantize = c->quantize,
+                              .rope_scaling = c->rope_scaling,
+                              .rope_factor = c->rope_factor,
+                              .adapters = s->adapters.v,
+                              .n_adapters = s->adapters.n,
+                              .extra_adapters = c->runtime_adapters,
+                              .draft_heads = c->speculate > 0,
+                              .draft_dir =
+                                  c->draft_heads && *c->draft_heads ? c->draft_heads : NULL,
+                              .task = (enum model_task)c->task,
+                              .yes = word_id(s->tok, "yes"),
+                              .no = word_id(s->tok, "no"),
+                              .measure = c->dry_run,
+                              .progress = on_progress,
+                              .progress_arg = s,
+                              .busy_ns = &s->busy_ns};
+    phase(s, STARTUP_WEIGHTS);
+    open_packed(s, c);
+    m.packed = s->packed;
+    if (!(s->model = model_load(s->dir, &m, e)))
+        return -1;
+    const struct image_input_options images = {.dir = s->dir,
+                                               .tok = s->tok,
+                                               .model = s->model,
+                                               .ops = s->ops,
+                                               .dev = s->dev,
+                                               .measure = c->dry_run};
+    if (image_input_open(&s->images, &images, e))
+        return -1;
+    phase(s, STARTUP_WARM_UP);
+    struct engine_options g = {.model = s->model,
+                               .tok = s->tok,
+                               .ops = s->ops,
+                               .dev = s->dev,
+                               .comm = s->comm,
+                               .block_size = BLOCK_SIZE,
+                               .kv_dtype = kv_dtype(s, c),
+                               .pictures = s->images.pictures,
+                               .memory_fraction = c->memory_fraction,
+                               .kv_limit = c->kv_memory,
+                               .adapter_fraction = c->adapter_fraction,
+                               .max_total_tokens = c->max_total_tokens,
+                               .speculate = c->speculate,
+                               .row_cost = c->row_cost,
+                               .swap_bytes = (uint64_t)(c->swap_gib * (double)(1 << 30)),
+                               .offload_bytes = kv_below_memory(&c->below)};
+    return (s->engine = engine_new(&g, e)) ? 0 : -1;
+}
+
+struct dry_run shard_plan(const struct shard *s, const struct serve_config *c)
+{
+    return (struct dry_run){.engine = s->engine,
+                            .model = model_info(s->model),
+                            .rank = c->rank,
+                            .world = c->world,
+                            .device = s->ops->name,
+                            .kv_dtype = kv_dtype(s, c),
+                            .max_input_tokens = c->max_input_tokens,
+                            .max_total_tokens = c->max_total_tokens,
+                            .max_prefill_tokens = c->max_prefill_tokens,
+                            .max_batch_size = c->max_batch_size};
+}
+
+/* What warm-up would refuse is refused before weights are read, and before any rank has taken
+ * memory that another one counts as free. A model that cannot be measured says why when it loads.
+ */
+static int check_memory(const struct shard *s, const struct serve_config *c, struct err *e)
+{
+    struct serve_config dry = *c;
+    struct shard m = {.dir = s->dir,
+                      .adapters = s->adapters,
+                      .rank = s->rank,
+                      .ops = s->ops,
+                      .dev = s->dev,
+                      .tok = s->tok};
+    struct engine_plan p = {.n_blocks = 0};
+    struct err unknown = ERR_INIT;
+    dry.dry_run = true;
+    stand_alone(&m, &dry);
+    int rc = open_model(&m, &dry, &unknown);
+    const struct dry_run o = rc ? (struct dry_run){0} : shard_plan(&m, &dry);
+    if (rc == 0)
+        rc = dry_run_plan(&o, &p, &unknown);
+    if (rc)
+        LOG(LOG_DEBUG, "memory cannot be planned", LOGS("error", unknown.msg));
+    engine_free(m.engine);
+    image_input_close(&m.images);
+    model_free(m.model);
+    return *p.why ? err_set(e, ERR_VALIDATION, "%s", p.why) : 0;
+}
+
+int shard_load(struct shard *s, const struct serve_config *c,
+               void (*lost)(void *arg, bool left, const char *why), void *arg, struct err *e)
+{
+    s->rank = c->rank;
+    if (c->startup_fd && !(s->startup = startup_board_map((int)c->startup_fd, e)))
+        return -1;
+    phase(s, STARTUP_CONFIG);
+    if (!(s->dir = hub_resolve_model(c->model_id, c->revision, e)) ||
+        adapter_list_read(&s->adapters, &c->lora_adapters, e) ||
+        !(s->ops = backend_find(c->device, e)) || load_cluster(s, c, e))
+        return -1;
+    phase(s, STARTUP_TOKENIZER);
+    if (!(s->tok = tokenizer_load(s->dir, e)))
+        return -1;
+    phase(s, STARTUP_RENDEZVOUS);
+    struct device_options d = {.index = (int)(c->rank % (c->world / c->nnodes)),
+                               .threads = worker_threads(c, s->ops),
+                               .features = ~(uint64_t)0,
+                               .arith = activations_plain(c->activations, (int)c->dtype - 1)};
+    if (!(s->dev = s->ops->open(&d, e)))
+        return -1;
+    if (c->dry_run) {
+        stand_alone(s, c);
+        return open_model(s, c, e);
+    }
+    return check_memory(s, c, e) || join(s, c, lost, arg, e) || open_model(s, c, e) ||
+                   open_below(s, c, e)
+               ? -1
+               : 0;
+}
+
+void shard_close(struct shard *s)
+{
+    engine_free(s->engine);
+    kv_below_close(&s->below);
+    image_input_close(&s->images);
+    tokenizer_free(s->tok);
+    packed_close(s->packed);
+    model_free(s->model);
+    if (s->dev)
+        s->ops->close(s->dev);
+    ranks_part(s->comm, s->stage, s->across);
+    comm_close(s->comm);
+    for (uint32_t r = 0; s->addresses && r < s->ranks.world; r++)
+        free(s->addresses[r]);
+    free(s->addresses);
+    adapter_list_free(&s->adapters);
+    cluster_free(&s->cluster);
+    free(s->dir);
+    startup_board_free(s->startup);
+}
