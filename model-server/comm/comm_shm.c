@@ -10,89 +10,26 @@
  * of ranks say how many pieces have been put there and how many have been taken. A message is over
  * when the receiver has taken all of it, so that the box is free for another receiver.
  *
- * Meeting. Rank 0 makes the segment complete, without a name, and then links it under the group's
- * name: a half-made one is never seen, and nothing is left if it dies before. The others look
- * for the name. A segment whose rank 0 is dead is left over from a group that failed: rank 0
- * replaces it, the others wait for the replacement.
- *
  * Waiting. Spin briefly, then sleep on the other rank's counter (a futex) and look every POLL_MS
  * whether it still lives: a process is its pid and its start time, as a pid alone may be reused. */
+#include "model-server/comm/comm_shm.h"
 #include "common/clock.h"
 #include "common/shard_group.h"
-#include "model-server/comm/comm_group.h"
 #include <assert.h>
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#define SHM_DIR   SHARD_GROUP_DIR
-#define SHM_MAGIC UINT64_C(0x324d48534d4d4f43) /* "COMMSHM2" */
-
-enum { MAX_WORLD = COMM_MOST_RANKS };
-enum { CHUNK = 64 * 1024 }; /* floats in a half buffer */
-enum { PIECE = 32 * 1024 }; /* floats in half a box */
 enum { SMALL = 16 * 1024 }; /* up to here every rank adds up everything: one barrier less */
 enum { SPINS = 2000 };      /* about 30 us */
 enum { POLL_MS = 50 };
-enum { SWEEP_AGE_S = 600 };
-
-struct shm_count {
-    _Alignas(64) atomic_uint n; /* how often something has happened */
-    atomic_uint waiters;        /* who sleep on `n` */
-};
-struct shm_rank {
-    struct shm_count arrived; /* barriers reached */
-    atomic_int pid;           /* 0: not here yet */
-    atomic_bool left;         /* closed in good order */
-    _Atomic uint64_t start;   /* of the process, 0: not known yet */
-};
-/* Pieces from one rank to another. */
-struct shm_pair {
-    struct shm_count put, taken;
-    _Atomic uint64_t floats; /* of the message at hand */
-};
-
-struct segment {
-    uint64_t magic;
-    uint32_t world;
-    struct shm_rank ranks[MAX_WORLD];
-    /* [world][world] pairs, by sender; [world][2][CHUNK] buffers; [world][2][PIECE] boxes */
-    _Alignas(64) char data[];
-};
-
-struct shm {
-    struct comm comm;
-    struct segment *seg;
-    int numbers[MAX_WORLD]; /* what the ranks are called in messages */
-    unsigned reached;       /* barriers */
-    unsigned half;          /* buffer of the next chunk */
-    int timeout_ms;
-    int named; /* rank 0, while its segment has a name: a descriptor that locks it; else -1 */
-    struct err
-        broken; /* the first failure: the ranks no longer agree, every later call repeats it */
-};
-
-static size_t segment_bytes(int world)
-{
-    const size_t n = (size_t)world;
-    return sizeof(struct segment) + n * n * sizeof(struct shm_pair) +
-           n * 2 * (CHUNK + PIECE) * sizeof(float);
-}
 
 static struct shm *shm_of(struct comm *c)
 {
@@ -117,37 +54,6 @@ static float *box(const struct shm *s, int rank, unsigned n)
     return buffers(s) + (size_t)s->comm.world * 2 * CHUNK + ((size_t)rank * 2 + n % 2) * PIECE;
 }
 
-/* ---------------------------------------------------------------- liveness */
-
-/* Start time of a process in clock ticks since boot; 0: there is none, or it is a zombie. */
-static uint64_t process_start(int pid)
-{
-    char path[32], line[1024], state = 'X';
-    uint64_t start = 0;
-    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return 0;
-    size_t n = fread(line, 1, sizeof(line) - 1, f);
-    fclose(f);
-    line[n] = '\0';
-    char *after = strrchr(line, ')'); /* the name before it may hold anything */
-    if (!after || sscanf(after,
-                         ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d"
-                         " %*d %*d %" SCNu64,
-                         &state, &start) != 2)
-        return 0;
-    return state == 'Z' || state == 'X' ? 0 : start;
-}
-
-/* Not known to be dead. */
-static bool rank_lives(const struct shm_rank *r)
-{
-    int pid = atomic_load(&r->pid);
-    uint64_t start = atomic_load(&r->start);
-    return !pid || !start || process_start(pid) == start;
-}
-
 /* ---------------------------------------------------------------- barrier */
 
 static void futex_wait_ms(atomic_uint *word, unsigned value, int ms)
@@ -169,7 +75,8 @@ static int check_wait(struct shm *s, int rank, int64_t deadline_ms, struct err *
     struct shm_rank *r = &s->seg->ranks[rank];
     struct err dead = ERR_INIT;
     const int pid = atomic_load(&r->pid), number = s->numbers[rank];
-    const bool lives = rank_lives(r), left = atomic_load(&r->left); /* who ends has left before */
+    const bool lives = shm_rank_lives(r),
+               left = atomic_load(&r->left); /* who ends has left before */
     if (!left && !lives)
         return err_set(e, ERR_SYSTEM, "rank %d (pid %d) died", number, pid);
     if (all->ops->check(all, &dead) < 0)
@@ -212,7 +119,7 @@ static void count_to(struct shm_count *c, unsigned n)
         syscall(SYS_futex, &c->n, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-static int barrier(struct shm *s, struct err *e)
+int shm_arrive(struct shm *s, struct err *e)
 {
     int64_t deadline_ms = clock_ms() + s->timeout_ms;
     if (s->broken.kind != ERR_NONE)
@@ -225,7 +132,7 @@ static int barrier(struct shm *s, struct err *e)
     return 0;
 }
 
-static int shm_barrier(struct comm *c, struct err *e) { return barrier(shm_of(c), e); }
+static int shm_barrier(struct comm *c, struct err *e) { return shm_arrive(shm_of(c), e); }
 
 /* ---------------------------------------------------------------- collectives */
 
@@ -266,14 +173,14 @@ static size_t share(const struct shm *s, size_t n, int rank)
 static int reduce_chunk(struct shm *s, float *x, size_t n, struct err *e)
 {
     memcpy(buffer(s, s->comm.rank), x, n * sizeof(*x));
-    if (barrier(s, e))
+    if (shm_arrive(s, e))
         return -1;
     if (n <= SMALL) {
         sum_ranks(s, x, 0, n);
     } else { /* each adds up its share, in its own buffer, and takes the others' */
         size_t mine = share(s, n, s->comm.rank), end = share(s, n, s->comm.rank + 1);
         sum_ranks(s, buffer(s, s->comm.rank) + mine, mine, end - mine);
-        if (barrier(s, e))
+        if (shm_arrive(s, e))
             return -1;
         for (int r = 0; r < s->comm.world; r++) {
             size_t first = share(s, n, r), last = share(s, n, r + 1);
@@ -298,7 +205,7 @@ static int shm_all_gather(struct comm *c, const float *in, float *out, size_t n,
     for (size_t i = 0; i < n; i += CHUNK) {
         size_t m = n - i < CHUNK ? n - i : CHUNK;
         memcpy(buffer(s, c->rank), in + i, m * sizeof(*in));
-        if (barrier(s, e))
+        if (shm_arrive(s, e))
             return err_wrap(e, "all_gather");
         for (int r = 0; r < c->world; r++)
             memcpy(out + (size_t)r * n + i, buffer(s, r), m * sizeof(*out));
@@ -385,7 +292,7 @@ static int shm_check(struct comm *c, struct err *e)
             continue;
         if (atomic_load(&other->left))
             gone = gone < 0 ? r : gone;
-        else if (!rank_lives(other))
+        else if (!shm_rank_lives(other))
             return err_set(e, ERR_SYSTEM, "rank %d (pid %d) died", s->numbers[r],
                            atomic_load(&other->pid));
     }
@@ -403,7 +310,7 @@ static void shm_close(struct comm *c)
         struct shm_rank *me = &s->seg->ranks[c->rank];
         if (atomic_load(&me->pid) == getpid()) /* not if the place was another's */
             atomic_store(&me->left, true);
-        munmap(s->seg, segment_bytes(c->world));
+        munmap(s->seg, shm_segment_bytes(c->world));
     }
     free(s);
 }
@@ -419,161 +326,6 @@ static struct comm *shm_split(struct comm *c, const struct comm_group *g, struct
 
 static const struct comm_ops shm_ops = {shm_all_reduce, shm_all_gather, shm_barrier, shm_check,
                                         shm_close,      shm_send,       shm_recv,    shm_split};
-
-/* ---------------------------------------------------------------- meeting */
-
-static void unname(struct shm *s)
-{
-    if (s->named >= 0)
-        close(s->named);
-    s->named = -1;
-}
-
-static struct segment *map_segment(int fd, int world)
-{
-    void *p = mmap(NULL, segment_bytes(world), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
-/* Takes this rank's place. The pid is first: it decides between two that claim to be the same rank.
- */
-static int take_place(struct segment *seg, int rank, struct err *e)
-{
-    int none = 0;
-    struct shm_rank *r = &seg->ranks[rank];
-    if (!atomic_compare_exchange_strong(&r->pid, &none, getpid()))
-        return err_set(e, ERR_VALIDATION, "rank %d is taken by pid %d", rank, none);
-    atomic_store(&r->start, process_start(getpid()));
-    return 0;
-}
-
-/* An existing segment under the group's name: 0 mapped, 1 nothing to be had (yet), -1 error. */
-static int open_segment(const char *path, int world, struct segment **out, struct err *e)
-{
-    struct stat st;
-    int rc = 1, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return errno == ENOENT ? 1 : err_sys(e, "open %s", path);
-    struct segment *head = NULL;
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
-        st.st_size < (off_t)segment_bytes(1)) {
-        rc = err_set(e, ERR_SYSTEM, "%s is not ours", path);
-    } else if (!(head = map_segment(fd, 1))) {
-        rc = err_sys(e, "map %s", path);
-    } else if (head->magic != SHM_MAGIC) {
-        rc = err_set(e, ERR_SYSTEM, "%s is of another version", path);
-    } else if (rank_lives(&head->ranks[0])) {
-        if (head->world != (uint32_t)world || st.st_size != (off_t)segment_bytes(world))
-            rc = err_set(e, ERR_VALIDATION, "rank 0 says there are %u ranks, this one says %d",
-                         head->world, world);
-        else if (!(*out = map_segment(fd, world)))
-            rc = err_sys(e, "map %s", path);
-        else
-            rc = 0;
-    }
-    if (head)
-        munmap(head, segment_bytes(1));
-    close(fd);
-    return rc;
-}
-
-static int join_segment(const char *path, int world, int64_t deadline_ms, struct shm *s,
-                        struct err *e)
-{
-    for (int rc; (rc = open_segment(path, world, &s->seg, e)) != 0; usleep(2000)) {
-        if (rc < 0)
-            return -1;
-        if (clock_ms() >= deadline_ms)
-            return err_set(e, ERR_SYSTEM, "rank 0 did not arrive within %g s",
-                           s->timeout_ms / 1000.0);
-    }
-    return take_place(s->seg, s->comm.rank, e);
-}
-
-/* Link the finished segment under its name, in place of one whose group is dead. */
-static int publish(int fd, const char *path, int world, struct err *e)
-{
-    char self[40];
-    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
-    for (int tries = 0; tries < 10; tries++) {
-        struct segment *old = NULL;
-        struct err ignored = ERR_INIT;
-        if (!linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW))
-            return 0;
-        if (errno != EEXIST)
-            return err_sys(e, "create %s", path);
-        int rc = open_segment(path, world, &old, &ignored);
-        if (old)
-            munmap(old, segment_bytes(world));
-        if (rc == 0 || ignored.kind == ERR_VALIDATION) /* its rank 0 lives */
-            return err_set(e, ERR_VALIDATION, "another rank 0 of this group is running");
-        if (unlink(path) && errno != ENOENT)
-            return err_sys(e, "remove %s", path);
-    }
-    return err_set(e, ERR_SYSTEM, "%s comes back each time it is removed", path);
-}
-
-/* Removes what groups have left that were killed while they met: rank 0 of a group that meets holds
- * a lock on its file. Only old files, as a shard of an older version holds none. */
-static void sweep(void)
-{
-    DIR *d = opendir(SHM_DIR);
-    const size_t n = strlen(SHARD_GROUP_PREFIX);
-    for (const struct dirent *x;
-         d && (x = readdir(d));) { // NOLINT(concurrency-mt-unsafe): own stream
-        struct stat held, named;
-        const char *name = x->d_name;
-        if (strncmp(name, SHARD_GROUP_PREFIX, n) != 0)
-            continue;
-        int fd = openat(dirfd(d), name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd >= 0 && fstat(fd, &held) == 0 && S_ISREG(held.st_mode) && held.st_uid == geteuid() &&
-            held.st_mtime < time(NULL) - SWEEP_AGE_S && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-            fstatat(dirfd(d), name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-            named.st_ino == held.st_ino)
-            unlinkat(dirfd(d), name, 0);
-        if (fd >= 0)
-            close(fd);
-    }
-    if (d)
-        closedir(d);
-}
-
-static int create_segment(const char *path, int world, struct shm *s, struct err *e)
-{
-    int fd = open(SHM_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return err_sys(e, "create a segment in " SHM_DIR);
-    int rc = posix_fallocate(fd, 0, (off_t)segment_bytes(world)); /* or a write may be a SIGBUS */
-    if (rc) {
-        errno = rc;
-        rc = err_sys(e, "%zu KiB in " SHM_DIR " (docker run --shm-size)",
-                     segment_bytes(world) / 1024);
-    } else if (!(s->seg = map_segment(fd, world)) || flock(fd, LOCK_EX)) {
-        rc = err_sys(e, "map a segment in " SHM_DIR);
-    } else {
-        sweep();
-        s->seg->magic = SHM_MAGIC;
-        s->seg->world = (uint32_t)world;
-        rc = take_place(s->seg, 0, e) || publish(fd, path, world, e) ? -1 : 0;
-    }
-    s->named = fd;
-    return rc;
-}
-
-/* All ranks are here and know it; none goes on, perhaps to fail, before that. */
-static int meet(struct shm *s, const char *path, struct err *e)
-{
-    int rc = s->comm.rank ? join_segment(path, s->comm.world, clock_ms() + s->timeout_ms, s, e)
-                          : create_segment(path, s->comm.world, s, e);
-    if (!rc) {
-        rc = barrier(s, e);
-        if (!s->comm.rank)
-            unlink(path);
-        unname(s);
-        rc = rc ? rc : barrier(s, e);
-    }
-    return rc;
-}
 
 static struct shm *shm_new(int rank, int world, int timeout_ms, struct err *e)
 {
@@ -593,36 +345,36 @@ static struct shm *shm_new(int rank, int world, int timeout_ms, struct err *e)
     return s;
 }
 
-struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_ms, struct err *e)
+/* Takes ownership of `s`. `what`: the group and the rank, for errors. */
+static struct comm *meet_at(struct shm *s, const char *group, const char *what, struct err *e)
 {
     char path[SHARD_GROUP_PATH];
-    struct shm *s = shm_new(rank, world, timeout_ms, e);
-    if (!s)
-        return NULL;
     shard_group_path(path, group);
-    if (!meet(s, path, e))
+    if (!shm_meet(s, path, e))
         return &s->comm;
-    err_wrap(e, "shard group %s, rank %d", group, rank);
-    unname(s);
+    err_wrap(e, "%s", what);
     shm_close(&s->comm);
     return NULL;
+}
+
+struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_ms, struct err *e)
+{
+    char what[320];
+    struct shm *s = shm_new(rank, world, timeout_ms, e);
+    snprintf(what, sizeof(what), "shard group %s, rank %d", group, rank);
+    return s ? meet_at(s, group, what, e) : NULL;
 }
 
 struct comm *comm_shm_group(const struct comm_group *g, const int *numbers, int timeout_ms,
                             struct err *e)
 {
-    char name[32], path[SHARD_GROUP_PATH];
+    char name[32], what[64];
     struct shm *s = shm_new(g->me, g->n, timeout_ms, e);
     if (!s)
         return NULL;
     memcpy(s->numbers, numbers, (size_t)g->n * sizeof(*numbers));
     s->comm.whole = g->whole;
     snprintf(name, sizeof(name), "part-%016" PRIx64, g->name);
-    shard_group_path(path, name);
-    if (!meet(s, path, e))
-        return &s->comm;
-    err_wrap(e, "a part of the ranks, rank %d of %d", g->me, g->n);
-    unname(s);
-    shm_close(&s->comm);
-    return NULL;
+    snprintf(what, sizeof(what), "a part of the ranks, rank %d of %d", g->me, g->n);
+    return meet_at(s, name, what, e);
 }
