@@ -6,144 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---------------------------------------------------------------- scratch */
-
-/* Give *p the next rows * width floats behind `at`, on a 64-byte boundary; `base` NULL only counts.
- */
-static size_t place(float **p, char *base, size_t at, size_t rows, size_t width)
-{
-    assert(at % WORK_ALIGN == 0); /* devices load whole vectors */
-    *p = base ? (float *)(void *)(base + at) : NULL;
-    return at + ((rows * width * sizeof(float) + 63) & ~(size_t)63);
-}
-
-/* The areas of a sublayer: see work_take(). */
-static size_t place_work(void **p, char *base, size_t at, size_t rows, size_t width)
-{
-    float *first;
-    at = place(&first, base, at, rows, width);
-    *p = first;
-    return at + (width ? WORK_MAX_AREAS * WORK_ALIGN : 0);
-}
-
-/* Of the model, or of a draft head whose own rotation is the first one. */
-static uint32_t rope_dim(const struct decoder *d, int i)
-{
-    const uint32_t own = i == 0 ? d->draft.plan.rope_dim : 0, dim = d->spec.rope[i].dim;
-    return dim > own ? dim : own;
-}
-
-static size_t layout(const struct decoder *d, struct scratch *s, char *base, size_t t, size_t o)
-{
-    const struct decoder_spec *m = &d->spec;
-    const size_t world = (size_t)d->split.world, logits = d->encodes ? 0 : d->split.vocab_most;
-    size_t at = 0;
-    at = place(&s->x, base, at, t, m->hidden);
-    at = place(&s->n, base, at, t, m->hidden);
-    at = place(&s->r, base, at, t, m->hidden);
-    at = place(&s->embedded, base, at, t, m->per_layer || d->draft.plan.own ? m->hidden : 0);
-    at = place_work(&s->mixer, base, at, t, d->mixer_width);
-    at = place_work(&s->ffn, base, at, t, d->ffn_width);
-    for (int i = 0; i < SPEC_MAX_ROPES; i++)
-        at = place(&s->rope[i], base, at, t, rope_dim(d, i));
-    at = place(&s->q_scale, base, at, t, m->q_growth.length > 0);
-    at = place(&s->hidden, base, at, t, d->draft.ops ? d->draft.plan.width : 0);
-    at = place(&s->out, base, at, o, m->hidden);
-    at = place(&s->logits, base, at, o, logits);
-    at = place(&s->gathered, base, at, world > 1 ? o * world : 0, logits);
-    return at;
-}
-
-static size_t host_floats(const struct decoder *d, size_t t, size_t o)
-{
-    const bool gathers = d->split.world > 1 && !d->encodes;
-    size_t most = gathers ? o * (size_t)d->split.world * d->split.vocab_most : 0;
-    const size_t hidden = d->draft.ops ? t * d->draft.plan.width : 0;
-    const size_t named = d->draft.ids ? d->draft.own->spec.vocab : 0; /* a row of its logits */
-    most = hidden > most ? hidden : most;
-    most = named > most ? named : most;
-    for (int i = 0; i < SPEC_MAX_ROPES; i++) {
-        const size_t rows = t * rope_dim(d, i);
-        most = rows > most ? rows : most;
-    }
-    return most > t ? most : t;
-}
-
-enum { SMALLEST_PASS = 256 };
-
-/* Tokens that go through the layers together. */
-static uint32_t pass_tokens(const struct decoder *d, uint32_t tokens)
-{
-    struct scratch s;
-    const uint32_t sample = 1024;
-    uint64_t most = d->ops->step_bytes / (layout(d, &s, NULL, sample, 0) / sample);
-    if (!d->ops->step_bytes)
-        return tokens;
-    most = most > SMALLEST_PASS ? most : SMALLEST_PASS;
-    return tokens < most ? tokens : (uint32_t)most;
-}
-
-uint64_t decoder_scratch_bytes(const struct decoder *d, uint32_t max_tokens, uint32_t max_out)
-{
-    struct scratch s;
-    max_tokens = pass_tokens(d, max_tokens);
-    return layout(d, &s, NULL, max_tokens, max_out) +
-           host_floats(d, max_tokens, max_out) * sizeof(float);
-}
-
-int decoder_reserve_pass(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e)
-{
-    struct scratch *s = &d->scratch;
-    if (max_tokens <= s->max_tokens && max_out <= s->max_out)
-        return 0;
-    max_tokens = max_tokens > s->max_tokens ? max_tokens : s->max_tokens;
-    max_out = max_out > s->max_out ? max_out : s->max_out;
-    d->ops->free(d->dev, s->memory);
-    free(s->host), free(s->spans), free(s->out_rows), free(s->ids);
-    *s =
-        (struct scratch){.given = s->given, .given_host = s->given_host, .cap_given = s->cap_given};
-    size_t bytes = layout(d, s, NULL, max_tokens, max_out);
-    size_t host = host_floats(d, max_tokens, max_out);
-    if (!(s->memory = d->ops->alloc(d->dev, bytes, e)))
-        return -1;
-    s->host = malloc((host ? host : 1) * sizeof(float));
-    s->ids = malloc((max_tokens + (size_t)1) * sizeof(*s->ids));
-    s->spans = malloc((max_tokens + (size_t)1) * sizeof(*s->spans));
-    s->out_rows = malloc((max_out + (size_t)1) * sizeof(*s->out_rows));
-    if (!s->host || !s->spans || !s->out_rows || !s->ids)
-        return err_nomem(e);
-    layout(d, s, s->memory, max_tokens, max_out);
-    s->max_tokens = max_tokens;
-    s->max_out = max_out;
-    return 0;
-}
-
-/* Only steps with pictures need it. */
-static int reserve_given(struct decoder *d, uint32_t n, struct err *e)
-{
-    struct scratch *s = &d->scratch;
-    const size_t bytes = (size_t)n * (1 + d->spec.n_added) * d->spec.hidden * sizeof(float);
-    if (n <= s->cap_given)
-        return 0;
-    d->ops->free(d->dev, s->given);
-    free(s->given_host);
-    s->cap_given = 0;
-    s->given_host = NULL;
-    if (!(s->given = d->ops->alloc(d->dev, bytes, e)))
-        return -1;
-    if (!(s->given_host = malloc(bytes)))
-        return err_nomem(e);
-    s->cap_given = n;
-    return 0;
-}
-
-int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e)
-{
-    return decoder_reserve_pass(d, pass_tokens(d, max_tokens), max_out, e);
-}
-
-uint32_t decoder_pass_tokens(const struct decoder *d) { return pass_tokens(d, UINT32_MAX); }
-
 /* ---------------------------------------------------------------- a layer */
 
 static bool in_windows(const struct decoder *d, uint32_t i)
@@ -371,6 +233,25 @@ int decoder_upload_positions(struct decoder *d, const struct ragged *b, struct e
     return decoder_upload_ropes(d, b, e) || upload_q_scale(d, b, e) ? -1 : 0;
 }
 
+/* Only steps with pictures need it. */
+static int reserve_given(struct decoder *d, uint32_t n, struct err *e)
+{
+    struct scratch *s = &d->scratch;
+    const size_t bytes = (size_t)n * (1 + d->spec.n_added) * d->spec.hidden * sizeof(float);
+    if (n <= s->cap_given)
+        return 0;
+    d->ops->free(d->dev, s->given);
+    free(s->given_host);
+    s->cap_given = 0;
+    s->given_host = NULL;
+    if (!(s->given = d->ops->alloc(d->dev, bytes, e)))
+        return -1;
+    if (!(s->given_host = malloc(bytes)))
+        return err_nomem(e);
+    s->cap_given = n;
+    return 0;
+}
+
 /* Rows that are given, side by side: first the embeddings, then those of each layer. */
 static int upload_given(struct decoder *d, const struct ragged *b, struct err *e)
 {
@@ -540,7 +421,7 @@ static int fetch_hidden(struct decoder *d, const struct ragged *b, struct err *e
     assert(d->draft.ops);
     d->capture += (size_t)b->n_tokens * d->draft.plan.width; /* of the next pass */
     return d->ops->download(d->dev, rows, d->draft.ops->tap ? d->scratch.hidden : d->scratch.n,
-                            (size_t)b->n_tokens * d->spec.hidden * sizeof(float), e);
+                            (size_t)b->n_tokens * d->draft.plan.width * sizeof(float), e);
 }
 
 /* gathered is [world][n_out][that rank's slice]: lay the slices side by side. */
@@ -610,7 +491,7 @@ static int pass(struct decoder *d, const struct ragged *b, float *logits, struct
 int decoder_draw(struct decoder *d, const struct ragged *b, const struct draw *v, int set,
                  struct err *e)
 {
-    assert(b->n_out && pass_tokens(d, b->n_tokens) == b->n_tokens);
+    assert(b->n_out && decoder_pass_of(d, b->n_tokens) == b->n_tokens);
     if (decoder_check(d, b, e) || decoder_reserve(d, b->n_tokens, b->n_out, e))
         return -1;
     return enqueue(d, b, v, set, e);
@@ -634,7 +515,7 @@ int decoder_rehearse(struct decoder *d, const struct ragged *b, struct err *e)
 
 int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, struct err *e)
 {
-    const uint32_t n = b->n_tokens, most = stage_pass_tokens(d, n, pass_tokens(d, n));
+    const uint32_t n = b->n_tokens, most = stage_pass_tokens(d, n, decoder_pass_of(d, n));
     if (n == 0)
         return 0;
     if (decoder_check(d, b, e) || decoder_reserve(d, n, b->n_out, e))

@@ -12,6 +12,8 @@ struct decoder_part {
 enum { DECODER_PART_ROWS = 16 };
 
 int decoder_check(const struct decoder *d, const struct ragged *b, struct err *e);
+/* Of `tokens` tokens, how many go through the layers in one pass. */
+uint32_t decoder_pass_of(const struct decoder *d, uint32_t tokens);
 /* Scratch memory for one pass, whatever it takes. */
 int decoder_reserve_pass(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e);
 int decoder_upload_ropes(struct decoder *d, const struct ragged *b, struct err *e);

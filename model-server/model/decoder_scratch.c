@@ -1,0 +1,120 @@
+/* decoder_scratch.c - the working memory of a pass: how large it is, where its areas lie. */
+#include "model-server/model/decoder_impl.h"
+#include <assert.h>
+#include <stdlib.h>
+
+/* Give *p the next rows * width floats behind `at`, on a 64-byte boundary; `base` NULL only counts.
+ */
+static size_t place(float **p, char *base, size_t at, size_t rows, size_t width)
+{
+    assert(at % WORK_ALIGN == 0); /* devices load whole vectors */
+    *p = base ? (float *)(void *)(base + at) : NULL;
+    return at + ((rows * width * sizeof(float) + 63) & ~(size_t)63);
+}
+
+/* The areas of a sublayer: see work_take(). */
+static size_t place_work(void **p, char *base, size_t at, size_t rows, size_t width)
+{
+    float *first;
+    at = place(&first, base, at, rows, width);
+    *p = first;
+    return at + (width ? WORK_MAX_AREAS * WORK_ALIGN : 0);
+}
+
+/* Of the model, or of a draft head whose own rotation is the first one. */
+static uint32_t rope_dim(const struct decoder *d, int i)
+{
+    const uint32_t own = i == 0 ? d->draft.plan.rope_dim : 0, dim = d->spec.rope[i].dim;
+    return dim > own ? dim : own;
+}
+
+static size_t layout(const struct decoder *d, struct scratch *s, char *base, size_t t, size_t o)
+{
+    const struct decoder_spec *m = &d->spec;
+    const size_t world = (size_t)d->split.world, logits = d->encodes ? 0 : d->split.vocab_most;
+    size_t at = 0;
+    at = place(&s->x, base, at, t, m->hidden);
+    at = place(&s->n, base, at, t, m->hidden);
+    at = place(&s->r, base, at, t, m->hidden);
+    at = place(&s->embedded, base, at, t, m->per_layer || d->draft.plan.own ? m->hidden : 0);
+    at = place_work(&s->mixer, base, at, t, d->mixer_width);
+    at = place_work(&s->ffn, base, at, t, d->ffn_width);
+    for (int i = 0; i < SPEC_MAX_ROPES; i++)
+        at = place(&s->rope[i], base, at, t, rope_dim(d, i));
+    at = place(&s->q_scale, base, at, t, m->q_growth.length > 0);
+    at = place(&s->hidden, base, at, t, d->draft.ops ? d->draft.plan.width : 0);
+    at = place(&s->out, base, at, o, m->hidden);
+    at = place(&s->logits, base, at, o, logits);
+    at = place(&s->gathered, base, at, world > 1 ? o * world : 0, logits);
+    return at;
+}
+
+static size_t host_floats(const struct decoder *d, size_t t, size_t o)
+{
+    const bool gathers = d->split.world > 1 && !d->encodes;
+    size_t most = gathers ? o * (size_t)d->split.world * d->split.vocab_most : 0;
+    const size_t hidden = d->draft.ops ? t * d->draft.plan.width : 0;
+    const size_t named = d->draft.ids ? d->draft.own->spec.vocab : 0; /* a row of its logits */
+    most = hidden > most ? hidden : most;
+    most = named > most ? named : most;
+    for (int i = 0; i < SPEC_MAX_ROPES; i++) {
+        const size_t rows = t * rope_dim(d, i);
+        most = rows > most ? rows : most;
+    }
+    return most > t ? most : t;
+}
+
+enum { SMALLEST_PASS = 256 };
+
+uint32_t decoder_pass_of(const struct decoder *d, uint32_t tokens)
+{
+    struct scratch s;
+    const uint32_t sample = 1024;
+    uint64_t most = d->ops->step_bytes / (layout(d, &s, NULL, sample, 0) / sample);
+    if (!d->ops->step_bytes)
+        return tokens;
+    most = most > SMALLEST_PASS ? most : SMALLEST_PASS;
+    return tokens < most ? tokens : (uint32_t)most;
+}
+
+uint64_t decoder_scratch_bytes(const struct decoder *d, uint32_t max_tokens, uint32_t max_out)
+{
+    struct scratch s;
+    max_tokens = decoder_pass_of(d, max_tokens);
+    return layout(d, &s, NULL, max_tokens, max_out) +
+           host_floats(d, max_tokens, max_out) * sizeof(float);
+}
+
+int decoder_reserve_pass(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e)
+{
+    struct scratch *s = &d->scratch;
+    if (max_tokens <= s->max_tokens && max_out <= s->max_out)
+        return 0;
+    max_tokens = max_tokens > s->max_tokens ? max_tokens : s->max_tokens;
+    max_out = max_out > s->max_out ? max_out : s->max_out;
+    d->ops->free(d->dev, s->memory);
+    free(s->host), free(s->spans), free(s->out_rows), free(s->ids);
+    *s =
+        (struct scratch){.given = s->given, .given_host = s->given_host, .cap_given = s->cap_given};
+    size_t bytes = layout(d, s, NULL, max_tokens, max_out);
+    size_t host = host_floats(d, max_tokens, max_out);
+    if (!(s->memory = d->ops->alloc(d->dev, bytes, e)))
+        return -1;
+    s->host = malloc((host ? host : 1) * sizeof(float));
+    s->ids = malloc((max_tokens + (size_t)1) * sizeof(*s->ids));
+    s->spans = malloc((max_tokens + (size_t)1) * sizeof(*s->spans));
+    s->out_rows = malloc((max_out + (size_t)1) * sizeof(*s->out_rows));
+    if (!s->host || !s->spans || !s->out_rows || !s->ids)
+        return err_nomem(e);
+    layout(d, s, s->memory, max_tokens, max_out);
+    s->max_tokens = max_tokens;
+    s->max_out = max_out;
+    return 0;
+}
+
+int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e)
+{
+    return decoder_reserve_pass(d, decoder_pass_of(d, max_tokens), max_out, e);
+}
+
+uint32_t decoder_pass_tokens(const struct decoder *d) { return decoder_pass_of(d, UINT32_MAX); }
