@@ -6,8 +6,7 @@
  * varies. Meaning of each operation: backend.h and the plain C of backend/cpu/. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_KERNELS_H
 #define MODEL_SERVER_BACKEND_CUDA_KERNELS_H
-#include "model-server/backend/backend.h"
-#include <cuda_runtime_api.h>
+#include "model-server/backend/cuda/stored.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -32,119 +31,6 @@ struct span_view {
 struct row_tile {
     uint32_t span, first, n;
 };
-
-/* ---------------------------------------------------------------- weights */
-
-/* Layouts beyond those of enum quant: numbers that came as codes (struct mat_codes), packed.
- *   PACKED_4      integers of up to 4 bits
- *   PACKED_TABLE  of 4 bits, which look up one of 16 numbers
- *   PACKED_8      whatever else there is, as integers of 8 bits */
-enum packed { PACKED_4 = QUANT_N, PACKED_TABLE, PACKED_8, LAYOUT_N };
-
-/* A matrix on the device: rows of row_bytes(), padded with zeros, a multiple of 64; behind them
- * the scales of a quantised one. A lane of a product takes 16 bytes of a row at a time, and 32
- * columns are dealt to four lanes, 8 columns each (linear_mma.cuh). Columns lie so that both fit:
- *   none, w8a8    in order
- *   int8, fp8     64 columns in 64 bytes: columns 8t .. of the first 32, then of the second; t = 0
- * .. PACKED_8      the same, but a lane's 8 columns are 4t .. and 16 + 4t .. of the 32 int4 128
- * columns in 64 bytes: 4 bytes for columns 8t .. of each of four groups; of 8 PACKED_4      columns
- * c is in nibble c / 2 + c % 2 * 4, plus 8 PACKED_TABLE  the same, but c is in nibble c, as it is
- * int8, w8a8 and PACKED_8 are two's complement, fp8 is e4m3. Scales: a float for each row. Of int4
- * and the packed ones 2 bytes for each group of 32 columns (PACKED_8: 16), four groups a step of 64
- * bytes: [row / 16][step][row % 8][row / 8 % 2][group], in bfloat16 (packed: float16).
- *
- * A packed number is (n * scale - offset) * factor. Offsets lie behind the scales, in the same
- * order, where there are any; then a float for each row, its factor. */
-struct stored {
-    const void *data;
-    uint32_t rows, cols;
-    uint32_t dtype; /* of a quantised one: what x is rounded to, F16 or BF16; packed: or F32 */
-    uint32_t quant; /* enum quant or enum packed */
-    uint32_t offsets, reserved;
-    uint32_t table[4]; /* PACKED_TABLE: n, 8 bits each */
-};
-
-static inline __host__ __device__ bool is_packed(uint32_t quant) { return quant >= QUANT_N; }
-static inline __host__ __device__ bool in_4_bits(uint32_t quant)
-{
-    return quant == QUANT_INT4 || quant == PACKED_4 || quant == PACKED_TABLE;
-}
-
-/* Columns are padded to a multiple of this, and products are cut at multiples of it. */
-enum { K_ALIGN = 64, K_ALIGN_WIDE = 128 };
-static inline __host__ __device__ uint32_t k_align(uint32_t quant)
-{
-    return quant == QUANT_W8A8 || in_4_bits(quant) ? K_ALIGN_WIDE : K_ALIGN;
-}
-static inline __host__ __device__ uint32_t k_padded(uint32_t k, uint32_t quant)
-{
-    uint32_t align = k_align(quant);
-    return (k + align - 1) / align * align;
-}
-static inline __host__ __device__ size_t row_bytes(uint32_t k, uint32_t dtype, uint32_t quant)
-{
-    size_t n = k_padded(k, quant);
-    return in_4_bits(quant) ? n / 2 : quant ? n : dtype == DT_F32 ? n * 4 : n * 2;
-}
-/* From the beginning of `data` to the scales. */
-static inline __host__ __device__ size_t scales_at(uint32_t rows, uint32_t k, uint32_t quant)
-{
-    return rows * row_bytes(k, 0, quant);
-}
-/* Of a matrix with groups: columns of a step and of a group, bytes of the scales, and the element
- * of column k among them. */
-static inline __host__ __device__ uint32_t step_columns(uint32_t quant)
-{
-    return in_4_bits(quant) ? 128 : 64;
-}
-static inline __host__ __device__ uint32_t group_columns(uint32_t quant)
-{
-    return step_columns(quant) / 4;
-}
-static inline __host__ __device__ size_t groups_bytes(uint32_t rows, uint32_t k, uint32_t quant)
-{
-    return (size_t)((rows + 15) / 16) * (k_padded(k, quant) / step_columns(quant)) * 128;
-}
-static inline __host__ __device__ size_t group_at(uint32_t row, uint32_t k, uint32_t cols,
-                                                  uint32_t quant)
-{
-    const uint32_t step = step_columns(quant);
-    const size_t block = (size_t)(row / 16) * (k_padded(cols, quant) / step) + k / step;
-    return block * 64 + row % 8 * 8 + row / 8 % 2 * 4 + k % step / group_columns(quant);
-}
-/* From the beginning of `data` to the factors of a packed matrix. */
-static inline __host__ __device__ size_t factors_at(const struct stored *m)
-{
-    const size_t groups = groups_bytes(m->rows, m->cols, m->quant);
-    return scales_at(m->rows, m->cols, m->quant) + (m->offsets ? 2 * groups : groups);
-}
-/* All that is behind the rows. */
-static inline size_t scales_bytes(const struct stored *m)
-{
-    const size_t floats = (size_t)m->rows * sizeof(float);
-    return m->quant == QUANT_NONE   ? 0
-           : m->quant == QUANT_INT4 ? groups_bytes(m->rows, m->cols, m->quant)
-           : is_packed(m->quant)    ? factors_at(m) - scales_at(m->rows, m->cols, m->quant) + floats
-                                    : floats;
-}
-/* Of a quantised matrix: the byte of column k in its row, and in 4 bits the lower bit of its
- * nibble. */
-static inline __host__ __device__ uint32_t column_byte(uint32_t k, uint32_t quant)
-{
-    if (quant == QUANT_W8A8)
-        return k;
-    if (quant == PACKED_TABLE)
-        return k / 128 * 64 + k % 32 / 8 * 16 + k % 128 / 32 * 4 + k % 8 / 2;
-    if (in_4_bits(quant))
-        return k / 128 * 64 + k % 32 / 8 * 16 + k % 128 / 32 * 4 + k % 2 * 2 + k % 8 / 4;
-    if (quant == PACKED_8)
-        return k / 64 * 64 + k % 16 / 4 * 16 + k % 64 / 32 * 8 + k % 32 / 16 * 4 + k % 4;
-    return k / 64 * 64 + k % 32 / 8 * 16 + k % 64 / 32 * 8 + k % 8;
-}
-static inline __host__ __device__ uint32_t column_shift(uint32_t k, uint32_t quant)
-{
-    return quant == PACKED_TABLE ? k % 2 * 4 : k / 2 % 2 * 4;
-}
 
 /* ---------------------------------------------------------------- rows.cu */
 

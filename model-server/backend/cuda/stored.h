@@ -1,0 +1,128 @@
+/* stored.h - layouts of weights in device memory, for the host that packs them and the kernels. */
+#ifndef MODEL_SERVER_BACKEND_CUDA_STORED_H
+#define MODEL_SERVER_BACKEND_CUDA_STORED_H
+#include "model-server/backend/backend.h"
+#include <cuda_runtime_api.h>
+
+/* Layouts beyond those of enum quant: numbers that came as codes (struct mat_codes), packed.
+ *   PACKED_4      integers of up to 4 bits
+ *   PACKED_TABLE  of 4 bits, which look up one of 16 numbers
+ *   PACKED_8      whatever else there is, as integers of 8 bits */
+enum packed { PACKED_4 = QUANT_N, PACKED_TABLE, PACKED_8, LAYOUT_N };
+
+/* A matrix on the device: rows of row_bytes(), padded with zeros to a multiple of 64 bytes, then
+ * the scales if it is quantised.
+ *
+ * A lane of a product reads 16 bytes of a row at a time. 32 columns are divided among four lanes, 8
+ * columns each (linear_mma.cuh). The order of columns in a row serves both:
+ *
+ *   none, w8a8     as in the matrix
+ *
+ *   int8, fp8      64 columns in 64 bytes: lane t (0 .. 3) has columns 8t .. 8t + 7 of the first
+ *                  32, then the same of the second 32
+ *
+ *   PACKED_8       the same, but lane t has four columns from 4t and four from 16 + 4t on
+ *
+ *   int4,          128 columns in 64 bytes: lane t has 4 bytes for columns 8t .. 8t + 7 of each of
+ *   PACKED_4       four groups of 32. Column c of 8 is in nibble c / 2 + c % 2 * 4, stored plus 8
+ *
+ *   PACKED_TABLE   as PACKED_4, but column c is in nibble c
+ *
+ * int8, w8a8 and PACKED_8 are two's complement, fp8 is e4m3. Their scales are a float per row. int4
+ * and the packed layouts have a 16-bit scale per group of 32 columns (PACKED_8: 16), bfloat16 for
+ * int4 and float16 otherwise. The scales of the four groups of a step of 64 bytes are together:
+ * [row / 16][step][row % 8][row / 8 % 2][group].
+ *
+ * A packed number is (n * scale - offset) * factor. Offsets, if any, follow the scales in the same
+ * order. Then follow the factors, a float per row. */
+struct stored {
+    const void *data;
+    uint32_t rows, cols;
+    uint32_t dtype; /* of a quantised one: what x is rounded to, F16 or BF16; packed: or F32 */
+    uint32_t quant; /* enum quant or enum packed */
+    uint32_t offsets, reserved;
+    uint32_t table[4]; /* PACKED_TABLE: n, 8 bits each */
+};
+
+static inline __host__ __device__ bool is_packed(uint32_t quant) { return quant >= QUANT_N; }
+static inline __host__ __device__ bool in_4_bits(uint32_t quant)
+{
+    return quant == QUANT_INT4 || quant == PACKED_4 || quant == PACKED_TABLE;
+}
+
+/* Columns are padded to a multiple of this, and products are cut at multiples of it. */
+enum { K_ALIGN = 64, K_ALIGN_WIDE = 128 };
+static inline __host__ __device__ uint32_t k_align(uint32_t quant)
+{
+    return quant == QUANT_W8A8 || in_4_bits(quant) ? K_ALIGN_WIDE : K_ALIGN;
+}
+static inline __host__ __device__ uint32_t k_padded(uint32_t k, uint32_t quant)
+{
+    uint32_t align = k_align(quant);
+    return (k + align - 1) / align * align;
+}
+static inline __host__ __device__ size_t row_bytes(uint32_t k, uint32_t dtype, uint32_t quant)
+{
+    size_t n = k_padded(k, quant);
+    return in_4_bits(quant) ? n / 2 : quant ? n : dtype == DT_F32 ? n * 4 : n * 2;
+}
+/* From the beginning of `data` to the scales. */
+static inline __host__ __device__ size_t scales_at(uint32_t rows, uint32_t k, uint32_t quant)
+{
+    return rows * row_bytes(k, 0, quant);
+}
+/* Of a matrix with groups: columns of a step and of a group, bytes of the scales, and the element
+ * of column k among them. */
+static inline __host__ __device__ uint32_t step_columns(uint32_t quant)
+{
+    return in_4_bits(quant) ? 128 : 64;
+}
+static inline __host__ __device__ uint32_t group_columns(uint32_t quant)
+{
+    return step_columns(quant) / 4;
+}
+static inline __host__ __device__ size_t groups_bytes(uint32_t rows, uint32_t k, uint32_t quant)
+{
+    return (size_t)((rows + 15) / 16) * (k_padded(k, quant) / step_columns(quant)) * 128;
+}
+static inline __host__ __device__ size_t group_at(uint32_t row, uint32_t k, uint32_t cols,
+                                                  uint32_t quant)
+{
+    const uint32_t step = step_columns(quant);
+    const size_t block = (size_t)(row / 16) * (k_padded(cols, quant) / step) + k / step;
+    return block * 64 + row % 8 * 8 + row / 8 % 2 * 4 + k % step / group_columns(quant);
+}
+/* From the beginning of `data` to the factors of a packed matrix. */
+static inline __host__ __device__ size_t factors_at(const struct stored *m)
+{
+    const size_t groups = groups_bytes(m->rows, m->cols, m->quant);
+    return scales_at(m->rows, m->cols, m->quant) + (m->offsets ? 2 * groups : groups);
+}
+/* All that is behind the rows. */
+static inline size_t scales_bytes(const struct stored *m)
+{
+    const size_t floats = (size_t)m->rows * sizeof(float);
+    return m->quant == QUANT_NONE   ? 0
+           : m->quant == QUANT_INT4 ? groups_bytes(m->rows, m->cols, m->quant)
+           : is_packed(m->quant)    ? factors_at(m) - scales_at(m->rows, m->cols, m->quant) + floats
+                                    : floats;
+}
+/* Of a quantised matrix: the byte of column k in its row, and in 4 bits the lower bit of its
+ * nibble. */
+static inline __host__ __device__ uint32_t column_byte(uint32_t k, uint32_t quant)
+{
+    if (quant == QUANT_W8A8)
+        return k;
+    if (quant == PACKED_TABLE)
+        return k / 128 * 64 + k % 32 / 8 * 16 + k % 128 / 32 * 4 + k % 8 / 2;
+    if (in_4_bits(quant))
+        return k / 128 * 64 + k % 32 / 8 * 16 + k % 128 / 32 * 4 + k % 2 * 2 + k % 8 / 4;
+    if (quant == PACKED_8)
+        return k / 64 * 64 + k % 16 / 4 * 16 + k % 64 / 32 * 8 + k % 32 / 16 * 4 + k % 4;
+    return k / 64 * 64 + k % 32 / 8 * 16 + k % 64 / 32 * 8 + k % 8;
+}
+static inline __host__ __device__ uint32_t column_shift(uint32_t k, uint32_t quant)
+{
+    return quant == PACKED_TABLE ? k % 2 * 4 : k / 2 % 2 * 4;
+}
+#endif
