@@ -9,13 +9,18 @@
  * (-ffp-contract=off), and takes transcendental functions from mathf.h, which are made of exactly
  * rounded operations.
  *
- * Panels. A matrix [rows][cols] that is multiplied with is stored as panels of 16 rows. Within a
- * panel the 16 elements of one column lie side by side, so that 16 outputs fill a vector and each
- * output is one sequential chain y = fma(w[k], x[k], y), k ascending, whatever the number of rows
- * of x, threads or vector length. K runs over the columns: f32, f16  [K][16] bf16      [ceil(K /
- * 2)][16][2]: columns k and k + 1 of one row share 32 bits, so that widening to fp32 is a shift (k,
- * low half) or a mask (k + 1, high half). Weights are panels of output rows over input columns. The
- * pages of the KV cache follow the same idea: see kv_page.h. */
+ * Panels. A matrix [rows][cols] is stored as panels of 16 rows. Within a panel the 16 elements of
+ * one column are adjacent, so that 16 outputs fill a vector. Each output is one sequential chain
+ * y = fma(w[k], x[k], y), k ascending, for any number of rows of x, threads and vector length. The
+ * layout of a panel with K columns:
+ *
+ *   f32, f16   [K][16]
+ *
+ *   bf16       [ceil(K / 2)][16][2]: columns k and k + 1 of a row share 32 bits, so that fp32 is
+ *              a shift (k, low half) or a mask (k + 1, high half) of them
+ *
+ * Weights are panels of output rows over input columns. The pages of the KV cache follow the same
+ * idea: see kv_page.h. */
 #ifndef MODEL_SERVER_BACKEND_CPU_KERNELS_H
 #define MODEL_SERVER_BACKEND_CPU_KERNELS_H
 #include "model-server/backend/cpu/code_panel.h"
@@ -67,10 +72,12 @@ struct tile {
  *   fp8    [quads][16][4] e4m3, none of them NaN, then 16 fp32 scales
  *   int4   per 64 columns: [16][2] bf16 scales, of the first and of the second 32 columns; then
  *          [8][16][4] bytes with a quad of w + 8 in the low nibbles and the next quad in the high
- * Activations of a tile, for each group of columns (int8: one group of all; int4: 32, an even
- * number of groups) its quads, an fp32 scale, and an int32: minus the zero point (128, 8) times the
- * sum of the numbers. Columns past the last are zero. int8   [quads + 2][rows] int4
- * [groups][rows][8 + 2]
+ * Activations of a tile have, for each group of columns, their quads, an fp32 scale, and an int32:
+ * minus the zero point (128, 8) times the sum of the numbers. Columns past the last are zero.
+ *
+ *   int8   one group of all columns: [quads + 2][rows]
+ *
+ *   int4   groups of 32 columns, an even number of them: [groups][rows][8 + 2]
  *
  * y[t][i] = sum over groups, ascending, of float(sum of w x) * (w's scale * x's scale), by fma. */
 enum { INT4_GROUP = 32, INT4_BLOCK_COLS = 64, INT4_BLOCK_BYTES = 576, INT4_X_WORDS = 10 };
@@ -93,14 +100,22 @@ struct int_tile {
     size_t fetch_step;
 };
 
-/* Products of panels of codes (code_panel.h) with activations in 8 bits. The latter are, for each
- * 32 columns and row of a tile, CODE_X_WORDS words: quads 2 e and 2 e + 1   columns 0 2 4 6 and 1 3
- * 5 7 of the e-th eight, -127 .. 127 scale                   fp32 two terms               of the
- * columns that share a scale of weights: of all 32, or of each 16. Layouts with offsets or zero
- * points: fp32, -(scale * sum of the x's). Others: int32, minus n of 0 times that sum. An output is
- * a chain of fma over these groups, ascending, from 0 or from what y holds: y = fma(float(sum of n
- * x + term), w's scale * x's scale, y), or y = fma(offset, term, fma(float(sum of n x), w's scale *
- * x's scale, y)) with w's scale = scale * by and offset = offset * less of code_panel.h. */
+/* Products of panels of codes (code_panel.h) with activations in 8 bits. For each 32 columns and
+ * row of a tile the activations are CODE_X_WORDS words:
+ *
+ *   8 quads     2e and 2e + 1: columns 0 2 4 6 and 1 3 5 7 of the e-th eight, -127 .. 127
+ *
+ *   the scale   fp32
+ *
+ *   2 terms     one for the columns that share a scale of weights, all 32 or each 16. With
+ *               offsets or zero points: fp32, -(scale * sum of the x's). Otherwise: int32, minus
+ *               n of 0 times that sum
+ *
+ * An output is a chain of fma over these groups, ascending, from 0 or from y: without offsets
+ *   y = fma(float(sum of n x + term), w's scale * x's scale, y),
+ * with offsets
+ *   y = fma(offset, term, fma(float(sum of n x), w's scale * x's scale, y)).
+ * Here w's scale = scale * by and offset = offset * less of code_panel.h. */
 enum { CODE_X_WORDS = 12, CODE_X_SCALE = 8, CODE_X_TERM = 9 };
 /* What unpack() makes of 32 columns of a panel: [8][16][4] bytes n in the order of the quads, then
  * fp32 [2][16] scales and [2][16] offsets of w. */
