@@ -1,6 +1,7 @@
 /* From Ollama's bodies to OpenAI's. */
 #include "common/json.h"
 #include "router/api/ollama/ollama.h"
+#include "router/chat/pictures.h"
 #include <string.h>
 
 static void copy(cJSON *to, const char *as, const cJSON *v)
@@ -65,43 +66,20 @@ static void add_think(cJSON *to, const cJSON *think)
 
 /* ---------------------------------------------------------------- messages */
 
-static const char *image_type(const char *base64)
-{
-    static const char *const begins[][2] = {
-        {"/9j/", "image/jpeg"}, {"R0lGOD", "image/gif"}, {"UklGR", "image/webp"}};
-    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
-        if (!strncmp(base64, begins[i][0], strlen(begins[i][0])))
-            return begins[i][1];
-    return "image/png";
-}
-
-static void add_image(cJSON *parts, const char *base64)
-{
-    struct buf url = BUF_INIT;
-    buf_fmt(&url, "data:%s;base64,", image_type(base64));
-    buf_str(&url, base64);
-    cJSON *part = cJSON_CreateObject();
-    cJSON_AddStringToObject(part, "type", "image_url");
-    cJSON_AddStringToObject(cJSON_AddObjectToObject(part, "image_url"), "url",
-                            url.p && !url.oom ? url.p : "");
-    cJSON_AddItemToArray(parts, part);
-    buf_free(&url);
-}
-
-/* A text, with its images behind it. */
+/* A text, then its images. They have no type in Ollama's bodies; the decoder reads it from the
+ * file.
+ */
 static void add_content(struct body *b, cJSON *message, const char *text, const cJSON *images)
 {
     if (!json_first(images)) {
         cJSON_AddStringToObject(message, "content", text);
         return;
     }
-    cJSON *parts = cJSON_AddArrayToObject(message, "content"), *part = cJSON_CreateObject();
-    cJSON_AddStringToObject(part, "type", "text");
-    cJSON_AddStringToObject(part, "text", text);
-    cJSON_AddItemToArray(parts, part);
+    cJSON *parts = cJSON_AddArrayToObject(message, "content");
+    cJSON_AddItemToArray(parts, picture_text_part(text));
     for (const cJSON *k = images->child; k; k = k->next)
         if (cJSON_IsString(k))
-            add_image(parts, k->valuestring);
+            cJSON_AddItemToArray(parts, picture_part_base64("image/png", k->valuestring, NULL));
         else
             body_mistyped(b, body_root(b), "images", k, "images in base64");
 }
