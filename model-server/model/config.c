@@ -82,6 +82,23 @@ bool config_bool_or(struct config *c, const char *key, bool def)
     return json_bool(c->root, key, def);
 }
 
+const char *config_str_or(struct config *c, const char *key, const char *def)
+{
+    const cJSON *j = json_get(c->root, key);
+    if (j && !cJSON_IsString(j))
+        config_fail(c, "`%s` must be a string", key);
+    return json_str(c->root, key, def);
+}
+
+const cJSON *config_object(struct config *c, const cJSON *in, const char *key)
+{
+    const cJSON *j = json_get(in, key);
+    if (!j || cJSON_IsObject(j))
+        return j;
+    config_fail(c, "`%s` must be an object", key);
+    return NULL;
+}
+
 void config_layer_norm(struct config *c, struct decoder_spec *s, const char *key, bool bias)
 {
     s->norm = (struct norm_spec){.kind = NORM_LAYER, .eps = (float)config_num_or(c, key, 1e-5)};
@@ -114,7 +131,7 @@ enum act config_act(struct config *c, const char *key, const char *def)
         {"gelu_fast", ACT_GELU_TANH}, {"relu", ACT_RELU},
         {"relu2", ACT_RELU2},         {"quick_gelu", ACT_QUICK_GELU},
     };
-    const char *name = json_str(c->root, key, def);
+    const char *name = config_str_or(c, key, def);
     for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
         if (strcmp(acts[i].name, name) == 0)
             return acts[i].act;
@@ -212,7 +229,7 @@ void config_embed_dim(struct config *c, struct decoder_spec *s)
 
 void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset)
 {
-    const char *positions = json_str(c->root, "position_embedding_type", "absolute");
+    const char *positions = config_str_or(c, "position_embedding_type", "absolute");
     config_decoder(c, s, &(struct config_defaults){.max_positions = 512, .norm_eps = 1e-12});
     s->act = config_act(c, "hidden_act", "gelu");
     config_sums(s, config_num_or(c, "layer_norm_eps", 1e-12));
@@ -271,21 +288,18 @@ void config_moe(struct config *c, struct decoder_spec *s, uint32_t n, uint32_t t
     config_check_moe(c, s);
 }
 
-bool config_every_layer(const struct config *c, uint32_t layer)
-{
-    return (void)c, (void)layer, true;
-}
+bool config_every_layer(struct config *c, uint32_t layer) { return (void)c, (void)layer, true; }
 
-bool config_no_layer(const struct config *c, uint32_t layer) { return (void)c, (void)layer, false; }
+bool config_no_layer(struct config *c, uint32_t layer) { return (void)c, (void)layer, false; }
 
-bool config_upper_layers(const struct config *c, uint32_t layer)
+bool config_upper_layers(struct config *c, uint32_t layer)
 {
-    return json_bool(c->root, "use_sliding_window", false) &&
-           layer >= json_num(c->root, "max_window_layers", 28);
+    return config_bool_or(c, "use_sliding_window", false) &&
+           layer >= config_num_or(c, "max_window_layers", 28);
 }
 
 void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,
-                    bool (*sliding)(const struct config *c, uint32_t layer))
+                    bool (*sliding)(struct config *c, uint32_t layer))
 {
     const cJSON *types = json_get(c->root, "layer_types"), *t = types ? types->child : NULL;
     uint32_t window = def;

@@ -31,6 +31,10 @@ uint32_t config_u32(struct config *c, const char *key, uint32_t min, uint32_t ma
 uint32_t config_u32_or(struct config *c, const char *key, uint32_t def, uint32_t min, uint32_t max);
 double config_num_or(struct config *c, const char *key, double def); /* finite */
 bool config_bool_or(struct config *c, const char *key, bool def);
+const char *config_str_or(struct config *c, const char *key, const char *def);
+/* An object under `key` of `in` (a part of the file). NULL: absent or null; anything else is a
+ * fault. */
+const cJSON *config_object(struct config *c, const cJSON *in, const char *key);
 /* Layer norms, their epsilon under `key`; `bias`: they have one. */
 void config_layer_norm(struct config *c, struct decoder_spec *s, const char *key, bool bias);
 /* A fault unless the key is absent or `value`: what a family allows and this decoder does not. */
@@ -95,12 +99,12 @@ uint32_t config_rotary_dim(struct config *c, uint32_t head_dim, double def);
 /* Windows of the layers: layer_types where present, else `sliding(i)`; the window itself is
  * `sliding_window` (absent: `def`; null: none). */
 void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,
-                    bool (*sliding)(const struct config *c, uint32_t layer));
+                    bool (*sliding)(struct config *c, uint32_t layer));
 /* Which layers have a window where the file has no layer_types: all; none; those from
  * max_window_layers on if use_sliding_window says so. */
-bool config_every_layer(const struct config *c, uint32_t layer);
-bool config_no_layer(const struct config *c, uint32_t layer);
-bool config_upper_layers(const struct config *c, uint32_t layer);
+bool config_every_layer(struct config *c, uint32_t layer);
+bool config_no_layer(struct config *c, uint32_t layer);
+bool config_upper_layers(struct config *c, uint32_t layer);
 /* All layers attend with 1 / sqrt(query_pre_attn_scalar). */
 void config_attn_scale(struct config *c, struct decoder_spec *s, double def);
 /* Granite's: embedding_multiplier, residual_multiplier, attention_multiplier, logits_scaling. */
@@ -116,7 +120,7 @@ void config_no_rope_layers(struct config *c, struct decoder_spec *s, uint32_t in
 /* Which layers are of MIXER_ATTENTION and which of `recurrent`: layer_types or layers_block_type
  * where present, else `is_recurrent(i)`. */
 void config_mixers(struct config *c, struct decoder_spec *s, enum mixer_kind recurrent,
-                   bool (*is_recurrent)(const struct config *c, uint32_t layer));
+                   bool (*is_recurrent)(struct config *c, uint32_t layer));
 /* s->recur of Mamba-2 layers, whose keys families spell in their own ways; time_step_limit. */
 struct mamba_keys {
     const char *heads, *head_dim, *groups, *state, *conv, *conv_bias, *proj_bias;

@@ -19,7 +19,7 @@ static enum mixer_kind mixer_of(struct config *c, const cJSON *word, enum mixer_
 }
 
 void config_mixers(struct config *c, struct decoder_spec *s, enum mixer_kind recurrent,
-                   bool (*is_recurrent)(const struct config *c, uint32_t layer))
+                   bool (*is_recurrent)(struct config *c, uint32_t layer))
 {
     const cJSON *types = json_get(c->root, "layer_types");
     types = types ? types : json_get(c->root, "layers_block_type");
@@ -113,9 +113,9 @@ uint32_t spec_delta_row(const struct recur_spec *r, enum delta_part p, uint32_t 
     }
 }
 
-static bool not_every_nth(const struct config *c, uint32_t layer)
+static bool not_every_nth(struct config *c, uint32_t layer)
 {
-    const double n = json_num(c->root, "full_attention_interval", 4);
+    const double n = config_num_or(c, "full_attention_interval", 4);
     return !(n >= 1) || fmod(layer + 1, n) != 0;
 }
 

@@ -13,10 +13,10 @@ struct rope_keys {
 
 static struct rope_keys rope_keys(struct config *c)
 {
-    const cJSON *p = json_get(c->root, "rope_parameters");
-    const cJSON *full = json_get(p, "full_attention"); /* one set per kind of layer */
+    const cJSON *p = config_object(c, c->root, "rope_parameters");
+    const cJSON *full = config_object(c, p, "full_attention"); /* one set per kind of layer */
     if (!p)
-        p = json_get(c->root, "rope_scaling");
+        p = config_object(c, c->root, "rope_scaling");
     return (struct rope_keys){c, full ? full : p};
 }
 
@@ -45,6 +45,25 @@ static uint32_t rope_original(const struct rope_keys *k, double def)
         return (uint32_t)v;
     config_fail(k->c, "`original_max_position_embeddings` must be from 2 to 2^30");
     return 2;
+}
+
+static bool rope_bool(const struct rope_keys *k, const char *key, bool def)
+{
+    const cJSON *j = json_get(k->params, key);
+    if (j && !cJSON_IsBool(j))
+        config_fail(k->c, "rope `%s` must be true or false", key);
+    return json_bool(k->params, key, def);
+}
+
+/* The kind of rotation, under its new name or its old one. */
+static const char *rope_word(const struct rope_keys *k)
+{
+    const cJSON *j = json_get(k->params, "rope_type");
+    if (!j)
+        j = json_get(k->params, "type");
+    if (j && !cJSON_IsString(j))
+        config_fail(k->c, "rope `rope_type` must be a string");
+    return cJSON_IsString(j) ? j->valuestring : "default";
 }
 
 static double rope_need(const struct rope_keys *k, const char *key, double min)
@@ -119,7 +138,7 @@ static void yarn(const struct rope_keys *k, struct rope_spec *r, struct decoder_
         m != 0 && all != 0 ? mscale(r->factor, m) / mscale(r->factor, all) : mscale(r->factor, 1));
     r->beta_fast = rope_num(k, "beta_fast", 32);
     r->beta_slow = rope_num(k, "beta_slow", 1);
-    r->truncate = json_bool(k->params, "truncate", true);
+    r->truncate = rope_bool(k, "truncate", true);
     s->max_positions = stretched(r->original, r->factor);
 }
 
@@ -175,7 +194,7 @@ static void scaling(const struct rope_keys *k, struct rope_spec *r, struct decod
 double config_rope_mscale(struct config *c)
 {
     struct rope_keys k = rope_keys(c);
-    const char *word = json_str(k.params, "rope_type", json_str(k.params, "type", "default"));
+    const char *word = rope_word(&k);
     const double all = rope_num(&k, "mscale_all_dim", 0);
     return strcmp(word, "default") == 0 || all == 0 ? 1 : mscale(rope_num(&k, "factor", 1), all);
 }
@@ -185,7 +204,7 @@ double config_rope_mscale(struct config *c)
 static void axes(const struct rope_keys *k, struct rope_spec *r)
 {
     const cJSON *j, *sections = json_get(k->params, "mrope_section");
-    const bool turns = json_bool(k->params, "mrope_interleaved", false);
+    const bool turns = rope_bool(k, "mrope_interleaved", false);
     double n[3] = {0};
     int at = 0;
     if (!sections)
@@ -209,7 +228,7 @@ void config_rope(struct config *c, struct decoder_spec *s, double theta)
 {
     struct rope_keys k = rope_keys(c);
     struct rope_spec *r = &s->rope[0];
-    const char *word = json_str(k.params, "rope_type", json_str(k.params, "type", "default"));
+    const char *word = rope_word(&k);
     r->attention_factor = 1;
     r->theta = rope_num(&k, "rope_theta", theta);
     if (!(r->theta > 1))

@@ -18,18 +18,22 @@ enum { MAX_EOS = 64, SMALL_JSON = 16 * 1024 * 1024 };
 
 /* ---------------------------------------------------------------- ends of sequence */
 
-/* An integer or a list of them; anything else is no eos. */
-static uint32_t read_eos(const cJSON *root, uint32_t vocab, uint32_t out[MAX_EOS])
+/* Reads an integer or a list of them, of `n` that are known. Ids outside the vocabulary are never
+ * generated. */
+static int read_eos(const char *path, const cJSON *root, uint32_t vocab, uint32_t out[MAX_EOS],
+                    uint32_t *n, struct err *e)
 {
     const cJSON *j = json_get(root, "eos_token_id");
-    uint32_t n = 0;
-    for (j = cJSON_IsArray(j) ? j->child : j; j && n < MAX_EOS; j = j->next) {
-        if (cJSON_IsNumber(j) && j->valuedouble >= 0 && j->valuedouble < vocab)
-            out[n++] = (uint32_t)j->valuedouble;
+    for (j = cJSON_IsArray(j) ? j->child : j; j && *n < MAX_EOS; j = j->next) {
+        if (!cJSON_IsNumber(j))
+            return err_set(e, ERR_VALIDATION,
+                           "%s: `eos_token_id` must be an integer or a list of integers", path);
+        if (j->valuedouble >= 0 && j->valuedouble < vocab)
+            out[(*n)++] = (uint32_t)j->valuedouble;
         if (j->string) /* the value itself, not an element */
             break;
     }
-    return n;
+    return 0;
 }
 
 static int load_eos(struct model *m, const char *dir, struct err *e)
@@ -44,10 +48,12 @@ static int load_eos(struct model *m, const char *dir, struct err *e)
         cJSON *root = model_file_json(path, SMALL_JSON, e);
         if (!root)
             return -1;
-        n = read_eos(root, m->d.spec.vocab, ids);
-        if (n == 0)
-            n = read_eos(model_file_text_config(root), m->d.spec.vocab, ids);
+        int rc = read_eos(path, root, m->d.spec.vocab, ids, &n, e);
+        if (rc == 0 && n == 0)
+            rc = read_eos(path, model_file_text_config(root), m->d.spec.vocab, ids, &n, e);
         cJSON_Delete(root);
+        if (rc != 0)
+            return -1;
     }
     m->eos = malloc((n ? n : 1) * sizeof(ids[0]));
     if (!m->eos)

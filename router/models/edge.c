@@ -40,6 +40,11 @@ int edge_load_vision(const char *dir, const struct tokenizer *t, struct chat *c,
 void edge_open(struct edge *g, struct fleet *f)
 {
     g->limits = *fleet_limits(f);
+    if (g->limits.vocab_size && tokenizer_vocab_size(g->tokenizer) > g->limits.vocab_size)
+        LOG(LOG_WARN,
+            "the tokenizer has more tokens than the model; a prompt with one of them fails",
+            LOGI("tokenizer", tokenizer_vocab_size(g->tokenizer)),
+            LOGI("model", g->limits.vocab_size));
     atomic_store(&g->fleet, f);
 }
 

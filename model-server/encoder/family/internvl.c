@@ -51,7 +51,7 @@ static void configure(struct config *c, struct encoder_spec *s)
                                     4096,
                                     1e-6};
     family_blocks(c, s, &keys);
-    tower(c, s, json_str(c->root, "norm_type", "layer_norm"));
+    tower(c, s, config_str_or(c, "norm_type", "layer_norm"));
     s->side = family_square(c, "image_size", 448) / s->patch;
     s->blocks.bias.qkv = config_bool_or(c, "attention_bias", false);
     s->blocks.qk_norm = config_bool_or(c, "use_qk_norm", false) ? QK_NORM_ALL : QK_NORM_NONE;
@@ -78,7 +78,7 @@ static void configure_chat(struct config *c, struct encoder_spec *s)
                                     12800,
                                     1e-6};
     family_blocks(c, s, &keys);
-    tower(c, s, json_str(c->root, "norm_type", "rms_norm"));
+    tower(c, s, config_str_or(c, "norm_type", "rms_norm"));
     s->side = family_square(c, "image_size", 448) / s->patch;
     s->blocks.qkv = QKV_STACKED;
     s->blocks.bias.qkv = config_bool_or(c, "qkv_bias", false);

@@ -5,7 +5,7 @@
 
 static void project(struct config *c, struct encoder_spec *s)
 {
-    const double ratio = json_num(c->root, "pixel_shuffle_ratio", 0.5);
+    const double ratio = config_num_or(c, "pixel_shuffle_ratio", 0.5);
     const uint32_t in = config_u32_or(c, "projector_input_dim", 4096, 1, 1u << 20);
     const uint32_t out = config_u32_or(c, "projector_output_dim", 4096, 1, 1u << 20);
     s->cell = ratio > 0.06 && ratio <= 1 ? (uint32_t)(1 / ratio) : 0;
@@ -55,7 +55,7 @@ static void configure(struct config *c, struct encoder_spec *s)
     for (uint32_t i = 0; i < s->blocks.head_dim / 2 && i < ROPE_MAX_DIM / 2; i++)
         s->blocks.rope[0].axis[i] = i < s->blocks.head_dim / 4 ? 2 : 1;
     config_only(c, "multi_modal_projector_bias", false);
-    if (strcmp(json_str(c->root, "vision_feature_select_strategy", "default"), "default") != 0)
+    if (strcmp(config_str_or(c, "vision_feature_select_strategy", "default"), "default") != 0)
         config_fail(c, "`vision_feature_select_strategy` must be default");
     project(c, s);
 }

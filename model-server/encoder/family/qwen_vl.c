@@ -47,7 +47,7 @@ static void configure_2(struct config *c, struct encoder_spec *s)
            &(struct block_keys){"embed_dim", "depth", "num_heads", "intermediate_size",
                                 "quick_gelu", 1280, 32, 16, 1, 1e-6});
     s->blocks.ffn =
-        (uint32_t)(s->blocks.hidden * json_num(c->root, "mlp_ratio", 4)); /* bounded by dim() */
+        (uint32_t)(s->blocks.hidden * config_num_or(c, "mlp_ratio", 4)); /* bounded by dim() */
     if (s->blocks.ffn < 1 || s->blocks.ffn > 1u << 22)
         config_fail(c, "`mlp_ratio` is out of bounds");
     s->width = config_u32(c, "hidden_size", 1, 1u << 20);

@@ -3,7 +3,7 @@
 #include "model-server/model/arch.h"
 
 /* Layers that are not in attn_layer_indices. */
-static bool is_mamba(const struct config *c, uint32_t layer)
+static bool is_mamba(struct config *c, uint32_t layer)
 {
     const cJSON *full = json_get(c->root, "attn_layer_indices"), *j;
     cJSON_ArrayForEach(j, full)

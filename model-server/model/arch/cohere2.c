@@ -2,10 +2,10 @@
 #include "common/json.h"
 #include "model-server/model/arch.h"
 
-static bool all_but_every_nth(const struct config *c, uint32_t layer)
+static bool all_but_every_nth(struct config *c, uint32_t layer)
 {
-    double n = json_num(c->root, "sliding_window_pattern",
-                        json_num(c->root, "_sliding_window_pattern", 4));
+    double n =
+        config_num_or(c, "sliding_window_pattern", config_num_or(c, "_sliding_window_pattern", 4));
     return n < 1 || (layer + 1) % (uint32_t)n != 0;
 }
 

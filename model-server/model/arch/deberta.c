@@ -34,7 +34,7 @@ static void refuse(struct config *c, const struct decoder_spec *s)
         if (config_bool_or(c, words[i].key, !words[i].value) != words[i].value)
             config_fail(c, "`%s`: only %s is supported", words[i].key,
                         words[i].value ? "true" : "false");
-    if (strcmp(json_str(c->root, "norm_rel_ebd", "none"), "layer_norm") != 0)
+    if (strcmp(config_str_or(c, "norm_rel_ebd", "none"), "layer_norm") != 0)
         config_fail(c, "`norm_rel_ebd`: only layer_norm is supported");
     if (config_u32_or(c, "conv_kernel_size", 0, 0, 1u << 16))
         config_fail(c, "`conv_kernel_size`: convolutions are not supported");

@@ -33,7 +33,7 @@ static void latent(struct config *c, struct decoder_spec *s)
 /* V2 has no bias for choosing, and scales what it does not normalise. */
 static void experts_v2(struct config *c, struct decoder_spec *s)
 {
-    const char *method = json_str(c->root, "topk_method", "greedy");
+    const char *method = config_str_or(c, "topk_method", "greedy");
     struct moe_spec *m = &s->moe;
     m->score = MOE_SOFTMAX;
     config_only_word(c, "scoring_func", "softmax");

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* "LLLG": which layers of a period have a window, or every nth has none. */
-static bool local_layer(const struct config *c, uint32_t layer)
+static bool local_layer(struct config *c, uint32_t layer)
 {
     const char *word = json_str(c->root, "sliding_window_pattern", NULL);
     if (word && *word)

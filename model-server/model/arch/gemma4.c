@@ -9,7 +9,7 @@
 /* Tokens of a picture see each other in the layers with windows, as far as these reach back. */
 static void see_pictures(struct config *c, struct decoder_spec *s)
 {
-    const char *kind = json_str(c->root, "use_bidirectional_attention", "");
+    const char *kind = config_str_or(c, "use_bidirectional_attention", "");
     if (*kind && strcmp(kind, "vision") != 0)
         config_fail(c, "`use_bidirectional_attention`: `%.40s` is not supported", kind);
     for (uint32_t i = 0; *kind && i < s->n_layers; i++)
@@ -18,9 +18,9 @@ static void see_pictures(struct config *c, struct decoder_spec *s)
 }
 
 /* All but every sixth and the last. */
-static bool sliding(const struct config *c, uint32_t layer)
+static bool sliding(struct config *c, uint32_t layer)
 {
-    return (layer + 1) % 6 != 0 && layer + 1 != (uint32_t)json_num(c->root, "num_hidden_layers", 0);
+    return (layer + 1) % 6 != 0 && layer + 1 != (uint32_t)config_num_or(c, "num_hidden_layers", 0);
 }
 
 /* Of a full layer: what `key` says of it in per_layer_config (transformers 5), or `global`. */

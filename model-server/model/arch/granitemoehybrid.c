@@ -4,7 +4,7 @@
 #include "model-server/model/arch.h"
 #include <string.h>
 
-static bool every(const struct config *c, uint32_t layer) { return (void)c, (void)layer, true; }
+static bool every(struct config *c, uint32_t layer) { return (void)c, (void)layer, true; }
 
 static void experts(struct config *c, struct decoder_spec *s)
 {
@@ -24,7 +24,7 @@ static void experts(struct config *c, struct decoder_spec *s)
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    const bool rotates = strcmp(json_str(c->root, "position_embedding_type", "nope"), "rope") == 0;
+    const bool rotates = strcmp(config_str_or(c, "position_embedding_type", "nope"), "rope") == 0;
     config_decoder(c, s,
                    &(struct config_defaults){
                        .max_positions = 2048, .norm_eps = 1e-6, .rope_theta = rotates ? 10000 : 0});

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Layers that are not in full_attn_idxs. */
-static bool is_conv(const struct config *c, uint32_t layer)
+static bool is_conv(struct config *c, uint32_t layer)
 {
     const cJSON *full = json_get(c->root, "full_attn_idxs"), *j;
     cJSON_ArrayForEach(j, full)

@@ -3,9 +3,9 @@
 #include "common/json.h"
 #include "model-server/model/arch.h"
 
-static bool local(const struct config *c, uint32_t layer)
+static bool local(struct config *c, uint32_t layer)
 {
-    const double n = json_num(c->root, "global_attn_every_n_layers", 3);
+    const double n = config_num_or(c, "global_attn_every_n_layers", 3);
     return n >= 1 && layer % (uint32_t)n != 0;
 }
 

@@ -40,18 +40,18 @@ static void set_kind(struct config *c, struct layer_spec *l, char letter, const 
         config_fail(c, "`hybrid_override_pattern`: `%c` is no kind of layer", letter);
 }
 
-static uint32_t layers_named(const struct config *c)
+static uint32_t layers_named(struct config *c)
 {
     const cJSON *words = json_get(c->root, "layers_block_type");
     const size_t n = words ? (size_t)cJSON_GetArraySize(words)
-                           : strlen(json_str(c->root, "hybrid_override_pattern", ""));
+                           : strlen(config_str_or(c, "hybrid_override_pattern", ""));
     return n < SPEC_MAX_LAYERS ? (uint32_t)n : SPEC_MAX_LAYERS;
 }
 
 static void layers(struct config *c, struct decoder_spec *s)
 {
     const cJSON *words = json_get(c->root, "layers_block_type"), *w = words ? words->child : NULL;
-    const char *pattern = json_str(c->root, "hybrid_override_pattern", "");
+    const char *pattern = config_str_or(c, "hybrid_override_pattern", "");
     if (layers_named(c) != s->n_layers) {
         config_fail(c, "`hybrid_override_pattern` does not name %u layers", s->n_layers);
         return;

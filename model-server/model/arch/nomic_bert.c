@@ -13,7 +13,7 @@ static void refuse(struct config *c)
                                       "expert_choice",  "rotary_emb_interleaved"};
     for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++)
         config_only(c, off[i], false);
-    if (json_num(c->root, "num_experts", 0) > 0)
+    if (config_num_or(c, "num_experts", 0) > 0)
         config_fail(c, "`num_experts`: experts are not supported in this family");
     if (config_num_or(c, "rotary_emb_fraction", 1) != 1)
         config_fail(c, "`rotary_emb_fraction`: only 1 is supported");
@@ -24,7 +24,7 @@ static void refuse(struct config *c)
 /* swiglu is a gate of silu, geglu one of gelu. */
 static enum act activation(struct config *c)
 {
-    const char *word = json_str(c->root, "activation_function", "swiglu");
+    const char *word = config_str_or(c, "activation_function", "swiglu");
     if (strcmp(word, "swiglu") == 0)
         return ACT_SILU;
     if (strcmp(word, "geglu") != 0)

@@ -3,7 +3,7 @@
 #include "common/json.h"
 #include "model-server/model/arch.h"
 
-static bool all_but_fourth(const struct config *c, uint32_t layer)
+static bool all_but_fourth(struct config *c, uint32_t layer)
 {
     return json_get(c->root, "sliding_window") && (layer + 1) % 4 != 0;
 }
