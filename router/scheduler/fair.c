@@ -108,6 +108,12 @@ uint32_t fair_present(const struct fair *f)
     return n;
 }
 
+bool fair_newcomer(const struct fair_item *it)
+{
+    assert(it->key->n_items >= it->key->n_waiting);
+    return it->key->n_items == it->key->n_waiting;
+}
+
 /* ------------------------------------------------------------------ queues */
 
 static bool before(const struct fair_item *a, const struct fair_item *b)
@@ -132,18 +138,20 @@ void fair_wait(struct fair *f, struct fair_item *it)
     it->newer = older ? older->newer : k->oldest;
     *(older ? &older->newer : &k->oldest) = it;
     *(it->newer ? &it->newer->older : &k->newest) = it;
+    k->n_waiting++;
     f->n_waiting++;
 }
 
 void fair_unwait(struct fair *f, struct fair_item *it)
 {
     struct fair_key *k = it->key;
-    assert(f->n_waiting > 0);
+    assert(f->n_waiting > 0 && k->n_waiting > 0);
     *(it->prev ? &it->prev->next : &k->head) = it->next;
     *(it->next ? &it->next->prev : &k->tail) = it->prev;
     *(it->older ? &it->older->newer : &k->oldest) = it->newer;
     *(it->newer ? &it->newer->older : &k->newest) = it->older;
     it->prev = it->next = it->older = it->newer = NULL;
+    k->n_waiting--;
     f->n_waiting--;
 }
 

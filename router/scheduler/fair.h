@@ -32,6 +32,7 @@ struct fair_key {
     uint64_t name;
     uint64_t served;  /* its account, in weighted tokens */
     uint32_t n_items; /* waiting or running requests; 0: the key is idle */
+    uint32_t n_waiting;
     /* joins since the oldest request was last taken */
     uint32_t since_oldest;
     struct fair_item *head, *tail, *oldest, *newest;
@@ -67,4 +68,6 @@ void fair_charge(struct fair_item *it, int64_t tokens); /* weighted tokens; nega
 /* it is about to run; call before fair_unwait() */
 void fair_joins(struct fair_item *it);
 uint32_t fair_present(const struct fair *f); /* number of active keys */
+/* The key of a waiting item has no running request. */
+bool fair_newcomer(const struct fair_item *it);
 #endif

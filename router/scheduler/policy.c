@@ -136,6 +136,7 @@ struct scan {
     uint64_t n_bytes; /* image bytes */
     /* prompts fill whole steps: fewest tokens left of any; 0: they do not */
     uint32_t least_started;
+    bool newcomers;               /* only accounts that run nothing join */
     struct waiter *cut;           /* too long for the rest of the step: joins last */
     uint32_t n_skipped, n_passed; /* n_passed: skipped ones when the last joiner was found */
     struct waiter *skipped[MAX_SCAN];
@@ -234,6 +235,7 @@ static void look(struct policy *p, struct scan *s, const struct load *l, int64_t
 {
     struct fair_item *it = fair_first(&p->fair);
     struct waiter *first = p->next_up;
+    s->newcomers = it && l->n_running > 0 && fair_newcomer(it);
     for (struct waiter *w = p->returned; w && s->room && s->budget; w = w->behind)
         if (!consider(p, s, l, w, now_ns, out))
             return;
@@ -241,6 +243,8 @@ static void look(struct policy *p, struct scan *s, const struct load *l, int64_t
         return;
     for (uint32_t n = 0; it && s->room && s->budget && n < MAX_SCAN - 1; n++) {
         struct waiter *w = waiter_of(it);
+        if (s->newcomers && !fair_newcomer(it))
+            return;
         if (w != first && !w->returned && !consider(p, s, l, w, now_ns, out))
             return;
         it = fair_next(&p->fair);
@@ -357,7 +361,7 @@ uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, str
         s.budget = budget / 2;
         s.least_started = shortest;
     }
-    uint32_t used = join(p, &s, l, now_ns, out);
-    share_out(l, budget - used);
+    uint32_t used = join(p, &s, l, now_ns, out), rest = budget - used;
+    share_out(l, s.newcomers && used ? least(rest, used) : rest);
     return s.n;
 }

@@ -12,6 +12,9 @@
  *     leaves up to half of the step to shorter prompts after it.
  *   - While prompts that were cut fill whole steps, another joins if it fits into half a step,
  *     or is less than half as long as any of them.
+ *   - If it is the turn of an account that runs nothing, only accounts that run nothing join, and
+ *     prompts that were cut get at most as many tokens as theirs. So an account with few requests
+ *     waits for the running step and for a step of its own, whatever others have queued.
  *   - An image with bidirectional attention is never cut. A prompt stops in front of it, or, if
  *     no other prompt is computed, takes all of it even beyond the step's budget.
  *   - A prompt whose recurrent state is to be kept stops there (kv_stop()) and resumes in the

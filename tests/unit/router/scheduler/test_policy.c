@@ -357,7 +357,7 @@ static void prompts_stop_where_their_state_is_kept(void **state)
 static void a_key_with_one_request_does_not_wait_for_a_key_with_many(void **state)
 {
     struct rig g;
-    struct one many[20], one;
+    struct one many[20], one, second;
     (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 100, .chunking = true}, 1000);
     for (int i = 0; i < 20; i++) {
@@ -368,10 +368,18 @@ static void a_key_with_one_request_does_not_wait_for_a_key_with_many(void **stat
         assert_true(policy_add(&g.p, &many[i].w));
     }
     assert_int_equal(join(&g, (struct load){0}, 0), 3);
-    add(&g, &one, 40, 41); /* another's */
-    assert_int_equal(join(&g, (struct load){.n_running = 3, .n_tokens = 3}, 0), 3);
-    assert_true(g.out[0].w == &one.w || g.out[1].w == &one.w);
+    add(&g, &one, 40, 41); /* another's: a step with its prompt and as much of a cut one */
+    struct started cut = {.left = 500};
+    const struct load l = {.n_running = 3, .n_tokens = 2, .started = &cut, .n_started = 1};
+    assert_int_equal(join(&g, l, 0), 1);
+    assert_ptr_equal(g.out[0].w, &one.w);
+    assert_int_equal(cut.n_now, 40);
+    add(&g, &second, 40, 41); /* it runs one now: its next joins beside the others */
+    assert_int_equal(join(&g, l, 0), 2);
+    assert_ptr_equal(g.out[0].w, &second.w);
+    assert_int_equal(cut.n_now, 98 - 49);
     done(&g, &one);
+    done(&g, &second);
     rig_fini(&g, many, 20);
 }
 
