@@ -122,7 +122,7 @@ $(BUILD)/.deps: Makefile
 $(VENV)/.ok: integration/requirements.txt | $(BUILD)/.deps
 	@mkdir -p $(dir $(VENV))
 	[ -x $(PYTHON) ] || python3 -m venv $(VENV)
-	$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
+	$(PYTHON) -m pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
 # ---------------------------------------------------------------- generated code
@@ -269,7 +269,7 @@ $(CLIENTS_VENV)/.ok: integration/requirements-clients.txt
 	@mkdir -p $(dir $(CLIENTS_VENV))
 	[ -x $(CLIENTS_VENV)/bin/python ] || python3 -m venv $(CLIENTS_VENV)
 	while read -r p; do p=$${p%%\#*}; case "$$p" in '') ;; *) \
-	  $(CLIENTS_VENV)/bin/pip install -q --disable-pip-version-check "$$p" || echo "not installable: $$p";; esac; done < $<
+	  $(CLIENTS_VENV)/bin/python -m pip install -q --disable-pip-version-check "$$p" || echo "not installable: $$p";; esac; done < $<
 	@touch $@
 
 clients: $(BINS) $(B)/tests/tools/schema_cases $(CLIENTS_VENV)/.ok  ## litellm, LangChain, text-generation, lm-eval (an environment of their own; large)
@@ -385,7 +385,7 @@ docs-pages: $(BINS)    ## write the pages of docs/ that are printed by programs 
 $(VENV)/.docs-ok: docs/requirements.txt | $(BUILD)/.deps
 	@mkdir -p $(dir $(VENV))
 	[ -x $(PYTHON) ] || python3 -m venv $(VENV)
-	$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
+	$(PYTHON) -m pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
 docs-deps: $(VENV)/.docs-ok

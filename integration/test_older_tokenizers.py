@@ -1,4 +1,4 @@
-"""A folder with vocab.json and merges.txt instead of tokenizer.json is served like the one that it was made from."""
+"""Tokenizers in the older files, and one that has more tokens than its model."""
 
 import json
 import shutil
@@ -14,6 +14,7 @@ def answers(service):
 
 
 def test_words_of_bytes(tmp_path):
+    """A folder with vocab.json and merges.txt instead of tokenizer.json is served like the one that it was made from."""
     folder = tmp_path / "model"
     shutil.copytree(DEMO, folder)
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
@@ -30,3 +31,22 @@ def test_words_of_bytes(tmp_path):
         want = answers(s)
     with Service(folder) as s:
         assert answers(s) == want
+
+
+def test_a_token_that_the_model_lacks_fails_its_own_request(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(DEMO, folder)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    vocab = json.loads((folder / "config.json").read_text())["vocab_size"]
+    tokenizer["added_tokens"].append({**tokenizer["added_tokens"][0], "id": vocab + 2, "content": "<|beyond|>"})
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with Service(folder) as s:
+        assert "more tokens than the model" in s.log
+        for path, body in (
+            ("/generate", {"inputs": "a <|beyond|> b"}),
+            ("/v1/completions", {"prompt": "a <|beyond|> b", "max_tokens": 2}),
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a <|beyond|> b"}], "max_tokens": 2}),
+        ):
+            got = s.post(path, body)
+            assert got.status_code in (400, 422) and "vocabulary" in got.text, (path, got.text)
+            assert s.post("/v1/completions", {"prompt": "a b", "max_tokens": 2}).status_code == 200
