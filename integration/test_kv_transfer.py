@@ -402,16 +402,19 @@ def test_a_secret_is_asked_for(tmp_path):
 def test_certificates_are_asked_for(tmp_path):
     from test_cluster import Member, authority
 
-    text = prompt(91)
     ours = authority(tmp_path, "ours")
     member, other = Member(tmp_path, "member", ours), Member(tmp_path, "other", authority(tmp_path, "theirs"))
     with service(args=[*ROOM, *member.args]) as first:
-        p = prefill(first, text)
-        for m, found in ((member, 1), (other, 0)):
+        for m, found in ((member, True), (other, False)):
             with service(args=[*ROOM, *m.args]) as second:
-                want = said(complete(second, text, cache_salt="control"))
-                assert said(complete(second, text, kv_transfer_params=p)) == want
-                assert reads(second, "found") == found
+                for attempt in range(4):  # on a busy machine a handshake may take longer than computing the prompt
+                    text = prompt(91 + attempt)
+                    p = prefill(first, text)
+                    want = said(complete(second, text, cache_salt="control"))
+                    assert said(complete(second, text, kv_transfer_params=p)) == want
+                    if reads(second, "found"):
+                        break
+                assert (reads(second, "found") > 0) == found
 
 
 @pytest.mark.parametrize("args,words", [
