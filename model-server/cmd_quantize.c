@@ -16,11 +16,14 @@ struct quantize_config {
     const char *group;
     struct flag_list exclude;
     uint32_t layout;
-    bool symmetric, asymmetric, act_order, no_report;
+    uint32_t act_order;
+    bool symmetric, asymmetric, no_report;
     double damp;
 };
 
 static const char *const layouts[] = {"auto", "packed", NULL};
+static const char *const orders[] = {
+    [GPTQ_STORED] = "off", [GPTQ_STATIC] = "static", [GPTQ_GROUPS] = "group", NULL};
 
 // clang-format off
 #define F(field) .off = offsetof(struct quantize_config, field), .env = ""
@@ -40,8 +43,9 @@ static const struct flag flags[] = {
      .help = "Columns that share a scale; -1: a whole row. Default: 128, smoothquant -1."},
     {.name = "symmetric", .type = FLAG_BOOL, F(symmetric), .help = "No zero points: the default except for awq."},
     {.name = "asymmetric", .type = FLAG_BOOL, F(asymmetric), .help = "A zero point for each group."},
-    {.name = "act-order", .type = FLAG_BOOL, F(act_order),
-     .help = "gptq: columns of the largest inputs first (desc_act)."},
+    {.name = "act-order", .type = FLAG_ENUM, F(act_order), .def = "static", .choices = orders,
+     .help = "gptq: static and group round the columns of the largest inputs first; group forms the groups in that "
+             "order, too (desc_act, slower to serve)."},
     {.name = "damp", .type = FLAG_F64, F(damp), .def = "0.01", .min = 1e-6, .max = 1,
      .help = "gptq: fraction of the mean diagonal that is added to the second moments (damping)."},
     {.name = "exclude", .type = FLAG_LIST, F(exclude),
@@ -109,7 +113,7 @@ static int run(const void *config, struct err *e)
                                  .bits = c->bits,
                                  .symmetric = c->symmetric,
                                  .asymmetric = c->asymmetric,
-                                 .act_order = c->act_order,
+                                 .order = (enum gptq_order)c->act_order,
                                  .damp = c->damp,
                                  .calibration = c->calibration,
                                  .context = c->context,

@@ -27,7 +27,7 @@ static int order_columns(const struct gptq *o, const float *h, size_t n, uint32_
         return -1;
     for (size_t i = 0; i < n; i++)
         c[i] = (struct column){h[i * n + i], (uint32_t)i};
-    if (o->act_order)
+    if (o->order != GPTQ_STORED)
         qsort(c, n, sizeof(*c), heavier);
     for (size_t i = 0; i < n; i++)
         order[i] = c[i].at;
@@ -68,6 +68,7 @@ struct job {
     float *w;              /* [rows][cols], columns in order */
     const float *u;        /* [cols][cols] */
     const uint32_t *order; /* [cols] */
+    bool fitted;           /* GPTQ_STATIC: all grids are */
 };
 
 MULTIVERSION static void take_off(float *to, const float *from, float by, size_t n)
@@ -81,8 +82,9 @@ MULTIVERSION static void take_off(float *to, const float *from, float by, size_t
 static float round_one(const struct job *j, size_t row, size_t i, float *w, size_t end)
 {
     struct grid_matrix *m = j->m;
-    struct grid *grid = &m->grids[row * m->groups + i / m->group];
-    if (i % m->group == 0) {
+    const size_t group = (j->fitted ? j->order[i] : i) / m->group;
+    struct grid *grid = &m->grids[row * m->groups + group];
+    if (!j->fitted && i % m->group == 0) {
         const size_t n = m->cols - i < m->group ? m->cols - i : m->group;
         *grid = grid_fit(&m->kind, w + i, NULL, n);
     }
@@ -107,7 +109,8 @@ static void rows(void *arg, int thread, size_t begin, size_t end)
         const size_t tile = end - first < TILE ? end - first : TILE;
         for (size_t at = 0, to; at < n; at = to) {
             to = at + BLOCK;
-            if (group < n && to / group != at / group && to % group) /* end with a group */
+            if (!j->fitted && group < n && to / group != at / group &&
+                to % group) /* end with a group */
                 to = to / group * group > at ? to / group * group : to;
             to = to < n ? to : n;
             for (size_t r = 0; r < tile; r++)
@@ -119,6 +122,13 @@ static void rows(void *arg, int thread, size_t begin, size_t end)
                              n - to);
         }
     }
+}
+
+static void fit_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct job *j = arg;
+    (void)thread;
+    grid_matrix_round(j->m, j->w, NULL, begin, end);
 }
 
 /* Rows of w with their columns in order, in place. */
@@ -135,24 +145,38 @@ static int permute(float *w, size_t n_rows, size_t n, const uint32_t *order)
     return rc;
 }
 
+/* What comes before the first column: grids or groups, and the order of w. */
+static int arrange(const struct gptq *o, const struct workers *workers, struct job *j)
+{
+    struct grid_matrix *m = j->m;
+    if (o->order == GPTQ_STORED)
+        return 0;
+    if (o->order == GPTQ_STATIC) {
+        workers_run(workers, fit_rows, j, m->rows);
+        j->fitted = true;
+    } else {
+        if (!(m->group_of = malloc(m->cols * sizeof(*m->group_of))))
+            return -1;
+        for (size_t i = 0; i < m->cols; i++)
+            m->group_of[j->order[i]] = (uint32_t)(i / m->group);
+    }
+    return permute(j->w, m->rows, m->cols, j->order);
+}
+
 int gptq_quantise(const struct gptq *o, const struct workers *workers, struct grid_matrix *m,
                   float *w, const float *h, struct err *e)
 {
     const size_t n = m->cols;
     uint32_t *order = malloc(n * sizeof(*order));
     float *u = calloc(n * n, sizeof(*u));
+    struct job j = {m, w, u, order, false};
     int rc = -1;
-    if (!order || !u || order_columns(o, h, n, order) ||
-        (o->act_order &&
-         (permute(w, m->rows, n, order) || !(m->group_of = malloc(n * sizeof(*m->group_of))))))
+    if (!order || !u || order_columns(o, h, n, order) || arrange(o, workers, &j))
         err_nomem(e);
     else if (factor(o, workers, u, h, n, order))
         err_set(e, ERR_VALIDATION,
                 "the second moments of %zu inputs are not finite: is the model's output?", n);
     else {
-        for (size_t i = 0; o->act_order && i < n; i++)
-            m->group_of[order[i]] = (uint32_t)(i / m->group);
-        struct job j = {m, w, u, order};
         workers_run(workers, rows, &j, m->rows);
         rc = 0;
     }

@@ -9,9 +9,16 @@
 #include "model-server/quantize/grid.h"
 #include "model-server/quantize/workers.h"
 
+/* The order in which columns are rounded. Those with the largest inputs first leave the most
+ * columns to compensate the errors that matter most. */
+enum gptq_order {
+    GPTQ_STORED, /* as stored; the grid of a group is fitted when its first column is due */
+    GPTQ_STATIC, /* largest inputs first; all grids are fitted before, so groups stay in place */
+    GPTQ_GROUPS, /* largest inputs first, which also form the groups (desc_act): sets m->group_of */
+};
 struct gptq {
-    double damp;    /* fraction of the diagonal's mean that is added to the diagonal */
-    bool act_order; /* columns of the largest inputs first; sets m->group_of */
+    double damp; /* fraction of the diagonal's mean that is added to the diagonal */
+    enum gptq_order order;
 };
 
 /* Computes codes and grids of `m` (initialised) for w[rows][cols], which is overwritten.

@@ -121,7 +121,7 @@ static cJSON *gptq_config(const struct layout_kind *k, const cJSON *kept, const 
     cJSON_AddNumberToObject(q, "bits", k->grid.bits);
     cJSON_AddNumberToObject(q, "group_size", k->group ? (double)k->group : -1);
     cJSON_AddNumberToObject(q, "damp_percent", k->damp);
-    cJSON_AddBoolToObject(q, "desc_act", k->act_order);
+    cJSON_AddBoolToObject(q, "desc_act", k->desc_act);
     cJSON_AddBoolToObject(q, "sym", k->grid.symmetric);
     cJSON_AddBoolToObject(q, "true_sequential", false);
     cJSON_AddBoolToObject(q, "static_groups", false);

@@ -30,7 +30,7 @@ static int round_nearest(struct run *r, struct layer_tensor *t, struct grid_matr
 /* A matrix that no token reached (an expert) is rounded to nearest. */
 static int round_gptq(struct run *r, struct layer_tensor *t, struct grid_matrix *m, struct err *e)
 {
-    const struct gptq o = {r->kind.damp, r->kind.act_order};
+    const struct gptq o = {r->kind.damp, r->o->order};
     if (!t->in || !t->in->moments)
         return round_nearest(r, t, m, e);
     if (gptq_quantise(&o, &r->workers, m, t->w, t->in->moments, e))

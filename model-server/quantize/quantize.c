@@ -202,10 +202,11 @@ static int choose(struct run *r, struct err *e)
                                    .group = o->row_group ? 0
                                             : o->group   ? o->group
                                                          : r->method->group,
-                                   .act_order = o->act_order,
+                                   .desc_act = o->order == GPTQ_GROUPS,
                                    .damp = o->damp};
-    if (o->act_order && (strcmp(r->method->name, "gptq") != 0 || l != &layout_gptq))
-        return err_set(e, ERR_VALIDATION, "--act-order is for --method gptq in its own layout");
+    if (o->order == GPTQ_GROUPS && (strcmp(r->method->name, "gptq") != 0 || l != &layout_gptq))
+        return err_set(e, ERR_VALIDATION,
+                       "--act-order group is for --method gptq in its own layout");
     return 0;
 }
 
@@ -217,7 +218,7 @@ static uint64_t key_of(const struct run *r)
         r->source.identity, o->bits,
         o->group,           o->row_group,
         o->symmetric,       o->asymmetric,
-        o->act_order,       r->calibrated,
+        o->order,           r->calibrated,
         o->packed,          r->calibrated ? token_text_hash(&r->text) : 0};
     uint64_t h = hash_bytes(1, numbers, sizeof(numbers));
     h = hash_bytes(h, &o->damp, sizeof(o->damp));

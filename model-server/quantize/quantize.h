@@ -6,6 +6,7 @@
 #ifndef MODEL_SERVER_QUANTIZE_QUANTIZE_H
 #define MODEL_SERVER_QUANTIZE_QUANTIZE_H
 #include "model-server/quantize/calibrate.h"
+#include "model-server/quantize/gptq.h"
 #include "model-server/quantize/layout.h"
 #include "model-server/quantize/source.h"
 #include "model-server/quantize/tap.h"
@@ -16,7 +17,8 @@ struct quantize_options {
     bool packed;          /* compressed-tensors' pack-quantized instead of the method's layout */
     uint32_t bits, group; /* 0: the method's default */
     bool row_group;       /* one scale per row */
-    bool symmetric, asymmetric, act_order;
+    bool symmetric, asymmetric;
+    enum gptq_order order;
     double damp;
     const char *calibration; /* a file; NULL: the built-in text; "none" */
     uint32_t context, tokens;

@@ -117,13 +117,14 @@ static void test_outputs_are_nearer_than_by_rounding(void **state)
     float w[ROWS * COLS], copy[ROWS * COLS], x[TOKENS * COLS], h[COLS * COLS];
     const struct grid_kind k = {.bits = 3, .symmetric = true, .scale = SCALE_F16};
     struct err e = ERR_INIT;
-    double sum[3] = {0};
+    double sum[4] = {0};
     (void)state;
     srand(test_seed(4));
     for (int round = 0; round < 10; round++) {
         make(w, x, h);
-        for (int way = 0; way < 3; way++) {
-            const struct gptq o = {.damp = 0.01, .act_order = way == 2};
+        for (int way = 0; way < 4; way++) { /* 0: rounded to nearest */
+            const struct gptq o = {.damp = 0.01,
+                                   .order = way ? (enum gptq_order)(way - 1) : GPTQ_STORED};
             struct grid_matrix m;
             assert_int_equal(grid_matrix_init(&m, &k, ROWS, COLS, GROUP), 0);
             memcpy(copy, w, sizeof(w));
@@ -131,12 +132,14 @@ static void test_outputs_are_nearer_than_by_rounding(void **state)
                 grid_matrix_round(&m, w, NULL, 0, ROWS);
             else
                 assert_int_equal(gptq_quantise(&o, &alone, &m, copy, h, &e), 0);
+            assert_true((m.group_of != NULL) == (way && o.order == GPTQ_GROUPS));
             sum[way] += output_error(&m, w, x);
             grid_matrix_free(&m);
         }
     }
     assert_true(sum[1] < 0.8 * sum[0]);
     assert_true(sum[2] < 0.8 * sum[0]);
+    assert_true(sum[3] < 0.8 * sum[0]);
 }
 
 /* A group longer than a block, and a row as one group: the grid is fitted once, at its start. */
