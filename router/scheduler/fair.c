@@ -177,13 +177,22 @@ static struct fair_item *offer(struct fair *f, struct fair_key *k)
     return k->cursor;
 }
 
+/* Of two keys' next items: the smaller account first, then the key that runs nothing. */
+static bool goes_first(const struct fair_item *a, const struct fair_item *b)
+{
+    if (a->key->served != b->key->served)
+        return a->key->served < b->key->served;
+    if (fair_newcomer(a) != fair_newcomer(b))
+        return fair_newcomer(a);
+    return a->order < b->order;
+}
+
 struct fair_item *fair_next(struct fair *f)
 {
     struct fair_item *best = NULL;
     for (struct fair_key *k = f->present; k; k = k->next) {
         struct fair_item *it = offer(f, k);
-        if (it && (!best || k->served < best->key->served ||
-                   (k->served == best->key->served && it->order < best->order)))
+        if (it && (!best || goes_first(it, best)))
             best = it;
     }
     if (best)

@@ -4,7 +4,8 @@
  * was served; a generated token counts twice as much as a prompt token. The active key with the
  * smallest account is next. This is the virtual token counter of fair serving (Sheng et al., arXiv
  * 2401.00588). A key that resumes after idling keeps its debt but gains no credit: its account is
- * raised to the minimum over the active keys. A single active key gets the whole capacity.
+ * raised to the minimum over the active keys. Of equal accounts, one that runs nothing goes first.
+ * A single active key gets the whole capacity.
  *
  * Within a key, the lowest `priority` runs first, then the oldest. Every eighth request that joins
  * is the key's oldest, whatever its priority, so that no request starves.

@@ -235,7 +235,7 @@ static void look(struct policy *p, struct scan *s, const struct load *l, int64_t
 {
     struct fair_item *it = fair_first(&p->fair);
     struct waiter *first = p->next_up;
-    s->newcomers = it && l->n_running > 0 && fair_newcomer(it);
+    s->newcomers = it && l->n_running > 0 && !p->newcomers_last && fair_newcomer(it);
     for (struct waiter *w = p->returned; w && s->room && s->budget; w = w->behind)
         if (!consider(p, s, l, w, now_ns, out))
             return;
@@ -362,6 +362,9 @@ uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, str
         s.least_started = shortest;
     }
     uint32_t used = join(p, &s, l, now_ns, out), rest = budget - used;
-    share_out(l, s.newcomers && used ? least(rest, used) : rest);
+    p->newcomers_last = s.newcomers && s.n > 0;
+    if (p->newcomers_last)
+        rest = least(rest, used > budget / 4 ? used : budget / 4);
+    share_out(l, rest);
     return s.n;
 }

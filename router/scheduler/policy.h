@@ -13,8 +13,9 @@
  *   - While prompts that were cut fill whole steps, another joins if it fits into half a step,
  *     or is less than half as long as any of them.
  *   - If it is the turn of an account that runs nothing, only accounts that run nothing join, and
- *     prompts that were cut get at most as many tokens as theirs. So an account with few requests
- *     waits for the running step and for a step of its own, whatever others have queued.
+ *     prompts that were cut get at most as many tokens as theirs, or a quarter of the budget. So
+ *     an account with few requests waits for the running step and for a step of its own, whatever
+ *     others have queued. No two steps in a row are such steps.
  *   - An image with bidirectional attention is never cut. A prompt stops in front of it, or, if
  *     no other prompt is computed, takes all of it even beyond the step's budget.
  *   - A prompt whose recurrent state is to be kept stops there (kv_stop()) and resumes in the
@@ -84,6 +85,7 @@ struct policy {
     struct fair fair;
     struct waiter *returned; /* the preempted ones, by rank */
     struct waiter *next_up;  /* passed too often: none joins before it */
+    bool newcomers_last;     /* in the last step only accounts that ran nothing joined */
 };
 
 struct started { /* a prompt that is partly computed */

@@ -54,12 +54,19 @@ static void rig_init(struct rig *g, struct policy_limits l, uint32_t blocks)
         tokens[i] = i;
 }
 
-static void add(struct rig *g, struct one *o, uint32_t n_prompt, uint32_t n_reserve)
+static void add_for(struct rig *g, struct one *o, uint32_t n_prompt, uint32_t n_reserve,
+                    uint64_t tenant)
 {
-    *o = (struct one){.w = {.key = {tokens, n_prompt, 0}, .n_reserve = n_reserve}};
+    *o =
+        (struct one){.w = {.key = {tokens, n_prompt, 0}, .n_reserve = n_reserve, .tenant = tenant}};
     o->w.kv = &o->t;
     o->w.fair.order = g->next_order++;
     assert_true(policy_add(&g->p, &o->w));
+}
+
+static void add(struct rig *g, struct one *o, uint32_t n_prompt, uint32_t n_reserve)
+{
+    add_for(g, o, n_prompt, n_reserve, 0);
 }
 
 static uint32_t join(struct rig *g, struct load l, int64_t now)
@@ -357,16 +364,11 @@ static void prompts_stop_where_their_state_is_kept(void **state)
 static void a_key_with_one_request_does_not_wait_for_a_key_with_many(void **state)
 {
     struct rig g;
-    struct one many[20], one, second;
+    struct one many[20], one, second, fresh[3];
     (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 100, .chunking = true}, 1000);
-    for (int i = 0; i < 20; i++) {
-        add(&g, &many[i], 40, 41);
-        policy_remove(&g.p, &many[i].w);
-        policy_forget(&g.p, &many[i].w);
-        many[i].w.tenant = 1;
-        assert_true(policy_add(&g.p, &many[i].w));
-    }
+    for (int i = 0; i < 20; i++)
+        add_for(&g, &many[i], 40, 41, 1);
     assert_int_equal(join(&g, (struct load){0}, 0), 3);
     add(&g, &one, 40, 41); /* another's: a step with its prompt and as much of a cut one */
     struct started cut = {.left = 500};
@@ -374,10 +376,18 @@ static void a_key_with_one_request_does_not_wait_for_a_key_with_many(void **stat
     assert_int_equal(join(&g, l, 0), 1);
     assert_ptr_equal(g.out[0].w, &one.w);
     assert_int_equal(cut.n_now, 40);
-    add(&g, &second, 40, 41); /* it runs one now: its next joins beside the others */
+    fair_charge(&many[0].w.fair, 1000); /* tokens that it was given meanwhile */
+    add(&g, &second, 40, 41);           /* runs one now: its next joins beside the others */
     assert_int_equal(join(&g, l, 0), 2);
     assert_ptr_equal(g.out[0].w, &second.w);
     assert_int_equal(cut.n_now, 98 - 49);
+    for (int i = 0; i < 3; i++) { /* new accounts with every step: others join in every second */
+        add_for(&g, &fresh[i], 4, 5, 10 + (uint64_t)i);
+        assert_int_equal(join(&g, l, 0) > 1, i == 1);
+        assert_ptr_equal(g.out[0].w, &fresh[i].w);
+        assert_true(cut.n_now >= 98 / 4);
+        done(&g, &fresh[i]);
+    }
     done(&g, &one);
     done(&g, &second);
     rig_fini(&g, many, 20);
