@@ -46,9 +46,32 @@ static void bits_of_code(struct config *c, struct stored *s, double bits, bool f
 
 /* ---------------------------------------------------------------- the methods */
 
+/* GPTQModel's `dynamic`: patterns of module names with parameters of their own. Modules that are
+ * not quantised ("-:PATTERN") are found by their tensors. */
+static void check_dynamic(struct config *c, const cJSON *q)
+{
+    static const char *const anywhere[] = {"desc_act", "damp_percent", "static_groups", "mse"};
+    const cJSON *module, *j;
+    cJSON_ArrayForEach(module, config_object(c, q, "dynamic"))
+    {
+        if (strncmp(module->string, "-:", 2) == 0)
+            continue;
+        cJSON_ArrayForEach(j, module)
+        {
+            bool fine = cJSON_Compare(j, json_get(q, j->string), true);
+            for (size_t i = 0; i < sizeof(anywhere) / sizeof(anywhere[0]) && !fine; i++)
+                fine = strcmp(j->string, anywhere[i]) == 0;
+            if (!fine)
+                config_fail(
+                    c,
+                    "quantization_config: `dynamic`: another `%.40s` for `%.80s` is not supported",
+                    j->string, module->string);
+        }
+    }
+}
+
 static void read_gptq(struct config *c, const cJSON *q, struct stored *s)
 {
-    const cJSON *dynamic = json_get(q, "dynamic");
     s->format = &stored_gptq;
     bits_of_code(c, s, json_num(q, "bits", 4), true);
     s->group = size_of(c, q, "group_size");
@@ -59,9 +82,7 @@ static void read_gptq(struct config *c, const cJSON *q, struct stored *s)
     word_of(c, q, "pack_dtype", WORDS("int32"));
     if (json_bool(q, "is_marlin_format", false))
         config_fail(c, "quantization_config: Marlin's own layout is not supported");
-    if (dynamic && dynamic->child)
-        config_fail(c, "quantization_config: `dynamic`, other parameters for some of the modules, "
-                       "is not supported");
+    check_dynamic(c, q);
 }
 
 static void read_awq(struct config *c, const cJSON *q, struct stored *s)

@@ -39,6 +39,9 @@ static void test_config(void **state)
         {"null", {0}},
         {"{\"quant_method\":\"gptq\",\"bits\":8,\"group_size\":-1,\"sym\":true}",
          {&stored_gptq, "gptq", 8, 0, 1, 1, true, false}},
+        {"{\"quant_method\":\"gptq\",\"bits\":8,\"group_size\":-1,\"sym\":true,\"dynamic\":"
+         "{\"-:.*attn.*\":{},\"lm_head\":{},\"b\":{\"bits\":8,\"desc_act\":true}}}",
+         {&stored_gptq, "gptq", 8, 0, 1, 1, true, false}},
         {"{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":128,"
          "\"checkpoint_format\":\"gptq_v2\"}",
          {&stored_gptq, "gptq", 4, 128, 1, 0, false, false}},
@@ -128,7 +131,9 @@ static void test_config_refuses(void **state)
         {"{\"quant_method\":\"gptq\",\"group_size\":\"x\"}", "`group_size` must be"},
         {"{\"quant_method\":\"gptq\",\"checkpoint_format\":\"marlin\"}",
          "`checkpoint_format` marlin is not supported"},
-        {"{\"quant_method\":\"gptq\",\"dynamic\":{\"a\":{}}}", "`dynamic`"},
+        {"{\"quant_method\":\"gptq\",\"dynamic\":{\"a\":{\"bits\":8}}}",
+         "another `bits` for `a` is not supported"},
+        {"{\"quant_method\":\"gptq\",\"dynamic\":[]}", "`dynamic` must be an object"},
         {"{\"quant_method\":\"awq\",\"bits\":8}", "4 bits, not 8"},
         {"{\"quant_method\":\"awq\",\"version\":\"gemv\"}", "`version` gemv is not supported"},
         {"{\"quant_method\":\"fp8\",\"weight_block_size\":[128]}", "two positive integers"},
