@@ -17,7 +17,7 @@ enum { LAYOUT_TENSORS = 4 };
 struct layout_kind {
     struct grid_kind grid;
     uint32_t group; /* columns per grid; 0: a whole row */
-    bool desc_act; /* groups of columns that are not beside each other */
+    bool desc_act;  /* groups of columns that are not beside each other */
     double damp;
     const char *dtype; /* safetensors type of the other tensors: "F16" ... */
 };
