@@ -1,4 +1,4 @@
-"""Models with recurrent layers: no schedule changes a bit, prompts begin from snapshots of a state, and streams survive their shard.
+"""Models with recurrent layers: no schedule changes a bit, prompts start from snapshots of a state, and streams survive a shard's crash.
 Bits are compared with those of each request alone and whole."""
 
 import concurrent.futures

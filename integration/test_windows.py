@@ -1,5 +1,5 @@
-"""Layers that see a window give the blocks behind it back: no schedule changes a bit, prompts go on where the last window is, and a
-long context takes no more than its window and a chunk there. Bits are compared with those of one cache for all layers."""
+"""Sliding-window layers release the blocks behind their window: no schedule changes a bit, prompts continue from a cached window, and a long
+context takes at most its window and a chunk there. Bits are compared with those of one cache for all layers."""
 
 import concurrent.futures
 import json

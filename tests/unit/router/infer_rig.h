@@ -1,5 +1,5 @@
-/* infer_rig.h - a router's lower half with scripted shards over real gRPC, and clients that know
- * what they must be told. */
+/* infer_rig.h - the scheduler with scripted shards over real gRPC, and clients that know their
+ * expected answers. */
 #ifndef TEST_INFER_RIG_H
 #define TEST_INFER_RIG_H
 #include "common/clock.h"
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define UNUSED __attribute__((unused)) /* a test takes what it needs */
+#define UNUSED __attribute__((unused)) /* a test uses what it needs */
 
 enum { MAX_OUT = 256, WAIT_MS = 20000 };
 
@@ -182,7 +182,7 @@ UNUSED static struct rig *rig_new(const struct fake_shard *like, const struct in
     return g;
 }
 
-/* What a shard did so far; n_log of it. Static: one reader. */
+/* Calls of a shard so far; n_log of them. Static: one reader. */
 static uint32_t n_log;
 UNUSED static const struct fake_log *log_of(struct rig *g, uint32_t rank)
 {
@@ -212,7 +212,7 @@ UNUSED static bool is_idle(const void *arg)
 
 UNUSED static bool hangs(const void *arg) { return ((const struct rig *)arg)->shard[0]->hangs; }
 
-/* Whatever happened: every block is back, nobody read a foreign one. */
+/* Afterwards every block must be free, and no step may have read a foreign one. */
 UNUSED static void rig_free(struct rig *g)
 {
     assert_true(wait_for(is_idle, g));
@@ -229,7 +229,7 @@ UNUSED static void rig_free(struct rig *g)
     free(g);
 }
 
-/* The number behind `line` in /metrics; 0: it has no such line. */
+/* The number after `line` in /metrics; 0: there is no such line. */
 UNUSED static double counter(const struct rig *g, const char *line)
 {
     struct buf b = BUF_INIT;
