@@ -1,5 +1,6 @@
 /* Several replicas behind one door: who gets what, and that no stream notices when one is lost. */
 #include "router/fleet/fleet.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/router/infer_rig.h"
 
 enum { N = 32, REPLICAS = 3 };
@@ -374,10 +375,8 @@ static int set_up(void **state)
 }
 static int tear_down(void **state)
 {
-    char command[64];
     (void)state;
-    snprintf(command, sizeof(command), "rm -rf %s", dir);
-    return system(command);
+    return temp_folder_remove(dir);
 }
 
 int main(void)
