@@ -1,6 +1,5 @@
 /* test_comm_tcp.c - the same collectives over TCP, between processes of this machine: exact and
- * equal sums; a rank that dies, leaves, is late, does not come or does not belong is named to all.
- */
+ * equal sums. A rank that dies, leaves, is late, is absent or does not belong is named to all. */
 #include "common/cluster.h"
 #include "tests/certs.h"
 #include "tests/unit/model-server/comm/ranks.h"
