@@ -1,4 +1,4 @@
-"""The files that take longest begin first, so that no core is idle at the end of a run of several workers."""
+"""Starts the longest files first, so that no core is idle at the end of a run of several workers."""
 
 LONGEST = ["test_gpu_stand_in.py", "test_restart.py", "test_draft_model.py", "test_http.py", "test_hostile_http.py", "test_lmtp.py", "test_speculation.py"]
 

@@ -1,4 +1,4 @@
-"""The bundled demo model with layers that change nothing: the same answers, more slowly. What a draft model is for."""
+"""The bundled demo model with additional layers that change nothing: the same answers, more slowly. A served model for tests with a draft model."""
 
 import json
 import shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pages of docs/ that are printed, not written: `make docs-pages` writes them, test_docs.py says when they are old.
+"""Generated pages of docs/: `make docs-pages` writes them, test_docs.py fails if they are outdated.
 
     python3 integration/docs_pages.py BIN_DIR [OUT_DIR]"""
 

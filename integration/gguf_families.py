@@ -1,4 +1,4 @@
-"""Folders of other families as GGUF files, with the names and keys that llama.cpp's convert_hf_to_gguf.py gives them."""
+"""Converts folders of other families to GGUF files, with the names and keys of llama.cpp's convert_hf_to_gguf.py."""
 
 import json
 import pathlib

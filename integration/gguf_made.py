@@ -1,4 +1,4 @@
-"""A folder of Hugging Face's tools as a GGUF file, written with llama.cpp's own Python module: its writer, its quantisers.
+"""Converts a Hugging Face folder to a GGUF file with llama.cpp's own Python module: its writer, its quantisers.
 
     write(folder, "model.gguf", "Q8_0")
 

@@ -1,4 +1,4 @@
-"""Draft heads that were not trained, for tests: where a real head would be right, they sometimes are."""
+"""Untrained draft heads for tests: their drafts are sometimes right."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""A router before stand-ins whose speed and acceptance are given (paced_shard.py)."""
+"""A router with stand-ins for shards whose speed and acceptance are given (paced_shard.py)."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""JSON schemas of many shapes, drawn at random but the same each time: `shapes(n)` gives n of them."""
+"""Random JSON schemas with a fixed seed: `shapes(n)` returns n of them."""
 
 import random
 

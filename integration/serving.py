@@ -1,4 +1,4 @@
-"""Start the real programs for a test and make sure they are gone afterwards.
+"""Starts the real programs for a test and stops them afterwards.
 
     with Service(model, num_shard=2) as s:
         s.post("/generate", {"inputs": "Once"})

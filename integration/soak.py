@@ -1,4 +1,4 @@
-"""Everything at once for a while: streams that are read, left and slowed, chats, tools, schemas, samplers, broken bodies, shards that die.
+"""A mixed load for some time: streams that are read, abandoned and slowed, chats, tools, schemas, samplers, invalid bodies, shards that die.
 
     make soak-service SAN=1 SOAK=600
 

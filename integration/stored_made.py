@@ -1,4 +1,4 @@
-"""A folder of Hugging Face's tools once more, its linear layers stored in few bits, and beside it what they are in fp32.
+"""Quantises the linear layers of a Hugging Face folder, and also writes their dequantised numbers in fp32.
 
     stored, plain = write(folder, tmp_path, "nf4")
 

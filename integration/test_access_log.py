@@ -1,4 +1,4 @@
-"""The access log: exactly one line for each request, whatever became of it, with numbers that agree with the answer."""
+"""The access log: exactly one line for each request, whatever its outcome, with numbers that agree with the answer."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Bodies as coding agents send them, whole: what a server of another house cannot do must not end the conversation."""
+"""Complete request bodies of coding agents: unsupported vendor features must not end the conversation."""
 
 import json
 import re

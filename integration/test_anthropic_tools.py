@@ -1,4 +1,4 @@
-"""Anthropic's tools and thinking with its own SDK: calls that are forced, calls that a model writes, and what comes back."""
+"""Anthropic's tools and thinking with its own SDK: forced calls, calls that a model writes, and their results."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Answers in channels (gpt-oss's harmony format): reasoning, text and calls, on every route, and what goes back to the template."""
+"""Answers in channels (gpt-oss's harmony format): reasoning, text and calls on every route, and their form in later prompts."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The Helm chart: rendered by Helm's code with many values, held against Kubernetes' schemas, our options and each other."""
+"""The Helm chart: rendered by Helm's code with many values, checked against Kubernetes' schemas and our options."""
 
 import json
 import re

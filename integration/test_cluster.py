@@ -1,4 +1,4 @@
-"""Strangers between machines: certificates or a shared secret decide who may call a shard over TCP or meet its ranks."""
+"""Authentication between machines: certificates or a shared secret protect a shard's TCP address and the rendezvous of its ranks."""
 
 import contextlib
 import hashlib

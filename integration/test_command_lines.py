@@ -1,4 +1,4 @@
-"""Command lines: pages, versions, slips and exit codes are the same in all programs and subcommands."""
+"""Command lines: help, versions, misspelt options and exit codes are consistent in all programs and subcommands."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""The machine code of CUDA kernels: what make checked only where it found a disassembler."""
+"""The machine code of CUDA kernels: the checks that make runs only if it finds a disassembler."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What README and docs/ say of files, links, flags, routes and commands is so, and what is printed is what the sources print."""
+"""Files, links, flags, routes and commands in README and docs/ exist, and generated pages are up to date."""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""download-weights against a small local hub (hub.py), and beside huggingface_hub in one cache."""
+"""download-weights with a small local hub (hub.py), and together with huggingface_hub in one cache."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Draft heads of a checkpoint: the same tokens, log-probabilities and texts, bit by bit, in fewer steps."""
+"""Draft heads of a checkpoint: bit-identical tokens, log-probabilities and texts in fewer steps."""
 
 import concurrent.futures
 import os

@@ -1,4 +1,4 @@
-"""A draft model beside the served one: answers stay what they are, bit by bit, whatever becomes of it."""
+"""A draft model in addition to the served one: answers are bit-identical, whatever happens to it."""
 
 import concurrent.futures
 import os

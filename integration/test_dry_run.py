@@ -1,4 +1,4 @@
-"""What `launcher --dry-run` says beside what a start then does."""
+"""Compares the output of `launcher --dry-run` with an actual start."""
 
 import json
 import re

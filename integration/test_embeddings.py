@@ -1,4 +1,4 @@
-"""Models that give vectors and scores, with the clients that people use, against what transformers computes."""
+"""Embedding models and rerankers with common clients, compared with transformers."""
 
 import base64
 import concurrent.futures

@@ -1,4 +1,4 @@
-"""What a new user sees: one command, then an answer, whatever the number of shards."""
+"""One command, then an answer, for any number of shards."""
 
 import concurrent.futures
 import json

@@ -1,4 +1,4 @@
-"""A format of the answer beside tools: the answer is of the format, or it is calls, whatever way the model writes them in."""
+"""A response format together with tools: the answer matches the format or consists of calls, in every notation for calls."""
 
 import json
 

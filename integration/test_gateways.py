@@ -1,4 +1,4 @@
-"""The routes that gateways and balancers ask: prompts rendered, what is served, how busy it is."""
+"""Routes for gateways and load balancers: rendered prompts, served models, load."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a launcher says where GPUs do not do what is asked: seen with the stand-in of CUDA (make unit T=cuda builds it)."""
+"""Error messages of a launcher for missing or unsuitable GPUs, with the CUDA stand-in (make unit T=cuda builds it)."""
 
 import os
 

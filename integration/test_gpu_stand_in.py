@@ -1,5 +1,5 @@
-"""A whole service on the stand-in of CUDA: the launcher, a shard whose kernels run on the CPU, the router. Tokens are
-those of the CPU backend, whoever is answered beside them (make unit T=cuda builds the stand-in)."""
+"""A whole service on the stand-in of CUDA: the launcher, a shard whose kernels run on the CPU, the router. Tokens are those of the CPU backend,
+whatever other requests run (make unit T=cuda builds the stand-in)."""
 
 import concurrent.futures
 import time

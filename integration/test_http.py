@@ -1,4 +1,4 @@
-"""The router as clients meet it: SDKs, raw sockets, bad manners, and its life from port to exit code."""
+"""The router's HTTP interface: SDKs, raw sockets, misbehaving clients, start and shutdown."""
 
 import base64
 import concurrent.futures

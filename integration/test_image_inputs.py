@@ -1,4 +1,4 @@
-"""Images in the bodies of every protocol, before a shard without a model: what it was sent, and each way to be refused."""
+"""Images in the bodies of every protocol, with a fake shard: what the shard receives, and each reason for a refusal."""
 
 import base64
 import struct

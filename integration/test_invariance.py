@@ -1,5 +1,5 @@
-"""The same request gives the same log-probabilities, bit for bit, whatever the scheduler makes of it: alone and whole, in
-company, in chunks, behind a prefix that somebody else computed, in a copy of a half-filled block, one of n."""
+"""A request gets bit-identical log-probabilities in any schedule: alone and whole, in a batch, in chunks, after a prefix that another request
+computed, in a copy of a half-filled block, as one of n."""
 
 import concurrent.futures
 import json

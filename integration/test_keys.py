@@ -1,4 +1,4 @@
-"""Permits are shared among API keys: one key that takes all it can get refuses nobody else."""
+"""Permits are shared among API keys: a key that floods the server does not cause refusals for other keys."""
 
 import contextlib
 import json

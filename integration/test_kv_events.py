@@ -1,4 +1,4 @@
-"""KV events: what the prefix tree holds, told over ZeroMQ as vLLM tells it; and vllm-router, which routes by them."""
+"""KV events: the content of the prefix tree, published over ZeroMQ in vLLM's format; and vllm-router, which routes by them."""
 
 import json
 import pathlib

@@ -1,5 +1,5 @@
-"""KV blocks below the cache: a prompt that was computed before is read, with the same bits, after a restart, a kill, beside other
-services and other models; and whatever is wrong with the folder, answers are right."""
+"""Lower KV tiers: blocks of an earlier prompt are read with the same bits after a restart or a kill, and with other services and models in the same
+folder. Whatever is wrong with the folder, answers are right."""
 
 import concurrent.futures
 import os

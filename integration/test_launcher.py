@@ -1,4 +1,4 @@
-"""The launcher with small stand-ins for its children: who is started how, what is said, who is left."""
+"""The launcher with small stand-ins for its children: their command lines, log lines and cleanup."""
 import json
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What docker/ holds, but for the chart (test_chart.py) and the running image (test_image.py): it parses, and what it names exists."""
+"""Files in docker/ except the chart (test_chart.py) and the running image (test_image.py): they parse, and the names in them exist."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A model over several machines: here two launchers on one machine, each with its own ranks, that know each other by TCP."""
+"""A model on several machines: here two launchers on one machine, each with its own ranks, connected by TCP."""
 
 import random
 import re

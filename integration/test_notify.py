@@ -1,4 +1,4 @@
-"""The launcher under a service manager: what it sends to NOTIFY_SOCKET (sd_notify), and that nobody else can send it."""
+"""The launcher under a service manager: its messages to NOTIFY_SOCKET (sd_notify), which no child can send."""
 
 import os
 import pathlib

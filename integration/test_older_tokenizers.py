@@ -1,4 +1,4 @@
-"""Tokenizers in the older files, and one that has more tokens than its model."""
+"""Tokenizers in older file formats, and one that has more tokens than its model."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Fields beside OpenAI's common ones that tools rely on: biases, exact lengths, stop tokens, echoed log-probabilities."""
+"""Less common fields on which tools rely: biases, exact lengths, stop tokens, echoed log-probabilities."""
 
 import json
 import math

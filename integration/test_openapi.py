@@ -1,4 +1,4 @@
-"""The served OpenAPI document, tried on the server: no body makes it fail, and what it answers is what the document says.
+"""The served OpenAPI document, tested on the server: no body causes a server error, and answers match the document.
 
 SCHEMATHESIS_EXAMPLES sets how many bodies each operation gets."""
 

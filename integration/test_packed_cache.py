@@ -1,4 +1,4 @@
-"""Packed weights in a file: the next start maps it and gives the same bits; whatever is wrong with the folder, the model is packed as ever."""
+"""Packed weights in a file: the next start maps it, with the same bits. If anything is wrong with the folder, the model is packed as usual."""
 
 import json
 import os

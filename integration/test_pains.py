@@ -1,4 +1,4 @@
-"""Reports of users of other servers, each a sentence that a test decides: docs/results/pains.md says which sentence is whose."""
+"""Known problems of other servers, each stated as a sentence that a test checks: see docs/results/pains.md."""
 
 import concurrent.futures
 import json

@@ -1,5 +1,5 @@
-"""Stages of layers (--pipeline-parallel-size) and experts in whole (--enable-expert-parallel), as a service: answers are those of one
-stage, bit for bit, whatever happens to its ranks."""
+"""Pipeline stages (--pipeline-parallel-size) and expert parallelism (--enable-expert-parallel) in a service: answers are bit-identical to those of
+one stage, whatever happens to its ranks."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A KV cache for a fraction of what is asked for: whoever makes way is told what it would have been told alone, bit by bit."""
+"""A KV cache for a fraction of the requests: a preempted request gets the answer that it would get alone, bit by bit."""
 
 import concurrent.futures
 import json

@@ -1,4 +1,4 @@
-"""--quantize from the command line to the answers: close to the exact ones, not equal, and the same scheme on every rank."""
+"""--quantize from the command line to the answers: close to the exact ones, but not equal, with the same scheme on every rank."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""model-server quantize: what it writes is read back, by this program and by others; a run that ended goes on; bad input is one line."""
+"""model-server quantize: this program and others read its output; an interrupted run resumes; invalid input gives one line."""
 
 import json
 import os

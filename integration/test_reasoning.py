@@ -1,4 +1,4 @@
-"""Reasoning in front of an answer: told apart from it, also where the answer must have a shape or be a call."""
+"""Reasoning before an answer is separated from it, also with a response format or a forced call."""
 
 import json
 

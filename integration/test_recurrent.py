@@ -1,17 +1,13 @@
-"""Models with recurrent layers: no schedule changes a bit, prompts begin from snapshots of a state, and streams survive their shard.
+"""Models with recurrent layers: no schedule changes a bit, prompts start from snapshots of a state, and streams survive a shard's crash.
 Bits are compared with those of each request alone and whole."""
 
 import concurrent.futures
-import os
 import random
-import signal
 
 import pytest
 import requests
 from serving import Service, data, seed_for, wait_for
-
-TALES = ["Once upon a time, there was a little girl.", "Tom had a big red ball.", "One day, a dog"]
-MORE = [" She was happy.", " He went to the park.", " The sun was warm", " and then", " They played."]
+from tales import MORE, TALES, answer, leave_early, streams_survive_a_crash
 
 
 def asked(rng, i):
@@ -19,12 +15,6 @@ def asked(rng, i):
     if i % 2:
         p |= {"do_sample": True, "temperature": 0.9, "seed": i}
     return {"inputs": rng.choice(TALES) + "".join(rng.choices(MORE, k=rng.randint(0, 12))), "parameters": p}
-
-
-def answer(s, body):
-    r = s.post("/generate", body)
-    assert r.status_code == 200, r.text
-    return [(t["id"], t["logprob"]) for t in r.json()["details"]["tokens"]]
 
 
 def alone(s, body):
@@ -36,11 +26,6 @@ def expect_empty(s):
     wait_for(lambda: s.metric("kv_blocks", state="used") == 0 and s.metric("tgi_state_cells", state="used") == 0)
     cells = s.audit()["scheduler"]["cells"]
     assert cells["held"] == 0 and cells["total"] == cells["free"] + cells["snapshots"] > 0
-
-
-def leave_early(s, body):
-    with s.post("/generate_stream", body, stream=True) as r:
-        next(r.iter_lines())
 
 
 def next_turn(s):
@@ -78,23 +63,8 @@ def test_no_schedule_changes_a_bit(model, num_shard):
 
 
 def test_streams_go_on_when_their_shard_is_killed():
-    folder = data("arch/qwen3_next")
-    bodies = [{"inputs": TALES[i % 3] + MORE[i % 5] * (i % 7), "parameters": {"max_new_tokens": 300, "ignore_eos": True}} for i in range(24)]
-    with Service(folder) as s, concurrent.futures.ThreadPoolExecutor(24) as pool:
-        want = [s.post("/generate", b).json()["generated_text"] for b in bodies]
-        begun = []
-
-        def stream(b):
-            events = s.events("/generate_stream", b)
-            out = [next(events)]
-            begun.append(1)
-            return (out + list(events))[-1]["generated_text"]
-
-        jobs = [pool.submit(stream, b) for b in bodies]
-        wait_for(lambda: len(begun) >= 4, 60)
-        os.kill(s.shards()[0], signal.SIGKILL)
-        assert [j.result() for j in jobs] == want
-        assert s.metric("tgi_shard_returns") == 1
+    with Service(data("arch/qwen3_next")) as s:
+        streams_survive_a_crash(s, 24)
         assert requests.get(s.url + "/health", timeout=10).status_code == 200
         expect_empty(s)
 

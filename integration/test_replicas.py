@@ -1,4 +1,4 @@
-"""Several groups of shards behind one router: where requests go, and what streams see when a group is lost."""
+"""Several groups of shards behind one router: routing, and streams when a group is lost."""
 
 import concurrent.futures
 import os

@@ -1,4 +1,5 @@
-"""--response-store: conversations that go on by an id, responses that are read, listed, deleted, made in the background, through crashes and full disks."""
+"""--response-store: conversations continued by id; responses that are read, listed, deleted and computed in the background; crashes and full
+disks."""
 
 import concurrent.futures
 import json

@@ -1,4 +1,4 @@
-"""Shards that are killed under live requests: they are started again, and every answer is the one that it would have been."""
+"""Shards that are killed during requests: they are restarted, and every answer is unchanged."""
 
 import asyncio
 import concurrent.futures

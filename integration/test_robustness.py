@@ -1,5 +1,5 @@
-"""Clients that are broken, hostile or merely odd, against the real programs. What they may cost is bounded; what they send is
-refused by name; everybody else is served all the while."""
+"""Broken, hostile or unusual clients with the real programs. Their cost is bounded, their requests are refused with a reason, and other clients are
+served meanwhile."""
 
 import json
 import pathlib

@@ -1,5 +1,5 @@
-"""Rolling restarts behind the proxies that people have: every service is replaced in turn while streams run, and no
-client sees it. The proxies watch /readyz, as Kubernetes does."""
+"""Rolling restarts behind common proxies: each service is replaced while streams run, and no client notices. The proxies watch /readyz, as
+Kubernetes does."""
 
 import concurrent.futures
 import contextlib

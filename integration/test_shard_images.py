@@ -1,4 +1,4 @@
-"""Pictures at the seam between router and shard: Request.media, and input_chunks as TGI sends them.
+"""Images between router and shard: Request.media, and input_chunks as TGI sends them.
 
 Expected: the greedy tokens that transformers choose (TEST_DATA/vision)."""
 

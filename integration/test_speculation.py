@@ -1,4 +1,4 @@
-"""Speculative decoding: the same tokens, log-probabilities and texts, bit by bit, in fewer steps."""
+"""Speculative decoding: bit-identical tokens, log-probabilities and texts in fewer steps."""
 
 import concurrent.futures
 import random

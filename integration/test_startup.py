@@ -1,4 +1,4 @@
-"""A start that takes its time: the port is open, says how far it is, and nothing claims to be ready before it is."""
+"""A slow start: the port is open and reports progress, and nothing is reported as ready too early."""
 
 import os
 import pty

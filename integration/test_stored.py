@@ -1,4 +1,4 @@
-"""Checkpoints that other tools store in few bits, against the same numbers in fp32."""
+"""Quantised checkpoints of other tools, compared with the same numbers in fp32."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Answers that must have a shape: schemas of many kinds, the OpenAI SDK's structured outputs, tools, hostile requests."""
+"""Constrained answers: schemas of many kinds, the OpenAI SDK's structured outputs, tools, hostile requests."""
 
 import concurrent.futures
 import json

@@ -1,4 +1,4 @@
-"""The commands of model-server that serve nobody: bench, logits and quality."""
+"""The commands of model-server other than serve: bench, logits and quality."""
 
 import json
 import subprocess

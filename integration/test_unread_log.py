@@ -1,4 +1,4 @@
-"""A log that nobody reads holds nobody up: standard output and error on a pipe whose other end is open and never read."""
+"""An unread log does not block the service: standard output and error are pipes whose other end is open and never read."""
 
 import os
 import re

@@ -1,5 +1,5 @@
-"""What the service tells of itself: stalls with the stacks of all threads, and what is held by whom. And descriptors that run out,
-bodies that are far too long, frames that are none: an answer and a line for each."""
+"""Diagnostics: stalls with the stacks of all threads, and the audit of resources. Also exhausted descriptors, oversized bodies and invalid frames:
+each gets an answer and a log line."""
 
 import contextlib
 import json

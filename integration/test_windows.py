@@ -1,20 +1,17 @@
-"""Layers that see a window give the blocks behind it back: no schedule changes a bit, prompts go on where the last window is, and a
-long context takes no more than its window and a chunk there. Bits are compared with those of one cache for all layers."""
+"""Sliding-window layers release the blocks behind their window: no schedule changes a bit, prompts continue from a cached window, and a long
+context takes at most its window and a chunk there. Bits are compared with those of one cache for all layers."""
 
 import concurrent.futures
 import json
-import os
 import random
 import shutil
-import signal
 import threading
 import time
 
 import pytest
 from serving import DEMO, Service, seed_for, wait_for
+from tales import MORE, TALES, answer, leave_early, streams_survive_a_crash
 
-TALES = ["Once upon a time, there was a little girl.", "Tom had a big red ball.", "One day, a dog"]
-MORE = [" She was happy.", " He went to the park.", " The sun was warm", " and then", " They played."]
 BLOCK = 16
 ONE_CACHE = ["--swap-space", "0.001"]  # a swap region keeps windows in the cache of all layers
 
@@ -39,20 +36,9 @@ def asked(rng, i, most=40):
     return {"inputs": rng.choice(TALES) + "".join(rng.choices(MORE, k=rng.randint(0, 25))), "parameters": p}
 
 
-def answer(s, body):
-    r = s.post("/generate", body)
-    assert r.status_code == 200, r.text
-    return [(t["id"], t["logprob"]) for t in r.json()["details"]["tokens"]]
-
-
 def crowd(s, work):
     with concurrent.futures.ThreadPoolExecutor(24) as pool:
         return list(pool.map(lambda b: answer(s, b), work))
-
-
-def leave_early(s, body):
-    with s.post("/generate_stream", body, stream=True) as r:
-        next(r.iter_lines())
 
 
 def window_blocks(s, state):
@@ -108,22 +94,8 @@ def test_making_way_changes_nothing(extra, tmp_path):
 
 
 def test_streams_go_on_when_their_shard_is_killed(tmp_path):
-    bodies = [{"inputs": TALES[i % 3] + MORE[i % 5] * (i % 7), "parameters": {"max_new_tokens": 300, "ignore_eos": True}} for i in range(16)]
-    with Service(windowed(tmp_path)) as s, concurrent.futures.ThreadPoolExecutor(16) as pool:
-        want = [s.post("/generate", b).json()["generated_text"] for b in bodies]
-        begun = []
-
-        def stream(b):
-            events = s.events("/generate_stream", b)
-            out = [next(events)]
-            begun.append(1)
-            return (out + list(events))[-1]["generated_text"]
-
-        jobs = [pool.submit(stream, b) for b in bodies]
-        wait_for(lambda: len(begun) >= 4, 60)
-        os.kill(s.shards()[0], signal.SIGKILL)
-        assert [j.result() for j in jobs] == want
-        assert s.metric("tgi_shard_returns") == 1
+    with Service(windowed(tmp_path)) as s:
+        streams_survive_a_crash(s, 16)
         expect_empty(s)
 
 

@@ -1,4 +1,4 @@
-"""What the tests of tools share, whatever protocol they speak: a tool, a template that shows all that it is told, and whom to ask."""
+"""Shared by the tests of tools in all protocols: a tool, a template that prints its input, and clients."""
 
 import pytest
 from serving import DEMO, Scripted, Service

@@ -196,7 +196,7 @@ int flags_num_shard(const struct config *c, int devices, uint32_t *out, struct e
     return *out = (uint32_t)devices * c->nnodes, 0;
 }
 
-/* As many shards as stages, where nothing else says how many. */
+/* As many shards as stages, unless the number is set elsewhere. */
 static int check_stages(struct config *c, bool counted, struct err *e)
 {
     const uint32_t stages = c->pipeline_parallel_size;
@@ -351,8 +351,9 @@ int flags_check(struct config *c, int devices, struct err *e)
         c->speculate = 8;
     if (c->draft_heads && !c->speculate)
         c->speculate = 4;
+    /* linear */
     if (c->rope_factor > 0 && !c->rope_scaling)
-        c->rope_scaling = 1; /* linear */
+        c->rope_scaling = 1;
     if (c->rope_scaling && c->rope_factor == 0)
         c->rope_factor = 1;
     return 0;

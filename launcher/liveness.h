@@ -15,7 +15,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* LIVENESS_REST_MS: between two looks while every child shows life; else LIVENESS_TURN_MS. */
+/* LIVENESS_REST_MS: interval between checks while every child shows life; else
+ * LIVENESS_TURN_MS. */
 enum { LIVENESS_TURN_MS = 250, LIVENESS_REST_MS = 1000, STOPPED_MS = 500, DEVICE_PATIENCE = 10 };
 
 struct liveness { /* of one child */

@@ -92,8 +92,9 @@ static void read_signals(struct supervisor *s)
 {
     struct signalfd_siginfo info;
     while (read(s->sigfd, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        /* to reload the certificate */
         if (info.ssi_signo == SIGHUP && s->plan->cfg->tls_cert && *s->plan->cfg->tls_cert)
-            child_signal(&s->children[CHILD_ROUTER], SIGHUP); /* to reload the certificate */
+            child_signal(&s->children[CHILD_ROUTER], SIGHUP);
         else if (info.ssi_signo == SIGHUP && s->notify.fd >= 0)
             log_msg(LOG_INFO, "signal 1 (Hangup) received: no certificate to reload");
         else if (info.ssi_signo != SIGCHLD)
@@ -101,7 +102,7 @@ static void read_signals(struct supervisor *s)
     reap(s);
 }
 
-/* How long between two looks for frozen children, and at what a service manager is to be told. */
+/* Interval between checks for frozen children, and for messages to a service manager. */
 static uint32_t look_ms(const struct supervisor *s)
 {
     if (s->notify.fd >= 0 && !s->notify.ready)
@@ -171,8 +172,9 @@ static void turn(struct supervisor *s)
         for (int k = 0; k < 2; k++)
             s->fds[2 + 2 * i + (uint32_t)k] =
                 (struct pollfd){s->children[i].pid ? s->children[i].fds[k] : -1, POLLIN, 0};
+    /* an invalid set is a bug */
     if (poll(s->fds, 2 + 2 * s->n_children, wait_ms(s)) < 0 && errno != EINTR)
-        abort(); /* an invalid set is a bug */
+        abort();
     for (uint32_t i = 0; i < 2 * s->n_children; i++)
         if (s->fds[2 + i].revents)
             child_read(&s->children[i / 2], (int)(i % 2));

@@ -1,5 +1,5 @@
-/* model-server bench: tokens per second of the forward pass alone, beside the limits of the machine
- * measured in the same run. */
+/* model-server bench: tokens per second of the forward pass alone, compared with the limits of
+ * the machine measured in the same run. */
 #include "common/buf.h"
 #include "common/log.h"
 #include "model-server/bench/limits.h"
@@ -106,7 +106,7 @@ static int list_cases(struct cases *c, const struct bench_config *cfg, struct er
 
 /* ---------------------------------------------------------------- measuring */
 
-/* Before and after the cases: what the neighbours of a shared machine leave changes. */
+/* Before and after the cases: on a shared machine the limits change. */
 static int measure_limits(struct bench_report *r, struct err *e)
 {
     double read = limit_read_bandwidth(r->threads, (size_t)1 << 30, 5, e);

@@ -1,4 +1,4 @@
-/* model-server download-weights: make sure that the files of a model are on this machine. */
+/* model-server download-weights: ensures that the files of a model are on this machine. */
 #include "common/cleanup.h"
 #include "common/flag.h"
 #include "common/hub/cache.h"
@@ -49,7 +49,7 @@ static const struct flag_program program = {
     .flags = flags,
 };
 
-/* A descriptor that is readable once we were asked to stop. */
+/* A descriptor that is readable once a stop was requested. */
 static int stop_signals(struct err *e)
 {
     sigset_t set;

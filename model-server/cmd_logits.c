@@ -1,5 +1,5 @@
-/* model-server logits: what a model says about a prompt, as one JSON object. The oracle of every
- * question of the kind "is it the model or the sampling?". */
+/* model-server logits: a model's logits for a prompt, as one JSON object. It tells errors of the
+ * model from errors of sampling. */
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -100,7 +100,7 @@ static void print_rows(struct buf *out, const struct prompt *p, uint32_t at, uin
     buf_str(out, "]}\n");
 }
 
-/* The prompt goes through in chunks, so that memory is bounded by CHUNK rows of logits. */
+/* The prompt is processed in chunks, so that memory is bounded by CHUNK rows of logits. */
 static int run_chunks(struct model *m, const struct prompt *p, struct buf *out, struct err *e)
 {
     const uint32_t vocab = model_info(m)->vocab;

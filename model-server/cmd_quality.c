@@ -1,6 +1,6 @@
-/* model-server quality: what a cheaper form of a model costs. One text goes through the model as
- * stored, in exact arithmetic, and through the same model as the options say; the logits of every
- * position are compared. */
+/* model-server quality: the cost in quality of a cheaper form of a model. One text is processed
+ * by the model as stored, in exact arithmetic, and by the same model with the given options; the
+ * logits of every position are compared. */
 #include "common/buf.h"
 #include "common/json.h"
 #include "common/log.h"
@@ -107,7 +107,7 @@ static void pair_free(struct pair *p)
     free(p->logits[1]);
 }
 
-/* ids[0 .. n) from an empty context, in chunks that bound the memory for logits. */
+/* Processes ids[0 .. n) from an empty context, in chunks that bound the memory for logits. */
 static int run_piece(struct pair *p, const uint32_t *ids, uint32_t n, struct comparison *c,
                      struct err *e)
 {

@@ -1,4 +1,4 @@
-/* model-server quantize: a model in fewer bits, written as a model that other programs read. */
+/* model-server quantize: writes a model in fewer bits, in a format that other programs read. */
 #include "common/log.h"
 #include "model-server/commands.h"
 #include "model-server/quality/compare.h"

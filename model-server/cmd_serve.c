@@ -1,4 +1,4 @@
-/* model-server serve: one rank, from its flags to the last answer. */
+/* model-server serve: one rank, from its flags to its last answer. */
 #include "common/cleanup.h"
 #include "common/exit_code.h"
 #include "common/heartbeat.h"
@@ -173,7 +173,7 @@ struct stopper {
     _Atomic(struct rpc_server *) server; /* NULL while the model loads */
     atomic_bool over;                    /* no longer wanted */
     const struct shard *shard;
-    atomic_bool asked; /* by a signal: that others go as well is no surprise */
+    atomic_bool asked; /* by a signal: then lost peers are expected */
     atomic_bool lost;  /* then `why` is set */
     char why[480];
 };
@@ -185,7 +185,7 @@ static void rank_gone(void *arg, bool left, const char *why)
     struct rpc_server *server = atomic_load(&t->server);
     if (atomic_load(&t->asked))
         return;
-    /* a rank that serves the router of another machine ends with it */
+    /* a rank that serves a router on another machine ends with it */
     if (server && left && ranks_away(&t->shard->ranks)) {
         log_msg(LOG_INFO, "%s: shutting down", why);
         rpc_server_stop(server);
@@ -199,7 +199,7 @@ static void rank_gone(void *arg, bool left, const char *why)
     }
     log_msg(LOG_ERROR, "while the model was loaded: %s", why);
     log_flush();
-    _exit(1); /* nothing needs to be finished yet */
+    _exit(1); /* nothing has to be finished yet */
 }
 
 /* ---------------------------------------------------------------- serving */
@@ -270,13 +270,13 @@ static void *wait_signal(void *arg)
         return NULL;
     }
     log_flush();
-    signal(sig, SIG_DFL); /* nothing needs to be finished yet: die of it */
+    signal(sig, SIG_DFL); /* nothing has to be finished yet: default action */
     pthread_sigmask(SIG_UNBLOCK, &t->signals, NULL);
     raise(sig);
     return NULL;
 }
 
-/* Before any other thread: all inherit the mask, so that signals go to wait_signal() alone. */
+/* Before any other thread: all inherit the mask, so that only wait_signal() gets signals. */
 static int catch_signals(struct stopper *t, struct err *e)
 {
     sigemptyset(&t->signals);
@@ -291,14 +291,14 @@ static int catch_signals(struct stopper *t, struct err *e)
 static void release_signals(struct stopper *t)
 {
     atomic_store(&t->over, true);
-    /* Blocked everywhere: sigwait() takes it. */
+    /* Blocked everywhere: sigwait() receives it. */
     pthread_kill(t->thread, SIGTERM); // NOLINT(bugprone-bad-signal-to-kill-thread)
     pthread_join(t->thread, NULL);
 }
 
 static void log_state(void *arg) { service_log_status(&((struct serving *)arg)->service); }
 
-/* Nothing is closed or freed: what hangs may hold any lock. The kernel gives all of it back. */
+/* Nothing is closed or freed: a hanging thread may hold any lock. The kernel frees everything. */
 static void end_stuck(void *arg)
 {
     (void)arg;
@@ -343,7 +343,7 @@ static void announce(const struct shard *s, const struct serve_config *c, const 
         LOGI("weight_bytes", m->weight_bytes), LOGI("free_bytes", free_bytes));
 }
 
-/* Until a signal or a fault. */
+/* Serves until a signal or an error. */
 static int serve_shard(struct serving *v, const struct serve_config *c, struct stopper *t,
                        struct err *e)
 {
@@ -356,7 +356,7 @@ static int serve_shard(struct serving *v, const struct serve_config *c, struct s
     return run(v, t, e);
 }
 
-/* Of a dry run 0: it fits; 1: it does not. */
+/* For a dry run 0: it fits; 1: it does not. */
 static int serve(const struct serve_config *c, struct err *e)
 {
     struct serving v = {0};
@@ -372,7 +372,7 @@ static int serve(const struct serve_config *c, struct err *e)
     }
     ranks_watch_end(v.shard.watch);
     watchdog_free(v.watchdog);
-    release_signals(&t); /* none will find the server any more */
+    release_signals(&t); /* later signals do not reach the server */
     rpc_server_close(v.server);
     tracer_free(v.tracer);
     service_free(&v.service);

@@ -1,4 +1,4 @@
-/* commands.h - the subcommands of model-server. Each lives in its own cmd_<name>.c and has one row
+/* commands.h - the subcommands of model-server. Each is in its own cmd_<name>.c and has one row
  * in main.c; argv[0] is the subcommand's name, the result is the exit status. */
 #ifndef MODEL_SERVER_COMMANDS_H
 #define MODEL_SERVER_COMMANDS_H

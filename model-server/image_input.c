@@ -8,7 +8,7 @@ static int decode(void *decoder, const void *bytes, size_t n, struct image *out,
     return image_decode(decoder, bytes, n, out, e);
 }
 
-/* What a text model lacks; false: there is nothing to see with. */
+/* Loads the image input; false: the model has none. */
 static bool look(struct image_input *in, const struct image_input_options *o)
 {
     struct err why = ERR_INIT;

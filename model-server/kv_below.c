@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FOLDER_MEMORY_GIB   0.25 /* with a folder, where nothing else is asked for */
+#define FOLDER_MEMORY_GIB   0.25 /* default with a folder */
 #define TRANSFER_MEMORY_GIB 1    /* with peers */
 
 static bool given(const char *s) { return s && *s; }

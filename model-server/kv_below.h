@@ -1,5 +1,5 @@
-/* kv_below.h - what a rank has below its KV cache: the tiers (offload/tier.h), and other services'
- * ranks, who may read them and whose blocks are read. */
+/* kv_below.h - a rank's lower KV tiers (offload/tier.h), and the exchange of blocks with other
+ * services' ranks. */
 #ifndef MODEL_SERVER_KV_BELOW_H
 #define MODEL_SERVER_KV_BELOW_H
 #include "common/cluster.h"
@@ -23,10 +23,10 @@ struct kv_below { /* zero: nothing */
 int kv_below_check(const struct kv_below_options *o, enum cluster_kind kind, uint32_t ranks,
                    struct err *e);
 uint64_t kv_below_memory(const struct kv_below_options *o); /* bytes; 0: there are no tiers */
-/* Of the model in `model`; `words`: see model_identity(). `c` outlives it. */
+/* For the model in `model`; `words`: see model_identity(). `c` must outlive it. */
 int kv_below_open(struct kv_below *b, const struct kv_below_options *o, const char *model,
                   const char *words, const struct cluster *c, struct err *e);
-/* From here on peers are answered, if an address is given. */
+/* Starts to serve peers, if an address is given. */
 int kv_below_serve(struct kv_below *b, const struct kv_below_options *o, uint32_t rank,
                    struct err *e);
 void kv_below_close(struct kv_below *b);

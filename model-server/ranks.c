@@ -108,7 +108,7 @@ struct ranks_watch {
     void *arg;
 };
 
-/* Half a second later, or at the end: true. */
+/* Waits for half a second, or until the end: then true. */
 static bool pause_is_last(struct ranks_watch *w)
 {
     const struct timespec t = clock_deadline(LOOK_MS);

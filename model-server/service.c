@@ -46,9 +46,8 @@ void service_free(struct service *s)
     free(s->v2);
 }
 
-/* Two models of one vocabulary agree in this, however many special tokens either adds. 0: no
- * memory.
- */
+/* Equal for two models with one vocabulary, however many special tokens each adds. 0: out of
+ * memory. */
 static uint64_t vocab_hash(const struct tokenizer *tok)
 {
     const uint32_t n = tokenizer_vocab_size(tok);
@@ -64,7 +63,7 @@ static uint64_t vocab_hash(const struct tokenizer *tok)
     return h;
 }
 
-/* The sampling parameters that a TGI shard does not know; how many there are. 0: no memory. */
+/* The sampling parameters that a TGI shard lacks; their number. 0: out of memory. */
 static size_t own_fields(Generate__V3__InfoResponse *r, struct rpc_mem *m)
 {
     static const uint32_t numbers[] = {
@@ -184,7 +183,7 @@ const ProtobufCMessage *rpc_filter_batch(void *ctx, const ProtobufCMessage *in,
         "/generate.v3.TextGenerationService/" rpc, &generate__v3__##message##__descriptor, lane,   \
             fn                                                                                     \
     }
-/* Read as v3's messages, of which they are parts. */
+/* Parsed as v3's messages, of which they are subsets. */
 #define V2(rpc, message, lane, fn)                                                                 \
     {                                                                                              \
         "/generate.v2.TextGenerationService/" rpc, &generate__v3__##message##__descriptor, lane,   \

@@ -1,7 +1,7 @@
-/* service.h - the rpcs of generate.v3 and generate.v2, thin: unpack, engine call, pack.
+/* service.h - the rpcs of generate.v3 and generate.v2: unpack, engine call, pack.
  *
- * Info, Health and ServiceDiscovery read only what never changes and are answered at once; the
- * others run one after the other on the thread that owns the model. */
+ * Info, Health and ServiceDiscovery read only constant data and are answered at once. The others
+ * run one after the other on the thread that owns the model. */
 #ifndef MODEL_SERVER_SERVICE_H
 #define MODEL_SERVER_SERVICE_H
 #include "common/rpc_server.h"
@@ -15,18 +15,18 @@ struct service_options {
     const struct model_info *model;
     struct adapters *adapters; /* NULL: none are served */
     uint32_t runtime_adapters; /* so many may come and go */
-    struct kv_tier *tier;      /* where KV blocks are offloaded; NULL: they are not */
+    struct kv_tier *tier;      /* KV tiers for offloaded blocks; NULL: no offloading */
     struct kv_peers *peers;    /* other services' ranks; NULL: no blocks are exchanged */
-    struct model *weights;     /* whose caches they come from */
+    struct model *weights;     /* the model, whose caches are copied */
     const struct model_identity *kv_identity; /* see common/model_identity.h */
     const struct tokenizer *tok;
-    /* Of each rank, as rank 0's machine reaches it: [world], to be kept by the caller. */
+    /* Address of each rank for rank 0's machine: [world], owned by the caller. */
     char *const *addresses;
     uint32_t rank, world, block_size, speculate;
     const char *device_type; /* "cpu", "cuda" */
     bool prefill_logprobs;   /* honour Request.prefill_logprobs */
     struct watermark watermark;
-    const struct vision *vision;   /* what pictures become; NULL: the model reads text only */
+    const struct vision *vision;   /* image processing; NULL: no images */
     struct startup_board *startup; /* NULL: none */
 };
 
@@ -42,10 +42,10 @@ struct service {
     struct tok_scratch *scratch;
     struct v2_blocks *v2; /* KV blocks of generate.v2's requests (service_v2.h) */
     pthread_mutex_t adapters_lock;
-    struct rpc_server
-        *server;   /* set by its owner before the first call: told to stop when all is lost */
-    bool warm;     /* once */
-    bool offloads; /* since the last warm-up */
+    /* set by its owner before the first call: stopped when the ranks are lost */
+    struct rpc_server *server;
+    bool warm;              /* once */
+    bool offloads;          /* since the last warm-up */
     int64_t peer_logged_ns; /* the fetching lane's */
     atomic_bool failed;     /* the process must end with an error */
 };

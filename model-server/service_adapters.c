@@ -1,5 +1,5 @@
-/* Adapters that come and go while the shard serves. Requests find them on the thread that owns the
- * model, where these rpcs run too; Info lists them on the server's thread, hence the lock. */
+/* Loading and unloading of adapters at run time. Requests find adapters on the thread that owns
+ * the model, where these rpcs run too; Info lists them on the server's thread, hence the lock. */
 #include "common/cleanup.h"
 #include "common/hub/cache.h"
 #include "common/log.h"

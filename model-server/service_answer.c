@@ -1,4 +1,4 @@
-/* From the engine's answers to messages. */
+/* Converts the engine's answers to messages. */
 #include "model-server/service_impl.h"
 #include <string.h>
 
@@ -40,7 +40,7 @@ Generate__V3__CachedBatch *write_batch(const struct service *s, const struct bat
     return w;
 }
 
-/* Room for n tokens, without `is_special` if the list has none. */
+/* Allocates n tokens, without `is_special` if the list has none. */
 static Generate__V3__Tokens *new_tokens(struct rpc_mem *m, uint32_t n, bool special)
 {
     Generate__V3__Tokens *t = RPC_NEW(m, Generate__V3__Tokens, 1);
@@ -56,7 +56,7 @@ static Generate__V3__Tokens *new_tokens(struct rpc_mem *m, uint32_t n, bool spec
     return t->ids && t->logprobs && t->texts && t->is_special ? t : NULL;
 }
 
-/* Tokens seen each for itself. */
+/* Each token decoded separately. */
 static Generate__V3__Tokens *write_list(const struct service *s, struct rpc_mem *m,
                                         const uint32_t *id, const float *logprob, uint32_t n,
                                         bool special)
@@ -126,7 +126,7 @@ static int write_whole(const struct stepper *st, const struct gen *g, struct rpc
     return t->text ? 0 : -1;
 }
 
-/* What n gens of one sequence say. */
+/* Writes the n gens of one sequence. */
 static int write_generation(const struct service *s, const struct stepper *st, const struct gen *g,
                             uint32_t n, struct rpc_mem *m, Generate__V3__Generation *w)
 {

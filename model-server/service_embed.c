@@ -1,4 +1,4 @@
-/* The rpc of models that give vectors or scores. */
+/* The rpc of models that compute vectors or scores. */
 #include "common/clock.h"
 #include "model-server/engine/embed.h"
 #include "model-server/service_impl.h"

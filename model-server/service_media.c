@@ -41,7 +41,7 @@ int read_media(const struct service *s, const Generate__V3__Request *q, struct r
 
 /* ---------------------------------------------------------------- between texts */
 
-/* What a template writes around the marker stays around what takes its place. */
+/* The template's text around the marker is kept around its replacement. */
 static void add_placeholders(const struct vision *v, const struct vision_plan *p, struct buf *out)
 {
     const char *around = vision_marker_around(v), *marker = vision_marker(v);
@@ -93,7 +93,7 @@ int join_chunks(const struct service *s, const Generate__V3__Input *in, struct r
     return 0;
 }
 
-/* Until now `tokens` says how many placeholders a picture has; others may stand between them. */
+/* So far `tokens` is the number of an image's placeholders; other tokens may lie between them. */
 void place_media(const struct service *s, struct seq_spec *spec)
 {
     struct media_spec *v = (struct media_spec *)(uintptr_t)spec->media;

@@ -1,4 +1,4 @@
-/* KvStore, KvFetch and KvLoad: blocks of prefixes between the caches and what lies below them. */
+/* KvStore, KvFetch and KvLoad: blocks of prefixes between the caches and the lower tiers. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "model-server/offload/identity.h"
@@ -47,7 +47,7 @@ static Generate__V3__KvTierStats *write_stats(const struct service *s, struct rp
     return r;
 }
 
-/* Where the parts of a block lie that is named, and which are. */
+/* The addresses of a named block's parts, and which parts it has. */
 struct place {
     const uint8_t *key;
     uint32_t at[KV_N_PARTS];
@@ -88,7 +88,7 @@ static const ProtobufCMessage *not_here(struct rpc_call *call, struct err *e)
 
 /* ------------------------------------------------------------------ store */
 
-/* 1: it was taken, or is there; 0: there is no room; -1: an error. */
+/* 1: stored, or already present; 0: no room; -1: an error. */
 static int store(struct service *s, const struct place *p, void **record, struct err *e)
 {
     if (!kv_tier_begin(s->o.tier, p->key, p->parts, record))
@@ -103,7 +103,7 @@ static int store(struct service *s, const struct place *p, void **record, struct
     return 1;
 }
 
-/* None of what was begun is kept unless all of it has arrived. */
+/* Stores nothing unless all of it could be copied. */
 static int store_all(struct service *s, const Generate__V3__KvStoreRequest *q, void **records,
                      uint32_t *taken, struct err *e)
 {
@@ -228,7 +228,7 @@ const ProtobufCMessage *rpc_kv_load(void *ctx, const ProtobufCMessage *in, struc
     for (size_t i = 0; i < q->n_blocks && rc == 0; i++)
         rc = load(s, q->id, q->blocks[i], e);
     struct err late = ERR_INIT;
-    if (model_export_wait(s->o.weights, &late) && rc == 0) { /* what was ready may go now */
+    if (model_export_wait(s->o.weights, &late) && rc == 0) { /* then the copies are complete */
         *e = late;
         rc = -1;
     }

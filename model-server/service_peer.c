@@ -1,4 +1,4 @@
-/* Blocks that another service's rank has: read into memory, where KvFetch finds them. */
+/* Reads blocks of another service's rank into memory, where KvFetch finds them. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "model-server/offload/peer.h"
@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A fetch reads so much of the memory at once; then its blocks are loaded, and it goes on. */
+/* A fetch reads at most this share of the memory at once; then its blocks are loaded, and it
+ * continues. */
 enum { SHARE = 4 };
 #define LOG_EVERY_NS INT64_C(10000000000)
 
@@ -35,7 +36,7 @@ static enum kv_peer_outcome take(void *arg, uint32_t i, const void *record, size
     return t->bytes < kv_tier_memory(t->tier) / SHARE ? KV_PEER_FOUND : KV_PEER_FULL;
 }
 
-/* One line in ten seconds, whatever clients name. */
+/* One log line in ten seconds, whatever addresses clients send. */
 static void complain(struct service *s, const char *address, const struct err *why)
 {
     const int64_t now = clock_ns();

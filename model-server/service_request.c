@@ -1,10 +1,10 @@
-/* From a Request to what the engine takes. Its text is tokenized here unless the router sent ids.
- */
+/* Converts a Request to the engine's type. Its text is tokenized here unless the router sent
+ * ids. */
 #include "model-server/engine/prompt.h"
 #include "model-server/service_media.h"
 #include <string.h>
 
-/* All text of a request in one string; *n is its length. NULL without memory. */
+/* Joins all text of a request; *n is its length. NULL: out of memory. */
 static char *join_text(const Generate__V3__Request *q, struct rpc_mem *m, bool *image, size_t *n)
 {
     const Generate__V3__Input *in = q->input_chunks;
@@ -28,7 +28,7 @@ static char *join_text(const Generate__V3__Request *q, struct rpc_mem *m, bool *
     return text;
 }
 
-/* Tokens of a text; spec->refusal says what is wrong with it. */
+/* Tokenizes a text; spec->refusal has the error. */
 static int tokenize(struct service *s, const Generate__V3__Request *q, const char *text, size_t n,
                     uint32_t truncate, struct rpc_mem *m, struct seq_spec *spec)
 {

@@ -23,7 +23,7 @@ void service_after(void *service)
     service_begin(s, NULL);
 }
 
-/* The two responses have the same fields by different types. */
+/* The two responses have the same fields with different types. */
 struct step_reply {
     Generate__V3__Generation **generations;
     size_t n_generations;
@@ -31,7 +31,7 @@ struct step_reply {
     Generate__V3__Chunks *stalled; /* NULL: none */
 };
 
-/* Prompts that wait for a picture. False: no memory. */
+/* Lists prompts that wait for an image. False: out of memory. */
 static bool write_stalled(const struct batch *b, struct rpc_mem *m, Generate__V3__Chunks **out)
 {
     uint32_t n = 0;
@@ -64,7 +64,7 @@ static int write_reply(const struct service *s, const struct answer *a, struct r
     return 0;
 }
 
-/* What both answers hold; KIND: PREFILL or DECODE. */
+/* Fields of both answers; KIND: PREFILL or DECODE. */
 #define FILL(KIND, r, reply, a, t0)                                                                \
     do {                                                                                           \
         (r)->generations = (reply).generations;                                                    \
@@ -103,7 +103,7 @@ static int copy_blocks(struct service *s, const Generate__V3__PrefillRequest *q,
     return engine_copy_windows(s->o.engine, source, target, k, e);
 }
 
-/* What changes before the step, in *x; false: no memory. NULL where nothing does. */
+/* Reads the changes before the step into *x; false: out of memory. NULL if there are none. */
 static bool read_edits(const Generate__V3__Edits *q, struct rpc_mem *m, struct edits *x,
                        const struct edits **out)
 {

@@ -12,7 +12,7 @@ void v2_blocks_free(struct v2_blocks *b)
     *b = (struct v2_blocks){0};
 }
 
-/* Blocks of requests that are in no batch any more are free; the cache may have another size since
+/* Frees blocks of requests that are in no batch any more; the cache may have another size since
  * the last warm-up. */
 static int refresh(struct service *s, struct err *e)
 {
@@ -31,7 +31,7 @@ static int refresh(struct service *s, struct err *e)
     for (uint32_t i = 0; i < n; i++) {
         if (!b->taken[i])
             continue;
-        if (!asked || b->owner[i] != last) /* neighbours mostly have one owner */
+        if (!asked || b->owner[i] != last) /* adjacent blocks usually have one owner */
             held = engine_holds(s->o.engine, last = b->owner[i]);
         asked = true;
         b->taken[i] = held;
@@ -39,8 +39,8 @@ static int refresh(struct service *s, struct err *e)
     return 0;
 }
 
-/* Room for prompt and answer. One that finds none fails alone. Block 0 is never handed out, as in
- * v3. */
+/* Blocks for prompt and answer. A request without enough blocks fails by itself. Block 0 is never
+ * assigned, as in v3. */
 static int place(struct service *s, struct seq_spec *spec, struct rpc_mem *m)
 {
     struct v2_blocks *b = s->v2;

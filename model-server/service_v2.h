@@ -1,11 +1,11 @@
-/* service_v2.h - generate.v2 on top of generate.v3: its messages are parts of v3's, and what a v2
- * router does not say (blocks, special tokens) is filled in. Private to service*.c. */
+/* service_v2.h - generate.v2 on top of generate.v3: its messages are subsets of v3's, and missing
+ * values (blocks, special tokens) are filled in. Private to service*.c. */
 #ifndef MODEL_SERVER_SERVICE_V2_H
 #define MODEL_SERVER_SERVICE_V2_H
 #include "model-server/service_impl.h"
 
-/* Which request holds each KV block, since a v2 router hands out none. Zeroed: none was asked for
- * yet. All ranks see the same calls and give the same blocks. */
+/* The request that owns each KV block, since a v2 router assigns none. Zeroed: not used yet. All
+ * ranks see the same calls and assign the same blocks. */
 struct v2_blocks {
     uint64_t *owner; /* [n] */
     bool *taken;     /* [n] */

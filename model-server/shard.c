@@ -47,7 +47,7 @@ static int join(struct shard *s, const struct serve_config *c,
     return c->nnodes > 1 && !s->watch ? -1 : 0;
 }
 
-/* In place of join(): the numbers of a rank, and no other rank. */
+/* Replaces join(): the numbers of a rank, without other ranks. */
 static void stand_alone(struct shard *s, const struct serve_config *c)
 {
     ranks_stand_alone(&s->alone, c->rank, c->world, c->nnodes, c->stages);
@@ -69,7 +69,7 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
     startup_progress(s->startup, s->rank, done, total);
 }
 
-/* A process that serves or meets over TCP logs how that is protected. */
+/* A process that serves or connects over TCP logs its authentication and encryption. */
 static int load_cluster(struct shard *s, const struct serve_config *c, struct err *e)
 {
     if (cluster_load(&s->cluster, &c->cluster, e))
@@ -82,7 +82,7 @@ static int load_cluster(struct shard *s, const struct serve_config *c, struct er
     return 0;
 }
 
-/* Of a reranker's answer; UINT32_MAX: the vocabulary has no such word. */
+/* Id of a reranker's answer; UINT32_MAX: the vocabulary has no such token. */
 static uint32_t word_id(const struct tokenizer *tok, const char *word)
 {
     const int64_t id = tokenizer_id(tok, word);
@@ -94,7 +94,7 @@ static enum kv_dtype kv_dtype(const struct shard *s, const struct serve_config *
     return c->kv_dtype ? kv_dtype_chosen(c->kv_dtype) : model_kv_dtype(s->model);
 }
 
-/* Which part of the model a rank has: its caches of KV and of weights depend on it. */
+/* The part of the model that a rank has: its caches of KV and of weights depend on it. */
 enum { RANK_WORDS = 64 };
 static const char *rank_words(const struct serve_config *c, char out[RANK_WORDS])
 {
@@ -103,12 +103,12 @@ static const char *rank_words(const struct serve_config *c, char out[RANK_WORDS]
     return out;
 }
 
-/* What a cache depends on besides the files, in words. */
+/* The inputs of a cache besides the files, in words. */
 static int open_below(struct shard *s, const struct serve_config *c, struct err *e)
 {
     const struct model_info *m = model_info(s->model);
     char words[512], rank[RANK_WORDS];
-    /* which arithmetic it has, behind "CPU, N threads" */
+    /* the arithmetic, after "CPU, N threads" */
     const char *device = s->ops->describe(s->dev), *comma = strchr(device, ',');
     comma = comma ? strchr(comma + 1, ',') : NULL;
     snprintf(words, sizeof(words), "%s %s %s %s %s %s %s %.17g %d rank %s", VERSION, s->ops->name,
@@ -120,7 +120,7 @@ static int open_below(struct shard *s, const struct serve_config *c, struct err 
                : 0;
 }
 
-/* Of this rank, model and types. */
+/* For this rank, model and types. */
 static void open_packed(struct shard *s, const struct serve_config *c)
 {
     char words[256], rank[RANK_WORDS];
@@ -139,7 +139,7 @@ static void open_packed(struct shard *s, const struct serve_config *c)
     s->packed = packed_open(&o);
 }
 
-/* Weights, pictures, engine; of a dry run their sizes only. */
+/* Opens weights, image input and engine; for a dry run only their sizes. */
 static int open_model(struct shard *s, const struct serve_config *c, struct err *e)
 {
     struct model_options m = {.ops = s->ops,
@@ -213,9 +213,9 @@ struct dry_run shard_plan(const struct shard *s, const struct serve_config *c)
                             .max_batch_size = c->max_batch_size};
 }
 
-/* What warm-up would refuse is refused before weights are read, and before any rank has taken
- * memory that another one counts as free. A model that cannot be measured says why when it loads.
- */
+/* Refuses what warm-up would refuse before weights are read, and before any rank has allocated
+ * memory that another one counts as free. A model that cannot be measured gives its error when it
+ * loads. */
 static int check_memory(const struct shard *s, const struct serve_config *c, struct err *e)
 {
     struct serve_config dry = *c;

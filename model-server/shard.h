@@ -31,7 +31,7 @@ struct shard { /* zero-initialise */
     struct tokenizer *tok;
     struct engine *engine;
     struct kv_below below;
-    _Atomic int64_t busy_ns; /* for the watchdog: since when the engine's thread works */
+    _Atomic int64_t busy_ns; /* for the watchdog: start of the engine thread's current work */
 };
 
 /* Loads the model and joins the other ranks; with c->dry_run it measures the model and joins none.

@@ -1,6 +1,6 @@
-/* tool.h - what the commands beside `serve` share: the options that say which model to load and
- * how, and a model loaded by them. Their options have no environment names of their own: a tool
- * must not be changed by what a service is started with. */
+/* tool.h - shared by the commands beside `serve`: options for the model and its loading, and a
+ * model loaded with them. Their options have no environment variables: the environment of a
+ * service must not change a tool. */
 #ifndef MODEL_SERVER_TOOL_H
 #define MODEL_SERVER_TOOL_H
 #include "common/options.h"
@@ -10,7 +10,7 @@ struct tool_options {
     const char *model, *shape, *device, *quantize, *rope_scaling;
     uint32_t dtype, activations, kv_dtype, threads, log_level;
     double rope_factor;
-    /* NULL, or gives the operations to use in place of the device's */
+    /* NULL, or returns operations that replace the device's */
     const struct backend_ops *(*watch)(const struct backend_ops *ops);
 };
 
@@ -53,7 +53,7 @@ struct tool {
     const struct backend_ops *ops;
     struct device *dev;
     struct model *model;
-    enum kv_dtype kv_dtype; /* as asked for, or what --kv-cache-dtype auto means */
+    enum kv_dtype kv_dtype; /* as requested, or the type for --kv-cache-dtype auto */
     double load_s;
 };
 
@@ -62,9 +62,8 @@ struct tool {
 int tool_open(struct tool *t, const struct tool_options *o, struct err *e);
 void tool_close(struct tool *t);
 
-/* A command's main(): the command line into `config` (all zero; `program` has its
- * rows, and `o` lies in it), then run(config). What went wrong is printed; the exit status is
- * returned. */
+/* A command's main(): parses the command line into `config` (all zero; `program` has its rows,
+ * and `o` lies in it), then calls run(config). Prints the error; returns the exit status. */
 int tool_main(const struct flag_program *program, void *config, const struct tool_options *o,
               int (*run)(const void *config, struct err *e), int argc, char **argv);
 #endif

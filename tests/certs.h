@@ -1,4 +1,4 @@
-/* certs.h - a certificate that is its own authority, and a secret, as files for tests. */
+/* certs.h - a self-signed certificate and a secret, as files for tests. */
 #ifndef TESTS_CERTS_H
 #define TESTS_CERTS_H
 #include "common/cluster.h"
@@ -23,7 +23,8 @@ static void certs_write(const char *path, const void *p, size_t n)
     close(fd);
 }
 
-/* Files in a fresh folder, which certs_remove() takes away; the certificate is for `name`. */
+/* Writes the files to a new folder, which certs_remove() deletes; the certificate is for
+ * `name`. */
 static void certs_make(struct certs *c, const char *name)
 {
     static const char secret[] = "a secret of more than sixteen bytes\n";

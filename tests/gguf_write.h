@@ -1,4 +1,5 @@
-/* gguf_write.h - a GGUF file as it grows, for tests: what llama.cpp's converters write. */
+/* gguf_write.h - a GGUF file under construction, for tests, as llama.cpp's converters write
+ * it. */
 #ifndef TESTS_GGUF_WRITE_H
 #define TESTS_GGUF_WRITE_H
 #include "common/buf.h"
@@ -70,7 +71,7 @@ static inline void gw_tensor(struct gguf_write *w, const char *name, enum gguf_p
     w->n_tensors++;
 }
 
-/* The whole file, appended to `out`; `w` is empty again. */
+/* Appends the whole file to `out`; `w` is empty afterwards. */
 static inline void gw_finish(struct gguf_write *w, struct buf *out)
 {
     buf_str(out, "GGUF");

@@ -1,4 +1,4 @@
-/* image_made.h - small picture files for tests, written by the libraries' own encoders. */
+/* image_made.h - small image files for tests, written by the libraries' own encoders. */
 #ifndef TESTS_IMAGE_MADE_H
 #define TESTS_IMAGE_MADE_H
 #include "common/buf.h"
@@ -10,7 +10,7 @@
 #include <png.h>
 #include <webp/encode.h>
 
-/* A TIFF block with nothing but an orientation. */
+/* A TIFF block with only an orientation. */
 static inline size_t made_exif(uint8_t out[26], unsigned orientation, bool big)
 {
     static const uint8_t little_tiff[26] = {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3,

@@ -1,4 +1,4 @@
-/* vision_folder.h - a temporary folder with the files that say how a model takes pictures. */
+/* vision_folder.h - a temporary folder with the files that define a model's image processing. */
 #ifndef TESTS_VISION_FOLDER_H
 #define TESTS_VISION_FOLDER_H
 #include "tests/unit/test.h"

@@ -1,4 +1,4 @@
-"""Constraints beside llguidance: which schemas each accepts, and what a mask costs.
+"""Compares constraints with llguidance: which schemas each accepts, and the cost of a mask.
 
     pip download --no-binary :all: --no-deps jsonschema; tar xf jsonschema-*.tar.gz
     pip install llguidance numpy check-jsonschema

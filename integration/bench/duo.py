@@ -1,4 +1,4 @@
-"""Speculation beside the served model, in llama_duo's set-ups: plain, this server, llama_duo's loop, and waiting for N drafts.
+"""Speculation in llama_duo's configurations: plain decoding, this server, llama_duo's loop, and a loop that waits for N drafts.
 
     python integration/bench/duo.py [--step-ms 40] [--tokens 120] [--rounds 3] [--setup NAME ...]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Embeddings beside ONNX Runtime: 64 texts of 128 tokens, fp32, the same random weights, in turns.
+"""Compares embeddings with ONNX Runtime: 64 texts of 128 tokens, fp32, the same random weights, alternating.
 
     python integration/bench/embeddings.py [--shape bge-small] [--rounds 3] [--threads 2]
 

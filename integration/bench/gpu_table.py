@@ -1,4 +1,4 @@
-"""Ours beside PyTorch beside the limits, from the files that tests/gpu_bench left in a folder."""
+"""Our figures, PyTorch's and the limits, from the files that tests/gpu_bench wrote to a folder."""
 
 import json
 import pathlib

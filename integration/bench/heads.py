@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What draft heads save: tokens per step, and tokens/s beside the same model without them.
+"""The gain of draft heads: tokens per step, and tokens/s compared with the same model without them.
 
     python integration/bench/heads.py PLAIN [--mtp FOLDER] [--medusa FOLDER] [--eagle3 FOLDER] [--batch 1 4 16] [--tokens 200] [--layers 60]
         [--alone 16]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gaps between the tokens of running streams while pictures are encoded, beside those of the same streams alone.
+"""Gaps between the tokens of running streams while images are encoded, compared with those of the same streams alone.
 
     image_pace.py [--data ../shared/data/vision/gemma3] [--streams 4] [--seconds 20] [--layers 12] [--tower 27] [-- FLAGS...]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Decoding of pictures beside Pillow: rounds in turn on the same machine.
+"""Compares image decoding with Pillow: alternating rounds on the same machine.
 
     make build/tests/bench/image
     python integration/bench/images.py FILE... [--rounds 5] [--build build]

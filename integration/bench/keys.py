@@ -1,5 +1,4 @@
-"""One API key floods the server, another asks one thing at a time: what the second one waits for its first token, and how often
-it is refused.
+"""One API key floods the server, another one sends single requests: the second one's time to the first token, and how often it is refused.
 
     python integration/bench/keys.py [--model DIR] [--clients 256] [--seconds 15]"""
 

@@ -1,4 +1,4 @@
-"""What a prefix costs after a restart: read from --kv-offload-dir, beside computing it. Prints rows of docs/results/kv-cache.md.
+"""The cost of a prefix after a restart: read from --kv-offload-dir, compared with computing it. Prints rows of docs/results/kv-cache.md.
 
     python integration/bench/kv_tiers.py MODEL [--tokens 4000] [--rounds 3]"""
 

@@ -1,4 +1,4 @@
-"""LMTP beside HTTP: tokens per second of 64 streams, time to the first token of a continuation, memory of idle connections.
+"""Compares LMTP with HTTP: tokens per second of 64 streams, time to the first token of a continuation, memory of idle connections.
 
     python integration/bench/lmtp.py [--model DIR] [--rows streams,continuation,bias,connections]
 

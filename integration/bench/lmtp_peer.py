@@ -1,4 +1,4 @@
-"""This server beside lmql's own (`lmql serve-model`, transformers on the CPU): 32 mixed streams on one connection, the same for both.
+"""Compares this server with lmql's own (`lmql serve-model`, transformers on the CPU): 32 mixed streams on one connection, the same for both.
 
     python integration/bench/lmtp_peer.py MODEL_DIR [--peer PYTHON]
 

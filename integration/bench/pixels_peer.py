@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Our preprocessing of pictures beside Pillow's resize and numpy, in the same run, on one thread.
+"""Compares our image preprocessing with Pillow's resize and numpy, in the same run, on one thread.
 
     python integration/bench/pixels_peer.py --bench build/tests/bench/pixels
 

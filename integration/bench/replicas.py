@@ -1,4 +1,4 @@
-"""Two replicas on one machine: what prefix affinity saves beside round robin, and what a loss costs.
+"""Two replicas on one machine: savings of prefix affinity compared with round robin, and the cost of a loss.
 
     python integration/bench/replicas.py [--model DIR] [--seconds N]
 

@@ -1,4 +1,4 @@
-"""What clients see of a shard that is killed: the longest pause of a stream, and whether its answer is the one it would have been.
+"""Effects of a killed shard on clients: the longest pause of a stream, and whether its answer is unchanged.
 
     python integration/bench/restart.py MODEL [--num-shard 2] [--streams 16] [--tokens 200] [--rounds 5]
 

@@ -1,4 +1,4 @@
-"""What speculation brings: tokens/s of one stream with and without, side by side.
+"""The gain of speculation: tokens/s of one stream with and without.
 
     python integration/bench/speculation.py [--layers 48] [--tokens 300] [--rounds 3]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Our tokenizer beside Hugging Face `tokenizers`, on the same texts, in processor time of one thread.
+"""Compares our tokenizer with Hugging Face `tokenizers` on the same texts, in processor time of one thread.
 
     python integration/bench/tokenizer_peer.py --data ../shared/data/tokenizers \
         --bench build/tests/bench/tokenizer [name ...]

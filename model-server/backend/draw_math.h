@@ -1,9 +1,9 @@
-/* draw_math.h - the arithmetic by which a token is chosen, the same on the host and on a device.
+/* draw_math.h - the arithmetic of sampling, the same on the host and on a device.
  *
- * Only +, -, *, / without contraction, integers and bit operations, so that both come to the same
- * bits: the same weights, the same cuts, the same noise, and so the same token. What order the
- * tokens of a row are visited in must not matter either; so weights are summed up in integers where
- * a sum decides (weight_units), and ties have an order (docs/decisions/sampling.md). */
+ * It uses only +, -, *, / without contraction, integers and bit operations. So host and device
+ * compute the same bits: the same weights, cutoffs, noise and tokens. The order in which tokens
+ * of a row are visited must not matter either. So weights are summed in integers if a sum decides
+ * (weight_units), and ties have an order (docs/decisions/sampling.md). */
 #ifndef MODEL_SERVER_BACKEND_DRAW_MATH_H
 #define MODEL_SERVER_BACKEND_DRAW_MATH_H
 #include <stdbool.h>
@@ -12,8 +12,8 @@
 
 /* ---------------------------------------------------------------- weights */
 
-/* exp(x) for x <= 0: x = k ln 2 + r, |r| <= ln 2 / 2, and Cephes' polynomial for e^r. Below -87 the
- * result is 0: such a token has less than 1e-37 of the best one's probability. */
+/* exp(x) for x <= 0: x = k ln 2 + r, |r| <= ln 2 / 2, and Cephes' polynomial for e^r. Below -87
+ * the result is 0: such a token has less than 1e-37 of the best token's probability. */
 static inline float draw_weight(float x)
 {
     float c = x < -87.0f ? -87.0f : x;
@@ -34,18 +34,18 @@ static inline float draw_weight(float x)
     return x < -87.0f ? 0.0f : p * scale;
 }
 
-/* A weight (at most 1, but for its last bit) in units of 2^-44: sums of 2^18 of them are exact.
- * What is cut off is less than 2e-8 of the best token's weight, all tokens together. */
+/* A weight (at most 1, except for its last bit) in units of 2^-44: sums of 2^18 of them are
+ * exact. Truncation loses less than 2e-8 of the best token's weight, all tokens together. */
 static inline uint64_t draw_units(float w) { return (uint64_t)(int64_t)(w * 0x1p44f); }
 
-/* The same for w * -x, x the logarithm of w: at most 1 / e. */
+/* The same for w * -x, where x is the logarithm of w: at most 1 / e. */
 static inline uint64_t draw_units_of_log(float w, float x)
 {
     return w > 0 ? (uint64_t)(int64_t)((double)w * -(double)x * 0x1p44) : 0;
 }
 
-/* The share `p` of `total`, in whole units, and at least one: a cut falls where a sum reaches it.
- */
+/* The share `p` of `total`, in whole units, at least one: the cutoff is where a sum reaches
+ * it. */
 static inline uint64_t draw_share(double p, uint64_t total)
 {
     double t = p * (double)total;
@@ -54,7 +54,7 @@ static inline uint64_t draw_share(double p, uint64_t total)
     return n ? n : 1;
 }
 
-/* Floats as unsigned numbers of the same order; -0 and 0 are equal. */
+/* Maps floats to unsigned numbers in the same order; -0 and 0 are equal. */
 static inline uint32_t draw_order(float f)
 {
     uint32_t u;
@@ -63,8 +63,8 @@ static inline uint32_t draw_order(float f)
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-/* How far the surprise of a token is from the average one (the entropy), x being the logarithm of
- * its weight and `mean` that of all, both up to the same constant. */
+/* Distance between the surprise of a token and the average one (the entropy). x is the logarithm
+ * of its weight and `mean` the average logarithm, both up to the same constant. */
 static inline float draw_atypical(float x, double mean)
 {
     float f = (float)((double)x + mean);
@@ -122,8 +122,8 @@ static inline double noise_minus_log(double v)
     return -((double)k * 0x1.62e42fefa39efp-1 + (s + s + (s + s) * z * p));
 }
 
-/* The Exp(1) variate of 32 bits. Its smallest value is 2^-33: a token whose probability is below
- * about 1e-9 is drawn with the right order of probability only. It is never less than
+/* The Exp(1) variate of 32 bits. Its smallest value is 2^-33: a token with a probability below
+ * about 1e-9 is sampled with the right order of magnitude only. It is never less than
  * noise_unit(bits). */
 static inline double noise_exp(uint32_t bits) { return noise_minus_log(1 - noise_unit(bits)); }
 #endif

@@ -1,4 +1,4 @@
-/* format.c - the formats, a row each. */
+/* format.c - the formats, one row each. */
 #include "model-server/backend/backend.h"
 #include <stddef.h>
 
@@ -8,8 +8,8 @@ static const uint8_t e2m1[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 
 static const uint8_t iq4[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                 129, 141, 153, 166, 181, 197, 217, 241};
 
-/* ggml's other IQ kinds: what a code of 2 bits stands for, and above it with the other sign; of 3
- * bits the same. Those of IQ1 are -1, 0 and 1, moved up or down by an eighth, times eight. */
+/* ggml's other IQ types: the value of a 2-bit code, and above it with the opposite sign; of 3
+ * bits the same. Those of IQ1 are -1, 0 and 1, shifted up or down by an eighth, times eight. */
 static const uint8_t iq1[16] = {9 - 7, 9 + 1, 9 + 9, 9, 9 - 9, 9 - 1, 9 + 7, 9,
                                 9,     9,     9,     9, 9,     9,     9,     9};
 static const uint8_t iq2[16] = {43 + 8, 43 + 25, 43 + 43, 43, 43 - 8, 43 - 25, 43 - 43, 43,
@@ -19,9 +19,9 @@ static const uint8_t iq3_xxs[16] = {62 + 4,  62 + 12, 62 + 20, 62 + 28, 62 + 36,
                                     62 - 36, 62 - 44, 62 - 52, 62 - 62};
 static const uint8_t iq3_s[16] = {16, 18, 20, 22, 24, 26, 28, 30, 14, 12, 10, 8, 6, 4, 2, 0};
 
-/* bitsandbytes' normal floats (arXiv 2305.14314) times 112, which rounds them best of all up to
- * 127: beside what four bits lose, a 370th part (of the squares). Its fp4 times 120, which rounds
- * only the least one. */
+/* bitsandbytes' normal floats (arXiv 2305.14314) times 112, the factor up to 127 with the
+ * smallest rounding error: a 370th of the squared error of 4 bits. Its fp4 times 120, which
+ * rounds only the smallest one. */
 static const uint8_t nf4[16] = {0,   34,  53,  68,  80,  91,  102, 112,
                                 121, 130, 140, 150, 161, 175, 193, 224};
 static const uint8_t bnb_fp4[16] = {120, 121, 200, 240, 160, 180, 140, 150,

@@ -1,13 +1,13 @@
 /* format.h - how a matrix is stored in few bits, as a value that loaders and devices share.
  *
- * A number is ((n(code) - zero) * scale * by - offset * less) * factor. n(code) is the code itself,
- * or what the format's table has for it. Products are exact in fp32 and the difference is rounded
- * once; a factor is of a whole row, and devices multiply sums with it at the end.
- * Which of the terms there are, and how many columns share them, is all that formats differ in:
- * one is a row of format.c, and a row whose groups a checkpoint chooses is copied and filled in.
+ * A number is ((n(code) - zero) * scale * by - offset * less) * factor. n(code) is the code
+ * itself, or its entry in the format's table. Products are exact in fp32 and the difference is
+ * rounded once. A factor belongs to a whole row, and devices multiply sums with it at the end.
+ * Formats differ only in which of the terms exist, and how many columns share them. Each format
+ * is a row of format.c. A row whose group size the checkpoint chooses is copied and completed.
  *
- * What a device computes products in is another value: enum arith. Whether it has kernels for the
- * two together is backend_ops.weight_takes(). */
+ * The arithmetic of a product is a separate value: enum arith. backend_ops.weight_takes() says
+ * whether a device has kernels for both together. */
 #ifndef MODEL_SERVER_BACKEND_FORMAT_H
 #define MODEL_SERVER_BACKEND_FORMAT_H
 #include <stdbool.h>
@@ -28,17 +28,18 @@ struct format {
     uint32_t group; /* columns that share `by` and `less`: 16 or 32; 0: all of a row */
     uint32_t block; /* columns that share `scale` and `offset`: 16, 32 or 256; 0: all of a row */
     uint32_t zero;  /* n(code) of 0; 0 where there are offsets or zero points */
-    bool offsets;   /* else `offset` is none, or with `zeros` the scale */
+    bool offsets;   /* else `offset` is zero, or with `zeros` equal to the scale */
     bool nested;    /* else `by` is 1, and so is `less` unless there are `zeros` */
-    bool zeros;     /* each group has a zero point of its own, which is `less` */
+    bool zeros;     /* each group has its own zero point, `less` */
     const uint8_t *table;
-    bool ordered; /* columns were sorted, so that groups lie together: struct mat_codes.order */
+    bool ordered; /* columns were sorted so that groups are contiguous: struct mat_codes.order */
     bool factors; /* each row has a `factor`; else it is 1 */
-    bool rounded; /* the table has 8 bits of what the checkpoint's has: for INT8 products only */
+    bool rounded; /* the table has the checkpoint's values rounded to 8 bits: for INT8 products only
+                   */
 };
 
-/* The formats with a fixed shape. Those up to FP8 are made at load by --quantize, the others are
- * what checkpoints hold. ZEROS_*: codes with a scale and a zero point for a group whose size the
+/* Formats with a fixed shape. Those up to FP8 are produced at load by --quantize, the others are
+ * found in checkpoints. ZEROS_*: codes with a scale and a zero point for a group whose size the
  * checkpoint chooses (GPTQ, AWQ, compressed-tensors); CODES_*: the same with a constant zero. */
 enum format_id {
     FORMAT_INT8,
@@ -72,7 +73,7 @@ enum format_id {
 };
 extern const struct format formats[FORMAT_N];
 
-/* How a product treats the activations, whatever the weights are.
+/* How a product rounds the activations, independent of the weights.
  *   EXACT  not at all: activations, products and sums are fp32.
  *   HALF   the device may round them to the weights' 16-bit type where it is measured to be faster
  *          so: bfloat16 on CPUs with AMX or a full-rate vdpbf16ps, whose sums are fp32; float16 on
@@ -86,19 +87,19 @@ extern const struct format formats[FORMAT_N];
 enum arith { ARITH_EXACT, ARITH_HALF, ARITH_INT8 };
 const char *arith_name(enum arith a); /* "exact", "16", "8" */
 
-/* The words of --activations: the fewest bits that a product may round activations to. AUTO: 8 with
- * weights that are packed in at most 8 bits, where nothing else was asked for by --dtype; else what
- * --dtype and --quantize mean. */
+/* Values of --activations: the fewest bits to which a product may round activations. AUTO: 8 with
+ * weights that are packed in at most 8 bits, unless --dtype says otherwise; else as --dtype and
+ * --quantize say. */
 enum activations { ACTIVATIONS_AUTO, ACTIVATIONS_EXACT, ACTIVATIONS_16, ACTIVATIONS_8 };
-/* Of products with plain 16-bit weights, and with packed ones. `dtype`: enum dtype that was asked
- * for, or -1. */
+/* Arithmetic of products with plain 16-bit weights, and with packed ones. `dtype`: the requested
+ * enum dtype, or -1. */
 enum arith activations_plain(enum activations a, int dtype);
 enum arith activations_packed(enum activations a, int dtype);
 
-/* What a device does with a format in an arithmetic. */
+/* A device's support of a format in an arithmetic. */
 enum take {
     TAKE_NO,    /* it has no such product */
-    TAKE_WIDEN, /* it is given the numbers, in 16 bits or more */
-    TAKE_NATIVE /* it keeps the format in memory and multiplies with it */
+    TAKE_WIDEN, /* the device needs the numbers, in 16 bits or more */
+    TAKE_NATIVE /* the device stores the format and multiplies with it */
 };
 #endif

@@ -53,8 +53,8 @@ static inline uint16_t f16_of_f32(float f)
     return (uint16_t)(sign | (mag - (112u << 23)) >> 13);
 }
 
-/* Numbers that are -8 to 7 times a scale, but for its rounding to bfloat16. Where it is not finite,
- * zeros and NaN, which is returned. */
+/* Quantises to -8 .. 7 times a scale that is rounded to bfloat16. If the scale is not finite:
+ * zeros, and returns NaN. */
 static inline float int4_of_scale(int8_t *dst, const float *src, int n, uint16_t bf16)
 {
     const float scale = f32_of_bf16(bf16);
@@ -68,15 +68,15 @@ static inline float int4_of_scale(int8_t *dst, const float *src, int n, uint16_t
     return finite ? scale : float_of(0x7fc00000);
 }
 
-/* fp8 (e4m3): sign, 4 bits of exponent, 3 of mantissa, no infinity. The numbers are taken as those
- * of the f16 with the same bits, 1 / 256 of what e4m3 usually means: up to FP8_TOP. */
+/* fp8 (e4m3): sign, 4 bits of exponent, 3 of mantissa, no infinity. The values are those of the
+ * f16 with the same bits, 1 / 256 of the usual e4m3 values: up to FP8_TOP. */
 #define FP8_TOP 1.75f
 static inline float f32_of_fp8(uint8_t b)
 {
     return f32_of_f16((uint16_t)((b & 0x80) << 8 | (b & 0x7f) << 7));
 }
 
-/* To nearest even; beyond FP8_TOP, and NaN, to it. */
+/* Rounds to nearest even; NaN and values beyond FP8_TOP become FP8_TOP. */
 static inline uint8_t fp8_of_f32(float f)
 {
     uint32_t u = bits_of(f), sign = u >> 24 & 0x80, mag = u & 0x7fffffff, code;
@@ -89,7 +89,7 @@ static inline uint8_t fp8_of_f32(float f)
     return (uint8_t)(sign | (code < 0x7e ? code : 0x7e));
 }
 
-/* e4m3 as it is usually meant, up to 448, and its NaN. */
+/* e4m3 with its usual values, up to 448, and its NaN. */
 static inline float f32_of_e4m3(uint8_t b)
 {
     return (b & 0x7f) == 0x7f ? float_of(0x7fc00000) : f32_of_fp8(b) * 256.0f;

@@ -1,6 +1,5 @@
-/* random_tensor.h - numbers that are made instead of read, for timing a shape without its
- * checkpoint. The same bits on every device: an element depends on the tensor's seed and its own
- * place alone. */
+/* random_tensor.h - generated numbers, for timing a shape without its checkpoint. They have the
+ * same bits on every device: an element depends only on the tensor's seed and its index. */
 #ifndef MODEL_SERVER_BACKEND_RANDOM_TENSOR_H
 #define MODEL_SERVER_BACKEND_RANDOM_TENSOR_H
 #include <stdint.h>
@@ -11,7 +10,7 @@ struct random_tensor {
     float mean, spread; /* uniform in mean +- spread */
 };
 
-/* Element i, in bfloat16: the counter goes through murmur3's finaliser. */
+/* Element i, in bfloat16: murmur3's finaliser of the counter. */
 static inline uint16_t random_element(struct random_tensor t, uint64_t i)
 {
     uint32_t h = ((uint32_t)i ^ t.seed) + (uint32_t)(i >> 32) * 0x9e3779b9u, bits;

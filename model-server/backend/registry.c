@@ -1,4 +1,4 @@
-/* registry.c - which backends there are: the CPU's is built in, the others are plugins. */
+/* registry.c - the list of backends: the CPU's is built in, the others are plugins. */
 #include "model-server/backend/plugin.h"
 #include <dlfcn.h>
 #include <limits.h>
@@ -81,7 +81,7 @@ const char *kv_dtype_name(enum kv_dtype t)
     return (unsigned)t < KV_N ? names[t] : "unknown";
 }
 
-/* The names of types in their order, then other words for fp8: vLLM's and TGI's. */
+/* Names of the types in order, then vLLM's and TGI's names for fp8. */
 const char *const kv_dtype_choices[] = {"auto", "float32", "float16",  "bfloat16",   "int8",
                                         "fp8",  "int4",    "fp8_e4m3", "fp8_e4m3fn", NULL};
 
@@ -94,7 +94,7 @@ enum kv_dtype kv_dtype_chosen(uint32_t choice)
 
 const struct backend_plugin *backend_plugin_load(const char *path, struct err *e)
 {
-    void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed: it holds the driver */
+    void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed: the driver stays loaded */
     if (!so) {
         const char *why = dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own in glibc */
         return err_set(e, ERR_SYSTEM, "%.400s", why), NULL;

@@ -1,17 +1,18 @@
 /* comm_shm.c - collectives between processes of one host.
  *
- * One segment holds a line per rank and two buffers per rank. A barrier is a counter per rank: its
- * own says how many the rank has reached, and it waits until all others say the same. Data goes
- * through the buffers in chunks that use the two halves in turn: the rank that writes half h for
- * chunk i + 2 has passed the barrier of chunk i + 1, and by then every rank has finished reading
- * chunk i.
+ * One segment holds a line per rank and two buffers per rank. A barrier is a counter per rank.
+ * Each rank increments its own counter, and waits until all others have reached it. Data passes
+ * through the buffers in chunks that alternate between the two halves. A rank that writes half h
+ * for chunk i + 2 has passed the barrier of chunk i + 1, and by then every rank has finished
+ * reading chunk i.
  *
- * A message goes through the sender's box, which has two halves as well. Two counters for each pair
- * of ranks say how many pieces have been put there and how many have been taken. A message is over
- * when the receiver has taken all of it, so that the box is free for another receiver.
+ * A message passes through the sender's box, which has two halves as well. Two counters for each
+ * pair of ranks count the pieces put into it and taken from it. A message is complete when the
+ * receiver has taken all of it, so that the box is free for another receiver.
  *
- * Waiting. Spin briefly, then sleep on the other rank's counter (a futex) and look every POLL_MS
- * whether it still lives: a process is its pid and its start time, as a pid alone may be reused. */
+ * Waiting: spin briefly, then sleep on the other rank's counter (a futex), and check every
+ * POLL_MS whether that rank lives. A process is identified by its pid and start time, because
+ * pids are reused. */
 #include "model-server/comm/comm_shm.h"
 #include "common/clock.h"
 #include "common/shard_group.h"
@@ -27,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SMALL = 16 * 1024 }; /* up to here every rank adds up everything: one barrier less */
+enum { SMALL = 16 * 1024 }; /* up to this size every rank adds everything: one barrier less */
 enum { SPINS = 2000 };      /* about 30 us */
 enum { POLL_MS = 50 };
 
@@ -48,7 +49,7 @@ static float *buffer(const struct shm *s, int rank)
     return buffers(s) + ((size_t)rank * 2 + s->half) * CHUNK;
 }
 
-/* Where a rank puts piece number n for another. */
+/* Where a rank puts piece number n for another rank. */
 static float *box(const struct shm *s, int rank, unsigned n)
 {
     return buffers(s) + (size_t)s->comm.world * 2 * CHUNK + ((size_t)rank * 2 + n % 2) * PIECE;
@@ -68,15 +69,15 @@ static bool has_reached(struct shm_count *c, unsigned n, unsigned *seen)
     return (int)(*seen - n) >= 0;
 }
 
-/* Of a rank that is waited for, and of all others that have died: one of these may be why. */
+/* Checks the awaited rank, and all others that have died: one of these may be the cause. */
 static int check_wait(struct shm *s, int rank, int64_t deadline_ms, struct err *e)
 {
     struct comm *all = s->comm.whole ? s->comm.whole : &s->comm;
     struct shm_rank *r = &s->seg->ranks[rank];
     struct err dead = ERR_INIT;
     const int pid = atomic_load(&r->pid), number = s->numbers[rank];
-    const bool lives = shm_rank_lives(r),
-               left = atomic_load(&r->left); /* who ends has left before */
+    /* who ends has left before */
+    const bool lives = shm_rank_lives(r), left = atomic_load(&r->left);
     if (!left && !lives)
         return err_set(e, ERR_SYSTEM, "rank %d (pid %d) died", number, pid);
     if (all->ops->check(all, &dead) < 0)
@@ -89,7 +90,7 @@ static int check_wait(struct shm *s, int rank, int64_t deadline_ms, struct err *
     return 0;
 }
 
-/* Until `rank` has counted to n. */
+/* Waits until `rank` has counted to n. */
 static int wait_for(struct shm *s, int rank, struct shm_count *c, unsigned n, int64_t deadline_ms,
                     struct err *e)
 {
@@ -136,8 +137,8 @@ static int shm_barrier(struct comm *c, struct err *e) { return shm_arrive(shm_of
 
 /* ---------------------------------------------------------------- collectives */
 
-/* out = the sum over ranks, in their order, of elements [begin, begin + n) of their buffers. A
- * buffer of this rank may be `out`: an element is read before it is written. */
+/* out = the sum over ranks, in order, of elements [begin, begin + n) of their buffers. `out` may
+ * be this rank's buffer: an element is read before it is written. */
 static void sum_ranks(struct shm *s, float *out, size_t begin, size_t n)
 {
     enum { LANE = 16 };
@@ -177,7 +178,7 @@ static int reduce_chunk(struct shm *s, float *x, size_t n, struct err *e)
         return -1;
     if (n <= SMALL) {
         sum_ranks(s, x, 0, n);
-    } else { /* each adds up its share, in its own buffer, and takes the others' */
+    } else { /* each adds its share, in its own buffer, and reads the others */
         size_t mine = share(s, n, s->comm.rank), end = share(s, n, s->comm.rank + 1);
         sum_ranks(s, buffer(s, s->comm.rank) + mine, mine, end - mine);
         if (shm_arrive(s, e))
@@ -224,7 +225,7 @@ static int no_peer(const struct shm *s, int rank, struct err *e)
                    rank, s->comm.world);
 }
 
-/* Piece number n is in the box, and the one before it has been taken. */
+/* Piece number n is put into the box when the previous one has been taken. */
 static int send_pieces(struct shm *s, int to, const float *x, size_t n, struct err *e)
 {
     struct shm_pair *p = pair_of(s, s->comm.rank, to);
@@ -308,7 +309,7 @@ static void shm_close(struct comm *c)
     struct shm *s = shm_of(c);
     if (s->seg) {
         struct shm_rank *me = &s->seg->ranks[c->rank];
-        if (atomic_load(&me->pid) == getpid()) /* not if the place was another's */
+        if (atomic_load(&me->pid) == getpid()) /* not if another process has its place */
             atomic_store(&me->left, true);
         munmap(s->seg, shm_segment_bytes(c->world));
     }

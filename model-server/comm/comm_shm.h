@@ -11,14 +11,14 @@ enum { CHUNK = 64 * 1024 }; /* floats in a half buffer */
 enum { PIECE = 32 * 1024 }; /* floats in half a box */
 
 struct shm_count {
-    _Alignas(64) atomic_uint n; /* how often something has happened */
+    _Alignas(64) atomic_uint n; /* number of events */
     atomic_uint waiters;        /* who sleep on `n` */
 };
 struct shm_rank {
     struct shm_count arrived; /* barriers reached */
     atomic_int pid;           /* 0: not here yet */
     atomic_bool left;         /* closed in good order */
-    _Atomic uint64_t start;   /* of the process, 0: not known yet */
+    _Atomic uint64_t start;   /* start time of the process, 0: not known yet */
 };
 /* Pieces from one rank to another. */
 struct shm_pair {
@@ -37,13 +37,13 @@ struct segment {
 struct shm {
     struct comm comm;
     struct segment *seg;
-    int numbers[MAX_WORLD]; /* what the ranks are called in messages */
+    int numbers[MAX_WORLD]; /* rank numbers in messages */
     unsigned reached;       /* barriers */
     unsigned half;          /* buffer of the next chunk */
     int timeout_ms;
-    int named; /* rank 0, while its segment has a name: a descriptor that locks it; else -1 */
-    struct err
-        broken; /* the first failure: the ranks no longer agree, every later call repeats it */
+    int named; /* rank 0, while its segment has a name: descriptor that locks it; else -1 */
+    /* the first failure: the ranks are out of step, and every later call returns it */
+    struct err broken;
 };
 
 size_t shm_segment_bytes(int world);

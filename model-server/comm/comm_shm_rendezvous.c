@@ -1,8 +1,8 @@
 /* comm_shm_rendezvous.c - how ranks of one host find their segment.
  *
- * Rank 0 makes the segment complete, without a name, and then links it under the group's
- * name: a half-made one is never seen, and nothing is left if it dies before. The others look
- * for the name. A segment whose rank 0 is dead is left over from a group that failed: rank 0
+ * Rank 0 creates the complete segment without a name, and then links it under the group's name.
+ * So a partial segment is never visible, and nothing is left if rank 0 dies before. The others
+ * look for the name. A segment whose rank 0 is dead belongs to a group that failed: rank 0
  * replaces it, the others wait for the replacement. */
 #include "common/clock.h"
 #include "common/shard_group.h"
@@ -45,7 +45,7 @@ static uint64_t process_start(int pid)
     size_t n = fread(line, 1, sizeof(line) - 1, f);
     fclose(f);
     line[n] = '\0';
-    char *after = strrchr(line, ')'); /* the name before it may hold anything */
+    char *after = strrchr(line, ')'); /* the name before it may contain anything */
     if (!after || sscanf(after,
                          ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d"
                          " %*d %*d %" SCNu64,
@@ -77,8 +77,8 @@ static struct segment *map_segment(int fd, int world)
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* Takes this rank's place. The pid is first: it decides between two that claim to be the same rank.
- */
+/* Claims this rank's place. The pid is first: it decides between two that claim to be the same
+ * rank. */
 static int take_place(struct segment *seg, int rank, struct err *e)
 {
     int none = 0;
@@ -89,7 +89,7 @@ static int take_place(struct segment *seg, int rank, struct err *e)
     return 0;
 }
 
-/* An existing segment under the group's name: 0 mapped, 1 nothing to be had (yet), -1 error. */
+/* Opens a segment under the group's name: 0 mapped, 1 not available (yet), -1 error. */
 static int open_segment(const char *path, int world, struct segment **out, struct err *e)
 {
     struct stat st;
@@ -132,7 +132,7 @@ static int join_segment(const char *path, int world, int64_t deadline_ms, struct
     return take_place(s->seg, s->comm.rank, e);
 }
 
-/* Link the finished segment under its name, in place of one whose group is dead. */
+/* Links the complete segment under its name, replacing one whose group is dead. */
 static int publish(int fd, const char *path, int world, struct err *e)
 {
     char self[40];
@@ -155,8 +155,9 @@ static int publish(int fd, const char *path, int world, struct err *e)
     return err_set(e, ERR_SYSTEM, "%s comes back each time it is removed", path);
 }
 
-/* Removes what groups have left that were killed while they met: rank 0 of a group that meets holds
- * a lock on its file. Only old files, as a shard of an older version holds none. */
+/* Removes files of groups that were killed during their rendezvous: rank 0 of a group in
+ * rendezvous holds a lock on its file. Only old files, because shards of older versions hold no
+ * lock. */
 static void sweep(void)
 {
     DIR *d = opendir(SHM_DIR);
@@ -185,8 +186,8 @@ static int create_segment(const char *path, int world, struct shm *s, struct err
     int fd = open(SHM_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_sys(e, "create a segment in " SHM_DIR);
-    int rc =
-        posix_fallocate(fd, 0, (off_t)shm_segment_bytes(world)); /* or a write may be a SIGBUS */
+    /* otherwise a write may raise SIGBUS */
+    int rc = posix_fallocate(fd, 0, (off_t)shm_segment_bytes(world));
     if (rc) {
         errno = rc;
         rc = err_sys(e, "%zu KiB in " SHM_DIR " (docker run --shm-size)",
@@ -203,7 +204,8 @@ static int create_segment(const char *path, int world, struct shm *s, struct err
     return rc;
 }
 
-/* All ranks are here and know it; none goes on, perhaps to fail, before that. */
+/* Returns when all ranks have arrived and know it; none may continue, and perhaps fail,
+ * earlier. */
 int shm_meet(struct shm *s, const char *path, struct err *e)
 {
     int rc = s->comm.rank ? join_segment(path, s->comm.world, clock_ms() + s->timeout_ms, s, e)

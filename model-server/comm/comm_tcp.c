@@ -1,15 +1,15 @@
 /* comm_tcp.c - collectives between processes of several hosts.
  *
- * Every rank has a connection to every other. A small sum is one exchange: all send all they have
- * and add up in rank order. A larger one is two: rank r gets part r of every rank, adds it up, and
- * sends the sum to all, which moves the fewest bytes there can be, 2 (n - 1) / n of the message
- * each way. The bits are those of comm_shm.c.
+ * Every rank has a connection to every other. A small sum is one exchange: all ranks send
+ * everything and add in rank order. A larger one is two: rank r receives part r from every rank,
+ * adds it, and sends the sum to all. This moves the minimum of bytes, 2 (n - 1) / n of the
+ * message each way. The bits are those of comm_shm.c.
  *
  * An exchange sends to all and receives from all at once, so no rank waits for a rank that waits
- * for it. A machine that vanishes is noticed by TCP's own means within SILENCE_S.
+ * for it. TCP keepalive detects a machine that vanished within SILENCE_S.
  *
- * A part of the ranks uses the connections of the whole. Its ranks make their calls in one order,
- * and the head before each message says which communicator it belongs to. */
+ * A subset of the ranks uses the connections of the whole. Its ranks make their calls in one
+ * order, and the header of each message identifies its communicator. */
 #include "common/clock.h"
 #include "model-server/comm/comm_group.h"
 #include "model-server/comm/comm_tcp_link.h"
@@ -25,10 +25,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { CHUNK = 1 << 20 };  /* floats summed up at a time */
-enum { SMALL = 2 * 1024 }; /* up to here one exchange: its latency counts, not its bytes */
-enum { SILENCE_S = 20 };   /* of a machine that is gone without a word */
-enum { LOOK_MS = 100 };    /* how often a rank that waits for some looks at all */
+enum { CHUNK = 1 << 20 };  /* floats summed at a time */
+enum { SMALL = 2 * 1024 }; /* up to this size one exchange: latency dominates */
+enum { SILENCE_S = 20 };   /* until a silent machine is considered gone */
+enum { LOOK_MS = 100 };    /* interval of checks of all ranks while waiting for some */
 
 static struct tcp *tcp_of(struct comm *c)
 {
@@ -51,7 +51,7 @@ void tcp_tune(int fd)
 
 /* ---------------------------------------------------------------- an exchange */
 
-/* With one peer: what goes to it and what is to come. */
+/* Per peer: data to send and to receive. */
 struct comm_lane {
     bool sends, receives;
     struct tcp_head send_head, recv_head, want;
@@ -85,8 +85,8 @@ static int lost(const struct tcp *t, int rank, int why, struct err *e)
     if (p->left)
         return err_set(e, ERR_SYSTEM, "rank %d (%s) has left", number, p->name);
     if (why)
-        return err_set(e, ERR_SYSTEM, "rank %d (%s) is lost: %s", number, p->name,
-                       strerror(why)); /* NOLINT(concurrency-mt-unsafe): glibc's is safe */
+        /* NOLINT(concurrency-mt-unsafe): glibc's is safe */
+        return err_set(e, ERR_SYSTEM, "rank %d (%s) is lost: %s", number, p->name, strerror(why));
     return err_set(e, ERR_SYSTEM, "rank %d (%s) died", number, p->name);
 }
 
@@ -97,7 +97,7 @@ static int send_failed(const struct tcp *t, int rank, struct err *e)
                                                    : lost(t, rank, errno, e);
 }
 
-/* The head and what follows it go into one record, so that a small sum is one of them. */
+/* The header and the following data are one record, so that a small sum is one record. */
 static int send_records(struct tcp *t, int rank, struct comm_lane *l, struct err *e)
 {
     const size_t head = sizeof(l->send_head), all = all_out(l);
@@ -188,7 +188,7 @@ static bool lane_done(const struct comm_lane *l)
     return l->sent == all_out(l) && l->received == all_in(l);
 }
 
-/* Ranks whose lane is not done yet, for poll(). */
+/* Ranks with unfinished lanes, for poll(). */
 static int unfinished(const struct tcp *t, const struct comm_lane *lanes, struct pollfd *fds,
                       int *ranks)
 {
@@ -205,7 +205,7 @@ static int unfinished(const struct tcp *t, const struct comm_lane *lanes, struct
     return n;
 }
 
-/* One turn of a lane that poll() named. */
+/* One step of a lane that poll() reported. */
 static int go_on(struct tcp *t, int rank, struct comm_lane *l, short events, struct err *e)
 {
     if (events & POLLOUT && send_some(t, rank, l, e))
@@ -215,8 +215,8 @@ static int go_on(struct tcp *t, int rank, struct comm_lane *l, short events, str
     return events & (POLLERR | POLLHUP) ? lost(t, rank, 0, e) : 0;
 }
 
-/* A rank that is not waited for here may have died, which is why another one does not come. One
- * whose last bytes are still to be read may have left in good order. */
+/* Checks ranks that are not waited for here: one may have died, which is why another one is late.
+ * One with unread final bytes may have left in order. */
 static int check_others(const struct tcp *t, int64_t *next_ms, struct err *e)
 {
     const struct tcp *all = t->links;
@@ -263,7 +263,7 @@ static int run_lanes(struct tcp *t, struct comm_lane *lanes, struct err *e)
     return 0;
 }
 
-/* The first failure lasts, for all that use these connections. */
+/* The first failure is permanent, for all users of these connections. */
 static int run_held(struct tcp *t, struct comm_lane *lanes, struct err *e)
 {
     struct tcp *links = t->links;
@@ -280,7 +280,7 @@ static int run_held(struct tcp *t, struct comm_lane *lanes, struct err *e)
 
 static uint32_t next_number(uint32_t n) { return n + 1 == TCP_BYE ? 1 : n + 1; }
 
-/* Rank r gets out[r] and sends what belongs to in[r]. */
+/* Receives out[r] from rank r and sends it in[r]. */
 static int exchange(struct tcp *t, struct comm_lane *lanes, struct err *e)
 {
     if (t->links->broken.kind == ERR_NONE)
@@ -324,7 +324,7 @@ static int tcp_recv(struct comm *c, int from, float *x, size_t n, struct err *e)
 
 /* ---------------------------------------------------------------- collectives */
 
-/* All of `in` to every rank; out: [world][n]. */
+/* Sends all of `in` to every rank; out: [world][n]. */
 static int everything(struct tcp *t, const float *in, float *out, size_t n, size_t stride,
                       struct err *e)
 {
@@ -350,7 +350,7 @@ static int room(struct tcp *t, size_t n, struct err *e)
     return 0;
 }
 
-/* y = the sum over ranks, in their order, of their n floats in t->parts; this rank's are in `own`,
+/* y = the sum over ranks, in order, of their n floats in t->parts; this rank's are in `own`,
  * which may be y. */
 static void add_up(const struct tcp *t, float *y, const float *own, size_t n)
 {
@@ -420,8 +420,8 @@ static int tcp_barrier(struct comm *c, struct err *e)
     return everything(tcp_of(c), &here, all, 1, 1, e) ? err_wrap(e, "barrier") : 0;
 }
 
-/* The last message of a rank whose connection has ended; false: there is none. Of a TLS session it
- * is read, which an exchange that runs meanwhile does itself. */
+/* The last message of a rank whose connection has ended; false: there is none. With TLS it must
+ * be read, which a concurrent exchange does itself. */
 static bool last_words(struct tcp *t, int rank, struct tcp_head *last)
 {
     struct tcp_peer *p = &t->peers[rank];
@@ -438,7 +438,7 @@ static bool last_words(struct tcp *t, int rank, struct tcp_head *last)
     return n == sizeof(*last);
 }
 
-/* In the clear it only looks at the connections: may run beside an exchange. */
+/* Without TLS it only inspects the connections, so it may run beside an exchange. */
 static int tcp_check(struct comm *c, struct err *e)
 {
     struct tcp *t = tcp_of(c)->links;

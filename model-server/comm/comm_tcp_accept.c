@@ -1,5 +1,5 @@
-/* comm_tcp_accept.c - the listener's side of a meeting: any number of connections, of which a few
- * are listened to at a time, none for long. */
+/* comm_tcp_accept.c - the listener's side of a meeting: any number of connections, of which only
+ * a few are served at a time, each for a limited time. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "model-server/comm/comm_tcp_handshake.h"
@@ -89,7 +89,7 @@ static int read_hello(const struct acceptor *l, struct candidate *g, const char 
     return *why = "wrong secret", IS_GONE;
 }
 
-/* As far as it goes without waiting. */
+/* As far as possible without waiting. */
 static int advance(const struct acceptor *l, struct candidate *g, char text[256], const char **why)
 {
     bool writes;
@@ -111,7 +111,7 @@ static int advance(const struct acceptor *l, struct candidate *g, char text[256]
 
 /* ---------------------------------------------------------------- all of them */
 
-/* No connection may be dropped yet for one that waits in the queue. */
+/* No connection may be dropped yet for one in the queue. */
 static bool full(const struct acceptor *l)
 {
     return l->n == MAX_CANDIDATES && clock_ms() < l->candidates[0].turn_ms;
@@ -142,7 +142,7 @@ int acceptor_poll(const struct acceptor *l, struct pollfd *fds)
 {
     fds[0] = (struct pollfd){full(l) ? -1 : l->listener, POLLIN, 0};
     for (int i = 0; i < l->n; i++) {
-        /* What is sent before the hello fits into an empty socket. */
+        /* Data before the hello fits into an empty socket buffer. */
         fds[i + 1] = (struct pollfd){l->candidates[i].p.fd, POLLIN, 0};
     }
     return l->n + 1;

@@ -1,4 +1,4 @@
-/* comm_tcp_handshake.h - what both sides of a greeting share. Private to comm_tcp_link.c (the
+/* comm_tcp_handshake.h - shared by both sides of a greeting. Private to comm_tcp_link.c (the
  * candidate) and comm_tcp_accept.c (the listener). */
 #ifndef MODEL_SERVER_COMM_COMM_TCP_HANDSHAKE_H
 #define MODEL_SERVER_COMM_COMM_TCP_HANDSHAKE_H
@@ -20,7 +20,7 @@ struct verdict {
     uint8_t mac[CLUSTER_MAC];
 };
 
-/* The proof for a message of n bytes: of this peer and this connection alone. */
+/* The MAC of a message of n bytes, bound to this peer and this connection. */
 static inline int handshake_mac(const struct cluster *c, const char *what, const uint8_t *listener,
                                 const uint8_t *candidate, const void *msg, size_t n,
                                 uint8_t out[CLUSTER_MAC])
@@ -30,9 +30,9 @@ static inline int handshake_mac(const struct cluster *c, const char *what, const
     return cluster_mac(c, what, parts, 3, out);
 }
 
-/* A session on p->fd; 0, or -1 without memory. */
+/* Creates a TLS session on p->fd; 0, or -1: out of memory. */
 int link_session(struct tcp_peer *p, const struct cluster *c, bool listens);
-/* 1: it stands; 0: call again when the socket is ready (*writes: to send); -1: `why`, and errno is
- * ECONNRESET where the connection broke. */
+/* 1: complete; 0: call again when the socket is ready (*writes: for sending); -1: `why`, and
+ * errno is ECONNRESET if the connection broke. */
 int link_handshake(struct tcp_peer *p, bool *writes, char *why, size_t cap);
 #endif

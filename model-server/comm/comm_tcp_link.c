@@ -26,7 +26,7 @@ static ssize_t tls_result(ssize_t n)
     return -1;
 }
 
-/* A record that found no room is kept by the library, and is sent again without its data. */
+/* The library keeps a record that did not fit, and sends it again without its data. */
 static ssize_t tls_send(struct tcp_peer *p, const void *buf, size_t n)
 {
     ssize_t k = gnutls_record_send(p->tls, p->resends ? NULL : buf, p->resends ? 0 : n);
@@ -45,7 +45,7 @@ ssize_t link_recv(struct tcp_peer *p, void *buf, size_t n)
                   : recv(p->fd, buf, n, MSG_DONTWAIT);
 }
 
-/* 1: ready, 0: the time is over, -1 with errno. */
+/* 1: ready, 0: timeout, -1 with errno. */
 static int wait_fd(int fd, bool out, int64_t end_ms)
 {
     for (;;) {
@@ -94,7 +94,7 @@ void link_close(struct tcp_peer *p)
 
 int link_session(struct tcp_peer *p, const struct cluster *c, bool listens)
 {
-    /* 128 bits first: the cipher is what large sums wait for. */
+    /* 128 bits first: the cipher limits large sums. */
     static const char versions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM:"
                                    "+AES-256-GCM:+CHACHA20-POLY1305";
     unsigned flags = listens ? GNUTLS_SERVER | GNUTLS_NO_TICKETS : GNUTLS_CLIENT;
@@ -125,7 +125,7 @@ int link_handshake(struct tcp_peer *p, bool *writes, char *why, size_t cap)
     snprintf(why, cap, "%s", text.data ? (char *)text.data : gnutls_strerror(rc));
     gnutls_free(text.data);
     tls_result(rc);
-    if (errno != ECONNRESET) /* the other side is told why */
+    if (errno != ECONNRESET) /* the other side gets the reason */
         gnutls_alert_send_appropriate(p->tls, rc);
     return -1;
 }
@@ -163,8 +163,8 @@ static int shake_hands(struct tcp_peer *p, const struct cluster *c, int64_t end_
     return errno == ECONNRESET ? LINK_AGAIN : err_set(e, ERR_SYSTEM, "%s: TLS: %s", p->name, why);
 }
 
-/* What the listener says to the hello. In TLS 1.3 this is also where a candidate learns that its
- * own certificate was not accepted. */
+/* The listener's answer to the hello. In TLS 1.3 a candidate also learns here that its own
+ * certificate was not accepted. */
 static int read_verdict(struct tcp_peer *p, const struct cluster *c, const struct greeting *g,
                         const struct hello *h, int64_t end_ms, struct err *e)
 {

@@ -1,15 +1,15 @@
 /* comm_tcp_link.h - one connection between two ranks: its bytes, with TLS or without, and the
- * greeting by which each side proves that it belongs to the group. Private to comm/.
+ * handshake that authenticates both sides. Private to comm/.
  *
  *   listener -> greeting {kind, nonce}          in the clear
  *   TLS handshake, both certificates            CLUSTER_TLS
  *   candidate    -> hello {who, nonce, mac}         CLUSTER_SECRET: HMAC over the listener's nonce
  *   listener -> verdict {words, mac}            CLUSTER_SECRET: HMAC over the candidate's nonce
  *
- * A connection that has not sent a proper hello within CANDIDATE_MS is closed, and there are never
- * more than MAX_CANDIDATES of them: the oldest makes room, but not before it had TURN_MS. Until
- * then others wait in the listener's queue, so that a crowd gets its turn in order, and a rank in
- * it. */
+ * A connection without a valid hello after CANDIDATE_MS is closed, and there are at most
+ * MAX_CANDIDATES of them. A new one replaces the oldest, but not before that had TURN_MS. Until
+ * then others wait in the listener's queue. So many connections are served in order, and a rank
+ * among them, too. */
 #ifndef MODEL_SERVER_COMM_COMM_TCP_LINK_H
 #define MODEL_SERVER_COMM_COMM_TCP_LINK_H
 #include "common/cluster.h"
@@ -27,26 +27,28 @@ struct hello {
     uint8_t mac[CLUSTER_MAC];
 };
 
-/* Bytes of a connection, which does not block: as send() and recv(), with errno. */
+/* Bytes of a non-blocking connection: like send() and recv(), with errno. */
 ssize_t link_send(struct tcp_peer *p, const void *buf, size_t n);
 ssize_t link_recv(struct tcp_peer *p, void *buf, size_t n);
-/* All n bytes by end_ms: 0, else -1 with errno; 0 bytes of a closed connection are ECONNRESET. */
+/* Transfers all n bytes until end_ms: 0, else -1 with errno; a closed connection is
+ * ECONNRESET. */
 int link_transfer(struct tcp_peer *p, void *buf, size_t n, bool out, int64_t end_ms);
-/* Ends the session in order, if it still can, and closes. */
+/* Ends the session in order, if possible, and closes. */
 void link_close(struct tcp_peer *p);
 
-/* The candidate's side, on a fresh connection p->fd; the listener's greeting is waited for until
- * queue_end_ms, at most QUEUE_MS. 0: both have proved themselves. LINK_AGAIN: the
- * connection broke or said nothing, another one may do better. LINK_REFUSED: it will not. */
+/* The candidate's side, on a new connection p->fd. Waits for the listener's greeting until
+ * queue_end_ms, at most QUEUE_MS. 0: both sides are authenticated. LINK_AGAIN: the connection
+ * broke or was silent, another one may succeed. LINK_REFUSED: none will. */
 enum { LINK_AGAIN = 1, LINK_REFUSED = -1 };
 int link_introduce(struct tcp_peer *p, const struct cluster *c, struct hello *h,
                    int64_t queue_end_ms, struct err *e);
 
-/* The listener's side: connections that have not proved themselves. */
+/* The listener's side: unauthenticated connections. */
 struct candidate {
     struct tcp_peer p;
     enum { CANDIDATE_NONCE, CANDIDATE_TLS, CANDIDATE_HELLO, CANDIDATE_PROVED } phase;
-    int64_t turn_ms, end_ms; /* when it may be dropped for another, and when it is in any case */
+    /* when it may be dropped for another one, and when it is dropped in any case */
+    int64_t turn_ms, end_ms;
     size_t at;
     uint8_t nonce[CLUSTER_NONCE];
     struct hello hello;
@@ -59,16 +61,17 @@ struct acceptor {
     struct candidate candidates[MAX_CANDIDATES]; /* oldest first */
 };
 
-void acceptor_open(struct acceptor *l,
-                   const struct cluster *c); /* the listener is set by the caller */
+/* the listener is set by the caller */
+void acceptor_open(struct acceptor *l, const struct cluster *c);
 /* poll() descriptors: the listener and the candidates; their number. */
 int acceptor_poll(const struct acceptor *l, struct pollfd *fds);
-int64_t
-acceptor_deadline(const struct acceptor *l); /* when acceptor_turn() is due again; 0: never */
-/* After poll(): lets in, goes on, drops. True: a peer is known, *out is its connection (the
- * caller's), which waits for acceptor_verdict(). Call until false. */
+int64_t acceptor_deadline(const struct acceptor *l); /* time of the next acceptor_turn(); 0: none */
+/* Call it after poll(): accepts, continues and drops connections. True: a peer is authenticated,
+ * and the caller owns its connection *out, which waits for acceptor_verdict(). Call until
+ * false. */
 bool acceptor_turn(struct acceptor *l, struct candidate *out);
-/* Answers a known candidate: words NULL, it is welcome; else why not. -1: it has gone. */
+/* Answers an authenticated candidate: words NULL accepts it; else they are the reason for a
+ * refusal. -1: it has disconnected. */
 int acceptor_verdict(const struct acceptor *l, struct candidate *g, const char *words);
 void acceptor_close(struct acceptor *l); /* the candidates and the listener */
 #endif

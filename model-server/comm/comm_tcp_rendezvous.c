@@ -1,11 +1,11 @@
 /* comm_tcp_rendezvous.c - ranks of several machines find each other.
  *
- * Rank 0 listens at the address that all were given. Each other rank connects, proves that it
- * belongs to the cluster, says who it is (struct hello) and where it listens itself, and waits.
- * When all are there, rank 0 answers every rank with the group's number and the addresses of all
- * (struct welcome), or with the reason why there will be no group. Then rank r connects to the
- * ranks below it and accepts those above; the number tells them from ranks of another group.
- * Connections that prove nothing are dropped and do not count (comm_tcp_accept.c). */
+ * Rank 0 listens at an address that all ranks were given. Each other rank connects, authenticates
+ * itself, sends its rank and the port where it listens (struct hello), and waits. When all have
+ * arrived, rank 0 answers every rank with the group's number and the addresses of all (struct
+ * welcome), or with the reason of a failure. Then rank r connects to the ranks below it and accepts
+ * those above; the group's number distinguishes them from ranks of another group. Unauthenticated
+ * connections are dropped and do not count (comm_tcp_accept.c). */
 #include "common/clock.h"
 #include "common/log.h"
 #include "model-server/comm/comm_tcp_link.h"
@@ -21,10 +21,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define HELLO_MAGIC UINT64_C(0x32305043544d4f43) /* "COMTCP02"; another byte order is no rank */
+/* "COMTCP02"; with another byte order it does not match. */
+#define HELLO_MAGIC UINT64_C(0x32305043544d4f43)
 
 enum { RETRY_MS = 100, CONNECT_MS = 3000, HELLO_MS = 3000, SLACK_MS = 5000, BACKLOG = 512 };
-/* A name is looked up again after so long; a wait is logged every LOG_WAIT_MS. */
+/* Interval of name lookups; interval of log lines about a wait. */
 enum { RESOLVE_MS = 1000, LOG_WAIT_MS = 5000 };
 
 struct rank_address {
@@ -43,7 +44,7 @@ struct meeting {
     const char *host;
     int port;
     struct acceptor *acceptor;
-    int64_t end_ms, logged_ms; /* logged_ms: when the log last said what is waited for */
+    int64_t end_ms, logged_ms; /* logged_ms: last log line about the wait */
     struct rank_address listeners[TCP_MAX_WORLD];
 };
 
@@ -80,7 +81,7 @@ static int connect_once(const struct addrinfo *a, int ms)
     return -1;
 }
 
-/* What a start-up waits for, every LOG_WAIT_MS. */
+/* Logs what a start-up waits for, every LOG_WAIT_MS. */
 static void log_wait(struct meeting *m, const char *what, const char *why)
 {
     const int64_t now = clock_ms();
@@ -91,8 +92,8 @@ static void log_wait(struct meeting *m, const char *what, const char *why)
         LOGI("seconds_left", m->end_ms > now ? (m->end_ms - now) / 1000 : 0));
 }
 
-/* Names of a cluster come after its processes: any answer about the name may be another one soon.
- */
+/* A cluster's DNS may know names only after its processes have started: any answer may change
+ * soon. */
 static bool may_resolve_later(int rc)
 {
     return rc == EAI_NONAME || rc == EAI_AGAIN || rc == EAI_FAIL || rc == EAI_NODATA;
@@ -135,7 +136,7 @@ static void name_of(const struct sockaddr *a, socklen_t n, char out[TCP_NAME])
         snprintf(out, TCP_NAME, "?");
 }
 
-/* The addresses of a connection's ends; NULL: not wanted. */
+/* The addresses of a connection's ends; NULL: not requested. */
 static void names_of(int fd, char mine[TCP_NAME], char theirs[TCP_NAME])
 {
     struct sockaddr_storage a = {0};
@@ -187,8 +188,8 @@ static struct hello my_hello(const struct tcp *t, uint64_t group, uint32_t port)
 
 static int open_own_listener(struct meeting *m, int fd, uint32_t *port, struct err *e);
 
-/* One try: 0, or as link_introduce(). `group` 0: to rank 0, which learns where this rank listens.
- */
+/* One attempt: 0, or as link_introduce(). `group` 0: to rank 0, which learns where this rank
+ * listens. */
 static int introduce_once(struct meeting *m, struct tcp_peer *p, uint64_t group, struct err *e)
 {
     uint32_t port = 0;
@@ -199,7 +200,7 @@ static int introduce_once(struct meeting *m, struct tcp_peer *p, uint64_t group,
     return link_introduce(p, m->t->cluster, &h, m->end_ms, e);
 }
 
-/* Connects to `rank` until it answers and both have proved themselves. */
+/* Connects to `rank` until it answers and both are authenticated. */
 static int introduce(struct meeting *m, const char *host, int port, int rank, uint64_t group,
                      struct err *e)
 {
@@ -210,7 +211,7 @@ static int introduce(struct meeting *m, const char *host, int port, int rank, ui
     int rc = LINK_AGAIN, why = 0;
     snprintf(what, sizeof(what), "rank %d at %.100s:%d", rank, host, port);
     for (bool late = false; rc == LINK_AGAIN && !late; late = clock_ms() >= m->end_ms) {
-        if (all && clock_ms() - resolved >= RESOLVE_MS) { /* a pod started anew has another */
+        if (all && clock_ms() - resolved >= RESOLVE_MS) { /* a restarted pod has another address */
             freeaddrinfo(all);
             all = NULL;
         }
@@ -247,7 +248,7 @@ static int introduce(struct meeting *m, const char *host, int port, int rank, ui
                    m->t->timeout_ms / 1000.0);
 }
 
-/* Whether a rank belongs to this group. */
+/* True if a rank belongs to this group. */
 static int judge(const struct tcp *t, const struct hello *h, const char *name, struct err *e)
 {
     if (strcmp(h->version, VERSION) != 0)
@@ -264,7 +265,7 @@ static int judge(const struct tcp *t, const struct hello *h, const char *name, s
     return 0;
 }
 
-/* The first rank from `from` on that is not here, and how many there are. */
+/* The first missing rank from `from` on, and the number of missing ranks. */
 static int first_missing(const struct tcp *t, int from, int *missing)
 {
     int first = -1;
@@ -275,8 +276,8 @@ static int first_missing(const struct tcp *t, int from, int *missing)
     return first;
 }
 
-/* Waits for a rank that has proved itself while those who are here stay: 1 there is, 0 time is
- * over, -1 one has gone. Ranks from `from` on are to come. */
+/* Waits for an authenticated rank, while those already here stay connected: 1: one arrived, 0:
+ * timeout, -1: one disconnected. Ranks from `from` on are expected. */
 static int wait_for_connection(struct meeting *m, int from, struct candidate *g, struct err *e)
 {
     struct pollfd fds[TCP_MAX_WORLD + 1 + MAX_CANDIDATES];
@@ -309,7 +310,7 @@ static int wait_for_connection(struct meeting *m, int from, struct candidate *g,
     return 1;
 }
 
-/* Who is not here, as "rank 2 (machine 1)" of the first one. */
+/* The error that names missing ranks, as "rank 2 (machine 1)" for the first one. */
 static int nobody_came(const struct tcp *t, int from, struct err *e)
 {
     int missing, first = first_missing(t, from, &missing);
@@ -346,7 +347,7 @@ static int gather_ranks(struct meeting *m, struct err *e)
     return 0;
 }
 
-/* The addresses of all, or why not, to those who are here. */
+/* Sends the addresses of all ranks, or a refusal, to the connected ranks. */
 static int answer_all(struct meeting *m, const struct err *refusal, struct err *e)
 {
     struct welcome w = {.magic = HELLO_MAGIC};
@@ -374,7 +375,7 @@ static int open_listener(struct meeting *m, struct err *e)
     int *listener = &m->acceptor->listener;
     for (struct addrinfo *a = all; a && *listener < 0; a = a->ai_next) {
         *listener = listen_at(a->ai_addr, a->ai_addrlen);
-        if (*listener < 0 && errno == EADDRNOTAVAIL) { /* behind a translation: any address */
+        if (*listener < 0 && errno == EADDRNOTAVAIL) { /* behind address translation: any address */
             struct sockaddr_in6 any = {.sin6_family = AF_INET6,
                                        .sin6_port = htons((uint16_t)m->port)};
             struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)m->port)};
@@ -400,12 +401,13 @@ static int host_meeting(struct meeting *m, struct err *e)
 
 /* ---------------------------------------------------------------- the others */
 
-/* A listener on the address by which rank 0 is reached; its port in *port. */
+/* A listener on the address of the connection to rank 0; its port in *port. */
 static int open_own_listener(struct meeting *m, int fd, uint32_t *port, struct err *e)
 {
     struct sockaddr_storage a = {0};
     socklen_t n = sizeof(a);
-    if (m->acceptor->listener >= 0) /* of a former try, which reached rank 0 by another address */
+    /* from an earlier attempt, which reached rank 0 by another address */
+    if (m->acceptor->listener >= 0)
         close(m->acceptor->listener);
     m->acceptor->listener = -1;
     if (getsockname(fd, (void *)&a, &n))
@@ -420,7 +422,7 @@ static int open_own_listener(struct meeting *m, int fd, uint32_t *port, struct e
     return 0;
 }
 
-/* Introduces this rank to rank 0; what that answers, however long the others take. */
+/* Introduces this rank to rank 0, and waits for its answer, however long other ranks take. */
 static int ask_rank_0(struct meeting *m, struct welcome *w, struct err *e)
 {
     struct tcp *t = m->t;
@@ -469,7 +471,7 @@ static int join_meeting(struct meeting *m, struct err *e)
     struct welcome w = {0};
     if (ask_rank_0(m, &w, e))
         return -1;
-    m->end_ms = clock_ms() + m->t->timeout_ms; /* all are there: a new beginning */
+    m->end_ms = clock_ms() + m->t->timeout_ms; /* all have arrived: the timeout starts again */
     return knock(m, &w, e) || let_in(m, w.group, e) ? -1 : 0;
 }
 

@@ -41,8 +41,8 @@ void batch_add(struct batch *b, struct seq *s)
     b->v[b->n++] = s;
 }
 
-/* Index of request `id` in v[from ..]; n if it is not there. Requests mostly keep their order, so
- * that the search usually ends at its first step. */
+/* Index of request `id` in v[from ..]; n if absent. Requests mostly keep their order, so the
+ * search usually ends at its first step. */
 static uint32_t find(struct seq **v, uint32_t from, uint32_t n, uint64_t id)
 {
     while (from < n && v[from]->id != id)
@@ -58,7 +58,7 @@ int batch_filter(struct batch *b, const uint64_t *ids, size_t n, struct err *e)
     if (!v)
         return err_nomem(e);
     memcpy(v, b->v, b->n * sizeof(struct seq *));
-    for (size_t k = 0; k < n; k++) { /* v[0 .. k): kept; v[k .. n): the others, in order */
+    for (size_t k = 0; k < n; k++) { /* v[0 .. k): kept; v[k .. n): not yet placed */
         uint32_t at = k < b->n ? find(v, (uint32_t)k, b->n, ids[k]) : b->n;
         if (at == b->n) {
             free(v);
@@ -69,7 +69,7 @@ int batch_filter(struct batch *b, const uint64_t *ids, size_t n, struct err *e)
         memmove(v + k + 1, v + k, (at - k) * sizeof(struct seq *));
         v[k] = s;
     }
-    assert(n <= b->n); /* all were found, each once */
+    assert(n <= b->n); /* each id was found exactly once */
     for (size_t k = n; k < b->n; k++)
         seq_free(v[k]);
     memcpy(b->v, v, n * sizeof(struct seq *));

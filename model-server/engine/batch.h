@@ -1,6 +1,6 @@
-/* batch.h - the batches a shard keeps between calls, by id.
+/* batch.h - the batches that a shard keeps between calls, by id.
  *
- * Plain bookkeeping: nothing here knows a model. A batch owns its sequences. */
+ * Pure bookkeeping, independent of the model. A batch owns its sequences. */
 #ifndef MODEL_SERVER_ENGINE_BATCH_H
 #define MODEL_SERVER_ENGINE_BATCH_H
 #include "model-server/engine/seq.h"
@@ -12,15 +12,15 @@ struct batch {
     struct batch *next;
 };
 struct batch *batch_new(uint64_t id, struct err *e);
-void batch_free(struct batch *b); /* with its sequences; NULL is fine */
+void batch_free(struct batch *b); /* and its sequences; NULL is allowed */
 int batch_reserve(struct batch *b, uint32_t n, struct err *e);
 void batch_add(struct batch *b, struct seq *s); /* after batch_reserve() */
-/* Keep the listed requests, in that order. An id that is not there, or twice: ERR_VALIDATION, and
- * nothing has changed. */
+/* Keeps the listed requests, in that order. ERR_VALIDATION, without any change: an id is unknown
+ * or listed twice. */
 int batch_filter(struct batch *b, const uint64_t *ids, size_t n, struct err *e);
 struct seq *batch_find(const struct batch *b, uint64_t id); /* NULL: not there */
 void batch_drop(struct batch *b, uint64_t id);              /* it is there */
-/* Move sequences that failed to the end of `out` (room must be there). */
+/* Moves failed sequences to the end of `out`, which must have the capacity. */
 void batch_drop_failed(struct batch *b, struct batch *out);
 bool batch_over(const struct batch *b); /* no sequence has anything left to do */
 
@@ -32,10 +32,10 @@ struct batches { /* zero-initialise */
     struct batch *head;
 };
 struct batch *batches_find(const struct batches *a, uint64_t id);
-/* Find all of `ids`; the same one twice counts as missing. */
+/* Finds all of `ids`. -1 if one is missing or listed twice. */
 int batches_find_all(const struct batches *a, const uint64_t *ids, size_t n, struct batch **out,
                      struct err *e);
 struct batch *batches_take(struct batches *a, uint64_t id); /* NULL: not there */
-void batches_put(struct batches *a, struct batch *b);       /* replaces one of the same id */
+void batches_put(struct batches *a, struct batch *b);       /* replaces a batch with the same id */
 void batches_clear(struct batches *a);
 #endif

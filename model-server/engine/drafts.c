@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens that a recurrent sequence may compute again; then a step without drafts brings its state
+/* Most tokens that a recurrent sequence recomputes; then a step without drafts brings its state
  * up to date. */
 enum { MOST_LAG = 4 };
 
@@ -26,7 +26,8 @@ int seq_offer(struct seq *s, uint32_t at, const uint32_t *ids, uint32_t n, struc
     return 0;
 }
 
-/* Drafts that `s` can have: its last token needs none, and all need a place in its blocks. */
+/* Most drafts of `s`: its last permitted token needs none, and all drafts must fit into its
+ * blocks. */
 static uint32_t most_of(const struct drafting *d, const struct seq *s)
 {
     uint32_t left = s->stop.rules.max_new_tokens - s->stop.generated;
@@ -39,7 +40,7 @@ static uint32_t most_of(const struct drafting *d, const struct seq *s)
     return (uint32_t)(most < room - s->n ? most : room - s->n);
 }
 
-/* Of what was offered, that behind the last known token, if all before it came true. */
+/* Uses the offered tokens after the last known token, if all offered tokens before it match. */
 static uint32_t take_offer(struct seq *s, uint32_t most)
 {
     if (s->offer_at > s->n || s->n - s->offer_at >= s->n_offer ||
@@ -53,8 +54,8 @@ static uint32_t take_offer(struct seq *s, uint32_t most)
     return n;
 }
 
-/* What followed the same words before; beyond what is known it goes on with itself, as a loop does.
- */
+/* Uses the tokens that followed an earlier occurrence of the n-gram. A match that overlaps the
+ * end repeats itself, as in a loop. */
 static uint32_t take_match(struct seq *s, uint32_t most, struct ngram g)
 {
     assert(g.at < s->n);
@@ -64,8 +65,8 @@ static uint32_t take_match(struct seq *s, uint32_t most, struct ngram g)
     return most;
 }
 
-/* At the end of ids, where there is room for all that may come. With head.most > 0 it is for the
- * head to propose. */
+/* Appends drafts to ids, which has capacity for all tokens of the request. With head.most > 0 the
+ * head drafts instead. */
 static uint32_t propose(const struct drafting *d, struct seq *s)
 {
     const uint32_t most = most_of(d, s);
@@ -83,7 +84,7 @@ static uint32_t propose(const struct drafting *d, struct seq *s)
     return g.match ? take_match(s, most, g) : 0;
 }
 
-/* Which drafts a step has that is `w` without them. */
+/* Chooses the drafts of a step; `w` is the step without drafts. */
 static void choose(const struct drafting *d, struct seq **v, uint32_t n, struct step_worth *w)
 {
     uint32_t drafts = 0;
@@ -104,10 +105,11 @@ static void choose(const struct drafting *d, struct seq **v, uint32_t n, struct 
     }
 }
 
-/* Rows that a sibling takes, and about one more for the block that is copied. */
+/* Cost of a sibling in rows, including the copies of its block. */
 enum { SIBLING_ROWS = 3 };
 
-/* Which sequences verify the second-best first draft as well, where `w` is the step without. */
+/* Chooses the sequences that also verify their second-best first draft; `w` is the step without
+ * siblings. */
 static int choose_siblings(const struct drafting *d, struct seq **v, uint32_t n,
                            struct step_worth *w, struct err *e)
 {
@@ -140,13 +142,14 @@ int drafts_plan(const struct drafting *d, struct seq **v, uint32_t n, struct err
     for (uint32_t i = 0; i < n; i++) {
         struct seq *s = v[i];
         assert(s->step >= s->drafted);
-        s->step -= s->drafted; /* of a plan that came to nothing */
+        s->step -= s->drafted; /* undo an earlier plan */
         s->drafted = 0;
         s->head.most = 0;
         s->sibling.on = false;
         s->proposed = seq_live(s) ? propose(d, s) : 0;
         w.rows += seq_live(s) ? s->step + seq_lag(s) : 0;
-        w.tokens += seq_live(s) ? s->step : 0; /* a prompt's are worth as much */
+        /* a prompt token counts as much as a generated one */
+        w.tokens += seq_live(s) ? s->step : 0;
     }
     if (d->heads && heads_propose(d->heads, v, n, &w, e))
         return -1;

@@ -18,7 +18,7 @@ static uint32_t masks_of(struct seq *const *v, uint32_t n)
     return masks;
 }
 
-/* Tokens in the lists of all rows, at most. */
+/* Upper bound of the tokens in the rows' lists of forbidden tokens. */
 static size_t never_of(struct seq *const *v, uint32_t n)
 {
     size_t never = 0;
@@ -60,7 +60,7 @@ int draws_begin(struct draws *d, struct seq *const *v, uint32_t n, uint32_t rows
     return 0;
 }
 
-/* What a draft allows behind it depends on it where there are penalties or a constraint. */
+/* With penalties or a constraint, the tokens allowed after a draft depend on it. */
 bool draws_fetch(const struct seq *s)
 {
     return (s->drafted && (s->constraint || penalties_on(&s->sampling.penalties))) ||
@@ -109,10 +109,10 @@ static struct draw of(const struct seq *s, uint32_t more, uint32_t last)
     return d;
 }
 
-/* The row's list is put together where it has words to avoid; else it is the stop rules'. */
+/* A row with bad words gets a combined list; other rows use that of the stop rules. */
 static void forbid(struct draws *d, const struct seq *s, uint32_t more, struct draw *v)
 {
-    if (!s->constraint) /* a grammar alone decides when it is over */
+    if (!s->constraint) /* with a constraint only the constraint decides when the answer ends */
         stop_forbidden(&s->stop, s->stop.generated + more, v->forbid);
     if (!s->bad_words.n)
         return;
@@ -154,7 +154,7 @@ struct draw_place draws_add(struct draws *d, const struct seq *s, uint32_t more,
         uint32_t *mask = d->masks + d->n_masks++ * d->mask_words;
         v->mask = mask;
         if (constraint_mask(s->constraint, s->grammar_state, grammars_tokens(s->grammars), mask,
-                            &why)) /* the host comes to the same failure, and reports it */
+                            &why)) /* the host finds the same error, and reports it */
             *v = (struct draw){.fetch = true, .last = DRAW_KNOWN};
     }
     at.fetch = v->fetch;

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Whose it is, and in *part in which batch. */
+/* The sequence of request `id`; *part is the index of its batch. */
 static struct seq *owner(struct batch *const *parts, size_t n, uint64_t id, struct batch **part)
 {
     struct seq *s = NULL;
@@ -119,7 +119,8 @@ static int check(const struct edits *x, const struct edit_limits *lim, struct ba
     return check_chunks(x, parts, n_parts, e);
 }
 
-/* The cells are checked as if all saves came at once: one that is named twice holds the last. */
+/* Checks the cells as if all saves happened at once: a cell that is named twice holds the last
+ * save. */
 static int check_saves(const struct edits *x, const struct edit_limits *lim,
                        struct batch *const *parts, size_t n_parts, struct err *e)
 {
@@ -152,7 +153,8 @@ static int save_states(const struct edits *x, struct stepper *st, struct batch *
     return 0;
 }
 
-/* The first time that memory is missing the rest is passed over: they are only drafts. */
+/* After the first allocation failure the remaining offers are skipped, because they are only
+ * drafts. */
 static void offer(const struct edits *x, const struct edit_limits *lim, struct batch *const *parts,
                   size_t n_parts)
 {

@@ -4,7 +4,7 @@
 
 enum { RESERVED_TEXTS = 64, TRIAL_TOKENS = 8 };
 
-/* Before any rank begins: all see the same texts, so all refuse the same. */
+/* Checked before any rank starts: all ranks see the same texts, so all refuse the same. */
 static int check(const struct model_info *m, const struct model_text *texts, uint32_t n,
                  struct err *e)
 {

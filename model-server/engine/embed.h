@@ -1,15 +1,15 @@
-/* embed.h - the engine of models that do not generate: batches of texts in one call, nothing kept
+/* embed.h - the engine of models that do not generate: one batch of texts per call, no state
  * between calls. One thread. */
 #ifndef MODEL_SERVER_ENGINE_EMBED_H
 #define MODEL_SERVER_ENGINE_EMBED_H
 #include "model-server/engine/engine.h"
 
-/* model_encode() on every rank alike; *out [floats] is rank 0's, to be freed, NULL on the others
- * (and where nothing is wanted). ERR_VALIDATION for a model that generates, and for texts that it
- * cannot take: nothing was computed on any rank. */
+/* Runs model_encode() on every rank. *out [floats] is set on rank 0, and the caller frees it;
+ * NULL on other ranks, and if no vector is requested. ERR_VALIDATION, before any rank computes:
+ * the model generates, or does not support the texts. */
 int engine_embed(struct engine *g, const struct model_text *texts, uint32_t n, bool all,
                  float **out, size_t *floats, struct err *e);
-/* Warm-up of such a model: memory for w->max_prefill_tokens, a short trial; the limits that the
- * router asks for. */
+/* Warm-up of such a model: allocates memory for w->max_prefill_tokens, runs a short trial, and
+ * returns the limits for the router. */
 int engine_embed_warmup(struct engine *g, struct warmup *w, struct err *e);
 #endif

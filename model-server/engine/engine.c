@@ -42,7 +42,8 @@ void engine_free(struct engine *g)
     batch_free(g->gone);
     stepper_free(&g->step);
     heads_free(&g->heads);
-    grammars_free(g->grammars); /* sequences refer to it, and to the cells */
+    /* sequences refer to it and to the cells, so they are freed first */
+    grammars_free(g->grammars);
     state_cells_free(&g->cells);
     free(g);
 }
@@ -90,15 +91,15 @@ bool engine_holds(const struct engine *g, uint64_t request)
 
 /* ---------------------------------------------------------------- a step and its bookkeeping */
 
-/* A sequence without a block for what it would write next must not run: it would write elsewhere.
- */
+/* True if `s` has the blocks for its next step. Otherwise it must not run, because it would write
+ * to blocks of other sequences. */
 static bool has_room(const struct engine *g, const struct seq *s)
 {
     return seq_has_room(s, (uint64_t)s->cached + s->step, g->o.block_size);
 }
 
-/* The features that the step needs. No picture is cut whose tokens see each other. With a limit a
- * prompt stops in front of a picture that is not ready. */
+/* Encodes the images that the step needs. A step never splits an image whose tokens attend to
+ * each other. With a limit a prompt stops before an image that is not encoded yet. */
 static int encode(struct engine *g, const struct batch *b, struct err *e)
 {
     bool any = false;
@@ -127,7 +128,7 @@ static int encode(struct engine *g, const struct batch *b, struct err *e)
     return 0;
 }
 
-/* A rank whose step failed is out of step with the others for good. */
+/* A rank whose step failed is permanently out of step with the others. */
 static int run(struct engine *g, struct batch *b, struct err *e)
 {
     const int64_t t0 = clock_ns();
@@ -151,8 +152,8 @@ static void forget(struct engine *g)
     g->gone = NULL;
 }
 
-/* After a step over `b`, which is in no list: plan the next one but for its drafts, which may be on
- * their way; let go of what is over. */
+/* After a step of `b`, which is in no list: plans the next step except for its drafts, which may
+ * still arrive, and frees finished sequences. */
 static int settle(struct engine *g, struct batch *b, struct answer *a, struct err *e)
 {
     bool over = batch_over(b), failed = false;
@@ -183,8 +184,8 @@ static int settle(struct engine *g, struct batch *b, struct answer *a, struct er
     return 0;
 }
 
-/* Before a step over `parts`: what the router changes in them, and which drafts it verifies, unless
- * it was run ahead with them. */
+/* Before a step of `parts`: applies the router's changes and plans drafts, unless the step was
+ * run ahead with its drafts. */
 static int prepare(struct engine *g, const struct edits *x, struct batch *const *parts, size_t n,
                    struct err *e)
 {
@@ -211,7 +212,7 @@ static int prepare(struct engine *g, const struct edits *x, struct batch *const 
     return 0;
 }
 
-/* States of cached beginnings, which stay where they are for others. */
+/* Copies states of cached prefixes; the originals stay for other requests. */
 static int begin_states(struct engine *g, const struct batch *b, struct err *e)
 {
     for (uint32_t i = 0; i < b->n; i++) {
@@ -226,8 +227,8 @@ static int begin_states(struct engine *g, const struct batch *b, struct err *e)
     return 0;
 }
 
-/* A picture that one rank could not decode (its process ran out of time, or memory) is refused by
- * all: they have to take the same steps. */
+/* If one rank could not decode an image (a timeout or out of memory), all ranks refuse the
+ * request, because they have to take the same steps. */
 static int agree(struct engine *g, struct batch *b, struct err *e)
 {
     const uint32_t n = (b->n + 3) & ~3u;
@@ -266,7 +267,7 @@ static struct batch *admit(struct engine *g, uint64_t id, const struct seq_spec 
     return b;
 }
 
-/* A batch of all members of `parts`, which keep them as well until commit() or abandon(). */
+/* A batch of all members of `parts`, which also keep them until commit() or abandon(). */
 static struct batch *view(struct batch *const *parts, size_t n, struct err *e)
 {
     uint64_t total = 0;
@@ -291,7 +292,7 @@ static void abandon(struct batch *view)
 static void let_go(struct batch *part)
 {
     assert(part && !part->next); /* in no list any more */
-    part->n = 0;                 /* its sequences live on in the view */
+    part->n = 0;                 /* its sequences now belong to the view */
     batch_free(part);
 }
 
@@ -331,7 +332,7 @@ int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, 
     return settle(g, all, a, e);
 }
 
-/* All or nothing: every rank refuses the same. */
+/* All or nothing: every rank refuses the same copies. */
 static int check_copies(const uint32_t *source, const uint32_t *target, uint32_t n, uint32_t limit,
                         struct err *e)
 {
@@ -364,8 +365,9 @@ int engine_copy_windows(struct engine *g, const uint32_t *source, const uint32_t
     return -1;
 }
 
-/* Whatever was decoded now will be decoded again, unless some of it is still in prefill: how much
- * of that rides along is for the router's next call to say. It may bring missing blocks as well. */
+/* Plans a run-ahead: the decoded sequences will most likely be decoded again. Not if some are
+ * still in prefill, because the router's next call sets their chunks, and may bring missing
+ * blocks. */
 static void expect_more(struct engine *g, struct batch *b)
 {
     for (uint32_t i = 0; i < b->n; i++)
@@ -393,7 +395,7 @@ int engine_ahead(struct engine *g, struct err *e)
     return -1;
 }
 
-/* The usual case: one batch, which stays where it is. */
+/* The usual case: one batch, which is decoded in place. */
 static int decode_one(struct engine *g, struct batch *b, const struct edits *x, struct answer *a,
                       struct err *e)
 {
@@ -454,8 +456,8 @@ static int decode(struct engine *g, const uint64_t *ids, size_t n, const struct 
     return rc;
 }
 
-/* What a step with and without drafts of the head takes for a token, where no prompt is part of it.
- */
+/* Records the time per token of a step with or without drafts of the head, if it contained no
+ * prompt. */
 static int learn(struct engine *g, const struct answer *a, int64_t ns, struct err *e)
 {
     bool prompts = false;

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT = 64 }; /* constraints that stay compiled after their last request */
+enum { KEPT = 64 }; /* unused constraints that stay compiled */
 
 struct grammars {
     const struct tokenizer *tok;
     uint32_t vocab, n_eos, *eos;
     struct buf bytes;
-    struct token_text *text; /* [vocab]; NULL: not laid out yet */
+    struct token_text *text; /* [vocab]; NULL: not built yet */
     struct token_set *tokens;
     struct kept {
         struct constraint *c;
@@ -66,7 +66,7 @@ static int lay_out(struct grammars *g, struct err *e)
         }
         for (uint32_t i = 0; i < g->n_eos; i++)
             if (g->eos[i] < g->vocab)
-                text[g->eos[i]].n = 0; /* ends the text, whatever it looks like */
+                text[g->eos[i]].n = 0; /* an end token, whatever its text is */
         g->tokens = token_set_new(text, g->vocab, g->eos, g->n_eos);
     }
     free(end);

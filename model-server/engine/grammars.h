@@ -1,7 +1,7 @@
-/* grammars.h - the constraints of a shard: compiled once, kept while they are asked for.
+/* grammars.h - cache of a shard's compiled constraints.
  *
- * One thread calls grammars_get(); what it returns may be used by any. The vocabulary is laid out
- * when the first constraint is asked for. */
+ * One thread calls grammars_get(); any thread may use the result. The vocabulary is prepared at
+ * the first call. */
 #ifndef MODEL_SERVER_ENGINE_GRAMMARS_H
 #define MODEL_SERVER_ENGINE_GRAMMARS_H
 #include "common/constraint/constraint.h"
@@ -15,17 +15,17 @@ struct grammar_spec {
 };
 
 struct grammars;
-/* `vocab`: width of a row of logits; ids past the tokenizer's are never allowed. `eos` is copied,
- * `tok` must outlive this. NULL: out of memory. */
+/* `vocab`: width of a row of logits; ids beyond the tokenizer's are never allowed. `eos` is
+ * copied, `tok` must outlive the result. NULL: out of memory. */
 struct grammars *grammars_new(const struct tokenizer *tok, uint32_t vocab, const uint32_t *eos,
                               uint32_t n_eos);
 void grammars_free(struct grammars *g); /* NULL is fine */
-/* A reference of the caller's own; it may still be compiling, on a thread of its own: see
+/* Returns a new reference. It may still be compiling on a separate thread: see
  * constraint_order(). NULL: out of memory. */
 struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *spec, struct err *e);
 /* For constraint_mask(); NULL before the first grammars_get(). */
 const struct token_set *grammars_tokens(const struct grammars *g);
-/* The state behind a token; end tokens change nothing. */
+/* The state after a token; end tokens do not change it. */
 constraint_state grammars_next(const struct grammars *g, struct constraint *c, constraint_state at,
                                uint32_t id);
 #endif

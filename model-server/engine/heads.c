@@ -57,7 +57,7 @@ void heads_enter(struct heads *h, uint32_t seqs)
         gate_enter(&h->gate, seqs);
 }
 
-enum { AGREE_UNIT = 32 }; /* ns; what ranks agree on is below 2^24 */
+enum { AGREE_UNIT = 32 }; /* ns; ranks agree on integers below 2^24 */
 
 int heads_learn(struct heads *h, struct comm *c, uint32_t tokens, int64_t ns, struct err *e)
 {
@@ -72,7 +72,7 @@ int heads_learn(struct heads *h, struct comm *c, uint32_t tokens, int64_t ns, st
     return 0;
 }
 
-/* Replace *p by room for n of `size` bytes; contents are lost. */
+/* Replaces *p by an array of n elements; contents are lost. */
 static int renew(void *p, size_t n, size_t size)
 {
     free(*(void **)p);
@@ -116,7 +116,7 @@ static struct draft_step begin(struct heads *h, uint32_t depth)
                                .next = h->next};
 }
 
-/* Rows of tokens [from, from + n) of `s`; each goes with the token behind. */
+/* Appends rows of tokens [from, from + n) of `s`, each with the following token. */
 static void put(struct heads *h, struct draft_step *x, const struct seq *s, uint32_t from,
                 uint32_t n, const float *rows, size_t width)
 {
@@ -153,9 +153,9 @@ static int keep(struct head_rows *r, const float *rows, uint32_t n, size_t width
     return 0;
 }
 
-/* Rows begin with that of token `at`. Those of a prompt's cached beginning have passed with another
- * request. Elsewhere there was none: the tokens before it get its row, back to the beginning of the
- * block, and those of earlier blocks are not looked at any more. */
+/* Rows restart at token `at`. If they follow a cached prefix, another request has computed the
+ * prefix's keys. Otherwise keys are missing: the preceding tokens of the block get the row of
+ * `at`, and earlier blocks are masked. */
 static int restart(struct heads *h, struct seq *s, uint32_t at, const float *row, struct err *e)
 {
     struct head_rows *r = &s->head;
@@ -170,7 +170,7 @@ static int restart(struct heads *h, struct seq *s, uint32_t at, const float *row
     return 0;
 }
 
-/* What waits, and n more rows behind it, through the head: their keys are all that is wanted. */
+/* Runs pending rows and n more rows through the head, only for their keys. */
 static int pass_through(struct heads *h, struct seq *s, const float *rows, uint32_t n,
                         struct err *e)
 {
@@ -241,8 +241,8 @@ static int mask_of(struct heads *h, const struct seq *s, constraint_state at)
     return constraint_mask(s->constraint, at, grammars_tokens(s->grammars), h->mask, &none);
 }
 
-/* The first draft was `best`: what would be chosen if that could not be. A copy of its row is in
- * h->second. */
+/* The first draft was `best`: samples the token if `best` were masked. h->second holds a copy of
+ * the row. */
 static void choose_second(struct heads *h, struct seq *s, uint32_t best)
 {
     struct err none = ERR_INIT;
@@ -255,7 +255,7 @@ static void choose_second(struct heads *h, struct seq *s, uint32_t best)
     s->head.second = out.id;
 }
 
-/* The j-th draft of `s`, as the model's own token would be chosen. */
+/* Samples the j-th draft of `s`, as the model's own token would be sampled. */
 static bool choose(struct heads *h, struct seq *s, uint32_t j, float *row, constraint_state *at)
 {
     struct err none = ERR_INIT;
@@ -281,7 +281,7 @@ static bool choose(struct heads *h, struct seq *s, uint32_t j, float *row, const
     return true;
 }
 
-/* Of what was made for this place already. */
+/* Reuses drafts that were already made for this position. */
 static bool again(struct seq *s)
 {
     struct head_rows *r = &s->head;
@@ -292,7 +292,7 @@ static bool again(struct seq *s)
     return true;
 }
 
-/* Those of h->who whose draft number j + 1 is worth a row, if a pass for them is worth its time. */
+/* Selects the sequences of h->who whose draft j + 1 pays for its row, if a pass for them pays. */
 static uint32_t select_worth(struct heads *h, uint32_t n, uint32_t j, struct step_worth *w)
 {
     double gain = 0;
@@ -313,7 +313,7 @@ static uint32_t select_worth(struct heads *h, uint32_t n, uint32_t j, struct ste
     return kept && worth_pass(w, h->pass_cost, kept, gain) ? kept : 0;
 }
 
-/* Pass j over the first n of h->who, and a token from each row. */
+/* Pass j over the first n of h->who; samples a token from each row. */
 static int pass(struct heads *h, uint32_t n, uint32_t j, struct err *e)
 {
     const size_t hidden = model_info(h->model)->hidden;

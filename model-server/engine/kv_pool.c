@@ -3,11 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Where the operator sets nothing, the pool holds this many long requests at once: more is of no
- * use to the largest batches that one service runs, and would only be taken from others. */
+/* Without a limit from the operator, the pool holds this many long requests at once: larger
+ * batches would not use more, and other processes may need the memory. */
 enum { OF_USE_REQUESTS = 64, OF_USE_TOKENS = 8192 };
 enum { TYPICAL_WINDOWS = 8, WINDOWS_EACH = 2 };
-static const uint64_t most_tokens = 4 << 20; /* past that, block numbers only cost the router */
+/* more would only slow down the router's block accounting */
+static const uint64_t most_tokens = 4 << 20;
 
 static uint64_t tokens_of_use(uint32_t longest)
 {
@@ -16,7 +17,7 @@ static uint64_t tokens_of_use(uint32_t longest)
     return n > longest ? n : longest;
 }
 
-/* Two cells are the engine's, for requests that bring none. */
+/* Two cells are reserved for requests that bring none. */
 static uint32_t cells_of_use(const struct kv_memory *m, double usable)
 {
     const uint32_t requests = m->requests > OF_USE_REQUESTS ? m->requests : OF_USE_REQUESTS;
@@ -43,8 +44,8 @@ static uint64_t blocks_of(const struct kv_memory *m, uint64_t tokens)
     return (tokens + m->block_size - 1) / m->block_size;
 }
 
-/* Blocks that the window and the chunk of one prompt touch, and one more behind them and before;
- * block 0 is never handed out. */
+/* Blocks for the window and the chunk of one prompt, and one more on each side; block 0 is never
+ * assigned. */
 static uint64_t step_windows(const struct kv_memory *m)
 {
     return blocks_of(m, (uint64_t)m->window + m->prefill) + 4;
@@ -57,7 +58,7 @@ uint64_t kv_request_bytes(const struct kv_memory *m, uint32_t tokens)
     return all * m->block_bytes + (all < most ? all : most) * m->window_bytes;
 }
 
-/* Blocks of windows for each block, and apart from that. */
+/* Blocks of the sliding-window cache: per block of the main cache, and a fixed part. */
 struct window_share {
     double each, fixed;
 };
@@ -75,10 +76,9 @@ struct kv_plan kv_plan(const struct kv_memory *m)
 {
     struct kv_plan p = {.why = "free memory"};
     double usable;
-    if (m->shared) /* the pool will be touched: half is left for the rest of the machine
-                    */
+    if (m->shared) /* the pool will be populated: half is left for the rest of the machine */
         usable = (double)m->free * (m->limit > 0 ? 0.95 : 0.5) * m->fraction / m->world;
-    else /* TGI's: the service may fill 90% of the fraction */
+    else /* as in TGI: the service may use 90% of the fraction */
         usable = (double)m->free - (1 - 0.9 * m->fraction) * (double)m->total;
     double limit =
         m->limit > 1 ? m->limit : m->limit * (double)m->free / (m->shared ? m->world : 1);
@@ -95,7 +95,7 @@ struct kv_plan kv_plan(const struct kv_memory *m)
     const double left = usable - w.fixed * (double)m->window_bytes;
     uint64_t n = (uint64_t)(left / ((double)m->block_bytes + w.each * (double)m->window_bytes));
     uint64_t most = m->limit > 0 ? most_tokens : tokens_of_use(m->longest);
-    if (n > most / m->block_size + 1) { /* block 0 is never handed out */
+    if (n > most / m->block_size + 1) { /* block 0 is never assigned */
         n = most / m->block_size + 1;
         p.why = "as many as can be used";
     }

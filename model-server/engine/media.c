@@ -1,4 +1,4 @@
-/* media.c - the pictures of one sequence: which token has which feature. */
+/* media.c - the images of one sequence: which token has which feature. */
 #include "model-server/engine/pictures_impl.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -11,13 +11,14 @@ struct media {
     bool axes, two_way;
     uint32_t n;
     struct vision_place *places; /* [n] */
-    struct medium **of;          /* [n] NULL: not needed any more */
-    /* Of the tokens from the first picture's first to the last one's last: the number of its
-     * feature in its picture; and where the run of such tokens is that it is in. */
+    struct medium **of;          /* [n] NULL: no longer needed */
+    /* For the tokens from the start of the first image to the end of the last one: the index of a
+     * token's feature in its image, and the run of mutually visible tokens that contains it. */
     uint32_t begin, end;
     uint32_t *feature;
-    struct mutual *runs; /* NULL unless two_way, and where the whole prompt is */
-    uint32_t prefix;     /* tokens of the prompt that all see each other; 0: its pictures' alone */
+    struct mutual *runs; /* NULL unless two_way, and if the whole prompt is mutually visible */
+    uint32_t prefix;     /* tokens of the prompt that all attend to each other; 0: only those of its
+                            images */
 };
 
 /* ---------------------------------------------------------------- what a request says */
@@ -33,8 +34,8 @@ static int plan_of(const struct pictures *p, const struct media_spec *s, struct 
                : 0;
 }
 
-/* The tokens of a picture: as many placeholders as it has features, the first and the last among
- * them. */
+/* Checks the tokens of an image: as many placeholders as it has features, including the first and
+ * the last token. */
 static int check_tokens(const struct pictures *p, const struct media_spec *s,
                         const struct vision_plan *plan, const uint32_t *ids, uint32_t after,
                         uint32_t n_ids, struct err *e)
@@ -55,7 +56,7 @@ static int check_tokens(const struct pictures *p, const struct media_spec *s,
                    plan->n_features, n);
 }
 
-/* The picture with pixels or features, decoded where neither is here yet. */
+/* The image with pixels or features; decodes it if neither exists yet. */
 static struct medium *obtain(struct pictures *p, const struct media_spec *s,
                              const struct vision_plan *plan, struct err *e)
 {
@@ -99,7 +100,7 @@ static int open_one(struct media *m, uint32_t i, const struct media_spec *s, con
 
 /* ---------------------------------------------------------------- its tokens */
 
-/* Runs of placeholders that nothing interrupts, of one picture. */
+/* Finds uninterrupted runs of placeholders of one image. */
 static void mark_runs(struct media *m, const struct vision_place *at)
 {
     for (uint32_t i = at->first, end; i < at->first + at->n; i = end) {
@@ -207,10 +208,10 @@ uint32_t media_ready(const struct media *m, uint32_t from, uint32_t to)
     return to;
 }
 
-/* Which picture token i belongs to. */
+/* The image to which token i belongs. */
 static const struct medium *medium_at(const struct media *m, uint32_t i)
 {
-    uint32_t low = 0, high = m->n; /* the last one that begins at i or before */
+    uint32_t low = 0, high = m->n; /* the last one that starts at i or before */
     while (high - low > 1) {
         const uint32_t middle = (low + high) / 2;
         *(m->places[middle].first <= i ? &low : &high) = middle;
@@ -228,7 +229,7 @@ struct media_token media_token(const struct media *m, uint32_t i)
     if (!media_has(m, i))
         return t;
     const struct medium *of = medium_at(m, i);
-    assert(of && of->rows); /* media_want(), pictures_encode() */
+    assert(of && of->rows); /* guaranteed by media_want() and pictures_encode() */
     t.row = of->rows + (size_t)m->feature[i - m->begin] * tower_row(m->pictures->o.tower);
     if (m->runs)
         t.mutual = m->runs[i - m->begin];

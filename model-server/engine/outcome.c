@@ -5,13 +5,13 @@
 
 enum { DETOK_CONTEXT = 5 };
 
-/* Where the next sequence's rows are, in a forward that was not ahead. */
+/* The next sequence's rows in a forward pass that was not run ahead. */
 struct row_cursor {
     struct draw_place at;
     uint32_t top;
 };
 
-/* The gen of a sibling, behind those of the drafts. */
+/* Adds the gen of a sibling, after those of the drafts. */
 static void list_sibling(struct stepper *st, struct seq *s, struct row_cursor *c,
                          const struct draw_place *at)
 {
@@ -27,7 +27,7 @@ static void list_sibling(struct stepper *st, struct seq *s, struct row_cursor *c
     c->top += s->top_n;
 }
 
-/* The gens of `s`, one for each of its rows. */
+/* Adds the gens of `s`, one for each of its rows. */
 static void list_rows(struct stepper *st, struct seq *s, struct row_cursor *c)
 {
     const bool ahead = seq_is_ahead(st, s);
@@ -73,7 +73,7 @@ void outcome_list(struct stepper *st, struct seq **v, uint32_t n)
     }
 }
 
-/* The thread's mask, filled for `s`; NULL (and no error) where any token may come. */
+/* Fills the thread's mask for `s`; NULL without an error if every token is allowed. */
 static const uint32_t *mask_for(struct stepper *st, const struct seq *s, int thread, struct err *e)
 {
     uint32_t *mask = st->mask + (size_t)thread * st->mask_words;
@@ -83,7 +83,7 @@ static const uint32_t *mask_for(struct stepper *st, const struct seq *s, int thr
     return mask;
 }
 
-/* The token of one row, as if those before it had come one step each. */
+/* Samples the token of one row, as if each preceding token had been a separate step. */
 static int choose(struct stepper *st, struct gen *g, int thread, struct err *e)
 {
     struct seq *s = g->seq;
@@ -94,15 +94,14 @@ static int choose(struct stepper *st, struct gen *g, int thread, struct err *e)
     const uint32_t *mask = mask_for(st, s, thread, e);
     if (e->kind)
         return -1;
-    if (!s->constraint) /* a grammar alone decides when it is over */
+    if (!s->constraint) /* with a constraint only the constraint decides when the answer ends */
         stop_forbid(&s->stop, s->stop.generated + g->nth, g->row, st->vocab);
     bad_words_forbid(&s->bad_words, s->ids + s->n_prompt, s->n - s->n_prompt, g->row);
     return sample_row(&s->sampling, &s->tally, s->ids[s->n - 1], mask, s->n, g->row, st->vocab,
                       &st->filter[thread], &g->token, e);
 }
 
-/* The model has chosen the sibling: what it leaves for the draft head stands for that of the first
- * draft. */
+/* The model has sampled the sibling: its hidden row replaces that of the first draft. */
 static void take_sibling(struct stepper *st, struct seq *s)
 {
     struct head_rows *r = &s->head;
@@ -122,8 +121,8 @@ static void learn(struct seq *s, uint32_t more)
         acceptance_learn(&s->acceptance, DRAFT_SIBLING, 1, right);
 }
 
-/* Along the drafts of a sequence, whose first row is g's, as far as they are what is chosen; or
- * along its sibling. */
+/* Follows the drafts of a sequence, whose first row is g's, while they equal the sampled tokens;
+ * or its sibling. */
 static void walk(struct stepper *st, struct gen *g, int thread)
 {
     struct seq *s = g->seq;
@@ -162,7 +161,7 @@ static void walk_range(void *arg, int thread, size_t begin, size_t end)
             walk(st, &st->gen[i], thread);
 }
 
-/* Wait for what the device chooses for the gens, and for the logits of those it does not. */
+/* Waits for the tokens that the device samples, and for the logits of the other rows. */
 static int collect(struct stepper *st, struct err *e)
 {
     struct draw_results r[2];
@@ -199,7 +198,7 @@ int outcome_choose(struct stepper *st, struct err *e)
     return 0;
 }
 
-/* The answer's text: special tokens left out, and what stands behind a stop sequence cut off. */
+/* The answer's text, without special tokens and without text after a stop sequence. */
 static void whole_text(struct stepper *st, struct gen *g, size_t cut)
 {
     struct seq *s = g->seq;

@@ -70,7 +70,7 @@ void pictures_free(struct pictures *p)
     free(p);
 }
 
-/* The longest unused leave, as long as there are too many. */
+/* Evicts the least recently used images until the limit is met. */
 static void evict(struct pictures *p)
 {
     struct medium *m = p->oldest;
@@ -113,7 +113,7 @@ void pictures_ref(struct pictures *p, struct medium *m)
     link_newest(p, m);
 }
 
-/* One that was never encoded cannot be used. */
+/* An image that was never encoded is freed. */
 void pictures_unref(struct pictures *p, struct medium *m)
 {
     assert(m->refs);
@@ -144,7 +144,7 @@ static int make_pixels(const struct pictures *p, const struct medium *m, struct 
     return pixels_make(f, &m->plan, &m->picture, f->layout, alone ? NULL : &w, pixels, e);
 }
 
-/* Pixels, and memory for features. */
+/* Decodes the pixels and allocates memory for features. */
 static int open_work(struct pictures *p, struct medium *m, struct tower_image *out, struct err *e)
 {
     if (make_pixels(p, m, out, e))
@@ -152,7 +152,7 @@ static int open_work(struct pictures *p, struct medium *m, struct tower_image *o
     return (out->out = malloc(row_bytes(p, m))) ? 0 : err_nomem(e);
 }
 
-/* It is encoded: its features are in `from`. */
+/* The image is encoded: `from` holds its features. */
 static void take_rows(struct pictures *p, struct medium *m, struct tower_image *from)
 {
     m->rows = from->out;
@@ -163,7 +163,7 @@ static void take_rows(struct pictures *p, struct medium *m, struct tower_image *
     p->stats.bytes += row_bytes(p, m);
 }
 
-/* The next one that the step needs. */
+/* The next image that the step needs. */
 static struct medium *next_wanted(const struct pictures *p)
 {
     struct medium *m = p->oldest;
@@ -172,7 +172,7 @@ static struct medium *next_wanted(const struct pictures *p)
     return m;
 }
 
-/* On with the one at hand, or the next; *done is added to. */
+/* Continues with the current image, or starts the next one; adds to *done. */
 static int encode_part(struct pictures *p, uint64_t most, uint64_t *done, struct err *e)
 {
     uint64_t some = 0;
@@ -197,7 +197,7 @@ static int encode_part(struct pictures *p, uint64_t most, uint64_t *done, struct
     return rc;
 }
 
-/* Those of list[0 .. n), in one call. */
+/* Encodes list[0 .. n) in one call. */
 static int encode(struct pictures *p, struct medium **list, struct tower_image *images, uint32_t n,
                   struct err *e)
 {

@@ -3,7 +3,7 @@
 #define MODEL_SERVER_ENGINE_PICTURES_IMPL_H
 #include "model-server/engine/pictures.h"
 
-/* A picture: first decoded, then as features. */
+/* An image: first decoded, then as features. */
 struct medium {
     uint64_t digest;
     struct vision_plan plan;
@@ -16,15 +16,15 @@ struct medium {
 
 struct pictures {
     struct pictures_options o;
-    struct medium *current; /* the tower works on it, in parts; NULL: on none */
+    struct medium *current; /* the image that the tower is encoding, in parts; NULL: none */
     struct tower_image at_work;
     struct medium *newest, *oldest;
     struct pictures_stats stats;
 };
 
-/* The picture of a digest that has pixels or features, or NULL. */
+/* The image with this digest that has pixels or features, or NULL. */
 struct medium *pictures_find(struct pictures *p, uint64_t digest);
-/* A new one, with one reference; `picture` is taken over where this works. NULL: no memory. */
+/* A new image with one reference; takes over `picture` on success. NULL: out of memory. */
 struct medium *pictures_add(struct pictures *p, const struct vision_plan *plan,
                             struct image *picture, uint64_t digest);
 void pictures_ref(struct pictures *p, struct medium *m);

@@ -1,8 +1,9 @@
-/* plan.c - what a warm-up would come to, reckoned as warmup.c does, with nothing taken. */
+/* plan.c - the result that a warm-up would have, computed as in warmup.c without allocating
+ * anything. */
 #include "model-server/engine/engine_impl.h"
 #include <stdio.h>
 
-/* The router never hands out block 0. */
+/* The router never assigns block 0. */
 static uint32_t usable_tokens(const struct engine *g, uint32_t n_blocks)
 {
     return n_blocks > 1 ? (n_blocks - 1) * g->o.block_size : 0;
@@ -18,7 +19,7 @@ static void find_limits(const struct engine *g, const struct warmup *w, struct e
         p->max_input_tokens = p->max_total_tokens ? p->max_total_tokens - 1 : 0;
 }
 
-/* The longest request was asked for, and the cache cannot hold it. */
+/* True if a length was requested that the cache cannot hold. */
 static bool too_short(const struct engine *g, const struct warmup *w, const struct engine_plan *p)
 {
     const uint32_t asked = w->max_total_tokens ? w->max_total_tokens : g->o.max_total_tokens;
@@ -54,7 +55,7 @@ static void judge(const struct engine *g, const struct warmup *w, const struct k
     }
 }
 
-/* Nothing is kept of texts. */
+/* Models that do not generate keep no state of texts. */
 static int plan_texts(const struct warmup *w, struct engine_plan *p, const struct model_info *m)
 {
     p->kv_why = "texts";

@@ -1,7 +1,7 @@
 #include "model-server/engine/prompt.h"
 #include <string.h>
 
-/* `all` is `bare` with special tokens before and after it: where does it begin? */
+/* `all` is `bare` with special tokens before and after it: returns where `bare` begins. */
 static uint32_t find_bare(const struct tok_ids *all, const struct tok_ids *bare)
 {
     uint32_t extra = all->n - bare->n;

@@ -7,8 +7,8 @@ struct state_pair {
     uint32_t in, out;
 };
 
-/* The cells of what begins at s->start: the step's first pass, a later one of the same step, or the
- * step behind it, which is enqueued before this one's tokens are accepted. */
+/* The cells of the tokens from s->start on: for the step's first pass, for a later pass of it, or
+ * for the next step if it is enqueued before this one's tokens are accepted. */
 static struct state_pair states_of(const struct seq *s)
 {
     if (s->start == seq_from(s))
@@ -17,9 +17,8 @@ static struct state_pair states_of(const struct seq *s)
     return (struct state_pair){s->cell[1], s->cell[behind ? 0 : 1]};
 }
 
-/* A token's rotation may look at the length of its sequence when it was first computed: that of the
- * prompt, or its own position's. Tokens that are computed again get what they had, one span each.
- */
+/* A token's rotation may depend on the length of its sequence when it was first computed: that of
+ * the prompt, or its own position. Recomputed tokens get the same length, in one span each. */
 static void put_plain(struct stepper *st, uint32_t at)
 {
     st->given[at] = NULL;
@@ -28,8 +27,8 @@ static void put_plain(struct stepper *st, uint32_t at)
         st->axes[at][a] = st->pos[at];
 }
 
-/* What ragged has of tokens from row `from` on, the last ones, which are those of `s`. The first
- * sequence that has pictures says so for all before it. */
+/* Fills ragged's image entries of tokens from row `from` on, the last rows, which belong to `s`.
+ * The first sequence with images also fills those of all earlier rows. */
 static void put_media(struct stepper *st, struct ragged *b, const struct seq *s, uint32_t from)
 {
     if (!s->media && !b->given)

@@ -7,8 +7,8 @@
 
 /* Appends the `len` tokens of `s` from s->start on as one span. */
 void step_put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t len);
-/* Appends the sibling of `s`, if it is on, with a row of logits. The rows of `s` must be the last
- * ones. The next step_copy_blocks() copies its block. */
+/* Appends the sibling of `s`, if it has one, with a row of logits. The rows of `s` must be the
+ * last ones. The next step_copy_blocks() copies its block. */
 void step_put_sibling(struct stepper *st, struct ragged *b, struct seq *s);
 
 /* Records a copy of block `from` to block `to`. step_copy_blocks() executes all recorded copies at

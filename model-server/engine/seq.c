@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DETOK_CONTEXT = 5 }; /* prompt tokens that the first piece of text is seen in the light of */
+enum { DETOK_CONTEXT = 5 }; /* prompt tokens that give context to the first piece of text */
 
 static uint32_t new_tokens(const struct seq_spec *spec)
 {
@@ -32,7 +32,7 @@ static int check_tokens(const struct seq_spec *spec, const struct seq_limits *li
     return 0;
 }
 
-/* Block numbers address memory: nothing is believed. */
+/* Block numbers address memory, so each is checked. */
 static int check_blocks(const struct seq_spec *spec, const struct seq_limits *lim, uint64_t need,
                         struct err *e)
 {
@@ -52,12 +52,11 @@ static int check_blocks(const struct seq_spec *spec, const struct seq_limits *li
     return 0;
 }
 
-/* Blocks that come with the request hold at least what is known of it; the rest may come as it is
- * needed. */
+/* The request's blocks hold at least its known tokens; more blocks may be added later. */
 static int place(struct seq *s, const struct seq_spec *spec, struct seq_limits *lim, struct err *e)
 {
     uint64_t most = (uint64_t)spec->n_prompt - spec->n_generated + new_tokens(spec) -
-                    1; /* the last token is not cached */
+                    1; /* the last token is never cached */
     uint64_t n = (most + lim->block_size - 1) / lim->block_size;
     uint32_t taken = spec->n_blocks ? 0 : lim->next_block;
     if (n > lim->n_blocks || taken > lim->n_blocks - n)
@@ -96,7 +95,7 @@ static int place_state(struct seq *s, const struct seq_spec *spec, const struct 
     return 0;
 }
 
-/* Pictures, which are decoded unless all of their tokens are cached. */
+/* Images, which are decoded unless all of their tokens are cached. */
 static int see(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
                struct err *e)
 {
@@ -109,7 +108,7 @@ static int see(struct seq *s, const struct seq_spec *spec, const struct seq_limi
     return s->media ? 0 : -1;
 }
 
-/* What the answer must look like. */
+/* Sets the request's constraint. */
 static int constrain(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
                      struct err *e)
 {
@@ -125,7 +124,7 @@ static int constrain(struct seq *s, const struct seq_spec *spec, const struct se
     return 0;
 }
 
-/* On the device, and there until the sequence goes. */
+/* Loads the adapter to the device, where it stays until the sequence is freed. */
 static int adapt(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
                  struct err *e)
 {
@@ -147,7 +146,7 @@ static void follow(struct seq *s, uint32_t id)
         s->grammar_state = grammars_next(s->grammars, s->constraint, s->grammar_state, id);
 }
 
-/* Tokens that were generated before count, and bring stop texts and text to where they were. */
+/* Counts tokens that were generated before, and restores stop matching and text. */
 static int replay(struct seq *s, struct err *e)
 {
     struct buf piece = BUF_INIT;
@@ -166,7 +165,7 @@ static int replay(struct seq *s, struct err *e)
     return over == STOP_NOT ? 0 : err_set(e, ERR_VALIDATION, "this request has ended already");
 }
 
-/* The context that DRY looks at. */
+/* Fills the context of DRY. */
 static int remember(struct seq *s, const struct seq_spec *spec, const struct tokenizer *tok,
                     uint32_t total, struct err *e)
 {
@@ -179,7 +178,7 @@ static int remember(struct seq *s, const struct seq_spec *spec, const struct tok
     return s->sampling.repeats ? 0 : -1;
 }
 
-/* All memory that decoding needs is taken here; its size is bounded by place(). */
+/* Allocates all memory that decoding needs; place() has bounded its size. */
 static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
                 struct err *e)
 {
@@ -198,7 +197,7 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
         s->step = spec->chunk_len;
     s->top_n = spec->top_n < lim->vocab ? spec->top_n : lim->vocab;
     s->sampling = spec->sampling;
-    s->sampling.report = (struct report){0}; /* as long as the copies fail, none is owned */
+    s->sampling.report = (struct report){0}; /* owns nothing until the copies have succeeded */
     if (bias_copy(&s->sampling.bias, &spec->sampling.bias, lim->vocab, e) ||
         report_copy(&s->sampling.report, &spec->sampling.report, lim->vocab, e) ||
         bad_words_copy(&s->bad_words, &spec->bad_words, lim->vocab, e) ||

@@ -1,13 +1,14 @@
-/* sibling.h - the second-best first draft of a sequence, verified in the same step as its drafts: a
- * draft tree of two branches (docs/decisions/speculation.md).
+/* sibling.h - the second-best first draft of a sequence, verified in the same step as its drafts:
+ * a draft tree of two branches (docs/decisions/speculation.md).
  *
  * A sibling is a separate span after the sequence's own. It shares the sequence's block table
  * except for the block of its position, which is a scratch block. The preceding tokens of that
- * block are copied into it, except the last known token, whose keys are computed with the sibling.
- * If the model chooses the sibling, the scratch block is copied back.
+ * block are copied into it, except the last known token, whose keys are computed with the
+ * sibling. If the model samples the sibling, the scratch block is copied back.
  *
- * Scratch blocks are numbered after those that the router owns. A sequence keeps its scratch block
- * after its first sibling, because a step that was enqueued ahead may still use it. One thread. */
+ * Scratch blocks are numbered after those that the router owns. A sequence keeps its scratch
+ * block after its first sibling, because a step that was enqueued ahead may still use it. One
+ * thread. */
 #ifndef MODEL_SERVER_ENGINE_SIBLING_H
 #define MODEL_SERVER_ENGINE_SIBLING_H
 #include "common/err.h"
@@ -23,7 +24,7 @@ struct siblings {   /* scratch blocks of an engine */
 
 struct sibling { /* of a sequence; zero-initialise */
     bool on;     /* the next step verifies it */
-    bool right;  /* the last step chose it: its block has to be copied back */
+    bool right;  /* the last step sampled it: its block has to be copied back */
     uint32_t token;
     struct siblings *of;    /* owner of `block`; NULL: none is taken */
     uint32_t block, *table; /* scratch block; block table, owned */

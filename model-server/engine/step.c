@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Logits are vocab * 4 bytes a row. Prompts whose log-probabilities are wanted need a row for each
- * token; they are walked through in passes of this much memory. */
+/* Logits take vocab * 4 bytes per row. Prompts with requested log-probabilities need a row per
+ * token; they are computed in passes of this size. */
 enum { PASS_BYTES = 64 << 20 };
 
 int stepper_init(struct stepper *st, struct model *m, const struct backend_ops *ops,
@@ -52,7 +52,7 @@ void stepper_free(struct stepper *st)
 
 uint64_t stepper_row_bytes(const struct stepper *st) { return (uint64_t)st->vocab * sizeof(float); }
 
-/* Replace *p by room for n of `size` bytes; contents are lost. */
+/* Replaces *p by an array of n elements; contents are lost. */
 static int renew(void *p, size_t n, size_t size)
 {
     void *fresh = malloc(n * size);
@@ -82,7 +82,7 @@ static int reserve_logits(struct stepper *st, uint32_t rows, struct err *e)
     return 0;
 }
 
-/* Only steps with pictures need it. */
+/* Only steps with images need it. */
 static int reserve_pictures(struct stepper *st, struct err *e)
 {
     if (st->cap_pictures == st->cap_tokens)
@@ -96,7 +96,7 @@ static int reserve_pictures(struct stepper *st, struct err *e)
     return 0;
 }
 
-/* The same where one of `v` has pictures. */
+/* The same if one of `v` has images. */
 static int reserve_media(struct stepper *st, struct seq *const *v, uint32_t n, struct err *e)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -105,7 +105,7 @@ static int reserve_media(struct stepper *st, struct seq *const *v, uint32_t n, s
     return 0;
 }
 
-/* Where the device chooses, logits stay there but for those of prompts. */
+/* If the device samples, only logits of prompts are copied to the host. */
 int stepper_reserve(struct stepper *st, uint32_t tokens, uint32_t rows, struct err *e)
 {
     if (tokens > st->cap_tokens) {
@@ -157,7 +157,7 @@ static int reserve_lists(struct stepper *st, struct seq **v, uint32_t n, struct 
 
 /* ---------------------------------------------------------------- passes through the model */
 
-/* A pass whose rows for the draft head, if that is in use, go to `capture`. */
+/* An empty pass; rows for the draft head, if it is on, are stored at `capture`. */
 static struct ragged empty(struct stepper *st, float *capture)
 {
     st->capture = st->heads && heads_keep(st->heads) ? capture : NULL;
@@ -172,8 +172,8 @@ static struct ragged empty(struct stepper *st, float *capture)
                            .window_slots = st->window ? st->window_slots : NULL};
 }
 
-/* The next tokens of the prompt alone, all their logits wanted: log-probabilities of what follows.
- */
+/* Computes the next tokens of the prompt with all their logits, for the log-probabilities of the
+ * tokens after them. */
 static int prompt_pass(struct stepper *st, struct seq *s, uint32_t len, struct err *e)
 {
     assert(s->prompt_logprob && s->start + len <= s->n_prompt);
@@ -199,15 +199,15 @@ static int prompt_pass(struct stepper *st, struct seq *s, uint32_t len, struct e
     return st->heads ? heads_take(st->heads, s, s->start, e) : 0;
 }
 
-/* Where a pass may end: behind a picture whose tokens see each other. */
+/* The end of a pass: not inside an image whose tokens attend to each other. */
 static uint32_t behind_picture(const struct seq *s, uint32_t end)
 {
     return s->media ? media_end(s->media, end) : end;
 }
 
-/* Leave the last token of the chunk to the joint pass, unless it is the prompt's and yields nothing
- * new. A last token that others of the chunk see as well is computed with them, and once more in
- * the joint pass, which finds all keys in the cache. */
+/* Leaves the last token of the chunk to the joint pass, unless the prompt continues and the token
+ * yields nothing. If other tokens of the chunk attend to the last token, it is computed with them
+ * and again in the joint pass, where all keys are cached. */
 static int walk_prompt(struct stepper *st, struct seq *s, struct err *e)
 {
     const uint64_t rows = PASS_BYTES / stepper_row_bytes(st);
@@ -224,7 +224,7 @@ static int walk_prompt(struct stepper *st, struct seq *s, struct err *e)
     return 0;
 }
 
-/* Rows of logits that a step of `v` may come to. */
+/* Upper bound of the rows of logits of a step of `v`. */
 static uint32_t most_rows(struct seq *const *v, uint32_t n)
 {
     uint32_t rows = 0;
@@ -233,7 +233,7 @@ static uint32_t most_rows(struct seq *const *v, uint32_t n)
     return rows;
 }
 
-/* Tokens of their siblings. */
+/* Tokens of siblings. */
 static uint32_t sibling_rows(const struct stepper *st, struct seq *const *v, uint32_t n)
 {
     uint32_t tokens = 0;
@@ -242,7 +242,7 @@ static uint32_t sibling_rows(const struct stepper *st, struct seq *const *v, uin
     return tokens;
 }
 
-/* Tokens that recurrent sequences compute again. */
+/* Tokens that recurrent sequences recompute. */
 static uint32_t lags(struct seq *const *v, uint32_t n)
 {
     uint32_t tokens = 0;
@@ -251,14 +251,14 @@ static uint32_t lags(struct seq *const *v, uint32_t n)
     return tokens;
 }
 
-/* Room for what all of `v` may ask of the device. */
+/* Allocates memory for all requests of `v` to the device. */
 static int begin_draws(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
     return draws_begin(&st->rows, v, n, most_rows(v, n), st->vocab, e);
 }
 
-/* `s` was put into the batch: a row for its last known token and for each of its drafts. Returns
- * where the first one's result will be. */
+/* `s` is in the batch: requests a row for its last known token and for each of its drafts.
+ * Returns the place of the first result. */
 static struct draw_place want_rows(struct stepper *st, struct ragged *b, const struct seq *s)
 {
     struct draw_place first = {.row = b->n_out};
@@ -383,7 +383,7 @@ int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
         return 0;
     const uint32_t no = next_no(st), rows = most_rows(v, n);
     const uint32_t tokens = rows + lags(v, n) + sibling_rows(st, v, n);
-    st->ahead_no = 0; /* nothing is ahead until this has worked */
+    st->ahead_no = 0; /* no run-ahead exists until this has succeeded */
     int64_t t0 = clock_ns();
     if (reserve_lists(st, v, n, e) || stepper_reserve(st, tokens, 0, e) ||
         reserve_media(st, v, n, e) || stepper_reserve_ahead(st, tokens, e) ||
@@ -420,9 +420,9 @@ static bool ends_now(const struct seq *s)
     return s->stop.generated + 1 >= s->stop.rules.max_new_tokens;
 }
 
-/* May the step after the one that is ahead be enqueued before its tokens are known? Who ends with
- * it by number has no part in that; who must have the host between the two makes all wait. What
- * this looks at is the same on every rank. */
+/* True if the step after the run-ahead may be enqueued before its tokens are known. A sequence
+ * that reaches its token limit is left out. A sequence that needs the host between the two steps
+ * prevents it for all. The result is the same on every rank. */
 static bool can_feed(const struct stepper *st, struct seq **v, uint32_t n)
 {
     uint32_t rows = 0;
@@ -439,8 +439,8 @@ static bool can_feed(const struct stepper *st, struct seq **v, uint32_t n)
     return rows > 0;
 }
 
-/* Enqueue it: ids come from where the step that is ahead puts its tokens. From then on it is what
- * is ahead. */
+/* Enqueues that step. Its ids are read from where the run-ahead stores its tokens. It then is the
+ * run-ahead. */
 static int feed(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
     uint32_t no = next_no(st);
@@ -473,15 +473,15 @@ static int feed(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 
 /* ---------------------------------------------------------------- a step */
 
-/* Where the forward ran ahead of the call on a device that goes on by itself: since the results
- * before it were there. */
+/* Time that a run-ahead on an asynchronous device ran before the call: since the results before
+ * it were ready. */
 static int64_t early(const struct stepper *st, int64_t t0)
 {
     int64_t since = st->enqueued_ns > st->ready_ns ? st->enqueued_ns : st->ready_ns;
     return st->early_ns && t0 > since ? t0 - since : 0;
 }
 
-/* The step behind a failed one may have written to the cells that this one began from: it cannot be
+/* The step after a failed one may have overwritten its initial cells, so it cannot be
  * repeated. */
 static void lose_states(struct seq **v, uint32_t n)
 {
@@ -490,13 +490,13 @@ static void lose_states(struct seq **v, uint32_t n)
             seq_fail(v[i], "its recurrent state was lost with a failed step");
 }
 
-/* Siblings that were chosen: their keys go to the sequences' own blocks. */
+/* Copies the blocks of accepted siblings to the sequences' own blocks. */
 static int keep_siblings(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
     st->n_copies = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct seq *s = v[i];
-        if (s->sibling.right && seq_live(s)) /* n: the sibling's, and one more */
+        if (s->sibling.right && seq_live(s)) /* n: including the sibling and one more token */
             step_copy_block(st, s->sibling.block, s->blocks[(s->n - 2) / st->block_size]);
         s->sibling.right = false;
     }
@@ -527,7 +527,8 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
             lose_states(v, n);
         return -1;
     }
-    for (uint32_t i = 0; i < st->n_gen; i++) /* but for those that were fed */
+    /* except those that were enqueued from the device's tokens */
+    for (uint32_t i = 0; i < st->n_gen; i++)
         if (st->gen[i].seq->ahead == used)
             st->gen[i].seq->ahead = 0;
     int64_t t1 = st->ready_ns = clock_ns();

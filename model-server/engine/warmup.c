@@ -1,4 +1,4 @@
-/* warmup.c - what the engine may hold: scratch of the largest step, adapters, the KV cache. */
+/* warmup.c - memory at start: scratch of the largest step, adapters, the KV cache. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "model-server/engine/embed.h"
@@ -15,14 +15,14 @@ static uint32_t blocks_for(const struct engine *g, const struct seq_spec *s)
     return n < INT32_MAX ? (uint32_t)n : INT32_MAX;
 }
 
-/* Tokens that one request may come to: as asked for, else what the model knows. */
+/* Most tokens of a request: the requested limit, or else the model's. */
 uint32_t warmup_longest(const struct engine *g, const struct warmup *w)
 {
     uint32_t asked = w->max_total_tokens ? w->max_total_tokens : g->o.max_total_tokens;
     return asked ? asked : model_info(g->o.model)->max_positions;
 }
 
-/* Of the largest step: its sequences and their drafts, and two of each sibling. */
+/* Rows of the largest step: its sequences and their drafts, and two per sibling. */
 uint32_t warmup_rows(const struct engine *g, const struct warmup *w)
 {
     uint32_t rows = w->n > 1 ? w->n : 1;
@@ -31,8 +31,8 @@ uint32_t warmup_rows(const struct engine *g, const struct warmup *w)
     return g->drafting.most ? rows + g->drafting.most_rows + siblings : rows;
 }
 
-/* Scratch of the largest step, without computing it: on a CPU a trial prefill of that length may
- * take minutes, and the memory is the same. */
+/* Reserves scratch memory of the largest step without computing it: on a CPU a trial prefill of
+ * that length may take minutes. */
 static int reserve(struct engine *g, const struct warmup *w, struct err *e)
 {
     const uint32_t rows = warmup_rows(g, w);
@@ -67,15 +67,15 @@ bool warmup_windows(const struct engine *g, const struct warmup *w)
            kv_windows_pay(m->kv_window, warmup_longest(g, w));
 }
 
-/* May sequences have siblings of their drafts? Where all that is kept of them lies in blocks, which
- * can be copied, and the host chooses tokens. */
+/* True if siblings of drafts are possible: all state of a sequence is in blocks, which can be
+ * copied, and the host samples. */
 static bool siblings_fit(const struct engine *g, uint32_t n_windows)
 {
     const struct model_info *m = model_info(g->o.model);
     return g->drafting.heads && !n_windows && !m->state_bytes && !m->by_length && !g->step.draws;
 }
 
-/* Both caches, and scratch blocks for siblings behind those of the router. */
+/* Allocates both caches, and scratch blocks for siblings after those of the router. */
 static int resize_kv(struct engine *g, uint32_t n_blocks, uint32_t n_windows, struct err *e)
 {
     const uint32_t more = siblings_fit(g, n_windows) ? SIBLINGS_MOST : 0;
@@ -101,7 +101,7 @@ static int resize_cells(struct engine *g, uint32_t n, struct err *e)
     return state_cells_resize(&g->cells, n, e) || model_state_resize(g->o.model, n, e) ? -1 : 0;
 }
 
-/* A short real step: what cannot work at all is found out now, not by the first user. */
+/* Runs a short real step, so that errors appear now instead of in the first request. */
 static int trial(struct engine *g, const struct warmup *w, struct err *e)
 {
     struct seq_spec s = w->specs[0];
@@ -122,7 +122,8 @@ static int trial(struct engine *g, const struct warmup *w, struct err *e)
     return 0;
 }
 
-/* Rotations go on beyond the training, badly; a table of positions ends. */
+/* Rotations extrapolate beyond the trained length, with poor quality; a table of positions
+ * ends. */
 int warmup_check(const struct engine *g, const struct warmup *w, struct err *e)
 {
     const struct model_info *m = model_info(g->o.model);
@@ -151,8 +152,8 @@ uint32_t warmup_adapter_pages(const struct engine *g, uint64_t free_bytes, uint6
     return (uint32_t)(share < *all ? share : *all);
 }
 
-/* As much as all adapters take, if the share that they may have is enough for that; all of the
- * share where others may come. */
+/* The size of all adapters, if it fits into their share; the whole share if adapters may be
+ * loaded later. */
 static int reserve_adapters(struct engine *g, struct warmup *w, struct err *e)
 {
     const struct engine_options *o = &g->o;
@@ -200,7 +201,7 @@ struct kv_memory warmup_memory(const struct engine *g, const struct warmup *w, u
         m.window = model_info(o->model)->kv_window;
         m.prefill = w->max_prefill_tokens ? w->max_prefill_tokens : DEFAULT_PREFILL;
     }
-    uint64_t taken = reserved * ranks; /* swap space is taken from the same memory */
+    uint64_t taken = reserved * ranks; /* the swap region uses the same memory */
     taken += m.shared ? (o->swap_bytes + o->offload_bytes) * ranks : 0;
     m.free -= taken < m.free ? taken : m.free;
     return m;
@@ -214,7 +215,7 @@ static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *p
         return -1;
     if (o->ops->memory(o->dev, &free_bytes, &total, e))
         return -1;
-    if (engine_in_host_memory(g)) { /* reserved, and not touched yet */
+    if (engine_in_host_memory(g)) { /* reserved, but not touched yet */
         struct adapters *a = model_adapters(o->model);
         scratch = model_scratch_held(o->model);
         scratch += model_info(o->model)->mapped_bytes; /* page cache, which counts as free */
@@ -241,7 +242,7 @@ static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *p
     return 0;
 }
 
-/* Who takes what, and which option takes less. */
+/* The error for too little memory: what uses it, and which options reduce it. */
 static int too_little(const struct engine *g, const struct warmup *w, uint64_t before,
                       const struct kv_plan *plan, struct err *e)
 {
@@ -274,7 +275,7 @@ static int ended_early(const struct seq *s, struct err *e)
     return err_set(e, ERR_SYSTEM, "warm-up: %s", said ? s->error : "it ended early");
 }
 
-/* One decode step, which verifies `drafts` drafts. */
+/* One timed decode step that verifies `drafts` drafts. */
 static int timed_step(struct engine *g, struct seq *s, uint32_t drafts, int64_t *least,
                       struct err *e)
 {
@@ -289,7 +290,7 @@ static int timed_step(struct engine *g, struct seq *s, uint32_t drafts, int64_t 
     return 0;
 }
 
-/* A pass of the draft head, behind a step. */
+/* Timed passes of the draft head after a step. */
 static int timed_passes(struct engine *g, struct seq *s, int64_t *least, struct err *e)
 {
     struct step_worth w = {.rows = 1, .tokens = 1};
@@ -311,7 +312,7 @@ static int timed_passes(struct engine *g, struct seq *s, int64_t *least, struct 
     return 0;
 }
 
-/* In parts of a step; what the ranks agree on. */
+/* The cost relative to a step; the ranks agree on it. */
 static int agree_cost(struct engine *g, int64_t more, int64_t one, double *cost, struct err *e)
 {
     const double c = (double)more / (double)(one > 0 ? one : 1);
@@ -322,8 +323,8 @@ static int agree_cost(struct engine *g, int64_t more, int64_t one, double *cost,
     return 0;
 }
 
-/* Steps of one sequence, with and without drafts. The ranks agree on the cheapest row that any of
- * them has seen. */
+/* Times steps of one sequence with and without drafts. The ranks agree on the smallest cost that
+ * any of them measured. */
 static int measure_rows(struct engine *g, const struct warmup *w, struct err *e)
 {
     struct seq_spec s = w->specs[0];
@@ -362,7 +363,7 @@ static int measure_rows(struct engine *g, const struct warmup *w, struct err *e)
     return 0;
 }
 
-/* What one request may have: given, or what memory and model allow. */
+/* Limits of one request: as given, or what memory and model allow. */
 static void find_limits(const struct engine *g, struct warmup *w)
 {
     w->supported_tokens = g->n_blocks * g->o.block_size;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first block that a token at position `pos` sees. */
+/* The first block that the window of position `pos` covers. */
 static uint32_t first_seen(uint32_t pos, uint32_t window, uint32_t block_size)
 {
     return pos + 1 > window ? (pos + 1 - window) / block_size : 0;
@@ -36,7 +36,7 @@ void windows_put(struct seq *s, uint32_t from, const uint32_t *v, size_t n)
     s->windows_end = from + n > s->windows_end ? (uint32_t)(from + n) : s->windows_end;
 }
 
-/* From number 1 on, for one request at a time. */
+/* Assigns blocks from number 1 on, for one request at a time. */
 static int take_any(struct seq *s, const struct seq_limits *lim, struct err *e)
 {
     if (s->max_blocks >= lim->n_windows)

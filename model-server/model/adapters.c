@@ -5,17 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The page is larger where rows must fit that are not known yet. */
+/* With slots for later adapters the page is larger, because their rows are not known yet. */
 enum { SMALLEST_PAGE = 64 * 1024, OPEN_PAGE = 256 * 1024, ROW_ALIGN = 64 };
 
 struct adapter {
     const char *name; /* "": a free place */
     char *own_name;   /* of one that was added */
     struct lora_adapter file;
-    uint32_t n_pages, *page; /* page: [n_pages], where it lies while it is on the device */
+    /* page: [n_pages], the pool's pages that hold it while it is on the device */
+    uint32_t n_pages, *page;
     uint32_t pins;
-    uint64_t used;     /* by the pool's clock; 0: not on the device */
-    const void **rows; /* device addresses: of each pair its rows of A, then of B */
+    uint64_t used;     /* time of last use on the pool's clock; 0: not on the device */
+    const void **rows; /* device addresses: for each pair its rows of A, then of B */
 };
 
 struct adapters {
@@ -25,7 +26,7 @@ struct adapters {
     struct adapter *v; /* [n + 1], number 0 unused */
     uint32_t n;        /* places */
     size_t page_bytes;
-    char *pool, *staging; /* on the device; a page of the host's */
+    char *pool, *staging; /* on the device; one page on the host */
     uint32_t n_pages, *free, n_free;
     uint64_t clock, loads;
     struct lora_set *sets; /* [layer][site][n + 1] */
@@ -38,13 +39,13 @@ static size_t row_bytes(uint32_t elements, enum dtype t)
     return (elements * dtype_size(t) + ROW_ALIGN - 1) & ~(size_t)(ROW_ALIGN - 1);
 }
 
-/* Rows are laid one behind the other, each in one page. */
+/* Rows are placed one after the other, each within one page. */
 struct page_cursor {
     size_t page_bytes, at; /* `at`: in the page */
     uint32_t page;
 };
 
-/* Where the next row goes: in page c->page, at the offset that is returned. */
+/* Place of the next row: page c->page, at the returned offset. */
 static size_t next_row(struct page_cursor *c, size_t bytes)
 {
     if (c->at + bytes > c->page_bytes) {
@@ -123,7 +124,7 @@ static int open_all(struct adapters *a, const struct adapter_source *list, uint3
     for (uint32_t i = 1; i <= n; i++)
         if (open_one(a, i, &list[i - 1], e))
             return -1;
-    for (uint32_t i = 1; i <= n; i++) /* now that the page's size is known */
+    for (uint32_t i = 1; i <= n; i++) /* now that the page size is known */
         if (count_room(&a->v[i], a->page_bytes, e))
             return -1;
     return (a->staging = malloc(a->page_bytes)) ? 0 : err_nomem(e);
@@ -243,7 +244,7 @@ uint32_t adapters_add(struct adapters *a, const struct adapter_source *from, str
         rc =
             err_set(e, ERR_VALIDATION, "adapter `%s`: its rows are longer than a page of %zu bytes",
                     own.name, page_bytes);
-    a->page_bytes = page_bytes; /* the pool is laid out by it */
+    a->page_bytes = page_bytes; /* it defines the layout of the pool */
     if (rc || count_room(ad, page_bytes, e) || (a->pool && fits(a, ad, a->n_pages, e))) {
         empty(ad);
         return 0;
@@ -281,7 +282,7 @@ int adapters_reserve(struct adapters *a, uint32_t pages, struct err *e)
     a->pool = a->ops->alloc(a->dev, pages * a->page_bytes, e);
     if (!a->free || !a->pool)
         return a->pool ? err_nomem(e) : -1;
-    for (uint32_t i = pages; i > 0; i--) /* the first page is the first to go */
+    for (uint32_t i = pages; i > 0; i--) /* the first page is assigned first */
         a->free[a->n_free++] = i - 1;
     a->n_pages = pages;
     return 0;
@@ -304,7 +305,7 @@ static int make_room(struct adapters *a, const struct adapter *ad, struct err *e
     return 0;
 }
 
-/* A page that is filled on the host, then goes to the device as a whole. */
+/* A page that is filled on the host and then sent to the device. */
 struct writer {
     struct adapters *a;
     struct adapter *ad;
@@ -318,7 +319,7 @@ static int send(struct writer *w)
     return w->a->ops->upload(w->a->dev, to, w->a->staging, w->c.at, w->e);
 }
 
-/* Room for a row; *device: where it will lie. NULL: the page before could not be sent. */
+/* Space for a row; *device: its address there. NULL: the previous page could not be sent. */
 static void *write_row(struct writer *w, size_t bytes, const void **device)
 {
     struct page_cursor c = w->c;

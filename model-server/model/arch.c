@@ -54,7 +54,8 @@ static void check_rope_option(struct config *c)
 static void configure(struct config *c, const struct arch **arch, const char **type,
                       struct decoder_spec *spec)
 {
-    const bool nested = c->root != c->file; /* old files of LLaVA do not say that theirs is Llama */
+    /* old files of LLaVA do not name Llama as their text model */
+    const bool nested = c->root != c->file;
     const char *word = json_str(c->root, "model_type", nested ? "llama" : NULL);
     if (!word) {
         config_fail(c, "`model_type` is missing");
@@ -84,12 +85,12 @@ int arch_configure(const char *path, const char *text, const char *rope_scaling,
     return c.failed ? -1 : 0;
 }
 
-/* Vision files keep the text model behind one of these. */
+/* Prefixes of the text model in vision files. */
 static const char *const text_prefixes[] = {"model.language_model.", "language_model.model.",
                                             "model.text_model.", "language_model."};
 enum { N_TEXT_PREFIXES = sizeof(text_prefixes) / sizeof(text_prefixes[0]) };
 
-/* The first files of BERT have gamma for a norm's weight and beta for its bias. */
+/* The first files of BERT use gamma for a norm's weight and beta for its bias. */
 static const char *old_norm(const char *name, char *out, size_t cap)
 {
     static const char norm[] = "LayerNorm.";
@@ -124,7 +125,8 @@ const char *arch_name_in_file(const struct arch *a, const char *name, int i, cha
 
 /* ---------------------------------------------------------------- names backwards */
 
-/* Does `name` begin as the pattern up to a | or the end says? What is left of it, or NULL. */
+/* If `name` begins with the pattern (up to a | or its end), returns the rest of `name`; else
+ * NULL. */
 static const char *begins(const char *name, const char *pattern, int index[2])
 {
     int n = 0;

@@ -1,10 +1,11 @@
-/* arch.h - model families. One file of arch/ is one family: what its config.json means as a
- * decoder_spec, and what its checkpoint calls each weight. Dropping the file in registers it. */
+/* arch.h - model families. A family is one file of arch/: it maps its config.json to a
+ * decoder_spec, and roles to the names of weights in its checkpoints. Adding the file registers
+ * it. */
 #ifndef MODEL_SERVER_MODEL_ARCH_H
 #define MODEL_SERVER_MODEL_ARCH_H
 #include "model-server/model/config.h"
 
-/* What a tensor is for. W_QKV, W_GATE_UP and W_MOE_GATE_UP hold several matrices in one. */
+/* The role of a tensor. W_QKV, W_GATE_UP and W_MOE_GATE_UP contain several matrices. */
 enum role {
     W_EMBED,
     W_EMBED_NORM,
@@ -45,46 +46,46 @@ enum role {
     W_MOE_DOWN,
     W_SELECT_BIAS,
     W_EXPERT_SCALE,
-    W_ROUTER_SCALE, /* dense MLPs beside experts: weights of the norm before the router, and the
-                       other norms */
+    W_ROUTER_SCALE, /* dense MLPs with experts: weights of the norm before the router, and the other
+                       norms */
     W_MOE_NORM,
     W_POST_MOE_NORM,
     W_POST_DENSE_NORM,
-    W_SHARED_GATE, /* gate, up and down of the shared expert, and what gates its result */
+    W_SHARED_GATE, /* gate, up and down of the shared expert, and its output gate */
     W_SHARED_UP,
     W_SHARED_DOWN,
     W_SHARED_GATE_OUT,
     W_SHARED_GATE_UP,
-    W_MIX_IN, /* of recurrent mixers: the matrix before the convolution, in MIXER_DELTA that of what
-                 the convolution takes, of z, of beta, of the decay, of the last two together */
+    W_MIX_IN, /* recurrent mixers: the matrix before the convolution; in MIXER_DELTA the matrices of
+                 the convolution's input, of z, of beta, of the decay, of the last two together */
     W_MIX_Z,
     W_MIX_BETA,
     W_MIX_DECAY,
     W_MIX_BETA_DECAY,
     W_MIX_CONV,
     W_MIX_RATE, /* logarithms, see struct recur */
-    W_MIX_DT,   /* what is added to the steps */
+    W_MIX_DT,   /* bias of the steps */
     W_MIX_SKIP,
     W_MIX_NORM,
     W_MIX_OUT,
     W_ATTN_SCALE, /* of decoder_spec.sub_scale */
     W_MLP_SCALE,
     W_LAYER_SCALE,
-    W_LAYER_EMBED, /* of all layers side by side: their embeddings; what they get of the usual one
-                    */
+    W_LAYER_EMBED, /* of all layers side by side: their embeddings; the projection of the main
+                      embedding */
     W_LAYER_EMBED_PROJ,
     W_LAYER_EMBED_NORM,
-    W_LAYER_EMBED_GATE, /* of one layer: how they enter it */
+    W_LAYER_EMBED_GATE, /* of one layer: gate, projection and norm of its own embeddings */
     W_LAYER_EMBED_OUT,
     W_LAYER_EMBED_POST_NORM,
-    W_DRAFT_IN, /* of draft heads: see draft/draft.h. The matrix before the layer, the norms before
-                   it, of the embedding and of the hidden state, and what stands behind the layer */
+    W_DRAFT_IN, /* Draft heads, see draft/draft.h: the matrix before the layer, the norms before it
+                   (of the embedding and of the hidden state), and the parts after the layer. */
     W_DRAFT_EMBED_NORM,
     W_DRAFT_HIDDEN_NORM,
     W_DRAFT_NORM,
     W_DRAFT_HEAD,
-    W_PATCH, /* of vision towers: see encoder/encoder_spec.h. Whole names: the class token, the
-                vector behind rows of tiles, and matrices that say so */
+    W_PATCH, /* Vision towers, see encoder/encoder_spec.h. Whole names: the class token, the vector
+                after rows of tiles, and matrices where documented. */
     W_PATCH_POSITIONS,
     W_CLASS_TOKEN,
     W_PROJECT_NORM,
@@ -95,9 +96,9 @@ enum role {
     W_LEVEL_IN,
     W_LEVEL_OUT,
     W_ROW_END,
-    W_POOL_BIAS, /* taken off the means of patches, and what they are multiplied with */
+    W_POOL_BIAS, /* subtracted from the means of patches, and their scale */
     W_POOL_SCALE,
-    W_CLIP_Q, /* of decoder_spec.clips: names without ".input_min" and others */
+    W_CLIP_Q, /* of decoder_spec.clips: names without ".input_min" and similar suffixes */
     W_CLIP_K,
     W_CLIP_V,
     W_CLIP_O,
@@ -108,15 +109,14 @@ enum role {
 };
 
 struct arch {
-    const char *const *types; /* model_type words it serves, NULL-terminated */
-    /* Checkpoints of the bare decoder lack this prefix ("transformer."): tried without it; or NULL.
-     */
+    const char *const *types; /* its values of model_type, NULL-terminated */
+    /* Prefix that checkpoints of the bare decoder lack ("transformer."), or NULL: names are also
+     * tried without it. */
     const char *prefix;
-    /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the expert.
-     * The whole name of W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE,
-     * W_ATTN_SCALE, W_MLP_SCALE, of W_MIX_{RATE,DT,SKIP,NORM} and of tensors that hold all experts,
-     * whose biases end in "_bias".
-     * Names of one role in different files are separated by |. */
+    /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the
+     * expert. Whole names: W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE,
+     * W_ATTN_SCALE, W_MLP_SCALE, W_MIX_{RATE,DT,SKIP,NORM} and tensors with all experts, whose
+     * biases end in "_bias". | separates the names of one role in different files. */
     const char *names[W_ROLES];
     void (*configure)(struct config *c, struct decoder_spec *s); /* faults stay in `c` */
 };
@@ -155,19 +155,19 @@ struct arch {
     [W_UP] = p "encoder.layer.*.intermediate.dense", [W_DOWN] = p "encoder.layer.*.output.dense",  \
     [W_POST_MLP_NORM] = p "encoder.layer.*.output.LayerNorm"
 
-/* Mixtures of experts as Qwen and DeepSeek name them. */
+/* Mixtures of experts with the names of Qwen and DeepSeek. */
 #define NAMES_EXPERTS                                                                              \
     [W_ROUTER] = "model.layers.*.mlp.gate",                                                        \
     [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",                                       \
     [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",                                           \
     [W_MOE_DOWN] = "model.layers.*.mlp.experts.*.down_proj"
-/* The same as Mixtral names them. */
+/* The same with the names of Mixtral. */
 #define NAMES_BLOCK_SPARSE_EXPERTS                                                                 \
     [W_ROUTER] = "model.layers.*.block_sparse_moe.gate",                                           \
     [W_MOE_GATE] = "model.layers.*.block_sparse_moe.experts.*.w1",                                 \
     [W_MOE_UP] = "model.layers.*.block_sparse_moe.experts.*.w3",                                   \
     [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.experts.*.w2"
-/* The same as Granite names them. */
+/* The same with the names of Granite. */
 #define NAMES_GRANITE_EXPERTS                                                                      \
     [W_ROUTER] = "model.layers.*.block_sparse_moe.router.layer",                                   \
     [W_MOE_GATE_UP] =                                                                              \
@@ -186,7 +186,7 @@ struct arch {
     [W_SHARED_UP] = "model.layers.*.mlp.shared_experts.up_proj",                                   \
     [W_SHARED_DOWN] = "model.layers.*.mlp.shared_experts.down_proj"
 
-/* The same, or all of a layer in one tensor. */
+/* The same, or all experts of a layer in one tensor. */
 #define NAMES_FUSED_EXPERTS                                                                        \
     [W_ROUTER] = "model.layers.*.mlp.gate",                                                        \
     [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",                                   \
@@ -217,16 +217,15 @@ struct arch {
     [W_MIX_NORM] = "model.layers.*.linear_attn.norm.weight",                                       \
     [W_MIX_OUT] = "model.layers.*.linear_attn.out_proj"
 
-/* What files may call the tensor `name`, which begins as one of a->names: spelling `i` from 0 on,
- * "" where there is no such spelling, NULL after the last. Bare decoders lack a->prefix; files of
- * vision models keep the text model behind a prefix of theirs. The result is `name`, part of it, or
- * `out` (cut off at `cap`). */
+/* Spellings of the tensor `name` in files; `name` starts like one of a->names. Returns spelling
+ * `i` from 0 on, "" if that one does not exist, NULL after the last. Bare decoders lack
+ * a->prefix; files of vision models have a prefix before the text model. The result is `name`,
+ * part of it, or `out` (truncated at `cap`). */
 const char *arch_name_in_file(const struct arch *a, const char *name, int i, char *out, size_t cap);
 
-/* What a tensor of a file is for, by its name in any of those spellings: its role, and the layer
- * and the expert, -1 where its name has none. `suffix` is what stands behind the role's name
- * (".weight",
- * ".bias", ""). False: the family has no role for it. */
+/* Finds the role of a file's tensor by its name in any of those spellings, and its layer and
+ * expert, -1 if the name has none. `suffix` is the rest of the name (".weight", ".bias", "").
+ * False: the family has no role for it. */
 struct arch_use {
     enum role role;
     int layer, expert;
@@ -234,10 +233,10 @@ struct arch_use {
 };
 bool arch_use_of(const struct arch *a, const char *name, struct arch_use *u);
 
-/* `path` is a config.json, `text` what it says where it is not to be read, or NULL; `rope_scaling`
- * and `rope_factor` as in model_options. Fills `spec` and sets *arch; `*type` is the arch's own
- * copy of model_type. ERR_VALIDATION, one line that begins with the path, for what the file says;
- * an unknown model_type is answered with the known ones. */
+/* Reads a config.json. `path`: its path; `text`: its content if it shall not be read from the
+ * file, or NULL; `rope_scaling` and `rope_factor` as in model_options. Fills `spec` and sets
+ * *arch; `*type` is the arch's own copy of model_type. ERR_VALIDATION: one line that begins with
+ * the path; for an unknown model_type it lists the known ones. */
 int arch_configure(const char *path, const char *text, const char *rope_scaling, double rope_factor,
                    const struct arch **arch, const char **type, struct decoder_spec *spec,
                    struct err *e);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How checkpoints in a folder are named, in the order in which they are looked for. */
+/* File names of checkpoints in a folder, in the order of the search. */
 static const struct {
     const char *single, *index;
 } spellings[] = {{HUB_WEIGHTS, HUB_INDEX},

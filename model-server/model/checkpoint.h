@@ -1,5 +1,5 @@
-/* checkpoint.h - the weights of a model: one file of tensors, or shards behind an index, in a
- * folder; or a GGUF file, whose tensors are found by the names they would have there.
+/* checkpoint.h - the weights of a model: one file of tensors, or shards with an index, in a
+ * folder; or a GGUF file, whose tensors are found by the names of such a folder.
  *
  * Read-only views; close() unmaps everything. */
 #ifndef MODEL_SERVER_MODEL_CHECKPOINT_H
@@ -19,15 +19,15 @@ struct checkpoint {
     struct gguf_weights gguf;
 };
 
-/* `a` gives names to the tensors of a GGUF file; a folder may come without it. Errors are one line
- * naming the file (and tensor). A failed open needs no close. */
+/* `a` defines the names of a GGUF file's tensors; NULL is allowed for a folder. Errors are one
+ * line naming the file (and tensor). A failed open needs no close. */
 int checkpoint_open(struct checkpoint *c, const char *dir, const struct arch *a, struct err *e);
 void checkpoint_close(struct checkpoint *c);
-/* Or NULL. Notes that it was found (unused.h): one thread. */
+/* Returns the tensor or NULL. Records that it was found (unused.h): one thread. */
 const struct tensor *checkpoint_find(const struct checkpoint *c, const char *name);
-/* The same by any of the spellings that files of the family have: arch_name_in_file(). */
+/* The same with any of the family's spellings: arch_name_in_file(). */
 const struct tensor *checkpoint_find_weight(const struct checkpoint *c, const struct arch *a,
                                             const char *name);
-/* Always -1: says which file lacks `name`. */
+/* Always -1: the error names the file that lacks `name`. */
 int checkpoint_missing(const struct checkpoint *c, const char *name, struct err *e);
 #endif

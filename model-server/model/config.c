@@ -36,7 +36,7 @@ void config_fail(struct config *c, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(msg, sizeof(msg), fmt, ap);
     va_end(ap);
-    for (char *p = msg; *p; p++) /* words of the file stay in their line */
+    for (char *p = msg; *p; p++) /* text from the file must not contain line breaks */
         if ((unsigned char)*p < ' ')
             *p = '?';
     c->failed = true;
@@ -245,7 +245,7 @@ void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset)
     s->max_positions = c->failed ? 1 : s->max_positions - offset;
 }
 
-/* A key with a default that is something: absent means the default, null means none. */
+/* For a key with a default: absent means the default, null means none. */
 static bool present(const struct config *c, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(c->root, key) != NULL;

@@ -1,9 +1,8 @@
-/* config.h - reading a checkpoint's config.json, once for the keys of the hub (transformers 4:
- * rope_theta, rope_scaling) and once for those of transformers 5 (rope_parameters): both mean the
- * same.
+/* config.h - reads a checkpoint's config.json, with the keys of transformers 4 (rope_theta,
+ * rope_scaling) or of transformers 5 (rope_parameters).
  *
- * Every reader notes the first fault and carries on with a harmless value, so that a family reads
- * its keys line by line and the caller looks once, at `failed`. */
+ * Every reader records the first error and continues with a harmless value. So a family reads its
+ * keys line by line, and the caller checks `failed` once. */
 #ifndef MODEL_SERVER_MODEL_CONFIG_H
 #define MODEL_SERVER_MODEL_CONFIG_H
 #include "common/err.h"
@@ -16,112 +15,111 @@ struct config {
     cJSON *root;      /* of the text model: the document, or its `text_config` */
     struct err *e;
     bool failed;
-    const char *rope_scaling; /* replaces the file's, or NULL */
+    const char *rope_scaling; /* overrides the file's value, or NULL */
     double rope_factor;
 };
 
-/* `path` must outlive it. `text`: what the file would say, or NULL to read it. */
+/* `path` must outlive it. `text`: the file's content, or NULL to read it. */
 int config_open(struct config *c, const char *path, const char *text, struct err *e);
 void config_close(struct config *c);
 void config_fail(struct config *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Required; an integer in [min, max]. */
 uint32_t config_u32(struct config *c, const char *key, uint32_t min, uint32_t max);
-/* Optional: absent and null give `def`, anything else but an integer in [min, max] is a fault. */
+/* Optional: `def` if absent or null; anything else must be an integer in [min, max]. */
 uint32_t config_u32_or(struct config *c, const char *key, uint32_t def, uint32_t min, uint32_t max);
 double config_num_or(struct config *c, const char *key, double def); /* finite */
 bool config_bool_or(struct config *c, const char *key, bool def);
 const char *config_str_or(struct config *c, const char *key, const char *def);
-/* An object under `key` of `in` (a part of the file). NULL: absent or null; anything else is a
- * fault. */
+/* An object under `key` of `in` (a part of the file). NULL if absent or null; anything else is an
+ * error. */
 const cJSON *config_object(struct config *c, const cJSON *in, const char *key);
-/* Layer norms, their epsilon under `key`; `bias`: they have one. */
+/* Layer norms with the epsilon under `key`; `bias`: they have a bias. */
 void config_layer_norm(struct config *c, struct decoder_spec *s, const char *key, bool bias);
-/* A fault unless the key is absent or `value`: what a family allows and this decoder does not. */
+/* An error unless the key is absent or `value`: for variants that this decoder does not
+ * support. */
 void config_only(struct config *c, const char *key, bool value);
 /* The same for a word. */
 void config_only_word(struct config *c, const char *key, const char *word);
 enum act config_act(struct config *c, const char *key, const char *def);
 
 /* The keys that most families share: hidden_size, num_hidden_layers, num_attention_heads,
- * num_key_value_heads, head_dim (`head_dim` when absent; 0: hidden / heads), intermediate_size,
- * vocab_size, max_position_embeddings, rms_norm_eps, tie_word_embeddings. Fills the rest with what
- * they mean in most families: pre-norm RMS blocks, separate q, k, v, a gated SiLU MLP, no biases.
- */
+ * num_key_value_heads, head_dim (`head_dim` if absent; 0: hidden / heads), intermediate_size,
+ * vocab_size, max_position_embeddings, rms_norm_eps, tie_word_embeddings. Sets the rest as in
+ * most families: pre-norm RMS blocks, separate q, k, v, a gated SiLU MLP, no biases. */
 struct config_defaults {
     uint32_t head_dim, max_positions;
-    double norm_eps, rope_theta; /* rope_theta 0: no rotation, or the family's own reading of it */
-    uint32_t ffn, layers; /* where the file has no intermediate_size, no num_hidden_layers; 0: it
-                             must have them */
-    double rotary;        /* part of a head that rotates; 0: all of it */
+    double norm_eps, rope_theta; /* rope_theta 0: no rotation, or the family reads it itself */
+    uint32_t ffn, layers; /* defaults of intermediate_size and num_hidden_layers; 0: required */
+    double rotary;        /* rotated part of a head; 0: all of it */
     bool tied;
-    uint32_t heads, kv_heads, vocab; /* where the file does not say; 0: it must */
+    uint32_t heads, kv_heads, vocab; /* defaults; 0: required */
 };
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d);
 
-/* The file is that of a model that reads pictures too: its vision_config, or NULL. */
+/* The vision_config of a model with vision, or NULL. */
 const cJSON *config_vision(const struct config *c);
-/* Rows that each feature of a picture brings along for the first layers, one for each of
+/* Number of additional rows per image feature for the first layers, one for each of
  * deepstack_visual_indexes (Qwen3-VL). */
 void config_added(struct config *c, struct decoder_spec *s);
 
-/* The encoders that descend from BERT: learned positions of which the first `offset` rows are not
- * used, types of tokens, norms of sums, layer_norm_eps. */
+/* Encoders derived from BERT: learned positions whose first `offset` rows are not used, token
+ * types, norms of sums, layer_norm_eps. */
 void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset);
-/* What these and their kin have in common, whatever their keys: layer norms of sums, one behind
- * the embedding, none at the end; no head, all tokens see each other. */
+/* Common to these and similar encoders, whatever their keys: layer norms of sums, one after the
+ * embedding, none at the end; no head, bidirectional attention. */
 void config_sums(struct decoder_spec *s, double eps);
-/* Types of tokens in an encoder whose positions rotate: each token gets its type's row. `types` of
- * the file, of which texts may have the first. */
+/* Token types in an encoder with rotated positions: each token gets its type's row. The file has
+ * `types` types, of which texts may use only the first. */
 void config_type_rows(struct config *c, struct decoder_spec *s);
-/* s->embed_dim from embedding_size; there is a matrix behind the embedding even if that is
- * hidden_size (ELECTRA has none then, and says so itself). */
+/* Reads s->embed_dim from embedding_size. A matrix follows the embedding even if it equals
+ * hidden_size (ELECTRA has none then, and handles this itself). */
 void config_embed_dim(struct config *c, struct decoder_spec *s);
 
-/* Bounds that hold for every family; config_decoder() uses them. */
+/* Bounds of every family; config_decoder() uses them. */
 uint32_t config_dim(struct config *c, const char *key);    /* 1 .. 2^22 */
 uint32_t config_layers(struct config *c, const char *key); /* 1 .. SPEC_MAX_LAYERS */
 uint32_t config_heads(struct config *c, const char *key);  /* 1 .. 65536 */
 uint32_t config_vocab(struct config *c, const char *key);  /* 1 .. 2^24 */
-/* hidden / heads where the file does not say; a fault where that is no even, usable size. */
+/* hidden / heads by default; an error unless it is an even, supported size. */
 uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32_t heads);
 
-/* Fill s->rope[0], whose `dim` is set, from whichever keys there are; `theta` is the family's
- * default base. Stretches s->max_positions as linear, dynamic and yarn scalings do. */
+/* Fills s->rope[0], whose `dim` is set, from whichever keys exist; `theta` is the family's
+ * default base. Extends s->max_positions for linear, dynamic and yarn scalings. */
 void config_rope(struct config *c, struct decoder_spec *s, double theta);
-/* A number beside the rotation's, in whichever place that has. */
+/* A number among the rotation's keys, in any of their places. */
 double config_rope_num(struct config *c, const char *key, double def);
-/* What yarn's mscale_all_dim makes of q and k each (DeepSeek): 1 without. */
+/* The factor of q and k each by yarn's mscale_all_dim (DeepSeek); 1 without it. */
 double config_rope_mscale(struct config *c);
-/* Elements of a head that rotate, from partial_rotary_factor at either place. */
+/* Rotated elements of a head, from partial_rotary_factor in either place. */
 uint32_t config_rotary_dim(struct config *c, uint32_t head_dim, double def);
 
-/* Windows of the layers: layer_types where present, else `sliding(i)`; the window itself is
+/* Windows of the layers: by layer_types if present, else by `sliding(i)`; the window is
  * `sliding_window` (absent: `def`; null: none). */
 void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,
                     bool (*sliding)(struct config *c, uint32_t layer));
-/* Which layers have a window where the file has no layer_types: all; none; those from
- * max_window_layers on if use_sliding_window says so. */
+/* Layers with a window if there is no layer_types: all; none; those from max_window_layers on if
+ * use_sliding_window is set. */
 bool config_every_layer(struct config *c, uint32_t layer);
 bool config_no_layer(struct config *c, uint32_t layer);
 bool config_upper_layers(struct config *c, uint32_t layer);
-/* All layers attend with 1 / sqrt(query_pre_attn_scalar). */
+/* Sets the attention scale of all layers to 1 / sqrt(query_pre_attn_scalar). */
 void config_attn_scale(struct config *c, struct decoder_spec *s, double def);
 /* Granite's: embedding_multiplier, residual_multiplier, attention_multiplier, logits_scaling. */
 void config_multipliers(struct config *c, struct decoder_spec *s);
-/* A soft cap: null means none, else positive. */
+/* A soft cap: null means none, else it must be positive. */
 double config_softcap(struct config *c, const char *key, double def);
-/* Layers with a window rotate without the scaling, by the base in
- * rope_parameters.sliding_attention, else `theta`. After config_windows(). */
+/* Layers with a window rotate without the scaling, with the base in
+ * rope_parameters.sliding_attention, else `theta`. Call it after config_windows(). */
 void config_window_rope(struct config *c, struct decoder_spec *s, double theta);
-/* Layers that do not rotate: those that are 0 in no_rope_layers, else every nth, where n is
+/* Layers without rotation: those that are 0 in no_rope_layers, else every nth, where n is
  * no_rope_layer_interval or `interval`. */
 void config_no_rope_layers(struct config *c, struct decoder_spec *s, uint32_t interval);
-/* Which layers are of MIXER_ATTENTION and which of `recurrent`: layer_types or layers_block_type
- * where present, else `is_recurrent(i)`. */
+/* Sets the mixer of each layer to MIXER_ATTENTION or `recurrent`: by layer_types or
+ * layers_block_type if present, else by `is_recurrent(i)`. */
 void config_mixers(struct config *c, struct decoder_spec *s, enum mixer_kind recurrent,
                    bool (*is_recurrent)(struct config *c, uint32_t layer));
-/* s->recur of Mamba-2 layers, whose keys families spell in their own ways; time_step_limit. */
+/* s->recur of Mamba-2 layers, whose keys differ between families; time_step_limit. */
 struct mamba_keys {
     const char *heads, *head_dim, *groups, *state, *conv, *conv_bias, *proj_bias;
 };
@@ -130,15 +128,16 @@ void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_
 /* s->recur of gated delta layers (linear_num_key_heads ..) and attention's gate: Qwen3-Next, 3.5.
  */
 void config_delta(struct config *c, struct decoder_spec *s);
-/* Every decoder_sparse_step-th layer has experts, but for those in mlp_only_layers. */
+/* Every decoder_sparse_step-th layer has experts, except those in mlp_only_layers. */
 void config_sparse_layers(struct config *c, struct decoder_spec *s);
 void config_moe_layers(struct decoder_spec *s); /* every layer has experts */
-/* The experts of DeepSeek's configuration: n_routed_experts, num_experts_per_tok, n_group,
- * topk_group, norm_topk_prob, routed_scaling_factor, n_shared_experts, moe_intermediate_size,
+/* Experts with DeepSeek's keys: n_routed_experts, num_experts_per_tok, n_group, topk_group,
+ * norm_topk_prob, routed_scaling_factor, n_shared_experts, moe_intermediate_size,
  * first_k_dense_replace. The family sets score, select_bias and group_pairs. */
 void config_deepseek_moe(struct config *c, struct decoder_spec *s);
-/* A fault where s->moe asks for more experts than there are to choose from. */
+/* An error if s->moe selects more experts than exist. */
 void config_check_moe(struct config *c, const struct decoder_spec *s);
-/* num_local_experts or num_experts (a family may have written either), and num_experts_per_tok. */
+/* Sets num_local_experts or num_experts (a family may use either key), and
+ * num_experts_per_tok. */
 void config_moe(struct config *c, struct decoder_spec *s, uint32_t n, uint32_t top_k);
 #endif

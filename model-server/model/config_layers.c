@@ -1,4 +1,4 @@
-/* Which layers are of what kind: rotation, experts. */
+/* The kind of each layer: rotation, experts. */
 #include "common/json.h"
 #include "model-server/model/config.h"
 

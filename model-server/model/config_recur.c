@@ -1,4 +1,4 @@
-/* Layers that carry a state: which they are, and their sizes. */
+/* Recurrent layers: which layers they are, and their sizes. */
 #include "common/json.h"
 #include "model-server/model/config.h"
 #include <math.h>
@@ -43,7 +43,7 @@ static void check_heads(struct config *c, const struct recur_spec *r)
 
 /* ---------------------------------------------------------------- Mamba-2 */
 
-/* A number; of old and new files infinity is Infinity and {"__float__": "Infinity"}. */
+/* A number; old and new files write infinity as Infinity and {"__float__": "Infinity"}. */
 static float limit_of(struct config *c, const cJSON *j)
 {
     if (cJSON_IsNumber(j) && !isnan(j->valuedouble))

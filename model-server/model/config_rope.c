@@ -1,6 +1,5 @@
-/* Rotary parameters. Three places hold them: `rope_parameters` (transformers 5), `rope_scaling`
- * plus top-level keys (the hub), and top-level keys alone. A reader asks `rope_num()` and does not
- * care. */
+/* Rotary parameters. Their places are `rope_parameters` (transformers 5), `rope_scaling` plus
+ * top-level keys (transformers 4), or only top-level keys. `rope_num()` searches all of them. */
 #include "common/json.h"
 #include "model-server/model/config.h"
 #include <math.h>
@@ -37,7 +36,7 @@ double config_rope_num(struct config *c, const char *key, double def)
     return rope_num(&k, key, def);
 }
 
-/* The length of the first training, within what a table of positions can mean. */
+/* Length of the original training, within the limits of a position table. */
 static uint32_t rope_original(const struct rope_keys *k, double def)
 {
     double v = rope_num(k, "original_max_position_embeddings", def);
@@ -55,7 +54,7 @@ static bool rope_bool(const struct rope_keys *k, const char *key, bool def)
     return json_bool(k->params, key, def);
 }
 
-/* The kind of rotation, under its new name or its old one. */
+/* The kind of rotation, by its new or old name. */
 static const char *rope_word(const struct rope_keys *k)
 {
     const cJSON *j = json_get(k->params, "rope_type");
@@ -92,8 +91,8 @@ static enum rope_kind rope_kind(struct config *c, const char *word)
     } kinds[] = {
         {"default", ROPE_DEFAULT},      {"linear", ROPE_LINEAR}, {"dynamic", ROPE_DYNAMIC},
         {"llama3", ROPE_LLAMA3},        {"yarn", ROPE_YARN},     {"longrope", ROPE_LONGROPE},
-        {"su", ROPE_LONGROPE},          {"mrope", ROPE_DEFAULT}, /* three equal positions: text
-                                                                    alone */
+        {"su", ROPE_LONGROPE},          {"mrope", ROPE_DEFAULT}, /* three equal positions: only text
+                                                                  */
         {"proportional", ROPE_PARTIAL},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
@@ -144,7 +143,8 @@ static void yarn(const struct rope_keys *k, struct rope_spec *r, struct decoder_
 
 static void longrope(const struct rope_keys *k, struct rope_spec *r, const struct decoder_spec *s)
 {
-    /* The key beside max_position_embeddings wins: Phi-3 sets both and means their ratio. */
+    /* The key beside max_position_embeddings takes precedence: Phi-3 sets both, and uses their
+     * ratio. */
     const struct rope_keys top = {k->c, NULL};
     bool beside = json_get(k->c->root, "original_max_position_embeddings") != NULL;
     r->original = rope_original(beside ? &top : k, s->max_positions);
@@ -199,8 +199,8 @@ double config_rope_mscale(struct config *c)
     return strcmp(word, "default") == 0 || all == 0 ? 1 : mscale(rope_num(&k, "factor", 1), all);
 }
 
-/* Which of the positions t, h and w turns each angle (M-RoPE, arXiv 2409.12191): runs of angles, or
- * (Qwen3-VL) h and w in turns with t as far as theirs go. */
+/* The position (t, h or w) of each angle (M-RoPE, arXiv 2409.12191): runs of angles, or
+ * (Qwen3-VL) h and w interleaved with t up to their lengths. */
 static void axes(const struct rope_keys *k, struct rope_spec *r)
 {
     const cJSON *j, *sections = json_get(k->params, "mrope_section");

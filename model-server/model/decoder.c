@@ -36,7 +36,7 @@ static struct sub_step step_of(const struct decoder *d, const float *in, uint32_
                              .work = {work}};
 }
 
-/* What the other rows of the step need of these, where they are `in`. */
+/* Stores what other rows of the step need of these rows; `in`: their input. */
 static int store(struct decoder *d, const struct sublayer *y, const float *in, uint32_t i,
                  const struct decoder_part *p, struct err *e)
 {
@@ -58,7 +58,7 @@ static int sublayer(struct decoder *d, const struct sublayer *y, const float *in
     return 0;
 }
 
-/* Of the first sublayer of layer i, if there is such a layer in this stage. */
+/* The norm before the first sublayer of layer i, if this stage has that layer. */
 static const struct norm *first_norm(const struct decoder *d, uint32_t i)
 {
     if (!norm_place_before(d->spec.norms) || i >= d->stage.first + d->stage.n)
@@ -66,7 +66,7 @@ static const struct norm *first_norm(const struct decoder *d, uint32_t i)
     return d->layers[i].mixer.ops ? &d->layers[i].mixer_norm : &d->layers[i].ffn_norm;
 }
 
-/* x = the norm of x + r, which is where n lies. */
+/* x = the norm of x + r; n is its address. */
 static void norm_sum(struct decoder *d, const struct norm *norm, uint32_t t)
 {
     struct scratch *s = &d->scratch;
@@ -76,7 +76,7 @@ static void norm_sum(struct decoder *d, const struct norm *norm, uint32_t t)
     s->n = sum;
 }
 
-/* In, out: x. It ends where it began, after two exchanges of x and n. */
+/* In, out: x. x and n are swapped twice, so x ends at its original address. */
 static int layer_norm_sum(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
 {
     const struct decoder_part all = {0, t, t};
@@ -96,7 +96,7 @@ static int layer_norm_sum(struct decoder *d, uint32_t i, uint32_t t, struct err 
     return rc;
 }
 
-/* Rows that are given, and after them those for layers 0, 1 ..., of all such tokens. */
+/* Given rows, followed by those for layers 0, 1 ..., for all such tokens. */
 static const float *given_at(const struct decoder *d, uint32_t i)
 {
     return d->scratch.given + (size_t)i * d->scratch.n_given * d->spec.hidden;
@@ -107,7 +107,7 @@ static bool has_added(const struct decoder *d, uint32_t layer)
     return d->scratch.n_given && layer < d->spec.n_added;
 }
 
-/* What stands behind the feed-forward in some families, then the norm for the next layer. */
+/* The operations of some families after the feed-forward, then the norm for the next layer. */
 static int layer_end(struct decoder *d, const struct layer *y, uint32_t i,
                      const struct decoder_part *p, const struct norm *next, struct err *e)
 {
@@ -128,7 +128,7 @@ static int layer_end(struct decoder *d, const struct layer *y, uint32_t i,
     return 0;
 }
 
-/* Where layer i reads its input, and where the first sublayer does. */
+/* Input of the first sublayer. */
 static const float *layer_in(const struct decoder *d)
 {
     return norm_place_before(d->spec.norms) ? d->scratch.n : d->scratch.x;
@@ -233,7 +233,7 @@ int decoder_upload_positions(struct decoder *d, const struct ragged *b, struct e
     return decoder_upload_ropes(d, b, e) || upload_q_scale(d, b, e) ? -1 : 0;
 }
 
-/* Only steps with pictures need it. */
+/* Only steps with images need it. */
 static int reserve_given(struct decoder *d, uint32_t n, struct err *e)
 {
     struct scratch *s = &d->scratch;
@@ -252,7 +252,7 @@ static int reserve_given(struct decoder *d, uint32_t n, struct err *e)
     return 0;
 }
 
-/* Rows that are given, side by side: first the embeddings, then those of each layer. */
+/* Given rows side by side: first the embeddings, then those of each layer. */
 static int upload_given(struct decoder *d, const struct ragged *b, struct err *e)
 {
     struct scratch *s = &d->scratch;
@@ -283,7 +283,7 @@ int decoder_embed_rows(struct decoder *d, float *x, uint32_t t, struct err *e)
     return layer_sum(d, x, (size_t)t * spec_embed_dim(&d->spec), e);
 }
 
-/* Embeddings that are narrower than the stream: up to the norm in scratch->r. */
+/* Embeddings narrower than the stream: up to the norm in scratch->r. */
 static int embed_narrow(struct decoder *d, const struct decoder_part *p, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
@@ -370,7 +370,7 @@ int decoder_head(struct decoder *d, uint32_t n_out, struct err *e)
     return gather_logits(d, n_out, e);
 }
 
-/* Rows for a draft head are wanted of this pass. */
+/* True if this pass stores rows for a draft head. */
 static bool captures(const struct decoder *d)
 {
     return d->draft.ops && (d->capture || d->rehearsed);
@@ -412,7 +412,7 @@ static int run(struct decoder *d, const struct ragged *b, struct err *e)
     return b->n_out ? decoder_head(d, b->n_out, e) : 0;
 }
 
-/* What a draft head gets of the step. */
+/* Copies the step's rows for a draft head. */
 static int fetch_hidden(struct decoder *d, const struct ragged *b, struct err *e)
 {
     float *rows = d->capture;
@@ -424,7 +424,7 @@ static int fetch_hidden(struct decoder *d, const struct ragged *b, struct err *e
                             (size_t)b->n_tokens * d->draft.plan.width * sizeof(float), e);
 }
 
-/* gathered is [world][n_out][that rank's slice]: lay the slices side by side. */
+/* gathered is [world][n_out][that rank's slice]: places the slices side by side. */
 int decoder_fetch_logits(struct decoder *d, uint32_t n_out, float *logits, struct err *e)
 {
     const int world = d->split.world;
@@ -451,8 +451,8 @@ static int draw(struct decoder *d, uint32_t n_out, const struct draw *v, int set
     return d->ops->draw(d->dev, &x, v, n_out, set, e);
 }
 
-/* The step with the ids that embeddings of each layer are looked up by: see spec.given_id. The
- * usual embedding of such a token is its row. */
+/* The step with the ids for the lookup of per-layer embeddings: see spec.given_id. The main
+ * embedding of such a token is its given row. */
 static struct ragged with_ids(struct decoder *d, const struct ragged *b)
 {
     struct ragged own = *b;
@@ -464,7 +464,7 @@ static struct ragged with_ids(struct decoder *d, const struct ragged *b)
     return own;
 }
 
-/* All that a step enqueues; with `v`, it has not been waited for yet. */
+/* Enqueues all operations of a step; with `v`, without waiting for them. */
 static int enqueue(struct decoder *d, const struct ragged *step, const struct draw *v, int set,
                    struct err *e)
 {
@@ -525,7 +525,7 @@ int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, st
         return pass(d, b, logits, e);
     for (uint32_t i = 0, from = 0, to; i < passes; i++, from = to) { /* equal shares */
         to = pass_end(b, (uint32_t)((uint64_t)n * (i + 1) / passes));
-        if (to <= from) { /* a picture that ended behind this share */
+        if (to <= from) { /* an image that ended before this share */
             to = from;
             continue;
         }

@@ -1,10 +1,10 @@
-/* decoder_encode.c - hidden states of a step that nothing goes on from: at once, or in parts. */
+/* decoder_encode.c - hidden states of a step without later steps: at once, or in parts. */
 #include "common/watchdog.h"
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/pass.h"
 #include <assert.h>
 
-/* *out: where the rows lie that decoder_encode() gives. */
+/* *out: address of the rows that decoder_encode() returns. */
 static void last_rows(struct decoder *d, const struct ragged *b, const float **out)
 {
     struct scratch *s = &d->scratch;
@@ -46,7 +46,7 @@ int decoder_encode(struct decoder *d, const struct ragged *b, float *out, const 
 
 /* What a part is of. */
 enum { WALK_EMBED, WALK_STORE, WALK_REST, WALK_GATHER, WALK_FINISH, WALK_OVER };
-enum { LEAST_ROWS = 16 }; /* fewer at once and products do nothing but read weights */
+enum { LEAST_ROWS = 16 }; /* with fewer rows, products only read weights */
 
 static uint32_t out_rows(const struct decoder_walk *w)
 {
@@ -58,7 +58,7 @@ static uint32_t walk_rows(const struct decoder_walk *w)
     return w->phase == WALK_FINISH ? out_rows(w) : w->b->n_tokens;
 }
 
-/* Positions that a token of the step sees, at most. */
+/* Most positions to which a token of the step attends. */
 static uint64_t most_seen(const struct decoder *d, const struct decoder_walk *w)
 {
     const struct ragged *b = w->b;
@@ -74,7 +74,7 @@ static uint64_t most_seen(const struct decoder *d, const struct decoder_walk *w)
     return most;
 }
 
-/* Multiplications and additions of a row of the phase at hand, of all ranks. */
+/* Multiply-adds of a row in the current phase, over all ranks. */
 static uint64_t row_cost(const struct decoder *d, const struct decoder_walk *w)
 {
     const struct decoder_spec *s = &d->spec;
@@ -82,8 +82,9 @@ static uint64_t row_cost(const struct decoder *d, const struct decoder_walk *w)
     const uint64_t q = s->n_heads * dim, kv = spec_kv_heads(s, w->layer) * dim;
     const uint64_t matrices = s->mlp == MLP_PLAIN ? 2 : 3;
     switch (w->phase) {
+    /* patches have about as many numbers */
     case WALK_EMBED:
-        return 2 * h * h; /* patches have about as many numbers */
+        return 2 * h * h;
     case WALK_STORE:
         return 2 * h * (q + 2 * kv);
     case WALK_REST:
@@ -95,7 +96,7 @@ static uint64_t row_cost(const struct decoder *d, const struct decoder_walk *w)
     }
 }
 
-/* Tokens [first, first + n) as a step of its own, each of which sees its whole sequence. */
+/* Tokens [first, first + n) as a separate step; each attends to its whole sequence. */
 static struct ragged part_of(const struct decoder *d, const struct ragged *b, uint32_t first,
                              uint32_t n)
 {
@@ -143,8 +144,9 @@ static void next_phase(const struct decoder *d, struct decoder_walk *w)
         w->phase = WALK_STORE;
     else
         w->phase++;
+    /* row_cost() */
     if (w->phase == WALK_GATHER)
-        w->layer = 0; /* row_cost() */
+        w->layer = 0;
     w->over = w->phase == WALK_OVER;
 }
 
@@ -167,7 +169,8 @@ static int walk_part(struct decoder *d, struct decoder_walk *w, uint32_t n, stru
     return 0;
 }
 
-/* Rows of the next part for `left`, whole units of them; 0: even the least part costs more. */
+/* Number of rows of the next part for `left` operations, in whole units; 0: even the smallest
+ * part costs more. */
 static uint32_t part_rows(const struct decoder *d, const struct decoder_walk *w, uint64_t left)
 {
     const uint32_t rest = walk_rows(w) - w->row;
@@ -202,7 +205,7 @@ int decoder_walk_on(struct decoder *d, struct decoder_walk *w, uint64_t most, ui
         const uint32_t rest = walk_rows(w) - w->row;
         if (!n && *done)
             break;
-        n = n ? n : rest < least ? rest : least; /* a call never does nothing */
+        n = n ? n : rest < least ? rest : least; /* each call makes progress */
         const uint64_t cost = n * row_cost(d, w);
         if (walk_part(d, w, n, e))
             return -1;

@@ -1,43 +1,44 @@
-/* decoder_impl.h - what decoder.c, decoder_encode.c, decoder_walk.c and draft heads (draft/) share.
- */
+/* decoder_impl.h - shared by decoder.c, decoder_encode.c, decoder_walk.c and draft heads
+ * (draft/). */
 #ifndef MODEL_SERVER_MODEL_DECODER_IMPL_H
 #define MODEL_SERVER_MODEL_DECODER_IMPL_H
 #include "model-server/model/decoder.h"
 
-/* Rows [first, first + n) of the `total` of a step. `first` is a multiple of DECODER_PART_ROWS, so
- * that rows of any width begin where devices load whole vectors. */
+/* Rows [first, first + n) of the `total` of a step. `first` is a multiple of DECODER_PART_ROWS,
+ * so that rows of any width start at an alignment for vector loads. */
 struct decoder_part {
     uint32_t first, n, total;
 };
 enum { DECODER_PART_ROWS = 16 };
 
 int decoder_check(const struct decoder *d, const struct ragged *b, struct err *e);
-/* Of `tokens` tokens, how many go through the layers in one pass. */
+/* How many of `tokens` tokens one pass processes. */
 uint32_t decoder_pass_of(const struct decoder *d, uint32_t tokens);
-/* Scratch memory for one pass, whatever it takes. */
+/* Scratch memory for one pass of any size. */
 int decoder_reserve_pass(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e);
 int decoder_upload_ropes(struct decoder *d, const struct ragged *b, struct err *e);
-/* x = the embedding of rows; without a front of all rows. Then n = its norm for layer i, where that
+/* x = the embedding of rows; without a front of all rows. Then n = its norm for layer i, if that
  * reads one. */
 int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e);
 void decoder_enter_layer(struct decoder *d, uint32_t i, const struct decoder_part *p);
-/* In, out: n is the norm of x (of NORM_SUM: x alone), for layer i and for the one behind it. */
+/* In, out: n is the norm of x (with NORM_SUM: only x), for layer i and for the next one. */
 int decoder_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e);
-/* Enqueue the logits of the rows that the step gives out. */
+/* Enqueues the logits of the step's output rows. */
 int decoder_head(struct decoder *d, uint32_t n_out, struct err *e);
 int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e);
-/* Layer i in two parts. In: n is the norm of x. First store() of every row that another row sees;
- * then rest(): x has both branches added and n is its norm for the next layer. Not of NORM_SUM. */
+/* Layer i in two parts. In: n is the norm of x. First store() of every row to which another row
+ * attends. Then rest(): x has both branches added and n is its norm for the next layer. Not with
+ * NORM_SUM. */
 int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e);
 int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e);
 
-/* Rotations and growing factors of the step's positions. */
+/* Uploads rotations and factors of q for the step's positions. */
 int decoder_upload_positions(struct decoder *d, const struct ragged *b, struct err *e);
-/* Enqueue: x = embeddings of the step's ids, the same on all ranks. */
+/* Enqueues x = embeddings of the step's ids, the same on all ranks. */
 int decoder_embed_rows(struct decoder *d, float *x, uint32_t t, struct err *e);
-/* Enqueue the logits of scratch.out, normalised, of all ranks' slices. */
+/* Enqueues the logits of scratch.out, normalised, of all ranks' slices. */
 int decoder_logits(struct decoder *d, const struct weight *head, const float *bias, uint32_t n_out,
                    struct err *e);
-/* After step_end(): logits to the host, slices side by side. */
+/* After step_end(): copies the logits to the host, slices side by side. */
 int decoder_fetch_logits(struct decoder *d, uint32_t n_out, float *logits, struct err *e);
 #endif

@@ -1,4 +1,4 @@
-/* What a decoder is made of: this rank's part of every weight, and how it all goes away again. */
+/* Loads and frees a decoder: this rank's part of every weight. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "model-server/backend/numbers.h"
@@ -29,8 +29,8 @@ static uint64_t ranks_here(const struct decoder *d)
     return shared ? (uint64_t)(all->world / all->nodes) : 1;
 }
 
-/* Whether the layers that are still to come will find room: the kernel would end the process, and
- * say nothing of options. They take as much as the smallest so far, at least. */
+/* Checks whether the remaining layers will fit in memory. Otherwise the kernel would kill the
+ * process, without naming options. They need at least the size of the smallest layer so far. */
 static void check_room(struct loader *l, uint32_t layers)
 {
     const struct decoder *d = l->d;
@@ -53,7 +53,7 @@ static void check_room(struct loader *l, uint32_t layers)
             (unsigned long long)total);
 }
 
-/* Now and then; small models load without a line. */
+/* Logs progress now and then; not for small models. */
 static void report(struct loader *l, int layers)
 {
     const struct decoder *d = l->d;
@@ -119,14 +119,14 @@ void decoder_load_layer(struct loader *l, uint32_t at)
         y->scale = loader_number(l, W_LAYER_SCALE, layer);
 }
 
-/* Tied or not, the head is read whole for every token and is a fifth of a small model: it is
- * quantised too, apart from the table that is only looked up. Always in 8 bits: 4 would cost a
- * tenth of what the layers' 4 cost (docs/results/quality.md); with activations in 8 bits where the
- * layers have them, since in exact ones a batch of 16 would spend half of its step here. */
+/* Tied or not, the whole head is read for every token and is a fifth of a small model. So it is
+ * quantised too, separate from a tied table. Always with 8 bits: 4 would cost a tenth of the
+ * quality that the layers' 4 bits cost (docs/results/quality.md). With 8-bit activations if the
+ * layers use them: with exact ones a batch of 16 would spend half of its step here. */
 enum quant loader_head_quant(enum quant q) { return q == QUANT_INT4 ? QUANT_W8A8 : q; }
 
-/* A row of each position and type of token: the sums of two tables, in fp32; without positions of
- * their own, of types alone. Random ones are sums already. */
+/* A row for each position and token type: the sums of two tables, in fp32; without learned
+ * positions, only of types. Random ones need no sum. */
 static void load_positions(struct loader *l)
 {
     struct decoder *d = l->d;
@@ -168,7 +168,8 @@ static void load_head(struct loader *l, struct amount embed)
     const struct slice v = d->split.vocab;
     struct mat_part p;
     d->head = d->stage.begins ? d->embed : NULL;
-    bool own = s->tied && loader_own_head(l); /* trained apart; transformers 5 does so too */
+    /* trained separately; transformers 5 does the same */
+    bool own = s->tied && loader_own_head(l);
     if (own)
         log_msg(LOG_WARN,
                 "config.json ties the head to the embedding; another is stored, and used");
@@ -179,7 +180,7 @@ static void load_head(struct loader *l, struct amount embed)
         p = loader_rows(p, v.first, v.n);
         d->head = loader_pack(l, &p, 1, d->dtype, quant);
     }
-    if (d->stage.begins && d->head == d->embed) { /* multiplied with after all */
+    if (d->stage.begins && d->head == d->embed) { /* it is a matrix of a product as well */
         d->tables.bytes -= embed.bytes;
         d->tables.elements -= embed.elements;
     }
@@ -199,7 +200,7 @@ static void load_embed_project(struct loader *l)
     l->d->embed_bias = loader_bias(l, W_EMBED_PROJECT, NO_LAYER, s->hidden);
 }
 
-/* What is before the layers. Returns what the table of embeddings takes. */
+/* Loads everything before the layers. Returns the size of the embedding table. */
 static struct amount load_first(struct loader *l)
 {
     struct decoder *d = l->d;
@@ -223,7 +224,7 @@ static struct amount load_first(struct loader *l)
     return embed;
 }
 
-/* What is behind them; `embed`: what the table of embeddings takes. */
+/* Loads everything after the layers; `embed`: size of the embedding table. */
 static void load_last(struct loader *l, struct amount embed)
 {
     struct decoder *d = l->d;
@@ -241,7 +242,7 @@ static void load_outer(struct loader *l)
         load_last(l, embed);
 }
 
-/* What it takes is counted apart: a token of the model does not read it. */
+/* Its size is counted separately: the model's tokens do not read it. */
 static void load_draft(struct loader *l)
 {
     struct decoder *d = l->d;
@@ -257,8 +258,8 @@ static void load_draft(struct loader *l)
     d->experts = experts;
 }
 
-/* Layers that encode take turns in one layer of the cache: each has to be like the first, and none
- * may read another's keys. */
+/* Encoder layers share one layer of the cache, so each must be like the first, and none may read
+ * another layer's keys. */
 static int check_turns(const struct decoder *d, struct err *e)
 {
     const struct kv_layer *first = &d->kv_layers[0];
@@ -287,7 +288,7 @@ static void take_cells(struct decoder *d)
 
 /* ---------------------------------------------------------------- stages */
 
-/* What every layer takes on this rank, by packing a few rows of each matrix. */
+/* Measures every layer's size on this rank, by packing a few rows of each matrix. */
 static int measure(const struct loader *of, struct stage_sizes *z)
 {
     struct decoder d = *of->d;
@@ -304,7 +305,7 @@ static int measure(const struct loader *of, struct stage_sizes *z)
     d.stage = (struct stage){0, d.spec.n_layers, true, true};
     load_first(&l);
     z->embed = d.weights.bytes;
-    d.stage.begins = false; /* the head is another matrix than the table, on another rank */
+    d.stage.begins = false; /* the head is not the embedding table, and on another rank */
     before = d.weights.bytes;
     load_last(&l, (struct amount){0});
     z->head = d.weights.bytes - before;
@@ -318,7 +319,7 @@ static int measure(const struct loader *of, struct stage_sizes *z)
     return l.failed ? -1 : 0;
 }
 
-/* Random weights are not looked at: a layer is a layer. */
+/* Random weights are not measured: all layers count alike. */
 static int cut(struct loader *l)
 {
     struct decoder *d = l->d;
@@ -334,7 +335,7 @@ static int cut(struct loader *l)
     return d->sample ? 0 : stage_agree(d, l->e);
 }
 
-/* Tables of all layers, rotations, and what no layer has. */
+/* Loads tables of all layers and rotations. */
 static int begin(struct loader *l)
 {
     struct decoder *d = l->d;
@@ -407,7 +408,7 @@ void decoder_free_layer(struct decoder *d, uint32_t layer)
     struct norm *norms[] = {&y->mixer_norm, &y->post_mixer_norm, &y->ffn_norm, &y->post_ffn_norm,
                             &y->post_tail_norm};
     struct sublayer *subs[] = {&y->mixer, &y->ffn, &y->tail};
-    if (d->spec.layers[layer].same_as) { /* they are an earlier one's */
+    if (d->spec.layers[layer].same_as) { /* they are shared with an earlier layer */
         *y = (struct layer){0};
         return;
     }

@@ -1,13 +1,13 @@
-/* decoder_scratch.c - the working memory of a pass: how large it is, where its areas lie. */
+/* decoder_scratch.c - the scratch memory of a pass: its size and its areas. */
 #include "model-server/model/decoder_impl.h"
 #include <assert.h>
 #include <stdlib.h>
 
-/* Give *p the next rows * width floats behind `at`, on a 64-byte boundary; `base` NULL only counts.
- */
+/* Assigns the next rows * width floats after `at` to *p, at a 64-byte boundary; with `base` NULL
+ * only counts. */
 static size_t place(float **p, char *base, size_t at, size_t rows, size_t width)
 {
-    assert(at % WORK_ALIGN == 0); /* devices load whole vectors */
+    assert(at % WORK_ALIGN == 0); /* for vector loads of devices */
     *p = base ? (float *)(void *)(base + at) : NULL;
     return at + ((rows * width * sizeof(float) + 63) & ~(size_t)63);
 }
@@ -21,7 +21,7 @@ static size_t place_work(void **p, char *base, size_t at, size_t rows, size_t wi
     return at + (width ? WORK_MAX_AREAS * WORK_ALIGN : 0);
 }
 
-/* Of the model, or of a draft head whose own rotation is the first one. */
+/* Of the model, or of a draft head with its own rotation. */
 static uint32_t rope_dim(const struct decoder *d, int i)
 {
     const uint32_t own = i == 0 ? d->draft.plan.rope_dim : 0, dim = d->spec.rope[i].dim;

@@ -1,8 +1,8 @@
 /* decoder_spec.h - a transformer of one stack as data: a decoder, or an encoder of texts.
  *
- * A family fills one of these from its config.json (arch/<family>.c); decoder.c runs whatever it
- * says. A plain value: no pointers into the configuration, copied freely, whole-model sizes (not a
- * rank's). */
+ * A family fills it from its config.json (arch/<family>.c); decoder.c executes it. A plain value
+ * without pointers into the configuration, which may be copied; sizes are those of the whole
+ * model, not of a rank. */
 #ifndef MODEL_SERVER_MODEL_DECODER_SPEC_H
 #define MODEL_SERVER_MODEL_DECODER_SPEC_H
 #include "model-server/backend/backend.h"
@@ -22,9 +22,10 @@ enum rope_kind {
     ROPE_DYNAMIC, /* the base grows with the length of the sequence (NTK) */
     ROPE_LLAMA3,  /* long wavelengths / factor, short ones kept, a ramp between */
     ROPE_YARN,    /* arXiv 2309.00071 */
-    ROPE_PARTIAL, /* the first `turning` elements' frequencies; the others' are 0 (Gemma 4) */
-    ROPE_GRID,    /* two runs of dim / 4 angles, of equal frequencies: a row's and a column's of a
-                     picture (Qwen2-VL, arXiv 2409.12191) */
+    ROPE_PARTIAL, /* frequencies of the first `turning` elements; those of the others are 0 (Gemma
+                     4) */
+    ROPE_GRID,    /* two runs of dim / 4 angles, of equal frequencies: an image's row and column
+                     (Qwen2-VL, arXiv 2409.12191) */
     ROPE_GRID_TURNS, /* the same, with the even frequencies of `dim`, then the odd ones (Pixtral,
                         arXiv 2410.07073) */
     ROPE_LONGROPE,   /* two lists of factors, by the length of the sequence, arXiv 2402.13753 */
@@ -37,14 +38,15 @@ struct rope_spec {
     double factor;           /* LINEAR, DYNAMIC, LLAMA3, YARN */
     uint32_t turning;        /* PARTIAL: of dim, even */
     double attention_factor; /* multiplies cos and sin */
-    uint32_t original;       /* positions of the first training: DYNAMIC, LLAMA3, YARN, LONGROPE */
+    uint32_t original; /* positions of the original training: DYNAMIC, LLAMA3, YARN, LONGROPE */
     double low_freq, high_freq;  /* LLAMA3 */
     double beta_fast, beta_slow; /* YARN */
     bool truncate;               /* YARN */
-    /* Angle i turns with position axis[i] of ragged.axes: t, h or w; else all turn with pos. */
+    /* Angle i uses position axis[i] of ragged.axes (t, h or w); else all use pos. */
     bool has_axes;
-    /* Each half of a head turns by itself, its first half with its second. The rows of q and k and
-     * their norms are loaded so that the halves of the whole head are what turns. */
+    /* Each half of a head rotates separately, its first half with its second. The rows of q and k
+     * and their norms are reordered at load such that the halves of the whole head rotate
+     * together. */
     bool halves;
     uint8_t axis[ROPE_MAX_DIM / 2];
     float short_factor[ROPE_MAX_DIM / 2], long_factor[ROPE_MAX_DIM / 2]; /* LONGROPE */
@@ -52,7 +54,7 @@ struct rope_spec {
 
 /* ---------------------------------------------------------------- layers */
 
-/* How q, k and v lie in the checkpoint; g = heads that share one key-value head. */
+/* Layout of q, k and v in the checkpoint; g = heads that share one key-value head. */
 enum qkv_layout {
     QKV_SEPARATE, /* three matrices */
     QKV_STACKED,  /* one: all q heads, all k heads, all v heads */
@@ -66,24 +68,24 @@ enum mlp_kind {
     MLP_UP_PACKED,    /* the same, up over gate */
 };
 
-/* Where the norms of a layer stand: x + f(n(x)), x + n(f(n(x))) (Gemma 2, arXiv 2408.00118),
- * x + n(f(x)) (OLMo 2, arXiv 2501.00656) or n(x + f(x)) (the first transformers, BERT). */
+/* Position of a layer's norms: x + f(n(x)), x + n(f(n(x))) (Gemma 2, arXiv 2408.00118), x +
+ * n(f(x)) (OLMo 2, arXiv 2501.00656) or n(x + f(x)) (the original transformer, BERT). */
 enum norm_place { NORM_BEFORE, NORM_AROUND, NORM_AFTER, NORM_SUM };
-/* The sublayers read the norm of x. */
+/* True if the sublayers read the norm of x. */
 static inline bool norm_place_before(enum norm_place p)
 {
     return p == NORM_BEFORE || p == NORM_AROUND;
 }
 
-/* Norms of q and k before the rotation: RMS of each head, by the same weights; RMS of all heads
- * together; the kind of the other norms, of each head by weights of its own. */
+/* Norms of q and k before the rotation: RMS of each head, with the same weights; RMS of all heads
+ * together; the kind of the other norms, of each head with its own weights. */
 enum qk_norm {
     QK_NORM_NONE,
     QK_NORM_HEAD,
     QK_NORM_ALL,
     QK_NORM_BY_HEAD,
-    /* RMS of each head without weights, in layers that rotate (Llama 4, behind the rotation of
-     * whole heads: it leaves lengths as they are, so before it is the same) */
+    /* RMS of each head without weights, in layers that rotate (Llama 4 applies it after the
+     * rotation of whole heads: rotations keep lengths, so the result is the same) */
     QK_NORM_PLAIN
 };
 
@@ -91,78 +93,80 @@ struct norm_spec {
     enum norm_kind kind;
     float eps;
     float plus; /* added to the stored weights (Gemma: 1) */
-    bool bare;  /* none are stored: they would be 1 */
+    bool bare;  /* no weights are stored: all are 1 */
 };
 
-/* What relates the tokens of a sequence in a layer; a row of the table in decoder_load.c each.
- * MIXER_NONE: the layer is a feed-forward alone. */
+/* The mixer of a layer, which relates the tokens of a sequence; each has a row of the table in
+ * decoder_load.c. MIXER_NONE: the layer is only a feed-forward. */
 enum mixer_kind {
     MIXER_ATTENTION,
     MIXER_DELTA,  /* the gated delta rule (arXiv 2412.06464) */
     MIXER_MAMBA2, /* arXiv 2405.21060 */
     MIXER_MLA,    /* latent attention (arXiv 2405.04434) */
     MIXER_CONV,   /* a short convolution between two gates (LFM2, arXiv 2511.23404) */
-    MIXER_PAIR,   /* attention and Mamba-2 beside each other (Falcon-H1, arXiv 2507.22448) */
+    MIXER_PAIR,   /* attention and Mamba-2 in parallel (Falcon-H1, arXiv 2507.22448) */
     MIXER_N,
     MIXER_NONE = MIXER_N
 };
 
 struct layer_spec {
     enum mixer_kind mixer;
-    bool no_ffn;                        /* the layer is a mixer alone */
-    uint32_t n_kv_heads, head_dim, ffn; /* 0: as in decoder_spec; see spec_head_dim() and others */
-    uint32_t kv_of;  /* not 0: no keys and values of its own, it reads those of layer kv_of - 1 */
-    uint32_t chunk;  /* a token sees those of its own run of so many; 0: all */
-    bool q_grows;    /* q is multiplied by a factor that grows with the position: struct q_growth */
-    uint32_t window; /* a token sees itself and window - 1 before it; 0: all */
+    bool no_ffn; /* the layer is only a mixer */
+    /* 0: as in decoder_spec; see spec_head_dim() and similar functions */
+    uint32_t n_kv_heads, head_dim, ffn;
+    uint32_t kv_of;  /* not 0: no keys and values of its own; it reads those of layer kv_of - 1 */
+    uint32_t chunk;  /* chunked attention with chunks of this size; 0: none */
+    bool q_grows;    /* q has a factor that grows with the position: struct q_growth */
+    uint32_t window; /* a token attends to itself and window - 1 before it; 0: all */
     enum attn_mutual mutual;
     float attn_scale; /* multiplies q.k */
-    bool k_is_v;      /* values are made by the keys' matrix, without norm and rotation of keys */
+    bool k_is_v;      /* values come from the keys' matrix, without norm and rotation of keys */
     uint8_t rope;     /* index into decoder_spec.rope */
-    uint32_t same_as; /* not 0: its weights are those of layer same_as - 1, an earlier one */
+    uint32_t same_as; /* not 0: it shares the weights of layer same_as - 1, an earlier one */
     bool moe;         /* experts instead of the dense MLP */
 };
 
-/* The norm behind Mamba-2's recurrence: of the gated result, none, or of the result before it is
- * gated. */
+/* The norm after Mamba-2's recurrence: of the gated result, none, or of the result before the
+ * gate. */
 enum recur_norm { RECUR_NORM_GATED, RECUR_NORM_NONE, RECUR_NORM_FIRST };
 
-/* What the matrix before Mamba-2's recurrence makes: z, x, B, C and the steps. */
+/* Products of the matrix before Mamba-2's recurrence: z, x, B, C and the steps. */
 enum { RECUR_PRODUCTS = 5 };
 
-/* The layers that carry a state from token to token. Mixers with heads: a value head has value_dim
- * elements, and heads / key_heads of them share a key and a query of key_dim (Mamba-2: B and C of a
- * group). MIXER_CONV: `hidden` channels. */
+/* The recurrent layers. Mixers with heads: a value head has value_dim elements, and heads /
+ * key_heads of them share a key and a query of key_dim (Mamba-2: B and C of a group). MIXER_CONV:
+ * `hidden` channels. */
 struct recur_spec {
     uint32_t heads, key_heads, key_dim, value_dim;
-    uint32_t conv;  /* tokens that the convolution before the recurrence looks at */
-    bool grouped;   /* one matrix for all: each key head's q, k, v and z side by side, another
-                       for beta and decay (Qwen3-Next) */
+    uint32_t conv;  /* width of the convolution before the recurrence */
+    bool grouped;   /* one matrix for all: each key head's q, k, v and z side by side, another for
+                       beta and decay (Qwen3-Next) */
     bool conv_bias; /* of the convolution */
-    bool proj_bias; /* of the matrices before and behind */
+    bool proj_bias; /* biases of the matrices before and after */
     float dt_min, dt_max;
     enum recur_norm norm; /* MIXER_MAMBA2, MIXER_PAIR */
-    /* MIXER_PAIR: factors of the products before the recurrence, in the order in which they lie; of
-     * its result, and of that of the attention beside it. has_factors: some product's is not 1. */
+    /* MIXER_PAIR: factors of the products before the recurrence, in their order; of its result,
+     * and of the attention's result. has_factors: some factor of a product is not 1. */
     bool has_factors;
     float factors[RECUR_PRODUCTS], out_scale, attn_out_scale;
 };
 
-/* How the experts of a layer lie in the checkpoint. */
+/* Layout of a layer's experts in the checkpoint. */
 enum expert_layout {
-    /* Each has its matrices gate, up and down; or, where the checkpoint has the name of
-     * W_MOE_GATE_UP, all of a layer are in one tensor: [n_experts][2 * ffn][hidden], the gates'
-     * rows first, and [n_experts][hidden][ffn], or both with the last two dimensions swapped. */
+    /* Each has its matrices gate, up and down. If the checkpoint has a tensor named
+     * W_MOE_GATE_UP, all experts of a layer are in one tensor: [n_experts][2 * ffn][hidden], the
+     * gates' rows first, and [n_experts][hidden][ffn], or both with the last two dimensions
+     * swapped. */
     EXPERTS_SEPARATE,
-    /* One tensor for all of a layer: [n_experts][hidden][2 * ffn], gate and up in turns, and
-     * [n_experts][ffn][hidden]. Stored quantised: each expert's matrix by rows of outputs. */
+    /* One tensor for all of a layer: [n_experts][hidden][2 * ffn], gate and up interleaved, and
+     * [n_experts][ffn][hidden]. If stored quantised: each expert's matrix by rows of outputs. */
     EXPERTS_INTERLEAVED,
-    /* One tensor for all gates of a layer, one for the ups, one for the downs, which is turned:
-     * [n_experts * ffn][hidden] each (DBRX). */
+    /* One tensor for all gates of a layer, one for the ups, one for the downs, which is
+     * transposed: [n_experts * ffn][hidden] each (DBRX). */
     EXPERTS_STACKED,
 };
 
-/* See struct moe in backend.h for what is not explained here. */
+/* See struct moe in backend.h for fields without a comment. */
 struct moe_spec {
     uint32_t n_experts, top_k, ffn;
     bool renormalise;
@@ -170,14 +174,14 @@ struct moe_spec {
     enum moe_score score;
     float jitter;
     bool scale_input;
-    bool expert_scale; /* a stored factor of each expert's weight */
-    bool beside;       /* layers with experts have the dense MLP too, each with norms (Gemma 4) */
-    float scale;       /* of the chosen experts' weights; 1: none */
-    bool select_bias;  /* added to the scores for choosing */
+    bool expert_scale; /* a stored factor per expert */
+    bool beside;       /* layers with experts also have the dense MLP, each with norms (Gemma 4) */
+    float scale;       /* of the selected experts' weights; 1: none */
+    bool select_bias;  /* added to the scores for the selection */
     uint32_t n_groups, top_groups;
     bool group_pairs;
-    /* One more MLP of this width that every token takes (0: none); its result is multiplied by the
-     * sigmoid of a product of the input, where `shared_gate` (Qwen 2 MoE). */
+    /* Width of the shared expert, which every token uses (0: none). With `shared_gate` its result
+     * is multiplied by the sigmoid of a product of the input (Qwen 2 MoE). */
     uint32_t shared_ffn;
     bool shared_gate;
     bool shared_packed; /* gate over up of that MLP in one matrix */
@@ -185,17 +189,17 @@ struct moe_spec {
     enum expert_layout layout;
 };
 
-/* Latent attention (arXiv 2405.04434): sizes of what a head is made of. */
+/* Latent attention (arXiv 2405.04434): sizes of the parts of a head. */
 struct mla_spec {
-    uint32_t q_rank;        /* of q's own low-rank pair; 0: one matrix */
-    uint32_t kv_rank;       /* numbers of the latent that keys and values are made of */
-    uint32_t nope, rope, v; /* of a head: not rotated and rotated of q and k; of v */
+    uint32_t q_rank;        /* rank of q's low-rank pair; 0: one matrix */
+    uint32_t kv_rank;       /* width of the latent of keys and values */
+    uint32_t nope, rope, v; /* per head: width of q and k without and with rotation; width of v */
     float eps;              /* of the two norms */
 };
 
 enum alibi_order {
     ALIBI_NONE,
-    ALIBI_PAPER, /* of a number of heads that is no power of two: the smaller power's slopes, then
+    ALIBI_PAPER, /* if the number of heads is no power of two: the smaller power's slopes, then
                     every other one of the larger power's */
     ALIBI_MPT,   /* every other slope of the larger power, the second ones first */
 };
@@ -205,24 +209,25 @@ struct alibi_spec {
     bool bf16;  /* slopes and their products with positions are rounded: see struct attn */
 };
 
-/* A learned number of each head is added to q.k, by the bucket of the key's distance from the query
- * (T5, arXiv 1910.10683): half of the buckets are for keys behind it, a quarter of each for one
- * distance each, the rest grow with the logarithm up to `most`, beyond which all are the last. */
+/* Relative position bias: a learned number per head, selected by the bucket of the distance
+ * between key and query, is added to q.k (T5, arXiv 1910.10683). Half of the buckets are for keys
+ * after the query. In each half, half of the buckets are for one distance each. The rest grow
+ * logarithmically up to `most`; larger distances use the last one. */
 struct near_spec {
     uint32_t buckets; /* a multiple of 4; 0: none */
     uint32_t most;
 };
 
-/* Disentangled attention (DeBERTa, arXiv 2006.03654): the key's and the query's matrix also project
- * learned vectors of distances, after their norm; q times the former and k times the latter are
- * added to q.k. Distances up to a quarter of the vectors have one each, further ones share some
- * by the logarithm up to `most`. */
+/* Disentangled attention (DeBERTa, arXiv 2006.03654): the key's and the query's matrix also
+ * project learned vectors of distances, after their norm; q times the former and k times the
+ * latter are added to q.k. Distances up to a quarter of the vectors have one each; larger ones
+ * share vectors logarithmically up to `most`. */
 struct apart_spec {
     uint32_t buckets; /* vectors, a multiple of 4; 0: none */
     uint32_t most;
 };
 
-/* q at position p is multiplied by 1 + beta * ln(1 + floor((p + after) / length)). */
+/* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)). */
 struct q_growth {
     double beta, length;
     uint32_t after;
@@ -231,23 +236,26 @@ struct q_growth {
 struct decoder_spec {
     uint32_t vocab, hidden, n_layers, n_heads, n_kv_heads, head_dim, ffn;
     uint32_t max_positions;  /* 0: unbounded */
-    uint32_t n_draft_layers; /* behind n_layers, in `layers` too: a draft head's (draft/draft.h) */
+    uint32_t n_draft_layers; /* after n_layers, included in `layers`: those of a draft head
+                                (draft/draft.h) */
 
     struct norm_spec norm;
     enum norm_place norms;
     enum qk_norm qk_norm;
-    bool qk_norm_last; /* QK_NORM_HEAD: behind the rotation */
-    /* Attention's result is multiplied by the sigmoid of a product of its input, whose rows follow
-     * those of each head's q in one matrix. With QKV_SEPARATE. */
+    bool qk_norm_last; /* QK_NORM_HEAD: after the rotation */
+    /* Attention's result is multiplied by the sigmoid of a product of its input; the rows of that
+     * matrix follow those of each head's q. With QKV_SEPARATE. */
     bool attn_gate;
-    /* q, k and v are made of twice as much: the embedding, then the stream, each normalised (draft
-     * heads of EAGLE-3, arXiv 2503.01840). With QKV_SEPARATE. */
+    /* The input of q, k and v is twice as wide: the embedding, then the stream, each normalised
+     * (draft heads of EAGLE-3, arXiv 2503.01840). With QKV_SEPARATE. */
     bool attn_embedded;
-    bool embed_norm; /* the embedding is normalised (BLOOM, arXiv 2211.05100), positions and all */
-    /* Not 0: the embedding is this wide up to its norm; a matrix with a bias makes `hidden` of it.
-     */
+    /* the embedding is normalised (BLOOM, arXiv 2211.05100), including positions */
+    bool embed_norm;
+    /* Not 0: width of the embedding up to its norm; a matrix with a bias projects it to
+     * `hidden`. */
     uint32_t embed_dim;
-    bool no_first_norm; /* the first mixer has no norm: the embedding's is one (ModernBERT) */
+    /* the first mixer has no norm, because the embedding has one (ModernBERT) */
+    bool no_first_norm;
     bool no_final_norm;
     bool parallel;    /* x + attn(n(x)) + mlp(n(x)) instead of one after the other */
     bool shared_norm; /* parallel: one norm feeds both */
@@ -258,37 +266,39 @@ struct decoder_spec {
     bool transposed; /* linear layers are stored [in, out] (Conv1D of GPT-2) */
     struct {
         bool norm, qkv, o, mlp, head;
-        bool down; /* with `mlp` or without: of the last matrix alone */
+        bool down; /* with or without `mlp`: only of the last matrix */
     } bias;
 
-    bool v_norm; /* each head of v is normalised by RMS, without weights */
-    /* A vector multiplies what attention and the dense MLP give (LayerScale, arXiv 2103.17239):
-     * rows of their last matrices, kept in fp32, are multiplied when they are loaded. */
+    bool v_norm; /* each head of v is RMS-normalised, without weights */
+    /* A vector scales the results of attention and dense MLP (LayerScale, arXiv 2103.17239): rows
+     * of their last matrices, kept in fp32, are multiplied when they are loaded. */
     bool sub_scale;
     /* Inputs and results of the attention's and the dense MLP's matrices are clipped, each by
-     * bounds in the checkpoint. All of it is on one rank. */
+     * bounds in the checkpoint. Such a tower is not split over ranks. */
     bool clips;
-    bool layer_scale;       /* a number of each layer multiplies the stream behind it (Gemma 4) */
-    uint32_t per_layer;     /* width of the embeddings that each layer has of its own; 0: none */
-    uint32_t given_id;      /* whose embeddings of each layer a token has whose row is given */
-    uint32_t n_added;       /* rows that each given one brings along, for the first layers */
+    bool layer_scale;   /* a number of each layer scales the stream after it (Gemma 4) */
+    uint32_t per_layer; /* width of the separate embeddings of each layer; 0: none */
+    /* the id whose embeddings of each layer are used for a token with a given row */
+    uint32_t given_id;
+    uint32_t n_added;       /* additional rows of each given one, for the first layers */
     bool learned_positions; /* a row per position is added to the embedding */
     uint32_t position_offset;
-    /* Segments of a text have a row of their own, which is added as well (BERT; 0: none). Token i
-     * of segment t stands at row i + t * spec_position_rows() of one table. */
+    /* Token types (segments): a row of each is added as well (BERT; 0: none). Token i of segment
+     * t uses row i + t * spec_position_rows() of one table. */
     uint32_t token_types;
-    bool first_type_only; /* texts with tokens of other types are refused */
-    bool both_ways;       /* tokens see what comes after them: no text can be generated */
-    bool no_head;         /* hidden states are all that it gives */
+    bool first_type_only; /* texts with other token types are refused */
+    bool both_ways;       /* bidirectional attention: the model does not generate */
+    bool no_head;         /* the results are hidden states */
     bool tied;            /* the head is the embedding */
     float embed_scale, residual_scale, logit_scale; /* factors; 1: none */
-    float gate_scale, down_scale;      /* of what gate and down of the dense MLP make; 0: none */
+    /* factors of the results of gate and down of the dense MLP; 0: none */
+    float gate_scale, down_scale;
     float attn_softcap, logit_softcap; /* cap * tanh(x / cap); 0: none */
     float clip_qkv;                    /* 0: none; see struct rope_kv */
     struct q_growth q_growth;          /* of layers that say so */
-    bool sinks;                        /* a learned logit a head, see struct attn */
-    /* Scores fall with distance by a slope of each head (ALiBi, arXiv 2108.12409): alibi_slopes()
-     * says which. */
+    bool sinks;                        /* a learned logit per head, see struct attn */
+    /* ALiBi (arXiv 2108.12409): scores decrease with distance by a slope per head, see
+     * alibi_slopes(). */
     struct alibi_spec alibi;
     struct near_spec near;
     struct apart_spec apart; /* with QKV_SEPARATE, as many key-value heads as heads, no rotation */
@@ -300,12 +310,12 @@ struct decoder_spec {
     struct layer_spec layers[SPEC_MAX_LAYERS];
 };
 
-/* Rows of the positions of one segment. */
+/* Rows of the positions of one token type. */
 static inline uint32_t spec_position_rows(const struct decoder_spec *s)
 {
     return s->max_positions + s->position_offset;
 }
-/* Positions of struct ragged are below this, where they are learned. */
+/* With learned positions, positions of struct ragged are below this. */
 static inline uint32_t spec_position_end(const struct decoder_spec *s)
 {
     return s->max_positions + (s->token_types > 1 ? s->token_types - 1 : 0) * spec_position_rows(s);
@@ -315,7 +325,7 @@ static inline uint32_t spec_embed_dim(const struct decoder_spec *s)
 {
     return s->embed_dim ? s->embed_dim : s->hidden;
 }
-/* Layers that have weights and, perhaps, keys: the model's and a draft head's. */
+/* Layers with weights, including a draft head's. */
 static inline uint32_t spec_all_layers(const struct decoder_spec *s)
 {
     return s->n_layers + s->n_draft_layers;
@@ -334,9 +344,9 @@ static inline uint32_t spec_ffn(const struct decoder_spec *s, uint32_t layer)
     return s->layers[layer].ffn ? s->layers[layer].ffn : s->ffn;
 }
 
-/* Where the rows of a head of the gated delta rule lie in their matrix, and how many they are;
- * `head` is a key head's number for DELTA_Q and DELTA_K. W_MIX_IN has q, k and v, and z where heads
- * are grouped; beta and decay are side by side in one matrix there. */
+/* First row and number of rows of a head of the gated delta rule in its matrix; `head` is a key
+ * head's number for DELTA_Q and DELTA_K. W_MIX_IN contains q, k and v, and also z if heads are
+ * grouped; then beta and decay are side by side in one matrix. */
 enum delta_part { DELTA_Q, DELTA_K, DELTA_V, DELTA_Z, DELTA_BETA, DELTA_DECAY };
 uint32_t spec_delta_row(const struct recur_spec *r, enum delta_part p, uint32_t head);
 static inline uint32_t spec_delta_rows(const struct recur_spec *r, enum delta_part p)
@@ -350,7 +360,7 @@ static inline float spec_head_scale(const struct decoder_spec *s)
     return 1 / sqrtf((float)s->head_dim);
 }
 
-/* Where head `head` of part `part` (0 q, 1 k, 2 v) begins in its matrix, in rows. */
+/* First row of head `head` of part `part` (0 q, 1 k, 2 v) in its matrix. */
 static inline uint32_t spec_qkv_row(const struct decoder_spec *s, uint32_t layer, int part,
                                     uint32_t head)
 {

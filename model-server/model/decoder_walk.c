@@ -1,4 +1,4 @@
-/* A pass layer by layer, with rows that the caller holds in between: see decoder.h. */
+/* A pass layer by layer; the caller holds the rows in between: see decoder.h. */
 #include "model-server/model/decoder_impl.h"
 
 static int walk_begin(struct decoder *d, const struct ragged *b, struct err *e)
@@ -9,7 +9,7 @@ static int walk_begin(struct decoder *d, const struct ragged *b, struct err *e)
                : 0;
 }
 
-/* Ends the step; *x: rows [n_tokens][hidden] of what it left. */
+/* Ends the step; *x: rows [n_tokens][hidden] of its result. */
 static int walk_end(struct decoder *d, const struct ragged *b, int rc, float *x, struct err *e)
 {
     struct err late = ERR_INIT;
@@ -36,7 +36,7 @@ int decoder_walk_layer(struct decoder *d, uint32_t i, const struct ragged *b, fl
     if (decoder_reserve_pass(d, b->n_tokens, 0, e) ||
         d->ops->upload(d->dev, d->scratch.x, x, bytes, e) || walk_begin(d, b, e))
         return -1;
-    d->stage.n = i + 1; /* the norm for the next layer may not be there */
+    d->stage.n = i + 1; /* the norm of the next layer may not be loaded */
     decoder_enter_layer(d, i, &all);
     const int rc = decoder_layer(d, i, b->n_tokens, e);
     d->stage.n = layers;

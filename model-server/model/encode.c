@@ -84,7 +84,7 @@ static int reserve_rows(struct encoder *c, size_t floats, struct err *e)
 
 /* ---------------------------------------------------------------- a pass */
 
-/* Texts that go through together: as many as fit, at least one. */
+/* Number of texts in a pass: as many as fit, at least one. */
 static uint32_t pass_texts(const struct model_text *texts, uint32_t n, uint32_t most,
                            uint32_t *tokens)
 {
@@ -94,7 +94,7 @@ static uint32_t pass_texts(const struct model_text *texts, uint32_t n, uint32_t 
     return i;
 }
 
-/* Token i of segment t has row i of the t-th table of positions. */
+/* Token i of segment t uses row i of the t-th position table. */
 static int place_text(struct encoder *c, const struct model_text *t, uint32_t at, struct err *e)
 {
     const struct decoder_spec *s = &c->d->spec;

@@ -1,9 +1,9 @@
-/* encode.h - texts to hidden states to vectors or scores, many at once.
+/* encode.h - converts texts to hidden states, and those to vectors or scores, many at once.
  *
- * All texts of a step go through the layers as one ragged batch, whole: nothing is kept between
- * steps, so the cache holds one layer's keys and values at a time. Like any result, a text's does
- * not depend on the batch that it is in. Every rank gets the same calls; the first rank alone
- * needs the result. One thread. */
+ * All texts of a step pass through the layers as one ragged batch, whole. Nothing is kept between
+ * steps, so the cache holds one layer's keys and values at a time. A text's result does not
+ * depend on its batch. Every rank gets the same calls; only the first rank needs the result. One
+ * thread. */
 #ifndef MODEL_SERVER_MODEL_ENCODE_H
 #define MODEL_SERVER_MODEL_ENCODE_H
 #include "model-server/model/decoder.h"

@@ -20,7 +20,7 @@ static bool is_plain(enum gguf_packing p)
     return p == GGUF_F32 || p == GGUF_F16 || p == GGUF_BF16;
 }
 
-/* Row `row` of a tensor, whatever it is packed as. */
+/* Dequantises row `row` of a tensor. */
 static void read_row(const struct gguf_tensor *t, uint64_t row, float *out)
 {
     const struct gguf_packing_info *p = &gguf_packings[t->packing];

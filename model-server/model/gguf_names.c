@@ -3,8 +3,8 @@
 
 enum { LAYERS_MAX = 100000 };
 
-/* What llama.cpp calls the tensors of a role, without ".weight" and ".bias", or as a whole. Where
- * two roles share a name, it is that of the first one that the family has. */
+/* llama.cpp's names of the tensors of a role, without ".weight" and ".bias", or whole names. If
+ * two roles share a name, it belongs to the first one that the family has. */
 static const struct {
     const char *name;
     enum role role;
@@ -90,7 +90,7 @@ bool gguf_whole_name(enum role r)
            r == W_MIX_NORM;
 }
 
-/* "blk.12.attn_q" is "blk.*.attn_q" of layer 12. */
+/* "blk.12.attn_q" matches "blk.*.attn_q" with layer 12. */
 static bool matches(const char *name, size_t n, const char *pattern, int *layer)
 {
     const char *star = strchr(pattern, '*');
@@ -134,7 +134,7 @@ bool gguf_use_of(const struct arch *a, const char *name, struct gguf_use *u)
 
 const char *gguf_weights_name(enum role r)
 {
-    if (r == W_MLP_NORM) /* the other one is of families with that norm alone */
+    if (r == W_MLP_NORM) /* the other one belongs to families with only that norm */
         return "blk.*.ffn_norm";
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (names[i].role == r)

@@ -1,20 +1,20 @@
-/* gguf_names.h - what llama.cpp calls the tensors of a role (gguf-py/gguf/constants.py). */
+/* gguf_names.h - llama.cpp's names of tensors by role (gguf-py/gguf/constants.py). */
 #ifndef MODEL_SERVER_MODEL_GGUF_NAMES_H
 #define MODEL_SERVER_MODEL_GGUF_NAMES_H
 #include "model-server/model/arch.h"
 
-/* What a tensor is for: its role, its layer, and ".weight", ".bias" or, where the family's name is
- * whole, "". */
+/* The use of a tensor: its role, its layer, and its suffix: ".weight", ".bias", or "" if the
+ * family's name is whole. */
 struct gguf_use {
     enum role role;
     int layer;
     const char *suffix;
 };
-/* False: the family has no use for it. */
+/* False: the family does not use it. */
 bool gguf_use_of(const struct arch *a, const char *name, struct gguf_use *u);
-/* The family's name of this role is a whole one: see arch.h. */
+/* True if the family's name of this role is a whole one: see arch.h. */
 bool gguf_whole_name(enum role r);
-/* What llama.cpp calls tensors of this role, without ".weight" and ".bias"; * is the layer. NULL:
- * it has no name there. */
+/* llama.cpp's name of this role, without ".weight" and ".bias"; * is the layer. NULL: it has
+ * none. */
 const char *gguf_weights_name(enum role r);
 #endif

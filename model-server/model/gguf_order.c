@@ -1,7 +1,7 @@
 #include "model-server/model/gguf_order.h"
 #include <stdlib.h>
 
-/* Where number i of the family's stands. */
+/* Position in the file of row or column i of the family's tensor. */
 typedef uint32_t place_fn(const struct gguf_shape *s, enum role role, uint32_t i);
 
 static uint32_t paired(const struct gguf_shape *s, enum role role, uint32_t i)
@@ -29,7 +29,7 @@ static uint32_t width(const struct gguf_shape *s, enum role role)
                : 1;
 }
 
-/* What stands in front of the values: queries and keys. */
+/* Rows before the values: queries and keys. */
 static uint32_t before(const struct gguf_shape *s, enum role role)
 {
     return role == W_MIX_IN || role == W_MIX_CONV ? 2 * s->keys * s->key_dim : 0;
@@ -44,7 +44,7 @@ static uint32_t tiled(const struct gguf_shape *s, enum role role, uint32_t i)
     return first + (h % each * s->keys + h / each) * n + i % n;
 }
 
-/* One matrix for both: of each key head its betas, then its decays. */
+/* One matrix for both: for each key head its betas, then its decays. */
 static uint32_t in_both(const struct gguf_shape *s, enum role role, uint32_t i)
 {
     const uint32_t each = s->values / s->keys;
@@ -57,7 +57,7 @@ static bool is_tiled(enum role r)
            r == W_MIX_DECAY || r == W_MIX_RATE || r == W_MIX_DT || r == W_MIX_OUT;
 }
 
-/* How those of a role are moved, and how many there must be; NULL: not at all. */
+/* The permutation of a role's tensors, and their required number of rows; NULL: none. */
 static place_fn *move_of(const struct gguf_shape *s, enum role role, uint64_t n, uint64_t *all)
 {
     const struct gguf_family *f = s->family;

@@ -13,14 +13,14 @@
 
 struct gguf_shape {
     const struct gguf_family *family;
-    uint32_t heads, kv_heads, head;            /* of attention; elements of a head */
+    uint32_t heads, kv_heads, head;            /* of attention; number of elements of a head */
     uint32_t values, keys, value_dim, key_dim; /* heads of recurrent layers; their elements */
 };
 struct gguf_shape gguf_shape(const struct gguf_set *s, const struct gguf_family *f);
 
-/* Row or column i of the family's tensor is number row_at[i], col_at[i] of the file's; NULL: all
- * are in order. The caller frees both. `rows` and `cols` are the family's tensor's, cols 1 of a
- * vector. ERR_VALIDATION, with `file` and `name`, where they are no such heads. */
+/* Row or column i of the family's tensor is number row_at[i], col_at[i] of the file's; NULL: same
+ * order. The caller frees both. `rows` and `cols` are the family's tensor's; cols is 1 for a
+ * vector. ERR_VALIDATION, with `file` and `name`: the sizes do not match the heads. */
 struct gguf_order {
     uint32_t *row_at, *col_at;
 };

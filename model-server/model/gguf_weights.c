@@ -21,7 +21,7 @@ static bool has_experts(enum role r) { return r == W_MOE_GATE || r == W_MOE_UP |
 
 /* ---------------------------------------------------------------- names */
 
-/* Memory that goes with `w`; NULL: there is none. Takes `p` over in any case. */
+/* Memory that is freed with `w`; NULL: out of memory. Takes over `p` in any case. */
 static void *own(struct gguf_weights *w, void *p)
 {
     if (w->n_owned == w->cap_owned) {
@@ -39,8 +39,8 @@ static void *own(struct gguf_weights *w, void *p)
     return p;
 }
 
-/* `spelling`, up to a | or its end, with the layer for the first * and the expert for the second.
- */
+/* `spelling`, up to a | or its end, with the layer for the first * and the expert for the
+ * second. */
 static const char *spelt(struct gguf_weights *w, const char *spelling, const struct gguf_use *u,
                          unsigned expert)
 {
@@ -59,7 +59,7 @@ static const char *spelt(struct gguf_weights *w, const char *spelling, const str
     return own(w, strdup(out));
 }
 
-/* Of several spellings the last one with so many stars; else the last one. */
+/* Among several spellings the last one with `stars` stars; else the last one. */
 static const char *with_stars(const char *spelling, int stars)
 {
     const char *found = NULL, *p = spelling;
@@ -74,7 +74,7 @@ static const char *with_stars(const char *spelling, int stars)
     }
 }
 
-/* Where all experts may lie in one tensor, this is the name for each alone. */
+/* If all experts may be in one tensor, the name of a single expert. */
 static const char *name_for(struct gguf_weights *w, const struct arch *a, const struct gguf_use *u,
                             unsigned expert)
 {
@@ -105,8 +105,8 @@ static int add(struct gguf_weights *w, const struct tensor *t, struct err *e)
     return 0;
 }
 
-/* Vectors and small tables are copied, in fp32, and set right: `each` elements in the order of
- * `row_at`, or as they are. */
+/* Copies vectors and small tables, in fp32, in the family's order: `each` elements in the order
+ * of `row_at`, or unchanged. */
 static float *copy(struct gguf_weights *w, struct tensor *t, const uint32_t *row_at, uint64_t each,
                    struct err *e)
 {
@@ -128,7 +128,7 @@ static float *copy(struct gguf_weights *w, struct tensor *t, const uint32_t *row
     return to;
 }
 
-/* Norms less what was added to them. */
+/* Subtracts the constant that was added to norms. */
 static int undo_plus(struct gguf_weights *w, struct tensor *t, float plus, struct err *e)
 {
     float *x = copy(w, t, NULL, 1, e);
@@ -137,7 +137,7 @@ static int undo_plus(struct gguf_weights *w, struct tensor *t, float plus, struc
     return x ? 0 : -1;
 }
 
-/* Rates of decay are stored as what they come to: -exp(rate). */
+/* Decay rates are stored as -exp(rate). */
 static int undo_exp(struct gguf_weights *w, struct tensor *t, const uint32_t *row_at, struct err *e)
 {
     float *x = copy(w, t, row_at, 1, e);
@@ -150,7 +150,7 @@ static int undo_exp(struct gguf_weights *w, struct tensor *t, const uint32_t *ro
     return x ? 0 : -1;
 }
 
-/* Types that the format shares with safetensors stay themselves. */
+/* Types that safetensors has as well keep their type. */
 static int set_type(struct tensor *t, const struct gguf_tensor *g, struct err *e)
 {
     t->packing = (int)g->packing;
@@ -169,7 +169,7 @@ static int set_type(struct tensor *t, const struct gguf_tensor *g, struct err *e
     return 0;
 }
 
-/* Puts rows or columns where the family has them: of tables now, of matrices when they are read. */
+/* Reorders rows or columns as in the family: of tables now, of matrices when they are read. */
 static int put_in_order(struct gguf_weights *w, struct tensor *t, enum role role,
                         const struct gguf_shape *s, struct err *e)
 {
@@ -192,7 +192,7 @@ static int put_in_order(struct gguf_weights *w, struct tensor *t, enum role role
     return 0;
 }
 
-/* The tensors of a layer's experts, which lie one behind the other; or of each its gate, then its
+/* Adds the tensors of a layer's experts, which are consecutive; or for each its gate, then its
  * up. */
 static int add_experts(struct gguf_weights *w, const struct arch *a, const struct gguf_use *u,
                        const struct gguf_tensor *g, struct tensor t, struct err *e)
@@ -246,8 +246,8 @@ static struct tensor *added(struct gguf_weights *w, const char *name)
     return NULL;
 }
 
-/* The biases of a layer's experts, as gpt-oss has them: all in one tensor, [n, rows], in which
- * those of gate and up stand in turn. */
+/* The biases of a layer's experts, in gpt-oss's layout: all in one tensor, [n, rows], in which
+ * those of gate and up are interleaved. */
 static int add_expert_biases(struct gguf_weights *w, const struct arch *a, const struct gguf_use *u,
                              const struct gguf_tensor *g, struct tensor t, struct err *e)
 {
@@ -277,7 +277,7 @@ static int add_expert_biases(struct gguf_weights *w, const struct arch *a, const
     return 0;
 }
 
-/* Dimensions of 1, which the format's writers leave out. */
+/* Restores dimensions of 1, which the format's writers omit. */
 static void restore_shape(struct tensor *t, enum role r)
 {
     if (r == W_SHARED_GATE_OUT && t->n_dims == 1) { /* [1, hidden] */
@@ -287,7 +287,7 @@ static void restore_shape(struct tensor *t, enum role r)
         t->n_dims = 3;
         t->dims[2] = t->dims[1], t->dims[1] = 1;
     } else if (gguf_whole_name(r) && t->n_dims == 2 &&
-               t->dims[1] == 1) { /* [heads], which have one more */
+               t->dims[1] == 1) { /* [heads], which has one more dimension */
         t->n_dims = 1;
     }
 }
@@ -299,15 +299,15 @@ struct gguf_source {
     uint32_t layers;
 };
 
-/* Is it of a layer behind the model's own? */
+/* True if it belongs to a layer after the model's own. */
 static bool is_behind(const char *name, uint32_t layers)
 {
     unsigned layer;
     return sscanf(name, "blk.%u.", &layer) == 1 && layer >= layers;
 }
 
-/* "blk.3.ffn_up.scale" is what all of "blk.3.ffn_up.weight" is multiplied with, or each of its
- * experts; ".input_scale" is of activations. False: it is neither, or the family's own. */
+/* "blk.3.ffn_up.scale" is the factor of "blk.3.ffn_up.weight", or one per expert; ".input_scale"
+ * is of activations. False: it is neither, or the family's own. */
 static bool is_scale(const struct arch *a, const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -316,7 +316,7 @@ static bool is_scale(const struct arch *a, const char *name)
            !gguf_use_of(a, name, &u);
 }
 
-/* The packed tensors that a scale belongs to get it. */
+/* Sets the scale of the packed tensors to which it belongs. */
 static int take_scale(struct gguf_weights *w, const struct arch *a, const struct gguf_tensor *g,
                       const char *file, struct err *e)
 {
@@ -349,7 +349,7 @@ static int take_scale(struct gguf_weights *w, const struct arch *a, const struct
     return 0;
 }
 
-/* "blk.3.attn_k_b.weight" with "blk.3.attn_v_b.weight"; the latter alone is nothing new. */
+/* "blk.3.attn_k_b.weight" with "blk.3.attn_v_b.weight"; the latter is ignored by itself. */
 static int add_latent(struct gguf_weights *w, const struct arch *a, const struct gguf_use *u,
                       const struct gguf_tensor *g, struct tensor t, struct err *e)
 {
@@ -372,7 +372,7 @@ static bool is_half_of_latent(const char *name)
     return strstr(name, ".attn_k_b.") || strstr(name, ".attn_v_b.");
 }
 
-/* Where a layer has two norms before its branches (Falcon 40B), the second is attention's. */
+/* If a layer has two norms before its branches (Falcon 40B), the second is attention's. */
 static void tell_norms(const struct gguf_weights *w, const struct gguf_tensor *g,
                        struct gguf_use *u)
 {
@@ -411,7 +411,7 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
                        .data = g->data};
     if (strncmp(g->name, "rope_", 5) == 0) /* config.json has them */
         return 0;
-    if (is_behind(g->name, s->layers) || is_scale(a, g->name)) /* scales: when all are there */
+    if (is_behind(g->name, s->layers) || is_scale(a, g->name)) /* scales: after all tensors */
         return 0;
     if (!gguf_use_of(a, g->name, &u))
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no place in a model of `%s` here",

@@ -1,9 +1,9 @@
 #include "model-server/model/kv_parts.h"
 #include <string.h>
 
-enum { LEAST_HEAD_DIM = 16 }; /* of the layer that a cache of no layers has */
+enum { LEAST_HEAD_DIM = 16 }; /* of the single layer of a cache without layers */
 
-/* Only what layers of this stage keep: [first, end) of all. */
+/* Keeps only the layers of this stage: [first, end) of all. */
 static void keep_stage(struct decoder *d, uint32_t first, uint32_t end)
 {
     const uint32_t n = end - first;
@@ -50,7 +50,7 @@ void kv_parts_number(struct decoder *d, bool apart)
         d->kv_in[i] = apart && d->kv_window[i] ? windows++ : n++;
 }
 
-/* `layers` has room for all of them. */
+/* `layers` has capacity for all of them. */
 static struct kv_desc describe(const struct decoder *d, enum kv_part part, uint32_t n_blocks,
                                uint32_t block_size, enum kv_dtype dtype, struct kv_layer *layers)
 {

@@ -1,4 +1,4 @@
-/* layer.c - what the sublayers of mixer/ and ffn/ have in common. */
+/* layer.c - shared by the sublayers of mixer/ and ffn/. */
 #include "model-server/model/layer.h"
 #include "model-server/model/decoder.h"
 
@@ -59,7 +59,8 @@ void layer_free_clip(struct decoder *d, struct clip *c)
 
 int layer_sum(struct decoder *d, float *x, size_t n, struct err *e)
 {
+    /* the others need at most as much as the first */
     if (d->rehearsed && d->rehearsed++ > 1)
-        return 0; /* the others need no more than the first */
+        return 0;
     return comm_all_reduce(d->comm, x, n, e);
 }

@@ -14,13 +14,13 @@
 struct decoder; /* decoder.h */
 struct loader;  /* loader.h */
 
-/* Scratch memory of one sublayer in one step, handed out in areas on 64-byte boundaries. */
+/* Scratch memory of one sublayer in one step, assigned in areas at 64-byte boundaries. */
 struct work {
     char *at;
 };
 enum { WORK_ALIGN = 64, WORK_MAX_AREAS = 8 };
-/* The next area of rows x width floats. A sublayer takes at most WORK_MAX_AREAS of them, whose
- * widths add up to what its width() said. */
+/* The next area of rows x width floats. A sublayer takes at most WORK_MAX_AREAS of them; the sum
+ * of their widths is its width(). */
 static inline float *work_take(struct work *w, size_t rows, size_t width)
 {
     float *p = (float *)(void *)w->at;
@@ -29,43 +29,43 @@ static inline float *work_take(struct work *w, size_t rows, size_t width)
 }
 
 /* One input of a sublayer: the rows of a step, or `tokens` of them from row `first` on. Pointers
- * are those of row `first`, but for `work`, which is that of all rows. */
+ * are those of row `first`, except `work`, which is that of all rows. */
 struct sub_step {
     uint32_t layer, tokens;
     uint32_t first, total;  /* total: all rows of the step */
-    struct kv_cache *cache; /* where its keys and values lie, or those that it reads; */
+    struct kv_cache *cache; /* the cache of its keys and values, or of those that it reads */
     uint32_t kv;            /* which layer of that */
-    const float *stream;    /* [tokens, hidden] the residual stream, of which `in` is the norm */
-    const float *router_in; /* [tokens, hidden] what a router looks at, or NULL: `in` */
+    const float *stream;    /* [tokens, hidden] the residual stream; `in` is its norm */
+    const float *router_in; /* [tokens, hidden] the router's input, or NULL: `in` */
     const float *embedded;  /* [tokens, hidden] the embedding; with spec.per_layer */
     const float *in;        /* [tokens, hidden] */
-    float *out;       /* [tokens, hidden] this rank's share of the result, or all of it: `whole` */
+    float *out;       /* [tokens, hidden] this rank's share of the result; with `whole` all of it */
     struct work work; /* total x width() floats */
 };
 
 /* A kind of sublayer. */
 struct sublayer_ops {
     const char *name; /* for logs and errors: "attention", "dense", "moe" */
-    /* Floats of scratch memory that one token of this layer takes on this rank. */
+    /* Floats of scratch memory per token of this layer on this rank. */
     uint32_t (*width)(const struct decoder *d, uint32_t layer);
-    /* This rank's slices of the layer's weights. NULL after a fault, which the loader keeps; a
-     * partly loaded value is returned and freed like any other. */
+    /* Loads this rank's slices of the layer's weights. NULL after an error, which the loader
+     * records; a partly loaded value is returned and freed like any other. */
     void *(*load)(struct loader *l, uint32_t layer);
     void (*free)(struct decoder *d, void *self); /* never NULL */
-    /* Enqueues out = f(in). 0, or -1 with `e` where a collective of its own failed. */
+    /* Enqueues out = f(in). 0, or -1 with `e` if a collective of its own failed. */
     int (*forward)(struct decoder *d, const void *self, struct sub_step *s, struct err *e);
-    /* What the layer keeps of each token on this rank; false: nothing. NULL: nothing. */
+    /* What the layer caches per token on this rank; false or NULL: nothing. */
     bool (*kv)(const struct decoder *d, uint32_t layer, struct kv_layer *out);
-    bool whole; /* every rank computes all of the result: there is nothing to sum */
-    /* NULL, or the part of f that other rows of the step need done before their forward(): keys and
-     * values of these rows go to the cache. What forward() needs again stays in `work`. */
+    bool whole; /* every rank computes the whole result: there is no sum over ranks */
+    /* NULL, or the part of f that must precede forward() of other rows of the step: writes keys
+     * and values of these rows to the cache. Data for its own forward() stays in `work`. */
     int (*store)(struct decoder *d, const void *self, struct sub_step *s, struct err *e);
 };
 
 extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba2, mixer_conv,
     mixer_pair, ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
 
-/* What the inputs and the results of a product are brought within; NULL: they are not. */
+/* Bounds of the inputs and the results of a product; NULL: none. */
 struct clip {
     float *in_low, *in_high, *out_low, *out_high;
 };
@@ -79,31 +79,29 @@ struct sublayer {
 struct layer {
     struct norm mixer_norm, post_mixer_norm, ffn_norm, post_ffn_norm; /* [hidden] */
     struct sublayer mixer, ffn; /* ops NULL: the layer has none */
-    struct sublayer tail;       /* x + n(tail(x)) behind the others; ops NULL: none */
+    struct sublayer tail;       /* x + n(tail(x)) after the others; ops NULL: none */
     struct norm post_tail_norm;
-    float scale; /* of the stream behind the layer; 0: none */
+    float scale; /* factor of the stream after the layer; 0: none */
 };
 
-/* What sublayers share (layer.c).
- * y[rows, y_width] = x[rows, x_width] W^T + bias, each row as its adapter has it; `site` is the
- * adapter's name for this matrix. */
+/* Helpers of sublayers (layer.c). y[rows, y_width] = x[rows, x_width] W^T + bias, with the update
+ * of each row's adapter; `site` is the adapter's name for this matrix. */
 struct projection {
     const struct weight *w;
     const float *bias; /* or NULL */
     enum lora_site site;
     uint32_t width;          /* outputs on this rank */
     const struct clip *clip; /* or NULL */
-    float *clipped;          /* where x goes then: [rows, x_width] */
+    float *clipped;          /* destination of clipped x: [rows, x_width] */
 };
 void layer_project(struct decoder *d, uint32_t layer, const struct projection *p, float *y,
                    const float *x, uint32_t x_width, uint32_t rows);
 /* x[i] *= by[i] in each of `rows` rows of n elements. */
 void layer_times(struct decoder *d, float *x, uint32_t rows, uint32_t n, const float *by);
-/* x[0 .. n) summed over ranks, n a multiple of 4; what a rehearsed step needs of it at most once.
- */
+/* Sums x[0 .. n) over ranks, n a multiple of 4; a rehearsal allocates its memory at most once. */
 int layer_sum(struct decoder *d, float *x, size_t n, struct err *e);
-/* A place for `floats` numbers in each cell of recurrent state, while a layer is loaded; and what
- * is there in a step. */
+/* Reserves `floats` numbers in each cell of recurrent state, while a layer is loaded; and returns
+ * their address in a step. */
 uint64_t layer_take_state(struct decoder *d, uint64_t floats);
 struct state_ref layer_state(const struct decoder *d, uint64_t at);
 void layer_free_weight(struct decoder *d, struct weight *w); /* NULL is fine */

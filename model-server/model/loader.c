@@ -22,7 +22,7 @@ static const struct tensor *look(const struct loader *l, const char *name)
     return checkpoint_find_weight(l->c, l->a, name);
 }
 
-/* One name, up to a | or the end, which is returned. */
+/* Writes one name, up to a | or the end, which is returned. */
 static const char *name_at(const struct loader *l, const char *p, int layer, int expert,
                            const char *suffix, char out[NAME_MAX_LEN])
 {
@@ -40,13 +40,13 @@ static const char *name_at(const struct loader *l, const char *p, int layer, int
     return p;
 }
 
-/* Of several names the one that the checkpoint has, else (without a checkpoint as well) the last.
- */
+/* Among several names the one that the checkpoint has, else (or without a checkpoint) the
+ * last. */
 static void name_of(const struct loader *l, enum role role, int layer, int expert,
                     const char *suffix, char out[NAME_MAX_LEN])
 {
     const char *p = l->a->names[role];
-    assert(p); /* the spec asks for what the family has no name for */
+    assert(p); /* the spec has a tensor for which the family has no name */
     p = name_at(l, p, layer, expert, suffix, out);
     while (*p == '|' && (!l->c || !look(l, out)))
         p = name_at(l, p + 1, layer, expert, suffix, out);
@@ -66,8 +66,8 @@ bool loader_own_head(const struct loader *l)
             memcmp(head->data, embed->data, head->bytes) != 0);
 }
 
-/* Without a checkpoint every tensor is there and has the shape that is asked for (cols 0: one
- * dimension). The spread keeps rows of activations at their size, as training does. */
+/* Without a checkpoint every tensor exists and has the requested shape (cols 0: one dimension).
+ * The spread keeps the magnitude of activations, as training does. */
 static const struct tensor *made_up(struct loader *l, const char *name, int64_t rows, int64_t cols)
 {
     bool vector = cols == 0, bias = strcmp(name + strlen(name) - 4, "bias") == 0;
@@ -106,7 +106,7 @@ static const struct tensor *find(struct loader *l, const char *name, int64_t row
     return t;
 }
 
-/* Backends read elements at their natural alignment; the format promises none. */
+/* Backends read elements at their natural alignment, which the format does not guarantee. */
 static const void *source(struct loader *l, const struct tensor *t, size_t size)
 {
     if (!l->c)
@@ -173,8 +173,8 @@ static const struct tensor *look_for(const void *loader, const char *name)
     return look(loader, name);
 }
 
-/* The matrix of a role if it is kept so; its numbers are made when it is packed, of this rank's
- * slice only. False: it is plain, or missing altogether. */
+/* The matrix of a role if it is stored quantised; it is dequantised when it is packed, only this
+ * rank's slice. False: it is plain, or missing. */
 static bool stored_part(struct loader *l, enum role role, int layer, int expert, const char *suffix,
                         int64_t rows, int64_t cols, struct mat_part *out)
 {
@@ -212,8 +212,8 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
 
 /* ---------------------------------------------------------------- parts */
 
-/* The whole matrix [rows, cols] of a role; its bias [rows] where `bias`, as one column. An empty
- * part after a fault. */
+/* The whole matrix [rows, cols] of a role; with `bias` its bias [rows], as one column. An empty
+ * part after an error. */
 struct mat_part loader_part(struct loader *l, enum role role, int layer, int expert, bool bias,
                             int64_t rows, int64_t cols)
 {
@@ -409,8 +409,8 @@ float *loader_bias(struct loader *l, enum role role, int layer, uint32_t n)
     return loader_vector(l, &p, 1, 0);
 }
 
-/* All elements of the tensor of this name, in whatever dimensions; small ones: without a checkpoint
- * they are made here. An empty part after a fault. */
+/* All elements of the tensor with this name, in any dimensions; small ones: without a checkpoint
+ * they are generated here. An empty part after an error. */
 static struct mat_part named_table(struct loader *l, const char *name, int64_t rows, int64_t cols)
 {
     struct mat_part p = {.rows = rows, .cols = cols, .row_stride = cols, .col_stride = 1};
@@ -436,7 +436,7 @@ struct mat_part loader_table(struct loader *l, enum role role, int layer, const 
     return named_table(l, name, rows, cols);
 }
 
-/* Elements `s` of the vector [n] of this name, plus something. */
+/* Elements `s` of the vector [n] with this name, plus a constant. */
 static float *named_vector(struct loader *l, const char *name, uint32_t n, struct slice s,
                            float plus)
 {
@@ -508,8 +508,8 @@ float loader_number(struct loader *l, enum role role, int layer)
 
 /* ---------------------------------------------------------------- rows with factors */
 
-/* A copy of `p` in fp32, of which row r is multiplied by element r of the vector `scale`; the
- * caller frees its data. */
+/* A copy of `p` in fp32, with row r multiplied by element r of the vector `scale`; the caller
+ * frees its data. */
 static struct mat_part scaled(struct loader *l, struct mat_part p, enum role scale, int layer)
 {
     struct mat_part by = loader_table(l, scale, layer, "", p.rows, 1);
@@ -536,7 +536,7 @@ static struct mat_part scaled(struct loader *l, struct mat_part p, enum role sca
 struct weight *loader_pack_scaled(struct loader *l, struct mat_part p, enum role scale, int layer,
                                   enum quant quant)
 {
-    if (!l->c) /* random numbers have their size already */
+    if (!l->c) /* random numbers have the right magnitude already */
         return loader_pack(l, &p, 1, DT_F32, quant);
     loader_numbers(l, &p);
     p = scaled(l, p, scale, layer);

@@ -1,4 +1,4 @@
-/* loader_clip.c - what the inputs and the results of matrices are clipped to. */
+/* loader_clip.c - the clipping bounds of the inputs and results of matrices. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/loader.h"
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static float bound(struct loader *l, enum role role, int layer, int end)
     return x;
 }
 
-/* by[i] so often as rows[i] says. */
+/* Repeats by[i] rows[i] times. */
 static float *spread(struct loader *l, const float *by, const uint32_t *rows, int n)
 {
     uint32_t all = 0, at = 0;

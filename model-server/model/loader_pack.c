@@ -1,5 +1,5 @@
-/* loader_pack.c - parts into a matrix on the device: out of a file of packed weights where there is
- * one, else packed of what the checkpoint has. */
+/* loader_pack.c - makes a matrix on the device from parts: a view of a file of packed weights if
+ * there is one, else packed from the checkpoint. */
 #include "common/hash.h"
 #include "model-server/model/loader.h"
 #include "model-server/packed/packed.h"
@@ -23,7 +23,7 @@ static int64_t sum_rows(const struct mat_part *parts, int n)
     return rows;
 }
 
-/* Counts what became of a matrix that the checkpoint holds packed. */
+/* Counts a matrix that the checkpoint stores packed, by the form it got. */
 static void note_matrix(struct decoder *d, bool kept, const char *name)
 {
     for (int i = 0; i < MATRIX_KINDS; i++) {
@@ -35,8 +35,8 @@ static void note_matrix(struct decoder *d, bool kept, const char *name)
     }
 }
 
-/* What a matrix is made of. The key of the file names the rest: the contents of the tensors, and
- * the options of the load. */
+/* Hash of the parts of a matrix. The key of the file covers the rest: the contents of the
+ * tensors, and the options of the load. */
 static uint64_t what_of(const struct mat_part *parts, int n, enum dtype dtype, enum quant quant)
 {
     uint64_t h = hash_bytes(0, &n, sizeof(n));

@@ -1,11 +1,11 @@
-/* loader_stored.c - parts that a checkpoint keeps quantised: as codes where the device takes them,
- * else as numbers. */
+/* loader_stored.c - parts that a checkpoint stores quantised: as codes if the device supports
+ * them, else dequantised. */
 #include "model-server/model/loader.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Which rows and columns of its matrix a stored part is. */
+/* The rows and columns of its matrix that a stored part covers. */
 static struct stored_slice rows_of_part(const struct mat_part *p)
 {
     const int64_t cols = p->stored->cols;
@@ -16,7 +16,7 @@ static struct stored_slice rows_of_part(const struct mat_part *p)
                                  .cols = p->cols};
 }
 
-/* The first n parts have their columns in one order. */
+/* True if the first n parts have the same order of columns. */
 static bool same_order(const struct mat_codes *c, int n, int64_t cols)
 {
     for (int i = 1; i < n; i++)
@@ -59,7 +59,7 @@ bool loader_keep_codes(struct loader *l, struct mat_part *parts, int n)
     return true;
 }
 
-/* Of numbers for a stored part; of rows in turns those between them are made, too. */
+/* Numbers to dequantise for a stored part; with interleaved rows including those between them. */
 static size_t elements_of(const struct mat_part *p)
 {
     if (p->source != SOURCE_STORED || !p->rows)
@@ -78,7 +78,7 @@ void loader_make_numbers(struct loader *l, struct mat_part *parts, int n, enum d
         elements += elements_of(&parts[i]);
     if (l->failed || !elements)
         return;
-    /* Behind the numbers there is room for scales, one for each. */
+    /* Scales follow the numbers: space for one per number. */
     const size_t bytes = elements * dtype_size(dtype);
     char *at = malloc(bytes + (quant == QUANT_INT4 ? elements * sizeof(uint16_t) : 0));
     uint16_t *scales = at ? (uint16_t *)(void *)(at + bytes) : NULL;
@@ -124,8 +124,9 @@ void loader_turns(struct loader *l, struct mat_part p, uint32_t first, uint32_t 
     struct stored_slice s;
     if (stored)
         s = rows_of_part(&p);
+    /* once for both */
     if (stored && !stored_form(p.stored, &s, l->d->ops, &f))
-        loader_make_numbers(l, &p, 1, l->d->dtype, QUANT_NONE); /* once for both */
+        loader_make_numbers(l, &p, 1, l->d->dtype, QUANT_NONE);
     for (uint32_t odd = 0; odd < 2; odd++) {
         out[odd] = loader_rows(p, odd, n);
         out[odd].row_stride *= 2;

@@ -27,7 +27,7 @@ static bool is_float(const cJSON *v)
     return cJSON_IsNumber(v) && fabs(v->valuedouble) <= FLT_MAX;
 }
 
-/* Fields that change what the tensors mean; all is well where they say no. */
+/* Refuses fields that change the meaning of the tensors, unless they are off. */
 static int check_variants(const struct lora_config *c, struct err *e)
 {
     static const char *const variants[] = {"use_dora",
@@ -84,7 +84,7 @@ static int read_config(struct lora_config *c, struct err *e)
     return check_variants(c, e);
 }
 
-/* The rank is that of the tensors, which `rank_pattern` agrees with. */
+/* The rank is that of the tensors; `rank_pattern` must match it. */
 static float scale_of(const struct lora_config *c, const char *module, uint32_t rank)
 {
     double alpha = c->alpha;
@@ -119,7 +119,7 @@ static bool is_mlp(enum role r)
     return r == W_GATE_UP || r == W_GATE || r == W_UP || r == W_DOWN || is_shared(r);
 }
 
-/* Width of the MLP that a matrix belongs to, this rank's part of it, and whether it has a gate. */
+/* Width of the MLP of a matrix, this rank's part of it, and whether it has a gate. */
 static uint32_t mlp_of(const struct lora_base *base, const struct lora_pair *p, struct slice *f,
                        bool *gated)
 {
@@ -135,7 +135,7 @@ static uint32_t most_of(uint32_t n, int world)
     return (n + (uint32_t)world - 1) / (uint32_t)world;
 }
 
-/* Rows that all ranks have of W_Q .. W_V and of the whole. */
+/* Rows on all ranks of W_Q .. W_V and of the whole. */
 static uint32_t head_rows(const struct lora_base *base, uint32_t layer, int part)
 {
     return heads_of(base, layer, part).n * spec_head_dim(base->spec, layer);
@@ -146,7 +146,7 @@ static bool is_latent(const struct lora_base *base, uint32_t layer)
     return base->spec->layers[layer].mixer == MIXER_MLA;
 }
 
-/* The same of latent attention: q's heads lie in two matrices, the latent's are on every rank. */
+/* The same for latent attention: q's heads are in two matrices, and every rank has the latent. */
 static void place_latent(const struct lora_base *base, struct lora_pair *p, uint32_t *inputs,
                          uint32_t *outputs)
 {
@@ -176,8 +176,8 @@ static void place_latent(const struct lora_base *base, struct lora_pair *p, uint
     p->most_n = p->n;
 }
 
-/* Fills what this rank holds of a pair whose site and role are known; returns what the whole model
- * has: inputs and outputs. */
+/* Fills this rank's part of a pair whose site and role are set; returns the inputs and outputs of
+ * the whole model. */
 static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32_t *inputs,
                        uint32_t *outputs)
 {
@@ -234,7 +234,7 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
     }
 }
 
-/* The row of B that becomes this rank's output i of the pair. */
+/* The row of B of this rank's output i of the pair. */
 static uint32_t row_of_b(const struct lora_pair *p, const struct lora_base *base, uint32_t i)
 {
     const struct decoder_spec *s = base->spec;
@@ -282,7 +282,7 @@ static uint32_t row_of_b(const struct lora_pair *p, const struct lora_base *base
 
 /* ---------------------------------------------------------------- tensors */
 
-/* What a search for pairs needs and finds. */
+/* State of a search for pairs. */
 struct lora_search {
     struct lora_adapter *l;
     const struct lora_base *base;
@@ -291,8 +291,8 @@ struct lora_search {
     struct err *e;
 };
 
-/* PEFT keeps a module's name behind "base_model.model."; older ones put the adapter's own before
- * "weight". Checkpoints of the bare decoder lack the family's prefix. */
+/* PEFT names a module with the prefix "base_model.model."; older versions put the adapter's own
+ * name before "weight". Checkpoints of the bare decoder lack the family's prefix. */
 static const struct tensor *find(const struct lora_search *s, const char *module, char which)
 {
     static const char *const ends[] = {"weight", "default.weight"};
@@ -371,7 +371,7 @@ static int add_pair(struct lora_search *s, uint32_t layer, enum lora_site site, 
     return 0;
 }
 
-/* Whether a layer has such a matrix: keys and values of its own, and one for these; a recurrent
+/* True if a layer has such a matrix: its own keys and values, and one for these; a recurrent
  * mixer. */
 static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
 {

@@ -1,31 +1,32 @@
-/* lora.h - one adapter as PEFT stores it: adapter_config.json and adapter_model.safetensors,
- * checked against the model that it is for (arXiv 2106.09685; https://huggingface.co/docs/peft).
+/* lora.h - one adapter in PEFT's format: adapter_config.json and adapter_model.safetensors,
+ * checked against its model (arXiv 2106.09685; https://huggingface.co/docs/peft).
  *
- * What changes which matrix of a layer, and how much of it this rank holds: matrices that are split
- * by output rows split B, those split by input columns split A, and a rank adds its share before
- * the sum over ranks. */
+ * It maps updates to the matrices of layers, and determines this rank's part of them. Matrices
+ * that are split by output rows split B, those split by input columns split A, and a rank adds
+ * its share before the sum over ranks. */
 #ifndef MODEL_SERVER_MODEL_LORA_H
 #define MODEL_SERVER_MODEL_LORA_H
 #include "model-server/model/arch.h"
 #include "model-server/model/split.h"
 #include "model-server/model/tensor_file.h"
 
-/* The matrices of a layer that may have updates: qkv, o, up and down of its sublayers. */
+/* Matrices of a layer that may have updates: qkv, o, up and down of its sublayers. */
 enum lora_site {
     LORA_QKV,
     LORA_O,
     LORA_UP,
     LORA_DOWN,
-    /* of latent attention: the rotated parts of q (LORA_QKV has the others), the first of q's pair
-     * of matrices, what makes the latent */
+    /* latent attention: the rotated parts of q (LORA_QKV has the others), the first of q's pair
+     * of matrices, the matrix of the latent */
     LORA_Q_ROPE,
     LORA_Q_A,
     LORA_KV_A,
-    /* of recurrent layers: the matrix before the convolution, that of beta and decay, the last */
+    /* recurrent layers: the matrix before the convolution, that of beta and decay, the last
+     * one */
     LORA_MIX_IN,
     LORA_MIX_GATES,
     LORA_MIX_OUT,
-    LORA_Q_GATE, /* of attention whose result is gated: the rows behind each head's q */
+    LORA_Q_GATE, /* gated attention: the rows after each head's q */
     LORA_SITES
 };
 
@@ -56,9 +57,9 @@ struct lora_base {
     const struct split *split;
 };
 
-/* ERR_VALIDATION, one line that names file and field or tensor, for what the folder says: another
- * kind of adapter, a tensor of no matrix that can be changed, a shape that is not the model's.
- * Tensors stay mapped until lora_close(); after a failure there is nothing to close. */
+/* ERR_VALIDATION, one line that names file and field or tensor: another kind of adapter, a tensor
+ * of an unsupported matrix, a shape that does not match the model. Tensors stay mapped until
+ * lora_close(); after a failure there is nothing to close. */
 int lora_open(struct lora_adapter *l, const char *dir, const struct lora_base *base, struct err *e);
 void lora_close(struct lora_adapter *l);
 

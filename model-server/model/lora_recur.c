@@ -1,6 +1,6 @@
 #include "model-server/model/lora_recur.h"
 
-/* Parts of a product on this rank, in their order: `each` rows for each of n heads from `first`. */
+/* Parts of a product on this rank, in order: `each` rows for each of n heads from `first`. */
 struct part {
     uint32_t first, n, each;
     enum delta_part delta; /* MIXER_DELTA: which */
@@ -93,7 +93,7 @@ static uint32_t all_rows(const struct decoder_spec *s, enum mixer_kind m, enum r
                                       : r->heads;
 }
 
-/* By columns: those that the mixer's result has on this rank. */
+/* By columns: those of the mixer's result on this rank. */
 static void place_out(const struct lora_base *b, struct lora_pair *p, uint32_t *inputs)
 {
     const struct slice h = b->split->mix_heads, c = b->split->channels;

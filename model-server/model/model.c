@@ -18,8 +18,7 @@ enum { MAX_EOS = 64, SMALL_JSON = 16 * 1024 * 1024 };
 
 /* ---------------------------------------------------------------- ends of sequence */
 
-/* Reads an integer or a list of them, of `n` that are known. Ids outside the vocabulary are never
- * generated. */
+/* Reads an integer or a list of them; `n` are known. Ids outside the vocabulary are ignored. */
 static int read_eos(const char *path, const cJSON *root, uint32_t vocab, uint32_t out[MAX_EOS],
                     uint32_t *n, struct err *e)
 {
@@ -66,8 +65,8 @@ static int load_eos(struct model *m, const char *dir, struct err *e)
 
 /* ---------------------------------------------------------------- loading */
 
-/* The type of the embedding stands for the checkpoint; packed numbers are bfloat16's, which holds
- * any of them and loses less of them than packing did. */
+/* The checkpoint's type is that of the embedding. Packed numbers count as bfloat16, which can
+ * hold any of them, with a smaller error than the packing. */
 static enum dtype stored_dtype(const struct checkpoint *c, const struct arch *a)
 {
     char name[200];
@@ -78,7 +77,7 @@ static enum dtype stored_dtype(const struct checkpoint *c, const struct arch *a)
                                                              : DT_F32;
 }
 
-/* A token reads every matrix but the tables that are only looked up, and its own experts. */
+/* A token reads every matrix except tables that are only looked up, and its own experts. */
 static void count_work(struct model *m)
 {
     const struct decoder *d = &m->d;
@@ -135,7 +134,7 @@ static void fill_info(struct model *m)
     i->kv_window = m->d.encodes ? 0 : m->d.kv_window_most;
 }
 
-/* Every op that this model's spec will call is there. */
+/* Checks that the backend has every op that this model's spec calls. */
 static int check_ops(const struct decoder *d, struct err *e)
 {
     const char *missing = NULL;
@@ -162,7 +161,7 @@ static int check_ops(const struct decoder *d, struct err *e)
     return err_set(e, ERR_VALIDATION, "the %s backend has no %s", d->ops->name, missing);
 }
 
-/* Scales of a calibrated fp8 cache are not needed: every token and head has a scale of its own. */
+/* Scales of a calibrated fp8 cache are not used: every token and head has a scale. */
 static void log_kv_scales(const struct checkpoint *c)
 {
     static const char suffix[] = ".k_scale";
@@ -180,7 +179,7 @@ static void log_kv_scales(const struct checkpoint *c)
         }
 }
 
-/* What became of each packed matrix: nothing is widened that is not said. */
+/* Lists the form of each packed matrix, including those that were widened. */
 static void list_matrices(struct model *m, bool keep)
 {
     char *out = m->info.matrices;
@@ -196,7 +195,7 @@ static void list_matrices(struct model *m, bool keep)
         LOG(keep && widened ? LOG_WARN : LOG_INFO, "packed matrices", LOGS("kept", out));
 }
 
-/* What becomes of packed weights. The tensors of a GGUF file may all be plain numbers. */
+/* Logs the form of packed weights. The tensors of a GGUF file may all be plain numbers. */
 static void log_packed(const struct checkpoint *c, const struct stored *how)
 {
     const char *packing = c->gguf.n ? gguf_weights_packing(&c->gguf) : how->method;
@@ -207,7 +206,7 @@ static void log_packed(const struct checkpoint *c, const struct stored *how)
         LOG(LOG_INFO, "packed weights are served as numbers", LOGS("packing", packing));
 }
 
-/* --quantize and --activations together. */
+/* Combines --quantize and --activations. */
 static int choose_arith(struct model *m, const struct model_options *o, struct stored *how,
                         struct err *e)
 {
@@ -280,7 +279,7 @@ static int load_head(struct model *m, const char *dir, const struct arch *a,
     return text_head_load(&m->encoder.head, &h, e);
 }
 
-/* Draft heads of the checkpoint itself, or of a folder of their own. */
+/* Finds draft heads in the checkpoint itself, or in a separate folder. */
 static int find_heads(struct model *m, const struct arch *a, const char *dir,
                       const struct checkpoint *c, struct checkpoint *apart, struct err *e)
 {
@@ -319,18 +318,18 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     checkpoint_close(&heads);
     if (rc == 0 && m->d.encodes)
         rc = load_head(m, dir, a, &c, o, e);
-    if (rc == 0 && m->d.comm->rank == 0) { /* which adds biases for all ranks */
+    if (rc == 0 && m->d.comm->rank == 0) { /* rank 0 adds biases for all ranks */
         rc = unused_check(&c, &unused, e);
         if (rc == 0)
             unused_log(&unused);
     }
     list_matrices(m, how.keep);
-    checkpoint_close(&c); /* everything is packed: the mapping goes */
+    checkpoint_close(&c); /* everything is packed: unmaps the file */
     return rc;
 }
 
-/* Rotations that look at the length take a prompt apart, and states go on from one token to the
- * next. */
+/* With rotations that depend on the length, prompts cannot be divided, but states pass from one
+ * token to the next. */
 static int check_states(const struct model *m, struct err *e)
 {
     if (!m->info.state_bytes || !m->info.by_length)
@@ -340,7 +339,7 @@ static int check_states(const struct model *m, struct err *e)
                    "state");
 }
 
-/* What several stages cannot do, and what then is not used. */
+/* Refuses or disables what several stages do not support. */
 static int check_stages(const struct model *m, const struct model_options *o, struct err *e)
 {
     const struct decoder *d = &m->d;
@@ -365,7 +364,7 @@ static int check_stages(const struct model *m, const struct model_options *o, st
                    d->stages->world, what);
 }
 
-/* Experts in whole, if that is asked for and there are some. */
+/* Whole experts per rank, if requested and if there are some. */
 static int split_experts(struct decoder *d, bool asked, struct err *e)
 {
     if (!asked || !d->spec.moe.n_experts || d->split.world == 1)
@@ -509,7 +508,7 @@ int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct
     return decoder_reserve(&m->d, max_tokens, max_out, e);
 }
 
-/* One long chunk and a token of each other sequence, which all are as long as can be. */
+/* One long chunk and a token of each other sequence, all of maximum length. */
 static int rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t longest,
                     const uint32_t *zeros, struct err *e)
 {

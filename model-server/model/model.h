@@ -1,7 +1,7 @@
 /* model.h - a loaded model: weights on a device and the forward pass over ragged batches.
  *
- * A model knows no request, no sampling and no text: ids and positions in, logits out. One thread.
- */
+ * A model is independent of requests, sampling and text: ids and positions in, logits out. One
+ * thread. */
 #ifndef MODEL_SERVER_MODEL_MODEL_H
 #define MODEL_SERVER_MODEL_MODEL_H
 #include "common/err.h"
@@ -15,42 +15,41 @@ struct packed;
 struct model_options {
     const struct backend_ops *ops;
     struct device *dev;
-    struct comm *comm; /* rank and world: which slice of each layer's weights to take */
-    /* NULL, or a rank for each stage of layers, of which this is one (stage.h): in the order of the
+    struct comm *comm; /* rank and world: which slice of each layer's weights to load */
+    /* NULL, or one rank of each pipeline stage (stage.h), including this one, in the order of the
      * layers. The ranks of `comm` are in one stage. Not on devices with memory of their own. */
     struct comm *stages;
-    bool expert_parallel; /* ranks of `comm` have experts in whole, not a part of each */
+    bool expert_parallel; /* expert parallelism: each rank of `comm` has whole experts */
     int dtype;            /* enum dtype, or -1: as stored in the checkpoint */
-    enum quant quant;     /* of the linear layers, made at load, see loader.h */
+    enum quant quant;     /* scheme for the linear layers, applied at load, see loader.h */
     enum activations activations;
-    /* The word of --quantize, or NULL: for a checkpoint that is stored quantised it has to agree.
-     */
+    /* The value of --quantize, or NULL: it must match a checkpoint that is stored quantised. */
     const char *quantize;
-    /* The text of a config.json: random weights of its shape, in bf16, instead of a checkpoint. */
+    /* The text of a config.json: random weights of its shape, in bf16, instead of a
+     * checkpoint. */
     const char *random_config;
-    const char *rope_scaling; /* "linear", "dynamic" or NULL: replaces config.json's (TGI's
+    const char *rope_scaling; /* "linear", "dynamic" or NULL: overrides config.json's (TGI's
                                  --rope-scaling) */
     double rope_factor;
     const struct adapter_source *adapters; /* names must outlive the model */
-    uint32_t n_adapters, extra_adapters;   /* extra: places for those that come later */
-    bool draft_heads;                      /* the checkpoint's, if it has some */
-    const char *draft_dir; /* with draft_heads: those of this folder instead; NULL: none */
-    /* What it is to be: TASK_AUTO as the files say. Models that are not to generate have no head
-     * and no cache of whole sequences. TASK_RERANK of a decoder without a classifier: how likely
-     * the token `yes` is beside `no`. */
+    uint32_t n_adapters, extra_adapters;   /* extra: slots for later ones */
+    bool draft_heads;                      /* use the checkpoint's draft heads, if any */
+    const char *draft_dir; /* with draft_heads: use those of this folder instead; NULL: none */
+    /* TASK_AUTO: by the files. Models that do not generate have no head and no cache of whole
+     * sequences. TASK_RERANK of a decoder without a classifier: the probability of token `yes`
+     * against `no`. */
     enum model_task task;
     uint32_t yes, no;
-    /* To find out what a load would take: every tensor is looked for and checked, a few rows of
-     * each matrix are packed, and what the whole takes is reckoned from them. The result has
-     * model_info() and sizes, and no weights: no step can be computed. `comm` is not used but for
-     * its numbers. */
+    /* Measures the result of a load: every tensor is found and checked, a few rows of each matrix
+     * are packed, and total sizes are extrapolated. The result has model_info() and sizes, but no
+     * weights: no step can be computed. Only the numbers of `comm` are used. */
     bool measure;
-    /* Called now and then while weights are loaded, where it is set: layers done, of so many. */
+    /* Called now and then during a load, or NULL: layers done, and their total. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
-    _Atomic int64_t *busy_ns; /* set to the time at each layer of a step; NULL: not wanted */
-    /* Packed weights are found there, or kept: packed/packed.h; NULL: neither. Closed before the
-     * model is freed. Not of random weights. */
+    _Atomic int64_t *busy_ns; /* set to the time at each layer of a step; NULL: not used */
+    /* File of packed weights to use or write: packed/packed.h; NULL: none. Closed before the
+     * model is freed. Not with random weights. */
     struct packed *packed;
 };
 
@@ -65,147 +64,148 @@ struct model_info {
     const char *type;       /* model_type of config.json */
     uint32_t vocab;         /* rows of the head = length of a logit row */
     uint32_t max_positions; /* 0: unbounded */
-    bool learned_positions; /* there is nothing beyond max_positions */
-    uint32_t window;        /* sliding window of the layers that have one; 0: none */
-    uint32_t kv_window; /* tokens that those cached layers see at most that do not see all; 0: no
-                           such layer. See model_kv_resize_apart() */
+    bool learned_positions; /* positions beyond max_positions do not exist */
+    uint32_t window;        /* sliding window of the layers with one; 0: none */
+    uint32_t kv_window;     /* window of the cached sliding-window layers; 0: no such layer. See
+                               model_kv_resize_apart() */
     enum dtype dtype;
     enum quant quant;
-    enum arith arith;   /* of products with packed weights; of plain ones describe() tells */
+    /* arithmetic of products with packed weights; for plain ones see describe() */
+    enum arith arith;
     const char *stored; /* quant_method of the checkpoint, or "plain" */
-    /* Which formats the matrices have that the checkpoint holds packed, with their number, and how
-     * many were widened: "q4_k 60, q6_k 10, widened to bfloat16 2"; empty where there are none. */
+    /* Formats of the matrices that the checkpoint stores packed, with their counts, and how many
+     * were widened: "q4_k 60, q6_k 10, widened to bfloat16 2"; empty if there are none. */
     char matrices[256];
     uint64_t weight_bytes; /* on this rank */
-    uint64_t mapped_bytes; /* of a file that they are views of: memory that the system calls free */
-    /* What a token reads of these, and its multiplications and additions without attention's: the
-     * part that all tokens share; all experts of all layers; the share of these that one chooses.
-     */
+    /* of a file that they are views of: memory that the system counts as free */
+    uint64_t mapped_bytes;
+    /* Bytes that a token reads, and its multiply-adds without attention: the part that all tokens
+     * share; all experts of all layers; the share of these that one token uses. */
     uint64_t dense_bytes, dense_ops, expert_bytes, expert_ops;
     double expert_share;
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim; /* whole model */
-    uint32_t first_layer, layers_here; /* of the stage that this rank is in */
-    bool by_length; /* rotations look at the length of the sequence (dynamic, longrope): keys of a
-                       prefix are right only for a sequence of that length, so none are shared */
+    uint32_t first_layer, layers_here;                        /* of this rank's stage */
+    bool by_length; /* rotations depend on the length of the sequence (dynamic, longrope): keys of a
+                       prefix are only valid for a sequence of that length, so prefixes are not
+                       shared */
     struct model_draft draft;
-    uint64_t state_bytes; /* of a cell of recurrent state on this rank; 0: the model has none */
-    bool enqueues;        /* model_draw() returns without waiting: no collective needs the host */
+    /* bytes of a cell of recurrent state on this rank; 0: the model has none */
+    uint64_t state_bytes;
+    bool enqueues;        /* model_draw() returns without waiting: no collective uses the host */
     enum model_task task; /* never TASK_AUTO */
-    uint32_t width;       /* of a text's result; 0: it generates */
-    uint32_t max_length;  /* tokens of a text; 0: unbounded */
+    uint32_t width;       /* width of a text's result; 0: it generates */
+    uint32_t max_length;  /* most tokens of a text; 0: unbounded */
     bool both_ways;       /* an encoder */
     bool asks_yes_no;     /* a reranker without a classifier */
     char *const *labels;  /* [width] of a classifier or reranker, owned by the model; or NULL */
-    const uint32_t *eos;  /* generation_config.json's, else config.json's; owned by the model */
+    const uint32_t *eos;  /* from generation_config.json, else config.json; owned by the model */
     uint32_t n_eos;
 };
 
 struct model;
 struct decoder; /* decoder.h */
 
-/* `dir` holds config.json and the weights (model.safetensors, or a sharded index); with
- * random_config it is a name for messages. ERR_VALIDATION
- * for what the checkpoint says (unknown model_type, missing tensor, wrong shape: one line naming
- * file and tensor), ERR_SYSTEM for files and memory. The caller owns the result; `o` is copied,
- * what it points to must outlive it. */
+/* `dir` contains config.json and the weights (model.safetensors, or a sharded index); with
+ * random_config it is a name for messages. ERR_VALIDATION for errors of the checkpoint (unknown
+ * model_type, missing tensor, wrong shape: one line naming file and tensor), ERR_SYSTEM for files
+ * and memory. The caller owns the result. `o` is copied; its pointers must stay valid. */
 struct model *model_load(const char *dir, const struct model_options *o, struct err *e);
 void model_free(struct model *m); /* NULL is fine */
 const struct model_info *model_info(const struct model *m);
 struct adapters *model_adapters(struct model *m); /* NULL: it has none */
-/* Its device, ranks and types, for what is loaded beside it. */
+/* Its device, ranks and types, for a vision tower or draft head beside it. */
 const struct decoder *model_decoder(const struct model *m);
 
 /* KV cache. A block holds block_size positions of all layers of this rank. */
-/* What `--kv-cache-dtype auto` means: 16 bits, or 32 for a model in fp32, as the weights are
- * stored, so that the cache is never what a result loses most by; 32 for texts that are not kept,
- * but for decoders on a GPU. Quantised weights: bfloat16. */
+/* The type of `--kv-cache-dtype auto`: 16 bits, or 32 for a model in fp32, as the weights are
+ * stored, so that the cache is never the largest source of error. 32 if texts are not kept,
+ * except for decoders on a GPU. Quantised weights: bfloat16. */
 enum kv_dtype model_kv_dtype(const struct model *m);
 uint64_t model_kv_block_bytes(const struct model *m, uint32_t block_size, enum kv_dtype kv_dtype);
-/* Allocate (first call) or replace (contents are lost) the cache. */
+/* Allocates (first call) or replaces (contents are lost) the cache. */
 int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enum kv_dtype kv_dtype,
                     struct err *e);
-/* Layers that see kv_window tokens at most may have a cache of their own. What a block of each of
- * the two takes; `windows` 0: there are no such layers. */
+/* Sizes of blocks if sliding-window layers with at most kv_window tokens have a separate cache;
+ * `windows` 0: there are no such layers. */
 struct kv_apart {
     uint64_t blocks, windows;
 };
 struct kv_apart model_kv_apart(const struct model *m, uint32_t block_size, enum kv_dtype kv_dtype);
 /* As model_kv_resize(), with n_windows blocks for these layers and n_blocks for the others. Steps
- * have span.windows and ragged.window_slots then. n_windows 0: one cache for all. */
+ * must then set span.windows and ragged.window_slots. n_windows 0: one cache for all. */
 int model_kv_resize_apart(struct model *m, uint32_t n_blocks, uint32_t n_windows,
                           uint32_t block_size, enum kv_dtype kv_dtype, struct err *e);
 int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
                   struct err *e);
-/* The same for blocks of windows, where these are apart. */
+/* The same for blocks of a separate sliding-window cache. */
 int model_window_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
                       struct err *e);
-/* Recurrent state, where the model has some. A cell has that of one sequence after so many tokens:
- * see struct span. Allocate (first call) or replace (contents are lost) the pool. */
+/* Recurrent state, if the model has some. A cell holds the state of one sequence after so many
+ * tokens: see struct span. Allocates (first call) or replaces (contents are lost) the pool. */
 int model_state_resize(struct model *m, uint32_t n_cells, struct err *e);
-/* Cell dst[i] becomes cell src[i] for n pairs, in this order and in order with the steps. The
- * caller has checked the numbers. */
+/* Copies cell src[i] to dst[i] for n pairs, in this order and ordered with the steps. The caller
+ * has checked the numbers. */
 int model_state_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
                      struct err *e);
 
-/* Host memory for n_slots blocks of this rank that are swapped out; contents are lost. 0: none.
- * ERR_VALIDATION where the backend cannot. After model_kv_resize(). *block_ns: what moving a block
- * there takes. */
+/* Allocates host memory for n_slots swapped blocks of this rank; contents are lost. 0: none.
+ * ERR_VALIDATION: the backend does not support it. Call it after model_kv_resize(). *block_ns:
+ * the time to move one block. */
 int model_swap_resize(struct model *m, uint32_t n_slots, int64_t *block_ns, struct err *e);
-/* Pairs of a block and a slot, in order with the steps. The caller has checked the numbers. */
+/* Moves blocks to slots or back, ordered with the steps. The caller has checked the numbers. */
 int model_swap_out(struct model *m, const uint32_t *blocks, const uint32_t *slots, uint32_t n,
                    struct err *e);
 int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots, uint32_t n,
                   struct err *e);
 
-/* The caches of this rank, as they are laid out now, one block or cell at a time. The layout of its
- * bytes outside is the backend's own. */
+/* Export and import of this rank's caches, one block or cell at a time. The exported layout is
+ * the backend's own. */
 enum cache_kind { CACHE_BLOCK, CACHE_WINDOW, CACHE_STATE, N_CACHE_KINDS };
-/* Bytes of a block, a block of windows, a cell; 0: there is no such cache, or the backend does not
- * copy it. */
+/* Bytes of a block, a sliding-window block, a cell; 0: there is no such cache, or the backend
+ * cannot copy it. */
 void model_cache_bytes(const struct model *m, uint64_t bytes[N_CACHE_KINDS]);
-/* Number `at` of a cache to `host`, in order with the steps. The caller has checked the number. It
- * is there after model_export_wait(). */
+/* Copies entry `at` of a cache to `host`, ordered with the steps. The caller has checked the
+ * number. The copy is complete after model_export_wait(). */
 int model_export(struct model *m, enum cache_kind kind, uint32_t at, void *host, struct err *e);
 int model_export_wait(struct model *m, struct err *e);
 /* And back. */
 int model_import(struct model *m, enum cache_kind kind, uint32_t at, const void *host,
                  struct err *e);
 
-/* One step: logits of b->n_out rows, fp32, [n_out][vocab], into the caller's memory; all ranks get
- * all of it. Scratch memory grows with the largest batch seen and is then reused: model_reserve()
- * does it ahead. */
+/* Runs one step: logits of b->n_out rows, fp32, [n_out][vocab], to the caller's memory; all ranks
+ * get all of them. Scratch memory grows with the largest batch and is then reused;
+ * model_reserve() allocates it in advance. */
 int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e);
-/* The same where the backend has draw(): tokens are chosen from those rows by `v` [n_out, not 0]
- * into a set of its results, without waiting. ops->drawn() has them. */
+/* The same if the backend has draw(): samples tokens from those rows by `v` [n_out, not 0] into a
+ * set of its results, without waiting. ops->drawn() returns them. */
 int model_draw(struct model *m, const struct ragged *b, const struct draw *v, int set,
                struct err *e);
-/* The next model_forward() or model_draw() gives draft.width numbers of each token, for a draft
- * head, into host memory [n_tokens][width]. The latter then waits for its pass. */
+/* The next model_forward() or model_draw() stores draft.width numbers per token, for a draft
+ * head, in host memory [n_tokens][width]. The latter then waits for its pass. */
 void model_capture(struct model *m, float *rows);
-/* Rows of the draft head: logits of drafts, and the keys of tokens that lead to them. */
+/* Runs rows of the draft head: logits of drafts, and the keys of the tokens before them. */
 int model_draft(struct model *m, const struct draft_step *x, struct err *e);
 int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct err *e);
-/* What the backend itself needs for steps of up to `tokens` tokens and `rows` sequences of up to
- * `longest` tokens, taken now: such steps allocate nothing later. Replaces the cache and the state
- * by small ones; `windows`: of steps with a cache of windows.
- */
+/* Allocates the backend's own memory for steps of up to `tokens` tokens and `rows` sequences of
+ * up to `longest` tokens: such steps allocate nothing later. Replaces the cache and the state by
+ * small ones; `windows`: steps have a sliding-window cache. */
 int model_rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t longest,
                    uint32_t block_size, enum kv_dtype kv_dtype, bool windows, struct err *e);
-/* Texts to vectors or scores (model_info.task): of each text out[width], or with `all` the hidden
- * state of each token, out[tokens of all texts][hidden]; `out` NULL on a rank that needs none.
- * ERR_VALIDATION for a text that is empty or too long. */
+/* Converts texts to vectors or scores (model_info.task): out[width] of each text, or with `all`
+ * the hidden state of each token, out[tokens of all texts][hidden]; `out` is NULL on ranks that
+ * need none. ERR_VALIDATION: a text is empty or too long. */
 struct model_text {
     const uint32_t *ids;
     const uint8_t *types; /* [n] segments, or NULL: all 0 */
     uint32_t n;
-    uint32_t skip; /* tokens of a prompt that are left out of a mean */
+    uint32_t skip; /* tokens of a prompt that are excluded from a mean */
 };
 int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bool all, float *out,
                  struct err *e);
-/* Memory for batches of so many tokens, ahead of them. Before the first model_encode(). */
+/* Allocates memory for batches of so many tokens in advance. Before the first model_encode(). */
 int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum kv_dtype kv_dtype,
                          struct err *e);
-uint64_t model_scratch_held(const struct model *m); /* bytes that are reserved now */
-/* That model_reserve() would take. */
+uint64_t model_scratch_held(const struct model *m); /* bytes that are currently reserved */
+/* Bytes that model_reserve() would allocate. */
 uint64_t model_scratch_bytes(const struct model *m, uint32_t max_tokens, uint32_t max_out);
 #endif

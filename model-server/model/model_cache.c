@@ -1,5 +1,5 @@
-/* The caches of a model: their sizes, copies within them, swap space, and blocks on their way out
- * and in. See model.h. */
+/* The caches of a model: their sizes, copies within them, swap space, export and import of
+ * blocks. See model.h. */
 #include "common/clock.h"
 #include "model-server/model/kv_parts.h"
 #include "model-server/model/model_impl.h"
@@ -45,7 +45,7 @@ int model_kv_resize_apart(struct model *m, uint32_t n_blocks, uint32_t n_windows
     struct decoder *d = &m->d;
     const bool apart = n_windows && m->info.kv_window;
     const enum kv_part part = apart ? KV_WITHOUT_WINDOWS : KV_ALL;
-    kv_parts_free(d); /* first: there may be no room for both */
+    kv_parts_free(d); /* first: memory may not suffice for both */
     kv_parts_number(d, apart);
     m->block_bytes = kv_part_bytes(d, part, block_size, kv_dtype);
     m->window_bytes = apart ? kv_part_bytes(d, KV_WINDOWS, block_size, kv_dtype) : 0;
@@ -71,7 +71,7 @@ int model_state_resize(struct model *m, uint32_t n_cells, struct err *e)
 {
     struct decoder *d = &m->d;
     size_t bytes;
-    d->ops->free(d->dev, d->state); /* first: there may be no room for both */
+    d->ops->free(d->dev, d->state); /* first: memory may not suffice for both */
     d->state = NULL;
     d->n_cells = 0;
     if (!n_cells || !d->state_floats)
@@ -90,7 +90,8 @@ int model_state_copy(struct model *m, const uint32_t *src, const uint32_t *dst, 
     return m->d.ops->state_copy(m->d.dev, &all, src, dst, n, e);
 }
 
-/* Twice, because the first time touches the memory. A download waits for what was enqueued. */
+/* Measured the second time, because the first one touches the memory. A download waits for
+ * earlier operations. */
 static int time_swap(struct model *m, int64_t *block_ns, struct err *e)
 {
     const struct backend_ops *ops = m->d.ops;

@@ -8,11 +8,11 @@
 struct model {
     struct decoder d;
     struct sentence sentence;
-    struct encoder encoder; /* of a model that does not generate */
-    struct comm *comm;      /* on the device's memory; NULL: the caller's serves */
+    struct encoder encoder; /* if the model does not generate */
+    struct comm *comm;      /* on the device's memory; NULL: the caller's is used */
     struct model_info info;
     uint32_t *eos;
-    uint64_t block_bytes, window_bytes; /* of the KV caches that are there */
+    uint64_t block_bytes, window_bytes; /* of the existing KV caches */
     void *swap;                         /* the host's region */
     size_t swap_bytes;
 };

@@ -1,6 +1,6 @@
 #include "model-server/model/pass.h"
 
-/* Rotations look at the length of the sequence, which the cut does not change. */
+/* Rotations depend on the length of the sequence, which the division does not change. */
 static struct span cut_span(const struct span *s, uint32_t from, uint32_t to)
 {
     uint32_t first = s->first > from ? s->first : from;
@@ -8,7 +8,7 @@ static struct span cut_span(const struct span *s, uint32_t from, uint32_t to)
     struct span cut = *s;
     cut.first = first - from;
     cut.n = end - first;
-    if (first > s->first) /* the part before has written it */
+    if (first > s->first) /* the previous part has written it */
         cut.state_in = s->state_out;
     cut.kv_len = s->kv_len - (s->first + s->n - end);
     cut.seq_len = s->seq_len > s->kv_len ? s->seq_len : s->kv_len;

@@ -9,7 +9,7 @@ struct fill_job {
     struct random_tensor of;
 };
 
-/* Elements know nothing of each other, so any thread may make any of them. */
+/* Elements are independent, so any thread may generate any of them. */
 MULTIVERSION static void fill(uint16_t *out, struct random_tensor of, size_t begin, size_t end)
 {
     for (size_t i = begin; i < end; i++)

@@ -5,7 +5,7 @@
 
 enum { TABLE_MAX_BYTES = 128 << 20, TABLE_UNBOUNDED = 32768 };
 
-/* The dimension of a head that turns `rotations` times within the original length. */
+/* The dimension of a head that makes `rotations` rotations within the original length. */
 static double yarn_dim(const struct rope_spec *s, double rotations)
 {
     return s->dim * log(s->original / (rotations * 2 * M_PI)) / (2 * log(s->theta));
@@ -73,8 +73,8 @@ bool rope_by_length(const struct rope_spec *s, uint32_t max_positions)
            (max_positions == 0 || max_positions > s->original);
 }
 
-/* The angle is rounded to fp32 as the reference does: at 10^5 positions that is a visible part of
- * it. */
+/* The angle is rounded to fp32 as in the reference: at position 10^5 the difference is
+ * visible. */
 static void row(const struct rope_spec *s, const float *inv, uint32_t pos, float *out)
 {
     uint32_t half = s->dim / 2;
@@ -85,7 +85,7 @@ static void row(const struct rope_spec *s, const float *inv, uint32_t pos, float
     }
 }
 
-/* The row of `pos`, or NULL where the table does not hold it. */
+/* The row of `pos`, or NULL if the table does not contain it. */
 static const float *lookup(const struct rope *r, struct rope_table *t, uint32_t pos)
 {
     size_t dim = r->spec->dim;
@@ -96,7 +96,7 @@ static const float *lookup(const struct rope *r, struct rope_table *t, uint32_t 
     return t->rows + pos * dim;
 }
 
-/* Taken once, so that no step allocates; its pages are not touched before they are filled. */
+/* Allocated once, so that no step allocates; its pages are not touched before they are filled. */
 static void reserve(struct rope_table *t, size_t dim, uint32_t positions)
 {
     size_t most = TABLE_MAX_BYTES / (dim * sizeof(float));
@@ -126,7 +126,7 @@ void rope_free(struct rope *r)
     *r = (struct rope){0};
 }
 
-/* The row of `pos`, from the table where it holds it. */
+/* The row of `pos`, from the table if it contains it. */
 static void put_row(struct rope *r, struct rope_table *t, const float *inv, uint32_t pos,
                     float *out)
 {
@@ -137,7 +137,7 @@ static void put_row(struct rope *r, struct rope_table *t, const float *inv, uint
         row(r->spec, inv, pos, out);
 }
 
-/* Each angle of the row of its axis' position. */
+/* Each angle from the row of its axis' position. */
 static void put_axes(struct rope *r, struct rope_table *t, const float *inv, const uint32_t pos[3],
                      float *out)
 {
@@ -165,7 +165,7 @@ static void span_rows(struct rope *r, const struct ragged *b, const struct span 
     struct rope_table *t = longer ? &r->longer : &r->shorter;
     const float *inv = t->inv;
     if (s->kind == ROPE_DYNAMIC &&
-        length > s->original) { /* another base at every length: not kept */
+        length > s->original) { /* another base for every length: not stored */
         rope_inv_freq(s, length, grown);
         inv = grown;
     }

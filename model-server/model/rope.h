@@ -1,16 +1,17 @@
 /* rope.h - rows of cosines and sines for the positions of a step.
  *
- * Host side: a row depends on the position and, for the scalings that look at it, on the length of
- * the sequence. Rows of a fixed table are computed once and kept. One thread. */
+ * On the host. A row depends on the position and, with some scalings, on the length of the
+ * sequence. Rows of a fixed table are computed once and kept. One thread. */
 #ifndef MODEL_SERVER_MODEL_ROPE_H
 #define MODEL_SERVER_MODEL_ROPE_H
 #include "model-server/model/decoder_spec.h"
 
-/* Inverse frequencies [spec->dim / 2] for a sequence of `length` tokens, in fp32 as the reference
- * has them. */
+/* Inverse frequencies [spec->dim / 2] for a sequence of `length` tokens, in fp32 as in the
+ * reference. */
 void rope_inv_freq(const struct rope_spec *spec, uint32_t length, float *inv);
 
-/* Whether the frequencies of some length below max_positions (0: any) are not those of length 0. */
+/* True if the frequencies of some length below max_positions (0: any) differ from those of length
+ * 0. */
 bool rope_by_length(const struct rope_spec *spec, uint32_t max_positions);
 
 /* One set of frequencies and `rows` [cap][dim] of positions from 0, the first n of them computed.
@@ -25,10 +26,10 @@ struct rope {
     struct rope_table shorter, longer; /* up to spec->original tokens, and LONGROPE beyond */
 };
 
-/* Rows of positions below max_positions (0: of a usual number) are kept. `spec` must outlive it. */
+/* Keeps rows of positions below max_positions (0: a usual number). `spec` must outlive it. */
 void rope_init(struct rope *r, const struct rope_spec *spec, uint32_t max_positions);
 void rope_free(struct rope *r);
-/* out[n_tokens][dim]: dim/2 cosines, then dim/2 sines, times the attention factor. Cannot fail: a
- * table that finds no memory is computed row by row. */
+/* out[n_tokens][dim]: dim/2 cosines, then dim/2 sines, times the attention factor. Cannot fail:
+ * if a table cannot be allocated, each row is computed. */
 void rope_rows(struct rope *r, const struct ragged *b, float *out);
 #endif

@@ -20,7 +20,7 @@ static int parse_type(const cJSON *j, enum tensor_type *out)
     return -1;
 }
 
-/* A JSON number that is a natural one and exact as a double. */
+/* A JSON number that is a non-negative integer and exact as a double. */
 static int natural(const cJSON *j, uint64_t *out)
 {
     if (!cJSON_IsNumber(j) || !(j->valuedouble >= 0 && j->valuedouble <= 0x1p53) ||

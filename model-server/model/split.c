@@ -9,14 +9,14 @@ static int divides(uint32_t world, uint32_t n, const char *what, struct err *e)
                    world, n, what);
 }
 
-/* Heads that several ranks may keep: see split_make(). */
+/* Heads that several ranks may share: see split_make(). */
 static struct slice shared_heads(uint32_t n, uint32_t rank, uint32_t world)
 {
     return n % world == 0 ? slice_of(n, (int)rank, (int)world)
                           : (struct slice){rank / (world / n), 1};
 }
 
-/* Ranks that share a group of Mamba-2 normalise it together, in rows with room for two groups. */
+/* Ranks that share a group of Mamba-2 normalise it together; rows have space for two groups. */
 static bool too_many_groups(const struct decoder_spec *s, uint32_t world)
 {
     bool mamba = false;
@@ -57,7 +57,7 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
         (spec->moe.shared_ffn && spec->moe.shared_ffn < w))
         return err_set(e, ERR_VALIDATION, "`num_shard` %u is more than this model can be cut into",
                        w);
-    /* groups of columns that share a scale in the checkpoint stay whole */
+    /* columns that share a scale in the checkpoint are not separated */
     const uint32_t unit = spec->moe.layout == EXPERTS_INTERLEAVED && spec->moe.ffn % 32 == 0 &&
                                   spec->moe.ffn / 32 >= w
                               ? 32

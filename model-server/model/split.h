@@ -12,7 +12,7 @@ struct slice {
     uint32_t first, n;
 };
 
-/* Rank's part of n things: sizes differ by at most one. */
+/* Rank's part of n items: sizes differ by at most one. */
 static inline struct slice slice_of(uint32_t n, int rank, int world)
 {
     uint32_t first = (uint32_t)((uint64_t)n * (uint32_t)rank / (uint32_t)world);
@@ -23,13 +23,14 @@ static inline struct slice slice_of(uint32_t n, int rank, int world)
 struct split {
     int rank, world;
     struct slice heads, moe_ffn, shared_ffn, vocab;
-    struct slice experts;             /* that this rank has moe_ffn of */
+    struct slice experts;             /* whole experts of this rank */
     struct slice mix_heads, mix_keys; /* of recurrent layers: value heads and key heads */
     struct slice channels;            /* of MIXER_CONV */
     uint32_t vocab_most;              /* rows of the largest vocabulary slice */
 };
 
-/* Of a layer's key-value heads, which may be fewer than ranks, and of its MLP. */
+/* A layer's key-value heads on this rank, which may be fewer than ranks, and its part of the
+ * MLP. */
 static inline struct slice split_kv_heads(const struct split *s, const struct decoder_spec *spec,
                                           uint32_t layer)
 {
@@ -43,12 +44,13 @@ static inline struct slice split_ffn(const struct split *s, const struct decoder
     return slice_of(spec_ffn(spec, layer), s->rank, s->world);
 }
 
-/* ERR_VALIDATION naming the numbers where `world` does not divide the heads. Key-value heads fewer
- * than ranks are kept by world / n_kv_heads ranks each; key heads of recurrent layers as well. */
+/* ERR_VALIDATION with the numbers if `world` does not divide the heads. If there are fewer
+ * key-value heads than ranks, world / n_kv_heads ranks each hold one; the same applies to key
+ * heads of recurrent layers. */
 int split_make(struct split *s, const struct decoder_spec *spec, int rank, int world,
                struct err *e);
-/* Expert parallelism (GShard, arXiv 2006.16668): each rank has some of the experts in whole, in
- * place of a part of each. Everything else stays as split_make() cut it. ERR_VALIDATION where there
- * are fewer experts than ranks. */
+/* Expert parallelism (GShard, arXiv 2006.16668): each rank has some whole experts, instead of a
+ * part of each. Everything else stays as split by split_make(). ERR_VALIDATION: fewer experts
+ * than ranks. */
 int split_by_experts(struct split *s, const struct decoder_spec *spec, struct err *e);
 #endif

@@ -8,7 +8,7 @@ enum { PASSES_EACH = 2, SMALLEST_PASS = 256 }; /* passes of a large step, for ea
 
 /* ---------------------------------------------------------------- where to cut */
 
-/* A stage may end in front of layer `at`: none from there on refers to one before. */
+/* A stage may end before layer `at`: no layer from there on refers to an earlier one. */
 static bool may_end(const struct decoder_spec *s, uint32_t at)
 {
     for (uint32_t i = at; i < s->n_layers; i++) {
@@ -19,12 +19,12 @@ static bool may_end(const struct decoder_spec *s, uint32_t at)
     return true;
 }
 
-/* For stage k that ends in front of layer i: where it begins, so that the largest of stages 0 .. k
- * is least, and what that takes. */
+/* For stage k that ends before layer i: the first layer that minimises the largest of stages 0 ..
+ * k, and its size. */
 struct cuts {
     uint16_t from[COMM_MOST_RANKS][SPEC_MAX_LAYERS + 1];
     uint64_t least[COMM_MOST_RANKS][SPEC_MAX_LAYERS + 1];
-    uint64_t before[SPEC_MAX_LAYERS + 1]; /* bytes of the layers in front of each */
+    uint64_t before[SPEC_MAX_LAYERS + 1]; /* bytes of the layers before each */
     bool ends[SPEC_MAX_LAYERS + 1];       /* a stage may end there */
 };
 static const uint64_t never = UINT64_MAX;
@@ -46,7 +46,7 @@ static void best_start(struct cuts *c, const struct stage_sizes *z, int k, int w
     }
 }
 
-/* False: there is no such cut. */
+/* False: no such division exists. */
 static bool find_cuts(struct cuts *c, const struct decoder_spec *s, const struct stage_sizes *z,
                       int world)
 {
@@ -103,8 +103,8 @@ int stage_agree(const struct decoder *d, struct err *e)
 
 /* ---------------------------------------------------------------- in a step */
 
-/* While one stage computes, the others wait: to a watchdog they have no work. The communicator has
- * a deadline of its own, and looks whether all ranks live. */
+/* While one stage computes, the others wait: for a watchdog they are idle. The communicator has
+ * its own deadline, and checks whether all ranks live. */
 static int after_wait(const struct decoder *d, int rc)
 {
     if (d->busy_ns)

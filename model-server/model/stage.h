@@ -1,9 +1,9 @@
 /* stage.h - pipeline parallelism: which layers a rank holds.
  *
- * Layers follow each other over ranks (GPipe, arXiv 1811.06965): a stage holds some of them, the
- * first stage the embedding as well, the last one the final norm and the head. Rows go from stage
- * to stage; what comes of them goes from the last stage to all others, so that every rank has the
- * logits of a step. docs/decisions/parallelism.md. */
+ * Stages hold consecutive layers (GPipe, arXiv 1811.06965); the first stage also holds the
+ * embedding, the last one the final norm and the head. Rows pass from stage to stage. The last
+ * stage sends the logits to all others, so that every rank has the logits of a step.
+ * docs/decisions/parallelism.md. */
 #ifndef MODEL_SERVER_MODEL_STAGE_H
 #define MODEL_SERVER_MODEL_STAGE_H
 #include "common/err.h"
@@ -14,30 +14,30 @@ struct ragged;
 
 struct stage {
     uint32_t first, n; /* layers [first, first + n) */
-    bool begins, ends; /* it has the embedding; the head */
+    bool begins, ends; /* it has the embedding; it has the head */
 };
 
-/* Bytes of what stages hold. */
+/* Bytes of the parts of stages. */
 struct stage_sizes {
     uint64_t layer[SPEC_MAX_LAYERS];
     uint64_t embed, head;
 };
 
-/* Stage `rank` of `world`, cut so that the largest stage is as small as can be. A layer that reads
- * another one's keys, or has its weights, is in the same stage. ERR_VALIDATION: there is no such
- * cut. */
+/* Stage `rank` of `world`, divided such that the largest stage is minimal. A layer that reads
+ * another layer's keys, or shares its weights, is in the same stage. ERR_VALIDATION: no such
+ * division exists. */
 int stage_cut(const struct decoder_spec *s, const struct stage_sizes *z, int rank, int world,
               struct stage *out, struct err *e);
 
-/* All stages have cut alike: their files are the same. Collective over decoder.stages. */
+/* Checks that all stages have divided alike, because their files are the same. Collective over
+ * decoder.stages. */
 int stage_agree(const struct decoder *d, struct err *e);
 
-/* Within a step, of a decoder with several stages. Rows [t, hidden] of the stream, from the stage
- * before and to the one behind; `n` floats from the last stage to all others. */
+/* Within a step, with several stages: receives rows [t, hidden] of the stream from the previous
+ * stage, sends them to the next; sends `n` floats from the last stage to all others. */
 int stage_take_rows(struct decoder *d, float *x, uint32_t t, struct err *e);
 int stage_give_rows(struct decoder *d, const float *x, uint32_t t, struct err *e);
 int stage_share(struct decoder *d, float *x, size_t n, struct err *e);
-/* Most tokens of a step that are computed together, so that stages work at the same time on what
- * precedes and what follows. */
+/* Most tokens of a step in one pass, so that stages work concurrently on different passes. */
 uint32_t stage_pass_tokens(const struct decoder *d, uint32_t tokens, uint32_t most);
 #endif

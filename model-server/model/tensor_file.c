@@ -50,7 +50,7 @@ int tensor_file_open(struct tensor_file *s, const char *path, struct err *e)
     const void *map = file_map(path, &n, e);
     if (!map)
         return -1;
-    /* A header of "PK\3\4" would be 67 MB of JSON and more: no safetensors file begins so. */
+    /* "PK\3\4" would be a header of more than 67 MB of JSON: no safetensors file begins so. */
     const bool zip = n >= 4 && !memcmp(map, "PK\3\4", 4);
     if ((zip ? torch_parse : safetensors_parse)(s, path, map, n, e)) {
         file_unmap(map, n);
@@ -81,7 +81,7 @@ int tensor_wrong_shape(const struct tensor *t, const char *want, struct err *e)
                    t->file, t->name, have, want);
 }
 
-/* Whole pages only: the first and last may be shared with neighbours. */
+/* Only whole pages: the first and last may be shared with other tensors. */
 void tensor_release(const struct tensor *t)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)t->data;

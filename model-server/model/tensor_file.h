@@ -39,8 +39,8 @@ enum tensor_type {
     TENSOR_TYPES(X)
 #undef X
         T_N,
-    T_BLOCKS = T_N /* of a GGUF file: packed numbers, or rows in another order; no file of ours has
-                      it by name */
+    T_BLOCKS = T_N /* of a GGUF file: packed numbers, or rows in another order; never the type of a
+                      file in our formats */
 };
 const char *tensor_type_name(enum tensor_type t);
 uint64_t tensor_type_bits(enum tensor_type t); /* of one element */
@@ -53,9 +53,9 @@ struct tensor {
     int n_dims;
     uint64_t dims[TENSOR_MAX_DIMS];
     uint64_t begin, bytes; /* in the data section */
-    const void *data;      /* not necessarily aligned to its type by the format */
-    /* T_BLOCKS: enum gguf_packing; which row and which column of the file each one is, NULL: they
-     * are in order; and what its numbers are multiplied with, 0: nothing. */
+    const void *data;      /* the format does not guarantee alignment to its type */
+    /* T_BLOCKS: enum gguf_packing; the file's row and column of each row and column, NULL: same
+     * order; and the factor of its numbers, 0: none. */
     int packing;
     const uint32_t *row_at, *col_at;
     float times;
@@ -72,19 +72,20 @@ struct tensor_file {
     uint32_t n;
 };
 
-/* Map a file and read its directory; the first bytes tell the format. All functions fail with one
- * line that begins with the path: ERR_VALIDATION for what the file says, ERR_SYSTEM for what the
- * system says. A failed open needs no close. */
+/* Maps a file and reads its directory; the first bytes determine the format. All functions fail
+ * with one line that begins with the path: ERR_VALIDATION for invalid content, ERR_SYSTEM for
+ * errors of the system. A failed open needs no close. */
 int tensor_file_open(struct tensor_file *s, const char *path, struct err *e);
-/* One format over `n` bytes of the caller's memory, which must outlive `s`. */
+/* Parses one format in `n` bytes of the caller's memory, which must outlive `s`. */
 int safetensors_parse(struct tensor_file *s, const char *path, const uint8_t *bytes, size_t n,
                       struct err *e);
 int torch_parse(struct tensor_file *s, const char *path, const uint8_t *bytes, size_t n,
                 struct err *e);
 void tensor_file_close(struct tensor_file *s);
 const struct tensor *tensor_file_find(const struct tensor_file *s, const char *name); /* or NULL */
-/* Always -1: the shape is not `want`, as "64, 32", that config.json means. */
+/* Always -1: the shape is not `want`, as "64, 32", which follows from config.json. */
 int tensor_wrong_shape(const struct tensor *t, const char *want, struct err *e);
-/* Of a tensor in an opened file: its pages will not be read again soon. They stay readable. */
+/* For a tensor in an opened file: releases its pages, which will not be read again soon. They
+ * stay readable. */
 void tensor_release(const struct tensor *t);
 #endif

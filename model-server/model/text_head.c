@@ -12,7 +12,7 @@ enum { SMALL_JSON = 16 * 1024 * 1024, MAX_LABELS = 4096, LANES = 16 };
 
 /* ---------------------------------------------------------------- tensors */
 
-/* Elements [first, first + n) of a tensor, which may lie at an odd address. */
+/* Reads elements [first, first + n) of a tensor, which may be unaligned. */
 static int numbers(const struct tensor *t, uint64_t first, uint64_t n, float *out, struct err *e)
 {
     const char *p = t->data;
@@ -40,7 +40,7 @@ static const struct tensor *named(const struct checkpoint *c, const char *name, 
     return checkpoint_find(c, full);
 }
 
-/* A vector [n], or NULL where there is none (that is fine) or after a fault. */
+/* A vector [n], or NULL if there is none (which is allowed) or after an error. */
 static float *vector(const struct checkpoint *c, const char *name, const char *suffix, uint32_t n,
                      struct err *e)
 {
@@ -61,7 +61,7 @@ static float *vector(const struct checkpoint *c, const char *name, const char *s
     return NULL;
 }
 
-/* The stage of `name`.weight and `name`.bias; its inputs are those of what came before. */
+/* The stage with `name`.weight and `name`.bias; its inputs are the previous stage's outputs. */
 static int add_stage(struct text_head *h, const struct checkpoint *c, const char *name,
                      enum head_act act, struct err *e)
 {
@@ -132,11 +132,11 @@ static int add_dense(struct text_head *h, const char *dir, const char *folder, s
 
 /* ---------------------------------------------------------------- classifiers */
 
-/* How a family's classifier is called; the first whose tensors are there is taken. */
+/* Names of a family's classifier; the first with existing tensors is used. */
 static const struct recipe {
     const char *first, *norm, *last; /* first NULL: none */
     enum head_act act;               /* of the first */
-    const char *of;                  /* the prefix of the one family that has it, or NULL */
+    const char *of;                  /* prefix of the only family that has it, or NULL */
 } recipes[] = {{"bert.pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
                {"albert.pooler", NULL, "classifier", HEAD_TANH, NULL},
                {"nomic_bert.pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
@@ -177,7 +177,7 @@ static int read_labels(struct text_head *h, const cJSON *config, struct err *e)
     return 0;
 }
 
-/* The logit of "yes" less that of "no" is that of their softmax. */
+/* The logit of "yes" minus that of "no" is the logit of their softmax. */
 static int yes_or_no(struct text_head *h, const struct text_head_options *o, struct err *e)
 {
     const struct tensor *t = checkpoint_find_weight(o->c, o->arch, o->lm_head);
@@ -290,7 +290,7 @@ static void copy_row(float *y, const float *x, uint32_t hidden)
     memcpy(y, x, hidden * sizeof(*y));
 }
 
-/* y = sum of rows from `skip` on, each times its position from 1 on where `weighted`, over
+/* y = sum of rows from `skip` on, each times its position from 1 on if `weighted`, over
  * `divisor`. */
 static void sum_rows(float *y, const float *rows, uint32_t n, uint32_t skip, uint32_t hidden,
                      bool weighted, float divisor)

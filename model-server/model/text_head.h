@@ -1,16 +1,17 @@
-/* text_head.h - from the hidden states of a text to its vector or its scores: pooling, then small
- * dense layers. On the host, in fp32; a few rows a text are little beside its layers.
+/* text_head.h - converts the hidden states of a text to its vector or its scores: pooling, then
+ * small dense layers. On the host, in fp32, because a few rows per text are little work compared
+ * with its layers.
  *
- * What there is to do is said by the files of sentence-transformers (common/sentence.h) and by the
- * class in config.json: poolers and classifiers of BERT, RoBERTa, ModernBERT, and decoders with a
- * score. One thread; immutable after loading. */
+ * The files of sentence-transformers (common/sentence.h) and the class in config.json define the
+ * operations: poolers and classifiers of BERT, RoBERTa, ModernBERT, and decoders with a score.
+ * One thread; immutable after loading. */
 #ifndef MODEL_SERVER_MODEL_TEXT_HEAD_H
 #define MODEL_SERVER_MODEL_TEXT_HEAD_H
 #include "common/sentence.h"
 #include "model-server/model/checkpoint.h"
 
 enum head_act { HEAD_PLAIN, HEAD_TANH, HEAD_GELU, HEAD_RELU, HEAD_SIGMOID };
-/* y = act(W x + b), normalised where `norm` is there (ModernBERT). */
+/* y = act(W x + b), normalised if `norm` is set (ModernBERT). */
 struct head_stage {
     uint32_t in, out;
     float *w, *b, *norm; /* [out][in]; [out] or NULL; [out] or NULL */
@@ -25,31 +26,30 @@ struct text_head {
     struct head_stage stages[HEAD_MAX_STAGES];
     uint32_t n_stages;
     uint32_t hidden, width; /* of a row of hidden states; of the result */
-    bool asks_yes_no;       /* TASK_RERANK by the head's rows of two words */
+    bool asks_yes_no;       /* TASK_RERANK by the head's rows of two tokens */
     char **labels;          /* [width] of TASK_CLASSIFY and TASK_RERANK, or NULL */
 };
 
 struct text_head_options {
-    const char *dir; /* NULL: random weights, of an embedding */
+    const char *dir; /* NULL: random weights of an embedding model */
     const struct sentence *sentence;
     const struct checkpoint *c; /* NULL with dir */
     const struct arch *arch;
     enum model_task task;
     uint32_t hidden;
-    bool both_ways;      /* else the last token is the one that has seen all */
-    uint32_t yes, no;    /* TASK_RERANK of a decoder without a score: ids of these words */
-    const char *lm_head; /* and the names of its head and of its embedding, which may be it */
+    bool both_ways;      /* bidirectional; else only the last token has seen all others */
+    uint32_t yes, no;    /* TASK_RERANK of a decoder without a score: ids of these tokens */
+    const char *lm_head; /* and the names of its head and of its embedding, which may be the same */
     const char *embed;
 };
-/* ERR_VALIDATION for what the files say; text_head_free() either way. */
+/* ERR_VALIDATION for invalid files; call text_head_free() in either case. */
 int text_head_load(struct text_head *h, const struct text_head_options *o, struct err *e);
 void text_head_free(struct text_head *h);
 
-/* Only one row of a text is needed: the first (POOL_CLS), the last (POOL_LAST), or 0: all. */
+/* If only one row of a text is needed: the first (POOL_CLS), the last (POOL_LAST); or 0: all. */
 unsigned text_head_row(const struct text_head *h);
-/* out [width] of a text whose hidden states are rows [n][hidden], of which the first `skip` do not
- * count in a mean; where text_head_row() says so, rows is that row alone. work: text_head_work()
- * floats. */
+/* out [width] of a text with hidden states rows [n][hidden], of which a mean excludes the first
+ * `skip`. If text_head_row() is not 0, rows is only that row. work: text_head_work() floats. */
 void text_head_run(const struct text_head *h, const float *rows, uint32_t n, uint32_t skip,
                    float *out, float *work);
 size_t text_head_work(const struct text_head *h);

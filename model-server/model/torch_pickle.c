@@ -1,12 +1,12 @@
 /* A stack machine for the opcodes that torch.save() writes for a mapping from names to tensors
  * (protocols 2 to 5). Values are plain data: a global is one of a fixed list, and "calling" one
- * only puts its arguments together. */
+ * only combines its arguments. */
 #include "model-server/model/tensor_parse.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a pickle of 100,000 tensors there are a million values; more is no state dict. */
+/* A pickle of 100,000 tensors has a million values; a state dict never has more than this. */
 enum { MAX_VALUES = 1 << 22, NO_ENTRY = -1 };
 
 enum { OP_STOP = '.' };
@@ -53,7 +53,7 @@ struct value {
     int64_t i;   /* INT, BOOL */
     const char *text;
 };
-struct entry { /* of a dict; entries of one are a chain */
+struct entry { /* of a dict; entries of one are a linked list */
     struct value key, value;
     int32_t next;
 };
@@ -66,7 +66,7 @@ struct storage {
     uint64_t n;
 };
 
-/* Growing arrays: v, how many are used, how many there is memory for. */
+/* Growing arrays: v, used length, capacity. */
 #define ARRAY(type)                                                                                \
     struct {                                                                                       \
         type *v;                                                                                   \
@@ -102,7 +102,7 @@ static int refuse(const struct machine *m, const char *why)
                    why);
 }
 
-/* Room for one more in `array`; -1 and an error where there is none. */
+/* Makes room for one more element in `array`; -1 and an error if out of memory. */
 #define ROOM(m, array)                                                                             \
     __extension__({                                                                                \
         void *w_ = grow((array).v, (array).n, &(array).cap, sizeof((array).v[0]));                 \
@@ -127,8 +127,8 @@ static int pop(struct machine *m, struct value *v)
     return 0;
 }
 
-/* How many values lie above the last mark, which is removed from below them: they are
- * stack.v[n_stack .. n_stack + count). */
+/* Number of values above the last mark, which is removed below them: they are stack.v[n_stack ..
+ * n_stack + count). */
 static int pop_mark(struct machine *m, uint32_t *count)
 {
     uint32_t i = m->stack.n;
@@ -182,7 +182,7 @@ static int long1(struct machine *m)
     return push(m, (struct value){.kind = V_INT, .i = (int64_t)v});
 }
 
-/* A text of the pickle as it can stand in a message. */
+/* A text of the pickle in printable form for messages. */
 static const char *shown(const struct value *v, char out[80])
 {
     uint32_t n = v->kind == V_TEXT ? v->n < 79 ? v->n : 79 : 0;
@@ -241,7 +241,7 @@ static int stack_global(struct machine *m)
 static int tuple(struct machine *m, uint32_t n)
 {
     struct value v = {.kind = V_TUPLE, .n = n, .at = m->items.n};
-    for (uint32_t i = 0; i < n; i++) { /* the values were just popped: they lie above the stack */
+    for (uint32_t i = 0; i < n; i++) { /* the values were just popped: they are above the stack */
         if (ROOM(m, m->items))
             return -1;
         m->items.v[m->items.n++] = m->stack.v[m->stack.n + i];
@@ -281,7 +281,7 @@ static int set_item(struct machine *m, const struct value *of, const struct valu
     return 0;
 }
 
-/* The `n` values above the stack are keys and values of the dict on its top. */
+/* The `n` values above the stack are keys and values of the dict at its top. */
 static int set_items(struct machine *m, uint32_t n)
 {
     if (!m->stack.n || m->stack.v[m->stack.n - 1].kind != V_DICT || n % 2)
@@ -369,7 +369,7 @@ static int reduce(struct machine *m)
     return refuse(m, "a call of a storage");
 }
 
-/* Attributes of a mapping (its `_metadata`) say nothing about tensors: they are dropped. */
+/* Attributes of a mapping (its `_metadata`) are dropped: they do not concern tensors. */
 static int build(struct machine *m)
 {
     struct value state;
@@ -454,7 +454,7 @@ static int pair(struct machine *m)
     return pop(m, &value) || pop(m, &key) ? -1 : set_items(m, 2);
 }
 
-/* Lists occur in metadata only: what is in them is dropped. */
+/* Lists occur only in metadata: their contents are dropped. */
 static int append(struct machine *m, uint32_t n)
 {
     (void)n;
@@ -486,7 +486,7 @@ static int unknown(struct machine *m, unsigned op)
     return refuse(m, why);
 }
 
-/* By opcode: what it does, with a number that is part of its meaning or without. */
+/* By opcode: its function, with or without an operand. */
 static const struct {
     int (*plain)(struct machine *m);
     int (*with)(struct machine *m, int n);

@@ -22,7 +22,7 @@ enum {
 };
 
 struct member {
-    const char *name; /* behind the archive's folder */
+    const char *name; /* relative to the archive's folder */
     uint32_t n_name;
     const uint8_t *data;
     uint64_t n;
@@ -49,7 +49,7 @@ static int bad(const struct zip *z, const char *why)
     return err_set(z->e, ERR_VALIDATION, "%s: %s", z->path, why);
 }
 
-/* Where the central directory is: the last record of the file, behind which is only a comment. */
+/* Locates the central directory: the last record of the file, which only a comment may follow. */
 static int directory(const struct zip *z, uint64_t *at, uint64_t *size, uint64_t *entries)
 {
     const uint8_t *end = NULL;
@@ -102,7 +102,7 @@ static int sizes(const struct zip *z, const uint8_t *c, uint32_t n_name, uint32_
     return 0;
 }
 
-/* One record of the directory; *c moves behind it. */
+/* Reads one record of the directory; *c moves past it. */
 static int read_member(struct zip *z, const uint8_t **c, const uint8_t *end)
 {
     if (end - *c < CENTRAL_SIZE || le(*c, 4) != CENTRAL)

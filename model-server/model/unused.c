@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Length of `name` up to its first part that is a number, with the dot behind it; 0: it has none.
- */
+/* Length of `name` up to its first numeric part, including the following dot; 0: it has none. */
 static size_t layer_of(const char *name)
 {
     for (const char *p = name; (p = strchr(p, '.')); p++) {
@@ -25,7 +24,7 @@ static bool is_weight(const struct tensor *t)
     return named && t->n_dims > 0 && t->n_dims < 4; /* causal masks of GPT-2's age have four */
 }
 
-/* A tensor that was found begins like the first n bytes of `name`. */
+/* True if a tensor that was found begins with the first n bytes of `name`. */
 static bool found_beside(const struct checkpoint *c, const char *name, size_t n)
 {
     for (uint32_t f = 0; f < c->n_files; f++) {

@@ -133,7 +133,7 @@ int walk_embed(struct walk *w, const uint32_t *ids, uint32_t n, float *x, struct
 int walk_load(struct walk *w, uint32_t layer, struct err *e)
 {
     struct decoder *d = &w->d;
-    d->state_floats = 0; /* a cell is of the layer at hand alone */
+    d->state_floats = 0; /* a cell holds only the current layer */
     w->l.e = e;
     w->l.failed = false;
     decoder_load_layer(&w->l, layer);

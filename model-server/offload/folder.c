@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 enum {
-    NAMED = 8, /* bytes of layout.folder that name it */
+    NAMED = 8, /* bytes of layout.folder in its name */
     PATH_ROOM = 64 + 2 * KV_KEY,
-    STALE_S = 600,     /* a file that is being written is not older */
+    STALE_S = 600,     /* a file in progress is not older */
     SHARE_UNSEEN = 16, /* of the limit */
-    SHARE_KEPT = 10,   /* a trim leaves nine tenths */
+    SHARE_KEPT = 10,   /* a trim keeps nine tenths */
 };
 #define PAUSE_NS     INT64_C(10000000000)
 #define LOG_EVERY_NS INT64_C(60000000000)
@@ -25,7 +25,7 @@ enum {
 struct kv_folder {
     char *dir; /* with a slash at its end */
     struct kv_layout layout;
-    uint64_t limit, unseen; /* unseen: written since all files were looked at */
+    uint64_t limit, unseen; /* unseen: bytes written since the last scan of all files */
     bool looked;
     int64_t paused_until; /* writes */
     uint32_t n_temps;
@@ -41,7 +41,7 @@ static void hex(char *out, const uint8_t *v, size_t n)
         snprintf(out + 2 * i, 3, "%02x", v[i]);
 }
 
-/* The file of a key, in memory of the caller's. NULL: no memory. */
+/* Path of a key's file, in the caller's memory. NULL: out of memory. */
 static char *path_of(const struct kv_folder *f, const uint8_t *key, const char *end)
 {
     char id[2 * NAMED + 1], name[2 * KV_KEY + 1], *path = NULL;
@@ -50,7 +50,7 @@ static char *path_of(const struct kv_folder *f, const uint8_t *key, const char *
     return asprintf(&path, "%s%s/%.2s/%s%s", f->dir, id, name, name, end) < 0 ? NULL : path;
 }
 
-/* One line a minute, whatever happens. */
+/* At most one line per minute. */
 static void complain(struct kv_folder *f, const char *what, const char *path, int error)
 {
     const int64_t now = clock_ns(), last = atomic_load(&f->logged_ns);
@@ -80,7 +80,7 @@ static bool read_all(int fd, char *p, size_t n)
 static void touch(int fd)
 {
     const struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
-    (void)futimens(fd, now); /* a folder that is only read keeps its order */
+    (void)futimens(fd, now); /* a read-only folder keeps its order */
 }
 
 static enum kv_verdict read_record(struct kv_folder *f, int fd, const uint8_t *key, char **out,
@@ -141,7 +141,7 @@ static bool write_all(int fd, const char *p, size_t n)
     return true;
 }
 
-/* Folders of this file, as far as they are missing. */
+/* Creates missing folders of this path. */
 static void make_folders(const struct kv_folder *f, char *path)
 {
     for (char *p = path + strlen(f->dir); (p = strchr(p, '/')); p++) {
@@ -162,8 +162,8 @@ static int create(const struct kv_folder *f, char *path)
     return fd;
 }
 
-/* It is there with all of these parts: another process wrote it, or this one before it started
- * again. */
+/* True if a file with all of these parts exists: another process wrote it, or this one before a
+ * restart. */
 static bool is_there(const struct kv_folder *f, const char *path, const void *record,
                      const uint8_t *key)
 {
@@ -189,7 +189,7 @@ static bool put_file(struct kv_folder *f, const char *path, char *temp, const vo
         return false;
     bool ok = write_all(fd, record, n);
     int error = ok ? 0 : errno;
-    if (close(fd) != 0 && ok) { /* a disk over a network tells so late that it is full */
+    if (close(fd) != 0 && ok) { /* on a network file system a full disk is reported here */
         ok = false;
         error = errno;
     }
@@ -262,8 +262,9 @@ static void note_file(struct files *all, const char *id, int dir, const char *na
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
         return;
     if (len > 4 && strcmp(name + len - 4, ".tmp") == 0 && len > (size_t)2 * KV_KEY) {
+        /* of one that was killed */
         if (st.st_mtime < time(NULL) - STALE_S)
-            (void)unlinkat(dir, name, 0); /* of one that was killed */
+            (void)unlinkat(dir, name, 0);
         return;
     }
     if (len != 2 * KV_KEY + 3 || strcmp(name + (size_t)2 * KV_KEY, ".kv") != 0 ||
@@ -282,7 +283,7 @@ static void note_file(struct files *all, const char *id, int dir, const char *na
     all->v[all->n++] = x;
 }
 
-/* What lies in `dir`/`name`: files, or with `deeper` folders of files. */
+/* Lists the files of `dir`/`name`; with `deeper` folders of files. */
 static void walk(struct files *all, int at, const char *name, const char *id, int deeper)
 {
     const int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);

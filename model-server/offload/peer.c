@@ -13,7 +13,7 @@ enum {
     AHEAD = 2,              /* calls that are out */
     ANSWER_BYTES = 4 << 20, /* asked for at once */
     ANSWER_LIMIT = 64 << 20,
-    WAIT_MS = 500, /* for blocks that are still on their way to the peer's memory */
+    WAIT_MS = 500, /* for blocks that are still being sent to the peer's memory */
     LEAST_MS = 5
 };
 #define PAUSE_NS INT64_C(2000000000)
@@ -40,7 +40,7 @@ struct kv_peers {
     struct peer_call calls[AHEAD];
     struct rpc_mem mem; /* of one answer */
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* a call is back, or all are cancelled */
+    pthread_cond_t wake; /* a call has returned, or all are cancelled */
     bool cancelled;
 };
 
@@ -118,7 +118,7 @@ void kv_peers_free(struct kv_peers *p)
 
 /* ------------------------------------------------------------------ connections */
 
-/* No call is out: any may make room. */
+/* No call is pending: any entry may be replaced. */
 static struct peer *find_peer(struct kv_peers *p, const char *address, struct err *e)
 {
     struct peer *oldest = &p->peers[0];
@@ -148,7 +148,7 @@ static int64_t left_ms(const struct kv_peer_read *r)
     return (r->until_ns - clock_ns()) / 1000000;
 }
 
-/* So many blocks make an answer, if they have all parts. */
+/* Number of blocks per answer, if they have all parts. */
 static uint32_t at_once(const struct kv_layout *l)
 {
     const size_t n = ANSWER_BYTES / kv_record_bytes(l, (1U << KV_N_PARTS) - 1);
@@ -206,7 +206,7 @@ static enum kv_peer_outcome failed(const struct peer_call *c, struct err *why)
     }
 }
 
-/* What a call brought is handed on. */
+/* Passes on the records of a call. */
 static enum kv_peer_outcome take_answer(struct kv_peers *p, struct peer_call *c,
                                         const struct kv_peer_read *r, struct err *why)
 {

@@ -10,7 +10,7 @@
 
 enum {
     BUCKETS = 1 << 14,
-    READY_SHARE = 2, /* a fetch makes ready at most one half of the memory */
+    READY_SHARE = 2, /* a fetch loads at most half of the memory */
     KEPT_SHARE = 2   /* peers are kept at most one half of it */
 };
 #define END_NS INT64_C(5000000000)
@@ -20,10 +20,10 @@ struct entry {
     struct entry *prev, *next; /* by use, coldest first */
     struct entry *dirty_next;
     size_t n;
-    int64_t kept_ns; /* for a peer until then; 0: not */
-    uint32_t pins;   /* the writer, a fetch, a peer */
+    int64_t kept_ns; /* kept for a peer until then; 0: not */
+    uint32_t pins;   /* references of the writer, a fetch, a peer */
     bool dirty;      /* to be written */
-    bool stale;      /* out of the table: freed with its last pin */
+    bool stale;      /* removed from the table: freed with its last pin */
     uint8_t key[KV_KEY];
     _Alignas(16) char record[];
 };
@@ -35,14 +35,14 @@ struct kv_tier {
     struct kv_folder *folder; /* NULL: none */
     pthread_t writer;
     bool has_writer;
-    pthread_mutex_t reading; /* held by a fetch, and while the engine copies what it made ready */
+    pthread_mutex_t reading; /* held during a fetch, and while the engine copies what it loaded */
     pthread_mutex_t lock;    /* what follows */
     pthread_cond_t wake;
     struct entry *bucket[BUCKETS];
     struct entry *head, *tail; /* by use */
     struct entry *dirty, **dirty_end;
     uint64_t bytes, evictions, kept; /* kept: bytes, for peers */
-    pthread_cond_t arrived;          /* a record, that a peer may wait for */
+    pthread_cond_t arrived;          /* signals a record for which a peer may wait */
     bool stopping;
     int64_t stop_ns;
     /* of the last fetch; under `reading` */
@@ -56,7 +56,7 @@ struct kv_tier {
 static struct entry **bucket_of(struct kv_tier *t, const uint8_t *key)
 {
     uint64_t h;
-    memcpy(&h, key, sizeof(h)); /* a SHA-256 is as good a hash as any */
+    memcpy(&h, key, sizeof(h)); /* a SHA-256 is a good hash value */
     return &t->bucket[hash_mix(h) % BUCKETS];
 }
 
@@ -97,7 +97,7 @@ static void keep_no_more(struct kv_tier *t, struct entry *x)
     x->kept_ns = 0;
 }
 
-/* Out of the table; its memory goes with its last pin. */
+/* Removes it from the table; its memory is freed with its last pin. */
 static void take_out(struct kv_tier *t, struct entry *x)
 {
     keep_no_more(t, x);
@@ -122,7 +122,7 @@ static void put_in(struct kv_tier *t, struct entry *x)
     pthread_cond_broadcast(&t->arrived);
 }
 
-/* Room for n bytes more, of those that are neither in use nor kept nor still to be written. */
+/* Makes room for n more bytes by evicting records that are not in use, kept or unwritten. */
 static bool make_room(struct kv_tier *t, size_t n)
 {
     const int64_t now = t->kept ? clock_ns() : 0;
@@ -285,7 +285,7 @@ static struct entry *entry_of(void *record)
     return (struct entry *)((char *)record - offsetof(struct entry, record));
 }
 
-/* Memory for a record; its bytes count from here on. NULL: there is no room. Under the lock. */
+/* Allocates a record; its bytes count from here on. NULL: no room. Under the lock. */
 static struct entry *new_entry(struct kv_tier *t, const uint8_t *key, size_t n)
 {
     struct entry *x = make_room(t, n) ? malloc(sizeof(*x) + n) : NULL;
@@ -313,7 +313,7 @@ bool kv_tier_begin(struct kv_tier *t, const uint8_t key[KV_KEY], unsigned parts,
     if (old) {
         unlist(t, old);
         list(t, old);
-        old->pins++; /* not given up for the new one's room */
+        old->pins++; /* not evicted for the new one */
     }
     const bool has_all = (had & parts) == parts;
     struct entry *x = has_all ? NULL : new_entry(t, key, kv_record_bytes(&t->layout, had | parts));
@@ -361,7 +361,7 @@ static struct entry *pin(struct kv_tier *t, const uint8_t *key)
     return x;
 }
 
-/* From the folder. *room false: it does not fit. */
+/* Reads it from the folder. *room false: it does not fit. */
 static struct entry *read_in(struct kv_tier *t, const uint8_t *key, bool *room)
 {
     size_t n = 0;
@@ -374,7 +374,7 @@ static struct entry *read_in(struct kv_tier *t, const uint8_t *key, bool *room)
         memcpy(x->record, record, n);
         put_in(t, x);
     }
-    x = pin(t, key); /* or the engine has just put it here */
+    x = pin(t, key); /* otherwise the engine has just stored it */
     pthread_mutex_unlock(&t->lock);
     *room = x != NULL;
     free(record);
@@ -430,7 +430,7 @@ void kv_tier_keep(struct kv_tier *t, const uint8_t key[KV_KEY], int64_t until_ns
     pthread_mutex_unlock(&t->lock);
 }
 
-/* The writer may be sealing it: its head is made anew. */
+/* The writer may be sealing it: its header is computed again. */
 static void *sealed_copy(const struct kv_layout *l, struct entry *x)
 {
     const unsigned parts = kv_record_parts(x->record);
@@ -504,8 +504,9 @@ const void *kv_tier_ready(struct kv_tier *t, uint64_t id, const uint8_t key[KV_K
         if (t->cursor >= t->n_ready)
             t->cursor = 0;
         struct entry *x = t->ready[t->cursor];
+        /* keys are requested in order */
         if (memcmp(x->key, key, KV_KEY) != 0)
-            t->cursor++; /* they are asked for in their order */
+            t->cursor++;
         else
             return kv_record_parts(x->record) >> part & 1
                        ? kv_record_part(&t->layout, x->record, part)

@@ -15,7 +15,7 @@ struct trailer {
     char magic[8];
     uint32_t version, n;
     uint8_t key[PACKED_KEY];
-    uint64_t payload; /* bytes; the entries begin there */
+    uint64_t payload; /* bytes; the entries follow */
     uint64_t bytes;   /* of the file */
     uint64_t table_sum, sum;
 };
@@ -30,8 +30,8 @@ static uint64_t table_bytes(uint32_t n, uint64_t payload)
     return align(n * sizeof(struct packed_entry) + chunks_of(payload) * sizeof(uint64_t));
 }
 
-/* Sums of words, and sums of these sums, so that order counts; n is a multiple of WEIGHT_ALIGN. As
- * fast as memory: a load reads every page with it. */
+/* Sums of words, and sums of these sums, so that order matters; n is a multiple of WEIGHT_ALIGN.
+ * It runs at memory speed: a load reads every page with it. */
 static uint64_t sum_of(const char *p, size_t n)
 {
     enum { LANES = 4 };
@@ -51,7 +51,7 @@ static uint64_t sum_of(const char *p, size_t n)
 
 /* ---------------------------------------------------------------- reading */
 
-/* The trailer says what is where, and the size of the file is that. */
+/* The trailer contains all offsets, and the size of the file must match. */
 static enum packed_verdict read_trailer(int fd, struct trailer *t, const uint8_t *key,
                                         uint64_t *size)
 {
@@ -72,7 +72,7 @@ static enum packed_verdict read_trailer(int fd, struct trailer *t, const uint8_t
     return fits ? PACKED_FINE : PACKED_DAMAGED;
 }
 
-/* Where huge pages of the page cache can be mapped as such. */
+/* At an address where the page cache's huge pages can be mapped. */
 static char *map_aligned(int fd, size_t size)
 {
     char *room = mmap(NULL, size + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -118,7 +118,7 @@ enum packed_verdict packed_file_open(struct packed_file *f, const char *path,
         v = PACKED_DAMAGED;
     if (v == PACKED_FINE) {
         const struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
-        (void)futimens(fd, now); /* what was used longest ago goes first */
+        (void)futimens(fd, now); /* files are deleted in order of last use */
         f->size = size;
         f->payload = t.payload;
         f->n = t.n;
@@ -161,12 +161,12 @@ void packed_file_close(struct packed_file *f)
 
 /* ---------------------------------------------------------------- writing */
 
-/* Whole chunks go out: the page cache then has the file in huge pages where it can. */
+/* Whole chunks are written, so that the page cache can hold the file in huge pages. */
 struct out {
     int fd;
     char *chunk;
     size_t used;
-    uint64_t at; /* in the file, of the chunk */
+    uint64_t at; /* offset of the chunk in the file */
     uint64_t *sums;
     const atomic_bool *stop;
 };
@@ -204,7 +204,7 @@ static int flush(struct out *o, struct err *e)
     return 0;
 }
 
-/* A piece, and zeros up to where the next one begins. */
+/* Writes a piece, and zeros up to the start of the next one. */
 static int add_piece(struct out *o, const char *p, uint64_t n, struct err *e)
 {
     const uint64_t all = align(n);
@@ -276,7 +276,7 @@ int packed_file_write(int fd, struct packed_item *items, uint32_t n, const uint8
                     .sums = calloc(chunks_of(payload) + (size_t)1, sizeof(*o.sums)),
                     .stop = stop};
     int rc = o.chunk && o.sums ? 0 : err_nomem(e);
-    /* A disk that is too full says so now; file systems without this say so later. */
+    /* A full disk is reported here; file systems without this function report it later. */
     if (rc == 0 && fallocate(fd, 0, 0, (off_t)packed_file_bytes(items, n)) != 0 &&
         errno != EOPNOTSUPP && errno != ENOSYS)
         rc = err_sys(e, "fallocate");

@@ -15,8 +15,8 @@ bool packed_folder_make(const char *dir) { return mkdir(dir, 0700) == 0 || errno
 
 /* ---------------------------------------------------------------- writing */
 
-/* The file that is locked is still the one of that name: another writer may have renamed it in
- * between, and what has its last name is never touched again. */
+/* True if the locked file still has that name: another writer may have renamed it meanwhile, and
+ * a file with its final name is never modified. */
 static bool is_still(int fd, const char *path)
 {
     struct stat a, b;
@@ -62,7 +62,7 @@ static bool ends_in(const char *s, const char *with)
     return n > k && strcmp(s + n - k, with) == 0;
 }
 
-/* LABEL-KEY.packed, whatever the key. */
+/* LABEL-KEY.packed with any key. */
 static bool has_label(const char *name, const char *label)
 {
     const size_t n = strlen(label);
@@ -71,7 +71,7 @@ static bool has_label(const char *name, const char *label)
            strcmp(name + n + 1 + KEY_DIGITS, end) == 0;
 }
 
-/* One that nobody writes to. */
+/* Deletes a temporary file that nobody writes. */
 static void drop_temp(int dir, const char *name)
 {
     const int fd = openat(dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -114,8 +114,9 @@ bool packed_folder_trim(const char *dir, const char *label, const char *name, ui
     uint64_t sum = 0;
     DIR *d = opendir(dir);
     for (struct dirent *x; d && (x = readdir(d));) {
+        /* it is replaced */
         if (strcmp(x->d_name, name) == 0)
-            continue; /* it is replaced */
+            continue;
         if (ends_in(x->d_name, temp_end))
             drop_temp(dirfd(d), x->d_name);
         else if (has_label(x->d_name, label))

@@ -18,17 +18,17 @@
 enum { LABEL_ROOM = 96, NAME_SHOWN = 40, SHOWN_KEY = 8, LOWEST = 19 };
 
 struct packed {
-    struct packed_options o; /* `dir` is ours, the other strings are not kept */
+    struct packed_options o; /* `dir` is copied, the other strings are not kept */
     char *path, *temp, label[LABEL_ROOM];
     const char *name; /* in `path` */
     uint8_t key[PACKED_KEY];
     struct packed_file file;
     uint32_t taken;
     bool mapped; /* the file is in use */
-    bool stale;  /* and not for all of the load */
+    bool stale;  /* the file does not match the rest of the load */
     struct packed_item *items;
     uint32_t n, cap;
-    bool incomplete; /* a matrix could not be noted: nothing is written */
+    bool incomplete; /* a matrix could not be recorded: nothing is written */
     pthread_t writer;
     bool writing;
     atomic_bool stop;
@@ -98,7 +98,8 @@ static void check_chunks(void *arg, int thread, size_t begin, size_t end)
             atomic_store(&c->bad, true);
 }
 
-/* All of it, by all threads: so its pages are in memory and mapped when the service is ready. */
+/* Checks all of it, with all threads: then its pages are in memory and mapped when the service is
+ * ready. */
 static bool check_payload(const struct packed *p)
 {
     struct checking c = {.f = &p->file};
@@ -197,7 +198,7 @@ struct weight *packed_take(struct packed *p, uint64_t what, const struct packed_
         const struct weight_image im = packed_file_image(&p->file, p->taken);
         w = p->o.ops->weight_mapped(p->o.dev, &im, &e);
     }
-    if (!w) { /* what was taken before is right */
+    if (!w) { /* earlier matrices remain valid */
         complain(p, e.kind ? e.msg : "it has other matrices");
         p->stale = true;
         return NULL;
@@ -241,15 +242,16 @@ static int write_file(struct packed *p, struct err *e)
     return rc;
 }
 
-/* As long as no step wants the core. */
+/* Runs while no step needs the core. */
 static void *run_writer(void *arg)
 {
     struct packed *p = arg;
     struct err e = ERR_INIT;
     const struct sched_param none = {0};
     const int64_t start = clock_ns();
+    /* on Linux of this thread */
     if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &none))
-        setpriority(PRIO_PROCESS, 0, LOWEST); /* on Linux of this thread */
+        setpriority(PRIO_PROCESS, 0, LOWEST);
     const int rc = write_file(p, &e);
     if (rc == 0)
         LOG(LOG_INFO, "packed weights written", LOGS("file", p->path),

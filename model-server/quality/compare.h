@@ -1,7 +1,7 @@
-/* compare.h - how far one row of logits is from another, summed over a text. Pure.
+/* compare.h - differences between rows of logits, summed over a text. Pure.
  *
- * Logits mean what they mean up to a constant per row, so both rows are centred first. Errors are
- * in units of logits (natural log); the divergence is KL(exact || other), in nats. */
+ * Logits are defined up to a constant per row, so both rows are centred first. Errors are in
+ * units of logits (natural log); the divergence is KL(exact || other), in nats. */
 #ifndef MODEL_SERVER_QUALITY_COMPARE_H
 #define MODEL_SERVER_QUALITY_COMPARE_H
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Two models over what is held out of a text, each layer by layer. */
+/* Compares two models over the held-out part of a text, each layer by layer. */
 #include "model-server/quality/compare.h"
 #include "model-server/quantize/quantize.h"
 #include <stdlib.h>

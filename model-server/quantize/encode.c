@@ -18,7 +18,7 @@ static int clamp(float q, int low, int high)
     return !(r > (float)low) ? low : r >= (float)high ? high : (int)r;
 }
 
-/* What errors of n numbers cost. */
+/* The cost of errors of n numbers. */
 static void weigh(const float *x, const float *weight, int n, float *w)
 {
     float mean = 0;
@@ -26,15 +26,15 @@ static void weigh(const float *x, const float *weight, int n, float *w)
         mean += x[i] * x[i] / (float)n;
     for (int i = 0; i < n; i++) {
         w[i] = sqrtf(mean + x[i] * x[i]) * (weight ? weight[i] : 1);
-        if (!(w[i] > FLT_MIN)) /* a column that is never used */
+        if (!(w[i] > FLT_MIN)) /* a column without input */
             w[i] = FLT_MIN;
     }
 }
 
 /* ---------------------------------------------------------------- scales */
 
-/* x ~ scale * q with q in -half .. half - 1. The number of the greatest magnitude takes the end
- * that has a code more. */
+/* x ~ scale * q with q in -half .. half - 1. The number of the greatest magnitude is mapped to
+ * the end with one more code. */
 static float fit(const float *x, const float *w, int n, int half)
 {
     float top = 0, scale = 0;
@@ -188,7 +188,7 @@ static void q8_0(const float *x, const float *weight, uint8_t *b)
         b[2 + i] = (uint8_t)clamp(d > 0 ? x[i] / d : 0, -127, 127);
 }
 
-/* The scale that the greatest number needs, or the one below it. */
+/* The scale that the greatest number needs, or the next smaller one. */
 static void mxfp4(const float *x, const float *weight, uint8_t *b)
 {
     static const float numbers[8] = {0, 1, 2, 3, 4, 6, 8, 12}; /* doubled */
@@ -226,7 +226,7 @@ static void put_scales(const uint8_t *by, const uint8_t *less, uint8_t *s)
     }
 }
 
-/* One step up or down of either, where the codes fit better then. */
+/* Tries one step up or down of either, and keeps the better fit. */
 static void step(const float *x, const float *w, int most, float d, float dmin, uint8_t *by,
                  uint8_t *less)
 {

@@ -7,8 +7,8 @@
 
 enum { MOST = 1024, STEPS = 20 };
 
-/* Matrices that read one vector, and what makes it: the weights (and bias) of a norm, or rows
- * [row, row + cols) of the matrix before (and its bias). */
+/* Matrices that read one vector, and its source: the weights (and bias) of a norm, or rows [row,
+ * row + cols) of the preceding matrix (and its bias). */
 struct fold {
     struct layer_tensor *readers[MOST];
     int n;
@@ -21,7 +21,7 @@ struct fold {
 
 /* ---------------------------------------------------------------- which belong together */
 
-/* False: one of them cannot be scaled. A matrix that no product was seen of is no reader. */
+/* False: one of them cannot be scaled. A matrix without an observed product is not a reader. */
 static bool add_reader(struct fold *f, struct layer_tensor *t)
 {
     const struct tensor *s = t->s->t;
@@ -64,7 +64,7 @@ static const struct tap_input *most_rows(const struct run *r, const struct fold 
     return best && best->cols == f->cols ? best : NULL;
 }
 
-/* Readers of one norm, or none where they cannot all be scaled. */
+/* Readers of one norm, or none if they cannot all be scaled. */
 static bool norm_fold(const struct run *r, struct layer_set *s, enum role norm, struct fold *f)
 {
     const struct decoder_spec *d = walk_spec(r->walk);
@@ -82,7 +82,7 @@ static bool norm_fold(const struct run *r, struct layer_set *s, enum role norm, 
            f->makers[0]->s->t->dims[0] == f->cols && f->makers[0]->s->t->type != T_BLOCKS;
 }
 
-/* The matrix behind a product that is linear in rows of another one. */
+/* The matrix after a product that is linear in rows of another matrix. */
 static bool pair_fold(const struct run *r, struct layer_set *s, enum role maker, enum role reader,
                       int expert, struct fold *f)
 {
@@ -191,7 +191,7 @@ struct trial {
     bool failed;
 };
 
-/* Of each row: squares of the difference that rounding makes to the outputs of the sample. */
+/* For each row: squared change of the sample's outputs by rounding. */
 static void try_rows(void *arg, int thread, size_t begin, size_t end)
 {
     struct trial *j = arg;
@@ -284,7 +284,7 @@ static int search(const struct run *r, struct fold *f, struct err *e)
     return rc;
 }
 
-/* The output of attention is linear in v where every head has its own. */
+/* The output of attention is linear in v if every head has its own. */
 static bool own_values(const struct run *r, const struct layer_set *s)
 {
     const struct decoder_spec *d = walk_spec(r->walk);

@@ -245,7 +245,7 @@ static int read_words(struct words *w, const cJSON *j, bool scored)
     return 0;
 }
 
-/* "left right", whichever way the file has it. */
+/* "left right", in either form of the file. */
 static void merge_text(const cJSON *m, struct buf *b)
 {
     if (cJSON_IsString(m)) {
@@ -258,7 +258,7 @@ static void merge_text(const cJSON *m, struct buf *b)
     buf_str(b, right && cJSON_IsString(right) ? right->valuestring : "");
 }
 
-/* Byte-level: the merges as they are. */
+/* Byte-level: the merges unchanged. */
 static void put_merges(struct gguf_head *h, const cJSON *merges)
 {
     const cJSON *m;
@@ -282,7 +282,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(((const struct scored_word *)a)->text, ((const struct scored_word *)b)->text);
 }
 
-/* Scores: the rank of the first merge that makes a word, and nothing for words that none makes. */
+/* Scores: the rank of the first merge that forms a token; tokens without a merge get no score. */
 static int put_scores(struct gguf_head *h, const struct words *w, const cJSON *merges,
                       struct err *e)
 {
@@ -320,7 +320,7 @@ static int put_scores(struct gguf_head *h, const struct words *w, const cJSON *m
     return rc;
 }
 
-/* The steps of pre_tokenizer that cut, as pre.c has them. */
+/* The splitting steps of pre_tokenizer, in the form of pre.c. */
 static void steps_of(const cJSON *p, struct gguf_pre_step *s, int *n)
 {
     const char *type = json_str(p, "type", "");

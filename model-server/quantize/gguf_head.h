@@ -25,8 +25,8 @@ void gguf_head_list(struct gguf_head *h, const char *key, enum gguf_type of, uin
 
 /* Copies all metadata of a file except general.file_type. */
 void gguf_head_copy(struct gguf_head *h, const struct gguf *g);
-/* Of a folder: what family it is in GGUF, and whether rows of q and k lie in pairs there. NULL with
- * ERR_VALIDATION for a model_type that is not written. */
+/* For a folder: its family in GGUF, and whether rows of q and k are stored in pairs there. NULL
+ * with ERR_VALIDATION: writing this model_type is not supported. */
 struct gguf_made {
     const char *type, *name; /* model_type; general.architecture */
     bool paired;

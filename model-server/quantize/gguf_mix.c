@@ -38,13 +38,13 @@ bool gguf_mix_packs(const char *name, int n_dims)
     return n_dims >= 2 && ends_with(name, ".weight");
 }
 
-/* The first and the last eighth of the layers, and each third between. */
+/* The first and the last eighth of the layers, and every third one between. */
 static bool more_bits(uint32_t i, uint32_t n)
 {
     return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;
 }
 
-/* A mix of K-types goes by the place. */
+/* In a mix of K-types the type depends on the position. */
 static enum gguf_packing by_place(const struct gguf_mix *m, const struct gguf_place *p)
 {
     const bool q4 = m->usual == GGUF_Q4_K, medium = ends_with(m->name, "_M");
@@ -57,7 +57,7 @@ static enum gguf_packing by_place(const struct gguf_mix *m, const struct gguf_pl
         else if (q4 && !medium && p->layer < 4)
             t = GGUF_Q5_K;
         if (p->layers == 80 && p->heads_of_kv == 8 &&
-            t == GGUF_Q4_K) /* of a 70B: small, and costly */
+            t == GGUF_Q4_K) /* of a 70B: small, and sensitive */
             t = GGUF_Q5_K;
         return p->experts == 8 && k ? GGUF_Q8_0 : t;
     }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* BLOCK columns are done before what they leave is passed on to all the others. */
+/* A block of BLOCK columns is complete before its error is passed on to the columns after it. */
 enum { BLOCK = 128, TILE = 16, DAMP_TRIES = 8 };
 
 struct column {
@@ -19,7 +19,7 @@ static int heavier(const void *a, const void *b)
                                   : (x->at > y->at) - (x->at < y->at);
 }
 
-/* order[i]: the column that is the i-th. */
+/* order[i]: the column that is rounded as the i-th. */
 static int order_columns(const struct gptq *o, const float *h, size_t n, uint32_t *order)
 {
     struct column *c = malloc(n * sizeof(*c));
@@ -35,7 +35,8 @@ static int order_columns(const struct gptq *o, const float *h, size_t n, uint32_
     return 0;
 }
 
-/* u = h in that order, with the diagonal damped; columns without any input only damp. */
+/* u = h in that order, with a damped diagonal; a column without inputs has only the damping
+ * term. */
 static void damped(float *u, const float *h, size_t n, const uint32_t *order, double damp)
 {
     double mean = 0;
@@ -68,7 +69,7 @@ struct job {
     float *w;              /* [rows][cols], columns in order */
     const float *u;        /* [cols][cols] */
     const uint32_t *order; /* [cols] */
-    bool fitted;           /* GPTQ_STATIC: all grids are */
+    bool fitted;           /* GPTQ_STATIC: all grids are fitted */
 };
 
 MULTIVERSION static void take_off(float *to, const float *from, float by, size_t n)
@@ -77,8 +78,8 @@ MULTIVERSION static void take_off(float *to, const float *from, float by, size_t
         to[k] -= by * from[k];
 }
 
-/* Column i of a row that is at hand: its code, and what is left of it over the factor's diagonal.
- */
+/* Rounds column i of a row: stores its code and returns the error divided by the factor's
+ * diagonal. */
 static float round_one(const struct job *j, size_t row, size_t i, float *w, size_t end)
 {
     struct grid_matrix *m = j->m;
@@ -97,8 +98,8 @@ static float round_one(const struct job *j, size_t row, size_t i, float *w, size
     return error;
 }
 
-/* A grid is fitted to the columns of its group as they are by then, so a block ends with a group or
- * within a longer one, never within one that began in it. */
+/* A grid is fitted to the current values of its group's columns. So no group may begin inside a
+ * block and end after it: a block ends with a group, or lies within a longer one. */
 static void rows(void *arg, int thread, size_t begin, size_t end)
 {
     const struct job *j = arg;
@@ -131,7 +132,7 @@ static void fit_rows(void *arg, int thread, size_t begin, size_t end)
     grid_matrix_round(j->m, j->w, NULL, begin, end);
 }
 
-/* Rows of w with their columns in order, in place. */
+/* Permutes the columns of w into that order, in place. */
 static int permute(float *w, size_t n_rows, size_t n, const uint32_t *order)
 {
     float *line = malloc(n * sizeof(*line));
@@ -145,7 +146,7 @@ static int permute(float *w, size_t n_rows, size_t n, const uint32_t *order)
     return rc;
 }
 
-/* What comes before the first column: grids or groups, and the order of w. */
+/* Before the first column: fits grids or forms groups, and permutes w. */
 static int arrange(const struct gptq *o, const struct workers *workers, struct job *j)
 {
     struct grid_matrix *m = j->m;

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { TRIES = 20 }; /* ranges from all of it to half of it */
+enum { TRIES = 20 }; /* from the whole range to half of it */
 
 static float stored_scale(const struct grid_kind *k, float scale)
 {
@@ -12,7 +12,7 @@ static float stored_scale(const struct grid_kind *k, float scale)
     if (k->scale == SCALE_BF16)
         return f32_of_bf16(bf16_of_f32(scale));
     scale = f32_of_f16(f16_of_f32(scale));
-    return scale > 0 ? scale : 0x1p-24F; /* the least that half precision has */
+    return scale > 0 ? scale : 0x1p-24F; /* the smallest number of half precision */
 }
 
 struct grid grid_range(const struct grid_kind *k, float low, float high)

@@ -59,7 +59,7 @@ static const char *scale_type(const struct grid_kind *k)
     return k->scale == SCALE_F32 ? "F32" : k->scale == SCALE_F16 ? "F16" : "BF16";
 }
 
-/* `bits` bits of `code` into a string of words `stride` apart, as the i-th code. */
+/* Stores the `bits` bits of `code` as the i-th code of a sequence of words `stride` apart. */
 static void put_code(uint32_t *words, size_t stride, size_t i, uint32_t bits, uint32_t code)
 {
     const size_t bit = i * bits, shift = bit % 32;
@@ -113,7 +113,7 @@ static int gptq_write(const struct out *o, const int64_t first[LAYOUT_TENSORS],
     return give(o, first[3], g, e) || rc ? -1 : 0;
 }
 
-/* Where matrices are left alone, readers are told by the names of the others. */
+/* If some matrices are not quantised, readers need the names of the others. */
 static cJSON *gptq_config(const struct layout_kind *k, const cJSON *kept, const cJSON *made)
 {
     cJSON *q = cJSON_CreateObject();
@@ -158,7 +158,7 @@ static int awq_declare(struct out *o, const struct layout_kind *k, const char *m
     return all_there(first, 3) ? 0 : -1;
 }
 
-/* Where in its word the n-th of eight outputs lies. */
+/* Position in its word of the n-th of eight outputs. */
 static uint32_t awq_shift(size_t row)
 {
     static const uint8_t shift[AWQ_PER] = {0, 16, 4, 20, 8, 24, 12, 28};

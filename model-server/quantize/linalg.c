@@ -16,7 +16,7 @@ struct gram {
     size_t rows, n;
 };
 
-/* Columns i .. i + TALL and j .. j + WIDE of x, all of them inside. */
+/* Columns i .. i + TALL and j .. j + WIDE of x, all within its bounds. */
 MULTIVERSION static void gram_tile(const struct gram *g, size_t i, size_t j)
 {
     float sum[TALL][WIDE] = {{0}};
@@ -71,7 +71,7 @@ void linalg_gram(const struct workers *w, float *h, const float *x, size_t rows,
 
 struct factor {
     float *h;
-    size_t n, from, to; /* the block of columns at hand */
+    size_t n, from, to; /* the current block of columns */
     float *copy;        /* [BLOCK][n] rows of the block, while they are replaced */
 };
 
@@ -90,7 +90,7 @@ MULTIVERSION static float dot(const float *a, const float *b, size_t n)
     return (float)sum;
 }
 
-/* Of row i: the block's columns, right of it done, then within it. False: no root. */
+/* For row i: the block's columns; to its right first, then within it. False: no root. */
 static bool factor_row(const struct factor *f, size_t i)
 {
     float *row = f->h + i * f->n;
@@ -138,7 +138,7 @@ MULTIVERSION static void add_row(float *to, const float *from, float by, size_t 
         to[k] += by * from[k];
 }
 
-/* Columns [a, b) of the block's rows of the inverse; rows below have theirs. */
+/* Columns [a, b) of the block's rows of the inverse; later rows are complete. */
 static void invert_stripe(const struct factor *f, size_t a, size_t b)
 {
     const size_t n = f->n;

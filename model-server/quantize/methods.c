@@ -27,7 +27,7 @@ static int round_nearest(struct run *r, struct layer_tensor *t, struct grid_matr
     return 0;
 }
 
-/* A matrix that no token reached (an expert) is rounded to nearest. */
+/* A matrix without input (an unused expert) is rounded to nearest. */
 static int round_gptq(struct run *r, struct layer_tensor *t, struct grid_matrix *m, struct err *e)
 {
     const struct gptq o = {r->kind.damp, r->o->order};
@@ -38,7 +38,7 @@ static int round_gptq(struct run *r, struct layer_tensor *t, struct grid_matrix 
     return 0;
 }
 
-/* AWQ's ranges: those that leave the outputs of a sample of inputs nearest. */
+/* AWQ's clipping: the ranges with the smallest error of the outputs of a sample of inputs. */
 struct clipping {
     struct grid_matrix *m;
     const float *w, *x; /* x: [n][cols] */
@@ -46,7 +46,7 @@ struct clipping {
     bool failed;
 };
 
-/* Squares of what a group of a row adds to the error of the outputs. */
+/* Squared error of the outputs from a group of a row. */
 static double group_error(const struct clipping *c, const struct grid *g, size_t at, size_t n,
                           const float *w, float *lost)
 {

@@ -89,7 +89,8 @@ int64_t out_add(struct out *o, const char *name, const char *type, int n_dims, c
     return o->n++;
 }
 
-/* The room of a file is taken at once: a disk that is too small is known before the work. */
+/* The space of a file is allocated first, so that a disk that is too small is an error before the
+ * work. */
 static int open_file(struct out *o, const char *name, uint64_t bytes, struct err *e)
 {
     struct out_file *more = realloc(o->files, (o->n_files + 1) * sizeof(*more));
@@ -126,7 +127,7 @@ static int put(int fd, const void *p, size_t n, uint64_t at, const char *name, s
     return 0;
 }
 
-/* Tensors [from, to) as a file of safetensors: 8 bytes of length, the header, the tensors. */
+/* Writes tensors [from, to) as a safetensors file: 8 bytes of length, the header, the tensors. */
 static int safetensors(struct out *o, uint32_t from, uint32_t to, const char *name, struct err *e)
 {
     struct buf head = BUF_INIT;
@@ -181,7 +182,7 @@ static int write_index(const struct out *o, uint64_t bytes, struct err *e)
     return rc;
 }
 
-/* Where the file ends that begins with tensor `from`. */
+/* The end of the file that begins with tensor `from`. */
 static uint32_t file_end(const struct out *o, uint32_t from, uint64_t most)
 {
     uint64_t bytes = o->tensors[from].bytes;
@@ -245,7 +246,7 @@ int out_write(const struct out *o, uint32_t i, uint64_t at, const void *p, size_
     return put(f->fd, p, n, t->at + at, f->name, e);
 }
 
-/* Whole, under its name, or not at all. */
+/* Atomically: complete under its name, or absent. */
 int out_text(const struct out *o, const char *name, const char *text, size_t n, struct err *e)
 {
     char *path = join(o->partial, "/", name), *part = path ? join(path, ".new", "") : NULL;
@@ -287,7 +288,7 @@ int out_done(struct out *o, uint32_t units, struct err *e)
     return 0;
 }
 
-/* Files of the partial folder that are not of the result; `all`: every one. */
+/* Removes files of the partial folder that are not part of the result; `all`: every one. */
 static void remove_files(const struct out *o, bool all)
 {
     DIR *d = opendir(o->partial);

@@ -62,7 +62,7 @@ static int set_open(struct run *r, uint32_t unit, struct layer_set *s, struct er
     return 0;
 }
 
-/* What is known of the inputs of each matrix. */
+/* Sets the input statistics of each matrix. */
 static int set_join(struct run *r, struct layer_set *s, struct err *e)
 {
     for (uint32_t i = 0; i < s->n; i++) {
@@ -96,7 +96,7 @@ static const float *numbers_of(void *arg, const char *name)
     return NULL;
 }
 
-/* The layer as it is, over the text; what its matrices read is in the tap. */
+/* Runs the original layer over the text; the tap records the inputs of its matrices. */
 static int observe(struct run *r, uint32_t layer, struct err *e)
 {
     r->tap.wants = r->method->wants;
@@ -106,7 +106,7 @@ static int observe(struct run *r, uint32_t layer, struct err *e)
     return r->tap.oom ? err_nomem(e) : 0;
 }
 
-/* The same with what was written: the next layer's rows. */
+/* The same with the quantised weights: the next layer's rows. */
 static int propagate(struct run *r, uint32_t layer, struct layer_set *s, struct err *e)
 {
     walk_drop(r->walk, layer);
@@ -210,7 +210,7 @@ static int choose(struct run *r, struct err *e)
     return 0;
 }
 
-/* What two runs have to have in common for one to go on where the other ended. */
+/* Hash of what two runs must have in common for one to resume the other. */
 static uint64_t key_of(const struct run *r)
 {
     const struct quantize_options *o = r->o;

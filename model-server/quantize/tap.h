@@ -43,10 +43,10 @@ struct tap {
     void *arg;
 };
 
-/* Matrices that the walk loads from now on, and their products. */
+/* Observes matrices that the walk loads from now on, and their products. */
 void tap_begin(struct tap *t, struct walk *w);
-/* Forgets all inputs; the walk is left alone. */
+/* Discards all inputs; the walk stays open. */
 void tap_end(struct tap *t, struct walk *w);
-/* What the matrix of this tensor reads, that begins there; NULL: no product read it. */
+/* The input of the matrix that begins there in this tensor; NULL: no product used it. */
 const struct tap_input *tap_find(const struct tap *t, const char *name, uint64_t first);
 #endif

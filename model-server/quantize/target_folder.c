@@ -1,5 +1,5 @@
-/* A folder of safetensors: matrices in a layout, all else as it was; the small files are copied,
- * and config.json says what was done. */
+/* A folder of safetensors: quantised matrices in a layout, everything else unchanged; the small
+ * files are copied, and config.json describes the quantisation. */
 #include "common/json.h"
 #include "common/model_file.h"
 #include "model-server/backend/numbers.h"
@@ -33,7 +33,7 @@ static void module_of(const struct source_tensor *t, char out[NAME])
     snprintf(out, NAME, "%.*s", (int)(n - end), t->t->name);
 }
 
-/* What a module is called within its layer: behind the layer's number. Each name once. */
+/* Name of a module within its layer: after the layer's number. Each name once. */
 static void note_made(cJSON *made, const char *module, int layer)
 {
     char number[16];
@@ -98,7 +98,7 @@ static int declare(struct run *r, struct err *e)
     return out_create_safetensors(&r->out, FILE_BYTES, e);
 }
 
-/* Numbers that were changed, in the type that they were stored in. */
+/* Changed numbers, in their stored type. */
 static int write_numbers(struct run *r, const struct layer_tensor *t, int64_t at, struct err *e)
 {
     const enum tensor_type type = t->s->t->type;
@@ -156,7 +156,7 @@ static int write_unit(struct run *r, struct layer_set *s, struct err *e)
 
 /* ---------------------------------------------------------------- small files */
 
-/* Weights in any format, and what this command writes anew. */
+/* Excludes weights in any format, and files that this command writes. */
 static bool is_small(const char *name)
 {
     static const char *const not_these[] = {".safetensors", ".bin",  ".pt", ".pth",

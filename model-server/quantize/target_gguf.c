@@ -1,6 +1,6 @@
-/* A GGUF file. Of a GGUF file: the same tensors, packed anew where the mix says so. Of a folder:
- * the tensors under llama.cpp's names, with experts stacked and rows of q and k in pairs that
- * rotate. */
+/* Writes a GGUF file. From a GGUF file: the same tensors, requantised if the mix says so. From a
+ * folder: the tensors under llama.cpp's names, with stacked experts and rows of q and k in
+ * rotation pairs. */
 #include "common/gguf/set.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/gguf_names.h"
@@ -23,9 +23,9 @@ struct gguf_out {
     uint64_t rows, cols;
     int64_t out;
     uint32_t unit;
-    struct tensor raw; /* of a GGUF file: as it lies there */
+    struct tensor raw; /* from a GGUF file: its stored form */
     bool from_raw;
-    /* Tensors of the source that it is made of: one, or one an expert. */
+    /* Source tensors: one, or one per expert. */
     const struct source_tensor **pieces; /* owned */
     uint32_t n_pieces;
     uint32_t paired; /* rows of a head, or 0 */
@@ -119,7 +119,7 @@ static int of_file(struct run *r, struct gguf_state *s, const struct gguf *file,
     return 0;
 }
 
-/* Experts in the order in which they lie. */
+/* Experts in storage order. */
 static int by_place(const void *a, const void *b)
 {
     const struct tensor *x = (*(const struct source_tensor *const *)a)->t;
@@ -212,7 +212,7 @@ static const char *kind_of(const char *name)
     return dot ? dot + 1 : name;
 }
 
-/* Which of the tensors of its kind it is, in the order of layers, and how many there are. */
+/* The index of the tensor among those of its kind, in the order of layers, and their number. */
 static void count_kind(const struct gguf_state *s, const struct gguf_out *t, struct gguf_place *p)
 {
     p->layers = p->layer = 0;
@@ -337,7 +337,8 @@ struct pack_job {
     bool failed;
 };
 
-/* Row `row` of the tensor as it is to lie: its numbers, and what errors of its columns cost. */
+/* Row `row` of the tensor in its final order: its numbers, and the cost of errors of its
+ * columns. */
 static const float *row_of(const struct pack_job *j, uint64_t row, float *x)
 {
     const struct gguf_out *t = j->t;
@@ -349,7 +350,7 @@ static const float *row_of(const struct pack_job *j, uint64_t row, float *x)
         source_numbers(&t->raw, row * t->cols, t->cols, x);
     else if (piece) {
         uint64_t at = row % each;
-        if (t->paired) { /* even rows of a head are its first half */
+        if (t->paired) { /* even rows of a head come from its first half */
             const uint64_t i = at % t->paired;
             at = at - i + i / 2 + (i % 2 ? t->paired / 2 : 0);
         }
@@ -378,7 +379,7 @@ static void pack_rows(void *arg, int thread, size_t begin, size_t end)
     free(x);
 }
 
-/* Vectors whose rows are one: biases of q and k in pairs. */
+/* Vectors with one number per row: biases of q and k in pairs. */
 static int write_vector(struct run *r, const struct gguf_out *t, struct err *e)
 {
     float *x = malloc((t->cols + 1) * sizeof(*x)), *y = malloc((t->cols + 1) * sizeof(*y));

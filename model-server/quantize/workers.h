@@ -9,7 +9,7 @@ struct workers {
 };
 typedef void workers_fn(void *arg, int thread, size_t begin, size_t end);
 
-/* fn over ranges that cover [0, n); back when all are done. */
+/* Calls fn over ranges that cover [0, n); returns when all are done. */
 static inline void workers_run(const struct workers *w, workers_fn *fn, void *arg, size_t n)
 {
     if (n && w->ops && w->ops->host_run)

@@ -48,7 +48,7 @@ void bad_words_free(struct bad_words *b)
     *b = (struct bad_words){0};
 }
 
-/* Is all of the word but its last token what the answer ends with? */
+/* True if the answer ends with all of the word except its last token. */
 static bool begun(const uint32_t *word, uint32_t len, const uint32_t *generated, size_t n_generated)
 {
     const size_t n = len - 1;

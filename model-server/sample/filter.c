@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A bucket is 1/64 nat wide. Real rows put a few hundred of 128 000 tokens into the fullest one;
- * what is more than 32 nats behind the best shares the last. */
+/* A bucket is 1/64 nat wide. Real rows put a few hundred of 128 000 tokens into the fullest one.
+ * Tokens more than 32 nats below the best share the last. */
 enum { BUCKETS = 2048, PER_NAT = 64 };
 
 int filter_mem_init(struct filter_mem *x, uint32_t vocab, struct err *e)
@@ -46,8 +46,7 @@ static void insertion_sort(uint64_t *v, size_t n)
     }
 }
 
-/* Ascending by key; equal keys stay in the order in which they came. The result is in v or in swap.
- */
+/* Sorts by key, ascending and stable. The result is in v or in swap. */
 static uint64_t *sort_entries(uint64_t *v, uint64_t *swap, size_t n)
 {
     if (n <= 48)
@@ -56,8 +55,9 @@ static uint64_t *sort_entries(uint64_t *v, uint64_t *swap, size_t n)
         size_t at[257] = {0};
         for (size_t i = 0; i < n; i++)
             at[(v[i] >> shift & 255) + 1]++;
+        /* all alike here */
         if (at[(v[0] >> shift & 255) + 1] == n)
-            continue; /* all alike here */
+            continue;
         for (int b = 0; b < 256; b++)
             at[b + 1] += at[b];
         for (size_t i = 0; i < n; i++)
@@ -79,16 +79,17 @@ static int bucket(float key, float min)
 
 struct cut {
     float key;
-    size_t index; /* of the last one that is in, among those with this key */
+    size_t index; /* of the last candidate that is kept, among those with this key */
 };
 
-/* What a candidate counts: its weight, or one. In integers, so that no sum depends on the order. */
+/* Contribution of a candidate: its weight, or one. Integers, so that no sum depends on the
+ * order. */
 static uint64_t units(const float *w, size_t i) { return w ? draw_units(w[i]) : 1; }
 
-/* Go through the candidates by ascending key, equal ones from the highest index down (where the
- * order of equals is seen at all, transformers' stable ascending sort leaves the highest in), until
- * the sum of their weights reaches the share p of all; without weights, until there are p of them.
- * The one that reaches it is the last. */
+/* Visits candidates by ascending key, equal ones from the highest index down, until the sum of
+ * their weights reaches the share p of all; without weights, until there are p of them. That
+ * candidate is the last one kept. (The order of equals matters because transformers' stable
+ * ascending sort keeps the highest.) */
 static struct cut find_cut(struct filter_mem *x, const float *key, const float *w, size_t n,
                            double p)
 {
@@ -121,7 +122,7 @@ static struct cut find_cut(struct filter_mem *x, const float *key, const float *
     return (struct cut){key[i], i};
 }
 
-/* Keep what is not behind the cut, and never what is not allowed. */
+/* Keeps candidates up to the cutoff, and never a masked one. */
 static void keep(struct cands *c, struct filter_mem *x, const float *key, struct cut cut, bool ties)
 {
     size_t m = 0;
@@ -187,8 +188,8 @@ void cut_min_p(struct cands *c, struct filter_mem *x, float p)
     keep(c, x, x->key, (struct cut){-p, 0}, true);
 }
 
-/* |log p + entropy| = |x - mean of x|, x being the logarithms of the weights: the normalisation
- * drops out. */
+/* |log p + entropy| = |x - mean of x|, where x are the logarithms of the weights: the
+ * normalisation cancels. */
 void cut_typical(struct cands *c, struct filter_mem *x, double p)
 {
     uint64_t sum = 0, logs = 0;
@@ -208,7 +209,7 @@ void cut_top_n_sigma(struct cands *c, struct filter_mem *x, float n)
     size_t m = 0;
     for (size_t i = 0; i < c->n; i++)
         if (c->s[i] != -INFINITY) {
-            double d = (double)c->s[i] - c->max; /* small numbers: nothing cancels out */
+            double d = (double)c->s[i] - c->max; /* small numbers: no cancellation */
             sum += d;
             squares += d * d;
             m++;

@@ -2,7 +2,7 @@
 #include "common/multiversion.h"
 #include <math.h>
 
-/* Counters worked on side by side: one AVX-512 register; the words they give; words at a time. */
+/* Counters processed in parallel: one AVX-512 register; their output words; words at a time. */
 enum { LANES = 16, WORDS = 64, BATCH = 256 };
 _Static_assert(WORDS == 4 * LANES, "four words a counter");
 
@@ -55,7 +55,7 @@ struct race {
     size_t at;
 };
 
-/* E >= noise_unit(bits), so most runners are seen to lose by one multiplication. */
+/* E >= noise_unit(bits), so one multiplication excludes most tokens. */
 static void run(struct race *r, size_t i, float w, uint32_t bits)
 {
     if (!(noise_unit(bits) < r->best * w))

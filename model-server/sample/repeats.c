@@ -60,7 +60,7 @@ void repeats_free(struct repeats *r)
     free(r);
 }
 
-/* Does a breaker end behind the first `old` bytes of the text? */
+/* True if a breaker ends after the first `old` bytes of the text. */
 static bool breaker_ends(const struct repeats *r, size_t old)
 {
     for (size_t i = 0; i < r->n_breakers; i++) {
@@ -93,8 +93,8 @@ int repeats_push(struct repeats *r, uint32_t id, struct err *e)
 
 static uint32_t back(const struct repeats *r, uint32_t k) { return r->ids[r->n - 1 - k]; }
 
-/* match[k]: how many tokens that end k before the last one are those that the context ends with.
- * It is the Z function of the reversed context: linear, since `right` only grows. */
+/* match[k]: number of tokens, ending k before the last one, that equal the end of the context. It
+ * is the Z function of the reversed context: linear, since `right` only grows. */
 static void match_ends(struct repeats *r, uint32_t n)
 {
     uint32_t left = 0, right = 0;
@@ -110,7 +110,7 @@ static void match_ends(struct repeats *r, uint32_t n)
     }
 }
 
-/* By multiplication alone: the same on every machine. Finite, so that no token is forbidden. */
+/* Only multiplications: the same on every machine. Finite, so that no token is masked. */
 static float penalty(const struct dry *d, uint32_t length)
 {
     double v = d->multiplier;
@@ -123,7 +123,7 @@ void repeats_penalise(struct repeats *r, const struct dry *d, float *row, size_t
 {
     const uint32_t n = d->last_n >= 0 && (uint32_t)d->last_n < r->n ? (uint32_t)d->last_n : r->n;
     const uint32_t least = (uint32_t)d->allowed_length;
-    uint32_t limit = 0; /* tokens behind the last break */
+    uint32_t limit = 0; /* tokens after the last break */
     assert(d->allowed_length > 0);
     while (limit < n && !r->breaks[r->n - 1 - limit])
         limit++;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Does it change which token is drawn? */
+/* True if it changes which token is sampled. */
 static bool reshapes(const struct sampling *p)
 {
     bool any = false;
@@ -25,8 +25,8 @@ struct sampling sampling_neutral(void)
     return p;
 }
 
-/* Any positive number is a temperature (1e-8 is a habit of those who mean greedy); what lies beyond
- * these ends differs in nothing but the danger of infinities. */
+/* Any positive number is a temperature (some clients send 1e-8 for greedy). Beyond these limits
+ * only infinities would differ. */
 static float tame(float v) { return v > 0 ? fminf(fmaxf(v, 1e-6f), 1e6f) : v; }
 
 static void mend(struct sampling *p)
@@ -88,8 +88,8 @@ bool sampling_on_host(const struct sampling *p)
     return host;
 }
 
-/* Kirchenbauer et al., "A watermark for large language models", 2023: the token before decides
- * which part of the vocabulary is preferred. */
+/* Kirchenbauer et al., "A watermark for large language models", 2023: the previous token
+ * determines the preferred part of the vocabulary. */
 static void prefer_green(const struct watermark *m, uint32_t last, float *row, size_t vocab)
 {
     const uint64_t hash_key = 15485863;
@@ -103,7 +103,7 @@ static void prefer_green(const struct watermark *m, uint32_t last, float *row, s
     }
 }
 
-/* Whether XTC cuts at this position is drawn like the token: from seed and position alone. */
+/* Whether XTC is applied at this position depends only on seed and position, like the token. */
 static bool xtc_cuts(const struct sampling *p, uint64_t position)
 {
     uint32_t bits;
@@ -131,7 +131,7 @@ static void filter(const struct sampling *p, uint64_t position, struct cands *c,
         cut_xtc(c, x, p->xtc_threshold);
 }
 
-/* The candidate of token `id`; SIZE_MAX: it was cut. Few are left where there is a list. */
+/* The candidate of token `id`; SIZE_MAX: it was removed. If there is a list, it is short. */
 static size_t cand_of(const struct cands *c, uint32_t id)
 {
     if (!c->id)
@@ -172,7 +172,7 @@ static void report_top(const struct sampling *p, const struct cands *c, struct f
     }
 }
 
-/* The row before temperature and filters: kept in x->raw, weighed as `c`. */
+/* The row before temperature and filters: saved in x->raw, weighed as `c`. */
 static int report_raw(const struct sampling *p, const float *row, size_t vocab,
                       struct filter_mem *x, struct sampled *out, struct cands *c, struct err *e)
 {
@@ -190,7 +190,7 @@ static size_t choose(const struct sampling *p, const struct cands *c, uint64_t p
         size_t i = noise_draw(c->w, c->id, c->n, p->seed, position);
         if (i != SIZE_MAX)
             return i;
-    } /* every weight underflowed (typical_p kept only hopeless tokens): the best of them */
+    } /* every weight underflowed (typical_p kept only improbable tokens): the best of them */
     float best = row_max(c->s, c->n);
     size_t i = 0;
     while (c->s[i] != best)

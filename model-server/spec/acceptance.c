@@ -1,7 +1,7 @@
 #include "model-server/spec/acceptance.h"
 
-/* What a step teaches fades by an eighth with each draft, and by a sixty-fourth with each chance
- * that was passed by. */
+/* The weight of an observation decreases by an eighth with each draft, and by a sixty-fourth with
+ * each unused chance. */
 static const float LEARN = 1.0f / 8, FADE = 1.0f / 64;
 static const float AT_FIRST[DRAFT_KINDS] = {
     [DRAFT_OFFERED] = 0.7f,    [DRAFT_SHORT_MATCH] = 0.4f, [DRAFT_MATCH] = 0.6f,

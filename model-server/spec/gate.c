@@ -1,8 +1,8 @@
 #include "model-server/spec/gate.h"
 #include <assert.h>
 
-/* GAIN: what a head has to save. Steps that are measured while it is paused carry the price of its
- * rows, which are left out when it is off. */
+/* GAIN: minimum saving of a head. Steps that are measured while it is paused include the cost of
+ * its rows, which is not paid when it is off. */
 static const double GAIN = 0.03, LEARN = 0.5;
 enum { FIRST_PATIENCE = 4, MOST_PATIENCE = 64 };
 
@@ -49,7 +49,7 @@ static void begin(struct gate_size *s, enum gate_mode mode)
 
 static void learn(double *known, double ns) { *known += (ns - *known) * (*known > 0 ? LEARN : 1); }
 
-/* After a trial of what was not in use: `on` is the faster one, or not. */
+/* After a trial of the unused mode: `on`: the head is faster. */
 static void compare(struct gate_size *s, bool on)
 {
     if (on != s->in_use) {

@@ -1,6 +1,6 @@
 #include "model-server/spec/ngram.h"
 
-/* How many tokens before `a` and before `b` are the same; b > a. */
+/* Number of equal tokens before `a` and before `b`; b > a. */
 static uint32_t agreement(const uint32_t *ids, uint32_t a, uint32_t b)
 {
     uint32_t n = 0;

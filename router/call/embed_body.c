@@ -7,6 +7,13 @@ enum { TEI_BATCH = 32 };
 
 /* ---------------------------------------------------------------- reading */
 
+int texts_open(struct call *c, struct body *b, unsigned tasks, struct err *e)
+{
+    if (call_texts_task(c, tasks, e))
+        return -1;
+    return body_open(b, c->body.p, c->body.len, &c->arena, e) != 0 ? -1 : 0;
+}
+
 static void set_empty(struct body *b, const char *key)
 {
     if (b->failed)

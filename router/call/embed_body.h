@@ -4,6 +4,9 @@
 #include "router/body/body.h"
 #include "router/call/embed.h"
 
+/* Parses the body of a request if the model's task is in `tasks`, as call_texts_task(). */
+int texts_open(struct call *c, struct body *b, unsigned tasks, struct err *e);
+
 /* Reads `key`: a string, a list of strings, a list of ids, or a list of such lists. NULL: the body
  * was failed. *batch: it is a list of texts. An empty list or text is ERR_EMPTY in *e. */
 const struct text_input *body_texts(struct body *b, struct object o, const char *key, uint32_t *n,

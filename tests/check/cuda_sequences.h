@@ -40,7 +40,7 @@ static inline void sequence_free(struct sequence *s)
     free(s->qkv), free(s->rope), free(s->norms);
 }
 
-/* What a step of one sequence adds to a batch. */
+/* Part of a batch: a step of one sequence. */
 struct feed {
     struct ragged b;
     struct span spans[8];
@@ -49,7 +49,7 @@ struct feed {
     float *qkv, *rope;
 };
 
-/* Pictures of 50 tokens that begin at multiples of 64; windows of 50 side by side. */
+/* Images of 50 tokens at multiples of 64; adjacent windows of 50. */
 static inline struct mutual mutual_at(enum attn_mutual how, uint32_t t, uint32_t len)
 {
     const uint32_t each = how == MUTUAL_ALONE ? 50 : 64, begin = t / each * each;
@@ -110,7 +110,8 @@ static inline void run_step(struct side s, const struct sequence *q, struct kv_c
     s.ops->free(s.d, sink);
 }
 
-/* Feed the sequence in chunks, behind `beside` shorter copies of itself; o: [len][heads * dim]. */
+/* Computes the sequence in chunks, in a batch after `beside` shorter copies of itself; o:
+ * [len][heads * dim]. */
 static inline void run_sequence(struct side s, const struct sequence *q, uint32_t chunk,
                                 uint32_t beside, float *o)
 {

@@ -1,10 +1,10 @@
-/* cuda_sides.h - what the tests of the CUDA backend share: the plugin, a device beside the CPU's,
- * and where their results are looked at.
+/* cuda_sides.h - shared by the tests of the CUDA backend: the plugin, a device beside the CPU's,
+ * and access to results.
  *
  * Without a GPU the plugin is the one built with tests/cuda_double, where the same kernels run on
- * the CPU. On a machine with one, `make gpu-check` runs these programs on build/bin/backend-cuda.so
- * (BACKEND_CUDA); what only the double can show is left out there. A program of one file includes
- * this; main() is CUDA_TESTS(). */
+ * the CPU. On a machine with a GPU, `make gpu-check` runs these programs with
+ * build/bin/backend-cuda.so (BACKEND_CUDA), without the tests that only the double supports. Test
+ * programs of one file include this; main() is CUDA_TESTS(). */
 #ifndef TESTS_CHECK_CUDA_SIDES_H
 #define TESTS_CHECK_CUDA_SIDES_H
 #include "model-server/backend/numbers.h"
@@ -15,7 +15,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
-// cmocka wants the three above first
+// cmocka requires the three headers above first
 #include <cmocka.h>
 
 enum { TENSOR = 1, GRAPHS = 2, OVERLAP = 4 };
@@ -26,7 +26,7 @@ static const struct backend_plugin *plugin;
 static struct cuda_double *machine; /* NULL: a real GPU */
 static const struct backend_ops *const cpu = &backend_cpu;
 
-/* A device and where its results are looked at. */
+/* A device and access to its results. */
 struct side {
     const struct backend_ops *ops;
     struct device *d;
@@ -85,7 +85,7 @@ static inline struct weight *load(struct side s, const float *w, uint32_t rows, 
     return load_quant(s, w, rows, cols, t, QUANT_NONE);
 }
 
-/* The numbers that a product works with, [rows][cols], by looking up every row. */
+/* The numbers that a product uses, [rows][cols], read by looking up every row. */
 static inline float *looked_up(struct side s, const struct weight *w, uint32_t rows, uint32_t cols)
 {
     struct err e = ERR_INIT;
@@ -126,8 +126,8 @@ static inline float *linear(struct side s, const float *x, uint32_t rows, struct
     return y;
 }
 
-/* A random product against the CPU's, by its rounding. `step`: half a unit in the last place that x
- * is rounded to; 0: the very bits of the CPU. */
+/* Compares a random product with the CPU's, within its rounding error. `step`: half a unit in the
+ * last place of x's type; 0: the bits of the CPU. */
 static inline void check_linear(struct side g, struct side c, uint32_t rows, uint32_t n, uint32_t k,
                                 enum dtype t, double step)
 {
@@ -155,7 +155,7 @@ static inline void assert_near(const float *got, const float *want, size_t n, do
             fail_msg("%s: element %zu is %.9g, the CPU's is %.9g", what, i, got[i], want[i]);
 }
 
-/* The plugin that the environment names: 1, 0 when there is none, -1 when it cannot be used. */
+/* Opens the plugin that the environment names: 1, 0 if there is none, -1 if it cannot be used. */
 static inline int cuda_sides_open(size_t n_tests)
 {
     const char *path = getenv("BACKEND_CUDA"), *stand_in = getenv("CUDA_DOUBLE");

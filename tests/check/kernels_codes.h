@@ -1,5 +1,5 @@
-/* kernels_codes.h - checks of the kernels over panels of codes, for test_kernels.c: any layout that
- * a matrix can have, random codes and scales. */
+/* kernels_codes.h - checks of the kernels for panels of codes, for test_kernels.c: any layout of
+ * a matrix, random codes and scales. */
 #ifndef TESTS_CHECK_KERNELS_CODES_H
 #define TESTS_CHECK_KERNELS_CODES_H
 #include "model-server/backend/cpu/cpu.h"
@@ -20,7 +20,7 @@ static void fill_widened(void)
         wide_want[i] = wide_got[i] = rng_wide(&rng);
 }
 
-/* Any layout that a matrix can have. */
+/* Any possible layout of a matrix. */
 static struct code_layout any_layout(void)
 {
     const uint8_t *table = rng_below(&rng, 4) ? NULL : formats[FORMAT_IQ4_NL].table;
@@ -83,7 +83,7 @@ static bool check_dot_codes(void (*fn)(void), uint32_t n)
 
 /* ---------------------------------------------------------------- activations in 8 bits */
 
-/* Ties, numbers next to nothing, all zeros, and such as are not finite. */
+/* Ties, tiny numbers, all zeros, and non-finite numbers. */
 static bool check_round_x(void (*fn)(void), uint32_t n)
 {
     static const float odd[] = {0x1p-121f, INFINITY, NAN, 0x1p127f, -0.0f, 0x1p-149f};

@@ -1,5 +1,5 @@
-/* kernels_rig.h - what the checks of kernels share: rows of numbers, and two results that must be
- * the same, with a canary behind each. */
+/* kernels_rig.h - shared by the checks of kernels: rows of numbers, and two results that must be
+ * equal, with a canary after each. */
 #ifndef TESTS_CHECK_KERNELS_RIG_H
 #define TESTS_CHECK_KERNELS_RIG_H
 #include "model-server/backend/cpu/kernels.h"
@@ -22,14 +22,14 @@ static void fill(uint32_t n)
 
 static bool same(void) { return !memcmp(want, got, sizeof(want)); }
 
-/* Start both results from the same row. */
+/* Initialises both results with the same row. */
 static void start_from(const float *row, uint32_t n)
 {
     memcpy(want, row, n * sizeof(*row));
     memcpy(got, row, n * sizeof(*row));
 }
 
-/* Does fn give what the reference gives, n numbers long? */
+/* True if fn's result equals the reference's, for n numbers. */
 typedef bool check_fn(void (*fn)(void), uint32_t n);
 #define CALL(op) (*(op##_fn *)fn)
 #endif

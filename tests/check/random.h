@@ -1,4 +1,4 @@
-/* random.h - seeded numbers for the checks: reproducible from one seed, spread over magnitudes. */
+/* random.h - seeded random numbers for the checks, spread over magnitudes. */
 #ifndef TESTS_CHECK_RANDOM_H
 #define TESTS_CHECK_RANDOM_H
 #include <math.h>
@@ -10,8 +10,8 @@ struct rng {
     uint64_t state, seed;
 };
 
-/* From the environment variable SEED (`make soak` draws one), else always the same; printed, so
- * that a failure can be repeated. */
+/* The seed is the environment variable SEED (`make soak` draws one), else constant; it is
+ * printed, so that a failure can be repeated. */
 static inline struct rng rng_new(void)
 {
     const char *s = getenv("SEED");

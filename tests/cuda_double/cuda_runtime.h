@@ -1,5 +1,6 @@
-/* cuda_runtime.h - the double's side of CUDA C++: vectors, built-in variables, what a warp does
- * together. Threads of a block are fibers (block.cc); one that must wait for others yields. */
+/* cuda_runtime.h - the double's implementation of CUDA C++: vectors, built-in variables, warp
+ * operations. Threads of a block are fibers (block.cc); a thread that must wait for others
+ * yields. */
 #ifndef TESTS_CUDA_DOUBLE_CUDA_RUNTIME_H
 #define TESTS_CUDA_DOUBLE_CUDA_RUNTIME_H
 #include "tests/cuda_double/cuda_runtime_api.h"
@@ -55,9 +56,9 @@ void __syncthreads(void);
 void double_warp(void (*fn)(void *const operands[32]), void *operand);
 void double_warpgroup(void (*fn)(void *const operands[128]), void *operand); /* four warps */
 void *double_dynamic_shared(void);
-void double_prefetched(uint32_t bytes); /* into the second-level cache */
-void double_poll(void);   /* a thread asks again for what another device is to write */
-uint64_t double_ns(void); /* its clock; a second of it is a sixtieth of ours, for time-outs */
+void double_prefetched(uint32_t bytes); /* into the L2 cache */
+void double_poll(void);   /* a thread polls memory that another device will write */
+uint64_t double_ns(void); /* its clock; one second of it is a sixtieth of a real one, for time-outs */
 /* Copies to shared memory happen at the wait, not before. */
 void double_copy_async(void *dst, const void *src, bool valid);
 void double_copy_commit(void);
@@ -66,18 +67,19 @@ void double_enqueue(cudaStream_t s, std::function<void()> f);
 /* The barrier of a cluster, and an address in the shared memory of one of its blocks. */
 void double_cluster_barrier(void);
 void *double_cluster_shared(void *p, uint32_t rank);
-/* Run `body` for every thread of the grid, in stream order; `cluster` blocks of a row together. */
+/* Runs `body` for every thread of the grid, in stream order; `cluster` blocks of a row
+ * together. */
 cudaError_t double_launch(dim3 grid, uint32_t cluster, dim3 block, size_t smem, cudaStream_t s,
                           std::function<void()> body);
 
-/* Fibers change places at barriers only. */
+/* Fibers switch only at barriers. */
 template <typename T> static inline T atomicAdd(T *p, T v)
 {
     T old = *p;
     *p += v;
     return old;
 }
-/* One block after the other: what one has written the next ones see. */
+/* Blocks run one after the other: later ones see earlier writes. */
 static inline void __threadfence(void) {}
 static inline float __uint_as_float(uint32_t u)
 {

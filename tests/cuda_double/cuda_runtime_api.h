@@ -1,10 +1,10 @@
-/* cuda_runtime_api.h - a CPU in the place of a GPU, for tests: the calls of the CUDA runtime that
- * the backend makes, with the same names and meanings.
+/* cuda_runtime_api.h - a CPU instead of a GPU, for tests: the calls of the CUDA runtime that the
+ * backend makes, with the same names and meanings.
  *
- * Work on a stream waits until somebody synchronises, as late as CUDA allows; copies from pinned
- * memory read it then. Device memory cannot be touched outside of such work: it is unmapped. Memory
- * that was not written holds NaN. So a host that touches device memory, reads too early or reuses a
- * buffer too soon fails here too. One thread. */
+ * Work on a stream runs only when the stream is synchronised, as late as CUDA allows; copies from
+ * pinned memory read it then. Device memory cannot be accessed outside of such work: it is
+ * unmapped. Unwritten memory contains NaN. So a host that accesses device memory, reads too early
+ * or reuses a buffer too soon fails here too. One thread. */
 #ifndef TESTS_CUDA_DOUBLE_CUDA_RUNTIME_API_H
 #define TESTS_CUDA_DOUBLE_CUDA_RUNTIME_API_H
 #include <stdbool.h>
@@ -101,15 +101,15 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e);
 cudaError_t cudaEventQuery(cudaEvent_t e);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
 
-/* What the machine is like, and what happened on it; for the tests. */
+/* Properties of the machine and counts of events, for the tests. */
 struct cuda_double {
     int devices, driver, major, sms;
     size_t total;             /* bytes of device memory; set before the first allocation */
     int fail_after;           /* allocations that still succeed; -1: all */
-    uint32_t shuffle;         /* not 0: seed of the order in which blocks and threads run */
+    uint32_t shuffle;         /* not 0: seed of the order of blocks and threads */
     bool wgmma_truncates;     /* its sums are not rounded as those of mma.sync */
     size_t used, allocations; /* now */
-    uint64_t launches, graph_launches, wgmmas, prefetched; /* so far; prefetched: bytes */
+    uint64_t launches, graph_launches, wgmmas, prefetched; /* totals; prefetched: bytes */
 };
 struct cuda_double *cuda_double(void);
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* nccl.h - the double's NCCL: what backend/cuda/nccl.c uses, between processes of one machine. */
+/* nccl.h - the double's NCCL: the functions that backend/cuda/nccl.c uses, between processes of
+ * one machine. */
 #ifndef TESTS_CUDA_DOUBLE_NCCL_H
 #define TESTS_CUDA_DOUBLE_NCCL_H
 #include "tests/cuda_double/cuda_runtime_api.h"

@@ -1,5 +1,5 @@
-/* image.h - what the fuzzers of picture files share: decoding in this process, small pictures only,
- * so that a run is fast. */
+/* image.h - shared by the fuzzers of image files: decoding in this process, only small images, so
+ * that a run is fast. */
 #ifndef TESTS_FUZZ_IMAGE_H
 #define TESTS_FUZZ_IMAGE_H
 #include "common/image/canvas.h"
@@ -12,8 +12,8 @@ static inline void fuzz_check_error(const struct err *e)
         abort();
 }
 
-/* Files of another format are none of this fuzzer's. A decoded picture has all its bytes: under a
- * sanitizer each is read. */
+/* Files of another format are ignored. All bytes of a decoded image exist: under a sanitizer each
+ * is read. */
 static inline void fuzz_decode(enum image_format format, const uint8_t *data, size_t n)
 {
     static const struct image_limits limits = {2000, 100000};

@@ -1,11 +1,11 @@
-/* tensors.h - what holds for every tensor that a parser of files accepts. */
+/* tensors.h - properties of every tensor that a file parser accepts. */
 #ifndef TESTS_FUZZ_TENSORS_H
 #define TESTS_FUZZ_TENSORS_H
 #include "model-server/model/tensor_file.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Every accepted tensor lies inside the file, is readable, and is found by its name; a refusal is
+/* Every accepted tensor lies within the file, is readable, and is found by its name; an error is
  * one line. Closes `s`; `rc` and `e` are the parser's. */
 static inline void check_tensors(struct tensor_file *s, int rc, const struct err *e,
                                  const uint8_t *data, size_t n)

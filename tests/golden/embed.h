@@ -1,5 +1,4 @@
-/* embed.h - texts with the vectors or scores that are expected of them, and a bench to run a model
- * over them. */
+/* embed.h - texts with their expected vectors or scores, and a bench to run a model on them. */
 #ifndef TESTS_GOLDEN_EMBED_H
 #define TESTS_GOLDEN_EMBED_H
 #include "common/json.h"
@@ -115,7 +114,7 @@ static inline int encode_open_on(struct encode_bench *b, const struct backend_op
     if (!(b->model = model_load(dir, &o, e)))
         return -1;
     assert_true(model_info(b->model)->task != TASK_GENERATE);
-    return model_encode_reserve(b->model, 64, 2, KV_F32, e); /* less than is needed: it grows */
+    return model_encode_reserve(b->model, 64, 2, KV_F32, e); /* less than needed: it grows */
 }
 
 static inline int encode_open(struct encode_bench *b, const char *dir, int threads,
@@ -138,7 +137,7 @@ static inline float *encode_run(struct encode_bench *b, const struct model_text 
     return out;
 }
 
-/* [n][width] of texts [first, first + n); `turned`: the last one first. */
+/* [n][width] of texts [first, first + n); `turned`: in reverse order. */
 static inline float *encode_texts(struct encode_bench *b, const struct texts *t, uint32_t first,
                                   uint32_t n, bool turned)
 {
@@ -156,7 +155,7 @@ static inline float *encode_all(struct encode_bench *b, const struct texts *t)
     return encode_run(b, v, t->n, true);
 }
 
-/* The largest difference from what is expected; NaN is infinitely far. */
+/* The largest error; NaN counts as infinite. */
 static inline double encode_error(struct encode_bench *b, const struct texts *t)
 {
     const uint32_t width = model_info(b->model)->width;

@@ -1,5 +1,5 @@
-/* gguf_made.h - a checkpoint of a folder as GGUF, the way llama.cpp's convert_hf_to_gguf.py writes
- * it: other names, halves of heads in turn, norms with 1 added, experts in one tensor. */
+/* gguf_made.h - converts a checkpoint folder to GGUF as llama.cpp's convert_hf_to_gguf.py does:
+ * other names, halves of heads interleaved, norms with 1 added, experts in one tensor. */
 #ifndef TESTS_GOLDEN_GGUF_MADE_H
 #define TESTS_GOLDEN_GGUF_MADE_H
 #include "model-server/backend/numbers.h"
@@ -22,8 +22,8 @@ static const struct gguf_kind gguf_kinds[] = {
     {"stablelm", "stablelm", false, false},
 };
 
-/* How to write: packing of the matrices; -1: as they are stored. `dequantised`: a folder that gets
- * the numbers that are left, in fp32. */
+/* packing of the matrices; -1: as stored. `dequantised`: a folder for the dequantised numbers, in
+ * fp32. */
 struct gguf_how {
     int packing;
     const char *dequantised;
@@ -157,7 +157,7 @@ static inline void gguf_factors(struct gguf_making *m, const char *name, const c
     gw_tensor(&m->w, name, GGUF_F32, 1, &n, v, n * sizeof(float));
 }
 
-/* What generate_extra_tensors() of the converter makes of Llama 3's scaling. */
+/* The factors that generate_extra_tensors() of the converter writes for Llama 3's scaling. */
 static inline void gguf_llama3(struct gguf_making *m, const cJSON *r)
 {
     const double factor = json_num(r, "factor", 8), low = json_num(r, "low_freq_factor", 1),
@@ -204,7 +204,7 @@ static inline void gguf_rope(struct gguf_making *m)
     }
 }
 
-/* A truth for each layer: it has the window. */
+/* A bool for each layer: it has the window. */
 static inline void gguf_pattern(struct gguf_making *m)
 {
     const cJSON *types = json_get(m->config, "layer_types"), *t;
@@ -234,7 +234,7 @@ static inline void gguf_metadata(struct gguf_making *m)
 
 /* ---------------------------------------------------------------- tensors */
 
-/* Halves of a head row by row in turn. */
+/* Interleaves the halves of a head row by row. */
 static inline void gguf_pair(float *v, uint64_t rows, uint64_t cols, uint64_t head)
 {
     float *old = malloc(rows * cols * sizeof(*v));
@@ -248,7 +248,7 @@ static inline void gguf_pair(float *v, uint64_t rows, uint64_t cols, uint64_t he
     free(old);
 }
 
-/* The nearest block, the way ggml's simplest quantisers find it. */
+/* The nearest block, as found by ggml's simplest quantisers. */
 static inline void gguf_block(enum gguf_packing p, const float *v, uint8_t *out)
 {
     float top = 0, most = 0;
@@ -285,7 +285,7 @@ static inline void gguf_pack(struct buf *b, enum gguf_packing p, const float *v,
     }
 }
 
-/* The numbers that are left of packed ones. */
+/* Dequantises a block. */
 static inline void gguf_unpack(enum gguf_packing p, const uint8_t *at, float *v, size_t n)
 {
     float out[BLOCK_MAX];
@@ -314,7 +314,7 @@ static inline enum gguf_packing gguf_choose(const struct gguf_making *m, const s
                : (enum gguf_packing)m->how->packing;
 }
 
-/* One tensor's numbers, packed behind `b`; what is left of them goes to m->left. */
+/* One tensor's numbers, packed after `b`; their dequantised numbers go to m->left. */
 static inline void gguf_numbers_of(struct gguf_making *m, const struct tensor *t,
                                    enum gguf_packing p, struct buf *b)
 {
@@ -388,7 +388,7 @@ static inline void gguf_save(struct gguf_making *m, const char *dir, const char 
     assert_int_equal(gw_save(&m->w, path), 0);
 }
 
-/* The folder's tokenizer, or one of four tokens, where the logits are all that is looked at. */
+/* The folder's tokenizer, or one of four tokens if only the logits matter. */
 static inline void gguf_made_tokens(struct gguf_making *m, const char *from)
 {
     char path[2 * PATH_LEN];
@@ -411,8 +411,8 @@ static inline void gguf_made_tokens(struct gguf_making *m, const char *from)
     buf_add(&m->w.values, scores, sizeof(scores));
 }
 
-/* dir/stem.gguf, or its parts, of the checkpoint in `from`, whose config.json may be another:
- * `config` (NULL: its own). */
+/* Writes dir/stem.gguf, or its parts, from the checkpoint in `from`; `config` replaces its
+ * config.json (NULL: its own). */
 static inline void gguf_made(const char *from, const cJSON *config, const struct gguf_how *how,
                              const char *dir, const char *stem)
 {

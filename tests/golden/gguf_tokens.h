@@ -1,4 +1,4 @@
-/* gguf_tokens.h - a tokenizer.json as the metadata that llama.cpp's converters write for it. */
+/* gguf_tokens.h - converts a tokenizer.json to the metadata that llama.cpp's converters write. */
 #ifndef TESTS_GOLDEN_GGUF_TOKENS_H
 #define TESTS_GOLDEN_GGUF_TOKENS_H
 #include "common/gguf/vocab.h"
@@ -28,8 +28,8 @@ static inline void gt_set(struct gguf_tokens *t, uint32_t id, const char *text, 
     t->type[id] = type;
 }
 
-/* SentencePiece's scores of tokens that are made by merging fall with the rank of the first merge
- * that makes one. */
+/* SentencePiece's scores of merged tokens decrease with the rank of the first merge that forms
+ * them. */
 static inline void gt_scores(struct gguf_tokens *t, const cJSON *merges,
                              const struct tokenizer *tok)
 {
@@ -91,8 +91,8 @@ static inline void gt_special(struct gguf_write *w, const struct tokenizer *tok,
         gw_put_u32(w, key, (uint32_t)id);
 }
 
-/* Of the folder `dir`; `pre`: the name of tokenizer.ggml.pre, NULL: a tokenizer with scores,
- * "gemma4": the model of that name, of pieces with merges. */
+/* From the folder `dir`; `pre`: the value of tokenizer.ggml.pre, NULL: a tokenizer with scores,
+ * "gemma4": pieces with merges. */
 static inline void gguf_tokens(struct gguf_write *w, const char *dir, const char *pre)
 {
     char path[2048];
@@ -130,7 +130,7 @@ static inline void gguf_tokens(struct gguf_write *w, const char *dir, const char
     else if (!pre)
         gt_scores(&t, merges, tok);
     gt_lists(w, &t, merges, !pre);
-    /* What stands around a text tells the tokens and the switches. */
+    /* The ids around an empty text show the special tokens and the switches. */
     assert_int_equal(tokenizer_encode(tok, "", 0, TOK_ADD_SPECIAL, &scratch, &ids, &e), 0);
     gw_put_bool(w, "tokenizer.ggml.add_bos_token", ids.n > 0);
     gw_put_bool(w, "tokenizer.ggml.add_eos_token", ids.n > 1);

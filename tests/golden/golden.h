@@ -1,4 +1,4 @@
-/* golden.h - expectations of a tiny checkpoint, and a bench to run one on: a device, a model, a KV
+/* golden.h - expected values of a tiny checkpoint, and a bench to run it: a device, a model, a KV
  * cache, sequences with scattered blocks. */
 #ifndef TESTS_GOLDEN_GOLDEN_H
 #define TESTS_GOLDEN_GOLDEN_H
@@ -39,7 +39,7 @@ static inline uint32_t golden_ids(const cJSON *a, uint32_t out[MAX_LEN])
 }
 
 /* Three kinds of file: arch/ has prompt_logprobs and greedy_ids, models/ has prefill and
- * generated_ids, vision/ greedy_ids alone. */
+ * generated_ids, vision/ only greedy_ids. */
 static inline void golden_prompt(struct prompt *p, const cJSON *j)
 {
     const cJSON *last = json_get(j, "last_logits"), *v;
@@ -71,7 +71,7 @@ static inline bool golden_load(struct golden *g, const char *dir, int most)
     memset(g, 0, sizeof(*g));
     if (!root)
         return false;
-    cJSON_ArrayForEach(p, json_get(root, "cases")) /* of vision/: those without a picture */
+    cJSON_ArrayForEach(p, json_get(root, "cases")) /* of vision/: those without an image */
     {
         if (g->n < most && cJSON_GetArraySize(json_get(p, "images")) == 0)
             golden_prompt(&g->prompts[g->n++], p);
@@ -97,7 +97,7 @@ struct bench {
     const struct backend_ops *ops;
     struct device *dev;
     struct model *model;
-    uint32_t vocab, adapter; /* adapter: that judge() asks for */
+    uint32_t vocab, adapter; /* adapter: the one that judge() uses */
 };
 
 static inline void bench_close(struct bench *b)
@@ -108,13 +108,14 @@ static inline void bench_close(struct bench *b)
     memset(b, 0, sizeof(*b));
 }
 
-/* A model as it is to be opened. */
+/* How to open a model. */
 struct bench_setup {
     const char *dir;
     int dtype;                    /* model_options' */
     enum activations activations; /* AUTO stands for EXACT */
     const struct adapter_source *adapters;
-    uint32_t n_adapters, adapter; /* adapter: struct bench's; all of them are put on the device */
+    /* adapter: struct bench's; all of them are loaded to the device */
+    uint32_t n_adapters, adapter;
     bool draft_heads, expert_parallel;
     const char *draft_dir; /* model_options' */
     struct comm *stages;
@@ -134,8 +135,8 @@ static inline int bench_pin_all(struct bench *b, struct err *e)
     return 0;
 }
 
-/* On one device of the CPU, with a cache of fp32. 0, or -1 with `e` filled; close it either way.
- * Adapters are there, but not on the device. */
+/* On one CPU device, with an fp32 cache. 0, or -1 with `e` filled; close it in either case.
+ * Adapters are opened, but not on the device. */
 static inline int bench_open_with(struct bench *b, const struct bench_setup *u, struct comm *comm,
                                   int threads, uint32_t n_blocks, struct err *e)
 {
@@ -186,13 +187,13 @@ static inline int bench_open(struct bench *b, const char *dir, struct comm *comm
 /* ---------------------------------------------------------------- sequences */
 
 struct bench_seq {
-    uint32_t ids[MAX_LEN], n, done; /* known tokens, those that are in the cache */
+    uint32_t ids[MAX_LEN], n, done; /* known tokens, and cached ones */
     uint32_t blocks[MAX_SEQ_BLOCKS], adapter;
-    uint32_t cell; /* its state is in the cell whose number is blocks[cell], 0 or 1 */
+    uint32_t cell; /* its state is in cell blocks[cell], where cell is 0 or 1 */
     float *rows;   /* [MAX_LEN][vocab] logits after each token */
 };
 
-/* `first`: where its blocks begin in `order`, a permutation of the cache's blocks. */
+/* `first`: its first block in `order`, a permutation of the cache's blocks. */
 static inline void seq_init(struct bench_seq *s, const struct bench *b, const struct prompt *p,
                             const uint32_t *order)
 {
@@ -249,7 +250,7 @@ static inline int bench_step(struct bench *b, struct bench_seq *const *seqs, con
                                      logits, e);
     for (int i = 0; i < n_seqs && rc == 0; i++) {
         size_t row = b->vocab, want = take[i] * row;
-        if (want) /* one without tokens may have no rows */
+        if (want) /* a sequence without tokens may have no rows */
             memcpy(seqs[i]->rows + seqs[i]->done * row, logits + at * row, want * sizeof(float));
         seqs[i]->done += take[i];
         seqs[i]->cell ^= take[i] > 0;
@@ -284,7 +285,7 @@ struct verdict {
 
 static inline double larger(double a, double b) { return fabs(b) > a || isnan(b) ? fabs(b) : a; }
 
-/* The prompt at once, then greedily on, token by token. */
+/* Runs the prompt at once, then decodes greedily token by token. */
 static inline int judge_prompt(struct bench *b, const struct prompt *p, struct verdict *v,
                                struct err *e)
 {
@@ -305,7 +306,7 @@ static inline int judge_prompt(struct bench *b, const struct prompt *p, struct v
         uint32_t id = argmax(s.rows + (size_t)(s.done - 1) * b->vocab, b->vocab);
         v->greedy++;
         v->greedy_right += id == p->greedy[i];
-        s.ids[s.n++] = p->greedy[i]; /* on the expected path, so that one slip counts once */
+        s.ids[s.n++] = p->greedy[i]; /* the expected token, so that one error counts once */
         if (i + 1 < p->n_greedy)
             rc = bench_step(b, one, &(uint32_t){1}, 1, e);
     }

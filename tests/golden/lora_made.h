@@ -1,5 +1,5 @@
-/* lora_made.h - a random adapter for any checkpoint, and the checkpoint with that adapter merged
- * in: what an unmerged adapter must come to. */
+/* lora_made.h - a random adapter for any checkpoint, and the checkpoint with that adapter merged:
+ * the expected result of an unmerged adapter. */
 #ifndef TESTS_GOLDEN_LORA_MADE_H
 #define TESTS_GOLDEN_LORA_MADE_H
 #include "common/buf.h"
@@ -8,7 +8,7 @@
 #include "tests/golden/golden.h"
 #include <unistd.h>
 
-/* A safetensors file of fp32 tensors as it grows. */
+/* An fp32 safetensors file under construction. */
 struct made_file {
     struct buf header, data;
 };
@@ -108,8 +108,8 @@ static inline void made_pair(struct made_file *adapter, struct rng *r, const str
     free(a), free(b);
 }
 
-/* Of the checkpoint in `base`: dir/adapter and dir/merged, which exist already. Ranks differ from
- * matrix to matrix, and some matrices are left alone. */
+/* Writes dir/adapter and dir/merged for the checkpoint in `base`; both folders exist. Ranks
+ * differ between matrices, and some matrices have no update. */
 static inline void made_adapter(const char *base, const char *dir, bool turned)
 {
     struct err e = ERR_INIT;
@@ -127,7 +127,7 @@ static inline void made_adapter(const char *base, const char *dir, bool turned)
             float *w = made_floats(t);
             if (made_target(t) && rng_below(&r, 8))
                 made_pair(&adapter, &r, t, w, 1 + rng_below(&r, 7), 6, turned);
-            uint64_t cols = t->n_dims > 1; /* a convolution's three dimensions become two */
+            uint64_t cols = t->n_dims > 1; /* a convolution's three dimensions are joined to two */
             for (int k = 1; k < t->n_dims; k++)
                 cols *= t->dims[k];
             made_add(&merged, t->name, w, t->dims[0], cols);

@@ -1,5 +1,5 @@
-/* ranks.h - every rank of a tensor-parallel model judged by a golden file: a thread each, with a
- * device of its own, over shared memory. */
+/* ranks.h - compares every rank of a tensor-parallel model with a golden file: one thread per
+ * rank with its own device, over shared memory. */
 #ifndef TESTS_GOLDEN_RANKS_H
 #define TESTS_GOLDEN_RANKS_H
 #include "tests/golden/golden.h"
@@ -34,7 +34,7 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
-/* What each of `world` ranks found, in out[0 .. world); the test fails where one could not look. */
+/* Results of `world` ranks, in out[0 .. world); the test fails if a rank could not run. */
 static void judge_ranks(const struct bench_setup *setup, const struct golden *g, int world,
                         struct verdict out[MOST_RANKS])
 {

@@ -1,5 +1,5 @@
-/* sight.h - models of TEST_DATA/vision: a model, its tower, its pictures; and the pictures of a
- * case of golden.json. */
+/* sight.h - models of TEST_DATA/vision: a model, its tower, its images; and the images of a case
+ * of golden.json. */
 #ifndef TESTS_GOLDEN_SIGHT_H
 #define TESTS_GOLDEN_SIGHT_H
 #include "common/image/canvas.h"
@@ -18,7 +18,8 @@ static const char *const families[] = {"qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwe
                                        "qwen2_vl", "qwen3_vl_moe", "aya_vision", "cohere2_vision"};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
-/* TEST_DATA/vision/<a>/<b>, or the folder without `b`; tests/data/vision of families made here. */
+/* TEST_DATA/vision/<a>/<b>, or the folder without `b`; tests/data/vision for families made by
+ * make_vision.py. */
 static inline const char *path_of(char out[PATH_LEN], const char *a, const char *b)
 {
     const char *env = getenv("TEST_DATA");
@@ -98,7 +99,7 @@ static inline char *read_all(const char *path, size_t *n)
     return bytes;
 }
 
-/* Pictures stand in the prompt one behind the other, each as many placeholders as it has features.
+/* Images are consecutive in the prompt, each with as many placeholders as it has features.
  * specs[SIGHT_MOST_IMAGES]; -1 with s->e. */
 static inline int sight_specs(struct sight *s, const cJSON *c, const uint32_t *ids, uint32_t n_ids,
                               struct media_spec *specs, uint32_t *n)

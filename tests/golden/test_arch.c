@@ -7,6 +7,7 @@
 #include "common/buf.h"
 #include "model-server/model/arch.h"
 #include "tests/golden/ranks.h"
+#include "tests/temp_folder.h"
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -232,12 +233,7 @@ static void link_v5(const char *dir, const char *to)
     free(real);
 }
 
-static void unlink_all(const char *dir)
-{
-    char cmd[PATH_LEN];
-    snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
-    assert_int_equal(system(cmd), 0);
-}
+static void unlink_all(const char *dir) { assert_int_equal(temp_folder_remove(dir), 0); }
 
 static void test_config_v5(void **state)
 {

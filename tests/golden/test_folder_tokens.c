@@ -3,6 +3,7 @@
 #include "common/tokenizer/byte_chars.h"
 #include "common/tokenizer/vocab.h"
 #include "tests/golden/token_checks.h"
+#include "tests/temp_folder.h"
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -179,9 +180,7 @@ static void place_make(struct place *p, const char *path)
 
 static void place_drop(struct place *p)
 {
-    char cmd[100];
-    snprintf(cmd, sizeof(cmd), "rm -rf %s", p->root);
-    assert_int_equal(system(cmd), 0);
+    assert_int_equal(temp_folder_remove(p->root), 0);
     cJSON_Delete(p->tokenizer);
 }
 

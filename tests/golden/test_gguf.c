@@ -2,6 +2,7 @@
  * and packed, in one file and in several, on one rank and on two. */
 #include "tests/golden/gguf_made.h"
 #include "tests/golden/ranks.h"
+#include "tests/temp_folder.h"
 #include <sys/stat.h>
 
 #define MADE "build/golden/arch/"
@@ -55,12 +56,7 @@ static void place_make(struct place *p)
     snprintf(p->file, sizeof(p->file), "%s/model.gguf", p->root);
 }
 
-static void place_drop(const struct place *p)
-{
-    char cmd[PATH_LEN];
-    snprintf(cmd, sizeof(cmd), "rm -rf '%s'", p->root);
-    assert_int_equal(system(cmd), 0);
-}
+static void place_drop(const struct place *p) { assert_int_equal(temp_folder_remove(p->root), 0); }
 
 /* The folder of a case; NULL, and counted, where it is not there. */
 static const char *source(const char *name)

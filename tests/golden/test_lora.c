@@ -3,6 +3,7 @@
  * for all of them. */
 #include "tests/golden/lora_made.h"
 #include "tests/golden/ranks.h"
+#include "tests/temp_folder.h"
 #include <sys/stat.h>
 
 #define TOLERANCE 1e-4
@@ -118,7 +119,7 @@ static void expect_merged(struct golden *g, const char *dir)
 
 static void unmerged_is_merged(void **state)
 {
-    char base[PATH_LEN], tmp[] = "/tmp/test-lora-XXXXXX", path[64], cmd[96];
+    char base[PATH_LEN], tmp[] = "/tmp/test-lora-XXXXXX", path[64];
     char merged[64], made[64];
     struct golden g;
     const char *name = *(const char *const *)*state;
@@ -143,8 +144,7 @@ static void unmerged_is_merged(void **state)
         assert_close(&v, path);
     }
     golden_free(&g);
-    snprintf(cmd, sizeof(cmd), "rm -rf %s", tmp);
-    assert_int_equal(system(cmd), 0);
+    assert_int_equal(temp_folder_remove(tmp), 0);
 }
 
 /* ---------------------------------------------------------------- in company */

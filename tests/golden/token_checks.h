@@ -1,5 +1,5 @@
-/* token_checks.h - a tokenizer against lines of TEST_DATA/expected/tokenizers: ids, offsets,
- * decode, and decode as a stream. */
+/* token_checks.h - compares a tokenizer with lines of TEST_DATA/expected/tokenizers: ids,
+ * offsets, decode, and streamed decode. */
 #ifndef TESTS_GOLDEN_TOKEN_CHECKS_H
 #define TESTS_GOLDEN_TOKEN_CHECKS_H
 #include "common/json.h"
@@ -26,7 +26,7 @@ static inline void judge(struct tally *y, unsigned check, bool ok, const char *i
         print_message("  %s %s %s: got %.300s\n", y->name, id, check_name[check], got);
 }
 
-/* A text field, or its "_hex" twin where the text has NUL bytes. */
+/* A text field, or its "_hex" version if the text has NUL bytes. */
 static inline char *text_field(const cJSON *j, const char *key, size_t *n)
 {
     char hex_key[64];
@@ -149,7 +149,7 @@ static inline void check_string(struct tally *y, const struct tokenizer *t,
     assert_int_equal(tokenizer_encode(t, text, n, 0, scratch, &bare, &e), 0);
     const cJSON *want = json_get(j, "ids_no_special");
     judge(y, 1, same_ids(want ? want : json_get(j, "ids"), &bare), id, "");
-    /* what follows decodes the expected ids, whatever was encoded */
+    /* decode the expected ids from here on, whatever was encoded */
     ids.n = 0;
     const cJSON *v;
     cJSON_ArrayForEach(v, json_get(j, "ids"))
@@ -168,7 +168,7 @@ static inline void check_string(struct tally *y, const struct tokenizer *t,
     free(text);
 }
 
-/* Every string of the file, with a line of what came out, which the caller ends. */
+/* Every string of the file; prints a line of results, which the caller ends. */
 static inline void check_strings(struct tally *y, const struct tokenizer *t, FILE *f)
 {
     struct tok_scratch *scratch = NULL;

@@ -1,4 +1,4 @@
-/* vision_rig.h - what tests of vision models share: pictures of TEST_DATA/vision, digests. */
+/* vision_rig.h - shared by tests of vision models: images of TEST_DATA/vision, digests. */
 #ifndef TESTS_GOLDEN_VISION_RIG_H
 #define TESTS_GOLDEN_VISION_RIG_H
 #include "common/hub/digest.h"

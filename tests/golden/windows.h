@@ -1,5 +1,5 @@
-/* windows.h - long prompts in chunks over random weights, with one cache for all layers and with
- * one of its own for those that see a window, whose blocks are used again behind it. */
+/* windows.h - long prompts in chunks with random weights: one cache for all layers, compared with
+ * a separate sliding-window cache whose blocks are reused behind the window. */
 #ifndef TEST_GOLDEN_WINDOWS_H
 #define TEST_GOLDEN_WINDOWS_H
 #include "model-server/model/model.h"
@@ -19,7 +19,7 @@ enum {
     VOCAB = 64,
 };
 
-/* Both kinds of layers; windows alone. */
+/* Both kinds of layers; only sliding-window layers. */
 static const char *const configs[] = {
     "{\"model_type\":\"gemma2\",\"vocab_size\":64,\"hidden_size\":64,\"intermediate_size\":64,"
     "\"num_hidden_layers\":3,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,"
@@ -38,7 +38,7 @@ struct rig {
     float *logits;                   /* [SEQS][LEN][VOCAB] */
 };
 
-static const struct backend_ops *ops; /* whose bits are compared; the test's */
+static const struct backend_ops *ops; /* its bits are compared; set by the test */
 
 static void open_rig(struct rig *r, const char *config, bool apart, enum kv_dtype dtype)
 {
@@ -64,7 +64,7 @@ static void close_rig(struct rig *r)
     free(r->logits);
 }
 
-/* Positions [from, to) of both sequences: their windows take turns in a ring of blocks. */
+/* Positions [from, to) of both sequences: their windows use a ring of blocks. */
 static void step(struct rig *r, uint32_t from, uint32_t to)
 {
     static uint32_t ids[SEQS * LEN], pos[SEQS * LEN], slots[SEQS * LEN], window_slots[SEQS * LEN],
@@ -73,7 +73,7 @@ static void step(struct rig *r, uint32_t from, uint32_t to)
     struct err e = ERR_INIT;
     const uint32_t n = to - from, first = from + 1 > WINDOW ? (from + 1 - WINDOW) / BLOCK : 0;
     for (uint32_t s = 0, t = 0; s < SEQS; s++) {
-        memset(r->windows[s], 0, sizeof(r->windows[s])); /* nobody reads those behind the window */
+        memset(r->windows[s], 0, sizeof(r->windows[s])); /* no entry behind the window is read */
         for (uint32_t b = first; b * BLOCK < to; b++)
             r->windows[s][b] = 1 + s * WINDOW_BLOCKS + b % WINDOW_BLOCKS;
         spans[s] = (struct span){t, n, to, r->blocks[s], .seq_len = to, .windows = r->windows[s]};

@@ -1,5 +1,5 @@
-/* test.h - what every unit test includes: cmocka with its prerequisites, and how data is found or
- * skipped. */
+/* test.h - included by every unit test: cmocka with its prerequisites, and access to test
+ * data. */
 #ifndef TESTS_UNIT_TEST_H
 #define TESTS_UNIT_TEST_H
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* Path of a file of the reference data, or NULL when it is not there. Static buffer. */
+/* Path of a file of the reference data, or NULL if it does not exist. Static buffer. */
 static inline const char *test_data(const char *name)
 {
     static char path[1024];
@@ -24,14 +24,14 @@ static inline const char *test_data(const char *name)
     return path;
 }
 
-/* `fixed`, so that a run is like the run before; with SEED in the environment (`make soak`) a
- * number that follows from both. */
+/* `fixed`, so that runs are equal; with SEED in the environment (`make soak`) a number derived
+ * from both. */
 static inline unsigned test_seed(unsigned fixed)
 {
     const char *s = getenv("SEED");
     return s ? (unsigned)((strtoull(s, NULL, 0) + fixed) * 0x9e3779b97f4a7c15ull >> 32) : fixed;
 }
 
-/* tests/run repeats these lines at the end: nobody is to believe that a skipped case passed. */
+/* tests/run repeats these lines at the end, so that skipped cases are visible. */
 #define TEST_SKIPPED(n, why) printf("skipped: %d cases (%s)\n", (int)(n), (why))
 #endif

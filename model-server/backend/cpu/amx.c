@@ -11,7 +11,7 @@ enum { HAS_AMX_BF16 = 1 << 22, HAS_AMX_TILE = 1 << 24, HAS_AMX_INT8 = 1 << 25 };
 enum { HAS_OSXSAVE = 1 << 27, TILE_STATE = 3 << 17, TILE_DATA = 18 };
 enum { ASK_FOR_STATE = 0x1023 }; /* ARCH_REQ_XCOMP_PERM, not in every libc's headers */
 
-/* Does the operating system save tiles when it switches threads? */
+/* True if the operating system saves tiles when it switches threads. */
 static bool tiles_are_saved(void)
 {
     unsigned a, b, c, d, low, high;

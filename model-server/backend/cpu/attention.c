@@ -1,20 +1,21 @@
 /* attention.c - softmax(q K^T) V over the paged cache.
  *
  * The query heads that share a K/V head are rows of one small product: row r of a span is query
- * head r % group of token r / group. A unit of work takes a tile of such rows, which fills the
- * registers, and walks the keys in splits that lie at multiples of KV_SPLIT positions. Within a
- * split: scores of all rows, softmax against the split's own maximum, weighted sum of the values.
- * Splits are merged in ascending order, a sink last.
+ * head r % group of token r / group. A unit of work is a tile of such rows, which fills the
+ * registers. It iterates over the keys in splits that begin at multiples of KV_SPLIT positions.
+ * Within a split: scores of all rows, softmax against the split's own maximum, weighted sum of
+ * the values. Splits are merged in ascending order, a sink last.
  *
- * A row's operations depend on its position alone. It never meets a value that it does not see, not
- * even with a weight of 0 (0 * NaN is NaN): where the rows of a tile see different keys, at the
- * diagonal and at the ends of a window, the keys are walked one by one, each with its rows. What
- * lies in a block behind the last token, or was left there by another sequence, is read as a key at
- * most, and its score is overwritten.
+ * A row's operations depend only on its position. It is never combined with a value that it does
+ * not attend to, not even with a weight of 0 (0 * NaN is NaN). If the rows of a tile attend to
+ * different keys, at the diagonal and at the ends of a window, the keys are processed one by one,
+ * each with its rows. Stale data in a block, after the last token or from another sequence, is
+ * read as a key at most, and its score is overwritten.
  *
- * Many tiles (prefill, batches): a unit walks all splits of its tile. Few tiles (one long sequence,
- * more cores than heads): a unit is one split; a second pass merges. The bits are the same.
- * Splitting for decode: Flash-Decoding, Dao et al. 2023; the merge: Milakov, Gimelshein 2018. */
+ * Many tiles (prefill, batches): a unit processes all splits of its tile. Few tiles (one long
+ * sequence, more cores than heads): a unit is one split; a second pass merges. The bits are the
+ * same. Splitting for decode: Flash-Decoding, Dao et al. 2023; the merge: Milakov, Gimelshein
+ * 2018. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/cpu/hadamard.h"
 #include "model-server/backend/cpu/mathf.h"
@@ -23,18 +24,18 @@
 
 enum { SPLIT_PAGES = KV_SPLIT / KV_PAGE };
 
-/* Softmax sums so far, one entry a row: maximum, sum of exp, weighted values. */
+/* Softmax sums so far, one entry per row: maximum, sum of exp, weighted values. */
 struct attention_partial {
     float max[TILE_ROWS], sum[TILE_ROWS];
     float *o[TILE_ROWS];
 };
 
-/* What one thread works with: lives in its scratch. */
+/* Working memory of one thread, in its scratch memory. */
 struct workspace {
     _Alignas(64) float q[MAX_HEAD_DIM * TILE_ROWS];
     _Alignas(64) float s[TILE_ROWS * KV_SCORES_LD]; /* scores, then weights: [row][key] */
     _Alignas(64) float o[TILE_ROWS * MAX_HEAD_DIM];
-    const char *pages[2 * SPLIT_PAGES + KV_AHEAD]; /* in the order in which they are read */
+    const char *pages[2 * SPLIT_PAGES + KV_AHEAD]; /* in reading order */
     struct attention_partial split;
 };
 _Static_assert(sizeof(struct workspace) <= THREAD_SCRATCH, "attention needs more scratch");
@@ -44,23 +45,23 @@ struct attn_job {
     float *o;
     const float *q;
     uint32_t q_stride, layer, group, n_units;
-    uint32_t v_dim; /* of a value, as the cache has it; p->head_dim: of a key */
+    uint32_t v_dim; /* of a value in the cache; p->head_dim: of a key */
     const struct kv_cache *kv;
     const struct attn *p;
-    const struct mutual *mutual; /* NULL: the layer does not look at them */
+    const struct mutual *mutual; /* NULL: the layer does not use them */
     /* few tiles: [unit][max_splits] partial results of TILE_ROWS * (2 + v_dim) floats */
     float *partials;
     uint32_t max_splits;
     atomic_uint next;
 };
 
-/* Where the units of a span begin. A thread takes its units in ascending order. */
+/* First unit of the current span. A thread processes its units in ascending order. */
 struct kv_cursor {
     const struct span *span;
     uint32_t first;
 };
 
-/* Rows [first, first + n) of a span for one K/V head, and the keys that any of them sees. */
+/* Rows [first, first + n) of a span for one K/V head, and the union of their keys. */
 struct rows {
     const struct span *span;
     uint32_t head, first, n;
@@ -72,8 +73,8 @@ static uint32_t row_pos(const struct attn_job *j, const struct rows *r, uint32_t
     return r->span->kv_len - r->span->n + (r->first + row) / j->group;
 }
 
-/* First position that the token at `pos` sees; with a window or chunks the last one that sees a
- * key. */
+/* First position to which the token at `pos` attends; with a window or chunks the last one with
+ * keys. */
 static uint32_t first_key(const struct attn *p, uint32_t pos)
 {
     if (p->chunk)
@@ -88,7 +89,7 @@ static uint64_t last_pos(const struct attn *p, uint32_t key)
     return p->window ? (uint64_t)key + p->window - 1 : UINT64_MAX;
 }
 
-/* One past the last position that it sees, in a sequence of kv_len tokens. */
+/* One past the last position to which it attends, in a sequence of kv_len tokens. */
 static uint32_t end_key(const struct attn *p, const struct span *s, uint32_t pos)
 {
     if (!p->both)
@@ -96,7 +97,7 @@ static uint32_t end_key(const struct attn *p, const struct span *s, uint32_t pos
     return p->window && s->kv_len - pos > p->window ? pos + p->window : s->kv_len;
 }
 
-/* Positions that a token of a span sees. Neither end ever falls from a token to the next. */
+/* Positions to which a token of a span attends. Both ends are non-decreasing over tokens. */
 struct seen {
     uint32_t lo, hi;
 };
@@ -188,7 +189,8 @@ static void pack_q(const struct attn_job *j, const struct rows *r, struct worksp
         hadamard(ws->q, dim, stride);
 }
 
-/* Keys of a split that some row of the tile sees: [begin, end), `begin` at a page's beginning. */
+/* Keys of a split to which some row of the tile attends: [begin, end), `begin` at the start of a
+ * page. */
 struct range {
     uint32_t begin, end, pages;
 };
@@ -216,7 +218,7 @@ static void name_pages(const struct attn_job *j, const struct rows *r, bool v, u
     }
 }
 
-/* The split's keys, its values, and the first keys of the next split, as far as there are any. */
+/* Lists the split's keys, its values, and the first keys of the next split, if there are any. */
 static void list_pages(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                        const struct range *a)
 {
@@ -225,7 +227,7 @@ static void list_pages(const struct attn_job *j, const struct rows *r, struct wo
     name_pages(j, r, false, a->begin, ws->pages, a->pages);
     name_pages(j, r, true, a->begin, ws->pages + a->pages, a->pages);
     name_pages(j, r, false, a->end, next, n);
-    for (; n < KV_AHEAD; n++) /* in the cache already: costs nothing */
+    for (; n < KV_AHEAD; n++) /* in the cache already: no cost */
         next[n] = next[-1];
 }
 
@@ -258,7 +260,7 @@ static void add_apart(const struct attn_job *j, const struct rows *r, float *s,
     }
 }
 
-/* Scores of one row to weights, as far as it sees; its maximum and sum. */
+/* Converts the scores of one row to weights, within its keys; returns its maximum and sum. */
 static void weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                       const struct range *a, uint32_t row)
 {
@@ -303,7 +305,7 @@ static uint32_t token_row(const struct attn_job *j, const struct rows *r, uint32
     return row < r->n ? row : r->n;
 }
 
-/* Keys [key, next) with the rows of the tile's tokens [from, to). */
+/* Adds keys [key, next) for the rows of the tile's tokens [from, to). */
 static void sum_run(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                     const struct range *a, uint32_t key, uint32_t next, uint32_t from, uint32_t to)
 {
@@ -317,7 +319,7 @@ static void sum_run(const struct attn_job *j, const struct rows *r, struct works
     values(j, &t);
 }
 
-/* As sum_values(), of tokens that belong to pictures and others. */
+/* As sum_values(), for tokens in and outside of images. */
 static void sum_mutual(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                        const struct range *a)
 {
@@ -338,8 +340,8 @@ static void sum_mutual(const struct attn_job *j, const struct rows *r, struct wo
     }
 }
 
-/* Every key with the rows that see it: those of tokens [from, to), in runs as long as these are the
- * same. */
+/* Adds every key to the rows that attend to it: those of tokens [from, to), in runs as long as
+ * these are the same. */
 static void sum_values(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                        const struct range *a)
 {
@@ -384,7 +386,7 @@ static void attend_split(const struct attn_job *j, const struct rows *r, struct 
 static void merge_row(const struct attn_job *j, struct attention_partial *to,
                       const struct attention_partial *from, uint32_t row)
 {
-    if (from->sum[row] == 0.0f) /* sees nothing of the split; NaN has to go on */
+    if (from->sum[row] == 0.0f) /* no keys in this split; NaN must propagate */
         return;
     if (to->sum[row] == 0.0f) {
         to->max[row] = from->max[row], to->sum[row] = from->sum[row];
@@ -398,7 +400,7 @@ static void merge_row(const struct attn_job *j, struct attention_partial *to,
     to->max[row] = max;
 }
 
-/* The output rows themselves hold the sums until finish(). */
+/* The output rows hold the sums until finish(). */
 static struct attention_partial partial_begin(const struct attn_job *j, const struct rows *r)
 {
     struct attention_partial to;
@@ -409,8 +411,7 @@ static struct attention_partial partial_begin(const struct attn_job *j, const st
     return to;
 }
 
-/* What the weighted values of a row are multiplied with: a sink is one more term of the sum, the
- * last that is merged. */
+/* Final factor of a row's weighted values: a sink is one more term of the sum, merged last. */
 static float row_factor(const struct attn_job *j, const struct rows *r,
                         const struct attention_partial *p, uint32_t row)
 {
@@ -446,7 +447,7 @@ static void attend_whole(const struct attn_job *j, struct workspace *ws, struct 
     partial_finish(j, &r, &to);
 }
 
-/* Where the partial result of one split waits: max, sum and o of each row. */
+/* Location of the partial result of one split: max, sum and o of each row. */
 static float *partial_at(const struct attn_job *j, uint32_t unit, uint32_t split)
 {
     size_t size = (size_t)TILE_ROWS * (2 + j->v_dim);
@@ -488,7 +489,7 @@ static void merge_unit(const struct attn_job *j, struct kv_cursor *c, uint32_t u
 
 /* ---------------------------------------------------------------- the operation */
 
-/* Fewer units for each thread than this: they are split. */
+/* With fewer units per thread they are split. */
 enum { UNITS_PER_THREAD = 4, RESERVED_MOST = 64 << 20 };
 
 static size_t partial_bytes(uint32_t v_dim)

@@ -1,5 +1,5 @@
-/* code_neon.inc.h - what kernels_code.inc.h asks for, with products of quads of unsigned codes and
- * signed activations: USDOT (FEAT_I8MM), or signed products. */
+/* code_neon.inc.h - the operations that kernels_code.inc.h needs, with products of quads of
+ * unsigned codes and signed activations: USDOT (FEAT_I8MM), or signed products. */
 #include "model-server/backend/cpu/dot_neon.inc.h"
 
 /* 32 registers. Packed: the sums and outputs of four rows. */
@@ -17,7 +17,7 @@ INLINE i16 dot_code(i16 sum, i16 n, const int32_t *quad, const int bits)
                  q_dot_code(sum.d, n.d, x)};
 }
 #else
-/* Codes of 8 bits are above the greatest signed byte: their highest bit is multiplied apart, twice
+/* 8-bit codes exceed the greatest signed byte: their highest bit is multiplied separately, twice
  * as 64. Sums of odd columns that count sixteen times would be such codes, so there are none. */
 #ifdef __ARM_FEATURE_DOTPROD
 enum { CODE_ROWS_MAX = 4, WIDE_ROWS_MAX = 4, CODE_ROWS_TWO = 0 };

@@ -25,13 +25,13 @@ struct code_layout {
     uint32_t scales; /* of a block: 1, 8 or 16 */
     uint32_t groups; /* of a block that have terms of their own: 16; 8 or 0: of 32 columns */
     uint32_t offset, by, less; /* where they begin in a block; 0: there are none */
-    uint32_t codes, bytes;     /* where the codes begin; of a block */
+    uint32_t codes, bytes;     /* offset of the codes; size of a block */
     float zero;                /* without offsets: n of 0 */
     const uint8_t *table;      /* NULL: n is the code */
 };
 
-/* Where the words of column `in` of a block begin, the lower four bits and the upper ones, and
- * where the latter begin in a nibble. */
+/* Where the words of column `in` of a block begin, those of the lower four bits and those of the
+ * upper ones, and where the latter begin in a nibble. */
 struct code_place {
     uint32_t lower, upper, shift;
 };
@@ -44,7 +44,7 @@ static inline struct code_place code_place(const struct code_layout *l, uint32_t
                                at + eight * l->upper / 4 * CODE_WORDS, eight * l->upper % 4};
 }
 
-/* Which of `n` in a block column `in` belongs to; n is 0, 1, 8 or 16. */
+/* The index of column `in` among `n` groups of a block; n is 0, 1, 8 or 16. */
 static inline uint32_t code_group(uint32_t in, uint32_t n) { return in * n / CODE_BLOCK; }
 
 static inline float code_f16(const uint8_t *at, uint32_t i)

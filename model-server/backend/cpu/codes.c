@@ -1,9 +1,9 @@
-/* codes.c - numbers that come as codes (struct mat_codes), kept so: into panels (code_panel.h), and
- * back. Parts of one matrix may differ: it gets the layout that holds all of them. */
+/* codes.c - packs codes (struct mat_codes) into panels (code_panel.h), and reads them. If the
+ * parts of a matrix differ, it gets a layout that holds all of them. */
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
-/* Of n(code): what a table has fits 8 bits, or 5, moved by even_zero() too. */
+/* Bits of n(code). A table that is expanded fits 8 bits, or 5, also after even_zero(). */
 static uint32_t bits_of_part(const struct format *f, const uint8_t *table)
 {
     if (!f->table || f->table == table)
@@ -11,7 +11,7 @@ static uint32_t bits_of_part(const struct format *f, const uint8_t *table)
     return f->zero < 16 ? 5 : 8;
 }
 
-/* The table that all parts have; NULL: their codes are looked up when they are packed. */
+/* The table that all parts share; NULL: their codes are looked up when they are packed. */
 static const uint8_t *common_table(const struct mat_part *parts, int n)
 {
     const uint8_t *table = parts[0].codes->format.table;
@@ -22,7 +22,7 @@ static const uint8_t *common_table(const struct mat_part *parts, int n)
     return table;
 }
 
-/* What the parts need together. */
+/* The combined needs of the parts. */
 struct needs {
     bool offsets, nested, zeros, constant;
     uint32_t bits, group, block;
@@ -44,7 +44,7 @@ static struct needs needs_of(const struct mat_part *parts, int n, const uint8_t 
         x.constant |= !f->zeros && f->zero > INT8_MAX;
         x.zero = (float)f->zero;
     }
-    /* Zero points beside anything that they cannot say. */
+    /* Zero points, together with a part that they cannot represent. */
     x.offsets |= x.zeros && (x.nested || x.constant);
     x.group = x.block < x.group ? x.block : x.group;
     x.nested |= x.zeros && x.offsets;
@@ -93,8 +93,8 @@ static void put_f16(char *block, uint32_t at, uint32_t i, uint16_t h)
     memcpy(block + at + (size_t)i * 2, &h, sizeof(h));
 }
 
-/* The n of 0 of a part without offsets in a layout with them: a power of two, so that half
- * precision holds it times any scale. Codes that are looked up are moved to it. */
+/* The n of 0 of a part without offsets in a layout with offsets: a power of two, so that half
+ * precision holds it times any scale. Codes with a table are shifted to it. */
 static uint32_t even_zero(const struct format *f)
 {
     uint32_t zero = f->zero ? 1 : 0;
@@ -103,8 +103,8 @@ static uint32_t even_zero(const struct format *f)
     return zero;
 }
 
-/* What is taken off a group of a part: the offset, and how often. A part without offsets in a
- * layout with them has n of 0 times the scale. */
+/* The offset of a group of a part, and its multiple. A part without offsets in a layout with
+ * offsets uses n of 0 times the scale. */
 static void pack_offset(const struct code_layout *l, char *block, uint32_t i, uint32_t j,
                         const struct mat_codes *c, size_t at)
 {
@@ -125,7 +125,7 @@ static void pack_offset(const struct code_layout *l, char *block, uint32_t i, ui
         block[l->less + j] = less;
 }
 
-/* What the codes of 32 columns, or of 16, are multiplied with. */
+/* The scales of the codes of 32 or 16 columns. */
 static void pack_scales(const struct code_layout *l, char *block, uint32_t in, uint32_t lane,
                         const struct mat_codes *c, size_t at)
 {
@@ -137,7 +137,7 @@ static void pack_scales(const struct code_layout *l, char *block, uint32_t in, u
     pack_offset(l, block, i, j, c, at);
 }
 
-/* Eight columns from `in` on. */
+/* Packs eight columns from `in` on. */
 static void pack_eight(const struct code_layout *l, char *block, uint32_t in, uint32_t lane,
                        const uint8_t *codes, const uint8_t *table, uint32_t move)
 {
@@ -163,7 +163,7 @@ static void codes_pack(struct device *d, int thread, const struct weight *w, cha
     const struct code_layout *l = &w->codes;
     const struct mat_codes *c = p->codes;
     const uint8_t *table = l->table ? NULL : c->format.table;
-    /* Without offsets the code of 0 is the layout's. */
+    /* Without offsets the code of 0 is that of the layout. */
     const uint32_t zero = l->offset             ? even_zero(&c->format)
                           : l->less || l->table ? c->format.zero
                                                 : (uint32_t)l->zero;

@@ -1,5 +1,5 @@
-/* cpu.h - what the files of this folder share: the device, packed weights, the KV cache.
- * Outside the folder only the tests of the kernels include it. */
+/* cpu.h - private to this folder and the tests of its kernels: the device, packed weights, the KV
+ * cache. */
 #ifndef MODEL_SERVER_BACKEND_CPU_CPU_H
 #define MODEL_SERVER_BACKEND_CPU_CPU_H
 #include "model-server/backend/backend.h"
@@ -22,19 +22,19 @@ struct device {
         size_t bytes;
     } scratch[SCRATCH_N];
     char *thread_scratch; /* THREAD_SCRATCH bytes per thread */
-    struct err fault;     /* of an operation that cannot return one; step_end() does */
+    struct err fault;     /* error of an operation that cannot return one; step_end() returns it */
     /* See backend_ops.observe. */
     void (*observer)(void *arg, const struct weight *w, const float *x, uint32_t rows);
     void *observer_arg;
     char describe[96];
 };
 
-/* Panels are dealt to threads in groups of this many, at load and in every product. */
+/* Panels are assigned to threads in groups of this many, at load and in every product. */
 enum { PANEL_GRAIN = 4 };
 enum { MAX_HEAD_DIM = 576 };
 enum { THREAD_SCRATCH = 256 * 1024 };
 
-/* Grows on demand, contents are lost. NULL (and d->fault set) if there is no memory. */
+/* Grows on demand; contents are lost. NULL (and d->fault set): out of memory. */
 void *cpu_scratch(struct device *d, enum scratch which, size_t bytes);
 static inline char *cpu_thread_scratch(struct device *d, int thread)
 {
@@ -42,41 +42,42 @@ static inline char *cpu_thread_scratch(struct device *d, int thread)
 }
 
 void *cpu_alloc(struct device *d, size_t bytes, struct err *e); /* backend_ops.alloc */
-/* Zeroed pages, huge ones where the kernel has them; NULL if there are none. */
+/* Zeroed pages, huge ones if the kernel has them; NULL: out of memory. */
 void *cpu_map(size_t bytes);
 void cpu_unmap(void *p, size_t bytes);
-/* Blocks at the front of each stream that are in memory before the cache is handed out. Pure: looks
- * at the sizes of `desc` and at block_bytes. */
+/* Number of blocks at the start of each stream that are populated before the cache is used. Pure:
+ * depends only on `desc` and block_bytes. */
 uint32_t cpu_kv_front(const struct kv_cache *kv);
-/* Takes them, by all threads of the device. ERR_SYSTEM: memory is short. */
+/* Populates them, with all threads of the device. ERR_SYSTEM: out of memory. */
 int cpu_populate_front(struct device *d, const struct kv_cache *kv, struct err *e);
-/* Takes what lies behind them in the background. NULL where it cannot, or nothing does: pages come
- * as they are used. End it before the memory goes. */
+/* Populates the rest in the background. NULL if that is not possible: then pages are populated on
+ * first use. End it before the memory is freed. */
 struct populate *cpu_populate(const struct kv_cache *kv);
 void cpu_populate_end(struct populate *f); /* NULL is fine */
 int cpu_memory(uint64_t *free_bytes, uint64_t *total_bytes, struct err *e);
 
-/* How weights of one kind are stored and multiplied with. */
+/* Storage and products of one kind of weights. */
 struct weight_kind {
     size_t (*panel_bytes)(const struct weight *w);
-    /* `row` of a part into a lane of a panel of zeros */
+    /* writes `row` of a part to a lane of a zeroed panel */
     void (*pack)(struct device *d, int thread, const struct weight *w, char *panel, int lane,
                  const struct mat_part *p, int64_t row);
     /* dst[0 .. n) = columns k .. k + n - 1 of a row, as fp32 */
     void (*row)(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n);
     void (*linear)(struct device *d, float *y, const float *x, uint32_t rows,
                    const struct weight *w, const float *bias);
-    /* Of numbers that are kept as codes: columns [k, k + n) of a panel as fp32, [n][16], n up to
-     * the next multiple of 8. NULL: the products take them as they are. */
+    /* For codes: columns [k, k + n) of a panel as fp32, [n][16], n up to the next multiple of 8.
+     * NULL: the products use the panels directly. */
     void (*widen)(const struct kernels *kern, float *dst, const struct weight *w, const char *panel,
                   uint32_t k, uint32_t n);
 };
+/* as kind_codes, and activations are rounded to 8 bits */
 extern const struct weight_kind kind_plain, kind_int8, kind_w8a8, kind_int4, kind_fp8, kind_codes,
-    kind_codes8; /* as kind_codes, and activations are rounded to 8 bits */
-/* The layout that holds what all parts have, whose codes are there. */
+    kind_codes8;
+/* The layout that fits all parts, whose codes must be set. */
 void code_layout_make(struct code_layout *l, const struct mat_part *parts, int n);
-/* Where what a block has lies in it: `offset`, `by` and `less` say whether it has them (0: no), and
- * become places; sets `codes` and `bytes`. Of upper, scales and groups. */
+/* Computes the offsets within a block: `offset`, `by` and `less` say whether it has them (0: no),
+ * and become offsets; sets `codes` and `bytes`. Uses upper, scales and groups. */
 void code_layout_place(struct code_layout *l);
 
 struct weight {
@@ -85,23 +86,24 @@ struct weight {
     bool half;    /* x is rounded to w's 16-bit type and multiplied in pairs */
     float top;    /* of float16 in pairs: the greatest magnitude, or 0 */
     bool squares; /* x is rounded to bfloat16: linear_squares() */
-    void (*tile)(const struct tile *t); /* of linear_float(): of these panels, or widened ones */
-    struct code_layout codes;           /* of kind_codes and kind_codes8 */
+    /* of linear_float(): for these panels, or for widened ones */
+    void (*tile)(const struct tile *t);
+    struct code_layout codes; /* of kind_codes and kind_codes8 */
     uint32_t rows, cols, n_panels;
     size_t panel_bytes, bytes, bytes_beside;
     char *data;
-    uint32_t *order; /* of codes: column k is column order[k] of x; NULL: column k */
-    float *factor;   /* [n_panels][16] what the sums of codes are multiplied with; NULL: 1 */
-    bool mapped;     /* data, order and factor are another's, and read-only */
+    uint32_t *order; /* for codes: column k is column order[k] of x; NULL: column k */
+    float *factor;   /* [n_panels][16] factors of the sums of codes; NULL: 1 */
+    bool mapped;     /* data, order and factor belong to the caller and are read-only */
 };
 static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
     return w->data + panel * w->panel_bytes;
 }
-/* Chooses d->half, half_f16, squares and squares_i8 of what d->features and `asked` allow:
- * measured, a few milliseconds. They are false before. */
+/* Sets d->half, half_f16, squares and squares_i8 within d->features and `asked`, by measurements
+ * of a few milliseconds. They are false before. */
 void measure_products(struct device *d, enum arith asked);
-/* Of 8 bits, with a scale for each row, which the sums are multiplied with at the end. */
+/* True for 8 bits with a scale for each row, which multiplies the sums at the end. */
 static inline bool has_row_scales(const struct weight *w)
 {
     return w->kind == &kind_int8 || w->kind == &kind_fp8;
@@ -134,15 +136,15 @@ struct kv_stream {
     uint32_t dim;
     size_t page_bytes, block_bytes;
 };
-/* [layer][K, V][kv head]: one stream for each head, so that blocks with neighbouring numbers are
- * neighbours in memory when a head is read. */
+/* [layer][K, V][kv head]: one stream per head, so that a head's blocks with adjacent numbers are
+ * adjacent in memory. */
 struct kv_cache {
     struct kv_desc desc; /* without `layers` */
     struct populate *populate;
     uint32_t page_shift, n_streams;
     uint32_t *first, *n_heads; /* [n_layers] first stream of a layer; its heads */
     struct kv_stream *streams;
-    size_t block_bytes, bytes; /* of a block of all streams; of everything */
+    size_t block_bytes, bytes; /* size of a block of all streams; total size */
     char *data;
 };
 static inline const struct kv_stream *kv_stream(const struct kv_cache *kv, uint32_t layer, bool v,
@@ -151,23 +153,23 @@ static inline const struct kv_stream *kv_stream(const struct kv_cache *kv, uint3
     return &kv->streams[kv->first[layer] + (v ? kv->n_heads[layer] : 0) + head];
 }
 
-/* A row of a part as fp32, in the thread's scratch. */
+/* A row of a part as fp32, in the thread's scratch memory. */
 float *cpu_widen_row(struct device *d, int thread, const struct mat_part *p, int64_t row);
-/* Whether 16-bit numbers of two columns lie side by side in panels: see kernels.h. */
+/* True if 16-bit numbers of two columns are interleaved in panels: see kernels.h. */
 static inline bool in_pairs(const struct weight *w)
 {
     return w->dtype == DT_BF16 || (w->dtype == DT_F16 && w->half);
 }
-/* Rows [row, row + 16) of `p` into one panel. False where they are not all there, or have to be
- * converted: then they go in one by one. */
+/* Packs rows [row, row + 16) of `p` into one panel. False if some are missing or have to be
+ * converted: then they are packed one by one. */
 bool cpu_pack_panel(const struct weight *w, char *panel, const struct mat_part *p, int64_t row);
 
-/* The operations of backend.h, one file a subject. */
+/* The operations of backend.h, one file per subject. */
 struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e);
 enum take cpu_weight_takes(const struct format *f, enum arith a);
 void cpu_weight_free(struct device *d, struct weight *w);
 uint64_t cpu_weight_bytes(const struct weight *w);
-/* How this device multiplies with a matrix of w->kind and w->dtype: sets half, squares and tile. */
+/* Chooses the product of a matrix by w->kind and w->dtype: sets half, squares and tile. */
 void cpu_weight_choose(const struct device *d, struct weight *w);
 void cpu_weight_layout(const struct device *d, char *out, size_t max);
 bool cpu_weight_image(const struct weight *w, struct weight_image *out);
@@ -209,8 +211,8 @@ void cpu_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache 
                    uint32_t layer, const struct latent_kv *p);
 void cpu_linear_heads(struct device *d, float *y, const float *x, uint32_t rows,
                       struct weight *const *w, uint32_t n);
-/* Scratch for sequences as long as the cache, so that no step takes any; it is not touched before
- * it is used. */
+/* Reserves scratch memory for sequences as long as the cache, so that steps allocate none. It is
+ * not touched before it is used. */
 bool cpu_attention_reserve(struct device *d, const struct kv_desc *k);
 void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride,
                    const struct kv_cache *kv, uint32_t layer, const struct attn *p);

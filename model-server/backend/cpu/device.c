@@ -10,16 +10,16 @@ enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/* What is behind the last whole huge page is in small ones, unless little is wasted: matrices of
- * 2^k bytes have scales as well, and would take most of a huge page more, each. */
+/* The part after the last whole huge page uses small pages, unless little is wasted: a matrix of
+ * 2^k bytes also has scales, and would use most of another huge page. */
 static size_t map_length(size_t bytes)
 {
     size_t huge = round_up(bytes, HUGE_PAGE);
     return huge - bytes <= bytes / 64 ? huge : round_up(bytes, PAGE);
 }
 
-/* Without huge pages a weight matrix costs a TLB miss every 4 KiB. Pages are touched, and so placed
- * on a memory node, by the thread that first writes them. */
+/* Without huge pages a weight matrix costs a TLB miss every 4 KiB. Pages are touched, and so
+ * placed on a NUMA node, by the thread that first writes them. */
 void *cpu_map(size_t bytes)
 {
     bytes = map_length(bytes);
@@ -46,7 +46,7 @@ void *cpu_scratch(struct device *d, enum scratch which, size_t bytes)
 {
     if (d->scratch[which].bytes >= bytes)
         return d->scratch[which].p;
-    bytes = round_up(bytes, HUGE_PAGE); /* is mapped, so may be used */
+    bytes = round_up(bytes, HUGE_PAGE); /* mapped, so usable */
     cpu_unmap(d->scratch[which].p, d->scratch[which].bytes);
     d->scratch[which].p = cpu_map(bytes);
     d->scratch[which].bytes = d->scratch[which].p ? bytes : 0;
@@ -104,9 +104,9 @@ static int cpu_memory_op(struct device *d, uint64_t *free_bytes, uint64_t *total
     return cpu_memory(free_bytes, total_bytes, e);
 }
 
-/* Aligned zeroes. Large ones are fresh pages that are not touched before they are used: the scratch
- * of the largest step is hundreds of MB, and most steps are small. The word in front of the result
- * is what calloc() gave. */
+/* Aligned, zeroed memory. Large blocks are fresh pages that are not touched before they are used:
+ * the scratch memory of the largest step is hundreds of MB, and most steps are small. The word
+ * before the result is calloc()'s pointer. */
 void *cpu_alloc(struct device *d, size_t bytes, struct err *e)
 {
     (void)d;
@@ -168,7 +168,7 @@ static void cpu_host_run(struct device *d,
     pool_run(d->pool, fn, arg, n, 1);
 }
 
-/* Some 500 tokens of a model with 10^9 weights. Products of more rows read the weights again
+/* About 500 tokens of a model with 10^9 weights. Products of more rows read the weights again
  * anyway (linear.c, linear_int.c). */
 enum { STEP_BYTES_MOST = 80 << 20 };
 

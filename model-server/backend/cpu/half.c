@@ -1,17 +1,19 @@
-/* half.c - which products of this CPU are the fastest that may be used? What an instruction set is
- * called says little: vdpbf16ps has twice the rate of fp32 multiply-adds on some CPUs and half of
- * it on others. So a block of a product that stays in the first caches is timed in each form. */
+/* half.c - chooses the fastest permitted form of product on this CPU. The name of an instruction
+ * set does not determine its speed: vdpbf16ps has twice the rate of fp32 multiply-adds on some
+ * CPUs and half of it on others. So a block of a product that stays in the L1 cache is timed in
+ * each form. */
 #include "model-server/backend/cpu/cpu.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { K = 256, ROUNDS = 7, TILES = 60 }; /* a round: some 100 us at most */
+enum { K = 256, ROUNDS = 7, TILES = 60 }; /* a round takes at most about 100 us */
 enum { PANELS = 2 };
-/* What a loss of accuracy must buy. The rates differ by about 2, so noise decides nothing. */
+/* Required speed-up for a loss of accuracy. The rates differ by about 2, so noise decides
+ * nothing. */
 static const double WORTH = 1.3;
 
-/* Memory that every form finds enough zeros in. */
+/* Zeroed memory, large enough for every form. */
 struct arena {
     _Alignas(64) char w[PANELS][sizeof(float) * K * LANES], x[sizeof(float) * K * 2 * SQUARE];
     _Alignas(64) char y[sizeof(float) * 2 * SQUARE * PANELS * LANES];
@@ -91,7 +93,7 @@ static void in_squares_of_8_bits(const struct kernels *kern, struct arena *a)
     kern->squares_i8(&t);
 }
 
-/* Of a row, in the fastest round. */
+/* Time per row, in the fastest round. */
 static double time_of(form_fn *form, const struct kernels *kern, struct arena *a, uint32_t rows)
 {
     double best = 1e30;

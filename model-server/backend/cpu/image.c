@@ -1,9 +1,9 @@
 /* image.c - packed matrices as bytes, and back: struct weight_image of backend.h.
  *
- * Panels look the same for every instruction set (kernels.h), but for float16, which lies in pairs
- * where it is multiplied in pairs. So the layout is a number and that choice. Whoever changes what
- * any kind of matrix has in its panels raises the number: tests/check/test_image.c has sums of
- * packed bytes and fails until both are changed. */
+ * Panels are the same for every instruction set (kernels.h), except float16, which is interleaved
+ * if it is multiplied in pairs. So the layout is a version number and that choice. A change to
+ * the panels of any kind of matrix must increment the number: tests/check/test_image.c has
+ * checksums of packed bytes and fails until both are changed. */
 #include "model-server/backend/cpu/cpu.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +19,12 @@ struct head {
     struct {
         uint32_t upper, scales, groups, offset, by, less, codes, bytes;
         float zero;
-        int32_t table; /* a row of formats[] that has it, -1: none */
+        int32_t table; /* a row of formats[] with this table, -1: none */
     } codes;
 };
 _Static_assert(sizeof(struct head) <= WEIGHT_HEAD, "the head has room");
 
-/* Their places are part of the layout. */
+/* Their indices are part of the layout. */
 static const struct weight_kind *const kinds[] = {&kind_plain, &kind_int8,  &kind_w8a8,  &kind_int4,
                                                   &kind_fp8,   &kind_codes, &kind_codes8};
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
@@ -74,7 +74,7 @@ bool cpu_weight_image(const struct weight *w, struct weight_image *out)
     return true;
 }
 
-/* What a block of codes has, where all of it fits together. */
+/* Reads the layout of a block of codes; false if it is inconsistent. */
 static bool read_codes(struct code_layout *l, const struct head *h)
 {
     *l = (struct code_layout){.upper = h->codes.upper,
@@ -103,7 +103,8 @@ static bool order_fits(const struct weight *w)
     return fits;
 }
 
-/* Sizes are what this program would make them, so that no product reads outside the pieces. */
+/* Sizes must equal those that this program would compute, so that no product reads outside the
+ * pieces. */
 static bool fill(const struct device *d, struct weight *w, const struct head *h,
                  const struct weight_image *in)
 {

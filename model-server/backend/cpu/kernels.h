@@ -28,10 +28,10 @@
 #include "model-server/backend/cpu/squares.h"
 
 enum { LANES = 16 };
-enum { F16_FLUSH = 64 }; /* pairs that are summed in float16 before fp32 takes over */
+enum { F16_FLUSH = 64 }; /* pairs that are summed in float16 before the sum is added in fp32 */
 enum { TILE_ROWS = 12 }; /* most rows of x that a tile kernel takes */
-/* A step of a tile kernel takes these of each panel: one column of fp32, two of a 16-bit type, four
- * of int8. */
+/* A step of a tile kernel reads this many bytes of each panel: one column of fp32, two of a
+ * 16-bit type, four of int8. */
 enum { STEP_BYTES = 64 };
 
 /* Bits of device_options.features and of the environment variable CPU_FEATURES. */
@@ -42,16 +42,16 @@ enum cpu_feature {
     CPU_AVX_VNNI = 1 << 3,    /* the same in vectors of 256 bits */
     CPU_AVX512_BF16 = 1 << 4, /* products of bfloat16 pairs into fp32 sums */
     CPU_AVX512_FP16 = 1 << 5, /* arithmetic of float16 */
-    CPU_AMX_INT8 = 1 << 6,    /* squares of 8-bit products: squares.h */
+    CPU_AMX_INT8 = 1 << 6,    /* 16 x 16 tiles of 8-bit products: squares.h */
     CPU_AMX_BF16 = 1 << 7,    /* the same of bfloat16 */
     CPU_NEON = 1 << 8,        /* AArch64: Advanced SIMD */
     CPU_NEON_DOT = 1 << 9,    /* FEAT_DotProd: signed 8-bit products into 32-bit sums */
     CPU_NEON_I8MM = 1 << 10,  /* FEAT_I8MM: the same of unsigned and signed */
 };
 
-/* y[t][i] (+)= sum over k of x[k][t] * w[i][k], for t < rows <= TILE_ROWS and i < n.
- * x is transposed, [k][tile_stride(rows)], as pack() makes it. Nothing past y[t][n - 1] is written.
- */
+/* y[t][i] (+)= sum over k of x[k][t] * w[i][k], for t < rows <= TILE_ROWS and i < n. x is
+ * transposed, [k][tile_stride(rows)], as written by pack(). Nothing after y[t][n - 1] is
+ * written. */
 struct tile {
     float *y;
     size_t ldy; /* elements between rows of y */
@@ -59,10 +59,10 @@ struct tile {
     const void *w;  /* panels */
     size_t w_bytes; /* from one panel to the next */
     uint32_t rows, n, k;
-    bool add; /* continue the chains that y holds, instead of starting at zero */
-    /* Bytes to prefetch ahead in each panel, a multiple of 64; 0: none. Past a panel's end it goes
-     * on at `next` bytes from its beginning; 0: in the panels behind those in hand. Each step of
-     * 64 bytes moves it by `pace`; 0: by 64. */
+    bool add; /* continue the chains in y, instead of starting at zero */
+    /* Prefetch distance in each panel in bytes, a multiple of 64; 0: none. Beyond a panel's end
+     * it continues `next` bytes from its beginning; 0: in the panels after the current ones. Each
+     * step of 64 bytes advances it by `pace`; 0: by 64. */
     uint32_t ahead, pace;
     ptrdiff_t next;
 };
@@ -82,7 +82,7 @@ struct tile {
  * y[t][i] = sum over groups, ascending, of float(sum of w x) * (w's scale * x's scale), by fma. */
 enum { INT4_GROUP = 32, INT4_BLOCK_COLS = 64, INT4_BLOCK_BYTES = 576, INT4_X_WORDS = 10 };
 enum { INT_TILE_ROWS = 16 }; /* most rows of x that a quantised tile takes */
-/* What the greatest magnitude of a group may become; -8 uses all 16 numbers. */
+/* Candidates for the value of a group's greatest magnitude; -8 uses all 16 numbers. */
 #define INT4_TOPS                                                                                  \
     {                                                                                              \
         -8.0f, -7.6f, -7.2f, -6.8f, -8.4f                                                          \
@@ -94,8 +94,9 @@ struct int_tile {
     const void *w;
     size_t w_bytes;
     uint32_t rows, n, k; /* rows <= INT_TILE_ROWS */
-    /* With every 64 bytes of a panel, memory is fetched at `fetch`, which goes on by `fetch_step`,
-     * and the same place of the panels after it. NULL: some KiB ahead in the panels in hand. */
+    /* Prefetch address: with every 64 bytes of a panel it advances by `fetch_step`; the same
+     * offset is prefetched for the following panels. NULL: some KiB ahead in the current
+     * panels. */
     const char *fetch;
     size_t fetch_step;
 };
@@ -120,18 +121,18 @@ enum { CODE_X_WORDS = 12, CODE_X_SCALE = 8, CODE_X_TERM = 9 };
 /* What unpack() makes of 32 columns of a panel: [8][16][4] bytes n in the order of the quads, then
  * fp32 [2][16] scales and [2][16] offsets of w. */
 enum { CODE_WIDE_SCALE = 512, CODE_WIDE_OFFSET = 640, CODE_WIDE_BYTES = 768 };
-enum { CODE_TILE_ROWS = 16 }; /* most rows of x that a tile takes */
+enum { CODE_TILE_ROWS = 16 }; /* most rows of x of a tile */
 static inline bool code_has_offsets(const struct code_layout *l) { return l->offset || l->less; }
 struct code_tile {
     float *y;
     size_t ldy;
     const int32_t *x; /* [ceil(k / 32)][rows][CODE_X_WORDS] */
-    const void *w;    /* panels, or what unpack() makes of columns of one panel */
+    const void *w;    /* packed panels, or the result of unpack() for columns of one panel */
     size_t w_bytes;
     const struct code_layout *layout;
     uint32_t rows, n, k;
-    bool add; /* tile_wide: continue the chains that y holds */
-    /* tile_wide: memory that is fetched meanwhile, `fetch_step` bytes with every 32 columns. */
+    bool add; /* tile_wide: continue the chains in y */
+    /* tile_wide: prefetch address, `fetch_step` bytes with every 32 columns. */
     const char *fetch;
     size_t fetch_step;
 };
@@ -322,7 +323,7 @@ struct recur_step {
  * magnitude / 448. Below 2^-100 all are zero; where one is not finite, NaN and zeros. */
 float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
 
-/* From slowest to fastest: a later row that the CPU can run wins. */
+/* From slowest to fastest: the last row that the CPU supports is used. */
 #define PLAIN_VARIANTS(X)                                                                          \
     ALL_KERNELS(X, ref, 0)                                                                         \
     INT_KERNELS(X, ref, 0)                                                                         \
@@ -362,10 +363,9 @@ VARIANTS(X)
 #undef X
 
 struct kernels {
-    uint32_t
-        mr; /* rows of x that fill the registers: tiles of a large product have at most this many */
+    uint32_t mr; /* rows of x that fill the registers: the limit of tiles in a large product */
     uint32_t mr_w8a8, mr_int4;  /* the same for quantised activations */
-    uint32_t mr_codes, mr_wide; /* rows that tile_codes takes, and of tiles of tile_wide */
+    uint32_t mr_codes, mr_wide; /* rows of tile_codes, and of tiles of tile_wide */
 #define X(op, ret, args) op##_fn *op;
     KERNELS(X)
 #undef X
@@ -373,10 +373,10 @@ struct kernels {
 
 unsigned cpu_detect(void); /* enum cpu_feature bits of this machine */
 void kernels_init(struct kernels *k, unsigned features);
-/* "avx512 avx2" or "plain C": what kernels_init() chose from. */
+/* "avx512 avx2" or "plain C": the instruction sets from which kernels_init() selected. */
 const char *cpu_feature_names(unsigned features);
 
-/* The same list as data, for the check and the bench. Ends with op == NULL. */
+/* The same list as data, for the check and the benchmark. Ends with op == NULL. */
 struct kernel_row {
     const char *op, *variant;
     unsigned needs;

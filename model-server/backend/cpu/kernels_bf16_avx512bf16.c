@@ -1,5 +1,5 @@
-/* kernels_bf16_avx512bf16.c - bfloat16 products: one instruction for both columns of a pair, and
- * the order of kernels_ref.c is its order. Compiled alone with -mavx512bf16. */
+/* kernels_bf16_avx512bf16.c - bfloat16 products: one instruction for both columns of a pair, in
+ * the order of kernels_ref.c. Compiled alone with -mavx512bf16. */
 #include "model-server/backend/cpu/vector_avx512.inc.h"
 
 enum { ROWS_MAX = 12 };

@@ -1,11 +1,11 @@
 /* kernels_code.inc.h - products of panels of codes with activations in 8 bits, once for all
  * instruction sets: see kernels.h. The including file defines
  *   dot_code(sum, n, x, bits)   sum + n x of a quad in each lane, where n has so many bits
- *   CODE_ROWS_TWO         rows that have two sums; n has 8 bits then
+ *   CODE_ROWS_TWO         most rows that use two sums; n has 8 bits then
  *   DOT_BY_BITS           if n of fewer bits are multiplied faster
  * or, without an instruction for quads, HAS_DOT_PAIRS and
  *   struct pairs, pairs_none, pairs_add, pairs_sum   sums of n x in 16 bits
- *   PAIRS_QUADS(bits)     quads with n of so many bits that they have room for
+ *   PAIRS_QUADS(bits)     quads with n of so many bits that fit into such a sum
  *   dot_quads             unpacked quads with some rows
  * and how many rows fit the registers, packed and unpacked: CODE_ROWS_MAX, WIDE_ROWS_MAX. */
 #include "model-server/backend/numbers.h"
@@ -14,17 +14,17 @@
 
 #define FETCH(at) __builtin_prefetch(at)
 
-/* Panels that one row is multiplied with at a time, and bytes that are fetched ahead in each: so
- * many streams read 0.93 to 1.0 of what loads alone do, one stream 0.86 to 0.97. */
+/* Panels that one row is multiplied with at a time, and prefetch distance in each. So many
+ * streams reach 0.93 to 1.0 of the speed of loads alone, one stream 0.86 to 0.97. */
 enum { CODE_PANELS = 4, CODE_AHEAD = 2048 };
 
 static const uint8_t no_table[LANES];
 
-/* How the upper bits of a code lie: see code_panel.h. UP_TABLE: there are none, and n is looked
+/* Layout of the upper bits of a code: see code_panel.h. UP_TABLE: there are none, and n is looked
  * up. */
 enum { UP_NONE, UP_1, UP_2, UP_4 = 4, UP_TABLE = 5 };
 
-/* What numbers are multiplied with, and what is taken off them. */
+/* Scales of the numbers, and what is subtracted from them. */
 struct code_terms {
     v16 scale, offset;
 };
@@ -38,7 +38,7 @@ INLINE struct code_terms halves_at(const struct code_layout *l, const char *bloc
         scale, l->offset ? v_from_f16((const uint16_t *)(block + l->offset + i)) : scale};
 }
 
-/* The terms of a group: `of` times what is nested in it. */
+/* The terms of a group: `of` times the nested scales. */
 INLINE struct code_terms terms_at(const struct code_layout *l, const char *block, uint32_t in,
                                   struct code_terms of, const bool offsets)
 {
@@ -52,7 +52,7 @@ INLINE struct code_terms terms_at(const struct code_layout *l, const char *block
     return of;
 }
 
-/* The two quads of eight columns. `words` has the words of 32 columns. */
+/* The two quads of eight columns. `words`: the words of 32 columns. */
 INLINE void code_eight(const char *words, const uint32_t e, const struct v_bytes *table, i16 *even,
                        i16 *odd, const int up)
 {
@@ -76,7 +76,7 @@ INLINE void code_eight(const char *words, const uint32_t e, const struct v_bytes
     }
 }
 
-/* What 32 columns, or their halves, add to the outputs of each row. */
+/* Adds the contribution of 32 columns, or of their halves, to the outputs of each row. */
 INLINE void code_add(v16 *acc, const i16 *sum, const int32_t *x, const uint32_t half,
                      struct code_terms of, const bool offsets, const uint32_t rows)
 {
@@ -89,11 +89,11 @@ INLINE void code_add(v16 *acc, const i16 *sum, const int32_t *x, const uint32_t 
     }
 }
 
-/* Bits of the n that a layout has. Tables have any. */
+/* Number of bits of n in a layout. Tables may have any. */
 INLINE int code_bits(const int up) { return up >= UP_4 ? 8 : 4 + up; }
 
 #ifdef HAS_DOT_PAIRS
-/* `eights` times eight columns from the e-th on. */
+/* Eight columns `eights` times, from the e-th on. */
 INLINE void code_sums(i16 *sum, const char *words, const uint32_t first, const uint32_t eights,
                       const struct v_bytes *table, const int32_t *x, const int up,
                       const uint32_t rows)
@@ -117,8 +117,8 @@ INLINE void code_sums(i16 *sum, const char *words, const uint32_t first, const u
     }
 }
 #else
-/* The sums of a few rows come in two, of even and of odd columns, which wait less than one. Codes
- * of four bits need no shift then: the odd ones count sixteen times. */
+/* With few rows there are two sums, of even and of odd columns, which reduces stalls. 4-bit codes
+ * need no shift then: the odd ones count sixteen times. */
 INLINE void code_dot8(i16 *even_sum, i16 *odd_sum, const char *words, const uint32_t e,
                       const struct v_bytes *table, const int32_t *x, const int up,
                       const uint32_t rows)
@@ -176,7 +176,7 @@ INLINE void code_columns8(v16 *acc, const struct code_layout *l, const char *blo
     }
 }
 
-/* Panels one behind the other, of which the last has `last` outputs. */
+/* Consecutive panels, the last of which has `last` outputs. */
 INLINE void code_panel8(const struct code_tile *t, const char *w, float *y, uint32_t last,
                         const int32_t *x, const struct v_bytes *table, const int up,
                         const bool sixteen, const bool offsets, const uint32_t rows,
@@ -237,7 +237,7 @@ INLINE void code_panels8(const struct code_tile *t, const uint32_t first, const 
                     offsets, rows, 1);
 }
 
-/* One function for each layout, so that the compiler keeps them apart. */
+/* One function per layout, so that the compiler keeps them separate. */
 #define CODE_CASE(rows)                                                                            \
     case rows:                                                                                     \
         if ((rows) <= CODE_ROWS_MAX)                                                               \
@@ -348,7 +348,7 @@ INLINE struct code_terms wide_terms(const char *wide, const uint32_t h)
 }
 
 #ifdef HAS_DOT_PAIRS
-/* A group of 32 columns for all rows: all sums, then what they add. */
+/* A group of 32 columns for all rows: first all sums, then their contributions. */
 INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const bool sixteen,
                          const bool offsets, const int bits, const uint32_t rows)
 {

@@ -1,6 +1,5 @@
 /* kernels_code_avx2.c - without an instruction for quads: products of 8 by 8 bits are added in
- * pairs to 16 bits, as many as these have room for, and pairs of those to 32. Compiled alone with
- * -mavx2. */
+ * pairs to 16 bits, as many as fit, and pairs of those to 32. Compiled alone with -mavx2. */
 #include "model-server/backend/cpu/vector_avx2.inc.h"
 
 #define ISA(op) k_##op##_avx2
@@ -19,8 +18,8 @@ struct pairs {
     i16 low, high;
 };
 
-/* Hidden from the compiler, which otherwise changes the order of the sums and keeps all products
- * for that, in memory. */
+/* Hidden from the compiler, which otherwise reorders the sums and keeps all products in
+ * memory. */
 INLINE __m256i pairs_of(__m256i sum, __m256i n, __m256i x)
 {
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(n, x));
@@ -55,7 +54,7 @@ INLINE i16 pairs_sum(struct pairs p, const int bits)
     return i_add(sum, (i16){to_quads(p.high.l, 16), to_quads(p.high.h, 16)});
 }
 
-/* Quads with nibbles apart, of 8 lanes, so that the sums of all rows stay in registers. */
+/* Quads with unpacked nibbles, of 8 lanes, so that the sums of all rows stay in registers. */
 INLINE void dot_nibbles(__m256i *sum, const char *w, const int32_t *x, const uint32_t quads,
                         const uint32_t rows)
 {

@@ -1,11 +1,11 @@
-/* kernels_code_ref.c - what the products of codes with 8-bit activations mean: plain C, see
+/* kernels_code_ref.c - reference of the products of codes with 8-bit activations: plain C, see
  * kernels.h. */
 #include "model-server/backend/cpu/kernels.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
 #include <string.h>
 
-/* Where column c of 32 lies in the quads. */
+/* The byte of column c of 32 in the quads. */
 static uint32_t byte_of(uint32_t c) { return (c / 8 * 2 + c % 2) * 4 + c % 8 / 2; }
 
 static uint32_t columns_of(const struct code_layout *l)
@@ -45,7 +45,7 @@ static int code_n(const struct code_layout *l, const uint8_t *block, uint32_t la
     return l->table ? l->table[code] : (int)code;
 }
 
-/* Of the columns from `in` of a block. */
+/* Scale of the columns from `in` on of a block. */
 static float scale_at(const struct code_layout *l, const uint8_t *block, uint32_t lane, uint32_t in)
 {
     const float scale = code_f16(block, code_group(in, l->scales) * LANES + lane);
@@ -84,7 +84,7 @@ void k_unpack_ref(char *dst, const char *panel, const struct code_layout *l, uin
     }
 }
 
-/* Output `lane` of one row, on from y. */
+/* Output `lane` of one row, continued from y. */
 static float wide_output(const struct code_tile *t, const char *wide, uint32_t lane, uint32_t row,
                          float y)
 {

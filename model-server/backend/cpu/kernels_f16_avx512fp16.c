@@ -1,6 +1,6 @@
-/* kernels_f16_avx512fp16.c - products of float16 pairs with sums in float16 for a while: twice the
- * rate of fp32, and weights need no widening. kernels.h has the order of the sums. Compiled alone
- * with -mavx512fp16. */
+/* kernels_f16_avx512fp16.c - products of float16 pairs with partial sums in float16: twice the
+ * rate of fp32, and weights need no widening. kernels.h defines the order of the sums. Compiled
+ * alone with -mavx512fp16. */
 #include "model-server/backend/cpu/vector_avx512.inc.h"
 
 typedef __m512h v32;
@@ -9,7 +9,7 @@ typedef __m512h v32;
 #define PANELS(rows) ((rows) <= 6 ? 4 : (rows) <= 8 ? 3 : 2)
 enum { X_AHEAD = 128 };
 
-/* Some panels with some rows of x. `last` lanes of the last panel are real. */
+/* Some panels with some rows of x. `last` lanes of the last panel are valid. */
 struct f16_part {
     const char *w;
     const float *x;
@@ -17,7 +17,7 @@ struct f16_part {
     uint32_t last;
 };
 
-/* Where the panels are fetched: see struct tile. */
+/* Prefetch state of the panels: see struct tile. */
 struct ahead {
     size_t at, pace, next, end;
 };
@@ -27,7 +27,7 @@ INLINE void one_step(v32 (*acc)[4], const char *w, size_t w_bytes, const float *
 {
     v32 wk[4];
     UNROLL for (uint32_t p = 0; p < panels; p++) wk[p] = _mm512_loadu_ph(w + p * w_bytes);
-    if (rows > 6) /* x of a wide tile is too much for the first cache */
+    if (rows > 6) /* x of a wide tile does not fit the L1 cache */
         __builtin_prefetch(x + X_AHEAD);
     UNROLL for (uint32_t r = 0; r < rows; r++)
     {
@@ -45,7 +45,7 @@ INLINE v16 join(v32 chains)
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_castph_si512(both)));
 }
 
-/* Steps [from, to) in float16, then onto the sums, which are in memory meanwhile. */
+/* Steps [from, to) in float16, then added to the sums, which are in memory meanwhile. */
 INLINE void some_steps(float (*sum)[4][LANES], const struct tile *t, const struct f16_part *part,
                        size_t from, size_t to, struct ahead *ahead, const uint32_t rows,
                        const uint32_t panels)

@@ -24,7 +24,7 @@ static uint16_t f16_of_units(exact n)
     const exact unit = (exact)1 << shift, rest = n & (unit - 1);
     uint32_t kept = (uint32_t)(n >> shift);
     kept += rest * 2 > unit || (rest * 2 == unit && kept & 1);
-    const uint32_t mag = kept + ((uint32_t)(shift - 24) << 10); /* a carry goes up by itself */
+    const uint32_t mag = kept + ((uint32_t)(shift - 24) << 10); /* a carry propagates by itself */
     return (uint16_t)(sign | (mag < 0x7c00 ? mag : 0x7c00));
 }
 

@@ -8,12 +8,12 @@
  * ROWS8_MAX rows of x by PANELS8(rows) panels, ROWS4_MAX by PANELS4(rows). */
 #include "model-server/backend/cpu/kernels.h"
 
-/* Bytes ahead in each panel, and into the second cache: the first one has room for too few misses
- * at a time to stream memory with. */
+/* Prefetch distance in each panel, into the L2 cache: the L1 cache supports too few outstanding
+ * misses to stream memory. */
 enum { FETCH_AHEAD8 = 1024, FETCH_AHEAD4 = 4 * INT4_BLOCK_BYTES };
 #define FETCH(at) __builtin_prefetch((at), 0, 2)
 
-/* Where memory is fetched while panels are multiplied with. */
+/* Prefetch state of a product of panels. */
 struct fetch {
     const char *at;
     size_t panel, step;
@@ -27,8 +27,8 @@ INLINE void fetch_lines(struct fetch *f, const uint32_t panels, const uint32_t l
     }
 }
 
-/* The columns of a group of panels, in bytes [0, cut) and [cut, end): in the second part it is the
- * next group that is fetched. */
+/* The columns of a group of panels, in bytes [0, cut) and [cut, end): in the second part the next
+ * group is prefetched. */
 struct plan {
     size_t cut[3];
     struct fetch fetch[2];
@@ -47,7 +47,7 @@ INLINE struct plan plan_of(const struct int_tile *t, const char *w, size_t end, 
         {{w + ahead, t->w_bytes, STEP_BYTES}, {w + panels * t->w_bytes, t->w_bytes, STEP_BYTES}}};
 }
 
-/* Two, unknown to the compiler: it would write the loop out twice. */
+/* Two, unknown to the compiler, which would otherwise duplicate the loop. */
 INLINE int parts(void)
 {
     int n = 2;
@@ -120,7 +120,7 @@ INLINE void group8(const struct int_tile *t, const char *w, float *y, const int3
 
 /* ---------------------------------------------------------------- 4 bits */
 
-/* One group of 32 columns: add up in integers, then onto the sums. */
+/* One group of 32 columns: sums in integers, then adds to the fp32 sums. */
 INLINE void columns4(v16 *acc, const char *quads, v16 sw, const int32_t *x, const uint32_t rows)
 {
 #ifdef HAS_COLUMNS4_SUMS
@@ -153,7 +153,7 @@ INLINE void columns4(v16 *acc, const char *quads, v16 sw, const int32_t *x, cons
 
 #ifdef HAS_DOT4_ONE
 /* One group of a block, first or second, for one row of x, whose quads stay in registers for all
- * panels. The lines ahead are fetched between the panels: all at once they would wait. */
+ * panels. The prefetches are spread between the panels, because all at once would stall. */
 INLINE void columns4_one(v16 (*acc)[4], const char *block, size_t w_bytes, const int32_t *x,
                          const struct fetch *f, const size_t half, const uint32_t panels)
 {

@@ -9,8 +9,8 @@ enum { ROWS8_MAX = 4, ROWS4_MAX = 4 };
 #define PANELS8(rows) ((rows) <= 1 ? 4 : (rows) <= 2 ? 2 : 1)
 #define PANELS4(rows) ((rows) <= 1 ? 4 : (rows) <= 2 ? 2 : 1)
 
-/* The pairs of 8-bit numbers saturate at 2^15: 2 * 255 * 127 would, 2 * 128 * 127 does not. So the
- * weights become signed, and hand their sign to x. */
+/* The pairs of 8-bit numbers saturate at 2^15: 2 * 255 * 127 would, 2 * 128 * 127 does not. So
+ * the weights become signed, and their sign is moved to x. */
 INLINE i16 dot8_weights(i16 w) { return i_xor(w, i_set(0x80808080)); }
 INLINE i16 dot8_start(int32_t correction) { return (void)correction, i_set(0); }
 INLINE __m256i pairs8(__m256i w, __m256i x)
@@ -38,7 +38,7 @@ INLINE i16 dot4_end(i16 acc, int32_t correction)
                  i_set((uint32_t)correction));
 }
 
-/* Several rows of 4-bit weights with one panel, one quad of all rows after the other, so that all
+/* Several rows with one panel of 4-bit weights, one quad of all rows after the other, so that all
  * sums stay in registers. Hidden from the compiler, which would keep all products to add them in
  * another order. */
 #define HAS_COLUMNS4_SUMS

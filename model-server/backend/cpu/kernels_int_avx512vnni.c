@@ -11,7 +11,7 @@ enum { ROWS8_MAX = 12, ROWS4_MAX = 16 };
 
 INLINE i16 dot8_weights(i16 w) { return w; }
 INLINE i16 dot8_start(int32_t correction) { return i_set((uint32_t)correction); }
-/* Not _mm512_dpbusd_epi32(): around it gcc 12 copies every sum from register to register and spills
+/* Not _mm512_dpbusd_epi32(): with it gcc 12 copies every sum from register to register and spills
  * a third of them. */
 INLINE i16 dot8(i16 acc, i16 w, i16 x)
 {
@@ -26,8 +26,8 @@ INLINE i16 dot4(i16 acc, i16 w, const int32_t *x)
 }
 INLINE i16 dot4_end(i16 acc, int32_t correction) { return (void)correction, acc; }
 
-/* One row of x in registers: 16 times the high nibbles are as good as shifted ones, and two chains
- * of sums wait less than one. */
+/* One row of x in registers. High nibbles are not shifted: their sum is 16 times too large and is
+ * shifted once. Two chains of sums reduce stalls. */
 #define HAS_DOT4_ONE
 INLINE i16 dot4_one(i16 low, const char *quads, const i16 *x)
 {

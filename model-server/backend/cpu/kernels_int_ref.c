@@ -1,4 +1,5 @@
-/* kernels_int_ref.c - what the kernels of quantised weights mean: plain C, see kernels_ref.c. */
+/* kernels_int_ref.c - reference of the kernels of quantised weights: plain C, see
+ * kernels_ref.c. */
 #include "model-server/backend/cpu/kernels.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
@@ -105,7 +106,7 @@ void k_tile_int4_ref(const struct int_tile *t)
 
 /* ---------------------------------------------------------------- rounding */
 
-/* The greatest magnitude; NaN for what is not finite. */
+/* The greatest magnitude; NaN if a number is not finite. */
 static float top_of(const float *src, uint32_t n)
 {
     uint32_t most = 0;
@@ -165,7 +166,7 @@ float k_quantise4_ref(int8_t *dst, const float *src)
     memset(dst, 0, INT4_GROUP);
     if (!(top >= 0x1p-60f)) /* whose square is a number */
         return scale;
-    bool above = false; /* is it a positive number that has the greatest magnitude? */
+    bool above = false; /* true if a positive number has the greatest magnitude */
     for (int i = 0; i < INT4_GROUP; i++)
         above |= src[i] == top;
     for (size_t i = 0; i < sizeof(tops) / sizeof(*tops); i++) {

@@ -1,11 +1,11 @@
 /* kernels_kv.inc.h - the kernels of attention in vectors of 16 lanes, once for all instruction
- * sets: see kernels_simd.inc.h. The including file says how many rows it takes at a time, and for
- * so many rows how many pages of keys, and how many vectors of values (1, 2 or 4): ROWS_MAX,
+ * sets: see kernels_simd.inc.h. The including file defines the number of rows at a time, and for
+ * each number of rows the pages of keys, and the vectors of values (1, 2 or 4): ROWS_MAX,
  * KEY_PAGES(rows), VALUE_PANELS(rows). */
 
 /* ---------------------------------------------------------------- scores */
 
-/* 64 bytes of a page of keys are so many dimensions. */
+/* Number of dimensions in 64 bytes of a page of keys. */
 #define STEP_DIMS(type) ((uint32_t)(4 * LANES / kv_dtype_bytes(type, LANES)))
 
 INLINE v16 key_column(const char *step, const enum kv_dtype type, const int which)
@@ -82,7 +82,8 @@ INLINE void score_rows(const struct kv_scores *t, uint32_t first, const uint32_t
 
 /* ---------------------------------------------------------------- values */
 
-/* Panel `base + which` of a row of values; `row` stands at panel `base`, which is even or alone. */
+/* Panel `base + which` of a row of values; `row` points to panel `base`, which is even or
+ * alone. */
 INLINE v16 value_panel(const char *row, const enum kv_dtype type, const uint32_t which,
                        const bool paired)
 {

@@ -1,4 +1,4 @@
-/* kernels_kv_ref.c - what the kernels of attention and of its cache mean: see kernels_ref.c. */
+/* kernels_kv_ref.c - reference of the kernels of attention and its cache: see kernels_ref.c. */
 #include "model-server/backend/cpu/kernels.h"
 #include "model-server/backend/cpu/mathf.h"
 

@@ -1,5 +1,5 @@
-/* kernels_ref.c - what each kernel means: plain C, one number at a time, in the order that is
- * promised. This file is the specification and is never optimised; it also serves machines without
+/* kernels_ref.c - the reference of each kernel: plain C, one number at a time, in the guaranteed
+ * order. This file is the specification and is never optimised; it also serves machines without
  * AVX2. */
 #include "model-server/backend/cpu/kernels.h"
 #include "model-server/backend/cpu/mathf.h"

@@ -10,7 +10,7 @@ float ISA(quantise)(uint8_t *dst, size_t stride, const float *src, uint32_t n, u
                     int32_t *sum)
 {
     i16 most = i_set(0), total = i_set(0);
-    for (uint32_t i = 0; i < n; i += LANES) /* as integers: NaN is the greatest of all */
+    for (uint32_t i = 0; i < n; i += LANES) /* as integers: NaN is the greatest */
         most = i_max(most, magnitude_bits(src + i, n - i));
     float top = float_of((uint32_t)i_top(most)), scale = 0, to_int = 0;
     if (!isfinite(top))
@@ -31,7 +31,7 @@ float ISA(quantise)(uint8_t *dst, size_t stride, const float *src, uint32_t n, u
     return scale;
 }
 
-/* Half a group: its rounded numbers, and what they add to the squared error. */
+/* Half a group: its rounded numbers, and their squared error. */
 INLINE v16 round4(v16 *q, v16 f, v16 scale, v16 to_int, v16 err)
 {
     *q = v_from_int(v_to_int(v_mul(f, to_int)));

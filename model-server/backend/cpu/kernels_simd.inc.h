@@ -1,15 +1,15 @@
 /* kernels_simd.inc.h - the kernels in vectors of 16 lanes, once for all instruction sets. The
- * including file defines the vector (v16, i16 and their operations), ISA(op) for the names, and how
- * many sums fit its registers: ROWS_MAX rows of x by PANELS(rows) panels. Operation by operation
- * the same arithmetic as kernels_ref.c: only exactly rounded steps, in the same order. */
+ * including file defines the vector (v16, i16 and their operations), ISA(op) for the names, and
+ * how many sums fit its registers: ROWS_MAX rows of x by PANELS(rows) panels. Each operation
+ * computes the same as in kernels_ref.c: only exactly rounded steps, in the same order. */
 #include <string.h>
 
 /* ---------------------------------------------------------------- panels */
 
 enum panel { PANEL_F32, PANEL_F16, PANEL_BF16, PANEL_INT8, PANEL_FP8, PANEL_BF16X2 };
 
-/* Byte `which` of each lane less 128: it becomes the integer part of a number whose fraction has
- * the bits below it, none here. */
+/* Byte `which` of each lane minus 128: the byte becomes the integer part of a number whose
+ * fraction bits are zero. */
 INLINE v16 from_int8(i16 quad, int which)
 {
     if (which >= 2)
@@ -20,7 +20,7 @@ INLINE v16 from_int8(i16 quad, int which)
     return v_sub(i_float(i_and_or(quad, i_set(0xff), i_set(0x4b000000))), v_set(0x1p23f + 128.0f));
 }
 
-/* Byte `which` of each lane: its exponent and mantissa in the place of the wider ones. */
+/* Byte `which` of each lane: its exponent and mantissa become those of the wider type. */
 INLINE v16 from_fp8(i16 quad, int which)
 {
     if (which == 0)
@@ -113,7 +113,7 @@ void ISA(narrow_bf16)(uint16_t *dst, const float *src, uint32_t n)
 
 /* ---------------------------------------------------------------- rows */
 
-/* For i = 0, 16, ..: `m` is how many lanes from x + i on are in the row. */
+/* For i = 0, 16, ..: `m` is the number of lanes from x + i on that belong to the row. */
 #define FOR_LANES(i, m, n)                                                                         \
     for (uint32_t i = 0, m; i < (n) && (m = (n)-i < LANES ? (n)-i : LANES); i += LANES)
 

@@ -1,9 +1,9 @@
-/* kernels_squares_amx.c - squares in the tile registers of AMX: four sums at a time, two by two, or
- * one by four where there are 16 rows of x only. Compiled alone; the instructions are written out,
- * so that the compiler sees that they read memory.
+/* kernels_squares_amx.c - squares in the tile registers of AMX: four sums at a time, two by two,
+ * or one by four if there are only 16 rows of x. Compiled alone. The instructions are inline
+ * assembly, so that the compiler sees that they read memory.
  *
- * The registers' shapes belong to a thread. Each call sets them and gives them back: a thread whose
- * tiles are in use costs the kernel 8 KiB with every switch. */
+ * The shapes of the registers belong to a thread. Each call sets and releases them: a thread
+ * whose tiles are in use costs the kernel 8 KiB with every context switch. */
 #include "model-server/backend/cpu/kernels.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -75,7 +75,7 @@ INLINE void store_sums(const struct squares *t, char *sums, const int tall, cons
     EACH_SUM(STORE);
 }
 
-/* Fetches go between the tiles: all at once they would wait for each other. */
+/* Prefetches are issued between the tiles: all at once they would stall each other. */
 INLINE void fetch(const char *at, const size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64)
@@ -130,7 +130,7 @@ INLINE void part(const struct squares *t, char *sums, const char *x, const char 
     store_sums(t, sums, tall, wide);
 }
 
-/* All panels for the 16 or 32 rows in hand. */
+/* All panels for the current 16 or 32 rows. */
 INLINE void row_of_parts(const struct squares *t, uint32_t row, const int tall, const uint32_t most,
                          const bool i8)
 {

@@ -1,11 +1,11 @@
-/* kernels_squares_ref.c - what the kernels of squares mean: plain C, see kernels_ref.c. What a unit
- * of x86 does is Intel's description of tdpbf16ps and tdpbsud, checked against the instructions
- * where a CPU has them. */
+/* kernels_squares_ref.c - reference of the kernels of squares: plain C, see kernels_ref.c. The
+ * behaviour of an x86 unit follows Intel's description of tdpbf16ps and tdpbsud, and was compared
+ * with the instructions on CPUs that have them. */
 #include "model-server/backend/cpu/kernels.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
 
-/* The units take subnormal numbers as zero and make none. */
+/* The units read subnormal numbers as zero and produce none. */
 static float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }
 
 static float number(const uint16_t *p, uint32_t i) { return no_subnormal(f32_of_bf16(p[i])); }

@@ -13,7 +13,7 @@ INLINE void column(v16 (*acc)[4], const char *w, size_t at, size_t w_bytes, cons
     v16 wk[4];
     UNROLL for (uint32_t p = 0; p < panels; p++) wk[p] =
         step_weights(w + p * w_bytes + at, type, which);
-    if (rows > 6) /* x of a wide tile is too much for the first cache */
+    if (rows > 6) /* x of a wide tile does not fit the L1 cache */
         __builtin_prefetch(x + X_AHEAD);
     UNROLL for (uint32_t r = 0; r < rows; r++)
     {
@@ -22,7 +22,8 @@ INLINE void column(v16 (*acc)[4], const char *w, size_t at, size_t w_bytes, cons
     }
 }
 
-/* `rows` x `panels` sums in registers over all columns. `last` lanes of the last panel are real. */
+/* `rows` x `panels` sums in registers over all columns. `last` lanes of the last panel are
+ * valid. */
 INLINE void group(const struct tile *t, const char *w, float *y, const float *x, uint32_t last,
                   const uint32_t rows, const uint32_t panels, const enum panel type)
 {
@@ -48,7 +49,7 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
         }
     }
     for (size_t at = 0; at < end; at += STEP_BYTES) {
-        /* into the second cache: misses of the first one are too few to stream memory with */
+        /* into the L2 cache: the L1 cache supports too few outstanding misses to stream memory */
         UNROLL for (uint32_t p = 0; p < panels; p++)
             __builtin_prefetch(w + p * w_bytes + ahead, 0, 2);
         ahead += pace;

@@ -1,11 +1,11 @@
-/* kernels_widen.inc.h - columns of panels that hold codes as fp32, 16 lanes a column: numbers that
- * are kept as codes are widened piece by piece, into the first cache or the second, and multiplied
- * from there by tile_f32. For a single row of x that would be a third of the work: its products are
- * taken where the numbers are made. */
+/* kernels_widen.inc.h - widens columns of panels of codes to fp32, 16 lanes per column. Codes are
+ * widened piece by piece, into the L1 or L2 cache, and multiplied from there by tile_f32. For a
+ * single row of x that would cost a third of the work: its products are computed directly from
+ * the registers. */
 
 enum { WIDEN_AHEAD = 1024 }; /* bytes fetched ahead */
 
-/* What the codes of a group are multiplied with, and what is taken off: see code_panel.h. */
+/* Scales of the codes of a group, and what is subtracted: see code_panel.h. */
 INLINE void code_scales(const struct code_layout *l, const char *block, uint32_t in, v16 *scale,
                         v16 *less)
 {
@@ -24,10 +24,10 @@ INLINE void code_scales(const struct code_layout *l, const char *block, uint32_t
     *less = v_sub(v_set(0.0f), offset);
 }
 
-/* Codes of four bits, of more, and of four that are looked up. */
+/* 4-bit codes, wider codes, and 4-bit codes with a table. */
 enum { CODE_LOW, CODE_BOTH, CODE_TABLE };
 
-/* What is the same for all columns: where the upper bits belong in a code, and the table. */
+/* Constant for all columns: the position of the upper bits in a code, and the table. */
 struct code_reader {
     i16 mask;
     struct v_table table;
@@ -98,7 +98,8 @@ void ISA(widen_codes)(float *dst, const char *panel, const struct code_layout *l
         widen_codes(dst, panel, l, k, n, CODE_LOW);
 }
 
-/* Sums over all columns for one row of x, of two panels: enough to hide the time of an addition. */
+/* Sums over all columns for one row of x, of two panels: enough to hide the latency of an
+ * addition. */
 INLINE void dot_panels(float *y, const float *x, const char *w, size_t w_bytes,
                        const struct code_layout *l, uint32_t k, const uint32_t panels,
                        const uint32_t last, const int how)

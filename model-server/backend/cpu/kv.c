@@ -39,7 +39,7 @@ static int check_desc(const struct kv_desc *k, struct err *e)
     return 0;
 }
 
-/* The streams one behind the other, each of all blocks. */
+/* Assigns the streams, one after the other, each with all blocks. */
 static int lay_out(struct kv_cache *kv, const struct kv_desc *k, struct err *e)
 {
     uint32_t n = 0;
@@ -145,7 +145,7 @@ union narrow {
     uint8_t byte[MAX_HEAD_DIM];
 };
 
-/* A token's nibbles share no byte with another one's. */
+/* The nibbles of a token share no byte with those of another token. */
 static void put_nibble(char *page, size_t at, uint8_t code)
 {
     uint8_t *b = (uint8_t *)page + at / 2;
@@ -187,8 +187,8 @@ static inline float int4_of(float steps)
     return n < -8 ? -8 : n > 7 ? 7 : n;
 }
 
-/* Squares of what is lost where numbers are rounded to steps of 1 / to. v has zeros up to a
- * multiple of INT4_LANES: sums of their own for each lane keep the units of the processor busy. */
+/* Squared error of rounding to steps of 1 / to. v has zeros up to a multiple of INT4_LANES: a
+ * separate sum for each lane keeps the processor's units busy. */
 enum { INT4_LANES = 16 };
 static inline float lost_by(const float *v, uint32_t dim, float to)
 {
@@ -204,8 +204,8 @@ static inline float lost_by(const float *v, uint32_t dim, float to)
     return all;
 }
 
-/* The steps in a unit that lose least of those that put the greatest magnitude between -7 and -11:
- * a few numbers that are cut off may cost less than wide steps for all. */
+/* The number of steps per unit with the smallest error, among those that put the greatest
+ * magnitude between -7 and -11: clipping a few numbers may cost less than wide steps for all. */
 static inline float best_steps(const float *v, uint32_t dim, float most)
 {
     float best = 0, least = INFINITY;
@@ -217,8 +217,8 @@ static inline float best_steps(const float *v, uint32_t dim, float most)
     return best;
 }
 
-/* H x as codes of 0 to 15, one a byte, of which the number is (code - 8) * the scale returned * n
- * (hadamard.h). Where a number is not finite the scale is NaN. */
+/* H x as codes of 0 to 15, one per byte. The number is (code - 8) * the returned scale * n
+ * (hadamard.h). If a number is not finite the scale is NaN. */
 static float rotate_and_quantise(uint8_t *code, const float *x, uint32_t dim)
 {
     _Alignas(64) float v[MAX_HEAD_DIM + INT4_LANES], most = 0;
@@ -361,8 +361,8 @@ static void latent_query(const struct latent_job *j, size_t token, uint32_t head
         j->d->kern.rotate(q + p->rank, p->rope + token * p->rot_dim, p->rot_dim, p->interleaved);
 }
 
-/* The value is stored apart from the key that it is part of: pages of keys and of values are laid
- * out for different walks (kv_page.h). */
+/* The value is stored separately from the key that contains it: pages of keys and of values have
+ * different layouts (kv_page.h). */
 static void latent_key(const struct latent_job *j, size_t token)
 {
     const struct latent_kv *p = j->p;

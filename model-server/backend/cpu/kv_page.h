@@ -20,17 +20,19 @@
 #include "model-server/backend/backend.h"
 
 enum { KV_PAGE = 16 };
-/* Keys whose softmax is taken at once: splits lie at multiples of this position. */
+/* Number of keys whose softmax is computed at once: splits begin at multiples of this
+ * position. */
 enum { KV_SPLIT = 256 };
-/* Floats from one row of scores to the next: rows must not all fall into one set of the cache. */
+/* Floats from one row of scores to the next, such that rows do not all map to one set of the
+ * cache. */
 enum { KV_SCORES_LD = KV_SPLIT + 16 };
-/* How many pages further the one lies that is fetched while one is in hand: lists of pages have so
- * many more than a call works on. */
+/* Prefetch distance in pages: lists of pages have this many more entries than a call
+ * processes. */
 enum { KV_AHEAD = 4 };
 
 static inline uint32_t kv_padded(uint32_t head_dim) { return (head_dim + 15) & ~15u; }
 
-/* Dimensions of a key that are multiplied: those behind the last are 0, as in q. */
+/* Dimensions of a key that are multiplied: those after the last are 0, as in q. */
 static inline uint32_t kv_dims(uint32_t head_dim) { return (head_dim + 7) & ~7u; }
 
 static inline size_t kv_page_bytes(enum kv_dtype t, uint32_t head_dim)
@@ -41,7 +43,7 @@ static inline size_t kv_page_bytes(enum kv_dtype t, uint32_t head_dim)
 
 static inline bool kv_dtype_paired(enum kv_dtype t) { return t == KV_BF16 || t == KV_I4; }
 
-/* Number of the element in its page. Element 2 n of int4 is the low nibble of byte n. */
+/* Index of the element in its page. Element 2 n of int4 is the low nibble of byte n. */
 static inline size_t kv_key_at(enum kv_dtype t, uint32_t position, uint32_t d)
 {
     return kv_dtype_paired(t) ? (size_t)(d & ~1u) * KV_PAGE + (size_t)2 * position + (d & 1)
@@ -59,18 +61,18 @@ static inline size_t kv_value_at(enum kv_dtype t, uint32_t head_dim, uint32_t po
     return row + pair + (size_t)2 * (d & 15) + (d >> 4 & 1);
 }
 
-/* The 16 scales of a page that has them: behind the numbers. */
+/* The 16 scales of a page that has them: after the numbers. */
 static inline float *kv_scales(const char *page, enum kv_dtype t, uint32_t head_dim)
 {
     return (float *)(void *)(page + kv_dtype_bytes(t, (size_t)KV_PAGE * kv_padded(head_dim)));
 }
 
 /* s[r][16 j + i] = the sum over d < kv_dims() of q[d][r] * key i of page j, d ascending; times
- * the key's scale where there are scales. r < rows <= TILE_ROWS, j < n. Every position of a page
- * counts, whatever it holds. */
+ * the key's scale if there are scales. r < rows <= TILE_ROWS, j < n. Every position of a page is
+ * computed, whatever it contains. */
 struct kv_scores {
     float *s;       /* rows KV_SCORES_LD apart */
-    const float *q; /* [kv_dims(head_dim)][tile_stride(rows)] as pack() makes it */
+    const float *q; /* [kv_dims(head_dim)][tile_stride(rows)] as written by pack() */
     uint32_t rows, head_dim, n;
     const char *const *pages; /* n, and KV_AHEAD more */
 };
@@ -82,6 +84,6 @@ struct kv_values {
     size_t ldo;     /* elements between rows of o; a multiple of 16 */
     const float *p; /* rows KV_SCORES_LD apart */
     uint32_t rows, head_dim, first, end;
-    const char *const *pages; /* as many as `end` needs, and KV_AHEAD more */
+    const char *const *pages; /* as many as `end` requires, and KV_AHEAD more */
 };
 #endif

@@ -1,4 +1,4 @@
-/* kv_swap.c - KV blocks out to the host's memory and back: one block is one piece there, its heads
+/* kv_swap.c - copies KV blocks to host memory and back: a block is contiguous there, its heads
  * one after the other in the order of the cache. */
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>

@@ -2,22 +2,22 @@
  *
  * x is packed into tiles of rows that fill the registers together with the panels. One tile (a
  * decode step): the panels are streamed from memory. Several (prefill): two panels and a block of
- * columns at a time, for all tiles of a chunk of rows, while the next pair is fetched. Weights are
- * widened to fp32 in registers, next to the multiply-adds; or x is narrowed to pairs of bfloat16
- * where the device multiplies those (weight.half). Those that are kept as codes take more work:
- * they are widened into a piece of memory that stays in the cache, for all tiles of a chunk.
- * docs/results/cpu-kernels.md has what was measured about the sizes below. */
+ * columns at a time, for all tiles of a chunk of rows, while the next pair is prefetched. Weights
+ * are widened to fp32 in registers, directly before the multiply-adds. If the device multiplies
+ * pairs of bfloat16, x is narrowed instead (weight.half). Codes need more work: they are widened
+ * into memory that stays in the cache, for all tiles of a chunk. docs/results/cpu-kernels.md has
+ * measurements of the sizes below. */
 #include "model-server/backend/cpu/cpu.h"
 #include <math.h>
 #include <string.h>
 
-enum { K_BLOCK = 2048 };  /* columns of a pair of panels that stay in the cache */
-enum { CHUNK_TILES = 8 }; /* that share a pair while it is there: x and it fit the second cache */
-enum { PASS_TILES = 48 }; /* packed at a time: bounds the scratch */
-enum { AHEAD = 1024 };    /* bytes prefetched in each of the streams */
-enum { PACK_COLS = 256 }; /* an item of the packing */
-enum { PACK_ALONE = 16384 };              /* numbers that are not worth a second thread */
-enum { WIDE_PANELS = 4, WIDE_COLS = 64 }; /* widened for one tile: half of the first cache */
+enum { K_BLOCK = 2048 };     /* columns of a pair of panels that stay in the cache */
+enum { CHUNK_TILES = 8 };    /* that share a pair while it is cached: both fit the L2 cache */
+enum { PASS_TILES = 48 };    /* packed at a time: bounds the scratch memory */
+enum { AHEAD = 1024 };       /* bytes prefetched in each of the streams */
+enum { PACK_COLS = 256 };    /* an item of the packing */
+enum { PACK_ALONE = 16384 }; /* numbers that do not pay for a second thread */
+enum { WIDE_PANELS = 4, WIDE_COLS = 64 }; /* widened for one tile: half of the L1 cache */
 _Static_assert(2 * K_BLOCK * STEP_BYTES <= THREAD_SCRATCH, "a pair of panels, widened");
 
 struct float_product {
@@ -37,7 +37,7 @@ static uint32_t packed_cols(const struct weight *w, uint32_t cols)
     return w->half ? (cols + 1) / 2 : cols;
 }
 
-/* Rows are spread evenly: 13 are 7 + 6, not 12 + 1. */
+/* Rows are divided evenly: 13 are 7 + 6, not 12 + 1. */
 static uint32_t tile_first(const struct float_product *p, uint32_t tile)
 {
     return (uint32_t)((uint64_t)p->rows * tile / p->n_tiles);
@@ -48,8 +48,8 @@ static const float *tile_x(const struct float_product *p, uint32_t tile)
     return p->packed + (size_t)tile * packed_cols(p->w, p->w->cols) * TILE_ROWS;
 }
 
-/* A power of two that a row is multiplied with, so that no sum of F16_FLUSH products with numbers
- * up to `top` overflows float16, nor two of them, nor the row itself: all stay below 2^15. */
+/* A power of two to scale a row, so that no sum of F16_FLUSH products with numbers up to `top`
+ * overflows float16, nor two of them, nor the row itself: all stay below 2^15. */
 static float f16_unit(const struct kernels *kern, const float *row, uint32_t n, float top)
 {
     int exponent;
@@ -107,7 +107,7 @@ static size_t column_bytes(const struct weight *w, size_t n)
     return n * (has_row_scales(w) ? LANES : LANES * dtype_size(w->dtype));
 }
 
-/* Scales and bias come last, so that it does not matter where a chain was cut. */
+/* Scales and bias are applied last, so that divisions of a chain do not matter. */
 static void finish(const struct float_product *p, uint32_t first, uint32_t n)
 {
     for (uint32_t i = 0; (has_row_scales(p->w) || p->w->factor) && i < n; i += LANES) {
@@ -140,7 +140,7 @@ static void widen(const struct float_product *p, float *to, size_t begin, size_t
         w->kind->widen(p->kern, to, w, weight_panel(w, i), k, n);
 }
 
-/* Panels of codes, a few columns at a time: the chains go on where the last ones ended. */
+/* Panels of codes, a few columns at a time: the chains continue where the last ones ended. */
 static void stream_codes(void *arg, int thread, size_t begin, size_t end)
 {
     const struct float_product *p = arg;
@@ -166,7 +166,7 @@ static void stream_codes(void *arg, int thread, size_t begin, size_t end)
     finish(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
 }
 
-/* The same for one row, which no memory is worth. */
+/* The same for one row, without a buffer of widened columns. */
 static void dot_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct float_product *p = arg;
@@ -196,7 +196,7 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
     finish(p, first, n);
 }
 
-/* What is multiplied while one pair of panels stays in the cache. */
+/* The work while one pair of panels stays in the cache. */
 struct row_block {
     size_t panel, end;    /* the pair: [panel, end) */
     uint32_t k;           /* columns [k, k + K_BLOCK) */
@@ -205,8 +205,8 @@ struct row_block {
     float *wide;          /* room for the pair in fp32 */
 };
 
-/* Each tile continues the sums that y holds and fetches its share of the next pair; codes are
- * fetched as they are widened. */
+/* Each tile continues the sums in y and prefetches its share of the next pair; codes are
+ * prefetched while they are widened. */
 static void run_block(const struct float_product *p, const struct row_block *b)
 {
     const struct weight *w = p->w;
@@ -265,7 +265,7 @@ static void find_units(void *arg, int thread, size_t begin, size_t end)
         p->units[r] = f16_unit(p->kern, p->x + r * p->w->cols, p->w->cols, p->w->top);
 }
 
-/* Rows of x that are not worth a second thread. */
+/* Rows of x that do not pay for a second thread. */
 static size_t alone_rows(const struct weight *w)
 {
     const size_t rows = PACK_ALONE / w->cols;
@@ -310,7 +310,7 @@ static void order_rows(void *arg, int thread, size_t begin, size_t end)
             j->out[r * cols + k] = j->x[r * cols + j->w->order[k]];
 }
 
-/* x with its columns in the order of w's; NULL: there is no memory. */
+/* x with its columns in the order of w's; NULL: out of memory. */
 static const float *in_order(struct device *d, const float *x, uint32_t rows,
                              const struct weight *w)
 {
@@ -371,8 +371,8 @@ struct heads_job {
     uint32_t rows, n, tiles;
 };
 
-/* A tile of rows of one head: x is packed, the whole matrix is walked. The chains are those of
- * linear(). */
+/* A tile of rows of one head: x is packed, then multiplied with the whole matrix. The chains are
+ * those of linear(). */
 static void head_tile(const struct heads_job *j, int thread, uint32_t head, uint32_t tile)
 {
     const struct weight *w = j->w[head];

@@ -1,13 +1,13 @@
-/* linear_codes.c - products of weights that are kept as codes with activations in 8 bits, rounded
- * for each 32 columns (kernels.h).
+/* linear_codes.c - products of codes with activations in 8 bits, rounded for each 32 columns
+ * (kernels.h).
  *
  * x is rounded once per product. A few rows (a decode step): the packed panels are streamed from
- * memory. More: columns of a panel are unpacked once, into the second cache, for all tiles of a
- * chunk of rows, while the next panel is fetched. */
+ * memory. More: columns of a panel are unpacked once, into the L2 cache, for all tiles of a chunk
+ * of rows, while the next panel is prefetched. */
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
-enum { X_BYTES = 1 << 20 };     /* of rounded rows that are multiplied at a time */
+enum { X_BYTES = 1 << 20 };     /* size of the rounded rows that are multiplied at a time */
 enum { GRAIN_NUMBERS = 16384 }; /* rounded in a thread */
 enum { WIDE_COLS = 4096 };      /* columns of a panel that are unpacked at a time */
 _Static_assert(WIDE_COLS / CODE_COLS * CODE_WIDE_BYTES <= THREAD_SCRATCH, "an unpacked panel");
@@ -22,7 +22,7 @@ struct code_product {
     uint32_t rows, n_tiles, groups;
 };
 
-/* Rows are spread evenly: 17 are 9 + 8, not 16 + 1. */
+/* Rows are divided evenly: 17 are 9 + 8, not 16 + 1. */
 static uint32_t tile_first(const struct code_product *p, uint32_t tile)
 {
     return (uint32_t)((uint64_t)p->rows * tile / p->n_tiles);
@@ -50,7 +50,7 @@ static void round_rows(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
-/* Factors and bias come last. */
+/* Factors and bias are applied last. */
 static void finish(const struct code_product *p, size_t begin, size_t end)
 {
     const uint32_t first = (uint32_t)begin * LANES, n = p->w->rows;
@@ -86,8 +86,8 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
     finish(p, begin, end);
 }
 
-/* Columns from k on of a panel, for all tiles. Each fetches its share of the same of the next
- * panel. */
+/* Columns from k on of a panel, for all tiles. Each prefetches its share of the same columns of
+ * the next panel. */
 static void wide_panel(const struct code_product *p, char *wide, size_t panel, uint32_t k)
 {
     const struct weight *w = p->w;

@@ -1,13 +1,13 @@
 /* linear_int.c - products of quantised weights with quantised activations.
  *
  * x is quantised once per product, into tiles of rows. One tile (a decode step): the panels are
- * streamed from memory. Several (prefill): a pair of panels at a time for all tiles, while the next
- * pair is fetched. Sums stay in registers over all columns: 8-bit panels of a pair are small enough
- * for the second cache. */
+ * streamed from memory. Several (prefill): a pair of panels at a time for all tiles, while the
+ * next pair is prefetched. Sums stay in registers over all columns: 8-bit panels of a pair fit
+ * the L2 cache. */
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
-enum { ROW_CHUNK = 240 };       /* rows quantised at a time: bounds the scratch */
+enum { ROW_CHUNK = 240 };       /* rows quantised at a time: bounds the scratch memory */
 enum { GRAIN_NUMBERS = 16384 }; /* quantised in a thread */
 enum { SQUARE_ROWS_LEAST = 5 }; /* fewer are as fast in tiles; the bits are the same */
 
@@ -20,7 +20,7 @@ struct int_product {
     int32_t *packed; /* tiles, row_words for each row */
     uint32_t rows, n_tiles;
     uint32_t groups, group_cols;
-    int zero; /* is added to weights in storage */
+    int zero; /* added to stored weights */
 };
 
 static size_t row_words(const struct int_product *p)
@@ -28,13 +28,13 @@ static size_t row_words(const struct int_product *p)
     return (size_t)p->groups * (quads_of(p->group_cols) + 2);
 }
 
-/* Rows are spread evenly: 13 are 7 + 6, not 12 + 1. */
+/* Rows are divided evenly: 13 are 7 + 6, not 12 + 1. */
 static uint32_t tile_first(const struct int_product *p, uint32_t tile)
 {
     return (uint32_t)((uint64_t)p->rows * tile / p->n_tiles);
 }
 
-/* One row of a tile, in groups; what is past the last column is zero. */
+/* One row of a tile, in groups; zeros after the last column. */
 static void quantise_row(const struct int_product *p, int32_t *dst, size_t word, size_t group,
                          const float *src)
 {
@@ -82,7 +82,7 @@ static void run_tile(const struct int_product *p, uint32_t tile, size_t panel, s
                          .rows = tile_first(p, tile + 1) - first,
                          .n = (uint32_t)(last - panel * LANES),
                          .k = w->cols};
-    if (p->n_tiles > 1) { /* a share of the next pair, so that memory is read all the time */
+    if (p->n_tiles > 1) { /* a share of the next pair: memory is read continuously */
         t.fetch_step = (STEP_BYTES + p->n_tiles - 1) / p->n_tiles;
         t.fetch = (const char *)t.w + 2 * w->panel_bytes + tile * (w->panel_bytes / p->n_tiles);
     }

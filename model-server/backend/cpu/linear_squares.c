@@ -1,24 +1,25 @@
-/* linear_squares.c - products on matrix units: x is rounded to bfloat16, or to int8 with a scale
- * for each row, and laid out in steps of squares (squares.h); the panels are taken as they are.
+/* linear_squares.c - products on matrix units. x is rounded to bfloat16, or to int8 with a scale
+ * for each row, and laid out in steps of squares (squares.h); the panels are used as they are.
  *
  * Few rows: four panels at a time are streamed from memory. Many: a group of panels stays in the
- * second cache for all rows of a pass, 32 of which are multiplied at a time, while the next group
- * is fetched. Sums stay in registers over all columns, since loading and storing a square costs as
- * much as several steps.
+ * L2 cache for all rows of a pass, 32 of which are multiplied at a time, while the next group is
+ * prefetched. Sums stay in registers over all columns, since loading and storing a square costs
+ * as much as several steps.
  *
- * A sum takes its columns in ascending order, whatever the pass and the block: the bits of a row
- * depend on the row alone. */
+ * A sum adds its columns in ascending order, whatever the pass and the block: the bits of a row
+ * depend only on the row. */
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
 enum { PASS_ROWS = 512 };                        /* laid out at a time */
 enum { TALL = 2, TALL_ROWS = TALL * SQUARE };    /* multiplied at a time */
-enum { STREAM_PANELS = 4, STREAM_AHEAD = 4096 }; /* of few rows: bytes of each panel */
+enum { STREAM_PANELS = 4, STREAM_AHEAD = 4096 }; /* for few rows: prefetch distance in each panel */
 enum { GROUP_PANELS = 16 };                      /* of many rows */
-enum { BLOCK_STEPS = 128, BLOCK_PANELS = 8 };    /* of longer panels: their sums wait in memory */
+/* Of longer panels, whose sums are in memory between blocks. */
+enum { BLOCK_STEPS = 128, BLOCK_PANELS = 8 };
 _Static_assert(PASS_ROWS *BLOCK_PANELS *SQUARE_STEP_BYTES <= THREAD_SCRATCH, "sums of a group");
 enum { COLS_AT_ONCE = 512 }; /* narrowed to bfloat16 at a time */
-enum { ALONE = 16384 };      /* numbers that are not worth a second thread */
+enum { ALONE = 16384 };      /* numbers that do not pay for a second thread */
 
 struct square_product {
     const struct kernels *kern;
@@ -38,7 +39,7 @@ struct square_product {
 
 /* ---------------------------------------------------------------- x */
 
-/* n bytes into the steps of a row from byte `at` on; what is past the last is zero. */
+/* Copies n bytes into the steps of a row from byte `at` on; zeros after the last. */
 static void place(const struct square_product *p, size_t row, size_t at, const char *from, size_t n)
 {
     char *to = p->packed + (row / SQUARE * p->steps + at / SQUARE_STEP_BYTES) * SQUARE_BYTES +
@@ -125,13 +126,12 @@ static void store(const struct square_product *p, const char *sums, uint32_t row
     }
 }
 
-/* What of a group is multiplied at a time: panels [panel, panel + wide), steps [step, step +
- * steps).
- */
+/* The part of a group that is multiplied at a time: panels [panel, panel + wide), steps [step,
+ * step + steps). */
 struct square_block {
     size_t panel;
     uint32_t wide, step, steps;
-    const char *next; /* the next block, as many bytes of as many panels; NULL: none is fetched */
+    const char *next; /* the next block, of the same size; NULL: no prefetch */
 };
 
 /* All rows with a block, after whose last step sums become outputs. */
@@ -168,8 +168,7 @@ static void run_block(const struct square_product *p, char *sums, const struct s
     }
 }
 
-/* All rows with the panels [panel, panel + wide); behind them comes another group as wide, or not.
- */
+/* All rows with the panels [panel, panel + wide). Another group of the same width may follow. */
 static void run_group(const struct square_product *p, char *sums, size_t panel, uint32_t wide,
                       bool more)
 {
@@ -196,8 +195,8 @@ static void run_panels(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
-/* How many panels and steps at a time: a block of panels is to fit the second cache beside 32 rows
- * of x, and a group is to leave other threads something. */
+/* Chooses the number of panels and steps: a block of panels must fit the L2 cache with 32 rows of
+ * x, and there must be enough groups for all threads. */
 static void choose_sizes(struct square_product *p)
 {
     const uint32_t each = p->w->n_panels / (uint32_t)pool_threads(p->d->pool);

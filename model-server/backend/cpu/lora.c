@@ -1,11 +1,11 @@
 /* lora.c - low-rank updates of many adapters in one step (S-LoRA, arXiv 2311.03285).
  *
- * Two loops, each dealt to all threads: u = A x, then y += scale u B. A row of A or B is widened to
- * fp32 once for a tile of tokens. Each element of u is one dot product and each of y one chain over
- * the ranks, ascending, so that no cut of the work changes a bit. */
+ * Two loops, each divided among all threads: u = A x, then y += scale u B. A row of A or B is
+ * widened to fp32 once for a tile of tokens. Each element of u is one dot product and each of y
+ * one chain over the ranks, ascending. So the division of the work does not change a bit. */
 #include "model-server/backend/cpu/cpu.h"
 
-/* Tokens that share a widened row; columns of y that a thread takes at a time; rows of A. */
+/* Tokens that share a widened row; columns of y per piece; rows of A per piece. */
 enum { TILE_TOKENS = 16, TILE_COLUMNS = 1024, TILE_RANKS = 4 };
 
 /* Tokens of one span for one part of its adapter. */
@@ -42,8 +42,8 @@ static const float *widened(const struct device *d, const void *row, enum dtype 
     return room;
 }
 
-/* Some rows of A: so many elements of u for every token of the job. A long row goes in parts that
- * thread scratch holds, which the sum is made of whatever the type. */
+/* Some rows of A: as many elements of u for every token of the job. A long row is processed in
+ * parts that fit the thread's scratch memory, and so is the sum, for every type. */
 enum { DOT_PART = THREAD_SCRATCH / (int)sizeof(float) };
 static void multiply_a(const struct lora_run *r, const struct lora_job *j, size_t piece,
                        float *room)
@@ -76,7 +76,7 @@ static void multiply_b(const struct lora_run *r, const struct lora_job *j, size_
     }
 }
 
-/* Pieces [begin, end) of all jobs laid end to end. */
+/* Pieces [begin, end) of the concatenated jobs. */
 static void pieces(struct lora_run *r, int thread, size_t begin, size_t end,
                    size_t (*count)(const struct lora_job *j),
                    void (*run)(const struct lora_run *r, const struct lora_job *j, size_t piece,

@@ -1,10 +1,10 @@
-/* mathf.h - exp, tanh and erf of one float, and the activations: the meaning that every vector
- * variant repeats operation by operation. Only +, -, *, /, fma and bit operations, all exactly
- * rounded, so the results do not depend on the machine. NaN in, NaN out.
+/* mathf.h - exp, tanh and erf of one float, and the activations. They define the results; every
+ * vector variant repeats them operation by operation. Only +, -, *, /, fma and bit operations,
+ * all exactly rounded, so results do not depend on the machine. NaN in, NaN out.
  *
- * The polynomials are near-minimax fits (Lawson's iteration) of this project; errors are in units
- * in the last place over the whole range: exp 1.2, tanh 1.5, erf 1.5 (tests/check/test_kernels.c).
- */
+ * The polynomials are near-minimax fits (Lawson's iteration) of this project. Errors in units in
+ * the last place over the whole range: exp 1.2, tanh 1.5, erf 1.5
+ * (tests/check/test_kernels.c). */
 #ifndef MODEL_SERVER_BACKEND_CPU_MATHF_H
 #define MODEL_SERVER_BACKEND_CPU_MATHF_H
 #include "model-server/backend/numbers.h"
@@ -74,8 +74,8 @@ static inline float math_exp(float x)
     return p * float_of((uint32_t)(e - half + 127) << 23);
 }
 
-/* exp(x) for x <= 0, for softmax: exactly 0 below EXP_NEG_LO, where results would leave the normal
- * numbers. The integer comes out of the sum ready to be an exponent. */
+/* exp(x) for x <= 0, for softmax: exactly 0 below EXP_NEG_LO, where results would be subnormal.
+ * The sum already contains the integer in the position of an exponent. */
 static inline float math_exp_neg(float x)
 {
     float t = fmaf(x, EXP_LOG2E, EXP_NEG_ROUND), n = t - EXP_NEG_ROUND;

@@ -1,5 +1,5 @@
-/* memory.c - how much memory may be used: what the machine has left, or what the control group
- * allows, whichever is smaller. Page cache counts as free in both: it gives way. */
+/* memory.c - how much memory may be used: the machine's available memory, or the control group's
+ * limit, whichever is smaller. Page cache counts as free in both, because it is reclaimed. */
 #include "model-server/backend/cpu/cpu.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static void narrow_to(const struct cgroup_files *f, const char *group, uint64_t 
         *avail = left;
 }
 
-/* This process's groups, from the innermost to the root: every one of them binds. */
+/* This process's groups, from the innermost to the root: each of them limits it. */
 static void narrow_to_cgroups(uint64_t *avail, uint64_t *total)
 {
     char line[320];

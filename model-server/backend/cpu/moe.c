@@ -1,6 +1,6 @@
-/* moe.c - mixture of experts: route each row to its best experts, run each expert on its rows
- * together, add the results up in the order of the experts' numbers. A row's result depends on that
- * row alone. */
+/* moe.c - mixture of experts: routes each row to its best experts, runs each expert on its rows
+ * together, and adds the results in the order of the experts' numbers. A row's result depends
+ * only on that row. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/cpu/mathf.h"
 #include <float.h>
@@ -17,15 +17,15 @@ struct choice {
 
 struct moe_work {
     float *logits;          /* [rows][n_experts] */
-    float *choice, *group;  /* [n_experts], [n_groups] of the row at hand */
-    struct choice *choices; /* [n_experts][rows]: who goes to an expert, ascending */
+    float *choice, *group;  /* [n_experts], [n_groups] of the current row */
+    struct choice *choices; /* [n_experts][rows]: rows of an expert, ascending */
     uint32_t *n;            /* [n_experts] */
     float *x, *hidden, *gated, *out;
 };
 
-/* Logits to scores, in place; NaN chooses no expert, and 0 / 0 shows it in the result. Returns what
- * the scores are to be divided by: softmax is left undone where only the order of scores matters.
- */
+/* Converts logits to scores, in place. With NaN no expert is selected, and 0 / 0 makes the result
+ * NaN. Returns the divisor of the scores: softmax is not completed if only the order of scores
+ * matters. */
 static float score_row(float *l, const struct moe *p)
 {
     float max = l[0], sum = 0;
@@ -42,7 +42,7 @@ static float score_row(float *l, const struct moe *p)
     return p->select_bias ? 1 : sum;
 }
 
-/* The best of c[0 .. n) that is not taken (-INFINITY), of equals the lower number. */
+/* The best of c[0 .. n) that is not taken (-INFINITY); ties go to the lower number. */
 static uint32_t best_of(const float *c, uint32_t n)
 {
     uint32_t best = 0;
@@ -52,7 +52,7 @@ static uint32_t best_of(const float *c, uint32_t n)
     return best;
 }
 
-/* Experts outside the best groups are taken from the start. */
+/* Marks experts outside the best groups as taken. */
 static void close_groups(float *choice, float *group, const struct moe *p)
 {
     const uint32_t n = p->n_experts / p->n_groups;
@@ -72,7 +72,7 @@ static void close_groups(float *choice, float *group, const struct moe *p)
             choice[(size_t)g * n + i] = -INFINITY;
 }
 
-/* The share of the best logit in a softmax over those that are close to it. */
+/* The probability of the best logit in a softmax over the logits close to it. */
 static float sparse_share(const float *l, uint32_t best, const float *open, const struct moe *p)
 {
     float sum = 0.0f;
@@ -149,7 +149,7 @@ static void run_expert(struct device *d, float *y, const float *x, uint32_t expe
                      p->scale_input ? 1.0f : c[i].weight, hidden);
 }
 
-/* Of the experts that are here, which are alike. */
+/* Width of the experts on this rank, which is equal for all. */
 static size_t widest(const struct moe *p)
 {
     for (uint32_t i = 0; i < p->n_experts; i++)
@@ -158,7 +158,7 @@ static size_t widest(const struct moe *p)
     return 0;
 }
 
-/* Cut one region into the arrays of `m`; returns the bytes needed when `base` is NULL. */
+/* Divides one region into the arrays of `m`; returns the required bytes if `base` is NULL. */
 static size_t lay_out(struct moe_work *m, char *base, uint32_t rows, const struct moe *p)
 {
     size_t hidden = p->router->cols, ffn = widest(p), at = 0;

@@ -1,8 +1,8 @@
-/* pack_panel.c - sixteen rows at once into a panel, where nothing has to be converted.
+/* pack_panel.c - packs sixteen rows at once into a panel, if no conversion is needed.
  *
- * A panel of fp32, or of pairs of bf16, is the transposed matrix of its rows' 32-bit words. Row by
- * row, every word would be a store into another cache line; here 4 x 4 blocks are turned in
- * registers and lines are written whole, in order. */
+ * A panel of fp32, or of pairs of bf16, is the transposed matrix of its rows' 32-bit words. Row
+ * by row, every word would be a store to another cache line. Here 4 x 4 blocks are transposed in
+ * registers, and lines are written whole, in order. */
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
@@ -12,7 +12,7 @@ enum { QUAD = 4 };
 static inline quad load(const char *p)
 {
     quad v;
-    memcpy(&v, p, sizeof(v)); /* rows are aligned to their elements only */
+    memcpy(&v, p, sizeof(v)); /* rows are only aligned to their elements */
     return v;
 }
 

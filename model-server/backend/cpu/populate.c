@@ -1,10 +1,10 @@
-/* populate.c - memory that was promised, taken before it is needed.
+/* populate.c - populates the pages of the KV cache before they are needed.
  *
- * Touching the KV cache costs a page fault per page and, under a hypervisor, another one there:
- * seconds for a large cache. Blocks are given out from the first on, so the front of every stream
- * is taken before the cache is handed out, by all threads: the first requests find it there. A
- * thread of the lowest priority takes the rest in the order of the blocks, one huge page at a time;
- * a thread that needs one earlier faults it in as usual. */
+ * Touching the cache costs a page fault per page, and under a hypervisor a second one: seconds
+ * for a large cache. Blocks are assigned from the first on. So all threads populate the start of
+ * every stream before the cache is used, for the first requests. A thread of the lowest priority
+ * populates the rest in the order of the blocks, one huge page at a time. A thread that needs a
+ * block earlier causes ordinary page faults. */
 #include "common/log.h"
 #include "model-server/backend/cpu/cpu.h"
 #include <errno.h>
@@ -17,14 +17,14 @@
 #include <sys/resource.h>
 
 enum { STEP = 2 << 20, PAGE = 4096, LOWEST = 19 };
-/* What is taken ahead: as much as a full prefill and its answers use, within bounds. Every stream
- * has a page of its own at its front, so that many streams may come to more. */
+/* Populated in advance: the size of a full prefill and its answers, within bounds. Every stream
+ * starts on its own page, so with many streams it may be more. */
 enum { FRONT_TOKENS = 4096, FRONT_MOST = 1 << 30 };
 
 struct populate {
     pthread_t thread;
     const struct kv_cache *kv;
-    uint32_t from; /* of each stream: blocks before it are there */
+    uint32_t from; /* of each stream: blocks before it are populated */
     atomic_bool stop;
 };
 
@@ -33,14 +33,14 @@ static size_t stream_bytes(const struct kv_cache *kv, size_t stream)
     return kv->desc.n_blocks * kv->streams[stream].block_bytes;
 }
 
-/* Adding nothing is a write that loses no other write: others may be at work in the same page. */
+/* Adding zero is a write that loses no other write: other threads may use the same page. */
 static void touch(char *p, size_t n)
 {
     for (size_t i = 0; i < n; i += PAGE)
         __atomic_fetch_or(p + i, 0, __ATOMIC_RELAXED);
 }
 
-/* 0, or the errno of memory that there is not. */
+/* 0, or the errno of missing memory. */
 static int take(char *p, size_t n)
 {
     const size_t before = (uintptr_t)p & (PAGE - 1);
@@ -67,7 +67,7 @@ uint32_t cpu_kv_front(const struct kv_cache *kv)
     const size_t most = FRONT_MOST / (kv->block_bytes ? kv->block_bytes : 1);
     size_t front = FRONT_TOKENS / kv->desc.block_size + (size_t)1;
     front = front < most ? front : most;
-    front = front > 2 ? front : 2; /* block 0 is never handed out */
+    front = front > 2 ? front : 2; /* block 0 is never assigned */
     return front < kv->desc.n_blocks ? (uint32_t)front : kv->desc.n_blocks;
 }
 
@@ -115,8 +115,9 @@ static void *run(void *arg)
         left = n > left ? n : left;
     }
     const struct sched_param none = {0};
-    if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &none)) /* when no step wants the core */
-        setpriority(PRIO_PROCESS, 0, LOWEST);                     /* on Linux of this thread */
+    /* runs when no step needs the core */
+    if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &none))
+        setpriority(PRIO_PROCESS, 0, LOWEST); /* on Linux of this thread */
     for (size_t at = 0; at < left; at += STEP)
         for (uint32_t i = 0; i < kv->n_streams; i++) {
             if (atomic_load_explicit(&f->stop, memory_order_relaxed))

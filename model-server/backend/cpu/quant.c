@@ -1,4 +1,5 @@
-/* quant.c - weights in 8 and 4 bits: from the checkpoint into panels (kernels.h), and back. */
+/* quant.c - packs weights of 8 and 4 bits from the checkpoint into panels (kernels.h), and reads
+ * them. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/numbers.h"
 #include <assert.h>
@@ -80,7 +81,7 @@ static size_t int4_panel_bytes(const struct weight *w)
     return ((size_t)w->cols + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS * INT4_BLOCK_BYTES;
 }
 
-/* Sixteen bits of scale cost nothing: the numbers are rounded to multiples of what is stored. */
+/* 16-bit scales lose nothing: numbers are rounded to multiples of the stored scale. */
 static void int4_pack(struct device *d, int thread, const struct weight *w, char *panel, int lane,
                       const struct mat_part *p, int64_t row)
 {

@@ -1,9 +1,9 @@
-/* rows.c - operations that go row by row: embedding, norms, activations, gathering. */
+/* rows.c - row-wise operations: embedding, norms, activations, gathering. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/cpu/mathf.h"
 #include <string.h>
 
-/* Elements that are worth a thread: below this the hand-over costs more than the work. */
+/* Elements that pay for a thread: with fewer the synchronisation costs more than the work. */
 enum { GRAIN_ELEMENTS = 16384 };
 
 static size_t row_grain(uint32_t n) { return n >= GRAIN_ELEMENTS ? 1 : GRAIN_ELEMENTS / n; }

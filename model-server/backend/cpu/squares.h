@@ -16,7 +16,7 @@
 
 enum { SQUARE = 16, SQUARE_STEP_BYTES = 64, SQUARE_BYTES = SQUARE * SQUARE_STEP_BYTES };
 
-/* `tall` times `wide` squares. All of their rows are read and written, needed or not. */
+/* `tall` times `wide` squares. All of their rows are read and written, whether used or not. */
 struct squares {
     void *sums;        /* fp32 or int32: row r, panel p at sums + r * sums_bytes + 64 p */
     size_t sums_bytes; /* from one row of sums to the next */
@@ -25,10 +25,10 @@ struct squares {
     const char *w;     /* panels */
     size_t w_bytes;    /* from one panel to the next */
     uint32_t tall, wide, steps;
-    bool add; /* continue the sums that are there, instead of starting at zero */
-    /* What is fetched meanwhile, of each panel in a step `fetch` bytes: `ahead` bytes ahead in the
-     * panel, and what lies past its last step at `next` on, panels w_bytes apart. Multiples of 64;
-     * fetch 0: nothing. Does not change a result. */
+    bool add; /* continue the existing sums, instead of starting at zero */
+    /* Prefetches `fetch` bytes of each panel per step: `ahead` bytes ahead in the panel, and
+     * after its last step from `next` on, panels w_bytes apart. Multiples of 64; fetch 0:
+     * nothing. Does not change a result. */
     size_t fetch, ahead;
     const char *next;
 };

@@ -1,8 +1,8 @@
 /* state.c - recurrent layers: the convolution, the recurrence and the gates of backend.h.
  *
- * A layer's part of a cell: of a convolution its last width - 1 inputs, [width - 1][channels]; of a
- * recurrence, for each head, panels of 16 values, [key_dim][16] floats each, so that a thread reads
- * what it works on from one place. Threads share out sequences, and channels or heads of each. */
+ * A layer's part of a cell. Of a convolution: its last width - 1 inputs, [width - 1][channels].
+ * Of a recurrence: for each head, panels of 16 values, [key_dim][16] floats each, so that a
+ * thread reads contiguous memory. Threads divide sequences, and channels or heads of each. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/cpu/mathf.h"
 #include <assert.h>
@@ -29,7 +29,7 @@ struct conv_job {
 
 uint64_t cpu_conv_floats(const struct conv *p) { return (uint64_t)(p->width - 1) * p->channels; }
 
-/* Input number `at` of the span, where negative ones are in its cell: -1 is the last of them. */
+/* Input number `at` of the span; negative ones are in its cell, -1 being the last of them. */
 static const float *input(const struct conv_job *j, const struct span *s, int64_t at, uint32_t c)
 {
     if (at >= 0)
@@ -39,8 +39,8 @@ static const float *input(const struct conv_job *j, const struct span *s, int64_
     return cell(j->s, s->state_in) + (size_t)(j->p->width - 1 + at) * j->p->channels + c;
 }
 
-/* Channels [c, c + n) of a span. The inputs are kept at last, the oldest first: the cells may be
- * one. */
+/* Channels [c, c + n) of a span. The inputs are stored last, the oldest first, because both cells
+ * may be the same. */
 static void conv_span(const struct conv_job *j, const struct span *s, uint32_t c, uint32_t n)
 {
     const struct conv *p = j->p;
@@ -87,7 +87,7 @@ struct recur_job {
     float *o;
     const struct state_ref *s;
     const struct recur *p;
-    uint32_t groups; /* of panels that a head's values come to */
+    uint32_t groups; /* number of panels of a head's values */
 };
 
 static uint32_t panels_of(const struct recur *p) { return (p->value_dim + LANES - 1) / LANES; }
@@ -103,7 +103,7 @@ static void unit(const struct device *d, float *x, uint32_t n, float length)
     d->kern.soft_cap(x, n, length / sqrtf(d->kern.dot(x, x, n) + 1e-6f), 0.0f);
 }
 
-/* What all values of a head have in common: decay and beta of each head to p->work. */
+/* The part that all values of a head share: writes decay and beta of each head to p->work. */
 static void prepare_row(const struct recur_job *j, size_t row)
 {
     const struct recur *p = j->p;

@@ -16,9 +16,10 @@
 
 enum { SPINS = 2000 }; /* about 30 us: longer than the gap between two operations of a step */
 enum { MAX_THREADS = 1024 };
-enum { PIECES = 8 }; /* of a thread's range: what others can take from one that lost its core */
+/* of a thread's range: other threads can take pieces from a thread that lost its core */
+enum { PIECES = 8 };
 
-/* A thread's range of the loop at hand: pieces of it are taken from `next` on. */
+/* A thread's range of the current loop: pieces are taken from `next` on. */
 struct pool_lane {
     _Alignas(64) atomic_size_t next;
     size_t end, piece;
@@ -38,8 +39,8 @@ struct pool {
     struct pool_lane *lanes; /* [n] */
     bool quit;
     _Alignas(64) atomic_uint generation; /* a new value: there is work */
-    _Alignas(64) atomic_uint running;    /* workers that have not finished it */
-    _Alignas(64) atomic_uint sleepers;   /* workers that a wake-up call must reach */
+    _Alignas(64) atomic_uint running;    /* workers that have not finished */
+    _Alignas(64) atomic_uint sleepers;   /* workers that need a wake-up call */
     struct worker workers[];             /* n - 1: the caller is thread 0 */
 };
 
@@ -74,7 +75,7 @@ static void cut(struct pool *p, size_t items, size_t grain)
     }
 }
 
-/* The own range first, then what is left of the others'. */
+/* Its own range first, then pieces of other ranges. */
 static void run_pieces(struct pool *p, int id)
 {
     for (int i = 0; i < p->n; i++) {
@@ -152,7 +153,7 @@ void pool_run(struct pool *p, range_fn *fn, void *arg, size_t n, size_t grain)
     pool_finish(p);
 }
 
-/* Cores that the cgroup's quota amounts to, rounded up; INT_MAX without a quota. */
+/* Cores of the cgroup's quota, rounded up; INT_MAX without a quota. */
 static int quota_cores(void)
 {
     long long quota = -1, period = 0;

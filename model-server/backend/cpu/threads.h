@@ -1,14 +1,14 @@
-/* threads.h - a pool of workers that split loops among themselves.
+/* threads.h - a pool of workers that share loops.
  *
- * pool_run() cuts [0, n) into one range per thread, at multiples of `grain`, always the same way
- * for the same n, grain and number of threads: memory first touched in such a loop is mostly read
- * by the same thread in a later one. A range is taken in pieces; a thread that is through with its
- * own helps the others, so that one that loses its core for a while does not hold up all. Callers
- * must not let the cut change a result.
+ * pool_run() divides [0, n) into one range per thread, at multiples of `grain`. The division is
+ * always the same for the same n, grain and number of threads. So memory first touched in such a
+ * loop is mostly read by the same thread in a later one. A range is processed in pieces. A thread
+ * that has finished its own range takes pieces of others, so that a thread that loses its core
+ * for a while does not delay all. The division must not change a result.
  *
- * Workers spin briefly between loops (an operation follows the last within microseconds) and then
- * sleep on a futex, so that an idle server costs nothing and processes that share cores get them.
- */
+ * Workers spin briefly between loops (operations follow each other within microseconds) and then
+ * sleep on a futex. So an idle server uses no CPU time, and processes that share cores get
+ * them. */
 #ifndef MODEL_SERVER_BACKEND_CPU_THREADS_H
 #define MODEL_SERVER_BACKEND_CPU_THREADS_H
 #include "common/err.h"
@@ -18,7 +18,7 @@ struct pool;
 typedef void range_fn(void *arg, int thread, size_t begin, size_t end);
 
 /* `threads` workers including the caller of pool_run(); 0: as many as this process may use
- * (affinity mask and cgroup quota). One thread at a time may call pool_run(). */
+ * (affinity mask and cgroup quota). Only one thread at a time may call pool_run(). */
 struct pool *pool_new(int threads, struct err *e);
 void pool_free(struct pool *p); /* NULL is fine */
 int pool_threads(const struct pool *p);

@@ -112,7 +112,7 @@ static inline v16 v_from_f16(const uint16_t *p)
                  _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
 }
 
-/* 16 numbers of 16 bits, each in the low half of a lane; 16 of 8 bits as numbers. */
+/* 16 numbers of 16 bits, each in the low half of a lane. */
 static inline i16 i_from_u16(const uint16_t *p)
 {
     return (i16){_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)),
@@ -145,7 +145,7 @@ static inline v16 v_from_i4_alone(const uint8_t *p)
         _mm_unpacklo_epi64(_mm_and_si128(b, four), _mm_and_si128(_mm_srli_epi16(b, 4), four)));
 }
 
-/* 16 fp8 numbers: see f32_of_fp8(). The sign's copies fill the bits above it; one of them is
+/* 16 fp8 numbers: see f32_of_fp8(). Copies of the sign fill the bits above it; one of them is
  * cleared. */
 static inline v16 v_from_fp8(const uint8_t *p)
 {
@@ -180,8 +180,8 @@ static inline void i_store(void *p, i16 i)
     _mm256_storeu_si256(q, i.l);
     _mm256_storeu_si256(q + 1, i.h);
 }
-/* Sixteen numbers, looked up by the low four bits of each lane: in both halves of the table, of
- * which bit 3 chooses. */
+/* Sixteen numbers, looked up by the low four bits of each lane: in both halves of the table,
+ * selected by bit 3. */
 struct v_table {
     __m256 l, h;
 };

@@ -68,7 +68,7 @@ static inline v16 v_from_f16(const uint16_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
-/* 16 numbers of 16 bits, each in the low half of a lane; 16 of 8 bits as numbers. */
+/* 16 numbers of 16 bits, each in the low half of a lane. */
 static inline i16 i_from_u16(const uint16_t *p)
 {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
@@ -94,7 +94,7 @@ static inline v16 v_from_i4_alone(const uint8_t *p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_sub_epi8(n, _mm_set1_epi8(8))));
 }
 
-/* 16 fp8 numbers: see f32_of_fp8(). The sign's copies fill the bits above it; one of them is
+/* 16 fp8 numbers: see f32_of_fp8(). Copies of the sign fill the bits above it; one of them is
  * cleared. */
 static inline v16 v_from_fp8(const uint8_t *p)
 {

@@ -40,8 +40,8 @@ INLINE void v_store(float *p, v16 v)
     vst1q_f32(p + 8, v.c);
     vst1q_f32(p + 12, v.d);
 }
-/* The first n lanes; the others are zero. There are no masked loads: a short row goes through
- * memory. */
+/* The first n lanes; the others are zero. There are no masked loads: a short row is copied
+ * through memory. */
 INLINE v16 v_load_n(const float *p, uint32_t n)
 {
     float all[LANES] = {0};
@@ -120,7 +120,7 @@ INLINE i16 i_or(i16 x, i16 y) { return I_BOTH(vorrq_u32, x, y); }
 INLINE i16 i_xor(i16 x, i16 y) { return I_BOTH(veorq_u32, x, y); }
 /* (x & mask) | y */
 INLINE i16 i_and_or(i16 x, i16 mask, i16 y) { return i_or(i_and(x, mask), y); }
-/* Vectors of the compiler's, so that a constant n becomes part of the instruction. */
+/* The compiler's vector operators, so that a constant n becomes part of the instruction. */
 INLINE uint32x4_t q_shl(uint32x4_t x, const int n) { return x << n; }
 INLINE uint32x4_t q_shr(uint32x4_t x, const int n) { return x >> n; }
 INLINE uint32x4_t q_sar(uint32x4_t x, const int n) { return U(S(x) >> n); }

@@ -1,4 +1,4 @@
-/* weight.c - matrices from the checkpoint into panels (kernels.h says how they look). */
+/* weight.c - packs matrices from the checkpoint into panels (layout: kernels.h). */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/numbers.h"
 #include <stdatomic.h>
@@ -109,7 +109,7 @@ static void float_row(float *dst, const struct weight *w, uint32_t row, uint32_t
 
 const struct weight_kind kind_plain = {float_panel_bytes, float_pack, float_row, linear_float};
 
-/* The thread that packs a panel is the one that multiplies with it: see pool_run(). */
+/* The thread that packs a panel will also multiply with it: see pool_run(). */
 static void pack_panels(void *arg, int thread, size_t begin, size_t end)
 {
     struct packing *job = arg;
@@ -189,7 +189,7 @@ static const char *storage_name(const struct mat_desc *m)
                                      : dtype_name(m->dtype);
 }
 
-/* The order of the columns, where they were sorted. */
+/* Copies the order of the columns, if they were sorted. */
 static int keep_order(struct weight *w, const struct mat_codes *c, struct err *e)
 {
     const size_t bytes = w->cols * sizeof(*w->order);
@@ -202,7 +202,7 @@ static int keep_order(struct weight *w, const struct mat_codes *c, struct err *e
     return 0;
 }
 
-/* What rows are multiplied with, where any part has such. */
+/* Copies the factors of the rows, if any part has them. */
 static int keep_factors(struct weight *w, const struct mat_desc *m, struct err *e)
 {
     const size_t n = (size_t)w->n_panels * LANES;

@@ -1,10 +1,10 @@
-/* attention.cuh - what the attention kernels share: which keys a row sees, where a key lies, and
+/* attention.cuh - shared by the attention kernels: the keys of a row, the address of a key, and
  * the order of a row's sums, which no kernel, batch, chunk or block table changes.
  *
- * Keys are taken in segments of SEGMENT positions that lie at multiples of it. A segment has its
- * own maximum m, sum of weights l and weighted values o, in one chain of ascending keys; segments
- * are merged in ascending order, a sink last, the result is o / l. A key that a row may not see has
- * weight 0 and changes nothing, bit for bit, so a kernel may take or leave such keys. (The split:
+ * Keys are processed in segments of SEGMENT positions that begin at multiples of it. A segment
+ * has its own maximum m, sum of weights l and weighted values o, in one chain of ascending keys.
+ * Segments are merged in ascending order, a sink last; the result is o / l. A masked key has
+ * weight 0 and changes no bit, so a kernel may process or skip such keys. (The split:
  * Flash-Decoding, Dao et al. 2023; the merge: Milakov, Gimelshein 2018.) */
 #ifndef MODEL_SERVER_BACKEND_CUDA_ATTENTION_CUH
 #define MODEL_SERVER_BACKEND_CUDA_ATTENTION_CUH
@@ -12,10 +12,10 @@
 #include "model-server/backend/cuda/kernels.h"
 #include "model-server/backend/cuda/numbers.cuh"
 
-/* Where a key's head lies in K, and its value in V: bytes. */
+/* Byte offsets of a key's head in K, and of its value in V. */
 struct key_place {
     size_t block; /* of its block */
-    size_t row;   /* heads of tokens before it in the block */
+    size_t row;   /* of the heads of earlier tokens in the block */
 };
 static __device__ __forceinline__ key_place key_at(const attn_args &a, const uint32_t *table,
                                                    uint32_t kv_head, uint32_t key)
@@ -24,7 +24,7 @@ static __device__ __forceinline__ key_place key_at(const attn_args &a, const uin
                      (size_t)kv_head * a.kv.block_size + key % a.kv.block_size};
 }
 
-/* First key that the token at `pos` sees. */
+/* First key to which the token at `pos` attends. */
 static __device__ __forceinline__ uint32_t first_key(const attn_args &a, uint32_t pos)
 {
     if (a.chunk)
@@ -32,8 +32,7 @@ static __device__ __forceinline__ uint32_t first_key(const attn_args &a, uint32_
     return a.window && pos + 1 > a.window ? pos + 1 - a.window : 0;
 }
 
-/* One past the last key that it sees in a sequence of kv_len tokens (attn_any alone takes `both`).
- */
+/* One past its last key in a sequence of kv_len tokens (only attn_any supports `both`). */
 static __device__ __forceinline__ uint32_t end_key(const attn_args &a, uint32_t kv_len,
                                                    uint32_t pos)
 {
@@ -42,7 +41,7 @@ static __device__ __forceinline__ uint32_t end_key(const attn_args &a, uint32_t 
     return a.window && kv_len - pos > a.window ? pos + a.window : kv_len;
 }
 
-/* A score from a dot product: softcap and bias by distance; `log2e` 1 or log2(e). */
+/* The score of a dot product: softcap and bias by distance; `log2e` 1 or log2(e). */
 static __device__ __forceinline__ float score(const attn_args &a, float dot, uint32_t head,
                                               uint32_t key, uint32_t pos, float log2e)
 {
@@ -81,8 +80,8 @@ static __device__ __forceinline__ merge_weights merge(float max, float segment)
     return merge_weights{m, exp2_fast(max - at), exp2_fast(segment - at)};
 }
 
-/* What the weighted values of a row are multiplied with: a sink is one more term of the sum, the
- * last that is merged. `max` in log2. */
+/* Final factor of a row's weighted values: a sink is one more term of the sum, merged last. `max`
+ * in log2. */
 static __device__ __forceinline__ float row_factor(const attn_args &a, uint32_t head, float max,
                                                    float sum)
 {
@@ -93,7 +92,8 @@ static __device__ __forceinline__ float row_factor(const attn_args &a, uint32_t 
     return w.old / fmaf(sum, w.old, w.fresh);
 }
 
-/* Four dimensions, from `dim` on, of row `row` of a tile: what attn_split left of its segments. */
+/* Merges four dimensions, from `dim` on, of row `row` of a tile, from the segments of
+ * attn_split. */
 static __device__ __forceinline__ void merge_segments(const attn_args &a, const tile_rows &t,
                                                       uint32_t tile, uint32_t row, uint32_t dim)
 {

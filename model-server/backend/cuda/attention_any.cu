@@ -1,11 +1,11 @@
 /* attention_any.cu - attention for every head dimension (keys up to 576, values up to 512) and
- * every type of K and V, in fp32 arithmetic: the plain meaning, and the kernel of the shapes that
- * tensor cores do not take and of attention in both directions.
+ * every type of K and V, in fp32 arithmetic. It is the reference, and the kernel for shapes that
+ * tensor cores do not support and for bidirectional attention.
  *
  * One block of 128 threads for each token and head. A thread has one key of the segment for the
- * scores (a chain over the dimensions), then one dimension in 128 for the values (a chain over the
- * keys). Every query head reads K and V again: no use is made of groups. Shared memory: q and the
- * weights, 2.6 KiB. */
+ * scores (a chain over the dimensions), then one dimension in 128 for the values (a chain over
+ * the keys). Every query head reads K and V again: groups are not exploited. Shared memory: q and
+ * the weights, 2.6 KiB. */
 #include "model-server/backend/cuda/attention.cuh"
 
 enum { THREADS = SEGMENT, DIMS = ANY_VALUE_DIM / THREADS };
@@ -31,7 +31,7 @@ template <bool MAX> static __device__ float block_fold(float v, any_shared *s)
     return v;
 }
 
-/* Number i of a block, without its scale. */
+/* Element i of a block, without its scale. */
 static __device__ float number_of(const char *block, uint32_t dtype, size_t i)
 {
     if (dtype == KV_I8)
@@ -65,7 +65,7 @@ static __device__ float weighted(const attn_args &a, float p, const key_place &a
     return fmaf(p, number_of(a.kv.v + at.block, a.kv.dtype, at.row * a.head_dim + dim), v);
 }
 
-/* What struct attn says of `near`. */
+/* See `near` in struct attn. */
 static __device__ float near_bias(const attn_args &a, uint32_t head, uint32_t key, uint32_t pos)
 {
     const int reach = (int)a.reach, far = (int)key - (int)pos;
@@ -73,7 +73,7 @@ static __device__ float near_bias(const attn_args &a, uint32_t head, uint32_t ke
     return a.near[(size_t)head * (2 * a.reach + 1) + at];
 }
 
-/* What struct attn says of `apart`, of rows of the step. */
+/* See `apart` in struct attn; for rows of the step. */
 static __device__ float apart_bias(const attn_args &a, uint32_t head, uint32_t query, uint32_t key,
                                    int far)
 {
@@ -84,8 +84,8 @@ static __device__ float apart_bias(const attn_args &a, uint32_t head, uint32_t q
            a.apart[key * each + (size_t)(a.n_heads + head) * a.buckets + at];
 }
 
-/* As score(); also with a bias by distance, and a bias by position in bfloat16, which tensor cores' kernels do not have: it
- * would cost them registers. */
+/* As score(), plus a bias by distance and a bias by position in bfloat16, which the tensor-core
+ * kernels omit because of their register use. */
 static __device__ float any_score(const attn_args &a, float dot, uint32_t head, uint32_t key,
                                   uint32_t pos)
 {
@@ -129,7 +129,7 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
             x = fmaf(apart_bias(a, head, row, span.first + key, (int)pos - (int)key),
                      a.scale * EXP_LOG2E, x);
         const float m = block_fold<true>(x, s);
-        const float p = exp2_fast(x - m); /* at least one key is seen: m is finite */
+        const float p = exp2_fast(x - m); /* at least one key is visible: m is finite */
         s->p[tid] = x == -INFINITY ? 0.0f : p * scale_of(a, a.kv.v, key_at(a, table, kv_head, key));
         const float l = block_fold<false>(p, s);
         const merge_weights w = merge(max, m);

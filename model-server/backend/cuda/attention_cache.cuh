@@ -1,13 +1,13 @@
-/* attention_cache.cuh - a step's 32 keys, or values, in shared memory, and what each type of cache
- * makes of them there: operands of tensor cores, for attention_mma.cuh.
+/* attention_cache.cuh - a step's 32 keys, or values, in shared memory, and their conversion for
+ * each type of cache to operands of tensor cores, for attention_mma.cuh.
  *
- * Keys lie as [64 bytes][key], 16-byte chunk c of 4 at c ^ (key / 2 % 4, its two bits exchanged):
- * free of bank conflicts for the copies, for the 16-byte and 8-byte fragment loads of K and for
- * ldmatrix of V. Dimensions are dealt to the MMAs as linear_mma.cuh deals columns, 32 at a time; of
- * the last 16, where they are left, a lane has 4 in a row.
+ * Keys are stored as [64 bytes][key], 16-byte chunk c of 4 at c ^ (key / 2 % 4, its two bits
+ * exchanged). This avoids bank conflicts in the copies, in the 16-byte and 8-byte fragment loads
+ * of K and in ldmatrix of V. Dimensions are assigned to the MMAs as linear_mma.cuh assigns
+ * columns, 32 at a time. Of the last 16, if any, a lane has 4 consecutive ones.
  *
  * 8-bit numbers are widened in registers, exactly, to bf16, without their scales. ldmatrix moves
- * pairs of them, so of 16 dimensions one MMA has the even ones, the next the odd ones. */
+ * pairs of them. So of 16 dimensions one MMA has the even ones, and the next the odd ones. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_ATTENTION_CACHE_CUH
 #define MODEL_SERVER_BACKEND_CUDA_ATTENTION_CACHE_CUH
 #include "model-server/backend/cuda/device.cuh"
@@ -24,8 +24,9 @@ template <int BYTES> struct tile {
     }
 };
 
-/* A type says what it multiplies as, and gives B fragments: of K dims 8 t .. 8 t + 7 of group j of
- * 32, or 4 t .. 4 t + 3 of the 16 after the groups; of V an addition to all sums of a part. */
+/* A type defines the type of its MMAs and provides B fragments: of K dims 8 t .. 8 t + 7 of group
+ * j of 32, or 4 t .. 4 t + 3 of the 16 after the groups; of V an addition to all sums of a
+ * part. */
 template <typename T> struct Cache16 {
     typedef T Mma;
     enum { BYTES = 2, SCALED = 0 };
@@ -121,7 +122,7 @@ template <typename W> struct Cache8 {
     }
 };
 
-/* A byte as bf16: 128 + its 7 low bits, less 128 or, of a negative one, 256. */
+/* A byte as bf16: 128 + its 7 low bits, minus 128, or minus 256 if it is negative. */
 struct WidenI8 {
     static __device__ __forceinline__ uint32_t widen(uint32_t v)
     {
@@ -129,8 +130,8 @@ struct WidenI8 {
         return Bf16::fma2(sign, 0xbf80bf80 /* -1 */, low);
     }
 };
-/* Sign, exponent and mantissa at their places; 2^112 for the difference of the exponents' biases,
- * which makes subnormal numbers right too. */
+/* Sign, exponent and mantissa in their positions, times 2^112 for the difference of the
+ * exponents' biases, which also handles subnormal numbers. */
 struct WidenFp8 {
     static __device__ __forceinline__ uint32_t widen(uint32_t v)
     {

@@ -1,5 +1,5 @@
-/* attention_merge.cu - which kernel takes which cache and head dimension; the sum of the segments
- * that attn_split left. */
+/* attention_merge.cu - selects the kernel for a cache and head dimension; merges the segments of
+ * attn_split. */
 #include "model-server/backend/cuda/attention.cuh"
 
 bool attn_mma_has(uint32_t head_dim, enum kv_dtype t)
@@ -31,7 +31,7 @@ extern "C" cudaError_t attn_shared_launch(const struct launch *l, const void *ar
     return start(l, (const attn_args *)args, false);
 }
 
-/* grid: (kv heads, tiles, rows); one thread 4 dimensions */
+/* grid: (kv heads, tiles, rows); 4 dimensions per thread */
 static __global__ void __launch_bounds__(64) attn_merge_kernel(attn_args a)
 {
     depend();

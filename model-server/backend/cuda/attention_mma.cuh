@@ -38,11 +38,11 @@ template <typename C, int DIM> struct stage : scales<C::SCALED> {
     tile<DIM * C::BYTES> k, v;
 };
 
-/* How a head dimension is taken. */
+/* Parameters of a head dimension. */
 template <typename C, int DIM> struct plan {
     enum {
         LARGE = DIM > 128,
-        PARTS = LARGE ? 2 : 1,       /* shared: warps that have the same rows */
+        PARTS = LARGE ? 2 : 1,       /* shared: warps with the same rows */
         PART = DIM / PARTS,          /* dimensions of the values of each */
         STAGES = LARGE ? 2 : 3,      /* shared */
         SPLIT_WARPS = LARGE ? 1 : 2, /* of a block; 64 KiB: three blocks on sm_90 */
@@ -58,14 +58,14 @@ template <typename C, int DIM> struct plan {
 
 /* ---------------------------------------------------------------- rows */
 
-/* What a warp knows of its 16 rows; a lane has rows g and g + 8 of them. */
+/* A warp's state of its 16 rows; a lane has rows g and g + 8 of them. */
 struct lane_rows {
-    uint32_t lo[2], hi[2]; /* keys seen: [lo, hi); none: hi = 0 */
+    uint32_t lo[2], hi[2]; /* keys of the rows: [lo, hi); none: hi = 0 */
     uint32_t head[2];
     uint32_t first, end; /* of all 16 rows */
 };
 
-/* One chain. o: fragments of 16 x 8 as the cache's type has them. */
+/* One chain. o: fragments of 16 x 8 in the layout of the cache's type. */
 template <int DIMS> struct chain {
     float o[DIMS / 8][4], max[2], sum[2];
     __device__ __forceinline__ void reset()
@@ -115,8 +115,8 @@ static __device__ __forceinline__ const float *query_row(const attn_args &a, con
            (size_t)t.head(row) * a.head_dim;
 }
 
-/* The warp's 16 rows of q as A fragments, in registers or, where LARGE, in shared memory, where a
- * lane finds what the same lane of the writing warp left. */
+/* The warp's 16 rows of q as A fragments: in registers or, if LARGE, in shared memory, where each
+ * lane reads what the same lane of the writing warp stored. */
 template <typename C, int DIM, bool LARGE> struct queries {
     uint32_t r[DIM / 16][4];
     __device__ __forceinline__ void fill(const attn_args &a, const tile_rows &t, uint32_t warp_row)
@@ -164,8 +164,9 @@ template <typename C, int DIM> struct queries<C, DIM, true> {
 
 /* ---------------------------------------------------------------- one step: 32 keys */
 
-/* Keys [first, first + 32) of the tile's K/V head on their way, by `threads` threads of which this
- * is number `self`. Keys past the sequence's end are zeros: they may be anything in the cache. */
+/* Starts copying keys [first, first + 32) of the tile's K/V head, by `threads` threads of which
+ * this is number `self`. Keys after the sequence's end become zeros, because the cache may
+ * contain anything there. */
 template <typename C, int DIM>
 static __device__ void load_stage(const attn_args &a, const tile_rows &t, stage<C, DIM> *s,
                                   uint32_t first, uint32_t self, uint32_t threads)
@@ -190,7 +191,7 @@ static __device__ void load_stage(const attn_args &a, const tile_rows &t, stage<
         }
 }
 
-/* Scores of the 32 keys in log2, -inf where a row does not see the key. */
+/* Scores of the 32 keys in log2, -inf if a row does not attend to the key. */
 template <typename C, int DIM, typename Q>
 static __device__ __forceinline__ void score_step(const attn_args &a, const lane_rows &r,
                                                   const Q &q, stage<C, DIM> *s, uint32_t first,
@@ -231,7 +232,7 @@ static __device__ __forceinline__ void score_step(const attn_args &a, const lane
         }
 }
 
-/* Scores to weights; what was summed up before, to the new maximum. */
+/* Converts scores to weights, and rescales the earlier sums to the new maximum. */
 template <int DIMS>
 static __device__ __forceinline__ void weigh_step(float (&x)[KEYS / 8][4], chain<DIMS> &h)
 {
@@ -258,13 +259,13 @@ static __device__ __forceinline__ void weigh_step(float (&x)[KEYS / 8][4], chain
     }
 }
 
-/* A key that is not seen has weight 0, whatever its scale is. */
+/* A masked key has weight 0, whatever its scale is. */
 static __device__ __forceinline__ float scaled(float weight, float scale)
 {
     return weight == 0.0f ? 0.0f : weight * scale;
 }
 
-/* 32 more keys into the chain, which has the values' dimensions from `part` on. */
+/* Adds 32 keys to the chain, which has the values' dimensions from `part` on. */
 template <typename C, int DIM, int DIMS, typename Q>
 static __device__ __forceinline__ void attend_step(const attn_args &a, const lane_rows &r,
                                                    const Q &q, stage<C, DIM> *s, uint32_t first,
@@ -292,7 +293,7 @@ static __device__ __forceinline__ void attend_step(const attn_args &a, const lan
     C::template values<DIMS>(h.o, p, s->v, part);
 }
 
-/* The four lanes of a row have its sum in parts. */
+/* Adds the partial sums of the four lanes of a row. */
 template <int DIMS> static __device__ __forceinline__ void fold_sums(chain<DIMS> &h)
 {
 #pragma unroll
@@ -304,7 +305,7 @@ template <int DIMS> static __device__ __forceinline__ void fold_sums(chain<DIMS>
 
 /* ---------------------------------------------------------------- split */
 
-/* This warp's segment, its partial results for merge_segments(). */
+/* This warp's segment; stores its partial results for merge_segments(). */
 template <typename C, int DIM>
 static __device__ __forceinline__ void split_segment(const attn_args &a, const tile_rows &t,
                                                      uint32_t segment)
@@ -351,7 +352,7 @@ static __device__ __forceinline__ void split_segment(const attn_args &a, const t
 }
 
 /* grid: (kv heads, tiles, segments / SPLIT_WARPS). With tickets, one for each tile and K/V head,
- * the block that is done last merges the segments; never of caches in 8 bits. */
+ * the last block merges the segments; never for 8-bit caches. */
 template <typename C, int DIM>
 static __global__ void __launch_bounds__(plan<C, DIM>::SPLIT_WARPS * 32)
     attn_split_kernel(attn_args a)
@@ -360,7 +361,7 @@ static __global__ void __launch_bounds__(plan<C, DIM>::SPLIT_WARPS * 32)
     depend();
     split_segment<C, DIM>(a, rows_of(a, blockIdx.y, blockIdx.x),
                           blockIdx.z * P::SPLIT_WARPS + threadIdx.x / 32);
-    if constexpr (!C::SCALED) { /* registers are short there */
+    if constexpr (!C::SCALED) { /* otherwise registers do not suffice */
         uint32_t *word = (uint32_t *)(dynamic_shared<unsigned char>() + P::SPLIT_BYTES);
         if (!a.tickets ||
             !last_block(a.tickets + blockIdx.y * a.n_kv_heads + blockIdx.x, gridDim.z, word))
@@ -408,7 +409,7 @@ static __global__ void __launch_bounds__(plan<C, DIM>::THREADS, plan<C, DIM>::BL
     queries<C, DIM, P::LARGE> q;
     if constexpr (P::LARGE)
         q.at = (uint4 *)(ring + P::STAGES) + group * (P::QUERIES / 16);
-    if (part == 0) /* the others read it behind the first barrier */
+    if (part == 0) /* other warps read it after the first barrier */
         q.fill(a, t, warp_row);
     chain<P::PART> all, h;
     all.reset(), h.reset();
@@ -420,7 +421,7 @@ static __global__ void __launch_bounds__(plan<C, DIM>::THREADS, plan<C, DIM>::BL
     int at = 0;
     for (uint32_t key = begin; key < end; key += KEYS) {
         copy_wait<P::STAGES - 2>();
-        __syncthreads(); /* the stage is there, and all have left the one that is filled next */
+        __syncthreads(); /* the stage is complete, and no warp reads the one that is filled next */
         const uint32_t next = key + (P::STAGES - 1) * KEYS;
         if (next < end)
             load_stage<C, DIM>(a, t, &ring[(at + P::STAGES - 1) % P::STAGES], next, threadIdx.x,
@@ -428,7 +429,8 @@ static __global__ void __launch_bounds__(plan<C, DIM>::THREADS, plan<C, DIM>::BL
         copy_commit();
         if (key % SEGMENT == 0 && key != begin)
             merge_chain<P::PART>(all, h);
-        if (key < r.end && key + KEYS > r.first) /* else no row of the warp sees any of them */
+        /* else no row of the warp attends to any of them */
+        if (key < r.end && key + KEYS > r.first)
             attend_step<C, DIM, P::PART>(a, r, q, &ring[at], key, part, h);
         at = (at + 1) % P::STAGES;
     }

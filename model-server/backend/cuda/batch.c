@@ -2,7 +2,7 @@
 #include "model-server/backend/cuda/cuda.h"
 #include <string.h>
 
-/* Tiles a step may need: 16 rows each at worst. */
+/* Most tiles of a step: 16 rows each in the worst case. */
 enum { MAX_GROUP = 128 };
 
 static size_t align64(size_t n) { return (n + 63) & ~(size_t)63; }
@@ -52,7 +52,7 @@ static uint32_t power_of_two(uint32_t n)
     return p;
 }
 
-/* Of pictures; nothing of a step that has none. */
+/* Bytes of the image entries; 0 for a step without images. */
 static size_t picture_bytes(const struct ragged *b)
 {
     return (size_t)b->n_tokens *
@@ -80,7 +80,7 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
     size_t tables = 0, lora = 0, tiles = n_tiles_most(b) * sizeof(struct row_tile);
     for (uint32_t i = 0; i < b->n_spans; i++)
         tables += n_table(d, &b->spans[i]), lora += lora_tiles(&b->spans[i]);
-    if (b->window_slots) /* rounded up, so that what lies behind stays where it is for long */
+    if (b->window_slots) /* rounded up, so that the addresses after it rarely change */
         tables = power_of_two((uint32_t)tables);
     const size_t window_tables = b->window_slots ? tables : 0;
     const size_t window_tokens = b->window_slots ? b->n_tokens : 0;
@@ -133,7 +133,7 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
 
 /* ---------------------------------------------------------------- row tiles */
 
-/* Few rows, and so few tiles that their segments must be dealt out to fill the device. */
+/* Few rows, and so few tiles that their segments must run in parallel to use the whole device. */
 static bool worth_splitting(const struct device *d, uint32_t group, uint32_t n_kv_heads,
                             uint32_t head_dim, uint32_t *segments, uint32_t *rows)
 {
@@ -148,7 +148,7 @@ static bool worth_splitting(const struct device *d, uint32_t group, uint32_t n_k
         longest = s->kv_len > longest ? s->kv_len : longest;
         *rows = s->n * group > *rows ? s->n * group : *rows;
     }
-    /* rounded up, so that a graph lasts */
+    /* rounded up, so that a graph is valid for longer */
     *segments = power_of_two((longest + SEGMENT - 1) / SEGMENT);
     size_t bytes = (size_t)n * n_kv_heads * *segments * *rows * (head_dim + 2) * sizeof(float);
     return n && bytes <= d->split_bytes && (uint64_t)n * n_kv_heads < 2 * (uint64_t)d->sms;

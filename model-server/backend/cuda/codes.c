@@ -1,13 +1,13 @@
-/* codes.c - numbers that come as codes (struct mat_codes), kept packed on the device: which layout
- * holds a matrix (enum packed in kernels.h), and a row of it.
+/* codes.c - packs codes (struct mat_codes) for the device: chooses the layout of a matrix (enum
+ * packed in stored.h), and converts its rows.
  *
- * A format's number, ((n(code) - zero) * scale * by - offset * less) * factor, becomes (m * s - o)
- * * f. m is a small integer, which 16 bits hold exactly. s and o are rounded to float16: scale * by
- * and what is subtracted have more bits than that. A row's factor takes the power of two that
- * brings its greatest s or o next to 2^15, so that the others are normal numbers down to 2^-29 of
- * that. So s and o are off by 2^-11 of themselves at most, where x is rounded to 2^-8 (bfloat16) or
- * 2^-11 (float16). They are exact in formats without nested scales, offsets and zero points.
- */
+ * A format's number, ((n(code) - zero) * scale * by - offset * less) * factor, becomes (m * s -
+ * o) * f. m is a small integer, which 16 bits hold exactly. s and o are rounded to float16: scale
+ * * by and the subtracted terms have more bits. A row's factor contains the power of two that
+ * brings its greatest s or o close to 2^15, so that the others are normal numbers down to 2^-29
+ * of that. So the error of s and o is at most 2^-11 of their value, while x is rounded to 2^-8
+ * (bfloat16) or 2^-11 (float16). They are exact in formats without nested scales, offsets and
+ * zero points. */
 #include "model-server/backend/cuda/cuda.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
@@ -20,8 +20,8 @@ static int number_of(const struct format *f, uint32_t code)
     return f->table ? f->table[code] : (int)code;
 }
 
-/* What is n(code) where m is 0. Of integers that have offsets or zero points: the middle, so that
- * least is left for them to take off. */
+/* The n(code) where m is 0. For integers with offsets or zero points it is the middle, which
+ * minimises the offsets. */
 static int middle_of(const struct format *f)
 {
     return f->offsets || f->zeros ? 1 << (f->bits - 1) : (int)f->zero;
@@ -53,7 +53,7 @@ enum take cuda_codes_take(const struct format *f, enum arith a)
                                                                                      : TAKE_WIDEN;
 }
 
-/* Parts whose codes of 4 bits mean the same number. */
+/* True if the 4-bit codes of all parts have the same table. */
 static bool same_table(const struct mat_part *parts, int n)
 {
     const struct format *f = &parts[0].codes->format;
@@ -95,7 +95,7 @@ struct group_scale {
     double scale, offset;
 };
 
-/* Of the columns from element `at` of the part on. All exact. */
+/* Scales of the columns from element `at` of the part on. All exact. */
 static struct group_scale scale_of(const struct mat_codes *c, size_t at)
 {
     const struct format *f = &c->format;

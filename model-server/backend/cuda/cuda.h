@@ -1,9 +1,9 @@
-/* cuda.h - what the host side of the CUDA backend shares. No file outside the folder includes it.
+/* cuda.h - private to this folder: the host side of the CUDA backend.
  *
- * Operations do not run when they are called: they are recorded as (launcher, arguments) and run
- * when the step ends or device memory is read. A step of decodes that was recorded before
- * with the very same bytes is replayed as a CUDA graph (record.c); so there is nothing to keep in
- * agreement between a graph and the operations it stands for. One thread. */
+ * Operations do not run when they are called. They are recorded as (launcher, arguments) and run
+ * when the step ends or device memory is read. A decode step with the same recorded bytes as an
+ * earlier one is replayed as a CUDA graph (record.c). So graphs and operations cannot diverge.
+ * One thread. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_CUDA_H
 #define MODEL_SERVER_BACKEND_CUDA_CUDA_H
 #include "model-server/backend/cpu/kernels.h"
@@ -15,13 +15,13 @@ enum cuda_feature {
     CUDA_TENSOR = 1,     /* tensor cores; without: fp32 arithmetic on the stored weights */
     CUDA_GRAPHS = 2,     /* replay of repeated decode steps */
     CUDA_OVERLAP = 4,    /* programmatic dependent launch */
-    CUDA_PEERS = 8,      /* sums over ranks through the memory of peers */
+    CUDA_PEERS = 8,      /* sums over ranks through peer memory */
     CUDA_WGMMA = 16,     /* wgmma for many rows, if its sums have the bits of mma.sync (wgmma.c) */
-    CUDA_WGMMA_ANY = 32, /* or if they do not; only CUDA_FEATURES can ask for it */
+    CUDA_WGMMA_ANY = 32, /* or even if they do not; only CUDA_FEATURES can enable it */
     CUDA_FUSE = 64,      /* several operations of a decode step in one kernel (fuse.c) */
     CUDA_X_SHARED = 128, /* x of products of up to 4 rows through shared memory */
-    CUDA_AHEAD = 256,    /* the next product's first weights into the second-level cache (fuse.c) */
-    CUDA_TEAMS = 512,    /* clusters of blocks for products of 17 to 128 rows (wgmma.c) */
+    CUDA_AHEAD = 256, /* prefetch of the next product's first weights into the L2 cache (fuse.c) */
+    CUDA_TEAMS = 512, /* clusters of blocks for products of 17 to 128 rows (wgmma.c) */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
@@ -58,8 +58,8 @@ struct recorder {
     int captured; /* graphs so far */
 };
 
-/* Pinned memory whose contents one copy a step takes to the same place on the device; two in turn,
- * because the copy of the step before may not have left yet. */
+/* Pinned memory whose contents one copy per step transfers to the same place on the device. Two
+ * alternate, because the copy of the previous step may still be pending. */
 struct outbox {
     char *host[2], *dev;
     cudaEvent_t sent[2];
@@ -67,9 +67,8 @@ struct outbox {
     int now;
 };
 
-/* The batch as it lies on the device: one region, written in pinned memory, copied as a whole.
- * Arrays that kernels find by a fixed address come first; row_tiles are added by attention(), which
- * alone knows the groups. */
+/* The batch on the device: one region, written in pinned memory, copied as a whole. Arrays with
+ * fixed addresses come first. attention() adds row_tiles, because they depend on its groups. */
 struct batch_record {
     struct outbox box;
     char *host, *dev; /* of the box, now */
@@ -77,15 +76,15 @@ struct batch_record {
     bool dirty;
     uint32_t *ids, *pos, *slots, *out_rows, *span_of; /* device addresses */
     struct span_view *spans;
-    uint32_t *given;         /* [n_tokens] which of the rows that are given; GIVE_NONE */
-    struct mutual *mutual;   /* [n_tokens]; NULL: no token of the step belongs to anything */
-    uint32_t *tables, *from; /* from: [n_tokens] places in drawing.board; see feed_args */
+    uint32_t *given;         /* [n_tokens] index of the given row; GIVE_NONE */
+    struct mutual *mutual;   /* [n_tokens]; NULL: no token of the step belongs to a range */
+    uint32_t *tables, *from; /* from: [n_tokens] indices into drawing.board; see feed_args */
     /* the same of caches of windows, in tables at the same places; NULL: there are none */
     uint32_t *window_slots, *window_tables;
     /* row tiles of the group they were made for: split, then shared */
     uint32_t group, n_split, n_shared, split_rows, segments;
     struct row_tile *tiles;
-    struct lora_tile *lora; /* rows that have adapters; host_lora: the same */
+    struct lora_tile *lora; /* rows with adapters; host_lora: the same */
     const struct lora_tile *host_lora;
     uint32_t n_lora;
 };
@@ -98,7 +97,7 @@ struct expert_table {
     const void **dev;
 };
 
-/* What the device knows of the updates of one matrix by each adapter; see lora.c. */
+/* The device's copy of the updates of one matrix by each adapter; see lora.c. */
 struct lora_table {
     const struct lora_set *key;
     struct lora_known *known; /* [cap] */
@@ -108,7 +107,7 @@ struct lora_table {
 struct lora_tables {
     struct lora_table *v;
     uint32_t n, next;
-    char **chunks; /* device memory for lists of rows, of which the last one has `left` bytes */
+    char **chunks; /* device memory for lists of rows; the last one has `left` bytes left */
     uint32_t n_chunks;
     size_t left;
 };
@@ -121,7 +120,7 @@ struct staging {
     int next;
 };
 
-/* Results of a draw() on their way to the host. */
+/* Results of a draw() and their copy to the host. */
 struct draw_set {
     struct drawn *v; /* these three: pinned */
     struct scored *top;
@@ -134,7 +133,7 @@ struct drawing {
     struct outbox box; /* views, then words */
     size_t used;
     bool dirty;
-    struct drawn *board; /* [2][cap_rows] on the device: what was chosen */
+    struct drawn *board; /* [2][cap_rows] on the device: sampled tokens */
     struct scored *top;  /* [2][cap_top] */
     uint32_t cap_rows, cap_top;
     struct draw_set set[2], *open; /* open: of the running step, or NULL */
@@ -148,33 +147,33 @@ enum { TICKETS = 4096 };
 struct device {
     int index, sms;
     unsigned features;
-    bool stuck;     /* a kernel does not end: nothing can be waited for, or freed */
-    bool clusters;  /* blocks can see each other's shared memory */
-    uint32_t teams; /* clusters of linear_team at a time; 0: it is not taken */
+    bool stuck;     /* a kernel does not end: nothing can be awaited or freed */
+    bool clusters;  /* blocks can access each other's shared memory */
+    uint32_t teams; /* clusters of linear_team at a time; 0: it is not used */
     size_t x_room;  /* shared memory for x in each of two blocks of linear_stream */
     cudaStream_t stream;
     struct pool *pool;   /* host threads */
-    struct kernels kern; /* of the host, for what is quantised at load */
+    struct kernels kern; /* the host's kernels, for quantisation at load */
     struct recorder rec;
     const struct ragged *batch; /* between step_begin() and step_end() */
     bool decode;                /* every span of it has one token */
-    bool rehearsal;             /* what is recorded is dropped: step_rehearse() */
+    bool rehearsal;             /* recorded operations are dropped: step_rehearse() */
     struct batch_record b;
     struct drawing draw;
     struct {
         void *p;
         size_t bytes;
     } work[WORK_N];
-    void **retired; /* workspaces that recorded commands may still name */
+    void **retired; /* workspaces that recorded commands may still use */
     uint32_t n_retired;
     struct expert_table *experts;
     uint32_t n_experts;
     struct lora_tables lora;
     struct staging staging;
     uint32_t *tickets;            /* [TICKETS] zeros between kernels, for last_block() */
-    size_t split_bytes;           /* most of attention's partial results */
-    uint32_t n_kv, kv_block_size; /* caches alive, and the block size of all of them */
-    struct err fault;             /* of an operation that cannot return one; step_end() does */
+    size_t split_bytes;           /* limit of attention's partial results */
+    uint32_t n_kv, kv_block_size; /* live caches, and their common block size */
+    struct err fault; /* error of an operation that cannot return one; step_end() returns it */
     char describe[256];
     struct group *group; /* of ranks, NULL: alone */
 };
@@ -184,12 +183,12 @@ struct weight {
     size_t bytes;
 };
 
-/* Where a layer's streams begin, [K, V][block] (of a latent layer K alone); bytes. See kv_view. */
+/* Offsets of a layer's streams, [K, V][block] (of a latent layer only K); bytes. See kv_view. */
 struct kv_place {
     size_t at, block_bytes, stream_bytes;
     uint32_t k_dim, v_dim, scales;
 };
-/* Streams of equal size one behind the other; in_slot: where they begin in a slot of the host. */
+/* Streams of equal size, one after the other; in_slot: their offset in a slot of the host. */
 struct kv_run {
     size_t at, block_bytes, stream_bytes, in_slot;
     uint32_t streams;
@@ -205,45 +204,45 @@ struct kv_cache {
 struct kv_view kv_view(const struct kv_cache *kv, uint32_t layer);
 
 /* device.c. cuda_failed() turns a CUDA error into `e` ("GPU 0: doing what: why") and returns -1;
- * cuda_fault() keeps the first one for step_end(). */
+ * cuda_fault() stores the first one for step_end(). */
 int cuda_failed(const struct device *d, cudaError_t rc, const char *what, struct err *e);
 void cuda_fault(struct device *d, cudaError_t rc, const char *what);
-/* Device memory, not zeroed; the error names `what`, what is free, and `remedy`. */
+/* Allocates device memory, not zeroed; the error names `what`, the free memory, and `remedy`. */
 void *cuda_take(struct device *d, size_t bytes, const char *what, const char *remedy,
                 struct err *e);
-/* A region of at least `bytes`, contents lost; valid for what is recorded until the step ends. NULL
- * with a fault. */
+/* A region of at least `bytes`; contents are lost. Recorded operations may use it until the step
+ * ends. NULL with a fault. */
 void *cuda_work(struct device *d, enum workspace which, size_t bytes);
 void cuda_drop_retired(struct device *d);
 int cuda_sync(struct device *d, const char *what, struct err *e);
 int cuda_wait(struct device *d, cudaEvent_t until, const char *what, struct err *e);
 
-/* quantise.c: row `row` of a quantised matrix, w->cols numbers in `f`, to `dst` and the scales of
- * the matrix. `f` has room for k_padded() floats and as many bytes, and is lost. `known`: the
- * row's scales of struct mat_part, or NULL. */
+/* quantise.c: quantises row `row` of a matrix, w->cols numbers in `f`, to `dst` and the scales of
+ * the matrix. `f` has capacity for k_padded() floats and as many bytes, and is overwritten.
+ * `known`: the row's scales of struct mat_part, or NULL. */
 void cuda_quantise_row(const struct kernels *kern, const struct stored *w, char *dst, void *scales,
                        uint32_t row, float *f, const uint16_t *known);
 
-/* codes.c: what is done with a format; the layout of a matrix whose parts are SOURCE_CODES, into
- * quant, offsets and table of *m; row `row` of it, of the part's row `part_row`, to `dst`, and to
- * what is behind the rows, which is zero before. */
+/* codes.c: support of a format; the layout of a matrix whose parts are SOURCE_CODES, into quant,
+ * offsets and table of *m; converts row `row` of it, from the part's row `part_row`, to `dst` and
+ * the data after the rows, which must be zeroed. */
 enum take cuda_codes_take(const struct format *f, enum arith a);
 void cuda_codes_layout(struct stored *m, const struct mat_part *parts, int n);
 void cuda_codes_row(const struct stored *w, char *dst, void *scales, uint32_t row,
                     const struct mat_codes *c, size_t part_row);
 
-/* staging.c: copies through pinned memory; back when `src` may go, not when the copy has ended.
- * fill(arg, dst, first, n) writes rows [first, first + n) of `row_bytes` each. */
+/* staging.c: copies through pinned memory; returns when `src` may be freed, not when the copy has
+ * ended. fill(arg, dst, first, n) writes rows [first, first + n) of `row_bytes` each. */
 int cuda_upload_rows(struct device *d, void *dst, size_t rows, size_t row_bytes,
                      void (*fill)(void *arg, char *dst, size_t first, size_t n), void *arg,
                      struct err *e);
 int cuda_upload(struct device *d, void *dst, const void *src, size_t bytes, struct err *e);
-/* At most 4 MiB, to where nothing that is recorded and has not run reads: what is recorded stays
- * so, and comes after. */
+/* Copies at most 4 MiB to memory that no recorded operation reads. Recorded operations are not
+ * affected, and run after it. */
 int cuda_upload_first(struct device *d, void *dst, const void *src, size_t bytes, struct err *e);
 int cuda_download(struct device *d, void *dst, const void *src, size_t bytes, struct err *e);
-/* The other of the two, with room for `bytes` at least, once its last copy has left; its contents
- * mean nothing. outbox_send() enqueues the copy. */
+/* The other one of the two, with capacity for at least `bytes`, once its last copy has ended; its
+ * contents are undefined. outbox_send() enqueues the copy. */
 int outbox_next(struct device *d, struct outbox *o, size_t bytes, const char *what,
                 const char *remedy, struct err *e);
 static inline char *outbox_host(const struct outbox *o) { return o->host[o->now]; }
@@ -255,50 +254,51 @@ void staging_close(struct device *d);
 /* record.c */
 void cuda_record(struct device *d, launch_fn *fn, const void *args, uint32_t size);
 #define RECORD(d, fn, args) cuda_record(d, fn, &(args), sizeof(args))
-/* Run what is recorded; `repeats`: look for it among the graphs, and make one. */
+/* Runs the recorded operations. `repeats`: searches the graphs for them, and captures one. */
 void cuda_flush(struct device *d, bool repeats);
 void recorder_free(struct device *d);
 
-/* wgmma.c: whether this device takes products by wgmma, decided at start-up; *why: for the log, ""
- * when nothing is to be said. The product itself: `a` as cuda_linear() filled it. */
+/* wgmma.c: decides at start-up whether this device uses wgmma; *why: for the log, or "". The
+ * product itself: `a` as filled by cuda_linear(). */
 int wgmma_decide(struct device *d, int major, int minor, const char **why, struct err *e);
 bool wgmma_takes(const struct device *d, const struct linear_args *a);
 void wgmma_linear(struct device *d, struct linear_args *a);
 /* The same for few rows, by clusters. */
 bool team_takes(const struct device *d, const struct linear_args *a);
 void team_linear(struct device *d, struct linear_args *a);
-/* add_norm()'s sum as part of the product r that was recorded last; false: another one. */
+/* Fuses add_norm()'s sum into the product r that was recorded last; false: r is not that
+ * product. */
 bool team_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n);
-/* act_mul() as part of the product x that was recorded last; false if that is another one. */
+/* Fuses act_mul() into the product x that was recorded last; false: x is not that product. */
 bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                 enum act act);
 
-/* fuse.c: the norm that was recorded last becomes part of the product `s`, if that reads it. The
- * others: an operation that is to be recorded becomes part of the product recorded last; false: it
- * is to be recorded. fuse_merge(): attn_merge becomes part of attn_split, or not: a->tickets. */
+/* fuse.c: fuse_norm() fuses the norm that was recorded last into the product `s`, if that reads
+ * it. The others fuse an operation into the product recorded last; false: it must be recorded.
+ * fuse_merge() decides whether attn_split does the work of attn_merge: a->tickets. */
 void fuse_norm(struct device *d, struct stream_args *s);
 bool fuse_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n, enum act act);
 bool fuse_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n);
 bool fuse_rope(struct device *d, const struct rope_args *p);
 void fuse_merge(struct device *d, struct attn_args *a);
-/* The norm that was recorded last also stores its rows as `x` would have them. */
+/* The norm that was recorded last also stores its rows in the form of `x`. */
 bool fuse_narrow(struct device *d, const struct narrow_args *x);
-/* Each recorded product of few rows is told of the one that follows it in the step. */
+/* Sets in each recorded product of few rows the product that follows it in the step. */
 void fuse_ahead(struct device *d);
 
 /* batch.c */
 int batch_begin(struct device *d, const struct ragged *b, struct err *e);
-/* Whether the tensor cores' kernels take this many query heads a K/V head: a step has row tiles of
- * one such number, its first layer's. */
+/* True if the tensor-core kernels support this number of query heads per K/V head. All row tiles
+ * of a step have the number of its first layer. */
 bool batch_group(const struct device *d, uint32_t group);
-/* Row tiles for a group that is taken. */
+/* Creates row tiles for a supported group. */
 void batch_tiles(struct device *d, uint32_t group, uint32_t n_kv_heads, uint32_t head_dim);
 /* Partial results of attention in any batch of this length or less; after batch_tiles(). */
 size_t batch_split_bytes(const struct device *d, uint32_t group, uint32_t head_dim);
-void batch_send(struct device *d); /* enqueue the copy of what has changed */
+void batch_send(struct device *d); /* enqueues the copy of what has changed */
 void batch_free(struct device *d);
 
-/* draw.c: the copy of what is asked for, before the step runs; of the results, after it. */
+/* draw.c: copies the requests before the step, and the results after it. */
 int cuda_draw(struct device *d, const struct logits *x, const struct draw *v, uint32_t n, int set,
               struct err *e);
 int cuda_drawn(struct device *d, int set, struct draw_results *out, struct err *e);
@@ -306,10 +306,10 @@ void draw_send(struct device *d);
 void draw_collect(struct device *d);
 void draw_free(struct device *d);
 
-/* ops.c: the product `a`, whose shape and pointers are there, by the kernel that fits: few rows or
- * experts, or many. `x_rows`: of x, which w8a8 rounds before. */
+/* ops.c: runs the product `a`, whose shape and pointers are set, with the matching kernel: for
+ * few rows, experts, or many rows. `x_rows`: rows of x, which w8a8 rounds first. */
 void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows);
-/* a->narrow: x in 16 bits; NULL with a fault. */
+/* Sets a->narrow: x in 16 bits; NULL with a fault. */
 void cuda_narrow(struct device *d, struct linear_args *a, enum narrow_order order);
 
 /* weight.c, kv.c, ops.c, moe.c, lora.c: the operations of backend.h. */
@@ -367,7 +367,8 @@ void cuda_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint
                  enum act kind);
 void cuda_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind);
 void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
-void moe_forget(struct device *d, const struct weight *w); /* a weight goes: so do tables of it */
+/* a weight is freed: removes its tables */
+void moe_forget(struct device *d, const struct weight *w);
 void moe_tables_free(struct device *d);
 void cuda_lora(struct device *d, float *y, uint32_t y_width, const float *x, uint32_t x_width,
                const struct lora_set *of);
@@ -376,10 +377,11 @@ void cuda_gather_out(struct device *d, float *y, const float *x, uint32_t n);
 void cuda_logit_scale(struct device *d, float *x, uint32_t rows, uint32_t n, float scale,
                       float cap);
 
-/* group.c. group_wait(): cuda_sync(), or with an event cuda_wait(), among other ranks. What a rank
- * would do with a step that may repeat: run it, capture it, or replay the capture of this number,
- * from 1. group_agree() is collective: all replay the same capture, or all capture, or all run.
- * STEP_FAILED, with a fault, if any rank has failed; to be asked exactly if group_captures(). */
+/* group.c. group_wait(): cuda_sync(), or with an event cuda_wait(), while watching the other
+ * ranks. Modes of a step that may repeat: run it, capture it, or replay the capture with this
+ * number, from 1. group_agree() is collective: all replay the same capture, or all capture, or
+ * all run. STEP_FAILED, with a fault, if any rank has failed. Call it exactly if
+ * group_captures(). */
 enum { STEP_FAILED = -2, STEP_RUN = -1, STEP_CAPTURE = 0 };
 struct comm *cuda_comm_open(struct device *d, struct comm *host, struct err *e);
 int group_wait(struct group *g, cudaEvent_t until, struct err *e);

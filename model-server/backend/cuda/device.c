@@ -1,5 +1,4 @@
-/* device.c - the device: opening it or saying why not, its memory, its stream; the plugin's table.
- */
+/* device.c - opens the device or says why not; its memory, its stream; the plugin's table. */
 #include "model-server/backend/cuda/cuda.h"
 #include "model-server/backend/plugin.h"
 #include <assert.h>
@@ -19,7 +18,7 @@ void cuda_fault(struct device *d, cudaError_t rc, const char *what)
         cuda_failed(d, rc, what, &d->fault);
 }
 
-/* Why there is no device at all. */
+/* The error if there is no device at all. */
 static int no_device(cudaError_t rc, struct err *e)
 {
     int driver = 0, runtime = 0;
@@ -54,7 +53,7 @@ void *cuda_take(struct device *d, size_t bytes, const char *what, const char *re
     cudaError_t rc = cudaMalloc(&p, bytes ? bytes : 1);
     if (rc == cudaSuccess)
         return p;
-    cudaGetLastError(); /* an allocation that failed is no lasting error */
+    cudaGetLastError(); /* clears the error of a failed allocation */
     if (rc != cudaErrorMemoryAllocation || cudaMemGetInfo(&left, &total) != cudaSuccess) {
         cuda_failed(d, rc, what, e);
         return NULL;
@@ -70,7 +69,7 @@ static void retire(struct device *d, void *p)
     void **all = p ? realloc(d->retired, ((size_t)d->n_retired + 1) * sizeof(*all)) : NULL;
     if (!p)
         return;
-    if (!all) { /* what is recorded may name it: let that go first */
+    if (!all) { /* recorded operations may use it: run them first */
         cuda_flush(d, false);
         cudaFree(p);
         return;
@@ -186,8 +185,8 @@ static unsigned features_of(uint64_t wanted, int major)
     return major >= 9 ? f : f & ~(unsigned)(CUDA_OVERLAP | CUDA_AHEAD);
 }
 
-/* CUDA_SHARE_GPU=1: ranks beyond the GPUs begin at the first again. For tests on one GPU; it is
- * slow, as the ranks take turns on it. */
+/* CUDA_SHARE_GPU=1: ranks share GPUs if there are fewer GPUs than ranks. For tests on one GPU; it
+ * is slow. */
 static int choose_gpu(struct device *d, int n, struct err *e)
 {
     const char *share = getenv("CUDA_SHARE_GPU"); /* NOLINT(concurrency-mt-unsafe): as above */
@@ -219,7 +218,8 @@ static int identify(struct device *d, const struct device_options *o, struct cud
                        p->name, p->major, p->minor);
     d->sms = p->multiProcessorCount;
     d->clusters = p->major >= 9;
-    /* Of a multiprocessor's memory a block takes 1 KiB for itself, and 8.1 for sums. */
+    /* Of a multiprocessor's shared memory a block needs 1 KiB for itself, and 8.1 KiB for
+     * sums. */
     d->x_room = p->sharedMemPerMultiprocessor / 2 - (10 << 10);
     d->features = features_of(o->features, p->major);
     return 0;
@@ -386,7 +386,7 @@ static const struct backend_ops backend_cuda = {
     .comm_open = cuda_comm_open,
 };
 
-/* The one symbol that leaves the plugin. */
+/* The only exported symbol of the plugin. */
 __attribute__((visibility("default"))) const struct backend_plugin *backend_plugin_2(void);
 const struct backend_plugin *backend_plugin_2(void)
 {

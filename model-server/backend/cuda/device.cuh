@@ -1,8 +1,8 @@
-/* device.cuh - the instructions that CUDA C++ has no name for, one wrapper each, and launch().
+/* device.cuh - wrappers of instructions without a name in CUDA C++, and launch().
  *
- * Kernels use nothing of PTX but what is here, so that tests/cuda_double can stand in for this
- * file and run the same kernels on a CPU. Fragment layouts are those of the PTX manual, with
- * g = lane / 4 and t = lane % 4. */
+ * Kernels use no other PTX, so that tests/cuda_double can replace this file and run the same
+ * kernels on a CPU. Fragment layouts are those of the PTX manual, with g = lane / 4 and t = lane
+ * % 4. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_DEVICE_CUH
 #define MODEL_SERVER_BACKEND_CUDA_DEVICE_CUH
 #include <cuda_runtime.h>
@@ -10,8 +10,8 @@
 
 /* ---------------------------------------------------------------- launching */
 
-/* Enqueue kernel<<<grid, block, smem, stream>>>(args). `overlap`: programmatic dependent launch;
- * the kernel must call depend() in every thread before it touches what another kernel wrote, and
+/* Enqueues kernel<<<grid, block, smem, stream>>>(args). `overlap`: programmatic dependent launch;
+ * the kernel must call depend() in every thread before it accesses another kernel's results, and
  * before it returns. */
 template <typename... P, typename... A>
 static inline cudaError_t launch_clusters(void (*kernel)(P...), dim3 grid, unsigned cluster,
@@ -56,7 +56,7 @@ static inline cudaError_t launch_team(void (*kernel)(P...), dim3 grid, dim3 bloc
     return launch_clusters(kernel, grid, grid.x, block, smem, stream, overlap, args...);
 }
 
-/* How many clusters of a kernel run at a time. */
+/* Number of clusters of a kernel that run concurrently. */
 static inline cudaError_t clusters_at_once(int *n, const void *kernel, unsigned cluster,
                                            dim3 block, size_t smem)
 {
@@ -77,9 +77,9 @@ static inline cudaError_t clusters_at_once(int *n, const void *kernel, unsigned 
     return cudaOccupancyMaxActiveClusters(n, kernel, &c);
 }
 
-/* The successor may be set up once every block has come here. Safe at the very start: the
- * successor's own wait is for this whole grid, and this grid does not end before its own wait is
- * over, so "complete" is passed on from kernel to kernel. */
+/* The next kernel may start once every block has reached this point. Safe at the very start of a
+ * kernel. The next kernel's own wait is for this whole grid, and this grid does not end before
+ * its own wait is over. So completion is transitive over kernels. */
 static __device__ __forceinline__ void depend_start(void)
 {
 #if __CUDA_ARCH__ >= 900
@@ -108,7 +108,8 @@ template <typename T> static __device__ __forceinline__ T *dynamic_shared(void)
 
 /* ---------------------------------------------------------------- clusters */
 
-/* All threads of all blocks of the cluster have come, and see what the others wrote before. */
+/* Waits until all threads of all blocks of the cluster have arrived, and their earlier writes are
+ * visible. */
 static __device__ __forceinline__ void cluster_barrier(void)
 {
 #if __CUDA_ARCH__ >= 900
@@ -118,7 +119,7 @@ static __device__ __forceinline__ void cluster_barrier(void)
 #endif
 }
 
-/* Where block `rank` of the cluster has what is at `p` in this block's shared memory. */
+/* The address in block `rank` of the cluster of what is at `p` in this block's shared memory. */
 template <typename T> static __device__ __forceinline__ T *cluster_shared(T *p, uint32_t rank)
 {
 #if __CUDA_ARCH__ >= 900
@@ -137,7 +138,7 @@ static __device__ __forceinline__ uint32_t shared_address(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* 16 bytes of weights, read once in a step: not kept in the first-level cache. */
+/* 16 bytes of weights, read once per step: not cached in the L1 cache. */
 static __device__ __forceinline__ uint4 load_streaming(const void *p)
 {
     uint4 v;
@@ -157,7 +158,7 @@ static __device__ __forceinline__ uint2 load_streaming8(const void *p)
     return v;
 }
 
-/* `bytes` at p, both multiples of 16, on their way into the second-level cache. */
+/* Prefetches `bytes` at p, both multiples of 16, into the L2 cache. */
 static __device__ __forceinline__ void prefetch_l2(const void *p, uint32_t bytes)
 {
 #if __CUDA_ARCH__ >= 900
@@ -179,14 +180,14 @@ static __device__ __forceinline__ void copy_commit(void)
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-/* All but the `LEFT` youngest groups of this thread are in shared memory. */
+/* Waits until all but the `LEFT` youngest groups of this thread are in shared memory. */
 template <int LEFT> static __device__ __forceinline__ void copy_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
-/* Words that another device or the host reads or writes at the same time. A release makes what the
- * block wrote before its last barrier visible to every reader that acquires what it stores. */
+/* Words that another device or the host accesses concurrently. A release makes the block's writes
+ * before its last barrier visible to every reader that acquires the stored value. */
 static __device__ __forceinline__ void store_release(uint32_t *p, uint32_t v)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
@@ -240,7 +241,7 @@ static __device__ __forceinline__ float exp2_fast(float x)
     return y;
 }
 
-/* Of the two halves of h, which are float16. */
+/* The two float16 halves of h. */
 static __device__ __forceinline__ float low_half(uint32_t h)
 {
     float y;
@@ -261,7 +262,7 @@ static __device__ __forceinline__ uint32_t permute(uint32_t lo, uint32_t hi, uin
     return __byte_perm(lo, hi, select);
 }
 
-/* The numbers of 8 bits that the lower 4 nibbles of `codes` look up in a table of 16. */
+/* Looks up 8-bit numbers in a table of 16 by the lower 4 nibbles of `codes`. */
 static __device__ __forceinline__ uint32_t table_numbers(const uint32_t table[4], uint32_t codes)
 {
     const uint32_t lower = codes & 0x7777;
@@ -305,7 +306,7 @@ struct F16 {
         asm("fma.rn.f16x2 %0, %0, %1, %2;" : "+r"(a) : "r"(b), "r"(c));
         return a;
     }
-    /* Beyond the largest half, 65504, rounds to it instead of to infinity. */
+    /* Values beyond the largest half, 65504, become it instead of infinity. */
     static __device__ __forceinline__ uint32_t pack(float lo, float hi)
     {
         uint32_t r;

@@ -1,5 +1,5 @@
-/* draw.c - choosing tokens on the device: what the rows ask for goes down in one copy before the
- * step, what was chosen comes up in pinned memory behind an event. */
+/* draw.c - sampling on the device. The requests of the rows are copied before the step; the
+ * results arrive in pinned memory, with an event. */
 #include "model-server/backend/cuda/cuda.h"
 #include <assert.h>
 #include <math.h>
@@ -17,7 +17,7 @@ static int fresh_pinned(struct device *d, void **p, size_t bytes, struct err *e)
     return rc == cudaSuccess ? 0 : cuda_failed(d, rc, "pinned memory for what is chosen", e);
 }
 
-/* Both sets keep what they hold: the other one may still be asked for a token by a step to come. */
+/* Both sets keep their contents: a later step may still need a token of the other one. */
 static int grow_board(struct device *d, uint32_t rows, struct err *e)
 {
     struct drawing *w = &d->draw;
@@ -97,7 +97,7 @@ void draw_free(struct device *d)
 
 static size_t adds_of(const struct draw *v) { return v->forbid[0].n + v->forbid[1].n + v->n_bias; }
 
-/* Words behind the views, at most. */
+/* Upper bound of the words after the views. */
 static size_t words_of(const struct draw *v, uint32_t vocab)
 {
     return 2 * adds_of(v) + (v->counts ? (size_t)3 * v->n_counts : 0) +
@@ -120,7 +120,7 @@ static uint32_t put_adds(const struct draw *v, uint32_t *words)
     return (uint32_t)(2 * n);
 }
 
-/* The places that are taken. */
+/* The used entries of the counts. */
 static uint32_t put_counts(const struct draw *v, uint32_t *words)
 {
     uint32_t n = 0;
@@ -158,7 +158,7 @@ static struct draw_view view_of(const struct draw *v)
                               .last = DRAW_KNOWN};
 }
 
-/* Views and words into the pinned record. */
+/* Writes views and words to the pinned record. */
 static void describe(struct device *d, const struct draw *v, uint32_t n, int set, uint32_t vocab,
                      char *host, size_t views)
 {
@@ -190,7 +190,8 @@ static void describe(struct device *d, const struct draw *v, uint32_t n, int set
 
 /* ---------------------------------------------------------------- the operation */
 
-/* Blocks a row: by the vocabulary alone, since a log-probability's last bits depend on it. */
+/* Blocks per row: depends only on the vocabulary, because a log-probability's last bits depend on
+ * it. */
 static uint32_t team_of(const struct device *d, uint32_t vocab)
 {
     uint32_t n = 1;
@@ -255,7 +256,7 @@ void draw_send(struct device *d)
     d->draw.dirty = false;
 }
 
-/* The step is enqueued: enqueue what brings its results. */
+/* Call it when the step is enqueued: enqueues the copy of its results. */
 void draw_collect(struct device *d)
 {
     struct drawing *w = &d->draw;

@@ -1,9 +1,9 @@
-/* draw.cu - one token from each row of logits: the chain of model-server/sample/sample.c.
+/* draw.cu - samples one token from each row of logits: the chain of model-server/sample/sample.c.
  *
- * A row is the work of a team (draw_team.cuh). Nothing is sorted and no list of candidates is made:
- * a filter leaves a threshold behind (struct Cuts), and each pass over the row asks it which
- * tokens are left. Only the sum in a log-probability is taken in another order than on the host: in
- * double, and always in the same one for a vocabulary. */
+ * A team (draw_team.cuh) processes a row. There is no sort and no list of candidates. A filter
+ * computes a threshold (struct Cuts), and each pass over the row uses the thresholds to select
+ * the remaining tokens. Only the sum in a log-probability has a different order than on the host:
+ * it is in double, and its order is fixed for a vocabulary. */
 #include "model-server/backend/cuda/draw_team.cuh"
 
 /* ---------------------------------------------------------------- the scores */
@@ -31,8 +31,8 @@ static __device__ void copy(const Team &t, const draw_args &a, const draw_view &
     }
 }
 
-/* What is added to single tokens, in the order of the list; the first entry of an id does it for
- * the others of the same id. */
+/* Adds biases to single tokens, in the order of the list; the first entry of an id handles all
+ * entries of this id. */
 static __device__ void add(const Team &t, const draw_args &a, const draw_view &v)
 {
     const uint32_t *id = a.words + v.adds, *value = id + v.n_adds;
@@ -65,7 +65,7 @@ static __device__ void penalise(const Team &t, const draw_view &v, uint32_t id, 
     t.row[id] = x;
 }
 
-/* The context as the host knows it, and its last token if that is still to come from there. */
+/* Penalises the context that the host knows, and its last token if that comes from the device. */
 static __device__ void penalise_all(Team &t, const draw_args &a, const draw_view &v)
 {
     const bool waits = v.last != DRAW_KNOWN;
@@ -97,7 +97,7 @@ static __device__ void cut_top_k(Team &t, Cuts &c, uint32_t k)
     c.k = at == ~0ull ? ~0u : order_of(at);
 }
 
-/* Among equals, the higher ids come first. */
+/* Among ties, the higher ids are kept. */
 static __device__ void cut_top_p(Team &t, Cuts &c, double p)
 {
     const uint32_t last = (1u << TIE_BITS) - 1;
@@ -142,7 +142,7 @@ static __device__ void cut_typical(Team &t, Cuts &c, double p)
 
 /* ---------------------------------------------------------------- what comes of it */
 
-/* The place of the best; 0 if there is something that is no number. */
+/* The place of the best token; 0 if a score is NaN. */
 static __device__ u64 best_of(Team &t, float temperature, const Cuts *c)
 {
     u64 best = ~0ull;
@@ -166,7 +166,7 @@ static __device__ double weigh(Team &t, float temperature, const Cuts &c)
     return sum_of(t, sum);
 }
 
-/* The n best of those that stay, written down by the leader; returns how many. */
+/* The n best of the remaining tokens, written by the leader; returns their number. */
 static __device__ uint32_t best_n(Team &t, float temperature, const Cuts &c, uint32_t n, double sum,
                                   scored *out)
 {
@@ -198,7 +198,7 @@ static __device__ uint32_t best_n(Team &t, float temperature, const Cuts &c, uin
     return found;
 }
 
-/* argmin E / w, the lowest id among equals; DRAW_KNOWN where no weight is positive. */
+/* argmin E / w, ties go to the lowest id; DRAW_KNOWN if no weight is positive. */
 static __device__ uint32_t race(Team &t, const Cuts &c, const draw_view &v)
 {
     const uint32_t key[2] = {v.seed[0], v.seed[1]};
@@ -239,7 +239,7 @@ static __device__ Cuts no_cuts(float max)
     return c;
 }
 
-/* False: no token can be chosen, and *status says why. */
+/* False: no token can be sampled, and *status says why. */
 static __device__ bool begin(Team &t, float temperature, Cuts *c, u64 *best, uint32_t *status)
 {
     *best = best_of(t, temperature, NULL);
@@ -253,7 +253,7 @@ static __device__ bool begin(Team &t, float temperature, Cuts *c, u64 *best, uin
     return true;
 }
 
-/* From the scores to the token; `out` and `top` are written by the leader. */
+/* Samples the token from the scores; the leader writes `out` and `top`. */
 static __device__ void choose(Team &t, const draw_view &v, drawn *out, scored *top)
 {
     Cuts plain, c;
@@ -318,7 +318,7 @@ static __global__ void __launch_bounds__(THREADS) draw_kernel(draw_args a)
         team_barrier(t);
     }
     choose(t, v, a.board + v.out, a.top + v.top);
-    team_barrier(t); /* no block leaves while others read its shared memory */
+    team_barrier(t); /* no block exits while others read its shared memory */
 }
 
 extern "C" cudaError_t draw_launch(const struct launch *l, const void *args)

@@ -1,9 +1,9 @@
-/* draw_team.cuh - a team of blocks over a row of logits, and how it finds a threshold in it.
+/* draw_team.cuh - a team of blocks for a row of logits, and its search for a threshold.
  *
- * A team is a cluster of blocks that share the vocabulary in slices and see each other's shared
- * memory; one block where there are no clusters. A threshold is found digit by digit from
- * histograms of the weights in integers, whose sums do not depend on the order; so token and cuts
- * are those of the host, to the bit. */
+ * A team is a cluster of blocks that divide the vocabulary into slices and access each other's
+ * shared memory; one block if there are no clusters. A threshold is found digit by digit from
+ * histograms of integer weights, whose sums do not depend on the order. So token and cutoffs
+ * equal those of the host, in every bit. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_DRAW_TEAM_CUH
 #define MODEL_SERVER_BACKEND_CUDA_DRAW_TEAM_CUH
 #include "model-server/backend/cuda/device.cuh"
@@ -30,9 +30,9 @@ struct Entry {
 
 struct Shared {
     u64 hist[BINS];   /* of this block's slice */
-    u64 merged[BINS]; /* [BINS / team size] of the team's */
+    u64 merged[BINS]; /* [BINS / team size] of the whole team */
     u64 part[THREADS], group[WARPS];
-    u64 bin, before; /* where a histogram's sum reaches what is looked for */
+    u64 bin, before; /* the bin where a histogram's sum reaches the target */
     u64 warp[WARPS], slot[2];
     uint32_t n_list; /* of the leader: */
     Entry list[DRAW_MOST_TOP];
@@ -42,7 +42,7 @@ struct Shared {
 
 struct Team {
     Shared *s;
-    float *row; /* [vocab] this row's scores, in global memory: where the logits are, or beside */
+    float *row; /* [vocab] this row's scores, in global memory: the logits or a copy */
     float temperature;
     uint32_t rank, size, begin, end, parity;
 };
@@ -103,7 +103,7 @@ static __device__ __forceinline__ double sum_of(Team &t, double v)
     return __longlong_as_double((long long)sum);
 }
 
-/* f(first id, its scores, how many) over this thread's share, four tokens at a time. */
+/* Calls f(first id, its scores, count) for this thread's share, four tokens at a time. */
 template <typename F> static __device__ __forceinline__ void each_four(const Team &t, F f)
 {
     for (uint32_t i = t.begin + 4 * threadIdx.x; i < t.end; i += 4 * THREADS) {
@@ -113,7 +113,7 @@ template <typename F> static __device__ __forceinline__ void each_four(const Tea
     }
 }
 
-/* f(id, score) over this thread's share; `temperature` 1: as the scores are. */
+/* Calls f(id, score) for this thread's share; `temperature` 1: unscaled scores. */
 template <typename F>
 static __device__ __forceinline__ void each(const Team &t, float temperature, F f)
 {
@@ -127,7 +127,7 @@ static __device__ __forceinline__ void each(const Team &t, float temperature, F 
 
 /* ---------------------------------------------------------------- selection */
 
-/* The best ones so far, by whichever filters have had their turn. */
+/* The best tokens that remain after the filters so far. */
 struct Cuts {
     float max;           /* of the row */
     uint32_t k, p, p_id; /* orders of -score; p_id: the lowest id among those of order p */
@@ -153,15 +153,15 @@ static __device__ __forceinline__ uint32_t bucket(float distance)
     return b < BINS - 1 ? (uint32_t)b : BINS - 1;
 }
 
-/* What a selection knows of a token. */
+/* A token in a selection. */
 struct Item {
     float distance; /* not negative, ascending with `place` */
-    u64 place;      /* what it stands by, unique: 32 bits and TIE_BITS */
+    u64 place;      /* its order, unique: 32 bits and TIE_BITS */
     u64 mass;
 };
 
-/* Add up a histogram of f(id, score, &bin) -> mass over the team, and find the bin in which the sum
- * reaches `need`, or, with `share`, that part of everything. False: it does not. */
+/* Adds a histogram of f(id, score, &bin) -> mass over the team, and finds the bin in which the
+ * sum reaches `need`, or with `share` that part of the total. False: it does not. */
 template <typename F>
 static __device__ bool reach(Team &t, float temperature, F f, bool share, double p, u64 *need,
                              uint32_t *bin)
@@ -179,7 +179,7 @@ static __device__ bool reach(Team &t, float temperature, F f, bool share, double
     });
     team_barrier(t);
     if (tid == 0)
-        s->bin = BINS; /* the last one has been read */
+        s->bin = BINS; /* the last bin has been read */
     for (uint32_t i = tid; i < each_block; i += THREADS) {
         u64 sum = 0;
         for (uint32_t r = 0; r < t.size; r++)
@@ -221,10 +221,10 @@ static __device__ bool reach(Team &t, float temperature, F f, bool share, double
     return *bin < BINS;
 }
 
-/* The place of the token with which the masses, by ascending place, reach `need` (or the share `p`
- * of all); ~0 if they never do. First by distance, whose even spread keeps the histogram's bins
- * apart, then by the digits of the place among the few of that bin. `ties`: down to the last bit;
- * else all of one order have the same result. */
+/* The place of the token with which the masses, in ascending order, reach `need` (or the share
+ * `p` of all); ~0 if they never do. First by distance, whose even distribution keeps the
+ * histogram's bins separate, then by the digits of the place among the few of that bin. `ties`:
+ * down to the last bit; else all tokens of one order have the same result. */
 template <typename F>
 static __device__ u64 select(Team &t, float temperature, F item, bool share, double p, u64 need,
                              bool ties)

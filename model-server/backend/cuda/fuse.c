@@ -1,17 +1,18 @@
-/* fuse.c - what comes before and after a product of few rows becomes part of it.
+/* fuse.c - fuses operations before and after a product of few rows into it.
  *
- * A launch costs a decode step one to three microseconds in which no weights are read: more, in a
- * small model, than the reading itself. linear_stream can do what its neighbours do, with the same
- * bits, so an operation that is about to be recorded looks at the one recorded last and, where that
- * is the product it follows (or the norm that it reads), they become one. Where something lies
- * between - a sum over ranks, an adapter - they stay two. CUDA_FUSE turns it off. */
+ * A launch costs a decode step one to three microseconds in which no weights are read. In a small
+ * model this is longer than reading the weights. linear_stream can include the neighbouring
+ * operations, with the same bits. So an operation that is about to be recorded looks at the one
+ * recorded last. If that is the product it follows (or the norm that it reads), the two are
+ * fused. If another operation lies between, such as a sum over ranks or an adapter, they stay
+ * separate. Clearing CUDA_FUSE turns it off. */
 #include "model-server/backend/cuda/cuda.h"
 
-/* More rows than these are normed faster by blocks of their own than by every block of the product:
- * by estimate, 16 KiB a row and block from the second-level cache. */
+/* With more rows than these, separate blocks compute the norm faster than every block of the
+ * product: by estimate, 16 KiB per row and block from the L2 cache. */
 enum { NORM_ROWS = 4, NORM_BYTES = 36 << 10 };
 
-/* The arguments of what was recorded last, if it was recorded with `fn`. */
+/* The arguments of the last recorded operation, if it was recorded with `fn`. */
 static void *last(const struct device *d, launch_fn *fn)
 {
     const struct recorder *r = &d->rec;
@@ -19,7 +20,7 @@ static void *last(const struct device *d, launch_fn *fn)
     return c && c->fn == fn && d->features & CUDA_FUSE ? r->bytes + c->at : NULL;
 }
 
-/* The product of few rows that was recorded last, if it is `y` and nothing has become of it yet. */
+/* The last recorded product of few rows, if it is `y` and nothing is fused to it yet. */
 static struct stream_args *last_product(const struct device *d, const float *y)
 {
     struct stream_args *s = last(d, linear_stream_launch);
@@ -68,7 +69,7 @@ bool fuse_rope(struct device *d, const struct rope_args *p)
     return true;
 }
 
-/* Merging in one block is as fast as in many while a thread's loads follow each other no longer. */
+/* One block merges as fast as many, as long as a thread has at most this many dependent loads. */
 enum { MERGE_STEPS = 64, MERGE_THREADS = 64 };
 
 void fuse_merge(struct device *d, struct attn_args *a)
@@ -89,9 +90,9 @@ bool fuse_narrow(struct device *d, const struct narrow_args *x)
     return true;
 }
 
-/* Bytes of each slice of a tile that are fetched ahead: what a block of linear_stream loads before
- * it waits, or where other kernels run in between as much as they leave time for. By arithmetic 8
- * and 34 MB over a device of 132 multiprocessors, of 50 in the second-level cache. */
+/* Bytes of each slice of a tile to prefetch: the loads of a block of linear_stream before it
+ * waits, or, if other kernels run in between, as much as their time allows. By arithmetic 8 and
+ * 34 MB over a device of 132 multiprocessors, whose L2 cache has 50 MB. */
 enum { AHEAD_NEXT = 256, AHEAD_LATER = 1024 };
 
 void fuse_ahead(struct device *d)

@@ -1,8 +1,9 @@
-/* group.c - forming a group of devices, choosing the way of a message, watching over the others.
+/* group.c - forms a group of devices, chooses the transport of a message, and monitors the other
+ * ranks.
  *
- * A wait for the device (cuda_sync) is done here instead: it asks now and then whether the other
- * ranks live and whether NCCL still stands, and gives up after GROUP_TIMEOUT_S. A group that lost a
- * rank is of no further use; the processes end, and the launcher says which was first. */
+ * Waits for the device (cuda_sync) are done here: they check now and then whether the other ranks
+ * live and NCCL works, and give up after GROUP_TIMEOUT_S. A group that lost a rank cannot be used
+ * any more. The processes end, and the launcher names the first one. */
 #include "model-server/backend/cuda/group.h"
 #include <assert.h>
 #include <stdio.h>
@@ -10,14 +11,14 @@
 #include <string.h>
 #include <time.h>
 
-/* Up to which size a way is taken. Every rank writes a oneshot message to all others, so what is
- * worth it shrinks with their number; the figures are those published for H100s, and wait to be
- * measured here. Gathering everything takes one call fewer than scattering and gathering, and moves
- * no more bytes for two ranks. */
+/* Maximum message size of each transport. Every rank writes a oneshot message to all other ranks,
+ * so the limit shrinks with their number. The figures are those published for H100s and remain to
+ * be measured. Gathering everything takes one call less than scattering and gathering, and for
+ * two ranks moves no more bytes. */
 enum {
     ONESHOT_FEW_BYTES = 256 << 10, /* up to 4 ranks */
     ONESHOT_BYTES = 64 << 10,      /* up to 8; none beyond */
-    GATHER_BYTES = 64 << 10,       /* of three ranks and more; all of two */
+    GATHER_BYTES = 64 << 10,       /* for three ranks and more; with two always */
     CHUNK = 4 << 20,               /* floats that NCCL is given at a time */
 };
 
@@ -71,7 +72,7 @@ int group_vigil(struct group *g, struct vigil *v, const char *what, struct err *
         if (g->host->ops->check(g->host, &dead))
             return group_lose(g, what, dead.msg, e);
     }
-    if (t - v->start > busy_s) /* a long step: let others have the core */
+    if (t - v->start > busy_s) /* a long step: yield the core */
         nanosleep(&(struct timespec){0, 20000}, NULL);
     return 0;
 }
@@ -161,7 +162,7 @@ static void gather_and_add(struct group *g, float *x, size_t n)
     RECORD(g->d, rank_sum_launch, a);
 }
 
-/* Each adds up its own part, then the parts go to every rank. */
+/* Each rank adds its own part, then the parts are sent to every rank. */
 static void scatter_and_add(struct group *g, float *x, size_t share)
 {
     float *all = cuda_work(g->d, WORK_GATHER, (size_t)g->base.world * share * sizeof(float));
@@ -230,7 +231,7 @@ static int check(struct comm *base, struct err *e)
     return g->host->ops->check(g->host, e);
 }
 
-/* Without waiting for the others: they may be gone. */
+/* Does not wait for the other ranks, which may have ended. */
 static void leave(struct comm *base)
 {
     struct group *g = (struct group *)base;
@@ -254,7 +255,7 @@ static int exchange_cards(struct group *g, struct err *e)
     if (comm_gather_bytes(g->host, &mine, g->cards, sizeof(mine), e))
         return -1;
     assert(g->cards);
-    for (int r = 0; r < g->base.world; r++) /* what one cannot do, none does */
+    for (int r = 0; r < g->base.world; r++) /* a feature that one rank lacks is used by none */
         g->d->features &= g->cards[r].features;
     return 0;
 }
@@ -291,7 +292,7 @@ struct comm *cuda_comm_open(struct device *d, struct comm *host, struct err *e)
         leave(&g->base);
         return NULL;
     }
-    g->base.enqueues = g->nccl; /* the other way is by the host */
+    g->base.enqueues = g->nccl; /* the other transport is through the host */
     describe(g);
     return &g->base;
 }

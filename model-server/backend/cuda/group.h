@@ -15,7 +15,7 @@
 
 enum { GROUP_TIMEOUT_S = 120 };
 
-/* What a rank says of itself when the group forms. */
+/* A rank's properties, exchanged when the group forms. */
 struct card {
     uint32_t nccl;     /* version; 0: no library */
     uint32_t features; /* enum cuda_feature */
@@ -30,19 +30,19 @@ struct group {
     float *votes;            /* [world] */
     struct nccl *nccl;       /* NULL: not here */
     struct oneshot *oneshot; /* NULL: not here */
-    float *buf;              /* of the way through the host, pinned */
+    float *buf;              /* buffer for the transport through the host, pinned */
     size_t cap;              /* floats */
-    struct err lost;         /* the first failure: nothing is computed since */
+    struct err lost;         /* the first failure: nothing is computed after it */
 };
 
 /* Both on one machine and on the same GPU of it. */
 bool group_same_gpu(const struct group *g, int a, int b);
-/* The group is lost: names the rank that died, where one is known to have, else `why`. Ends what
- * waits on the device. -1. */
+/* Marks the group as lost. The error names the rank that died, if one is known, else `why`. Ends
+ * waits on the device. Returns -1. */
 int group_lose(struct group *g, const char *what, const char *why, struct err *e);
 
-/* For loops that wait: gives up the core, looks now and then whether the others live, and gives up
- * after GROUP_TIMEOUT_S. {0} begins one. */
+/* For loops that wait: yields the core, checks now and then whether the other ranks live, and
+ * gives up after GROUP_TIMEOUT_S. Initialise with {0}. */
 struct vigil {
     double start, looked;
 };
@@ -52,11 +52,12 @@ int group_vigil(struct group *g, struct vigil *v, const char *what, struct err *
 int host_all_reduce(struct group *g, float *x, size_t n, struct err *e);
 int host_all_gather(struct group *g, const float *in, float *out, size_t n, struct err *e);
 
-/* nccl.c. nccl_version() loads the library (0: there is none). nccl_open() is collective and needs
- * the cards; g->nccl stays NULL, without an error, where NCCL does not suit all ranks.
- * nccl_state(): 0, 1 while NCCL is at work on the last call, -1 when it has failed (`why`). The two
- * that move are recorded: out is [world][n]; `scatter` sends part r of x, n floats, to rank r and
- * gets the others' parts of this rank's in out, whose own place stays untouched. */
+/* nccl.c. nccl_version() loads the library (0: there is none). nccl_open() is collective and
+ * needs the cards; g->nccl stays NULL, without an error, if NCCL does not suit all ranks.
+ * nccl_state(): 0, 1 while NCCL is processing the last call, -1 if it has failed (`why`). The two
+ * collectives are recorded: out is [world][n]. `scatter` sends part r of x, n floats, to rank r.
+ * It receives the other ranks' versions of this rank's part in out, whose own entry is
+ * unchanged. */
 uint32_t nccl_version(void);
 int nccl_open(struct group *g, struct err *e);
 int nccl_state(struct nccl *n, const char **why);
@@ -66,8 +67,8 @@ void nccl_abort(struct nccl *n);
 void nccl_close(struct nccl *n);
 
 /* oneshot.c. oneshot_open() is collective and needs the cards; g->oneshot stays NULL, without an
- * error, where not every rank can write into the memory of every other. oneshot_missing(): the rank
- * that did not come in time, -1: all came. oneshot_stop() ends a kernel that waits. */
+ * error, if a rank cannot write into the memory of another. oneshot_missing(): the rank that did
+ * not arrive in time, -1: all arrived. oneshot_stop() ends a waiting kernel. */
 int oneshot_open(struct group *g, size_t max_bytes, struct err *e);
 bool oneshot_takes(const struct oneshot *s, const float *x, size_t n);
 void oneshot_all_reduce(struct oneshot *s, float *x, size_t n); /* recorded */

@@ -1,6 +1,6 @@
-/* group_host.c - collectives on device memory by way of the hosts' communicator: down, across, up
- * again. It works wherever the ranks' processes can talk, whatever GPUs they have; its cost is two
- * copies over the bus and the wait for both. */
+/* group_host.c - collectives on device memory through the hosts' communicator: copy down,
+ * exchange, copy up. It works on any GPUs whose processes can communicate. It costs two copies
+ * over the bus and the wait for both. */
 #include "model-server/backend/cuda/group.h"
 
 static int reserve(struct group *g, size_t n, struct err *e)
@@ -16,7 +16,8 @@ static int reserve(struct group *g, size_t n, struct err *e)
     return 0;
 }
 
-/* The ops before it have run and x is in buf[0 .. n), which then has room for `room` floats. */
+/* Waits for earlier ops and copies x to buf[0 .. n), which then has a capacity of `room`
+ * floats. */
 static int fetch(struct group *g, const float *x, size_t n, size_t room, struct err *e)
 {
     cuda_flush(g->d, false);
@@ -33,7 +34,7 @@ static int fetch(struct group *g, const float *x, size_t n, size_t room, struct 
     return cuda_sync(g->d, "a collective", e);
 }
 
-/* In order with the ops that follow, and with the next fetch() into the same buffer. */
+/* Ordered with later ops, and with the next fetch() into the same buffer. */
 static int put(struct group *g, float *x, const float *src, size_t n, struct err *e)
 {
     cudaError_t rc =

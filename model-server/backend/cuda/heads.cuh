@@ -1,16 +1,16 @@
-/* heads.cuh - what becomes of a head of q, k or v between its product and attention, by one warp:
- * norm, rotation, the way into the cache.
+/* heads.cuh - processing of a head of q, k or v between its product and attention, by one warp:
+ * norm, rotation, write to the cache.
  *
- * A layer's K (and V) is [block][kv head][position][dim]: what a head reads of a block is one run
- * of block_size * head_dim elements, 4 KiB for 16 positions of 128 in 16 bits. The scales of int8
- * and fp8 lie behind the numbers of the block. */
+ * A layer's K (and V) is [block][kv head][position][dim]: the part of a block for a head is
+ * contiguous, block_size * head_dim elements, 4 KiB for 16 positions of 128 in 16 bits. The
+ * scales of int8 and fp8 follow the numbers of the block. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_HEADS_CUH
 #define MODEL_SERVER_BACKEND_CUDA_HEADS_CUH
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
 #include "model-server/backend/cuda/numbers.cuh"
 
-/* Of one head to 8 bits, as the CPU's quantise(): see kernels.h there. */
+/* Quantises a head to 8 bits, as the CPU's quantise(): see kernels.h there. */
 struct head_scale {
     float scale, to; /* x = number * scale; number = x * to, nothing where to = 0 */
 };
@@ -33,7 +33,7 @@ static __device__ head_scale scale_of(const float *x, uint32_t n, float top_numb
     return head_scale{most / top_number, top_number / most};
 }
 
-/* A head of a token into the cache, by one warp. */
+/* Writes a head of a token to the cache, by one warp. */
 static __device__ void store_head(const rope_args &a, char *cache, uint32_t kv_head, uint32_t slot,
                                   const float *x, uint32_t lane)
 {
@@ -75,7 +75,7 @@ static __device__ float warp_sum(float v)
     return v;
 }
 
-/* Of one head: what is subtracted from it and what it is then multiplied by. */
+/* The shift and the scale of one head's norm. */
 struct head_norm {
     float mean, scale;
 };
@@ -93,9 +93,9 @@ static __device__ head_norm norm_of_head(const rope_args &a, const float *x, uin
     return head_norm{mean, 1.0f / sqrtf(warp_sum(sum) / (float)n + a.eps)};
 }
 
-/* Normalise, by `s` and the weights w (NULL: not at all), and rotate one head in place (`rope`
- * NULL: not at all). The lanes take pairs that rotate together. Rotation leaves the length of a
- * head as it is, so that with norm_last the weights alone come later. */
+/* Normalises one head in place, by `s` and the weights w (NULL: no norm), and rotates it (`rope`
+ * NULL: no rotation). A lane processes pairs that rotate together. Rotation does not change the
+ * norm of a head, so with norm_last only the weights are applied after it. */
 static __device__ void rotate_head(const rope_args &a, float *x, const float *w, head_norm s,
                                    const float *rope, uint32_t lane)
 {

@@ -11,7 +11,7 @@
 
 /* ---------------------------------------------------------------- barriers */
 
-/* A phase ends when `arrivals` threads have arrived and all bytes that they announced have come;
+/* A phase ends when `arrivals` threads have arrived and all announced bytes have been copied;
  * then the next one begins. In shared memory. */
 struct mbarrier {
     uint64_t state;
@@ -22,7 +22,7 @@ static __device__ __forceinline__ void mbarrier_init(mbarrier *b, uint32_t arriv
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals)
                  : "memory");
 }
-/* By the thread that initialised: copies may use its barriers after this, threads after
+/* Called by the initialising thread: afterwards copies may use its barriers; threads may after
  * __syncthreads(). */
 static __device__ __forceinline__ void mbarrier_init_fence(void)
 {
@@ -32,15 +32,15 @@ static __device__ __forceinline__ void mbarrier_arrive(mbarrier *b)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
-/* Arrive and announce `bytes` of copies. */
+/* Arrives and announces `bytes` of copies. */
 static __device__ __forceinline__ void mbarrier_expect(mbarrier *b, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)),
                  "r"(bytes)
                  : "memory");
 }
-/* Wait for the end of the phase of this parity: 0, 1, 0 ... from initialisation on. That of parity
- * 1 before the first counts as over. */
+/* Waits for the end of the phase of this parity: 0, 1, 0 ... from initialisation on. The phase of
+ * parity 1 before the first one counts as ended. */
 static __device__ __forceinline__ void mbarrier_wait(mbarrier *b, uint32_t parity)
 {
     uint32_t over = 0;
@@ -53,8 +53,8 @@ static __device__ __forceinline__ void mbarrier_wait(mbarrier *b, uint32_t parit
                      : "memory");
 }
 
-/* Arrive at the barrier that block `rank` of the cluster has where this one has `b`: what the thread
- * has written and seen is seen by those who wait for it by mbarrier_wait_team(). */
+/* Arrives at the barrier that block `rank` of the cluster has at the address of `b`: the thread's
+ * earlier accesses are visible to threads that wait with mbarrier_wait_team(). */
 static __device__ __forceinline__ void mbarrier_arrive_at(mbarrier *b, uint32_t rank)
 {
     asm volatile("{\n.reg .b32 there;\n"
@@ -79,8 +79,8 @@ static __device__ __forceinline__ void mbarrier_wait_team(mbarrier *b, uint32_t 
 
 /* ---------------------------------------------------------------- tiles */
 
-/* The tile of `map` at (column, row) to shared memory, announced to `b` beforehand; rows and
- * columns that are not there are zeros. dst: 128-byte aligned, 1024 with a 128-byte swizzle. One
+/* Copies the tile of `map` at (column, row) to shared memory, announced to `b` beforehand;
+ * missing rows and columns become zeros. dst: 128-byte aligned, 1024 with a 128-byte swizzle. One
  * thread. */
 static __device__ __forceinline__ void tile_load(void *dst, const CUtensorMap *map, mbarrier *b,
                                                  uint32_t column, uint32_t row)
@@ -90,7 +90,7 @@ static __device__ __forceinline__ void tile_load(void *dst, const CUtensorMap *m
                  "l"(map), "r"(shared_address(b)), "r"(column), "r"(row)
                  : "memory");
 }
-/* The map itself on its way into the constant cache. */
+/* Prefetches the map itself into the constant cache. */
 static __device__ __forceinline__ void tile_prefetch(const CUtensorMap *map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -98,7 +98,7 @@ static __device__ __forceinline__ void tile_prefetch(const CUtensorMap *map)
 
 /* ---------------------------------------------------------------- products of a warpgroup */
 
-/* Registers a thread of this warpgroup has from here on; all four warps. */
+/* Number of registers of a thread of this warpgroup from here on; all four warps. */
 template <int N> static __device__ __forceinline__ void registers_give(void)
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
@@ -108,8 +108,8 @@ template <int N> static __device__ __forceinline__ void registers_take(void)
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* Registers written before are seen by the wgmma that follow: needed before the first of them, and
- * again after any register of theirs was written by other instructions. */
+/* Makes earlier register writes visible to the following wgmma: needed before the first one, and
+ * again after other instructions have written any of its registers. */
 static __device__ __forceinline__ void wgmma_fence(void)
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -118,7 +118,8 @@ static __device__ __forceinline__ void wgmma_commit(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/* All but the `LEFT` youngest groups have ended: their sums are there; what they read may go. */
+/* Waits until all but the `LEFT` youngest groups have ended: their sums are valid, and their
+ * operands may be overwritten. */
 template <int LEFT> static __device__ __forceinline__ void wgmma_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");

@@ -1,9 +1,9 @@
-/* kernels.h - what the host enqueues: one struct of arguments and one launcher a kernel.
+/* kernels.h - kernels for the host: one struct of arguments and one launcher per kernel.
  *
- * A launcher enqueues on the stream and returns the launch's error; it keeps nothing. All pointers
- * are device memory. Arguments are plain bytes: two steps whose structs are equal are the same
- * work (record.c compares them), so the structs are filled from zero and hold no padding that
- * varies. Meaning of each operation: backend.h and the plain C of backend/cpu/. */
+ * A launcher enqueues on the stream and returns the launch's error; it has no state. All pointers
+ * are device memory. Two steps with equal argument structs are the same work (record.c compares
+ * bytes). So the structs are zero-initialised and have no varying padding. Meaning of each
+ * operation: backend.h and the plain C of backend/cpu/. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_KERNELS_H
 #define MODEL_SERVER_BACKEND_CUDA_KERNELS_H
 #include "model-server/backend/cuda/stored.h"
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* How a launch is made; the same for a whole step. */
+/* Parameters of a launch; the same for a whole step. */
 struct launch {
     cudaStream_t stream;
     bool overlap; /* programmatic dependent launch */
@@ -53,11 +53,10 @@ struct give_args {
 #define GIVE_NONE UINT32_MAX
 launch_fn give_launch;
 
-/* Where a row in 16 bits has its columns. NARROW_WGMMA: so that a step of 16 columns in memory has
- * the columns, and in the order, that a step of linear_mma.cuh has: of 32 columns 8t + 2j + e (t, j
- * < 4; e < 2), number 8j + 2t + e is that one. NARROW_HALVES: so that a lane's 8 columns are those
- * that PACKED_8 gives it: of 32 columns 16h + 4t + i (h < 2; t, i < 4), number 8t + 4h + i is that
- * one. */
+/* Order of the columns of a row in 16 bits. NARROW_WGMMA: a step of 16 columns in memory has the
+ * columns, and their order, of a step of linear_mma.cuh: of 32 columns, 8t + 2j + e (t, j < 4; e
+ * < 2) is number 8j + 2t + e. NARROW_HALVES: a lane's 8 columns are those of PACKED_8: of 32
+ * columns, 16h + 4t + i (h < 2; t, i < 4) is number 8t + 4h + i. */
 enum narrow_order { NARROW_PLAIN, NARROW_WGMMA, NARROW_HALVES };
 static inline __host__ __device__ uint32_t narrow_place(uint32_t k, uint32_t order)
 {
@@ -97,12 +96,12 @@ launch_fn gate_launch;
 
 struct act_args {
     float *y;
-    const float *x, *by; /* by: what an activation alone is multiplied by, or NULL */
+    const float *x, *by; /* by: factor of an activation that is not gated, or NULL */
     uint32_t rows, n, act, gated;
 };
 launch_fn act_launch;
 
-/* Rows of a matrix whose numbers are made: see random_tensor.h. */
+/* Generated rows of a matrix: see random_tensor.h. */
 struct random_args {
     void *w;
     uint64_t first;
@@ -136,7 +135,8 @@ struct clip_args {
 };
 launch_fn clip_launch;
 
-/* fp32 rows to 16 bits, each row padded with zeros to `pitch`, its columns in an order. */
+/* Converts fp32 rows to 16 bits, each row padded with zeros to `pitch`, its columns in an
+ * order. */
 struct narrow_args {
     uint16_t *y;
     const float *x;
@@ -144,8 +144,8 @@ struct narrow_args {
 };
 launch_fn narrow_launch;
 
-/* fp32 rows to 8 bits with a scale each, as k_quantise_ref() has it; padded with zeros to `pitch`.
- */
+/* Converts fp32 rows to 8 bits with a scale each, as k_quantise_ref(); padded with zeros to
+ * `pitch`. */
 struct quantise_args {
     int8_t *y;
     float *scale;
@@ -160,7 +160,7 @@ launch_fn quantise_launch;
  * [kv head][position] fp32 scales. */
 struct kv_view {
     char *k, *v;
-    uint32_t block_bytes, scales; /* of a block; where its scales begin, 0: none */
+    uint32_t block_bytes, scales; /* size of a block; offset of its scales, 0: none */
     uint32_t block_size, dtype;   /* enum kv_dtype */
 };
 /* Positions of a block whose scales are copied at once: the smallest block with scales. */
@@ -212,7 +212,7 @@ struct conv_args {
     uint32_t x_stride, channels, width, silu, tokens, n_spans;
 };
 launch_fn conv_launch;      /* y */
-launch_fn conv_keep_launch; /* then the inputs that the next step looks at */
+launch_fn conv_keep_launch; /* then stores the inputs that the next step needs */
 
 struct recur_args {
     float *o, *x, *work, *base;
@@ -248,35 +248,35 @@ struct attn_args {
     const uint32_t *at;
     float *part_o;     /* [tile][kv head][segment][rows][dim] */
     float *part_ml;    /* [tile][kv head][segment][rows][2] */
-    uint32_t *tickets; /* [tile][kv head] zeros: attn_split merges (16-bit caches);
-                        * NULL: attn_merge does */
+    uint32_t *tickets; /* [tile][kv head] zeros: attn_split merges (16-bit caches); NULL: attn_merge
+                          merges */
     uint32_t q_stride, tokens, n_tiles, rows, segments;
     uint32_t n_heads, n_kv_heads, head_dim, window;
     float scale, softcap;
     uint32_t both;  /* attn_any alone */
     uint32_t v_dim; /* of a value; rows of values are head_dim apart */
     uint32_t chunk, alibi_bf16, reach, buckets;
-    uint32_t mutual_only;        /* only tokens that belong to something; attn_any alone */
-    const struct mutual *mutual; /* [tokens] or NULL; attn_any alone, as what follows */
+    uint32_t mutual_only;        /* only tokens in a range; only for attn_any */
+    const struct mutual *mutual; /* [tokens] or NULL; this and what follows: only for attn_any */
     uint32_t mutual_alone, mutual_ahead;
 };
-/* Keys whose softmax is taken in one chain; chains are merged in ascending order. */
+/* Keys whose softmax is one chain; chains are merged in ascending order. */
 enum { SEGMENT = 128, TILE_Q = 16, SHARED_ROWS = 64 };
 enum { ANY_HEAD_DIM = 576, ANY_VALUE_DIM = 512 };
-launch_fn attn_any_launch;    /* any head_dim and type, one block a token and head */
-launch_fn attn_split_launch;  /* tiles of up to 16 rows; a warp takes one segment */
-launch_fn attn_merge_launch;  /* what attn_split left in part_* */
-launch_fn attn_shared_launch; /* tiles of up to 64 rows; a block walks all their segments */
+launch_fn attn_any_launch;    /* any head_dim and type, one block per token and head */
+launch_fn attn_split_launch;  /* tiles of up to 16 rows; one segment per warp */
+launch_fn attn_merge_launch;  /* merges the results of attn_split in part_* */
+launch_fn attn_shared_launch; /* tiles of up to 64 rows; a block iterates over all their segments */
 #define ATTN_MMA_DIMS(X) X(64) X(80) X(96) X(112) X(128) X(192) X(256)
-bool attn_mma_has(uint32_t head_dim, enum kv_dtype t); /* split and shared take these */
+bool attn_mma_has(uint32_t head_dim, enum kv_dtype t); /* supported by split and shared */
 
-/* One file a type of cache: attn_split or attn_shared. */
+/* One file per type of cache: attn_split or attn_shared. */
 typedef cudaError_t attn_start_fn(const struct launch *l, const struct attn_args *a, bool split);
 attn_start_fn attn_start_f16, attn_start_bf16, attn_start_i8, attn_start_fp8;
 
 /* ---------------------------------------------------------------- linear*.cu */
 
-/* Products are taken in SLICES slices of k, each a multiple of k_align() long, summed up in
+/* Products are computed in SLICES slices of k, each a multiple of k_align() long, summed in
  * ascending order: see linear_mma.cuh. */
 enum { SLICES = 8 };
 
@@ -291,7 +291,7 @@ struct linear_args {
      * then [rows] scales */
     const void *narrow;
     const float *x_scale;
-    float *part; /* linear_tile with slices side by side: [SLICES][rows][n] */
+    float *part; /* linear_tile with parallel slices: [SLICES][rows][n] */
     const float *bias;
     const void *const *table; /* [experts] */
     const uint32_t *list, *begin;
@@ -324,8 +324,8 @@ struct stream_args {
     struct next_weights next;
 };
 enum { STREAM_ROWS = 16, STREAM_OUTS = 16 /* of a tile: in one head */ };
-/* Shared memory for x where it goes through it: rows in 16 bits, 64 bytes further apart than
- * they are long (a multiple of 128), so that two rows lie in different banks. */
+/* Row pitch of x in shared memory: rows in 16 bits, 64 bytes further apart than their length (a
+ * multiple of 128), so that two rows are in different banks. */
 static inline __host__ __device__ size_t stream_x_pitch(const struct linear_args *l)
 {
     return k_padded(l->w.cols, l->w.quant) * (size_t)2 + 64;
@@ -338,7 +338,7 @@ static inline __host__ __device__ size_t stream_x_bytes(const struct linear_args
 launch_fn linear_any_launch;    /* fp32 arithmetic, any type: the bits of the CPU backend */
 launch_fn linear_stream_launch; /* stream_args: tensor cores, up to 16 rows or experts */
 launch_fn linear_tile_launch;   /* tensor cores, many rows */
-launch_fn linear_wgmma_launch;  /* the same by wgmma; x16 in the order NARROW_WGMMA */
+launch_fn linear_wgmma_launch;  /* the same with wgmma; x16 in the order NARROW_WGMMA */
 /* linear_team: the product `l` of up to 128 rows in 16 bits (narrow as for linear_wgmma) by
  * l.blocks clusters of SLICES blocks; l.gate with any act. sum: NULL, or sum += scale * product
  * instead of y. */
@@ -350,8 +350,8 @@ struct team_args {
 };
 enum { TEAM_ROWS = 128 };
 launch_fn linear_team_launch;
-cudaError_t linear_team_most(uint32_t *teams); /* clusters that run at a time */
-launch_fn linear_sum_launch; /* the slices of linear_tile, side by side, summed up */
+cudaError_t linear_team_most(uint32_t *teams); /* clusters that run concurrently */
+launch_fn linear_sum_launch;                   /* sums the parallel slices of linear_tile */
 
 /* ---------------------------------------------------------------- moe.cu */
 
@@ -388,7 +388,7 @@ struct mix_args {
     const float *x;      /* [rows * top_k][n] */
     const float *weight; /* [rows][top_k] */
     uint32_t rows, n, top_k;
-    uint32_t plain; /* the results are added up as they are */
+    uint32_t plain; /* the results are added without weights */
 };
 launch_fn mix_launch;
 
@@ -401,7 +401,7 @@ struct pair_scale_args {
 launch_fn pair_scale_launch;
 
 struct expert_bias_args {
-    float *y;               /* [pairs][n], to which is added */
+    float *y;               /* [pairs][n], added to */
     const float *bias;      /* [n_experts][n] */
     const uint32_t *expert; /* [pairs] */
     uint32_t pairs, n;
@@ -433,7 +433,7 @@ struct lora_args {
     const struct lora_tile *tiles;
     float *u; /* [tiles][LORA_TOKENS][LORA_MAX_PARTS][rank] */
     uint32_t y_width, x_width, n_tiles;
-    uint32_t rank, outs; /* no part has more, of ranks and of outputs */
+    uint32_t rank, outs; /* maximum over parts, of ranks and of outputs */
     uint32_t reserved;
 };
 launch_fn lora_down_launch; /* u = A x */
@@ -441,8 +441,7 @@ launch_fn lora_up_launch;   /* y += scale u B */
 
 /* ---------------------------------------------------------------- draw.cu */
 
-/* A row as the kernel sees it; offsets are in 32-bit words of draw_args.words. DRAW_KNOWN: there is
- * none. */
+/* A row for the kernel; offsets are in 32-bit words of draw_args.words. DRAW_KNOWN: absent. */
 struct draw_view {
     float temperature, top_p, min_p, typical_p;
     float repetition, frequency, openai_presence, openai_frequency;
@@ -450,11 +449,11 @@ struct draw_view {
     uint32_t top_k, n_top;
     uint32_t fetch, sample, raw,
         penalised;             /* raw: log-probabilities are those before the filters */
-    uint32_t adds, n_adds;     /* ids, then as many floats to add in turn; -inf replaces */
+    uint32_t adds, n_adds;     /* ids, then as many floats to add in order; -inf replaces */
     uint32_t counts, n_counts; /* struct token_count, none empty */
     uint32_t length, mask;
     uint32_t out, top; /* places in draw_args.board and .top */
-    uint32_t last;     /* the place in .board of the context's last token */
+    uint32_t last;     /* index in .board of the context's last token */
     uint32_t reserved;
 };
 struct draw_args {
@@ -464,7 +463,7 @@ struct draw_args {
     float *scores; /* [rows][pitch] scratch */
     struct drawn *board;
     struct scored *top;
-    uint32_t rows, pitch, team; /* team: blocks a row, a power of two */
+    uint32_t rows, pitch, team; /* team: blocks per row, a power of two */
     uint32_t reserved;
 };
 launch_fn draw_launch;
@@ -490,8 +489,8 @@ struct rank_sum_args {
 };
 launch_fn rank_sum_launch;
 
-/* oneshot.cu. A block's part of a message, the most ranks, and the sizes of a region; the parts of
- * it begin at multiples of 128 bytes. */
+/* oneshot.cu. A block's part of a message, the maximum number of ranks, and the layout of a
+ * region; its parts begin at multiples of 128 bytes. */
 enum { ONESHOT_CHUNK = 1024, ONESHOT_RANKS = 8 };
 enum oneshot_word { ONESHOT_STOP, ONESHOT_MISSING /* 1 + rank */, ONESHOT_WORDS };
 static inline __host__ __device__ size_t oneshot_flags(uint32_t blocks)
@@ -509,8 +508,8 @@ static inline size_t oneshot_region(uint32_t blocks, uint32_t world)
 }
 
 struct oneshot_args {
-    float *x;                   /* summed up in place; 16-byte aligned */
-    char *peers[ONESHOT_RANKS]; /* regions of the ranks, this one's among them */
+    float *x;                   /* summed in place; 16-byte aligned */
+    char *peers[ONESHOT_RANKS]; /* regions of the ranks, including this one's */
     uint32_t *words;            /* host memory: enum oneshot_word */
     uint64_t n, patience_ns;    /* n: a multiple of 4, at most blocks * ONESHOT_CHUNK */
     uint32_t rank, world, blocks, reserved;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Of a block of one stream: its numbers, whole vectors of them, then the scales. */
+/* Of a block of one stream: size of its numbers, in whole vectors, then the scales. */
 static size_t number_bytes(const struct kv_desc *k, const struct kv_layer *l)
 {
     size_t n = kv_dtype_bytes(k->dtype, (size_t)k->block_size * l->n_heads * l->k_dim);
@@ -80,7 +80,7 @@ static int check(const struct device *d, const struct kv_desc *k, struct err *e)
     return 0;
 }
 
-/* The layers one behind the other; neighbours of one shape are one run. */
+/* Lays out the layers one after the other; adjacent layers of one shape are one run. */
 static int lay_out(struct kv_cache *kv, const struct kv_desc *k, struct err *e)
 {
     kv->places = calloc(k->n_layers + (size_t)1, sizeof(*kv->places));
@@ -149,7 +149,7 @@ void cuda_kv_free(struct device *d, struct kv_cache *kv)
     kv_discard(kv);
 }
 
-/* Copies of one launch run at the same time: none may read what another writes. */
+/* Copies of one launch run concurrently: none may read what another one writes. */
 static uint32_t independent(const uint32_t *src, const uint32_t *dst, uint32_t n)
 {
     enum { MOST = 1024 };
@@ -209,7 +209,7 @@ void *cuda_host_alloc(struct device *d, size_t bytes, struct err *e)
     cudaError_t rc = cudaMallocHost(&p, bytes);
     if (rc == cudaSuccess)
         return p;
-    cudaGetLastError(); /* an allocation that failed is no lasting error */
+    cudaGetLastError(); /* clears the error of a failed allocation */
     cuda_failed(d, rc, "page-locked memory for KV blocks that make way", e);
     return NULL;
 }
@@ -220,7 +220,7 @@ void cuda_host_free(struct device *d, void *p, size_t bytes)
     cudaFreeHost(p); /* waits for what uses it */
 }
 
-/* A block's streams lie side by side in its slot. */
+/* A block's streams are adjacent in its slot. */
 static cudaError_t transfer_run(struct device *d, const struct kv_run *r, char *dev, char *slot,
                                 bool out)
 {

@@ -3,7 +3,7 @@
 
 enum { WARPS = 4 };
 
-/* One warp a head of a token; grid: (tokens, heads / WARPS). */
+/* One warp per head of a token; grid: (tokens, heads / WARPS). */
 static __global__ void __launch_bounds__(WARPS * 32) rope_kernel(rope_args a)
 {
     depend();
@@ -34,7 +34,7 @@ static __device__ void latent_query(const latent_args &a, uint32_t token, uint32
     rotate_into(q + a.rank, turned, a.rope ? rope : NULL, a.rot_dim, a.interleaved, lane);
 }
 
-/* The key of a token, normalised and rotated in shared memory, into the cache. */
+/* Normalises and rotates the key of a token in shared memory, and writes it to the cache. */
 static __device__ void latent_key(const latent_args &a, uint32_t token, float *key, uint32_t lane)
 {
     const uint32_t n = a.rank;
@@ -54,7 +54,7 @@ static __device__ void latent_key(const latent_args &a, uint32_t token, float *k
     store_head(r, a.kv.k, 0, a.slots[token], key, lane);
 }
 
-/* One warp a head of a token, one more its key; grid: (tokens, (heads + 1) / WARPS). */
+/* One warp per head of a token, one more for its key; grid: (tokens, (heads + 1) / WARPS). */
 static __global__ void __launch_bounds__(WARPS * 32) latent_kernel(latent_args a)
 {
     float *key = dynamic_shared<float>();
@@ -73,7 +73,7 @@ extern "C" cudaError_t latent_launch(const struct launch *l, const void *args)
                   (a->rank + a->rot_dim) * sizeof(float), l->stream, l->overlap, *a);
 }
 
-/* Block dst[i] = block src[i] in every stream (layer x {K, V}); grid: (streams, n). T: uint4 where
+/* Copies block src[i] to dst[i] in every stream (layer x {K, V}); grid: (streams, n). T: uint4 if
  * the blocks are multiples of 16 bytes. */
 template <typename T> static __global__ void __launch_bounds__(256) kv_copy_kernel(kv_copy_args a)
 {

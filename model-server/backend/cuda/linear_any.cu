@@ -1,10 +1,11 @@
-/* linear_any.cu - products in fp32 arithmetic for every type of weights: the bits of the CPU
- * backend (but for int4, of which the CPU rounds x); of w8a8 in integers.
+/* linear_any.cu - products in fp32 arithmetic for every type of weights, with the bits of the CPU
+ * backend (except int4, where the CPU rounds x); w8a8 in integers.
  *
- * One output is one chain of fused multiply-adds over k = 0 .. K - 1, as backend/cpu/kernels.h
- * promises, scales come last, so results are compared with it bit by bit. Serves fp32 weights and
- * the switch that turns tensor cores off; it is not built to be fast: a block of 64 x 64 outputs, 4
- * x 4 a thread, columns of 16 staged in shared memory (8.5 KiB), 256 threads. */
+ * One output is one chain of fused multiply-adds over k = 0 .. K - 1, as in
+ * backend/cpu/kernels.h, and scales are applied last. So results are compared with the CPU's bit
+ * by bit. It is used for fp32 weights and if tensor cores are disabled; it is not optimised: a
+ * block of 64 x 64 outputs, 4 x 4 per thread, columns of 16 staged in shared memory (8.5 KiB),
+ * 256 threads. */
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/stored.cuh"
 
@@ -17,7 +18,7 @@ template <typename SUM> struct any_tile {
 static __device__ float add_product(float w, float x, float sum) { return fmaf(w, x, sum); }
 static __device__ int32_t add_product(int32_t w, int32_t x, int32_t sum) { return sum + w * x; }
 
-/* Element k of a row of x: as it is, or as w8a8 has it. */
+/* Element k of a row of x: unchanged, or rounded for w8a8. */
 static __device__ void load_x(float *to, const linear_args &a, size_t row, uint32_t k)
 {
     *to = a.x[row * a.w.cols + k];
@@ -27,7 +28,7 @@ static __device__ void load_x(int32_t *to, const linear_args &a, size_t row, uin
     *to = ((const int8_t *)a.narrow)[row * k_padded(a.w.cols, a.w.quant) + k];
 }
 
-/* Rows of x that a block takes; of an expert, the numbers of its pairs. */
+/* Rows of x of a block; for an expert, the numbers of its pairs. */
 template <typename SUM>
 static __device__ void any_block(const linear_args &a, const void *w, const uint32_t *list,
                                  uint32_t rows, uint32_t first_row, any_tile<SUM> *s)

@@ -1,16 +1,18 @@
-/* linear_mma.cuh - the order of a product on tensor cores, which all kernels keep, so that a row's
- * bits do not depend on how many rows there are.
+/* linear_mma.cuh - the order of sums of a product on tensor cores. All kernels keep it, so that a
+ * row's bits do not depend on the number of rows.
  *
- * K, padded to a multiple of 64 or 128 (k_align), is cut into SLICES slices at such multiples that
- * depend on K alone. Within a slice: one chain of m16n8k16 MMAs into fp32, two for each 32 columns,
- * the first of columns 8t .. 8t + 3, the second of 8t + 4 .. 8t + 7 (t = 0 .. 3). The slices' sums
- * are added to 0 in ascending order, then comes the scale of the row of weights, the bias last. Of
- * int4 and of packed matrices the MMAs of each group, two for 32 columns or one for 16, are a chain
- * of their own, which is multiplied with the group's scale into the slice's. Where a group has an
- * offset, the sum of its x, which is an MMA with ones for weights, times the offset is taken off
- * next. Of w8a8 sums are exact, and their order does not matter. An
- * MMA's element depends on its row of weights and its row of x alone; where in the tile it stands
- * does not matter (assumed of the hardware; checked by `make gpu-check`). */
+ * K, padded to a multiple of 64 or 128 (k_align), is divided into SLICES slices at such
+ * multiples, which depend only on K. Within a slice: one chain of m16n8k16 MMAs into fp32, two
+ * for each 32 columns, the first of columns 8t .. 8t + 3, the second of 8t + 4 .. 8t + 7 (t = 0
+ * .. 3). The slices' sums are added to 0 in ascending order. Then the scale of the row of weights
+ * is applied, the bias last.
+ *
+ * With int4 and packed matrices the MMAs of each group (two for 32 columns or one for 16) are a
+ * separate chain. It is multiplied by the group's scale and added to the slice's sum. If a group
+ * has an offset, the offset times the sum of its x is subtracted next; that sum is an MMA with
+ * ones as weights. Sums of w8a8 are exact, and their order does not matter. An MMA's element
+ * depends only on its row of weights and its row of x, not on its position in the tile (assumed
+ * of the hardware; checked by `make gpu-check`). */
 #ifndef MODEL_SERVER_BACKEND_CUDA_LINEAR_MMA_CUH
 #define MODEL_SERVER_BACKEND_CUDA_LINEAR_MMA_CUH
 #include "model-server/backend/cuda/device.cuh"
@@ -42,7 +44,8 @@ template <typename TYPE> struct Direct {
     static __device__ __forceinline__ uint4 widen(const stored &, uint4 w, int) { return w; }
 };
 
-/* Two bytes of w, `which` 0 or 2, as two halves; the byte in the upper half of each if `high`. */
+/* Two bytes of w, `which` 0 or 2, as two halves; with `high` the byte is the upper half of
+ * each. */
 static __device__ __forceinline__ uint32_t spread(uint32_t w, int which, bool high)
 {
     return permute(w, 0, high ? (which ? 0x3424u : 0x1404u) : (which ? 0x4342u : 0x4140u));
@@ -66,7 +69,8 @@ static __device__ __forceinline__ uint32_t int8_pair(F16, uint32_t w, int which)
     return F16::fma2(x, 0x3c003c00, 0xe480e480);
 }
 
-/* Exponent and mantissa into the place of the wider ones; the biases differ by 120 and by 8. */
+/* Moves exponent and mantissa to the position of the wider type; the biases differ by 120 and by
+ * 8. */
 static __device__ __forceinline__ uint32_t fp8_pair(Bf16, uint32_t w, int which)
 {
     uint32_t x = spread(w, which, true);
@@ -78,7 +82,7 @@ static __device__ __forceinline__ uint32_t fp8_pair(F16, uint32_t w, int which)
     return F16::fma2((x & 0x80008000) | (x >> 1 & 0x3f803f80), 0x5c005c00, 0);
 }
 
-/* As with int8: 128 (1024) + 8 + the number, less 136 (1032). */
+/* As with int8: 128 (1024) + 8 + the number, minus 136 (1032). */
 static __device__ __forceinline__ uint32_t int4_pair(Bf16, uint32_t w)
 {
     return Bf16::fma2((w & 0x000f000f) | 0x43004300, 0x3f803f80, 0xc308c308);
@@ -100,7 +104,7 @@ static __device__ __forceinline__ float f16_scale(uint2 scales, int i)
     return i % 2 ? high_half(pair) : low_half(pair);
 }
 
-/* 8 bits a number: a scale for each row, or as PACKED_8 for each 16 columns. */
+/* 8-bit numbers: a scale for each row, or for each 16 columns (PACKED_8). */
 template <typename TYPE, uint32_t Q> struct Byte {
     typedef TYPE T;
     static constexpr uint32_t QUANT = Q;
@@ -145,7 +149,7 @@ template <typename TYPE, uint32_t Q> struct Nibble {
     }
 };
 
-/* run(format) for the matrix at hand. */
+/* Calls run(format) with the format of the matrix. */
 template <typename RUN> static cudaError_t with_format(const stored &w, RUN run)
 {
     const bool f16 = w.dtype == DT_F16;
@@ -179,7 +183,7 @@ static __device__ __forceinline__ void mma_pair(typename T::sum c[4], uint4 w0, 
     T::mma(c, second, x.z, x.w);
 }
 
-/* Scales and offsets of a part of a step: of row g or g + 8, with HALVES of both groups. */
+/* Scales and offsets of a part of a step: of row g or g + 8; with HALVES of both groups. */
 template <class F> struct part_scales {
     float scale[1 + F::HALVES], offset[1 + F::HALVES];
     __device__ __forceinline__ void take(uint2 scales, uint2 offsets, int p)
@@ -192,10 +196,10 @@ template <class F> struct part_scales {
     }
 };
 
-/* Of a part's groups the sums of x, for its rows 2t and 2t + 1. */
+/* The sums of x of a part's groups, for its rows 2t and 2t + 1. */
 template <class F> struct part_sums {
     float of[1 + F::HALVES][2];
-    bool there; /* there are offsets, which are multiplied with them */
+    bool there; /* the matrix has offsets */
     __device__ __forceinline__ void take(const stored &w, uint4 x)
     {
         there = F::OFFSETS && w.offsets;
@@ -216,7 +220,7 @@ template <class F> struct part_sums {
     }
 };
 
-/* `part`, a group's own chain, into that of the slice. */
+/* Adds `part`, a group's own chain, to that of the slice. */
 template <class F>
 static __device__ __forceinline__ void add_group(float c[4], const float part[4], int half,
                                                  const part_scales<F> *rows,
@@ -232,7 +236,7 @@ static __device__ __forceinline__ void add_group(float c[4], const float part[4]
                 c[i] = fmaf(-rows[i / 2].offset[half], sums.of[half][i % 2], c[i]);
 }
 
-/* The products of a part of a step; rows[i]: of rows g and g + 8, where there are groups. */
+/* The products of a part of a step; rows[i]: of rows g and g + 8, if there are groups. */
 template <class F>
 static __device__ __forceinline__ void multiply_part(typename F::T::sum c[4], uint4 w0, uint4 w1,
                                                      uint4 x, const part_scales<F> *rows,
@@ -255,7 +259,7 @@ static __device__ __forceinline__ void multiply_part(typename F::T::sum c[4], ui
     }
 }
 
-/* The sum of all slices as a number of y: row `row` of x, output `out`. */
+/* Converts the sum of all slices to a number of y: row `row` of x, output `out`. */
 template <class F>
 static __device__ __forceinline__ float finish(const linear_args &a, typename F::T::sum sum,
                                                const void *w, size_t row, uint32_t out)

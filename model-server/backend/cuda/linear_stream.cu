@@ -30,7 +30,7 @@
 enum { THREADS = SLICES * 32, OUTS = STREAM_OUTS };
 static_assert((int)THREADS == (int)NORM_THREADS, "a block takes norms");
 
-/* A lane's weights of a step: rows g and g + 8, and their scales where there are groups. */
+/* A lane's weights of a step: rows g and g + 8, and their scales if there are groups. */
 struct step_weights {
     uint4 row[2];
     uint2 scales[2], offsets[2];
@@ -38,7 +38,7 @@ struct step_weights {
 
 /* ---------------------------------------------------------------- tiles */
 
-/* With a gate, of each half of the outputs. */
+/* With a gate: outputs of each half. */
 static __host__ __device__ __forceinline__ uint32_t outputs(const linear_args &a)
 {
     return a.gate ? a.w.rows / 2 : a.w.rows;
@@ -52,8 +52,8 @@ static __host__ __device__ __forceinline__ uint32_t tiles_of(const linear_args &
     return (outputs(a) + tile_outs(a) - 1) / tile_outs(a);
 }
 
-/* Row g + 8 i of a tile as a row of W. Past the end the last one is repeated: its results
- * are not used. */
+/* Row g + 8 i of a tile as a row of W. Past the end the last row is repeated, and its results are
+ * not used. */
 static __device__ __forceinline__ uint32_t weight_row(const linear_args &a, uint32_t tile,
                                                       uint32_t g, uint32_t i)
 {
@@ -61,8 +61,8 @@ static __device__ __forceinline__ uint32_t weight_row(const linear_args &a, uint
     return (out < n ? out : n - 1) + (a.gate ? i * n : 0);
 }
 
-/* Where this lane's rows of a tile begin: of W in units of 16 bytes, of the scales of 8, so that 32
- * bits are enough. */
+/* Offsets of this lane's rows of a tile: of W in units of 16 bytes, of the scales of 8, so that
+ * 32 bits suffice. */
 struct tile_place {
     uint32_t row[2], scales[2];
 };
@@ -116,15 +116,17 @@ static __device__ void stream_start(const linear_args &a, const char *w, tile_pl
             load_step<F>(&ahead[s], a, w, *here, begin + s);
 }
 
-/* This warp's slice of a tile for 8 * TILES rows, of which `x` gives the lane's fragments. Step
- * begin + i is in ahead[i % AHEAD]; whichever is done with makes room for the step that comes AHEAD
- * later, and from step `turn` on for the first ones of tile `next`, which becomes *here. */
+/* This warp's slice of a tile for 8 * TILES rows; `x` provides the lane's fragments. Step begin +
+ * i is in ahead[i % AHEAD]. After its use the slot is refilled with the step that follows AHEAD
+ * later. From step `turn` on the slots get the first steps of tile `next`, which becomes
+ * *here. */
 template <class F, int TILES, class X>
 static __device__ __forceinline__ void
 stream_slice(const linear_args &a, const char *w, const X (&x)[TILES], tile_place *here,
              uint32_t next, step_weights (&ahead)[F::AHEAD], typename F::T::sum (&acc)[TILES][4])
 {
-    enum { UNROLL = F::GROUPED && TILES > 1 ? 1 : F::OFFSETS ? 2 : F::PARTS }; /* or registers do not suffice */
+    /* otherwise registers do not suffice */
+    enum { UNROLL = F::GROUPED && TILES > 1 ? 1 : F::OFFSETS ? 2 : F::PARTS };
     const uint32_t warp = threadIdx.x / 32, t = threadIdx.x % 4;
     const uint32_t begin = first_step<F>(a, warp), end = first_step<F>(a, warp + 1);
     const bool more = next < tiles_of(a);
@@ -152,8 +154,9 @@ stream_slice(const linear_args &a, const char *w, const X (&x)[TILES], tile_plac
                     multiply_part<F>(acc[i], w0, w1, fragment, rows, sums);
                 }
             }
-            /* Behind the products: were the old and the new contents alive together, the compiler would
-             * copy the new ones at once, and the warp would wait for the load that it has just issued. */
+            /* After the products: if the old and the new contents were live together, the
+             * compiler would copy the new ones at once, and the warp would wait for the load that
+             * it has just issued. */
             if (at + s == turn && more)
                 *here = place_of<F>(a, next);
             if (at + s < turn || more)
@@ -164,7 +167,7 @@ stream_slice(const linear_args &a, const char *w, const X (&x)[TILES], tile_plac
 
 /* ---------------------------------------------------------------- results */
 
-/* Number `out` of row `row` of a tile, its slices added up. */
+/* Output `out` of row `row` of a tile, its slices added. */
 template <class F, int TILES>
 static __device__ __forceinline__ float
 total(const stream_args &s, const char *w, const stream_rows &rows, const typename F::T::sum *sums,
@@ -197,7 +200,7 @@ static __device__ void store_tile(const stream_args &s, const char *w, const str
     }
 }
 
-/* The last of the blocks that have tiles of a head finishes it. */
+/* The last of the blocks with tiles of a head finishes it. */
 static __device__ void head_of_tile(const stream_args &s, uint32_t tile, uint32_t *word)
 {
     const uint32_t head = tile * OUTS / s.rope.head_dim;
@@ -207,8 +210,9 @@ static __device__ void head_of_tile(const stream_args &s, uint32_t tile, uint32_
         finish_head(s.rope, row, head, threadIdx.x % 32);
 }
 
-/* What the next product reads first, when this one's block has no more to read: of its tile of this
- * block, the beginning of each row of this warp's slice. A warp issues them one after the other. */
+/* Prefetches what the next product reads first, when this product's block has nothing more to
+ * read: of this block's tile, the beginning of each row of this warp's slice. A warp issues the
+ * prefetches one after the other. */
 static __device__ void fetch_next(const next_weights &n)
 {
     const uint32_t i = threadIdx.x % 32, slice = threadIdx.x / 32, tile = blockIdx.x;
@@ -225,8 +229,8 @@ static __device__ void fetch_next(const next_weights &n)
         prefetch_l2((const char *)n.data + row * row_bytes(n.cols, DT_F16, n.quant) + begin, bytes);
 }
 
-/* The tiles of this block. Shared memory: two sets of sums in turn, so that a barrier a tile is
- * enough. */
+/* The tiles of this block. Shared memory: two alternating sets of sums, so that one barrier per
+ * tile suffices. */
 template <class F, int TILES, class X>
 static __device__ void stream_tiles(const stream_args &s, const char *w, const stream_rows &rows,
                                     const X (&x)[TILES], tile_place here,
@@ -256,7 +260,7 @@ static __device__ void stream_tiles(const stream_args &s, const char *w, const s
 
 /* ---------------------------------------------------------------- kernels */
 
-/* Behind the sums: a word for last_block(), then x. */
+/* After the sums: a word for last_block(), then x. */
 template <class F> static __host__ __device__ constexpr size_t sums_bytes(int tiles)
 {
     return 2 * SLICES * OUTS * 8 * tiles * sizeof(typename F::T::sum) + 64;
@@ -280,8 +284,9 @@ static __global__ void __launch_bounds__(THREADS, 2) linear_stream_kernel(stream
     stream_tiles<F, TILES>(s, w, rows, x, here, ahead, dynamic_shared<typename F::T::sum>());
 }
 
-/* The same of up to 8 rows in shared memory, or of up to NORM_ROWS whose norm comes first. Loads of
- * x from global memory, step by step, would be waited for together with those of the weights. */
+/* The same for up to 8 rows in shared memory, or up to NORM_ROWS rows whose norm is computed
+ * first. Loads of x from global memory, step by step, would be awaited together with those of the
+ * weights. */
 template <class F>
 static __global__ void __launch_bounds__(THREADS, 2) linear_stream_shared_kernel(stream_args s)
 {
@@ -304,8 +309,8 @@ static __global__ void __launch_bounds__(THREADS, 2) linear_stream_shared_kernel
                        (typename F::T::sum *)shared);
 }
 
-/* grid: (tiles, experts); 8 pairs at a time, the weights from the second time on from the
- * second-level cache. */
+/* grid: (tiles, experts); 8 pairs at a time; after the first time the weights come from the L2
+ * cache. */
 template <class F>
 static __global__ void __launch_bounds__(THREADS, 2) linear_experts_kernel(stream_args s)
 {

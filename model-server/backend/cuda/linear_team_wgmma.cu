@@ -1,21 +1,24 @@
-/* linear_team_wgmma.cu - products of 17 to 128 rows on Hopper: batches of a decode step, bound by
- * reading the weights once, as linear_stream is, with too many rows for its instruction.
+/* linear_team_wgmma.cu - products of 17 to 128 rows on Hopper: batches of a decode step. Like
+ * linear_stream they are limited by reading the weights once, but they have too many rows for its
+ * instruction.
  *
- * A cluster of 8 blocks has a tile of 128 outputs (with a gate 64, and the 64 that they gate) for all
- * rows, and each of its blocks one of the 8 slices of k. A block streams its slice through a ring of
- * 4 to 10 stages (wgmma_ring.cuh) and leaves the slice's sums in its shared memory. Then each adds up
- * an eighth of the outputs, reading all eight blocks' sums in the order of the slices: no workspace,
- * no second kernel, and the bits of all other products. `ready` ends a phase when all warps of the
- * cluster have left their sums of a tile, `done` when all have read them.
+ * A cluster of 8 blocks computes a tile of 128 outputs (with a gate 64, and the 64 that they
+ * gate) for all rows. Each of its blocks has one of the 8 slices of k. A block streams its slice
+ * through a ring of 4 to 10 stages (wgmma_ring.cuh) and stores the slice's sums in its shared
+ * memory. Then each block adds an eighth of the outputs, reading all eight blocks' sums in the
+ * order of the slices. This needs no workspace and no second kernel, and has the bits of all
+ * other products. `ready` ends a phase when all warps of the cluster have stored their sums of a
+ * tile, `done` when all have read them.
  *
- * As many clusters as fit stay for the whole product. The copying thread runs on while sums are
- * added. It fills the ring with weights before it waits for the preceding kernel, and x follows. 64
- * rows: 8 stages of 24 KiB, so 128 KiB of weights are under way on each multiprocessor. Written after:
- * the CUDA programming guide on clusters and distributed shared memory. */
+ * As many clusters as fit stay resident for the whole product. The copying thread continues while
+ * sums are added. It fills the ring with weights before it waits for the preceding kernel; x
+ * follows. With 64 rows there are 8 stages of 24 KiB, so each multiprocessor has 128 KiB of
+ * weights in flight. Written after: the CUDA programming guide on clusters and distributed shared
+ * memory. */
 #include "model-server/backend/cuda/wgmma_ring.cuh"
 
 enum {
-    PITCH = 2 * BAND + 4, /* floats; rows of sums lie in different banks */
+    PITCH = 2 * BAND + 4, /* floats; rows of sums are in different banks */
     TEAM_COPY_REGISTERS = 40,
     TEAM_MATH_REGISTERS = 232
 };
@@ -78,7 +81,8 @@ static __device__ void copy_slices(const linear_args &a, const CUtensorMap *w, c
 
 /* ---------------------------------------------------------------- multiplying and adding up */
 
-/* This thread's sums of the slice: its two outputs are in column 8 warp + g of either band. */
+/* Stores this thread's sums of the slice: its two outputs are in column 8 warp + g of either
+ * band. */
 template <int ROWS>
 static __device__ __forceinline__ void leave_sums(team_shared<ROWS> *s,
                                                   const float (&acc)[ROWS / 8][4])
@@ -92,7 +96,7 @@ static __device__ __forceinline__ void leave_sums(team_shared<ROWS> *s,
             s->sums[8 * i + row + c % 2][column + c / 2 * BAND] = acc[i][c];
 }
 
-/* Arrive at a barrier of all blocks, once for each warp. */
+/* Arrives at a barrier of all blocks, once for each warp. */
 static __device__ __forceinline__ void arrive_everywhere(mbarrier *b)
 {
     __syncwarp();
@@ -118,7 +122,7 @@ static __device__ __forceinline__ float part_of(const float4 &v, uint32_t i)
     return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-/* Outputs out .. out + 3 of a row: y, or what they gate. */
+/* Outputs out .. out + 3 of a row: y, or the gated result. */
 static __device__ __forceinline__ void store_four(const team_args &t, uint32_t row, uint32_t out,
                                                   const float4 &y, const float4 &gated)
 {
@@ -191,7 +195,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         mbarrier_init(&s->done, SLICES * MATH * GROUP / 32);
         mbarrier_init_fence();
     }
-    cluster_barrier(); /* others arrive at these barriers */
+    cluster_barrier(); /* other blocks arrive at these barriers */
     depend_start();
     if (threadIdx.x < GROUP) {
         registers_give<TEAM_COPY_REGISTERS>();
@@ -199,11 +203,11 @@ static __global__ void __launch_bounds__(THREADS, 1)
             copy_slices<ROWS>(t.l, &w, &x, s);
     } else {
         registers_take<TEAM_MATH_REGISTERS>();
-        depend_wait(); /* others may still read what y is */
+        depend_wait(); /* earlier kernels may still read y's memory */
         multiply<T, ROWS>(t, s);
     }
     __syncwarp();
-    cluster_barrier(); /* none leaves while others read its sums */
+    cluster_barrier(); /* no block exits while others read its sums */
 }
 
 /* ---------------------------------------------------------------- launching */

@@ -1,18 +1,18 @@
 /* linear_tile.cu - products of many rows, on tensor cores: prefill, and decode steps of more than
  * 16 sequences.
  *
- * A block has 128 outputs x 32 or 128 rows; 8 warps in 4 x 2. Columns come in stages of shared
- * memory (cp.async), 64 at a time in three of them, or 128 where they are small; laid out [64 bytes
- * of a row][row], so that the 16-byte fragment loads of linear_mma.cuh and the copies are free of
- * bank conflicts without a swizzle. Quantised weights are widened on their way from there to the
- * fragments, by both warps that share them. Order of the sums: linear_mma.cuh. With few tiles the
- * slices are taken side by side (grid.z = 8) and linear_sum adds them; else a block takes them one
- * after the other and keeps two sets of sums: the bits are the same.
+ * A block has 128 outputs x 32 or 128 rows; 8 warps in 4 x 2. Columns arrive in stages of shared
+ * memory (cp.async), 64 at a time in three of them, or 128 if they are small. They are laid out
+ * as [64 bytes of a row][row], so that the 16-byte fragment loads of linear_mma.cuh and the
+ * copies have no bank conflicts without a swizzle. Quantised weights are widened on their way
+ * from there to the fragments, by both warps that share them. Order of the sums: linear_mma.cuh.
+ * With few tiles the slices run in parallel (grid.z = 8) and linear_sum adds them. Otherwise a
+ * block computes them one after the other and keeps two sets of sums: the bits are the same.
  *
- * Tiles 128 x 128 (x 64): accumulators 2 x 64 registers a thread, 82 to 96 KiB of shared memory,
- * one block a multiprocessor. 128 x 32: 34 to 60 KiB, two or three blocks. mma.sync reaches about
- * 60% of what wgmma does on Hopper; see docs/decisions/cuda.md. Written after: the multistage GEMM
- * of CUTLASS' documentation (Kerr et al.). */
+ * Tiles 128 x 128 (x 64): accumulators 2 x 64 registers per thread, 82 to 96 KiB of shared
+ * memory, one block per multiprocessor. 128 x 32: 34 to 60 KiB, two or three blocks. mma.sync
+ * reaches about 60% of the speed of wgmma on Hopper; see docs/decisions/cuda.md. Written after:
+ * the multistage GEMM of CUTLASS' documentation (Kerr et al.). */
 #include "model-server/backend/cuda/linear_mma.cuh"
 
 enum { THREADS = 256, OUTS = 128, ROW_BYTES = 64 };
@@ -24,7 +24,7 @@ template <class F, int ROWS> struct stage {
     unsigned char scales[F::OFFSETS ? 2 : 1][F::GROUPED ? OUTS / 16 : 1][F::GROUPED ? 128 : 16];
 };
 
-/* The scales, and offsets, of a step on their way into a stage. */
+/* Starts copying the scales, and offsets, of a step to a stage. */
 template <class F, int ROWS>
 static __device__ __forceinline__ void load_scales(const linear_args &a, stage<F, ROWS> *s,
                                                    uint32_t step)
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void load_scales(const linear_args &a, stage<F
                scales + ((size_t)block * steps + step) * 128 + i % 8 * 16, true);
 }
 
-/* Columns [k, k + F::STAGE) of the tile on their way into a stage. */
+/* Starts copying columns [k, k + F::STAGE) of the tile to a stage. */
 template <class F, int ROWS>
 static __device__ void load_stage(const linear_args &a, stage<F, ROWS> *s, uint32_t k)
 {
@@ -135,7 +135,7 @@ static __device__ void slice_sum(const linear_args &a, stage<F, ROWS> *ring, uin
     int at = 0;
     for (uint32_t k = begin; k < end; k += F::STAGE) {
         copy_wait<F::STAGES - 2>();
-        __syncthreads(); /* the stage is there, and all have left the one that is filled next */
+        __syncthreads(); /* the stage is complete, and no warp reads the one that is filled next */
         uint32_t next = k + (F::STAGES - 1) * F::STAGE;
         if (next < end)
             load_stage<F, ROWS>(a, &ring[(at + F::STAGES - 1) % F::STAGES], next);
@@ -147,7 +147,7 @@ static __device__ void slice_sum(const linear_args &a, stage<F, ROWS> *ring, uin
     __syncthreads(); /* the next slice starts from stage 0 */
 }
 
-/* fn(m, n, c, row, output) for every sum of this thread that is in the result. */
+/* Calls fn(m, n, c, row, output) for every sum of this thread that is in the result. */
 template <int ROWS, typename FN>
 static __device__ __forceinline__ void each_sum(const linear_args &a, FN fn)
 {

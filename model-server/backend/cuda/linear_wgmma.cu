@@ -1,32 +1,31 @@
 /* linear_wgmma.cu - products of many rows on Hopper: prefill, by wgmma.
  *
- * A block walks over tiles of 128 outputs x 128 or 192 rows; with a gate, of 64 outputs of the
- * gate, the 64 that they gate, and the result of both is stored alone. One thread of the first
- * warpgroup keeps a ring of stages filled, 64 columns of weights and of x each, by tensor maps; two
- * warpgroups of 64 outputs each multiply. full[i] ends a phase when a stage's bytes are there,
- * empty[i] when the 8 warps have done with them. As the ring runs on from tile to tile, the next
- * tile's first stages come while this one's results are stored.
+ * A block processes tiles of 128 outputs x 128 or 192 rows. With a gate a tile has 64 outputs of
+ * the gate and the 64 that they gate, and only the gated result is stored. One thread of the
+ * first warpgroup fills a ring of stages, 64 columns of weights and of x each, by tensor maps;
+ * two warpgroups multiply 64 outputs each. full[i] ends a phase when a stage's bytes have
+ * arrived, empty[i] when the 8 warps no longer read them. The ring continues from tile to tile,
+ * so the next tile's first stages arrive while this one's results are stored.
  *
- * The order of sums is that of linear_mma.cuh, as far as the instruction lets it: the same slices,
+ * The order of sums is that of linear_mma.cuh, as far as the instruction allows: the same slices,
  * and in each step of 16 columns the same columns at the same places of the MMA. So the weights,
- * the M operand, are read from shared memory into registers, 16 bytes of a plain row at a time (for
- * which a row's stage is two rows of 64 bytes: free of bank conflicts), and x, which wgmma takes
- * from shared memory in rows of 128 bytes with a swizzle, is stored by narrow in the order
- * NARROW_WGMMA. Whether the sums of the 16 products have the bits of mma.sync is the hardware's
- * affair: wgmma.c asks it.
+ * the M operand, are read from shared memory into registers, 16 bytes of a plain row at a time.
+ * (For this a row's stage is two rows of 64 bytes, without bank conflicts.) wgmma reads x from
+ * shared memory in swizzled rows of 128 bytes, so narrow stores x in the order NARROW_WGMMA.
+ * Whether sums of 16 products have the bits of mma.sync depends on the hardware: wgmma.c tests
+ * it.
  *
- * Tile 128 x 192: two sets of sums (slices are added up apart) are 2 x 96 registers of a thread's
- * 240, which rules out 256 rows; 5 stages of 40 KiB. 128 x 128: 6 of 32 KiB. Multiplying a stage
- * takes 768 (512) cycles at the instruction's rate, in which 40 (32) KiB have to come from the
- * second-level cache. Written after: CUTLASS' description of warp-specialised, persistent kernels.
- */
+ * Tile 128 x 192: two sets of sums (slices are added separately) are 2 x 96 registers of a
+ * thread's 240, which rules out 256 rows; 5 stages of 40 KiB. 128 x 128: 6 of 32 KiB. Multiplying
+ * a stage takes 768 (512) cycles at the instruction's rate, in which the L2 cache must deliver 40
+ * (32) KiB. Written after: CUTLASS' description of warp-specialised, persistent kernels. */
 #include "model-server/backend/cuda/wgmma_ring.cuh"
 
 template <int ROWS> using tile_ring = ring<ROWS, (ROWS > 128 ? 5 : 6)>;
 
-/* One of the block's tasks: slices [first, last) of a tile, whose first band begins at `out`. Tiles
- * are walked in groups of GROUP_TILES tiles of rows, which run fastest within one: blocks at work at
- * the same time share weights, and the group's x stays in the second-level cache. */
+/* One of the block's tasks: slices [first, last) of a tile, whose first band begins at `out`.
+ * Tiles are processed in groups of GROUP_TILES tiles of rows; within a group rows advance
+ * fastest. So concurrent blocks share weights, and the group's x stays in the L2 cache. */
 enum { GROUP_TILES = 8 };
 struct job {
     uint32_t out, row, first, last;
@@ -71,9 +70,9 @@ static __device__ void copy_stages(const linear_args &a, const CUtensorMap *w, c
 
 /* ---------------------------------------------------------------- the multiplying ones */
 
-/* Where a thread's sums go: its two outputs, its even or odd rows. */
+/* Place of a thread's sums: its two outputs, its even or odd rows. */
 struct corner {
-    uint32_t out, other, row, rows; /* rows: that there are from `row` on */
+    uint32_t out, other, row, rows; /* rows: number from `row` on */
     float b, b_other; /* of the bias; without one 0 is added: no sum is -0, so no bit changes */
     __device__ __forceinline__ corner(const linear_args &a, const job &j, int odd)
     {
@@ -104,7 +103,7 @@ static __device__ __forceinline__ void store_tile(const linear_args &a, const jo
     }
 }
 
-/* y = act(gate) * what it gates: the operations of rows.cu's act, on the same numbers. */
+/* y = act(gate) * the gated output: the operations of rows.cu's act, on the same numbers. */
 template <int ROWS, enum act ACT>
 static __device__ __forceinline__ void store_gated(const linear_args &a, const job &j,
                                                    const float (&sum)[ROWS / 8][4])
@@ -148,7 +147,7 @@ static __device__ __forceinline__ void multiply(const linear_args &a, tile_ring<
     }
 }
 
-/* grid: as many blocks as run at once */
+/* grid: as many blocks as run concurrently */
 template <typename T, int ROWS>
 static __global__ void __launch_bounds__(THREADS, 1)
     linear_wgmma_kernel(linear_args a, const __grid_constant__ CUtensorMap w,

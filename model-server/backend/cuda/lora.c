@@ -1,17 +1,17 @@
-/* lora.c - adapters: what each adds to a matrix, as tables on the device, and the two launches that
- * add it for a step.
+/* lora.c - adapters: tables of their updates on the device, and the two launches that apply them
+ * in a step.
  *
- * A table is kept for each list of lora_sets that lora() is called with (a matrix of a layer). It
- * is brought up to date by comparing what the list says of the adapters of this step with what was
- * sent last: they come and go between steps, and their rows lie elsewhere when they come back. The
- * launches name the table and the batch record only, so a step of the same sizes is replayed
- * whatever its adapters are. */
+ * There is a table for each list of lora_sets that lora() is called with (a matrix of a layer).
+ * It is updated by comparing the list's entries for the adapters of this step with those sent
+ * last. Adapters may be loaded or evicted between steps, and their rows may move. The launches
+ * refer only to the table and the batch record, so a step of the same sizes is replayed with any
+ * adapters. */
 #include "model-server/backend/cuda/cuda.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A set as it was sent: `rows` are those of a and b of each part, in turn; the same on the device.
- */
+/* A set as it was sent: `rows` are those of a and b of each part, alternating; the same on the
+ * device. */
 struct lora_known {
     struct lora_set set;
     const void **rows;
@@ -36,7 +36,7 @@ void lora_tables_free(struct device *d)
     *l = (struct lora_tables){0};
 }
 
-/* Device memory that is kept as long as the device. */
+/* Device memory that is freed with the device. */
 static char *list_room(struct device *d, size_t bytes)
 {
     struct lora_tables *l = &d->lora;
@@ -75,7 +75,7 @@ static struct lora_table *table_of(struct device *d, const struct lora_set *key)
     return &l->v[l->n++];
 }
 
-/* Room for adapters 0 .. most; what was sent is sent again. */
+/* Capacity for adapters 0 .. most; sets that were sent are sent again. */
 static int reserve(struct device *d, struct lora_table *t, uint32_t most)
 {
     uint32_t cap = 8;
@@ -94,7 +94,7 @@ static int reserve(struct device *d, struct lora_table *t, uint32_t most)
     if (t->cap)
         memcpy(known, t->known, t->cap * sizeof(*known));
     for (uint32_t i = 0; i < cap; i++)
-        known[i].set.n_parts = LORA_MAX_PARTS + 1; /* like no other: nothing is there */
+        known[i].set.n_parts = LORA_MAX_PARTS + 1; /* unequal to any set: nothing was sent */
     free(t->known);
     cudaFree(t->dev); /* waits for what uses it */
     t->known = known, t->dev = dev, t->cap = cap;
@@ -124,7 +124,7 @@ static int send(struct device *d, struct lora_known *k, struct lora_view *dev,
     uint32_t n = 0;
     for (uint32_t p = 0; p < s->n_parts; p++)
         n += 2 * s->part[p].rank;
-    if (n > k->cap_rows) { /* the first time: an adapter keeps its ranks */
+    if (n > k->cap_rows) { /* the first time: an adapter does not change its ranks */
         const void **rows = realloc(k->rows, n * sizeof(*rows));
         if (!rows)
             return err_nomem(&d->fault);
@@ -149,7 +149,7 @@ static int send(struct device *d, struct lora_known *k, struct lora_view *dev,
     return cuda_upload_first(d, dev, &v, sizeof(v), &d->fault);
 }
 
-/* The sets of this step's adapters as they are now; the most ranks and outputs of a part. */
+/* The current sets of this step's adapters; the maximum of ranks and outputs of a part. */
 static int update(struct device *d, struct lora_table *t, const struct lora_set *of,
                   struct lora_args *a)
 {
@@ -181,7 +181,8 @@ void cuda_lora(struct device *d, float *y, uint32_t y_width, const float *x, uin
 {
     const struct batch_record *b = &d->b;
     struct lora_args a = {.y = y, .x = x, .tiles = b->lora, .y_width = y_width};
-    if (d->rehearsal) { /* of adapters that are yet to come; more ranks take more when they do */
+    if (d->rehearsal) { /* for adapters that are not loaded yet; higher ranks allocate more when
+                           they arrive */
         cuda_work(d, WORK_LORA,
                   (size_t)(d->batch->n_tokens + LORA_TOKENS) * LORA_MAX_PARTS * USUAL_RANK *
                       sizeof(float));

@@ -2,19 +2,19 @@
  * Chen et al. 2023, and S-LoRA, Sheng et al. 2023).
  *
  * lora_down: an element of u is the dot product of a row of A and a row of x, by one warp: lane l
- * adds the products of columns 8 l .., 8 l + 256 .. in ascending order, a butterfly the lanes. A
- * warp has 4 ranks for the up to 4 tokens of a tile at once, a block 16 ranks, so that x comes once
- * from the second-level cache. lora_up: an element of y is one chain over the ranks, ascending, as
- * the CPU has it. So a row's bits depend neither on its tile nor on what other rows have. All in
- * fp32 arithmetic: both kernels are bound by reading A and B, but for long prompts. */
+ * adds the products of columns 8 l .., 8 l + 256 .. in ascending order, a butterfly adds the
+ * lanes. A warp computes 4 ranks for the up to 4 tokens of a tile at once, a block 16 ranks, so
+ * that x is read once from the L2 cache. lora_up: an element of y is one chain over the ranks,
+ * ascending, as on the CPU. So a row's bits do not depend on its tile or on other rows. All
+ * arithmetic is fp32: both kernels are limited by reading A and B, except for long prompts. */
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
 #include "model-server/backend/cuda/numbers.cuh"
 
 enum { THREADS = 128, WARPS = THREADS / 32, RANKS = LORA_RANKS / WARPS, COLUMNS = 8, OUTS = 2 };
 
-/* Columns [k, k + 8) of a row of `n`, zeros past the end. `whole`: rows are of whole groups of 8.
- */
+/* Columns [k, k + 8) of a row of `n`, zeros past the end. `whole`: the length of rows is a
+ * multiple of 8. */
 static __device__ __forceinline__ void row_of_x(float (&f)[8], const float *row, uint32_t k,
                                                 uint32_t n, bool whole)
 {
@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(THREADS) lora_down_kernel(lora_args a)
     const lora_part part = of.part[blockIdx.z];
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t first = blockIdx.y * LORA_RANKS + threadIdx.x / 32 * RANKS;
-    if (first >= part.rank) /* the whole warp: no other waits for it */
+    if (first >= part.rank) /* the whole warp: no other one waits for it */
         return;
     const bool whole = a.x_width % 8 == 0;
     const void *rows[RANKS];
@@ -121,7 +121,7 @@ extern "C" cudaError_t lora_down_launch(const struct launch *l, const void *args
     return launch(lora_down_kernel, grid, THREADS, 0, l->stream, l->overlap, *a);
 }
 
-/* What a block needs of its part, for LORA_MAX_RANK ranks: 12 KiB. */
+/* A block's data of its part, for LORA_MAX_RANK ranks: 12 KiB. */
 struct up_shared {
     const void *row[LORA_MAX_RANK];
     float u[LORA_MAX_RANK][LORA_TOKENS]; /* scaled */

@@ -32,7 +32,7 @@ static const void **make_table(struct device *d, struct weight *const *w, uint32
     return dev;
 }
 
-/* The device's array of the data of w[0 .. n), made when it is first asked for. */
+/* The device's array of the data of w[0 .. n), created on first use. */
 static const void *const *table_of(struct device *d, struct weight *const *w, uint32_t n)
 {
     const void *const *key = (const void *const *)w;
@@ -169,7 +169,7 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
 
 /* ---------------------------------------------------------------- a matrix for each head */
 
-/* As experts, of which every row has all. */
+/* Heads are experts that every row uses. */
 void cuda_linear_heads(struct device *d, float *y, const float *x, uint32_t rows,
                        struct weight *const *w, uint32_t n)
 {

@@ -1,13 +1,14 @@
 /* moe.cu - mixture of experts: each row's best experts, the pairs (row, expert) sorted by expert,
- * and the experts' results added up in the order of their numbers. Everything stays on the device,
- * so that a step with experts can be captured. The experts' products: linear_*.cu with `table`. */
+ * and the sum of the experts' results in the order of their numbers. Everything stays on the
+ * device, so that a step with experts can be captured. The experts' products: linear_*.cu with
+ * `table`. */
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
 #include "model-server/backend/cuda/numbers.cuh"
 #include <float.h>
 
-/* Index of the largest of c[0 .. n), the lowest of equals, the same in all lanes. What is taken is
- * -INFINITY, and something is not. */
+/* Index of the largest of c[0 .. n), ties go to the lowest, the same in all lanes. Taken entries
+ * are -INFINITY, and at least one is not taken. */
 static __device__ uint32_t warp_best(const float *c, uint32_t n, uint32_t lane)
 {
     float best = -INFINITY;
@@ -24,7 +25,7 @@ static __device__ uint32_t warp_best(const float *c, uint32_t n, uint32_t lane)
     return at;
 }
 
-/* Logits to scores p, and what the scores are to be divided by, as the CPU does it. */
+/* Converts logits to scores p, and returns the divisor of the scores, as the CPU does. */
 static __device__ float score_row(const route_args &a, const float *logits, float *p, uint32_t lane)
 {
     float max = logits[0], sum = 0.0f;
@@ -32,12 +33,13 @@ static __device__ float score_row(const route_args &a, const float *logits, floa
         max = logits[i] > max ? logits[i] : max;
     for (uint32_t i = lane; i < a.n_experts; i += 32) {
         float e = a.sigmoid ? 1.0f / (1.0f + math_exp(-logits[i])) : math_exp(logits[i] - max);
-        p[i] = e >= 0.0f ? e : 0.0f; /* NaN chooses no expert, and 0 / 0 shows it in the result */
+        /* with NaN no expert is selected, and 0 / 0 makes the result NaN */
+        p[i] = e >= 0.0f ? e : 0.0f;
     }
     __syncwarp();
     if (a.sigmoid)
         return 1.0f;
-    for (uint32_t i = 0; i < a.n_experts; i++) /* in order: the sum that the CPU takes */
+    for (uint32_t i = 0; i < a.n_experts; i++) /* in order: the same sum as on the CPU */
         sum += p[i];
     if (!a.select_bias)
         return sum;
@@ -47,7 +49,7 @@ static __device__ float score_row(const route_args &a, const float *logits, floa
     return 1.0f;
 }
 
-/* Experts outside the best groups are taken from the start. */
+/* Marks experts outside the best groups as taken. */
 static __device__ void close_groups(const route_args &a, float *choice, float *group, uint32_t lane)
 {
     const uint32_t n = a.n_experts / a.n_groups;
@@ -73,8 +75,8 @@ static __device__ void close_groups(const route_args &a, float *choice, float *g
     __syncwarp();
 }
 
-/* The share of the best logit in a softmax over those that are close to it, the same in all lanes.
- */
+/* The probability of the best logit in a softmax over the logits close to it, the same in all
+ * lanes. */
 static __device__ float sparse_share(const route_args &a, const float *l, const float *open,
                                      uint32_t best)
 {
@@ -87,7 +89,7 @@ static __device__ float sparse_share(const route_args &a, const float *l, const 
     return 1.0f / sum;
 }
 
-/* SparseMixer: see struct moe. p becomes a row's weights, 0 of those that are not chosen. */
+/* SparseMixer: see struct moe. p becomes a row's weights, 0 for experts that are not selected. */
 static __device__ void route_sparse(const route_args &a, const float *logits, float *p,
                                     float *choice, uint32_t lane)
 {
@@ -104,7 +106,7 @@ static __device__ void route_sparse(const route_args &a, const float *logits, fl
     }
 }
 
-/* The chosen, those of negative sign, in the order of their numbers. */
+/* Stores the selected experts, which have a negative sign, in the order of their numbers. */
 static __device__ void leave_choices(const route_args &a, const float *p, float by)
 {
     uint32_t *expert = a.expert + (size_t)blockIdx.x * a.top_k;
@@ -117,8 +119,8 @@ static __device__ void leave_choices(const route_args &a, const float *p, float 
         }
 }
 
-/* One warp a row; grid: (rows). Shared memory: the row's scores, its choices, its groups. The
- * choices leave in the order of the experts' numbers, the order in which they are added up. */
+/* One warp per row; grid: (rows). Shared memory: the row's scores, its choices, its groups. The
+ * choices are stored in the order of the experts' numbers, in which they are summed. */
 static __global__ void __launch_bounds__(32) route_kernel(route_args a)
 {
     float *p = dynamic_shared<float>(), *choice = p + a.n_experts;
@@ -159,8 +161,8 @@ extern "C" cudaError_t route_launch(const struct launch *l, const void *args)
                   l->stream, l->overlap, *a);
 }
 
-/* One block. A thread has one expert at a time and walks all pairs: pairs are few next to the
- * products that follow, and the order within an expert is theirs. */
+/* One block. A thread has one expert at a time and iterates over all pairs. Pairs are few
+ * compared with the products that follow, and their order within an expert is kept. */
 static __global__ void __launch_bounds__(1024) group_kernel(group_args a)
 {
     depend();

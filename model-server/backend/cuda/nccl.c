@@ -1,7 +1,8 @@
-/* nccl.c - moving between GPUs by NCCL, loaded when the first model of several ranks is.
+/* nccl.c - transfers between GPUs by NCCL, which is loaded with the first model of several ranks.
  *
- * NCCL only moves; the sums are taken by our own kernel in rank order. So a sum has the same bits
- * on all ranks, for every batch size and by every way, which NCCL's own reductions do not promise.
+ * NCCL only moves data; our own kernel computes the sums in rank order. So a sum has the same
+ * bits on all ranks, for every batch size and transport. NCCL's own reductions do not guarantee
+ * this.
  *
  * Calls are commands of the recorder: they run, are captured and are replayed with the step. The
  * first run of a step is never a capture, so NCCL has made its connections by then. The
@@ -15,7 +16,7 @@
 
 enum { NCCL_SHARES_GPUS = 23003 }; /* the first version with NCCL_MULTI_RANK_GPU_ENABLE */
 
-/* What is used of libnccl.so.2. */
+/* The used functions of libnccl.so.2. */
 struct api {
     ncclResult_t (*GetVersion)(int *);
     ncclResult_t (*GetUniqueId)(ncclUniqueId *);
@@ -86,7 +87,7 @@ int nccl_state(struct nccl *n, const char **why)
     return -1;
 }
 
-/* Until NCCL has taken the last call. */
+/* Waits until NCCL has accepted the last call. */
 static int settle(struct nccl *n, ncclResult_t rc, const char *what, struct err *e)
 {
     struct vigil v = {0};
@@ -109,7 +110,7 @@ void nccl_abort(struct nccl *n)
 
 void nccl_close(struct nccl *n)
 {
-    nccl_abort(n); /* without waiting for the others */
+    nccl_abort(n); /* without waiting for the other ranks */
     n->g->nccl = NULL;
     free(n);
 }
@@ -180,7 +181,7 @@ void nccl_scatter(struct nccl *n, const float *x, float *out, size_t count)
 
 static void set_default(const char *name, const char *value)
 {
-    /* While a model is loaded no other thread reads the environment. */
+    /* No other thread reads the environment while a model is loaded. */
     setenv(name, value, 0); /* NOLINT(concurrency-mt-unsafe) */
 }
 
@@ -193,28 +194,29 @@ static bool gpus_are_shared(const struct group *g)
     return false;
 }
 
-/* What the operator set stays. */
+/* Does not override the operator's settings. */
 static void prepare_environment(const struct group *g)
 {
     char rank[16];
     snprintf(rank, sizeof(rank), "rank-%d", g->base.rank);
     set_default("NCCL_RAS_ENABLE", "0");
-    /* Buffers that NCCL maps for a captured graph may be freed, and their addresses used again. */
+    /* NCCL may map buffers for a captured graph that are later freed and reallocated at the same
+     * address. */
     set_default("NCCL_GRAPH_REGISTER", "0");
-    if (g->base.nodes == 1) /* nothing has to listen on a network */
+    if (g->base.nodes == 1) /* it need not listen on a network */
         set_default("NCCL_SOCKET_IFNAME", "lo");
     if (!gpus_are_shared(g))
         return;
     if (g->cards[0].nccl >= NCCL_SHARES_GPUS) {
         set_default("NCCL_MULTI_RANK_GPU_ENABLE", "1");
-    } else { /* each rank a host of its own: NCCL refuses two ranks of one host on one GPU */
+    } else { /* a separate host for each rank: NCCL refuses two ranks of one host on one GPU */
         set_default("NCCL_HOSTID", rank);
         set_default("NCCL_NET", "Socket");
         set_default("NCCL_MNNVL_ENABLE", "0");
     }
 }
 
-/* 1: NCCL is to be used; 0: not every rank has it. */
+/* 1: use NCCL; 0: a rank does not have it. */
 static int suits_all(const struct group *g, struct err *e)
 {
     const uint32_t v = g->cards[0].nccl;

@@ -1,5 +1,5 @@
-/* nccl_none.c - in the place of nccl.c where the build had no nccl.h: no rank says that it has
- * NCCL, and what moves is never called. */
+/* nccl_none.c - replaces nccl.c in builds without nccl.h: no rank reports NCCL, and the transfers
+ * are never called. */
 #include "model-server/backend/cuda/group.h"
 
 uint32_t nccl_version(void) { return 0; }

@@ -1,8 +1,9 @@
-/* norm.cuh - the norm of a row by a block of 256 threads, alone or as part of a product: the same
- * bits.
+/* norm.cuh - the norm of a row by a block of 256 threads, as a kernel or as part of a product,
+ * with the same bits.
  *
- * Sums over a row: thread i adds elements i, i + 256, ... in ascending order, a butterfly adds the
- * lanes of a warp, then the warps in order. That depends on the row's length alone. */
+ * Sums over a row: thread i adds elements i, i + 256, ... in ascending order, a butterfly adds
+ * the lanes of a warp, then the warps are added in order. This depends only on the row's
+ * length. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_NORM_CUH
 #define MODEL_SERVER_BACKEND_CUDA_NORM_CUH
 #include "model-server/backend/cuda/device.cuh"
@@ -15,7 +16,7 @@ static __device__ __forceinline__ float block_sum(float v, float *sums)
 {
     for (int i = 16; i; i /= 2)
         v += __shfl_xor_sync(~0u, v, i);
-    __syncthreads(); /* every reader of the last result has done so */
+    __syncthreads(); /* all threads have read the last result */
     if (threadIdx.x % 32 == 0)
         sums[threadIdx.x / 32] = v;
     __syncthreads();
@@ -29,7 +30,7 @@ struct row_norm {
     float mean, scale;
 };
 
-/* Of the row x, whose element i value(i) gives (and may store) when it is first read. */
+/* Norm of row x; value(i) returns element i (and may store it) when it is first read. */
 template <typename VALUE>
 static __device__ __forceinline__ row_norm norm_of(const norm_args &a, const float *x, float *sums,
                                                    VALUE value)

@@ -1,8 +1,8 @@
 /* numbers.cuh - the numbers and functions of backend/cpu/{numbers,mathf}.h on the device.
  *
  * They are plain C with explicit fused multiply-adds; compiled without contraction (-fmad=false)
- * they give the same bits here as there. The headers are shared instead of repeated: only the word
- * `inline` is given another meaning while they are read, after everything they include. */
+ * they give the same bits as on the CPU. The headers are shared: only the word `inline` is
+ * redefined while they are included, after everything that they include. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_NUMBERS_CUH
 #define MODEL_SERVER_BACKEND_CUDA_NUMBERS_CUH
 #include "model-server/backend/backend.h"

@@ -1,21 +1,21 @@
-/* oneshot.c - sums of small messages through the memory of the peers: the host's side. Each rank
- * has a region that all others of its machine have mapped (CUDA IPC); oneshot.cu says what is in
- * it and why no rank reads what is not there yet. */
+/* oneshot.c - sums of small messages through peer memory: the host's side. Each rank has a region
+ * that all other ranks of its machine have mapped (CUDA IPC). oneshot.cu describes its layout and
+ * why no rank reads data too early. */
 #include "model-server/backend/cuda/group.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { WHOLE = 2 << 20 }; /* an allocation of its own: what is exported is nothing but the region */
+enum { WHOLE = 2 << 20 }; /* a separate allocation: only the region is exported */
 
 struct oneshot {
     struct group *g;
     char *mine;
-    char *peers[ONESHOT_RANKS]; /* as mapped here; [rank] = mine */
+    char *peers[ONESHOT_RANKS]; /* as mapped here; [rank] is its own */
     uint32_t *words;            /* pinned: enum oneshot_word */
     uint32_t blocks;
 };
 
-/* What a rank tells the others of its region. */
+/* Sent to the other ranks: a rank's region. */
 struct offer {
     uint32_t ok, reserved;
     cudaIpcMemHandle_t handle;
@@ -35,7 +35,7 @@ static int take_region(struct oneshot *s)
     return 0;
 }
 
-/* Rank r's GPU is visible here, and this one can write into its memory. */
+/* True if rank r's GPU is visible here, and this one can write into its memory. */
 static bool reaches(const struct group *g, int r)
 {
     int device = 0, can = 0;
@@ -56,7 +56,7 @@ static bool map_peers(struct oneshot *s, const struct offer *offers)
     return true;
 }
 
-/* Whether all ranks say yes: 1, 0, or -1. Between the two calls of it no rank goes back. */
+/* 1 if all ranks agree, else 0, or -1. Between two calls no rank returns to an earlier phase. */
 static int all_agree(struct group *g, bool yes, struct err *e)
 {
     float vote = yes;
@@ -82,7 +82,7 @@ static int connect_all(struct oneshot *s, struct err *e)
     if (rc == 1)
         rc = all_agree(g, map_peers(s, all), e);
     free(all);
-    cudaGetLastError(); /* what could not be had is no lasting error */
+    cudaGetLastError(); /* clears the error of a failed request */
     return rc;
 }
 
@@ -129,7 +129,8 @@ int oneshot_missing(const struct oneshot *s)
 
 void oneshot_stop(struct oneshot *s) { *(volatile uint32_t *)&s->words[ONESHOT_STOP] = 1; }
 
-/* No rank uses the region of one that closes: a rank that still waits for it has lost the group. */
+/* No rank uses the region of a rank that closes: a rank that still waits for it has lost the
+ * group. */
 void oneshot_close(struct oneshot *s)
 {
     if (s->words)

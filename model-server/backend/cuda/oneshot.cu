@@ -1,16 +1,16 @@
-/* oneshot.cu - a sum over ranks in one kernel: every rank writes what it has into the memory of
- * every other, then adds up what it got, in rank order.
+/* oneshot.cu - a sum over ranks in one kernel: every rank writes its data into the memory of
+ * every other rank, then adds what it received, in rank order.
  *
- * A block owns ONESHOT_CHUNK elements of the message and its own part of the region, so blocks
- * never wait for one another. The n-th call that block b takes part in is its epoch n, the same
- * number on all ranks; it is counted in the region, because a replayed graph cannot be told.
- * Data goes to the half n % 2 of the block's slots, then the epoch to its flag (release), and the
- * reader waits for that flag (acquire). Two halves make do without a closing barrier: a rank that
- * writes epoch n + 2 has seen every flag of n + 1, and those flags were written after the
- * kernel that read epoch n had ended.
+ * A block handles ONESHOT_CHUNK elements of the message and its own part of the region, so blocks
+ * never wait for each other. The n-th call with block b is its epoch n, the same number on all
+ * ranks. It is counted in the region, because a replayed graph has no arguments. Data is written
+ * to half n % 2 of the block's slots, then the epoch to its flag (release); the reader waits for
+ * that flag (acquire). With two halves no closing barrier is needed: a rank that writes epoch n +
+ * 2 has seen every flag of n + 1, and those flags were written after the kernel that read epoch n
+ * had ended.
  *
- * Region: epochs [blocks], `gone`, flags [blocks][ONESHOT_RANKS], slots [blocks][2][world][chunk].
- */
+ * Region: epochs [blocks], `gone`, flags [blocks][ONESHOT_RANKS], slots
+ * [blocks][2][world][chunk]. */
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
 
@@ -37,8 +37,8 @@ static __device__ __forceinline__ float *slot_of(const oneshot_args &a, uint32_t
            ((size_t)(blockIdx.x * 2 + half) * a.world + from) * ONESHOT_CHUNK + threadIdx.x * 4;
 }
 
-/* Rank r's data of this epoch is here: true. False: the host says stop, or it took too long, now
- * or in a kernel before. */
+/* True: rank r's data of this epoch has arrived. False: the host says stop, or it took too long,
+ * now or in an earlier kernel. */
 static __device__ __forceinline__ bool wait_for(const oneshot_args &a, uint32_t r, uint32_t epoch)
 {
     const uint32_t *flag = flag_of(a, a.rank, r);
@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(THREADS)
         *lost = 0;
     if (has) {
         mine = *(const float4 *)(a.x + at);
-        for (uint32_t i = 1; i < a.world; i++) /* not all to the same one at a time */
+        for (uint32_t i = 1; i < a.world; i++) /* not all to the same rank at a time */
             store_peer(slot_of(a, (a.rank + i) % a.world, half, a.rank), mine);
     }
     __syncthreads();

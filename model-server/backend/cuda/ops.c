@@ -128,7 +128,7 @@ void cuda_logit_scale(struct device *d, float *x, uint32_t rows, uint32_t n, flo
 
 /* ---------------------------------------------------------------- linear */
 
-/* So few tiles that their slices must be dealt out to fill the device. */
+/* So few tiles that their slices must run in parallel to use the whole device. */
 static bool slices_apart(const struct device *d, uint32_t rows, const struct stored *w)
 {
     uint32_t tile = rows <= 32 ? 32 : 128;
@@ -136,7 +136,7 @@ static bool slices_apart(const struct device *d, uint32_t rows, const struct sto
     return tiles < (uint64_t)d->sms && (size_t)rows * w->rows <= (8 << 20);
 }
 
-/* Of a rehearsal: the most that fewer rows come to, one tile for each multiprocessor. */
+/* For a rehearsal: the maximum over fewer rows, one tile for each multiprocessor. */
 static size_t slices_bytes(const struct device *d, uint32_t rows, const struct stored *w)
 {
     const size_t n = (size_t)rows * w->rows, most = (size_t)d->sms * 128 * 128;
@@ -178,14 +178,14 @@ static void linear_tile(struct device *d, struct linear_args *a)
         RECORD(d, linear_sum_launch, *a);
 }
 
-/* Of more rows a block would wait longer for x than it gains: by estimate, 16 KiB a row from the
- * second-level cache. */
+/* With more rows a block would wait longer for x than it gains: by estimate, 16 KiB per row from
+ * the L2 cache. */
 enum { X_ROWS = 4 };
 
 static void linear_stream(struct device *d, const struct linear_args *a)
 {
     struct stream_args s = {.l = *a};
-    s.l.blocks = 2 * (uint32_t)d->sms; /* as many as there are at a time */
+    s.l.blocks = 2 * (uint32_t)d->sms; /* as many as run concurrently */
     if (!a->table)
         fuse_norm(d, &s);
     s.shared_x = !s.norm.y && !a->table && a->rows <= X_ROWS && a->w.quant != QUANT_W8A8 &&
@@ -193,8 +193,8 @@ static void linear_stream(struct device *d, const struct linear_args *a)
     RECORD(d, linear_stream_launch, s);
 }
 
-/* Which kernel takes a product does not change its bits: they depend on CUDA_TENSOR and on the
- * weight alone (with CUDA_WGMMA_ANY on the number of rows too). */
+/* The choice of the kernel does not change a product's bits: they depend only on CUDA_TENSOR and
+ * on the weight (with CUDA_WGMMA_ANY also on the number of rows). */
 void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows)
 {
     if (a->w.quant == QUANT_W8A8) {
@@ -278,8 +278,8 @@ void cuda_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache
     RECORD(d, latent_launch, a);
 }
 
-/* Tokens that belong to a picture, over what other kernels have made of them: which kernel takes a
- * token must not depend on its company. */
+/* Overwrites other kernels' results for tokens that belong to an image: the kernel of a token
+ * must not depend on other tokens. */
 static void attention_mutual(struct device *d, struct attn_args a)
 {
     a.tiles = NULL, a.part_o = a.part_ml = NULL, a.tickets = NULL;
@@ -318,7 +318,7 @@ static void attention_mma(struct device *d, struct attn_args *a)
     }
 }
 
-/* As with linear(): the bits depend on CUDA_TENSOR and on the shape of the cache alone. */
+/* As with linear(): the bits depend only on CUDA_TENSOR and on the shape of the cache. */
 void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_stride,
                     const struct kv_cache *kv, uint32_t layer, const struct attn *p)
 {

@@ -1,9 +1,9 @@
-/* quantise.c - rows of weights in 8 and 4 bits: the numbers of the CPU backend's quantiser, laid
- * out for the kernels (struct stored in kernels.h). */
+/* quantise.c - rows of weights in 8 and 4 bits: the numbers of the CPU backend's quantiser, in
+ * the layout of the kernels (struct stored in stored.h). */
 #include "model-server/backend/cuda/cuda.h"
 #include "model-server/backend/numbers.h"
 
-/* Eight columns in order, in 8 bits, to where they lie. */
+/* Stores eight consecutive columns in 8 bits at their places. */
 static void deal_bytes(char *dst, const uint8_t *q, uint32_t padded, uint32_t quant)
 {
     for (uint32_t k = 0; k < padded; k += 8)
@@ -28,7 +28,7 @@ void cuda_quantise_row(const struct kernels *kern, const struct stored *w, char 
                        uint32_t row, float *f, const uint16_t *known)
 {
     const uint32_t padded = k_padded(w->cols, w->quant);
-    uint8_t *q = (uint8_t *)(f + padded); /* behind the numbers, as promised */
+    uint8_t *q = (uint8_t *)(f + padded); /* after the numbers, as documented */
     int32_t sum;
     memset(f + w->cols, 0, (padded - w->cols) * sizeof(*f));
     memset(dst, 0, row_bytes(w->cols, w->dtype, w->quant));

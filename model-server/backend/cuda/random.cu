@@ -1,4 +1,4 @@
-/* random.cu - weights that are made where they are wanted: no host memory, no copy. */
+/* random.cu - generates random weights on the device: no host memory, no copy. */
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
 #include "model-server/backend/cuda/numbers.cuh"

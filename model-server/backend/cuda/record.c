@@ -1,11 +1,11 @@
 /* record.c - operations are recorded, then run; repeated decode steps are replayed as graphs.
  *
- * Recording costs some 50 ns an operation. It makes graphs safe by construction: a graph is found
- * by comparing everything that was recorded - launchers, pointers, sizes - with what it was
- * captured from, so whatever changes (a batch size, a reallocated buffer, a longer context's grid)
- * is simply another step. What changes from step to step without being recorded lies in the batch
- * record, at addresses that depend on the sizes alone. Collectives are operations like the others;
- * whether a step with them is replayed is decided by all ranks together (group_agree). */
+ * Recording costs about 50 ns per operation. It makes graphs safe by construction. A graph is
+ * found by comparing everything that was recorded (launchers, pointers, sizes) with what it was
+ * captured from. So any change (a batch size, a reallocated buffer, a longer context's grid) is
+ * simply a different step. Data that changes between steps without being recorded is in the batch
+ * record, at addresses that depend only on the sizes. Collectives are operations like the others;
+ * all ranks together decide whether a step with them is replayed (group_agree). */
 #include "model-server/backend/cuda/cuda.h"
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static void run(struct device *d)
     for (uint32_t i = 0; i < r->n; i++) {
         cudaError_t rc = r->commands[i].fn(&l, r->bytes + r->commands[i].at);
         if (rc != cudaSuccess) {
-            cuda_fault(d, rc, "launching a kernel"); /* unless it has said more itself */
+            cuda_fault(d, rc, "launching a kernel"); /* unless it has set a more specific error */
             return;
         }
     }
@@ -85,8 +85,8 @@ static void graph_free(struct graph *g)
     *g = (struct graph){0};
 }
 
-/* The graph of what is recorded, or a place for it: a free one, else the one not used for longest.
- */
+/* The graph of the recorded step, or a place for it: a free one, else the least recently used
+ * one. */
 static struct graph *find(struct recorder *r, uint64_t hash)
 {
     struct graph *oldest = &r->graphs[0];
@@ -104,7 +104,7 @@ static void remember(struct graph *g, const struct recorder *r, uint64_t hash)
 {
     g->commands = malloc(r->n * sizeof(*g->commands));
     g->bytes = malloc(r->n_bytes);
-    if (!g->commands || !g->bytes) { /* this step goes on without */
+    if (!g->commands || !g->bytes) { /* this step continues without a graph */
         graph_free(g);
         return;
     }
@@ -133,7 +133,7 @@ static void capture(struct device *d, struct graph *g)
         cuda_fault(d, rc, "capturing a step");
 }
 
-/* Among ranks the choice is made by all together: a collective is replayed by all or by none. */
+/* With several ranks all decide together: a collective is replayed by all or by none. */
 static int choose(struct device *d, int mine)
 {
     return d->group && group_captures(d->group) ? group_agree(d->group, mine) : mine;

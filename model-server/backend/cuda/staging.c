@@ -1,5 +1,5 @@
-/* staging.c - copies between host and device through pinned buffers, so that filling one overlaps
- * sending another. */
+/* staging.c - copies between host and device through pinned buffers: one is filled while another
+ * is sent. */
 #include "model-server/backend/cuda/cuda.h"
 #include <string.h>
 
@@ -65,7 +65,7 @@ struct staged_bytes {
     size_t n;
 };
 
-/* Rows of 4 KiB; or one, of whatever length. */
+/* Rows of 4 KiB; or one, of any length. */
 enum { PIECE = 4096 };
 static void fill_bytes(void *arg, char *dst, size_t first, size_t n)
 {

@@ -1,5 +1,5 @@
 /* stored.cuh - single numbers of a matrix on the device (struct stored), for kernels that do not
- * take them by the fragment. */
+ * read fragments. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_STORED_CUH
 #define MODEL_SERVER_BACKEND_CUDA_STORED_CUH
 #include "model-server/backend/cuda/device.cuh"
@@ -45,7 +45,7 @@ static __device__ __forceinline__ float stored_at(const stored &w, const void *d
            f32_of_bf16(scales[group_at(row, k, w.cols, w.quant)]);
 }
 
-/* What the numbers of a row are multiplied with. */
+/* The scale of a row. */
 static __device__ __forceinline__ float row_scale(const stored &w, const void *data, uint32_t row)
 {
     if (w.quant == QUANT_NONE || w.quant == QUANT_INT4)

@@ -1,4 +1,5 @@
-/* stored.h - layouts of weights in device memory, for the host that packs them and the kernels. */
+/* stored.h - layouts of weights in device memory, for the host code that packs them and the
+ * kernels. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_STORED_H
 #define MODEL_SERVER_BACKEND_CUDA_STORED_H
 #include "model-server/backend/backend.h"
@@ -38,7 +39,7 @@ enum packed { PACKED_4 = QUANT_N, PACKED_TABLE, PACKED_8, LAYOUT_N };
 struct stored {
     const void *data;
     uint32_t rows, cols;
-    uint32_t dtype; /* of a quantised one: what x is rounded to, F16 or BF16; packed: or F32 */
+    uint32_t dtype; /* type to which x is rounded, F16 or BF16; packed: or F32 */
     uint32_t quant; /* enum quant or enum packed */
     uint32_t offsets, reserved;
     uint32_t table[4]; /* PACKED_TABLE: n, 8 bits each */
@@ -50,7 +51,7 @@ static inline __host__ __device__ bool in_4_bits(uint32_t quant)
     return quant == QUANT_INT4 || quant == PACKED_4 || quant == PACKED_TABLE;
 }
 
-/* Columns are padded to a multiple of this, and products are cut at multiples of it. */
+/* Columns are padded to a multiple of this, and products are divided at multiples of it. */
 enum { K_ALIGN = 64, K_ALIGN_WIDE = 128 };
 static inline __host__ __device__ uint32_t k_align(uint32_t quant)
 {
@@ -66,13 +67,13 @@ static inline __host__ __device__ size_t row_bytes(uint32_t k, uint32_t dtype, u
     size_t n = k_padded(k, quant);
     return in_4_bits(quant) ? n / 2 : quant ? n : dtype == DT_F32 ? n * 4 : n * 2;
 }
-/* From the beginning of `data` to the scales. */
+/* Offset of the scales from `data`. */
 static inline __host__ __device__ size_t scales_at(uint32_t rows, uint32_t k, uint32_t quant)
 {
     return rows * row_bytes(k, 0, quant);
 }
-/* Of a matrix with groups: columns of a step and of a group, bytes of the scales, and the element
- * of column k among them. */
+/* For matrices with groups: columns of a step and of a group, bytes of the scales, and the index
+ * of column k's scale. */
 static inline __host__ __device__ uint32_t step_columns(uint32_t quant)
 {
     return in_4_bits(quant) ? 128 : 64;
@@ -92,13 +93,13 @@ static inline __host__ __device__ size_t group_at(uint32_t row, uint32_t k, uint
     const size_t block = (size_t)(row / 16) * (k_padded(cols, quant) / step) + k / step;
     return block * 64 + row % 8 * 8 + row / 8 % 2 * 4 + k % step / group_columns(quant);
 }
-/* From the beginning of `data` to the factors of a packed matrix. */
+/* Offset of the factors of a packed matrix from `data`. */
 static inline __host__ __device__ size_t factors_at(const struct stored *m)
 {
     const size_t groups = groups_bytes(m->rows, m->cols, m->quant);
     return scales_at(m->rows, m->cols, m->quant) + (m->offsets ? 2 * groups : groups);
 }
-/* All that is behind the rows. */
+/* Bytes of everything after the rows. */
 static inline size_t scales_bytes(const struct stored *m)
 {
     const size_t floats = (size_t)m->rows * sizeof(float);
@@ -107,7 +108,7 @@ static inline size_t scales_bytes(const struct stored *m)
            : is_packed(m->quant)    ? factors_at(m) - scales_at(m->rows, m->cols, m->quant) + floats
                                     : floats;
 }
-/* Of a quantised matrix: the byte of column k in its row, and in 4 bits the lower bit of its
+/* For a quantised matrix: the byte of column k in its row, and for 4 bits the lower bit of its
  * nibble. */
 static inline __host__ __device__ uint32_t column_byte(uint32_t k, uint32_t quant)
 {

@@ -1,11 +1,11 @@
-/* stream_x.cuh - where linear_stream has its x from: rows of fp32, of 8 bits, or the norm of rows
- * that the block takes itself. */
+/* stream_x.cuh - the input x of linear_stream: rows of fp32, of 8 bits, or a norm of rows that
+ * the block computes itself. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_STREAM_X_CUH
 #define MODEL_SERVER_BACKEND_CUDA_STREAM_X_CUH
 #include "model-server/backend/cuda/linear_mma.cuh"
 #include "model-server/backend/cuda/norm.cuh"
 
-/* Which row of x and of y a column of the tile is. */
+/* The rows of x and of y of a column of the tile. */
 struct stream_rows {
     const uint32_t *list;
     uint32_t n, first;
@@ -17,7 +17,8 @@ struct stream_rows {
     __device__ size_t y(uint32_t i) const { return list ? list[first + i] : first + i; }
 };
 
-/* Where the first four of a lane's eight columns are, k being 8t of 32, and the others from there. */
+/* Offset of the first four of a lane's eight columns, where k is 8t of 32, and of the others from
+ * there. */
 template <class F> static __device__ __forceinline__ uint32_t first_column(uint32_t k)
 {
     return F::HALVES ? k - k % 32 / 2 : k;
@@ -27,8 +28,8 @@ template <class F> static __device__ __forceinline__ uint32_t apart(void)
     return F::HALVES ? 16 : 4;
 }
 
-/* A row of x as a lane's fragments: its columns of those from k on in 16 bits, or [k, k + 16) of 8
- * bits. Past the end, and for rows that are not there: zeros. */
+/* A row of x as a lane's fragments: its columns from k on in 16 bits, or [k, k + 16) of 8 bits.
+ * Zeros past the end and for missing rows. */
 template <class F> struct x_rows {
     typedef typename F::T T;
     const float *x;
@@ -67,7 +68,7 @@ template <class F> struct x_rows {
     }
 };
 
-/* The same of what take_norms() or take_rows() left in shared memory. */
+/* The same from the results of take_norms() or take_rows() in shared memory. */
 template <class F> struct x_shared {
     const unsigned char *row;
     __device__ void init(const linear_args &a, const unsigned char *room, uint32_t i)
@@ -104,8 +105,8 @@ static __device__ __forceinline__ float4 four_columns(const float *x, uint32_t k
     return f;
 }
 
-/* This warp's slice of all rows of x, rounded for the product: no other warp of the block reads it.
- * A lane has up to BATCH loads under way at a time. */
+/* Rounds this warp's slice of all rows of x for the product: no other warp of the block reads it.
+ * A lane has up to BATCH outstanding loads. */
 template <class F>
 static __device__ __forceinline__ void take_rows(const linear_args &a, unsigned char *room)
 {
@@ -133,9 +134,9 @@ static __device__ __forceinline__ void take_rows(const linear_args &a, unsigned 
     __syncwarp();
 }
 
-/* Every block has the norm of all rows, as norm_kernel() takes it, rounded for the product and
- * padded with zeros; one block for each row stores it in fp32 as well, for its other readers.
- * `sums`: NORM_WARPS floats of shared memory. Complete behind a barrier. */
+/* Every block computes the norm of all rows, as norm_kernel(), rounded for the product and padded
+ * with zeros. One block per row also stores it in fp32, for its other readers. `sums`: NORM_WARPS
+ * floats of shared memory. Complete after a barrier. */
 template <class F>
 static __device__ __forceinline__ void take_norms(const stream_args &s, unsigned char *room,
                                                   float *sums)

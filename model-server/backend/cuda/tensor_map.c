@@ -1,5 +1,5 @@
-/* tensor_map.c - tensor maps, made by the driver: a program that is linked to the runtime alone
- * asks the runtime for the driver's function. */
+/* tensor_map.c - tensor maps, encoded by the driver: a program that is linked only to the runtime
+ * gets the driver's function from the runtime. */
 #include "model-server/backend/cuda/tensor_map.h"
 
 typedef CUresult encoder(CUtensorMap *, CUtensorMapDataType, cuuint32_t rank, void *,
@@ -9,7 +9,7 @@ typedef CUresult encoder(CUtensorMap *, CUtensorMapDataType, cuuint32_t rank, vo
 
 static encoder *find(void)
 {
-    static encoder *found; /* one thread has the backend */
+    static encoder *found; /* only one thread uses the backend */
     enum cudaDriverEntryPointQueryResult is;
     void *p = NULL;
     if (!found && cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &p, 12000,

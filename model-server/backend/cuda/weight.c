@@ -1,6 +1,6 @@
-/* weight.c - matrices from the checkpoint onto the device: rows as they are or quantised, padded
- * with zeros so that every 16-byte piece is aligned and a product needs no tail; then the scales.
- */
+/* weight.c - loads matrices from the checkpoint to the device: rows unchanged or quantised,
+ * padded with zeros so that every 16-byte piece is aligned and a product needs no tail; then the
+ * scales. */
 #include "model-server/backend/cuda/cuda.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/backend/random_tensor.h"
@@ -88,7 +88,8 @@ static void fill_rows(void *arg, char *dst, size_t first, size_t n)
     pool_run(j->d->pool, fill_range, j, n, 16);
 }
 
-/* Memory on the host for the scales of a quantised matrix, and for those who make them. */
+/* Allocates host memory for the scales of a quantised matrix, and for the threads that compute
+ * them. */
 static int take_scratch(struct packing *j, struct err *e)
 {
     const struct stored *m = &j->w->m;

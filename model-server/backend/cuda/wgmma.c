@@ -1,11 +1,11 @@
-/* wgmma.c - when products are taken by wgmma, and in which tiles.
+/* wgmma.c - decides when products use wgmma, and with which tiles.
  *
- * linear_wgmma keeps the order of sums of the other kernels as far as an instruction can be told;
- * how the instruction adds up its 16 products is not documented, neither for it nor for mma.sync.
- * So a device is asked once, when it is opened: products of numbers chosen to need rounding are
- * taken both ways, and wgmma is used if every bit of them agrees. CUDA_WGMMA_ANY uses it in any
- * case: then a row's bits depend on whether it is computed with more than 64 others, and nothing
- * that docs/decisions/invariance.md promises holds between such steps. */
+ * linear_wgmma keeps the other kernels' order of sums as far as an instruction allows. How wgmma
+ * and mma.sync add 16 products is not documented. So it is tested once, when a device is opened.
+ * Products of numbers whose sums need rounding are computed with both instructions, and wgmma is
+ * used if every bit agrees. CUDA_WGMMA_ANY uses it in any case. Then a row's bits depend on
+ * whether it is computed with more than 64 others, and the guarantees of
+ * docs/decisions/invariance.md do not hold between such steps. */
 #include "model-server/backend/cuda/cuda.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
@@ -15,7 +15,7 @@
 
 /* ---------------------------------------------------------------- the product */
 
-/* Fewer rows fill a tile of 128 worse than linear_tile's. */
+/* Fewer rows use a tile of 128 worse than linear_tile's. */
 enum { WGMMA_ROWS = 64 };
 
 bool wgmma_takes(const struct device *d, const struct linear_args *a)
@@ -28,7 +28,7 @@ static uint64_t tiles_of(const struct linear_args *a, uint32_t rows)
     return ((uint64_t)a->w.rows + 127) / 128 * ((a->rows + rows - 1) / rows);
 }
 
-/* The tile that needs less time for all waves of blocks; of two equal ones the larger, which reads
+/* The tile that needs less time for all waves of blocks; if equal the larger one, which reads
  * less. */
 static uint32_t rows_of_tile(const struct device *d, const struct linear_args *a)
 {
@@ -43,8 +43,8 @@ void wgmma_linear(struct device *d, struct linear_args *a)
     cuda_narrow(d, a, NARROW_WGMMA);
     a->tile_rows = rows_of_tile(d, a);
     a->blocks = (uint32_t)d->sms;
-    /* Side by side, slices are written and read once more: worth it when most of the device would
-     * idle otherwise (by estimate). */
+    /* Parallel slices are written and read once more: they pay if most of the device would
+     * otherwise be idle (by estimate). */
     if (4 * tiles_of(a, a->tile_rows) <= (uint64_t)d->sms)
         a->part = cuda_work(d, WORK_SLICES, (size_t)SLICES * a->rows * a->w.rows * sizeof(float));
     RECORD(d, linear_wgmma_launch, *a);
@@ -52,7 +52,7 @@ void wgmma_linear(struct device *d, struct linear_args *a)
         RECORD(d, linear_sum_launch, *a);
 }
 
-/* Fewer are linear_stream's. */
+/* Fewer rows use linear_stream. */
 bool team_takes(const struct device *d, const struct linear_args *a)
 {
     return d->features & CUDA_WGMMA && d->teams && a->rows <= TEAM_ROWS && a->w.quant == QUANT_NONE;
@@ -67,7 +67,7 @@ void team_linear(struct device *d, struct linear_args *a)
         RECORD(d, linear_team_launch, t);
 }
 
-/* The product by clusters that was recorded last, if it is `y` and nothing has become of it yet. */
+/* The last recorded product by clusters, if it is `y` and nothing is fused to it yet. */
 static struct team_args *last_team(const struct device *d, const float *y, uint32_t rows,
                                    uint32_t n)
 {
@@ -88,7 +88,7 @@ bool team_sum(struct device *d, float *x, const float *r, float scale, uint32_t 
     return true;
 }
 
-/* The last thing recorded is made to store what this product is wanted for, instead of itself. */
+/* Makes the last recorded product store the gated result instead of its own. */
 bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n, enum act act)
 {
     struct team_args *t = last_team(d, x, rows, 2 * n);
@@ -112,8 +112,8 @@ bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint3
 enum { OUTS = 128, ROWS = WGMMA_ROWS + 16, K = 512, SECONDS = 10 };
 enum { N_W = OUTS * K, N_X = ROWS * K, N_Y = ROWS * OUTS };
 
-/* Numbers whose sums need rounding, in every way: of one magnitude, of many, and such that most of
- * a sum is cancelled by the rest. */
+/* Numbers whose sums need rounding in every way: of one magnitude, of many, and such that most of
+ * a sum cancels. */
 static void fill(float *p, int rows, uint32_t *seed)
 {
     for (int i = 0; i < rows * K; i++) {
@@ -131,8 +131,8 @@ static void fill(float *p, int rows, uint32_t *seed)
     }
 }
 
-/* Kernels may be wrong in ways that no test without a GPU finds: one that does not end must not
- * leave a server that never starts. */
+/* Kernels may have errors that only a GPU shows: one that does not end must not prevent the
+ * server from starting. */
 static int wait_for_it(struct device *d, struct err *e)
 {
     cudaError_t rc;
@@ -152,7 +152,7 @@ static int wait_for_it(struct device *d, struct err *e)
                : cuda_failed(d, rc, "checking wgmma (CUDA_FEATURES=463 leaves it out)", e);
 }
 
-/* By mma.sync, by wgmma, by wgmma in clusters of this many. */
+/* With mma.sync, with wgmma, or with wgmma in clusters of this many. */
 static int product(struct device *d, unsigned feature, uint32_t teams, const struct weight *w,
                    float *y, const float *x, float *host, struct err *e)
 {

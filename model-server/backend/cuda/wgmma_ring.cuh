@@ -1,6 +1,6 @@
-/* wgmma_ring.cuh - what the kernels that multiply by wgmma share: a ring of stages that one thread
- * fills by tensor maps, 64 columns of weights and of x each, and the sum of stages by two warpgroups.
- * See linear_wgmma.cu for how its parts fit together. */
+/* wgmma_ring.cuh - shared by the kernels that use wgmma: a ring of stages that one thread fills
+ * by tensor maps, 64 columns of weights and of x each, and the sum of stages by two warpgroups.
+ * See linear_wgmma.cu for its use. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_WGMMA_RING_CUH
 #define MODEL_SERVER_BACKEND_CUDA_WGMMA_RING_CUH
 #include "model-server/backend/cuda/hopper.cuh"
@@ -23,8 +23,8 @@ static_assert((COPY_REGISTERS + MATH * MATH_REGISTERS) * GROUP <= 65536, "a bloc
 template <int ROWS> struct stage {
     unsigned char x[ROWS][2 * COLUMNS], w[2][2][BAND][COLUMNS]; /* [half][band] */
 };
-/* full[i] ends a phase when the bytes of a stage are there, empty[i] when all warps have done with
- * them. */
+/* full[i] ends a phase when the bytes of a stage have arrived, empty[i] when no warp reads it any
+ * more. */
 template <int ROWS, int N> struct ring {
     static constexpr int STAGES = N;
     stage<ROWS> at[N];
@@ -38,7 +38,7 @@ template <int ROWS, int N> struct ring {
     }
 };
 
-/* Where a thread is in the ring: stage `i`, in the phase of this parity. */
+/* A thread's position in the ring: stage `i`, in the phase of this parity. */
 template <int STAGES> struct place {
     uint32_t i = 0, parity = 0;
     __device__ __forceinline__ void next(void)
@@ -48,7 +48,8 @@ template <int STAGES> struct place {
     }
 };
 
-/* Outputs of a product, or with a gate of half of it; from a band's outputs to the other's. */
+/* Outputs of a product, or with a gate half of them; distance between the outputs of the two
+ * bands. */
 static __host__ __device__ __forceinline__ uint32_t outputs(const linear_args &a)
 {
     return a.gate ? a.w.rows / 2 : a.w.rows;
@@ -76,9 +77,9 @@ static __device__ __forceinline__ void load_weights(const linear_args &a, stage<
 
 /* ---------------------------------------------------------------- multiplying */
 
-/* This lane's 16 bytes of its two outputs, which are rows g and g + 8 of the fragment: 32 columns.
- * A warp has 8 outputs of each band, so that with a gate a thread has an output of the gate and the
- * one that it gates. */
+/* This lane's 16 bytes of its two outputs, which are rows g and g + 8 of the fragment: 32
+ * columns. A warp has 8 outputs of each band, so with a gate a thread has an output of the gate
+ * and the one that it gates. */
 struct fragment {
     uint4 g, g8;
 };
@@ -90,17 +91,17 @@ static __device__ __forceinline__ void load_fragment(fragment *f, const stage<RO
     f->g8 = *(const uint4 *)&s->w[half][1][8 * warp + lane / 4][lane % 4 * 16];
 }
 
-/* The b operand of wgmma: 16 columns from `column` on of rows of 128 bytes as a tensor map's
- * 128-byte swizzle lays them, the first at a multiple of 1024 bytes. The descriptor's fields:
- * address, a stride that swizzled rows do not use, from eight rows to the next eight, the 128-byte
- * swizzle. */
+/* The b operand of wgmma: 16 columns from `column` on of rows of 128 bytes in a tensor map's
+ * 128-byte swizzle, the first at a multiple of 1024 bytes. The descriptor's fields: address, a
+ * stride that swizzled rows do not use, the distance of eight rows to the next eight, the
+ * 128-byte swizzle. */
 static __device__ __forceinline__ uint64_t rows_operand(const void *rows, uint32_t column)
 {
     uint64_t address = shared_address(rows) + 2 * column, eight_rows = 8 * 128;
     return address >> 4 | 1ull << 16 | eight_rows >> 4 << 32 | 1ull << 62;
 }
 
-/* The warp has done with stage `i`. */
+/* The warp no longer reads stage `i`. */
 template <class RING> static __device__ __forceinline__ void release(RING *r, uint32_t i)
 {
     __syncwarp();
@@ -108,8 +109,8 @@ template <class RING> static __device__ __forceinline__ void release(RING *r, ui
         mbarrier_arrive(&r->empty[i]);
 }
 
-/* Sum of the next `stages` stages. Halves of a stage are groups of two wgmma; one group is always
- * at work while the next one's weights come from shared memory. */
+/* Sum of the next `stages` stages. Halves of a stage are groups of two wgmma; one group always
+ * runs while the next one's weights are read from shared memory. */
 template <typename T, int ROWS, int STAGES>
 static __device__ __forceinline__ void slice_sum(ring<ROWS, STAGES> *r, place<STAGES> *p,
                                                  uint32_t stages, float (&acc)[ROWS / 8][4])

@@ -9,7 +9,7 @@ static const struct draft_ops *const kinds[] = {&draft_mtp, &draft_medusa, &draf
                                                 &draft_eagle3};
 enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-/* The last layer of the model that attends: draft layers were trained in its likeness. */
+/* The last attention layer of the model: draft layers have its shape. */
 static const struct layer_spec *model_layer(const struct decoder_spec *s)
 {
     for (uint32_t i = s->n_layers; i-- > 0;)
@@ -60,7 +60,7 @@ static int upload_rows(struct decoder *d, const struct draft_step *x, uint32_t f
     return d->ops->upload(d->dev, s->hidden, s->host, n * width * sizeof(float), e);
 }
 
-/* The decoder whose positions and vocabulary a pass has. */
+/* The decoder that defines positions and vocabulary of a pass. */
 static struct decoder *frame_of(struct decoder *d)
 {
     struct decoder *own = d->draft.own;
@@ -72,8 +72,8 @@ static struct decoder *frame_of(struct decoder *d)
     return own;
 }
 
-/* Rows of n_out times the head's own vocabulary, side by side, become rows of the model's; the last
- * one first, since they grow. */
+/* Scatters n_out rows of the head's own vocabulary to rows of the model's; the last one first,
+ * since rows grow. */
 static void spread(const struct decoder *d, uint32_t n_out, float *logits)
 {
     const uint32_t few = d->draft.own->spec.vocab, all = d->spec.vocab;
@@ -88,7 +88,7 @@ static void spread(const struct decoder *d, uint32_t n_out, float *logits)
     }
 }
 
-/* The step `b` is a part of x->b, from its token `from` on. */
+/* Runs step `b`, a part of x->b from its token `from` on. */
 static int pass(struct decoder *d, const struct draft_step *x, const struct ragged *b,
                 uint32_t from, float *logits, float *next, struct err *e)
 {

@@ -1,15 +1,15 @@
-/* draft.h - draft heads: small parts of a checkpoint that say which tokens are likely to follow,
- * from the hidden states that the model has computed anyway.
+/* draft.h - draft heads: small parts of a checkpoint that predict likely next tokens from the
+ * hidden states that the model computes anyway.
  *
- * Row p of a head gets the hidden state of token p and the token behind it, p + 1, and yields
- * logits of token p + 2. So the first draft needs the row of the token before the last one, and
- * each further one a row of its own (`depth` 1, 2 ...), with the draft before it and what the head
- * made of its last row. Heads with keys keep them in layers of the model's own cache, behind those
- * of the model: a row of every token has to pass through them, in order. What they hold decides how
- * often drafts are right, never what is answered.
+ * Row p of a head gets the hidden state of token p and the embedding of token p + 1, and yields
+ * logits of token p + 2. So the first draft needs the row of the token before the last one. Each
+ * further draft needs another row (`depth` 1, 2 ...), with the draft before it and the head's
+ * result for its last row. Heads with keys store them in layers of the model's own cache, after
+ * those of the model: a row of every token has to pass through them, in order. Their contents
+ * determine how often drafts are right, never the answer.
  *
- * One file is one kind: it finds its tensors, loads them, runs a pass. Kinds call backend ops and
- * the decoder's steps (decoder_impl.h). One thread. */
+ * One file is one kind: it finds its tensors, loads them, and runs a pass. Kinds call backend ops
+ * and the decoder's steps (decoder_impl.h). One thread. */
 #ifndef MODEL_SERVER_MODEL_DRAFT_DRAFT_H
 #define MODEL_SERVER_MODEL_DRAFT_DRAFT_H
 #include "model-server/backend/backend.h"
@@ -19,41 +19,41 @@
 struct decoder;
 struct loader;
 
-/* What a kind finds out before anything is loaded. */
+/* Properties of a kind that are known before anything is loaded. */
 struct draft_plan {
-    uint32_t layers; /* of the cache that it keeps keys in; like the model's last one that attends,
-                        or: */
-    bool own;        /* like `layer`; its passes have rotations of their own, rope_dim wide */
+    /* layers of the cache for its keys; like the model's last attention layer, or: */
+    uint32_t layers;
+    bool own; /* like `layer`; its passes have rotations of their own, rope_dim wide */
     struct layer_spec layer;
     uint32_t rope_dim;
-    uint32_t width; /* numbers of a row that it gets of the model (depth 0) */
-    uint32_t most;  /* drafts that it can make at a time; 0: as many as are wanted */
-    bool keeps;     /* keys: all tokens have to pass */
-    bool chains; /* deeper rows are what it made of the one before; else the same row at each depth
+    uint32_t width; /* width of a row from the model (depth 0) */
+    uint32_t most;  /* most drafts at a time; 0: any number */
+    bool keeps;     /* it has keys: all tokens have to pass */
+    bool chains; /* deeper rows are its result for the previous one; else the same row at each depth
                   */
 };
 
-/* One pass, between step_begin() and step_end(). The step's ids are the tokens behind its rows. */
+/* One pass, between step_begin() and step_end(). The step's ids are the tokens after its rows. */
 struct draft_pass {
     uint32_t tokens, n_out, depth;
-    const float
-        *hidden; /* [tokens, width] on the device; depth > 0 with `chains`: [tokens, hidden] */
+    /* [tokens, width] on the device; depth > 0 with `chains`: [tokens, hidden] */
+    const float *hidden;
 };
 
 struct draft_ops {
     const char *name; /* for /info and logs: "mtp", "medusa", "eagle3" */
-    /* Are its tensors there? 1: yes, and `p` is filled; 0: no; -1: they are no such head. */
+    /* Looks for its tensors. 1: found, and `p` is filled; 0: not found; -1: they are invalid. */
     int (*find)(const struct decoder *d, const struct arch *a, const struct checkpoint *c,
                 struct draft_plan *p, struct err *e);
-    void *(*load)(struct loader *l); /* NULL after a fault, which the loader keeps */
+    void *(*load)(struct loader *l); /* NULL after an error, which the loader records */
     void (*free)(struct decoder *d, void *self);
-    /* Enqueues; with n_out, scratch.out are the rows for the head (normalised) and *next
-     * [n_out, hidden] those for the next depth; *head: the matrix that makes logits. */
+    /* Enqueues. With n_out, scratch.out are the rows for the head (normalised) and *next [n_out,
+     * hidden] those for the next depth; *head: the matrix of the logits. */
     int (*forward)(struct decoder *d, const void *self, const struct draft_pass *p,
                    const float **next, struct weight **head, struct err *e);
-    /* Rows (depth 0) that are no final hidden states: enqueues what `layer` adds to scratch.hidden
-     * [tokens, width]. scratch.x is what enters that layer, or leaves the last one; scratch.r may
-     * be used. NULL: rows are what stands behind the model's last norm. */
+    /* For rows (depth 0) that are not the final hidden states: enqueues what `layer` adds to
+     * scratch.hidden [tokens, width]. scratch.x is the input of that layer, or the output of the
+     * last one; scratch.r may be used. NULL: rows are the states after the model's last norm. */
     void (*tap)(struct decoder *d, const void *self, uint32_t layer, uint32_t tokens);
 };
 extern const struct draft_ops draft_mtp, draft_medusa, draft_eagle, draft_eagle3;
@@ -63,19 +63,19 @@ struct draft {                   /* of a decoder */
     struct draft_plan plan;
     const struct checkpoint *from; /* valid while the decoder is loaded */
     void *self;
-    /* With plan.own: one layer, on the memory and the cache of the model. load() sets it. */
+    /* With plan.own: one layer that uses the model's memory and cache. load() sets it. */
     struct decoder *own;
-    /* Its logits are about these tokens [own->spec.vocab]; the others get -infinity. NULL: it has
-     * the model's vocabulary. */
+    /* Tokens of its logits [own->spec.vocab]; all others get -infinity. NULL: it has the model's
+     * vocabulary. */
     const uint32_t *ids;
 };
 
-/* Looks for a head of any kind in `c`, and makes room for its layers in d->spec. Before
- * decoder_load(). `wanted`: it is a fault where there is none. */
+/* Looks for a head of any kind in `c`, and adds its layers to d->spec. Before decoder_load().
+ * `wanted`: a missing head is an error. */
 int draft_find(struct decoder *d, const struct arch *a, const struct checkpoint *c, bool wanted,
                struct err *e);
 
-/* Rows of many sequences. `b` as of any step, with the tokens *behind* the rows as its ids. */
+/* Rows of many sequences. `b` as in any step, with the tokens *after* the rows as its ids. */
 struct draft_step {
     struct ragged b;
     uint32_t depth;

@@ -1,22 +1,20 @@
-/* eagle.c - draft heads of one Llama layer that goes on from features of the model.
+/* eagle.c - draft heads of one Llama layer on features of the model.
  *
  * EAGLE (arXiv 2401.15077): a matrix joins the embedding of the next token and the model's last
- * hidden state; a layer without a first norm; the model's head.
- * EAGLE-3 (arXiv 2503.01840): a matrix joins the residual streams that enter three layers, a low, a
- * middle and a high one. The layer attends to the norm of that beside the norm of the embedding.
- * Its own norm and its own head follow, over the more frequent tokens: `d2t`[i] + i is the token of
- * row i. Further drafts go on from what left the layer, in the place of the joined streams.
+ * hidden state; a layer without a first norm; the model's head. EAGLE-3 (arXiv 2503.01840): a
+ * matrix joins the residual streams that enter three layers, a low, a middle and a high one. The
+ * layer attends to the norm of that, beside the norm of the embedding. Its own norm and its own
+ * head follow, for the most frequent tokens: `d2t`[i] + i is the token of row i. Further drafts
+ * use the layer's result in place of the joined streams.
  *
- * The layer is Llama's whatever the model is, with sizes of its own (config.json of the folder). So
- * a decoder of one layer has its spec, and works in the model's memory and cache.
+ * The layer is a Llama layer whatever the model is, with its own sizes (config.json of the
+ * folder). So a decoder of one layer has its spec, and uses the model's memory and cache.
  *
  * Names are those of SafeAILab's and SpecForge's files (`midlayer.*`), and of the speculators
- * format
- * (`layers.0.*`, `transformer_layer_config`). The three layers: `eagle_aux_hidden_state_layer_ids`
- * of `eagle_config` (SpecForge, SGLang) are layers whose result is taken; at the top (speculators,
- * vLLM) layers whose input is taken; by default layers 2, n / 2 and n - 3, of which it is the
- * input.
- */
+ * format (`layers.0.*`, `transformer_layer_config`). The three layers:
+ * `eagle_aux_hidden_state_layer_ids` of `eagle_config` (SpecForge, SGLang) names layers whose
+ * output is used; at the top level (speculators, vLLM) layers whose input is used. The default is
+ * the inputs of layers 2, n / 2 and n - 3. */
 #include "common/json.h"
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/loader.h"
@@ -47,7 +45,7 @@ static const struct arch names = {
               [W_DRAFT_HEAD] = "lm_head"},
 };
 
-struct joined { /* what enters layer `at`, times this */
+struct joined { /* the input of layer `at`, times this matrix */
     uint32_t at;
     struct weight *by; /* [hidden, hidden] */
 };
@@ -56,7 +54,7 @@ struct eagle {
     struct decoder own;
     struct joined taps[TAPS]; /* EAGLE-3, ascending; EAGLE: of the embedding, of the hidden state */
     float *join_bias;         /* or NULL */
-    bool norm_first;          /* the residual is the norm of what the layer gets */
+    bool norm_first;          /* the residual is the norm of the layer's input */
     struct norm embed_norm, norm;
     struct weight *head; /* NULL: the model's */
     uint32_t *ids;
@@ -139,7 +137,7 @@ static const struct tensor *tensor_of(const struct checkpoint *c, const char *na
     return checkpoint_find_weight(c, &names, name);
 }
 
-/* Is it there, with a matrix that joins so many rows? */
+/* True if it exists, with a matrix that joins so many rows. */
 static bool there(const struct decoder *d, const struct checkpoint *c, uint32_t rows)
 {
     const struct tensor *join = tensor_of(c, "model.fc.weight");
@@ -194,7 +192,7 @@ static void fail(struct loader *l, const char *why)
     l->failed = true;
 }
 
-/* The tokens of the head's rows. */
+/* Loads the tokens of the head's rows. */
 static void load_ids(struct loader *l, struct eagle *m, uint32_t n, uint32_t vocab)
 {
     const struct tensor *t = tensor_of(l->c, "d2t");
@@ -226,7 +224,7 @@ static void load_ids(struct loader *l, struct eagle *m, uint32_t n, uint32_t voc
     }
 }
 
-/* The stored matrix multiplies several rows side by side; each gets its own. */
+/* The stored matrix multiplies several rows side by side; each gets its own part. */
 static void load_join(struct loader *l, struct eagle *m, const uint32_t *at, int n)
 {
     const int64_t h = l->d->spec.hidden;
@@ -254,7 +252,7 @@ static void load_head(struct loader *l, struct eagle *m)
     m->head = loader_pack(l, &p, 1, own->dtype, loader_head_quant(own->quant));
 }
 
-/* A decoder of the head's layer alone, on the model's device. */
+/* Creates a decoder of only the head's layer, on the model's device. */
 static bool make_own(struct loader *l, struct eagle *m, const struct decoder *d)
 {
     struct decoder *own = &m->own;
@@ -287,7 +285,7 @@ static void load_parts(struct loader *l, struct eagle *m, const uint32_t *at)
     load_head(l, m);
 }
 
-/* Rows of the head's own matrix to the vocabulary; without one it has the model's. */
+/* Number of rows of the head's own matrix to the vocabulary; without one it uses the model's. */
 static void read_vocab(struct loader *l, struct eagle *m, uint32_t vocab)
 {
     const struct tensor *head = tensor_of(l->c, "lm_head.weight");
@@ -376,7 +374,7 @@ static void tap(struct decoder *d, const void *self, uint32_t layer, uint32_t to
     }
 }
 
-/* The model's, which heads are trained with, whatever is stored beside them. */
+/* The model's embedding, with which heads are trained, even if the file contains one. */
 static int embed(struct decoder *d, float *y, uint32_t tokens, struct err *e)
 {
     d->ops->embed(d->dev, y, d->embed, d->split.vocab.first, 1);

@@ -1,9 +1,9 @@
-/* medusa.c - Medusa heads (arXiv 2401.10774): head i says from the last hidden state alone what
- * stands i + 2 tokens behind it. A head is some blocks x + silu(W x + b), then a matrix to the
+/* medusa.c - Medusa heads (arXiv 2401.10774): head i predicts the token i + 2 positions later
+ * from the last hidden state alone. A head is some blocks x + silu(W x + b), then a matrix to the
  * vocabulary: its own (the first version) or the model's (the second).
  *
- * Names are those of a folder of heads, which stand beside the weights of their model:
- * `<head>.<block>.linear.{weight,bias}` and `<head>.<blocks>.weight`, perhaps behind
+ * Names are those of a folder of heads, or of heads beside the weights of their model:
+ * `<head>.<block>.linear.{weight,bias}` and `<head>.<blocks>.weight`, optionally with the prefix
  * "medusa_head.". */
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/loader.h"
@@ -39,7 +39,7 @@ static bool there(const struct checkpoint *c, const char *pattern, uint32_t head
     return checkpoint_find(c, name) != NULL;
 }
 
-/* How the names of `c` are spelt, how many heads there are, of how many blocks. NULL: none. */
+/* The spelling of the names in `c`, the number of heads, and of their blocks. NULL: none. */
 static const struct names *count(const struct checkpoint *c, uint32_t *heads, uint32_t *blocks)
 {
     for (int i = 0; i < N_SPELLINGS; i++) {

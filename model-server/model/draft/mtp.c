@@ -1,10 +1,10 @@
-/* mtp.c - multi-token prediction: one more layer of the model's own kind over the norms of a hidden
- * state and of the embedding of the token behind it (DeepSeek-V3, arXiv 2412.19437, section 2.2).
+/* mtp.c - multi-token prediction: one more layer of the model's own kind on the norms of a hidden
+ * state and of the embedding of the next token (DeepSeek-V3, arXiv 2412.19437, section 2.2).
  *
- * Two forms are in use. DeepSeek-V3 and GLM-4.5 store it as the layer behind the last one
- * (`model.layers.<n>.{enorm,hnorm,eh_proj,shared_head}`); Qwen3-Next and Qwen 3.5 apart (`mtp.*`).
- * Checkpoints with several such layers are served by the first, which drafts every further token,
- * too, from its own last row. */
+ * There are two forms. DeepSeek-V3 and GLM-4.5 store it as the layer after the last one
+ * (`model.layers.<n>.{enorm,hnorm,eh_proj,shared_head}`); Qwen3-Next and Qwen 3.5 store it
+ * separately (`mtp.*`). With several such layers only the first is used, which also drafts every
+ * further token from its own last row. */
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/loader.h"
 #include <stdio.h>
@@ -13,8 +13,8 @@
 
 struct form {
     const char *in, *embed_norm, *hidden_norm, *norm, *head; /* names; head NULL: the model's */
-    const char *layer;   /* what stands for "model.layers." there; NULL: the same */
-    bool goes_on_normed; /* rows of the next depth are behind the last norm */
+    const char *layer;   /* replaces "model.layers."; NULL: the same */
+    bool goes_on_normed; /* rows of the next depth are those after the last norm */
 };
 static const struct form forms[] = {
     {"model.layers.*.eh_proj", "model.layers.*.enorm", "model.layers.*.hnorm",
@@ -84,7 +84,7 @@ static char *renamed(const char *name, const char *by)
     return out;
 }
 
-/* The family's names, with those of this form, and where the layers lie apart, their prefix. */
+/* The family's names, with those of this form, and if the layers are separate, their prefix. */
 static bool name_weights(const struct form *f, const struct arch *of, struct arch *a,
                          char *made[W_ROLES])
 {
@@ -103,7 +103,7 @@ static bool name_weights(const struct form *f, const struct arch *of, struct arc
     return true;
 }
 
-/* The stored matrix multiplies [embedding | hidden state]; two products need no row of both. */
+/* The stored matrix multiplies [embedding | hidden state]; two products avoid a row of both. */
 static struct weight *half(struct loader *l, int layer, int64_t from)
 {
     const int64_t n = l->d->spec.hidden;
@@ -112,7 +112,7 @@ static struct weight *half(struct loader *l, int layer, int64_t from)
     return loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
 }
 
-/* Most checkpoints store the model's own head once more. */
+/* Most checkpoints store a copy of the model's head. */
 static bool own_head(const struct loader *l, const struct form *f, uint32_t layer)
 {
     const struct tensor *t = f->head ? tensor_of(l->c, l->a, f->head, layer) : NULL;

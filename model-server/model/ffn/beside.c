@@ -1,6 +1,6 @@
-/* beside.c - a dense MLP and experts in one layer, each behind a norm of its own; the router looks
- * at the residual stream through a third (Gemma 4). Norms need whole sums, so both are summed over
- * ranks here. */
+/* beside.c - a dense MLP and experts in one layer, each with a norm of its own; the router reads
+ * the residual stream through a third norm (Gemma 4). Norms need complete sums, so both are
+ * summed over ranks here. */
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
 #include <math.h>
@@ -8,7 +8,7 @@
 
 struct beside {
     struct sublayer dense, experts;
-    /* behind the dense MLP; before and behind the experts; before the router; [hidden] each */
+    /* after the dense MLP; before and after the experts; before the router; [hidden] each */
     struct norm post_dense, pre_experts, post_experts, router;
 };
 

@@ -1,6 +1,6 @@
-/* embedded.c - embeddings that each layer has of its own (Gemma 4 E2B and E4B, after Gemma 3n): a
- * row of a table by the token's id, and a projection of the usual embedding, enter the residual
- * stream through a gate. Every rank computes all of it: it is narrow. */
+/* embedded.c - per-layer embeddings (Gemma 4 E2B and E4B, after Gemma 3n): a row of a table by
+ * the token's id, and a projection of the main embedding, are added to the residual stream
+ * through a gate. Every rank computes all of it, because it is narrow. */
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
 #include <math.h>

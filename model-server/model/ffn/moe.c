@@ -1,4 +1,4 @@
-/* moe.c - the feed-forward of many MLPs of which a router chooses a few for each token (arXiv
+/* moe.c - the feed-forward of many MLPs, of which a router selects a few for each token (arXiv
  * 1701.06538, 2401.04088). */
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
@@ -10,7 +10,7 @@ struct experts {
     uint32_t n;                               /* experts */
     float *router_bias, *up_bias, *down_bias; /* see struct moe */
     float *select_bias, *expert_scale;
-    struct weight *shared_up, *shared_down; /* of the expert that every token takes, or NULL */
+    struct weight *shared_up, *shared_down; /* of the shared expert, or NULL */
     struct weight *shared_gate;             /* [1, hidden] */
 };
 
@@ -64,7 +64,7 @@ static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
     return n;
 }
 
-/* The router's, and all experts' one behind the other. */
+/* Biases of the router, and of all experts, one after the other. */
 static void load_biases(struct loader *l, struct experts *y, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -80,7 +80,8 @@ static void load_biases(struct loader *l, struct experts *y, int layer)
     for (uint32_t i = 0; i < n; i++)
         loader_turns(l, loader_rows(all, i * pair, pair), f.first, f.n, parts + 2 * (size_t)i);
     y->up_bias = loader_vector(l, parts, 2 * (int)n, 0);
-    /* added once, before the sum over ranks: by the first, or by the one that has the expert */
+    /* added once, before the sum over ranks: by the first rank, or by the one that has the
+     * expert */
     if (l->d->split.rank == 0 || l->d->split.experts.n < n) {
         all = loader_expert_biases(l, W_MOE_DOWN, layer, s->hidden);
         y->down_bias = loader_vector(l, &all, 1, 0);
@@ -107,7 +108,7 @@ static struct mat_part down_part(struct loader *l, int layer, int expert, enum f
     return loader_cut(p, 0, s->hidden, f.first, f.n);
 }
 
-/* An expert of another rank is looked for and not packed. */
+/* Finds an expert of another rank without packing it. */
 static void pass_over(struct loader *l, int layer, int expert, enum fused fused)
 {
     struct mat_part parts[2];
@@ -187,7 +188,7 @@ static void *load(struct loader *l, uint32_t at)
     }
     y->n = s->moe.n_experts;
     struct mat_part router = loader_part(l, W_ROUTER, layer, NO_EXPERT, false, y->n, s->hidden);
-    y->router = loader_pack(l, &router, 1, DT_F32, QUANT_NONE); /* small, and its ties decide */
+    y->router = loader_pack(l, &router, 1, DT_F32, QUANT_NONE); /* small, and its ties matter */
     if (s->moe.select_bias)
         y->select_bias =
             loader_plain_vector(l, W_SELECT_BIAS, layer, y->n, (struct slice){0, y->n});
@@ -228,7 +229,7 @@ static void release(struct decoder *d, void *self)
 
 /* ---------------------------------------------------------------- forward */
 
-/* out += the shared expert of in, this rank's share. */
+/* out += this rank's share of the shared expert of `in`. */
 static void add_shared(struct decoder *d, const struct experts *y, struct sub_step *s)
 {
     const uint32_t ffn = d->split.shared_ffn.n, hidden = d->spec.hidden, t = s->tokens;

@@ -6,7 +6,7 @@
 
 /* ---------------------------------------------------------------- buckets */
 
-/* Of a query so far behind the key; fp32, where transformers rounds. */
+/* Bucket of a query `far` positions after the key; fp32, where transformers rounds. */
 static uint32_t bucket(const struct apart_spec *s, int32_t far)
 {
     const int32_t span = (int32_t)s->buckets / 2, mid = span / 2;
@@ -39,7 +39,7 @@ static void load_at(struct loader *l, struct apart *a)
 
 /* ---------------------------------------------------------------- vectors */
 
-/* Norms of the vectors of distances, turned: [hidden][buckets]. NULL after a fault. */
+/* Norms of the vectors of distances, transposed: [hidden][buckets]. NULL after an error. */
 static float *distances(struct loader *l)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -73,7 +73,8 @@ static float *distances(struct loader *l)
     return NULL;
 }
 
-/* out [buckets][dim]: the vectors through rows [first, first + dim) of a matrix and its bias. */
+/* out [buckets][dim]: products of the vectors with rows [first, first + dim) of a matrix, plus
+ * its bias. */
 static void project(const struct mat_part *w, const struct mat_part *b, uint32_t first,
                     uint32_t dim, const float *turned, uint32_t n, float *sums, float *out)
 {
@@ -91,7 +92,7 @@ static void project(const struct mat_part *w, const struct mat_part *b, uint32_t
     }
 }
 
-/* Of this rank's heads: what q meets comes from the keys' matrix, and the other way round. */
+/* For this rank's heads: the factor of q comes from the keys' matrix, and vice versa. */
 static void load_side(struct loader *l, uint32_t layer, enum role role, const float *turned,
                       struct weight **of)
 {

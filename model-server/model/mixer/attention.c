@@ -1,5 +1,6 @@
-/* attention.c - softmax attention over the paged cache: q, k and v of one product, rotation, the
- * cache, the weighted sum, the output projection (arXiv 1706.03762; grouped heads: 2305.13245). */
+/* attention.c - softmax attention over the paged cache: q, k and v from one product, rotation,
+ * the cache, the weighted sum, the output projection (arXiv 1706.03762; grouped heads:
+ * 2305.13245). */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
@@ -24,10 +25,10 @@ struct attention {
 /* Sizes of a layer on this rank. */
 struct shape {
     uint32_t dim, heads, kv_heads;
-    /* elements of a row: of q; of k, and of v; of what one product makes, which has no k and v
-     * where another layer's are read */
+    /* elements of a row: of q; of k, and of v; of the product, which has no k and v if another
+     * layer's are read */
     uint32_t q, kv, qkv;
-    uint32_t new_kv_heads; /* heads of k, and of v, that the product makes */
+    uint32_t new_kv_heads; /* heads of k, and of v, that the product computes */
 };
 static struct shape shape_of(const struct decoder *d, uint32_t layer)
 {
@@ -61,7 +62,8 @@ static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
 
 /* ---------------------------------------------------------------- load */
 
-/* A head, or its vector, in the order in which its halves turn as one: see rope_spec.halves. */
+/* A head, or its vector, in the order in which its halves rotate together: see
+ * rope_spec.halves. */
 enum { HEAD_PARTS = 4 };
 static int head_parts(struct mat_part whole, uint32_t row, uint32_t dim, struct mat_part *out)
 {
@@ -71,7 +73,7 @@ static int head_parts(struct mat_part whole, uint32_t row, uint32_t dim, struct 
     return HEAD_PARTS;
 }
 
-/* This rank's heads of q, k and v as row ranges of whatever matrices hold them. */
+/* This rank's heads of q, k and v as row ranges of the matrices that contain them. */
 static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *parts)
 {
     static const enum role roles[] = {W_Q, W_K, W_V};
@@ -109,7 +111,7 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
     return n;
 }
 
-/* With attn_embedded: the columns of one of both inputs. */
+/* With attn_embedded: the columns of one of the two inputs. */
 static struct weight *half_qkv(struct loader *l, int layer, struct mat_part *parts, int64_t from)
 {
     const int n = qkv_parts(l, layer, false, parts);
@@ -136,7 +138,7 @@ static void load_qkv(struct loader *l, struct attention *a, int layer)
     free(parts);
 }
 
-/* The rows behind each head's q. */
+/* Loads the gate's rows, which follow each head's q. */
 static void load_gate(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -209,8 +211,8 @@ static void load_qk_norms(struct loader *l, struct attention *a, int layer)
     }
 }
 
-/* Slopes 2^(-most (i + 1) / p) of p heads, a power of two; the paper's appendix for other numbers.
- */
+/* Slopes 2^(-most (i + 1) / p) of p heads, a power of two; for other numbers see the paper's
+ * appendix. */
 static float alibi_slope(const struct decoder_spec *s, uint32_t head)
 {
     uint32_t below = 1;
@@ -244,7 +246,7 @@ static void load_alibi(struct loader *l, struct attention *a)
     free(slopes);
 }
 
-/* The bucket of a key so far behind the query; fp32, where transformers rounds. */
+/* Bucket of a key `far` positions after the query; fp32, where transformers rounds. */
 static uint32_t near_bucket(const struct near_spec *n, int32_t far)
 {
     const uint32_t half = n->buckets / 2, exact = half / 2, at = (uint32_t)(far < 0 ? -far : far);
@@ -325,8 +327,8 @@ static void release(struct decoder *d, void *self)
 
 /* ---------------------------------------------------------------- forward */
 
-/* With norms over all heads: `squares`, summed over ranks. A key-value head that several ranks keep
- * counts as often, in the sum and in the number of elements. */
+/* With norms over all heads: `squares`, summed over ranks. A key-value head on several ranks
+ * counts once per rank, in the sum and in the number of elements. */
 static void rotate_and_store(struct decoder *d, const struct attention *a, const struct sub_step *t,
                              float *qkv, const float *squares)
 {
@@ -368,7 +370,7 @@ static void gate(struct decoder *d, const struct attention *a, struct sub_step *
                       &(struct gate_norm){.kind = GATE_SIGMOID, .gate = by, .stride = width});
 }
 
-/* q, k and v of these rows: the first area of the work, which store() leaves to forward(). */
+/* q, k and v of these rows: the first area of the work, which store() leaves for forward(). */
 static float *take_qkv(struct sub_step *t, const struct shape *s)
 {
     return work_take(&t->work, t->total, s->qkv) + (size_t)t->first * s->qkv;

@@ -1,5 +1,5 @@
-/* conv.c - a short convolution between two gates (LFM2, arXiv 2511.23404): of three products of the
- * input, C * conv(B * u), and the way out. */
+/* conv.c - a short convolution between two gates (LFM2, arXiv 2511.23404): with three products of
+ * the input, C * conv(B * u), then the output projection. */
 #include "model-server/model/mixer/recurrent.h"
 #include <stdlib.h>
 

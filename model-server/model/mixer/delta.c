@@ -26,7 +26,7 @@ static uint32_t channels(const struct decoder *d) { return 2 * keys(d) + values(
 
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
-    /* in, what the convolution makes of most of it, the result, gates and their functions */
+    /* `in`, the result of the convolution on most of it, the result, gates and their functions */
     return (void)layer, 2 * channels(d) + 2 * values(d) + 4 * d->split.mix_heads.n;
 }
 
@@ -61,7 +61,7 @@ static void load_in(struct loader *l, struct delta *y, int layer)
     y->in = rows_pack(l, &rows, l->d->dtype, l->d->quant);
 }
 
-/* Few rows, on which the whole state hangs: not quantised. */
+/* Few rows, on which the whole state depends: not quantised. */
 static void load_gates(struct loader *l, struct delta *y, int layer)
 {
     const struct recur_spec *r = &l->d->spec.recur;

@@ -28,7 +28,7 @@ static uint32_t in_width(const struct decoder *d)
     return values(d) + channels(d) + d->split.mix_heads.n;
 }
 
-/* Do ranks share a group, so that its norm is a sum over ranks? */
+/* True if ranks share a group, so that its norm is a sum over ranks. */
 static bool group_is_shared(const struct decoder *d)
 {
     return d->spec.recur.key_heads < (uint32_t)d->split.world;
@@ -157,8 +157,9 @@ static void recur(struct decoder *d, const struct mamba2 *y, float *o, float *x,
                                   .work = work});
 }
 
-/* o = norm(o silu(z)), o silu(z) or norm(o) silu(z). Of a group that several ranks share each adds
- * up its part of the squares; rows of them have room for two groups (split_make() sees to that). */
+/* o = norm(o silu(z)), o silu(z) or norm(o) silu(z). If several ranks share a group, each sums
+ * its part of the squares; rows of sums have space for two groups (guaranteed by
+ * split_make()). */
 static int gated_norm(struct decoder *d, const struct mamba2 *y, float *o, const float *z,
                       struct sub_step *s, struct err *e)
 {

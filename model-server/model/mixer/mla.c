@@ -1,10 +1,10 @@
 /* mla.c - latent attention (DeepSeek-V2, arXiv 2405.04434): all heads share one key of kv_rank +
- * rope numbers a token, the latent and a rotated part; the latent is the value, too.
+ * rope numbers per token, the latent and a rotated part; the latent is also the value.
  *
- * kv_b, which makes each head's keys and values of the latent, is absorbed: its key rows turn a
- * query into one for latents, its value rows turn a sum of latents into one of values. This form
- * is taken for prompts as for single tokens: see docs/decisions/latent-attention.md. Heads are
- * split over ranks; the latent is the same on each. */
+ * kv_b, which maps the latent to each head's keys and values, is absorbed: its key rows map a
+ * query to latent space, its value rows map a sum of latents to one of values. This form is used
+ * for prompts and for single tokens: see docs/decisions/latent-attention.md. Heads are split over
+ * ranks; the latent is the same on each. */
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static struct weight *pack(struct loader *l, struct mat_part p)
     return loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
 }
 
-/* Rows [at, at + n) of each of this rank's heads, which have `each` rows. */
+/* Packs rows [at, at + n) of each of this rank's heads, which have `each` rows. */
 static struct weight *pack_heads(struct loader *l, int layer, uint32_t at, uint32_t n)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -94,7 +94,7 @@ static void load_q(struct loader *l, struct mla *a, int layer)
 }
 
 /* The two halves of each head of kv_b, in the checkpoint's type: they are a thousandth of a large
- * model, and what all of its keys and values pass through. */
+ * model, and all of its keys and values pass through them. */
 static void load_kv_b(struct loader *l, struct mla *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -180,7 +180,7 @@ static const float *q_input(struct decoder *d, const struct mla *a, struct sub_s
     return x;
 }
 
-/* q for latents, and the token's key into the cache. */
+/* Computes q in latent space, and writes the token's key to the cache. */
 static const float *queries(struct decoder *d, const struct mla *a, struct sub_step *t)
 {
     const struct decoder_spec *m = &d->spec;
@@ -218,7 +218,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     float *v = work_take(&t->work, t->tokens, s.v);
     struct work before = t->work;
     const float *q = queries(d, a, t);
-    float *sums = work_take(&before, t->tokens, s.latent); /* what q was made of is read no more */
+    /* the inputs of q are no longer needed */
+    float *sums = work_take(&before, t->tokens, s.latent);
     d->ops->attention(d->dev, sums, q, s.q, t->cache, t->kv,
                       &(struct attn){.n_heads = s.heads,
                                      .n_kv_heads = 1,

@@ -1,5 +1,5 @@
-/* pair.c - attention and Mamba-2 beside each other, on the same input; the sum of what they make,
- * each by a factor of its own (Falcon-H1, arXiv 2507.22448). */
+/* pair.c - attention and Mamba-2 in parallel, on the same input; the sum of their results, each
+ * with its own factor (Falcon-H1, arXiv 2507.22448). */
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
 #include <stdlib.h>
@@ -8,7 +8,7 @@ struct pair {
     struct sublayer attention, mamba;
 };
 
-/* One after the other: the second takes the memory of the first. */
+/* One after the other: the second reuses the memory of the first. */
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const uint32_t a = mixer_attention.width(d, layer), b = mixer_mamba2.width(d, layer);
@@ -42,7 +42,7 @@ static void release(struct decoder *d, void *self)
     free(y);
 }
 
-/* What Mamba-2 makes: the first area of the work, before those of either mixer. */
+/* Mamba-2's result: the first area of the work, before those of either mixer. */
 static float *take_out(const struct decoder *d, struct sub_step *s)
 {
     const uint32_t hidden = d->spec.hidden;

@@ -1,24 +1,24 @@
-/* recurrent.h - what the mixers with a state have in common: matrices whose rows belong to heads,
- * the short convolution, the gated norm. Private to mixer/. */
+/* recurrent.h - shared by the recurrent mixers: matrices whose rows belong to heads, the short
+ * convolution, the gated norm. Private to mixer/. */
 #ifndef MODEL_SERVER_MODEL_MIXER_RECURRENT_H
 #define MODEL_SERVER_MODEL_MIXER_RECURRENT_H
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
 
-/* Rows of matrices, collected until they are packed; neighbours become one part. */
+/* Rows of matrices, collected until they are packed; adjacent rows become one part. */
 struct rows {
     struct mat_part *v;
     int n, cap;
-    uint32_t source, end; /* the last row belonged to this matrix and ended here */
+    uint32_t source, end; /* matrix and end of the last rows */
 };
-/* Rows `s` of matrix number `source`. False: no memory, which the loader keeps. */
+/* Adds rows `s` of matrix number `source`. False: out of memory, which the loader records. */
 bool rows_add(struct loader *l, struct rows *r, uint32_t source, struct mat_part whole,
               struct slice s);
 /* Packed and freed. */
 struct weight *rows_pack(struct loader *l, struct rows *r, enum dtype dtype, enum quant quant);
 float *rows_vector(struct loader *l, struct rows *r);
 
-/* `s` in units of `each` elements, behind `before`. */
+/* `s` in units of `each` elements, after `before`. */
 static inline struct slice scaled(struct slice s, uint32_t each, uint32_t before)
 {
     return (struct slice){before + s.first * each, s.n * each};
@@ -29,14 +29,14 @@ struct short_conv {
     struct conv conv;
     uint64_t at; /* in a cell */
 };
-/* This rank's channels are those of all `channels` that are in of[0 .. n). */
+/* This rank's channels are those of all `channels` in of[0 .. n). */
 void short_conv_load(struct loader *l, struct short_conv *c, int layer, uint32_t channels,
                      const struct slice *of, int n);
 void short_conv_free(struct decoder *d, struct short_conv *c);
 void short_conv_run(struct decoder *d, const struct short_conv *c, float *y, const float *x,
                     uint32_t x_stride);
 
-/* [hidden, columns `s` of `cols`] of W_MIX_OUT, and on the first rank its bias if it has one. */
+/* [hidden, columns `s` of `cols`] of W_MIX_OUT, and on the first rank its bias, if any. */
 struct out_projection {
     struct weight *w;
     float *bias;

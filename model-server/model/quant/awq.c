@@ -3,7 +3,8 @@
 #include "model-server/model/quant/stored.h"
 
 enum { PER = 8 };
-/* Where in its word the n-th of eight outputs lies: nibble i is output 0, 2, 4, 6, 1, 3, 5, 7. */
+/* Position in its word of the n-th of eight outputs: nibble i is output 0, 2, 4, 6, 1, 3, 5,
+ * 7. */
 static const uint8_t shift_of[PER] = {0, 16, 4, 20, 8, 24, 12, 28};
 
 static int check(struct stored_matrix *m, struct err *e)

@@ -1,7 +1,7 @@
-/* The blocks of ggml: of 32 numbers with one scale (and offset) in half precision, and of 256 whose
- * scales (and offsets) of 16 or 32 numbers are themselves a few bits, times one of the block (the
- * "K" ones). The layouts are those of ggml-common.h; the order of the operations, which the last
- * bits depend on, is ggml's. */
+/* The blocks of ggml: of 32 numbers with one scale (and offset) in half precision, and of 256
+ * whose scales (and offsets) of 16 or 32 numbers are a few bits, times one of the block (the "K"
+ * types). The layouts are those of ggml-common.h. The order of the operations, on which the last
+ * bits depend, is ggml's. */
 #include "model-server/model/quant/blocks.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/quant/stored.h"
@@ -27,7 +27,7 @@ static void nibbles(const uint8_t *q, uint8_t *code)
         code[i] = q[i] & 15, code[i + 16] = q[i] >> 4;
 }
 
-/* The fifth bits of all 32 are a word of their own. */
+/* The fifth bits of all 32 are in a separate word. */
 static void fifths(const uint8_t *bits, uint8_t *code)
 {
     for (int i = 0; i < 32; i++)
@@ -74,7 +74,7 @@ static void iq4_nl(const uint8_t *b, struct block_codes *o)
     nibbles(b + 2, o->code);
 }
 
-/* A power of two, of numbers that are doubled here. */
+/* A power of two, for numbers that are doubled here. */
 static void mxfp4(const uint8_t *b, struct block_codes *o)
 {
     o->scale[0] = ldexpf(1, b[0] - 128);
@@ -83,8 +83,8 @@ static void mxfp4(const uint8_t *b, struct block_codes *o)
 
 /* ---------------------------------------------------------------- 256 numbers */
 
-/* In both halves of 128, byte l of 32 holds the two bits of the numbers l, l + 32, l + 64, l + 96.
- */
+/* In both halves of 128, byte l of 32 contains two bits of each of the numbers l, l + 32, l + 64,
+ * l + 96. */
 static int two_bits(const uint8_t *q, int i)
 {
     return q[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
@@ -189,8 +189,8 @@ static void tq2_0(const uint8_t *b, struct block_codes *o)
 
 /* ---------------------------------------------------------------- 64 numbers */
 
-/* Scales of 16 numbers, e4m3 without a sign, of numbers that are doubled here. What would be no
- * number is 0, as ggml has it. */
+/* Scales of 16 numbers, e4m3 without a sign, for numbers that are doubled here. NaN becomes 0, as
+ * in ggml. */
 static void nvfp4(const uint8_t *b, struct block_codes *o)
 {
     for (int g = 0; g < 4; g++) {
@@ -206,8 +206,8 @@ static void nvfp4(const uint8_t *b, struct block_codes *o)
 
 /* ---------------------------------------------------------------- all of them */
 
-/* The format that a packing is, how its blocks become codes, and what all numbers are multiplied
- * with; 0: 1. */
+/* The format of a packing, the conversion of its blocks to codes, and the factor of all numbers;
+ * 0: 1. */
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): rows read in this order
 static const struct packed {
     enum format_id format;
@@ -289,10 +289,10 @@ static void plain(const struct tensor *t, const uint8_t *at, int64_t n, float *o
     }
 }
 
-/* What the file multiplies a tensor's numbers with. */
+/* The file's factor of a tensor's numbers. */
 static float times_of(const struct tensor *t) { return t->times != 0 ? t->times : 1; }
 
-/* Numbers [col, col + n) of a row as they lie in the file. */
+/* Numbers [col, col + n) of a row in the file's order. */
 static void in_file(const struct tensor *t, const uint8_t *line, int64_t col, int64_t n, float *out)
 {
     const struct gguf_packing_info *p = &gguf_packings[t->packing];
@@ -312,7 +312,7 @@ static void in_file(const struct tensor *t, const uint8_t *line, int64_t col, in
     }
 }
 
-/* Columns that were moved were moved in runs. */
+/* Moved columns were moved in runs. */
 static void numbers(const struct stored_matrix *m, int64_t row, int64_t col, int64_t n, float *out)
 {
     const struct tensor *t = m->t[STORED_CODES];
@@ -331,8 +331,8 @@ static void numbers(const struct stored_matrix *m, int64_t row, int64_t col, int
     }
 }
 
-/* Q4_0 is what --quantize int4 makes, but for the sixteen bits that its scales have: its codes stay
- * what they are. Slices that begin inside of a block are quantised anew. */
+/* Q4_0 equals --quantize int4 except for its 16-bit scales: its codes are kept. Slices that begin
+ * inside a block are quantised again. */
 static bool scales(const struct stored_matrix *m, int64_t row, int64_t rows, int64_t col,
                    int64_t cols, uint16_t *out)
 {
@@ -351,8 +351,8 @@ static bool scales(const struct stored_matrix *m, int64_t row, int64_t rows, int
     return true;
 }
 
-/* Codes are kept where they can be: in whole blocks, whose scales are of any sane size; columns in
- * another order in whole rows. */
+/* Codes are kept if possible: in whole blocks with scales in range; reordered columns only in
+ * whole rows. */
 static bool form_of(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
 {
     const struct tensor *t = m->t[STORED_CODES];

@@ -1,6 +1,6 @@
-/* blocks_grid.c - the blocks of ggml that hold indices of points (grids.h): 256 numbers each. Signs
- * are bits beside the index: of IQ2 and IQ3 those of the numbers; IQ1 moves all of a run up or down
- * by an eighth. The layouts are those of ggml-common.h. */
+/* blocks_grid.c - the blocks of ggml with indices of grid points (grids.h): 256 numbers each.
+ * Signs are bits beside the index. In IQ2 and IQ3 they are the signs of the numbers; in IQ1 they
+ * shift a whole run up or down by an eighth. The layouts are those of ggml-common.h. */
 #include "model-server/model/quant/blocks.h"
 #include "model-server/model/quant/grids.h"
 #include <string.h>
@@ -22,14 +22,14 @@ static void four(uint8_t *code, uint32_t point, uint32_t signs)
         code[i] = (uint8_t)((point >> 3 * i & 7) | (signs >> i & 1) << 3);
 }
 
-/* The signs of eight numbers, of which an even number is negative: the last is not stored. */
+/* The signs of eight numbers, of which an even count is negative: the last is not stored. */
 static uint32_t even_signs(uint32_t seven)
 {
     seven &= 127;
     return seven | (uint32_t)__builtin_parity(seven) << 7;
 }
 
-/* A scale of 4 bits, of which a half is more than nothing: 2 s + 1. */
+/* A 4-bit scale s in half steps: 2 s + 1. */
 static int8_t odd_scale(uint32_t nibble) { return (int8_t)(2 * (nibble & 15) + 1); }
 
 /* d; of 32 numbers: four indices, then 7 bits of signs for each and a scale */

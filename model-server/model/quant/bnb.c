@@ -1,7 +1,7 @@
-/* bitsandbytes' four bits, as transformers writes them: codes of nf4 (arXiv 2305.14314) or fp4 of
- * the whole matrix in a row, the first in the upper nibble; `absmax`, a scale for each block of
- * them, in fp32 or, nested, in 8 bits that are looked up and scaled once more; the table of codes;
- * and a JSON text that says the sizes of the blocks. */
+/* bitsandbytes' 4-bit types, as written by transformers: codes of nf4 (arXiv 2305.14314) or fp4
+ * of the whole matrix in a row, the first in the upper nibble; `absmax`, a scale for each block
+ * of them, in fp32 or, nested, in 8 bits with a table and another scale; the table of codes; and
+ * a JSON text with the sizes of the blocks. */
 #include "common/json.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/quant/stored.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { MAP = STORED_FURTHER, NESTED_ABSMAX, NESTED_MAP, STATE };
-/* Half precision has enough bits for scales, but few below 2^-14: they are kept times this. */
+/* Half precision has enough bits for scales, but few below 2^-14: they are stored times this. */
 #define LIFT 64.0f
 
 static float f32_at(const struct tensor *t, int64_t i)
@@ -27,7 +27,7 @@ static int no_tensor(const struct stored_matrix *m, int i, struct err *e)
                    m->how->format->suffix[i]);
 }
 
-/* A size of the text: 1 to 2^24. */
+/* A size in the JSON text: 1 to 2^24. */
 static bool size_of(const cJSON *o, const char *key, uint32_t *out)
 {
     const double v = json_num(o, key, 0);
@@ -104,7 +104,7 @@ static void numbers(const struct stored_matrix *m, int64_t row, int64_t col, int
     }
 }
 
-/* The format whose table is the matrix's, rounded. */
+/* The format with the matrix's table, rounded. */
 static const struct format *format_of(const struct stored_matrix *m)
 {
     static const enum format_id known[] = {FORMAT_NF4, FORMAT_FP4};

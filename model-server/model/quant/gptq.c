@@ -1,9 +1,9 @@
-/* GPTQ as AutoGPTQ writes it (arXiv 2210.17323): codes packed along the inputs, low bits first, 32
- * bits to a word; zero points along the outputs, one less than they are in version 1. */
+/* GPTQ as written by AutoGPTQ (arXiv 2210.17323): codes packed along the inputs, low bits first,
+ * 32 bits to a word; zero points along the outputs, minus one in version 1. */
 #include "model-server/model/quant/stored.h"
 
-/* Columns, or rows of zero points, that fill whole words: of 3 bits 32 are three words, where some
- * codes lie in two. */
+/* Columns, or rows of zero points, that fill whole words: with 3 bits 32 take three words, and
+ * some codes span two. */
 static uint32_t per_words(uint32_t bits) { return 32 % bits ? 32 : 32 / bits; }
 
 static int check(struct stored_matrix *m, struct err *e)
@@ -22,7 +22,7 @@ static int check(struct stored_matrix *m, struct err *e)
                   : stored_expect(zeros, T_I32, m->groups, (uint64_t)m->rows * bits / 32, e);
 }
 
-/* Code i of a string of them, whose words are `stride` apart from word `first` on. */
+/* Code i of a sequence whose words are `stride` apart from word `first` on. */
 static uint32_t code_of(const struct tensor *t, int64_t first, int64_t stride, int64_t i,
                         uint32_t bits)
 {
@@ -42,7 +42,7 @@ static void codes(const struct stored_matrix *m, int64_t row, uint32_t n_rows, i
             t[c][r] = (float)code_of(m->t[STORED_CODES], row + r, m->rows, col + c, m->how->bits);
 }
 
-/* The greatest zero point wraps around when one is taken from 0: so it does when it is added. */
+/* A stored zero point wraps around if one is subtracted from 0, and so does the addition. */
 static float zero(const struct stored_matrix *m, int64_t row, uint32_t group)
 {
     const uint32_t bits = m->how->bits, mask = (1u << bits) - 1;

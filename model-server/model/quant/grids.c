@@ -1,4 +1,4 @@
-/* grids.c - the points of ggml's IQ kinds (ggml-common.h), which are data of the format: see
+/* grids.c - the points of ggml's IQ types (ggml-common.h), which are part of the format: see
  * grids.h. tests/data/gguf_blocks.py compares them with those of the `gguf` package. */
 #include "model-server/model/quant/grids.h"
 

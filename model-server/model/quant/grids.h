@@ -1,9 +1,9 @@
-/* grids.h - what the indices of ggml's IQ kinds stand for.
+/* grids.h - the grid points of ggml's IQ types.
  *
- * Runs of eight or of four numbers are stored as the index of a point of a list, which was chosen
- * when the format was made (ggml-common.h) and cannot be computed. A point is given as the codes of
- * its numbers, the first in the lowest bits: eight of 2 bits, or four of 3. What a code stands for
- * is the table of the format (format.c). */
+ * Runs of eight or of four numbers are stored as the index of a point in a list, which was chosen
+ * when the format was designed (ggml-common.h) and cannot be computed. A point contains the codes
+ * of its numbers, the first in the lowest bits: eight of 2 bits, or four of 3. The table of the
+ * format (format.c) defines the values of codes. */
 #ifndef MODEL_SERVER_MODEL_QUANT_GRIDS_H
 #define MODEL_SERVER_MODEL_QUANT_GRIDS_H
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Codes less zero points times scales (GPTQ, AWQ, pack-quantized), kept as codes. A scale stands
- * for 32 columns on the device, so that groups of any multiple of 32 have the same form. */
+/* Codes minus zero points times scales (GPTQ, AWQ, pack-quantized), kept as codes. On the device
+ * a scale covers 32 columns, so groups of any multiple of 32 have the same form. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/quant/stored.h"
 #include <math.h>
@@ -7,7 +7,7 @@
 
 enum { COLUMNS = 32 };
 
-/* The zero point that all groups of the slice have; -1: they differ. */
+/* The common zero point of all groups of the slice; -1: they differ. */
 static int common_zero(const struct stored_matrix *m, const struct stored_slice *s)
 {
     const struct stored_format *f = m->how->format;
@@ -21,7 +21,8 @@ static int common_zero(const struct stored_matrix *m, const struct stored_slice 
     return zero;
 }
 
-/* Columns that are of any group can be sorted by it: whole rows, and groups of whole 32s. */
+/* Columns of arbitrary groups can be sorted by group: whole rows, and groups with multiples of 32
+ * columns. */
 static bool can_be_sorted(const struct stored_matrix *m, const struct stored_slice *s)
 {
     uint32_t n = 0;
@@ -62,10 +63,10 @@ bool keep_form(const struct stored_matrix *m, const struct stored_slice *s, stru
         return true;
     f->zero = 0;
     f->zeros = true;
-    return how->bits < 8; /* or zero points would be beyond 8 bits with a sign */
+    return how->bits < 8; /* otherwise zero points would exceed signed 8 bits */
 }
 
-/* The scale in half precision, where that holds it. */
+/* The scale in half precision, if that can hold it. */
 static bool half_of(float f, uint16_t *h)
 {
     *h = f16_of_f32(f);
@@ -96,7 +97,7 @@ static bool keep_terms(const struct stored_matrix *m, int64_t row, const struct 
     return true;
 }
 
-/* From the places of the matrix to those of the sorted columns. */
+/* From the order of the matrix to that of the sorted columns. */
 static void sort_row(const struct mat_codes *c, uint8_t *row, int64_t cols)
 {
     enum { MOST = QUANT_MAX_COLS };

@@ -1,7 +1,7 @@
-/* MXFP4 as gpt-oss keeps its experts: numbers of four bits (e2m1) with a power of two for each 32
- * columns, `_blocks` [..., rows, groups, 16], low nibble first, and `_scales` [..., rows, groups];
- * what stands before the rows (experts) multiplies them. Open Compute Project, Microscaling Formats
- * (MX) v1.0. Every number is a bfloat16. */
+/* MXFP4 in gpt-oss's layout of experts: numbers of four bits (e2m1) with a power of two for each
+ * 32 columns, `_blocks` [..., rows, groups, 16], low nibble first, and `_scales` [..., rows,
+ * groups]; dimensions before the rows (experts) multiply them. Open Compute Project, Microscaling
+ * Formats (MX) v1.0. Every number is a bfloat16. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/quant/stored.h"
 #include <math.h>
@@ -9,7 +9,7 @@
 
 enum { GROUP = 32, GROUP_BYTES = GROUP / 2 };
 
-/* The last dimensions are groups and, of blocks, their bytes; the others make up the rows. */
+/* The last dimensions are groups and, for blocks, their bytes; the others are the rows. */
 static int expect(const struct stored_matrix *m, const struct tensor *t, int inner, struct err *e)
 {
     const int at = t->n_dims - inner; /* of the groups */
@@ -56,8 +56,8 @@ static bool form(const struct stored_matrix *m, const struct stored_slice *s, st
     return s->col % GROUP == 0 && s->cols % GROUP == 0;
 }
 
-/* The scale of doubled numbers in half precision, which has the powers from 2^-24 on; nothing needs
- * one above 2^8. A group of zeros has none. */
+/* The scale of doubled numbers in half precision, which has powers from 2^-24 on; larger ones
+ * than 2^8 are not needed. A group of zeros needs no scale. */
 static bool half_scale(uint8_t power, const uint8_t *pairs, uint16_t *out)
 {
     enum { LEAST = 127 + 1 - 24, MOST = 127 + 1 + 8 };

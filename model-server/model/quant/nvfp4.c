@@ -1,7 +1,6 @@
 /* NVFP4 in safetensors: numbers of four bits (e2m1), low nibble first, with a scale in e4m3 for
- * each 16 columns and one in fp32 for the tensor: NVIDIA's modelopt stores what multiplies,
- * compressed- tensors (nvfp4-pack-quantized) what divides. Scales of activations are not looked at.
- */
+ * each 16 columns and one in fp32 for the tensor. NVIDIA's modelopt stores a multiplier,
+ * compressed-tensors (nvfp4-pack-quantized) a divisor. Scales of activations are not used. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/quant/stored.h"
 #include <math.h>

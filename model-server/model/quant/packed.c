@@ -1,5 +1,6 @@
-/* compressed-tensors' pack-quantized: signed codes of 4 or 8 bits, stored with half of their range
- * added, packed along the inputs, low bits first; zero points likewise, along the outputs. */
+/* compressed-tensors' pack-quantized: signed codes of 4 or 8 bits, stored with half of their
+ * range added, packed along the inputs, low bits first; zero points likewise, along the
+ * outputs. */
 #include "model-server/model/quant/stored.h"
 
 static int check(struct stored_matrix *m, struct err *e)

@@ -1,7 +1,7 @@
-/* A byte for each number, int8 or e4m3, with scales for the tensor, its rows, groups of columns or
- * blocks: compressed-tensors' int-, float- and naive-quantized, fp8, fbgemm_fp8, and bitsandbytes'
- * LLM.int8() (arXiv 2208.07339), whose scales are the greatest magnitudes of the rows. Scales of
- * activations are not looked at: activations are never rounded by more than the device does. */
+/* One byte per number, int8 or e4m3, with scales for the tensor, its rows, groups of columns or
+ * blocks: compressed-tensors' int-, float- and naive-quantized, fp8, fbgemm_fp8, and
+ * bitsandbytes' LLM.int8() (arXiv 2208.07339), whose scales are the greatest magnitudes of the
+ * rows. Scales of activations are not used: only the device rounds activations. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/quant/stored.h"
 
@@ -31,7 +31,7 @@ static void codes(const struct stored_matrix *m, int64_t row, uint32_t n_rows, i
     }
 }
 
-/* int8 with a scale for each row, or for all of them: it becomes the factor of the row. */
+/* int8 with a scale for each row, or for all rows: it becomes the factor of the row. */
 static bool form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
 {
     enum { COLUMNS = 32, BLOCK = 256 };
@@ -74,14 +74,14 @@ const struct stored_format stored_scaled = {
     .form = form,
     .codes_rows = codes_rows,
 };
-/* Blocks, as DeepSeek named them: what is stored is the scale all the same, not its inverse. */
+/* Blocks with DeepSeek's names: the stored number is the scale, not its inverse. */
 const struct stored_format stored_scaled_inv = {
     .words = (const char *const[]){"fp8", NULL},
     .suffix = SUFFIX(".weight_scale_inv"),
     .check = check,
     .codes = codes,
 };
-/* Rows are the only order that is written today. */
+/* Rows are the only order in current files. */
 static int check_rows(struct stored_matrix *m, struct err *e)
 {
     const struct tensor *order = m->t[STORED_FURTHER];

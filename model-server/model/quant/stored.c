@@ -70,8 +70,9 @@ int stored_no_zeros(const struct stored_matrix *m, struct err *e)
                    t->file, t->name, m->how->format->suffix[STORED_ZEROS]);
 }
 
-/* A column of any group; or all zeros, as files of before there were indices have them; or groups
- * in order, as most have them. The last two say nothing, and without them slices can be cut. */
+/* Columns of arbitrary groups; or all zeros, as in files before this tensor existed; or groups in
+ * order, the usual case. In the last two cases the indices are dropped, so that slices are
+ * possible. */
 static int check_groups(struct stored_matrix *m, struct err *e)
 {
     const struct tensor *t = m->t[STORED_GROUPS];
@@ -140,7 +141,7 @@ float stored_scale(const struct stored_matrix *m, int64_t row, uint32_t group)
                           row / m->row_block * m->scale_row + (int64_t)group * m->scale_group);
 }
 
-/* What a group means to the rows of a tile. */
+/* Terms of a group for the rows of a tile. */
 struct terms {
     int64_t group; /* -1: none yet */
     float scale[STORED_TILE], zero[STORED_TILE];
@@ -194,7 +195,7 @@ static void tile(const struct unpack_job *j, struct terms *x, int64_t row, uint3
 
 static uint32_t at_most(int64_t n) { return (uint32_t)(n < STORED_TILE ? n : STORED_TILE); }
 
-/* Rows of a format that makes its numbers itself. */
+/* Rows of a format that computes its numbers itself. */
 static void rows_of(const struct unpack_job *j, int64_t row, uint32_t n_rows)
 {
     enum { CHUNK = 1024 };
@@ -262,7 +263,8 @@ static void codes_bands(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
-/* One behind the other, those of two bytes first after the codes, whose number is even. */
+/* Arrays one after the other, those of two bytes directly after the codes, whose number is
+ * even. */
 static bool take_memory(struct mat_codes *c, size_t n, size_t cols)
 {
     const size_t blocks = n / c->format.block, groups = n / c->format.group;

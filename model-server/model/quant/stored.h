@@ -1,12 +1,12 @@
-/* stored.h - matrices that a checkpoint keeps quantised, as numbers.
+/* stored.h - dequantises matrices that a checkpoint stores quantised.
  *
- * Nearly every format says the same: element (r, c) is (code(r, c) - zero(r, g)) * scale(r, g),
- * where g is the group of columns that c belongs to. A format is one file of this folder: what its
- * tensors are called, their shapes, where codes and zeros lie in them. The rest is here. A format
- * that says something else (blocks.c) makes the numbers of a row itself.
+ * In nearly every format element (r, c) is (code(r, c) - zero(r, g)) * scale(r, g), where g is
+ * the group that contains column c. A format is one file of this folder: names and shapes of its
+ * tensors, and the positions of codes and zeros in them. The rest is here. A format with another
+ * formula (blocks.c) computes the numbers of a row itself.
  *
- * config.json gives a format's parameters; which matrices have it is what the file holds: those
- * whose plain ".weight" is there in 16 or 32 bits are not quantised. */
+ * config.json defines a format's parameters. The contents of the file decide which matrices are
+ * quantised: those with a plain ".weight" in 16 or 32 bits are not. */
 #ifndef MODEL_SERVER_MODEL_QUANT_STORED_H
 #define MODEL_SERVER_MODEL_QUANT_STORED_H
 #include "model-server/backend/backend.h"
@@ -15,31 +15,31 @@
 struct stored_matrix;
 struct stored_format;
 
-/* Of a checkpoint. All zero: it is not quantised. */
+/* Quantisation of a checkpoint. All zero: it is not quantised. */
 struct stored {
     const struct stored_format *format;
-    const char *method;       /* as its config calls it; NULL: it is not quantised */
+    const char *method;       /* name in its config; NULL: it is not quantised */
     uint32_t bits;            /* of a code */
     uint32_t group;           /* columns that share a scale; 0: all of a row */
-    uint32_t row_block;       /* rows that share a scale: 1, of blocks more; 0: all rows */
-    uint32_t zero_bias;       /* what a zero point is above what is stored */
+    uint32_t row_block;       /* rows that share a scale: 1, more with blocks; 0: all rows */
+    uint32_t zero_bias;       /* difference between a zero point and its stored value */
     bool symmetric, is_float; /* codes are e4m3 */
-    bool divides;             /* the scale of all of a tensor does */
-    float scale_by;           /* scales are what is stored times this; 0: 1 */
-    bool keep;                /* as codes, what can be, for products in `arith` */
+    bool divides;             /* the tensor's scale divides */
+    float scale_by;           /* factor of stored scales; 0: 1 */
+    bool keep;                /* keep codes if possible, for products in `arith` */
     enum arith arith;
 };
 
-/* From quantization_config (or compression_config) of `dir`/config.json, else
+/* Reads quantization_config (or compression_config) of `dir`/config.json, else
  * quantize_config.json, else quant_config.json. ERR_VALIDATION, one line that begins with the
- * path, for a method or parameter that is not read here. */
+ * path, for an unsupported method or parameter. */
 int stored_read(struct stored *s, const char *dir, struct err *e);
 
-/* The words of --quantize that name a way to store, not to quantise at load: gptq, awq, marlin,
+/* Values of --quantize that name a storage format instead of a scheme at load: gptq, awq, marlin,
  * compressed-tensors, bitsandbytes, bitsandbytes-nf4, bitsandbytes-fp4. */
 bool stored_word(const char *word);
-/* Does --quantize (`word`, NULL: none, which quant_parse() read as `quant`) agree with how the
- * checkpoint is stored? ERR_VALIDATION where it does not. *scheme: what is left to do at load. */
+/* Checks that --quantize (`word`, NULL: none, parsed by quant_parse() as `quant`) matches the
+ * checkpoint. ERR_VALIDATION if not. *scheme: what remains to be done at load. */
 int stored_agree(const struct stored *s, const char *word, enum quant quant, enum quant *scheme,
                  struct err *e);
 
@@ -48,7 +48,7 @@ enum stored_tensor {
     STORED_SCALES,
     STORED_ZEROS,
     STORED_GROUPS,
-    STORED_FURTHER, /* the first of what only one format has */
+    STORED_FURTHER, /* the first tensor that only one format has */
     STORED_TENSORS = STORED_FURTHER + 4
 };
 
@@ -56,19 +56,20 @@ struct stored_matrix {
     const struct stored *how;
     const struct tensor *t[STORED_TENSORS]; /* NULL: there is none */
     int64_t rows, cols;
-    uint32_t group, groups; /* columns of one, how many; with STORED_GROUPS any column is of any */
-    uint32_t row_block;     /* rows that share a scale */
+    /* columns of a group, their number; with STORED_GROUPS columns have any group */
+    uint32_t group, groups;
+    uint32_t row_block;             /* rows that share a scale */
     int64_t scale_row, scale_group; /* strides of the scales, in elements */
-    uint32_t nested_block; /* of bitsandbytes: scales that share a scale, and what is added */
+    uint32_t nested_block;          /* bitsandbytes: scales that share a scale, and their offset */
     float nested_offset;
 };
 
 /* Finds a tensor by its whole name, or NULL. */
 typedef const struct tensor *stored_find(const void *ctx, const char *name);
 
-/* The matrix [rows, cols] whose tensors are called `base` and a suffix. Types, shapes and group
- * indices are checked, so that nothing is read outside the tensors later. ERR_VALIDATION: one line
- * that names the tensor. The matrix is a view of the tensors. */
+/* Opens the matrix [rows, cols] whose tensors are named `base` and a suffix. Types, shapes and
+ * group indices are checked, so that nothing is read outside the tensors later. ERR_VALIDATION:
+ * one line that names the tensor. The matrix is a view of the tensors. */
 int stored_open(struct stored_matrix *m, const struct stored *how, const char *base, int64_t rows,
                 int64_t cols, stored_find *find, const void *ctx, struct err *e);
 
@@ -77,18 +78,18 @@ struct stored_slice {
     int64_t row, rows, step, col, cols;
 };
 
-/* Rows [row, row + rows) and columns [col, col + cols) as `to`, rounded to nearest even, into `out`
- * [rows][cols]; on the device's host threads where it has some. */
+/* Dequantises rows [row, row + rows) and columns [col, col + cols) to type `to`, rounded to
+ * nearest even, into `out` [rows][cols]; on the device's host threads if it has some. */
 void stored_numbers(const struct stored_matrix *m, int64_t row, int64_t rows, int64_t col,
                     int64_t cols, enum dtype to, void *out, const struct backend_ops *ops,
                     struct device *dev);
 
-/* What the slice is as codes, where it can be said in a format that the device takes in
- * m->how->arith. False: numbers are to be made. */
+/* The form of the slice as codes, if a format that the device supports in m->how->arith can
+ * represent it. False: it must be dequantised. */
 bool stored_form(const struct stored_matrix *m, const struct stored_slice *s,
                  const struct backend_ops *ops, struct format *f);
-/* The codes of the slice, into arrays that begin at c->codes, which the caller frees. False: they
- * cannot be kept, or there is no memory for them; numbers can be made. */
+/* Writes the codes of the slice to arrays that begin at c->codes, which the caller frees. False:
+ * codes are not possible, or out of memory; then dequantise. */
 bool stored_codes(const struct stored_matrix *m, const struct stored_slice *s, struct mat_codes *c,
                   const struct backend_ops *ops, struct device *dev);
 
@@ -99,9 +100,9 @@ enum { STORED_TILE = 64 };
 typedef float stored_tile[STORED_TILE][STORED_TILE];
 
 struct stored_format {
-    const char *const *words; /* of --quantize that mean it; NULL-terminated */
+    const char *const *words; /* its values of --quantize; NULL-terminated */
     const char *suffix[STORED_TENSORS];
-    /* Types and shapes of m->t, of which the codes and scales are there; fills the rest of `m`. */
+    /* Checks types and shapes of m->t, whose codes and scales exist; fills the rest of `m`. */
     int (*check)(struct stored_matrix *m, struct err *e);
     /* Codes of n_rows x n_cols (at most a tile) from (row, col). */
     void (*codes)(const struct stored_matrix *m, int64_t row, uint32_t n_rows, int64_t col,
@@ -109,46 +110,48 @@ struct stored_format {
     float (*zero)(const struct stored_matrix *m, int64_t row, uint32_t group); /* NULL: 0 */
     /* Instead of both: numbers [col, col + n) of a row. NULL: codes, zeros and scales. */
     void (*numbers)(const struct stored_matrix *m, int64_t row, int64_t col, int64_t n, float *out);
-    bool again; /* --quantize may quantise its numbers once more */
-    /* Where numbers [col, col + cols) of the rows are codes of 4 bits times a scale for each group
-     * of 32 columns, as QUANT_INT4 has them: the scales, [rows][groups]. False: they are not. NULL:
-     * they never are. */
+    bool again; /* --quantize may quantise its numbers again */
+    /* If numbers [col, col + cols) of the rows are 4-bit codes times a scale for each group of 32
+     * columns, as in QUANT_INT4: the scales, [rows][groups]. False: they are not. NULL: they
+     * never are. */
     bool (*scales)(const struct stored_matrix *m, int64_t row, int64_t rows, int64_t col,
                    int64_t cols, uint16_t *out);
-    /* What the codes of the slice are; false: they are not kept. And n_rows of them (at most
-     * STORED_TILE) from `row` on as rows from `to` on of the arrays; false: there is a scale beyond
-     * all reason. Both NULL: they never are. */
+    /* The form of the slice as codes; false: not possible. And n_rows of them (at most
+     * STORED_TILE) from `row` on, to rows from `to` on of the arrays; false: a scale is out of
+     * range. Both NULL: never possible. */
     bool (*form)(const struct stored_matrix *m, const struct stored_slice *s, struct format *f);
     bool (*codes_rows)(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
                        const struct stored_slice *s, const struct mat_codes *c, int64_t to);
-    /* Of forms that are `ordered`: which column of the matrix each one of the codes is, [cols]. */
+    /* For forms that are `ordered`: the matrix's column of each column of codes, [cols]. */
     void (*order)(const struct stored_matrix *m, uint32_t *out);
 };
 extern const struct stored_format stored_gptq, stored_awq, stored_scaled, stored_scaled_inv,
     stored_packed, stored_mxfp4, stored_blocks, stored_nvfp4, stored_nvfp4_packed, stored_nf4,
     stored_fp4, stored_llm_int8;
 
-/* A tensor of n_dims dimensions a x b (or a), of `type`. -1 and one line that names it. */
+/* Checks that a tensor of n_dims dimensions is a x b (or a), of `type`. -1 and one line that
+ * names it. */
 int stored_expect(const struct tensor *t, enum tensor_type type, uint64_t a, uint64_t b,
                   struct err *e);
-/* The scales are [rows / row_block, groups] with any of F32, F16 and BF16; by_column: transposed.
- * (Formats that check theirs may have E8M0 too: U8 and F8_E8M0, 2^(byte - 127), 255 is NaN.) */
+/* Checks the scales: [rows / row_block, groups] with any of F32, F16 and BF16; by_column:
+ * transposed. (Formats with their own check may have E8M0 too: U8 and F8_E8M0, 2^(byte - 127),
+ * 255 is NaN.) */
 int stored_expect_scales(struct stored_matrix *m, bool by_column, struct err *e);
-/* Always -1: the shape of the matrix is none that can be packed. */
+/* Always -1: the shape of the matrix cannot be packed. */
 int stored_not_multiple(const struct stored_matrix *m, const char *what, int64_t n, uint32_t of,
                         struct err *e);
-/* `form` and `codes_rows` of the formats that are codes less zero points times scales. */
+/* `form` and `codes_rows` of the formats with codes minus zero points times scales. */
 bool keep_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f);
 bool keep_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
                const struct stored_slice *s, const struct mat_codes *c, int64_t to);
-/* `order` of matrices with STORED_GROUPS: those of a group together, groups ascending. */
+/* `order` of matrices with STORED_GROUPS: sorted by group, ascending. */
 void keep_order(const struct stored_matrix *m, uint32_t *order);
 /* Scale of a row and group, any type. */
 float stored_scale(const struct stored_matrix *m, int64_t row, uint32_t group);
-/* There are no zero points: 0 where config.json says that they are not needed, else -1. */
+/* For missing zero points: 0 if config.json says that they are not needed, else -1. */
 int stored_no_zeros(const struct stored_matrix *m, struct err *e);
 
-/* The format promises no alignment. */
+/* The format does not guarantee alignment. */
 static inline uint32_t stored_u32(const struct tensor *t, int64_t i)
 {
     uint32_t u;

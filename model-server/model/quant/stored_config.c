@@ -1,5 +1,5 @@
-/* How a checkpoint is quantised, from its JSON: a row for each method. What a key allows and is not
- * read here is refused by name, since a wrong guess gives words that only look like an answer. */
+/* The quantisation of a checkpoint, from its JSON: one row per method. An unsupported variant of
+ * a key is refused by name, because a wrong guess gives text that only looks like an answer. */
 #include "common/json.h"
 #include "common/model_file.h"
 #include "model-server/model/config.h"
@@ -23,7 +23,7 @@ static uint32_t size_of(struct config *c, const cJSON *o, const char *key)
     return 0;
 }
 
-/* One of the words (NULL-terminated), the first of which is meant where there is none. */
+/* One of the words (NULL-terminated); the first is the default. */
 static const char *word_of(struct config *c, const cJSON *o, const char *key,
                            const char *const *words)
 {
@@ -112,7 +112,7 @@ static void read_block(struct config *c, const cJSON *q, const char *key, struct
     s->group = (uint32_t)cols->valuedouble;
 }
 
-/* One scale for a tensor or for each of its rows: the file says which. */
+/* One scale for a tensor or for each of its rows: the file decides. */
 static void read_fp8(struct config *c, const cJSON *q, struct stored *s)
 {
     s->bits = 8;
@@ -126,7 +126,7 @@ static void read_fp8(struct config *c, const cJSON *q, struct stored *s)
 
 static void read_mxfp4(struct config *c, const cJSON *q, struct stored *s)
 {
-    (void)c, (void)q; /* the file says which modules are not converted */
+    (void)c, (void)q; /* the file decides which modules are not converted */
     s->bits = 4;
     s->group = 32;
     s->row_block = 1;
@@ -134,7 +134,7 @@ static void read_mxfp4(struct config *c, const cJSON *q, struct stored *s)
     s->format = &stored_mxfp4;
 }
 
-/* The scheme of the weights, which all groups share. NULL and a fault where they do not. */
+/* The scheme of the weights, which all groups must share. NULL and an error if they do not. */
 static const cJSON *scheme_of(struct config *c, const cJSON *q)
 {
     const cJSON *groups = json_get(q, "config_groups"), *g, *found = NULL;
@@ -204,7 +204,7 @@ static void read_compressed(struct config *c, const cJSON *q, struct stored *s)
     read_strategy(c, w, s);
 }
 
-/* NVIDIA's modelopt: its own file has an object around what config.json says. */
+/* NVIDIA's modelopt: its own file has an object around what config.json contains. */
 static void read_modelopt(struct config *c, const cJSON *q, struct stored *s)
 {
     const cJSON *inner = json_get(q, "quantization");
@@ -245,7 +245,7 @@ static void read_bitsandbytes(struct config *c, const cJSON *q, struct stored *s
     s->format = strcmp(type, "nf4") == 0 ? &stored_nf4 : &stored_fp4;
 }
 
-/* Each tensor says itself how it is packed. */
+/* Each tensor has its own packing. */
 static void read_gguf(struct config *c, const cJSON *q, struct stored *s)
 {
     (void)c, (void)q;
@@ -286,7 +286,7 @@ static void read_method(struct config *c, const cJSON *q, const char *def, struc
                 name);
 }
 
-/* `alone`: the file is about nothing else; else the method where it names none. */
+/* `alone`: the file contains nothing else; else the method if it names none. */
 static int read_file(struct stored *s, const char *dir, const char *name, const char *alone,
                      struct err *e)
 {

@@ -3,8 +3,7 @@
 static int work(struct call *c, struct err *e)
 {
     struct body b;
-    if (call_texts_task(c, 1u << TASK_RERANK, e) ||
-        body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+    if (texts_open(c, &b, 1u << TASK_RERANK, e))
         return -1;
     b.plain = true;
     return cohere_rerank(c, &b, e);

@@ -57,7 +57,7 @@ static int work(struct call *c, struct err *e)
     bool batch;
     if (!q)
         return err_nomem(e);
-    if (call_texts_task(c, tasks, e) || body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+    if (texts_open(c, &b, tasks, e))
         return -1;
     b.plain = true;
     const struct object root = body_root(&b);

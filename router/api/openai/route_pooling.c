@@ -56,8 +56,7 @@ static int work(struct call *c, struct err *e)
     bool batch;
     if (!q)
         return err_nomem(e);
-    if (call_texts_task(c, 1u << TASK_EMBED, e) ||
-        body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+    if (texts_open(c, &b, 1u << TASK_EMBED, e))
         return -1;
     b.plain = true;
     ask.in = body_texts(&b, body_root(&b), "input", &ask.n, &batch);

@@ -31,7 +31,7 @@ int tei_embed(struct call *c, struct err *e)
     bool batch;
     if (!q)
         return err_nomem(e);
-    if (tei_open(c, &b, 1u << TASK_EMBED, e))
+    if (texts_open(c, &b, 1u << TASK_EMBED, e))
         return -1;
     const struct object root = body_root(&b);
     const uint32_t width = edge_limits(c->edge)->embed_width;

@@ -23,7 +23,7 @@ static int work(struct call *c, struct err *e)
     struct body b;
     struct texts_ask ask = {.all = true};
     bool batch;
-    if (tei_open(c, &b, 1u << TASK_EMBED, e))
+    if (texts_open(c, &b, 1u << TASK_EMBED, e))
         return -1;
     ask.in = body_texts(&b, body_root(&b), "inputs", &ask.n, &batch);
     tei_options(&b, body_root(&b), &ask);

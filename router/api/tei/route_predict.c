@@ -95,7 +95,7 @@ int tei_predict(struct call *c, struct err *e)
     struct prediction *q = ARENA_NEW(&c->arena, struct prediction, 1);
     if (!q)
         return err_nomem(e);
-    if (tei_open(c, &b, tasks, e))
+    if (texts_open(c, &b, tasks, e))
         return -1;
     ask.in = sequences(&b, &ask.n, &q->batch);
     q->raw = body_opt_bool(&b, body_root(&b), "raw_scores", false);

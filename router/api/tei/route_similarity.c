@@ -27,7 +27,7 @@ static int work(struct call *c, struct err *e)
     struct texts_ask ask = {0};
     bool given;
     uint32_t n;
-    if (tei_open(c, &b, 1u << TASK_EMBED, e))
+    if (texts_open(c, &b, 1u << TASK_EMBED, e))
         return -1;
     const struct object o = body_object(&b, body_root(&b), "inputs", &given);
     const struct object p = body_object(&b, body_root(&b), "parameters", &given);

@@ -1,13 +1,6 @@
 #include "router/api/tei/tei.h"
 #include <string.h>
 
-int tei_open(struct call *c, struct body *b, unsigned tasks, struct err *e)
-{
-    return call_texts_task(c, tasks, e) || body_open(b, c->body.p, c->body.len, &c->arena, e) != 0
-               ? -1
-               : 0;
-}
-
 void tei_options(struct body *b, struct object o, struct texts_ask *ask)
 {
     const char *side = body_str(b, o, "truncation_direction", false);

@@ -3,9 +3,7 @@
 #define ROUTER_API_TEI_TEI_H
 #include "router/call/embed_body.h"
 
-/* tei_open(): parses the body; `tasks` as call_texts(). tei_options(): reads `truncate`,
- * `truncation_direction` and `prompt_name` of `o`. */
-int tei_open(struct call *c, struct body *b, unsigned tasks, struct err *e);
+/* Reads `truncate`, `truncation_direction` and `prompt_name` of `o`. */
 void tei_options(struct body *b, struct object o, struct texts_ask *ask);
 
 int tei_embed(struct call *c, struct err *e);   /* route_embed.c */

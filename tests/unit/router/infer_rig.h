@@ -1,5 +1,5 @@
-/* infer_rig.h - a router's lower half with scripted shards over real gRPC, and clients that know
- * what they must be told. */
+/* infer_rig.h - the scheduler with scripted shards over real gRPC, and clients that know their
+ * expected answers. */
 #ifndef TEST_INFER_RIG_H
 #define TEST_INFER_RIG_H
 #include "common/clock.h"
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define UNUSED __attribute__((unused)) /* a test takes what it needs */
+#define UNUSED __attribute__((unused)) /* a test uses what it needs */
 
 enum { MAX_OUT = 256, WAIT_MS = 20000 };
 
@@ -150,6 +150,32 @@ UNUSED static void on_lost(void *arg, const char *why)
     atomic_store(&g->lost, true);
 }
 
+/* Each shard is told the addresses of all before the first one starts. */
+UNUSED static void start_shards(struct rig *g)
+{
+    for (uint32_t i = 0; i < g->n; i++)
+        for (uint32_t k = 0; k < g->n; k++)
+            g->shard[i]->urls[k] = g->shard[k]->path;
+    for (uint32_t i = 0; i < g->n; i++)
+        fake_start(g->shard[i]);
+}
+
+/* Replaces the shards by new ones at the same addresses, without any state of the old ones. */
+UNUSED static void restart_shards(struct rig *g, const struct fake_shard *like)
+{
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct fake_shard *old = g->shard[i], *f = g->shard[i] = calloc(1, sizeof(*f));
+        fake_stop(old);
+        assert_int_equal(old->n_bad, 0);
+        *f = *like;
+        memcpy(f->path, old->path, sizeof(f->path));
+        f->rank = i;
+        f->world = g->n;
+        free(old);
+    }
+    start_shards(g);
+}
+
 UNUSED static struct rig *rig_new(const struct fake_shard *like, const struct infer_config *c,
                                   uint32_t n)
 {
@@ -164,11 +190,7 @@ UNUSED static struct rig *rig_new(const struct fake_shard *like, const struct in
         f->rank = g->n;
         f->world = n;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t k = 0; k < n; k++)
-            g->shard[i]->urls[k] = g->shard[k]->path;
-        fake_start(g->shard[i]);
-    }
+    start_shards(g);
     struct infer_config conf = *c;
     conf.shard_target = g->shard[0]->path;
     conf.connect_timeout_ms = WAIT_MS;
@@ -182,7 +204,7 @@ UNUSED static struct rig *rig_new(const struct fake_shard *like, const struct in
     return g;
 }
 
-/* What a shard did so far; n_log of it. Static: one reader. */
+/* Calls of a shard so far; n_log of them. Static: one reader. */
 static uint32_t n_log;
 UNUSED static const struct fake_log *log_of(struct rig *g, uint32_t rank)
 {
@@ -210,9 +232,15 @@ UNUSED static bool is_idle(const void *arg)
     return s.queued == 0 && s.running == 0;
 }
 
+UNUSED static bool is_lost(const void *g) { return atomic_load(&((const struct rig *)g)->lost); }
+UNUSED static bool is_healthy(const void *g)
+{
+    return infer_healthy(((const struct rig *)g)->infer);
+}
+UNUSED static bool is_sick(const void *g) { return !is_healthy(g); }
 UNUSED static bool hangs(const void *arg) { return ((const struct rig *)arg)->shard[0]->hangs; }
 
-/* Whatever happened: every block is back, nobody read a foreign one. */
+/* Afterwards every block must be free, and no step may have read a foreign one. */
 UNUSED static void rig_free(struct rig *g)
 {
     assert_true(wait_for(is_idle, g));
@@ -229,7 +257,7 @@ UNUSED static void rig_free(struct rig *g)
     free(g);
 }
 
-/* The number behind `line` in /metrics; 0: it has no such line. */
+/* The number after `line` in /metrics; 0: there is no such line. */
 UNUSED static double counter(const struct rig *g, const char *line)
 {
     struct buf b = BUF_INIT;

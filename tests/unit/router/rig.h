@@ -1,5 +1,5 @@
-/* rig.h - the whole edge over a model that is not there: a tokenizer of bytes, a scheduler that
- * answers from a thread, a real port, and a client on raw sockets. */
+/* rig.h - the whole HTTP edge over a fake model: a byte tokenizer, a scheduler that answers from
+ * a thread, a real port, and a client on raw sockets. */
 #ifndef TEST_RIG_H
 #define TEST_RIG_H
 #include "common/clock.h"
@@ -25,7 +25,7 @@
 
 #include <cmocka.h>
 
-#define UNUSED __attribute__((unused)) /* a test takes what it needs */
+#define UNUSED __attribute__((unused)) /* a test uses what it needs */
 
 /* ---------------------------------------------------------------- tokenizer: a byte is a token */
 enum { BOS = 256, VOCAB = 257 };
@@ -105,7 +105,7 @@ static void fake_error(struct gen_request *r, enum err_kind k, const char *what)
     r->sink.event(r, &(struct gen_event){.type = GEN_ERROR, .err = &e});
 }
 
-/* The first letters of a prompt, given as text or as bytes. */
+/* True if a prompt, given as text or as bytes, begins with these letters. */
 static bool begins(const struct gen_request *r, const char *with)
 {
     size_t n = strlen(with);
@@ -178,7 +178,7 @@ static void *fake_run(void *arg)
             flush = r->sink.flush, flush_arg = r->sink.arg;
             bool last = true;
             if (r->place && !f->cancelled[i] && r->wants_place) {
-                f->queued_steps++; /* it waits: a place nearer every 150 ms */
+                f->queued_steps++; /* it waits: one position nearer every 150 ms */
                 if (f->queued_steps % (150000 / f->step_us) == 0)
                     r->place--;
                 continue;
@@ -314,7 +314,7 @@ UNUSED static void rig_start(struct rig *r, const struct http_config *h, int ste
     pthread_create(&r->loop, NULL, rig_loop, r->edge.http);
 }
 
-/* Wait until nothing is alive below and above; then all permits must be back. */
+/* Waits until no call is alive; then all permits must be back. */
 UNUSED static void rig_settle(struct rig *r)
 {
     for (int i = 0; i < 6000 && (r->edge.live || r->fleet.live); i++)
@@ -365,7 +365,7 @@ UNUSED static void say(int fd, const char *s, size_t n)
             return;
 }
 
-/* All bytes until the server closes (or ten silent seconds). */
+/* All bytes until the server closes (or ten seconds of silence). */
 UNUSED static char *hear(int fd, struct buf *b)
 {
     char tmp[65536];

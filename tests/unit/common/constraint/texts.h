@@ -1,4 +1,4 @@
-/* texts.h - rows of a constraint with texts that it takes and texts that it does not. */
+/* texts.h - rows of a constraint with accepted and rejected texts. */
 #ifndef TESTS_UNIT_COMMON_CONSTRAINT_TEXTS_H
 #define TESTS_UNIT_COMMON_CONSTRAINT_TEXTS_H
 #include "common/constraint/constraint.h"

@@ -1,5 +1,6 @@
 // A model id is a folder or a snapshot in the hub's cache, and never a way out of it.
 #include "common/hub/cache.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/test.h"
 #include <string.h>
 #include <sys/stat.h>
@@ -134,7 +135,5 @@ int main(void)
         return 1;
     setenv("HUGGINGFACE_HUB_CACHE", root, 1);
     int rc = cmocka_run_group_tests(t, NULL, NULL);
-    char rm[100];
-    snprintf(rm, sizeof(rm), "rm -rf '%s'", root);
-    return system(rm) ? 1 : rc;
+    return temp_folder_remove(root) ? 1 : rc;
 }

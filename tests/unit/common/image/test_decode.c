@@ -1,4 +1,4 @@
-// Pixels of picture files: the reference data, exact; every kind of file made here; broken ones.
+// Pixels of image files: the reference data, exact; every kind of file made here; broken ones.
 #include "common/image/canvas.h"
 #include "common/json.h"
 #include "tests/image_made.h"
@@ -176,7 +176,7 @@ static void png_transparency(void **state)
 }
 
 /* ---------------------------------------------------------------- orientations */
-/* Where the pixels 1 .. 6 of a picture of 3 x 2 are shown. */
+/* Where the pixels 1 .. 6 of an image of 3 x 2 are shown. */
 static const struct {
     uint32_t width, height;
     uint8_t shown[6];

@@ -203,8 +203,8 @@ static void *kill_later(void *arg)
     return NULL;
 }
 
-/* Stopped, so that the picture is in its hands when it dies. */
-static void killed_over_a_picture(void **state)
+/* Stopped, so that the image is in its hands when it dies. */
+static void killed_over_an_image(void **state)
 {
     (void)state;
     struct image_decoder *d = decoder_new(&usual);
@@ -273,8 +273,8 @@ static void its_starter_ended(void **state)
     }
 }
 
-/* Killed over a picture of another thread than the starter: that may be the starter's end, so the
- * picture gets a second try. */
+/* Killed over an image of another thread than the starter: that may be the starter's end, so the
+ * image gets a second try. */
 static void killed_for_another_thread(void **state)
 {
     (void)state;
@@ -397,7 +397,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest t[] = {cmocka_unit_test(reused),
                                    cmocka_unit_test(has_nothing_of_ours),
                                    cmocka_unit_test(retires),
-                                   cmocka_unit_test(killed_over_a_picture),
+                                   cmocka_unit_test(killed_over_an_image),
                                    cmocka_unit_test(killed_while_idle),
                                    cmocka_unit_test(hangs),
                                    cmocka_unit_test(its_starter_ended),

@@ -98,7 +98,7 @@ static void jpeg_segments(void **state)
     }
 }
 
-/* Sizes as the three kinds of WebP say them; EXIF stands behind the picture. */
+/* Sizes as the three kinds of WebP say them; EXIF stands behind the image. */
 static void webp_chunks(void **state)
 {
     (void)state;

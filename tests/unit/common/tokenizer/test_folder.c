@@ -2,6 +2,7 @@
  * tiktoken gave. test_folder_tokens.c has real ones. */
 #include "common/tokenizer/sentencepiece.h"
 #include "common/tokenizer/tokenizer.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/test.h"
 #include <string.h>
 #include <sys/stat.h>
@@ -18,10 +19,8 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    char cmd[100];
     (void)state;
-    snprintf(cmd, sizeof(cmd), "rm -rf %s", root);
-    return system(cmd);
+    return temp_folder_remove(root);
 }
 
 static void put(const char *name, const void *bytes, size_t n)

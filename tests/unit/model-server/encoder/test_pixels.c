@@ -105,7 +105,7 @@ static void outside_is_black(void **state)
     free(i.rgb);
 }
 
-/* A part of the picture, made larger, of which a part is made smaller; crops of both. */
+/* A part of the image, made larger, of which a part is made smaller; crops of both. */
 static struct vision_plan twice(void)
 {
     return (struct vision_plan){.width = 50,
@@ -151,8 +151,8 @@ static void threads_and_kernels_change_nothing(void **state)
     free(i.rgb);
 }
 
-/* The same step by step, each resize a picture of its own. */
-static void a_resize_of_a_part_is_of_a_picture_of_its_own(void **state)
+/* The same step by step, each resize an image of its own. */
+static void a_resize_of_a_part_is_of_an_image_of_its_own(void **state)
 {
     struct image i = painted(50, 40), cut = {31, 22, malloc(3 * 31 * 22)};
     struct vision_plan p = twice();
@@ -177,6 +177,6 @@ int main(void)
         cmocka_unit_test(planes_are_channels),
         cmocka_unit_test(patches_lie_by_feature_or_in_raster_order),
         cmocka_unit_test(outside_is_black), cmocka_unit_test(threads_and_kernels_change_nothing),
-        cmocka_unit_test(a_resize_of_a_part_is_of_a_picture_of_its_own)};
+        cmocka_unit_test(a_resize_of_a_part_is_of_an_image_of_its_own)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

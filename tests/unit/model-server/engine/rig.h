@@ -1,7 +1,7 @@
-/* rig.h - the engine over a model that is a hash: the next token of a sequence is a function of all
- * ids that its block table leads to in the fake KV cache, or of what led to its recurrent state. A
- * wrong block, slot, position or length changes the answer; batch mates cannot. The tokenizer is
- * fake too: token 17 reads "<17>". */
+/* rig.h - the engine with a hash as its model. The next token of a sequence is a function of all
+ * ids that its block table refers to in the fake KV cache, or of the tokens that led to its
+ * recurrent state. A wrong block, slot, position or length changes the answer; other sequences
+ * cannot. The tokenizer is fake too: the text of token 17 is "<17>". */
 #ifndef TEST_ENGINE_RIG_H
 #define TEST_ENGINE_RIG_H
 #include "common/hash.h"
@@ -13,29 +13,29 @@
 
 enum { VOCAB = 97, BS = 4, BLOCKS = 4096, SLOTS = 64, EOS = 5 };
 enum { CELLS = 256 };
-enum { ROW = 4 };       /* numbers that the draft head gets of a token */
-static bool recurrent;  /* the model of the next set-up carries a state */
-static uint32_t window; /* that the model of the next set-up has, in a cache of its own; 0: none */
+enum { ROW = 4 };       /* numbers per token for the draft head */
+static bool recurrent;  /* the model of the next set-up has recurrent state */
+static uint32_t window; /* window of the next set-up's model, with a separate cache; 0: none */
 static bool headed;     /* the model of the next set-up has a draft head */
-static int head_wrong;  /* percent of its drafts that are: then the right one is its second-best */
-static int no_numbers;  /* from this forward on the scores are none; 0: never */
+static int head_wrong;  /* percent of wrong drafts; then the right one is the second-best */
+static int no_numbers;  /* from this forward pass on all scores are NaN; 0: never */
 
 /* ---------------------------------------------------------------- the fakes */
 
 struct model {
     struct model_info info;
     struct fake_state {
-        uint64_t h; /* of the n tokens that led to it */
+        uint64_t h; /* hash of the n preceding tokens */
         uint32_t n;
     } state[CELLS];
     uint32_t n_cells;
     uint32_t kv[BLOCKS * BS], swap[SLOTS * BS], n_blocks, n_slots;
     uint32_t windows[BLOCKS * BS], n_windows;
-    int fail_in, forwards;    /* fail_in: so many forwards from now, one fails; 0: none */
-    int fed;                  /* forwards that were enqueued before their tokens were known */
-    uint32_t largest, tokens; /* of a forward; of all of them */
-    /* The draft head: where the next forward puts its rows, what its keys are of (1 + a position;
-     * 0: nothing), forwards that had to put rows, passes. */
+    int fail_in, forwards;    /* fail_in: the pass that fails, counted from now; 0: none */
+    int fed;                  /* passes that were enqueued before their tokens were known */
+    uint32_t largest, tokens; /* of one pass; of all passes */
+    /* The draft head: where the next pass stores its rows, the position of its keys plus 1 (0:
+     * none), passes with rows, passes of the head. */
     float *capture;
     uint32_t head_keys[BLOCKS * BS];
     int captured, passes;
@@ -183,7 +183,7 @@ static uint64_t hash_of(const struct model *m, const struct span *s, uint32_t le
     return h;
 }
 
-/* What leads to the next token, in exact numbers, and back. */
+/* The hash state as exact numbers, and back. */
 static void put_row(uint64_t h, float row[ROW])
 {
     for (int i = 0; i < ROW; i++)
@@ -217,7 +217,7 @@ static void check_ragged(const struct model *m, const struct ragged *b)
     assert_int_equal(row, b->n_tokens);
 }
 
-/* The state after the first `len` tokens of the sequence, where `from` is that before the span. */
+/* The state after the first `len` tokens of the sequence; `from` is the state before the span. */
 static struct fake_state state_after(const struct ragged *b, const struct span *s,
                                      struct fake_state from, uint32_t len)
 {
@@ -226,7 +226,7 @@ static struct fake_state state_after(const struct ragged *b, const struct span *
     return from;
 }
 
-/* What a span begins from: a wrong cell has a state after other tokens. */
+/* The initial state of a span: a wrong cell has a state after other tokens. */
 static struct fake_state state_before(const struct model *m, const struct span *s)
 {
     if (s->kv_len == s->n)
@@ -245,7 +245,7 @@ static void run_states(struct model *m, const struct ragged *b)
     }
 }
 
-/* The token behind the first `len` ones. */
+/* The token after the first `len` ones. */
 static uint32_t next_of(const struct model *m, const struct ragged *b, const struct span *s,
                         uint32_t len)
 {
@@ -295,8 +295,8 @@ void model_capture(struct model *m, float *rows)
     m->capture = rows;
 }
 
-/* Right where its rows and its tokens are, but for head_wrong. It looks at its keys of all
- * positions that the span says. */
+/* Right if its rows and tokens are, except for head_wrong. It reads its keys of all positions of
+ * the span. */
 int model_draft(struct model *m, const struct draft_step *x, struct err *e)
 {
     const struct ragged *b = &x->b;
@@ -399,7 +399,7 @@ static struct comm solo = {.ops = &no_ops, .world = 1, .nodes = 1};
 
 static struct engine *g;
 static uint32_t next_block;
-static uint32_t speculate; /* engine_options' of the next set-up */
+static uint32_t speculate; /* speculate of engine_options in the next set-up */
 static struct err set_up;  /* why the last one failed */
 
 static int setup_on(const struct backend_ops *which)
@@ -435,9 +435,9 @@ static int setup_on(const struct backend_ops *which)
     return g && !engine_warmup(g, &w, &set_up) ? 0 : -1;
 }
 UNUSED static int setup(void **state) { return (void)state, setup_on(&ops); }
-/* On a device that chooses tokens itself. */
+/* On a device that samples. */
 UNUSED static int setup_draws(void **state) { return (void)state, setup_on(&drawing_ops); }
-/* The same over a model with recurrent state. */
+/* The same with a recurrent model. */
 UNUSED static int setup_recurrent(void **state)
 {
     (void)state;
@@ -450,7 +450,7 @@ UNUSED static int setup_recurrent_draws(void **state)
     recurrent = true;
     return setup_on(&drawing_ops);
 }
-/* And over one whose layers see a window, in a cache of its own. */
+/* And with sliding-window layers that have a separate cache. */
 UNUSED static int setup_windows(void **state)
 {
     (void)state;
@@ -502,11 +502,12 @@ static void ask(struct asked *a, uint64_t id, uint32_t seed, bool sample)
         a->spec.sampling.seed = seed;
         a->spec.sampling.penalties.repetition = 1.3f;
     }
-    for (uint32_t i = 0; i < a->spec.n_blocks; i++) /* scattered; unique among POOL in a row */
+    /* scattered; unique among POOL consecutive ones */
+    for (uint32_t i = 0; i < a->spec.n_blocks; i++)
         a->blocks[i] = next_block++ * 7 % POOL;
 }
 
-/* Of what it says alone, what it must not say when asked again: a token, and two in a row. */
+/* Forbids, on a second request, what it generates alone: a token, or two consecutive ones. */
 UNUSED static void avoid(struct asked *q, bool pair)
 {
     assert_true(q->n_alone > 3);
@@ -527,7 +528,7 @@ UNUSED static bool says_bad_words(const uint32_t *said, uint32_t n, const struct
     return false;
 }
 
-/* Also run ahead, most of the time: nobody may notice. */
+/* Also with run-ahead, most of the time: the results must not change. */
 static void take(const struct answer *a, struct asked *v)
 {
     for (uint32_t i = 0; i < a->out->n_gen; i++) {
@@ -548,7 +549,7 @@ static void take(const struct answer *a, struct asked *v)
         assert_int_equal(engine_ahead(g, &e), 0);
 }
 
-/* Decode and filter until nothing is left of batch `id`. */
+/* Decodes and filters until batch `id` is finished. */
 UNUSED static void finish(uint64_t id, struct asked *v)
 {
     struct err e = ERR_INIT;

@@ -1,7 +1,7 @@
-/* rig_draws.h - the rig's device that chooses tokens itself. What is enqueued is copied and runs as
- * late as it may: when drawn() waits for it, or something that waits comes behind it. So an engine
- * that looks too early, or leaves something to be read later, fails here. The choice is the host
- * sampler's. */
+/* rig_draws.h - a device of the rig that samples. Enqueued work is copied and runs as late as
+ * allowed: when drawn() waits for it, or before later synchronous work. So an engine that reads
+ * results too early, or leaves data to be read later, fails here. The host's sampler chooses the
+ * tokens. */
 #ifndef TEST_ENGINE_RIG_DRAWS_H
 #define TEST_ENGINE_RIG_DRAWS_H
 #include "model-server/sample/sample.h"
@@ -77,7 +77,7 @@ static void run_job(struct model *m, struct job *j)
     }
 }
 
-/* All that is enqueued, or up to the last that fills `set`. */
+/* Runs all enqueued work, or up to the last job that fills `set`. */
 static void run_jobs(struct model *m, int set)
 {
     uint32_t n = n_jobs;
@@ -87,7 +87,7 @@ static void run_jobs(struct model *m, int set)
         run_job(m, &jobs[i]);
     memmove(jobs, jobs + n, (n_jobs - n) * sizeof(*jobs));
     n_jobs -= n;
-    for (uint32_t i = 0; i < n_jobs; i++) { /* they point into themselves */
+    for (uint32_t i = 0; i < n_jobs; i++) { /* they contain pointers into themselves */
         struct job *j = &jobs[i];
         j->b.ids = j->ids, j->b.pos = j->pos, j->b.slots = j->slots, j->b.spans = j->spans;
         j->b.out_rows = j->out_rows, j->b.drawn = j->b.drawn ? j->drawn : NULL;

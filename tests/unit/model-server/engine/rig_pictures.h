@@ -1,4 +1,5 @@
-/* rig_pictures.h - the rig's model reads text only: nothing of pictures is ever called. */
+/* rig_pictures.h - the rig's model does not support images: no function of pictures.h is ever
+ * called. */
 #ifndef TEST_ENGINE_RIG_PICTURES_H
 #define TEST_ENGINE_RIG_PICTURES_H
 #include "model-server/engine/pictures.h"

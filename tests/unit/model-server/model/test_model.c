@@ -2,6 +2,7 @@
  */
 #include "common/json.h"
 #include "model-server/model/model.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/test.h"
 #include <string.h>
 #include <unistd.h>
@@ -24,13 +25,11 @@ static int start(void **state)
 
 static int stop(void **state)
 {
-    char cmd[128];
     (void)state;
     if (!dev)
         return 0;
     backend_cpu.close(dev);
-    snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
-    return system(cmd);
+    return temp_folder_remove(dir);
 }
 
 static int shell(const char *fmt, const char *arg)

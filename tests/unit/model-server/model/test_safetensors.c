@@ -1,5 +1,6 @@
 /* What a hostile or broken weights file is told, and what a checkpoint folder may look like. */
 #include "model-server/model/checkpoint.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/test.h"
 #include <stdbool.h>
 #include <string.h>
@@ -120,10 +121,8 @@ static int make_dir(void **state)
 
 static int drop_dir(void **state)
 {
-    char cmd[128];
     (void)state;
-    snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
-    return system(cmd);
+    return temp_folder_remove(dir);
 }
 
 static void put(const char *name, const void *bytes, size_t n)

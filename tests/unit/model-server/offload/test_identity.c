@@ -1,6 +1,7 @@
 /* Which caches may exchange blocks: those of the same files, wherever and whenever they were
  * written. */
 #include "model-server/offload/identity.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/test.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -89,10 +90,8 @@ static int set_up(void **state)
 
 static int clean_up(void **state)
 {
-    char command[100];
     (void)state;
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    return system(command);
+    return temp_folder_remove(root);
 }
 
 int main(void)

@@ -3,6 +3,7 @@
 #include "common/hash.h"
 #include "model-server/offload/folder.h"
 #include "model-server/offload/tier.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/test.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -258,7 +259,7 @@ static void what_is_damaged_is_no_hit(void **state)
 /* A whole file of another key, and of another model, in the place of ours. */
 static void what_is_foreign_is_no_hit(void **state)
 {
-    char dir[100], path[600], other[700], command[2000];
+    char dir[100], path[600], other[700];
     uint32_t disk;
     (void)state;
     snprintf(dir, sizeof(dir), "%s/foreign", root);
@@ -280,8 +281,7 @@ static void what_is_foreign_is_no_hit(void **state)
         assert_int_equal(found(t, 0, 1, &disk), 0);
         assert_int_equal(kv_tier_stats(t).foreign, 1);
         kv_tier_free(t);
-        snprintf(command, sizeof(command), "rm -rf %s", dir);
-        assert_int_equal(system(command), 0);
+        assert_int_equal(temp_folder_remove(dir), 0);
     }
 }
 
@@ -350,10 +350,8 @@ static int set_up(void **state)
 
 static int clean_up(void **state)
 {
-    char command[100];
     (void)state;
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    return system(command);
+    return temp_folder_remove(root);
 }
 
 int main(void)

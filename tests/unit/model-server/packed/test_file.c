@@ -1,6 +1,7 @@
 /* Files of packed weights: what was written is read, and nothing else is. */
 #include "model-server/packed/file.h"
 #include "tests/check/random.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/test.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -196,13 +197,11 @@ static int set_up(void **state)
 
 static int clean_up(void **state)
 {
-    char command[100];
     (void)state;
     for (int i = 0; i < ITEMS; i++)
         for (int k = 0; k < 2; k++)
             free((void *)(uintptr_t)items[i].piece[k].data);
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    return system(command);
+    return temp_folder_remove(root);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Pictures in messages: which parts they are, what templates see of them, and their order. */
+/* Images in messages: which parts they are, what templates see of them, and their order. */
 #include "common/json.h"
 #include "router/chat/convert.h"
 #include "router/chat/pictures.h"
@@ -84,7 +84,7 @@ static void what_is_wrong_with_a_part_is_said(void **state)
     assert_non_null(checked("{\"type\":\"image_url\",\"image_url\":{\"url\":1}}", "user", true));
 }
 
-static void text_and_pictures_are_put_together(void **state)
+static void text_and_images_are_put_together(void **state)
 {
     struct convert_content c = {0};
     cJSON *m = cJSON_CreateObject(), *plain = cJSON_CreateObject();
@@ -116,7 +116,7 @@ int main(void)
         cmocka_unit_test(they_are_collected_in_order),
         cmocka_unit_test(templates_see_parts_or_text),
         cmocka_unit_test(what_is_wrong_with_a_part_is_said),
-        cmocka_unit_test(text_and_pictures_are_put_together),
+        cmocka_unit_test(text_and_images_are_put_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Several replicas behind one door: who gets what, and that no stream notices when one is lost. */
 #include "router/fleet/fleet.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/router/infer_rig.h"
 
 enum { N = 32, REPLICAS = 3 };
@@ -100,7 +101,10 @@ static uint32_t n_ready(const struct fleet_rig *g)
 static bool all_ready(const void *g) { return n_ready(g) == ((const struct fleet_rig *)g)->n; }
 static bool one_less(const void *g) { return n_ready(g) == ((const struct fleet_rig *)g)->n - 1; }
 static bool none_ready(const void *g) { return n_ready(g) == 0; }
-static bool is_lost(const void *g) { return atomic_load(&((const struct fleet_rig *)g)->lost); }
+static bool fleet_is_lost(const void *g)
+{
+    return atomic_load(&((const struct fleet_rig *)g)->lost);
+}
 
 static void kill_shard(struct fleet_rig *g, uint32_t i) { fake_stop(g->shard[i]); }
 
@@ -216,7 +220,7 @@ static void no_stream_notices_a_loss(void **state)
     ask(g, c, N, 20);
     all_answered(c, N);
     assert_true(prefills(g, 1) > 0);
-    assert_false(is_lost(g));
+    assert_false(fleet_is_lost(g));
     fleet_rig_free(g);
 }
 
@@ -269,7 +273,7 @@ static void patience_ends(void **state)
     struct client *w = client_new(1, 10, 9);
     fleet_submit(g->fleet, &w->r);
     expect_error(w, ERR_GENERATION, "no replica is left");
-    assert_true(wait_for(is_lost, g));
+    assert_true(wait_for(fleet_is_lost, g));
     client_free(w);
     fleet_rig_free(g);
 }
@@ -371,10 +375,8 @@ static int set_up(void **state)
 }
 static int tear_down(void **state)
 {
-    char command[64];
     (void)state;
-    snprintf(command, sizeof(command), "rm -rf %s", dir);
-    return system(command);
+    return temp_folder_remove(dir);
 }
 
 int main(void)

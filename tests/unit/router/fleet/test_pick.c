@@ -62,7 +62,7 @@ static void round_robin_takes_turns(void **state)
 static const struct kv_media text = {0};
 
 /* Equal placeholders at 6 .. 16. */
-static void pictures_behind_equal_placeholders_have_other_hashes(void **state)
+static void images_behind_equal_placeholders_have_other_hashes(void **state)
 {
     uint32_t ids[20] = {0};
     uint64_t x[6], y[6];
@@ -161,7 +161,7 @@ int main(void)
         cmocka_unit_test(the_cheapest_with_room_is_taken),
         cmocka_unit_test(round_robin_takes_turns),
         cmocka_unit_test(hashes_are_of_whole_blocks_and_all_before_them),
-        cmocka_unit_test(pictures_behind_equal_placeholders_have_other_hashes),
+        cmocka_unit_test(images_behind_equal_placeholders_have_other_hashes),
         cmocka_unit_test(long_blocks_are_hashed_to_their_ends),
         cmocka_unit_test(the_coldest_are_forgotten_from_their_ends),
     };

@@ -134,9 +134,7 @@ static void storms_of_cancels_leave_nothing_behind(void **state)
 }
 
 /* ------------------------------------------------ failures */
-static bool is_healthy(const void *g) { return infer_healthy(((const struct rig *)g)->infer); }
 static bool was_probed(const void *g) { return ((const struct rig *)g)->shard[0]->n_probe > 0; }
-static bool is_sick(const void *g) { return !is_healthy(g); }
 
 static void a_failed_prefill_fails_only_the_new_ones(void **state)
 {
@@ -241,8 +239,6 @@ static void one_request_can_fail_alone(void **state)
     client_free(b);
     rig_free(g);
 }
-
-static bool is_lost(const void *g) { return atomic_load(&((const struct rig *)g)->lost); }
 
 static void a_lost_shard_ends_everything_by_name(void **state)
 {

@@ -1,4 +1,4 @@
-// Which addresses a picture may come from.
+// Which addresses an image may come from.
 #include "router/media/address.h"
 #include "tests/unit/test.h"
 #include <arpa/inet.h>

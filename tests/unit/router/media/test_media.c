@@ -1,4 +1,4 @@
-/* Pictures of a prompt: found in its text, read within limits, and placed among its ids. */
+/* Images of a prompt: found in its text, read within limits, and placed among its ids. */
 #include "router/media/media.h"
 #include "tests/image_made.h"
 #include "tests/vision_folder.h"
@@ -69,7 +69,7 @@ static char *url_of(uint32_t width, uint32_t height, uint8_t value)
     return s;
 }
 
-/* `text` with the small picture (4 tokens) for each S in braces and the wide one (8) for each W. */
+/* `text` with the small image (4 tokens) for each S in braces and the wide one (8) for each W. */
 static char *with_urls(const char *text)
 {
     char *small = url_of(56, 56, 90), *wide = url_of(112, 56, 120);
@@ -131,7 +131,7 @@ static void expect_refused(const struct rig *g, int rc, const char *words)
 
 /* ---------------------------------------------------------------- in a text */
 
-static void pictures_take_the_place_of_their_marks(void **state)
+static void images_take_the_place_of_their_marks(void **state)
 {
     struct rig g;
     char *text = with_urls("![]({S})What![]({W})![]( is this![");
@@ -148,7 +148,7 @@ static void pictures_take_the_place_of_their_marks(void **state)
     rig_free(&g);
 }
 
-static void a_text_without_pictures_stays_as_it_is(void **state)
+static void a_text_without_images_stays_as_it_is(void **state)
 {
     static const char *const texts[] = {"", "![", "![](", "![](no end", "! [](x)", PAD};
     struct rig g;
@@ -184,7 +184,7 @@ static void counts_that_disagree_are_refused(void **state)
                    "the prompt has 0 placeholders of images, and 1 images were given");
     expect_refused(&g, ask_beside(&g, PAD PAD, urls, 1),
                    "the prompt has 2 placeholders of images, and 1 images were given");
-    /* without pictures a placeholder is a text */
+    /* without images a placeholder is a text */
     assert_int_equal(ask_beside(&g, PAD, NULL, 0), 0);
     expect_text(&g, PAD);
     free(small);
@@ -217,7 +217,7 @@ static void what_was_read_is_not_read_again(void **state)
 
 /* ---------------------------------------------------------------- limits */
 
-static void a_request_has_so_many_pictures(void **state)
+static void a_request_has_so_many_images(void **state)
 {
     struct rig g;
     char *three = with_urls("![]({S})![]({S})![]({S})");
@@ -267,7 +267,7 @@ static void tokens_are_counted_together(void **state)
     rig_free(&g);
 }
 
-static void what_is_no_picture_is_refused_in_the_protocols_words(void **state)
+static void what_is_no_image_is_refused_in_the_protocols_words(void **state)
 {
     static const char *const none[] = {"data:image/png;base64,AAAA"};
     struct rig g;
@@ -292,7 +292,7 @@ static uint32_t fill(uint32_t *ids, uint32_t at, uint32_t token, uint32_t n)
     return at + n;
 }
 
-static void pictures_stand_where_their_tokens_are(void **state)
+static void images_stand_where_their_tokens_are(void **state)
 {
     struct rig g;
     struct gen_request r = {0};
@@ -302,7 +302,7 @@ static void pictures_stand_where_their_tokens_are(void **state)
     rig_init(&g);
     assert_int_equal(ask_inline(&g, both), 0);
     n = fill(ids, n, TEXT_TOKEN, 2);
-    n = fill(ids, n, IMAGE_TOKEN, 2); /* other tokens may stand between those of a picture */
+    n = fill(ids, n, IMAGE_TOKEN, 2); /* other tokens may stand between those of an image */
     n = fill(ids, n, TEXT_TOKEN, 1);
     n = fill(ids, n, IMAGE_TOKEN, 2 + 8); /* and the next one may follow at once */
     n = fill(ids, n, TEXT_TOKEN, 3);
@@ -319,7 +319,7 @@ static void pictures_stand_where_their_tokens_are(void **state)
     rig_free(&g);
 }
 
-/* PaliGemma: <bos> behind the last picture, a newline at the end, and no other special tokens. */
+/* PaliGemma: <bos> behind the last image, a newline at the end, and no other special tokens. */
 static void a_prefix_is_framed_and_stays_whole(void **state)
 {
     struct rig g;
@@ -375,15 +375,15 @@ static void a_placeholder_that_the_client_wrote_is_refused(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures_take_the_place_of_their_marks),
-        cmocka_unit_test(a_text_without_pictures_stays_as_it_is),
+        cmocka_unit_test(images_take_the_place_of_their_marks),
+        cmocka_unit_test(a_text_without_images_stays_as_it_is),
         cmocka_unit_test(counts_that_disagree_are_refused),
         cmocka_unit_test(what_was_read_is_not_read_again),
-        cmocka_unit_test(a_request_has_so_many_pictures),
+        cmocka_unit_test(a_request_has_so_many_images),
         cmocka_unit_test(pixels_are_counted_together),
         cmocka_unit_test(tokens_are_counted_together),
-        cmocka_unit_test(what_is_no_picture_is_refused_in_the_protocols_words),
-        cmocka_unit_test(pictures_stand_where_their_tokens_are),
+        cmocka_unit_test(what_is_no_image_is_refused_in_the_protocols_words),
+        cmocka_unit_test(images_stand_where_their_tokens_are),
         cmocka_unit_test(a_prefix_is_framed_and_stays_whole),
         cmocka_unit_test(a_placeholder_that_the_client_wrote_is_refused),
     };

@@ -402,7 +402,7 @@ static void a_prompt_that_differs_inside_a_block_copies_what_is_common(void **st
 }
 
 /* With one block too few to keep the source, the prompt is computed; it is not kept out. */
-/* ------------------------------------------------ pictures */
+/* ------------------------------------------------ images */
 static const uint32_t PICTURED[] = {1, 2, 9, 9, 9, 9, 3, 4, 5};
 
 static uint32_t hits_with(struct kv_blocks *kv, const struct kv_medium *v, uint32_t n, bool keep)
@@ -416,7 +416,7 @@ static uint32_t hits_with(struct kv_blocks *kv, const struct kv_medium *v, uint3
     return hits;
 }
 
-static void two_pictures_behind_equal_placeholders_share_no_block(void **state)
+static void two_images_behind_equal_placeholders_share_no_block(void **state)
 {
     const struct kv_medium a = {2, 4, 77}, same = {2, 4, 77}, other = {2, 4, 78};
     (void)state;
@@ -434,7 +434,7 @@ static void two_pictures_behind_equal_placeholders_share_no_block(void **state)
     }
 }
 
-static void a_picture_is_found_again_at_its_own_place_alone(void **state)
+static void an_image_is_found_again_at_its_own_place_alone(void **state)
 {
     const struct kv_medium two[] = {{2, 2, 77}, {4, 2, 77}}, one = {2, 4, 77};
     const struct kv_medium turned[] = {{2, 2, 77}, {4, 2, 78}};
@@ -447,7 +447,7 @@ static void a_picture_is_found_again_at_its_own_place_alone(void **state)
     kv_free(kv);
 }
 
-static void a_step_never_ends_inside_a_picture_that_stays_whole(void **state)
+static void a_step_never_ends_inside_an_image_that_stays_whole(void **state)
 {
     const struct kv_medium v[] = {{4, 6, 1}, {10, 3, 2}};
     struct kv_media m = {.v = v, .n = 2, .whole = true};
@@ -591,9 +591,9 @@ int main(void)
         cmocka_unit_test(every_miss_has_a_reason_and_a_place),
         cmocka_unit_test(block_0_is_never_handed_out),
         cmocka_unit_test(a_prompt_that_sees_itself_is_shared_as_a_whole),
-        cmocka_unit_test(two_pictures_behind_equal_placeholders_share_no_block),
-        cmocka_unit_test(a_picture_is_found_again_at_its_own_place_alone),
-        cmocka_unit_test(a_step_never_ends_inside_a_picture_that_stays_whole),
+        cmocka_unit_test(two_images_behind_equal_placeholders_share_no_block),
+        cmocka_unit_test(an_image_is_found_again_at_its_own_place_alone),
+        cmocka_unit_test(a_step_never_ends_inside_an_image_that_stays_whole),
         cmocka_unit_test(what_was_not_computed_is_not_a_hit),
         cmocka_unit_test(running_prompts_share_as_soon_as_they_are_computed),
         cmocka_unit_test(generated_tokens_are_cached_too),

@@ -109,7 +109,7 @@ static void without_streams_or_a_target_there_is_no_bound(void **state)
     assert_int_equal(pace_budget(&p, 3, 0.2, 4096), 4096);
 }
 
-static void pictures_take_less_than_a_step_without_them(void **state)
+static void images_take_less_than_a_step_without_them(void **state)
 {
     struct pace p = {0};
     struct encode_pace e = {0};
@@ -138,7 +138,7 @@ int main(void)
         cmocka_unit_test(gaps_stay_below_the_target_from_the_start),
         cmocka_unit_test(a_machine_that_changes_is_learnt_anew),
         cmocka_unit_test(without_streams_or_a_target_there_is_no_bound),
-        cmocka_unit_test(pictures_take_less_than_a_step_without_them),
+        cmocka_unit_test(images_take_less_than_a_step_without_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

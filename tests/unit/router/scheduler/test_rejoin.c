@@ -4,42 +4,7 @@
 enum { N = 24 };
 static const struct infer_config patient = {.max_batch_prefill_tokens = 64, .return_ms = WAIT_MS};
 
-static bool is_lost(const void *g) { return atomic_load(&((const struct rig *)g)->lost); }
-static bool is_healthy(const void *g) { return infer_healthy(((const struct rig *)g)->infer); }
-static bool is_sick(const void *g) { return !is_healthy(g); }
 static bool ran_along(const void *c) { return ((const struct client *)c)->n_out >= 10; }
-
-static double returns(const struct rig *g)
-{
-    struct buf b = BUF_INIT;
-    metrics_print(g->metrics, &b);
-    const char *at = strstr(b.p, "\ntgi_shard_returns ");
-    double v = at ? atof(at + strlen("\ntgi_shard_returns ")) : -1;
-    buf_free(&b);
-    return v;
-}
-
-/* As a new process would: nothing is left of what it knew. */
-static void again(struct rig *g, const struct fake_shard *like)
-{
-    for (uint32_t i = 0; i < g->n; i++) {
-        struct fake_shard *old = g->shard[i], *f = g->shard[i] = calloc(1, sizeof(*f));
-        fake_stop(old);
-        assert_int_equal(old->n_bad, 0);
-        *f = *like;
-        memcpy(f->path, old->path, sizeof(f->path));
-        f->rank = i;
-        f->world = g->n;
-        for (uint32_t k = 0; k < g->n; k++)
-            f->urls[k] = k < i ? g->shard[k]->path : f->path;
-        free(old);
-    }
-    for (uint32_t i = 0; i < g->n; i++)
-        for (uint32_t k = 0; k < g->n; k++)
-            g->shard[i]->urls[k] = g->shard[k]->path;
-    for (uint32_t i = 0; i < g->n; i++)
-        fake_start(g->shard[i]);
-}
 
 static void everything_goes_on(uint32_t ranks, const struct fake_shard *like,
                                const struct fake_shard *then)
@@ -56,12 +21,12 @@ static void everything_goes_on(uint32_t ranks, const struct fake_shard *like,
         assert_true(wait_for(has_token, c[i]));
     fake_stop(g->shard[ranks - 1]);
     assert_true(wait_for(is_sick, g));
-    again(g, then);
+    restart_shards(g, then);
     for (uint32_t i = 0; i < N; i++)
         expect_answer(c[i]);
     assert_true(wait_for(is_healthy, g));
     assert_false(is_lost(g));
-    assert_true(returns(g) == 1);
+    assert_true(counter(g, "\ntgi_shard_returns ") == 1);
     for (uint32_t i = 0; i < N; i++)
         client_free(c[i]);
     rig_free(g);
@@ -92,7 +57,7 @@ static void a_smaller_cache_will_do(void **state)
         assert_true(wait_for(has_token, c[i]));
     }
     fake_stop(g->shard[0]);
-    again(g, &little);
+    restart_shards(g, &little);
     for (uint32_t i = 0; i < 4; i++) {
         expect_answer(c[i]);
         client_free(c[i]);
@@ -118,7 +83,7 @@ static void a_step_that_hangs_is_done_again(void **state)
     usleep(20000);
     g->shard[0]->hold = 0;
     fake_stop(g->shard[0]);
-    again(g, &like);
+    restart_shards(g, &like);
     expect_answer(runs);
     expect_answer(comes);
     expect_answer(third);
@@ -144,14 +109,14 @@ static void who_was_there_twice_ends(void **state)
     assert_true(wait_for(has_token, done));
     assert_int_equal(next->n_out, 0); /* waits */
     fake_stop(g->shard[0]);
-    again(g, &like);
+    restart_shards(g, &like);
     expect_answer(done);
     assert_true(wait_for(has_token, next));
     fake_stop(g->shard[0]);
     expect_error(old, ERR_GENERATION, "Could not connect to Text Generation server");
-    again(g, &like);
+    restart_shards(g, &like);
     expect_answer(next);
-    assert_true(returns(g) == 2);
+    assert_true(counter(g, "\ntgi_shard_returns ") == 2);
     client_free(old);
     client_free(done);
     client_free(next);
@@ -172,7 +137,7 @@ static void clients_come_and_go_meanwhile(void **state)
     infer_cancel(g->infer, &goes->r);
     expect_error(goes, ERR_INCOMPLETE, "cancelled");
     client_free(goes);
-    again(g, &like);
+    restart_shards(g, &like);
     expect_answer(comes);
     client_free(comes);
     rig_free(g);
@@ -189,7 +154,7 @@ static void while_nobody_is_served(void **state)
     assert_true(wait_for(is_idle, g));
     fake_stop(g->shard[0]);
     assert_true(wait_for(is_sick, g));
-    again(g, &like);
+    restart_shards(g, &like);
     assert_true(wait_for(is_healthy, g));
     infer_submit(g->infer, &after->r);
     expect_answer(after);
@@ -209,7 +174,7 @@ static void lost_for_good(const struct infer_config *conf, const struct fake_sha
     assert_true(wait_for(has_token, runs));
     fake_stop(g->shard[0]);
     if (then)
-        again(g, then);
+        restart_shards(g, then);
     expect_error(runs, ERR_GENERATION, why);
     assert_true(wait_for(is_lost, g));
     assert_non_null(strstr(g->why, why));

@@ -299,28 +299,6 @@ static void a_save_that_failed_is_no_snapshot(void **state)
     rig_free(g);
 }
 
-/* As a new process would: nothing is left of what it knew. */
-static void again(struct rig *g, const struct fake_shard *like)
-{
-    for (uint32_t i = 0; i < g->n; i++) {
-        struct fake_shard *old = g->shard[i], *f = g->shard[i] = calloc(1, sizeof(*f));
-        fake_stop(old);
-        assert_int_equal(old->n_bad, 0);
-        *f = *like;
-        memcpy(f->path, old->path, sizeof(f->path));
-        f->rank = i;
-        f->world = g->n;
-        free(old);
-    }
-    for (uint32_t i = 0; i < g->n; i++)
-        for (uint32_t k = 0; k < g->n; k++)
-            g->shard[i]->urls[k] = g->shard[k]->path;
-    for (uint32_t i = 0; i < g->n; i++)
-        fake_start(g->shard[i]);
-}
-
-static bool is_sick(const void *g) { return !infer_healthy(((const struct rig *)g)->infer); }
-
 static void lose_shards(uint32_t ranks, uint32_t cells_after)
 {
     struct fake_shard like = {.n_cells = 26, .step_ms = 2}, then = like;
@@ -336,7 +314,7 @@ static void lose_shards(uint32_t ranks, uint32_t cells_after)
     usleep(20000);
     fake_stop(g->shard[ranks - 1]);
     assert_true(wait_for(is_sick, g));
-    again(g, &then);
+    restart_shards(g, &then);
     for (uint32_t i = 0; i < N; i++) {
         expect_answer(c[i]);
         client_free(c[i]);
@@ -414,7 +392,7 @@ static void run_world(const struct world *w, struct client **c, uint32_t *n_from
         if (w->loss && i == w->n / 2) {
             fake_stop(g->shard[w->n_shards - 1]);
             assert_true(wait_for(is_sick, g));
-            again(g, &w->like);
+            restart_shards(g, &w->like);
         }
     }
     for (uint32_t i = 0; i < w->n; i++) {

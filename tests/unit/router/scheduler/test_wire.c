@@ -84,7 +84,7 @@ static void a_peer_of_ours_gets_ids_and_blocks(void **state)
     done(q);
 }
 
-static void pictures_go_along_whenever_a_prompt_is_computed(void **state)
+static void images_go_along_whenever_a_prompt_is_computed(void **state)
 {
     static const struct gen_medium media[] = {
         {.bytes = "PNG1", .n_bytes = 4, .type = "image/png", .first = 1, .n = 2, .digest = 11},
@@ -344,7 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peer_of_ours_gets_ids_and_blocks),
-        cmocka_unit_test(pictures_go_along_whenever_a_prompt_is_computed),
+        cmocka_unit_test(images_go_along_whenever_a_prompt_is_computed),
         cmocka_unit_test(tgis_server_gets_text_and_slots),
         cmocka_unit_test(a_model_with_state_gets_cells),
         cmocka_unit_test(a_copy_goes_before_the_step_that_needs_it),

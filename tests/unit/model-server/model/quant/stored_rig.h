@@ -1,5 +1,5 @@
-/* stored_rig.h - a quantised matrix that is made here, number by number: what it says (`truth`),
- * the tensors that say it, which each test packs as its format is described, and both compared. */
+/* stored_rig.h - a quantised matrix that is built here number by number: its values (`truth`),
+ * and its tensors, which each test packs as its format requires; both are compared. */
 #ifndef TESTS_UNIT_MODEL_SERVER_MODEL_QUANT_STORED_RIG_H
 #define TESTS_UNIT_MODEL_SERVER_MODEL_QUANT_STORED_RIG_H
 #include "model-server/backend/numbers.h"
@@ -10,7 +10,7 @@
 
 enum { MOST = 160, MOST_GROUPS = 16 };
 
-/* What the tensors say, one number a place. */
+/* Contents of the tensors, one number per element. */
 struct truth {
     int rows, cols, groups;
     int code[MOST][MOST], zero[MOST_GROUPS][MOST], group_of[MOST];
@@ -30,7 +30,7 @@ static inline const struct tensor *find(const void *ctx, const char *name)
     return NULL;
 }
 
-/* At an odd address, as the format allows. */
+/* At an unaligned address, which the format allows. */
 static inline uint8_t *tensor(int i, const char *name, enum tensor_type type, int size, int a,
                               int b)
 {
@@ -127,7 +127,7 @@ static inline enum take takes_all(const struct format *f, enum arith a)
     return TAKE_NATIVE;
 }
 
-/* Of whole groups of 32 columns the codes say the same numbers, where they can be kept at all.
+/* For whole groups of 32 columns the codes must give the same numbers, if they can be kept.
  * Counted in `n_kept`. */
 static int n_kept;
 static inline void assert_keeps(struct rng *r, const struct stored *of)

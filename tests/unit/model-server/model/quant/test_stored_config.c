@@ -1,6 +1,7 @@
 /* What config.json says of how a checkpoint is stored, what it must not say, and whether --quantize
  * agrees. */
 #include "model-server/model/quant/stored.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/test.h"
 #include <string.h>
 #include <unistd.h>
@@ -232,10 +233,8 @@ static int start(void **state)
 
 static int stop(void **state)
 {
-    char cmd[64];
     (void)state;
-    snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
-    return system(cmd); /* NOLINT(concurrency-mt-unsafe) */
+    return temp_folder_remove(dir);
 }
 
 int main(void)

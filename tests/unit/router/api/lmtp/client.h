@@ -1,5 +1,5 @@
-/* client.h - a client of LMTP with its own implementation of RFC 6455, over the rig: a scheduler
- * that is not there (rig.h), on a real port and a UNIX socket. */
+/* client.h - an LMTP client with its own implementation of RFC 6455, over the fake scheduler of
+ * rig.h, on a real port and a UNIX socket. */
 #ifndef TEST_LMTP_CLIENT_H
 #define TEST_LMTP_CLIENT_H
 #include "tests/unit/router/rig.h"
@@ -101,8 +101,8 @@ UNUSED static const char *hear_text(int fd, struct buf *b)
     return b->p;
 }
 
-/* The next item, as if it had come alone: what one step says, and the next one while the client was
- * busy, may be in one frame. One connection at a time. */
+/* The next item. One frame may contain the items of a step and of the following ones, if the
+ * client was busy. One connection at a time. */
 UNUSED static char *hear_item(int fd)
 {
     if (!rest.len)
@@ -129,7 +129,7 @@ UNUSED static void expect(int fd, const char *exact)
     free(got);
 }
 
-/* Items up to the one with `part`: how many came before it. */
+/* Reads items up to the one with `part`; returns the number of items before it. */
 UNUSED static int expect_later(int fd, const char *part)
 {
     for (int n = 0;; n++) {
@@ -150,7 +150,7 @@ UNUSED static void expect_part(int fd, const char *start, const char *part)
     free(got);
 }
 
-/* Frames until a Close; its code (0: none, the stream ended). */
+/* Reads frames until a Close; returns its code (0: none, the stream ended). */
 UNUSED static int closed_with(int fd)
 {
     struct buf b = BUF_INIT;
