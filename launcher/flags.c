@@ -110,6 +110,8 @@ static const struct flag rows[] = {
     {ROW("ngrok-authtoken", STR, ngrok_authtoken, 0, "Not supported.")},
     {ROW("ngrok-edge", STR, ngrok_edge, 0, "Not supported.")},
     {OPTION_TOKENIZER_CONFIG_PATH, AT(tokenizer_config_path), .tag = TO_ROUTER},
+    {OPTION_GENERATION_CONFIG, AT(generation_config), .tag = TO_ROUTER},
+    {OPTION_OVERRIDE_GENERATION_CONFIG, AT(override_generation_config), .tag = TO_ROUTER},
     {OPTION_DISABLE_GRAMMAR_SUPPORT, AT(disable_grammar_support), .tag = TO_ROUTER},
     {ROW("dry-run", BOOL, dry_run, 0, "Start nothing: print the memory each rank of this machine would need (weights, KV cache, workspaces, adapters), the resulting limits and the command lines, and exit. Downloads nothing and keeps no weights. With --json-output: one JSON object. Exit status: 0 it fits, 78 it does not, 1 unknown, 2 wrong options."), .env = ""},
     {OPTION_JSON_WHITESPACE, AT(json_whitespace), .tag = TO_ROUTER},

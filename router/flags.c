@@ -54,6 +54,8 @@ static const struct flag rows[] = {
     {OPTION_MAX_CLIENT_BATCH_SIZE, F(max_client_batch_size)},
     {OPTION_PAYLOAD_LIMIT, F(payload_limit)},
     {OPTION_TOKENIZER_CONFIG_PATH, F(tokenizer_config_path)},
+    {OPTION_GENERATION_CONFIG, F(generation_config)},
+    {OPTION_OVERRIDE_GENERATION_CONFIG, F(override_generation_config)},
     {OPTION_DISABLE_GRAMMAR_SUPPORT, F(disable_grammar_support)},
     {OPTION_JSON_WHITESPACE, F(json_whitespace)},
     {OPTION_TRUST_REQUEST_CHAT_TEMPLATE, F(trust_request_chat_template)},

@@ -116,11 +116,11 @@ void body_cuts(struct body *b, struct object o, struct ask *q)
         q->greedy = true;
         q->do_sample = false;
     }
-    if (q->top_p.v == 0 || q->top_p.v == 1) /* 1 is OpenAI's default, sent by many clients */
-        q->top_p.set = false;
+    if (q->top_p.v == 0)
+        q->top_p.v = 1;
     q->top_k = body_i32(b, o, "top_k");
-    if (q->top_k.v == 0 || q->top_k.v == -1)
-        q->top_k.set = false;
+    if (q->top_k.v == -1)
+        q->top_k.v = 0;
 }
 
 #define READ_F32 body_f32
