@@ -99,6 +99,9 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
 #define OPTION_LMTP_GRACE \
     .name = "lmtp-grace", .type = FLAG_U32, .def = "30", .unit = "seconds", .max = 3600, \
     .help = "How long an LMTP stream with a `session` is kept for a client that reconnects; 0: never."
+#define OPTION_ROOT_PATH \
+    .name = "root-path", .type = FLAG_STR, \
+    .help = "Prefix under which clients see this server behind a proxy, such as `/llm`: paths are served with and without it, and the OpenAPI document names it. A proxy that removes the prefix may send it as `X-Forwarded-Prefix` instead."
 #define OPTION_CORS_ALLOW_ORIGIN \
     .name = "cors-allow-origin", .type = FLAG_LIST, \
     .help = "Origin allowed for browsers (CORS); may be repeated."

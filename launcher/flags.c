@@ -99,6 +99,7 @@ static const struct flag rows[] = {
     {OPTION_LMTP_MODEL_ALIAS, AT(lmtp_model_alias), .tag = TO_ROUTER},
     {OPTION_LMTP_MAX_MESSAGE, AT(lmtp_max_message), .tag = TO_ROUTER},
     {OPTION_LMTP_GRACE, AT(lmtp_grace), .tag = TO_ROUTER},
+    {OPTION_ROOT_PATH, AT(root_path), .tag = TO_ROUTER},
     {OPTION_CORS_ALLOW_ORIGIN, AT(cors_allow_origin), .tag = TO_ROUTER},
     {OPTION_API_KEY_FILE, AT(api_key_file), .tag = TO_ROUTER},
     {ROW("api-key", STR, api_key, 0, "API key that clients must send as a bearer token; several are separated by commas. Prefer the variable API_KEY: every user can read command lines.")},

@@ -65,6 +65,7 @@ static const struct flag rows[] = {
     {OPTION_API_KEY_FILE, F(api_key_file)},
     {OPTION_TLS_CERT, F(tls_cert)},
     {OPTION_TLS_KEY, F(tls_key)},
+    {OPTION_ROOT_PATH, F(root_path)},
     {OPTION_CORS_ALLOW_ORIGIN, F(cors_allow_origin)},
     {OPTION_MODELS_FOLDER, F(models_folder)},
     {OPTION_MAX_LOADED_MODELS, F(max_loaded_models)},

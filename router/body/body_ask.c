@@ -153,7 +153,7 @@ bool ask_cuts(const struct ask *q)
 static bool negative(struct object o, const char *key, int64_t *v)
 {
     const cJSON *n = json_get(o.json, key);
-    if (!cJSON_IsNumber(n) || !(n->valuedouble >= -9007199254740992.0 && n->valuedouble < 0) ||
+    if (!cJSON_IsNumber(n) || !(n->valuedouble > -9007199254740992.0 && n->valuedouble < 0) ||
         n->valuedouble != (double)(int64_t)n->valuedouble)
         return false;
     *v = (int64_t)n->valuedouble;

@@ -53,6 +53,7 @@ enum error_shape route_errors(const char *path);
 /* Appends the reference page. */
 void routes_markdown(struct buf *out);
 /* Appends the OpenAPI document, as JSON, of a server whose model has this task: routes of other
- * tasks are left out. TASK_AUTO: all routes. */
-void routes_openapi(struct buf *out, enum model_task task);
+ * tasks are left out. TASK_AUTO: all routes. `prefix`: of all paths, as clients see them; "": none.
+ */
+void routes_openapi(struct buf *out, enum model_task task, const char *prefix);
 #endif

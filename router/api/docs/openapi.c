@@ -170,13 +170,21 @@ static bool described(const struct route *r, enum model_task task)
     return !r->refuses && (task == TASK_AUTO || !other);
 }
 
-void routes_openapi(struct buf *out, enum model_task task)
+void routes_openapi(struct buf *out, enum model_task task, const char *prefix)
 {
     const char *sep = "";
     buf_fmt(out,
-            "{\"openapi\":\"3.0.3\",\"info\":{\"title\":\"Text generation\",\"version\":\"%s\"},"
-            "\"paths\":{",
+            "{\"openapi\":\"3.0.3\",\"info\":{\"title\":\"Text generation\",\"version\":\"%s\"},",
             VERSION);
+    size_t n = strlen(prefix);
+    while (n && prefix[n - 1] == '/')
+        n--;
+    if (n) {
+        buf_str(out, "\"servers\":[{\"url\":");
+        buf_json_str(out, prefix, n);
+        buf_str(out, "}],");
+    }
+    buf_str(out, "\"paths\":{");
     for (unsigned i = 0; i < n_routes; i++)
         for (int k = 0; k < ROUTE_PATHS && routes[i]->paths[k]; k++) {
             const char *path = routes[i]->paths[k];

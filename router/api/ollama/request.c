@@ -56,8 +56,14 @@ static void add_format(struct body *b, cJSON *to, const cJSON *format)
         copy(cJSON_AddObjectToObject(f, "json_schema"), "schema", format);
 }
 
+static void check_think(struct body *b, const cJSON *think)
+{
+    if (think && !cJSON_IsBool(think) && !cJSON_IsString(think))
+        body_mistyped(b, body_root(b), "think", think, "a boolean or a string");
+}
+
 /* A boolean, or a word that some templates know. */
-static void add_think(struct body *b, cJSON *to, const cJSON *think)
+static void add_think(cJSON *to, const cJSON *think)
 {
     if (cJSON_IsString(think))
         copy(to, "reasoning_effort", think);
@@ -67,8 +73,7 @@ static void add_think(struct body *b, cJSON *to, const cJSON *think)
         cJSON *variables = cJSON_AddObjectToObject(to, "chat_template_kwargs");
         cJSON_AddTrueToObject(variables, "enable_thinking");
         cJSON_AddTrueToObject(variables, "thinking");
-    } else if (think)
-        body_mistyped(b, body_root(b), "think", think, "a boolean or a string");
+    }
 }
 
 /* ---------------------------------------------------------------- messages */
@@ -194,7 +199,8 @@ int ollama_chat_body(struct call *c, struct ollama *o, struct err *e)
     o->load = !messages || (cJSON_IsArray(messages) && !messages->child);
     add_messages(&b, to, messages);
     copy(to, "tools", json_get(b.root, "tools"));
-    add_think(&b, to, json_get(b.root, "think"));
+    check_think(&b, json_get(b.root, "think"));
+    add_think(to, json_get(b.root, "think"));
     return rewrite(c, &b, o, to, e);
 }
 
@@ -219,6 +225,7 @@ int ollama_generate_body(struct call *c, struct ollama *o, struct err *e)
     cJSON *to = cJSON_CreateObject();
     o->load = !prompt || !*prompt;
     o->raw = body_opt_bool(&b, body_root(&b), "raw", false);
+    check_think(&b, json_get(b.root, "think"));
     refuse(&b);
     if (o->raw) {
         cJSON_AddStringToObject(to, "prompt", prompt ? prompt : "");
@@ -233,7 +240,7 @@ int ollama_generate_body(struct call *c, struct ollama *o, struct err *e)
         cJSON_AddStringToObject(m, "role", "user");
         add_content(&b, m, prompt ? prompt : "", json_get(b.root, "images"));
         cJSON_AddItemToArray(list, m);
-        add_think(&b, to, json_get(b.root, "think"));
+        add_think(to, json_get(b.root, "think"));
     }
     return rewrite(c, &b, o, to, e);
 }
