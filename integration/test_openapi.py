@@ -52,8 +52,9 @@ def test_each_body_has_an_example_that_is_served(s):
 
 def conforms(s, *options):
     """schemathesis finds no body, status, header or content type for which server and document disagree."""
+    # one worker: CPython 3.11 counts the depth of its parser over all threads
     argv = [ST, "run", s.url + "/api-doc/openapi.json", "--phases", "examples,coverage,fuzzing", "-n", str(EXAMPLES)]
-    argv += ["--seed", str(seed_for(7)), "--no-color", "--output-sanitize", "false", "-w", "2", *options]
+    argv += ["--seed", str(seed_for(7)), "--no-color", "--output-sanitize", "false", *options]
     argv += ["--exclude-checks", "positive_data_acceptance,negative_data_rejection", "--suppress-health-check", "all"]
     argv += [] if "SEED" in os.environ else ["--generation-deterministic"]
     env = {**os.environ, "SCHEMATHESIS_HOOKS": "openapi_checks", "PYTHONPATH": str(HERE)}
