@@ -273,7 +273,7 @@ $(CLIENTS_VENV)/.ok: integration/requirements-clients.txt
 	@touch $@
 
 clients: $(BINS) $(B)/tests/tools/schema_cases $(CLIENTS_VENV)/.ok  ## litellm, LangChain, text-generation, lm-eval (an environment of their own; large)
-	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) $(CLIENTS_VENV)/bin/python -m pytest -q -rs integration/clients
+	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SCHEMATHESIS_EXAMPLES=500 $(CLIENTS_VENV)/bin/python -m pytest -q -rs integration/clients integration/test_openapi.py
 
 # ---------------------------------------------------------------- quality
 SOURCES = $(sort $(shell find common router launcher model-server tests -name '*.[ch]' 2>/dev/null))

@@ -99,6 +99,9 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
 #define OPTION_LMTP_GRACE \
     .name = "lmtp-grace", .type = FLAG_U32, .def = "30", .unit = "seconds", .max = 3600, \
     .help = "How long an LMTP stream with a `session` is kept for a client that reconnects; 0: never."
+#define OPTION_ROOT_PATH \
+    .name = "root-path", .type = FLAG_STR, \
+    .help = "Prefix under which clients see this server behind a proxy, such as `/llm`: paths are served with and without it, and the OpenAPI document names it. A proxy that removes the prefix may send it as `X-Forwarded-Prefix` instead."
 #define OPTION_CORS_ALLOW_ORIGIN \
     .name = "cors-allow-origin", .type = FLAG_LIST, \
     .help = "Origin allowed for browsers (CORS); may be repeated."
@@ -114,6 +117,12 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
 #define OPTION_TOKENIZER_CONFIG_PATH \
     .name = "tokenizer-config-path", .type = FLAG_STR, \
     .help = "A tokenizer_config.json whose chat template replaces the model's."
+#define OPTION_GENERATION_CONFIG \
+    .name = "generation-config", .type = FLAG_STR, .def = "auto", \
+    .help = "Sampling parameters of requests that set none: `auto`, the model's generation_config.json (temperature, top_p, top_k, min_p, repetition_penalty ...; max_new_tokens limits every answer); a folder with such a file; `vllm` or `none`, neutral values. Not on TGI's routes and in LMTP, which have values of their own."
+#define OPTION_OVERRIDE_GENERATION_CONFIG \
+    .name = "override-generation-config", .type = FLAG_STR, \
+    .help = "JSON object of parameters that replace those of --generation-config, such as `{\"temperature\": 0.6, \"max_new_tokens\": 512}`."
 #define OPTION_DISABLE_GRAMMAR_SUPPORT \
     .name = "disable-grammar-support", .type = FLAG_BOOL, \
     .help = "Refuse requests that constrain the answer with a grammar."

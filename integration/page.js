@@ -28,7 +28,7 @@ for (const [k, [value, min, max]] of Object.entries(limits)) Object.assign($(k),
 $("talk").append($("hello"));
 Object.assign(global, {
   document: { getElementById: $, documentElement: new El(), createElement: n => new El(n), addEventListener: listen, activeElement: new El("body"), hidden: false, querySelector: () => null, querySelectorAll: () => [] },
-  matchMedia: () => ({ matches: false }), innerWidth: 800, innerHeight: 600, requestAnimationFrame: f => setTimeout(f, 5), Option: class extends El { }, addEventListener: listen, getComputedStyle: () => ({}),
+  location: { pathname: "/", origin: process.argv[2] }, matchMedia: () => ({ matches: false }), innerWidth: 800, innerHeight: 600, requestAnimationFrame: f => setTimeout(f, 5), Option: class extends El { }, addEventListener: listen, getComputedStyle: () => ({}),
 });
 const base = process.argv[2], real = fetch; global.fetch = (p, o) => real(new URL(p, base), o);
 const wait = ms => new Promise(r => setTimeout(r, ms));

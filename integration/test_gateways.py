@@ -66,7 +66,7 @@ def test_a_model_that_generates_has_no_embeddings_and_says_so(s):
     for path in ("/v1/embeddings", "/embeddings"):
         r = s.post(path, {"model": "m", "input": "x"})
         assert r.status_code == 400 and "served for `generate`" in r.json()["error"]["message"]
-    assert get(s, "/api-doc/openapi.json").json()["paths"]["/v1/embeddings"]["post"]["x-task"] == "embed"
+    assert "/v1/embeddings" not in get(s, "/api-doc/openapi.json").json()["paths"]
 
 
 def test_what_is_served(s):
@@ -194,3 +194,33 @@ def test_counters_are_there_before_their_first_event():
             assert fresh.metric("tgi_request_failure", err=cause) == 0
         fresh.post("/generate", {"inputs": "x", "parameters": {"max_new_tokens": -1}})
         wait_for(lambda: fresh.metric("tgi_request_failure", err="validation") == 1)
+
+
+def test_a_seed_of_an_instance_is_read(s):
+    instance = {"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 12, "temperature": 1.5, "seed": 7}
+    bodies = [{"instances": [instance]}, {"instances": [{**instance, "seed": 2**53 - 1}]}]
+    assert s.post("/vertex", bodies[0]).json() == s.post("/vertex", bodies[0]).json()
+    assert "predictions" in s.post("/vertex", bodies[1]).json()
+    # its digits are lost in a list: refused, not rounded
+    assert s.post("/vertex", {"instances": [{**instance, "seed": 2**64 - 1}]}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/v1/messages", {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "has no `text`"),
+        ("/v1/messages", {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "f", "input": {}}]}]}, "has no `id`"),
+        ("/v1/messages", {"messages": [{"role": "user", "content": "x"}], "system": {"text": "y"}}, "system"),
+        ("/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "has no text"),
+        ("/v1/responses", {"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, "call_id"),
+        ("/v1/responses", {"input": "x", "text": ["format"]}, "text"),
+        ("/v1/chat/completions", {"messages": [], "tools": [{"function": {"name": "f", "parameters": ["a"]}}]}, "parameters"),
+        ("/completion", {"prompt": [2.5, "x"]}, "token id"),
+        ("/api/chat", {"messages": [{"role": "user", "content": {"text": "x"}}]}, "content"),
+        ("/api/generate", {"prompt": "x", "think": [], "raw": True}, "think"),
+        ("/api/show", ["demo"], "a JSON object"),
+    ],
+)
+def test_nothing_is_dropped_silently(s, path, body, said):
+    r = s.post(path, {"max_tokens": 4, **body} if isinstance(body, dict) else body)
+    assert r.status_code == 400 and said in r.text, r.text

@@ -424,7 +424,10 @@ def test_documents_are_current(s):
     page = subprocess.run([BIN / "router", "--help-markdown"], capture_output=True, text=True, check=True).stdout
     assert (ROOT / "docs/router.md").read_text() == page, "router --help-markdown > docs/router.md"
     schema = requests.get(s.url + "/api-doc/openapi.json").json()
-    assert schema == json.loads(subprocess.run([BIN / "router", "print-schema"], capture_output=True, check=True).stdout)
+    every = json.loads(subprocess.run([BIN / "router", "print-schema"], capture_output=True, check=True).stdout)
+    for path in every["paths"].keys() - schema["paths"].keys():  # those of embeddings and scores
+        assert every["paths"].pop(path)["post"]["x-task"] in ("embed", "rerank", "classify"), path
+    assert schema == every
     assert {"/generate", "/generate_stream", "/", "/v1/chat/completions", "/health"} <= set(schema["paths"])
     assert {"get", "post"} == set(schema["paths"]["/"])
 

@@ -156,6 +156,18 @@ def test_tokens_are_counted_before(demo):
         demo.responses.input_tokens.count(model="m")
 
 
+def test_timings_for_clients_of_llama_server(demo):
+    asked = {"model": "m", "input": "Hello!", "max_output_tokens": 6, "temperature": 0, "extra_body": {"timings_per_token": True}}
+    r = demo.responses.create(**asked).model_dump()
+    assert r["timings"]["predicted_n"] == r["usage"]["output_tokens"] == 6 and r["timings"]["prompt_per_second"] >= 0
+    events = [e.model_dump() for e in demo.responses.create(**asked, stream=True)]
+    assert all("timings" in e for e in events)
+    counts = [e["timings"]["predicted_n"] for e in events]
+    assert counts == sorted(counts) and counts[-1] == 6 and events[-1]["response"]["timings"]["predicted_n"] == 6
+    del asked["extra_body"]
+    assert "timings" not in demo.responses.create(**asked).model_dump()
+
+
 def test_the_stream_helper(demo):
     whole = demo.responses.create(model="m", input="Hello!", temperature=0).output_text
     with demo.responses.stream(model="m", input="Hello!", temperature=0) as stream:

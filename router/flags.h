@@ -21,11 +21,12 @@ struct router_config {
     struct cluster_options cluster;
     uint32_t shard_connect_timeout, shard_return_timeout;
     const char *tokenizer_name, *tokenizer_config_path, *revision, *served_model_name;
-    const char *compute_type;
+    const char *compute_type, *generation_config, *override_generation_config;
     uint32_t validation_workers, max_client_batch_size, payload_limit;
     bool json_output, disable_grammar_support, trust_remote_code, trust_request_chat_template;
     uint32_t json_whitespace; /* enum json_whitespace */
     const char *log_level, *api_key, *api_key_file, *tls_cert, *tls_key;
+    const char *root_path;
     struct flag_list cors_allow_origin;
     const char *lmtp_listen;
     struct flag_list lmtp_model_alias;

@@ -95,6 +95,10 @@ static int check(const struct router_config *c, struct err *e)
         what = "`ngrok` is not supported";
     else if (given(c->kv_transfer_address) && (c->replica_address.n || given(c->replica_discovery)))
         what = "`kv_transfer_address` is one group's: replicas are services of their own there";
+    else if (given(c->root_path) &&
+             (*c->root_path != '/' ||
+              strspn(c->root_path, HTTP_PREFIX_CHARS) != strlen(c->root_path)))
+        what = "`root_path` must be a path such as `/llm`, of letters, digits and `-._~/`";
     else if (given(c->tls_cert) != given(c->tls_key))
         what = "`tls_cert` and `tls_key` belong together";
     return what ? err_set(e, ERR_VALIDATION, "Argument validation error: %s", what) : 0;
@@ -167,7 +171,7 @@ static int load_model(struct router_service *s, struct err *e)
     startup_begin(s->edge.startup, STARTUP_ROUTER, STARTUP_TOKENIZER);
     if (!(s->dir = hub_resolve_model(c->tokenizer_name, c->revision, e)) ||
         !(s->tokenizer = tokenizer_load(s->dir, e)) ||
-        sentence_load(&s->edge.sentence, s->dir, e) ||
+        sentence_load(&s->edge.sentence, s->dir, e) || edge_load_defaults(&s->edge, c, s->dir, e) ||
         !(s->chat = chat_load(s->dir, c->tokenizer_config_path, s->tokenizer, e)) ||
         edge_load_vision(s->dir, s->tokenizer, s->chat, &s->vision, e) != 0)
         return -1;
@@ -260,6 +264,7 @@ static int build_edge(struct router_service *s, struct err *e)
         return -1;
     struct http_config h = {
         .hostname = c->hostname,
+        .root_path = c->root_path,
         .port = (uint16_t)c->port,
         .max_body = c->payload_limit,
         .keys = &s->keys,

@@ -216,6 +216,21 @@ cJSON *gguf_config(const struct gguf_set *s, struct err *e)
     return NULL;
 }
 
+/* What its publisher recommends, under llama.cpp's keys. */
+static void sampling(const struct gguf *g, cJSON *o)
+{
+    static const char *const rows[][2] = {
+        {"general.sampling.temp", "temperature"},
+        {"general.sampling.top_k", "top_k"},
+        {"general.sampling.top_p", "top_p"},
+        {"general.sampling.min_p", "min_p"},
+        {"general.sampling.penalty_repeat", "repetition_penalty"}};
+    double v;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (gguf_number(g, rows[i][0], &v))
+            meta_put_in(o, rows[i][1], meta_as_written(v));
+}
+
 cJSON *gguf_generation_config(const struct gguf_set *s, struct err *e)
 {
     struct gguf_vocab v;
@@ -227,7 +242,9 @@ cJSON *gguf_generation_config(const struct gguf_set *s, struct err *e)
     if (v.bos >= 0)
         cJSON_AddNumberToObject(o, "bos_token_id", (double)v.bos);
     gguf_vocab_close(&v);
-    if (!o)
+    if (o)
+        sampling(&s->files[0], o);
+    else
         err_nomem(e);
     return o;
 }

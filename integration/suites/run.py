@@ -1,7 +1,8 @@
-"""The test suites of llama.cpp's server and of vLLM against ours, from their source distributions on PyPI.
+"""The test suites of llama.cpp's server, of vLLM and of TGI against ours: from source distributions on PyPI, and from TGI's repository.
 
     python integration/suites/run.py llama.cpp [pytest's arguments]     unit/test_completion.py -k seed
     python integration/suites/run.py vllm [pytest's arguments]          tests/entrypoints/openai/completion/test_completion.py
+    python integration/suites/run.py tgi [pytest's arguments]           models/test_flash_llama.py; TGI_REPOSITORY is another clone of it
 
 Many of their cases ask for words of one model, or for what is not served here: docs/results/clients.md says which. Their files lie in
 build/suites; of those that would start their own server two are replaced. Needs integration/requirements-clients.txt."""
@@ -20,6 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 KEPT = HERE.parents[1] / "build/suites"
 INDEX = "https://pypi.org/simple/"
 VERSIONS = {"llama.cpp": ("llama-cpp-python", "llama_cpp_python-0.3.36"), "vllm": ("vllm", "vllm-0.33.0")}
+TGI = ("https://github.com/huggingface/text-generation-inference", "v3.3.7")
 LLAMA_CONFTEST = '''import pytest
 from utils import *
 
@@ -38,6 +40,9 @@ openai/chat_completion/test_logprob_token_ids.py openai/chat_completion/test_roo
 openai/completion/test_prompt_validation.py openai/models/test_models.py openai/responses/test_simple.py serve/tokenize/test_tokenization.py
 serve/instrumentator/test_basic.py serve/instrumentator/test_orca_metrics.py serve/lora/test_lora_adapters.py anthropic/test_messages.py
 pooling/classify/test_online.py pooling/scoring/test_cross_encoder_online.py""".split()
+# TGI's tests of text: without those of images, and of models that read and write by two halves.
+NOT_OF_TGI = """flash_gemma3 flash_pali_gemma flash_pali_gemma2 flash_qwen2_5_vl flash_qwen2_vl idefics idefics2 idefics3 llava_next mllama
+mt0_base smolvlm t5_sharded transformers_llama4""".split()
 OF_LLAMA = """basic chat_completion compat_anthropic compat_oai_responses completion ctx_shift embedding ignore_eos infill metrics rerank security template
 tokenize tool_call""".split()
 
@@ -77,9 +82,24 @@ def vllm(folder):
     return root, {"PYTHONPATH": str(root), "INTEGRATION": str(HERE.parent)}, [f"tests/entrypoints/{f}" for f in OF_VLLM]
 
 
+def tgi():
+    folder, root = KEPT / "text-generation-inference", KEPT / "tgi"
+    if not folder.exists():
+        KEPT.mkdir(parents=True, exist_ok=True)
+        where = os.environ.get("TGI_REPOSITORY", TGI[0])
+        subprocess.run(["git", "clone", "-q", "--depth", "1", "--branch", TGI[1], where, folder], check=True)
+    if not root.exists():
+        shutil.copytree(folder / "integration-tests/models", root / "models")
+        shutil.copytree(folder / "clients/python/tests", root / "client", ignore=lambda *_: ["conftest.py"])
+    shutil.copy(HERE / "tgi_conftest.py", root / "conftest.py")
+    left_out = {f"test_{n}.py" for n in NOT_OF_TGI}
+    files = [f"models/{p.name}" for p in sorted((root / "models").glob("test_*.py")) if p.name not in left_out]
+    return root, {"INTEGRATION": str(HERE.parent)}, ["client", *files]
+
+
 def main():
     which, *args = sys.argv[1:]
-    cwd, env, files = {"llama.cpp": llama, "vllm": vllm}[which](source(*VERSIONS[which]))
+    cwd, env, files = tgi() if which == "tgi" else {"llama.cpp": llama, "vllm": vllm}[which](source(*VERSIONS[which]))
     options = ["-q", "--tb=short", "-rfE", "--timeout=120", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "--continue-on-collection-errors"]
     chosen = args if any(a.partition("::")[0].endswith(".py") for a in args) else files + args
     return subprocess.run([sys.executable, "-m", "pytest", *options, *chosen], cwd=cwd, env={**os.environ, **env}).returncode

@@ -41,8 +41,8 @@ def translated(model, argv):
     if model not in ENCODERS:
         room = min(int(o.get("--max-model-len", ["2048"])[0]), 2048)
         args += ["--max-total-tokens", room, "--max-input-tokens", room - 1]
-    if "--api-key" in o:
-        args += ["--api-key", o["--api-key"][0]]
+    for same in ("--api-key", "--root-path", "--generation-config", "--override-generation-config"):
+        args += [same, o[same][0]] if same in o else []
     if "--enable-lora" in o or "--lora-modules" in o:
         args += ["--max-runtime-adapters", 8]
     if "--trust-request-chat-template" in o:
@@ -61,7 +61,8 @@ class RemoteOpenAIServer:
 
     def __init__(self, model, args, *, env_dict=None, **_):
         os.environ.pop("PORT", None)
-        self.service = Service(ENCODERS.get(model, DEMO), args=translated(model, args), env=env_dict)
+        key = (env_dict or {}).get("VLLM_API_KEY")
+        self.service = Service(ENCODERS.get(model, DEMO), args=translated(model, args), env={**(env_dict or {}), **({"API_KEY": key} if key else {})})
         self.host, self.port, self.url_root = "127.0.0.1", self.service.port, self.service.url
 
     def __enter__(self):

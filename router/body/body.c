@@ -5,6 +5,7 @@
 #include "common/json_reader.h"
 #include "common/utf8.h"
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -303,7 +304,7 @@ struct opt_f32 body_f32(struct body *b, struct object o, const char *key)
         return (struct opt_f32){0};
     if (!cJSON_IsNumber(v))
         body_mistyped(b, o, key, v, "f32");
-    else if (!isfinite((float)v->valuedouble))
+    else if (!(fabs(v->valuedouble) <= FLT_MAX))
         body_fail(b, o, key, "number out of range");
     return (struct opt_f32){true, (float)v->valuedouble};
 }
@@ -342,8 +343,12 @@ struct opt_u64 body_u64(struct body *b, struct object o, const char *key)
     char digits[24];
     if (!v)
         return (struct opt_u64){0};
-    if (cJSON_IsNumber(v) && v->valuedouble >= 0 &&
-        body_locate(b->text, b->n, o.path, key, &at, &len) && len < sizeof(digits)) {
+    const bool positive = cJSON_IsNumber(v) && v->valuedouble >= 0;
+    const bool found = positive && body_locate(b->text, b->n, o.path, key, &at, &len);
+    if (positive && !found && v->valuedouble < 9007199254740992.0 && /* an object in a list */
+        v->valuedouble == (double)(uint64_t)v->valuedouble)
+        return (struct opt_u64){true, (uint64_t)v->valuedouble};
+    if (found && len < sizeof(digits)) {
         memcpy(digits, b->text + at, len);
         digits[len] = 0;
         errno = 0;

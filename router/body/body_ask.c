@@ -116,11 +116,11 @@ void body_cuts(struct body *b, struct object o, struct ask *q)
         q->greedy = true;
         q->do_sample = false;
     }
-    if (q->top_p.v == 0 || q->top_p.v == 1) /* 1 is OpenAI's default, sent by many clients */
-        q->top_p.set = false;
+    if (q->top_p.v == 0)
+        q->top_p.v = 1;
     q->top_k = body_i32(b, o, "top_k");
-    if (q->top_k.v == 0 || q->top_k.v == -1)
-        q->top_k.set = false;
+    if (q->top_k.v == -1)
+        q->top_k.v = 0;
 }
 
 #define READ_F32 body_f32
@@ -153,7 +153,7 @@ bool ask_cuts(const struct ask *q)
 static bool negative(struct object o, const char *key, int64_t *v)
 {
     const cJSON *n = json_get(o.json, key);
-    if (!cJSON_IsNumber(n) || !(n->valuedouble >= -9007199254740992.0 && n->valuedouble < 0) ||
+    if (!cJSON_IsNumber(n) || !(n->valuedouble > -9007199254740992.0 && n->valuedouble < 0) ||
         n->valuedouble != (double)(int64_t)n->valuedouble)
         return false;
     *v = (int64_t)n->valuedouble;

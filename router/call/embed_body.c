@@ -155,3 +155,13 @@ uint32_t *texts_ranking(struct call *c, const float *score, uint32_t n)
         out[i] = v[i].index;
     return out;
 }
+
+void body_truncate(struct body *b, struct object root, struct texts_ask *ask)
+{
+    const struct opt_i64 most = body_i32(b, root, "truncate_prompt_tokens");
+    if (most.set && (most.v < -1 || most.v == 0))
+        body_fail(b, root, "truncate_prompt_tokens",
+                  "`truncate_prompt_tokens` must be -1 or positive");
+    ask->truncate = most.set;
+    ask->most = most.v > 0 ? (uint32_t)most.v : 0;
+}

@@ -24,4 +24,6 @@ void texts_json(struct buf *out, const float *x, uint32_t n);
 /* Indices of `n` scores in descending order; equal scores by index. In the arena. NULL: out of
  * memory. */
 uint32_t *texts_ranking(struct call *c, const float *score, uint32_t n);
+/* Reads vLLM's `truncate_prompt_tokens`: longer texts are cut to it; -1: to as many as fit. */
+void body_truncate(struct body *b, struct object root, struct texts_ask *ask);
 #endif

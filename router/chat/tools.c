@@ -40,6 +40,9 @@ static void read_list(struct body *b, struct object root, struct tools *t)
         if (!name)
             body_fail(b, root, "tools", "tools[%d]: missing field `%s`", i,
                       cJSON_IsObject(json_get(tool, "function")) ? "name" : "function");
+        const cJSON *parameters = json_get(function_of(tool), "parameters");
+        if (parameters && !cJSON_IsObject(parameters))
+            body_mistyped(b, root, "tools", parameters, "a JSON schema as `parameters`");
         t->names[i++] = name ? name : "";
     }
     t->n = (uint32_t)i;

@@ -55,7 +55,7 @@ static int check_params(const struct validator *known, const struct ask *q, stru
     {                                                                                              \
         const PARAM_V_##type v = q->name.v;                                                        \
         const char *called = in_tgi ? in_tgi : in_openai;                                          \
-        if (q->name.set && !(taken))                                                               \
+        if (q->name.set && !(taken) && (tgi || v != (PARAM_V_##type)neutral))                      \
             REFUSE("`%s` must be %s", called, words);                                              \
         if (q->name.set && v != (PARAM_V_##type)neutral && number >= PARAM_OWN_FIELDS &&           \
             PARAM_ACTS_##kind && !(known->sampling_fields & param_bit(number)))                    \
@@ -399,6 +399,12 @@ static int encode_prompt(const struct validator *v, const struct ask *q,
 int validate(const struct validator *v, const struct ask *q, struct tok_scratch **scratch,
              struct arena *a, struct gen_request *r, struct err *e)
 {
+    struct ask whole;
+    if (v->defaults && q->style != ASK_TGI && q->style != ASK_LMTP) {
+        whole = *q;
+        defaults_apply(v->defaults, &whole);
+        q = &whole;
+    }
     if (check_sampling(v, q, e) != 0 || check_choice(v, q, e) != 0 || check_input(v, q, e) != 0)
         return -1;
     r->truncate = q->truncate.set ? (uint32_t)q->truncate.v : v->max_input_tokens;

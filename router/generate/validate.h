@@ -6,6 +6,7 @@
 #ifndef ROUTER_GENERATE_VALIDATE_H
 #define ROUTER_GENERATE_VALIDATE_H
 #include "common/tokenizer/tokenizer.h"
+#include "router/generate/defaults.h"
 #include "router/media/media.h"
 #include "router/request/ask.h"
 #include "router/request/request.h"
@@ -13,6 +14,7 @@
 
 struct validator {
     const struct tokenizer *tokenizer;
+    const struct sampling_defaults *defaults; /* NULL: none */
     uint32_t max_best_of, max_stop_sequences, max_top_n_tokens;
     uint32_t max_input_tokens, max_total_tokens, vocab_size;
     struct adapter_shelf *adapters; /* NULL: unknown */

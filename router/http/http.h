@@ -52,7 +52,12 @@ struct http_socket {
 };
 void http_socket_close(struct http_socket *s); /* any thread; closes the descriptor and frees `s` */
 
+/* Characters of a prefix of paths, RFC 3986's unreserved ones. */
+#define HTTP_PREFIX_CHARS "/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
 struct http_config {
+    /* Prefix of all paths, such as "/llm": it is removed where a path has it. NULL: none. */
+    const char *root_path;
     const char *hostname;    /* address or name; "::" also accepts IPv4 */
     uint16_t port;           /* 0: any free one */
     size_t max_body;         /* bytes */
@@ -94,6 +99,10 @@ bool exchange_local(const struct exchange *x);
 /* A number per key holder; 0: no key. Unlike the tenant, which clients can name, the key was
  * verified. */
 uint64_t exchange_key_id(const struct exchange *x);
+/* The prefix under which the client sees the server: the proxy's X-Forwarded-Prefix, else
+ * --root-path;
+ * "": none. */
+const char *exchange_prefix(const struct exchange *x);
 const char *exchange_path(const struct exchange *x);    /* NULL: not known yet */
 const char *exchange_method(const struct exchange *x);  /* "": not known yet */
 int exchange_status(const struct exchange *x);          /* 0: nothing was sent */

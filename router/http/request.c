@@ -178,6 +178,17 @@ static const char *path_of(const char *url)
     return path ? path : "/";
 }
 
+/* The path below --root-path. */
+static const char *below(const char *root, const char *path)
+{
+    size_t n = root ? strlen(root) : 0;
+    while (n && root[n - 1] == '/')
+        n--;
+    if (!n || strncmp(path, root, n) != 0 || (path[n] && path[n] != '/'))
+        return path;
+    return path[n] ? path + n : "/";
+}
+
 static enum MHD_Result begin(struct exchange *x, const char *url, const char *method,
                              const char *version)
 {
@@ -190,7 +201,7 @@ static enum MHD_Result begin(struct exchange *x, const char *url, const char *me
         exchange_add(x, "connection", "close");
     snprintf(x->method, sizeof(x->method), "%s", method);
     set_id(x, exchange_header(x, "x-request-id"));
-    if (!(x->path = strdup(path_of(url))))
+    if (!(x->path = strdup(below(x->http->c.root_path, path_of(url)))))
         return MHD_NO;
     if (!x->conn->hung_up)
         x->conn->deadline_ms = clock_ms() + x->http->c.body_timeout_ms;
@@ -263,6 +274,14 @@ enum MHD_Result http_access(void *cls, struct MHD_Connection *mhd, const char *u
     return x->response ? exchange_queue(x) : MHD_NO;
 }
 
+const char *exchange_prefix(const struct exchange *x)
+{
+    const char *given = exchange_header(x, "X-Forwarded-Prefix"), *root = x->http->c.root_path;
+    if (given && *given == '/' && strlen(given) < 256 &&
+        strspn(given, HTTP_PREFIX_CHARS) == strlen(given))
+        return given;
+    return root ? root : "";
+}
 const char *exchange_path(const struct exchange *x) { return x->path; }
 const char *exchange_method(const struct exchange *x) { return x->method; }
 void exchange_key_digest(const struct exchange *x, char out[EXCHANGE_DIGEST])

@@ -50,7 +50,10 @@ extern const unsigned n_routes;
 const struct route *route_find(const char *method, const char *path, char allow[64]);
 /* The error format for this path, whatever the method. Unknown paths below /v1/ use OpenAI's. */
 enum error_shape route_errors(const char *path);
-/* Append the reference page, and the OpenAPI document as JSON. */
+/* Appends the reference page. */
 void routes_markdown(struct buf *out);
-void routes_openapi(struct buf *out);
+/* Appends the OpenAPI document, as JSON, of a server whose model has this task: routes of other
+ * tasks are left out. TASK_AUTO: all routes. `prefix`: of all paths, as clients see them; "": none.
+ */
+void routes_openapi(struct buf *out, enum model_task task, const char *prefix);
 #endif

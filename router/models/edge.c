@@ -37,6 +37,20 @@ int edge_load_vision(const char *dir, const struct tokenizer *t, struct chat *c,
     return *out ? chat_see(c, vision_marker(*out), vision_marker_around(*out), e) : 0;
 }
 
+int edge_load_defaults(struct edge *g, const struct router_config *c, const char *dir,
+                       struct err *e)
+{
+    struct buf text = BUF_INIT;
+    if (defaults_load(&g->defaults, dir, c->generation_config, c->override_generation_config, e))
+        return -1;
+    defaults_print(&g->defaults, &text);
+    if (text.len)
+        LOG(LOG_INFO, "Sampling parameters of requests that set none (except on TGI's routes)",
+            LOGS("parameters", text.p));
+    buf_free(&text);
+    return 0;
+}
+
 void edge_open(struct edge *g, struct fleet *f)
 {
     g->limits = *fleet_limits(f);
@@ -131,6 +145,7 @@ struct validator edge_validator(const struct edge *g)
 {
     return (struct validator){
         .tokenizer = g->tokenizer,
+        .defaults = &g->defaults,
         .max_best_of = g->config->max_best_of,
         .max_stop_sequences = g->config->max_stop_sequences,
         .max_top_n_tokens = g->config->max_top_n_tokens,

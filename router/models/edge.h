@@ -37,6 +37,7 @@ struct edge {
     struct tracer *tracer; /* NULL: no tracing */
     const struct tokenizer *tokenizer;
     const struct chat *chat;
+    struct sampling_defaults defaults;
     const struct vision *vision; /* NULL: the model takes text only */
     struct sentence sentence;    /* prompts of an embedding model */
     uint64_t vocab_hash;         /* equal for equal vocabularies */
@@ -78,6 +79,9 @@ void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat 
  * the model takes none, or if its files are unusable, which is logged. -1: out of memory. */
 int edge_load_vision(const char *dir, const struct tokenizer *t, struct chat *c,
                      struct vision **out, struct err *e);
+/* Reads the server's sampling parameters for the model in `dir`, by the flags. */
+int edge_load_defaults(struct edge *g, const struct router_config *c, const char *dir,
+                       struct err *e);
 /* The shards are ready: generations are served from now on. Any thread, once. */
 void edge_open(struct edge *g, struct fleet *f);
 /* Progress of the shards' start; phase STARTUP_NONE if unknown. Any thread. */

@@ -193,6 +193,7 @@ static int start_shards(struct models *m, struct model *q, struct err *e)
     /* The tokenizer and template load while the shards load their weights. */
     if (!(q->tokenizer = tokenizer_load(q->folder, e)) ||
         sentence_load(&q->edge.sentence, q->folder, e) ||
+        edge_load_defaults(&q->edge, m->home->config, q->folder, e) ||
         !(q->chat = chat_load(q->folder, NULL, q->tokenizer, e)) ||
         edge_load_vision(q->folder, q->tokenizer, q->chat, &q->vision, e) != 0)
         return -1;

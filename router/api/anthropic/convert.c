@@ -24,6 +24,16 @@ static void refuse_block(struct turn *t, const cJSON *block)
               json_str(block, "type", "(none)"));
 }
 
+/* The text of a member that a block must have. */
+static const char *needed(struct turn *t, const cJSON *block, const char *member)
+{
+    const char *text = json_str(block, member, NULL);
+    if (!text)
+        body_fail(t->b, t->root, "messages", "messages[%u]: a block of type `%.40s` has no `%s`",
+                  t->message, json_str(block, "type", ""), member);
+    return text ? text : "";
+}
+
 /* Joins text blocks, or reads a plain string. Anything else fails the body. */
 static void read_text(struct turn *t, const cJSON *content, struct buf *out)
 {
@@ -33,7 +43,7 @@ static void read_text(struct turn *t, const cJSON *content, struct buf *out)
     for (const cJSON *k = json_first(content); k; k = k->next) {
         if (strcmp(json_str(k, "type", ""), "text") != 0)
             refuse_block(t, k);
-        buf_str(out, json_str(k, "text", ""));
+        buf_str(out, needed(t, k, "text"));
     }
 }
 
@@ -141,16 +151,19 @@ static void tool_result(struct turn *t, const cJSON *block)
         buf_str(&content.text, "Error: ");
     read_result(t, json_get(block, "content"), &content);
     cJSON_AddStringToObject(add_message(t, "tool", &content), "tool_call_id",
-                            json_str(block, "tool_use_id", ""));
+                            needed(t, block, "tool_use_id"));
 }
 
 static void tool_use(struct turn *t, const cJSON *block)
 {
     const cJSON *input = json_get(block, "input");
     cJSON *call = cJSON_CreateObject(), *f = cJSON_AddObjectToObject(call, "function");
-    cJSON_AddStringToObject(call, "id", json_str(block, "id", ""));
+    cJSON_AddStringToObject(call, "id", needed(t, block, "id"));
     cJSON_AddStringToObject(call, "type", "function");
-    cJSON_AddStringToObject(f, "name", json_str(block, "name", ""));
+    cJSON_AddStringToObject(f, "name", needed(t, block, "name"));
+    if (!cJSON_IsObject(input))
+        body_fail(t->b, t->root, "messages", "messages[%u]: `input` of a `tool_use` is an object",
+                  t->message);
     cJSON_AddItemToObject(f, "arguments",
                           cJSON_IsObject(input) ? cJSON_Duplicate(input, true)
                                                 : cJSON_CreateObject());
@@ -163,11 +176,11 @@ static void read_block(struct turn *t, const cJSON *block, bool assistant)
 {
     const char *type = json_str(block, "type", "");
     if (!strcmp(type, "text"))
-        buf_str(&t->content.text, json_str(block, "text", ""));
+        buf_str(&t->content.text, needed(t, block, "text"));
     else if (!strcmp(type, "image") && !assistant)
         read_image(t, block, &t->content);
     else if (!strcmp(type, "thinking") && assistant)
-        buf_str(&t->thoughts, json_str(block, "thinking", ""));
+        buf_str(&t->thoughts, needed(t, block, "thinking"));
     else if (!strcmp(type, "tool_result") && !assistant)
         tool_result(t, block);
     else if (!strcmp(type, "tool_use") && assistant)
@@ -220,6 +233,8 @@ static cJSON *messages(struct body *b, struct object root, bool eyes)
     struct turn t = {.b = b, .root = root, .list = cJSON_CreateArray(), .eyes = eyes};
     if (list && (!cJSON_IsArray(list) || !list->child))
         body_fail(b, root, "messages", "at least one message is required");
+    if (system && !cJSON_IsString(system) && !cJSON_IsArray(system))
+        body_mistyped(b, root, "system", system, "a string or a list of text blocks");
     if (system) {
         read_text(&t, system, &t.content.text);
         add_message(&t, "system", &t.content);
@@ -249,7 +264,8 @@ static cJSON *tool(struct body *b, struct object root, const cJSON *given)
     }
     cJSON *tool = cJSON_CreateObject(), *f = cJSON_AddObjectToObject(tool, "function");
     const cJSON *schema = json_get(given, "input_schema");
-    if (!json_str(given, "name", NULL) || !schema)
+    if (!json_str(given, "name", NULL) || !schema ||
+        (json_get(given, "type") && !json_str(given, "type", NULL)))
         body_fail(b, root, "tools", "a tool has `name` and `input_schema`");
     cJSON_AddStringToObject(tool, "type", "function");
     cJSON_AddStringToObject(f, "name", json_str(given, "name", ""));
@@ -274,6 +290,8 @@ static void tool_choice(struct body *b, struct object root, cJSON *chat)
     const char *type = json_str(choice, "type", NULL), *name = json_str(choice, "name", NULL);
     if (!choice)
         return;
+    const bool one_call = body_opt_bool(b, (struct object){choice, "tool_choice"},
+                                        "disable_parallel_tool_use", false);
     if (type && !strcmp(type, "tool") && name && left_out(root, name))
         body_warn(b, "tool_choice: %.60s is left out", name);
     else if (type && !strcmp(type, "tool") && name)
@@ -285,15 +303,14 @@ static void tool_choice(struct body *b, struct object root, cJSON *chat)
     else
         body_fail(b, root, "tool_choice", "one of `auto`, `any`, `none`, or `tool` with a `name`");
     if (json_get(choice, "disable_parallel_tool_use"))
-        cJSON_AddBoolToObject(chat, "parallel_tool_calls",
-                              !json_bool(choice, "disable_parallel_tool_use", false));
+        cJSON_AddBoolToObject(chat, "parallel_tool_calls", !one_call);
 }
 
 static void tools(struct body *b, struct object root, cJSON *chat)
 {
-    if (!convert_tools(b, root, chat, tool))
-        return;
-    tool_choice(b, root, chat);
+    cJSON *none = cJSON_CreateObject(); /* a choice without tools is checked, and has no effect */
+    tool_choice(b, root, convert_tools(b, root, chat, tool) ? chat : none);
+    cJSON_Delete(none);
 }
 
 /* ---------------------------------------------------------------- reasoning */
@@ -303,6 +320,8 @@ static void thinking(struct body *b, struct object root, bool can, cJSON *chat)
 {
     const cJSON *given = body_get(b, root, "thinking", false);
     const char *type = json_str(given, "type", "");
+    if (cJSON_IsObject(given))
+        body_u32(b, (struct object){given, "thinking"}, "budget_tokens"); /* no effect */
     bool on = !strcmp(type, "enabled"), off = !strcmp(type, "disabled");
     if (given && !on && !off && strcmp(type, "adaptive") != 0)
         body_fail(b, root, "thinking", "one of `enabled`, `adaptive` and `disabled`");

@@ -59,6 +59,8 @@ int cohere_rerank(struct call *c, struct body *b, struct err *e)
     q->texts = body_opt_bool(b, root, "return_documents", false);
     q->raw = !body_opt_bool(b, root, "use_activation", true); /* vLLM's */
     const struct opt_u64 most = body_u32(b, root, "max_tokens_per_doc");
+    if (most.set && most.v == 0)
+        body_fail(b, root, "max_tokens_per_doc", "`max_tokens_per_doc` must be positive");
     ask.instruction = body_str(b, root, "instruction", false);
     ask.user = body_str(b, root, "user", false);
     if (b->failed || texts_count(c, q->n, MOST_DOCUMENTS, e))

@@ -2,6 +2,8 @@
  * further body fields. */
 #include "common/params.h"
 #include "router/http/route.h"
+#include <float.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char schemas[] = {
@@ -76,9 +78,6 @@ static void operation(struct buf *out, const struct route *r)
         errors(out);
     if (!r->open)
         buf_str(out, ",\"401\":{\"description\":\"The key is missing or wrong\"}");
-    if (!strcmp(r->paths[0], "/lmtp"))
-        buf_str(out, ",\"426\":{\"description\":\"No WebSocket was asked for\"}"
-                     ",\"400\":{\"description\":\"No WebSocket was asked for\"}");
     if (post || r->probe || !strncmp(r->paths[0], "/v2", 3))
         buf_str(out, ",\"503\":{\"description\":\"Not ready\"}");
     buf_str(out, "}}");
@@ -109,11 +108,29 @@ static void path_item(struct buf *out, const char *path)
             }
 }
 
+/* A bound of a property: `words` says "> 0.0 and < 1.0", ">= -1" or "strictly positive". */
+static void bounds(struct buf *out, bool whole, const char *words)
+{
+    double low = 0, high = whole ? (double)INT32_MAX : (double)FLT_MAX;
+    const bool open = !strncmp(words, "> ", 2) || (!whole && *words == 's');
+    const char *above = strstr(words, "< "), *upto = strstr(words, "<= ");
+    if (*words == '>')
+        low = strtod(words + strcspn(words, " "), NULL);
+    else if (whole)
+        low = 1;
+    if (above || upto)
+        high = strtod(above ? above + 2 : upto + 3, NULL);
+    buf_fmt(out, ",\"minimum\":%.17g,\"maximum\":%.17g%s%s", low, high,
+            open ? ",\"exclusiveMinimum\":true" : "", above ? ",\"exclusiveMaximum\":true" : "");
+}
+
 /* A property of a schema. `words`: its constraint in words. */
 static void param_schema(struct buf *out, const char *name, bool whole, const char *words)
 {
-    buf_fmt(out, ",\"%s\":{\"type\":\"%s\",\"nullable\":true,\"description\":\"must be %s\"}", name,
+    buf_fmt(out, ",\"%s\":{\"type\":\"%s\",\"nullable\":true,\"description\":\"must be %s\"", name,
             whole ? "integer" : "number", words);
+    bounds(out, whole, words);
+    buf_ch(out, '}');
 }
 
 #define WHOLE_F32 false
@@ -121,8 +138,8 @@ static void param_schema(struct buf *out, const char *name, bool whole, const ch
 #define WHOLE_I32 true
 static void param_schemas(struct buf *out, bool tgi)
 {
-    buf_str(out, "\"dry_sequence_breakers\":{\"type\":\"array\",\"nullable\":true,"
-                 "\"items\":{\"type\":\"string\"}}");
+    buf_str(out, "\"dry_sequence_breakers\":{\"type\":\"array\",\"nullable\":true,\"minItems\":1,"
+                 "\"maxItems\":64,\"items\":{\"type\":\"string\",\"minLength\":1}}");
 #define PARAM(kind, type, name, member, neutral, low, high, taken, words, in_tgi, in_openai, ...)  \
     {                                                                                              \
         static const char *const names[] = {in_openai, in_tgi};                                    \
@@ -146,17 +163,32 @@ static void add_schemas(struct buf *out)
     buf_add(out, at, (size_t)(end - at));
 }
 
-void routes_openapi(struct buf *out)
+/* Does a server of this task answer it with 200? TASK_AUTO: any server. */
+static bool described(const struct route *r, enum model_task task)
+{
+    const bool other = r->task && (task == TASK_GENERATE) != (r->task == TASK_GENERATE);
+    return !r->refuses && (task == TASK_AUTO || !other);
+}
+
+void routes_openapi(struct buf *out, enum model_task task, const char *prefix)
 {
     const char *sep = "";
     buf_fmt(out,
-            "{\"openapi\":\"3.0.3\",\"info\":{\"title\":\"Text generation\",\"version\":\"%s\"},"
-            "\"paths\":{",
+            "{\"openapi\":\"3.0.3\",\"info\":{\"title\":\"Text generation\",\"version\":\"%s\"},",
             VERSION);
+    size_t n = strlen(prefix);
+    while (n && prefix[n - 1] == '/')
+        n--;
+    if (n) {
+        buf_str(out, "\"servers\":[{\"url\":");
+        buf_json_str(out, prefix, n);
+        buf_str(out, "}],");
+    }
+    buf_str(out, "\"paths\":{");
     for (unsigned i = 0; i < n_routes; i++)
         for (int k = 0; k < ROUTE_PATHS && routes[i]->paths[k]; k++) {
             const char *path = routes[i]->paths[k];
-            if (routes[i]->refuses || strchr(path, '*') || printed_before(i, k, path))
+            if (!described(routes[i], task) || strchr(path, '*') || printed_before(i, k, path))
                 continue;
             buf_str(out, sep);
             string(out, path);

@@ -7,7 +7,7 @@ static void reply(struct call *c)
         page_reply(c, PAGE_DOCS);
         return;
     }
-    routes_openapi(&c->out);
+    routes_openapi(&c->out, edge_limits(c->edge)->task, c->x ? exchange_prefix(c->x) : "");
     call_reply(c);
 }
 

@@ -38,14 +38,23 @@ static void settings(struct buf *out, const struct openai *o, const struct gener
     buf_str(out, "]}");
 }
 
-void llama_defaults(struct buf *out)
+static double either(const struct opt_f32 *server, double usual)
+{
+    return server->set ? (double)server->v : usual;
+}
+
+void llama_defaults(const struct sampling_defaults *d, struct buf *out)
 {
     buf_fmt(out,
-            "\"temperature\":%g,\"top_k\":%d,\"top_p\":%g,\"min_p\":%g,\"typical_p\":1,"
-            "\"repeat_penalty\":1,\"presence_penalty\":0,\"frequency_penalty\":0,"
+            "\"temperature\":%g,\"top_k\":%d,\"top_p\":%g,\"min_p\":%g,\"typical_p\":%g,"
+            "\"repeat_penalty\":%g,\"presence_penalty\":%g,\"frequency_penalty\":%g,"
             "\"seed\":4294967295,\"n_predict\":-1,\"n_probs\":0,\"stream\":false,\"ignore_eos\":"
             "false,\"stop\":[]",
-            (double)LLAMA_TEMPERATURE, (int)LLAMA_TOP_K, (double)LLAMA_TOP_P, (double)LLAMA_MIN_P);
+            either(&d->temperature, LLAMA_TEMPERATURE),
+            d->top_k.set ? (int)d->top_k.v : (int)LLAMA_TOP_K, either(&d->top_p, LLAMA_TOP_P),
+            either(&d->min_p, LLAMA_MIN_P), either(&d->typical_p, 1),
+            either(&d->repetition_penalty, 1), either(&d->openai_presence_penalty, 0),
+            either(&d->openai_frequency_penalty, 0));
 }
 
 /* ---------------------------------------------------------------- tokens */

@@ -36,8 +36,9 @@ uint32_t llama_slots(const struct edge *g);
 
 /* answer.c */
 extern const struct format llama_object, llama_stream;
-/* Appends the defaults as ,"generation_settings"-like members, for /props. */
-void llama_defaults(struct buf *out);
+/* Appends the defaults as ,"generation_settings"-like members, for /props: the server's, where it
+ * has some, else llama-server's. */
+void llama_defaults(const struct sampling_defaults *d, struct buf *out);
 enum { LLAMA_TOP_K = 40 };
 #define LLAMA_TEMPERATURE 0.8f
 #define LLAMA_TOP_P       0.95f

@@ -25,29 +25,31 @@ static void refuse(struct body *b, struct object root)
         body_warn(b, "samplers: the order is fixed");
 }
 
-static void use(struct opt_f32 *v, struct object root, const char *name, float def)
+/* llama-server's default, unless the server has one for this model. */
+static void use(struct opt_f32 *v, const struct opt_f32 *server, float def)
 {
-    if (!json_get(root.json, name))
+    if (!v->set && !server->set)
         *v = (struct opt_f32){true, def};
 }
 
 /* Applies llama-server's names and defaults to what openai_sampling() has read. */
-static void sampling(struct body *b, struct object root, struct ask *q)
+static void sampling(const struct sampling_defaults *d, struct body *b, struct object root,
+                     struct ask *q)
 {
     openai_sampling(b, root, q);
     const struct opt_f32 penalty = body_f32(b, root, "repeat_penalty");
     const struct opt_f32 typical = body_f32(b, root, "typical_p");
-    if (penalty.set && penalty.v != 1)
+    if (penalty.set && (penalty.v != 1 || !q->repetition_penalty.set))
         q->repetition_penalty = penalty;
     if (penalty.set && penalty.v != 1 && json_get(root.json, "repeat_last_n"))
         body_warn(b, "repeat_last_n: the penalty is on all tokens of prompt and answer");
-    if (typical.set && typical.v != 1)
+    if (typical.set)
         q->typical_p = typical;
     if (!q->greedy) {
-        use(&q->temperature, root, "temperature", LLAMA_TEMPERATURE);
-        use(&q->top_p, root, "top_p", LLAMA_TOP_P);
-        use(&q->min_p, root, "min_p", LLAMA_MIN_P);
-        if (!json_get(root.json, "top_k"))
+        use(&q->temperature, &d->temperature, LLAMA_TEMPERATURE);
+        use(&q->top_p, &d->top_p, LLAMA_TOP_P);
+        use(&q->min_p, &d->min_p, LLAMA_MIN_P);
+        if (!q->top_k.set && !d->top_k.set)
             q->top_k = (struct opt_i64){true, LLAMA_TOP_K};
     }
     q->length_name = json_get(root.json, "n_predict") ? "n_predict" : "max_tokens";
@@ -79,6 +81,19 @@ static void add_ids(struct buf *out, const uint32_t *ids, uint32_t n)
     buf_add(out, (const char *)ids, n * sizeof(*ids));
 }
 
+static void add_id(struct body *b, const cJSON *k, uint32_t vocab_size, struct buf *ids)
+{
+    const bool inside = k->valuedouble >= 0 && k->valuedouble < vocab_size;
+    const uint32_t id = inside ? (uint32_t)k->valuedouble : 0;
+    if (!inside)
+        body_fail(b, body_root(b), "prompt", "a token id is outside the vocabulary of %u",
+                  vocab_size);
+    else if (k->valuedouble != id)
+        body_mistyped(b, body_root(b), "prompt", k, "a token id");
+    else
+        add_ids(ids, &id, 1);
+}
+
 /* A list that mixes ids and texts. Leading text gets the tokenizer's leading special tokens. */
 static void read_mixed(struct call *c, struct body *b, const cJSON *list, struct ask *q)
 {
@@ -87,12 +102,9 @@ static void read_mixed(struct call *c, struct body *b, const cJSON *list, struct
     struct buf ids = BUF_INIT, text = BUF_INIT;
     for (const cJSON *k = list->child; k && !b->failed; k = k->next) {
         const uint32_t *part;
-        uint32_t n, id = (uint32_t)k->valuedouble;
-        if (cJSON_IsNumber(k) && (k->valuedouble < 0 || k->valuedouble >= v.vocab_size))
-            body_fail(b, root, "prompt", "a token id is outside the vocabulary of %u",
-                      v.vocab_size);
-        else if (cJSON_IsNumber(k))
-            add_ids(&ids, &id, 1);
+        uint32_t n;
+        if (cJSON_IsNumber(k))
+            add_id(b, k, v.vocab_size, &ids);
         else if (encode(&v, k->valuestring, strlen(k->valuestring), k == list->child, 0, c->scratch,
                         &c->arena, &part, &n, b->e) != 0)
             b->failed = true;
@@ -121,7 +133,7 @@ static void read_prompt(struct call *c, struct body *b, const cJSON *v, struct a
     const cJSON *text = cJSON_IsObject(v) ? json_get(v, "prompt_string") : NULL;
     if (text && asks(json_get(v, "multimodal_data")))
         body_fail(b, body_root(b), "prompt", "`multimodal_data` is not supported");
-    sampling(b, body_root(b), q);
+    sampling(&c->edge->defaults, b, body_root(b), q);
     if (cJSON_IsArray(v) && is_mixed(v))
         read_mixed(c, b, v, q);
     else
@@ -157,7 +169,7 @@ static int read_infill(struct call *c, struct body *b, struct openai *o, struct 
     if (!(o->asks = ARENA_NEW(&c->arena, struct ask, 1)))
         return err_nomem(e);
     o->n_asks = 1;
-    sampling(b, body_root(b), o->asks);
+    sampling(&c->edge->defaults, b, body_root(b), o->asks);
     return llama_infill(c, b, o->asks, e);
 }
 

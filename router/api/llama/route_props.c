@@ -25,7 +25,7 @@ static void reply(struct call *c)
     cJSON *j = json_parse(info, strlen(info), &e);
     buf_fmt(out, "{\"default_generation_settings\":{\"id\":0,\"n_ctx\":%u,\"params\":{",
             l->max_total_tokens);
-    llama_defaults(out);
+    llama_defaults(&c->edge->defaults, out);
     buf_fmt(out, "}},\"total_slots\":%u", llama_slots(c->edge));
     member(out, "model_path", c->edge->model_id);
     member(out, "model_alias", c->edge->model_id);

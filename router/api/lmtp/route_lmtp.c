@@ -15,5 +15,6 @@ const struct route route_lmtp = {
     .paths = {"/lmtp"},
     .summary = "With `Upgrade: websocket`: LMTP, many streams of tokens on one connection "
                "(`lmtp.md`); also on `/`.",
+    .refuses = true, /* HTTP; the handshake is no operation of OpenAPI */
     .reply = reply,
 };

@@ -2,6 +2,7 @@
 #include "common/json.h"
 #include "router/api/ollama/ollama.h"
 #include "router/chat/pictures.h"
+#include <math.h>
 #include <string.h>
 
 static void copy(cJSON *to, const char *as, const cJSON *v)
@@ -11,8 +12,9 @@ static void copy(cJSON *to, const char *as, const cJSON *v)
 }
 
 /* The names that differ. What only says how a model is run (num_ctx, num_gpu ..) has no effect. */
-static void add_options(cJSON *to, const cJSON *options)
+static void add_options(struct body *b, cJSON *to, const cJSON *options)
 {
+    enum { DIGITS = 15 }; /* of a number that is printed exactly */
     static const char *const names[][2] = {
         {"temperature", "temperature"},
         {"top_k", "top_k"},
@@ -28,6 +30,10 @@ static void add_options(cJSON *to, const cJSON *options)
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         copy(to, names[i][1], json_get(options, names[i][0]));
+    if (options && !cJSON_IsObject(options))
+        body_mistyped(b, body_root(b), "options", options, "an object");
+    if (fabs(json_num(options, "seed", 0)) >= pow(10, DIGITS))
+        body_fail(b, body_root(b), "options", "`seed` must have at most %d digits", DIGITS);
     const cJSON *most = json_get(options, "num_predict");
     if (cJSON_IsNumber(most) && most->valuedouble < 0) /* -1: endless; -2: what fits */
         cJSON_AddNumberToObject(to, "max_tokens", -1);
@@ -48,6 +54,12 @@ static void add_format(struct body *b, cJSON *to, const cJSON *format)
     cJSON_AddStringToObject(f, "type", json ? "json_object" : "json_schema");
     if (!json)
         copy(cJSON_AddObjectToObject(f, "json_schema"), "schema", format);
+}
+
+static void check_think(struct body *b, const cJSON *think)
+{
+    if (think && !cJSON_IsBool(think) && !cJSON_IsString(think))
+        body_mistyped(b, body_root(b), "think", think, "a boolean or a string");
 }
 
 /* A boolean, or a word that some templates know. */
@@ -112,8 +124,11 @@ static void add_calls(struct body *b, cJSON *message, const cJSON *calls, uint32
 static cJSON *convert(struct body *b, const cJSON *m, uint32_t *n, uint32_t *answered)
 {
     cJSON *to = cJSON_CreateObject();
+    const struct object o = {m, "messages"};
+    const char *content = body_str(b, o, "content", false);
+    body_str(b, o, "role", true);
     copy(to, "role", json_get(m, "role"));
-    add_content(b, to, json_str(m, "content", ""), json_get(m, "images"));
+    add_content(b, to, content ? content : "", json_get(m, "images"));
     copy(to, "reasoning_content", json_get(m, "thinking"));
     if (json_first(json_get(m, "tool_calls")))
         add_calls(b, to, json_get(m, "tool_calls"), n);
@@ -146,7 +161,7 @@ static int rewrite(struct call *c, struct body *b, struct ollama *o, cJSON *to, 
     copy(to, "model", json_get(b->root, "model"));
     copy(to, "logprobs", json_get(b->root, "logprobs"));
     cJSON_AddBoolToObject(to, "stream", o->stream);
-    add_options(to, json_get(b->root, "options"));
+    add_options(b, to, json_get(b->root, "options"));
     add_format(b, to, json_get(b->root, "format"));
     if (json_get(root.json, "logprobs") && cJSON_IsTrue(json_get(root.json, "logprobs")))
         body_fail(b, root, "logprobs", "`logprobs` is not supported here, but on `/v1`");
@@ -184,6 +199,7 @@ int ollama_chat_body(struct call *c, struct ollama *o, struct err *e)
     o->load = !messages || (cJSON_IsArray(messages) && !messages->child);
     add_messages(&b, to, messages);
     copy(to, "tools", json_get(b.root, "tools"));
+    check_think(&b, json_get(b.root, "think"));
     add_think(to, json_get(b.root, "think"));
     return rewrite(c, &b, o, to, e);
 }
@@ -209,6 +225,7 @@ int ollama_generate_body(struct call *c, struct ollama *o, struct err *e)
     cJSON *to = cJSON_CreateObject();
     o->load = !prompt || !*prompt;
     o->raw = body_opt_bool(&b, body_root(&b), "raw", false);
+    check_think(&b, json_get(b.root, "think"));
     refuse(&b);
     if (o->raw) {
         cJSON_AddStringToObject(to, "prompt", prompt ? prompt : "");

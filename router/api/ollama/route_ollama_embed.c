@@ -54,7 +54,8 @@ static int work(struct call *c, struct err *e)
     const uint32_t width = edge_limits(c->edge)->embed_width;
     const struct opt_u64 n = body_u32(&b, root, "dimensions");
     q->old = !strcmp(c->path, "/api/embeddings");
-    q->model = json_str(b.root, "model", c->edge->model_id);
+    q->model = body_str(&b, body_root(&b), "model", false);
+    q->model = q->model ? q->model : c->edge->model_id;
     q->dimensions = (uint32_t)n.v;
     ask.in = body_texts(&b, root, json_get(b.root, "prompt") ? "prompt" : "input", &ask.n, &batch);
     ask.truncate = body_opt_bool(&b, root, "truncate", true);

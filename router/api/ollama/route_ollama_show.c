@@ -1,5 +1,6 @@
 #include "common/json.h"
 #include "router/api/ollama/ollama.h"
+#include "router/body/body.h"
 #include "router/chat/chat.h"
 #include "router/http/route.h"
 #include <string.h>
@@ -20,6 +21,13 @@ static void capabilities(struct buf *out, const struct edge *g)
 
 static int work(struct call *c, struct err *e)
 {
+    struct body b;
+    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+        return -1;
+    b.plain = true;
+    body_str(&b, body_root(&b), "model", false);
+    if (b.failed)
+        return -1;
     const char *info = chat_tokenizer_info(c->edge->chat);
     cJSON *j = json_parse(info, strlen(info), e);
     if (!j)

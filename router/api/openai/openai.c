@@ -9,8 +9,8 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     body_temperature(b, root, q);
     body_cuts(b, root, q);
     body_params(b, root, false, q);
-    if (q->top_n_sigma.v < 0) /* llama.cpp's -1: off */
-        q->top_n_sigma.set = false;
+    if (q->top_n_sigma.v == -1) /* llama.cpp's: off */
+        q->top_n_sigma.v = 0;
     q->style = ASK_OPENAI;
     q->seed = body_seed(b, root, "seed");
     q->stop = body_strings(b, root, "stop", true, true, &q->n_stop);

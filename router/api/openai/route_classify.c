@@ -64,9 +64,7 @@ static int work(struct call *c, struct err *e)
     ask.in = body_texts(&b, root, "input", &ask.n, &batch);
     q->raw =
         !body_opt_bool(&b, root, "use_activation", body_opt_bool(&b, root, "activation", true));
-    const struct opt_i64 most = body_i32(&b, root, "truncate_prompt_tokens");
-    ask.truncate = most.set;
-    ask.most = most.set && most.v > 0 ? (uint32_t)most.v : 0;
+    body_truncate(&b, root, &ask);
     if (b.failed || texts_count(c, ask.n, MOST_INPUTS, e))
         return -1;
     return call_texts(c, &ask, tasks, render, q, e);

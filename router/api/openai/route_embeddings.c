@@ -55,13 +55,7 @@ static void read_options(struct call *c, struct body *b, struct object root, str
     ask->user = body_str(b, root, "user", false);
     const struct opt_i64 priority = body_i32(b, root, "priority");
     ask->priority = priority.set ? (int32_t)priority.v : 0;
-    /* vLLM's; -1: as many as fit */
-    const struct opt_i64 most = body_i32(b, root, "truncate_prompt_tokens");
-    if (most.set && (most.v < -1 || most.v == 0))
-        body_fail(b, root, "truncate_prompt_tokens",
-                  "`truncate_prompt_tokens` must be -1 or positive");
-    ask->truncate = most.set;
-    ask->most = most.set && most.v > 0 ? (uint32_t)most.v : 0;
+    body_truncate(b, root, ask);
 }
 
 static int work(struct call *c, struct err *e)

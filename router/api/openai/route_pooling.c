@@ -43,9 +43,7 @@ static void read_options(struct body *b, struct object root, struct pooled *q,
         body_fail(b, root, "encoding_format", "`encoding_format` must be float");
     q->normalize =
         body_opt_bool(b, root, "use_activation", body_opt_bool(b, root, "normalize", true));
-    const struct opt_i64 most = body_i32(b, root, "truncate_prompt_tokens");
-    ask->truncate = most.set;
-    ask->most = most.set && most.v > 0 ? (uint32_t)most.v : 0;
+    body_truncate(b, root, ask);
 }
 
 static int work(struct call *c, struct err *e)

@@ -103,9 +103,7 @@ static int work(struct call *c, struct err *e)
     if (!b.failed && q->n_first != 1 && q->n_first != q->n)
         body_fail(&b, root, "text_1", "one text, or as many as in `text_2`, are expected");
     q->raw = !body_opt_bool(&b, root, "use_activation", true);
-    const struct opt_i64 most = body_i32(&b, root, "truncate_prompt_tokens");
-    ask.truncate = most.set;
-    ask.most = most.set && most.v > 0 ? (uint32_t)most.v : 0;
+    body_truncate(&b, root, &ask);
     if (b.failed)
         return -1;
     ask.plain = true;

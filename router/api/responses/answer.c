@@ -198,10 +198,12 @@ void responses_object(struct buf *out, const struct call *c, const char *status,
     if (ended)
         output(out, o, g);
     buf_str(out, "],\"usage\":");
-    if (ended)
+    if (ended) {
         usage(out, o, g);
-    else
+        openai_told_timings(out, o, g);
+    } else {
         buf_str(out, "null");
+    }
     buf_ch(out, '}');
 }
 
@@ -214,7 +216,12 @@ static void event(struct call *c, const char *type)
             (unsigned long long)own(c)->events++);
 }
 
-static void event_end(struct call *c) { buf_str(&c->out, "}\n\n"); }
+static void event_end(struct call *c)
+{
+    if (c->n_gen)
+        openai_told_timings(&c->out, c->state, &c->gen[0]);
+    buf_str(&c->out, "}\n\n");
+}
 
 static void of_response(struct call *c, const char *type, bool ended)
 {

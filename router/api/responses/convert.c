@@ -92,7 +92,10 @@ static char *text_of(struct talk *t, const cJSON *content)
             known |= !strcmp(type, types[i]);
         if (!known && !refusal)
             body_fail(t->b, t->root, "input", "content of type `%.40s` is not supported", type);
-        buf_str(&text, json_str(k, refusal ? "refusal" : "text", ""));
+        const char *words = json_str(k, refusal ? "refusal" : "text", NULL);
+        if (!words)
+            body_fail(t->b, t->root, "input", "content of type `%.40s` has no text", type);
+        buf_str(&text, words ? words : "");
     }
     if (text.oom)
         body_fail(t->b, t->root, "input", "out of memory");
@@ -171,8 +174,10 @@ static void add_call(struct talk *t, const char *id, const char *name, cJSON *ar
 
 static void function_call(struct talk *t, const cJSON *item)
 {
-    if (!json_str(item, "name", NULL))
-        body_fail(t->b, t->root, "input", "a `function_call` has a `name` and `arguments`");
+    if (!json_str(item, "name", NULL) || !json_str(item, "arguments", NULL) ||
+        !json_str(item, "call_id", NULL))
+        body_fail(t->b, t->root, "input",
+                  "a `function_call` has a `name`, `arguments` and a `call_id`, which are texts");
     struct buf name = BUF_INIT;
     responses_tool_name(json_str(item, "namespace", NULL), json_str(item, "name", ""), &name);
     if (!name.oom)
@@ -220,11 +225,13 @@ static void read_output(struct talk *t, const cJSON *output, struct convert_cont
 static void call_output(struct talk *t, const cJSON *item)
 {
     struct convert_content content = {0};
-    const char *id = json_str(item, "call_id", json_str(item, "id", ""));
+    const char *id = json_str(item, "call_id", json_str(item, "id", NULL));
+    if (!id || (json_get(item, "call_id") && !json_str(item, "call_id", NULL)))
+        body_fail(t->b, t->root, "input", "the output of a call has a `call_id`");
     read_output(t, json_get(item, "output"), &content);
     if (json_get(item, "tools")) /* the tools found by a tool search */
         json_print_exact(&content.text, json_get(item, "tools"));
-    cJSON_AddStringToObject(add_content(t, "tool", &content), "tool_call_id", id);
+    cJSON_AddStringToObject(add_content(t, "tool", &content), "tool_call_id", id ? id : "");
 }
 
 /* A call of a tool that is not a function: web_search_call, local_shell_call, mcp_call ... Calls
@@ -280,6 +287,8 @@ static void reasoning(struct talk *t, const cJSON *item)
 static void read_item(struct talk *t, const cJSON *item)
 {
     const char *type = json_str(item, "type", json_get(item, "role") ? "message" : "(none)");
+    if (json_get(item, "type") && !json_str(item, "type", NULL))
+        type = "(none)";
     if (!strcmp(type, "message"))
         message(t, item);
     else if (!strcmp(type, "function_call"))
@@ -321,7 +330,8 @@ cJSON *responses_convert(struct body *b, struct object root, struct responses *p
 {
     cJSON *chat = cJSON_CreateObject();
     const cJSON *variables = body_get(b, root, "chat_template_kwargs", false);
-    const char *effort = json_str(body_get(b, root, "reasoning", false), "effort", NULL);
+    bool given;
+    const char *effort = body_str(b, body_object(b, root, "reasoning", &given), "effort", false);
     cJSON_AddItemToObject(chat, "messages", messages(b, root, p));
     responses_tools(b, root, chat, p, q);
     if (variables)

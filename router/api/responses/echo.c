@@ -1,6 +1,7 @@
 /* The request's members that a response repeats. */
 #include "common/json_exact.h"
 #include "router/api/responses/responses.h"
+#include <stdio.h>
 #include <string.h>
 
 static void json(struct buf *out, const char *name, const cJSON *v, const char *def)
@@ -68,15 +69,24 @@ static void text_format(struct buf *out, const cJSON *text)
     }
 }
 
-void responses_echo(struct object root, const struct responses *p, struct buf *out)
+/* What the request says, else what the server does. */
+static void sampled(struct buf *out, const char *key, const cJSON *v, const struct opt_f32 *server)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%.6g", (double)server->v);
+    number(out, key, v, server->set ? text : "1.0");
+}
+
+void responses_echo(struct object root, const struct responses *p,
+                    const struct sampling_defaults *d, struct buf *out)
 {
     const cJSON *r = root.json, *reasoning = json_get(r, "reasoning");
     json(out, "instructions", json_get(r, "instructions"), "null");
     json(out, "metadata", json_get(r, "metadata"), "{}");
     json(out, "max_output_tokens", json_get(r, "max_output_tokens"), "null");
     json(out, "parallel_tool_calls", json_get(r, "parallel_tool_calls"), "true");
-    number(out, "temperature", json_get(r, "temperature"), "1.0");
-    number(out, "top_p", json_get(r, "top_p"), "1.0");
+    sampled(out, "temperature", json_get(r, "temperature"), &d->temperature);
+    sampled(out, "top_p", json_get(r, "top_p"), &d->top_p);
     number(out, "top_logprobs", json_get(r, "top_logprobs"), "0");
     json(out, "tool_choice", json_get(r, "tool_choice"), "\"auto\"");
     tools(out, json_get(r, "tools"));

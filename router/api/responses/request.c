@@ -38,8 +38,11 @@ static bool reads_logprobs(struct body *b, struct object root, struct ask *q)
     bool named = false;
     if (include && !cJSON_IsArray(include))
         body_mistyped(b, root, "include", include, "a sequence");
-    for (const cJSON *k = json_first(include); k; k = k->next)
+    for (const cJSON *k = json_first(include); k; k = k->next) {
+        if (!cJSON_IsString(k))
+            body_mistyped(b, root, "include", k, "a string");
         named |= cJSON_IsString(k) && !strcmp(k->valuestring, "message.output_text.logprobs");
+    }
     q->top_name = "top_logprobs";
     q->top_n_tokens = body_u32(b, root, q->top_name);
     return named || q->top_n_tokens.v > 0;
@@ -48,10 +51,17 @@ static bool reads_logprobs(struct body *b, struct object root, struct ask *q)
 /* Reads text.format: {"type": "text" | "json_object"}, or a schema with its name. */
 static void read_text_format(struct body *b, struct object root, struct ask *q)
 {
-    const cJSON *f = json_get(body_get(b, root, "text", false), "format");
-    const char *type = json_str(f, "type", "text");
+    bool given;
+    body_object(b, root, "metadata", &given);
+    body_opt_bool(b, root, "parallel_tool_calls", true); /* read where there are tools */
+    const cJSON *f = json_get(body_object(b, root, "text", &given).json, "format");
+    const struct object format = {f, "text.format"};
+    const char *type = f ? body_str(b, format, "type", true) : "text";
     cJSON *any = NULL;
-    if (!strcmp(type, "json_schema") && json_get(f, "schema"))
+    body_str(b, format, "name", false);
+    if (!type)
+        return;
+    if (!strcmp(type, "json_schema") && cJSON_IsObject(json_get(f, "schema")))
         constrain_named(b, f, q);
     else if (!strcmp(type, "json_object") && (any = cJSON_Parse("{\"type\":\"object\"}")))
         constrain_schema(b, any, q);
@@ -93,7 +103,7 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
     o->n_asks = 1;
     r->openai = o;
     r->split = true;
-    responses_echo(root, p, &echo);
+    responses_echo(root, p, &c->edge->defaults, &echo);
     p->echo = echo.oom ? NULL : arena_strdup(&c->arena, echo.p, echo.len);
     buf_free(&echo);
     return p->echo ? chat_prepare_tree(c, &b, responses_convert(&b, root, p, q), r, e)

@@ -71,5 +71,6 @@ bool responses_is_custom(const struct responses *p, const char *name);
 /* Appends the input of a custom tool's call; an incomplete or invalid call is appended as it is. */
 void responses_input(const struct reply_call *call, struct buf *out);
 /* Appends the request's members as the answer repeats them, with defaults. */
-void responses_echo(struct object root, const struct responses *p, struct buf *out);
+void responses_echo(struct object root, const struct responses *p,
+                    const struct sampling_defaults *d, struct buf *out);
 #endif

@@ -40,7 +40,7 @@ const struct route route_embed_all = {
         "TEI's vectors of all tokens, special ones included, before pooling; of a model that "
         "embeds.",
     .body = "`inputs`, `truncate`, `truncation_direction`, `prompt_name`",
-    .takes = "Embed",
+    .takes = "EmbedAll",
     .gives = "EmbedAllAnswer",
     .task = TASK_EMBED,
     .example = "{\"inputs\": \"Once upon a time\"}",

@@ -28,7 +28,7 @@ const struct route route_compat = {
                "answer; of other "
                "models as `/embed`, `/rerank` or `/predict`.",
     .body = "`inputs`, `parameters`, `stream`",
-    .takes = "Generate",
+    .takes = "GenerateEither",
     .example = "{\"inputs\": \"Once upon a time\", \"parameters\": {\"max_new_tokens\": 20}}",
     .gives = "GenerateList",
     .work = work,

@@ -15,7 +15,7 @@ function headers() {
   return h;
 }
 async function post(path, body, signal) {
-  const r = await fetch(path, { method: "POST", headers: headers(), signal, body: JSON.stringify(body) });
+  const r = await fetch(base + path, { method: "POST", headers: headers(), signal, body: JSON.stringify(body) });
   if (r.ok) return r;
   const t = await r.text(), e = new Error(t || "status " + r.status);
   try { ({ message: e.message, code: e.code } = JSON.parse(t).error) } catch { }

@@ -2,6 +2,10 @@
 /* base: elements, and what the browser keeps. */
 const $ = id => document.getElementById(id);
 
+/* Behind a proxy the page may lie below a prefix. */
+const base = location.pathname.replace(/\/+$/, "");
+for (const a of document.querySelectorAll('a[href^="/"]')) a.setAttribute("href", base + a.getAttribute("href"));
+
 function make(parent, name, cls, text) {
   const e = document.createElement(name);
   e.className = cls;

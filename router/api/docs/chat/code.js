@@ -9,7 +9,7 @@ function snippets() {
   const key = $("key").value ? " \\\n  -H \"authorization: Bearer $API_KEY\"" : "", own = JSON.stringify({ top_k, min_p });
   const python = Object.entries(known).filter(([, v]) => v !== undefined).map(([k, v]) => "    " + k + "=" + JSON.stringify(v, short) + ",\n").join("");
   $("curl").textContent = "curl -N " + location.origin + route + " -H 'content-type: application/json'" + key + " \\\n  -d " + quote(JSON.stringify(body, short, 2));
-  $("python").textContent = (key ? "import os\n" : "") + "from openai import OpenAI\n\nclient = OpenAI(base_url=\"" + location.origin + "/v1\", api_key=" + (key ? "os.environ[\"API_KEY\"]" : "\"-\"") +
+  $("python").textContent = (key ? "import os\n" : "") + "from openai import OpenAI\n\nclient = OpenAI(base_url=\"" + location.origin + base + "/v1\", api_key=" + (key ? "os.environ[\"API_KEY\"]" : "\"-\"") +
     ")\nstream = client." + (chat ? "chat." : "") + "completions.create(\n    stream=True,\n" + python + (own === "{}" ? "" : "    extra_body=" + own + ",\n") +
     ")\nfor chunk in stream:\n    if chunk.choices:\n        print(chunk.choices[0]." + (chat ? "delta.content or \"\"" : "text") + ", end=\"\", flush=True)\nprint()\n";
 }

@@ -22,13 +22,13 @@ function offer() {
   $("attach").setAttribute("aria-label", what);
 }
 async function introduce() {
-  info = await (await fetch("/info")).json();
+  info = await (await fetch(base + "/info")).json();
   const facts = [(info.model_dtype || "").replace("torch.", ""), info.quantize !== "none" && info.quantize, info.model_device_type, info.max_total_tokens + " tokens of context"];
   name(info.model_id);
   $("max_tokens").max = info.max_total_tokens;
   wrong();
   await template();
-  const { data } = await (await fetch("/v1/models")).json(); /* adapters, and models that are loaded on demand */
+  const { data } = await (await fetch(base + "/v1/models")).json(); /* adapters, and models that are loaded on demand */
   served = data;
   if (data.length > 1) choice(data);
   offer();
@@ -43,7 +43,7 @@ function choice(data) {
 
 /* A model that was never taught to chat continues texts. */
 async function template() {
-  const r = await fetch("/tokenizer_info", { headers: headers() });
+  const r = await fetch(base + "/tokenizer_info", { headers: headers() });
   if (!r.ok || (await r.json()).chat_template) return;
   $("mode").value = "text";
   $("mode").options[0].disabled = true;
@@ -69,7 +69,7 @@ function state(is, text) {
 }
 async function look() {
   if (!document.hidden) try {
-    const text = await (await fetch("/metrics")).text(), m = {};
+    const text = await (await fetch(base + "/metrics")).text(), m = {};
     for (const line of text.split("\n")) {
       const at = line.lastIndexOf(" ");
       if (line[0] !== "#" && at > 0) m[line.slice(0, at)] = Number(line.slice(at + 1));
@@ -82,7 +82,7 @@ async function look() {
     draw(1, m.tgi_batch_current_size || 0, m.tgi_batch_current_size || 0);
     draw(2, all ? used / all : 0, all ? (100 * used / all).toFixed(used && used < all / 10 ? 1 : 0) + " %" : "–", 1);
     draw(3, rate, rate.toFixed(0));
-    const ready = (await fetch("/readyz")).ok;
+    const ready = (await fetch(base + "/readyz")).ok;
     state(ready ? "ready" : "wait", ready ? "ready" : "not ready");
     if (!info && ready) await introduce();
   } catch { state("gone", "does not answer") }

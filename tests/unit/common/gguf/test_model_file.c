@@ -89,6 +89,23 @@ static void ends_of_answers(void **state)
     char *text = cJSON_PrintUnformatted(json_get(c, "eos_token_id"));
     assert_string_equal(text, "[2,6]"); /* the file's own, and the end of a turn */
     cJSON_free(text);
+    assert_null(json_get(c, "temperature"));
+    cJSON_Delete(c);
+}
+
+static void sampling_that_is_recommended(void **state)
+{
+    struct gguf_write w = {0};
+    struct err e = ERR_INIT;
+    (void)state;
+    shape(&w, "llama"), tokens(&w, "llama", NULL);
+    gw_put_f32(&w, "general.sampling.temp", 0.6f);
+    gw_put_u32(&w, "general.sampling.top_k", 20);
+    gw_put_f32(&w, "general.sampling.top_p", 0.95f);
+    cJSON *c = made(&w, "generation_config.json", &e);
+    assert_true(json_num(c, "temperature", 0) == 0.6 && json_num(c, "top_p", 0) == 0.95);
+    assert_int_equal(json_int(c, "top_k", 0), 20);
+    assert_null(json_get(c, "min_p"));
     cJSON_Delete(c);
 }
 
@@ -218,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(configuration),
         cmocka_unit_test(ends_of_answers),
+        cmocka_unit_test(sampling_that_is_recommended),
         cmocka_unit_test(ends_of_messages_are_none),
         cmocka_unit_test(templates),
         cmocka_unit_test(merges_of_scores),

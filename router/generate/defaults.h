@@ -1,0 +1,28 @@
+/* defaults.h - sampling parameters of the server, for requests that do not set them.
+ *
+ * Publishers of models recommend a temperature, `top_p` and the like in generation_config.json. As
+ * in vLLM they apply to every protocol but TGI's and LMTP, which define values of their own. */
+#ifndef ROUTER_GENERATE_DEFAULTS_H
+#define ROUTER_GENERATE_DEFAULTS_H
+#include "common/buf.h"
+#include "common/err.h"
+#include "router/request/ask.h"
+
+struct sampling_defaults {
+#define PARAM(kind, type, name, ...) PARAM_OPT_##type name;
+#include "common/params.def"
+    struct opt_u64 max_new_tokens; /* a limit: longer answers are clipped to it */
+};
+
+/* Reads generation_config.json and then the members of `override`, a JSON object (NULL or "":
+ * none), which replace its members. `source`: "auto", the file of the model in `dir`, if there is
+ * one; "vllm" or "none", no file; otherwise the folder of the file. Members that are no sampling
+ * parameters are skipped in the file and refused in `override`, as values out of range are in both:
+ * ERR_VALIDATION. */
+int defaults_load(struct sampling_defaults *out, const char *dir, const char *source,
+                  const char *override, struct err *e);
+/* Sets what the request has left open, and limits its length. */
+void defaults_apply(const struct sampling_defaults *d, struct ask *q);
+/* Appends the parameters that are set as members of a JSON object, without its braces. */
+void defaults_print(const struct sampling_defaults *d, struct buf *out);
+#endif
