@@ -31,13 +31,13 @@ enum rope_kind {
 };
 struct rope_spec {
     enum rope_kind kind;
-    bool interleaved;
-    uint32_t dim;            /* rotated elements of a head, even */
-    double theta;            /* base */
-    double factor;           /* LINEAR, DYNAMIC, LLAMA3, YARN */
-    uint32_t turning;        /* PARTIAL: of dim, even */
-    double attention_factor; /* multiplies cos and sin */
-    uint32_t original;       /* positions of the first training: DYNAMIC, LLAMA3, YARN, LONGROPE */
+    bool interleaved, backwards; /* backwards: by the negative angles */
+    uint32_t dim;                /* rotated elements of a head, even */
+    double theta;                /* base */
+    double factor;               /* LINEAR, DYNAMIC, LLAMA3, YARN */
+    uint32_t turning;            /* PARTIAL: of dim, even */
+    double attention_factor;     /* multiplies cos and sin */
+    uint32_t original; /* positions of the first training: DYNAMIC, LLAMA3, YARN, LONGROPE */
     double low_freq, high_freq;  /* LLAMA3 */
     double beta_fast, beta_slow; /* YARN */
     bool truncate;               /* YARN */
@@ -87,6 +87,10 @@ enum qk_norm {
     QK_NORM_PLAIN
 };
 
+/* Attention's result is multiplied by the sigmoid of a product of its input, by a matrix of its own
+ * or by rows that follow those of each head's q in one matrix (with QKV_SEPARATE). */
+enum attn_gate { ATTN_GATE_NONE, ATTN_GATE_BESIDE_Q, ATTN_GATE_APART };
+
 struct norm_spec {
     enum norm_kind kind;
     float eps;
@@ -102,6 +106,7 @@ enum mixer_kind {
     MIXER_MAMBA2, /* arXiv 2405.21060 */
     MIXER_MLA,    /* latent attention (arXiv 2405.04434) */
     MIXER_CONV,   /* a short convolution between two gates (LFM2, arXiv 2511.23404) */
+    MIXER_MAMBA,  /* arXiv 2312.00752 */
     MIXER_PAIR,   /* attention and Mamba-2 beside each other (Falcon-H1, arXiv 2507.22448) */
     MIXER_N,
     MIXER_NONE = MIXER_N
@@ -142,6 +147,11 @@ struct recur_spec {
     bool proj_bias; /* of the matrices before and behind */
     float dt_min, dt_max;
     enum recur_norm norm; /* MIXER_MAMBA2, MIXER_PAIR */
+    /* MIXER_MAMBA: numbers that the steps are made of; the norm of these, of keys and of queries,
+     * without weights or with. Its channels are heads of one key head. */
+    uint32_t step_rank;
+    enum scan_norm { SCAN_NORM_NONE, SCAN_NORM_BARE, SCAN_NORM_WEIGHTS } scan_norm;
+    float scan_eps;
     /* MIXER_PAIR: factors of the products before the recurrence, in the order in which they lie; of
      * its result, and of that of the attention beside it. has_factors: some product's is not 1. */
     bool has_factors;
@@ -237,9 +247,7 @@ struct decoder_spec {
     enum norm_place norms;
     enum qk_norm qk_norm;
     bool qk_norm_last; /* QK_NORM_HEAD: behind the rotation */
-    /* Attention's result is multiplied by the sigmoid of a product of its input, whose rows follow
-     * those of each head's q in one matrix. With QKV_SEPARATE. */
-    bool attn_gate;
+    enum attn_gate attn_gate;
     /* q, k and v are made of twice as much: the embedding, then the stream, each normalised (draft
      * heads of EAGLE-3, arXiv 2503.01840). With QKV_SEPARATE. */
     bool attn_embedded;
@@ -247,6 +255,9 @@ struct decoder_spec {
     /* Not 0: the embedding is this wide up to its norm; a matrix with a bias makes `hidden` of it.
      */
     uint32_t embed_dim;
+    /* With embed_dim: that matrix has no bias, positions are added behind it, and another one makes
+     * the head's input, as wide as the embedding, of the stream (OPT 350M). */
+    bool narrow_head;
     bool no_first_norm; /* the first mixer has no norm: the embedding's is one (ModernBERT) */
     bool no_final_norm;
     bool parallel;    /* x + attn(n(x)) + mlp(n(x)) instead of one after the other */
@@ -255,6 +266,7 @@ struct decoder_spec {
     enum qkv_layout qkv;
     enum mlp_kind mlp;
     enum act act;
+    bool xielu;      /* instead of `act` in dense MLPs, by two stored numbers a layer; MLP_PLAIN */
     bool transposed; /* linear layers are stored [in, out] (Conv1D of GPT-2) */
     struct {
         bool norm, qkv, o, mlp, head;
@@ -274,6 +286,7 @@ struct decoder_spec {
     uint32_t n_added;       /* rows that each given one brings along, for the first layers */
     bool learned_positions; /* a row per position is added to the embedding */
     uint32_t position_offset;
+    bool sines; /* those rows are not stored: sines, then cosines (arXiv 1706.03762) */
     /* Segments of a text have a row of their own, which is added as well (BERT; 0: none). Token i
      * of segment t stands at row i + t * spec_position_rows() of one table. */
     uint32_t token_types;
@@ -364,6 +377,7 @@ static inline uint32_t spec_qkv_row(const struct decoder_spec *s, uint32_t layer
         g = s->n_heads / 4;
         row = head / g * 3 * g + (part ? 3 - (uint32_t)part : 0) * g + head % g;
     }
-    return row * spec_head_dim(s, layer) * (s->attn_gate && part == 0 ? 2 : 1);
+    return row * spec_head_dim(s, layer) *
+           (s->attn_gate == ATTN_GATE_BESIDE_Q && part == 0 ? 2 : 1);
 }
 #endif

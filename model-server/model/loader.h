@@ -67,6 +67,9 @@ struct mat_part loader_plain_matrix(struct loader *l, enum role role, int layer,
  * whatever dimensions, as a matrix. Its type is a plain one. */
 struct mat_part loader_table(struct loader *l, enum role role, int layer, const char *suffix,
                              int64_t rows, int64_t cols);
+/* The same where the role's name has a second number. */
+struct mat_part loader_table_of(struct loader *l, enum role role, int layer, int expert,
+                                const char *suffix, int64_t rows, int64_t cols);
 /* How tensors that hold all experts of a layer lie: each expert's matrix in columns or in rows.
  * EXPERTS_SEPARATE: FUSED_NONE where there are none, else what the shapes of W_MOE_GATE_UP [2 ffn,
  * hidden] and W_MOE_DOWN [hidden, ffn] say. */
