@@ -13,7 +13,7 @@ struct attention {
     struct weight *qkv_embedded; /* the same of the embedding, or NULL */
     struct weight *o;            /* [hidden, heads * head_dim] */
     struct weight *gate;         /* [heads * head_dim, hidden], or NULL */
-    float *qkv_bias, *o_bias;
+    float *qkv_bias, *o_bias, *gate_bias;
     float *q_norm, *k_norm; /* [head_dim], or of all this rank's heads */
     float *v_norm;          /* [head_dim] ones */
     float *sinks, *alibi;   /* [heads] */
@@ -149,22 +149,32 @@ static void load_gate_apart(struct loader *l, struct attention *a, int layer)
     a->gate = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
 }
 
-/* The rows behind each head's q. */
-static void load_gate(struct loader *l, struct attention *a, int layer)
+/* The rows behind each head's q, or what is added to their products. */
+static void gate_parts(struct loader *l, int layer, bool bias, struct mat_part *parts)
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice heads = l->d->split.heads;
-    struct mat_part *parts = calloc(heads.n, sizeof(*parts));
+    const uint32_t at = (uint32_t)layer, dim = spec_head_dim(s, at);
+    const struct mat_part whole =
+        loader_part(l, W_Q, layer, NO_EXPERT, bias, (int64_t)2 * s->n_heads * dim, s->hidden);
+    for (uint32_t h = 0; h < heads.n; h++)
+        parts[h] = loader_rows(whole, spec_qkv_row(s, at, 0, heads.first + h) + dim, dim);
+}
+
+static void load_gate(struct loader *l, struct attention *a, int layer)
+{
+    const int heads = (int)l->d->split.heads.n;
+    struct mat_part *parts = calloc((size_t)heads, sizeof(*parts));
     if (!parts) {
         loader_nomem(l);
         return;
     }
-    const uint32_t at = (uint32_t)layer, dim = spec_head_dim(s, at);
-    const struct mat_part whole =
-        loader_part(l, W_Q, layer, NO_EXPERT, false, (int64_t)2 * s->n_heads * dim, s->hidden);
-    for (uint32_t h = 0; h < heads.n; h++)
-        parts[h] = loader_rows(whole, spec_qkv_row(s, at, 0, heads.first + h) + dim, dim);
-    a->gate = loader_pack(l, parts, (int)heads.n, l->d->dtype, l->d->quant);
+    gate_parts(l, layer, false, parts);
+    a->gate = loader_pack(l, parts, heads, l->d->dtype, l->d->quant);
+    if (l->d->spec.bias.qkv) {
+        gate_parts(l, layer, true, parts);
+        a->gate_bias = loader_vector(l, parts, heads, 0);
+    }
     free(parts);
 }
 
@@ -354,8 +364,8 @@ static void *load(struct loader *l, uint32_t layer)
 static void release(struct decoder *d, void *self)
 {
     struct attention *a = self;
-    float *vectors[] = {a->qkv_bias, a->o_bias, a->q_norm, a->k_norm,
-                        a->v_norm,   a->sinks,  a->alibi,  a->near};
+    float *vectors[] = {a->qkv_bias, a->o_bias, a->gate_bias, a->q_norm, a->k_norm,
+                        a->v_norm,   a->sinks,  a->alibi,     a->near};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);
     layer_free_weight(d, a->qkv);
@@ -407,8 +417,8 @@ static void gate(struct decoder *d, const struct attention *a, struct sub_step *
 {
     const uint32_t width = shape_of(d, t->layer).q;
     float *by = work_take(&t->work, t->total, width);
-    layer_project(d, t->layer, &(struct projection){a->gate, NULL, LORA_Q_GATE, width}, by, t->in,
-                  d->spec.hidden, t->tokens);
+    layer_project(d, t->layer, &(struct projection){a->gate, a->gate_bias, LORA_Q_GATE, width}, by,
+                  t->in, d->spec.hidden, t->tokens);
     d->ops->gate_norm(d->dev, att, width, t->tokens, width,
                       &(struct gate_norm){.kind = GATE_SIGMOID, .gate = by, .stride = width});
 }
