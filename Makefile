@@ -93,7 +93,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test soak soak-service unit jitter integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test vary-arch soak soak-service unit jitter integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site arm64 arm64-check
 .PHONY: FORCE
 .SECONDARY:
@@ -274,6 +274,16 @@ $(CLIENTS_VENV)/.ok: integration/requirements-clients.txt
 
 clients: $(BINS) $(B)/tests/tools/schema_cases $(CLIENTS_VENV)/.ok  ## litellm, LangChain, text-generation, lm-eval (an environment of their own; large)
 	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SCHEMATHESIS_EXAMPLES=500 $(CLIENTS_VENV)/bin/python -m pytest -q -rs integration/clients integration/test_openapi.py
+
+# What expected values are made with: 6 GB, for tests alone.
+TORCH_VENV ?= $(BUILD)/venv-torch
+$(TORCH_VENV)/.ok:
+	[ -x $(TORCH_VENV)/bin/python ] || python3 -m venv $(TORCH_VENV)
+	$(TORCH_VENV)/bin/python -m pip install -q --disable-pip-version-check torch 'transformers>=5' safetensors
+	@touch $@
+
+vary-arch: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## random configurations of every family against transformers (N each, 8; T=model_types; large)
+	@$(TORCH_VENV)/bin/python tests/golden/vary_arch.py -n $(or $(N),8) $(T)
 
 # ---------------------------------------------------------------- quality
 SOURCES = $(sort $(shell find common router launcher model-server tests -name '*.[ch]' 2>/dev/null))

@@ -280,8 +280,11 @@ struct conv {
  *          S = g S + k (b (v - g S^T k))^T
  *   SSM    d = softplus(step + dt_bias) within dt_min .. dt_max, g = exp(-exp(a_log) d) (Mamba-2,
  *          arXiv 2405.21060): S = g S + k (d v)^T
+ *   SCAN   each value has a step of its own, each number of the state a decay: d[j] = softplus(step
+ *          + dt_bias), g[i][j] = exp(rates[i][j] d[j]) (Mamba, arXiv 2312.00752): S[i][j] = g[i][j]
+ *          S[i][j] + k[i] d[j] v[j]
  * The result is S^T q, plus skip * v. */
-enum recur_kind { RECUR_DELTA, RECUR_SSM };
+enum recur_kind { RECUR_DELTA, RECUR_SSM, RECUR_SCAN };
 struct recur {
     enum recur_kind kind;
     uint32_t heads, key_heads; /* heads / key_heads adjacent heads share a key and a query */
@@ -290,9 +293,13 @@ struct recur {
      * queries and keys afterwards. */
     float *x;
     uint32_t x_stride, q, k, v;
-    const float *step, *beta; /* rows of [heads], `step_stride` elements apart; SSM: no beta */
+    const float *kq; /* SCAN: rows of a key and a query beside it, instead of those in x */
+    /* Rows of [heads], `step_stride` elements apart; beta of DELTA alone. SCAN: [heads *
+     * value_dim], as dt_bias, skip (which it has) and work are. */
+    const float *step, *beta;
     uint32_t step_stride;
     const float *a_log, *dt_bias; /* [heads] */
+    const float *rates;           /* SCAN, instead of a_log: [heads][key_dim][value_dim] */
     const float *skip;            /* [heads] or NULL */
     float dt_min, dt_max;
     float *work; /* [rows][2 * heads] */
@@ -477,6 +484,9 @@ struct backend_ops {
     void (*act_mul)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                     enum act act);
     void (*act)(struct device *d, float *x, uint32_t rows, uint32_t n, enum act act); /* in place */
+    /* xIELU (arXiv 2411.13010), in place: x > 0: a x^2 + x / 2, else b (exp(min(x, -1e-6)) - 1 - x)
+     * + x / 2. NULL: not supported. */
+    void (*xielu)(struct device *d, float *x, uint32_t rows, uint32_t n, float a, float b);
     /* x[t][i] = act(x[t][i]) * m[t][i], rows of n elements. NULL: not supported. */
     void (*act_by)(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
                    enum act act);

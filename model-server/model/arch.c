@@ -29,14 +29,33 @@ static const struct arch *find(const char *model_type, const char **type)
     return NULL;
 }
 
+static size_t same_letters(const char *a, const char *b)
+{
+    size_t n = 0;
+    while (a[n] && a[n] == b[n])
+        n++;
+    return n;
+}
+
+/* As many known words as a message has room for, those first that begin as this one does. */
 static void unknown(struct config *c, const char *model_type)
 {
+    enum { ROOM = 200, MOST = 8 };
     struct buf known = BUF_INIT;
-    for (int i = 0; i < N_ARCHS; i++)
-        for (const char *const *t = archs[i]->types; *t; t++)
-            buf_fmt(&known, "%s%s", known.len ? ", " : "", *t);
-    config_fail(c, "model_type `%.64s` is not supported (known: %s)", model_type,
-                known.p ? known.p : "");
+    unsigned more = 0;
+    for (size_t same = MOST + 1; same-- > 0;)
+        for (int i = 0; i < N_ARCHS; i++)
+            for (const char *const *t = archs[i]->types; *t; t++) {
+                const size_t n = same_letters(*t, model_type);
+                if ((n < MOST ? n : MOST) != same)
+                    continue;
+                if (known.len < ROOM)
+                    buf_fmt(&known, "%s%s", known.len ? ", " : "", *t);
+                else
+                    more++;
+            }
+    config_fail(c, "model_type `%.64s` is not supported (known: %s and %u more)", model_type,
+                known.p ? known.p : "", more);
     buf_free(&known);
 }
 

@@ -11,8 +11,9 @@ enum role {
     W_EMBED_NORM,
     W_POSITIONS,
     W_TOKEN_TYPES,
-    W_EMBED_PROJECT, /* see decoder_spec.embed_dim */
-    W_APART,         /* [buckets, hidden] of all layers, and their norm: see struct apart_spec */
+    W_EMBED_PROJECT, /* see decoder_spec.embed_dim, narrow_head */
+    W_HEAD_PROJECT,
+    W_APART, /* [buckets, hidden] of all layers, and their norm: see struct apart_spec */
     W_APART_NORM,
     W_NEAR, /* [buckets, heads] of all layers: see struct near_spec */
     W_FINAL_NORM,
@@ -26,7 +27,8 @@ enum role {
     W_K,
     W_V,
     W_O,
-    W_Q_A, /* latent attention */
+    W_ATTN_GATE, /* of ATTN_GATE_APART */
+    W_Q_A,       /* latent attention */
     W_Q_A_NORM,
     W_Q_B,
     W_KV_A,
@@ -38,6 +40,9 @@ enum role {
     W_GATE,
     W_UP,
     W_DOWN,
+    W_XIELU_ABOVE, /* of decoder_spec.xielu: whole names. softplus of it is a, and 1 / 2 less than b
+                    */
+    W_XIELU_BELOW,
     W_SINKS,
     W_ROUTER,
     W_MOE_GATE_UP,
@@ -68,6 +73,12 @@ enum role {
     W_MIX_SKIP,
     W_MIX_NORM,
     W_MIX_OUT,
+    W_MIX_STEP_KEYS, /* MIXER_MAMBA: the matrix that makes steps, keys and queries, that of all
+                        channels' steps, the norms */
+    W_MIX_STEP,
+    W_MIX_STEP_NORM,
+    W_MIX_K_NORM,
+    W_MIX_Q_NORM,
     W_ATTN_SCALE, /* of decoder_spec.sub_scale */
     W_MLP_SCALE,
     W_LAYER_SCALE,
@@ -203,6 +214,10 @@ struct arch {
 #define NAMES_MAMBA2(in)                                                                           \
     [W_MIX_IN] = in "in_proj", [W_MIX_CONV] = in "conv1d", [W_MIX_RATE] = in "A_log",              \
     [W_MIX_DT] = in "dt_bias", [W_MIX_SKIP] = in "D", [W_MIX_NORM] = in "norm.weight",             \
+    [W_MIX_OUT] = in "out_proj"
+#define NAMES_MAMBA(in)                                                                            \
+    [W_MIX_IN] = in "in_proj", [W_MIX_CONV] = in "conv1d", [W_MIX_STEP_KEYS] = in "x_proj",        \
+    [W_MIX_STEP] = in "dt_proj", [W_MIX_RATE] = in "A_log", [W_MIX_SKIP] = in "D",                 \
     [W_MIX_OUT] = in "out_proj"
 #define NAMES_DELTA                                                                                \
     [W_MIX_IN] = "model.layers.*.linear_attn.in_proj_qkvz|"                                        \

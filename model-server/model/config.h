@@ -125,15 +125,23 @@ struct mamba_keys {
 };
 extern const struct mamba_keys config_mamba_keys; /* mamba_n_heads .. (Granite, Bamba) */
 void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_keys *k);
+/* s->recur of Mamba layers of `inner` channels (of `k` the keys of the state's size, the
+ * convolution and the biases); the rank of the steps is under `rank`, or "auto". */
+void config_mamba(struct config *c, struct decoder_spec *s, const struct mamba_keys *k,
+                  const char *rank, double inner);
 /* s->recur of gated delta layers (linear_num_key_heads ..) and attention's gate: Qwen3-Next, 3.5.
  */
 void config_delta(struct config *c, struct decoder_spec *s);
 /* Every decoder_sparse_step-th layer has experts, except those in mlp_only_layers. */
 void config_sparse_layers(struct config *c, struct decoder_spec *s);
 void config_moe_layers(struct decoder_spec *s); /* every layer has experts */
-/* Experts with DeepSeek's keys: n_routed_experts, num_experts_per_tok, n_group, topk_group,
- * norm_topk_prob, routed_scaling_factor, n_shared_experts, moe_intermediate_size,
- * first_k_dense_replace. The family sets score, select_bias and group_pairs. */
+/* Layers with experts: those that are "sparse" in mlp_layer_types, else all but the first
+ * `dense`. */
+void config_mlp_layer_types(struct config *c, struct decoder_spec *s, uint32_t dense);
+/* Experts with DeepSeek's keys: n_routed_experts or num_experts, num_experts_per_tok, n_group,
+ * topk_group, norm_topk_prob, routed_scaling_factor, n_shared_experts or num_shared_experts,
+ * moe_intermediate_size, first_k_dense_replace. The family sets score, select_bias and
+ * group_pairs. */
 void config_deepseek_moe(struct config *c, struct decoder_spec *s);
 /* An error if s->moe selects more experts than exist. */
 void config_check_moe(struct config *c, const struct decoder_spec *s);

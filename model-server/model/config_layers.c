@@ -1,6 +1,7 @@
 /* The kind of each layer: rotation, experts. */
 #include "common/json.h"
 #include "model-server/model/config.h"
+#include <string.h>
 
 void config_window_rope(struct config *c, struct decoder_spec *s, double theta)
 {
@@ -67,17 +68,35 @@ void config_check_moe(struct config *c, const struct decoder_spec *s)
         config_fail(c, "%u experts per token cannot be chosen from %u", m->top_k, open);
 }
 
+static const char *either(const struct config *c, const char *key, const char *other)
+{
+    return json_get(c->root, key) ? key : other;
+}
+
+void config_mlp_layer_types(struct config *c, struct decoder_spec *s, uint32_t dense)
+{
+    const cJSON *types = json_get(c->root, "mlp_layer_types"), *t = types ? types->child : NULL;
+    if (types && (uint32_t)cJSON_GetArraySize(types) != s->n_layers) {
+        config_fail(c, "`mlp_layer_types` does not name %u layers", s->n_layers);
+        return;
+    }
+    for (uint32_t i = 0; i < s->n_layers; i++, t = t ? t->next : NULL)
+        s->layers[i].moe =
+            t ? cJSON_IsString(t) && strcmp(t->valuestring, "sparse") == 0 : i >= dense;
+}
+
 void config_deepseek_moe(struct config *c, struct decoder_spec *s)
 {
     struct moe_spec *m = &s->moe;
-    m->n_experts = config_u32_or(c, "n_routed_experts", 256, 1, 4096);
+    m->n_experts = config_u32_or(c, either(c, "n_routed_experts", "num_experts"), 256, 1, 4096);
     m->top_k = config_u32_or(c, "num_experts_per_tok", 8, 1, 4096);
     m->n_groups = config_u32_or(c, "n_group", 1, 1, 4096);
     m->top_groups = config_u32_or(c, "topk_group", 1, 1, 4096);
     m->renormalise = config_bool_or(c, "norm_topk_prob", true);
     m->scale = (float)config_num_or(c, "routed_scaling_factor", 1);
     m->ffn = config_dim(c, "moe_intermediate_size");
-    m->shared_ffn = m->ffn * config_u32_or(c, "n_shared_experts", 0, 0, 64);
+    m->shared_ffn =
+        m->ffn * config_u32_or(c, either(c, "n_shared_experts", "num_shared_experts"), 0, 0, 64);
     const uint32_t dense = config_u32_or(c, "first_k_dense_replace", 0, 0, SPEC_MAX_LAYERS);
     for (uint32_t i = 0; i < s->n_layers; i++)
         s->layers[i].moe = i >= dense;

@@ -65,6 +65,13 @@ static void time_step_limit(struct config *c, struct recur_spec *r)
     r->dt_max = limit_of(c, cJSON_GetArrayItem(limit, 1));
 }
 
+/* The convolution's activation, and that of the gate: files have nothing else than SiLU. */
+static void only_silu(struct config *c, const char *key)
+{
+    if (config_act(c, key, "silu") != ACT_SILU)
+        config_fail(c, "`%s`: layers with a state are served with silu only", key);
+}
+
 const struct mamba_keys config_mamba_keys = {"mamba_n_heads",  "mamba_d_head", "mamba_n_groups",
                                              "mamba_d_state",  "mamba_d_conv", "mamba_conv_bias",
                                              "mamba_proj_bias"};
@@ -84,8 +91,41 @@ void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_
     r->conv = config_u32_or(c, k->conv, 4, 2, CONV_MOST);
     r->conv_bias = config_bool_or(c, k->conv_bias, true);
     r->proj_bias = config_bool_or(c, k->proj_bias, false);
+    only_silu(c, json_get(c->root, "mamba_hidden_act") ? "mamba_hidden_act" : "hidden_act");
     time_step_limit(c, r);
     check_heads(c, r);
+}
+
+/* ---------------------------------------------------------------- Mamba */
+
+/* Channels in runs that ranks and vectors share out. */
+static uint32_t run_of(uint32_t inner)
+{
+    uint32_t run = 64;
+    while (run > 1 && (inner % run || inner / run < 8))
+        run /= 2;
+    return run;
+}
+
+void config_mamba(struct config *c, struct decoder_spec *s, const struct mamba_keys *k,
+                  const char *rank, double inner)
+{
+    struct recur_spec *r = &s->recur;
+    if (!(inner >= 1 && inner <= 1u << 22) || inner != floor(inner)) {
+        config_fail(c, "%g channels of recurrent layers are not supported", inner);
+        inner = 1;
+    }
+    r->value_dim = run_of((uint32_t)inner);
+    r->heads = (uint32_t)inner / r->value_dim;
+    r->key_heads = 1;
+    r->key_dim = config_u32_or(c, k->state, 16, 1, MOST_DIM);
+    r->conv = config_u32_or(c, k->conv, 4, 2, CONV_MOST);
+    r->conv_bias = config_bool_or(c, k->conv_bias, true);
+    r->proj_bias = config_bool_or(c, k->proj_bias, false);
+    r->step_rank = (s->hidden + 15) / 16;
+    if (cJSON_IsNumber(json_get(c->root, rank))) /* else "auto" */
+        r->step_rank = config_u32(c, rank, 1, 1u << 20);
+    only_silu(c, "hidden_act");
 }
 
 /* ---------------------------------------------------------------- gated delta rule */
@@ -127,7 +167,9 @@ void config_delta(struct config *c, struct decoder_spec *s)
     r->key_dim = config_u32(c, "linear_key_head_dim", 1, MOST_DIM);
     r->value_dim = config_u32(c, "linear_value_head_dim", 1, MOST_DIM);
     r->conv = config_u32_or(c, "linear_conv_kernel_dim", 4, 2, CONV_MOST);
+    only_silu(c, "hidden_act");
     check_heads(c, r);
-    s->attn_gate = config_bool_or(c, "attn_output_gate", true);
+    if (config_bool_or(c, "attn_output_gate", true))
+        s->attn_gate = ATTN_GATE_BESIDE_Q;
     config_mixers(c, s, MIXER_DELTA, not_every_nth);
 }

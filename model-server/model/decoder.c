@@ -288,12 +288,16 @@ static int embed_narrow(struct decoder *d, const struct decoder_part *p, struct 
 {
     const struct decoder_spec *m = &d->spec;
     struct scratch *s = &d->scratch;
-    assert(p->n == p->total && m->embed_norm);
+    assert(p->n == p->total && (m->embed_norm || m->narrow_head));
     if (decoder_embed_rows(d, s->r, p->n, e))
         return -1;
-    d->ops->embed_pos(d->dev, s->r, d->positions, m->position_offset);
-    d->ops->norm(d->dev, s->r, s->r, p->n, m->embed_dim, &d->embed_norm);
+    if (!m->narrow_head) {
+        d->ops->embed_pos(d->dev, s->r, d->positions, m->position_offset);
+        d->ops->norm(d->dev, s->r, s->r, p->n, m->embed_dim, &d->embed_norm);
+    }
     d->ops->linear(d->dev, s->x, s->r, p->n, d->embed_project, d->embed_bias);
+    if (m->narrow_head)
+        d->ops->embed_pos(d->dev, s->x, d->positions, m->position_offset);
     return 0;
 }
 
@@ -329,12 +333,12 @@ void decoder_enter_layer(struct decoder *d, uint32_t i, const struct decoder_par
 }
 
 /* Logits of this rank's slice of the vocabulary. */
-static void slice_logits(struct decoder *d, const struct weight *head, const float *bias,
-                         uint32_t n_out)
+static void slice_logits(struct decoder *d, const float *x, const struct weight *head,
+                         const float *bias, uint32_t n_out)
 {
     const struct decoder_spec *m = &d->spec;
     struct scratch *s = &d->scratch;
-    d->ops->linear(d->dev, s->logits, s->out, n_out, head, bias);
+    d->ops->linear(d->dev, s->logits, x, n_out, head, bias);
     if (m->logit_scale != 1 || m->logit_softcap > 0)
         d->ops->logit_scale(d->dev, s->logits, n_out, d->split.vocab.n, m->logit_scale,
                             m->logit_softcap);
@@ -353,7 +357,7 @@ static int gather_logits(struct decoder *d, uint32_t n_out, struct err *e)
 int decoder_logits(struct decoder *d, const struct weight *head, const float *bias, uint32_t n_out,
                    struct err *e)
 {
-    slice_logits(d, head, bias, n_out);
+    slice_logits(d, d->scratch.out, head, bias, n_out);
     return gather_logits(d, n_out, e);
 }
 
@@ -362,8 +366,11 @@ int decoder_head(struct decoder *d, uint32_t n_out, struct err *e)
     struct scratch *s = &d->scratch;
     if (d->stage.ends) {
         d->ops->gather_out(d->dev, s->out, s->x, d->spec.hidden);
-        d->ops->norm(d->dev, s->out, s->out, n_out, d->spec.hidden, &d->final_norm);
-        slice_logits(d, d->head, d->head_bias, n_out);
+        if (!d->spec.no_final_norm)
+            d->ops->norm(d->dev, s->out, s->out, n_out, d->spec.hidden, &d->final_norm);
+        if (d->head_project)
+            d->ops->linear(d->dev, s->r, s->out, n_out, d->head_project, NULL);
+        slice_logits(d, d->head_project ? s->r : s->out, d->head, d->head_bias, n_out);
     }
     if (d->stages && stage_share(d, s->logits, (size_t)n_out * d->split.vocab.n, e))
         return -1;

@@ -84,6 +84,7 @@ struct decoder {
     struct weight *embed;         /* [vocabulary slice, hidden] */
     struct weight *positions;     /* [positions, hidden], of each type of token */
     struct weight *embed_project; /* [hidden, embed_dim], or NULL */
+    struct weight *head_project;  /* [embed_dim, hidden], or NULL */
     float *embed_bias;            /* [hidden], with embed_project */
     struct norm embed_norm, final_norm;
     struct weight *head; /* [vocabulary slice, hidden]; == embed when tied and not quantised */

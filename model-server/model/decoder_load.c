@@ -4,6 +4,7 @@
 #include "model-server/backend/numbers.h"
 #include "model-server/model/kv_parts.h"
 #include "model-server/model/loader.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +80,8 @@ static void load_sublayer(struct loader *l, struct sublayer *y, const struct sub
 static const struct sublayer_ops *const mixers[MIXER_N] = {
     [MIXER_ATTENTION] = &mixer_attention, [MIXER_DELTA] = &mixer_delta,
     [MIXER_MAMBA2] = &mixer_mamba2,       [MIXER_CONV] = &mixer_conv,
-    [MIXER_PAIR] = &mixer_pair,           [MIXER_MLA] = &mixer_mla};
+    [MIXER_PAIR] = &mixer_pair,           [MIXER_MLA] = &mixer_mla,
+    [MIXER_MAMBA] = &mixer_mamba};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
@@ -125,6 +127,34 @@ void decoder_load_layer(struct loader *l, uint32_t at)
  * layers use them: with exact ones a batch of 16 would spend half of its step here. */
 enum quant loader_head_quant(enum quant q) { return q == QUANT_INT4 ? QUANT_W8A8 : q; }
 
+/* Computes the table of positions: of position p the sines of p / 10000^(i / (n - 1)), i < n =
+ * width / 2, then the cosines. */
+static void load_sines(struct loader *l)
+{
+    struct decoder *d = l->d;
+    const uint32_t width = d->spec.hidden, n = width / 2, rows = spec_position_rows(&d->spec);
+    float *of = malloc((size_t)rows * width * sizeof(*of));
+    if (!of) {
+        loader_nomem(l);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const float turn = expf((float)i * -(float)(log(10000) / (n - 1)));
+        for (uint32_t p = 0; p < rows; p++) {
+            of[(size_t)p * width + i] = sinf((float)p * turn);
+            of[(size_t)p * width + n + i] = cosf((float)p * turn);
+        }
+    }
+    struct mat_part p = {.data = of,
+                         .dtype = DT_F32,
+                         .rows = rows,
+                         .cols = width,
+                         .row_stride = width,
+                         .col_stride = 1};
+    d->positions = l->failed ? NULL : loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
+    free(of);
+}
+
 /* A row for each position and token type: the sums of two tables, in fp32; without learned
  * positions, only of types. Random ones need no sum. */
 static void load_positions(struct loader *l)
@@ -132,7 +162,7 @@ static void load_positions(struct loader *l)
     struct decoder *d = l->d;
     const struct decoder_spec *s = &d->spec;
     const int64_t n = spec_position_rows(s), types = s->token_types ? s->token_types : 1;
-    const uint32_t width = spec_embed_dim(s);
+    const uint32_t width = s->narrow_head ? s->hidden : spec_embed_dim(s);
     if (!s->token_types || !l->c) {
         const enum role role = l->a->names[W_POSITIONS] ? W_POSITIONS : W_TOKEN_TYPES;
         struct mat_part p = loader_part(l, role, NO_LAYER, NO_EXPERT, false, n * types, width);
@@ -176,13 +206,18 @@ static void load_head(struct loader *l, struct amount embed)
     const enum quant quant = loader_head_quant(d->quant);
     if (!s->tied || own || quant || !d->stage.begins) {
         enum role role = !s->tied || own ? W_HEAD : W_EMBED;
-        p = loader_part(l, role, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden);
+        const uint32_t width = s->narrow_head ? s->embed_dim : s->hidden;
+        p = loader_part(l, role, NO_LAYER, NO_EXPERT, false, s->vocab, width);
         p = loader_rows(p, v.first, v.n);
         d->head = loader_pack(l, &p, 1, d->dtype, quant);
     }
     if (d->stage.begins && d->head == d->embed) { /* it is a matrix of a product as well */
         d->tables.bytes -= embed.bytes;
         d->tables.elements -= embed.elements;
+    }
+    if (s->narrow_head) {
+        p = loader_part(l, W_HEAD_PROJECT, NO_LAYER, NO_EXPERT, false, s->embed_dim, s->hidden);
+        d->head_project = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
     }
     if (s->bias.head) {
         p = loader_rows(loader_part(l, W_HEAD, NO_LAYER, NO_EXPERT, true, s->vocab, 1), v.first,
@@ -197,7 +232,8 @@ static void load_embed_project(struct loader *l)
     struct mat_part p =
         loader_part(l, W_EMBED_PROJECT, NO_LAYER, NO_EXPERT, false, s->hidden, s->embed_dim);
     l->d->embed_project = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
-    l->d->embed_bias = loader_bias(l, W_EMBED_PROJECT, NO_LAYER, s->hidden);
+    if (!s->narrow_head)
+        l->d->embed_bias = loader_bias(l, W_EMBED_PROJECT, NO_LAYER, s->hidden);
 }
 
 /* Loads everything before the layers. Returns the size of the embedding table. */
@@ -214,7 +250,10 @@ static struct amount load_first(struct loader *l)
     }
     const struct amount embed = d->tables = d->weights;
     if (s->learned_positions) {
-        load_positions(l);
+        if (s->sines)
+            load_sines(l);
+        else
+            load_positions(l);
         d->tables = d->weights;
     }
     if (s->embed_norm)
@@ -432,6 +471,7 @@ void decoder_free(struct decoder *d)
     layer_free_weight(d, d->embed);
     layer_free_weight(d, d->positions);
     layer_free_weight(d, d->embed_project);
+    layer_free_weight(d, d->head_project);
     d->ops->free(d->dev, d->embed_bias);
     layer_free_norm(d, &d->embed_norm);
     layer_free_norm(d, &d->final_norm);

@@ -32,12 +32,12 @@ enum rope_kind {
 };
 struct rope_spec {
     enum rope_kind kind;
-    bool interleaved;
-    uint32_t dim;            /* rotated elements of a head, even */
-    double theta;            /* base */
-    double factor;           /* LINEAR, DYNAMIC, LLAMA3, YARN */
-    uint32_t turning;        /* PARTIAL: of dim, even */
-    double attention_factor; /* multiplies cos and sin */
+    bool interleaved, backwards; /* backwards: by the negative angles */
+    uint32_t dim;                /* rotated elements of a head, even */
+    double theta;                /* base */
+    double factor;               /* LINEAR, DYNAMIC, LLAMA3, YARN */
+    uint32_t turning;            /* PARTIAL: of dim, even */
+    double attention_factor;     /* multiplies cos and sin */
     uint32_t original; /* positions of the original training: DYNAMIC, LLAMA3, YARN, LONGROPE */
     double low_freq, high_freq;  /* LLAMA3 */
     double beta_fast, beta_slow; /* YARN */
@@ -89,6 +89,10 @@ enum qk_norm {
     QK_NORM_PLAIN
 };
 
+/* Attention's result is multiplied by the sigmoid of a product of its input, by a matrix of its own
+ * or by rows that follow those of each head's q in one matrix (with QKV_SEPARATE). */
+enum attn_gate { ATTN_GATE_NONE, ATTN_GATE_BESIDE_Q, ATTN_GATE_APART };
+
 struct norm_spec {
     enum norm_kind kind;
     float eps;
@@ -104,6 +108,7 @@ enum mixer_kind {
     MIXER_MAMBA2, /* arXiv 2405.21060 */
     MIXER_MLA,    /* latent attention (arXiv 2405.04434) */
     MIXER_CONV,   /* a short convolution between two gates (LFM2, arXiv 2511.23404) */
+    MIXER_MAMBA,  /* arXiv 2312.00752 */
     MIXER_PAIR,   /* attention and Mamba-2 in parallel (Falcon-H1, arXiv 2507.22448) */
     MIXER_N,
     MIXER_NONE = MIXER_N
@@ -145,6 +150,11 @@ struct recur_spec {
     bool proj_bias; /* biases of the matrices before and after */
     float dt_min, dt_max;
     enum recur_norm norm; /* MIXER_MAMBA2, MIXER_PAIR */
+    /* MIXER_MAMBA: rank of the steps' projection; the norm of steps, keys and queries, without
+     * weights or with. Its channels are heads of one key head. */
+    uint32_t step_rank;
+    enum scan_norm { SCAN_NORM_NONE, SCAN_NORM_BARE, SCAN_NORM_WEIGHTS } scan_norm;
+    float scan_eps;
     /* MIXER_PAIR: factors of the products before the recurrence, in their order; of its result,
      * and of the attention's result. has_factors: some factor of a product is not 1. */
     bool has_factors;
@@ -243,9 +253,7 @@ struct decoder_spec {
     enum norm_place norms;
     enum qk_norm qk_norm;
     bool qk_norm_last; /* QK_NORM_HEAD: after the rotation */
-    /* Attention's result is multiplied by the sigmoid of a product of its input; the rows of that
-     * matrix follow those of each head's q. With QKV_SEPARATE. */
-    bool attn_gate;
+    enum attn_gate attn_gate;
     /* The input of q, k and v is twice as wide: the embedding, then the stream, each normalised
      * (draft heads of EAGLE-3, arXiv 2503.01840). With QKV_SEPARATE. */
     bool attn_embedded;
@@ -254,6 +262,9 @@ struct decoder_spec {
     /* Not 0: width of the embedding up to its norm; a matrix with a bias projects it to
      * `hidden`. */
     uint32_t embed_dim;
+    /* With embed_dim: that matrix has no bias, positions are added after it, and another matrix
+     * projects the stream to the head's input, as wide as the embedding (OPT 350M). */
+    bool narrow_head;
     /* the first mixer has no norm, because the embedding has one (ModernBERT) */
     bool no_first_norm;
     bool no_final_norm;
@@ -263,6 +274,7 @@ struct decoder_spec {
     enum qkv_layout qkv;
     enum mlp_kind mlp;
     enum act act;
+    bool xielu;      /* instead of `act` in dense MLPs, by two stored numbers a layer; MLP_PLAIN */
     bool transposed; /* linear layers are stored [in, out] (Conv1D of GPT-2) */
     struct {
         bool norm, qkv, o, mlp, head;
@@ -283,6 +295,7 @@ struct decoder_spec {
     uint32_t n_added;       /* additional rows of each given one, for the first layers */
     bool learned_positions; /* a row per position is added to the embedding */
     uint32_t position_offset;
+    bool sines; /* those rows are not stored: sines, then cosines (arXiv 1706.03762) */
     /* Token types (segments): a row of each is added as well (BERT; 0: none). Token i of segment
      * t uses row i + t * spec_position_rows() of one table. */
     uint32_t token_types;
@@ -374,6 +387,7 @@ static inline uint32_t spec_qkv_row(const struct decoder_spec *s, uint32_t layer
         g = s->n_heads / 4;
         row = head / g * 3 * g + (part ? 3 - (uint32_t)part : 0) * g + head % g;
     }
-    return row * spec_head_dim(s, layer) * (s->attn_gate && part == 0 ? 2 : 1);
+    return row * spec_head_dim(s, layer) *
+           (s->attn_gate == ATTN_GATE_BESIDE_Q && part == 0 ? 2 : 1);
 }
 #endif

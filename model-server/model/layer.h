@@ -62,8 +62,8 @@ struct sublayer_ops {
     int (*store)(struct decoder *d, const void *self, struct sub_step *s, struct err *e);
 };
 
-extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba2, mixer_conv,
-    mixer_pair, ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
+extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba, mixer_mamba2,
+    mixer_conv, mixer_pair, ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
 
 /* Bounds of the inputs and the results of a product; NULL: none. */
 struct clip {

@@ -428,12 +428,18 @@ static struct mat_part named_table(struct loader *l, const char *name, int64_t r
     return p;
 }
 
+struct mat_part loader_table_of(struct loader *l, enum role role, int layer, int expert,
+                                const char *suffix, int64_t rows, int64_t cols)
+{
+    char name[NAME_MAX_LEN];
+    name_of(l, role, layer, expert, suffix, name);
+    return named_table(l, name, rows, cols);
+}
+
 struct mat_part loader_table(struct loader *l, enum role role, int layer, const char *suffix,
                              int64_t rows, int64_t cols)
 {
-    char name[NAME_MAX_LEN];
-    name_of(l, role, layer, NO_EXPERT, suffix, name);
-    return named_table(l, name, rows, cols);
+    return loader_table_of(l, role, layer, NO_EXPERT, suffix, rows, cols);
 }
 
 /* Elements `s` of the vector [n] with this name, plus a constant. */

@@ -71,6 +71,9 @@ struct mat_part loader_plain_matrix(struct loader *l, enum role role, int layer,
  * dimensions, as a matrix of plain numbers. */
 struct mat_part loader_table(struct loader *l, enum role role, int layer, const char *suffix,
                              int64_t rows, int64_t cols);
+/* The same where the role's name has a second number. */
+struct mat_part loader_table_of(struct loader *l, enum role role, int layer, int expert,
+                                const char *suffix, int64_t rows, int64_t cols);
 /* Layout of tensors that hold all experts of a layer: each expert's matrix by columns or by rows.
  * EXPERTS_SEPARATE: FUSED_NONE if there are none, else by the shapes of W_MOE_GATE_UP [2 ffn,
  * hidden] and W_MOE_DOWN [hidden, ffn]. */

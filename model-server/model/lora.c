@@ -208,7 +208,10 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
     case W_V:
         p->n = p->most_n = p->role == W_Q ? q : both ? 2 * kv : kv;
         p->first = p->role == W_Q ? 0 : p->role == W_K ? q : q + kv;
-        *outputs = (p->role == W_Q ? s->n_heads * (s->attn_gate ? 2 : 1) : kv_heads) * dim;
+        *outputs = (p->role != W_Q                       ? kv_heads
+                    : s->attn_gate == ATTN_GATE_BESIDE_Q ? 2 * s->n_heads
+                                                         : s->n_heads) *
+                   dim;
         break;
     case W_GATE_UP:
     case W_SHARED_GATE_UP:
@@ -416,7 +419,7 @@ static int collect(struct lora_search *s)
     for (uint32_t layer = 0; layer < spec->n_layers; layer++)
         for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
             if (!(rows[i].latent && !is_latent(s->base, layer)) &&
-                !(rows[i].gated && !spec->attn_gate) &&
+                !(rows[i].gated && spec->attn_gate != ATTN_GATE_BESIDE_Q) &&
                 !(rows[i].shared && !(spec->layers[layer].moe && spec->moe.shared_ffn)) &&
                 !(rows[i].mlp && spec->layers[layer].moe && !spec->moe.beside) &&
                 made(spec, layer, rows[i].role) && add_pair(s, layer, rows[i].site, rows[i].role))

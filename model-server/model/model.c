@@ -154,6 +154,8 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "latent attention";
     else if (d->spec.apart.buckets && !d->ops->linear_heads)
         missing = "attention to distances";
+    else if (d->spec.xielu && !d->ops->xielu)
+        missing = "xIELU";
     else if (d->spec.per_layer && !d->ops->act_by)
         missing = "embeddings of each layer";
     if (!missing)

@@ -81,7 +81,7 @@ static void row(const struct rope_spec *s, const float *inv, uint32_t pos, float
     for (uint32_t i = 0; i < half; i++) {
         double angle = (float)pos * inv[i];
         out[i] = (float)(cos(angle) * s->attention_factor);
-        out[half + i] = (float)(sin(angle) * s->attention_factor);
+        out[half + i] = (float)(sin(s->backwards ? -angle : angle) * s->attention_factor);
     }
 }
 

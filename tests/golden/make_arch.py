@@ -202,6 +202,67 @@ CASES = {
         model_type="mpt", d_model=64, n_heads=8, n_layers=3, max_seq_len=512, expansion_ratio=2, no_bias=True,
         attn_config=dict(clip_qkv=0.4, alibi=True, attn_impl="eager"),
     ),
+    "afmoe": dict(
+        model_type="afmoe", head_dim=16, num_hidden_layers=4, sliding_window=20, num_dense_layers=1, num_experts=8, num_experts_per_tok=3,
+        num_shared_experts=1, moe_intermediate_size=32, route_scale=1.7, mup_enabled=True, rope_parameters=THETA,
+    ),
+    "vaultgemma": dict(
+        model_type="vaultgemma", head_dim=16, sliding_window=24, query_pre_attn_scalar=24, attn_logit_softcapping=5.0,
+        final_logit_softcapping=3.0, num_hidden_layers=4, rope_parameters=THETA,
+    ),
+    "flex_olmo": dict(
+        model_type="flex_olmo", num_experts=6, num_experts_per_tok=3, intermediate_size=48, rope_parameters=THETA,
+    ),
+    "exaone_moe": dict(
+        model_type="exaone_moe", num_hidden_layers=4, sliding_window=20, sliding_window_pattern=4, num_experts=8,
+        num_experts_per_tok=3, num_shared_experts=1, moe_intermediate_size=32, first_k_dense_replace=1, n_group=2, topk_group=1,
+        rope_parameters=THETA,
+    ),
+    "solar_open": dict(
+        model_type="solar_open", head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=32,
+        routed_scaling_factor=1.5, rope_parameters=THETA,
+    ),
+    "youtu": dict(
+        model_type="youtu", num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8,
+        v_head_dim=16, rope_parameters=THETA,
+    ),
+    "minicpm3": dict(
+        model_type="minicpm3", num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8,
+        v_head_dim=16, scale_emb=6, scale_depth=1.4, dim_model_base=32, tie_word_embeddings=False, rope_parameters=THETA,
+    ),
+    "hy_v3": dict(
+        model_type="hy_v3", head_dim=16, num_experts=8, num_experts_per_tok=3, num_shared_experts=1, moe_intermediate_size=32,
+        router_scaling_factor=1.8, rope_parameters=THETA,
+    ),
+    "sarvam_moe": dict(
+        model_type="sarvam_moe", head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=32,
+        first_k_dense_replace=1, n_group=4, topk_group=2, rope_parameters=THETA,
+    ),
+    "nanochat": dict(model_type="nanochat", rope_parameters=THETA),
+    "biogpt": dict(model_type="biogpt"),
+    "apertus": dict(model_type="apertus", rope_parameters=THETA),
+    "openai_gpt": dict(model_type="openai-gpt", n_embd=64, n_layer=3, n_head=8, n_positions=256),
+    "xglm": dict(model_type="xglm", d_model=64, num_layers=3, attention_heads=8, ffn_dim=128, max_position_embeddings=256, pad_token_id=0),
+    "granite_swa": dict(
+        model_type="granite_swa", num_hidden_layers=4, attention_multiplier=0.2, embedding_multiplier=6.0, residual_multiplier=0.4,
+        logits_scaling=3.0, sliding_window=20, layer_rope_theta=[0, 10000.0, 10000.0, 10000.0], rope_parameters=THETA,
+    ),
+    "mamba": dict(model_type="mamba", state_size=8, expand=2, conv_kernel=4),
+    "falcon_mamba": dict(model_type="falcon_mamba", state_size=16, expand=2, conv_kernel=4, time_step_rank=5, use_bias=True),
+    "jamba": dict(
+        model_type="jamba", num_hidden_layers=4, attn_layer_period=3, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1,
+        num_experts=4, num_experts_per_tok=2, mamba_d_state=8, mamba_dt_rank=6,
+    ),
+    "opt_350m": dict(model_type="opt", ffn_dim=128, word_embed_proj_dim=32, do_layer_norm_before=False),
+    "stablelm_qk_norm": dict(
+        model_type="stablelm", qk_layernorm=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
+    ),
+    "exaone_v5": dict(model_type="exaone", rope_parameters=THETA),
+    # Ling 2: Sarvam's arithmetic with half of a head rotated, whose tensors have the same names
+    "bailing_moe": dict(
+        model_type="sarvam_moe", head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=32,
+        first_k_dense_replace=1, n_group=4, topk_group=2, rope_parameters=dict(THETA, partial_rotary_factor=0.5),
+    ),
     "stablelm_parallel": dict(
         model_type="stablelm", use_parallel_residual=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
     ),
@@ -329,7 +390,16 @@ def as_exaone(t, c):
     ]), c
 
 
-AS = {"internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone}
+def as_bailing(t, c):
+    """The tensors that were saved, the keys of Ling's repositories."""
+    c = dict(c, model_type="bailing_moe", num_experts=c["n_routed_experts"], num_shared_experts=c["n_shared_experts"], use_bias=False,
+             use_qkv_bias=c["attention_bias"], score_function="sigmoid", moe_router_enable_expert_bias=True, norm_head=False)
+    for key in "n_routed_experts", "n_shared_experts", "attention_bias":
+        del c[key]
+    return None, c
+
+
+AS = {"bailing_moe": as_bailing, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone}
 
 
 def as_stored_mxfp4(model):
@@ -358,14 +428,15 @@ def golden(model, ids, n_greedy=32, cached=True):
         top = past.logits[0, -1].topk(2)
         margin = min(margin, (top.values[0] - top.values[1]).item())
         greedy.append(top.indices[0].item())
-        cache = getattr(past, "past_key_values", None) if cached else None  # without one: all of it again
+        name = "cache" if "cache" in past else "past_key_values"  # since transformers 5.24, before
+        cache = past.get(name) if cached else None  # without one: all of it again
         new = [[greedy[-1]]] if cache else [ids + greedy]
-        past = model(torch.tensor(new), past_key_values=cache, use_cache=True) if cache else model(torch.tensor(new))
+        past = model(torch.tensor(new), **{name: cache}, use_cache=True) if cache else model(torch.tensor(new))
     return out | {"greedy_ids": greedy, "greedy_min_margin": margin}
 
 
 def make(name, overrides, out):
-    few = overrides["model_type"] in ("gpt2", "gpt_neo", "dbrx", "mpt", "codegen")  # keys of their own
+    few = overrides["model_type"] in ("gpt2", "gpt_neo", "dbrx", "mpt", "codegen", "openai-gpt", "xglm")  # keys of their own
     keys = dict(vocab_size=320, bos_token_id=1, eos_token_id=2) if few else dict(COMMON)
     keys.update(overrides)
     config = AutoConfig.for_model(keys.pop("model_type"), **keys)
@@ -376,12 +447,12 @@ def make(name, overrides, out):
             spread = next((v for k, v in SPREAD.items() if n.endswith(k)), 0.1 if p.dim() == 1 else 0.15)
             p.data = p.data + torch.randn_like(p) * spread
         for n, b in model.named_buffers():
-            if n.endswith("e_score_correction_bias"):
+            if n.endswith(("e_score_correction_bias", "expert_bias")):
                 b += torch.randn_like(b) * 0.1
         if name.endswith("mxfp4"):
             as_stored_mxfp4(model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without
-        cached = name not in ("mamba2", "bamba") and not name.startswith("falcon_h1")
+        cached = name not in ("mamba2", "bamba", "mamba", "falcon_mamba", "jamba") and not name.startswith("falcon_h1")
         result = {n: golden(model, ids, cached=cached) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break
@@ -397,7 +468,8 @@ def make(name, overrides, out):
     if name in AS:
         t, hub = AS[name]({k: v.contiguous() for k, v in model.state_dict().items()
                            if not (v5["tie_word_embeddings"] and k == "lm_head.weight")}, hub)
-        save_file({k: v.contiguous() for k, v in t.items()}, f"{out}/model.safetensors", {"format": "pt"})
+        if t:
+            save_file({k: v.contiguous() for k, v in t.items()}, f"{out}/model.safetensors", {"format": "pt"})
         v5 = hub
     json.dump(v5, open(f"{out}/config.v5.json", "w"), indent=1)
     json.dump(hub, open(f"{out}/config.json", "w"), indent=1)

@@ -228,6 +228,7 @@ int cpu_state_copy(struct device *d, const struct state_ref *s, const uint32_t *
 void cpu_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                  enum act kind);
 void cpu_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind);
+void cpu_xielu(struct device *d, float *x, uint32_t rows, uint32_t n, float a, float b);
 void cpu_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
                 enum act kind);
 void cpu_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);

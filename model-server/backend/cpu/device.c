@@ -222,6 +222,7 @@ const struct backend_ops backend_cpu = {
     .act_mul = cpu_act_mul,
     .act = cpu_act,
     .act_by = cpu_act_by,
+    .xielu = cpu_xielu,
     .latent_kv = cpu_latent_kv,
     .linear_heads = cpu_linear_heads,
     .moe_parts = true,

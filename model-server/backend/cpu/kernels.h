@@ -146,7 +146,8 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
  *   u[j] = beta * (v[j] - decay * sum over i of k[i] S[i][j]), or without `delta` beta * v[j]
  *   S[i][j] = fma(k[i], u[j], decay * S[i][j])
  *   o[j] = sum over i of q[i] S[i][j], then, with `skip`, fma(skip, v[j], o[j])
- * where the sums are chains of fma from zero, i ascending. */
+ * where the sums are chains of fma from zero, i ascending. With `rates` (RECUR_SCAN) u[j] is
+ * steps[j] * v[j], the decay of S[i][j] is exp(rates[i][j] * steps[j]), and skip has n elements. */
 enum { RECUR_PANELS = 4 };
 struct recur_step {
     const float *from; /* the state before it; may be s */
@@ -154,6 +155,8 @@ struct recur_step {
     size_t panel;
     uint32_t keys, n; /* n <= RECUR_PANELS * LANES */
     const float *k, *q, *v, *skip;
+    const float *rates, *steps; /* [keys] rows `rate_stride` apart, [n]; or NULL */
+    size_t rate_stride;
     float decay, beta;
     bool delta;
     float *o;

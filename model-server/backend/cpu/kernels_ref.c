@@ -219,8 +219,28 @@ void k_conv_row_ref(float *y, const float *const *x, const float *w, size_t stri
     }
 }
 
+static void scan_ref(const struct recur_step *t)
+{
+    for (uint32_t j = 0; j < t->n; j++) {
+        const size_t at = j / LANES * t->panel + j % LANES;
+        const float d = t->steps[j], u = d * t->v[j];
+        float o = 0.0f;
+        for (uint32_t i = 0; i < t->keys; i++) {
+            const float decay = math_exp(t->rates[i * t->rate_stride + j] * d);
+            float *s = &t->s[at + (size_t)i * LANES];
+            *s = fmaf(t->k[i], u, decay * t->from[at + (size_t)i * LANES]);
+            o = fmaf(t->q[i], *s, o);
+        }
+        t->o[j] = fmaf(t->skip[j], t->v[j], o);
+    }
+}
+
 void k_recur_ref(const struct recur_step *t)
 {
+    if (t->rates) {
+        scan_ref(t);
+        return;
+    }
     for (uint32_t j = 0; j < t->n; j++) {
         const size_t at = j / LANES * t->panel + j % LANES;
         float u = t->v[j], o = 0.0f, known = 0.0f;

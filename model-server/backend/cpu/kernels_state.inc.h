@@ -79,8 +79,28 @@ INLINE void recur_panels(const struct recur_step *t, const uint32_t panels)
 #undef IN_PANEL
 }
 
+/* Values [at, at + n) of RECUR_SCAN, n <= LANES. */
+INLINE void scan_panel(const struct recur_step *t, uint32_t at, uint32_t n)
+{
+    const v16 d = v_load_n(t->steps + at, n), v = v_load_n(t->v + at, n), u = v_mul(d, v);
+    const float *from = t->from + at / LANES * t->panel;
+    float *s = t->s + at / LANES * t->panel;
+    v16 o = v_set(0.0f);
+    for (uint32_t i = 0; i < t->keys; i++) {
+        const v16 decay = v_exp(v_mul(v_load_n(t->rates + i * t->rate_stride + at, n), d));
+        const v16 now = v_fma(v_set(t->k[i]), u, v_mul(decay, v_load(from + (size_t)i * LANES)));
+        v_store(s + (size_t)i * LANES, now);
+        o = v_fma(v_set(t->q[i]), now, o);
+    }
+    v_store_n(t->o + at, v_fma(v_load_n(t->skip + at, n), v, o), n);
+}
+
 void ISA(recur)(const struct recur_step *t)
 {
+    if (t->rates) {
+        FOR_LANES(at, n, t->n) { scan_panel(t, at, n); }
+        return;
+    }
     switch ((t->n + LANES - 1) / LANES) {
     case 1:
         recur_panels(t, 1);

@@ -183,6 +183,43 @@ void cpu_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kin
     run_rows(d, act_rows, &j, rows);
 }
 
+struct xielu_job {
+    const struct device *d;
+    float *x;
+    uint32_t n;
+    float a, b;
+};
+
+enum { XIELU_AT_ONCE = 256 };
+static const float XIELU_MOST = -1e-6f; /* of what the exponential is taken of */
+
+static void xielu_some(const struct xielu_job *j, float *x, uint32_t n)
+{
+    float e[XIELU_AT_ONCE];
+    for (uint32_t i = 0; i < XIELU_AT_ONCE; i++)
+        e[i] = i < n && x[i] < XIELU_MOST ? x[i] : XIELU_MOST;
+    j->d->kern.exp_sum(e, XIELU_AT_ONCE, 0.0f);
+    for (uint32_t i = 0; i < n; i++) {
+        const float v = x[i], above = j->a * v * v, below = j->b * (e[i] - 1.0f - v);
+        x[i] = (v > 0 ? above : below) + 0.5f * v;
+    }
+}
+
+static void xielu_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct xielu_job *j = arg;
+    (void)thread;
+    for (size_t t = begin; t < end; t++)
+        for (uint32_t i = 0; i < j->n; i += XIELU_AT_ONCE)
+            xielu_some(j, j->x + t * j->n + i, j->n - i < XIELU_AT_ONCE ? j->n - i : XIELU_AT_ONCE);
+}
+
+void cpu_xielu(struct device *d, float *x, uint32_t rows, uint32_t n, float a, float b)
+{
+    struct xielu_job j = {d, x, n, a, b};
+    pool_run(d->pool, xielu_rows, &j, rows, 1);
+}
+
 struct squares_job {
     const struct device *d;
     float *y;

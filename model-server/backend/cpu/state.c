@@ -103,10 +103,23 @@ static void unit(const struct device *d, float *x, uint32_t n, float length)
     d->kern.soft_cap(x, n, length / sqrtf(d->kern.dot(x, x, n) + 1e-6f), 0.0f);
 }
 
+/* RECUR_SCAN: writes the step of each value to p->work. */
+static void prepare_scan(const struct recur *p, size_t row)
+{
+    const uint32_t n = p->heads * p->value_dim;
+    const float *step = p->step + row * p->step_stride;
+    for (uint32_t i = 0; i < n; i++)
+        p->work[row * n + i] = math_softplus(step[i] + p->dt_bias[i]);
+}
+
 /* The part that all values of a head share: writes decay and beta of each head to p->work. */
 static void prepare_row(const struct recur_job *j, size_t row)
 {
     const struct recur *p = j->p;
+    if (p->kind == RECUR_SCAN) {
+        prepare_scan(p, row);
+        return;
+    }
     const float *step = p->step + row * p->step_stride;
     float *x = p->x + row * p->x_stride, *work = p->work + row * 2 * p->heads;
     for (uint32_t h = 0; h < p->heads; h++, work += 2) {
@@ -134,6 +147,22 @@ static void prepare_rows(void *arg, int thread, size_t begin, size_t end)
         prepare_row(arg, row);
 }
 
+/* What a token's step of a head has beside its vectors. */
+static void set_decay(const struct recur *p, struct recur_step *t, size_t row, uint32_t h,
+                      uint32_t at)
+{
+    const uint32_t first = h * p->value_dim + at;
+    if (p->kind == RECUR_SCAN) {
+        t->rates = p->rates + (size_t)h * p->key_dim * p->value_dim + at;
+        t->rate_stride = p->value_dim;
+        t->steps = p->work + row * p->heads * p->value_dim + first;
+        t->skip = p->skip + first;
+        return;
+    }
+    const float *work = p->work + (row * p->heads + h) * 2;
+    t->decay = work[0], t->beta = work[1];
+}
+
 /* Values [at, at + n) of a head, over a span. */
 static void recur_span(const struct recur_job *j, const struct span *s, uint32_t h, uint32_t at,
                        uint32_t n)
@@ -152,12 +181,12 @@ static void recur_span(const struct recur_job *j, const struct span *s, uint32_t
     if (at_start(s))
         memset(t.s, 0, floats * sizeof(*t.s));
     for (size_t row = s->first; row < (size_t)s->first + s->n; row++) {
-        const float *x = p->x + row * p->x_stride, *work = p->work + (row * p->heads + h) * 2;
-        t.q = x + p->q + key * p->key_dim;
-        t.k = x + p->k + key * p->key_dim;
+        const float *x = p->x + row * p->x_stride;
+        t.k = p->kq ? p->kq + row * 2 * p->key_dim : x + p->k + key * p->key_dim;
+        t.q = p->kq ? t.k + p->key_dim : x + p->q + key * p->key_dim;
         t.v = x + p->v + (size_t)h * p->value_dim + at;
         t.o = j->o + (row * p->heads + h) * p->value_dim + at;
-        t.decay = work[0], t.beta = work[1];
+        set_decay(p, &t, row, h, at);
         j->d->kern.recur(&t);
         t.from = t.s;
     }

@@ -363,6 +363,7 @@ int cuda_state_copy(struct device *d, const struct state_ref *s, const uint32_t 
 void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate);
 void cuda_clip(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                const float *low, const float *high);
+void cuda_xielu(struct device *d, float *x, uint32_t rows, uint32_t n, float a, float b);
 void cuda_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
                  enum act kind);
 void cuda_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind);

@@ -374,6 +374,7 @@ static const struct backend_ops backend_cuda = {
     .state_copy = cuda_state_copy,
     .act = cuda_act,
     .act_by = cuda_act_by,
+    .xielu = cuda_xielu,
     .latent_kv = cuda_latent_kv,
     .linear_heads = cuda_linear_heads,
     .moe = cuda_moe,

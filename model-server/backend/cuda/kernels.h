@@ -101,6 +101,13 @@ struct act_args {
 };
 launch_fn act_launch;
 
+struct xielu_args {
+    float *x;
+    uint64_t n;
+    float a, b;
+};
+launch_fn xielu_launch;
+
 /* Generated rows of a matrix: see random_tensor.h. */
 struct random_args {
     void *w;
@@ -216,10 +223,10 @@ launch_fn conv_keep_launch; /* then stores the inputs that the next step needs *
 
 struct recur_args {
     float *o, *x, *work, *base;
-    const float *step, *beta, *a_log, *dt_bias, *skip;
+    const float *step, *beta, *a_log, *dt_bias, *skip, *rates, *kq;
     const struct span_view *spans;
     size_t stride;
-    uint32_t x_stride, q, k, v, step_stride, heads, key_heads, key_dim, value_dim, ssm;
+    uint32_t x_stride, q, k, v, step_stride, heads, key_heads, key_dim, value_dim, ssm, scan;
     uint32_t tokens, n_spans;
     float dt_min, dt_max;
 };

@@ -81,6 +81,13 @@ void cuda_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act ki
         RECORD(d, act_launch, a);
 }
 
+void cuda_xielu(struct device *d, float *x, uint32_t rows, uint32_t n, float a, float b)
+{
+    struct xielu_args args = {x, (uint64_t)rows * n, a, b};
+    if (rows)
+        RECORD(d, xielu_launch, args);
+}
+
 void cuda_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
                  enum act kind)
 {

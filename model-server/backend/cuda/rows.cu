@@ -134,6 +134,22 @@ extern "C" cudaError_t act_launch(const struct launch *l, const void *args)
                   l->overlap, *a);
 }
 
+static __global__ void __launch_bounds__(THREADS) xielu_kernel(xielu_args a)
+{
+    depend();
+    const uint64_t step = (uint64_t)gridDim.x * THREADS;
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < a.n; i += step) {
+        const float v = a.x[i], e = math_exp(v < -1e-6f ? v : -1e-6f);
+        a.x[i] = (v > 0.0f ? a.a * v * v : a.b * (e - 1.0f - v)) + 0.5f * v;
+    }
+}
+
+extern "C" cudaError_t xielu_launch(const struct launch *l, const void *args)
+{
+    const xielu_args *a = (const xielu_args *)args;
+    return launch(xielu_kernel, blocks_for(a->n), THREADS, 0, l->stream, l->overlap, *a);
+}
+
 /* grid: (rows) */
 static __global__ void __launch_bounds__(THREADS) squares_kernel(squares_args a)
 {

@@ -89,6 +89,11 @@ static __global__ void __launch_bounds__(PREPARE_THREADS) recur_prepare_kernel(r
     depend();
     const size_t row = blockIdx.x;
     const float *step = a.step + row * a.step_stride;
+    const uint32_t values = a.heads * a.value_dim;
+    for (uint32_t i = threadIdx.x; a.scan && i < values; i += PREPARE_THREADS)
+        a.work[row * values + i] = math_softplus(step[i] + a.dt_bias[i]);
+    if (a.scan)
+        return;
     float *work = a.work + row * 2 * a.heads, *x = a.x + row * a.x_stride;
     for (uint32_t h = threadIdx.x; h < a.heads; h += PREPARE_THREADS) {
         float dt = math_softplus(step[h] + a.dt_bias[h]);
@@ -130,30 +135,38 @@ static __global__ void __launch_bounds__(32) recur_kernel(recur_args a)
     const float *from = a.base + s.state_in * a.stride + head + j;
     float *to = a.base + s.state_out * a.stride + head + j;
     float *q = state + (size_t)a.key_dim * n, *k = q + a.key_dim;
+    const float *rates = a.rates + head + j; /* of RECUR_SCAN */
     for (uint32_t i = 0; i < a.key_dim; i++)
         state[(size_t)i * n + me] = mine && !at_start(s) ? from[(size_t)i * a.value_dim] : 0.0f;
     for (size_t row = s.first; row < (size_t)s.first + s.n; row++) {
-        const float *x = a.x + row * a.x_stride, *work = a.work + (row * a.heads + h) * 2;
-        const float decay = work[0], v = mine ? x[a.v + (size_t)h * a.value_dim + j] : 0.0f;
+        const float *x = a.x + row * a.x_stride;
+        const float *work = a.scan ? a.work + (row * a.heads + h) * a.value_dim + (mine ? j : 0)
+                                   : a.work + (row * a.heads + h) * 2;
+        const float first = work[0], factor = a.scan ? first : work[1], v = mine ? x[a.v + (size_t)h * a.value_dim + j] : 0.0f;
+        const float *kq = a.kq ? a.kq + row * 2 * a.key_dim : nullptr;
         __syncthreads(); /* the last token's query and key have been read */
         for (uint32_t i = me; i < a.key_dim; i += n) {
-            q[i] = x[a.q + key * a.key_dim + i];
-            k[i] = x[a.k + key * a.key_dim + i];
+            k[i] = kq ? kq[i] : x[a.k + key * a.key_dim + i];
+            q[i] = kq ? kq[a.key_dim + i] : x[a.q + key * a.key_dim + i];
         }
         __syncthreads();
         float u = v, known = 0.0f, o = 0.0f;
-        for (uint32_t i = 0; !a.ssm && i < a.key_dim; i++)
+        const bool delta = !a.ssm && !a.scan;
+        for (uint32_t i = 0; delta && i < a.key_dim; i++)
             known = fmaf(k[i], state[(size_t)i * n + me], known);
-        if (!a.ssm)
-            u = fmaf(-decay, known, u);
-        u *= work[1];
+        if (delta)
+            u = fmaf(-first, known, u);
+        u *= factor;
         for (uint32_t i = 0; i < a.key_dim; i++) {
             float *p = &state[(size_t)i * n + me];
+            const float decay =
+                a.scan && mine ? math_exp(rates[(size_t)i * a.value_dim] * first) : first;
             *p = fmaf(k[i], u, decay * *p);
             o = fmaf(q[i], *p, o);
         }
         if (mine)
-            a.o[(row * a.heads + h) * a.value_dim + j] = a.skip ? fmaf(a.skip[h], v, o) : o;
+            a.o[(row * a.heads + h) * a.value_dim + j] =
+                a.skip ? fmaf(a.skip[a.scan ? h * a.value_dim + j : h], v, o) : o;
     }
     for (uint32_t i = 0; mine && i < a.key_dim; i++)
         to[(size_t)i * a.value_dim] = state[(size_t)i * n + me];

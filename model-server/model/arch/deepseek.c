@@ -1,7 +1,8 @@
 /* DeepSeek V2 (arXiv 2405.04434) and V3 (2412.19437), Kimi K2, Moonlight and GLM-4.7-Flash: latent
- * attention, and experts that groups and a bias choose. */
+ * attention, and experts that groups and a bias choose; MiniCPM 3 and Youtu without experts. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
+#include <math.h>
 #include <string.h>
 
 static const double NORM_EPS = 1e-6; /* of the norms within attention, whatever the file's is */
@@ -9,20 +10,21 @@ static const double NORM_EPS = 1e-6; /* of the norms within attention, whatever 
 static void latent(struct config *c, struct decoder_spec *s)
 {
     struct mla_spec *m = &s->mla;
-    const bool v2 = strcmp(json_str(c->root, "model_type", ""), "deepseek_v2") == 0;
+    const char *type = json_str(c->root, "model_type", "");
+    const bool v2 = strcmp(type, "deepseek_v2") == 0, mini = strcmp(type, "minicpm3") == 0;
     const double m_all = config_rope_mscale(c);
     m->q_rank = config_u32_or(c, "q_lora_rank", 0, 1, 1u << 20);
     m->kv_rank = config_u32_or(c, "kv_lora_rank", 512, 1, 1u << 16);
     m->nope = config_u32_or(c, "qk_nope_head_dim", 128, 1, 4096);
     m->rope = config_u32_or(c, "qk_rope_head_dim", 64, 2, ROPE_MAX_DIM);
-    m->v = config_u32_or(c, "v_head_dim", 128, 1, 4096);
+    m->v = config_u32_or(c, "v_head_dim", mini ? s->hidden / s->n_heads : 128, 1, 4096);
     m->eps = (float)NORM_EPS;
     if (m->rope % 2)
         config_fail(c, "`qk_rope_head_dim` must be even");
     s->head_dim = m->nope + m->rope;
     s->n_kv_heads = s->n_heads; /* `num_key_value_heads` is not used */
     s->rope[0].dim = m->rope;
-    s->rope[0].interleaved = v2 || config_bool_or(c, "rope_interleave", true);
+    s->rope[0].interleaved = v2 || (!mini && config_bool_or(c, "rope_interleave", true));
     config_rope(c, s, 10000);
     for (uint32_t i = 0; i < s->n_layers; i++) {
         s->layers[i].mixer = MIXER_MLA;
@@ -47,33 +49,38 @@ static void experts_v2(struct config *c, struct decoder_spec *s)
         config_fail(c, "`topk_method` %.40s is not supported", method);
 }
 
-/* Dense and sparse layers by name. */
-static void layer_types(struct config *c, struct decoder_spec *s)
+/* MiniCPM 3: factors that depend on the size. */
+static void minicpm(struct config *c, struct decoder_spec *s)
 {
-    const cJSON *types = json_get(c->root, "mlp_layer_types"), *t = types ? types->child : NULL;
-    if (types && (uint32_t)cJSON_GetArraySize(types) != s->n_layers) {
-        config_fail(c, "`mlp_layer_types` does not name %u layers", s->n_layers);
-        return;
-    }
-    for (uint32_t i = 0; i < s->n_layers; i++, t = t ? t->next : NULL)
-        s->layers[i].moe = t ? cJSON_IsString(t) && strcmp(t->valuestring, "sparse") == 0 : i > 0;
+    const double depth = config_num_or(c, "scale_depth", sqrt(s->n_layers));
+    s->embed_scale = (float)config_num_or(c, "scale_emb", 1);
+    s->residual_scale = (float)(depth / sqrt(s->n_layers));
+    s->logit_scale = (float)(config_num_or(c, "dim_model_base", s->hidden) / s->hidden);
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
     const char *type = json_str(c->root, "model_type", "");
     const bool v2 = strcmp(type, "deepseek_v2") == 0, lite = strcmp(type, "glm4_moe_lite") == 0;
+    const bool mini = strcmp(type, "minicpm3") == 0, dense = mini || strcmp(type, "youtu") == 0;
     config_decoder(c, s,
                    &(struct config_defaults){.head_dim = 64,
                                              .max_positions = lite ? 202752
                                                               : v2 ? 2048
                                                                    : 4096,
-                                             .norm_eps = lite ? 1e-5 : 1e-6});
+                                             .norm_eps = lite || mini ? 1e-5 : 1e-6,
+                                             .tied = dense});
     s->act = config_act(c, "hidden_act", "silu");
     config_only(c, "attention_bias", false);
     if (config_u32_or(c, "moe_layer_freq", 1, 1, SPEC_MAX_LAYERS) != 1)
         config_fail(c, "`moe_layer_freq`: only 1 is supported");
     latent(c, s);
+    if (dense) {
+        s->bias.mlp = config_bool_or(c, "mlp_bias", false);
+        if (mini)
+            minicpm(c, s);
+        return;
+    }
     if (v2) {
         experts_v2(c, s);
         return;
@@ -84,11 +91,12 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->moe.select_bias = s->moe.group_pairs = true;
     config_deepseek_moe(c, s);
     if (lite)
-        layer_types(c, s);
+        config_mlp_layer_types(c, s, 1);
 }
 
 const struct arch arch_deepseek = {
-    .types = (const char *const[]){"deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", NULL},
+    .types = (const char *const[]){"deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite",
+                                   "minicpm3", "youtu", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_O, NAMES_LLAMA_MLP, NAMES_EXPERTS,
               NAMES_SHARED_EXPERTS, [W_Q] = "model.layers.*.self_attn.q_proj",

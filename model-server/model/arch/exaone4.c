@@ -1,5 +1,5 @@
 /* EXAONE 4 (arXiv 2507.11407): norms after the branches only, q and k normalised per head; where
- * some layers have windows, only those rotate. */
+ * there are windows, only layers that have one rotate. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -23,9 +23,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->norms = NORM_AFTER;
     s->qk_norm = QK_NORM_HEAD;
     config_windows(c, s, 0, local_layer);
-    bool windows = false;
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        windows |= s->layers[i].window != 0;
+    const bool windows = json_get(c->root, "sliding_window") != NULL;
     for (uint32_t i = 0; windows && i < s->n_layers; i++)
         s->layers[i].rope = s->layers[i].window ? 0 : SPEC_NO_ROPE;
 }

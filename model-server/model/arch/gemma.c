@@ -1,4 +1,5 @@
 /* Gemma 1: norms around 1, scaled embeddings, a tied head. */
+#include "common/json.h"
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -9,8 +10,10 @@ static void configure(struct config *c, struct decoder_spec *s)
                                              .norm_eps = 1e-6,
                                              .rope_theta = 10000,
                                              .tied = true});
-    /* hidden_act says "gelu" in the first checkpoints, but the tanh form was meant */
-    s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
+    const bool newer = json_get(c->root, "hidden_activation") != NULL;
+    s->act = config_act(c, newer ? "hidden_activation" : "hidden_act", "gelu_pytorch_tanh");
+    if (!newer && s->act == ACT_GELU) /* of the first checkpoints, which meant the tanh form */
+        s->act = ACT_GELU_TANH;
     s->norm.plus = 1;
     s->embed_scale = sqrtf((float)s->hidden);
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);

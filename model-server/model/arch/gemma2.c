@@ -1,5 +1,8 @@
-/* Gemma 2: norms before and after, soft caps, a window on every other layer. arXiv 2408.00118 */
+/* Gemma 2 (arXiv 2408.00118): norms before and after, soft caps, a window on every other layer;
+ * VaultGemma (arXiv 2510.15001): without the norms after. */
+#include "common/json.h"
 #include "model-server/model/arch.h"
+#include <string.h>
 
 static bool even(struct config *c, uint32_t layer) { return (void)c, layer % 2 == 0; }
 
@@ -13,7 +16,8 @@ static void configure(struct config *c, struct decoder_spec *s)
                                              .tied = true});
     s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
     s->norm.plus = 1;
-    s->norms = NORM_AROUND;
+    if (strcmp(json_str(c->root, "model_type", ""), "vaultgemma") != 0)
+        s->norms = NORM_AROUND;
     s->embed_scale = sqrtf((float)s->hidden);
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->attn_softcap = (float)config_softcap(c, "attn_logit_softcapping", 50);
@@ -25,7 +29,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_gemma2 = {
-    .types = (const char *const[]){"gemma2", NULL},
+    .types = (const char *const[]){"gemma2", "vaultgemma", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
               NAMES_LLAMA_O, [W_POST_ATTN_NORM] = "model.layers.*.post_attention_layernorm",

@@ -29,7 +29,6 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->qk_norm = QK_NORM_HEAD;
     s->embed_scale = sqrtf((float)s->hidden);
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
-    s->attn_softcap = (float)config_softcap(c, "attn_logit_softcapping", 0);
     s->logit_softcap = (float)config_softcap(c, "final_logit_softcapping", 0);
     s->both_ways = s->no_head = config_bool_or(c, "use_bidirectional_attention", false);
     config_attn_scale(c, s, 256);

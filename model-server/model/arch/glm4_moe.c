@@ -1,17 +1,19 @@
-/* GLM-4.5 to 4.7 (arXiv 2508.06471) and dots.llm1 (arXiv 2506.05767): DeepSeek's router over
- * grouped attention. */
+/* GLM-4.5 to 4.7 (arXiv 2508.06471), dots.llm1 (arXiv 2506.05767) and Solar Open: DeepSeek's router
+ * over grouped attention. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    const bool dots = strcmp(json_str(c->root, "model_type", ""), "dots1") == 0;
+    const char *type = json_str(c->root, "model_type", "");
+    const bool dots = strcmp(type, "dots1") == 0, solar = strcmp(type, "solar_open") == 0;
     config_decoder(c, s,
                    &(struct config_defaults){.max_positions = 131072,
                                              .norm_eps = 1e-5,
-                                             .rope_theta = 10000,
-                                             .rotary = dots ? 1 : 0.5});
+                                             .rope_theta = solar ? 1000000 : 10000,
+                                             .ffn = solar, /* it has no dense layers */
+                                             .rotary = dots || solar ? 1 : 0.5});
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = config_bool_or(c, "attention_bias", false);
     s->bias.o = dots && s->bias.qkv;
@@ -25,7 +27,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_glm4_moe = {
-    .types = (const char *const[]){"glm4_moe", "dots1", NULL},
+    .types = (const char *const[]){"glm4_moe", "dots1", "solar_open", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA, NAMES_EXPERTS, NAMES_SHARED_EXPERTS,
               NAMES_QK_NORM, [W_SELECT_BIAS] = "model.layers.*.mlp.gate.e_score_correction_bias"},

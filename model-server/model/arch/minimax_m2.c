@@ -5,7 +5,8 @@ static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(c, s, &(struct config_defaults){.max_positions = 196608, .norm_eps = 1e-6});
     s->act = config_act(c, "hidden_act", "silu");
-    s->rope[0].dim = config_u32_or(c, "rotary_dim", s->head_dim, 2, s->head_dim);
+    s->rope[0].dim =
+        config_u32_or(c, "rotary_dim", config_rotary_dim(c, s->head_dim, 1), 2, s->head_dim);
     config_rope(c, s, 5000000);
     s->qk_norm = config_bool_or(c, "use_qk_norm", true) ? QK_NORM_ALL : QK_NORM_NONE;
     config_moe(c, s, 256, 8);

@@ -2,6 +2,7 @@
  * without rotation, an MLP or experts, none of these gated. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
+#include <math.h>
 #include <string.h>
 
 /* By letter of hybrid_override_pattern and by word of layers_block_type. */
@@ -90,7 +91,6 @@ static void configure(struct config *c, struct decoder_spec *s)
             .head_dim = 128, .max_positions = 4096, .norm_eps = 1e-5, .layers = layers_named(c)});
     s->norm.eps = (float)config_num_or(c, "layer_norm_epsilon", 1e-5);
     s->act = config_act(c, "mlp_hidden_act", "relu2");
-    config_act(c, "mamba_hidden_act", "silu");
     s->mlp = MLP_PLAIN;
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->bias.mlp = config_bool_or(c, "mlp_bias", false);
@@ -99,6 +99,10 @@ static void configure(struct config *c, struct decoder_spec *s)
                   &(struct mamba_keys){"mamba_num_heads", "mamba_head_dim", "n_groups",
                                        "ssm_state_size", "conv_kernel", "use_conv_bias",
                                        "use_bias"});
+    /* transformers takes the least step of the initialisation for the limit; NVIDIA's own code and
+     * 4.57 read time_step_limit, whose least is 0 in all files. Trained steps are above either. */
+    s->recur.dt_min = (float)config_num_or(c, "time_step_min", 0.001);
+    s->recur.dt_max = INFINITY;
     experts(c, s);
 }
 

@@ -1,4 +1,5 @@
-/* OPT: learned positions that begin at 2, ReLU. arXiv 2205.01068 */
+/* OPT (arXiv 2205.01068): learned positions that begin at 2, ReLU; that of 350M has norms of sums
+ * and a narrow embedding. */
 #include "model-server/model/arch.h"
 
 static void shape(struct config *c, struct decoder_spec *s)
@@ -17,11 +18,9 @@ static void shape(struct config *c, struct decoder_spec *s)
 static void configure(struct config *c, struct decoder_spec *s)
 {
     shape(c, s);
-    config_only(c, "do_layer_norm_before", true);
     config_only(c, "layer_norm_elementwise_affine", true);
-    config_only(c, "_remove_final_layer_norm", false);
-    if (config_u32_or(c, "word_embed_proj_dim", s->hidden, 1, 1u << 22) != s->hidden)
-        config_fail(c, "`word_embed_proj_dim` other than hidden_size is not supported");
+    const bool before = config_bool_or(c, "do_layer_norm_before", true);
+    const uint32_t narrow = config_u32_or(c, "word_embed_proj_dim", s->hidden, 4, 1u << 22);
     config_layer_norm(c, s, "layer_norm_eps", true);
     s->act = config_act(c, "activation_function", "relu");
     s->mlp = MLP_PLAIN;
@@ -29,6 +28,12 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->learned_positions = true;
     s->position_offset = 2;
     s->tied = config_bool_or(c, "tie_word_embeddings", true);
+    s->norms = before ? NORM_BEFORE : NORM_SUM;
+    s->no_final_norm = !before || config_bool_or(c, "_remove_final_layer_norm", false);
+    s->narrow_head = narrow != s->hidden;
+    s->embed_dim = s->narrow_head ? narrow : 0;
+    if (narrow > s->hidden || narrow % 4)
+        config_fail(c, "`word_embed_proj_dim` must be a multiple of 4 up to `hidden_size`");
     s->embed_scale = s->residual_scale = s->logit_scale = 1;
 }
 
@@ -45,6 +50,10 @@ const struct arch arch_opt = {
               [W_V] = "model.decoder.layers.*.self_attn.v_proj",
               [W_O] = "model.decoder.layers.*.self_attn.out_proj",
               [W_MLP_NORM] = "model.decoder.layers.*.final_layer_norm",
+              [W_EMBED_PROJECT] = "model.decoder.project_in",
+              [W_HEAD_PROJECT] = "model.decoder.project_out",
+              [W_POST_ATTN_NORM] = "model.decoder.layers.*.self_attn_layer_norm",
+              [W_POST_MLP_NORM] = "model.decoder.layers.*.final_layer_norm",
               [W_UP] = "model.decoder.layers.*.fc1",
               [W_DOWN] = "model.decoder.layers.*.fc2"},
     .configure = configure,

@@ -3,6 +3,12 @@
 #include "model-server/model/arch.h"
 #include <string.h>
 
+/* Of all layers: max_window_layers is not read, as transformers does not. */
+static bool if_used(struct config *c, uint32_t layer)
+{
+    return (void)layer, config_bool_or(c, "use_sliding_window", false);
+}
+
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(
@@ -17,7 +23,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     /* vision models always do, and their files need not say so */
     const bool sees = strcmp(json_str(c->root, "model_type", ""), "qwen3_vl_moe_text") == 0;
     s->moe.renormalise = sees || config_bool_or(c, "norm_topk_prob", false);
-    config_windows(c, s, 4096, config_upper_layers);
+    config_windows(c, s, 4096, if_used);
     config_sparse_layers(c, s);
 }
 

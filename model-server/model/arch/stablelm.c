@@ -7,7 +7,8 @@ static void configure(struct config *c, struct decoder_spec *s)
         c, s,
         &(struct config_defaults){.max_positions = 4096, .rope_theta = 10000, .rotary = 0.25});
     config_layer_norm(c, s, "layer_norm_eps", true);
-    config_only(c, "qk_layernorm", false);
+    if (config_bool_or(c, "qk_layernorm", false)) /* StableLM 2 12B */
+        s->qk_norm = QK_NORM_BY_HEAD;
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = config_bool_or(c, "use_qkv_bias", false);
     s->parallel = s->shared_norm = config_bool_or(c, "use_parallel_residual", false);
@@ -16,6 +17,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_stablelm = {
     .types = (const char *const[]){"stablelm", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA},
+    .names = {NAMES_LLAMA, [W_Q_NORM] = "model.layers.*.self_attn.q_layernorm.norms.*",
+              [W_K_NORM] = "model.layers.*.self_attn.k_layernorm.norms.*"},
     .configure = configure,
 };

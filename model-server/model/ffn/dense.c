@@ -2,6 +2,7 @@
  * 2002.05202). */
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
+#include <math.h>
 #include <stdlib.h>
 
 struct dense {
@@ -10,6 +11,7 @@ struct dense {
     float *up_bias, *down_bias;
     float *factors; /* of all that `up` makes, or NULL */
     struct clip up_clip, down_clip;
+    float above, below; /* of xIELU */
 };
 
 static bool gated(const struct decoder *d) { return d->spec.mlp != MLP_PLAIN; }
@@ -67,6 +69,14 @@ static void load_clips(struct loader *l, struct dense *y, int layer, uint32_t ff
     y->down_clip = loader_clip(l, down, &s->hidden, 1, layer, ffn);
 }
 
+static float softplus(float x) { return x > 20 ? x : log1pf(expf(x)); }
+
+static void load_xielu(struct loader *l, struct dense *y, int layer)
+{
+    y->above = softplus(loader_number(l, W_XIELU_ABOVE, layer));
+    y->below = 0.5f + softplus(loader_number(l, W_XIELU_BELOW, layer));
+}
+
 static void *load(struct loader *l, uint32_t at)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -83,6 +93,8 @@ static void *load(struct loader *l, uint32_t at)
     parts[0] = loader_cut(parts[0], 0, s->hidden, f.first, f.n);
     y->down = s->sub_scale ? loader_pack_scaled(l, parts[0], W_MLP_SCALE, layer, l->d->quant)
                            : loader_pack(l, parts, 1, l->d->dtype, l->d->quant);
+    if (s->xielu)
+        load_xielu(l, y, layer);
     if (s->clips)
         load_clips(l, y, layer, f.n);
     if (gated(l->d) && s->gate_scale != 0)
@@ -125,6 +137,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     if (gated(d)) {
         act = work_take(&s->work, s->tokens, ffn);
         d->ops->act_mul(d->dev, act, up, s->tokens, ffn, m->act);
+    } else if (m->xielu) {
+        d->ops->xielu(d->dev, up, s->tokens, ffn, y->above, y->below);
     } else {
         d->ops->act(d->dev, up, s->tokens, ffn, m->act);
     }

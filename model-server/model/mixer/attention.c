@@ -7,13 +7,14 @@
 #include "model-server/model/mixer/apart.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct attention {
     struct weight *qkv;          /* [(heads + 2 kv_heads) * head_dim, hidden], this rank's heads */
     struct weight *qkv_embedded; /* the same of the embedding, or NULL */
     struct weight *o;            /* [hidden, heads * head_dim] */
     struct weight *gate;         /* [heads * head_dim, hidden], or NULL */
-    float *qkv_bias, *o_bias;
+    float *qkv_bias, *o_bias, *gate_bias;
     float *q_norm, *k_norm; /* [head_dim], or of all this rank's heads */
     float *v_norm;          /* [head_dim] ones */
     float *sinks, *alibi;   /* [heads] */
@@ -90,7 +91,8 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
     for (int p = 0; p < (s->layers[layer].kv_of ? 1 : 3); p++) {
         const enum role role = roles[p == 2 && s->layers[layer].k_is_v ? 1 : p];
         const struct slice heads = p == 0 ? sp->heads : split_kv_heads(sp, s, at);
-        const uint32_t of = p ? kv : s->n_heads * (s->attn_gate ? 2 : 1);
+        const bool gates = s->attn_gate == ATTN_GATE_BESIDE_Q;
+        const uint32_t of = p ? kv : s->n_heads * (gates ? 2 : 1);
         const bool halves = p < 2 && s->rope[s->layers[layer].rope].halves;
         uint32_t end = UINT32_MAX;
         if (!packed)
@@ -138,22 +140,43 @@ static void load_qkv(struct loader *l, struct attention *a, int layer)
     free(parts);
 }
 
-/* Loads the gate's rows, which follow each head's q. */
-static void load_gate(struct loader *l, struct attention *a, int layer)
+static void load_gate_apart(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice heads = l->d->split.heads;
-    struct mat_part *parts = calloc(heads.n, sizeof(*parts));
+    const uint32_t dim = spec_head_dim(s, (uint32_t)layer);
+    struct mat_part p =
+        loader_part(l, W_ATTN_GATE, layer, NO_EXPERT, false, (int64_t)s->n_heads * dim, s->hidden);
+    p = loader_rows(p, heads.first * dim, heads.n * dim);
+    a->gate = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
+}
+
+/* The rows of the gate after each head's q, or their biases. */
+static void gate_parts(struct loader *l, int layer, bool bias, struct mat_part *parts)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice heads = l->d->split.heads;
+    const uint32_t at = (uint32_t)layer, dim = spec_head_dim(s, at);
+    const struct mat_part whole =
+        loader_part(l, W_Q, layer, NO_EXPERT, bias, (int64_t)2 * s->n_heads * dim, s->hidden);
+    for (uint32_t h = 0; h < heads.n; h++)
+        parts[h] = loader_rows(whole, spec_qkv_row(s, at, 0, heads.first + h) + dim, dim);
+}
+
+static void load_gate(struct loader *l, struct attention *a, int layer)
+{
+    const int heads = (int)l->d->split.heads.n;
+    struct mat_part *parts = calloc((size_t)heads, sizeof(*parts));
     if (!parts) {
         loader_nomem(l);
         return;
     }
-    const uint32_t at = (uint32_t)layer, dim = spec_head_dim(s, at);
-    const struct mat_part whole =
-        loader_part(l, W_Q, layer, NO_EXPERT, false, (int64_t)2 * s->n_heads * dim, s->hidden);
-    for (uint32_t h = 0; h < heads.n; h++)
-        parts[h] = loader_rows(whole, spec_qkv_row(s, at, 0, heads.first + h) + dim, dim);
-    a->gate = loader_pack(l, parts, (int)heads.n, l->d->dtype, l->d->quant);
+    gate_parts(l, layer, false, parts);
+    a->gate = loader_pack(l, parts, heads, l->d->dtype, l->d->quant);
+    if (l->d->spec.bias.qkv) {
+        gate_parts(l, layer, true, parts);
+        a->gate_bias = loader_vector(l, parts, heads, 0);
+    }
     free(parts);
 }
 
@@ -190,6 +213,33 @@ static float *load_head_norm(struct loader *l, enum role role, int layer, uint32
     return loader_vector(l, parts, n, s->norm.plus);
 }
 
+/* Of heads whose weights are tensors of their own, where the name has a place for the head. */
+static float *load_norms_by_head(struct loader *l, enum role role, int layer, uint32_t dim,
+                                 struct slice heads)
+{
+    float *host = malloc((size_t)heads.n * dim * sizeof(*host)), *v;
+    if (!host) {
+        loader_nomem(l);
+        return NULL;
+    }
+    for (uint32_t h = 0; h < heads.n; h++) {
+        const struct mat_part p =
+            loader_table_of(l, role, layer, (int)(heads.first + h), ".weight", dim, 1);
+        for (uint32_t i = 0; i < dim; i++)
+            host[(size_t)h * dim + i] = p.data ? number_at(p.data, p.dtype, i) : 0;
+        loader_drop(l);
+    }
+    v = loader_host_vector(l, host, heads.n * dim);
+    free(host);
+    return v;
+}
+
+static bool named_by_head(const struct loader *l, enum role role)
+{
+    const char *first = strchr(l->a->names[role], '*');
+    return first && strchr(first + 1, '*');
+}
+
 static void load_qk_norms(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -204,6 +254,9 @@ static void load_qk_norms(struct loader *l, struct attention *a, int layer)
             a->q_norm = loader_ones(l, dim);
             a->k_norm = loader_ones(l, dim);
         }
+    } else if (s->qk_norm == QK_NORM_BY_HEAD && named_by_head(l, W_Q_NORM)) {
+        a->q_norm = load_norms_by_head(l, W_Q_NORM, layer, dim, h);
+        a->k_norm = load_norms_by_head(l, W_K_NORM, layer, dim, g);
     } else if (s->qk_norm != QK_NORM_NONE) {
         const struct slice q = {h.first * dim, h.n * dim}, k = {g.first * dim, g.n * dim};
         a->q_norm = loader_weight_slice(l, W_Q_NORM, layer, s->n_heads * dim, q);
@@ -289,7 +342,9 @@ static void *load(struct loader *l, uint32_t layer)
         return NULL;
     }
     load_qkv(l, a, (int)layer);
-    if (s->attn_gate)
+    if (s->attn_gate == ATTN_GATE_APART)
+        load_gate_apart(l, a, (int)layer);
+    else if (s->attn_gate)
         load_gate(l, a, (int)layer);
     load_qk_norms(l, a, (int)layer);
     load_o(l, a, (int)layer);
@@ -311,8 +366,8 @@ static void *load(struct loader *l, uint32_t layer)
 static void release(struct decoder *d, void *self)
 {
     struct attention *a = self;
-    float *vectors[] = {a->qkv_bias, a->o_bias, a->q_norm, a->k_norm,
-                        a->v_norm,   a->sinks,  a->alibi,  a->near};
+    float *vectors[] = {a->qkv_bias, a->o_bias, a->gate_bias, a->q_norm, a->k_norm,
+                        a->v_norm,   a->sinks,  a->alibi,     a->near};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);
     layer_free_weight(d, a->qkv);
@@ -364,8 +419,8 @@ static void gate(struct decoder *d, const struct attention *a, struct sub_step *
 {
     const uint32_t width = shape_of(d, t->layer).q;
     float *by = work_take(&t->work, t->total, width);
-    layer_project(d, t->layer, &(struct projection){a->gate, NULL, LORA_Q_GATE, width}, by, t->in,
-                  d->spec.hidden, t->tokens);
+    layer_project(d, t->layer, &(struct projection){a->gate, a->gate_bias, LORA_Q_GATE, width}, by,
+                  t->in, d->spec.hidden, t->tokens);
     d->ops->gate_norm(d->dev, att, width, t->tokens, width,
                       &(struct gate_norm){.kind = GATE_SIGMOID, .gate = by, .stride = width});
 }

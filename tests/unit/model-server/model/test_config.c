@@ -304,8 +304,10 @@ static void test_infinity(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         snprintf(keys, sizeof(keys), "\"time_step_limit\":%s,\"x\":\"\\\"Infinity\"", limits[i]);
-        assert_int_equal(configure(keys, NEMOTRON, &s, &e), 0);
+        assert_int_equal(configure(keys, FALCON, &s, &e), 0);
         assert_true(s.recur.dt_min == 0.5f && isinf(s.recur.dt_max));
+        assert_int_equal(configure(keys, NEMOTRON, &s, &e), 0); /* not its limit */
+        assert_true(s.recur.dt_min == 0.001f && isinf(s.recur.dt_max));
     }
     assert_int_equal(configure("\"model_type\":\"Infinity\"", SIZES, &s, &e), -1);
     assert_non_null(strstr(e.msg, "`Infinity`"));

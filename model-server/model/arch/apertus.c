@@ -1,0 +1,38 @@
+/* Apertus (arXiv 2509.14233): Llama whose q and k are normalised per head and whose MLP is xIELU
+ * without a gate. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+#include <string.h>
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s,
+                   &(struct config_defaults){
+                       .max_positions = 65536, .norm_eps = 1e-5, .rope_theta = 12000000});
+    s->xielu = strcmp(config_str_or(c, "hidden_act", "xielu"), "xielu") == 0;
+    if (!s->xielu)
+        s->act = config_act(c, "hidden_act", "relu2");
+    s->mlp = MLP_PLAIN;
+    s->qk_norm = config_bool_or(c, "qk_norm", true) ? QK_NORM_HEAD : QK_NORM_NONE;
+    config_only(c, "post_norm", false);
+    config_only(c, "mlp_bias", false);
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+}
+
+const struct arch arch_apertus = {
+    .types = (const char *const[]){"apertus", NULL},
+    .prefix = "model.",
+    .names = {[W_EMBED] = "model.embed_tokens",
+              [W_FINAL_NORM] = "model.norm",
+              [W_HEAD] = "lm_head",
+              [W_ATTN_NORM] = "model.layers.*.attention_layernorm",
+              NAMES_LLAMA_QKV,
+              NAMES_LLAMA_O,
+              NAMES_QK_NORM,
+              [W_MLP_NORM] = "model.layers.*.feedforward_layernorm",
+              [W_UP] = "model.layers.*.mlp.up_proj",
+              [W_DOWN] = "model.layers.*.mlp.down_proj",
+              [W_XIELU_ABOVE] = "model.layers.*.mlp.act_fn.alpha_p",
+              [W_XIELU_BELOW] = "model.layers.*.mlp.act_fn.alpha_n"},
+    .configure = configure,
+};

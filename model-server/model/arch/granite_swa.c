@@ -1,0 +1,46 @@
+/* IBM Granite with windows on three of four layers and a sink for each head. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+
+static bool all_but_first_of_four(struct config *c, uint32_t layer)
+{
+    return (void)c, layer % 4 != 0;
+}
+
+/* 0 in layer_rope_theta: the layer does not rotate. */
+static void bases(struct config *c, struct decoder_spec *s)
+{
+    const cJSON *list = json_get(c->root, "layer_rope_theta"), *j = list ? list->child : NULL;
+    if (list && (uint32_t)cJSON_GetArraySize(list) != s->n_layers) {
+        config_fail(c, "`layer_rope_theta` does not name %u layers", s->n_layers);
+        return;
+    }
+    for (uint32_t i = 0; j && i < s->n_layers; i++, j = j->next) {
+        const double theta = cJSON_IsNumber(j) ? j->valuedouble : -1;
+        if (theta == 0)
+            s->layers[i].rope = SPEC_NO_ROPE;
+        else if (theta != s->rope[0].theta)
+            config_fail(c, "`layer_rope_theta`: only 0 and `rope_theta` are supported");
+    }
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s,
+                   &(struct config_defaults){
+                       .max_positions = 8192, .norm_eps = 1e-5, .rope_theta = 10000, .tied = true});
+    s->act = config_act(c, "hidden_act", "silu");
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->bias.mlp = config_bool_or(c, "mlp_bias", false);
+    config_multipliers(c, s);
+    config_windows(c, s, 128, all_but_first_of_four);
+    bases(c, s);
+    s->sinks = true;
+}
+
+const struct arch arch_granite_swa = {
+    .types = (const char *const[]){"granite_swa", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA, [W_SINKS] = "model.layers.*.self_attn.sinks"},
+    .configure = configure,
+};

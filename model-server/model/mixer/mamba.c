@@ -1,0 +1,213 @@
+/* mamba.c - Mamba (arXiv 2312.00752): channels through a short convolution, a state for each whose
+ * decay, keys and queries are made of what comes out of it, a gate. */
+#include "model-server/backend/numbers.h"
+#include "model-server/model/mixer/recurrent.h"
+#include <math.h>
+#include <stdlib.h>
+
+struct mamba {
+    struct weight *in; /* [channels, gates of the channels; hidden] */
+    float *in_bias;
+    struct short_conv conv;
+    struct weight *rank, *keys; /* [step_rank; channels], [keys, queries; channels]: of each rank's
+                                   channels, a part of the sum */
+    struct weight *step;        /* [channels; step_rank] */
+    float *dt, *rates, *skip;   /* see struct recur */
+    float *norms[3];            /* of steps, keys, queries, or NULL */
+    struct out_projection out;
+    uint64_t state; /* in a cell */
+};
+
+static struct slice channels_of(const struct decoder *d)
+{
+    return scaled(d->split.mix_heads, d->spec.recur.value_dim, 0);
+}
+
+static uint32_t width(const struct decoder *d, uint32_t layer)
+{
+    const struct recur_spec *r = &d->spec.recur;
+    /* channels and gates, what the convolution makes, steps before and after, the result */
+    return (void)layer, 6 * channels_of(d).n + r->step_rank + 2 * r->key_dim;
+}
+
+/* ---------------------------------------------------------------- load */
+
+static struct rows in_rows(struct loader *l, int layer, bool bias, uint32_t inner, struct slice c)
+{
+    const struct mat_part in =
+        loader_part(l, W_MIX_IN, layer, NO_EXPERT, bias, (int64_t)2 * inner, l->d->spec.hidden);
+    struct rows rows = {0};
+    rows_add(l, &rows, 0, in, c);
+    rows_add(l, &rows, 0, in, scaled(c, 1, inner));
+    return rows;
+}
+
+static struct weight *load_made(struct loader *l, int layer, uint32_t inner, struct slice c,
+                                struct slice made)
+{
+    const struct recur_spec *r = &l->d->spec.recur;
+    struct mat_part p = loader_part(l, W_MIX_STEP_KEYS, layer, NO_EXPERT, false,
+                                    r->step_rank + 2 * (int64_t)r->key_dim, inner);
+    p = loader_cut(p, made.first, made.n, c.first, c.n);
+    return loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+}
+
+/* Few rows and columns, on which the whole state hangs: not quantised. */
+static void load_steps(struct loader *l, struct mamba *y, int layer, uint32_t inner, struct slice c)
+{
+    const struct recur_spec *r = &l->d->spec.recur;
+    const uint32_t rank = r->step_rank;
+    y->rank = load_made(l, layer, inner, c, (struct slice){0, rank});
+    y->keys = load_made(l, layer, inner, c, (struct slice){rank, 2 * r->key_dim});
+    struct mat_part p = loader_part(l, W_MIX_STEP, layer, NO_EXPERT, false, inner, rank);
+    p = loader_rows(p, c.first, c.n);
+    y->step = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    p = loader_part(l, W_MIX_STEP, layer, NO_EXPERT, true, inner, 1);
+    p = loader_rows(p, c.first, c.n);
+    y->dt = loader_vector(l, &p, 1, 0);
+}
+
+/* W_MIX_RATE [channels][keys] as [heads][keys][value_dim] of -exp(). */
+static void load_rates(struct loader *l, struct mamba *y, int layer, uint32_t inner, struct slice c)
+{
+    const struct recur_spec *r = &l->d->spec.recur;
+    const struct mat_part p = loader_table(l, W_MIX_RATE, layer, "", inner, r->key_dim);
+    const uint32_t dim = r->value_dim, keys = r->key_dim;
+    float *host = malloc((size_t)c.n * keys * sizeof(*host));
+    if (!host) {
+        loader_nomem(l);
+        return;
+    }
+    for (uint32_t i = 0; i < c.n; i++)
+        for (uint32_t k = 0; k < keys; k++) {
+            const int64_t at = (int64_t)(c.first + i) * keys + k;
+            const float log = p.data ? number_at(p.data, p.dtype, at) : 0;
+            host[((size_t)(i / dim) * keys + k) * dim + i % dim] = -expf(log);
+        }
+    y->rates = loader_host_vector(l, host, c.n * keys);
+    free(host);
+}
+
+static void load_norms(struct loader *l, struct mamba *y, int layer)
+{
+    static const enum role roles[] = {W_MIX_STEP_NORM, W_MIX_K_NORM, W_MIX_Q_NORM};
+    const struct recur_spec *r = &l->d->spec.recur;
+    for (int i = 0; i < 3 && r->scan_norm != SCAN_NORM_NONE; i++) {
+        const uint32_t n = i == 0 ? r->step_rank : r->key_dim;
+        y->norms[i] = r->scan_norm == SCAN_NORM_BARE
+                          ? loader_ones(l, n)
+                          : loader_plain_vector(l, roles[i], layer, n, (struct slice){0, n});
+    }
+}
+
+static void *load(struct loader *l, uint32_t at)
+{
+    const struct recur_spec *r = &l->d->spec.recur;
+    const struct slice c = channels_of(l->d);
+    const uint32_t inner = r->heads * r->value_dim;
+    const int layer = (int)at;
+    struct mamba *y = calloc(1, sizeof(*y));
+    if (!y) {
+        loader_nomem(l);
+        return NULL;
+    }
+    struct rows in = in_rows(l, layer, false, inner, c);
+    y->in = rows_pack(l, &in, l->d->dtype, l->d->quant);
+    if (r->proj_bias) {
+        in = in_rows(l, layer, true, inner, c);
+        y->in_bias = rows_vector(l, &in);
+    }
+    short_conv_load(l, &y->conv, layer, inner, &c, 1);
+    y->conv.conv.silu = true;
+    load_steps(l, y, layer, inner, c);
+    load_rates(l, y, layer, inner, c);
+    y->skip = loader_plain_vector(l, W_MIX_SKIP, layer, inner, c);
+    load_norms(l, y, layer);
+    out_projection_load(l, &y->out, layer, inner, c);
+    const struct recur size = {
+        .heads = l->d->split.mix_heads.n, .key_dim = r->key_dim, .value_dim = r->value_dim};
+    y->state = layer_take_state(l->d, l->d->ops->recur_floats(&size));
+    return y;
+}
+
+static void release(struct decoder *d, void *self)
+{
+    struct mamba *y = self;
+    float *vectors[] = {y->in_bias,  y->dt,       y->rates,   y->skip,
+                        y->norms[0], y->norms[1], y->norms[2]};
+    for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
+        d->ops->free(d->dev, vectors[i]);
+    layer_free_weight(d, y->in);
+    layer_free_weight(d, y->rank);
+    layer_free_weight(d, y->keys);
+    layer_free_weight(d, y->step);
+    short_conv_free(d, &y->conv);
+    out_projection_free(d, &y->out);
+    free(y);
+}
+
+/* ---------------------------------------------------------------- forward */
+
+static void norm(struct decoder *d, float *x, uint32_t stride, uint32_t rows, uint32_t n,
+                 const float *w)
+{
+    const struct gate_norm p = {
+        .kind = GATE_NONE, .w = w, .group = n, .eps = d->spec.recur.scan_eps};
+    if (w)
+        d->ops->gate_norm(d->dev, x, stride, rows, n, &p);
+}
+
+/* Of what the convolution made: steps of all channels, and keys beside queries. */
+static int make_steps(struct decoder *d, const struct mamba *y, struct sub_step *s, const float *x,
+                      float *step, float *kq, struct err *e)
+{
+    const uint32_t t = s->tokens, rank = d->spec.recur.step_rank, keys = d->spec.recur.key_dim;
+    float *made = work_take(&s->work, t, rank);
+    d->ops->linear(d->dev, made, x, t, y->rank, NULL);
+    d->ops->linear(d->dev, kq, x, t, y->keys, NULL);
+    if (layer_sum(d, made, (size_t)t * rank, e) || layer_sum(d, kq, (size_t)t * 2 * keys, e))
+        return -1;
+    norm(d, made, rank, t, rank, y->norms[0]);
+    norm(d, kq, 2 * keys, t, keys, y->norms[1]);
+    norm(d, kq + keys, 2 * keys, t, keys, y->norms[2]);
+    d->ops->linear(d->dev, step, made, t, y->step, NULL);
+    return 0;
+}
+
+static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
+{
+    const struct mamba *y = self;
+    const struct recur_spec *r = &d->spec.recur;
+    const uint32_t n = channels_of(d).n, t = s->tokens;
+    float *in = work_take(&s->work, t, 2 * (size_t)n), *x = work_take(&s->work, t, n);
+    float *kq = work_take(&s->work, t, 2 * (size_t)r->key_dim);
+    float *step = work_take(&s->work, t, n), *work = work_take(&s->work, t, n);
+    float *o = work_take(&s->work, t, n);
+    const struct projection before = {y->in, y->in_bias, LORA_MIX_IN, 2 * n};
+    layer_project(d, s->layer, &before, in, s->in, d->spec.hidden, t);
+    short_conv_run(d, &y->conv, x, in, 2 * n);
+    if (make_steps(d, y, s, x, step, kq, e))
+        return -1;
+    const struct state_ref state = layer_state(d, y->state);
+    d->ops->recur(d->dev, o, &state,
+                  &(struct recur){.kind = RECUR_SCAN,
+                                  .heads = d->split.mix_heads.n,
+                                  .key_heads = 1,
+                                  .key_dim = r->key_dim,
+                                  .value_dim = r->value_dim,
+                                  .x = x,
+                                  .x_stride = n,
+                                  .kq = kq,
+                                  .step = step,
+                                  .step_stride = n,
+                                  .dt_bias = y->dt,
+                                  .rates = y->rates,
+                                  .skip = y->skip,
+                                  .work = work});
+    d->ops->gate_norm(d->dev, o, n, t, n,
+                      &(struct gate_norm){.kind = GATE_SILU, .gate = in + n, .stride = 2 * n});
+    out_projection_run(d, &y->out, s, o, n);
+    return 0;
+}
+
+const struct sublayer_ops mixer_mamba = {"mamba", width, load, release, forward};
