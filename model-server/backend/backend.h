@@ -130,6 +130,9 @@ struct span {
     /* Of caches of windows (kv_desc.windows): block numbers there, indexed as `blocks`. Read from
      * the block on that holds the first position seen; those before it are not read. */
     const uint32_t *windows;
+    /* Block numbers of the pictures' rows that cross-attention layers read; NULL: none. Backends do
+     * not look at it. */
+    const uint32_t *shown;
 };
 /* Positions [begin, end) of a sequence that see each other: a picture, or a window of one. */
 struct mutual {
@@ -156,6 +159,9 @@ struct ragged {
     /* [n_tokens] what a token belongs to, ascending within a span; see enum attn_mutual. All of its
      * keys are in the cache after this step. */
     const struct mutual *mutual;
+    /* [n_tokens] rows of span.shown that a token sees, ascending within a span; equal: none. NULL:
+     * the step shows none. Backends do not look at it. */
+    const struct mutual *sees;
 };
 
 /* ---------------------------------------------------------------- op parameters */

@@ -159,8 +159,12 @@ static int settle(struct engine *g, struct batch *b, struct answer *a, struct er
     assert(!g->gone && !g->next); /* forget() came before */
     for (uint32_t i = 0; i < b->n; i++) {
         failed |= b->v[i]->error[0] != '\0';
-        if (b->v[i]->media)
+        if (b->v[i]->media && seq_live(b->v[i])) {
             media_release(b->v[i]->media, b->v[i]->cached);
+        } else { /* others may wait for what its pictures take */
+            media_free(b->v[i]->media);
+            b->v[i]->media = NULL;
+        }
     }
     a->out = &g->step;
     a->encode_ns = g->encode_ns;

@@ -59,6 +59,9 @@ uint32_t warmup_adapter_pages(const struct engine *g, uint64_t free_bytes, uint6
  * it, and it pays where requests may be several times as long as the window. Not with a swap region
  * or recurrent state. */
 bool warmup_windows(const struct engine *g, const struct warmup *w);
+/* Blocks of pictures' keys and values, for layers that attend to pictures; 0: there are none. */
+uint32_t warmup_shown_blocks(const struct engine *g, const struct warmup *w, uint64_t free_bytes,
+                             uint64_t total);
 /* What decides on the cache, where `reserved` bytes of each rank are still to be taken from
  * free_bytes. */
 struct kv_memory warmup_memory(const struct engine *g, const struct warmup *w, uint64_t free_bytes,

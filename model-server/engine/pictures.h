@@ -21,6 +21,7 @@ struct pictures_options {
     const struct backend_ops *ops; /* whose host threads work on pixels */
     struct device *dev;
     uint64_t most_bytes; /* of features that are not needed now */
+    struct model *model; /* with vision_crosses(): outlives it */
 };
 struct pictures *pictures_new(const struct pictures_options *o, struct err *e); /* `o` is copied */
 void pictures_free(struct pictures *p);            /* all media are free; NULL is fine */
@@ -53,6 +54,14 @@ uint32_t media_end(const struct media *m, uint32_t end);
 void media_want(struct media *m, uint32_t from, uint32_t to);
 /* The tower's working memory for pictures of up to so many tokens of prompts, ahead of them. */
 int pictures_reserve(struct pictures *p, uint32_t tokens, struct err *e);
+/* With vision_crosses(): memory for keys and values of that many blocks of pictures' rows, ahead of
+ * the first picture (else pictures cannot be shown); bytes of a block on this rank (0: there is no
+ * such thing); blocks that the largest picture takes. */
+int pictures_reserve_shown(struct pictures *p, uint32_t n_blocks, enum kv_dtype dtype,
+                           struct err *e);
+uint64_t pictures_shown_bytes(const struct pictures *p, enum kv_dtype dtype);
+uint32_t pictures_shown_most(const struct pictures *p);
+uint32_t pictures_shown_blocks(const struct pictures *p); /* that are reserved */
 /* On this rank: the tower's weights, with what pictures_reserve() takes. */
 uint64_t pictures_memory(const struct pictures *p, uint32_t tokens);
 /* At most about `most` multiplications and additions of the tower (0: whatever it takes), in parts
@@ -68,11 +77,14 @@ struct media_token {
     const float *row;
     uint32_t axes[3];
     struct mutual mutual;
+    struct mutual sees; /* rows of media_shown() */
 };
 struct media_token media_token(const struct media *m, uint32_t i);
 bool media_has(const struct media *m, uint32_t i); /* token i stands for a feature */
 bool media_has_axes(const struct media *m);
 bool media_is_two_way(const struct media *m);
+/* Blocks of its pictures' rows of keys and values; NULL: pictures are no such thing here. */
+const uint32_t *media_shown(const struct media *m);
 
 struct pictures_stats {
     uint32_t kept;          /* pictures whose features are in memory */

@@ -67,6 +67,8 @@ enum role {
     W_MIX_SKIP,
     W_MIX_NORM,
     W_MIX_OUT,
+    W_ATTN_GATE, /* of layer_spec.gated */
+    W_MLP_GATE,
     W_ATTN_SCALE, /* of decoder_spec.sub_scale */
     W_MLP_SCALE,
     W_LAYER_SCALE,
@@ -87,6 +89,13 @@ enum role {
                 vector behind rows of tiles, and matrices that say so */
     W_PATCH_POSITIONS,
     W_CLASS_TOKEN,
+    W_TILE_BEFORE, /* of encoder_spec.joint: rows of tiles, and the numbers that multiply them */
+    W_TILE_BEFORE_GATE,
+    W_TILE_PLACE,
+    W_TILE_PLACE_GATE,
+    W_TILE_AFTER,
+    W_TILE_AFTER_GATE,
+    W_MIDDLE_NORM,
     W_PROJECT_NORM,
     W_PROJECT_JOINED,
     W_PROJECT_IN,
@@ -114,10 +123,11 @@ struct arch {
     const char *prefix;
     /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the expert.
      * The whole name of W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE,
-     * W_ATTN_SCALE, W_MLP_SCALE, of W_MIX_{RATE,DT,SKIP,NORM} and of tensors that hold all experts,
-     * whose biases end in "_bias".
+     * W_ATTN_SCALE, W_MLP_SCALE, W_ATTN_GATE, W_MLP_GATE, W_TILE_*_GATE, of
+     * W_MIX_{RATE,DT,SKIP,NORM} and of tensors that hold all experts, whose biases end in "_bias".
      * Names of one role in different files are separated by |. */
     const char *names[W_ROLES];
+    const struct arch *second; /* with decoder_spec.second_stack: names of layers alone; or NULL */
     void (*configure)(struct config *c, struct decoder_spec *s); /* faults stay in `c` */
 };
 

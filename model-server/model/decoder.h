@@ -19,9 +19,10 @@ struct stored; /* quant/stored.h */
 struct scratch {
     uint32_t max_tokens, max_out;
     void *memory;
-    float *x, *n, *r;            /* [T, hidden] residual stream, its norm, what is added to it */
-    float *embedded;             /* [T, hidden] with spec.per_layer: the embedding */
-    void *mixer, *ffn;           /* what the sublayer that needs most of it takes */
+    float *x, *n, *r;  /* [T, hidden] residual stream, its norm, what is added to it */
+    float *embedded;   /* [T, hidden] with spec.per_layer: the embedding */
+    float *crossed;    /* [T, hidden] with layers of MIXER_CROSS: rows that see pictures */
+    void *mixer, *ffn; /* what the sublayer that needs most of it takes */
     float *rope[SPEC_MAX_ROPES]; /* [T, dim] */
     float *q_scale;              /* [T] with spec.q_growth */
     float *hidden;               /* [T, draft.width] what a draft head gets */
@@ -49,9 +50,24 @@ struct decoder_front {
     /* Of rows [first, first + n) of all: `x` is the first of these. embed NULL: ids are looked up
      */
     void (*embed)(void *arg, float *x, uint32_t first, uint32_t n);
-    void (*after)(void *arg, uint32_t layer, const float *x, uint32_t first, uint32_t n);
+    /* true: x is changed */
+    bool (*after)(void *arg, uint32_t layer, float *x, uint32_t first, uint32_t n);
     void (*finish)(void *arg, const float *rows, uint32_t first, uint32_t n);
     void *arg;
+};
+
+/* What a step asks of the layers that look at pictures (decoder_cross.c): the step with the rows
+ * marked that see one, and these rows as a step of their own, whose sequences are the pictures'
+ * rows. */
+struct crossing {
+    struct kv_cache *kv; /* keys and values of pictures, of these layers of this stage; or NULL */
+    uint32_t n, cap;     /* rows that see a picture */
+    struct ragged marked, alone;
+    uint32_t *rows, *zeros;
+    struct mutual *sees;
+    struct span *spans;
+    const float **marks; /* [tokens of the step] */
+    uint32_t cap_tokens;
 };
 
 /* Matrices that are kept in a format, or were widened to a type. */
@@ -108,6 +124,7 @@ struct decoder {
     bool encodes;          /* there is no head; `kv` holds the layer at hand alone */
     struct kv_cache *kv;
     struct kv_cache *windows; /* of layers that see a window; NULL: these are in `kv` as well */
+    struct crossing cross;    /* of layers of MIXER_CROSS */
     float *state;             /* [n_cells][state_floats]; NULL: none yet */
     uint64_t state_floats;    /* of a cell; 0: no layer is recurrent */
     uint32_t n_cells;
@@ -175,6 +192,16 @@ int decoder_walk_begin(struct decoder *d, const struct ragged *b, uint32_t unit,
  */
 int decoder_walk_on(struct decoder *d, struct decoder_walk *w, uint64_t most, uint64_t *done,
                     struct err *e);
+/* Pictures' rows in device memory, as long as their readers need them: decoder_cross.c.
+ * Layers of this stage that read them; bytes of a block of them on this rank, 0: none. */
+uint32_t decoder_cross_layers(const struct decoder *d);
+uint64_t decoder_cross_block_bytes(const struct decoder *d, enum kv_dtype dtype);
+/* Replaces the cache, whose contents are lost. n_blocks 0: frees it. */
+int decoder_cross_resize(struct decoder *d, uint32_t n_blocks, enum kv_dtype dtype, struct err *e);
+/* Keys and values of rows [n][hidden] in host memory, to places [first, first + n) of `blocks`. */
+int decoder_cross_store(struct decoder *d, const float *rows, const uint32_t *blocks,
+                        uint32_t first, uint32_t n, struct err *e);
+
 /* The backend's own memory for a step like `b`, of which nothing is computed. There is a cache. */
 int decoder_rehearse(struct decoder *d, const struct ragged *b, struct err *e);
 uint64_t decoder_scratch_bytes(const struct decoder *d, uint32_t max_tokens, uint32_t max_out);

@@ -103,6 +103,9 @@ enum mixer_kind {
     MIXER_MLA,    /* latent attention (arXiv 2405.04434) */
     MIXER_CONV,   /* a short convolution between two gates (LFM2, arXiv 2511.23404) */
     MIXER_PAIR,   /* attention and Mamba-2 beside each other (Falcon-H1, arXiv 2507.22448) */
+    /* Attention to rows of pictures (Llama 3.2 Vision, arXiv 2407.21783): q is a token's, k and v
+     * are made of the pictures' features. Tokens that see no picture pass the whole layer by. */
+    MIXER_CROSS,
     MIXER_N,
     MIXER_NONE = MIXER_N
 };
@@ -121,6 +124,7 @@ struct layer_spec {
     uint8_t rope;     /* index into decoder_spec.rope */
     uint32_t same_as; /* not 0: its weights are those of layer same_as - 1, an earlier one */
     bool moe;         /* experts instead of the dense MLP */
+    bool gated;       /* tanh of a stored number multiplies what each sublayer adds */
 };
 
 /* The norm behind Mamba-2's recurrence: of the gated result, none, or of the result before it is
@@ -232,6 +236,8 @@ struct decoder_spec {
     uint32_t vocab, hidden, n_layers, n_heads, n_kv_heads, head_dim, ffn;
     uint32_t max_positions;  /* 0: unbounded */
     uint32_t n_draft_layers; /* behind n_layers, in `layers` too: a draft head's (draft/draft.h) */
+    uint32_t second_stack;   /* not 0: layers from here on have the names of arch.second, from 0 */
+    uint32_t more_embeds;    /* rows of the stored table of embeddings behind those of `vocab` */
 
     struct norm_spec norm;
     enum norm_place norms;

@@ -63,7 +63,7 @@ struct sublayer_ops {
 };
 
 extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba2, mixer_conv,
-    mixer_pair, ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
+    mixer_pair, mixer_cross, ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
 
 /* What the inputs and the results of a product are brought within; NULL: they are not. */
 struct clip {
@@ -81,7 +81,8 @@ struct layer {
     struct sublayer mixer, ffn; /* ops NULL: the layer has none */
     struct sublayer tail;       /* x + n(tail(x)) behind the others; ops NULL: none */
     struct norm post_tail_norm;
-    float scale; /* of the stream behind the layer; 0: none */
+    float scale;            /* of the stream behind the layer; 0: none */
+    float mixer_by, ffn_by; /* multiply what the sublayers add to it */
 };
 
 /* What sublayers share (layer.c).

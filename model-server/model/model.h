@@ -139,6 +139,19 @@ int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uin
 /* The same for blocks of windows, where these are apart. */
 int model_window_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
                       struct err *e);
+/* Layers that attend to pictures have a cache of their own, of pictures' rows: see MIXER_CROSS. A
+ * block holds MODEL_CROSS_BLOCK rows of all such layers of this rank. 0 bytes: the model has none.
+ */
+enum { MODEL_CROSS_BLOCK = 16 };
+uint64_t model_cross_block_bytes(const struct model *m, enum kv_dtype kv_dtype);
+/* Allocate (first call) or replace (contents are lost); n_blocks 0: free. */
+int model_cross_resize(struct model *m, uint32_t n_blocks, enum kv_dtype kv_dtype, struct err *e);
+/* Keys and values of n rows [n][hidden] of the host's, to places [first, first + n) of the table
+ * `blocks`; in order with the steps. */
+int model_cross_store(struct model *m, const float *rows, const uint32_t *blocks, uint32_t first,
+                      uint32_t n, struct err *e);
+/* Multiplications and additions of a row, on all ranks and in all stages. */
+uint64_t model_cross_row_cost(const struct model *m);
 /* Recurrent state, where the model has some. A cell has that of one sequence after so many tokens:
  * see struct span. Allocate (first call) or replace (contents are lost) the pool. */
 int model_state_resize(struct model *m, uint32_t n_cells, struct err *e);
