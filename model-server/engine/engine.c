@@ -368,12 +368,14 @@ int engine_copy_windows(struct engine *g, const uint32_t *source, const uint32_t
     return -1;
 }
 
-/* Whatever was decoded now will be decoded again, unless some of it is still in prefill: how much
- * of that rides along is for the router's next call to say. It may bring missing blocks as well. */
+/* Whatever was decoded now will be decoded again, unless some of it is still in prefill, or waits
+ * for its pictures: how much of that rides along is for the router's next call to say. It may bring
+ * missing blocks as well. */
 static void expect_more(struct engine *g, struct batch *b)
 {
     for (uint32_t i = 0; i < b->n; i++)
-        if (seq_live(b->v[i]) && (b->v[i]->cached + 1 != b->v[i]->n || !has_room(g, b->v[i])))
+        if (seq_live(b->v[i]) &&
+            (b->v[i]->cached + 1 != b->v[i]->n || b->v[i]->stalled || !has_room(g, b->v[i])))
             return;
     assert(batches_find(&g->batches, b->id) == b);
     g->next = b;

@@ -271,6 +271,8 @@ int pictures_reserve_shown(struct pictures *p, uint32_t n_blocks, enum kv_dtype 
     return p->crosses ? shown_resize(&p->shown, n_blocks, dtype, e) : 0;
 }
 
+bool pictures_cross(const struct pictures *p) { return p->crosses; }
+
 uint64_t pictures_shown_bytes(const struct pictures *p, enum kv_dtype dtype)
 {
     return p->crosses ? model_cross_block_bytes(p->o.model, dtype) : 0;

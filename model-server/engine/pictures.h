@@ -55,8 +55,9 @@ void media_want(struct media *m, uint32_t from, uint32_t to);
 /* The tower's working memory for pictures of up to so many tokens of prompts, ahead of them. */
 int pictures_reserve(struct pictures *p, uint32_t tokens, struct err *e);
 /* With vision_crosses(): memory for keys and values of that many blocks of pictures' rows, ahead of
- * the first picture (else pictures cannot be shown); bytes of a block on this rank (0: there is no
- * such thing); blocks that the largest picture takes. */
+ * the first picture (else pictures cannot be shown); bytes of a block on this rank, which are 0 in
+ * a stage without such layers; blocks that the largest picture takes. */
+bool pictures_cross(const struct pictures *p); /* vision_crosses() */
 int pictures_reserve_shown(struct pictures *p, uint32_t n_blocks, enum kv_dtype dtype,
                            struct err *e);
 uint64_t pictures_shown_bytes(const struct pictures *p, enum kv_dtype dtype);

@@ -38,13 +38,14 @@ enum { SHOWN_SHARE = 4, MOST_SHOWN = 64 };
 uint32_t warmup_shown_blocks(const struct engine *g, const struct warmup *w, uint64_t free_bytes,
                              uint64_t total)
 {
-    const uint64_t each = g->o.pictures ? pictures_shown_bytes(g->o.pictures, g->o.kv_dtype) : 0;
-    if (!each)
+    if (!g->o.pictures || !pictures_cross(g->o.pictures))
         return 0;
     const struct kv_memory m = warmup_memory(g, w, free_bytes, total, 0);
-    const uint64_t least = pictures_shown_most(g->o.pictures);
-    const uint64_t n = kv_plan(&m).bytes / SHOWN_SHARE / each;
-    return (uint32_t)(n < least ? least : n < MOST_SHOWN * least ? n : MOST_SHOWN * least);
+    const uint64_t least = pictures_shown_most(g->o.pictures), most = MOST_SHOWN * least;
+    const uint64_t each = pictures_shown_bytes(g->o.pictures, g->o.kv_dtype);
+    /* a stage may have no such layer: it offers what the others can have */
+    const uint64_t n = each ? kv_plan(&m).bytes / SHOWN_SHARE / each : most;
+    return (uint32_t)(n < least ? least : n < most ? n : most);
 }
 
 /* Keys and values of pictures, for layers that attend to them. */
@@ -52,7 +53,7 @@ static int reserve_shown(struct engine *g, const struct warmup *w, struct err *e
 {
     const struct engine_options *o = &g->o;
     uint64_t free_bytes, total;
-    if (!o->pictures || !pictures_shown_bytes(o->pictures, o->kv_dtype))
+    if (!o->pictures || !pictures_cross(o->pictures))
         return 0;
     if (pictures_reserve_shown(o->pictures, 0, o->kv_dtype, e) ||
         (o->comm->world > 1 && o->comm->ops->barrier(o->comm, e)) ||

@@ -486,6 +486,7 @@ static int enqueue(struct decoder *d, const struct ragged *step, const struct dr
     int rc = run(d, b, e);
     if (rc == 0 && v)
         rc = draw(d, b->n_out, v, set, e);
+    d->cross.n = 0; /* other ways through the layers show no pictures */
     if (d->ops->step_end(d->dev, rc ? &late : e) || rc)
         return -1;
     return fetch_hidden(d, b, e);

@@ -313,6 +313,11 @@ static void pictures_wait_for_room(void **state)
     specs[0] = ask_of(&r, &asks[1], 1, 1); /* its place was taken */
     generate(&r, asks, specs, 1, "again");
     assert_int_equal(pictures_stats(r.s.pictures).encoded, 3);
+    specs[0] = ask_of(&r, &asks[1], 1, 1);
+    specs[1] = ask_of(&r, &asks[2], 2, 2);
+    specs[1].cache_len = specs[1].n_prompt - 1; /* all that it waits for is its pictures */
+    generate(&r, asks, specs, 2, "a cached prompt that waits");
+    assert_int_equal(pictures_stats(r.s.pictures).encoded, 4);
     assert_int_equal(pictures_stats(r.s.pictures).kept, 0); /* no features beside keys */
     close_rig(&r);
 }
