@@ -38,7 +38,8 @@ int image_input_open(struct image_input *in, const struct image_input_options *o
                                        .decode_arg = in->decoder,
                                        .ops = o->ops,
                                        .dev = o->dev,
-                                       .most_bytes = FEATURE_BYTES};
+                                       .most_bytes = FEATURE_BYTES,
+                                       .model = o->model};
     if (!(in->pictures = pictures_new(&p, e)))
         return -1;
     LOG(o->measure ? LOG_DEBUG : LOG_INFO, "pictures are taken",

@@ -62,7 +62,7 @@ static int add_picture(const struct service *s, const Generate__V3__Image *image
         return -1;
     add_placeholders(s->o.vision, &plan, out);
     *to = (struct media_spec){
-        .bytes = image->data.data, .n_bytes = image->data.len, .tokens = plan.n_features};
+        .bytes = image->data.data, .n_bytes = image->data.len, .tokens = plan.n_tokens};
     return 0;
 }
 

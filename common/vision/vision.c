@@ -7,7 +7,7 @@ static const struct vision_family *const families[] = {
     &vision_qwen,    &vision_gemma3,   &vision_pixtral,         &vision_llava_next,
     &vision_llava,   &vision_idefics3, &vision_internvl,        &vision_paligemma,
     &vision_llama4,  &vision_gemma4,   &vision_llava_onevision, &vision_aya,
-    &vision_cohere2,
+    &vision_cohere2, &vision_mllama,
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]), N_TYPES = 6 };
 
@@ -63,6 +63,7 @@ const char *vision_marker_around(const struct vision *v) { return v->around; }
 uint32_t vision_token(const struct vision *v) { return v->token; }
 bool vision_two_way(const struct vision *v) { return v->two_way; }
 bool vision_prefix(const struct vision *v) { return v->family->prefix; }
+bool vision_crosses(const struct vision *v) { return v->family->crosses; }
 bool vision_three_positions(const struct vision *v) { return v->family->three_positions; }
 const struct vision_format *vision_format(const struct vision *v) { return &v->format; }
 
@@ -121,7 +122,10 @@ int vision_plan(const struct vision *v, uint32_t width, uint32_t height, struct 
     if (width == 0 || height == 0 || width > VISION_MAX_SIDE || height > VISION_MAX_SIDE)
         return err_set(e, ERR_VALIDATION, "An image of %u x %u pixels cannot be used", width,
                        height);
-    return v->family->plan(v, out, e) ? -1 : check_plan(v, out, e);
+    if (v->family->plan(v, out, e))
+        return -1;
+    out->n_tokens = v->family->crosses ? 1 : out->n_features;
+    return check_plan(v, out, e);
 }
 
 void vision_repeat(struct buf *out, const char *text, uint64_t n)

@@ -9,7 +9,7 @@
  * Tested against transformers: qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_vl_moe, qwen3_5, gemma3,
  * gemma4, llava 1.5, llava_next, llava_onevision, idefics3, smolvlm, mistral3, pixtral (llava with
  * that tower), internvl, internvl_chat, paligemma, llama4, aya_vision,
- * cohere2_vision. */
+ * cohere2_vision, mllama. */
 #ifndef COMMON_VISION_VISION_H
 #define COMMON_VISION_VISION_H
 #include "common/buf.h"
@@ -43,6 +43,9 @@ bool vision_two_way(const struct vision *v);
 /* All tokens of a prompt with images, including text, attend to each other in both directions
  * (paligemma); generated tokens attend causally. vision_two_way() is true as well. */
 bool vision_prefix(const struct vision *v);
+/* An image is one token, which stands for all of its features: layers of their own read these as
+ * keys and values for the token and what follows it (mllama). */
+bool vision_crosses(const struct vision *v);
 /* Three position coordinates per token (M-RoPE). */
 bool vision_three_positions(const struct vision *v);
 
@@ -108,13 +111,14 @@ struct vision_plan {
     uint32_t grid_h, grid_w, grid_y, grid_x;
     /* llava_onevision: the joined grid is interpolated to this smaller one; 0: it is not */
     uint32_t shrunk_h, shrunk_w;
-    uint32_t n_features; /* rows of the tower's output; the number of vision_token()s */
+    uint32_t n_features; /* rows of the tower's output */
+    uint32_t n_tokens;   /* the number of vision_token()s: n_features, or 1 if vision_crosses() */
 };
 /* ERR_VALIDATION: an image that the family does not support (too wide), without a side, or beyond
  * VISION_MAX_SIDE. Constant time, no allocation. */
 int vision_plan(const struct vision *v, uint32_t width, uint32_t height, struct vision_plan *out,
                 struct err *e);
-/* Appends the text that replaces the marker. Tokenized in context, it has exactly plan.n_features
+/* Appends the text that replaces the marker. Tokenized in context, it has exactly plan.n_tokens
  * tokens vision_token(). Out of memory: see out->oom. */
 void vision_expand(const struct vision *v, const struct vision_plan *p, struct buf *out);
 

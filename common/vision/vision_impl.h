@@ -50,6 +50,9 @@ struct vision_llama4 {
     bool enlarge; /* use the largest canvas, not the smallest that holds the image */
     char patch[VISION_TOKEN_TEXT];
 };
+struct vision_mllama {
+    uint32_t tile, max_tiles;
+};
 struct vision_gemma4 {
     uint32_t most_features;
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
@@ -64,6 +67,7 @@ struct vision_family {
     const char *types[6]; /* model_type of config.json */
     const char *tower;    /* model_type of its vision_config; NULL: any */
     bool two_way, three_positions;
+    bool crosses;
     bool prefix; /* the whole prompt attends in both directions, not only images */
     void (*load)(struct vision *v, struct vision_settings *s);
     /* `out` is zeroed except for width and height, which are at least 1. vision_plan() checks
@@ -75,7 +79,7 @@ struct vision_family {
 };
 extern const struct vision_family vision_qwen, vision_gemma3, vision_llava, vision_llava_next,
     vision_idefics3, vision_pixtral, vision_internvl, vision_paligemma, vision_llama4,
-    vision_gemma4, vision_llava_onevision, vision_aya, vision_cohere2;
+    vision_gemma4, vision_mllama, vision_llava_onevision, vision_aya, vision_cohere2;
 
 struct vision {
     const struct vision_family *family;
@@ -94,6 +98,7 @@ struct vision {
         struct vision_internvl internvl;
         struct vision_paligemma paligemma;
         struct vision_llama4 llama4;
+        struct vision_mllama mllama;
     };
 };
 

@@ -39,6 +39,9 @@ struct span {
     /* For sliding-window caches (kv_desc.windows): block numbers there, indexed as `blocks`.
      * Entries before the block of the first visible position are not read. */
     const uint32_t *windows;
+    /* Block numbers of the pictures' rows that cross-attention layers read; NULL: none. Backends do
+     * not look at it. */
+    const uint32_t *shown;
 };
 /* Positions [begin, end) of a sequence that attend to each other: an image, or a window of
  * one. */
@@ -65,6 +68,9 @@ struct ragged {
     /* [n_tokens] the range that contains the token, ascending within a span; see enum
      * attn_mutual. All of its keys are in the cache after this step. */
     const struct mutual *mutual;
+    /* [n_tokens] rows of span.shown that a token sees, ascending within a span; equal: none. NULL:
+     * the step shows none. Backends do not look at it. */
+    const struct mutual *sees;
 };
 
 /* ---------------------------------------------------------------- op parameters */

@@ -196,11 +196,14 @@ int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, str
 {
     const struct arrange_grid g = arrange_grid(s, p);
     const uint64_t each = (uint64_t)(g.rows / s->cell) * (g.cols / s->cell);
-    uint64_t features = p->n_crops * each;
+    uint64_t features = p->n_crops * (each + (s->joint.tiles > 0)); /* class tokens */
     bool whole = g.rows && g.cols && p->crop_height % s->patch == 0 &&
                  p->crop_width % s->patch == 0 && g.rows % s->cell == 0 && g.cols % s->cell == 0;
     if (s->positions == POSITIONS_TABLE || s->positions == POSITIONS_AXES)
         whole &= g.rows <= s->side && g.cols <= s->side;
+    if (s->joint.tiles)
+        whole &= g.rows == s->side && g.cols == s->side && p->rows && p->cols &&
+                 p->rows * p->cols == p->n_crops && p->n_crops <= s->joint.tiles;
     if (is_joined(s, p)) {
         const struct arrange_grid joined = arrange_joined(p);
         features = each + (uint64_t)joined.rows * (joined.cols + 1);

@@ -15,7 +15,7 @@ enum encoder_positions {
     POSITIONS_STRETCHED /* the same grid, bilinearly stretched to the picture's (Qwen3-VL) */
 };
 
-enum { ENCODER_MAX_LINEARS = 3, ENCODER_MAX_LEVELS = 8 };
+enum { ENCODER_MAX_LINEARS = 3, ENCODER_MAX_LEVELS = 8, ENCODER_MAX_TAPS = 8 };
 
 /* A matrix behind the transformer. */
 struct encoder_linear {
@@ -41,6 +41,14 @@ struct encoder_projection {
     enum act act;
 };
 
+/* All tiles of a picture see each other: see tower_joint.c. */
+struct encoder_joint {
+    uint32_t tiles; /* of every picture, with empty ones; 0: each crop sees itself alone */
+    uint32_t unit;  /* rows of a tile are filled up to multiples of it */
+    uint32_t tap_at[ENCODER_MAX_TAPS], n_taps; /* layers whose results are part of the features */
+    uint32_t token, embeds; /* the token that stands for a picture, of so many embeddings */
+};
+
 struct encoder_spec {
     struct decoder_spec blocks; /* hidden, heads, ffn ...; embed_norm: of the patches */
     uint32_t patch, frames;     /* pixels a side; how often a row of a patch holds the picture */
@@ -61,6 +69,7 @@ struct encoder_spec {
     bool pool_standard;   /* then (x - bias) * scale, by vectors of the checkpoint */
     bool tiles_joined;    /* LLaVA-NeXT: tiles become one grid, with a vector behind each row */
     struct encoder_projection project;
+    struct encoder_joint joint;
     /* Behind these layers there is a projection of their own, whose results are added to the first
      * layers of the text model. */
     uint32_t level_at[ENCODER_MAX_LEVELS], n_levels;

@@ -6,7 +6,8 @@ static const struct encoder_family *const families[] = {
     &family_qwen3_vl, &family_qwen2_5_vl,      &family_qwen2_vl,  &family_gemma3,
     &family_gemma4,   &family_llava_onevision, &family_aya,       &family_cohere2,
     &family_mistral3, &family_pixtral,         &family_llava,     &family_idefics3,
-    &family_internvl, &family_internvl_chat,   &family_paligemma, &family_llama4};
+    &family_internvl, &family_internvl_chat,   &family_paligemma, &family_llama4,
+    &family_mllama};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static const struct encoder_family *find(const char *type, const char *tower)

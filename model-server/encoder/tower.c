@@ -42,9 +42,16 @@ static size_t layout(struct tower *t, float *base, size_t tokens)
     const struct encoder_spec *s = &t->spec;
     const uint32_t a = widest(&s->project), b = s->n_levels ? widest(&s->level) : 0;
     const size_t rows = tokens / s->project.join + 1, mid = a > b ? a : b;
-    const size_t sizes[] = {tokens * tower_patch_floats(s), tokens * s->blocks.hidden,
-                            tokens * s->blocks.hidden, rows * mid, rows * mid};
-    float **const areas[] = {&t->patches, &t->added, &t->normed, &t->middle[0], &t->middle[1]};
+    const size_t taps = s->joint.tiles ? (size_t)TOWER_TAP_ROWS * s->width : 0;
+    const size_t later = s->joint.tiles ? tokens * s->blocks.hidden : 0;
+    const size_t sizes[] = {tokens * tower_patch_floats(s),
+                            tokens * s->blocks.hidden,
+                            tokens * s->blocks.hidden,
+                            taps ? taps : rows * mid,
+                            rows * mid,
+                            later};
+    float **const areas[] = {&t->patches,   &t->added,     &t->normed,
+                             &t->middle[0], &t->middle[1], &t->joint.later};
     size_t at = 0;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         *areas[i] = base ? base + at : NULL;
@@ -81,7 +88,8 @@ static size_t host_floats(const struct tower *t, size_t tokens)
 {
     const struct encoder_spec *s = &t->spec;
     const size_t rows = tokens / s->project.join + 1;
-    const size_t in = tokens * (tower_patch_floats(s) + (size_t)s->blocks.hidden);
+    const size_t stacks = s->joint.tiles ? 2 : 1;
+    const size_t in = tokens * (tower_patch_floats(s) + stacks * s->blocks.hidden);
     const size_t out = rows * s->width * (1 + (size_t)s->n_levels);
     return in > out ? in : out;
 }
@@ -105,7 +113,7 @@ static int reserve(struct tower *t, uint32_t tokens, uint32_t crops, struct err 
     t->mutual = calloc(tokens, sizeof(*t->mutual));
     t->places = malloc(tokens * sizeof(*t->places));
     t->blocks = malloc(blocks * sizeof(*t->blocks));
-    t->spans = malloc(crops * sizeof(*t->spans));
+    t->spans = malloc(2 * (size_t)crops * sizeof(*t->spans)); /* joint ones have two each */
     t->host = malloc(host_floats(t, tokens) * sizeof(*t->host));
     if (!t->ids || !t->pos || !t->slots || !t->out_rows || !t->axes || !t->mutual || !t->places ||
         !t->blocks || !t->spans || !t->host)
@@ -131,6 +139,8 @@ static uint32_t reserved_tokens(const struct tower *t, uint32_t features)
 {
     const uint64_t tokens = (uint64_t)features * t->spec.cell * t->spec.cell;
     const uint32_t most = most_tokens(t);
+    if (t->spec.joint.tiles) /* of one picture */
+        return tower_joint_tokens(&t->spec);
     return tokens < most ? (uint32_t)tokens : most;
 }
 
@@ -161,6 +171,8 @@ static void embed(void *arg, float *x, uint32_t first, uint32_t n)
     t->d.ops->linear(t->d.dev, x, patches, n, t->patch, NULL);
     if (t->spec.patch_bias || t->spec.positions)
         t->d.ops->add_norm(t->d.dev, x, x, t->added + (size_t)first * hidden, 1, n, hidden, NULL);
+    if (t->spec.joint.tiles)
+        tower_joint_enter(t, x, first, n);
 }
 
 /* Rows [first, first + n) of the transformer's, of which `x` is the first: whole cells. y[rows] is
@@ -194,18 +206,23 @@ static void project(struct tower *t, const struct tower_projection *p, const flo
     }
 }
 
-static void after(void *arg, uint32_t layer, const float *x, uint32_t first, uint32_t n)
+static bool after(void *arg, uint32_t layer, float *x, uint32_t first, uint32_t n)
 {
     struct tower *t = arg;
+    if (t->spec.joint.tiles)
+        return tower_joint_after(t, layer, x, first, n);
     for (uint32_t i = 0; i < t->spec.n_levels; i++)
         if (t->spec.level_at[i] == layer)
             project(t, &t->level[i], x, first, n, t->features[1 + i]);
+    return false;
 }
 
 static void finish(void *arg, const float *rows, uint32_t first, uint32_t n)
 {
     struct tower *t = arg;
-    if (!t->spec.pool)
+    if (t->spec.joint.tiles)
+        tower_joint_finish(t, rows, first, n);
+    else if (!t->spec.pool)
         project(t, &t->project, rows, first, n, t->features[0]);
 }
 
@@ -213,13 +230,15 @@ static void finish(void *arg, const float *rows, uint32_t first, uint32_t n)
 
 static uint32_t crop_tokens(const struct tower *t, const struct vision_plan *p)
 {
+    if (t->spec.joint.tiles) /* of the whole picture */
+        return tower_joint_tokens(&t->spec);
     const struct arrange_grid g = arrange_grid(&t->spec, p);
     return g.rows * g.cols + t->spec.class_token;
 }
 
 uint32_t tower_tokens(const struct tower *t, const struct vision_plan *plan)
 {
-    return plan->n_crops * crop_tokens(t, plan);
+    return (t->spec.joint.tiles ? 1 : plan->n_crops) * crop_tokens(t, plan);
 }
 
 /* Crops that go through together: as many as fit, at least one. */
@@ -246,6 +265,10 @@ static void fill_crop(struct tower *t, const struct tower_image *image, uint32_t
     const struct arrange_grid g = arrange_grid(s, image->plan);
     const size_t each = tower_patch_floats(s), hidden = s->blocks.hidden;
     float *patches = t->host + at * each, *added = t->host + tokens * each + at * hidden;
+    if (s->joint.tiles) {
+        tower_joint_fill(t, image, patches, added, added + tokens * hidden);
+        return;
+    }
     arrange_places(s, g, t->places, t->mutual + at);
     if (s->class_token) {
         memset(patches, 0, each * sizeof(*patches));
@@ -276,20 +299,29 @@ static int upload(struct tower *t, uint32_t tokens, struct err *e)
         return -1;
     if (!s->patch_bias && !s->positions)
         return 0;
-    return t->d.ops->upload(t->d.dev, t->added, t->host + patches, added * sizeof(float), e);
+    if (t->d.ops->upload(t->d.dev, t->added, t->host + patches, added * sizeof(float), e))
+        return -1;
+    return s->joint.tiles ? t->d.ops->upload(t->d.dev, t->joint.later, t->host + patches + added,
+                                             added * sizeof(float), e)
+                          : 0;
 }
 
 /* The crops of a pass as sequences of their own. */
 static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t tokens)
 {
-    const uint32_t class_token = t->spec.class_token;
+    const bool joint = t->spec.joint.tiles;
+    const uint32_t class_token = t->spec.class_token && !joint;
     uint32_t at = 0, block = 0, n_out = 0;
     for (uint32_t i = 0; i < crops; i++, tower_next_crop(&c)) {
         const uint32_t n = crop_tokens(t, c.images[c.image].plan);
         fill_crop(t, &c.images[c.image], c.crop, at, tokens);
         for (uint32_t k = class_token; class_token && k < n; k++)
             t->out_rows[n_out++] = at + k;
-        t->spans[i] = (struct span){.first = at, .n = n, .kv_len = n, .blocks = t->blocks + block};
+        if (joint)
+            tower_joint_spans(t, c.images[c.image].plan, at, t->blocks + block, &t->spans[2 * i]);
+        else
+            t->spans[i] =
+                (struct span){.first = at, .n = n, .kv_len = n, .blocks = t->blocks + block};
         for (uint32_t k = 0; k < n; k++) {
             t->pos[at + k] = k;
             t->slots[at + k] = block * BLOCK + k;
@@ -298,7 +330,7 @@ static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops
         block += blocks_of(n);
     }
     return (struct ragged){.n_tokens = at,
-                           .n_spans = crops,
+                           .n_spans = joint ? 2 * crops : crops,
                            .n_out = n_out, /* 0: all */
                            .ids = t->ids,
                            .pos = t->pos,
@@ -416,7 +448,7 @@ int tower_begin(struct tower *t, const struct tower_image *images, uint32_t n, s
         if (t->spec.tiles_joined)
             tower_end_rows(t, &images[i]);
     }
-    t->work = (struct tower_work){.next = {images, n, 0, 0}};
+    t->work = (struct tower_work){.next = {images, n, 0, 0, t->spec.joint.tiles > 0}};
     return 0;
 }
 
@@ -464,6 +496,11 @@ int tower_check(const struct tower *t, const struct vision_plan *plan, struct er
 }
 
 uint32_t tower_row(const struct tower *t) { return t->spec.width * (1 + t->spec.n_levels); }
+const float *tower_token(const struct tower *t) { return t->joint.token; }
+uint32_t tower_most_features(const struct tower *t)
+{
+    return t->spec.joint.tiles * (t->spec.side * t->spec.side + 1);
+}
 uint64_t tower_weight_bytes(const struct tower *t) { return t->d.weights.bytes; }
 
 /* ---------------------------------------------------------------- loading */

@@ -45,6 +45,10 @@ void tower_stop(struct tower *t); /* what was begun is forgotten */
 /* The same fault, before. */
 int tower_check(const struct tower *t, const struct vision_plan *plan, struct err *e);
 uint32_t tower_row(const struct tower *t); /* floats of a feature: width * (1 + levels) */
+/* Of towers whose features layers of the text model attend to: the embedding [width] of the token
+ * that stands for a picture, and features of the largest picture. NULL and 0 of others. */
+const float *tower_token(const struct tower *t);
+uint32_t tower_most_features(const struct tower *t);
 /* Tokens of the transformer that a picture comes to: what encoding it costs. */
 uint32_t tower_tokens(const struct tower *t, const struct vision_plan *plan);
 uint64_t tower_weight_bytes(const struct tower *t); /* on this rank */

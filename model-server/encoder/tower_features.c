@@ -41,6 +41,10 @@ void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint3
     uint32_t at = 0;
     for (uint32_t i = 0; i < crops; i++, tower_next_crop(&c)) {
         const struct tower_image *image = &c.images[c.image];
+        if (s->joint.tiles) {
+            tower_joint_collect(t, image, i * tower_joint_tokens(s));
+            continue;
+        }
         const struct arrange_grid g = arrange_grid(s, image->plan);
         collect_crop(t, image, c.crop, at, rows);
         at += g.rows * g.cols / (s->cell * s->cell);

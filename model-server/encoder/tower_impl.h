@@ -21,6 +21,7 @@ struct tower_place {
 struct tower_cursor {
     const struct tower_image *images;
     uint32_t n, image, crop;
+    bool joint; /* all crops of a picture at once */
 };
 
 /* The call at hand: what is left of it, and its pass. */
@@ -31,6 +32,22 @@ struct tower_work {
     struct decoder_walk walk;
 };
 
+/* Rows in host memory as they are stored, and what multiplies them. */
+struct tower_table {
+    void *data;
+    enum dtype dtype;
+    float by;
+};
+/* Of encoder_spec.joint. */
+struct tower_joint {
+    struct tower_table before, place, after; /* [shapes][tiles][hidden], `place` of each row */
+    struct norm first_norm, middle_norm;
+    struct weight *tap[ENCODER_MAX_TAPS]; /* [width, hidden] */
+    float *token;                         /* [width] the embedding of the picture's token */
+    float *later; /* device: [tokens][hidden] what is added between the stacks */
+};
+enum { TOWER_TAP_ROWS = 256 }; /* of a product that is added to features */
+
 struct tower {
     struct encoder_spec spec;
     struct tower_work work;
@@ -39,6 +56,7 @@ struct tower {
     /* Host memory: what is added to patches, the class token, what follows a row of tiles. */
     float *patch_bias, *positions, *class_token, *row_end, *pool_bias, *pool_scale;
     struct tower_projection project, level[ENCODER_MAX_LEVELS];
+    struct tower_joint joint;
 
     /* Working memory of a pass, which grows to the largest. */
     uint32_t cap_tokens, cap_crops, n_blocks;
@@ -57,7 +75,7 @@ struct tower {
 
 static inline bool tower_next_crop(struct tower_cursor *c)
 {
-    if (++c->crop == c->images[c->image].plan->n_crops) {
+    if (c->joint || ++c->crop == c->images[c->image].plan->n_crops) {
         c->crop = 0;
         c->image++;
     }
@@ -69,6 +87,20 @@ static inline bool tower_next_crop(struct tower_cursor *c)
  */
 void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t rows);
 void tower_end_rows(const struct tower *t, const struct tower_image *image);
+/* Towers whose tiles see each other (tower_joint.c). Rows of a picture; its inputs, what is added
+ * to them and between the stacks; its two spans from row `first` of the pass on; its features. */
+uint32_t tower_joint_tokens(const struct encoder_spec *s);
+void tower_joint_fill(struct tower *t, const struct tower_image *image, float *patches,
+                      float *added, float *later);
+void tower_joint_spans(const struct tower *t, const struct vision_plan *p, uint32_t first,
+                       const uint32_t *blocks, struct span out[2]);
+void tower_joint_collect(const struct tower *t, const struct tower_image *image, uint32_t first);
+/* See struct decoder_front. */
+void tower_joint_enter(struct tower *t, float *x, uint32_t first, uint32_t n);
+bool tower_joint_after(struct tower *t, uint32_t layer, float *x, uint32_t first, uint32_t n);
+void tower_joint_finish(struct tower *t, const float *x, uint32_t first, uint32_t n);
+void tower_joint_load(struct loader *l, struct tower *t);
+void tower_joint_free(struct tower *t);
 /* Weights (tower_load.c). 0, or -1 with what is there to be freed by tower_release_weights(). */
 int tower_take_weights(struct tower *t, const struct arch *names, const struct checkpoint *c,
                        struct err *e);

@@ -128,7 +128,10 @@ int tower_take_weights(struct tower *t, const struct arch *names, const struct c
     if (decoder_load(&t->d, names, c, &how, e))
         return -1;
     load_front(&l, t);
-    load_projection(&l, &t->project, &t->spec.project, NO_LAYER);
+    if (t->spec.joint.tiles)
+        tower_joint_load(&l, t);
+    else
+        load_projection(&l, &t->project, &t->spec.project, NO_LAYER);
     for (uint32_t i = 0; i < t->spec.n_levels; i++)
         load_projection(&l, &t->level[i], &t->spec.level, (int)i);
     loader_drop(&l);
@@ -152,5 +155,6 @@ void tower_release_weights(struct tower *t)
         free_projection(&t->d, &t->level[i]);
     free(t->patch_bias), free(t->positions), free(t->class_token), free(t->row_end);
     free(t->pool_bias), free(t->pool_scale);
+    tower_joint_free(t);
     decoder_free(&t->d);
 }

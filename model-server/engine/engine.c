@@ -160,8 +160,12 @@ static int settle(struct engine *g, struct batch *b, struct answer *a, struct er
     assert(!g->gone && !g->next); /* forget() came before */
     for (uint32_t i = 0; i < b->n; i++) {
         failed |= b->v[i]->error[0] != '\0';
-        if (b->v[i]->media)
+        if (b->v[i]->media && seq_live(b->v[i])) {
             media_release(b->v[i]->media, b->v[i]->cached);
+        } else { /* others may wait for what its pictures take */
+            media_free(b->v[i]->media);
+            b->v[i]->media = NULL;
+        }
     }
     a->out = &g->step;
     a->encode_ns = g->encode_ns;
@@ -366,12 +370,13 @@ int engine_copy_windows(struct engine *g, const uint32_t *source, const uint32_t
 }
 
 /* Plans a run-ahead: the decoded sequences will most likely be decoded again. Not if some are
- * still in prefill, because the router's next call sets their chunks, and may bring missing
- * blocks. */
+ * still in prefill or wait for their images, because the router's next call sets their chunks, and
+ * may bring missing blocks. */
 static void expect_more(struct engine *g, struct batch *b)
 {
     for (uint32_t i = 0; i < b->n; i++)
-        if (seq_live(b->v[i]) && (b->v[i]->cached + 1 != b->v[i]->n || !has_room(g, b->v[i])))
+        if (seq_live(b->v[i]) &&
+            (b->v[i]->cached + 1 != b->v[i]->n || b->v[i]->stalled || !has_room(g, b->v[i])))
             return;
     assert(batches_find(&g->batches, b->id) == b);
     g->next = b;

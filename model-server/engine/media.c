@@ -6,21 +6,6 @@
 
 #define NO_FEATURE UINT32_MAX
 
-struct media {
-    struct pictures *pictures;
-    bool axes, two_way;
-    uint32_t n;
-    struct vision_place *places; /* [n] */
-    struct medium **of;          /* [n] NULL: no longer needed */
-    /* For the tokens from the start of the first image to the end of the last one: the index of a
-     * token's feature in its image, and the run of mutually visible tokens that contains it. */
-    uint32_t begin, end;
-    uint32_t *feature;
-    struct mutual *runs; /* NULL unless two_way, and if the whole prompt is mutually visible */
-    uint32_t prefix;     /* tokens of the prompt that all attend to each other; 0: only those of its
-                            images */
-};
-
 /* ---------------------------------------------------------------- what a request says */
 
 static int plan_of(const struct pictures *p, const struct media_spec *s, struct vision_plan *plan,
@@ -49,11 +34,11 @@ static int check_tokens(const struct pictures *p, const struct media_spec *s,
                        s->position + s->tokens, n_ids);
     for (uint32_t i = 0; i < s->tokens; i++)
         n += ids[s->position + i] == token;
-    if (n == plan->n_features && ids[s->position] == token &&
+    if (n == plan->n_tokens && ids[s->position] == token &&
         ids[s->position + s->tokens - 1] == token)
         return 0;
-    return err_set(e, ERR_VALIDATION, "a picture has %u features and %u tokens in the prompt",
-                   plan->n_features, n);
+    return err_set(e, ERR_VALIDATION, "a picture of %u tokens has %u tokens in the prompt",
+                   plan->n_tokens, n);
 }
 
 /* The image with pixels or features; decodes it if neither exists yet. */
@@ -93,9 +78,38 @@ static int open_one(struct media *m, uint32_t i, const struct media_spec *s, con
         check_tokens(m->pictures, s, &plan, ids, after, n_ids, e))
         return -1;
     m->places[i] = (struct vision_place){s->position, s->tokens, plan.grid_h, plan.grid_w};
-    if (s->position + s->tokens > cached && !(m->of[i] = obtain(m->pictures, s, &plan, e)))
+    m->features[i] = plan.n_features;
+    if (!m->pictures->crosses && s->position + s->tokens > cached &&
+        !(m->of[i] = obtain(m->pictures, s, &plan, e)))
         return -1;
     return 0;
+}
+
+/* Keys and values of all pictures are in the pool, or the pictures have to be at hand. */
+static int open_crosses(struct media *m, const struct media_spec *specs, struct err *e)
+{
+    bool named = true;
+    uint64_t *digests = calloc(m->n, sizeof(*digests));
+    int rc = digests ? media_cross_open(m, e) : err_nomem(e);
+    for (uint32_t i = 0; rc == 0 && i < m->n; i++)
+        named &= (digests[i] = specs[i].digest) != 0;
+    if (rc == 0)
+        media_cross_name(m, digests);
+    if (rc == 0 && named && media_cross_here(m)) {
+        free(digests);
+        return media_cross_take(m, e) < 0 ? -1 : 0; /* they are here: there is room */
+    }
+    for (uint32_t i = 0; rc == 0 && i < m->n; i++) {
+        struct vision_plan plan;
+        rc = plan_of(m->pictures, &specs[i], &plan, e);
+        if (rc == 0 && !(m->of[i] = obtain(m->pictures, &specs[i], &plan, e)))
+            rc = -1;
+        digests[i] = rc == 0 ? m->of[i]->digest : 0;
+    }
+    if (rc == 0)
+        media_cross_name(m, digests);
+    free(digests);
+    return rc;
 }
 
 /* ---------------------------------------------------------------- its tokens */
@@ -110,7 +124,7 @@ static void mark_runs(struct media *m, const struct vision_place *at)
         while (end < at->first + at->n && m->feature[end - m->begin] != NO_FEATURE)
             end++;
         for (uint32_t k = i; k < end; k++)
-            m->runs[k - m->begin] = (struct mutual){i, end};
+            m->marks[k - m->begin] = (struct mutual){i, end};
     }
 }
 
@@ -121,8 +135,8 @@ static int number_features(struct media *m, const uint32_t *ids, struct err *e)
     m->begin = m->places[0].first;
     m->end = last->first + last->n;
     m->feature = malloc((m->end - m->begin) * sizeof(*m->feature));
-    m->runs = m->two_way && !m->prefix ? calloc(m->end - m->begin, sizeof(*m->runs)) : NULL;
-    if (!m->feature || (m->two_way && !m->prefix && !m->runs))
+    m->marks = m->two_way && !m->prefix ? calloc(m->end - m->begin, sizeof(*m->marks)) : NULL;
+    if (!m->feature || (m->two_way && !m->prefix && !m->marks))
         return err_nomem(e);
     memset(m->feature, 0xff, (m->end - m->begin) * sizeof(*m->feature));
     for (uint32_t i = 0; i < m->n; i++) {
@@ -130,7 +144,7 @@ static int number_features(struct media *m, const uint32_t *ids, struct err *e)
         for (uint32_t k = at->first, nth = 0; k < at->first + at->n; k++)
             if (ids[k] == token)
                 m->feature[k - m->begin] = nth++;
-        if (m->runs)
+        if (m->marks)
             mark_runs(m, at);
     }
     return 0;
@@ -149,10 +163,13 @@ struct media *media_new(struct pictures *p, const struct media_spec *specs, uint
     m->prefix = vision_prefix(p->o.vision) ? n_ids : 0;
     m->n = n;
     m->places = calloc(n, sizeof(*m->places));
+    m->features = calloc(n, sizeof(*m->features));
     m->of = calloc(n, sizeof(struct medium *));
-    int rc = m->places && m->of ? 0 : err_nomem(e);
+    int rc = m->places && m->features && m->of ? 0 : err_nomem(e);
     for (uint32_t i = 0; i < n && rc == 0; i++)
         rc = open_one(m, i, &specs[i], ids, n_ids, cached, e);
+    if (rc == 0 && p->crosses)
+        rc = open_crosses(m, specs, e);
     if (rc == 0)
         rc = number_features(m, ids, e);
     if (rc == 0)
@@ -168,12 +185,17 @@ void media_free(struct media *m)
     for (uint32_t i = 0; m->of && i < m->n; i++)
         if (m->of[i])
             pictures_unref(m->pictures, m->of[i]);
-    free(m->places), free(m->of), free(m->feature), free(m->runs);
+    media_cross_close(m);
+    free(m->places), free(m->features), free(m->of), free(m->feature), free(m->marks);
     free(m);
 }
 
 void media_release(struct media *m, uint32_t cached)
 {
+    if (m->pictures->crosses) {
+        media_cross_release(m);
+        return;
+    }
     for (uint32_t i = 0; i < m->n; i++)
         if (m->of[i] && m->places[i].first + m->places[i].n <= cached) {
             pictures_unref(m->pictures, m->of[i]);
@@ -187,12 +209,16 @@ uint32_t media_end(const struct media *m, uint32_t end)
         return end > 0 && end < m->prefix ? m->prefix : end;
     if (!m->two_way || end <= m->begin || end >= m->end)
         return end;
-    const struct mutual *run = &m->runs[end - 1 - m->begin];
+    const struct mutual *run = &m->marks[end - 1 - m->begin];
     return run->end > end ? run->end : end;
 }
 
 void media_want(struct media *m, uint32_t from, uint32_t to)
 {
+    if (m->pictures->crosses) {
+        media_cross_want(m, to);
+        return;
+    }
     for (uint32_t i = 0; i < m->n; i++)
         if (m->of[i] && m->places[i].first < to && m->places[i].first + m->places[i].n > from)
             m->of[i]->wanted = true;
@@ -200,6 +226,8 @@ void media_want(struct media *m, uint32_t from, uint32_t to)
 
 uint32_t media_ready(const struct media *m, uint32_t from, uint32_t to)
 {
+    if (m->pictures->crosses)
+        return media_cross_ready(m, from, to);
     for (uint32_t i = 0; i < m->n; i++) {
         const struct vision_place *at = &m->places[i];
         if (m->of[i] && !m->of[i]->rows && at->first < to && at->first + at->n > from)
@@ -226,13 +254,18 @@ struct media_token media_token(const struct media *m, uint32_t i)
         vision_position(m->places, m->n, i, t.axes);
     if (i < m->prefix)
         t.mutual = (struct mutual){0, m->prefix};
+    if (m->pictures->crosses) {
+        t.sees = media_cross_sees(m, i);
+        t.row = media_has(m, i) ? tower_token(m->pictures->o.tower) : NULL;
+        return t;
+    }
     if (!media_has(m, i))
         return t;
     const struct medium *of = medium_at(m, i);
     assert(of && of->rows); /* guaranteed by media_want() and pictures_encode() */
     t.row = of->rows + (size_t)m->feature[i - m->begin] * tower_row(m->pictures->o.tower);
-    if (m->runs)
-        t.mutual = m->runs[i - m->begin];
+    if (m->marks)
+        t.mutual = m->marks[i - m->begin];
     return t;
 }
 
@@ -242,4 +275,5 @@ bool media_has(const struct media *m, uint32_t i)
 }
 
 bool media_has_axes(const struct media *m) { return m->axes; }
+const uint32_t *media_shown(const struct media *m) { return m->table; }
 bool media_is_two_way(const struct media *m) { return m->two_way; }

@@ -11,6 +11,8 @@ struct pictures *pictures_new(const struct pictures_options *o, struct err *e)
     if (!p)
         return err_nomem(e), NULL;
     p->o = *o;
+    p->crosses = vision_crosses(o->vision);
+    p->shown.model = o->model;
     return p;
 }
 
@@ -67,6 +69,9 @@ void pictures_free(struct pictures *p)
         assert(!p->oldest->refs);
         free_medium(p, p->oldest);
     }
+    if (p->shown.n_blocks)
+        shown_resize(&p->shown, 0, KV_F32, &(struct err)ERR_INIT);
+    free(p->shown.free);
     free(p);
 }
 
@@ -119,7 +124,7 @@ void pictures_unref(struct pictures *p, struct medium *m)
     assert(m->refs);
     if (--m->refs)
         return;
-    if (m->rows)
+    if (m->rows && !p->crosses) /* what is kept of those are keys and values */
         evict(p);
     else
         free_medium(p, m);
@@ -228,11 +233,10 @@ static int encode_all(struct pictures *p, struct err *e)
     return rc;
 }
 
-int pictures_encode(struct pictures *p, uint64_t most, uint64_t *done, struct err *e)
+static int encode_wanted(struct pictures *p, uint64_t most, uint64_t *done, struct err *e)
 {
     const int64_t t0 = clock_ns();
     int rc = 0;
-    *done = 0;
     if (!next_wanted(p))
         return 0;
     while (rc == 0 && p->current && !most) {
@@ -249,6 +253,37 @@ int pictures_encode(struct pictures *p, uint64_t most, uint64_t *done, struct er
     p->stats.encode_ns += clock_ns() - t0;
     return rc;
 }
+
+int pictures_encode(struct pictures *p, uint64_t most, uint64_t *done, struct err *e)
+{
+    *done = 0;
+    if (encode_wanted(p, most, done, e)) {
+        p->wanted = NULL;
+        p->no_room = false;
+        return -1;
+    }
+    return media_cross_store(p, most, done, e);
+}
+
+int pictures_reserve_shown(struct pictures *p, uint32_t n_blocks, enum kv_dtype dtype,
+                           struct err *e)
+{
+    return p->crosses ? shown_resize(&p->shown, n_blocks, dtype, e) : 0;
+}
+
+bool pictures_cross(const struct pictures *p) { return p->crosses; }
+
+uint64_t pictures_shown_bytes(const struct pictures *p, enum kv_dtype dtype)
+{
+    return p->crosses ? model_cross_block_bytes(p->o.model, dtype) : 0;
+}
+
+uint32_t pictures_shown_most(const struct pictures *p)
+{
+    return shown_blocks_of(tower_most_features(p->o.tower));
+}
+
+uint32_t pictures_shown_blocks(const struct pictures *p) { return p->shown.n_blocks; }
 
 int pictures_reserve(struct pictures *p, uint32_t tokens, struct err *e)
 {

@@ -22,6 +22,7 @@ struct pictures_options {
     const struct backend_ops *ops; /* its host threads process pixels */
     struct device *dev;
     uint64_t most_bytes; /* limit of unused features */
+    struct model *model; /* with vision_crosses(): outlives it */
 };
 struct pictures *pictures_new(const struct pictures_options *o, struct err *e); /* `o` is copied */
 void pictures_free(struct pictures *p);            /* after all media are freed; NULL is allowed */
@@ -53,6 +54,16 @@ uint32_t media_end(const struct media *m, uint32_t end);
 void media_want(struct media *m, uint32_t from, uint32_t to);
 /* Reserves the tower's working memory for images of up to so many prompt tokens. */
 int pictures_reserve(struct pictures *p, uint32_t tokens, struct err *e);
+/* True if the model has layers that attend to images (vision_crosses()). */
+bool pictures_cross(const struct pictures *p);
+/* With pictures_cross(): allocates keys and values for that many blocks of images' rows. Must come
+ * before the first image. */
+int pictures_reserve_shown(struct pictures *p, uint32_t n_blocks, enum kv_dtype dtype,
+                           struct err *e);
+/* Bytes of such a block on this rank; 0 in a stage without such layers. */
+uint64_t pictures_shown_bytes(const struct pictures *p, enum kv_dtype dtype);
+uint32_t pictures_shown_most(const struct pictures *p);   /* blocks that the largest image takes */
+uint32_t pictures_shown_blocks(const struct pictures *p); /* blocks that are reserved */
 /* Bytes on this rank: the tower's weights and the memory of pictures_reserve(). */
 uint64_t pictures_memory(const struct pictures *p, uint32_t tokens);
 /* Encodes marked images, in parts of layers. `most`: approximate limit of multiply-adds (0: no
@@ -68,11 +79,14 @@ struct media_token {
     const float *row;
     uint32_t axes[3];
     struct mutual mutual;
+    struct mutual sees; /* rows of media_shown() */
 };
 struct media_token media_token(const struct media *m, uint32_t i);
 bool media_has(const struct media *m, uint32_t i); /* token i is a placeholder of a feature */
 bool media_has_axes(const struct media *m);
 bool media_is_two_way(const struct media *m);
+/* Blocks of its pictures' rows of keys and values; NULL: pictures are no such thing here. */
+const uint32_t *media_shown(const struct media *m);
 
 struct pictures_stats {
     uint32_t kept;          /* images with features in memory */

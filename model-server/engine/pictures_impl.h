@@ -1,7 +1,8 @@
-/* pictures_impl.h - private to pictures.c and media.c. */
+/* pictures_impl.h - private to pictures.c, media.c and media_cross.c. */
 #ifndef MODEL_SERVER_ENGINE_PICTURES_IMPL_H
 #define MODEL_SERVER_ENGINE_PICTURES_IMPL_H
 #include "model-server/engine/pictures.h"
+#include "model-server/engine/shown.h"
 
 /* An image: first decoded, then as features. */
 struct medium {
@@ -20,6 +21,43 @@ struct pictures {
     struct tower_image at_work;
     struct medium *newest, *oldest;
     struct pictures_stats stats;
+    bool crosses;         /* vision_crosses() */
+    struct shown shown;   /* with `crosses` */
+    bool no_room;         /* a sequence of the step waits for it */
+    struct media *wanted; /* whose runs the next step needs */
+};
+
+/* Pictures of a sequence that are keys and values [first, first + n) of its places. */
+struct media_run {
+    uint32_t first, n;
+    uint32_t row; /* of the sequence's table where its rows begin */
+};
+
+struct media {
+    struct pictures *pictures;
+    bool axes, two_way;
+    uint32_t n;
+    struct vision_place *places; /* [n] */
+    uint32_t *features;          /* [n] */
+    struct medium **of;          /* [n] NULL: not needed any more */
+    /* Of the tokens from the first picture's first to the last one's last: the number of its
+     * feature in its picture; and where the run of such tokens is that it is in. */
+    uint32_t begin, end;
+    uint32_t *feature;
+    struct mutual *marks; /* NULL unless two_way, and where the whole prompt is */
+    uint32_t prefix;      /* tokens of the prompt that all see each other; 0: its pictures' alone */
+
+    /* With pictures.crosses: [n_runs] runs, what they are called, their rows, what was taken. */
+    uint32_t n_runs;
+    struct media_run *runs;
+    uint64_t *keys;
+    uint32_t *rows;
+    struct shown_run **taken;
+    bool has_runs;
+    struct mutual *sees; /* [n] rows that tokens from this picture's to the next one's see */
+    uint32_t *table;     /* blocks of all runs */
+    bool wanted;
+    struct media *next_wanted;
 };
 
 /* The image with this digest that has pixels or features, or NULL. */
@@ -29,4 +67,18 @@ struct medium *pictures_add(struct pictures *p, const struct vision_plan *plan,
                             struct image *picture, uint64_t digest);
 void pictures_ref(struct pictures *p, struct medium *m);
 void pictures_unref(struct pictures *p, struct medium *m);
+
+/* media_cross.c. Lays the runs of m->places out; ERR_VALIDATION: they can never fit. */
+int media_cross_open(struct media *m, struct err *e);
+void media_cross_name(struct media *m, const uint64_t *digests); /* [n] */
+bool media_cross_here(const struct media *m);                    /* all are ready in the pool */
+/* All runs: 1. 0: there is no room now. -1: no memory. */
+int media_cross_take(struct media *m, struct err *e);
+void media_cross_close(struct media *m);
+void media_cross_want(struct media *m, uint32_t to);
+void media_cross_release(struct media *m);
+uint32_t media_cross_ready(const struct media *m, uint32_t from, uint32_t to);
+struct mutual media_cross_sees(const struct media *m, uint32_t token);
+/* Keys and values of wanted runs whose features are there; *done grows where `most` is not 0. */
+int media_cross_store(struct pictures *p, uint64_t most, uint64_t *done, struct err *e);
 #endif

@@ -88,6 +88,9 @@ int engine_plan(const struct engine *g, const struct warmup *w, struct engine_pl
         return -1;
     p->workspaces = model_scratch_bytes(o->model, p->max_batch_prefill_tokens + rows, rows);
     p->pictures = o->pictures ? pictures_memory(o->pictures, p->max_batch_prefill_tokens) : 0;
+    if (o->pictures)
+        p->pictures += warmup_shown_blocks(g, w, p->free, p->total) *
+                       pictures_shown_bytes(o->pictures, o->kv_dtype);
     const uint64_t taken = (p->weights + p->pictures) * engine_ranks_here(g);
     left = p->free > taken ? p->free - taken : 0;
     if (a)

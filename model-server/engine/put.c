@@ -22,7 +22,7 @@ static struct state_pair states_of(const struct seq *s)
 static void put_plain(struct stepper *st, uint32_t at)
 {
     st->given[at] = NULL;
-    st->mutual[at] = (struct mutual){0, 0};
+    st->mutual[at] = st->sees[at] = (struct mutual){0, 0};
     for (int a = 0; a < 3; a++)
         st->axes[at][a] = st->pos[at];
 }
@@ -40,6 +40,7 @@ static void put_media(struct stepper *st, struct ragged *b, const struct seq *s,
         const struct media_token m = media_token(s->media, st->pos[i]);
         st->given[i] = m.row;
         st->mutual[i] = m.mutual;
+        st->sees[i] = m.sees;
         if (media_has_axes(s->media)) {
             memcpy(st->axes[i], m.axes, sizeof(m.axes));
             b->axes = (const uint32_t(*)[3])st->axes;
@@ -47,6 +48,8 @@ static void put_media(struct stepper *st, struct ragged *b, const struct seq *s,
     }
     if (s->media && media_is_two_way(s->media))
         b->mutual = st->mutual;
+    if (s->media && media_shown(s->media))
+        b->sees = st->sees;
 }
 
 void step_put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t len)
@@ -71,6 +74,7 @@ void step_put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t len)
                                                 .kv_len = p + n,
                                                 .blocks = s->blocks,
                                                 .windows = s->windows,
+                                                .shown = s->media ? media_shown(s->media) : NULL,
                                                 .adapter = s->adapter,
                                                 .state_in = state.in,
                                                 .state_out = state.out,
@@ -119,6 +123,7 @@ void step_put_sibling(struct stepper *st, struct ragged *b, struct seq *s)
                                             .n = len,
                                             .kv_len = s->n + 1,
                                             .blocks = t->table,
+                                            .shown = s->media ? media_shown(s->media) : NULL,
                                             .adapter = s->adapter,
                                             .seq_len = s->n + 1};
     for (uint32_t i = 0; i < len; i++, b->n_tokens++) {

@@ -37,7 +37,7 @@ void stepper_free(struct stepper *st)
 {
     free(st->ids), free(st->pos), free(st->slots), free(st->out_rows), free(st->drawn);
     free(st->window_slots), free(st->hidden), free(st->hidden_ahead);
-    free(st->given), free(st->axes), free(st->mutual);
+    free(st->given), free(st->axes), free(st->mutual), free(st->sees);
     draws_free(&st->rows);
     free(st->spans), free(st->logits), free(st->ahead), free(st->gen), free(st->top_id),
         free(st->top_logprob);
@@ -90,7 +90,8 @@ static int reserve_pictures(struct stepper *st, struct err *e)
     st->cap_pictures = 0;
     if (renew(&st->given, st->cap_tokens, sizeof(*st->given)) ||
         renew(&st->axes, st->cap_tokens, sizeof(*st->axes)) ||
-        renew(&st->mutual, st->cap_tokens, sizeof(*st->mutual)))
+        renew(&st->mutual, st->cap_tokens, sizeof(*st->mutual)) ||
+        renew(&st->sees, st->cap_tokens, sizeof(*st->sees)))
         return err_nomem(e);
     st->cap_pictures = st->cap_tokens;
     return 0;

@@ -31,6 +31,42 @@ uint32_t warmup_rows(const struct engine *g, const struct warmup *w)
     return g->drafting.most ? rows + g->drafting.most_rows + siblings : rows;
 }
 
+/* A quarter of what the KV cache could have, but at least one image and at most MOST_SHOWN. */
+enum { SHOWN_SHARE = 4, MOST_SHOWN = 64 };
+
+uint32_t warmup_shown_blocks(const struct engine *g, const struct warmup *w, uint64_t free_bytes,
+                             uint64_t total)
+{
+    if (!g->o.pictures || !pictures_cross(g->o.pictures))
+        return 0;
+    const struct kv_memory m = warmup_memory(g, w, free_bytes, total, 0);
+    const uint64_t least = pictures_shown_most(g->o.pictures), most = MOST_SHOWN * least;
+    const uint64_t each = pictures_shown_bytes(g->o.pictures, g->o.kv_dtype);
+    /* a stage may have no such layer: it offers the most, and the ranks agree on the least */
+    const uint64_t n = each ? kv_plan(&m).bytes / SHOWN_SHARE / each : most;
+    return (uint32_t)(n < least ? least : n < most ? n : most);
+}
+
+/* Allocates keys and values of images for cross-attention layers. */
+static int reserve_shown(struct engine *g, const struct warmup *w, struct err *e)
+{
+    const struct engine_options *o = &g->o;
+    uint64_t free_bytes, total;
+    if (!o->pictures || !pictures_cross(o->pictures))
+        return 0;
+    if (pictures_reserve_shown(o->pictures, 0, o->kv_dtype, e) ||
+        (o->comm->world > 1 && o->comm->ops->barrier(o->comm, e)) ||
+        o->ops->memory(o->dev, &free_bytes, &total, e))
+        return -1;
+    uint32_t n = warmup_shown_blocks(g, w, free_bytes, total);
+    if (kv_agree(o->comm, &n, e) || pictures_reserve_shown(o->pictures, n, o->kv_dtype, e))
+        return err_wrap(e, "the keys and values of images");
+    LOG(LOG_INFO, "keys and values of images", LOGI("blocks", n),
+        LOGI("images", n / pictures_shown_most(o->pictures)),
+        LOGI("bytes", n * pictures_shown_bytes(o->pictures, o->kv_dtype)));
+    return 0;
+}
+
 /* Reserves scratch memory of the largest step without computing it: on a CPU a trial prefill of
  * that length may take minutes. */
 static int reserve(struct engine *g, const struct warmup *w, struct err *e)
@@ -39,6 +75,8 @@ static int reserve(struct engine *g, const struct warmup *w, struct err *e)
     uint32_t tokens = g->max_prefill + rows;
     if (g->o.pictures && pictures_reserve(g->o.pictures, g->max_prefill, e))
         return err_wrap(e, "the memory that pictures of %u tokens take", g->max_prefill);
+    if (reserve_shown(g, w, e))
+        return -1;
     if (model_reserve(g->o.model, tokens, rows, e) || stepper_reserve(&g->step, tokens, rows, e) ||
         stepper_reserve_ahead(&g->step, rows, e))
         return err_wrap(e,
@@ -220,6 +258,9 @@ static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *p
         scratch = model_scratch_held(o->model);
         scratch += model_info(o->model)->mapped_bytes; /* page cache, which counts as free */
         scratch += a ? adapters_reserved(a) * adapters_page_bytes(a) : 0;
+        scratch += o->pictures ? pictures_shown_blocks(o->pictures) *
+                                     pictures_shown_bytes(o->pictures, o->kv_dtype)
+                               : 0;
     }
     const struct kv_memory m = warmup_memory(g, w, free_bytes, total, scratch);
     *plan = kv_plan(&m);

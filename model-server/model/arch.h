@@ -79,6 +79,8 @@ enum role {
     W_MIX_STEP_NORM,
     W_MIX_K_NORM,
     W_MIX_Q_NORM,
+    W_ATTN_TANH, /* of layer_spec.gated */
+    W_MLP_TANH,
     W_ATTN_SCALE, /* of decoder_spec.sub_scale */
     W_MLP_SCALE,
     W_LAYER_SCALE,
@@ -99,6 +101,13 @@ enum role {
                 after rows of tiles, and matrices where documented. */
     W_PATCH_POSITIONS,
     W_CLASS_TOKEN,
+    W_TILE_BEFORE, /* of encoder_spec.joint: rows of tiles, and the numbers that multiply them */
+    W_TILE_BEFORE_GATE,
+    W_TILE_PLACE,
+    W_TILE_PLACE_GATE,
+    W_TILE_AFTER,
+    W_TILE_AFTER_GATE,
+    W_MIDDLE_NORM,
     W_PROJECT_NORM,
     W_PROJECT_JOINED,
     W_PROJECT_IN,
@@ -126,9 +135,11 @@ struct arch {
     const char *prefix;
     /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the
      * expert. Whole names: W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE,
-     * W_ATTN_SCALE, W_MLP_SCALE, W_MIX_{RATE,DT,SKIP,NORM} and tensors with all experts, whose
-     * biases end in "_bias". | separates the names of one role in different files. */
+     * W_ATTN_SCALE, W_MLP_SCALE, W_ATTN_TANH, W_MLP_TANH, W_TILE_*_GATE,
+     * W_MIX_{RATE,DT,SKIP,NORM} and tensors with all experts, whose biases end in "_bias". |
+     * separates the names of one role in different files. */
     const char *names[W_ROLES];
+    const struct arch *second; /* with decoder_spec.second_stack: names of layers alone; or NULL */
     void (*configure)(struct config *c, struct decoder_spec *s); /* faults stay in `c` */
 };
 

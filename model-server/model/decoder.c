@@ -58,9 +58,12 @@ static int sublayer(struct decoder *d, const struct sublayer *y, const float *in
     return 0;
 }
 
-/* The norm before the first sublayer of layer i, if this stage has that layer. */
+/* The norm before the first sublayer of layer i, or of the next layer that is not a cross-attention
+ * layer, if this stage has such a layer. */
 static const struct norm *first_norm(const struct decoder *d, uint32_t i)
 {
+    while (i < d->stage.first + d->stage.n && decoder_is_cross(d, i))
+        i++;
     if (!norm_place_before(d->spec.norms) || i >= d->stage.first + d->stage.n)
         return NULL;
     return d->layers[i].mixer.ops ? &d->layers[i].mixer_norm : &d->layers[i].ffn_norm;
@@ -161,13 +164,13 @@ int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part 
             return -1;
         if (m->parallel && !m->shared_norm)
             d->ops->norm(d->dev, n, x, p->n, m->hidden, &y->ffn_norm);
-        d->ops->add_norm(d->dev, n, x, r, m->residual_scale, p->n, m->hidden, then);
+        d->ops->add_norm(d->dev, n, x, r, y->mixer_by, p->n, m->hidden, then);
     }
     if (!y->ffn.ops)
         return 0;
     if (sublayer(d, &y->ffn, layer_in(d), post ? &y->post_ffn_norm : NULL, i, p, s->ffn, e))
         return -1;
-    d->ops->add_norm(d->dev, n, x, r, m->residual_scale, p->n, m->hidden, more ? NULL : next);
+    d->ops->add_norm(d->dev, n, x, r, y->ffn_by, p->n, m->hidden, more ? NULL : next);
     return more ? layer_end(d, y, i, p, next, e) : 0;
 }
 
@@ -327,9 +330,10 @@ int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e
 void decoder_enter_layer(struct decoder *d, uint32_t i, const struct decoder_part *p)
 {
     const struct decoder_spec *m = &d->spec;
-    if (norm_place_before(m->norms) && !(m->no_first_norm && i == 0))
+    const struct norm *norm = first_norm(d, i);
+    if (norm && !(m->no_first_norm && i == 0))
         d->ops->norm(d->dev, row_of(d, d->scratch.n, p), row_of(d, d->scratch.x, p), p->n,
-                     m->hidden, first_norm(d, i));
+                     m->hidden, norm);
 }
 
 /* Logits of this rank's slice of the vocabulary. */
@@ -400,10 +404,14 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
         if (d->busy_ns)
             watch_busy(d->busy_ns);
         tap(d, i, b->n_tokens);
-        if (decoder_layer(d, i, b->n_tokens, e))
+        const bool cross = decoder_is_cross(d, i);
+        if (cross && !d->cross.n)
+            continue;
+        if (cross ? decoder_cross_layer(d, i, b, e) : decoder_layer(d, i, b->n_tokens, e))
             return -1;
-        if (d->front.after)
-            d->front.after(d->front.arg, i, d->scratch.x, 0, b->n_tokens);
+        if (cross ||
+            (d->front.after && d->front.after(d->front.arg, i, d->scratch.x, 0, b->n_tokens)))
+            decoder_enter_layer(d, i + 1, &all);
     }
     tap(d, d->spec.n_layers, b->n_tokens);
     return g->ends ? 0 : stage_give_rows(d, d->scratch.x, b->n_tokens, e);
@@ -476,7 +484,8 @@ static int enqueue(struct decoder *d, const struct ragged *step, const struct dr
                    struct err *e)
 {
     struct err late = ERR_INIT;
-    if (decoder_upload_positions(d, step, e) || upload_given(d, step, e))
+    if (decoder_upload_positions(d, step, e) || upload_given(d, step, e) ||
+        decoder_cross_begin(d, step, e))
         return -1;
     const struct ragged own = with_ids(d, step), *b = &own;
     if (d->ops->step_begin(d->dev, b, e))
@@ -484,6 +493,7 @@ static int enqueue(struct decoder *d, const struct ragged *step, const struct dr
     int rc = run(d, b, e);
     if (rc == 0 && v)
         rc = draw(d, b->n_out, v, set, e);
+    d->cross.n = 0; /* other ways through the layers show no pictures */
     if (d->ops->step_end(d->dev, rc ? &late : e) || rc)
         return -1;
     return fetch_hidden(d, b, e);

@@ -19,9 +19,10 @@ struct stored; /* quant/stored.h */
 struct scratch {
     uint32_t max_tokens, max_out;
     void *memory;
-    float *x, *n, *r;            /* [T, hidden] residual stream, its norm, the sublayer's result */
-    float *embedded;             /* [T, hidden] with spec.per_layer: the embedding */
-    void *mixer, *ffn;           /* work memory of the sublayer that needs most */
+    float *x, *n, *r;  /* [T, hidden] residual stream, its norm, the sublayer's result */
+    float *embedded;   /* [T, hidden] with spec.per_layer: the embedding */
+    float *crossed;    /* [T, hidden] with MIXER_CROSS: rows that attend to images */
+    void *mixer, *ffn; /* work memory of the sublayer that needs most */
     float *rope[SPEC_MAX_ROPES]; /* [T, dim] */
     float *q_scale;              /* [T] with spec.q_growth */
     float *hidden;               /* [T, draft.width] rows for a draft head */
@@ -49,9 +50,24 @@ struct amount {
 struct decoder_front {
     /* Rows [first, first + n) of all: `x` is the first of these. embed NULL: ids are looked up */
     void (*embed)(void *arg, float *x, uint32_t first, uint32_t n);
-    void (*after)(void *arg, uint32_t layer, const float *x, uint32_t first, uint32_t n);
+    /* true: x is changed */
+    bool (*after)(void *arg, uint32_t layer, float *x, uint32_t first, uint32_t n);
     void (*finish)(void *arg, const float *rows, uint32_t first, uint32_t n);
     void *arg;
+};
+
+/* The part of a step that cross-attention layers compute (decoder_cross.c): the step with the rows
+ * marked that attend to an image, and these rows as a step of their own, whose sequences are the
+ * images' rows. */
+struct crossing {
+    struct kv_cache *kv; /* keys and values of images, of these layers of this stage; or NULL */
+    uint32_t n, cap;     /* rows that attend to an image */
+    struct ragged marked, alone;
+    uint32_t *rows, *zeros;
+    struct mutual *sees;
+    struct span *spans;
+    const float **marks; /* [tokens of the step] */
+    uint32_t cap_tokens;
 };
 
 /* Number of matrices that are stored in a format, or were widened to a type. */
@@ -112,6 +128,7 @@ struct decoder {
     bool encodes;          /* there is no head; `kv` holds only the current layer */
     struct kv_cache *kv;
     struct kv_cache *windows; /* of sliding-window layers; NULL: `kv` holds these as well */
+    struct crossing cross;    /* of layers of MIXER_CROSS */
     float *state;             /* [n_cells][state_floats]; NULL: not allocated yet */
     uint64_t state_floats;    /* floats of a cell; 0: no layer is recurrent */
     uint32_t n_cells;
@@ -181,6 +198,17 @@ int decoder_walk_begin(struct decoder *d, const struct ragged *b, uint32_t unit,
  * small; *done: their number. It depends only on sizes, so ranks stay in step. */
 int decoder_walk_on(struct decoder *d, struct decoder_walk *w, uint64_t most, uint64_t *done,
                     struct err *e);
+/* Rows of images in device memory (decoder_cross.c). Number of layers of this stage that attend to
+ * them; bytes of a block of them on this rank, 0: none. */
+uint32_t decoder_cross_layers(const struct decoder *d);
+uint64_t decoder_cross_block_bytes(const struct decoder *d, enum kv_dtype dtype);
+/* Replaces the cache, whose contents are lost. n_blocks 0: frees it. */
+int decoder_cross_resize(struct decoder *d, uint32_t n_blocks, enum kv_dtype dtype, struct err *e);
+/* Stores keys and values of rows [n][hidden] of host memory at places [first, first + n) of
+ * `blocks`. */
+int decoder_cross_store(struct decoder *d, const float *rows, const uint32_t *blocks,
+                        uint32_t first, uint32_t n, struct err *e);
+
 /* Allocates the backend's own memory for a step like `b`, without computing it. A cache must
  * exist. */
 int decoder_rehearse(struct decoder *d, const struct ragged *b, struct err *e);

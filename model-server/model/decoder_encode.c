@@ -123,9 +123,10 @@ static int run_part(struct decoder *d, struct decoder_walk *w, uint32_t n, struc
     case WALK_REST:
         if (decoder_layer_rest(d, w->layer, &p, e))
             return -1;
-        if (d->front.after)
+        if (d->front.after &&
             d->front.after(d->front.arg, w->layer, d->scratch.x + (size_t)w->row * d->spec.hidden,
-                           w->row, n);
+                           w->row, n))
+            decoder_enter_layer(d, w->layer + 1, &p);
         return 0;
     case WALK_GATHER:
         last_rows(d, w->b, &w->rows);

@@ -25,6 +25,15 @@ void decoder_enter_layer(struct decoder *d, uint32_t i, const struct decoder_par
 int decoder_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e);
 /* Enqueues the logits of the step's output rows. */
 int decoder_head(struct decoder *d, uint32_t n_out, struct err *e);
+/* Layer i is passed by where no row of the step sees a picture. */
+bool decoder_is_cross(const struct decoder *d, uint32_t i);
+/* Before a step: which of its rows see pictures. */
+int decoder_cross_begin(struct decoder *d, const struct ragged *b, struct err *e);
+/* Such a layer, within the step `b`. In: x. Out: x; n is undefined. */
+int decoder_cross_layer(struct decoder *d, uint32_t i, const struct ragged *b, struct err *e);
+/* Which layer of crossing.kv layer i reads. */
+uint32_t decoder_cross_at(const struct decoder *d, uint32_t i);
+void decoder_cross_free(struct decoder *d);
 int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e);
 /* Layer i in two parts. In: n is the norm of x. First store() of every row to which another row
  * attends. Then rest(): x has both branches added and n is its norm for the next layer. Not with

@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "model-server/backend/numbers.h"
+#include "model-server/model/decoder_impl.h"
 #include "model-server/model/kv_parts.h"
 #include "model-server/model/loader.h"
 #include <math.h>
@@ -81,14 +82,26 @@ static const struct sublayer_ops *const mixers[MIXER_N] = {
     [MIXER_ATTENTION] = &mixer_attention, [MIXER_DELTA] = &mixer_delta,
     [MIXER_MAMBA2] = &mixer_mamba2,       [MIXER_CONV] = &mixer_conv,
     [MIXER_PAIR] = &mixer_pair,           [MIXER_MLA] = &mixer_mla,
-    [MIXER_MAMBA] = &mixer_mamba};
+    [MIXER_MAMBA] = &mixer_mamba,         [MIXER_CROSS] = &mixer_cross};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
     return !s->layers[layer].moe ? &ffn_dense : s->moe.beside ? &ffn_beside : &ffn_moe;
 }
 
-void decoder_load_layer(struct loader *l, uint32_t at)
+/* What multiplies a sublayer's result. Gates of models that begin to be trained are 0. */
+static float gate_of(struct loader *l, enum role role, uint32_t layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    if (!s->layers[layer].gated)
+        return s->residual_scale;
+    const struct mat_part p = loader_table(l, role, (int)layer, "", 1, 1);
+    const float gate = p.data ? number_at(p.data, p.dtype, 0) : 0;
+    loader_drop(l);
+    return s->residual_scale * tanhf(gate);
+}
+
+static void load_layer(struct loader *l, uint32_t at)
 {
     struct decoder *d = l->d;
     const int layer = (int)at;
@@ -113,12 +126,29 @@ void decoder_load_layer(struct loader *l, uint32_t at)
     }
     if (!ls->no_ffn)
         load_sublayer(l, &y->ffn, ffn_of(s, i), i, &d->ffn_width);
+    y->mixer_by = gate_of(l, W_ATTN_TANH, i);
+    y->ffn_by = gate_of(l, W_MLP_TANH, i);
     if (s->per_layer) {
         load_sublayer(l, &y->tail, &ffn_embedded, i, &d->ffn_width);
         y->post_tail_norm = loader_norm(l, W_LAYER_EMBED_POST_NORM, layer);
     }
     if (s->layer_scale)
         y->scale = loader_number(l, W_LAYER_SCALE, layer);
+}
+
+void decoder_load_layer(struct loader *l, uint32_t at)
+{
+    const struct arch *const first = l->a;
+    const uint32_t second = l->d->spec.second_stack;
+    if (!second || at < second) {
+        load_layer(l, at);
+        return;
+    }
+    l->a = first->second;
+    l->first_layer = (int)second;
+    load_layer(l, at);
+    l->a = first;
+    l->first_layer = 0;
 }
 
 /* Tied or not, the whole head is read for every token and is a fifth of a small model. So it is
@@ -207,7 +237,8 @@ static void load_head(struct loader *l, struct amount embed)
     if (!s->tied || own || quant || !d->stage.begins) {
         enum role role = !s->tied || own ? W_HEAD : W_EMBED;
         const uint32_t width = s->narrow_head ? s->embed_dim : s->hidden;
-        p = loader_part(l, role, NO_LAYER, NO_EXPERT, false, s->vocab, width);
+        const int64_t more = role == W_EMBED ? s->more_embeds : 0;
+        p = loader_part(l, role, NO_LAYER, NO_EXPERT, false, s->vocab + more, width);
         p = loader_rows(p, v.first, v.n);
         d->head = loader_pack(l, &p, 1, d->dtype, quant);
     }
@@ -243,9 +274,10 @@ static struct amount load_first(struct loader *l)
     const struct decoder_spec *s = &d->spec;
     const struct slice v = d->split.vocab;
     if (!d->front.embed) {
-        struct mat_part p = loader_rows(
-            loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false, s->vocab, spec_embed_dim(s)),
-            v.first, v.n);
+        struct mat_part p =
+            loader_rows(loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false,
+                                    (int64_t)s->vocab + s->more_embeds, spec_embed_dim(s)),
+                        v.first, v.n);
         d->embed = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
     }
     const struct amount embed = d->tables = d->weights;
@@ -319,7 +351,7 @@ static void take_cells(struct decoder *d)
     bool recurs = false;
     for (uint32_t i = 0; i < d->spec.n_layers; i++) {
         const enum mixer_kind m = d->spec.layers[i].mixer;
-        recurs |= m != MIXER_NONE && m != MIXER_ATTENTION && m != MIXER_MLA;
+        recurs |= m != MIXER_NONE && m != MIXER_ATTENTION && m != MIXER_MLA && m != MIXER_CROSS;
     }
     if (d->stages && recurs && !d->state_floats)
         layer_take_state(d, 1);
@@ -479,6 +511,7 @@ void decoder_free(struct decoder *d)
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         rope_free(&d->rope[i]);
     kv_parts_free(d);
+    decoder_cross_free(d);
     d->ops->free(d->dev, d->state);
     d->ops->free(d->dev, d->scratch.memory);
     d->ops->free(d->dev, d->scratch.given);

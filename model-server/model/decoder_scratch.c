@@ -37,6 +37,7 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     at = place(&s->n, base, at, t, m->hidden);
     at = place(&s->r, base, at, t, m->hidden);
     at = place(&s->embedded, base, at, t, m->per_layer || d->draft.plan.own ? m->hidden : 0);
+    at = place(&s->crossed, base, at, t, decoder_cross_layers(d) ? m->hidden : 0);
     at = place_work(&s->mixer, base, at, t, d->mixer_width);
     at = place_work(&s->ffn, base, at, t, d->ffn_width);
     for (int i = 0; i < SPEC_MAX_ROPES; i++)

@@ -110,6 +110,10 @@ enum mixer_kind {
     MIXER_CONV,   /* a short convolution between two gates (LFM2, arXiv 2511.23404) */
     MIXER_MAMBA,  /* arXiv 2312.00752 */
     MIXER_PAIR,   /* attention and Mamba-2 in parallel (Falcon-H1, arXiv 2507.22448) */
+    /* Cross-attention to rows of images (Llama 3.2 Vision, arXiv 2407.21783): q is computed from
+     * the token, k and v from the images' features. Tokens that attend to no image skip the whole
+     * layer. */
+    MIXER_CROSS,
     MIXER_N,
     MIXER_NONE = MIXER_N
 };
@@ -129,6 +133,7 @@ struct layer_spec {
     uint8_t rope;     /* index into decoder_spec.rope */
     uint32_t same_as; /* not 0: it shares the weights of layer same_as - 1, an earlier one */
     bool moe;         /* experts instead of the dense MLP */
+    bool gated;       /* tanh of a stored number multiplies what each sublayer adds */
 };
 
 /* The norm after Mamba-2's recurrence: of the gated result, none, or of the result before the
@@ -248,6 +253,8 @@ struct decoder_spec {
     uint32_t max_positions;  /* 0: unbounded */
     uint32_t n_draft_layers; /* after n_layers, included in `layers`: those of a draft head
                                 (draft/draft.h) */
+    uint32_t second_stack;   /* not 0: layers from here on have the names of arch.second, from 0 */
+    uint32_t more_embeds;    /* rows of the stored table of embeddings after those of `vocab` */
 
     struct norm_spec norm;
     enum norm_place norms;

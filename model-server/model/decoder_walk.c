@@ -33,6 +33,8 @@ int decoder_walk_layer(struct decoder *d, uint32_t i, const struct ragged *b, fl
     const size_t bytes = (size_t)b->n_tokens * d->spec.hidden * sizeof(float);
     const struct decoder_part all = {0, b->n_tokens, b->n_tokens};
     const uint32_t layers = d->stage.n;
+    if (decoder_is_cross(d, i)) /* walks show no pictures */
+        return 0;
     if (decoder_reserve_pass(d, b->n_tokens, 0, e) ||
         d->ops->upload(d->dev, d->scratch.x, x, bytes, e) || walk_begin(d, b, e))
         return -1;

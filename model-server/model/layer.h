@@ -63,7 +63,7 @@ struct sublayer_ops {
 };
 
 extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba, mixer_mamba2,
-    mixer_conv, mixer_pair, ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
+    mixer_conv, mixer_pair, mixer_cross, ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
 
 /* Bounds of the inputs and the results of a product; NULL: none. */
 struct clip {
@@ -81,7 +81,8 @@ struct layer {
     struct sublayer mixer, ffn; /* ops NULL: the layer has none */
     struct sublayer tail;       /* x + n(tail(x)) after the others; ops NULL: none */
     struct norm post_tail_norm;
-    float scale; /* factor of the stream after the layer; 0: none */
+    float scale;            /* factor of the stream after the layer; 0: none */
+    float mixer_by, ffn_by; /* factors of the sublayers' results */
 };
 
 /* Helpers of sublayers (layer.c). y[rows, y_width] = x[rows, x_width] W^T + bias, with the update

@@ -140,6 +140,18 @@ int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uin
 /* The same for blocks of a separate sliding-window cache. */
 int model_window_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
                       struct err *e);
+/* Cross-attention layers have a separate cache for images' rows (MIXER_CROSS). A block holds
+ * MODEL_CROSS_BLOCK rows of all such layers of this rank. 0 bytes: the model has none. */
+enum { MODEL_CROSS_BLOCK = 16 };
+uint64_t model_cross_block_bytes(const struct model *m, enum kv_dtype kv_dtype);
+/* Allocates (first call) or replaces (contents are lost) the cache; n_blocks 0: frees it. */
+int model_cross_resize(struct model *m, uint32_t n_blocks, enum kv_dtype kv_dtype, struct err *e);
+/* Stores keys and values of n rows [n][hidden] of host memory at places [first, first + n) of the
+ * table `blocks`, in order with the steps. */
+int model_cross_store(struct model *m, const float *rows, const uint32_t *blocks, uint32_t first,
+                      uint32_t n, struct err *e);
+/* Multiply-adds of a row, on all ranks and in all stages. */
+uint64_t model_cross_row_cost(const struct model *m);
 /* Recurrent state, if the model has some. A cell holds the state of one sequence after so many
  * tokens: see struct span. Allocates (first call) or replaces (contents are lost) the pool. */
 int model_state_resize(struct model *m, uint32_t n_cells, struct err *e);

@@ -55,6 +55,31 @@ int model_kv_resize_apart(struct model *m, uint32_t n_blocks, uint32_t n_windows
     return d->kv && (!apart || d->windows) ? 0 : -1;
 }
 
+uint64_t model_cross_block_bytes(const struct model *m, enum kv_dtype kv_dtype)
+{
+    return decoder_cross_block_bytes(&m->d, kv_dtype);
+}
+
+int model_cross_resize(struct model *m, uint32_t n_blocks, enum kv_dtype kv_dtype, struct err *e)
+{
+    return decoder_cross_resize(&m->d, n_blocks, kv_dtype, e);
+}
+
+int model_cross_store(struct model *m, const float *rows, const uint32_t *blocks, uint32_t first,
+                      uint32_t n, struct err *e)
+{
+    return decoder_cross_store(&m->d, rows, blocks, first, n, e);
+}
+
+uint64_t model_cross_row_cost(const struct model *m)
+{
+    const struct decoder_spec *s = &m->d.spec;
+    uint64_t layers = 0;
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        layers += s->layers[i].mixer == MIXER_CROSS;
+    return layers * 4 * s->hidden * s->n_kv_heads * s->head_dim;
+}
+
 int model_window_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
                       struct err *e)
 {

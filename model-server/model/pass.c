@@ -36,7 +36,8 @@ struct ragged pass_cut(const struct ragged *b, uint32_t from, uint32_t to, struc
                        .window_slots = b->window_slots ? b->window_slots + from : NULL,
                        .given = b->given ? b->given + from : NULL,
                        .axes = b->axes ? b->axes + from : NULL,
-                       .mutual = b->mutual ? b->mutual + from : NULL};
+                       .mutual = b->mutual ? b->mutual + from : NULL,
+                       .sees = b->sees ? b->sees + from : NULL};
     for (uint32_t i = 0; i < b->n_spans; i++)
         if (b->spans[i].first < to && b->spans[i].first + b->spans[i].n > from)
             spans[p.n_spans++] = cut_span(&b->spans[i], from, to);

@@ -155,13 +155,15 @@ static int check_input(const struct validator *v, const struct ask *q, struct er
     return 0;
 }
 
-/* Checks ids from the client, or from a tokenizer with a larger vocabulary than the model. */
-static int check_ids(const struct validator *v, const uint32_t *ids, uint32_t n, struct err *e)
+/* Checks ids from the client, or from a tokenizer with a larger vocabulary than the model. The
+ * placeholders of images may be outside it (Llama 3.2 Vision): no logit is theirs. */
+static int check_ids(const struct validator *v, const struct gen_request *r, struct err *e)
 {
-    assert(ids || !n);
-    for (uint32_t i = 0; i < n; i++)
-        if (ids[i] >= v->vocab_size)
-            REFUSE("token id %u is outside the vocabulary of %u", ids[i], v->vocab_size);
+    const uint32_t shown = r->n_media ? vision_token(v->media.vision) : UINT32_MAX;
+    assert(r->ids || !r->n_ids);
+    for (uint32_t i = 0; i < r->n_ids; i++)
+        if (r->ids[i] >= v->vocab_size && r->ids[i] != shown)
+            REFUSE("token id %u is outside the vocabulary of %u", r->ids[i], v->vocab_size);
     return 0;
 }
 
@@ -426,8 +428,7 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
         return -1;
     if (bad_words_encode(v, q, scratch, a, &r->params.bad_words, e) != 0)
         return -1;
-    if (check_ids(v, r->ids, r->n_ids, e) != 0 ||
-        budget(v, q, r->n_ids, &r->params.max_new_tokens, e) != 0)
+    if (check_ids(v, r, e) != 0 || budget(v, q, r->n_ids, &r->params.max_new_tokens, e) != 0)
         return -1;
     if (r->params.min_new_tokens > r->params.max_new_tokens) /* max_new_tokens was clipped */
         r->params.min_new_tokens = r->params.max_new_tokens;

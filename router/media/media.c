@@ -102,12 +102,12 @@ static int read_all(const struct media *m, const struct ask *q, const struct ask
         const uint64_t shown = (uint64_t)p->plan.width * p->plan.height;
         bytes -= p->n < bytes ? p->n : bytes;
         pixels -= shown < pixels ? shown : pixels;
-        tokens += p->plan.n_features;
+        tokens += p->plan.n_tokens;
         out->v[out->n_media] = p;
-        if (m->max_whole && p->plan.n_features > m->max_whole)
+        if (m->max_whole && p->plan.n_tokens > m->max_whole)
             REFUSE("an image of %u tokens does not fit into a step of %u tokens "
                    "(--max-batch-prefill-tokens)",
-                   p->plan.n_features, m->max_whole);
+                   p->plan.n_tokens, m->max_whole);
     }
     if (tokens > m->max_tokens)
         REFUSE("the images of a request may have at most %u tokens. Given: %llu", m->max_tokens,
@@ -185,7 +185,7 @@ int media_places(const struct media *m, const struct media_prompt *p, const uint
     if (!v)
         return err_nomem(e);
     for (uint32_t i = 0; i < p->n_media; i++)
-        expected += p->v[i]->plan.n_features;
+        expected += p->v[i]->plan.n_tokens;
     for (uint32_t i = 0; i < n; i++)
         found += ids[i] == token;
     if (found != expected)
@@ -196,7 +196,7 @@ int media_places(const struct media *m, const struct media_prompt *p, const uint
             continue;
         const struct medium *of = p->v[k];
         if (left == 0) {
-            left = of->plan.n_features;
+            left = of->plan.n_tokens;
             v[k] = (struct gen_medium){.bytes = of->bytes,
                                        .n_bytes = of->n,
                                        .type = image_mime(of->format),

@@ -121,7 +121,7 @@ static int look(const struct media *m, const struct ask *q, const struct ask_ima
                        (unsigned long long)m->rules->max_pixels);
     if (vision_plan(m->vision, info.width, info.height, &out->plan, e) != 0)
         return err_wrap(e, "Input validation error");
-    if (out->plan.n_features == 0)
+    if (out->plan.n_tokens == 0)
         return err_set(e, ERR_VALIDATION, "Input validation error: an image without any token");
     if (image_decode(m->decoder, out->bytes, out->n, &picture, e) != 0)
         return fail(q, s, FAULT_FORMAT, e);

@@ -15,7 +15,8 @@ static const char *const families[] = {"qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwe
                                        /* made by make_vision.py, in tests/data */
                                        "internvl", "internvl_chat", "paligemma", "paligemma2",
                                        "llama4", "gemma4", "gemma4_e", "llava_onevision", "llava",
-                                       "qwen2_vl", "qwen3_vl_moe", "aya_vision", "cohere2_vision"};
+                                       "qwen2_vl", "qwen3_vl_moe", "aya_vision", "cohere2_vision",
+                                       "mllama"};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 /* TEST_DATA/vision/<a>/<b>, or the folder without `b`; tests/data/vision for families made by
@@ -70,8 +71,12 @@ static inline int sight_open(struct sight *s, const char *dir, struct comm *comm
                                        .decode = decode_here,
                                        .ops = s->b.ops,
                                        .dev = s->b.dev,
-                                       .most_bytes = 1 << 20};
-    return (s->pictures = pictures_new(&o, &s->e)) ? 0 : -1;
+                                       .most_bytes = 1 << 20,
+                                       .model = s->b.model};
+    s->pictures = pictures_new(&o, &s->e);
+    return s->pictures && pictures_reserve_shown(s->pictures, SIGHT_BLOCKS, KV_F32, &s->e) == 0
+               ? 0
+               : -1;
 }
 
 static inline void sight_close(struct sight *s)
@@ -121,7 +126,7 @@ static inline int sight_specs(struct sight *s, const cJSON *c, const uint32_t *i
         while (at < n_ids && ids[at] != vision_token(s->vision))
             at++;
         m->position = at;
-        for (uint32_t seen = 0; at < n_ids && seen < plan.n_features; at++)
+        for (uint32_t seen = 0; at < n_ids && seen < plan.n_tokens; at++)
             seen += ids[at] == vision_token(s->vision);
         m->tokens = at - m->position;
     }

@@ -354,9 +354,9 @@ static void pixels_at_the_hubs_sizes(void **state)
 
 static void pixels_of_families_made_here(void **state)
 {
-    static const struct family made[] = {{"paligemma"},      {"llama4"},          {"gemma4"},
-                                         {"llava"},          {"llava_onevision"}, {"aya_vision"},
-                                         {"cohere2_vision"}, {"qwen2_vl"},        {"qwen3_vl_moe"}};
+    static const struct family made[] = {
+        {"paligemma"},  {"llama4"},         {"gemma4"},   {"llava"},        {"llava_onevision"},
+        {"aya_vision"}, {"cohere2_vision"}, {"qwen2_vl"}, {"qwen3_vl_moe"}, {"mllama"}};
     (void)state;
     if (access(vision_data("images", "resize.json"), R_OK)) {
         TEST_SKIPPED(1, "no vision/images in TEST_DATA");
@@ -463,6 +463,41 @@ static void llama4_chooses_canvases_as_transformers_do(void **state)
     cJSON_Delete(golden);
 }
 
+/* The same of Llama 3.2 Vision, which has no crop of the whole image. */
+static void mllama_chooses_canvases_as_transformers_do(void **state)
+{
+    cJSON *golden = vision_json("mllama", "golden.json"), *pixels = cJSON_CreateObject();
+    const struct family f = {"mllama", .image_size = 560, .patch_size = 14};
+    const cJSON *c;
+    uint32_t n = 0;
+    (void)state;
+    cJSON *size = cJSON_AddObjectToObject(pixels, "size");
+    cJSON_AddNumberToObject(size, "height", 560);
+    cJSON_AddNumberToObject(size, "width", 560);
+    struct vision *v = load_with(&f, pixels);
+    assert_true(vision_crosses(v));
+    cJSON_ArrayForEach(c, json_get(cJSON_GetArrayItem(json_get(golden, "canvases"), 0), "sizes"))
+    {
+        const uint32_t w = vision_at(c, 0), h = vision_at(c, 1);
+        struct vision_plan p;
+        struct err e = ERR_INIT;
+        assert_int_equal(vision_plan(v, w, h, &p, &e), 0);
+        const struct vision_resize *r = &p.resizes[0];
+        if (p.rows != vision_at(c, 2) || p.cols != vision_at(c, 3) || r->width != vision_at(c, 4) ||
+            r->height != vision_at(c, 5))
+            fail_msg("%u x %u: %u x %u tiles, resized to %u x %u", w, h, p.rows, p.cols, r->width,
+                     r->height);
+        assert_int_equal(p.n_crops, p.rows * p.cols);
+        assert_int_equal(p.n_features, p.n_crops * 1601);
+        assert_int_equal(p.n_tokens, 1);
+        n++;
+    }
+    assert_int_equal(n, 224);
+    vision_free(v);
+    cJSON_Delete(pixels);
+    cJSON_Delete(golden);
+}
+
 static void pan_and_scan(void **state)
 {
     const struct family f = {"gemma3", .image_size = 896, .tokens = 256};
@@ -483,6 +518,7 @@ int main(void)
         cmocka_unit_test(pixels_at_the_hubs_sizes),
         cmocka_unit_test(pixels_of_families_made_here),
         cmocka_unit_test(llama4_chooses_canvases_as_transformers_do),
+        cmocka_unit_test(mllama_chooses_canvases_as_transformers_do),
         cmocka_unit_test(onevision_shrinks_what_is_too_much),
         cmocka_unit_test(gemma4_chooses_sizes_as_transformers_do),
         cmocka_unit_test(pan_and_scan)};

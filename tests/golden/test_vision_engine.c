@@ -8,9 +8,10 @@ enum { MOST_CASES = 16, NEW = 12, BLOCK = 16, PER_SEQ = 24 };
 
 /* One of each kind: windows and three positions, deepstack, recurrent state, blocks both ways,
  * tiles, row ends between features, prompts both ways, blocks that windows cut, embeddings of each
- * layer. */
-static const char *const some[] = {"qwen2_5_vl", "qwen3_vl", "qwen3_5",    "gemma3", "llava_next",
-                                   "idefics3",   "pixtral",  "paligemma2", "gemma4", "gemma4_e"};
+ * layer, layers that attend to pictures. */
+static const char *const some[] = {"qwen2_5_vl", "qwen3_vl", "qwen3_5", "gemma3",
+                                   "llava_next", "idefics3", "pixtral", "paligemma2",
+                                   "gemma4",     "gemma4_e", "mllama"};
 enum { N_SOME = sizeof(some) / sizeof(some[0]) };
 
 /* ---------------------------------------------------------------- an engine that sees */
@@ -294,6 +295,54 @@ static void refused(struct rig *r, const struct seq_spec *s, const char *why)
     engine_clear(r->engine, NULL);
 }
 
+/* Layers that attend to pictures: there is room for the keys and values of one picture. Who comes
+ * later waits without any, and then gets the same tokens. */
+static void pictures_wait_for_room(void **state)
+{
+    static struct ask asks[MOST_CASES];
+    struct seq_spec specs[2];
+    struct rig r;
+    (void)state;
+    open_rig(&r, "mllama", 0);
+    const uint32_t most = pictures_shown_most(r.s.pictures);
+    assert_int_equal(pictures_reserve_shown(r.s.pictures, most, KV_F32, &r.s.e), 0);
+    specs[0] = ask_of(&r, &asks[1], 1, 1);
+    specs[1] = ask_of(&r, &asks[2], 2, 2);
+    generate(&r, asks, specs, 2, "one after the other");
+    assert_int_equal(pictures_stats(r.s.pictures).encoded, 2);
+    specs[0] = ask_of(&r, &asks[1], 1, 1); /* its place was taken */
+    generate(&r, asks, specs, 1, "again");
+    assert_int_equal(pictures_stats(r.s.pictures).encoded, 3);
+    specs[0] = ask_of(&r, &asks[1], 1, 1);
+    specs[1] = ask_of(&r, &asks[2], 2, 2);
+    specs[1].cache_len = specs[1].n_prompt - 1; /* all that it waits for is its pictures */
+    generate(&r, asks, specs, 2, "a cached prompt that waits");
+    assert_int_equal(pictures_stats(r.s.pictures).encoded, 4);
+    assert_int_equal(pictures_stats(r.s.pictures).kept, 0); /* no features beside keys */
+    close_rig(&r);
+}
+
+/* The same picture in two prompts is there once; a request whose pictures can never fit is refused.
+ */
+static void prompts_share_what_pictures_take(void **state)
+{
+    static struct ask asks[MOST_CASES];
+    struct seq_spec specs[2];
+    struct rig r;
+    (void)state;
+    open_rig(&r, "mllama", 0);
+    const uint32_t most = pictures_shown_most(r.s.pictures);
+    assert_int_equal(pictures_reserve_shown(r.s.pictures, most, KV_F32, &r.s.e), 0);
+    specs[0] = ask_of(&r, &asks[1], 1, 1);
+    specs[1] = ask_of(&r, &asks[4], 4, 4);
+    generate(&r, asks, specs, 2, "together");
+    assert_int_equal(pictures_stats(r.s.pictures).encoded, 1);
+    specs[0] = ask_of(&r, &asks[3], 3, 3);
+    refused(&r, &specs[0], "there is memory for");
+    sight_free_specs(asks[3].media, asks[3].n_media);
+    close_rig(&r);
+}
+
 static void what_is_wrong_with_a_picture_is_said(void **state)
 {
     static struct ask asks[1];
@@ -334,6 +383,8 @@ int main(void)
         cmocka_unit_test(log_probabilities_of_prompts),
         cmocka_unit_test(a_cached_picture_costs_nothing),
         cmocka_unit_test(features_leave_when_there_are_too_many),
+        cmocka_unit_test(pictures_wait_for_room),
+        cmocka_unit_test(prompts_share_what_pictures_take),
         cmocka_unit_test(what_is_wrong_with_a_picture_is_said),
     };
     if (!test_data("vision/README.md")) {

@@ -197,7 +197,15 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
                "<|tile_x_separator|><|patch|><|tile_y_separator|><|image|><|patch|><|image_end|>");
     vision_free(v);
 
+    v = load("{\"model_type\":\"mllama\",\"vision_config\":{\"image_size\":28}}",
+             "{\"size\":{\"height\":28,\"width\":28}}");
+    assert_true(vision_crosses(v));
+    expands_to(v, 20, 20, "<|image|>");
+    expands_to(v, 56, 56, "<|image|>");
+    vision_free(v);
+
     v = load("{\"model_type\":\"paligemma\",\"vision_config\":{\"image_size\":28}}", NULL);
+    assert_false(vision_crosses(v));
     expands_to(v, 20, 45, "<image><image><image><image>");
     assert_string_equal(vision_frame(v).behind, "<bos>");
     assert_string_equal(vision_frame(v).end, "\n");
@@ -314,7 +322,7 @@ static void models_of_text_have_none(void **state)
     assert_int_equal(load_files("{\"model_type\":\"gemma3\"}", NULL, NULL, &v, &e), 0);
     assert_null(v);
     assert_int_equal(
-        load_files("{\"model_type\":\"mllama\",\"vision_config\":{}}", NULL, NULL, &v, &e), 0);
+        load_files("{\"model_type\":\"idefics2\",\"vision_config\":{}}", NULL, NULL, &v, &e), 0);
     assert_null(v);
     assert_int_equal(vision_load("/nowhere", NULL, &v, &e), -1);
     assert_null(v);
@@ -347,6 +355,7 @@ static void contradictions_are_refused(void **state)
 #define COHERE "{\"model_type\":\"cohere2_vision\",\"vision_config\":{%s}}"
 #define SMOL   "{\"model_type\":\"smolvlm\",\"vision_config\":{%s}}"
 #define LLAMA  "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
+#define MLLAMA "{\"model_type\":\"mllama\",\"vision_config\":{%s}}"
 #define PALI   "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
 #define INTERN "{\"model_type\":\"internvl\",\"vision_config\":{%s}}"
     static const struct {
@@ -403,6 +412,11 @@ static void contradictions_are_refused(void **state)
         {LLAMA, "\"image_size\":448", NULL},
         {LLAMA, "\"image_size\":336,\"pixel_shuffle_ratio\":0.4", NULL},
         {LLAMA, "\"image_size\":336", "{\"max_patches\":64}"},
+        {MLLAMA, "\"image_size\":224", "{\"size\":{\"height\":448,\"width\":448}}"},
+        {MLLAMA, "\"image_size\":225,\"patch_size\":14",
+         "{\"size\":{\"height\":225,\"width\":225}}"},
+        {MLLAMA, "\"image_size\":224,\"max_num_tiles\":4", "{\"max_image_tiles\":5}"},
+        {MLLAMA, "\"image_size\":224,\"max_num_tiles\":17", "{\"max_image_tiles\":17}"},
         {PALI, "", "{\"size\":{\"height\":448,\"width\":448}}"},
         {PALI, "", "{\"image_seq_length\":255}"},
         {PALI, "\"image_size\":7", NULL},

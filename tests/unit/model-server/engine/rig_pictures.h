@@ -33,6 +33,14 @@ NO_PICTURES(struct media_token, media_token, const struct media *m UNUSED,
 NO_PICTURES(bool, media_has, const struct media *m UNUSED, uint32_t i UNUSED)
 NO_PICTURES(bool, media_has_axes, const struct media *m UNUSED)
 NO_PICTURES(bool, media_is_two_way, const struct media *m UNUSED)
+NO_PICTURES(const uint32_t *, media_shown, const struct media *m UNUSED)
+NO_PICTURES(bool, pictures_cross, const struct pictures *p UNUSED)
+NO_PICTURES(int, pictures_reserve_shown, struct pictures *p UNUSED, uint32_t n UNUSED,
+            enum kv_dtype dtype UNUSED, struct err *e UNUSED)
+NO_PICTURES(uint64_t, pictures_shown_bytes, const struct pictures *p UNUSED,
+            enum kv_dtype dtype UNUSED)
+NO_PICTURES(uint32_t, pictures_shown_most, const struct pictures *p UNUSED)
+NO_PICTURES(uint32_t, pictures_shown_blocks, const struct pictures *p UNUSED)
 // clang-format on
 void media_free(struct media *m) { (void)m; }
 #endif
