@@ -1,11 +1,11 @@
-/* tower_joint.c - towers whose tiles see each other (Llama 3.2 Vision, arXiv 2407.21783).
+/* tower_joint.c - towers whose tiles attend to each other (Llama 3.2 Vision, arXiv 2407.21783).
  *
- * A picture always has the most tiles that it may have. Rows of the sequence: class token and
- * patches of each of its tiles; the same of tiles that it lacks, which are empty; what fills each
- * tile up to a multiple of 8, zeros behind the first norm. The last two groups are padding: as in
- * training, the picture's own rows see all rows, and padding sees the picture's own. Behind a first
- * stack of layers stand a norm and rows of tiles, then a second stack. Features are a product of
- * what it gives and what some layers of the first stack gave: the matrix is cut by these. */
+ * Every image has the largest number of tiles. Rows of the sequence: the class token and patches of
+ * each real tile; the same of missing tiles, which are empty; rows that pad each tile to a multiple
+ * of 8, zero after the first norm. The last two groups are padding: as in training, real rows
+ * attend to all rows, and padding attends to real rows. After a first stack of layers come a norm
+ * and embeddings of tiles, then a second stack. The projection reads the second stack's result and
+ * the results of some layers of the first stack; its matrix is divided accordingly. */
 #include "model-server/backend/numbers.h"
 #include "model-server/encoder/arrange.h"
 #include "model-server/model/loader.h"
@@ -29,7 +29,7 @@ uint32_t tower_joint_tokens(const struct encoder_spec *s)
 
 /* ---------------------------------------------------------------- what is added to patches */
 
-/* The number of a grid of tiles, from 1: they are counted by rows, then by columns. */
+/* The index of a grid of tiles, from 1, in the order of rows, then columns. */
 static uint32_t shape_id(const struct encoder_spec *s, uint32_t rows, uint32_t cols)
 {
     uint32_t id = 0;
@@ -113,7 +113,7 @@ void tower_joint_enter(struct tower *t, float *x, uint32_t first, uint32_t n)
     const uint32_t hidden = s->blocks.hidden, all = tower_joint_tokens(s);
     const uint32_t whole = s->joint.tiles * tile_rows(s);
     t->d.ops->norm(t->d.dev, x, x, n, hidden, &t->joint.first_norm);
-    for (uint32_t at = first; at < first + n;) { /* zeros at the end of each picture */
+    for (uint32_t at = first; at < first + n;) { /* zeros at the end of each image */
         const uint32_t in = at % all, end = at - in + all, zeros = at - in + whole;
         const uint32_t from = at > zeros ? at : zeros, to = end < first + n ? end : first + n;
         if (from < to)
@@ -125,7 +125,7 @@ void tower_joint_enter(struct tower *t, float *x, uint32_t first, uint32_t n)
 
 enum { TAP_ROWS = TOWER_TAP_ROWS };
 
-/* y += x W^T for rows of which both are the first; or =. */
+/* y = x W^T, or y += x W^T. */
 static void add_product(struct tower *t, float *y, const float *x, uint32_t n,
                         const struct weight *w, const float *bias, bool add)
 {
@@ -163,7 +163,7 @@ void tower_joint_finish(struct tower *t, const float *x, uint32_t first, uint32_
 
 /* ---------------------------------------------------------------- loading */
 
-/* A table [rows][n] in host memory, as it is stored, and tanh of the number of `gate`. */
+/* Loads a table [rows][n] to host memory in its stored type, and tanh of the gate. */
 static void load_table(struct loader *l, struct tower_table *t, enum role role, enum role gate,
                        int64_t rows, int64_t cols)
 {
@@ -181,7 +181,7 @@ static void load_table(struct loader *l, struct tower_table *t, enum role role, 
     loader_drop(l);
 }
 
-/* The columns of the projection that one input has: every nth from `first` on. */
+/* The columns of the projection that multiply one input: every nth from `first` on. */
 static struct weight *load_columns(struct loader *l, const struct encoder_spec *s, uint32_t first,
                                    uint32_t each)
 {
@@ -197,7 +197,7 @@ static struct weight *load_columns(struct loader *l, const struct encoder_spec *
 static struct norm load_norm(struct loader *l, enum role role)
 {
     struct norm n = loader_norm(l, role, NO_LAYER);
-    n.eps = 1e-5F; /* norm_eps is that of the layers */
+    n.eps = 1e-5F; /* norm_eps of the file is for the layers only */
     return n;
 }
 

@@ -1,13 +1,13 @@
-/* media_cross.c - a sequence whose pictures are keys and values of layers of their own (shown.h):
- * which runs it has, and which rows a token sees. */
+/* media_cross.c - sequences with images for cross-attention layers (shown.h): their runs, and the
+ * rows that a token attends to. */
 #include "common/hash.h"
 #include "model-server/engine/pictures_impl.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Pictures whose tokens stand side by side are one run: what follows sees all of them, up to the
- * next run. Each picture's own token sees it and those before it. */
+/* Images with adjacent tokens are one run: the tokens after it attend to all of it, up to the next
+ * run. The token of an image attends to that image and those before it in the run. */
 int media_cross_open(struct media *m, struct err *e)
 {
     const struct pictures *p = m->pictures;
@@ -34,14 +34,14 @@ int media_cross_open(struct media *m, struct err *e)
     }
     if (blocks > p->shown.n_blocks)
         return err_set(e, ERR_VALIDATION,
-                       "the pictures of a request take %u rows of keys and values, and there is "
+                       "the images of a request take %u rows of keys and values, and there is "
                        "memory for %u",
                        blocks * MODEL_CROSS_BLOCK, p->shown.n_blocks * MODEL_CROSS_BLOCK);
     m->table = calloc(blocks, sizeof(*m->table));
     return m->table ? 0 : err_nomem(e);
 }
 
-/* Of one picture its digest; of several a hash of theirs. */
+/* The key of a run is the digest of its image, or a hash of several digests. */
 void media_cross_name(struct media *m, const uint64_t *digests)
 {
     for (uint32_t i = 0; i < m->n_runs; i++) {
@@ -85,7 +85,7 @@ void media_cross_close(struct media *m)
     free(m->runs), free(m->keys), free(m->rows), free(m->taken), free(m->sees), free(m->table);
 }
 
-/* Runs that begin before token `to`. */
+/* Number of runs that begin before token `to`. */
 static uint32_t runs_before(const struct media *m, uint32_t to)
 {
     uint32_t n = 0;
@@ -102,7 +102,7 @@ void media_cross_want(struct media *m, uint32_t to)
     if (!n || p->no_room)
         return;
     if (media_cross_take(m, &none) <= 0) {
-        p->no_room = true; /* whoever comes later waits as well */
+        p->no_room = true; /* later sequences wait as well */
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -153,10 +153,11 @@ struct mutual media_cross_sees(const struct media *m, uint32_t token)
 
 /* ---------------------------------------------------------------- from features to the cache */
 
-/* Rows of a run that are stored at once beside running streams. */
+/* Rows of a run that are stored in one part while streams run. */
 enum { STORE_ROWS = 64 };
 
-/* The picture that row `at` of the run is of, and where its features from there on lie. */
+/* The features from row `at` of the run on; *left: how many rows of its image follow. NULL: not
+ * encoded yet. */
 static const float *rows_at(const struct media *m, const struct media_run *r, uint32_t at,
                             uint32_t *left)
 {

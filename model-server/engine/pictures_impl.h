@@ -27,10 +27,10 @@ struct pictures {
     struct media *wanted; /* whose runs the next step needs */
 };
 
-/* Pictures of a sequence that are keys and values [first, first + n) of its places. */
+/* Images [first, first + n) of a sequence, which are adjacent in the prompt. */
 struct media_run {
     uint32_t first, n;
-    uint32_t row; /* of the sequence's table where its rows begin */
+    uint32_t row; /* its first row in the sequence's table */
 };
 
 struct media {
@@ -39,22 +39,23 @@ struct media {
     uint32_t n;
     struct vision_place *places; /* [n] */
     uint32_t *features;          /* [n] */
-    struct medium **of;          /* [n] NULL: not needed any more */
-    /* Of the tokens from the first picture's first to the last one's last: the number of its
-     * feature in its picture; and where the run of such tokens is that it is in. */
+    struct medium **of;          /* [n] NULL: no longer needed */
+    /* For the tokens from the start of the first image to the end of the last one: the index of a
+     * token's feature in its image, and the run of mutually visible tokens that contains it. */
     uint32_t begin, end;
     uint32_t *feature;
-    struct mutual *marks; /* NULL unless two_way, and where the whole prompt is */
-    uint32_t prefix;      /* tokens of the prompt that all see each other; 0: its pictures' alone */
+    struct mutual *marks; /* NULL unless two_way, and if the whole prompt is mutually visible */
+    uint32_t prefix; /* tokens of the prompt that all attend to each other; 0: only those of its
+                        images */
 
-    /* With pictures.crosses: [n_runs] runs, what they are called, their rows, what was taken. */
+    /* With pictures.crosses: [n_runs] runs, their keys and numbers of rows, and the references. */
     uint32_t n_runs;
     struct media_run *runs;
     uint64_t *keys;
     uint32_t *rows;
     struct shown_run **taken;
     bool has_runs;
-    struct mutual *sees; /* [n] rows that tokens from this picture's to the next one's see */
+    struct mutual *sees; /* [n] rows that tokens from this image to the next one attend to */
     uint32_t *table;     /* blocks of all runs */
     bool wanted;
     struct media *next_wanted;
@@ -68,17 +69,17 @@ struct medium *pictures_add(struct pictures *p, const struct vision_plan *plan,
 void pictures_ref(struct pictures *p, struct medium *m);
 void pictures_unref(struct pictures *p, struct medium *m);
 
-/* media_cross.c. Lays the runs of m->places out; ERR_VALIDATION: they can never fit. */
+/* media_cross.c. Finds the runs of m->places. ERR_VALIDATION: they can never fit. */
 int media_cross_open(struct media *m, struct err *e);
 void media_cross_name(struct media *m, const uint64_t *digests); /* [n] */
-bool media_cross_here(const struct media *m);                    /* all are ready in the pool */
-/* All runs: 1. 0: there is no room now. -1: no memory. */
+bool media_cross_here(const struct media *m);                    /* all are complete in the pool */
+/* Takes all runs: 1. 0: the pool has too few unused blocks. -1: out of memory. */
 int media_cross_take(struct media *m, struct err *e);
 void media_cross_close(struct media *m);
 void media_cross_want(struct media *m, uint32_t to);
 void media_cross_release(struct media *m);
 uint32_t media_cross_ready(const struct media *m, uint32_t from, uint32_t to);
 struct mutual media_cross_sees(const struct media *m, uint32_t token);
-/* Keys and values of wanted runs whose features are there; *done grows where `most` is not 0. */
+/* Stores keys and values of wanted runs whose features exist. *done grows unless `most` is 0. */
 int media_cross_store(struct pictures *p, uint64_t most, uint64_t *done, struct err *e);
 #endif

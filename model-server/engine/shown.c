@@ -60,7 +60,7 @@ struct shown_run *shown_find(const struct shown *p, uint64_t key)
     return r;
 }
 
-/* ---------------------------------------------------------------- all of a sequence's, or none */
+/* ---------------------------------------------------------------- admission */
 
 static bool is_among(uint64_t key, const uint64_t *keys, uint32_t n)
 {
@@ -70,7 +70,7 @@ static bool is_among(uint64_t key, const uint64_t *keys, uint32_t n)
     return i < n;
 }
 
-/* Is there room for those that are not here, without those that are? */
+/* True if the missing runs fit without evicting any of `keys`. */
 static bool fits(const struct shown *p, const uint64_t *keys, const uint32_t *rows, uint32_t n)
 {
     uint64_t need = 0, room = p->n_free;

@@ -1,8 +1,8 @@
-/* decoder_cross.c - layers whose keys and values are those of pictures (MIXER_CROSS).
+/* decoder_cross.c - cross-attention layers, whose keys and values come from images (MIXER_CROSS).
  *
- * Rows that see a picture go through such a layer as a step of their own, whose sequences are the
- * rows of their pictures; the others are not touched, and a step without such rows passes the layer
- * by. So a text costs nothing, and what a row becomes depends on itself and its pictures alone. */
+ * Rows that attend to an image are a separate step in such a layer, whose sequences are the rows of
+ * their images. Other rows skip the layer, and a step without such rows does not run it. So text
+ * costs nothing, and a row's result depends only on the row and its images. */
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/model.h"
 #include <stdlib.h>
@@ -62,7 +62,7 @@ uint64_t decoder_cross_block_bytes(const struct decoder *d, enum kv_dtype dtype)
 
 int decoder_cross_resize(struct decoder *d, uint32_t n_blocks, enum kv_dtype dtype, struct err *e)
 {
-    if (d->cross.kv) /* first: there may be no room for both */
+    if (d->cross.kv) /* first: there may be no memory for both */
         d->ops->kv_free(d->dev, d->cross.kv);
     d->cross.kv = NULL;
     if (!n_blocks || !decoder_cross_layers(d))
@@ -71,7 +71,7 @@ int decoder_cross_resize(struct decoder *d, uint32_t n_blocks, enum kv_dtype dty
     return (d->cross.kv = d->ops->kv_new(d->dev, &k, e)) ? 0 : -1;
 }
 
-/* Rows that go through together. */
+/* Rows that are stored in one part. */
 enum { STORE_ROWS = 256 };
 
 static int store_part(struct decoder *d, const float *rows, const uint32_t *blocks, uint32_t first,
@@ -133,7 +133,7 @@ static int reserve(struct crossing *c, uint32_t n, uint32_t tokens, struct err *
     c->rows = malloc(n * sizeof(*c->rows));
     c->zeros = calloc(n, sizeof(*c->zeros));
     c->sees = malloc(n * sizeof(*c->sees));
-    c->spans = malloc(n * sizeof(*c->spans)); /* a span that sees has a row that does */
+    c->spans = malloc(n * sizeof(*c->spans)); /* at most one for each row */
     c->marks = malloc(tokens * sizeof(*c->marks));
     if (!c->rows || !c->zeros || !c->sees || !c->spans || !c->marks)
         return err_nomem(e);
@@ -147,7 +147,7 @@ static bool row_sees(const struct ragged *b, uint32_t i)
     return b->sees && b->sees[i].begin != b->sees[i].end;
 }
 
-/* The rows of a span that see something, as a sequence of the pictures' rows. */
+/* Adds the rows of a span that attend to an image, as a sequence of the images' rows. */
 static void put_span(struct crossing *c, const struct ragged *b, const struct span *s,
                      uint32_t *n_spans)
 {
@@ -196,7 +196,7 @@ int decoder_cross_begin(struct decoder *d, const struct ragged *b, struct err *e
     return 0;
 }
 
-/* What is enqueued from now on belongs to the step `b`. */
+/* Ends the step that was begun, and begins the step `b`. */
 static int go_to(struct decoder *d, const struct ragged *b, struct err *e)
 {
     return d->ops->step_end(d->dev, e) || d->ops->step_begin(d->dev, b, e) ? -1 : 0;

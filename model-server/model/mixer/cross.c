@@ -1,6 +1,6 @@
-/* cross.c - attention to rows of pictures (Llama 3.2 Vision, arXiv 2407.21783): q is made of the
- * tokens, k and v of pictures' features, without rotation. store() gets features, forward() tokens:
- * see decoder_cross.c. */
+/* cross.c - cross-attention to rows of images (Llama 3.2 Vision, arXiv 2407.21783): q is computed
+ * from tokens, k and v from images' features, without rotation. store() reads features, forward()
+ * reads tokens: see decoder_cross.c. */
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/loader.h"
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static int store(struct decoder *d, const void *self, struct sub_step *t, struct
     const struct cross *c = self;
     const struct shape s = shape_of(d, t->layer);
     (void)e;
-    if (t->out) /* of a step of tokens, which keep nothing */
+    if (t->out) /* a step of tokens stores nothing */
         return 0;
     float *kv = work_take(&t->work, t->total, 2 * s.kv);
     d->ops->linear(d->dev, kv, t->in, t->tokens, c->kv, NULL);

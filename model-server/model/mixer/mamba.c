@@ -1,5 +1,5 @@
-/* mamba.c - Mamba (arXiv 2312.00752): channels through a short convolution, a state for each whose
- * decay, keys and queries are made of what comes out of it, a gate. */
+/* mamba.c - Mamba (arXiv 2312.00752): a short convolution over channels, a selective scan whose
+ * steps, keys and queries are computed from the convolution's result, and a gate. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/mixer/recurrent.h"
 #include <math.h>
@@ -9,8 +9,8 @@ struct mamba {
     struct weight *in; /* [channels, gates of the channels; hidden] */
     float *in_bias;
     struct short_conv conv;
-    struct weight *rank, *keys; /* [step_rank; channels], [keys, queries; channels]: of each rank's
-                                   channels, a part of the sum */
+    struct weight *rank, *keys; /* [step_rank; channels], [keys, queries; channels]: this rank's
+                                   channels, so results are summed over ranks */
     struct weight *step;        /* [channels; step_rank] */
     float *dt, *rates, *skip;   /* see struct recur */
     float *norms[3];            /* of steps, keys, queries, or NULL */
@@ -26,7 +26,7 @@ static struct slice channels_of(const struct decoder *d)
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const struct recur_spec *r = &d->spec.recur;
-    /* channels and gates, what the convolution makes, steps before and after, the result */
+    /* channels and gates, the convolution's result, steps before and after, the result */
     return (void)layer, 6 * channels_of(d).n + r->step_rank + 2 * r->key_dim;
 }
 
@@ -52,7 +52,7 @@ static struct weight *load_made(struct loader *l, int layer, uint32_t inner, str
     return loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
 }
 
-/* Few rows and columns, on which the whole state hangs: not quantised. */
+/* Small matrices that determine the whole state: not quantised. */
 static void load_steps(struct loader *l, struct mamba *y, int layer, uint32_t inner, struct slice c)
 {
     const struct recur_spec *r = &l->d->spec.recur;
@@ -157,7 +157,7 @@ static void norm(struct decoder *d, float *x, uint32_t stride, uint32_t rows, ui
         d->ops->gate_norm(d->dev, x, stride, rows, n, &p);
 }
 
-/* Of what the convolution made: steps of all channels, and keys beside queries. */
+/* Computes the steps of all channels, and keys next to queries, from the convolution's result. */
 static int make_steps(struct decoder *d, const struct mamba *y, struct sub_step *s, const float *x,
                       float *step, float *kq, struct err *e)
 {
