@@ -59,7 +59,8 @@ uint32_t warmup_adapter_pages(const struct engine *g, uint64_t free_bytes, uint6
  * and requests must be several times as long as the window for it to pay. False with a swap
  * region or recurrent state. */
 bool warmup_windows(const struct engine *g, const struct warmup *w);
-/* Number of blocks for keys and values of images, if the model has cross-attention layers; else 0. */
+/* Number of blocks for keys and values of images, if the model has cross-attention layers; else 0.
+ */
 uint32_t warmup_shown_blocks(const struct engine *g, const struct warmup *w, uint64_t free_bytes,
                              uint64_t total);
 /* Input of kv_plan(), if each rank will still allocate `reserved` of free_bytes. */

@@ -19,10 +19,10 @@ struct stored; /* quant/stored.h */
 struct scratch {
     uint32_t max_tokens, max_out;
     void *memory;
-    float *x, *n, *r;  /* [T, hidden] residual stream, its norm, the sublayer's result */
-    float *embedded;   /* [T, hidden] with spec.per_layer: the embedding */
-    float *crossed;    /* [T, hidden] with MIXER_CROSS: rows that attend to images */
-    void *mixer, *ffn; /* work memory of the sublayer that needs most */
+    float *x, *n, *r;            /* [T, hidden] residual stream, its norm, the sublayer's result */
+    float *embedded;             /* [T, hidden] with spec.per_layer: the embedding */
+    float *crossed;              /* [T, hidden] with MIXER_CROSS: rows that attend to images */
+    void *mixer, *ffn;           /* work memory of the sublayer that needs most */
     float *rope[SPEC_MAX_ROPES]; /* [T, dim] */
     float *q_scale;              /* [T] with spec.q_growth */
     float *hidden;               /* [T, draft.width] rows for a draft head */
