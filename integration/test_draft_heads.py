@@ -142,7 +142,10 @@ def test_a_recurrent_state_goes_back(tmp_path, name, form):
     with Service(with_mtp(tmp_path / "mtp", wide, form), args=SPECULATE, env=CHEAP) as s:
         for _ in range(2):
             assert crowd(s, work) == want
-        assert [answer(s, b) for b in work] == want
+        for _ in range(10):  # drafts are made while they gain time, which other programs take away
+            assert [answer(s, b) for b in work] == want
+            if skipped(s):
+                break
         assert skipped(s) > 0
 
 

@@ -159,10 +159,11 @@ static int check_input(const struct validator *v, const struct ask *q, struct er
  * placeholders of images may be outside it (Llama 3.2 Vision): no logit is theirs. */
 static int check_ids(const struct validator *v, const struct gen_request *r, struct err *e)
 {
-    const uint32_t shown = r->n_media ? vision_token(v->media.vision) : UINT32_MAX;
+    const bool images = r->n_media > 0;
+    const uint32_t placeholder = images ? vision_token(v->media.vision) : 0;
     assert(r->ids || !r->n_ids);
     for (uint32_t i = 0; i < r->n_ids; i++)
-        if (r->ids[i] >= v->vocab_size && r->ids[i] != shown)
+        if (r->ids[i] >= v->vocab_size && !(images && r->ids[i] == placeholder))
             REFUSE("token id %u is outside the vocabulary of %u", r->ids[i], v->vocab_size);
     return 0;
 }

@@ -441,6 +441,8 @@ static const struct {
      "expected a whole number from 0 to 4294967295"},
     {"/v1/completions", "{\"prompt\":[\"a\",1]}", 400, "expected a string or a list of token ids"},
     {"/v1/completions", "{\"prompt\":[257]}", 400, "token id 257 is outside the vocabulary of 257"},
+    {"/v1/completions", "{\"prompt\":[4294967295]}", 400,
+     "token id 4294967295 is outside the vocabulary of 257"},
     {"/v1/completions", "{\"prompt\":\"a\",\"suffix\":\"b\"}", 400,
      "\"message\":\"Suffix is not supported and can be achieved by preprocessing the prompt.\""},
     /* more prompts, choices, alternatives and stops than TGI's routes take */
