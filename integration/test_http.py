@@ -400,7 +400,7 @@ def test_the_router_keeps_its_size_over_ten_thousand_departures(s):
 
     sizes, threads = [], []
     with concurrent.futures.ThreadPoolExecutor(24) as pool:
-        for _ in range(5):
+        for _ in range(8):
             list(pool.map(leave, range(2000 if SLOW == 1 else 200)))
             idle(s)
             sizes.append(size())
