@@ -125,13 +125,6 @@ static void rows(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
-static void fit_rows(void *arg, int thread, size_t begin, size_t end)
-{
-    const struct job *j = arg;
-    (void)thread;
-    grid_matrix_round(j->m, j->w, NULL, begin, end);
-}
-
 /* Permutes the columns of w into that order, in place. */
 static int permute(float *w, size_t n_rows, size_t n, const uint32_t *order)
 {
@@ -153,7 +146,7 @@ static int arrange(const struct gptq *o, const struct workers *workers, struct j
     if (o->order == GPTQ_STORED)
         return 0;
     if (o->order == GPTQ_STATIC) {
-        workers_run(workers, fit_rows, j, m->rows);
+        grid_matrix_round(workers, m, j->w, NULL); /* for the grids */
         j->fitted = true;
     } else {
         if (!(m->group_of = malloc(m->cols * sizeof(*m->group_of))))

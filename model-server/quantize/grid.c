@@ -91,9 +91,17 @@ void grid_matrix_free(struct grid_matrix *m)
     *m = (struct grid_matrix){0};
 }
 
-void grid_matrix_round(struct grid_matrix *m, const float *w, const float *weight, size_t begin,
-                       size_t end)
+struct rounding {
+    struct grid_matrix *m;
+    const float *w, *weight;
+};
+
+static void round_rows(void *arg, int thread, size_t begin, size_t end)
 {
+    const struct rounding *j = arg;
+    struct grid_matrix *m = j->m;
+    const float *const w = j->w, *const weight = j->weight;
+    (void)thread;
     const int most = grid_most(&m->kind);
     for (size_t r = begin; r < end; r++)
         for (size_t g = 0; g < m->groups; g++) {
@@ -104,6 +112,13 @@ void grid_matrix_round(struct grid_matrix *m, const float *w, const float *weigh
             for (size_t i = 0; i < n; i++)
                 m->codes[r * m->cols + at + i] = (uint8_t)grid_code(grid, most, x[i]);
         }
+}
+
+void grid_matrix_round(const struct workers *workers, struct grid_matrix *m, const float *w,
+                       const float *weight)
+{
+    struct rounding j = {m, w, weight};
+    workers_run(workers, round_rows, &j, m->rows);
 }
 
 void grid_matrix_numbers(const struct grid_matrix *m, float *out)

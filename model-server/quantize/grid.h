@@ -3,6 +3,7 @@
 #ifndef MODEL_SERVER_QUANTIZE_GRID_H
 #define MODEL_SERVER_QUANTIZE_GRID_H
 #include "model-server/backend/format.h"
+#include "model-server/quantize/workers.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,9 +50,9 @@ struct grid_matrix {
 int grid_matrix_init(struct grid_matrix *m, const struct grid_kind *k, size_t rows, size_t cols,
                      size_t group);
 void grid_matrix_free(struct grid_matrix *m); /* all zero is fine */
-/* Quantises rows [begin, end) of w[rows][cols] by rounding to nearest; weight[cols], or NULL. */
-void grid_matrix_round(struct grid_matrix *m, const float *w, const float *weight, size_t begin,
-                       size_t end);
+/* Fits the grids of w[rows][cols] and rounds to nearest; weight[cols]: of errors, or NULL. */
+void grid_matrix_round(const struct workers *workers, struct grid_matrix *m, const float *w,
+                       const float *weight);
 /* Dequantises to out[rows][cols]. */
 void grid_matrix_numbers(const struct grid_matrix *m, float *out);
 #endif

@@ -6,24 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct rounding {
-    struct grid_matrix *m;
-    const float *w, *weight;
-};
-
-static void round_rows(void *arg, int thread, size_t begin, size_t end)
-{
-    const struct rounding *j = arg;
-    (void)thread;
-    grid_matrix_round(j->m, j->w, j->weight, begin, end);
-}
-
 static int round_nearest(struct run *r, struct layer_tensor *t, struct grid_matrix *m,
                          struct err *e)
 {
-    struct rounding j = {m, t->w, t->weight};
     (void)e;
-    workers_run(&r->workers, round_rows, &j, m->rows);
+    grid_matrix_round(&r->workers, m, t->w, t->weight);
     return 0;
 }
 
