@@ -15,6 +15,7 @@
 #include "common/mailbox.h"
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 struct keys; /* router/http/keys.h */
 struct tls;  /* router/http/tls.h */
@@ -54,6 +55,14 @@ void http_socket_close(struct http_socket *s); /* any thread; closes the descrip
 
 /* Characters of a prefix of paths, RFC 3986's unreserved ones. */
 #define HTTP_PREFIX_CHARS "/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+/* Length of a prefix of paths without slashes at its end. */
+static inline size_t http_prefix_len(const char *prefix)
+{
+    size_t n = strlen(prefix);
+    while (n && prefix[n - 1] == '/')
+        n--;
+    return n;
+}
 
 struct http_config {
     /* Prefix of all paths, such as "/llm": it is removed where a path has it. NULL: none. */

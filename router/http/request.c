@@ -181,9 +181,7 @@ static const char *path_of(const char *url)
 /* The path below --root-path. */
 static const char *below(const char *root, const char *path)
 {
-    size_t n = root ? strlen(root) : 0;
-    while (n && root[n - 1] == '/')
-        n--;
+    const size_t n = root ? http_prefix_len(root) : 0;
     if (!n || strncmp(path, root, n) != 0 || (path[n] && path[n] != '/'))
         return path;
     return path[n] ? path + n : "/";

@@ -1,6 +1,7 @@
 /* The OpenAPI document, from the route table and page/schemas.json. docs/http-api.md describes
  * further body fields. */
 #include "common/params.h"
+#include "router/http/http.h"
 #include "router/http/route.h"
 #include <float.h>
 #include <stdlib.h>
@@ -176,9 +177,7 @@ void routes_openapi(struct buf *out, enum model_task task, const char *prefix)
     buf_fmt(out,
             "{\"openapi\":\"3.0.3\",\"info\":{\"title\":\"Text generation\",\"version\":\"%s\"},",
             VERSION);
-    size_t n = strlen(prefix);
-    while (n && prefix[n - 1] == '/')
-        n--;
+    const size_t n = http_prefix_len(prefix);
     if (n) {
         buf_str(out, "\"servers\":[{\"url\":");
         buf_json_str(out, prefix, n);
