@@ -144,7 +144,7 @@ static int reserve(struct crossing *c, uint32_t n, uint32_t tokens, struct err *
 
 static bool row_sees(const struct ragged *b, uint32_t i)
 {
-    return b->sees && b->sees[i].begin != b->sees[i].end;
+    return b->sees[i].begin != b->sees[i].end;
 }
 
 /* Adds the rows of a span that attend to an image, as a sequence of the images' rows. */
@@ -174,9 +174,11 @@ int decoder_cross_begin(struct decoder *d, const struct ragged *b, struct err *e
     struct crossing *c = &d->cross;
     uint32_t n = 0, n_spans = 0;
     c->n = 0;
+    if (!c->kv || !b->sees)
+        return 0;
     for (uint32_t i = 0; i < b->n_tokens; i++)
         n += row_sees(b, i);
-    if (!n || !c->kv)
+    if (!n)
         return 0;
     if (reserve(c, n, b->n_tokens, e))
         return -1;
