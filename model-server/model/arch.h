@@ -164,6 +164,12 @@ struct arch {
     [W_POST_ATTN_NORM] = "model.layers.*.post_attention_layernorm",                                \
     [W_POST_MLP_NORM] = "model.layers.*.post_feedforward_layernorm"
 
+/* Decoders from fairseq; `p`: the prefix of a layer. */
+#define NAMES_FAIRSEQ(p)                                                                           \
+    [W_ATTN_NORM] = p "self_attn_layer_norm", [W_Q] = p "self_attn.q_proj",                        \
+    [W_K] = p "self_attn.k_proj", [W_V] = p "self_attn.v_proj", [W_O] = p "self_attn.out_proj",    \
+    [W_MLP_NORM] = p "final_layer_norm", [W_UP] = p "fc1", [W_DOWN] = p "fc2"
+
 /* BERT and its descendants, behind a prefix. */
 #define NAMES_BERT(p)                                                                              \
     [W_EMBED] = p "embeddings.word_embeddings",                                                    \

@@ -90,6 +90,11 @@ const char *config_str_or(struct config *c, const char *key, const char *def)
     return json_str(c->root, key, def);
 }
 
+const char *config_either(const struct config *c, const char *key, const char *other)
+{
+    return json_get(c->root, key) ? key : other;
+}
+
 const cJSON *config_object(struct config *c, const cJSON *in, const char *key)
 {
     const cJSON *j = json_get(in, key);
@@ -271,6 +276,13 @@ void config_multipliers(struct config *c, struct decoder_spec *s)
         s->layers[i].attn_scale = (float)config_num_or(c, "attention_multiplier", 1);
 }
 
+void config_minicpm_factors(struct config *c, struct decoder_spec *s, double depth, double base)
+{
+    s->embed_scale = (float)config_num_or(c, "scale_emb", 1);
+    s->residual_scale = (float)(config_num_or(c, "scale_depth", depth) / sqrt(s->n_layers));
+    s->logit_scale = (float)(config_num_or(c, "dim_model_base", base) / s->hidden);
+}
+
 void config_attn_scale(struct config *c, struct decoder_spec *s, double def)
 {
     double scalar = config_num_or(c, "query_pre_attn_scalar", def);
@@ -282,7 +294,7 @@ void config_attn_scale(struct config *c, struct decoder_spec *s, double def)
 
 void config_moe(struct config *c, struct decoder_spec *s, uint32_t n, uint32_t top_k)
 {
-    const char *key = json_get(c->root, "num_local_experts") ? "num_local_experts" : "num_experts";
+    const char *key = config_either(c, "num_local_experts", "num_experts");
     s->moe.n_experts = config_u32_or(c, key, n, 1, 4096);
     s->moe.top_k = config_u32_or(c, "num_experts_per_tok", top_k, 1, 4096);
     config_check_moe(c, s);
@@ -301,14 +313,10 @@ bool config_upper_layers(struct config *c, uint32_t layer)
 void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,
                     bool (*sliding)(struct config *c, uint32_t layer))
 {
-    const cJSON *types = json_get(c->root, "layer_types"), *t = types ? types->child : NULL;
+    const cJSON *t = config_layer_list(c, s, "layer_types");
     uint32_t window = def;
     if (present(c, "sliding_window"))
         window = config_u32_or(c, "sliding_window", 0, 0, UINT32_MAX);
-    if (types && (!cJSON_IsArray(types) || (uint32_t)cJSON_GetArraySize(types) != s->n_layers)) {
-        config_fail(c, "`layer_types` does not name %u layers", s->n_layers);
-        return;
-    }
     for (uint32_t i = 0; i < s->n_layers; i++, t = t ? t->next : NULL) {
         const char *kind = t ? cJSON_IsString(t) ? t->valuestring : "" : NULL;
         bool on = kind ? strcmp(kind, "sliding_attention") == 0 : sliding(c, i);

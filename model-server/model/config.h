@@ -31,6 +31,8 @@ uint32_t config_u32_or(struct config *c, const char *key, uint32_t def, uint32_t
 double config_num_or(struct config *c, const char *key, double def); /* finite */
 bool config_bool_or(struct config *c, const char *key, bool def);
 const char *config_str_or(struct config *c, const char *key, const char *def);
+/* `key` if the file has it, else `other`. */
+const char *config_either(const struct config *c, const char *key, const char *other);
 /* An object under `key` of `in` (a part of the file). NULL if absent or null; anything else is an
  * error. */
 const cJSON *config_object(struct config *c, const cJSON *in, const char *key);
@@ -94,6 +96,10 @@ double config_rope_mscale(struct config *c);
 /* Rotated elements of a head, from partial_rotary_factor in either place. */
 uint32_t config_rotary_dim(struct config *c, uint32_t head_dim, double def);
 
+/* The first element of the list under `key`, which must have one for each layer. NULL if absent or
+ * null, and after an error. */
+const cJSON *config_layer_list(struct config *c, const struct decoder_spec *s, const char *key);
+
 /* Windows of the layers: by layer_types if present, else by `sliding(i)`; the window is
  * `sliding_window` (absent: `def`; null: none). */
 void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,
@@ -107,11 +113,18 @@ bool config_upper_layers(struct config *c, uint32_t layer);
 void config_attn_scale(struct config *c, struct decoder_spec *s, double def);
 /* Granite's: embedding_multiplier, residual_multiplier, attention_multiplier, logits_scaling. */
 void config_multipliers(struct config *c, struct decoder_spec *s);
+/* MiniCPM's: scale_emb, scale_depth, dim_model_base, with defaults of the last two. */
+void config_minicpm_factors(struct config *c, struct decoder_spec *s, double depth, double base);
 /* A soft cap: null means none, else it must be positive. */
 double config_softcap(struct config *c, const char *key, double def);
 /* Layers with a window rotate without the scaling, with the base in
  * rope_parameters.sliding_attention, else `theta`. Call it after config_windows(). */
 void config_window_rope(struct config *c, struct decoder_spec *s, double theta);
+/* Only layers with a window rotate. Call it after config_windows(). */
+void config_rotate_windows(struct decoder_spec *s);
+/* A `sliding` of config_windows(), EXAONE's: sliding_window_pattern is a word such as "LLLG", whose
+ * L are layers with a window, or n: every nth layer has none. */
+bool config_pattern_layer(struct config *c, uint32_t layer);
 /* Layers without rotation: those that are 0 in no_rope_layers, else every nth, where n is
  * no_rope_layer_interval or `interval`. */
 void config_no_rope_layers(struct config *c, struct decoder_spec *s, uint32_t interval);

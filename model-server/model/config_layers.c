@@ -3,6 +3,30 @@
 #include "model-server/model/config.h"
 #include <string.h>
 
+const cJSON *config_layer_list(struct config *c, const struct decoder_spec *s, const char *key)
+{
+    const cJSON *list = json_get(c->root, key);
+    if (!list || (cJSON_IsArray(list) && (uint32_t)cJSON_GetArraySize(list) == s->n_layers))
+        return list ? list->child : NULL;
+    config_fail(c, "`%s` does not name %u layers", key, s->n_layers);
+    return NULL;
+}
+
+bool config_pattern_layer(struct config *c, uint32_t layer)
+{
+    const char *word = json_str(c->root, "sliding_window_pattern", NULL);
+    if (word && *word)
+        return word[layer % strlen(word)] == 'L';
+    const double n = json_num(c->root, "sliding_window_pattern", 4);
+    return n >= 1 && (layer + 1) % (uint32_t)n != 0;
+}
+
+void config_rotate_windows(struct decoder_spec *s)
+{
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].rope = s->layers[i].window ? 0 : SPEC_NO_ROPE;
+}
+
 void config_window_rope(struct config *c, struct decoder_spec *s, double theta)
 {
     const cJSON *set = json_get(json_get(c->root, "rope_parameters"), "sliding_attention");
@@ -68,18 +92,9 @@ void config_check_moe(struct config *c, const struct decoder_spec *s)
         config_fail(c, "%u experts per token cannot be chosen from %u", m->top_k, open);
 }
 
-static const char *either(const struct config *c, const char *key, const char *other)
-{
-    return json_get(c->root, key) ? key : other;
-}
-
 void config_mlp_layer_types(struct config *c, struct decoder_spec *s, uint32_t dense)
 {
-    const cJSON *types = json_get(c->root, "mlp_layer_types"), *t = types ? types->child : NULL;
-    if (types && (uint32_t)cJSON_GetArraySize(types) != s->n_layers) {
-        config_fail(c, "`mlp_layer_types` does not name %u layers", s->n_layers);
-        return;
-    }
+    const cJSON *t = config_layer_list(c, s, "mlp_layer_types");
     for (uint32_t i = 0; i < s->n_layers; i++, t = t ? t->next : NULL)
         s->layers[i].moe =
             t ? cJSON_IsString(t) && strcmp(t->valuestring, "sparse") == 0 : i >= dense;
@@ -88,7 +103,8 @@ void config_mlp_layer_types(struct config *c, struct decoder_spec *s, uint32_t d
 void config_deepseek_moe(struct config *c, struct decoder_spec *s)
 {
     struct moe_spec *m = &s->moe;
-    m->n_experts = config_u32_or(c, either(c, "n_routed_experts", "num_experts"), 256, 1, 4096);
+    m->n_experts =
+        config_u32_or(c, config_either(c, "n_routed_experts", "num_experts"), 256, 1, 4096);
     m->top_k = config_u32_or(c, "num_experts_per_tok", 8, 1, 4096);
     m->n_groups = config_u32_or(c, "n_group", 1, 1, 4096);
     m->top_groups = config_u32_or(c, "topk_group", 1, 1, 4096);
@@ -96,7 +112,8 @@ void config_deepseek_moe(struct config *c, struct decoder_spec *s)
     m->scale = (float)config_num_or(c, "routed_scaling_factor", 1);
     m->ffn = config_dim(c, "moe_intermediate_size");
     m->shared_ffn =
-        m->ffn * config_u32_or(c, either(c, "n_shared_experts", "num_shared_experts"), 0, 0, 64);
+        m->ffn *
+        config_u32_or(c, config_either(c, "n_shared_experts", "num_shared_experts"), 0, 0, 64);
     const uint32_t dense = config_u32_or(c, "first_k_dense_replace", 0, 0, SPEC_MAX_LAYERS);
     for (uint32_t i = 0; i < s->n_layers; i++)
         s->layers[i].moe = i >= dense;

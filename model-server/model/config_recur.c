@@ -21,13 +21,7 @@ static enum mixer_kind mixer_of(struct config *c, const cJSON *word, enum mixer_
 void config_mixers(struct config *c, struct decoder_spec *s, enum mixer_kind recurrent,
                    bool (*is_recurrent)(struct config *c, uint32_t layer))
 {
-    const cJSON *types = json_get(c->root, "layer_types");
-    types = types ? types : json_get(c->root, "layers_block_type");
-    const cJSON *t = types ? types->child : NULL;
-    if (types && (!cJSON_IsArray(types) || (uint32_t)cJSON_GetArraySize(types) != s->n_layers)) {
-        config_fail(c, "`layer_types` does not name %u layers", s->n_layers);
-        return;
-    }
+    const cJSON *t = config_layer_list(c, s, config_either(c, "layer_types", "layers_block_type"));
     for (uint32_t i = 0; i < s->n_layers; i++, t = t ? t->next : NULL)
         s->layers[i].mixer = t                    ? mixer_of(c, t, recurrent)
                              : is_recurrent(c, i) ? recurrent
@@ -91,7 +85,7 @@ void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_
     r->conv = config_u32_or(c, k->conv, 4, 2, CONV_MOST);
     r->conv_bias = config_bool_or(c, k->conv_bias, true);
     r->proj_bias = config_bool_or(c, k->proj_bias, false);
-    only_silu(c, json_get(c->root, "mamba_hidden_act") ? "mamba_hidden_act" : "hidden_act");
+    only_silu(c, config_either(c, "mamba_hidden_act", "hidden_act"));
     time_step_limit(c, r);
     check_heads(c, r);
 }

@@ -71,7 +71,7 @@ static bool has_label(const char *name, const char *label)
            strcmp(name + n + 1 + KEY_DIGITS, end) == 0;
 }
 
-/* Deletes a temporary file that nobody writes. */
+/* Deletes a temporary file that no process writes any more. */
 static void drop_temp(int dir, const char *name)
 {
     const int fd = openat(dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

@@ -34,8 +34,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     if (config_bool_or(c, "mup_enabled", false))
         s->embed_scale = sqrtf((float)s->hidden);
     config_windows(c, s, 1024, all_but_every_nth);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].rope = s->layers[i].window ? 0 : SPEC_NO_ROPE;
+    config_rotate_windows(s);
     experts(c, s);
 }
 

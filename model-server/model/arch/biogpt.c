@@ -15,7 +15,6 @@ static void configure(struct config *c, struct decoder_spec *s)
         s->embed_scale = sqrtf((float)s->hidden);
 }
 
-#define L "biogpt.layers.*."
 const struct arch arch_biogpt = {
     .types = (const char *const[]){"biogpt", NULL},
     .prefix = "biogpt.",
@@ -23,13 +22,6 @@ const struct arch arch_biogpt = {
               [W_POSITIONS] = "biogpt.embed_positions",
               [W_FINAL_NORM] = "biogpt.layer_norm",
               [W_HEAD] = "output_projection",
-              [W_ATTN_NORM] = L "self_attn_layer_norm",
-              [W_Q] = L "self_attn.q_proj",
-              [W_K] = L "self_attn.k_proj",
-              [W_V] = L "self_attn.v_proj",
-              [W_O] = L "self_attn.out_proj",
-              [W_MLP_NORM] = L "final_layer_norm",
-              [W_UP] = L "fc1",
-              [W_DOWN] = L "fc2"},
+              NAMES_FAIRSEQ("biogpt.layers.*.")},
     .configure = configure,
 };

@@ -1,6 +1,5 @@
 /* ChatGLM 2 and 3, GLM-4 9B in the repository's own format (arXiv 2406.12793): glm4.c's model under
  * other names. */
-#include "common/json.h"
 #include "model-server/model/arch.h"
 
 static void shape(struct config *c, struct decoder_spec *s)
@@ -16,8 +15,7 @@ static void shape(struct config *c, struct decoder_spec *s)
     if (s->n_heads % s->n_kv_heads)
         config_fail(c, "%u key-value heads do not divide %u heads", s->n_kv_heads, s->n_heads);
     s->ffn = config_dim(c, "ffn_hidden_size");
-    s->vocab = config_vocab(c, json_get(c->root, "padded_vocab_size") ? "padded_vocab_size"
-                                                                      : "vocab_size");
+    s->vocab = config_vocab(c, config_either(c, "padded_vocab_size", "vocab_size"));
     s->max_positions = config_u32_or(c, "seq_length", 2048, 1, 1u << 30);
 }
 

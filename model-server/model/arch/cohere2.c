@@ -23,8 +23,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->logit_scale = (float)config_num_or(c, "logit_scale", 0.0625);
     config_windows(c, s, 4096, all_but_every_nth);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].rope = s->layers[i].window ? 0 : SPEC_NO_ROPE;
+    config_rotate_windows(s);
 }
 
 const struct arch arch_cohere2 = {

@@ -49,15 +49,6 @@ static void experts_v2(struct config *c, struct decoder_spec *s)
         config_fail(c, "`topk_method` %.40s is not supported", method);
 }
 
-/* MiniCPM 3: factors that depend on the size. */
-static void minicpm(struct config *c, struct decoder_spec *s)
-{
-    const double depth = config_num_or(c, "scale_depth", sqrt(s->n_layers));
-    s->embed_scale = (float)config_num_or(c, "scale_emb", 1);
-    s->residual_scale = (float)(depth / sqrt(s->n_layers));
-    s->logit_scale = (float)(config_num_or(c, "dim_model_base", s->hidden) / s->hidden);
-}
-
 static void configure(struct config *c, struct decoder_spec *s)
 {
     const char *type = json_str(c->root, "model_type", "");
@@ -78,7 +69,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     if (dense) {
         s->bias.mlp = config_bool_or(c, "mlp_bias", false);
         if (mini)
-            minicpm(c, s);
+            config_minicpm_factors(c, s, sqrt(s->n_layers), s->hidden);
         return;
     }
     if (v2) {

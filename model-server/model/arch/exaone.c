@@ -1,23 +1,18 @@
 /* EXAONE 3, 3.5 and Deep (arXiv 2408.03541): Llama under GPT-2's names; transformers 5 writes
  * Llama's.
  */
-#include "common/json.h"
 #include "model-server/model/arch.h"
-
-static const char *either(const struct config *c, const char *key, const char *other)
-{
-    return json_get(c->root, key) ? key : other;
-}
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    const uint32_t layers = config_layers(c, either(c, "num_layers", "num_hidden_layers"));
+    const uint32_t layers = config_layers(c, config_either(c, "num_layers", "num_hidden_layers"));
     config_decoder(
         c, s,
         &(struct config_defaults){
             .max_positions = 2048, .norm_eps = 1e-5, .rope_theta = 10000, .layers = layers});
-    s->norm.eps = (float)config_num_or(c, either(c, "layer_norm_epsilon", "rms_norm_eps"), 1e-5);
-    s->act = config_act(c, either(c, "activation_function", "hidden_act"), "silu");
+    s->norm.eps =
+        (float)config_num_or(c, config_either(c, "layer_norm_epsilon", "rms_norm_eps"), 1e-5);
+    s->act = config_act(c, config_either(c, "activation_function", "hidden_act"), "silu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->bias.mlp = config_bool_or(c, "mlp_bias", false);
 }

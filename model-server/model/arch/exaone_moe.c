@@ -1,17 +1,5 @@
 /* K-EXAONE: EXAONE 4 with norms before the branches and DeepSeek's router. */
-#include "common/json.h"
 #include "model-server/model/arch.h"
-#include <string.h>
-
-/* As in EXAONE 4: "LLLG", or every nth layer has no window. */
-static bool local_layer(struct config *c, uint32_t layer)
-{
-    const char *word = json_str(c->root, "sliding_window_pattern", NULL);
-    if (word && *word)
-        return word[layer % strlen(word)] == 'L';
-    const double n = json_num(c->root, "sliding_window_pattern", 4);
-    return n >= 1 && (layer + 1) % (uint32_t)n != 0;
-}
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
@@ -20,9 +8,8 @@ static void configure(struct config *c, struct decoder_spec *s)
         &(struct config_defaults){.max_positions = 2048, .norm_eps = 1e-5, .rope_theta = 1000000});
     s->act = config_act(c, "hidden_act", "silu");
     s->qk_norm = QK_NORM_HEAD;
-    config_windows(c, s, 4096, local_layer);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].rope = s->layers[i].window ? 0 : SPEC_NO_ROPE;
+    config_windows(c, s, 4096, config_pattern_layer);
+    config_rotate_windows(s);
     config_only_word(c, "scoring_func", "sigmoid");
     s->moe.score = MOE_SIGMOID;
     s->moe.select_bias = s->moe.group_pairs = true;

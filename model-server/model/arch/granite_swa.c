@@ -1,5 +1,4 @@
 /* IBM Granite with windows on three of four layers and a sink for each head. */
-#include "common/json.h"
 #include "model-server/model/arch.h"
 
 static bool all_but_first_of_four(struct config *c, uint32_t layer)
@@ -10,11 +9,7 @@ static bool all_but_first_of_four(struct config *c, uint32_t layer)
 /* 0 in layer_rope_theta: the layer does not rotate. */
 static void bases(struct config *c, struct decoder_spec *s)
 {
-    const cJSON *list = json_get(c->root, "layer_rope_theta"), *j = list ? list->child : NULL;
-    if (list && (uint32_t)cJSON_GetArraySize(list) != s->n_layers) {
-        config_fail(c, "`layer_rope_theta` does not name %u layers", s->n_layers);
-        return;
-    }
+    const cJSON *j = config_layer_list(c, s, "layer_rope_theta");
     for (uint32_t i = 0; j && i < s->n_layers; i++, j = j->next) {
         const double theta = cJSON_IsNumber(j) ? j->valuedouble : -1;
         if (theta == 0)

@@ -2,7 +2,6 @@
  */
 #include "common/json.h"
 #include "model-server/model/arch.h"
-#include <math.h>
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
@@ -11,9 +10,7 @@ static void configure(struct config *c, struct decoder_spec *s)
                        .max_positions = 2048, .norm_eps = 1e-6, .rope_theta = 10000, .tied = true});
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
-    s->embed_scale = (float)config_num_or(c, "scale_emb", 1);
-    s->residual_scale = (float)(config_num_or(c, "scale_depth", 1) / sqrt(s->n_layers));
-    s->logit_scale = (float)(config_num_or(c, "dim_model_base", 1) / s->hidden);
+    config_minicpm_factors(c, s, 1, 1);
     if (json_get(c->root, "num_experts"))
         config_fail(c, "`num_experts`: MiniCPM with experts is not supported");
     if (json_get(c->root, "sparse_config"))

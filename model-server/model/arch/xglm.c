@@ -1,5 +1,4 @@
 /* XGLM (arXiv 2112.10668): positions of sines and cosines, scaled embeddings, layer norms. */
-#include "common/json.h"
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -27,20 +26,12 @@ static void configure(struct config *c, struct decoder_spec *s)
         s->layers[i].attn_scale = spec_head_scale(s);
 }
 
-#define L "model.layers.*."
 const struct arch arch_xglm = {
     .types = (const char *const[]){"xglm", NULL},
     .prefix = "model.",
     .names = {[W_EMBED] = "model.embed_tokens",
               [W_FINAL_NORM] = "model.layer_norm",
               [W_HEAD] = "lm_head",
-              [W_ATTN_NORM] = L "self_attn_layer_norm",
-              [W_Q] = L "self_attn.q_proj",
-              [W_K] = L "self_attn.k_proj",
-              [W_V] = L "self_attn.v_proj",
-              [W_O] = L "self_attn.out_proj",
-              [W_MLP_NORM] = L "final_layer_norm",
-              [W_UP] = L "fc1",
-              [W_DOWN] = L "fc2"},
+              NAMES_FAIRSEQ("model.layers.*.")},
     .configure = configure,
 };
