@@ -207,6 +207,10 @@ static void test_eos(void **state)
     expect_eos(two, 1); /* config.json's */
     shell("rm \"$D/generation_config.json\"; sed -i /eos_token_id/d \"$D/config.json\"", "");
     expect_eos(NULL, 0);
+    struct err e = ERR_INIT;
+    shell("echo '{\"eos_token_id\":\"</s>\"}' > \"$D/generation_config.json\"", "");
+    assert_null(load(1, 0, &e));
+    assert_non_null(strstr(e.msg, "`eos_token_id` must be an integer or a list of integers"));
 }
 
 static void test_info(void **state)
