@@ -252,7 +252,7 @@ integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; 
 	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) PYTHONHASHSEED=0 tests/integrate $(PYTHON) $(SIDE_BY_SIDE) \
 	  integration --ignore integration/clients $(if $(T),-k '$(T)' || [ $$? = 5 ])
 
-faults: $(BINS) $(VENV)/.ok  ## kill, stop and end every process in every phase; writes docs/results/faults.md (5 to 15 minutes)
+faults: $(BINS) $(VENV)/.ok  ## kill, stop and end every process in every phase; writes docs/results/faults.md (3 to 15 minutes)
 	@BIN_DIR=$(B)/bin $(PYTHON) integration/faults/matrix.py --write docs/results/faults.md
 
 $(B)/tests/jitter.so: tests/jitter.c
