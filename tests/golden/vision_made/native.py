@@ -1,0 +1,140 @@
+"""Families that keep a picture's aspect: as many patches as it asks for."""
+
+import numpy as np, torch
+from .base import IMAGE, TEXT, typed
+
+
+
+def gemma4(text, vision):
+    from transformers import Gemma4Config, Gemma4ForConditionalGeneration
+    from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
+
+    base = {k: v for k, v in TEXT.items() if k != "rope_parameters"}
+    base |= dict(global_head_dim=16, sliding_window=24, final_logit_softcapping=30.0, vocab_size_per_layer_input=324)
+    seen = dict(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, head_dim=8, intermediate_size=24,
+        patch_size=4, pooling_kernel_size=3, position_embedding_size=256,
+    )
+    config = Gemma4Config(
+        text_config=base | text, vision_config=seen | vision, image_token_id=IMAGE, boi_token_id=321, eoi_token_id=322,
+        audio_config=None, video_token_id=323, audio_token_id=323,
+    )
+    pre = dict(patch_size=4, pooling_kernel_size=3, max_soft_tokens=70, resample=3)
+    processor = Gemma4ImageProcessorPil(**pre)
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="pt") for p in pictures]
+        join = lambda key: torch.cat([o[key] for o in out])
+        kwargs = dict(pixel_values=join("pixel_values"), image_position_ids=join("image_position_ids"))
+        return kwargs, [[321] + [IMAGE] * int(o["num_soft_tokens_per_image"][0]) + [322] for o in out]
+
+    return config, Gemma4ForConditionalGeneration, pre, inputs
+
+
+def planes_of_patches(kwargs):
+    """Gemma 4's patches [n][P][P][3] as [1][3][H][W], with what the tower does to them first."""
+    at = kwargs["image_position_ids"][0]
+    n, cols, rows = int((at[:, 0] >= 0).sum()), int(at[:, 0].max()) + 1, int(at[:, 1].max()) + 1
+    x = kwargs["pixel_values"][0][:n].reshape(rows, cols, 4, 4, 3).permute(4, 0, 2, 1, 3).reshape(1, 3, rows * 4, cols * 4)
+    return 2 * (x.float() - 0.5)
+
+
+def fill_buffers(model):
+    """Numbers that are no parameters: bounds of products, which are the same for those of one input, and what is done to
+    means of patches."""
+    for name, b in model.named_buffers():
+        end = name.rsplit(".", 1)[-1]
+        if end in ("std_bias", "std_scale"):
+            b.data = (torch.randn_like(b) * 0.3 + (end == "std_scale")).bfloat16().float()
+        elif end in ("input_min", "output_min"):
+            b.data = torch.tensor(-0.75 if end == "input_min" else -0.5 - 0.25 * ("v_proj" in name))
+        elif end in ("input_max", "output_max"):
+            b.data = torch.tensor(1.25 if end == "input_max" else 0.5 + 0.5 * ("up_proj" in name))
+
+
+def gemma4_sizes():
+    """Grids of features at the hub's settings: [width, height, rows, cols], or without a grid where there is none."""
+    from transformers.models.gemma4.image_processing_pil_gemma4 import get_aspect_ratio_preserving_size as fit
+
+    rng, out = np.random.default_rng(7), []
+    sides = [48, 47, 49, 768, 1, 1024, 3000, 50]
+    for w, h in [(a, b) for a in sides for b in sides] + [tuple(int(2 ** e) for e in rng.uniform(0, 13, 2)) for _ in range(160)]:
+        try:
+            rows, cols = fit(h, w, 16, 280 * 9, 3)
+            out.append([w, h, rows // 48, cols // 48])
+        except ValueError:
+            out.append([w, h])
+    return out
+
+
+def qwen(config, cls, seen, pixels):
+    """Families whose processor is Qwen2-VL's."""
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+    processor = Qwen2VLImageProcessorPil(**pixels)
+    cells = pixels["merge_size"] ** 2
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="pt") for p in pictures]
+        join = lambda key: torch.cat([o[key] for o in out])
+        kwargs = dict(pixel_values=join("pixel_values"), image_grid_thw=join("image_grid_thw"))
+        return kwargs, [[321] + [IMAGE] * (len(o["pixel_values"]) // cells) + [322] for o in out]
+
+    return config, cls, pixels, inputs
+QWEN = dict(image_token_id=IMAGE, vision_start_token_id=321, vision_end_token_id=322, video_token_id=323)
+
+
+def qwen2_vl():
+    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
+
+    text = TEXT | dict(rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]})
+    seen = dict(embed_dim=16, hidden_size=32, depth=2, num_heads=2, mlp_ratio=2, patch_size=8)
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
+        image_mean=[0.48145466, 0.4578275, 0.40821073], image_std=[0.26862954, 0.26130258, 0.27577711], resample=3,
+    )
+    config = Qwen2VLConfig(text_config=text, vision_config=seen, tie_word_embeddings=True, **QWEN)
+    return qwen(config, Qwen2VLForConditionalGeneration, seen, pixels)
+
+
+def qwen3_vl_moe():
+    from transformers import Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
+    text = TEXT | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, rope_parameters=rope)
+    seen = dict(
+        hidden_size=16, out_hidden_size=32, depth=3, num_heads=2, intermediate_size=24, patch_size=8,
+        num_position_embeddings=64, deepstack_visual_indexes=[0, 1],
+    )
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
+        image_mean=[0.5] * 3, image_std=[0.5] * 3, resample=3,
+    )
+    config = Qwen3VLMoeConfig(text_config=text, vision_config=seen, tie_word_embeddings=True, **QWEN)
+    return qwen(config, Qwen3VLMoeForConditionalGeneration, seen, pixels)
+
+
+CASES = {
+    "gemma4": (
+        lambda: gemma4(
+            dict(
+                num_hidden_layers=3, hidden_size_per_layer_input=0, use_bidirectional_attention="vision", attention_k_eq_v=True,
+                num_global_key_value_heads=1,
+            ),
+            dict(standardize=True),
+        ),
+        None, typed,
+    ),
+    "gemma4_e": (
+        lambda: gemma4(
+            dict(
+                num_hidden_layers=4, hidden_size_per_layer_input=8, num_kv_shared_layers=2, use_double_wide_mlp=True,
+                layer_types=["sliding_attention", "full_attention"] * 2,
+            ),
+            dict(use_clipped_linears=True, num_key_value_heads=1),
+        ),
+        None, typed,
+    ),
+    "qwen2_vl": (qwen2_vl, None, typed),
+    "qwen3_vl_moe": (qwen3_vl_moe, None, typed),
+}
