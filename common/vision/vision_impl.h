@@ -14,6 +14,8 @@ enum {
 
 struct vision_qwen {
     uint64_t min_pixels, max_pixels;
+    uint32_t frames; /* an image is so many frames of a video to these bounds */
+    bool enlarges;   /* both sides first grow to a feature's */
 };
 struct vision_gemma3 {
     uint32_t side, tokens_side; /* of a crop, in pixels; of its features */
@@ -79,7 +81,7 @@ struct vision_family {
 };
 extern const struct vision_family vision_qwen, vision_gemma3, vision_llava, vision_llava_next,
     vision_idefics3, vision_pixtral, vision_internvl, vision_paligemma, vision_llama4,
-    vision_gemma4, vision_mllama, vision_llava_onevision, vision_aya, vision_cohere2;
+    vision_gemma4, vision_mllama, vision_llava_onevision, vision_aya, vision_cohere2, vision_glm4v;
 
 struct vision {
     const struct vision_family *family;

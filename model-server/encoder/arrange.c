@@ -66,58 +66,6 @@ void arrange_patch(const struct encoder_spec *s, const struct tower_image *image
     memcpy(out, image->pixels + ((size_t)crop * g.rows * g.cols + nth) * each, each * sizeof(*out));
 }
 
-/* Element i of n that divide [0, last] evenly, as PyTorch's linspace rounds it. */
-static float even(uint32_t i, uint32_t n, uint32_t last)
-{
-    if (n == 1)
-        return 0;
-    const float step = (float)last / (float)(n - 1);
-    return i < n / 2 ? step * (float)i : (float)last - step * (float)(n - 1 - i);
-}
-
-static void add_row(const struct tower *t, uint32_t row, uint32_t col, float by, float *out)
-{
-    const size_t hidden = t->spec.blocks.hidden;
-    const float *from = t->positions + ((size_t)row * t->spec.side + col) * hidden;
-    for (size_t i = 0; i < hidden; i++)
-        out[i] += by * from[i];
-}
-
-static void add_stretched(const struct tower *t, struct arrange_grid g, struct tower_place at,
-                          float *out)
-{
-    const uint32_t last = t->spec.side - 1;
-    const float y = even(at.row, g.rows, last), x = even(at.col, g.cols, last);
-    const uint32_t y0 = (uint32_t)y, x0 = (uint32_t)x;
-    const uint32_t y1 = least(y0 + 1, last), x1 = least(x0 + 1, last);
-    const float dy = y - (float)y0, dx = x - (float)x0;
-    add_row(t, y0, x0, (1 - dy) * (1 - dx), out);
-    add_row(t, y0, x1, (1 - dy) * dx, out);
-    add_row(t, y1, x0, dy * (1 - dx), out);
-    add_row(t, y1, x1, dy * dx, out);
-}
-
-void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_place at, float *out)
-{
-    const struct encoder_spec *s = &t->spec;
-    const size_t hidden = s->blocks.hidden;
-    memset(out, 0, hidden * sizeof(*out));
-    if (s->positions == POSITIONS_STRETCHED)
-        add_stretched(t, g, at, out);
-    else if (s->positions == POSITIONS_AXES)
-        for (size_t i = 0; i < hidden; i++)
-            out[i] = t->positions[at.col * hidden + i] +
-                     t->positions[((size_t)s->side + at.row) * hidden + i];
-    else if (s->positions == POSITIONS_TABLE)
-        memcpy(out,
-               t->positions +
-                   ((size_t)at.row * s->side + at.col + (s->class_token && !s->class_last)) *
-                       hidden,
-               hidden * sizeof(*out));
-    for (size_t i = 0; t->patch_bias && i < hidden; i++)
-        out[i] += t->patch_bias[i];
-}
-
 /* ---------------------------------------------------------------- what comes out */
 
 static bool is_joined(const struct encoder_spec *s, const struct vision_plan *p)

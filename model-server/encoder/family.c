@@ -3,11 +3,12 @@
 #include <string.h>
 
 static const struct encoder_family *const families[] = {
-    &family_qwen3_vl, &family_qwen2_5_vl,      &family_qwen2_vl,  &family_gemma3,
-    &family_gemma4,   &family_llava_onevision, &family_aya,       &family_cohere2,
-    &family_mistral3, &family_pixtral,         &family_llava,     &family_idefics3,
-    &family_internvl, &family_internvl_chat,   &family_paligemma, &family_llama4,
-    &family_mllama};
+    &family_qwen3_vl, &family_qwen2_5_vl,    &family_qwen2_vl,
+    &family_gemma3,   &family_gemma4,        &family_llava_onevision,
+    &family_aya,      &family_cohere2,       &family_mistral3,
+    &family_pixtral,  &family_llava,         &family_idefics3,
+    &family_internvl, &family_internvl_chat, &family_paligemma,
+    &family_llama4,   &family_mllama,        &family_glm4v};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static const struct encoder_family *find(const char *type, const char *tower)
@@ -84,6 +85,9 @@ void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind k
     const double theta = json_num(parameters, "rope_theta", config_num_or(c, "rope_theta", 10000));
     *r = (struct rope_spec){
         .kind = kind, .dim = s->blocks.head_dim, .theta = theta, .attention_factor = 1};
+    const char *word = json_str(parameters, "rope_type", "axial");
+    if (strcmp(word, "axial") != 0 && strcmp(word, "default") != 0)
+        config_fail(c, "rope `rope_type` %.40s is not supported in a tower", word);
     if (r->dim % 4 || !(theta > 1)) {
         config_fail(c, "a head of %u with base %g does not turn by rows and columns", r->dim,
                     theta);

@@ -159,7 +159,9 @@ static void embed(void *arg, float *x, uint32_t first, uint32_t n)
     struct tower *t = arg;
     const uint32_t hidden = t->spec.blocks.hidden;
     const float *patches = t->patches + (size_t)first * tower_patch_floats(&t->spec);
-    t->d.ops->linear(t->d.dev, x, patches, n, t->patch, NULL);
+    t->d.ops->linear(t->d.dev, x, patches, n, t->patch, t->normed_bias);
+    if (t->spec.patch_norm)
+        t->d.ops->norm(t->d.dev, x, x, n, hidden, &t->patch_norm);
     if (t->spec.patch_bias || t->spec.positions)
         t->d.ops->add_norm(t->d.dev, x, x, t->added + (size_t)first * hidden, 1, n, hidden, NULL);
     if (t->spec.joint.tiles)

@@ -7,7 +7,7 @@
 /* Matrices behind the transformer, on the device. */
 struct tower_projection {
     const struct encoder_projection *spec;
-    struct norm norm;
+    struct norm norm, middle_norm;
     struct weight *w[ENCODER_MAX_LINEARS];
     float *bias[ENCODER_MAX_LINEARS];
 };
@@ -53,6 +53,8 @@ struct tower {
     struct tower_work work;
     struct decoder d; /* the blocks */
     struct weight *patch;
+    struct norm patch_norm;
+    float *normed_bias; /* the patches' where a norm follows; on the device */
     /* Host memory: what is added to patches, the class token, what follows a row of tiles. */
     float *patch_bias, *positions, *class_token, *row_end, *pool_bias, *pool_scale;
     struct tower_projection project, level[ENCODER_MAX_LEVELS];

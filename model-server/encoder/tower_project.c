@@ -27,14 +27,16 @@ void tower_project(struct tower *t, const struct tower_projection *p, const floa
     }
     for (uint32_t i = 0; i < s->n_linears; i++) {
         float *to = i + 1 == s->n_linears ? y : t->middle[i & 1];
-        if (s->linear[i].act_before) /* x is what the matrix before made */
+        if (s->linear[i].norm_before) /* x is what the matrix before made */
+            ops->norm(t->d.dev, t->middle[(i - 1) & 1], x, rows, cols, &p->middle_norm);
+        if (s->linear[i].act_before)
             ops->act(t->d.dev, t->middle[(i - 1) & 1], rows, cols, s->act);
         ops->linear(t->d.dev, to, x, rows, p->w[i], p->bias[i]);
         x = to;
         cols = s->linear[i].rows;
         if (s->linear[i].gated) {
             cols /= 2;
-            ops->act_mul(t->d.dev, t->middle[(i + 1) & 1], to, rows, cols, s->act);
+            ops->act_mul(t->d.dev, t->middle[(i + 1) & 1], to, rows, cols, s->gate_act);
             x = t->middle[(i + 1) & 1];
         }
     }

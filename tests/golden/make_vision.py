@@ -102,8 +102,8 @@ def make(name, images):
     golden = dict(model_type=keys["model_type"], seed=seed, cases=cases)
     if not first:
         golden["preprocess"] = preprocessed(images, pre, inputs)
-    if name == "gemma4":
-        golden["sizes"] = native.gemma4_sizes()
+    if name in native.SIZES:
+        golden["sizes"] = native.SIZES[name]()
     if name == "mllama":
         golden["canvases"] = crossed.mllama_canvases()
     if name == "llama4":

@@ -354,9 +354,10 @@ static void pixels_at_the_hubs_sizes(void **state)
 
 static void pixels_of_families_made_here(void **state)
 {
-    static const struct family made[] = {
-        {"paligemma"},  {"llama4"},         {"gemma4"},   {"llava"},        {"llava_onevision"},
-        {"aya_vision"}, {"cohere2_vision"}, {"qwen2_vl"}, {"qwen3_vl_moe"}, {"mllama"}};
+    static const struct family made[] = {{"paligemma"},      {"llama4"},          {"gemma4"},
+                                         {"llava"},          {"llava_onevision"}, {"aya_vision"},
+                                         {"cohere2_vision"}, {"qwen2_vl"},        {"qwen3_vl_moe"},
+                                         {"mllama"},         {"glm4v"},           {"glm4v_moe"}};
     (void)state;
     if (access(vision_data("images", "resize.json"), R_OK)) {
         TEST_SKIPPED(1, "no vision/images in TEST_DATA");
@@ -370,16 +371,14 @@ static void pixels_of_families_made_here(void **state)
     }
 }
 
-/* Grids of features at the hub's settings; sizes without one are refused. */
-static void gemma4_chooses_sizes_as_transformers_do(void **state)
+/* Grids of features at the hub's settings, of cells of so many pixels; sizes without one are
+ * refused. */
+static void check_sizes(const struct family *f, uint32_t cell, uint32_t refusals)
 {
-    cJSON *golden = vision_json("gemma4", "golden.json"), *pixels = cJSON_CreateObject();
-    const struct family f = {"gemma4", .patch_size = 16};
+    cJSON *golden = vision_json(f->name, "golden.json"), *pixels = cJSON_CreateObject();
     const cJSON *c;
     uint32_t n = 0, refused = 0;
-    (void)state;
-    struct vision *v = load_with(&f, pixels);
-    assert_true(vision_two_way(v));
+    struct vision *v = load_with(f, pixels);
     cJSON_ArrayForEach(c, json_get(golden, "sizes"))
     {
         const uint32_t w = vision_at(c, 0), h = vision_at(c, 1);
@@ -388,17 +387,24 @@ static void gemma4_chooses_sizes_as_transformers_do(void **state)
         struct err e = ERR_INIT;
         assert_int_equal(vision_plan(v, w, h, &p, &e), shown ? 0 : -1);
         if (shown && (p.grid_h != vision_at(c, 2) || p.grid_w != vision_at(c, 3) ||
-                      p.crop_height != 48 * p.grid_h || p.crop_width != 48 * p.grid_w ||
+                      p.crop_height != cell * p.grid_h || p.crop_width != cell * p.grid_w ||
                       p.n_features != p.grid_h * p.grid_w))
-            fail_msg("%u x %u: %u x %u features", w, h, p.grid_h, p.grid_w);
+            fail_msg("%s, %u x %u: %u x %u features", f->name, w, h, p.grid_h, p.grid_w);
         refused += !shown;
         n++;
     }
     assert_int_equal(n, 224);
-    print_message("# %u of %u sizes are refused\n", refused, n);
+    assert_int_equal(refused, refusals);
     vision_free(v);
     cJSON_Delete(pixels);
     cJSON_Delete(golden);
+}
+
+static void sizes_are_chosen_as_transformers_do(void **state)
+{
+    (void)state;
+    check_sizes(&(struct family){"gemma4", .patch_size = 16}, 48, 0);
+    check_sizes(&(struct family){"glm4v", .patch_size = 14, .image_size = 336}, 28, 33);
 }
 
 /* The hub's shapes: 6 x 6 tiles whose 162 x 162 features become as many as 9 tiles have. */
@@ -520,7 +526,7 @@ int main(void)
         cmocka_unit_test(llama4_chooses_canvases_as_transformers_do),
         cmocka_unit_test(mllama_chooses_canvases_as_transformers_do),
         cmocka_unit_test(onevision_shrinks_what_is_too_much),
-        cmocka_unit_test(gemma4_chooses_sizes_as_transformers_do),
+        cmocka_unit_test(sizes_are_chosen_as_transformers_do),
         cmocka_unit_test(pan_and_scan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,7 @@ static void project_cells(struct config *c, struct encoder_spec *s, double middl
         .linear = {{W_PROJECT_IN, (uint32_t)middle, .bias = true, .gated = true},
                    {W_PROJECT_OUT, s->width, .bias = true}},
         .n_linears = 2,
-        .act = ACT_SILU};
+        .gate_act = ACT_SILU};
 }
 
 static void configure_aya(struct config *c, struct encoder_spec *s)

@@ -40,38 +40,51 @@ def planes_of_patches(kwargs):
 
 
 def fill_buffers(model):
-    """Numbers that are no parameters: bounds of products, which are the same for those of one input, and what is done to
-    means of patches."""
+    """Numbers that are no parameters: bounds of products, which are the same for those of one input, what is done to means
+    of patches, and biases of routers."""
     for name, b in model.named_buffers():
         end = name.rsplit(".", 1)[-1]
         if end in ("std_bias", "std_scale"):
             b.data = (torch.randn_like(b) * 0.3 + (end == "std_scale")).bfloat16().float()
+        elif end == "e_score_correction_bias":
+            b.data = (torch.randn_like(b) * 0.1).bfloat16().float()
         elif end in ("input_min", "output_min"):
             b.data = torch.tensor(-0.75 if end == "input_min" else -0.5 - 0.25 * ("v_proj" in name))
         elif end in ("input_max", "output_max"):
             b.data = torch.tensor(1.25 if end == "input_max" else 0.5 + 0.5 * ("up_proj" in name))
 
 
-def gemma4_sizes():
-    """Grids of features at the hub's settings: [width, height, rows, cols], or without a grid where there is none."""
-    from transformers.models.gemma4.image_processing_pil_gemma4 import get_aspect_ratio_preserving_size as fit
-
+def sizes(fit, cell):
+    """Grids of features at the hub's settings: [width, height, rows, cols], or without a grid where there is none.
+    fit(height, width) gives the sides of what is resized."""
     rng, out = np.random.default_rng(7), []
     sides = [48, 47, 49, 768, 1, 1024, 3000, 50]
     for w, h in [(a, b) for a in sides for b in sides] + [tuple(int(2 ** e) for e in rng.uniform(0, 13, 2)) for _ in range(160)]:
         try:
-            rows, cols = fit(h, w, 16, 280 * 9, 3)
-            out.append([w, h, rows // 48, cols // 48])
+            rows, cols = fit(h, w)
+            out.append([w, h, rows // cell, cols // cell])
         except ValueError:
             out.append([w, h])
     return out
 
 
-def qwen(config, cls, seen, pixels):
-    """Families whose processor is Qwen2-VL's."""
+def gemma4_sizes():
+    from transformers.models.gemma4.image_processing_pil_gemma4 import get_aspect_ratio_preserving_size as fit
+
+    return sizes(lambda h, w: fit(h, w, 16, 280 * 9, 3), 48)
+
+
+def glm4v_sizes():
+    from transformers.models.glm4v.image_processing_pil_glm4v import smart_resize as fit
+
+    return sizes(lambda h, w: fit(2, h, w, 2, 28, 112 * 112, 28 * 28 * 15000), 28)
+
+
+def qwen(config, cls, pixels, kind=None):
+    """Families whose processor is Qwen2-VL's, or like it."""
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-    processor = Qwen2VLImageProcessorPil(**pixels)
+    processor = (kind or Qwen2VLImageProcessorPil)(**pixels)
     cells = pixels["merge_size"] ** 2
 
     def inputs(pictures):
@@ -94,7 +107,7 @@ def qwen2_vl():
         image_mean=[0.48145466, 0.4578275, 0.40821073], image_std=[0.26862954, 0.26130258, 0.27577711], resample=3,
     )
     config = Qwen2VLConfig(text_config=text, vision_config=seen, tie_word_embeddings=True, **QWEN)
-    return qwen(config, Qwen2VLForConditionalGeneration, seen, pixels)
+    return qwen(config, Qwen2VLForConditionalGeneration, pixels)
 
 
 def qwen3_vl_moe():
@@ -111,9 +124,66 @@ def qwen3_vl_moe():
         image_mean=[0.5] * 3, image_std=[0.5] * 3, resample=3,
     )
     config = Qwen3VLMoeConfig(text_config=text, vision_config=seen, tie_word_embeddings=True, **QWEN)
-    return qwen(config, Qwen3VLMoeForConditionalGeneration, seen, pixels)
+    return qwen(config, Qwen3VLMoeForConditionalGeneration, pixels)
 
 
+def glm(config, cls):
+    from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
+
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=2048, longest_edge=16384), resample=3,
+        image_mean=[0.48145466, 0.4578275, 0.40821073], image_std=[0.26862954, 0.26130258, 0.27577711],
+    )
+    return qwen(config, cls, pixels, Glm4vImageProcessorPil)
+
+
+GLM = dict(
+    image_token_id=IMAGE, image_start_token_id=321, image_end_token_id=322, video_token_id=323, video_start_token_id=318,
+    video_end_token_id=319, tie_word_embeddings=True,
+)
+GLM_SEEN = dict(
+    hidden_size=16, depth=2, num_heads=2, intermediate_size=24, out_hidden_size=32, patch_size=8, image_size=40,
+)
+
+
+def glm4v():
+    from transformers import Glm4vConfig, Glm4vForConditionalGeneration
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 2, 1]}
+    text = TEXT | dict(head_dim=None, rope_parameters=rope)
+    config = Glm4vConfig(text_config=text, vision_config=GLM_SEEN, **GLM)
+    return glm(config, Glm4vForConditionalGeneration)
+
+
+def glm4v_moe():
+    from transformers import Glm4vMoeConfig, Glm4vMoeForConditionalGeneration
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 2]}
+    text = TEXT | dict(
+        head_dim=16, n_routed_experts=4, num_experts_per_tok=2, n_group=2, topk_group=1, moe_intermediate_size=16,
+        routed_scaling_factor=1.5, rope_parameters=rope,
+    )
+    seen = GLM_SEEN | dict(attention_bias=True)
+    config = Glm4vMoeConfig(text_config=text, vision_config=seen, **GLM)
+    return glm(config, Glm4vMoeForConditionalGeneration)
+
+
+def expert_names(tensors, config, pre):
+    """A tensor for each expert, as on the hub."""
+    out = {}
+    for name, t in tensors.items():
+        at, _, end = name.rpartition("experts.")
+        if not at or end not in ("gate_up_proj", "down_proj"):
+            out[name] = t
+            continue
+        for i, x in enumerate(t):
+            parts = x.chunk(2) if end == "gate_up_proj" else [x]
+            for part, w in zip(["gate_proj", "up_proj"] if end == "gate_up_proj" else ["down_proj"], parts):
+                out[f"{at}experts.{i}.{part}.weight"] = w.clone()
+    return out, config, pre
+
+
+SIZES = {"gemma4": gemma4_sizes, "glm4v": glm4v_sizes}
 CASES = {
     "gemma4": (
         lambda: gemma4(
@@ -135,6 +205,8 @@ CASES = {
         ),
         None, typed,
     ),
+    "glm4v": (glm4v, None, typed),
+    "glm4v_moe": (glm4v_moe, expert_names, typed),
     "qwen2_vl": (qwen2_vl, None, typed),
     "qwen3_vl_moe": (qwen3_vl_moe, None, typed),
 }
