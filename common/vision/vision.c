@@ -7,7 +7,7 @@ static const struct vision_family *const families[] = {
     &vision_qwen,    &vision_gemma3,   &vision_pixtral,         &vision_llava_next,
     &vision_llava,   &vision_idefics3, &vision_internvl,        &vision_paligemma,
     &vision_llama4,  &vision_gemma4,   &vision_llava_onevision, &vision_aya,
-    &vision_cohere2, &vision_mllama,   &vision_glm4v,
+    &vision_cohere2, &vision_mllama,   &vision_glm4v,           &vision_kimi_vl,
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]), N_TYPES = 6 };
 

@@ -43,6 +43,9 @@ struct vision_pixtral {
     uint32_t longest;
     char row_end[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
 };
+struct vision_kimi {
+    uint32_t most_patches;
+};
 struct vision_paligemma {
     uint32_t side, tokens;
     char bos[VISION_TOKEN_TEXT]; /* after the last image */
@@ -81,7 +84,8 @@ struct vision_family {
 };
 extern const struct vision_family vision_qwen, vision_gemma3, vision_llava, vision_llava_next,
     vision_idefics3, vision_pixtral, vision_internvl, vision_paligemma, vision_llama4,
-    vision_gemma4, vision_mllama, vision_llava_onevision, vision_aya, vision_cohere2, vision_glm4v;
+    vision_gemma4, vision_mllama, vision_llava_onevision, vision_aya, vision_cohere2, vision_glm4v,
+    vision_kimi_vl;
 
 struct vision {
     const struct vision_family *family;
@@ -89,7 +93,7 @@ struct vision {
     struct vision_format format;
     bool two_way; /* family->two_way, unless the files say otherwise */
     uint32_t token;
-    char marker[VISION_TOKEN_TEXT], around[3 * VISION_TOKEN_TEXT];
+    char marker[VISION_TOKEN_TEXT], around[5 * VISION_TOKEN_TEXT];
     union {
         struct vision_qwen qwen;
         struct vision_gemma3 gemma3;
@@ -97,6 +101,7 @@ struct vision {
         struct vision_llava llava;
         struct vision_idefics3 idefics3;
         struct vision_pixtral pixtral;
+        struct vision_kimi kimi;
         struct vision_internvl internvl;
         struct vision_paligemma paligemma;
         struct vision_llama4 llama4;

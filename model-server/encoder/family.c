@@ -3,12 +3,11 @@
 #include <string.h>
 
 static const struct encoder_family *const families[] = {
-    &family_qwen3_vl, &family_qwen2_5_vl,    &family_qwen2_vl,
-    &family_gemma3,   &family_gemma4,        &family_llava_onevision,
-    &family_aya,      &family_cohere2,       &family_mistral3,
-    &family_pixtral,  &family_llava,         &family_idefics3,
-    &family_internvl, &family_internvl_chat, &family_paligemma,
-    &family_llama4,   &family_mllama,        &family_glm4v};
+    &family_qwen3_vl, &family_qwen2_5_vl,      &family_qwen2_vl,  &family_gemma3,
+    &family_gemma4,   &family_llava_onevision, &family_aya,       &family_cohere2,
+    &family_mistral3, &family_pixtral,         &family_llava,     &family_idefics3,
+    &family_internvl, &family_internvl_chat,   &family_paligemma, &family_llama4,
+    &family_mllama,   &family_glm4v,           &family_kimi_vl};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static const struct encoder_family *find(const char *type, const char *tower)
@@ -95,7 +94,7 @@ void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind k
     }
     r->has_axes = true;
     for (uint32_t i = 0; i < r->dim / 2; i++)
-        r->axis[i] = i < r->dim / 4 ? 1 : 2;
+        r->axis[i] = kind == ROPE_GRID_WOVEN ? 2 - i % 2 : i < r->dim / 4 ? 1 : 2;
 }
 
 uint32_t family_text_width(struct config *c)

@@ -7,7 +7,7 @@
 extern const struct encoder_family family_qwen2_5_vl, family_qwen2_vl, family_qwen3_vl,
     family_gemma3, family_llava, family_idefics3, family_pixtral, family_mistral3, family_internvl,
     family_internvl_chat, family_paligemma, family_llama4, family_gemma4, family_llava_onevision,
-    family_aya, family_cohere2, family_mllama, family_glm4v;
+    family_aya, family_cohere2, family_mllama, family_glm4v, family_kimi_vl;
 
 /* Keys of the blocks as most towers have them: hidden_size, num_hidden_layers, num_attention_heads,
  * intermediate_size, hidden_act, under the names that `k` says. Fills the rest with what most
@@ -19,7 +19,7 @@ struct block_keys {
     double eps;
 };
 void family_blocks(struct config *c, struct encoder_spec *s, const struct block_keys *k);
-/* Two turning halves of each head: rows and columns. */
+/* Turning halves of each head: rows and columns, in runs or in turns. */
 void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind kind);
 /* Layers of n up to the one that `key` of the whole model chooses, as Python counts hidden states;
  * 0 is the embedding. */

@@ -65,6 +65,7 @@ def preprocessed(images, pre, inputs):
     for name in SHAPES:
         kwargs = inputs([picture(images, name)])[0]
         x = (native.planes_of_patches(kwargs) if "image_position_ids" in kwargs else kwargs["pixel_values"].float()).numpy()
+        x = x.reshape(len(x), -1) if "image_grid_thw" in kwargs else x
         x = x[0, 0, : kwargs["aspect_ratio_mask"].sum()] if "aspect_ratio_mask" in kwargs else x
         digest = hashlib.sha256(np.ascontiguousarray(x, dtype="<f4").tobytes()).hexdigest()
         out.append(dict(image=name, pixel_values=dict(shape=list(x.shape), sha256=digest)))

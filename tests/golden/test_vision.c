@@ -354,10 +354,10 @@ static void pixels_at_the_hubs_sizes(void **state)
 
 static void pixels_of_families_made_here(void **state)
 {
-    static const struct family made[] = {{"paligemma"},      {"llama4"},          {"gemma4"},
-                                         {"llava"},          {"llava_onevision"}, {"aya_vision"},
-                                         {"cohere2_vision"}, {"qwen2_vl"},        {"qwen3_vl_moe"},
-                                         {"mllama"},         {"glm4v"},           {"glm4v_moe"}};
+    static const struct family made[] = {
+        {"paligemma"},  {"llama4"},         {"gemma4"},   {"llava"},        {"llava_onevision"},
+        {"aya_vision"}, {"cohere2_vision"}, {"qwen2_vl"}, {"qwen3_vl_moe"}, {"mllama"},
+        {"glm4v"},      {"glm4v_moe"},      {"kimi_vl"}};
     (void)state;
     if (access(vision_data("images", "resize.json"), R_OK)) {
         TEST_SKIPPED(1, "no vision/images in TEST_DATA");
@@ -373,9 +373,10 @@ static void pixels_of_families_made_here(void **state)
 
 /* Grids of features at the hub's settings, of cells of so many pixels; sizes without one are
  * refused. */
-static void check_sizes(const struct family *f, uint32_t cell, uint32_t refusals)
+static void check_sizes(const struct family *f, const char *preprocessor, uint32_t cell,
+                        uint32_t refusals)
 {
-    cJSON *golden = vision_json(f->name, "golden.json"), *pixels = cJSON_CreateObject();
+    cJSON *golden = vision_json(f->name, "golden.json"), *pixels = cJSON_Parse(preprocessor);
     const cJSON *c;
     uint32_t n = 0, refused = 0;
     struct vision *v = load_with(f, pixels);
@@ -403,8 +404,9 @@ static void check_sizes(const struct family *f, uint32_t cell, uint32_t refusals
 static void sizes_are_chosen_as_transformers_do(void **state)
 {
     (void)state;
-    check_sizes(&(struct family){"gemma4", .patch_size = 16}, 48, 0);
-    check_sizes(&(struct family){"glm4v", .patch_size = 14, .image_size = 336}, 28, 33);
+    check_sizes(&(struct family){"gemma4", .patch_size = 16}, "{}", 48, 0);
+    check_sizes(&(struct family){"glm4v", .patch_size = 14, .image_size = 336}, "{}", 28, 33);
+    check_sizes(&(struct family){"kimi_vl", .patch_size = 14}, "{\"pad_input\":true}", 28, 0);
 }
 
 /* The hub's shapes: 6 x 6 tiles whose 162 x 162 features become as many as 9 tiles have. */
