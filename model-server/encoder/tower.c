@@ -190,17 +190,20 @@ static void finish(void *arg, const float *rows, uint32_t first, uint32_t n)
 
 /* ---------------------------------------------------------------- a pass */
 
-static uint32_t crop_tokens(const struct tower *t, const struct vision_plan *p)
+static uint32_t crop_tokens(const struct tower *t, const struct vision_plan *p, uint32_t crop)
 {
     if (t->spec.joint.tiles) /* of the whole picture */
         return tower_joint_tokens(&t->spec);
-    const struct arrange_grid g = arrange_grid(&t->spec, p);
+    const struct arrange_grid g = arrange_grid(&t->spec, p, crop);
     return g.rows * g.cols + t->spec.class_token;
 }
 
 uint32_t tower_tokens(const struct tower *t, const struct vision_plan *plan)
 {
-    return (t->spec.joint.tiles ? 1 : plan->n_crops) * crop_tokens(t, plan);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < (t->spec.joint.tiles ? 1 : plan->n_crops); i++)
+        n += crop_tokens(t, plan, i);
+    return n;
 }
 
 /* Crops that go through together: as many as fit, at least one. */
@@ -210,7 +213,7 @@ static uint32_t pass_crops(const struct tower *t, struct tower_cursor c, uint32_
     uint32_t crops = 0;
     *tokens = 0;
     do {
-        const uint32_t n = crop_tokens(t, c.images[c.image].plan);
+        const uint32_t n = crop_tokens(t, c.images[c.image].plan, c.crop);
         if (crops && (n > most || *tokens > most - n))
             break;
         *tokens += n;
@@ -224,7 +227,7 @@ static void fill_crop(struct tower *t, const struct tower_image *image, uint32_t
                       uint32_t tokens)
 {
     const struct encoder_spec *s = &t->spec;
-    const struct arrange_grid g = arrange_grid(s, image->plan);
+    const struct arrange_grid g = arrange_grid(s, image->plan, crop);
     const size_t each = tower_patch_floats(s), hidden = s->blocks.hidden;
     float *patches = t->host + at * each, *added = t->host + tokens * each + at * hidden;
     if (s->joint.tiles) {
@@ -275,7 +278,7 @@ static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops
     const uint32_t class_token = t->spec.class_token && !joint;
     uint32_t at = 0, block = 0, n_out = 0;
     for (uint32_t i = 0; i < crops; i++, tower_next_crop(&c)) {
-        const uint32_t n = crop_tokens(t, c.images[c.image].plan);
+        const uint32_t n = crop_tokens(t, c.images[c.image].plan, c.crop);
         fill_crop(t, &c.images[c.image], c.crop, at, tokens);
         for (uint32_t k = class_token; class_token && k < n; k++)
             t->out_rows[n_out++] = at + k;
