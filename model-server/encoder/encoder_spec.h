@@ -13,7 +13,8 @@ enum encoder_positions {
     POSITIONS_TABLE,     /* a learned row for each place of a `side` x `side` grid */
     POSITIONS_AXES,      /* one for each of `side` columns, and one for each of as many rows */
     POSITIONS_STRETCHED, /* the same grid, bilinearly stretched to the picture's (Qwen3-VL) */
-    POSITIONS_CUBIC      /* by cubic convolution: edges of the grids, not their corners, meet */
+    POSITIONS_CUBIC,     /* by cubic convolution: edges of the grids, not their corners, meet */
+    POSITIONS_SMOOTHED   /* so, but linearly, over all elements that a patch covers (SigLIP 2) */
 };
 
 enum { ENCODER_MAX_LINEARS = 4, ENCODER_MAX_LEVELS = 8, ENCODER_MAX_TAPS = 8 };

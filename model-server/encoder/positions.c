@@ -74,6 +74,34 @@ static void add_cubic(const struct tower *t, struct arrange_grid g, struct tower
             add_row(t, inside(top + r, side), inside(left + c, side), by_row[r] * by_col[c], out);
 }
 
+/* The weight of element `at` of `side` for patch i of n, before weights are divided by their sum: a
+ * triangle, as wide as the patch where that covers several elements. */
+static float triangle(uint32_t i, uint32_t n, uint32_t side, uint32_t at)
+{
+    const float scale = (float)side / (float)n, reach = scale > 1 ? scale : 1;
+    const float centre = ((float)i + 0.5F) * scale - 0.5F;
+    return fmaxf(0, 1 - fabsf((float)at - centre) / reach);
+}
+
+static void add_smoothed(const struct tower *t, struct arrange_grid g, struct tower_place at,
+                         float *out)
+{
+    const uint32_t side = t->spec.side;
+    float rows = 0, cols = 0;
+    for (uint32_t k = 0; k < side; k++) {
+        rows += triangle(at.row, g.rows, side, k);
+        cols += triangle(at.col, g.cols, side, k);
+    }
+    for (uint32_t r = 0; r < side; r++) {
+        const float by_row = triangle(at.row, g.rows, side, r) / rows;
+        for (uint32_t c = 0; by_row > 0 && c < side; c++) {
+            const float by_col = triangle(at.col, g.cols, side, c) / cols;
+            if (by_col > 0)
+                add_row(t, r, c, by_row * by_col, out);
+        }
+    }
+}
+
 void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_place at, float *out)
 {
     const struct encoder_spec *s = &t->spec;
@@ -83,6 +111,8 @@ void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_pl
         add_stretched(t, g, at, out);
     else if (s->positions == POSITIONS_CUBIC)
         add_cubic(t, g, at, out);
+    else if (s->positions == POSITIONS_SMOOTHED)
+        add_smoothed(t, g, at, out);
     else if (s->positions == POSITIONS_AXES)
         for (size_t i = 0; i < hidden; i++)
             out[i] = t->positions[at.col * hidden + i] +

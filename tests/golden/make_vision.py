@@ -56,6 +56,9 @@ def run(model, names, folder, inputs, seed, layout, new):
         top = logits.topk(2)
         margin = min(margin, (top.values[0] - top.values[1]).item())
         greedy.append(top.indices[0].item())
+        if greedy[-1] == IMAGE:  # it would ask for another picture
+            margin = 0.0
+            break
     return out | dict(greedy_ids=greedy, greedy_min_margin=round(margin, 6))
 
 
@@ -65,6 +68,7 @@ def preprocessed(images, pre, inputs):
     for name in SHAPES:
         kwargs = inputs([picture(images, name)])[0]
         x = (native.planes_of_patches(kwargs) if "image_position_ids" in kwargs else kwargs["pixel_values"].float()).numpy()
+        x = tiles.patches_of_crops(kwargs).numpy() if "spatial_shapes" in kwargs else x
         x = x.reshape(len(x), -1) if "image_grid_thw" in kwargs else x
         x = x[0, 0, : kwargs["aspect_ratio_mask"].sum()] if "aspect_ratio_mask" in kwargs else x
         digest = hashlib.sha256(np.ascontiguousarray(x, dtype="<f4").tobytes()).hexdigest()
@@ -107,6 +111,8 @@ def make(name, images):
         golden["sizes"] = native.SIZES[name]()
     if name == "mllama":
         golden["canvases"] = crossed.mllama_canvases()
+    if name == "lfm2_vl":
+        golden["canvases"] = tiles.lfm2_sizes()
     if name == "llama4":
         golden["canvases"] = tiles.llama4_canvases(pre)
     json.dump(golden, open(f"{out}/golden.json", "w"))

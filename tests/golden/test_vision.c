@@ -357,7 +357,7 @@ static void pixels_of_families_made_here(void **state)
     static const struct family made[] = {
         {"paligemma"},  {"llama4"},         {"gemma4"},   {"llava"},        {"llava_onevision"},
         {"aya_vision"}, {"cohere2_vision"}, {"qwen2_vl"}, {"qwen3_vl_moe"}, {"mllama"},
-        {"glm4v"},      {"glm4v_moe"},      {"kimi_vl"}};
+        {"glm4v"},      {"glm4v_moe"},      {"kimi_vl"},  {"lfm2_vl"}};
     (void)state;
     if (access(vision_data("images", "resize.json"), R_OK)) {
         TEST_SKIPPED(1, "no vision/images in TEST_DATA");
@@ -506,6 +506,38 @@ static void mllama_chooses_canvases_as_transformers_do(void **state)
     cJSON_Delete(golden);
 }
 
+/* Tiles and sizes of LFM2-VL; the picture as a whole comes last, of a size of its own. */
+static void lfm2_cuts_tiles_as_transformers_do(void **state)
+{
+    cJSON *golden = vision_json("lfm2_vl", "golden.json"), *pixels = cJSON_CreateObject();
+    const struct family f = {"lfm2_vl", .patch_size = 16};
+    const cJSON *c;
+    uint32_t n = 0, cut = 0;
+    (void)state;
+    struct vision *v = load_with(&f, pixels);
+    cJSON_ArrayForEach(c, json_get(cJSON_GetArrayItem(json_get(golden, "canvases"), 0), "sizes"))
+    {
+        const uint32_t w = vision_at(c, 0), h = vision_at(c, 1);
+        const uint32_t rows = vision_at(c, 2), cols = vision_at(c, 3), tiles = rows * cols;
+        struct vision_plan p;
+        struct err e = ERR_INIT;
+        assert_int_equal(vision_plan(v, w, h, &p, &e), 0);
+        const uint32_t last = p.n_crops - 1, own = p.n_features - (tiles > 1 ? tiles * 256 : 0);
+        if ((tiles > 1 && (p.rows != rows || p.cols != cols)) || last != (tiles > 1 ? tiles : 0) ||
+            vision_crop_width(&p, last) != vision_at(c, 4) ||
+            vision_crop_height(&p, last) != vision_at(c, 5) ||
+            own != vision_at(c, 4) / 32 * (vision_at(c, 5) / 32))
+            fail_msg("%u x %u: %u x %u tiles, %u features", w, h, p.rows, p.cols, p.n_features);
+        cut += tiles > 1;
+        n++;
+    }
+    assert_int_equal(n, 224);
+    assert_true(cut > 50 && cut < n);
+    vision_free(v);
+    cJSON_Delete(pixels);
+    cJSON_Delete(golden);
+}
+
 static void pan_and_scan(void **state)
 {
     const struct family f = {"gemma3", .image_size = 896, .tokens = 256};
@@ -529,6 +561,7 @@ int main(void)
         cmocka_unit_test(mllama_chooses_canvases_as_transformers_do),
         cmocka_unit_test(onevision_shrinks_what_is_too_much),
         cmocka_unit_test(sizes_are_chosen_as_transformers_do),
+        cmocka_unit_test(lfm2_cuts_tiles_as_transformers_do),
         cmocka_unit_test(pan_and_scan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 """Families that cut a picture into tiles."""
 
+import re
 import numpy as np, torch
 from PIL import Image
 from .base import IMAGE, SIGLIP, TEXT, between, planes
@@ -220,7 +221,87 @@ def cohere2_vision():
     return config, Cohere2VisionForConditionalGeneration, pre, inputs
 
 
+def lfm2_vl(**more):
+    from transformers import Lfm2Config, Lfm2VlConfig, Lfm2VlForConditionalGeneration
+    from transformers.image_processing_backends import TorchvisionBackend
+    from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor
+    from transformers.models.lfm2_vl.processing_lfm2_vl import Lfm2VlProcessor
+
+    class Exact(TorchvisionBackend):
+        """Pillow resizes, and numbers are rescaled in double, as in the other families' processors."""
+
+        def resize(self, image, size, **_):
+            one = lambda x: np.asarray(
+                Image.fromarray(x.permute(1, 2, 0).numpy()).resize((size.width, size.height), Image.BILINEAR)
+            )
+            return torch.stack([torch.tensor(one(x)).permute(2, 0, 1) for x in image])
+
+        def rescale_and_normalize(self, images, *_):
+            return torch.tensor(np.stack([planes(x.permute(1, 2, 0).numpy(), 0.5, 0.5) for x in images.flatten(0, -4)])).reshape(images.shape)
+
+    class Pillow(Lfm2VlImageProcessor, Exact):
+        pass
+
+    text = {k: v for k, v in TEXT.items() if k not in ("rms_norm_eps", "head_dim")} | dict(
+        num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], norm_eps=1e-5, block_auto_adjust_ff_dim=False,
+    )
+    seen = dict(
+        model_type="siglip2_vision_model", hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
+        patch_size=8, num_patches=36, vision_use_head=False,
+    )
+    config = Lfm2VlConfig(
+        text_config=Lfm2Config(**text).to_dict(), vision_config=seen, image_token_id=IMAGE, projector_hidden_size=24, **more
+    )
+    pre = dict(
+        tile_size=48, min_tiles=2, max_tiles=6, min_image_tokens=6, max_image_tokens=20, encoder_patch_size=8,
+        downsample_factor=2, max_pixels_tolerance=1.5, use_thumbnail=True, do_image_splitting=True, resample=2,
+        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+    )
+    processor = Pillow(**pre)
+    count = object.__new__(Lfm2VlProcessor)
+    count.image_processor, count.image_token = processor, "I"
+    count.image_start_token, count.image_end_token, count.image_thumbnail_token = "(", ")", "T"
+
+    def inputs(pictures):
+        out = [processor([p], return_tensors="pt", return_row_col_info=True) for p in pictures]
+        spans = []
+        for o in out:
+            text = count.replace_image_token(o, 0, use_image_special_tokens=True)
+            for tile in re.findall("<.*?>", text):
+                text = text.replace(tile, "R", 1)
+            spans.append([{"(": 321, ")": 322, "R": 317, "T": 316, "I": IMAGE}[x] for x in text])
+        keys = "pixel_values", "pixel_attention_mask", "spatial_shapes"
+        return {k: torch.cat([o[k] for o in out]) for k in keys}, spans
+
+    return config, Lfm2VlForConditionalGeneration, pre, inputs
+
+
+def patches_of_crops(kwargs):
+    """Patches [n][P][P][3] as [n][3][P][P], without those that pad a crop."""
+    sizes = kwargs["spatial_shapes"].prod(-1).tolist()
+    rows = torch.cat([x[:n] for x, n in zip(kwargs["pixel_values"], sizes)])
+    side = int((rows.shape[1] / 3) ** 0.5)
+    return rows.reshape(-1, side, side, 3).permute(0, 3, 1, 2).flatten(1)
+
+
+def lfm2_sizes():
+    """Grids of tiles at the hub's settings, 1 x 1 without tiles, and what the whole picture becomes:
+    [width, height, rows, cols, width, height]."""
+    from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor
+
+    p, rng, rows = Lfm2VlImageProcessor(), np.random.default_rng(7), []
+    sides = [512, 511, 513, 768, 1, 1024, 1280, 3000]
+    own = dict(max_image_tokens=256, encoder_patch_size=16, downsample_factor=2)
+    for w, h in [(a, b) for a in sides for b in sides] + [tuple(int(2 ** e) for e in rng.uniform(0, 13, 2)) for _ in range(160)]:
+        cols, lines = 1, 1
+        if p._is_image_too_large(h, w, max_pixels_tolerance=2.0, **own):
+            cols, lines, *_ = p._get_grid_layout(h, w, 2, 10, 512)
+        rows.append([w, h, lines, cols, *p.smart_resize(h, w, min_image_tokens=64, **own)])
+    return [dict(sizes=rows)]
+
+
 CASES = {
+    "lfm2_vl": (lambda: lfm2_vl(projector_use_layernorm=True), None, between),
     "aya_vision": (aya_vision, None, between),
     "cohere2_vision": (cohere2_vision, None, between),
     "llava_onevision": (llava_onevision, None, between),

@@ -35,6 +35,14 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define KIMI                                                                                       \
     "{\"model_type\":\"kimi_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
+#define LFM                                                                                        \
+    "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"projector_hidden_act\":"   \
+    "\"%s\",\"vision_config\":{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,"         \
+    "\"hidden_size\":64,\"num_attention_heads\":4}}"
+#define LFM_PLACES                                                                                 \
+    "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
+    "{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,\"hidden_size\":64,"               \
+    "\"num_attention_heads\":4%s}}"
 #define AYA                                                                                        \
     "{\"model_type\":\"aya_vision\",\"text_config\":{\"hidden_size\":64},"                         \
     "\"downsample_factor\":2,\"alignment_intermediate_size\":%s,\"vision_config\":"                \
@@ -65,6 +73,10 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {KIMI, "", NULL},
         {KIMI, ",\"init_pos_emb_width\":32", "init_pos_emb_width"},
         {KIMI, ",\"merge_kernel_size\":[2,1]", "merge_kernel_size"},
+        {LFM, "gelu", NULL},
+        {LFM, "relu", "projector_hidden_act"},
+        {LFM_PLACES, "", NULL},
+        {LFM_PLACES, ",\"num_patches\":250", "num_patches"},
         {AYA, "64", NULL},
         {AYA, "63", "alignment_intermediate_size"},
         {PALI, "", NULL},
