@@ -37,10 +37,8 @@ static void load(struct vision *v, struct vision_settings *s)
     vision_need_token(s, "</img>");
 }
 
-/* Grids by ascending number of tiles. Of equally near ones the later is chosen while it covers less
- * than twice the image's area. */
-static void best_grid(const struct vision_internvl *f, double w, double h, uint32_t *cols,
-                      uint32_t *rows)
+void vision_nearest_grid(const struct vision_grids *f, double w, double h, uint32_t *cols,
+                         uint32_t *rows)
 {
     double nearest = INFINITY;
     *cols = *rows = 1;
@@ -63,7 +61,8 @@ int vision_plan_internvl(const struct vision *v, struct vision_plan *out, struct
     const uint32_t t = f->tile;
     uint32_t cols, rows;
     (void)e;
-    best_grid(f, out->width, out->height, &cols, &rows);
+    const struct vision_grids g = {t, f->min_tiles, f->max_tiles};
+    vision_nearest_grid(&g, out->width, out->height, &cols, &rows);
     out->crop_width = out->crop_height = t;
     const uint32_t all = vision_add_resize(out, -1, vision_whole(out), cols * t, rows * t);
     if (rows * cols == 1) {

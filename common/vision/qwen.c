@@ -1,11 +1,40 @@
-/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5: one crop near the image's own size, with sides that are multiples
- * of a feature's side. */
+/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, GLM-4V: one crop near the image's own size, with sides that are
+ * multiples of a feature's side. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { PATCH_2 = 14, PATCH_3 = 16, MAX_ASPECT = 200 };
+
+/* Placeholders: an image's, and those around it in templates. */
+static const struct qwen_tokens {
+    const char *image, *start_key, *start, *end_key, *end;
+    uint32_t image_id, start_id, end_id;
+} qwen_tokens = {"<|image_pad|>",
+                 "vision_start_token_id",
+                 "<|vision_start|>",
+                 "vision_end_token_id",
+                 "<|vision_end|>",
+                 151655,
+                 151652,
+                 151653},
+  glm_tokens = {"<|image|>",
+                "image_start_token_id",
+                "<|begin_of_image|>",
+                "image_end_token_id",
+                "<|end_of_image|>",
+                151343,
+                151339,
+                151340},
+  glm_moe_tokens = {"<|image|>",
+                    "image_start_token_id",
+                    "<|begin_of_image|>",
+                    "image_end_token_id",
+                    "<|end_of_image|>",
+                    151363,
+                    151339,
+                    151340};
 
 /* Two keys of two generations; the older ones take precedence, as in transformers. */
 static uint64_t read_pixels(struct vision_settings *s, const char *key, const char *edge,
@@ -27,26 +56,49 @@ static uint32_t read_shared(struct vision_settings *s, const char *tower_key, co
     return of_tower;
 }
 
-static void load(struct vision *v, struct vision_settings *s)
+static void load_tokens(struct vision *v, struct vision_settings *s, const struct qwen_tokens *t)
 {
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
+    v->token = vision_read_token(s, "image_token_id", t->image, t->image_id, v->marker);
+    vision_read_token(s, t->start_key, t->start, t->start_id, start);
+    vision_read_token(s, t->end_key, t->end, t->end_id, end);
+    snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
+}
+
+static void load_sizes(struct vision *v, struct vision_settings *s,
+                       const struct vision_pixel_defaults *d, uint32_t min, uint32_t max)
+{
+    vision_read_format(s, &v->format, d);
+    v->format.patch = read_shared(s, "patch_size", "patch_size", d->patch, 256);
+    v->format.merge = read_shared(s, "spatial_merge_size", "merge_size", 2, 16);
+    v->format.frames = read_shared(s, "temporal_patch_size", "temporal_patch_size", 2, 8);
+    v->format.layout = VISION_PATCHES_BY_FEATURE;
+    v->qwen.min_pixels = read_pixels(s, "min_pixels", "shortest_edge", min);
+    v->qwen.max_pixels = read_pixels(s, "max_pixels", "longest_edge", max);
+    if (v->qwen.min_pixels > v->qwen.max_pixels)
+        vision_settings_fail(s, "%s: min_pixels is more than max_pixels", s->pixels.name);
+    v->qwen.frames = 1;
+}
+
+static void load(struct vision *v, struct vision_settings *s)
+{
     const bool third = strncmp(v->name, "qwen3", 5) == 0;
     const struct vision_pixel_defaults d = {VISION_BICUBIC, third ? vision_half : vision_clip_mean,
                                             third ? vision_half : vision_clip_std,
                                             third ? PATCH_3 : PATCH_2};
-    vision_read_format(s, &v->format, &d);
-    v->format.patch = read_shared(s, "patch_size", "patch_size", d.patch, 256);
-    v->format.merge = read_shared(s, "spatial_merge_size", "merge_size", 2, 16);
-    v->format.frames = read_shared(s, "temporal_patch_size", "temporal_patch_size", 2, 8);
-    v->format.layout = VISION_PATCHES_BY_FEATURE;
-    v->qwen.min_pixels = read_pixels(s, "min_pixels", "shortest_edge", third ? 65536 : 3136);
-    v->qwen.max_pixels = read_pixels(s, "max_pixels", "longest_edge", third ? 16777216 : 12845056);
-    if (v->qwen.min_pixels > v->qwen.max_pixels)
-        vision_settings_fail(s, "%s: min_pixels is more than max_pixels", s->pixels.name);
-    v->token = vision_read_token(s, "image_token_id", "<|image_pad|>", 151655, v->marker);
-    vision_read_token(s, "vision_start_token_id", "<|vision_start|>", 151652, start);
-    vision_read_token(s, "vision_end_token_id", "<|vision_end|>", 151653, end);
-    snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
+    load_sizes(v, s, &d, third ? 65536 : 3136, third ? 16777216 : 12845056);
+    load_tokens(v, s, &qwen_tokens);
+}
+
+/* An image counts as the frames of its row of patches. */
+static void load_glm(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
+                                                   vision_clip_std, PATCH_2};
+    load_sizes(v, s, &d, 112 * 112, 28 * 28 * 15000);
+    v->qwen.frames = v->format.frames;
+    v->qwen.enlarges = true;
+    load_tokens(v, s, strcmp(v->name, "glm4v_moe") == 0 ? &glm_moe_tokens : &glm_tokens);
 }
 
 static double at_least(double least, double x) { return x > least ? x : least; }
@@ -55,19 +107,24 @@ static double at_least(double least, double x) { return x > least ? x : least; }
  * the number of tokens. */
 static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
 {
-    const double h = out->height, w = out->width, f = v->format.patch * v->format.merge;
+    const double f = v->format.patch * v->format.merge, t = v->qwen.frames;
     const double least = (double)v->qwen.min_pixels, most = (double)v->qwen.max_pixels;
+    double h = out->height, w = out->width;
+    if (v->qwen.enlarges && fmin(h, w) < f) {
+        const double scale = fmax(f / h, f / w);
+        h = floor(h * scale), w = floor(w * scale);
+    }
     if (fmax(h, w) / fmin(h, w) > MAX_ASPECT)
         return err_set(e, ERR_VALIDATION,
                        "An image of %u x %u pixels has one side of more than %d times the other",
                        out->width, out->height, MAX_ASPECT);
     double rh = nearbyint(h / f) * f, rw = nearbyint(w / f) * f;
-    if (rh * rw > most) {
-        const double shrink = sqrt(h * w / most);
+    if (t * rh * rw > most) {
+        const double shrink = sqrt(t * h * w / most);
         rh = floor(h / shrink / f) * f;
         rw = floor(w / shrink / f) * f;
-    } else if (rh * rw < least) {
-        const double stretch = sqrt(least / (h * w));
+    } else if (t * rh * rw < least) {
+        const double stretch = sqrt(least / (t * h * w));
         rh = ceil(h * stretch / f) * f;
         rw = ceil(w * stretch / f) * f;
     }
@@ -93,3 +150,9 @@ const struct vision_family vision_qwen = {
     .load = load,
     .plan = plan,
     .expand = expand};
+
+const struct vision_family vision_glm4v = {.types = {"glm4v", "glm4v_moe", "glm46v"},
+                                           .three_positions = true,
+                                           .load = load_glm,
+                                           .plan = plan,
+                                           .expand = expand};

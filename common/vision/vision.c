@@ -7,7 +7,8 @@ static const struct vision_family *const families[] = {
     &vision_qwen,    &vision_gemma3,   &vision_pixtral,         &vision_llava_next,
     &vision_llava,   &vision_idefics3, &vision_internvl,        &vision_paligemma,
     &vision_llama4,  &vision_gemma4,   &vision_llava_onevision, &vision_aya,
-    &vision_cohere2, &vision_mllama,
+    &vision_cohere2, &vision_mllama,   &vision_glm4v,           &vision_kimi_vl,
+    &vision_lfm2_vl,
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]), N_TYPES = 6 };
 
@@ -101,11 +102,13 @@ void vision_add_tiles(struct vision_plan *p, uint32_t of, uint32_t rows, uint32_
 /* Limits that apply to every family. */
 static int check_plan(const struct vision *v, const struct vision_plan *p, struct err *e)
 {
-    const uint64_t pixels = (uint64_t)p->crop_width * p->crop_height * p->n_crops;
+    const uint64_t pixels = vision_pixels(p);
     bool fits = p->n_resizes <= VISION_MAX_RESIZES && p->n_crops <= VISION_MAX_CROPS &&
                 p->n_crops > 0 && pixels > 0 && pixels <= VISION_MAX_PIXELS &&
                 p->crop_width <= VISION_MAX_CROP_SIDE && p->crop_height <= VISION_MAX_CROP_SIDE &&
-                p->crop_width % v->format.patch == 0 && p->crop_height % v->format.patch == 0;
+                p->last_width <= VISION_MAX_CROP_SIDE && p->last_height <= VISION_MAX_CROP_SIDE &&
+                p->crop_width % v->format.patch == 0 && p->crop_height % v->format.patch == 0 &&
+                p->last_width % v->format.patch == 0 && p->last_height % v->format.patch == 0;
     for (uint32_t i = 0; fits && i < p->n_resizes; i++)
         fits = p->resizes[i].width > 0 && p->resizes[i].height > 0;
     if (!fits)

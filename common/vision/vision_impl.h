@@ -14,6 +14,8 @@ enum {
 
 struct vision_qwen {
     uint64_t min_pixels, max_pixels;
+    uint32_t frames; /* an image is so many frames of a video to these bounds */
+    bool enlarges;   /* both sides first grow to a feature's */
 };
 struct vision_gemma3 {
     uint32_t side, tokens_side; /* of a crop, in pixels; of its features */
@@ -40,6 +42,15 @@ struct vision_idefics3 {
 struct vision_pixtral {
     uint32_t longest;
     char row_end[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
+};
+struct vision_kimi {
+    uint32_t most_patches;
+};
+struct vision_lfm2 {
+    uint32_t tile, min_tiles, max_tiles, min_tokens, max_tokens;
+    double tolerance; /* an image of so many times max_tokens is cut into tiles */
+    bool split, thumbnail;
+    bool marked; /* tokens around an image and before tiles */
 };
 struct vision_paligemma {
     uint32_t side, tokens;
@@ -79,7 +90,8 @@ struct vision_family {
 };
 extern const struct vision_family vision_qwen, vision_gemma3, vision_llava, vision_llava_next,
     vision_idefics3, vision_pixtral, vision_internvl, vision_paligemma, vision_llama4,
-    vision_gemma4, vision_mllama, vision_llava_onevision, vision_aya, vision_cohere2;
+    vision_gemma4, vision_mllama, vision_llava_onevision, vision_aya, vision_cohere2, vision_glm4v,
+    vision_kimi_vl, vision_lfm2_vl;
 
 struct vision {
     const struct vision_family *family;
@@ -87,7 +99,7 @@ struct vision {
     struct vision_format format;
     bool two_way; /* family->two_way, unless the files say otherwise */
     uint32_t token;
-    char marker[VISION_TOKEN_TEXT], around[3 * VISION_TOKEN_TEXT];
+    char marker[VISION_TOKEN_TEXT], around[5 * VISION_TOKEN_TEXT];
     union {
         struct vision_qwen qwen;
         struct vision_gemma3 gemma3;
@@ -95,6 +107,8 @@ struct vision {
         struct vision_llava llava;
         struct vision_idefics3 idefics3;
         struct vision_pixtral pixtral;
+        struct vision_kimi kimi;
+        struct vision_lfm2 lfm2;
         struct vision_internvl internvl;
         struct vision_paligemma paligemma;
         struct vision_llama4 llama4;
@@ -112,6 +126,14 @@ uint32_t vision_add_crop(struct vision_plan *p, uint32_t of, int64_t x, int64_t 
 void vision_add_tiles(struct vision_plan *p, uint32_t of, uint32_t rows, uint32_t cols,
                       uint32_t stride, int64_t x, int64_t y);
 struct vision_rect vision_whole(const struct vision_plan *p); /* the whole image */
+/* The grid of tiles whose aspect ratio is nearest to that of w x h pixels, by ascending number of
+ * tiles. Of equally near ones the later is chosen while it covers less than twice the image's
+ * area. */
+struct vision_grids {
+    uint32_t tile, min_tiles, max_tiles;
+};
+void vision_nearest_grid(const struct vision_grids *f, double w, double h, uint32_t *cols,
+                         uint32_t *rows);
 /* The plan of v->internvl. */
 int vision_plan_internvl(const struct vision *v, struct vision_plan *out, struct err *e);
 void vision_repeat(struct buf *out, const char *text, uint64_t n);

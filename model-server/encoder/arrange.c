@@ -1,9 +1,11 @@
 #include "model-server/encoder/arrange.h"
 #include <string.h>
 
-struct arrange_grid arrange_grid(const struct encoder_spec *s, const struct vision_plan *p)
+struct arrange_grid arrange_grid(const struct encoder_spec *s, const struct vision_plan *p,
+                                 uint32_t crop)
 {
-    return (struct arrange_grid){p->crop_height / s->patch, p->crop_width / s->patch};
+    return (struct arrange_grid){vision_crop_height(p, crop) / s->patch,
+                                 vision_crop_width(p, crop) / s->patch};
 }
 
 /* ---------------------------------------------------------------- order */
@@ -42,8 +44,10 @@ void arrange_places(const struct encoder_spec *s, struct arrange_grid g, struct 
 static void from_planes(const struct encoder_spec *s, const struct tower_image *image,
                         uint32_t crop, struct tower_place at, float *out)
 {
-    const size_t p = s->patch, width = image->plan->crop_width, height = image->plan->crop_height;
-    const float *planes = image->pixels + (size_t)crop * 3 * width * height;
+    const size_t p = s->patch, width = vision_crop_width(image->plan, crop);
+    const size_t height = vision_crop_height(image->plan, crop);
+    const float *planes =
+        image->pixels + (size_t)crop * 3 * image->plan->crop_width * image->plan->crop_height;
     for (size_t c = 0; c < 3; c++)
         for (size_t f = 0; f < s->frames; f++)
             for (size_t y = 0; y < p; y++, out += p)
@@ -63,59 +67,9 @@ void arrange_patch(const struct encoder_spec *s, const struct tower_image *image
     if (image->layout == VISION_PATCHES_BY_FEATURE)
         nth = ((at.row / cell * (g.cols / cell) + at.col / cell) * cell + at.row % cell) * cell +
               at.col % cell;
-    memcpy(out, image->pixels + ((size_t)crop * g.rows * g.cols + nth) * each, each * sizeof(*out));
-}
-
-/* Element i of n that divide [0, last] evenly, as PyTorch's linspace rounds it. */
-static float even(uint32_t i, uint32_t n, uint32_t last)
-{
-    if (n == 1)
-        return 0;
-    const float step = (float)last / (float)(n - 1);
-    return i < n / 2 ? step * (float)i : (float)last - step * (float)(n - 1 - i);
-}
-
-static void add_row(const struct tower *t, uint32_t row, uint32_t col, float by, float *out)
-{
-    const size_t hidden = t->spec.blocks.hidden;
-    const float *from = t->positions + ((size_t)row * t->spec.side + col) * hidden;
-    for (size_t i = 0; i < hidden; i++)
-        out[i] += by * from[i];
-}
-
-static void add_stretched(const struct tower *t, struct arrange_grid g, struct tower_place at,
-                          float *out)
-{
-    const uint32_t last = t->spec.side - 1;
-    const float y = even(at.row, g.rows, last), x = even(at.col, g.cols, last);
-    const uint32_t y0 = (uint32_t)y, x0 = (uint32_t)x;
-    const uint32_t y1 = least(y0 + 1, last), x1 = least(x0 + 1, last);
-    const float dy = y - (float)y0, dx = x - (float)x0;
-    add_row(t, y0, x0, (1 - dy) * (1 - dx), out);
-    add_row(t, y0, x1, (1 - dy) * dx, out);
-    add_row(t, y1, x0, dy * (1 - dx), out);
-    add_row(t, y1, x1, dy * dx, out);
-}
-
-void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_place at, float *out)
-{
-    const struct encoder_spec *s = &t->spec;
-    const size_t hidden = s->blocks.hidden;
-    memset(out, 0, hidden * sizeof(*out));
-    if (s->positions == POSITIONS_STRETCHED)
-        add_stretched(t, g, at, out);
-    else if (s->positions == POSITIONS_AXES)
-        for (size_t i = 0; i < hidden; i++)
-            out[i] = t->positions[at.col * hidden + i] +
-                     t->positions[((size_t)s->side + at.row) * hidden + i];
-    else if (s->positions == POSITIONS_TABLE)
-        memcpy(out,
-               t->positions +
-                   ((size_t)at.row * s->side + at.col + (s->class_token && !s->class_last)) *
-                       hidden,
-               hidden * sizeof(*out));
-    for (size_t i = 0; t->patch_bias && i < hidden; i++)
-        out[i] += t->patch_bias[i];
+    const struct arrange_grid before = arrange_grid(s, image->plan, 0);
+    memcpy(out, image->pixels + ((size_t)crop * before.rows * before.cols + nth) * each,
+           each * sizeof(*out));
 }
 
 /* ---------------------------------------------------------------- what comes out */
@@ -179,7 +133,8 @@ struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct
     const uint32_t rows = g.rows / s->cell, cols = g.cols / s->cell;
     const uint32_t row = at.row / s->cell, col = at.col / s->cell;
     struct arrange_shares one = {.n = 1, .by = {1}};
-    one.to[0] = (crop * rows + row) * cols + col;
+    const struct arrange_grid before = arrange_grid(s, p, 0);
+    one.to[0] = crop * (before.rows / s->cell) * (before.cols / s->cell) + row * cols + col;
     if (!is_joined(s, p) || crop == 0)
         return one;
     const uint32_t y = (crop - 1) / p->cols * rows + row, x = (crop - 1) % p->cols * cols + col;
@@ -192,15 +147,27 @@ struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct
     return one;
 }
 
+/* The features of a crop; *whole is unset where it is not of whole cells, or has no place. */
+static uint64_t whole_cells(const struct encoder_spec *s, const struct vision_plan *p,
+                            uint32_t crop, bool *whole)
+{
+    const struct arrange_grid g = arrange_grid(s, p, crop);
+    *whole &= g.rows && g.cols && vision_crop_height(p, crop) % s->patch == 0 &&
+              vision_crop_width(p, crop) % s->patch == 0 && g.rows % s->cell == 0 &&
+              g.cols % s->cell == 0;
+    if (s->positions == POSITIONS_TABLE || s->positions == POSITIONS_AXES)
+        *whole &= g.rows <= s->side && g.cols <= s->side;
+    return (uint64_t)(g.rows / s->cell) * (g.cols / s->cell);
+}
+
 int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, struct err *e)
 {
-    const struct arrange_grid g = arrange_grid(s, p);
+    const struct arrange_grid g = arrange_grid(s, p, 0);
     const uint64_t each = (uint64_t)(g.rows / s->cell) * (g.cols / s->cell);
-    uint64_t features = p->n_crops * (each + (s->joint.tiles > 0)); /* class tokens */
-    bool whole = g.rows && g.cols && p->crop_height % s->patch == 0 &&
-                 p->crop_width % s->patch == 0 && g.rows % s->cell == 0 && g.cols % s->cell == 0;
-    if (s->positions == POSITIONS_TABLE || s->positions == POSITIONS_AXES)
-        whole &= g.rows <= s->side && g.cols <= s->side;
+    uint64_t features = p->n_crops * (uint64_t)(s->joint.tiles > 0); /* class tokens */
+    bool whole = p->n_crops > 0;
+    for (uint32_t i = 0; i < p->n_crops; i++)
+        features += whole_cells(s, p, i, &whole);
     if (s->joint.tiles)
         whole &= g.rows == s->side && g.cols == s->side && p->rows && p->cols &&
                  p->rows * p->cols == p->n_crops && p->n_crops <= s->joint.tiles;

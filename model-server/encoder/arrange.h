@@ -10,7 +10,8 @@
 struct arrange_grid {
     uint32_t rows, cols;
 };
-struct arrange_grid arrange_grid(const struct encoder_spec *s, const struct vision_plan *p);
+struct arrange_grid arrange_grid(const struct encoder_spec *s, const struct vision_plan *p,
+                                 uint32_t crop);
 /* out[rows * cols]; with windows also what each belongs to, in mutual [rows * cols]. */
 void arrange_places(const struct encoder_spec *s, struct arrange_grid g, struct tower_place *out,
                     struct mutual *mutual);

@@ -10,12 +10,14 @@
 /* What a patch is told of its place, beside rotations. */
 enum encoder_positions {
     POSITIONS_NONE,
-    POSITIONS_TABLE,    /* a learned row for each place of a `side` x `side` grid */
-    POSITIONS_AXES,     /* one for each of `side` columns, and one for each of as many rows */
-    POSITIONS_STRETCHED /* the same grid, bilinearly stretched to the picture's (Qwen3-VL) */
+    POSITIONS_TABLE,     /* a learned row for each place of a `side` x `side` grid */
+    POSITIONS_AXES,      /* one for each of `side` columns, and one for each of as many rows */
+    POSITIONS_STRETCHED, /* the same grid, bilinearly stretched to the picture's (Qwen3-VL) */
+    POSITIONS_CUBIC,     /* by cubic convolution: edges of the grids, not their corners, meet */
+    POSITIONS_SMOOTHED   /* so, but linearly, over all elements that a patch covers (SigLIP 2) */
 };
 
-enum { ENCODER_MAX_LINEARS = 3, ENCODER_MAX_LEVELS = 8, ENCODER_MAX_TAPS = 8 };
+enum { ENCODER_MAX_LINEARS = 4, ENCODER_MAX_LEVELS = 8, ENCODER_MAX_TAPS = 8 };
 
 /* A matrix behind the transformer. */
 struct encoder_linear {
@@ -24,9 +26,12 @@ struct encoder_linear {
     bool bias;
     bool act_before; /* the projection's activation stands before it */
     bool plain_name; /* its tensor's name is the role's, and it is stored [in, out] */
-    /* Its rows are values, then as many gates: act(gate) * value is what goes on. Not the last. */
+    /* Its rows are values, then as many gates: gate_act(gate) * value is what goes on. Not the
+     * last; nothing stands before the next. */
     bool gated;
+    enum role gate;      /* of gates in a tensor of their own; 0: none */
     bool channels_first; /* its columns are the join's with the cell's patches innermost */
+    bool norm_before;    /* a layer norm stands before it and the activation: W_MIDDLE_NORM */
 };
 
 /* Rows of the transformer to features: a norm, `join` neighbours side by side, matrices. */
@@ -38,7 +43,7 @@ struct encoder_projection {
     uint32_t join; /* patches of a cell that become one row; 1: none */
     struct encoder_linear linear[ENCODER_MAX_LINEARS];
     uint32_t n_linears;
-    enum act act;
+    enum act act, gate_act;
 };
 
 /* All tiles of a picture see each other: see tower_joint.c. */
@@ -54,6 +59,7 @@ struct encoder_spec {
     uint32_t patch, frames;     /* pixels a side; how often a row of a patch holds the picture */
     uint32_t cell;              /* patches of cell x cell neighbours stand next to each other */
     bool patch_bias;
+    bool patch_norm; /* of the blocks' kind, between the patches' matrix and their places */
     bool patch_channels_last; /* columns of its matrix are [rows][columns][3] of a patch */
     bool class_token;         /* before the patches of a crop; left out behind the transformer */
     /* Its learned position is the last of the table, not the first. */

@@ -7,7 +7,7 @@ static const struct encoder_family *const families[] = {
     &family_gemma4,   &family_llava_onevision, &family_aya,       &family_cohere2,
     &family_mistral3, &family_pixtral,         &family_llava,     &family_idefics3,
     &family_internvl, &family_internvl_chat,   &family_paligemma, &family_llama4,
-    &family_mllama};
+    &family_mllama,   &family_glm4v,           &family_kimi_vl,   &family_lfm2_vl};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static const struct encoder_family *find(const char *type, const char *tower)
@@ -84,6 +84,9 @@ void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind k
     const double theta = json_num(parameters, "rope_theta", config_num_or(c, "rope_theta", 10000));
     *r = (struct rope_spec){
         .kind = kind, .dim = s->blocks.head_dim, .theta = theta, .attention_factor = 1};
+    const char *word = json_str(parameters, "rope_type", "axial");
+    if (strcmp(word, "axial") != 0 && strcmp(word, "default") != 0)
+        config_fail(c, "rope `rope_type` %.40s is not supported in a tower", word);
     if (r->dim % 4 || !(theta > 1)) {
         config_fail(c, "a head of %u with base %g does not turn by rows and columns", r->dim,
                     theta);
@@ -91,7 +94,18 @@ void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind k
     }
     r->has_axes = true;
     for (uint32_t i = 0; i < r->dim / 2; i++)
-        r->axis[i] = i < r->dim / 4 ? 1 : 2;
+        r->axis[i] = kind == ROPE_GRID_WOVEN ? 2 - i % 2 : i < r->dim / 4 ? 1 : 2;
+}
+
+uint32_t family_root(struct config *c, const char *key, uint32_t def)
+{
+    const uint32_t places = config_u32_or(c, key, def, 1, 1u << 20);
+    uint32_t side = 0;
+    while ((side + 1) * (side + 1) <= places)
+        side++;
+    if (side * side != places)
+        config_fail(c, "`%s` is no square", key);
+    return side;
 }
 
 uint32_t family_text_width(struct config *c)

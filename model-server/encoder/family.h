@@ -7,7 +7,7 @@
 extern const struct encoder_family family_qwen2_5_vl, family_qwen2_vl, family_qwen3_vl,
     family_gemma3, family_llava, family_idefics3, family_pixtral, family_mistral3, family_internvl,
     family_internvl_chat, family_paligemma, family_llama4, family_gemma4, family_llava_onevision,
-    family_aya, family_cohere2, family_mllama;
+    family_aya, family_cohere2, family_mllama, family_glm4v, family_kimi_vl, family_lfm2_vl;
 
 /* Keys of the blocks as most towers have them: hidden_size, num_hidden_layers, num_attention_heads,
  * intermediate_size, hidden_act, under the names that `k` says. Fills the rest with what most
@@ -19,13 +19,15 @@ struct block_keys {
     double eps;
 };
 void family_blocks(struct config *c, struct encoder_spec *s, const struct block_keys *k);
-/* Two turning halves of each head: rows and columns. */
+/* Turning halves of each head: rows and columns, in runs or in turns. */
 void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind kind);
 /* Layers of n up to the one that `key` of the whole model chooses, as Python counts hidden states;
  * 0 is the embedding. */
 uint32_t family_layers_used(struct config *c, uint32_t n, const char *key, int def);
 /* A side in vision_config, which is a number or a pair of equal ones; `def` where it is absent. */
 uint32_t family_square(struct config *c, const char *key, uint32_t def);
+/* The root of a number of places in vision_config, which must be a square. */
+uint32_t family_root(struct config *c, const char *key, uint32_t def);
 /* The text model's hidden size. */
 uint32_t family_text_width(struct config *c);
 

@@ -27,8 +27,7 @@ enum { BLACK_RUN = 1024 }; /* pixels that are made black at once */
 size_t pixels_count(const struct vision_format *f, const struct vision_plan *p,
                     enum vision_layout layout)
 {
-    return (size_t)p->n_crops * 3 * p->crop_width * p->crop_height *
-           (layout == VISION_PLANES ? 1 : f->frames);
+    return 3 * (size_t)vision_pixels(p) * (layout == VISION_PLANES ? 1 : f->frames);
 }
 
 static void run(const struct pixels_workers *w,
@@ -68,8 +67,8 @@ static struct vision_rect used_of(const struct vision_plan *p, uint32_t i)
     for (uint32_t k = 0; k < p->n_crops; k++)
         if (p->crops[k].of == i)
             widen(&used, clamp(p->crops[k].x, r->width), clamp(p->crops[k].y, r->height),
-                  clamp(p->crops[k].x + (int64_t)p->crop_width, r->width),
-                  clamp(p->crops[k].y + (int64_t)p->crop_height, r->height));
+                  clamp(p->crops[k].x + (int64_t)vision_crop_width(p, k), r->width),
+                  clamp(p->crops[k].y + (int64_t)vision_crop_height(p, k), r->height));
     for (uint32_t k = i + 1; k < p->n_resizes; k++)
         if (p->resizes[k].of == (int32_t)i) {
             const struct vision_rect *c = &p->resizes[k].cut;
@@ -203,17 +202,26 @@ static void span(const struct work *k, const struct vision_crop *c, uint32_t x, 
     convert(k, to, NULL, n - (uint32_t)end);
 }
 
+/* The crop of row i of all, where each but the last has `rows`. */
+static uint32_t crop_of(const struct vision_plan *p, size_t i, uint32_t rows)
+{
+    const size_t crop = i / rows;
+    return crop < p->n_crops ? (uint32_t)crop : p->n_crops - 1;
+}
+
 /* Rows of all crops as they come. */
 static void plane_rows(void *arg, int thread, size_t begin, size_t end)
 {
     const struct work *k = arg;
-    const uint32_t w = k->plan->crop_width, h = k->plan->crop_height;
-    const size_t plane = (size_t)w * h;
+    const struct vision_plan *p = k->plan;
+    const size_t before = 3 * (size_t)p->crop_width * p->crop_height; /* numbers of a crop */
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        const size_t crop = i / h, y = i % h;
-        span(k, &k->plan->crops[crop], 0, (uint32_t)y, w,
-             (struct place){k->out + crop * 3 * plane + y * w, plane, 0, 1});
+        const uint32_t crop = crop_of(p, i, p->crop_height), w = vision_crop_width(p, crop);
+        const size_t y = i - (size_t)crop * p->crop_height;
+        span(k, &p->crops[crop], 0, (uint32_t)y, w,
+             (struct place){k->out + crop * before + y * w, (size_t)w * vision_crop_height(p, crop),
+                            0, 1});
     }
 }
 
@@ -227,13 +235,16 @@ static void patch_rows(void *arg, int thread, size_t begin, size_t end)
     const struct work *k = arg;
     const uint32_t p = k->format->patch, frames = k->format->frames;
     const uint32_t m = k->layout == VISION_PATCHES ? 1 : k->format->merge;
-    const uint32_t cols = k->plan->crop_width / p, rows = k->plan->crop_height / p;
+    const uint32_t rows = k->plan->crop_height / p;
     const size_t area = (size_t)p * p, numbers = area * 3 * frames; /* of a patch */
+    const size_t before = (size_t)rows * (k->plan->crop_width / p); /* patches of a crop */
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        const size_t crop = i / rows, row = i % rows;
+        const uint32_t crop = crop_of(k->plan, i, rows);
+        const uint32_t cols = vision_crop_width(k->plan, crop) / p;
+        const size_t row = i - (size_t)crop * rows;
         /* Blocks of m x m patches are in raster order, and the patches within a block. */
-        float *first = k->out + (crop * rows * cols + row / m * m * cols + row % m * m) * numbers;
+        float *first = k->out + (crop * before + row / m * m * cols + row % m * m) * numbers;
         for (uint32_t run = 0; run < cols; run += PATCH_RUN)
             for (uint32_t y = 0; y < p; y++)
                 for (uint32_t col = run; col < cols && col < run + PATCH_RUN; col++)
@@ -259,9 +270,11 @@ int pixels_make(const struct vision_format *f, const struct vision_plan *p,
         k.kernels.spread = resample_spread_ref;
     for (uint32_t i = 0; i < p->n_resizes && rc == 0; i++)
         rc = make_part(&k, picture, i, e);
+    const size_t rows = (size_t)(p->n_crops - 1) * p->crop_height;
     if (rc == 0)
         run(k.workers, layout == VISION_PLANES ? plane_rows : patch_rows, &k,
-            (size_t)p->n_crops * (p->crop_height / (layout == VISION_PLANES ? 1 : f->patch)));
+            (rows + vision_crop_height(p, p->n_crops - 1)) /
+                (layout == VISION_PLANES ? 1 : f->patch));
     for (uint32_t i = 0; i < p->n_resizes; i++)
         free(k.parts[i].own);
     return rc;

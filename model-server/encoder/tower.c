@@ -1,7 +1,6 @@
 #include "model-server/encoder/tower.h"
 #include "model-server/encoder/arrange.h"
 #include "model-server/model/checkpoint.h"
-#include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,19 +27,11 @@ static void free_memory(struct tower *t)
     t->cap_tokens = t->cap_crops = 0;
 }
 
-static uint32_t widest(const struct encoder_projection *p)
-{
-    uint32_t most = 0;
-    for (uint32_t i = 0; i + 1 < p->n_linears; i++)
-        most = p->linear[i].rows > most ? p->linear[i].rows : most;
-    return most;
-}
-
 /* Floats of rows for `tokens`, each area on a 64-byte boundary; `base` NULL only counts. */
 static size_t layout(struct tower *t, float *base, size_t tokens)
 {
     const struct encoder_spec *s = &t->spec;
-    const uint32_t a = widest(&s->project), b = s->n_levels ? widest(&s->level) : 0;
+    const uint32_t a = tower_widest(&s->project), b = s->n_levels ? tower_widest(&s->level) : 0;
     const size_t rows = tokens / s->project.join + 1, mid = a > b ? a : b;
     const size_t taps = s->joint.tiles ? (size_t)TOWER_TAP_ROWS * s->width : 0;
     const size_t later = s->joint.tiles ? tokens * s->blocks.hidden : 0;
@@ -168,42 +159,13 @@ static void embed(void *arg, float *x, uint32_t first, uint32_t n)
     struct tower *t = arg;
     const uint32_t hidden = t->spec.blocks.hidden;
     const float *patches = t->patches + (size_t)first * tower_patch_floats(&t->spec);
-    t->d.ops->linear(t->d.dev, x, patches, n, t->patch, NULL);
+    t->d.ops->linear(t->d.dev, x, patches, n, t->patch, t->normed_bias);
+    if (t->spec.patch_norm)
+        t->d.ops->norm(t->d.dev, x, x, n, hidden, &t->patch_norm);
     if (t->spec.patch_bias || t->spec.positions)
         t->d.ops->add_norm(t->d.dev, x, x, t->added + (size_t)first * hidden, 1, n, hidden, NULL);
     if (t->spec.joint.tiles)
         tower_joint_enter(t, x, first, n);
-}
-
-/* Rows [first, first + n) of the transformer's, of which `x` is the first: whole cells. y[rows] is
- * where features of all rows go. */
-static void project(struct tower *t, const struct tower_projection *p, const float *x,
-                    uint32_t first, uint32_t tokens, float *y)
-{
-    const struct encoder_projection *s = p->spec;
-    const struct backend_ops *ops = t->d.ops;
-    const uint32_t hidden = t->spec.blocks.hidden, rows = tokens / s->join;
-    uint32_t cols = hidden * s->join;
-    assert(first % s->join == 0 && tokens % s->join == 0);
-    y += (size_t)(first / s->join) * t->spec.width;
-    if (s->norm) {
-        ops->norm(t->d.dev, t->normed, x, s->norm_joined ? rows : tokens,
-                  s->norm_joined ? cols : hidden, &p->norm);
-        x = t->normed;
-    }
-    for (uint32_t i = 0; i < s->n_linears; i++) {
-        float *to = i + 1 == s->n_linears ? y : t->middle[i & 1];
-        if (s->linear[i].act_before) /* x is what the matrix before made */
-            ops->act(t->d.dev, t->middle[(i - 1) & 1], rows, cols, s->act);
-        ops->linear(t->d.dev, to, x, rows, p->w[i], p->bias[i]);
-        x = to;
-        cols = s->linear[i].rows;
-        if (s->linear[i].gated) {
-            cols /= 2;
-            ops->act_mul(t->d.dev, t->middle[(i + 1) & 1], to, rows, cols, s->act);
-            x = t->middle[(i + 1) & 1];
-        }
-    }
 }
 
 static bool after(void *arg, uint32_t layer, float *x, uint32_t first, uint32_t n)
@@ -213,7 +175,7 @@ static bool after(void *arg, uint32_t layer, float *x, uint32_t first, uint32_t 
         return tower_joint_after(t, layer, x, first, n);
     for (uint32_t i = 0; i < t->spec.n_levels; i++)
         if (t->spec.level_at[i] == layer)
-            project(t, &t->level[i], x, first, n, t->features[1 + i]);
+            tower_project(t, &t->level[i], x, first, n, t->features[1 + i]);
     return false;
 }
 
@@ -223,22 +185,25 @@ static void finish(void *arg, const float *rows, uint32_t first, uint32_t n)
     if (t->spec.joint.tiles)
         tower_joint_finish(t, rows, first, n);
     else if (!t->spec.pool)
-        project(t, &t->project, rows, first, n, t->features[0]);
+        tower_project(t, &t->project, rows, first, n, t->features[0]);
 }
 
 /* ---------------------------------------------------------------- a pass */
 
-static uint32_t crop_tokens(const struct tower *t, const struct vision_plan *p)
+static uint32_t crop_tokens(const struct tower *t, const struct vision_plan *p, uint32_t crop)
 {
     if (t->spec.joint.tiles) /* of the whole picture */
         return tower_joint_tokens(&t->spec);
-    const struct arrange_grid g = arrange_grid(&t->spec, p);
+    const struct arrange_grid g = arrange_grid(&t->spec, p, crop);
     return g.rows * g.cols + t->spec.class_token;
 }
 
 uint32_t tower_tokens(const struct tower *t, const struct vision_plan *plan)
 {
-    return (t->spec.joint.tiles ? 1 : plan->n_crops) * crop_tokens(t, plan);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < (t->spec.joint.tiles ? 1 : plan->n_crops); i++)
+        n += crop_tokens(t, plan, i);
+    return n;
 }
 
 /* Crops that go through together: as many as fit, at least one. */
@@ -248,7 +213,7 @@ static uint32_t pass_crops(const struct tower *t, struct tower_cursor c, uint32_
     uint32_t crops = 0;
     *tokens = 0;
     do {
-        const uint32_t n = crop_tokens(t, c.images[c.image].plan);
+        const uint32_t n = crop_tokens(t, c.images[c.image].plan, c.crop);
         if (crops && (n > most || *tokens > most - n))
             break;
         *tokens += n;
@@ -262,7 +227,7 @@ static void fill_crop(struct tower *t, const struct tower_image *image, uint32_t
                       uint32_t tokens)
 {
     const struct encoder_spec *s = &t->spec;
-    const struct arrange_grid g = arrange_grid(s, image->plan);
+    const struct arrange_grid g = arrange_grid(s, image->plan, crop);
     const size_t each = tower_patch_floats(s), hidden = s->blocks.hidden;
     float *patches = t->host + at * each, *added = t->host + tokens * each + at * hidden;
     if (s->joint.tiles) {
@@ -313,7 +278,7 @@ static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops
     const uint32_t class_token = t->spec.class_token && !joint;
     uint32_t at = 0, block = 0, n_out = 0;
     for (uint32_t i = 0; i < crops; i++, tower_next_crop(&c)) {
-        const uint32_t n = crop_tokens(t, c.images[c.image].plan);
+        const uint32_t n = crop_tokens(t, c.images[c.image].plan, c.crop);
         fill_crop(t, &c.images[c.image], c.crop, at, tokens);
         for (uint32_t k = class_token; class_token && k < n; k++)
             t->out_rows[n_out++] = at + k;
@@ -339,53 +304,6 @@ static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops
                            .out_rows = t->out_rows,
                            .axes = t->axes,
                            .mutual = t->spec.windows ? t->mutual : NULL};
-}
-
-/* Rows of each cell become their mean, in place; rows[cells] are the result. */
-static void average(float *rows, uint32_t cells, uint32_t each, uint32_t n)
-{
-    for (uint32_t c = 0; c < cells; c++)
-        for (uint32_t i = 0; i < n; i++) {
-            float sum = 0;
-            for (uint32_t k = 0; k < each; k++)
-                sum += rows[((size_t)c * each + k) * n + i];
-            rows[(size_t)c * n + i] = sum / (float)each;
-        }
-}
-
-/* What some towers do to the means. */
-static void standardise(const struct tower *t, float *rows, uint32_t n)
-{
-    const uint32_t hidden = t->spec.blocks.hidden;
-    for (uint32_t r = 0; t->spec.pool_scale != 0 && r < n; r++)
-        for (uint32_t i = 0; i < hidden; i++) {
-            float *x = rows + (size_t)r * hidden + i;
-            *x *= t->spec.pool_scale;
-            if (t->pool_bias)
-                *x = (*x - t->pool_bias[i]) * t->pool_scale[i];
-        }
-}
-
-/* The projection behind an average, as a step of its own. */
-static int project_means(struct tower *t, uint32_t tokens, struct err *e)
-{
-    struct decoder *d = &t->d;
-    const uint32_t each = t->spec.cell * t->spec.cell, n = tokens / each;
-    const struct span span = {.n = n, .kv_len = n, .blocks = t->blocks};
-    const struct ragged b = {.n_tokens = n,
-                             .n_spans = 1,
-                             .ids = t->ids,
-                             .pos = t->pos,
-                             .slots = t->slots,
-                             .spans = &span};
-    average(t->host, n, each, t->spec.blocks.hidden);
-    standardise(t, t->host, n);
-    if (d->ops->upload(d->dev, t->added, t->host, (size_t)n * t->spec.blocks.hidden * sizeof(float),
-                       e) ||
-        d->ops->step_begin(d->dev, &b, e))
-        return -1;
-    project(t, &t->project, t->added, 0, n, t->features[0]);
-    return d->ops->step_end(d->dev, e);
 }
 
 /* Rows of features, [1 + levels][rows][width], into t->host. */
@@ -422,7 +340,7 @@ static int end_pass(struct tower *t, struct err *e)
     const size_t floats = (size_t)patches * s->blocks.hidden;
     if (s->pool &&
         (t->d.ops->download(t->d.dev, t->host, w->walk.rows, floats * sizeof(float), e) ||
-         project_means(t, patches, e)))
+         tower_project_means(t, patches, e)))
         return -1;
     if (download(t, rows, e))
         return -1;

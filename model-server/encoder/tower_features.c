@@ -22,7 +22,7 @@ static void collect_crop(struct tower *t, const struct tower_image *image, uint3
                          uint32_t first, uint32_t rows)
 {
     const struct encoder_spec *s = &t->spec;
-    const struct arrange_grid g = arrange_grid(s, image->plan);
+    const struct arrange_grid g = arrange_grid(s, image->plan, crop);
     const uint32_t patches = s->cell * s->cell, cells = g.rows * g.cols / patches;
     const size_t width = s->width, each = tower_row(t);
     arrange_places(s, g, t->places, t->mutual);
@@ -45,7 +45,7 @@ void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint3
             tower_joint_collect(t, image, i * tower_joint_tokens(s));
             continue;
         }
-        const struct arrange_grid g = arrange_grid(s, image->plan);
+        const struct arrange_grid g = arrange_grid(s, image->plan, c.crop);
         collect_crop(t, image, c.crop, at, rows);
         at += g.rows * g.cols / (s->cell * s->cell);
     }
@@ -55,7 +55,7 @@ void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint3
 void tower_end_rows(const struct tower *t, const struct tower_image *image)
 {
     const struct vision_plan *p = image->plan;
-    const struct arrange_grid g = arrange_grid(&t->spec, p), joined = arrange_joined(p);
+    const struct arrange_grid g = arrange_grid(&t->spec, p, 0), joined = arrange_joined(p);
     const size_t first = (size_t)g.rows * g.cols, width = t->spec.width;
     if (p->shrunk_h) /* features are sums of shares */
         memset(image->out, 0, p->n_features * width * sizeof(float));

@@ -7,7 +7,7 @@
 /* Matrices behind the transformer, on the device. */
 struct tower_projection {
     const struct encoder_projection *spec;
-    struct norm norm;
+    struct norm norm, middle_norm;
     struct weight *w[ENCODER_MAX_LINEARS];
     float *bias[ENCODER_MAX_LINEARS];
 };
@@ -53,6 +53,8 @@ struct tower {
     struct tower_work work;
     struct decoder d; /* the blocks */
     struct weight *patch;
+    struct norm patch_norm;
+    float *normed_bias; /* the patches' where a norm follows; on the device */
     /* Host memory: what is added to patches, the class token, what follows a row of tiles. */
     float *patch_bias, *positions, *class_token, *row_end, *pool_bias, *pool_scale;
     struct tower_projection project, level[ENCODER_MAX_LEVELS];
@@ -87,6 +89,14 @@ static inline bool tower_next_crop(struct tower_cursor *c)
  */
 void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t rows);
 void tower_end_rows(const struct tower *t, const struct tower_image *image);
+/* Projections (tower_project.c). The rows of the widest matrix but the last; rows [first, first +
+ * n) of the transformer, of which `x` is the first: whole cells, whose features go to y[rows],
+ * where those of all rows have their place; and the projection behind an average of the rows in
+ * t->host, as a step of its own. */
+uint32_t tower_widest(const struct encoder_projection *p);
+void tower_project(struct tower *t, const struct tower_projection *p, const float *x,
+                   uint32_t first, uint32_t tokens, float *y);
+int tower_project_means(struct tower *t, uint32_t tokens, struct err *e);
 /* Towers whose tiles see each other (tower_joint.c). Rows of a picture; its inputs, what is added
  * to them and between the stacks; its two spans from row `first` of the pass on; its features. */
 uint32_t tower_joint_tokens(const struct encoder_spec *s);

@@ -67,7 +67,7 @@ void tower_joint_fill(struct tower *t, const struct tower_image *image, float *p
 {
     const struct encoder_spec *s = &t->spec;
     const struct vision_plan *p = image->plan;
-    const struct arrange_grid g = arrange_grid(s, p);
+    const struct arrange_grid g = arrange_grid(s, p, 0);
     const uint32_t hidden = s->blocks.hidden, rows = tile_rows(s), n = tower_joint_tokens(s);
     const uint32_t id = shape_id(s, p->rows, p->cols);
     const size_t each = tower_patch_floats(s);

@@ -44,9 +44,16 @@ static struct weight *pack_turned(struct loader *l, struct mat_part part, uint32
     return w;
 }
 
-/* The second half of the rows, then the first. */
-static int gates_first(struct mat_part parts[2])
+/* Gates, then values: the second half of the rows and the first, or two tensors. */
+static int gates_first(struct loader *l, const struct encoder_linear *m, int layer, bool bias,
+                       uint32_t cols, struct mat_part parts[2])
 {
+    if (m->gate) {
+        parts[1] = loader_part(l, m->role, layer, NO_EXPERT, bias, m->rows / 2, cols);
+        parts[0] = loader_part(l, m->gate, layer, NO_EXPERT, bias, m->rows / 2, cols);
+        return 2;
+    }
+    parts[0] = loader_part(l, m->role, layer, NO_EXPERT, bias, m->rows, cols);
     const uint32_t half = (uint32_t)(parts[0].rows / 2);
     parts[1] = loader_rows(parts[0], 0, half);
     parts[0] = loader_rows(parts[0], half, half);
@@ -55,20 +62,26 @@ static int gates_first(struct mat_part parts[2])
 
 static float *load_linear_bias(struct loader *l, const struct encoder_linear *m, int layer)
 {
-    struct mat_part parts[2] = {loader_part(l, m->role, layer, NO_EXPERT, true, m->rows, 1)};
-    return loader_vector(l, parts, m->gated ? gates_first(parts) : 1, 0);
+    struct mat_part parts[2];
+    if (m->gated)
+        return loader_vector(l, parts, gates_first(l, m, layer, true, 1, parts), 0);
+    return loader_bias(l, m->role, layer, m->rows);
 }
 
 static struct weight *load_linear(struct loader *l, const struct encoder_projection *p,
                                   const struct encoder_linear *m, int layer, uint32_t cols)
 {
-    struct mat_part part =
-        m->plain_name ? loader_turned(loader_plain_matrix(l, m->role, layer, cols, m->rows))
-                      : loader_part(l, m->role, layer, NO_EXPERT, false, m->rows, cols);
-    struct mat_part parts[2] = {part};
-    const int n = m->gated ? gates_first(parts) : 1;
-    return m->channels_first ? pack_turned(l, part, p->join)
-                             : loader_pack(l, parts, n, l->d->dtype, QUANT_NONE);
+    struct mat_part parts[2];
+    int n = 1;
+    if (m->channels_first) /* may be a convolution's: four dimensions */
+        return pack_turned(l, loader_table(l, m->role, layer, ".weight", m->rows, cols), p->join);
+    if (m->gated)
+        n = gates_first(l, m, layer, false, cols, parts);
+    else if (m->plain_name)
+        parts[0] = loader_turned(loader_plain_matrix(l, m->role, layer, cols, m->rows));
+    else
+        parts[0] = loader_part(l, m->role, layer, NO_EXPERT, false, m->rows, cols);
+    return loader_pack(l, parts, n, l->d->dtype, QUANT_NONE);
 }
 
 static float *norm_weights(struct loader *l, const struct encoder_projection *p, int layer,
@@ -76,6 +89,14 @@ static float *norm_weights(struct loader *l, const struct encoder_projection *p,
 {
     const struct mat_part w = loader_table(l, p->norm_role, layer, ".weight", n, 1);
     return loader_vector(l, &w, 1, p->norm_spec.plus);
+}
+
+static struct norm middle_norm(struct loader *l, int layer, uint32_t n)
+{
+    const struct mat_part w = loader_table(l, W_MIDDLE_NORM, layer, ".weight", n, 1);
+    struct norm norm = {.kind = NORM_LAYER, .eps = 1e-5F, .w = loader_vector(l, &w, 1, 0)};
+    norm.b = loader_bias(l, W_MIDDLE_NORM, layer, n);
+    return norm;
 }
 
 static void load_projection(struct loader *l, struct tower_projection *t,
@@ -90,6 +111,8 @@ static void load_projection(struct loader *l, struct tower_projection *t,
         t->norm.b = p->norm_bias ? loader_bias(l, p->norm_role, layer, n) : NULL;
     }
     for (uint32_t i = 0; i < p->n_linears; i++) {
+        if (p->linear[i].norm_before)
+            t->middle_norm = middle_norm(l, layer, cols);
         t->w[i] = load_linear(l, p, &p->linear[i], layer, cols);
         cols = p->linear[i].rows / (p->linear[i].gated ? 2 : 1);
         t->bias[i] = p->linear[i].bias ? load_linear_bias(l, &p->linear[i], layer) : NULL;
@@ -104,7 +127,11 @@ static void load_front(struct loader *l, struct tower *t)
         loader_table(l, W_PATCH, NO_LAYER, ".weight", hidden, tower_patch_floats(s));
     t->patch = s->patch_channels_last ? pack_turned(l, p, 3)
                                       : loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
-    if (s->patch_bias)
+    if (s->patch_norm)
+        t->patch_norm = loader_norm(l, W_PATCH_NORM, NO_LAYER);
+    if (s->patch_norm && s->patch_bias)
+        t->normed_bias = loader_bias(l, W_PATCH, NO_LAYER, hidden);
+    else if (s->patch_bias)
         t->patch_bias = host_vector(l, loader_table(l, W_PATCH, NO_LAYER, ".bias", hidden, 1));
     if (s->positions)
         t->positions = host_vector(l, loader_table(l, W_PATCH_POSITIONS, NO_LAYER,
@@ -141,6 +168,7 @@ int tower_take_weights(struct tower *t, const struct arch *names, const struct c
 static void free_projection(struct decoder *d, struct tower_projection *p)
 {
     layer_free_norm(d, &p->norm);
+    layer_free_norm(d, &p->middle_norm);
     for (int i = 0; i < ENCODER_MAX_LINEARS; i++) {
         layer_free_weight(d, p->w[i]);
         d->ops->free(d->dev, p->bias[i]);
@@ -150,6 +178,8 @@ static void free_projection(struct decoder *d, struct tower_projection *p)
 void tower_release_weights(struct tower *t)
 {
     layer_free_weight(&t->d, t->patch);
+    layer_free_norm(&t->d, &t->patch_norm);
+    t->d.ops->free(t->d.dev, t->normed_bias);
     free_projection(&t->d, &t->project);
     for (int i = 0; i < ENCODER_MAX_LEVELS; i++)
         free_projection(&t->d, &t->level[i]);

@@ -99,6 +99,7 @@ enum role {
     W_DRAFT_HEAD,
     W_PATCH, /* Vision towers, see encoder/encoder_spec.h. Whole names: the class token, the vector
                 after rows of tiles, and matrices where documented. */
+    W_PATCH_NORM, /* of patches before their places */
     W_PATCH_POSITIONS,
     W_CLASS_TOKEN,
     W_TILE_BEFORE, /* of encoder_spec.joint: rows of tiles, and the numbers that multiply them */
@@ -110,6 +111,8 @@ enum role {
     W_MIDDLE_NORM,
     W_PROJECT_NORM,
     W_PROJECT_JOINED,
+    W_PROJECT_MIDDLE,
+    W_PROJECT_GATE,
     W_PROJECT_IN,
     W_PROJECT_OUT,
     W_LEVEL_NORM,

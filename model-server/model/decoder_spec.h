@@ -28,6 +28,7 @@ enum rope_kind {
                      (Qwen2-VL, arXiv 2409.12191) */
     ROPE_GRID_TURNS, /* the same, with the even frequencies of `dim`, then the odd ones (Pixtral,
                         arXiv 2410.07073) */
+    ROPE_GRID_WOVEN, /* column and row in turns, of equal frequencies (MoonViT, arXiv 2504.07491) */
     ROPE_LONGROPE,   /* two lists of factors, by the length of the sequence, arXiv 2402.13753 */
 };
 struct rope_spec {

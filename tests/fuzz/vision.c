@@ -19,7 +19,8 @@ static void check_plan(const struct vision_format *f, const struct vision_plan *
 {
     require(p->n_crops && p->n_crops <= VISION_MAX_CROPS && p->n_resizes <= VISION_MAX_RESIZES);
     require(p->crop_width % f->patch == 0 && p->crop_height % f->patch == 0 && p->n_features);
-    require((uint64_t)p->crop_width * p->crop_height * p->n_crops <= VISION_MAX_PIXELS);
+    require(p->last_width % f->patch == 0 && p->last_height % f->patch == 0);
+    require(vision_pixels(p) <= VISION_MAX_PIXELS && !p->last_width == !p->last_height);
     for (uint32_t i = 0; i < p->n_resizes; i++) {
         const struct vision_resize *r = &p->resizes[i];
         const uint32_t w = r->of < 0 ? p->width : p->resizes[r->of].width;

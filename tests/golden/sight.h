@@ -16,7 +16,7 @@ static const char *const families[] = {"qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwe
                                        "internvl", "internvl_chat", "paligemma", "paligemma2",
                                        "llama4", "gemma4", "gemma4_e", "llava_onevision", "llava",
                                        "qwen2_vl", "qwen3_vl_moe", "aya_vision", "cohere2_vision",
-                                       "mllama"};
+                                       "mllama", "glm4v", "glm4v_moe", "kimi_vl", "lfm2_vl"};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 /* TEST_DATA/vision/<a>/<b>, or the folder without `b`; tests/data/vision for families made by

@@ -356,7 +356,8 @@ static void pixels_of_families_made_here(void **state)
 {
     static const struct family made[] = {
         {"paligemma"},  {"llama4"},         {"gemma4"},   {"llava"},        {"llava_onevision"},
-        {"aya_vision"}, {"cohere2_vision"}, {"qwen2_vl"}, {"qwen3_vl_moe"}, {"mllama"}};
+        {"aya_vision"}, {"cohere2_vision"}, {"qwen2_vl"}, {"qwen3_vl_moe"}, {"mllama"},
+        {"glm4v"},      {"glm4v_moe"},      {"kimi_vl"},  {"lfm2_vl"}};
     (void)state;
     if (access(vision_data("images", "resize.json"), R_OK)) {
         TEST_SKIPPED(1, "no vision/images in TEST_DATA");
@@ -370,16 +371,15 @@ static void pixels_of_families_made_here(void **state)
     }
 }
 
-/* Grids of features at the hub's settings; sizes without one are refused. */
-static void gemma4_chooses_sizes_as_transformers_do(void **state)
+/* Grids of features at the hub's settings, of cells of so many pixels; sizes without one are
+ * refused. */
+static void check_sizes(const struct family *f, const char *preprocessor, uint32_t cell,
+                        uint32_t refusals)
 {
-    cJSON *golden = vision_json("gemma4", "golden.json"), *pixels = cJSON_CreateObject();
-    const struct family f = {"gemma4", .patch_size = 16};
+    cJSON *golden = vision_json(f->name, "golden.json"), *pixels = cJSON_Parse(preprocessor);
     const cJSON *c;
     uint32_t n = 0, refused = 0;
-    (void)state;
-    struct vision *v = load_with(&f, pixels);
-    assert_true(vision_two_way(v));
+    struct vision *v = load_with(f, pixels);
     cJSON_ArrayForEach(c, json_get(golden, "sizes"))
     {
         const uint32_t w = vision_at(c, 0), h = vision_at(c, 1);
@@ -388,17 +388,25 @@ static void gemma4_chooses_sizes_as_transformers_do(void **state)
         struct err e = ERR_INIT;
         assert_int_equal(vision_plan(v, w, h, &p, &e), shown ? 0 : -1);
         if (shown && (p.grid_h != vision_at(c, 2) || p.grid_w != vision_at(c, 3) ||
-                      p.crop_height != 48 * p.grid_h || p.crop_width != 48 * p.grid_w ||
+                      p.crop_height != cell * p.grid_h || p.crop_width != cell * p.grid_w ||
                       p.n_features != p.grid_h * p.grid_w))
-            fail_msg("%u x %u: %u x %u features", w, h, p.grid_h, p.grid_w);
+            fail_msg("%s, %u x %u: %u x %u features", f->name, w, h, p.grid_h, p.grid_w);
         refused += !shown;
         n++;
     }
     assert_int_equal(n, 224);
-    print_message("# %u of %u sizes are refused\n", refused, n);
+    assert_int_equal(refused, refusals);
     vision_free(v);
     cJSON_Delete(pixels);
     cJSON_Delete(golden);
+}
+
+static void sizes_are_chosen_as_transformers_do(void **state)
+{
+    (void)state;
+    check_sizes(&(struct family){"gemma4", .patch_size = 16}, "{}", 48, 0);
+    check_sizes(&(struct family){"glm4v", .patch_size = 14, .image_size = 336}, "{}", 28, 33);
+    check_sizes(&(struct family){"kimi_vl", .patch_size = 14}, "{\"pad_input\":true}", 28, 0);
 }
 
 /* The hub's shapes: 6 x 6 tiles whose 162 x 162 features become as many as 9 tiles have. */
@@ -498,6 +506,38 @@ static void mllama_chooses_canvases_as_transformers_do(void **state)
     cJSON_Delete(golden);
 }
 
+/* Tiles and sizes of LFM2-VL; the picture as a whole comes last, of a size of its own. */
+static void lfm2_cuts_tiles_as_transformers_do(void **state)
+{
+    cJSON *golden = vision_json("lfm2_vl", "golden.json"), *pixels = cJSON_CreateObject();
+    const struct family f = {"lfm2_vl", .patch_size = 16};
+    const cJSON *c;
+    uint32_t n = 0, cut = 0;
+    (void)state;
+    struct vision *v = load_with(&f, pixels);
+    cJSON_ArrayForEach(c, json_get(cJSON_GetArrayItem(json_get(golden, "canvases"), 0), "sizes"))
+    {
+        const uint32_t w = vision_at(c, 0), h = vision_at(c, 1);
+        const uint32_t rows = vision_at(c, 2), cols = vision_at(c, 3), tiles = rows * cols;
+        struct vision_plan p;
+        struct err e = ERR_INIT;
+        assert_int_equal(vision_plan(v, w, h, &p, &e), 0);
+        const uint32_t last = p.n_crops - 1, own = p.n_features - (tiles > 1 ? tiles * 256 : 0);
+        if ((tiles > 1 && (p.rows != rows || p.cols != cols)) || last != (tiles > 1 ? tiles : 0) ||
+            vision_crop_width(&p, last) != vision_at(c, 4) ||
+            vision_crop_height(&p, last) != vision_at(c, 5) ||
+            own != vision_at(c, 4) / 32 * (vision_at(c, 5) / 32))
+            fail_msg("%u x %u: %u x %u tiles, %u features", w, h, p.rows, p.cols, p.n_features);
+        cut += tiles > 1;
+        n++;
+    }
+    assert_int_equal(n, 224);
+    assert_true(cut > 50 && cut < n);
+    vision_free(v);
+    cJSON_Delete(pixels);
+    cJSON_Delete(golden);
+}
+
 static void pan_and_scan(void **state)
 {
     const struct family f = {"gemma3", .image_size = 896, .tokens = 256};
@@ -520,7 +560,8 @@ int main(void)
         cmocka_unit_test(llama4_chooses_canvases_as_transformers_do),
         cmocka_unit_test(mllama_chooses_canvases_as_transformers_do),
         cmocka_unit_test(onevision_shrinks_what_is_too_much),
-        cmocka_unit_test(gemma4_chooses_sizes_as_transformers_do),
+        cmocka_unit_test(sizes_are_chosen_as_transformers_do),
+        cmocka_unit_test(lfm2_cuts_tiles_as_transformers_do),
         cmocka_unit_test(pan_and_scan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

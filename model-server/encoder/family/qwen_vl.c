@@ -94,11 +94,7 @@ static void configure_3(struct config *c, struct encoder_spec *s)
                                 "gelu_pytorch_tanh", 1152, 27, 16, 4304, 1e-6});
     s->patch_bias = true;
     s->positions = POSITIONS_STRETCHED;
-    const uint32_t places = config_u32_or(c, "num_position_embeddings", 2304, 1, 1u << 20);
-    while ((s->side + 1) * (s->side + 1) <= places)
-        s->side++;
-    if (s->side * s->side != places)
-        config_fail(c, "`num_position_embeddings` is no square");
+    s->side = family_root(c, "num_position_embeddings", 2304);
     s->width = config_u32(c, "out_hidden_size", 1, 1u << 20);
     merger(s, &s->project, s->width);
     levels(c, s);

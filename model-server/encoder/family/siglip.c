@@ -1,6 +1,6 @@
 /* Towers of SigLIP (arXiv 2303.15343): Gemma 3 (2503.19786), PaliGemma
  * (2407.07726), Idefics 3 (2408.12637) and SmolVLM, LLaVA-OneVision (2408.03326), Aya Vision
- * (2505.08751), Command A Vision. */
+ * (2505.08751), Command A Vision; and of SigLIP 2 (2502.14786): LFM2-VL (2511.23404). */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
@@ -60,6 +60,41 @@ static void configure_paligemma(struct config *c, struct encoder_spec *s)
         .join = 1, .linear = {{W_PROJECT_OUT, s->width, .bias = true}}, .n_linears = 1};
 }
 
+/* SigLIP 2 for pictures of any shape: `num_patches` places, smoothly stretched. */
+static void configure_lfm2(struct config *c, struct encoder_spec *s)
+{
+    const bool bias = json_bool(c->file, "projector_bias", true);
+    const double middle = json_num(c->file, "projector_hidden_size", 2560);
+    const double factor = json_num(c->file, "downsample_factor", 2);
+    family_blocks(c, s,
+                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
+                                       "intermediate_size", "gelu_pytorch_tanh", 768, 12, 12, 3072,
+                                       1e-6});
+    s->positions = POSITIONS_SMOOTHED;
+    s->side = family_root(c, "num_patches", 256);
+    s->patch_channels_last = true;
+    if (json_num(c->file, "vision_feature_layer", -1) != -1)
+        config_fail(c, "`vision_feature_layer` must be -1");
+    if (strcmp(json_str(c->file, "projector_hidden_act", "gelu"), "gelu") != 0)
+        config_fail(c, "`projector_hidden_act` must be gelu");
+    if (!(factor >= 1 && factor <= 16) || factor != (uint32_t)factor || !(middle >= 1) ||
+        middle > 1 << 20) {
+        config_fail(c, "`downsample_factor` or `projector_hidden_size` is out of bounds");
+        return;
+    }
+    s->cell = (uint32_t)factor;
+    s->project = (struct encoder_projection){
+        .norm = json_bool(c->file, "projector_use_layernorm", true),
+        .norm_joined = true,
+        .norm_bias = true,
+        .norm_spec = {NORM_LAYER, 1e-5F, 0},
+        .norm_role = W_PROJECT_NORM,
+        .join = s->cell * s->cell,
+        .linear = {{W_PROJECT_IN, (uint32_t)middle, bias}, {W_PROJECT_OUT, s->width, bias, true}},
+        .n_linears = 2,
+        .act = ACT_GELU};
+}
+
 /* The hidden states of one layer, all of them. */
 static void all_of_layer(struct config *c, struct encoder_spec *s)
 {
@@ -102,7 +137,7 @@ static void project_cells(struct config *c, struct encoder_spec *s, double middl
         .linear = {{W_PROJECT_IN, (uint32_t)middle, .bias = true, .gated = true},
                    {W_PROJECT_OUT, s->width, .bias = true}},
         .n_linears = 2,
-        .act = ACT_SILU};
+        .gate_act = ACT_SILU};
 }
 
 static void configure_aya(struct config *c, struct encoder_spec *s)
@@ -148,6 +183,15 @@ const struct encoder_family family_cohere2 = {
               .prefix = "model."},
     .configure = configure_cohere2,
     .tower = "siglip_vision_model",
+};
+const struct encoder_family family_lfm2_vl = {
+    .types = (const char *const[]){"lfm2_vl", NULL},
+    .names = {.names = {NAMES_TOWER, [W_PROJECT_NORM] = "model.multi_modal_projector.layer_norm",
+                        [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",
+                        [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"},
+              .prefix = "model."},
+    .configure = configure_lfm2,
+    .tower = "siglip2_vision_model",
 };
 const struct encoder_family family_gemma3 = {
     .types = (const char *const[]){"gemma3", NULL},

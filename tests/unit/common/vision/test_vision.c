@@ -354,6 +354,8 @@ static void contradictions_are_refused(void **state)
 #define AYA    "{\"model_type\":\"aya_vision\",\"vision_config\":{%s}}"
 #define COHERE "{\"model_type\":\"cohere2_vision\",\"vision_config\":{%s}}"
 #define SMOL   "{\"model_type\":\"smolvlm\",\"vision_config\":{%s}}"
+#define KIMI   "{\"model_type\":\"kimi_vl\",\"vision_config\":{%s}}"
+#define LFM    "{\"model_type\":\"lfm2_vl\",\"vision_config\":{%s}}"
 #define LLAMA  "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
 #define MLLAMA "{\"model_type\":\"mllama\",\"vision_config\":{%s}}"
 #define PALI   "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
@@ -409,6 +411,17 @@ static void contradictions_are_refused(void **state)
         {SMOL, "", "{\"size\":{\"longest_edge\":0}}"},
         {INTERN, "", "{\"min_patches\":9,\"max_patches\":3}"},
         {INTERN, "", "{\"max_patches\":1000000}"},
+        {KIMI, "", "{}"}, /* pictures would be cropped */
+        {KIMI, "", "{\"pad_input\":false}"},
+        {KIMI, "", "{\"pad_input\":true,\"in_token_limit\":0}"},
+        {KIMI, "", "{\"pad_input\":true,\"merge_kernel_size\":[4,4]}"},
+        {KIMI, "\"merge_kernel_size\":[2,1]", "{\"pad_input\":true}"},
+        {LFM, "\"patch_size\":14", "{\"encoder_patch_size\":16}"},
+        {LFM, "", "{\"downsample_factor\":4}"},
+        {LFM, "", "{\"tile_size\":500}"},
+        {LFM, "", "{\"min_tiles\":1}"}, /* transformers then miscounts */
+        {LFM, "", "{\"min_tiles\":9,\"max_tiles\":8}"},
+        {LFM, "", "{\"min_image_tokens\":300}"},
         {LLAMA, "\"image_size\":448", NULL},
         {LLAMA, "\"image_size\":336,\"pixel_shuffle_ratio\":0.4", NULL},
         {LLAMA, "\"image_size\":336", "{\"max_patches\":64}"},

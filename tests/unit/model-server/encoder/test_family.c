@@ -29,6 +29,20 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define GEMMA                                                                                      \
     "{\"model_type\":\"gemma4\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"           \
     "{\"patch_size\":16,\"hidden_size\":64,\"num_attention_heads\":4,\"head_dim\":16%s}}"
+#define GLM                                                                                        \
+    "{\"model_type\":\"glm4v\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"            \
+    "{\"patch_size\":14,\"hidden_size\":64,\"num_heads\":4,\"out_hidden_size\":64%s}}"
+#define KIMI                                                                                       \
+    "{\"model_type\":\"kimi_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
+    "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
+#define LFM                                                                                        \
+    "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"projector_hidden_act\":"   \
+    "\"%s\",\"vision_config\":{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,"         \
+    "\"hidden_size\":64,\"num_attention_heads\":4}}"
+#define LFM_PLACES                                                                                 \
+    "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
+    "{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,\"hidden_size\":64,"               \
+    "\"num_attention_heads\":4%s}}"
 #define AYA                                                                                        \
     "{\"model_type\":\"aya_vision\",\"text_config\":{\"hidden_size\":64},"                         \
     "\"downsample_factor\":2,\"alignment_intermediate_size\":%s,\"vision_config\":"                \
@@ -52,6 +66,17 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {GEMMA, ",\"rope_parameters\":{\"rope_type\":\"default\"}", "rope_parameters"},
         {GEMMA, ",\"attention_bias\":true", "attention_bias"},
         {GEMMA, ",\"hidden_activation\":\"mystery\"", "hidden_activation"},
+        {GLM, "", NULL},
+        {GLM, ",\"in_channels\":1", "in_channels"},
+        {GLM, ",\"image_size\":7", "image_size"},
+        {GLM, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
+        {KIMI, "", NULL},
+        {KIMI, ",\"init_pos_emb_width\":32", "init_pos_emb_width"},
+        {KIMI, ",\"merge_kernel_size\":[2,1]", "merge_kernel_size"},
+        {LFM, "gelu", NULL},
+        {LFM, "relu", "projector_hidden_act"},
+        {LFM_PLACES, "", NULL},
+        {LFM_PLACES, ",\"num_patches\":250", "num_patches"},
         {AYA, "64", NULL},
         {AYA, "63", "alignment_intermediate_size"},
         {PALI, "", NULL},

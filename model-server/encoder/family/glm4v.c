@@ -1,0 +1,69 @@
+/* The tower of GLM-4.1V, 4.5V and 4.6V (arXiv 2507.01006): Qwen2.5-VL's without windows, learned
+ * positions, a strided convolution and a gated merger behind it. */
+#include "model-server/encoder/family.h"
+
+/* The width of the blocks' MLP is that of the features, and the merger's that of intermediate_size:
+ * so it is in the checkpoints. */
+static void blocks(struct config *c, struct encoder_spec *s)
+{
+    struct decoder_spec *b = &s->blocks;
+    family_blocks(c, s,
+                  &(struct block_keys){"hidden_size", "depth", "num_heads", "out_hidden_size",
+                                       "silu", 1536, 24, 12, 4096, 1e-5});
+    b->norm =
+        (struct norm_spec){.kind = NORM_RMS, .eps = (float)config_num_or(c, "rms_norm_eps", 1e-5)};
+    b->mlp = MLP_GATED;
+    b->qkv = QKV_STACKED;
+    b->bias.norm = b->bias.o = b->bias.mlp = false;
+    b->bias.qkv = config_bool_or(c, "attention_bias", false);
+    s->frames = config_u32_or(c, "temporal_patch_size", 2, 1, 8);
+    s->cell = config_u32_or(c, "spatial_merge_size", 2, 1, 8);
+    s->patch_norm = true;
+    family_grid_rope(c, s, ROPE_GRID);
+}
+
+static void configure(struct config *c, struct encoder_spec *s)
+{
+    blocks(c, s);
+    const uint32_t middle = config_u32_or(c, "intermediate_size", 13696, 1, 1u << 20);
+    s->positions = POSITIONS_CUBIC;
+    s->side = family_square(c, "image_size", 336) / s->patch;
+    if (!s->side)
+        config_fail(c, "`image_size` must hold a patch");
+    if (config_u32_or(c, "in_channels", 3, 1, 16) != 3)
+        config_fail(c, "`in_channels` must be 3");
+    s->width = config_u32_or(c, "out_hidden_size", 4096, 1, 1u << 20);
+    s->project = (struct encoder_projection){
+        .join = s->cell * s->cell,
+        .linear = {{W_PROJECT_JOINED, s->width, .bias = true, .channels_first = true},
+                   {W_PROJECT_MIDDLE, s->width},
+                   {W_PROJECT_IN, 2 * middle, .norm_before = true, .act_before = true,
+                    .gated = true, .gate = W_PROJECT_GATE},
+                   {W_PROJECT_OUT, s->width}},
+        .n_linears = 4,
+        .act = ACT_GELU,
+        .gate_act = s->blocks.act};
+}
+
+#define TOWER(x) "model.visual." x "|visual." x
+const struct encoder_family family_glm4v = {
+    .types = (const char *const[]){"glm4v", "glm4v_moe", "glm46v", NULL},
+    .names = {.names = {[W_PATCH] = TOWER("patch_embed.proj"),
+                        [W_PATCH_NORM] = TOWER("post_conv_layernorm"),
+                        [W_PATCH_POSITIONS] = TOWER("embeddings.position_embedding"),
+                        [W_ATTN_NORM] = TOWER("blocks.*.norm1"),
+                        [W_MLP_NORM] = TOWER("blocks.*.norm2"),
+                        [W_QKV] = TOWER("blocks.*.attn.qkv"),
+                        [W_O] = TOWER("blocks.*.attn.proj"),
+                        [W_GATE] = TOWER("blocks.*.mlp.gate_proj"),
+                        [W_UP] = TOWER("blocks.*.mlp.up_proj"),
+                        [W_DOWN] = TOWER("blocks.*.mlp.down_proj"),
+                        [W_FINAL_NORM] = TOWER("post_layernorm"),
+                        [W_PROJECT_JOINED] = TOWER("downsample"),
+                        [W_PROJECT_MIDDLE] = TOWER("merger.proj"),
+                        [W_MIDDLE_NORM] = TOWER("merger.post_projection_norm"),
+                        [W_PROJECT_GATE] = TOWER("merger.gate_proj"),
+                        [W_PROJECT_IN] = TOWER("merger.up_proj"),
+                        [W_PROJECT_OUT] = TOWER("merger.down_proj")}},
+    .configure = configure,
+};

@@ -1,0 +1,128 @@
+/* positions.c - what a patch is told of its place: rows of a learned grid, or shares of several. */
+#include "model-server/encoder/arrange.h"
+#include <math.h>
+#include <string.h>
+
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* Element i of n that divide [0, last] evenly, as PyTorch's linspace rounds it. */
+static float even(uint32_t i, uint32_t n, uint32_t last)
+{
+    if (n == 1)
+        return 0;
+    const float step = (float)last / (float)(n - 1);
+    return i < n / 2 ? step * (float)i : (float)last - step * (float)(n - 1 - i);
+}
+
+static void add_row(const struct tower *t, uint32_t row, uint32_t col, float by, float *out)
+{
+    const size_t hidden = t->spec.blocks.hidden;
+    const float *from = t->positions + ((size_t)row * t->spec.side + col) * hidden;
+    for (size_t i = 0; i < hidden; i++)
+        out[i] += by * from[i];
+}
+
+static void add_stretched(const struct tower *t, struct arrange_grid g, struct tower_place at,
+                          float *out)
+{
+    const uint32_t last = t->spec.side - 1;
+    const float y = even(at.row, g.rows, last), x = even(at.col, g.cols, last);
+    const uint32_t y0 = (uint32_t)y, x0 = (uint32_t)x;
+    const uint32_t y1 = least(y0 + 1, last), x1 = least(x0 + 1, last);
+    const float dy = y - (float)y0, dx = x - (float)x0;
+    add_row(t, y0, x0, (1 - dy) * (1 - dx), out);
+    add_row(t, y0, x1, (1 - dy) * dx, out);
+    add_row(t, y1, x0, dy * (1 - dx), out);
+    add_row(t, y1, x1, dy * dx, out);
+}
+
+/* Weights of the four elements around a point at `t` of the way from the second to the third:
+ * cubic convolution with a = -3/4 (Keys 1981), as PyTorch interpolates. */
+static void cubic(float t, float w[4])
+{
+    const float a = -0.75F;
+    for (int i = 0; i < 4; i++) {
+        const float x = fabsf(t + 1 - (float)i);
+        w[i] = x <= 1 ? ((a + 2) * x - (a + 3)) * x * x + 1
+                      : ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+    }
+}
+
+/* The point of a grid of `side` elements where element i of n lies when both cover the same length;
+ * the first element of the four around it, and their weights. */
+static int64_t around(uint32_t i, uint32_t n, uint32_t side, float w[4])
+{
+    const float at = ((float)i + 0.5F) * (float)side / (float)n - 0.5F, floor = floorf(at);
+    cubic(at - floor, w);
+    return (int64_t)floor - 1;
+}
+
+static uint32_t inside(int64_t i, uint32_t side)
+{
+    return i < 0 ? 0 : least((uint32_t)i, side - 1);
+}
+
+static void add_cubic(const struct tower *t, struct arrange_grid g, struct tower_place at,
+                      float *out)
+{
+    float by_row[4], by_col[4];
+    const uint32_t side = t->spec.side;
+    const int64_t top = around(at.row, g.rows, side, by_row);
+    const int64_t left = around(at.col, g.cols, side, by_col);
+    for (int r = 0; r < 4; r++)
+        for (int c = 0; c < 4; c++)
+            add_row(t, inside(top + r, side), inside(left + c, side), by_row[r] * by_col[c], out);
+}
+
+/* The weight of element `at` of `side` for patch i of n, before weights are divided by their sum: a
+ * triangle, as wide as the patch where that covers several elements. */
+static float triangle(uint32_t i, uint32_t n, uint32_t side, uint32_t at)
+{
+    const float scale = (float)side / (float)n, reach = scale > 1 ? scale : 1;
+    const float centre = ((float)i + 0.5F) * scale - 0.5F;
+    return fmaxf(0, 1 - fabsf((float)at - centre) / reach);
+}
+
+static void add_smoothed(const struct tower *t, struct arrange_grid g, struct tower_place at,
+                         float *out)
+{
+    const uint32_t side = t->spec.side;
+    float rows = 0, cols = 0;
+    for (uint32_t k = 0; k < side; k++) {
+        rows += triangle(at.row, g.rows, side, k);
+        cols += triangle(at.col, g.cols, side, k);
+    }
+    for (uint32_t r = 0; r < side; r++) {
+        const float by_row = triangle(at.row, g.rows, side, r) / rows;
+        for (uint32_t c = 0; by_row > 0 && c < side; c++) {
+            const float by_col = triangle(at.col, g.cols, side, c) / cols;
+            if (by_col > 0)
+                add_row(t, r, c, by_row * by_col, out);
+        }
+    }
+}
+
+void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_place at, float *out)
+{
+    const struct encoder_spec *s = &t->spec;
+    const size_t hidden = s->blocks.hidden;
+    memset(out, 0, hidden * sizeof(*out));
+    if (s->positions == POSITIONS_STRETCHED)
+        add_stretched(t, g, at, out);
+    else if (s->positions == POSITIONS_CUBIC)
+        add_cubic(t, g, at, out);
+    else if (s->positions == POSITIONS_SMOOTHED)
+        add_smoothed(t, g, at, out);
+    else if (s->positions == POSITIONS_AXES)
+        for (size_t i = 0; i < hidden; i++)
+            out[i] = t->positions[at.col * hidden + i] +
+                     t->positions[((size_t)s->side + at.row) * hidden + i];
+    else if (s->positions == POSITIONS_TABLE)
+        memcpy(out,
+               t->positions +
+                   ((size_t)at.row * s->side + at.col + (s->class_token && !s->class_last)) *
+                       hidden,
+               hidden * sizeof(*out));
+    for (size_t i = 0; t->patch_bias && i < hidden; i++)
+        out[i] += t->patch_bias[i];
+}

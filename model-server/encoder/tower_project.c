@@ -1,0 +1,89 @@
+/* tower_project.c - rows of a tower's transformer to features: the projection, and the averages
+ * that some towers have before it. */
+#include "model-server/encoder/tower_impl.h"
+#include <assert.h>
+
+uint32_t tower_widest(const struct encoder_projection *p)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i + 1 < p->n_linears; i++)
+        most = p->linear[i].rows > most ? p->linear[i].rows : most;
+    return most;
+}
+
+void tower_project(struct tower *t, const struct tower_projection *p, const float *x,
+                   uint32_t first, uint32_t tokens, float *y)
+{
+    const struct encoder_projection *s = p->spec;
+    const struct backend_ops *ops = t->d.ops;
+    const uint32_t hidden = t->spec.blocks.hidden, rows = tokens / s->join;
+    uint32_t cols = hidden * s->join;
+    assert(first % s->join == 0 && tokens % s->join == 0);
+    y += (size_t)(first / s->join) * t->spec.width;
+    if (s->norm) {
+        ops->norm(t->d.dev, t->normed, x, s->norm_joined ? rows : tokens,
+                  s->norm_joined ? cols : hidden, &p->norm);
+        x = t->normed;
+    }
+    for (uint32_t i = 0; i < s->n_linears; i++) {
+        float *to = i + 1 == s->n_linears ? y : t->middle[i & 1];
+        if (s->linear[i].norm_before) /* x is what the matrix before made */
+            ops->norm(t->d.dev, t->middle[(i - 1) & 1], x, rows, cols, &p->middle_norm);
+        if (s->linear[i].act_before)
+            ops->act(t->d.dev, t->middle[(i - 1) & 1], rows, cols, s->act);
+        ops->linear(t->d.dev, to, x, rows, p->w[i], p->bias[i]);
+        x = to;
+        cols = s->linear[i].rows;
+        if (s->linear[i].gated) {
+            cols /= 2;
+            ops->act_mul(t->d.dev, t->middle[(i + 1) & 1], to, rows, cols, s->gate_act);
+            x = t->middle[(i + 1) & 1];
+        }
+    }
+}
+
+/* Rows of each cell become their mean, in place; rows[cells] are the result. */
+static void average(float *rows, uint32_t cells, uint32_t each, uint32_t n)
+{
+    for (uint32_t c = 0; c < cells; c++)
+        for (uint32_t i = 0; i < n; i++) {
+            float sum = 0;
+            for (uint32_t k = 0; k < each; k++)
+                sum += rows[((size_t)c * each + k) * n + i];
+            rows[(size_t)c * n + i] = sum / (float)each;
+        }
+}
+
+/* What some towers do to the means. */
+static void standardise(const struct tower *t, float *rows, uint32_t n)
+{
+    const uint32_t hidden = t->spec.blocks.hidden;
+    for (uint32_t r = 0; t->spec.pool_scale != 0 && r < n; r++)
+        for (uint32_t i = 0; i < hidden; i++) {
+            float *x = rows + (size_t)r * hidden + i;
+            *x *= t->spec.pool_scale;
+            if (t->pool_bias)
+                *x = (*x - t->pool_bias[i]) * t->pool_scale[i];
+        }
+}
+
+int tower_project_means(struct tower *t, uint32_t tokens, struct err *e)
+{
+    struct decoder *d = &t->d;
+    const uint32_t each = t->spec.cell * t->spec.cell, n = tokens / each;
+    const struct span span = {.n = n, .kv_len = n, .blocks = t->blocks};
+    const struct ragged b = {.n_tokens = n,
+                             .n_spans = 1,
+                             .ids = t->ids,
+                             .pos = t->pos,
+                             .slots = t->slots,
+                             .spans = &span};
+    average(t->host, n, each, t->spec.blocks.hidden);
+    standardise(t, t->host, n);
+    if (d->ops->upload(d->dev, t->added, t->host, (size_t)n * t->spec.blocks.hidden * sizeof(float),
+                       e) ||
+        d->ops->step_begin(d->dev, &b, e))
+        return -1;
+    tower_project(t, &t->project, t->added, 0, n, t->features[0]);
+    return d->ops->step_end(d->dev, e);
+}

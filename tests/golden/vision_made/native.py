@@ -1,0 +1,298 @@
+"""Families that keep a picture's aspect: as many patches as it asks for."""
+
+import math
+import numpy as np, torch
+from PIL import Image
+from .base import IMAGE, TEXT, between, planes, typed
+
+
+
+def gemma4(text, vision):
+    from transformers import Gemma4Config, Gemma4ForConditionalGeneration
+    from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
+
+    base = {k: v for k, v in TEXT.items() if k != "rope_parameters"}
+    base |= dict(global_head_dim=16, sliding_window=24, final_logit_softcapping=30.0, vocab_size_per_layer_input=324)
+    seen = dict(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, head_dim=8, intermediate_size=24,
+        patch_size=4, pooling_kernel_size=3, position_embedding_size=256,
+    )
+    config = Gemma4Config(
+        text_config=base | text, vision_config=seen | vision, image_token_id=IMAGE, boi_token_id=321, eoi_token_id=322,
+        audio_config=None, video_token_id=323, audio_token_id=323,
+    )
+    pre = dict(patch_size=4, pooling_kernel_size=3, max_soft_tokens=70, resample=3)
+    processor = Gemma4ImageProcessorPil(**pre)
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="pt") for p in pictures]
+        join = lambda key: torch.cat([o[key] for o in out])
+        kwargs = dict(pixel_values=join("pixel_values"), image_position_ids=join("image_position_ids"))
+        return kwargs, [[321] + [IMAGE] * int(o["num_soft_tokens_per_image"][0]) + [322] for o in out]
+
+    return config, Gemma4ForConditionalGeneration, pre, inputs
+
+
+def planes_of_patches(kwargs):
+    """Gemma 4's patches [n][P][P][3] as [1][3][H][W], with what the tower does to them first."""
+    at = kwargs["image_position_ids"][0]
+    n, cols, rows = int((at[:, 0] >= 0).sum()), int(at[:, 0].max()) + 1, int(at[:, 1].max()) + 1
+    x = kwargs["pixel_values"][0][:n].reshape(rows, cols, 4, 4, 3).permute(4, 0, 2, 1, 3).reshape(1, 3, rows * 4, cols * 4)
+    return 2 * (x.float() - 0.5)
+
+
+def fill_buffers(model):
+    """Numbers that are no parameters: bounds of products, which are the same for those of one input, what is done to means
+    of patches, and biases of routers."""
+    for name, b in model.named_buffers():
+        end = name.rsplit(".", 1)[-1]
+        if end in ("std_bias", "std_scale"):
+            b.data = (torch.randn_like(b) * 0.3 + (end == "std_scale")).bfloat16().float()
+        elif end == "e_score_correction_bias":
+            b.data = (torch.randn_like(b) * 0.1).bfloat16().float()
+        elif end in ("input_min", "output_min"):
+            b.data = torch.tensor(-0.75 if end == "input_min" else -0.5 - 0.25 * ("v_proj" in name))
+        elif end in ("input_max", "output_max"):
+            b.data = torch.tensor(1.25 if end == "input_max" else 0.5 + 0.5 * ("up_proj" in name))
+
+
+def sizes(fit, cell):
+    """Grids of features at the hub's settings: [width, height, rows, cols], or without a grid where there is none.
+    fit(height, width) gives the sides of what is resized."""
+    rng, out = np.random.default_rng(7), []
+    sides = [48, 47, 49, 768, 1, 1024, 3000, 50]
+    for w, h in [(a, b) for a in sides for b in sides] + [tuple(int(2 ** e) for e in rng.uniform(0, 13, 2)) for _ in range(160)]:
+        try:
+            rows, cols = fit(h, w)
+            out.append([w, h, rows // cell, cols // cell])
+        except ValueError:
+            out.append([w, h])
+    return out
+
+
+def kimi_vl_sizes():
+    return sizes(lambda h, w: kimi_vl_fit(h, w, 14, 4096)[1], 28)
+
+
+def gemma4_sizes():
+    from transformers.models.gemma4.image_processing_pil_gemma4 import get_aspect_ratio_preserving_size as fit
+
+    return sizes(lambda h, w: fit(h, w, 16, 280 * 9, 3), 48)
+
+
+def glm4v_sizes():
+    from transformers.models.glm4v.image_processing_pil_glm4v import smart_resize as fit
+
+    return sizes(lambda h, w: fit(2, h, w, 2, 28, 112 * 112, 28 * 28 * 15000), 28)
+
+
+def qwen(config, cls, pixels, kind=None):
+    """Families whose processor is Qwen2-VL's, or like it."""
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+    processor = (kind or Qwen2VLImageProcessorPil)(**pixels)
+    cells = pixels["merge_size"] ** 2
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="pt") for p in pictures]
+        join = lambda key: torch.cat([o[key] for o in out])
+        kwargs = dict(pixel_values=join("pixel_values"), image_grid_thw=join("image_grid_thw"))
+        return kwargs, [[321] + [IMAGE] * (len(o["pixel_values"]) // cells) + [322] for o in out]
+
+    return config, cls, pixels, inputs
+QWEN = dict(image_token_id=IMAGE, vision_start_token_id=321, vision_end_token_id=322, video_token_id=323)
+
+
+def qwen2_vl():
+    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
+
+    text = TEXT | dict(rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]})
+    seen = dict(embed_dim=16, hidden_size=32, depth=2, num_heads=2, mlp_ratio=2, patch_size=8)
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
+        image_mean=[0.48145466, 0.4578275, 0.40821073], image_std=[0.26862954, 0.26130258, 0.27577711], resample=3,
+    )
+    config = Qwen2VLConfig(text_config=text, vision_config=seen, tie_word_embeddings=True, **QWEN)
+    return qwen(config, Qwen2VLForConditionalGeneration, pixels)
+
+
+def qwen3_vl_moe():
+    from transformers import Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
+    text = TEXT | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, rope_parameters=rope)
+    seen = dict(
+        hidden_size=16, out_hidden_size=32, depth=3, num_heads=2, intermediate_size=24, patch_size=8,
+        num_position_embeddings=64, deepstack_visual_indexes=[0, 1],
+    )
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
+        image_mean=[0.5] * 3, image_std=[0.5] * 3, resample=3,
+    )
+    config = Qwen3VLMoeConfig(text_config=text, vision_config=seen, tie_word_embeddings=True, **QWEN)
+    return qwen(config, Qwen3VLMoeForConditionalGeneration, pixels)
+
+
+def glm(config, cls):
+    from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
+
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=2048, longest_edge=16384), resample=3,
+        image_mean=[0.48145466, 0.4578275, 0.40821073], image_std=[0.26862954, 0.26130258, 0.27577711],
+    )
+    return qwen(config, cls, pixels, Glm4vImageProcessorPil)
+
+
+GLM = dict(
+    image_token_id=IMAGE, image_start_token_id=321, image_end_token_id=322, video_token_id=323, video_start_token_id=318,
+    video_end_token_id=319, tie_word_embeddings=True,
+)
+GLM_SEEN = dict(
+    hidden_size=16, depth=2, num_heads=2, intermediate_size=24, out_hidden_size=32, patch_size=8, image_size=40,
+)
+
+
+def glm4v():
+    from transformers import Glm4vConfig, Glm4vForConditionalGeneration
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 2, 1]}
+    text = TEXT | dict(head_dim=None, rope_parameters=rope)
+    config = Glm4vConfig(text_config=text, vision_config=GLM_SEEN, **GLM)
+    return glm(config, Glm4vForConditionalGeneration)
+
+
+def glm4v_moe():
+    from transformers import Glm4vMoeConfig, Glm4vMoeForConditionalGeneration
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 2]}
+    text = TEXT | dict(
+        head_dim=16, n_routed_experts=4, num_experts_per_tok=2, n_group=2, topk_group=1, moe_intermediate_size=16,
+        routed_scaling_factor=1.5, rope_parameters=rope,
+    )
+    seen = GLM_SEEN | dict(attention_bias=True)
+    config = Glm4vMoeConfig(text_config=text, vision_config=seen, **GLM)
+    return glm(config, Glm4vMoeForConditionalGeneration)
+
+
+def expert_names(tensors, config, pre):
+    """A tensor for each expert, as on the hub."""
+    out = {}
+    for name, t in tensors.items():
+        at, _, end = name.rpartition("experts.")
+        if not at or end not in ("gate_up_proj", "down_proj"):
+            out[name] = t
+            continue
+        for i, x in enumerate(t):
+            parts = x.chunk(2) if end == "gate_up_proj" else [x]
+            for part, w in zip(["gate_proj", "up_proj"] if end == "gate_up_proj" else ["down_proj"], parts):
+                out[f"{at}experts.{i}.{part}.weight"] = w.clone()
+    return out, config, pre
+
+
+def kimi_vl():
+    """MoonViT and its text model as transformers has them for Kimi K2.5, whose images are single frames of videos."""
+    from transformers import Kimi_K25Config, Kimi_K25ForConditionalGeneration
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0}
+    text = {k: v for k, v in TEXT.items() if k != "head_dim"} | dict(
+        model_type="deepseek_v3", num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=16, qk_nope_head_dim=8,
+        qk_rope_head_dim=8, v_head_dim=8, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, n_group=1,
+        topk_group=1, moe_intermediate_size=16, first_k_dense_replace=1, routed_scaling_factor=1.5, rope_parameters=rope,
+    )
+    seen = dict(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, patch_size=8, pos_emb_height=6,
+        pos_emb_width=6, merge_kernel_size=[2, 2],
+    )
+    config = Kimi_K25Config(text_config=text, vision_config=seen, image_token_id=IMAGE, projection_hidden_size=16)
+    pre = dict(
+        patch_size=8, merge_kernel_size=[2, 2], in_token_limit=120, pad_input=True, image_mean=[0.5] * 3, image_std=[0.5] * 3,
+    )
+
+    def inputs(pictures):
+        """As image_processing_kimi_vl.py on the hub, which transformers does not have."""
+        rows, grids, spans = [], [], []
+        for p in pictures:
+            fit, (height, width) = kimi_vl_fit(p.height, p.width, 8, pre["in_token_limit"])
+            padded = Image.new("RGB", (width, height))
+            padded.paste(p.resize(fit[::-1], Image.BICUBIC))
+            x = torch.tensor(planes(padded, 0.5, 0.5)).reshape(3, height // 8, 8, width // 8, 8)
+            rows.append(x.permute(1, 3, 0, 2, 4).reshape(-1, 3, 8, 8))
+            grids.append([1, height // 8, width // 8])
+            spans.append([321] + [IMAGE] * (len(rows[-1]) // 4) + [322])
+        return dict(pixel_values=torch.cat(rows), image_grid_thw=torch.tensor(grids)), spans
+
+    return config, Kimi_K25ForConditionalGeneration, pre, inputs
+
+
+def kimi_vl_fit(height, width, patch, most):
+    """The sides of what is resized, and of what it is padded to."""
+    n = (height // patch) * (width // patch)
+    scale = math.sqrt(most / n) if n > most else 1
+    fit = int(height * scale), int(width * scale)
+    padded = tuple(-(-x // (2 * patch)) * 2 * patch for x in fit)
+    if max(padded) // patch >= 512:
+        raise ValueError("beyond the positions")
+    return fit, padded
+
+
+def kimi_vl_hub(tensors, config, pre):
+    """The names and the layout of the files on the hub: q over k over v, whose pairs that turn stand side by side."""
+    tensors, _, _ = expert_names(tensors, config, pre)
+    seen, text, renamed = config["vision_config"], config["text_config"], {}
+    heads = seen["num_attention_heads"]
+    swaps = [
+        ("model.language_model.", "language_model.model."), ("model.vision_tower.layers.", "vision_tower.encoder.blocks."),
+        ("model.vision_tower.final_layernorm", "vision_tower.encoder.final_layernorm"), ("model.vision_tower.", "vision_tower."),
+        ("norm1", "norm0"), ("norm2", "norm1"), ("fc1", "fc0"), ("fc2", "fc1"), ("attn.proj", "wo"),
+        ("pos_emb.position_embeddings", "pos_emb.weight"), ("model.mm_projector.in_proj", "multi_modal_projector.linear_1"),
+        ("model.mm_projector.out_proj", "multi_modal_projector.linear_2"), ("model.mm_projector.", "multi_modal_projector."),
+    ]
+    pairs = lambda t: t.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+    for name, t in tensors.items():
+        if "vision_tower.layers" in name and "_proj." in name:
+            continue
+        for a, b in swaps:
+            name = name.replace(a, b)
+        renamed[name] = t
+    for i in range(seen["num_hidden_layers"]):
+        for end in "weight", "bias":
+            q, k, v = (tensors[f"model.vision_tower.layers.{i}.attn.{x}_proj.{end}"] for x in "qkv")
+            renamed[f"vision_tower.encoder.blocks.{i}.wqkv.{end}"] = torch.cat([pairs(q), pairs(k), v])
+    hub = dict(
+        model_type="kimi_vl", media_placeholder_token_id=IMAGE, text_config=text, torch_dtype="bfloat16",
+        vision_config=dict(
+            model_type="moonvit", patch_size=8, init_pos_emb_height=6, init_pos_emb_width=6, merge_kernel_size=[2, 2],
+            hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
+        ),
+    )
+    return renamed, hub, pre
+
+
+SIZES = {"gemma4": gemma4_sizes, "glm4v": glm4v_sizes, "kimi_vl": kimi_vl_sizes}
+CASES = {
+    "gemma4": (
+        lambda: gemma4(
+            dict(
+                num_hidden_layers=3, hidden_size_per_layer_input=0, use_bidirectional_attention="vision", attention_k_eq_v=True,
+                num_global_key_value_heads=1,
+            ),
+            dict(standardize=True),
+        ),
+        None, typed,
+    ),
+    "gemma4_e": (
+        lambda: gemma4(
+            dict(
+                num_hidden_layers=4, hidden_size_per_layer_input=8, num_kv_shared_layers=2, use_double_wide_mlp=True,
+                layer_types=["sliding_attention", "full_attention"] * 2,
+            ),
+            dict(use_clipped_linears=True, num_key_value_heads=1),
+        ),
+        None, typed,
+    ),
+    "glm4v": (glm4v, None, typed),
+    "glm4v_moe": (glm4v_moe, expert_names, typed),
+    "kimi_vl": (kimi_vl, kimi_vl_hub, between),
+    "qwen2_vl": (qwen2_vl, None, typed),
+    "qwen3_vl_moe": (qwen3_vl_moe, None, typed),
+}
