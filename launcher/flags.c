@@ -155,7 +155,7 @@ static const struct flag rows[] = {
     {OPTION_MAX_IMAGE_FETCH_SIZE, AT(max_image_fetch_size), .tag = TO_ROUTER},
     {ROW("threads", U32, threads, 0, "Threads of each shard. Unset: the cores this process may use, divided by the number of shards."), BETWEEN(1, 4096), .unit = "threads"},
     {ROW("startup-timeout", U32, startup_timeout, 0, "Timeout for the shards' start; 0: none."), .def = "600", .unit = "seconds"},
-    {ROW("max-shard-restarts", U32, max_shard_restarts, 0, "Maximum number of restarts per hour of crashed shards. The router keeps running and its streams resume. After that, and with 0, the service ends. If a shard is killed (SIGKILL, as when memory runs out) during the first load, that is tried once more; a load that failed is not. On one machine only."), .def = "3", .max = 1000},
+    {ROW("max-shard-restarts", U32, max_shard_restarts, 0, "Maximum number of restarts per hour of crashed shards. The router keeps running and its streams resume. After that, and with 0, the service ends. If a shard is killed (SIGKILL, as when memory runs out; SIGTERM, too, of a model loaded on demand) during the first load, that is tried once more; a load that failed is not. On one machine only."), .def = "3", .max = 1000},
     {OPTION_WATCHDOG_SECONDS, AT(watchdog_seconds), .tag = TO_ROUTER | TO_SHARD},
     {OPTION_STALL_TIMEOUT, AT(stall_timeout), .tag = TO_SHARD},
     {ROW("heartbeat-timeout", U32, heartbeat_timeout, 0, "A child process without heartbeats and CPU usage for this time is killed as frozen, and a shard is restarted; 0: never. The timeout is extended if the launcher itself is delayed."), .def = "3", .max = 3600, .unit = "seconds"},
