@@ -130,15 +130,16 @@ static void special_words(struct tok_folder *f, const cJSON *j)
     const cJSON *v, *s;
     cJSON_ArrayForEach(v, j)
     {
-        const size_t n = v->string ? strlen(v->string) : 0;
-        if (cJSON_IsArray(v) && strcmp(v->string, "additional_special_tokens") == 0) {
+        const char *key = v->string ? v->string : ""; /* an array's elements have none */
+        const size_t n = strlen(key);
+        if (cJSON_IsArray(v) && strcmp(key, "additional_special_tokens") == 0) {
             cJSON_ArrayForEach(s, v)
             {
                 const char *text = cJSON_IsString(s) ? s->valuestring : json_str(s, "content", "");
                 if (*text && id_of(f, text) >= 0)
                     with_flags(f, (uint32_t)id_of(f, text), s, true);
             }
-        } else if (n > 6 && strcmp(v->string + n - 6, "_token") == 0) {
+        } else if (n > 6 && strcmp(key + n - 6, "_token") == 0) {
             const char *text = cJSON_IsString(v) ? v->valuestring : json_str(v, "content", "");
             if (*text && id_of(f, text) >= 0)
                 with_flags(f, (uint32_t)id_of(f, text), v, true);
