@@ -3,6 +3,7 @@
 #include "common/peer_address.h"
 #include "common/sentence.h"
 #include <arpa/inet.h>
+#include <assert.h>
 #include <string.h>
 
 static const char *const dtypes[] = {"auto", "float16", "bfloat16", "float32", NULL};
@@ -203,6 +204,7 @@ int flags_num_shard(const struct config *c, int devices, uint32_t *out, struct e
 static int check_stages(struct config *c, bool counted, struct err *e)
 {
     const uint32_t stages = c->pipeline_parallel_size;
+    assert(stages > 0); /* its row has a least value, as that of nnodes */
     if (!counted && c->num_shard < stages)
         c->num_shard = stages;
     if (c->num_shard % stages)
@@ -217,6 +219,7 @@ static int check_stages(struct config *c, bool counted, struct err *e)
 
 static int check_nodes(const struct config *c, struct err *e)
 {
+    assert(c->nnodes > 0);
     if (c->node_rank >= c->nnodes)
         return err_set(e, ERR_VALIDATION,
                        "Invalid argument: `node_rank` (%u) must be < `nnodes` (%u)", c->node_rank,

@@ -168,12 +168,14 @@ static int by_id(const void *a, const void *b)
 static int sort_added(struct tok_folder *f, struct err *e)
 {
     const int n = cJSON_GetArraySize(f->added);
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers, indeed
     cJSON **list = calloc((size_t)n + 1, sizeof(*list));
     if (!list)
         return err_nomem(e);
     for (int i = 0; i < n; i++)
         list[i] = cJSON_DetachItemFromArray(f->added, 0);
     if (n)
+        // NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers, indeed
         qsort(list, (size_t)n, sizeof(*list), by_id);
     for (int i = 0; i < n; i++)
         cJSON_AddItemToArray(f->added, list[i]);

@@ -85,8 +85,8 @@ static int lost(const struct tcp *t, int rank, int why, struct err *e)
     if (p->left)
         return err_set(e, ERR_SYSTEM, "rank %d (%s) has left", number, p->name);
     if (why)
-        /* NOLINT(concurrency-mt-unsafe): glibc's is safe */
-        return err_set(e, ERR_SYSTEM, "rank %d (%s) is lost: %s", number, p->name, strerror(why));
+        return err_set(e, ERR_SYSTEM, "rank %d (%s) is lost: %s", number, p->name,
+                       strerror(why)); // NOLINT(concurrency-mt-unsafe): glibc's is safe
     return err_set(e, ERR_SYSTEM, "rank %d (%s) died", number, p->name);
 }
 

@@ -22,7 +22,7 @@ static bool others_come(const struct fleet *f, uint32_t lost, bool connected, co
         return false;
     if (f->c.returns)
         return f->c.returns(f->c.returns_arg);
-    nanosleep(&(struct timespec){.tv_nsec = LOST_MS * 1000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = LOST_MS * 1000000L}, NULL);
     return lost < LOST_MOST;
 }
 
