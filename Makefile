@@ -287,7 +287,7 @@ vary-arch: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## random configurations of 
 
 # ---------------------------------------------------------------- quality
 SOURCES = $(sort $(shell find common router launcher model-server tests -name '*.[ch]' 2>/dev/null))
-CSRC    = $(filter %.c,$(filter-out tests/%,$(SOURCES)))
+CSRC    = $(filter-out $(FOREIGN),$(filter %.c,$(filter-out tests/%,$(SOURCES))))
 
 check: $(GEN) layers headers format tidy cppcheck  ## format, warnings, clang-tidy, cppcheck, layers
 

@@ -12,6 +12,7 @@ keys of the script are optional:
      "chunking": true, "prefix_caching": true,
      "takes_input_ids": true,        false: as TGI's server, text and slots
      "fail": {"Prefill": ["broken", 2]},  the first two Prefills fail with this message
+     "lost": {"Warmup": 1},               the first Warmup ends as if the process had died
      "fail_request": "its own fault",     every request ends alone with this error
      "said_in_prompt": 3}            says what stands between the prompt's last "[[" and "]]", so many characters a
                                      token, and ends; with takes_input_ids false, so that the prompt comes as text
@@ -42,6 +43,7 @@ DEFAULTS = {
     "prefix_caching": True,
     "takes_input_ids": True,
     "fail": {},
+    "lost": {},
     "fail_request": "",
     "said_in_prompt": 0,
     "special": False,
@@ -202,6 +204,9 @@ class Shard:
     def call(self, name, q, context):
         with self.lock:
             fail = self.script["fail"].get(name)
+            if self.script["lost"].get(name, 0) > 0:
+                self.script["lost"][name] -= 1
+                context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
             try:
                 if fail and fail[1] > 0:
                     fail[1] -= 1

@@ -1,6 +1,10 @@
 """A mixed load for some time: streams that are read, abandoned and slowed, chats, tools, schemas, samplers, invalid bodies, shards that die.
 
     make soak-service SAN=1 SOAK=600
+    python integration/soak.py --seconds 600 --clients 32 --connections 2000 --kill-every 0
+
+`--connections` are kept open beside the clients, and one in a hundred of them asks something each second: with them the run is a day's
+in small, whose last minute is compared with its first (`--minute`: how long they are).
 
 Each client draws what it asks next from SEED (printed; give it again to repeat the order of one client). At the end nothing may be held,
 no request may have had a 5xx but those of a killed shard, greedy answers must be the same as at the beginning, and with SAN=1 no
@@ -14,9 +18,11 @@ import os
 import random
 import signal
 import socket
+import statistics
 import threading
 import time
 
+import requests
 from serving import DEMO, SLOW, Service, wait_for
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}, "n": {"type": "integer"}}, "required": ["name"], "additionalProperties": False}
@@ -62,9 +68,15 @@ def draw(rng):
 
 def ask(port, rng, counts):
     path, body, stream = draw(rng)
-    leaves = stream and rng.random() < 0.25
+    leaves = rng.random() < 0.2
     c = http.client.HTTPConnection("127.0.0.1", port, timeout=120 * SLOW)
     c.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+    if leaves and not stream:  # it gives up before there is an answer
+        time.sleep(rng.choice((0, 0.01, 0.1)))
+        c.sock.shutdown(socket.SHUT_RDWR)
+        counts["left"] += 1
+        c.close()
+        return
     r = c.getresponse()
     counts[r.status] += 1
     if leaves:
@@ -88,6 +100,49 @@ def client(port, seed, end, counts, troubles):
             time.sleep(0.1)
 
 
+PROBE = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 20, "ignore_eos": True}}
+
+
+def timed(s, end, took):
+    """The same request again and again: when it was sent, and how long it took."""
+    session = requests.Session()
+    while time.monotonic() < end:
+        begun = time.monotonic()
+        assert session.post(s.url + "/generate", json=PROBE, timeout=120 * SLOW).status_code == 200
+        took.append((begun, time.monotonic() - begun))
+        time.sleep(0.02)
+
+
+def keep_open(port, n, end, troubles):
+    """n connections that stay; each second one in a hundred of them asks for /livez or a few tokens."""
+    all_of_them = [socket.create_connection(("127.0.0.1", port), timeout=60 * SLOW) for _ in range(n)]
+    rng = random.Random(n)
+    while time.monotonic() < end:
+        for c in rng.sample(all_of_them, -(-n // 100)):
+            body = json.dumps({"inputs": "The cat", "parameters": {"max_new_tokens": rng.randrange(1, 5)}}).encode()
+            post = b"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+            c.sendall(rng.choice((b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", post)))
+            got = c.recv(4096)  # its beginning is enough, and the rest is read below
+            if not got.startswith(b"HTTP/1.1 200"):
+                troubles.append(f"a kept connection: {got[:60]!r}")
+            c.setblocking(False)
+            try:
+                while c.recv(4096):
+                    pass
+            except BlockingIOError:
+                c.settimeout(60 * SLOW)
+        time.sleep(1)
+    for c in all_of_them:
+        c.close()
+
+
+def medians(took, begun, end, minute):
+    """Of the first and the last minute."""
+    first = [t for at, t in took if at - begun < minute]
+    last = [t for at, t in took if end - at < minute]
+    return statistics.median(first), statistics.median(last)
+
+
 def greedy(s):
     return [s.post("/generate", {"inputs": w, "parameters": {"max_new_tokens": 20}}).json()["generated_text"] for w in ("Once upon a time", "The cat", "hello")]
 
@@ -103,15 +158,23 @@ def main():
     p.add_argument("--seconds", type=float, default=60)
     p.add_argument("--clients", type=int, default=12)
     p.add_argument("--kill-every", type=float, default=45, help="seconds between two kills of a shard; 0: none")
+    p.add_argument("--connections", type=int, default=0)
+    p.add_argument("--minute", type=float, default=60)
+    p.add_argument("--ratio", type=float, default=0, help="the most that p50 may have grown, as a factor; 0: any")
     p.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     a = p.parse_args()
     print(f"soak: {a.seconds:.0f} s, {a.clients} clients, --seed {a.seed}", flush=True)
     counts, troubles = collections.Counter(), []
     with Service(DEMO, 2, args=["--threads", 1, "--speculate", 3]) as s:
-        before, end = greedy(s), time.monotonic() + a.seconds
+        took, before = [], greedy(s)
+        begun = time.monotonic()
+        end = begun + a.seconds
         threads = [threading.Thread(target=client, args=(s.port, a.seed + i, end, counts, troubles)) for i in range(a.clients)]
         if a.kill_every:
             threads.append(threading.Thread(target=killer, args=(s, a.kill_every * SLOW, end)))
+        threads.append(threading.Thread(target=timed, args=(s, end, took)))
+        if a.connections:
+            threads.append(threading.Thread(target=keep_open, args=(s.port, a.connections, end, troubles)))
         for t in threads:
             t.start()
         for t in threads:
@@ -119,13 +182,16 @@ def main():
         wait_for(lambda: s.audit()["scheduler"]["known"] == 0, 60 * SLOW)
         audit, after = s.audit(), greedy(s)
         log = s.log
+    first, last = medians(took, begun, end, min(a.minute, a.seconds / 3))
     print(dict(counts), f"{len(troubles)} connections failed", flush=True)
+    print(f"{len(took)} probes: p50 {first * 1e3:.1f} ms in the first minute, {last * 1e3:.1f} ms in the last, {last / first:.2f}", flush=True)
     assert not troubles, troubles[:5]
     assert audit["scheduler"]["blocks"]["used"] == 0 and audit["requests"]["permits_held"] == 0, audit
     assert before == after
     assert not [k for k in counts if isinstance(k, int) and k >= 500], counts
     words = [line for line in log.splitlines() if "ERROR: AddressSanitizer" in line or "runtime error:" in line or "LeakSanitizer" in line]
     assert not words, words[:5]
+    assert not a.ratio or last <= a.ratio * first, (first, last)
     print("clean")
 
 

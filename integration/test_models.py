@@ -2,8 +2,10 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import json
 import os
+import pathlib
 import signal
 import socket
 import threading
@@ -155,6 +157,61 @@ def test_a_group_that_dies_takes_nobody_with_it(folder):
         plain.close()
         assert complete(s, "slow").json()["choices"][0]["text"] == want
         assert len(s.shards()) == 3 and not mine & set(s.shards())
+
+
+def loading(s, word, but=(), seconds=30):
+    """The shard of a group that loads, found as soon as its process runs the program; another one than `but`."""
+    found = []
+
+    def look():
+        for pid in set(s.shards()) - set(but):
+            with contextlib.suppress(OSError):
+                if word.encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+        return found
+
+    wait_for(look, seconds)
+    return found[0]
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
+def test_a_shard_that_is_lost_while_it_loads_costs_no_request(folder, fault):
+    """The load is tried once more; the request that waits is served by it. After a second loss it is told why."""
+    with service(folder) as s, concurrent.futures.ThreadPoolExecutor() as pool:
+        want = complete(s, "tgi").json()["choices"][0]["text"]
+        waits = pool.submit(complete, s, "slow")
+        first = loading(s, "shard-m0")
+        os.kill(first, fault)
+        r = waits.result()
+        assert "Model ready" not in s.log.split("Restarting the shards")[0], "it was not loading any more"
+        assert r.status_code == 200 and r.json()["choices"][0]["text"] == want, r.text
+        assert s.log.count("Restarting the shards") == 1 and first not in s.shards()
+
+        waits = pool.submit(complete, s, "org/two")  # takes its place
+        killed = []
+        for _ in range(2):
+            killed.append(loading(s, "org/two", killed))
+            os.kill(killed[-1], signal.SIGKILL)
+        r = waits.result()
+        assert r.status_code == 500 and "cannot be loaded" in r.text and "signal 9" in r.text, r.text
+        assert complete(s, "org/two").status_code == 200
+
+
+def test_a_shard_that_is_lost_when_it_is_ready_costs_no_request(folder):
+    """Between the launcher's word and the end of the router's warm-up."""
+    with service(folder) as s, concurrent.futures.ThreadPoolExecutor() as pool:
+        for name in ("slow", "one", "slow"):
+            ready = s.log.count("Model ready")
+            waits = pool.submit(complete, s, name)
+            wait_for(lambda ready=ready: s.log.count("Model ready") > ready, 30)
+            os.kill(max(s.shards()), signal.SIGKILL)
+            assert waits.result().status_code == 200, waits.result().text
+    with service(folder, "--max-shard-restarts", 0) as s, concurrent.futures.ThreadPoolExecutor() as pool:
+        waits = pool.submit(complete, s, "slow")
+        wait_for(lambda: "Model ready" in s.log, 30)
+        os.kill(max(s.shards()), signal.SIGKILL)
+        assert waits.result().status_code in (200, 424, 500)  # at once, not when --shard-connect-timeout is over
+        wait_for(lambda: complete(s, "slow").status_code == 200, 30)
 
 
 def test_a_group_that_dies_too_often_is_loaded_by_the_next_request(folder):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 import requests
-from serving import BIN, DEMO, SLOW, Service, free_port, wait_for
+from serving import BIN, DEMO, SLOW, Scripted, Service, free_port, wait_for
 from test_nodes import Machine, end_all, master_port
 
 BODY = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 4}}
@@ -101,3 +101,14 @@ def test_without_a_terminal_there_is_no_bar():
     with Service(DEMO, 1, ARGS) as s:
         assert "loading [" not in s.log
         assert s.metric("startup_phase_seconds", phase="ready") > 0
+
+
+@pytest.mark.parametrize("call", ["ClearCache", "Info", "Warmup"])
+def test_shards_that_are_lost_while_the_router_warms_them_up_are_awaited(call):
+    """They had said that they are ready. What they refuse is refused at once, as before."""
+    template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    with Scripted(template, {"lost": {call: 2}}) as s:
+        assert s.post("/generate", {"inputs": "[[one]]", "parameters": {"max_new_tokens": 4}}).json()["generated_text"] == "one"
+        assert "Shards were lost while they started" in s.log and "Socket closed" in s.log
+    with pytest.raises(AssertionError, match="no room"):
+        Scripted(template, {"fail": {"Warmup": ["no room", 1]}})

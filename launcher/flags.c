@@ -3,6 +3,7 @@
 #include "common/peer_address.h"
 #include "common/sentence.h"
 #include <arpa/inet.h>
+#include <assert.h>
 #include <string.h>
 
 static const char *const dtypes[] = {"auto", "float16", "bfloat16", "float32", NULL};
@@ -155,7 +156,7 @@ static const struct flag rows[] = {
     {OPTION_MAX_IMAGE_FETCH_SIZE, AT(max_image_fetch_size), .tag = TO_ROUTER},
     {ROW("threads", U32, threads, 0, "Threads of each shard. Unset: the cores this process may use, divided by the number of shards."), BETWEEN(1, 4096), .unit = "threads"},
     {ROW("startup-timeout", U32, startup_timeout, 0, "Timeout for the shards' start; 0: none."), .def = "600", .unit = "seconds"},
-    {ROW("max-shard-restarts", U32, max_shard_restarts, 0, "Maximum number of restarts per hour of crashed shards. The router keeps running and its streams resume. After that, and with 0, the service ends. If a shard is killed (SIGKILL, as when memory runs out) during the first load, that is tried once more; a load that failed is not. On one machine only."), .def = "3", .max = 1000},
+    {ROW("max-shard-restarts", U32, max_shard_restarts, 0, "Maximum number of restarts per hour of crashed shards. The router keeps running and its streams resume. After that, and with 0, the service ends. If a shard is killed (SIGKILL, as when memory runs out; SIGTERM, too, of a model loaded on demand) during the first load, that is tried once more; a load that failed is not. On one machine only."), .def = "3", .max = 1000},
     {OPTION_WATCHDOG_SECONDS, AT(watchdog_seconds), .tag = TO_ROUTER | TO_SHARD},
     {OPTION_STALL_TIMEOUT, AT(stall_timeout), .tag = TO_SHARD},
     {ROW("heartbeat-timeout", U32, heartbeat_timeout, 0, "A child process without heartbeats and CPU usage for this time is killed as frozen, and a shard is restarted; 0: never. The timeout is extended if the launcher itself is delayed."), .def = "3", .max = 3600, .unit = "seconds"},
@@ -203,6 +204,7 @@ int flags_num_shard(const struct config *c, int devices, uint32_t *out, struct e
 static int check_stages(struct config *c, bool counted, struct err *e)
 {
     const uint32_t stages = c->pipeline_parallel_size;
+    assert(stages > 0); /* its row has a least value, as that of nnodes */
     if (!counted && c->num_shard < stages)
         c->num_shard = stages;
     if (c->num_shard % stages)
@@ -217,6 +219,7 @@ static int check_stages(struct config *c, bool counted, struct err *e)
 
 static int check_nodes(const struct config *c, struct err *e)
 {
+    assert(c->nnodes > 0);
     if (c->node_rank >= c->nnodes)
         return err_set(e, ERR_VALIDATION,
                        "Invalid argument: `node_rank` (%u) must be < `nnodes` (%u)", c->node_rank,

@@ -189,6 +189,16 @@ static void start_again(struct groups *g, struct group *q, const char *who, cons
         start(g, q);
 }
 
+/* A first load is tried once more if a signal from outside ended it: SIGKILL, which the kernel may
+ * send because of another process' memory and the launcher sends to a frozen shard, or SIGTERM. A
+ * load that failed by itself would fail the same way again, and has said why. */
+static bool may_start_again(struct groups *g, struct group *q, const struct child *c)
+{
+    const int sig = WIFSIGNALED(c->status) ? WTERMSIG(c->status) : 0;
+    const bool again = (sig == SIGKILL || sig == SIGTERM) && !q->restarts.n;
+    return (q->served || again) && !g->ending && restarts_left(&q->restarts, g->base, clock_ms());
+}
+
 /* ---------------------------------------------------------------- what happens */
 
 static void serve(struct groups *g, const char *text)
@@ -234,8 +244,7 @@ void groups_lost(struct groups *g, uint32_t child)
     } else if (q->state == RESTARTING) {
         if (all_gone(g, q))
             start(g, q);
-    } else if (!is_probe && q->served && !g->ending &&
-               restarts_left(&q->restarts, g->base, clock_ms())) {
+    } else if (!is_probe && may_start_again(g, q, c)) {
         start_again(g, q, who, c);
     } else if (!is_probe || !ok) {
         fail(g, q, who, c);

@@ -57,11 +57,8 @@ static void set_env(struct arena *a, struct command *c, const char *name, const 
 {
     const size_t n = strlen(name), v = value ? strlen(value) : 0;
     char *entry = value ? ARENA_NEW(a, char, n + v + 2) : NULL; /* of any length: a list of keys */
-    if (entry) {
-        memcpy(entry, name, n);
-        entry[n] = '=';
-        memcpy(entry + n + 1, value, v + 1);
-    }
+    if (entry)
+        snprintf(entry, n + v + 2, "%s=%s", name, value);
     for (size_t i = 0; c->env.cap != SIZE_MAX && i < c->env.n; i++)
         if (named(c->env.v[i], name)) {
             c->env.v[i] = c->env.v[--c->env.n];

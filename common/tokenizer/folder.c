@@ -130,15 +130,16 @@ static void special_words(struct tok_folder *f, const cJSON *j)
     const cJSON *v, *s;
     cJSON_ArrayForEach(v, j)
     {
-        const size_t n = v->string ? strlen(v->string) : 0;
-        if (cJSON_IsArray(v) && strcmp(v->string, "additional_special_tokens") == 0) {
+        const char *key = v->string ? v->string : ""; /* an array's elements have none */
+        const size_t n = strlen(key);
+        if (cJSON_IsArray(v) && strcmp(key, "additional_special_tokens") == 0) {
             cJSON_ArrayForEach(s, v)
             {
                 const char *text = cJSON_IsString(s) ? s->valuestring : json_str(s, "content", "");
                 if (*text && id_of(f, text) >= 0)
                     with_flags(f, (uint32_t)id_of(f, text), s, true);
             }
-        } else if (n > 6 && strcmp(v->string + n - 6, "_token") == 0) {
+        } else if (n > 6 && strcmp(key + n - 6, "_token") == 0) {
             const char *text = cJSON_IsString(v) ? v->valuestring : json_str(v, "content", "");
             if (*text && id_of(f, text) >= 0)
                 with_flags(f, (uint32_t)id_of(f, text), v, true);
@@ -167,12 +168,14 @@ static int by_id(const void *a, const void *b)
 static int sort_added(struct tok_folder *f, struct err *e)
 {
     const int n = cJSON_GetArraySize(f->added);
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers, indeed
     cJSON **list = calloc((size_t)n + 1, sizeof(*list));
     if (!list)
         return err_nomem(e);
     for (int i = 0; i < n; i++)
         list[i] = cJSON_DetachItemFromArray(f->added, 0);
     if (n)
+        // NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers, indeed
         qsort(list, (size_t)n, sizeof(*list), by_id);
     for (int i = 0; i < n; i++)
         cJSON_AddItemToArray(f->added, list[i]);

@@ -35,7 +35,8 @@ static void best_grid(const struct vision_internvl *f, double w, double h, uint3
     for (uint32_t n = 1; n <= f->max_tiles; n++)
         for (uint32_t c = 1; c <= n; c++) {
             const double by_w = (double)(c * f->tile) / w;
-            const double by_h = (double)(n / c * f->tile) / h;
+            const uint32_t high = n / c; /* of whole rows; others are left out below */
+            const double by_h = (double)(high * f->tile) / h;
             const double scale = by_w < by_h ? by_w : by_h;
             const bool better = scale >= 1 && best >= 1 ? scale < best : scale > best;
             if (n % c || !better)

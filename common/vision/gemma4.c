@@ -11,8 +11,10 @@ static void load(struct vision *v, struct vision_settings *s)
     const struct vision_section text = vision_inside(&s->config, "text_config");
     vision_read_format(s, &v->format,
                        &(struct vision_pixel_defaults){VISION_BICUBIC, none, whole, 16});
-    if (memcmp(v->format.mean, none, sizeof(none)) != 0 ||
-        memcmp(v->format.std, whole, sizeof(whole)) != 0)
+    bool plain = true;
+    for (int i = 0; i < 3; i++)
+        plain = plain && v->format.mean[i] == none[i] && v->format.std[i] == whole[i];
+    if (!plain)
         vision_settings_fail(s, "%s: pixels of this family are not normalised", s->pixels.name);
     memcpy(v->format.mean, vision_half, sizeof(v->format.mean)); /* the tower's: 2 (x - 0.5) */
     memcpy(v->format.std, vision_half, sizeof(v->format.std));

@@ -85,8 +85,8 @@ static int lost(const struct tcp *t, int rank, int why, struct err *e)
     if (p->left)
         return err_set(e, ERR_SYSTEM, "rank %d (%s) has left", number, p->name);
     if (why)
-        /* NOLINT(concurrency-mt-unsafe): glibc's is safe */
-        return err_set(e, ERR_SYSTEM, "rank %d (%s) is lost: %s", number, p->name, strerror(why));
+        return err_set(e, ERR_SYSTEM, "rank %d (%s) is lost: %s", number, p->name,
+                       strerror(why)); // NOLINT(concurrency-mt-unsafe): glibc's is safe
     return err_set(e, ERR_SYSTEM, "rank %d (%s) died", number, p->name);
 }
 
@@ -299,8 +299,8 @@ static int exchange(struct tcp *t, struct comm_lane *lanes, struct err *e)
 static int tcp_send(struct comm *c, int to, const float *x, size_t n, struct err *e)
 {
     struct tcp *t = tcp_of(c);
-    struct comm_lane lanes[TCP_MAX_WORLD] = {0}, *l = &lanes[to];
     assert(to >= 0 && to < c->world && to != c->rank);
+    struct comm_lane lanes[TCP_MAX_WORLD] = {0}, *l = &lanes[to];
     l->sends = true;
     l->out = (const char *)x;
     l->out_bytes = n * sizeof(*x);
@@ -312,8 +312,8 @@ static int tcp_send(struct comm *c, int to, const float *x, size_t n, struct err
 static int tcp_recv(struct comm *c, int from, float *x, size_t n, struct err *e)
 {
     struct tcp *t = tcp_of(c);
-    struct comm_lane lanes[TCP_MAX_WORLD] = {0}, *l = &lanes[from];
     assert(from >= 0 && from < c->world && from != c->rank);
+    struct comm_lane lanes[TCP_MAX_WORLD] = {0}, *l = &lanes[from];
     l->receives = true;
     l->in = (char *)x;
     l->in_bytes = n * sizeof(*x);

@@ -283,7 +283,8 @@ static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops
         for (uint32_t k = class_token; class_token && k < n; k++)
             t->out_rows[n_out++] = at + k;
         if (joint)
-            tower_joint_spans(t, c.images[c.image].plan, at, t->blocks + block, &t->spans[2 * i]);
+            tower_joint_spans(t, c.images[c.image].plan, at, t->blocks + block,
+                              &t->spans[2 * (size_t)i]);
         else
             t->spans[i] =
                 (struct span){.first = at, .n = n, .kv_len = n, .blocks = t->blocks + block};

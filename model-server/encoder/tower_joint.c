@@ -170,9 +170,9 @@ static void load_table(struct loader *l, struct tower_table *t, enum role role, 
     const struct mat_part p = loader_table(l, role, NO_LAYER, ".weight", rows, cols);
     const size_t bytes = (size_t)(rows * cols) * dtype_size(p.dtype);
     t->dtype = p.dtype;
-    if (!l->failed && !(t->data = malloc(bytes)))
+    if (!l->failed && !(t->data = malloc(bytes + 1))) /* not 0 bytes */
         loader_nomem(l);
-    if (!l->failed)
+    else if (!l->failed)
         memcpy(t->data, p.data, bytes);
     loader_count(l->d, (uint64_t)(rows * cols), bytes);
     loader_drop(l);
@@ -221,7 +221,7 @@ void tower_joint_load(struct loader *l, struct tower *t)
         loader_table(l, W_EMBED, NO_LAYER, ".weight", s->joint.embeds, s->width);
     if (!l->failed && !(t->joint.token = malloc(s->width * sizeof(float))))
         loader_nomem(l);
-    for (uint32_t i = 0; !l->failed && i < s->width; i++)
+    for (uint32_t i = 0; !l->failed && t->joint.token && i < s->width; i++)
         t->joint.token[i] =
             number_at(token.data, token.dtype, (int64_t)s->joint.token * s->width + i);
     loader_drop(l);

@@ -62,7 +62,7 @@ static const char *rope_word(const struct rope_keys *k)
         j = json_get(k->params, "type");
     if (j && !cJSON_IsString(j))
         config_fail(k->c, "rope `rope_type` must be a string");
-    return cJSON_IsString(j) ? j->valuestring : "default";
+    return j && cJSON_IsString(j) ? j->valuestring : "default";
 }
 
 static double rope_need(const struct rope_keys *k, const char *key, double min)

@@ -68,7 +68,7 @@ static place_fn *move_of(const struct gguf_shape *s, enum role role, uint64_t n,
     }
     if (f->stacked && role == W_QKV) {
         if (s->kv_heads && s->heads % s->kv_heads == 0)
-            *all = ((uint64_t)s->heads + 2 * s->kv_heads) * s->head;
+            *all = (s->heads + 2 * (uint64_t)s->kv_heads) * s->head;
         return stacked;
     }
     const bool both = f->beta_with_decay && (role == W_MIX_BETA || role == W_MIX_DECAY);

@@ -20,7 +20,7 @@ static float *spread(struct loader *l, const float *by, const uint32_t *rows, in
     uint32_t all = 0, at = 0;
     for (int i = 0; i < n; i++)
         all += rows[i];
-    float *host = l->failed ? NULL : malloc(all * sizeof(*host));
+    float *host = l->failed ? NULL : malloc((all + (size_t)1) * sizeof(*host));
     if (!host) {
         if (!l->failed)
             loader_nomem(l);

@@ -163,7 +163,7 @@ static bool send_call(struct peer *to, struct peer_call *c, const struct kv_peer
     const int64_t ms = left_ms(r);
     c->first = first;
     c->n = left < most ? left : most;
-    ProtobufCBinaryData *keys = malloc(c->n * sizeof(*keys));
+    ProtobufCBinaryData *keys = malloc((c->n + (size_t)1) * sizeof(*keys));
     if (!keys || ms < LEAST_MS) {
         free(keys);
         return false;

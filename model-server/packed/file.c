@@ -56,7 +56,7 @@ static enum packed_verdict read_trailer(int fd, struct trailer *t, const uint8_t
                                         uint64_t *size)
 {
     struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < 3 * WEIGHT_ALIGN ||
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < 3L * WEIGHT_ALIGN ||
         st.st_size % WEIGHT_ALIGN ||
         pread(fd, t, sizeof(*t), st.st_size - WEIGHT_ALIGN) != (ssize_t)sizeof(*t))
         return PACKED_DAMAGED;

@@ -113,7 +113,7 @@ bool packed_folder_trim(const char *dir, const char *label, const char *name, ui
     struct files all = {0};
     uint64_t sum = 0;
     DIR *d = opendir(dir);
-    for (struct dirent *x; d && (x = readdir(d));) {
+    for (struct dirent *x; d && (x = readdir(d));) { // NOLINT(concurrency-mt-unsafe): own stream
         /* it is replaced */
         if (strcmp(x->d_name, name) == 0)
             continue;

@@ -5,20 +5,42 @@
 #include "router/fleet/discover.h"
 #include "router/fleet/impl.h"
 #include "router/metrics.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { CONNECT_MS = 600000 };
+enum { CONNECT_MS = 600000, LOOK_MS = 1000, LOST_MS = 100, LOST_MOST = 10 };
 
 /* ---------------------------------------------------------------- start */
+
+/* Were the shards lost, not refused, and do others take their place? */
+static bool others_come(const struct fleet *f, uint32_t lost, bool connected, const struct err *e)
+{
+    if (e->sys != ECONNRESET && (connected || e->sys != ETIMEDOUT || !f->c.returns))
+        return false;
+    if (f->c.returns)
+        return f->c.returns(f->c.returns_arg);
+    nanosleep(&(struct timespec){.tv_nsec = LOST_MS * 1000000L}, NULL);
+    return lost < LOST_MOST;
+}
 
 static int start_one(struct fleet *f, struct err *e)
 {
     struct infer_config one = f->c.infer;
+    bool connected = false;
     one.shard_target = f->c.targets[0];
-    f->only = infer_start(&one, e);
-    return f->only ? 0 : -1;
+    one.connected = &connected;
+    if (f->c.returns) /* it is asked again and again, not once in ten minutes */
+        one.connect_timeout_ms = LOOK_MS;
+    for (uint32_t lost = 0; !(f->only = infer_start(&one, e)); lost++) {
+        if (!others_come(f, lost, connected, e))
+            return -1;
+        LOG(LOG_WARN, "Shards were lost while they started", LOGS("why", e->msg));
+        connected = false;
+    }
+    return 0;
 }
 
 static int check(const struct fleet_config *c, struct err *e)

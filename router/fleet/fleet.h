@@ -17,10 +17,15 @@ struct fleet_config {
     /* where more replicas are found (discover.h); NULL: nowhere; not owned */
     const char *discovery;
     enum fleet_policy policy;
+    /* With one target: its shards were lost while they started. Will others take their place? Waits
+     * a moment, on the caller's thread. NULL: yes, ten times at most. */
+    bool (*returns)(void *arg);
+    void *returns_arg;
 };
 
 /* Starts the replicas, and blocks until one is ready, at most c->infer.connect_timeout_ms. With one
- * target and no discovery, c->infer.return_ms has its usual meaning. With several replicas, a lost
+ * target and no discovery, c->infer.return_ms has its usual meaning. If its shards are lost before
+ * they were warmed up, others are connected, as c->returns says. With several replicas, a lost
  * one is reconnected as long as it is configured, and return_ms is how long requests wait while
  * none is ready. Copies `c` and the targets; what c->infer points to, and `discovery`, must outlive
  * the fleet. */

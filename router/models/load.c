@@ -181,6 +181,14 @@ static void build_edge(struct models *m, struct model *q)
     edge_open(g, q->fleet);
 }
 
+/* Its shards were lost in the router's warm-up. The launcher starts others, and says if not. */
+static bool shards_return(void *arg)
+{
+    struct model *q = arg;
+    listen_to(q->models, LOOK_AGAIN_MS);
+    return q->models->slots[q->slot].state == SLOT_READY && !stopping(q->models);
+}
+
 static int start_shards(struct models *m, struct model *q, struct err *e)
 {
     struct slot *s = &m->slots[q->slot];
@@ -203,11 +211,16 @@ static int start_shards(struct models *m, struct model *q, struct err *e)
         return err_set(e, ERR_GENERATION, "the model cannot be loaded: %.400s",
                        s->state == SLOT_FAILED ? s->detail : "the server is shutting down");
     snprintf(target, sizeof(target), "unix:%s", s->detail);
-    struct fleet_config c = {
-        .infer = edge_infer_config(m->home), .targets = (const char *[]){target}, .n_targets = 1};
+    struct fleet_config c = {.infer = edge_infer_config(m->home),
+                             .targets = (const char *[]){target},
+                             .n_targets = 1,
+                             .returns = shards_return,
+                             .returns_arg = q};
     c.infer.watchdog = m->home->watchdog;
     if (!(q->fleet = fleet_start(&c, e)))
-        return -1;
+        return s->state == SLOT_FAILED
+                   ? err_set(e, ERR_GENERATION, "the model cannot be loaded: %.400s", s->detail)
+                   : -1;
     fleet_on_lost(q->fleet, on_lost, q);
     return 0;
 }

@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,11 +184,15 @@ int fan_error(const struct fan *f, struct err *e)
     }
     if (!bad)
         return 0;
-    if (unreachable(bad))
-        return err_set(e, ERR_GENERATION,
-                       "Could not connect to Text Generation server: shard %u: %s", rank,
-                       bad->message);
-    return err_set(e, ERR_GENERATION, "Server error: %s", bad->message);
+    if (!unreachable(bad)) {
+        err_set(e, ERR_GENERATION, "Server error: %s", bad->message);
+        e->sys = bad->status == GRPC_STATUS_DEADLINE_EXCEEDED ? ETIMEDOUT : 0;
+        return -1;
+    }
+    err_set(e, ERR_GENERATION, "Could not connect to Text Generation server: shard %u: %s", rank,
+            bad->message);
+    e->sys = ECONNRESET;
+    return -1;
 }
 
 bool fan_refused(const struct fan *f)

@@ -75,7 +75,8 @@ int fan_call_sync(struct fan *f, enum shard_rpc rpc, const ProtobufCMessage *req
                   int64_t timeout_ms, bool wait, struct err *e);
 
 /* After done(): 0 if every rank succeeded, otherwise -1 and the first failure with TGI's message
- * ("Server error: ...", "Could not connect to Text Generation server: ..."). */
+ * ("Server error: ...", "Could not connect to Text Generation server: ..."). e->sys is ECONNRESET
+ * if a rank was lost, ETIMEDOUT if it did not answer in time, otherwise 0. */
 int fan_error(const struct fan *f, struct err *e);
 /* True if every rank answered and none executed the call: their states still agree. */
 bool fan_refused(const struct fan *f);

@@ -99,14 +99,14 @@ struct group_scale {
 static struct group_scale scale_of(const struct mat_codes *c, size_t at)
 {
     const struct format *f = &c->format;
-    const double scale = f32_of_f16(c->scale[at / f->block]);
-    struct group_scale g = {.scale = f->nested ? scale * c->by[at / f->group] : scale};
+    const size_t group = at / f->group, block = at / f->block;
+    const double scale = f32_of_f16(c->scale[block]);
+    struct group_scale g = {.scale = f->nested ? scale * c->by[group] : scale};
     const int zero = f->offsets || f->zeros ? 0 : (int)f->zero;
     if (f->zeros)
-        g.offset = scale * c->less[at / f->group];
+        g.offset = scale * c->less[group];
     else if (f->offsets)
-        g.offset = f32_of_f16(c->offset[at / f->block]) *
-                   (f->nested ? (double)c->less[at / f->group] : 1.0);
+        g.offset = f32_of_f16(c->offset[block]) * (f->nested ? (double)c->less[group] : 1.0);
     g.offset += g.scale * (zero - middle_of(f));
     return g;
 }

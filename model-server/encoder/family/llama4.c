@@ -9,7 +9,7 @@ static void project(struct config *c, struct encoder_spec *s)
     const uint32_t in = config_u32_or(c, "projector_input_dim", 4096, 1, 1u << 20);
     const uint32_t out = config_u32_or(c, "projector_output_dim", 4096, 1, 1u << 20);
     s->cell = ratio > 0.06 && ratio <= 1 ? (uint32_t)(1 / ratio) : 0;
-    if (s->cell * ratio != 1 || s->side % s->cell) {
+    if (!s->cell || s->cell * ratio != 1 || s->side % s->cell) {
         config_fail(c, "`pixel_shuffle_ratio` must be 1, 1/2, 1/4 or 1/8 and divide %u patches",
                     s->side);
         s->cell = 1;

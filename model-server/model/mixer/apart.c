@@ -99,7 +99,8 @@ static void load_side(struct loader *l, uint32_t layer, enum role role, const fl
     const struct decoder_spec *s = &l->d->spec;
     const struct slice h = l->d->split.heads;
     const uint32_t dim = s->head_dim, n = s->apart.buckets;
-    float *out = malloc(((size_t)dim + 1) * n * sizeof(*out)), *sums = out ? out + dim * n : NULL;
+    float *out = malloc(((size_t)dim + 1) * n * sizeof(*out)),
+          *sums = out ? out + (size_t)dim * n : NULL;
     struct mat_part w =
         loader_part(l, role, (int)layer, NO_EXPERT, false, (int64_t)s->n_heads * dim, s->hidden);
     const struct mat_part b =
@@ -108,7 +109,7 @@ static void load_side(struct loader *l, uint32_t layer, enum role role, const fl
     if (!out)
         loader_nomem(l);
     l->hold = true;
-    for (uint32_t i = 0; i < h.n && !l->failed; i++) {
+    for (uint32_t i = 0; out && i < h.n && !l->failed; i++) {
         struct mat_part p = {.data = out,
                              .dtype = DT_F32,
                              .rows = n,

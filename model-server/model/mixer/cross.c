@@ -86,7 +86,7 @@ static int store(struct decoder *d, const void *self, struct sub_step *t, struct
     (void)e;
     if (t->out) /* a step of tokens stores nothing */
         return 0;
-    float *kv = work_take(&t->work, t->total, 2 * s.kv);
+    float *kv = work_take(&t->work, t->total, 2 * (size_t)s.kv);
     d->ops->linear(d->dev, kv, t->in, t->tokens, c->kv, NULL);
     d->ops->rope_kv(d->dev, kv, t->cache, t->kv,
                     &(struct rope_kv){.n_kv_heads = s.kv_heads,

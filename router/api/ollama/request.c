@@ -177,7 +177,7 @@ static int rewrite(struct call *c, struct body *b, struct ollama *o, cJSON *to, 
     return c->body.oom ? err_nomem(e) : 0;
 }
 
-static int open(struct call *c, struct body *b, struct ollama *o, struct err *e)
+static int open_body(struct call *c, struct body *b, struct ollama *o, struct err *e)
 {
     if (body_open(b, c->body.p, c->body.len, &c->arena, e) != 0)
         return -1;
@@ -191,7 +191,7 @@ static int open(struct call *c, struct body *b, struct ollama *o, struct err *e)
 int ollama_chat_body(struct call *c, struct ollama *o, struct err *e)
 {
     struct body b;
-    if (open(c, &b, o, e) != 0)
+    if (open_body(c, &b, o, e) != 0)
         return -1;
     cJSON *to = cJSON_CreateObject();
     const cJSON *messages = json_get(b.root, "messages");
@@ -218,7 +218,7 @@ static void refuse(struct body *b)
 int ollama_generate_body(struct call *c, struct ollama *o, struct err *e)
 {
     struct body b;
-    if (open(c, &b, o, e) != 0)
+    if (open_body(c, &b, o, e) != 0)
         return -1;
     const char *prompt = body_str(&b, body_root(&b), "prompt", false);
     const char *system = body_str(&b, body_root(&b), "system", false);

@@ -6,7 +6,8 @@
 /* In whole microseconds, as they are told. */
 static double ms(int64_t from, int64_t to)
 {
-    return from && to > from ? (double)((to - from) / 1000) / 1e3 : 0;
+    const int64_t us = from && to > from ? (to - from) / 1000 : 0;
+    return (double)us / 1e3;
 }
 
 /* `n` things that were computed in `steps` steps and t milliseconds. The first token of an answer

@@ -65,6 +65,17 @@ static void words_in_lines(void **state)
     ENCODES("the [MASK] hello[SEP]", 2, 16, 4, 5, 3, 3);
 }
 
+/* Files beside it that are no objects name no special tokens. */
+static void arrays_in_place_of_objects(void **state)
+{
+    (void)state;
+    put_text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n");
+    put_text("tokenizer_config.json", "[[\"hello\"],{\"content\":\"hello\"},\"hello\",5]");
+    put_text("special_tokens_map.json", "[[],[[]]]");
+    put_text("added_tokens.json", "[[7],7]");
+    ENCODES("hello", 2, 5, 3);
+}
+
 static void ranks(void **state)
 {
     static const char *const merged[] = {"he", "ll",     "hell",     "hello", " w", "or", " wor",
@@ -162,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(words_in_lines, begin, end),
+        cmocka_unit_test_setup_teardown(arrays_in_place_of_objects, begin, end),
         cmocka_unit_test_setup_teardown(ranks, begin, end),
         cmocka_unit_test_setup_teardown(unknown_pre_tokenizers, begin, end),
         cmocka_unit_test(pieces),

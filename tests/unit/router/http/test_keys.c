@@ -1,0 +1,77 @@
+/* Keys are compared in constant time: how long it takes says nothing of how much of a key was
+ * right. test_http_limits.c has what is a key and which routes ask for one. */
+#include "common/buf.h"
+#include "common/clock.h"
+#include "router/http/keys.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+enum { LONG = 8000, ROUNDS = 400 };
+
+static int64_t once(const struct keys *k, const char *given, bool want)
+{
+    char name[KEY_NAME_MAX];
+    const int64_t from = clock_ns();
+    const bool has = keys_have(k, given, name);
+    const int64_t ns = clock_ns() - from;
+    assert_int_equal(has, want);
+    return ns;
+}
+
+/* In turns, and the shortest of many: what else runs on the machine is in neither. A comparison
+ * that stops at the first difference would take a thousandth of the time. */
+static void the_place_of_a_difference_takes_no_time(void **state)
+{
+    static char right[LONG + 1], first[LONG + 1], last[LONG + 1];
+    struct keys k;
+    struct err e = ERR_INIT;
+    int64_t least[3] = {INT64_MAX, INT64_MAX, INT64_MAX};
+    (void)state;
+    memset(right, 'k', LONG);
+    memcpy(first, right, sizeof(right));
+    memcpy(last, right, sizeof(right));
+    first[0] = last[LONG - 1] = 'x';
+    assert_int_equal(keys_load(&k, right, NULL, &e), 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        const int64_t t[] = {once(&k, right, true), once(&k, first, false), once(&k, last, false)};
+        for (int j = 0; j < 3; j++)
+            least[j] = t[j] < least[j] ? t[j] : least[j];
+    }
+    for (int j = 1; j < 3; j++) {
+        assert_in_range(least[j], least[0] / 2, least[0] * 2);
+    }
+    keys_free(&k);
+}
+
+/* Nor does the place of the key in the list. */
+static void the_place_of_a_key_takes_no_time(void **state)
+{
+    enum { N = 200 };
+    struct buf list = BUF_INIT;
+    struct keys k;
+    struct err e = ERR_INIT;
+    int64_t least[2] = {INT64_MAX, INT64_MAX};
+    (void)state;
+    for (int i = 0; i < N; i++)
+        buf_fmt(&list, "secret-%04d-of-somebody,", i);
+    assert_int_equal(keys_load(&k, list.p, NULL, &e), 0);
+    assert_int_equal(k.n, N);
+    for (int i = 0; i < ROUNDS; i++) {
+        const int64_t t[] = {once(&k, "secret-0000-of-somebody", true),
+                             once(&k, "secret-0199-of-somebody", true)};
+        for (int j = 0; j < 2; j++)
+            least[j] = t[j] < least[j] ? t[j] : least[j];
+    }
+    assert_in_range(least[0], least[1] / 2, least[1] * 2);
+    keys_free(&k);
+    buf_free(&list);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_place_of_a_difference_takes_no_time),
+        cmocka_unit_test(the_place_of_a_key_takes_no_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
