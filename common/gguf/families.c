@@ -416,6 +416,7 @@ static const struct gguf_family families[] = {
     {"qwen35", "qwen3_5_text", NULL, false, 1, gguf_qwen35, .tiled = true},
     {"qwen35moe", NULL, "qwen3_5_moe_text", false, 1, gguf_qwen35, .tiled = true},
     {"qwen3next", NULL, "qwen3_5_moe_text", false, 1, gguf_qwen35, .beta_with_decay = true},
+    {"gemma3n", "gemma3n_text", NULL, false, 0, gguf_gemma3n, .by_layer = true},
     {"gemma4", "gemma4_text", "gemma4_text", false, 0, gguf_gemma4, .by_layer = true,
      .own_positions = true},
     {"llama4", NULL, "llama4_text", false, 0, gguf_llama4},

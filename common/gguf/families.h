@@ -10,7 +10,7 @@ typedef void gguf_more(const struct gguf_meta *m);
 gguf_more gguf_window, gguf_qkv_bias, gguf_experts, gguf_granite, gguf_caps, gguf_pattern,
     gguf_deepseek_experts;
 /* Layers of several kinds: families_mixed.c. */
-gguf_more gguf_qwen35, gguf_gemma4, gguf_llama4, gguf_granite_hybrid, gguf_nemotron_h,
+gguf_more gguf_qwen35, gguf_gemma3n, gguf_gemma4, gguf_llama4, gguf_granite_hybrid, gguf_nemotron_h,
     gguf_falcon_h1, gguf_mamba2;
 /* Those of GPT-2's time, and others whose config.json has words of its own: families_old.c. */
 gguf_more gguf_gpt2, gguf_starcoder, gguf_gptneox, gguf_falcon, gguf_phi2, gguf_mpt, gguf_phimoe,

@@ -219,6 +219,49 @@ void gguf_gemma4(const struct gguf_meta *m)
     }
 }
 
+/* ---------------------------------------------------------------- Gemma 3n */
+
+/* The rows of a layer's tensor, or 0. */
+static double rows_of(const struct gguf_meta *m, const char *name)
+{
+    const struct gguf_tensor *t = gguf_set_tensor(m->s, name);
+    return t && t->n_dims == 2 ? (double)t->dims[1] : 0;
+}
+
+/* The file has what config.json's shares of the normal distribution amount to: deviations from the
+ * mean, -infinity for 0. */
+static void sparsity(const struct gguf_meta *m)
+{
+    static const double DECIMALS = 1e6;
+    const struct gguf_value *list = meta_numbers(m, "activation_sparsity_scale");
+    cJSON *shares = cJSON_AddArrayToObject(m->config, "activation_sparsity_pattern");
+    for (int i = 0; i < layers(m); i++) {
+        const double v =
+            list && (uint64_t)i < list->n ? gguf_number_at(list, (uint64_t)i) : -HUGE_VAL;
+        const double share = erfc(-v * M_SQRT1_2) / 2;
+        cJSON_AddItemToArray(shares, cJSON_CreateNumber(round(share * DECIMALS) / DECIMALS));
+    }
+}
+
+void gguf_gemma3n(const struct gguf_meta *m)
+{
+    gguf_window(m);
+    gguf_pattern(m);
+    sparsity(m);
+    meta_copy(m, "final_logit_softcapping", "final_logit_softcapping"); /* absent: 30 */
+    meta_put(m, "rope_local_base_freq", meta_number_or(m, "rope.freq_base_swa", 10000));
+    meta_put(m, "num_kv_shared_layers", meta_number_or(m, "attention.shared_kv_layers", 0));
+    meta_copy(m, "embedding_length_per_layer_input", "hidden_size_per_layer_input");
+    meta_put(m, "vocab_size_per_layer_input", rows_of(m, "per_layer_token_embd.weight"));
+    meta_put(m, "laurel_rank", rows_of(m, "blk.0.laurel_l.weight"));
+    meta_copy(m, "altup.num_inputs", "altup_num_inputs");
+    meta_copy(m, "altup.active_idx", "altup_active_idx");
+    cJSON *widths = cJSON_CreateArray();
+    for (int i = 0; i < layers(m); i++)
+        cJSON_AddItemToArray(widths, cJSON_CreateNumber(at_layer(m, "feed_forward_length", i)));
+    cJSON_ReplaceItemInObjectCaseSensitive(m->config, "intermediate_size", widths);
+}
+
 /* ---------------------------------------------------------------- Llama 4 */
 
 /* The chunk size and the temperature scaling are not in the file: the defaults are those of both

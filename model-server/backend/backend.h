@@ -167,7 +167,7 @@ struct rope_kv {
     float clip;           /* q, k and v are first clipped to -clip .. clip; 0: no */
 };
 
-enum { SQUARES = 4 }; /* elements of a row of row_squares() */
+enum { SQUARES = 4 }; /* elements of a row of row_squares() and of row_moments() */
 
 /* Latent attention (DeepSeek-V2, arXiv 2405.04434): all heads share one key of rank + rot_dim
  * numbers. Its first `rank` numbers are also the value. Rotation as in struct rope_kv. */
@@ -226,6 +226,33 @@ enum moe_score {
     /* SparseMixer (arXiv 2409.12136): an expert's weight is its probability in a softmax over the
      * logits close to the best remaining one, within 2 * jitter of it, relatively. */
     MOE_SPARSEMIXER
+};
+
+/* Statistical top-k (Gemma 3n): moments[t] = row_moments() of all `of` elements of row t, summed
+ * over ranks. */
+struct sparsify {
+    const float *moments;
+    uint32_t of;
+    float deviations;
+};
+
+/* Parallel residual streams (AltUp, arXiv 2301.13310): streams[n][rows][elements], of which a layer
+ * computes stream `active`.
+ *
+ * PREDICT, coefs[rows][n][n]: stream j += the sum over i of coefs[j][i] * stream i, with the
+ * streams as they were. Then x = the active stream.
+ *
+ * CORRECT, coefs[rows][n]: stream j += (1 + coefs[j]) * (x - the active stream as it was). Then
+ * x = the active stream.
+ *
+ * SPREAD: every stream but the first += x. */
+enum altup_kind { ALTUP_PREDICT, ALTUP_CORRECT, ALTUP_SPREAD };
+enum { ALTUP_MOST = 8 }; /* streams */
+struct altup {
+    enum altup_kind kind;
+    uint32_t n, active;
+    float *streams;
+    const float *coefs;
 };
 
 /* Mixture of experts. The experts of a token are the top_k of score + select_bias; ties go to the
@@ -445,6 +472,14 @@ struct backend_ops {
      * elements apart. NULL: not supported. */
     void (*row_squares)(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
                         uint32_t a, uint32_t b);
+    /* y[t] = {sum of x[t][0 .. n), sum of their squares, 0, 0}; rows of x are `stride` elements
+     * apart. NULL: not supported. */
+    void (*row_moments)(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
+                        uint32_t n);
+    /* x[t][i] = max(x[t][i] - (mean + p->deviations * standard deviation), 0) of n elements of
+     * each row, in place. NULL: not supported. */
+    void (*sparsify)(struct device *d, float *x, uint32_t stride, uint32_t rows, uint32_t n,
+                     const struct sparsify *p);
     /* x[t][i] *= sigmoid(gate[t]). NULL: not supported. */
     void (*gate_rows)(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate);
     /* y[t][i] = x[t][i] clipped to low[i] .. high[i]; y may be x. NULL: not supported. */
@@ -497,6 +532,12 @@ struct backend_ops {
     void (*act_by)(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
                    enum act act);
     void (*moe)(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
+    /* Parallel residual streams, see struct altup; rows of n elements. NULL: not supported. */
+    void (*altup)(struct device *d, float *x, uint32_t rows, uint32_t n, const struct altup *p);
+    /* y[t] = x[t] * rms(like[t]) / max(rms(x[t]), sqrt(1e-5)), or with `add` y[t] += that; rows of
+     * n elements; y may be x. NULL: not supported. */
+    void (*match_rows)(struct device *d, float *y, const float *x, const float *like, uint32_t rows,
+                       uint32_t n, bool add);
     /* y[i] = x[out_rows[i]], rows of n elements: the input of the last norm and the head. */
     void (*gather_out)(struct device *d, float *y, const float *x, uint32_t n);
     /* x = cap * tanh(x * scale / cap) if cap > 0, else x * scale. */

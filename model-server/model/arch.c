@@ -85,6 +85,7 @@ static void configure(struct config *c, const struct arch **arch, const char **t
         return;
     }
     check_rope_option(c);
+    c->keys = (*arch)->keys;
     if (!c->failed)
         (*arch)->configure(c, spec);
 }

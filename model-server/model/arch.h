@@ -91,6 +91,18 @@ enum role {
     W_LAYER_EMBED_GATE, /* of one layer: gate, projection and norm of its own embeddings */
     W_LAYER_EMBED_OUT,
     W_LAYER_EMBED_POST_NORM,
+    W_ALTUP_IN, /* of decoder_spec.altup: projections of stream 0 to the others, * is the stream
+                   from 0 on; those back; of a layer the router, coefficients of prediction and of
+                   correction, and a vector with a whole name */
+    W_ALTUP_OUT,
+    W_ALTUP_ROUTER,
+    W_ALTUP_ROUTER_NORM,
+    W_ALTUP_PREDICT,
+    W_ALTUP_CORRECT,
+    W_ALTUP_SCALE,
+    W_LAUREL_LEFT,
+    W_LAUREL_RIGHT,
+    W_LAUREL_NORM,
     W_DRAFT_IN, /* Draft heads, see draft/draft.h: the matrix before the layer, the norms before it
                    (of the embedding and of the hidden state), and the parts after the layer. */
     W_DRAFT_EMBED_NORM,
@@ -138,10 +150,12 @@ struct arch {
     const char *prefix;
     /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the
      * expert. Whole names: W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE,
-     * W_ATTN_SCALE, W_MLP_SCALE, W_ATTN_TANH, W_MLP_TANH, W_TILE_*_GATE,
+     * W_ALTUP_SCALE, W_ATTN_SCALE, W_MLP_SCALE, W_ATTN_TANH, W_MLP_TANH, W_TILE_*_GATE,
      * W_MIX_{RATE,DT,SKIP,NORM} and tensors with all experts, whose biases end in "_bias". |
      * separates the names of one role in different files. */
     const char *names[W_ROLES];
+    /* Pairs {usual, own} of keys of config.json, {NULL, NULL} at the end, or NULL: see config.h. */
+    const struct config_key *keys;
     const struct arch *second; /* with decoder_spec.second_stack: names of layers alone; or NULL */
     void (*configure)(struct config *c, struct decoder_spec *s); /* faults stay in `c` */
 };

@@ -43,8 +43,31 @@ void config_fail(struct config *c, const char *fmt, ...)
     err_set(c->e, ERR_VALIDATION, "%s: %s", c->path, msg);
 }
 
+const struct config_key config_keys_gpt2[] = {{"hidden_size", "n_embd"},
+                                              {"num_hidden_layers", "n_layer"},
+                                              {"num_attention_heads", "n_head"},
+                                              {"intermediate_size", "n_inner", true},
+                                              {"num_key_value_heads", NULL},
+                                              {"max_position_embeddings", "n_positions"},
+                                              {NULL, NULL}};
+
+/* The word of the file for a key. */
+static const char *own(const struct config *c, const char *key)
+{
+    static const char none[] = "";
+    const struct config_key *k = c->keys;
+    while (k && k->usual && strcmp(k->usual, key) != 0)
+        k++;
+    if (!k || !k->usual)
+        return key;
+    if (!k->own)
+        return none;
+    return !k->only && !json_get(c->root, k->own) && json_get(c->root, key) ? key : k->own;
+}
+
 uint32_t config_u32_or(struct config *c, const char *key, uint32_t def, uint32_t min, uint32_t max)
 {
+    key = own(c, key);
     const cJSON *j = json_get(c->root, key);
     if (!j)
         return def;
@@ -58,6 +81,7 @@ uint32_t config_u32_or(struct config *c, const char *key, uint32_t def, uint32_t
 
 uint32_t config_u32(struct config *c, const char *key, uint32_t min, uint32_t max)
 {
+    key = own(c, key);
     if (!json_get(c->root, key))
         config_fail(c, "`%s` is missing", key);
     return config_u32_or(c, key, min, min, max);
@@ -65,6 +89,7 @@ uint32_t config_u32(struct config *c, const char *key, uint32_t min, uint32_t ma
 
 double config_num_or(struct config *c, const char *key, double def)
 {
+    key = own(c, key);
     const cJSON *j = json_get(c->root, key);
     if (!j)
         return def;
@@ -76,6 +101,7 @@ double config_num_or(struct config *c, const char *key, double def)
 
 bool config_bool_or(struct config *c, const char *key, bool def)
 {
+    key = own(c, key);
     const cJSON *j = json_get(c->root, key);
     if (j && !cJSON_IsBool(j))
         config_fail(c, "`%s` must be true or false", key);
@@ -84,6 +110,7 @@ bool config_bool_or(struct config *c, const char *key, bool def)
 
 const char *config_str_or(struct config *c, const char *key, const char *def)
 {
+    key = own(c, key);
     const cJSON *j = json_get(c->root, key);
     if (j && !cJSON_IsString(j))
         config_fail(c, "`%s` must be a string", key);
@@ -181,16 +208,17 @@ void config_added(struct config *c, struct decoder_spec *s)
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d)
 {
     s->hidden = config_dim(c, "hidden_size");
-    s->n_layers = d->layers && !json_get(c->root, "num_hidden_layers")
-                      ? d->layers
-                      : config_layers(c, "num_hidden_layers");
+    const uint32_t ffn = d->ffn ? d->ffn : d->ffn_times * s->hidden;
+    s->n_layers = d->layers ? config_u32_or(c, "num_hidden_layers", d->layers, 1, SPEC_MAX_LAYERS)
+                            : config_layers(c, "num_hidden_layers");
     s->n_heads = d->heads ? config_u32_or(c, "num_attention_heads", d->heads, 1, 1u << 16)
                           : config_heads(c, "num_attention_heads");
     s->n_kv_heads = config_u32_or(c, "num_key_value_heads", d->kv_heads ? d->kv_heads : s->n_heads,
                                   1, 1u << 16);
     s->head_dim = config_head_dim(c, d->head_dim, s->hidden, s->n_heads);
-    s->ffn = d->ffn && !json_get(c->root, "intermediate_size") ? d->ffn
-                                                               : config_dim(c, "intermediate_size");
+    if (!d->ffn_by_layer)
+        s->ffn = ffn ? config_u32_or(c, "intermediate_size", ffn, 1, 1u << 24)
+                     : config_dim(c, "intermediate_size");
     s->vocab = d->vocab ? config_u32_or(c, "vocab_size", d->vocab, 1, 1u << 24)
                         : config_vocab(c, "vocab_size");
     s->max_positions = config_u32_or(c, "max_position_embeddings", d->max_positions, 1, 1u << 30);

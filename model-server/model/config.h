@@ -9,6 +9,15 @@
 #include "model-server/model/decoder_spec.h"
 #include <cjson/cJSON.h>
 
+/* A family's own word for a key that most families share (transformers: attribute_map). Readers ask
+ * for the usual word and read the own one; the usual one if the file has only that, unless the
+ * family does not know it (`only`). `own` NULL: the family has no such key. */
+struct config_key {
+    const char *usual, *own;
+    bool only;
+};
+extern const struct config_key config_keys_gpt2[]; /* and its descendants */
+
 struct config {
     const char *path; /* for messages */
     cJSON *file;      /* the whole document */
@@ -17,6 +26,7 @@ struct config {
     bool failed;
     const char *rope_scaling; /* overrides the file's value, or NULL */
     double rope_factor;
+    const struct config_key *keys; /* up to one without words, or NULL */
 };
 
 /* `path` must outlive it. `text`: the file's content, or NULL to read it. */
@@ -56,6 +66,8 @@ struct config_defaults {
     double rotary;        /* rotated part of a head; 0: all of it */
     bool tied;
     uint32_t heads, kv_heads, vocab; /* defaults; 0: required */
+    uint32_t ffn_times; /* default of intermediate_size as a multiple of hidden_size; 0: none */
+    bool ffn_by_layer;  /* the family reads intermediate_size, by config_layer_ffn() */
 };
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d);
 
@@ -109,6 +121,12 @@ void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,
 bool config_every_layer(struct config *c, uint32_t layer);
 bool config_no_layer(struct config *c, uint32_t layer);
 bool config_upper_layers(struct config *c, uint32_t layer);
+/* The last num_kv_shared_layers (absent: `def`) read the keys and values of the last layer before
+ * them that has a window if they have one. Returns the number of the first of them. Call it after
+ * config_windows(). */
+uint32_t config_shared_kv(struct config *c, struct decoder_spec *s, uint32_t def);
+/* intermediate_size as one number or as one for each layer; see config_defaults.ffn_by_layer. */
+void config_layer_ffn(struct config *c, struct decoder_spec *s);
 /* Sets the attention scale of all layers to 1 / sqrt(query_pre_attn_scalar). */
 void config_attn_scale(struct config *c, struct decoder_spec *s, double def);
 /* Granite's: embedding_multiplier, residual_multiplier, attention_multiplier, logits_scaling. */
@@ -156,6 +174,8 @@ void config_mlp_layer_types(struct config *c, struct decoder_spec *s, uint32_t d
  * moe_intermediate_size, first_k_dense_replace. The family sets score, select_bias and
  * group_pairs. */
 void config_deepseek_moe(struct config *c, struct decoder_spec *s);
+/* Granite's: experts on every layer, as wide as intermediate_size, and shared_intermediate_size. */
+void config_granite_experts(struct config *c, struct decoder_spec *s);
 /* An error if s->moe selects more experts than exist. */
 void config_check_moe(struct config *c, const struct decoder_spec *s);
 /* Sets num_local_experts or num_experts (a family may use either key), and

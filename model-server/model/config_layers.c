@@ -119,3 +119,47 @@ void config_deepseek_moe(struct config *c, struct decoder_spec *s)
         s->layers[i].moe = i >= dense;
     config_check_moe(c, s);
 }
+
+uint32_t config_shared_kv(struct config *c, struct decoder_spec *s, uint32_t def)
+{
+    const uint32_t n = config_u32_or(c, "num_kv_shared_layers", def, 0, s->n_layers - 1);
+    const uint32_t own = s->n_layers - (n < s->n_layers ? n : 0);
+    for (uint32_t i = own; i < s->n_layers; i++) {
+        struct layer_spec *l = &s->layers[i];
+        for (uint32_t k = 0; k < own; k++)
+            if (!s->layers[k].window == !l->window)
+                l->kv_of = k + 1;
+        if (!l->kv_of)
+            config_fail(c, "layer %u shares keys and values with none before it", i);
+    }
+    return own;
+}
+
+void config_layer_ffn(struct config *c, struct decoder_spec *s)
+{
+    const cJSON *j = json_get(c->root, "intermediate_size");
+    if (!cJSON_IsArray(j)) {
+        s->ffn = config_dim(c, "intermediate_size");
+        return;
+    }
+    j = config_layer_list(c, s, "intermediate_size");
+    for (uint32_t i = 0; j && i < s->n_layers; i++, j = j->next) {
+        const double n = cJSON_IsNumber(j) ? j->valuedouble : 0;
+        if (!(n >= 1 && n <= 1u << 22) || n != (uint32_t)n) {
+            config_fail(c, "`intermediate_size` of layer %u must be an integer from 1 to 2^22", i);
+            return;
+        }
+        s->layers[i].ffn = (uint32_t)n;
+        s->ffn = s->layers[i].ffn > s->ffn ? s->layers[i].ffn : s->ffn;
+    }
+}
+
+void config_granite_experts(struct config *c, struct decoder_spec *s)
+{
+    config_moe(c, s, 8, 2);
+    s->moe.ffn = s->ffn;
+    s->moe.renormalise = true; /* softmax over the chosen is that of all, scaled to sum to 1 */
+    s->moe.shared_ffn = config_u32_or(c, "shared_intermediate_size", 0, 0, 1u << 22);
+    s->moe.shared_packed = true;
+    config_moe_layers(s);
+}

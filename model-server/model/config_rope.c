@@ -89,11 +89,11 @@ static enum rope_kind rope_kind(struct config *c, const char *word)
         const char *word;
         enum rope_kind kind;
     } kinds[] = {
-        {"default", ROPE_DEFAULT},      {"linear", ROPE_LINEAR}, {"dynamic", ROPE_DYNAMIC},
-        {"llama3", ROPE_LLAMA3},        {"yarn", ROPE_YARN},     {"longrope", ROPE_LONGROPE},
+        {"default", ROPE_DEFAULT},      {"linear", ROPE_LINEAR},      {"dynamic", ROPE_DYNAMIC},
+        {"llama3", ROPE_LLAMA3},        {"yarn", ROPE_YARN},          {"longrope", ROPE_LONGROPE},
         {"su", ROPE_LONGROPE},          {"mrope", ROPE_DEFAULT}, /* three equal positions: only text
                                                                   */
-        {"proportional", ROPE_PARTIAL},
+        {"proportional", ROPE_PARTIAL}, {"deepseek_yarn", ROPE_YARN},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].word, word) == 0)

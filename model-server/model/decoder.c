@@ -36,18 +36,16 @@ static struct sub_step step_of(const struct decoder *d, const float *in, uint32_
                              .work = {work}};
 }
 
-/* Stores what other rows of the step need of these rows; `in`: their input. */
-static int store(struct decoder *d, const struct sublayer *y, const float *in, uint32_t i,
-                 const struct decoder_part *p, struct err *e)
+int decoder_store(struct decoder *d, const struct sublayer *y, const float *in, uint32_t i,
+                  const struct decoder_part *p, struct err *e)
 {
     struct sub_step step = step_of(d, in, i, p, d->scratch.mixer);
     return y->ops->store ? y->ops->store(d, y->self, &step, e) : 0;
 }
 
-/* r = a sublayer of `in`, summed over ranks and normalised unless `post` is NULL. */
-static int sublayer(struct decoder *d, const struct sublayer *y, const float *in,
-                    const struct norm *post, uint32_t i, const struct decoder_part *p, void *work,
-                    struct err *e)
+int decoder_sublayer(struct decoder *d, const struct sublayer *y, const float *in,
+                     const struct norm *post, uint32_t i, const struct decoder_part *p, void *work,
+                     struct err *e)
 {
     struct sub_step step = step_of(d, in, i, p, work);
     if (y->ops->forward(d, y->self, &step, e) ||
@@ -62,6 +60,8 @@ static int sublayer(struct decoder *d, const struct sublayer *y, const float *in
  * layer, if this stage has such a layer. */
 static const struct norm *first_norm(const struct decoder *d, uint32_t i)
 {
+    if (d->spec.altup.n) /* the norm is that of a prediction */
+        return NULL;
     while (i < d->stage.first + d->stage.n && decoder_is_cross(d, i))
         i++;
     if (!norm_place_before(d->spec.norms) || i >= d->stage.first + d->stage.n)
@@ -85,12 +85,12 @@ static int layer_norm_sum(struct decoder *d, uint32_t i, uint32_t t, struct err 
     const struct decoder_part all = {0, t, t};
     const struct layer *y = &d->layers[i];
     float *const x = d->scratch.x, *const n = d->scratch.n;
-    int rc = store(d, &y->mixer, x, i, &all, e);
+    int rc = decoder_store(d, &y->mixer, x, i, &all, e);
     if (rc == 0)
-        rc = sublayer(d, &y->mixer, x, NULL, i, &all, d->scratch.mixer, e);
+        rc = decoder_sublayer(d, &y->mixer, x, NULL, i, &all, d->scratch.mixer, e);
     if (rc == 0) {
         norm_sum(d, &y->post_mixer_norm, t);
-        rc = sublayer(d, &y->ffn, d->scratch.x, NULL, i, &all, d->scratch.ffn, e);
+        rc = decoder_sublayer(d, &y->ffn, d->scratch.x, NULL, i, &all, d->scratch.ffn, e);
     }
     if (rc == 0)
         norm_sum(d, &y->post_ffn_norm, t);
@@ -118,7 +118,7 @@ static int layer_end(struct decoder *d, const struct layer *y, uint32_t i,
     struct scratch *s = &d->scratch;
     float *x = row_of(d, s->x, p), *n = row_of(d, s->n, p), *r = row_of(d, s->r, p);
     if (y->tail.ops) {
-        if (sublayer(d, &y->tail, s->x, &y->post_tail_norm, i, p, s->ffn, e))
+        if (decoder_sublayer(d, &y->tail, s->x, &y->post_tail_norm, i, p, s->ffn, e))
             return -1;
         d->ops->add_norm(d->dev, n, x, r, 1, p->n, hidden, NULL);
     }
@@ -144,7 +144,7 @@ static const float *mixer_in(const struct decoder *d, uint32_t i)
 int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e)
 {
     const struct layer *y = &d->layers[i];
-    return y->mixer.ops ? store(d, &y->mixer, mixer_in(d, i), i, p, e) : 0;
+    return y->mixer.ops ? decoder_store(d, &y->mixer, mixer_in(d, i), i, p, e) : 0;
 }
 
 int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e)
@@ -159,8 +159,8 @@ int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part 
     float *x = row_of(d, s->x, p), *n = row_of(d, s->n, p), *r = row_of(d, s->r, p);
     if (y->mixer.ops) {
         const struct norm *then = !y->ffn.ops ? next : m->parallel || !before ? NULL : &y->ffn_norm;
-        if (sublayer(d, &y->mixer, mixer_in(d, i), post ? &y->post_mixer_norm : NULL, i, p,
-                     s->mixer, e))
+        if (decoder_sublayer(d, &y->mixer, mixer_in(d, i), post ? &y->post_mixer_norm : NULL, i, p,
+                             s->mixer, e))
             return -1;
         if (m->parallel && !m->shared_norm)
             d->ops->norm(d->dev, n, x, p->n, m->hidden, &y->ffn_norm);
@@ -168,7 +168,7 @@ int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part 
     }
     if (!y->ffn.ops)
         return 0;
-    if (sublayer(d, &y->ffn, layer_in(d), post ? &y->post_ffn_norm : NULL, i, p, s->ffn, e))
+    if (decoder_sublayer(d, &y->ffn, layer_in(d), post ? &y->post_ffn_norm : NULL, i, p, s->ffn, e))
         return -1;
     d->ops->add_norm(d->dev, n, x, r, y->ffn_by, p->n, m->hidden, more ? NULL : next);
     return more ? layer_end(d, y, i, p, next, e) : 0;
@@ -179,6 +179,8 @@ int decoder_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
     const struct decoder_part all = {0, t, t};
     if (d->spec.norms == NORM_SUM)
         return layer_norm_sum(d, i, t, e);
+    if (d->spec.altup.n)
+        return decoder_altup_layer(d, i, t, e);
     return decoder_layer_store(d, i, &all, e) || decoder_layer_rest(d, i, &all, e) ? -1 : 0;
 }
 
@@ -397,7 +399,10 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
 {
     const struct decoder_part all = {0, b->n_tokens, b->n_tokens};
     const struct stage *g = &d->stage;
-    if (g->begins ? decoder_embed(d, &all, e) : stage_take_rows(d, d->scratch.x, b->n_tokens, e))
+    const bool streams = d->spec.altup.n > 0; /* of one stage: check_stages() */
+    if (streams     ? decoder_altup_embed(d, b->n_tokens, e)
+        : g->begins ? decoder_embed(d, &all, e)
+                    : stage_take_rows(d, d->scratch.x, b->n_tokens, e))
         return -1;
     decoder_enter_layer(d, g->first, &all);
     for (uint32_t i = g->first; i < g->first + g->n; i++) {
@@ -413,6 +418,8 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
             (d->front.after && d->front.after(d->front.arg, i, d->scratch.x, 0, b->n_tokens)))
             decoder_enter_layer(d, i + 1, &all);
     }
+    if (streams)
+        decoder_altup_join(d, b->n_tokens);
     tap(d, d->spec.n_layers, b->n_tokens);
     return g->ends ? 0 : stage_give_rows(d, d->scratch.x, b->n_tokens, e);
 }

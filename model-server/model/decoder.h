@@ -22,6 +22,9 @@ struct scratch {
     float *x, *n, *r;            /* [T, hidden] residual stream, its norm, the sublayer's result */
     float *embedded;             /* [T, hidden] with spec.per_layer: the embedding */
     float *crossed;              /* [T, hidden] with MIXER_CROSS: rows that attend to images */
+    float *streams;              /* with spec.altup: [altup.n][tokens of the step][hidden] */
+    float *routed, *coefs;       /* [T, altup.n], [T, altup.n * altup.n] */
+    float *narrow, *beside;      /* [T, laurel_rank], [T, hidden] */
     void *mixer, *ffn;           /* work memory of the sublayer that needs most */
     float *rope[SPEC_MAX_ROPES]; /* [T, dim] */
     float *q_scale;              /* [T] with spec.q_growth */
@@ -105,9 +108,11 @@ struct decoder {
     struct norm embed_norm, final_norm;
     struct weight *head; /* [vocabulary slice, hidden]; == embed when tied and not quantised */
     float *head_bias;
-    struct layer *layers; /* [spec_all_layers()] */
-    float *capture;       /* where later passes store rows for a draft head; NULL: nowhere */
-    struct draft draft;   /* zero: the model has no draft head, or it is disabled */
+    struct weight *altup_in[ALTUP_MOST], *altup_out[ALTUP_MOST]; /* [hidden, hidden] of streams from
+                                                                    1 on: from stream 0, and back */
+    struct layer *layers;                                        /* [spec_all_layers()] */
+    float *capture;     /* where later passes store rows for a draft head; NULL: nowhere */
+    struct draft draft; /* zero: the model has no draft head, or it is disabled */
     uint32_t mixer_width, ffn_width; /* maximum floats per token of a sublayer */
     /* NULL, or called after each layer */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
@@ -151,6 +156,12 @@ struct decoder {
 int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoint *c,
                  const struct stored *how, struct err *e);
 void decoder_free(struct decoder *d);
+
+/* Of spec.altup (decoder_altup.c): loads and frees what all layers share, and a layer's part. */
+void decoder_altup_load(struct loader *l);
+void decoder_altup_free(struct decoder *d);
+struct altup_layer *decoder_altup_load_layer(struct loader *l, uint32_t layer);
+void decoder_altup_free_layer(struct decoder *d, struct altup_layer *y); /* NULL is fine */
 
 /* The same in steps, for walks through a model layer by layer (walk.h): everything except the
  * layers; then one layer at a time, any number of times. The caller sets d, a, c, how and e of

@@ -10,6 +10,7 @@
 #include <string.h>
 
 static const int64_t REPORT_NS = 5000000000;
+static const double UNIT_LEAST = 1e-12; /* of a length that divides a row of the head */
 
 struct norm loader_norm(struct loader *l, enum role role, int layer)
 {
@@ -127,11 +128,13 @@ static void load_layer(struct loader *l, uint32_t at)
     if (!ls->no_ffn)
         load_sublayer(l, &y->ffn, ffn_of(s, i), i, &d->ffn_width);
     y->mixer_by = gate_of(l, W_ATTN_TANH, i);
-    y->ffn_by = gate_of(l, W_MLP_TANH, i);
+    y->ffn_by = gate_of(l, W_MLP_TANH, i) * (ls->ffn_by != 0 ? ls->ffn_by : 1);
     if (s->per_layer) {
         load_sublayer(l, &y->tail, &ffn_embedded, i, &d->ffn_width);
         y->post_tail_norm = loader_norm(l, W_LAYER_EMBED_POST_NORM, layer);
     }
+    if (s->altup.n)
+        y->altup = decoder_altup_load_layer(l, i);
     if (s->layer_scale)
         y->scale = loader_number(l, W_LAYER_SCALE, layer);
 }
@@ -221,6 +224,34 @@ static void load_positions(struct loader *l)
     free(sums);
 }
 
+/* The rows [rows, cols] of a part, divided by their lengths; the caller frees the data. */
+static float *unit_rows(struct loader *l, struct mat_part *p)
+{
+    loader_numbers(l, p);
+    float *of = l->failed ? NULL : malloc((size_t)(p->rows * p->cols) * sizeof(*of));
+    if (!of && !l->failed)
+        loader_nomem(l);
+    for (int64_t r = 0; of && r < p->rows; r++) {
+        float *row = of + r * p->cols;
+        double squares = 0;
+        for (int64_t i = 0; i < p->cols; i++) {
+            row[i] = number_at(p->data, p->dtype, r * p->row_stride + i * p->col_stride);
+            squares += (double)row[i] * row[i];
+        }
+        const double length = sqrt(squares);
+        for (int64_t i = 0; i < p->cols; i++)
+            row[i] = (float)(row[i] / (length > UNIT_LEAST ? length : UNIT_LEAST));
+    }
+    *p = (struct mat_part){.data = of,
+                           .dtype = DT_F32,
+                           .rows = p->rows,
+                           .cols = p->cols,
+                           .row_stride = p->cols,
+                           .col_stride = 1,
+                           .name = p->name};
+    return of;
+}
+
 static void load_head(struct loader *l, struct amount embed)
 {
     struct decoder *d = l->d;
@@ -240,7 +271,9 @@ static void load_head(struct loader *l, struct amount embed)
         const int64_t more = role == W_EMBED ? s->more_embeds : 0;
         p = loader_part(l, role, NO_LAYER, NO_EXPERT, false, s->vocab + more, width);
         p = loader_rows(p, v.first, v.n);
+        float *unit = s->unit_head && l->c && !d->sample ? unit_rows(l, &p) : NULL;
         d->head = loader_pack(l, &p, 1, d->dtype, quant);
+        free(unit);
     }
     if (d->stage.begins && d->head == d->embed) { /* it is a matrix of a product as well */
         d->tables.bytes -= embed.bytes;
@@ -292,6 +325,8 @@ static struct amount load_first(struct loader *l)
         d->embed_norm = loader_norm(l, W_EMBED_NORM, NO_LAYER);
     if (s->embed_dim)
         load_embed_project(l);
+    if (s->altup.n)
+        decoder_altup_load(l);
     return embed;
 }
 
@@ -488,6 +523,7 @@ void decoder_free_layer(struct decoder *d, uint32_t layer)
     for (size_t i = 0; i < sizeof(subs) / sizeof(subs[0]); i++)
         if (subs[i]->self)
             subs[i]->ops->free(d, subs[i]->self);
+    decoder_altup_free_layer(d, y->altup);
     *y = (struct layer){0};
 }
 
@@ -503,6 +539,7 @@ void decoder_free(struct decoder *d)
     layer_free_weight(d, d->embed);
     layer_free_weight(d, d->positions);
     layer_free_weight(d, d->embed_project);
+    decoder_altup_free(d);
     layer_free_weight(d, d->head_project);
     d->ops->free(d->dev, d->embed_bias);
     layer_free_norm(d, &d->embed_norm);

@@ -38,6 +38,11 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     at = place(&s->r, base, at, t, m->hidden);
     at = place(&s->embedded, base, at, t, m->per_layer || d->draft.plan.own ? m->hidden : 0);
     at = place(&s->crossed, base, at, t, decoder_cross_layers(d) ? m->hidden : 0);
+    at = place(&s->streams, base, at, t * m->altup.n, m->hidden);
+    at = place(&s->routed, base, at, t, m->altup.n);
+    at = place(&s->coefs, base, at, t, (size_t)m->altup.n * m->altup.n);
+    at = place(&s->narrow, base, at, t, m->laurel_rank);
+    at = place(&s->beside, base, at, t, m->laurel_rank ? m->hidden : 0);
     at = place_work(&s->mixer, base, at, t, d->mixer_width);
     at = place_work(&s->ffn, base, at, t, d->ffn_width);
     for (int i = 0; i < SPEC_MAX_ROPES; i++)

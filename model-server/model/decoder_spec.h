@@ -135,6 +135,11 @@ struct layer_spec {
     uint32_t same_as; /* not 0: it shares the weights of layer same_as - 1, an earlier one */
     bool moe;         /* experts instead of the dense MLP */
     bool gated;       /* tanh of a stored number multiplies what each sublayer adds */
+    /* gates of the dense MLP are cut off at mean + deviations * standard deviation: struct
+     * sparsify */
+    bool sparse;
+    float deviations;
+    float ffn_by; /* factor of the feed-forward's result; 0: none */
 };
 
 /* The norm after Mamba-2's recurrence: of the gated result, none, or of the result before the
@@ -243,6 +248,15 @@ struct apart_spec {
     uint32_t most;
 };
 
+/* Parallel residual streams (AltUp, arXiv 2301.13310): a layer computes stream `active`. Before it,
+ * each stream is predicted from all by coefficients that depend on the token; after it, each is
+ * corrected by the difference to the prediction. */
+struct altup_spec {
+    uint32_t n; /* streams, up to ALTUP_MOST; 0: one residual stream */
+    uint32_t active;
+    bool scaled; /* a vector multiplies the active stream, as input of the layer's embeddings */
+};
+
 /* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)). */
 struct q_growth {
     double beta, length;
@@ -296,8 +310,13 @@ struct decoder_spec {
     /* Inputs and results of the attention's and the dense MLP's matrices are clipped, each by
      * bounds in the checkpoint. Such a tower is not split over ranks. */
     bool clips;
-    bool layer_scale;   /* a number of each layer scales the stream after it (Gemma 4) */
-    uint32_t per_layer; /* width of the separate embeddings of each layer; 0: none */
+    bool layer_scale;         /* a number of each layer scales the stream after it (Gemma 4) */
+    uint32_t per_layer;       /* width of the separate embeddings of each layer; 0: none */
+    uint32_t per_layer_vocab; /* rows of their table, if it has fewer than `vocab`; ids from there
+                                 on use its first row; 0: vocab */
+    struct altup_spec altup;  /* with per_layer and NORM_AROUND */
+    uint32_t laurel_rank;     /* with altup: of the learned residual beside attention (LAuReL, arXiv
+                                 2411.07501) */
     /* the id whose embeddings of each layer are used for a token with a given row */
     uint32_t given_id;
     uint32_t n_added;       /* additional rows of each given one, for the first layers */
@@ -311,6 +330,7 @@ struct decoder_spec {
     bool both_ways;       /* bidirectional attention: the model does not generate */
     bool no_head;         /* the results are hidden states */
     bool tied;            /* the head is the embedding */
+    bool unit_head;       /* rows of the head are divided by their lengths (Baichuan 2) */
     float embed_scale, residual_scale, logit_scale; /* factors; 1: none */
     /* factors of the results of gate and down of the dense MLP; 0: none */
     float gate_scale, down_scale;

@@ -70,6 +70,16 @@ static const struct {
     {"blk.*.inp_gate", W_LAYER_EMBED_GATE},
     {"blk.*.proj", W_LAYER_EMBED_OUT},
     {"blk.*.post_norm", W_LAYER_EMBED_POST_NORM},
+    {"altup_proj", W_ALTUP_IN}, /* all streams in one: gguf_weights.c */
+    {"altup_unembd_proj", W_ALTUP_OUT},
+    {"blk.*.altup_router", W_ALTUP_ROUTER},
+    {"blk.*.altup_router_norm", W_ALTUP_ROUTER_NORM},
+    {"blk.*.altup_predict_coef", W_ALTUP_PREDICT},
+    {"blk.*.altup_correct_coef", W_ALTUP_CORRECT},
+    {"blk.*.altup_correct_scale", W_ALTUP_SCALE},
+    {"blk.*.laurel_l", W_LAUREL_LEFT},
+    {"blk.*.laurel_r", W_LAUREL_RIGHT},
+    {"blk.*.laurel_post_norm", W_LAUREL_NORM},
     {"blk.*.shortconv.out_proj", W_MIX_OUT},
     {"blk.*.ssm_in", W_MIX_IN},
     {"blk.*.ssm_ba", W_MIX_BETA_DECAY},
@@ -86,8 +96,8 @@ static const struct {
 bool gguf_whole_name(enum role r)
 {
     return r == W_SELECT_BIAS || r == W_SINKS || r == W_ROUTER_SCALE || r == W_EXPERT_SCALE ||
-           r == W_LAYER_SCALE || r == W_MIX_RATE || r == W_MIX_DT || r == W_MIX_SKIP ||
-           r == W_MIX_NORM;
+           r == W_LAYER_SCALE || r == W_ALTUP_SCALE || r == W_MIX_RATE || r == W_MIX_DT ||
+           r == W_MIX_SKIP || r == W_MIX_NORM;
 }
 
 /* "blk.12.attn_q" matches "blk.*.attn_q" with layer 12. */

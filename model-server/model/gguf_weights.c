@@ -17,6 +17,8 @@ static bool is_norm(enum role r)
            r == W_POST_MLP_NORM || r == W_Q_NORM || r == W_K_NORM;
 }
 
+/* Tensors of three dimensions: a matrix of each stream. */
+static bool has_streams(enum role r) { return r == W_ALTUP_IN || r == W_ALTUP_OUT; }
 static bool has_experts(enum role r) { return r == W_MOE_GATE || r == W_MOE_UP || r == W_MOE_DOWN; }
 
 /* ---------------------------------------------------------------- names */
@@ -194,7 +196,7 @@ static int put_in_order(struct gguf_weights *w, struct tensor *t, enum role role
 }
 
 /* Adds the tensors of a layer's experts, which are consecutive; or for each its gate, then its
- * up. */
+ * up; or those of all streams. */
 static int add_experts(struct gguf_weights *w, const struct arch *a, const struct gguf_use *u,
                        const struct gguf_tensor *g, struct tensor t, struct err *e)
 {
@@ -208,7 +210,8 @@ static int add_experts(struct gguf_weights *w, const struct arch *a, const struc
     t.bytes = g->bytes / n;
     for (uint64_t i = 0; i < n; i++) {
         const enum role half = i % 2 ? W_MOE_UP : W_MOE_GATE;
-        const struct gguf_use one = {parts == 1 ? u->role : half, u->layer, u->suffix};
+        const struct gguf_use one = {parts == 1 ? u->role : half,
+                                     has_streams(u->role) ? (int)i : u->layer, u->suffix};
         t.name = name_for(w, a, &one, (unsigned)(i / parts));
         t.begin = g->begin + i * t.bytes;
         t.data = g->data + i * t.bytes;
@@ -422,6 +425,8 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
     if (set_type(&t, g, e))
         return -1;
     tell_norms(w, g, &u);
+    if (has_streams(u.role))
+        return add_experts(w, a, &u, g, t, e);
     if (has_experts(u.role) || u.role == W_MOE_GATE_UP)
         return strcmp(u.suffix, ".bias") == 0 ? add_expert_biases(w, a, &u, g, t, e)
                                               : add_experts(w, a, &u, g, t, e);

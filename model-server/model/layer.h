@@ -81,8 +81,9 @@ struct layer {
     struct sublayer mixer, ffn; /* ops NULL: the layer has none */
     struct sublayer tail;       /* x + n(tail(x)) after the others; ops NULL: none */
     struct norm post_tail_norm;
-    float scale;            /* factor of the stream after the layer; 0: none */
-    float mixer_by, ffn_by; /* factors of the sublayers' results */
+    struct altup_layer *altup; /* with spec.altup (decoder_altup.c); else NULL */
+    float scale;               /* factor of the stream after the layer; 0: none */
+    float mixer_by, ffn_by;    /* factors of the sublayers' results */
 };
 
 /* Helpers of sublayers (layer.c). y[rows, y_width] = x[rows, x_width] W^T + bias, with the update

@@ -158,6 +158,11 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "xIELU";
     else if (d->spec.per_layer && !d->ops->act_by)
         missing = "embeddings of each layer";
+    else if (d->spec.altup.n && !(d->ops->altup && d->ops->match_rows))
+        missing = "parallel residual streams";
+    for (uint32_t i = 0; i < d->spec.n_layers; i++)
+        if (d->spec.layers[i].sparse && !(d->ops->row_moments && d->ops->sparsify))
+            missing = "activations cut off by their deviation";
     if (!missing)
         return 0;
     return err_set(e, ERR_VALIDATION, "the %s backend has no %s", d->ops->name, missing);

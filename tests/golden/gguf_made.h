@@ -19,7 +19,7 @@ static const struct gguf_kind gguf_kinds[] = {
     {"gemma2", "gemma2", false, true},       {"gemma3_text", "gemma3", false, true},
     {"phi3", "phi3", false, false},          {"granite", "granite", true, false},
     {"cohere", "command-r", false, false},   {"starcoder2", "starcoder2", false, false},
-    {"stablelm", "stablelm", false, false},
+    {"stablelm", "stablelm", false, false},  {"gemma3n_text", "gemma3n", false, false},
 };
 
 /* packing of the matrices; -1: as stored. `dequantised`: a folder for the dequantised numbers, in
@@ -59,9 +59,20 @@ static inline const char *gguf_part(const struct gguf_kind *k, const char *part)
         {"mlp.experts.0.gate_proj", "ffn_gate_exps"},
         {"mlp.experts.0.up_proj", "ffn_up_exps"},
         {"mlp.experts.0.down_proj", "ffn_down_exps"},
+        {"per_layer_input_gate", "inp_gate"},
+        {"per_layer_projection", "proj"},
+        {"post_per_layer_input_norm", "post_norm"},
+        {"altup.modality_router", "altup_router"},
+        {"altup.router_norm", "altup_router_norm"},
+        {"altup.prediction_coefs", "altup_predict_coef"},
+        {"altup.correction_coefs", "altup_correct_coef"},
+        {"altup.correct_output_scale", "altup_correct_scale"},
+        {"laurel.linear_left", "laurel_l"},
+        {"laurel.linear_right", "laurel_r"},
+        {"laurel.post_laurel_norm", "laurel_post_norm"},
     };
     if (strcmp(part, "post_attention_layernorm") == 0)
-        return strcmp(k->name, "gemma2") == 0 || strcmp(k->name, "gemma3") == 0
+        return strcmp(k->name, "gemma2") == 0 || strncmp(k->name, "gemma3", 6) == 0
                    ? "post_attention_norm"
                    : "ffn_norm";
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
@@ -75,18 +86,27 @@ static inline const char *gguf_part(const struct gguf_kind *k, const char *part)
 static inline void gguf_name(const struct gguf_kind *k, const char *name, char out[PATH_LEN])
 {
     static const char *const outer[][2] = {
-        {"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}};
+        {"model.embed_tokens", "token_embd"},
+        {"model.norm", "output_norm"},
+        {"lm_head", "output"},
+        {"model.embed_tokens_per_layer", "per_layer_token_embd"},
+        {"model.per_layer_model_projection", "per_layer_model_proj"},
+        {"model.per_layer_projection_norm", "per_layer_proj_norm"},
+        {"model.altup_projections.0", "altup_proj"},
+        {"model.altup_unembed_projections.0", "altup_unembd_proj"},
+    };
     char part[PATH_LEN];
     unsigned layer;
     int at = 0;
-    const char *dot = strrchr(name, '.');
+    const bool whole = strstr(name, "correct_output_scale"); /* has no suffix */
+    const char *dot = whole ? name + strlen(name) : strrchr(name, '.');
     if (sscanf(name, "model.layers.%u.%n", &layer, &at) == 1 && at) {
         snprintf(part, sizeof(part), "%.*s", (int)(dot - name - at), name + at);
-        snprintf(out, PATH_LEN, "blk.%u.%s%s", layer, gguf_part(k, part), dot);
+        snprintf(out, PATH_LEN, "blk.%u.%s%s", layer, gguf_part(k, part), whole ? ".weight" : dot);
         return;
     }
     snprintf(part, sizeof(part), "%.*s", (int)(dot - name), name);
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof(outer) / sizeof(outer[0]); i++)
         if (strcmp(outer[i][0], part) == 0) {
             snprintf(out, PATH_LEN, "%s%s", outer[i][1], dot);
             return;
@@ -134,6 +154,11 @@ static inline void gguf_copy_keys(struct gguf_making *m)
         {"attention_multiplier", "attention.scale", true},
         {"attn_logit_softcapping", "attn_logit_softcapping", true},
         {"final_logit_softcapping", "final_logit_softcapping", true},
+        {"rope_local_base_freq", "rope.freq_base_swa", true},
+        {"hidden_size_per_layer_input", "embedding_length_per_layer_input", false},
+        {"num_kv_shared_layers", "attention.shared_kv_layers", true},
+        {"altup_num_inputs", "altup.num_inputs", false},
+        {"altup_active_idx", "altup.active_idx", false},
     };
     char key[128];
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
@@ -208,12 +233,45 @@ static inline void gguf_rope(struct gguf_making *m)
 static inline void gguf_pattern(struct gguf_making *m)
 {
     const cJSON *types = json_get(m->config, "layer_types"), *t;
-    if (strcmp(m->k->name, "gemma3") != 0)
+    char key[128];
+    if (strncmp(m->k->name, "gemma3", 6) != 0)
         return;
-    gw_put_list(&m->w, "gemma3.attention.sliding_window_pattern", GGUF_T_BOOL,
-                (uint64_t)cJSON_GetArraySize(types));
+    snprintf(key, sizeof(key), "%s.attention.sliding_window_pattern", m->k->name);
+    gw_put_list(&m->w, key, GGUF_T_BOOL, (uint64_t)cJSON_GetArraySize(types));
     cJSON_ArrayForEach(t, types)
         buf_ch(&m->w.values, strcmp(t->valuestring, "sliding_attention") == 0);
+}
+
+/* Gemma 3n: widths of the MLPs, and deviations from the mean, a number for each layer. */
+static inline void gguf_layer_numbers(struct gguf_making *m)
+{
+    static const float deviations[][2] = {/* the normal distribution's quantiles */
+                                          {0, -INFINITY},
+                                          {0.3f, -0.52440051f},
+                                          {0.5f, 0},
+                                          {0.8f, 0.84162123f},
+                                          {0.95f, 1.6448536f}};
+    const cJSON *widths = json_get(m->config, "intermediate_size"), *j;
+    const cJSON *shares = json_get(m->config, "activation_sparsity_pattern");
+    if (!cJSON_IsArray(widths))
+        return;
+    gw_put_list(&m->w, "gemma3n.feed_forward_length", GGUF_T_I32,
+                (uint64_t)cJSON_GetArraySize(widths));
+    cJSON_ArrayForEach(j, widths)
+    {
+        const int32_t v = (int32_t)j->valuedouble;
+        buf_add(&m->w.values, &v, sizeof(v));
+    }
+    gw_put_list(&m->w, "gemma3n.activation_sparsity_scale", GGUF_T_F32,
+                (uint64_t)cJSON_GetArraySize(shares));
+    cJSON_ArrayForEach(j, shares)
+    {
+        size_t i = 0;
+        while (i < 5 && deviations[i][0] != (float)j->valuedouble)
+            i++;
+        assert_true(i < 5);
+        buf_add(&m->w.values, &deviations[i][1], sizeof(float));
+    }
 }
 
 static inline void gguf_metadata(struct gguf_making *m)
@@ -230,6 +288,7 @@ static inline void gguf_metadata(struct gguf_making *m)
     }
     gguf_rope(m);
     gguf_pattern(m);
+    gguf_layer_numbers(m);
 }
 
 /* ---------------------------------------------------------------- tensors */
@@ -344,18 +403,26 @@ static inline void gguf_numbers_of(struct gguf_making *m, const struct tensor *t
 
 static inline void gguf_add(struct gguf_making *m, const struct tensor *t)
 {
-    const char *expert = strstr(t->name, ".experts.");
+    static const char *const stacks[] = {".experts.", "_projections."};
+    const char *expert = NULL, *after = NULL;
+    for (size_t i = 0; i < 2; i++) {
+        const char *at = strstr(t->name, stacks[i]);
+        if (!at)
+            continue;
+        expert = at + strlen(stacks[i]); /* the number */
+        after = expert + 2;
+        if (strncmp(expert, "0.", 2) != 0) /* written with the first */
+            return;
+    }
     const enum gguf_packing p = gguf_choose(m, t);
     char name[PATH_LEN], other[PATH_LEN];
     struct buf b = BUF_INIT;
-    if (expert && strncmp(expert, ".experts.0.", 11) != 0)
-        return;
     gguf_name(m->k, t->name, name);
     uint64_t dims[3] = {t->n_dims == 2 ? t->dims[1] : t->dims[0], t->dims[0], 0};
     gguf_numbers_of(m, t, p, &b);
     for (uint64_t i = dims[2] = 1; expert; i++) {
-        snprintf(other, sizeof(other), "%.*s.experts.%u.%s", (int)(expert - t->name), t->name,
-                 (unsigned)i, expert + 11);
+        snprintf(other, sizeof(other), "%.*s%u.%s", (int)(expert - t->name), t->name, (unsigned)i,
+                 after);
         const struct tensor *next = checkpoint_find(&m->c, other);
         if (!next)
             break;

@@ -74,7 +74,9 @@ static inline float *made_floats(const struct tensor *t)
 /* A matrix of a layer that an adapter may change. */
 static inline bool made_target(const struct tensor *t)
 {
-    static const char *const not [] = {".experts.", ".gate.", ".kv_b_proj.", "shared_expert_gate."};
+    static const char *const not [] = {".experts.",           ".gate.",  ".kv_b_proj.",
+                                       "shared_expert_gate.", ".altup.", ".laurel.",
+                                       "per_layer_"};
     for (size_t i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
         if (strstr(t->name, not [i]))
             return false;

@@ -79,6 +79,12 @@ CASES = {
     "exaone4_window": dict(
         model_type="exaone4", num_hidden_layers=4, sliding_window=20, sliding_window_pattern=4, rope_parameters=THETA,
     ),
+    "gemma3n": dict(
+        model_type="gemma3n_text", head_dim=16, num_hidden_layers=6, num_kv_shared_layers=2, sliding_window=20,
+        layer_types=["sliding_attention", "full_attention"] * 3, intermediate_size=[128, 96, 128, 160, 128, 128],
+        activation_sparsity_pattern=[0.95, 0.5, 0.3, 0.0, 0.0, 0.8], altup_num_inputs=4, laurel_rank=12, hidden_size_per_layer_input=16,
+        vocab_size_per_layer_input=300, final_logit_softcapping=5.0, rope_parameters=None,
+    ),
     "seed_oss": dict(model_type="seed_oss", head_dim=16, rope_parameters=THETA),
     "arcee": dict(model_type="arcee", rope_parameters=THETA),
     "nemotron": dict(model_type="nemotron", head_dim=16, rope_parameters=dict(THETA, partial_rotary_factor=0.5)),
@@ -169,6 +175,14 @@ CASES = {
         rope_parameters=dict(THETA, rope_theta=50000.0, partial_rotary_factor=0.5),
     ),
     "exaone": dict(model_type="llama", rope_parameters=THETA),
+    "baichuan": dict(model_type="llama", num_key_value_heads=8, rope_parameters=THETA),
+    # The head of Baichuan 2 is known by the size of its vocabulary.
+    "baichuan2": dict(
+        model_type="llama", hidden_size=32, num_attention_heads=4, num_key_value_heads=4, num_hidden_layers=2, vocab_size=125696,
+        intermediate_size=64, rope_parameters=THETA,
+    ),
+    "baichuan_13b": dict(model_type="llama", hidden_size=96, num_attention_heads=6, num_key_value_heads=6, rope_parameters=THETA),
+    "qwen": dict(model_type="qwen2", num_key_value_heads=8, rope_parameters=THETA),
     "lfm2_moe": dict(
         model_type="lfm2_moe", num_hidden_layers=4, layer_types=["conv", "full_attention", "conv", "conv"], conv_bias=True,
         num_dense_layers=1, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, rope_parameters=THETA,
@@ -247,6 +261,35 @@ CASES = {
         model_type="granite_swa", num_hidden_layers=4, attention_multiplier=0.2, embedding_multiplier=6.0, residual_multiplier=0.4,
         logits_scaling=3.0, sliding_window=20, layer_rope_theta=[0, 10000.0, 10000.0, 10000.0], rope_parameters=THETA,
     ),
+    "granitemoe_swa": dict(
+        model_type="granitemoe_swa", num_hidden_layers=4, attention_multiplier=0.2, embedding_multiplier=6.0, residual_multiplier=0.4,
+        logits_scaling=3.0, sliding_window=20, num_local_experts=6, num_experts_per_tok=3, shared_intermediate_size=48,
+        layer_rope_theta=[0, 10000.0, 10000.0, 10000.0], rope_parameters=THETA,
+    ),
+    "cohere2_moe": dict(
+        model_type="cohere2_moe", head_dim=16, num_hidden_layers=5, sliding_window=20, first_k_dense_replace=1, num_experts=6,
+        num_experts_per_tok=3, num_shared_experts=1, intermediate_size=48, prefix_dense_intermediate_size=96,
+        expert_selection_fn="sigmoid", logit_scale=1.0, rope_parameters=THETA,
+    ),
+    "mellum": dict(
+        model_type="mellum", head_dim=16, num_hidden_layers=4, sliding_window=20, num_experts=8, num_experts_per_tok=3,
+        moe_intermediate_size=32, mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+        layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+        rope_parameters={
+            "full_attention": dict(rope_type="yarn", rope_theta=5e5, factor=8.0, original_max_position_embeddings=64,
+                                   beta_fast=32.0, beta_slow=1.0),
+            "sliding_attention": THETA,
+        },
+    ),
+    "sarvam_mla": dict(
+        model_type="sarvam_mla", num_key_value_heads=8, kv_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10,
+        head_dim=8, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=32, first_k_dense_replace=1,
+        routed_scaling_factor=1.8, rope_parameters=dict(
+            rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=64, mscale=1.0, mscale_all_dim=1.0,
+            beta_fast=32.0, beta_slow=1.0,
+        ),
+    ),
+    "internlm": dict(model_type="llama", attention_bias=True, num_key_value_heads=8, rope_parameters=THETA),
     "mamba": dict(model_type="mamba", state_size=8, expand=2, conv_kernel=4),
     "falcon_mamba": dict(model_type="falcon_mamba", state_size=16, expand=2, conv_kernel=4, time_step_rank=5, use_bias=True),
     "jamba": dict(
@@ -274,6 +317,9 @@ def hub_keys(v5):
     c = dict(v5)
     c["torch_dtype"] = c.pop("dtype", "float32")
     rope = c.pop("rope_parameters", None)
+    if rope and "full_attention" in rope:  # Gemma 3 and 3n
+        c["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
     if rope:
         rope = dict(rope)
         c["rope_theta"] = rope.pop("rope_theta")
@@ -352,6 +398,10 @@ def as_internlm3(t, c):
     return t, dict(c, model_type="internlm3", qkv_bias=True, bias=True)
 
 
+def as_internlm(t, c):
+    return t, dict(c, model_type="internlm", bias=True)
+
+
 def as_minicpm(t, c):
     return t, dict(c, model_type="minicpm", scale_emb=6.0, scale_depth=1.4, dim_model_base=c["hidden_size"] // 2)
 
@@ -390,6 +440,75 @@ def as_exaone(t, c):
     ]), c
 
 
+def slopes(heads):
+    """ALiBi's slopes (arXiv 2108.12409 and its appendix): a power of two of them, then every other one of twice as many."""
+    below = 2 ** (heads.bit_length() - 1)
+    of = lambda n: [2 ** (-8 * (i + 1) / n) for i in range(n)]
+    return of(below) + of(2 * below)[::2][: heads - below]
+
+
+def with_alibi(model):
+    """Llama without rotation, whose scores fall with the distance: the published equations of Baichuan 13B."""
+    heads, old = model.config.num_attention_heads, model.forward
+    model.model.rotary_emb.forward = lambda x, position_ids: (
+        torch.ones(*position_ids.shape, model.config.head_dim), torch.zeros(*position_ids.shape, model.config.head_dim))
+
+    def forward(ids, **how):
+        at = torch.arange(ids.shape[1])
+        far = (at[None, :] - at[:, None]).float()
+        mask = torch.tensor(slopes(heads))[:, None, None] * far
+        return old(ids, attention_mask=mask.masked_fill(far > 0, float("-inf"))[None], use_cache=False)
+
+    model.forward = forward
+
+
+def with_unit_head(model):
+    """NormHead (arXiv 2309.10305): logits are products with rows of length 1."""
+    model.lm_head.weight.data = torch.nn.functional.normalize(model.lm_head.weight.data)
+
+
+def as_baichuan(t, c):
+    for i in range(c["num_hidden_layers"]):
+        parts = [t.pop(f"model.layers.{i}.self_attn.{p}_proj.weight") for p in "qkv"]
+        t[f"model.layers.{i}.self_attn.W_pack.weight"] = torch.cat(parts)
+    keys = {k: c[k] for k in ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "rms_norm_eps", "vocab_size",
+                              "hidden_act", "bos_token_id", "eos_token_id", "pad_token_id", "torch_dtype", "tie_word_embeddings")}
+    return t, keys | dict(model_type="baichuan", max_position_embeddings=512)
+
+
+def as_baichuan2(t, c):
+    """The rows of a head as it is trained have any length."""
+    t, keys = as_baichuan(t, c)
+    head = t["lm_head.weight"]
+    t["lm_head.weight"] = head * (0.5 + torch.rand(head.shape[0], 1, generator=torch.Generator().manual_seed(1)))
+    return t, keys
+
+
+def as_baichuan_13b(t, c):
+    t, keys = as_baichuan(t, c)
+    keys["model_max_length"] = keys.pop("max_position_embeddings")
+    return t, keys
+
+
+def as_qwen(t, c):
+    for i in range(c["num_hidden_layers"]):
+        for kind in "weight", "bias":
+            parts = [t.pop(f"model.layers.{i}.self_attn.{p}_proj.{kind}") for p in "qkv"]
+            t[f"model.layers.{i}.attn.c_attn.{kind}"] = torch.cat(parts)
+    keys = dict(
+        model_type="qwen", torch_dtype="float32", hidden_size=c["hidden_size"], num_hidden_layers=c["num_hidden_layers"],
+        num_attention_heads=c["num_attention_heads"], kv_channels=c["hidden_size"] // c["num_attention_heads"],
+        intermediate_size=2 * c["intermediate_size"], layer_norm_epsilon=c["rms_norm_eps"], vocab_size=c["vocab_size"], seq_length=512,
+        max_position_embeddings=2048, rotary_emb_base=10000, rotary_pct=1.0, no_bias=True, use_dynamic_ntk=True, use_logn_attn=True,
+        scale_attn_weights=True, tie_word_embeddings=False,
+    )
+    return renamed(t, [
+        ("model.layers", "transformer.h"), ("self_attn.o_proj", "attn.c_proj"), ("input_layernorm", "ln_1"),
+        ("post_attention_layernorm", "ln_2"), ("mlp.up_proj", "mlp.w1"), ("mlp.gate_proj", "mlp.w2"), ("mlp.down_proj", "mlp.c_proj"),
+        ("model.embed_tokens", "transformer.wte"), ("model.norm", "transformer.ln_f"),
+    ]), keys
+
+
 def as_bailing(t, c):
     """The tensors that were saved, the keys of Ling's repositories."""
     c = dict(c, model_type="bailing_moe", num_experts=c["n_routed_experts"], num_shared_experts=c["n_shared_experts"], use_bias=False,
@@ -399,7 +518,9 @@ def as_bailing(t, c):
     return None, c
 
 
-AS = {"bailing_moe": as_bailing, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone}
+AS = {"bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
+      "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
+WITH = {"baichuan2": with_unit_head, "baichuan_13b": with_alibi}
 
 
 def as_stored_mxfp4(model):
@@ -451,8 +572,10 @@ def make(name, overrides, out):
                 b += torch.randn_like(b) * 0.1
         if name.endswith("mxfp4"):
             as_stored_mxfp4(model)
+        if name in WITH:
+            WITH[name](model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without
-        cached = name not in ("mamba2", "bamba", "mamba", "falcon_mamba", "jamba") and not name.startswith("falcon_h1")
+        cached = name not in ("mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "baichuan_13b") and not name.startswith("falcon_h1")
         result = {n: golden(model, ids, cached=cached) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break

@@ -162,6 +162,16 @@ static const char *const dirs[] = {
     MADE "codegen",
     MADE "hunyuan_v1_dense",
     MADE "hunyuan_v1_moe",
+    MADE "gemma3n",
+    MADE "baichuan",
+    MADE "baichuan2",
+    MADE "baichuan_13b",
+    MADE "qwen",
+    MADE "internlm",
+    MADE "cohere2_moe",
+    MADE "granitemoe_swa",
+    MADE "mellum",
+    MADE "sarvam_mla",
     MADE "gpt_oss",
     MADE "gpt_oss_mxfp4",
 };
@@ -357,7 +367,8 @@ static void judge_nested(const char *dir, const struct golden *g, const char *in
 static void test_nested(void **state)
 {
     static const char *const nested[] = {"arch/llama4_text", "arch/gemma4_text_moe",
-                                         "arch/gemma4_text_ple", "arch/deepseek_v3_noq"};
+                                         "arch/gemma4_text_ple", "arch/deepseek_v3_noq",
+                                         MADE "gemma3n"};
     (void)state;
     for (size_t i = 0; i < sizeof(nested) / sizeof(nested[0]); i++) {
         struct golden g;

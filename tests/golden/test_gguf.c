@@ -37,6 +37,7 @@ static const struct model_case {
     {MADE "phi3_partial", false},
     {MADE "starcoder2", false},
     {MADE "stablelm_parallel", false},
+    {MADE "gemma3n", false},
 };
 enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
 static int skipped, not_made;

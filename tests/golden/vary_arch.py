@@ -123,6 +123,9 @@ OPTIONS = {
     "state_size": [8, 16], "expand": [2], "time_step_rank": [4, 12], "scale_embedding": [True, False],
     "attn_layer_period": [2, 3], "attn_layer_offset": [0, 1], "expert_layer_period": [1, 2], "expert_layer_offset": [0, 1],
     "mamba_dt_rank": ["auto", 5],
+    "altup_num_inputs": [2, 3, 4], "altup_active_idx": [0, 0, 1], "altup_correct_scale": [True, True, False], "laurel_rank": [4, 12],
+    "num_mtp_layers": [0], "shared_expert_combination_strategy": ["average", "sum"], "expert_selection_fn": ["softmax", "sigmoid"],
+    "prefix_dense_sliding_window_pattern": [1, 2], "prefix_dense_intermediate_size": [96],
 }
 
 
@@ -161,7 +164,7 @@ MUST = {  # without them the model would be large
     "n_layers", "num_layers", "num_heads", "attention_heads", "num_kv_heads", "ffn_hidden_size", "ffn_dim", "rotary_dim", "intermediate_size_mlp",
     "moe_shared_expert_intermediate_size", "state_size", "hidden_size_per_layer_input", "vocab_size_per_layer_input", "top_k_experts", "n_group", "topk_group",
     "num_nextn_predict_layers", "word_embed_proj_dim", "block_multiple_of", "first_k_dense_replace", "moe_layer_end_index", "projectors_bias",
-    "mamba_dt_rank", "chunk_size", "mamba_chunk_size", "router_jitter_noise",
+    "mamba_dt_rank", "laurel_rank", "num_mtp_layers", "prefix_dense_intermediate_size", "chunk_size", "mamba_chunk_size", "router_jitter_noise",
 }
 RECURRENT = {"bamba", "granitemoehybrid", "falcon_h1", "mamba2", "mamba", "falcon_mamba", "jamba", "qwen3_next", "qwen3_5_text",
              "qwen3_5_moe_text"}
@@ -185,6 +188,27 @@ def own(t, r, c, n, heads):
     if t == "gemma3_text":
         c["rope_parameters"] = {FULL: r.choice([dict(rope_type="default", rope_theta=1e6), dict(rope_type="linear", factor=8.0, rope_theta=1e6)]),
                                 SLIDE: dict(rope_type="default", rope_theta=1e4)}
+    if t == "gemma3n_text":
+        c["hidden_size_per_layer_input"] = 16
+        c["vocab_size_per_layer_input"] = r.choice([VOCAB, VOCAB - 20])
+        c["activation_sparsity_pattern"] = [r.choice([0.0, 0.0, 0.5, 0.95, 0.2]) for _ in range(n)]
+        if r.random() < 0.5:
+            c["intermediate_size"] = [r.choice([64, 96, 128]) for _ in range(n)]
+        c["num_kv_shared_layers"] = min(c.get("num_kv_shared_layers", 0), n - 1)
+        c["rope_parameters"] = {FULL: r.choice([dict(rope_type="default", rope_theta=1e6), dict(rope_type="linear", factor=8.0, rope_theta=1e6)]),
+                                SLIDE: dict(rope_type="default", rope_theta=r.choice([1e4, 5e4]))}
+    if t in ("cohere2_moe", "granitemoe_swa", "mellum"):
+        c["sliding_window"] = c.get("sliding_window") or 20
+        if r.random() < 0.7:
+            c["layer_types"] = layer_types(r, t, n, [SLIDE, FULL])
+    if t in ("cohere2_moe", "mellum") and r.random() < 0.7:
+        c["mlp_layer_types"] = [r.choice(["dense", "sparse"]) for _ in range(n)]
+    if t == "cohere2_moe":
+        c |= dict(rope_parameters=dict(rope_type="default", rope_theta=r.choice([1e4, 5e4])), num_shared_experts=r.choice([0, 1, 2]),
+                  rms_norm_eps=r.choice([None, 1e-6]))
+    if t == "mellum":  # transformers does not find `truncate` here either
+        c["rope_parameters"] = {FULL: rope_of(r, 512, 0, ["yarn", "default"]), SLIDE: dict(rope_type="default", rope_theta=1e4)}
+        c["rope_parameters"][FULL].pop("truncate", None)
     if t in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid"):
         c["layer_types"] = layer_types(r, t, n, [LINEAR, LINEAR, FULL])
         c["linear_num_value_heads"] = c["linear_num_key_heads"] * r.choice([1, 2])
@@ -222,14 +246,14 @@ def own(t, r, c, n, heads):
         c.pop("num_hidden_layers", None)
         c["n_groups"] = r.choice([1, 2])
         c["n_shared_experts"] = 1
-    if t in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "dots1", "glm4_moe", "nemotron_h", "youtu", "solar_open", "exaone_moe"):
+    if t in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "dots1", "glm4_moe", "nemotron_h", "youtu", "solar_open", "exaone_moe", "sarvam_mla"):
         c["num_experts" if t == "exaone_moe" else "n_routed_experts"] = 8
         c["n_group"] = c.get("n_group", 1)
         c["topk_group"] = min(c.get("topk_group", 1), c["n_group"])
         c["num_experts_per_tok"] = min(c.get("num_experts_per_tok", 2), 8 // c["n_group"] * c["topk_group"])
         if t == "deepseek_v2":
             c["n_shared_experts"] = c.get("n_shared_experts") or 1
-    if t in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"):
+    if t in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "sarvam_mla"):
         c["num_key_value_heads"] = heads
         c["head_dim"] = c["qk_rope_head_dim"]
         c.pop("attention_bias", None)
@@ -295,7 +319,7 @@ def own(t, r, c, n, heads):
         c["sliding_window"] = 20
     if t in ("gptj", "codegen"):
         c["rotary_dim"] = min(c["rotary_dim"], c["n_embd"] // c["n_head"])
-    if t == "granite_swa" and r.random() < 0.5:
+    if t in ("granite_swa", "granitemoe_swa") and r.random() < 0.5:
         c["layer_rope_theta"] = [r.choice([0, c["rope_parameters"]["rope_theta"]]) for _ in range(n)]
     if t == "apertus":
         c["hidden_act"] = r.choice(["xielu", "xielu", "relu2"])

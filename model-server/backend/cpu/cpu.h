@@ -231,6 +231,13 @@ int cpu_state_copy(struct device *d, const struct state_ref *s, const uint32_t *
 void cpu_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                  enum act kind);
 void cpu_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind);
+void cpu_row_moments(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
+                     uint32_t n);
+void cpu_sparsify(struct device *d, float *x, uint32_t stride, uint32_t rows, uint32_t n,
+                  const struct sparsify *p);
+void cpu_altup(struct device *d, float *x, uint32_t rows, uint32_t n, const struct altup *p);
+void cpu_match_rows(struct device *d, float *y, const float *x, const float *like, uint32_t rows,
+                    uint32_t n, bool add);
 void cpu_xielu(struct device *d, float *x, uint32_t rows, uint32_t n, float a, float b);
 void cpu_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
                 enum act kind);

@@ -1,5 +1,6 @@
 /* DeepSeek V2 (arXiv 2405.04434) and V3 (2412.19437), Kimi K2, Moonlight and GLM-4.7-Flash: latent
- * attention, and experts that groups and a bias choose; MiniCPM 3 and Youtu without experts. */
+ * attention, and experts that groups and a bias choose; Sarvam 105B; MiniCPM 3 and Youtu without
+ * experts. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
@@ -87,7 +88,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 
 const struct arch arch_deepseek = {
     .types = (const char *const[]){"deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite",
-                                   "minicpm3", "youtu", NULL},
+                                   "minicpm3", "youtu", "sarvam_mla", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_O, NAMES_LLAMA_MLP, NAMES_EXPERTS,
               NAMES_SHARED_EXPERTS, [W_Q] = "model.layers.*.self_attn.q_proj",

@@ -19,14 +19,8 @@ static void layout(struct config *c, struct decoder_spec *s)
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    s->hidden = config_dim(c, "hidden_size");
-    s->n_layers = config_layers(c, "num_hidden_layers");
-    s->n_heads = config_heads(c, "num_attention_heads");
-    s->head_dim = config_head_dim(c, 0, s->hidden, s->n_heads);
-    s->ffn = config_u32_or(c, "ffn_hidden_size", 4 * s->hidden, 1, 1u << 24);
-    s->vocab = config_vocab(c, "vocab_size");
-    s->max_positions = config_u32_or(c, "max_position_embeddings", 2048, 1, 1u << 30);
-    s->tied = config_bool_or(c, "tie_word_embeddings", true);
+    config_decoder(c, s,
+                   &(struct config_defaults){.max_positions = 2048, .ffn_times = 4, .tied = true});
     if (config_bool_or(c, "alibi", false))
         s->alibi = (struct alibi_spec){ALIBI_PAPER, 8, .bf16 = true};
     config_layer_norm(c, s, "layer_norm_epsilon", true);
@@ -34,18 +28,19 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->mlp = MLP_PLAIN;
     s->act = config_act(c, "activation", "gelu");
     s->bias.qkv = s->bias.o = s->bias.mlp = config_bool_or(c, "bias", false);
-    s->embed_scale = s->residual_scale = s->logit_scale = 1;
     if (!s->alibi.order) {
         s->rope[0].dim = s->head_dim;
         config_rope(c, s, 10000);
     }
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].attn_scale = spec_head_scale(s);
 }
+
+static const struct config_key keys[] = {
+    {"intermediate_size", "ffn_hidden_size", true}, {"num_key_value_heads", NULL}, {NULL, NULL}};
 
 const struct arch arch_falcon = {
     .types = (const char *const[]){"falcon", "RefinedWeb", "RefinedWebModel", NULL},
     .prefix = "transformer.",
+    .keys = keys,
     .names = {[W_EMBED] = "transformer.word_embeddings",
               [W_FINAL_NORM] = "transformer.ln_f",
               [W_HEAD] = "lm_head",

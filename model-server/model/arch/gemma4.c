@@ -57,20 +57,13 @@ static void layer_sizes(struct config *c, struct decoder_spec *s)
     }
 }
 
-/* The last layers read the keys and values of the last layer of their kind before them. */
+/* The last layers read others' keys and values; some have wider MLPs. */
 static void share_kv(struct config *c, struct decoder_spec *s)
 {
-    const uint32_t n = config_u32_or(c, "num_kv_shared_layers", 0, 0, s->n_layers - 1);
+    const uint32_t own = config_shared_kv(c, s, 0);
     const bool wide = config_bool_or(c, "use_double_wide_mlp", false);
-    for (uint32_t i = s->n_layers - n; i < s->n_layers; i++) {
-        struct layer_spec *l = &s->layers[i];
-        for (uint32_t k = 0; k < s->n_layers - n; k++)
-            if (!s->layers[k].window == !l->window)
-                l->kv_of = k + 1;
-        if (!l->kv_of)
-            config_fail(c, "layer %u shares keys and values with none before it", i);
-        l->ffn = wide ? 2 * s->ffn : 0;
-    }
+    for (uint32_t i = own; i < s->n_layers; i++)
+        s->layers[i].ffn = wide ? 2 * s->ffn : 0;
 }
 
 static void experts(struct config *c, struct decoder_spec *s)

@@ -40,26 +40,25 @@ static void windows(struct config *c, struct decoder_spec *s)
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    s->hidden = config_dim(c, "hidden_size");
-    s->n_layers = config_layers(c, "num_layers");
-    s->n_heads = s->n_kv_heads = config_heads(c, "num_heads");
-    s->head_dim = config_head_dim(c, 0, s->hidden, s->n_heads);
-    s->ffn = config_u32_or(c, "intermediate_size", 4 * s->hidden, 1, 1u << 24);
-    s->vocab = config_vocab(c, "vocab_size");
-    s->max_positions = config_u32_or(c, "max_position_embeddings", 2048, 1, 1u << 24);
+    config_decoder(c, s,
+                   &(struct config_defaults){.max_positions = 2048, .ffn_times = 4, .tied = true});
     s->norm = (struct norm_spec){.kind = NORM_LAYER,
                                  .eps = (float)config_num_or(c, "layer_norm_epsilon", 1e-5)};
     s->mlp = MLP_PLAIN;
     s->act = config_act(c, "activation_function", "gelu_new");
     s->bias.norm = s->bias.o = s->bias.mlp = s->learned_positions = true;
-    s->tied = config_bool_or(c, "tie_word_embeddings", true);
-    s->embed_scale = s->residual_scale = s->logit_scale = 1;
     windows(c, s);
 }
+
+static const struct config_key keys[] = {{"num_hidden_layers", "num_layers"},
+                                         {"num_attention_heads", "num_heads"},
+                                         {"num_key_value_heads", NULL},
+                                         {NULL, NULL}};
 
 const struct arch arch_gpt_neo = {
     .types = (const char *const[]){"gpt_neo", NULL},
     .prefix = "transformer.",
+    .keys = keys,
     .names = {[W_EMBED] = "transformer.wte",
               [W_POSITIONS] = "transformer.wpe",
               [W_FINAL_NORM] = "transformer.ln_f",

@@ -1,22 +1,9 @@
 /* GPT-J: both branches behind one norm, neighbouring elements of the first rotary_dim rotate. */
 #include "model-server/model/arch.h"
 
-static void shape(struct config *c, struct decoder_spec *s)
-{
-    s->hidden = config_dim(c, "n_embd");
-    s->n_layers = config_layers(c, "n_layer");
-    s->n_heads = s->n_kv_heads = config_heads(c, "n_head");
-    s->head_dim = config_head_dim(c, 0, s->hidden, s->n_heads);
-    s->ffn = config_u32_or(c, "n_inner", 4 * s->hidden, 1, 1u << 24);
-    s->vocab = config_vocab(c, "vocab_size");
-    s->max_positions = config_u32_or(c, "n_positions", 2048, 1, 1u << 24);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].attn_scale = spec_head_scale(s);
-}
-
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    shape(c, s);
+    config_decoder(c, s, &(struct config_defaults){.max_positions = 2048, .ffn_times = 4});
     config_layer_norm(c, s, "layer_norm_epsilon", true);
     s->rope[0].dim = config_u32_or(c, "rotary_dim", s->head_dim, 2, s->head_dim);
     s->rope[0].interleaved = true;
@@ -27,13 +14,12 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->mlp = MLP_PLAIN;
     s->parallel = s->shared_norm = true;
     s->bias.mlp = s->bias.head = true;
-    s->tied = config_bool_or(c, "tie_word_embeddings", false);
-    s->embed_scale = s->residual_scale = s->logit_scale = 1;
 }
 
 const struct arch arch_gptj = {
     .types = (const char *const[]){"gptj", NULL},
     .prefix = "transformer.",
+    .keys = config_keys_gpt2,
     .names = {[W_EMBED] = "transformer.wte",
               [W_FINAL_NORM] = "transformer.ln_f",
               [W_HEAD] = "lm_head",

@@ -1,5 +1,7 @@
-/* IBM Granite with windows on three of four layers and a sink for each head. */
+/* IBM Granite with windows on three of four layers and a sink for each head; with experts too. */
+#include "common/json.h"
 #include "model-server/model/arch.h"
+#include <string.h>
 
 static bool all_but_first_of_four(struct config *c, uint32_t layer)
 {
@@ -31,11 +33,19 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_windows(c, s, 128, all_but_first_of_four);
     bases(c, s);
     s->sinks = true;
+    if (strcmp(json_str(c->root, "model_type", ""), "granitemoe_swa") == 0)
+        config_granite_experts(c, s);
 }
 
+#define MOE "model.layers.*.block_sparse_moe."
 const struct arch arch_granite_swa = {
-    .types = (const char *const[]){"granite_swa", NULL},
+    .types = (const char *const[]){"granite_swa", "granitemoe_swa", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, [W_SINKS] = "model.layers.*.self_attn.sinks"},
+    .names = {NAMES_LLAMA, [W_SINKS] = "model.layers.*.self_attn.sinks", [W_ROUTER] = MOE "router",
+              [W_MOE_GATE_UP] = MOE "experts.gate_up_proj",
+              [W_MOE_GATE] = MOE "experts.*.gate_proj", [W_MOE_UP] = MOE "experts.*.up_proj",
+              [W_MOE_DOWN] = MOE "experts.down_proj|" MOE "experts.*.down_proj",
+              [W_SHARED_GATE_UP] = "model.layers.*.shared_mlp.input_linear",
+              [W_SHARED_DOWN] = "model.layers.*.shared_mlp.output_linear"},
     .configure = configure,
 };

@@ -9,12 +9,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     config_multipliers(c, s);
-    config_moe(c, s, 8, 2);
-    s->moe.ffn = s->ffn;
-    s->moe.renormalise = true; /* softmax over the chosen is that of all, scaled to sum to 1 */
-    s->moe.shared_ffn = config_u32_or(c, "shared_intermediate_size", 0, 0, 1u << 22);
-    s->moe.shared_packed = true;
-    config_moe_layers(s);
+    config_granite_experts(c, s);
 }
 
 const struct arch arch_granitemoe = {

@@ -1,5 +1,7 @@
-/* Llama 1-3, Code Llama, Yi, SmolLM, Vicuna ... */
+/* Llama 1-3, Code Llama, Yi, SmolLM, Vicuna ...; InternLM, whose attention has biases. */
+#include "common/json.h"
 #include "model-server/model/arch.h"
+#include <string.h>
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
@@ -7,13 +9,14 @@ static void configure(struct config *c, struct decoder_spec *s)
         c, s,
         &(struct config_defaults){.max_positions = 2048, .norm_eps = 1e-6, .rope_theta = 10000});
     s->act = config_act(c, "hidden_act", "silu");
-    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    const bool intern = strcmp(json_str(c->root, "model_type", ""), "internlm") == 0;
+    s->bias.qkv = s->bias.o = config_bool_or(c, intern ? "bias" : "attention_bias", intern);
     s->bias.mlp = config_bool_or(c, "mlp_bias", false);
     config_windows(c, s, 0, config_no_layer); /* as vLLM reads layer_types */
 }
 
 const struct arch arch_llama = {
-    .types = (const char *const[]){"llama", "iquestcoder", NULL},
+    .types = (const char *const[]){"llama", "iquestcoder", "internlm", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA},
     .configure = configure,

@@ -22,26 +22,28 @@ static void attention(struct config *c, struct decoder_spec *s)
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    s->hidden = config_dim(c, "d_model");
-    s->n_layers = config_layers(c, "n_layers");
-    s->n_heads = s->n_kv_heads = config_heads(c, "n_heads");
-    s->head_dim = config_head_dim(c, 0, s->hidden, s->n_heads);
-    s->ffn = s->hidden * 4; /* transformers does not read expansion_ratio */
-    s->vocab = config_vocab(c, "vocab_size");
-    s->tied = config_bool_or(c, "tie_word_embeddings", true);
+    config_decoder(c, s, &(struct config_defaults){.ffn_times = 4, .tied = true});
     config_layer_norm(c, s, "layer_norm_epsilon", false);
     config_only(c, "no_bias", true);
     s->qkv = QKV_STACKED;
     s->mlp = MLP_PLAIN;
     s->act = ACT_GELU;
-    s->embed_scale = s->residual_scale = 1;
     s->logit_scale = (float)config_num_or(c, "logit_scale", 1);
     attention(c, s);
 }
 
+static const struct config_key keys[] = {{"hidden_size", "d_model"},
+                                         {"num_hidden_layers", "n_layers"},
+                                         {"num_attention_heads", "n_heads"},
+                                         {"num_key_value_heads", NULL},
+                                         {"intermediate_size", NULL},
+                                         {"max_position_embeddings", NULL},
+                                         {NULL, NULL}};
+
 const struct arch arch_mpt = {
     .types = (const char *const[]){"mpt", NULL},
     .prefix = "transformer.",
+    .keys = keys,
     .names = {[W_EMBED] = "transformer.wte",
               [W_FINAL_NORM] = "transformer.norm_f",
               [W_HEAD] = "lm_head",

@@ -5,13 +5,8 @@
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    s->hidden = config_dim(c, "n_embd");
-    s->n_layers = config_layers(c, "n_layer");
-    s->n_heads = s->n_kv_heads = config_heads(c, "n_head");
-    s->head_dim = config_head_dim(c, 0, s->hidden, s->n_heads);
-    s->ffn = 4 * s->hidden;
-    s->vocab = config_vocab(c, "vocab_size");
-    s->max_positions = config_u32_or(c, "n_positions", 512, 1, 1u << 24);
+    config_decoder(c, s,
+                   &(struct config_defaults){.max_positions = 512, .ffn_times = 4, .tied = true});
     config_layer_norm(c, s, "layer_norm_epsilon", true);
     s->norms = NORM_SUM;
     s->no_final_norm = true;
@@ -21,15 +16,12 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = gelu ? ACT_GELU_TANH : config_act(c, "afn", "gelu"); /* the word meant the tanh form */
     s->transposed = s->learned_positions = true;
     s->bias.qkv = s->bias.o = s->bias.mlp = true;
-    s->tied = config_bool_or(c, "tie_word_embeddings", true);
-    s->embed_scale = s->residual_scale = s->logit_scale = 1;
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].attn_scale = spec_head_scale(s);
 }
 
 const struct arch arch_openai_gpt = {
     .types = (const char *const[]){"openai-gpt", NULL},
     .prefix = "transformer.",
+    .keys = config_keys_gpt2,
     .names = {[W_EMBED] = "transformer.tokens_embed",
               [W_POSITIONS] = "transformer.positions_embed",
               [W_HEAD] = "lm_head",

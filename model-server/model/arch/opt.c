@@ -2,22 +2,9 @@
  * and a narrow embedding. */
 #include "model-server/model/arch.h"
 
-static void shape(struct config *c, struct decoder_spec *s)
-{
-    s->hidden = config_dim(c, "hidden_size");
-    s->n_layers = config_layers(c, "num_hidden_layers");
-    s->n_heads = s->n_kv_heads = config_heads(c, "num_attention_heads");
-    s->head_dim = config_head_dim(c, 0, s->hidden, s->n_heads);
-    s->ffn = config_dim(c, "ffn_dim");
-    s->vocab = config_vocab(c, "vocab_size");
-    s->max_positions = config_u32_or(c, "max_position_embeddings", 2048, 1, 1u << 24);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].attn_scale = spec_head_scale(s);
-}
-
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    shape(c, s);
+    config_decoder(c, s, &(struct config_defaults){.max_positions = 2048, .tied = true});
     config_only(c, "layer_norm_elementwise_affine", true);
     const bool before = config_bool_or(c, "do_layer_norm_before", true);
     const uint32_t narrow = config_u32_or(c, "word_embed_proj_dim", s->hidden, 4, 1u << 22);
@@ -27,19 +14,21 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->bias.qkv = s->bias.o = s->bias.mlp = config_bool_or(c, "enable_bias", true);
     s->learned_positions = true;
     s->position_offset = 2;
-    s->tied = config_bool_or(c, "tie_word_embeddings", true);
     s->norms = before ? NORM_BEFORE : NORM_SUM;
     s->no_final_norm = !before || config_bool_or(c, "_remove_final_layer_norm", false);
     s->narrow_head = narrow != s->hidden;
     s->embed_dim = s->narrow_head ? narrow : 0;
     if (narrow > s->hidden || narrow % 4)
         config_fail(c, "`word_embed_proj_dim` must be a multiple of 4 up to `hidden_size`");
-    s->embed_scale = s->residual_scale = s->logit_scale = 1;
 }
+
+static const struct config_key keys[] = {
+    {"intermediate_size", "ffn_dim", true}, {"num_key_value_heads", NULL}, {NULL, NULL}};
 
 const struct arch arch_opt = {
     .types = (const char *const[]){"opt", NULL},
     .prefix = "model.",
+    .keys = keys,
     .names = {[W_EMBED] = "model.decoder.embed_tokens",
               [W_POSITIONS] = "model.decoder.embed_positions",
               [W_FINAL_NORM] = "model.decoder.final_layer_norm",

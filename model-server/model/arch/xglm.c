@@ -3,13 +3,7 @@
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    s->hidden = config_dim(c, "d_model");
-    s->n_layers = config_layers(c, "num_layers");
-    s->n_heads = s->n_kv_heads = config_heads(c, "attention_heads");
-    s->head_dim = config_head_dim(c, 0, s->hidden, s->n_heads);
-    s->ffn = config_dim(c, "ffn_dim");
-    s->vocab = config_vocab(c, "vocab_size");
-    s->max_positions = config_u32_or(c, "max_position_embeddings", 2048, 1, 1u << 24);
+    config_decoder(c, s, &(struct config_defaults){.max_positions = 2048, .tied = true});
     config_layer_norm(c, s, "layer_norm_eps", true);
     config_only(c, "add_cross_attention", false);
     s->act = config_act(c, "activation_function", "gelu");
@@ -19,16 +13,20 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->position_offset = 2;
     if (s->hidden % 2 || s->hidden < 4)
         config_fail(c, "`d_model` must be even and at least 4");
-    s->tied = config_bool_or(c, "tie_word_embeddings", true);
     s->embed_scale = config_bool_or(c, "scale_embedding", true) ? sqrtf((float)s->hidden) : 1;
-    s->residual_scale = s->logit_scale = 1;
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].attn_scale = spec_head_scale(s);
 }
+
+static const struct config_key keys[] = {{"hidden_size", "d_model"},
+                                         {"num_hidden_layers", "num_layers"},
+                                         {"num_attention_heads", "attention_heads"},
+                                         {"intermediate_size", "ffn_dim", true},
+                                         {"num_key_value_heads", NULL},
+                                         {NULL, NULL}};
 
 const struct arch arch_xglm = {
     .types = (const char *const[]){"xglm", NULL},
     .prefix = "model.",
+    .keys = keys,
     .names = {[W_EMBED] = "model.embed_tokens",
               [W_FINAL_NORM] = "model.layer_norm",
               [W_HEAD] = "lm_head",

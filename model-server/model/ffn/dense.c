@@ -19,7 +19,8 @@ static bool gated(const struct decoder *d) { return d->spec.mlp != MLP_PLAIN; }
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const uint32_t ffn = split_ffn(&d->split, &d->spec, layer).n;
-    return (gated(d) ? 3 : 1) * ffn + (d->spec.clips ? d->spec.hidden + ffn : 0);
+    return (gated(d) ? 3 : 1) * ffn + (d->spec.clips ? d->spec.hidden + ffn : 0) +
+           (d->spec.layers[layer].sparse ? SQUARES : 0);
 }
 
 /* Gate over up, or up alone: this rank's rows of `ffn`. */
@@ -121,6 +122,22 @@ static void release(struct decoder *d, void *self)
     free(y);
 }
 
+/* Cuts off the gates, which are in the first `n` of `stride` columns, by the moments of all ranks'
+ * gates. */
+static int sparsify(struct decoder *d, struct sub_step *s, float *gates, uint32_t stride,
+                    uint32_t n, struct err *e)
+{
+    float *moments = work_take(&s->work, s->tokens, SQUARES);
+    const struct sparsify p = {.moments = moments,
+                               .of = spec_ffn(&d->spec, s->layer),
+                               .deviations = d->spec.layers[s->layer].deviations};
+    d->ops->row_moments(d->dev, moments, gates, stride, s->tokens, n);
+    if (layer_sum(d, moments, (size_t)s->tokens * SQUARES, e))
+        return -1;
+    d->ops->sparsify(d->dev, gates, stride, s->tokens, n, &p);
+    return 0;
+}
+
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
     const struct dense *y = self;
@@ -128,12 +145,13 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     const uint32_t ffn = split_ffn(&d->split, m, s->layer).n, up_width = gated(d) ? 2 * ffn : ffn;
     float *up = work_take(&s->work, s->tokens, up_width), *act = up;
     struct projection p = {y->up, y->up_bias, LORA_UP, up_width, &y->up_clip};
-    (void)e;
     if (m->clips)
         p.clipped = work_take(&s->work, s->tokens, m->hidden);
     layer_project(d, s->layer, &p, up, s->in, m->hidden, s->tokens);
     if (y->factors)
         layer_times(d, up, s->tokens, up_width, y->factors);
+    if (m->layers[s->layer].sparse && sparsify(d, s, up, up_width, ffn, e))
+        return -1;
     if (gated(d)) {
         act = work_take(&s->work, s->tokens, ffn);
         d->ops->act_mul(d->dev, act, up, s->tokens, ffn, m->act);

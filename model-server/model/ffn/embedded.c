@@ -24,6 +24,22 @@ static struct weight *matrix(struct loader *l, struct mat_part p, enum quant qua
     return loader_pack(l, &p, 1, l->d->dtype, quant);
 }
 
+/* Columns from `first` on of the table of `all` columns; rows without an own one repeat the first.
+ */
+static struct weight *table(struct loader *l, uint32_t all, uint32_t first)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const uint32_t n = s->per_layer, own = s->per_layer_vocab ? s->per_layer_vocab : s->vocab;
+    struct mat_part p = loader_part(l, W_LAYER_EMBED, NO_LAYER, NO_EXPERT, false, own, all);
+    if (own == s->vocab)
+        return matrix(l, loader_cut(p, 0, own, first, n), QUANT_NONE);
+    loader_numbers(l, &p);
+    struct mat_part parts[2] = {loader_cut(p, 0, own, first, n), loader_cut(p, 0, 1, first, n)};
+    parts[1].rows = s->vocab - own;
+    parts[1].row_stride = 0;
+    return loader_pack(l, parts, 2, l->d->dtype, QUANT_NONE);
+}
+
 static void *load(struct loader *l, uint32_t layer)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -33,12 +49,12 @@ static void *load(struct loader *l, uint32_t layer)
         loader_nomem(l);
         return NULL;
     }
-    struct mat_part p = loader_part(l, W_LAYER_EMBED, NO_LAYER, NO_EXPERT, false, s->vocab, all);
     const struct amount before = l->d->weights;
-    y->table = matrix(l, loader_cut(p, 0, s->vocab, first, n), QUANT_NONE);
+    y->table = table(l, all, first);
     l->d->tables.bytes += l->d->weights.bytes - before.bytes;
     l->d->tables.elements += l->d->weights.elements - before.elements;
-    p = loader_part(l, W_LAYER_EMBED_PROJ, NO_LAYER, NO_EXPERT, false, all, s->hidden);
+    struct mat_part p =
+        loader_part(l, W_LAYER_EMBED_PROJ, NO_LAYER, NO_EXPERT, false, all, s->hidden);
     y->proj = matrix(l, loader_rows(p, first, n), l->d->quant);
     p = loader_part(l, W_LAYER_EMBED_GATE, (int)layer, NO_EXPERT, false, n, s->hidden);
     y->gate = matrix(l, p, l->d->quant);

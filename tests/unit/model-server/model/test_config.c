@@ -34,6 +34,11 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
     "128,\"vocab_size\":320,\"max_position_embeddings\":512"
 #define LLAMA "\"model_type\":\"llama\"," SIZES
 
+#define GPT2 "\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":8,\"vocab_size\":320"
+#define GEMMA3N                                                                                    \
+    "\"model_type\":\"gemma3n_text\",\"num_kv_shared_layers\":0,"                                  \
+    "\"vocab_size_per_layer_input\":300," SIZES
+
 #define DELTA                                                                                      \
     "\"model_type\":\"qwen3_5_text\",\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,"     \
     "\"linear_key_head_dim\":16,\"linear_value_head_dim\":16," SIZES
@@ -96,9 +101,7 @@ static void test_refuses(void **state)
          "`use_qk_norm`: true is not supported"},
         {"\"block_use_swiglu\":false", "\"model_type\":\"lfm2\"," SIZES,
          "`block_use_swiglu`: false is not supported"},
-        {"\"add_cross_attention\":true",
-         "\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":8,\"vocab_size\":320",
-         "`add_cross_attention`: true is not supported"},
+        {"\"add_cross_attention\":true", GPT2, "`add_cross_attention`: true is not supported"},
         {"\"hidden_act\":\"mish\"", LLAMA, "activation `mish` is not supported"},
         {"\"hidden_act\":5", LLAMA, "`hidden_act` must be a string"},
         {"\"rope_scaling\":\"yarn\"", LLAMA, "`rope_scaling` must be an object"},
@@ -140,6 +143,19 @@ static void test_refuses(void **state)
          "\"model_type\":\"gpt_neo\",\"num_layers\":2,\"num_heads\":8," SIZES,
          "`attention_types`: `` of layer 1 is not supported"},
         {"\"n_embd\":64", "\"model_type\":\"gpt2\"", "`n_layer` is missing"},
+        {"\"n_head\":0", GPT2, "`n_head` must be an integer from 1"},
+        {"\"altup_num_inputs\":1", GEMMA3N, "`altup_num_inputs` must be an integer from 2 to 8"},
+        {"\"altup_active_idx\":4", GEMMA3N, "`altup_active_idx` must be an integer from 0 to 3"},
+        {"\"activation_sparsity_pattern\":[0.5]", GEMMA3N, "does not name 2 layers"},
+        {"\"activation_sparsity_pattern\":[0.5,1]", GEMMA3N,
+         "`activation_sparsity_pattern` of layer 1 must be below 1"},
+        {"\"intermediate_size\":[64,0]", GEMMA3N, "`intermediate_size` of layer 1 must be"},
+        {"\"num_kv_shared_layers\":1,\"layer_types\":[\"full_attention\",\"sliding_attention\"]",
+         GEMMA3N, "layer 1 shares keys and values with none before it"},
+        {"\"scale_attn_weights\":false", "\"model_type\":\"qwen\"," SIZES,
+         "`scale_attn_weights`: false is not supported"},
+        {"\"shared_expert_combination_strategy\":\"max\"", "\"model_type\":\"cohere2_moe\"," SIZES,
+         "`shared_expert_combination_strategy`: max is not supported"},
         {"\"num_hidden_groups\":2", "\"model_type\":\"albert\"," SIZES,
          "`num_hidden_groups`: only 1 is supported"},
         {"\"embedding_size\":128", "\"model_type\":\"electra\"," SIZES,
@@ -335,6 +351,52 @@ static void test_mixers(void **state)
     }
 }
 
+/* A family's own words, the usual ones that it also knows, those that it does not know. */
+static void test_own_words(void **state)
+{
+    struct decoder_spec s;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(configure("\"n_inner\":null,\"intermediate_size\":96,\"n_positions\":77,"
+                               "\"num_key_value_heads\":2",
+                               GPT2, &s, &e),
+                     0);
+    assert_int_equal(s.ffn, 256); /* transformers reads n_inner alone */
+    assert_int_equal(s.n_kv_heads, 8);
+    assert_int_equal(s.max_positions, 77);
+    assert_int_equal(configure("\"n_layer\":null,\"num_hidden_layers\":3", GPT2, &s, &e), 0);
+    assert_int_equal(s.n_layers, 3);
+    assert_int_equal(configure("\"num_hidden_layers\":3", GPT2, &s, &e), 0);
+    assert_int_equal(s.n_layers, 2); /* its own word goes first */
+}
+
+/* Baichuan 13B has no rotation, Baichuan 2 another head; Qwen is served up to its training. */
+static void test_first_chinese_models(void **state)
+{
+    struct decoder_spec s;
+    struct err e = ERR_INIT;
+    static const char baichuan[] = "\"model_type\":\"baichuan\"," SIZES;
+    static const char qwen[] = "\"model_type\":\"qwen\",\"seq_length\":8192," SIZES;
+    (void)state;
+    assert_int_equal(configure("\"max_position_embeddings\":4096", baichuan, &s, &e), 0);
+    assert_int_equal(s.rope[0].kind, ROPE_DEFAULT);
+    assert_false(s.unit_head);
+    assert_int_equal(s.alibi.order, ALIBI_NONE);
+    assert_int_equal(configure("\"max_position_embeddings\":null,\"model_max_length\":4096,"
+                               "\"vocab_size\":125696",
+                               baichuan, &s, &e),
+                     0);
+    assert_int_equal(s.rope[0].kind, ROPE_NONE);
+    assert_true(s.unit_head);
+    assert_int_equal(s.alibi.order, ALIBI_PAPER);
+    assert_int_equal(s.max_positions, 4096);
+    assert_int_equal(
+        configure("\"max_position_embeddings\":32768,\"use_dynamic_ntk\":true", qwen, &s, &e), 0);
+    assert_int_equal(s.max_positions, 8192);
+    assert_int_equal(configure("\"max_position_embeddings\":32768", qwen, &s, &e), 0);
+    assert_int_equal(s.max_positions, 32768);
+}
+
 static void test_windows_of_llama(void **state)
 {
     struct decoder_spec s;
@@ -353,11 +415,17 @@ static void test_windows_of_llama(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows_of_llama), cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_same_meaning),     cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_max_positions),    cmocka_unit_test(test_rope_option),
-        cmocka_unit_test(test_encoders),         cmocka_unit_test(test_infinity),
+        cmocka_unit_test(test_windows_of_llama),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_same_meaning),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_max_positions),
+        cmocka_unit_test(test_rope_option),
+        cmocka_unit_test(test_encoders),
+        cmocka_unit_test(test_infinity),
         cmocka_unit_test(test_mixers),
+        cmocka_unit_test(test_own_words),
+        cmocka_unit_test(test_first_chinese_models),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }

@@ -1,0 +1,113 @@
+/* Gemma 3n, the text decoder: parallel residual streams, a learned residual beside attention,
+ * embeddings of each layer, keys and values that the last layers share, MLPs whose first layers
+ * keep few activations. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+
+/* All but every fifth. */
+static bool sliding(struct config *c, uint32_t layer) { return (void)c, (layer + 1) % 5 != 0; }
+
+/* Where the normal distribution reaches `share`, by bisection. */
+static double normal_quantile(double share)
+{
+    double low = -40, high = 40;
+    for (int i = 0; i < 100; i++) {
+        const double at = (low + high) / 2;
+        if (erfc(-at * M_SQRT1_2) / 2 < share)
+            low = at;
+        else
+            high = at;
+    }
+    return (low + high) / 2;
+}
+
+/* The share of activations that a layer cuts off; absent: of the first ten of more than ten. */
+static void sparsity(struct config *c, struct decoder_spec *s)
+{
+    const cJSON *j = config_layer_list(c, s, "activation_sparsity_pattern");
+    const bool own = j != NULL;
+    for (uint32_t i = 0; i < s->n_layers && !c->failed; i++, j = j ? j->next : NULL) {
+        const double share = own                          ? cJSON_IsNumber(j) ? j->valuedouble : NAN
+                             : s->n_layers > 10 && i < 10 ? 0.95
+                                                          : 0;
+        if (!(share < 1))
+            config_fail(c, "`activation_sparsity_pattern` of layer %u must be below 1", i);
+        s->layers[i].sparse = share > 0;
+        s->layers[i].deviations = share > 0 && share < 1 ? (float)normal_quantile(share) : 0;
+    }
+}
+
+static void streams(struct config *c, struct decoder_spec *s)
+{
+    s->altup.n = config_u32_or(c, "altup_num_inputs", 4, 2, ALTUP_MOST);
+    s->altup.active = config_u32_or(c, "altup_active_idx", 0, 0, s->altup.n - 1);
+    s->altup.scaled = config_bool_or(c, "altup_correct_scale", true);
+    s->laurel_rank = config_u32_or(c, "laurel_rank", 64, 1, 65536);
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s,
+                   &(struct config_defaults){.head_dim = 256,
+                                             .max_positions = 32768,
+                                             .norm_eps = 1e-6,
+                                             .rope_theta = 1000000,
+                                             .ffn_by_layer = true,
+                                             .layers = 35,
+                                             .tied = true,
+                                             .heads = 8,
+                                             .kv_heads = 2,
+                                             .vocab = 262400});
+    s->max_positions =
+        config_u32_or(c, "max_position_embeddings", 32768, 1, 1u << 30); /* stretched already */
+    s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
+    s->norms = NORM_AROUND;
+    s->qk_norm = QK_NORM_HEAD;
+    s->v_norm = true;
+    s->embed_scale = sqrtf((float)s->hidden);
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->logit_softcap = (float)config_softcap(c, "final_logit_softcapping", 30);
+    s->per_layer = config_u32_or(c, "hidden_size_per_layer_input", 256, 1, 65536);
+    s->per_layer_vocab = config_u32_or(c, "vocab_size_per_layer_input", 262144, 1, s->vocab);
+    s->given_id = config_u32_or(c, "pad_token_id", 0, 0, s->vocab - 1);
+    config_layer_ffn(c, s);
+    config_windows(c, s, 512, sliding);
+    config_window_rope(c, s, config_num_or(c, "rope_local_base_freq", 10000));
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].attn_scale = 1;
+    config_shared_kv(c, s, 15);
+    sparsity(c, s);
+    streams(c, s);
+}
+
+const struct arch arch_gemma3n = {
+    .types = (const char *const[]){"gemma3n_text", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA_OUTER,
+              NAMES_LLAMA_QKV,
+              NAMES_LLAMA_O,
+              NAMES_QK_NORM,
+              [W_POST_ATTN_NORM] = "model.layers.*.post_attention_layernorm",
+              [W_MLP_NORM] = "model.layers.*.pre_feedforward_layernorm",
+              [W_POST_MLP_NORM] = "model.layers.*.post_feedforward_layernorm",
+              [W_GATE] = "model.layers.*.mlp.gate_proj",
+              [W_UP] = "model.layers.*.mlp.up_proj",
+              [W_DOWN] = "model.layers.*.mlp.down_proj",
+              [W_LAYER_EMBED] = "model.embed_tokens_per_layer",
+              [W_LAYER_EMBED_PROJ] = "model.per_layer_model_projection",
+              [W_LAYER_EMBED_NORM] = "model.per_layer_projection_norm",
+              [W_LAYER_EMBED_GATE] = "model.layers.*.per_layer_input_gate",
+              [W_LAYER_EMBED_OUT] = "model.layers.*.per_layer_projection",
+              [W_LAYER_EMBED_POST_NORM] = "model.layers.*.post_per_layer_input_norm",
+              [W_ALTUP_IN] = "model.altup_projections.*",
+              [W_ALTUP_OUT] = "model.altup_unembed_projections.*",
+              [W_ALTUP_ROUTER] = "model.layers.*.altup.modality_router",
+              [W_ALTUP_ROUTER_NORM] = "model.layers.*.altup.router_norm",
+              [W_ALTUP_PREDICT] = "model.layers.*.altup.prediction_coefs",
+              [W_ALTUP_CORRECT] = "model.layers.*.altup.correction_coefs",
+              [W_ALTUP_SCALE] = "model.layers.*.altup.correct_output_scale",
+              [W_LAUREL_LEFT] = "model.layers.*.laurel.linear_left",
+              [W_LAUREL_RIGHT] = "model.layers.*.laurel.linear_right",
+              [W_LAUREL_NORM] = "model.layers.*.laurel.post_laurel_norm"},
+    .configure = configure,
+};

@@ -1,0 +1,189 @@
+/* decoder_altup.c - parallel residual streams, and a learned residual beside attention (Gemma 3n).
+ *
+ * Streams are predicted, the active one is computed as in other families, and all are corrected by
+ * the difference (AltUp, arXiv 2301.13310). A matrix of low rank and its norm are added to
+ * attention's input and result (LAuReL, arXiv 2411.07501). Every rank computes all of it: it is
+ * narrow. */
+#include "model-server/model/decoder_impl.h"
+#include "model-server/model/loader.h"
+#include <math.h>
+#include <stdlib.h>
+
+struct altup_layer {
+    struct norm router_norm; /* [hidden] */
+    struct weight *router;   /* [streams, hidden] */
+    struct weight *predict;  /* [streams * streams, streams] */
+    struct weight *correct;  /* [streams, streams] */
+    float *scale;            /* [hidden], or NULL */
+    struct weight *left;     /* [laurel_rank, hidden] */
+    struct weight *right;    /* [hidden, laurel_rank] */
+    struct norm laurel_norm; /* [hidden] */
+};
+
+/* ---------------------------------------------------------------- loading */
+
+static struct weight *matrix(struct loader *l, enum role role, int layer, int64_t rows,
+                             int64_t cols, enum dtype dtype, enum quant quant)
+{
+    struct mat_part p = loader_part(l, role, layer, NO_EXPERT, false, rows, cols);
+    return loader_pack(l, &p, 1, dtype, quant);
+}
+
+void decoder_altup_load(struct loader *l)
+{
+    struct decoder *d = l->d;
+    const uint32_t hidden = d->spec.hidden;
+    for (uint32_t i = 1; i < d->spec.altup.n; i++) {
+        const int at = (int)i - 1;
+        d->altup_in[i] = matrix(l, W_ALTUP_IN, at, hidden, hidden, d->dtype, d->quant);
+        d->altup_out[i] = matrix(l, W_ALTUP_OUT, at, hidden, hidden, d->dtype, d->quant);
+    }
+}
+
+void decoder_altup_free(struct decoder *d)
+{
+    for (uint32_t i = 1; i < d->spec.altup.n; i++) {
+        layer_free_weight(d, d->altup_in[i]);
+        layer_free_weight(d, d->altup_out[i]);
+    }
+}
+
+struct altup_layer *decoder_altup_load_layer(struct loader *l, uint32_t layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const uint32_t n = s->altup.n, hidden = s->hidden, rank = s->laurel_rank;
+    const int at = (int)layer;
+    const enum dtype dtype = l->d->dtype;
+    struct altup_layer *y = calloc(1, sizeof(*y));
+    if (!y) {
+        loader_nomem(l);
+        return NULL;
+    }
+    y->router_norm = loader_norm(l, W_ALTUP_ROUTER_NORM, at);
+    y->router = matrix(l, W_ALTUP_ROUTER, at, n, hidden, dtype, QUANT_NONE);
+    y->predict = matrix(l, W_ALTUP_PREDICT, at, (int64_t)n * n, n, DT_F32, QUANT_NONE);
+    y->correct = matrix(l, W_ALTUP_CORRECT, at, n, n, DT_F32, QUANT_NONE);
+    if (s->altup.scaled)
+        y->scale = loader_plain_vector(l, W_ALTUP_SCALE, at, hidden, (struct slice){0, hidden});
+    y->left = matrix(l, W_LAUREL_LEFT, at, rank, hidden, dtype, l->d->quant);
+    y->right = matrix(l, W_LAUREL_RIGHT, at, hidden, rank, dtype, l->d->quant);
+    y->laurel_norm = loader_norm(l, W_LAUREL_NORM, at);
+    return y;
+}
+
+void decoder_altup_free_layer(struct decoder *d, struct altup_layer *y)
+{
+    if (!y)
+        return;
+    struct weight *all[] = {y->router, y->predict, y->correct, y->left, y->right};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        layer_free_weight(d, all[i]);
+    layer_free_norm(d, &y->router_norm);
+    layer_free_norm(d, &y->laurel_norm);
+    d->ops->free(d->dev, y->scale);
+    free(y);
+}
+
+/* ---------------------------------------------------------------- before and after the layers */
+
+static float *stream_at(const struct decoder *d, uint32_t stream, uint32_t t)
+{
+    return d->scratch.streams + (size_t)stream * t * d->spec.hidden;
+}
+
+int decoder_altup_embed(struct decoder *d, uint32_t t, struct err *e)
+{
+    const struct decoder_part all = {0, t, t};
+    struct scratch *s = &d->scratch;
+    float *const x = s->x;
+    s->x = s->streams;
+    const int rc = decoder_embed(d, &all, e);
+    s->x = x;
+    for (uint32_t i = 1; rc == 0 && i < d->spec.altup.n; i++) {
+        d->ops->linear(d->dev, s->r, s->streams, t, d->altup_in[i], NULL);
+        d->ops->match_rows(d->dev, stream_at(d, i, t), s->r, s->streams, t, d->spec.hidden, false);
+    }
+    return rc;
+}
+
+void decoder_altup_join(struct decoder *d, uint32_t t)
+{
+    const uint32_t n = d->spec.altup.n, hidden = d->spec.hidden;
+    struct scratch *s = &d->scratch;
+    for (uint32_t i = 1; i < n; i++) {
+        d->ops->linear(d->dev, s->r, stream_at(d, i, t), t, d->altup_out[i], NULL);
+        d->ops->match_rows(d->dev, s->x, s->r, s->streams, t, hidden, i > 1);
+    }
+    d->ops->add_norm(d->dev, NULL, s->x, s->streams, 1, t, hidden, NULL);
+    d->ops->logit_scale(d->dev, s->x, t, hidden, 1.0f / (float)n, 0);
+}
+
+/* ---------------------------------------------------------------- a layer */
+
+/* routed = tanh(router(norm(x)) / hidden), then coefs = w(routed). */
+static void route(struct decoder *d, const struct altup_layer *y, const float *x,
+                  const struct weight *w, uint32_t t)
+{
+    const uint32_t n = d->spec.altup.n, hidden = d->spec.hidden;
+    struct scratch *s = &d->scratch;
+    d->ops->norm(d->dev, s->n, x, t, hidden, &y->router_norm);
+    d->ops->linear(d->dev, s->routed, s->n, t, y->router, NULL);
+    d->ops->logit_scale(d->dev, s->routed, t, n, 1.0f / (float)hidden, 1);
+    d->ops->linear(d->dev, s->coefs, s->routed, t, w, NULL);
+}
+
+static void altup(struct decoder *d, enum altup_kind kind, float *x, uint32_t t)
+{
+    const struct altup p = {.kind = kind,
+                            .n = d->spec.altup.n,
+                            .active = d->spec.altup.active,
+                            .streams = d->scratch.streams,
+                            .coefs = d->scratch.coefs};
+    d->ops->altup(d->dev, x, t, d->spec.hidden, &p);
+}
+
+/* x = (x + attention + n + the norm of right(left(n))) / sqrt 2, with n the norm of x. */
+static int attend(struct decoder *d, const struct layer *y, uint32_t i, uint32_t t, struct err *e)
+{
+    const struct decoder_part all = {0, t, t};
+    const struct altup_layer *a = y->altup;
+    const uint32_t hidden = d->spec.hidden;
+    struct scratch *s = &d->scratch;
+    d->ops->norm(d->dev, s->n, s->x, t, hidden, &y->mixer_norm);
+    d->ops->linear(d->dev, s->narrow, s->n, t, a->left, NULL);
+    d->ops->linear(d->dev, s->beside, s->narrow, t, a->right, NULL);
+    d->ops->norm(d->dev, s->beside, s->beside, t, hidden, &a->laurel_norm);
+    if (decoder_store(d, &y->mixer, s->n, i, &all, e) ||
+        decoder_sublayer(d, &y->mixer, s->n, &y->post_mixer_norm, i, &all, s->mixer, e))
+        return -1;
+    d->ops->add_norm(d->dev, NULL, s->x, s->r, 1, t, hidden, NULL);
+    d->ops->add_norm(d->dev, NULL, s->beside, s->n, 1, t, hidden, NULL);
+    d->ops->add_norm(d->dev, NULL, s->x, s->beside, 1, t, hidden, NULL);
+    d->ops->logit_scale(d->dev, s->x, t, hidden, (float)M_SQRT1_2, 0);
+    return 0;
+}
+
+int decoder_altup_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
+{
+    const struct decoder_part all = {0, t, t};
+    const struct layer *y = &d->layers[i];
+    const struct altup_layer *a = y->altup;
+    const uint32_t hidden = d->spec.hidden;
+    struct scratch *s = &d->scratch;
+    route(d, a, stream_at(d, d->spec.altup.active, t), a->predict, t);
+    altup(d, ALTUP_PREDICT, s->x, t);
+    if (attend(d, y, i, t, e))
+        return -1;
+    d->ops->norm(d->dev, s->n, s->x, t, hidden, &y->ffn_norm);
+    if (decoder_sublayer(d, &y->ffn, s->n, &y->post_ffn_norm, i, &all, s->ffn, e))
+        return -1;
+    d->ops->add_norm(d->dev, NULL, s->x, s->r, 1, t, hidden, NULL);
+    route(d, a, s->x, a->correct, t);
+    altup(d, ALTUP_CORRECT, s->x, t);
+    if (a->scale)
+        layer_times(d, s->x, t, hidden, a->scale);
+    if (decoder_sublayer(d, &y->tail, s->x, &y->post_tail_norm, i, &all, s->ffn, e))
+        return -1;
+    altup(d, ALTUP_SPREAD, s->r, t);
+    return 0;
+}
