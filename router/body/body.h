@@ -68,9 +68,9 @@ void body_bias(struct body *b, struct object o, const char *key, struct ask *q);
 /* Reads `temperature` as OpenAI and Anthropic define it: 0 takes the most likely token, even beside
  * `top_p` or `top_k`, which many clients always send. Any other value samples. */
 void body_temperature(struct body *b, struct object o, struct ask *q);
-/* Reads `top_p` (1 is off, 0 leaves the most likely token) and `top_k` (0 and -1 are off). Call
- * after body_temperature(). */
-void body_cuts(struct body *b, struct object o, struct ask *q);
+/* Reads top-p under the key `p` (1 is off, 0 leaves the most likely token) and top-k under `k` (0
+ * and -1 are off). Call after body_temperature(). */
+void body_cuts(struct body *b, struct object o, const char *p, const char *k, struct ask *q);
 /* Reads the sampling parameters of common/params.def, by their names on TGI's or OpenAI's
  * routes. */
 void body_params(struct body *b, struct object o, bool tgi, struct ask *q);

@@ -109,16 +109,16 @@ void body_temperature(struct body *b, struct object o, struct ask *q)
         q->temperature = t;
 }
 
-void body_cuts(struct body *b, struct object o, struct ask *q)
+void body_cuts(struct body *b, struct object o, const char *p, const char *k, struct ask *q)
 {
-    q->top_p = body_f32(b, o, "top_p");
+    q->top_p = body_f32(b, o, p);
     if (q->top_p.set && q->top_p.v == 0) {
         q->greedy = true;
         q->do_sample = false;
     }
     if (q->top_p.v == 0)
         q->top_p.v = 1;
-    q->top_k = body_i32(b, o, "top_k");
+    q->top_k = body_i32(b, o, k);
     if (q->top_k.v == -1)
         q->top_k.v = 0;
 }

@@ -74,6 +74,13 @@ void convert_named_choice(cJSON *chat, const char *function)
     cJSON_AddStringToObject(cJSON_AddObjectToObject(choice, "function"), "name", function);
 }
 
+void convert_thinking(cJSON *chat, bool on)
+{
+    cJSON *v = cJSON_AddObjectToObject(chat, "chat_template_kwargs");
+    cJSON_AddBoolToObject(v, "enable_thinking", on); /* Qwen's variable */
+    cJSON_AddBoolToObject(v, "thinking", on);        /* DeepSeek's and Granite's */
+}
+
 /* Removes members that only the API that wrote them can read. */
 static void drop_encrypted(cJSON *at)
 {

@@ -22,6 +22,8 @@ bool convert_put(struct convert_content *c, cJSON *m);
 void convert_clear(struct convert_content *c);
 /* sets tool_choice to this function */
 void convert_named_choice(cJSON *chat, const char *function);
+/* Sets the variables by which templates turn reasoning on or off. */
+void convert_thinking(cJSON *chat, bool on);
 /* Appends a line "[NAME JSON]" for a call, or a result, of another server's tool. Members that only
  * that server can read (`encrypted_*`) are omitted. */
 void convert_foreign(const char *name, const cJSON *value, struct buf *out);

@@ -140,6 +140,15 @@ static void plain_body(struct buf *out, const char *msg)
     buf_ch(out, '}');
 }
 
+static void cohere_body(struct buf *out, const char *msg, const char *id)
+{
+    buf_str(out, "{\"id\":");
+    string(out, id);
+    buf_str(out, ",\"message\":");
+    buf_json_str(out, msg, strlen(msg));
+    buf_ch(out, '}');
+}
+
 const char *error_body(struct buf *out, enum error_shape s, const struct err *e, const char *id)
 {
     if (s == ERRORS_OPENAI) {
@@ -148,6 +157,8 @@ const char *error_body(struct buf *out, enum error_shape s, const struct err *e,
         anthropic_body(out, e->msg, error_status(s, e->kind), id);
     } else if (s == ERRORS_OLLAMA) {
         plain_body(out, e->msg);
+    } else if (s == ERRORS_COHERE) {
+        cohere_body(out, e->msg, id);
     } else if (*err_wire(e->kind)) {
         tgi_body(out, e);
     } else {
@@ -162,6 +173,13 @@ void error_event(struct buf *out, enum error_shape s, const struct err *e, const
     if (s == ERRORS_OLLAMA) { /* a line */
         plain_body(out, e->msg);
         buf_ch(out, '\n');
+        return;
+    }
+    if (s == ERRORS_COHERE) { /* the last event of the answer */
+        buf_str(out, "event: message-end\ndata: {\"type\":\"message-end\",\"delta\":{"
+                     "\"finish_reason\":\"ERROR\",\"error\":");
+        buf_json_str(out, e->msg, strlen(e->msg));
+        buf_str(out, "}}\n\n");
         return;
     }
     buf_str(out, s == ERRORS_ANTHROPIC ? "event: error\ndata: " : "data: ");
@@ -196,6 +214,8 @@ void error_refusal(struct buf *out, enum error_shape s, int status, const char *
         anthropic_body(out, msg, status, id);
     } else if (s == ERRORS_OLLAMA) {
         plain_body(out, msg);
+    } else if (s == ERRORS_COHERE) {
+        cohere_body(out, msg, id);
     } else if (s == ERRORS_TEI) {
         buf_str(out, "{\"error\":");
         buf_json_str(out, msg, strlen(msg));

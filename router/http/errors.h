@@ -4,6 +4,7 @@
  *   OpenAI     {"error": {"message", "type", "param", "code"}, "error_type": word}
  *   TEI        as TGI's; its statuses are text-embeddings-inference's
  *   Ollama     {"error": text}
+ *   Cohere     {"id", "message"}
  *   Anthropic  {"type": "error", "error": {"type", "message"}, "request_id"}
  *
  * TGI uses its own statuses (422, 424); clients of the others select their exception by status. */
@@ -12,7 +13,14 @@
 #include "common/buf.h"
 #include "common/err.h"
 
-enum error_shape { ERRORS_TGI, ERRORS_OPENAI, ERRORS_ANTHROPIC, ERRORS_TEI, ERRORS_OLLAMA };
+enum error_shape {
+    ERRORS_TGI,
+    ERRORS_OPENAI,
+    ERRORS_ANTHROPIC,
+    ERRORS_TEI,
+    ERRORS_OLLAMA,
+    ERRORS_COHERE
+};
 
 int error_status(enum error_shape s, enum err_kind k);
 /* Appends the body for `e`; `id` is the request's. Returns its content type. */

@@ -5,7 +5,7 @@
 // fuzz-sources: router/body/body.c router/body/body_ask.c router/body/body_strict.c
 // fuzz-sources: router/http/errors.c router/call/embed_body.c router/call/embed_numbers.c
 // fuzz-sources: router/api/openai/route_embeddings.c router/api/openai/route_score.c
-// fuzz-sources: router/api/tei/*.c router/api/cohere/*.c
+// fuzz-sources: router/api/tei/*.c router/api/cohere/rerank.c router/api/cohere/route_rerank*.c
 // fuzz-sources: common/arena.c common/buf.c common/err.c common/json.c common/json_exact.c
 // fuzz-sources: common/json_scan.c common/utf8.c common/sentence.c common/model_file.c
 // fuzz-sources: common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/file_map.c

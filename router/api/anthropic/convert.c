@@ -327,11 +327,8 @@ static void thinking(struct body *b, struct object root, bool can, cJSON *chat)
         body_fail(b, root, "thinking", "one of `enabled`, `adaptive` and `disabled`");
     else if (on && !can) /* agents send it to every model */
         body_warn(b, "thinking: this model has none");
-    if ((on || off) && can) {
-        cJSON *v = cJSON_AddObjectToObject(chat, "chat_template_kwargs");
-        cJSON_AddBoolToObject(v, "enable_thinking", on); /* Qwen's variable */
-        cJSON_AddBoolToObject(v, "thinking", on);        /* DeepSeek's and Granite's */
-    }
+    if ((on || off) && can)
+        convert_thinking(chat, on);
 }
 
 cJSON *messages_convert(struct body *b, struct object root, bool can_think, bool eyes)

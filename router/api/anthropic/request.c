@@ -10,7 +10,7 @@ static void read_sampling(struct body *b, struct object root, bool counting, str
 {
     bool given;
     body_temperature(b, root, q);
-    body_cuts(b, root, q);
+    body_cuts(b, root, "top_p", "top_k", q);
     q->stop = body_strings(b, root, "stop_sequences", false, true, &q->n_stop);
     q->length_name = "max_tokens";
     q->style = ASK_ANTHROPIC;

@@ -1,4 +1,4 @@
-#include "router/api/cohere/cohere.h"
+#include "router/api/cohere/rerank.h"
 
 static int work(struct call *c, struct err *e)
 {

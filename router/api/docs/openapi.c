@@ -34,7 +34,7 @@ static void good_answer(struct buf *out, const struct route *r)
     buf_ch(out, '}');
 }
 
-static void errors(struct buf *out)
+static void errors(struct buf *out, const char *body)
 {
     static const struct {
         int status;
@@ -53,7 +53,7 @@ static void errors(struct buf *out)
                 ",\"%d\":{\"description\":\"%s\",\"content\":{\"text/plain\":{},"
                 "\"application/json\":{",
                 rows[i].status, rows[i].text);
-        schema(out, "Error");
+        schema(out, body);
         buf_str(out, "}}}");
     }
 }
@@ -76,7 +76,7 @@ static void operation(struct buf *out, const struct route *r)
     }
     good_answer(out, r);
     if (post)
-        errors(out);
+        errors(out, r->errors == ERRORS_COHERE ? "CohereError" : "Error");
     if (!r->open)
         buf_str(out, ",\"401\":{\"description\":\"The key is missing or wrong\"}");
     if (post || r->probe || !strncmp(r->paths[0], "/v2", 3))

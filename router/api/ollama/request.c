@@ -1,6 +1,7 @@
 /* From Ollama's bodies to OpenAI's. */
 #include "common/json.h"
 #include "router/api/ollama/ollama.h"
+#include "router/chat/convert.h"
 #include "router/chat/pictures.h"
 #include <math.h>
 #include <string.h>
@@ -69,11 +70,8 @@ static void add_think(cJSON *to, const cJSON *think)
         copy(to, "reasoning_effort", think);
     else if (cJSON_IsFalse(think))
         cJSON_AddStringToObject(to, "reasoning_effort", "none");
-    else if (cJSON_IsTrue(think)) {
-        cJSON *variables = cJSON_AddObjectToObject(to, "chat_template_kwargs");
-        cJSON_AddTrueToObject(variables, "enable_thinking");
-        cJSON_AddTrueToObject(variables, "thinking");
-    }
+    else if (cJSON_IsTrue(think))
+        convert_thinking(to, true);
 }
 
 /* ---------------------------------------------------------------- messages */

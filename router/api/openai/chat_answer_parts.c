@@ -176,6 +176,15 @@ static bool call_deltas(struct buf *out, struct chat_part *p)
     return any;
 }
 
+/* As OpenAI and llama.cpp do, a stream that begins with a call, or may do so, begins with a content
+ * of null: an empty text would be a text part for clients that distinguish them. */
+static bool opens_calls(const struct chat_part *p, bool calls)
+{
+    const struct reply *r = &p->reply;
+    const bool first = calls && p->calls == 0 && !p->opened;
+    return p->content == 0 && (first || (r->config.format && !r->n_calls && reply_held(r) > 0));
+}
+
 bool chat_parts_delta(struct openai *o, const struct generation *g, struct buf *out)
 {
     struct chat_part *p = &o->parts[g->index];
@@ -184,8 +193,12 @@ bool chat_parts_delta(struct openai *o, const struct generation *g, struct buf *
     bool reasoning = r->reasoning.len > p->reasoning && !p->hide_reasoning;
     bool calls = p->calls < r->n_calls && (has_text(p) || p->calls + 1 < r->n_calls);
     buf_str(out, "\"role\":\"assistant\"");
-    if (content || !(reasoning || calls))
+    if (content)
         member(out, "content", &r->content, p->content);
+    else if (opens_calls(p, calls))
+        buf_str(out, ",\"content\":null");
+    else if (!(reasoning || calls || r->n_calls))
+        buf_str(out, ",\"content\":\"\"");
     if (reasoning)
         reasoning_members(out, &r->reasoning, p->reasoning);
     calls = call_deltas(out, p);

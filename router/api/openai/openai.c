@@ -7,7 +7,7 @@
 void openai_sampling(struct body *b, struct object root, struct ask *q)
 {
     body_temperature(b, root, q);
-    body_cuts(b, root, q);
+    body_cuts(b, root, "top_p", "top_k", q);
     body_params(b, root, false, q);
     if (q->top_n_sigma.v == -1) /* llama.cpp's: off */
         q->top_n_sigma.v = 0;

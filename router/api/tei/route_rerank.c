@@ -1,6 +1,6 @@
 /* TEI's and Cohere's clients use the same path; the body tells which one it is. */
 #include "common/json.h"
-#include "router/api/cohere/cohere.h"
+#include "router/api/cohere/rerank.h"
 #include "router/api/tei/tei.h"
 #include <string.h>
 

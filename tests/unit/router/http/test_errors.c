@@ -1,4 +1,5 @@
-// Errors in three shapes, when to come back, and who may ask: the pure parts of the edge.
+// Errors in the shape of each protocol, when to come back, and who may ask: the pure parts of the
+// edge.
 #include "router/generate/drain.h"
 #include "router/http/errors.h"
 #include "router/http/keys.h"
@@ -37,6 +38,8 @@ static void shapes(void **state)
     assert_int_equal(route_errors("/completions"), ERRORS_OPENAI);
     assert_int_equal(route_errors("/embeddings"), ERRORS_OPENAI);
     assert_int_equal(route_errors("/v1/messages/count_tokens"), ERRORS_ANTHROPIC);
+    assert_int_equal(route_errors("/v2/chat"), ERRORS_COHERE);
+    assert_int_equal(route_errors("/v2/rerank"), ERRORS_OPENAI);
     struct err e = error(ERR_VALIDATION, "Input validation error: `top_p` must be \"small\"");
     expect(ERRORS_TGI, e,
            "{\"error\":\"Input validation error: `top_p` must be "
@@ -48,6 +51,8 @@ static void shapes(void **state)
     expect(ERRORS_ANTHROPIC, e,
            "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":"
            "\"Input validation error: `top_p` must be \\\"small\\\"\"},\"request_id\":\"r1\"}");
+    expect(ERRORS_COHERE, e,
+           "{\"id\":\"r1\",\"message\":\"Input validation error: `top_p` must be \\\"small\\\"\"}");
     expect(ERRORS_TGI, error(ERR_SYNTAX, "no JSON"), "no JSON");
     expect(
         ERRORS_OPENAI, error(ERR_KEY_LIMIT, "Model is overloaded"),

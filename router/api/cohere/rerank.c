@@ -1,4 +1,4 @@
-#include "router/api/cohere/cohere.h"
+#include "router/api/cohere/rerank.h"
 #include "common/json.h"
 #include <string.h>
 
