@@ -121,6 +121,8 @@ struct vision {
 uint32_t vision_add_resize(struct vision_plan *p, int32_t of, struct vision_rect cut,
                            uint32_t width, uint32_t height);
 uint32_t vision_add_crop(struct vision_plan *p, uint32_t of, int64_t x, int64_t y);
+/* A size of its own for a crop that was added. */
+void vision_size_crop(struct vision_plan *p, uint32_t crop, uint32_t width, uint32_t height);
 /* Sets p->rows and p->cols and adds the tiles in raster order, the first at (x, y), `stride` pixels
  * apart. */
 void vision_add_tiles(struct vision_plan *p, uint32_t of, uint32_t rows, uint32_t cols,
