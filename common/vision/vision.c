@@ -8,7 +8,7 @@ static const struct vision_family *const families[] = {
     &vision_llava,   &vision_idefics3, &vision_internvl,        &vision_paligemma,
     &vision_llama4,  &vision_gemma4,   &vision_llava_onevision, &vision_aya,
     &vision_cohere2, &vision_mllama,   &vision_glm4v,           &vision_kimi_vl,
-    &vision_lfm2_vl,
+    &vision_lfm2_vl, &vision_idefics2,
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]), N_TYPES = 6 };
 

@@ -154,7 +154,8 @@ static uint64_t whole_cells(const struct encoder_spec *s, const struct vision_pl
     *whole &= g.rows && g.cols && vision_crop_height(p, crop) % s->patch == 0 &&
               vision_crop_width(p, crop) % s->patch == 0 && g.rows % s->cell == 0 &&
               g.cols % s->cell == 0;
-    if (s->positions == POSITIONS_TABLE || s->positions == POSITIONS_AXES)
+    if (s->positions == POSITIONS_TABLE || s->positions == POSITIONS_AXES ||
+        s->positions == POSITIONS_BUCKETS)
         *whole &= g.rows <= s->side && g.cols <= s->side;
     return (uint64_t)(g.rows / s->cell) * (g.cols / s->cell);
 }
@@ -167,6 +168,8 @@ int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, str
     bool whole = p->n_crops > 0;
     for (uint32_t i = 0; i < p->n_crops; i++)
         features += whole_cells(s, p, i, &whole);
+    if (s->resample.latents)
+        features = (uint64_t)p->n_crops * s->resample.latents;
     if (s->joint.tiles)
         whole &= g.rows == s->side && g.cols == s->side && p->rows && p->cols &&
                  p->rows * p->cols == p->n_crops && p->n_crops <= s->joint.tiles;
