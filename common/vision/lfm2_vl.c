@@ -96,10 +96,9 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
         out->n_features = rows * cols * side * side;
     }
     if (!out->rows || f->thumbnail) {
-        vision_add_crop(out, vision_add_resize(out, -1, vision_whole(out), width, height), 0, 0);
+        const uint32_t all = vision_add_resize(out, -1, vision_whole(out), width, height);
+        vision_size_crop(out, vision_add_crop(out, all, 0, 0), width, height);
         out->n_features += height / unit * (width / unit);
-        if (out->rows)
-            out->last_height = height, out->last_width = width;
     }
     out->grid_h = out->crop_height / unit;
     out->grid_w = out->crop_width / unit;

@@ -8,7 +8,7 @@ static const struct vision_family *const families[] = {
     &vision_llava,   &vision_idefics3, &vision_internvl,        &vision_paligemma,
     &vision_llama4,  &vision_gemma4,   &vision_llava_onevision, &vision_aya,
     &vision_cohere2, &vision_mllama,   &vision_glm4v,           &vision_kimi_vl,
-    &vision_lfm2_vl,
+    &vision_lfm2_vl, &vision_idefics2,
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]), N_TYPES = 6 };
 
@@ -86,7 +86,7 @@ uint32_t vision_add_resize(struct vision_plan *p, int32_t of, struct vision_rect
 uint32_t vision_add_crop(struct vision_plan *p, uint32_t of, int64_t x, int64_t y)
 {
     if (p->n_crops < VISION_MAX_CROPS)
-        p->crops[p->n_crops] = (struct vision_crop){of, (int32_t)x, (int32_t)y};
+        p->crops[p->n_crops] = (struct vision_crop){of, (int32_t)x, (int32_t)y, 0, 0};
     return p->n_crops++;
 }
 
@@ -99,16 +99,25 @@ void vision_add_tiles(struct vision_plan *p, uint32_t of, uint32_t rows, uint32_
         vision_add_crop(p, of, x + (int64_t)(i % cols * stride), y + (int64_t)(i / cols * stride));
 }
 
+void vision_size_crop(struct vision_plan *p, uint32_t crop, uint32_t width, uint32_t height)
+{
+    if (crop < VISION_MAX_CROPS) {
+        p->crops[crop].width = width;
+        p->crops[crop].height = height;
+    }
+}
+
 /* Limits that apply to every family. */
 static int check_plan(const struct vision *v, const struct vision_plan *p, struct err *e)
 {
-    const uint64_t pixels = vision_pixels(p);
+    const uint64_t pixels = vision_pixels_before(p, p->n_crops);
     bool fits = p->n_resizes <= VISION_MAX_RESIZES && p->n_crops <= VISION_MAX_CROPS &&
-                p->n_crops > 0 && pixels > 0 && pixels <= VISION_MAX_PIXELS &&
-                p->crop_width <= VISION_MAX_CROP_SIDE && p->crop_height <= VISION_MAX_CROP_SIDE &&
-                p->last_width <= VISION_MAX_CROP_SIDE && p->last_height <= VISION_MAX_CROP_SIDE &&
-                p->crop_width % v->format.patch == 0 && p->crop_height % v->format.patch == 0 &&
-                p->last_width % v->format.patch == 0 && p->last_height % v->format.patch == 0;
+                p->n_crops > 0 && pixels > 0 && pixels <= VISION_MAX_PIXELS;
+    for (uint32_t i = 0; fits && i < p->n_crops; i++) {
+        const uint32_t w = vision_crop_width(p, i), h = vision_crop_height(p, i);
+        fits = w && h && w <= VISION_MAX_CROP_SIDE && h <= VISION_MAX_CROP_SIDE &&
+               w % v->format.patch == 0 && h % v->format.patch == 0;
+    }
     for (uint32_t i = 0; fits && i < p->n_resizes; i++)
         fits = p->resizes[i].width > 0 && p->resizes[i].height > 0;
     if (!fits)

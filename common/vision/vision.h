@@ -9,7 +9,7 @@
  * Tested against transformers: qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_vl_moe, qwen3_5, gemma3,
  * gemma4, llava 1.5, llava_next, llava_onevision, idefics3, smolvlm, mistral3, pixtral (llava with
  * that tower), internvl, internvl_chat, paligemma, llama4, aya_vision,
- * cohere2_vision, mllama, glm4v, glm4v_moe, lfm2_vl. kimi_vl: the tower
+ * cohere2_vision, mllama, glm4v, glm4v_moe, lfm2_vl, idefics2. kimi_vl: the tower
  * against that of kimi_k25, pixels against the processor of its authors. */
 #ifndef COMMON_VISION_VISION_H
 #define COMMON_VISION_VISION_H
@@ -91,6 +91,7 @@ struct vision_resize {
 struct vision_crop {
     uint32_t of; /* index in plan.resizes */
     int32_t x, y;
+    uint32_t width, height; /* if it has a size of its own (lfm2_vl, idefics2); 0: the plan's */
 };
 /* Maximum sides of an image, and of a crop. */
 enum { VISION_MAX_SIDE = 65535, VISION_MAX_CROP_SIDE = 65536 };
@@ -103,9 +104,7 @@ struct vision_plan {
     uint32_t n_resizes;
     struct vision_crop crops[VISION_MAX_CROPS]; /* in the order of the tower's input */
     uint32_t n_crops;
-    uint32_t crop_width, crop_height; /* of each, multiples of the patch */
-    /* The last crop's, if it has a size of its own (lfm2_vl); 0: the others'. */
-    uint32_t last_width, last_height;
+    uint32_t crop_width, crop_height; /* of those without their own; multiples of the patch */
     /* Tiles cut from one resize; 0: a single crop. A crop of the whole image comes first
      * (llava_next, gemma3) or last (idefics3, internvl). */
     uint32_t rows, cols;
@@ -119,18 +118,19 @@ struct vision_plan {
 };
 static inline uint32_t vision_crop_width(const struct vision_plan *p, uint32_t crop)
 {
-    return p->last_width && crop + 1 == p->n_crops ? p->last_width : p->crop_width;
+    return p->crops[crop].width ? p->crops[crop].width : p->crop_width;
 }
 static inline uint32_t vision_crop_height(const struct vision_plan *p, uint32_t crop)
 {
-    return p->last_height && crop + 1 == p->n_crops ? p->last_height : p->crop_height;
+    return p->crops[crop].height ? p->crops[crop].height : p->crop_height;
 }
-/* Pixels of all crops together. */
-static inline uint64_t vision_pixels(const struct vision_plan *p)
+/* Pixels of the crops before `crop`. */
+static inline uint64_t vision_pixels_before(const struct vision_plan *p, uint32_t crop)
 {
-    const uint64_t last = p->n_crops ? p->n_crops - 1 : 0;
-    return last * p->crop_width * p->crop_height +
-           (uint64_t)vision_crop_width(p, (uint32_t)last) * vision_crop_height(p, (uint32_t)last);
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < crop && i < VISION_MAX_CROPS; i++)
+        n += (uint64_t)vision_crop_width(p, i) * vision_crop_height(p, i);
+    return n;
 }
 /* ERR_VALIDATION: an image that the family does not support (too wide), without a side, or beyond
  * VISION_MAX_SIDE. Constant time, no allocation. */

@@ -39,6 +39,10 @@ struct vision_idefics3 {
     uint32_t longest, tile, tile_tokens;
     bool split;
 };
+struct vision_idefics2 {
+    uint32_t shortest, longest, latents;
+    bool split;
+};
 struct vision_pixtral {
     uint32_t longest;
     char row_end[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
@@ -91,7 +95,7 @@ struct vision_family {
 extern const struct vision_family vision_qwen, vision_gemma3, vision_llava, vision_llava_next,
     vision_idefics3, vision_pixtral, vision_internvl, vision_paligemma, vision_llama4,
     vision_gemma4, vision_mllama, vision_llava_onevision, vision_aya, vision_cohere2, vision_glm4v,
-    vision_kimi_vl, vision_lfm2_vl;
+    vision_kimi_vl, vision_lfm2_vl, vision_idefics2;
 
 struct vision {
     const struct vision_family *family;
@@ -105,6 +109,7 @@ struct vision {
         struct vision_gemma3 gemma3;
         struct vision_gemma4 gemma4;
         struct vision_llava llava;
+        struct vision_idefics2 idefics2;
         struct vision_idefics3 idefics3;
         struct vision_pixtral pixtral;
         struct vision_kimi kimi;
@@ -121,6 +126,8 @@ struct vision {
 uint32_t vision_add_resize(struct vision_plan *p, int32_t of, struct vision_rect cut,
                            uint32_t width, uint32_t height);
 uint32_t vision_add_crop(struct vision_plan *p, uint32_t of, int64_t x, int64_t y);
+/* A size of its own for a crop that was added. */
+void vision_size_crop(struct vision_plan *p, uint32_t crop, uint32_t width, uint32_t height);
 /* Sets p->rows and p->cols and adds the tiles in raster order, the first at (x, y), `stride` pixels
  * apart. */
 void vision_add_tiles(struct vision_plan *p, uint32_t of, uint32_t rows, uint32_t cols,

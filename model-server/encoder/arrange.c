@@ -46,8 +46,7 @@ static void from_planes(const struct encoder_spec *s, const struct tower_image *
 {
     const size_t p = s->patch, width = vision_crop_width(image->plan, crop);
     const size_t height = vision_crop_height(image->plan, crop);
-    const float *planes =
-        image->pixels + (size_t)crop * 3 * image->plan->crop_width * image->plan->crop_height;
+    const float *planes = image->pixels + 3 * vision_pixels_before(image->plan, crop);
     for (size_t c = 0; c < 3; c++)
         for (size_t f = 0; f < s->frames; f++)
             for (size_t y = 0; y < p; y++, out += p)
@@ -67,9 +66,8 @@ void arrange_patch(const struct encoder_spec *s, const struct tower_image *image
     if (image->layout == VISION_PATCHES_BY_FEATURE)
         nth = ((at.row / cell * (g.cols / cell) + at.col / cell) * cell + at.row % cell) * cell +
               at.col % cell;
-    const struct arrange_grid before = arrange_grid(s, image->plan, 0);
-    memcpy(out, image->pixels + ((size_t)crop * before.rows * before.cols + nth) * each,
-           each * sizeof(*out));
+    const size_t before = vision_pixels_before(image->plan, crop) / ((size_t)s->patch * s->patch);
+    memcpy(out, image->pixels + (before + nth) * each, each * sizeof(*out));
 }
 
 /* ---------------------------------------------------------------- what comes out */
@@ -133,8 +131,9 @@ struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct
     const uint32_t rows = g.rows / s->cell, cols = g.cols / s->cell;
     const uint32_t row = at.row / s->cell, col = at.col / s->cell;
     struct arrange_shares one = {.n = 1, .by = {1}};
-    const struct arrange_grid before = arrange_grid(s, p, 0);
-    one.to[0] = crop * (before.rows / s->cell) * (before.cols / s->cell) + row * cols + col;
+    const uint32_t unit = s->patch * s->cell;
+    one.to[0] =
+        (uint32_t)(vision_pixels_before(p, crop) / ((uint64_t)unit * unit)) + row * cols + col;
     if (!is_joined(s, p) || crop == 0)
         return one;
     const uint32_t y = (crop - 1) / p->cols * rows + row, x = (crop - 1) % p->cols * cols + col;
@@ -155,7 +154,8 @@ static uint64_t whole_cells(const struct encoder_spec *s, const struct vision_pl
     *whole &= g.rows && g.cols && vision_crop_height(p, crop) % s->patch == 0 &&
               vision_crop_width(p, crop) % s->patch == 0 && g.rows % s->cell == 0 &&
               g.cols % s->cell == 0;
-    if (s->positions == POSITIONS_TABLE || s->positions == POSITIONS_AXES)
+    if (s->positions == POSITIONS_TABLE || s->positions == POSITIONS_AXES ||
+        s->positions == POSITIONS_BUCKETS)
         *whole &= g.rows <= s->side && g.cols <= s->side;
     return (uint64_t)(g.rows / s->cell) * (g.cols / s->cell);
 }
@@ -168,6 +168,8 @@ int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, str
     bool whole = p->n_crops > 0;
     for (uint32_t i = 0; i < p->n_crops; i++)
         features += whole_cells(s, p, i, &whole);
+    if (s->resample.latents)
+        features = (uint64_t)p->n_crops * s->resample.latents;
     if (s->joint.tiles)
         whole &= g.rows == s->side && g.cols == s->side && p->rows && p->cols &&
                  p->rows * p->cols == p->n_crops && p->n_crops <= s->joint.tiles;

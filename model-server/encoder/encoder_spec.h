@@ -14,10 +14,16 @@ enum encoder_positions {
     POSITIONS_AXES,      /* one for each of `side` columns, and one for each of as many rows */
     POSITIONS_STRETCHED, /* the same grid, bilinearly stretched to the picture's (Qwen3-VL) */
     POSITIONS_CUBIC,     /* by cubic convolution: edges of the grids, not their corners, meet */
-    POSITIONS_SMOOTHED   /* so, but linearly, over all elements that a patch covers (SigLIP 2) */
+    POSITIONS_SMOOTHED,  /* so, but linearly, over all elements that a patch covers (SigLIP 2) */
+    POSITIONS_BUCKETS    /* the element of the grid where a patch begins (NaViT; Idefics 2) */
 };
 
-enum { ENCODER_MAX_LINEARS = 4, ENCODER_MAX_LEVELS = 8, ENCODER_MAX_TAPS = 8 };
+enum {
+    ENCODER_MAX_LINEARS = 4,
+    ENCODER_MAX_LEVELS = 8,
+    ENCODER_MAX_TAPS = 8,
+    ENCODER_MAX_SAMPLERS = 8
+};
 
 /* A matrix behind the transformer. */
 struct encoder_linear {
@@ -44,6 +50,16 @@ struct encoder_projection {
     struct encoder_linear linear[ENCODER_MAX_LINEARS];
     uint32_t n_linears;
     enum act act, gate_act;
+};
+
+/* A perceiver resampler (arXiv 2204.14198) behind the projection: each crop becomes `latents`
+ * features, which attend to its projected patches and to each other in `depth` layers, each with a
+ * gated MLP of four times the width. */
+struct encoder_resample {
+    uint32_t latents; /* 0: there is none */
+    uint32_t depth, heads, kv_heads, head_dim;
+    float eps; /* of its RMS norms */
+    enum act act;
 };
 
 /* All tiles of a picture see each other: see tower_joint.c. */
@@ -76,6 +92,7 @@ struct encoder_spec {
     bool tiles_joined;    /* LLaVA-NeXT: tiles become one grid, with a vector behind each row */
     struct encoder_projection project;
     struct encoder_joint joint;
+    struct encoder_resample resample;
     /* Behind these layers there is a projection of their own, whose results are added to the first
      * layers of the text model. */
     uint32_t level_at[ENCODER_MAX_LEVELS], n_levels;

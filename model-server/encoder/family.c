@@ -7,7 +7,8 @@ static const struct encoder_family *const families[] = {
     &family_gemma4,   &family_llava_onevision, &family_aya,       &family_cohere2,
     &family_mistral3, &family_pixtral,         &family_llava,     &family_idefics3,
     &family_internvl, &family_internvl_chat,   &family_paligemma, &family_llama4,
-    &family_mllama,   &family_glm4v,           &family_kimi_vl,   &family_lfm2_vl};
+    &family_mllama,   &family_glm4v,           &family_kimi_vl,   &family_lfm2_vl,
+    &family_idefics2};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static const struct encoder_family *find(const char *type, const char *tower)

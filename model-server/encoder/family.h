@@ -7,7 +7,8 @@
 extern const struct encoder_family family_qwen2_5_vl, family_qwen2_vl, family_qwen3_vl,
     family_gemma3, family_llava, family_idefics3, family_pixtral, family_mistral3, family_internvl,
     family_internvl_chat, family_paligemma, family_llama4, family_gemma4, family_llava_onevision,
-    family_aya, family_cohere2, family_mllama, family_glm4v, family_kimi_vl, family_lfm2_vl;
+    family_aya, family_cohere2, family_mllama, family_glm4v, family_kimi_vl, family_lfm2_vl,
+    family_idefics2;
 
 /* Keys of the blocks as most towers have them: hidden_size, num_hidden_layers, num_attention_heads,
  * intermediate_size, hidden_act, under the names that `k` says. Fills the rest with what most

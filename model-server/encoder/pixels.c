@@ -27,7 +27,8 @@ enum { BLACK_RUN = 1024 }; /* pixels that are made black at once */
 size_t pixels_count(const struct vision_format *f, const struct vision_plan *p,
                     enum vision_layout layout)
 {
-    return 3 * (size_t)vision_pixels(p) * (layout == VISION_PLANES ? 1 : f->frames);
+    return 3 * (size_t)vision_pixels_before(p, p->n_crops) *
+           (layout == VISION_PLANES ? 1 : f->frames);
 }
 
 static void run(const struct pixels_workers *w,
@@ -202,11 +203,13 @@ static void span(const struct work *k, const struct vision_crop *c, uint32_t x, 
     convert(k, to, NULL, n - (uint32_t)end);
 }
 
-/* The crop of row i of all, where each but the last has `rows`. */
-static uint32_t crop_of(const struct vision_plan *p, size_t i, uint32_t rows)
+/* The crop of row *i of all, of `unit` pixels; *i becomes its row there. */
+static uint32_t crop_of(const struct vision_plan *p, size_t *i, uint32_t unit)
 {
-    const size_t crop = i / rows;
-    return crop < p->n_crops ? (uint32_t)crop : p->n_crops - 1;
+    uint32_t crop = 0;
+    for (; *i >= vision_crop_height(p, crop) / unit; crop++)
+        *i -= vision_crop_height(p, crop) / unit;
+    return crop;
 }
 
 /* Rows of all crops as they come. */
@@ -214,14 +217,13 @@ static void plane_rows(void *arg, int thread, size_t begin, size_t end)
 {
     const struct work *k = arg;
     const struct vision_plan *p = k->plan;
-    const size_t before = 3 * (size_t)p->crop_width * p->crop_height; /* numbers of a crop */
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        const uint32_t crop = crop_of(p, i, p->crop_height), w = vision_crop_width(p, crop);
-        const size_t y = i - (size_t)crop * p->crop_height;
+        size_t y = i;
+        const uint32_t crop = crop_of(p, &y, 1), w = vision_crop_width(p, crop);
         span(k, &p->crops[crop], 0, (uint32_t)y, w,
-             (struct place){k->out + crop * before + y * w, (size_t)w * vision_crop_height(p, crop),
-                            0, 1});
+             (struct place){k->out + 3 * vision_pixels_before(p, crop) + y * w,
+                            (size_t)w * vision_crop_height(p, crop), 0, 1});
     }
 }
 
@@ -235,16 +237,15 @@ static void patch_rows(void *arg, int thread, size_t begin, size_t end)
     const struct work *k = arg;
     const uint32_t p = k->format->patch, frames = k->format->frames;
     const uint32_t m = k->layout == VISION_PATCHES ? 1 : k->format->merge;
-    const uint32_t rows = k->plan->crop_height / p;
     const size_t area = (size_t)p * p, numbers = area * 3 * frames; /* of a patch */
-    const size_t before = (size_t)rows * (k->plan->crop_width / p); /* patches of a crop */
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        const uint32_t crop = crop_of(k->plan, i, rows);
+        size_t row = i;
+        const uint32_t crop = crop_of(k->plan, &row, p);
         const uint32_t cols = vision_crop_width(k->plan, crop) / p;
-        const size_t row = i - (size_t)crop * rows;
+        const size_t before = vision_pixels_before(k->plan, crop) / area; /* patches */
         /* Blocks of m x m patches are in raster order, and the patches within a block. */
-        float *first = k->out + (crop * before + row / m * m * cols + row % m * m) * numbers;
+        float *first = k->out + (before + row / m * m * cols + row % m * m) * numbers;
         for (uint32_t run = 0; run < cols; run += PATCH_RUN)
             for (uint32_t y = 0; y < p; y++)
                 for (uint32_t col = run; col < cols && col < run + PATCH_RUN; col++)
@@ -270,11 +271,11 @@ int pixels_make(const struct vision_format *f, const struct vision_plan *p,
         k.kernels.spread = resample_spread_ref;
     for (uint32_t i = 0; i < p->n_resizes && rc == 0; i++)
         rc = make_part(&k, picture, i, e);
-    const size_t rows = (size_t)(p->n_crops - 1) * p->crop_height;
+    size_t rows = 0;
+    for (uint32_t i = 0; i < p->n_crops; i++)
+        rows += vision_crop_height(p, i) / (layout == VISION_PLANES ? 1 : f->patch);
     if (rc == 0)
-        run(k.workers, layout == VISION_PLANES ? plane_rows : patch_rows, &k,
-            (rows + vision_crop_height(p, p->n_crops - 1)) /
-                (layout == VISION_PLANES ? 1 : f->patch));
+        run(k.workers, layout == VISION_PLANES ? plane_rows : patch_rows, &k, rows);
     for (uint32_t i = 0; i < p->n_resizes; i++)
         free(k.parts[i].own);
     return rc;

@@ -102,6 +102,19 @@ static void add_smoothed(const struct tower *t, struct arrange_grid g, struct to
     }
 }
 
+/* The element of `side` that holds the place where patch i of n begins, in fp32 as PyTorch computes
+ * places and bounds. Its bounds depend on the width of its vectors; in the hub's grid of 70 no
+ * place is so near to one that this matters. */
+static uint32_t bucket(uint32_t i, uint32_t n, uint32_t side)
+{
+    const float at = fminf((float)i * (1 / (float)n), (float)(1 - 1e-6));
+    const double step = 1.0 / side;
+    uint32_t k = 0;
+    while (k + 1 < side && (float)(step + k * step) <= at)
+        k++;
+    return k;
+}
+
 void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_place at, float *out)
 {
     const struct encoder_spec *s = &t->spec;
@@ -113,6 +126,8 @@ void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_pl
         add_cubic(t, g, at, out);
     else if (s->positions == POSITIONS_SMOOTHED)
         add_smoothed(t, g, at, out);
+    else if (s->positions == POSITIONS_BUCKETS)
+        add_row(t, bucket(at.row, g.rows, s->side), bucket(at.col, g.cols, s->side), 1, out);
     else if (s->positions == POSITIONS_AXES)
         for (size_t i = 0; i < hidden; i++)
             out[i] = t->positions[at.col * hidden + i] +

@@ -33,13 +33,14 @@ static size_t layout(struct tower *t, float *base, size_t tokens)
     const struct encoder_spec *s = &t->spec;
     const uint32_t a = tower_widest(&s->project), b = s->n_levels ? tower_widest(&s->level) : 0;
     const size_t rows = tokens / s->project.join + 1, mid = a > b ? a : b;
+    const size_t some = rows < TOWER_PROJECT_ROWS ? rows : TOWER_PROJECT_ROWS;
     const size_t taps = s->joint.tiles ? (size_t)TOWER_TAP_ROWS * s->width : 0;
     const size_t later = s->joint.tiles ? tokens * s->blocks.hidden : 0;
     const size_t sizes[] = {tokens * tower_patch_floats(s),
                             tokens * s->blocks.hidden,
                             tokens * s->blocks.hidden,
-                            taps ? taps : rows * mid,
-                            rows * mid,
+                            taps ? taps : some * mid,
+                            some * mid,
                             later};
     float **const areas[] = {&t->patches,   &t->added,     &t->normed,
                              &t->middle[0], &t->middle[1], &t->joint.later};
@@ -132,13 +133,17 @@ static uint32_t reserved_tokens(const struct tower *t, uint32_t features)
     const uint32_t most = most_tokens(t);
     if (t->spec.joint.tiles) /* of one picture */
         return tower_joint_tokens(&t->spec);
+    if (t->spec.resample.latents) /* of the largest crop: others go through when they come */
+        return t->spec.side * t->spec.side < most ? t->spec.side * t->spec.side : most;
     return tokens < most ? (uint32_t)tokens : most;
 }
 
 int tower_reserve(struct tower *t, uint32_t features, struct err *e)
 {
     const uint32_t n = reserved_tokens(t, features);
-    return reserve(t, n, 1, e) || decoder_reserve(&t->d, n, 0, e) ? -1 : 0;
+    if (reserve(t, n, 1, e) || decoder_reserve(&t->d, n, 0, e))
+        return -1;
+    return t->spec.resample.latents ? tower_resample_reserve(t, n, e) : 0;
 }
 
 uint64_t tower_reserve_bytes(const struct tower *t, uint32_t features)
@@ -149,7 +154,7 @@ uint64_t tower_reserve_bytes(const struct tower *t, uint32_t features)
     const uint64_t keys = (uint64_t)(blocks_of((uint32_t)n) + 1) * BLOCK * kv->n_heads *
                           (kv->k_dim + kv->v_dim) * sizeof(float);
     return (layout(&sketch, NULL, n) + host_floats(t, n)) * sizeof(float) + keys +
-           decoder_scratch_bytes(&t->d, (uint32_t)n, 0);
+           decoder_scratch_bytes(&t->d, (uint32_t)n, 0) + tower_resample_bytes(t, (uint32_t)n);
 }
 
 /* ---------------------------------------------------------------- before and behind the blocks */
@@ -331,6 +336,23 @@ static int begin_pass(struct tower *t, struct err *e)
     return upload(t, tokens, e);
 }
 
+/* Features of the pass' crops, one after the other. */
+static int resample_pass(struct tower *t, struct err *e)
+{
+    const struct encoder_spec *s = &t->spec;
+    const size_t each = (size_t)s->resample.latents * s->width;
+    struct tower_cursor c = t->work.next;
+    size_t at = 0;
+    for (uint32_t i = 0; i < t->work.crops; i++, tower_next_crop(&c)) {
+        const struct tower_image *image = &c.images[c.image];
+        const uint32_t n = crop_tokens(t, image->plan, c.crop);
+        if (tower_resample(t, t->features[0] + at * s->width, n, image->out + c.crop * each, e))
+            return -1;
+        at += n;
+    }
+    return 0;
+}
+
 /* Features of the pass, whose transformer is over. */
 static int end_pass(struct tower *t, struct err *e)
 {
@@ -343,9 +365,10 @@ static int end_pass(struct tower *t, struct err *e)
         (t->d.ops->download(t->d.dev, t->host, w->walk.rows, floats * sizeof(float), e) ||
          tower_project_means(t, patches, e)))
         return -1;
-    if (download(t, rows, e))
+    if (s->resample.latents ? resample_pass(t, e) : download(t, rows, e))
         return -1;
-    tower_collect(t, w->next, w->crops, rows);
+    if (!s->resample.latents)
+        tower_collect(t, w->next, w->crops, rows);
     for (uint32_t i = 0; i < w->crops; i++)
         tower_next_crop(&w->next);
     w->crops = 0;

@@ -12,6 +12,21 @@ struct tower_projection {
     float *bias[ENCODER_MAX_LINEARS];
 };
 
+/* Of encoder_spec.resample (tower_resample.c). */
+struct tower_sampler {
+    float *latent_norm, *context_norm, *mlp_norm; /* [width] */
+    struct weight *q, *kv, *o, *gate_up, *down;
+};
+struct tower_resample {
+    struct tower_sampler layer[ENCODER_MAX_SAMPLERS];
+    float *norm;    /* [width] */
+    float *latents; /* host: [latents][width] */
+    /* Working memory, which grows to the largest crop. */
+    struct kv_cache *kv;
+    uint32_t cap, *zeros, *places, *blocks; /* rows of patches and latents */
+    float *device, *rows, *normed, *kv_rows, *q, *att, *mlp, *middle;
+};
+
 /* Where a patch is. */
 struct tower_place {
     uint32_t row, col;
@@ -59,6 +74,7 @@ struct tower {
     float *patch_bias, *positions, *class_token, *row_end, *pool_bias, *pool_scale;
     struct tower_projection project, level[ENCODER_MAX_LEVELS];
     struct tower_joint joint;
+    struct tower_resample resample;
 
     /* Working memory of a pass, which grows to the largest. */
     uint32_t cap_tokens, cap_crops, n_blocks;
@@ -93,6 +109,7 @@ void tower_end_rows(const struct tower *t, const struct tower_image *image);
  * n) of the transformer, of which `x` is the first: whole cells, whose features go to y[rows],
  * where those of all rows have their place; and the projection behind an average of the rows in
  * t->host, as a step of its own. */
+enum { TOWER_PROJECT_ROWS = 1024 }; /* that are projected at once */
 uint32_t tower_widest(const struct encoder_projection *p);
 void tower_project(struct tower *t, const struct tower_projection *p, const float *x,
                    uint32_t first, uint32_t tokens, float *y);
@@ -115,6 +132,14 @@ void tower_joint_free(struct tower *t);
 int tower_take_weights(struct tower *t, const struct arch *names, const struct checkpoint *c,
                        struct err *e);
 void tower_release_weights(struct tower *t);
+
+/* The features of a crop, out[latents][width] in host memory, from its `n` projected patches on the
+ * device: steps of their own. */
+int tower_resample(struct tower *t, const float *patches, uint32_t n, float *out, struct err *e);
+int tower_resample_reserve(struct tower *t, uint32_t patches, struct err *e);
+uint64_t tower_resample_bytes(const struct tower *t, uint32_t patches);
+void tower_resample_load(struct loader *l, struct tower *t);
+void tower_resample_free(struct tower *t);
 
 static inline uint32_t tower_patch_floats(const struct encoder_spec *s)
 {

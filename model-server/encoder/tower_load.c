@@ -159,6 +159,8 @@ int tower_take_weights(struct tower *t, const struct arch *names, const struct c
         tower_joint_load(&l, t);
     else
         load_projection(&l, &t->project, &t->spec.project, NO_LAYER);
+    if (t->spec.resample.latents)
+        tower_resample_load(&l, t);
     for (uint32_t i = 0; i < t->spec.n_levels; i++)
         load_projection(&l, &t->level[i], &t->spec.level, (int)i);
     loader_drop(&l);
@@ -186,5 +188,6 @@ void tower_release_weights(struct tower *t)
     free(t->patch_bias), free(t->positions), free(t->class_token), free(t->row_end);
     free(t->pool_bias), free(t->pool_scale);
     tower_joint_free(t);
+    tower_resample_free(t);
     decoder_free(&t->d);
 }

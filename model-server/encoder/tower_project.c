@@ -11,15 +11,14 @@ uint32_t tower_widest(const struct encoder_projection *p)
     return most;
 }
 
-void tower_project(struct tower *t, const struct tower_projection *p, const float *x,
-                   uint32_t first, uint32_t tokens, float *y)
+/* Rows of `tokens` patches, no more than go through at once. */
+static void project_some(struct tower *t, const struct tower_projection *p, const float *x,
+                         uint32_t tokens, float *y)
 {
     const struct encoder_projection *s = p->spec;
     const struct backend_ops *ops = t->d.ops;
     const uint32_t hidden = t->spec.blocks.hidden, rows = tokens / s->join;
     uint32_t cols = hidden * s->join;
-    assert(first % s->join == 0 && tokens % s->join == 0);
-    y += (size_t)(first / s->join) * t->spec.width;
     if (s->norm) {
         ops->norm(t->d.dev, t->normed, x, s->norm_joined ? rows : tokens,
                   s->norm_joined ? cols : hidden, &p->norm);
@@ -39,6 +38,18 @@ void tower_project(struct tower *t, const struct tower_projection *p, const floa
             ops->act_mul(t->d.dev, t->middle[(i + 1) & 1], to, rows, cols, s->gate_act);
             x = t->middle[(i + 1) & 1];
         }
+    }
+}
+
+void tower_project(struct tower *t, const struct tower_projection *p, const float *x,
+                   uint32_t first, uint32_t tokens, float *y)
+{
+    const uint32_t join = p->spec->join, most = TOWER_PROJECT_ROWS * join;
+    assert(first % join == 0 && tokens % join == 0);
+    for (uint32_t at = 0, some; at < tokens; at += some) {
+        some = tokens - at < most ? tokens - at : most;
+        project_some(t, p, x + (size_t)at * t->spec.blocks.hidden, some,
+                     y + (size_t)((first + at) / join) * t->spec.width);
     }
 }
 

@@ -18,9 +18,10 @@ static void require(bool holds)
 static void check_plan(const struct vision_format *f, const struct vision_plan *p)
 {
     require(p->n_crops && p->n_crops <= VISION_MAX_CROPS && p->n_resizes <= VISION_MAX_RESIZES);
-    require(p->crop_width % f->patch == 0 && p->crop_height % f->patch == 0 && p->n_features);
-    require(p->last_width % f->patch == 0 && p->last_height % f->patch == 0);
-    require(vision_pixels(p) <= VISION_MAX_PIXELS && !p->last_width == !p->last_height);
+    require(p->n_features && vision_pixels_before(p, p->n_crops) <= VISION_MAX_PIXELS);
+    for (uint32_t i = 0; i < p->n_crops; i++)
+        require(vision_crop_width(p, i) % f->patch == 0 &&
+                vision_crop_height(p, i) % f->patch == 0);
     for (uint32_t i = 0; i < p->n_resizes; i++) {
         const struct vision_resize *r = &p->resizes[i];
         const uint32_t w = r->of < 0 ? p->width : p->resizes[r->of].width;

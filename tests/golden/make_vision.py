@@ -68,6 +68,7 @@ def preprocessed(images, pre, inputs):
     for name in SHAPES:
         kwargs = inputs([picture(images, name)])[0]
         x = (native.planes_of_patches(kwargs) if "image_position_ids" in kwargs else kwargs["pixel_values"].float()).numpy()
+        x = tiles.whole_patches(kwargs) if set(kwargs) == {"pixel_values", "pixel_attention_mask"} else x
         x = tiles.patches_of_crops(kwargs).numpy() if "spatial_shapes" in kwargs else x
         x = x.reshape(len(x), -1) if "image_grid_thw" in kwargs else x
         x = x[0, 0, : kwargs["aspect_ratio_mask"].sum()] if "aspect_ratio_mask" in kwargs else x

@@ -10,13 +10,13 @@
 
 enum { SIGHT_MOST_IMAGES = 2, SIGHT_BLOCKS = 64 };
 
-static const char *const families[] = {"qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "gemma3",
-                                       "llava_next", "idefics3", "smolvlm", "mistral3", "pixtral",
-                                       /* made by make_vision.py, in tests/data */
-                                       "internvl", "internvl_chat", "paligemma", "paligemma2",
-                                       "llama4", "gemma4", "gemma4_e", "llava_onevision", "llava",
-                                       "qwen2_vl", "qwen3_vl_moe", "aya_vision", "cohere2_vision",
-                                       "mllama", "glm4v", "glm4v_moe", "kimi_vl", "lfm2_vl"};
+static const char *const families[] = {
+    "qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "gemma3", "llava_next", "idefics3",
+    "smolvlm", "mistral3", "pixtral",
+    /* made by make_vision.py, in tests/data */
+    "internvl", "internvl_chat", "paligemma", "paligemma2", "llama4", "gemma4", "gemma4_e",
+    "llava_onevision", "llava", "qwen2_vl", "qwen3_vl_moe", "aya_vision", "cohere2_vision",
+    "mllama", "glm4v", "glm4v_moe", "kimi_vl", "lfm2_vl", "idefics2", "idefics2_whole"};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 /* TEST_DATA/vision/<a>/<b>, or the folder without `b`; tests/data/vision for families made by

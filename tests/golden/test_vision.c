@@ -355,9 +355,10 @@ static void pixels_at_the_hubs_sizes(void **state)
 static void pixels_of_families_made_here(void **state)
 {
     static const struct family made[] = {
-        {"paligemma"},  {"llama4"},         {"gemma4"},   {"llava"},        {"llava_onevision"},
-        {"aya_vision"}, {"cohere2_vision"}, {"qwen2_vl"}, {"qwen3_vl_moe"}, {"mllama"},
-        {"glm4v"},      {"glm4v_moe"},      {"kimi_vl"},  {"lfm2_vl"}};
+        {"paligemma"},       {"llama4"},     {"gemma4"},         {"llava"},
+        {"llava_onevision"}, {"aya_vision"}, {"cohere2_vision"}, {"qwen2_vl"},
+        {"qwen3_vl_moe"},    {"mllama"},     {"glm4v"},          {"glm4v_moe"},
+        {"kimi_vl"},         {"lfm2_vl"},    {"idefics2"},       {"idefics2_whole"}};
     (void)state;
     if (access(vision_data("images", "resize.json"), R_OK)) {
         TEST_SKIPPED(1, "no vision/images in TEST_DATA");

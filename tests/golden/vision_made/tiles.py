@@ -284,6 +284,42 @@ def patches_of_crops(kwargs):
     return rows.reshape(-1, side, side, 3).permute(0, 3, 1, 2).flatten(1)
 
 
+def idefics2(split):
+    from transformers import Idefics2Config, Idefics2ForConditionalGeneration, MistralConfig
+    from transformers.models.idefics2.image_processing_pil_idefics2 import Idefics2ImageProcessorPil
+
+    seen = {k: v for k, v in SIGLIP.items() if k not in ("model_type", "vision_use_head")} | dict(image_size=48)
+    sampler = dict(
+        hidden_size=32, rms_norm_eps=1e-5, resampler_n_latents=5, resampler_depth=2, resampler_n_heads=4, resampler_head_dim=12,
+        num_key_value_heads=2,
+    )
+    config = Idefics2Config(
+        text_config=MistralConfig(**TEXT).to_dict(), vision_config=seen, perceiver_config=sampler, image_token_id=IMAGE,
+        tie_word_embeddings=True,
+    )
+    pre = dict(
+        size=dict(shortest_edge=20, longest_edge=46), do_image_splitting=split, resample=2, image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+    )
+    processor = Idefics2ImageProcessorPil(**pre)
+
+    def inputs(pictures):
+        out = processor([pictures], return_tensors="pt", input_data_format="channels_last")
+        parts = 5 if split else 1
+        return dict(out), [[317] + ([IMAGE] * 5 + [317]) * parts for _ in pictures]
+
+    return config, Idefics2ForConditionalGeneration, pre, inputs
+
+
+def whole_patches(kwargs):
+    """Crops one after the other, without what does not fill a patch of 8."""
+    out = []
+    for x, mask in zip(kwargs["pixel_values"][0], kwargs["pixel_attention_mask"][0]):
+        h, w = int(mask[:, 0].sum()) // 8 * 8, int(mask[0].sum()) // 8 * 8
+        out.append(x[:, :h, :w].flatten())
+    return torch.cat(out)[None].float().numpy()
+
+
 def lfm2_sizes():
     """Grids of tiles at the hub's settings, 1 x 1 without tiles, and what the whole picture becomes:
     [width, height, rows, cols, width, height]."""
@@ -301,6 +337,8 @@ def lfm2_sizes():
 
 
 CASES = {
+    "idefics2": (lambda: idefics2(True), None, between),
+    "idefics2_whole": (lambda: idefics2(False), None, between),
     "lfm2_vl": (lambda: lfm2_vl(projector_use_layernorm=True), None, between),
     "aya_vision": (aya_vision, None, between),
     "cohere2_vision": (cohere2_vision, None, between),

@@ -322,7 +322,7 @@ static void models_of_text_have_none(void **state)
     assert_int_equal(load_files("{\"model_type\":\"gemma3\"}", NULL, NULL, &v, &e), 0);
     assert_null(v);
     assert_int_equal(
-        load_files("{\"model_type\":\"idefics2\",\"vision_config\":{}}", NULL, NULL, &v, &e), 0);
+        load_files("{\"model_type\":\"minicpmv\",\"vision_config\":{}}", NULL, NULL, &v, &e), 0);
     assert_null(v);
     assert_int_equal(vision_load("/nowhere", NULL, &v, &e), -1);
     assert_null(v);
@@ -344,6 +344,43 @@ static void one_file_may_hold_both(void **state)
     vision_free(v);
 }
 
+/* Idefics 2: 11 tokens stand around and between the ten parts of two images side by side, and one
+ * more before an image behind a text. */
+static void one_token_stands_between_images(void **state)
+{
+    static const char fake[] = "<fake_token_around_image>";
+    struct vision *v = load("{\"model_type\":\"idefics2\",\"perceiver_config\":"
+                            "{\"resampler_n_latents\":2},\"vision_config\":"
+                            "{\"patch_size\":14,\"image_size\":980}}",
+                            "{\"do_image_splitting\":true}");
+    const struct vision_plan p = planned(v, 201, 2001);
+    struct buf out = BUF_INIT;
+    uint32_t n = 0, images = 0;
+    (void)state;
+    assert_int_equal(p.n_crops, 5);
+    assert_int_equal(p.n_features, 10);
+    assert_int_equal(p.resizes[1].cut.width, 101); /* the quarters differ by a pixel */
+    assert_int_equal(p.resizes[4].height, 980);
+    assert_int_equal(vision_crop_width(&p, 4), 378);
+    vision_expand(v, &p, &out);
+    vision_expand(v, &p, &out);
+    buf_str(&out, "text");
+    vision_expand(v, &p, &out);
+    for (const char *at = out.p; (at = strstr(at, fake)); at++)
+        n++;
+    for (const char *at = out.p; (at = strstr(at, "<image>")); at++)
+        images++;
+    assert_int_equal(n, 11 + 6);
+    assert_int_equal(images, 30);
+    assert_null(strstr(out.p, "<fake_token_around_image><fake_token_around_image>"));
+    struct vision_plan none;
+    struct err e = ERR_INIT;
+    assert_int_equal(vision_plan(v, 1, 50, &none, &e), -1);
+    assert_int_equal(e.kind, ERR_VALIDATION);
+    buf_free(&out);
+    vision_free(v);
+}
+
 static void contradictions_are_refused(void **state)
 {
 #define QWEN   "{\"model_type\":\"qwen3_vl\",\"vision_config\":{%s}}"
@@ -356,6 +393,7 @@ static void contradictions_are_refused(void **state)
 #define SMOL   "{\"model_type\":\"smolvlm\",\"vision_config\":{%s}}"
 #define KIMI   "{\"model_type\":\"kimi_vl\",\"vision_config\":{%s}}"
 #define LFM    "{\"model_type\":\"lfm2_vl\",\"vision_config\":{%s}}"
+#define IDEF   "{\"model_type\":\"idefics2\",\"vision_config\":{%s}}"
 #define LLAMA  "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
 #define MLLAMA "{\"model_type\":\"mllama\",\"vision_config\":{%s}}"
 #define PALI   "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
@@ -422,6 +460,9 @@ static void contradictions_are_refused(void **state)
         {LFM, "", "{\"min_tiles\":1}"}, /* transformers then miscounts */
         {LFM, "", "{\"min_tiles\":9,\"max_tiles\":8}"},
         {LFM, "", "{\"min_image_tokens\":300}"},
+        {IDEF, "\"patch_size\":14,\"image_size\":966", NULL}, /* of 980 pixels */
+        {IDEF, "\"patch_size\":14,\"image_size\":980", "{\"size\":{\"shortest_edge\":7}}"},
+        {IDEF, "\"patch_size\":14,\"image_size\":980", "{\"size\":{\"shortest_edge\":990}}"},
         {LLAMA, "\"image_size\":448", NULL},
         {LLAMA, "\"image_size\":336,\"pixel_shuffle_ratio\":0.4", NULL},
         {LLAMA, "\"image_size\":336", "{\"max_patches\":64}"},
@@ -463,6 +504,7 @@ int main(void)
         cmocka_unit_test(positions_go_on_behind_the_longer_side),
         cmocka_unit_test(models_of_text_have_none),
         cmocka_unit_test(one_file_may_hold_both),
+        cmocka_unit_test(one_token_stands_between_images),
         cmocka_unit_test(contradictions_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

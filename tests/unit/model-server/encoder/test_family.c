@@ -43,6 +43,13 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
     "{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,\"hidden_size\":64,"               \
     "\"num_attention_heads\":4%s}}"
+#define IDEFICS                                                                                    \
+    "{\"model_type\":\"idefics2\",\"text_config\":{\"hidden_size\":64%s},\"vision_config\":"       \
+    "{\"patch_size\":14,\"image_size\":980,\"hidden_size\":64,\"num_attention_heads\":4}}"
+#define PERCEIVER                                                                                  \
+    "{\"model_type\":\"idefics2\",\"text_config\":{\"hidden_size\":64},\"perceiver_config\":"      \
+    "{\"resampler_n_latents\":8%s},\"vision_config\":{\"patch_size\":14,\"image_size\":980,"       \
+    "\"hidden_size\":64,\"num_attention_heads\":4}}"
 #define AYA                                                                                        \
     "{\"model_type\":\"aya_vision\",\"text_config\":{\"hidden_size\":64},"                         \
     "\"downsample_factor\":2,\"alignment_intermediate_size\":%s,\"vision_config\":"                \
@@ -77,6 +84,13 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {LFM, "relu", "projector_hidden_act"},
         {LFM_PLACES, "", NULL},
         {LFM_PLACES, ",\"num_patches\":250", "num_patches"},
+        {IDEFICS, "", NULL},
+        {IDEFICS, ",\"hidden_act\":\"relu\"", "hidden_act"},
+        {IDEFICS, ",\"intermediate_size\":0", "intermediate_size"},
+        {PERCEIVER, "", NULL},
+        {PERCEIVER, ",\"hidden_act\":\"mystery\"", "hidden_act"},
+        {PERCEIVER, ",\"num_key_value_heads\":3", "num_key_value_heads"},
+        {PERCEIVER, ",\"resampler_depth\":9", "resampler_depth"},
         {AYA, "64", NULL},
         {AYA, "63", "alignment_intermediate_size"},
         {PALI, "", NULL},
