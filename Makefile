@@ -61,17 +61,20 @@ LINK       = $(CC) $(OPT) $(LDFLAGS)
 # One instruction set, one file suffix, its own flags - and no such flag anywhere else.
 # Sanitizers leave them out: instrumenting thousands of unrolled loads takes the compiler minutes. Their results are
 # compared bit for bit with the instrumented reference, and valgrind runs the AVX2 ones (CPU_FEATURES=1).
-UNROLLED  := -O3 -fno-math-errno $(if $(SAN)$(TSAN),-fno-sanitize=all)
-%_avx2.o %_avx2.pic.o: ISA := -mavx2 -mfma -mf16c $(UNROLLED)
-%_avxvnni.o %_avxvnni.pic.o: ISA := -mavxvnni -mavx2 -mfma -mf16c $(UNROLLED)
-%_avx512vnni.o %_avx512vnni.pic.o: ISA := -mavx512vnni -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
-%_avx512bf16.o %_avx512bf16.pic.o: ISA := -mavx512bf16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
-%_avx512fp16.o %_avx512fp16.pic.o: ISA := -mavx512fp16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
-%_amx.o %_amx.pic.o: ISA := $(UNROLLED)
-%_neon.o %_neon.pic.o: ISA := $(UNROLLED)
-%_neondot.o %_neondot.pic.o: ISA := -march=armv8.2-a+dotprod $(UNROLLED)
-%_neoni8mm.o %_neoni8mm.pic.o: ISA := -march=armv8.2-a+dotprod+i8mm $(UNROLLED)
-%_avx512.o %_avx512.pic.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
+# Where variables are is not recorded for debuggers, which takes half of the compiler's time. The programs, the CUDA plugin
+# and its stand-in have the same objects: position-independent, and visible within one of these alone.
+UNROLLED  := -O3 -fno-math-errno -fno-var-tracking -fPIC -fvisibility=hidden $(if $(SAN)$(TSAN),-fno-sanitize=all)
+%_avx2.o: ISA := -mavx2 -mfma -mf16c $(UNROLLED)
+%_avxvnni.o: ISA := -mavxvnni -mavx2 -mfma -mf16c $(UNROLLED)
+%_avx512vnni.o: ISA := -mavx512vnni -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
+%_avx512bf16.o: ISA := -mavx512bf16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
+%_avx512fp16.o: ISA := -mavx512fp16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
+%_amx.o: ISA := $(UNROLLED)
+%_neon.o: ISA := $(UNROLLED)
+%_neondot.o: ISA := -march=armv8.2-a+dotprod $(UNROLLED)
+%_neoni8mm.o: ISA := -march=armv8.2-a+dotprod+i8mm $(UNROLLED)
+%_avx512.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
+UNROLL_SRC := %_avx2.c %_avxvnni.c %_avx512.c %_avx512vnni.c %_avx512bf16.c %_avx512fp16.c %_amx.c %_neon.c %_neondot.c %_neoni8mm.c
 
 # ---------------------------------------------------------------- rooms
 # Kernels of other processors are left out.

@@ -230,9 +230,11 @@ static int check_memory(const struct shard *s, const struct serve_config *c, str
     dry.dry_run = true;
     stand_alone(&m, &dry);
     int rc = open_model(&m, &dry, &unknown);
-    const struct dry_run o = rc ? (struct dry_run){0} : shard_plan(&m, &dry);
-    if (rc == 0)
+    struct dry_run o = {0};
+    if (rc == 0) {
+        o = shard_plan(&m, &dry);
         rc = dry_run_plan(&o, &p, &unknown);
+    }
     if (rc)
         LOG(LOG_DEBUG, "memory cannot be planned", LOGS("error", unknown.msg));
     engine_free(m.engine);

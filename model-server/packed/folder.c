@@ -94,11 +94,11 @@ static void note_file(struct files *all, int dir, const char *name)
         all->v = v;
         all->cap = cap;
     }
-    char *copy = strdup(name);
-    if (copy)
-        all->v[all->n++] =
-            (struct file){copy, (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
-                          (uint64_t)st.st_blocks * 512};
+    struct file *f = &all->v[all->n];
+    f->used_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    f->bytes = (uint64_t)st.st_blocks * 512;
+    f->name = strdup(name);
+    all->n += f->name != NULL;
 }
 
 static int older(const void *a, const void *b)

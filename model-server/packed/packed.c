@@ -193,9 +193,10 @@ struct weight *packed_take(struct packed *p, uint64_t what, const struct packed_
     if (!p || !p->mapped || p->stale)
         return NULL;
     const struct packed_entry *x = &p->file.entries[p->taken];
+    struct weight_image im;
     struct weight *w = NULL;
     if (p->taken < p->file.n && x->what == what) {
-        const struct weight_image im = packed_file_image(&p->file, p->taken);
+        im = packed_file_image(&p->file, p->taken);
         w = p->o.ops->weight_mapped(p->o.dev, &im, &e);
     }
     if (!w) { /* earlier matrices remain valid */

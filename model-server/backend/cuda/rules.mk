@@ -35,9 +35,12 @@ NCCL_H     := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nc
 CUDA_C     := $(filter-out $(CUDA_DIR)/nccl%.c,$(sort $(wildcard $(CUDA_DIR)/*.c)))
 NCCL_C     := $(CUDA_DIR)/$(if $(NCCL_H),nccl.c,nccl_none.c)
 CUDA_OBJ   := $(CUDA_CU:%.cu=$(B)/obj/%.cu.o) $(CUDA_C:%.c=$(B)/obj/%.pic.o) $(NCCL_C:%.c=$(B)/obj/%.pic.o)
-# What the plugin needs of the rest, compiled once more: it exports one symbol and imports none of the program's.
+# What the plugin needs of the rest: it exports one symbol and imports none of the program's. The kernels are the programs' own
+# objects; the others are compiled once more.
 CUDA_REST  := common/err.c common/utf8.c model-server/backend/cpu/amx.c model-server/backend/cpu/threads.c $(filter-out $(FOREIGN),$(sort $(wildcard model-server/backend/cpu/kernels*.c)))
-CUDA_OBJ   += $(CUDA_REST:%.c=$(B)/obj/%.pic.o)
+CUDA_SAME  := $(patsubst %.c,$(B)/obj/%.o,$(filter $(UNROLL_SRC),$(CUDA_REST)))
+CUDA_REST  := $(filter-out $(UNROLL_SRC),$(CUDA_REST))
+CUDA_OBJ   += $(CUDA_SAME) $(CUDA_REST:%.c=$(B)/obj/%.pic.o)
 
 ifneq ($(NVCC),)
 cuda: $(B)/bin/backend-cuda.so  ## build the CUDA plugin
@@ -80,7 +83,7 @@ DOUBLE_OPT := -O2 -g # no sanitizers: they do not follow fibers
 DOUBLE_CXX := -std=gnu++17 $(DOUBLE_OPT) -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror \
               -Wno-unknown-pragmas -Wno-psabi -Wno-subobject-linkage -Wno-unused-function -DVERSION='"$(VERSION)"' -MMD -MP
 DOUBLE_CC  := $(sort $(wildcard tests/cuda_double/*.cc))
-DOUBLE_OBJ := $(CUDA_CU:%.cu=$(B)/double/%.cu.o) $(CUDA_C:%.c=$(B)/double/%.o) $(CUDA_REST:%.c=$(B)/double/%.o) \
+DOUBLE_OBJ := $(CUDA_CU:%.cu=$(B)/double/%.cu.o) $(CUDA_C:%.c=$(B)/double/%.o) $(CUDA_SAME) $(CUDA_REST:%.c=$(B)/double/%.o) \
               $(B)/double/$(CUDA_DIR)/nccl.o $(DOUBLE_CC:%.cc=$(B)/double/%.o)
 
 $(B)/double/%.cu.o: %.cu | $(GEN)
