@@ -363,6 +363,13 @@ int cuda_state_copy(struct device *d, const struct state_ref *s, const uint32_t 
 void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate);
 void cuda_clip(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                const float *low, const float *high);
+void cuda_row_moments(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
+                      uint32_t n);
+void cuda_sparsify(struct device *d, float *x, uint32_t stride, uint32_t rows, uint32_t n,
+                   const struct sparsify *p);
+void cuda_altup(struct device *d, float *x, uint32_t rows, uint32_t n, const struct altup *p);
+void cuda_match_rows(struct device *d, float *y, const float *x, const float *like, uint32_t rows,
+                     uint32_t n, bool add);
 void cuda_xielu(struct device *d, float *x, uint32_t rows, uint32_t n, float a, float b);
 void cuda_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
                  enum act kind);

@@ -108,6 +108,37 @@ struct xielu_args {
 };
 launch_fn xielu_launch;
 
+/* See altup(), match_rows(), row_moments() and sparsify() in backend.h (streams.cu). */
+struct altup_args {
+    float *x, *streams;
+    const float *coefs;
+    uint32_t rows, n, kind, streams_n, active, reserved;
+};
+launch_fn altup_launch;
+
+struct match_args {
+    float *y;
+    const float *x, *like;
+    uint32_t rows, n, add, reserved;
+};
+launch_fn match_launch;
+
+struct moments_args {
+    float *y;
+    const float *x;
+    uint32_t rows, n, stride, reserved;
+};
+launch_fn moments_launch;
+
+struct sparsify_args {
+    float *x;
+    const float *moments;
+    uint32_t rows, n, stride, of;
+    float deviations;
+    uint32_t reserved;
+};
+launch_fn sparsify_launch;
+
 /* Generated rows of a matrix: see random_tensor.h. */
 struct random_args {
     void *w;

@@ -1,0 +1,48 @@
+/* streams.c - records the operations of parallel residual streams: streams.cu. */
+#include "model-server/backend/cuda/cuda.h"
+#include <assert.h>
+
+void cuda_altup(struct device *d, float *x, uint32_t rows, uint32_t n, const struct altup *p)
+{
+    struct altup_args args = {.x = x,
+                              .streams = p->streams,
+                              .coefs = p->coefs,
+                              .rows = rows,
+                              .n = n,
+                              .kind = p->kind,
+                              .streams_n = p->n,
+                              .active = p->active};
+    assert(p->n <= ALTUP_MOST && p->active < p->n);
+    if (rows)
+        RECORD(d, altup_launch, args);
+}
+
+void cuda_match_rows(struct device *d, float *y, const float *x, const float *like, uint32_t rows,
+                     uint32_t n, bool add)
+{
+    struct match_args args = {y, x, like, rows, n, add, 0};
+    if (rows)
+        RECORD(d, match_launch, args);
+}
+
+void cuda_row_moments(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
+                      uint32_t n)
+{
+    struct moments_args args = {y, x, rows, n, stride, 0};
+    if (rows)
+        RECORD(d, moments_launch, args);
+}
+
+void cuda_sparsify(struct device *d, float *x, uint32_t stride, uint32_t rows, uint32_t n,
+                   const struct sparsify *p)
+{
+    struct sparsify_args args = {.x = x,
+                                 .moments = p->moments,
+                                 .rows = rows,
+                                 .n = n,
+                                 .stride = stride,
+                                 .of = p->of,
+                                 .deviations = p->deviations};
+    if (rows)
+        RECORD(d, sparsify_launch, args);
+}

@@ -1,0 +1,73 @@
+/* The operations of parallel residual streams on a GPU against those of the CPU: widths below, at
+ * and above a block's threads. Without a GPU: on the double. */
+#include "tests/check/cuda_sides.h"
+
+enum { ROWS = 5, STREAMS = 4, ACTIVE = 1 };
+static const uint32_t widths[] = {1, 33, 256, 1003};
+static const double WITHIN = 2e-5;
+
+/* All steps of a layer; the streams and x, side by side. */
+static float *altup_of(struct side s, const float *streams, const float *coefs, const float *x,
+                       uint32_t n)
+{
+    const size_t each = (size_t)ROWS * n, all = (STREAMS + 1) * each;
+    float *out = malloc(all * sizeof(*out));
+    float *ds = up(s, streams, STREAMS * each * 4), *dx = up(s, x, each * 4);
+    float *dc = up(s, coefs, (size_t)ROWS * STREAMS * STREAMS * 4);
+    for (enum altup_kind kind = ALTUP_PREDICT; kind <= ALTUP_SPREAD; kind++) {
+        const struct altup p = {kind, STREAMS, ACTIVE, ds, dc};
+        s.ops->altup(s.d, dx, ROWS, n, &p);
+    }
+    s.ops->match_rows(s.d, dx, dx, ds, ROWS, n, false);
+    s.ops->match_rows(s.d, dx, ds + each, ds, ROWS, n, true);
+    down(s, out, ds, STREAMS * each * 4);
+    down(s, out + STREAMS * each, dx, each * 4);
+    s.ops->free(s.d, dc);
+    return out;
+}
+
+static void streams_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
+    for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
+        const uint32_t n = widths[w];
+        const size_t each = (size_t)ROWS * n;
+        float *streams = units(STREAMS * each), *x = units(each);
+        float *coefs = units((size_t)ROWS * STREAMS * STREAMS);
+        float *got = altup_of(g, streams, coefs, x, n), *want = altup_of(c, streams, coefs, x, n);
+        assert_near(got, want, (STREAMS + 1) * each, WITHIN, "streams");
+        free(streams), free(x), free(coefs), free(got), free(want);
+    }
+    close_side(g), close_side(c);
+}
+
+static float *sparse_of(struct side s, const float *x, uint32_t n)
+{
+    const size_t bytes = (size_t)ROWS * 2 * n * 4;
+    float *out = malloc(bytes), *dx = up(s, x, bytes), *m = up(s, NULL, ROWS * SQUARES * 4);
+    const struct sparsify p = {m, n, 0.84f};
+    s.ops->row_moments(s.d, m, dx, 2 * n, ROWS, n);
+    s.ops->sparsify(s.d, dx, 2 * n, ROWS, n, &p);
+    down(s, out, dx, bytes);
+    s.ops->free(s.d, m);
+    return out;
+}
+
+/* The first half of each row. */
+static void cut_off_activations_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
+    for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
+        const uint32_t n = widths[w];
+        float *x = units((size_t)ROWS * 2 * n);
+        float *got = sparse_of(g, x, n), *want = sparse_of(c, x, n);
+        assert_near(got, want, (size_t)ROWS * 2 * n, WITHIN, "sparse");
+        free(x), free(got), free(want);
+    }
+    close_side(g), close_side(c);
+}
+
+CUDA_TESTS(cmocka_unit_test(streams_are_those_of_the_cpu),
+           cmocka_unit_test(cut_off_activations_are_those_of_the_cpu))
