@@ -150,6 +150,8 @@ static void recur(struct decoder *d, const struct delta *y, float *o, float *x, 
                                   .beta = gates,
                                   .step = gates + heads,
                                   .step_stride = 2 * heads,
+                                  .beta_stride = 2 * heads,
+                                  .beta_scale = 1,
                                   .a_log = y->rate,
                                   .dt_bias = y->dt,
                                   .work = work});
