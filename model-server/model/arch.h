@@ -67,6 +67,13 @@ enum role {
     W_MIX_BETA,
     W_MIX_DECAY,
     W_MIX_BETA_DECAY,
+    W_MIX_DECAY_DOWN, /* of recur_spec.gate_rank: pairs for the decays and for z */
+    W_MIX_DECAY_UP,
+    W_MIX_Z_DOWN,
+    W_MIX_Z_UP,
+    W_MIX_CONV_Q, /* of recur_spec.apart */
+    W_MIX_CONV_K,
+    W_MIX_CONV_V,
     W_MIX_CONV,
     W_MIX_RATE, /* logarithms, see struct recur */
     W_MIX_DT,   /* bias of the steps */
@@ -265,6 +272,8 @@ struct arch {
     [W_MIX_IN] = in "in_proj", [W_MIX_CONV] = in "conv1d", [W_MIX_STEP_KEYS] = in "x_proj",        \
     [W_MIX_STEP] = in "dt_proj", [W_MIX_RATE] = in "A_log", [W_MIX_SKIP] = in "D",                 \
     [W_MIX_OUT] = in "out_proj"
+#define NAMES_DELTA_CONVS(in)                                                                      \
+    [W_MIX_CONV_Q] = in "q_conv1d", [W_MIX_CONV_K] = in "k_conv1d", [W_MIX_CONV_V] = in "v_conv1d"
 #define NAMES_DELTA                                                                                \
     [W_MIX_IN] = "model.layers.*.linear_attn.in_proj_qkvz|"                                        \
                  "model.layers.*.linear_attn.in_proj_qkv",                                         \

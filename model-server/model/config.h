@@ -163,6 +163,10 @@ void config_mamba(struct config *c, struct decoder_spec *s, const struct mamba_k
 /* s->recur of gated delta layers (linear_num_key_heads ..) and attention's gate: Qwen3-Next, 3.5.
  */
 void config_delta(struct config *c, struct decoder_spec *s);
+/* The rest of gated delta layers whose heads and sizes are set; `conv`: width of the
+ * convolution. */
+void config_delta_rest(struct config *c, struct decoder_spec *s, uint32_t conv);
+enum { CONFIG_MOST_DIM = 1024 }; /* of keys and values of a head of recurrent layers */
 /* Every decoder_sparse_step-th layer has experts, except those in mlp_only_layers. */
 void config_sparse_layers(struct config *c, struct decoder_spec *s);
 void config_moe_layers(struct decoder_spec *s); /* every layer has experts */

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_DIM = 1024 }; /* of keys and values of a head */
-
 static enum mixer_kind mixer_of(struct config *c, const cJSON *word, enum mixer_kind recurrent)
 {
     static const char *const recurrences[] = {"linear_attention", "mamba", "mamba2", "conv"};
@@ -77,11 +75,11 @@ void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_
         config_num_or(c, strncmp(k->heads, "mamba_", 6) ? "expand" : "mamba_expand", 2);
     r->heads = config_u32(c, k->heads, 1, 1u << 16);
     const double each = expand * s->hidden / r->heads;
-    const uint32_t def = each >= 1 && each <= MOST_DIM ? (uint32_t)each : 1;
+    const uint32_t def = each >= 1 && each <= CONFIG_MOST_DIM ? (uint32_t)each : 1;
     const bool said = cJSON_IsNumber(json_get(c->root, k->head_dim)); /* else "auto" */
-    r->value_dim = said ? config_u32(c, k->head_dim, 1, MOST_DIM) : def;
+    r->value_dim = said ? config_u32(c, k->head_dim, 1, CONFIG_MOST_DIM) : def;
     r->key_heads = config_u32_or(c, k->groups, 1, 1, 1u << 16);
-    r->key_dim = config_u32_or(c, k->state, 128, 1, MOST_DIM);
+    r->key_dim = config_u32_or(c, k->state, 128, 1, CONFIG_MOST_DIM);
     r->conv = config_u32_or(c, k->conv, 4, 2, CONV_MOST);
     r->conv_bias = config_bool_or(c, k->conv_bias, true);
     r->proj_bias = config_bool_or(c, k->proj_bias, false);
@@ -112,7 +110,7 @@ void config_mamba(struct config *c, struct decoder_spec *s, const struct mamba_k
     r->value_dim = run_of((uint32_t)inner);
     r->heads = (uint32_t)inner / r->value_dim;
     r->key_heads = 1;
-    r->key_dim = config_u32_or(c, k->state, 16, 1, MOST_DIM);
+    r->key_dim = config_u32_or(c, k->state, 16, 1, CONFIG_MOST_DIM);
     r->conv = config_u32_or(c, k->conv, 4, 2, CONV_MOST);
     r->conv_bias = config_bool_or(c, k->conv_bias, true);
     r->proj_bias = config_bool_or(c, k->proj_bias, false);
@@ -129,6 +127,8 @@ uint32_t spec_delta_row(const struct recur_spec *r, enum delta_part p, uint32_t 
     const uint32_t each = r->heads / r->key_heads, dk = r->key_dim, dv = r->value_dim;
     const uint32_t group = p <= DELTA_K ? head : head / each, in = head % each;
     const uint32_t first = head * spec_delta_rows(r, p);
+    if (r->apart)
+        return first;
     if (!r->grouped)
         return first +
                (p == DELTA_K || p == DELTA_V ? r->key_heads * dk * (p == DELTA_K ? 1 : 2) : 0);
@@ -153,16 +153,23 @@ static bool not_every_nth(struct config *c, uint32_t layer)
     return !(n >= 1) || fmod(layer + 1, n) != 0;
 }
 
+void config_delta_rest(struct config *c, struct decoder_spec *s, uint32_t conv)
+{
+    s->recur.conv = conv;
+    s->recur.beta_scale = 1;
+    s->recur.gate_eps = s->norm.eps;
+    only_silu(c, "hidden_act");
+    check_heads(c, &s->recur);
+}
+
 void config_delta(struct config *c, struct decoder_spec *s)
 {
     struct recur_spec *r = &s->recur;
     r->key_heads = config_u32(c, "linear_num_key_heads", 1, 1u << 16);
     r->heads = config_u32(c, "linear_num_value_heads", 1, 1u << 16);
-    r->key_dim = config_u32(c, "linear_key_head_dim", 1, MOST_DIM);
-    r->value_dim = config_u32(c, "linear_value_head_dim", 1, MOST_DIM);
-    r->conv = config_u32_or(c, "linear_conv_kernel_dim", 4, 2, CONV_MOST);
-    only_silu(c, "hidden_act");
-    check_heads(c, r);
+    r->key_dim = config_u32(c, "linear_key_head_dim", 1, CONFIG_MOST_DIM);
+    r->value_dim = config_u32(c, "linear_value_head_dim", 1, CONFIG_MOST_DIM);
+    config_delta_rest(c, s, config_u32_or(c, "linear_conv_kernel_dim", 4, 2, CONV_MOST));
     if (config_bool_or(c, "attn_output_gate", true))
         s->attn_gate = ATTN_GATE_BESIDE_Q;
     config_mixers(c, s, MIXER_DELTA, not_every_nth);

@@ -64,7 +64,7 @@ static const struct norm *first_norm(const struct decoder *d, uint32_t i)
         return NULL;
     while (i < d->stage.first + d->stage.n && decoder_is_cross(d, i))
         i++;
-    if (!norm_place_before(d->spec.norms) || i >= d->stage.first + d->stage.n)
+    if (i >= d->stage.first + d->stage.n || !norm_place_before(spec_norms(&d->spec, i)))
         return NULL;
     return d->layers[i].mixer.ops ? &d->layers[i].mixer_norm : &d->layers[i].ffn_norm;
 }
@@ -132,13 +132,13 @@ static int layer_end(struct decoder *d, const struct layer *y, uint32_t i,
 }
 
 /* Input of the first sublayer. */
-static const float *layer_in(const struct decoder *d)
+static const float *layer_in(const struct decoder *d, uint32_t i)
 {
-    return norm_place_before(d->spec.norms) ? d->scratch.n : d->scratch.x;
+    return norm_place_before(spec_norms(&d->spec, i)) ? d->scratch.n : d->scratch.x;
 }
 static const float *mixer_in(const struct decoder *d, uint32_t i)
 {
-    return d->spec.no_first_norm && i == 0 ? d->scratch.x : layer_in(d);
+    return d->spec.no_first_norm && i == 0 ? d->scratch.x : layer_in(d, i);
 }
 
 int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e)
@@ -147,16 +147,42 @@ int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part
     return y->mixer.ops ? decoder_store(d, &y->mixer, mixer_in(d, i), i, p, e) : 0;
 }
 
+/* A layer of NORM_STREAM. n is the stream after the mixer, and x its norm; after the feed-forward
+ * x is the stream again. */
+static int layer_of_norms(struct decoder *d, uint32_t i, const struct decoder_part *p,
+                          struct err *e)
+{
+    const struct layer *y = &d->layers[i];
+    const float *keep = d->spec.layers[i].keep;
+    const uint32_t hidden = d->spec.hidden;
+    struct scratch *s = &d->scratch;
+    float *x = row_of(d, s->x, p), *n = row_of(d, s->n, p), *r = row_of(d, s->r, p);
+    if (decoder_sublayer(d, &y->mixer, s->n, NULL, i, p, s->mixer, e))
+        return -1;
+    if (keep[0] != 1)
+        d->ops->logit_scale(d->dev, n, p->n, hidden, keep[0], 0);
+    d->ops->add_norm(d->dev, x, n, r, y->mixer_by, p->n, hidden, &y->ffn_norm);
+    if (decoder_sublayer(d, &y->ffn, s->x, NULL, i, p, s->ffn, e))
+        return -1;
+    if (keep[1] != 1)
+        d->ops->logit_scale(d->dev, x, p->n, hidden, keep[1], 0);
+    d->ops->add_norm(d->dev, n, x, r, y->ffn_by, p->n, hidden, first_norm(d, i + 1));
+    return 0;
+}
+
 int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
     const struct layer *y = &d->layers[i];
-    const bool before = norm_place_before(m->norms);
+    const enum norm_place place = spec_norms(m, i);
+    const bool before = norm_place_before(place);
     const struct norm *next = first_norm(d, i + 1);
     const bool more = y->tail.ops || y->scale != 0 || has_added(d, i);
-    const bool post = m->norms == NORM_AROUND || m->norms == NORM_AFTER;
+    const bool post = place == NORM_AROUND || place == NORM_AFTER;
     struct scratch *s = &d->scratch;
     float *x = row_of(d, s->x, p), *n = row_of(d, s->n, p), *r = row_of(d, s->r, p);
+    if (place == NORM_STREAM)
+        return layer_of_norms(d, i, p, e);
     if (y->mixer.ops) {
         const struct norm *then = !y->ffn.ops ? next : m->parallel || !before ? NULL : &y->ffn_norm;
         if (decoder_sublayer(d, &y->mixer, mixer_in(d, i), post ? &y->post_mixer_norm : NULL, i, p,
@@ -168,7 +194,8 @@ int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part 
     }
     if (!y->ffn.ops)
         return 0;
-    if (decoder_sublayer(d, &y->ffn, layer_in(d), post ? &y->post_ffn_norm : NULL, i, p, s->ffn, e))
+    if (decoder_sublayer(d, &y->ffn, layer_in(d, i), post ? &y->post_ffn_norm : NULL, i, p, s->ffn,
+                         e))
         return -1;
     d->ops->add_norm(d->dev, n, x, r, y->ffn_by, p->n, m->hidden, more ? NULL : next);
     return more ? layer_end(d, y, i, p, next, e) : 0;

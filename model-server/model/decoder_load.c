@@ -83,7 +83,8 @@ static const struct sublayer_ops *const mixers[MIXER_N] = {
     [MIXER_ATTENTION] = &mixer_attention, [MIXER_DELTA] = &mixer_delta,
     [MIXER_MAMBA2] = &mixer_mamba2,       [MIXER_CONV] = &mixer_conv,
     [MIXER_PAIR] = &mixer_pair,           [MIXER_MLA] = &mixer_mla,
-    [MIXER_MAMBA] = &mixer_mamba,         [MIXER_CROSS] = &mixer_cross};
+    [MIXER_MAMBA] = &mixer_mamba,         [MIXER_CROSS] = &mixer_cross,
+    [MIXER_FIXED] = &mixer_fixed};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
@@ -114,14 +115,15 @@ static void load_layer(struct loader *l, uint32_t at)
         *y = d->layers[ls->same_as - 1];
         return;
     }
-    const bool before = norm_place_before(s->norms), mixer = ls->mixer != MIXER_NONE;
+    const enum norm_place place = spec_norms(s, at);
+    const bool before = norm_place_before(place), mixer = ls->mixer != MIXER_NONE;
     if (before && mixer && !(s->no_first_norm && layer == 0))
         y->mixer_norm = loader_norm(l, W_ATTN_NORM, layer);
     if (mixer)
         load_sublayer(l, &y->mixer, mixers[ls->mixer], i, &d->mixer_width);
     if (before && !ls->no_ffn && (!s->parallel || !s->shared_norm))
         y->ffn_norm = loader_norm(l, W_MLP_NORM, layer);
-    if (s->norms != NORM_BEFORE) {
+    if (place != NORM_BEFORE && place != NORM_STREAM) {
         y->post_mixer_norm = loader_norm(l, W_POST_ATTN_NORM, layer);
         y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
     }
@@ -129,6 +131,8 @@ static void load_layer(struct loader *l, uint32_t at)
         load_sublayer(l, &y->ffn, ffn_of(s, i), i, &d->ffn_width);
     y->mixer_by = gate_of(l, W_ATTN_TANH, i);
     y->ffn_by = gate_of(l, W_MLP_TANH, i) * (ls->ffn_by != 0 ? ls->ffn_by : 1);
+    if (place == NORM_STREAM)
+        y->mixer_by = ls->add[0], y->ffn_by = ls->add[1];
     if (s->per_layer) {
         load_sublayer(l, &y->tail, &ffn_embedded, i, &d->ffn_width);
         y->post_tail_norm = loader_norm(l, W_LAYER_EMBED_POST_NORM, layer);

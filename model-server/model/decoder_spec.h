@@ -70,12 +70,13 @@ enum mlp_kind {
 };
 
 /* Position of a layer's norms: x + f(n(x)), x + n(f(n(x))) (Gemma 2, arXiv 2408.00118), x +
- * n(f(x)) (OLMo 2, arXiv 2501.00656) or n(x + f(x)) (the original transformer, BERT). */
-enum norm_place { NORM_BEFORE, NORM_AROUND, NORM_AFTER, NORM_SUM };
+ * n(f(x)) (OLMo 2, arXiv 2501.00656), n(x + f(x)) (the original transformer, BERT), or
+ * a n(x) + b f(n(x)) with factors a and b (MiniMax-01, arXiv 2501.08313). */
+enum norm_place { NORM_BEFORE, NORM_AROUND, NORM_AFTER, NORM_SUM, NORM_STREAM };
 /* True if the sublayers read the norm of x. */
 static inline bool norm_place_before(enum norm_place p)
 {
-    return p == NORM_BEFORE || p == NORM_AROUND;
+    return p == NORM_BEFORE || p == NORM_AROUND || p == NORM_STREAM;
 }
 
 /* Norms of q and k before the rotation: RMS of each head, with the same weights; RMS of all heads
@@ -110,6 +111,7 @@ enum mixer_kind {
     MIXER_MLA,    /* latent attention (arXiv 2405.04434) */
     MIXER_CONV,   /* a short convolution between two gates (LFM2, arXiv 2511.23404) */
     MIXER_MAMBA,  /* arXiv 2312.00752 */
+    MIXER_FIXED,  /* linear attention whose decay is fixed (arXiv 2401.04658) */
     MIXER_PAIR,   /* attention and Mamba-2 in parallel (Falcon-H1, arXiv 2507.22448) */
     /* Cross-attention to rows of images (Llama 3.2 Vision, arXiv 2407.21783): q is computed from
      * the token, k and v from the images' features. Tokens that attend to no image skip the whole
@@ -121,7 +123,9 @@ enum mixer_kind {
 
 struct layer_spec {
     enum mixer_kind mixer;
-    bool no_ffn; /* the layer is only a mixer */
+    bool no_ffn;           /* the layer is only a mixer */
+    bool norm_after;       /* NORM_AFTER, whatever decoder_spec.norms is (OLMo Hybrid) */
+    float keep[2], add[2]; /* NORM_STREAM: a and b of the mixer and of the feed-forward */
     /* 0: as in decoder_spec; see spec_head_dim() and similar functions */
     uint32_t n_kv_heads, head_dim, ffn;
     uint32_t kv_of;  /* not 0: no keys and values of its own; it reads those of layer kv_of - 1 */
@@ -151,14 +155,20 @@ enum { RECUR_PRODUCTS = 5 };
 
 /* The recurrent layers. Mixers with heads: a value head has value_dim elements, and heads /
  * key_heads of them share a key and a query of key_dim (Mamba-2: B and C of a group). MIXER_CONV:
- * `hidden` channels. */
+ * `hidden` channels. MIXER_FIXED has no convolution. */
 struct recur_spec {
     uint32_t heads, key_heads, key_dim, value_dim;
-    uint32_t conv;  /* width of the convolution before the recurrence */
-    bool grouped;   /* one matrix for all: each key head's q, k, v and z side by side, another for
-                       beta and decay (Qwen3-Next) */
-    bool conv_bias; /* of the convolution */
-    bool proj_bias; /* biases of the matrices before and after */
+    uint32_t conv; /* width of the convolution before the recurrence */
+    bool grouped;  /* one matrix for all: each key head's q, k, v and z side by side, another for
+                      beta and decay (Qwen3-Next) */
+    /* MIXER_DELTA: q, k and v, and their convolutions, have tensors of their own */
+    bool apart;
+    /* MIXER_DELTA: not 0: each element of a key has a decay. Decays and z are made by pairs of
+     * matrices of this rank, and z's sigmoid is the gate (Kimi Linear, arXiv 2510.26692). */
+    uint32_t gate_rank;
+    float beta_scale, gate_eps; /* MIXER_DELTA: factor of beta; of the norm with the gate */
+    bool conv_bias;             /* of the convolution */
+    bool proj_bias;             /* biases of the matrices before and after */
     float dt_min, dt_max;
     enum recur_norm norm; /* MIXER_MAMBA2, MIXER_PAIR */
     /* MIXER_MAMBA: rank of the steps' projection; the norm of steps, keys and queries, without
@@ -385,9 +395,15 @@ static inline uint32_t spec_ffn(const struct decoder_spec *s, uint32_t layer)
     return s->layers[layer].ffn ? s->layers[layer].ffn : s->ffn;
 }
 
+static inline enum norm_place spec_norms(const struct decoder_spec *s, uint32_t layer)
+{
+    return s->layers[layer].norm_after ? NORM_AFTER : s->norms;
+}
+
 /* First row and number of rows of a head of the gated delta rule in its matrix; `head` is a key
  * head's number for DELTA_Q and DELTA_K. W_MIX_IN contains q, k and v, and also z if heads are
- * grouped; then beta and decay are side by side in one matrix. */
+ * grouped; then beta and decay are side by side in one matrix. With recur_spec.apart q, k and v
+ * are in W_Q, W_K and W_V. */
 enum delta_part { DELTA_Q, DELTA_K, DELTA_V, DELTA_Z, DELTA_BETA, DELTA_DECAY };
 uint32_t spec_delta_row(const struct recur_spec *r, enum delta_part p, uint32_t head);
 static inline uint32_t spec_delta_rows(const struct recur_spec *r, enum delta_part p)

@@ -63,7 +63,7 @@ struct sublayer_ops {
 };
 
 extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba, mixer_mamba2,
-    mixer_conv, mixer_pair, mixer_cross, ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
+    mixer_conv, mixer_fixed, mixer_pair, mixer_cross, ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
 
 /* Bounds of the inputs and the results of a product; NULL: none. */
 struct clip {

@@ -381,6 +381,8 @@ static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
     const struct layer_spec *l = &s->layers[layer];
     if (lora_is_recur(role))
         return lora_recur_has(s, layer, role);
+    if ((role == W_Q || role == W_K || role == W_V || role == W_O) && l->mixer == MIXER_DELTA)
+        return false; /* of recur_spec.apart */
     if ((role == W_K || role == W_V) && l->mixer == MIXER_CROSS)
         return false; /* their input is a picture, which sequences with other adapters share */
     return !((role == W_K && l->kv_of) || (role == W_V && (l->kv_of || l->k_is_v)));

@@ -17,6 +17,8 @@ bool lora_is_recur(enum role r)
 bool lora_recur_has(const struct decoder_spec *s, uint32_t layer, enum role r)
 {
     const enum mixer_kind m = s->layers[layer].mixer;
+    if (m == MIXER_DELTA && s->recur.apart)
+        return false;
     if (m == MIXER_DELTA)
         return r == W_MIX_IN || r == W_MIX_OUT || s->recur.grouped == (r == W_MIX_BETA_DECAY);
     return (m == MIXER_MAMBA2 || m == MIXER_PAIR || m == MIXER_CONV) &&

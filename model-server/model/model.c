@@ -148,7 +148,8 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "shared experts with a gate";
     else if (d->spec.attn_gate && !d->ops->gate_norm)
         missing = "attention with a gate";
-    else if (d->spec.recur.conv && !(d->ops->conv && d->ops->recur && d->ops->gate_norm))
+    else if ((d->spec.recur.conv || d->spec.recur.heads) &&
+             !(d->ops->conv && d->ops->recur && d->ops->gate_norm))
         missing = "recurrent layers";
     else if (d->spec.mla.kv_rank && (!d->ops->latent_kv || !d->ops->linear_heads))
         missing = "latent attention";

@@ -43,9 +43,19 @@ static bool add_role(struct fold *f, struct layer_set *s, enum role role)
 }
 
 /* The readers of the norms before the mixer and before the feed-forward. */
-static const enum role of_mixer[] = {W_QKV,           W_Q,      W_K,     W_V,        W_Q_A,
-                                     W_KV_A,          W_MIX_IN, W_MIX_Z, W_MIX_BETA, W_MIX_DECAY,
-                                     W_MIX_BETA_DECAY};
+static const enum role of_mixer[] = {W_QKV,
+                                     W_Q,
+                                     W_K,
+                                     W_V,
+                                     W_Q_A,
+                                     W_KV_A,
+                                     W_MIX_IN,
+                                     W_MIX_Z,
+                                     W_MIX_BETA,
+                                     W_MIX_DECAY,
+                                     W_MIX_BETA_DECAY,
+                                     W_MIX_DECAY_DOWN,
+                                     W_MIX_Z_DOWN};
 static const enum role of_ffn[] = {
     W_GATE_UP, W_GATE,        W_UP,        W_ROUTER,         W_MOE_GATE_UP,    W_MOE_GATE,
     W_MOE_UP,  W_SHARED_GATE, W_SHARED_UP, W_SHARED_GATE_UP, W_SHARED_GATE_OUT};
@@ -69,7 +79,9 @@ static bool norm_fold(const struct run *r, struct layer_set *s, enum role norm, 
 {
     const struct decoder_spec *d = walk_spec(r->walk);
     const bool both = d->parallel && d->shared_norm;
-    bool ok = norm_place_before(d->norms) && !d->moe.beside && d->moe.layout == EXPERTS_SEPARATE;
+    const enum norm_place place = spec_norms(d, (uint32_t)s->layer);
+    bool ok = norm_place_before(place) && place != NORM_STREAM && !d->moe.beside &&
+              d->moe.layout == EXPERTS_SEPARATE;
     *f = (struct fold){.norm = true, .plus = d->norm.plus};
     for (int i = 0; ok && (norm == W_ATTN_NORM || both) && i < N_OF_MIXER; i++)
         ok = add_role(f, s, of_mixer[i]);

@@ -677,7 +677,14 @@ static bool check_recur(void (*fn)(void), uint32_t n)
     struct recur_step plain = delta;
     plain.delta = false;
     plain.skip = &skip;
-    return recur_tokens(fn, &delta, keys, values) && recur_tokens(fn, &plain, keys, values);
+    static float decays[MOST_KEYS];
+    for (uint32_t i = 0; i < keys; i++)
+        decays[i] = 0.5f + 0.5f * (float)(i % 7) / 7;
+    struct recur_step by_key = delta;
+    by_key.decays = decays;
+    by_key.decay = NAN; /* unused */
+    return recur_tokens(fn, &delta, keys, values) && recur_tokens(fn, &plain, keys, values) &&
+           recur_tokens(fn, &by_key, keys, values);
 }
 
 /* ---------------------------------------------------------------- all of them */

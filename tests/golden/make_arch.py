@@ -296,6 +296,27 @@ CASES = {
         model_type="jamba", num_hidden_layers=4, attn_layer_period=3, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1,
         num_experts=4, num_experts_per_tok=2, mamba_d_state=8, mamba_dt_rank=6,
     ),
+    "kimi_linear": dict(
+        model_type="kimi_linear", num_hidden_layers=4, num_key_value_heads=8, num_local_experts=8, num_experts_per_tok=3, n_shared_experts=1,
+        moe_intermediate_size=32, n_group=2, topk_group=1, kv_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10,
+        linear_head_dim=16, linear_num_heads=4, layer_types=["linear_attention", "full_attention", "linear_attention", "linear_attention"],
+        mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+    ),
+    "kimi_linear_hub": dict(
+        model_type="kimi_linear", num_hidden_layers=5, num_key_value_heads=8, num_local_experts=6, num_experts_per_tok=2, n_shared_experts=2,
+        moe_intermediate_size=32, kv_lora_rank=16, q_lora_rank=24, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=16,
+        linear_head_dim=12, linear_num_heads=8, linear_conv_kernel_dim=3, norm_topk_prob=False,
+        layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention", "full_attention"],
+    ),
+    "olmo_hybrid": dict(
+        model_type="olmo_hybrid", num_hidden_layers=4, linear_num_key_heads=4, linear_num_value_heads=8, linear_key_head_dim=12,
+        linear_value_head_dim=24, layer_types=["linear_attention", "full_attention", "linear_attention", "linear_attention"],
+    ),
+    "minimax": dict(
+        model_type="minimax", num_hidden_layers=4, head_dim=16, num_local_experts=6, num_experts_per_tok=2, block_size=16,
+        full_attn_alpha_factor=1.3, full_attn_beta_factor=0.8, linear_attn_alpha_factor=0.7, linear_attn_beta_factor=1.2,
+        mlp_alpha_factor=1.4, mlp_beta_factor=0.9, rope_parameters=THETA,
+    ),
     "opt_350m": dict(model_type="opt", ffn_dim=128, word_embed_proj_dim=32, do_layer_norm_before=False),
     "stablelm_qk_norm": dict(
         model_type="stablelm", qk_layernorm=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
@@ -518,7 +539,38 @@ def as_bailing(t, c):
     return None, c
 
 
-AS = {"bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
+def as_kimi(t, c):
+    """The tensors that were saved, the keys of Moonshot's repository, which counts layers from 1."""
+    of = lambda kind: [i + 1 for i, k in enumerate(c["layer_types"]) if k == kind]
+    c = dict(c, mla_use_nope=True, moe_router_activation_func="sigmoid", moe_layer_freq=1, use_grouped_topk=True, linear_attn_config=dict(
+        head_dim=c["linear_head_dim"], num_heads=c["linear_num_heads"], short_conv_kernel_size=c["linear_conv_kernel_dim"],
+        kda_layers=of("linear_attention"), full_attn_layers=of("full_attention")), first_k_dense_replace=c["mlp_layer_types"].index("sparse"))
+    for old, new in (("n_group", "num_expert_group"), ("num_local_experts", "num_experts"), ("num_experts_per_tok", "num_experts_per_token"),
+                     ("norm_topk_prob", "moe_renormalize"), ("n_shared_experts", "num_shared_experts"),
+                     ("max_position_embeddings", "model_max_length")):
+        if old in c:
+            c[new] = c.pop(old)
+    for key in "linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim", "layer_types", "mlp_layer_types":
+        del c[key]
+    return None, c
+
+
+def as_olmo_hybrid(t, c):
+    """The names of the hub, and convolutions as they are: transformers saves three of equal size."""
+    k = c["linear_num_key_heads"] * c["linear_key_head_dim"]
+    out = {}
+    for name, v in t.items():
+        if name.endswith("conv1d.weight"):
+            for kind, part in zip("qkv", v.split([k, k, len(v) - 2 * k])):
+                out[name.replace("conv1d", f"{kind}_conv1d")] = part
+        else:
+            linear = ".layers." in name and c["layer_types"][int(name.split(".")[2])] == "linear_attention"
+            name = name.replace("input_layernorm", "attention_layer_norm")
+            out[name.replace("post_attention_layernorm", "feedforward_layer_norm") if linear else name] = v
+    return out, c
+
+
+AS = {"olmo_hybrid": as_olmo_hybrid, "kimi_linear_hub": as_kimi, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
 WITH = {"baichuan2": with_unit_head, "baichuan_13b": with_alibi}
 

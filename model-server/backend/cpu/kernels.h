@@ -147,7 +147,9 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
  *   S[i][j] = fma(k[i], u[j], decay * S[i][j])
  *   o[j] = sum over i of q[i] S[i][j], then, with `skip`, fma(skip, v[j], o[j])
  * where the sums are chains of fma from zero, i ascending. With `rates` (RECUR_SCAN) u[j] is
- * steps[j] * v[j], the decay of S[i][j] is exp(rates[i][j] * steps[j]), and skip has n elements. */
+ * steps[j] * v[j], the decay of S[i][j] is exp(rates[i][j] * steps[j]), and skip has n elements.
+ * With `decays` decays[i] replaces decay in S[i][j], and u[j] is beta * (v[j] - sum over i of
+ * (k[i] * decays[i]) S[i][j]). */
 enum { RECUR_PANELS = 4 };
 struct recur_step {
     const float *from; /* the state before it; may be s */
@@ -157,6 +159,7 @@ struct recur_step {
     const float *k, *q, *v, *skip;
     const float *rates, *steps; /* [keys] rows `rate_stride` apart, [n]; or NULL */
     size_t rate_stride;
+    const float *decays; /* [keys] or NULL; with `delta` */
     float decay, beta;
     bool delta;
     float *o;

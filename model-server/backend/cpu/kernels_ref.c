@@ -257,13 +257,15 @@ void k_recur_ref(const struct recur_step *t)
         const size_t at = j / LANES * t->panel + j % LANES;
         float u = t->v[j], o = 0.0f, known = 0.0f;
         for (uint32_t i = 0; t->delta && i < t->keys; i++)
-            known = fmaf(t->k[i], t->from[at + (size_t)i * LANES], known);
+            known = fmaf(t->decays ? t->k[i] * t->decays[i] : t->k[i],
+                         t->from[at + (size_t)i * LANES], known);
         if (t->delta)
-            u = fmaf(-t->decay, known, u);
+            u = fmaf(t->decays ? -1.0f : -t->decay, known, u);
         u *= t->beta;
         for (uint32_t i = 0; i < t->keys; i++) {
+            const float decay = t->decays ? t->decays[i] : t->decay;
             float *s = &t->s[at + (size_t)i * LANES];
-            *s = fmaf(t->k[i], u, t->decay * t->from[at + (size_t)i * LANES]);
+            *s = fmaf(t->k[i], u, decay * t->from[at + (size_t)i * LANES]);
             o = fmaf(t->q[i], *s, o);
         }
         t->o[j] = t->skip ? fmaf(*t->skip, t->v[j], o) : o;

@@ -27,25 +27,27 @@ void ISA(conv_row)(float *y, const float *const *x, const float *w, size_t strid
 
 /* ---------------------------------------------------------------- a token of a head */
 
-INLINE void known_values(const struct recur_step *t, v16 *u, const uint32_t panels)
+INLINE void known_values(const struct recur_step *t, v16 *u, const uint32_t panels, const bool each)
 {
     v16 known[RECUR_PANELS];
     UNROLL for (uint32_t p = 0; p < panels; p++) known[p] = v_set(0.0f);
     for (uint32_t i = 0; i < t->keys; i++) {
-        const v16 k = v_set(t->k[i]);
+        const v16 k = v_set(each ? t->k[i] * t->decays[i] : t->k[i]);
         const float *s = t->from + (size_t)i * LANES;
         UNROLL for (uint32_t p = 0; p < panels; p++) known[p] =
             v_fma(k, v_load(s + p * t->panel), known[p]);
     }
-    const v16 decay = v_neg(v_set(t->decay));
+    const v16 decay = v_set(each ? -1.0f : -t->decay);
     UNROLL for (uint32_t p = 0; p < panels; p++) u[p] = v_fma(decay, known[p], u[p]);
 }
 
-INLINE void go_on(const struct recur_step *t, const v16 *u, v16 *o, const uint32_t panels)
+INLINE void go_on(const struct recur_step *t, const v16 *u, v16 *o, const uint32_t panels,
+                  const bool each)
 {
-    const v16 decay = v_set(t->decay);
+    const v16 all = v_set(t->decay);
     for (uint32_t i = 0; i < t->keys; i++) {
         const v16 k = v_set(t->k[i]), q = v_set(t->q[i]);
+        const v16 decay = each ? v_set(t->decays[i]) : all;
         const float *from = t->from + (size_t)i * LANES;
         float *s = t->s + (size_t)i * LANES;
         UNROLL for (uint32_t p = 0; p < panels; p++)
@@ -57,7 +59,7 @@ INLINE void go_on(const struct recur_step *t, const v16 *u, v16 *o, const uint32
     }
 }
 
-INLINE void recur_panels(const struct recur_step *t, const uint32_t panels)
+INLINE void recur_panels(const struct recur_step *t, const uint32_t panels, const bool each)
 {
     v16 v[RECUR_PANELS], u[RECUR_PANELS], o[RECUR_PANELS];
 #define IN_PANEL(p) ((p) + 1 < panels ? LANES : t->n - (panels - 1) * LANES)
@@ -67,9 +69,9 @@ INLINE void recur_panels(const struct recur_step *t, const uint32_t panels)
         o[p] = v_set(0.0f);
     }
     if (t->delta)
-        known_values(t, u, panels);
+        known_values(t, u, panels, each);
     UNROLL for (uint32_t p = 0; p < panels; p++) u[p] = v_mul(u[p], v_set(t->beta));
-    go_on(t, u, o, panels);
+    go_on(t, u, o, panels, each);
     UNROLL for (uint32_t p = 0; p < panels; p++)
     {
         if (t->skip)
@@ -95,23 +97,31 @@ INLINE void scan_panel(const struct recur_step *t, uint32_t at, uint32_t n)
     v_store_n(t->o + at, v_fma(v_load_n(t->skip + at, n), v, o), n);
 }
 
+INLINE void recur_values(const struct recur_step *t, const bool each)
+{
+    switch ((t->n + LANES - 1) / LANES) {
+    case 1:
+        recur_panels(t, 1, each);
+        break;
+    case 2:
+        recur_panels(t, 2, each);
+        break;
+    case 3:
+        recur_panels(t, 3, each);
+        break;
+    default:
+        recur_panels(t, 4, each);
+    }
+}
+
 void ISA(recur)(const struct recur_step *t)
 {
     if (t->rates) {
         FOR_LANES(at, n, t->n) { scan_panel(t, at, n); }
         return;
     }
-    switch ((t->n + LANES - 1) / LANES) {
-    case 1:
-        recur_panels(t, 1);
-        break;
-    case 2:
-        recur_panels(t, 2);
-        break;
-    case 3:
-        recur_panels(t, 3);
-        break;
-    default:
-        recur_panels(t, 4);
-    }
+    if (t->decays)
+        recur_values(t, true);
+    else
+        recur_values(t, false);
 }

@@ -112,7 +112,35 @@ static void prepare_scan(const struct recur *p, size_t row)
         p->work[row * n + i] = math_softplus(step[i] + p->dt_bias[i]);
 }
 
-/* The part that all values of a head share: writes decay and beta of each head to p->work. */
+/* A head's part of p->work: its decay, or one for each element of a key, then beta. */
+static uint32_t head_work(const struct recur *p) { return recur_work(p) / p->heads; }
+
+static float step_of(const struct recur *p, size_t row, uint32_t i)
+{
+    return math_softplus(p->step[row * p->step_stride + i] + p->dt_bias[i]);
+}
+
+static void prepare_head(const struct recur *p, size_t row, uint32_t h, float *work)
+{
+    const float rate = math_exp(p->a_log[h]);
+    const uint32_t n = head_work(p) - 1;
+    if (p->kind == RECUR_FIXED) {
+        work[0] = math_exp(-rate);
+        work[1] = 1;
+    } else if (p->kind == RECUR_SSM) {
+        float dt = step_of(p, row, h);
+        dt = p->dt_max < dt ? p->dt_max : dt;
+        dt = p->dt_min > dt ? p->dt_min : dt;
+        work[0] = math_exp(-rate * dt);
+        work[1] = dt;
+    } else {
+        for (uint32_t i = 0; i < n; i++)
+            work[i] = math_exp(-rate * step_of(p, row, h * n + i));
+        work[n] = p->beta_scale * math_sigmoid(p->beta[row * p->beta_stride + h]);
+    }
+}
+
+/* The part that all values of a head share: p->work, and the lengths of queries and keys. */
 static void prepare_row(const struct recur_job *j, size_t row)
 {
     const struct recur *p = j->p;
@@ -120,20 +148,11 @@ static void prepare_row(const struct recur_job *j, size_t row)
         prepare_scan(p, row);
         return;
     }
-    const float *step = p->step + row * p->step_stride;
-    float *x = p->x + row * p->x_stride, *work = p->work + row * 2 * p->heads;
-    for (uint32_t h = 0; h < p->heads; h++, work += 2) {
-        const float rate = math_exp(p->a_log[h]);
-        float dt = math_softplus(step[h] + p->dt_bias[h]);
-        if (p->kind == RECUR_SSM) {
-            dt = p->dt_max < dt ? p->dt_max : dt;
-            dt = p->dt_min > dt ? p->dt_min : dt;
-        }
-        work[0] = math_exp(-rate * dt);
-        work[1] = p->kind == RECUR_SSM ? dt : math_sigmoid(p->beta[row * p->step_stride + h]);
-    }
-    if (p->kind == RECUR_SSM)
+    for (uint32_t h = 0; h < p->heads; h++)
+        prepare_head(p, row, h, p->work + (row * p->heads + h) * head_work(p));
+    if (p->kind != RECUR_DELTA)
         return;
+    float *x = p->x + row * p->x_stride;
     for (uint32_t h = 0; h < p->key_heads; h++) {
         unit(j->d, x + p->q + (size_t)h * p->key_dim, p->key_dim, 1 / sqrtf((float)p->key_dim));
         unit(j->d, x + p->k + (size_t)h * p->key_dim, p->key_dim, 1);
@@ -159,8 +178,9 @@ static void set_decay(const struct recur *p, struct recur_step *t, size_t row, u
         t->skip = p->skip + first;
         return;
     }
-    const float *work = p->work + (row * p->heads + h) * 2;
-    t->decay = work[0], t->beta = work[1];
+    const float *work = p->work + (row * p->heads + h) * head_work(p);
+    t->decay = work[0], t->beta = work[head_work(p) - 1];
+    t->decays = p->by_key ? work : NULL;
 }
 
 /* Values [at, at + n) of a head, over a span. */

@@ -49,16 +49,18 @@ void cuda_recur(struct device *d, float *o, const struct state_ref *s, const str
                            .k = p->k,
                            .v = p->v,
                            .step_stride = p->step_stride,
+                           .beta_stride = p->beta_stride,
                            .heads = p->heads,
                            .key_heads = p->key_heads,
                            .key_dim = p->key_dim,
                            .value_dim = p->value_dim,
-                           .ssm = p->kind == RECUR_SSM,
-                           .scan = p->kind == RECUR_SCAN,
+                           .kind = p->kind,
+                           .by_key = p->by_key,
                            .tokens = d->batch->n_tokens,
                            .n_spans = d->batch->n_spans,
                            .dt_min = p->dt_min,
-                           .dt_max = p->dt_max};
+                           .dt_max = p->dt_max,
+                           .beta_scale = p->beta_scale};
     if (p->key_dim > RECUR_MOST_KEYS) {
         err_set(&d->fault, ERR_VALIDATION, "keys of %u numbers: at most %d", p->key_dim,
                 RECUR_MOST_KEYS);

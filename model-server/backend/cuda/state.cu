@@ -83,29 +83,43 @@ static __device__ void unit(float *x, uint32_t n, float length, uint32_t lane)
         x[i] *= scale;
 }
 
+/* Decays of a head; its beta is after them in `work`. */
+static __device__ __forceinline__ uint32_t decays_of(const recur_args &a)
+{
+    return a.by_key ? a.key_dim : 1;
+}
+
 /* grid: (tokens); a warp takes a query or a key at a time */
 static __global__ void __launch_bounds__(PREPARE_THREADS) recur_prepare_kernel(recur_args a)
 {
     depend();
     const size_t row = blockIdx.x;
     const float *step = a.step + row * a.step_stride;
-    const uint32_t values = a.heads * a.value_dim;
-    for (uint32_t i = threadIdx.x; a.scan && i < values; i += PREPARE_THREADS)
+    const uint32_t values = a.heads * a.value_dim, decays = decays_of(a);
+    for (uint32_t i = threadIdx.x; a.kind == RECUR_SCAN && i < values; i += PREPARE_THREADS)
         a.work[row * values + i] = math_softplus(step[i] + a.dt_bias[i]);
-    if (a.scan)
+    if (a.kind == RECUR_SCAN)
         return;
-    float *work = a.work + row * 2 * a.heads, *x = a.x + row * a.x_stride;
-    for (uint32_t h = threadIdx.x; h < a.heads; h += PREPARE_THREADS) {
-        float dt = math_softplus(step[h] + a.dt_bias[h]);
-        if (a.ssm) {
+    float *work = a.work + row * a.heads * (decays + 1), *x = a.x + row * a.x_stride;
+    for (uint32_t i = threadIdx.x; i < a.heads * decays; i += PREPARE_THREADS) {
+        const uint32_t h = i / decays;
+        float dt = a.kind == RECUR_FIXED ? 1.0f : math_softplus(step[i] + a.dt_bias[i]);
+        if (a.kind == RECUR_SSM) {
             dt = a.dt_max < dt ? a.dt_max : dt;
             dt = a.dt_min > dt ? a.dt_min : dt;
         }
-        work[2 * h] = math_exp(-math_exp(a.a_log[h]) * dt);
-        work[2 * h + 1] = a.ssm ? dt : math_sigmoid(a.beta[row * a.step_stride + h]);
+        float *to = work + h * (decays + 1);
+        to[i % decays] = math_exp(-math_exp(a.a_log[h]) * dt);
+        if (i % decays == 0)
+            to[decays] =
+                a.kind == RECUR_SSM     ? dt
+                : a.kind == RECUR_FIXED ? 1.0f
+                                        : a.beta_scale *
+                                              math_sigmoid(a.beta[row * a.beta_stride + h]);
     }
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (uint32_t h = warp; !a.ssm && h < 2 * a.key_heads; h += PREPARE_THREADS / 32) {
+    for (uint32_t h = warp; a.kind == RECUR_DELTA && h < 2 * a.key_heads;
+         h += PREPARE_THREADS / 32) {
         const bool key = h >= a.key_heads;
         const size_t at = (size_t)(h % a.key_heads) * a.key_dim;
         unit(x + (key ? a.k : a.q) + at, a.key_dim, key ? 1.0f : 1.0f / sqrtf((float)a.key_dim),
@@ -123,7 +137,8 @@ extern "C" cudaError_t recur_prepare_launch(const struct launch *l, const void *
 static uint32_t values_at_once(uint32_t key_dim) { return key_dim <= 256 ? 32 : 8; }
 
 /* grid: (value_dim / values at once, heads, spans). A thread has a value, and its column of the
- * state. Shared memory: [key_dim][threads] the state, then a token's query and key. */
+ * state. Shared memory: [key_dim][threads] the state, then a token's query, key and, with `by_key`,
+ * decays. */
 static __global__ void __launch_bounds__(32) recur_kernel(recur_args a)
 {
     float *state = dynamic_shared<float>();
@@ -134,39 +149,44 @@ static __global__ void __launch_bounds__(32) recur_kernel(recur_args a)
     const size_t head = (size_t)h * a.key_dim * a.value_dim, key = h / (a.heads / a.key_heads);
     const float *from = a.base + s.state_in * a.stride + head + j;
     float *to = a.base + s.state_out * a.stride + head + j;
-    float *q = state + (size_t)a.key_dim * n, *k = q + a.key_dim;
+    float *q = state + (size_t)a.key_dim * n, *k = q + a.key_dim, *g = k + a.key_dim;
+    const bool scan = a.kind == RECUR_SCAN, delta = a.kind == RECUR_DELTA;
+    const uint32_t decays = decays_of(a);
     const float *rates = a.rates + head + j; /* of RECUR_SCAN */
     for (uint32_t i = 0; i < a.key_dim; i++)
         state[(size_t)i * n + me] = mine && !at_start(s) ? from[(size_t)i * a.value_dim] : 0.0f;
     for (size_t row = s.first; row < (size_t)s.first + s.n; row++) {
         const float *x = a.x + row * a.x_stride;
-        const float *work = a.scan ? a.work + (row * a.heads + h) * a.value_dim + (mine ? j : 0)
-                                   : a.work + (row * a.heads + h) * 2;
-        const float first = work[0], factor = a.scan ? first : work[1], v = mine ? x[a.v + (size_t)h * a.value_dim + j] : 0.0f;
+        const float *work = scan ? a.work + (row * a.heads + h) * a.value_dim + (mine ? j : 0)
+                                 : a.work + (row * a.heads + h) * (decays + 1);
+        const float first = work[0], factor = scan ? first : work[decays];
+        const float v = mine ? x[a.v + (size_t)h * a.value_dim + j] : 0.0f;
         const float *kq = a.kq ? a.kq + row * 2 * a.key_dim : nullptr;
         __syncthreads(); /* the last token's query and key have been read */
         for (uint32_t i = me; i < a.key_dim; i += n) {
             k[i] = kq ? kq[i] : x[a.k + key * a.key_dim + i];
             q[i] = kq ? kq[a.key_dim + i] : x[a.q + key * a.key_dim + i];
+            if (a.by_key)
+                g[i] = work[i];
         }
         __syncthreads();
         float u = v, known = 0.0f, o = 0.0f;
-        const bool delta = !a.ssm && !a.scan;
         for (uint32_t i = 0; delta && i < a.key_dim; i++)
-            known = fmaf(k[i], state[(size_t)i * n + me], known);
+            known = fmaf(a.by_key ? k[i] * g[i] : k[i], state[(size_t)i * n + me], known);
         if (delta)
-            u = fmaf(-first, known, u);
+            u = fmaf(a.by_key ? -1.0f : -first, known, u);
         u *= factor;
         for (uint32_t i = 0; i < a.key_dim; i++) {
             float *p = &state[(size_t)i * n + me];
-            const float decay =
-                a.scan && mine ? math_exp(rates[(size_t)i * a.value_dim] * first) : first;
+            const float decay = scan && mine ? math_exp(rates[(size_t)i * a.value_dim] * first)
+                                : a.by_key   ? g[i]
+                                             : first;
             *p = fmaf(k[i], u, decay * *p);
             o = fmaf(q[i], *p, o);
         }
         if (mine)
             a.o[(row * a.heads + h) * a.value_dim + j] =
-                a.skip ? fmaf(a.skip[a.scan ? h * a.value_dim + j : h], v, o) : o;
+                a.skip ? fmaf(a.skip[scan ? h * a.value_dim + j : h], v, o) : o;
     }
     for (uint32_t i = 0; mine && i < a.key_dim; i++)
         to[(size_t)i * a.value_dim] = state[(size_t)i * n + me];
@@ -177,7 +197,8 @@ extern "C" cudaError_t recur_launch(const struct launch *l, const void *args)
     const recur_args *a = (const recur_args *)args;
     const uint32_t n = values_at_once(a->key_dim);
     return launch(recur_kernel, dim3((a->value_dim + n - 1) / n, a->heads, a->n_spans), n,
-                  (size_t)a->key_dim * (n + 2) * sizeof(float), l->stream, l->overlap, *a);
+                  (size_t)a->key_dim * (n + 2 + (a->by_key ? 1 : 0)) * sizeof(float), l->stream,
+                  l->overlap, *a);
 }
 
 /* ---------------------------------------------------------------- gates and norms */

@@ -1,6 +1,7 @@
 /* delta.c - linear attention by the gated delta rule (arXiv 2412.06464): queries, keys and values
  * through a short convolution, a state that each token corrects, a norm gated by another product of
- * the input. */
+ * the input. With recur_spec.gate_rank the state decays by key element (Kimi Delta Attention, arXiv
+ * 2510.26692). */
 #include "model-server/model/mixer/recurrent.h"
 #include <stdlib.h>
 
@@ -8,8 +9,11 @@ struct delta {
     struct weight *in;      /* [q of the key heads, k, v of the heads, z of the heads; hidden] */
     struct weight *gates;   /* [beta of the heads, decay of the heads; hidden] */
     struct short_conv conv; /* of q, k and v */
-    float *rate, *dt;       /* [heads] see struct recur */
+    float *rate, *dt;       /* see struct recur */
     float *norm;            /* [heads * value_dim] */
+    /* with gate_rank, instead of the rows of z in `in` and of the decay in `gates`:
+     * [rank; hidden], then [heads * key_dim; rank] and [heads * value_dim; rank] */
+    struct weight *decay[2], *z[2];
     struct out_projection out;
     uint64_t state; /* in a cell */
 };
@@ -23,11 +27,28 @@ static uint32_t values(const struct decoder *d)
     return d->split.mix_heads.n * d->spec.recur.value_dim;
 }
 static uint32_t channels(const struct decoder *d) { return 2 * keys(d) + values(d); }
+static bool by_key(const struct decoder *d) { return d->spec.recur.gate_rank != 0; }
+/* Decays of a token. */
+static uint32_t decays(const struct decoder *d)
+{
+    return d->split.mix_heads.n * (by_key(d) ? d->spec.recur.key_dim : 1);
+}
+/* Rows of `in`, and of `gates`. */
+static uint32_t in_width(const struct decoder *d)
+{
+    return channels(d) + (by_key(d) ? 0 : values(d));
+}
+static uint32_t gates_width(const struct decoder *d)
+{
+    return d->split.mix_heads.n * (by_key(d) ? 1 : 2);
+}
 
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
+    const uint32_t heads = d->split.mix_heads.n;
     /* `in`, the result of the convolution on most of it, the result, gates and their functions */
-    return (void)layer, 2 * channels(d) + 2 * values(d) + 4 * d->split.mix_heads.n;
+    const uint32_t n = in_width(d) + channels(d) + values(d) + gates_width(d) + decays(d) + heads;
+    return (void)layer, n + (by_key(d) ? d->spec.recur.gate_rank + decays(d) + values(d) : 0);
 }
 
 /* ---------------------------------------------------------------- load */
@@ -37,7 +58,7 @@ static void add_heads(struct loader *l, struct rows *rows, enum delta_part p, st
     const struct recur_spec *r = &l->d->spec.recur;
     const struct slice heads = p <= DELTA_K ? l->d->split.mix_keys : l->d->split.mix_heads;
     for (uint32_t h = heads.first; h < heads.first + heads.n; h++)
-        if (!rows_add(l, rows, p == DELTA_Z || p == DELTA_DECAY, whole,
+        if (!rows_add(l, rows, r->apart ? p : p == DELTA_Z || p == DELTA_DECAY, whole,
                       (struct slice){spec_delta_row(r, p, h), spec_delta_rows(r, p)}))
             return;
 }
@@ -50,14 +71,22 @@ static struct mat_part matrix(struct loader *l, enum role role, int layer, uint3
 static void load_in(struct loader *l, struct delta *y, int layer)
 {
     const struct recur_spec *r = &l->d->spec.recur;
-    const uint32_t qk = 2 * r->key_heads * r->key_dim, v = r->heads * r->value_dim;
+    const uint32_t k = r->key_heads * r->key_dim, v = r->heads * r->value_dim;
     struct rows rows = {0};
-    const struct mat_part in = matrix(l, W_MIX_IN, layer, qk + (r->grouped ? 2 : 1) * v);
-    const struct mat_part z = r->grouped ? in : matrix(l, W_MIX_Z, layer, v);
-    add_heads(l, &rows, DELTA_Q, in);
-    add_heads(l, &rows, DELTA_K, in);
-    add_heads(l, &rows, DELTA_V, in);
-    add_heads(l, &rows, DELTA_Z, z);
+    if (r->apart) {
+        add_heads(l, &rows, DELTA_Q, matrix(l, W_Q, layer, k));
+        add_heads(l, &rows, DELTA_K, matrix(l, W_K, layer, k));
+        add_heads(l, &rows, DELTA_V, matrix(l, W_V, layer, v));
+        if (!r->gate_rank)
+            add_heads(l, &rows, DELTA_Z, matrix(l, W_MIX_Z, layer, v));
+    } else {
+        const struct mat_part in = matrix(l, W_MIX_IN, layer, 2 * k + (r->grouped ? 2 : 1) * v);
+        const struct mat_part z = r->grouped ? in : matrix(l, W_MIX_Z, layer, v);
+        add_heads(l, &rows, DELTA_Q, in);
+        add_heads(l, &rows, DELTA_K, in);
+        add_heads(l, &rows, DELTA_V, in);
+        add_heads(l, &rows, DELTA_Z, z);
+    }
     y->in = rows_pack(l, &rows, l->d->dtype, l->d->quant);
 }
 
@@ -73,9 +102,42 @@ static void load_gates(struct loader *l, struct delta *y, int layer)
     } else {
         const struct mat_part beta = matrix(l, W_MIX_BETA, layer, r->heads);
         add_heads(l, &rows, DELTA_BETA, beta);
-        add_heads(l, &rows, DELTA_DECAY, matrix(l, W_MIX_DECAY, layer, r->heads));
+        if (!r->gate_rank)
+            add_heads(l, &rows, DELTA_DECAY, matrix(l, W_MIX_DECAY, layer, r->heads));
     }
     y->gates = rows_pack(l, &rows, l->d->dtype, QUANT_NONE);
+}
+
+/* A matrix of gate_rank rows, which every rank has, and one from those to `each` rows a head. */
+static void load_pair(struct loader *l, struct weight *to[2], enum role down, enum role up,
+                      int layer, uint32_t each)
+{
+    const struct recur_spec *r = &l->d->spec.recur;
+    const struct slice heads = l->d->split.mix_heads;
+    struct mat_part p = matrix(l, down, layer, r->gate_rank);
+    to[0] = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    p = loader_part(l, up, layer, NO_EXPERT, false, (int64_t)r->heads * each, r->gate_rank);
+    p = loader_rows(p, heads.first * each, heads.n * each);
+    to[1] = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+}
+
+static void load_conv(struct loader *l, struct delta *y, int layer)
+{
+    const struct recur_spec *r = &l->d->spec.recur;
+    const struct slice heads = l->d->split.mix_heads, shared = l->d->split.mix_keys;
+    const uint32_t k = r->key_heads * r->key_dim, v = r->heads * r->value_dim;
+    const struct slice q = scaled(shared, r->key_dim, 0);
+    if (r->apart) {
+        const struct conv_part parts[] = {{W_MIX_CONV_Q, k, q},
+                                          {W_MIX_CONV_K, k, q},
+                                          {W_MIX_CONV_V, v, scaled(heads, r->value_dim, 0)}};
+        short_conv_load_parts(l, &y->conv, layer, parts, 3);
+    } else {
+        const struct slice of[] = {q, scaled(shared, r->key_dim, k),
+                                   scaled(heads, r->value_dim, 2 * k)};
+        short_conv_load(l, &y->conv, layer, 2 * k + v, of, 3);
+    }
+    y->conv.conv.silu = true;
 }
 
 /* One norm for all heads. */
@@ -93,8 +155,8 @@ static void load_norm(struct loader *l, struct delta *y, int layer)
 static void *load(struct loader *l, uint32_t at)
 {
     const struct recur_spec *r = &l->d->spec.recur;
-    const struct slice heads = l->d->split.mix_heads, shared = l->d->split.mix_keys;
-    const uint32_t k = r->key_heads * r->key_dim, v = r->heads * r->value_dim;
+    const struct slice heads = l->d->split.mix_heads;
+    const uint32_t v = r->heads * r->value_dim, steps = r->gate_rank ? r->key_dim : 1;
     const int layer = (int)at;
     struct delta *y = calloc(1, sizeof(*y));
     if (!y) {
@@ -103,12 +165,13 @@ static void *load(struct loader *l, uint32_t at)
     }
     load_in(l, y, layer);
     load_gates(l, y, layer);
-    const struct slice of[] = {scaled(shared, r->key_dim, 0), scaled(shared, r->key_dim, k),
-                               scaled(heads, r->value_dim, 2 * k)};
-    short_conv_load(l, &y->conv, layer, 2 * k + v, of, 3);
-    y->conv.conv.silu = true;
+    if (r->gate_rank) {
+        load_pair(l, y->decay, W_MIX_DECAY_DOWN, W_MIX_DECAY_UP, layer, r->key_dim);
+        load_pair(l, y->z, W_MIX_Z_DOWN, W_MIX_Z_UP, layer, r->value_dim);
+    }
+    load_conv(l, y, layer);
     y->rate = loader_plain_vector(l, W_MIX_RATE, layer, r->heads, heads);
-    y->dt = loader_plain_vector(l, W_MIX_DT, layer, r->heads, heads);
+    y->dt = loader_plain_vector(l, W_MIX_DT, layer, r->heads * steps, scaled(heads, steps, 0));
     load_norm(l, y, layer);
     out_projection_load(l, &y->out, layer, v, scaled(heads, r->value_dim, 0));
     const struct recur size = {.heads = heads.n, .key_dim = r->key_dim, .value_dim = r->value_dim};
@@ -124,6 +187,10 @@ static void release(struct decoder *d, void *self)
         d->ops->free(d->dev, vectors[i]);
     layer_free_weight(d, y->in);
     layer_free_weight(d, y->gates);
+    for (int i = 0; i < 2; i++) {
+        layer_free_weight(d, y->decay[i]);
+        layer_free_weight(d, y->z[i]);
+    }
     short_conv_free(d, &y->conv);
     out_projection_free(d, &y->out);
     free(y);
@@ -131,15 +198,46 @@ static void release(struct decoder *d, void *self)
 
 /* ---------------------------------------------------------------- forward */
 
-static void recur(struct decoder *d, const struct delta *y, float *o, float *x, const float *gates,
-                  float *work)
+/* What the recurrence and the gate need beside q, k and v. */
+struct gates {
+    const float *beta, *step, *z;
+    uint32_t beta_stride, step_stride, z_stride;
+};
+
+/* y = up(down(in)) */
+static float *through(struct decoder *d, struct sub_step *s, struct weight *const w[2], float *low,
+                      uint32_t width)
+{
+    float *y = work_take(&s->work, s->tokens, width);
+    d->ops->linear(d->dev, low, s->in, s->tokens, w[0], NULL);
+    d->ops->linear(d->dev, y, low, s->tokens, w[1], NULL);
+    return y;
+}
+
+/* `in`: see struct delta; its last rows are z. */
+static struct gates make_gates(struct decoder *d, const struct delta *y, struct sub_step *s,
+                               const float *in)
+{
+    const uint32_t heads = d->split.mix_heads.n, n = gates_width(d);
+    float *gates = work_take(&s->work, s->tokens, n);
+    const struct projection by = {y->gates, NULL, LORA_MIX_GATES, n};
+    layer_project(d, s->layer, &by, gates, s->in, d->spec.hidden, s->tokens);
+    if (!by_key(d))
+        return (struct gates){gates, gates + heads, in + channels(d), n, n, in_width(d)};
+    float *low = work_take(&s->work, s->tokens, d->spec.recur.gate_rank);
+    const float *step = through(d, s, y->decay, low, decays(d));
+    const float *z = through(d, s, y->z, low, values(d));
+    return (struct gates){gates, step, z, n, decays(d), values(d)};
+}
+
+static void recur(struct decoder *d, const struct delta *y, float *o, float *x,
+                  const struct gates *g, float *work)
 {
     const struct recur_spec *r = &d->spec.recur;
-    const uint32_t heads = d->split.mix_heads.n;
     const struct state_ref state = layer_state(d, y->state);
     d->ops->recur(d->dev, o, &state,
                   &(struct recur){.kind = RECUR_DELTA,
-                                  .heads = heads,
+                                  .heads = d->split.mix_heads.n,
                                   .key_heads = d->split.mix_keys.n,
                                   .key_dim = r->key_dim,
                                   .value_dim = r->value_dim,
@@ -147,9 +245,12 @@ static void recur(struct decoder *d, const struct delta *y, float *o, float *x, 
                                   .x_stride = channels(d),
                                   .k = keys(d),
                                   .v = 2 * keys(d),
-                                  .beta = gates,
-                                  .step = gates + heads,
-                                  .step_stride = 2 * heads,
+                                  .beta = g->beta,
+                                  .step = g->step,
+                                  .step_stride = g->step_stride,
+                                  .beta_stride = g->beta_stride,
+                                  .beta_scale = r->beta_scale,
+                                  .by_key = by_key(d),
                                   .a_log = y->rate,
                                   .dt_bias = y->dt,
                                   .work = work});
@@ -158,25 +259,23 @@ static void recur(struct decoder *d, const struct delta *y, float *o, float *x, 
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
     const struct delta *y = self;
-    const uint32_t heads = d->split.mix_heads.n, in_width = channels(d) + values(d), t = s->tokens;
-    float *in = work_take(&s->work, t, in_width), *x = work_take(&s->work, t, channels(d));
+    const uint32_t t = s->tokens;
+    float *in = work_take(&s->work, t, in_width(d)), *x = work_take(&s->work, t, channels(d));
     float *o = work_take(&s->work, t, values(d));
-    float *gates = work_take(&s->work, t, (size_t)2 * heads);
-    float *work = work_take(&s->work, t, (size_t)2 * heads);
+    float *work = work_take(&s->work, t, (size_t)decays(d) + d->split.mix_heads.n);
     (void)e;
-    const struct projection before = {y->in, NULL, LORA_MIX_IN, in_width};
-    const struct projection by = {y->gates, NULL, LORA_MIX_GATES, 2 * heads};
+    const struct projection before = {y->in, NULL, LORA_MIX_IN, in_width(d)};
     layer_project(d, s->layer, &before, in, s->in, d->spec.hidden, t);
-    layer_project(d, s->layer, &by, gates, s->in, d->spec.hidden, t);
-    short_conv_run(d, &y->conv, x, in, in_width);
-    recur(d, y, o, x, gates, work);
+    const struct gates g = make_gates(d, y, s, in);
+    short_conv_run(d, &y->conv, x, in, in_width(d));
+    recur(d, y, o, x, &g, work);
     d->ops->gate_norm(d->dev, o, values(d), t, values(d),
-                      &(struct gate_norm){.kind = GATE_SILU,
-                                          .gate = in + channels(d),
-                                          .stride = in_width,
+                      &(struct gate_norm){.kind = by_key(d) ? GATE_SIGMOID : GATE_SILU,
+                                          .gate = g.z,
+                                          .stride = g.z_stride,
                                           .w = y->norm,
                                           .group = d->spec.recur.value_dim,
-                                          .eps = d->spec.norm.eps,
+                                          .eps = d->spec.recur.gate_eps,
                                           .norm_first = true});
     out_projection_run(d, &y->out, s, o, values(d));
     return 0;

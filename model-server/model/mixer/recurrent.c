@@ -69,6 +69,25 @@ void short_conv_load(struct loader *l, struct short_conv *c, int layer, uint32_t
     c->at = layer_take_state(l->d, l->d->ops->conv_floats(&c->conv));
 }
 
+void short_conv_load_parts(struct loader *l, struct short_conv *c, int layer,
+                           const struct conv_part *parts, int n)
+{
+    const uint32_t width = l->d->spec.recur.conv;
+    struct mat_part w[3] = {{0}};
+    struct rows taps = {0};
+    c->conv.width = width;
+    for (int i = 0; i < n; i++) {
+        w[i] = loader_table(l, parts[i].role, layer, ".weight", parts[i].channels, width);
+        c->conv.channels += parts[i].of.n;
+    }
+    for (uint32_t tap = 0; tap < width; tap++)
+        for (int i = 0; i < n; i++)
+            rows_add(l, &taps, tap * (uint32_t)n + (uint32_t)i,
+                     loader_cut(w[i], 0, parts[i].channels, tap, 1), parts[i].of);
+    c->conv.w = rows_vector(l, &taps);
+    c->at = layer_take_state(l->d, l->d->ops->conv_floats(&c->conv));
+}
+
 void short_conv_free(struct decoder *d, struct short_conv *c)
 {
     d->ops->free(d->dev, (void *)(uintptr_t)c->conv.w);
@@ -88,7 +107,8 @@ void out_projection_load(struct loader *l, struct out_projection *o, int layer, 
                          struct slice s)
 {
     const uint32_t hidden = l->d->spec.hidden;
-    struct mat_part p = loader_part(l, W_MIX_OUT, layer, NO_EXPERT, false, hidden, cols);
+    const enum role role = l->d->spec.recur.apart ? W_O : W_MIX_OUT;
+    struct mat_part p = loader_part(l, role, layer, NO_EXPERT, false, hidden, cols);
     p = loader_cut(p, 0, hidden, s.first, s.n);
     o->w = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
     if (l->d->spec.recur.proj_bias && l->d->split.rank == 0) /* added once, before the sum */

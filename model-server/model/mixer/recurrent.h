@@ -29,6 +29,15 @@ struct short_conv {
     struct conv conv;
     uint64_t at; /* in a cell */
 };
+/* The tensor of a role [channels][1][width], of which `of` is on this rank. */
+struct conv_part {
+    enum role role;
+    uint32_t channels;
+    struct slice of;
+};
+/* This rank's channels are those parts, at most 3, without a bias. */
+void short_conv_load_parts(struct loader *l, struct short_conv *c, int layer,
+                           const struct conv_part *parts, int n);
 /* This rank's channels are those of all `channels` in of[0 .. n). */
 void short_conv_load(struct loader *l, struct short_conv *c, int layer, uint32_t channels,
                      const struct slice *of, int n);
@@ -36,7 +45,8 @@ void short_conv_free(struct decoder *d, struct short_conv *c);
 void short_conv_run(struct decoder *d, const struct short_conv *c, float *y, const float *x,
                     uint32_t x_stride);
 
-/* [hidden, columns `s` of `cols`] of W_MIX_OUT, and on the first rank its bias, if any. */
+/* [hidden, columns `s` of `cols`] of W_MIX_OUT (with recur_spec.apart: of W_O), and on the first
+ * rank its bias, if any. */
 struct out_projection {
     struct weight *w;
     float *bias;

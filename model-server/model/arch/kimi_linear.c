@@ -1,0 +1,160 @@
+/* Kimi Linear (arXiv 2510.26692): layers of the gated delta rule whose state decays by key element,
+ * among them layers of latent attention without rotation; DeepSeek's experts. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+#include <string.h>
+
+static const double LATENT_EPS = 1e-6; /* of the norms within attention, whatever the file's is */
+
+/* Sizes of the delta layers: the hub's files have them in an object, transformers' at the top. */
+static void delta(struct config *c, struct decoder_spec *s)
+{
+    struct recur_spec *r = &s->recur;
+    const cJSON *own = config_object(c, c->root, "linear_attn_config");
+    cJSON *const root = c->root;
+    c->root = own ? (cJSON *)(uintptr_t)own : root;
+    r->heads = r->key_heads =
+        config_u32_or(c, own ? "num_heads" : "linear_num_heads", 32, 1, 1u << 16);
+    r->key_dim = r->value_dim = r->gate_rank =
+        config_u32_or(c, own ? "head_dim" : "linear_head_dim", 128, 1, CONFIG_MOST_DIM);
+    const uint32_t conv = config_u32_or(
+        c, own ? "short_conv_kernel_size" : "linear_conv_kernel_dim", 4, 2, CONV_MOST);
+    c->root = root;
+    r->apart = true;
+    config_delta_rest(c, s, conv);
+}
+
+/* Layers in a list of the hub's files, which count from 1. */
+static void set_layers(struct config *c, struct decoder_spec *s, const char *key,
+                       enum mixer_kind mixer)
+{
+    const cJSON *n, *list = json_get(json_get(c->root, "linear_attn_config"), key);
+    cJSON_ArrayForEach(n, list)
+    {
+        if (!cJSON_IsNumber(n) || n->valuedouble < 1 || n->valuedouble > s->n_layers)
+            config_fail(c, "`%s` must be numbers of layers from 1 on", key);
+        else
+            s->layers[(uint32_t)n->valuedouble - 1].mixer = mixer;
+    }
+}
+
+static bool not_every_fourth(struct config *c, uint32_t layer)
+{
+    return (void)c, layer == 0 || layer % 4 != 0;
+}
+
+static void mixers(struct config *c, struct decoder_spec *s)
+{
+    const cJSON *own = json_get(c->root, "linear_attn_config");
+    config_mixers(c, s, MIXER_DELTA, not_every_fourth);
+    if (!json_get(c->root, "layer_types") && json_get(own, "kda_layers") &&
+        json_get(own, "full_attn_layers")) {
+        for (uint32_t i = 0; i < s->n_layers; i++)
+            s->layers[i].mixer = MIXER_NONE;
+        set_layers(c, s, "kda_layers", MIXER_DELTA);
+        set_layers(c, s, "full_attn_layers", MIXER_ATTENTION);
+    }
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        if (s->layers[i].mixer == MIXER_NONE)
+            config_fail(c, "layer %u is in neither list of `linear_attn_config`", i + 1);
+        if (s->layers[i].mixer == MIXER_ATTENTION)
+            s->layers[i].mixer = MIXER_MLA;
+    }
+}
+
+static void latent(struct config *c, struct decoder_spec *s)
+{
+    struct mla_spec *m = &s->mla;
+    m->q_rank = config_u32_or(c, "q_lora_rank", 0, 1, 1u << 20);
+    m->kv_rank = config_u32_or(c, "kv_lora_rank", 512, 1, 1u << 16);
+    m->nope = config_u32_or(c, "qk_nope_head_dim", 128, 1, 4096);
+    m->rope = config_u32_or(c, "qk_rope_head_dim", 64, 2, ROPE_MAX_DIM);
+    m->v = config_u32_or(c, "v_head_dim", 128, 1, 4096);
+    m->eps = (float)LATENT_EPS;
+    if (m->rope % 2)
+        config_fail(c, "`qk_rope_head_dim` must be even");
+    config_only(c, "mla_use_nope", true);
+    config_only(c, "attention_bias", false);
+    s->head_dim = m->nope + m->rope;
+    s->n_kv_heads = s->n_heads; /* `num_key_value_heads` is not used */
+    /* a part of each key that all heads share, but whose angles are 0 */
+    s->rope[0] = (struct rope_spec){
+        .kind = ROPE_PARTIAL, .dim = m->rope, .theta = 10000, .attention_factor = 1};
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].attn_scale = spec_head_scale(s);
+}
+
+/* DeepSeek's router under other keys. */
+static void experts(struct config *c, struct decoder_spec *s)
+{
+    struct moe_spec *m = &s->moe;
+    config_only_word(c, "moe_router_activation_func", "sigmoid");
+    if (config_u32_or(c, "moe_layer_freq", 1, 1, SPEC_MAX_LAYERS) != 1)
+        config_fail(c, "`moe_layer_freq`: only 1 is supported");
+    m->score = MOE_SIGMOID;
+    m->select_bias = m->group_pairs = true;
+    m->n_experts =
+        config_u32_or(c, config_either(c, "num_experts", "num_local_experts"), 256, 1, 4096);
+    m->top_k = config_u32_or(c, config_either(c, "num_experts_per_token", "num_experts_per_tok"), 8,
+                             1, 4096);
+    m->n_groups = config_u32_or(c, config_either(c, "num_expert_group", "n_group"), 1, 1, 4096);
+    m->top_groups = config_u32_or(c, "topk_group", 1, 1, 4096);
+    m->renormalise = config_bool_or(c, config_either(c, "moe_renormalize", "norm_topk_prob"), true);
+    m->scale = (float)config_num_or(c, "routed_scaling_factor", 2.446);
+    m->ffn = config_dim(c, "moe_intermediate_size");
+    m->shared_ffn =
+        m->ffn *
+        config_u32_or(c, config_either(c, "num_shared_experts", "n_shared_experts"), 1, 0, 64);
+    config_check_moe(c, s);
+    config_mlp_layer_types(c, s, config_u32_or(c, "first_k_dense_replace", 1, 0, SPEC_MAX_LAYERS));
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(
+        c, s,
+        &(struct config_defaults){.head_dim = 64, .max_positions = 1048576, .norm_eps = 1e-5});
+    if (json_get(c->root, "model_max_length"))
+        s->max_positions = config_u32(c, "model_max_length", 1, UINT32_MAX);
+    s->act = config_act(c, "hidden_act", "silu");
+    delta(c, s);
+    latent(c, s);
+    mixers(c, s);
+    experts(c, s);
+}
+
+/* transformers saves dense layers under the name of the experts. */
+#define KIMI_MLP(of) "model.layers.*.mlp." of "|model.layers.*.block_sparse_moe." of
+
+const struct arch arch_kimi_linear = {
+    .types = (const char *const[]){"kimi_linear", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA_OUTER,
+              NAMES_LLAMA_QKV,
+              NAMES_LLAMA_O,
+              [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
+              [W_GATE] = KIMI_MLP("gate_proj"),
+              [W_UP] = KIMI_MLP("up_proj"),
+              [W_DOWN] = KIMI_MLP("down_proj"),
+              NAMES_BLOCK_SPARSE_EXPERTS,
+              [W_SELECT_BIAS] = "model.layers.*.block_sparse_moe.gate.e_score_correction_bias",
+              [W_SHARED_GATE] = "model.layers.*.block_sparse_moe.shared_experts.gate_proj",
+              [W_SHARED_UP] = "model.layers.*.block_sparse_moe.shared_experts.up_proj",
+              [W_SHARED_DOWN] = "model.layers.*.block_sparse_moe.shared_experts.down_proj",
+              [W_Q_A] = "model.layers.*.self_attn.q_a_proj",
+              [W_Q_A_NORM] = "model.layers.*.self_attn.q_a_layernorm",
+              [W_Q_B] = "model.layers.*.self_attn.q_b_proj",
+              [W_KV_A] = "model.layers.*.self_attn.kv_a_proj_with_mqa",
+              [W_KV_A_NORM] = "model.layers.*.self_attn.kv_a_layernorm",
+              [W_KV_B] = "model.layers.*.self_attn.kv_b_proj",
+              NAMES_DELTA_CONVS("model.layers.*.self_attn."),
+              [W_MIX_BETA] = "model.layers.*.self_attn.b_proj",
+              [W_MIX_DECAY_DOWN] = "model.layers.*.self_attn.f_a_proj",
+              [W_MIX_DECAY_UP] = "model.layers.*.self_attn.f_b_proj",
+              [W_MIX_Z_DOWN] = "model.layers.*.self_attn.g_a_proj",
+              [W_MIX_Z_UP] = "model.layers.*.self_attn.g_b_proj",
+              [W_MIX_RATE] = "model.layers.*.self_attn.A_log",
+              [W_MIX_DT] = "model.layers.*.self_attn.dt_bias",
+              [W_MIX_NORM] = "model.layers.*.self_attn.o_norm.weight"},
+    .configure = configure,
+};

@@ -1,0 +1,47 @@
+/* MiniMax-Text-01 (arXiv 2501.08313): linear attention with a fixed decay for each head, between
+ * layers of attention; experts. Branches are added to the norm of the stream. */
+#include "model-server/model/arch.h"
+
+static bool is_odd(struct config *c, uint32_t layer) { return (void)c, layer % 2 != 0; }
+
+static float factor(struct config *c, const char *key) { return (float)config_num_or(c, key, 1); }
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s,
+                   &(struct config_defaults){
+                       .max_positions = 131072, .norm_eps = 1e-5, .rope_theta = 1000000});
+    s->act = config_act(c, "hidden_act", "silu");
+    if (s->act != ACT_SILU)
+        config_fail(c, "`hidden_act`: layers of linear attention are served with silu only");
+    s->norms = NORM_STREAM;
+    config_mixers(c, s, MIXER_FIXED, is_odd);
+    const uint32_t window = config_u32_or(c, "sliding_window", 0, 1, UINT32_MAX);
+    s->recur.heads = s->recur.key_heads = s->n_heads;
+    s->recur.key_dim = s->recur.value_dim = s->head_dim;
+    config_moe(c, s, 8, 2);
+    s->moe.ffn = s->ffn;
+    s->moe.renormalise = true;
+    config_moe_layers(s);
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        struct layer_spec *l = &s->layers[i];
+        const bool linear = l->mixer == MIXER_FIXED;
+        l->window = linear ? 0 : window;
+        l->keep[0] = factor(c, linear ? "linear_attn_alpha_factor" : "full_attn_alpha_factor");
+        l->add[0] = factor(c, linear ? "linear_attn_beta_factor" : "full_attn_beta_factor");
+        l->keep[1] = factor(c, "mlp_alpha_factor");
+        l->add[1] = factor(c, "mlp_beta_factor");
+    }
+}
+
+const struct arch arch_minimax = {
+    .types = (const char *const[]){"minimax", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
+              NAMES_LLAMA_O, [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
+              NAMES_BLOCK_SPARSE_EXPERTS, [W_MIX_IN] = "model.layers.*.self_attn.qkv_proj",
+              [W_MIX_Z] = "model.layers.*.self_attn.output_gate",
+              [W_MIX_NORM] = "model.layers.*.self_attn.norm.weight",
+              [W_MIX_OUT] = "model.layers.*.self_attn.out_proj"},
+    .configure = configure,
+};
