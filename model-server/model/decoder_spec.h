@@ -322,8 +322,8 @@ struct decoder_spec {
     bool clips;
     bool layer_scale;         /* a number of each layer scales the stream after it (Gemma 4) */
     uint32_t per_layer;       /* width of the separate embeddings of each layer; 0: none */
-    uint32_t per_layer_vocab; /* rows of their table, if it has fewer than `vocab`; ids from there
-                                 on use its first row; 0: vocab */
+    uint32_t per_layer_vocab; /* rows of their table; ids from there on use its first row; 0: vocab
+                               */
     struct altup_spec altup;  /* with per_layer and NORM_AROUND */
     uint32_t laurel_rank;     /* with altup: of the learned residual beside attention (LAuReL, arXiv
                                  2411.07501) */

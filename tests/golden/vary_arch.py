@@ -190,7 +190,7 @@ def own(t, r, c, n, heads):
                                 SLIDE: dict(rope_type="default", rope_theta=1e4)}
     if t == "gemma3n_text":
         c["hidden_size_per_layer_input"] = 16
-        c["vocab_size_per_layer_input"] = r.choice([VOCAB, VOCAB - 20])
+        c["vocab_size_per_layer_input"] = r.choice([VOCAB, VOCAB - 20, VOCAB + 8])
         c["activation_sparsity_pattern"] = [r.choice([0.0, 0.0, 0.5, 0.95, 0.2]) for _ in range(n)]
         if r.random() < 0.5:
             c["intermediate_size"] = [r.choice([64, 96, 128]) for _ in range(n)]

@@ -6,13 +6,12 @@
 /* The first dense layers have a period of their own. */
 static bool all_but_every_nth(struct config *c, uint32_t layer)
 {
-    const double dense = config_num_or(c, "first_k_dense_replace", 0);
-    const bool in_dense = layer < dense;
-    const double n = config_num_or(
-        c, in_dense ? "prefix_dense_sliding_window_pattern" : "sliding_window_pattern",
-        in_dense ? 1 : 4);
-    const uint32_t at = in_dense ? layer : layer - (uint32_t)dense;
-    return n < 1 || (at + 1) % (uint32_t)n != 0;
+    const uint32_t dense = config_u32_or(c, "first_k_dense_replace", 0, 0, SPEC_MAX_LAYERS);
+    if (layer < dense)
+        return (layer + 1) %
+                   config_u32_or(c, "prefix_dense_sliding_window_pattern", 1, 1, 1u << 16) !=
+               0;
+    return (layer - dense + 1) % config_u32_or(c, "sliding_window_pattern", 4, 1, 1u << 16) != 0;
 }
 
 static void experts(struct config *c, struct decoder_spec *s)

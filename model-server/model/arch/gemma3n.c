@@ -68,7 +68,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->logit_softcap = (float)config_softcap(c, "final_logit_softcapping", 30);
     s->per_layer = config_u32_or(c, "hidden_size_per_layer_input", 256, 1, 65536);
-    s->per_layer_vocab = config_u32_or(c, "vocab_size_per_layer_input", 262144, 1, s->vocab);
+    s->per_layer_vocab = config_u32_or(c, "vocab_size_per_layer_input", 262144, 1, 1u << 24);
     s->given_id = config_u32_or(c, "pad_token_id", 0, 0, s->vocab - 1);
     config_layer_ffn(c, s);
     config_windows(c, s, 512, sliding);

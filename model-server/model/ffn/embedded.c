@@ -31,8 +31,8 @@ static struct weight *table(struct loader *l, uint32_t all, uint32_t first)
     const struct decoder_spec *s = &l->d->spec;
     const uint32_t n = s->per_layer, own = s->per_layer_vocab ? s->per_layer_vocab : s->vocab;
     struct mat_part p = loader_part(l, W_LAYER_EMBED, NO_LAYER, NO_EXPERT, false, own, all);
-    if (own == s->vocab)
-        return matrix(l, loader_cut(p, 0, own, first, n), QUANT_NONE);
+    if (own >= s->vocab)
+        return matrix(l, loader_cut(p, 0, s->vocab, first, n), QUANT_NONE);
     loader_numbers(l, &p);
     struct mat_part parts[2] = {loader_cut(p, 0, own, first, n), loader_cut(p, 0, 1, first, n)};
     parts[1].rows = s->vocab - own;
