@@ -4,9 +4,9 @@
 
 static bool all_but_every_nth(struct config *c, uint32_t layer)
 {
-    double n =
-        config_num_or(c, "sliding_window_pattern", config_num_or(c, "_sliding_window_pattern", 4));
-    return n < 1 || (layer + 1) % (uint32_t)n != 0;
+    enum { USUAL = 4, MOST = 1 << 16 };
+    const uint32_t old = config_u32_or(c, "_sliding_window_pattern", USUAL, 1, MOST);
+    return (layer + 1) % config_u32_or(c, "sliding_window_pattern", old, 1, MOST) != 0;
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
