@@ -262,7 +262,7 @@ $(B)/tests/jitter.so: tests/jitter.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c17 -O2 -fPIC -shared $(WARN) $< -o $@ -ldl
 JITTERED := $(foreach u,$(filter $(B)/tests/unit/router/% $(B)/tests/unit/common/test_rpc%,$(UNIT)),$(if $(findstring $(T),$u),$u))
-jitter: $(JITTERED) $(B)/tests/jitter.so  ## tests with threads, N (10) times, under a scheduler that is out to get them; T=word selects
+jitter: $(JITTERED) $(B)/tests/jitter.so  ## tests with threads, N (10) times, with a random delay at each call of the thread library; T=word selects
 	@for i in $$(seq $(or $(N),10)); do for t in $(JITTERED); do \
 	  LD_PRELOAD=$(B)/tests/jitter.so TEST_DATA=$(TEST_DATA) $$t >$(B)/jitter.log 2>&1 || \
 	    { cat $(B)/jitter.log; echo "$$t failed in round $$i"; exit 1; }; done; done; echo "$(words $(JITTERED)) programs, $(or $(N),10) rounds: no failure"

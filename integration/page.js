@@ -1,5 +1,5 @@
 // The page's script over the smallest document that it needs: node page.js URL; one JSON object comes out.
-// (clients/test_page_browser.py tries the page for real, where there is a browser.)
+// (clients/test_page_*.py try the page for real, where there is a browser.)
 const els = {}, listeners = {};
 const nothing = () => { };
 const listen = (type, f) => (listeners[type] ||= []).push(f);

@@ -1,6 +1,6 @@
-/* A scheduler that is out to get you: preloaded into a test or a server, it makes threads sleep
- * for a moment around the calls at which they meet: sockets, polls, locks. Orders that a quiet
- * machine shows once in a thousand runs come up in a few:
+/* Random delays between threads: preloaded into a test or a server, it makes threads sleep for a
+ * moment around sockets, polls and locks. Orders of events that a quiet machine has once in a
+ * thousand runs occur within a few:
  *
  *     make jitter                          # the router's and the launcher's tests, many times
  *     make jitter T=rejoin N=100           # one of them
@@ -8,7 +8,7 @@
  *
  * JITTER_US is the longest sleep in microseconds (8000 where it is not set). One call in eight
  * sleeps, mostly much shorter: the time is drawn from scales that halve eight times. Not with
- * sanitizers, which want to be loaded first.
+ * sanitizers, which must be loaded first.
  *
  * The idea is rr's chaos mode and Cuzz's: Burckhardt et al., "A randomized scheduler with
  * probabilistic guarantees of finding bugs", ASPLOS 2010. */

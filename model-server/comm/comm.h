@@ -15,6 +15,7 @@
 #include "common/err.h"
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { COMM_LEFT = 1, COMM_MOST_RANKS = 64 };
 struct comm;
@@ -44,6 +45,13 @@ struct comm {
                       result is complete, ordered with later operations */
     struct comm *whole; /* the communicator that this one is a part of; NULL: none */
 };
+
+/* Number of ranks on a machine, of all groups together. */
+static inline uint32_t comm_ranks_here(const struct comm *c)
+{
+    const struct comm *all = c->whole ? c->whole : c;
+    return all->nodes ? (uint32_t)(all->world / all->nodes) : 1;
+}
 
 /* A world of one: every collective is the identity. */
 struct comm *comm_solo(void);

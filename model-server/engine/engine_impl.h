@@ -42,7 +42,7 @@ static inline bool engine_in_host_memory(const struct engine *g)
 /* Number of ranks that allocate from the memory that this rank sees. */
 static inline uint32_t engine_ranks_here(const struct engine *g)
 {
-    return engine_in_host_memory(g) ? (uint32_t)(g->o.comm->world / g->o.comm->nodes) : 1;
+    return engine_in_host_memory(g) ? comm_ranks_here(g->o.comm) : 1;
 }
 
 /* Used by both warm-up and dry run (plan.c).

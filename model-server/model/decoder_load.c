@@ -24,12 +24,13 @@ struct norm loader_norm(struct loader *l, enum role role, int layer)
 
 /* ---------------------------------------------------------------- layers */
 
+/* Number of ranks that allocate from the memory that this rank sees: on CPUs those of the machine.
+ */
 static uint64_t ranks_here(const struct decoder *d)
 {
-    const struct comm *all = d->comm;
-    all = all->whole ? all->whole : d->stages && d->stages->whole ? d->stages->whole : all;
-    const bool shared = strcmp(d->ops->name, "cpu") == 0 && all->nodes;
-    return shared ? (uint64_t)(all->world / all->nodes) : 1;
+    const bool staged = !d->comm->whole && d->stages && d->stages->whole;
+    const struct comm *c = staged ? d->stages : d->comm;
+    return strcmp(d->ops->name, "cpu") == 0 ? comm_ranks_here(c) : 1;
 }
 
 /* Checks whether the remaining layers will fit in memory. Otherwise the kernel would kill the

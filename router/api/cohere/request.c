@@ -101,6 +101,17 @@ static cJSON *convert_parts(struct body *b, const cJSON *parts, struct buf *thou
     return list;
 }
 
+static void check_role(struct body *b, const cJSON *m)
+{
+    static const char *const roles[] = {"user", "assistant", "system", "tool"};
+    const char *role = body_str(b, (struct object){m, "messages"}, "role", true);
+    bool known = false;
+    for (size_t i = 0; role && i < sizeof(roles) / sizeof(roles[0]); i++)
+        known |= !strcmp(role, roles[i]);
+    if (role && !known)
+        body_fail(b, body_root(b), "messages", "unknown role `%.40s`", role);
+}
+
 /* A plan precedes the calls of its message. Cohere's templates read `tool_plan`, others the
  * content.
  */
@@ -110,6 +121,7 @@ static cJSON *convert_message(struct body *b, const cJSON *m)
     const cJSON *content = json_get(m, "content");
     const char *plan = body_str(b, (struct object){m, "messages"}, "tool_plan", false);
     struct buf thoughts = BUF_INIT;
+    check_role(b, m);
     if (cJSON_IsArray(content))
         cJSON_ReplaceItemInObject(to, "content", convert_parts(b, content, &thoughts));
     if (thoughts.len)

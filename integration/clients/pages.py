@@ -1,0 +1,121 @@
+"""Shared by the tests of the pages in a real browser: Playwright drives Debian's Chromium (`make clients`). Without either they skip, aloud.
+
+SCREENSHOTS=DIR keeps a picture of every look."""
+
+import json
+import os
+import pathlib
+import shutil
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from serving import DEMO, SLOW, Service, data, wait_for  # noqa: E402
+
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the pages are not tried in a browser")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="no chromium (apt-get install chromium): the pages are not tried in a browser")
+WAIT = 15000 * SLOW
+
+
+@pytest.fixture(scope="module")
+def s():
+    with Service(DEMO) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with api.sync_playwright() as p:
+        b = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield b
+        b.close()
+
+
+class Visit:
+    """One person at one page. Asks nobody but the server; the console stays silent unless `quiet` says otherwise."""
+
+    def __init__(self, browser, url, path="/", quiet=True, **look):
+        self.url, self.quiet, self.noise, self.outside, self.bodies = url, quiet, [], [], []
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **look})
+        self.page = p = self.context.new_page()
+        p.set_default_timeout(WAIT)
+        p.on("console", lambda m: self.noise.append(m.text) if m.type in ("error", "warning") else None)
+        p.on("pageerror", lambda e: self.noise.append(str(e)))
+        p.on("request", self.asked)
+        p.goto(url + path)
+        if path == "/":
+            self.until("document.getElementById('state').textContent === 'ready' && document.getElementById('facts').textContent !== ''")
+
+    def asked(self, r):
+        if not r.url.startswith(self.url + "/") and not r.url.startswith("data:"):
+            self.outside.append(r.url)
+        if r.method == "POST":
+            self.bodies.append((r.url[len(self.url) :], r.post_data_json))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        self.context.close()
+        if kind is None:
+            assert self.outside == [] and not (self.quiet and self.noise), (self.outside, self.noise)
+
+    def set(self, **fields):
+        for name, value in fields.items():
+            self.page.select_option("#" + name, value) if name == "mode" else self.page.fill("#" + name, str(value))
+
+    def say(self, text, wait=True):
+        self.page.fill("#say", text)
+        self.page.press("#say", "Enter")
+        if wait:
+            self.ended()
+        return self.answer()
+
+    def until(self, js):
+        """Until the expression is true. (wait_for_function would evaluate it inside the page, whose policy forbids that.)"""
+        wait_for(lambda: self.page.evaluate(js), WAIT / 1000 / SLOW)
+
+    def ended(self):
+        self.until("document.getElementById('go').textContent === 'Send'")
+
+    def endless(self):
+        """From now on no answer ends by itself: what is to be seen while one streams is there as long as it takes."""
+        self.page.route("**/completions", lambda r: r.continue_(post_data=json.dumps({**r.request.post_data_json, "ignore_eos": True})))
+
+    def turn(self):
+        return self.page.locator(".turn.assistant").last
+
+    def answer(self):
+        return self.turn().locator("> .text").inner_text()
+
+    def again(self):
+        self.turn().get_by_role("button", name="Answer again").click()
+        self.ended()
+
+    def script(self, *deltas, **last):
+        """From now on an answer in chat mode is made of these deltas."""
+        chunks = [{"choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas] + ([last] if last else [])
+        body = "".join(f"data: {json.dumps(c)}\n\n" for c in chunks) + "data: [DONE]\n\n"
+        self.page.route("**/v1/chat/completions", lambda r: r.fulfill(body=body, content_type="text/event-stream"))
+
+    def menu(self, title, action):
+        self.page.get_by_label("Actions for " + title).click()
+        self.page.locator("details.menu[open]").get_by_role("button", name=action).click()
+
+    def foot(self):
+        return self.turn().locator(".foot").inner_text()
+
+    def shot(self, name):
+        if os.environ.get("SCREENSHOTS"):
+            self.page.screenshot(path=f"{os.environ['SCREENSHOTS']}/{name}.png")
+
+
+def idle(s):
+    wait_for(lambda: s.metric("kv_blocks", state="used") == 0 and s.metric("tgi_batch_current_size") == 0)
+
+
+def said(s, text, **fields):
+    body = {"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 60, **fields}
+    return s.post("/v1/chat/completions", body).json()["choices"][0]
