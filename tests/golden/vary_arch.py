@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 sys.path.insert(0, os.path.dirname(__file__))
-from make_arch import CASES, COMMON, SPREAD, hub_keys
+from make_arch import CASES, COMMON, SPREAD, as_olmo_hybrid, hub_keys
 
 FOLDER = "build/golden/vary"
 SERVER = os.environ.get("MODEL_SERVER", "build/bin/model-server")
@@ -167,7 +167,7 @@ MUST = {  # without them the model would be large
     "mamba_dt_rank", "laurel_rank", "num_mtp_layers", "prefix_dense_intermediate_size", "chunk_size", "mamba_chunk_size", "router_jitter_noise",
 }
 RECURRENT = {"bamba", "granitemoehybrid", "falcon_h1", "mamba2", "mamba", "falcon_mamba", "jamba", "qwen3_next", "qwen3_5_text",
-             "qwen3_5_moe_text"}
+             "qwen3_5_moe_text", "kimi_linear", "olmo_hybrid", "minimax"}
 SLIDE, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 
 
@@ -217,6 +217,17 @@ def own(t, r, c, n, heads):
         c["layer_types"][-1] = FULL
         c["layer_types"] = [LINEAR] + c["layer_types"] if LINEAR not in c["layer_types"] else c["layer_types"]
         c["num_hidden_layers"] = len(c["layer_types"])
+    if t in ("kimi_linear", "minimax"):
+        c["layer_types"] = layer_types(r, t, n, [LINEAR, LINEAR, FULL])
+    if t == "kimi_linear":
+        c.pop("attention_bias", None)
+        c |= dict(num_key_value_heads=heads, num_local_experts=8, n_group=r.choice([1, 2]), topk_group=1, n_shared_experts=r.choice([1, 2]),
+                  linear_head_dim=r.choice([8, 20]), linear_num_heads=r.choice([2, 4]), linear_conv_kernel_dim=r.choice([3, 4]),
+                  mlp_layer_types=[r.choice(["dense", "sparse"]) for _ in range(n)], routed_scaling_factor=r.choice([1.0, 2.4]))
+        c["num_experts_per_tok"] = min(c.get("num_experts_per_tok", 2), 4)
+    if t == "minimax":
+        c |= dict(block_size=16, sliding_window=r.choice([None, 20]), mlp_alpha_factor=r.choice([1, 1.5]), mlp_beta_factor=r.choice([1, 0.7]),
+                  linear_attn_alpha_factor=r.choice([1, 0.8]), full_attn_beta_factor=r.choice([1, 1.2]))
     if t == "granitemoehybrid":
         c["layer_types"] = layer_types(r, t, n, ["linear_attention", FULL])
         c["num_local_experts"] = r.choice([0, 4])
@@ -429,6 +440,10 @@ def one(t, case, seed):
         return "none", over, None
     os.makedirs(folder, exist_ok=True)
     model.save_pretrained(folder)
+    if t == "olmo_hybrid":  # transformers would save convolutions of equal sizes
+        tensors, _ = as_olmo_hybrid(model.state_dict(), over)
+        save_file({k: v.contiguous() for k, v in tensors.items() if not (over.get("tie_word_embeddings") and k == "lm_head.weight")},
+                  f"{folder}/model.safetensors", {"format": "pt"})
     how = SPELLINGS[case % len(SPELLINGS)]
     config = spell(json.load(open(f"{folder}/config.json")), how)
     json.dump(config, open(f"{folder}/config.json", "w"), indent=1)

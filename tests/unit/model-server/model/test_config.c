@@ -46,6 +46,7 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
     "\"model_type\":\"nemotron_h\",\"hybrid_override_pattern\":\"M*\",\"mamba_num_heads\":8,"      \
     "\"mamba_head_dim\":16,\"ssm_state_size\":16," SIZES
 
+#define KIMI "\"model_type\":\"kimi_linear\",\"moe_intermediate_size\":32," SIZES
 #define FALCON                                                                                     \
     "\"model_type\":\"falcon_h1\",\"mamba_n_heads\":8,\"mamba_d_head\":16,\"mamba_d_ssm\":"        \
     "128," SIZES
@@ -134,6 +135,16 @@ static void test_refuses(void **state)
          "`topk_method`: what the file has is not supported, only noaux_tc"},
         {"\"ssm_multipliers\":[1,2]", FALCON, "`ssm_multipliers` must be 5 numbers"},
         {"\"mlp_multipliers\":[1,0]", FALCON, "`mlp_multipliers` must not be 0"},
+        {"\"mla_use_nope\":false", KIMI, "`mla_use_nope`: false is not supported"},
+        {"\"moe_router_activation_func\":\"softmax\"", KIMI,
+         "`moe_router_activation_func`: softmax is not supported, only sigmoid"},
+        {"\"linear_attn_config\":{\"kda_layers\":[1],\"full_attn_layers\":[]}", KIMI,
+         "layer 2 is in neither list of `linear_attn_config`"},
+        {"\"linear_attn_config\":{\"kda_layers\":[0],\"full_attn_layers\":[2]}", KIMI,
+         "`kda_layers` must be numbers of layers from 1 on"},
+        {"\"linear_attn_config\":{\"head_dim\":0}", KIMI, "`head_dim` must be an integer from 1"},
+        {"\"hidden_act\":\"gelu\"", "\"model_type\":\"minimax\"," SIZES,
+         "are served with silu only"},
         {"\"mamba_d_ssm\":100", FALCON, "`mamba_d_ssm`: 8 heads of 16 are not 100"},
         {"\"projectors_bias\":true", FALCON, "`projectors_bias`: true is not supported"},
         {"\"attention_types\":[[[\"global\",\"far\"],1]]",
