@@ -84,6 +84,22 @@ def test_together_as_alone(model, alone):
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
 
 
+def test_what_can_never_fit_is_refused(model):
+    """Only the shards know the pool of pictures. That a request needs more of it than there is, is the request's fault, also in a stream."""
+    args = [*ARGS, "--kv-cache-memory", 100000, "--max-total-tokens", 128]
+    with Service(model, args=args) as s:
+        many = body(["rgb_120x90.jpg", "tall_14x210.png", "exact_56x56.png", "wide_300x20.png"] * 10, new=4)
+        r = s.post("/v1/chat/completions", many)
+        assert r.status_code == 400 and "memory for" in r.json()["error"]["message"], r.text
+        assert r.json()["error"]["type"] == "invalid_request_error"
+        urls = [p["image_url"]["url"] for p in many["messages"][0]["content"] if "image_url" in p]
+        r = s.post("/generate", {"inputs": "".join(f"![]({url})" for url in urls) + "What?"})
+        assert r.status_code == 422 and r.json()["error_type"] == "validation" and "memory for" in r.json()["error"], r.text
+        r = s.post("/v1/chat/completions", many | {"stream": True})
+        assert r.status_code == 400 or "memory for" in r.text, r.text
+        assert len(says(s, body(PICTURES[0]))[0]) == 40
+
+
 def test_preempted_and_killed(model, alone):
     """A cache for a few of the streams, and a shard that goes down beside that."""
     tight = ["--max-batch-total-tokens", 448, "--max-total-tokens", 300, "--max-shard-restarts", 3]

@@ -136,6 +136,7 @@ static int write_generation(const struct service *s, const struct stepper *st, c
     w->request_id = q->id;
     if (q->error[0]) {
         w->error = wire_text(m, q->error, strlen(q->error));
+        w->unservable = q->unservable;
         return w->error ? 0 : -1;
     }
     if (write_tokens(st, g, n, m, w) || (last->reason != STOP_NOT && write_whole(st, last, m, w)))

@@ -105,6 +105,7 @@ static int see(struct seq *s, const struct seq_spec *spec, const struct seq_limi
         return err_set(e, ERR_VALIDATION, "this model reads text only");
     s->media = media_new(lim->pictures, spec->media, spec->n_media, spec->prompt,
                          spec->n_prompt - spec->n_generated, spec->cache_len, e);
+    s->unservable = !s->media && e->kind == ERR_VALIDATION;
     return s->media ? 0 : -1;
 }
 

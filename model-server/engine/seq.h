@@ -125,6 +125,7 @@ struct seq {
     float *prompt_top_logprob;
     bool done;       /* finished; stays in its batch until the router filters it */
     char error[200]; /* not empty: this request failed by itself and leaves its batch */
+    bool unservable; /* with an error: its media are at fault */
 };
 
 #define NO_CELL UINT32_MAX

@@ -36,6 +36,15 @@ static void fail_one(struct scheduler *s, struct seq *q, const char *why, int64_
     q->state = SEQ_LEAVING;
 }
 
+/* A fault of the request that only the shards could find. */
+static void refuse_one(struct scheduler *s, struct seq *q, const char *why, int64_t now)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_VALIDATION, "%s", why);
+    deliver_error(&s->deliver, q, &e, now);
+    q->state = SEQ_LEAVING;
+}
+
 static struct seq *note_generation(struct scheduler *s, const Generate__V3__Generation *g,
                                    int64_t now)
 {
@@ -51,7 +60,10 @@ static struct seq *note_generation(struct scheduler *s, const Generate__V3__Gene
         return NULL;
     }
     if (*g->error) { /* the shards have dropped it: no call is needed */
-        fail_one(s, q, g->error, now);
+        if (g->unservable)
+            refuse_one(s, q, g->error, now);
+        else
+            fail_one(s, q, g->error, now);
         sched_remove(s, q);
         return NULL;
     }
