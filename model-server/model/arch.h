@@ -15,7 +15,7 @@ enum role {
     W_HEAD_PROJECT,
     W_APART, /* [buckets, hidden] of all layers, and their norm: see struct apart_spec */
     W_APART_NORM,
-    W_NEAR, /* [buckets, heads] of all layers: see struct near_spec */
+    W_NEAR, /* [buckets, heads]: see struct near_spec */
     W_FINAL_NORM,
     W_HEAD,
     W_ATTN_NORM,

@@ -244,9 +244,15 @@ struct alibi_spec {
  * between key and query, is added to q.k (T5, arXiv 1910.10683). Half of the buckets are for keys
  * after the query. In each half, half of the buckets are for one distance each. The rest grow
  * logarithmically up to `most`; larger distances use the last one. */
+enum near_of {
+    NEAR_OF_ALL,   /* one table for all layers; its name has no layer */
+    NEAR_OF_FIRST, /* the first layer has the table of all (T5) */
+    NEAR_OF_EACH,  /* each layer has its own (UMT5, arXiv 2304.09151) */
+};
 struct near_spec {
     uint32_t buckets; /* a multiple of 4; 0: none */
     uint32_t most;
+    enum near_of of;
 };
 
 /* Disentangled attention (DeBERTa, arXiv 2006.03654): the key's and the query's matrix also

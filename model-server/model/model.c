@@ -69,9 +69,14 @@ static int load_eos(struct model *m, const char *dir, struct err *e)
  * hold any of them, with a smaller error than the packing. */
 static enum dtype stored_dtype(const struct checkpoint *c, const struct arch *a)
 {
-    char name[200];
-    snprintf(name, sizeof(name), "%s.weight", a->names[W_EMBED]);
-    const struct tensor *t = checkpoint_find_weight(c, a, name);
+    const struct tensor *t = NULL;
+    for (const char *p = a->names[W_EMBED]; !t && *p; p += *p == '|') {
+        char name[200];
+        const size_t n = strcspn(p, "|");
+        snprintf(name, sizeof(name), "%.*s.weight", (int)n, p);
+        t = checkpoint_find_weight(c, a, name);
+        p += n;
+    }
     return t && t->type == T_F16                             ? DT_F16
            : t && (t->type == T_BF16 || t->type == T_BLOCKS) ? DT_BF16
                                                              : DT_F32;

@@ -9,7 +9,7 @@ embedding, logit or logits: eager attention, fp32, CPU. Needs torch and transfor
 import json, os, sys
 import torch
 from safetensors.torch import save_file
-from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification)
+from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoModelForTextEncoding)
 
 COMMON = dict(vocab_size=320, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4,
               max_position_embeddings=160, pad_token_id=0, bos_token_id=1, eos_token_id=2)
@@ -46,6 +46,11 @@ CASES = {
     "gte": dict(model_type="gte", type_vocab_size=0, kind="mean", much=0.15,
                 rope_parameters=dict(rope_type="linear", rope_theta=500.0 * 8, factor=8.0 ** (2 / 16))),
     "gte_rerank": dict(model_type="gte", type_vocab_size=1, num_labels=1, kind="classify"),
+    # a ReLU and a bias of layer 0; heads that are together wider than the stream; texts reach past the farthest bucket
+    "t5": dict(model_type="t5", d_kv=24, feed_forward_proj="relu", relative_attention_max_distance=40, kind="encoder"),
+    "flan_t5": dict(model_type="t5", d_kv=8, feed_forward_proj="gated-gelu", relative_attention_num_buckets=16, kind="encoder", much=0.15),
+    "mt5": dict(model_type="mt5", d_kv=16, feed_forward_proj="gated-gelu", kind="encoder", dense=[192], much=0.15),
+    "umt5": dict(model_type="umt5", d_kv=16, feed_forward_proj="gated-gelu", kind="encoder", much=0.15),
     "qwen3_rerank": dict(model_type="qwen3", head_dim=16, num_key_value_heads=2, kind="yes_no"),
 }
 
@@ -141,16 +146,18 @@ def make(name, case):
     labels = case.pop("num_labels", None)
     if case["model_type"] == "distilbert":
         case = dict(case, dim=64, hidden_dim=96, n_layers=4, n_heads=4)
+    if kind == "encoder":
+        case = dict(case, d_model=64, d_ff=96, num_layers=4, num_heads=4)
     config = AutoConfig.for_model(**{
     **COMMON, **case, **({ "num_labels" : labels } if labels else {})})
     config._attn_implementation = "eager"
-    auto = {"mean": AutoModel, "classify": AutoModelForSequenceClassification, "yes_no": AutoModelForCausalLM}[kind]
+    auto = {"mean": AutoModel, "encoder": AutoModelForTextEncoding, "classify": AutoModelForSequenceClassification, "yes_no": AutoModelForCausalLM}[kind]
     torch.manual_seed(1)
     model = auto.from_config(config).eval().float()
     g = torch.Generator().manual_seed(2)
     spread(model, g, much)
     model.config._attn_implementation = "eager"
-    results, layers = [], modules(out, kind, dense) if kind == "mean" else []
+    results, layers = [], modules(out, "mean", dense) if kind in ("mean", "encoder") else []
     for n, ids in enumerate(texts(g, config.vocab_size)):
         types = [int(i > len(ids) // 2) for i in range(len(ids))] if config.model_type in ("bert", "electra", "albert") else None
         feed = dict(input_ids=torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long))
@@ -159,7 +166,7 @@ def make(name, case):
         with torch.no_grad():
             got = model(**feed)
         text = dict(ids=ids, token_type_ids=types)
-        if kind == "mean":
+        if kind in ("mean", "encoder"):
             h = got.last_hidden_state[0]
             x = h.mean(0)
             for w in layers:

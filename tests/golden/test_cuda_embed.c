@@ -13,8 +13,16 @@ enum { MOST_TOKENS = 40, MOST = 5 };
 #define MADE "build/golden/embed/"
 // clang-format off: one a line, for make gpu-kit
 static const char *const dirs[] = {
-    "embed/bert_mean",          "embed/bert_cls", "embed/xlm_roberta_cls", "embed/qwen3_embedding",
-    "embed/xlm_roberta_rerank", MADE "mpnet",     MADE "deberta",          MADE "albert",
+    "embed/bert_mean",
+    "embed/bert_cls",
+    "embed/xlm_roberta_cls",
+    "embed/qwen3_embedding",
+    "embed/xlm_roberta_rerank",
+    MADE "mpnet",
+    MADE "deberta",
+    MADE "albert",
+    MADE "flan_t5",
+    MADE "umt5",
 };
 // clang-format on
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };

@@ -38,6 +38,10 @@ static const char *const dirs[] = {
     MADE "gte_rerank",
     MADE "deberta",
     MADE "deberta_classify",
+    MADE "t5",
+    MADE "flan_t5",
+    MADE "mt5",
+    MADE "umt5",
 };
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), MOST_RANKS = 4 };
 

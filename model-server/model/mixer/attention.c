@@ -311,14 +311,17 @@ static uint32_t near_bucket(const struct near_spec *n, int32_t far)
     return (bucket < half ? bucket : half - 1) + (far > 0 ? half : 0);
 }
 
-static void load_near(struct loader *l, struct attention *a)
+static void load_near(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice h = l->d->split.heads;
     const int32_t most = (int32_t)s->near.most;
     const size_t each = 2 * (size_t)most + 1;
+    const int at_layer = s->near.of == NEAR_OF_EACH    ? layer
+                         : s->near.of == NEAR_OF_FIRST ? 0
+                                                       : NO_LAYER;
     const struct mat_part all =
-        loader_table(l, W_NEAR, NO_LAYER, ".weight", s->near.buckets, s->n_heads);
+        loader_table(l, W_NEAR, at_layer, ".weight", s->near.buckets, s->n_heads);
     float *of = malloc(h.n * each * sizeof(*of));
     if (!of) {
         loader_nomem(l);
@@ -357,7 +360,7 @@ static void *load(struct loader *l, uint32_t layer)
     if (s->apart.buckets)
         a->apart = apart_load(l, layer);
     if (s->near.buckets)
-        load_near(l, a);
+        load_near(l, a, (int)layer);
     if (s->sinks)
         a->sinks = loader_plain_vector(l, W_SINKS, (int)layer, s->n_heads, l->d->split.heads);
     return a;

@@ -55,6 +55,9 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
     "\"model_type\":\"deberta-v2\",\"relative_attention\":true,\"share_att_key\":true,"            \
     "\"position_biased_input\":false,\"norm_rel_ebd\":\"layer_norm\",\"position_buckets\":32,"     \
     "\"pos_att_type\":[\"c2p\",\"p2c\"]," SIZES
+#define T5                                                                                         \
+    "\"model_type\":\"t5\",\"architectures\":[\"T5EncoderModel\"],\"d_model\":64,\"d_kv\":8,"      \
+    "\"d_ff\":96,\"num_layers\":2,\"num_heads\":8,\"vocab_size\":320"
 #define NOMIC                                                                                      \
     "\"model_type\":\"nomic_bert\",\"n_embd\":64,\"n_layer\":2,\"n_head\":8,\"vocab_size\":320"
 
@@ -173,6 +176,16 @@ static void test_refuses(void **state)
          "`embedding_size` must be a multiple of 4 up to `hidden_size`"},
         {"\"relative_attention_num_buckets\":30", "\"model_type\":\"mpnet\"," SIZES,
          "`relative_attention_num_buckets` must be a multiple of 4"},
+        {"\"architectures\":[\"T5ForConditionalGeneration\"]",
+         "\"model_type\":\"t5\",\"d_model\":64",
+         "`T5ForConditionalGeneration`: models of an encoder and a decoder are not supported"},
+        {"\"d_model\":64", "\"model_type\":\"umt5\"", "models of an encoder and a decoder are not"},
+        {"\"architectures\":[1]", "\"model_type\":\"mt5\"",
+         "models of an encoder and a decoder are"},
+        {"\"feed_forward_proj\":\"gated-tanh\"", T5, "`feed_forward_proj`: `gated-tanh` is not"},
+        {"\"relative_attention_num_buckets\":30", T5, "must be a multiple of 4 and less than"},
+        {"\"relative_attention_max_distance\":8", T5, "must be a multiple of 4 and less than"},
+        {"\"d_kv\":0", T5, "`d_kv` must be an integer from 1"},
         {"\"conv_kernel_size\":3", DEBERTA, "`conv_kernel_size`: convolutions are not supported"},
         {"\"share_att_key\":false", DEBERTA, "`share_att_key`: only true is supported"},
         {"\"pos_att_type\":\"c2p\"", DEBERTA, "`pos_att_type`: only c2p and p2c together"},
