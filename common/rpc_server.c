@@ -10,6 +10,7 @@
 #include "common/rpc_creds.h"
 #include "common/rpc_loop.h"
 #include "common/rpc_proof.h"
+#include "common/rpc_span.h"
 #include "common/trace.h"
 #include "common/watchdog.h"
 #include <grpc/grpc_security.h>
@@ -193,25 +194,14 @@ static int handle(struct server_call *k, struct rpc_mem *mem, grpc_status_code *
     return out ? 0 : -1;
 }
 
-/* Adds a span with the attributes of OpenTelemetry's RPC conventions, and the queueing time. */
 static void add_span(const struct server_call *k, grpc_status_code code, const char *why)
 {
-    const char *name = k->method->name + 1, *slash = strchr(name, '/');
-    char service[100];
-    struct trace_span s = {.self = trace_child(&k->parent),
-                           .name = name,
-                           .kind = TRACE_SERVER,
-                           .start_ns = k->arrived_ns,
-                           .end_ns = clock_ns(),
-                           .error = why};
-    memcpy(s.parent, k->parent.span_id, sizeof(s.parent));
-    snprintf(service, sizeof(service), "%.*s", slash ? (int)(slash - name) : 0, name);
-    s.attr[s.n_attrs++] = TRACE_S("rpc.system", "grpc");
-    s.attr[s.n_attrs++] = TRACE_S("rpc.service", service);
-    s.attr[s.n_attrs++] = TRACE_S("rpc.method", slash ? slash + 1 : name);
-    s.attr[s.n_attrs++] = TRACE_I("rpc.grpc.status_code", code);
-    s.attr[s.n_attrs++] = TRACE_D("rpc.server.wait", (double)(k->begun_ns - k->arrived_ns) * 1e-9);
-    tracer_add(k->s->o.tracer, &s);
+    rpc_span_add(k->s->o.tracer, &(struct rpc_span){.method = k->method->name,
+                                                    .parent = &k->parent,
+                                                    .arrived_ns = k->arrived_ns,
+                                                    .begun_ns = k->begun_ns,
+                                                    .status = code,
+                                                    .error = why});
 }
 
 static void answer(struct server_call *k, struct rpc_mem *mem)

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from serving import DEMO, SLOW, Service, data, wait_for  # noqa: E402
+from serving import DEMO, SLOW, Service, wait_for  # noqa: E402
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the pages are not tried in a browser")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -112,6 +112,43 @@ class Visit:
             self.page.screenshot(path=f"{os.environ['SCREENSHOTS']}/{name}.png")
 
 
+# an answer with what a page must format, and must not run
+MARKDOWN = """## Sorting
+
+Use `sorted` with a **key**.
+
+```python
+def oldest(people):
+    return sorted(people)
+```
+
+| Name | Age |
+|------|----:|
+| Ann  | 41  |
+
+[good](https://example.org/a) [bad](javascript:document.title='evil') ![pixel](https://example.org/x.png) <b onclick="document.title='evil'">html</b>
+<img src=x onerror="document.title='evil'"><iframe src="/docs"></iframe><style>body{display:none}</style>
+"""
+
+NAMES = """() => [...document.querySelectorAll('button, input, select, textarea, main, aside, summary, dialog')].filter(e =>
+    !(e.getAttribute('aria-label') || (e.labels && e.labels.length) || e.textContent.trim())).map(e => e.outerHTML)"""
+CONTRAST = """() => {
+  const rgb = s => { const c = document.createElement('canvas').getContext('2d', {willReadFrequently: true}); c.fillStyle = s; c.fillRect(0, 0, 1, 1); return [...c.getImageData(0, 0, 1, 1).data] };
+  const light = c => { const [r, g, b] = c.slice(0, 3).map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b };
+  const back = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c[3] > 250) return c } return rgb('white') };
+  const out = [];
+  for (const e of document.querySelectorAll('body *')) {
+    const text = [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) || /^(INPUT|TEXTAREA|SELECT)$/.test(e.tagName);
+    if (!text || !e.getClientRects().length || getComputedStyle(e).fontSize === '0px') continue;
+    for (const pseudo of e.placeholder ? [null, '::placeholder'] : [null]) {
+      const a = light(rgb(getComputedStyle(e, pseudo).color)), b = light(back(e)), ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+      if (ratio < 4.5) out.push([ratio.toFixed(2), e.tagName, e.id, e.textContent.slice(0, 30), pseudo]);
+    }
+  }
+  return out;
+}"""
+
+
 def idle(s):
     wait_for(lambda: s.metric("kv_blocks", state="used") == 0 and s.metric("tgi_batch_current_size") == 0)
 
@@ -119,3 +156,8 @@ def idle(s):
 def said(s, text, **fields):
     body = {"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 60, **fields}
     return s.post("/v1/chat/completions", body).json()["choices"][0]
+
+
+def refuse_top_p(v):
+    """The form would not send this; what the server says to it is to be seen."""
+    v.page.route("**/completions", lambda r: r.continue_(post_data=json.dumps({**r.request.post_data_json, "top_p": 7})))

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from pages import Visit, browser, needs_chromium, s  # noqa: F401
+from pages import CONTRAST, MARKDOWN, NAMES, Visit, browser, needs_chromium, refuse_top_p, s  # noqa: F401
 from serving import data
 
 pytestmark = needs_chromium
@@ -39,25 +39,6 @@ def test_the_keyboard_is_enough(s, browser):
         assert at() == "say" and v.page.input_value("#say") == ""
         v.page.keyboard.press("Alt+n")
         assert v.page.locator(".turn").count() == 0
-
-
-NAMES = """() => [...document.querySelectorAll('button, input, select, textarea, main, aside, summary, dialog')].filter(e =>
-    !(e.getAttribute('aria-label') || (e.labels && e.labels.length) || e.textContent.trim())).map(e => e.outerHTML)"""
-CONTRAST = """() => {
-  const rgb = s => { const c = document.createElement('canvas').getContext('2d', {willReadFrequently: true}); c.fillStyle = s; c.fillRect(0, 0, 1, 1); return [...c.getImageData(0, 0, 1, 1).data] };
-  const light = c => { const [r, g, b] = c.slice(0, 3).map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b };
-  const back = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c[3] > 250) return c } return rgb('white') };
-  const out = [];
-  for (const e of document.querySelectorAll('body *')) {
-    const text = [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) || /^(INPUT|TEXTAREA|SELECT)$/.test(e.tagName);
-    if (!text || !e.getClientRects().length || getComputedStyle(e).fontSize === '0px') continue;
-    for (const pseudo of e.placeholder ? [null, '::placeholder'] : [null]) {
-      const a = light(rgb(getComputedStyle(e, pseudo).color)), b = light(back(e)), ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
-      if (ratio < 4.5) out.push([ratio.toFixed(2), e.tagName, e.id, e.textContent.slice(0, 30), pseudo]);
-    }
-  }
-  return out;
-}"""
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])

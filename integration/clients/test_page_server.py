@@ -1,12 +1,14 @@
 """The page and its server: limits, charts, errors, a lost server, keys, other models, programs that ask the same."""
 
 import json
+import pathlib
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
-from pages import Visit, api, browser, needs_chromium, s, said  # noqa: F401
+from pages import Visit, api, browser, needs_chromium, refuse_top_p, s, said  # noqa: F401
 from serving import DEMO, SLOW, Process, Service, data
 
 pytestmark = needs_chromium
@@ -79,11 +81,6 @@ def test_charts_move(s, browser):
         assert len(after) == 4 and all(a and a != b for a, b in zip(after, before))
         v.page.keyboard.press("Escape")
         v.until("document.getElementById('v1').textContent === '0'")
-
-
-def refuse_top_p(v):
-    """The form would not send this; what the server says to it is to be seen."""
-    v.page.route("**/completions", lambda r: r.continue_(post_data=json.dumps({**r.request.post_data_json, "top_p": 7})))
 
 
 def test_errors_are_said(s, browser):

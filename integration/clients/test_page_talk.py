@@ -5,7 +5,7 @@ import re
 
 import pytest
 import requests
-from pages import Visit, WAIT, browser, idle, needs_chromium, s, said  # noqa: F401
+from pages import MARKDOWN, Visit, WAIT, browser, idle, needs_chromium, s, said  # noqa: F401
 from serving import Scripted, data, wait_for
 
 pytestmark = needs_chromium
@@ -163,23 +163,6 @@ def test_tool_calls_are_folded(s, browser):
 
 
 # ---------------------------------------------------------------- Markdown
-
-MARKDOWN = """## Sorting
-
-Use `sorted` with a **key**.
-
-```python
-def oldest(people):
-    return sorted(people)
-```
-
-| Name | Age |
-|------|----:|
-| Ann  | 41  |
-
-[good](https://example.org/a) [bad](javascript:document.title='evil') ![pixel](https://example.org/x.png) <b onclick="document.title='evil'">html</b>
-<img src=x onerror="document.title='evil'"><iframe src="/docs"></iframe><style>body{display:none}</style>
-"""
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "router/draft/draft_seq.h"
+#include "router/draft/step_wait.h"
 #include "router/metrics.h"
 #include "router/scheduler/wire.h"
 #include "router/shards/link.h"
@@ -43,15 +44,8 @@ struct drafter {
     struct rpc_mem out, in;
     struct seq *joining[MOST_JOIN];
 
-    /* a waiting step */
-    int64_t call_ns; /* when the Decode in flight was sent; 0: none */
-    struct draft_duration draft_call, step;
-    struct draft_trust trust;
-    uint32_t wait_count; /* drafts for each awaited sequence; 0: no step waits */
-    struct rpc_op deadline;
-    bool deadline_set; /* its timer is pending, possibly after the wait has ended */
-    void (*ready)(void *arg);
-    void *ready_arg;
+    int64_t call_ns;       /* when the Decode in flight was sent; 0: none */
+    struct step_wait wait; /* of the served model's step */
 
     void (*gone)(void *arg);
     void *gone_arg;
@@ -212,7 +206,7 @@ static void clear(struct drafter *d)
 static bool runs_ahead(const struct drafter *d)
 {
     struct draft_wait_case c = {
-        .step_ns = d->step.ns, .draft_ns = d->draft_call.ns, .most = d->speculate};
+        .step_ns = d->wait.step.ns, .draft_ns = d->wait.call.ns, .most = d->speculate};
     for (const struct draft_seq *t = d->draft_seqs; t; t = t->next) {
         c.running += useful(d, t);
         c.acceptance += useful(d, t) ? (double)t->hits.rate : 0;
@@ -269,14 +263,12 @@ static bool lacks(const struct drafter *d, const struct draft_seq *t)
            t->n_kv + CATCH_UP >= t->own->n_tokens;
 }
 
-static void on_deadline(struct rpc_op *op, bool ok);
-
 static bool drafter_wait(void *self, uint32_t running, int64_t step_ns)
 {
     struct drafter *d = self;
     struct draft_wait_case c = {.running = running, .most = d->speculate};
-    draft_duration_note(&d->step, step_ns);
-    if (!drafter_active(d) || d->deadline_set || !draft_trust_holds(&d->trust))
+    draft_duration_note(&d->wait.step, step_ns);
+    if (!drafter_active(d) || !step_wait_allowed(&d->wait))
         return false;
     for (struct draft_seq *t = d->draft_seqs; t; t = t->next) {
         t->awaited = lacks(d, t);
@@ -286,45 +278,24 @@ static bool drafter_wait(void *self, uint32_t running, int64_t step_ns)
     if (c.lacking == 0 || c.lacking > running)
         return false;
     c.acceptance /= c.lacking;
-    c.step_ns = d->step.ns;
-    c.draft_ns = d->draft_call.ns;
-    struct draft_wait w = draft_wait_choose(&c);
-    if (w.count == 0)
-        return false;
-    d->wait_count = w.count;
-    d->deadline = (struct rpc_op){on_deadline, "drafts are waited for"};
-    d->deadline_set = true;
-    rpc_after(d->o.loop, w.ms, &d->deadline);
-    return true;
+    return step_wait_begin(&d->wait, &c);
 }
 
 static void drafter_on_ready(void *self, void (*ready)(void *arg), void *arg)
 {
     struct drafter *d = self;
-    d->ready = ready;
-    d->ready_arg = arg;
-}
-
-/* The step continues with the drafts that are available. */
-static void end_wait(struct drafter *d, const char *outcome)
-{
-    assert(d->wait_count > 0);
-    d->wait_count = 0;
-    if (d->o.metrics)
-        metrics_add(d->o.metrics, M_DRAFT_WAITS, outcome, 1);
-    d->ready(d->ready_arg);
+    step_wait_on_ready(&d->wait, ready, arg);
 }
 
 /* Called after each call: ends the wait if no awaited sequence can still get its drafts. */
 static void end_wait_if_met(struct drafter *d)
 {
-    if (d->wait_count == 0)
+    if (d->wait.count == 0)
         return;
     for (struct draft_seq *t = d->draft_seqs; t; t = t->next)
-        if (t->awaited && useful(d, t) && draft_seq_ahead(t) < d->wait_count)
+        if (t->awaited && useful(d, t) && draft_seq_ahead(t) < d->wait.count)
             return;
-    draft_trust_met(&d->trust);
-    end_wait(d, "met");
+    step_wait_met(&d->wait);
 }
 
 /* ---------------------------------------------------------------- answers */
@@ -420,9 +391,7 @@ static void on_call(struct fan *f)
         detach(d);
         return;
     }
-    if (d->call_ns)
-        draft_duration_note(&d->draft_call, clock_ns() - d->call_ns);
-    draft_trust_answered(&d->trust);
+    step_wait_answered(&d->wait, d->call_ns ? clock_ns() - d->call_ns : 0);
     if (!d->clearing) {
         on_step(d);
     } else {
@@ -451,21 +420,15 @@ static void gauge(struct drafter *d)
 /* Last stage of drafter_end(), when no timer is pending. */
 static void leave_link(struct drafter *d)
 {
-    if (!d->deadline_set)
+    if (!d->wait.pending)
         shards_link_end(d->link, d->gone, d->gone_arg);
 }
 
-static void on_deadline(struct rpc_op *op, bool ok)
+static void on_idle(void *arg)
 {
-    struct drafter *d = CONTAINER_OF(op, struct drafter, deadline);
-    (void)ok;
-    d->deadline_set = false;
-    if (d->wait_count) {
-        draft_trust_missed(&d->trust);
-        end_wait(d, "missed");
-    } else if (d->gone && !d->shards) {
+    struct drafter *d = arg;
+    if (d->gone && !d->shards)
         leave_link(d);
-    }
 }
 
 /* No call or watch of the shards is pending any more. */
@@ -490,8 +453,8 @@ static void detach(struct drafter *d)
         log_msg(LOG_WARN, "draft model lost; continuing without drafts");
     d->leaving = true;
     gauge(d);
-    if (d->wait_count)
-        end_wait(d, "lost");
+    if (d->wait.count)
+        step_wait_lost(&d->wait);
     if (d->calling) {
         fan_cancel(&d->fan); /* on_call() continues here */
         return;
@@ -527,8 +490,7 @@ static void on_found(void *arg, struct shards *s, const struct shard_model *m)
     d->model = *m;
     d->peer = (struct wire_peer){.takes_input_ids = true, .block_size = m->block_size};
     d->batch_live = d->must_clear = false;
-    d->draft_call = (struct draft_duration){0}; /* new shards may run on another machine */
-    d->trust = (struct draft_trust){0};
+    step_wait_new_shards(&d->wait);
     LOG(LOG_INFO, "Drafting", LOGI("shards", shards_count(s)), LOGI("ahead", d->ahead),
         LOGS("device", m->device), LOGS("quantize", m->quantize));
     gauge(d);
@@ -569,6 +531,7 @@ struct drafter *drafter_new(const struct drafter_options *o, struct err *e)
                                       .turn = drafter_turn,
                                       .wait = drafter_wait,
                                       .on_ready = drafter_on_ready};
+    step_wait_init(&d->wait, &(struct step_wait_options){o->loop, o->metrics, on_idle, d});
     rpc_mem_init(&d->out, MEMORY);
     rpc_mem_init(&d->in, MEMORY);
     struct shards_link_options l = {.loop = o->loop,

@@ -5,7 +5,7 @@
  * model. Its tokens are ready when the scheduler makes its next call. At most one call to the draft
  * shards is in flight. When it returns, draft sequences that were rejected leave the batch and
  * rejoin it after the KV that is still valid. A step without drafts waits briefly if that pays
- * (draft_wait.h).
+ * (draft_wait.h, step_wait.h).
  *
  * Runs on the scheduler thread, except drafter_new() and drafter_halt().
  * docs/decisions/speculation.md explains the design. */
