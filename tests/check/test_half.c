@@ -1,9 +1,11 @@
-/* test_half.c - products of bfloat16 weights with activations rounded to bfloat16: how far from
- * double precision they may be, and that a row's bits depend on nothing but the row. The device is
+/* test_half.c - products of bfloat16 weights with activations rounded to bfloat16, or split into
+ * bfloat16 parts: how far from double precision they may be, and that a row's bits depend on
+ * nothing but the row. The device is
  * told to do it, whether this CPU is fast at it or not. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/numbers.h"
 #include "tests/check/random.h"
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +18,7 @@ static struct rng rng;
 static const struct backend_ops *const ops = &backend_cpu;
 
 /* How pairs of bfloat16 are multiplied. */
-enum form { IN_PAIRS, IN_SQUARES, IN_F16 };
+enum form { IN_PAIRS, IN_SQUARES, IN_PARTS, IN_F16 };
 
 static struct device *half_device(int threads, uint64_t features, enum form form)
 {
@@ -26,7 +28,7 @@ static struct device *half_device(int threads, uint64_t features, enum form form
     if (!d)
         fail_msg("%s", e.msg);
     d->half = form == IN_PAIRS;
-    d->squares = form == IN_SQUARES;
+    d->squares = form == IN_SQUARES ? 1 : form == IN_PARTS ? SQUARE_PARTS : 0;
     d->half_f16 = form == IN_F16;
     return d;
 }
@@ -87,6 +89,7 @@ static void a_row_has_the_same_bits_in_squares(void **state)
 {
     (void)state;
     same_bits_everywhere(IN_SQUARES);
+    same_bits_everywhere(IN_PARTS);
 }
 
 struct error {
@@ -131,13 +134,12 @@ static struct error error_of(enum form form, uint32_t k, bool cancelling, float 
 }
 
 /* Sums of long rows wait in memory between blocks of columns; one row takes them at once. */
-static void long_rows_have_the_same_bits_in_squares(void **state)
+static void long_rows_have_the_same_bits(enum form form)
 {
-    (void)state;
     enum { N = 150, K = 4096 * 2 + 38, ROWS = 70 };
     float *w = rng_floats(&rng, (size_t)N * K), *x = rng_floats(&rng, (size_t)ROWS * K);
     float want[N * ROWS], got[N * ROWS];
-    struct device *d = half_device(1, ~0ull, IN_SQUARES);
+    struct device *d = half_device(1, ~0ull, form);
     struct weight *pw = load(d, w, N, K);
     for (uint32_t r = 0; r < ROWS; r++)
         ops->linear(d, want + r * N, x + (size_t)r * K, 1, pw, NULL);
@@ -146,6 +148,13 @@ static void long_rows_have_the_same_bits_in_squares(void **state)
     ops->weight_free(d, pw);
     ops->close(d);
     free(w), free(x);
+}
+
+static void long_rows_have_the_same_bits_in_squares(void **state)
+{
+    (void)state;
+    long_rows_have_the_same_bits(IN_SQUARES);
+    long_rows_have_the_same_bits(IN_PARTS);
 }
 
 /* Large and small numbers that would leave the range of float16: rows are scaled by powers of two,
@@ -227,6 +236,47 @@ static void errors_are_small(enum form form)
                   worst);
 }
 
+/* Three parts of x are x: only sums are rounded, in chains of 16 and then once for a part of a
+ * step. That is a smaller bound than that of one chain over all columns. */
+static void parts_are_as_exact_as_fp32(void **state)
+{
+    (void)state;
+    static const uint32_t ks[] = {1, 63, 64, 576, 2048, 8191};
+    for (size_t i = 0; i < sizeof(ks) / sizeof(*ks); i++) {
+        const double steps = ceil(ks[i] / 32.0);
+        const struct error plain = error_of(IN_PARTS, ks[i], false, 0),
+                           bad = error_of(IN_PARTS, ks[i], true, 0.01f);
+        assert_true(plain.worst <= (SQUARE_PARTS * steps + 17) * 0x1p-24);
+        assert_true(bad.worst <= (SQUARE_PARTS * steps + 17) * 0x1p-24);
+        assert_true(plain.rms <= 1e-6);
+        if (i == 4)
+            print_message("three parts: %.1e of the results' rms; of results that cancel to 1/100 "
+                          "%.1e\n",
+                          plain.rms, bad.rms);
+    }
+}
+
+/* Rows that are not finite take no other with them, and huge numbers are split without overflow. */
+static void parts_of_extreme_rows(void **state)
+{
+    (void)state;
+    enum { N = 16, K = 64, ROWS = 4 };
+    float w[N * K], x[ROWS * K] = {0}, y[N * ROWS];
+    for (uint32_t i = 0; i < N * K; i++)
+        w[i] = i % K == 3 ? 0.5f : 0.0f;
+    x[0 * K + 3] = FLT_MAX, x[1 * K + 3] = INFINITY, x[2 * K + 3] = NAN,
+              x[3 * K + 3] = 1.1754944e-30f;
+    struct device *d = half_device(1, ~0ull, IN_PARTS);
+    struct weight *pw = load(d, w, N, K);
+    ops->linear(d, y, x, ROWS, pw, NULL);
+    assert_true(y[0] == FLT_MAX * 0.5f);
+    assert_true(isinf(y[N]) && y[N] > 0);
+    assert_true(isnan(y[2 * N]));
+    assert_true(y[3 * N] == 1.1754944e-30f * 0.5f);
+    ops->weight_free(d, pw);
+    ops->close(d);
+}
+
 static void errors_are_as_small_as_documented(void **state)
 {
     (void)state;
@@ -241,7 +291,7 @@ static void exact_arithmetic_is_the_default(void **state)
     struct err e = ERR_INIT;
     struct device *d = ops->open(&(struct device_options){.threads = 1, .features = ~0ull}, &e);
     assert_non_null(d);
-    assert_false(d->half || d->squares);
+    assert_false(d->half || d->squares == 1);
     ops->close(d);
     const struct device_options asked = {.threads = 1, .features = 3, .arith = ARITH_HALF};
     d = ops->open(&asked, &e);
@@ -280,6 +330,8 @@ int main(void)
         cmocka_unit_test(eight_bits_have_the_same_bits_in_squares),
         cmocka_unit_test(float16_does_not_overflow),
         cmocka_unit_test(errors_are_as_small_as_documented),
+        cmocka_unit_test(parts_are_as_exact_as_fp32),
+        cmocka_unit_test(parts_of_extreme_rows),
     };
     rng = rng_new();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -250,7 +250,8 @@ static void random_bf16(uint16_t *p, size_t n)
 static bool check_squares(squares_bf16_fn *ref, squares_bf16_fn *fn, uint32_t n, bool bf16)
 {
     enum { TALL = 5, WIDE = 7, STEPS = 4, LD = (WIDE + 1) * SQUARE };
-    static _Alignas(64) char xs[TALL * STEPS * SQUARE_BYTES], ws[WIDE * STEPS * SQUARE_BYTES];
+    static _Alignas(64) char xs[TALL * STEPS * SQUARE_PARTS * SQUARE_BYTES],
+        ws[WIDE * STEPS * SQUARE_BYTES];
     static _Alignas(64) float y0[TALL * SQUARE * LD + CANARY], y1[TALL * SQUARE * LD + CANARY];
     if (n > 65)
         return true; /* nothing depends on more */
@@ -260,7 +261,8 @@ static bool check_squares(squares_bf16_fn *ref, squares_bf16_fn *fn, uint32_t n,
         y0[i] = y1[i] = bf16 && i % 9 ? rng_wide(&rng) : float_of(rng_u32(&rng) & 0x00ffffff);
     struct squares t = {.sums = y0, .sums_bytes = LD * sizeof(float), .x = xs, .w = ws};
     t.tall = 1 + n % TALL, t.wide = 1 + n % WIDE, t.steps = 1 + rng_below(&rng, STEPS);
-    t.x_bytes = t.steps * SQUARE_BYTES;
+    t.parts = bf16 && n / 2 % 2 ? SQUARE_PARTS : 1;
+    t.x_bytes = (size_t)t.steps * t.parts * SQUARE_BYTES;
     t.w_bytes = t.steps * SQUARE_BYTES + (n % 2 ? 0 : 64);
     if (t.w_bytes * t.wide > sizeof(ws))
         t.w_bytes = t.steps * SQUARE_BYTES;
@@ -275,6 +277,33 @@ static bool check_squares(squares_bf16_fn *ref, squares_bf16_fn *fn, uint32_t n,
 static bool check_squares_bf16(void (*fn)(void), uint32_t n)
 {
     return check_squares(k_squares_bf16_ref, (squares_bf16_fn *)fn, n, true);
+}
+
+static bool check_square_rows(void (*fn)(void), uint32_t n)
+{
+    enum { COLS = 200, OUTPUTS = 7 * SQUARE };
+    static _Alignas(64) uint16_t ws[OUTPUTS / SQUARE * COLS * SQUARE];
+    static float xs[COLS * SQUARE_ROWS_FEW * SQUARE_PARTS];
+    static uint16_t bits[COLS * SQUARE_ROWS_FEW * SQUARE_PARTS];
+    struct square_rows t = {.x = xs, .w = (const char *)ws, .ahead = 64};
+    if (n > 130)
+        return true;
+    t.cols = 1 + rng_below(&rng, COLS), t.n = 1 + n % OUTPUTS, t.ldy = t.n + 3;
+    t.rows = 1 + n % SQUARE_ROWS_FEW, t.parts = n / 2 % 2 ? SQUARE_PARTS : 1;
+    t.w_bytes = ((size_t)t.cols + 1) / 2 * STEP_BYTES;
+    random_bf16(ws, sizeof(ws) / sizeof(*ws));
+    random_bf16(bits, sizeof(bits) / sizeof(*bits));
+    for (size_t i = 0; i < sizeof(xs) / sizeof(*xs); i++)
+        xs[i] = i < t.cols * (size_t)t.rows * t.parts ? f32_of_bf16(bits[i]) : 0.0f;
+    for (uint32_t i = 0; t.cols % 2 && i < OUTPUTS; i++) /* the second column of the last pair */
+        ws[i / SQUARE * t.w_bytes / 2 + (t.cols / 2 * SQUARE + i % SQUARE) * 2 + 1] = 0;
+    fill(MAXN);
+    memcpy(got, want, sizeof(got));
+    t.y = want;
+    k_square_rows_ref(&t);
+    t.y = got;
+    ((square_rows_fn *)fn)(&t);
+    return same();
 }
 
 static bool check_squares_i8(void (*fn)(void), uint32_t n)
@@ -449,6 +478,26 @@ static bool check_narrow_f16(void (*fn)(void), uint32_t n)
 static bool check_narrow_bf16(void (*fn)(void), uint32_t n)
 {
     return check_narrow(k_narrow_bf16_ref, (narrow_bf16_fn *)fn, n);
+}
+
+static bool check_split_bf16(void (*fn)(void), uint32_t n)
+{
+    uint16_t *const p = (uint16_t *)want, *const q = (uint16_t *)got;
+    const size_t apart = MAXN / 2 * 2 / 3;
+    if (n > apart)
+        return true;
+    fill(n);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = float_of(rng_u32(&rng));
+    k_split_bf16_ref((uint16_t *const[]){p, p + apart, p + 2 * apart}, x, n);
+    ((split_bf16_fn *)fn)((uint16_t *const[]){q, q + apart, q + 2 * apart}, x, n);
+    for (uint32_t i = 0; i < n; i++) { /* the parts add up to the number */
+        const float sum =
+            f32_of_bf16(p[i]) + f32_of_bf16(p[apart + i]) + f32_of_bf16(p[2 * apart + i]);
+        if (fabsf(x[i]) > 0x1p-100f && isfinite(x[i]) && sum != x[i])
+            return false;
+    }
+    return same();
 }
 
 static bool check_norm(norm_rms_fn *ref, norm_rms_fn *fn, uint32_t n)

@@ -13,7 +13,8 @@ struct device {
     struct pool *pool;
     struct kernels kern;
     unsigned features;
-    bool half, squares;         /* of bfloat16 weights: see struct weight */
+    bool half;                  /* of bfloat16 weights: see struct weight */
+    uint8_t squares;            /* the same */
     bool half_f16;              /* of float16 weights */
     bool squares_i8;            /* of 8-bit weights and activations */
     const struct ragged *batch; /* between step_begin() and step_end() */
@@ -83,9 +84,11 @@ void code_layout_place(struct code_layout *l);
 struct weight {
     const struct weight_kind *kind;
     enum dtype dtype;
-    bool half;    /* x is rounded to w's 16-bit type and multiplied in pairs */
-    float top;    /* of float16 in pairs: the greatest magnitude, or 0 */
-    bool squares; /* x is rounded to bfloat16: linear_squares() */
+    bool half; /* x is rounded to w's 16-bit type and multiplied in pairs */
+    float top; /* of float16 in pairs: the greatest magnitude, or 0 */
+    /* Of bfloat16: parts of x in linear_squares(). 1: x is rounded; SQUARE_PARTS: it is not; 0:
+     * fp32 products. */
+    uint8_t squares;
     /* of linear_float(): for these panels, or for widened ones */
     void (*tile)(const struct tile *t);
     struct code_layout codes; /* of kind_codes and kind_codes8 */

@@ -90,7 +90,10 @@ static struct device *cpu_open(const struct device_options *o, struct err *e)
         return NULL;
     }
     snprintf(d->describe, sizeof(d->describe), "CPU, %d thread%s, %s%s%s", n, n > 1 ? "s" : "",
-             cpu_feature_names(d->features), d->half || d->squares ? ", bfloat16 products" : "",
+             cpu_feature_names(d->features),
+             d->squares == SQUARE_PARTS ? ", exact products on AMX"
+             : d->half || d->squares    ? ", bfloat16 products"
+                                        : "",
              d->half_f16 ? ", float16 products" : "");
     return d;
 }

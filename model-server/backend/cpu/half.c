@@ -9,13 +9,14 @@
 
 enum { K = 256, ROUNDS = 7, TILES = 60 }; /* a round takes at most about 100 us */
 enum { PANELS = 2 };
-/* Required speed-up for a loss of accuracy. The rates differ by about 2, so noise decides
- * nothing. */
+/* Required speed-up for a loss of accuracy, or for another order of sums. The rates differ by
+ * about 2 or more, so noise decides nothing. */
 static const double WORTH = 1.3;
 
 /* Zeroed memory, large enough for every form. */
 struct arena {
-    _Alignas(64) char w[PANELS][sizeof(float) * K * LANES], x[sizeof(float) * K * 2 * SQUARE];
+    _Alignas(64) char w[PANELS][sizeof(float) * K * LANES];
+    _Alignas(64) char x[sizeof(uint16_t) * SQUARE_PARTS * K * 2 * SQUARE];
     _Alignas(64) char y[sizeof(float) * 2 * SQUARE * PANELS * LANES];
 };
 
@@ -70,12 +71,13 @@ static void in_tiles_of_8_bits(const struct kernels *kern, struct arena *a)
                                        .n = PANELS * LANES,
                                        .k = K});
 }
-static struct squares squares_of(struct arena *a, uint32_t step_cols)
+static struct squares squares_of(struct arena *a, uint32_t step_cols, uint32_t parts)
 {
     return (struct squares){.sums = a->y,
                             .sums_bytes = sizeof(float) * PANELS * LANES,
                             .x = a->x,
-                            .x_bytes = (size_t)K / step_cols * SQUARE_BYTES,
+                            .x_bytes = (size_t)K / step_cols * parts * SQUARE_BYTES,
+                            .parts = parts,
                             .w = a->w[0],
                             .w_bytes = sizeof(a->w[0]),
                             .tall = 2,
@@ -84,12 +86,17 @@ static struct squares squares_of(struct arena *a, uint32_t step_cols)
 }
 static void in_squares(const struct kernels *kern, struct arena *a)
 {
-    const struct squares t = squares_of(a, SQUARE_STEP_BYTES / 2);
+    const struct squares t = squares_of(a, SQUARE_STEP_BYTES / 2, 1);
+    kern->squares_bf16(&t);
+}
+static void in_squares_of_parts(const struct kernels *kern, struct arena *a)
+{
+    const struct squares t = squares_of(a, SQUARE_STEP_BYTES / 2, SQUARE_PARTS);
     kern->squares_bf16(&t);
 }
 static void in_squares_of_8_bits(const struct kernels *kern, struct arena *a)
 {
-    const struct squares t = squares_of(a, SQUARE_STEP_BYTES);
+    const struct squares t = squares_of(a, SQUARE_STEP_BYTES, 1);
     kern->squares_i8(&t);
 }
 
@@ -107,26 +114,44 @@ static double time_of(form_fn *form, const struct kernels *kern, struct arena *a
     return best / rows;
 }
 
-void measure_products(struct device *d, enum arith asked)
+/* Products of bfloat16 weights that round x. */
+static void measure_half(struct device *d, struct arena *a)
 {
     const struct kernels *kern = &d->kern;
     const bool pairs = d->features & CPU_AVX512_BF16, squares = d->features & CPU_AMX_BF16;
-    const bool squares_i8 = d->features & CPU_AMX_INT8;
+    if (!pairs && !squares)
+        return;
+    const double exact = time_of(in_fp32, kern, a, TILE_ROWS) / WORTH;
+    const double paired = pairs ? time_of(in_pairs_of_bf16, kern, a, TILE_ROWS) : exact;
+    const double squared = squares ? time_of(in_squares, kern, a, 2 * SQUARE) : exact;
+    d->squares = squared < exact && squared <= paired ? 1 : 0;
+    d->half = !d->squares && paired < exact;
+}
+
+/* The same, exact. */
+static void measure_exact(struct device *d, struct arena *a)
+{
+    if (d->features & CPU_AMX_BF16 &&
+        time_of(in_squares_of_parts, &d->kern, a, 2 * SQUARE) * WORTH <
+            time_of(in_fp32, &d->kern, a, TILE_ROWS))
+        d->squares = SQUARE_PARTS;
+}
+
+void measure_products(struct device *d, enum arith asked)
+{
+    const struct kernels *kern = &d->kern;
     struct arena *a = aligned_alloc(64, sizeof(*a));
     if (!a)
         return;
     memset(a, 0, sizeof(*a));
-    if (asked == ARITH_HALF && (pairs || squares)) {
-        const double exact = time_of(in_fp32, kern, a, TILE_ROWS) / WORTH;
-        const double paired = pairs ? time_of(in_pairs_of_bf16, kern, a, TILE_ROWS) : exact;
-        const double squared = squares ? time_of(in_squares, kern, a, 2 * SQUARE) : exact;
-        d->squares = squared < exact && squared <= paired;
-        d->half = !d->squares && paired < exact;
-    }
+    if (asked == ARITH_HALF)
+        measure_half(d, a);
+    else
+        measure_exact(d, a);
     if (asked == ARITH_HALF && d->features & CPU_AVX512_FP16)
         d->half_f16 = time_of(in_f16, kern, a, TILE_ROWS) * WORTH <
                       time_of(in_fp32_of_f16, kern, a, TILE_ROWS);
-    if (squares_i8) /* the same bits */
+    if (d->features & CPU_AMX_INT8) /* the same bits */
         d->squares_i8 = time_of(in_squares_of_8_bits, kern, a, 2 * SQUARE) <
                         time_of(in_tiles_of_8_bits, kern, a, kern->mr_w8a8);
     free(a);

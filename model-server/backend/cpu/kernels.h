@@ -195,6 +195,7 @@ struct recur_step {
     X(tile_int4, void, (const struct int_tile *t))                                                 \
     X(squares_bf16, void, (const struct squares *t))                                               \
     X(squares_i8, void, (const struct squares *t))                                                 \
+    X(square_rows, void, (const struct square_rows *t))                                            \
     /* y[i] = float(sums[i] + plus) * (sw[i % 16] * sx), where the 16 scales of the next panel lie \
      * sw_bytes after those of the last */                                                         \
     X(scale_sums, void,                                                                            \
@@ -216,6 +217,9 @@ struct recur_step {
     /* to storage, rounded to nearest even */                                                      \
     X(narrow_f16, void, (uint16_t * dst, const float *src, uint32_t n))                            \
     X(narrow_bf16, void, (uint16_t * dst, const float *src, uint32_t n))                           \
+    /* src as the sum of dst[2], dst[1] and dst[0], from large to small, without rounding. The     \
+     * smaller ones of infinity and NaN are zero. */                                               \
+    X(split_bf16, void, (uint16_t *const dst[3], const float *src, uint32_t n))                    \
     /* y = x / rms(x) * w (+ b), and (x - mean) / sd * w (+ b); y may be x. Sums: see lane_sum */  \
     X(norm_rms, void,                                                                              \
       (float *y, const float *x, const float *w, const float *b, uint32_t n, float eps))           \
@@ -283,6 +287,7 @@ struct recur_step {
     X(pack, variant, needs)                                                                        \
     X(narrow_f16, variant, needs)                                                                  \
     X(narrow_bf16, variant, needs)                                                                 \
+    X(split_bf16, variant, needs)                                                                  \
     X(norm_rms, variant, needs)                                                                    \
     X(norm_layer, variant, needs)                                                                  \
     X(dot, variant, needs)                                                                         \
@@ -334,6 +339,7 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     X(tile_bf16x2, ref, 0)                                                                         \
     X(squares_bf16, ref, 0)                                                                        \
     X(squares_i8, ref, 0)                                                                          \
+    X(square_rows, ref, 0)                                                                         \
     X(quantise_fp8, ref, 0)
 #if defined(__x86_64__)
 #define VARIANTS(X)                                                                                \
@@ -345,6 +351,7 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     INT_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)                                       \
     X(tile_f16x2, avx512fp16, CPU_AVX512 | CPU_AVX512_FP16)                                        \
     X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                       \
+    X(square_rows, avx512, CPU_AVX512)                                                             \
     X(squares_bf16, amx, CPU_AMX_BF16)                                                             \
     X(squares_i8, amx, CPU_AMX_INT8)
 #elif defined(__aarch64__)

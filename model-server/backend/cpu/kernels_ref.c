@@ -95,6 +95,18 @@ void k_narrow_bf16_ref(uint16_t *dst, const float *src, uint32_t n)
         dst[i] = bf16_of_f32(src[i]);
 }
 
+void k_split_bf16_ref(uint16_t *const dst[3], const float *src, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const float high = f32_of_bf16((uint16_t)(bits_of(src[i]) >> 16)); /* toward zero */
+        const float rest = src[i] - high, middle = f32_of_bf16((uint16_t)(bits_of(rest) >> 16));
+        const bool finite = isfinite(src[i]);
+        dst[2][i] = finite ? (uint16_t)(bits_of(high) >> 16) : bf16_of_f32(src[i]);
+        dst[1][i] = finite ? (uint16_t)(bits_of(middle) >> 16) : 0;
+        dst[0][i] = finite ? (uint16_t)(bits_of(rest - middle) >> 16) : 0;
+    }
+}
+
 /* ---------------------------------------------------------------- rows */
 
 /* Sums of a row: element i goes to lane i % 16, in ascending order; the lanes are then folded in

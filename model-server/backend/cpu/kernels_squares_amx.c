@@ -7,6 +7,7 @@
 #include "model-server/backend/cpu/kernels.h"
 
 #define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 4")
 
 /* What ldtilecfg reads. */
 struct tile_config {
@@ -82,40 +83,63 @@ INLINE void fetch(const char *at, const size_t bytes)
         __builtin_prefetch(at + i, 0, 2);
 }
 
-INLINE void step(const struct squares *t, const char *x, const char *w, const char *next,
-                 const int tall, const int wide, const bool i8)
+/* Two panels with 16 or 32 rows: w stays in its registers for all parts of x. */
+INLINE void step_square(const struct squares *t, const char *x, const char *w, const char *next,
+                        const int tall, const int wide, const int parts, const bool i8)
 {
     const size_t wb = t->w_bytes;
-    LOAD(4, x, 64);
     LOAD(6, w, 64);
-    MULTIPLY(0, 4, 6);
-    fetch(next, t->fetch);
-    if (wide > 1) {
+    if (wide > 1)
         LOAD(7, w + wb, 64);
-        MULTIPLY(1, 4, 7);
-        fetch(next + wb, t->fetch);
-    }
-    if (tall > 1) {
-        LOAD(5, x + t->x_bytes, 64);
-        MULTIPLY(2, 5, 6);
+    UNROLL for (int p = 0; p < parts; p++, x += SQUARE_BYTES)
+    {
+        LOAD(4, x, 64);
+        MULTIPLY(0, 4, 6);
+        if (p == 0)
+            fetch(next, t->fetch);
         if (wide > 1)
-            MULTIPLY(3, 5, 7);
-    }
-    if (wide > 2) {
-        LOAD(5, w + 2 * wb, 64);
-        MULTIPLY(2, 4, 5);
-        fetch(next + 2 * wb, t->fetch);
-    }
-    if (wide > 3) {
-        LOAD(6, w + 3 * wb, 64);
-        MULTIPLY(3, 4, 6);
-        fetch(next + 3 * wb, t->fetch);
+            MULTIPLY(1, 4, 7);
+        if (p == 0 && wide > 1)
+            fetch(next + wb, t->fetch);
+        if (tall > 1) {
+            LOAD(5, x + t->x_bytes, 64);
+            MULTIPLY(2, 5, 6);
+            if (wide > 1)
+                MULTIPLY(3, 5, 7);
+        }
     }
 }
 
+/* Four panels with up to 16 rows, of which x stays in its registers: w is read once. */
+INLINE void step_row(const struct squares *t, const char *x, const char *w, const char *next,
+                     const int parts, const bool i8)
+{
+    const size_t wb = t->w_bytes;
+    LOAD(4, x, 64);
+    if (parts > 1) {
+        LOAD(5, x + SQUARE_BYTES, 64);
+        LOAD(6, x + 2 * SQUARE_BYTES, 64);
+    }
+#define PANEL(sum, n)                                                                              \
+    do {                                                                                           \
+        LOAD(7, w + (n)*wb, 64);                                                                   \
+        MULTIPLY(sum, 4, 7);                                                                       \
+        fetch(next + (n)*wb, t->fetch);                                                            \
+        if (parts > 1) {                                                                           \
+            MULTIPLY(sum, 5, 7);                                                                   \
+            MULTIPLY(sum, 6, 7);                                                                   \
+        }                                                                                          \
+    } while (0)
+    PANEL(0, 0);
+    PANEL(1, 1);
+    PANEL(2, 2);
+    PANEL(3, 3);
+#undef PANEL
+}
+
 /* Up to 2 x 2 or 1 x 4 squares, over all steps. */
-INLINE void part(const struct squares *t, char *sums, const char *x, const char *w,
-                 const char *next, const int tall, const int wide, const bool i8)
+INLINE void block(const struct squares *t, char *sums, const char *x, const char *w,
+                  const char *next, const int tall, const int wide, const int parts, const bool i8)
 {
     const size_t end = (size_t)t->steps * SQUARE_BYTES;
     const size_t cut = end > t->ahead ? end - t->ahead : 0;
@@ -124,22 +148,25 @@ INLINE void part(const struct squares *t, char *sums, const char *x, const char 
     for (size_t at = 0; at < end; at += SQUARE_BYTES) {
         if (at == cut)
             ahead = next;
-        step(t, x + at, w + at, ahead, tall, wide, i8);
+        if (wide > 2)
+            step_row(t, x + at * (size_t)parts, w + at, ahead, parts, i8);
+        else
+            step_square(t, x + at * (size_t)parts, w + at, ahead, tall, wide, parts, i8);
         ahead += t->fetch;
     }
     store_sums(t, sums, tall, wide);
 }
 
 /* All panels for the current 16 or 32 rows. */
-INLINE void row_of_parts(const struct squares *t, uint32_t row, const int tall, const uint32_t most,
-                         const bool i8)
+INLINE void row_of_blocks(const struct squares *t, uint32_t row, const int tall,
+                          const uint32_t most, const int parts, const bool i8)
 {
     char *sums = (char *)t->sums + (size_t)row * SQUARE * t->sums_bytes;
     const char *x = t->x + row * t->x_bytes, *w = t->w, *next = t->next;
     uint32_t left = t->wide;
 #define TAKE(n)                                                                                    \
     for (; most >= (n) && left >= (n); left -= (n)) {                                              \
-        part(t, sums, x, w, next, tall, n, i8);                                                    \
+        block(t, sums, x, w, next, tall, n, parts, i8);                                            \
         sums += (size_t)(n)*64, w += (n)*t->w_bytes, next += (n)*t->w_bytes;                       \
     }
     TAKE(4)
@@ -148,16 +175,23 @@ INLINE void row_of_parts(const struct squares *t, uint32_t row, const int tall, 
 #undef TAKE
 }
 
-INLINE void squares(const struct squares *t, const bool i8)
+INLINE void squares(const struct squares *t, const int parts, const bool i8)
 {
     TILES_BEGIN();
     for (uint32_t r = 0; r < t->tall; r += 2)
         if (t->tall - r > 1)
-            row_of_parts(t, r, 2, 2, i8);
+            row_of_blocks(t, r, 2, 2, parts, i8);
         else
-            row_of_parts(t, r, 1, 4, i8);
+            row_of_blocks(t, r, 1, 4, parts, i8);
     TILES_END();
 }
 
-void k_squares_bf16_amx(const struct squares *t) { squares(t, false); }
-void k_squares_i8_amx(const struct squares *t) { squares(t, true); }
+void k_squares_bf16_amx(const struct squares *t)
+{
+    if (t->parts == 1)
+        squares(t, 1, false);
+    else
+        squares(t, SQUARE_PARTS, false);
+}
+
+void k_squares_i8_amx(const struct squares *t) { squares(t, 1, true); }

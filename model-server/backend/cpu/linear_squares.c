@@ -1,7 +1,9 @@
-/* linear_squares.c - products on matrix units. x is rounded to bfloat16, or to int8 with a scale
- * for each row, and laid out in steps of squares (squares.h); the panels are used as they are.
+/* linear_squares.c - products on matrix units. x becomes bfloat16, rounded or in three parts that
+ * add up to it, or int8 with a scale for each row. It is laid out in steps of squares (squares.h);
+ * the panels are used as they are.
  *
- * Few rows: four panels at a time are streamed from memory. Many: a group of panels stays in the
+ * Up to SQUARE_ROWS_FEW rows: vectors compute the same sums, and stream the panels from memory
+ * faster. Up to 32: four panels at a time are streamed. More: a group of panels stays in the
  * L2 cache for all rows of a pass, 32 of which are multiplied at a time, while the next group is
  * prefetched. Sums stay in registers over all columns, since loading and storing a square costs
  * as much as several steps.
@@ -9,16 +11,18 @@
  * A sum adds its columns in ascending order, whatever the pass and the block: the bits of a row
  * depend only on the row. */
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/numbers.h"
 #include <string.h>
 
 enum { PASS_ROWS = 512 };                        /* laid out at a time */
 enum { TALL = 2, TALL_ROWS = TALL * SQUARE };    /* multiplied at a time */
-enum { STREAM_PANELS = 4, STREAM_AHEAD = 4096 }; /* for few rows: prefetch distance in each panel */
+enum { FEW_AHEAD = 1024 };                       /* prefetch distance in each panel */
+enum { STREAM_PANELS = 4, STREAM_AHEAD = 4096 }; /* the same, for up to TALL_ROWS rows */
 enum { GROUP_PANELS = 16 };                      /* of many rows */
 /* Of longer panels, whose sums are in memory between blocks. */
 enum { BLOCK_STEPS = 128, BLOCK_PANELS = 8 };
 _Static_assert(PASS_ROWS *BLOCK_PANELS *SQUARE_STEP_BYTES <= THREAD_SCRATCH, "sums of a group");
-enum { COLS_AT_ONCE = 512 }; /* narrowed to bfloat16 at a time */
+enum { COLS_AT_ONCE = 512 }; /* become bfloat16 at a time */
 enum { ALONE = 16384 };      /* numbers that do not pay for a second thread */
 
 struct square_product {
@@ -28,23 +32,27 @@ struct square_product {
     const struct strided *io;
     uint32_t rows, tall; /* in hand; squares of them */
     uint32_t steps;      /* of a row */
+    uint32_t parts;      /* of x, in each step */
+    size_t x_step;       /* bytes of 16 rows of x in a step */
     uint32_t whole;      /* of them, that a panel has in full */
     uint32_t block;      /* steps at a time */
     uint32_t group;      /* panels at a time */
     bool i8;
-    char *packed; /* [tall][steps][16][64] */
+    char *packed; /* [tall][steps][parts][16][64] */
     float *scale; /* [rows], of int8, and minus 128 times the sum of the numbers */
     int32_t *correction;
 };
 
 /* ---------------------------------------------------------------- x */
 
-/* Copies n bytes into the steps of a row from byte `at` on; zeros after the last. */
-static void place(const struct square_product *p, size_t row, size_t at, const char *from, size_t n)
+/* Copies n bytes into the steps of a row of a part from byte `at` on; zeros after the last. */
+static void place(const struct square_product *p, size_t row, uint32_t part, size_t at,
+                  const void *bytes, size_t n)
 {
-    char *to = p->packed + (row / SQUARE * p->steps + at / SQUARE_STEP_BYTES) * SQUARE_BYTES +
-               row % SQUARE * SQUARE_STEP_BYTES;
-    for (; n >= SQUARE_STEP_BYTES; n -= SQUARE_STEP_BYTES, to += SQUARE_BYTES) {
+    const char *from = bytes;
+    char *to = p->packed + (row / SQUARE * p->steps + at / SQUARE_STEP_BYTES) * p->x_step +
+               part * (size_t)SQUARE_BYTES + row % SQUARE * SQUARE_STEP_BYTES;
+    for (; n >= SQUARE_STEP_BYTES; n -= SQUARE_STEP_BYTES, to += p->x_step) {
         memcpy(to, from, SQUARE_STEP_BYTES);
         from += SQUARE_STEP_BYTES;
     }
@@ -54,13 +62,24 @@ static void place(const struct square_product *p, size_t row, size_t at, const c
     }
 }
 
+/* n <= COLS_AT_ONCE numbers, as parts or rounded. */
+static void to_bf16(const struct square_product *p, uint16_t some[][COLS_AT_ONCE], const float *src,
+                    uint32_t n)
+{
+    if (p->parts == 1)
+        p->kern->narrow_bf16(some[0], src, n);
+    else
+        p->kern->split_bf16((uint16_t *const[]){some[0], some[1], some[2]}, src, n);
+}
+
 static void place_bf16(const struct square_product *p, size_t row, const float *src)
 {
-    _Alignas(64) uint16_t some[COLS_AT_ONCE];
+    _Alignas(64) uint16_t some[SQUARE_PARTS][COLS_AT_ONCE];
     for (uint32_t k = 0, n; k < p->w->cols; k += n) {
         n = p->w->cols - k < COLS_AT_ONCE ? p->w->cols - k : COLS_AT_ONCE;
-        p->kern->narrow_bf16(some, src + k, n);
-        place(p, row, k * sizeof(*some), (const char *)some, n * sizeof(*some));
+        to_bf16(p, some, src + k, n);
+        for (uint32_t i = 0; i < p->parts; i++)
+            place(p, row, i, k * sizeof(**some), some[i], n * sizeof(**some));
     }
 }
 
@@ -70,7 +89,7 @@ static void place_i8(const struct square_product *p, int thread, size_t row, con
     int32_t sum;
     p->scale[row] = p->kern->quantise((uint8_t *)all, 4, src, p->w->cols, 0, &sum);
     p->correction[row] = -128 * sum;
-    place(p, row, 0, all, (size_t)quads_of(p->w->cols) * 4);
+    place(p, row, 0, 0, all, (size_t)quads_of(p->w->cols) * 4);
 }
 
 static void place_rows(void *arg, int thread, size_t begin, size_t end)
@@ -102,7 +121,7 @@ static void last_step(const struct square_product *p, struct squares t, size_t p
     for (uint32_t i = 0; i < t.wide; i++)
         memcpy(copy[i], weight_panel(p->w, panel + i) + at, quads * STEP_BYTES - at);
     t.w = t.next = copy[0], t.w_bytes = SQUARE_BYTES, t.fetch = t.ahead = 0;
-    t.x = x + at, t.steps = 1, t.add = p->whole > 0;
+    t.x = x + p->whole * p->x_step, t.steps = 1, t.add = p->whole > 0;
     squares(p, &t);
 }
 
@@ -142,7 +161,8 @@ static void run_block(const struct square_product *p, char *sums, const struct s
     const size_t share = ((size_t)SQUARE_BYTES / 64 + turns - 1) / turns * 64;
     const size_t all = (size_t)b->steps * SQUARE_BYTES, from = (size_t)b->step * SQUARE_BYTES;
     struct squares t = {.sums_bytes = (size_t)p->group * SQUARE_STEP_BYTES,
-                        .x_bytes = (size_t)p->steps * SQUARE_BYTES,
+                        .x_bytes = p->steps * p->x_step,
+                        .parts = p->parts,
                         .w = weight_panel(w, b->panel) + from,
                         .w_bytes = w->panel_bytes,
                         .wide = b->wide,
@@ -155,7 +175,7 @@ static void run_block(const struct square_product *p, char *sums, const struct s
         const bool fetch = turns == 1 || (b->next && fetched < all);
         t.sums = p->whole > p->block ? sums + row * t.sums_bytes : sums;
         t.tall = p->tall - i * TALL < TALL ? p->tall - i * TALL : TALL;
-        t.x = p->packed + (size_t)i * TALL * t.x_bytes + from;
+        t.x = p->packed + (size_t)i * TALL * t.x_bytes + b->step * p->x_step;
         t.fetch = fetch ? share : 0;
         t.next = (b->next ? b->next : t.w) + (fetch ? fetched : 0);
         if (t.steps)
@@ -212,8 +232,7 @@ static void choose_sizes(struct square_product *p)
 static void multiply(struct square_product *p)
 {
     const struct weight *w = p->w;
-    const size_t row_bytes = (size_t)p->steps * SQUARE_STEP_BYTES;
-    const size_t x_bytes = (size_t)p->tall * SQUARE * row_bytes;
+    const size_t x_bytes = p->tall * p->steps * p->x_step;
     choose_sizes(p);
     p->packed = cpu_scratch(p->d, SCRATCH_PACK, x_bytes + (size_t)2 * p->rows * sizeof(float));
     if (!p->packed)
@@ -225,11 +244,63 @@ static void multiply(struct square_product *p)
     pool_run(p->d->pool, run_panels, p, w->n_panels, p->group);
 }
 
+/* ---------------------------------------------------------------- a few rows */
+
+static void few_panels(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct square_product *p = arg;
+    const struct weight *w = p->w;
+    const size_t first = begin * LANES, last = end * LANES < w->rows ? end * LANES : w->rows;
+    (void)thread;
+    p->kern->square_rows(&(struct square_rows){.y = p->io->y + first,
+                                               .ldy = p->io->ldy,
+                                               .x = (const float *)(const void *)p->packed,
+                                               .w = weight_panel(w, begin),
+                                               .w_bytes = w->panel_bytes,
+                                               .rows = p->rows,
+                                               .n = (uint32_t)(last - first),
+                                               .cols = w->cols,
+                                               .parts = p->parts,
+                                               .ahead = FEW_AHEAD});
+    for (uint32_t r = 0; p->io->bias && r < p->rows; r++)
+        p->kern->axpy(p->io->y + r * p->io->ldy + first, p->io->bias + first, 1.0f,
+                      (uint32_t)(last - first));
+}
+
+/* One row after the other, in the layout of struct square_rows. */
+static void place_few(const struct square_product *p, float *to)
+{
+    _Alignas(64) uint16_t some[SQUARE_PARTS][COLS_AT_ONCE];
+    const size_t apart = (size_t)p->rows * p->parts;
+    for (uint32_t r = 0; r < p->rows; r++) {
+        const float *src = p->io->x + r * p->io->ldx;
+        for (uint32_t k = 0, n; k < p->w->cols; k += n) {
+            n = p->w->cols - k < COLS_AT_ONCE ? p->w->cols - k : COLS_AT_ONCE;
+            to_bf16(p, some, src + k, n);
+            for (uint32_t i = 0; i < n; i++)
+                for (uint32_t part = 0; part < p->parts; part++)
+                    to[(k + i) * apart + r * p->parts + part] = f32_of_bf16(some[part][i]);
+        }
+    }
+    if (p->w->cols % 2)
+        memset(to + p->w->cols * apart, 0, apart * sizeof(*to));
+}
+
+static void multiply_few(struct square_product *p)
+{
+    const size_t cols = ((size_t)p->w->cols + 1) / 2 * 2;
+    p->packed = cpu_scratch(p->d, SCRATCH_PACK, cols * p->rows * p->parts * sizeof(float));
+    if (!p->packed)
+        return;
+    place_few(p, (float *)(void *)p->packed);
+    pool_run(p->d->pool, few_panels, p, p->w->n_panels, PANEL_GRAIN);
+}
+
 void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
                     const struct weight *w)
 {
     const bool i8 = w->kind == &kind_w8a8;
-    const uint32_t step_cols = SQUARE_STEP_BYTES / (i8 ? 1 : 2);
+    const uint32_t step_cols = SQUARE_STEP_BYTES / (i8 ? 1 : 2), parts = i8 ? 1 : w->squares;
     const uint32_t passes = (rows + PASS_ROWS - 1) / PASS_ROWS;
     for (uint32_t i = 0, first = 0, end; i < passes; i++, first = end) {
         end = (uint32_t)((uint64_t)rows * (i + 1) / passes);
@@ -238,14 +309,20 @@ void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
                                      .bias = io->bias,
                                      .ldy = io->ldy,
                                      .ldx = io->ldx};
-        multiply(&(struct square_product){.kern = &d->kern,
-                                          .d = d,
-                                          .w = w,
-                                          .io = &part,
-                                          .rows = end - first,
-                                          .tall = (end - first + SQUARE - 1) / SQUARE,
-                                          .steps = (w->cols + step_cols - 1) / step_cols,
-                                          .whole = w->cols / step_cols,
-                                          .i8 = i8});
+        struct square_product p = {.kern = &d->kern,
+                                   .d = d,
+                                   .w = w,
+                                   .io = &part,
+                                   .rows = end - first,
+                                   .tall = (end - first + SQUARE - 1) / SQUARE,
+                                   .steps = (w->cols + step_cols - 1) / step_cols,
+                                   .whole = w->cols / step_cols,
+                                   .parts = parts,
+                                   .x_step = (size_t)parts * SQUARE_BYTES,
+                                   .i8 = i8};
+        if (p.rows <= SQUARE_ROWS_FEW && !i8)
+            multiply_few(&p);
+        else
+            multiply(&p);
     }
 }

@@ -7,7 +7,11 @@
  *   squares_bf16  x and w are bfloat16. Of each step there are two chains of fused multiply-adds
  *                 from zero, over the even and over the odd columns, ascending; their sum is added
  *                 to the square. Subnormal numbers count as zero, also in sums and results.
- *   squares_i8    x is signed, w unsigned; sums are exact and wrap around. */
+ *   squares_i8    x is signed, w unsigned; sums are exact and wrap around.
+ *
+ * An fp32 number is the sum of three bfloat16 numbers, so x may have `parts`: a step multiplies
+ * each of them with the same w, in their order, as if they were steps of their own. Products of
+ * bfloat16 numbers are exact in fp32. So with SQUARE_PARTS of them only the sums are rounded. */
 #ifndef MODEL_SERVER_BACKEND_CPU_SQUARES_H
 #define MODEL_SERVER_BACKEND_CPU_SQUARES_H
 #include <stdbool.h>
@@ -15,21 +19,35 @@
 #include <stdint.h>
 
 enum { SQUARE = 16, SQUARE_STEP_BYTES = 64, SQUARE_BYTES = SQUARE * SQUARE_STEP_BYTES };
+enum { SQUARE_PARTS = 3 }; /* bfloat16 numbers in an fp32 number: 3 x 8 bits of significand */
 
 /* `tall` times `wide` squares. All of their rows are read and written, whether used or not. */
 struct squares {
     void *sums;        /* fp32 or int32: row r, panel p at sums + r * sums_bytes + 64 p */
     size_t sums_bytes; /* from one row of sums to the next */
-    const char *x;     /* [tall][steps][16][64] */
+    const char *x;     /* [tall][steps][parts][16][64] */
     size_t x_bytes;    /* from 16 rows to the next 16 */
     const char *w;     /* panels */
     size_t w_bytes;    /* from one panel to the next */
     uint32_t tall, wide, steps;
-    bool add; /* continue the existing sums, instead of starting at zero */
+    uint32_t parts; /* 1 or SQUARE_PARTS; of int8 1 */
+    bool add;       /* continue the existing sums, instead of starting at zero */
     /* Prefetches `fetch` bytes of each panel per step: `ahead` bytes ahead in the panel, and
      * after its last step from `next` on, panels w_bytes apart. Multiples of 64; fetch 0:
      * nothing. Does not change a result. */
     size_t fetch, ahead;
     const char *next;
 };
+
+/* The sums of squares_bf16 for a few rows: y[r][i], r < rows, i < n. */
+struct square_rows {
+    float *y;
+    size_t ldy;     /* numbers from one row of y to the next */
+    const float *x; /* numbers that bfloat16 holds: [cols, rounded up to 2][rows][parts] */
+    const char *w;  /* panels */
+    size_t w_bytes; /* from one panel to the next */
+    uint32_t rows, n, cols, parts;
+    uint32_t ahead; /* bytes that are prefetched in each panel; behind its end, in the next ones */
+};
+enum { SQUARE_ROWS_FEW = 2 };
 #endif

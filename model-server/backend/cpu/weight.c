@@ -177,7 +177,7 @@ void cpu_weight_choose(const struct device *d, struct weight *w)
 {
     const bool plain = w->kind == &kind_plain;
     w->half = plain && ((d->half && w->dtype == DT_BF16) || (d->half_f16 && w->dtype == DT_F16));
-    w->squares = d->squares && plain && w->dtype == DT_BF16;
+    w->squares = plain && w->dtype == DT_BF16 ? d->squares : 0;
     w->tile = tile_of(d, w);
 }
 
