@@ -104,12 +104,17 @@ def client(port, seed, end, counts, troubles):
 PROBE = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 20, "ignore_eos": True}}
 
 
-def timed(s, end, took):
+def timed(s, end, took, troubles):
     """The same request again and again: when it was sent, and how long it took."""
     session = requests.Session()
     while time.monotonic() < end:
         begun = time.monotonic()
-        assert session.post(s.url + "/generate", json=PROBE, timeout=120 * SLOW).status_code == 200
+        try:
+            code = session.post(s.url + "/generate", json=PROBE, timeout=120 * SLOW).status_code
+        except requests.RequestException as e:
+            code = type(e).__name__
+        if code != 200:
+            troubles.append(f"a probe: {code}")
         took.append((begun, time.monotonic() - begun))
         time.sleep(0.02)
 
@@ -205,7 +210,7 @@ def main():
         works = multiprocessing.Queue()
         beside = multiprocessing.Process(target=pace, args=(end, works))
         beside.start()
-        threads.append(threading.Thread(target=timed, args=(s, end, took)))
+        threads.append(threading.Thread(target=timed, args=(s, end, took, troubles)))
         if a.connections:
             threads.append(threading.Thread(target=keep_open, args=(s.port, a.connections, end, counts, troubles)))
         for t in threads:
