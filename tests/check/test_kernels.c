@@ -279,33 +279,6 @@ static bool check_squares_bf16(void (*fn)(void), uint32_t n)
     return check_squares(k_squares_bf16_ref, (squares_bf16_fn *)fn, n, true);
 }
 
-static bool check_square_rows(void (*fn)(void), uint32_t n)
-{
-    enum { COLS = 200, OUTPUTS = 7 * SQUARE };
-    static _Alignas(64) uint16_t ws[OUTPUTS / SQUARE * COLS * SQUARE];
-    static float xs[COLS * SQUARE_ROWS_FEW * SQUARE_PARTS];
-    static uint16_t bits[COLS * SQUARE_ROWS_FEW * SQUARE_PARTS];
-    struct square_rows t = {.x = xs, .w = (const char *)ws, .ahead = 64};
-    if (n > 130)
-        return true;
-    t.cols = 1 + rng_below(&rng, COLS), t.n = 1 + n % OUTPUTS, t.ldy = t.n + 3;
-    t.rows = 1 + n % SQUARE_ROWS_FEW, t.parts = n / 2 % 2 ? SQUARE_PARTS : 1;
-    t.w_bytes = ((size_t)t.cols + 1) / 2 * STEP_BYTES;
-    random_bf16(ws, sizeof(ws) / sizeof(*ws));
-    random_bf16(bits, sizeof(bits) / sizeof(*bits));
-    for (size_t i = 0; i < sizeof(xs) / sizeof(*xs); i++)
-        xs[i] = i < t.cols * (size_t)t.rows * t.parts ? f32_of_bf16(bits[i]) : 0.0f;
-    for (uint32_t i = 0; t.cols % 2 && i < OUTPUTS; i++) /* the second column of the last pair */
-        ws[i / SQUARE * t.w_bytes / 2 + (t.cols / 2 * SQUARE + i % SQUARE) * 2 + 1] = 0;
-    fill(MAXN);
-    memcpy(got, want, sizeof(got));
-    t.y = want;
-    k_square_rows_ref(&t);
-    t.y = got;
-    ((square_rows_fn *)fn)(&t);
-    return same();
-}
-
 static bool check_squares_i8(void (*fn)(void), uint32_t n)
 {
     return check_squares(k_squares_i8_ref, (squares_i8_fn *)fn, n, false);

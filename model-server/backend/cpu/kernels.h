@@ -198,7 +198,6 @@ struct recur_step {
     X(tile_int4, void, (const struct int_tile *t))                                                 \
     X(squares_bf16, void, (const struct squares *t))                                               \
     X(squares_i8, void, (const struct squares *t))                                                 \
-    X(square_rows, void, (const struct square_rows *t))                                            \
     /* y[i] = float(sums[i] + plus) * (sw[i % 16] * sx), where the 16 scales of the next panel lie \
      * sw_bytes after those of the last */                                                         \
     X(scale_sums, void,                                                                            \
@@ -342,7 +341,6 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     X(tile_bf16x2, ref, 0)                                                                         \
     X(squares_bf16, ref, 0)                                                                        \
     X(squares_i8, ref, 0)                                                                          \
-    X(square_rows, ref, 0)                                                                         \
     X(quantise_fp8, ref, 0)
 #if defined(__x86_64__)
 #define VARIANTS(X)                                                                                \
@@ -354,7 +352,6 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     INT_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)                                       \
     X(tile_f16x2, avx512fp16, CPU_AVX512 | CPU_AVX512_FP16)                                        \
     X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                       \
-    X(square_rows, avx512, CPU_AVX512)                                                             \
     X(squares_bf16, amx, CPU_AMX_BF16)                                                             \
     X(squares_i8, amx, CPU_AMX_INT8)
 #elif defined(__aarch64__)

@@ -74,34 +74,6 @@ void k_squares_i8_ref(const struct squares *t)
             sum_i8(sum_at(t, r, i), x_at(t, r), w_at(t, i), t);
 }
 
-/* One sum of square_rows: its columns as in step_bf16, then zeros to the end of the step. */
-static float sum_of_row(const struct square_rows *t, uint32_t row, uint32_t output)
-{
-    enum { COLS = SQUARE_STEP_BYTES / sizeof(uint16_t) };
-    const char *panel = t->w + output / SQUARE * t->w_bytes;
-    const uint16_t *w = (const uint16_t *)(const void *)panel + (size_t)(output % SQUARE) * 2;
-    float sum = 0.0f;
-    for (uint32_t k = 0; k < t->cols; k += COLS)
-        for (uint32_t part = 0; part < t->parts; part++) {
-            float chain[2] = {0, 0};
-            for (uint32_t c = k; c < k + COLS; c++) {
-                const bool in = c < t->cols;
-                const float x = in ? t->x[((size_t)c * t->rows + row) * t->parts + part] : 0.0f;
-                const float by = in ? number(w, c / 2 * 2 * SQUARE + c % 2) : 0.0f;
-                chain[c % 2] = no_subnormal(fmaf(no_subnormal(x), by, chain[c % 2]));
-            }
-            sum = no_subnormal(sum + no_subnormal(chain[0] + chain[1]));
-        }
-    return sum;
-}
-
-void k_square_rows_ref(const struct square_rows *t)
-{
-    for (uint32_t r = 0; r < t->rows; r++)
-        for (uint32_t i = 0; i < t->n; i++)
-            t->y[r * t->ldy + i] = sum_of_row(t, r, i);
-}
-
 void k_scale_sums_ref(float *y, const int32_t *sums, const float *sw, size_t sw_bytes, float sx,
                       int32_t plus, uint32_t n)
 {

@@ -2,8 +2,7 @@
  * add up to it, or int8 with a scale for each row. It is laid out in steps of squares (squares.h);
  * the panels are used as they are.
  *
- * Up to SQUARE_ROWS_FEW rows: vectors compute the same sums, and stream the panels from memory
- * faster. Up to 32: four panels at a time are streamed. More: a group of panels stays in the
+ * Few rows: four panels at a time are streamed from memory. Many: a group of panels stays in the
  * L2 cache for all rows of a pass, 32 of which are multiplied at a time, while the next group is
  * prefetched. Sums stay in registers over all columns, since loading and storing a square costs
  * as much as several steps.
@@ -11,13 +10,11 @@
  * A sum adds its columns in ascending order, whatever the pass and the block: the bits of a row
  * depend only on the row. */
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/numbers.h"
 #include <string.h>
 
 enum { PASS_ROWS = 512 };                        /* laid out at a time */
 enum { TALL = 2, TALL_ROWS = TALL * SQUARE };    /* multiplied at a time */
-enum { FEW_AHEAD = 1024 };                       /* prefetch distance in each panel */
-enum { STREAM_PANELS = 4, STREAM_AHEAD = 4096 }; /* the same, for up to TALL_ROWS rows */
+enum { STREAM_PANELS = 4, STREAM_AHEAD = 2048 }; /* for few rows: prefetch distance in each panel */
 enum { GROUP_PANELS = 16 };                      /* of many rows */
 /* Of longer panels, whose sums are in memory between blocks. */
 enum { BLOCK_STEPS = 128, BLOCK_PANELS = 8 };
@@ -244,58 +241,6 @@ static void multiply(struct square_product *p)
     pool_run(p->d->pool, run_panels, p, w->n_panels, p->group);
 }
 
-/* ---------------------------------------------------------------- a few rows */
-
-static void few_panels(void *arg, int thread, size_t begin, size_t end)
-{
-    const struct square_product *p = arg;
-    const struct weight *w = p->w;
-    const size_t first = begin * LANES, last = end * LANES < w->rows ? end * LANES : w->rows;
-    (void)thread;
-    p->kern->square_rows(&(struct square_rows){.y = p->io->y + first,
-                                               .ldy = p->io->ldy,
-                                               .x = (const float *)(const void *)p->packed,
-                                               .w = weight_panel(w, begin),
-                                               .w_bytes = w->panel_bytes,
-                                               .rows = p->rows,
-                                               .n = (uint32_t)(last - first),
-                                               .cols = w->cols,
-                                               .parts = p->parts,
-                                               .ahead = FEW_AHEAD});
-    for (uint32_t r = 0; p->io->bias && r < p->rows; r++)
-        p->kern->axpy(p->io->y + r * p->io->ldy + first, p->io->bias + first, 1.0f,
-                      (uint32_t)(last - first));
-}
-
-/* One row after the other, in the layout of struct square_rows. */
-static void place_few(const struct square_product *p, float *to)
-{
-    _Alignas(64) uint16_t some[SQUARE_PARTS][COLS_AT_ONCE];
-    const size_t apart = (size_t)p->rows * p->parts;
-    for (uint32_t r = 0; r < p->rows; r++) {
-        const float *src = p->io->x + r * p->io->ldx;
-        for (uint32_t k = 0, n; k < p->w->cols; k += n) {
-            n = p->w->cols - k < COLS_AT_ONCE ? p->w->cols - k : COLS_AT_ONCE;
-            to_bf16(p, some, src + k, n);
-            for (uint32_t i = 0; i < n; i++)
-                for (uint32_t part = 0; part < p->parts; part++)
-                    to[(k + i) * apart + r * p->parts + part] = f32_of_bf16(some[part][i]);
-        }
-    }
-    if (p->w->cols % 2)
-        memset(to + p->w->cols * apart, 0, apart * sizeof(*to));
-}
-
-static void multiply_few(struct square_product *p)
-{
-    const size_t cols = ((size_t)p->w->cols + 1) / 2 * 2;
-    p->packed = cpu_scratch(p->d, SCRATCH_PACK, cols * p->rows * p->parts * sizeof(float));
-    if (!p->packed)
-        return;
-    place_few(p, (float *)(void *)p->packed);
-    pool_run(p->d->pool, few_panels, p, p->w->n_panels, PANEL_GRAIN);
-}
-
 void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
                     const struct weight *w)
 {
@@ -309,20 +254,16 @@ void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
                                      .bias = io->bias,
                                      .ldy = io->ldy,
                                      .ldx = io->ldx};
-        struct square_product p = {.kern = &d->kern,
-                                   .d = d,
-                                   .w = w,
-                                   .io = &part,
-                                   .rows = end - first,
-                                   .tall = (end - first + SQUARE - 1) / SQUARE,
-                                   .steps = (w->cols + step_cols - 1) / step_cols,
-                                   .whole = w->cols / step_cols,
-                                   .parts = parts,
-                                   .x_step = (size_t)parts * SQUARE_BYTES,
-                                   .i8 = i8};
-        if (p.rows <= SQUARE_ROWS_FEW && !i8)
-            multiply_few(&p);
-        else
-            multiply(&p);
+        multiply(&(struct square_product){.kern = &d->kern,
+                                          .d = d,
+                                          .w = w,
+                                          .io = &part,
+                                          .rows = end - first,
+                                          .tall = (end - first + SQUARE - 1) / SQUARE,
+                                          .steps = (w->cols + step_cols - 1) / step_cols,
+                                          .whole = w->cols / step_cols,
+                                          .parts = parts,
+                                          .x_step = (size_t)parts * SQUARE_BYTES,
+                                          .i8 = i8});
     }
 }

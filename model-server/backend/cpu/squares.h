@@ -38,16 +38,4 @@ struct squares {
     size_t fetch, ahead;
     const char *next;
 };
-
-/* The sums of squares_bf16 for a few rows: y[r][i], r < rows, i < n. */
-struct square_rows {
-    float *y;
-    size_t ldy;     /* numbers from one row of y to the next */
-    const float *x; /* numbers that bfloat16 holds: [cols, rounded up to 2][rows][parts] */
-    const char *w;  /* panels */
-    size_t w_bytes; /* from one panel to the next */
-    uint32_t rows, n, cols, parts;
-    uint32_t ahead; /* bytes that are prefetched in each panel; behind its end, in the next ones */
-};
-enum { SQUARE_ROWS_FEW = 2 };
 #endif
