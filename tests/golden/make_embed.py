@@ -1,4 +1,4 @@
-#!/ usr / bin / env python3
+#!/usr/bin/env python3
 """Tiny random encoders, embedders and rerankers with golden.json, of the kinds that the reference data does not have.
 
     python tests/golden/make_embed.py [NAME...]       into build/golden/embed
@@ -16,9 +16,9 @@ COMMON = dict(vocab_size=320, hidden_size=64, intermediate_size=96, num_hidden_l
 LENGTHS = [1, 2, 9, 33, 70, 128]
 YES, NO = 40, 41
 CASES = {
-#Two layers of three have a window of 4 tokens to each side.
+    # two layers of three have a window of 4 tokens to each side.
     "modernbert": dict(model_type="modernbert", local_attention=8, global_attn_every_n_layers=3, kind="mean"),
-#A window of 13, (24 // 2) + 1; two Dense modules behind the mean.
+    # a window of 13, (24 // 2) + 1; two Dense modules behind the mean.
     "embeddinggemma": dict(model_type="gemma3_text", head_dim=16, num_key_value_heads=2, sliding_window=24,
                            layer_types=["sliding_attention"] * 3 + ["full_attention"],
                            use_bidirectional_attention=True, query_pre_attn_scalar=16, kind="mean", dense=[192, 64]),
