@@ -262,7 +262,8 @@ static bool check_squares(squares_bf16_fn *ref, squares_bf16_fn *fn, uint32_t n,
     struct squares t = {.sums = y0, .sums_bytes = LD * sizeof(float), .x = xs, .w = ws};
     t.tall = 1 + n % TALL, t.wide = 1 + n % WIDE, t.steps = 1 + rng_below(&rng, STEPS);
     t.parts = bf16 && n / 2 % 2 ? SQUARE_PARTS : 1;
-    t.x_bytes = (size_t)t.steps * t.parts * SQUARE_BYTES;
+    t.rows = t.tall == 1 ? 1 + rng_below(&rng, SQUARE) : SQUARE;
+    t.x_bytes = (size_t)t.steps * t.parts * t.rows * SQUARE_STEP_BYTES;
     t.w_bytes = t.steps * SQUARE_BYTES + (n % 2 ? 0 : 64);
     if (t.w_bytes * t.wide > sizeof(ws))
         t.w_bytes = t.steps * SQUARE_BYTES;

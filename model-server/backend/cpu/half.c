@@ -77,6 +77,7 @@ static struct squares squares_of(struct arena *a, uint32_t step_cols, uint32_t p
                             .sums_bytes = sizeof(float) * PANELS * LANES,
                             .x = a->x,
                             .x_bytes = (size_t)K / step_cols * parts * SQUARE_BYTES,
+                            .rows = SQUARE,
                             .parts = parts,
                             .w = a->w[0],
                             .w_bytes = sizeof(a->w[0]),

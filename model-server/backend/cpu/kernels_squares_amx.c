@@ -22,9 +22,12 @@ static const struct tile_config all_square = {
     .rows = {16, 16, 16, 16, 16, 16, 16, 16},
 };
 
-#define TILES_BEGIN() __asm__ volatile("ldtilecfg %0" ::"m"(all_square) : "memory")
-#define TILES_END()   __asm__ volatile("tilerelease" ::: "memory")
-#define ZERO(tile)    __asm__ volatile("tilezero %%tmm" #tile ::)
+/* Registers of sums and of x come first; fewer rows of them take less time. */
+enum { W_TILE = 7 };
+
+#define TILES_BEGIN(shapes) __asm__ volatile("ldtilecfg %0" ::"m"(shapes) : "memory")
+#define TILES_END()         __asm__ volatile("tilerelease" ::: "memory")
+#define ZERO(tile)          __asm__ volatile("tilezero %%tmm" #tile ::)
 #define LOAD(tile, at, stride)                                                                     \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(at), "r"((size_t)(stride))           \
                      : "memor"                                                                     \
@@ -90,9 +93,9 @@ INLINE void fetch_near(const char *at, const size_t bytes)
         __builtin_prefetch(at + i, 0, 3);
 }
 
-/* Two panels with 16 or 32 rows: w stays in its registers for all parts of x. */
+/* Up to two panels with 32 rows: w stays in its registers for all parts of x. */
 INLINE void step_square(const struct squares *t, const char *x, const char *w, const char *next,
-                        const int tall, const int wide, const int parts, const bool i8)
+                        const int wide, const int parts, const bool i8)
 {
     const size_t wb = t->w_bytes;
     LOAD(6, w, 64);
@@ -108,25 +111,24 @@ INLINE void step_square(const struct squares *t, const char *x, const char *w, c
             MULTIPLY(1, 4, 7);
         if (p == 0 && wide > 1)
             fetch(next + wb, t->fetch);
-        if (tall > 1) {
-            LOAD(5, x + t->x_bytes, 64);
-            MULTIPLY(2, 5, 6);
-            if (wide > 1)
-                MULTIPLY(3, 5, 7);
-        }
+        LOAD(5, x + t->x_bytes, 64);
+        MULTIPLY(2, 5, 6);
+        if (wide > 1)
+            MULTIPLY(3, 5, 7);
     }
 }
 
-/* Four panels with 16 rows, of which x stays in its registers: w is read once. Memory is the limit
- * here; a line that is prefetched twice, before and behind the load of a tile, arrives sooner. */
+/* Up to four panels with up to 16 rows, of which x stays in its registers: w is read once. Memory
+ * is the limit here; a line that is prefetched twice, before and behind the load of a tile, arrives
+ * sooner. */
 INLINE void step_row(const struct squares *t, const char *x, const char *w, const char *next,
-                     const int parts, const bool i8)
+                     const int wide, const int parts, const bool i8)
 {
-    const size_t wb = t->w_bytes;
+    const size_t wb = t->w_bytes, part = (size_t)t->rows * SQUARE_STEP_BYTES;
     LOAD(4, x, 64);
     if (parts > 1) {
-        LOAD(5, x + SQUARE_BYTES, 64);
-        LOAD(6, x + 2 * SQUARE_BYTES, 64);
+        LOAD(5, x + part, 64);
+        LOAD(6, x + 2 * part, 64);
     }
 #define PANEL(sum, n)                                                                              \
     do {                                                                                           \
@@ -140,9 +142,12 @@ INLINE void step_row(const struct squares *t, const char *x, const char *w, cons
         }                                                                                          \
     } while (0)
     PANEL(0, 0);
-    PANEL(1, 1);
-    PANEL(2, 2);
-    PANEL(3, 3);
+    if (wide > 1)
+        PANEL(1, 1);
+    if (wide > 2)
+        PANEL(2, 2);
+    if (wide > 3)
+        PANEL(3, 3);
 #undef PANEL
 }
 
@@ -157,10 +162,11 @@ INLINE void block(const struct squares *t, char *sums, const char *x, const char
     for (size_t at = 0; at < end; at += SQUARE_BYTES) {
         if (at == cut)
             ahead = next;
-        if (wide > 2)
-            step_row(t, x + at * (size_t)parts, w + at, ahead, parts, i8);
+        if (tall > 1)
+            step_square(t, x, w + at, ahead, wide, parts, i8);
         else
-            step_square(t, x + at * (size_t)parts, w + at, ahead, tall, wide, parts, i8);
+            step_row(t, x, w + at, ahead, wide, parts, i8);
+        x += (size_t)parts * t->rows * SQUARE_STEP_BYTES;
         ahead += t->fetch;
     }
     store_sums(t, sums, tall, wide);
@@ -186,7 +192,10 @@ INLINE void row_of_blocks(const struct squares *t, uint32_t row, const int tall,
 
 INLINE void squares(const struct squares *t, const int parts, const bool i8)
 {
-    TILES_BEGIN();
+    struct tile_config shapes = all_square;
+    for (int i = 0; i < W_TILE && t->rows < SQUARE; i++)
+        shapes.rows[i] = (uint8_t)t->rows;
+    TILES_BEGIN(shapes);
     for (uint32_t r = 0; r < t->tall; r += 2)
         if (t->tall - r > 1)
             row_of_blocks(t, r, 2, 2, parts, i8);

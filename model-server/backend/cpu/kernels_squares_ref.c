@@ -34,7 +34,8 @@ static void sum_bf16(float *sum, const char *x, const char *w, const struct squa
 {
     float s = t->add ? *sum : 0.0f;
     for (uint32_t i = 0; i < t->steps * t->parts; i++)
-        s = step_bf16(s, x + (size_t)i * SQUARE_BYTES, w + (size_t)(i / t->parts) * SQUARE_BYTES);
+        s = step_bf16(s, x + (size_t)i * t->rows * SQUARE_STEP_BYTES,
+                      w + (size_t)(i / t->parts) * SQUARE_BYTES);
     *sum = s;
 }
 
@@ -42,7 +43,7 @@ static void sum_i8(uint32_t *sum, const char *x, const char *w, const struct squ
 {
     uint32_t s = t->add ? *sum : 0;
     for (uint32_t i = 0; i < t->steps; i++)
-        s = step_i8(s, x + (size_t)i * SQUARE_BYTES, w + (size_t)i * SQUARE_BYTES);
+        s = step_i8(s, x + (size_t)i * t->rows * SQUARE_STEP_BYTES, w + (size_t)i * SQUARE_BYTES);
     *sum = s;
 }
 
@@ -62,14 +63,14 @@ static const char *w_at(const struct squares *t, uint32_t i)
 
 void k_squares_bf16_ref(const struct squares *t)
 {
-    for (uint32_t r = 0; r < t->tall * SQUARE; r++)
+    for (uint32_t r = 0; r < t->tall * t->rows; r++)
         for (uint32_t i = 0; i < t->wide * SQUARE; i++)
             sum_bf16(sum_at(t, r, i), x_at(t, r), w_at(t, i), t);
 }
 
 void k_squares_i8_ref(const struct squares *t)
 {
-    for (uint32_t r = 0; r < t->tall * SQUARE; r++)
+    for (uint32_t r = 0; r < t->tall * t->rows; r++)
         for (uint32_t i = 0; i < t->wide * SQUARE; i++)
             sum_i8(sum_at(t, r, i), x_at(t, r), w_at(t, i), t);
 }

@@ -30,12 +30,13 @@ struct square_product {
     uint32_t rows, tall; /* in hand; squares of them */
     uint32_t steps;      /* of a row */
     uint32_t parts;      /* of x, in each step */
-    size_t x_step;       /* bytes of 16 rows of x in a step */
+    uint32_t square;     /* rows of a square */
+    size_t x_step;       /* bytes of a square's rows of x in a step */
     uint32_t whole;      /* of them, that a panel has in full */
     uint32_t block;      /* steps at a time */
     uint32_t group;      /* panels at a time */
     bool i8;
-    char *packed; /* [tall][steps][parts][16][64] */
+    char *packed; /* [tall][steps][parts][square][64] */
     float *scale; /* [rows], of int8, and minus 128 times the sum of the numbers */
     int32_t *correction;
 };
@@ -48,7 +49,7 @@ static void place(const struct square_product *p, size_t row, uint32_t part, siz
 {
     const char *from = bytes;
     char *to = p->packed + (row / SQUARE * p->steps + at / SQUARE_STEP_BYTES) * p->x_step +
-               part * (size_t)SQUARE_BYTES + row % SQUARE * SQUARE_STEP_BYTES;
+               ((size_t)part * p->square + row % SQUARE) * SQUARE_STEP_BYTES;
     for (; n >= SQUARE_STEP_BYTES; n -= SQUARE_STEP_BYTES, to += p->x_step) {
         memcpy(to, from, SQUARE_STEP_BYTES);
         from += SQUARE_STEP_BYTES;
@@ -159,6 +160,7 @@ static void run_block(const struct square_product *p, char *sums, const struct s
     const size_t all = (size_t)b->steps * SQUARE_BYTES, from = (size_t)b->step * SQUARE_BYTES;
     struct squares t = {.sums_bytes = (size_t)p->group * SQUARE_STEP_BYTES,
                         .x_bytes = p->steps * p->x_step,
+                        .rows = p->square,
                         .parts = p->parts,
                         .w = weight_panel(w, b->panel) + from,
                         .w_bytes = w->panel_bytes,
@@ -254,6 +256,7 @@ void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
                                      .bias = io->bias,
                                      .ldy = io->ldy,
                                      .ldx = io->ldx};
+        const uint32_t square = end - first < SQUARE ? end - first : SQUARE;
         multiply(&(struct square_product){.kern = &d->kern,
                                           .d = d,
                                           .w = w,
@@ -263,7 +266,8 @@ void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
                                           .steps = (w->cols + step_cols - 1) / step_cols,
                                           .whole = w->cols / step_cols,
                                           .parts = parts,
-                                          .x_step = (size_t)parts * SQUARE_BYTES,
+                                          .square = square,
+                                          .x_step = (size_t)parts * square * SQUARE_STEP_BYTES,
                                           .i8 = i8});
     }
 }

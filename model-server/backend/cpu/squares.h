@@ -21,15 +21,15 @@
 enum { SQUARE = 16, SQUARE_STEP_BYTES = 64, SQUARE_BYTES = SQUARE * SQUARE_STEP_BYTES };
 enum { SQUARE_PARTS = 3 }; /* bfloat16 numbers in an fp32 number: 3 x 8 bits of significand */
 
-/* `tall` times `wide` squares. All of their rows are read and written, whether used or not. */
+/* `tall` times `wide` squares, of `rows` rows each: 16, or fewer if tall is 1. */
 struct squares {
     void *sums;        /* fp32 or int32: row r, panel p at sums + r * sums_bytes + 64 p */
     size_t sums_bytes; /* from one row of sums to the next */
-    const char *x;     /* [tall][steps][parts][16][64] */
+    const char *x;     /* [tall][steps][parts][rows][64] */
     size_t x_bytes;    /* from 16 rows to the next 16 */
     const char *w;     /* panels */
     size_t w_bytes;    /* from one panel to the next */
-    uint32_t tall, wide, steps;
+    uint32_t tall, wide, steps, rows;
     uint32_t parts; /* 1 or SQUARE_PARTS; of int8 1 */
     bool add;       /* continue the existing sums, instead of starting at zero */
     /* Prefetches `fetch` bytes of each panel per step: `ahead` bytes ahead in the panel, and
