@@ -187,11 +187,11 @@ struct arch {
     [W_Q] = "model.layers.*.self_attn.q_proj", [W_K] = "model.layers.*.self_attn.k_proj",          \
     [W_V] = "model.layers.*.self_attn.v_proj"
 #define NAMES_LLAMA_O [W_O] = "model.layers.*.self_attn.o_proj"
-#define NAMES_LLAMA_MLP                                                                            \
-    [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",                                      \
+#define NAMES_GATED_MLP                                                                            \
     [W_GATE] = "model.layers.*.mlp.gate_proj", [W_UP] = "model.layers.*.mlp.up_proj",              \
     [W_DOWN] = "model.layers.*.mlp.down_proj"
-#define NAMES_LLAMA NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_LLAMA_MLP
+#define NAMES_LLAMA_MLP [W_MLP_NORM] = "model.layers.*.post_attention_layernorm", NAMES_GATED_MLP
+#define NAMES_LLAMA     NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_LLAMA_MLP
 
 #define NAMES_QK_NORM                                                                              \
     [W_Q_NORM] = "model.layers.*.self_attn.q_norm", [W_K_NORM] = "model.layers.*.self_attn.k_norm"
@@ -199,6 +199,19 @@ struct arch {
 #define NAMES_NORMS_AFTER                                                                          \
     [W_POST_ATTN_NORM] = "model.layers.*.post_attention_layernorm",                                \
     [W_POST_MLP_NORM] = "model.layers.*.post_feedforward_layernorm"
+
+/* Of NORM_AROUND, in Gemma's files. */
+#define NAMES_NORMS_AROUND                                                                         \
+    NAMES_NORMS_AFTER, [W_MLP_NORM] = "model.layers.*.pre_feedforward_layernorm"
+
+/* Embeddings of each layer (Gemma 3n and 4). */
+#define NAMES_LAYER_EMBED                                                                          \
+    [W_LAYER_EMBED] = "model.embed_tokens_per_layer",                                              \
+    [W_LAYER_EMBED_PROJ] = "model.per_layer_model_projection",                                     \
+    [W_LAYER_EMBED_NORM] = "model.per_layer_projection_norm",                                      \
+    [W_LAYER_EMBED_GATE] = "model.layers.*.per_layer_input_gate",                                  \
+    [W_LAYER_EMBED_OUT] = "model.layers.*.per_layer_projection",                                   \
+    [W_LAYER_EMBED_POST_NORM] = "model.layers.*.post_per_layer_input_norm"
 
 /* Decoders from fairseq; `p`: the prefix of a layer. */
 #define NAMES_FAIRSEQ(p)                                                                           \

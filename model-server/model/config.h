@@ -140,6 +140,8 @@ double config_softcap(struct config *c, const char *key, double def);
 void config_window_rope(struct config *c, struct decoder_spec *s, double theta);
 /* Only layers with a window rotate. Call it after config_windows(). */
 void config_rotate_windows(struct decoder_spec *s);
+/* True for all layers but every nth, where n is the value of `key`, or def. */
+bool config_all_but_nth(struct config *c, const char *key, uint32_t def, uint32_t layer);
 /* A `sliding` of config_windows(), EXAONE's: sliding_window_pattern is a word such as "LLLG", whose
  * L are layers with a window, or n: every nth layer has none. */
 bool config_pattern_layer(struct config *c, uint32_t layer);

@@ -12,13 +12,17 @@ const cJSON *config_layer_list(struct config *c, const struct decoder_spec *s, c
     return NULL;
 }
 
+bool config_all_but_nth(struct config *c, const char *key, uint32_t def, uint32_t layer)
+{
+    return (layer + 1) % config_u32_or(c, key, def, 1, 1u << 16) != 0;
+}
+
 bool config_pattern_layer(struct config *c, uint32_t layer)
 {
     const char *word = json_str(c->root, "sliding_window_pattern", NULL);
     if (word && *word)
         return word[layer % strlen(word)] == 'L';
-    const double n = json_num(c->root, "sliding_window_pattern", 4);
-    return n >= 1 && (layer + 1) % (uint32_t)n != 0;
+    return config_all_but_nth(c, "sliding_window_pattern", 4, layer);
 }
 
 void config_rotate_windows(struct decoder_spec *s)

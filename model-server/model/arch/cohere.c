@@ -21,8 +21,6 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_cohere = {
     .types = (const char *const[]){"cohere", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O,
-              NAMES_QK_NORM, [W_GATE] = "model.layers.*.mlp.gate_proj",
-              [W_UP] = "model.layers.*.mlp.up_proj", [W_DOWN] = "model.layers.*.mlp.down_proj"},
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_QK_NORM, NAMES_GATED_MLP},
     .configure = configure,
 };

@@ -4,9 +4,9 @@
 
 static bool all_but_every_nth(struct config *c, uint32_t layer)
 {
-    enum { USUAL = 4, MOST = 1 << 16 };
-    const uint32_t old = config_u32_or(c, "_sliding_window_pattern", USUAL, 1, MOST);
-    return (layer + 1) % config_u32_or(c, "sliding_window_pattern", old, 1, MOST) != 0;
+    const bool old = !json_get(c->root, "sliding_window_pattern");
+    return config_all_but_nth(c, old ? "_sliding_window_pattern" : "sliding_window_pattern", 4,
+                              layer);
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -29,8 +29,6 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_cohere2 = {
     .types = (const char *const[]){"cohere2", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
-              NAMES_LLAMA_O, [W_GATE] = "model.layers.*.mlp.gate_proj",
-              [W_UP] = "model.layers.*.mlp.up_proj", [W_DOWN] = "model.layers.*.mlp.down_proj"},
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_GATED_MLP},
     .configure = configure,
 };

@@ -7,11 +7,8 @@
 static bool all_but_every_nth(struct config *c, uint32_t layer)
 {
     const uint32_t dense = config_u32_or(c, "first_k_dense_replace", 0, 0, SPEC_MAX_LAYERS);
-    if (layer < dense)
-        return (layer + 1) %
-                   config_u32_or(c, "prefix_dense_sliding_window_pattern", 1, 1, 1u << 16) !=
-               0;
-    return (layer - dense + 1) % config_u32_or(c, "sliding_window_pattern", 4, 1, 1u << 16) != 0;
+    return layer < dense ? config_all_but_nth(c, "prefix_dense_sliding_window_pattern", 1, layer)
+                         : config_all_but_nth(c, "sliding_window_pattern", 4, layer - dense);
 }
 
 static void experts(struct config *c, struct decoder_spec *s)
@@ -67,7 +64,6 @@ const struct arch arch_cohere2_moe = {
     .types = (const char *const[]){"cohere2_moe", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_FUSED_EXPERTS,
-              NAMES_SHARED_EXPERTS, [W_GATE] = "model.layers.*.mlp.gate_proj",
-              [W_UP] = "model.layers.*.mlp.up_proj", [W_DOWN] = "model.layers.*.mlp.down_proj"},
+              NAMES_SHARED_EXPERTS, NAMES_GATED_MLP},
     .configure = configure,
 };

@@ -31,11 +31,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_gemma2 = {
     .types = (const char *const[]){"gemma2", "vaultgemma", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
-              NAMES_LLAMA_O, [W_POST_ATTN_NORM] = "model.layers.*.post_attention_layernorm",
-              [W_MLP_NORM] = "model.layers.*.pre_feedforward_layernorm",
-              [W_POST_MLP_NORM] = "model.layers.*.post_feedforward_layernorm",
-              [W_GATE] = "model.layers.*.mlp.gate_proj", [W_UP] = "model.layers.*.mlp.up_proj",
-              [W_DOWN] = "model.layers.*.mlp.down_proj"},
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_NORMS_AROUND,
+              NAMES_GATED_MLP},
     .configure = configure,
 };

@@ -43,11 +43,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_gemma3_text = {
     .types = (const char *const[]){"gemma3_text", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O,
-              NAMES_QK_NORM, [W_POST_ATTN_NORM] = "model.layers.*.post_attention_layernorm",
-              [W_MLP_NORM] = "model.layers.*.pre_feedforward_layernorm",
-              [W_POST_MLP_NORM] = "model.layers.*.post_feedforward_layernorm",
-              [W_GATE] = "model.layers.*.mlp.gate_proj", [W_UP] = "model.layers.*.mlp.up_proj",
-              [W_DOWN] = "model.layers.*.mlp.down_proj"},
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_QK_NORM, NAMES_NORMS_AROUND,
+              NAMES_GATED_MLP},
     .configure = configure,
 };
