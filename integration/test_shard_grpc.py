@@ -13,23 +13,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 from serving import BIN, DEMO, ROOT, SLOW, data
 from shard import BLOCK, Router, Shards, stubs
-
-
-@pytest.fixture(scope="module")
-def model():
-    return data("models/stories260K")
-
-
-@pytest.fixture(scope="module")
-def golden(model):
-    return json.loads((model / "golden.json").read_text())["prompts"]
-
-
-@pytest.fixture(scope="module", params=[1, 2], ids=["solo", "two-ranks"])
-def shards(request, model):
-    with Shards(model, request.param) as s:
-        s.warmup()
-        yield s
+from shard_fixtures import golden, model, shards  # noqa: F401
 
 
 @pytest.fixture

@@ -9,23 +9,7 @@ import pytest
 from google.protobuf.unknown_fields import UnknownFieldSet
 from serving import BIN, SLOW, Process, Service, data, free_port
 from shard import Shards, stubs
-
-
-@pytest.fixture(scope="module")
-def model():
-    return data("models/stories260K")
-
-
-@pytest.fixture(scope="module")
-def golden(model):
-    return json.loads((model / "golden.json").read_text())["prompts"]
-
-
-@pytest.fixture(scope="module", params=[1, 2], ids=["solo", "two-ranks"])
-def shards(request, model):
-    with Shards(model, request.param) as s:
-        s.warmup()
-        yield s
+from shard_fixtures import golden, model, shards  # noqa: F401
 
 
 class Older:

@@ -6,6 +6,7 @@
 #include "tests/check/kernels_codes.h"
 #include "tests/check/kernels_kv.h"
 #include "tests/check/kernels_rig.h"
+#include "tests/check/kernels_squares.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -204,131 +205,6 @@ static bool check_quantise(void (*fn)(void), uint32_t n)
     return true;
 }
 
-/* Weights and x are pairs of any bfloat16 that are no NaN, subnormal ones too. */
-static bool check_tile_bf16x2(void (*fn)(void), uint32_t n)
-{
-    enum { MAX_K = 70, LDY = 200 };
-    static float tx[MAX_K * TILE_ROWS], y0[TILE_ROWS * LDY + CANARY], y1[TILE_ROWS * LDY + CANARY];
-    static _Alignas(64) uint16_t panels[LDY * MAX_K];
-    if (n > LDY - 2 * LANES)
-        return true; /* nothing depends on more panels */
-    for (size_t i = 0; i < LDY * MAX_K; i++)
-        panels[i] = rng_below(&rng, 50) ? bf16_of_f32(rng_wide(&rng)) : rng_u32(&rng) & 0x807f;
-    for (uint32_t rows = 1; rows <= TILE_ROWS; rows++) {
-        uint32_t k = 1 + rng_below(&rng, MAX_K);
-        struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = panels};
-        a.w_bytes = ((k + 1) & ~1u) * LANES * sizeof(uint16_t), a.rows = rows, a.n = n, a.k = k;
-        a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 20);
-        a.pace = rng_below(&rng, 65);
-        for (size_t i = 0; i < sizeof(tx) / 4; i++)
-            tx[i] = float_of((uint32_t)panels[rng_below(&rng, LDY * MAX_K)] << 16 |
-                             panels[rng_below(&rng, LDY * MAX_K)]);
-        for (size_t i = 0; i < sizeof(y0) / 4; i++)
-            y0[i] = y1[i] = rng_wide(&rng);
-        k_tile_bf16x2_ref(&a);
-        a.y = y1;
-        CALL(tile_bf16x2)(&a);
-        if (memcmp(y0, y1, sizeof(y0)))
-            return false;
-    }
-    return true;
-}
-
-/* Random bits with every sort of bf16, but sums that stay finite mostly. */
-static void random_bf16(uint16_t *p, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t kind = rng_below(&rng, 100);
-        p[i] = kind < 1   ? rng_u32(&rng) & 0x807f
-               : kind < 2 ? (uint16_t)((rng_u32(&rng) & 0x80ff) | 0x80)
-               : kind < 4 ? (uint16_t)(rng_u32(&rng) & 0xbfff)
-                          : bf16_of_f32(rng_wide(&rng));
-    }
-}
-
-/* Up to 5 x 7 squares: every part of a kernel that takes some at a time. */
-static bool check_squares(squares_bf16_fn *ref, squares_bf16_fn *fn, uint32_t n, bool bf16)
-{
-    enum { TALL = 5, WIDE = 7, STEPS = 4, LD = (WIDE + 1) * SQUARE };
-    static _Alignas(64) char xs[TALL * STEPS * SQUARE_PARTS * SQUARE_BYTES],
-        ws[WIDE * STEPS * SQUARE_BYTES];
-    static _Alignas(64) float y0[TALL * SQUARE * LD + CANARY], y1[TALL * SQUARE * LD + CANARY];
-    if (n > 65)
-        return true; /* nothing depends on more */
-    random_bf16((uint16_t *)(void *)xs, sizeof(xs) / 2);
-    random_bf16((uint16_t *)(void *)ws, sizeof(ws) / 2);
-    for (size_t i = 0; i < sizeof(y0) / 4; i++)
-        y0[i] = y1[i] = bf16 && i % 9 ? rng_wide(&rng) : float_of(rng_u32(&rng) & 0x00ffffff);
-    struct squares t = {.sums = y0, .sums_bytes = LD * sizeof(float), .x = xs, .w = ws};
-    t.tall = 1 + n % TALL, t.wide = 1 + n % WIDE, t.steps = 1 + rng_below(&rng, STEPS);
-    t.parts = bf16 && n / 2 % 2 ? SQUARE_PARTS : 1;
-    t.rows = t.tall == 1 ? 1 + rng_below(&rng, SQUARE) : SQUARE;
-    t.x_bytes = (size_t)t.steps * t.parts * t.rows * SQUARE_STEP_BYTES;
-    t.w_bytes = t.steps * SQUARE_BYTES + (n % 2 ? 0 : 64);
-    if (t.w_bytes * t.wide > sizeof(ws))
-        t.w_bytes = t.steps * SQUARE_BYTES;
-    t.add = n % 3, t.next = ws;
-    t.fetch = 64 * rng_below(&rng, 17), t.ahead = SQUARE_BYTES * rng_below(&rng, 4);
-    ref(&t);
-    t.sums = y1;
-    fn(&t);
-    return !memcmp(y0, y1, sizeof(y0));
-}
-
-static bool check_squares_bf16(void (*fn)(void), uint32_t n)
-{
-    return check_squares(k_squares_bf16_ref, (squares_bf16_fn *)fn, n, true);
-}
-
-static bool check_squares_i8(void (*fn)(void), uint32_t n)
-{
-    return check_squares(k_squares_i8_ref, (squares_i8_fn *)fn, n, false);
-}
-
-static bool check_scale_sums(void (*fn)(void), uint32_t n)
-{
-    static int32_t sums[MAXN];
-    fill(MAXN);
-    for (uint32_t i = 0; i < n; i++)
-        sums[i] = (int32_t)rng_u32(&rng);
-    const size_t apart = 64 * (n % 2);
-    k_scale_sums_ref(want, sums, w, apart, b[0], (int32_t)rng.state, n);
-    CALL(scale_sums)(got, sums, w, apart, b[0], (int32_t)rng.state, n);
-    return same();
-}
-
-/* Chains of magnitudes that overflow, vanish and cancel. */
-static bool check_tile_f16x2(void (*fn)(void), uint32_t n)
-{
-    enum { MAX_K = 300, LDY = 120 };
-    static float tx[MAX_K / 2 * TILE_ROWS], y0[TILE_ROWS * LDY + CANARY];
-    static float y1[TILE_ROWS * LDY + CANARY];
-    static _Alignas(64) uint16_t panels[LDY * MAX_K];
-    if (n > LDY - 2 * LANES)
-        return true; /* nothing depends on more panels */
-    const int spread = (int)(n % 3) * 4;
-    for (size_t i = 0; i < LDY * MAX_K; i++)
-        panels[i] = f16_of_f32(ldexpf(rng_wide(&rng), (int)rng_below(&rng, 9) - spread));
-    for (uint32_t rows = 1; rows <= TILE_ROWS; rows += 1 + n % 3) {
-        const uint32_t k = 1 + rng_below(&rng, MAX_K);
-        struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = panels};
-        a.w_bytes = ((k + 1) & ~1u) * LANES * sizeof(uint16_t), a.rows = rows, a.n = n, a.k = k;
-        a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 20);
-        a.pace = rng_below(&rng, 65);
-        for (size_t i = 0; i < sizeof(tx) / 4; i++)
-            tx[i] = float_of((uint32_t)panels[rng_below(&rng, LDY * MAX_K)] << 16 |
-                             panels[rng_below(&rng, LDY * MAX_K)]);
-        for (size_t i = 0; i < sizeof(y0) / 4; i++)
-            y0[i] = y1[i] = rng_wide(&rng);
-        k_tile_f16x2_ref(&a);
-        a.y = y1;
-        CALL(tile_f16x2)(&a);
-        if (memcmp(y0, y1, sizeof(y0)))
-            return false;
-    }
-    return true;
-}
-
 static bool check_row_top(void (*fn)(void), uint32_t n)
 {
     fill(n);
@@ -452,26 +328,6 @@ static bool check_narrow_f16(void (*fn)(void), uint32_t n)
 static bool check_narrow_bf16(void (*fn)(void), uint32_t n)
 {
     return check_narrow(k_narrow_bf16_ref, (narrow_bf16_fn *)fn, n);
-}
-
-static bool check_split_bf16(void (*fn)(void), uint32_t n)
-{
-    uint16_t *const p = (uint16_t *)want, *const q = (uint16_t *)got;
-    const size_t apart = MAXN / 2 * 2 / 3;
-    if (n > apart)
-        return true;
-    fill(n);
-    for (uint32_t i = 0; i < n; i++)
-        x[i] = float_of(rng_u32(&rng));
-    k_split_bf16_ref((uint16_t *const[]){p, p + apart, p + 2 * apart}, x, n);
-    ((split_bf16_fn *)fn)((uint16_t *const[]){q, q + apart, q + 2 * apart}, x, n);
-    for (uint32_t i = 0; i < n; i++) { /* the parts add up to the number */
-        const float sum =
-            f32_of_bf16(p[i]) + f32_of_bf16(p[apart + i]) + f32_of_bf16(p[2 * apart + i]);
-        if (fabsf(x[i]) > 0x1p-100f && isfinite(x[i]) && sum != x[i])
-            return false;
-    }
-    return same();
 }
 
 static bool check_norm(norm_rms_fn *ref, norm_rms_fn *fn, uint32_t n)

@@ -25,59 +25,67 @@ static void assert_near(double got, double want, double magnitude)
         fail_msg("%.9g, not %.9g", got, want);
 }
 
-/* Each stream gains a sum of all as they were; x is the active one. */
-static void streams_are_predicted_from_all(void **state)
+static void at_widths(int first, void (*check)(struct device *d, uint32_t n))
 {
-    (void)state;
     struct device *d = device(2, ~0ull);
-    for (int w = 0; w < N_WIDTHS; w++) {
-        const uint32_t n = widths[w];
-        const size_t each = (size_t)ROWS * n;
-        float *streams = rng_floats(&rng, STREAMS * each), *was = copy_of(streams, STREAMS * each);
-        float *coefs = rng_floats(&rng, (size_t)ROWS * STREAMS * STREAMS);
-        float *x = rng_floats(&rng, each);
-        const struct altup p = {ALTUP_PREDICT, STREAMS, ACTIVE, streams, coefs};
-        ops->altup(d, x, ROWS, n, &p);
-        for (size_t s = 0; s < STREAMS; s++)
-            for (size_t i = 0; i < each; i++) {
-                double want = was[s * each + i], magnitude = fabs(want);
-                for (size_t k = 0; k < STREAMS; k++) {
-                    const double c = coefs[(i / n * STREAMS + s) * STREAMS + k];
-                    want += c * was[k * each + i];
-                    magnitude += fabs(c * was[k * each + i]);
-                }
-                assert_near(streams[s * each + i], want, magnitude);
-            }
-        assert_memory_equal(x, streams + ACTIVE * each, each * sizeof(*x));
-        free(streams), free(was), free(coefs), free(x);
-    }
+    for (int w = first; w < N_WIDTHS; w++)
+        check(d, widths[w]);
     ops->close(d);
 }
 
+/* Each stream gains a sum of all as they were; x is the active one. */
+static void predict(struct device *d, uint32_t n)
+{
+    const size_t each = (size_t)ROWS * n;
+    float *streams = rng_floats(&rng, STREAMS * each), *was = copy_of(streams, STREAMS * each);
+    float *coefs = rng_floats(&rng, (size_t)ROWS * STREAMS * STREAMS);
+    float *x = rng_floats(&rng, each);
+    const struct altup p = {ALTUP_PREDICT, STREAMS, ACTIVE, streams, coefs};
+    ops->altup(d, x, ROWS, n, &p);
+    for (size_t s = 0; s < STREAMS; s++)
+        for (size_t i = 0; i < each; i++) {
+            double want = was[s * each + i], magnitude = fabs(want);
+            for (size_t k = 0; k < STREAMS; k++) {
+                const double c = coefs[(i / n * STREAMS + s) * STREAMS + k];
+                want += c * was[k * each + i];
+                magnitude += fabs(c * was[k * each + i]);
+            }
+            assert_near(streams[s * each + i], want, magnitude);
+        }
+    assert_memory_equal(x, streams + ACTIVE * each, each * sizeof(*x));
+    free(streams), free(was), free(coefs), free(x);
+}
+
+static void streams_are_predicted_from_all(void **state)
+{
+    (void)state;
+    at_widths(0, predict);
+}
+
 /* Each stream gains its share of the difference; x is the active one. */
+static void correct(struct device *d, uint32_t n)
+{
+    const size_t each = (size_t)ROWS * n;
+    float *streams = rng_floats(&rng, STREAMS * each), *was = copy_of(streams, STREAMS * each);
+    float *coefs = rng_floats(&rng, (size_t)ROWS * STREAMS);
+    float *x = rng_floats(&rng, each), *given = copy_of(x, each);
+    const struct altup p = {ALTUP_CORRECT, STREAMS, ACTIVE, streams, coefs};
+    ops->altup(d, x, ROWS, n, &p);
+    for (size_t s = 0; s < STREAMS; s++)
+        for (size_t i = 0; i < each; i++) {
+            const double c = 1 + (double)coefs[i / n * STREAMS + s];
+            const double by = c * ((double)given[i] - was[ACTIVE * each + i]);
+            assert_near(streams[s * each + i], was[s * each + i] + by,
+                        fabs(was[s * each + i]) + fabs(by));
+        }
+    assert_memory_equal(x, streams + ACTIVE * each, each * sizeof(*x));
+    free(streams), free(was), free(coefs), free(x), free(given);
+}
+
 static void streams_are_corrected_by_the_difference(void **state)
 {
     (void)state;
-    struct device *d = device(2, ~0ull);
-    for (int w = 0; w < N_WIDTHS; w++) {
-        const uint32_t n = widths[w];
-        const size_t each = (size_t)ROWS * n;
-        float *streams = rng_floats(&rng, STREAMS * each), *was = copy_of(streams, STREAMS * each);
-        float *coefs = rng_floats(&rng, (size_t)ROWS * STREAMS);
-        float *x = rng_floats(&rng, each), *given = copy_of(x, each);
-        const struct altup p = {ALTUP_CORRECT, STREAMS, ACTIVE, streams, coefs};
-        ops->altup(d, x, ROWS, n, &p);
-        for (size_t s = 0; s < STREAMS; s++)
-            for (size_t i = 0; i < each; i++) {
-                const double c = 1 + (double)coefs[i / n * STREAMS + s];
-                const double by = c * ((double)given[i] - was[ACTIVE * each + i]);
-                assert_near(streams[s * each + i], was[s * each + i] + by,
-                            fabs(was[s * each + i]) + fabs(by));
-            }
-        assert_memory_equal(x, streams + ACTIVE * each, each * sizeof(*x));
-        free(streams), free(was), free(coefs), free(x), free(given);
-    }
-    ops->close(d);
+    at_widths(0, correct);
 }
 
 static void all_streams_but_the_first_gain(void **state)
@@ -97,68 +105,68 @@ static void all_streams_but_the_first_gain(void **state)
 }
 
 /* Also of rows that are almost 0, whose magnitude counts as the square root of 1e-5. */
+static void match(struct device *d, uint32_t n)
+{
+    const size_t all = (size_t)ROWS * n;
+    float *x = rng_floats(&rng, all), *like = rng_floats(&rng, all);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] *= 1e-5f;
+    float *y = copy_of(like, all), *sum = copy_of(like, all);
+    ops->match_rows(d, y, x, like, ROWS, n, false);
+    ops->match_rows(d, sum, x, like, ROWS, n, true);
+    for (size_t t = 0; t < ROWS; t++) {
+        double own = 0, other = 0;
+        for (size_t i = t * n; i < (t + 1) * n; i++)
+            own += (double)x[i] * x[i] / n, other += (double)like[i] * like[i] / n;
+        for (size_t i = t * n; i < (t + 1) * n; i++) {
+            const double want = x[i] * sqrt(other) / sqrt(fmax(own, 1e-5));
+            assert_near(y[i], want, fabs(want));
+            assert_near(sum[i], like[i] + want, fabs(like[i]) + fabs(want));
+        }
+    }
+    ops->match_rows(d, x, x, like, ROWS, n, false); /* in place */
+    assert_memory_equal(x, y, all * sizeof(*x));
+    free(x), free(like), free(y), free(sum);
+}
+
 static void rows_get_the_magnitude_of_others(void **state)
 {
     (void)state;
-    struct device *d = device(2, ~0ull);
-    for (int w = 0; w < N_WIDTHS; w++) {
-        const uint32_t n = widths[w];
-        const size_t all = (size_t)ROWS * n;
-        float *x = rng_floats(&rng, all), *like = rng_floats(&rng, all);
-        for (uint32_t i = 0; i < n; i++)
-            x[i] *= 1e-5f;
-        float *y = copy_of(like, all), *sum = copy_of(like, all);
-        ops->match_rows(d, y, x, like, ROWS, n, false);
-        ops->match_rows(d, sum, x, like, ROWS, n, true);
-        for (size_t t = 0; t < ROWS; t++) {
-            double own = 0, other = 0;
-            for (size_t i = t * n; i < (t + 1) * n; i++)
-                own += (double)x[i] * x[i] / n, other += (double)like[i] * like[i] / n;
-            for (size_t i = t * n; i < (t + 1) * n; i++) {
-                const double want = x[i] * sqrt(other) / sqrt(fmax(own, 1e-5));
-                assert_near(y[i], want, fabs(want));
-                assert_near(sum[i], like[i] + want, fabs(like[i]) + fabs(want));
-            }
-        }
-        ops->match_rows(d, x, x, like, ROWS, n, false); /* in place */
-        assert_memory_equal(x, y, all * sizeof(*x));
-        free(x), free(like), free(y), free(sum);
-    }
-    ops->close(d);
+    at_widths(0, match);
 }
 
 /* Rows lie further apart than they are wide; what lies between stays. The parts of a row may be on
  * several ranks: their moments are sums. */
+static void cut(struct device *d, uint32_t n)
+{
+    const uint32_t stride = n + 7, half = n / 2;
+    float *x = rng_floats(&rng, (size_t)ROWS * stride), *was = copy_of(x, (size_t)ROWS * stride);
+    float moments[ROWS * SQUARES], more[ROWS * SQUARES];
+    ops->row_moments(d, moments, x, stride, ROWS, half);
+    ops->row_moments(d, more, x + half, stride, ROWS, n - half);
+    for (int i = 0; i < ROWS * SQUARES; i++)
+        moments[i] += more[i];
+    const struct sparsify p = {moments, n, 0.84f};
+    ops->sparsify(d, x, stride, ROWS, n, &p);
+    for (size_t t = 0; t < ROWS; t++) {
+        const float *row = was + t * stride;
+        double mean = 0, variance = 0;
+        for (uint32_t i = 0; i < n; i++)
+            mean += (double)row[i] / n;
+        for (uint32_t i = 0; i < n; i++)
+            variance += pow(row[i] - mean, 2) / n;
+        for (uint32_t i = 0; i < stride; i++) {
+            const double cut = fmax(row[i] - mean - (double)p.deviations * sqrt(variance), 0);
+            assert_near(x[t * stride + i], i < n ? cut : row[i], fabs(row[i]));
+        }
+    }
+    free(x), free(was);
+}
+
 static void rows_are_cut_off_by_their_deviation(void **state)
 {
     (void)state;
-    struct device *d = device(2, ~0ull);
-    for (int w = 1; w < N_WIDTHS; w++) {
-        const uint32_t n = widths[w], stride = n + 7, half = n / 2;
-        float *x = rng_floats(&rng, (size_t)ROWS * stride),
-              *was = copy_of(x, (size_t)ROWS * stride);
-        float moments[ROWS * SQUARES], more[ROWS * SQUARES];
-        ops->row_moments(d, moments, x, stride, ROWS, half);
-        ops->row_moments(d, more, x + half, stride, ROWS, n - half);
-        for (int i = 0; i < ROWS * SQUARES; i++)
-            moments[i] += more[i];
-        const struct sparsify p = {moments, n, 0.84f};
-        ops->sparsify(d, x, stride, ROWS, n, &p);
-        for (size_t t = 0; t < ROWS; t++) {
-            const float *row = was + t * stride;
-            double mean = 0, variance = 0;
-            for (uint32_t i = 0; i < n; i++)
-                mean += (double)row[i] / n;
-            for (uint32_t i = 0; i < n; i++)
-                variance += pow(row[i] - mean, 2) / n;
-            for (uint32_t i = 0; i < stride; i++) {
-                const double cut = fmax(row[i] - mean - (double)p.deviations * sqrt(variance), 0);
-                assert_near(x[t * stride + i], i < n ? cut : row[i], fabs(row[i]));
-            }
-        }
-        free(x), free(was);
-    }
-    ops->close(d);
+    at_widths(1, cut);
 }
 
 int main(void)
