@@ -30,6 +30,7 @@ enum {
 struct pending {
     char *dst;
     const char *src;
+    size_t bytes;
     bool valid;
     int group;
 };
@@ -176,13 +177,13 @@ uint32_t double_shared_address(const void *p)
 
 /* ---------------------------------------------------------------- copies to shared memory */
 
-void double_copy_async(void *dst, const void *src, bool valid)
+void double_copy_async(void *dst, const void *src, size_t bytes, bool valid)
 {
     fiber *f = &cluster.fibers[cluster.current];
-    if ((uintptr_t)dst % 16 || (uintptr_t)src % 16)
+    if ((uintptr_t)dst % bytes || (uintptr_t)src % bytes)
         double_die("a copy that is not aligned");
-    memset(dst, 0xff, 16); /* NaN until it has been waited for */
-    f->copies.push_back({(char *)dst, (const char *)src, valid, f->groups});
+    memset(dst, 0xff, bytes); /* NaN until it has been waited for */
+    f->copies.push_back({(char *)dst, (const char *)src, bytes, valid, f->groups});
 }
 
 void double_copy_commit(void) { cluster.fibers[cluster.current].groups++; }
@@ -195,9 +196,9 @@ void double_copy_wait(int left)
         if (p.group >= f->groups - left)
             f->copies[kept++] = p;
         else if (p.valid)
-            memcpy(p.dst, p.src, 16);
+            memcpy(p.dst, p.src, p.bytes);
         else
-            memset(p.dst, 0, 16);
+            memset(p.dst, 0, p.bytes);
     f->copies.resize(kept);
 }
 

@@ -57,7 +57,7 @@ typedef struct {
 struct cudaDeviceProp {
     char name[256];
     int major, minor, multiProcessorCount;
-    size_t sharedMemPerMultiprocessor;
+    size_t sharedMemPerMultiprocessor, sharedMemPerBlockOptin;
 };
 
 cudaError_t cudaGetDeviceCount(int *n);
@@ -109,7 +109,7 @@ struct cuda_double {
     uint32_t shuffle;         /* not 0: seed of the order of blocks and threads */
     bool wgmma_truncates;     /* its sums are not rounded as those of mma.sync */
     size_t used, allocations; /* now */
-    uint64_t launches, graph_launches, wgmmas, prefetched; /* totals; prefetched: bytes */
+    uint64_t launches, graph_launches, wgmmas; /* totals */
 };
 struct cuda_double *cuda_double(void);
 #ifdef __cplusplus

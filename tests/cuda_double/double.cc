@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-struct cuda_double machine = {1, 13000, 9, 132, (size_t)1 << 30, -1, 0, false, 0, 0, 0, 0, 0};
+struct cuda_double machine = {1, 13000, 9, 132, (size_t)1 << 30, -1, 0, false, 0, 0, 0, 0};
 extern "C" __attribute__((visibility("default"))) struct cuda_double *cuda_double(void)
 {
     return &machine;
@@ -20,7 +20,6 @@ extern "C" __attribute__((visibility("default"))) struct cuda_double *cuda_doubl
 }
 
 void double_poll(void) { sched_yield(); }
-void double_prefetched(uint32_t bytes) { machine.prefetched += bytes; }
 
 uint64_t double_ns(void)
 {
@@ -73,7 +72,7 @@ extern "C" cudaError_t cudaSetDevice(int i)
 extern "C" cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int i)
 {
     (void)i;
-    *p = cudaDeviceProp{"CUDA double (no GPU)", machine.major, 0, machine.sms, 228 << 10};
+    *p = cudaDeviceProp{"CUDA double (no GPU)", machine.major, 0, machine.sms, 228 << 10, 227 << 10};
     return cudaSuccess;
 }
 extern "C" cudaError_t cudaDeviceGetPCIBusId(char *id, int n, int i)

@@ -19,8 +19,7 @@ enum cuda_feature {
     CUDA_WGMMA = 16,     /* wgmma for many rows, if its sums have the bits of mma.sync (wgmma.c) */
     CUDA_WGMMA_ANY = 32, /* or even if they do not; only CUDA_FEATURES can enable it */
     CUDA_FUSE = 64,      /* several operations of a decode step in one kernel (fuse.c) */
-    CUDA_X_SHARED = 128, /* x of products of up to 4 rows through shared memory */
-    CUDA_AHEAD = 256, /* prefetch of the next product's first weights into the L2 cache (fuse.c) */
+    CUDA_X_SHARED = 128, /* x of products of few rows in shared memory (stream.c) */
     CUDA_TEAMS = 512, /* clusters of blocks for products of 17 to 128 rows (wgmma.c) */
 };
 
@@ -150,7 +149,7 @@ struct device {
     bool stuck;     /* a kernel does not end: nothing can be awaited or freed */
     bool clusters;  /* blocks can access each other's shared memory */
     uint32_t teams; /* clusters of linear_team at a time; 0: it is not used */
-    size_t x_room;  /* shared memory for x in each of two blocks of linear_stream */
+    size_t shared_sm, shared_block; /* shared memory of a multiprocessor, and of one block at most */
     cudaStream_t stream;
     struct pool *pool;   /* host threads */
     struct kernels kern; /* the host's kernels, for quantisation at load */
@@ -273,6 +272,11 @@ bool team_sum(struct device *d, float *x, const float *r, float scale, uint32_t 
 bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                 enum act act);
 
+/* stream.c: records a product of up to STREAM_ROWS rows, or of experts, with the norm before it if
+ * that was recorded last. False, without `must`: x does not fit in shared memory, nothing is
+ * recorded. */
+bool stream_linear(struct device *d, struct linear_args *a, bool must);
+
 /* fuse.c: fuse_norm() fuses the norm that was recorded last into the product `s`, if that reads
  * it. The others fuse an operation into the product recorded last; false: it must be recorded.
  * fuse_merge() decides whether attn_split does the work of attn_merge: a->tickets. */
@@ -283,8 +287,6 @@ bool fuse_rope(struct device *d, const struct rope_args *p);
 void fuse_merge(struct device *d, struct attn_args *a);
 /* The norm that was recorded last also stores its rows in the form of `x`. */
 bool fuse_narrow(struct device *d, const struct narrow_args *x);
-/* Sets in each recorded product of few rows the product that follows it in the step. */
-void fuse_ahead(struct device *d);
 
 /* batch.c */
 int batch_begin(struct device *d, const struct ragged *b, struct err *e);

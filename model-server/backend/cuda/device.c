@@ -176,13 +176,13 @@ static unsigned features_of(uint64_t wanted, int major)
 {
     unsigned f =
         (unsigned)wanted & (CUDA_TENSOR | CUDA_GRAPHS | CUDA_OVERLAP | CUDA_PEERS | CUDA_WGMMA |
-                            CUDA_FUSE | CUDA_X_SHARED | CUDA_AHEAD | CUDA_TEAMS);
+                            CUDA_FUSE | CUDA_X_SHARED | CUDA_TEAMS);
     const char *mask =
         getenv("CUDA_FEATURES"); /* NOLINT(concurrency-mt-unsafe): it is never written */
     if (mask)
         f = (f | CUDA_WGMMA_ANY) & (unsigned)strtoul(mask, NULL, 0);
-    /* depend() and prefetch_l2() do nothing before sm_90 */
-    return major >= 9 ? f : f & ~(unsigned)(CUDA_OVERLAP | CUDA_AHEAD);
+    /* depend() does nothing before sm_90 */
+    return major >= 9 ? f : f & ~(unsigned)CUDA_OVERLAP;
 }
 
 /* CUDA_SHARE_GPU=1: ranks share GPUs if there are fewer GPUs than ranks. For tests on one GPU; it
@@ -220,7 +220,7 @@ static int identify(struct device *d, const struct device_options *o, struct cud
     d->clusters = p->major >= 9;
     /* Of a multiprocessor's shared memory a block needs 1 KiB for itself, and 8.1 KiB for
      * sums. */
-    d->x_room = p->sharedMemPerMultiprocessor / 2 - (10 << 10);
+    d->shared_sm = p->sharedMemPerMultiprocessor, d->shared_block = p->sharedMemPerBlockOptin;
     d->features = features_of(o->features, p->major);
     return 0;
 }

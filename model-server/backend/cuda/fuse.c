@@ -89,30 +89,3 @@ bool fuse_narrow(struct device *d, const struct narrow_args *x)
     p->narrow = x->y, p->pitch = x->pitch, p->dtype = x->dtype, p->order = x->order;
     return true;
 }
-
-/* Bytes of each slice of a tile to prefetch: the loads of a block of linear_stream before it
- * waits, or, if other kernels run in between, as much as their time allows. By arithmetic 8 and
- * 34 MB over a device of 132 multiprocessors, whose L2 cache has 50 MB. */
-enum { AHEAD_NEXT = 256, AHEAD_LATER = 1024 };
-
-void fuse_ahead(struct device *d)
-{
-    const struct recorder *r = &d->rec;
-    struct stream_args *before = NULL;
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < r->n && d->features & CUDA_AHEAD; i++) {
-        if (r->commands[i].fn != linear_stream_launch)
-            continue;
-        struct stream_args *s = (struct stream_args *)(void *)(r->bytes + r->commands[i].at);
-        if (before && !before->l.table && !s->l.table)
-            before->next = (struct next_weights){
-                .data = s->l.w.data,
-                .rows = s->l.w.rows,
-                .cols = s->l.w.cols,
-                .quant = s->l.w.quant,
-                .gate = s->l.gate,
-                .bytes = i == at + 1 ? AHEAD_NEXT : AHEAD_LATER,
-            };
-        before = s, at = i;
-    }
-}

@@ -344,13 +344,10 @@ struct linear_args {
  *   norm.y   not NULL: x is this norm; see stream_x_bytes(). norm.x is not l.x
  *   sum      not NULL: sum += scale * product, instead of y
  *   rope.qkv not NULL: it is l.y; tickets: a zero for each head
- *   shared_x x goes through shared memory, of stream_x_bytes()
- *   next     the product that comes next, whose first weights go into the second-level cache at the
- *            end: `bytes` of each slice of the first tile of each block; 0: of none */
-struct next_weights {
-    const void *data;
-    uint32_t rows, cols, quant, gate, bytes, reserved;
-};
+ *   shared_x x goes through shared memory, of stream_x_bytes(): from l.narrow (NARROW_PLAIN) if that
+ *            is not NULL, else from l.x
+ *   slots    of a warp's ring: STREAM_SLOTS or STREAM_SLOTS_FEW
+ */
 struct stream_args {
     struct linear_args l;
     struct norm_args norm;
@@ -358,10 +355,10 @@ struct stream_args {
     float *sum;
     uint32_t *tickets;
     float scale;
-    uint32_t shared_x;
-    struct next_weights next;
+    uint32_t shared_x, slots, reserved;
 };
 enum { STREAM_ROWS = 16, STREAM_OUTS = 16 /* of a tile: in one head */ };
+enum { STREAM_SLOTS = 8, STREAM_SLOTS_FEW = 4 };
 /* Row pitch of x in shared memory: rows in 16 bits, 64 bytes further apart than their length (a
  * multiple of 128), so that two rows are in different banks. */
 static inline __host__ __device__ size_t stream_x_pitch(const struct linear_args *l)
@@ -371,6 +368,26 @@ static inline __host__ __device__ size_t stream_x_pitch(const struct linear_args
 static inline __host__ __device__ size_t stream_x_bytes(const struct linear_args *l)
 {
     return l->rows * stream_x_pitch(l);
+}
+
+/* Shared memory of a block: two sets of its slices' sums, 8 or 16 rows each, and a word; a warp's
+ * slot; all. */
+static inline __host__ __device__ uint32_t stream_sums_bytes(uint32_t rows)
+{
+    return 2 * SLICES * STREAM_OUTS * (rows <= 8 ? 8 : 16) * 4 + 128;
+}
+static inline __host__ __device__ uint32_t stream_slot_bytes(uint32_t quant)
+{
+    const uint32_t groups = quant == QUANT_INT4 || is_packed(quant);
+    const uint32_t offsets = quant == PACKED_4 || quant == PACKED_8;
+    return 1024 + 512 * (groups + offsets);
+}
+static inline size_t stream_shared_bytes(const struct stream_args *s)
+{
+    const bool x = s->norm.y || s->shared_x;
+    return stream_sums_bytes(s->l.table ? 8 : s->l.rows) +
+           (size_t)SLICES * s->slots * stream_slot_bytes(s->l.w.quant) +
+           (x ? stream_x_bytes(&s->l) : 0);
 }
 
 launch_fn linear_any_launch;    /* fp32 arithmetic, any type: the bits of the CPU backend */

@@ -30,8 +30,7 @@ static __host__ __device__ __forceinline__ uint32_t slice_begin(uint32_t k, uint
 
 /* How a lane's 16 bytes of a row of weights become fragments: widen(w, p) is its 8 columns 8t .. of
  * the p'th of PARTS 32 columns (of S8: 16 of 64) in the type T that is multiplied. A step, 64 bytes
- * of a row, has STEP columns, of which linear_stream has AHEAD in flight, and a stage of
- * linear_tile STAGE, in STAGES stages. What is widened is exact in both 16-bit types: small
+ * of a row, has STEP columns, a stage of linear_tile STAGE, in STAGES stages. What is widened is exact in both 16-bit types: small
  * integers, or four significant bits.
  *   GROUPED  groups have scales, four a step: scale(s, i) is that of group i
  *   OFFSETS  and offsets, where stored.offsets says so
@@ -40,7 +39,7 @@ template <typename TYPE> struct Direct {
     typedef TYPE T;
     static constexpr uint32_t QUANT = T::BYTES == 1 ? QUANT_W8A8 : QUANT_NONE;
     enum { GROUPED = 0, OFFSETS = 0, HALVES = 0, PARTS = 1 };
-    enum { STEP = 64 / T::BYTES, STAGE = 2 * STEP, STAGES = 3, AHEAD = 4 };
+    enum { STEP = 64 / T::BYTES, STAGE = 2 * STEP, STAGES = 3 };
     static __device__ __forceinline__ uint4 widen(const stored &, uint4 w, int) { return w; }
 };
 
@@ -110,7 +109,6 @@ template <typename TYPE, uint32_t Q> struct Byte {
     static constexpr uint32_t QUANT = Q;
     static constexpr int GROUPED = Q == PACKED_8, OFFSETS = GROUPED, HALVES = GROUPED;
     enum { PARTS = 2, STEP = 64, STAGE = 64, STAGES = 3 };
-    static constexpr int AHEAD = GROUPED ? 2 : 4;
     static __device__ __forceinline__ uint32_t pair(uint32_t w, int which)
     {
         return Q == QUANT_FP8 ? fp8_pair(T(), w, which) : int8_pair(T(), w, which);
@@ -128,7 +126,7 @@ template <typename TYPE, uint32_t Q> struct Nibble {
     typedef TYPE T;
     static constexpr uint32_t QUANT = Q;
     static constexpr int OFFSETS = Q == PACKED_4;
-    enum { GROUPED = 1, HALVES = 0, PARTS = 4, STEP = 128, STAGE = 128, STAGES = 2, AHEAD = 2 };
+    enum { GROUPED = 1, HALVES = 0, PARTS = 4, STEP = 128, STAGE = 128, STAGES = 2 };
     static __device__ __forceinline__ uint4 widen(const stored &m, uint4 w, int p)
     {
         return widen(m, part_of(w, p));

@@ -185,19 +185,12 @@ static void linear_tile(struct device *d, struct linear_args *a)
         RECORD(d, linear_sum_launch, *a);
 }
 
-/* With more rows a block would wait longer for x than it gains: by estimate, 16 KiB per row from
- * the L2 cache. */
-enum { X_ROWS = 4 };
-
-static void linear_stream(struct device *d, const struct linear_args *a)
+/* Few rows whose x has no room in shared memory are read from global memory again and again: then
+ * clusters, which read it once, are better. */
+static bool few_rows(struct device *d, struct linear_args *a)
 {
-    struct stream_args s = {.l = *a};
-    s.l.blocks = 2 * (uint32_t)d->sms; /* as many as run concurrently */
-    if (!a->table)
-        fuse_norm(d, &s);
-    s.shared_x = !s.norm.y && !a->table && a->rows <= X_ROWS && a->w.quant != QUANT_W8A8 &&
-                 d->features & CUDA_X_SHARED && stream_x_bytes(a) <= d->x_room;
-    RECORD(d, linear_stream_launch, s);
+    const bool few = a->table || a->rows <= STREAM_ROWS;
+    return few && stream_linear(d, a, a->table || !team_takes(d, a));
 }
 
 /* The choice of the kernel does not change a product's bits: they depend only on CUDA_TENSOR and
@@ -211,8 +204,8 @@ void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows)
     }
     if (a->w.dtype == DT_F32 || !(d->features & CUDA_TENSOR)) /* quantised ones never are */
         RECORD(d, linear_any_launch, *a);
-    else if (a->table || a->rows <= STREAM_ROWS)
-        linear_stream(d, a);
+    else if (few_rows(d, a))
+        return;
     else if (team_takes(d, a))
         team_linear(d, a);
     else if (wgmma_takes(d, a))

@@ -177,7 +177,6 @@ void cuda_flush(struct device *d, bool repeats)
     }
     repeats = repeats && d->features & CUDA_GRAPHS;
     if (ok && r->n) {
-        fuse_ahead(d);
         batch_send(d);
         draw_send(d);
         if (repeats)

@@ -134,6 +134,23 @@ static __device__ __forceinline__ void take_rows(const linear_args &a, unsigned 
     __syncwarp();
 }
 
+/* The same of rows that are in 16 bits, in the order NARROW_PLAIN. */
+template <class F>
+static __device__ __forceinline__ void take_narrow(const linear_args &a, unsigned char *room)
+{
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint32_t begin = 2 * slice_begin(a.w.cols, warp, F::QUANT);
+    const uint32_t end = 2 * slice_begin(a.w.cols, warp + 1, F::QUANT);
+    const size_t pitch = 2 * k_padded(a.w.cols, F::QUANT);
+    for (uint32_t row = 0; row < a.rows; row++)
+        for (uint32_t at = begin + 16 * lane; at < end; at += 16 * 32)
+            copy_async(room + row * stream_x_pitch(&a) + at,
+                       (const char *)a.narrow + row * pitch + at, true);
+    copy_commit();
+    copy_wait<0>();
+    __syncwarp();
+}
+
 /* Every block computes the norm of all rows, as norm_kernel(), rounded for the product and padded
  * with zeros. One block per row also stores it in fp32, for its other readers. `sums`: NORM_WARPS
  * floats of shared memory. Complete after a barrier. */

@@ -48,37 +48,17 @@ static inline void depend(void) {}
 
 template <typename T> static inline T *dynamic_shared(void) { return (T *)double_dynamic_shared(); }
 
-static inline uint4 load_streaming(const void *p)
-{
-    uint4 v;
-    if ((uintptr_t)p % 16)
-        __builtin_trap(); /* a vector load must be aligned */
-    memcpy(&v, p, sizeof(v));
-    return v;
-}
-
-static inline uint2 load_streaming8(const void *p)
-{
-    uint2 v;
-    if ((uintptr_t)p % 8)
-        __builtin_trap();
-    memcpy(&v, p, sizeof(v));
-    return v;
-}
-
-/* What is fetched must be there: the last byte is read. */
-static inline void prefetch_l2(const void *p, uint32_t bytes)
-{
-    if ((uintptr_t)p % 16 || bytes % 16 || !bytes)
-        __builtin_trap();
-    const volatile char *end = (const volatile char *)p + bytes - 1;
-    (void)*end;
-    double_prefetched(bytes);
-}
-
 static inline void copy_async(void *dst, const void *src, bool valid)
 {
-    double_copy_async(dst, src, valid);
+    double_copy_async(dst, src, 16, valid);
+}
+static inline void copy_streaming(void *dst, const void *src)
+{
+    double_copy_async(dst, src, 16, true);
+}
+static inline void copy_streaming8(void *dst, const void *src)
+{
+    double_copy_async(dst, src, 8, true);
 }
 static inline void copy_commit(void) { double_copy_commit(); }
 template <int LEFT> static inline void copy_wait(void) { double_copy_wait(LEFT); }

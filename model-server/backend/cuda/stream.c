@@ -1,0 +1,45 @@
+/* stream.c - how a product of few rows is run (linear_stream.cu): where its rows are, and how many
+ * of its weights are in flight. */
+#include "model-server/backend/cuda/cuda.h"
+
+/* More rows are rounded to 16 bits once, instead of by each block. */
+enum { ROUND_ROWS = 4 };
+
+/* Blocks of a multiprocessor, and slots of a warp's ring: the best first. */
+static const struct {
+    uint32_t blocks, slots;
+} ways[] = {{2, STREAM_SLOTS}, {2, STREAM_SLOTS_FEW}, {1, STREAM_SLOTS}, {1, STREAM_SLOTS_FEW}};
+
+static bool place(const struct device *d, struct stream_args *s)
+{
+    const size_t reserved = 1 << 10; /* of each block, by CUDA */
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        s->slots = ways[i].slots;
+        s->l.blocks = ways[i].blocks * (uint32_t)d->sms;
+        const size_t bytes = stream_shared_bytes(s);
+        if (bytes <= d->shared_block && bytes + reserved <= d->shared_sm / ways[i].blocks)
+            return true;
+    }
+    return false;
+}
+
+bool stream_linear(struct device *d, struct linear_args *a, bool must)
+{
+    struct stream_args s = {.l = *a};
+    if (!a->table)
+        fuse_norm(d, &s);
+    s.shared_x = !s.norm.y && !a->table && a->w.quant != QUANT_W8A8 && d->features & CUDA_X_SHARED;
+    if (!place(d, &s)) {
+        if (!must)
+            return false;
+        s.shared_x = false;
+        place(d, &s);
+    }
+    if (s.shared_x && a->rows > ROUND_ROWS) {
+        cuda_narrow(d, &s.l, NARROW_PLAIN);
+        if (!s.l.narrow)
+            return true;
+    }
+    RECORD(d, linear_stream_launch, s);
+    return true;
+}
