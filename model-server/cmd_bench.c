@@ -16,7 +16,7 @@ enum { MOST = 64 }; /* values of a list */
 struct bench_config {
     struct tool_options tool;
     struct flag_list prefill, batch, depth;
-    uint32_t decode, repeat;
+    uint32_t decode, repeat, chunk;
     bool json, ops;
 };
 
@@ -28,6 +28,8 @@ static const struct flag flags[] = {
     TOOL_ROW_SHAPE(bench_config, tool),
     {.name = "prefill", .type = FLAG_LIST, F(prefill), .def = "512", .unit = "tokens",
      .help = "Prompt lengths to time; 0: none."},
+    {.name = "chunk", .type = FLAG_U32, F(chunk), .def = "512", .min = 1, .max = 1e6, .unit = "tokens",
+     .help = "Most tokens of a prompt in one step. A server's default is 4096."},
     {.name = "decode", .type = FLAG_U32, F(decode), .def = "32", .min = 0, .max = 1e6, .unit = "steps",
      .help = "Decode steps to time for each batch size and depth; 0: none."},
     {.name = "batch", .type = FLAG_LIST, F(batch), .def = "1",
@@ -97,10 +99,10 @@ static int list_cases(struct cases *c, const struct bench_config *cfg, struct er
         numbers(&depth, &cfg->depth, "depth", 0, 1000000, e))
         return -1;
     for (uint32_t i = 0; i < prefill.n; i++)
-        add_case(c, (struct bench_case){false, prefill.v[i], 1, 0});
+        add_case(c, (struct bench_case){false, prefill.v[i], 1, 0, cfg->chunk});
     for (uint32_t d = 0; d < depth.n; d++)
         for (uint32_t b = 0; b < batch.n; b++)
-            add_case(c, (struct bench_case){true, cfg->decode, batch.v[b], depth.v[d]});
+            add_case(c, (struct bench_case){true, cfg->decode, batch.v[b], depth.v[d], cfg->chunk});
     return c->n ? 0 : err_set(e, ERR_VALIDATION, "neither --prefill nor --decode: nothing to time");
 }
 
@@ -125,7 +127,7 @@ static int measure(const struct bench_config *cfg, const struct tool *t, struct 
     uint64_t peak;
     int rc = measure_limits(r, e);
     if (rc == 0)
-        rc = bench_steps_init(&steps, t, c->max_batch, c->longest, e);
+        rc = bench_steps_init(&steps, t, c->max_batch, c->longest, cfg->chunk, e);
     r->kv_bytes = (uint64_t)steps.per_seq * c->max_batch *
                   model_kv_block_bytes(t->model, BENCH_BLOCK, t->kv_dtype);
     for (struct bench_result *v = c->v; v < c->v + c->n && rc == 0; v++) {

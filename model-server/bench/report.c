@@ -22,12 +22,12 @@ void bench_work(const struct model *m, enum kv_dtype kv_dtype, struct bench_resu
     double head = 2.0 * i->vocab * i->hidden;
     context = c->batch * (n * first + n * (n + 1) / 2); /* keys, over all tokens */
     out->ops = tokens * ((double)i->dense_ops - head + i->expert_share * (double)i->expert_ops);
-    out->ops += head * (c->decode ? tokens : ceil(n / BENCH_CHUNK)); /* a prompt's last tokens */
+    out->ops += head * (c->decode ? tokens : ceil(n / c->chunk)); /* a prompt's last tokens */
     out->ops += 4.0 * i->n_layers * i->n_heads * i->head_dim * context;
     if (c->decode)
         out->bytes = n * pass_bytes(i, c->batch) + per_kv * context;
     else {
-        double passes = ceil(n / BENCH_CHUNK);
+        double passes = ceil(n / c->chunk);
         out->bytes = passes * pass_bytes(i, n / passes) + per_kv * n * (passes + 1) / 2;
     }
 }

@@ -3,10 +3,11 @@
 #include <stdlib.h>
 
 int bench_steps_init(struct bench_steps *b, const struct tool *t, uint32_t max_batch,
-                     uint32_t longest, struct err *e)
+                     uint32_t longest, uint32_t chunk, struct err *e)
 {
-    size_t rows = max_batch > BENCH_CHUNK ? max_batch : BENCH_CHUNK;
-    *b = (struct bench_steps){.m = t->model, .ops = t->ops, .dev = t->dev, .max_batch = max_batch};
+    size_t rows = max_batch > chunk ? max_batch : chunk;
+    *b = (struct bench_steps){
+        .m = t->model, .ops = t->ops, .dev = t->dev, .max_batch = max_batch, .chunk = chunk};
     b->per_seq = (longest + BENCH_BLOCK - 1) / BENCH_BLOCK;
     size_t n_blocks = (size_t)b->per_seq * max_batch;
     if (n_blocks > INT32_MAX)
@@ -77,7 +78,7 @@ static int step(struct bench_steps *b, uint32_t seqs, uint32_t kv, uint32_t n, s
 static int prefill(struct bench_steps *b, uint32_t from, uint32_t to, struct err *e)
 {
     for (uint32_t n; from < to; from += n) {
-        n = to - from < BENCH_CHUNK ? to - from : BENCH_CHUNK;
+        n = to - from < b->chunk ? to - from : b->chunk;
         if (step(b, 1, from, n, e))
             return -1;
     }

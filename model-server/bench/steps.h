@@ -7,13 +7,14 @@
 #include "model-server/model/model.h"
 #include "model-server/tool.h"
 
-enum { BENCH_BLOCK = 16, BENCH_CHUNK = 512, BENCH_ROUNDS_MAX = 1000 };
+enum { BENCH_BLOCK = 16, BENCH_ROUNDS_MAX = 1000 };
 
 /* One row of the report: `batch` sequences with `depth` tokens of context each take `tokens` more,
  * as a prompt or one at a time. */
 struct bench_case {
     bool decode;
     uint32_t tokens, batch, depth;
+    uint32_t chunk; /* most tokens of a prompt in a step */
 };
 struct bench_times {
     double median, best, worst; /* seconds of a round */
@@ -26,6 +27,7 @@ struct bench_steps {
     const struct backend_ops *ops;
     struct device *dev;
     uint32_t max_batch, per_seq; /* sequences, blocks of each */
+    uint32_t chunk;              /* see struct bench_case */
     uint32_t filled;             /* tokens of sequence 0 that the cache holds */
     float *logits;
     uint32_t *ids, *pos, *slots, *blocks, *out_rows; /* blocks: [max_batch][per_seq] */
@@ -34,10 +36,10 @@ struct bench_steps {
     struct span *spans;
 };
 
-/* Memory and a KV cache for `max_batch` sequences of up to `longest` tokens of t->model. Borrows
- * `t`. */
+/* Memory and a KV cache for `max_batch` sequences of up to `longest` tokens of t->model, and for
+ * steps of up to `chunk` tokens of a prompt. Borrows `t`. */
 int bench_steps_init(struct bench_steps *b, const struct tool *t, uint32_t max_batch,
-                     uint32_t longest, struct err *e);
+                     uint32_t longest, uint32_t chunk, struct err *e);
 void bench_steps_free(struct bench_steps *b);
 /* The case once for warmth and then `rounds` times. */
 int bench_time(struct bench_steps *b, const struct bench_case *c, uint32_t rounds,

@@ -220,8 +220,7 @@ static uint64_t compare(const struct rig *r)
 {
     const size_t t = r->sequences;
     struct numbers n = numbers_of(r);
-    struct outcome want = run_rig(r, &n, ~(uint64_t)(FUSE | X_SHARED)),
-                   got = run_rig(r, &n, ~0ull);
+    struct outcome want = run_rig(r, &n, ~(uint64_t)(FUSE | X_SHARED)), got = run_rig(r, &n, ~0ull);
     const struct {
         const char *name;
         const float *got, *want;

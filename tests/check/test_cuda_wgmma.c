@@ -1,5 +1,5 @@
 /* test_cuda_wgmma.c - products by wgmma: against the CPU's, and their bits against those of
- * mma.sync, alone and by clusters of blocks, whatever the tile, the number of blocks and the order
+ * mma.sync, alone and by teams of blocks, whatever the tile, the number of blocks and the order
  * in which threads run and copies come; and the check at start-up that decides whether they are
  * taken at all.
  *
@@ -183,7 +183,7 @@ static void a_gate_is_part_of_its_product(void **state)
     compare_gated(132, 150, 100, 300, true, ACT_SILU, 4); /* slices side by side */
 }
 
-/* ---------------------------------------------------------------- clusters */
+/* ---------------------------------------------------------------- teams */
 
 /* x += scale * product, as one operation and as two. */
 static void compare_summed(int sms, uint32_t rows, uint32_t n, uint32_t k)
@@ -250,28 +250,36 @@ static void norms_store_what_products_take(void **state)
     features = ~(uint64_t)TEAMS;
 }
 
-static void clusters_have_the_bits_of_other_products(void **state)
+static void teams_have_the_bits_of_other_products(void **state)
 {
     (void)state;
     static const uint32_t rows[] = {17, 32, 33, 64, 65, 128};
     if (bits_may_differ())
         skip();
     features = ~0ull;
-    for (uint32_t i = 0; i < 9; i++) { /* one cluster with many tiles, two, one for each tile */
-        const int sms = i % 3 == 0 ? 1 : i % 3 == 1 ? 20 : 132;
+    for (uint32_t i = 0; i < 16; i++) { /* one team with many tiles, some, one for each tile */
+        const int sms = i / 4 % 3 == 0 ? 1 : i / 4 % 3 == 1 ? 20 : 132;
+        char size[] = {(char)('0' + (1 << i % 4)), 0};
+        setenv("CUDA_TEAM_SIZE", size, 1);
         if (machine)
             machine->shuffle = i % 2 * i * 77;
-        compare_ways(sms, i % 2 ? DT_BF16 : DT_F16, i < 6 ? rows[i] : 17 + rng_below(&rng, 112),
+        compare_ways(sms, i % 3 ? DT_BF16 : DT_F16, i < 6 ? rows[i] : 17 + rng_below(&rng, 112),
                      i == 4 ? 40 : 1 + rng_below(&rng, 600),
                      i == 5 ? 60 : 1 + rng_below(&rng, 1500));
     }
     if (machine)
         machine->shuffle = 0;
-    compare_gated(1, 20, 150, 700, true, ACT_SILU, 2);
-    compare_gated(132, 64, 64, 1100, false, ACT_RELU2, 2); /* whatever the activation */
-    compare_gated(20, 100, 1 + rng_below(&rng, 200), 500, true, ACT_GELU_TANH, 2);
-    compare_summed(1, 33, 300, 600);
-    compare_summed(132, 128, 1 + rng_below(&rng, 300), 512);
+    for (char size[] = "1"; *size <= '8'; *size = (char)('0' + 2 * (*size - '0'))) {
+        setenv("CUDA_TEAM_SIZE", size, 1);
+        compare_ways(132, DT_BF16, 9, 40, 15000); /* rows that do not fit in shared memory */
+        compare_gated(1, 20, 150, 700, true, ACT_SILU, 2);
+        compare_gated(132, 64, 64, 1100, false, ACT_RELU2, 2); /* whatever the activation */
+        compare_gated(20, 100, 1 + rng_below(&rng, 200), 500, true, ACT_GELU_TANH, 2);
+        compare_summed(1, 33, 300, 600);
+        compare_summed(132, 128, 1 + rng_below(&rng, 300), 512);
+    }
+    unsetenv("CUDA_TEAM_SIZE");
+    compare_ways(132, DT_BF16, 60, 2000, 512); /* whichever is best */
     features = ~(uint64_t)TEAMS;
 }
 
@@ -294,8 +302,8 @@ static void other_bits_are_found_at_start_up(void **state)
     (void)state;
     if (!machine || getenv("CUDA_FEATURES"))
         skip();
-    assert_describes(NULL, ", wgmma, clusters", "bits");
-    assert_describes("479", ", wgmma", "clusters");
+    assert_describes(NULL, ", wgmma, teams", "bits");
+    assert_describes("479", ", wgmma", "teams");
     assert_describes("15", NULL, "wgmma");
     assert_describes("30", NULL, "wgmma"); /* not without tensor cores */
     machine->major = 8;
@@ -329,5 +337,5 @@ CUDA_TESTS(cmocka_unit_test(products_are_right),
            cmocka_unit_test(bits_do_not_depend_on_the_order_of_threads_and_copies),
            cmocka_unit_test(a_gate_is_part_of_its_product),
            cmocka_unit_test(norms_store_what_products_take),
-           cmocka_unit_test(clusters_have_the_bits_of_other_products),
+           cmocka_unit_test(teams_have_the_bits_of_other_products),
            cmocka_unit_test(other_bits_are_found_at_start_up))

@@ -228,7 +228,8 @@ static uint32_t next_random(void)
 
 uint32_t double_random(void) { return machine.shuffle ? next_random() : 0; }
 
-/* The order in which threads, or blocks, run: theirs, or, to find what relies on it, another each time. */
+/* The order in which threads, or blocks, run: theirs, or, to find what relies on it, another each
+ * time. */
 static void order_of(std::vector<uint32_t> &order)
 {
     uint32_t n = (uint32_t)order.size();

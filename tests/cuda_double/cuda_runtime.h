@@ -56,7 +56,7 @@ void __syncthreads(void);
 void double_warp(void (*fn)(void *const operands[32]), void *operand);
 void double_warpgroup(void (*fn)(void *const operands[128]), void *operand); /* four warps */
 void *double_dynamic_shared(void);
-void double_poll(void);                 /* a thread polls memory that another device will write */
+void double_poll(void); /* a thread polls memory that another device will write */
 uint64_t
 double_ns(void); /* its clock; one second of it is a sixtieth of a real one, for time-outs */
 /* Copies to shared memory happen at the wait, not before. */

@@ -20,7 +20,7 @@ enum cuda_feature {
     CUDA_WGMMA_ANY = 32, /* or even if they do not; only CUDA_FEATURES can enable it */
     CUDA_FUSE = 64,      /* several operations of a decode step in one kernel (fuse.c) */
     CUDA_X_SHARED = 128, /* x of products of few rows in shared memory (stream.c) */
-    CUDA_TEAMS = 512, /* clusters of blocks for products of 17 to 128 rows (wgmma.c) */
+    CUDA_TEAMS = 512,    /* teams of blocks for products of 5 to 128 rows (team.c) */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
@@ -146,10 +146,11 @@ enum { TICKETS = 4096 };
 struct device {
     int index, sms;
     unsigned features;
-    bool stuck;     /* a kernel does not end: nothing can be awaited or freed */
-    bool clusters;  /* blocks can access each other's shared memory */
-    uint32_t teams; /* clusters of linear_team at a time; 0: it is not used */
-    size_t shared_sm, shared_block; /* shared memory of a multiprocessor, and of one block at most */
+    bool stuck;    /* a kernel does not end: nothing can be awaited or freed */
+    bool clusters; /* blocks can access each other's shared memory */
+    uint32_t teams[TEAM_TILES][TEAM_SIZES]; /* of linear_team at a time, with CUDA_TEAMS */
+    size_t shared_sm,
+        shared_block; /* shared memory of a multiprocessor, and of one block at most */
     cudaStream_t stream;
     struct pool *pool;   /* host threads */
     struct kernels kern; /* the host's kernels, for quantisation at load */
@@ -262,15 +263,19 @@ void recorder_free(struct device *d);
 int wgmma_decide(struct device *d, int major, int minor, const char **why, struct err *e);
 bool wgmma_takes(const struct device *d, const struct linear_args *a);
 void wgmma_linear(struct device *d, struct linear_args *a);
-/* The same for few rows, by clusters. */
-bool team_takes(const struct device *d, const struct linear_args *a);
-void team_linear(struct device *d, struct linear_args *a);
-/* Fuses add_norm()'s sum into the product r that was recorded last; false: r is not that
- * product. */
-bool team_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n);
 /* Fuses act_mul() into the product x that was recorded last; false: x is not that product. */
 bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                 enum act act);
+
+/* team.c: the same of few rows, by teams. teams_open() asks the driver how many teams fit; -1: it
+ * does not say. team_last(): the product that was recorded last, if it is by teams, is `y` and
+ * nothing is fused to it yet; else NULL. team_sum() fuses add_norm()'s sum into it; false: r is not
+ * that product. */
+int teams_open(struct device *d);
+bool team_takes(const struct device *d, const struct linear_args *a);
+void team_linear(struct device *d, struct linear_args *a);
+struct team_args *team_last(const struct device *d, const float *y, uint32_t rows, uint32_t n);
+bool team_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n);
 
 /* stream.c: records a product of up to STREAM_ROWS rows, or of experts, with the norm before it if
  * that was recorded last. False, without `must`: x does not fit in shared memory, nothing is

@@ -57,8 +57,8 @@ static inline cudaError_t launch_team(void (*kernel)(P...), dim3 grid, dim3 bloc
 }
 
 /* Number of clusters of a kernel that run concurrently. */
-static inline cudaError_t clusters_at_once(int *n, const void *kernel, unsigned cluster,
-                                           dim3 block, size_t smem)
+static inline cudaError_t clusters_at_once(int *n, const void *kernel, unsigned cluster, dim3 block,
+                                           size_t smem)
 {
     cudaError_t rc =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
@@ -148,7 +148,8 @@ static __device__ __forceinline__ void copy_async(void *dst, const void *src, bo
         "l"(src), "r"(bytes)
         : "memory");
 }
-/* The same of 16 and of 8 bytes of weights, which a step reads once, in rows one after the other. */
+/* The same of 16 and of 8 bytes of weights, which a step reads once, in rows one after the other.
+ */
 static __device__ __forceinline__ void copy_streaming(void *dst, const void *src)
 {
     asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(shared_address(dst)),

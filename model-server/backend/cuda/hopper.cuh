@@ -128,12 +128,12 @@ template <int LEFT> static __device__ __forceinline__ void wgmma_wait(void)
 #define FOUR(i)    "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
 #define SIXTEEN(i) FOUR(i), FOUR(i + 1), FOUR(i + 2), FOUR(i + 3)
 #define ALL64(i)   SIXTEEN(i), SIXTEEN(i + 4), SIXTEEN(i + 8), SIXTEEN(i + 12)
-#define SUMS_16                                                                                    \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define SUMS_8     "%0, %1, %2, %3, %4, %5, %6, %7"
+#define SUMS_16    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define SUMS_32                                                                                    \
     SUMS_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define SUMS_64                                                                                    \
-    SUMS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "     \
+    SUMS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "   \
             "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define SUMS_96                                                                                    \
     SUMS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "   \
@@ -155,6 +155,8 @@ template <int LEFT> static __device__ __forceinline__ void wgmma_wait(void)
                      : __VA_ARGS__                                                                 \
                      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));                                \
     }
+WGMMA(Bf16, "bf16", 16, SUMS_8, "%8", "%9", "%10", "%11", "%12", FOUR(0), FOUR(1))
+WGMMA(F16, "f16", 16, SUMS_8, "%8", "%9", "%10", "%11", "%12", FOUR(0), FOUR(1))
 WGMMA(Bf16, "bf16", 32, SUMS_16, "%16", "%17", "%18", "%19", "%20", SIXTEEN(0))
 WGMMA(F16, "f16", 32, SUMS_16, "%16", "%17", "%18", "%19", "%20", SIXTEEN(0))
 WGMMA(Bf16, "bf16", 64, SUMS_32, "%32", "%33", "%34", "%35", "%36", SIXTEEN(0), SIXTEEN(4))
@@ -168,6 +170,7 @@ WGMMA(F16, "f16", 192, SUMS_96, "%96", "%97", "%98", "%99", "%100", ALL64(0), SI
 #undef FOUR
 #undef SIXTEEN
 #undef ALL64
+#undef SUMS_8
 #undef SUMS_16
 #undef SUMS_32
 #undef SUMS_64

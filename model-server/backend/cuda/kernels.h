@@ -344,9 +344,10 @@ struct linear_args {
  *   norm.y   not NULL: x is this norm; see stream_x_bytes(). norm.x is not l.x
  *   sum      not NULL: sum += scale * product, instead of y
  *   rope.qkv not NULL: it is l.y; tickets: a zero for each head
- *   shared_x x goes through shared memory, of stream_x_bytes(): from l.narrow (NARROW_PLAIN) if that
- *            is not NULL, else from l.x
- *   slots    of a warp's ring: STREAM_SLOTS or STREAM_SLOTS_FEW
+ *   shared_x x goes through shared memory, of stream_x_bytes(): from l.narrow (NARROW_PLAIN), or if
+ *            that is NULL from l.x
+ *
+ *   slots    of a warp's ring: STREAM_SLOTS_MOST, STREAM_SLOTS or STREAM_SLOTS_FEW
  */
 struct stream_args {
     struct linear_args l;
@@ -358,7 +359,7 @@ struct stream_args {
     uint32_t shared_x, slots, reserved;
 };
 enum { STREAM_ROWS = 16, STREAM_OUTS = 16 /* of a tile: in one head */ };
-enum { STREAM_SLOTS = 8, STREAM_SLOTS_FEW = 4 };
+enum { STREAM_SLOTS_MOST = 12, STREAM_SLOTS = 8, STREAM_SLOTS_FEW = 4 };
 /* Row pitch of x in shared memory: rows in 16 bits, 64 bytes further apart than their length (a
  * multiple of 128), so that two rows are in different banks. */
 static inline __host__ __device__ size_t stream_x_pitch(const struct linear_args *l)
@@ -395,18 +396,19 @@ launch_fn linear_stream_launch; /* stream_args: tensor cores, up to 16 rows or e
 launch_fn linear_tile_launch;   /* tensor cores, many rows */
 launch_fn linear_wgmma_launch;  /* the same with wgmma; x16 in the order NARROW_WGMMA */
 /* linear_team: the product `l` of up to 128 rows in 16 bits (narrow as for linear_wgmma) by
- * l.blocks clusters of SLICES blocks; l.gate with any act. sum: NULL, or sum += scale * product
- * instead of y. */
+ * l.blocks teams of `size` blocks (1, 2, 4 or 8); l.gate with any act. sum: NULL, or sum += scale *
+ * product instead of y. */
 struct team_args {
     struct linear_args l;
     float *sum;
     float scale;
-    uint32_t reserved;
+    uint32_t size;
 };
-enum { TEAM_ROWS = 128 };
+enum { TEAM_ROWS = 128, TEAM_TILES = 4 /* 16, 32, 64, 128 rows */, TEAM_SIZES = 4 };
 launch_fn linear_team_launch;
-cudaError_t linear_team_most(uint32_t *teams); /* clusters that run concurrently */
-launch_fn linear_sum_launch;                   /* sums the parallel slices of linear_tile */
+/* Teams of 1, 2, 4 and 8 blocks that run concurrently, for each tile; 0: not compiled. */
+cudaError_t linear_team_most(uint32_t teams[TEAM_TILES][TEAM_SIZES]);
+launch_fn linear_sum_launch; /* sums the parallel slices of linear_tile */
 
 /* ---------------------------------------------------------------- moe.cu */
 

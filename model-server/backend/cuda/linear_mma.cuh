@@ -30,11 +30,10 @@ static __host__ __device__ __forceinline__ uint32_t slice_begin(uint32_t k, uint
 
 /* How a lane's 16 bytes of a row of weights become fragments: widen(w, p) is its 8 columns 8t .. of
  * the p'th of PARTS 32 columns (of S8: 16 of 64) in the type T that is multiplied. A step, 64 bytes
- * of a row, has STEP columns, a stage of linear_tile STAGE, in STAGES stages. What is widened is exact in both 16-bit types: small
- * integers, or four significant bits.
- *   GROUPED  groups have scales, four a step: scale(s, i) is that of group i
- *   OFFSETS  and offsets, where stored.offsets says so
- *   HALVES   a group is 16 columns and an MMA, a lane's columns 4t .. and 16 + 4t .. of 32 */
+ * of a row, has STEP columns, a stage of linear_tile STAGE, in STAGES stages. What is widened is
+ * exact in both 16-bit types: small integers, or four significant bits. GROUPED  groups have
+ * scales, four a step: scale(s, i) is that of group i OFFSETS  and offsets, where stored.offsets
+ * says so HALVES   a group is 16 columns and an MMA, a lane's columns 4t .. and 16 + 4t .. of 32 */
 template <typename TYPE> struct Direct {
     typedef TYPE T;
     static constexpr uint32_t QUANT = T::BYTES == 1 ? QUANT_W8A8 : QUANT_NONE;

@@ -8,7 +8,8 @@ enum { ROUND_ROWS = 4 };
 /* Blocks of a multiprocessor, and slots of a warp's ring: the best first. */
 static const struct {
     uint32_t blocks, slots;
-} ways[] = {{2, STREAM_SLOTS}, {2, STREAM_SLOTS_FEW}, {1, STREAM_SLOTS}, {1, STREAM_SLOTS_FEW}};
+} ways[] = {{2, STREAM_SLOTS_MOST}, {2, STREAM_SLOTS}, {2, STREAM_SLOTS_FEW},
+            {1, STREAM_SLOTS_MOST}, {1, STREAM_SLOTS}, {1, STREAM_SLOTS_FEW}};
 
 static bool place(const struct device *d, struct stream_args *s)
 {

@@ -142,8 +142,9 @@ template <class F> struct weight_ring {
     /* The oldest of the slots - 1 groups has arrived. */
     __device__ __forceinline__ void wait(void) const
     {
-        static_assert(STREAM_SLOTS == 8 && STREAM_SLOTS_FEW == 4, "");
-        if (slots == STREAM_SLOTS)
+        if (slots == STREAM_SLOTS_MOST)
+            copy_wait<STREAM_SLOTS_MOST - 2>();
+        else if (slots == STREAM_SLOTS)
             copy_wait<STREAM_SLOTS - 2>();
         else
             copy_wait<STREAM_SLOTS_FEW - 2>();

@@ -52,46 +52,10 @@ void wgmma_linear(struct device *d, struct linear_args *a)
         RECORD(d, linear_sum_launch, *a);
 }
 
-/* Fewer rows use linear_stream. */
-bool team_takes(const struct device *d, const struct linear_args *a)
-{
-    return d->features & CUDA_WGMMA && d->teams && a->rows <= TEAM_ROWS && a->w.quant == QUANT_NONE;
-}
-
-void team_linear(struct device *d, struct linear_args *a)
-{
-    cuda_narrow(d, a, NARROW_WGMMA);
-    a->blocks = d->teams;
-    const struct team_args t = {.l = *a};
-    if (a->narrow)
-        RECORD(d, linear_team_launch, t);
-}
-
-/* The last recorded product by clusters, if it is `y` and nothing is fused to it yet. */
-static struct team_args *last_team(const struct device *d, const float *y, uint32_t rows,
-                                   uint32_t n)
-{
-    const struct recorder *r = &d->rec;
-    const struct command *last = r->n ? &r->commands[r->n - 1] : NULL;
-    if (!last || last->fn != linear_team_launch)
-        return NULL;
-    struct team_args *t = (struct team_args *)(void *)(r->bytes + last->at);
-    return t->l.y == y && t->l.rows == rows && t->l.w.rows == n && !t->l.gate && !t->sum ? t : NULL;
-}
-
-bool team_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n)
-{
-    struct team_args *t = d->features & CUDA_FUSE ? last_team(d, r, rows, n) : NULL;
-    if (!t)
-        return false;
-    t->sum = x, t->scale = scale;
-    return true;
-}
-
 /* Makes the last recorded product store the gated result instead of its own. */
 bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n, enum act act)
 {
-    struct team_args *t = last_team(d, x, rows, 2 * n);
+    struct team_args *t = team_last(d, x, rows, 2 * n);
     if (t) {
         t->l.y = y, t->l.gate = true, t->l.act = act;
         return true;
@@ -152,14 +116,14 @@ static int wait_for_it(struct device *d, struct err *e)
                : cuda_failed(d, rc, "checking wgmma (CUDA_FEATURES=463 leaves it out)", e);
 }
 
-/* With mma.sync, with wgmma, or with wgmma in clusters of this many. */
-static int product(struct device *d, unsigned feature, uint32_t teams, const struct weight *w,
-                   float *y, const float *x, float *host, struct err *e)
+/* With the features of `use` among those of wgmma: none is mma.sync. */
+static int product(struct device *d, unsigned use, const struct weight *w, float *y, const float *x,
+                   float *host, struct err *e)
 {
     const unsigned features = d->features;
-    d->features = (features & ~(unsigned)CUDA_WGMMA) | feature, d->teams = teams;
+    d->features = (features & ~(unsigned)(CUDA_WGMMA | CUDA_TEAMS)) | use;
     cuda_linear(d, y, x, ROWS, w, NULL);
-    d->features = features, d->teams = 0;
+    d->features = features;
     cuda_flush(d, false);
     if (d->fault.kind != ERR_NONE) {
         *e = d->fault;
@@ -175,7 +139,7 @@ struct trial {
 };
 
 /* 1: every bit agrees. */
-static int agree(struct device *d, enum dtype type, uint32_t teams, struct trial *t, struct err *e)
+static int agree(struct device *d, enum dtype type, unsigned use, struct trial *t, struct err *e)
 {
     uint32_t seed = 1 + type;
     float *x, *y[2];
@@ -188,17 +152,17 @@ static int agree(struct device *d, enum dtype type, uint32_t teams, struct trial
     t->w = cuda_weight_load(d, &(struct mat_desc){.parts = &part, .n_parts = 1, .dtype = type}, e);
     t->x = t->w ? cuda_vector_load(d, &rows, 0, e) : NULL;
     t->y = t->x ? cuda_take(d, N_Y * sizeof(float), "the check of wgmma", "free some", e) : NULL;
-    if (!t->y || product(d, 0, 0, t->w, t->y, t->x, y[0], e) ||
-        product(d, CUDA_WGMMA, teams, t->w, t->y, t->x, y[1], e))
+    if (!t->y || product(d, 0, t->w, t->y, t->x, y[0], e) ||
+        product(d, use, t->w, t->y, t->x, y[1], e))
         return -1;
     const void *sums[2] = {y[0], y[1]};
     return memcmp(sums[0], sums[1], N_Y * sizeof(float)) == 0;
 }
 
-static int check(struct device *d, enum dtype type, uint32_t teams, struct err *e)
+static int check(struct device *d, enum dtype type, unsigned use, struct err *e)
 {
     struct trial t = {0};
-    int rc = agree(d, type, teams, &t, e);
+    int rc = agree(d, type, use, &t, e);
     if (!d->stuck) {
         cuda_weight_free(d, t.w);
         cudaFree(t.x);
@@ -210,26 +174,26 @@ static int check(struct device *d, enum dtype type, uint32_t teams, struct err *
 
 int wgmma_decide(struct device *d, int major, int minor, const char **why, struct err *e)
 {
-    const unsigned wanted = d->features, both = CUDA_WGMMA | CUDA_WGMMA_ANY;
+    const unsigned wanted = d->features, any = CUDA_WGMMA | CUDA_WGMMA_ANY;
+    unsigned teams = wanted & CUDA_TEAMS;
     int same = 1;
-    uint32_t teams = 0;
-    d->features &= ~both, d->teams = 0;
+    d->features &= ~(any | CUDA_TEAMS);
     *why = "";
     /* code for sm_90a runs on 9.0 alone */
-    if (!(wanted & both) || !(wanted & CUDA_TENSOR) || major != 9 || minor != 0)
+    if (!(wanted & any) || !(wanted & CUDA_TENSOR) || major != 9 || minor != 0)
         return 0;
-    if (wanted & CUDA_TEAMS && linear_team_most(&teams) != cudaSuccess)
-        teams = 0, cudaGetLastError();
+    if (teams && teams_open(d))
+        teams = 0;
     for (enum dtype t = DT_F16; t <= DT_BF16 && same > 0; t++) {
-        same = check(d, t, 0, e);
+        same = check(d, t, CUDA_WGMMA, e);
         if (same > 0 && teams)
-            same = check(d, t, teams, e);
+            same = check(d, t, CUDA_WGMMA | teams, e);
     }
     if (same < 0)
         return -1;
     if (same || wanted & CUDA_WGMMA_ANY)
-        d->features |= CUDA_WGMMA, d->teams = teams;
-    *why = same && teams             ? ", wgmma, clusters"
+        d->features |= CUDA_WGMMA | teams;
+    *why = same && teams             ? ", wgmma, teams"
            : same                    ? ", wgmma"
            : wanted & CUDA_WGMMA_ANY ? ", wgmma though its sums have other bits"
                                      : ", no wgmma (its sums have other bits)";
