@@ -20,7 +20,8 @@ enum cuda_feature {
     CUDA_WGMMA_ANY = 32, /* or even if they do not; only CUDA_FEATURES can enable it */
     CUDA_FUSE = 64,      /* several operations of a decode step in one kernel (fuse.c) */
     CUDA_X_SHARED = 128, /* x of products of few rows in shared memory (stream.c) */
-    CUDA_TEAMS = 512,    /* teams of blocks for products of 5 to 128 rows (team.c) */
+    CUDA_HEADS = 256,    /* the last block of a head of q, k or v rotates it (fuse.c) */
+    CUDA_TEAMS = 512,    /* teams of blocks for products of 5 to 64 rows (team.c) */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */

@@ -10,7 +10,7 @@
 
 /* With more rows than these, separate blocks compute the norm faster than every block of the
  * product: by estimate, 16 KiB per row and block from the L2 cache. */
-enum { NORM_ROWS = 4, NORM_BYTES = 36 << 10 };
+enum { NORM_ROWS = 2, NORM_BYTES = 36 << 10 };
 
 /* The arguments of the last recorded operation, if it was recorded with `fn`. */
 static void *last(const struct device *d, launch_fn *fn)
@@ -62,8 +62,8 @@ bool fuse_rope(struct device *d, const struct rope_args *p)
 {
     struct stream_args *s = last_product(d, p->qkv);
     const uint32_t heads = p->n_heads + 2 * p->n_kv_heads;
-    if (!s || s->l.table || s->l.rows != p->tokens || s->l.w.rows != heads * p->head_dim ||
-        p->head_dim % STREAM_OUTS || heads > TICKETS)
+    if (!(d->features & CUDA_HEADS) || !s || s->l.table || s->l.rows != p->tokens ||
+        s->l.w.rows != heads * p->head_dim || p->head_dim % STREAM_OUTS || heads > TICKETS)
         return false;
     s->rope = *p, s->tickets = d->tickets;
     return true;

@@ -74,8 +74,7 @@ struct norm_args {
     float eps, scale;
     /* not NULL: y also in 16 bits, for a product, as narrow would have it */
     uint16_t *narrow;
-    uint32_t pitch, dtype, order;
-    uint32_t keeps; /* set by the launcher: rows fit in shared memory */
+    uint32_t pitch, dtype, order, reserved;
 };
 launch_fn norm_launch;
 
@@ -395,7 +394,7 @@ launch_fn linear_any_launch;    /* fp32 arithmetic, any type: the bits of the CP
 launch_fn linear_stream_launch; /* stream_args: tensor cores, up to 16 rows or experts */
 launch_fn linear_tile_launch;   /* tensor cores, many rows */
 launch_fn linear_wgmma_launch;  /* the same with wgmma; x16 in the order NARROW_WGMMA */
-/* linear_team: the product `l` of up to 128 rows in 16 bits (narrow as for linear_wgmma) by
+/* linear_team: the product `l` of up to 64 rows in 16 bits (narrow as for linear_wgmma) by
  * l.blocks teams of `size` blocks (1, 2, 4 or 8); l.gate with any act. sum: NULL, or sum += scale *
  * product instead of y. */
 struct team_args {
@@ -404,7 +403,7 @@ struct team_args {
     float scale;
     uint32_t size;
 };
-enum { TEAM_ROWS = 128, TEAM_TILES = 4 /* 16, 32, 64, 128 rows */, TEAM_SIZES = 4 };
+enum { TEAM_ROWS = 64, TEAM_TILES = 3 /* 16, 32, 64 rows */, TEAM_SIZES = 4 };
 launch_fn linear_team_launch;
 /* Teams of 1, 2, 4 and 8 blocks that run concurrently, for each tile; 0: not compiled. */
 cudaError_t linear_team_most(uint32_t teams[TEAM_TILES][TEAM_SIZES]);

@@ -171,13 +171,16 @@ static __global__ void __launch_bounds__(THREADS, 2) linear_stream_shared_kernel
     unsigned char *room = slots + SLICES * s.slots * stream_slot_bytes(F::QUANT);
     depend_start();
     ring.start(s.l, (const char *)s.l.w.data, slots, s.slots);
+    norm_part part;
+    if (s.norm.y)
+        part.load_weights(s.norm);
     depend_wait();
     x_shared<F> x[TILES];
 #pragma unroll
     for (int i = 0; i < TILES; i++)
         x[i].init(s.l, room, 8 * i + threadIdx.x % 32 / 4);
     if (s.norm.y) {
-        take_norms<F>(s, room, dynamic_shared<float>());
+        take_norms<F>(s, &part, room, dynamic_shared<float>());
         __syncthreads();
     } else if (s.l.narrow) {
         take_narrow<F>(s.l, room);

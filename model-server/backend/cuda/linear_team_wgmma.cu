@@ -1,4 +1,4 @@
-/* linear_team_wgmma.cu - products of 5 to 128 rows on Hopper: batches of a decode step. Like
+/* linear_team_wgmma.cu - products of 5 to 64 rows on Hopper: batches of a decode step. Like
  * linear_stream they are limited by reading the weights once, but they have too many rows for its
  * instruction, or for its shared memory.
  *
@@ -273,10 +273,10 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---------------------------------------------------------------- launching */
 
-/* What is compiled: teams whose blocks have at least 4 stages beside their sums. */
+/* What is compiled: teams whose blocks have at least 3 stages beside their sums. */
 template <int ROWS, int PER> static constexpr bool compiled(void)
 {
-    return team_shared<ROWS, PER>::FIT >= 4;
+    return team_shared<ROWS, PER>::FIT >= 3;
 }
 
 template <typename T, int ROWS, int PER>
@@ -323,8 +323,7 @@ template <typename T> static cudaError_t start_rows(const struct launch *l, cons
 {
     return t->l.rows <= 16   ? start_size<T, 16>(l, t)
            : t->l.rows <= 32 ? start_size<T, 32>(l, t)
-           : t->l.rows <= 64 ? start_size<T, 64>(l, t)
-                             : start_size<T, 128>(l, t);
+                             : start_size<T, 64>(l, t);
 }
 
 extern "C" cudaError_t linear_team_launch(const struct launch *l, const void *args)
@@ -357,7 +356,7 @@ template <int ROWS> static cudaError_t most_of_rows(uint32_t teams[TEAM_SIZES])
 extern "C" cudaError_t linear_team_most(uint32_t teams[TEAM_TILES][TEAM_SIZES])
 {
     cudaError_t rc[TEAM_TILES] = {most_of_rows<16>(teams[0]), most_of_rows<32>(teams[1]),
-                                  most_of_rows<64>(teams[2]), most_of_rows<128>(teams[3])};
+                                  most_of_rows<64>(teams[2])};
     for (int i = 0; i < TEAM_TILES; i++)
         if (rc[i] != cudaSuccess)
             return rc[i];

@@ -54,54 +54,57 @@ extern "C" cudaError_t give_launch(const struct launch *l, const void *args)
 
 /* ---------------------------------------------------------------- norms */
 
-enum { MOST_KEPT = 47 << 10 }; /* bytes of a row in shared memory */
-
-/* Number `i` of y as a product takes it. */
-static __device__ __forceinline__ void store_narrow(const norm_args &a, uint32_t i, float y)
+/* Numbers k .. k + 3 of y as a product takes them. In each order pairs stay together. */
+static __device__ __forceinline__ void store_narrow(const norm_args &a, uint32_t k, float4 f)
 {
-    const uint32_t both = a.dtype == DT_F16 ? F16::pack(y, y) : Bf16::pack(y, y);
-    a.narrow[(size_t)blockIdx.x * a.pitch + narrow_place(i, a.order)] = (uint16_t)both;
+    uint16_t *row = a.narrow + (size_t)blockIdx.x * a.pitch;
+    const bool f16 = a.dtype == DT_F16;
+    *(uint32_t *)(row + narrow_place(k, a.order)) =
+        f16 ? F16::pack(f.x, f.y) : Bf16::pack(f.x, f.y);
+    *(uint32_t *)(row + narrow_place(k + 2, a.order)) =
+        f16 ? F16::pack(f.z, f.w) : Bf16::pack(f.z, f.w);
 }
 
-/* grid: (rows); any n. A thread keeps what it has read of a row in shared memory, or reads it again. */
+/* grid: (rows); any n */
 static __global__ void __launch_bounds__(THREADS) norm_kernel(norm_args a)
 {
-    float *sums = dynamic_shared<float>(), *kept = sums + WARPS;
-    depend();
+    float *sums = dynamic_shared<float>();
     float *x = a.x + (size_t)blockIdx.x * a.n, *y = a.y + (size_t)blockIdx.x * a.n;
     const float *r = a.r + (a.r ? (size_t)blockIdx.x * a.n : 0);
-    const float *row = a.keeps ? kept : x;
-    auto value = [&](uint32_t i) {
-        float v = x[i];
-        if (a.r)
-            x[i] = v = fmaf(a.scale, r[i], v);
-        if (a.keeps)
-            kept[i] = v;
+    norm_part part;
+    depend_start();
+    if (!a.plain)
+        part.load_weights(a);
+    depend_wait();
+    auto read = [&](uint32_t k) {
+        float4 v = four_of(x, k, a.n);
+        if (a.r) {
+            const float4 add = four_of(r, k, a.n);
+            v = float4{fmaf(a.scale, add.x, v.x), fmaf(a.scale, add.y, v.y),
+                       fmaf(a.scale, add.z, v.z), fmaf(a.scale, add.w, v.w)};
+            put_four(x, k, a.n, v);
+        }
         return v;
     };
+    auto again = [&](uint32_t k) { return four_of(x, k, a.n); };
     if (a.plain) {
-        for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
-            value(i);
+        for (uint32_t k = 4 * threadIdx.x; k < a.n; k += NORM_STEP)
+            read(k);
         return;
     }
-    const row_norm s = norm_of(a, row, sums, value);
-    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS) {
-        const float v = norm_at(a, s, row[i], i);
-        y[i] = v;
+    part.take(a, sums, read, again);
+    part.give(a, a.narrow ? a.pitch : a.n, again, [&](uint32_t k, float4 f) {
+        put_four(y, k, a.n, f);
         if (a.narrow)
-            store_narrow(a, i, v);
-    }
-    for (uint32_t i = a.n + threadIdx.x; a.narrow && i < a.pitch; i += THREADS)
-        store_narrow(a, i, 0.0f);
+            store_narrow(a, k, f);
+    });
 }
 
 extern "C" cudaError_t norm_launch(const struct launch *l, const void *args)
 {
-    norm_args a = *(const norm_args *)args;
-    const size_t row = a.n * sizeof(float), sums = WARPS * sizeof(float);
-    a.keeps = !a.plain && row <= MOST_KEPT;
-    return launch(norm_kernel, a.rows, THREADS, sums + (a.keeps ? row : 0), l->stream, l->overlap,
-                  a);
+    const norm_args *a = (const norm_args *)args;
+    return launch(norm_kernel, a->rows, THREADS, WARPS * sizeof(float), l->stream, l->overlap,
+                  *a);
 }
 
 /* ---------------------------------------------------------------- one element at a time */

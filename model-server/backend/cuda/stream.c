@@ -3,7 +3,7 @@
 #include "model-server/backend/cuda/cuda.h"
 
 /* More rows are rounded to 16 bits once, instead of by each block. */
-enum { ROUND_ROWS = 4 };
+enum { ROUND_ROWS = 2 };
 
 /* Blocks of a multiprocessor, and slots of a warp's ring: the best first. */
 static const struct {

@@ -88,23 +88,6 @@ template <class F> struct x_shared {
     }
 };
 
-/* Columns k .. k + 3 of a row of n; zeros past its end. */
-static __device__ __forceinline__ float4 four_columns(const float *x, uint32_t k, uint32_t n)
-{
-    float4 f = {};
-    if (n % 4 == 0 && k < n)
-        return *(const float4 *)(x + k);
-    if (k < n)
-        f.x = x[k];
-    if (k + 1 < n)
-        f.y = x[k + 1];
-    if (k + 2 < n)
-        f.z = x[k + 2];
-    if (k + 3 < n)
-        f.w = x[k + 3];
-    return f;
-}
-
 /* Rounds this warp's slice of all rows of x for the product: no other warp of the block reads it.
  * A lane has up to BATCH outstanding loads. */
 template <class F>
@@ -120,7 +103,7 @@ static __device__ __forceinline__ void take_rows(const linear_args &a, unsigned 
 #pragma unroll
         for (uint32_t i = 0; i < BATCH; i++) {
             const uint32_t at = from + 32 * i, k = begin + at % quads * 4;
-            f[i] = at < all ? four_columns(a.x + (size_t)(at / quads) * n, k, n) : float4{};
+            f[i] = at < all ? four_of(a.x + (size_t)(at / quads) * n, k, n) : float4{};
         }
 #pragma unroll
         for (uint32_t i = 0; i < BATCH; i++) {
@@ -152,28 +135,26 @@ static __device__ __forceinline__ void take_narrow(const linear_args &a, unsigne
 }
 
 /* Every block computes the norm of all rows, as norm_kernel(), rounded for the product and padded
- * with zeros. One block per row also stores it in fp32, for its other readers. `sums`: NORM_WARPS
- * floats of shared memory. Complete after a barrier. */
+ * with zeros. One block per row also stores it in fp32, for its other readers. `part` has its
+ * weights. `sums`: NORM_WARPS floats of shared memory. Complete after a barrier. */
 template <class F>
-static __device__ __forceinline__ void take_norms(const stream_args &s, unsigned char *room,
-                                                  float *sums)
+static __device__ __forceinline__ void take_norms(const stream_args &s, norm_part *part,
+                                                  unsigned char *room, float *sums)
 {
-    const uint32_t n = s.norm.n, pairs = k_padded(n, F::QUANT) / 2;
+    const uint32_t n = s.norm.n;
     for (uint32_t row = 0; row < s.l.rows; row++) {
         const float *x = s.norm.x + (size_t)row * n;
         float *y = row % gridDim.x == blockIdx.x ? s.norm.y + (size_t)row * n : NULL;
-        uint32_t *to = (uint32_t *)(room + row * stream_x_pitch(&s.l));
-        const row_norm of = norm_of(s.norm, x, sums, [&](uint32_t i) { return x[i]; });
-        for (uint32_t i = threadIdx.x; i < pairs; i += NORM_THREADS) {
-            const uint32_t k = 2 * i;
-            const float lo = k < n ? norm_at(s.norm, of, x[k], k) : 0.0f;
-            const float hi = k + 1 < n ? norm_at(s.norm, of, x[k + 1], k + 1) : 0.0f;
-            to[i] = F::T::pack(lo, hi);
-            if (y && k < n)
-                y[k] = lo;
-            if (y && k + 1 < n)
-                y[k + 1] = hi;
-        }
+        unsigned char *to = room + row * stream_x_pitch(&s.l);
+        auto read = [&](uint32_t k) { return four_of(x, k, n); };
+        part->take(s.norm, sums, read, read);
+        part->give(s.norm, k_padded(n, F::QUANT), read, [&](uint32_t k, float4 f) {
+            uint2 pairs;
+            pairs.x = F::T::pack(f.x, f.y), pairs.y = F::T::pack(f.z, f.w);
+            *(uint2 *)(to + 2 * k) = pairs;
+            if (y)
+                put_four(y, k, n, f);
+        });
     }
 }
 #endif

@@ -1,11 +1,11 @@
-/* team.c - products of 5 to 128 rows by teams of blocks (linear_team_wgmma.cu): who takes part. */
+/* team.c - products of 5 to 64 rows by teams of blocks (linear_team_wgmma.cu): who takes part. */
 #include "model-server/backend/cuda/cuda.h"
 #include <stdlib.h>
 
 /* Bytes per second by which the size of a team is chosen: into a multiprocessor, from the L2 cache
  * and from memory into all; and seconds for adding up in a team. Figures of one H200, rounded; on
  * another GPU the choice is less good, and the results are the same. */
-static const double into_sm = 80e9, from_l2 = 5.5e12, from_memory = 4.1e12, add_up = 3e-6;
+static const double into_sm = 54e9, from_l2 = 5.4e12, from_memory = 4e12, add_up = 3e-6;
 
 static uint32_t tile_of(uint32_t rows)
 {

@@ -74,6 +74,7 @@ bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint3
 /* ---------------------------------------------------------------- do the bits agree? */
 
 enum { OUTS = 128, ROWS = WGMMA_ROWS + 16, K = 512, SECONDS = 10 };
+_Static_assert(WGMMA_ROWS <= TEAM_ROWS, "the first rows by teams, all by linear_wgmma");
 enum { N_W = OUTS * K, N_X = ROWS * K, N_Y = ROWS * OUTS };
 
 /* Numbers whose sums need rounding in every way: of one magnitude, of many, and such that most of
@@ -122,7 +123,7 @@ static int product(struct device *d, unsigned use, const struct weight *w, float
 {
     const unsigned features = d->features;
     d->features = (features & ~(unsigned)(CUDA_WGMMA | CUDA_TEAMS)) | use;
-    cuda_linear(d, y, x, ROWS, w, NULL);
+    cuda_linear(d, y, x, use & CUDA_TEAMS ? WGMMA_ROWS : ROWS, w, NULL);
     d->features = features;
     cuda_flush(d, false);
     if (d->fault.kind != ERR_NONE) {
@@ -156,7 +157,8 @@ static int agree(struct device *d, enum dtype type, unsigned use, struct trial *
         product(d, use, t->w, t->y, t->x, y[1], e))
         return -1;
     const void *sums[2] = {y[0], y[1]};
-    return memcmp(sums[0], sums[1], N_Y * sizeof(float)) == 0;
+    const size_t same = (use & CUDA_TEAMS ? WGMMA_ROWS : ROWS) * OUTS;
+    return memcmp(sums[0], sums[1], same * sizeof(float)) == 0;
 }
 
 static int check(struct device *d, enum dtype type, unsigned use, struct err *e)
