@@ -70,7 +70,7 @@ bool fuse_rope(struct device *d, const struct rope_args *p)
 }
 
 /* One block merges as fast as many, as long as a thread has at most this many dependent loads. */
-enum { MERGE_STEPS = 64, MERGE_THREADS = 64 };
+enum { MERGE_STEPS = 64, MERGE_THREADS = 128 };
 
 void fuse_merge(struct device *d, struct attn_args *a)
 {

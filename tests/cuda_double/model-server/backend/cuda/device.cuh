@@ -109,6 +109,21 @@ static inline void load_matrix_trans(uint32_t r[4], const void *row)
         &mine);
 }
 
+static inline void load_matrix(uint32_t r[4], const void *row)
+{
+    double_matrix mine = {(const uint16_t *)row, r};
+    if ((uintptr_t)row % 16)
+        __builtin_trap();
+    double_warp(
+        [](void *const *lanes) {
+            double_matrix *const *l = (double_matrix *const *)lanes;
+            for (int lane = 0; lane < 32; lane++)
+                for (int i = 0; i < 4; i++)
+                    memcpy(&l[lane]->r[i], l[8 * i + lane / 4]->row + lane % 4 * 2, 4);
+        },
+        &mine);
+}
+
 static inline float exp2_fast(float x) { return exp2f(x); }
 
 static inline float low_half(uint32_t h) { return f32_of_f16((uint16_t)h); }
