@@ -317,7 +317,10 @@ static void attention_mma(struct device *d, struct attn_args *a)
         a->part_o = a->part_ml = NULL;
         a->tickets = NULL;
         a->rows = a->segments = a->walkers = a->ahead = 0;
-        RECORD(d, attn_shared_launch, *a);
+        if (attn_wgmma_takes(d, a))
+            RECORD(d, attn_wgmma_launch, *a);
+        else
+            RECORD(d, attn_shared_launch, *a);
     }
 }
 
