@@ -184,6 +184,35 @@ static void what_lies_after_the_end_changes_nothing(void **state)
     }
 }
 
+/* ---------------------------------------------------------------- before the wait */
+
+/* Steps of one token of each sequence load K and V before the kernels before them have written
+ * theirs. */
+static void decode_loads_nothing_too_early(void **state)
+{
+    (void)state;
+    if (!machine || getenv("CUDA_FEATURES"))
+        skip();
+    static const uint32_t dims[] = {64, 80, 128, 256};
+    for (uint32_t i = 0; i < 16; i++) {
+        struct attn_case k = {.block_size = 4u << rng_below(&rng, 4), .len = 100 + i * 4};
+        k.attn = (struct attn){4, 1 + i % 2, dims[i % 4], 0.1f};
+        k.attn.window = i % 3 ? 0 : 50;
+        k.dtype = KV_F16 + i / 4;
+        struct sequence s = sequence_new(&k);
+        float *want = malloc(o_count(&k) * 4), *got = malloc(o_count(&k) * 4);
+        struct side g = open_side(gpu, ~0ull);
+        run_sequence(g, &s, k.len, 0, want);
+        machine->early = true;
+        run_sequence(g, &s, 1, i % 3, got);
+        machine->early = false;
+        close_side(g);
+        assert_memory_equal(got, want, o_count(&k) * 4);
+        free(want), free(got);
+        sequence_free(&s);
+    }
+}
+
 /* ---------------------------------------------------------------- copies */
 
 static void a_copied_block_reads_the_same(void **state)
@@ -323,6 +352,7 @@ CUDA_TESTS(cmocka_unit_test(attention_is_right),
            cmocka_unit_test(attention_is_bitwise_the_same_however_it_is_cut),
            cmocka_unit_test(prefill_by_wgmma_has_the_bits_of_mma_sync),
            cmocka_unit_test(what_lies_after_the_end_changes_nothing),
+           cmocka_unit_test(decode_loads_nothing_too_early),
            cmocka_unit_test(a_copied_block_reads_the_same),
            cmocka_unit_test(a_replayed_step_is_the_step),
            cmocka_unit_test(no_result_depends_on_the_order_of_threads))
