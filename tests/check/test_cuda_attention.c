@@ -2,6 +2,7 @@
  * do not depend on batch, chunking or block table; a copied block reads the same; a replayed step
  * is the step. */
 #include "tests/check/cuda_sequences.h"
+#include <math.h>
 
 static const struct attn_case attn_cases[] = {
     {{8, 2, 64, 0.125f}, 300, 16, KV_BF16, false, false},
@@ -80,6 +81,139 @@ static void attention_is_bitwise_the_same_however_it_is_cut(void **state)
         sequence_free(&s);
     }
 }
+
+/* ---------------------------------------------------------------- by wgmma */
+
+enum { ATTN_WGMMA = 2048 }; /* of CUDA_FEATURES */
+
+/* A shape that attn_wgmma takes. */
+static struct attn_case wide_case(void)
+{
+    const uint32_t heads = 1 + rng_below(&rng, 2), group = 1 + rng_below(&rng, 8);
+    struct attn_case c = {.block_size = 8u << rng_below(&rng, 6), .len = 20 + rng_below(&rng, 330)};
+    c.dtype = rng_below(&rng, 2) ? KV_F16 : KV_BF16;
+    c.attn = (struct attn){heads * group, heads, rng_below(&rng, 2) ? 64 : 128};
+    c.attn.scale = 1 / sqrtf((float)c.attn.head_dim);
+    if (rng_below(&rng, 3) == 0)
+        c.attn.window = 1 + rng_below(&rng, 200);
+    else if (rng_below(&rng, 3) == 0)
+        c.attn.chunk = 1 + rng_below(&rng, 200);
+    c.attn.sinks = rng_below(&rng, 3) ? NULL : sinks;
+    return c;
+}
+
+static void prefill_by_wgmma_has_the_bits_of_mma_sync(void **state)
+{
+    (void)state;
+    if (machine && getenv("CUDA_FEATURES"))
+        skip();
+    for (int i = 0; i < 20; i++) {
+        const struct attn_case k = wide_case();
+        const uint32_t chunk = i % 3 ? 1 + rng_below(&rng, k.len) : k.len;
+        const uint32_t beside = rng_below(&rng, 3);
+        struct sequence s = sequence_new(&k);
+        float *want = malloc(o_count(&k) * 4), *got = malloc(o_count(&k) * 4);
+        struct side g = open_side(gpu, ~(uint64_t)ATTN_WGMMA);
+        const uint64_t before = machine ? machine->wgmmas : 0;
+        run_sequence(g, &s, chunk, beside, want);
+        const uint64_t without = machine ? machine->wgmmas : 0;
+        close_side(g);
+        g = open_side(gpu, ~0ull);
+        const uint64_t opened = machine ? machine->wgmmas : 0;
+        if (machine)
+            machine->shuffle = i % 2 ? (uint32_t)i * 77 : 0;
+        run_sequence(g, &s, chunk, beside, got);
+        if (machine) {
+            machine->shuffle = 0;
+            assert_int_equal(without, before);
+            if (chunk * (k.attn.n_heads / k.attn.n_kv_heads) > 16)
+                assert_true(machine->wgmmas > opened);
+        }
+        close_side(g);
+        if (memcmp(want, got, o_count(&k) * 4))
+            fail_msg("%u of %u heads of %u, %u tokens by %u, window %u, chunks of %u, blocks of %u:"
+                     " other bits",
+                     k.attn.n_heads, k.attn.n_kv_heads, k.attn.head_dim, k.len, chunk,
+                     k.attn.window, k.attn.chunk, k.block_size);
+        free(want), free(got);
+        sequence_free(&s);
+    }
+}
+
+/* Runs `n` tokens of the sequence, whose blocks are those of the cache in order. */
+static void run_whole(struct side g, const struct sequence *s, struct kv_cache *kv, uint32_t n,
+                      float *o)
+{
+    static const uint32_t blocks[] = {4, 1, 3, 2};
+    uint32_t pos[256], slots[256];
+    struct mutual mutual[256];
+    struct feed f = {.pos = pos, .slots = slots, .mutual = mutual};
+    f.qkv = malloc(n * qkv_width(&s->c.attn) * 4), f.rope = malloc((size_t)n * s->rot * 4 + 4);
+    feed_add(&f, s, blocks, 0, n);
+    run_step(g, s, kv, &f, NULL, o);
+    free(f.qkv), free(f.rope);
+}
+
+/* Blocks contain what earlier sequences left, which may be not finite. */
+static void what_lies_after_the_end_changes_nothing(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    static const uint32_t ends[] = {1, 4, 31, 70, 129, 161, 255};
+    for (size_t i = 0; i < 4 * sizeof(ends) / sizeof(*ends); i++) {
+        const uint32_t n = ends[i / 4];
+        const struct attn_case k = {{4, 1, i % 2 ? 64 : 128, 0.1f}, 256,   64,
+                                    i % 4 < 2 ? KV_F16 : KV_BF16,   false, false};
+        struct sequence s = sequence_new(&k), bad = s;
+        const struct kv_desc kd = {2, 6, 64, k.dtype, {1, k.attn.head_dim, k.attn.head_dim}};
+        const size_t floats = k.len * qkv_width(&k.attn), out = (size_t)n * 4 * k.attn.head_dim;
+        float *want = malloc(out * 4), *got = malloc(o_count(&k) * 4);
+        bad.qkv = malloc(floats * 4);
+        for (size_t j = 0; j < floats; j++)
+            bad.qkv[j] = NAN;
+        struct side g = open_side(gpu, ~0ull);
+        struct kv_cache *kv = g.ops->kv_new(g.d, &kd, &e);
+        run_whole(g, &s, kv, n, want);
+        run_whole(g, &bad, kv, k.len, got);
+        run_whole(g, &s, kv, n, got);
+        assert_memory_equal(got, want, out * 4);
+        g.ops->kv_free(g.d, kv);
+        close_side(g);
+        free(want), free(got), free(bad.qkv);
+        sequence_free(&s);
+    }
+}
+
+/* ---------------------------------------------------------------- before the wait */
+
+/* Steps of one token of each sequence load K and V before the kernels before them have written
+ * theirs. */
+static void decode_loads_nothing_too_early(void **state)
+{
+    (void)state;
+    if (!machine || getenv("CUDA_FEATURES"))
+        skip();
+    static const uint32_t dims[] = {64, 80, 128, 256};
+    for (uint32_t i = 0; i < 16; i++) {
+        struct attn_case k = {.block_size = 4u << rng_below(&rng, 4), .len = 100 + i * 4};
+        k.attn = (struct attn){4, 1 + i % 2, dims[i % 4], 0.1f};
+        k.attn.window = i % 3 ? 0 : 50;
+        k.dtype = KV_F16 + i / 4;
+        struct sequence s = sequence_new(&k);
+        float *want = malloc(o_count(&k) * 4), *got = malloc(o_count(&k) * 4);
+        struct side g = open_side(gpu, ~0ull);
+        run_sequence(g, &s, k.len, 0, want);
+        machine->early = true;
+        run_sequence(g, &s, 1, i % 3, got);
+        machine->early = false;
+        close_side(g);
+        assert_memory_equal(got, want, o_count(&k) * 4);
+        free(want), free(got);
+        sequence_free(&s);
+    }
+}
+
+/* ---------------------------------------------------------------- copies */
 
 static void a_copied_block_reads_the_same(void **state)
 {
@@ -216,6 +350,9 @@ static void no_result_depends_on_the_order_of_threads(void **state)
 
 CUDA_TESTS(cmocka_unit_test(attention_is_right),
            cmocka_unit_test(attention_is_bitwise_the_same_however_it_is_cut),
+           cmocka_unit_test(prefill_by_wgmma_has_the_bits_of_mma_sync),
+           cmocka_unit_test(what_lies_after_the_end_changes_nothing),
+           cmocka_unit_test(decode_loads_nothing_too_early),
            cmocka_unit_test(a_copied_block_reads_the_same),
            cmocka_unit_test(a_replayed_step_is_the_step),
            cmocka_unit_test(no_result_depends_on_the_order_of_threads))

@@ -43,6 +43,7 @@ struct fiber {
     bool done;
     std::vector<pending> copies;
     int groups;
+    bool waited; /* for the kernel before */
 };
 /* Threads in a row that do something together: a warp, a warpgroup. */
 template <int N> struct team {
@@ -183,8 +184,11 @@ void double_copy_async(void *dst, const void *src, size_t bytes, bool valid)
     if ((uintptr_t)dst % bytes || (uintptr_t)src % bytes)
         double_die("a copy that is not aligned");
     memset(dst, 0xff, bytes); /* NaN until it has been waited for */
-    f->copies.push_back({(char *)dst, (const char *)src, bytes, valid, f->groups});
+    const char *from = f->waited ? (const char *)src : double_earlier((const char *)src);
+    f->copies.push_back({(char *)dst, from, bytes, valid, f->groups});
 }
+
+void double_depend_wait(void) { cluster.fibers[cluster.current].waited = true; }
 
 void double_copy_commit(void) { cluster.fibers[cluster.current].groups++; }
 
@@ -214,7 +218,7 @@ static void prepare(uint32_t i)
     for (int r = 0; r < 6; r++)
         *--top = NULL;
     f->sp = top;
-    f->gate = NULL, f->done = false, f->groups = 0;
+    f->gate = NULL, f->done = false, f->groups = 0, f->waited = false;
     f->copies.clear();
     f->index = dim3(t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y);
     f->block = i / cluster.threads;

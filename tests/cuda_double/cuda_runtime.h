@@ -62,6 +62,7 @@ double_ns(void); /* its clock; one second of it is a sixtieth of a real one, for
 /* Copies to shared memory happen at the wait, not before. */
 void double_copy_async(void *dst, const void *src, size_t bytes, bool valid);
 void double_copy_commit(void);
+void double_depend_wait(void);
 void double_copy_wait(int left);
 void double_enqueue(cudaStream_t s, std::function<void()> f);
 /* The barrier of a cluster, and an address in the shared memory of one of its blocks. */
@@ -70,7 +71,7 @@ void *double_cluster_shared(void *p, uint32_t rank);
 /* Runs `body` for every thread of the grid, in stream order; `cluster` blocks of a row
  * together. */
 cudaError_t double_launch(dim3 grid, uint32_t cluster, dim3 block, size_t smem, cudaStream_t s,
-                          std::function<void()> body);
+                          bool overlap, std::function<void()> body);
 
 /* Fibers switch only at barriers. */
 template <typename T> static inline T atomicAdd(T *p, T v)

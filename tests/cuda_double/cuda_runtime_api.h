@@ -107,6 +107,7 @@ struct cuda_double {
     size_t total;             /* bytes of device memory; set before the first allocation */
     int fail_after;           /* allocations that still succeed; -1: all */
     uint32_t shuffle;         /* not 0: seed of the order of blocks and threads */
+    bool early;               /* kernels start as early as they may: see inside.h */
     bool wgmma_truncates;     /* its sums are not rounded as those of mma.sync */
     size_t used, allocations; /* now */
     uint64_t launches, graph_launches, wgmmas; /* totals */

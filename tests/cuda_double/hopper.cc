@@ -176,8 +176,9 @@ bool hopper_late(void)
 struct product {
     float *c[128];
     const uint32_t *a[128][4];
-    uint64_t b;
+    uint64_t b, a_tile;
     uint32_t n, group;
+    bool columns, add;
     float (*wide)(uint16_t);
 };
 static struct {
@@ -189,21 +190,25 @@ typedef decltype(warpgroups[0][0]) warpgroup_ref;
 
 static warpgroup_ref &warpgroup(void) { return warpgroups[double_own_block()][threadIdx.x / 128]; }
 
-/* b[k][n] as its descriptor lays it: rows of 128 bytes in eights, swizzled. */
-static void read_b(const product &p, float (*b)[256])
+/* Element (row, k) of a matrix whose descriptor says rows of 128 bytes in eights, swizzled: k runs
+ * fastest, or with `columns` the row does, 64 rows beside each other. */
+static float element(const product &p, uint64_t tile, bool columns, uint32_t row, uint32_t k)
 {
-    uint32_t start = (uint32_t)(p.b & 0x3fff) << 4, eights = (uint32_t)(p.b >> 32 & 0x3fff) << 4;
-    if (p.b >> 62 != 1 || p.b >> 49 & 7 || start % 1024 > 96 || start % 32 || eights % 1024)
+    const uint32_t start = (uint32_t)(tile & 0x3fff) << 4;
+    const uint32_t apart = (uint32_t)(tile >> 16 & 0x3fff) << 4;
+    const uint32_t eights = (uint32_t)(tile >> 32 & 0x3fff) << 4;
+    uint32_t at = start + row / 8 * eights + row % 8 * 128 + 2 * k;
+    uint16_t v;
+    if (tile >> 62 != 1 || tile >> 49 & 7 || eights % 1024 ||
+        (columns ? start % 1024 != 0 : start % 1024 > 96 || start % 32))
         double_die("a descriptor of shared memory that is not one of swizzled rows");
-    for (uint32_t n = 0; n < p.n; n++)
-        for (uint32_t k = 0; k < 16; k++) {
-            uint16_t v;
-            char *at = double_shared_at(swizzled(start + n / 8 * eights + n % 8 * 128 + 2 * k), 2);
-            if (!at)
-                double_die("a product reads past shared memory");
-            memcpy(&v, at, 2);
-            b[k][n] = p.wide(v);
-        }
+    if (columns)
+        at = start + row / 64 * apart + k / 8 * eights + k % 8 * 128 + row % 64 * 2;
+    const char *from = double_shared_at(swizzled(at), 2);
+    if (!from)
+        double_die("a product reads past shared memory");
+    memcpy(&v, from, 2);
+    return p.wide(v);
 }
 
 static float rounded(double sum)
@@ -220,8 +225,13 @@ __attribute__((optimize("O3"))) static void multiply(const product &p)
     static float a[64][16], b[16][256];
     double sum[256];
     cuda_double()->wgmmas++;
-    read_b(p, b);
-    for (uint32_t lane = 0; lane < 128; lane++)
+    for (uint32_t n = 0; n < p.n; n++)
+        for (uint32_t k = 0; k < 16; k++)
+            b[k][n] = element(p, p.b, p.columns, n, k);
+    for (uint32_t m = 0; p.a_tile && m < 64; m++)
+        for (uint32_t k = 0; k < 16; k++)
+            a[m][k] = element(p, p.a_tile, false, m, k);
+    for (uint32_t lane = 0; lane < 128 && !p.a_tile; lane++)
         for (uint32_t i = 0; i < 4; i++)
             for (uint32_t h = 0; h < 2; h++)
                 a[lane / 32 * 16 + lane % 32 / 4 + i % 2 * 8][lane % 4 * 2 + h + i / 2 * 8] =
@@ -230,7 +240,7 @@ __attribute__((optimize("O3"))) static void multiply(const product &p)
         float *const *lane = &p.c[m / 16 * 32 + m % 8 * 4];
         const uint32_t low = m % 16 / 8 * 2; /* of the 4 sums of 8 columns */
         for (uint32_t n = 0; n < p.n; n++)
-            sum[n] = lane[n % 8 / 2][n / 8 * 4 + low + n % 2];
+            sum[n] = p.add ? lane[n % 8 / 2][n / 8 * 4 + low + n % 2] : 0.0f;
         for (uint32_t k = 0; k < 16; k++)
             for (uint32_t n = 0; n < p.n; n++)
                 sum[n] += (double)a[m][k] * b[k][n];
@@ -249,8 +259,10 @@ void double_wgmma(const double_wgmma_lane *mine)
                 double_die("wgmma without a fence since its registers were written");
             product p = {};
             p.b = l[0]->b, p.n = l[0]->n, p.wide = l[0]->wide, p.group = g.groups;
+            p.a_tile = l[0]->a_tile, p.columns = l[0]->columns, p.add = l[0]->add;
             for (int i = 0; i < 128; i++) {
-                if (l[i]->b != p.b || l[i]->n != p.n)
+                if (l[i]->b != p.b || l[i]->n != p.n || l[i]->a_tile != p.a_tile ||
+                    l[i]->add != p.add)
                     double_die("the threads of a warpgroup want different products");
                 p.c[i] = l[i]->c;
                 memcpy(p.a[i], l[i]->a, sizeof(p.a[i]));

@@ -25,6 +25,13 @@ void double_run_grid(dim3 grid, uint32_t blocks, dim3 threads, size_t smem,
 /* memory.cc: allows or forbids access to device memory. */
 void double_open_memory(bool open);
 bool double_on_device(const void *p);
+/* Kernels with programmatic dependent launch are a chain, in which one may start before those
+ * before it have done anything. A chain begins after a copy, a graph's start or a kernel that waits
+ * for everything. With machine.early, what a thread copies asynchronously before depend_wait() is
+ * what was there when the chain began. */
+void double_chain_begins(void);
+void double_chain_goes_on(void);               /* a kernel runs */
+const char *double_earlier(const char *p);     /* device memory: where its earlier contents are */
 bool double_is_pinned(char *begin, char *end); /* all of it, in one piece */
 
 /* stream.cc: freeing waits for this. */

@@ -29,6 +29,34 @@ void double_open_memory(bool open)
             double_die("mprotect");
 }
 
+/* ---------------------------------------------------------------- kernels that start early */
+
+static std::map<char *, std::vector<char>>
+    earlier; /* allocations as a chain of kernels found them */
+static bool chain_begins = true;
+
+void double_chain_begins(void) { chain_begins = true; }
+
+void double_chain_goes_on(void)
+{
+    if (!machine.early || !chain_begins)
+        return;
+    earlier.clear();
+    for (auto &t : device.taken)
+        earlier[t.first] = std::vector<char>(t.first, t.first + t.second);
+    chain_begins = false;
+}
+
+const char *double_earlier(const char *p)
+{
+    auto t = earlier.upper_bound((char *)(uintptr_t)p);
+    if (!machine.early || t == earlier.begin())
+        return p;
+    --t;
+    size_t at = (size_t)(p - t->first);
+    return at < t->second.size() ? t->second.data() + at : p;
+}
+
 bool double_on_device(const void *p)
 {
     return device.base && (char *)p >= device.base && (char *)p < device.base + machine.total;

@@ -48,12 +48,15 @@ void double_run_all_streams(void)
 }
 
 cudaError_t double_launch(dim3 grid, uint32_t blocks, dim3 threads, size_t smem, cudaStream_t s,
-                          std::function<void()> body)
+                          bool overlap, std::function<void()> body)
 {
     if (!double_grid_fits(grid, blocks, threads, smem))
         return cudaErrorInvalidValue;
     enqueue(s, [=]() mutable {
         machine.launches++;
+        if (!overlap)
+            double_chain_begins();
+        double_chain_goes_on();
         double_run_grid(grid, blocks, threads, smem, body);
     });
     return cudaSuccess;
@@ -61,7 +64,7 @@ cudaError_t double_launch(dim3 grid, uint32_t blocks, dim3 threads, size_t smem,
 
 extern "C" cudaError_t cudaMemsetAsync(void *p, int v, size_t n, cudaStream_t s)
 {
-    enqueue(s, [=] { memset(p, v, n); });
+    enqueue(s, [=] { double_chain_begins(), memset(p, v, n); });
     return cudaSuccess;
 }
 
@@ -79,7 +82,7 @@ extern "C" cudaError_t cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void
     if (kind == cudaMemcpyDeviceToDevice) {
         if (!double_on_device(dst) || !double_on_device(src) || height != 1)
             return cudaErrorInvalidValue;
-        enqueue(s, [=] { memmove(dst, src, width); });
+        enqueue(s, [=] { double_chain_begins(), memmove(dst, src, width); });
         return cudaSuccess;
     }
     if (!double_on_device(up ? dst : src) || double_on_device(up ? src : dst) || !height)
@@ -89,6 +92,7 @@ extern "C" cudaError_t cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void
     if (!double_is_pinned(host, end))
         return cudaErrorInvalidValue; /* the backend copies through pinned memory only */
     enqueue(s, [=] {
+        double_chain_begins();
         for (size_t i = 0; i < height; i++)
             memcpy((char *)dst + i * dst_pitch, (const char *)src + i * src_pitch, width);
     });
@@ -165,6 +169,7 @@ extern "C" cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x) { return drop(x);
 extern "C" cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
 {
     machine.graph_launches++;
+    enqueue(s, double_chain_begins);
     for (auto &f : x->steps)
         enqueue(s, f);
     return cudaSuccess;

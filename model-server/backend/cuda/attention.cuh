@@ -1,11 +1,17 @@
 /* attention.cuh - shared by the attention kernels: the keys of a row, the address of a key, and
  * the order of a row's sums, which no kernel, batch, chunk or block table changes.
  *
- * Keys are processed in segments of SEGMENT positions that begin at multiples of it. A segment
- * has its own maximum m, sum of weights l and weighted values o, in one chain of ascending keys.
- * Segments are merged in ascending order, a sink last; the result is o / l. A masked key has
- * weight 0 and changes no bit, so a kernel may process or skip such keys. (The split:
- * Flash-Decoding, Dao et al. 2023; the merge: Milakov, Gimelshein 2018.) */
+ * Keys are processed in segments of SEGMENT positions that begin at multiples of it. A segment is
+ * one step: all scores, their maximum m, weights 2^(score - m), the sum l of the weights, and o,
+ * the weighted sums of the values, which begin at zero. Segments are merged in ascending order, a
+ * sink last; the result is o / l. A masked key has weight 0 and changes no bit, so a kernel may
+ * process or skip such keys. (The split: Flash-Decoding, Dao et al. 2023; the merge: Milakov,
+ * Gimelshein 2018.)
+ *
+ * On tensor cores the orders within a segment are these. A score is a chain of MMAs over the
+ * dimensions, o one over the keys, 16 at a time. For l, lane t of the four that have a row adds its
+ * keys 8 n + 2 t and 8 n + 2 t + 1 over the n of each 32 keys, then these four sums, all in
+ * ascending order; then (l0 + l1) + (l2 + l3). attn_any has one thread for each key: see there. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_ATTENTION_CUH
 #define MODEL_SERVER_BACKEND_CUDA_ATTENTION_CUH
 #include "model-server/backend/cuda/device.cuh"
@@ -20,8 +26,8 @@ struct key_place {
 static __device__ __forceinline__ key_place key_at(const attn_args &a, const uint32_t *table,
                                                    uint32_t kv_head, uint32_t key)
 {
-    return key_place{(size_t)table[key / a.kv.block_size] * a.kv.block_bytes,
-                     (size_t)kv_head * a.kv.block_size + key % a.kv.block_size};
+    return key_place{(size_t)table[key >> a.kv.block_shift] * a.kv.block_bytes,
+                     (size_t)kv_head * a.kv.block_size + (key & (a.kv.block_size - 1))};
 }
 
 /* First key to which the token at `pos` attends. */
@@ -55,6 +61,31 @@ static __device__ __forceinline__ float score(const attn_args &a, float dot, uin
     return s * log2e;
 }
 
+/* What softmax takes in the kernels on tensor cores: numbers whose score in log2 is the number
+ * times `by`. A plain dot product is not scaled by itself, which saves an operation for each score.
+ */
+struct score_form {
+    bool plain;
+    float by;
+    __device__ __forceinline__ score_form(const attn_args &a)
+        : plain(a.softcap <= 0.0f && !a.alibi && a.scale > 0.0f),
+          by(plain ? a.scale * EXP_LOG2E : 1.0f)
+    {
+    }
+    __device__ __forceinline__ float number(const attn_args &a, float dot, uint32_t head,
+                                            uint32_t key, uint32_t pos) const
+    {
+        return plain ? dot : score(a, dot, head, key, pos, EXP_LOG2E);
+    }
+    /* Of a segment, from the largest number. */
+    __device__ __forceinline__ float max(float number) const { return number * by; }
+    /* A key's weight; `at`: the maximum, or 0 if all keys are masked. */
+    __device__ __forceinline__ float weight(float number, float at) const
+    {
+        return exp2_fast(fmaf(number, by, -at));
+    }
+};
+
 /* Rows of one K/V head: see struct row_tile. */
 struct tile_rows {
     const span_view span;
@@ -64,10 +95,13 @@ struct tile_rows {
     __device__ uint32_t pos(uint32_t r) const { return span.kv_len - span.n + token(r); }
 };
 
-static __device__ tile_rows rows_of(const attn_args &a, uint32_t index, uint32_t kv_head)
+/* The rows of a tile without its first `skip`. */
+static __device__ tile_rows rows_of(const attn_args &a, uint32_t index, uint32_t kv_head,
+                                    uint32_t skip)
 {
     const row_tile t = a.tiles[index];
-    return tile_rows{a.spans[t.span], a.n_heads / a.n_kv_heads, kv_head, t.first, t.n};
+    return tile_rows{a.spans[t.span], a.n_heads / a.n_kv_heads, kv_head, t.first + skip,
+                     t.n > skip ? t.n - skip : 0};
 }
 
 /* Merging segments whose maxima are in log2: weights of the sum so far and of the new segment. */

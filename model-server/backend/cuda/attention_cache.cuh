@@ -1,13 +1,14 @@
-/* attention_cache.cuh - a step's 32 keys, or values, in shared memory, and their conversion for
- * each type of cache to operands of tensor cores, for attention_mma.cuh.
+/* attention_cache.cuh - pieces of 32 keys, or values, in shared memory, and their conversion for
+ * each type of cache to operands of tensor cores, for attention_split.cuh and attention_shared.cuh.
  *
  * Keys are stored as [64 bytes][key], 16-byte chunk c of 4 at c ^ (key / 2 % 4, its two bits
- * exchanged). This avoids bank conflicts in the copies, in the 16-byte and 8-byte fragment loads
- * of K and in ldmatrix of V. Dimensions are assigned to the MMAs as linear_mma.cuh assigns
- * columns, 32 at a time. Of the last 16, if any, a lane has 4 consecutive ones.
+ * exchanged). This avoids bank conflicts in the copies, in ldmatrix and in 8-byte fragment loads.
  *
- * 8-bit numbers are widened in registers, exactly, to bf16, without their scales. ldmatrix moves
- * pairs of them. So of 16 dimensions one MMA has the even ones, and the next the odd ones. */
+ * 16-bit numbers: MMA m of a score has dimensions 16 m .. 16 m + 15, in their order. 8-bit numbers
+ * are widened in registers, exactly, to bf16, without their scales. Their dimensions are assigned
+ * to the MMAs as linear_mma.cuh assigns columns, 32 at a time; of the last 16, if any, a lane has 4
+ * consecutive ones. ldmatrix moves pairs of them. So of 16 dimensions of values one MMA has the
+ * even ones, and the next the odd ones. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_ATTENTION_CACHE_CUH
 #define MODEL_SERVER_BACKEND_CUDA_ATTENTION_CACHE_CUH
 #include "model-server/backend/cuda/device.cuh"
@@ -24,30 +25,51 @@ template <int BYTES> struct tile {
     }
 };
 
-/* A type defines the type of its MMAs and provides B fragments: of K dims 8 t .. 8 t + 7 of group
- * j of 32, or 4 t .. 4 t + 3 of the 16 after the groups; of V an addition to all sums of a
- * part. */
+/* A type defines the type of its MMAs; which dimensions a lane has in fragment m of q: low(m, t),
+ * + 1, high(m, t), + 1; the dot products of 16 rows of q with 32 keys; the addition of 32 weighted
+ * values to sums, of dimensions from `first` on; and storing a row's sums. q.get(m, f): fragment m.
+ */
 template <typename T> struct Cache16 {
     typedef T Mma;
     enum { BYTES = 2, SCALED = 0 };
-    template <typename K>
-    static __device__ __forceinline__ void keys8(K &k, uint32_t key, int j, uint32_t t,
-                                                 uint32_t (&f)[4])
+    template <int DIM> static __device__ __forceinline__ uint32_t low(int m, uint32_t t)
     {
-        const uint4 v = *(const uint4 *)k.chunk(key, 4 * j + t);
-        f[0] = v.x, f[1] = v.y, f[2] = v.z, f[3] = v.w;
+        return 16 * m + 2 * t;
     }
-    template <typename K>
-    static __device__ __forceinline__ void keys4(K &k, uint32_t key, int groups, uint32_t t,
-                                                 uint32_t (&f)[4])
+    template <int DIM> static __device__ __forceinline__ uint32_t high(int m, uint32_t t)
     {
-        const uint2 v = *(const uint2 *)(k.chunk(key, 4 * groups + t / 2) + t % 2 * 8);
-        f[0] = v.x, f[1] = v.y;
+        return 16 * m + 2 * t + 8;
+    }
+    template <int DIM, typename Q, typename K>
+    static __device__ __forceinline__ void scores(const Q &q, K &k, float (*x)[4])
+    {
+        const uint32_t lane = threadIdx.x % 32;
+        uint32_t q0[4], q1[4], f[4];
+#pragma unroll
+        for (int j = 0; j < DIM / 32; j++) {
+            q.get(2 * j, q0), q.get(2 * j + 1, q1);
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++) {
+                load_matrix(f, k.chunk(8 * n + lane % 8, 4 * j + lane / 8));
+                T::mma(x[n], q0, f[0], f[1]);
+                T::mma(x[n], q1, f[2], f[3]);
+            }
+        }
+        if constexpr (DIM % 32 != 0) {
+            q.get(DIM / 16 - 1, q0);
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n += 2) {
+                load_matrix(f,
+                            k.chunk(8 * n + lane / 16 * 8 + lane % 8, DIM / 32 * 4 + lane / 8 % 2));
+                T::mma(x[n], q0, f[0], f[1]);
+                T::mma(x[n + 1], q0, f[2], f[3]);
+            }
+        }
     }
     /* o[d]: dims 8 d .. 8 d + 7 */
     template <int DIMS, typename V>
-    static __device__ __forceinline__ void
-    values(float (&o)[DIMS / 8][4], const uint32_t (&p)[KEYS / 16][4], V &v, uint32_t first)
+    static __device__ __forceinline__ void values(float (&o)[DIMS / 8][4], const uint32_t (*p)[4],
+                                                  V &v, uint32_t first)
     {
         const uint32_t lane = threadIdx.x % 32;
 #pragma unroll
@@ -76,28 +98,48 @@ template <typename T> struct Cache16 {
 template <typename W> struct Cache8 {
     typedef Bf16 Mma;
     enum { BYTES = 1, SCALED = 1 };
+    template <int DIM> static __device__ __forceinline__ uint32_t low(int m, uint32_t t)
+    {
+        return m / 2 < DIM / 32 ? 32 * (m / 2) + 8 * t + 4 * (m % 2) : 16 * m + 4 * t;
+    }
+    template <int DIM> static __device__ __forceinline__ uint32_t high(int m, uint32_t t)
+    {
+        return low<DIM>(m, t) + 2;
+    }
     static __device__ __forceinline__ void widen4(uint32_t v, uint32_t *f)
     {
         f[0] = W::widen(__byte_perm(v, 0, 0x4140));
         f[1] = W::widen(__byte_perm(v, 0, 0x4342));
     }
-    template <typename K>
-    static __device__ __forceinline__ void keys8(K &k, uint32_t key, int j, uint32_t t,
-                                                 uint32_t (&f)[4])
+    template <int DIM, typename Q, typename K>
+    static __device__ __forceinline__ void scores(const Q &q, K &k, float (*x)[4])
     {
-        const uint2 v = *(const uint2 *)(k.chunk(key, 2 * j + t / 2) + t % 2 * 8);
-        widen4(v.x, f), widen4(v.y, f + 2);
-    }
-    template <typename K>
-    static __device__ __forceinline__ void keys4(K &k, uint32_t key, int groups, uint32_t t,
-                                                 uint32_t (&f)[4])
-    {
-        widen4(*(const uint32_t *)(k.chunk(key, 2 * groups) + 4 * t), f);
+        const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        uint32_t q0[4], q1[4], f[4];
+#pragma unroll
+        for (int j = 0; j < DIM / 32; j++) {
+            q.get(2 * j, q0), q.get(2 * j + 1, q1);
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++) {
+                const uint2 v = *(const uint2 *)(k.chunk(8 * n + g, 2 * j + t / 2) + t % 2 * 8);
+                widen4(v.x, f), widen4(v.y, f + 2);
+                Mma::mma(x[n], q0, f[0], f[1]);
+                Mma::mma(x[n], q1, f[2], f[3]);
+            }
+        }
+        if constexpr (DIM % 32 != 0) {
+            q.get(DIM / 16 - 1, q0);
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++) {
+                widen4(*(const uint32_t *)(k.chunk(8 * n + g, DIM / 32 * 2) + 4 * t), f);
+                Mma::mma(x[n], q0, f[0], f[1]);
+            }
+        }
     }
     /* o[2 d]: the even ones of dims 16 d .. 16 d + 15; o[2 d + 1]: the odd ones */
     template <int DIMS, typename V>
-    static __device__ __forceinline__ void
-    values(float (&o)[DIMS / 8][4], const uint32_t (&p)[KEYS / 16][4], V &v, uint32_t first)
+    static __device__ __forceinline__ void values(float (&o)[DIMS / 8][4], const uint32_t (*p)[4],
+                                                  V &v, uint32_t first)
     {
 #pragma unroll
         for (int d = 0; d < DIMS / 16; d++) {

@@ -1,5 +1,5 @@
-/* attention_f16.cu - attention_mma.cuh's kernels for caches in float16. */
-#include "model-server/backend/cuda/attention_mma.cuh"
+/* attention_f16.cu - attention_start.cuh's kernels for caches in float16. */
+#include "model-server/backend/cuda/attention_start.cuh"
 
 extern "C" cudaError_t attn_start_f16(const struct launch *l, const struct attn_args *a, bool split)
 {

@@ -1,5 +1,5 @@
-/* attention_fp8.cu - attention_mma.cuh's kernels for caches in fp8. */
-#include "model-server/backend/cuda/attention_mma.cuh"
+/* attention_fp8.cu - attention_start.cuh's kernels for caches in fp8. */
+#include "model-server/backend/cuda/attention_start.cuh"
 
 extern "C" cudaError_t attn_start_fp8(const struct launch *l, const struct attn_args *a, bool split)
 {

@@ -1,5 +1,5 @@
-/* attention_i8.cu - attention_mma.cuh's kernels for caches in int8. */
-#include "model-server/backend/cuda/attention_mma.cuh"
+/* attention_i8.cu - attention_start.cuh's kernels for caches in int8. */
+#include "model-server/backend/cuda/attention_start.cuh"
 
 extern "C" cudaError_t attn_start_i8(const struct launch *l, const struct attn_args *a, bool split)
 {

@@ -35,7 +35,7 @@ extern "C" cudaError_t attn_shared_launch(const struct launch *l, const void *ar
 static __global__ void __launch_bounds__(64) attn_merge_kernel(attn_args a)
 {
     depend();
-    const tile_rows t = rows_of(a, blockIdx.y, blockIdx.x);
+    const tile_rows t = rows_of(a, blockIdx.y, blockIdx.x, 0);
     if (blockIdx.z < t.n)
         merge_segments(a, t, blockIdx.y, blockIdx.z, threadIdx.x * 4);
 }

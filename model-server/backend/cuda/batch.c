@@ -133,7 +133,8 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
 
 /* ---------------------------------------------------------------- row tiles */
 
-/* Few rows, and so few tiles that their segments must run in parallel to use the whole device. */
+/* Tiles of few rows, as decode has them: segments in parallel use the whole device for a few
+ * sequences, and all warps of a block for many; unless there is no memory for their results. */
 static bool worth_splitting(const struct device *d, uint32_t group, uint32_t n_kv_heads,
                             uint32_t head_dim, uint32_t *segments, uint32_t *rows)
 {
@@ -151,15 +152,25 @@ static bool worth_splitting(const struct device *d, uint32_t group, uint32_t n_k
     /* rounded up, so that a graph is valid for longer */
     *segments = power_of_two((longest + SEGMENT - 1) / SEGMENT);
     size_t bytes = (size_t)n * n_kv_heads * *segments * *rows * (head_dim + 2) * sizeof(float);
-    return n && bytes <= d->split_bytes && (uint64_t)n * n_kv_heads < 2 * (uint64_t)d->sms;
+    return n && bytes <= d->split_bytes;
 }
 
-size_t batch_split_bytes(const struct device *d, uint32_t group, uint32_t head_dim)
+size_t batch_split_bytes(const struct device *d, uint32_t group, uint32_t n_kv_heads,
+                         uint32_t head_dim)
 {
     uint32_t rows = group <= TILE_Q ? TILE_Q / group * group : 0;
-    uint64_t tiles = 2 * (uint64_t)d->sms * d->b.segments;
+    uint64_t tiles = (uint64_t)d->batch->n_tokens * n_kv_heads * d->b.segments;
     uint64_t bytes = tiles * rows * (head_dim + 2) * sizeof(float);
     return bytes < d->split_bytes ? bytes : d->split_bytes;
+}
+
+/* By estimate: several blocks for each place, of which a multiprocessor has three, balance the
+ * lengths of sequences. More would be empty in a batch with one long sequence. */
+uint32_t batch_walkers(const struct device *d, uint32_t n_kv_heads)
+{
+    const uint64_t one = (uint64_t)d->b.n_split * n_kv_heads, most = 8 * (uint64_t)d->sms;
+    const uint64_t walkers = (most + one - 1) / one;
+    return walkers < d->b.segments ? (uint32_t)walkers : d->b.segments;
 }
 
 bool batch_group(const struct device *d, uint32_t group)

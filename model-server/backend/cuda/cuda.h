@@ -22,6 +22,8 @@ enum cuda_feature {
     CUDA_X_SHARED = 128, /* x of products of few rows in shared memory (stream.c) */
     CUDA_HEADS = 256,    /* the last block of a head of q, k or v rotates it (fuse.c) */
     CUDA_TEAMS = 512,    /* teams of blocks for products of 5 to 64 rows (team.c) */
+    CUDA_KV_AHEAD = 1024,   /* decode loads K and V before its predecessor ends (attention_split) */
+    CUDA_ATTN_WGMMA = 2048, /* wgmma for prefill attention, where products use it */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
@@ -187,7 +189,7 @@ struct weight {
 /* Offsets of a layer's streams, [K, V][block] (of a latent layer only K); bytes. See kv_view. */
 struct kv_place {
     size_t at, block_bytes, stream_bytes;
-    uint32_t k_dim, v_dim, scales;
+    uint32_t k_dim, v_dim, scales, n_heads;
 };
 /* Streams of equal size, one after the other; in_slot: their offset in a slot of the host. */
 struct kv_run {
@@ -264,6 +266,8 @@ void recorder_free(struct device *d);
 int wgmma_decide(struct device *d, int major, int minor, const char **why, struct err *e);
 bool wgmma_takes(const struct device *d, const struct linear_args *a);
 void wgmma_linear(struct device *d, struct linear_args *a);
+/* Attention of tiles of many rows, `a` as filled by cuda_attention(). */
+bool attn_wgmma_takes(const struct device *d, const struct attn_args *a);
 /* Fuses act_mul() into the product x that was recorded last; false: x is not that product. */
 bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                 enum act act);
@@ -302,7 +306,10 @@ bool batch_group(const struct device *d, uint32_t group);
 /* Creates row tiles for a supported group. */
 void batch_tiles(struct device *d, uint32_t group, uint32_t n_kv_heads, uint32_t head_dim);
 /* Partial results of attention in any batch of this length or less; after batch_tiles(). */
-size_t batch_split_bytes(const struct device *d, uint32_t group, uint32_t head_dim);
+size_t batch_split_bytes(const struct device *d, uint32_t group, uint32_t n_kv_heads,
+                         uint32_t head_dim);
+/* Blocks of attn_split for each tile and K/V head; after batch_tiles(), if b.n_split. */
+uint32_t batch_walkers(const struct device *d, uint32_t n_kv_heads);
 void batch_send(struct device *d); /* enqueues the copy of what has changed */
 void batch_free(struct device *d);
 

@@ -174,15 +174,13 @@ static void cuda_close(struct device *d)
 
 static unsigned features_of(uint64_t wanted, int major)
 {
-    unsigned f =
-        (unsigned)wanted & (CUDA_TENSOR | CUDA_GRAPHS | CUDA_OVERLAP | CUDA_PEERS | CUDA_WGMMA |
-                            CUDA_FUSE | CUDA_X_SHARED | CUDA_HEADS | CUDA_TEAMS);
+    unsigned f = (unsigned)wanted & ~(unsigned)CUDA_WGMMA_ANY;
     const char *mask =
         getenv("CUDA_FEATURES"); /* NOLINT(concurrency-mt-unsafe): it is never written */
     if (mask)
         f = (f | CUDA_WGMMA_ANY) & (unsigned)strtoul(mask, NULL, 0);
     /* depend() does nothing before sm_90 */
-    return major >= 9 ? f : f & ~(unsigned)CUDA_OVERLAP;
+    return major >= 9 ? f : f & ~(unsigned)(CUDA_OVERLAP | CUDA_KV_AHEAD);
 }
 
 /* CUDA_SHARE_GPU=1: ranks share GPUs if there are fewer GPUs than ranks. For tests on one GPU; it

@@ -217,6 +217,15 @@ static __device__ __forceinline__ void load_matrix_trans(uint32_t r[4], const vo
                  : "memory");
 }
 
+/* The same, not transposed: r[i] is elements (g, 2t) and (g, 2t + 1) of matrix i. */
+static __device__ __forceinline__ void load_matrix(uint32_t r[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
 /* ---------------------------------------------------------------- arithmetic */
 
 /* 2^x, within 2 units in the last place; 2^-inf is 0. The same bits wherever it is used. */

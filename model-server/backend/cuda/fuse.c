@@ -70,13 +70,13 @@ bool fuse_rope(struct device *d, const struct rope_args *p)
 }
 
 /* One block merges as fast as many, as long as a thread has at most this many dependent loads. */
-enum { MERGE_STEPS = 64, MERGE_THREADS = 64 };
+enum { MERGE_STEPS = 64, MERGE_THREADS = 128 };
 
 void fuse_merge(struct device *d, struct attn_args *a)
 {
     const uint32_t quads = a->rows * a->head_dim / 4;
     const uint32_t turns = (quads + MERGE_THREADS - 1) / MERGE_THREADS;
-    if (d->features & CUDA_FUSE && !a->kv.scales && (uint64_t)turns * a->segments <= MERGE_STEPS &&
+    if (d->features & CUDA_FUSE && (uint64_t)turns * a->segments <= MERGE_STEPS &&
         (uint64_t)a->n_tiles * a->n_kv_heads <= TICKETS)
         a->tickets = d->tickets;
 }

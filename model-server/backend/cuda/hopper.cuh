@@ -98,6 +98,18 @@ static __device__ __forceinline__ void tile_prefetch(const CUtensorMap *map)
 
 /* ---------------------------------------------------------------- products of a warpgroup */
 
+/* Makes this thread's earlier writes to shared memory visible to wgmma, of this thread or of others
+ * after a barrier. */
+static __device__ __forceinline__ void async_fence(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+/* A barrier of the warpgroup alone; id: 1 to 15, one for each warpgroup. */
+static __device__ __forceinline__ void warpgroup_barrier(uint32_t id)
+{
+    asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
+}
+
 /* Number of registers of a thread of this warpgroup from here on; all four warps. */
 template <int N> static __device__ __forceinline__ void registers_give(void)
 {
@@ -167,6 +179,41 @@ WGMMA(Bf16, "bf16", 192, SUMS_96, "%96", "%97", "%98", "%99", "%100", ALL64(0), 
       SIXTEEN(20))
 WGMMA(F16, "f16", 192, SUMS_96, "%96", "%97", "%98", "%99", "%100", ALL64(0), SIXTEEN(16),
       SIXTEEN(20))
+
+/* wgmma_tiles(T(), c, a, b, add): the same with a in shared memory too, 64 rows in the form of b's;
+ * `add` false: c = a b. */
+#define WGMMA_TILES(T, NAME, N, SUMS, A, B, P, ...)                                                \
+    static __device__ __forceinline__ void wgmma_tiles(T, float(&c)[N / 8][4], uint64_t a,         \
+                                                       uint64_t b, bool add)                       \
+    {                                                                                              \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, " P ", 0;\n"                                \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" SUMS     \
+                     "}, " A ", " B ", p, 1, 1, 0, 0;\n}"                                          \
+                     : __VA_ARGS__                                                                 \
+                     : "l"(a), "l"(b), "r"((uint32_t)add));                                        \
+    }
+WGMMA_TILES(Bf16, "bf16", 128, SUMS_64, "%64", "%65", "%66", ALL64(0))
+WGMMA_TILES(F16, "f16", 128, SUMS_64, "%64", "%65", "%66", ALL64(0))
+
+/* wgmma_columns(T(), c, a, b, add): wgmma() with a b whose n runs fastest. */
+#define WGMMA_COLUMNS(T, NAME, N, SUMS, A0, A1, A2, A3, B, P, ...)                                 \
+    static __device__ __forceinline__ void wgmma_columns(                                          \
+        T, float(&c)[N / 8][4], const uint32_t(&a)[4], uint64_t b, bool add)                       \
+    {                                                                                              \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, " P ", 0;\n"                                \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" SUMS     \
+                     "}, {" A0 ", " A1 ", " A2 ", " A3 "}, " B ", p, 1, 1, 1;\n}"                  \
+                     : __VA_ARGS__                                                                 \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((uint32_t)add));    \
+    }
+WGMMA_COLUMNS(Bf16, "bf16", 64, SUMS_32, "%32", "%33", "%34", "%35", "%36", "%37", SIXTEEN(0),
+              SIXTEEN(4))
+WGMMA_COLUMNS(F16, "f16", 64, SUMS_32, "%32", "%33", "%34", "%35", "%36", "%37", SIXTEEN(0),
+              SIXTEEN(4))
+WGMMA_COLUMNS(Bf16, "bf16", 128, SUMS_64, "%64", "%65", "%66", "%67", "%68", "%69", ALL64(0))
+WGMMA_COLUMNS(F16, "f16", 128, SUMS_64, "%64", "%65", "%66", "%67", "%68", "%69", ALL64(0))
+#undef WGMMA_TILES
+#undef WGMMA_COLUMNS
 #undef FOUR
 #undef SIXTEEN
 #undef ALL64

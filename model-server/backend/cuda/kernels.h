@@ -199,6 +199,7 @@ struct kv_view {
     char *k, *v;
     uint32_t block_bytes, scales; /* size of a block; offset of its scales, 0: none */
     uint32_t block_size, dtype;   /* enum kv_dtype */
+    uint32_t block_shift, rows;   /* block_size is 2^block_shift; heads of all positions of K */
 };
 /* Positions of a block whose scales are copied at once: the smallest block with scales. */
 enum { SCALES_AT_ONCE = 4 };
@@ -285,8 +286,7 @@ struct attn_args {
     const uint32_t *at;
     float *part_o;     /* [tile][kv head][segment][rows][dim] */
     float *part_ml;    /* [tile][kv head][segment][rows][2] */
-    uint32_t *tickets; /* [tile][kv head] zeros: attn_split merges (16-bit caches); NULL: attn_merge
-                          merges */
+    uint32_t *tickets; /* [tile][kv head] zeros: attn_split merges; NULL: attn_merge merges */
     uint32_t q_stride, tokens, n_tiles, rows, segments;
     uint32_t n_heads, n_kv_heads, head_dim, window;
     float scale, softcap;
@@ -296,14 +296,20 @@ struct attn_args {
     uint32_t mutual_only;        /* only tokens in a range; only for attn_any */
     const struct mutual *mutual; /* [tokens] or NULL; this and what follows: only for attn_any */
     uint32_t mutual_alone, mutual_ahead;
+    /* attn_split: blocks of a tile and K/V head, which take its segments in turn; the keys of
+     * earlier steps are loaded before the preceding kernel has ended */
+    uint32_t walkers, ahead;
 };
-/* Keys whose softmax is one chain; chains are merged in ascending order. */
-enum { SEGMENT = 128, TILE_Q = 16, SHARED_ROWS = 64 };
+/* Keys whose softmax is one step; steps are merged in ascending order. */
+enum { SEGMENT = 128, TILE_Q = 16, MMA_ROWS = 64, SHARED_ROWS = 128 };
 enum { ANY_HEAD_DIM = 576, ANY_VALUE_DIM = 512 };
-launch_fn attn_any_launch;    /* any head_dim and type, one block per token and head */
-launch_fn attn_split_launch;  /* tiles of up to 16 rows; one segment per warp */
-launch_fn attn_merge_launch;  /* merges the results of attn_split in part_* */
-launch_fn attn_shared_launch; /* tiles of up to 64 rows; a block iterates over all their segments */
+launch_fn attn_any_launch;   /* any head_dim and type, one block per token and head */
+launch_fn attn_split_launch; /* tiles of up to 16 rows; a block takes one segment at a time */
+launch_fn attn_merge_launch; /* merges the results of attn_split in part_* */
+launch_fn
+    attn_shared_launch; /* tiles of up to 128 rows; a block iterates over all their segments */
+/* attn_shared with its bits by wgmma, where attn_wgmma_takes() (wgmma.c) */
+launch_fn attn_wgmma_launch;
 #define ATTN_MMA_DIMS(X) X(64) X(80) X(96) X(112) X(128) X(192) X(256)
 bool attn_mma_has(uint32_t head_dim, enum kv_dtype t); /* supported by split and shared */
 

@@ -28,7 +28,10 @@ struct kv_view kv_view(const struct kv_cache *kv, uint32_t layer)
                             .block_bytes = (uint32_t)p->block_bytes,
                             .scales = p->scales,
                             .block_size = kv->desc.block_size,
-                            .dtype = kv->desc.dtype};
+                            .dtype = kv->desc.dtype,
+                            .block_shift = (uint32_t)__builtin_ctz(kv->desc.block_size),
+                            .rows = (uint32_t)(p->stream_bytes / p->block_bytes) *
+                                    kv->desc.block_size * p->n_heads};
 }
 
 uint64_t cuda_kv_block_bytes(const struct kv_desc *k)
@@ -92,7 +95,8 @@ static int lay_out(struct kv_cache *kv, const struct kv_desc *k, struct err *e)
         const size_t block = block_bytes(k, l), stream = k->n_blocks * block;
         kv->places[i] = (struct kv_place){
             kv->bytes, block,    stream,
-            l->k_dim,  l->v_dim, kv_dtype_scaled(k->dtype) ? (uint32_t)number_bytes(k, l) : 0};
+            l->k_dim,  l->v_dim, kv_dtype_scaled(k->dtype) ? (uint32_t)number_bytes(k, l) : 0,
+            l->n_heads};
         struct kv_run *r = kv->n_runs ? &kv->runs[kv->n_runs - 1] : NULL;
         if (!r || r->block_bytes != block) {
             r = &kv->runs[kv->n_runs++];

@@ -293,12 +293,15 @@ static void attention_mma(struct device *d, struct attn_args *a)
     const struct batch_record *b = &d->b;
     batch_tiles(d, a->n_heads / a->n_kv_heads, a->n_kv_heads, a->head_dim);
     if (d->rehearsal) {
-        cuda_work(d, WORK_ATTN, batch_split_bytes(d, a->n_heads / a->n_kv_heads, a->head_dim));
+        cuda_work(d, WORK_ATTN,
+                  batch_split_bytes(d, a->n_heads / a->n_kv_heads, a->n_kv_heads, a->head_dim));
         return;
     }
     if (b->n_split) {
         a->tiles = b->tiles, a->n_tiles = b->n_split;
         a->rows = b->split_rows, a->segments = b->segments;
+        a->walkers = batch_walkers(d, a->n_kv_heads);
+        a->ahead = d->decode && d->features & CUDA_KV_AHEAD;
         size_t rows = (size_t)a->n_tiles * a->n_kv_heads * a->segments * a->rows;
         a->part_o = cuda_work(d, WORK_ATTN, rows * (a->head_dim + 2) * sizeof(float));
         if (!a->part_o)
@@ -313,8 +316,11 @@ static void attention_mma(struct device *d, struct attn_args *a)
         a->tiles = b->tiles + b->n_split, a->n_tiles = b->n_shared;
         a->part_o = a->part_ml = NULL;
         a->tickets = NULL;
-        a->rows = a->segments = 0;
-        RECORD(d, attn_shared_launch, *a);
+        a->rows = a->segments = a->walkers = a->ahead = 0;
+        if (attn_wgmma_takes(d, a))
+            RECORD(d, attn_wgmma_launch, *a);
+        else
+            RECORD(d, attn_shared_launch, *a);
     }
 }
 

@@ -52,6 +52,17 @@ void wgmma_linear(struct device *d, struct linear_args *a)
         RECORD(d, linear_sum_launch, *a);
 }
 
+/* Blocks of the cache are copied in eights of rows. The others stay on attn_shared, which has the
+ * same bits: 8-bit caches, and scores that are more than a product, for which registers do not
+ * suffice. */
+bool attn_wgmma_takes(const struct device *d, const struct attn_args *a)
+{
+    const bool half = a->kv.dtype == KV_F16 || a->kv.dtype == KV_BF16;
+    return d->features & CUDA_WGMMA && d->features & CUDA_ATTN_WGMMA && half &&
+           (a->head_dim == 64 || a->head_dim == 128) && a->kv.block_size >= 8 &&
+           a->kv.rows <= INT32_MAX && a->softcap <= 0 && !a->alibi && a->scale > 0;
+}
+
 /* Makes the last recorded product store the gated result instead of its own. */
 bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n, enum act act)
 {

@@ -9,8 +9,7 @@ template <typename... P, typename... A>
 static inline cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t smem,
                                  cudaStream_t stream, bool overlap, A... args)
 {
-    (void)overlap;
-    return double_launch(grid, 1, block, smem, stream, [=] { kernel(args...); });
+    return double_launch(grid, 1, block, smem, stream, overlap, [=] { kernel(args...); });
 }
 
 template <typename... P, typename... A>
@@ -18,8 +17,7 @@ static inline cudaError_t launch_clusters(void (*kernel)(P...), dim3 grid, unsig
                                           dim3 block, size_t smem, cudaStream_t stream,
                                           bool overlap, A... args)
 {
-    (void)overlap;
-    return double_launch(grid, cluster, block, smem, stream, [=] { kernel(args...); });
+    return double_launch(grid, cluster, block, smem, stream, overlap, [=] { kernel(args...); });
 }
 
 template <typename... P, typename... A>
@@ -43,8 +41,8 @@ template <typename T> static inline T *cluster_shared(T *p, uint32_t rank)
 }
 
 static inline void depend_start(void) {}
-static inline void depend_wait(void) {}
-static inline void depend(void) {}
+static inline void depend_wait(void) { double_depend_wait(); }
+static inline void depend(void) { depend_wait(); }
 
 template <typename T> static inline T *dynamic_shared(void) { return (T *)double_dynamic_shared(); }
 
@@ -105,6 +103,21 @@ static inline void load_matrix_trans(uint32_t r[4], const void *row)
                     uint32_t hi = l[8 * i + lane % 4 * 2 + 1]->row[lane / 4];
                     l[lane]->r[i] = lo | hi << 16;
                 }
+        },
+        &mine);
+}
+
+static inline void load_matrix(uint32_t r[4], const void *row)
+{
+    double_matrix mine = {(const uint16_t *)row, r};
+    if ((uintptr_t)row % 16)
+        __builtin_trap();
+    double_warp(
+        [](void *const *lanes) {
+            double_matrix *const *l = (double_matrix *const *)lanes;
+            for (int lane = 0; lane < 32; lane++)
+                for (int i = 0; i < 4; i++)
+                    memcpy(&l[lane]->r[i], l[8 * i + lane / 4]->row + lane % 4 * 2, 4);
         },
         &mine);
 }

@@ -36,27 +36,49 @@ void wgmma_commit(void);
 void double_wgmma_wait(uint32_t left);
 template <int LEFT> static inline void wgmma_wait(void) { double_wgmma_wait(LEFT); }
 
+static inline void async_fence(void) {}
+static inline void warpgroup_barrier(uint32_t id)
+{
+    if (id < 1 || id > 15)
+        double_die("a barrier that is not one of a warpgroup");
+    double_warpgroup([](void *const *) {}, NULL);
+}
+
+/* a: registers, or a_tile: a descriptor. columns: n runs fastest in b. add: c += instead of c =. */
 struct double_wgmma_lane {
     float *c;
     const uint32_t *a[4];
-    uint64_t b;
+    uint64_t b, a_tile;
     uint32_t n;
+    bool columns, add;
     float (*wide)(uint16_t);
 };
 void double_wgmma(const double_wgmma_lane *mine);
 
-template <int N8>
-static inline void wgmma(Bf16, float (&c)[N8][4], const uint32_t &a0, const uint32_t &a1,
-                         const uint32_t &a2, const uint32_t &a3, uint64_t b)
-{
-    double_wgmma_lane mine = {&c[0][0], {&a0, &a1, &a2, &a3}, b, N8 * 8, f32_of_bf16};
-    double_wgmma(&mine);
-}
-template <int N8>
-static inline void wgmma(F16, float (&c)[N8][4], const uint32_t &a0, const uint32_t &a1,
-                         const uint32_t &a2, const uint32_t &a3, uint64_t b)
-{
-    double_wgmma_lane mine = {&c[0][0], {&a0, &a1, &a2, &a3}, b, N8 * 8, f32_of_f16};
-    double_wgmma(&mine);
-}
+#define DOUBLE_WGMMA(T, WIDE)                                                                      \
+    template <int N8>                                                                              \
+    static inline void wgmma(T, float(&c)[N8][4], const uint32_t &a0, const uint32_t &a1,          \
+                             const uint32_t &a2, const uint32_t &a3, uint64_t b)                   \
+    {                                                                                              \
+        double_wgmma_lane mine = {                                                                 \
+            &c[0][0], {&a0, &a1, &a2, &a3}, b, 0, N8 * 8, false, true, WIDE};                      \
+        double_wgmma(&mine);                                                                       \
+    }                                                                                              \
+    template <int N8>                                                                              \
+    static inline void wgmma_tiles(T, float(&c)[N8][4], uint64_t a, uint64_t b, bool add)          \
+    {                                                                                              \
+        double_wgmma_lane mine = {&c[0][0], {}, b, a, N8 * 8, false, add, WIDE};                   \
+        double_wgmma(&mine);                                                                       \
+    }                                                                                              \
+    template <int N8>                                                                              \
+    static inline void wgmma_columns(T, float(&c)[N8][4], const uint32_t(&a)[4], uint64_t b,       \
+                                     bool add)                                                     \
+    {                                                                                              \
+        double_wgmma_lane mine = {&c[0][0], {&a[0], &a[1], &a[2], &a[3]}, b, 0, N8 * 8, true, add, \
+                                  WIDE};                                                           \
+        double_wgmma(&mine);                                                                       \
+    }
+DOUBLE_WGMMA(Bf16, f32_of_bf16)
+DOUBLE_WGMMA(F16, f32_of_f16)
+#undef DOUBLE_WGMMA
 #endif
