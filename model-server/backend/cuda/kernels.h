@@ -150,6 +150,12 @@ struct random_args {
 };
 launch_fn random_launch;
 
+/* Does nothing for `ns` nanoseconds: what is enqueued meanwhile then runs without gaps. */
+struct pause_args {
+    uint64_t ns;
+};
+launch_fn pause_launch;
+
 struct gather_args {
     float *y;
     const float *x;
