@@ -21,6 +21,7 @@ enum cuda_feature {
     CUDA_FUSE = 64,      /* several operations of a decode step in one kernel (fuse.c) */
     CUDA_X_SHARED = 128, /* x of products of few rows in shared memory (stream.c) */
     CUDA_TEAMS = 512, /* clusters of blocks for products of 17 to 128 rows (wgmma.c) */
+    CUDA_DRAW_SHARED = 4096, /* rows of scores in shared memory while tokens are drawn (draw.cu) */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */

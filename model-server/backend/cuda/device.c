@@ -176,7 +176,7 @@ static unsigned features_of(uint64_t wanted, int major)
 {
     unsigned f =
         (unsigned)wanted & (CUDA_TENSOR | CUDA_GRAPHS | CUDA_OVERLAP | CUDA_PEERS | CUDA_WGMMA |
-                            CUDA_FUSE | CUDA_X_SHARED | CUDA_TEAMS);
+                            CUDA_FUSE | CUDA_X_SHARED | CUDA_TEAMS | CUDA_DRAW_SHARED);
     const char *mask =
         getenv("CUDA_FEATURES"); /* NOLINT(concurrency-mt-unsafe): it is never written */
     if (mask)

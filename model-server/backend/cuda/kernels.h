@@ -350,9 +350,8 @@ struct linear_args {
  *   norm.y   not NULL: x is this norm; see stream_x_bytes(). norm.x is not l.x
  *   sum      not NULL: sum += scale * product, instead of y
  *   rope.qkv not NULL: it is l.y; tickets: a zero for each head
- *   shared_x x goes through shared memory, of stream_x_bytes(): from l.narrow (NARROW_PLAIN) if that
- *            is not NULL, else from l.x
- *   slots    of a warp's ring: STREAM_SLOTS or STREAM_SLOTS_FEW
+ *   shared_x x goes through shared memory, of stream_x_bytes(): from l.narrow (NARROW_PLAIN) if
+ * that is not NULL, else from l.x slots    of a warp's ring: STREAM_SLOTS or STREAM_SLOTS_FEW
  */
 struct stream_args {
     struct linear_args l;
@@ -525,8 +524,9 @@ struct draw_args {
     struct drawn *board;
     struct scored *top;
     uint32_t rows, pitch, team; /* team: blocks per row, a power of two */
-    uint32_t reserved;
+    uint32_t kept;              /* each block keeps its part of a row in shared memory */
 };
+size_t draw_kept_bytes(uint32_t vocab, uint32_t team); /* shared memory of a block then */
 launch_fn draw_launch;
 
 /* ids[i] = board[from[i]].id */
