@@ -40,7 +40,8 @@ static const struct flag flags[] = {
      .help = "Repetitions of each case; the median is reported, with best and worst."},
     {.name = "json", .type = FLAG_BOOL, F(json), .help = "One JSON object instead of a table."},
     {.name = "ops", .type = FLAG_BOOL, F(ops),
-     .help = "After the table: the time of a step per operation (CPU)."},
+     .help = "After the table: the time of a step per operation. On a GPU each launch then runs "
+             "alone, so the table itself is of slower steps."},
     {0},
 };
 // clang-format on
@@ -128,13 +129,13 @@ static int measure(const struct bench_config *cfg, const struct tool *t, struct 
     int rc = measure_limits(r, e);
     if (rc == 0)
         rc = bench_steps_init(&steps, t, c->max_batch, c->longest, cfg->chunk, e);
+    steps.warm = watch_reset;
     r->kv_bytes = (uint64_t)steps.per_seq * c->max_batch *
                   model_kv_block_bytes(t->model, BENCH_BLOCK, t->kv_dtype);
     for (struct bench_result *v = c->v; v < c->v + c->n && rc == 0; v++) {
         LOG(LOG_INFO, v->of.decode ? "decode" : "prefill", LOGI("tokens", v->of.tokens),
             LOGI("batch", v->of.batch), LOGI("depth", v->of.depth));
         bench_work(t->model, t->kv_dtype, v);
-        watch_reset();
         rc = bench_time(&steps, &v->of, cfg->repeat, &v->s, e);
         if (cfg->ops)
             watch_print(ops);

@@ -396,6 +396,9 @@ struct device_options {
     enum arith arith; /* arithmetic of products with plain 16-bit weights: EXACT or HALF */
 };
 
+/* See backend_ops.profile. */
+typedef void profile_fn(void *arg, const char *what, uint64_t bytes, double us);
+
 struct backend_ops {
     const char *name;   /* "cpu" */
     bool makes_weights; /* weight_load() generates random parts, all or none, unless it quantises */
@@ -575,6 +578,12 @@ struct backend_ops {
     void (*observe)(struct device *d,
                     void (*fn)(void *arg, const struct weight *w, const float *x, uint32_t rows),
                     void *arg);
+
+    /* From now on each launch of a step runs alone, without graphs and overlap, and is reported
+     * when the step ends: fn(arg, what, bytes, us). `what` names the kernel and is valid as long as
+     * the device; `bytes`: of the matrix that it multiplies with, or 0. fn NULL: stop. The results
+     * keep their bits. NULL: a step's operations are through when they return. */
+    void (*profile)(struct device *d, profile_fn *fn, void *arg);
 
     /* Collectives on this device's memory for the ranks of `host`, whose collectives use host
      * memory. Close it before the device and before `host`. NULL: this device's memory is host

@@ -155,6 +155,8 @@ int bench_time(struct bench_steps *b, const struct bench_case *c, uint32_t round
     warm.tokens = c->decode && c->tokens > 2 ? 2 : c->tokens;
     if (round_of(b, &warm, t, e))
         return -1;
+    if (b->warm)
+        b->warm();
     for (uint32_t i = 0; i < rounds; i++)
         if (round_of(b, c, &t[i], e))
             return -1;

@@ -34,6 +34,7 @@ struct bench_steps {
     uint32_t *drawn;                                 /* [max_batch] 0, 1, 2, ... */
     struct draw *draws;                              /* [max_batch] greedy, all alike */
     struct span *spans;
+    void (*warm)(void); /* NULL, or called once a case's context and its warm-up are done */
 };
 
 /* Memory and a KV cache for `max_batch` sequences of up to `longest` tokens of t->model, and for

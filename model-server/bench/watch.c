@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MOST = 32 }; /* kinds of operations; the last takes what has no room */
+enum { MOST = 64 }; /* kinds of operations; the last takes what has no room */
 
 struct op_kind {
     const char *name;
@@ -18,17 +18,21 @@ static struct {
     int64_t steps, start, ns, inside; /* of whole steps; of their operations */
 } found;
 
-static void add(const char *name, uint64_t bytes, int64_t start)
+static void add_ns(const char *name, uint64_t bytes, int64_t ns)
 {
     struct op_kind *k = found.kinds;
-    int64_t ns = clock_ns() - start;
-    while (k < found.kinds + found.n && (k->name != name || k->bytes != bytes))
+    while (k < found.kinds + found.n && (k->bytes != bytes || strcmp(k->name, name) != 0))
         k++;
     if (k == found.kinds + found.n && found.n < MOST)
         *k = (struct op_kind){name, bytes, 0, 0}, found.n++;
     k -= k == found.kinds + MOST;
     k->ns += ns, k->calls++;
     found.inside += ns;
+}
+
+static void add(const char *name, uint64_t bytes, int64_t start)
+{
+    add_ns(name, bytes, clock_ns() - start);
 }
 
 /* An operation without a result: `args` as declared, `pass` as handed on. */
@@ -104,11 +108,32 @@ static int watch_step_end(struct device *d, struct err *e)
     return rc;
 }
 
+/* A launch on a device that reports them itself. */
+static void add_launch(void *arg, const char *what, uint64_t bytes, double us)
+{
+    (void)arg;
+    add_ns(what, bytes, (int64_t)(us * 1e3));
+}
+
+static struct device *watch_open(const struct device_options *o, struct err *e)
+{
+    struct device *d = found.ops->open(o, e);
+    if (d)
+        found.ops->profile(d, add_launch, NULL);
+    return d;
+}
+
 const struct backend_ops *watch_ops(const struct backend_ops *ops)
 {
     static struct backend_ops all;
     all = *ops;
     found.ops = ops;
+    if (ops->profile) {
+        all.open = watch_open;
+        all.step_begin = watch_step_begin;
+        all.step_end = watch_step_end;
+        return &all;
+    }
 #define TAKE(op)                                                                                   \
     if (all.op)                                                                                    \
     all.op = watch_##op
@@ -139,6 +164,13 @@ void watch_reset(void)
     found.steps = found.ns = found.inside = 0;
 }
 
+/* Without the ending that all launchers have. */
+static size_t name_length(const char *name)
+{
+    const char *end = strstr(name, "_launch");
+    return end ? (size_t)(end - name) : strlen(name);
+}
+
 void watch_print(struct buf *out)
 {
     double steps = (double)(found.steps ? found.steps : 1) * 1e3; /* and ns to microseconds */
@@ -146,7 +178,7 @@ void watch_print(struct buf *out)
                  "|---|---|---|---|---|\n");
     for (const struct op_kind *k = found.kinds; k < found.kinds + found.n; k++) {
         buf_str(out, "| ");
-        buf_str(out, k->name);
+        buf_add(out, k->name, name_length(k->name));
         if (k->bytes)
             buf_fmt(out, ", %.1f MB", (double)k->bytes * 1e-6);
         buf_fmt(out, " | %.1f | %.1f | %.1f | ", (double)k->ns / steps,
@@ -155,7 +187,12 @@ void watch_print(struct buf *out)
             buf_fmt(out, "%.1f", (double)k->bytes * (double)k->calls / (double)k->ns);
         buf_str(out, " |\n");
     }
-    buf_fmt(out, "| between them | %.1f | | | |\n| all of a step, %lld of them | %.1f | | | |\n",
-            (double)(found.ns - found.inside) / steps, (long long)found.steps,
-            (double)found.ns / steps);
+    if (found.ops->profile)
+        buf_fmt(out, "| all launches of a step, of %lld, one after the other | %.1f | | | |\n",
+                (long long)found.steps, (double)found.inside / steps);
+    else
+        buf_fmt(out,
+                "| between them | %.1f | | | |\n| all of a step, %lld of them | %.1f | | | |\n",
+                (double)(found.ns - found.inside) / steps, (long long)found.steps,
+                (double)found.ns / steps);
 }

@@ -95,6 +95,43 @@ static void embedding_and_gathering_are_right(void **state)
     close_side(g), close_side(c);
 }
 
+/* ---------------------------------------------------------------- profiling */
+
+struct reported {
+    char names[256];
+    bool timed;
+};
+
+static void take_launch(void *arg, const char *what, uint64_t bytes, double us)
+{
+    struct reported *r = arg;
+    size_t n = strlen(r->names);
+    (void)bytes;
+    snprintf(r->names + n, sizeof(r->names) - n, "%s ", what);
+    r->timed &= us > 0;
+}
+
+static void a_profiled_step_reports_its_launches_and_has_the_same_bits(void **state)
+{
+    (void)state;
+    float *table = units(20 * 45), a[6 * 45], b[6 * 45], pa[90], pb[90];
+    struct reported r = {"", true};
+    struct side g = open_side(gpu, ~0ull);
+    embed_once(g, table, DT_BF16, a, pa);
+    g.ops->profile(g.d, take_launch, &r);
+    embed_once(g, table, DT_BF16, b, pb);
+    g.ops->profile(g.d, NULL, NULL);
+    assert_string_equal(r.names, "(an empty kernel) embed_launch embed_launch gather_launch ");
+    assert_true(r.timed);
+    assert_memory_equal(a, b, sizeof(a));
+    assert_memory_equal(pa, pb, sizeof(pa));
+    embed_once(g, table, DT_BF16, b, pb);
+    assert_memory_equal(a, b, sizeof(a));
+    assert_true(strlen(r.names) < 80); /* nothing more */
+    free(table);
+    close_side(g);
+}
+
 /* ---------------------------------------------------------------- what only the double can show */
 
 static void every_refusal_says_why(void **state)
@@ -178,5 +215,6 @@ static void a_failed_allocation_is_an_error_and_leaks_nothing(void **state)
 
 CUDA_TESTS(cmocka_unit_test(operations_on_rows_are_right),
            cmocka_unit_test(embedding_and_gathering_are_right),
+           cmocka_unit_test(a_profiled_step_reports_its_launches_and_has_the_same_bits),
            cmocka_unit_test(every_refusal_says_why),
            cmocka_unit_test(a_failed_allocation_is_an_error_and_leaks_nothing))

@@ -122,4 +122,16 @@ template <typename T> static inline T __shfl_xor_sync(uint32_t, T v, int mask)
         &mine);
     return mine.out;
 }
+template <typename T> static inline T __shfl_up_sync(uint32_t, T v, unsigned by)
+{
+    double_shuffle<T> mine = {v, v, (int)by};
+    double_warp(
+        [](void *const *lanes) {
+            double_shuffle<T> *const *l = (double_shuffle<T> *const *)lanes;
+            for (int i = 0; i < 32; i++)
+                l[i]->out = i >= l[i]->mask ? l[i - l[i]->mask]->in : l[i]->in;
+        },
+        &mine);
+    return mine.out;
+}
 #endif

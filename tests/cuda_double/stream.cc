@@ -16,6 +16,8 @@ struct double_graph {
 struct double_event {
     cudaStream_t stream;
     uint64_t after; /* double_stream.run then */
+    bool timed;
+    uint64_t ns; /* of a timed one: when the work before it had ended */
 };
 static std::set<cudaStream_t> streams;
 
@@ -177,12 +179,13 @@ extern "C" cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
 
 extern "C" cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
 {
-    (void)flags;
-    *e = new double_event{NULL, 0};
+    *e = new double_event{NULL, 0, !(flags & cudaEventDisableTiming), 0};
     return cudaSuccess;
 }
 extern "C" cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
+    if (e->timed)
+        enqueue(s, [=] { e->ns = double_ns(); });
     e->stream = s;
     e->after = s->run + s->waiting.size();
     return cudaSuccess;
@@ -202,6 +205,14 @@ extern "C" cudaError_t cudaEventQuery(cudaEvent_t e)
         return cudaSuccess;
     cudaError_t rc = cudaEventSynchronize(e);
     return rc == cudaSuccess ? cudaErrorNotReady : rc;
+}
+extern "C" cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    if (!from->timed || !to->timed || from->stream->run < from->after ||
+        to->stream->run < to->after)
+        return cudaErrorInvalidValue;
+    *ms = (float)((double)(to->ns - from->ns) * 1e-6);
+    return cudaSuccess;
 }
 extern "C" cudaError_t cudaEventDestroy(cudaEvent_t e)
 {

@@ -24,6 +24,7 @@ enum cuda_feature {
     CUDA_TEAMS = 512,    /* teams of blocks for products of 5 to 64 rows (team.c) */
     CUDA_KV_AHEAD = 1024,   /* decode loads K and V before its predecessor ends (attention_split) */
     CUDA_ATTN_WGMMA = 2048, /* wgmma for prefill attention, where products use it */
+    CUDA_DRAW_SHARED = 4096, /* rows of scores in shared memory while tokens are drawn (draw.cu) */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
@@ -40,6 +41,7 @@ enum workspace {
 
 struct command {
     launch_fn *fn;
+    const char *name;  /* of fn */
     uint32_t at, size; /* of its arguments in recorder.bytes */
 };
 struct graph {
@@ -158,6 +160,10 @@ struct device {
     struct pool *pool;   /* host threads */
     struct kernels kern; /* the host's kernels, for quantisation at load */
     struct recorder rec;
+    struct {
+        profile_fn *fn; /* NULL: steps are not profiled */
+        void *arg;
+    } profile;
     const struct ragged *batch; /* between step_begin() and step_end() */
     bool decode;                /* every span of it has one token */
     bool rehearsal;             /* recorded operations are dropped: step_rehearse() */
@@ -255,11 +261,16 @@ int staging_open(struct device *d, struct err *e);
 void staging_close(struct device *d);
 
 /* record.c */
-void cuda_record(struct device *d, launch_fn *fn, const void *args, uint32_t size);
-#define RECORD(d, fn, args) cuda_record(d, fn, &(args), sizeof(args))
+void cuda_record(struct device *d, launch_fn *fn, const char *name, const void *args,
+                 uint32_t size);
+#define RECORD(d, fn, args) cuda_record(d, fn, #fn, &(args), sizeof(args))
 /* Runs the recorded operations. `repeats`: searches the graphs for them, and captures one. */
 void cuda_flush(struct device *d, bool repeats);
 void recorder_free(struct device *d);
+
+/* profile.c: runs the recorded operations one after the other and reports the time of each. */
+void cuda_profile(struct device *d, profile_fn *fn, void *arg);
+void profile_run(struct device *d);
 
 /* wgmma.c: decides at start-up whether this device uses wgmma; *why: for the log, or "". The
  * product itself: `a` as filled by cuda_linear(). */

@@ -386,6 +386,7 @@ static const struct backend_ops backend_cuda = {
     .drawn = cuda_drawn,
     .host_threads = cuda_host_threads,
     .host_run = cuda_host_run,
+    .profile = cuda_profile,
     .comm_open = cuda_comm_open,
 };
 

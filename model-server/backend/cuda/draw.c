@@ -241,6 +241,7 @@ int cuda_draw(struct device *d, const struct logits *x, const struct draw *v, ui
                           .rows = n,
                           .pitch = w->pitch,
                           .team = team_of(d, x->vocab)};
+    a.kept = d->features & CUDA_DRAW_SHARED && draw_kept_bytes(x->vocab, a.team) <= d->shared_block;
     w->dirty = true;
     w->open = s;
     w->open_set = set;

@@ -149,6 +149,12 @@ struct random_args {
 };
 launch_fn random_launch;
 
+/* Does nothing for `ns` nanoseconds: what is enqueued meanwhile then runs without gaps. */
+struct pause_args {
+    uint64_t ns;
+};
+launch_fn pause_launch;
+
 struct gather_args {
     float *y;
     const float *x;
@@ -526,8 +532,9 @@ struct draw_args {
     struct drawn *board;
     struct scored *top;
     uint32_t rows, pitch, team; /* team: blocks per row, a power of two */
-    uint32_t reserved;
+    uint32_t kept;              /* each block keeps its part of a row in shared memory */
 };
+size_t draw_kept_bytes(uint32_t vocab, uint32_t team); /* shared memory of a block then */
 launch_fn draw_launch;
 
 /* ids[i] = board[from[i]].id */

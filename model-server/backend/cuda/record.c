@@ -22,7 +22,7 @@ static int grow(void **p, uint32_t *cap, uint32_t need, size_t size)
     return 0;
 }
 
-void cuda_record(struct device *d, launch_fn *fn, const void *args, uint32_t size)
+void cuda_record(struct device *d, launch_fn *fn, const char *name, const void *args, uint32_t size)
 {
     struct recorder *r = &d->rec;
     uint32_t padded = (size + 15) & ~15u;
@@ -35,7 +35,7 @@ void cuda_record(struct device *d, launch_fn *fn, const void *args, uint32_t siz
     }
     memset(r->bytes + r->n_bytes, 0, padded);
     memcpy(r->bytes + r->n_bytes, args, size);
-    r->commands[r->n++] = (struct command){fn, r->n_bytes, size};
+    r->commands[r->n++] = (struct command){fn, name, r->n_bytes, size};
     r->n_bytes += padded;
 }
 
@@ -179,7 +179,9 @@ void cuda_flush(struct device *d, bool repeats)
     if (ok && r->n) {
         batch_send(d);
         draw_send(d);
-        if (repeats)
+        if (d->profile.fn)
+            profile_run(d);
+        else if (repeats)
             run_repeating(d);
         else
             run(d);
