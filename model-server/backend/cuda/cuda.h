@@ -21,6 +21,7 @@ enum cuda_feature {
     CUDA_FUSE = 64,      /* several operations of a decode step in one kernel (fuse.c) */
     CUDA_X_SHARED = 128, /* x of products of few rows in shared memory (stream.c) */
     CUDA_TEAMS = 512,    /* teams of blocks for products of 5 to 128 rows (team.c) */
+    CUDA_PAIRS = 4096,   /* pairs of blocks that share x of products of more rows (wgmma.c) */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
@@ -149,6 +150,7 @@ struct device {
     bool stuck;    /* a kernel does not end: nothing can be awaited or freed */
     bool clusters; /* blocks can access each other's shared memory */
     uint32_t teams[TEAM_TILES][TEAM_SIZES]; /* of linear_team at a time, with CUDA_TEAMS */
+    uint32_t pairs; /* of blocks of linear_wgmma at a time, with CUDA_PAIRS */
     size_t shared_sm,
         shared_block; /* shared memory of a multiprocessor, and of one block at most */
     cudaStream_t stream;

@@ -174,8 +174,9 @@ static void cuda_close(struct device *d)
 
 static unsigned features_of(uint64_t wanted, int major)
 {
-    unsigned f = (unsigned)wanted & (CUDA_TENSOR | CUDA_GRAPHS | CUDA_OVERLAP | CUDA_PEERS |
-                                     CUDA_WGMMA | CUDA_FUSE | CUDA_X_SHARED | CUDA_TEAMS);
+    unsigned f =
+        (unsigned)wanted & (CUDA_TENSOR | CUDA_GRAPHS | CUDA_OVERLAP | CUDA_PEERS | CUDA_WGMMA |
+                            CUDA_FUSE | CUDA_X_SHARED | CUDA_TEAMS | CUDA_PAIRS);
     const char *mask =
         getenv("CUDA_FEATURES"); /* NOLINT(concurrency-mt-unsafe): it is never written */
     if (mask)
