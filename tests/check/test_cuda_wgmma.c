@@ -1,13 +1,13 @@
 /* test_cuda_wgmma.c - products by wgmma: against the CPU's, and their bits against those of
- * mma.sync, alone and by teams of blocks, whatever the tile, the number of blocks and the order
- * in which threads run and copies come; and the check at start-up that decides whether they are
- * taken at all.
+ * mma.sync, alone, by pairs and by teams of blocks, whatever the tile, the number of blocks and
+ * the order in which threads run and copies come; and the check at start-up that decides whether
+ * they are taken at all.
  *
  * On a GPU that takes none, by its kind or by the check, the same products go another way and the
  * cases still hold. */
 #include "tests/check/cuda_sides.h"
 
-enum { WGMMA = 16, WGMMA_ANY = 32, TEAMS = 512 };
+enum { WGMMA = 16, WGMMA_ANY = 32, TEAMS = 512, PAIRS = 8192 };
 
 /* Of the side that takes products by wgmma. */
 static uint64_t features = ~(uint64_t)TEAMS;
@@ -110,11 +110,16 @@ static void bits_do_not_depend_on_the_instruction(void **state)
     static const int sms[] = {1, 2, 132};
     if (bits_may_differ())
         skip();
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 12; i++) { /* by pairs of blocks and by single ones */
         enum dtype t = i % 2 ? DT_BF16 : DT_F16;
-        compare_ways(sms[i / 2], t, 65 + rng_below(&rng, 330), 1 + rng_below(&rng, 270),
+        features = i < 6 ? ~(uint64_t)TEAMS : ~(uint64_t)(TEAMS | PAIRS);
+        compare_ways(sms[i / 2 % 3], t, 65 + rng_below(&rng, 330), 1 + rng_below(&rng, 270),
                      1 + rng_below(&rng, 1200));
     }
+    features = ~(uint64_t)TEAMS;
+    /* slices long enough for the previous tile's results to be stored while they are multiplied */
+    compare_ways(1, DT_BF16, 200, 270, 2080);
+    compare_ways(1, DT_F16, 390, 140, 2500);
 }
 
 static void bits_do_not_depend_on_the_order_of_threads_and_copies(void **state)
@@ -124,10 +129,11 @@ static void bits_do_not_depend_on_the_order_of_threads_and_copies(void **state)
         skip();
     for (uint32_t seed = 1; seed <= 6; seed++) {
         machine->shuffle = seed * 77;
+        features = seed % 3 ? ~(uint64_t)TEAMS : ~(uint64_t)(TEAMS | PAIRS);
         compare_ways(seed % 2 ? 1 : 132, seed % 4 < 2 ? DT_BF16 : DT_F16, 70 + 60 * seed, 150,
                      64 * seed + 500);
     }
-    machine->shuffle = 0;
+    machine->shuffle = 0, features = ~(uint64_t)TEAMS;
 }
 
 /* ---------------------------------------------------------------- gates */
@@ -179,6 +185,8 @@ static void a_gate_is_part_of_its_product(void **state)
     compare_gated(2, 193, 64, 200, false, ACT_GELU_TANH, 2);
     compare_gated(2, 70 + rng_below(&rng, 300), 1 + rng_below(&rng, 200), 1 + rng_below(&rng, 700),
                   true, ACT_SILU, 2);
+    compare_gated(1, 150, 140, 2100, true, ACT_SILU, 2);
+    compare_gated(1, 200, 130, 2048, false, ACT_GELU_TANH, 2);
     compare_gated(1, 150, 100, 300, true, ACT_GELU, 3);   /* not this one */
     compare_gated(132, 150, 100, 300, true, ACT_SILU, 4); /* slices side by side */
 }

@@ -130,9 +130,11 @@ static std::vector<copy> copies;
 /* The 128-byte swizzle is one of addresses: bits 4 to 6 are exchanged by bits 7 to 9. */
 static uint32_t swizzled(uint32_t address) { return address ^ (address >> 7 & 7) << 4; }
 
-void tile_load(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, uint32_t row)
+/* To block `block` of the cluster, where `dst` and `b` are. */
+static void load(uint32_t block, uint32_t to, void *dst, const CUtensorMap *map, const mbarrier *b,
+                 uint32_t column, uint32_t row)
 {
-    copy c = {double_shared_address(dst), {}, find(b), column, row, double_own_block()};
+    copy c = {to, {}, find(b), column, row, block};
     memcpy(&c.from, map, sizeof(c.from));
     if (c.from.magic != MAGIC || c.to % 128 || !double_shared_at(c.to, c.from.bytes()))
         double_die("a tile's place or its map");
@@ -140,6 +142,20 @@ void tile_load(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, 
         double_die("a copy to a barrier that was initialised without a fence");
     memset(dst, 0xff, c.from.bytes());
     copies.push_back(c);
+}
+
+void tile_load(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, uint32_t row)
+{
+    load(double_own_block(), double_shared_address(dst), dst, map, b, column, row);
+}
+
+/* The copies to the blocks may come at different times. */
+void tile_load_team(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, uint32_t row,
+                    uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        load(i, double_shared_address(dst), double_cluster_shared(dst, i), map,
+             (mbarrier *)double_cluster_shared(b, i), column, row);
 }
 
 static void land(const copy &c)

@@ -226,6 +226,13 @@ static __device__ __forceinline__ void load_matrix(uint32_t r[4], const void *ro
                  : "memory");
 }
 
+/* v: what is computed from it is computed here, not kept in registers from earlier places. */
+static __device__ __forceinline__ uint32_t opaque(uint32_t v)
+{
+    asm volatile("" : "+r"(v));
+    return v;
+}
+
 /* ---------------------------------------------------------------- arithmetic */
 
 /* 2^x, within 2 units in the last place; 2^-inf is 0. The same bits wherever it is used. */
@@ -233,6 +240,14 @@ static __device__ __forceinline__ float exp2_fast(float x)
 {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* 1 / x, within 1 unit in the last place; subnormal numbers are 0. */
+static __device__ __forceinline__ float reciprocal_fast(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 

@@ -72,7 +72,7 @@ static __device__ void copy_slices(const linear_args &a, const CUtensorMap *w, c
         for (uint32_t k = begin; k < end; k += COLUMNS, n++) {
             mbarrier *full = &s->r.full[p.i];
             if (n >= early) {
-                mbarrier_wait(&s->r.empty[p.i], p.parity ^ 1);
+                s->r.await(p.i, p.parity);
                 mbarrier_expect(full, sizeof(stage<ROWS>));
                 load_weights<ROWS>(a, &s->r.at[p.i], w, full, k, tile * tile_outs(a));
             }
@@ -190,9 +190,8 @@ template <typename T, int ROWS>
 static __device__ __forceinline__ void multiply_alone(const team_args &t,
                                                       team_shared<ROWS, SLICES> *s)
 {
-    enum { STAGES = team_shared<ROWS, SLICES>::STAGES };
     const team_job<SLICES> j(t.l);
-    place<STAGES> p;
+    stage_sums<T, decltype(s->r)> sums(&s->r, band_output(threadIdx.x));
     float acc[ROWS / 8][4], sum[ROWS / 8][4];
     for (uint32_t tile = j.first; tile < j.end; tile += j.apart) {
 #pragma unroll
@@ -200,7 +199,7 @@ static __device__ __forceinline__ void multiply_alone(const team_args &t,
             sum[e / 4][e % 4] = 0.0f;
         for (uint32_t i = 0; i < SLICES; i++) {
             const uint32_t columns = j.column(t.l, i + 1) - j.column(t.l, i);
-            slice_sum<T, ROWS, STAGES>(&s->r, &p, columns / COLUMNS, acc);
+            sums.slice(acc, columns / COLUMNS);
 #pragma unroll
             for (int e = 0; e < ROWS / 8 * 4; e++)
                 sum[e / 4][e % 4] += acc[e / 4][e % 4];
@@ -212,15 +211,15 @@ static __device__ __forceinline__ void multiply_alone(const team_args &t,
 template <typename T, int ROWS, int PER>
 static __device__ __forceinline__ void multiply(const team_args &t, team_shared<ROWS, PER> *s)
 {
-    enum { STAGES = team_shared<ROWS, PER>::STAGES, TEAM = SLICES / PER };
+    enum { TEAM = SLICES / PER };
     const team_job<PER> j(t.l);
-    place<STAGES> p;
+    stage_sums<T, decltype(s->r)> sums(&s->r, band_output(threadIdx.x));
     float acc[ROWS / 8][4];
     uint32_t turn = 0;
     for (uint32_t tile = j.first; tile < j.end; tile += j.apart, turn++) {
         for (uint32_t i = 0; i < PER; i++) {
             const uint32_t columns = j.column(t.l, i + 1) - j.column(t.l, i);
-            slice_sum<T, ROWS, STAGES>(&s->r, &p, columns / COLUMNS, acc);
+            sums.slice(acc, columns / COLUMNS);
             if (i == 0 && turn)
                 mbarrier_wait_team(&s->done, (turn - 1) & 1);
             leave_sums<ROWS>(s->sums[i], acc);

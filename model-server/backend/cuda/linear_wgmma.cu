@@ -5,7 +5,9 @@
  * first warpgroup fills a ring of stages, 64 columns of weights and of x each, by tensor maps;
  * two warpgroups multiply 64 outputs each. full[i] ends a phase when a stage's bytes have
  * arrived, empty[i] when the 8 warps no longer read them. The ring continues from tile to tile,
- * so the next tile's first stages arrive while this one's results are stored.
+ * so the next tile's first stages arrive early. A tile's results are stored, in parts, while the
+ * first slice of the next tile is multiplied: its sums are in registers that are not needed before
+ * that slice ends.
  *
  * The order of sums is that of linear_mma.cuh, as far as the instruction allows: the same slices,
  * and in each step of 16 columns the same columns at the same places of the MMA. So the weights,
@@ -18,183 +20,267 @@
  * Tile 128 x 192: two sets of sums (slices are added separately) are 2 x 96 registers of a
  * thread's 240, which rules out 256 rows; 5 stages of 40 KiB. 128 x 128: 6 of 32 KiB. Multiplying
  * a stage takes 768 (512) cycles at the instruction's rate, in which the L2 cache must deliver 40
- * (32) KiB. Written after: CUTLASS' description of warp-specialised, persistent kernels. */
+ * (32) KiB. That is more than it does. So two blocks, a cluster, take tiles of the same rows. Each
+ * copies half of x to both by multicast, and the L2 cache delivers 28 (24) KiB to a block. A stage
+ * is filled when the warps of both blocks have released it. Written after: CUTLASS' description of
+ * warp-specialised, persistent kernels and of multicast. */
 #include "model-server/backend/cuda/wgmma_ring.cuh"
 
-template <int ROWS> using tile_ring = ring<ROWS, (ROWS > 128 ? 5 : 6)>;
+template <int ROWS, int BLOCKS> using tile_ring = ring<ROWS, (ROWS > 128 ? 5 : 6), BLOCKS>;
 
-/* One of the block's tasks: slices [first, last) of a tile, whose first band begins at `out`.
- * Tiles are processed in groups of GROUP_TILES tiles of rows; within a group rows advance
- * fastest. So concurrent blocks share weights, and the group's x stays in the L2 cache. */
+/* One of the tasks of a cluster: slices [first, last) of a tile for each of its blocks. `out`: where
+ * this block's first band begins. Tiles are processed in groups of GROUP_TILES tiles of rows;
+ * within a group rows advance fastest. So concurrent blocks share weights, and the group's x stays
+ * in the L2 cache. */
 enum { GROUP_TILES = 8 };
 struct job {
     uint32_t out, row, first, last;
 };
-template <int ROWS> static __host__ __device__ uint32_t job_count(const linear_args &a)
+/* The tasks of all clusters of `blocks`. */
+struct jobs {
+    uint32_t outs, tiles, n; /* outputs of a cluster's tile, their number; tiles of rows; tasks */
+    jobs(const linear_args &a, uint32_t rows, uint32_t blocks)
+    {
+        const uint32_t width = tile_outs(a) * blocks;
+        outs = (outputs(a) + width - 1) / width, tiles = (a.rows + rows - 1) / rows;
+        n = outs * tiles * (a.part ? SLICES : 1);
+    }
+};
+template <class RING> static __device__ job job_at(const linear_args &a, const jobs &all, uint32_t i)
 {
-    uint32_t outs = tile_outs(a);
-    return (outputs(a) + outs - 1) / outs * ((a.rows + ROWS - 1) / ROWS) * (a.part ? SLICES : 1);
-}
-template <int ROWS> static __device__ job job_at(const linear_args &a, uint32_t i)
-{
-    const uint32_t tiles = (a.rows + ROWS - 1) / ROWS, tile = a.part ? i / SLICES : i;
+    const uint32_t tile = a.part ? i / SLICES : i;
     const uint32_t first = a.part ? i % SLICES : 0, last = a.part ? first + 1 : SLICES;
-    const uint32_t outs = (outputs(a) + tile_outs(a) - 1) / tile_outs(a);
-    const uint32_t group = tile / (GROUP_TILES * outs), in = tile % (GROUP_TILES * outs);
-    const uint32_t left = tiles - group * GROUP_TILES;
+    const uint32_t group = tile / (GROUP_TILES * all.outs), in = tile % (GROUP_TILES * all.outs);
+    const uint32_t left = all.tiles - group * GROUP_TILES;
     const uint32_t wide = left < GROUP_TILES ? left : GROUP_TILES;
-    return job{in / wide * tile_outs(a), (group * GROUP_TILES + in % wide) * ROWS, first, last};
+    const uint32_t out = in / wide * RING::BLOCKS + blockIdx.x % RING::BLOCKS;
+    return job{out * tile_outs(a), (group * GROUP_TILES + in % wide) * RING::ROWS, first, last};
+}
+/* Calls fn(job) for each of this block's tasks. */
+template <class RING, typename FN>
+static __device__ __forceinline__ void each_job(const linear_args &a, const jobs &all, FN fn)
+{
+    for (uint32_t i = blockIdx.x / RING::BLOCKS; i < all.n; i += gridDim.x / RING::BLOCKS)
+        fn(job_at<RING>(a, all, i));
 }
 
 /* ---------------------------------------------------------------- the copying warpgroup */
 
-template <int ROWS>
-static __device__ void copy_stages(const linear_args &a, const CUtensorMap *w, const CUtensorMap *x,
-                                   tile_ring<ROWS> *r)
+/* x of a stage: of two blocks each brings half of the rows for both. */
+template <class RING>
+static __device__ __forceinline__ void load_x(stage<RING::ROWS> *s, const CUtensorMap *x,
+                                              mbarrier *full, uint32_t k, uint32_t row)
 {
-    place<tile_ring<ROWS>::STAGES> p;
-    for (uint32_t n = job_count<ROWS>(a), i = blockIdx.x; i < n; i += gridDim.x) {
-        job j = job_at<ROWS>(a, i);
+    const uint32_t share = RING::ROWS / RING::BLOCKS, mine = blockIdx.x % RING::BLOCKS * share;
+    if (RING::BLOCKS > 1)
+        tile_load_team(s->x[mine], x, full, k, row + mine, RING::BLOCKS);
+    else
+        tile_load(s->x, x, full, k, row);
+}
+
+template <class RING>
+static __device__ void copy_stages(const linear_args &a, const jobs &all, const CUtensorMap *w,
+                                   const CUtensorMap *x, RING *r)
+{
+    place<RING::STAGES> p;
+    each_job<RING>(a, all, [&](const job &j) {
         for (uint32_t k = slice_begin(a.w.cols, j.first); k < slice_begin(a.w.cols, j.last);
              k += COLUMNS) {
-            stage<ROWS> *s = &r->at[p.i];
+            stage<RING::ROWS> *s = &r->at[p.i];
             mbarrier *full = &r->full[p.i];
-            mbarrier_wait(&r->empty[p.i], p.parity ^ 1);
+            r->await(p.i, p.parity);
             mbarrier_expect(full, sizeof(*s));
-            tile_load(s->x, x, full, k, j.row);
-            load_weights<ROWS>(a, s, w, full, k, j.out);
+            load_x<RING>(s, x, full, k, j.row);
+            load_weights<RING::ROWS>(a, s, w, full, k, j.out);
             p.next();
         }
-    }
+    });
 }
 
 /* ---------------------------------------------------------------- the multiplying ones */
 
-/* Place of a thread's sums: its two outputs, its even or odd rows. */
-struct corner {
-    uint32_t out, other, row, rows; /* rows: number from `row` on */
-    float b, b_other; /* of the bias; without one 0 is added: no sum is -0, so no bit changes */
-    __device__ __forceinline__ corner(const linear_args &a, const job &j, int odd)
-    {
-        const uint32_t warp = threadIdx.x / 32 - GROUP / 32, lane = threadIdx.x % 32;
-        const bool biased = a.bias && !a.part;
-        out = j.out + 8 * warp + lane / 4, other = out + band_apart(a);
-        row = j.row + lane % 4 * 2 + odd, rows = row < a.rows ? a.rows - row : 0;
-        b = biased && out < a.w.rows ? a.bias[out] : 0.0f;
-        b_other = biased && other < a.w.rows ? a.bias[other] : 0.0f;
-    }
-};
+/* What is stored of a tile: sums, or act(gate) * the gated output. */
+enum ending { SUMS, SILU, GELU };
 
-template <int ROWS>
-static __device__ __forceinline__ void store_tile(const linear_args &a, const job &j, float *y,
-                                                  const float (&sum)[ROWS / 8][4])
+/* math_act() of the two: the same operations but for the division, which here has no branch. The
+ * quotient is rounded correctly, as a division is: an approximate reciprocal is corrected once, the
+ * quotient twice. A divisor above 2^64 is scaled, because its reciprocal may be subnormal; the
+ * quotient is not, since x is beyond -9 then. */
+template <int END> static __device__ __forceinline__ float act_of(float x)
 {
+    const float u = END == SILU ? x : GELU_TWO_C * fmaf(GELU_CUBIC * x * x, x, x);
+    const float d = 1.0f + math_exp(-u), scale = d > 0x1p64f ? 0x1p-64f : 1.0f, by = d * scale;
+    float r = reciprocal_fast(by);
+    r = fmaf(r, fmaf(-by, r, 1.0f), r);
+    float q = x * r;
+    q = fmaf(r, fmaf(-by, q, x), q);
+    q = fmaf(r, fmaf(-by, q, x), q) * scale;
+    return d == INFINITY ? x * 0.0f : fabsf(x) == INFINITY ? x : q;
+}
+
+/* Stores sums of two outputs, j.out + in_band in either band, and of rows `row` and `row` + 1 of the
+ * tile. It keeps nothing in registers for the next call. */
+template <int END>
+static __device__ __forceinline__ void store_rows(const linear_args &a, const job &j,
+                                                  uint32_t row,
+                                                  const float (&sum)[4])
+{
+    const uint32_t out = j.out + band_output(opaque(threadIdx.x)), other = out + band_apart(a), width = outputs(a);
+    const bool has = out < width, has_other = other < a.w.rows;
+    float b = 0.0f, b_other = 0.0f; /* no sum is -0, so adding 0 changes no bit */
+    if (a.bias && !a.part) {
+        b = has ? a.bias[out] : 0.0f;
+        b_other = has_other ? a.bias[other] : 0.0f;
+    }
+    row += opaque(j.row);
+    float *y = END == SUMS && a.part ? a.part + (size_t)j.first * a.rows * width : a.y;
+    y += (size_t)row * width + out;
 #pragma unroll
-    for (int odd = 0; odd < 2; odd++) {
-        const corner c(a, j, odd);
-        float *at = y + (size_t)c.row * a.w.rows + c.out;
-#pragma unroll
-        for (uint32_t i = 0; i < ROWS / 8; i++, at += 8 * (size_t)a.w.rows) {
-            if (c.out < a.w.rows && 8 * i < c.rows)
-                at[0] = sum[i][odd] + c.b;
-            if (c.other < a.w.rows && 8 * i < c.rows)
-                at[BAND] = sum[i][2 + odd] + c.b_other;
+    for (uint32_t i = 0; i < 2; i++, y += width) {
+        const float f = sum[i] + b, g = sum[2 + i] + b_other;
+        if (END == SUMS) {
+            if (row + i < a.rows && has)
+                y[0] = f;
+            if (row + i < a.rows && has_other)
+                y[BAND] = g;
+        } else if (row + i < a.rows && has) { /* as rows.cu's act, on the same numbers */
+            *y = act_of<END>(f) * g;
         }
     }
 }
 
-/* y = act(gate) * the gated output: the operations of rows.cu's act, on the same numbers. */
-template <int ROWS, enum act ACT>
-static __device__ __forceinline__ void store_gated(const linear_args &a, const job &j,
-                                                   const float (&sum)[ROWS / 8][4])
+/* Part i of PARTS of a tile. */
+template <int PARTS, int ROWS, int END>
+static __device__ __forceinline__ void store_part(const linear_args &a, const job &j,
+                                                  const float (&sum)[ROWS / 8][4], int i)
 {
-    const uint32_t n = outputs(a);
 #pragma unroll
-    for (int odd = 0; odd < 2; odd++) {
-        const corner c(a, j, odd);
-        float *at = a.y + (size_t)c.row * n + c.out;
-#pragma unroll
-        for (uint32_t i = 0; i < ROWS / 8; i++, at += 8 * (size_t)n)
-            if (c.out < n && 8 * i < c.rows)
-                *at = math_act(sum[i][odd] + c.b, ACT) * (sum[i][2 + odd] + c.b_other);
-    }
+    for (int e = i * (ROWS / 8) / PARTS; e < (i + 1) * (ROWS / 8) / PARTS; e++)
+        store_rows<END>(a, j, 8 * e + threadIdx.x % 4 * 2, sum[e]);
 }
 
-template <typename T, int ROWS>
-static __device__ __forceinline__ void multiply(const linear_args &a, tile_ring<ROWS> *r)
+static __device__ __forceinline__ uint32_t slice_stages(const linear_args &a, uint32_t s)
 {
-    place<tile_ring<ROWS>::STAGES> p;
-    float acc[ROWS / 8][4], sum[ROWS / 8][4];
-    for (uint32_t n = job_count<ROWS>(a), i = blockIdx.x; i < n; i += gridDim.x) {
-        job j = job_at<ROWS>(a, i);
+    return (slice_begin(a.w.cols, s + 1) - slice_begin(a.w.cols, s)) / COLUMNS;
+}
+
+/* Sums of a tile are stored while the first slice of the next one is multiplied: they are in the
+ * registers that it needs at its end. */
+template <typename T, class RING, int END>
+static __device__ __forceinline__ void multiply(const linear_args &a, const jobs &all,
+                                                RING *r)
+{
+    enum { ROWS = RING::ROWS, PARTS = 8 };
+    stage_sums<T, RING> sums(r, band_output(threadIdx.x));
+    job last = {};
+    bool pending = false;
+    float acc[ROWS / 8][4], sum[ROWS / 8][4] = {};
+    each_job<RING>(a, all, [&](const job &j) {
+        const uint32_t stages = slice_stages(a, j.first);
+        if (pending && stages >= PARTS / 2) {
+            sums.template slice<PARTS>(acc, stages, [&](int i) {
+                store_part<PARTS, ROWS, END>(a, last, sum, i);
+            });
+        } else {
+            if (pending)
+                store_part<1, ROWS, END>(a, last, sum, 0);
+            sums.slice(acc, stages);
+        }
 #pragma unroll
         for (int e = 0; e < ROWS / 8 * 4; e++)
-            sum[e / 4][e % 4] = 0.0f;
-        for (uint32_t s = j.first; s < j.last; s++) {
-            uint32_t columns = slice_begin(a.w.cols, s + 1) - slice_begin(a.w.cols, s);
-            slice_sum<T, ROWS, tile_ring<ROWS>::STAGES>(r, &p, columns / COLUMNS, acc);
+            sum[e / 4][e % 4] = 0.0f + acc[e / 4][e % 4];
+        for (uint32_t s = j.first + 1; s < j.last; s++) {
+            sums.slice(acc, slice_stages(a, s));
 #pragma unroll
             for (int e = 0; e < ROWS / 8 * 4; e++)
                 sum[e / 4][e % 4] += acc[e / 4][e % 4];
         }
-        if (!a.gate)
-            store_tile<ROWS>(a, j, a.part ? a.part + (size_t)j.first * a.rows * a.w.rows : a.y,
-                             sum);
-        else if (a.act == ACT_SILU)
-            store_gated<ROWS, ACT_SILU>(a, j, sum);
-        else
-            store_gated<ROWS, ACT_GELU_TANH>(a, j, sum);
-    }
+        last = j, pending = true;
+    });
+    if (pending)
+        store_part<1, ROWS, END>(a, last, sum, 0);
 }
 
-/* grid: as many blocks as run concurrently */
-template <typename T, int ROWS>
+/* grid: as many clusters of RING::BLOCKS as run concurrently */
+template <typename T, class RING, int END>
 static __global__ void __launch_bounds__(THREADS, 1)
-    linear_wgmma_kernel(linear_args a, const __grid_constant__ CUtensorMap w,
+    linear_wgmma_kernel(linear_args a, jobs all, const __grid_constant__ CUtensorMap w,
                         const __grid_constant__ CUtensorMap x)
 {
     unsigned char *base = dynamic_shared<unsigned char>();
     base += (ALIGN - shared_address(base) % ALIGN) % ALIGN;
-    tile_ring<ROWS> *r = (tile_ring<ROWS> *)base;
+    RING *r = (RING *)base;
     if (threadIdx.x == 0) {
         tile_prefetch(&w), tile_prefetch(&x);
         r->init();
         mbarrier_init_fence();
     }
-    __syncthreads();
+    if (RING::BLOCKS > 1)
+        cluster_barrier(); /* the other block copies to and arrives at these barriers */
+    else
+        __syncthreads();
     depend();
     if (threadIdx.x < GROUP) {
         registers_give<COPY_REGISTERS>();
         if (threadIdx.x == 0)
-            copy_stages<ROWS>(a, &w, &x, r);
+            copy_stages<RING>(a, all, &w, &x, r);
     } else {
         registers_take<MATH_REGISTERS>();
-        multiply<T, ROWS>(a, r);
+        multiply<T, RING, END>(a, all, r);
+    }
+    if (RING::BLOCKS > 1) {
+        __syncwarp();
+        cluster_barrier(); /* no block exits while the other one arrives at its barriers */
     }
 }
 
 /* ---------------------------------------------------------------- launching */
 
-template <typename T, int ROWS>
+template <typename T, int END, int ROWS, int BLOCKS>
 static cudaError_t start(const struct launch *l, const linear_args *a)
 {
+    typedef tile_ring<ROWS, BLOCKS> RING;
     CUtensorMap w, x;
     cudaError_t rc = tensor_map(&w, a->w.data, k_padded(a->w.cols, QUANT_NONE), a->w.rows,
                                 COLUMNS / 2, BAND, false);
     if (rc == cudaSuccess)
-        rc = tensor_map(&x, a->narrow, k_padded(a->w.cols, QUANT_NONE), a->rows, COLUMNS, ROWS,
-                        true);
+        rc = tensor_map(&x, a->narrow, k_padded(a->w.cols, QUANT_NONE), a->rows, COLUMNS,
+                        ROWS / BLOCKS, true);
     if (rc != cudaSuccess)
         return rc;
-    uint32_t jobs = job_count<ROWS>(*a);
-    return launch(linear_wgmma_kernel<T, ROWS>, jobs < a->blocks ? jobs : a->blocks, THREADS,
-                  sizeof(tile_ring<ROWS>) + ALIGN, l->stream, l->overlap, *a, w, x);
+    const jobs all(*a, ROWS, BLOCKS);
+    const uint32_t n = all.n * BLOCKS;
+    return launch_clusters(linear_wgmma_kernel<T, RING, END>, n < a->blocks ? n : a->blocks, BLOCKS,
+                           THREADS, sizeof(RING) + ALIGN, l->stream, l->overlap, *a, all, w, x);
+}
+
+template <typename T, int END>
+static cudaError_t start_tile(const struct launch *l, const linear_args *a)
+{
+    if (a->tile_blocks == 2)
+        return a->tile_rows == 128 ? start<T, END, 128, 2>(l, a) : start<T, END, 192, 2>(l, a);
+    return a->tile_rows == 128 ? start<T, END, 128, 1>(l, a) : start<T, END, 192, 1>(l, a);
+}
+
+template <typename T> static cudaError_t start_end(const struct launch *l, const linear_args *a)
+{
+    if (!a->gate)
+        return start_tile<T, SUMS>(l, a);
+    return a->act == ACT_SILU ? start_tile<T, SILU>(l, a) : start_tile<T, GELU>(l, a);
 }
 
 extern "C" cudaError_t linear_wgmma_launch(const struct launch *l, const void *args)
 {
     const linear_args *a = (const linear_args *)args;
-    if (a->tile_rows == 128)
-        return a->w.dtype == DT_F16 ? start<F16, 128>(l, a) : start<Bf16, 128>(l, a);
-    return a->w.dtype == DT_F16 ? start<F16, 192>(l, a) : start<Bf16, 192>(l, a);
+    return a->w.dtype == DT_F16 ? start_end<F16>(l, a) : start_end<Bf16>(l, a);
+}
+
+extern "C" cudaError_t linear_wgmma_pairs(uint32_t *pairs)
+{
+    int n = 0;
+    typedef tile_ring<192, 2> RING;
+    cudaError_t rc = clusters_at_once(&n, (const void *)linear_wgmma_kernel<Bf16, RING, SUMS>, 2,
+                                      THREADS, sizeof(RING) + ALIGN);
+    *pairs = (uint32_t)n;
+    return rc;
 }

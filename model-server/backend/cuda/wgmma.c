@@ -23,29 +23,56 @@ bool wgmma_takes(const struct device *d, const struct linear_args *a)
     return d->features & CUDA_WGMMA && a->rows > WGMMA_ROWS && a->w.quant == QUANT_NONE;
 }
 
-static uint64_t tiles_of(const struct linear_args *a, uint32_t rows)
+/* Tiles of `rows` rows for one block, or two that share x. */
+struct tiling {
+    uint32_t rows, blocks;
+};
+
+static uint64_t tiles_of(const struct linear_args *a, struct tiling t)
 {
-    return ((uint64_t)a->w.rows + 127) / 128 * ((a->rows + rows - 1) / rows);
+    const uint64_t outs = 128 * t.blocks;
+    return ((uint64_t)a->w.rows + outs - 1) / outs * ((a->rows + t.rows - 1) / t.rows);
 }
 
-/* The tile that needs less time for all waves of blocks; if equal the larger one, which reads
- * less. */
-static uint32_t rows_of_tile(const struct device *d, const struct linear_args *a)
+/* Cycles of a block for 64 columns of a tile: those of the products, or those of the copies from
+ * the L2 cache, if that is more. A multiprocessor of an H200 got 31 to 38 bytes a cycle of it in
+ * every shape that was measured without pairs (docs/results/gpu.md). */
+static uint32_t stage_cycles(struct tiling t)
 {
-    uint64_t sms = (uint64_t)d->sms;
-    uint64_t small = (tiles_of(a, 128) + sms - 1) / sms * 128;
-    uint64_t large = (tiles_of(a, 192) + sms - 1) / sms * 192;
-    return small < large ? 128 : 192;
+    enum { ROW_BYTES = 128, L2_BYTES = 36 };
+    const uint32_t products = 4 * t.rows;
+    const uint32_t copies = (128 + t.rows / t.blocks) * ROW_BYTES / L2_BYTES;
+    return products > copies ? products : copies;
+}
+
+/* The tiles that need the least time for all waves of blocks. */
+static struct tiling tiling_of(const struct device *d, const struct linear_args *a)
+{
+    static const struct tiling all[] = {{192, 2}, {128, 2}, {192, 1}, {128, 1}};
+    struct tiling best = {0};
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        const uint64_t at_once = all[i].blocks == 1         ? (uint64_t)d->sms
+                                 : d->features & CUDA_PAIRS ? d->pairs
+                                                            : 0;
+        if (!at_once)
+            continue;
+        const uint64_t waves = (tiles_of(a, all[i]) + at_once - 1) / at_once;
+        if (waves * stage_cycles(all[i]) < least)
+            least = waves * stage_cycles(all[i]), best = all[i];
+    }
+    return best;
 }
 
 void wgmma_linear(struct device *d, struct linear_args *a)
 {
+    const struct tiling t = tiling_of(d, a);
     cuda_narrow(d, a, NARROW_WGMMA);
-    a->tile_rows = rows_of_tile(d, a);
-    a->blocks = (uint32_t)d->sms;
+    a->tile_rows = t.rows, a->tile_blocks = t.blocks;
+    a->blocks = t.blocks == 2 ? 2 * d->pairs : (uint32_t)d->sms;
     /* Parallel slices are written and read once more: they pay if most of the device would
      * otherwise be idle (by estimate). */
-    if (4 * tiles_of(a, a->tile_rows) <= (uint64_t)d->sms)
+    if (4 * t.blocks * tiles_of(a, t) <= (uint64_t)d->sms)
         a->part = cuda_work(d, WORK_SLICES, (size_t)SLICES * a->rows * a->w.rows * sizeof(float));
     RECORD(d, linear_wgmma_launch, *a);
     if (a->part)
@@ -116,16 +143,15 @@ static int wait_for_it(struct device *d, struct err *e)
         if (ms > SECONDS * 1000) {
             d->stuck = true;
             return err_set(e, ERR_SYSTEM,
-                           "GPU %d: the check of wgmma does not end: CUDA_FEATURES=463 leaves it "
-                           "out, 479 only "
-                           "what it does by clusters",
+                           "GPU %d: the check of wgmma does not end: CUDA_FEATURES=-17 leaves it "
+                           "out, -513 only what it does by teams of blocks",
                            d->index);
         }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return rc == cudaSuccess
                ? 0
-               : cuda_failed(d, rc, "checking wgmma (CUDA_FEATURES=463 leaves it out)", e);
+               : cuda_failed(d, rc, "checking wgmma (CUDA_FEATURES=-17 leaves it out)", e);
 }
 
 /* With the features of `use` among those of wgmma: none is mma.sync. */
@@ -133,7 +159,7 @@ static int product(struct device *d, unsigned use, const struct weight *w, float
                    float *host, struct err *e)
 {
     const unsigned features = d->features;
-    d->features = (features & ~(unsigned)(CUDA_WGMMA | CUDA_TEAMS)) | use;
+    d->features = (features & ~(unsigned)(CUDA_WGMMA | CUDA_PAIRS | CUDA_TEAMS)) | use;
     cuda_linear(d, y, x, use & CUDA_TEAMS ? WGMMA_ROWS : ROWS, w, NULL);
     d->features = features;
     cuda_flush(d, false);
@@ -188,24 +214,28 @@ static int check(struct device *d, enum dtype type, unsigned use, struct err *e)
 int wgmma_decide(struct device *d, int major, int minor, const char **why, struct err *e)
 {
     const unsigned wanted = d->features, any = CUDA_WGMMA | CUDA_WGMMA_ANY;
-    unsigned teams = wanted & CUDA_TEAMS;
+    unsigned teams = wanted & CUDA_TEAMS, pairs = wanted & CUDA_PAIRS;
     int same = 1;
-    d->features &= ~(any | CUDA_TEAMS);
+    d->features &= ~(any | CUDA_TEAMS | CUDA_PAIRS);
     *why = "";
     /* code for sm_90a runs on 9.0 alone */
     if (!(wanted & any) || !(wanted & CUDA_TENSOR) || major != 9 || minor != 0)
         return 0;
     if (teams && teams_open(d))
         teams = 0;
+    if (pairs && linear_wgmma_pairs(&d->pairs) != cudaSuccess)
+        pairs = 0, cudaGetLastError();
     for (enum dtype t = DT_F16; t <= DT_BF16 && same > 0; t++) {
         same = check(d, t, CUDA_WGMMA, e);
+        if (same > 0 && pairs)
+            same = check(d, t, CUDA_WGMMA | pairs, e);
         if (same > 0 && teams)
             same = check(d, t, CUDA_WGMMA | teams, e);
     }
     if (same < 0)
         return -1;
     if (same || wanted & CUDA_WGMMA_ANY)
-        d->features |= CUDA_WGMMA | teams;
+        d->features |= CUDA_WGMMA | teams | pairs;
     *why = same && teams             ? ", wgmma, teams"
            : same                    ? ", wgmma"
            : wanted & CUDA_WGMMA_ANY ? ", wgmma though its sums have other bits"

@@ -24,17 +24,31 @@ template <int ROWS> struct stage {
     unsigned char x[ROWS][2 * COLUMNS], w[2][2][BAND][COLUMNS]; /* [half][band] */
 };
 /* full[i] ends a phase when the bytes of a stage have arrived, empty[i] when no warp reads it any
- * more. */
-template <int ROWS, int N> struct ring {
-    static constexpr int STAGES = N;
-    stage<ROWS> at[N];
+ * more: in all BLOCKS blocks of a cluster, if one copy brings x for all of them. */
+template <int R, int N, int B = 1> struct ring {
+    enum { ROWS = R, STAGES = N, BLOCKS = B };
+    stage<R> at[N];
     mbarrier full[N], empty[N];
     __device__ __forceinline__ void init(void)
     {
         for (int i = 0; i < N; i++) {
             mbarrier_init(&full[i], 1);
-            mbarrier_init(&empty[i], MATH * GROUP / 32);
+            mbarrier_init(&empty[i], B * MATH * GROUP / 32);
         }
+    }
+    /* Waits until stage i may be filled. */
+    __device__ __forceinline__ void await(uint32_t i, uint32_t parity)
+    {
+        mbarrier_wait(&empty[i], parity ^ 1);
+    }
+    /* The warp no longer reads stage i. */
+    __device__ __forceinline__ void release(uint32_t i)
+    {
+        __syncwarp();
+        if (B > 1 && threadIdx.x % 32 < B)
+            mbarrier_release_at(&empty[i], threadIdx.x % 32);
+        if (B == 1 && threadIdx.x % 32 == 0)
+            mbarrier_arrive(&empty[i]);
     }
 };
 
@@ -46,6 +60,7 @@ template <int STAGES> struct place {
         if (++i == STAGES)
             i = 0, parity ^= 1;
     }
+    __device__ __forceinline__ uint32_t before(void) const { return i ? i - 1 : STAGES - 1; }
 };
 
 /* Outputs of a product, or with a gate half of them; distance between the outputs of the two
@@ -77,18 +92,27 @@ static __device__ __forceinline__ void load_weights(const linear_args &a, stage<
 
 /* ---------------------------------------------------------------- multiplying */
 
-/* This lane's 16 bytes of its two outputs, which are rows g and g + 8 of the fragment: 32
- * columns. A warp has 8 outputs of each band, so with a gate a thread has an output of the gate
- * and the one that it gates. */
+/* This lane's 16 bytes of its two outputs, which are rows g and g + 8 of the fragment: 32 columns.
+ * They are output `out` of either band. So with a gate a thread has an output of the gate and the
+ * one that it gates. */
 struct fragment {
     uint4 g, g8;
 };
 template <int ROWS>
-static __device__ __forceinline__ void load_fragment(fragment *f, const stage<ROWS> *s, int half)
+static __device__ __forceinline__ void load_fragment(fragment *f, const stage<ROWS> *s, int half,
+                                                     uint32_t place)
 {
-    const uint32_t warp = threadIdx.x / 32 - GROUP / 32, lane = threadIdx.x % 32;
-    f->g = *(const uint4 *)&s->w[half][0][8 * warp + lane / 4][lane % 4 * 16];
-    f->g8 = *(const uint4 *)&s->w[half][1][8 * warp + lane / 4][lane % 4 * 16];
+    f->g = *(const uint4 *)&s->w[half][0][0][place];
+    f->g8 = *(const uint4 *)&s->w[half][1][0][place];
+}
+static __device__ __forceinline__ uint32_t fragment_place(uint32_t out)
+{
+    return out * COLUMNS + threadIdx.x % 4 * 16;
+}
+/* Outputs of a band in their order: 8 of them to a warp. */
+static __device__ __forceinline__ uint32_t band_output(uint32_t thread)
+{
+    return (thread - GROUP) / 32 * 8 + thread % 32 / 4;
 }
 
 /* The b operand of wgmma: 16 columns from `column` on of rows of 128 bytes in a tensor map's
@@ -101,45 +125,67 @@ static __device__ __forceinline__ uint64_t rows_operand(const void *rows, uint32
     return address >> 4 | 1ull << 16 | eight_rows >> 4 << 32 | 1ull << 62;
 }
 
-/* The warp no longer reads stage `i`. */
-template <class RING> static __device__ __forceinline__ void release(RING *r, uint32_t i)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        mbarrier_arrive(&r->empty[i]);
-}
-
-/* Sum of the next `stages` stages. Halves of a stage are groups of two wgmma; one group always
- * runs while the next one's weights are read from shared memory. */
-template <typename T, int ROWS, int STAGES>
-static __device__ __forceinline__ void slice_sum(ring<ROWS, STAGES> *r, place<STAGES> *p,
-                                                 uint32_t stages, float (&acc)[ROWS / 8][4])
-{
+/* Sums of consecutive stages. Halves of a stage are groups of two wgmma; one group always runs while
+ * the next one's weights are read from shared memory. */
+template <typename T, class RING> struct stage_sums {
+    enum { ROWS = RING::ROWS };
+    RING *r;
+    place<RING::STAGES> p;
+    uint32_t place_of_weights; /* the thread's */
     fragment f[2];
-    uint32_t before = p->i;
-#pragma unroll
-    for (int i = 0; i < ROWS / 8 * 4; i++)
-        acc[i / 4][i % 4] = 0.0f;
-    for (uint32_t n = 0; n < stages; n++) {
-        const stage<ROWS> *s = &r->at[p->i];
-        mbarrier_wait(&r->full[p->i], p->parity);
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            load_fragment(&f[h], s, h);
-            wgmma_fence();
-            wgmma(T(), acc, f[h].g.x, f[h].g8.x, f[h].g.y, f[h].g8.y, rows_operand(s->x, 32 * h));
-            wgmma(T(), acc, f[h].g.z, f[h].g8.z, f[h].g.w, f[h].g8.w,
-                  rows_operand(s->x, 32 * h + 16));
-            wgmma_commit();
-            wgmma_wait<1>(); /* f[1 - h] may be loaded */
-            if (h == 0 && n > 0)
-                release(r, before);
-        }
-        before = p->i;
-        p->next();
+    __device__ __forceinline__ stage_sums(RING *r, uint32_t out) : r(r)
+, place_of_weights(fragment_place(out)) {}
+
+    /* Starts adding half h of the current stage to `acc`. */
+    __device__ __forceinline__ void start(float (&acc)[ROWS / 8][4], int h)
+    {
+        const stage<ROWS> *s = &r->at[p.i];
+        if (h == 0)
+            mbarrier_wait(&r->full[p.i], p.parity);
+        load_fragment(&f[h], s, h, place_of_weights);
+        wgmma_fence();
+        wgmma(T(), acc, f[h].g.x, f[h].g8.x, f[h].g.y, f[h].g8.y, rows_operand(s->x, 32 * h));
+        wgmma(T(), acc, f[h].g.z, f[h].g8.z, f[h].g.w, f[h].g8.w, rows_operand(s->x, 32 * h + 16));
+        wgmma_commit();
     }
-    wgmma_wait<0>();
-    if (stages)
-        release(r, before);
-}
+    /* The half before this one is added: f[1 - h] may be loaded. */
+    __device__ __forceinline__ void settle(int h, bool first)
+    {
+        wgmma_wait<1>();
+        if (h == 0 && !first)
+            r->release(p.before());
+        if (h == 1)
+            p.next();
+    }
+    /* acc = the sum of the next `stages` stages, at least PARTS / 2. While the first ones are added,
+     * part(i) is called for i < PARTS, with a constant i: other work of the thread, not on `acc`. */
+    template <int PARTS, typename FN>
+    __device__ __forceinline__ void slice(float (&acc)[ROWS / 8][4], uint32_t stages, FN part)
+    {
+        static_assert(PARTS % 2 == 0, "halves of stages");
+#pragma unroll
+        for (int i = 0; i < ROWS / 8 * 4; i++)
+            acc[i / 4][i % 4] = 0.0f;
+#pragma unroll
+        for (int i = 0; i < PARTS; i++) {
+            start(acc, i % 2);
+            settle(i % 2, i == 0);
+            part(i); /* while one group runs: the other's fragment is free */
+        }
+        for (uint32_t n = PARTS / 2; n < stages; n++) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                start(acc, h);
+                settle(h, n == 0);
+            }
+        }
+        wgmma_wait<0>();
+        if (stages)
+            r->release(p.before());
+    }
+    __device__ __forceinline__ void slice(float (&acc)[ROWS / 8][4], uint32_t stages)
+    {
+        slice<0>(acc, stages, [](int) {});
+    }
+};
 #endif

@@ -123,6 +123,13 @@ static inline void load_matrix(uint32_t r[4], const void *row)
 }
 
 static inline float exp2_fast(float x) { return exp2f(x); }
+/* As inaccurate as allowed. */
+static inline float reciprocal_fast(float x)
+{
+    const float y = 1.0f / x;
+    return fabsf(y) < 0x1p-126f ? 0.0f : __float_as_uint(x) % 2 ? nextafterf(y, 0.0f) : y;
+}
+static inline uint32_t opaque(uint32_t v) { return v; }
 
 static inline float low_half(uint32_t h) { return f32_of_f16((uint16_t)h); }
 static inline float high_half(uint32_t h) { return f32_of_f16((uint16_t)(h >> 16)); }
