@@ -7,10 +7,10 @@
  * cases still hold. */
 #include "tests/check/cuda_sides.h"
 
-enum { WGMMA = 16, WGMMA_ANY = 32, TEAMS = 512, PAIRS = 8192 };
+enum { WGMMA = 16, WGMMA_ANY = 32, PAIRS = 8192 };
 
 /* Of the side that takes products by wgmma. */
-static uint64_t features = ~(uint64_t)TEAMS;
+static uint64_t features = ~0ull;
 
 /* Asked for though bits may differ: `make gpu-check` does, to see the kernel alone. */
 static bool bits_may_differ(void)
@@ -50,13 +50,13 @@ static void products_are_right(void **state)
 {
     (void)state;
     /* rows, outputs, columns: the edges of tiles, slices and stages */
-    static const uint32_t edges[][3] = {{65, 1, 1},      {128, 128, 64},  {192, 128, 512},
+    static const uint32_t edges[][3] = {{17, 1, 1},      {128, 128, 64},  {192, 128, 512},
                                         {193, 129, 576}, {129, 257, 513}, {400, 70, 1100}};
     enum { EDGES = sizeof(edges) / sizeof(*edges) };
     for (int sms = 1; sms <= 132; sms += sms == 1 ? 2 : 129) {
         struct side g = open_wgmma(sms), c = open_side(cpu, ~0ull);
         for (uint32_t i = 0; i < EDGES + 4; i++) {
-            uint32_t rows = i < EDGES ? edges[i][0] : 65 + rng_below(&rng, 250);
+            uint32_t rows = i < EDGES ? edges[i][0] : 17 + rng_below(&rng, 300);
             uint32_t n = i < EDGES ? edges[i][1] : 1 + rng_below(&rng, 300);
             uint32_t k = i < EDGES ? edges[i][2] : 1 + rng_below(&rng, 900);
             enum dtype t = (i + (uint32_t)sms) % 4 < 2 ? DT_F16 : DT_BF16;
@@ -72,7 +72,7 @@ static void few_rows_and_floats_go_another_way(void **state)
     (void)state;
     struct side g = open_wgmma(132), c = open_side(cpu, ~0ull);
     printf("wgmma: %s\n", gpu->describe(g.d)); /* for the log of a machine with a GPU */
-    check_linear(g, c, 64, 40, 100, DT_BF16, steps[DT_BF16]);
+    check_linear(g, c, 16, 40, 100, DT_BF16, steps[DT_BF16]);
     check_linear(g, c, 100, 40, 100, DT_F32, 0);
     assert_by_wgmma(false);
     close_side(g), close_side(c);
@@ -112,11 +112,12 @@ static void bits_do_not_depend_on_the_instruction(void **state)
         skip();
     for (int i = 0; i < 12; i++) { /* by pairs of blocks and by single ones */
         enum dtype t = i % 2 ? DT_BF16 : DT_F16;
-        features = i < 6 ? ~(uint64_t)TEAMS : ~(uint64_t)(TEAMS | PAIRS);
-        compare_ways(sms[i / 2 % 3], t, 65 + rng_below(&rng, 330), 1 + rng_below(&rng, 270),
-                     1 + rng_below(&rng, 1200));
+        features = i < 6 ? ~0ull : ~(uint64_t)PAIRS;
+        compare_ways(sms[i / 2 % 3], t,
+                     i % 3 ? 17 + rng_below(&rng, 48) : 65 + rng_below(&rng, 330),
+                     1 + rng_below(&rng, 270), 1 + rng_below(&rng, 1200));
     }
-    features = ~(uint64_t)TEAMS;
+    features = ~0ull;
     /* slices long enough for the previous tile's results to be stored while they are multiplied */
     compare_ways(1, DT_BF16, 200, 270, 2080);
     compare_ways(1, DT_F16, 390, 140, 2500);
@@ -129,11 +130,11 @@ static void bits_do_not_depend_on_the_order_of_threads_and_copies(void **state)
         skip();
     for (uint32_t seed = 1; seed <= 6; seed++) {
         machine->shuffle = seed * 77;
-        features = seed % 3 ? ~(uint64_t)TEAMS : ~(uint64_t)(TEAMS | PAIRS);
+        features = seed % 3 ? ~0ull : ~(uint64_t)PAIRS;
         compare_ways(seed % 2 ? 1 : 132, seed % 4 < 2 ? DT_BF16 : DT_F16, 70 + 60 * seed, 150,
                      64 * seed + 500);
     }
-    machine->shuffle = 0, features = ~(uint64_t)TEAMS;
+    machine->shuffle = 0, features = ~0ull;
 }
 
 /* ---------------------------------------------------------------- gates */
@@ -181,7 +182,7 @@ static void a_gate_is_part_of_its_product(void **state)
     if (bits_may_differ())
         skip();
     /* rows to 16 bits, the product */
-    compare_gated(1, 65, 1, 70, true, ACT_SILU, 2);
+    compare_gated(1, 20, 1, 70, true, ACT_SILU, 2);
     compare_gated(2, 193, 64, 200, false, ACT_GELU_TANH, 2);
     compare_gated(2, 70 + rng_below(&rng, 300), 1 + rng_below(&rng, 200), 1 + rng_below(&rng, 700),
                   true, ACT_SILU, 2);
@@ -191,35 +192,7 @@ static void a_gate_is_part_of_its_product(void **state)
     compare_gated(132, 150, 100, 300, true, ACT_SILU, 4); /* slices side by side */
 }
 
-/* ---------------------------------------------------------------- teams */
-
-/* x += scale * product, as one operation and as two. */
-static void compare_summed(int sms, uint32_t rows, uint32_t n, uint32_t k)
-{
-    const enum dtype t = n % 2 ? DT_F16 : DT_BF16;
-    float *w = units((size_t)n * k), *x = units((size_t)rows * k), *to = units((size_t)rows * n);
-    float *bias = units(n), *y[2];
-    const size_t bytes = (size_t)rows * n * 4;
-    for (int i = 0; i < 2; i++) {
-        struct side g = i ? open_wgmma(sms) : open_side(gpu, (uint64_t)~WGMMA);
-        struct weight *gw = load(g, w, n, k, t);
-        float *dx = up(g, x, (size_t)rows * k * 4), *dto = up(g, to, bytes);
-        float *dr = up(g, NULL, bytes), *db = up(g, bias, n * 4);
-        const uint64_t before = machine ? machine->launches : 0;
-        y[i] = malloc(bytes);
-        g.ops->linear(g.d, dr, dx, rows, gw, db);
-        g.ops->add_norm(g.d, NULL, dto, dr, 0.7f, rows, n, NULL);
-        down(g, y[i], dto, bytes);
-        if (i && machine && !getenv("CUDA_FEATURES"))
-            assert_int_equal(machine->launches - before, 2);
-        g.ops->free(g.d, dx), g.ops->free(g.d, dr), g.ops->free(g.d, db);
-        g.ops->weight_free(g.d, gw);
-        close_side(g);
-    }
-    assert_by_wgmma(true);
-    assert_memory_equal(y[0], y[1], bytes);
-    free(w), free(x), free(to), free(bias), free(y[0]), free(y[1]);
-}
+/* ---------------------------------------------------------------- norms */
 
 /* W norm(x), the norm storing what the product takes and not: in a launch less. */
 static void compare_normed(uint32_t rows, uint32_t n, uint32_t k)
@@ -253,42 +226,7 @@ static void norms_store_what_products_take(void **state)
 {
     (void)state;
     compare_normed(150, 70, 333);
-    features = ~0ull;
     compare_normed(33, 101, 700);
-    features = ~(uint64_t)TEAMS;
-}
-
-static void teams_have_the_bits_of_other_products(void **state)
-{
-    (void)state;
-    static const uint32_t rows[] = {17, 32, 33, 64, 40, 63};
-    if (bits_may_differ())
-        skip();
-    features = ~0ull;
-    for (uint32_t i = 0; i < 16; i++) { /* one team with many tiles, some, one for each tile */
-        const int sms = i / 4 % 3 == 0 ? 1 : i / 4 % 3 == 1 ? 20 : 132;
-        char size[] = {(char)('0' + (1 << i % 4)), 0};
-        setenv("CUDA_TEAM_SIZE", size, 1);
-        if (machine)
-            machine->shuffle = i % 2 * i * 77;
-        compare_ways(sms, i % 3 ? DT_BF16 : DT_F16, i < 6 ? rows[i] : 17 + rng_below(&rng, 48),
-                     i == 4 ? 40 : 1 + rng_below(&rng, 600),
-                     i == 5 ? 60 : 1 + rng_below(&rng, 1500));
-    }
-    if (machine)
-        machine->shuffle = 0;
-    for (char size[] = "1"; *size <= '8'; *size = (char)('0' + 2 * (*size - '0'))) {
-        setenv("CUDA_TEAM_SIZE", size, 1);
-        compare_ways(132, DT_BF16, 9, 40, 15000); /* rows that do not fit in shared memory */
-        compare_gated(1, 20, 150, 700, true, ACT_SILU, 2);
-        compare_gated(132, 64, 64, 1100, false, ACT_RELU2, 2); /* whatever the activation */
-        compare_gated(20, 60, 1 + rng_below(&rng, 200), 500, true, ACT_GELU_TANH, 2);
-        compare_summed(1, 33, 300, 600);
-        compare_summed(132, 64, 1 + rng_below(&rng, 300), 512);
-    }
-    unsetenv("CUDA_TEAM_SIZE");
-    compare_ways(132, DT_BF16, 60, 2000, 512); /* whichever is best */
-    features = ~(uint64_t)TEAMS;
 }
 
 /* ---------------------------------------------------------------- the check at start-up */
@@ -310,8 +248,7 @@ static void other_bits_are_found_at_start_up(void **state)
     (void)state;
     if (!machine || getenv("CUDA_FEATURES"))
         skip();
-    assert_describes(NULL, ", wgmma, teams", "bits");
-    assert_describes("479", ", wgmma", "teams");
+    assert_describes(NULL, ", wgmma", "bits");
     assert_describes("15", NULL, "wgmma");
     assert_describes("30", NULL, "wgmma"); /* not without tensor cores */
     machine->major = 8;
@@ -329,7 +266,7 @@ static void other_bits_are_found_at_start_up(void **state)
     close_side(g);
     /* asked for in so many words: right within rounding, but other bits */
     assert_describes("63", ", wgmma though its sums have other bits", NULL);
-    setenv("CUDA_FEATURES", "63", 1); /* no clusters */
+    setenv("CUDA_FEATURES", "63", 1);
     g = open_side(gpu, ~0ull);
     unsetenv("CUDA_FEATURES");
     assert_by_wgmma(true);
@@ -345,5 +282,4 @@ CUDA_TESTS(cmocka_unit_test(products_are_right),
            cmocka_unit_test(bits_do_not_depend_on_the_order_of_threads_and_copies),
            cmocka_unit_test(a_gate_is_part_of_its_product),
            cmocka_unit_test(norms_store_what_products_take),
-           cmocka_unit_test(teams_have_the_bits_of_other_products),
            cmocka_unit_test(other_bits_are_found_at_start_up))

@@ -12,20 +12,19 @@
 
 /* device_options.features, and the environment variable CUDA_FEATURES for bisecting. */
 enum cuda_feature {
-    CUDA_TENSOR = 1,     /* tensor cores; without: fp32 arithmetic on the stored weights */
-    CUDA_GRAPHS = 2,     /* replay of repeated decode steps */
-    CUDA_OVERLAP = 4,    /* programmatic dependent launch */
-    CUDA_PEERS = 8,      /* sums over ranks through peer memory */
-    CUDA_WGMMA = 16,     /* wgmma for many rows, if its sums have the bits of mma.sync (wgmma.c) */
-    CUDA_WGMMA_ANY = 32, /* or even if they do not; only CUDA_FEATURES can enable it */
-    CUDA_FUSE = 64,      /* several operations of a decode step in one kernel (fuse.c) */
-    CUDA_X_SHARED = 128, /* x of products of few rows in shared memory (stream.c) */
-    CUDA_HEADS = 256,    /* the last block of a head of q, k or v rotates it (fuse.c) */
-    CUDA_TEAMS = 512,    /* teams of blocks for products of 5 to 64 rows (team.c) */
-    CUDA_KV_AHEAD = 1024,   /* decode loads K and V before its predecessor ends (attention_split) */
-    CUDA_ATTN_WGMMA = 2048, /* wgmma for prefill attention, where products use it */
+    CUDA_TENSOR = 1,      /* tensor cores; without: fp32 arithmetic on the stored weights */
+    CUDA_GRAPHS = 2,      /* replay of repeated decode steps */
+    CUDA_OVERLAP = 4,     /* programmatic dependent launch */
+    CUDA_PEERS = 8,       /* sums over ranks through peer memory */
+    CUDA_WGMMA = 16,      /* wgmma for many rows, if its sums have the bits of mma.sync (wgmma.c) */
+    CUDA_WGMMA_ANY = 32,  /* or even if they do not; only CUDA_FEATURES can enable it */
+    CUDA_FUSE = 64,       /* several operations of a decode step in one kernel (fuse.c) */
+    CUDA_X_SHARED = 128,  /* x of products of few rows in shared memory (stream.c) */
+    CUDA_HEADS = 256,     /* the last block of a head of q, k or v rotates it (fuse.c) */
+    CUDA_KV_AHEAD = 1024, /* decode loads K and V before its predecessor ends (attention_split) */
+    CUDA_ATTN_WGMMA = 2048,  /* wgmma for prefill attention, where products use it */
     CUDA_DRAW_SHARED = 4096, /* rows of scores in shared memory while tokens are drawn (draw.cu) */
-    CUDA_PAIRS = 8192,   /* pairs of blocks that share x of products of more rows (wgmma.c) */
+    CUDA_PAIRS = 8192,       /* pairs of blocks that share x of products of more rows (wgmma.c) */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
@@ -152,9 +151,8 @@ enum { TICKETS = 4096 };
 struct device {
     int index, sms;
     unsigned features;
-    bool stuck;    /* a kernel does not end: nothing can be awaited or freed */
-    bool clusters; /* blocks can access each other's shared memory */
-    uint32_t teams[TEAM_TILES][TEAM_SIZES]; /* of linear_team at a time, with CUDA_TEAMS */
+    bool stuck;     /* a kernel does not end: nothing can be awaited or freed */
+    bool clusters;  /* blocks can access each other's shared memory */
     uint32_t pairs; /* of blocks of linear_wgmma at a time, with CUDA_PAIRS */
     size_t shared_sm,
         shared_block; /* shared memory of a multiprocessor, and of one block at most */
@@ -284,16 +282,6 @@ bool attn_wgmma_takes(const struct device *d, const struct attn_args *a);
 /* Fuses act_mul() into the product x that was recorded last; false: x is not that product. */
 bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                 enum act act);
-
-/* team.c: the same of few rows, by teams. teams_open() asks the driver how many teams fit; -1: it
- * does not say. team_last(): the product that was recorded last, if it is by teams, is `y` and
- * nothing is fused to it yet; else NULL. team_sum() fuses add_norm()'s sum into it; false: r is not
- * that product. */
-int teams_open(struct device *d);
-bool team_takes(const struct device *d, const struct linear_args *a);
-void team_linear(struct device *d, struct linear_args *a);
-struct team_args *team_last(const struct device *d, const float *y, uint32_t rows, uint32_t n);
-bool team_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n);
 
 /* stream.c: records a product of up to STREAM_ROWS rows, or of experts, with the norm before it if
  * that was recorded last. False, without `must`: x does not fit in shared memory, nothing is

@@ -345,9 +345,9 @@ struct linear_args {
     const void *const *table; /* [experts] */
     const uint32_t *list, *begin;
     uint32_t rows, experts, per_row;
-    /* linear_wgmma: blocks that share x, 1 or 2; rows of a tile, 128 or 192. It and linear_stream:
-     * blocks at once; with `gate`, y is of n / 2 columns, act(the first half) * the second one.
-     * linear_wgmma: act is ACT_SILU or ACT_GELU_TANH, and part is NULL */
+    /* linear_wgmma: blocks that share x, 1 or 2; rows of a tile, 64, 128 or 192. It and
+     * linear_stream: blocks at once; with `gate`, y is of n / 2 columns, act(the first half) * the
+     * second one. linear_wgmma: act is ACT_SILU or ACT_GELU_TANH, and part is NULL */
     uint32_t tile_blocks;
     uint32_t tile_rows, blocks, gate, act;
 };
@@ -408,20 +408,7 @@ launch_fn linear_stream_launch; /* stream_args: tensor cores, up to 16 rows or e
 launch_fn linear_tile_launch;   /* tensor cores, many rows */
 launch_fn linear_wgmma_launch;  /* the same with wgmma; narrow in the order NARROW_WGMMA */
 cudaError_t linear_wgmma_pairs(uint32_t *pairs); /* clusters of two that run concurrently */
-/* linear_team: the product `l` of up to 64 rows in 16 bits (narrow as for linear_wgmma) by
- * l.blocks teams of `size` blocks (1, 2, 4 or 8); l.gate with any act. sum: NULL, or sum += scale *
- * product instead of y. */
-struct team_args {
-    struct linear_args l;
-    float *sum;
-    float scale;
-    uint32_t size;
-};
-enum { TEAM_ROWS = 64, TEAM_TILES = 3 /* 16, 32, 64 rows */, TEAM_SIZES = 4 };
-launch_fn linear_team_launch;
-/* Teams of 1, 2, 4 and 8 blocks that run concurrently, for each tile; 0: not compiled. */
-cudaError_t linear_team_most(uint32_t teams[TEAM_TILES][TEAM_SIZES]);
-launch_fn linear_sum_launch; /* sums the parallel slices of linear_tile */
+launch_fn linear_sum_launch;                     /* sums the parallel slices of linear_tile */
 
 /* ---------------------------------------------------------------- moe.cu */
 

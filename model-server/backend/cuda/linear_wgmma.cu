@@ -1,6 +1,6 @@
-/* linear_wgmma.cu - products of many rows on Hopper: prefill, by wgmma.
+/* linear_wgmma.cu - products of more than 16 rows on Hopper, by wgmma: prefill and large batches.
  *
- * A block processes tiles of 128 outputs x 128 or 192 rows. With a gate a tile has 64 outputs of
+ * A block processes tiles of 128 outputs x 64, 128 or 192 rows. With a gate a tile has 64 outputs of
  * the gate and the 64 that they gate, and only the gated result is stored. One thread of the
  * first warpgroup fills a ring of stages, 64 columns of weights and of x each, by tensor maps;
  * two warpgroups multiply 64 outputs each. full[i] ends a phase when a stage's bytes have
@@ -26,7 +26,8 @@
  * warp-specialised, persistent kernels and of multicast. */
 #include "model-server/backend/cuda/wgmma_ring.cuh"
 
-template <int ROWS, int BLOCKS> using tile_ring = ring<ROWS, (ROWS > 128 ? 5 : 6), BLOCKS>;
+template <int ROWS, int BLOCKS>
+using tile_ring = ring<ROWS, (ROWS > 128 ? 5 : ROWS > 64 ? 6 : 9), BLOCKS>;
 
 /* One of the tasks of a cluster: slices [first, last) of a tile for each of its blocks. `out`: where
  * this block's first band begins. Tiles are processed in groups of GROUP_TILES tiles of rows;
@@ -78,20 +79,43 @@ static __device__ __forceinline__ void load_x(stage<RING::ROWS> *s, const CUtens
         tile_load(s->x, x, full, k, row);
 }
 
+/* The weights of the first task's first stages, which do not depend on the kernel before. Returns
+ * the number of stages. */
+template <class RING>
+static __device__ __forceinline__ uint32_t copy_early(const linear_args &a, const jobs &all,
+                                                      const CUtensorMap *w, RING *r)
+{
+    const uint32_t first = blockIdx.x / RING::BLOCKS;
+    if (first >= all.n)
+        return 0;
+    const job j = job_at<RING>(a, all, first);
+    uint32_t n = 0;
+    for (uint32_t k = slice_begin(a.w.cols, j.first);
+         k < slice_begin(a.w.cols, j.last) && n < RING::STAGES; k += COLUMNS, n++) {
+        mbarrier_expect(&r->full[n], sizeof(r->at[n]));
+        load_weights<RING::ROWS>(a, &r->at[n], w, &r->full[n], k, j.out);
+    }
+    return n;
+}
+
 template <class RING>
 static __device__ void copy_stages(const linear_args &a, const jobs &all, const CUtensorMap *w,
                                    const CUtensorMap *x, RING *r)
 {
     place<RING::STAGES> p;
+    uint32_t early = copy_early<RING>(a, all, w, r), n = 0;
+    depend_wait(); /* for x */
     each_job<RING>(a, all, [&](const job &j) {
         for (uint32_t k = slice_begin(a.w.cols, j.first); k < slice_begin(a.w.cols, j.last);
-             k += COLUMNS) {
+             k += COLUMNS, n++) {
             stage<RING::ROWS> *s = &r->at[p.i];
             mbarrier *full = &r->full[p.i];
-            r->await(p.i, p.parity);
-            mbarrier_expect(full, sizeof(*s));
+            if (n >= early) {
+                r->await(p.i, p.parity);
+                mbarrier_expect(full, sizeof(*s));
+                load_weights<RING::ROWS>(a, s, w, full, k, j.out);
+            }
             load_x<RING>(s, x, full, k, j.row);
-            load_weights<RING::ROWS>(a, s, w, full, k, j.out);
             p.next();
         }
     });
@@ -219,13 +243,14 @@ static __global__ void __launch_bounds__(THREADS, 1)
         cluster_barrier(); /* the other block copies to and arrives at these barriers */
     else
         __syncthreads();
-    depend();
+    depend_start();
     if (threadIdx.x < GROUP) {
         registers_give<COPY_REGISTERS>();
         if (threadIdx.x == 0)
             copy_stages<RING>(a, all, &w, &x, r);
     } else {
         registers_take<MATH_REGISTERS>();
+        depend_wait(); /* earlier kernels may still read y's memory */
         multiply<T, RING, END>(a, all, r);
     }
     if (RING::BLOCKS > 1) {
@@ -257,6 +282,8 @@ static cudaError_t start(const struct launch *l, const linear_args *a)
 template <typename T, int END>
 static cudaError_t start_tile(const struct launch *l, const linear_args *a)
 {
+    if (a->tile_rows == 64)
+        return start<T, END, 64, 1>(l, a);
     if (a->tile_blocks == 2)
         return a->tile_rows == 128 ? start<T, END, 128, 2>(l, a) : start<T, END, 192, 2>(l, a);
     return a->tile_rows == 128 ? start<T, END, 128, 1>(l, a) : start<T, END, 192, 1>(l, a);

@@ -53,7 +53,7 @@ void cuda_add_norm(struct device *d, float *y, float *x, const float *r, float s
 {
     struct norm_args a = {
         .y = y, .x = x, .r = r, .rows = rows, .n = n, .plain = !p, .scale = scale};
-    if (rows && (fuse_sum(d, x, r, scale, rows, n) || team_sum(d, x, r, scale, rows, n))) {
+    if (rows && fuse_sum(d, x, r, scale, rows, n)) {
         if (p)
             cuda_norm(d, y, x, rows, n, p);
         return;
@@ -185,12 +185,11 @@ static void linear_tile(struct device *d, struct linear_args *a)
         RECORD(d, linear_sum_launch, *a);
 }
 
-/* Few rows whose x has no room in shared memory are read from global memory again and again: then
- * clusters, which read it once, are better. */
+/* Few rows that have no room in shared memory would be read from global memory again and again. */
 static bool few_rows(struct device *d, struct linear_args *a)
 {
     const bool few = a->table || a->rows <= STREAM_ROWS;
-    return few && stream_linear(d, a, a->table || !team_takes(d, a));
+    return few && stream_linear(d, a, a->table || !wgmma_takes(d, a));
 }
 
 /* The choice of the kernel does not change a product's bits: they depend only on CUDA_TENSOR and
@@ -206,8 +205,6 @@ void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows)
         RECORD(d, linear_any_launch, *a);
     else if (few_rows(d, a))
         return;
-    else if (team_takes(d, a))
-        team_linear(d, a);
     else if (wgmma_takes(d, a))
         wgmma_linear(d, a);
     else

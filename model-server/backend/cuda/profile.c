@@ -19,7 +19,7 @@ void cuda_profile(struct device *d, profile_fn *fn, void *arg)
 static uint64_t matrix_bytes(launch_fn *fn, const void *args)
 {
     if (fn != linear_any_launch && fn != linear_stream_launch && fn != linear_tile_launch &&
-        fn != linear_wgmma_launch && fn != linear_team_launch)
+        fn != linear_wgmma_launch)
         return 0;
     const struct linear_args *a = args;
     return a->table

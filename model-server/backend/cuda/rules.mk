@@ -22,7 +22,6 @@ CUDA_GEN   := $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a))
 $(B)/obj/$(CUDA_DIR)/%_wgmma.cu.o: CUDA_GEN := -gencode=arch=compute_90a,code=sm_90a
 # What tests/cuda_sass looks for in the machine code of a file.
 CUDA_SASS_linear_wgmma  := HGMMA UTMALDG USETMAXREG
-CUDA_SASS_linear_team_wgmma := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_attention_wgmma := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_linear_stream := LDGSTS
 cuda_sass = CUOBJDUMP="$(CUOBJDUMP)" tests/cuda_sass $(1) $(CUDA_SASS_$(basename $(basename $(notdir $(1)))))

@@ -15,12 +15,9 @@
 
 /* ---------------------------------------------------------------- the product */
 
-/* Fewer rows use a tile of 128 worse than linear_tile's. */
-enum { WGMMA_ROWS = 64 };
-
 bool wgmma_takes(const struct device *d, const struct linear_args *a)
 {
-    return d->features & CUDA_WGMMA && a->rows > WGMMA_ROWS && a->w.quant == QUANT_NONE;
+    return d->features & CUDA_WGMMA && a->w.quant == QUANT_NONE && !a->table;
 }
 
 /* Tiles of `rows` rows for one block, or two that share x. */
@@ -34,46 +31,83 @@ static uint64_t tiles_of(const struct linear_args *a, struct tiling t)
     return ((uint64_t)a->w.rows + outs - 1) / outs * ((a->rows + t.rows - 1) / t.rows);
 }
 
-/* Cycles of a block for 64 columns of a tile: those of the products, or those of the copies from
- * the L2 cache, if that is more. A multiprocessor of an H200 got 31 to 38 bytes a cycle of it in
- * every shape that was measured without pairs (docs/results/gpu.md). */
-static uint32_t stage_cycles(struct tiling t)
+/* Cycles of a block for 64 columns of a tile while `busy` multiprocessors work: those of the
+ * products, of the copies from the L2 cache, or of reading weights from memory. A multiprocessor of
+ * an H200 got 31 to 38 bytes a cycle of its L2 cache in every shape that was measured without pairs
+ * (docs/results/gpu.md), and all together 4.1 TB/s from memory: 2340 bytes a cycle. */
+static uint64_t stage_cycles(const struct linear_args *a, struct tiling t, uint64_t busy)
 {
-    enum { ROW_BYTES = 128, L2_BYTES = 36 };
-    const uint32_t products = 4 * t.rows;
-    const uint32_t copies = (128 + t.rows / t.blocks) * ROW_BYTES / L2_BYTES;
-    return products > copies ? products : copies;
+    enum { ROW_BYTES = 128, OUTS = 128, L2_BYTES = 36, MEMORY_BYTES = 2340 };
+    const uint64_t products = 4 * t.rows;
+    const uint64_t copies = (OUTS + t.rows / t.blocks) * ROW_BYTES / L2_BYTES;
+    const uint64_t sharing =
+        (a->rows + t.rows - 1) / t.rows; /* blocks that read the same weights */
+    const uint64_t reads = OUTS * ROW_BYTES * busy / MEMORY_BYTES / sharing;
+    const uint64_t most = products > copies ? products : copies;
+    return most > reads ? most : reads;
 }
 
-/* The tiles that need the least time for all waves of blocks. */
-static struct tiling tiling_of(const struct device *d, const struct linear_args *a)
+/* Cycles of the whole product; `apart`: the slices of a tile go to different blocks, and are
+ * written, read and added by another kernel. */
+static uint64_t cycles_of(const struct linear_args *a, struct tiling t, uint64_t at_once,
+                          bool apart)
 {
-    static const struct tiling all[] = {{192, 2}, {128, 2}, {192, 1}, {128, 1}};
-    struct tiling best = {0};
+    enum { KERNEL = 7000, BYTES = 1700 /* a cycle */, START = 3000 };
+    const uint64_t tiles = tiles_of(a, t) * (apart ? SLICES : 1);
+    const uint64_t stages = k_padded(a->w.cols, QUANT_NONE) / 64 / (apart ? SLICES : 1) + 1;
+    const uint64_t waves = tiles / at_once, rest = tiles % at_once;
+    const uint64_t moved = 2 * SLICES * sizeof(float) * a->rows * a->w.rows;
+    return START + waves * stages * stage_cycles(a, t, at_once * t.blocks) +
+           (rest ? stages * stage_cycles(a, t, rest * t.blocks) : 0) +
+           (apart ? KERNEL + moved / BYTES : 0);
+}
+
+struct choice {
+    struct tiling t;
+    bool apart;
+};
+
+/* The way that needs the least time. */
+static struct choice choose(const struct device *d, const struct linear_args *a)
+{
+    static const struct tiling all[] = {{192, 2}, {128, 2}, {192, 1}, {128, 1}, {64, 1}};
+    struct choice best = {0};
     uint64_t least = UINT64_MAX;
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
-        const uint64_t at_once = all[i].blocks == 1         ? (uint64_t)d->sms
+    for (size_t i = 0; i < 2 * sizeof(all) / sizeof(*all); i++) {
+        const struct tiling t = all[i / 2];
+        const uint64_t at_once = t.blocks == 1              ? (uint64_t)d->sms
                                  : d->features & CUDA_PAIRS ? d->pairs
                                                             : 0;
-        if (!at_once)
+        if (!at_once || (t.rows == 64 && a->rows > 64))
             continue;
-        const uint64_t waves = (tiles_of(a, all[i]) + at_once - 1) / at_once;
-        if (waves * stage_cycles(all[i]) < least)
-            least = waves * stage_cycles(all[i]), best = all[i];
+        const uint64_t cycles = cycles_of(a, t, at_once, i % 2);
+        if (cycles < least)
+            least = cycles, best = (struct choice){t, i % 2};
     }
     return best;
 }
 
+/* What steps of up to as many rows may need for slices; see wgmma_linear(). */
+static void rehearse_slices(struct device *d, const struct linear_args *a)
+{
+    const size_t rows = a->rows < 512 ? a->rows : 512;
+    if (a->w.rows <= 128 * (uint32_t)d->sms)
+        cuda_work(d, WORK_SLICES, SLICES * rows * a->w.rows * sizeof(float));
+}
+
 void wgmma_linear(struct device *d, struct linear_args *a)
 {
-    const struct tiling t = tiling_of(d, a);
+    const struct choice c = choose(d, a);
     cuda_narrow(d, a, NARROW_WGMMA);
-    a->tile_rows = t.rows, a->tile_blocks = t.blocks;
-    a->blocks = t.blocks == 2 ? 2 * d->pairs : (uint32_t)d->sms;
-    /* Parallel slices are written and read once more: they pay if most of the device would
-     * otherwise be idle (by estimate). */
-    if (4 * t.blocks * tiles_of(a, t) <= (uint64_t)d->sms)
-        a->part = cuda_work(d, WORK_SLICES, (size_t)SLICES * a->rows * a->w.rows * sizeof(float));
+    a->tile_rows = c.t.rows, a->tile_blocks = c.t.blocks;
+    a->blocks = c.t.blocks == 2 ? 2 * d->pairs : (uint32_t)d->sms;
+    if (d->rehearsal)
+        rehearse_slices(d, a);
+    if (c.apart &&
+        !(a->part = cuda_work(d, WORK_SLICES, SLICES * sizeof(float) * a->rows * a->w.rows)))
+        return;
+    if (!a->narrow)
+        return;
     RECORD(d, linear_wgmma_launch, *a);
     if (a->part)
         RECORD(d, linear_sum_launch, *a);
@@ -93,11 +127,6 @@ bool attn_wgmma_takes(const struct device *d, const struct attn_args *a)
 /* Makes the last recorded product store the gated result instead of its own. */
 bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n, enum act act)
 {
-    struct team_args *t = team_last(d, x, rows, 2 * n);
-    if (t) {
-        t->l.y = y, t->l.gate = true, t->l.act = act;
-        return true;
-    }
     const struct recorder *r = &d->rec;
     const struct command *last = r->n ? &r->commands[r->n - 1] : NULL;
     if (!last || last->fn != linear_wgmma_launch || (act != ACT_SILU && act != ACT_GELU_TANH))
@@ -111,8 +140,7 @@ bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint3
 
 /* ---------------------------------------------------------------- do the bits agree? */
 
-enum { OUTS = 128, ROWS = WGMMA_ROWS + 16, K = 512, SECONDS = 10 };
-_Static_assert(WGMMA_ROWS <= TEAM_ROWS, "the first rows by teams, all by linear_wgmma");
+enum { OUTS = 128, ROWS = 80, K = 512, SECONDS = 10 };
 enum { N_W = OUTS * K, N_X = ROWS * K, N_Y = ROWS * OUTS };
 
 /* Numbers whose sums need rounding in every way: of one magnitude, of many, and such that most of
@@ -144,7 +172,7 @@ static int wait_for_it(struct device *d, struct err *e)
             d->stuck = true;
             return err_set(e, ERR_SYSTEM,
                            "GPU %d: the check of wgmma does not end: CUDA_FEATURES=-17 leaves it "
-                           "out, -513 only what it does by teams of blocks",
+                           "out",
                            d->index);
         }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -159,8 +187,8 @@ static int product(struct device *d, unsigned use, const struct weight *w, float
                    float *host, struct err *e)
 {
     const unsigned features = d->features;
-    d->features = (features & ~(unsigned)(CUDA_WGMMA | CUDA_PAIRS | CUDA_TEAMS)) | use;
-    cuda_linear(d, y, x, use & CUDA_TEAMS ? WGMMA_ROWS : ROWS, w, NULL);
+    d->features = (features & ~(unsigned)(CUDA_WGMMA | CUDA_PAIRS)) | use;
+    cuda_linear(d, y, x, ROWS, w, NULL);
     d->features = features;
     cuda_flush(d, false);
     if (d->fault.kind != ERR_NONE) {
@@ -194,8 +222,7 @@ static int agree(struct device *d, enum dtype type, unsigned use, struct trial *
         product(d, use, t->w, t->y, t->x, y[1], e))
         return -1;
     const void *sums[2] = {y[0], y[1]};
-    const size_t same = (use & CUDA_TEAMS ? WGMMA_ROWS : ROWS) * OUTS;
-    return memcmp(sums[0], sums[1], same * sizeof(float)) == 0;
+    return memcmp(sums[0], sums[1], N_Y * sizeof(float)) == 0;
 }
 
 static int check(struct device *d, enum dtype type, unsigned use, struct err *e)
@@ -214,30 +241,25 @@ static int check(struct device *d, enum dtype type, unsigned use, struct err *e)
 int wgmma_decide(struct device *d, int major, int minor, const char **why, struct err *e)
 {
     const unsigned wanted = d->features, any = CUDA_WGMMA | CUDA_WGMMA_ANY;
-    unsigned teams = wanted & CUDA_TEAMS, pairs = wanted & CUDA_PAIRS;
+    unsigned pairs = wanted & CUDA_PAIRS;
     int same = 1;
-    d->features &= ~(any | CUDA_TEAMS | CUDA_PAIRS);
+    d->features &= ~(any | CUDA_PAIRS);
     *why = "";
     /* code for sm_90a runs on 9.0 alone */
     if (!(wanted & any) || !(wanted & CUDA_TENSOR) || major != 9 || minor != 0)
         return 0;
-    if (teams && teams_open(d))
-        teams = 0;
     if (pairs && linear_wgmma_pairs(&d->pairs) != cudaSuccess)
         pairs = 0, cudaGetLastError();
     for (enum dtype t = DT_F16; t <= DT_BF16 && same > 0; t++) {
         same = check(d, t, CUDA_WGMMA, e);
         if (same > 0 && pairs)
             same = check(d, t, CUDA_WGMMA | pairs, e);
-        if (same > 0 && teams)
-            same = check(d, t, CUDA_WGMMA | teams, e);
     }
     if (same < 0)
         return -1;
     if (same || wanted & CUDA_WGMMA_ANY)
-        d->features |= CUDA_WGMMA | teams | pairs;
-    *why = same && teams             ? ", wgmma, teams"
-           : same                    ? ", wgmma"
+        d->features |= CUDA_WGMMA | pairs;
+    *why = same                      ? ", wgmma"
            : wanted & CUDA_WGMMA_ANY ? ", wgmma though its sums have other bits"
                                      : ", no wgmma (its sums have other bits)";
     return 0;
