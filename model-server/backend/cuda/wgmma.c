@@ -112,7 +112,7 @@ bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint3
 /* ---------------------------------------------------------------- do the bits agree? */
 
 enum { OUTS = 128, ROWS = WGMMA_ROWS + 16, K = 512, SECONDS = 10 };
-_Static_assert(WGMMA_ROWS <= TEAM_ROWS, "the first rows by teams, all by linear_wgmma");
+_Static_assert((int)WGMMA_ROWS <= (int)TEAM_ROWS, "the first rows by teams, all by linear_wgmma");
 enum { N_W = OUTS * K, N_X = ROWS * K, N_Y = ROWS * OUTS };
 
 /* Numbers whose sums need rounding in every way: of one magnitude, of many, and such that most of
