@@ -1,5 +1,5 @@
 /* test_cuda_wgmma.c - products by wgmma: against the CPU's, and their bits against those of
- * mma.sync, alone, by pairs and by teams of blocks, whatever the tile, the number of blocks and
+ * mma.sync, by blocks alone and by pairs, whatever the tile, the number of blocks and
  * the order in which threads run and copies come; and the check at start-up that decides whether
  * they are taken at all.
  *

@@ -147,13 +147,18 @@ static __device__ __forceinline__ void no_piece(float (*x)[4])
         x[n][0] = x[n][1] = x[n][2] = x[n][3] = -INFINITY;
 }
 
-/* The largest number that the four lanes of row i have in a piece. */
+/* The largest number that this lane has of row i in a piece; that the row's four lanes have. */
+static __device__ __forceinline__ float lane_max(const float (*x)[4], int i)
+{
+    float m = fmaxf(x[0][2 * i], x[0][2 * i + 1]);
+#pragma unroll
+    for (int n = 1; n < KEYS / 8; n++)
+        m = fmaxf(m, fmaxf(x[n][2 * i], x[n][2 * i + 1]));
+    return m;
+}
 static __device__ __forceinline__ float piece_max(const float (*x)[4], int i)
 {
-    float m = -INFINITY;
-#pragma unroll
-    for (int n = 0; n < KEYS / 8; n++)
-        m = fmaxf(m, fmaxf(x[n][2 * i], x[n][2 * i + 1]));
+    float m = lane_max(x, i);
     m = fmaxf(m, __shfl_xor_sync(~0u, m, 1));
     return fmaxf(m, __shfl_xor_sync(~0u, m, 2));
 }
@@ -187,16 +192,22 @@ static __device__ __forceinline__ uint32_t pack_weights(const float (&x)[4], int
     }
     return C::Mma::pack(lo, hi);
 }
+
+/* ---------------------------------------------------------------- a segment in registers */
+
 /* Converts the numbers of a segment to weights; its maxima, in log2, and sums. */
 static __device__ __forceinline__ void weigh_rows(const score_form &form, float (*x)[4],
                                                   float (&max)[2], float (&sum)[2])
 {
 #pragma unroll
-    for (int i = 0; i < 2; i++) { /* rows g, g + 8 */
-        float m = -INFINITY, l = 0.0f;
+    for (int i = 0; i < 2; i++) {                    /* rows g, g + 8 */
+        float m = -INFINITY, l = 0.0f, each[PIECES]; /* short chains: fmaxf in any order */
 #pragma unroll
-        for (int n = 0; n < SEGMENT / 8; n++)
-            m = fmaxf(m, fmaxf(x[n][2 * i], x[n][2 * i + 1]));
+        for (uint32_t c = 0; c < PIECES; c++)
+            each[c] = lane_max(x + c * (KEYS / 8), i);
+#pragma unroll
+        for (uint32_t c = 0; c < PIECES; c++)
+            m = fmaxf(m, each[c]);
         m = fmaxf(m, __shfl_xor_sync(~0u, m, 1));
         m = fmaxf(m, __shfl_xor_sync(~0u, m, 2));
         max[i] = form.max(m);

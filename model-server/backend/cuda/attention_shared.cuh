@@ -64,8 +64,8 @@ struct piece_walk {
     }
 };
 
-/* Starts copying the walk's piece, if any, and with keys all scales; keys after the sequence's end
- * become zeros, because the cache may contain anything there. */
+/* Starts copying the walk's piece, if any, and with keys all scales; keys before the tile's first
+ * and after the sequence's end become zeros, because the cache may contain anything there. */
 template <typename C, int DIM>
 static __device__ __forceinline__ void load_piece(const attn_args &a, const tile_rows &t,
                                                   const piece_walk &w, shared_memory<C, DIM> *m,
@@ -79,14 +79,15 @@ static __device__ __forceinline__ void load_piece(const attn_args &a, const tile
     const uint32_t first = w.base + w.piece * KEYS;
     for (uint32_t i = threadIdx.x; i < KEYS * CHUNKS; i += THREADS) {
         const uint32_t key = i / CHUNKS, c = i % CHUNKS;
-        const bool valid = first + key < t.span.kv_len;
+        const bool valid = first + key >= w.begin && first + key < t.span.kv_len;
         const key_place p = valid ? key_at(a, table, t.kv_head, first + key) : key_place{};
         copy_async(m->ring[at].chunk(key, c), stream + p.block + p.row * ROW + 16 * c, valid);
     }
     if constexpr (C::SCALED)
         for (uint32_t key = SCALES_AT_ONCE * threadIdx.x; key < KEYS && !w.values;
              key += SCALES_AT_ONCE * THREADS) {
-            const bool valid = first + key < t.span.kv_len;
+            const bool valid =
+                first + key + SCALES_AT_ONCE > w.begin && first + key < t.span.kv_len;
             const key_place p = valid ? key_at(a, table, t.kv_head, first + key) : key_place{};
             const size_t from = p.block + a.kv.scales + p.row * sizeof(float);
             const uint32_t slot = first / SEGMENT % 2, to = (first + key) % SEGMENT;
