@@ -1,5 +1,5 @@
 /* test_cuda_wgmma.c - products by wgmma: against the CPU's, and their bits against those of
- * mma.sync, by blocks alone and by pairs, whatever the tile, the number of blocks and
+ * mma.sync, whatever the tile, the number of blocks and
  * the order in which threads run and copies come; and the check at start-up that decides whether
  * they are taken at all.
  *
@@ -7,7 +7,7 @@
  * cases still hold. */
 #include "tests/check/cuda_sides.h"
 
-enum { WGMMA = 16, WGMMA_ANY = 32, PAIRS = 8192 };
+enum { WGMMA = 16, WGMMA_ANY = 32 };
 
 /* Of the side that takes products by wgmma. */
 static uint64_t features = ~0ull;
@@ -110,14 +110,12 @@ static void bits_do_not_depend_on_the_instruction(void **state)
     static const int sms[] = {1, 2, 132};
     if (bits_may_differ())
         skip();
-    for (int i = 0; i < 12; i++) { /* by pairs of blocks and by single ones */
+    for (int i = 0; i < 12; i++) {
         enum dtype t = i % 2 ? DT_BF16 : DT_F16;
-        features = i < 6 ? ~0ull : ~(uint64_t)PAIRS;
         compare_ways(sms[i / 2 % 3], t,
                      i % 3 ? 17 + rng_below(&rng, 48) : 65 + rng_below(&rng, 330),
                      1 + rng_below(&rng, 270), 1 + rng_below(&rng, 1200));
     }
-    features = ~0ull;
     /* slices long enough for the previous tile's results to be stored while they are multiplied */
     compare_ways(1, DT_BF16, 200, 270, 2080);
     compare_ways(1, DT_F16, 390, 140, 2500);
@@ -130,11 +128,10 @@ static void bits_do_not_depend_on_the_order_of_threads_and_copies(void **state)
         skip();
     for (uint32_t seed = 1; seed <= 6; seed++) {
         machine->shuffle = seed * 77;
-        features = seed % 3 ? ~0ull : ~(uint64_t)PAIRS;
         compare_ways(seed % 2 ? 1 : 132, seed % 4 < 2 ? DT_BF16 : DT_F16, 70 + 60 * seed, 150,
                      64 * seed + 500);
     }
-    machine->shuffle = 0, features = ~0ull;
+    machine->shuffle = 0;
 }
 
 /* ---------------------------------------------------------------- gates */

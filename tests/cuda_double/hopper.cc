@@ -149,15 +149,6 @@ void tile_load(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, 
     load(double_own_block(), double_shared_address(dst), dst, map, b, column, row);
 }
 
-/* The copies to the blocks may come at different times. */
-void tile_load_team(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, uint32_t row,
-                    uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        load(i, double_shared_address(dst), double_cluster_shared(dst, i), map,
-             (mbarrier *)double_cluster_shared(b, i), column, row);
-}
-
 static void land(const copy &c)
 {
     const matrix &m = c.from;

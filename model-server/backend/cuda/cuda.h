@@ -24,7 +24,6 @@ enum cuda_feature {
     CUDA_KV_AHEAD = 1024, /* decode loads K and V before its predecessor ends (attention_split) */
     CUDA_ATTN_WGMMA = 2048,  /* wgmma for prefill attention, where products use it */
     CUDA_DRAW_SHARED = 4096, /* rows of scores in shared memory while tokens are drawn (draw.cu) */
-    CUDA_PAIRS = 8192,       /* pairs of blocks that share x of products of more rows (wgmma.c) */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
@@ -151,9 +150,8 @@ enum { TICKETS = 4096 };
 struct device {
     int index, sms;
     unsigned features;
-    bool stuck;     /* a kernel does not end: nothing can be awaited or freed */
-    bool clusters;  /* blocks can access each other's shared memory */
-    uint32_t pairs; /* of blocks of linear_wgmma at a time, with CUDA_PAIRS */
+    bool stuck;    /* a kernel does not end: nothing can be awaited or freed */
+    bool clusters; /* blocks can access each other's shared memory */
     size_t shared_sm,
         shared_block; /* shared memory of a multiprocessor, and of one block at most */
     cudaStream_t stream;

@@ -53,40 +53,6 @@ static __device__ __forceinline__ void mbarrier_wait(mbarrier *b, uint32_t parit
                      : "memory");
 }
 
-/* Arrives at the barrier that block `rank` of the cluster has at the address of `b`: the thread's
- * earlier accesses are visible to threads that wait with mbarrier_wait_team(). */
-static __device__ __forceinline__ void mbarrier_arrive_at(mbarrier *b, uint32_t rank)
-{
-    asm volatile("{\n.reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(
-                     shared_address(b)),
-                 "r"(rank)
-                 : "memory");
-}
-/* The same without that promise: for what the thread has read, and no longer reads. (A release for
- * the whole cluster would wait for the thread's earlier stores.) */
-static __device__ __forceinline__ void mbarrier_release_at(mbarrier *b, uint32_t rank)
-{
-    asm volatile("{\n.reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(b)),
-                 "r"(rank)
-                 : "memory");
-}
-/* mbarrier_wait() for a barrier at which other blocks arrive. */
-static __device__ __forceinline__ void mbarrier_wait_team(mbarrier *b, uint32_t parity)
-{
-    uint32_t over = 0;
-    while (!over)
-        asm volatile("{\n.reg .pred p;\n"
-                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, p;\n}"
-                     : "=r"(over)
-                     : "r"(shared_address(b)), "r"(parity)
-                     : "memory");
-}
-
 /* ---------------------------------------------------------------- tiles */
 
 /* Copies the tile of `map` at (column, row) to shared memory, announced to `b` beforehand;
@@ -98,18 +64,6 @@ static __device__ __forceinline__ void tile_load(void *dst, const CUtensorMap *m
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(dst)),
                  "l"(map), "r"(shared_address(b)), "r"(column), "r"(row)
-                 : "memory");
-}
-/* The same to shared memory at `dst` of all `n` blocks of the cluster, whose barriers at `b` count
- * their own bytes: one read of the L2 cache. */
-static __device__ __forceinline__ void tile_load_team(void *dst, const CUtensorMap *map,
-                                                      mbarrier *b, uint32_t column, uint32_t row,
-                                                      uint32_t n)
-{
-    const uint16_t blocks = (uint16_t)((1u << n) - 1);
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes."
-                 "multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(dst)),
-                 "l"(map), "r"(shared_address(b)), "r"(column), "r"(row), "h"(blocks)
                  : "memory");
 }
 /* Prefetches the map itself into the constant cache. */

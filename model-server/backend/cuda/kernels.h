@@ -345,10 +345,10 @@ struct linear_args {
     const void *const *table; /* [experts] */
     const uint32_t *list, *begin;
     uint32_t rows, experts, per_row;
-    /* linear_wgmma: blocks that share x, 1 or 2; rows of a tile, 64, 128 or 192. It and
+    /* linear_wgmma: rows of a tile, 64, 128 or 192. It and
      * linear_stream: blocks at once; with `gate`, y is of n / 2 columns, act(the first half) * the
      * second one. linear_wgmma: act is ACT_SILU or ACT_GELU_TANH, and part is NULL */
-    uint32_t tile_blocks;
+    uint32_t reserved;
     uint32_t tile_rows, blocks, gate, act;
 };
 /* linear_stream: the product `l` on l.blocks blocks (l.gate as above, any act), or of experts. What
@@ -407,8 +407,7 @@ launch_fn linear_any_launch;    /* fp32 arithmetic, any type: the bits of the CP
 launch_fn linear_stream_launch; /* stream_args: tensor cores, up to 16 rows or experts */
 launch_fn linear_tile_launch;   /* tensor cores, many rows */
 launch_fn linear_wgmma_launch;  /* the same with wgmma; narrow in the order NARROW_WGMMA */
-cudaError_t linear_wgmma_pairs(uint32_t *pairs); /* clusters of two that run concurrently */
-launch_fn linear_sum_launch;                     /* sums the parallel slices of linear_tile */
+launch_fn linear_sum_launch;    /* sums the parallel slices of linear_tile */
 
 /* ---------------------------------------------------------------- moe.cu */
 

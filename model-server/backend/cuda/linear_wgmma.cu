@@ -20,29 +20,25 @@
  * Tile 128 x 192: two sets of sums (slices are added separately) are 2 x 96 registers of a
  * thread's 240, which rules out 256 rows; 5 stages of 40 KiB. 128 x 128: 6 of 32 KiB. Multiplying
  * a stage takes 768 (512) cycles at the instruction's rate, in which the L2 cache must deliver 40
- * (32) KiB. That is more than it does. So two blocks, a cluster, take tiles of the same rows. Each
- * copies half of x to both by multicast, and the L2 cache delivers 28 (24) KiB to a block. A stage
- * is filled when the warps of both blocks have released it. Written after: CUTLASS' description of
- * warp-specialised, persistent kernels and of multicast. */
+ * (32) KiB, about as much as it does. Pairs of blocks that bring x for each other by multicast were
+ * measured: not faster. Written after: CUTLASS' description of warp-specialised, persistent
+ * kernels. */
 #include "model-server/backend/cuda/wgmma_ring.cuh"
 
-template <int ROWS, int BLOCKS>
-using tile_ring = ring<ROWS, (ROWS > 128 ? 5 : ROWS > 64 ? 6 : 9), BLOCKS>;
+template <int ROWS> using tile_ring = ring<ROWS, (ROWS > 128 ? 5 : ROWS > 64 ? 6 : 9)>;
 
-/* One of the tasks of a cluster: slices [first, last) of a tile for each of its blocks. `out`: where
- * this block's first band begins. Tiles are processed in groups of GROUP_TILES tiles of rows;
- * within a group rows advance fastest. So concurrent blocks share weights, and the group's x stays
- * in the L2 cache. */
+/* One of a block's tasks: slices [first, last) of a tile, whose first band begins at `out`. Tiles are
+ * processed in groups of GROUP_TILES tiles of rows; within a group rows advance fastest. So
+ * concurrent blocks share weights, and the group's x stays in the L2 cache. */
 enum { GROUP_TILES = 8 };
 struct job {
     uint32_t out, row, first, last;
 };
-/* The tasks of all clusters of `blocks`. */
 struct jobs {
-    uint32_t outs, tiles, n; /* outputs of a cluster's tile, their number; tiles of rows; tasks */
-    jobs(const linear_args &a, uint32_t rows, uint32_t blocks)
+    uint32_t outs, tiles, n; /* tiles of outputs, of rows; tasks */
+    jobs(const linear_args &a, uint32_t rows)
     {
-        const uint32_t width = tile_outs(a) * blocks;
+        const uint32_t width = tile_outs(a);
         outs = (outputs(a) + width - 1) / width, tiles = (a.rows + rows - 1) / rows;
         n = outs * tiles * (a.part ? SLICES : 1);
     }
@@ -54,30 +50,17 @@ template <class RING> static __device__ job job_at(const linear_args &a, const j
     const uint32_t group = tile / (GROUP_TILES * all.outs), in = tile % (GROUP_TILES * all.outs);
     const uint32_t left = all.tiles - group * GROUP_TILES;
     const uint32_t wide = left < GROUP_TILES ? left : GROUP_TILES;
-    const uint32_t out = in / wide * RING::BLOCKS + blockIdx.x % RING::BLOCKS;
-    return job{out * tile_outs(a), (group * GROUP_TILES + in % wide) * RING::ROWS, first, last};
+    return job{in / wide * tile_outs(a), (group * GROUP_TILES + in % wide) * RING::ROWS, first, last};
 }
 /* Calls fn(job) for each of this block's tasks. */
 template <class RING, typename FN>
 static __device__ __forceinline__ void each_job(const linear_args &a, const jobs &all, FN fn)
 {
-    for (uint32_t i = blockIdx.x / RING::BLOCKS; i < all.n; i += gridDim.x / RING::BLOCKS)
+    for (uint32_t i = blockIdx.x; i < all.n; i += gridDim.x)
         fn(job_at<RING>(a, all, i));
 }
 
 /* ---------------------------------------------------------------- the copying warpgroup */
-
-/* x of a stage: of two blocks each brings half of the rows for both. */
-template <class RING>
-static __device__ __forceinline__ void load_x(stage<RING::ROWS> *s, const CUtensorMap *x,
-                                              mbarrier *full, uint32_t k, uint32_t row)
-{
-    const uint32_t share = RING::ROWS / RING::BLOCKS, mine = blockIdx.x % RING::BLOCKS * share;
-    if (RING::BLOCKS > 1)
-        tile_load_team(s->x[mine], x, full, k, row + mine, RING::BLOCKS);
-    else
-        tile_load(s->x, x, full, k, row);
-}
 
 /* The weights of the first task's first stages, which do not depend on the kernel before. Returns
  * the number of stages. */
@@ -85,10 +68,9 @@ template <class RING>
 static __device__ __forceinline__ uint32_t copy_early(const linear_args &a, const jobs &all,
                                                       const CUtensorMap *w, RING *r)
 {
-    const uint32_t first = blockIdx.x / RING::BLOCKS;
-    if (first >= all.n)
+    if (blockIdx.x >= all.n)
         return 0;
-    const job j = job_at<RING>(a, all, first);
+    const job j = job_at<RING>(a, all, blockIdx.x);
     uint32_t n = 0;
     for (uint32_t k = slice_begin(a.w.cols, j.first);
          k < slice_begin(a.w.cols, j.last) && n < RING::STAGES; k += COLUMNS, n++) {
@@ -115,7 +97,7 @@ static __device__ void copy_stages(const linear_args &a, const jobs &all, const 
                 mbarrier_expect(full, sizeof(*s));
                 load_weights<RING::ROWS>(a, s, w, full, k, j.out);
             }
-            load_x<RING>(s, x, full, k, j.row);
+            tile_load(s->x, x, full, k, j.row);
             p.next();
         }
     });
@@ -225,7 +207,7 @@ static __device__ __forceinline__ void multiply(const linear_args &a, const jobs
         store_part<1, ROWS, END>(a, last, sum, 0);
 }
 
-/* grid: as many clusters of RING::BLOCKS as run concurrently */
+/* grid: as many blocks as run concurrently */
 template <typename T, class RING, int END>
 static __global__ void __launch_bounds__(THREADS, 1)
     linear_wgmma_kernel(linear_args a, jobs all, const __grid_constant__ CUtensorMap w,
@@ -239,10 +221,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         r->init();
         mbarrier_init_fence();
     }
-    if (RING::BLOCKS > 1)
-        cluster_barrier(); /* the other block copies to and arrives at these barriers */
-    else
-        __syncthreads();
+    __syncthreads();
     depend_start();
     if (threadIdx.x < GROUP) {
         registers_give<COPY_REGISTERS>();
@@ -253,40 +232,33 @@ static __global__ void __launch_bounds__(THREADS, 1)
         depend_wait(); /* earlier kernels may still read y's memory */
         multiply<T, RING, END>(a, all, r);
     }
-    if (RING::BLOCKS > 1) {
-        __syncwarp();
-        cluster_barrier(); /* no block exits while the other one arrives at its barriers */
-    }
 }
 
 /* ---------------------------------------------------------------- launching */
 
-template <typename T, int END, int ROWS, int BLOCKS>
+template <typename T, int END, int ROWS>
 static cudaError_t start(const struct launch *l, const linear_args *a)
 {
-    typedef tile_ring<ROWS, BLOCKS> RING;
+    typedef tile_ring<ROWS> RING;
     CUtensorMap w, x;
     cudaError_t rc = tensor_map(&w, a->w.data, k_padded(a->w.cols, QUANT_NONE), a->w.rows,
                                 COLUMNS / 2, BAND, false);
     if (rc == cudaSuccess)
-        rc = tensor_map(&x, a->narrow, k_padded(a->w.cols, QUANT_NONE), a->rows, COLUMNS,
-                        ROWS / BLOCKS, true);
+        rc = tensor_map(&x, a->narrow, k_padded(a->w.cols, QUANT_NONE), a->rows, COLUMNS, ROWS,
+                        true);
     if (rc != cudaSuccess)
         return rc;
-    const jobs all(*a, ROWS, BLOCKS);
-    const uint32_t n = all.n * BLOCKS;
-    return launch_clusters(linear_wgmma_kernel<T, RING, END>, n < a->blocks ? n : a->blocks, BLOCKS,
-                           THREADS, sizeof(RING) + ALIGN, l->stream, l->overlap, *a, all, w, x);
+    const jobs all(*a, ROWS);
+    return launch(linear_wgmma_kernel<T, RING, END>, all.n < a->blocks ? all.n : a->blocks, THREADS,
+                  sizeof(RING) + ALIGN, l->stream, l->overlap, *a, all, w, x);
 }
 
 template <typename T, int END>
 static cudaError_t start_tile(const struct launch *l, const linear_args *a)
 {
-    if (a->tile_rows == 64)
-        return start<T, END, 64, 1>(l, a);
-    if (a->tile_blocks == 2)
-        return a->tile_rows == 128 ? start<T, END, 128, 2>(l, a) : start<T, END, 192, 2>(l, a);
-    return a->tile_rows == 128 ? start<T, END, 128, 1>(l, a) : start<T, END, 192, 1>(l, a);
+    return a->tile_rows == 64    ? start<T, END, 64>(l, a)
+           : a->tile_rows == 128 ? start<T, END, 128>(l, a)
+                                 : start<T, END, 192>(l, a);
 }
 
 template <typename T> static cudaError_t start_end(const struct launch *l, const linear_args *a)
@@ -300,14 +272,4 @@ extern "C" cudaError_t linear_wgmma_launch(const struct launch *l, const void *a
 {
     const linear_args *a = (const linear_args *)args;
     return a->w.dtype == DT_F16 ? start_end<F16>(l, a) : start_end<Bf16>(l, a);
-}
-
-extern "C" cudaError_t linear_wgmma_pairs(uint32_t *pairs)
-{
-    int n = 0;
-    typedef tile_ring<192, 2> RING;
-    cudaError_t rc = clusters_at_once(&n, (const void *)linear_wgmma_kernel<Bf16, RING, SUMS>, 2,
-                                      THREADS, sizeof(RING) + ALIGN);
-    *pairs = (uint32_t)n;
-    return rc;
 }

@@ -20,28 +20,20 @@ bool wgmma_takes(const struct device *d, const struct linear_args *a)
     return d->features & CUDA_WGMMA && a->w.quant == QUANT_NONE && !a->table;
 }
 
-/* Tiles of `rows` rows for one block, or two that share x. */
-struct tiling {
-    uint32_t rows, blocks;
-};
-
-static uint64_t tiles_of(const struct linear_args *a, struct tiling t)
+static uint64_t tiles_of(const struct linear_args *a, uint32_t rows)
 {
-    const uint64_t outs = 128 * t.blocks;
-    return ((uint64_t)a->w.rows + outs - 1) / outs * ((a->rows + t.rows - 1) / t.rows);
+    return ((uint64_t)a->w.rows + 127) / 128 * ((a->rows + rows - 1) / rows);
 }
 
 /* Cycles of a block for 64 columns of a tile while `busy` multiprocessors work: those of the
  * products, of the copies from the L2 cache, or of reading weights from memory. A multiprocessor of
- * an H200 got 31 to 38 bytes a cycle of its L2 cache in every shape that was measured without pairs
+ * an H200 got 31 to 38 bytes a cycle of its L2 cache in every shape that was measured
  * (docs/results/gpu.md), and all together 4.1 TB/s from memory: 2340 bytes a cycle. */
-static uint64_t stage_cycles(const struct linear_args *a, struct tiling t, uint64_t busy)
+static uint64_t stage_cycles(const struct linear_args *a, uint32_t rows, uint64_t busy)
 {
     enum { ROW_BYTES = 128, OUTS = 128, L2_BYTES = 36, MEMORY_BYTES = 2340 };
-    const uint64_t products = 4 * t.rows;
-    const uint64_t copies = (OUTS + t.rows / t.blocks) * ROW_BYTES / L2_BYTES;
-    const uint64_t sharing =
-        (a->rows + t.rows - 1) / t.rows; /* blocks that read the same weights */
+    const uint64_t products = 4 * rows, copies = (OUTS + rows) * ROW_BYTES / L2_BYTES;
+    const uint64_t sharing = (a->rows + rows - 1) / rows; /* blocks that read the same weights */
     const uint64_t reads = OUTS * ROW_BYTES * busy / MEMORY_BYTES / sharing;
     const uint64_t most = products > copies ? products : copies;
     return most > reads ? most : reads;
@@ -49,40 +41,34 @@ static uint64_t stage_cycles(const struct linear_args *a, struct tiling t, uint6
 
 /* Cycles of the whole product; `apart`: the slices of a tile go to different blocks, and are
  * written, read and added by another kernel. */
-static uint64_t cycles_of(const struct linear_args *a, struct tiling t, uint64_t at_once,
+static uint64_t cycles_of(const struct device *d, const struct linear_args *a, uint32_t rows,
                           bool apart)
 {
-    enum { KERNEL = 7000, BYTES = 1700 /* a cycle */, START = 3000 };
-    const uint64_t tiles = tiles_of(a, t) * (apart ? SLICES : 1);
+    enum { KERNEL = 7000, BYTES = 1700 /* a cycle */ };
+    const uint64_t tiles = tiles_of(a, rows) * (apart ? SLICES : 1), sms = (uint64_t)d->sms;
     const uint64_t stages = k_padded(a->w.cols, QUANT_NONE) / 64 / (apart ? SLICES : 1) + 1;
-    const uint64_t waves = tiles / at_once, rest = tiles % at_once;
     const uint64_t moved = 2 * SLICES * sizeof(float) * a->rows * a->w.rows;
-    return START + waves * stages * stage_cycles(a, t, at_once * t.blocks) +
-           (rest ? stages * stage_cycles(a, t, rest * t.blocks) : 0) +
+    return tiles / sms * stages * stage_cycles(a, rows, sms) +
+           (tiles % sms ? stages * stage_cycles(a, rows, tiles % sms) : 0) +
            (apart ? KERNEL + moved / BYTES : 0);
 }
 
 struct choice {
-    struct tiling t;
+    uint32_t rows;
     bool apart;
 };
 
 /* The way that needs the least time. */
 static struct choice choose(const struct device *d, const struct linear_args *a)
 {
-    static const struct tiling all[] = {{192, 2}, {128, 2}, {192, 1}, {128, 1}, {64, 1}};
+    static const uint32_t rows[] = {192, 128, 64};
     struct choice best = {0};
     uint64_t least = UINT64_MAX;
-    for (size_t i = 0; i < 2 * sizeof(all) / sizeof(*all); i++) {
-        const struct tiling t = all[i / 2];
-        const uint64_t at_once = t.blocks == 1              ? (uint64_t)d->sms
-                                 : d->features & CUDA_PAIRS ? d->pairs
-                                                            : 0;
-        if (!at_once || (t.rows == 64 && a->rows > 64))
-            continue;
-        const uint64_t cycles = cycles_of(a, t, at_once, i % 2);
-        if (cycles < least)
-            least = cycles, best = (struct choice){t, i % 2};
+    for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(*rows); i++) {
+        const struct choice c = {rows[i / 2], i % 2};
+        const uint64_t cycles = cycles_of(d, a, c.rows, c.apart);
+        if (cycles < least && (c.rows > 64 || a->rows <= 64))
+            least = cycles, best = c;
     }
     return best;
 }
@@ -99,8 +85,7 @@ void wgmma_linear(struct device *d, struct linear_args *a)
 {
     const struct choice c = choose(d, a);
     cuda_narrow(d, a, NARROW_WGMMA);
-    a->tile_rows = c.t.rows, a->tile_blocks = c.t.blocks;
-    a->blocks = c.t.blocks == 2 ? 2 * d->pairs : (uint32_t)d->sms;
+    a->tile_rows = c.rows, a->blocks = (uint32_t)d->sms;
     if (d->rehearsal)
         rehearse_slices(d, a);
     if (c.apart &&
@@ -187,7 +172,7 @@ static int product(struct device *d, unsigned use, const struct weight *w, float
                    float *host, struct err *e)
 {
     const unsigned features = d->features;
-    d->features = (features & ~(unsigned)(CUDA_WGMMA | CUDA_PAIRS)) | use;
+    d->features = (features & ~(unsigned)CUDA_WGMMA) | use;
     cuda_linear(d, y, x, ROWS, w, NULL);
     d->features = features;
     cuda_flush(d, false);
@@ -241,24 +226,18 @@ static int check(struct device *d, enum dtype type, unsigned use, struct err *e)
 int wgmma_decide(struct device *d, int major, int minor, const char **why, struct err *e)
 {
     const unsigned wanted = d->features, any = CUDA_WGMMA | CUDA_WGMMA_ANY;
-    unsigned pairs = wanted & CUDA_PAIRS;
     int same = 1;
-    d->features &= ~(any | CUDA_PAIRS);
+    d->features &= ~any;
     *why = "";
     /* code for sm_90a runs on 9.0 alone */
     if (!(wanted & any) || !(wanted & CUDA_TENSOR) || major != 9 || minor != 0)
         return 0;
-    if (pairs && linear_wgmma_pairs(&d->pairs) != cudaSuccess)
-        pairs = 0, cudaGetLastError();
-    for (enum dtype t = DT_F16; t <= DT_BF16 && same > 0; t++) {
+    for (enum dtype t = DT_F16; t <= DT_BF16 && same > 0; t++)
         same = check(d, t, CUDA_WGMMA, e);
-        if (same > 0 && pairs)
-            same = check(d, t, CUDA_WGMMA | pairs, e);
-    }
     if (same < 0)
         return -1;
     if (same || wanted & CUDA_WGMMA_ANY)
-        d->features |= CUDA_WGMMA | pairs;
+        d->features |= CUDA_WGMMA;
     *why = same                      ? ", wgmma"
            : wanted & CUDA_WGMMA_ANY ? ", wgmma though its sums have other bits"
                                      : ", no wgmma (its sums have other bits)";

@@ -24,16 +24,16 @@ template <int ROWS> struct stage {
     unsigned char x[ROWS][2 * COLUMNS], w[2][2][BAND][COLUMNS]; /* [half][band] */
 };
 /* full[i] ends a phase when the bytes of a stage have arrived, empty[i] when no warp reads it any
- * more: in all BLOCKS blocks of a cluster, if one copy brings x for all of them. */
-template <int R, int N, int B = 1> struct ring {
-    enum { ROWS = R, STAGES = N, BLOCKS = B };
+ * more. */
+template <int R, int N> struct ring {
+    enum { ROWS = R, STAGES = N };
     stage<R> at[N];
     mbarrier full[N], empty[N];
     __device__ __forceinline__ void init(void)
     {
         for (int i = 0; i < N; i++) {
             mbarrier_init(&full[i], 1);
-            mbarrier_init(&empty[i], B * MATH * GROUP / 32);
+            mbarrier_init(&empty[i], MATH * GROUP / 32);
         }
     }
     /* Waits until stage i may be filled. */
@@ -45,9 +45,7 @@ template <int R, int N, int B = 1> struct ring {
     __device__ __forceinline__ void release(uint32_t i)
     {
         __syncwarp();
-        if (B > 1 && threadIdx.x % 32 < B)
-            mbarrier_release_at(&empty[i], threadIdx.x % 32);
-        if (B == 1 && threadIdx.x % 32 == 0)
+        if (threadIdx.x % 32 == 0)
             mbarrier_arrive(&empty[i]);
     }
 };

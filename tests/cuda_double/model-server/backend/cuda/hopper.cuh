@@ -15,16 +15,7 @@ void mbarrier_init_fence(void);
 void mbarrier_arrive(mbarrier *b);
 void mbarrier_expect(mbarrier *b, uint32_t bytes);
 void mbarrier_wait(mbarrier *b, uint32_t parity);
-static inline void mbarrier_arrive_at(mbarrier *b, uint32_t rank)
-{
-    mbarrier_arrive((mbarrier *)double_cluster_shared(b, rank));
-}
-static inline void mbarrier_release_at(mbarrier *b, uint32_t rank) { mbarrier_arrive_at(b, rank); }
-static inline void mbarrier_wait_team(mbarrier *b, uint32_t parity) { mbarrier_wait(b, parity); }
-
 void tile_load(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, uint32_t row);
-void tile_load_team(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, uint32_t row,
-                    uint32_t n);
 static inline void tile_prefetch(const CUtensorMap *) {}
 
 template <int N> static inline void registers_give(void)
