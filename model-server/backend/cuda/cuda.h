@@ -25,6 +25,8 @@ enum cuda_feature {
     CUDA_ATTN_WGMMA = 2048,  /* wgmma for prefill attention, where products use it */
     CUDA_DRAW_SHARED = 4096, /* rows of scores in shared memory while tokens are drawn (draw.cu) */
     CUDA_PAIRS = 8192,       /* pairs of blocks that share x of products of more rows (wgmma.c) */
+    CUDA_EXPERTS = 16384,    /* experts' products by wgmma, where others would be (moe.c) */
+    CUDA_MIX = 32768,        /* routing in one kernel; biases, gates, sums in experts' products */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
@@ -93,12 +95,14 @@ struct batch_record {
     uint32_t n_lora;
 };
 
-/* Device arrays of the experts' weights, one for each layer's list. */
+/* Device arrays of the experts' weights, one for each layer's list. maps: tensor maps for
+ * linear_experts, or NULL. */
 struct expert_table {
     const void *const *key;
     struct weight *first;
     uint32_t n;
     const void **dev;
+    void *maps;
 };
 
 /* The device's copy of the updates of one matrix by each adapter; see lora.c. */
@@ -287,6 +291,10 @@ bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint3
  * that was recorded last. False, without `must`: x does not fit in shared memory, nothing is
  * recorded. */
 bool stream_linear(struct device *d, struct linear_args *a, bool must);
+/* The same of experts, with what is fused to their product. */
+void stream_experts(struct device *d, struct stream_args *s);
+/* x of all rows of the experts' product fits in shared memory. */
+bool stream_experts_fit(const struct device *d, const struct stream_args *s);
 
 /* fuse.c: fuse_norm() fuses the norm that was recorded last into the product `s`, if that reads
  * it. The others fuse an operation into the product recorded last; false: it must be recorded.
@@ -325,6 +333,8 @@ void draw_free(struct device *d);
 /* ops.c: runs the product `a`, whose shape and pointers are set, with the matching kernel: for
  * few rows, experts, or many rows. `x_rows`: rows of x, which w8a8 rounds first. */
 void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows);
+/* Sets a->narrow and a->x_scale: x in 8 bits, and the scales of its rows. NULL with a fault. */
+void cuda_quantise(struct device *d, struct linear_args *a, uint32_t rows);
 /* Sets a->narrow: x in 16 bits; NULL with a fault. */
 void cuda_narrow(struct device *d, struct linear_args *a, enum narrow_order order);
 

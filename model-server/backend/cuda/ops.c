@@ -160,8 +160,7 @@ void cuda_narrow(struct device *d, struct linear_args *a, enum narrow_order orde
         RECORD(d, narrow_launch, x);
 }
 
-/* x in 8 bits, and the scales of its rows. */
-static void quantise(struct device *d, struct linear_args *a, uint32_t rows)
+void cuda_quantise(struct device *d, struct linear_args *a, uint32_t rows)
 {
     struct quantise_args x = {.x = a->x, .rows = rows, .n = a->w.cols};
     x.pitch = k_padded(a->w.cols, a->w.quant);
@@ -197,7 +196,7 @@ static bool few_rows(struct device *d, struct linear_args *a)
 void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows)
 {
     if (a->w.quant == QUANT_W8A8) {
-        quantise(d, a, x_rows);
+        cuda_quantise(d, a, x_rows);
         if (!a->narrow)
             return;
     }
