@@ -4,8 +4,8 @@
  * how many launches that takes. */
 #include "tests/check/cuda_sides.h"
 
-enum { WGMMA = 16, FUSE = 64, X_SHARED = 128, EXPERTS_BIT = 8192, MIX = 16384 };
-static const uint64_t plain = ~(uint64_t)(WGMMA | FUSE | X_SHARED | EXPERTS_BIT | MIX);
+enum { WGMMA = 16, FUSE = 64, X_SHARED = 128, EXPERTS_BIT = 16384, MIX = 32768, CHAIN = 65536 };
+static const uint64_t plain = ~(uint64_t)(WGMMA | FUSE | X_SHARED | EXPERTS_BIT | MIX | CHAIN);
 
 /* A layer's experts and the rows that it gets. */
 struct rig {

@@ -21,12 +21,14 @@ enum cuda_feature {
     CUDA_FUSE = 64,       /* several operations of a decode step in one kernel (fuse.c) */
     CUDA_X_SHARED = 128,  /* x of products of few rows in shared memory (stream.c) */
     CUDA_HEADS = 256,     /* the last block of a head of q, k or v rotates it (fuse.c) */
+
     CUDA_KV_AHEAD = 1024, /* decode loads K and V before its predecessor ends (attention_split) */
     CUDA_ATTN_WGMMA = 2048,  /* wgmma for prefill attention, where products use it */
     CUDA_DRAW_SHARED = 4096, /* rows of scores in shared memory while tokens are drawn (draw.cu) */
     CUDA_PAIRS = 8192,       /* pairs of blocks that share x of products of more rows (wgmma.c) */
     CUDA_EXPERTS = 16384,    /* experts' products by wgmma, where others would be (moe.c) */
     CUDA_MIX = 32768,        /* routing in one kernel; biases, gates, sums in experts' products */
+    CUDA_CHAIN = 65536,      /* fp32 products of few rows, and routers, by a kernel of their own */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */

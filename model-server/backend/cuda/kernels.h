@@ -452,11 +452,13 @@ static inline size_t stream_shared_bytes(const struct stream_args *s)
            (x ? stream_x_bytes(&s->l) : 0);
 }
 
-launch_fn linear_any_launch;    /* fp32 arithmetic, any type: the bits of the CPU backend */
-launch_fn linear_stream_launch; /* stream_args: tensor cores, up to 16 rows or experts */
+launch_fn linear_any_launch; /* fp32 arithmetic, any type: the bits of the CPU backend */
+/* linear_any of float32 weights of a multiple of K_ALIGN columns: few rows or few outputs */
+launch_fn linear_chain_launch;
+launch_fn linear_stream_launch;  /* stream_args: tensor cores, up to 16 rows or experts */
 launch_fn experts_stream_launch; /* of experts */
-launch_fn linear_tile_launch;   /* tensor cores, many rows */
-launch_fn linear_wgmma_launch;  /* the same with wgmma; narrow in the order NARROW_WGMMA */
+launch_fn linear_tile_launch;    /* tensor cores, many rows */
+launch_fn linear_wgmma_launch;   /* the same with wgmma; narrow in the order NARROW_WGMMA */
 cudaError_t linear_wgmma_pairs(uint32_t *pairs); /* clusters of two that run concurrently */
 launch_fn linear_sum_launch;                     /* sums the parallel slices of linear_tile */
 
