@@ -17,6 +17,11 @@ struct chain_stage {
     float w[OUTS][PITCH], x[ROWS][PITCH];
 };
 
+static __device__ __forceinline__ uint32_t at_most(uint32_t n, uint32_t most)
+{
+    return n < most ? n : most;
+}
+
 /* Copies columns [k, k + COLUMNS) of `n` rows from `first` on, as far as there are any. */
 static __device__ __forceinline__ void copy_rows(float (*to)[PITCH], const float *from,
                                                  uint32_t first, uint32_t n, uint32_t cols,
@@ -46,8 +51,8 @@ static __global__ void __launch_bounds__(THREADS) linear_chain_kernel(linear_arg
 {
     chain_stage *s = dynamic_shared<chain_stage>();
     const uint32_t cols = a.w.cols, first_out = blockIdx.x * OUTS, first_row = blockIdx.y * ROWS;
-    const uint32_t outs = min((uint32_t)OUTS, a.w.rows - first_out);
-    const uint32_t rows = min((uint32_t)ROWS, a.rows - first_row);
+    const uint32_t outs = at_most(a.w.rows - first_out, OUTS);
+    const uint32_t rows = at_most(a.rows - first_row, ROWS);
     const uint32_t out = threadIdx.x % OUTS, row = threadIdx.x / OUTS;
     const float *w = (const float *)a.w.data;
     float sum = 0.0f;
@@ -67,7 +72,7 @@ static __global__ void __launch_bounds__(THREADS) linear_chain_kernel(linear_arg
         copy_rows(s[to].x, a.x, first_row, rows, cols, ahead);
         copy_commit();
         if (out < outs && row < rows)
-            sum = chain(s[i].w[out], s[i].x[row], min((uint32_t)COLUMNS, cols - k), sum);
+            sum = chain(s[i].w[out], s[i].x[row], at_most(cols - k, COLUMNS), sum);
     }
     if (out < outs && row < rows)
         a.y[(size_t)(first_row + row) * a.w.rows + first_out + out] =
