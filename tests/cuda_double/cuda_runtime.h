@@ -134,4 +134,29 @@ template <typename T> static inline T __shfl_up_sync(uint32_t, T v, unsigned by)
         &mine);
     return mine.out;
 }
+
+/* Lanes with the same value; lanes whose predicate is true. */
+template <typename T> struct double_vote {
+    T in;
+    uint32_t out;
+};
+template <typename T> static inline uint32_t __match_any_sync(uint32_t, T v)
+{
+    double_vote<T> mine = {v, 0};
+    double_warp(
+        [](void *const *lanes) {
+            double_vote<T> *const *l = (double_vote<T> *const *)lanes;
+            for (int i = 0; i < 32; i++)
+                for (int j = 0; j < 32; j++)
+                    l[i]->out |= (uint32_t)(l[i]->in == l[j]->in) << j;
+        },
+        &mine);
+    return mine.out;
+}
+static inline uint32_t __ballot_sync(uint32_t, bool v)
+{
+    const uint32_t same = __match_any_sync(~0u, v);
+    return v ? same : ~same;
+}
+static inline int __popc(uint32_t v) { return __builtin_popcount(v); }
 #endif

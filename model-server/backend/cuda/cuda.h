@@ -12,18 +12,22 @@
 
 /* device_options.features, and the environment variable CUDA_FEATURES for bisecting. */
 enum cuda_feature {
-    CUDA_TENSOR = 1,      /* tensor cores; without: fp32 arithmetic on the stored weights */
-    CUDA_GRAPHS = 2,      /* replay of repeated decode steps */
-    CUDA_OVERLAP = 4,     /* programmatic dependent launch */
-    CUDA_PEERS = 8,       /* sums over ranks through peer memory */
-    CUDA_WGMMA = 16,      /* wgmma for many rows, if its sums have the bits of mma.sync (wgmma.c) */
-    CUDA_WGMMA_ANY = 32,  /* or even if they do not; only CUDA_FEATURES can enable it */
-    CUDA_FUSE = 64,       /* several operations of a decode step in one kernel (fuse.c) */
-    CUDA_X_SHARED = 128,  /* x of products of few rows in shared memory (stream.c) */
-    CUDA_HEADS = 256,     /* the last block of a head of q, k or v rotates it (fuse.c) */
-    CUDA_KV_AHEAD = 1024, /* decode loads K and V before its predecessor ends (attention_split) */
-    CUDA_ATTN_WGMMA = 2048,  /* wgmma for prefill attention, where products use it */
+    CUDA_TENSOR = 1,     /* tensor cores; without: fp32 arithmetic on the stored weights */
+    CUDA_GRAPHS = 2,     /* replay of repeated decode steps */
+    CUDA_OVERLAP = 4,    /* programmatic dependent launch */
+    CUDA_PEERS = 8,      /* sums over ranks through peer memory */
+    CUDA_WGMMA = 16,     /* wgmma for many rows, if its sums have the bits of mma.sync (wgmma.c) */
+    CUDA_WGMMA_ANY = 32, /* or even if they do not; only CUDA_FEATURES can enable it */
+    CUDA_FUSE = 64,      /* several operations of a decode step in one kernel (fuse.c) */
+    CUDA_X_SHARED = 128, /* x of products of few rows in shared memory (stream.c) */
+    CUDA_HEADS = 256,    /* the last block of a head of q, k or v rotates it (fuse.c) */
+
+    CUDA_KV_AHEAD = 1024,   /* decode loads K and V before its predecessor ends (attention_split) */
+    CUDA_ATTN_WGMMA = 2048, /* wgmma for prefill attention, where products use it */
     CUDA_DRAW_SHARED = 4096, /* rows of scores in shared memory while tokens are drawn (draw.cu) */
+    CUDA_EXPERTS = 16384,    /* experts' products by wgmma, where others would be (moe.c) */
+    CUDA_MIX = 32768,        /* routing in one kernel; biases, gates, sums in experts' products */
+    CUDA_CHAIN = 65536,      /* fp32 products of few rows, and routers, by a kernel of their own */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
@@ -92,12 +96,14 @@ struct batch_record {
     uint32_t n_lora;
 };
 
-/* Device arrays of the experts' weights, one for each layer's list. */
+/* Device arrays of the experts' weights, one for each layer's list. maps: tensor maps for
+ * linear_experts, or NULL. */
 struct expert_table {
     const void *const *key;
     struct weight *first;
     uint32_t n;
     const void **dev;
+    void *maps;
 };
 
 /* The device's copy of the updates of one matrix by each adapter; see lora.c. */
@@ -285,6 +291,10 @@ bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint3
  * that was recorded last. False, without `must`: x does not fit in shared memory, nothing is
  * recorded. */
 bool stream_linear(struct device *d, struct linear_args *a, bool must);
+/* The same of experts, with what is fused to their product. */
+void stream_experts(struct device *d, struct stream_args *s);
+/* x of all rows of the experts' product fits in shared memory. */
+bool stream_experts_fit(const struct device *d, const struct stream_args *s);
 
 /* fuse.c: fuse_norm() fuses the norm that was recorded last into the product `s`, if that reads
  * it. The others fuse an operation into the product recorded last; false: it must be recorded.
@@ -323,6 +333,8 @@ void draw_free(struct device *d);
 /* ops.c: runs the product `a`, whose shape and pointers are set, with the matching kernel: for
  * few rows, experts, or many rows. `x_rows`: rows of x, which w8a8 rounds first. */
 void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows);
+/* Sets a->narrow and a->x_scale: x in 8 bits, and the scales of its rows. NULL with a fault. */
+void cuda_quantise(struct device *d, struct linear_args *a, uint32_t rows);
 /* Sets a->narrow: x in 16 bits; NULL with a fault. */
 void cuda_narrow(struct device *d, struct linear_args *a, enum narrow_order order);
 

@@ -66,6 +66,12 @@ static __device__ __forceinline__ void tile_load(void *dst, const CUtensorMap *m
                  "l"(map), "r"(shared_address(b)), "r"(column), "r"(row)
                  : "memory");
 }
+/* Before the first use of a map in global memory, which the host has written: makes it visible to
+ * copies. One thread, which then copies. */
+static __device__ __forceinline__ void tile_acquire(const CUtensorMap *map)
+{
+    asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
+}
 /* Prefetches the map itself into the constant cache. */
 static __device__ __forceinline__ void tile_prefetch(const CUtensorMap *map)
 {

@@ -329,9 +329,16 @@ attn_start_fn attn_start_f16, attn_start_bf16, attn_start_i8, attn_start_fp8;
  * ascending order: see linear_mma.cuh. */
 enum { SLICES = 8 };
 
-/* y[r, :] = x[r, :] W^T + bias. For experts (`table` not NULL), blockIdx.y chooses W, all of the
- * shape and kind of `w`: its rows are list[begin[e] .. begin[e + 1]), of which x row = list[i] /
- * per_row and y row = list[i]. */
+/* Work of the experts' products, made by `group`: the pairs list[first .. first + n) of an expert.
+ * before: number of tiles of rows of the experts before it. */
+struct expert_job {
+    uint32_t expert, first, n, before;
+};
+
+/* y[r, :] = x[r, :] W^T + bias. For experts (`table` not NULL), W is one of several, all of the
+ * shape and kind of `w`: the rows of expert e are list[begin[e] .. begin[e + 1]), of which x row =
+ * list[i] / per_row and y row = list[i]. jobs: experts that have rows, or their tiles of rows,
+ * ascending; begin[experts + 1]: number of jobs. `rows` are those of x. */
 struct linear_args {
     float *y;
     const float *x;
@@ -344,6 +351,7 @@ struct linear_args {
     const float *bias;
     const void *const *table; /* [experts] */
     const uint32_t *list, *begin;
+    const struct expert_job *jobs;
     uint32_t rows, experts, per_row;
     /* linear_wgmma: rows of a tile, 64, 128 or 192. It and
      * linear_stream: blocks at once; with `gate`, y is of n / 2 columns, act(the first half) * the
@@ -351,6 +359,18 @@ struct linear_args {
     uint32_t reserved;
     uint32_t tile_rows, blocks, gate, act;
 };
+/* y = the sum of the results of a row's experts, in the order of their numbers. sum: NULL, or sum
+ * += scale * y instead of y. */
+struct mix_args {
+    float *y, *sum;
+    const float *x;      /* [rows * top_k][n] */
+    const float *weight; /* [rows][top_k] */
+    uint32_t rows, n, top_k;
+    uint32_t plain; /* the results are added without weights */
+    float scale;
+    uint32_t reserved;
+};
+
 /* linear_stream: the product `l` on l.blocks blocks (l.gate as above, any act), or of experts. What
  * comes with it has the bits that it would have by itself:
  *   norm.y   not NULL: x is this norm; see stream_x_bytes(). norm.x is not l.x
@@ -360,6 +380,11 @@ struct linear_args {
  *            that is NULL from l.x
  *
  *   slots    of a warp's ring: STREAM_SLOTS_MOST, STREAM_SLOTS or STREAM_SLOTS_FEW
+ *
+ *   acts     y = act(product), of experts as what follows
+ *   bias_of  NULL, or [experts][n]: biases
+ *   scale_of NULL, or [pairs]: factors of the products with their biases, before a gate
+ *   mix.y    not NULL: the experts' results of a row are added (mix.x is not used)
  */
 struct stream_args {
     struct linear_args l;
@@ -368,7 +393,9 @@ struct stream_args {
     float *sum;
     uint32_t *tickets;
     float scale;
-    uint32_t shared_x, slots, reserved;
+    uint32_t shared_x, slots, acts;
+    const float *bias_of, *scale_of;
+    struct mix_args mix;
 };
 enum { STREAM_ROWS = 16, STREAM_OUTS = 16 /* of a tile: in one head */ };
 enum { STREAM_SLOTS_MOST = 12, STREAM_SLOTS = 8, STREAM_SLOTS_FEW = 4 };
@@ -395,21 +422,82 @@ static inline __host__ __device__ uint32_t stream_slot_bytes(uint32_t quant)
     const uint32_t offsets = quant == PACKED_4 || quant == PACKED_8;
     return 1024 + 512 * (groups + offsets);
 }
+/* Of experts, between the ring and x: the experts that may have pairs, the sums of a tile's outputs
+ * of each row (mix), and with x the list. */
+enum { EXPERT_BYTES = 24 };
+static inline __host__ __device__ uint32_t stream_pairs(const struct stream_args *s)
+{
+    return s->l.rows * s->l.per_row;
+}
+static inline __host__ __device__ size_t stream_active_bytes(const struct stream_args *s)
+{
+    const uint32_t pairs = stream_pairs(s), n = pairs < s->l.experts ? pairs : s->l.experts;
+    return (n * (size_t)EXPERT_BYTES + 15) / 16 * 16;
+}
+static inline __host__ __device__ size_t stream_mixed_bytes(const struct stream_args *s)
+{
+    return s->mix.y ? s->mix.rows * (size_t)STREAM_OUTS * sizeof(float) : 0;
+}
+static inline __host__ __device__ size_t stream_list_bytes(const struct stream_args *s)
+{
+    return s->shared_x ? (stream_pairs(s) * sizeof(uint32_t) + 15) / 16 * 16 : 0;
+}
 static inline size_t stream_shared_bytes(const struct stream_args *s)
 {
     const bool x = s->norm.y || s->shared_x;
+    const size_t experts =
+        s->l.table ? stream_active_bytes(s) + stream_mixed_bytes(s) + stream_list_bytes(s) : 0;
     return stream_sums_bytes(s->l.table ? 8 : s->l.rows) +
-           (size_t)SLICES * s->slots * stream_slot_bytes(s->l.w.quant) +
+           (size_t)SLICES * s->slots * stream_slot_bytes(s->l.w.quant) + experts +
            (x ? stream_x_bytes(&s->l) : 0);
 }
 
-launch_fn linear_any_launch;    /* fp32 arithmetic, any type: the bits of the CPU backend */
-launch_fn linear_stream_launch; /* stream_args: tensor cores, up to 16 rows or experts */
-launch_fn linear_tile_launch;   /* tensor cores, many rows */
-launch_fn linear_wgmma_launch;  /* the same with wgmma; narrow in the order NARROW_WGMMA */
-launch_fn linear_sum_launch;    /* sums the parallel slices of linear_tile */
+launch_fn linear_any_launch; /* fp32 arithmetic, any type: the bits of the CPU backend */
+/* linear_any of float32 weights of a multiple of K_ALIGN columns: few rows or few outputs */
+launch_fn linear_chain_launch;
+launch_fn linear_stream_launch;  /* stream_args: tensor cores, up to 16 rows or experts */
+launch_fn experts_stream_launch; /* of experts */
+launch_fn linear_tile_launch;    /* tensor cores, many rows */
+launch_fn linear_wgmma_launch;   /* the same with wgmma; narrow in the order NARROW_WGMMA */
+launch_fn linear_sum_launch;     /* sums the parallel slices of linear_tile */
+
+/* linear_experts: products of experts in 16 bits by wgmma. l: narrow has the pairs' rows of x, in
+ * the order of the list and NARROW_WGMMA; jobs are tiles of l.tile_rows rows; rows: pairs; gate
+ * with ACT_SILU or ACT_GELU_TANH. maps: [experts] tensor maps in device memory, see
+ * linear_experts_map(). bias_of, scale_of: as in stream_args. y16: not NULL: results in 16 bits
+ * instead of y, in the order of the list, rows of `pitch` in NARROW_WGMMA. */
+struct experts_args {
+    struct linear_args l;
+    const void *maps;
+    const float *bias_of, *scale_of;
+    uint16_t *y16;
+    uint32_t pitch, reserved;
+};
+enum { EXPERT_FEW = 64, EXPERT_MANY = 192, EXPERT_MAP_BYTES = 128 };
+launch_fn linear_experts_launch;
+/* Host memory of EXPERT_MAP_BYTES at a multiple of 64: the map of one expert's matrix. */
+cudaError_t linear_experts_map(void *map, const struct stored *w);
 
 /* ---------------------------------------------------------------- moe.cu */
+
+/* y[i] = x[list[i] / per_row], rounded to 16 bits, in the order NARROW_WGMMA. */
+struct collect_args {
+    uint16_t *y;
+    const float *x;
+    const uint32_t *list;
+    uint32_t rows, per_row, n, pitch, dtype, reserved;
+};
+launch_fn collect_launch;
+
+/* tile: rows of a tile; an expert has a job for each tile of its pairs. */
+struct group_args {
+    const uint32_t *expert;  /* [pairs] */
+    uint32_t *begin;         /* [n_experts + 2], see linear_args */
+    uint32_t *list;          /* [pairs], by expert, each ascending */
+    struct expert_job *jobs; /* [n_experts + pairs / tile] at most */
+    uint32_t pairs, n_experts, tile, reserved;
+};
+launch_fn group_launch;
 
 struct route_args {
     const float *logits;      /* [rows][n_experts] */
@@ -421,31 +509,19 @@ struct route_args {
     float scale, jitter;
     const float *expert_scale; /* [n_experts] or NULL */
     uint32_t sparse, reserved;
+    struct group_args group; /* begin not NULL: of the results; up to ROUTE_ROWS rows */
 };
+enum { ROUTE_ROWS = 32 };
 launch_fn route_launch;
 
 /* Pairs of a row and a head, for each head its rows: list[h * rows + t] = t * heads + h. */
 struct heads_args {
-    uint32_t *begin, *list; /* [heads + 1], [heads * rows] */
+    uint32_t *begin, *list;  /* [heads + 2], [heads * rows] */
+    struct expert_job *jobs; /* [heads] */
     uint32_t rows, heads;
 };
 launch_fn heads_launch;
 
-struct group_args {
-    const uint32_t *expert; /* [pairs] */
-    uint32_t *begin;        /* [n_experts + 1] */
-    uint32_t *list;         /* [pairs], by expert, each ascending */
-    uint32_t pairs, n_experts;
-};
-launch_fn group_launch;
-
-struct mix_args {
-    float *y;
-    const float *x;      /* [rows * top_k][n] */
-    const float *weight; /* [rows][top_k] */
-    uint32_t rows, n, top_k;
-    uint32_t plain; /* the results are added without weights */
-};
 launch_fn mix_launch;
 
 /* y[pair] *= weight[pair], rows of n */

@@ -25,59 +25,11 @@
  */
 #include "model-server/backend/cuda/heads.cuh"
 #include "model-server/backend/cuda/last_block.cuh"
-#include "model-server/backend/cuda/stream_ring.cuh"
-#include "model-server/backend/cuda/stream_x.cuh"
+#include "model-server/backend/cuda/stream_slice.cuh"
 
-enum { THREADS = SLICES * 32 };
 static_assert((int)THREADS == (int)NORM_THREADS, "a block takes norms");
 
-/* ---------------------------------------------------------------- a slice */
-
-/* This warp's slice of a tile for 8 * TILES rows; `x` provides the lane's fragments. */
-template <class F, int TILES, class X>
-static __device__ __forceinline__ void stream_slice(const linear_args &a, weight_ring<F> *ring,
-                                                    const X (&x)[TILES],
-                                                    typename F::T::sum (&acc)[TILES][4])
-{
-    enum { UNROLL = F::OFFSETS && TILES > 1 ? 1 : 2 }; /* otherwise registers do not suffice */
-    const uint32_t warp = threadIdx.x / 32, t = threadIdx.x % 4;
-    const uint32_t begin = first_step<F>(a, warp), end = first_step<F>(a, warp + 1);
-#pragma unroll UNROLL
-    for (uint32_t at = begin; at < end; at++) {
-        const step_weights now = ring->take(a);
-#pragma unroll
-        for (int p = 0; p < F::PARTS; p++) {
-            const uint4 w0 = F::widen(a.w, now.row[0], p), w1 = F::widen(a.w, now.row[1], p);
-            part_scales<F> rows[2];
-            if constexpr (F::GROUPED)
-                rows[0].take(now.scales[0], now.offsets[0], p),
-                    rows[1].take(now.scales[1], now.offsets[1], p);
-            /* a lane's columns of a part: 16 bytes of x as it is multiplied */
-            const uint32_t k = at * F::STEP + p * (64 / F::T::BYTES) + t * (16 / F::T::BYTES);
-#pragma unroll
-            for (int i = 0; i < TILES; i++) {
-                const uint4 fragment = x[i].at(k, a.w.cols);
-                part_sums<F> sums;
-                sums.take(a.w, fragment);
-                multiply_part<F>(acc[i], w0, w1, fragment, rows, sums);
-            }
-        }
-    }
-}
-
 /* ---------------------------------------------------------------- results */
-
-/* Output `out` of row `row` of a tile, its slices added. */
-template <class F, int TILES>
-static __device__ __forceinline__ float
-total(const stream_args &s, const char *w, const stream_rows &rows, const typename F::T::sum *sums,
-      uint32_t tile, uint32_t row, uint32_t out)
-{
-    typename F::T::sum sum = 0;
-    for (int i = 0; i < SLICES; i++)
-        sum += sums[i * OUTS * 8 * TILES + row * OUTS + out];
-    return finish<F>(s.l, sum, w, rows.x(s.l, row), weight_row(s.l, tile, out % 8, out / 8));
-}
 
 template <class F, int TILES>
 static __device__ void store_tile(const stream_args &s, const char *w, const stream_rows &rows,
@@ -118,20 +70,15 @@ static __device__ void stream_tiles(const stream_args &s, const stream_rows &row
                                     typename F::T::sum *sums)
 {
     typedef typename F::T::sum SUM;
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     const uint32_t set = SLICES * OUTS * 8 * TILES;
     uint32_t turn = 0;
     for (uint32_t tile = blockIdx.x; tile < tiles_of(s.l); tile += gridDim.x, turn ^= 1) {
         SUM acc[TILES][4] = {};
-        stream_slice<F, TILES>(s.l, ring, x, acc);
-        SUM *now = sums + turn * set, *mine = now + warp * OUTS * 8 * TILES;
-#pragma unroll
-        for (int i = 0; i < TILES; i++)
-#pragma unroll
-            for (int c = 0; c < 4; c++) /* [row][output] */
-                mine[(8 * i + 2 * t + c % 2) * OUTS + g + c / 2 * 8] = acc[i][c];
+        stream_slice<F, TILES>(s, ring, x, acc);
+        SUM *now = sums + turn * set;
+        leave_sums<F, TILES>(now, acc);
         __syncthreads();
-        store_tile<F, TILES>(s, ring->w, rows, now, tile);
+        store_tile<F, TILES>(s, (const char *)s.l.w.data, rows, now, tile);
         if (s.rope.qkv)
             head_of_tile(s, tile, (uint32_t *)(sums + 2 * set));
     }
@@ -139,19 +86,22 @@ static __device__ void stream_tiles(const stream_args &s, const stream_rows &row
 
 /* ---------------------------------------------------------------- kernels */
 
-/* Shared memory: sums, a word for last_block(), the ring, x. */
-template <int TILES> static __device__ __forceinline__ unsigned char *ring_room(void)
+static __device__ __forceinline__ tile_walk first_tile(const stream_args &s)
 {
-    return dynamic_shared<unsigned char>() + stream_sums_bytes(8 * TILES);
+    return tile_walk{(const char *)s.l.w.data, blockIdx.x};
 }
+
+/* Blocks of a multiprocessor: with offsets and 16 rows the registers of two do not suffice. */
+template <class F, int TILES> static constexpr int AT_ONCE = F::OFFSETS &&TILES > 1 ? 1 : 2;
 
 /* grid: any number of blocks; up to 8 * TILES rows */
 template <class F, int TILES>
-static __global__ void __launch_bounds__(THREADS, 2) linear_stream_kernel(stream_args s)
+static __global__ void __launch_bounds__(THREADS, AT_ONCE<F, TILES>)
+    linear_stream_kernel(stream_args s)
 {
     weight_ring<F> ring;
     depend_start();
-    ring.start(s.l, (const char *)s.l.w.data, ring_room<TILES>(), s.slots);
+    ring.start(s, first_tile(s), ring_room<TILES>(), s.slots);
     depend_wait();
     const stream_rows rows{NULL, s.l.rows, 0};
     x_rows<F> x[TILES];
@@ -170,7 +120,7 @@ static __global__ void __launch_bounds__(THREADS, 2) linear_stream_shared_kernel
     unsigned char *slots = ring_room<TILES>();
     unsigned char *room = slots + SLICES * s.slots * stream_slot_bytes(F::QUANT);
     depend_start();
-    ring.start(s.l, (const char *)s.l.w.data, slots, s.slots);
+    ring.start(s, first_tile(s), slots, s.slots);
     norm_part part;
     if (s.norm.y)
         part.load_weights(s.norm);
@@ -191,26 +141,6 @@ static __global__ void __launch_bounds__(THREADS, 2) linear_stream_shared_kernel
                            dynamic_shared<typename F::T::sum>());
 }
 
-/* grid: (tiles, experts); 8 pairs at a time; after the first time the weights come from the L2
- * cache. */
-template <class F>
-static __global__ void __launch_bounds__(THREADS, 2) linear_experts_kernel(stream_args s)
-{
-    depend();
-    const char *w = (const char *)s.l.table[blockIdx.y];
-    const uint32_t first = s.l.begin[blockIdx.y], n = s.l.begin[blockIdx.y + 1] - first;
-    for (uint32_t i = 0; i < n; i += 8) {
-        const stream_rows rows{s.l.list + first, n, i};
-        weight_ring<F> ring;
-        x_rows<F> x[1];
-        x[0].init(s.l, rows, threadIdx.x % 32 / 4);
-        ring.start(s.l, w, ring_room<1>(), s.slots);
-        stream_tiles<F, 1>(s, rows, x, &ring, dynamic_shared<typename F::T::sum>());
-        copy_wait<0>();
-        __syncthreads(); /* the sums have been read */
-    }
-}
-
 template <class F, int TILES>
 static cudaError_t start_rows(const struct launch *l, const stream_args *s, uint32_t blocks)
 {
@@ -227,14 +157,13 @@ template <class F> static cudaError_t start(const struct launch *l, const stream
 {
     const linear_args &a = s->l;
     const uint32_t tiles = tiles_of(a), blocks = tiles < a.blocks ? tiles : a.blocks;
-    if (a.table)
-        return launch(linear_experts_kernel<F>, dim3(tiles, a.experts), THREADS,
-                      stream_shared_bytes(s), l->stream, l->overlap, *s);
     return a.rows <= 8 ? start_rows<F, 1>(l, s, blocks) : start_rows<F, 2>(l, s, blocks);
 }
 
 extern "C" cudaError_t linear_stream_launch(const struct launch *l, const void *args)
 {
     const stream_args *s = (const stream_args *)args;
+    if (s->l.table)
+        return experts_stream_launch(l, args);
     return with_format(s->l.w, [=](auto f) { return start<decltype(f)>(l, s); });
 }

@@ -1,4 +1,8 @@
-/* moe.c - mixture of experts as a handful of launches whose shapes do not depend on the routing. */
+/* moe.c - mixture of experts as a handful of launches whose shapes do not depend on the routing.
+ *
+ * Few rows: four launches. The router; route and group; up with biases, gate and activation; down,
+ * which adds the results of a row's experts, and to the residual stream. More rows in 16 bits: x is
+ * rounded in the order of the experts, wgmma multiplies, and a kernel adds the results. */
 #include "model-server/backend/cuda/cuda.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,37 +20,73 @@ static int check_alike(struct weight *const *w, uint32_t n, struct err *e)
     return 0;
 }
 
+/* Copies `bytes` to new device memory; NULL with an error. */
+static void *send_table(struct device *d, const void *host, size_t bytes, struct err *e)
+{
+    void *dev = cuda_take(d, bytes, "a table of experts", "lower --kv-cache-memory", e);
+    if (dev && cuda_upload(d, dev, host, bytes, e)) {
+        cudaFree(dev);
+        dev = NULL;
+    }
+    return dev;
+}
+
 static const void **make_table(struct device *d, struct weight *const *w, uint32_t n, struct err *e)
 {
-    const void **host = malloc(n * sizeof(*host)), **dev = NULL;
+    const void **host = malloc(n * sizeof(*host)), **dev;
     if (!host)
         return err_nomem(e), NULL;
     for (uint32_t i = 0; i < n; i++)
         host[i] = w[i]->m.data;
-    dev = cuda_take(d, n * sizeof(*dev), "a table of experts", "lower --kv-cache-memory", e);
-    if (dev && cuda_upload(d, dev, host, n * sizeof(*host), e)) {
-        cudaFree(dev);
-        dev = NULL;
-    }
+    dev = send_table(d, host, n * sizeof(*host), e);
     free(host);
     return dev;
 }
 
-/* The device's array of the data of w[0 .. n), created on first use. */
-static const void *const *table_of(struct device *d, struct weight *const *w, uint32_t n)
+static void *make_maps(struct device *d, struct weight *const *w, uint32_t n, struct err *e)
+{
+    char *host = aligned_alloc(EXPERT_MAP_BYTES, (size_t)n * EXPERT_MAP_BYTES);
+    cudaError_t rc = cudaSuccess;
+    void *dev = NULL;
+    if (!host)
+        return err_nomem(e), NULL;
+    for (uint32_t i = 0; i < n && rc == cudaSuccess; i++)
+        rc = linear_experts_map(host + (size_t)i * EXPERT_MAP_BYTES, &w[i]->m);
+    if (rc != cudaSuccess)
+        cuda_failed(d, rc, "describing experts", e);
+    else
+        dev = send_table(d, host, (size_t)n * EXPERT_MAP_BYTES, e);
+    free(host);
+    return dev;
+}
+
+/* Matrices that linear_experts supports, if it is to be used at all. */
+static bool wgmma_has(const struct device *d, const struct stored *w)
+{
+    return d->features & CUDA_WGMMA && d->features & CUDA_EXPERTS && w->quant == QUANT_NONE &&
+           w->dtype != DT_F32;
+}
+
+/* The device's arrays for w[0 .. n), created on first use; NULL with a fault. Valid until the next
+ * call. */
+static const struct expert_table *table_of(struct device *d, struct weight *const *w, uint32_t n)
 {
     const void *const *key = (const void *const *)w;
     for (uint32_t i = 0; i < d->n_experts; i++)
         if (d->experts[i].key == key && d->experts[i].first == w[0] && d->experts[i].n == n)
-            return d->experts[i].dev;
+            return &d->experts[i];
     struct expert_table *all = realloc(d->experts, ((size_t)d->n_experts + 1) * sizeof(*all));
     if (!all)
         return err_nomem(&d->fault), NULL;
     d->experts = all;
-    const void **dev = check_alike(w, n, &d->fault) ? NULL : make_table(d, w, n, &d->fault);
-    if (dev)
-        all[d->n_experts++] = (struct expert_table){key, w[0], n, dev};
-    return dev;
+    struct expert_table *t = &all[d->n_experts];
+    *t = (struct expert_table){.key = key, .first = w[0], .n = n};
+    t->dev = check_alike(w, n, &d->fault) ? NULL : make_table(d, w, n, &d->fault);
+    if (!t->dev)
+        return NULL;
+    d->n_experts++; /* from here on it is freed with the device */
+    t->maps = wgmma_has(d, &w[0]->m) ? make_maps(d, w, n, &d->fault) : NULL;
+    return d->fault.kind == ERR_NONE ? t : NULL;
 }
 
 void moe_forget(struct device *d, const struct weight *w)
@@ -54,6 +94,7 @@ void moe_forget(struct device *d, const struct weight *w)
     for (uint32_t i = 0; i < d->n_experts;)
         if (d->experts[i].first == w) {
             cudaFree(d->experts[i].dev);
+            cudaFree(d->experts[i].maps);
             d->experts[i] = d->experts[--d->n_experts];
         } else {
             i++;
@@ -62,109 +103,306 @@ void moe_forget(struct device *d, const struct weight *w)
 
 void moe_tables_free(struct device *d)
 {
-    for (uint32_t i = 0; i < d->n_experts; i++)
+    for (uint32_t i = 0; i < d->n_experts; i++) {
         cudaFree(d->experts[i].dev);
+        cudaFree(d->experts[i].maps);
+    }
     free(d->experts);
 }
 
 /* ---------------------------------------------------------------- one layer */
 
+/* A layer's scratch memory, and which kernels it takes. */
 struct moe_work {
     float *logits, *weight;          /* [rows][n_experts], [rows][top_k] */
-    uint32_t *expert, *begin, *list; /* [pairs], [n_experts + 1], [pairs] */
+    uint32_t *expert, *begin, *list; /* [pairs], [n_experts + 2], [pairs] */
+    struct expert_job *jobs;         /* [n_experts + pairs / EXPERT_FEW] */
     float *hidden, *gated, *out;     /* [pairs][2 ffn], [pairs][ffn], [pairs][hidden] */
+    uint16_t *x16, *gated16;         /* [pairs][padded hidden], [pairs][padded ffn] */
+    uint32_t rows, pairs, hidden_n, ffn;
+    bool wgmma, fused; /* linear_experts; everything within products */
+    uint32_t tile;     /* of group_args */
 };
 
-static size_t lay_out(struct moe_work *m, char *base, size_t rows, const struct moe *p)
+static size_t lay_out(struct moe_work *m, char *base, const struct moe *p)
 {
-    size_t pairs = rows * p->top_k, ffn = p->down[0]->m.cols, at = 0;
+    const size_t pairs = m->pairs, ffn = m->ffn;
+    size_t at = 0;
 #define PLACE(field, count)                                                                        \
     m->field = (void *)((uintptr_t)base + at);                                                     \
     at += ((count) * sizeof(*m->field) + 255) & ~(size_t)255
-    PLACE(logits, rows * p->n_experts);
+    PLACE(logits, (size_t)m->rows * p->n_experts);
     PLACE(weight, pairs);
     PLACE(expert, pairs);
-    PLACE(begin, (size_t)p->n_experts + 1);
+    PLACE(begin, (size_t)p->n_experts + 2);
     PLACE(list, pairs);
+    PLACE(jobs, p->n_experts + pairs / EXPERT_FEW);
     PLACE(hidden, pairs * 2 * ffn);
     PLACE(gated, pairs * ffn);
-    PLACE(out, pairs * p->router->m.cols);
+    PLACE(out, pairs * m->hidden_n);
+    PLACE(x16, pairs * k_padded(m->hidden_n, QUANT_NONE));
+    PLACE(gated16, pairs * k_padded(m->ffn, QUANT_NONE));
 #undef PLACE
     return at;
 }
 
-static void experts_linear(struct device *d, float *y, const float *x, const struct moe_work *m,
-                           struct weight *const *w, const struct moe *p, uint32_t x_rows,
-                           uint32_t per_row)
+/* An expert's product of rows of x, each of which has `per_row` pairs. */
+static struct linear_args expert_args(const struct moe_work *m, const struct expert_table *t,
+                                      float *y, const float *x, uint32_t x_rows)
 {
-    struct linear_args a = {.y = y,
-                            .x = x,
-                            .w = w[0]->m,
-                            .table = table_of(d, w, p->n_experts),
-                            .list = m->list,
-                            .begin = m->begin,
-                            .experts = p->n_experts,
-                            .per_row = per_row};
-    if (a.table)
-        cuda_product(d, &a, x_rows);
+    return (struct linear_args){.y = y,
+                                .x = x,
+                                .w = t->first->m,
+                                .table = t->dev,
+                                .list = m->list,
+                                .begin = m->begin,
+                                .jobs = m->jobs,
+                                .rows = x_rows,
+                                .experts = t->n,
+                                .per_row = m->pairs / x_rows};
 }
 
-static void add_biases(struct device *d, float *y, const float *bias, const struct moe_work *m,
-                       uint32_t pairs, uint32_t n)
+/* Above this number of rows weights are read faster by copies than by the threads that multiply,
+ * if x has to come from global memory step by step: by estimate. */
+enum { FEW_ROWS = 4, FEW_PAIRS = 48 /* of an expert, on average: smaller tiles */ };
+
+static bool in_shared(const struct device *d, const struct moe_work *m, const struct weight *w,
+                      uint32_t x_rows, uint32_t n_experts)
 {
-    struct expert_bias_args a = {y, bias, m->expert, pairs, n};
+    const struct stream_args s = {
+        .l = {.w = w->m, .rows = x_rows, .per_row = m->pairs / x_rows, .experts = n_experts}};
+    return stream_experts_fit(d, &s);
+}
+
+static void choose(const struct device *d, struct moe_work *m, const struct moe *p)
+{
+    const struct stored *up = &p->up[0]->m, *down = &p->down[0]->m;
+    const bool shared = m->rows <= FEW_ROWS && in_shared(d, m, p->up[0], m->rows, p->n_experts) &&
+                        in_shared(d, m, p->down[0], m->pairs, p->n_experts);
+    m->wgmma = wgmma_has(d, up) && wgmma_has(d, down) && up->dtype == down->dtype && !shared;
+    m->fused = d->features & CUDA_FUSE && d->features & CUDA_MIX && d->features & CUDA_TENSOR &&
+               up->dtype != DT_F32 && down->dtype != DT_F32;
+    m->tile = !m->wgmma                              ? UINT32_MAX
+              : m->pairs <= FEW_PAIRS * p->n_experts ? EXPERT_FEW
+                                                     : EXPERT_MANY;
+}
+
+/* A row's scores and choices in the shared memory of a block that has all rows. */
+enum { ROUTE_BYTES = 48 << 10 };
+
+static void route(struct device *d, const struct moe_work *m, const float *x, const struct moe *p)
+{
+    cuda_linear(d, m->logits, p->router_x ? p->router_x : x, m->rows, p->router, p->router_bias);
+    struct route_args a = {.logits = m->logits,
+                           .expert = m->expert,
+                           .weight = m->weight,
+                           .select_bias = p->select_bias,
+                           .rows = m->rows,
+                           .n_experts = p->n_experts,
+                           .top_k = p->top_k,
+                           .renormalise = p->renormalise,
+                           .sigmoid = p->score == MOE_SIGMOID,
+                           .n_groups = p->n_groups,
+                           .top_groups = p->top_groups,
+                           .group_pairs = p->group_pairs,
+                           .scale = p->scale,
+                           .jitter = p->jitter,
+                           .expert_scale = p->expert_scale,
+                           .sparse = p->score == MOE_SPARSEMIXER};
+    const struct group_args group = {.expert = m->expert,
+                                     .begin = m->begin,
+                                     .list = m->list,
+                                     .jobs = m->jobs,
+                                     .pairs = m->pairs,
+                                     .n_experts = p->n_experts,
+                                     .tile = m->tile};
+    const size_t row = (2 * (size_t)p->n_experts + p->n_groups) * sizeof(float);
+    const bool together = m->fused && m->rows <= ROUTE_ROWS && m->rows * row <= ROUTE_BYTES;
+    if (together)
+        a.group = group;
+    RECORD(d, route_launch, a);
+    if (!together)
+        RECORD(d, group_launch, group);
+}
+
+static void mix(struct device *d, const struct moe_work *m, float *y, const struct moe *p)
+{
+    const struct mix_args a = {.y = y,
+                               .x = m->out,
+                               .weight = m->weight,
+                               .rows = m->rows,
+                               .n = m->hidden_n,
+                               .top_k = p->top_k,
+                               .plain = p->scale_input};
+    RECORD(d, mix_launch, a);
+}
+
+/* ---------------------------------------------------------------- by wgmma */
+
+static void collect(struct device *d, const struct moe_work *m, uint16_t *y, const float *x,
+                    uint32_t x_rows, const struct stored *w)
+{
+    const struct collect_args a = {.y = y,
+                                   .x = x,
+                                   .list = m->list,
+                                   .rows = m->pairs,
+                                   .per_row = m->pairs / x_rows,
+                                   .n = w->cols,
+                                   .pitch = k_padded(w->cols, QUANT_NONE),
+                                   .dtype = w->dtype};
+    RECORD(d, collect_launch, a);
+}
+
+static struct experts_args wgmma_args(const struct device *d, const struct moe_work *m,
+                                      const struct expert_table *t, float *y, const uint16_t *x)
+{
+    struct experts_args a = {.l = expert_args(m, t, y, NULL, m->pairs), .maps = t->maps};
+    a.l.narrow = x, a.l.tile_rows = m->tile, a.l.blocks = (uint32_t)d->sms;
+    return a;
+}
+
+static void up_by_wgmma(struct device *d, const struct moe_work *m, const float *x,
+                        const struct expert_table *t, const struct moe *p)
+{
+    collect(d, m, m->x16, x, m->rows, &t->first->m);
+    struct experts_args a = wgmma_args(d, m, t, m->hidden, m->x16);
+    a.bias_of = p->up_bias, a.scale_of = p->scale_input ? m->weight : NULL;
+    if (!p->plain && (p->act == ACT_SILU || p->act == ACT_GELU_TANH)) {
+        a.y16 = m->gated16, a.pitch = k_padded(m->ffn, QUANT_NONE);
+        a.l.gate = true, a.l.act = p->act;
+        RECORD(d, linear_experts_launch, a);
+        return;
+    }
+    RECORD(d, linear_experts_launch, a);
+    if (p->plain)
+        cuda_act(d, m->hidden, m->pairs, m->ffn, p->act);
+    else
+        cuda_act_mul(d, m->gated, m->hidden, m->pairs, m->ffn, p->act);
+    collect(d, m, m->gated16, p->plain ? m->hidden : m->gated, m->pairs, &p->down[0]->m);
+}
+
+static void down_by_wgmma(struct device *d, const struct moe_work *m, const struct expert_table *t,
+                          const struct moe *p)
+{
+    struct experts_args a = wgmma_args(d, m, t, m->out, m->gated16);
+    a.bias_of = p->down_bias;
+    RECORD(d, linear_experts_launch, a);
+}
+
+/* ---------------------------------------------------------------- by linear_stream */
+
+static void stream(struct device *d, struct stream_args *s)
+{
+    if (s->l.w.quant == QUANT_W8A8)
+        cuda_quantise(d, &s->l, s->l.rows);
+    if (s->l.w.quant != QUANT_W8A8 || s->l.narrow)
+        stream_experts(d, s);
+}
+
+static void up_by_stream(struct device *d, const struct moe_work *m, const float *x,
+                         const struct expert_table *t, const struct moe *p)
+{
+    struct stream_args s = {.l = expert_args(m, t, p->plain ? m->hidden : m->gated, x, m->rows),
+                            .bias_of = p->up_bias,
+                            .scale_of = p->scale_input ? m->weight : NULL,
+                            .acts = p->plain};
+    s.l.gate = !p->plain, s.l.act = p->act;
+    stream(d, &s);
+}
+
+/* The results of few rows are added by the product. It has a block for each tile then: so tiles
+ * must be about as many as there are multiprocessors. */
+enum { MIX_ROWS = 16 };
+
+static void down_by_stream(struct device *d, const struct moe_work *m, float *y,
+                           const struct expert_table *t, const struct moe *p)
+{
+    const float *x = p->plain ? m->hidden : m->gated;
+    struct stream_args s = {.l = expert_args(m, t, m->out, x, m->pairs), .bias_of = p->down_bias};
+    const bool mixed = m->rows <= MIX_ROWS && m->hidden_n / STREAM_OUTS * 8 >= (uint32_t)d->sms * 7;
+    if (mixed)
+        s.mix = (struct mix_args){.y = y,
+                                  .weight = m->weight,
+                                  .rows = m->rows,
+                                  .n = m->hidden_n,
+                                  .top_k = p->top_k,
+                                  .plain = p->scale_input};
+    stream(d, &s);
+    if (!mixed)
+        mix(d, m, y, p);
+}
+
+/* ---------------------------------------------------------------- each operation by itself */
+
+static void add_biases(struct device *d, float *y, const float *bias, const struct moe_work *m,
+                       uint32_t n)
+{
+    struct expert_bias_args a = {y, bias, m->expert, m->pairs, n};
     if (bias)
         RECORD(d, expert_bias_launch, a);
 }
 
+static void up_alone(struct device *d, const struct moe_work *m, const float *x,
+                     const struct expert_table *t, const struct moe *p)
+{
+    struct linear_args a = expert_args(m, t, m->hidden, x, m->rows);
+    const uint32_t n = (p->plain ? 1 : 2) * m->ffn;
+    cuda_product(d, &a, m->rows);
+    add_biases(d, m->hidden, p->up_bias, m, n);
+    if (p->scale_input) {
+        struct pair_scale_args scale = {m->hidden, m->weight, m->pairs, n};
+        RECORD(d, pair_scale_launch, scale);
+    }
+    if (p->plain)
+        cuda_act(d, m->hidden, m->pairs, m->ffn, p->act);
+    else
+        cuda_act_mul(d, m->gated, m->hidden, m->pairs, m->ffn, p->act);
+}
+
+static void down_alone(struct device *d, const struct moe_work *m, const struct expert_table *t,
+                       const struct moe *p)
+{
+    struct linear_args a = expert_args(m, t, m->out, p->plain ? m->hidden : m->gated, m->pairs);
+    cuda_product(d, &a, m->pairs);
+    add_biases(d, m->out, p->down_bias, m, m->hidden_n);
+}
+
 void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p)
 {
-    struct moe_work m;
-    const uint32_t pairs = rows * p->top_k, hidden = p->router->m.cols, ffn = p->down[0]->m.cols;
+    struct moe_work m = {.rows = rows,
+                         .pairs = rows * p->top_k,
+                         .hidden_n = p->router->m.cols,
+                         .ffn = p->down[0]->m.cols};
     if (p->top_k > p->n_experts) {
         err_set(&d->fault, ERR_VALIDATION, "%u experts per token of %u", p->top_k, p->n_experts);
         return;
     }
     if (!rows)
         return;
-    char *base = cuda_work(d, WORK_MOE, lay_out(&m, NULL, rows, p));
-    if (!base)
+    char *base = cuda_work(d, WORK_MOE, lay_out(&m, NULL, p));
+    const struct expert_table *t = base ? table_of(d, p->up, p->n_experts) : NULL;
+    if (!t)
         return;
-    lay_out(&m, base, rows, p);
-    cuda_linear(d, m.logits, p->router_x ? p->router_x : x, rows, p->router, p->router_bias);
-    struct route_args route = {.logits = m.logits,
-                               .expert = m.expert,
-                               .weight = m.weight,
-                               .select_bias = p->select_bias,
-                               .rows = rows,
-                               .n_experts = p->n_experts,
-                               .top_k = p->top_k,
-                               .renormalise = p->renormalise,
-                               .sigmoid = p->score == MOE_SIGMOID,
-                               .n_groups = p->n_groups,
-                               .top_groups = p->top_groups,
-                               .group_pairs = p->group_pairs,
-                               .scale = p->scale,
-                               .jitter = p->jitter,
-                               .expert_scale = p->expert_scale,
-                               .sparse = p->score == MOE_SPARSEMIXER};
-    RECORD(d, route_launch, route);
-    struct group_args group = {m.expert, m.begin, m.list, pairs, p->n_experts};
-    RECORD(d, group_launch, group);
-    experts_linear(d, m.hidden, x, &m, p->up, p, rows, p->top_k);
-    add_biases(d, m.hidden, p->up_bias, &m, pairs, (p->plain ? 1 : 2) * ffn);
-    if (p->scale_input) {
-        struct pair_scale_args scale = {m.hidden, m.weight, pairs, (p->plain ? 1 : 2) * ffn};
-        RECORD(d, pair_scale_launch, scale);
-    }
-    if (p->plain)
-        cuda_act(d, m.hidden, pairs, ffn, p->act);
+    lay_out(&m, base, p);
+    choose(d, &m, p);
+    route(d, &m, x, p);
+    if (m.wgmma)
+        up_by_wgmma(d, &m, x, t, p);
+    else if (m.fused)
+        up_by_stream(d, &m, x, t, p);
     else
-        cuda_act_mul(d, m.gated, m.hidden, pairs, ffn, p->act);
-    experts_linear(d, m.out, p->plain ? m.hidden : m.gated, &m, p->down, p, pairs, 1);
-    add_biases(d, m.out, p->down_bias, &m, pairs, hidden);
-    struct mix_args mix = {y, m.out, m.weight, rows, hidden, p->top_k, p->scale_input};
-    RECORD(d, mix_launch, mix);
+        up_alone(d, &m, x, t, p);
+    if (!(t = table_of(d, p->down, p->n_experts)))
+        return;
+    if (!m.wgmma && m.fused) {
+        down_by_stream(d, &m, y, t, p);
+        return;
+    }
+    if (m.wgmma)
+        down_by_wgmma(d, &m, t, p);
+    else
+        down_alone(d, &m, t, p);
+    mix(d, &m, y, p);
 }
 
 /* ---------------------------------------------------------------- a matrix for each head */
@@ -173,22 +411,28 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
 void cuda_linear_heads(struct device *d, float *y, const float *x, uint32_t rows,
                        struct weight *const *w, uint32_t n)
 {
-    const size_t begin = (((size_t)n + 1) * sizeof(uint32_t) + 255) & ~(size_t)255;
-    const void *const *table = table_of(d, w, n);
-    if (!rows || !table)
+    const size_t begin = (((size_t)n + 2) * sizeof(uint32_t) + 255) & ~(size_t)255;
+    const size_t jobs = ((size_t)n * sizeof(struct expert_job) + 255) & ~(size_t)255;
+    const struct expert_table *t = rows ? table_of(d, w, n) : NULL;
+    if (!t)
         return;
-    char *base = cuda_work(d, WORK_MOE, begin + (size_t)rows * n * sizeof(uint32_t));
+    char *base = cuda_work(d, WORK_MOE, begin + jobs + (size_t)rows * n * sizeof(uint32_t));
     if (!base)
         return;
-    struct heads_args heads = {(uint32_t *)(void *)base, (uint32_t *)(void *)(base + begin), rows,
-                               n};
+    const struct heads_args heads = {.begin = (uint32_t *)(void *)base,
+                                     .jobs = (struct expert_job *)(void *)(base + begin),
+                                     .list = (uint32_t *)(void *)(base + begin + jobs),
+                                     .rows = rows,
+                                     .heads = n};
     RECORD(d, heads_launch, heads);
     struct linear_args a = {.y = y,
                             .x = x,
                             .w = w[0]->m,
-                            .table = table,
+                            .table = t->dev,
                             .list = heads.list,
                             .begin = heads.begin,
+                            .jobs = heads.jobs,
+                            .rows = rows * n,
                             .experts = n,
                             .per_row = 1};
     cuda_product(d, &a, rows * n);

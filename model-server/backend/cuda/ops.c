@@ -160,8 +160,7 @@ void cuda_narrow(struct device *d, struct linear_args *a, enum narrow_order orde
         RECORD(d, narrow_launch, x);
 }
 
-/* x in 8 bits, and the scales of its rows. */
-static void quantise(struct device *d, struct linear_args *a, uint32_t rows)
+void cuda_quantise(struct device *d, struct linear_args *a, uint32_t rows)
 {
     struct quantise_args x = {.x = a->x, .rows = rows, .n = a->w.cols};
     x.pitch = k_padded(a->w.cols, a->w.quant);
@@ -192,16 +191,28 @@ static bool few_rows(struct device *d, struct linear_args *a)
     return few && stream_linear(d, a, a->table || !wgmma_takes(d, a));
 }
 
+/* In fp32: more rows of more outputs are better off with larger tiles. */
+enum { CHAIN_ROWS = 16, CHAIN_OUTS = 512 };
+
+static bool chain_takes(const struct device *d, const struct linear_args *a)
+{
+    return d->features & CUDA_CHAIN && a->w.dtype == DT_F32 && a->w.quant == QUANT_NONE &&
+           !a->table && a->w.cols % K_ALIGN == 0 &&
+           (a->rows <= CHAIN_ROWS || a->w.rows <= CHAIN_OUTS);
+}
+
 /* The choice of the kernel does not change a product's bits: they depend only on CUDA_TENSOR and
  * on the weight (with CUDA_WGMMA_ANY also on the number of rows). */
 void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows)
 {
     if (a->w.quant == QUANT_W8A8) {
-        quantise(d, a, x_rows);
+        cuda_quantise(d, a, x_rows);
         if (!a->narrow)
             return;
     }
-    if (a->w.dtype == DT_F32 || !(d->features & CUDA_TENSOR)) /* quantised ones never are */
+    if (chain_takes(d, a))
+        RECORD(d, linear_chain_launch, *a);
+    else if (a->w.dtype == DT_F32 || !(d->features & CUDA_TENSOR)) /* quantised ones never are */
         RECORD(d, linear_any_launch, *a);
     else if (few_rows(d, a))
         return;

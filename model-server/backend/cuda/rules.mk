@@ -23,7 +23,9 @@ $(B)/obj/$(CUDA_DIR)/%_wgmma.cu.o: CUDA_GEN := -gencode=arch=compute_90a,code=sm
 # What tests/cuda_sass looks for in the machine code of a file.
 CUDA_SASS_linear_wgmma  := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_attention_wgmma := HGMMA UTMALDG USETMAXREG
+CUDA_SASS_linear_experts_wgmma := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_linear_stream := LDGSTS
+CUDA_SASS_experts_stream := LDGSTS
 cuda_sass = CUOBJDUMP="$(CUOBJDUMP)" tests/cuda_sass $(1) $(CUDA_SASS_$(basename $(basename $(notdir $(1)))))
 # No silent fused multiply-adds, as everywhere.
 NVCCFLAGS  := -std=c++17 -O3 -fmad=false -lineinfo -I. -I$(B)/gen -Xcompiler -fPIC,-Wall,-fvisibility=hidden \

@@ -24,12 +24,33 @@ static bool place(const struct device *d, struct stream_args *s)
     return false;
 }
 
+/* Each block reads all rows: more of them take longer than they save (by estimate). */
+enum { EXPERTS_X_BYTES = 64 << 10 };
+
+bool stream_experts_fit(const struct device *d, const struct stream_args *s)
+{
+    struct stream_args with = *s;
+    with.shared_x = true;
+    return s->l.w.quant != QUANT_W8A8 && d->features & CUDA_X_SHARED &&
+           stream_x_bytes(&s->l) <= EXPERTS_X_BYTES && place(d, &with);
+}
+
+void stream_experts(struct device *d, struct stream_args *s)
+{
+    s->shared_x = stream_experts_fit(d, s);
+    place(d, s);
+    RECORD(d, linear_stream_launch, *s);
+}
+
 bool stream_linear(struct device *d, struct linear_args *a, bool must)
 {
     struct stream_args s = {.l = *a};
-    if (!a->table)
-        fuse_norm(d, &s);
-    s.shared_x = !s.norm.y && !a->table && a->w.quant != QUANT_W8A8 && d->features & CUDA_X_SHARED;
+    if (a->table) {
+        stream_experts(d, &s);
+        return true;
+    }
+    fuse_norm(d, &s);
+    s.shared_x = !s.norm.y && a->w.quant != QUANT_W8A8 && d->features & CUDA_X_SHARED;
     if (!place(d, &s)) {
         if (!must)
             return false;

@@ -54,34 +54,48 @@ struct step_weights {
 /* In a slot: [row of a lane's two][lane] 16 bytes of weights, then 8 of scales, then of offsets. */
 enum { ROW_ROOM = 32 * 16, SCALES_ROOM = 32 * 8 };
 
-/* A lane's view of its warp's ring. `w`: the matrix; next_tile and next_step: what is copied next;
- * row and scales: the lane's offsets there, of 16 bytes and of 8. */
-template <class F> struct weight_ring {
-    unsigned char *slot, *end; /* where the next step is read; the end of the lane's slots */
+/* The tiles of a block of a product: of the matrix `w`, those `gridDim.x` apart. NO_TILE: the
+ * end. */
+enum : uint32_t { NO_TILE = UINT32_MAX };
+struct tile_walk {
+    enum { SCARCE = 0 };
     const char *w;
+    uint32_t tile;
+    __device__ __forceinline__ void next(const stream_args &) { tile += gridDim.x; }
+};
+
+/* A lane's view of its warp's ring. walk and next_step: what is copied next, as with tile_walk; row
+ * and scales: the lane's offsets there, of 16 bytes and of 8. */
+template <class F, class WALK = tile_walk> struct weight_ring {
+    enum { SCARCE = WALK::SCARCE }; /* registers are */
+    unsigned char *slot, *end;      /* where the next step is read; the end of the lane's slots */
+    WALK walk;
     uint32_t bytes, slots;
-    uint32_t next_tile, next_step;
+    uint32_t next_step;
     uint32_t row[2], scales[2];
 
-    /* `room`: slots of all warps of the block. */
-    __device__ __forceinline__ void start(const linear_args &a, const char *data,
+    /* `first`: the block's first tile, which is there; `room`: slots of all warps of the block. */
+    __device__ __forceinline__ void start(const stream_args &s, const WALK &first,
                                           unsigned char *room, uint32_t n)
     {
+        const linear_args &a = s.l;
         const uint32_t warp = threadIdx.x / 32;
-        bytes = stream_slot_bytes(F::QUANT), slots = n, w = data;
+        bytes = stream_slot_bytes(F::QUANT), slots = n, walk = first;
         slot = room + warp * n * bytes + threadIdx.x % 32 * 16;
         end = slot + n * bytes;
-        next_tile = blockIdx.x, next_step = first_step<F>(a, warp);
+        next_step = first_step<F>(a, warp);
         find(a);
         unsigned char *at = slot;
-        for (uint32_t i = 0; i + 1 < n; i++, at += bytes)
-            copy(a, at);
+        const bool empty = next_step == first_step<F>(a, warp + 1);
+        for (uint32_t i = 0; i + 1 < n && !empty; i++, at += bytes)
+            copy(s, at);
     }
 
     /* The next step's weights. Refills the slot before, which this lane has used up: its contents
      * have been multiplied. */
-    __device__ __forceinline__ step_weights take(const linear_args &a)
+    __device__ __forceinline__ step_weights take(const stream_args &s)
     {
+        const linear_args &a = s.l;
         wait();
         step_weights now;
         const unsigned char *groups = slot - threadIdx.x % 32 * 8 + 2 * ROW_ROOM;
@@ -95,7 +109,7 @@ template <class F> struct weight_ring {
                     now.offsets[i] = *(const uint2 *)(groups + (2 + i) * SCALES_ROOM);
         }
         unsigned char *before = slot == end - slots * bytes ? end - bytes : slot - bytes;
-        copy(a, before);
+        copy(s, before);
         slot = slot + bytes == end ? end - slots * bytes : slot + bytes;
         return now;
     }
@@ -106,33 +120,34 @@ template <class F> struct weight_ring {
         const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++) {
-            const uint32_t at = weight_row(a, next_tile, g, i);
+            const uint32_t at = weight_row(a, walk.tile, g, i);
             row[i] = at * (uint32_t)(row_bytes(a.w.cols, DT_F16, F::QUANT) / 16) + t;
             scales[i] = F::GROUPED ? (uint32_t)(group_at(at, 0, a.w.cols, F::QUANT) / 4) : 0;
         }
     }
 
     /* Copies the next step, if there is one, as one group. */
-    __device__ __forceinline__ void copy(const linear_args &a, unsigned char *to)
+    __device__ __forceinline__ void copy(const stream_args &s, unsigned char *to)
     {
-        if (next_tile < tiles_of(a)) {
+        const linear_args &a = s.l;
+        if (walk.tile < tiles_of(a)) {
             unsigned char *groups = to - threadIdx.x % 32 * 8 + 2 * ROW_ROOM;
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                copy_streaming(to + i * ROW_ROOM, w + (size_t)(row[i] + 4 * next_step) * 16);
+                copy_streaming(to + i * ROW_ROOM, walk.w + (size_t)(row[i] + 4 * next_step) * 16);
                 if constexpr (F::GROUPED) {
-                    const char *s = w + scales_at(a.w.rows, a.w.cols, F::QUANT) +
-                                    (size_t)(scales[i] + 16 * next_step) * 8;
-                    copy_streaming8(groups + i * SCALES_ROOM, s);
+                    const char *from = walk.w + scales_at(a.w.rows, a.w.cols, F::QUANT) +
+                                       (size_t)(scales[i] + 16 * next_step) * 8;
+                    copy_streaming8(groups + i * SCALES_ROOM, from);
                     if (F::OFFSETS && a.w.offsets)
                         copy_streaming8(groups + (2 + i) * SCALES_ROOM,
-                                        s + groups_bytes(a.w.rows, a.w.cols, F::QUANT));
+                                        from + groups_bytes(a.w.rows, a.w.cols, F::QUANT));
                 }
             }
             const uint32_t warp = threadIdx.x / 32;
             if (++next_step == first_step<F>(a, warp + 1)) {
-                next_step = first_step<F>(a, warp), next_tile += gridDim.x;
-                if (next_tile < tiles_of(a))
+                next_step = first_step<F>(a, warp), walk.next(s);
+                if (walk.tile < tiles_of(a))
                     find(a);
             }
         }

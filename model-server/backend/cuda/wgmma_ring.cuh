@@ -72,7 +72,7 @@ static __device__ __forceinline__ uint32_t band_apart(const linear_args &a)
     return a.gate ? a.w.rows / 2 : BAND;
 }
 
-static __host__ __device__ uint32_t tile_outs(const linear_args &a)
+static __host__ __device__ __forceinline__ uint32_t tile_outs(const linear_args &a)
 {
     return a.gate ? BAND : 2 * BAND;
 }
@@ -123,10 +123,10 @@ static __device__ __forceinline__ uint64_t rows_operand(const void *rows, uint32
     return address >> 4 | 1ull << 16 | eight_rows >> 4 << 32 | 1ull << 62;
 }
 
-/* Sums of consecutive stages. Halves of a stage are groups of two wgmma; one group always runs while
+/* Sums of consecutive stages, of their first N rows. Halves of a stage are groups of two wgmma; one group always runs while
  * the next one's weights are read from shared memory. */
-template <typename T, class RING> struct stage_sums {
-    enum { ROWS = RING::ROWS };
+template <typename T, class RING, int N = RING::ROWS> struct stage_sums {
+    enum { ROWS = N };
     RING *r;
     place<RING::STAGES> p;
     uint32_t place_of_weights; /* the thread's */
@@ -137,7 +137,7 @@ template <typename T, class RING> struct stage_sums {
     /* Starts adding half h of the current stage to `acc`. */
     __device__ __forceinline__ void start(float (&acc)[ROWS / 8][4], int h)
     {
-        const stage<ROWS> *s = &r->at[p.i];
+        const auto *s = &r->at[p.i];
         if (h == 0)
             mbarrier_wait(&r->full[p.i], p.parity);
         load_fragment(&f[h], s, h, place_of_weights);
