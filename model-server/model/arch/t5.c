@@ -108,6 +108,8 @@ static void configure_decoder(struct config *c, struct decoder_spec *s)
     s->paired = s->attends_text = true;
     s->start = config_u32_or(c, "decoder_start_token_id",
                              config_u32_or(c, "pad_token_id", 0, 0, s->vocab - 1), 0, s->vocab - 1);
+    /* a text and an answer as long as those of the training; a bias by distance has no end */
+    s->max_positions = 2 * config_u32_or(c, "n_positions", 512, 1, 1u << 29);
     s->n_layers = 2 * config_u32_or(c, "num_decoder_layers", encoder, 1, SPEC_MAX_LAYERS / 2);
     for (uint32_t i = 0; i < s->n_layers && !c->failed; i++)
         s->layers[i] = (struct layer_spec){

@@ -312,6 +312,7 @@ static void test_decoder_of_an_encoder(void **state)
     (void)state;
     accepted("\"num_decoder_layers\":3", T5_WHOLE, &s);
     assert_int_equal(s.n_layers, 6);
+    assert_int_equal(s.max_positions, 1024);
     assert_true(s.paired && s.attends_text && s.tied && !s.both_ways && !s.no_head);
     assert_true(s.layers[4].no_ffn && s.layers[4].mixer == MIXER_ATTENTION);
     assert_true(!s.layers[5].no_ffn && s.layers[5].mixer == MIXER_CROSS);
