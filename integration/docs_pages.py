@@ -82,6 +82,9 @@ def models():
     out += "\n## Encoders of texts\n\nThey give vectors, or scores with a classifier: [Serve embeddings and rerankers](how-to/embeddings.md). So do the decoders above, with\n"
     out += "`--task embed` or where `modules.json` asks for it; EmbeddingGemma is a `gemma3_text` that sees both ways.\n\n"
     out += table([r for r in rows if r[4]])
+    out += "\n## Encoders with decoders\n\nThey generate: the encoder reads the prompt, and the decoder's answer attends to it\n"
+    out += "([decision](decisions/encoder-decoder.md)). A class that ends in `EncoderModel` is the encoder alone, above.\n\n"
+    out += table([r for r in rows if ".encoder = &" in (ARCH / f"{r[0]}.c").read_text()])
     out += "\n## Vision towers\n\n"
     out += "Models that take [images](how-to/images.md): the `model_type` of the checkpoint, and that of its `vision_config`. What was\n"
     out += "compared with transformers is in [results of images](results/images.md).\n\n" + tower_table()

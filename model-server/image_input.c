@@ -1,5 +1,6 @@
 #include "model-server/image_input.h"
 #include "common/log.h"
+#include <assert.h>
 
 enum { DECODE_MS = 10000, FEATURE_BYTES = 256 << 20 };
 
@@ -21,11 +22,31 @@ static bool look(struct image_input *in, const struct image_input_options *o)
     return false;
 }
 
+static int open_texts(struct image_input *in, const struct image_input_options *o, struct err *e)
+{
+    if (text_encoder_load(o->dir, model_decoder(o->model), &in->texts, e))
+        return -1;
+    assert(in->texts);
+    const struct pictures_options p = {.texts = in->texts,
+                                       .most_ids = o->most_ids,
+                                       .ops = o->ops,
+                                       .dev = o->dev,
+                                       .most_bytes = FEATURE_BYTES,
+                                       .model = o->model};
+    if (!(in->pictures = pictures_new(&p, e)))
+        return -1;
+    LOG(o->measure ? LOG_DEBUG : LOG_INFO, "prompts go through an encoder",
+        LOGI("bytes", text_encoder_weight_bytes(in->texts)));
+    return 0;
+}
+
 int image_input_open(struct image_input *in, const struct image_input_options *o, struct err *e)
 {
     const struct image_decoder_options d = {.limits = image_default_limits,
                                             .timeout_ms = DECODE_MS};
     *in = (struct image_input){0};
+    if (model_info(o->model)->attends_text)
+        return open_texts(in, o, e);
     if (!look(in, o)) {
         image_input_close(in);
         return 0;
@@ -52,6 +73,7 @@ void image_input_close(struct image_input *in)
     pictures_free(in->pictures);
     image_decoder_free(in->decoder);
     tower_free(in->tower);
+    text_encoder_free(in->texts);
     vision_free(in->vision);
     *in = (struct image_input){0};
 }

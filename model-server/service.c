@@ -114,6 +114,10 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->takes_windows = s->o.model->kv_window > 0;
     r->n_sampling_fields = own_fields(r, call->mem);
     r->takes_images = s->o.vision != NULL;
+    if (s->o.model->attends_text) {
+        r->_decoder_start_case = GENERATE__V3__INFO_RESPONSE___DECODER_START_DECODER_START;
+        r->decoder_start = s->o.model->start;
+    }
     r->takes_edits = r->takes_bias = r->takes_reasoning = r->takes_grammars = true;
     r->task = (char *)(uintptr_t)model_task_name(s->o.model->task);
     r->embed_width = s->o.model->width;

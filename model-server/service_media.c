@@ -16,11 +16,42 @@ static struct media_spec *take(struct seq_spec *spec, struct rpc_mem *m, size_t 
     return v;
 }
 
+/* The router has moved the prompt to the first token's medium. */
+static int read_encoded(const Generate__V3__Request *q, struct rpc_mem *m, struct seq_spec *spec)
+{
+    const Generate__V3__Media *p = q->media[0];
+    if (q->n_media != 1 || p->position || p->tokens != 1) {
+        spec->refusal = "a prompt is one text for the encoder, at the first token";
+        return 0;
+    }
+    struct media_spec *v = take(spec, m, 1);
+    if (!v)
+        return -1;
+    *v = (struct media_spec){
+        .ids = p->text, .n_ids = (uint32_t)p->n_text, .tokens = 1, .digest = p->digest};
+    spec->n_media = 1;
+    return 0;
+}
+
+int encode_prompt(const struct service *s, struct rpc_mem *m, struct seq_spec *spec)
+{
+    struct media_spec *v = take(spec, m, 1);
+    if (!v)
+        return -1;
+    *v = (struct media_spec){.ids = spec->prompt, .n_ids = spec->n_prompt, .tokens = 1};
+    spec->n_media = 1;
+    spec->prompt = &s->o.model->start;
+    spec->n_prompt = 1;
+    return 0;
+}
+
 int read_media(const struct service *s, const Generate__V3__Request *q, struct rpc_mem *m,
                struct seq_spec *spec)
 {
     if (!q->n_media)
         return 0;
+    if (s->o.model->attends_text)
+        return read_encoded(q, m, spec);
     if (!s->o.vision || q->n_media > SERVICE_MOST_MEDIA) {
         spec->refusal = s->o.vision ? "too many pictures" : "this model reads text only";
         return 0;

@@ -1,5 +1,6 @@
 /* service_media.h - images of a Request: those that a router has placed among input_ids, and
- * those between texts (input_chunks, as TGI sends them), which are placed here. */
+ * those between texts (input_chunks, as TGI sends them), which are placed here. And the text that
+ * an encoder reads. */
 #ifndef MODEL_SERVER_SERVICE_MEDIA_H
 #define MODEL_SERVER_SERVICE_MEDIA_H
 #include "common/buf.h"
@@ -8,6 +9,8 @@
 
 enum { SERVICE_MOST_MEDIA = 1024 }; /* of a request */
 
+/* With model_info.attends_text: moves the prompt in `spec` to the encoder. -1: out of memory. */
+int encode_prompt(const struct service *s, struct rpc_mem *m, struct seq_spec *spec);
 /* Fills spec->media from q->media. -1: out of memory. Errors are in spec->refusal. */
 int read_media(const struct service *s, const Generate__V3__Request *q, struct rpc_mem *m,
                struct seq_spec *spec);

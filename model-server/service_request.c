@@ -179,9 +179,11 @@ static int read_request(struct service *s, const Generate__V3__Request *q, bool 
         spec->dry_breakers = p->dry_sequence_breakers;
         spec->n_dry_breakers = p->n_dry_sequence_breakers;
     }
-    if (q->n_input_ids == 0)
-        return read_text(s, q, warmup, m, spec);
-    return read_media(s, q, m, spec);
+    const int rc =
+        q->n_input_ids == 0 ? read_text(s, q, warmup, m, spec) : read_media(s, q, m, spec);
+    if (rc || spec->refusal || warmup || spec->n_media || !s->o.model->attends_text)
+        return rc;
+    return encode_prompt(s, m, spec);
 }
 
 struct seq_spec *read_requests(struct service *s, const Generate__V3__Batch *b, bool warmup,

@@ -139,6 +139,14 @@ static void open_packed(struct shard *s, const struct serve_config *c)
     s->packed = packed_open(&o);
 }
 
+/* Most tokens of a prompt, until the warm-up says it. */
+static uint32_t longest_input(const struct serve_config *c)
+{
+    return c->max_input_tokens     ? c->max_input_tokens
+           : c->max_prefill_tokens ? c->max_prefill_tokens
+                                   : engine_default_prefill();
+}
+
 /* Opens weights, image input and engine; for a dry run only their sizes. */
 static int open_model(struct shard *s, const struct serve_config *c, struct err *e)
 {
@@ -176,7 +184,8 @@ static int open_model(struct shard *s, const struct serve_config *c, struct err 
                                                .model = s->model,
                                                .ops = s->ops,
                                                .dev = s->dev,
-                                               .measure = c->dry_run};
+                                               .measure = c->dry_run,
+                                               .most_ids = longest_input(c)};
     if (image_input_open(&s->images, &images, e))
         return -1;
     phase(s, STARTUP_WARM_UP);

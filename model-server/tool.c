@@ -31,6 +31,10 @@ static int load(struct tool *t, const struct tool_options *o, const char *config
     int64_t start = clock_ns();
     if (!(t->model = model_load(config ? o->shape : o->model, &m, e)))
         return -1;
+    if (model_info(t->model)->attends_text)
+        return err_set(e, ERR_VALIDATION,
+                       "a %s model attends to what an encoder reads: only `serve` runs it",
+                       model_info(t->model)->type);
     t->load_s = (double)(clock_ns() - start) * 1e-9;
     t->kv_dtype = o->kv_dtype ? kv_dtype_chosen(o->kv_dtype) : model_kv_dtype(t->model);
     return 0;

@@ -194,7 +194,7 @@ struct attn {
     const float *alibi; /* [n_heads] slopes or NULL */
     /* Relative position bias [n_heads][2 * reach + 1], added to q.k times scale. The index is the
      * key's position minus the query's, clamped to -reach .. reach; the first entry is that of
-     * -reach. NULL: none. With `both`. */
+     * -reach. NULL: none. */
     const float *near;
     uint32_t reach;
     /* Disentangled attention [T, 3 * n_heads, buckets]: q times a vector per bucket of distances,

@@ -8,79 +8,72 @@
 
 /* ---------------------------------------------------------------- what a request says */
 
-static int plan_of(const struct pictures *p, const struct media_spec *s, struct vision_plan *plan,
-                   struct err *e)
-{
-    struct image_info info;
-    return image_sniff(s->bytes, s->n_bytes, &image_default_limits, &info, e) ||
-                   vision_plan(p->o.vision, info.width, info.height, plan, e) ||
-                   tower_check(p->o.tower, plan, e)
-               ? -1
-               : 0;
-}
-
-/* Checks the tokens of an image: as many placeholders as it has features, including the first and
+/* Checks the tokens of a medium: as many placeholders as it has features, including the first and
  * the last token. */
 static int check_tokens(const struct pictures *p, const struct media_spec *s,
-                        const struct vision_plan *plan, const uint32_t *ids, uint32_t after,
+                        const struct medium_shape *shape, const uint32_t *ids, uint32_t after,
                         uint32_t n_ids, struct err *e)
 {
-    const uint32_t token = pictures_token(p);
+    const uint32_t token = p->token;
     uint32_t n = 0;
     if (!s->tokens || s->position < after || s->position >= n_ids ||
         s->tokens > n_ids - s->position)
         return err_set(e, ERR_VALIDATION,
                        "a picture cannot stand at tokens %u to %u of a prompt of %u", s->position,
                        s->position + s->tokens, n_ids);
+    if (token == NO_PLACEHOLDER && s->tokens == shape->tokens)
+        return 0;
     for (uint32_t i = 0; i < s->tokens; i++)
         n += ids[s->position + i] == token;
-    if (n == plan->n_tokens && ids[s->position] == token &&
+    if (n == shape->tokens && ids[s->position] == token &&
         ids[s->position + s->tokens - 1] == token)
         return 0;
     return err_set(e, ERR_VALIDATION, "a picture of %u tokens has %u tokens in the prompt",
-                   plan->n_tokens, n);
+                   shape->tokens, n);
 }
 
-/* The image with pixels or features; decodes it if neither exists yet. */
-static struct medium *obtain(struct pictures *p, const struct media_spec *s,
-                             const struct vision_plan *plan, struct err *e)
+static bool same_size(const struct medium_shape *a, const struct medium_shape *b)
 {
-    struct image picture = {0};
-    struct medium *m = pictures_find(p, s->digest);
-    uint64_t digest = s->digest;
+    return a->rows == b->rows && a->width == b->width && a->height == b->height;
+}
+
+/* The medium with an input or features; reads it if neither exists yet. */
+static struct medium *obtain(struct pictures *p, const struct media_spec *s,
+                             const struct medium_shape *shape, struct err *e)
+{
+    struct medium fresh = {.digest = s->digest, .shape = *shape}, *m = pictures_find(p, s->digest);
     if (!m) {
-        if (p->o.decode(p->o.decode_arg, s->bytes, s->n_bytes, &picture, e))
+        if (p->source->read(p, s, &fresh, e)) {
+            p->source->drop(&fresh);
             return NULL;
-        digest = digest ? digest : image_digest(&picture);
-        m = pictures_find(p, digest);
+        }
+        m = pictures_find(p, fresh.digest);
     }
-    const uint32_t width = m ? m->plan.width : picture.width;
-    const uint32_t height = m ? m->plan.height : picture.height;
-    if (width != plan->width || height != plan->height) {
-        err_set(e, ERR_VALIDATION, "a picture is of %u x %u pixels, and its file says %u x %u",
-                width, height, plan->width, plan->height);
+    if (m && !same_size(&m->shape, shape)) {
+        err_set(e, ERR_VALIDATION, "two media of one digest have %u and %u rows", m->shape.rows,
+                shape->rows);
         m = NULL;
     } else if (m) {
         pictures_ref(p, m);
-    } else if (!(m = pictures_add(p, plan, &picture, digest))) {
+    } else if (!(m = pictures_add(p, &fresh))) {
         err_nomem(e);
     }
-    image_free(&picture);
+    p->source->drop(&fresh);
     return m;
 }
 
 static int open_one(struct media *m, uint32_t i, const struct media_spec *s, const uint32_t *ids,
                     uint32_t n_ids, uint32_t cached, struct err *e)
 {
-    struct vision_plan plan;
+    struct medium_shape shape;
     const uint32_t after = i ? m->places[i - 1].first + m->places[i - 1].n : 0;
-    if (plan_of(m->pictures, s, &plan, e) ||
-        check_tokens(m->pictures, s, &plan, ids, after, n_ids, e))
+    if (m->pictures->source->shape(m->pictures, s, &shape, e) ||
+        check_tokens(m->pictures, s, &shape, ids, after, n_ids, e))
         return -1;
-    m->places[i] = (struct vision_place){s->position, s->tokens, plan.grid_h, plan.grid_w};
-    m->features[i] = plan.n_features;
+    m->places[i] = (struct vision_place){s->position, s->tokens, shape.grid_h, shape.grid_w};
+    m->features[i] = shape.rows;
     if (!m->pictures->crosses && s->position + s->tokens > cached &&
-        !(m->of[i] = obtain(m->pictures, s, &plan, e)))
+        !(m->of[i] = obtain(m->pictures, s, &shape, e)))
         return -1;
     return 0;
 }
@@ -100,9 +93,9 @@ static int open_crosses(struct media *m, const struct media_spec *specs, struct 
         return media_cross_take(m, e) < 0 ? -1 : 0; /* they are here: there is room */
     }
     for (uint32_t i = 0; rc == 0 && i < m->n; i++) {
-        struct vision_plan plan;
-        rc = plan_of(m->pictures, &specs[i], &plan, e);
-        if (rc == 0 && !(m->of[i] = obtain(m->pictures, &specs[i], &plan, e)))
+        struct medium_shape shape;
+        rc = m->pictures->source->shape(m->pictures, &specs[i], &shape, e);
+        if (rc == 0 && !(m->of[i] = obtain(m->pictures, &specs[i], &shape, e)))
             rc = -1;
         digests[i] = rc == 0 ? m->of[i]->digest : 0;
     }
@@ -131,7 +124,7 @@ static void mark_runs(struct media *m, const struct vision_place *at)
 static int number_features(struct media *m, const uint32_t *ids, struct err *e)
 {
     const struct vision_place *last = &m->places[m->n - 1];
-    const uint32_t token = pictures_token(m->pictures);
+    const uint32_t token = m->pictures->token;
     m->begin = m->places[0].first;
     m->end = last->first + last->n;
     m->feature = malloc((m->end - m->begin) * sizeof(*m->feature));
@@ -158,9 +151,9 @@ struct media *media_new(struct pictures *p, const struct media_spec *specs, uint
     if (!m)
         return err_nomem(e), NULL;
     m->pictures = p;
-    m->axes = vision_three_positions(p->o.vision);
-    m->two_way = vision_two_way(p->o.vision);
-    m->prefix = vision_prefix(p->o.vision) ? n_ids : 0;
+    m->axes = p->axes;
+    m->two_way = p->two_way;
+    m->prefix = p->prefix ? n_ids : 0;
     m->n = n;
     m->places = calloc(n, sizeof(*m->places));
     m->features = calloc(n, sizeof(*m->features));
@@ -256,14 +249,14 @@ struct media_token media_token(const struct media *m, uint32_t i)
         t.mutual = (struct mutual){0, m->prefix};
     if (m->pictures->crosses) {
         t.sees = media_cross_sees(m, i);
-        t.row = media_has(m, i) ? tower_token(m->pictures->o.tower) : NULL;
+        t.row = media_has(m, i) ? m->pictures->source->token(m->pictures) : NULL;
         return t;
     }
     if (!media_has(m, i))
         return t;
     const struct medium *of = medium_at(m, i);
     assert(of && of->rows); /* guaranteed by media_want() and pictures_encode() */
-    t.row = of->rows + (size_t)m->feature[i - m->begin] * tower_row(m->pictures->o.tower);
+    t.row = of->rows + (size_t)m->feature[i - m->begin] * m->pictures->source->row(m->pictures);
     if (m->marks)
         t.mutual = m->marks[i - m->begin];
     return t;

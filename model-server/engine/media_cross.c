@@ -166,7 +166,7 @@ static const float *rows_at(const struct media *m, const struct media_run *r, ui
         at -= m->features[k++];
     *left = m->features[k] - at;
     return m->of[k] && m->of[k]->rows
-               ? m->of[k]->rows + (size_t)at * tower_row(m->pictures->o.tower)
+               ? m->of[k]->rows + (size_t)at * m->pictures->source->row(m->pictures)
                : NULL;
 }
 

@@ -1,6 +1,4 @@
 #include "common/clock.h"
-#include "model-server/encoder/pixels.h"
-#include "model-server/encoder/resample_kernels.h"
 #include "model-server/engine/pictures_impl.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -11,14 +9,19 @@ struct pictures *pictures_new(const struct pictures_options *o, struct err *e)
     if (!p)
         return err_nomem(e), NULL;
     p->o = *o;
-    p->crosses = vision_crosses(o->vision);
     p->shown.model = o->model;
+    p->source = o->texts ? &source_texts : &source_images;
+    p->token = o->texts ? NO_PLACEHOLDER : vision_token(o->vision);
+    p->crosses = o->texts || vision_crosses(o->vision);
+    p->axes = !o->texts && vision_three_positions(o->vision);
+    p->two_way = !o->texts && vision_two_way(o->vision);
+    p->prefix = !o->texts && vision_prefix(o->vision);
     return p;
 }
 
 static uint64_t row_bytes(const struct pictures *p, const struct medium *m)
 {
-    return (uint64_t)m->plan.n_features * tower_row(p->o.tower) * sizeof(float);
+    return (uint64_t)m->shape.rows * p->source->row(p) * sizeof(float);
 }
 
 /* ----------------------------------------------------------------- least recently used */
@@ -37,27 +40,30 @@ static void link_newest(struct pictures *p, struct medium *m)
     p->newest = m;
 }
 
-static void free_work(struct tower_image *i)
+/* The work at hand ends, finished or not. */
+static void end_work(struct pictures *p)
 {
-    free((void *)(uintptr_t)i->pixels);
-    free(i->out);
-    *i = (struct tower_image){0};
+    p->source->stop(p);
+    for (uint32_t i = 0; i < p->n_current; i++) {
+        free(p->current[i]->unfinished);
+        p->current[i]->unfinished = NULL;
+    }
+    free(p->current);
+    p->current = NULL;
+    p->n_current = 0;
 }
 
 static void free_medium(struct pictures *p, struct medium *m)
 {
-    if (m == p->current) { /* its request was cancelled */
-        tower_stop(p->o.tower);
-        free_work(&p->at_work);
-        p->current = NULL;
-    }
+    if (m->unfinished) /* its request was cancelled */
+        end_work(p);
     unlink_medium(p, m);
     if (m->rows) {
         p->stats.kept--;
         p->stats.bytes -= row_bytes(p, m);
     }
     free(m->rows);
-    image_free(&m->picture);
+    p->source->drop(m);
     free(m);
 }
 
@@ -95,17 +101,15 @@ struct medium *pictures_find(struct pictures *p, uint64_t digest)
     return m;
 }
 
-struct medium *pictures_add(struct pictures *p, const struct vision_plan *plan,
-                            struct image *picture, uint64_t digest)
+struct medium *pictures_add(struct pictures *p, struct medium *from)
 {
-    struct medium *m = calloc(1, sizeof(*m));
+    struct medium *m = malloc(sizeof(*m));
     if (!m)
         return NULL;
-    m->digest = digest;
-    m->plan = *plan;
-    m->picture = *picture;
+    *m = *from;
     m->refs = 1;
-    *picture = (struct image){0};
+    from->picture = (struct image){0};
+    from->ids = NULL;
     link_newest(p, m);
     return m;
 }
@@ -132,120 +136,87 @@ void pictures_unref(struct pictures *p, struct medium *m)
 
 /* ---------------------------------------------------------------- encoding */
 
-static int make_pixels(const struct pictures *p, const struct medium *m, struct tower_image *out,
-                       struct err *e)
+/* A medium is encoded. */
+static void take_rows(struct pictures *p, struct medium *m)
 {
-    const struct vision_format *f = vision_format(p->o.vision);
-    const struct backend_ops *ops = p->o.ops;
-    const bool alone = !ops->host_run;
-    const struct pixels_workers w = {.threads = alone ? 1 : ops->host_threads(p->o.dev),
-                                     .run = ops->host_run,
-                                     .device = p->o.dev,
-                                     .features = resample_features()};
-    float *pixels = malloc(pixels_count(f, &m->plan, f->layout) * sizeof(*pixels));
-    if (!pixels)
-        return err_nomem(e);
-    *out = (struct tower_image){.plan = &m->plan, .pixels = pixels, .layout = f->layout};
-    return pixels_make(f, &m->plan, &m->picture, f->layout, alone ? NULL : &w, pixels, e);
-}
-
-/* Decodes the pixels and allocates memory for features. */
-static int open_work(struct pictures *p, struct medium *m, struct tower_image *out, struct err *e)
-{
-    if (make_pixels(p, m, out, e))
-        return -1;
-    return (out->out = malloc(row_bytes(p, m))) ? 0 : err_nomem(e);
-}
-
-/* The image is encoded: `from` holds its features. */
-static void take_rows(struct pictures *p, struct medium *m, struct tower_image *from)
-{
-    m->rows = from->out;
-    from->out = NULL;
-    image_free(&m->picture);
+    m->rows = m->unfinished;
+    m->unfinished = NULL;
+    p->source->drop(m);
     p->stats.kept++;
     p->stats.encoded++;
     p->stats.bytes += row_bytes(p, m);
 }
 
-/* The next image that the step needs. */
-static struct medium *next_wanted(const struct pictures *p)
+/* The next medium that the step needs, from `m` on. */
+static struct medium *wanted_from(struct medium *m)
 {
-    struct medium *m = p->oldest;
-    while (m && (!m->wanted || m->rows))
+    while (m && (!m->wanted || m->rows || m->unfinished))
         m = m->newer;
     return m;
 }
 
-/* Continues with the current image, or starts the next one; adds to *done. */
-static int encode_part(struct pictures *p, uint64_t most, uint64_t *done, struct err *e)
+static struct medium *next_wanted(const struct pictures *p) { return wanted_from(p->oldest); }
+
+/* Starts with the next `n` that the step needs. */
+static int begin_work(struct pictures *p, uint32_t n, struct err *e)
 {
-    uint64_t some = 0;
-    int rc = 0;
-    if (!p->current) {
-        struct medium *m = next_wanted(p);
-        rc = open_work(p, m, &p->at_work, e);
-        if (rc == 0)
-            rc = tower_begin(p->o.tower, &p->at_work, 1, e);
-        if (rc == 0)
-            p->current = m;
+    struct medium *m = next_wanted(p);
+    if (!(p->current = malloc(n * sizeof(struct medium *))))
+        return err_nomem(e);
+    for (; p->n_current < n; m = wanted_from(m)) {
+        if (!(m->unfinished = malloc(row_bytes(p, m))))
+            return err_nomem(e);
+        p->current[p->n_current++] = m;
     }
-    if (rc == 0)
-        rc = tower_go_on(p->o.tower, most, &some, e);
-    *done += some;
-    if (rc == 0 && tower_busy(p->o.tower))
-        return 0;
-    if (rc == 0)
-        take_rows(p, p->current, &p->at_work);
-    p->current = NULL;
-    free_work(&p->at_work);
-    return rc;
+    return p->source->begin(p, p->current, n, e);
 }
 
-/* Encodes list[0 .. n) in one call. */
-static int encode(struct pictures *p, struct medium **list, struct tower_image *images, uint32_t n,
-                  struct err *e)
+/* Continues with the current work, or starts with `n` media; adds to *done. */
+static int encode_part(struct pictures *p, uint32_t n, uint64_t most, uint64_t *done, struct err *e)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (open_work(p, list[i], &images[i], e))
-            return -1;
-    if (tower_encode(p->o.tower, images, n, e))
-        return -1;
-    for (uint32_t i = 0; i < n; i++)
-        take_rows(p, list[i], &images[i]);
-    return 0;
+    uint64_t some = 0;
+    int rc = p->n_current ? 0 : begin_work(p, n, e);
+    if (rc == 0)
+        rc = p->source->go_on(p, most, &some, e);
+    *done += some;
+    if (rc == 0 && p->source->busy(p))
+        return 0;
+    for (uint32_t i = 0; rc == 0 && i < p->n_current; i++)
+        take_rows(p, p->current[i]);
+    end_work(p);
+    return rc;
 }
 
 static int encode_all(struct pictures *p, struct err *e)
 {
-    uint32_t n = 0, k = 0;
-    for (const struct medium *m = p->oldest; m; m = m->newer)
-        n += m->wanted && !m->rows;
-    struct medium **list = malloc(n * sizeof(struct medium *));
-    struct tower_image *images = calloc(n, sizeof(*images));
-    for (struct medium *m = p->oldest; list && images && m; m = m->newer)
-        if (m->wanted && !m->rows)
-            list[k++] = m;
-    int rc = list && images ? encode(p, list, images, n, e) : err_nomem(e);
-    for (uint32_t i = 0; images && i < n; i++)
-        free_work(&images[i]);
-    free(list), free(images);
-    return rc;
+    uint64_t unused = 0;
+    uint32_t n = 0;
+    for (struct medium *m = next_wanted(p); m; m = wanted_from(m->newer))
+        n++;
+    return n ? encode_part(p, n, SOURCE_ALL, &unused, e) : 0;
+}
+
+static bool current_wanted(const struct pictures *p)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < p->n_current; i++)
+        any |= p->current[i]->wanted;
+    return any;
 }
 
 static int encode_wanted(struct pictures *p, uint64_t most, uint64_t *done, struct err *e)
 {
     const int64_t t0 = clock_ns();
     int rc = 0;
-    if (!next_wanted(p))
+    if (!next_wanted(p) && !current_wanted(p))
         return 0;
-    while (rc == 0 && p->current && !most) {
+    while (rc == 0 && p->n_current && !most) {
         uint64_t unused = 0;
-        rc = encode_part(p, TOWER_ALL, &unused, e);
+        rc = encode_part(p, 0, SOURCE_ALL, &unused, e);
     }
-    while (rc == 0 && *done < most && (p->current || next_wanted(p)))
-        rc = encode_part(p, most - *done, done, e);
-    if (rc == 0 && !most && next_wanted(p))
+    while (rc == 0 && *done < most && (p->n_current || next_wanted(p)))
+        rc = encode_part(p, 1, most - *done, done, e);
+    if (rc == 0 && !most)
         rc = encode_all(p, e);
     for (struct medium *m = p->oldest; m; m = m->newer)
         m->wanted = false;
@@ -280,21 +251,21 @@ uint64_t pictures_shown_bytes(const struct pictures *p, enum kv_dtype dtype)
 
 uint32_t pictures_shown_most(const struct pictures *p)
 {
-    return shown_blocks_of(tower_most_features(p->o.tower));
+    return shown_blocks_of(p->source->most_rows(p));
 }
 
 uint32_t pictures_shown_blocks(const struct pictures *p) { return p->shown.n_blocks; }
 
 int pictures_reserve(struct pictures *p, uint32_t tokens, struct err *e)
 {
-    return tower_reserve(p->o.tower, tokens, e);
+    return p->source->reserve(p, tokens, e);
 }
 
 uint64_t pictures_memory(const struct pictures *p, uint32_t tokens)
 {
-    return tower_weight_bytes(p->o.tower) + tower_reserve_bytes(p->o.tower, tokens);
+    return p->source->memory(p, tokens);
 }
 
-uint32_t pictures_token(const struct pictures *p) { return vision_token(p->o.vision); }
-bool pictures_two_way(const struct pictures *p) { return vision_two_way(p->o.vision); }
+uint32_t pictures_token(const struct pictures *p) { return p->token; }
+bool pictures_two_way(const struct pictures *p) { return p->two_way; }
 struct pictures_stats pictures_stats(const struct pictures *p) { return p->stats; }

@@ -1,5 +1,8 @@
-/* pictures.h - the images of requests: decodes and encodes them, and caches their features by
+/* pictures.h - the media of requests: decodes and encodes them, and caches their features by
  * content.
+ *
+ * A medium is an image, or in models of an encoder and a decoder a text, whose features are the
+ * encoder's rows. It is one or the other in all requests to a model.
  *
  * An image is decoded when a request arrives, encoded before the first step that needs its
  * features, and released when its tokens are in the KV cache. If no stream is running, all images
@@ -9,13 +12,19 @@
 #ifndef MODEL_SERVER_ENGINE_PICTURES_H
 #define MODEL_SERVER_ENGINE_PICTURES_H
 #include "common/image/image.h"
+#include "common/vision/vision.h"
 #include "model-server/backend/backend.h"
-#include "model-server/encoder/tower.h"
 
 struct pictures;
+struct tower;        /* encoder/tower.h */
+struct text_encoder; /* encoder/text.h */
 struct pictures_options {
     const struct vision *vision; /* both outlive it */
     struct tower *tower;
+    /* Instead of both: media are texts of at most so many ids, until pictures_reserve(). Outlives
+     * it. */
+    struct text_encoder *texts;
+    uint32_t most_ids;
     /* Decodes a file: image_decode() of common/image/decoder.h. */
     int (*decode)(void *arg, const void *bytes, size_t n, struct image *out, struct err *e);
     void *decode_arg;
@@ -25,14 +34,17 @@ struct pictures_options {
     struct model *model; /* with vision_crosses(): outlives it */
 };
 struct pictures *pictures_new(const struct pictures_options *o, struct err *e); /* `o` is copied */
-void pictures_free(struct pictures *p);            /* after all media are freed; NULL is allowed */
-uint32_t pictures_token(const struct pictures *p); /* vision_token() */
+void pictures_free(struct pictures *p); /* after all media are freed; NULL is allowed */
+/* vision_token(); UINT32_MAX: no token is a placeholder */
+uint32_t pictures_token(const struct pictures *p);
 bool pictures_two_way(const struct pictures *p);
 
-/* One image of a request. */
+/* One medium of a request. */
 struct media_spec {
-    const void *bytes; /* the file */
+    const void *bytes; /* the file of an image */
     size_t n_bytes;
+    const uint32_t *ids; /* or a text for the encoder, [n_ids] */
+    uint32_t n_ids;
     uint32_t position, tokens; /* in the prompt: from its first placeholder to its last */
     uint64_t digest;           /* image_digest(); 0: unknown */
 };
@@ -52,9 +64,10 @@ uint32_t media_end(const struct media *m, uint32_t end);
 
 /* The next step will compute tokens [from, to): marks their images for pictures_encode(). */
 void media_want(struct media *m, uint32_t from, uint32_t to);
-/* Reserves the tower's working memory for images of up to so many prompt tokens. */
+/* Reserves working memory for images of up to so many prompt tokens. Texts: of one of so many ids,
+ * which is then the longest that is accepted. */
 int pictures_reserve(struct pictures *p, uint32_t tokens, struct err *e);
-/* True if the model has layers that attend to images (vision_crosses()). */
+/* True if the model has layers that attend to the rows (vision_crosses(), or texts). */
 bool pictures_cross(const struct pictures *p);
 /* With pictures_cross(): allocates keys and values for that many blocks of images' rows. Must come
  * before the first image. */

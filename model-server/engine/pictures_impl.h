@@ -1,30 +1,72 @@
-/* pictures_impl.h - private to pictures.c, media.c and media_cross.c. */
+/* pictures_impl.h - private to pictures.c, media*.c and source_*.c. */
 #ifndef MODEL_SERVER_ENGINE_PICTURES_IMPL_H
 #define MODEL_SERVER_ENGINE_PICTURES_IMPL_H
+#include "model-server/encoder/text.h"
+#include "model-server/encoder/tower.h"
 #include "model-server/engine/pictures.h"
 #include "model-server/engine/shown.h"
 
-/* An image: first decoded, then as features. */
+/* Size of a medium: its rows of features, and its tokens in a prompt that stand for them. */
+struct medium_shape {
+    uint32_t rows, tokens;
+    uint32_t grid_h, grid_w, width, height; /* of an image; 0: a text */
+};
+
+/* A medium: first what the source reads, then its features. */
 struct medium {
     uint64_t digest;
-    struct vision_plan plan;
-    struct image picture; /* rgb NULL: encoded */
-    float *rows;          /* [plan.n_features][tower_row()]; NULL: not encoded yet */
-    uint32_t refs;        /* sequences that need it */
-    bool wanted;          /* by the next step */
+    struct medium_shape shape;
+    struct vision_plan plan; /* an image: how it is encoded, and its pixels until then */
+    struct image picture;
+    uint32_t *ids;            /* a text: [shape.rows] until it is encoded */
+    float *rows, *unfinished; /* [shape.rows][source->row()]; rows NULL: not encoded yet */
+    uint32_t refs;            /* sequences that need it */
+    bool wanted;              /* by the next step */
     struct medium *newer, *older;
 };
 
+/* What computes the rows of media: a vision tower (source_images.c), or an encoder of texts
+ * (source_texts.c). Every rank gets the same calls. */
+struct source_ops {
+    /* The size of what a request sends. ERR_VALIDATION: it cannot be encoded. */
+    int (*shape)(const struct pictures *p, const struct media_spec *s, struct medium_shape *out,
+                 struct err *e);
+    /* Decodes it: fills m's input and digest, where m->shape is what shape() said. ERR_VALIDATION:
+     * it is corrupt. */
+    int (*read)(struct pictures *p, const struct media_spec *s, struct medium *m, struct err *e);
+    void (*drop)(struct medium *m); /* frees the input */
+    /* Starts to encode m[0 .. n) into their `unfinished`; go_on() continues with about `most`
+     * multiply-adds. An error, or stop(), ends the work; `m` stays valid until then. */
+    int (*begin)(struct pictures *p, struct medium *const *m, uint32_t n, struct err *e);
+    int (*go_on)(struct pictures *p, uint64_t most, uint64_t *done, struct err *e);
+    bool (*busy)(const struct pictures *p);
+    void (*stop)(struct pictures *p);
+    uint32_t (*row)(const struct pictures *p);       /* numbers of a row */
+    const float *(*token)(const struct pictures *p); /* embedding of a medium's token, or NULL */
+    uint32_t (*most_rows)(const struct pictures *p); /* of the largest medium, with `crosses` */
+    int (*reserve)(struct pictures *p, uint32_t tokens, struct err *e);
+    uint64_t (*memory)(const struct pictures *p, uint32_t tokens); /* with the weights */
+};
+extern const struct source_ops source_images, source_texts;
+#define SOURCE_ALL UINT64_MAX /* go_on() until it is done */
+
 struct pictures {
     struct pictures_options o;
-    struct medium *current; /* the image that the tower is encoding, in parts; NULL: none */
-    struct tower_image at_work;
+    const struct source_ops *source;
+    struct medium **current; /* [n_current] what the source is encoding, in parts */
+    uint32_t n_current;
+    union { /* and as the source gets it, [n_current] */
+        struct tower_image *images;
+        struct text_job *texts;
+    } work;
     struct medium *newest, *oldest;
     struct pictures_stats stats;
-    bool crosses;         /* vision_crosses() */
-    struct shown shown;   /* with `crosses` */
-    bool no_room;         /* a sequence of the step waits for it */
-    struct media *wanted; /* whose runs the next step needs */
+    uint32_t token;             /* placeholder of a feature, or NO_PLACEHOLDER */
+    bool axes, two_way, prefix; /* vision_three_positions() and its neighbours */
+    bool crosses;               /* layers attend to the rows, and a medium is one token */
+    struct shown shown;         /* with `crosses` */
+    bool no_room;               /* a sequence of the step waits for it */
+    struct media *wanted;       /* whose runs the next step needs */
 };
 
 /* Images [first, first + n) of a sequence, which are adjacent in the prompt. */
@@ -61,11 +103,13 @@ struct media {
     struct media *next_wanted;
 };
 
-/* The image with this digest that has pixels or features, or NULL. */
+/* A medium's tokens are not features' placeholders: their embeddings are looked up. */
+#define NO_PLACEHOLDER UINT32_MAX
+
+/* The medium with this digest that has an input or features, or NULL. */
 struct medium *pictures_find(struct pictures *p, uint64_t digest);
-/* A new image with one reference; takes over `picture` on success. NULL: out of memory. */
-struct medium *pictures_add(struct pictures *p, const struct vision_plan *plan,
-                            struct image *picture, uint64_t digest);
+/* A copy of `m` with one reference; takes over its input on success. NULL: out of memory. */
+struct medium *pictures_add(struct pictures *p, struct medium *m);
 void pictures_ref(struct pictures *p, struct medium *m);
 void pictures_unref(struct pictures *p, struct medium *m);
 

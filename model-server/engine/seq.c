@@ -18,9 +18,10 @@ static int check_tokens(const struct seq_spec *spec, const struct seq_limits *li
 {
     if (!spec->n_prompt)
         return err_set(e, ERR_VALIDATION, "the prompt has no tokens");
-    const uint32_t token = spec->n_media && lim->pictures ? pictures_token(lim->pictures) : 0;
+    const uint32_t token =
+        spec->n_media && lim->pictures ? pictures_token(lim->pictures) : UINT32_MAX;
     for (uint32_t i = 0; i < spec->n_prompt; i++)
-        if (spec->prompt[i] >= lim->vocab && (!token || spec->prompt[i] != token))
+        if (spec->prompt[i] >= lim->vocab && (token == UINT32_MAX || spec->prompt[i] != token))
             return err_set(e, ERR_VALIDATION, "token id %u is not in the vocabulary of %u",
                            spec->prompt[i], lim->vocab);
     if (spec->n_generated &&

@@ -47,7 +47,7 @@ uint32_t warmup_shown_blocks(const struct engine *g, const struct warmup *w, uin
     return (uint32_t)(n < least ? least : n < most ? n : most);
 }
 
-/* Allocates keys and values of images for cross-attention layers. */
+/* Allocates keys and values of media for cross-attention layers. */
 static int reserve_shown(struct engine *g, const struct warmup *w, struct err *e)
 {
     const struct engine_options *o = &g->o;
@@ -60,9 +60,9 @@ static int reserve_shown(struct engine *g, const struct warmup *w, struct err *e
         return -1;
     uint32_t n = warmup_shown_blocks(g, w, free_bytes, total);
     if (kv_agree(o->comm, &n, e) || pictures_reserve_shown(o->pictures, n, o->kv_dtype, e))
-        return err_wrap(e, "the keys and values of images");
-    LOG(LOG_INFO, "keys and values of images", LOGI("blocks", n),
-        LOGI("images", n / pictures_shown_most(o->pictures)),
+        return err_wrap(e, "the keys and values for cross-attention");
+    LOG(LOG_INFO, "keys and values for cross-attention", LOGI("blocks", n),
+        LOGI("of_the_largest", n / pictures_shown_most(o->pictures)),
         LOGI("bytes", n * pictures_shown_bytes(o->pictures, o->kv_dtype)));
     return 0;
 }

@@ -84,10 +84,13 @@ static void configure(struct config *c, const struct arch **arch, const char **t
         unknown(c, word);
         return;
     }
+    if ((*arch)->choose)
+        *arch = (*arch)->choose(c);
     check_rope_option(c);
+    if (c->failed)
+        return;
     c->keys = (*arch)->keys;
-    if (!c->failed)
-        (*arch)->configure(c, spec);
+    (*arch)->configure(c, spec);
 }
 
 int arch_configure(const char *path, const char *text, const char *rope_scaling, double rope_factor,
@@ -101,6 +104,28 @@ int arch_configure(const char *path, const char *text, const char *rope_scaling,
     c.rope_scaling = rope_scaling;
     c.rope_factor = rope_factor;
     configure(&c, arch, type, spec);
+    config_close(&c);
+    return c.failed ? -1 : 0;
+}
+
+int arch_configure_encoder(const char *path, const struct arch **arch, struct decoder_spec *spec,
+                           struct err *e)
+{
+    struct config c;
+    const char *type = NULL;
+    memset(spec, 0, sizeof(*spec));
+    *arch = NULL;
+    if (config_open(&c, path, NULL, e))
+        return -1;
+    const char *word = json_str(c.root, "model_type", NULL);
+    const struct arch *whole = word ? find(word, &type) : NULL;
+    if (whole && whole->choose)
+        whole = whole->choose(&c);
+    if (whole && whole->encoder) {
+        *arch = whole->encoder;
+        c.keys = (*arch)->keys;
+        (*arch)->configure(&c, spec);
+    }
     config_close(&c);
     return c.failed ? -1 : 0;
 }

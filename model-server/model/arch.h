@@ -175,8 +175,13 @@ struct arch {
     const char *names[W_ROLES];
     /* Pairs {usual, own} of keys of config.json, {NULL, NULL} at the end, or NULL: see config.h. */
     const struct config_key *keys;
-    const struct arch *second; /* with decoder_spec.second_stack: names of layers alone; or NULL */
+    /* with decoder_spec.second_stack or .paired: names of layers alone; or NULL */
+    const struct arch *second;
     void (*configure)(struct config *c, struct decoder_spec *s); /* faults stay in `c` */
+    /* NULL, or which arch this file is of: the decoder of a family whose registered arch is the
+     * encoder alone. NULL after a fault, which stays in `c`. */
+    const struct arch *(*choose)(struct config *c);
+    const struct arch *encoder; /* of texts, to whose rows the decoder attends; or NULL */
 };
 
 /* The names of Llama and its many descendants. */
@@ -323,4 +328,8 @@ bool arch_use_of(const struct arch *a, const char *name, struct arch_use *u);
 int arch_configure(const char *path, const char *text, const char *rope_scaling, double rope_factor,
                    const struct arch **arch, const char **type, struct decoder_spec *spec,
                    struct err *e);
+/* The same for the encoder beside the decoder, arch.encoder. *arch is NULL, without an error, if
+ * the model has none. */
+int arch_configure_encoder(const char *path, const struct arch **arch, struct decoder_spec *spec,
+                           struct err *e);
 #endif

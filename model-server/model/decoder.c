@@ -342,7 +342,7 @@ int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e
         return embed_narrow(d, p, e);
     if (d->front.embed)
         d->front.embed(d->front.arg, x, p->first, p->n);
-    else if (decoder_embed_rows(d, s->x, p->n, e) ||
+    else if (decoder_embed_rows(d, x, p->n, e) ||
              (m->per_layer && decoder_embed_rows(d, s->embedded, p->n, e)))
         return -1;
     if (s->n_given)
@@ -441,7 +441,7 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
             continue;
         if (cross ? decoder_cross_layer(d, i, b, e) : decoder_layer(d, i, b->n_tokens, e))
             return -1;
-        if (cross ||
+        if ((cross && d->cross.n < b->n_tokens) ||
             (d->front.after && d->front.after(d->front.arg, i, d->scratch.x, 0, b->n_tokens)))
             decoder_enter_layer(d, i + 1, &all);
     }

@@ -1,8 +1,10 @@
-/* decoder_cross.c - cross-attention layers, whose keys and values come from images (MIXER_CROSS).
+/* decoder_cross.c - cross-attention layers, whose keys and values come from images or from an
+ * encoder's rows (MIXER_CROSS).
  *
  * Rows that attend to an image are a separate step in such a layer, whose sequences are the rows of
  * their images. Other rows skip the layer, and a step without such rows does not run it. So text
- * costs nothing, and a row's result depends only on the row and its images. */
+ * costs nothing, and a row's result depends only on the row and its images. If all rows of a step
+ * attend to something, as in models with an encoder of texts, none has to be copied. */
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/model.h"
 #include <stdlib.h>
@@ -207,19 +209,27 @@ static int go_to(struct decoder *d, const struct ragged *b, struct err *e)
 int decoder_cross_layer(struct decoder *d, uint32_t i, const struct ragged *b, struct err *e)
 {
     const struct crossing *c = &d->cross;
+    const bool all = c->n == b->n_tokens;
     struct scratch *s = &d->scratch;
     float *const x = s->x;
-    if (go_to(d, &c->marked, e))
-        return -1;
-    d->ops->gather_out(d->dev, s->crossed, x, d->spec.hidden);
-    if (go_to(d, &c->alone, e))
-        return -1;
-    s->x = s->crossed;
-    d->ops->norm(d->dev, s->n, s->x, c->n, d->spec.hidden, &d->layers[i].mixer_norm);
-    const int rc = decoder_layer(d, i, c->n, e);
+    if (!all) {
+        if (go_to(d, &c->marked, e))
+            return -1;
+        d->ops->gather_out(d->dev, s->crossed, x, d->spec.hidden);
+        s->x = s->crossed;
+    }
+    int rc = go_to(d, &c->alone, e);
+    if (rc == 0) {
+        d->ops->norm(d->dev, s->n, s->x, c->n, d->spec.hidden, &d->layers[i].mixer_norm);
+        rc = decoder_layer(d, i, c->n, e);
+    }
     s->x = x;
-    if (rc || go_to(d, &c->marked, e))
+    if (rc)
         return -1;
-    d->ops->give_rows(d->dev, x, s->crossed, d->spec.hidden, false);
+    if (!all) {
+        if (go_to(d, &c->marked, e))
+            return -1;
+        d->ops->give_rows(d->dev, x, s->crossed, d->spec.hidden, false);
+    }
     return go_to(d, b, e);
 }

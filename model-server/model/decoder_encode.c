@@ -96,13 +96,15 @@ static uint64_t row_cost(const struct decoder *d, const struct decoder_walk *w)
     }
 }
 
-/* Tokens [first, first + n) as a separate step; each attends to its whole sequence. */
+/* Tokens [first, first + n) as a separate step; each attends to its whole sequence. A bias by
+ * distance needs their positions, so kv_len stays that of the part, and the sequence is in
+ * b->mutual. */
 static struct ragged part_of(const struct decoder *d, const struct ragged *b, uint32_t first,
                              uint32_t n)
 {
     struct span *spans = d->scratch.spans;
     struct ragged part = pass_cut(b, first, first + n, spans, d->scratch.out_rows);
-    for (uint32_t i = 0, k = 0; i < b->n_spans; i++)
+    for (uint32_t i = 0, k = 0; i < b->n_spans && !d->spec.near.buckets; i++)
         if (b->spans[i].first < first + n && b->spans[i].first + b->spans[i].n > first)
             spans[k++].kv_len = b->spans[i].kv_len;
     part.n_out = 0;
@@ -185,8 +187,9 @@ static uint32_t part_rows(const struct decoder *d, const struct decoder_walk *w,
 int decoder_walk_begin(struct decoder *d, const struct ragged *b, uint32_t unit,
                        struct decoder_walk *w, struct err *e)
 {
-    assert(d->encodes && d->front.embed && b->n_tokens && d->spec.norms != NORM_SUM);
-    assert(!d->spec.learned_positions);
+    assert(d->encodes && b->n_tokens && d->spec.norms != NORM_SUM);
+    assert(b->mutual || !d->spec.near.buckets);
+    assert(!d->spec.learned_positions && !d->spec.embed_dim && !d->spec.per_layer);
     *w = (struct decoder_walk){.b = b, .unit = unit};
     while (w->unit % DECODER_PART_ROWS)
         w->unit += unit;

@@ -17,19 +17,20 @@ uint32_t decoder_pass_of(const struct decoder *d, uint32_t tokens);
 /* Scratch memory for one pass of any size. */
 int decoder_reserve_pass(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e);
 int decoder_upload_ropes(struct decoder *d, const struct ragged *b, struct err *e);
-/* x = the embedding of rows; without a front of all rows. Then n = its norm for layer i, if that
- * reads one. */
+/* x = the embedding of rows; with embeddings of each layer, of all rows. Then n = its norm for
+ * layer i, if that reads one. */
 int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e);
 void decoder_enter_layer(struct decoder *d, uint32_t i, const struct decoder_part *p);
 /* In, out: n is the norm of x (with NORM_SUM: only x), for layer i and for the next one. */
 int decoder_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e);
 /* Enqueues the logits of the step's output rows. */
 int decoder_head(struct decoder *d, uint32_t n_out, struct err *e);
-/* Layer i is passed by where no row of the step sees a picture. */
+/* Layer i attends to rows of images or of an encoder: it is skipped if no row of the step does. */
 bool decoder_is_cross(const struct decoder *d, uint32_t i);
 /* Before a step: which of its rows see pictures. */
 int decoder_cross_begin(struct decoder *d, const struct ragged *b, struct err *e);
-/* Such a layer, within the step `b`. In: x. Out: x; n is undefined. */
+/* Such a layer, within the step `b`. In: x. Out: x; n is undefined, or if every row of the step
+ * attends to something, its norm for the next layer. */
 int decoder_cross_layer(struct decoder *d, uint32_t i, const struct ragged *b, struct err *e);
 /* Which layer of crossing.kv layer i reads. */
 uint32_t decoder_cross_at(const struct decoder *d, uint32_t i);

@@ -148,7 +148,9 @@ void decoder_load_layer(struct loader *l, uint32_t at)
 {
     const struct arch *const first = l->a;
     const uint32_t second = l->d->spec.second_stack;
-    if (!second || at < second) {
+    const bool odd = l->d->spec.paired && at % 2;
+    l->paired = l->d->spec.paired;
+    if (!odd && (!second || at < second)) {
         load_layer(l, at);
         return;
     }

@@ -113,9 +113,9 @@ enum mixer_kind {
     MIXER_MAMBA,  /* arXiv 2312.00752 */
     MIXER_FIXED,  /* linear attention whose decay is fixed (arXiv 2401.04658) */
     MIXER_PAIR,   /* attention and Mamba-2 in parallel (Falcon-H1, arXiv 2507.22448) */
-    /* Cross-attention to rows of images (Llama 3.2 Vision, arXiv 2407.21783): q is computed from
-     * the token, k and v from the images' features. Tokens that attend to no image skip the whole
-     * layer. */
+    /* Cross-attention to rows of images (Llama 3.2 Vision, arXiv 2407.21783) or of an encoder of
+     * texts (arXiv 1706.03762): q is computed from the token, k and v from those rows. Tokens that
+     * attend to no such row skip the whole layer. */
     MIXER_CROSS,
     MIXER_N,
     MIXER_NONE = MIXER_N
@@ -241,9 +241,10 @@ struct alibi_spec {
 };
 
 /* Relative position bias: a learned number per head, selected by the bucket of the distance
- * between key and query, is added to q.k (T5, arXiv 1910.10683). Half of the buckets are for keys
- * after the query. In each half, half of the buckets are for one distance each. The rest grow
- * logarithmically up to `most`; larger distances use the last one. */
+ * between key and query, is added to q.k (T5, arXiv 1910.10683). With both_ways half of the buckets
+ * are for keys after the query; else all are for keys before it. Of each such part, half of the
+ * buckets are for one distance each. The rest grow logarithmically up to `most`; larger distances
+ * use the last one. */
 enum near_of {
     NEAR_OF_ALL,   /* one table for all layers; its name has no layer */
     NEAR_OF_FIRST, /* the first layer has the table of all (T5) */
@@ -285,7 +286,9 @@ struct decoder_spec {
     uint32_t n_draft_layers; /* after n_layers, included in `layers`: those of a draft head
                                 (draft/draft.h) */
     uint32_t second_stack;   /* not 0: layers from here on have the names of arch.second, from 0 */
-    uint32_t more_embeds;    /* rows of the stored table of embeddings after those of `vocab` */
+    /* Layers 2i and 2i + 1 are layer i of the checkpoint: odd ones have the names of arch.second */
+    bool paired;
+    uint32_t more_embeds; /* rows of the stored table of embeddings after those of `vocab` */
 
     struct norm_spec norm;
     enum norm_place norms;
@@ -319,7 +322,8 @@ struct decoder_spec {
         bool down; /* with or without `mlp`: only of the last matrix */
     } bias;
 
-    bool v_norm; /* each head of v is RMS-normalised, without weights */
+    bool v_norm;      /* each head of v is RMS-normalised, without weights */
+    bool cross_norms; /* MIXER_CROSS: each head of q and k is RMS-normalised, with weights */
     /* A vector scales the results of attention and dense MLP (LayerScale, arXiv 2103.17239): rows
      * of their last matrices, kept in fp32, are multiplied when they are loaded. */
     bool sub_scale;
@@ -344,9 +348,13 @@ struct decoder_spec {
     uint32_t token_types;
     bool first_type_only; /* texts with other token types are refused */
     bool both_ways;       /* bidirectional attention: the model does not generate */
-    bool no_head;         /* the results are hidden states */
-    bool tied;            /* the head is the embedding */
-    bool unit_head;       /* rows of the head are divided by their lengths (Baichuan 2) */
+    /* The prompt is the input of an encoder (arch.encoder), to whose rows every token attends. The
+     * decoder's own tokens begin with `start`. */
+    bool attends_text;
+    uint32_t start;
+    bool no_head;   /* the results are hidden states */
+    bool tied;      /* the head is the embedding */
+    bool unit_head; /* rows of the head are divided by their lengths (Baichuan 2) */
     float embed_scale, residual_scale, logit_scale; /* factors; 1: none */
     /* factors of the results of gate and down of the dense MLP; 0: none */
     float gate_scale, down_scale;

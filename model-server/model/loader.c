@@ -26,7 +26,7 @@ static const struct tensor *look(const struct loader *l, const char *name)
 static const char *name_at(const struct loader *l, const char *p, int layer, int expert,
                            const char *suffix, char out[NAME_MAX_LEN])
 {
-    int index = layer - l->first_layer;
+    int index = (layer - l->first_layer) / (l->paired && layer >= 0 ? 2 : 1);
     size_t n = 0;
     for (; *p && *p != '|' && n < NAME_MAX_LEN - 32; p++) {
         if (*p != '*') {

@@ -37,6 +37,7 @@ struct loader {
     uint64_t layers_before, least_layer;
     bool hold; /* loader_drop() is deferred: several matrices are packed from the same tensors */
     int first_layer;   /* number of the first layer in the names of `a` */
+    bool paired;       /* two layers have one number there: decoder_spec's */
     int64_t rows_each; /* with measurements: rows of the matrix that each packed row stands for; 0:
                           one */
 };

@@ -117,6 +117,8 @@ static void fill_info(struct model *m)
     i->n_kv_heads = s->n_kv_heads;
     i->head_dim = s->head_dim;
     i->both_ways = s->both_ways;
+    i->attends_text = s->attends_text;
+    i->start = s->start;
     i->width = m->encoder.head.width;
     i->labels = m->encoder.head.labels;
     i->asks_yes_no = m->encoder.head.asks_yes_no;
@@ -423,7 +425,7 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     if (check_states(m, e))
         return -1;
     if (o->n_adapters || o->extra_adapters) {
-        if (d->spec.layers[d->spec.n_layers - 1].same_as || d->spec.apart.buckets)
+        if (d->spec.layers[d->spec.n_layers - 1].same_as || d->spec.apart.buckets || d->spec.paired)
             return err_set(e, ERR_VALIDATION, "adapters of %s models are not supported",
                            m->info.type);
         const struct lora_base base = {arch, &d->spec, &d->split};

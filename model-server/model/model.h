@@ -96,9 +96,13 @@ struct model_info {
     uint32_t width;       /* width of a text's result; 0: it generates */
     uint32_t max_length;  /* most tokens of a text; 0: unbounded */
     bool both_ways;       /* an encoder */
-    bool asks_yes_no;     /* a reranker without a classifier */
-    char *const *labels;  /* [width] of a classifier or reranker, owned by the model; or NULL */
-    const uint32_t *eos;  /* from generation_config.json, else config.json; owned by the model */
+    /* The prompt is the input of an encoder beside the model (encoder/text.h); what the model
+     * itself reads begins with token `start`. */
+    bool attends_text;
+    uint32_t start;
+    bool asks_yes_no;    /* a reranker without a classifier */
+    char *const *labels; /* [width] of a classifier or reranker, owned by the model; or NULL */
+    const uint32_t *eos; /* from generation_config.json, else config.json; owned by the model */
     uint32_t n_eos;
 };
 

@@ -29,6 +29,11 @@ static int check(const struct walk *w, struct err *e)
                        "a %s model has embeddings of each layer: its layers cannot be walked "
                        "through one by one",
                        w->type);
+    if (s->paired)
+        return err_set(e, ERR_VALIDATION,
+                       "a %s model attends to an encoder: its layers cannot be walked through one "
+                       "by one",
+                       w->type);
     for (uint32_t i = 0; i < s->n_layers; i++)
         if (s->layers[i].kv_of)
             return err_set(e, ERR_VALIDATION,

@@ -40,7 +40,7 @@ static void observe(struct metrics *m, const struct gen_request *r, uint32_t gen
                         (double)since(r->times.received, r->times.first) * 1e-9);
     metrics_observe(m, M_TOKEN_DURATION, NULL, (double)s.per_token * 1e-9);
     metrics_observe(m, M_GENERATED_TOKENS, NULL, generated);
-    metrics_observe(m, M_INPUT_LENGTH, NULL, r->n_ids);
+    metrics_observe(m, M_INPUT_LENGTH, NULL, r->n_input);
     metrics_observe(m, M_MAX_NEW_TOKENS, NULL, r->params.max_new_tokens);
 }
 
@@ -246,7 +246,7 @@ void account_headers(struct call *c, uint32_t first, uint32_t n, bool compute_ti
         sum.queue += s.queue / 1000000;
         sum.inference += s.inference / 1000000;
         sum.per_token += s.per_token / 1000000;
-        prompt += c->gen[i].r.n_ids;
+        prompt += c->gen[i].r.n_input;
         generated += c->gen[i].answer.generated_tokens;
     }
     exchange_add(c->x, "x-compute-type", c->edge->compute_type);

@@ -57,6 +57,7 @@ static const char *unfit(struct fleet *f, const struct infer *i)
     if (a->block_size != b->block_size || a->takes_input_ids != b->takes_input_ids ||
         a->takes_bias != b->takes_bias || a->takes_reasoning != b->takes_reasoning ||
         a->takes_grammars != b->takes_grammars || a->takes_images != b->takes_images ||
+        a->has_encoder != b->has_encoder || a->decoder_start != b->decoder_start ||
         a->sampling_fields != b->sampling_fields)
         return "its shards are of another version";
     if (a->has_windows != b->has_windows)

@@ -399,6 +399,8 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
                                .takes_reasoning = m->takes_reasoning,
                                .takes_grammars = m->takes_grammars,
                                .takes_images = m->takes_images,
+                               .has_encoder = m->has_encoder,
+                               .decoder_start = m->decoder_start,
                                .transfers = m->transfers,
                                .has_windows = m->window_blocks > 0,
                                .sampling_fields = m->sampling_fields};

@@ -56,6 +56,9 @@ struct infer_limits { /* the result of warm-up */
     bool takes_reasoning; /* constraint_reasoning */
     bool takes_grammars;  /* grammars beyond JSON schemas and patterns */
     bool takes_images;
+    /* an encoder reads the prompt, and the decoder begins with that token */
+    bool has_encoder;
+    uint32_t decoder_start;
     bool transfers;           /* the shards exchange KV blocks with other services */
     bool has_windows;         /* sliding-window layers have a separate cache */
     uint64_t sampling_fields; /* bits of param_bit() */

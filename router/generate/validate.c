@@ -1,4 +1,5 @@
 #include "router/generate/validate.h"
+#include "common/digest.h"
 #include "router/generate/bad_words.h"
 #include "router/generate/constrain.h"
 #include <assert.h>
@@ -399,6 +400,26 @@ static int encode_prompt(const struct validator *v, const struct ask *q,
     return media_places(&v->media, &p, r->ids, r->n_ids, a, r, e);
 }
 
+/* The prompt becomes the text of the decoder's first token. */
+static int move_to_encoder(const struct validator *v, struct arena *a, struct gen_request *r,
+                           struct err *e)
+{
+    struct gen_medium *m = ARENA_NEW(a, struct gen_medium, 1);
+    uint32_t *start = ARENA_NEW(a, uint32_t, 1);
+    if (!m || !start)
+        return err_nomem(e);
+    *start = v->decoder_start;
+    *m = (struct gen_medium){.ids = r->ids,
+                             .n_ids = r->n_ids,
+                             .n = 1,
+                             .digest = digest_bytes(r->ids, r->n_ids * sizeof(*r->ids))};
+    r->ids = start;
+    r->n_ids = 1;
+    r->media = m;
+    r->n_media = 1;
+    return 0;
+}
+
 int validate(const struct validator *v, const struct ask *q, struct tok_scratch **scratch,
              struct arena *a, struct gen_request *r, struct err *e)
 {
@@ -430,6 +451,9 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
     if (bad_words_encode(v, q, scratch, a, &r->params.bad_words, e) != 0)
         return -1;
     if (check_ids(v, r, e) != 0 || budget(v, q, r->n_ids, &r->params.max_new_tokens, e) != 0)
+        return -1;
+    r->n_input = r->n_ids;
+    if (v->has_encoder && move_to_encoder(v, a, r, e) != 0)
         return -1;
     if (r->params.min_new_tokens > r->params.max_new_tokens) /* max_new_tokens was clipped */
         r->params.min_new_tokens = r->params.max_new_tokens;

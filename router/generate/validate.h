@@ -19,6 +19,8 @@ struct validator {
     uint32_t max_input_tokens, max_total_tokens, vocab_size;
     struct adapter_shelf *adapters; /* NULL: unknown */
     struct media media;
+    bool has_encoder; /* an encoder reads the prompt, and the decoder begins with decoder_start */
+    uint32_t decoder_start;
     bool takes_bias;     /* the shards support bias, bad words, min_new_tokens and stop_token_ids */
     bool takes_grammars; /* and constraints beyond JSON schemas and patterns */
     /* param_bit() of sampling parameters that router and shards both know */

@@ -54,7 +54,7 @@ void access_add(struct access_work *w, const struct gen_request *r, uint32_t gen
         w->cache_miss_token = r->cache_miss_at;
     }
     if (!r->same) { /* requests that share a prompt count it once */
-        w->input_tokens += r->n_ids;
+        w->input_tokens += r->n_input;
         w->cached_tokens += r->n_cached;
     }
     w->generated_tokens += generated;

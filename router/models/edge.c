@@ -153,6 +153,8 @@ struct validator edge_validator(const struct edge *g)
         .no_constraints = g->config->disable_grammar_support,
         .max_input_tokens = g->limits.max_input_tokens,
         .max_total_tokens = g->limits.max_total_tokens,
+        .has_encoder = g->limits.has_encoder,
+        .decoder_start = g->limits.decoder_start,
         .takes_bias = g->limits.takes_bias,
         .takes_grammars = g->limits.takes_grammars,
         .sampling_fields = g->limits.sampling_fields,

@@ -23,13 +23,15 @@ struct bad_words {
     uint32_t n_ids, n;
 };
 
-/* An image of the prompt. */
+/* An image of the prompt, or the text that an encoder reads. */
 struct gen_medium {
     const void *bytes; /* the encoded file as received */
     size_t n_bytes;
-    const char *type;  /* "image/png" */
+    const char *type;    /* "image/png" */
+    const uint32_t *ids; /* [n_ids] of a text */
+    uint32_t n_ids;
     uint32_t first, n; /* its placeholders are within ids [first, first + n) */
-    uint64_t digest;   /* of its pixels; never 0 */
+    uint64_t digest;   /* of its pixels or ids; never 0 */
 };
 
 /* Sampling and stopping parameters with defaults filled in; neutral values mean "off". */
@@ -123,8 +125,9 @@ struct gen_sink {
 struct gen_request {
     struct arena arena;
     struct gen_params params;
-    const uint32_t *ids; /* the prompt, truncated and validated */
+    const uint32_t *ids; /* what the decoder reads: the prompt, truncated and validated */
     uint32_t n_ids;
+    uint32_t n_input; /* tokens of the prompt, whoever reads it: n_ids, or those of an encoder */
     const struct gen_medium *media; /* [n_media] images of the prompt, in order */
     uint32_t n_media;
     bool whole_media;   /* no step may end inside an image */

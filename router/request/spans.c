@@ -17,7 +17,7 @@ void gen_sums_add(struct gen_sums *sums, const struct gen_request *r, uint64_t o
                   enum gen_finish finish)
 {
     if (!r->same) {
-        sums->input += r->n_ids;
+        sums->input += r->n_input;
         sums->cached += r->n_cached;
     }
     sums->n++;

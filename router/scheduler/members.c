@@ -81,7 +81,8 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
         .kv = &q->kv,
     };
     for (uint32_t i = 0; i < q->req->n_media; i++)
-        q->waiter.n_bytes += q->req->media[i].n_bytes;
+        q->waiter.n_bytes +=
+            q->req->media[i].n_bytes + q->req->media[i].n_ids * sizeof(*q->req->media[i].ids);
     if (p->prefill_logprobs && p->logprobs_from && p->logprobs_from <= q->n_prompt)
         q->waiter.key.n_fresh = q->n_prompt - p->logprobs_from + 1;
     adapters_retain(&s->adapters, q->waiter.key.adapter);

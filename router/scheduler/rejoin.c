@@ -107,6 +107,7 @@ static const char *unfit(void *arg, const struct shard_model *m)
                 m->takes_chunks == was->takes_chunks && m->takes_bias == was->takes_bias &&
                 m->takes_reasoning == was->takes_reasoning &&
                 m->takes_grammars == was->takes_grammars && m->takes_images == was->takes_images &&
+                m->has_encoder == was->has_encoder && m->decoder_start == was->decoder_start &&
                 m->sampling_fields == was->sampling_fields && m->copies_kv == was->copies_kv &&
                 m->prefix_caching == was->prefix_caching &&
                 m->state_cells_per_request == was->state_cells_per_request &&

@@ -152,10 +152,15 @@ static int put_media(struct whole *w, const struct gen_request *r, struct rpc_me
     for (; w->r.n_media < r->n_media; w->r.n_media++, v++) {
         const struct gen_medium *p = &r->media[w->r.n_media];
         generate__v3__media__init(&v->media);
-        generate__v3__image__init(&v->image);
-        v->image.data = (ProtobufCBinaryData){p->n_bytes, mutable(p->bytes)};
-        v->image.mimetype = mutable(p->type);
-        v->media.image = &v->image;
+        if (p->ids) {
+            v->media.text = mutable(p->ids);
+            v->media.n_text = p->n_ids;
+        } else {
+            generate__v3__image__init(&v->image);
+            v->image.data = (ProtobufCBinaryData){p->n_bytes, mutable(p->bytes)};
+            v->image.mimetype = mutable(p->type);
+            v->media.image = &v->image;
+        }
         v->media.position = p->first;
         v->media.tokens = p->n;
         v->media.digest = p->digest;

@@ -90,6 +90,10 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     m->takes_reasoning = r->takes_reasoning;
     m->takes_grammars = r->takes_grammars;
     m->takes_images = r->takes_images && r->takes_input_ids;
+    m->has_encoder =
+        m->takes_input_ids &&
+        r->_decoder_start_case == GENERATE__V3__INFO_RESPONSE___DECODER_START_DECODER_START;
+    m->decoder_start = m->has_encoder ? r->decoder_start : 0;
     m->state_cells_per_request = r->state_cells_per_request;
     m->takes_windows = r->takes_windows && m->takes_edits && m->takes_chunks;
     m->sampling_fields = 0;

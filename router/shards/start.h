@@ -14,6 +14,8 @@ struct shard_model {
     bool requires_padding; /* no block ids: the peer lays out its KV itself, as all v2 peers do */
     bool chunking, prefix_caching, takes_input_ids, copies_kv, takes_edits, takes_chunks,
         takes_bias, takes_reasoning, takes_grammars, takes_windows, takes_images;
+    bool has_encoder;       /* the prompt is the text of Request.media */
+    uint32_t decoder_start; /* then the first of Request.input_ids */
     uint32_t speculate, block_size, vocab_size, max_positions; /* max_positions 0: unbounded */
     uint64_t sampling_fields;                                  /* bits of param_bit() */
     uint64_t vocab_hash;                                       /* 0: unknown */

@@ -3,6 +3,7 @@
 #ifndef TESTS_CHECK_CUDA_SEQUENCES_H
 #define TESTS_CHECK_CUDA_SEQUENCES_H
 #include "tests/check/cuda_sides.h"
+#include "tests/check/near.h"
 
 static const float slopes[16] = {.5f, .25f, .125f, .0625f, .03125f, .4f, .3f, .2f,
                                  .1f, .05f, .02f,  .01f,   .7f,     .6f, .9f, .8f};
@@ -28,6 +29,7 @@ static inline size_t qkv_width(const struct attn *a)
 
 static inline struct sequence sequence_new(const struct attn_case *c)
 {
+    near_fill();
     struct sequence s = {*c, c->attn.head_dim / 2 & ~1u, NULL, NULL, NULL};
     s.qkv = units(c->len * qkv_width(&c->attn));
     s.norms = units(2 * (size_t)c->attn.head_dim);
@@ -85,9 +87,11 @@ static inline void run_step(struct side s, const struct sequence *q, struct kv_c
     float *qkv = up(s, f->qkv, t * width * 4), *rope = up(s, f->rope, t * q->rot * 4);
     float *res = up(s, NULL, t * out * 4), *alibi = up(s, a->alibi, a->n_heads * 4);
     float *sink = up(s, a->sinks, a->n_heads * 4);
+    float *near = up(s, a->near, a->near ? sizeof(nears) : 4);
     struct attn dev = *a;
     dev.alibi = a->alibi ? alibi : NULL;
     dev.sinks = a->sinks ? sink : NULL;
+    dev.near = a->near ? near : NULL;
     struct rope_kv rk = {a->n_heads,
                          a->n_kv_heads,
                          a->head_dim,
@@ -107,7 +111,7 @@ static inline void run_step(struct side s, const struct sequence *q, struct kv_c
         fail_msg("%s", e.msg);
     down(s, o, res, t * out * 4);
     s.ops->free(s.d, qkv), s.ops->free(s.d, rope), s.ops->free(s.d, alibi);
-    s.ops->free(s.d, sink);
+    s.ops->free(s.d, sink), s.ops->free(s.d, near);
 }
 
 /* Computes the sequence in chunks, in a batch after `beside` shorter copies of itself; o:

@@ -6,6 +6,7 @@
 #include "model-server/backend/cpu/hadamard.h"
 #include "model-server/backend/numbers.h"
 #include "tests/check/cpu_device.h"
+#include "tests/check/near.h"
 #include "tests/check/random.h"
 #include <string.h>
 
@@ -43,6 +44,7 @@ static struct mutual mutual_at(enum attn_mutual how, uint32_t t, uint32_t len)
 static struct sequence sequence_new(struct attn attn, uint32_t len, enum kv_dtype t,
                                     uint32_t block_size)
 {
+    near_fill();
     struct sequence s = {.attn = attn, .len = len, .dtype = t, .block_size = block_size};
     s.rot = attn.head_dim / 2 & ~1u;
     s.qkv = rng_floats(&rng, len * qkv_width(&attn));
@@ -265,6 +267,10 @@ static double score(const struct sequence *s, const double *q, const double *k, 
     dot *= a->scale;
     if (a->softcap > 0)
         dot = a->softcap * tanh(dot / a->softcap);
+    if (a->near) {
+        const int64_t reach = a->reach, at = dist < -reach ? -reach : dist > reach ? reach : dist;
+        dot += a->near[head * NEAR_EACH + at + reach];
+    }
     return a->alibi ? dot + a->alibi[head] * (double)dist : dot;
 }
 
@@ -339,6 +345,9 @@ static const struct attn_case attn_cases[] = {
     {{8, 4, 72, 0.125f, .softcap = 20, .mutual = MUTUAL_TOO}, 300, 32},
     {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_AHEAD}, 650, 16},
     {{3, 3, 80, 0.11f, .both = true, .mutual = MUTUAL_ALONE}, 530, 16},
+    {{4, 4, 64, 1.0f, .near = nears, .reach = NEAR_REACH}, 650, 16},
+    {{4, 2, 24, 0.3f, .near = nears, .reach = NEAR_REACH}, 90, 32},
+    {{3, 3, 64, 0.3f, .near = nears, .reach = NEAR_REACH, .both = true}, 300, 16},
 };
 enum { N_FIXED = sizeof(attn_cases) / sizeof(*attn_cases), N_RANDOM = 14 };
 

@@ -21,6 +21,9 @@ static const struct attn_case attn_cases[] = {
     {{4, 2, 72, 0.125f, .mutual = MUTUAL_TOO}, 200, 16, KV_F32, false, false},
     {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_AHEAD}, 300, 16, KV_BF16, false, false},
     {{4, 4, 80, 0.11f, .both = true, .mutual = MUTUAL_ALONE}, 230, 16, KV_F32, false, false},
+    {{4, 4, 64, 1.0f, .near = nears, .reach = NEAR_REACH}, 300, 16, KV_BF16, false, false},
+    {{4, 2, 24, 0.3f, .near = nears, .reach = NEAR_REACH}, 150, 32, KV_F32, false, false},
+    {{3, 3, 64, 0.3f, .near = nears, .reach = NEAR_REACH, .both = true}, 90, 16, KV_F16, 0, 0},
 };
 
 /* Pictures are not cut. */

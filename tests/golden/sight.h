@@ -3,6 +3,7 @@
 #ifndef TESTS_GOLDEN_SIGHT_H
 #define TESTS_GOLDEN_SIGHT_H
 #include "common/image/canvas.h"
+#include "model-server/encoder/tower.h"
 #include "model-server/engine/pictures.h"
 #include "model-server/model/decoder.h"
 #include "tests/golden/golden.h"

@@ -12,9 +12,13 @@ static size_t n_tiles_most(const struct ragged *b)
     return (size_t)b->n_spans + (size_t)b->n_tokens * MAX_GROUP / SHARED_ROWS;
 }
 
-static size_t n_table(const struct device *d, const struct span *s)
+/* Blocks that a span reads: up to kv_len, or to the end of its last token's range, which is after
+ * that if a part of an encoder's step is computed. */
+static size_t n_table(const struct device *d, const struct ragged *b, const struct span *s)
 {
-    return d->kv_block_size ? (s->kv_len + d->kv_block_size - 1) / d->kv_block_size : 0;
+    const uint32_t range = b->mutual && s->n ? b->mutual[s->first + s->n - 1].end : 0;
+    const uint32_t end = range > s->kv_len ? range : s->kv_len;
+    return d->kv_block_size ? (end + d->kv_block_size - 1) / d->kv_block_size : 0;
 }
 
 static size_t lora_tiles(const struct span *s)
@@ -79,7 +83,7 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
     struct batch_record *r = &d->b;
     size_t tables = 0, lora = 0, tiles = n_tiles_most(b) * sizeof(struct row_tile);
     for (uint32_t i = 0; i < b->n_spans; i++)
-        tables += n_table(d, &b->spans[i]), lora += lora_tiles(&b->spans[i]);
+        tables += n_table(d, b, &b->spans[i]), lora += lora_tiles(&b->spans[i]);
     if (b->window_slots) /* rounded up, so that the addresses after it rarely change */
         tables = power_of_two((uint32_t)tables);
     const size_t window_tables = b->window_slots ? tables : 0;
@@ -112,7 +116,7 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
     d->decode = true;
     for (uint32_t i = 0; i < b->n_spans; i++) {
         const struct span *s = &b->spans[i];
-        uint32_t n = (uint32_t)n_table(d, s);
+        uint32_t n = (uint32_t)n_table(d, b, s);
         spans[i] = (struct span_view){s->first, s->n, s->kv_len, at, s->state_in, s->state_out};
         for (uint32_t t = 0; t < s->n; t++)
             span_of[s->first + t] = i;

@@ -365,8 +365,9 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .scale = p->scale,
                           .softcap = p->softcap};
     const uint32_t group = p->n_heads / p->n_kv_heads;
-    if (d->features & CUDA_TENSOR && !p->both && !p->alibi_bf16 && a.v_dim == a.head_dim &&
-        attn_mma_has(p->head_dim, kv->desc.dtype) && batch_group(d, group)) {
+    if (d->features & CUDA_TENSOR && !p->both && !p->alibi_bf16 && !p->near &&
+        a.v_dim == a.head_dim && attn_mma_has(p->head_dim, kv->desc.dtype) &&
+        batch_group(d, group)) {
         struct attn_args tensor = a;
         tensor.mutual = NULL;
         attention_mma(d, &tensor);

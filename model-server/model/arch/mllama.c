@@ -34,6 +34,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "hidden_act", "silu");
     s->more_embeds = 8; /* that of <|image|>, and others that are never asked for */
     cross_layers(c, s);
+    s->cross_norms = true;
 }
 
 #define EITHER(end)                                                                                \

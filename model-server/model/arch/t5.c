@@ -1,23 +1,34 @@
-/* T5's encoder (arXiv 1910.10683, 2112.07899), and those of mT5 and UMT5 (arXiv 2010.11934,
- * 2304.09151): RMS norms before the branches, no biases, positions only as a number per distance,
- * a ReLU or a gated MLP. Models with the decoder, which generate, are refused. */
+/* T5 (arXiv 1910.10683), Flan-T5 (2210.11416), mT5 and UMT5 (2010.11934, 2304.09151): RMS norms
+ * before the branches, no biases, positions only as a number per distance, a ReLU or a gated MLP.
+ * The encoder alone (2112.07899), or the decoder, which attends to the encoder's rows. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 
-/* The class that a checkpoint was saved from must be the encoder alone: a text model of the whole
- * would be served as something that it is not. */
-static void check_class(struct config *c)
+static bool ends(const char *word, const char *end)
 {
-    static const char encoder[] = "EncoderModel";
+    const size_t n = strlen(word), m = strlen(end);
+    return n >= m && strcmp(word + n - m, end) == 0;
+}
+
+extern const struct arch arch_t5;
+static const struct arch decoder;
+
+/* By the class that a checkpoint was saved from. The bare models have no head, and classifiers
+ * another one: they would be served as something that they are not. */
+static const struct arch *choose(struct config *c)
+{
     const cJSON *word = cJSON_GetArrayItem(json_get(c->root, "architectures"), 0);
     const char *name = cJSON_IsString(word) ? word->valuestring : "";
-    const size_t n = strlen(name), m = sizeof(encoder) - 1;
-    if (n < m || strcmp(name + n - m, encoder) != 0)
-        config_fail(c,
-                    "`architectures`: `%.60s`: models of an encoder and a decoder are not "
-                    "supported, only the encoder alone (T5EncoderModel)",
-                    name);
+    if (ends(name, "EncoderModel"))
+        return &arch_t5;
+    if (ends(name, "ForConditionalGeneration") || ends(name, "WithLMHeadModel"))
+        return &decoder;
+    config_fail(c,
+                "`architectures`: `%.60s`: only T5EncoderModel and T5ForConditionalGeneration, and "
+                "those of mT5 and UMT5, are supported",
+                name);
+    return NULL;
 }
 
 /* feed_forward_proj: an activation, or "gated-" and an activation. */
@@ -38,46 +49,104 @@ static void configure_mlp(struct config *c, struct decoder_spec *s, const char *
         config_fail(c, "`%s`: `%.40s` is not supported", key, word);
 }
 
-static void configure(struct config *c, struct decoder_spec *s)
+/* With both_ways half of the buckets are for each direction, and half of those for one distance
+ * each. */
+static void configure_near(struct config *c, struct decoder_spec *s, const char *type)
+{
+    s->near.of = strcmp(type, "umt5") == 0 ? NEAR_OF_EACH : NEAR_OF_FIRST;
+    s->near.buckets = config_u32_or(c, "relative_attention_num_buckets", 32, 4, 1u << 12);
+    s->near.most = config_u32_or(c, "relative_attention_max_distance", 128, 2, 1u << 16);
+    if (s->near.buckets % 4 || s->near.most <= s->near.buckets / (s->both_ways ? 4 : 2))
+        config_fail(c,
+                    "`relative_attention_num_buckets` must be a multiple of 4 and less than %d "
+                    "times `relative_attention_max_distance`",
+                    s->both_ways ? 4 : 2);
+}
+
+/* What both stacks share, but for the number of layers. */
+static void configure_stack(struct config *c, struct decoder_spec *s)
 {
     const char *type = json_str(c->root, "model_type", "");
-    check_class(c);
     s->hidden = config_dim(c, "d_model");
-    s->n_layers = config_layers(c, "num_layers");
     s->n_heads = s->n_kv_heads = config_heads(c, "num_heads");
     s->head_dim = config_u32_or(c, "d_kv", 64, 1, ROPE_MAX_DIM);
     s->ffn = config_dim(c, "d_ff");
     s->vocab = config_vocab(c, "vocab_size");
-    s->max_positions = config_u32_or(c, "n_positions", 512, 1, 1u << 30);
     s->norm = (struct norm_spec){.kind = NORM_RMS,
                                  .eps = (float)config_num_or(c, "layer_norm_epsilon", 1e-6)};
     configure_mlp(c, s, strcmp(type, "t5") == 0 ? "relu" : "gated-gelu");
-    s->near.of = strcmp(type, "umt5") == 0 ? NEAR_OF_EACH : NEAR_OF_FIRST;
-    s->near.buckets = config_u32_or(c, "relative_attention_num_buckets", 32, 4, 1u << 12);
-    s->near.most = config_u32_or(c, "relative_attention_max_distance", 128, 2, 1u << 16);
-    if (s->near.buckets % 4 || s->near.most <= s->near.buckets / 4)
-        config_fail(c, "`relative_attention_num_buckets` must be a multiple of 4 and less than 4 "
-                       "times `relative_attention_max_distance`");
+    configure_near(c, s, type);
     s->embed_scale = s->residual_scale = s->logit_scale = s->moe.scale = 1;
-    s->both_ways = s->no_head = true;
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i] = (struct layer_spec){.attn_scale = 1};
 }
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    s->both_ways = s->no_head = true;
+    configure_stack(c, s);
+    s->n_layers = config_layers(c, "num_layers");
+    s->max_positions = config_u32_or(c, "n_positions", 512, 1, 1u << 30);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i] = (struct layer_spec){.attn_scale = 1, .mutual = MUTUAL_TOO};
+}
+
+/* A head that is the embedding gets a scaled stream: in all of the first T5, and never in mT5.
+ * Files of transformers 5 name it apart, because there every head may be the embedding. */
+static void configure_head(struct config *c, struct decoder_spec *s)
+{
+    const bool mt5 = strcmp(json_str(c->root, "model_type", ""), "mt5") == 0;
+    s->tied = config_bool_or(c, "tie_word_embeddings", true);
+    if (config_bool_or(c, "scale_decoder_outputs", s->tied && !mt5))
+        s->logit_scale = 1 / sqrtf((float)s->hidden);
+}
+
+/* A layer is two: attention to the answer, then attention to the encoder's rows and the MLP. */
+static void configure_decoder(struct config *c, struct decoder_spec *s)
+{
+    const uint32_t encoder = config_u32(c, "num_layers", 1, SPEC_MAX_LAYERS / 2);
+    configure_stack(c, s);
+    configure_head(c, s);
+    s->paired = s->attends_text = true;
+    s->start = config_u32_or(c, "decoder_start_token_id",
+                             config_u32_or(c, "pad_token_id", 0, 0, s->vocab - 1), 0, s->vocab - 1);
+    /* a text and an answer as long as those of the training; a bias by distance has no end */
+    s->max_positions = 2 * config_u32_or(c, "n_positions", 512, 1, 1u << 29);
+    s->n_layers = 2 * config_u32_or(c, "num_decoder_layers", encoder, 1, SPEC_MAX_LAYERS / 2);
+    for (uint32_t i = 0; i < s->n_layers && !c->failed; i++)
+        s->layers[i] = (struct layer_spec){
+            .attn_scale = 1, .no_ffn = i % 2 == 0, .mixer = i % 2 ? MIXER_CROSS : MIXER_ATTENTION};
+}
+
+#define NAMES_ATTENTION(p) [W_Q] = p ".q", [W_K] = p ".k", [W_V] = p ".v", [W_O] = p ".o"
+#define NAMES_MLP(p)                                                                               \
+    [W_MLP_NORM] = p ".layer_norm", [W_GATE] = p ".DenseReluDense.wi_0",                           \
+    [W_UP] = p ".DenseReluDense.wi_1|" p ".DenseReluDense.wi", [W_DOWN] = p ".DenseReluDense.wo"
 
 const struct arch arch_t5 = {
     .types = (const char *const[]){"t5", "mt5", "umt5", NULL},
     .names = {[W_EMBED] = "shared|encoder.embed_tokens",
               [W_NEAR] = "encoder.block.*.layer.0.SelfAttention.relative_attention_bias",
               [W_ATTN_NORM] = "encoder.block.*.layer.0.layer_norm",
-              [W_Q] = "encoder.block.*.layer.0.SelfAttention.q",
-              [W_K] = "encoder.block.*.layer.0.SelfAttention.k",
-              [W_V] = "encoder.block.*.layer.0.SelfAttention.v",
-              [W_O] = "encoder.block.*.layer.0.SelfAttention.o",
-              [W_MLP_NORM] = "encoder.block.*.layer.1.layer_norm",
-              [W_GATE] = "encoder.block.*.layer.1.DenseReluDense.wi_0",
-              [W_UP] = "encoder.block.*.layer.1.DenseReluDense.wi_1|"
-                       "encoder.block.*.layer.1.DenseReluDense.wi",
-              [W_DOWN] = "encoder.block.*.layer.1.DenseReluDense.wo",
+              NAMES_ATTENTION("encoder.block.*.layer.0.SelfAttention"),
+              NAMES_MLP("encoder.block.*.layer.1"),
               [W_FINAL_NORM] = "encoder.final_layer_norm"},
     .configure = configure,
+    .choose = choose,
+};
+
+static const struct arch attends = {
+    .names = {[W_ATTN_NORM] = "decoder.block.*.layer.1.layer_norm",
+              NAMES_ATTENTION("decoder.block.*.layer.1.EncDecAttention"),
+              NAMES_MLP("decoder.block.*.layer.2")},
+};
+static const struct arch decoder = {
+    .types = (const char *const[]){NULL}, /* see choose() */
+    .names = {[W_EMBED] = "shared|decoder.embed_tokens",
+              [W_HEAD] = "lm_head",
+              [W_NEAR] = "decoder.block.*.layer.0.SelfAttention.relative_attention_bias",
+              [W_ATTN_NORM] = "decoder.block.*.layer.0.layer_norm",
+              NAMES_ATTENTION("decoder.block.*.layer.0.SelfAttention"),
+              [W_FINAL_NORM] = "decoder.final_layer_norm"},
+    .second = &attends,
+    .configure = configure_decoder,
+    .encoder = &arch_t5,
 };

@@ -299,16 +299,18 @@ static void load_alibi(struct loader *l, struct attention *a)
     free(slopes);
 }
 
-/* Bucket of a key `far` positions after the query; fp32, where transformers rounds. */
-static uint32_t near_bucket(const struct near_spec *n, int32_t far)
+/* Bucket of a key `far` positions after the query; fp32, where transformers rounds. Causal
+ * attention reads none after the query: those entries are the bucket of distance 0. */
+static uint32_t near_bucket(const struct near_spec *n, bool both_ways, int32_t far)
 {
-    const uint32_t half = n->buckets / 2, exact = half / 2, at = (uint32_t)(far < 0 ? -far : far);
+    const uint32_t part = both_ways ? n->buckets / 2 : n->buckets, exact = part / 2;
+    const uint32_t at = far < 0 ? (uint32_t)-far : both_ways ? (uint32_t)far : 0;
     uint32_t bucket = at;
     if (at >= exact) {
         const float more = logf((float)at / (float)exact) / logf((float)n->most / (float)exact);
-        bucket = exact + (uint32_t)(more * (float)(half - exact));
+        bucket = exact + (uint32_t)(more * (float)(part - exact));
     }
-    return (bucket < half ? bucket : half - 1) + (far > 0 ? half : 0);
+    return (bucket < part ? bucket : part - 1) + (both_ways && far > 0 ? part : 0);
 }
 
 static void load_near(struct loader *l, struct attention *a, int layer)
@@ -329,7 +331,8 @@ static void load_near(struct loader *l, struct attention *a, int layer)
     }
     for (uint32_t i = 0; i < h.n; i++)
         for (int32_t far = -most; far <= most; far++) {
-            const int64_t at = (int64_t)near_bucket(&s->near, far) * s->n_heads + h.first + i;
+            const int64_t at =
+                (int64_t)near_bucket(&s->near, s->both_ways, far) * s->n_heads + h.first + i;
             of[i * each + (size_t)(far + most)] = all.data ? number_at(all.data, all.dtype, at) : 0;
         }
     a->near = loader_host_vector(l, of, (uint32_t)(h.n * each));

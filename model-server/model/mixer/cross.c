@@ -1,6 +1,6 @@
-/* cross.c - cross-attention to rows of images (Llama 3.2 Vision, arXiv 2407.21783): q is computed
- * from tokens, k and v from images' features, without rotation. store() reads features, forward()
- * reads tokens: see decoder_cross.c. */
+/* cross.c - cross-attention to rows of images (Llama 3.2 Vision, arXiv 2407.21783) or of an encoder
+ * of texts (arXiv 1706.03762): q is computed from tokens, k and v from those rows, without
+ * rotation. store() reads rows, forward() reads tokens: see decoder_cross.c. */
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/loader.h"
 #include <stdlib.h>
@@ -9,7 +9,7 @@ struct cross {
     struct weight *q;       /* [heads * head_dim, hidden], this rank's heads */
     struct weight *kv;      /* [2 * kv_heads * head_dim, hidden] k over v */
     struct weight *o;       /* [hidden, heads * head_dim] */
-    float *q_norm, *k_norm; /* [head_dim] */
+    float *q_norm, *k_norm; /* [head_dim], or NULL */
 };
 
 /* Elements of a row on this rank: of q; of k, and of v. */
@@ -59,8 +59,10 @@ static void *load(struct loader *l, uint32_t at)
     parts[0] = heads_of(l, W_K, layer, kv, g);
     parts[1] = heads_of(l, W_V, layer, kv, g);
     c->kv = loader_pack(l, parts, 2, l->d->dtype, l->d->quant);
-    c->q_norm = loader_weight_vector(l, W_Q_NORM, layer, (uint32_t)dim);
-    c->k_norm = loader_weight_vector(l, W_K_NORM, layer, (uint32_t)dim);
+    if (s->cross_norms) {
+        c->q_norm = loader_weight_vector(l, W_Q_NORM, layer, (uint32_t)dim);
+        c->k_norm = loader_weight_vector(l, W_K_NORM, layer, (uint32_t)dim);
+    }
     parts[0] = loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden, s->n_heads * dim);
     parts[0] = loader_cut(parts[0], 0, s->hidden, h.first * dim, h.n * dim);
     c->o = loader_pack(l, parts, 1, l->d->dtype, l->d->quant);

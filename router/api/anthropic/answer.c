@@ -24,11 +24,11 @@ static void stop_reason(struct buf *out, const struct openai *o, const struct ge
 /* Cached tokens are not counted as input tokens. */
 static void usage(struct buf *out, const struct generation *g, uint32_t output)
 {
-    uint32_t cached = g->r.n_cached < g->r.n_ids ? g->r.n_cached : g->r.n_ids;
+    uint32_t cached = g->r.n_cached < g->r.n_input ? g->r.n_cached : g->r.n_input;
     buf_fmt(out,
             "\"usage\":{\"input_tokens\":%u,\"cache_creation_input_tokens\":0,"
             "\"cache_read_input_tokens\":%u,\"output_tokens\":%u}",
-            g->r.n_ids - cached, cached, output);
+            g->r.n_input - cached, cached, output);
 }
 
 static void head(struct buf *out, const struct openai *o)

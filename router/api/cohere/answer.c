@@ -15,7 +15,7 @@ static const char *finish_reason(const struct openai *o, const struct generation
 
 static void usage(struct buf *out, const struct generation *g)
 {
-    const unsigned in = g->r.n_ids, made = g->answer.n_tokens;
+    const unsigned in = g->r.n_input, made = g->answer.n_tokens;
     const unsigned cached = g->r.n_cached < in ? g->r.n_cached : in;
     buf_fmt(out,
             "\"usage\":{\"billed_units\":{\"input_tokens\":%u,\"output_tokens\":%u},\"tokens\":{"

@@ -154,14 +154,14 @@ static void end_members(struct buf *out, const struct call *c, const struct gene
     const uint32_t predicted = o->only_prompt ? 0 : g->answer.n_tokens;
     buf_str(out, ",\"model\":");
     string(out, o->model);
-    buf_fmt(out, ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u", predicted, g->r.n_ids);
+    buf_fmt(out, ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u", predicted, g->r.n_input);
     settings(out, o, g);
     buf_str(out, ",\"prompt\":");
     buf_json_str(out, q->inputs ? q->inputs : "", q->inputs ? q->n_inputs : 0);
     buf_fmt(out, ",\"has_new_line\":%s,\"truncated\":false,\"stop_type\":\"%s\",\"stopping_word\":",
             o->seq[g->index].chars ? "true" : "false", stop_type(o, g));
     string(out, t->found ? t->found : "");
-    buf_fmt(out, ",\"tokens_cached\":%u", g->r.n_ids + predicted);
+    buf_fmt(out, ",\"tokens_cached\":%u", g->r.n_input + predicted);
     openai_timings(out, g, predicted);
 }
 
@@ -169,7 +169,7 @@ static void end_members(struct buf *out, const struct call *c, const struct gene
 static void so_far(struct buf *out, const struct openai *o, const struct generation *g)
 {
     buf_fmt(out, ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u", g->answer.n_tokens,
-            g->r.n_ids);
+            g->r.n_input);
     openai_told_timings(out, o, g);
 }
 
@@ -193,7 +193,7 @@ static void stream_progress(struct call *c, struct generation *g, const struct g
     struct openai *o = c->state;
     buf_str(&c->out, "data: ");
     text_members(&c->out, o, g);
-    buf_fmt(&c->out, ",\"tokens_predicted\":0,\"tokens_evaluated\":%u", g->r.n_ids);
+    buf_fmt(&c->out, ",\"tokens_predicted\":0,\"tokens_evaluated\":%u", g->r.n_input);
     openai_progress(&c->out, o, g, ev);
     buf_str(&c->out, "}\n\n");
 }

@@ -93,6 +93,10 @@ int stream_ask(struct stream *s, const struct lmtp_message *m, struct buffers *b
     v.max_top_n_tokens = LMTP_TOP_MAX;
     if (q.top_n_tokens.v > v.max_top_n_tokens)
         return err_set(e, ERR_VALIDATION, "`top_logprobs` must be at most %d", LMTP_TOP_MAX);
+    if (v.has_encoder && (m->type == LMTP_SCORE || m->save || m->buffer))
+        return err_set(e, ERR_VALIDATION,
+                       "an encoder reads the prompts of this model: their tokens have no scores, "
+                       "and buffers cannot continue them");
     if (m->type == LMTP_SCORE && m->n_scored == 0)
         return err_set(e, ERR_VALIDATION, "`scored_text` has no tokens");
     if (validate(&v, &q, NULL, &s->r.arena, &s->r, e) != 0)

@@ -56,7 +56,7 @@ static void end_members(struct buf *out, const struct call *c, const struct gene
             ",\"done\":true,\"done_reason\":\"%s\",\"total_duration\":%llu,\"load_duration\":0,"
             "\"prompt_eval_count\":%u,\"prompt_eval_duration\":%llu,\"eval_count\":%u,"
             "\"eval_duration\":%llu}",
-            openai_finish(o, g), (unsigned long long)between(t->received, ended), g->r.n_ids,
+            openai_finish(o, g), (unsigned long long)between(t->received, ended), g->r.n_input,
             (unsigned long long)between(t->batched, t->first), g->answer.n_tokens,
             (unsigned long long)between(t->first, ended));
 }

@@ -156,7 +156,7 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
         model(out, c);
     if (ev->end || o->continuous_usage) {
         buf_str(out, ",\"usage\":");
-        openai_counts(out, g->r.n_ids, o->only_prompt ? 0 : g->answer.n_tokens, g->r.n_cached);
+        openai_counts(out, g->r.n_input, o->only_prompt ? 0 : g->answer.n_tokens, g->r.n_cached);
     }
     openai_told_timings(out, o, g);
     buf_str(out, "}\n\n");

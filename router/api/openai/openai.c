@@ -286,7 +286,7 @@ void openai_usage(struct buf *out, const struct call *c)
     uint64_t prompt = 0, completion = 0, cached = 0;
     for (uint32_t i = 0; i < c->n_gen; i++) {
         bool first = i % o->each == 0; /* the others share its prompt */
-        prompt += first ? c->gen[i].r.n_ids : 0;
+        prompt += first ? c->gen[i].r.n_input : 0;
         cached += first ? c->gen[i].r.n_cached : 0;
         completion += o->only_prompt ? 0 : c->gen[i].answer.n_tokens;
     }

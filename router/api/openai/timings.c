@@ -36,7 +36,7 @@ void openai_timings(struct buf *out, const struct generation *g, uint32_t predic
 {
     const struct gen_times *t = &g->r.times;
     const int64_t until = g->answer.ended && !g->enough ? t->ended : clock_ns();
-    timings(out, g->r.n_cached, g->r.n_ids - g->r.n_cached, ms(t->batched, t->first), predicted,
+    timings(out, g->r.n_cached, g->r.n_input - g->r.n_cached, ms(t->batched, t->first), predicted,
             ms(t->first, until));
 }
 
@@ -53,7 +53,7 @@ void openai_progress(struct buf *out, const struct openai *o, const struct gener
     const double t = done ? ms(g->r.times.batched, clock_ns()) : 0;
     buf_fmt(out,
             ",\"prompt_progress\":{\"total\":%u,\"cache\":%u,\"processed\":%u,\"time_ms\":%.3f}",
-            g->r.n_ids, g->r.n_cached, ev->n_computed, t);
+            g->r.n_input, g->r.n_cached, ev->n_computed, t);
     if (o->timings)
         timings(out, g->r.n_cached, done, t, 0, 0);
 }
@@ -65,5 +65,5 @@ void openai_verbose(struct buf *out, const struct openai *o, const struct genera
         return;
     buf_str(out, ",\"__verbose\":{\"prompt\":");
     buf_json_str(out, q->inputs ? q->inputs : "", q->inputs ? q->n_inputs : 0);
-    buf_fmt(out, ",\"tokens_evaluated\":%u}", g->r.n_ids);
+    buf_fmt(out, ",\"tokens_evaluated\":%u}", g->r.n_input);
 }

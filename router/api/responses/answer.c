@@ -161,8 +161,8 @@ static void usage(struct buf *out, const struct openai *o, const struct generati
             "{\"input_tokens\":%u,\"input_tokens_details\":{\"cached_tokens\":%u,"
             "\"cache_write_tokens\":0},\"output_tokens\":%u,"
             "\"output_tokens_details\":{\"reasoning_tokens\":%u},\"total_tokens\":%llu}",
-            g->r.n_ids, g->r.n_cached, n, chat_parts_thought(o, g),
-            (unsigned long long)g->r.n_ids + n);
+            g->r.n_input, g->r.n_cached, n, chat_parts_thought(o, g),
+            (unsigned long long)g->r.n_input + n);
 }
 
 /* The status of a response that has ended. */

@@ -142,7 +142,7 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     if (ev->end && t->details) {
         buf_ch(out, '{');
         reason(out, g);
-        buf_fmt(out, ",\"input_length\":%u}", g->r.n_ids);
+        buf_fmt(out, ",\"input_length\":%u}", g->r.n_input);
     } else {
         buf_str(out, "null");
     }

@@ -58,6 +58,9 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
 #define T5                                                                                         \
     "\"model_type\":\"t5\",\"architectures\":[\"T5EncoderModel\"],\"d_model\":64,\"d_kv\":8,"      \
     "\"d_ff\":96,\"num_layers\":2,\"num_heads\":8,\"vocab_size\":320"
+#define T5_WHOLE                                                                                   \
+    "\"model_type\":\"t5\",\"architectures\":[\"T5ForConditionalGeneration\"],\"d_model\":64,"     \
+    "\"d_kv\":8,\"d_ff\":96,\"num_layers\":2,\"num_heads\":8,\"vocab_size\":320"
 #define NOMIC                                                                                      \
     "\"model_type\":\"nomic_bert\",\"n_embd\":64,\"n_layer\":2,\"n_head\":8,\"vocab_size\":320"
 
@@ -176,12 +179,13 @@ static void test_refuses(void **state)
          "`embedding_size` must be a multiple of 4 up to `hidden_size`"},
         {"\"relative_attention_num_buckets\":30", "\"model_type\":\"mpnet\"," SIZES,
          "`relative_attention_num_buckets` must be a multiple of 4"},
-        {"\"architectures\":[\"T5ForConditionalGeneration\"]",
-         "\"model_type\":\"t5\",\"d_model\":64",
-         "`T5ForConditionalGeneration`: models of an encoder and a decoder are not supported"},
-        {"\"d_model\":64", "\"model_type\":\"umt5\"", "models of an encoder and a decoder are not"},
-        {"\"architectures\":[1]", "\"model_type\":\"mt5\"",
-         "models of an encoder and a decoder are"},
+        {"\"architectures\":[\"T5ForTokenClassification\"]", "\"model_type\":\"t5\",\"d_model\":64",
+         "`T5ForTokenClassification`: only T5EncoderModel and T5ForConditionalGeneration"},
+        {"\"d_model\":64", "\"model_type\":\"umt5\"", "only T5EncoderModel and"},
+        {"\"num_decoder_layers\":257", T5_WHOLE, "`num_decoder_layers` must be"},
+        {"\"decoder_start_token_id\":320", T5_WHOLE, "`decoder_start_token_id` must be"},
+        {"\"relative_attention_max_distance\":16", T5_WHOLE, "a multiple of 4 and less than 2"},
+        {"\"architectures\":[1]", "\"model_type\":\"mt5\"", "only T5EncoderModel and"},
         {"\"feed_forward_proj\":\"gated-tanh\"", T5, "`feed_forward_proj`: `gated-tanh` is not"},
         {"\"relative_attention_num_buckets\":30", T5, "must be a multiple of 4 and less than"},
         {"\"relative_attention_max_distance\":8", T5, "must be a multiple of 4 and less than"},
@@ -299,6 +303,30 @@ static void test_encoders(void **state)
     assert_int_equal(s.layers[1].same_as, 1);
     accepted("\"embedding_size\":64", "\"model_type\":\"electra\"," SIZES, &s);
     assert_int_equal(s.embed_dim, 0);
+}
+
+/* A layer of T5's decoder is two: the second attends to the encoder. */
+static void test_decoder_of_an_encoder(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("\"num_decoder_layers\":3", T5_WHOLE, &s);
+    assert_int_equal(s.n_layers, 6);
+    assert_int_equal(s.max_positions, 1024);
+    assert_true(s.paired && s.attends_text && s.tied && !s.both_ways && !s.no_head);
+    assert_true(s.layers[4].no_ffn && s.layers[4].mixer == MIXER_ATTENTION);
+    assert_true(!s.layers[5].no_ffn && s.layers[5].mixer == MIXER_CROSS);
+    assert_int_equal(s.start, 0);
+    assert_true(s.logit_scale == 0.125F);
+    accepted("\"num_decoder_layers\":null,\"tie_word_embeddings\":false,"
+             "\"decoder_start_token_id\":7",
+             T5_WHOLE, &s);
+    assert_int_equal(s.n_layers, 4);
+    assert_int_equal(s.start, 7);
+    assert_true(!s.tied && s.logit_scale == 1);
+    /* as transformers 5 writes Flan-T5's: a head of its own is found in the checkpoint */
+    accepted("\"tie_word_embeddings\":true,\"scale_decoder_outputs\":false", T5_WHOLE, &s);
+    assert_true(s.tied && s.logit_scale == 1);
 }
 
 /* What the engine is told about lengths: scalings that stretch the positions do so. */
@@ -439,17 +467,12 @@ static void test_windows_of_llama(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows_of_llama),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_same_meaning),
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_max_positions),
-        cmocka_unit_test(test_rope_option),
-        cmocka_unit_test(test_encoders),
-        cmocka_unit_test(test_infinity),
-        cmocka_unit_test(test_mixers),
-        cmocka_unit_test(test_own_words),
-        cmocka_unit_test(test_first_chinese_models),
+        cmocka_unit_test(test_windows_of_llama), cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_same_meaning),     cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_max_positions),    cmocka_unit_test(test_rope_option),
+        cmocka_unit_test(test_encoders),         cmocka_unit_test(test_decoder_of_an_encoder),
+        cmocka_unit_test(test_infinity),         cmocka_unit_test(test_mixers),
+        cmocka_unit_test(test_own_words),        cmocka_unit_test(test_first_chinese_models),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }

@@ -189,6 +189,34 @@ static void truncation_keeps_what_stands_in_front(void **state)
     assert_int_equal(r.truncate, 50);
 }
 
+/* The decoder's prompt is one token, whose medium is the text. Limits and counts are the text's. */
+static void an_encoder_reads_the_prompt(void **state)
+{
+    struct validator with = V;
+    struct tok_scratch *scratch = NULL;
+    struct ask q = text_ask("abc");
+    (void)state;
+    with.has_encoder = true;
+    with.decoder_start = 7;
+    assert_int_equal(check(&q), 0);
+    const uint32_t *plain = r.ids;
+    assert_int_equal(r.n_input, 4);
+    assert_int_equal(r.n_media, 0);
+    struct gen_request one = {0}, other = {0};
+    assert_int_equal(validate(&with, &q, &scratch, &arena, &one, &e), 0);
+    assert_int_equal(one.n_ids, 1);
+    assert_int_equal(one.ids[0], 7);
+    assert_int_equal(one.n_input, 4);
+    assert_int_equal(one.params.max_new_tokens, 1996);
+    assert_int_equal(one.n_media, 1);
+    assert_int_equal(one.media->n_ids, 4);
+    assert_memory_equal(one.media->ids, plain, 4 * sizeof(*plain));
+    assert_true(one.media->first == 0 && one.media->n == 1 && !one.media->bytes);
+    q = text_ask("abd");
+    assert_int_equal(validate(&with, &q, &scratch, &arena, &other, &e), 0);
+    assert_true(other.media->digest != one.media->digest && one.media->digest);
+}
+
 /* A tokenizer with words that the embedding has no rows for. */
 static void ids_of_text_are_of_the_model(void **state)
 {
@@ -318,6 +346,7 @@ int main(void)
         cmocka_unit_test(truncation_keeps_what_stands_in_front),
         cmocka_unit_test(ids_of_text_are_of_the_model),
         cmocka_unit_test(budgets),
+        cmocka_unit_test(an_encoder_reads_the_prompt),
         cmocka_unit_test(answers_are_clipped_to_the_room),
         cmocka_unit_test(best_is_the_highest_mean_and_the_first_of_equals),
         cmocka_unit_test(notes_are_deep_copies),

@@ -118,6 +118,36 @@ static void images_go_along_whenever_a_prompt_is_computed(void **state)
     done(q);
 }
 
+static void a_text_for_the_encoder_goes_as_ids(void **state)
+{
+    static const uint32_t text[] = {12, 13, 1};
+    static const struct gen_medium medium = {.ids = text, .n_ids = 3, .n = 1, .digest = 11};
+    struct gen_request r = a_request();
+    struct wire_peer ours = {.takes_input_ids = true, .block_size = 4};
+    struct rpc_mem m;
+    (void)state;
+    r.n_ids = 1;
+    r.media = &medium;
+    r.n_media = 1;
+    struct seq *q = a_seq(&r, 41);
+    rpc_mem_init(&m, 1 << 20);
+    const Generate__V3__PrefillRequest *p =
+        (const void *)wire_prefill(&ours, 4, &q, 1, NULL, NULL, &m);
+    const Generate__V3__Request *x = p->batch->requests[0];
+    assert_int_equal(x->n_input_ids, 1);
+    assert_int_equal(x->n_media, 1);
+    assert_null(x->media[0]->image);
+    assert_int_equal(x->media[0]->n_text, 3);
+    assert_memory_equal(x->media[0]->text, text, sizeof(text));
+    assert_true(x->media[0]->digest == 11 && x->media[0]->tokens == 1);
+    rpc_mem_free(&m);
+    uint64_t key = 0;
+    const struct kv_media k = seq_media(q);
+    kv_media_keys(&k, r.ids, 0, 1, &key);
+    assert_true(key != r.ids[0]); /* what the cache compares is of the text */
+    done(q);
+}
+
 static void tgis_server_gets_text_and_slots(void **state)
 {
     static const uint32_t want[] = {36, 37, 38, 39, 12, 13, 14, 15};
@@ -345,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peer_of_ours_gets_ids_and_blocks),
         cmocka_unit_test(images_go_along_whenever_a_prompt_is_computed),
+        cmocka_unit_test(a_text_for_the_encoder_goes_as_ids),
         cmocka_unit_test(tgis_server_gets_text_and_slots),
         cmocka_unit_test(a_model_with_state_gets_cells),
         cmocka_unit_test(a_copy_goes_before_the_step_that_needs_it),

@@ -1,0 +1,127 @@
+"""A model of an encoder and a decoder (Flan-T5) through the real programs: an answer has the same bits alone, beside others, in a stream, while
+its text waits for room, preempted, on two ranks, and after a shard was killed. Which tokens are right: tests/golden/test_encdec.c."""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import signal
+
+import pytest
+from serving import ROOT, Service, wait_for
+
+MODEL = pathlib.Path(ROOT) / "tests/data/encdec/flan_t5"
+TEXTS = ["that", "the name of it", "is it for you or for the others who were in it", "he was in the house and you are on the way to it " * 4]
+ARGS = ["--max-input-tokens", 256, "--max-total-tokens", 400, "--kv-cache-dtype", "float32"]
+
+
+def body(text, new=40, **more):
+    return {"inputs": text, "parameters": {"max_new_tokens": new, "details": True, "decoder_input_details": True, **more}}
+
+
+def says(s, one):
+    r = s.post("/generate", one)
+    assert r.status_code == 200, r.text
+    said = r.json()["details"]
+    return [t["id"] for t in said["tokens"]], [t["logprob"] for t in said["tokens"]]
+
+
+def together(s, bodies):
+    with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
+        return list(pool.map(lambda b: says(s, b), bodies))
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """What each says with nobody beside it, in a service of its own."""
+    with Service(MODEL, args=ARGS) as s:
+        return [says(s, body(t)) for t in TEXTS]
+
+
+def test_an_answer_as_tgi_gives_it(alone):
+    assert len({json.dumps(ids) for ids, _ in alone}) == len(TEXTS), "texts do not matter"
+    with Service(MODEL, args=ARGS) as s:
+        r = s.post("/generate", body(TEXTS[1])).json()
+        assert r["details"]["prefill"] == [{"id": 0, "text": "<pad>", "logprob": None}]
+        assert r["details"]["generated_tokens"] == 40 and r["details"]["finish_reason"] == "length"
+        assert not r["generated_text"].startswith(" ")
+        full = s.post("/generate", body(TEXTS[1], return_full_text=True)).json()["generated_text"]
+        assert full == TEXTS[1] + r["generated_text"]
+        # what is counted is the text that the encoder read, with its end
+        n = len(s.post("/tokenize", {"inputs": TEXTS[1]}).json())
+        said = s.post("/v1/completions", {"model": "x", "prompt": TEXTS[1], "max_tokens": 7, "temperature": 0, "ignore_eos": True}).json()
+        assert said["usage"] == said["usage"] | {"prompt_tokens": n, "completion_tokens": 7}
+        assert said["choices"][0]["text"].lstrip() == r["generated_text"][: len(said["choices"][0]["text"]) - 1]  # tokens keep their spaces
+        two = s.post("/v1/completions", {"model": "x", "prompt": TEXTS[1], "max_tokens": 7, "temperature": 0, "ignore_eos": True, "n": 2}).json()
+        assert [c["text"] for c in two["choices"]] == 2 * [said["choices"][0]["text"]]
+        # a stream, a stop sequence, and what is drawn by a seed
+        piece = r["details"]["tokens"][9]["text"]
+        stopped = s.post("/generate", body(TEXTS[1], stop=[piece])).json()
+        assert stopped["details"]["finish_reason"] == "stop_sequence" and stopped["generated_text"].endswith(piece)
+        events = s.events("/generate_stream", body(TEXTS[1], decoder_input_details=False))
+        assert [e["token"]["id"] for e in events] == alone[1][0]
+        drawn = [s.post("/generate", body(TEXTS[1], do_sample=True, seed=n)).json()["generated_text"] for n in (1, 1, 2)]
+        assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_limits_are_those_of_the_text():
+    with Service(MODEL, args=ARGS) as s:
+        r = s.post("/generate", body("the " * 300, new=10))
+        assert r.status_code == 422 and "must have less than 256 tokens" in r.text, r.text
+        r = s.post("/generate", body("the " * 300, new=10, truncate=20))
+        assert r.status_code == 200, r.text
+
+
+def test_together_as_alone(alone):
+    """A pool for a few texts: who comes later waits for room."""
+    with Service(MODEL, args=[*ARGS, "--kv-cache-memory", 1200000, "--max-batch-prefill-tokens", 256]) as s:
+        for _ in range(2):
+            assert together(s, [body(t) for t in TEXTS] * 4) == alone * 4
+        wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
+
+
+def test_drafts_change_nothing(alone):
+    with Service(MODEL, args=[*ARGS, "--speculate", 3]) as s:
+        assert [ids for ids, _ in together(s, [body(t) for t in TEXTS])] == [ids for ids, _ in alone]
+        assert s.metric("tgi_request_skipped_tokens_count") > 0
+
+
+def test_adapters_are_refused_by_name(tmp_path):
+    s = Service(MODEL, args=["--lora-adapters", f"x={tmp_path}"], ready=False)
+    try:
+        wait_for(lambda: not s.alive(), 30)
+        assert "adapters of t5 models are not supported" in s.log, s.log[-2000:]
+    finally:
+        s.stop()
+
+
+def test_two_ranks(alone):
+    with Service(MODEL, args=[*ARGS, "--num-shard", 2]) as s:
+        assert [ids for ids, _ in together(s, [body(t) for t in TEXTS] * 2)] == [ids for ids, _ in alone * 2]
+
+
+def test_preempted_and_killed(alone):
+    """A cache for a few of the streams, and a shard that goes down beside that."""
+    tight = ["--max-batch-total-tokens", 400, "--max-shard-restarts", 3]
+    bodies = [body(t, new=120) for t in TEXTS] * 3
+    with Service(MODEL, args=[*ARGS, *tight]) as s:
+        want = [says(s, b) for b in bodies[: len(TEXTS)]] * 3
+        assert [ids[:40] for ids, _ in want] == [ids for ids, _ in alone * 3]
+        assert together(s, bodies) == want
+        assert s.metric("tgi_preemption_count", method="recompute") > 0
+        with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
+            asked = [pool.submit(says, s, b) for b in bodies]
+            wait_for(lambda: s.metric("tgi_batch_current_size"))
+            victim = s.shards()[0]
+            os.kill(victim, signal.SIGKILL)
+            wait_for(lambda: s.shards() and victim not in s.shards(), 30)
+            assert [a.result() for a in asked] == want
+
+
+def test_swapped(alone):
+    """Blocks of the decoder go to host memory and come back; those of texts are computed again."""
+    tight = ["--max-batch-total-tokens", 400, "--swap-space", 0.01]
+    bodies = [body(t, new=120) for t in TEXTS] * 3
+    with Service(MODEL, args=[*ARGS, *tight]) as s:
+        want = [says(s, b) for b in bodies[: len(TEXTS)]] * 3
+        assert together(s, bodies) == want

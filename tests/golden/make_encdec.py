@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Tiny random models of an encoder and a decoder with golden.json.
+
+    python tests/golden/make_encdec.py [NAME...]       into tests/data/encdec
+
+Each folder: config.json, model.safetensors in bfloat16, golden.json with the ids of texts, the greedy answer to each and the
+logits of some steps of it: these weights, eager attention, fp64, CPU. flan_t5 also has a tokenizer. Needs torch and
+transformers 5. tests/golden/test_encdec runs what it finds there, integration/test_encdec.py serves it."""
+
+import json, os, sys
+import torch
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForSeq2SeqLM
+
+COMMON = dict(vocab_size=320, d_model=48, d_ff=64, num_heads=4, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
+CASES = {
+    # the first T5: a ReLU, the head is the embedding, scaled; heads that are together wider than the stream
+    "t5": dict(model_type="t5", num_layers=3, d_kv=16, feed_forward_proj="relu", relative_attention_max_distance=40),
+    # T5 1.1 and Flan-T5: a gate, a head of its own; a decoder of another depth
+    "flan_t5": dict(model_type="t5", num_layers=2, num_decoder_layers=3, d_kv=8, feed_forward_proj="gated-gelu",
+                    relative_attention_num_buckets=16, head=True),
+    "mt5": dict(model_type="mt5", num_layers=2, d_kv=16, feed_forward_proj="gated-gelu", head=True),
+    # a bias of each layer
+    "umt5": dict(model_type="umt5", num_layers=3, d_kv=16, feed_forward_proj="gated-gelu", head=True,
+                 relative_attention_max_distance=48),
+}
+LENGTHS = {"one": 1, "short": 9, "forty": 40, "long": 100}
+STEPS = 64  # past the farthest bucket of some cases
+KEPT = [0, 1, 2, 15, 30, 45, 63]  # steps whose logits are stored
+
+
+@torch.no_grad()
+def golden(model, ids, start):
+    encoded = model.get_encoder()(torch.tensor([ids]))
+    answer, rows, margin = [start], [], 9e9
+    for _ in range(STEPS):
+        logits = model(encoder_outputs=encoded, decoder_input_ids=torch.tensor([answer]), use_cache=False).logits[0, -1]
+        top = logits.topk(2)
+        margin = min(margin, (top.values[0] - top.values[1]).item())
+        rows.append([round(x, 6) for x in logits.tolist()])
+        answer.append(top.indices[0].item())
+    return {"ids": ids, "greedy_ids": answer[1:], "steps": KEPT, "logits": [rows[i] for i in KEPT], "greedy_min_margin": margin}
+
+
+def words(out):
+    """A tokenizer of T5's kind: unigrams whose words begin with a mark, and an end behind every text."""
+    pieces = ["<pad>", "</s>", "<unk>", "\u2581"] + [chr(c) for c in range(33, 127)]
+    pieces += ["\u2581" + chr(c) for c in range(97, 123)] + ["\u2581" + w for w in "the of and to in is it you that he was for on are".split()]
+    pieces += [a + b for a in "bcdfghlmnprst" for b in "aeiouy"] + ["\u2581" + a + b for a in "bcdfghlmnprst" for b in "aeiou"]
+    pieces = list(dict.fromkeys(pieces))
+    scores = [[p, 0.0 if i < 3 else -8.0 + len(p)] for i, p in enumerate((pieces + [f"<extra_id_{i}>" for i in range(320)])[:320])]
+    special = [dict(id=i, content=p, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+               for i, (p, _) in enumerate(scores) if p.startswith("<") and len(p) > 1]
+    mark = dict(type="Metaspace", replacement="\u2581", prepend_scheme="always", split=True)
+    whole = [dict(Sequence=dict(id="A", type_id=0)), dict(SpecialToken=dict(id="</s>", type_id=0))]
+    json.dump(dict(version="1.0", truncation=None, padding=None, added_tokens=special, normalizer=None,
+                   pre_tokenizer=dict(type="Sequence", pretokenizers=[dict(type="WhitespaceSplit"), mark]),
+                   post_processor=dict(type="TemplateProcessing", single=whole, pair=whole + [dict(Sequence=dict(id="B", type_id=0)), whole[1]],
+                                       special_tokens={"</s>": dict(id="</s>", ids=[1], tokens=["</s>"])}),
+                   decoder=mark, model=dict(type="Unigram", unk_id=2, vocab=scores, byte_fallback=False)),
+              open(f"{out}/tokenizer.json", "w"), ensure_ascii=False)
+    json.dump(dict(tokenizer_class="T5Tokenizer", eos_token="</s>", pad_token="<pad>", unk_token="<unk>", model_max_length=512),
+              open(f"{out}/tokenizer_config.json", "w"))
+
+
+def make(name, case, out):
+    keys = dict(COMMON, **case)
+    head = keys.pop("head", False)
+    config = AutoConfig.for_model(keys.pop("model_type"), **keys, **(dict(tie_word_embeddings=False) if head else {}))
+    for seed in range(200):  # a seed whose greedy choices are no coin tosses
+        torch.manual_seed(seed)
+        model = AutoModelForSeq2SeqLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+        if head:  # transformers 5 ties it whatever the configuration says, until another is loaded
+            model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
+        for n, p in model.named_parameters():
+            norm = p.dim() == 1
+            spread = 1.0 if "relative_attention_bias" in n or (head and n.startswith("shared")) else 0.15
+            p.data = ((1 if norm else 0) + torch.randn_like(p) * spread).bfloat16().float()
+        model = model.double()  # its rounding errors would be as large as those of what it is compared with
+        g = torch.Generator().manual_seed(seed)
+        texts = {n: torch.randint(2, 320, (k - 1,), generator=g).tolist() + [1] for n, k in LENGTHS.items()}
+        result = {n: golden(model, ids, config.decoder_start_token_id) for n, ids in texts.items()}
+        if min(p["greedy_min_margin"] for p in result.values()) > 0.001:
+            break
+    state = {n: p.bfloat16().contiguous() for n, p in model.state_dict().items()
+             if n not in ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight") and (head or n != "lm_head.weight")}
+    save_file(state, f"{out}/model.safetensors", {"format": "pt"})
+    said = json.loads(config.to_json_string(use_diff=False))
+    said.update(architectures=[type(model).__name__], tie_word_embeddings=not head, torch_dtype="bfloat16")
+    said.pop("scale_decoder_outputs", None)
+    json.dump(said, open(f"{out}/config.json", "w"), indent=1)
+    json.dump({"name": name, "seed": seed, "start": config.decoder_start_token_id, "prompts": result}, open(f"{out}/golden.json", "w"))
+    if name == "flan_t5":
+        words(out)
+    print(f"{name}: seed {seed}", {n: len(set(p["greedy_ids"])) for n, p in result.items()})
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or CASES:
+        folder = f"tests/data/encdec/{name}"
+        os.makedirs(folder, exist_ok=True)
+        make(name, CASES[name], folder)
