@@ -342,11 +342,17 @@ static __device__ Weighed weigh_and_race(T &t, const Cuts &c, const draw_view &v
             ceiling = other < ceiling ? other : ceiling;
         }
         bound = ceiling;
+        uint32_t left = 0; /* of the four: a bit for each that may be the best */
 #pragma unroll
-        for (uint32_t j = 0; j < 4; j++) {
-            if (!(w[j] > 0) || !(race_floor(bits[j]) <= bound * w[j]))
+        for (uint32_t j = 0; j < 4; j++)
+            left |= (w[j] > 0 && race_floor(bits[j]) <= bound * w[j]) << j;
+#pragma unroll 1
+        for (uint32_t j = 0; left >> j; j++) {
+            if (!(left >> j & 1))
                 continue;
-            const double e = noise_exp(bits[j]) / w[j];
+            const uint32_t b = j == 0 ? bits[0] : j == 1 ? bits[1] : j == 2 ? bits[2] : bits[3];
+            const float of = j == 0 ? w[0] : j == 1 ? w[1] : j == 2 ? w[2] : w[3];
+            const double e = noise_exp(b) / of;
             if (e < mine.least)
                 mine.least = e, mine.id = first + j;
         }
@@ -437,7 +443,10 @@ template <bool KEPT> static __global__ void __launch_bounds__(THREADS, 1) draw_k
     depend();
     if (KEPT && plain_rows(a))
         begin_copy(t, a, row);
-    const draw_view v = a.v[row];
+    if (threadIdx.x < sizeof(draw_view) / 4)
+        ((uint32_t *)&t.s->view)[threadIdx.x] = ((const uint32_t *)&a.v[row])[threadIdx.x];
+    __syncthreads();
+    const draw_view &v = t.s->view;
     t.temperature = v.temperature;
     take_row(t, a, v, row);
     if (v.fetch)
