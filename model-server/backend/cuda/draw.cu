@@ -384,9 +384,8 @@ static __device__ bool begin(T &t, float temperature, Cuts *c, u64 *best, uint32
     return true;
 }
 
-/* Samples the token from the scores; the leader writes `out` and `top`. */
-template <class T>
-static __device__ void choose(T &t, const draw_view &v, drawn *out, scored *top)
+/* Samples the token from the scores; the leader writes the results. */
+template <class T> static __device__ void choose(T &t, const draw_view &v, drawn *out)
 {
     Cuts plain, c;
     u64 best;
@@ -395,7 +394,7 @@ static __device__ void choose(T &t, const draw_view &v, drawn *out, scored *top)
     if (v.raw && begin(t, 1.0f, &plain, &best, &d.status)) {
         plain_sum = weigh(t, 1.0f, plain);
         if (v.n_top)
-            d.n_top = best_n(t, 1.0f, plain, v.n_top, plain_sum, top);
+            d.n_top = best_n(t, 1.0f, plain, v.n_top, plain_sum, v.host_top);
     }
     scale(t, v);
     if (d.status == DRAW_DONE && begin(t, t.temperature, &c, &best, &d.status)) {
@@ -418,12 +417,12 @@ static __device__ void choose(T &t, const draw_view &v, drawn *out, scored *top)
         d.logprob = v.raw ? (float)((double)(s - plain.max) - log(plain_sum))
                           : (float)((double)(scaled(s, t.temperature) - c.max) - log(w.sum));
         if (v.n_top && !v.raw)
-            d.n_top = best_n(t, t.temperature, c, v.n_top, w.sum, top);
+            d.n_top = best_n(t, t.temperature, c, v.n_top, w.sum, v.host_top);
     }
     if (d.status != DRAW_DONE)
         d.n_top = 0;
     if (t.rank == 0 && threadIdx.x == 0)
-        *out = d;
+        *out = *v.host = d;
 }
 
 /* grid: (team size, rows) */
@@ -460,7 +459,7 @@ template <bool KEPT> static __global__ void __launch_bounds__(THREADS, 1) draw_k
         penalise_all(t, a, v);
         team_barrier(t);
     }
-    choose(t, v, a.board + v.out, a.top + v.top);
+    choose(t, v, a.board + v.out);
     team_barrier(t); /* no block exits while others read its shared memory */
 }
 
