@@ -149,7 +149,7 @@ struct drawing {
     uint32_t pitch, vocab;
 };
 
-enum { TICKETS = 4096 };
+enum { TICKETS = 4096, KV_COPIES = 1024 /* blocks that one launch copies */ };
 struct device {
     int index, sms;
     unsigned features;
@@ -182,6 +182,7 @@ struct device {
     uint32_t n_experts;
     struct lora_tables lora;
     struct staging staging;
+    struct outbox copies;         /* KV_COPIES sources and destinations */
     uint32_t *tickets;            /* [TICKETS] zeros between kernels, for last_block() */
     size_t split_bytes;           /* limit of attention's partial results */
     uint32_t n_kv, kv_block_size; /* live caches, and their common block size */
