@@ -48,7 +48,7 @@ struct command {
     uint32_t at, size; /* of its arguments in recorder.bytes */
 };
 struct graph {
-    uint64_t hash, used;
+    uint64_t used; /* when, by recorder.clock; 0: never */
     struct command *commands;
     char *bytes;
     uint32_t n, n_bytes;
@@ -62,7 +62,8 @@ struct recorder {
     uint32_t n, cap, n_bytes, cap_bytes;
     struct graph graphs[MAX_GRAPHS];
     uint64_t clock;
-    int captured; /* graphs so far */
+    uint32_t last; /* graph that was found last */
+    int captured;  /* graphs so far */
 };
 
 /* Pinned memory whose contents one copy per step transfers to the same place on the device. Two
@@ -88,6 +89,8 @@ struct batch_record {
     uint32_t *tables, *from; /* from: [n_tokens] indices into drawing.board; see feed_args */
     /* the same of caches of windows, in tables at the same places; NULL: there are none */
     uint32_t *window_slots, *window_tables;
+    char *draws, *draws_host; /* room for the requests of a draw, on the device and on the host */
+    size_t draws_bytes;
     /* row tiles of the group they were made for: split, then shared */
     uint32_t group, n_split, n_shared, split_rows, segments;
     struct row_tile *tiles;
@@ -129,7 +132,7 @@ struct staging {
     int next;
 };
 
-/* Results of a draw() and their copy to the host. */
+/* Results of a draw() on the host. */
 struct draw_set {
     struct drawn *v; /* these three: pinned */
     struct scored *top;
@@ -143,16 +146,14 @@ struct drawing {
     size_t used;
     bool dirty;
     struct drawn *board; /* [2][cap_rows] on the device: sampled tokens */
-    struct scored *top;  /* [2][cap_top] */
-    uint32_t cap_rows, cap_top;
+    uint32_t cap_rows;
     struct draw_set set[2], *open; /* open: of the running step, or NULL */
-    int open_set;
     const struct draw_view *fetch; /* of the running step, in pinned memory */
     float *scores;
     uint32_t pitch, vocab;
 };
 
-enum { TICKETS = 4096 };
+enum { TICKETS = 4096, KV_COPIES = 1024 /* blocks that one launch copies */ };
 struct device {
     int index, sms;
     unsigned features;
@@ -183,6 +184,7 @@ struct device {
     uint32_t n_experts;
     struct lora_tables lora;
     struct staging staging;
+    struct outbox copies;         /* KV_COPIES sources and destinations */
     uint32_t *tickets;            /* [TICKETS] zeros between kernels, for last_block() */
     size_t split_bytes;           /* limit of attention's partial results */
     uint32_t n_kv, kv_block_size; /* live caches, and their common block size */

@@ -157,6 +157,7 @@ static void cuda_close(struct device *d)
     recorder_free(d);
     batch_free(d);
     draw_free(d);
+    outbox_free(&d->copies);
     moe_tables_free(d);
     lora_tables_free(d);
     cuda_drop_retired(d);
@@ -249,6 +250,10 @@ static int prepare(struct device *d, const struct device_options *o, struct err 
         return cuda_failed(d, rc, "asking for the memory", e);
     d->split_bytes = total / 64 < 256 << 20 ? total / 64 : 256 << 20;
     if (!(d->tickets = cuda_alloc(d, TICKETS * sizeof(*d->tickets), e)))
+        return -1;
+    /* now, because serving allocates nothing */
+    if (outbox_next(d, &d->copies, (size_t)KV_COPIES * 8, "lists of blocks",
+                    "stop what else uses the GPU", e))
         return -1;
     if (staging_open(d, e) || !(d->pool = pool_new(o->threads, e)) ||
         wgmma_decide(d, p.major, p.minor, &wgmma, e))

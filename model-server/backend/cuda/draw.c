@@ -1,5 +1,6 @@
-/* draw.c - sampling on the device. The requests of the rows are copied before the step; the
- * results arrive in pinned memory, with an event. */
+/* draw.c - sampling on the device. The requests of the rows are copied before the step. The kernel
+ * writes its results to pinned memory itself: a copy after it would keep the device waiting. An
+ * event says when they are complete. */
 #include "model-server/backend/cuda/cuda.h"
 #include <assert.h>
 #include <math.h>
@@ -35,20 +36,6 @@ static int grow_board(struct device *d, uint32_t rows, struct err *e)
     cudaFree(w->board); /* waits for what uses it */
     w->board = board, w->cap_rows = rows;
     return rc == cudaSuccess ? 0 : cuda_failed(d, rc, "moving what is chosen", e);
-}
-
-static int grow_top(struct device *d, uint32_t n, struct err *e)
-{
-    struct drawing *w = &d->draw;
-    if (n <= w->cap_top)
-        return 0;
-    cudaFree(w->top);
-    w->cap_top = 0;
-    n += n / 2;
-    if (!(w->top = cuda_take(d, (size_t)2 * n * sizeof(*w->top), "alternatives", remedy, e)))
-        return -1;
-    w->cap_top = n;
-    return 0;
 }
 
 static int grow_set(struct device *d, struct draw_set *s, size_t row_bytes, struct err *e)
@@ -89,7 +76,6 @@ void draw_free(struct device *d)
             cudaEventDestroy(w->set[i].done);
     }
     cudaFree(w->board);
-    cudaFree(w->top);
     outbox_free(&w->box);
 }
 
@@ -167,7 +153,7 @@ static void describe(struct device *d, const struct draw *v, uint32_t n, int set
     for (uint32_t i = 0; i < n; i++) {
         struct draw_view x = view_of(&v[i]);
         x.out = (uint32_t)set * w->cap_rows + i;
-        x.top = (uint32_t)set * w->cap_top + top;
+        x.host = w->set[set].v + i, x.host_top = w->set[set].top + top;
         top += v[i].n_top;
         if (v[i].fetch) {
             memcpy(host + i * sizeof(x), &x, sizeof(x));
@@ -202,6 +188,23 @@ static uint32_t team_of(const struct device *d, uint32_t vocab)
 
 static size_t align64(size_t n) { return (n + 63) & ~(size_t)63; }
 
+/* Where w->used bytes of requests go: into the record of the batch, or, if they are many (masks,
+ * penalties), by a copy of their own. */
+static int room_for(struct device *d, char **host, char **dev, struct err *e)
+{
+    struct drawing *w = &d->draw;
+    if (w->used <= d->b.draws_bytes) {
+        *host = d->b.draws_host, *dev = d->b.draws;
+        d->b.dirty = true;
+        return 0;
+    }
+    if (outbox_next(d, &w->box, w->used, "what is asked for", remedy, e))
+        return -1;
+    *host = outbox_host(&w->box), *dev = w->box.dev;
+    w->dirty = true;
+    return 0;
+}
+
 int cuda_draw(struct device *d, const struct logits *x, const struct draw *v, uint32_t n, int set,
               struct err *e)
 {
@@ -227,25 +230,22 @@ int cuda_draw(struct device *d, const struct logits *x, const struct draw *v, ui
     if (words > UINT32_MAX)
         return err_set(e, ERR_VALIDATION, "too many tokens have penalties or biases");
     w->used = views + words * sizeof(uint32_t);
-    if (grow_board(d, n, e) || grow_top(d, s->n_top, e) ||
-        grow_set(d, s, x->vocab * sizeof(float), e) ||
-        outbox_next(d, &w->box, w->used, "what is asked for", remedy, e))
+    char *host, *dev;
+    if (grow_board(d, n, e) || grow_set(d, s, x->vocab * sizeof(float), e) ||
+        room_for(d, &host, &dev, e))
         return -1;
-    describe(d, v, n, set, x->vocab, outbox_host(&w->box), views);
+    describe(d, v, n, set, x->vocab, host, views);
     struct draw_args a = {.logits = *x,
-                          .v = (void *)w->box.dev,
-                          .words = (void *)(w->box.dev + views),
+                          .v = (void *)dev,
+                          .words = (void *)(dev + views),
                           .scores = w->scores,
                           .board = w->board,
-                          .top = w->top,
                           .rows = n,
                           .pitch = w->pitch,
                           .team = team_of(d, x->vocab)};
     a.kept = d->features & CUDA_DRAW_SHARED && draw_kept_bytes(x->vocab, a.team) <= d->shared_block;
-    w->dirty = true;
     w->open = s;
-    w->open_set = set;
-    w->fetch = (const struct draw_view *)(void *)outbox_host(&w->box);
+    w->fetch = (const struct draw_view *)(void *)host;
     RECORD(d, draw_launch, a);
     return 0;
 }
@@ -257,7 +257,7 @@ void draw_send(struct device *d)
     d->draw.dirty = false;
 }
 
-/* Call it when the step is enqueued: enqueues the copy of its results. */
+/* Call it when the step is enqueued: enqueues the copies of rows for the host. */
 void draw_collect(struct device *d)
 {
     struct drawing *w = &d->draw;
@@ -265,11 +265,7 @@ void draw_collect(struct device *d)
     w->open = NULL;
     if (d->fault.kind != ERR_NONE)
         return;
-    cudaError_t rc = cudaMemcpyAsync(s->v, w->board + (size_t)w->open_set * w->cap_rows,
-                                     s->n * sizeof(*s->v), cudaMemcpyDeviceToHost, d->stream);
-    if (rc == cudaSuccess && s->n_top)
-        rc = cudaMemcpyAsync(s->top, w->top + (size_t)w->open_set * w->cap_top,
-                             s->n_top * sizeof(*s->top), cudaMemcpyDeviceToHost, d->stream);
+    cudaError_t rc = cudaSuccess;
     uint32_t to = 0;
     for (uint32_t i = 0; i < s->n && rc == cudaSuccess; i++)
         if (w->fetch[i].fetch)

@@ -342,11 +342,17 @@ static __device__ Weighed weigh_and_race(T &t, const Cuts &c, const draw_view &v
             ceiling = other < ceiling ? other : ceiling;
         }
         bound = ceiling;
+        uint32_t left = 0; /* of the four: a bit for each that may be the best */
 #pragma unroll
-        for (uint32_t j = 0; j < 4; j++) {
-            if (!(w[j] > 0) || !(race_floor(bits[j]) <= bound * w[j]))
+        for (uint32_t j = 0; j < 4; j++)
+            left |= (w[j] > 0 && race_floor(bits[j]) <= bound * w[j]) << j;
+#pragma unroll 1
+        for (uint32_t j = 0; left >> j; j++) {
+            if (!(left >> j & 1))
                 continue;
-            const double e = noise_exp(bits[j]) / w[j];
+            const uint32_t b = j == 0 ? bits[0] : j == 1 ? bits[1] : j == 2 ? bits[2] : bits[3];
+            const float of = j == 0 ? w[0] : j == 1 ? w[1] : j == 2 ? w[2] : w[3];
+            const double e = noise_exp(b) / of;
             if (e < mine.least)
                 mine.least = e, mine.id = first + j;
         }
@@ -378,9 +384,8 @@ static __device__ bool begin(T &t, float temperature, Cuts *c, u64 *best, uint32
     return true;
 }
 
-/* Samples the token from the scores; the leader writes `out` and `top`. */
-template <class T>
-static __device__ void choose(T &t, const draw_view &v, drawn *out, scored *top)
+/* Samples the token from the scores; the leader writes the results. */
+template <class T> static __device__ void choose(T &t, const draw_view &v, drawn *out)
 {
     Cuts plain, c;
     u64 best;
@@ -389,7 +394,7 @@ static __device__ void choose(T &t, const draw_view &v, drawn *out, scored *top)
     if (v.raw && begin(t, 1.0f, &plain, &best, &d.status)) {
         plain_sum = weigh(t, 1.0f, plain);
         if (v.n_top)
-            d.n_top = best_n(t, 1.0f, plain, v.n_top, plain_sum, top);
+            d.n_top = best_n(t, 1.0f, plain, v.n_top, plain_sum, v.host_top);
     }
     scale(t, v);
     if (d.status == DRAW_DONE && begin(t, t.temperature, &c, &best, &d.status)) {
@@ -412,12 +417,12 @@ static __device__ void choose(T &t, const draw_view &v, drawn *out, scored *top)
         d.logprob = v.raw ? (float)((double)(s - plain.max) - log(plain_sum))
                           : (float)((double)(scaled(s, t.temperature) - c.max) - log(w.sum));
         if (v.n_top && !v.raw)
-            d.n_top = best_n(t, t.temperature, c, v.n_top, w.sum, top);
+            d.n_top = best_n(t, t.temperature, c, v.n_top, w.sum, v.host_top);
     }
     if (d.status != DRAW_DONE)
         d.n_top = 0;
     if (t.rank == 0 && threadIdx.x == 0)
-        *out = d;
+        *out = *v.host = d;
 }
 
 /* grid: (team size, rows) */
@@ -437,7 +442,10 @@ template <bool KEPT> static __global__ void __launch_bounds__(THREADS, 1) draw_k
     depend();
     if (KEPT && plain_rows(a))
         begin_copy(t, a, row);
-    const draw_view v = a.v[row];
+    if (threadIdx.x < sizeof(draw_view) / 4)
+        ((uint32_t *)&t.s->view)[threadIdx.x] = ((const uint32_t *)&a.v[row])[threadIdx.x];
+    __syncthreads();
+    const draw_view &v = t.s->view;
     t.temperature = v.temperature;
     take_row(t, a, v, row);
     if (v.fetch)
@@ -451,7 +459,7 @@ template <bool KEPT> static __global__ void __launch_bounds__(THREADS, 1) draw_k
         penalise_all(t, a, v);
         team_barrier(t);
     }
-    choose(t, v, a.board + v.out, a.top + v.top);
+    choose(t, v, a.board + v.out);
     team_barrier(t); /* no block exits while others read its shared memory */
 }
 

@@ -61,6 +61,7 @@ struct Shared {
     u64 bin, before; /* the bin where a histogram's sum reaches the target */
     u64 answer;
     u64 warp[2][WARPS * 3], slot[2][3];
+    draw_view view;
     uint32_t n_near;
     uint32_t n_list; /* of the leader: */
     Entry list[DRAW_MOST_TOP];

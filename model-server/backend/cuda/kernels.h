@@ -584,9 +584,11 @@ struct draw_view {
     uint32_t adds, n_adds;     /* ids, then as many floats to add in order; -inf replaces */
     uint32_t counts, n_counts; /* struct token_count, none empty */
     uint32_t length, mask;
-    uint32_t out, top; /* places in draw_args.board and .top */
-    uint32_t last;     /* index in .board of the context's last token */
-    uint32_t reserved;
+    uint32_t out;  /* place in draw_args.board */
+    uint32_t last; /* index there of the context's last token */
+    /* in pinned memory of the host: the result once more, and [n_top] alternatives */
+    struct drawn *host;
+    struct scored *host_top;
 };
 struct draw_args {
     struct logits logits;
@@ -594,7 +596,6 @@ struct draw_args {
     const uint32_t *words;
     float *scores; /* [rows][pitch] scratch */
     struct drawn *board;
-    struct scored *top;
     uint32_t rows, pitch, team; /* team: blocks per row, a power of two */
     uint32_t kept;              /* each block keeps its part of a row in shared memory */
 };

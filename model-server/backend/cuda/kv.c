@@ -3,6 +3,7 @@
 #include "model-server/backend/cuda/cuda.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Of a block of one stream: size of its numbers, in whole vectors, then the scales. */
 static size_t number_bytes(const struct kv_desc *k, const struct kv_layer *l)
@@ -156,38 +157,41 @@ void cuda_kv_free(struct device *d, struct kv_cache *kv)
 /* Copies of one launch run concurrently: none may read what another one writes. */
 static uint32_t independent(const uint32_t *src, const uint32_t *dst, uint32_t n)
 {
-    enum { MOST = 1024 };
-    for (uint32_t i = 1; i < n && i < MOST; i++)
+    for (uint32_t i = 1; i < n && i < KV_COPIES; i++)
         for (uint32_t j = 0; j < i; j++)
             if (src[i] == dst[j] || dst[i] == src[j] || dst[i] == dst[j])
                 return i;
-    return n < MOST ? n : MOST;
+    return n < KV_COPIES ? n : KV_COPIES;
 }
 
 static int copy_some(struct device *d, struct kv_cache *kv, const uint32_t *src,
                      const uint32_t *dst, uint32_t n, struct err *e)
 {
-    uint32_t *list = cuda_take(d, (size_t)n * 8, "a list of blocks", "lower --kv-cache-memory", e);
-    if (!list)
+    if (outbox_next(d, &d->copies, (size_t)n * 8, "a list of blocks", "lower --kv-cache-memory", e))
         return -1;
-    int rc = cuda_upload(d, list, src, (size_t)n * 4, e);
-    if (rc == 0)
-        rc = cuda_upload(d, list + n, dst, (size_t)n * 4, e);
-    for (uint32_t i = 0; rc == 0 && i < kv->n_runs; i++) {
+    uint32_t *list = (uint32_t *)(void *)outbox_host(&d->copies);
+    const uint32_t *dev = (const uint32_t *)(void *)d->copies.dev;
+    memcpy(list, src, (size_t)n * 4);
+    memcpy(list + n, dst, (size_t)n * 4);
+    cuda_flush(d, false);
+    outbox_send(d, &d->copies, (size_t)n * 8);
+    for (uint32_t i = 0; i < kv->n_runs; i++) {
         const struct kv_run *r = &kv->runs[i];
         struct kv_copy_args a = {.data = kv->data + r->at,
-                                 .src = list,
-                                 .dst = list + n,
+                                 .src = dev,
+                                 .dst = dev + n,
                                  .stream_bytes = r->stream_bytes,
                                  .block_bytes = r->block_bytes,
                                  .n = n,
                                  .streams = r->streams};
         RECORD(d, kv_copy_launch, a);
     }
-    if (rc == 0)
-        cuda_flush(d, false);
-    cudaFree(list); /* waits for the copy */
-    return rc;
+    cuda_flush(d, false);
+    if (d->fault.kind == ERR_NONE)
+        return 0;
+    *e = d->fault;
+    d->fault = (struct err)ERR_INIT;
+    return -1;
 }
 
 int cuda_kv_copy(struct device *d, struct kv_cache *kv, const uint32_t *src, const uint32_t *dst,

@@ -33,8 +33,8 @@ void cuda_record(struct device *d, launch_fn *fn, const char *name, const void *
         err_nomem(&d->fault);
         return;
     }
-    memset(r->bytes + r->n_bytes, 0, padded);
     memcpy(r->bytes + r->n_bytes, args, size);
+    memset(r->bytes + r->n_bytes + size, 0, padded - size);
     r->commands[r->n++] = (struct command){fn, name, r->n_bytes, size};
     r->n_bytes += padded;
 }
@@ -54,27 +54,11 @@ static void run(struct device *d)
     }
 }
 
-/* FNV-1a over 8 bytes at a time; equality is then tested byte by byte. */
-static uint64_t hash_of(const struct recorder *r)
+static bool same(const struct graph *g, const struct recorder *r)
 {
-    uint64_t h = 0xcbf29ce484222325u, v;
-    for (uint32_t i = 0; i < r->n; i++)
-        h = (h ^ (uint64_t)(uintptr_t)r->commands[i].fn) * 0x100000001b3u;
-    for (uint32_t i = 0; i < r->n_bytes; i += 8) {
-        memcpy(&v, r->bytes + i, sizeof(v));
-        h = (h ^ v) * 0x100000001b3u;
-    }
-    return h;
-}
-
-static bool same(const struct graph *g, const struct recorder *r, uint64_t hash)
-{
-    if (!g->used || g->hash != hash || g->n != r->n || g->n_bytes != r->n_bytes)
-        return false;
-    for (uint32_t i = 0; i < r->n; i++)
-        if (g->commands[i].fn != r->commands[i].fn || g->commands[i].at != r->commands[i].at)
-            return false;
-    return memcmp(g->bytes, r->bytes, r->n_bytes) == 0;
+    return g->used && g->n == r->n && g->n_bytes == r->n_bytes &&
+           memcmp(g->bytes, r->bytes, r->n_bytes) == 0 &&
+           memcmp(g->commands, r->commands, r->n * sizeof(*r->commands)) == 0;
 }
 
 static void graph_free(struct graph *g)
@@ -86,21 +70,25 @@ static void graph_free(struct graph *g)
 }
 
 /* The graph of the recorded step, or a place for it: a free one, else the least recently used
- * one. */
-static struct graph *find(struct recorder *r, uint64_t hash)
+ * one. Decode steps usually repeat the last one, so that is compared first. Others differ from it
+ * in an early byte or in the number of bytes: a hash over all of them would cost more. */
+static struct graph *find(struct recorder *r)
 {
     struct graph *oldest = &r->graphs[0];
-    for (int i = 0; i < MAX_GRAPHS; i++) {
-        if (same(&r->graphs[i], r, hash))
-            return &r->graphs[i];
+    if (same(&r->graphs[r->last], r))
+        return &r->graphs[r->last];
+    for (uint32_t i = 0; i < MAX_GRAPHS; i++) {
+        if (i != r->last && same(&r->graphs[i], r))
+            return &r->graphs[r->last = i];
         if (r->graphs[i].used < oldest->used)
             oldest = &r->graphs[i];
     }
+    r->last = (uint32_t)(oldest - r->graphs);
     graph_free(oldest);
     return oldest;
 }
 
-static void remember(struct graph *g, const struct recorder *r, uint64_t hash)
+static void remember(struct graph *g, const struct recorder *r)
 {
     g->commands = malloc(r->n * sizeof(*g->commands));
     g->bytes = malloc(r->n_bytes);
@@ -110,7 +98,7 @@ static void remember(struct graph *g, const struct recorder *r, uint64_t hash)
     }
     memcpy(g->commands, r->commands, r->n * sizeof(*g->commands));
     memcpy(g->bytes, r->bytes, r->n_bytes);
-    g->hash = hash, g->n = r->n, g->n_bytes = r->n_bytes;
+    g->n = r->n, g->n_bytes = r->n_bytes;
 }
 
 static void capture(struct device *d, struct graph *g)
@@ -149,11 +137,10 @@ static void replay(struct device *d, struct graph *g)
 static void run_repeating(struct device *d)
 {
     struct recorder *r = &d->rec;
-    uint64_t hash = hash_of(r);
-    struct graph *g = find(r, hash);
+    struct graph *g = find(r);
     int step = choose(d, !g->used ? STEP_RUN : !g->exec ? STEP_CAPTURE : g->number);
     if (!g->used)
-        remember(g, r, hash);
+        remember(g, r);
     g->used = ++r->clock;
     if (step == STEP_FAILED)
         return;
