@@ -27,16 +27,14 @@ def share(part, whole):
 
 
 def products(out, flop):
-    """Products alone: TFLOP/s by either instruction, by clusters, and the library's."""
-    sides = [
-        lines(out / f"products.{x}.json") for x in ("15", "63", "clusters", "torch")
-    ]
+    """Products alone: TFLOP/s by either instruction, and the library's."""
+    sides = [lines(out / f"products.{x}.json") for x in ("15", "63", "torch")]
     if not any(sides):
         return
     print(
-        "\n| product | n x k | rows | mma.sync | wgmma | with clusters | torch | ours / torch | of bf16 |"
+        "\n| product | n x k | rows | mma.sync | wgmma | torch | ours / torch | of bf16 |"
     )
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     cases = sorted({(r["n"], r["k"], r["shape"], r["rows"]) for s in sides for r in s})
     for n, k, shape, rows in cases:
         rate = [
@@ -53,7 +51,7 @@ def products(out, flop):
         print(
             f"| {shape} | {n} x {k} | {rows} | "
             + " | ".join(f"{x / 1e12:.0f}" for x in rate)
-            + f" | {share(rate[2] or rate[1], rate[3])} | {share(rate[2] or rate[1], flop)} |"
+            + f" | {share(rate[1], rate[2])} | {share(rate[1], flop)} |"
         )
     for r in sides[1][:1]:
         print(f"\nwgmma as the start-up check sees it: {r['device']}")

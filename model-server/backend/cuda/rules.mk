@@ -131,9 +131,9 @@ gpu-kit: $(B)/bin/backend-cuda.so $(B)/bin/model-server $(GPU_TESTS)  ## pack th
 	  xargs -I{} cp -L {} $(GPU_KIT)/lib/
 	@for d in $$(sed -n 's|.*"\(arch/[a-z0-9_]*\)".*|\1|p; s|.*"\(quant/[a-z0-9_]*\)".*|\1|p; s|.*"\(models/stories[^"]*\)".*|\1|p' tests/golden/test_cuda_models.c | sort -u); do \
 	  [ ! -d $(TEST_DATA)/$$d ] || { mkdir -p $(GPU_KIT)/data/$$d && cp -L $(TEST_DATA)/$$d/*.json $(TEST_DATA)/$$d/*.safetensors $(GPU_KIT)/data/$$d/; }; done
-	@tar -C $(B) -czf $(GPU_KIT).tgz $(notdir $(GPU_KIT))
-	@du -sh $(GPU_KIT) $(GPU_KIT).tgz
-	@[ $$(stat -c %s $(GPU_KIT).tgz) -le $$((64 << 20)) ] || { echo "gpu-kit: more than 64 MiB"; exit 1; }
+	@tar -C $(B) -c $(notdir $(GPU_KIT)) | xz -T0 -3 > $(GPU_KIT).tar.xz
+	@du -sh $(GPU_KIT) $(GPU_KIT).tar.xz
+	@[ $$(stat -c %s $(GPU_KIT).tar.xz) -le $$((64 << 20)) ] || { echo "gpu-kit: more than 64 MiB"; exit 1; }
 
 gpu-check: gpu-kit     ## on a machine with a GPU: every kernel and whole models against the CPU backend, compute-sanitizer
 	@tests/gpu_check $(GPU_KIT)
