@@ -56,27 +56,6 @@ static inline cudaError_t launch_team(void (*kernel)(P...), dim3 grid, dim3 bloc
     return launch_clusters(kernel, grid, grid.x, block, smem, stream, overlap, args...);
 }
 
-/* Number of clusters of a kernel that run concurrently. */
-static inline cudaError_t clusters_at_once(int *n, const void *kernel, unsigned cluster, dim3 block,
-                                           size_t smem)
-{
-    cudaError_t rc =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
-    if (rc != cudaSuccess)
-        return rc;
-    cudaLaunchAttribute attr = {};
-    attr.id = cudaLaunchAttributeClusterDimension;
-    attr.val.clusterDim.x = cluster;
-    attr.val.clusterDim.y = attr.val.clusterDim.z = 1;
-    cudaLaunchConfig_t c = {};
-    c.gridDim = dim3(cluster);
-    c.blockDim = block;
-    c.dynamicSmemBytes = smem;
-    c.attrs = &attr;
-    c.numAttrs = 1;
-    return cudaOccupancyMaxActiveClusters(n, kernel, &c);
-}
-
 /* The next kernel may start once every block has reached this point. Safe at the very start of a
  * kernel. The next kernel's own wait is for this whole grid, and this grid does not end before
  * its own wait is over. So completion is transitive over kernels. */

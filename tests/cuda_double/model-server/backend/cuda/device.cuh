@@ -27,13 +27,6 @@ static inline cudaError_t launch_team(void (*kernel)(P...), dim3 grid, dim3 bloc
     return launch_clusters(kernel, grid, grid.x, block, smem, stream, overlap, args...);
 }
 
-static inline cudaError_t clusters_at_once(int *n, const void *, unsigned cluster, dim3, size_t)
-{
-    const int sms = cuda_double()->sms;
-    *n = sms < (int)cluster ? 1 : sms / (int)cluster;
-    return cudaSuccess;
-}
-
 static inline void cluster_barrier(void) { double_cluster_barrier(); }
 template <typename T> static inline T *cluster_shared(T *p, uint32_t rank)
 {
