@@ -26,6 +26,13 @@ const _Atomic int64_t *rpc_loop_busy(const struct rpc_loop *l);
  * is full. Call once, before grpc_init(). */
 void rpc_loop_log(void);
 
+/* The counterpart of grpc_init() where a server or the scheduler ends, from no thread of gRPC's:
+ * grpc_shutdown_blocking(), awaited for at most RPC_RELEASE_S. gRPC counts a timer thread before it
+ * creates it. If there was no memory for that thread, the shutdown waits for it for ever
+ * (src/core/lib/iomgr/timer_manager.cc of 1.51), and the process would not end. */
+enum { RPC_RELEASE_S = 5 };
+void rpc_release(void);
+
 /* Makes the clients of this loop authenticate as cluster members (common/cluster.h) over TCP;
  * without credentials they connect to loopback addresses only. Call before the first client. NULL,
  * the default: no restriction. `c` must outlive the loop. */

@@ -533,7 +533,7 @@ static void destroy(struct rpc_server *s)
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
     free(s);
-    grpc_shutdown_blocking();
+    rpc_release();
 }
 
 struct rpc_server *rpc_server_open(const struct rpc_server_options *o, struct err *e)
@@ -546,7 +546,7 @@ struct rpc_server *rpc_server_open(const struct rpc_server_options *o, struct er
     s->loop = rpc_loop_new();
     if (!s->loop) {
         free(s);
-        grpc_shutdown_blocking();
+        rpc_release();
         return err_nomem(e), NULL;
     }
     s->grpc = make_server(s->loop);

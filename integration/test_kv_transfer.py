@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 
 import pytest
 from serving import BIN, DEMO, Process, Service, data, seed_for, wait_for
@@ -407,7 +408,8 @@ def test_certificates_are_asked_for(tmp_path):
     with service(args=[*ROOM, *member.args]) as first:
         for m, found in ((member, True), (other, False)):
             with service(args=[*ROOM, *m.args]) as second:
-                for attempt in range(4):  # on a busy machine a handshake may take longer than computing the prompt
+                for attempt in range(12):  # a handshake may take longer than computing the prompt
+                    time.sleep(0.1 * attempt)
                     text = prompt(91 + attempt)
                     p = prefill(first, text)
                     want = said(complete(second, text, cache_salt="control"))

@@ -84,6 +84,7 @@ def test_after_ready_no_request_fails_for_lack_of_memory():
 
     asked = [draw(i) for i in range(120)]
     with Service(DEMO, args=[*CACHE, "--speculate", 3, "--max-concurrent-requests", 128]) as s:
+        wait_for(lambda: "All shards ready" in s.log)  # its child that asked the shards has ended
         pids = {p: 8 if p in s.shards() else 64 for p in s.children()}
         for pid, more in pids.items():
             resource.prlimit(pid, resource.RLIMIT_DATA, (memory(pid) + (more << 20), resource.RLIM_INFINITY))

@@ -116,13 +116,3 @@ def test_a_killed_shard_comes_back(folder):
             assert [j.result().status_code for j in jobs] == [200] * 4
         wait_for(lambda: s.shards() and s.shards() != old, 60)
         assert s.post("/embed", {"inputs": TEXTS}).json() == want
-
-
-def test_a_model_with_the_decoder_is_refused_by_name(folder, tmp_path):
-    for file in folder.iterdir():
-        (tmp_path / file.name).symlink_to(file)
-    (tmp_path / "config.json").unlink()
-    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "architectures": ["T5ForConditionalGeneration"]}))
-    s = Service(tmp_path, ready=False)
-    wait_for(lambda: not s.alive(), 30)
-    assert s.p.returncode != 0 and "`T5ForConditionalGeneration`: models of an encoder and a decoder are not supported" in s.log

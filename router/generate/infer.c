@@ -522,7 +522,7 @@ static void infer_free(struct infer *i)
     shards_free(i->shards);
     rpc_loop_free(i->loop);
     free(i);
-    grpc_shutdown();
+    rpc_release();
 }
 
 struct infer *infer_start(const struct infer_config *c, struct err *e)
