@@ -127,7 +127,7 @@ struct gen_request {
     struct gen_params params;
     const uint32_t *ids; /* what the decoder reads: the prompt, truncated and validated */
     uint32_t n_ids;
-    uint32_t n_input; /* tokens of the prompt, whoever reads it: n_ids, or those of an encoder */
+    uint32_t n_input; /* prompt tokens: n_ids, or with an encoder the number of its input ids */
     const struct gen_medium *media; /* [n_media] images of the prompt, in order */
     uint32_t n_media;
     bool whole_media;   /* no step may end inside an image */

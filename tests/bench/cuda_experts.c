@@ -5,8 +5,8 @@
  *   BACKEND_CUDA=backend-cuda.so cuda_experts [small | SHAPE...]
  *
  * small: a shape for trying it out. SHAPE: only these. bytes_per_s counts the weights of the
- * experts that have rows, once each. CUDA_FEATURES chooses the kernels: all but 16384 leaves out
- * wgmma for experts, all but 16384 what is fused to their products. */
+ * experts that have rows, once each. CUDA_FEATURES chooses the kernels: -16417 leaves out wgmma for
+ * experts, -32801 what is fused to their products. */
 #include "common/clock.h"
 #include "model-server/backend/plugin.h"
 #include "model-server/backend/random_tensor.h"

@@ -5,7 +5,7 @@
  *   BACKEND_CUDA=backend-cuda.so cuda_products [small] [FORMAT]...
  *
  * small: shapes for trying it out. FORMAT: instead of bfloat16 random codes of it, q4_k for
- * example. CUDA_FEATURES chooses the kernels: -561 mma.sync, -4609 wgmma, -1 also by clusters. */
+ * example. CUDA_FEATURES chooses the kernels: -49 mma.sync, -1 wgmma. */
 #include "common/clock.h"
 #include "model-server/backend/plugin.h"
 #include <stdio.h>

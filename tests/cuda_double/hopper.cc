@@ -130,11 +130,9 @@ static std::vector<copy> copies;
 /* The 128-byte swizzle is one of addresses: bits 4 to 6 are exchanged by bits 7 to 9. */
 static uint32_t swizzled(uint32_t address) { return address ^ (address >> 7 & 7) << 4; }
 
-/* To block `block` of the cluster, where `dst` and `b` are. */
-static void load(uint32_t block, uint32_t to, void *dst, const CUtensorMap *map, const mbarrier *b,
-                 uint32_t column, uint32_t row)
+void tile_load(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, uint32_t row)
 {
-    copy c = {to, {}, find(b), column, row, block};
+    copy c = {double_shared_address(dst), {}, find(b), column, row, double_own_block()};
     memcpy(&c.from, map, sizeof(c.from));
     if (c.from.magic != MAGIC || c.to % 128 || !double_shared_at(c.to, c.from.bytes()))
         double_die("a tile's place or its map");
@@ -142,11 +140,6 @@ static void load(uint32_t block, uint32_t to, void *dst, const CUtensorMap *map,
         double_die("a copy to a barrier that was initialised without a fence");
     memset(dst, 0xff, c.from.bytes());
     copies.push_back(c);
-}
-
-void tile_load(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, uint32_t row)
-{
-    load(double_own_block(), double_shared_address(dst), dst, map, b, column, row);
 }
 
 static void land(const copy &c)

@@ -1,8 +1,8 @@
 /* test_cuda_encdec.c - a model of an encoder and a decoder on the CUDA backend against the CPU
  * backend, and the bits of a row against its neighbours. Which device: see
  * tests/check/cuda_sides.h. */
-#include "model-server/backend/plugin.h"
 #include "tests/cuda_double/cuda_runtime_api.h"
+#include "tests/golden/cuda_plugin.h"
 #include "tests/golden/encdec.h"
 #include <dlfcn.h>
 
@@ -74,20 +74,9 @@ static void a_text_is_answered_as_on_the_cpu(void **state)
 
 int main(void)
 {
-    const char *stand_in = getenv("CUDA_DOUBLE");
-    struct err e = ERR_INIT;
-    const char *plugin_path = getenv("BACKEND_CUDA") ? getenv("BACKEND_CUDA") : stand_in;
-    if (!plugin_path) {
-        printf("skipped: %d cases (no GPU plugin is given, and the double runs on x86-64 only)\n",
-               N_DIRS);
-        return 0;
-    }
-    const struct backend_plugin *p = backend_plugin_load(plugin_path, &e);
-    if (!p || p->available(&e)) {
-        fprintf(stderr, "%s\n", e.msg);
-        return 1;
-    }
-    gpu = p->ops;
+    int rc;
+    if (!(gpu = cuda_plugin(N_DIRS, &rc)))
+        return rc;
     struct CMUnitTest tests[N_DIRS];
     for (int i = 0; i < N_DIRS; i++)
         tests[i] = (struct CMUnitTest){.name = dirs[i],

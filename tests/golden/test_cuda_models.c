@@ -1,8 +1,8 @@
 /* Whole models on the CUDA backend against the CPU backend: the families of TEST_DATA/arch, the
  * tiny models and the demo, as stored and in bfloat16; and the bits of a result against chunks,
  * neighbours and replay. Which device: see tests/check/cuda_sides.h. */
-#include "model-server/backend/plugin.h"
 #include "tests/cuda_double/cuda_runtime_api.h"
+#include "tests/golden/cuda_plugin.h"
 #include "tests/golden/golden.h"
 #include <dlfcn.h>
 #include <unistd.h>
@@ -296,22 +296,11 @@ static void a_long_prompt_has_the_bits_of_its_chunks(void **state)
 
 int main(void)
 {
-    const char *stand_in = getenv("CUDA_DOUBLE");
-    struct err e = ERR_INIT;
-    const char *plugin_path = getenv("BACKEND_CUDA") ? getenv("BACKEND_CUDA") : stand_in;
-    if (!plugin_path) {
-        printf("skipped: %d cases (no GPU plugin is given, and the double runs on x86-64 only)\n",
-               N_DIRS + 5);
-        return 0;
-    }
-    const struct backend_plugin *p = backend_plugin_load(plugin_path, &e);
-    if (!p || p->available(&e)) {
-        fprintf(stderr, "%s\n", e.msg);
-        return 1;
-    }
-    gpu = p->ops;
+    int rc;
+    if (!(gpu = cuda_plugin(N_DIRS + 5, &rc)))
+        return rc;
     struct cuda_double *(*get)(void);
-    *(void **)&get = dlsym(dlopen(plugin_path, RTLD_NOW), "cuda_double");
+    *(void **)&get = dlsym(dlopen(cuda_plugin_path(), RTLD_NOW), "cuda_double");
     machine = get ? get() : NULL;
     struct CMUnitTest tests[N_DIRS + 5];
     for (int i = 0; i < N_DIRS; i++)
@@ -324,7 +313,7 @@ int main(void)
         (struct CMUnitTest)cmocka_unit_test(a_long_prompt_has_the_bits_of_its_chunks);
     tests[N_DIRS + 3] = (struct CMUnitTest)cmocka_unit_test(quantised_models_agree_with_the_cpu);
     tests[N_DIRS + 4] = (struct CMUnitTest)cmocka_unit_test(packed_models_agree_with_the_cpu);
-    int rc = cmocka_run_group_tests_name("cuda_models", tests, NULL, NULL);
+    rc = cmocka_run_group_tests_name("cuda_models", tests, NULL, NULL);
     if (skipped)
         printf("skipped: %d cases (no reference data)\n", skipped);
     return rc;
