@@ -7,12 +7,8 @@
  * small: a shape for trying it out. SHAPE: only these. bytes_per_s counts the weights of the
  * experts that have rows, once each. CUDA_FEATURES chooses the kernels: -16417 leaves out wgmma for
  * experts, -32801 what is fused to their products. */
-#include "common/clock.h"
-#include "model-server/backend/plugin.h"
 #include "model-server/backend/random_tensor.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/bench/cuda_bench.h"
 
 enum { ROUNDS = 7, LAYERS = 2, MOST_CALLS = 64, STEP_ROWS = 64, CODED = 16 };
 
@@ -33,44 +29,6 @@ static const struct shape small_shapes[] = {
     {"small-mxfp4", 256, 128, 20, 2, FORMAT_MXFP4, ACT_SWIGLU_CLAMPED, true}};
 static const uint32_t row_counts[] = {1, 4, 16, 64, 512, 2048};
 static const uint32_t small_rows[] = {1, 5, 70};
-
-static const struct backend_ops *ops;
-static struct device *dev;
-
-static int fail(const struct err *e)
-{
-    fprintf(stderr, "cuda_experts: %s\n", e->msg);
-    exit(1);
-}
-
-static void *host_memory(size_t bytes)
-{
-    struct err e = ERR_INIT;
-    void *p = malloc(bytes);
-    if (!p)
-        err_nomem(&e), fail(&e);
-    return p;
-}
-
-/* In (-1, 1). */
-static float *random_floats(size_t n, uint32_t seed)
-{
-    float *p = host_memory(n * sizeof(*p));
-    for (size_t i = 0; i < n; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        p[i] = (float)(int32_t)seed * 0x1p-31f;
-    }
-    return p;
-}
-
-static void *device_memory(const void *host, size_t bytes)
-{
-    struct err e = ERR_INIT;
-    void *p = ops->alloc(dev, bytes, &e);
-    if (!p || (host && ops->upload(dev, p, host, bytes, &e)))
-        fail(&e);
-    return p;
-}
 
 /* ---------------------------------------------------------------- weights */
 
@@ -94,28 +52,11 @@ static struct weight *load_random(uint32_t rows, uint32_t cols, uint32_t seed)
 /* Random codes with scales of 2^-7. */
 static struct weight *load_codes(uint32_t rows, uint32_t cols, const struct format *f)
 {
-    const size_t n = (size_t)rows * cols;
-    uint32_t r = rows;
-    struct mat_codes c = {.format = *f,
-                          .codes = host_memory(n),
-                          .scale = host_memory(n / f->block * sizeof(*c.scale)),
-                          .offset = host_memory(n / f->block * sizeof(*c.offset)),
-                          .by = host_memory(n / f->group),
-                          .less = host_memory(n / f->group),
-                          .factor = host_memory(rows * sizeof(*c.factor))};
-    for (size_t i = 0; i < n; i++) {
-        r = r * 1664525u + 1013904223u;
-        c.codes[i] = (uint8_t)(r >> (32 - f->bits));
-    }
-    for (size_t i = 0; i < n / f->block; i++)
-        c.scale[i] = c.offset[i] = 0x2000;
-    memset(c.by, 1, n / f->group), memset(c.less, 1, n / f->group);
-    for (uint32_t i = 0; i < rows; i++)
-        c.factor[i] = 1;
+    struct mat_codes c = random_codes(f, rows, cols, 0x2000, rows);
     struct weight *w =
         load(&(struct mat_part){.rows = rows, .cols = cols, .source = SOURCE_CODES, .codes = &c},
              DT_BF16);
-    free(c.codes), free(c.scale), free(c.offset), free(c.by), free(c.less), free(c.factor);
+    free_codes(&c);
     return w;
 }
 
@@ -260,12 +201,6 @@ static double round_ns(const struct bench *b)
     return (double)(clock_ns() - start) / b->calls;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double d = *(const double *)a - *(const double *)b;
-    return (d > 0) - (d < 0);
-}
-
 static void time_rows(struct bench *b, uint32_t rows)
 {
     const struct shape *s = b->s;
@@ -320,19 +255,9 @@ static bool chosen(const char *name, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct err e = ERR_INIT;
-    const char *path = getenv("BACKEND_CUDA");
-    const struct backend_plugin *plugin = path ? backend_plugin_load(path, &e) : NULL;
     const bool small = argc > 1 && strcmp(argv[1], "small") == 0;
-    if (!path) {
-        printf("skipped: BACKEND_CUDA names no plugin\n");
+    if (!bench_open())
         return 0;
-    }
-    if (!plugin || plugin->available(&e))
-        return fail(&e);
-    ops = plugin->ops;
-    if (!(dev = ops->open(&(struct device_options){.features = ~0ull}, &e)))
-        return fail(&e);
     for (size_t i = 0; small && i < sizeof(small_shapes) / sizeof(*small_shapes); i++)
         time_shape(&small_shapes[i], small_rows, sizeof(small_rows) / sizeof(*small_rows));
     for (size_t i = 0; !small && i < sizeof(shapes) / sizeof(*shapes); i++)

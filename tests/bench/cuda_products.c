@@ -6,11 +6,7 @@
  *
  * small: shapes for trying it out. FORMAT: instead of bfloat16 random codes of it, q4_k for
  * example. CUDA_FEATURES chooses the kernels: -49 mma.sync, -1 wgmma. */
-#include "common/clock.h"
-#include "model-server/backend/plugin.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/bench/cuda_bench.h"
 
 enum { ROUNDS = 7, COLD_BYTES = 256 << 20, MAX_COPIES = 16, FEWEST = 8 };
 
@@ -24,36 +20,6 @@ static const struct shape small_shapes[] = {{"small", 150, 200}};
 enum { MANY = 9 };
 static const uint32_t row_counts[MANY] = {1, 4, 16, 32, 64, 128, 512, 2048, 8192};
 static const uint32_t small_rows[] = {1, 70, 200};
-
-static const struct backend_ops *ops;
-static struct device *dev;
-
-static int fail(const struct err *e)
-{
-    fprintf(stderr, "cuda_products: %s\n", e->msg);
-    exit(1);
-}
-
-/* In (-1, 1): zeros would draw less power, and be faster. */
-static float *random_floats(size_t n)
-{
-    float *p = malloc(n * sizeof(*p));
-    uint32_t s = 1;
-    for (size_t i = 0; p && i < n; i++) {
-        s = s * 1664525u + 1013904223u;
-        p[i] = (float)(int32_t)s * 0x1p-31f;
-    }
-    return p;
-}
-
-static void *device_memory(size_t bytes)
-{
-    struct err e = ERR_INIT;
-    void *p = ops->alloc(dev, bytes, &e);
-    if (!p)
-        fail(&e);
-    return p;
-}
 
 struct product {
     struct weight *w[MAX_COPIES];
@@ -73,12 +39,6 @@ static double round_ns(const struct product *p, uint32_t rows)
     return (double)(clock_ns() - start) / p->inner;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double d = *(const double *)a - *(const double *)b;
-    return (d > 0) - (d < 0);
-}
-
 static void time_rows(const struct product *p, const struct shape *s, const char *format,
                       uint32_t rows)
 {
@@ -96,37 +56,6 @@ static void time_rows(const struct product *p, const struct shape *s, const char
     fflush(stdout);
 }
 
-/* Random codes, all with scales of 1/64: of one row, which all rows share. */
-static void random_codes(struct mat_codes *c, const struct format *f, const struct shape *s)
-{
-    const size_t n = (size_t)s->n * s->k;
-    uint32_t r = 1;
-    *c = (struct mat_codes){.format = *f,
-                            .codes = malloc(n),
-                            .scale = malloc(n / f->block * sizeof(*c->scale)),
-                            .offset = malloc(n / f->block * sizeof(*c->offset)),
-                            .by = malloc(n / f->group),
-                            .less = malloc(n / f->group),
-                            .factor = malloc(s->n * sizeof(*c->factor))};
-    struct err e = ERR_INIT;
-    if (!c->codes || !c->scale || !c->offset || !c->by || !c->less || !c->factor)
-        err_nomem(&e), fail(&e);
-    for (size_t i = 0; i < n; i++) {
-        r = r * 1664525u + 1013904223u;
-        c->codes[i] = (uint8_t)(r >> (32 - f->bits));
-    }
-    for (size_t i = 0; i < n / f->block; i++)
-        c->scale[i] = c->offset[i] = 0x2400; /* 1/64 */
-    memset(c->by, 1, n / f->group), memset(c->less, 1, n / f->group);
-    for (uint32_t i = 0; i < s->n; i++)
-        c->factor[i] = 1;
-}
-
-static void free_codes(struct mat_codes *c)
-{
-    free(c->codes), free(c->scale), free(c->offset), free(c->by), free(c->less), free(c->factor);
-}
-
 /* `f` NULL: bfloat16. */
 static void time_shape(const struct shape *s, const struct format *f, const uint32_t *rows,
                        size_t n_rows)
@@ -137,22 +66,19 @@ static void time_shape(const struct shape *s, const struct format *f, const uint
     size_t n_host = (size_t)s->k * (most > s->n ? most : s->n);
     struct product p = {.copies = (uint32_t)(copies < MAX_COPIES ? copies : MAX_COPIES)};
     p.inner = p.copies > FEWEST ? p.copies : FEWEST;
-    float *host = random_floats(n_host);
+    float *host = random_floats(n_host, 1);
     struct mat_part part = {host, DT_F32, s->n, s->k, s->k, 1};
     struct mat_codes codes = {0};
-    if (!host)
-        err_nomem(&e), fail(&e);
     if (f) {
-        random_codes(&codes, f, s);
+        codes = random_codes(f, s->n, s->k, 0x2400, 1); /* scales of 1/64 */
         part =
             (struct mat_part){.rows = s->n, .cols = s->k, .source = SOURCE_CODES, .codes = &codes};
     }
     for (uint32_t i = 0; i < p.copies; i++)
         if (!(p.w[i] = ops->weight_load(dev, &(struct mat_desc){&part, 1, DT_BF16}, &e)))
             fail(&e);
-    p.x = device_memory((size_t)most * s->k * 4), p.y = device_memory((size_t)most * s->n * 4);
-    if (ops->upload(dev, p.x, host, (size_t)most * s->k * 4, &e))
-        fail(&e);
+    p.x = device_memory(host, (size_t)most * s->k * 4);
+    p.y = device_memory(NULL, (size_t)most * s->n * 4);
     for (size_t i = 0; i < n_rows; i++)
         time_rows(&p, s, f ? f->name : "bfloat16", rows[i]);
     ops->free(dev, p.x), ops->free(dev, p.y);
@@ -184,19 +110,9 @@ static const struct format *format_named(const char *name)
 
 int main(int argc, char **argv)
 {
-    struct err e = ERR_INIT;
-    const char *path = getenv("BACKEND_CUDA");
-    const struct backend_plugin *plugin = path ? backend_plugin_load(path, &e) : NULL;
-    bool small = argc > 1 && strcmp(argv[1], "small") == 0;
-    if (!path) {
-        printf("skipped: BACKEND_CUDA names no plugin\n");
+    const bool small = argc > 1 && strcmp(argv[1], "small") == 0;
+    if (!bench_open())
         return 0;
-    }
-    if (!plugin || plugin->available(&e))
-        return fail(&e);
-    ops = plugin->ops;
-    if (!(dev = ops->open(&(struct device_options){.features = ~0ull}, &e)))
-        return fail(&e);
     if (argc == 1 + small)
         time_all(small, NULL);
     for (int i = 1 + small; i < argc; i++)
