@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Starts a server, times it from exec to ready, puts load on it, stops it, and prints one JSON object.
 
-    serve.py [--clients N --prompt N --new N] DIALECT WARM-FILE COMMAND... with {port} in it
+    serve.py [--clients N --prompt N --new N --processes N --rounds N] DIALECT WARM-FILE COMMAND... with {port} in it
 
 WARM-FILE is read once before, so that the weights come from the page cache; --clients 0: only the start is timed.
 """
@@ -81,6 +81,8 @@ def main():
     p.add_argument("--prompt", type=int, default=128)
     p.add_argument("--new", type=int, default=64)
     p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--processes", type=int, default=1, help="of the clients")
+    p.add_argument("--rounds", type=int, default=1, help="of the load; the last one's figures are printed")
     p.add_argument("dialect", choices=["ours", "llama_server"])
     p.add_argument("warm")
     p.add_argument("argv", nargs=argparse.REMAINDER)
@@ -102,7 +104,8 @@ def main():
         if o.clients:
             dialect = getattr(load, o.dialect)
             load.run(port, dialect, 1, 16, 4, o.seed + 1)  # the first request is no figure
-            out |= load.run(port, dialect, o.clients, o.prompt, o.new, o.seed)
+            for i in range(o.rounds):
+                out |= load.run(port, dialect, o.clients, o.prompt, o.new, o.seed + 2 * i, o.processes)
         out["peak_rss_bytes"] = peak_rss(server.pid)
     finally:
         stop(server)

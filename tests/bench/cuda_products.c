@@ -4,8 +4,9 @@
  *
  *   BACKEND_CUDA=backend-cuda.so cuda_products [small] [FORMAT]...
  *
- * small: shapes for trying it out. FORMAT: instead of bfloat16 random codes of it, q4_k for
- * example. CUDA_FEATURES chooses the kernels: -49 mma.sync, -1 wgmma. */
+ * small: shapes for trying it out. FORMAT: instead of bfloat16 a scheme (int8, w8a8, int4, fp8), or
+ * random codes of a format, q4_k for example. CUDA_FEATURES chooses the kernels: -49 mma.sync, -1
+ * wgmma. */
 #include "tests/bench/cuda_bench.h"
 
 enum { ROUNDS = 7, COLD_BYTES = 256 << 20, MAX_COPIES = 16, FEWEST = 8 };
@@ -56,13 +57,28 @@ static void time_rows(const struct product *p, const struct shape *s, const char
     fflush(stdout);
 }
 
-/* `f` NULL: bfloat16. */
-static void time_shape(const struct shape *s, const struct format *f, const uint32_t *rows,
+/* What the weights are: of a scheme, or codes of `format` unless that is NULL. */
+struct stored_as {
+    const char *name;
+    enum quant quant;
+    const struct format *format;
+};
+
+static unsigned bits_of(const struct stored_as *as)
+{
+    return as->format                 ? as->format->bits
+           : as->quant == QUANT_NONE ? 16
+           : as->quant == QUANT_INT4 ? 4
+                                     : 8;
+}
+
+static void time_shape(const struct shape *s, const struct stored_as *as, const uint32_t *rows,
                        size_t n_rows)
 {
     struct err e = ERR_INIT;
+    const struct format *f = as->format;
     const uint32_t most = rows[n_rows - 1];
-    size_t bytes = (size_t)s->n * s->k * (f ? f->bits : 16) / 8, copies = COLD_BYTES / bytes + 1;
+    size_t bytes = (size_t)s->n * s->k * bits_of(as) / 8, copies = COLD_BYTES / bytes + 1;
     size_t n_host = (size_t)s->k * (most > s->n ? most : s->n);
     struct product p = {.copies = (uint32_t)(copies < MAX_COPIES ? copies : MAX_COPIES)};
     p.inner = p.copies > FEWEST ? p.copies : FEWEST;
@@ -75,12 +91,13 @@ static void time_shape(const struct shape *s, const struct format *f, const uint
             (struct mat_part){.rows = s->n, .cols = s->k, .source = SOURCE_CODES, .codes = &codes};
     }
     for (uint32_t i = 0; i < p.copies; i++)
-        if (!(p.w[i] = ops->weight_load(dev, &(struct mat_desc){&part, 1, DT_BF16}, &e)))
+        if (!(p.w[i] = ops->weight_load(
+                  dev, &(struct mat_desc){.parts = &part, 1, DT_BF16, .quant = as->quant}, &e)))
             fail(&e);
     p.x = device_memory(host, (size_t)most * s->k * 4);
     p.y = device_memory(NULL, (size_t)most * s->n * 4);
     for (size_t i = 0; i < n_rows; i++)
-        time_rows(&p, s, f ? f->name : "bfloat16", rows[i]);
+        time_rows(&p, s, as->name, rows[i]);
     ops->free(dev, p.x), ops->free(dev, p.y);
     for (uint32_t i = 0; i < p.copies; i++)
         ops->weight_free(dev, p.w[i]);
@@ -88,24 +105,26 @@ static void time_shape(const struct shape *s, const struct format *f, const uint
     free(host);
 }
 
-static void time_all(bool small, const struct format *f)
+static void time_all(bool small, const struct stored_as *as)
 {
     static const struct shape small_codes = {"small", 150, 256};
+    const bool few = as->quant || as->format;
     if (small)
-        time_shape(f ? &small_codes : small_shapes, f, small_rows, 3);
+        time_shape(as->format ? &small_codes : small_shapes, as, small_rows, 3);
     for (size_t i = 0; !small && i < sizeof(shapes) / sizeof(*shapes); i++)
-        time_shape(&shapes[i], f, row_counts, f ? MANY - 1 : MANY);
+        time_shape(&shapes[i], as, row_counts, few ? MANY - 1 : MANY);
 }
 
-static const struct format *format_named(const char *name)
+static struct stored_as stored_named(const char *name)
 {
+    struct err e = ERR_INIT;
     for (int i = FORMAT_Q4_0; i < FORMAT_N; i++)
         if (strcmp(formats[i].name, name) == 0)
-            return &formats[i];
-    struct err e = ERR_INIT;
-    err_set(&e, ERR_VALIDATION, "no format of codes is named %s", name);
-    fail(&e);
-    return NULL;
+            return (struct stored_as){name, QUANT_NONE, &formats[i]};
+    struct stored_as as = {name, QUANT_NONE, NULL};
+    if (quant_parse(name, &as.quant, &e))
+        fail(&e);
+    return as;
 }
 
 int main(int argc, char **argv)
@@ -114,9 +133,11 @@ int main(int argc, char **argv)
     if (!bench_open())
         return 0;
     if (argc == 1 + small)
-        time_all(small, NULL);
-    for (int i = 1 + small; i < argc; i++)
-        time_all(small, format_named(argv[i]));
+        time_all(small, &(struct stored_as){"bfloat16", QUANT_NONE, NULL});
+    for (int i = 1 + small; i < argc; i++) {
+        const struct stored_as as = stored_named(argv[i]);
+        time_all(small, &as);
+    }
     ops->close(dev);
     return 0;
 }

@@ -34,6 +34,7 @@ static inline uint32_t __float_as_uint(float f)
 static inline uint32_t max(uint32_t a, uint32_t b) { return a > b ? a : b; }
 static inline float2 make_float2(float x, float y) { return float2{x, y}; }
 static inline float4 make_float4(float x, float y, float z, float w) { return float4{x, y, z, w}; }
+static inline uint2 make_uint2(uint32_t x, uint32_t y) { return uint2{x, y}; }
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
 {
     return uint4{x, y, z, w};

@@ -251,6 +251,14 @@ static __device__ __forceinline__ uint32_t permute(uint32_t lo, uint32_t hi, uin
     return __byte_perm(lo, hi, select);
 }
 
+/* (a & mask) | bits as one instruction, also of two constants. */
+static __device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t mask, uint32_t bits)
+{
+    uint32_t r;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(a), "r"(mask), "r"(bits));
+    return r;
+}
+
 /* Looks up 8-bit numbers in a table of 16 by the lower 4 nibbles of `codes`. */
 static __device__ __forceinline__ uint32_t table_numbers(const uint32_t table[4], uint32_t codes)
 {

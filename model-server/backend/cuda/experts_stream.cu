@@ -70,7 +70,7 @@ static __device__ __forceinline__ void take_pair(x_shared<F> *x, const stream_ar
                                                  const stream_rows &rows, const unsigned char *room)
 {
     const uint32_t i = threadIdx.x % 32 / 4;
-    x->row = rows.has(i) ? room + rows.x(s.l, i) * stream_x_pitch(&s.l) : NULL;
+    x->row = room + rows.x(s.l, rows.has(i) ? i : 0) * stream_x_pitch(&s.l);
 }
 template <class F>
 static __device__ __forceinline__ void take_pair(x_rows<F> *x, const stream_args &s,
@@ -217,7 +217,7 @@ static __global__ void __launch_bounds__(THREADS, 2) linear_experts_kernel(strea
     first.find(s, s.mix.y ? 0 : blockIdx.x);
     if (first.tile >= tiles_of(s.l))
         return;
-    ring.start(s, first, slots, s.slots);
+    ring.start(s, first, slots);
     if constexpr (F::T::BYTES == 2)
         if (s.shared_x)
             take_rows<F>(s.l, r.x);

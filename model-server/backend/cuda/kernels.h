@@ -153,7 +153,7 @@ static inline __host__ __device__ uint32_t stream_slot_bytes(uint32_t quant)
 {
     const uint32_t groups = quant == QUANT_INT4 || is_packed(quant);
     const uint32_t offsets = quant == PACKED_4 || quant == PACKED_8;
-    return 1024 + 512 * (groups + offsets);
+    return 1024 + 128 * (groups + offsets);
 }
 /* Of experts, between the ring and x: the experts that may have pairs, the sums of a tile's outputs
  * of each row (mix), and with x the list. */

@@ -59,7 +59,8 @@ static __device__ __forceinline__ uint32_t part_of(uint4 w, int i)
 static __device__ __forceinline__ uint32_t int8_pair(Bf16, uint32_t w, int which)
 {
     uint32_t x = spread(w, which, false);
-    return Bf16::fma2((x & 0x007f007f) | 0x43004300, 0x3f803f80, (x & 0x00800080) | 0xc300c300);
+    return Bf16::fma2(and_or(x, 0x007f007f, 0x43004300), 0x3f803f80,
+                      and_or(x, 0x00800080, 0xc300c300));
 }
 static __device__ __forceinline__ uint32_t int8_pair(F16, uint32_t w, int which)
 {
@@ -72,22 +73,22 @@ static __device__ __forceinline__ uint32_t int8_pair(F16, uint32_t w, int which)
 static __device__ __forceinline__ uint32_t fp8_pair(Bf16, uint32_t w, int which)
 {
     uint32_t x = spread(w, which, true);
-    return Bf16::fma2((x & 0x80008000) | (x >> 4 & 0x07f007f0), 0x7b807b80, 0);
+    return Bf16::fma2(and_or(x, 0x80008000, x >> 4 & 0x07f007f0), 0x7b807b80, 0);
 }
 static __device__ __forceinline__ uint32_t fp8_pair(F16, uint32_t w, int which)
 {
     uint32_t x = spread(w, which, true);
-    return F16::fma2((x & 0x80008000) | (x >> 1 & 0x3f803f80), 0x5c005c00, 0);
+    return F16::fma2(and_or(x, 0x80008000, x >> 1 & 0x3f803f80), 0x5c005c00, 0);
 }
 
 /* As with int8: 128 (1024) + 8 + the number, minus 136 (1032). */
 static __device__ __forceinline__ uint32_t int4_pair(Bf16, uint32_t w)
 {
-    return Bf16::fma2((w & 0x000f000f) | 0x43004300, 0x3f803f80, 0xc308c308);
+    return Bf16::fma2(and_or(w, 0x000f000f, 0x43004300), 0x3f803f80, 0xc308c308);
 }
 static __device__ __forceinline__ uint32_t int4_pair(F16, uint32_t w)
 {
-    return F16::fma2((w & 0x000f000f) | 0x64006400, 0x3c003c00, 0xe408e408);
+    return F16::fma2(and_or(w, 0x000f000f, 0x64006400), 0x3c003c00, 0xe408e408);
 }
 
 /* Of 4 scales, in either half of two words, that of group i. */

@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(THREADS, AT_ONCE<F, TILES>)
 {
     weight_ring<F> ring;
     depend_start();
-    ring.start(s, first_tile(s), ring_room<TILES>(), s.slots);
+    ring.start(s, first_tile(s), ring_room<TILES>());
     depend_wait();
     const stream_rows rows{NULL, s.l.rows, 0};
     x_rows<F> x[TILES];
@@ -120,7 +120,7 @@ static __global__ void __launch_bounds__(THREADS, 2) linear_stream_shared_kernel
     unsigned char *slots = ring_room<TILES>();
     unsigned char *room = slots + SLICES * s.slots * stream_slot_bytes(F::QUANT);
     depend_start();
-    ring.start(s, first_tile(s), slots, s.slots);
+    ring.start(s, first_tile(s), slots);
     norm_part part;
     if (s.norm.y)
         part.load_weights(s.norm);

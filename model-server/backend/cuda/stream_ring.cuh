@@ -1,11 +1,12 @@
 /* stream_ring.cuh - the tiles of linear_stream, and how a warp streams their weights.
  *
  * A warp reads the weights of its slice step by step: a step is 64 bytes of each of the tile's 16
- * rows. Lane (g, t) of the warp copies 16 bytes of rows g and g + 8 into slots of its own in shared
- * memory (cp.async), `slots` - 1 steps ahead, over the ends of tiles. It reads back what it has
- * copied itself, so nothing but its own wait is needed. Copies in flight occupy no registers, and
- * are awaited in order, whatever the compiler does. (Loads to registers were measured before:
- * docs/results/gpu.md.) */
+ * rows. Lane (g, t) of the warp copies 16 bytes of rows g and g + 8 into the warp's slots in shared
+ * memory (cp.async), `slots` - 1 steps ahead, over the ends of tiles; half of the lanes also copy 8
+ * bytes of scales each. Copies in flight occupy no registers, and are awaited in order, whatever the
+ * compiler does. Addresses are advanced from step to step: with weights of few bits a step has
+ * little time, and computing them anew took a third of its instructions. (Loads to registers were
+ * measured before: docs/results/gpu.md.) */
 #ifndef MODEL_SERVER_BACKEND_CUDA_STREAM_RING_CUH
 #define MODEL_SERVER_BACKEND_CUDA_STREAM_RING_CUH
 #include "model-server/backend/cuda/linear_mma.cuh"
@@ -45,14 +46,18 @@ template <class F> static __device__ uint32_t first_step(const linear_args &a, u
 
 /* ---------------------------------------------------------------- the ring */
 
-/* A lane's weights of a step: rows g and g + 8, and their scales if there are groups. */
+/* A lane's weights of a step: rows g and g + 8, and their scales and offsets if there are groups. */
 struct step_weights {
-    uint4 row[2];
-    uint2 scales[2], offsets[2];
+    uint4 row[2], scales, offsets;
+    static __device__ __forceinline__ uint2 of_row(uint4 both, int i)
+    {
+        return i ? make_uint2(both.z, both.w) : make_uint2(both.x, both.y);
+    }
 };
 
-/* In a slot: [row of a lane's two][lane] 16 bytes of weights, then 8 of scales, then of offsets. */
-enum { ROW_ROOM = 32 * 16, SCALES_ROOM = 32 * 8 };
+/* In a slot: [row of a lane's two][lane] 16 bytes of weights, then [g][row] 8 of scales, then of
+ * offsets. */
+enum { ROW_ROOM = 32 * 16, SCALES_ROOM = 16 * 8 };
 
 /* The tiles of a block of a product: of the matrix `w`, those `gridDim.x` apart. NO_TILE: the
  * end. */
@@ -64,98 +69,96 @@ struct tile_walk {
     __device__ __forceinline__ void next(const stream_args &) { tile += gridDim.x; }
 };
 
-/* A lane's view of its warp's ring. walk and next_step: what is copied next, as with tile_walk; row
- * and scales: the lane's offsets there, of 16 bytes and of 8. */
+/* A lane's view of its warp's ring. */
 template <class F, class WALK = tile_walk> struct weight_ring {
-    enum { SCARCE = WALK::SCARCE }; /* registers are */
-    unsigned char *slot, *end;      /* where the next step is read; the end of the lane's slots */
-    WALK walk;
-    uint32_t bytes, slots;
-    uint32_t next_step;
-    uint32_t row[2], scales[2];
+    enum { SCARCE = WALK::SCARCE };     /* registers are */
+    uint32_t first, end, slot, before;  /* in shared memory: the ring; what is read next, last */
+    WALK walk;                          /* the tile that is being copied */
+    uint32_t left;                      /* steps of it that are not; 0: nothing is left at all */
+    const char *row[2], *groups;        /* what this lane copies next */
 
-    /* `first`: the block's first tile, which is there; `room`: slots of all warps of the block. */
-    __device__ __forceinline__ void start(const stream_args &s, const WALK &first,
-                                          unsigned char *room, uint32_t n)
+    /* `from`: the block's first tile, which is there; `room`: slots of all warps of the block. */
+    __device__ __forceinline__ void start(const stream_args &s, const WALK &from,
+                                          const unsigned char *room)
     {
-        const linear_args &a = s.l;
-        const uint32_t warp = threadIdx.x / 32;
-        bytes = stream_slot_bytes(F::QUANT), slots = n, walk = first;
-        slot = room + warp * n * bytes + threadIdx.x % 32 * 16;
-        end = slot + n * bytes;
-        next_step = first_step<F>(a, warp);
-        find(a);
-        unsigned char *at = slot;
-        const bool empty = next_step == first_step<F>(a, warp + 1);
-        for (uint32_t i = 0; i + 1 < n && !empty; i++, at += bytes)
-            copy(s, at);
+        const uint32_t size = s.slots * stream_slot_bytes(F::QUANT);
+        first = (uint32_t)(room - dynamic_shared<unsigned char>()) + threadIdx.x / 32 * size;
+        end = first + size;
+        slot = before = first;
+        walk = from;
+        find(s.l);
+        for (uint32_t i = 0; i + 1 < s.slots; i++, before += stream_slot_bytes(F::QUANT))
+            copy(s);
     }
 
-    /* The next step's weights. Refills the slot before, which this lane has used up: its contents
-     * have been multiplied. */
+    /* The next step's weights. Refills the slot before, which the warp has used up: its contents
+     * have been read. */
     __device__ __forceinline__ step_weights take(const stream_args &s)
     {
-        const linear_args &a = s.l;
-        wait();
+        const unsigned char *at = dynamic_shared<unsigned char>() + slot;
+        const uint32_t lane = threadIdx.x % 32;
+        wait(s.slots);
+        if constexpr (F::GROUPED)
+            __syncwarp(); /* scales come from other lanes, which have also read those before */
         step_weights now;
-        const unsigned char *groups = slot - threadIdx.x % 32 * 8 + 2 * ROW_ROOM;
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            now.row[i] = *(const uint4 *)(slot + i * ROW_ROOM);
-            if constexpr (F::GROUPED)
-                now.scales[i] = *(const uint2 *)(groups + i * SCALES_ROOM);
-            if constexpr (F::OFFSETS)
-                if (a.w.offsets)
-                    now.offsets[i] = *(const uint2 *)(groups + (2 + i) * SCALES_ROOM);
-        }
-        unsigned char *before = slot == end - slots * bytes ? end - bytes : slot - bytes;
-        copy(s, before);
-        slot = slot + bytes == end ? end - slots * bytes : slot + bytes;
+        now.row[0] = *(const uint4 *)(at + lane * 16);
+        now.row[1] = *(const uint4 *)(at + lane * 16 + ROW_ROOM);
+        if constexpr (F::GROUPED)
+            now.scales = *(const uint4 *)(at + lane / 4 * 16 + 2 * ROW_ROOM);
+        if constexpr (F::OFFSETS)
+            if (s.l.w.offsets)
+                now.offsets = *(const uint4 *)(at + lane / 4 * 16 + 2 * ROW_ROOM + SCALES_ROOM);
+        copy(s);
+        before = slot;
+        slot += stream_slot_bytes(F::QUANT);
+        slot = slot == end ? first : slot;
         return now;
     }
 
   private:
     __device__ __forceinline__ void find(const linear_args &a)
     {
-        const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+        const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        const uint32_t begin = first_step<F>(a, warp);
+        left = first_step<F>(a, warp + 1) - begin;
 #pragma unroll
-        for (uint32_t i = 0; i < 2; i++) {
-            const uint32_t at = weight_row(a, walk.tile, g, i);
-            row[i] = at * (uint32_t)(row_bytes(a.w.cols, DT_F16, F::QUANT) / 16) + t;
-            scales[i] = F::GROUPED ? (uint32_t)(group_at(at, 0, a.w.cols, F::QUANT) / 4) : 0;
+        for (uint32_t i = 0; i < 2; i++)
+            row[i] = walk.w +
+                     weight_row(a, walk.tile, lane / 4, i) * row_bytes(a.w.cols, DT_F16, F::QUANT) +
+                     begin * 64 + lane % 4 * 16;
+        if constexpr (F::GROUPED) {
+            const uint32_t at = weight_row(a, walk.tile, lane / 2 % 8, lane % 2);
+            groups = walk.w + scales_at(a.w.rows, a.w.cols, F::QUANT) +
+                     2 * group_at(at, 0, a.w.cols, F::QUANT) + begin * 128 +
+                     lane / 16 * groups_bytes(a.w.rows, a.w.cols, F::QUANT);
         }
     }
 
-    /* Copies the next step, if there is one, as one group. */
-    __device__ __forceinline__ void copy(const stream_args &s, unsigned char *to)
+    /* Copies the next step to the slot `before`, if there is one, as one group. */
+    __device__ __forceinline__ void copy(const stream_args &s)
     {
-        const linear_args &a = s.l;
-        if (walk.tile < tiles_of(a)) {
-            unsigned char *groups = to - threadIdx.x % 32 * 8 + 2 * ROW_ROOM;
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                copy_streaming(to + i * ROW_ROOM, walk.w + (size_t)(row[i] + 4 * next_step) * 16);
-                if constexpr (F::GROUPED) {
-                    const char *from = walk.w + scales_at(a.w.rows, a.w.cols, F::QUANT) +
-                                       (size_t)(scales[i] + 16 * next_step) * 8;
-                    copy_streaming8(groups + i * SCALES_ROOM, from);
-                    if (F::OFFSETS && a.w.offsets)
-                        copy_streaming8(groups + (2 + i) * SCALES_ROOM,
-                                        from + groups_bytes(a.w.rows, a.w.cols, F::QUANT));
-                }
+        unsigned char *to = dynamic_shared<unsigned char>() + before;
+        const uint32_t lane = threadIdx.x % 32;
+        if (left) {
+            copy_streaming(to + lane * 16, row[0]);
+            copy_streaming(to + lane * 16 + ROW_ROOM, row[1]);
+            row[0] += 64, row[1] += 64;
+            if constexpr (F::GROUPED) {
+                if (lane < 16 || (F::OFFSETS && s.l.w.offsets))
+                    copy_streaming8(to + 2 * ROW_ROOM + lane * 8, groups);
+                groups += 128;
             }
-            const uint32_t warp = threadIdx.x / 32;
-            if (++next_step == first_step<F>(a, warp + 1)) {
-                next_step = first_step<F>(a, warp), walk.next(s);
-                if (walk.tile < tiles_of(a))
-                    find(a);
+            if (--left == 0) {
+                walk.next(s);
+                if (walk.tile < tiles_of(s.l))
+                    find(s.l);
             }
         }
         copy_commit();
     }
 
     /* The oldest of the slots - 1 groups has arrived. */
-    __device__ __forceinline__ void wait(void) const
+    static __device__ __forceinline__ void wait(uint32_t slots)
     {
         if (slots == STREAM_SLOTS_MOST)
             copy_wait<STREAM_SLOTS_MOST - 2>();

@@ -32,8 +32,8 @@ static __device__ __forceinline__ void stream_slice(const stream_args &s, RING *
             const uint4 w0 = F::widen(a.w, now.row[0], p), w1 = F::widen(a.w, now.row[1], p);
             part_scales<F> rows[2];
             if constexpr (F::GROUPED)
-                rows[0].take(now.scales[0], now.offsets[0], p),
-                    rows[1].take(now.scales[1], now.offsets[1], p);
+                for (int i = 0; i < 2; i++)
+                    rows[i].take(now.of_row(now.scales, i), now.of_row(now.offsets, i), p);
             /* a lane's columns of a part: 16 bytes of x as it is multiplied */
             const uint32_t k = at * F::STEP + p * (64 / F::T::BYTES) + t * (16 / F::T::BYTES);
 #pragma unroll

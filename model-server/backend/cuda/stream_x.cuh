@@ -29,7 +29,7 @@ template <class F> static __device__ __forceinline__ uint32_t apart(void)
 }
 
 /* A row of x as a lane's fragments: its columns from k on in 16 bits, or [k, k + 16) of 8 bits.
- * Zeros past the end and for missing rows. */
+ * Zeros past the end. A missing row is that of another: nothing looks at its products. */
 template <class F> struct x_rows {
     typedef typename F::T T;
     const float *x;
@@ -37,21 +37,19 @@ template <class F> struct x_rows {
     bool aligned;
     __device__ void init(const linear_args &a, const stream_rows &rows, uint32_t i)
     {
-        const bool there = rows.has(i);
-        const size_t row = there ? rows.x(a, i) : 0;
+        const size_t row = rows.x(a, rows.has(i) ? i : 0);
         aligned = a.w.cols % k_align(F::QUANT) == 0;
-        x = there ? a.x + row * a.w.cols : NULL;
-        bytes = there && T::BYTES == 1 ? (const char *)a.narrow + row * k_padded(a.w.cols, F::QUANT)
-                                       : NULL;
+        x = a.x + row * a.w.cols;
+        bytes = (const char *)a.narrow + row * k_padded(a.w.cols, F::QUANT);
     }
     __device__ __forceinline__ uint4 at(uint32_t k, uint32_t n) const
     {
         if constexpr (T::BYTES == 1) {
-            return bytes ? *(const uint4 *)(bytes + k) : make_uint4(0, 0, 0, 0);
+            return *(const uint4 *)(bytes + k);
         } else {
             float f[8];
             const uint32_t from = first_column<F>(k), then = from + apart<F>();
-            if (x && aligned) {
+            if (aligned) {
                 float4 lo = *(const float4 *)(x + from), hi = *(const float4 *)(x + then);
                 f[0] = lo.x, f[1] = lo.y, f[2] = lo.z, f[3] = lo.w;
                 f[4] = hi.x, f[5] = hi.y, f[6] = hi.z, f[7] = hi.w;
@@ -59,7 +57,7 @@ template <class F> struct x_rows {
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
                     const uint32_t at = i < 4 ? from + i : then + i - 4;
-                    f[i] = x && at < n ? x[at] : 0.0f;
+                    f[i] = at < n ? x[at] : 0.0f;
                 }
             }
             return make_uint4(T::pack(f[0], f[1]), T::pack(f[2], f[3]), T::pack(f[4], f[5]),
@@ -73,12 +71,10 @@ template <class F> struct x_shared {
     const unsigned char *row;
     __device__ void init(const linear_args &a, const unsigned char *room, uint32_t i)
     {
-        row = i < a.rows ? room + i * stream_x_pitch(&a) : NULL;
+        row = room + (i < a.rows ? i : 0) * stream_x_pitch(&a);
     }
     __device__ __forceinline__ uint4 at(uint32_t k, uint32_t) const
     {
-        if (!row)
-            return make_uint4(0, 0, 0, 0);
         if constexpr (F::HALVES) {
             const uint2 lo = *(const uint2 *)(row + 2 * first_column<F>(k));
             const uint2 hi = *(const uint2 *)(row + 2 * (first_column<F>(k) + apart<F>()));

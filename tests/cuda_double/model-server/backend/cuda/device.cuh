@@ -136,6 +136,8 @@ static inline uint32_t permute(uint32_t lo, uint32_t hi, uint32_t select)
     return r;
 }
 
+static inline uint32_t and_or(uint32_t a, uint32_t mask, uint32_t bits) { return (a & mask) | bits; }
+
 static inline uint32_t table_numbers(const uint32_t table[4], uint32_t codes)
 {
     uint32_t r = 0;
