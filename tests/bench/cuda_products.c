@@ -2,11 +2,11 @@
  * object a line. A product is the backend's operation: fp32 in and out, rounding the rows included.
  * Median of several rounds; each round takes weights in turn that no cache holds together.
  *
- *   BACKEND_CUDA=backend-cuda.so cuda_products [small] [FORMAT]...
+ *   BACKEND_CUDA=backend-cuda.so cuda_products [small|SHAPE] [FORMAT]...
  *
- * small: shapes for trying it out. FORMAT: instead of bfloat16 a scheme (int8, w8a8, int4, fp8), or
- * random codes of a format, q4_k for example. CUDA_FEATURES chooses the kernels: -49 mma.sync, -1
- * wgmma. */
+ * small: shapes for trying it out. SHAPE: only this one, gate_up for example. FORMAT: instead of
+ * bfloat16 a scheme (int8, w8a8, int4, fp8), or random codes of a format, q4_k for example.
+ * CUDA_FEATURES chooses the kernels: -49 mma.sync, -1 wgmma. */
 #include "tests/bench/cuda_bench.h"
 
 enum { ROUNDS = 7, COLD_BYTES = 256 << 20, MAX_COPIES = 16, FEWEST = 8 };
@@ -66,7 +66,7 @@ struct stored_as {
 
 static unsigned bits_of(const struct stored_as *as)
 {
-    return as->format                 ? as->format->bits
+    return as->format                ? as->format->bits
            : as->quant == QUANT_NONE ? 16
            : as->quant == QUANT_INT4 ? 4
                                      : 8;
@@ -105,14 +105,25 @@ static void time_shape(const struct shape *s, const struct stored_as *as, const 
     free(host);
 }
 
-static void time_all(bool small, const struct stored_as *as)
+/* `only` NULL: all shapes; "small": those for trying it out. */
+static void time_all(const char *only, const struct stored_as *as)
 {
     static const struct shape small_codes = {"small", 150, 256};
     const bool few = as->quant || as->format;
-    if (small)
+    if (only && strcmp(only, "small") == 0)
         time_shape(as->format ? &small_codes : small_shapes, as, small_rows, 3);
-    for (size_t i = 0; !small && i < sizeof(shapes) / sizeof(*shapes); i++)
-        time_shape(&shapes[i], as, row_counts, few ? MANY - 1 : MANY);
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
+        if (!only || strcmp(only, shapes[i].name) == 0)
+            time_shape(&shapes[i], as, row_counts, few ? MANY - 1 : MANY);
+}
+
+/* The first argument, if it is a shape's name. */
+static const char *shape_named(const char *name)
+{
+    bool is = name && strcmp(name, "small") == 0;
+    for (size_t i = 0; name && i < sizeof(shapes) / sizeof(*shapes); i++)
+        is |= strcmp(name, shapes[i].name) == 0;
+    return is ? name : NULL;
 }
 
 static struct stored_as stored_named(const char *name)
@@ -129,14 +140,15 @@ static struct stored_as stored_named(const char *name)
 
 int main(int argc, char **argv)
 {
-    const bool small = argc > 1 && strcmp(argv[1], "small") == 0;
+    const char *only = shape_named(argv[1]);
+    const int first = only ? 2 : 1;
     if (!bench_open())
         return 0;
-    if (argc == 1 + small)
-        time_all(small, &(struct stored_as){"bfloat16", QUANT_NONE, NULL});
-    for (int i = 1 + small; i < argc; i++) {
+    if (argc == first)
+        time_all(only, &(struct stored_as){"bfloat16", QUANT_NONE, NULL});
+    for (int i = first; i < argc; i++) {
         const struct stored_as as = stored_named(argv[i]);
-        time_all(small, &as);
+        time_all(only, &as);
     }
     ops->close(dev);
     return 0;
