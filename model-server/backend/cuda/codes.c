@@ -73,6 +73,9 @@ static uint32_t table_word(const struct format *f, uint32_t i)
     return word;
 }
 
+/* The numbers of e2m1 in halves, as table_word() has them. */
+static const int8_t e2m1_halves[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 void cuda_codes_layout(struct stored *m, const struct mat_part *parts, int n)
 {
     bool four = true, wide = true;
@@ -87,6 +90,8 @@ void cuda_codes_layout(struct stored *m, const struct mat_part *parts, int n)
     m->quant = wide && four ? PACKED_4 : table ? PACKED_TABLE : PACKED_8;
     for (uint32_t i = 0; table && i < 4; i++)
         m->table[i] = table_word(&parts[0].codes->format, i);
+    if (table && m->dtype != DT_F16 && memcmp(m->table, e2m1_halves, sizeof(e2m1_halves)) == 0)
+        m->quant = PACKED_FP4;
 }
 
 /* ---------------------------------------------------------------- a row */
@@ -125,16 +130,6 @@ static double row_power(const struct mat_codes *c, size_t first, uint32_t cols, 
     return ldexp(1, power);
 }
 
-static void put_code(char *dst, const struct stored *w, uint32_t k, int m, uint32_t code)
-{
-    char *at = dst + column_byte(k, w->quant);
-    if (w->quant == PACKED_8)
-        *at = (char)m;
-    else
-        *at |=
-            (char)((w->quant == PACKED_4 ? (uint32_t)(m + 8) : code) << column_shift(k, w->quant));
-}
-
 void cuda_codes_row(const struct stored *w, char *dst, void *scales, uint32_t row,
                     const struct mat_codes *c, size_t part_row)
 {
@@ -148,7 +143,11 @@ void cuda_codes_row(const struct stored *w, char *dst, void *scales, uint32_t ro
     memset(dst, 0, row_bytes(w->cols, w->dtype, w->quant));
     for (uint32_t k = 0; k < w->cols; k++) {
         const uint32_t code = c->codes[first + k];
-        put_code(dst, w, k, number_of(f, code) - middle_of(f), code);
+        const int m = number_of(f, code) - middle_of(f);
+        store_code(dst, k, w->quant,
+                   w->quant == PACKED_4   ? (uint32_t)(m + 8)
+                   : w->quant == PACKED_8 ? (uint8_t)m
+                                          : code);
     }
     for (uint32_t k = 0; k < w->cols; k += step) {
         const struct group_scale g = scale_of(c, first + k);

@@ -81,10 +81,11 @@ static __device__ __forceinline__ void take_pair(x_rows<F> *x, const stream_args
 
 /* A thread's result of an item: of a pair and an output, or of an output and the one it gates. What
  * it needs from global memory is loaded before the item's product. */
-struct item_result {
+template <class F> struct item_result {
     uint32_t row, out;
     size_t pair;
     bool there;
+    output_terms terms[2];
     float bias[2], scale, weight;
 
     __device__ __forceinline__ item_result(const stream_args &s, const active_expert &e,
@@ -95,10 +96,16 @@ struct item_result {
         there = row < 8 && rows.has(row) && tile * outs + out < outputs(s.l);
         pair = there ? rows.y(row) : 0;
         bias[0] = bias[1] = scale = weight = 0.0f;
-        if (there && s.bias_of)
-            for (uint32_t i = 0; i <= (uint32_t)(s.l.gate != 0); i++)
+#pragma unroll
+        for (uint32_t i = 0; i < 2; i++) {
+            terms[i] = {1.0f, 0.0f};
+            if (!there || (i && !s.l.gate))
+                continue;
+            terms[i] = terms_of_tile<F>(s, e.w, tile, out, i);
+            if (s.bias_of)
                 bias[i] = s.bias_of[(size_t)e.expert * s.l.w.rows +
                                     weight_row(s.l, tile, (out + 8 * i) % 8, (out + 8 * i) / 8)];
+        }
         if (there && s.scale_of)
             scale = s.scale_of[pair];
         if (there && s.mix.y)
@@ -106,12 +113,11 @@ struct item_result {
     }
 
     /* The product's output, or the one that is gated, with its bias and its factor. */
-    template <class F>
-    __device__ __forceinline__ float
-    total_of(const stream_args &s, const active_expert &e, const stream_rows &rows,
-             const typename F::T::sum *sums, uint32_t tile, uint32_t gated) const
+    __device__ __forceinline__ float total_of(const stream_args &s, const stream_rows &rows,
+                                              const typename F::T::sum *sums,
+                                              uint32_t gated) const
     {
-        float y = total<F, 1>(s, e.w, rows, sums, tile, row, out + 8 * gated);
+        float y = total<F, 1>(s, terms[gated], rows, sums, row, out + 8 * gated);
         if (s.bias_of)
             y += bias[gated];
         return s.scale_of ? y * scale : y;
@@ -121,14 +127,14 @@ static_assert(OUTS * 8 <= (int)THREADS, "a thread has one result");
 
 template <class F>
 static __device__ __forceinline__ void
-store_item(const stream_args &s, const active_expert &e, const stream_rows &rows,
-           const item_result &of, const typename F::T::sum *sums, uint32_t tile, float *mixed)
+store_item(const stream_args &s, const stream_rows &rows, const item_result<F> &of,
+           const typename F::T::sum *sums, uint32_t tile, float *mixed)
 {
     if (!of.there)
         return;
-    float y = of.total_of<F>(s, e, rows, sums, tile, 0);
+    float y = of.total_of(s, rows, sums, 0);
     if (s.l.gate)
-        y = math_gate(y, of.total_of<F>(s, e, rows, sums, tile, 1), (enum act)s.l.act);
+        y = math_gate(y, of.total_of(s, rows, sums, 1), (enum act)s.l.act);
     else if (s.acts)
         y = math_act(y, (enum act)s.l.act);
     if (s.mix.y) { /* a row has no second pair of this expert */
@@ -186,11 +192,11 @@ static __device__ void expert_items(const stream_args &s, const expert_room &r, 
         SUM acc[1][4] = {};
         X x[1];
         take_pair(&x[0], s, rows, r.x);
-        const item_result of(s, e, rows, tile);
+        const item_result<F> of(s, e, rows, tile);
         stream_slice<F, 1>(s, ring, x, acc);
         leave_sums<F, 1>(sums + turn * set, acc);
         __syncthreads();
-        store_item<F>(s, e, rows, of, sums + turn * set, tile, r.mixed);
+        store_item<F>(s, rows, of, sums + turn * set, tile, r.mixed);
         now.next(s), turn ^= 1;
         if (s.mix.y && now.tile != tile) {
             __syncthreads();

@@ -42,43 +42,39 @@ template <typename TYPE> struct Direct {
     static __device__ __forceinline__ uint4 widen(const stored &, uint4 w, int) { return w; }
 };
 
-/* Two bytes of w, `which` 0 or 2, as two halves; with `high` the byte is the upper half of
- * each. */
-static __device__ __forceinline__ uint32_t spread(uint32_t w, int which, bool high)
-{
-    return permute(w, 0, high ? (which ? 0x3424u : 0x1404u) : (which ? 0x4342u : 0x4140u));
-}
-
 static __device__ __forceinline__ uint32_t part_of(uint4 w, int i)
 {
     return i == 0 ? w.x : i == 1 ? w.y : i == 2 ? w.z : w.w;
 }
 
-/* Put bits into the mantissa of a constant, subtract the constant: 128 + the lower 7 bits, less 128
- * or 256 by the sign (bfloat16 has 7 bits there); 1024 + 128 + the number (float16 has 10). */
-static __device__ __forceinline__ uint32_t int8_pair(Bf16, uint32_t w, int which)
+/* Two bytes of w, the odd ones or the even ones, as 16-bit numbers.
+ *
+ * int8: put bits into the mantissa of a constant, subtract the constant: 128 + the lower 7 bits, less
+ * 128 or 256 by the sign (bfloat16 has 7 bits there); 1024 + 128 + the number (float16 has 10). */
+static __device__ __forceinline__ uint32_t int8_pair(Bf16, uint32_t w, bool odd)
 {
-    uint32_t x = spread(w, which, false);
+    const uint32_t x = odd ? w >> 8 : w;
     return Bf16::fma2(and_or(x, 0x007f007f, 0x43004300), 0x3f803f80,
                       and_or(x, 0x00800080, 0xc300c300));
 }
-static __device__ __forceinline__ uint32_t int8_pair(F16, uint32_t w, int which)
+static __device__ __forceinline__ uint32_t int8_pair(F16, uint32_t w, bool odd)
 {
-    uint32_t x = permute(w ^ 0x80808080, 0x64646464, which ? 0x4342 : 0x4140);
+    const uint32_t x = permute(w ^ 0x80808080, 0x64646464, odd ? 0x4341 : 0x4240);
     return F16::fma2(x, 0x3c003c00, 0xe480e480);
 }
 
-/* Moves exponent and mantissa to the position of the wider type; the biases differ by 120 and by
- * 8. */
-static __device__ __forceinline__ uint32_t fp8_pair(Bf16, uint32_t w, int which)
+/* fp8: moves exponent and mantissa to the position of the wider type; the biases differ by 120 and
+ * by 8. Shifts to the left are multiplications, which the units of sums also do: those of logic
+ * limit these kernels. */
+static __device__ __forceinline__ uint32_t fp8_pair(Bf16, uint32_t w, bool odd)
 {
-    uint32_t x = spread(w, which, true);
-    return Bf16::fma2(and_or(x, 0x80008000, x >> 4 & 0x07f007f0), 0x7b807b80, 0);
+    const uint32_t rest = odd ? w >> 4 : w * 16, sign = odd ? w : w * 256;
+    return Bf16::fma2(and_or(sign, 0x80008000, rest & 0x07f007f0), 0x7b807b80, 0);
 }
-static __device__ __forceinline__ uint32_t fp8_pair(F16, uint32_t w, int which)
+static __device__ __forceinline__ uint32_t fp8_pair(F16, uint32_t w, bool odd)
 {
-    uint32_t x = spread(w, which, true);
-    return F16::fma2(and_or(x, 0x80008000, x >> 1 & 0x3f803f80), 0x5c005c00, 0);
+    const uint32_t rest = odd ? w >> 1 : w * 128, sign = odd ? w : w * 256;
+    return F16::fma2(and_or(sign, 0x80008000, rest & 0x3f803f80), 0x5c005c00, 0);
 }
 
 /* As with int8: 128 (1024) + 8 + the number, minus 136 (1032). */
@@ -89,6 +85,18 @@ static __device__ __forceinline__ uint32_t int4_pair(Bf16, uint32_t w)
 static __device__ __forceinline__ uint32_t int4_pair(F16, uint32_t w)
 {
     return F16::fma2(and_or(w, 0x000f000f, 0x64006400), 0x3c003c00, 0xe408e408);
+}
+
+/* Pair p of a word of PACKED_FP4: one or two shifts bring its bits to where bfloat16 has them. The
+ * biases differ by 126, and halves are counted. */
+static __device__ __forceinline__ uint32_t fp4_pair(uint32_t w, int p)
+{
+    const uint32_t all = 0x81c081c0, sign = 0x80008000, rest = 0x01c001c0;
+    const uint32_t x = p == 0   ? w & all
+                       : p == 1 ? w * 8 & all
+                       : p == 2 ? and_or(w * 2, sign, w >> 3 & rest)
+                                : and_or(w * 4, sign, w * 64 & rest);
+    return Bf16::fma2(x, 0x7f007f00, 0);
 }
 
 /* Of 4 scales, in either half of two words, that of group i. */
@@ -109,19 +117,19 @@ template <typename TYPE, uint32_t Q> struct Byte {
     static constexpr uint32_t QUANT = Q;
     static constexpr int GROUPED = Q == PACKED_8, OFFSETS = GROUPED, HALVES = GROUPED;
     enum { PARTS = 2, STEP = 64, STAGE = 64, STAGES = 3 };
-    static __device__ __forceinline__ uint32_t pair(uint32_t w, int which)
+    static __device__ __forceinline__ uint32_t pair(uint32_t w, bool odd)
     {
-        return Q == QUANT_FP8 ? fp8_pair(T(), w, which) : int8_pair(T(), w, which);
+        return Q == QUANT_FP8 ? fp8_pair(T(), w, odd) : int8_pair(T(), w, odd);
     }
     static __device__ __forceinline__ uint4 widen(const stored &, uint4 w, int p)
     {
         uint32_t lo = part_of(w, 2 * p), hi = part_of(w, 2 * p + 1);
-        return make_uint4(pair(lo, 0), pair(lo, 2), pair(hi, 0), pair(hi, 2));
+        return make_uint4(pair(lo, true), pair(lo, false), pair(hi, true), pair(hi, false));
     }
     static __device__ __forceinline__ float scale(uint2 s, int i) { return f16_scale(s, i); }
 };
 
-/* 4 bits: int4, PACKED_4, PACKED_TABLE. */
+/* 4 bits: int4, PACKED_4, PACKED_TABLE, PACKED_FP4. */
 template <typename TYPE, uint32_t Q> struct Nibble {
     typedef TYPE T;
     static constexpr uint32_t QUANT = Q;
@@ -135,9 +143,11 @@ template <typename TYPE, uint32_t Q> struct Nibble {
     {
         if constexpr (Q == PACKED_TABLE) {
             const uint32_t lo = table_numbers(m.table, v), hi = table_numbers(m.table, v >> 16);
-            return make_uint4(int8_pair(T(), lo, 0), int8_pair(T(), lo, 2), int8_pair(T(), hi, 0),
-                              int8_pair(T(), hi, 2));
+            return make_uint4(int8_pair(T(), lo, true), int8_pair(T(), lo, false),
+                              int8_pair(T(), hi, true), int8_pair(T(), hi, false));
         }
+        if constexpr (Q == PACKED_FP4)
+            return make_uint4(fp4_pair(v, 0), fp4_pair(v, 1), fp4_pair(v, 2), fp4_pair(v, 3));
         return make_uint4(int4_pair(T(), v), int4_pair(T(), v >> 4), int4_pair(T(), v >> 8),
                           int4_pair(T(), v >> 12));
     }
@@ -164,6 +174,8 @@ template <typename RUN> static cudaError_t with_format(const stored &w, RUN run)
         return f16 ? run(Nibble<F16, PACKED_4>()) : run(Nibble<Bf16, PACKED_4>());
     case PACKED_TABLE:
         return f16 ? run(Nibble<F16, PACKED_TABLE>()) : run(Nibble<Bf16, PACKED_TABLE>());
+    case PACKED_FP4:
+        return run(Nibble<Bf16, PACKED_FP4>());
     case PACKED_8:
         return f16 ? run(Byte<F16, PACKED_8>()) : run(Byte<Bf16, PACKED_8>());
     }
@@ -257,17 +269,38 @@ static __device__ __forceinline__ void multiply_part(typename F::T::sum c[4], ui
     }
 }
 
-/* Converts the sum of all slices to a number of y: row `row` of x, output `out`. */
+/* What the sum of an output's slices is multiplied by, and what is added then. */
+struct output_terms {
+    float scale, bias;
+};
+template <class F>
+static __device__ __forceinline__ output_terms terms_of(const linear_args &a, const void *w,
+                                                        uint32_t out)
+{
+    output_terms t = {1.0f, 0.0f};
+    if (F::QUANT != QUANT_NONE && F::QUANT != QUANT_INT4) {
+        const size_t at = F::GROUPED ? factors_at(&a.w) : scales_at(a.w.rows, a.w.cols, F::QUANT);
+        t.scale = ((const float *)((const char *)w + at))[out];
+    }
+    if (a.bias)
+        t.bias = a.bias[out];
+    return t;
+}
+
+/* Converts the sum of all slices to a number of y: row `row` of x. */
+template <class F>
+static __device__ __forceinline__ float finish(const linear_args &a, typename F::T::sum sum,
+                                               const output_terms &t, size_t row)
+{
+    float y = (float)sum;
+    if (F::QUANT != QUANT_NONE && F::QUANT != QUANT_INT4)
+        y *= F::QUANT == QUANT_W8A8 ? t.scale * a.x_scale[row] : t.scale;
+    return a.bias ? y + t.bias : y;
+}
 template <class F>
 static __device__ __forceinline__ float finish(const linear_args &a, typename F::T::sum sum,
                                                const void *w, size_t row, uint32_t out)
 {
-    float y = (float)sum;
-    if (F::QUANT != QUANT_NONE && F::QUANT != QUANT_INT4) {
-        const size_t at = F::GROUPED ? factors_at(&a.w) : scales_at(a.w.rows, a.w.cols, F::QUANT);
-        float scale = ((const float *)((const char *)w + at))[out];
-        y *= F::QUANT == QUANT_W8A8 ? scale * a.x_scale[row] : scale;
-    }
-    return a.bias ? y + a.bias[out] : y;
+    return finish<F>(a, sum, terms_of<F>(a, w, out), row);
 }
 #endif

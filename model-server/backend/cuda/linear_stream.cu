@@ -31,19 +31,35 @@ static_assert((int)THREADS == (int)NORM_THREADS, "a block takes norms");
 
 /* ---------------------------------------------------------------- results */
 
+/* A thread's results of a tile are of one output, or of one and the other that it gates: their
+ * terms are loaded before the product. */
+template <class F> struct tile_result {
+    uint32_t out; /* of the tile */
+    output_terms terms[2];
+
+    __device__ __forceinline__ tile_result(const stream_args &s, uint32_t tile)
+    {
+        out = threadIdx.x % tile_outs(s.l);
+#pragma unroll
+        for (uint32_t i = 0; i < 2; i++)
+            if (!i || s.l.gate)
+                terms[i] = terms_of_tile<F>(s, (const char *)s.l.w.data, tile, out, i);
+    }
+};
+
 template <class F, int TILES>
-static __device__ void store_tile(const stream_args &s, const char *w, const stream_rows &rows,
-                                  const typename F::T::sum *sums, uint32_t tile)
+static __device__ __forceinline__ void store_tile(const stream_args &s, const stream_rows &rows,
+                                                  const tile_result<F> &of,
+                                                  const typename F::T::sum *sums, uint32_t tile)
 {
-    const uint32_t outs = tile_outs(s.l), n = outputs(s.l);
-    for (uint32_t i = threadIdx.x; i < outs * 8 * TILES; i += THREADS) {
-        const uint32_t row = i / outs, out = tile * outs + i % outs;
-        if (!rows.has(row) || out >= n)
-            continue;
-        float y = total<F, TILES>(s, w, rows, sums, tile, row, i % outs);
+    const uint32_t outs = tile_outs(s.l), n = outputs(s.l), out = tile * outs + of.out;
+    if (out >= n)
+        return;
+    for (uint32_t row = threadIdx.x / outs; rows.has(row); row += THREADS / outs) {
+        float y = total<F, TILES>(s, of.terms[0], rows, sums, row, of.out);
         const size_t at = rows.y(row) * n + out;
         if (s.l.gate)
-            y = math_gate(y, total<F, TILES>(s, w, rows, sums, tile, row, i % outs + 8),
+            y = math_gate(y, total<F, TILES>(s, of.terms[1], rows, sums, row, of.out + 8),
                           (enum act)s.l.act);
         if (s.sum)
             s.sum[at] = fmaf(s.scale, y, s.sum[at]);
@@ -73,12 +89,13 @@ static __device__ void stream_tiles(const stream_args &s, const stream_rows &row
     const uint32_t set = SLICES * OUTS * 8 * TILES;
     uint32_t turn = 0;
     for (uint32_t tile = blockIdx.x; tile < tiles_of(s.l); tile += gridDim.x, turn ^= 1) {
+        const tile_result<F> of(s, tile);
         SUM acc[TILES][4] = {};
         stream_slice<F, TILES>(s, ring, x, acc);
         SUM *now = sums + turn * set;
         leave_sums<F, TILES>(now, acc);
         __syncthreads();
-        store_tile<F, TILES>(s, (const char *)s.l.w.data, rows, now, tile);
+        store_tile<F, TILES>(s, rows, of, now, tile);
         if (s.rope.qkv)
             head_of_tile(s, tile, (uint32_t *)(sums + 2 * set));
     }

@@ -210,11 +210,15 @@ template <class F, int ROWS> static cudaError_t start(const struct launch *l, co
                   l->stream, l->overlap, *a);
 }
 
+/* Rows of a large tile: with 128, registers for the bits of e2m1 do not suffice. */
+template <class F> static constexpr int MANY_ROWS = F::QUANT == PACKED_FP4 ? 64 : 128;
+
 extern "C" cudaError_t linear_tile_launch(const struct launch *l, const void *args)
 {
     const linear_args *a = (const linear_args *)args;
     return with_format(a->w, [=](auto f) {
-        return a->rows <= 32 ? start<decltype(f), 32>(l, a) : start<decltype(f), 128>(l, a);
+        typedef decltype(f) F;
+        return a->rows <= 32 ? start<F, 32>(l, a) : start<F, MANY_ROWS<F>>(l, a);
     });
 }
 

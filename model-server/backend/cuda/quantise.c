@@ -3,13 +3,6 @@
 #include "model-server/backend/cuda/cuda.h"
 #include "model-server/backend/numbers.h"
 
-/* Stores eight consecutive columns in 8 bits at their places. */
-static void deal_bytes(char *dst, const uint8_t *q, uint32_t padded, uint32_t quant)
-{
-    for (uint32_t k = 0; k < padded; k += 8)
-        memcpy(dst + column_byte(k, quant), q + k, 8);
-}
-
 static void row_of_4_bits(const struct kernels *kern, const struct stored *w, char *dst,
                           uint16_t *scales, uint32_t row, const float *f, const uint16_t *known)
 {
@@ -20,7 +13,7 @@ static void row_of_4_bits(const struct kernels *kern, const struct stored *w, ch
                           : kern->quantise4(q, f + g);
         scales[group_at(row, g, w->cols, w->quant)] = bf16_of_f32(scale);
         for (uint32_t i = 0; i < INT4_GROUP; i++)
-            dst[column_byte(g + i, w->quant)] |= (char)((q[i] + 8) << column_shift(i, w->quant));
+            store_code(dst, g + i, w->quant, (uint32_t)(q[i] + 8));
     }
 }
 
@@ -39,5 +32,6 @@ void cuda_quantise_row(const struct kernels *kern, const struct stored *w, char 
     memset(q, 0, padded);
     ((float *)scales)[row] = w->quant == QUANT_FP8 ? quantise_e4m3(q, 4, f, w->cols)
                                                    : kern->quantise(q, 4, f, w->cols, 0, &sum);
-    deal_bytes(dst, q, padded, w->quant);
+    for (uint32_t k = 0; k < padded; k++)
+        store_code(dst, k, w->quant, q[k]);
 }

@@ -6,14 +6,13 @@
 #include "model-server/backend/cuda/kernels.h"
 #include "model-server/backend/cuda/numbers.cuh"
 
-/* Of a packed matrix, whose column k is in `byte`. */
+/* Of a packed matrix, whose column k has this code. */
 static __device__ __forceinline__ float packed_at(const stored &w, const void *data, uint32_t row,
-                                                  uint32_t k, uint8_t byte)
+                                                  uint32_t k, uint32_t code)
 {
     const char *groups = (const char *)data + scales_at(w.rows, w.cols, w.quant);
     const size_t at = group_at(row, k, w.cols, w.quant);
-    const uint32_t code = byte >> column_shift(k, w.quant) & 15;
-    const int n = w.quant == PACKED_8  ? (int8_t)byte
+    const int n = w.quant == PACKED_8  ? (int8_t)code
                   : w.quant == PACKED_4 ? (int)code - 8
                                         : (int8_t)table_numbers(w.table, code);
     const float y = (float)n * f32_of_f16(((const uint16_t *)groups)[at]);
@@ -32,17 +31,16 @@ static __device__ __forceinline__ float stored_at(const stored &w, const void *d
         return number_at(data, (enum dtype)w.dtype, (int64_t)(row * pitch + k));
     }
     const uint8_t *at = (const uint8_t *)data + row * row_bytes(w.cols, w.dtype, w.quant);
-    uint8_t byte = at[column_byte(k, w.quant)];
+    const uint32_t code = load_code(at, k, w.quant);
     if (is_packed(w.quant))
-        return packed_at(w, data, row, k, byte);
+        return packed_at(w, data, row, k, code);
     if (w.quant == QUANT_FP8)
-        return f32_of_e4m3(byte);
+        return f32_of_e4m3((uint8_t)code);
     if (w.quant != QUANT_INT4)
-        return (float)(int8_t)byte;
+        return (float)(int8_t)code;
     const uint16_t *scales =
         (const uint16_t *)((const char *)data + scales_at(w.rows, w.cols, w.quant));
-    return (float)((byte >> column_shift(k, w.quant) & 15) - 8) *
-           f32_of_bf16(scales[group_at(row, k, w.cols, w.quant)]);
+    return (float)((int)code - 8) * f32_of_bf16(scales[group_at(row, k, w.cols, w.quant)]);
 }
 
 /* The scale of a row. */

@@ -4,12 +4,14 @@
 #define MODEL_SERVER_BACKEND_CUDA_STORED_H
 #include "model-server/backend/backend.h"
 #include <cuda_runtime_api.h>
+#include <string.h>
 
 /* Layouts beyond those of enum quant: numbers that came as codes (struct mat_codes), packed.
  *   PACKED_4      integers of up to 4 bits
  *   PACKED_TABLE  of 4 bits, which look up one of 16 numbers
+ *   PACKED_FP4    e2m1 (MXFP4, NVFP4), counted in halves, where x is rounded to bfloat16
  *   PACKED_8      whatever else there is, as integers of 8 bits */
-enum packed { PACKED_4 = QUANT_N, PACKED_TABLE, PACKED_8, LAYOUT_N };
+enum packed { PACKED_4 = QUANT_N, PACKED_TABLE, PACKED_FP4, PACKED_8, LAYOUT_N };
 
 /* A matrix on the device: rows of row_bytes(), padded with zeros to a multiple of 64 bytes, then
  * the scales if it is quantised.
@@ -20,14 +22,20 @@ enum packed { PACKED_4 = QUANT_N, PACKED_TABLE, PACKED_8, LAYOUT_N };
  *   none, w8a8     as in the matrix
  *
  *   int8, fp8      64 columns in 64 bytes: lane t (0 .. 3) has columns 8t .. 8t + 7 of the first
- *                  32, then the same of the second 32
+ *                  32, then the same of the second 32. Of four columns the first two are in bytes 1
+ *                  and 3, the others in bytes 0 and 2: a pair becomes 16-bit numbers by shifting
  *
  *   PACKED_8       the same, but lane t has four columns from 4t and four from 16 + 4t on
  *
  *   int4,          128 columns in 64 bytes: lane t has 4 bytes for columns 8t .. 8t + 7 of each of
  *   PACKED_4       four groups of 32. Column c of 8 is in nibble c / 2 + c % 2 * 4, stored plus 8
  *
- *   PACKED_TABLE   as PACKED_4, but column c is in nibble c
+ *   PACKED_TABLE   as PACKED_4, but the nibbles of four columns are in the order of int8's bytes
+ *
+ *   PACKED_FP4     as PACKED_4, but of the pairs of columns (2p, 2p + 1) the even ones are in the
+ *                  lower half of the 4 bytes, the odd ones in the upper; pair 0 has its sign in bit
+ *                  15 and the rest in bits 6 to 8, where bfloat16 has them; pair 1 in 12 and 3 to 5,
+ *                  pair 2 in 14 and 9 to 11, pair 3 in 13 and 0 to 2
  *
  * int8, w8a8 and PACKED_8 are two's complement, fp8 is e4m3. Their scales are a float per row. int4
  * and the packed layouts have a 16-bit scale per group of 32 columns (PACKED_8: 16), bfloat16 for
@@ -48,7 +56,8 @@ struct stored {
 static inline __host__ __device__ bool is_packed(uint32_t quant) { return quant >= QUANT_N; }
 static inline __host__ __device__ bool in_4_bits(uint32_t quant)
 {
-    return quant == QUANT_INT4 || quant == PACKED_4 || quant == PACKED_TABLE;
+    return quant == QUANT_INT4 || quant == PACKED_4 || quant == PACKED_TABLE ||
+           quant == PACKED_FP4;
 }
 
 /* Columns are padded to a multiple of this, and products are divided at multiples of it. */
@@ -109,21 +118,60 @@ static inline size_t scales_bytes(const struct stored *m)
                                     : floats;
 }
 /* For a quantised matrix: the byte of column k in its row, and for 4 bits the lower bit of its
- * nibble. */
+ * nibble. Not for PACKED_FP4. */
 static inline __host__ __device__ uint32_t column_byte(uint32_t k, uint32_t quant)
 {
+    const uint32_t of_four = k % 2 * 2 + 1 - k / 2 % 2; /* of int8 */
     if (quant == QUANT_W8A8)
         return k;
     if (quant == PACKED_TABLE)
-        return k / 128 * 64 + k % 32 / 8 * 16 + k % 128 / 32 * 4 + k % 8 / 2;
+        return k / 128 * 64 + k % 32 / 8 * 16 + k % 128 / 32 * 4 + k % 8 / 4 * 2 + of_four / 2;
     if (in_4_bits(quant))
         return k / 128 * 64 + k % 32 / 8 * 16 + k % 128 / 32 * 4 + k % 2 * 2 + k % 8 / 4;
     if (quant == PACKED_8)
-        return k / 64 * 64 + k % 16 / 4 * 16 + k % 64 / 32 * 8 + k % 32 / 16 * 4 + k % 4;
-    return k / 64 * 64 + k % 32 / 8 * 16 + k % 64 / 32 * 8 + k % 8;
+        return k / 64 * 64 + k % 16 / 4 * 16 + k % 64 / 32 * 8 + k % 32 / 16 * 4 + of_four;
+    return k / 64 * 64 + k % 32 / 8 * 16 + k % 64 / 32 * 8 + k % 8 / 4 * 4 + of_four;
 }
 static inline __host__ __device__ uint32_t column_shift(uint32_t k, uint32_t quant)
 {
-    return quant == PACKED_TABLE ? k % 2 * 4 : k / 2 % 2 * 4;
+    return quant == PACKED_TABLE ? (1 - k / 2 % 2) * 4 : k / 2 % 2 * 4;
+}
+/* For PACKED_FP4: the byte of column k's word, and the bits of its sign and of the rest there. */
+static inline __host__ __device__ uint32_t fp4_byte(uint32_t k)
+{
+    return k / 128 * 64 + k % 32 / 8 * 16 + k % 128 / 32 * 4;
+}
+static inline __host__ __device__ uint32_t fp4_sign(uint32_t k)
+{
+    return (0xdecfu >> k % 8 / 2 * 4 & 15) + k % 2 * 16;
+}
+static inline __host__ __device__ uint32_t fp4_rest(uint32_t k)
+{
+    return (0x0936u >> k % 8 / 2 * 4 & 15) + k % 2 * 16;
+}
+
+/* The code of column k of a quantised row: 8 bits, or 4. */
+static inline __host__ __device__ uint32_t load_code(const uint8_t *row, uint32_t k, uint32_t quant)
+{
+    if (quant == PACKED_FP4) {
+        uint32_t word;
+        memcpy(&word, row + fp4_byte(k), sizeof(word));
+        return (word >> fp4_sign(k) & 1) << 3 | (word >> fp4_rest(k) & 7);
+    }
+    const uint8_t byte = row[column_byte(k, quant)];
+    return in_4_bits(quant) ? byte >> column_shift(k, quant) & 15 : byte;
+}
+/* The same stored, in a row of zeros. */
+static inline void store_code(char *row, uint32_t k, uint32_t quant, uint32_t code)
+{
+    if (quant == PACKED_FP4) {
+        uint32_t word;
+        memcpy(&word, row + fp4_byte(k), sizeof(word));
+        word |= (code >> 3) << fp4_sign(k) | (code & 7) << fp4_rest(k);
+        memcpy(row + fp4_byte(k), &word, sizeof(word));
+        return;
+    }
+    const uint32_t shift = in_4_bits(quant) ? column_shift(k, quant) : 0;
+    row[column_byte(k, quant)] |= (char)(code << shift);
 }
 #endif

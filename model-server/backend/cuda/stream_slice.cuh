@@ -61,15 +61,26 @@ static __device__ __forceinline__ void leave_sums(typename F::T::sum *sums,
             mine[(8 * i + 2 * t + c % 2) * OUTS + g + c / 2 * 8] = acc[i][c];
 }
 
-/* Output `out` of row `row` of a tile, its slices added. */
+/* Output `out` of row `row` of a tile: its slices added, then its terms applied. */
 template <class F, int TILES>
-static __device__ __forceinline__ float
-total(const stream_args &s, const char *w, const stream_rows &rows, const typename F::T::sum *sums,
-      uint32_t tile, uint32_t row, uint32_t out)
+static __device__ __forceinline__ float total(const stream_args &s, const output_terms &terms,
+                                              const stream_rows &rows,
+                                              const typename F::T::sum *sums, uint32_t row,
+                                              uint32_t out)
 {
     typename F::T::sum sum = 0;
     for (int i = 0; i < SLICES; i++)
         sum += sums[i * OUTS * 8 * TILES + row * OUTS + out];
-    return finish<F>(s.l, sum, w, rows.x(s.l, row), weight_row(s.l, tile, out % 8, out / 8));
+    return finish<F>(s.l, sum, terms, rows.x(s.l, row));
+}
+
+/* The terms of output `out` of a tile, or of the one that it gates. */
+template <class F>
+static __device__ __forceinline__ output_terms terms_of_tile(const stream_args &s, const char *w,
+                                                             uint32_t tile, uint32_t out,
+                                                             uint32_t gated)
+{
+    out += 8 * gated;
+    return terms_of<F>(s.l, w, weight_row(s.l, tile, out % 8, out / 8));
 }
 #endif

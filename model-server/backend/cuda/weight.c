@@ -166,7 +166,7 @@ static int check_shape(const struct mat_desc *m, int64_t *rows, struct err *e)
 
 static const char *const types[DT_N] = {"float32", "float16", "bfloat16"};
 static const char *const layouts[LAYOUT_N] = {
-    "", "int8", "w8a8", "int4", "fp8", "4 bits", "4 bits, looked up", "8 bits"};
+    "", "int8", "w8a8", "int4", "fp8", "4 bits", "4 bits, looked up", "e2m1", "8 bits"};
 
 struct weight *cuda_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
 {
