@@ -46,6 +46,7 @@ struct expert_walk {
     const char *w;
     uint32_t tile, number, job, at, jobs;
 
+    __device__ __forceinline__ const char *matrix(const stream_args &) const { return w; }
     __device__ __forceinline__ void find(const stream_args &s, uint32_t n)
     {
         const uint32_t tiles = tiles_of(s.l);
@@ -70,7 +71,7 @@ static __device__ __forceinline__ void take_pair(x_shared<F> *x, const stream_ar
                                                  const stream_rows &rows, const unsigned char *room)
 {
     const uint32_t i = threadIdx.x % 32 / 4;
-    x->row = room + rows.x(s.l, rows.has(i) ? i : 0) * stream_x_pitch(&s.l);
+    x->init(s.l, room, (uint32_t)rows.x(s.l, rows.has(i) ? i : 0));
 }
 template <class F>
 static __device__ __forceinline__ void take_pair(x_rows<F> *x, const stream_args &s,
@@ -226,7 +227,7 @@ static __global__ void __launch_bounds__(THREADS, 2) linear_experts_kernel(strea
     ring.start(s, first, slots);
     if constexpr (F::T::BYTES == 2)
         if (s.shared_x)
-            take_rows<F>(s.l, r.x);
+            take_rows<F, 8>(s.l, r.x);
     expert_items<F, X>(s, r, first, &ring, dynamic_shared<typename F::T::sum>());
 }
 

@@ -103,22 +103,14 @@ static __device__ void stream_tiles(const stream_args &s, const stream_rows &row
 
 /* ---------------------------------------------------------------- kernels */
 
-static __device__ __forceinline__ tile_walk first_tile(const stream_args &s)
-{
-    return tile_walk{(const char *)s.l.w.data, blockIdx.x};
-}
-
-/* Blocks of a multiprocessor: with offsets and 16 rows the registers of two do not suffice. */
-template <class F, int TILES> static constexpr int AT_ONCE = F::OFFSETS &&TILES > 1 ? 1 : 2;
-
 /* grid: any number of blocks; up to 8 * TILES rows */
 template <class F, int TILES>
-static __global__ void __launch_bounds__(THREADS, AT_ONCE<F, TILES>)
+static __global__ void __launch_bounds__(THREADS, STREAM_AT_ONCE<F, TILES>)
     linear_stream_kernel(stream_args s)
 {
     weight_ring<F> ring;
     depend_start();
-    ring.start(s, first_tile(s), ring_room<TILES>());
+    ring.start(s, tile_walk{blockIdx.x}, ring_room<TILES>());
     depend_wait();
     const stream_rows rows{NULL, s.l.rows, 0};
     x_rows<F> x[TILES];
@@ -131,28 +123,31 @@ static __global__ void __launch_bounds__(THREADS, AT_ONCE<F, TILES>)
 /* The same with x in shared memory: its rows, or up to NORM_ROWS rows whose norm is computed
  * first. */
 template <class F, int TILES>
-static __global__ void __launch_bounds__(THREADS, 2) linear_stream_shared_kernel(stream_args s)
+static __global__ void __launch_bounds__(THREADS, STREAM_AT_ONCE<F, TILES>)
+    linear_stream_shared_kernel(stream_args s)
 {
     weight_ring<F> ring;
     unsigned char *slots = ring_room<TILES>();
     unsigned char *room = slots + SLICES * s.slots * stream_slot_bytes(F::QUANT);
     depend_start();
-    ring.start(s, first_tile(s), slots);
+    ring.start(s, tile_walk{blockIdx.x}, slots);
     norm_part part;
     if (s.norm.y)
         part.load_weights(s.norm);
     depend_wait();
     x_shared<F> x[TILES];
 #pragma unroll
-    for (int i = 0; i < TILES; i++)
-        x[i].init(s.l, room, 8 * i + threadIdx.x % 32 / 4);
+    for (int i = 0; i < TILES; i++) {
+        const uint32_t row = 8 * i + threadIdx.x % 32 / 4;
+        x[i].init(s.l, room, row < s.l.rows ? row : 0);
+    }
     if (s.norm.y) {
         take_norms<F>(s, &part, room, dynamic_shared<float>());
         __syncthreads();
     } else if (s.l.narrow) {
         take_narrow<F>(s.l, room);
     } else {
-        take_rows<F>(s.l, room);
+        take_rows<F, 4>(s.l, room);
     }
     stream_tiles<F, TILES>(s, stream_rows{NULL, s.l.rows, 0}, x, &ring,
                            dynamic_shared<typename F::T::sum>());

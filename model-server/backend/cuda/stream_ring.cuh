@@ -59,23 +59,27 @@ struct step_weights {
  * offsets. */
 enum { ROW_ROOM = 32 * 16, SCALES_ROOM = 16 * 8 };
 
-/* The tiles of a block of a product: of the matrix `w`, those `gridDim.x` apart. NO_TILE: the
+/* The tiles of a block of a product: those of its matrix that are `gridDim.x` apart. NO_TILE: the
  * end. */
 enum : uint32_t { NO_TILE = UINT32_MAX };
 struct tile_walk {
     enum { SCARCE = 0 };
-    const char *w;
     uint32_t tile;
+    __device__ __forceinline__ const char *matrix(const stream_args &s) const
+    {
+        return (const char *)s.l.w.data;
+    }
     __device__ __forceinline__ void next(const stream_args &) { tile += gridDim.x; }
 };
 
 /* A lane's view of its warp's ring. */
 template <class F, class WALK = tile_walk> struct weight_ring {
     enum { SCARCE = WALK::SCARCE };     /* registers are */
-    uint32_t first, end, slot, before;  /* in shared memory: the ring; what is read next, last */
-    WALK walk;                          /* the tile that is being copied */
-    uint32_t left;                      /* steps of it that are not; 0: nothing is left at all */
-    const char *row[2], *groups;        /* what this lane copies next */
+    uint32_t first, end, slot, before; /* in shared memory: the ring; what is read next, last */
+    WALK walk;                         /* the tile that is being copied */
+    uint32_t left;                     /* steps of it that are not; 0: nothing is left at all */
+    const char *row[2], *groups;       /* what this lane copies next */
+    uint32_t steps;                    /* of the warp's slice of a tile */
 
     /* `from`: the block's first tile, which is there; `room`: slots of all warps of the block. */
     __device__ __forceinline__ void start(const stream_args &s, const WALK &from,
@@ -86,7 +90,8 @@ template <class F, class WALK = tile_walk> struct weight_ring {
         end = first + size;
         slot = before = first;
         walk = from;
-        find(s.l);
+        steps = first_step<F>(s.l, threadIdx.x / 32 + 1) - first_step<F>(s.l, threadIdx.x / 32);
+        find(s);
         for (uint32_t i = 0; i + 1 < s.slots; i++, before += stream_slot_bytes(F::QUANT))
             copy(s);
     }
@@ -116,19 +121,21 @@ template <class F, class WALK = tile_walk> struct weight_ring {
     }
 
   private:
-    __device__ __forceinline__ void find(const linear_args &a)
+    __device__ __forceinline__ void find(const stream_args &s)
     {
+        const linear_args &a = s.l;
+        const char *w = walk.matrix(s);
         const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         const uint32_t begin = first_step<F>(a, warp);
-        left = first_step<F>(a, warp + 1) - begin;
+        left = steps;
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++)
-            row[i] = walk.w +
+            row[i] = w +
                      weight_row(a, walk.tile, lane / 4, i) * row_bytes(a.w.cols, DT_F16, F::QUANT) +
                      begin * 64 + lane % 4 * 16;
         if constexpr (F::GROUPED) {
             const uint32_t at = weight_row(a, walk.tile, lane / 2 % 8, lane % 2);
-            groups = walk.w + scales_at(a.w.rows, a.w.cols, F::QUANT) +
+            groups = w + scales_at(a.w.rows, a.w.cols, F::QUANT) +
                      2 * group_at(at, 0, a.w.cols, F::QUANT) + begin * 128 +
                      lane / 16 * groups_bytes(a.w.rows, a.w.cols, F::QUANT);
         }
@@ -151,7 +158,7 @@ template <class F, class WALK = tile_walk> struct weight_ring {
             if (--left == 0) {
                 walk.next(s);
                 if (walk.tile < tiles_of(s.l))
-                    find(s.l);
+                    find(s);
             }
         }
         copy_commit();

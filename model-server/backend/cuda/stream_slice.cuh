@@ -7,6 +7,13 @@
 
 enum { THREADS = SLICES * 32 };
 
+/* Blocks of a multiprocessor, by registers. Widening takes more warps than two of them have; offsets
+ * take the registers of the third, and of 16 rows those of the second. */
+template <class F, int TILES>
+static constexpr int STREAM_AT_ONCE = F::OFFSETS               ? (TILES > 1 ? 1 : 2)
+                                      : F::PARTS > 1 && TILES == 1 ? 3
+                                                               : 2;
+
 /* Shared memory: sums, a word for last_block(), the ring, x. */
 template <int TILES> static __device__ __forceinline__ unsigned char *ring_room(void)
 {
@@ -20,12 +27,14 @@ static __device__ __forceinline__ void stream_slice(const stream_args &s, RING *
                                                     typename F::T::sum (&acc)[TILES][4])
 {
     /* otherwise registers do not suffice */
-    enum { UNROLL = RING::SCARCE ? !F::GROUPED + 1 : F::OFFSETS && TILES > 1 ? 1 : 2 };
+    enum {
+        FEW = RING::SCARCE || STREAM_AT_ONCE<F, TILES> == 3,
+        UNROLL = FEW ? !F::GROUPED + 1 : F::OFFSETS && TILES > 1 ? 1 : 2
+    };
     const linear_args &a = s.l;
-    const uint32_t warp = threadIdx.x / 32, t = threadIdx.x % 4;
-    const uint32_t begin = first_step<F>(a, warp), end = first_step<F>(a, warp + 1);
+    const uint32_t end = ring->steps * F::STEP;
 #pragma unroll UNROLL
-    for (uint32_t at = begin; at < end; at++) {
+    for (uint32_t k = 0; k < end; k += F::STEP) {
         const step_weights now = ring->take(s);
 #pragma unroll
         for (int p = 0; p < F::PARTS; p++) {
@@ -34,11 +43,9 @@ static __device__ __forceinline__ void stream_slice(const stream_args &s, RING *
             if constexpr (F::GROUPED)
                 for (int i = 0; i < 2; i++)
                     rows[i].take(now.of_row(now.scales, i), now.of_row(now.offsets, i), p);
-            /* a lane's columns of a part: 16 bytes of x as it is multiplied */
-            const uint32_t k = at * F::STEP + p * (64 / F::T::BYTES) + t * (16 / F::T::BYTES);
 #pragma unroll
             for (int i = 0; i < TILES; i++) {
-                const uint4 fragment = x[i].at(k, a.w.cols);
+                const uint4 fragment = x[i].at(k + p * (64 / F::T::BYTES));
                 part_sums<F> sums;
                 sums.take(a.w, fragment);
                 multiply_part<F>(acc[i], w0, w1, fragment, rows, sums);

@@ -17,38 +17,42 @@ struct stream_rows {
     __device__ size_t y(uint32_t i) const { return list ? list[first + i] : first + i; }
 };
 
-/* Offset of the first four of a lane's eight columns, where k is 8t of 32, and of the others from
- * there. */
-template <class F> static __device__ __forceinline__ uint32_t first_column(uint32_t k)
+/* The first of a lane's columns in its warp's slice, and the distance of the second four of its
+ * eight columns of a part. */
+template <class F> static __device__ __forceinline__ uint32_t lane_column(const linear_args &a)
 {
-    return F::HALVES ? k - k % 32 / 2 : k;
+    const uint32_t t = threadIdx.x % 4, of_part = F::HALVES ? 4 * t : 16 / F::T::BYTES * t;
+    return slice_begin(a.w.cols, threadIdx.x / 32, F::QUANT) + of_part;
 }
 template <class F> static __device__ __forceinline__ uint32_t apart(void)
 {
     return F::HALVES ? 16 : 4;
 }
 
-/* A row of x as a lane's fragments: its columns from k on in 16 bits, or [k, k + 16) of 8 bits.
- * Zeros past the end. A missing row is that of another: nothing looks at its products. */
+/* A row of x as a lane's fragments: its columns of the part that begins k columns after the slice,
+ * eight in 16 bits, or 16 in 8 bits. Zeros past the end. A missing row is that of another: nothing
+ * looks at its products. */
 template <class F> struct x_rows {
     typedef typename F::T T;
     const float *x;
     const char *bytes;
+    uint32_t first, cols;
     bool aligned;
     __device__ void init(const linear_args &a, const stream_rows &rows, uint32_t i)
     {
         const size_t row = rows.x(a, rows.has(i) ? i : 0);
+        first = lane_column<F>(a), cols = a.w.cols;
         aligned = a.w.cols % k_align(F::QUANT) == 0;
         x = a.x + row * a.w.cols;
-        bytes = (const char *)a.narrow + row * k_padded(a.w.cols, F::QUANT);
+        bytes = (const char *)a.narrow + row * k_padded(a.w.cols, F::QUANT) + first;
     }
-    __device__ __forceinline__ uint4 at(uint32_t k, uint32_t n) const
+    __device__ __forceinline__ uint4 at(uint32_t k) const
     {
         if constexpr (T::BYTES == 1) {
             return *(const uint4 *)(bytes + k);
         } else {
             float f[8];
-            const uint32_t from = first_column<F>(k), then = from + apart<F>();
+            const uint32_t from = first + k, then = from + apart<F>();
             if (aligned) {
                 float4 lo = *(const float4 *)(x + from), hi = *(const float4 *)(x + then);
                 f[0] = lo.x, f[1] = lo.y, f[2] = lo.z, f[3] = lo.w;
@@ -57,7 +61,7 @@ template <class F> struct x_rows {
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
                     const uint32_t at = i < 4 ? from + i : then + i - 4;
-                    f[i] = at < n ? x[at] : 0.0f;
+                    f[i] = at < cols ? x[at] : 0.0f;
                 }
             }
             return make_uint4(T::pack(f[0], f[1]), T::pack(f[2], f[3]), T::pack(f[4], f[5]),
@@ -68,46 +72,59 @@ template <class F> struct x_rows {
 
 /* The same from the results of take_norms() or take_rows() in shared memory. */
 template <class F> struct x_shared {
-    const unsigned char *row;
-    __device__ void init(const linear_args &a, const unsigned char *room, uint32_t i)
+    uint32_t place; /* in the block's shared memory */
+    __device__ void init(const linear_args &a, const unsigned char *room, uint32_t row)
     {
-        row = room + (i < a.rows ? i : 0) * stream_x_pitch(&a);
+        place = (uint32_t)(room - dynamic_shared<unsigned char>()) +
+                row * (uint32_t)stream_x_pitch(&a) + 2 * lane_column<F>(a);
     }
-    __device__ __forceinline__ uint4 at(uint32_t k, uint32_t) const
+    __device__ __forceinline__ uint4 at(uint32_t k) const
     {
+        const unsigned char *columns = dynamic_shared<unsigned char>() + place;
         if constexpr (F::HALVES) {
-            const uint2 lo = *(const uint2 *)(row + 2 * first_column<F>(k));
-            const uint2 hi = *(const uint2 *)(row + 2 * (first_column<F>(k) + apart<F>()));
+            const uint2 lo = *(const uint2 *)(columns + 2 * k);
+            const uint2 hi = *(const uint2 *)(columns + 2 * (k + apart<F>()));
             return make_uint4(lo.x, lo.y, hi.x, hi.y);
         }
-        return *(const uint4 *)(row + 2 * k);
+        return *(const uint4 *)(columns + 2 * k);
+    }
+};
+
+/* Which four columns of a warp's slice, and of which row, a lane takes: every 32nd of all. */
+struct quad_walk {
+    uint32_t row, quad;
+    __device__ __forceinline__ void next(uint32_t quads)
+    {
+        for (quad += 32; quad >= quads; quad -= quads)
+            row++;
     }
 };
 
 /* Rounds this warp's slice of all rows of x for the product: no other warp of the block reads it.
  * A lane has up to BATCH outstanding loads. */
-template <class F>
+template <class F, int BATCH>
 static __device__ __forceinline__ void take_rows(const linear_args &a, unsigned char *room)
 {
     typedef typename F::T T;
-    enum { BATCH = 8 };
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = a.w.cols;
-    const uint32_t begin = slice_begin(n, warp, F::QUANT), end = slice_begin(n, warp + 1, F::QUANT);
-    const uint32_t quads = (end - begin) / 4, all = a.rows * quads;
-    for (uint32_t from = lane; from < all; from += 32 * BATCH) {
+    const uint32_t begin = slice_begin(n, warp, F::QUANT);
+    const uint32_t quads = (slice_begin(n, warp + 1, F::QUANT) - begin) / 4;
+    if (!quads)
+        return;
+    quad_walk to = {lane / quads, lane % quads}, from = to;
+    while (to.row < a.rows) {
         float4 f[BATCH];
 #pragma unroll
-        for (uint32_t i = 0; i < BATCH; i++) {
-            const uint32_t at = from + 32 * i, k = begin + at % quads * 4;
-            f[i] = at < all ? four_of(a.x + (size_t)(at / quads) * n, k, n) : float4{};
-        }
+        for (int i = 0; i < BATCH; i++, from.next(quads))
+            f[i] = from.row < a.rows
+                       ? four_of(a.x + (size_t)from.row * n, begin + 4 * from.quad, n)
+                       : float4{};
 #pragma unroll
-        for (uint32_t i = 0; i < BATCH; i++) {
-            const uint32_t at = from + 32 * i, k = begin + at % quads * 4;
+        for (int i = 0; i < BATCH; i++, to.next(quads)) {
             uint2 pairs;
             pairs.x = T::pack(f[i].x, f[i].y), pairs.y = T::pack(f[i].z, f[i].w);
-            if (at < all)
-                *(uint2 *)(room + at / quads * stream_x_pitch(&a) + 2 * k) = pairs;
+            if (to.row < a.rows)
+                *(uint2 *)(room + to.row * stream_x_pitch(&a) + 2 * (begin + 4 * to.quad)) = pairs;
         }
     }
     __syncwarp();
