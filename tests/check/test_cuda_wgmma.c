@@ -5,6 +5,7 @@
  *
  * On a GPU that takes none, by its kind or by the check, the same products go another way and the
  * cases still hold. */
+#include "tests/check/codes_made.h"
 #include "tests/check/cuda_sides.h"
 
 enum { WGMMA = 16, WGMMA_ANY = 32 };
@@ -78,15 +79,67 @@ static void few_rows_and_floats_go_another_way(void **state)
     close_side(g), close_side(c);
 }
 
-/* The same product with and without wgmma, bit by bit, and a row of it alone. */
-static void compare_ways(int sms, enum dtype t, uint32_t rows, uint32_t n, uint32_t k)
+/* Weights of a scheme, or codes of a format unless that is FORMAT_N. */
+struct kind {
+    enum dtype dtype;
+    enum quant quant;
+    enum format_id format;
+};
+
+struct numbers {
+    const struct kind *kind;
+    uint32_t n, k;
+    float *w;
+    struct mat_codes codes;
+};
+
+static struct numbers numbers_of(const struct kind *kind, uint32_t n, uint32_t k)
 {
-    float *w = rng_floats(&rng, (size_t)n * k), *x = rng_floats(&rng, (size_t)rows * k);
-    float *bias = units(n), *y[2], *one;
+    struct numbers m = {.kind = kind, .n = n, .k = k, .w = rng_floats(&rng, (size_t)n * k)};
+    if (kind->format != FORMAT_N) {
+        m.codes.format = formats[kind->format];
+        fill_codes(&rng, &m.codes, n, k, m.w);
+    }
+    return m;
+}
+
+static void numbers_free(struct numbers *m)
+{
+    if (m->kind->format != FORMAT_N)
+        free_codes(&m->codes);
+    free(m->w);
+}
+
+static struct weight *load_numbers(struct side s, const struct numbers *m)
+{
+    struct err e = ERR_INIT;
+    if (m->kind->format == FORMAT_N)
+        return load_quant(s, m->w, m->n, m->k, m->kind->dtype, m->kind->quant);
+    struct mat_part part = {.rows = m->n, .cols = m->k, .source = SOURCE_CODES, .codes = &m->codes};
+    struct weight *w = s.ops->weight_load(
+        s.d,
+        &(struct mat_desc){
+            .parts = &part, .n_parts = 1, .dtype = m->kind->dtype, .arith = ARITH_INT8},
+        &e);
+    if (!w)
+        fail_msg("%s", e.msg);
+    return w;
+}
+
+static const char *kind_name(const struct kind *k)
+{
+    return k->format != FORMAT_N ? formats[k->format].name : quant_name(k->quant);
+}
+
+/* The same product with and without wgmma, bit by bit, and a row of it alone. */
+static void compare_kind(int sms, const struct kind *kind, uint32_t rows, uint32_t n, uint32_t k)
+{
+    struct numbers m = numbers_of(kind, n, k);
+    float *x = rng_floats(&rng, (size_t)rows * k), *bias = units(n), *y[2], *one;
     uint32_t r = rng_below(&rng, rows);
     for (int i = 0; i < 2; i++) {
         struct side g = i ? open_wgmma(sms) : open_side(gpu, (uint64_t)~WGMMA);
-        struct weight *gw = load(g, w, n, k, t);
+        struct weight *gw = load_numbers(g, &m);
         assert_by_wgmma(false);
         y[i] = linear(g, x, rows, gw, n, k, bias);
         assert_by_wgmma(i);
@@ -99,9 +152,41 @@ static void compare_ways(int sms, enum dtype t, uint32_t rows, uint32_t n, uint3
     }
     for (size_t i = 0; i < (size_t)rows * n; i++)
         if (memcmp(&y[0][i], &y[1][i], 4))
-            fail_msg("%s [%u, %u] x %u rows on %d: y[%zu] is %.9g by wgmma, %.9g else",
-                     dtype_name(t), n, k, rows, sms, i, y[1][i], y[0][i]);
-    free(w), free(x), free(bias), free(y[0]), free(y[1]);
+            fail_msg("%s, %s [%u, %u] x %u rows on %d: y[%zu] is %.9g by wgmma, %.9g else",
+                     dtype_name(kind->dtype), kind_name(kind), n, k, rows, sms, i, y[1][i],
+                     y[0][i]);
+    free(x), free(bias), free(y[0]), free(y[1]);
+    numbers_free(&m);
+}
+
+static void compare_ways(int sms, enum dtype t, uint32_t rows, uint32_t n, uint32_t k)
+{
+    compare_kind(sms, &(struct kind){t, QUANT_NONE, FORMAT_N}, rows, n, k);
+}
+
+/* What the kernels widen: see wgmma_has(). */
+static const struct kind widened[] = {
+    {DT_BF16, QUANT_INT8, FORMAT_N},    {DT_BF16, QUANT_FP8, FORMAT_N},
+    {DT_BF16, QUANT_INT4, FORMAT_N},    {DT_BF16, QUANT_NONE, FORMAT_MXFP4},
+    {DT_BF16, QUANT_NONE, FORMAT_Q4_0}, {DT_BF16, QUANT_NONE, FORMAT_IQ4_NL},
+    {DT_F16, QUANT_INT8, FORMAT_N},     {DT_F16, QUANT_FP8, FORMAT_N},
+    {DT_F16, QUANT_INT4, FORMAT_N},     {DT_F16, QUANT_NONE, FORMAT_MXFP4},
+    {DT_F16, QUANT_NONE, FORMAT_Q4_0},  {DT_F16, QUANT_NONE, FORMAT_IQ4_NL},
+};
+enum { WIDENED = sizeof(widened) / sizeof(*widened) };
+
+static void weights_of_few_bits_have_the_bits_of_other_products(void **state)
+{
+    (void)state;
+    static const int sms[] = {1, 2, 132};
+    if (bits_may_differ())
+        skip();
+    for (uint32_t i = 0; i < 2 * WIDENED; i++)
+        compare_kind(sms[i % 3], &widened[i % WIDENED],
+                     i % 2 ? 17 + rng_below(&rng, 48) : 65 + rng_below(&rng, 100),
+                     1 + rng_below(&rng, 270), 32 * (1 + rng_below(&rng, 36)));
+    for (uint32_t i = 0; i < 4; i++) /* long slices, see above */
+        compare_kind(1, &widened[i], 200, 270, 2080);
 }
 
 static void bits_do_not_depend_on_the_instruction(void **state)
@@ -153,15 +238,15 @@ static float *gated(struct side s, const float *x, uint32_t rows, struct weight 
 }
 
 /* Bit by bit the same as two operations; `kernels`: expected of the fused way. */
-static void compare_gated(int sms, uint32_t rows, uint32_t n, uint32_t k, bool biased, enum act act,
-                          uint64_t kernels)
+static void compare_gated_kind(int sms, const struct kind *kind, uint32_t rows, uint32_t n,
+                               uint32_t k, bool biased, enum act act, uint64_t kernels)
 {
-    enum dtype t = n % 2 ? DT_F16 : DT_BF16;
-    float *w = units(2 * (size_t)n * k), *x = units((size_t)rows * k), *bias = units(2 * n), *y[2];
+    struct numbers m = numbers_of(kind, 2 * n, k);
+    float *x = units((size_t)rows * k), *bias = units(2 * n), *y[2];
     uint64_t launches;
     for (int i = 0; i < 2; i++) {
         struct side g = i ? open_wgmma(sms) : open_side(gpu, (uint64_t)~WGMMA);
-        struct weight *gw = load(g, w, 2 * n, k, t);
+        struct weight *gw = load_numbers(g, &m);
         y[i] = gated(g, x, rows, gw, n, k, biased ? bias : NULL, act, &launches);
         g.ops->weight_free(g.d, gw);
         close_side(g);
@@ -170,7 +255,15 @@ static void compare_gated(int sms, uint32_t rows, uint32_t n, uint32_t k, bool b
     if (machine && !getenv("CUDA_FEATURES"))
         assert_int_equal(launches, kernels);
     assert_memory_equal(y[0], y[1], (size_t)rows * n * 4);
-    free(w), free(x), free(bias), free(y[0]), free(y[1]);
+    free(x), free(bias), free(y[0]), free(y[1]);
+    numbers_free(&m);
+}
+
+static void compare_gated(int sms, uint32_t rows, uint32_t n, uint32_t k, bool biased, enum act act,
+                          uint64_t kernels)
+{
+    const struct kind kind = {n % 2 ? DT_F16 : DT_BF16, QUANT_NONE, FORMAT_N};
+    compare_gated_kind(sms, &kind, rows, n, k, biased, act, kernels);
 }
 
 static void a_gate_is_part_of_its_product(void **state)
@@ -187,6 +280,12 @@ static void a_gate_is_part_of_its_product(void **state)
     compare_gated(1, 200, 130, 2048, false, ACT_GELU_TANH, 2);
     compare_gated(1, 150, 100, 300, true, ACT_GELU, 3);   /* not this one */
     compare_gated(132, 20, 100, 4000, true, ACT_SILU, 4); /* slices side by side */
+    for (uint32_t i = 0; i < WIDENED; i++) {
+        const bool by_8 = widened[i].quant == QUANT_INT8 || widened[i].quant == QUANT_FP8;
+        compare_gated_kind(1, &widened[i], 70 + 20 * i, 96, 320, i % 2, ACT_SILU, 2);
+        /* outputs that gate are not 16 by 16 */
+        compare_gated_kind(1, &widened[i], 70, 100, 320, true, ACT_SILU, by_8 ? 2 : 3);
+    }
 }
 
 /* ---------------------------------------------------------------- norms */
@@ -276,6 +375,7 @@ static void other_bits_are_found_at_start_up(void **state)
 CUDA_TESTS(cmocka_unit_test(products_are_right),
            cmocka_unit_test(few_rows_and_floats_go_another_way),
            cmocka_unit_test(bits_do_not_depend_on_the_instruction),
+           cmocka_unit_test(weights_of_few_bits_have_the_bits_of_other_products),
            cmocka_unit_test(bits_do_not_depend_on_the_order_of_threads_and_copies),
            cmocka_unit_test(a_gate_is_part_of_its_product),
            cmocka_unit_test(norms_store_what_products_take),

@@ -12,18 +12,18 @@
 
 /* device_options.features, and the environment variable CUDA_FEATURES for bisecting. */
 enum cuda_feature {
-    CUDA_TENSOR = 1,     /* tensor cores; without: fp32 arithmetic on the stored weights */
-    CUDA_GRAPHS = 2,     /* replay of repeated decode steps */
-    CUDA_OVERLAP = 4,    /* programmatic dependent launch */
-    CUDA_PEERS = 8,      /* sums over ranks through peer memory */
-    CUDA_WGMMA = 16,     /* wgmma for many rows, if its sums have the bits of mma.sync (wgmma.c) */
-    CUDA_WGMMA_ANY = 32, /* or even if they do not; only CUDA_FEATURES can enable it */
-    CUDA_FUSE = 64,      /* several operations of a decode step in one kernel (fuse.c) */
-    CUDA_X_SHARED = 128, /* x of products of few rows in shared memory (stream.c) */
-    CUDA_HEADS = 256,    /* the last block of a head of q, k or v rotates it (fuse.c) */
-
-    CUDA_KV_AHEAD = 1024,   /* decode loads K and V before its predecessor ends (attention_split) */
-    CUDA_ATTN_WGMMA = 2048, /* wgmma for prefill attention, where products use it */
+    CUDA_TENSOR = 1,      /* tensor cores; without: fp32 arithmetic on the stored weights */
+    CUDA_GRAPHS = 2,      /* replay of repeated decode steps */
+    CUDA_OVERLAP = 4,     /* programmatic dependent launch */
+    CUDA_PEERS = 8,       /* sums over ranks through peer memory */
+    CUDA_WGMMA = 16,      /* wgmma for many rows, if its sums have the bits of mma.sync (wgmma.c) */
+    CUDA_WGMMA_ANY = 32,  /* or even if they do not; only CUDA_FEATURES can enable it */
+    CUDA_FUSE = 64,       /* several operations of a decode step in one kernel (fuse.c) */
+    CUDA_X_SHARED = 128,  /* x of products of few rows in shared memory (stream.c) */
+    CUDA_HEADS = 256,     /* the last block of a head of q, k or v rotates it (fuse.c) */
+    CUDA_WIDEN = 512,     /* quantised weights by wgmma (wgmma.c) */
+    CUDA_KV_AHEAD = 1024, /* decode loads K and V before its predecessor ends (attention_split) */
+    CUDA_ATTN_WGMMA = 2048,  /* wgmma for prefill attention, where products use it */
     CUDA_DRAW_SHARED = 4096, /* rows of scores in shared memory while tokens are drawn (draw.cu) */
     CUDA_EXPERTS = 16384,    /* experts' products by wgmma, where others would be (moe.c) */
     CUDA_MIX = 32768,        /* routing in one kernel; biases, gates, sums in experts' products */
@@ -282,6 +282,8 @@ void profile_run(struct device *d);
  * product itself: `a` as filled by cuda_linear(). */
 int wgmma_decide(struct device *d, int major, int minor, const char **why, struct err *e);
 bool wgmma_takes(const struct device *d, const struct linear_args *a);
+bool wgmma_has(const struct device *d, const struct stored *w); /* kernels for this format */
+bool wgmma_gates(const struct stored *w); /* if the first half of its rows gates the second */
 void wgmma_linear(struct device *d, struct linear_args *a);
 /* Attention of tiles of many rows, `a` as filled by cuda_attention(). */
 bool attn_wgmma_takes(const struct device *d, const struct attn_args *a);

@@ -133,33 +133,33 @@ template <int LEFT> static __device__ __forceinline__ void wgmma_wait(void)
     SUMS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "   \
             "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 
-/* wgmma(T(), c, a0, a1, a2, a3, b): c[64 x N] += a[64 x 16] b[16 x N], warp w of the four has rows
- * 16 w .. 16 w + 15. Fragments as of mma.sync: a: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..),
+/* wgmma(T(), c, a0, a1, a2, a3, b, add): c[64 x N] += a[64 x 16] b[16 x N], or without `add` c = a b;
+ * warp w of the four has rows 16 w .. 16 w + 15. Fragments as of mma.sync: a: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..),
  * (g + 8, 2t + 8..); c[i]: (g, 8i + 2t), (g, 8i + 2t + 1), (g + 8, 8i + 2t), (g + 8, 8i + 2t + 1).
  * b: a descriptor of shared memory, the manual's "matrix descriptor", with k running fastest.
  * It runs on: neither the registers nor what b names may be touched before wgmma_wait(). */
-#define WGMMA(T, NAME, N, SUMS, A0, A1, A2, A3, B, ...)                                            \
+#define WGMMA(T, NAME, N, SUMS, A0, A1, A2, A3, B, P, ...)                                         \
     static __device__ __forceinline__ void wgmma(T, float(&c)[N / 8][4], const uint32_t &a0,       \
                                                  const uint32_t &a1, const uint32_t &a2,           \
-                                                 const uint32_t &a3, uint64_t b)                   \
+                                                 const uint32_t &a3, uint64_t b, bool add = true)  \
     {                                                                                              \
-        asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"                                    \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, " P ", 0;\n"                                \
                      "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" SUMS     \
                      "}, {" A0 ", " A1 ", " A2 ", " A3 "}, " B ", p, 1, 1, 0;\n}"                  \
                      : __VA_ARGS__                                                                 \
-                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));                                \
+                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"((uint32_t)add));            \
     }
-WGMMA(Bf16, "bf16", 16, SUMS_8, "%8", "%9", "%10", "%11", "%12", FOUR(0), FOUR(1))
-WGMMA(F16, "f16", 16, SUMS_8, "%8", "%9", "%10", "%11", "%12", FOUR(0), FOUR(1))
-WGMMA(Bf16, "bf16", 32, SUMS_16, "%16", "%17", "%18", "%19", "%20", SIXTEEN(0))
-WGMMA(F16, "f16", 32, SUMS_16, "%16", "%17", "%18", "%19", "%20", SIXTEEN(0))
-WGMMA(Bf16, "bf16", 64, SUMS_32, "%32", "%33", "%34", "%35", "%36", SIXTEEN(0), SIXTEEN(4))
-WGMMA(F16, "f16", 64, SUMS_32, "%32", "%33", "%34", "%35", "%36", SIXTEEN(0), SIXTEEN(4))
-WGMMA(Bf16, "bf16", 128, SUMS_64, "%64", "%65", "%66", "%67", "%68", ALL64(0))
-WGMMA(F16, "f16", 128, SUMS_64, "%64", "%65", "%66", "%67", "%68", ALL64(0))
-WGMMA(Bf16, "bf16", 192, SUMS_96, "%96", "%97", "%98", "%99", "%100", ALL64(0), SIXTEEN(16),
+WGMMA(Bf16, "bf16", 16, SUMS_8, "%8", "%9", "%10", "%11", "%12", "%13", FOUR(0), FOUR(1))
+WGMMA(F16, "f16", 16, SUMS_8, "%8", "%9", "%10", "%11", "%12", "%13", FOUR(0), FOUR(1))
+WGMMA(Bf16, "bf16", 32, SUMS_16, "%16", "%17", "%18", "%19", "%20", "%21", SIXTEEN(0))
+WGMMA(F16, "f16", 32, SUMS_16, "%16", "%17", "%18", "%19", "%20", "%21", SIXTEEN(0))
+WGMMA(Bf16, "bf16", 64, SUMS_32, "%32", "%33", "%34", "%35", "%36", "%37", SIXTEEN(0), SIXTEEN(4))
+WGMMA(F16, "f16", 64, SUMS_32, "%32", "%33", "%34", "%35", "%36", "%37", SIXTEEN(0), SIXTEEN(4))
+WGMMA(Bf16, "bf16", 128, SUMS_64, "%64", "%65", "%66", "%67", "%68", "%69", ALL64(0))
+WGMMA(F16, "f16", 128, SUMS_64, "%64", "%65", "%66", "%67", "%68", "%69", ALL64(0))
+WGMMA(Bf16, "bf16", 192, SUMS_96, "%96", "%97", "%98", "%99", "%100", "%101", ALL64(0), SIXTEEN(16),
       SIXTEEN(20))
-WGMMA(F16, "f16", 192, SUMS_96, "%96", "%97", "%98", "%99", "%100", ALL64(0), SIXTEEN(16),
+WGMMA(F16, "f16", 192, SUMS_96, "%96", "%97", "%98", "%99", "%100", "%101", ALL64(0), SIXTEEN(16),
       SIXTEEN(20))
 
 /* wgmma_tiles(T(), c, a, b, add): the same with a in shared memory too, 64 rows in the form of b's;

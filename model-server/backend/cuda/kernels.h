@@ -202,11 +202,14 @@ launch_fn linear_stream_launch;  /* stream_args: tensor cores, up to 16 rows or 
 launch_fn experts_stream_launch; /* of experts */
 launch_fn linear_tile_launch;    /* tensor cores, many rows */
 launch_fn linear_wgmma_launch;   /* the same with wgmma; narrow in the order NARROW_WGMMA */
+/* linear_wgmma's part for weights in 8 bits, and in 4 bits without offsets. */
+cudaError_t linear_bytes_wgmma(const struct launch *l, const struct linear_args *a);
+cudaError_t linear_nibbles_wgmma(const struct launch *l, const struct linear_args *a);
 launch_fn linear_sum_launch;     /* sums the parallel slices of linear_tile */
 
-/* linear_experts: products of experts in 16 bits by wgmma. l: narrow has the pairs' rows of x, in
+/* linear_experts: products of experts by wgmma; quantised: in tiles of EXPERT_FEW rows. l: narrow has the pairs' rows of x, in
  * the order of the list and NARROW_WGMMA; jobs are tiles of l.tile_rows rows; rows: pairs; gate
- * with ACT_SILU or ACT_GELU_TANH. maps: [experts] tensor maps in device memory, see
+ * with ACT_SILU or ACT_GELU_TANH. maps: [experts] of EXPERT_MAP_BYTES in device memory, see
  * linear_experts_map(). bias_of, scale_of: as in stream_args. y16: not NULL: results in 16 bits
  * instead of y, in the order of the list, rows of `pitch` in NARROW_WGMMA. */
 struct experts_args {
@@ -216,9 +219,9 @@ struct experts_args {
     uint16_t *y16;
     uint32_t pitch, reserved;
 };
-enum { EXPERT_FEW = 64, EXPERT_MANY = 192, EXPERT_MAP_BYTES = 128 };
+enum { EXPERT_FEW = 64, EXPERT_MANY = 192, EXPERT_MAP_BYTES = 256 };
 launch_fn linear_experts_launch;
-/* Host memory of EXPERT_MAP_BYTES at a multiple of 64: the map of one expert's matrix. */
+/* Host memory of EXPERT_MAP_BYTES at a multiple of 64: the maps of one expert's matrix. */
 cudaError_t linear_experts_map(void *map, const struct stored *w);
 
 /* ---------------------------------------------------------------- moe.cu */

@@ -61,10 +61,9 @@ static void *make_maps(struct device *d, struct weight *const *w, uint32_t n, st
 }
 
 /* Matrices that linear_experts supports, if it is to be used at all. */
-static bool wgmma_has(const struct device *d, const struct stored *w)
+static bool takes_experts(const struct device *d, const struct stored *w)
 {
-    return d->features & CUDA_WGMMA && d->features & CUDA_EXPERTS && w->quant == QUANT_NONE &&
-           w->dtype != DT_F32;
+    return d->features & CUDA_EXPERTS && wgmma_has(d, w);
 }
 
 /* The device's arrays for w[0 .. n), created on first use; NULL with a fault. Valid until the next
@@ -85,7 +84,7 @@ static const struct expert_table *table_of(struct device *d, struct weight *cons
     if (!t->dev)
         return NULL;
     d->n_experts++; /* from here on it is freed with the device */
-    t->maps = wgmma_has(d, &w[0]->m) ? make_maps(d, w, n, &d->fault) : NULL;
+    t->maps = takes_experts(d, &w[0]->m) ? make_maps(d, w, n, &d->fault) : NULL;
     return d->fault.kind == ERR_NONE ? t : NULL;
 }
 
@@ -140,8 +139,8 @@ static size_t lay_out(struct moe_work *m, char *base, const struct moe *p)
     PLACE(hidden, pairs * 2 * ffn);
     PLACE(gated, pairs * ffn);
     PLACE(out, pairs * m->hidden_n);
-    PLACE(x16, pairs * k_padded(m->hidden_n, QUANT_NONE));
-    PLACE(gated16, pairs * k_padded(m->ffn, QUANT_NONE));
+    PLACE(x16, pairs * k_padded(m->hidden_n, p->up[0]->m.quant));
+    PLACE(gated16, pairs * k_padded(m->ffn, p->down[0]->m.quant));
 #undef PLACE
     return at;
 }
@@ -179,12 +178,13 @@ static void choose(const struct device *d, struct moe_work *m, const struct moe 
     const struct stored *up = &p->up[0]->m, *down = &p->down[0]->m;
     const bool shared = m->rows <= FEW_ROWS && in_shared(d, m, p->up[0], m->rows, p->n_experts) &&
                         in_shared(d, m, p->down[0], m->pairs, p->n_experts);
-    m->wgmma = wgmma_has(d, up) && wgmma_has(d, down) && up->dtype == down->dtype && !shared;
+    m->wgmma =
+        takes_experts(d, up) && takes_experts(d, down) && up->dtype == down->dtype && !shared;
     m->fused = d->features & CUDA_FUSE && d->features & CUDA_MIX && d->features & CUDA_TENSOR &&
                up->dtype != DT_F32 && down->dtype != DT_F32;
-    m->tile = !m->wgmma                              ? UINT32_MAX
-              : m->pairs <= FEW_PAIRS * p->n_experts ? EXPERT_FEW
-                                                     : EXPERT_MANY;
+    m->tile = !m->wgmma                                                          ? UINT32_MAX
+              : up->quant || down->quant || m->pairs <= FEW_PAIRS * p->n_experts ? EXPERT_FEW
+                                                                                 : EXPERT_MANY;
 }
 
 /* A row's scores and choices in the shared memory of a block that has all rows. */
@@ -248,7 +248,7 @@ static void collect(struct device *d, const struct moe_work *m, uint16_t *y, con
                                    .rows = m->pairs,
                                    .per_row = m->pairs / x_rows,
                                    .n = w->cols,
-                                   .pitch = k_padded(w->cols, QUANT_NONE),
+                                   .pitch = k_padded(w->cols, w->quant),
                                    .dtype = w->dtype};
     RECORD(d, collect_launch, a);
 }
@@ -267,8 +267,10 @@ static void up_by_wgmma(struct device *d, const struct moe_work *m, const float 
     collect(d, m, m->x16, x, m->rows, &t->first->m);
     struct experts_args a = wgmma_args(d, m, t, m->hidden, m->x16);
     a.bias_of = p->up_bias, a.scale_of = p->scale_input ? m->weight : NULL;
-    if (!p->plain && (p->act == ACT_SILU || p->act == ACT_GELU_TANH)) {
-        a.y16 = m->gated16, a.pitch = k_padded(m->ffn, QUANT_NONE);
+    const uint32_t pitch = k_padded(m->ffn, p->down[0]->m.quant);
+    if (!p->plain && (p->act == ACT_SILU || p->act == ACT_GELU_TANH) && wgmma_gates(&a.l.w) &&
+        pitch == k_padded(m->ffn, QUANT_NONE)) { /* tiles of 64 outputs fill the rows */
+        a.y16 = m->gated16, a.pitch = pitch;
         a.l.gate = true, a.l.act = p->act;
         RECORD(d, linear_experts_launch, a);
         return;

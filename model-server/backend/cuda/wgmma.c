@@ -15,10 +15,22 @@
 
 /* ---------------------------------------------------------------- the product */
 
+/* Not with offsets or with groups of 16 columns: sums of x, and twice the chains, take the time of
+ * the products again. */
+bool wgmma_has(const struct device *d, const struct stored *w)
+{
+    const bool widens = w->quant == QUANT_INT8 || w->quant == QUANT_FP8 || in_4_bits(w->quant);
+    return d->features & CUDA_WGMMA && w->dtype != DT_F32 &&
+           (w->quant == QUANT_NONE || (d->features & CUDA_WIDEN && widens && !w->offsets));
+}
+
 bool wgmma_takes(const struct device *d, const struct linear_args *a)
 {
-    return d->features & CUDA_WGMMA && a->w.quant == QUANT_NONE && !a->table;
+    return wgmma_has(d, &a->w) && !a->table;
 }
+
+/* Scales of groups are copied for 16 outputs at a time. */
+bool wgmma_gates(const struct stored *w) { return !in_4_bits(w->quant) || w->rows / 2 % 16 == 0; }
 
 static uint64_t tiles_of(const struct linear_args *a, uint32_t rows)
 {
@@ -31,10 +43,11 @@ static uint64_t tiles_of(const struct linear_args *a, uint32_t rows)
  * (docs/results/gpu.md), and all together 4.1 TB/s from memory: 2340 bytes a cycle. */
 static uint64_t stage_cycles(const struct linear_args *a, uint32_t rows, uint64_t busy)
 {
-    enum { ROW_BYTES = 128, OUTS = 128, L2_BYTES = 36, MEMORY_BYTES = 2340 };
-    const uint64_t products = 4 * rows, copies = (OUTS + rows) * ROW_BYTES / L2_BYTES;
+    enum { X_BYTES = 128, OUTS = 128, L2_BYTES = 36, MEMORY_BYTES = 2340 };
+    const uint64_t w_bytes = OUTS * 64 * row_bytes(128, DT_F16, a->w.quant) / 128;
+    const uint64_t products = 4 * rows, copies = (w_bytes + rows * X_BYTES) / L2_BYTES;
     const uint64_t sharing = (a->rows + rows - 1) / rows; /* blocks that read the same weights */
-    const uint64_t reads = OUTS * ROW_BYTES * busy / MEMORY_BYTES / sharing;
+    const uint64_t reads = w_bytes * busy / MEMORY_BYTES / sharing;
     const uint64_t most = products > copies ? products : copies;
     return most > reads ? most : reads;
 }
@@ -46,11 +59,17 @@ static uint64_t cycles_of(const struct device *d, const struct linear_args *a, u
 {
     enum { KERNEL = 7000, BYTES = 1700 /* a cycle */ };
     const uint64_t tiles = tiles_of(a, rows) * (apart ? SLICES : 1), sms = (uint64_t)d->sms;
-    const uint64_t stages = k_padded(a->w.cols, QUANT_NONE) / 64 / (apart ? SLICES : 1) + 1;
+    const uint64_t stages = k_padded(a->w.cols, a->w.quant) / 64 / (apart ? SLICES : 1) + 1;
     const uint64_t moved = 2 * SLICES * sizeof(float) * a->rows * a->w.rows;
     return tiles / sms * stages * stage_cycles(a, rows, sms) +
            (tiles % sms ? stages * stage_cycles(a, rows, tiles % sms) : 0) +
            (apart ? KERNEL + moved / BYTES : 0);
+}
+
+/* Rows of the largest tile, by registers. */
+static uint32_t most_rows(const struct stored *w)
+{
+    return w->quant == QUANT_NONE ? 192 : in_4_bits(w->quant) ? 64 : 128;
 }
 
 struct choice {
@@ -67,7 +86,8 @@ static struct choice choose(const struct device *d, const struct linear_args *a)
     for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(*rows); i++) {
         const struct choice c = {rows[i / 2], i % 2};
         const uint64_t cycles = cycles_of(d, a, c.rows, c.apart);
-        if (cycles < least && (c.rows > 64 || a->rows <= 64))
+        const uint32_t most = most_rows(&a->w);
+        if (c.rows <= most && cycles < least && (c.rows > 64 || a->rows <= 64 || most == 64))
             least = cycles, best = c;
     }
     return best;
@@ -117,7 +137,8 @@ bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint3
     if (!last || last->fn != linear_wgmma_launch || (act != ACT_SILU && act != ACT_GELU_TANH))
         return false;
     struct linear_args *a = (struct linear_args *)(void *)(r->bytes + last->at);
-    if (a->y != x || a->rows != rows || a->w.rows != 2 * n || a->part || a->gate)
+    if (a->y != x || a->rows != rows || a->w.rows != 2 * n || a->part || a->gate ||
+        !wgmma_gates(&a->w))
         return false;
     a->y = y, a->gate = true, a->act = act;
     return true;

@@ -1,6 +1,6 @@
 /* wgmma_ring.cuh - shared by the kernels that use wgmma: a ring of stages that one thread fills
- * by tensor maps, 64 columns of weights and of x each, and the sum of stages by two warpgroups.
- * See linear_wgmma.cu for its use. */
+ * by tensor maps, 64 or 128 columns of weights and of x each, and the sum of stages by two
+ * warpgroups. F: the format of the weights, see linear_mma.cuh. See wgmma_tile.cuh for its use. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_WGMMA_RING_CUH
 #define MODEL_SERVER_BACKEND_CUDA_WGMMA_RING_CUH
 #include "model-server/backend/cuda/hopper.cuh"
@@ -12,22 +12,38 @@ enum {
     GROUP = 128, /* threads of a warpgroup */
     MATH = 2,
     THREADS = (MATH + 1) * GROUP,
-    BAND = 64,    /* outputs of one copy; a tile has two such bands */
-    COLUMNS = 64, /* of a stage */
+    BAND = 64,       /* outputs of one copy; a tile has two such bands */
+    X_COLUMNS = 64,  /* of x in one copy */
+    W_BYTES = 64,    /* of a row of weights in one copy */
     COPY_REGISTERS = 24,
     MATH_REGISTERS = 240,
     ALIGN = 1024 /* of swizzled tiles */
 };
 static_assert((COPY_REGISTERS + MATH * MATH_REGISTERS) * GROUP <= 65536, "a block's registers");
 
-template <int ROWS> struct stage {
-    unsigned char x[ROWS][2 * COLUMNS], w[2][2][BAND][COLUMNS]; /* [half][band] */
+/* Scales of the groups of a stage, as they are stored: [band][16 outputs][group]. */
+template <bool GROUPED> struct stage_scales {
+    unsigned char scales[2][BAND / 16][128];
+};
+template <> struct stage_scales<false> {
+};
+/* A stage: COLUMNS, in PARTS of 32; rows of x in pieces of 64 columns, rows of weights in pieces of
+ * W_BYTES: two of weights in 16 bits, one of others. */
+template <class F, int ROWS> struct stage : stage_scales<F::GROUPED> {
+    enum {
+        COLUMNS = F::PARTS == 4 ? 128 : 64,
+        PARTS = COLUMNS / 32,
+        W_PIECES = COLUMNS / F::PARTS * 2 / W_BYTES
+    };
+    unsigned char x[COLUMNS / X_COLUMNS][ROWS][2 * X_COLUMNS], w[W_PIECES][2][BAND][W_BYTES];
 };
 /* full[i] ends a phase when the bytes of a stage have arrived, empty[i] when no warp reads it any
  * more. */
-template <int R, int N> struct ring {
+template <class F, int R, int N> struct ring {
+    typedef F format;
+    typedef ::stage<F, R> stage;
     enum { ROWS = R, STAGES = N };
-    stage<R> at[N];
+    stage at[N];
     mbarrier full[N], empty[N];
     __device__ __forceinline__ void init(void)
     {
@@ -49,6 +65,23 @@ template <int R, int N> struct ring {
             mbarrier_arrive(&empty[i]);
     }
 };
+
+/* As many stages as fit, of up to 9. */
+enum { TILE_ROOM = (227 << 10) - ALIGN - 1024 };
+template <class F, int ROWS>
+static constexpr int TILE_STAGES = TILE_ROOM / sizeof(stage<F, ROWS>) < 9
+                                       ? TILE_ROOM / sizeof(stage<F, ROWS>)
+                                       : 9;
+template <class F, int ROWS> using tile_ring = ring<F, ROWS, TILE_STAGES<F, ROWS>>;
+
+/* Stages of a slice. */
+template <class RING>
+static __device__ __forceinline__ uint32_t slice_stages(const linear_args &a, uint32_t s)
+{
+    enum { QUANT = RING::format::QUANT };
+    return (slice_begin(a.w.cols, s + 1, QUANT) - slice_begin(a.w.cols, s, QUANT)) /
+           RING::stage::COLUMNS;
+}
 
 /* A thread's position in the ring: stage `i`, in the phase of this parity. */
 template <int STAGES> struct place {
@@ -77,35 +110,47 @@ static __host__ __device__ __forceinline__ uint32_t tile_outs(const linear_args 
     return a.gate ? BAND : 2 * BAND;
 }
 
-/* The weights of a stage: 64 columns of the tile whose first band begins at `out`. */
-template <int ROWS>
-static __device__ __forceinline__ void load_weights(const linear_args &a, stage<ROWS> *s,
-                                                    const CUtensorMap *w, mbarrier *full,
+/* Where weights are copied from: their rows, and with groups the scales, of 16 outputs a row. */
+struct weight_maps {
+    CUtensorMap rows, scales;
+};
+template <class F> static cudaError_t map_weights(weight_maps *m, const stored &w)
+{
+    const uint32_t bytes = (uint32_t)row_bytes(w.cols, w.dtype, F::QUANT);
+    cudaError_t rc = tensor_map(&m->rows, w.data, bytes / 2, w.rows, W_BYTES / 2, BAND, false);
+    if (rc == cudaSuccess && F::GROUPED)
+        rc = tensor_map(&m->scales, (const char *)w.data + scales_at(w.rows, w.cols, F::QUANT),
+                        k_padded(w.cols, F::QUANT) / step_columns(F::QUANT) * 64,
+                        (w.rows + 15) / 16, 64, BAND / 16, false);
+    return rc;
+}
+
+/* The weights of a stage: columns from k on of the tile whose first band begins at `out`. With
+ * groups the bands are a multiple of 16 outputs apart. */
+template <class F, int ROWS>
+static __device__ __forceinline__ void load_weights(const linear_args &a, stage<F, ROWS> *s,
+                                                    const weight_maps *m, mbarrier *full,
                                                     uint32_t k, uint32_t out)
 {
-    for (int i = 0; i < 4; i++)
-        tile_load(s->w[i / 2][i % 2], w, full, k + i / 2 * (COLUMNS / 2),
+    for (int i = 0; i < 2 * stage<F, ROWS>::W_PIECES; i++)
+        tile_load(s->w[i / 2][i % 2], &m->rows, full, k / F::PARTS + i / 2 * (W_BYTES / 2),
                   out + i % 2 * band_apart(a));
+    if constexpr (F::GROUPED)
+        for (int i = 0; i < 2; i++)
+            tile_load(s->scales[i], &m->scales, full, k / 2, (out + i * band_apart(a)) / 16);
 }
 
 /* ---------------------------------------------------------------- multiplying */
 
-/* This lane's 16 bytes of its two outputs, which are rows g and g + 8 of the fragment: 32 columns.
+/* This lane's 8 columns of 32 of its two outputs, which are rows g and g + 8 of the fragment.
  * They are output `out` of either band. So with a gate a thread has an output of the gate and the
  * one that it gates. */
 struct fragment {
     uint4 g, g8;
 };
-template <int ROWS>
-static __device__ __forceinline__ void load_fragment(fragment *f, const stage<ROWS> *s, int half,
-                                                     uint32_t place)
-{
-    f->g = *(const uint4 *)&s->w[half][0][0][place];
-    f->g8 = *(const uint4 *)&s->w[half][1][0][place];
-}
 static __device__ __forceinline__ uint32_t fragment_place(uint32_t out)
 {
-    return out * COLUMNS + threadIdx.x % 4 * 16;
+    return out * W_BYTES + threadIdx.x % 4 * 16;
 }
 /* Outputs of a band in their order: 8 of them to a warp. */
 static __device__ __forceinline__ uint32_t band_output(uint32_t thread)
@@ -123,60 +168,79 @@ static __device__ __forceinline__ uint64_t rows_operand(const void *rows, uint32
     return address >> 4 | 1ull << 16 | eight_rows >> 4 << 32 | 1ull << 62;
 }
 
-/* Sums of consecutive stages, of their first N rows. Halves of a stage are groups of two wgmma; one group always runs while
- * the next one's weights are read from shared memory. */
-template <typename T, class RING, int N = RING::ROWS> struct stage_sums {
-    enum { ROWS = N };
+/* Sums of consecutive stages, of their first N rows. Parts of a stage are groups of two wgmma. One
+ * group always runs while the next one's weights are read from shared memory, and widened. */
+template <class RING, int N = RING::ROWS> struct stage_sums {
+    typedef typename RING::format F;
+    typedef typename F::T T;
+    typedef typename RING::stage stage_type;
+    enum { ROWS = N, PARTS = stage_type::PARTS };
+    const stored &w;
     RING *r;
     place<RING::STAGES> p;
-    uint32_t place_of_weights; /* the thread's */
-    fragment f[2];
-    __device__ __forceinline__ stage_sums(RING *r, uint32_t out) : r(r)
-, place_of_weights(fragment_place(out)) {}
+    uint32_t out;    /* the thread's, of its band */
+    fragment f[2], bytes; /* bytes: weights as they are stored, unless those are f's */
+    uint2 scales[2]; /* of the stage, with groups */
 
-    /* Starts adding half h of the current stage to `acc`. */
-    __device__ __forceinline__ void start(float (&acc)[ROWS / 8][4], int h)
+    __device__ __forceinline__ stage_sums(const stored &w, RING *r, uint32_t out)
+        : w(w), r(r), out(out)
     {
-        const auto *s = &r->at[p.i];
+    }
+
+    /* Reads part h of the current stage into f[h % 2], waiting for the stage with its first part. */
+    __device__ __forceinline__ void load(int h)
+    {
+        const stage_type *s = &r->at[p.i];
         if (h == 0)
             mbarrier_wait(&r->full[p.i], p.parity);
-        load_fragment(&f[h], s, h, place_of_weights);
+        const uint32_t at = fragment_place(out);
+        if constexpr (F::PARTS == 1) {
+            f[h % 2].g = *(const uint4 *)&s->w[h][0][0][at];
+            f[h % 2].g8 = *(const uint4 *)&s->w[h][1][0][at];
+        } else {
+            if (h == 0) {
+                bytes.g = *(const uint4 *)&s->w[0][0][0][at];
+                bytes.g8 = *(const uint4 *)&s->w[0][1][0][at];
+            }
+            f[h % 2].g = F::widen(w, bytes.g, h);
+            f[h % 2].g8 = F::widen(w, bytes.g8, h);
+        }
+        if constexpr (F::GROUPED)
+            if (h == 0)
+                for (int i = 0; i < 2; i++)
+                    scales[i] =
+                        *(const uint2 *)&s->scales[i][out / 16][out % 8 * 16 + out / 8 % 2 * 8];
+    }
+    /* Starts the products of f[h % 2]: c += them, or c = them. */
+    __device__ __forceinline__ void start(float (&c)[ROWS / 8][4], int h, bool add)
+    {
+        const fragment &a = f[h % 2];
+        const void *x = r->at[p.i].x[h / 2];
         wgmma_fence();
-        wgmma(T(), acc, f[h].g.x, f[h].g8.x, f[h].g.y, f[h].g8.y, rows_operand(s->x, 32 * h));
-        wgmma(T(), acc, f[h].g.z, f[h].g8.z, f[h].g.w, f[h].g8.w, rows_operand(s->x, 32 * h + 16));
+        wgmma(T(), c, a.g.x, a.g8.x, a.g.y, a.g8.y, rows_operand(x, h % 2 * 32), add);
+        wgmma(T(), c, a.g.z, a.g8.z, a.g.w, a.g8.w, rows_operand(x, h % 2 * 32 + 16));
         wgmma_commit();
     }
-    /* The half before this one is added: f[1 - h] may be loaded. */
-    __device__ __forceinline__ void settle(int h, bool first)
-    {
-        wgmma_wait<1>();
-        if (h == 0 && !first)
-            r->release(p.before());
-        if (h == 1)
-            p.next();
-    }
-    /* acc = the sum of the next `stages` stages, at least PARTS / 2. While the first ones are added,
-     * part(i) is called for i < PARTS, with a constant i: other work of the thread, not on `acc`. */
-    template <int PARTS, typename FN>
+
+    /* acc = the sum of the next `stages` stages, at least TIMES / PARTS. While the first ones are
+     * added, part(i) is called for i < TIMES, with a constant i: other work of the thread, not on
+     * `acc`. */
+    template <int TIMES, typename FN>
     __device__ __forceinline__ void slice(float (&acc)[ROWS / 8][4], uint32_t stages, FN part)
     {
-        static_assert(PARTS % 2 == 0, "halves of stages");
+        static_assert(TIMES % PARTS == 0, "parts of stages");
 #pragma unroll
         for (int i = 0; i < ROWS / 8 * 4; i++)
             acc[i / 4][i % 4] = 0.0f;
 #pragma unroll
-        for (int i = 0; i < PARTS; i++) {
-            start(acc, i % 2);
-            settle(i % 2, i == 0);
-            part(i); /* while one group runs: the other's fragment is free */
-        }
-        for (uint32_t n = PARTS / 2; n < stages; n++) {
+        for (int i = 0; i < TIMES; i++)
+            step(acc, i % PARTS, i == 0, [&]() { part(i); });
+        for (uint32_t n = TIMES / PARTS; n < stages; n++)
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
-                start(acc, h);
-                settle(h, n == 0);
-            }
-        }
+            for (int h = 0; h < PARTS; h++)
+                step(acc, h, n == 0 && h == 0, []() {});
+        if (F::GROUPED)
+            return;
         wgmma_wait<0>();
         if (stages)
             r->release(p.before());
@@ -184,6 +248,51 @@ template <typename T, class RING, int N = RING::ROWS> struct stage_sums {
     __device__ __forceinline__ void slice(float (&acc)[ROWS / 8][4], uint32_t stages)
     {
         slice<0>(acc, stages, [](int) {});
+    }
+
+  private:
+    /* Adds part h of the current stage, the slice's first or not. */
+    template <typename FN>
+    __device__ __forceinline__ void step(float (&acc)[ROWS / 8][4], int h, bool first, FN other)
+    {
+        if constexpr (F::GROUPED) {
+            step_of_group(acc, h, other);
+            return;
+        }
+        load(h);
+        start(acc, h, true);
+        wgmma_wait<1>(); /* the part before this one is added: f[1 - h % 2] may be loaded */
+        if (h == 0 && !first)
+            r->release(p.before());
+        if (h == PARTS - 1)
+            p.next();
+        other(); /* while one group runs: the other's fragment is free */
+    }
+
+    /* A part is a group of columns: a chain of its own, multiplied by the group's scales. */
+    template <typename FN>
+    __device__ __forceinline__ void step_of_group(float (&acc)[ROWS / 8][4], int h, FN other)
+    {
+        float chain[ROWS / 8][4] = {};
+        if (h == 0)
+            load(0);
+        start(chain, h, false);
+        const float g = F::scale(scales[0], h), g8 = F::scale(scales[1], h);
+        if (h < PARTS - 1)
+            load(h + 1);
+        other();
+        wgmma_wait<0>();
+        if (h == PARTS - 1) {
+            r->release(p.i);
+            p.next();
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS / 8; i++) {
+            acc[i][0] = fmaf(chain[i][0], g, acc[i][0]);
+            acc[i][1] = fmaf(chain[i][1], g, acc[i][1]);
+            acc[i][2] = fmaf(chain[i][2], g8, acc[i][2]);
+            acc[i][3] = fmaf(chain[i][3], g8, acc[i][3]);
+        }
     }
 };
 #endif

@@ -53,10 +53,10 @@ void double_wgmma(const double_wgmma_lane *mine);
 #define DOUBLE_WGMMA(T, WIDE)                                                                      \
     template <int N8>                                                                              \
     static inline void wgmma(T, float(&c)[N8][4], const uint32_t &a0, const uint32_t &a1,          \
-                             const uint32_t &a2, const uint32_t &a3, uint64_t b)                   \
+                             const uint32_t &a2, const uint32_t &a3, uint64_t b, bool add = true)  \
     {                                                                                              \
         double_wgmma_lane mine = {                                                                 \
-            &c[0][0], {&a0, &a1, &a2, &a3}, b, 0, N8 * 8, false, true, WIDE};                      \
+            &c[0][0], {&a0, &a1, &a2, &a3}, b, 0, N8 * 8, false, add, WIDE};                       \
         double_wgmma(&mine);                                                                       \
     }                                                                                              \
     template <int N8>                                                                              \
