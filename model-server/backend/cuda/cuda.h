@@ -25,10 +25,9 @@ enum cuda_feature {
     CUDA_KV_AHEAD = 1024, /* decode loads K and V before its predecessor ends (attention_split) */
     CUDA_ATTN_WGMMA = 2048,  /* wgmma for prefill attention, where products use it */
     CUDA_DRAW_SHARED = 4096, /* rows of scores in shared memory while tokens are drawn (draw.cu) */
-    CUDA_EARLY = 8192,    /* products of few rows leave room for the next kernel's first blocks */
-    CUDA_EXPERTS = 16384, /* experts' products by wgmma, where others would be (moe.c) */
-    CUDA_MIX = 32768,     /* routing in one kernel; biases, gates, sums in experts' products */
-    CUDA_CHAIN = 65536,   /* fp32 products of few rows, and routers, by a kernel of their own */
+    CUDA_EXPERTS = 16384,    /* experts' products by wgmma, where others would be (moe.c) */
+    CUDA_MIX = 32768,        /* routing in one kernel; biases, gates, sums in experts' products */
+    CUDA_CHAIN = 65536,      /* fp32 products of few rows, and routers, by a kernel of their own */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */

@@ -112,7 +112,7 @@ struct mix_args {
  *   shared_x x goes through shared memory, of stream_x_bytes(): from l.narrow (NARROW_PLAIN), or if
  *            that is NULL from l.x
  *
- *   slots    of a warp's ring: one of STREAM_SLOTS*
+ *   slots    of a warp's ring: STREAM_SLOTS_MOST, STREAM_SLOTS or STREAM_SLOTS_FEW
  *
  *   acts     y = act(product), of experts as what follows
  *   bias_of  NULL, or [experts][n]: biases
@@ -131,7 +131,7 @@ struct stream_args {
     struct mix_args mix;
 };
 enum { STREAM_ROWS = 16, STREAM_OUTS = 16 /* of a tile: in one head */ };
-enum { STREAM_SLOTS_MOST = 12, STREAM_SLOTS = 8, STREAM_SLOTS_SOME = 6, STREAM_SLOTS_FEW = 4 };
+enum { STREAM_SLOTS_MOST = 12, STREAM_SLOTS = 8, STREAM_SLOTS_FEW = 4 };
 /* Row pitch of x in shared memory: rows in 16 bits, 64 bytes further apart than their length (a
  * multiple of 128), so that two rows are in different banks. */
 static inline __host__ __device__ size_t stream_x_pitch(const struct linear_args *l)
@@ -155,11 +155,15 @@ static inline __host__ __device__ uint32_t stream_slot_bytes(uint32_t quant)
     const uint32_t offsets = quant == PACKED_4 || quant == PACKED_8;
     return 1024 + 128 * (groups + offsets);
 }
-/* A multiprocessor has registers for three blocks: two, and one of the next kernel. */
-static inline bool stream_leaves_room(const struct stream_args *s)
+/* Blocks that a multiprocessor has registers for. */
+static inline uint32_t stream_at_once(const struct stream_args *s)
 {
     const bool offsets = s->l.w.quant == PACKED_4 || s->l.w.quant == PACKED_8;
-    return !s->l.table && s->l.rows <= 8 && !offsets;
+    if (s->l.table)
+        return 2;
+    if (s->l.rows > 8)
+        return offsets ? 1 : 2;
+    return offsets || s->l.w.quant == QUANT_NONE || s->l.w.quant == QUANT_W8A8 ? 2 : 3;
 }
 /* Of experts, between the ring and x: the experts that may have pairs, the sums of a tile's outputs
  * of each row (mix), and with x the list. */
@@ -201,14 +205,13 @@ launch_fn linear_wgmma_launch;   /* the same with wgmma; narrow in the order NAR
 /* linear_wgmma's part for weights in 8 bits, and in 4 bits without offsets. */
 cudaError_t linear_bytes_wgmma(const struct launch *l, const struct linear_args *a);
 cudaError_t linear_nibbles_wgmma(const struct launch *l, const struct linear_args *a);
-launch_fn linear_sum_launch; /* sums the parallel slices of linear_tile */
+launch_fn linear_sum_launch;     /* sums the parallel slices of linear_tile */
 
-/* linear_experts: products of experts by wgmma; quantised: in tiles of EXPERT_FEW rows. l: narrow
- * has the pairs' rows of x, in the order of the list and NARROW_WGMMA; jobs are tiles of
- * l.tile_rows rows; rows: pairs; gate with ACT_SILU or ACT_GELU_TANH. maps: [experts] of
- * EXPERT_MAP_BYTES in device memory, see linear_experts_map(). bias_of, scale_of: as in
- * stream_args. y16: not NULL: results in 16 bits instead of y, in the order of the list, rows of
- * `pitch` in NARROW_WGMMA. */
+/* linear_experts: products of experts by wgmma; quantised: in tiles of EXPERT_FEW rows. l: narrow has the pairs' rows of x, in
+ * the order of the list and NARROW_WGMMA; jobs are tiles of l.tile_rows rows; rows: pairs; gate
+ * with ACT_SILU or ACT_GELU_TANH. maps: [experts] of EXPERT_MAP_BYTES in device memory, see
+ * linear_experts_map(). bias_of, scale_of: as in stream_args. y16: not NULL: results in 16 bits
+ * instead of y, in the order of the list, rows of `pitch` in NARROW_WGMMA. */
 struct experts_args {
     struct linear_args l;
     const void *maps;

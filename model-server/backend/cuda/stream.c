@@ -5,24 +5,23 @@
 /* More rows are rounded to 16 bits once, instead of by each block. */
 enum { ROUND_ROWS = 2 };
 
-/* Blocks of a multiprocessor, how many share its memory (one may be the next kernel's), and slots
- * of a warp's ring: the best first. */
+/* Blocks of a multiprocessor, and slots of a warp's ring: the best first. */
 static const struct {
-    uint32_t blocks, share, slots;
-} ways[] = {{2, 3, STREAM_SLOTS},      {2, 3, STREAM_SLOTS_SOME}, {2, 3, STREAM_SLOTS_FEW},
-            {2, 2, STREAM_SLOTS_MOST}, {2, 2, STREAM_SLOTS},      {2, 2, STREAM_SLOTS_FEW},
-            {1, 1, STREAM_SLOTS_MOST}, {1, 1, STREAM_SLOTS},      {1, 1, STREAM_SLOTS_FEW}};
+    uint32_t blocks, slots;
+} ways[] = {{3, STREAM_SLOTS}, {3, STREAM_SLOTS_FEW}, {2, STREAM_SLOTS_MOST},
+            {2, STREAM_SLOTS}, {2, STREAM_SLOTS_FEW}, {1, STREAM_SLOTS_MOST},
+            {1, STREAM_SLOTS}, {1, STREAM_SLOTS_FEW}};
 
 static bool place(const struct device *d, struct stream_args *s)
 {
     const size_t reserved = 1 << 10; /* of each block, by CUDA */
-    const uint32_t most = d->features & CUDA_EARLY && stream_leaves_room(s) ? 3 : 2;
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        if (ways[i].blocks > stream_at_once(s))
+            continue;
         s->slots = ways[i].slots;
         s->l.blocks = ways[i].blocks * (uint32_t)d->sms;
         const size_t bytes = stream_shared_bytes(s);
-        if (ways[i].share <= most && bytes <= d->shared_block &&
-            bytes + reserved <= d->shared_sm / ways[i].share)
+        if (bytes <= d->shared_block && bytes + reserved <= d->shared_sm / ways[i].blocks)
             return true;
     }
     return false;

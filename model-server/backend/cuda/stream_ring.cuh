@@ -171,8 +171,6 @@ template <class F, class WALK = tile_walk> struct weight_ring {
             copy_wait<STREAM_SLOTS_MOST - 2>();
         else if (slots == STREAM_SLOTS)
             copy_wait<STREAM_SLOTS - 2>();
-        else if (slots == STREAM_SLOTS_SOME)
-            copy_wait<STREAM_SLOTS_SOME - 2>();
         else
             copy_wait<STREAM_SLOTS_FEW - 2>();
     }

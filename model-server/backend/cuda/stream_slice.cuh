@@ -7,10 +7,12 @@
 
 enum { THREADS = SLICES * 32 };
 
-/* Blocks that a multiprocessor has registers for: two, and where they suffice one of the next kernel,
- * whose first weights are then under way before this one ends. */
+/* Blocks of a multiprocessor, by registers. Widening takes more warps than two of them have; offsets
+ * take the registers of the third, and of 16 rows those of the second. */
 template <class F, int TILES>
-static constexpr int STREAM_AT_ONCE = F::OFFSETS ? (TILES > 1 ? 1 : 2) : TILES > 1 ? 2 : 3;
+static constexpr int STREAM_AT_ONCE = F::OFFSETS               ? (TILES > 1 ? 1 : 2)
+                                      : F::PARTS > 1 && TILES == 1 ? 3
+                                                               : 2;
 
 /* Shared memory: sums, a word for last_block(), the ring, x. */
 template <int TILES> static __device__ __forceinline__ unsigned char *ring_room(void)
