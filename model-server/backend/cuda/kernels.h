@@ -155,16 +155,6 @@ static inline __host__ __device__ uint32_t stream_slot_bytes(uint32_t quant)
     const uint32_t offsets = quant == PACKED_4 || quant == PACKED_8;
     return 1024 + 128 * (groups + offsets);
 }
-/* Blocks that a multiprocessor has registers for. */
-static inline uint32_t stream_at_once(const struct stream_args *s)
-{
-    const bool offsets = s->l.w.quant == PACKED_4 || s->l.w.quant == PACKED_8;
-    if (s->l.table)
-        return 2;
-    if (s->l.rows > 8)
-        return offsets ? 1 : 2;
-    return offsets || s->l.w.quant == QUANT_NONE || s->l.w.quant == QUANT_W8A8 ? 2 : 3;
-}
 /* Of experts, between the ring and x: the experts that may have pairs, the sums of a tile's outputs
  * of each row (mix), and with x the list. */
 enum { EXPERT_BYTES = 24 };

@@ -8,16 +8,13 @@ enum { ROUND_ROWS = 2 };
 /* Blocks of a multiprocessor, and slots of a warp's ring: the best first. */
 static const struct {
     uint32_t blocks, slots;
-} ways[] = {{3, STREAM_SLOTS}, {3, STREAM_SLOTS_FEW}, {2, STREAM_SLOTS_MOST},
-            {2, STREAM_SLOTS}, {2, STREAM_SLOTS_FEW}, {1, STREAM_SLOTS_MOST},
-            {1, STREAM_SLOTS}, {1, STREAM_SLOTS_FEW}};
+} ways[] = {{2, STREAM_SLOTS_MOST}, {2, STREAM_SLOTS}, {2, STREAM_SLOTS_FEW},
+            {1, STREAM_SLOTS_MOST}, {1, STREAM_SLOTS}, {1, STREAM_SLOTS_FEW}};
 
 static bool place(const struct device *d, struct stream_args *s)
 {
     const size_t reserved = 1 << 10; /* of each block, by CUDA */
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-        if (ways[i].blocks > stream_at_once(s))
-            continue;
         s->slots = ways[i].slots;
         s->l.blocks = ways[i].blocks * (uint32_t)d->sms;
         const size_t bytes = stream_shared_bytes(s);

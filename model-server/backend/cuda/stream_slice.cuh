@@ -7,12 +7,8 @@
 
 enum { THREADS = SLICES * 32 };
 
-/* Blocks of a multiprocessor, by registers. Widening takes more warps than two of them have; offsets
- * take the registers of the third, and of 16 rows those of the second. */
-template <class F, int TILES>
-static constexpr int STREAM_AT_ONCE = F::OFFSETS               ? (TILES > 1 ? 1 : 2)
-                                      : F::PARTS > 1 && TILES == 1 ? 3
-                                                               : 2;
+/* Blocks of a multiprocessor: with offsets and 16 rows the registers of two do not suffice. */
+template <class F, int TILES> static constexpr int STREAM_AT_ONCE = F::OFFSETS && TILES > 1 ? 1 : 2;
 
 /* Shared memory: sums, a word for last_block(), the ring, x. */
 template <int TILES> static __device__ __forceinline__ unsigned char *ring_room(void)
@@ -27,10 +23,7 @@ static __device__ __forceinline__ void stream_slice(const stream_args &s, RING *
                                                     typename F::T::sum (&acc)[TILES][4])
 {
     /* otherwise registers do not suffice */
-    enum {
-        FEW = RING::SCARCE || STREAM_AT_ONCE<F, TILES> == 3,
-        UNROLL = FEW ? !F::GROUPED + 1 : F::OFFSETS && TILES > 1 ? 1 : 2
-    };
+    enum { UNROLL = RING::SCARCE ? !F::GROUPED + 1 : F::OFFSETS && TILES > 1 ? 1 : 2 };
     const linear_args &a = s.l;
     const uint32_t end = ring->steps * F::STEP;
 #pragma unroll UNROLL
