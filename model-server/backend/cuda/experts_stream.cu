@@ -99,7 +99,7 @@ template <class F> struct item_result {
         bias[0] = bias[1] = scale = weight = 0.0f;
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++) {
-            terms[i] = {1.0f, 0.0f};
+            terms[i] = {1.0f, -0.0f};
             if (!there || (i && !s.l.gate))
                 continue;
             terms[i] = terms_of_tile<F>(s, e.w, tile, out, i);

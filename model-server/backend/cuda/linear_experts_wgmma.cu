@@ -86,15 +86,15 @@ static __device__ void copy_stages(const experts_args &e, const CUtensorMap *x,
 template <class F> struct corner {
     uint32_t out, other, row;
     float by = 1.0f, by_other = 1.0f;
-    float b, b_other; /* without a bias 0 is added: no sum is -0, so no bit changes */
+    float b, b_other; /* without a bias -0, which changes no bit */
     __device__ __forceinline__ corner(const experts_args &e, const tile_job &j)
     {
         const uint32_t n = e.l.w.rows;
         const float *bias = e.bias_of ? e.bias_of + (size_t)j.expert * n : NULL;
         out = j.out + band_output(threadIdx.x), other = out + band_apart(e.l);
         row = threadIdx.x % 4 * 2;
-        b = bias && out < n ? bias[out] : 0.0f;
-        b_other = bias && other < n ? bias[other] : 0.0f;
+        b = bias && out < n ? bias[out] : -0.0f;
+        b_other = bias && other < n ? bias[other] : -0.0f;
         if constexpr (F::QUANT != QUANT_NONE) {
             const void *w = e.l.table[j.expert];
             by = out < n ? terms_of<F>(e.l, w, out).scale : 1.0f;

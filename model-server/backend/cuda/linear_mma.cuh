@@ -269,7 +269,8 @@ static __device__ __forceinline__ void multiply_part(typename F::T::sum c[4], ui
     }
 }
 
-/* What the sum of an output's slices is multiplied by, and what is added then. */
+/* What the sum of an output's slices is multiplied by, and what is added then: without a bias -0,
+ * which changes no bit. */
 struct output_terms {
     float scale, bias;
 };
@@ -277,7 +278,7 @@ template <class F>
 static __device__ __forceinline__ output_terms terms_of(const linear_args &a, const void *w,
                                                         uint32_t out)
 {
-    output_terms t = {1.0f, 0.0f};
+    output_terms t = {1.0f, -0.0f};
     if (F::QUANT != QUANT_NONE && F::QUANT != QUANT_INT4) {
         const size_t at = F::GROUPED ? factors_at(&a.w) : scales_at(a.w.rows, a.w.cols, F::QUANT);
         t.scale = ((const float *)((const char *)w + at))[out];

@@ -140,7 +140,7 @@ static __device__ __forceinline__ void store_rows(const linear_args &a, const jo
     const uint32_t width = outputs(a);
     const uint32_t out = j.out + band_output(opaque(threadIdx.x)), other = out + band_apart(a);
     const bool has = out < width, has_other = other < a.w.rows;
-    output_terms terms = {1.0f, 0.0f}, terms_other = terms; /* no sum is -0: adding 0 changes no bit */
+    output_terms terms = {1.0f, -0.0f}, terms_other = terms;
     if (!a.part) {
         if (has)
             terms = terms_of<F>(a, a.w.data, out);
