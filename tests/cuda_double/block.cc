@@ -22,6 +22,10 @@ enum {
     MAX_CLUSTER = 8,
     MAX_FIBERS = 4 * MAX_THREADS, /* of a cluster */
     STACK = 256 << 10,
+    /* Stacks a power of two apart share few sets of the caches and evict each other: their tops
+     * are shifted. */
+    COLOURS = 61,
+    COLOUR = 5 * 64,
     MAX_SHARED = 227 << 10,
     CANARY = 256,
     SHARED_FROM = 384
@@ -212,7 +216,7 @@ static void prepare(uint32_t i)
 {
     fiber *f = &cluster.fibers[i];
     uint32_t t = i % cluster.threads;
-    void **top = (void **)(cluster.stacks + (size_t)(i + 1) * STACK);
+    void **top = (void **)(cluster.stacks + (size_t)(i + 1) * STACK - i % COLOURS * COLOUR);
     *--top = NULL; /* so that enter() finds the stack as after a call */
     *--top = (void *)enter;
     for (int r = 0; r < 6; r++)
