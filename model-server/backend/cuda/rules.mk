@@ -22,6 +22,8 @@ CUDA_GEN   := $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a))
 $(B)/obj/$(CUDA_DIR)/%_wgmma.cu.o: CUDA_GEN := -gencode=arch=compute_90a,code=sm_90a
 # What tests/cuda_sass looks for in the machine code of a file.
 CUDA_SASS_linear_wgmma  := HGMMA UTMALDG USETMAXREG
+CUDA_SASS_linear_bytes_wgmma := HGMMA UTMALDG USETMAXREG
+CUDA_SASS_linear_nibbles_wgmma := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_attention_wgmma := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_linear_experts_wgmma := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_linear_stream := LDGSTS
