@@ -83,6 +83,19 @@ static inline struct weight *load_quant(struct side s, const float *w, uint32_t 
     return out;
 }
 
+/* As the checkpoint has them. */
+static inline struct weight *load_codes(struct side s, const struct mat_codes *codes, uint32_t rows,
+                                        uint32_t cols, enum dtype t)
+{
+    struct err e = ERR_INIT;
+    struct mat_part part = {.rows = rows, .cols = cols, .source = SOURCE_CODES, .codes = codes};
+    struct weight *out = s.ops->weight_load(
+        s.d, &(struct mat_desc){.parts = &part, .n_parts = 1, .dtype = t, .arith = ARITH_INT8}, &e);
+    if (!out)
+        fail_msg("%s", e.msg);
+    return out;
+}
+
 static inline struct weight *load(struct side s, const float *w, uint32_t rows, uint32_t cols,
                                   enum dtype t)
 {
@@ -124,7 +137,7 @@ static inline float *linear(struct side s, const float *x, uint32_t rows, struct
     float *y = malloc((size_t)rows * n * 4);
     float *dx = up(s, x, (size_t)rows * k * 4), *db = up(s, bias, n * 4);
     float *dy = up(s, NULL, (size_t)rows * n * 4);
-    s.ops->linear(s.d, dy, dx, rows, w, db);
+    s.ops->linear(s.d, dy, dx, rows, w, bias ? db : NULL);
     down(s, y, dy, (size_t)rows * n * 4);
     s.ops->free(s.d, dx), s.ops->free(s.d, db);
     return y;
