@@ -2,6 +2,7 @@
  * with what is fused to their products, against each operation by itself: the same bits, whatever
  * the shape, the routing, the number of rows and of multiprocessors, and the order of threads; and
  * how many launches that takes. */
+#include "tests/check/codes_made.h"
 #include "tests/check/cuda_sides.h"
 
 enum { WGMMA = 16, FUSE = 64, X_SHARED = 128, EXPERTS_BIT = 16384, MIX = 32768, CHAIN = 65536 };
@@ -12,6 +13,7 @@ struct rig {
     uint32_t rows, hidden, ffn, experts, top_k;
     enum dtype dtype;
     enum quant quant;
+    const struct format *format; /* NULL: weights of `quant`, else they come as codes */
     enum act act;
     bool biased, gates, scale_input, summed;
 };
@@ -32,6 +34,7 @@ static struct rig any_rig(uint32_t rows)
 /* Everything random that a rig needs. */
 struct numbers {
     float *router, *up, *down, *biases, *x, *residual;
+    struct mat_codes codes[2][64]; /* with a format: of each expert's up and down */
 };
 static struct numbers numbers_of(const struct rig *r)
 {
@@ -44,11 +47,26 @@ static struct numbers numbers_of(const struct rig *r)
                         .residual = units((size_t)r->rows * r->hidden)};
     for (size_t i = 0; i < r->experts * up; i++)
         n.up[i] *= 0.1f;
+    for (uint32_t i = 0; r->format && i < r->experts; i++) {
+        n.codes[0][i].format = n.codes[1][i].format = *r->format;
+        fill_codes(&rng, &n.codes[0][i], (uint32_t)(up / r->hidden), r->hidden, n.up + i * up);
+        fill_codes(&rng, &n.codes[1][i], r->hidden, r->ffn,
+                   n.down + (size_t)i * r->ffn * r->hidden);
+    }
     return n;
 }
-static void numbers_free(struct numbers *n)
+static void numbers_free(const struct rig *r, struct numbers *n)
 {
+    for (uint32_t i = 0; r->format && i < r->experts; i++)
+        free_codes(&n->codes[0][i]), free_codes(&n->codes[1][i]);
     free(n->router), free(n->up), free(n->down), free(n->biases), free(n->x), free(n->residual);
+}
+
+static struct weight *load_expert(struct side s, const struct rig *r, const float *w,
+                                  const struct mat_codes *codes, uint32_t rows, uint32_t cols)
+{
+    return r->format ? load_codes(s, codes, rows, cols, r->dtype)
+                     : load_quant(s, w, rows, cols, r->dtype, r->quant);
 }
 
 /* Rows [first, first + rows) of the layer, added to the residual stream if it is summed. */
@@ -59,10 +77,10 @@ static float *run(struct side s, const struct rig *r, const struct numbers *n, u
     struct weight *ups[64], *downs[64];
     struct weight *router = load(s, n->router, r->experts, r->hidden, DT_F32);
     for (uint32_t i = 0; i < r->experts; i++) {
-        ups[i] = load_quant(s, n->up + i * width * r->hidden, (uint32_t)width, r->hidden, r->dtype,
-                            r->quant);
-        downs[i] = load_quant(s, n->down + (size_t)i * r->ffn * r->hidden, r->hidden, r->ffn,
-                              r->dtype, r->quant);
+        ups[i] = load_expert(s, r, n->up + i * width * r->hidden, &n->codes[0][i], (uint32_t)width,
+                             r->hidden);
+        downs[i] = load_expert(s, r, n->down + (size_t)i * r->ffn * r->hidden, &n->codes[1][i],
+                               r->hidden, r->ffn);
     }
     float *biases = up(s, n->biases, (size_t)r->experts * (1 + 2 * r->ffn + r->hidden) * 4);
     const struct moe m = {.router = router,
@@ -102,8 +120,8 @@ static void compare_bits(const struct rig *r, const float *got, const float *wan
             fail_msg("y[%zu] is %.9g %s, %.9g by itself: %u rows, hidden %u, ffn %u, %u of %u "
                      "experts, %s %s, act %d%s%s%s%s",
                      i, got[i], what, want[i], r->rows, r->hidden, r->ffn, r->top_k, r->experts,
-                     dtype_name(r->dtype), quant_name(r->quant), (int)r->act,
-                     r->biased ? ", biased" : "", r->gates ? ", gates" : "",
+                     dtype_name(r->dtype), r->format ? r->format->name : quant_name(r->quant),
+                     (int)r->act, r->biased ? ", biased" : "", r->gates ? ", gates" : "",
                      r->scale_input ? ", scaled" : "", r->summed ? ", summed" : "");
 }
 
@@ -126,7 +144,7 @@ static uint64_t compare(const struct rig *r, uint64_t features)
     compare_bits(r, one, want + (size_t)row * r->hidden, 1, "alone");
     close_side(s);
     free(want), free(got), free(one);
-    numbers_free(&n);
+    numbers_free(r, &n);
     return launches;
 }
 
@@ -169,6 +187,49 @@ static void quantised_experts_have_the_same_bits(void **state)
     }
 }
 
+/* Products of the check when a side is opened, on the double. */
+static uint64_t start_up_wgmmas(void)
+{
+    const uint64_t before = machine->wgmmas;
+    close_side(open_side(gpu, ~0ull));
+    return machine->wgmmas - before;
+}
+
+/* By wgmma: only the double knows. Of more rows than experts_stream takes, which fill a tile or
+ * not; whose gate is part of the product or not. */
+static void many_rows_of_quantised_experts_have_the_same_bits(void **state)
+{
+    (void)state;
+    static const struct {
+        enum dtype dtype;
+        enum quant quant;
+        enum format_id format;
+    } kinds[] = {
+        {DT_BF16, QUANT_INT8, FORMAT_N},    {DT_F16, QUANT_FP8, FORMAT_N},
+        {DT_BF16, QUANT_INT4, FORMAT_N},    {DT_BF16, QUANT_NONE, FORMAT_MXFP4},
+        {DT_BF16, QUANT_NONE, FORMAT_Q4_0}, {DT_BF16, QUANT_NONE, FORMAT_IQ4_NL},
+    };
+    enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
+    for (uint32_t i = 0; i < 2 * KINDS; i++) {
+        struct rig r = any_rig(i % 2 ? 24 + rng_below(&rng, 40) : 100 + rng_below(&rng, 60));
+        r.dtype = kinds[i % KINDS].dtype, r.quant = kinds[i % KINDS].quant;
+        if (kinds[i % KINDS].format != FORMAT_N)
+            r.format = &formats[kinds[i % KINDS].format];
+        r.experts = 1 + i % 5, r.top_k = 1 + i % 5 / 2, r.gates = true;
+        r.hidden = 32 * (1 + rng_below(&rng, 9)), r.ffn = i < KINDS ? 128 : 96;
+        r.act = i % 3 ? ACT_SILU : ACT_SWIGLU_CLAMPED;
+        const uint64_t before = machine ? machine->wgmmas : 0;
+        compare(&r, ~(uint64_t)WGMMA);
+        const uint64_t without = machine ? machine->wgmmas : 0;
+        compare(&r, ~0ull);
+        if (machine && !getenv("CUDA_FEATURES")) {
+            const uint64_t with = machine->wgmmas - without;
+            assert_int_equal(without, before);
+            assert_true(with > start_up_wgmmas());
+        }
+    }
+}
+
 static void no_bit_depends_on_the_order_of_threads_and_copies(void **state)
 {
     (void)state;
@@ -206,5 +267,6 @@ static void a_layer_is_four_launches(void **state)
 CUDA_TESTS(cmocka_unit_test(ways_have_the_same_bits),
            cmocka_unit_test(tiles_of_many_rows_have_the_same_bits),
            cmocka_unit_test(quantised_experts_have_the_same_bits),
+           cmocka_unit_test(many_rows_of_quantised_experts_have_the_same_bits),
            cmocka_unit_test(no_bit_depends_on_the_order_of_threads_and_copies),
            cmocka_unit_test(a_layer_is_four_launches))
