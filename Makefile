@@ -219,6 +219,7 @@ $(B)/obj/tests/%.o: tests/%.c | $(GEN)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALLFLAGS) -Wno-write-strings -DTEST_DATA='"$(TEST_DATA)"' -c $< -o $@
 
+$(B)/tests/unit/common/test_rpc_pack: LDFLAGS += -Wl,--wrap=malloc
 $(B)/tests/%: $(B)/obj/tests/%.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)

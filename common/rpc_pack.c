@@ -27,9 +27,13 @@ static struct rpc_chunk *grow(struct rpc_mem *m, size_t n)
         cap = n;
     if (cap > m->limit - m->used)
         cap = m->limit - m->used;
-    struct rpc_chunk *c = cap < n ? NULL : malloc(sizeof(*c) + cap);
-    if (!c)
+    if (cap < n)
         return NULL;
+    struct rpc_chunk *c = malloc(sizeof(*c) + cap);
+    if (!c) {
+        m->no_memory = true;
+        return NULL;
+    }
     *c = (struct rpc_chunk){m->top, 0, cap};
     m->used += cap;
     return m->top = c;
@@ -102,9 +106,12 @@ ProtobufCMessage *rpc_unpack(const ProtobufCMessageDescriptor *d, grpc_byte_buff
                              struct rpc_mem *m, struct err *e)
 {
     grpc_slice s = b ? flatten(b) : grpc_empty_slice();
+    m->no_memory = false;
     ProtobufCMessage *msg =
         protobuf_c_message_unpack(d, &m->pb, GRPC_SLICE_LENGTH(s), GRPC_SLICE_START_PTR(s));
-    if (!msg)
+    if (!msg && m->no_memory)
+        err_nomem(e);
+    else if (!msg)
         err_set(e, ERR_VALIDATION, "%zu bytes that are not a %s", GRPC_SLICE_LENGTH(s), d->name);
     grpc_slice_unref(s);
     return msg;

@@ -9,12 +9,14 @@
 #include "common/err.h"
 #include <grpc/byte_buffer.h>
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct rpc_mem {
     ProtobufCAllocator pb; /* pass &m->pb to protobuf-c; its free() does nothing */
     struct rpc_chunk *top; /* newest and largest first */
     size_t limit, used;    /* bytes; the limit bounds the memory of a hostile message */
+    bool no_memory;        /* malloc failed; stays set until the next rpc_unpack() */
 };
 
 void rpc_mem_init(struct rpc_mem *m, size_t limit); /* m must not move afterwards */
@@ -26,7 +28,8 @@ void rpc_mem_free(struct rpc_mem *m);
 #define RPC_NEW(m, type, n) ((type *)rpc_mem_alloc((m), sizeof(type) * (n)))
 
 /* Unpacks the message in `b` (NULL: an empty one) into `m`. The caller keeps `b` and may destroy it
- * at once. NULL with ERR_VALIDATION: invalid bytes, or over m's limit. */
+ * at once. NULL with ERR_VALIDATION: invalid bytes, or over m's limit; with ERR_SYSTEM: out of
+ * memory, which says nothing about the message. */
 ProtobufCMessage *rpc_unpack(const ProtobufCMessageDescriptor *d, grpc_byte_buffer *b,
                              struct rpc_mem *m, struct err *e);
 /* Caller destroys with grpc_byte_buffer_destroy(). Strings must be valid UTF-8: peers in other

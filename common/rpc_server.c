@@ -186,7 +186,8 @@ static int handle(struct server_call *k, struct rpc_mem *mem, grpc_status_code *
     if (in)
         out = k->method->handle(k->s->o.ctx, in, &call, e);
     else
-        call.code = GRPC_STATUS_INVALID_ARGUMENT;
+        call.code =
+            e->kind == ERR_SYSTEM ? GRPC_STATUS_RESOURCE_EXHAUSTED : GRPC_STATUS_INVALID_ARGUMENT;
     if (out)
         k->out = rpc_pack(out);
     rpc_mem_reset(mem);

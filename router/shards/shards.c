@@ -228,7 +228,7 @@ const ProtobufCMessage *fan_reply(const struct fan *f, uint32_t rank, struct rpc
                                   struct err *e)
 {
     const ProtobufCMessage *msg = rpc_unpack(rpcs[f->rpc].reply, f->ranks[rank].call.reply, m, e);
-    if (!msg)
+    if (!msg && e->kind == ERR_VALIDATION)
         err_set(e, ERR_GENERATION, "Server error: shard %u sent an invalid %s", rank,
                 rpcs[f->rpc].reply->name);
     return msg;

@@ -9,6 +9,19 @@
 
 #include <cmocka.h>
 
+/* The linker sends every call of malloc in this program through here. */
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+static _Thread_local int mallocs_left = -1; /* until malloc fails; -1: never */
+
+void *__wrap_malloc(size_t n)
+{
+    if (mallocs_left == 0)
+        return NULL;
+    mallocs_left -= mallocs_left > 0;
+    return __real_malloc(n);
+}
+
 #define DECODE (&generate__v3__decode_request__descriptor)
 
 static void round_trip(void **state)
@@ -79,12 +92,42 @@ static void hostile(void **state)
     rpc_mem_free(&m);
 }
 
+/* 1,000 messages take more than one chunk: the first, or a later one, is not to be had. */
+static void out_of_memory(void **state)
+{
+    (void)state;
+    struct rpc_mem m;
+    rpc_mem_init(&m, 1 << 20);
+    grpc_slice s = grpc_slice_malloc(2000);
+    for (size_t i = 0; i < 2000; i += 2)
+        GRPC_SLICE_START_PTR(s)[i] = 0x0a, GRPC_SLICE_START_PTR(s)[i + 1] = 0;
+    grpc_byte_buffer *buf = grpc_raw_byte_buffer_create(&s, 1);
+    for (int left = 0; left < 2; left++) {
+        struct err e = ERR_INIT;
+        mallocs_left = left;
+        const ProtobufCMessage *msg = rpc_unpack(DECODE, buf, &m, &e);
+        mallocs_left = -1;
+        assert_null(msg);
+        assert_int_equal(e.kind, ERR_SYSTEM);
+        assert_string_equal(e.msg, "out of memory");
+        rpc_mem_free(&m);
+    }
+    struct err e = ERR_INIT;
+    const Generate__V3__DecodeRequest *r = (void *)rpc_unpack(DECODE, buf, &m, &e);
+    assert_non_null(r);
+    assert_int_equal(r->n_batches, 1000);
+    grpc_byte_buffer_destroy(buf);
+    grpc_slice_unref(s);
+    rpc_mem_free(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
         cmocka_unit_test(round_trip),
         cmocka_unit_test(many_slices_and_none),
         cmocka_unit_test(hostile),
+        cmocka_unit_test(out_of_memory),
     };
     grpc_init();
     int rc = cmocka_run_group_tests(t, NULL, NULL);
