@@ -65,6 +65,15 @@ def vision_words(rows):
     return [w for _, words, _, _, _ in rows for w in words if "_vl" in w or "qwen3_5" in w]
 
 
+def source(row):
+    return (ARCH / f"{row[0]}.c").read_text()
+
+
+def decodes(row):
+    """A decoder that attends to the rows of an encoder; with choose() the family has encoders alone as well."""
+    return ".encoder = &" in source(row)
+
+
 def models():
     rows = list(families())
     list_c = re.search(r"text_prefixes\[\] = \{(.*?)\};", (ARCH.parent / "arch.c").read_text(), re.S).group(1)
@@ -81,10 +90,10 @@ def models():
     out += "\n## Mixtures of experts\n\nMost layers have experts. A family may also have dense layers.\n\n" + table([r for r in rows if r[3]])
     out += "\n## Encoders of texts\n\nThey give vectors, or scores with a classifier: [Serve embeddings and rerankers](how-to/embeddings.md). So do the decoders above, with\n"
     out += "`--task embed` or where `modules.json` asks for it; EmbeddingGemma is a `gemma3_text` that sees both ways.\n\n"
-    out += table([r for r in rows if r[4]])
+    out += table([r for r in rows if r[4] and (not decodes(r) or ".choose = " in source(r))])
     out += "\n## Encoders with decoders\n\nThey generate: the encoder reads the prompt, and the decoder's answer attends to it\n"
     out += "([decision](decisions/encoder-decoder.md)). A class that ends in `EncoderModel` is the encoder alone, above.\n\n"
-    out += table([r for r in rows if ".encoder = &" in (ARCH / f"{r[0]}.c").read_text()])
+    out += table([r for r in rows if decodes(r)])
     out += "\n## Vision towers\n\n"
     out += "Models that take [images](how-to/images.md): the `model_type` of the checkpoint, and that of its `vision_config`. What was\n"
     out += "compared with transformers is in [results of images](results/images.md).\n\n" + tower_table()

@@ -18,6 +18,7 @@ enum role {
     W_NEAR, /* [buckets, heads]: see struct near_spec */
     W_FINAL_NORM,
     W_HEAD,
+    W_HEAD_BIAS, /* whole name, may be absent; without a name: the head's ".bias" */
     W_ATTN_NORM,
     W_POST_ATTN_NORM,
     W_MLP_NORM,

@@ -69,36 +69,6 @@ static const struct norm *first_norm(const struct decoder *d, uint32_t i)
     return d->layers[i].mixer.ops ? &d->layers[i].mixer_norm : &d->layers[i].ffn_norm;
 }
 
-/* x = the norm of x + r; n is its address. */
-static void norm_sum(struct decoder *d, const struct norm *norm, uint32_t t)
-{
-    struct scratch *s = &d->scratch;
-    float *sum = s->x;
-    d->ops->add_norm(d->dev, s->n, sum, s->r, d->spec.residual_scale, t, d->spec.hidden, norm);
-    s->x = s->n;
-    s->n = sum;
-}
-
-/* In, out: x. x and n are swapped twice, so x ends at its original address. */
-static int layer_norm_sum(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
-{
-    const struct decoder_part all = {0, t, t};
-    const struct layer *y = &d->layers[i];
-    float *const x = d->scratch.x, *const n = d->scratch.n;
-    int rc = decoder_store(d, &y->mixer, x, i, &all, e);
-    if (rc == 0)
-        rc = decoder_sublayer(d, &y->mixer, x, NULL, i, &all, d->scratch.mixer, e);
-    if (rc == 0) {
-        norm_sum(d, &y->post_mixer_norm, t);
-        rc = decoder_sublayer(d, &y->ffn, d->scratch.x, NULL, i, &all, d->scratch.ffn, e);
-    }
-    if (rc == 0)
-        norm_sum(d, &y->post_ffn_norm, t);
-    d->scratch.x = x;
-    d->scratch.n = n;
-    return rc;
-}
-
 /* Given rows, followed by those for layers 0, 1 ..., for all such tokens. */
 static const float *given_at(const struct decoder *d, uint32_t i)
 {
@@ -170,6 +140,28 @@ static int layer_of_norms(struct decoder *d, uint32_t i, const struct decoder_pa
     return 0;
 }
 
+/* A layer of NORM_SUM. n is the norm of the first sum, to which the feed-forward's result is added;
+ * x is the norm of the last sum. */
+static int layer_of_sums(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e)
+{
+    const struct layer *y = &d->layers[i];
+    const uint32_t hidden = d->spec.hidden;
+    struct scratch *s = &d->scratch;
+    float *x = row_of(d, s->x, p), *n = row_of(d, s->n, p), *r = row_of(d, s->r, p);
+    if (decoder_sublayer(d, &y->mixer, s->x, NULL, i, p, s->mixer, e))
+        return -1;
+    if (!y->ffn.ops) {
+        d->ops->add_norm(d->dev, n, x, r, y->mixer_by, p->n, hidden, NULL);
+        d->ops->norm(d->dev, x, x, p->n, hidden, &y->post_mixer_norm);
+        return 0;
+    }
+    d->ops->add_norm(d->dev, n, x, r, y->mixer_by, p->n, hidden, &y->post_mixer_norm);
+    if (decoder_sublayer(d, &y->ffn, s->n, NULL, i, p, s->ffn, e))
+        return -1;
+    d->ops->add_norm(d->dev, x, n, r, y->ffn_by, p->n, hidden, &y->post_ffn_norm);
+    return 0;
+}
+
 int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
@@ -183,6 +175,8 @@ int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part 
     float *x = row_of(d, s->x, p), *n = row_of(d, s->n, p), *r = row_of(d, s->r, p);
     if (place == NORM_STREAM)
         return layer_of_norms(d, i, p, e);
+    if (place == NORM_SUM)
+        return layer_of_sums(d, i, p, e);
     if (y->mixer.ops) {
         const struct norm *then = !y->ffn.ops ? next : m->parallel || !before ? NULL : &y->ffn_norm;
         if (decoder_sublayer(d, &y->mixer, mixer_in(d, i), post ? &y->post_mixer_norm : NULL, i, p,
@@ -204,8 +198,6 @@ int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part 
 int decoder_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
 {
     const struct decoder_part all = {0, t, t};
-    if (d->spec.norms == NORM_SUM)
-        return layer_norm_sum(d, i, t, e);
     if (d->spec.altup.n)
         return decoder_altup_layer(d, i, t, e);
     return decoder_layer_store(d, i, &all, e) || decoder_layer_rest(d, i, &all, e) ? -1 : 0;
@@ -350,7 +342,7 @@ int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e
     if (s->n_given && m->per_layer)
         d->ops->give_rows(d->dev, s->embedded, s->given, m->hidden, false);
     if (m->learned_positions)
-        d->ops->embed_pos(d->dev, s->x, d->positions, m->position_offset);
+        d->ops->embed_pos(d->dev, x, d->positions, m->position_offset);
     if (m->embed_norm)
         d->ops->norm(d->dev, x, x, p->n, m->hidden, &d->embed_norm);
     return 0;

@@ -220,7 +220,8 @@ int decoder_cross_layer(struct decoder *d, uint32_t i, const struct ragged *b, s
     }
     int rc = go_to(d, &c->alone, e);
     if (rc == 0) {
-        d->ops->norm(d->dev, s->n, s->x, c->n, d->spec.hidden, &d->layers[i].mixer_norm);
+        if (norm_place_before(spec_norms(&d->spec, i)))
+            d->ops->norm(d->dev, s->n, s->x, c->n, d->spec.hidden, &d->layers[i].mixer_norm);
         rc = decoder_layer(d, i, c->n, e);
     }
     s->x = x;

@@ -187,9 +187,9 @@ static uint32_t part_rows(const struct decoder *d, const struct decoder_walk *w,
 int decoder_walk_begin(struct decoder *d, const struct ragged *b, uint32_t unit,
                        struct decoder_walk *w, struct err *e)
 {
-    assert(d->encodes && b->n_tokens && d->spec.norms != NORM_SUM);
+    assert(d->encodes && b->n_tokens);
     assert(b->mutual || !d->spec.near.buckets);
-    assert(!d->spec.learned_positions && !d->spec.embed_dim && !d->spec.per_layer);
+    assert(!d->spec.embed_dim && !d->spec.per_layer);
     *w = (struct decoder_walk){.b = b, .unit = unit};
     while (w->unit % DECODER_PART_ROWS)
         w->unit += unit;

@@ -50,8 +50,8 @@ int decoder_altup_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e
 void decoder_altup_join(struct decoder *d, uint32_t t);
 int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e);
 /* Layer i in two parts. In: n is the norm of x. First store() of every row to which another row
- * attends. Then rest(): x has both branches added and n is its norm for the next layer. Not with
- * NORM_SUM. */
+ * attends. Then rest(): x has both branches added and n is its norm for the next layer. With
+ * NORM_SUM n is not used. */
 int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e);
 int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e);
 

@@ -126,7 +126,8 @@ static void load_layer(struct loader *l, uint32_t at)
         y->ffn_norm = loader_norm(l, W_MLP_NORM, layer);
     if (place != NORM_BEFORE && place != NORM_STREAM) {
         y->post_mixer_norm = loader_norm(l, W_POST_ATTN_NORM, layer);
-        y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
+        if (!ls->no_ffn)
+            y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
     }
     if (!ls->no_ffn)
         load_sublayer(l, &y->ffn, ffn_of(s, i), i, &d->ffn_width);
@@ -167,19 +168,19 @@ void decoder_load_layer(struct loader *l, uint32_t at)
  * layers use them: with exact ones a batch of 16 would spend half of its step here. */
 enum quant loader_head_quant(enum quant q) { return q == QUANT_INT4 ? QUANT_W8A8 : q; }
 
-/* Computes the table of positions: of position p the sines of p / 10000^(i / (n - 1)), i < n =
- * width / 2, then the cosines. */
+/* Computes the table of positions: see enum sines. */
 static void load_sines(struct loader *l)
 {
     struct decoder *d = l->d;
     const uint32_t width = d->spec.hidden, n = width / 2, rows = spec_position_rows(&d->spec);
+    const uint32_t over = d->spec.sines == SINES_OF_HALF ? n : n - 1;
     float *of = malloc((size_t)rows * width * sizeof(*of));
     if (!of) {
         loader_nomem(l);
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
-        const float turn = expf((float)i * -(float)(log(10000) / (n - 1)));
+        const float turn = expf((float)i * -(float)(log(10000) / over));
         for (uint32_t p = 0; p < rows; p++) {
             of[(size_t)p * width + i] = sinf((float)p * turn);
             of[(size_t)p * width + n + i] = cosf((float)p * turn);
@@ -259,6 +260,22 @@ static float *unit_rows(struct loader *l, struct mat_part *p)
     return of;
 }
 
+static void load_head_bias(struct loader *l)
+{
+    struct decoder *d = l->d;
+    const uint32_t n = d->spec.vocab;
+    const struct slice v = d->split.vocab;
+    struct mat_part p;
+    if (!l->a->names[W_HEAD_BIAS])
+        p = loader_part(l, W_HEAD, NO_LAYER, NO_EXPERT, true, n, 1);
+    else if (!l->c || checkpoint_find_weight(l->c, l->a, l->a->names[W_HEAD_BIAS]))
+        p = loader_table(l, W_HEAD_BIAS, NO_LAYER, "", n, 1);
+    else
+        return;
+    p = loader_rows(p, v.first, v.n);
+    d->head_bias = loader_vector(l, &p, 1, 0);
+}
+
 static void load_head(struct loader *l, struct amount embed)
 {
     struct decoder *d = l->d;
@@ -290,11 +307,8 @@ static void load_head(struct loader *l, struct amount embed)
         p = loader_part(l, W_HEAD_PROJECT, NO_LAYER, NO_EXPERT, false, s->embed_dim, s->hidden);
         d->head_project = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
     }
-    if (s->bias.head) {
-        p = loader_rows(loader_part(l, W_HEAD, NO_LAYER, NO_EXPERT, true, s->vocab, 1), v.first,
-                        v.n);
-        d->head_bias = loader_vector(l, &p, 1, 0);
-    }
+    if (s->bias.head)
+        load_head_bias(l);
 }
 
 static void load_embed_project(struct loader *l)

@@ -69,6 +69,10 @@ enum mlp_kind {
     MLP_UP_PACKED,    /* the same, up over gate */
 };
 
+/* Rows of positions that are not stored: sines of p / 10000^(i / m) for i < n = width / 2, then the
+ * cosines (arXiv 1706.03762). m is n - 1 in fairseq's decoders, and n in Marian. */
+enum sines { SINES_NONE, SINES_TO_LAST, SINES_OF_HALF };
+
 /* Position of a layer's norms: x + f(n(x)), x + n(f(n(x))) (Gemma 2, arXiv 2408.00118), x +
  * n(f(x)) (OLMo 2, arXiv 2501.00656), n(x + f(x)) (the original transformer, BERT), or
  * a n(x) + b f(n(x)) with factors a and b (MiniMax-01, arXiv 2501.08313). */
@@ -342,7 +346,7 @@ struct decoder_spec {
     uint32_t n_added;       /* additional rows of each given one, for the first layers */
     bool learned_positions; /* a row per position is added to the embedding */
     uint32_t position_offset;
-    bool sines; /* those rows are not stored: sines, then cosines (arXiv 1706.03762) */
+    enum sines sines;
     /* Token types (segments): a row of each is added as well (BERT; 0: none). Token i of segment
      * t uses row i + t * spec_position_rows() of one table. */
     uint32_t token_types;

@@ -24,6 +24,18 @@ CASES = {
     "umt5": dict(model_type="umt5", num_layers=3, d_kv=16, feed_forward_proj="gated-gelu", head=True,
                  relative_attention_max_distance=48),
 }
+KIN = dict(vocab_size=320, d_model=48, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4, decoder_attention_heads=6, encoder_ffn_dim=64,
+           decoder_ffn_dim=80, max_position_embeddings=128, pad_token_id=1, eos_token_id=2, bos_token_id=0, forced_eos_token_id=None)
+KIN_CASES = {
+    # norms of sums, learned positions, a norm after the embedding
+    "bart": dict(model_type="bart", decoder_start_token_id=2, activation_function="gelu"),
+    # norms before the branches and at the end
+    "mbart": dict(model_type="mbart", decoder_start_token_id=7, scale_embedding=True, activation_function="relu"),
+    # sines
+    "pegasus": dict(model_type="pegasus", decoder_start_token_id=0, scale_embedding=True, activation_function="relu"),
+    "marian": dict(model_type="marian", decoder_vocab_size=320, decoder_start_token_id=1, scale_embedding=True, activation_function="swish"),
+}
+CASES.update({name: {**KIN, **case} for name, case in KIN_CASES.items()})
 LENGTHS = {"one": 1, "short": 9, "forty": 40, "long": 100}
 STEPS = 64  # past the farthest bucket of some cases
 KEPT = [0, 1, 2, 15, 30, 45, 63]  # steps whose logits are stored
@@ -63,8 +75,23 @@ def words(out):
               open(f"{out}/tokenizer_config.json", "w"))
 
 
+def sines(model, name):
+    """Files need not have them."""
+    return model.config.model_type in ("pegasus", "marian") and "embed_positions" in name
+
+
+def kin_weights(name, p):
+    """Such that answers vary: positions as large as branches, and no token preferred."""
+    if "embed_positions" in name and not p.requires_grad:
+        return p.data  # sines
+    one = p.dim() == 1 and name.endswith("norm.weight") or name.endswith("layernorm_embedding.weight")
+    small = p.dim() == 1 or "v_proj" in name or "out_proj" in name  # means of many rows are alike
+    spread = 1.0 if "embed_positions" in name else 0.08 if small else 0.06 if "shared" in name else 0.25
+    return (one + torch.randn_like(p) * spread).bfloat16().float()
+
+
 def make(name, case, out):
-    keys = dict(COMMON, **case)
+    keys = dict(case) if name in KIN_CASES else dict(COMMON, **case)
     head = keys.pop("head", False)
     config = AutoConfig.for_model(keys.pop("model_type"), **keys, **(dict(tie_word_embeddings=False) if head else {}))
     for seed in range(200):  # a seed whose greedy choices are no coin tosses
@@ -74,8 +101,13 @@ def make(name, case, out):
             model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
         for n, p in model.named_parameters():
             norm = p.dim() == 1
+            if name in KIN_CASES:
+                p.data = kin_weights(n, p)
+                continue
             spread = 1.0 if "relative_attention_bias" in n or (head and n.startswith("shared")) else 0.15
             p.data = ((1 if norm else 0) + torch.randn_like(p) * spread).bfloat16().float()
+        if name in KIN_CASES:
+            model.final_logits_bias = (0.1 * torch.randn_like(model.final_logits_bias)).bfloat16().float()
         model = model.double()  # its rounding errors would be as large as those of what it is compared with
         g = torch.Generator().manual_seed(seed)
         texts = {n: torch.randint(2, 320, (k - 1,), generator=g).tolist() + [1] for n, k in LENGTHS.items()}
@@ -83,7 +115,7 @@ def make(name, case, out):
         if min(p["greedy_min_margin"] for p in result.values()) > 0.001:
             break
     state = {n: p.bfloat16().contiguous() for n, p in model.state_dict().items()
-             if n not in ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight") and (head or n != "lm_head.weight")}
+             if not n.endswith(("coder.embed_tokens.weight")) and (head or n != "lm_head.weight") and not sines(model, n)}
     save_file(state, f"{out}/model.safetensors", {"format": "pt"})
     said = json.loads(config.to_json_string(use_diff=False))
     said.update(architectures=[type(model).__name__], tie_word_embeddings=not head, torch_dtype="bfloat16")

@@ -11,6 +11,7 @@ enum { STEPS = 6, FEW = 3 };
 
 // clang-format off: one a line, for make gpu-kit
 static const char *const dirs[] = {
+    "tests/data/encdec/bart",
     "tests/data/encdec/flan_t5",
     "tests/data/encdec/umt5",
 };

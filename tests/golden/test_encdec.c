@@ -8,7 +8,8 @@
 #define MADE "tests/data/encdec/"
 static const double TOLERANCE = 1e-4;
 
-static const char *const dirs[] = {MADE "t5", MADE "flan_t5", MADE "mt5", MADE "umt5"};
+static const char *const dirs[] = {MADE "t5",   MADE "flan_t5", MADE "mt5",     MADE "umt5",
+                                   MADE "bart", MADE "mbart",   MADE "pegasus", MADE "marian"};
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
 
 /* ---------------------------------------------------------------- against transformers */

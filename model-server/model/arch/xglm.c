@@ -9,7 +9,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "activation_function", "gelu");
     s->mlp = MLP_PLAIN;
     s->bias.qkv = s->bias.o = s->bias.mlp = true;
-    s->learned_positions = s->sines = true;
+    s->learned_positions = true;
+    s->sines = SINES_TO_LAST;
     s->position_offset = 2;
     if (s->hidden % 2 || s->hidden < 4)
         config_fail(c, "`d_model` must be even and at least 4");

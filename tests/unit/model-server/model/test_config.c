@@ -64,6 +64,12 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
 #define NOMIC                                                                                      \
     "\"model_type\":\"nomic_bert\",\"n_embd\":64,\"n_layer\":2,\"n_head\":8,\"vocab_size\":320"
 
+#define BART                                                                                       \
+    "\"model_type\":\"bart\",\"architectures\":[\"BartForConditionalGeneration\"],\"d_model\":64," \
+    "\"encoder_layers\":2,\"decoder_layers\":2,\"encoder_attention_heads\":8,"                     \
+    "\"decoder_attention_heads\":8,\"encoder_ffn_dim\":96,\"decoder_ffn_dim\":96,"                 \
+    "\"vocab_size\":320,\"bos_token_id\":0,\"forced_bos_token_id\":0"
+
 static void test_refuses(void **state)
 {
     static const struct {
@@ -179,6 +185,12 @@ static void test_refuses(void **state)
          "`embedding_size` must be a multiple of 4 up to `hidden_size`"},
         {"\"relative_attention_num_buckets\":30", "\"model_type\":\"mpnet\"," SIZES,
          "`relative_attention_num_buckets` must be a multiple of 4"},
+        {"\"architectures\":[\"BartForCausalLM\"]", BART, "only BartForConditionalGeneration is"},
+        {"\"forced_bos_token_id\":5", BART, "`forced_bos_token_id`: only null and"},
+        {"\"normalize_before\":true", BART, "`normalize_before`: true is not supported"},
+        {"\"static_position_embeddings\":true", BART, "`static_position_embeddings`: true"},
+        {"\"decoder_vocab_size\":300", BART, "`decoder_vocab_size` must be `vocab_size`"},
+        {"\"decoder_start_token_id\":320", BART, "`decoder_start_token_id` must be"},
         {"\"architectures\":[\"T5ForTokenClassification\"]", "\"model_type\":\"t5\",\"d_model\":64",
          "`T5ForTokenClassification`: only T5EncoderModel and T5ForConditionalGeneration"},
         {"\"d_model\":64", "\"model_type\":\"umt5\"", "only T5EncoderModel and"},
@@ -327,6 +339,9 @@ static void test_decoder_of_an_encoder(void **state)
     /* as transformers 5 writes Flan-T5's: a head of its own is found in the checkpoint */
     accepted("\"tie_word_embeddings\":true,\"scale_decoder_outputs\":false", T5_WHOLE, &s);
     assert_true(s.tied && s.logit_scale == 1);
+    accepted("\"decoder_layers\":3", BART, &s);
+    assert_int_equal(s.n_layers, 6);
+    assert_true(s.norms == NORM_SUM && s.layers[5].mixer == MIXER_CROSS && s.start == 2);
 }
 
 /* What the engine is told about lengths: scalings that stretch the positions do so. */

@@ -1,0 +1,151 @@
+/* BART (arXiv 1910.13461) and its kin with an encoder and a decoder: mBART (2001.08210), Pegasus
+ * (1912.08777) and Marian (1804.00344). They differ in the place of norms and in positions. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+#include <string.h>
+
+/* What transformers fixes for a model_type. Files repeat some of it under old keys. */
+struct kin {
+    const char *type, *class;
+    bool norms_before; /* and a norm after the last layer */
+    bool embed_norm, sines;
+    uint32_t offset; /* of positions */
+    uint32_t start;  /* default of decoder_start_token_id; NO_START: none */
+};
+enum { NO_START = UINT32_MAX };
+static const struct kin kins[] = {
+    {"bart", "BartForConditionalGeneration", false, true, false, 2, 2},
+    {"mbart", "MBartForConditionalGeneration", true, true, false, 2, NO_START},
+    {"pegasus", "PegasusForConditionalGeneration", true, false, true, 0, 0},
+    {"marian", "MarianMTModel", false, false, true, 0, 58100},
+};
+
+static const struct kin *kin_of(const struct config *c)
+{
+    const char *type = json_str(c->root, "model_type", "");
+    const struct kin *k = kins;
+    while (strcmp(k->type, type) != 0) /* a registered type is in the list */
+        k++;
+    return k;
+}
+
+/* Decoders alone and classifiers have the same model_type, and bare models have no head. */
+static void check_class(struct config *c, const struct kin *k)
+{
+    const cJSON *word = cJSON_GetArrayItem(json_get(c->root, "architectures"), 0);
+    const char *name = cJSON_IsString(word) ? word->valuestring : "";
+    if (strcmp(name, k->class) != 0)
+        config_fail(c, "`architectures`: `%.60s`: only %s is supported", name, k->class);
+}
+
+/* No first token is forced. BART's files force the one with which all answers of its training
+ * begin, so they are served without that. */
+static void check_forced(struct config *c)
+{
+    const char *key = "forced_bos_token_id";
+    const cJSON *bos = json_get(c->root, "bos_token_id"), *forced = json_get(c->root, key);
+    if (forced && !(bos && cJSON_Compare(forced, bos, true)))
+        config_fail(c, "`%s`: only null and the value of `bos_token_id` are supported", key);
+}
+
+/* What encoder and decoder share. The family's keys name the sizes of one of them. */
+static void configure_stack(struct config *c, struct decoder_spec *s, const struct kin *k)
+{
+    config_decoder(c, s, &(struct config_defaults){.max_positions = 1024, .tied = true});
+    check_class(c, k);
+    check_forced(c);
+    config_only(c, "normalize_before", k->norms_before);
+    config_only(c, "add_final_layer_norm", k->norms_before);
+    config_only(c, "normalize_embedding", k->embed_norm);
+    config_only(c, "static_position_embeddings", k->sines);
+    config_only(c, "share_encoder_decoder_embeddings", true);
+    if (config_u32_or(c, "decoder_vocab_size", s->vocab, 1, 1u << 24) != s->vocab)
+        config_fail(c, "`decoder_vocab_size` must be `vocab_size`");
+    s->norm = (struct norm_spec){.kind = NORM_LAYER, .eps = 1e-5F};
+    s->norms = k->norms_before ? NORM_BEFORE : NORM_SUM;
+    s->no_final_norm = !k->norms_before;
+    s->embed_norm = k->embed_norm;
+    s->act = config_act(c, "activation_function", "gelu");
+    s->mlp = MLP_PLAIN;
+    s->bias.norm = s->bias.qkv = s->bias.o = s->bias.mlp = s->learned_positions = true;
+    s->position_offset = k->offset;
+    s->sines = k->sines ? SINES_OF_HALF : SINES_NONE;
+    if (k->sines && (s->hidden % 2 || s->hidden < 4))
+        config_fail(c, "`d_model` must be even and at least 4");
+    if (config_bool_or(c, "scale_embedding", false))
+        s->embed_scale = sqrtf((float)s->hidden);
+}
+
+static void configure_encoder(struct config *c, struct decoder_spec *s)
+{
+    configure_stack(c, s, kin_of(c));
+    s->both_ways = s->no_head = true;
+}
+
+/* A layer is two: attention to the answer, then attention to the encoder's rows and the MLP. */
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    const struct kin *k = kin_of(c);
+    const char *start = "decoder_start_token_id";
+    configure_stack(c, s, k);
+    s->paired = s->attends_text = s->bias.head = true;
+    s->start = k->start == NO_START ? config_u32(c, start, 0, s->vocab - 1)
+                                    : config_u32_or(c, start, k->start, 0, s->vocab - 1);
+    if (s->start >= s->vocab)
+        config_fail(c, "`%s` is missing", start);
+    if (s->n_layers > SPEC_MAX_LAYERS / 2)
+        config_fail(c, "`decoder_layers` must be at most %d", SPEC_MAX_LAYERS / 2);
+    s->n_layers *= c->failed ? 1 : 2;
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i] = (struct layer_spec){.attn_scale = spec_head_scale(s),
+                                           .no_ffn = i % 2 == 0,
+                                           .mixer = i % 2 ? MIXER_CROSS : MIXER_ATTENTION};
+}
+
+#define KEYS(stack)                                                                                \
+    {"hidden_size", "d_model"}, {"num_hidden_layers", stack "_layers"},                            \
+        {"num_attention_heads", stack "_attention_heads"},                                         \
+        {"intermediate_size", stack "_ffn_dim", true}, {"num_key_value_heads", NULL},              \
+    {                                                                                              \
+        NULL, NULL                                                                                 \
+    }
+static const struct config_key encoder_keys[] = {KEYS("encoder")};
+static const struct config_key decoder_keys[] = {KEYS("decoder")};
+
+/* The norms are before the branches or of the sums; `p` is the prefix of a layer. */
+#define NAMES_SUM_NORMS(p, attention)                                                              \
+    [W_POST_ATTN_NORM] = p attention "_layer_norm", [W_POST_MLP_NORM] = p "final_layer_norm"
+#define NAMES_STACK(p)                                                                             \
+    [W_POSITIONS] = p "embed_positions", [W_EMBED_NORM] = p "layernorm_embedding",                 \
+    [W_FINAL_NORM] = p "layer_norm", NAMES_FAIRSEQ(p "layers.*."),                                 \
+    NAMES_SUM_NORMS(p "layers.*.", "self_attn")
+
+static const struct arch encoder = {
+    .prefix = "model.",
+    .keys = encoder_keys,
+    .names = {[W_EMBED] = "model.shared|model.encoder.embed_tokens", NAMES_STACK("model.encoder.")},
+    .configure = configure_encoder,
+};
+static const struct arch attends = {
+    .names = {[W_ATTN_NORM] = "model.decoder.layers.*.encoder_attn_layer_norm",
+              [W_Q] = "model.decoder.layers.*.encoder_attn.q_proj",
+              [W_K] = "model.decoder.layers.*.encoder_attn.k_proj",
+              [W_V] = "model.decoder.layers.*.encoder_attn.v_proj",
+              [W_O] = "model.decoder.layers.*.encoder_attn.out_proj",
+              [W_MLP_NORM] = "model.decoder.layers.*.final_layer_norm",
+              [W_UP] = "model.decoder.layers.*.fc1",
+              [W_DOWN] = "model.decoder.layers.*.fc2",
+              NAMES_SUM_NORMS("model.decoder.layers.*.", "encoder_attn")},
+};
+const struct arch arch_bart = {
+    .types = (const char *const[]){"bart", "mbart", "pegasus", "marian", NULL},
+    .prefix = "model.",
+    .keys = decoder_keys,
+    .names = {[W_EMBED] = "model.shared|model.decoder.embed_tokens",
+              [W_HEAD] = "lm_head",
+              [W_HEAD_BIAS] = "final_logits_bias",
+              NAMES_STACK("model.decoder.")},
+    .second = &attends,
+    .configure = configure,
+    .encoder = &encoder,
+};
