@@ -195,13 +195,14 @@ launch_fn linear_wgmma_launch;   /* the same with wgmma; narrow in the order NAR
 /* linear_wgmma's part for weights in 8 bits, and in 4 bits without offsets. */
 cudaError_t linear_bytes_wgmma(const struct launch *l, const struct linear_args *a);
 cudaError_t linear_nibbles_wgmma(const struct launch *l, const struct linear_args *a);
-launch_fn linear_sum_launch;     /* sums the parallel slices of linear_tile */
+launch_fn linear_sum_launch; /* sums the parallel slices of linear_tile */
 
-/* linear_experts: products of experts by wgmma; quantised: in tiles of EXPERT_FEW rows. l: narrow has the pairs' rows of x, in
- * the order of the list and NARROW_WGMMA; jobs are tiles of l.tile_rows rows; rows: pairs; gate
- * with ACT_SILU or ACT_GELU_TANH. maps: [experts] of EXPERT_MAP_BYTES in device memory, see
- * linear_experts_map(). bias_of, scale_of: as in stream_args. y16: not NULL: results in 16 bits
- * instead of y, in the order of the list, rows of `pitch` in NARROW_WGMMA. */
+/* linear_experts: products of experts by wgmma, of quantised ones in tiles of EXPERT_FEW rows. l:
+ * narrow has the pairs' rows of x, in the order of the list and NARROW_WGMMA; jobs are tiles of
+ * l.tile_rows rows; rows: pairs; gate with ACT_SILU or ACT_GELU_TANH. maps: [experts] of
+ * EXPERT_MAP_BYTES in device memory, see linear_experts_map(). bias_of, scale_of: as in
+ * stream_args. y16: not NULL: results in 16 bits instead of y, in the order of the list, rows of
+ * `pitch` in NARROW_WGMMA. */
 struct experts_args {
     struct linear_args l;
     const void *maps;

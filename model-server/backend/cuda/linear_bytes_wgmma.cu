@@ -1,5 +1,5 @@
-/* linear_bytes_wgmma.cu - wgmma_tile.cuh's products of weights in 8 bits with a scale for each output,
- * int8 and fp8: less to copy than of weights in 16 bits, and as many products. */
+/* linear_bytes_wgmma.cu - wgmma_tile.cuh's products of weights in 8 bits with a scale for each
+ * output, int8 and fp8: less to copy than of weights in 16 bits, and as many products. */
 #include "model-server/backend/cuda/wgmma_tile.cuh"
 
 extern "C" cudaError_t linear_bytes_wgmma(const struct launch *l, const struct linear_args *a)

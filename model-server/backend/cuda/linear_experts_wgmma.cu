@@ -2,11 +2,11 @@
  * mixtures of experts.
  *
  * As linear_wgmma, with tiles of 128 outputs (with a gate 64, and the 64 that they gate) x up to 64
- * rows, or 192 of weights in 16 bits, each of one expert. The rows of x are the pairs (row, expert), sorted by expert and
- * rounded beforehand, so that a tile's x is contiguous. `group` makes the list of tiles of rows on
- * the device. Blocks stay resident and are dealt the tiles in the order expert, outputs, rows: an
- * expert's weights are read from memory once, and the tiles of rows that share them follow one
- * another.
+ * rows, or 192 of weights in 16 bits, each of one expert. The rows of x are the pairs (row,
+ * expert), sorted by expert and rounded beforehand, so that a tile's x is contiguous. `group` makes
+ * the list of tiles of rows on the device. Blocks stay resident and are dealt the tiles in the
+ * order expert, outputs, rows: an expert's weights are read from memory once, and the tiles of rows
+ * that share them follow one another.
  *
  * An expert rarely fills its last tile. So x comes by boxes of a third or half of a tile's rows,
  * and a tile with fewer rows copies and multiplies as many boxes as it needs. Rows of the next
@@ -152,9 +152,9 @@ static __device__ __forceinline__ void store_gated(const experts_args &e, const 
             float by = 1.0f;
             if (e.scale_of && there)
                 by = e.scale_of[e.l.list[j.first + row]];
-            v[odd] = there ? math_act(c.first(sum[i][odd]) * by, ACT) *
-                                 (c.second(sum[i][2 + odd]) * by)
-                           : 0.0f;
+            v[odd] =
+                there ? math_act(c.first(sum[i][odd]) * by, ACT) * (c.second(sum[i][2 + odd]) * by)
+                      : 0.0f;
         }
         const float given = __shfl_xor_sync(~0u, second ? v[0] : v[1], 4);
         typedef typename F::T T;
@@ -245,8 +245,7 @@ extern "C" cudaError_t linear_experts_map(void *map, const struct stored *w)
     });
 }
 
-template <class F, int ROWS>
-static cudaError_t start(const struct launch *l, const experts_args *e)
+template <class F, int ROWS> static cudaError_t start(const struct launch *l, const experts_args *e)
 {
     static_assert(sizeof(tile_ring<F, ROWS>) + ALIGN <= 227 << 10, "a block's shared memory");
     const linear_args &a = e->l;

@@ -1,5 +1,5 @@
-/* linear_nibbles_wgmma.cu - wgmma_tile.cuh's products of weights in 4 bits with a scale for each group of
- * columns. */
+/* linear_nibbles_wgmma.cu - wgmma_tile.cuh's products of weights in 4 bits with a scale for each
+ * group of columns. */
 #include "model-server/backend/cuda/wgmma_tile.cuh"
 
 template <typename T>

@@ -32,10 +32,10 @@ enum packed { PACKED_4 = QUANT_N, PACKED_TABLE, PACKED_FP4, PACKED_8, LAYOUT_N }
  *
  *   PACKED_TABLE   as PACKED_4, but the nibbles of four columns are in the order of int8's bytes
  *
- *   PACKED_FP4     as PACKED_4, but of the pairs of columns (2p, 2p + 1) the even ones are in the
- *                  lower half of the 4 bytes, the odd ones in the upper; pair 0 has its sign in bit
- *                  15 and the rest in bits 6 to 8, where bfloat16 has them; pair 1 in 12 and 3 to 5,
- *                  pair 2 in 14 and 9 to 11, pair 3 in 13 and 0 to 2
+ *   PACKED_FP4     as PACKED_4, but even columns are in the lower half of the 4 bytes, odd ones in
+ *                  the upper. In each half the first number has its sign in bit 15 and the rest in
+ *                  bits 6 to 8, where bfloat16 has them; the second in 12 and 3 to 5, the third in
+ *                  14 and 9 to 11, the fourth in 13 and 0 to 2
  *
  * int8, w8a8 and PACKED_8 are two's complement, fp8 is e4m3. Their scales are a float per row. int4
  * and the packed layouts have a 16-bit scale per group of 32 columns (PACKED_8: 16), bfloat16 for
@@ -56,8 +56,7 @@ struct stored {
 static inline __host__ __device__ bool is_packed(uint32_t quant) { return quant >= QUANT_N; }
 static inline __host__ __device__ bool in_4_bits(uint32_t quant)
 {
-    return quant == QUANT_INT4 || quant == PACKED_4 || quant == PACKED_TABLE ||
-           quant == PACKED_FP4;
+    return quant == QUANT_INT4 || quant == PACKED_4 || quant == PACKED_TABLE || quant == PACKED_FP4;
 }
 
 /* Columns are padded to a multiple of this, and products are divided at multiples of it. */

@@ -3,8 +3,8 @@
  * A warp reads the weights of its slice step by step: a step is 64 bytes of each of the tile's 16
  * rows. Lane (g, t) of the warp copies 16 bytes of rows g and g + 8 into the warp's slots in shared
  * memory (cp.async), `slots` - 1 steps ahead, over the ends of tiles; half of the lanes also copy 8
- * bytes of scales each. Copies in flight occupy no registers, and are awaited in order, whatever the
- * compiler does. Addresses are advanced from step to step: with weights of few bits a step has
+ * bytes of scales each. Copies in flight occupy no registers, and are awaited in order, whatever
+ * the compiler does. Addresses are advanced from step to step: with weights of few bits a step has
  * little time, and computing them anew took a third of its instructions. (Loads to registers were
  * measured before: docs/results/gpu.md.) */
 #ifndef MODEL_SERVER_BACKEND_CUDA_STREAM_RING_CUH
@@ -46,7 +46,8 @@ template <class F> static __device__ uint32_t first_step(const linear_args &a, u
 
 /* ---------------------------------------------------------------- the ring */
 
-/* A lane's weights of a step: rows g and g + 8, and their scales and offsets if there are groups. */
+/* A lane's weights of a step: rows g and g + 8, and their scales and offsets if there are groups.
+ */
 struct step_weights {
     uint4 row[2], scales, offsets;
     static __device__ __forceinline__ uint2 of_row(uint4 both, int i)
@@ -74,7 +75,7 @@ struct tile_walk {
 
 /* A lane's view of its warp's ring. */
 template <class F, class WALK = tile_walk> struct weight_ring {
-    enum { SCARCE = WALK::SCARCE };     /* registers are */
+    enum { SCARCE = WALK::SCARCE };    /* registers are */
     uint32_t first, end, slot, before; /* in shared memory: the ring; what is read next, last */
     WALK walk;                         /* the tile that is being copied */
     uint32_t left;                     /* steps of it that are not; 0: nothing is left at all */

@@ -8,7 +8,7 @@
 enum { THREADS = SLICES * 32 };
 
 /* Blocks of a multiprocessor: with offsets and 16 rows the registers of two do not suffice. */
-template <class F, int TILES> static constexpr int STREAM_AT_ONCE = F::OFFSETS && TILES > 1 ? 1 : 2;
+template <class F, int TILES> static constexpr int STREAM_AT_ONCE = F::OFFSETS &&TILES > 1 ? 1 : 2;
 
 /* Shared memory: sums, a word for last_block(), the ring, x. */
 template <int TILES> static __device__ __forceinline__ unsigned char *ring_room(void)
@@ -63,10 +63,9 @@ static __device__ __forceinline__ void leave_sums(typename F::T::sum *sums,
 
 /* Output `out` of row `row` of a tile: its slices added, then its terms applied. */
 template <class F, int TILES>
-static __device__ __forceinline__ float total(const stream_args &s, const output_terms &terms,
-                                              const stream_rows &rows,
-                                              const typename F::T::sum *sums, uint32_t row,
-                                              uint32_t out)
+static __device__ __forceinline__ float
+total(const stream_args &s, const output_terms &terms, const stream_rows &rows,
+      const typename F::T::sum *sums, uint32_t row, uint32_t out)
 {
     typename F::T::sum sum = 0;
     for (int i = 0; i < SLICES; i++)

@@ -116,9 +116,8 @@ static __device__ __forceinline__ void take_rows(const linear_args &a, unsigned 
         float4 f[BATCH];
 #pragma unroll
         for (int i = 0; i < BATCH; i++, from.next(quads))
-            f[i] = from.row < a.rows
-                       ? four_of(a.x + (size_t)from.row * n, begin + 4 * from.quad, n)
-                       : float4{};
+            f[i] = from.row < a.rows ? four_of(a.x + (size_t)from.row * n, begin + 4 * from.quad, n)
+                                     : float4{};
 #pragma unroll
         for (int i = 0; i < BATCH; i++, to.next(quads)) {
             uint2 pairs;

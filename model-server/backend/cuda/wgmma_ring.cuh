@@ -12,9 +12,9 @@ enum {
     GROUP = 128, /* threads of a warpgroup */
     MATH = 2,
     THREADS = (MATH + 1) * GROUP,
-    BAND = 64,       /* outputs of one copy; a tile has two such bands */
-    X_COLUMNS = 64,  /* of x in one copy */
-    W_BYTES = 64,    /* of a row of weights in one copy */
+    BAND = 64,      /* outputs of one copy; a tile has two such bands */
+    X_COLUMNS = 64, /* of x in one copy */
+    W_BYTES = 64,   /* of a row of weights in one copy */
     COPY_REGISTERS = 24,
     MATH_REGISTERS = 240,
     ALIGN = 1024 /* of swizzled tiles */
@@ -178,16 +178,17 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
     const stored &w;
     RING *r;
     place<RING::STAGES> p;
-    uint32_t out;    /* the thread's, of its band */
+    uint32_t out;         /* the thread's, of its band */
     fragment f[2], bytes; /* bytes: weights as they are stored, unless those are f's */
-    uint2 scales[2]; /* of the stage, with groups */
+    uint2 scales[2];      /* of the stage, with groups */
 
     __device__ __forceinline__ stage_sums(const stored &w, RING *r, uint32_t out)
         : w(w), r(r), out(out)
     {
     }
 
-    /* Reads part h of the current stage into f[h % 2], waiting for the stage with its first part. */
+    /* Reads part h of the current stage into f[h % 2], waiting for the stage with its first part.
+     */
     __device__ __forceinline__ void load(int h)
     {
         const stage_type *s = &r->at[p.i];

@@ -1,7 +1,7 @@
 /* wgmma_tile.cuh - products of more than 16 rows on Hopper, by wgmma: prefill and large batches.
  *
- * A block processes tiles of 128 outputs x 64, 128 or 192 rows. With a gate a tile has 64 outputs of
- * the gate and the 64 that they gate, and only the gated result is stored. One thread of the
+ * A block processes tiles of 128 outputs x 64, 128 or 192 rows. With a gate a tile has 64 outputs
+ * of the gate and the 64 that they gate, and only the gated result is stored. One thread of the
  * first warpgroup fills a ring of stages, 64 columns of weights and of x each (128 of weights in 4
  * bits), by tensor maps;
  * two warpgroups multiply 64 outputs each. full[i] ends a phase when a stage's bytes have
@@ -29,8 +29,8 @@
 #define MODEL_SERVER_BACKEND_CUDA_WGMMA_TILE_CUH
 #include "model-server/backend/cuda/wgmma_ring.cuh"
 
-/* One of a block's tasks: slices [first, last) of a tile, whose first band begins at `out`. Tiles are
- * processed in groups of GROUP_TILES tiles of rows; within a group rows advance fastest. So
+/* One of a block's tasks: slices [first, last) of a tile, whose first band begins at `out`. Tiles
+ * are processed in groups of GROUP_TILES tiles of rows; within a group rows advance fastest. So
  * concurrent blocks share weights, and the group's x stays in the L2 cache. */
 enum { GROUP_TILES = 8 };
 struct job {
@@ -45,14 +45,16 @@ struct jobs {
         n = outs * tiles * (a.part ? SLICES : 1);
     }
 };
-template <class RING> static __device__ job job_at(const linear_args &a, const jobs &all, uint32_t i)
+template <class RING>
+static __device__ job job_at(const linear_args &a, const jobs &all, uint32_t i)
 {
     const uint32_t tile = a.part ? i / SLICES : i;
     const uint32_t first = a.part ? i % SLICES : 0, last = a.part ? first + 1 : SLICES;
     const uint32_t group = tile / (GROUP_TILES * all.outs), in = tile % (GROUP_TILES * all.outs);
     const uint32_t left = all.tiles - group * GROUP_TILES;
     const uint32_t wide = left < GROUP_TILES ? left : GROUP_TILES;
-    return job{in / wide * tile_outs(a), (group * GROUP_TILES + in % wide) * RING::ROWS, first, last};
+    return job{in / wide * tile_outs(a), (group * GROUP_TILES + in % wide) * RING::ROWS, first,
+               last};
 }
 /* Calls fn(job) for each of this block's tasks. */
 template <class RING, typename FN>
@@ -131,8 +133,8 @@ template <int END> static __device__ __forceinline__ float act_of(float x)
     return d == INFINITY ? x * 0.0f : fabsf(x) == INFINITY ? x : q;
 }
 
-/* Stores sums of two outputs, j.out + in_band in either band, and of rows `row` and `row` + 1 of the
- * tile. It keeps nothing in registers for the next call. */
+/* Stores sums of two outputs, j.out + in_band in either band, and of rows `row` and `row` + 1 of
+ * the tile. It keeps nothing in registers for the next call. */
 template <class F, int END>
 static __device__ __forceinline__ void store_rows(const linear_args &a, const job &j, uint32_t row,
                                                   const float (&sum)[4])
@@ -189,9 +191,8 @@ static __device__ __forceinline__ void multiply(const linear_args &a, const jobs
     each_job<RING>(a, all, [&](const job &j) {
         const uint32_t stages = slice_stages<RING>(a, j.first);
         if (pending && stages >= PARTS / stage_sums<RING>::PARTS) {
-            sums.template slice<PARTS>(acc, stages, [&](int i) {
-                store_part<F, PARTS, ROWS, END>(a, last, sum, i);
-            });
+            sums.template slice<PARTS>(
+                acc, stages, [&](int i) { store_part<F, PARTS, ROWS, END>(a, last, sum, i); });
         } else {
             if (pending)
                 store_part<F, 1, ROWS, END>(a, last, sum, 0);
