@@ -2,22 +2,20 @@
  * weights once; with what comes before and after them, so that it needs no launch of its own.
  *
  * The weights are the M operand: a tile has 16 outputs, the 8 warps of its block one slice of k
- * each (see linear_mma.cuh), 8 or 16 rows of x are the N operand. Weights go from global memory to
- * registers and no further: lane (g, t) reads 16 bytes of rows g and g + 8, 64 bytes of a row by
- * four lanes, which are its fragments once x is read at the same columns; quantised ones are
- * widened there (5 to 9 instructions for 4 weights of 8 bits, 5 or 6 of 4 bits). AHEAD such loads
- * of each row are in flight all the time, the first of them issued before the wait for the
- * preceding kernel, since weights do not depend on it. For 2 blocks of 8 warps a multiprocessor
- * that is 64 KiB in flight; 26 KiB are needed by Little's law on an H200 (4.3 TB/s, 0.8 us). Two
- * blocks a multiprocessor stay for the whole product: a tile's first loads are issued while the
- * last steps of the tile before are multiplied, and what comes before the product is done once by
- * each.
+ * each (see linear_mma.cuh), 8 or 16 rows of x are the N operand. Weights come through a warp's ring
+ * in shared memory (stream_ring.cuh). Lane (g, t) reads 16 bytes of rows g and g + 8 there, 64 bytes
+ * of a row by four lanes, which are its fragments once x is read at the same columns. Quantised ones
+ * are widened on the way (7 to 9 instructions for 4 weights of 8 bits, 5 to 7 of 4 bits). The first
+ * copies are issued before the wait for the preceding kernel, since weights do not depend on it. 26
+ * KiB in flight are needed by Little's law on an H200 (4.3 TB/s, 0.8 us); a multiprocessor has 48 to
+ * 176. Two blocks a multiprocessor stay for the whole product: a tile's first weights are copied
+ * while the last steps of the tile before are multiplied, and what comes before the product is done
+ * once by each.
  *
- *   before  x is the norm of something: every block takes the norm for itself, into shared memory
- * and rounded as the product has it (stream_x.cuh).
- *   after   a row's sum goes to the residual
- * stream; or a tile has 8 outputs of a gate and the 8 that they gate; or the last block of a head
- * of q, k or v rotates it and writes the cache.
+ * Before it, x may be the norm of something: every block takes the norm for itself, into shared
+ * memory and rounded as the product has it (stream_x.cuh). After it, a row's sum may go to the
+ * residual stream; a tile may have 8 outputs of a gate and the 8 that they gate; or the last block
+ * of a head of q, k or v rotates it and writes the cache.
  *
  * Each has the bits of the operation by itself. Shared memory: 2 x 4 (8) KiB for the sum of slices,
  * a few rows of x. Written after: calm (zeux) and Megakernels (Hazy Research) for the streaming and
