@@ -44,8 +44,9 @@ static uint64_t tiles_of(const struct linear_args *a, uint32_t rows)
 static uint64_t stage_cycles(const struct linear_args *a, uint32_t rows, uint64_t busy)
 {
     enum { X_BYTES = 128, OUTS = 128, L2_BYTES = 36, MEMORY_BYTES = 2340 };
-    const uint64_t w_bytes = OUTS * 64 * row_bytes(128, DT_F16, a->w.quant) / 128;
-    const uint64_t products = 4 * rows, copies = (w_bytes + rows * X_BYTES) / L2_BYTES;
+    const uint64_t w_bytes = row_bytes(128, DT_F16, a->w.quant) * OUTS / 2;
+    const uint64_t products = 4ull * rows, x_bytes = (uint64_t)rows * X_BYTES;
+    const uint64_t copies = (w_bytes + x_bytes) / L2_BYTES;
     const uint64_t sharing = (a->rows + rows - 1) / rows; /* blocks that read the same weights */
     const uint64_t reads = w_bytes * busy / MEMORY_BYTES / sharing;
     const uint64_t most = products > copies ? products : copies;
@@ -60,7 +61,7 @@ static uint64_t cycles_of(const struct device *d, const struct linear_args *a, u
     enum { KERNEL = 7000, BYTES = 1700 /* a cycle */ };
     const uint64_t tiles = tiles_of(a, rows) * (apart ? SLICES : 1), sms = (uint64_t)d->sms;
     const uint64_t stages = k_padded(a->w.cols, a->w.quant) / 64 / (apart ? SLICES : 1) + 1;
-    const uint64_t moved = 2 * SLICES * sizeof(float) * a->rows * a->w.rows;
+    const uint64_t moved = sizeof(float) * 2 * SLICES * a->rows * a->w.rows;
     return tiles / sms * stages * stage_cycles(a, rows, sms) +
            (tiles % sms ? stages * stage_cycles(a, rows, tiles % sms) : 0) +
            (apart ? KERNEL + moved / BYTES : 0);
