@@ -10,53 +10,35 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
+
+def llama3(factor, **sizes):
+    """A shape of Llama 3.1 or 3.2; factor: of its positions."""
+    rope = dict(
+        rope_type="llama3",
+        factor=factor,
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+        original_max_position_embeddings=8192,
+    )
+    return dict(
+        arch="llama",
+        heads=32,
+        kv=8,
+        vocab=128256,
+        theta=500000.0,
+        eps=1e-5,
+        ctx=131072,
+        bias=False,
+        bos=128000,
+        eos=128009,
+        rope=rope,
+        **sizes,
+    )
+
+
 SHAPES = {
-    "llama-3.2-1b": dict(
-        arch="llama",
-        hidden=2048,
-        layers=16,
-        heads=32,
-        kv=8,
-        ffn=8192,
-        vocab=128256,
-        tied=True,
-        theta=500000.0,
-        eps=1e-5,
-        ctx=131072,
-        bias=False,
-        bos=128000,
-        eos=128009,
-        rope=dict(
-            rope_type="llama3",
-            factor=32.0,
-            low_freq_factor=1.0,
-            high_freq_factor=4.0,
-            original_max_position_embeddings=8192,
-        ),
-    ),
-    "llama-3.1-8b": dict(
-        arch="llama",
-        hidden=4096,
-        layers=32,
-        heads=32,
-        kv=8,
-        ffn=14336,
-        vocab=128256,
-        tied=False,
-        theta=500000.0,
-        eps=1e-5,
-        ctx=131072,
-        bias=False,
-        bos=128000,
-        eos=128009,
-        rope=dict(
-            rope_type="llama3",
-            factor=8.0,
-            low_freq_factor=1.0,
-            high_freq_factor=4.0,
-            original_max_position_embeddings=8192,
-        ),
-    ),
+    "llama-3.2-1b": llama3(32.0, hidden=2048, layers=16, ffn=8192, tied=True),
+    "llama-3.1-8b": llama3(8.0, hidden=4096, layers=32, ffn=14336, tied=False),
     "qwen2.5-0.5b": dict(
         arch="qwen2",
         hidden=896,

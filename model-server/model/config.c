@@ -205,6 +205,13 @@ void config_added(struct config *c, struct decoder_spec *s)
         config_fail(c, "`deepstack_visual_indexes`: %u for %u layers", s->n_added, s->n_layers);
 }
 
+void config_sines(struct config *c, struct decoder_spec *s, enum sines sines)
+{
+    s->sines = sines;
+    if (sines && (s->hidden % 2 || s->hidden < 4))
+        config_fail(c, "`d_model` must be even and at least 4");
+}
+
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d)
 {
     s->hidden = config_dim(c, "hidden_size");

@@ -70,6 +70,8 @@ struct config_defaults {
     bool ffn_by_layer;  /* the family reads intermediate_size, by config_layer_ffn() */
 };
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d);
+/* Sets s->sines. Unless they are SINES_NONE, `d_model` has to be even and at least 4. */
+void config_sines(struct config *c, struct decoder_spec *s, enum sines sines);
 
 /* The vision_config of a model with vision, or NULL. */
 const cJSON *config_vision(const struct config *c);

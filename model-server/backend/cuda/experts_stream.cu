@@ -87,7 +87,7 @@ template <class F> struct item_result {
     size_t pair;
     bool there;
     output_terms terms[2];
-    float bias[2], scale, weight;
+    float scale, weight;
 
     __device__ __forceinline__ item_result(const stream_args &s, const active_expert &e,
                                            const stream_rows &rows, uint32_t tile)
@@ -96,17 +96,12 @@ template <class F> struct item_result {
         row = threadIdx.x / outs, out = threadIdx.x % outs;
         there = row < 8 && rows.has(row) && tile * outs + out < outputs(s.l);
         pair = there ? rows.y(row) : 0;
-        bias[0] = bias[1] = scale = weight = 0.0f;
+        scale = weight = 0.0f;
 #pragma unroll
-        for (uint32_t i = 0; i < 2; i++) {
-            terms[i] = {1.0f, -0.0f};
-            if (!there || (i && !s.l.gate))
-                continue;
-            terms[i] = terms_of_tile<F>(s, e.w, tile, out, i);
-            if (s.bias_of)
-                bias[i] = s.bias_of[(size_t)e.expert * s.l.w.rows +
-                                    weight_row(s.l, tile, (out + 8 * i) % 8, (out + 8 * i) / 8)];
-        }
+        for (uint32_t i = 0; i < 2; i++)
+            if (there && (!i || s.l.gate))
+                terms[i] = terms_of_expert<F>(s.l, e.w, s.bias_of, e.expert,
+                                              output_row(s.l, tile, out + 8 * i));
         if (there && s.scale_of)
             scale = s.scale_of[pair];
         if (there && s.mix.y)
@@ -115,12 +110,9 @@ template <class F> struct item_result {
 
     /* The product's output, or the one that is gated, with its bias and its factor. */
     __device__ __forceinline__ float total_of(const stream_args &s, const stream_rows &rows,
-                                              const typename F::T::sum *sums,
-                                              uint32_t gated) const
+                                              const typename F::T::sum *sums, uint32_t gated) const
     {
-        float y = total<F, 1>(s, terms[gated], rows, sums, row, out + 8 * gated);
-        if (s.bias_of)
-            y += bias[gated];
+        const float y = total<F, 1>(s, terms[gated], rows, sums, row, out + 8 * gated);
         return s.scale_of ? y * scale : y;
     }
 };

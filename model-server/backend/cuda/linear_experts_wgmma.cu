@@ -82,27 +82,21 @@ static __device__ void copy_stages(const experts_args &e, const CUtensorMap *x,
 
 /* ---------------------------------------------------------------- results */
 
-/* A thread's two outputs, their scales and biases, and the first of its rows. */
+/* A thread's two outputs, their terms, and the first of its rows. */
 template <class F> struct corner {
     uint32_t out, other, row;
-    float by = 1.0f, by_other = 1.0f;
-    float b, b_other; /* without a bias -0, which changes no bit */
+    output_terms terms, terms_other;
     __device__ __forceinline__ corner(const experts_args &e, const tile_job &j)
     {
-        const uint32_t n = e.l.w.rows;
-        const float *bias = e.bias_of ? e.bias_of + (size_t)j.expert * n : NULL;
+        const void *w = e.l.table[j.expert];
         out = j.out + band_output(threadIdx.x), other = out + band_apart(e.l);
         row = threadIdx.x % 4 * 2;
-        b = bias && out < n ? bias[out] : -0.0f;
-        b_other = bias && other < n ? bias[other] : -0.0f;
-        if constexpr (F::QUANT != QUANT_NONE) {
-            const void *w = e.l.table[j.expert];
-            by = out < n ? terms_of<F>(e.l, w, out).scale : 1.0f;
-            by_other = other < n ? terms_of<F>(e.l, w, other).scale : 1.0f;
-        }
+        terms = terms_other = {1.0f, -0.0f};
+        if (out < e.l.w.rows)
+            terms = terms_of_expert<F>(e.l, w, e.bias_of, j.expert, out);
+        if (other < e.l.w.rows)
+            terms_other = terms_of_expert<F>(e.l, w, e.bias_of, j.expert, other);
     }
-    __device__ __forceinline__ float first(float sum) const { return sum * by + b; }
-    __device__ __forceinline__ float second(float sum) const { return sum * by_other + b_other; }
 };
 
 static __device__ __forceinline__ float scale_of(const experts_args &e, uint32_t pair)
@@ -127,9 +121,9 @@ static __device__ __forceinline__ void store_plain(const experts_args &e, const 
             float *y = e.l.y + (size_t)pair * n;
             const float by = scale_of(e, pair);
             if (c.out < n)
-                y[c.out] = c.first(sum[i][odd]) * by;
+                y[c.out] = finish<F>(e.l, sum[i][odd], c.terms, row) * by;
             if (c.other < n)
-                y[c.other] = c.second(sum[i][2 + odd]) * by;
+                y[c.other] = finish<F>(e.l, sum[i][2 + odd], c.terms_other, row) * by;
         }
 }
 
@@ -152,9 +146,9 @@ static __device__ __forceinline__ void store_gated(const experts_args &e, const 
             float by = 1.0f;
             if (e.scale_of && there)
                 by = e.scale_of[e.l.list[j.first + row]];
-            v[odd] =
-                there ? math_act(c.first(sum[i][odd]) * by, ACT) * (c.second(sum[i][2 + odd]) * by)
-                      : 0.0f;
+            v[odd] = there ? math_act(finish<F>(e.l, sum[i][odd], c.terms, row) * by, ACT) *
+                                 (finish<F>(e.l, sum[i][2 + odd], c.terms_other, row) * by)
+                           : 0.0f;
         }
         const float given = __shfl_xor_sync(~0u, second ? v[0] : v[1], 4);
         typedef typename F::T T;

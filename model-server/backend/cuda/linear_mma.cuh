@@ -49,8 +49,9 @@ static __device__ __forceinline__ uint32_t part_of(uint4 w, int i)
 
 /* Two bytes of w, the odd ones or the even ones, as 16-bit numbers.
  *
- * int8: put bits into the mantissa of a constant, subtract the constant: 128 + the lower 7 bits, less
- * 128 or 256 by the sign (bfloat16 has 7 bits there); 1024 + 128 + the number (float16 has 10). */
+ * int8: put bits into the mantissa of a constant, subtract the constant: 128 + the lower 7 bits,
+ * less 128 or 256 by the sign (bfloat16 has 7 bits there); 1024 + 128 + the number (float16 has
+ * 10). */
 static __device__ __forceinline__ uint32_t int8_pair(Bf16, uint32_t w, bool odd)
 {
     const uint32_t x = odd ? w >> 8 : w;
@@ -269,8 +270,8 @@ static __device__ __forceinline__ void multiply_part(typename F::T::sum c[4], ui
     }
 }
 
-/* What the sum of an output's slices is multiplied by, and what is added then: without a bias -0,
- * which changes no bit. */
+/* What the sum of an output's slices is multiplied by, and what is added then. Without them 1 and
+ * -0, which change no bit. */
 struct output_terms {
     float scale, bias;
 };
@@ -288,20 +289,24 @@ static __device__ __forceinline__ output_terms terms_of(const linear_args &a, co
     return t;
 }
 
+/* The same of an expert, whose matrix is `w`; bias_of: NULL, or [experts][n]. */
+template <class F>
+static __device__ __forceinline__ output_terms terms_of_expert(const linear_args &a, const void *w,
+                                                               const float *bias_of,
+                                                               uint32_t expert, uint32_t out)
+{
+    output_terms t = terms_of<F>(a, w, out);
+    if (bias_of)
+        t.bias = bias_of[(size_t)expert * a.w.rows + out];
+    return t;
+}
+
 /* Converts the sum of all slices to a number of y: row `row` of x. */
 template <class F>
 static __device__ __forceinline__ float finish(const linear_args &a, typename F::T::sum sum,
                                                const output_terms &t, size_t row)
 {
-    float y = (float)sum;
-    if (F::QUANT != QUANT_NONE && F::QUANT != QUANT_INT4)
-        y *= F::QUANT == QUANT_W8A8 ? t.scale * a.x_scale[row] : t.scale;
-    return a.bias ? y + t.bias : y;
-}
-template <class F>
-static __device__ __forceinline__ float finish(const linear_args &a, typename F::T::sum sum,
-                                               const void *w, size_t row, uint32_t out)
-{
-    return finish<F>(a, sum, terms_of<F>(a, w, out), row);
+    const float scale = F::QUANT == QUANT_W8A8 ? t.scale * a.x_scale[row] : t.scale;
+    return (float)sum * scale + t.bias;
 }
 #endif

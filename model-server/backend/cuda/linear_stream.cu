@@ -2,15 +2,15 @@
  * weights once; with what comes before and after them, so that it needs no launch of its own.
  *
  * The weights are the M operand: a tile has 16 outputs, the 8 warps of its block one slice of k
- * each (see linear_mma.cuh), 8 or 16 rows of x are the N operand. Weights come through a warp's ring
- * in shared memory (stream_ring.cuh). Lane (g, t) reads 16 bytes of rows g and g + 8 there, 64 bytes
- * of a row by four lanes, which are its fragments once x is read at the same columns. Quantised ones
- * are widened on the way (7 to 9 instructions for 4 weights of 8 bits, 5 to 7 of 4 bits). The first
- * copies are issued before the wait for the preceding kernel, since weights do not depend on it. 26
- * KiB in flight are needed by Little's law on an H200 (4.3 TB/s, 0.8 us); a multiprocessor has 48 to
- * 176. Two blocks a multiprocessor stay for the whole product: a tile's first weights are copied
- * while the last steps of the tile before are multiplied, and what comes before the product is done
- * once by each.
+ * each (see linear_mma.cuh), 8 or 16 rows of x are the N operand. Weights come through a warp's
+ * ring in shared memory (stream_ring.cuh). Lane (g, t) reads 16 bytes of rows g and g + 8 there, 64
+ * bytes of a row by four lanes, which are its fragments once x is read at the same columns.
+ * Quantised ones are widened on the way (7 to 9 instructions for 4 weights of 8 bits, 5 to 7 of 4
+ * bits). The first copies are issued before the wait for the preceding kernel, since weights do not
+ * depend on it. 26 KiB in flight are needed by Little's law on an H200 (4.3 TB/s, 0.8 us); a
+ * multiprocessor has 48 to 176. Two blocks a multiprocessor stay for the whole product: a tile's
+ * first weights are copied while the last steps of the tile before are multiplied, and what comes
+ * before the product is done once by each.
  *
  * Before it, x may be the norm of something: every block takes the norm for itself, into shared
  * memory and rounded as the product has it (stream_x.cuh). After it, a row's sum may go to the
@@ -41,7 +41,7 @@ template <class F> struct tile_result {
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++)
             if (!i || s.l.gate)
-                terms[i] = terms_of_tile<F>(s, (const char *)s.l.w.data, tile, out, i);
+                terms[i] = terms_of<F>(s.l, s.l.w.data, output_row(s.l, tile, out + 8 * i));
     }
 };
 
@@ -103,8 +103,7 @@ static __device__ void stream_tiles(const stream_args &s, const stream_rows &row
 
 /* grid: any number of blocks; up to 8 * TILES rows */
 template <class F, int TILES>
-static __global__ void __launch_bounds__(THREADS, STREAM_AT_ONCE<F, TILES>)
-    linear_stream_kernel(stream_args s)
+static __global__ void __launch_bounds__(THREADS, 2) linear_stream_kernel(stream_args s)
 {
     weight_ring<F> ring;
     depend_start();
@@ -121,8 +120,7 @@ static __global__ void __launch_bounds__(THREADS, STREAM_AT_ONCE<F, TILES>)
 /* The same with x in shared memory: its rows, or up to NORM_ROWS rows whose norm is computed
  * first. */
 template <class F, int TILES>
-static __global__ void __launch_bounds__(THREADS, STREAM_AT_ONCE<F, TILES>)
-    linear_stream_shared_kernel(stream_args s)
+static __global__ void __launch_bounds__(THREADS, 2) linear_stream_shared_kernel(stream_args s)
 {
     weight_ring<F> ring;
     unsigned char *slots = ring_room<TILES>();

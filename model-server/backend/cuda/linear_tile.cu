@@ -72,9 +72,9 @@ static __device__ void load_stage(const linear_args &a, stage<F, ROWS> *s, uint3
 /* Fragments of a piece of a stage, 64 bytes of x, for outputs out + 16 m + 8 i, and their scales.
  */
 template <class F, int ROWS>
-static __device__ __forceinline__ void
-load_fragments(uint4 (&w)[2][2], part_scales<F> (&of)[2][2], const linear_args &a,
-               const stage<F, ROWS> *s, uint32_t out, int piece)
+static __device__ __forceinline__ void load_fragments(uint4 (&w)[2][2], part_scales<F> (&of)[2][2],
+                                                      const linear_args &a, const stage<F, ROWS> *s,
+                                                      uint32_t out, int piece)
 {
     const uint32_t t = threadIdx.x % 4, from = piece / F::PARTS, p = piece % F::PARTS;
 #pragma unroll
@@ -199,7 +199,8 @@ static __global__ void __launch_bounds__(THREADS, 1) linear_tile_kernel(linear_a
         }
     }
     each_sum<ROWS>(a, [&](int m, int n, int c, uint32_t row, uint32_t out) {
-        a.y[(size_t)row * a.w.rows + out] = finish<F>(a, sum[m][n][c], a.w.data, row, out);
+        a.y[(size_t)row * a.w.rows + out] =
+            finish<F>(a, sum[m][n][c], terms_of<F>(a, a.w.data, out), row);
     });
 }
 
@@ -234,7 +235,8 @@ static __global__ void __launch_bounds__(THREADS) linear_sum_kernel(linear_args 
         SUM sum = 0;
         for (int s = 0; s < SLICES; s++)
             sum += part[s * all + i];
-        a.y[i] = finish<F>(a, sum, a.w.data, i / a.w.rows, (uint32_t)(i % a.w.rows));
+        a.y[i] =
+            finish<F>(a, sum, terms_of<F>(a, a.w.data, (uint32_t)(i % a.w.rows)), i / a.w.rows);
     }
 }
 

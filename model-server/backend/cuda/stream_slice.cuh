@@ -7,9 +7,6 @@
 
 enum { THREADS = SLICES * 32 };
 
-/* Blocks of a multiprocessor: with offsets and 16 rows the registers of two do not suffice. */
-template <class F, int TILES> static constexpr int STREAM_AT_ONCE = F::OFFSETS &&TILES > 1 ? 1 : 2;
-
 /* Shared memory: sums, a word for last_block(), the ring, x. */
 template <int TILES> static __device__ __forceinline__ unsigned char *ring_room(void)
 {
@@ -73,13 +70,10 @@ total(const stream_args &s, const output_terms &terms, const stream_rows &rows,
     return finish<F>(s.l, sum, terms, rows.x(s.l, row));
 }
 
-/* The terms of output `out` of a tile, or of the one that it gates. */
-template <class F>
-static __device__ __forceinline__ output_terms terms_of_tile(const stream_args &s, const char *w,
-                                                             uint32_t tile, uint32_t out,
-                                                             uint32_t gated)
+/* Output `out` of a tile as a row of W; with a gate 8 more is the one that it gates. */
+static __device__ __forceinline__ uint32_t output_row(const linear_args &a, uint32_t tile,
+                                                      uint32_t out)
 {
-    out += 8 * gated;
-    return terms_of<F>(s.l, w, weight_row(s.l, tile, out % 8, out / 8));
+    return weight_row(a, tile, out % 8, out / 8);
 }
 #endif

@@ -154,8 +154,8 @@ static __device__ __forceinline__ void store_rows(const linear_args &a, const jo
     y += (size_t)row * width + out;
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++, y += width) {
-        const float f = sum[i] * terms.scale + terms.bias;
-        const float g = sum[2 + i] * terms_other.scale + terms_other.bias;
+        const float f = finish<F>(a, sum[i], terms, row + i);
+        const float g = finish<F>(a, sum[2 + i], terms_other, row + i);
         if (END == SUMS) {
             if (row + i < a.rows && has)
                 y[0] = f;

@@ -69,9 +69,7 @@ static void configure_stack(struct config *c, struct decoder_spec *s, const stru
     s->mlp = MLP_PLAIN;
     s->bias.norm = s->bias.qkv = s->bias.o = s->bias.mlp = s->learned_positions = true;
     s->position_offset = k->offset;
-    s->sines = k->sines ? SINES_OF_HALF : SINES_NONE;
-    if (k->sines && (s->hidden % 2 || s->hidden < 4))
-        config_fail(c, "`d_model` must be even and at least 4");
+    config_sines(c, s, k->sines ? SINES_OF_HALF : SINES_NONE);
     if (config_bool_or(c, "scale_embedding", false))
         s->embed_scale = sqrtf((float)s->hidden);
 }

@@ -10,10 +10,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->mlp = MLP_PLAIN;
     s->bias.qkv = s->bias.o = s->bias.mlp = true;
     s->learned_positions = true;
-    s->sines = SINES_TO_LAST;
     s->position_offset = 2;
-    if (s->hidden % 2 || s->hidden < 4)
-        config_fail(c, "`d_model` must be even and at least 4");
+    config_sines(c, s, SINES_TO_LAST);
     s->embed_scale = config_bool_or(c, "scale_embedding", true) ? sqrtf((float)s->hidden) : 1;
 }
 
