@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 enum { VERSION_NOW = 1, HUGE_PAGE = 2 << 20, MOST_ENTRIES = 1 << 20, SYNC_CHUNKS = 8 };
+enum { REST = 3 }; /* writing takes a quarter of a core */
 static const char magic[8] = "PACKED\r\n";
 
 struct trailer {
@@ -168,7 +169,7 @@ struct out {
     size_t used;
     uint64_t at; /* offset of the chunk in the file */
     uint64_t *sums;
-    const atomic_bool *stop;
+    struct pacer *pacer;
 };
 
 static int put(int fd, const char *p, size_t n, uint64_t at, struct err *e)
@@ -192,7 +193,7 @@ static int flush(struct out *o, struct err *e)
     const uint64_t i = o->at / PACKED_CHUNK;
     if (!o->used)
         return 0;
-    if (atomic_load(o->stop))
+    if (!pacer_rest(o->pacer, REST))
         return 1;
     o->sums[i] = sum_of(o->chunk, o->used);
     if (put(o->fd, o->chunk, o->used, o->at, e))
@@ -268,13 +269,13 @@ static int write_table(const struct out *o, const struct packed_item *items, uin
 }
 
 int packed_file_write(int fd, struct packed_item *items, uint32_t n, const uint8_t key[PACKED_KEY],
-                      const atomic_bool *stop, struct err *e)
+                      struct pacer *pacer, struct err *e)
 {
     const uint64_t payload = place(items, n);
     struct out o = {.fd = fd,
                     .chunk = aligned_alloc(WEIGHT_ALIGN, PACKED_CHUNK),
                     .sums = calloc(chunks_of(payload) + (size_t)1, sizeof(*o.sums)),
-                    .stop = stop};
+                    .pacer = pacer};
     int rc = o.chunk && o.sums ? 0 : err_nomem(e);
     /* A full disk is reported here; file systems without this function report it later. */
     if (rc == 0 && fallocate(fd, 0, 0, (off_t)packed_file_bytes(items, n)) != 0 &&

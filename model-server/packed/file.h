@@ -11,8 +11,8 @@
 #ifndef MODEL_SERVER_PACKED_FILE_H
 #define MODEL_SERVER_PACKED_FILE_H
 #include "common/err.h"
+#include "common/pacer.h"
 #include "model-server/backend/backend.h"
-#include <stdatomic.h>
 
 enum { PACKED_KEY = 32, PACKED_CHUNK = 8 << 20, PACKED_NOTES = 4, PACKED_WORD = 23 };
 
@@ -59,8 +59,8 @@ struct packed_item {
 };
 
 uint64_t packed_file_bytes(const struct packed_item *items, uint32_t n); /* size of the file */
-/* Writes n items to an empty file and syncs it. 0: complete. 1: *stop became true. -1: ERR_SYSTEM.
+/* Writes n items to an empty file and syncs it. 0: complete. 1: pacer_stop() was called. -1: ERR_SYSTEM.
  */
 int packed_file_write(int fd, struct packed_item *items, uint32_t n, const uint8_t key[PACKED_KEY],
-                      const atomic_bool *stop, struct err *e);
+                      struct pacer *pacer, struct err *e);
 #endif

@@ -8,14 +8,13 @@
 #include <errno.h>
 #include <gnutls/crypto.h>
 #include <pthread.h>
-#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-enum { LABEL_ROOM = 96, NAME_SHOWN = 40, SHOWN_KEY = 8, LOWEST = 19 };
+enum { LABEL_ROOM = 96, NAME_SHOWN = 40, SHOWN_KEY = 8 };
 
 struct packed {
     struct packed_options o; /* `dir` is copied, the other strings are not kept */
@@ -31,7 +30,7 @@ struct packed {
     bool incomplete; /* a matrix could not be recorded: nothing is written */
     pthread_t writer;
     bool writing;
-    atomic_bool stop;
+    struct pacer pacer; /* of the writer */
 };
 
 /* ---------------------------------------------------------------- names */
@@ -154,6 +153,7 @@ struct packed *packed_open(const struct packed_options *o)
         return NULL;
     p->o = *o;
     p->o.dir = NULL;
+    pacer_init(&p->pacer);
     if (make_paths(p, o, &e)) {
         LOG(LOG_WARN, "--packed-cache is not used", LOGS("why", e.msg));
         packed_close(p);
@@ -234,7 +234,7 @@ static int write_file(struct packed *p, struct err *e)
     }
     if (fd < 0)
         return err_sys(e, "%s", p->temp);
-    int rc = packed_file_write(fd, p->items, p->n, p->key, &p->stop, e);
+    int rc = packed_file_write(fd, p->items, p->n, p->key, &p->pacer, e);
     if (rc == 0 && rename(p->temp, p->path) != 0)
         rc = err_sys(e, "rename");
     if (rc)
@@ -243,16 +243,11 @@ static int write_file(struct packed *p, struct err *e)
     return rc;
 }
 
-/* Runs while no step needs the core. */
 static void *run_writer(void *arg)
 {
     struct packed *p = arg;
     struct err e = ERR_INIT;
-    const struct sched_param none = {0};
     const int64_t start = clock_ns();
-    /* on Linux of this thread */
-    if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &none))
-        setpriority(PRIO_PROCESS, 0, LOWEST);
     const int rc = write_file(p, &e);
     if (rc == 0)
         LOG(LOG_INFO, "packed weights written", LOGS("file", p->path),
@@ -279,9 +274,10 @@ void packed_close(struct packed *p)
 {
     if (!p)
         return;
-    atomic_store(&p->stop, true);
+    pacer_stop(&p->pacer);
     if (p->writing)
         pthread_join(p->writer, NULL);
+    pacer_destroy(&p->pacer);
     packed_file_close(&p->file);
     free((void *)(uintptr_t)p->o.dir);
     free(p->path);

@@ -53,7 +53,7 @@ uint32_t cpu_kv_front(const struct kv_cache *kv);
 int cpu_populate_front(struct device *d, const struct kv_cache *kv, struct err *e);
 /* Populates the rest in the background. NULL if that is not possible: then pages are populated on
  * first use. End it before the memory is freed. */
-struct populate *cpu_populate(const struct kv_cache *kv);
+struct populate *cpu_populate(const struct device *d, const struct kv_cache *kv);
 void cpu_populate_end(struct populate *f); /* NULL is fine */
 int cpu_memory(uint64_t *free_bytes, uint64_t *total_bytes, struct err *e);
 

@@ -96,7 +96,7 @@ struct kv_cache *cpu_kv_new(struct device *d, const struct kv_desc *k, struct er
         cpu_kv_free(d, kv);
         return NULL;
     }
-    kv->populate = cpu_populate(kv);
+    kv->populate = cpu_populate(d, kv);
     return kv;
 }
 

@@ -2,30 +2,32 @@
  *
  * Touching the cache costs a page fault per page, and under a hypervisor a second one: seconds
  * for a large cache. Blocks are assigned from the first on. So all threads populate the start of
- * every stream before the cache is used, for the first requests. A thread of the lowest priority
- * populates the rest in the order of the blocks, one huge page at a time. A thread that needs a
- * block earlier causes ordinary page faults. */
+ * every stream before the cache is used, for the first requests. A thread in the background
+ * populates the rest in the order of the blocks, one huge page at a time, mostly while no step
+ * runs. A thread that needs a block earlier causes ordinary page faults. */
 #include "common/log.h"
+#include "common/pacer.h"
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/cpu/threads.h"
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
-enum { STEP = 2 << 20, PAGE = 4096, LOWEST = 19 };
+enum { STEP = 2 << 20, PAGE = 4096 };
+enum { REST = 99 }; /* beside steps: the thread takes a hundredth of a core */
 /* Populated in advance: the size of a full prefill and its answers, within bounds. Every stream
  * starts on its own page, so with many streams it may be more. */
 enum { FRONT_TOKENS = 4096, FRONT_MOST = 1 << 30 };
 
 struct populate {
     pthread_t thread;
+    struct pacer pacer;
     const struct kv_cache *kv;
+    const struct pool *pool;
     uint32_t from; /* of each stream: blocks before it are populated */
-    atomic_bool stop;
 };
 
 static size_t stream_bytes(const struct kv_cache *kv, size_t stream)
@@ -114,13 +116,12 @@ static void *run(void *arg)
         const size_t n = (kv->desc.n_blocks - f->from) * kv->streams[i].block_bytes;
         left = n > left ? n : left;
     }
-    const struct sched_param none = {0};
-    /* runs when no step needs the core */
-    if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &none))
-        setpriority(PRIO_PROCESS, 0, LOWEST); /* on Linux of this thread */
+    unsigned loops = pool_loops(f->pool);
     for (size_t at = 0; at < left; at += STEP)
         for (uint32_t i = 0; i < kv->n_streams; i++) {
-            if (atomic_load_explicit(&f->stop, memory_order_relaxed))
+            const unsigned before = loops;
+            loops = pool_loops(f->pool);
+            if (!pacer_rest(&f->pacer, loops != before ? REST : 0))
                 return NULL;
             const struct kv_stream *s = &kv->streams[i];
             const size_t all = stream_bytes(kv, i), from = f->from * s->block_bytes + at;
@@ -136,15 +137,18 @@ static void *run(void *arg)
     return NULL;
 }
 
-struct populate *cpu_populate(const struct kv_cache *kv)
+struct populate *cpu_populate(const struct device *d, const struct kv_cache *kv)
 {
     struct populate *f = calloc(1, sizeof(*f));
     if (!f)
         return NULL;
     f->kv = kv;
+    f->pool = d->pool;
     f->from = cpu_kv_front(kv);
+    pacer_init(&f->pacer);
     if (f->from < kv->desc.n_blocks && pthread_create(&f->thread, NULL, run, f) == 0)
         return f;
+    pacer_destroy(&f->pacer);
     free(f);
     return NULL;
 }
@@ -153,7 +157,8 @@ void cpu_populate_end(struct populate *f)
 {
     if (!f)
         return;
-    atomic_store_explicit(&f->stop, true, memory_order_relaxed);
+    pacer_stop(&f->pacer);
     pthread_join(f->thread, NULL);
+    pacer_destroy(&f->pacer);
     free(f);
 }

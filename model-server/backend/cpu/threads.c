@@ -33,6 +33,7 @@ struct worker {
 
 struct pool {
     int n;
+    atomic_uint loops;
     /* the loop at hand: written before `generation` moves, read after */
     range_fn *fn;
     void *arg;
@@ -141,6 +142,9 @@ static void pool_finish(struct pool *p)
 void pool_run(struct pool *p, range_fn *fn, void *arg, size_t n, size_t grain)
 {
     assert(grain > 0);
+    /* only this thread writes it */
+    const unsigned loops = atomic_load_explicit(&p->loops, memory_order_relaxed);
+    atomic_store_explicit(&p->loops, loops + 1, memory_order_relaxed);
     if (p->n == 1 || n <= grain) {
         if (n)
             fn(arg, 0, 0, n);
@@ -232,3 +236,8 @@ void pool_free(struct pool *p)
 }
 
 int pool_threads(const struct pool *p) { return p->n; }
+
+unsigned pool_loops(const struct pool *p)
+{
+    return atomic_load_explicit(&p->loops, memory_order_relaxed);
+}

@@ -26,4 +26,6 @@ int pool_threads(const struct pool *p);
 /* fn(arg, thread, begin, end) for non-empty pieces that cover [0, n) once; returns when all are
  * done. */
 void pool_run(struct pool *p, range_fn *fn, void *arg, size_t n, size_t grain);
+/* How many loops have been run; it wraps. A value that changes means a step. Any thread. */
+unsigned pool_loops(const struct pool *p);
 #endif

@@ -15,7 +15,7 @@ enum { ITEMS = 5 };
 static char root[] = "/tmp/packed-test-XXXXXX";
 static char path[64];
 static const uint8_t key[PACKED_KEY] = {1, 2, 3};
-static atomic_bool go_on;
+static struct pacer pacer;
 
 /* Pieces of many sizes, one of which crosses the end of a chunk. */
 static const uint64_t sizes[ITEMS][2] = {
@@ -44,7 +44,7 @@ static void write_it(void)
     struct err e = ERR_INIT;
     const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     assert_true(fd >= 0);
-    if (packed_file_write(fd, items, ITEMS, key, &go_on, &e))
+    if (packed_file_write(fd, items, ITEMS, key, &pacer, &e))
         fail_msg("%s", e.msg);
     close(fd);
 }
@@ -166,10 +166,13 @@ static void another_key_is_foreign(void **state)
 static void a_stop_ends_the_writing(void **state)
 {
     struct err e = ERR_INIT;
-    atomic_bool stop = true;
+    struct pacer stopped;
     (void)state;
+    pacer_init(&stopped);
+    pacer_stop(&stopped);
     const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-    assert_int_equal(packed_file_write(fd, items, ITEMS, key, &stop, &e), 1);
+    assert_int_equal(packed_file_write(fd, items, ITEMS, key, &stopped, &e), 1);
+    pacer_destroy(&stopped);
     close(fd);
     assert_int_equal(verdict(key), PACKED_DAMAGED);
 }
@@ -180,7 +183,7 @@ static void a_full_disk_is_an_error(void **state)
     (void)state;
     const int fd = open("/dev/full", O_RDWR);
     assert_true(fd >= 0);
-    assert_int_equal(packed_file_write(fd, items, ITEMS, key, &go_on, &e), -1);
+    assert_int_equal(packed_file_write(fd, items, ITEMS, key, &pacer, &e), -1);
     assert_true(e.msg[0]);
     close(fd);
 }
@@ -190,6 +193,7 @@ static int set_up(void **state)
     (void)state;
     if (!mkdtemp(root))
         return -1;
+    pacer_init(&pacer);
     snprintf(path, sizeof(path), "%s/a.packed", root);
     make_items();
     return 0;
@@ -198,6 +202,7 @@ static int set_up(void **state)
 static int clean_up(void **state)
 {
     (void)state;
+    pacer_destroy(&pacer);
     for (int i = 0; i < ITEMS; i++)
         for (int k = 0; k < 2; k++)
             free((void *)(uintptr_t)items[i].piece[k].data);

@@ -1,9 +1,12 @@
 /* test_populate.c - the front of every stream of a KV cache is in memory when the cache is handed
  * out; how much that is has a bound. */
+#include "common/clock.h"
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/cpu/threads.h"
 #include "tests/check/cpu_device.h"
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { PAGE = 4096 };
 
@@ -27,6 +30,11 @@ static size_t absent(const char *p, size_t n)
     return none;
 }
 
+static void nothing(void *arg, int thread, size_t begin, size_t end)
+{
+    (void)arg, (void)thread, (void)begin, (void)end;
+}
+
 static void the_first_blocks_are_in_memory(void **state)
 {
     struct err e = ERR_INIT;
@@ -42,6 +50,26 @@ static void the_first_blocks_are_in_memory(void **state)
             none += absent(kv_stream(kv, l, h % 2, h / 2)->data,
                            front * kv_stream(kv, l, h % 2, h / 2)->block_bytes);
     assert_int_equal(none, 0);
+    cpu_kv_free(d, kv);
+    backend_cpu.close(d);
+}
+
+/* In the background, and beside steps too. */
+static void the_rest_follows(void **state)
+{
+    struct err e = ERR_INIT;
+    struct device *d = device(2, ~(uint64_t)0);
+    struct kv_desc k = desc;
+    (void)state;
+    k.n_blocks = 1024;
+    struct kv_cache *kv = cpu_kv_new(d, &k, &e);
+    assert_non_null(kv);
+    const int64_t end = clock_ms() + 30000;
+    while (absent(kv->data, kv->bytes) && clock_ms() < end) {
+        pool_run(d->pool, nothing, NULL, 2, 1);
+        usleep(1000);
+    }
+    assert_int_equal(absent(kv->data, kv->bytes), 0);
     cpu_kv_free(d, kv);
     backend_cpu.close(d);
 }
@@ -73,6 +101,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_blocks_are_in_memory),
+        cmocka_unit_test(the_rest_follows),
         cmocka_unit_test(the_front_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
