@@ -41,14 +41,17 @@ struct pending {
 struct fiber {
     void *sp;
     dim3 index;
-    uint32_t block;       /* of its cluster */
-    const uint64_t *gate; /* runs when *gate != seen */
-    uint64_t seen;
-    bool done;
+    uint32_t block; /* of its cluster */
     std::vector<pending> copies;
     int groups;
     bool waited; /* for the kernel before */
 };
+/* A fiber runs when *gate != seen. Apart from fibers, because a sweep reads those of all. */
+struct wait {
+    const uint64_t *gate;
+    uint64_t seen;
+};
+static const uint64_t always = 1, never = 0; /* gates of a fiber that begins, and of one that is done */
 /* Threads in a row that do something together: a warp, a warpgroup. */
 template <int N> struct team {
     void *operands[N];
@@ -63,6 +66,11 @@ struct barrier {
 /* The blocks of a cluster run together; without clusters, that is one. */
 static struct {
     fiber fibers[MAX_FIBERS];
+    wait waits[MAX_FIBERS];
+    /* A sweep resumes each fiber that can run once, in this order. */
+    std::vector<uint32_t> order;
+    size_t at;
+    bool ran; /* one of them, in this sweep */
     team<32> warps[MAX_FIBERS / 32];
     team<128> warpgroups[MAX_FIBERS / 128];
     char *stacks;
@@ -81,11 +89,50 @@ static struct {
 static uint32_t own_block(void) { return cluster.fibers[cluster.current].block; }
 static char *own_shared(void) { return cluster.block[own_block()].shared; }
 
+static uint32_t next_random(void)
+{
+    machine.shuffle = machine.shuffle * 1664525u + 1013904223u;
+    return machine.shuffle >> 8;
+}
+
+/* The next fiber that can run becomes the current one; false when all are done. */
+static bool choose(void)
+{
+    for (; cluster.sync.alive; cluster.at = 0, cluster.ran = false) {
+        while (cluster.at < cluster.order.size()) {
+            uint32_t i = cluster.order[cluster.at++];
+            const wait *w = &cluster.waits[i];
+            if (*w->gate == w->seen)
+                continue;
+            fiber *f = &cluster.fibers[i];
+            cluster.ran = true;
+            cluster.current = i;
+            threadIdx = f->index;
+            blockIdx = cluster.block[f->block].index;
+            return true;
+        }
+        if (machine.shuffle && next_random() % 4 == 0)
+            hopper_late();
+        else if (!cluster.ran && !hopper_late())
+            double_die("deadlock: some threads wait for others that are gone or wait elsewhere");
+    }
+    return false;
+}
+
+/* Switches to the next fiber from the current one, without a scheduler between them; `save` is
+ * where the stack pointer of the current one is kept. */
+static void pass_on(void **save)
+{
+    void **to = choose() ? &cluster.fibers[cluster.current].sp : &cluster.scheduler;
+    if (to != save) /* else the only one that can run */
+        double_switch(save, *to);
+}
+
 void double_yield_until(const uint64_t *gate)
 {
-    fiber *f = &cluster.fibers[cluster.current];
-    f->gate = gate, f->seen = *gate;
-    double_switch(&f->sp, cluster.scheduler);
+    const uint32_t self = cluster.current;
+    cluster.waits[self] = {gate, *gate};
+    pass_on(&cluster.fibers[self].sp);
 }
 
 static void meet(barrier *b)
@@ -106,10 +153,10 @@ static void leave_barrier(barrier *b)
 static void leave(void)
 {
     fiber *f = &cluster.fibers[cluster.current];
-    f->done = true;
+    cluster.waits[cluster.current] = {&never, never};
     leave_barrier(&cluster.block[f->block].sync);
     leave_barrier(&cluster.sync);
-    double_switch(&f->sp, cluster.scheduler);
+    pass_on(&f->sp);
 }
 
 static void enter(void)
@@ -222,16 +269,11 @@ static void prepare(uint32_t i)
     for (int r = 0; r < 6; r++)
         *--top = NULL;
     f->sp = top;
-    f->gate = NULL, f->done = false, f->groups = 0, f->waited = false;
+    f->groups = 0, f->waited = false;
+    cluster.waits[i] = {&always, never};
     f->copies.clear();
     f->index = dim3(t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y);
     f->block = i / cluster.threads;
-}
-
-static uint32_t next_random(void)
-{
-    machine.shuffle = machine.shuffle * 1664525u + 1013904223u;
-    return machine.shuffle >> 8;
 }
 
 uint32_t double_random(void) { return machine.shuffle ? next_random() : 0; }
@@ -251,9 +293,8 @@ static void order_of(std::vector<uint32_t> &order)
 static void run_cluster(dim3 first)
 {
     const uint32_t n = cluster.threads * cluster.blocks;
-    std::vector<uint32_t> order(n);
-    memset(cluster.warps, 0, sizeof(cluster.warps));
-    memset(cluster.warpgroups, 0, sizeof(cluster.warpgroups));
+    for (uint32_t i = 0; i < n; i += 32)
+        cluster.warps[i / 32].arrived = 0, cluster.warpgroups[i / 128].arrived = 0;
     cluster.sync = barrier{n, 0, 0};
     for (uint32_t b = 0; b < cluster.blocks; b++) {
         memset(cluster.block[b].shared, 0xff, cluster.smem + CANARY);
@@ -263,25 +304,10 @@ static void run_cluster(dim3 first)
     hopper_begin();
     for (uint32_t i = 0; i < n; i++)
         prepare(i);
-    order_of(order);
-    while (cluster.sync.alive) {
-        bool ran = false;
-        for (uint32_t i : order) {
-            fiber *f = &cluster.fibers[i];
-            if (f->done || (f->gate && *f->gate == f->seen))
-                continue;
-            ran = true;
-            f->gate = NULL;
-            cluster.current = i;
-            threadIdx = f->index;
-            blockIdx = cluster.block[f->block].index;
-            double_switch(&cluster.scheduler, f->sp);
-        }
-        if (machine.shuffle && next_random() % 4 == 0)
-            hopper_late();
-        else if (!ran && !hopper_late())
-            double_die("deadlock: some threads wait for others that are gone or wait elsewhere");
-    }
+    cluster.order.resize(n);
+    order_of(cluster.order);
+    cluster.at = 0, cluster.ran = false;
+    pass_on(&cluster.scheduler);
     hopper_end();
     for (uint32_t b = 0; b < cluster.blocks; b++)
         for (size_t i = 0; i < CANARY; i++)
