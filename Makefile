@@ -250,8 +250,8 @@ CHOSEN := $(if $(T),$(foreach u,$(UNIT),$(if $(findstring $(T),$u),$u)),$(UNIT))
 unit: $(CHOSEN)        ## unit, kernel and golden tests; T=word selects
 	@JOBS=$(JOBS) BUILD_DIR=$(B) TEST_DATA=$(TEST_DATA) TSAN_OPTIONS=suppressions=tests/tsan.supp tests/run $(CHOSEN)
 
-# Files of tests run side by side, on four cores at most: what they start has threads of its own.
-SIDE_BY_SIDE = -n $(shell echo $$(($(JOBS) < 4 ? $(JOBS) : 4))) --dist loadfile --no-loadscope-reorder
+# Files of tests run side by side: two for each core, because tests wait for half of their time, and four at most.
+SIDE_BY_SIDE = -n $(shell echo $$(($(JOBS) < 2 ? 2 : 4))) --dist loadfile --no-loadscope-reorder
 integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; T=word selects
 	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) PYTHONHASHSEED=0 tests/integrate $(PYTHON) $(SIDE_BY_SIDE) \
 	  integration --ignore integration/clients $(if $(T),-k '$(T)' || [ $$? = 5 ])

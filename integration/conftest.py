@@ -1,11 +1,15 @@
-"""Starts the longest files first, so that no core is idle at the end of a run of several workers."""
+"""How the tests of a whole run share the machine: the longest files start first, so that no core is idle at the end of a run
+of several workers, and shards have one thread, which none of them waits for while another test has its core."""
 
-LONGEST = ["test_gpu_stand_in.py", "test_restart.py", "test_draft_model.py", "test_http.py", "test_hostile_http.py", "test_lmtp.py", "test_speculation.py"]
+import os
+
+LONGEST = ["draft_model", "openapi", "restart", "windows", "pains_limits", "replicas", "hostile_http", "cuda_code", "gguf", "freeze", "models", "speculation"]
+os.environ.setdefault("THREADS", "1")  # of each shard; tests of several threads say how many
 
 
 def pytest_collection_modifyitems(items):
     def place(item):
-        name = item.path.name
+        name = item.path.stem.removeprefix("test_")
         return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
     items.sort(key=place)  # stable: the order within a file stays

@@ -116,13 +116,14 @@ def test_it_dies_and_comes_back_while_answers_are_made(model, want):
 def test_steps_that_wait_for_drafts_change_no_answer(tmp_path):
     """A draft model that is far faster than a step and often wrong: the demo without its last layer."""
     model, less = deep(tmp_path / "model", 288), deep(tmp_path / "less", 5)
+    some = work()[:8]
     with Service(model) as s:
-        want = [answer(s, b) for b in work()]
+        want = [answer(s, b) for b in some]
     with Service(model, args=["--draft-model-id", less, "--speculate", "6"], env=CHEAP) as s:
         wait_for(lambda: at_work(s), 60)
-        assert [answer(s, b) for b in work()] == want
+        assert [answer(s, b) for b in some] == want
         assert s.metric("tgi_draft_waits", outcome="met") > 10
-        assert crowd(s, work()) == want
+        assert crowd(s, some) == want
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
 
 

@@ -405,7 +405,7 @@ def test_the_router_keeps_its_size_over_ten_thousand_departures(s):
             idle(s)
             sizes.append(size())
             threads.append(len(os.listdir(f"/proc/{router_pid(s)}/task")))
-    assert threads[-1] <= threads[0] + 2, threads  # not one for each that left
+    assert threads[-1] < threads[0] + 16, threads  # gRPC starts some on a busy machine, but not one for each that left
     # How many are there at once decides how much is held, and a busy machine has a worst moment; what is lost grows in every round.
     grown = [after - before for before, after in itertools.pairwise(sizes)]
     assert SLOW > 1 or min(grown) < 400_000, sizes  # 200 bytes a departure; a sanitizer keeps freed memory back

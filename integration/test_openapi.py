@@ -24,7 +24,7 @@ EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", 12)) // (3 if SLOW > 1 el
 @pytest.fixture(scope="module")
 def s():
     """Answers are short, so that many fit in little time."""
-    with Service(DEMO, args=["--max-total-tokens", "96", "--max-input-tokens", "80"]) as service:
+    with Service(DEMO, args=["--max-total-tokens", "48", "--max-input-tokens", "40"]) as service:
         yield service
 
 

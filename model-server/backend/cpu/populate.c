@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 
 enum { STEP = 2 << 20, PAGE = 4096 };
-enum { REST = 99 }; /* beside steps: the thread takes a hundredth of a core */
+enum { REST = 99, IDLE = 1 }; /* shares beside steps and between requests */
 /* Populated in advance: the size of a full prefill and its answers, within bounds. Every stream
  * starts on its own page, so with many streams it may be more. */
 enum { FRONT_TOKENS = 4096, FRONT_MOST = 1 << 30 };
@@ -121,7 +121,7 @@ static void *run(void *arg)
         for (uint32_t i = 0; i < kv->n_streams; i++) {
             const unsigned before = loops;
             loops = pool_loops(f->pool);
-            if (!pacer_rest(&f->pacer, loops != before ? REST : 0))
+            if (!pacer_rest(&f->pacer, loops != before ? REST : IDLE))
                 return NULL;
             const struct kv_stream *s = &kv->streams[i];
             const size_t all = stream_bytes(kv, i), from = f->from * s->block_bytes + at;
