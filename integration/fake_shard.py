@@ -11,7 +11,8 @@ keys of the script are optional:
      "block_size": 16, "blocks": 1024, "vocab_size": 32000,
      "chunking": true, "prefix_caching": true,
      "takes_input_ids": true,        false: as TGI's server, text and slots
-     "fail": {"Prefill": ["broken", 2]},  the first two Prefills fail with this message
+     "fail": {"Prefill": ["broken", 2]},  the first two Prefills fail with this message; a third item is their status
+     "task": "embed",                     serves Embed: the sum of a text's ids, twice
      "lost": {"Warmup": 1},               the first Warmup ends as if the process had died
      "fail_request": "its own fault",     every request ends alone with this error
      "said_in_prompt": 3}            says what stands between the prompt's last "[[" and "]]", so many characters a
@@ -43,6 +44,7 @@ DEFAULTS = {
     "prefix_caching": True,
     "takes_input_ids": True,
     "fail": {},
+    "task": "",
     "lost": {},
     "fail_request": "",
     "said_in_prompt": 0,
@@ -144,6 +146,8 @@ class Shard:
     def Info(self, q):
         s = self.script
         own = {"takes_input_ids": True, "vocab_size": s["vocab_size"]} if s["takes_input_ids"] else {}
+        if s["task"]:
+            own |= {"task": s["task"], "embed_width": 2, "hidden_size": 2}
         return self.pb.InfoResponse(
             dtype="float32",
             device_type="cpu",
@@ -201,16 +205,19 @@ class Shard:
         seqs = [s for b in q.batches for s in self.take(b.id)]
         return self.step(q.batches[0].id, seqs, self.pb.DecodeResponse)
 
+    def Embed(self, q):
+        return self.pb.EmbedResponse(values=[v for t in q.texts for v in 2 * [float(sum(t.ids))]], width=2)
+
     def call(self, name, q, context):
         with self.lock:
             fail = self.script["fail"].get(name)
             if self.script["lost"].get(name, 0) > 0:
                 self.script["lost"][name] -= 1
                 context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+            if fail and fail[1] > 0:
+                fail[1] -= 1
+                context.abort(grpc.StatusCode[fail[2] if len(fail) > 2 else "INTERNAL"], fail[0])
             try:
-                if fail and fail[1] > 0:
-                    fail[1] -= 1
-                    raise RuntimeError(fail[0])
                 return getattr(self, name)(q)
             except Exception as e:  # as TGI's interceptor: whatever it was, its words go to the router
                 context.abort(grpc.StatusCode.INTERNAL, str(e))
@@ -218,7 +225,7 @@ class Shard:
 
 def serve(shard, path):
     """Until the process ends."""
-    names = "Info Health ServiceDiscovery ClearCache FilterBatch Warmup Prefill Decode".split()
+    names = "Info Health ServiceDiscovery ClearCache FilterBatch Warmup Prefill Decode Embed".split()
     handlers = {
         n: grpc.unary_unary_rpc_method_handler(
             lambda q, c, n=n: shard.call(n, q, c),

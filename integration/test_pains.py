@@ -261,6 +261,24 @@ def test_a_stream_that_fails_ends_with_an_error_and_done():
         assert requests.get(s.url + "/health", timeout=60).status_code in (200, 503)  # the router stays
 
 
+@pytest.mark.parametrize("task", ["generate", "embed"])
+def test_a_shard_without_memory_is_a_refusal_that_a_client_may_repeat(task):
+    """The thirty-fourth: 503 with Retry-After, on TGI's own routes 429; the same request succeeds afterwards."""
+    said = [{"role": "user", "content": "[[one two three]]"}]
+    asked = {
+        "generate": [("Prefill", "/v1/chat/completions", {"messages": said}, 503), ("Decode", "/generate", {"inputs": "[[one two]]"}, 429)],
+        "embed": [("Embed", "/v1/embeddings", {"input": "one"}, 503)],
+    }[task]
+    for rpc, path, body, status in asked:
+        script = {"task": task, "takes_input_ids": task == "embed", "fail": {rpc: ["out of memory", 1, "RESOURCE_EXHAUSTED"]}}
+        with Scripted(TEMPLATE, script) as s:
+            r = requests.post(s.url + path, json=body, timeout=60)
+            assert r.status_code == status and "out of memory" in r.text, r.text
+            assert 1 <= int(r.headers["retry-after"]) <= 120
+            wait_for(lambda: requests.get(s.url + "/readyz", timeout=30).status_code == 200, 30)
+            assert requests.post(s.url + path, json=body, timeout=60).status_code == 200
+
+
 def woken(pid):
     """How often all threads of a process went to sleep so far, and its processor time in seconds."""
     tasks = pathlib.Path(f"/proc/{pid}/task")

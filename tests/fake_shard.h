@@ -9,6 +9,15 @@
 #define TESTS_FAKE_SHARD_H
 #include "tests/fake_shard_tiers.h"
 
+static inline const ProtobufCMessage *fake_failed(struct fake_shard *f, struct rpc_call *call,
+                                                  struct err *e, const char *why)
+{
+    if (f->fail_status)
+        call->code = (grpc_status_code)f->fail_status;
+    err_set(e, ERR_SYSTEM, "%s", why);
+    return NULL;
+}
+
 static inline const ProtobufCMessage *fake_prefill(void *ctx, const ProtobufCMessage *in,
                                                    struct rpc_call *call, struct err *e)
 {
@@ -27,8 +36,7 @@ static inline const ProtobufCMessage *fake_prefill(void *ctx, const ProtobufCMes
         if (f->fail_drops)
             fake_drop_batch(f, id);
         fake_pause(f);
-        err_set(e, ERR_SYSTEM, "prefill failed");
-        return NULL;
+        return fake_failed(f, call, e, "prefill failed");
     }
     if (p->cached_batch && fake_batch_size(f, id) == 0) {
         err_set(e, ERR_SYSTEM, "Batch ID %lu not found in cache.", (unsigned long)id);
@@ -67,8 +75,7 @@ static inline const ProtobufCMessage *fake_decode(void *ctx, const ProtobufCMess
     }
     if (fails) {
         fake_drop_batch(f, id);
-        err_set(e, ERR_SYSTEM, "decode failed");
-        return NULL;
+        return fake_failed(f, call, e, "decode failed");
     }
     fake_edit(f, d->edits, id);
     const ProtobufCMessage *r = fake_step(f, id, call->mem, (struct fake_log){.rpc = FAKE_DECODE});

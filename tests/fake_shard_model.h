@@ -69,6 +69,7 @@ struct fake_shard {
     _Atomic uint32_t peer_most;  /* most blocks of a fetch from the peer; 0: all */
     _Atomic uint32_t keeps_most; /* most blocks that a KvStore stores; 0: all */
     _Atomic int fail_prefill, fail_decode, fail_filter; /* this many next calls fail */
+    _Atomic int fail_status;   /* status of failing Prefills and Decodes; 0: INTERNAL */
     _Atomic bool fail_late;    /* a failing Prefill has applied its edits */
     _Atomic bool fail_drops;   /* a failing Prefill loses the cached batch (TGI's way) */
     _Atomic uint64_t fail_one; /* id + 1: its next generation is an error */

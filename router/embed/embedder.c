@@ -324,7 +324,7 @@ static void call_failed(struct embedder *s, const struct err *e)
 {
     struct err why = *e;
     const bool lost = s->why_lost[0] || fan_lost_rank(&s->call) >= 0;
-    why.kind = ERR_GENERATION;
+    why.kind = fan_request_error(e->kind);
     count(s, M_BATCH_INFERENCE_FAILURE, "embed", 1);
     LOG(LOG_ERROR, "Embed failed", LOGS("error", why.msg), LOGI("texts", s->n_slots));
     if (lost && s->link && !s->stopping && !s->draining)

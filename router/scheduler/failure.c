@@ -55,7 +55,7 @@ void fail_everything(struct scheduler *s, const struct err *why)
 static struct err during(const struct err *cause)
 {
     struct err e = *cause;
-    e.kind = ERR_GENERATION;
+    e.kind = fan_request_error(cause->kind);
     err_wrap(&e, "Request failed during generation");
     LOG(LOG_ERROR, e.msg);
     return e;

@@ -185,7 +185,8 @@ int fan_error(const struct fan *f, struct err *e)
     if (!bad)
         return 0;
     if (!unreachable(bad)) {
-        err_set(e, ERR_GENERATION, "Server error: %s", bad->message);
+        err_set(e, bad->status == GRPC_STATUS_RESOURCE_EXHAUSTED ? ERR_OVERLOADED : ERR_GENERATION,
+                "Server error: %s", bad->message);
         e->sys = bad->status == GRPC_STATUS_DEADLINE_EXCEEDED ? ETIMEDOUT : 0;
         return -1;
     }
@@ -193,6 +194,11 @@ int fan_error(const struct fan *f, struct err *e)
             bad->message);
     e->sys = ECONNRESET;
     return -1;
+}
+
+enum err_kind fan_request_error(enum err_kind k)
+{
+    return k == ERR_OVERLOADED ? ERR_OVERLOADED : ERR_GENERATION;
 }
 
 bool fan_refused(const struct fan *f)

@@ -204,6 +204,28 @@ static void a_failed_decode_fails_what_runs_and_service_goes_on(void **state)
     rig_free(g);
 }
 
+static void lack_of_memory_is_told_from_other_failures(void **state)
+{
+    struct fake_shard like = {.fail_status = GRPC_STATUS_RESOURCE_EXHAUSTED};
+    struct rig *g = rig_new(&like, &modest, 2);
+    struct client *a = client_new(1, 10, 60), *b = client_new(2, 10, 60), *c = client_new(3, 9, 5);
+    (void)state;
+    g->shard[0]->fail_prefill = g->shard[1]->fail_prefill = 1;
+    infer_submit(g->infer, &a->r);
+    expect_error(a, ERR_OVERLOADED,
+                 "Request failed during generation: Server error: prefill failed");
+    g->shard[0]->fail_decode = g->shard[1]->fail_decode = 1;
+    infer_submit(g->infer, &b->r);
+    expect_error(b, ERR_OVERLOADED, "decode failed");
+    assert_true(wait_for(is_healthy, g));
+    infer_submit(g->infer, &c->r);
+    expect_answer(c);
+    client_free(a);
+    client_free(b);
+    client_free(c);
+    rig_free(g);
+}
+
 static void health_stays_bad_until_a_model_call_succeeds(void **state)
 {
     struct rig *g = rig_new(&plain, &modest, 1);
@@ -470,6 +492,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_failed_prefill_fails_only_the_new_ones),
         cmocka_unit_test(a_peer_that_loses_the_old_batch_too_fails_both_and_goes_on),
         cmocka_unit_test(a_failed_decode_fails_what_runs_and_service_goes_on),
+        cmocka_unit_test(lack_of_memory_is_told_from_other_failures),
         cmocka_unit_test(health_stays_bad_until_a_model_call_succeeds),
         cmocka_unit_test(one_request_can_fail_alone),
         cmocka_unit_test(a_lost_shard_ends_everything_by_name),
