@@ -318,6 +318,21 @@ void config_minicpm_factors(struct config *c, struct decoder_spec *s, double dep
     s->logit_scale = (float)(config_num_or(c, "dim_model_base", base) / s->hidden);
 }
 
+void config_gemma(struct config *c, struct decoder_spec *s, double softcap)
+{
+    s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
+    s->norms = NORM_AROUND;
+    s->embed_scale = sqrtf((float)s->hidden);
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->logit_softcap = (float)config_softcap(c, "final_logit_softcapping", softcap);
+}
+
+void config_mutual_pictures(struct config *c, struct decoder_spec *s)
+{
+    for (uint32_t i = 0; config_vision(c) && i < s->n_layers; i++)
+        s->layers[i].mutual = MUTUAL_TOO;
+}
+
 void config_attn_scale(struct config *c, struct decoder_spec *s, double def)
 {
     double scalar = config_num_or(c, "query_pre_attn_scalar", def);

@@ -135,6 +135,11 @@ void config_attn_scale(struct config *c, struct decoder_spec *s, double def);
 void config_multipliers(struct config *c, struct decoder_spec *s);
 /* MiniCPM's: scale_emb, scale_depth, dim_model_base, with defaults of the last two. */
 void config_minicpm_factors(struct config *c, struct decoder_spec *s, double depth, double base);
+/* Gemma 2 and later: norms around each sublayer, hidden_activation, attention_bias, embeddings
+ * times the root of their width, final_logit_softcapping (absent: `softcap`). */
+void config_gemma(struct config *c, struct decoder_spec *s, double softcap);
+/* With a vision_config, tokens of a picture see each other in all layers: PaliGemma, Gemma 3. */
+void config_mutual_pictures(struct config *c, struct decoder_spec *s);
 /* A soft cap: null means none, else it must be positive. */
 double config_softcap(struct config *c, const char *key, double def);
 /* Layers with a window rotate without the scaling, with the base in

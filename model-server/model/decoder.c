@@ -476,7 +476,7 @@ int decoder_fetch_logits(struct decoder *d, uint32_t n_out, float *logits, struc
     if (d->ops->download(d->dev, s->host, s->gathered, (size_t)world * most * sizeof(float), e))
         return -1;
     for (int r = 0; r < world; r++) {
-        struct slice v = slice_of(d->spec.vocab, r, world);
+        struct slice v = slice_of(d->spec.vocab, (uint32_t)r, (uint32_t)world);
         for (uint32_t i = 0; i < n_out; i++)
             memcpy(logits + i * vocab + v.first, s->host + (size_t)r * most + (size_t)i * v.n,
                    v.n * sizeof(float));
@@ -566,8 +566,9 @@ int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, st
     const uint32_t passes = (n + most - 1) / most;
     if (passes == 1)
         return pass(d, b, logits, e);
-    for (uint32_t i = 0, from = 0, to; i < passes; i++, from = to) { /* equal shares */
-        to = pass_end(b, (uint32_t)((uint64_t)n * (i + 1) / passes));
+    for (uint32_t i = 0, from = 0, to; i < passes; i++, from = to) {
+        const struct slice share = slice_of(n, i, passes);
+        to = pass_end(b, share.first + share.n);
         if (to <= from) { /* an image that ended before this share */
             to = from;
             continue;

@@ -12,8 +12,7 @@ static int divides(uint32_t world, uint32_t n, const char *what, struct err *e)
 /* Heads that several ranks may share: see split_make(). */
 static struct slice shared_heads(uint32_t n, uint32_t rank, uint32_t world)
 {
-    return n % world == 0 ? slice_of(n, (int)rank, (int)world)
-                          : (struct slice){rank / (world / n), 1};
+    return n % world == 0 ? slice_of(n, rank, world) : (struct slice){rank / (world / n), 1};
 }
 
 /* Ranks that share a group of Mamba-2 normalise it together; rows have space for two groups. */
@@ -42,7 +41,7 @@ static int check_recur(const struct decoder_spec *s, uint32_t world, struct err 
 
 int split_make(struct split *s, const struct decoder_spec *spec, int rank, int world, struct err *e)
 {
-    uint32_t w = (uint32_t)world;
+    const uint32_t w = (uint32_t)world, r = (uint32_t)rank;
     assert(rank >= 0 && rank < world);
     if (divides(w, spec->n_heads, "attention heads", e))
         return -1;
@@ -62,21 +61,21 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
                                   spec->moe.ffn / 32 >= w
                               ? 32
                               : 1;
-    const struct slice units = slice_of(spec->moe.ffn / unit, rank, world);
+    const struct slice units = slice_of(spec->moe.ffn / unit, r, w);
     *s = (struct split){
         .rank = rank,
         .world = world,
-        .heads = slice_of(spec->n_heads, rank, world),
-        .shared_ffn = slice_of(spec->moe.shared_ffn, rank, world),
+        .heads = slice_of(spec->n_heads, r, w),
+        .shared_ffn = slice_of(spec->moe.shared_ffn, r, w),
         .moe_ffn = {units.first * unit, units.n * unit},
         .experts = {0, spec->moe.n_experts},
-        .mix_heads = slice_of(spec->recur.heads, rank, world),
-        .channels = slice_of(spec->hidden, rank, world),
-        .vocab = slice_of(spec->vocab, rank, world),
+        .mix_heads = slice_of(spec->recur.heads, r, w),
+        .channels = slice_of(spec->hidden, r, w),
+        .vocab = slice_of(spec->vocab, r, w),
         .vocab_most = (spec->vocab + w - 1) / w,
     };
     if (spec->recur.heads)
-        s->mix_keys = shared_heads(spec->recur.key_heads, (uint32_t)rank, w);
+        s->mix_keys = shared_heads(spec->recur.key_heads, r, w);
     return 0;
 }
 
@@ -86,7 +85,7 @@ int split_by_experts(struct split *s, const struct decoder_spec *spec, struct er
     if (n < (uint32_t)s->world)
         return err_set(e, ERR_VALIDATION,
                        "--enable-expert-parallel: %u experts for %d ranks of a stage", n, s->world);
-    s->experts = slice_of(n, s->rank, s->world);
+    s->experts = slice_of(n, (uint32_t)s->rank, (uint32_t)s->world);
     s->moe_ffn = (struct slice){0, spec->moe.ffn};
     return 0;
 }

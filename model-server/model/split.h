@@ -6,19 +6,8 @@
 #ifndef MODEL_SERVER_MODEL_SPLIT_H
 #define MODEL_SERVER_MODEL_SPLIT_H
 #include "common/err.h"
+#include "model-server/backend/slice.h"
 #include "model-server/model/decoder_spec.h"
-
-struct slice {
-    uint32_t first, n;
-};
-
-/* Rank's part of n items: sizes differ by at most one. */
-static inline struct slice slice_of(uint32_t n, int rank, int world)
-{
-    uint32_t first = (uint32_t)((uint64_t)n * (uint32_t)rank / (uint32_t)world);
-    uint32_t end = (uint32_t)((uint64_t)n * ((uint32_t)rank + 1) / (uint32_t)world);
-    return (struct slice){first, end - first};
-}
 
 struct split {
     int rank, world;
@@ -35,13 +24,13 @@ static inline struct slice split_kv_heads(const struct split *s, const struct de
                                           uint32_t layer)
 {
     const uint32_t n = spec_kv_heads(spec, layer), world = (uint32_t)s->world;
-    return n % world == 0 ? slice_of(n, s->rank, s->world)
+    return n % world == 0 ? slice_of(n, (uint32_t)s->rank, world)
                           : (struct slice){(uint32_t)s->rank / (world / n), 1};
 }
 static inline struct slice split_ffn(const struct split *s, const struct decoder_spec *spec,
                                      uint32_t layer)
 {
-    return slice_of(spec_ffn(spec, layer), s->rank, s->world);
+    return slice_of(spec_ffn(spec, layer), (uint32_t)s->rank, (uint32_t)s->world);
 }
 
 /* ERR_VALIDATION with the numbers if `world` does not divide the heads. If there are fewer

@@ -89,65 +89,64 @@ static bool check_split_bf16(void (*fn)(void), uint32_t n)
     return same();
 }
 
+/* Pairs of 16-bit numbers: `panels` are the weights, and what x is drawn from. */
+struct pair_test {
+    tile_bf16x2_fn *ref, *fn;
+    const uint16_t *panels;
+    uint32_t n_panels, max_k;
+};
+enum { PAIR_COLS = 300, PAIR_OUT = 200 };
+
+static bool same_pair_tile(const struct pair_test *t, uint32_t n, uint32_t rows)
+{
+    enum { N_X = PAIR_COLS / 2 * TILE_ROWS, N_Y = PAIR_OUT * TILE_ROWS + CANARY };
+    static float tx[N_X], y0[N_Y], y1[N_Y];
+    const uint32_t k = 1 + rng_below(&rng, t->max_k);
+    struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = t->panels};
+    a.w_bytes = ((k + 1) & ~1u) * LANES * sizeof(uint16_t), a.rows = rows, a.n = n, a.k = k;
+    a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 20);
+    a.pace = rng_below(&rng, 65);
+    for (uint32_t i = 0; i < N_X; i++)
+        tx[i] = float_of((uint32_t)t->panels[rng_below(&rng, t->n_panels)] << 16 |
+                         t->panels[rng_below(&rng, t->n_panels)]);
+    for (uint32_t i = 0; i < N_Y; i++)
+        y0[i] = y1[i] = rng_wide(&rng);
+    t->ref(&a);
+    a.y = y1;
+    t->fn(&a);
+    return !memcmp(y0, y1, sizeof(y0));
+}
+
 /* Weights and x are pairs of any bfloat16 that are no NaN, subnormal ones too. */
 static bool check_tile_bf16x2(void (*fn)(void), uint32_t n)
 {
-    enum { MAX_K = 70, LDY = 200 };
-    static float tx[MAX_K * TILE_ROWS], y0[TILE_ROWS * LDY + CANARY], y1[TILE_ROWS * LDY + CANARY];
-    static _Alignas(64) uint16_t panels[LDY * MAX_K];
-    if (n > LDY - 2 * LANES)
+    enum { MAX_K = 70, MAX_N = PAIR_OUT - 2 * LANES, N = PAIR_OUT * MAX_K };
+    static _Alignas(64) uint16_t panels[N];
+    const struct pair_test t = {k_tile_bf16x2_ref, (tile_bf16x2_fn *)fn, panels, N, MAX_K};
+    bool same = true;
+    if (n > MAX_N)
         return true; /* nothing depends on more panels */
-    for (size_t i = 0; i < LDY * MAX_K; i++)
+    for (uint32_t i = 0; i < N; i++)
         panels[i] = rng_below(&rng, 50) ? bf16_of_f32(rng_wide(&rng)) : rng_u32(&rng) & 0x807f;
-    for (uint32_t rows = 1; rows <= TILE_ROWS; rows++) {
-        uint32_t k = 1 + rng_below(&rng, MAX_K);
-        struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = panels};
-        a.w_bytes = ((k + 1) & ~1u) * LANES * sizeof(uint16_t), a.rows = rows, a.n = n, a.k = k;
-        a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 20);
-        a.pace = rng_below(&rng, 65);
-        for (size_t i = 0; i < sizeof(tx) / 4; i++)
-            tx[i] = float_of((uint32_t)panels[rng_below(&rng, LDY * MAX_K)] << 16 |
-                             panels[rng_below(&rng, LDY * MAX_K)]);
-        for (size_t i = 0; i < sizeof(y0) / 4; i++)
-            y0[i] = y1[i] = rng_wide(&rng);
-        k_tile_bf16x2_ref(&a);
-        a.y = y1;
-        CALL(tile_bf16x2)(&a);
-        if (memcmp(y0, y1, sizeof(y0)))
-            return false;
-    }
-    return true;
+    for (uint32_t rows = 1; same && rows <= TILE_ROWS; rows++)
+        same = same_pair_tile(&t, n, rows);
+    return same;
 }
 
 /* Chains of magnitudes that overflow, vanish and cancel. */
 static bool check_tile_f16x2(void (*fn)(void), uint32_t n)
 {
-    enum { MAX_K = 300, LDY = 120 };
-    static float tx[MAX_K / 2 * TILE_ROWS], y0[TILE_ROWS * LDY + CANARY];
-    static float y1[TILE_ROWS * LDY + CANARY];
-    static _Alignas(64) uint16_t panels[LDY * MAX_K];
-    if (n > LDY - 2 * LANES)
-        return true; /* nothing depends on more panels */
+    enum { MAX_K = PAIR_COLS, MAX_N = 88, N = 120 * MAX_K };
+    static _Alignas(64) uint16_t panels[N];
+    const struct pair_test t = {k_tile_f16x2_ref, (tile_f16x2_fn *)fn, panels, N, MAX_K};
     const int spread = (int)(n % 3) * 4;
-    for (size_t i = 0; i < LDY * MAX_K; i++)
+    bool same = true;
+    if (n > MAX_N)
+        return true; /* nothing depends on more panels */
+    for (uint32_t i = 0; i < N; i++)
         panels[i] = f16_of_f32(ldexpf(rng_wide(&rng), (int)rng_below(&rng, 9) - spread));
-    for (uint32_t rows = 1; rows <= TILE_ROWS; rows += 1 + n % 3) {
-        const uint32_t k = 1 + rng_below(&rng, MAX_K);
-        struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = panels};
-        a.w_bytes = ((k + 1) & ~1u) * LANES * sizeof(uint16_t), a.rows = rows, a.n = n, a.k = k;
-        a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 20);
-        a.pace = rng_below(&rng, 65);
-        for (size_t i = 0; i < sizeof(tx) / 4; i++)
-            tx[i] = float_of((uint32_t)panels[rng_below(&rng, LDY * MAX_K)] << 16 |
-                             panels[rng_below(&rng, LDY * MAX_K)]);
-        for (size_t i = 0; i < sizeof(y0) / 4; i++)
-            y0[i] = y1[i] = rng_wide(&rng);
-        k_tile_f16x2_ref(&a);
-        a.y = y1;
-        CALL(tile_f16x2)(&a);
-        if (memcmp(y0, y1, sizeof(y0)))
-            return false;
-    }
-    return true;
+    for (uint32_t rows = 1; same && rows <= TILE_ROWS; rows += 1 + n % 3)
+        same = same_pair_tile(&t, n, rows);
+    return same;
 }
 #endif

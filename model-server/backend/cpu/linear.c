@@ -8,6 +8,7 @@
  * into memory that stays in the cache, for all tiles of a chunk. docs/results/cpu-kernels.md has
  * measurements of the sizes below. */
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/slice.h"
 #include <math.h>
 #include <string.h>
 
@@ -35,12 +36,6 @@ struct float_product {
 static uint32_t packed_cols(const struct weight *w, uint32_t cols)
 {
     return w->half ? (cols + 1) / 2 : cols;
-}
-
-/* Rows are divided evenly: 13 are 7 + 6, not 12 + 1. */
-static uint32_t tile_first(const struct float_product *p, uint32_t tile)
-{
-    return (uint32_t)((uint64_t)p->rows * tile / p->n_tiles);
 }
 
 static const float *tile_x(const struct float_product *p, uint32_t tile)
@@ -88,16 +83,16 @@ static void pack_x(void *arg, int thread, size_t begin, size_t end)
     uint32_t cols = p->w->cols, blocks = (cols + PACK_COLS - 1) / PACK_COLS;
     for (size_t item = begin; item < end; item++) {
         uint32_t tile = (uint32_t)(item / blocks), k = (uint32_t)(item % blocks) * PACK_COLS;
-        uint32_t first = tile_first(p, tile), rows = tile_first(p, tile + 1) - first;
+        const struct slice rows = slice_of(p->rows, tile, p->n_tiles);
         const float *src[TILE_ROWS];
-        for (uint32_t r = 0; r < rows; r++)
-            src[r] = p->x + (size_t)(first + r) * cols + k;
-        float *dst = (float *)tile_x(p, tile) + (size_t)packed_cols(p->w, k) * tile_stride(rows);
+        for (uint32_t r = 0; r < rows.n; r++)
+            src[r] = p->x + (size_t)(rows.first + r) * cols + k;
+        float *dst = (float *)tile_x(p, tile) + (size_t)packed_cols(p->w, k) * tile_stride(rows.n);
         uint32_t n = cols - k < PACK_COLS ? cols - k : PACK_COLS;
         if (p->w->half)
-            pack_pairs(p->kern, dst, src, rows, n, p->units ? p->units + first : NULL);
+            pack_pairs(p->kern, dst, src, rows.n, n, p->units ? p->units + rows.first : NULL);
         else
-            p->kern->pack(dst, src, rows, n, 1.0f);
+            p->kern->pack(dst, src, rows.n, n, 1.0f);
     }
 }
 
@@ -226,10 +221,10 @@ static void run_block(const struct float_product *p, const struct row_block *b)
         t.w_bytes = (size_t)cols * STEP_BYTES;
     }
     for (uint32_t i = 0; i < b->tiles; i++) {
-        uint32_t first = tile_first(p, b->tile + i);
-        t.rows = tile_first(p, b->tile + i + 1) - first;
+        const struct slice rows = slice_of(p->rows, b->tile + i, p->n_tiles);
+        t.rows = rows.n;
         t.x = tile_x(p, b->tile + i) + (size_t)packed_cols(w, b->k) * tile_stride(t.rows);
-        t.y = p->y + (size_t)first * w->rows + b->panel * LANES;
+        t.y = p->y + (size_t)rows.first * w->rows + b->panel * LANES;
         t.next = w->kind->widen ? 0 : b->next + (ptrdiff_t)(i * steps * t.pace);
         w->tile(&t);
     }
@@ -332,16 +327,16 @@ void linear_float(struct device *d, float *y, const float *x, uint32_t rows, con
         return;
     }
     uint32_t tiles = (rows + mr - 1) / mr, passes = (tiles + PASS_TILES - 1) / PASS_TILES;
-    for (uint32_t i = 0, first = 0, end; i < passes; i++, first = end) {
-        end = (uint32_t)((uint64_t)rows * (i + 1) / passes);
+    for (uint32_t i = 0; i < passes; i++) {
+        const struct slice part = slice_of(rows, i, passes);
         multiply(&(struct float_product){.kern = &d->kern,
                                          .d = d,
                                          .w = w,
-                                         .y = y + (size_t)first * w->rows,
-                                         .x = x + (size_t)first * w->cols,
+                                         .y = y + (size_t)part.first * w->rows,
+                                         .x = x + (size_t)part.first * w->cols,
                                          .bias = bias,
-                                         .rows = end - first,
-                                         .n_tiles = (end - first + mr - 1) / mr});
+                                         .rows = part.n,
+                                         .n_tiles = (part.n + mr - 1) / mr});
     }
 }
 
@@ -377,8 +372,8 @@ static void head_tile(const struct heads_job *j, int thread, uint32_t head, uint
 {
     const struct weight *w = j->w[head];
     const struct kernels *kern = &j->d->kern;
-    const uint32_t first = (uint32_t)((uint64_t)j->rows * tile / j->tiles);
-    const uint32_t rows = (uint32_t)((uint64_t)j->rows * (tile + 1) / j->tiles) - first;
+    const struct slice part = slice_of(j->rows, tile, j->tiles);
+    const uint32_t first = part.first, rows = part.n;
     float *packed = (float *)(void *)cpu_thread_scratch(j->d, thread);
     const bool f16 = w->half && w->dtype == DT_F16;
     const float *src[TILE_ROWS];

@@ -5,6 +5,7 @@
  * memory. More: columns of a panel are unpacked once, into the L2 cache, for all tiles of a chunk
  * of rows, while the next panel is prefetched. */
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/slice.h"
 #include <string.h>
 
 enum { X_BYTES = 1 << 20 };     /* size of the rounded rows that are multiplied at a time */
@@ -22,12 +23,6 @@ struct code_product {
     uint32_t rows, n_tiles, groups;
 };
 
-/* Rows are divided evenly: 17 are 9 + 8, not 16 + 1. */
-static uint32_t tile_first(const struct code_product *p, uint32_t tile)
-{
-    return (uint32_t)((uint64_t)p->rows * tile / p->n_tiles);
-}
-
 static size_t row_words(const struct code_product *p) { return (size_t)p->groups * CODE_X_WORDS; }
 
 static void round_rows(void *arg, int thread, size_t begin, size_t end)
@@ -36,11 +31,10 @@ static void round_rows(void *arg, int thread, size_t begin, size_t end)
     const uint32_t cols = p->w->cols;
     (void)thread;
     for (size_t r = begin; r < end; r++) {
-        const uint32_t tile = (uint32_t)(((uint64_t)(r + 1) * p->n_tiles - 1) / p->rows);
-        const uint32_t first = tile_first(p, tile), rows = tile_first(p, tile + 1) - first;
-        int32_t *dst = p->packed + first * row_words(p) + (r - first) * CODE_X_WORDS;
+        const struct slice tile = slice_with(p->rows, (uint32_t)r, p->n_tiles);
+        int32_t *dst = p->packed + tile.first * row_words(p) + (r - tile.first) * CODE_X_WORDS;
         const float *src = p->x + r * cols;
-        for (uint32_t g = 0; g < p->groups; g++, dst += (size_t)rows * CODE_X_WORDS) {
+        for (uint32_t g = 0; g < p->groups; g++, dst += (size_t)tile.n * CODE_X_WORDS) {
             float sorted[CODE_COLS];
             const uint32_t *order = p->w->order ? p->w->order + (size_t)g * CODE_COLS : NULL;
             for (uint32_t k = 0; order && k < CODE_COLS; k++)
@@ -98,12 +92,12 @@ static void wide_panel(const struct code_product *p, char *wide, size_t panel, u
     const size_t share = bytes / groups / p->n_tiles / STEP_BYTES * STEP_BYTES + STEP_BYTES;
     p->kern->unpack(wide, weight_panel(w, panel), &w->codes, k, cols);
     for (uint32_t i = 0; i < p->n_tiles; i++) {
-        const uint32_t first = tile_first(p, i), rows = tile_first(p, i + 1) - first;
+        const struct slice rows = slice_of(p->rows, i, p->n_tiles);
         struct code_tile t = tile_of(p, panel, panel + 1);
-        t.y += (size_t)first * w->rows;
-        t.x += first * row_words(p) + (size_t)k / CODE_COLS * rows * CODE_X_WORDS;
+        t.y += (size_t)rows.first * w->rows;
+        t.x += rows.first * row_words(p) + (size_t)k / CODE_COLS * rows.n * CODE_X_WORDS;
         t.w = wide;
-        t.rows = rows;
+        t.rows = rows.n;
         t.k = cols;
         t.add = k > 0;
         t.fetch = weight_panel(w, panel + 1) + at + i * share * groups;
@@ -142,15 +136,15 @@ void linear_codes(struct device *d, float *y, const float *x, uint32_t rows, con
     uint32_t chunk = (uint32_t)(X_BYTES / row) / mr * mr;
     chunk = chunk < 4 * mr ? 4 * mr : chunk;
     const uint32_t chunks = (rows + chunk - 1) / chunk;
-    for (uint32_t i = 0, first = 0, end; i < chunks; i++, first = end) {
-        end = (uint32_t)((uint64_t)rows * (i + 1) / chunks);
+    for (uint32_t i = 0; i < chunks; i++) {
+        const struct slice part = slice_of(rows, i, chunks);
         multiply(&(struct code_product){.kern = &d->kern,
                                         .d = d,
                                         .w = w,
-                                        .y = y + (size_t)first * w->rows,
-                                        .x = x + (size_t)first * w->cols,
+                                        .y = y + (size_t)part.first * w->rows,
+                                        .x = x + (size_t)part.first * w->cols,
                                         .bias = bias,
-                                        .rows = end - first,
+                                        .rows = part.n,
                                         .groups = groups});
     }
 }

@@ -5,6 +5,7 @@
  * next pair is prefetched. Sums stay in registers over all columns: 8-bit panels of a pair fit
  * the L2 cache. */
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/slice.h"
 #include <string.h>
 
 enum { ROW_CHUNK = 240 };       /* rows quantised at a time: bounds the scratch memory */
@@ -26,12 +27,6 @@ struct int_product {
 static size_t row_words(const struct int_product *p)
 {
     return (size_t)p->groups * (quads_of(p->group_cols) + 2);
-}
-
-/* Rows are divided evenly: 13 are 7 + 6, not 12 + 1. */
-static uint32_t tile_first(const struct int_product *p, uint32_t tile)
-{
-    return (uint32_t)((uint64_t)p->rows * tile / p->n_tiles);
 }
 
 /* One row of a tile, in groups; zeros after the last column. */
@@ -58,28 +53,28 @@ static void quantise_rows(void *arg, int thread, size_t begin, size_t end)
     const struct int_product *p = arg;
     (void)thread;
     for (size_t r = begin; r < end; r++) {
-        uint32_t tile = (uint32_t)(((uint64_t)(r + 1) * p->n_tiles - 1) / p->rows);
-        uint32_t first = tile_first(p, tile), rows = tile_first(p, tile + 1) - first;
-        int32_t *dst = p->packed + first * row_words(p);
+        const struct slice tile = slice_with(p->rows, (uint32_t)r, p->n_tiles);
+        int32_t *dst = p->packed + tile.first * row_words(p);
         const float *src = p->x + r * p->w->cols;
         if (p->groups > 1)
-            quantise_row(p, dst + (r - first) * INT4_X_WORDS, 1, (size_t)rows * INT4_X_WORDS, src);
+            quantise_row(p, dst + (r - tile.first) * INT4_X_WORDS, 1, (size_t)tile.n * INT4_X_WORDS,
+                         src);
         else
-            quantise_row(p, dst + (r - first), rows, 0, src);
+            quantise_row(p, dst + (r - tile.first), tile.n, 0, src);
     }
 }
 
 static void run_tile(const struct int_product *p, uint32_t tile, size_t panel, size_t end)
 {
     const struct weight *w = p->w;
-    uint32_t first = tile_first(p, tile);
+    const struct slice rows = slice_of(p->rows, tile, p->n_tiles);
     size_t last = end * LANES < w->rows ? end * LANES : w->rows;
-    struct int_tile t = {.y = p->y + (size_t)first * w->rows + panel * LANES,
+    struct int_tile t = {.y = p->y + (size_t)rows.first * w->rows + panel * LANES,
                          .ldy = w->rows,
-                         .x = p->packed + first * row_words(p),
+                         .x = p->packed + rows.first * row_words(p),
                          .w = weight_panel(w, panel),
                          .w_bytes = w->panel_bytes,
-                         .rows = tile_first(p, tile + 1) - first,
+                         .rows = rows.n,
                          .n = (uint32_t)(last - panel * LANES),
                          .k = w->cols};
     if (p->n_tiles > 1) { /* a share of the next pair: memory is read continuously */

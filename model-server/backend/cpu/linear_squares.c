@@ -10,6 +10,7 @@
  * A sum adds its columns in ascending order, whatever the pass and the block: the bits of a row
  * depend only on the row. */
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/slice.h"
 #include <string.h>
 
 enum { PASS_ROWS = 512 };                        /* laid out at a time */
@@ -249,20 +250,20 @@ void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
     const bool i8 = w->kind == &kind_w8a8;
     const uint32_t step_cols = SQUARE_STEP_BYTES / (i8 ? 1 : 2), parts = i8 ? 1 : w->squares;
     const uint32_t passes = (rows + PASS_ROWS - 1) / PASS_ROWS;
-    for (uint32_t i = 0, first = 0, end; i < passes; i++, first = end) {
-        end = (uint32_t)((uint64_t)rows * (i + 1) / passes);
-        const struct strided part = {.y = io->y + first * io->ldy,
-                                     .x = io->x + first * io->ldx,
+    for (uint32_t i = 0; i < passes; i++) {
+        const struct slice pass = slice_of(rows, i, passes);
+        const struct strided part = {.y = io->y + pass.first * io->ldy,
+                                     .x = io->x + pass.first * io->ldx,
                                      .bias = io->bias,
                                      .ldy = io->ldy,
                                      .ldx = io->ldx};
-        const uint32_t square = end - first < SQUARE ? end - first : SQUARE;
+        const uint32_t square = pass.n < SQUARE ? pass.n : SQUARE;
         multiply(&(struct square_product){.kern = &d->kern,
                                           .d = d,
                                           .w = w,
                                           .io = &part,
-                                          .rows = end - first,
-                                          .tall = (end - first + SQUARE - 1) / SQUARE,
+                                          .rows = pass.n,
+                                          .tall = (pass.n + SQUARE - 1) / SQUARE,
                                           .steps = (w->cols + step_cols - 1) / step_cols,
                                           .whole = w->cols / step_cols,
                                           .parts = parts,

@@ -17,8 +17,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->norm.plus = 1;
     s->embed_scale = sqrtf((float)s->hidden);
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
-    for (uint32_t i = 0; config_vision(c) && i < s->n_layers; i++) /* PaliGemma */
-        s->layers[i].mutual = MUTUAL_TOO;
+    config_mutual_pictures(c, s);
 }
 
 const struct arch arch_gemma = {

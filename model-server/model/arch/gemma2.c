@@ -14,18 +14,14 @@ static void configure(struct config *c, struct decoder_spec *s)
                                              .norm_eps = 1e-6,
                                              .rope_theta = 10000,
                                              .tied = true});
-    s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
+    config_gemma(c, s, 30);
     s->norm.plus = 1;
-    if (strcmp(json_str(c->root, "model_type", ""), "vaultgemma") != 0)
-        s->norms = NORM_AROUND;
-    s->embed_scale = sqrtf((float)s->hidden);
-    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    if (strcmp(json_str(c->root, "model_type", ""), "vaultgemma") == 0)
+        s->norms = NORM_BEFORE;
     s->attn_softcap = (float)config_softcap(c, "attn_logit_softcapping", 50);
-    s->logit_softcap = (float)config_softcap(c, "final_logit_softcapping", 30);
     config_attn_scale(c, s, 256);
     config_windows(c, s, 4096, even);
-    for (uint32_t i = 0; config_vision(c) && i < s->n_layers; i++) /* PaliGemma */
-        s->layers[i].mutual = MUTUAL_TOO;
+    config_mutual_pictures(c, s);
 }
 
 const struct arch arch_gemma2 = {

@@ -23,21 +23,16 @@ static void configure(struct config *c, struct decoder_spec *s)
                                              .vocab = 262208});
     s->max_positions =
         config_u32_or(c, "max_position_embeddings", 131072, 1, 1u << 30); /* stretched already */
-    s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
+    config_gemma(c, s, 0);
     s->norm.plus = 1;
-    s->norms = NORM_AROUND;
     s->qk_norm = QK_NORM_HEAD;
-    s->embed_scale = sqrtf((float)s->hidden);
-    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
-    s->logit_softcap = (float)config_softcap(c, "final_logit_softcapping", 0);
     s->both_ways = s->no_head = config_bool_or(c, "use_bidirectional_attention", false);
     config_attn_scale(c, s, 256);
     config_windows(c, s, 4096, all_but_every_nth);
     for (uint32_t i = 0; s->both_ways && i < s->n_layers; i++) /* EmbeddingGemma */
         s->layers[i].window = s->layers[i].window ? s->layers[i].window / 2 + 1 : 0;
     config_window_rope(c, s, config_num_or(c, "rope_local_base_freq", 10000));
-    for (uint32_t i = 0; config_vision(c) && i < s->n_layers; i++)
-        s->layers[i].mutual = MUTUAL_TOO;
+    config_mutual_pictures(c, s);
 }
 
 const struct arch arch_gemma3_text = {

@@ -60,13 +60,9 @@ static void configure(struct config *c, struct decoder_spec *s)
                                              .vocab = 262400});
     s->max_positions =
         config_u32_or(c, "max_position_embeddings", 32768, 1, 1u << 30); /* stretched already */
-    s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
-    s->norms = NORM_AROUND;
+    config_gemma(c, s, 30);
     s->qk_norm = QK_NORM_HEAD;
     s->v_norm = true;
-    s->embed_scale = sqrtf((float)s->hidden);
-    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
-    s->logit_softcap = (float)config_softcap(c, "final_logit_softcapping", 30);
     s->per_layer = config_u32_or(c, "hidden_size_per_layer_input", 256, 1, 65536);
     s->per_layer_vocab = config_u32_or(c, "vocab_size_per_layer_input", 262144, 1, 1u << 24);
     s->given_id = config_u32_or(c, "pad_token_id", 0, 0, s->vocab - 1);

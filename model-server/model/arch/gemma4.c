@@ -81,13 +81,9 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_decoder(c, s,
                    &(struct config_defaults){
                        .head_dim = 256, .max_positions = 131072, .norm_eps = 1e-6, .tied = true});
-    s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
-    s->norms = NORM_AROUND;
+    config_gemma(c, s, 0);
     s->qk_norm = QK_NORM_HEAD;
     s->v_norm = s->layer_scale = true;
-    s->embed_scale = sqrtf((float)s->hidden);
-    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
-    s->logit_softcap = (float)config_softcap(c, "final_logit_softcapping", 0);
     s->per_layer = config_u32_or(c, "hidden_size_per_layer_input", 0, 0, 65536);
     config_windows(c, s, 512, sliding);
     s->rope[0].dim = s->head_dim;

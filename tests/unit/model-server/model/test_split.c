@@ -18,13 +18,14 @@ static void test_slices(void **state)
 {
     (void)state;
     for (uint32_t n = 1; n < 70; n++)
-        for (int world = 1; world <= 8 && (uint32_t)world <= n; world++) {
+        for (uint32_t world = 1; world <= 8 && world <= n; world++) {
             uint32_t next = 0;
-            for (int r = 0; r < world; r++) {
+            for (uint32_t r = 0; r < world; r++) {
                 struct slice s = slice_of(n, r, world);
                 assert_int_equal(s.first, next);
-                assert_in_range(s.n, n / (uint32_t)world,
-                                (n + (uint32_t)world - 1) / (uint32_t)world);
+                assert_in_range(s.n, n / world, (n + world - 1) / world);
+                for (uint32_t i = s.first; i < s.first + s.n; i++)
+                    assert_int_equal(slice_with(n, i, world).first, s.first);
                 next += s.n;
             }
             assert_int_equal(next, n);
