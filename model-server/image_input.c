@@ -9,17 +9,25 @@ static int decode(void *decoder, const void *bytes, size_t n, struct image *out,
     return image_decode(decoder, bytes, n, out, e);
 }
 
-/* Loads the image input; false: the model has none. */
-static bool look(struct image_input *in, const struct image_input_options *o)
+/* Loads layout and tower of images, and starts the decoder; in->tower NULL: the model has none. */
+static int open_images(struct image_input *in, const struct image_input_options *o, struct err *e)
 {
+    const struct image_decoder_options d = {.limits = image_default_limits,
+                                            .timeout_ms = DECODE_MS};
     struct err why = ERR_INIT;
-    if (model_info(o->model)->task == TASK_GENERATE &&
-        vision_load(o->dir, o->tok, &in->vision, &why) == 0 && in->vision &&
-        tower_load(o->dir, model_decoder(o->model), &in->tower, &why) == 0 && in->tower)
-        return true;
-    if (why.kind != ERR_NONE)
-        LOG(LOG_WARN, "this model is served without pictures", LOGS("why", why.msg));
-    return false;
+    if (model_info(o->model)->task != TASK_GENERATE ||
+        vision_load(o->dir, o->tok, &in->vision, &why) || !in->vision ||
+        tower_load(o->dir, model_decoder(o->model), &in->tower, &why) || !in->tower) {
+        if (why.kind != ERR_NONE)
+            LOG(LOG_WARN, "this model is served without pictures", LOGS("why", why.msg));
+        image_input_close(in);
+        return 0;
+    }
+    if (!o->measure && !(in->decoder = image_decoder_new(&d, e)))
+        return -1;
+    LOG(o->measure ? LOG_DEBUG : LOG_INFO, "pictures are taken",
+        LOGS("family", vision_family(in->vision)), LOGI("bytes", tower_weight_bytes(in->tower)));
+    return 0;
 }
 
 static int open_texts(struct image_input *in, const struct image_input_options *o, struct err *e)
@@ -27,14 +35,6 @@ static int open_texts(struct image_input *in, const struct image_input_options *
     if (text_encoder_load(o->dir, model_decoder(o->model), &in->texts, e))
         return -1;
     assert(in->texts);
-    const struct pictures_options p = {.texts = in->texts,
-                                       .most_ids = o->most_ids,
-                                       .ops = o->ops,
-                                       .dev = o->dev,
-                                       .most_bytes = FEATURE_BYTES,
-                                       .model = o->model};
-    if (!(in->pictures = pictures_new(&p, e)))
-        return -1;
     LOG(o->measure ? LOG_DEBUG : LOG_INFO, "prompts go through an encoder",
         LOGI("bytes", text_encoder_weight_bytes(in->texts)));
     return 0;
@@ -42,18 +42,14 @@ static int open_texts(struct image_input *in, const struct image_input_options *
 
 int image_input_open(struct image_input *in, const struct image_input_options *o, struct err *e)
 {
-    const struct image_decoder_options d = {.limits = image_default_limits,
-                                            .timeout_ms = DECODE_MS};
     *in = (struct image_input){0};
-    if (model_info(o->model)->attends_text)
-        return open_texts(in, o, e);
-    if (!look(in, o)) {
-        image_input_close(in);
-        return 0;
-    }
-    if (!o->measure && !(in->decoder = image_decoder_new(&d, e)))
+    if (model_info(o->model)->attends_text ? open_texts(in, o, e) : open_images(in, o, e))
         return -1;
-    const struct pictures_options p = {.vision = in->vision,
+    if (!in->texts && !in->tower)
+        return 0;
+    const struct pictures_options p = {.texts = in->texts,
+                                       .most_ids = o->most_ids,
+                                       .vision = in->vision,
                                        .tower = in->tower,
                                        .decode = decode,
                                        .decode_arg = in->decoder,
@@ -61,11 +57,7 @@ int image_input_open(struct image_input *in, const struct image_input_options *o
                                        .dev = o->dev,
                                        .most_bytes = FEATURE_BYTES,
                                        .model = o->model};
-    if (!(in->pictures = pictures_new(&p, e)))
-        return -1;
-    LOG(o->measure ? LOG_DEBUG : LOG_INFO, "pictures are taken",
-        LOGS("family", vision_family(in->vision)), LOGI("bytes", tower_weight_bytes(in->tower)));
-    return 0;
+    return (in->pictures = pictures_new(&p, e)) ? 0 : -1;
 }
 
 void image_input_close(struct image_input *in)
