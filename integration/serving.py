@@ -5,6 +5,7 @@
 
 Every process gets a private folder for its sockets, a free port and a log that is shown when something fails."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -170,6 +171,12 @@ class Service(Process):
         return sorted(out)
 
     @contextlib.contextmanager
+    def kill_shard(self):
+        """SIGKILL for the first shard; returns when the launcher has started another."""
+        victim = self.shards()[0]
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda: self.shards() and victim not in self.shards(), 30)
+
     def held(self):
         """With shards that stand still: whoever has asked waits, however fast the machine is. For moments, not for minutes.
 
@@ -220,6 +227,23 @@ def give_eyes(folder):
     sizes = {"min_pixels": 3136, "max_pixels": 37632, "patch_size": 14, "merge_size": 2, "temporal_patch_size": 2}
     kind = {"image_processor_type": "Qwen2VLImageProcessor", "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
     (folder / "preprocessor_config.json").write_text(json.dumps({**sizes, **kind}))
+
+
+def together(s, say, bodies, clients=None):
+    """What say(s, body) returns for each of `bodies`, sent by so many clients; by one each if that is left out."""
+    with concurrent.futures.ThreadPoolExecutor(clients or len(bodies)) as pool:
+        return list(pool.map(lambda b: say(s, b), bodies))
+
+
+def check_preempted_and_killed(s, say, bodies, want):
+    """Each of `bodies` says what it says alone (`want`) when the cache holds a few of them, and when a shard is killed meanwhile."""
+    assert together(s, say, bodies) == want
+    assert s.metric("tgi_preemption_count", method="recompute") > 0
+    with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
+        asked = [pool.submit(say, s, b) for b in bodies]
+        wait_for(lambda: s.metric("tgi_batch_current_size"))
+        s.kill_shard()
+        assert [a.result() for a in asked] == want
 
 
 class Scripted(Process):

@@ -2,15 +2,12 @@
 pictures wait for room, from the cache, preempted, and after a shard was killed. Which tokens are right: tests/golden/test_vision_*.c."""
 
 import base64
-import concurrent.futures
 import json
-import os
 import pathlib
 import shutil
-import signal
 
 import pytest
-from serving import DATA, ROOT, Service, wait_for
+from serving import DATA, ROOT, Service, check_preempted_and_killed, together, wait_for
 
 PICTURES = [["rgb_120x90.jpg"], ["tall_14x210.png"], ["tiny_3x2.png"], ["exact_56x56.png", "rgba_64x48.png"], ["wide_300x20.png"], []]
 ARGS = ["--payload-limit", 20000000, "--max-batch-prefill-tokens", 1024, "--kv-cache-dtype", "float32"]
@@ -46,11 +43,6 @@ def says(s, one):
     return said["token_ids"], [t["logprob"] for t in said["logprobs"]["content"]]
 
 
-def together(s, bodies):
-    with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
-        return list(pool.map(lambda b: says(s, b), bodies))
-
-
 @pytest.fixture(scope="module")
 def alone(model):
     """What each says with nobody beside it, in a service of its own."""
@@ -80,7 +72,7 @@ def test_together_as_alone(model, alone):
     with Service(model, args=args) as s:
         bodies = [body(p, cache_salt=str(i)) for i in range(3) for p in PICTURES]
         for _ in range(2):
-            assert together(s, bodies) == alone * 3
+            assert together(s, says, bodies) == alone * 3
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
 
 
@@ -107,23 +99,15 @@ def test_preempted_and_killed(model, alone):
     with Service(model, args=[*ARGS, *tight]) as s:
         want = [says(s, b) for b in bodies[: len(PICTURES)]] * 3
         assert [ids[:40] for ids, _ in want] == [ids for ids, _ in alone * 3]
-        assert together(s, bodies) == want
-        assert s.metric("tgi_preemption_count", method="recompute") > 0
-        with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
-            asked = [pool.submit(says, s, b) for b in bodies]
-            wait_for(lambda: s.metric("tgi_batch_current_size"))
-            victim = s.shards()[0]
-            os.kill(victim, signal.SIGKILL)
-            wait_for(lambda: s.shards() and victim not in s.shards(), 30)
-            assert [a.result() for a in asked] == want
+        check_preempted_and_killed(s, says, bodies, want)
 
 
 def test_two_ranks(model, alone):
     with Service(model, args=[*ARGS, "--num-shard", 2]) as s:
-        assert [ids for ids, _ in together(s, [body(p) for p in PICTURES])] == [ids for ids, _ in alone]
+        assert [ids for ids, _ in together(s, says, [body(p) for p in PICTURES])] == [ids for ids, _ in alone]
 
 
 def test_two_stages(model, alone):
     """The layers that attend to pictures are in both; sums are those of one."""
     with Service(model, args=[*ARGS, "--num-shard", 2, "--pipeline-parallel-size", 2]) as s:
-        assert together(s, [body(p) for p in PICTURES]) == alone
+        assert together(s, says, [body(p) for p in PICTURES]) == alone

@@ -1,14 +1,11 @@
 """A model of an encoder and a decoder (Flan-T5) through the real programs: an answer has the same bits alone, beside others, in a stream, while
 its text waits for room, preempted, on two ranks, and after a shard was killed. Which tokens are right: tests/golden/test_encdec.c."""
 
-import concurrent.futures
 import json
-import os
 import pathlib
-import signal
 
 import pytest
-from serving import ROOT, Service, wait_for
+from serving import ROOT, Service, check_preempted_and_killed, together, wait_for
 
 MODEL = pathlib.Path(ROOT) / "tests/data/encdec/flan_t5"
 TEXTS = ["that", "the name of it", "is it for you or for the others who were in it", "he was in the house and you are on the way to it " * 4]
@@ -24,11 +21,6 @@ def says(s, one):
     assert r.status_code == 200, r.text
     said = r.json()["details"]
     return [t["id"] for t in said["tokens"]], [t["logprob"] for t in said["tokens"]]
-
-
-def together(s, bodies):
-    with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
-        return list(pool.map(lambda b: says(s, b), bodies))
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +68,13 @@ def test_together_as_alone(alone):
     """A pool for a few texts: who comes later waits for room."""
     with Service(MODEL, args=[*ARGS, "--kv-cache-memory", 1200000, "--max-batch-prefill-tokens", 256]) as s:
         for _ in range(2):
-            assert together(s, [body(t) for t in TEXTS] * 4) == alone * 4
+            assert together(s, says, [body(t) for t in TEXTS] * 4) == alone * 4
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
 
 
 def test_drafts_change_nothing(alone):
     with Service(MODEL, args=[*ARGS, "--speculate", 3]) as s:
-        assert [ids for ids, _ in together(s, [body(t) for t in TEXTS])] == [ids for ids, _ in alone]
+        assert [ids for ids, _ in together(s, says, [body(t) for t in TEXTS])] == [ids for ids, _ in alone]
         assert s.metric("tgi_request_skipped_tokens_count") > 0
 
 
@@ -97,7 +89,7 @@ def test_adapters_are_refused_by_name(tmp_path):
 
 def test_two_ranks(alone):
     with Service(MODEL, args=[*ARGS, "--num-shard", 2]) as s:
-        assert [ids for ids, _ in together(s, [body(t) for t in TEXTS] * 2)] == [ids for ids, _ in alone * 2]
+        assert [ids for ids, _ in together(s, says, [body(t) for t in TEXTS] * 2)] == [ids for ids, _ in alone * 2]
 
 
 def test_preempted_and_killed(alone):
@@ -107,15 +99,7 @@ def test_preempted_and_killed(alone):
     with Service(MODEL, args=[*ARGS, *tight]) as s:
         want = [says(s, b) for b in bodies[: len(TEXTS)]] * 3
         assert [ids[:40] for ids, _ in want] == [ids for ids, _ in alone * 3]
-        assert together(s, bodies) == want
-        assert s.metric("tgi_preemption_count", method="recompute") > 0
-        with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
-            asked = [pool.submit(says, s, b) for b in bodies]
-            wait_for(lambda: s.metric("tgi_batch_current_size"))
-            victim = s.shards()[0]
-            os.kill(victim, signal.SIGKILL)
-            wait_for(lambda: s.shards() and victim not in s.shards(), 30)
-            assert [a.result() for a in asked] == want
+        check_preempted_and_killed(s, says, bodies, want)
 
 
 def test_swapped(alone):
@@ -124,4 +108,4 @@ def test_swapped(alone):
     bodies = [body(t, new=120) for t in TEXTS] * 3
     with Service(MODEL, args=[*ARGS, *tight]) as s:
         want = [says(s, b) for b in bodies[: len(TEXTS)]] * 3
-        assert together(s, bodies) == want
+        assert together(s, says, bodies) == want

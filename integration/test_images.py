@@ -10,7 +10,7 @@ import time
 
 import pytest
 import requests
-from serving import DATA, Service, wait_for
+from serving import DATA, Service, together, wait_for
 
 FAMILIES = (
     "qwen2_5_vl",
@@ -141,9 +141,7 @@ def test_a_killed_shard_is_sent_the_pictures_again(family):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             asked = [pool.submit(s.post, "/v1/chat/completions", {**long, "cache_salt": str(i)}) for i in range(4)]
             wait_for(lambda: s.metric("tgi_batch_current_size"))
-            victim = s.shards()[0]
-            os.kill(victim, signal.SIGKILL)
-            wait_for(lambda: s.shards() and victim not in s.shards(), 30)
+            s.kill_shard()
             for a in asked:
                 r = a.result()
                 assert r.status_code == 200, r.text
@@ -163,21 +161,20 @@ def test_a_picture_that_makes_way_goes_on_with_the_same_bits(family, swap):
     bodies = [body(c, max_tokens=90, return_token_ids=True, logprobs=True, cache_salt=str(i % 7)) for i, c in enumerate(seen * 2)]
     tight = ["--max-batch-total-tokens", 448, "--max-total-tokens", 300, "--swap-space", swap]
 
-    def says(one):
+    def says(s, one):
         r = s.post("/v1/chat/completions", one)
         assert r.status_code == 200, r.text
         said = r.json()["choices"][0]
         return said["token_ids"], [t["logprob"] for t in said["logprobs"]["content"]]
 
     with Service(folder(family), args=[*ARGS, *tight]) as s:
-        alone = [says(b) for b in bodies]
+        alone = [says(s, b) for b in bodies]
         for case, (ids, _) in zip(seen * 2, alone):
             assert ids[: len(case["greedy_ids"])] == case["greedy_ids"], case["images"]
         made_way = lambda method: s.metric("tgi_preemption_count", method=method) or 0
         assert made_way("swap") + made_way("recompute") == 0
         for _ in range(2):
-            with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
-                assert list(pool.map(says, bodies)) == alone
+            assert together(s, says, bodies) == alone
         assert made_way("swap" if swap else "recompute") > 0
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0 and s.metric("tgi_swap_blocks_used") == 0)
 

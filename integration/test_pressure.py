@@ -1,12 +1,11 @@
 """A KV cache for a fraction of the requests: a preempted request gets the answer that it would get alone, bit by bit."""
 
-import concurrent.futures
 import json
 import random
 import shutil
 
 import pytest
-from serving import DEMO, Service, wait_for, seed_for
+from serving import DEMO, Service, seed_for, together, wait_for
 
 PROMPTS = ["Once upon a time", "The little cat", "Tom and Lily went", "One day, a big", "She was very", "In the park"]
 STREAMS = 32
@@ -37,11 +36,6 @@ def answer(s, body):
     return list(s.events("/generate_stream", body))
 
 
-def crowd(s, work):
-    with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
-        return list(pool.map(lambda b: answer(s, b), work))
-
-
 def made_way(s, method):
     return s.metric("tgi_preemption_count", method=method) or 0
 
@@ -53,7 +47,7 @@ def run(num_shard, *args, model=DEMO):
         alone = [answer(s, b) for b in work]
         assert made_way(s, "swap") + made_way(s, "recompute") == 0
         for _ in range(2):
-            assert crowd(s, work) == alone
+            assert together(s, answer, work) == alone
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0 and s.metric("tgi_swap_blocks_used") == 0)
         return made_way(s, "swap"), made_way(s, "recompute"), s.metric("tgi_swapped_blocks", direction="in") or 0
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 import requests
-from serving import Service, data, seed_for, wait_for
+from serving import Service, data, seed_for, together, wait_for
 from tales import MORE, TALES, answer, leave_early, streams_survive_a_crash
 
 
@@ -78,8 +78,7 @@ def test_making_way_changes_nothing():
     with Service(data("arch/qwen3_next"), args=["--max-batch-total-tokens", "448", "--max-total-tokens", "400"]) as s:
         want = [alone(s, b) for b in work]
         for _ in range(2):
-            with concurrent.futures.ThreadPoolExecutor(24) as pool:
-                assert list(pool.map(lambda b: answer(s, b), work)) == want
+            assert together(s, answer, work, 24) == want
         assert s.metric("tgi_preemption_count", method="recompute") > 0
         assert s.metric("tgi_preemption_count", method="swap") in (None, 0)
         expect_empty(s)

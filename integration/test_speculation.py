@@ -1,10 +1,9 @@
 """Speculative decoding: bit-identical tokens, log-probabilities and texts in fewer steps."""
 
-import concurrent.futures
 import random
 
 import pytest
-from serving import DEMO, Service, wait_for, seed_for
+from serving import DEMO, Service, seed_for, together, wait_for
 
 PROMPTS = [
     "Once upon a time, there was a cat. Once upon a time, there was a dog. Once upon a time,",
@@ -68,8 +67,7 @@ def biased(s):
 
 
 def crowd(s, work):
-    with concurrent.futures.ThreadPoolExecutor(24) as pool:
-        return list(pool.map(lambda b: answer(s, b), work))
+    return together(s, answer, work, 24)
 
 
 def skipped(s):

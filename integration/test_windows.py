@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from serving import DEMO, Service, seed_for, wait_for
+from serving import DEMO, Service, seed_for, together, wait_for
 from tales import MORE, TALES, answer, leave_early, streams_survive_a_crash
 
 BLOCK = 16
@@ -34,11 +34,6 @@ def asked(rng, i, most=40):
     if i % 7 == 3:
         p |= {"decoder_input_details": True}
     return {"inputs": rng.choice(TALES) + "".join(rng.choices(MORE, k=rng.randint(0, 25))), "parameters": p}
-
-
-def crowd(s, work):
-    with concurrent.futures.ThreadPoolExecutor(24) as pool:
-        return list(pool.map(lambda b: answer(s, b), work))
 
 
 def window_blocks(s, state):
@@ -86,7 +81,7 @@ def test_making_way_changes_nothing(extra, tmp_path):
     with Service(model, args=args) as s:
         assert [answer(s, b) for b in work] == want
         for i in range(10):  # how many run together, and so who is preempted, depends on the machine's load
-            assert crowd(s, work) == want
+            assert together(s, answer, work, 24) == want
             if i and s.metric("tgi_preemption_count", method="recompute") > 0:
                 break
         assert s.metric("tgi_preemption_count", method="recompute") > 0
