@@ -11,7 +11,10 @@ int texts_open(struct call *c, struct body *b, unsigned tasks, struct err *e)
 {
     if (call_texts_task(c, tasks, e))
         return -1;
-    return body_open(b, c->body.p, c->body.len, &c->arena, e) != 0 ? -1 : 0;
+    if (body_open(b, c->body.p, c->body.len, &c->arena, e))
+        return -1;
+    b->plain = c->errors != ERRORS_TEI;
+    return 0;
 }
 
 static void set_empty(struct body *b, const char *key)
@@ -127,6 +130,21 @@ void texts_json(struct buf *out, const float *x, uint32_t n)
         buf_json_f32(out, x[i]);
     }
     buf_ch(out, ']');
+}
+
+void texts_list_begin(struct call *c, const char *kind)
+{
+    buf_fmt(&c->out, "{\"id\":\"%s-%s\",\"object\":\"list\",\"created\":%lld,\"model\":", kind,
+            c->id, (long long)c->created_unix);
+    buf_json_str(&c->out, c->edge->model_id, strlen(c->edge->model_id));
+    buf_str(&c->out, ",\"data\":[");
+}
+
+void texts_usage(struct call *c, bool completion)
+{
+    const unsigned long long n = c->texts->tokens;
+    buf_fmt(&c->out, ",\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu%s}}", n, n,
+            completion ? ",\"completion_tokens\":0" : "");
 }
 
 struct ranked {

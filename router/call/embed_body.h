@@ -4,7 +4,8 @@
 #include "router/body/body.h"
 #include "router/call/embed.h"
 
-/* Parses the body of a request if the model's task is in `tasks`, as call_texts_task(). */
+/* Parses the body of a request if the model's task is in `tasks`, as call_texts_task(). Except in
+ * TEI's routes, null means absent in every field. */
 int texts_open(struct call *c, struct body *b, unsigned tasks, struct err *e);
 
 /* Reads `key`: a string, a list of strings, a list of ids, or a list of such lists. NULL: the body
@@ -21,6 +22,10 @@ uint32_t texts_most(const struct call *c);
 
 /* Appends "[0.1,...]". */
 void texts_json(struct buf *out, const float *x, uint32_t n);
+/* The head of vLLM's list of results up to its first item; its id is of `kind`. */
+void texts_list_begin(struct call *c, const char *kind);
+/* Ends an answer with its usage. `completion`: with completion_tokens, which are 0. */
+void texts_usage(struct call *c, bool completion);
 /* Indices of `n` scores in descending order; equal scores by index. In the arena. NULL: out of
  * memory. */
 uint32_t *texts_ranking(struct call *c, const float *score, uint32_t n);

@@ -464,10 +464,10 @@ static void detach(struct drafter *d)
     shards_unwatch(d->shards, on_unwatched, d);
 }
 
-static void on_break(void *arg, uint32_t rank)
+static void on_break(void *arg, const char *why)
 {
     struct drafter *d = arg;
-    (void)rank;
+    (void)why;
     if (!d->leaving)
         detach(d);
 }

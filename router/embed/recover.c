@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { HEALTH_TIMEOUT_MS = 5000, SILENCE_MS = 15000 };
+enum { HEALTH_TIMEOUT_MS = 5000 };
 
 void embedder_answered(struct embedder *s) { atomic_store(&s->o.status->answered_ns, clock_ns()); }
 
@@ -80,13 +80,10 @@ void embedder_probe(struct embedder *s)
     embedder_turn(s);
 }
 
-static void on_break(void *arg, uint32_t rank)
+static void on_break(void *arg, const char *why)
 {
     struct embedder *s = arg;
-    char why[128];
-    LOG(LOG_WARN, "the connection to a shard broke", LOGI("rank", rank));
-    snprintf(why, sizeof(why),
-             "Could not connect to Text Generation server: shard %u: the connection broke", rank);
+    LOG(LOG_WARN, "the connection to a shard broke", LOGS("error", why));
     suspect(s, why);
     embedder_turn(s);
 }
@@ -99,13 +96,7 @@ void embedder_watch(struct embedder *s)
 
 /* ---------------------------------------------------------------- releasing shards */
 
-static void on_gone(struct embedder *s)
-{
-    if (s->link)
-        shards_link_end(s->link, s->gone, s->gone_arg);
-    else
-        s->gone(s->gone_arg);
-}
+static void on_gone(struct embedder *s) { shards_link_end(s->link, s->gone, s->gone_arg); }
 
 static void on_unwatched(void *arg)
 {
@@ -144,13 +135,7 @@ void embedder_recover_turn(struct embedder *s)
 /* Link thread. */
 static const char *unfit(void *arg, const struct shard_model *m)
 {
-    const struct shard_model *was = &((const struct embedder *)arg)->o.model;
-    if (m->vocab_hash != was->vocab_hash || m->task != was->task ||
-        m->embed_width != was->embed_width || m->hidden_size != was->hidden_size ||
-        strcmp(m->dtype, was->dtype) || strcmp(m->quantize, was->quantize) ||
-        strcmp(m->activations, was->activations) || strcmp(m->device, was->device))
-        return "another model came back";
-    return m->max_input_tokens != was->max_input_tokens ? "they hold less than before" : NULL;
+    return shard_model_unfit(&((const struct embedder *)arg)->o.model, m);
 }
 
 static void on_found(void *arg, struct shards *of, const struct shard_model *m)
@@ -202,8 +187,7 @@ int embedder_recover_init(struct embedder *s, struct err *e)
                                     .found = on_found,
                                     .missed = on_missed,
                                     .arg = s,
-                                    .patience_ms = o->return_ms,
-                                    .silence_ms = SILENCE_MS};
+                                    .patience_ms = o->return_ms};
     return shards_link_open(&s->link, &l, false, e);
 }
 
@@ -226,8 +210,4 @@ void embedder_drain(struct embedder *s, const char *why)
     embedder_turn(s);
 }
 
-void embedder_halt(struct embedder *s)
-{
-    if (s->link)
-        shards_link_halt(s->link);
-}
+void embedder_halt(struct embedder *s) { shards_link_halt(s->link); }

@@ -208,18 +208,15 @@ void sched_probe(struct scheduler *s)
     sched_end_turn(s);
 }
 
-static void on_break(void *arg, uint32_t rank)
+static void on_break(void *arg, const char *why)
 {
     struct scheduler *s = arg;
     if (s->link_state != LINK_CONNECTED)
         return;
-    LOG(LOG_WARN, "the connection to a shard broke", LOGI("rank", rank));
+    LOG(LOG_WARN, "the connection to a shard broke", LOGS("error", why));
     forget_kv(s); /* the next answer may come from restarted shards */
     s->suspect = s->probe_due = true;
     /* A call in flight may have succeeded; the next one would reach restarted shards. */
-    char why[128]; /* same message as of a call that fails for this reason */
-    snprintf(why, sizeof(why),
-             "Could not connect to Text Generation server: shard %u: the connection broke", rank);
     if (may_return(s) && s->call != CALL_NONE)
         snprintf(s->why_lost, sizeof(s->why_lost), "%s", why);
     else if (may_return(s))

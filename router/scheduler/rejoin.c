@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOSSES_MOST = 2, SILENCE_MS = 15000 };
+enum { LOSSES_MOST = 2 };
 
 /* ------------------------------------------------------------------ releasing shards */
 
@@ -96,32 +96,12 @@ static bool same_adapters(struct scheduler *s, const struct shard_model *m)
     return same;
 }
 
-/* Runs on the link's thread, while the loop does not use s->o.model. The cache may have another
- * size. Whatever a client was promised, or a stream depends on, must be equal. */
+/* Runs on the link's thread, while the loop does not use s->o.model. */
 static const char *unfit(void *arg, const struct shard_model *m)
 {
     struct scheduler *s = arg;
-    const struct shard_model *was = &s->o.model;
-    bool same = m->vocab_hash == was->vocab_hash && m->vocab_size == was->vocab_size &&
-                m->block_size == was->block_size && m->takes_edits == was->takes_edits &&
-                m->takes_chunks == was->takes_chunks && m->takes_bias == was->takes_bias &&
-                m->takes_reasoning == was->takes_reasoning &&
-                m->takes_grammars == was->takes_grammars && m->takes_images == was->takes_images &&
-                m->has_encoder == was->has_encoder && m->decoder_start == was->decoder_start &&
-                m->sampling_fields == was->sampling_fields && m->copies_kv == was->copies_kv &&
-                m->prefix_caching == was->prefix_caching &&
-                m->state_cells_per_request == was->state_cells_per_request &&
-                m->window_tokens == was->window_tokens && m->speculate == was->speculate &&
-                !strcmp(m->dtype, was->dtype) && !strcmp(m->quantize, was->quantize) &&
-                !strcmp(m->activations, was->activations) && !strcmp(m->device, was->device) &&
-                same_adapters(s, m);
-    if (!same)
-        return "another model came back";
-    if (m->max_input_tokens != was->max_input_tokens ||
-        m->max_total_tokens != was->max_total_tokens ||
-        m->max_batch_prefill_tokens != was->max_batch_prefill_tokens)
-        return "they hold less than before";
-    return NULL;
+    const char *why = shard_model_unfit(&s->o.model, m);
+    return why ? why : same_adapters(s, m) ? NULL : "other adapters came back";
 }
 
 /* The link's thread. */
@@ -209,8 +189,7 @@ int rejoin_init(struct scheduler *s, struct err *e)
                                     .found = on_found,
                                     .missed = on_missed,
                                     .arg = s,
-                                    .patience_ms = o->return_ms,
-                                    .silence_ms = SILENCE_MS};
+                                    .patience_ms = o->return_ms};
     return shards_link_open(&s->link, &l, false, e);
 }
 
@@ -240,16 +219,6 @@ void sched_drain(struct scheduler *s, const char *why)
     sched_end_turn(s);
 }
 
-void sched_halt(struct scheduler *s)
-{
-    if (s->link)
-        shards_link_halt(s->link);
-}
+void sched_halt(struct scheduler *s) { shards_link_halt(s->link); }
 
-void rejoin_end(struct scheduler *s)
-{
-    if (s->link)
-        shards_link_end(s->link, s->gone, s->gone_arg);
-    else
-        s->gone(s->gone_arg);
-}
+void rejoin_end(struct scheduler *s) { shards_link_end(s->link, s->gone, s->gone_arg); }

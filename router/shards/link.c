@@ -12,7 +12,7 @@
 /* Times in ms. LOOK: timeout of one attempt, and so of a halt; PAUSE: between attempts. A socket
  * without a listener fails at once. A peer that accepts but does not finish the handshake within
  * 100 ms (rpc_client.c) is silent. */
-enum { LOOK_MS = 1000, SILENT_MS = 50, PAUSE_MS = 100, REFUSED_MS = 5000 };
+enum { LOOK_MS = 1000, SILENT_MS = 50, PAUSE_MS = 100, REFUSED_MS = 5000, SILENCE_MOST_MS = 15000 };
 
 struct shards_link {
     struct shards_link_options o;
@@ -62,9 +62,11 @@ void shards_link_lost(struct shards_link *l, struct shards *s)
 
 void shards_link_end(struct shards_link *l, void (*gone)(void *arg), void *arg)
 {
-    l->gone = gone;
-    l->gone_arg = arg;
-    if (!atomic_load(&l->rings))
+    if (l) {
+        l->gone = gone;
+        l->gone_arg = arg;
+    }
+    if (!l || !atomic_load(&l->rings))
         gone(arg);
 }
 
@@ -108,7 +110,7 @@ static void not_there(struct shards_link *l, struct link_search *f, int64_t aske
     bool silent = now - asked >= SILENT_MS;
     f->silent_since = !silent ? 0 : f->silent_since ? f->silent_since : asked;
     f->pause_ms = PAUSE_MS;
-    if (silent && l->o.silence_ms && now - f->silent_since >= l->o.silence_ms)
+    if (silent && now - f->silent_since >= SILENCE_MOST_MS)
         miss(l, f, "a shard listens, but does not answer");
     else if (now - f->began >= l->o.patience_ms)
         miss(l, f, why);
@@ -192,6 +194,8 @@ int shards_link_open(struct shards_link **out, const struct shards_link_options 
 
 void shards_link_halt(struct shards_link *l)
 {
+    if (!l)
+        return;
     pthread_mutex_lock(&l->lock);
     l->stop = true;
     pthread_cond_signal(&l->turn);

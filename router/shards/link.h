@@ -27,11 +27,11 @@ struct shards_link_options {
     /* The shards are connected and warmed up. The callee owns them until shards_link_lost(). `m`
      * has neither adapters nor labels. Loop thread. */
     void (*found)(void *arg, struct shards *s, const struct shard_model *m);
-    /* No shards within patience_ms, a listener that does not answer for silence_ms, or unfit
-     * shards. The link stops searching. Only if patience_ms is not 0. Loop thread. */
+    /* No shards within patience_ms, a listener that does not answer for 15 s, or unfit shards. The
+     * link stops searching. Only if patience_ms is not 0. Loop thread. */
     void (*missed)(void *arg, const char *why);
     void *arg;
-    int64_t patience_ms, silence_ms; /* ms; patience_ms 0: searches forever */
+    int64_t patience_ms; /* 0: searches forever */
 };
 
 struct shards_link;
@@ -43,9 +43,10 @@ int shards_link_open(struct shards_link **out, const struct shards_link_options 
  * search. */
 void shards_link_lost(struct shards_link *l, struct shards *s);
 /* Any other thread, while the loop runs: stops the search. Blocks until the link thread has
- * ended. */
+ * ended. NULL: nothing to do. */
 void shards_link_halt(struct shards_link *l);
-/* Loop thread, after shards_link_halt(): calls gone(arg) once nothing of the link is pending. */
+/* Loop thread, after shards_link_halt(): calls gone(arg) once nothing of the link is pending; at
+ * once if `l` is NULL. */
 void shards_link_end(struct shards_link *l, void (*gone)(void *arg), void *arg);
 void shards_link_free(struct shards_link *l); /* after the loop has ended; NULL is allowed */
 #endif

@@ -54,7 +54,7 @@ struct shards {
     int version; /* of generate.vN */
     uint32_t n;
     struct rank *ranks;
-    void (*on_break)(void *arg, uint32_t rank);
+    void (*on_break)(void *arg, const char *why);
     void *on_break_arg;
     void (*on_unwatched)(void *arg);
     void *on_unwatched_arg;
@@ -171,6 +171,13 @@ static bool unreachable(const struct rpc_unary *u)
     return u->status == GRPC_STATUS_UNAVAILABLE || u->status == GRPC_STATUS_CANCELLED;
 }
 
+static void unreachable_error(struct err *e, uint32_t rank, const char *why)
+{
+    err_set(e, ERR_GENERATION, "Could not connect to Text Generation server: shard %u: %s", rank,
+            why);
+    e->sys = ECONNRESET;
+}
+
 int fan_error(const struct fan *f, struct err *e)
 {
     const struct rpc_unary *bad = NULL;
@@ -190,9 +197,7 @@ int fan_error(const struct fan *f, struct err *e)
         e->sys = bad->status == GRPC_STATUS_DEADLINE_EXCEEDED ? ETIMEDOUT : 0;
         return -1;
     }
-    err_set(e, ERR_GENERATION, "Could not connect to Text Generation server: shard %u: %s", rank,
-            bad->message);
-    e->sys = ECONNRESET;
+    unreachable_error(e, rank, bad->message);
     return -1;
 }
 
@@ -301,11 +306,14 @@ static void on_watch(struct rpc_op *op, bool ok)
     }
     bool was_up = r->seen == GRPC_CHANNEL_READY;
     watch(r, rpc_client_state(r->client));
-    if (was_up) /* even if it is up again: it may be a different process */
-        s->on_break(s->on_break_arg, (uint32_t)(r - s->ranks));
+    if (was_up) { /* even if it is up again: it may be a different process */
+        struct err e = ERR_INIT;
+        unreachable_error(&e, (uint32_t)(r - s->ranks), "the connection broke");
+        s->on_break(s->on_break_arg, e.msg);
+    }
 }
 
-void shards_watch(struct shards *s, void (*fn)(void *arg, uint32_t rank), void *arg)
+void shards_watch(struct shards *s, void (*fn)(void *arg, const char *why), void *arg)
 {
     s->on_break = fn;
     s->on_break_arg = arg;

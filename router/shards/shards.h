@@ -105,8 +105,9 @@ struct step_reply { /* merged answer of Prefill or Decode; all memory in `m` */
 };
 int fan_step_reply(const struct fan *f, struct rpc_mem *m, struct step_reply *out, struct err *e);
 
-/* Calls fn(arg, rank) on the loop thread when a connection breaks, also if no call is in flight. */
-void shards_watch(struct shards *s, void (*fn)(void *arg, uint32_t rank), void *arg);
+/* Calls fn(arg, why) on the loop thread when a connection breaks, also if no call is in flight. The
+ * message is that of a call which fails for this reason. */
+void shards_watch(struct shards *s, void (*fn)(void *arg, const char *why), void *arg);
 /* Ends the watches. Calls `gone(arg)` when none is armed any more, possibly at once. */
 void shards_unwatch(struct shards *s, void (*gone)(void *arg), void *arg);
 #endif

@@ -390,3 +390,28 @@ int shards_warmup(struct shards *s, struct shard_model *m, struct err *e)
     fan_free(&f);
     return rc;
 }
+
+const char *shard_model_unfit(const struct shard_model *was, const struct shard_model *m)
+{
+    const bool same =
+        m->task == was->task && m->embed_width == was->embed_width &&
+        m->hidden_size == was->hidden_size && m->vocab_hash == was->vocab_hash &&
+        m->vocab_size == was->vocab_size && m->block_size == was->block_size &&
+        m->takes_edits == was->takes_edits && m->takes_chunks == was->takes_chunks &&
+        m->takes_bias == was->takes_bias && m->takes_reasoning == was->takes_reasoning &&
+        m->takes_grammars == was->takes_grammars && m->takes_images == was->takes_images &&
+        m->has_encoder == was->has_encoder && m->decoder_start == was->decoder_start &&
+        m->sampling_fields == was->sampling_fields && m->copies_kv == was->copies_kv &&
+        m->prefix_caching == was->prefix_caching && m->speculate == was->speculate &&
+        m->state_cells_per_request == was->state_cells_per_request &&
+        m->window_tokens == was->window_tokens && !strcmp(m->dtype, was->dtype) &&
+        !strcmp(m->quantize, was->quantize) && !strcmp(m->activations, was->activations) &&
+        !strcmp(m->device, was->device);
+    if (!same)
+        return "another model came back";
+    if (m->max_input_tokens != was->max_input_tokens ||
+        m->max_total_tokens != was->max_total_tokens ||
+        m->max_batch_prefill_tokens != was->max_batch_prefill_tokens)
+        return "they hold less than before";
+    return NULL;
+}

@@ -44,6 +44,9 @@ struct shard_model {
     struct served_adapters *adapters;
 };
 
+/* Why shards of model `m` cannot replace those of `was`; NULL: they can. Whatever a client was
+ * promised, or a stream depends on, must be equal. The cache may have another size. */
+const char *shard_model_unfit(const struct shard_model *was, const struct shard_model *m);
 void shard_labels_free(struct shard_model *m);
 /* Runs Info and Warmup. `m` holds the operator's settings on entry and the final values on return.
  * 0 or -1. */

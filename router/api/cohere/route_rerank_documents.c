@@ -5,7 +5,6 @@ static int work(struct call *c, struct err *e)
     struct body b;
     if (texts_open(c, &b, 1u << TASK_RERANK, e))
         return -1;
-    b.plain = true;
     return cohere_rerank(c, &b, e);
 }
 

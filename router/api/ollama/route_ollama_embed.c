@@ -49,7 +49,6 @@ static int work(struct call *c, struct err *e)
         return err_nomem(e);
     if (texts_open(c, &b, 1u << TASK_EMBED, e))
         return -1;
-    b.plain = true;
     const struct object root = body_root(&b);
     const uint32_t width = edge_limits(c->edge)->embed_width;
     const struct opt_u64 n = body_u32(&b, root, "dimensions");

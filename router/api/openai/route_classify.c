@@ -35,16 +35,12 @@ static int render(struct call *c, struct err *e)
     const struct call_texts *t = c->texts;
     const struct classified *q = t->state;
     struct buf *out = &c->out;
-    buf_fmt(out, "{\"id\":\"classify-%s\",\"object\":\"list\",\"created\":%lld,\"model\":", c->id,
-            (long long)c->created_unix);
-    buf_json_str(out, c->edge->model_id, strlen(c->edge->model_id));
-    buf_str(out, ",\"data\":[");
+    texts_list_begin(c, "classify");
     for (uint32_t i = 0; i < t->job.n; i++)
         if (one(c, i, q->raw, e) != 0)
             return -1;
-    buf_fmt(out,
-            "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu,\"completion_tokens\":0}}",
-            (unsigned long long)t->tokens, (unsigned long long)t->tokens);
+    buf_ch(out, ']');
+    texts_usage(c, true);
     return out->oom ? err_nomem(e) : 0;
 }
 
@@ -59,7 +55,6 @@ static int work(struct call *c, struct err *e)
         return err_nomem(e);
     if (texts_open(c, &b, tasks, e))
         return -1;
-    b.plain = true;
     const struct object root = body_root(&b);
     ask.in = body_texts(&b, root, "input", &ask.n, &batch);
     q->raw =

@@ -35,8 +35,7 @@ static int render(struct call *c, struct err *e)
     }
     buf_str(out, "],\"model\":");
     buf_json_str(out, c->edge->model_id, strlen(c->edge->model_id));
-    buf_fmt(out, ",\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}",
-            (unsigned long long)t->tokens, (unsigned long long)t->tokens);
+    texts_usage(c, false);
     return out->oom ? err_nomem(e) : 0;
 }
 
@@ -68,7 +67,6 @@ static int work(struct call *c, struct err *e)
         return err_nomem(e);
     if (texts_open(c, &b, 1u << TASK_EMBED, e))
         return -1;
-    b.plain = true;
     const struct object root = body_root(&b);
     ask.in = body_texts(&b, root, "input", &ask.n, &batch);
     read_options(c, &b, root, q, &ask);

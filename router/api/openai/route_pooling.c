@@ -13,10 +13,7 @@ static int render(struct call *c, struct err *e)
     const struct pooled *q = t->state;
     struct buf *out = &c->out;
     const uint32_t n = t->job.width;
-    buf_fmt(out, "{\"id\":\"pool-%s\",\"object\":\"list\",\"created\":%lld,\"model\":", c->id,
-            (long long)c->created_unix);
-    buf_json_str(out, c->edge->model_id, strlen(c->edge->model_id));
-    buf_str(out, ",\"data\":[");
+    texts_list_begin(c, "pool");
     for (uint32_t i = 0; i < t->job.n; i++) {
         float *x = t->job.values + (size_t)i * n;
         if (q->normalize)
@@ -25,9 +22,8 @@ static int render(struct call *c, struct err *e)
         texts_json(out, x, n);
         buf_ch(out, '}');
     }
-    buf_fmt(out,
-            "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu,\"completion_tokens\":0}}",
-            (unsigned long long)t->tokens, (unsigned long long)t->tokens);
+    buf_ch(out, ']');
+    texts_usage(c, true);
     return out->oom ? err_nomem(e) : 0;
 }
 
@@ -56,7 +52,6 @@ static int work(struct call *c, struct err *e)
         return err_nomem(e);
     if (texts_open(c, &b, 1u << TASK_EMBED, e))
         return -1;
-    b.plain = true;
     ask.in = body_texts(&b, body_root(&b), "input", &ask.n, &batch);
     read_options(&b, body_root(&b), q, &ask);
     if (b.failed || texts_count(c, ask.n, MOST_INPUTS, e))

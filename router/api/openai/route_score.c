@@ -35,17 +35,14 @@ static int render(struct call *c, struct err *e)
     const struct call_texts *t = c->texts;
     const struct scored *q = t->state;
     struct buf *out = &c->out;
-    buf_fmt(out, "{\"id\":\"score-%s\",\"object\":\"list\",\"created\":%lld,\"model\":", c->id,
-            (long long)c->created_unix);
-    buf_json_str(out, c->edge->model_id, strlen(c->edge->model_id));
-    buf_str(out, ",\"data\":[");
+    texts_list_begin(c, "score");
     for (uint32_t i = 0; i < q->n; i++) {
         buf_fmt(out, "%s{\"index\":%u,\"object\":\"score\",\"score\":", i ? "," : "", i);
         buf_json_f32(out, score_of(t, q, i));
         buf_ch(out, '}');
     }
-    buf_fmt(out, "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}",
-            (unsigned long long)t->tokens, (unsigned long long)t->tokens);
+    buf_ch(out, ']');
+    texts_usage(c, false);
     return out->oom ? err_nomem(e) : 0;
 }
 
@@ -91,7 +88,6 @@ static int work(struct call *c, struct err *e)
         return err_nomem(e);
     if (texts_open(c, &b, tasks, e))
         return -1;
-    b.plain = true;
     const struct object root = body_root(&b);
     *q = (struct scored){.embeds = edge_limits(c->edge)->task == TASK_EMBED};
     const struct text_input *first = body_texts(&b, root, named(&b, firsts), &q->n_first, &batch);
