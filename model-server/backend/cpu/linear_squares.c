@@ -232,7 +232,7 @@ static void choose_sizes(struct square_product *p)
 static void multiply(struct square_product *p)
 {
     const struct weight *w = p->w;
-    const size_t x_bytes = p->tall * p->steps * p->x_step;
+    const size_t x_bytes = (size_t)p->tall * p->steps * p->x_step;
     choose_sizes(p);
     p->packed = cpu_scratch(p->d, SCRATCH_PACK, x_bytes + (size_t)2 * p->rows * sizeof(float));
     if (!p->packed)

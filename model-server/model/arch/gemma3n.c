@@ -27,9 +27,9 @@ static void sparsity(struct config *c, struct decoder_spec *s)
     const cJSON *j = config_layer_list(c, s, "activation_sparsity_pattern");
     const bool own = j != NULL;
     for (uint32_t i = 0; i < s->n_layers && !c->failed; i++, j = j ? j->next : NULL) {
-        const double share = own                          ? cJSON_IsNumber(j) ? j->valuedouble : NAN
-                             : s->n_layers > 10 && i < 10 ? 0.95
-                                                          : 0;
+        double share = s->n_layers > 10 && i < 10 ? 0.95 : 0;
+        if (own)
+            share = j && cJSON_IsNumber(j) ? j->valuedouble : NAN;
         if (!(share < 1))
             config_fail(c, "`activation_sparsity_pattern` of layer %u must be below 1", i);
         s->layers[i].sparse = share > 0;
