@@ -18,17 +18,22 @@ struct child {
     struct liveness liveness;
 };
 
-/* Starts `cmd` with output pipes and a heartbeat eventfd. `name` is not copied. */
+/* Starts `cmd` with output pipes and a heartbeat eventfd. `name` is not copied. -1: it
+ * is not alive; child_free() it all the same. */
 int child_start(struct child *c, const char *name, const struct command *cmd, struct err *e);
-void child_read(struct child *c, int which); /* forwards available output; does not block */
-/* it was reaped: reads the rest and closes the pipes */
+/* Forwards the available output of fds[which] to the log; does not block. */
+void child_read(struct child *c, int which);
+/* Records that the process was reaped with `status`; forwards the rest of its output and closes the
+ * pipes. */
 void child_ended(struct child *c, int status);
-void child_stopped(struct child *c, bool stopped); /* wait(2) reported a stop, or its end */
+/* Records what wait(2) reported: that the process was stopped by a signal, or continued. */
+void child_stopped(struct child *c, bool stopped);
 void child_signal(struct child *c, int sig); /* signals its process group; nothing if not alive */
-void child_free(struct child *c);
-/* Kills it if it is frozen (liveness.h). `turn_ms`: ms since the last call. */
+void child_free(struct child *c);            /* it must have ended; a zeroed one is allowed */
+/* Kills it if it is frozen (liveness.h). `turn_ms`: ms since the last call; timeout_ms 0: never. */
 void child_watch(struct child *c, uint32_t turn_ms, uint32_t timeout_ms);
 
-/* "exited with code 3: cannot open model.safetensors", "was killed by signal 9 (Killed)". */
+/* Writes how it ended, with its last error message: "exited with code 3: cannot open
+ * model.safetensors", "was killed by signal 9 (Killed)". */
 void child_cause(const struct child *c, char *out, size_t max);
 #endif

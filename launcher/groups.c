@@ -191,7 +191,7 @@ static void start_again(struct groups *g, struct group *q, const char *who, cons
 
 /* A first load is tried once more if a signal from outside ended it: SIGKILL, which the kernel may
  * send because of another process' memory and the launcher sends to a frozen shard, or SIGTERM. A
- * load that failed by itself would fail the same way again, and has said why. */
+ * load that failed by itself has logged the reason, and would fail the same way again. */
 static bool may_start_again(struct groups *g, struct group *q, const struct child *c)
 {
     const int sig = WIFSIGNALED(c->status) ? WTERMSIG(c->status) : 0;
@@ -199,7 +199,7 @@ static bool may_start_again(struct groups *g, struct group *q, const struct chil
     return (q->served || again) && !g->ending && restarts_left(&q->restarts, g->base, clock_ms());
 }
 
-/* ---------------------------------------------------------------- what happens */
+/* ---------------------------------------------------------------- events */
 
 static void serve(struct groups *g, const char *text)
 {

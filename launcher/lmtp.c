@@ -1,4 +1,5 @@
-/* Lines in, text out: a client that uses a local or the server's tokenizer. See docs/lmtp.md. */
+/* A client that sends each input line as a request and prints the text. It uses a local tokenizer,
+ * or the server's. See docs/lmtp.md. */
 #include "launcher/lmtp.h"
 #include "common/flag.h"
 #include "common/json.h"

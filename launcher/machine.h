@@ -33,5 +33,6 @@ void machine_socket_remove(const char *path);
 /* A directory is a local model: nothing is downloaded. */
 bool machine_is_dir(const char *path);
 
-void machine_report(FILE *out); /* --env */
+/* Prints what --env shows: version, system, CPU, cores, memory, GPUs. */
+void machine_report(FILE *out);
 #endif

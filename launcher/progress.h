@@ -15,10 +15,12 @@ struct progress {
     int64_t next;        /* ms: time of the next update */
 };
 
+/* Creates the board of ranks [first, first + n). 0, or -1 with an error. */
 int progress_init(struct progress *p, uint32_t first, uint32_t n, struct err *e);
-void progress_show(struct progress *p, int64_t now); /* if it is due */
-void progress_end(struct progress *p);               /* erases the bar */
-void progress_free(struct progress *p);              /* a zeroed one is allowed */
+/* Draws the bar if an update is due. `now`: ms, monotonic. */
+void progress_show(struct progress *p, int64_t now);
+void progress_end(struct progress *p);  /* erases the bar */
+void progress_free(struct progress *p); /* a zeroed one is allowed */
 
 /* Writes the bar of a view, at most `width` columns. Pure. */
 void progress_bar(const struct startup_view *v, unsigned width, char *out, size_t max);

@@ -24,11 +24,13 @@ struct relog_last {
 
 typedef void relog_fn(void *arg, const char *line, size_t n);
 
-/* Calls fn(arg, line, n) for each completed line. */
+/* Adds n bytes of output. Calls fn(arg, line, n) for each completed line, without its newline. */
 void relog_feed(struct relog *r, const char *bytes, size_t n, relog_fn *fn, void *arg);
-/* the pipe is closed: forwards the rest */
+/* Forwards the incomplete last line, after the end of the output. */
 void relog_end(struct relog *r, relog_fn *fn, void *arg);
 
+/* Records a line if it is one to report. */
 void relog_note(struct relog_last *l, const char *line, size_t n);
-const char *relog_words(const struct relog_last *l); /* "" if there was none */
+/* The message to report; "" if there is none. Valid until the next relog_note(). */
+const char *relog_words(const struct relog_last *l);
 #endif

@@ -39,7 +39,7 @@ void arrange_places(const struct encoder_spec *s, struct arrange_grid g, struct 
         }
 }
 
-/* ---------------------------------------------------------------- what goes in */
+/* ---------------------------------------------------------------- input */
 
 static void from_planes(const struct encoder_spec *s, const struct tower_image *image,
                         uint32_t crop, struct tower_place at, float *out)
@@ -70,7 +70,7 @@ void arrange_patch(const struct encoder_spec *s, const struct tower_image *image
     memcpy(out, image->pixels + (before + nth) * each, each * sizeof(*out));
 }
 
-/* ---------------------------------------------------------------- what comes out */
+/* ---------------------------------------------------------------- features */
 
 static bool is_joined(const struct encoder_spec *s, const struct vision_plan *p)
 {
@@ -83,8 +83,9 @@ struct arrange_grid arrange_joined(const struct vision_plan *p)
                        : (struct arrange_grid){p->grid_h, p->grid_w};
 }
 
-/* Along one side, of n that become `to` fewer: those that `at` is part of. As PyTorch interpolates:
- * element i lies at (i + 1/2) n / to - 1/2, between its two neighbours. */
+/* One axis of shrinking n features to `to`, as PyTorch's bilinear interpolation does: result i lies
+ * at (i + 1/2) n / to - 1/2, between its two neighbours. Writes the results to which feature `at`
+ * contributes, and the weights; returns their number. */
 enum { AXIS_SHARES = 3 };
 static uint32_t axis_shares(uint32_t at, uint32_t n, uint32_t to, uint32_t out[AXIS_SHARES],
                             float by[AXIS_SHARES])
@@ -107,8 +108,8 @@ static uint32_t axis_shares(uint32_t at, uint32_t n, uint32_t to, uint32_t out[A
     return found;
 }
 
-/* Of the feature at (y, x) of the joined grid; features before it are those of the whole picture.
- */
+/* Shares of the feature at (y, x) of the joined grid, which follows the `before` features of the
+ * whole picture. */
 static struct arrange_shares shrink(const struct vision_plan *p, uint32_t before, uint32_t y,
                                     uint32_t x)
 {
@@ -146,7 +147,8 @@ struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct
     return one;
 }
 
-/* The features of a crop; *whole is unset where it is not of whole cells, or has no place. */
+/* Number of features of a crop. Clears *whole if the crop does not consist of whole cells, or has
+ * patches without a learned position. */
 static uint64_t whole_cells(const struct encoder_spec *s, const struct vision_plan *p,
                             uint32_t crop, bool *whole)
 {

@@ -1,21 +1,21 @@
-/* encoder_spec.h - a vision tower as data: patches to rows of embeddings of the text model.
+/* encoder_spec.h - a vision tower as data: how patches become rows of the text model's width.
  *
- * The transformer itself is a decoder_spec whose tokens see each other both ways; what stands
- * before and behind it is here. A family fills one from config.json (family/<name>.c). A plain
- * value, whole-model sizes. */
+ * The transformer itself is a decoder_spec with bidirectional attention; this header describes what
+ * comes before and after it. A family fills a spec from config.json (family/<name>.c). A plain
+ * value; sizes are those of the whole model, not of a rank. */
 #ifndef MODEL_SERVER_ENCODER_ENCODER_SPEC_H
 #define MODEL_SERVER_ENCODER_ENCODER_SPEC_H
 #include "model-server/model/arch.h"
 
-/* What a patch is told of its place, beside rotations. */
+/* Learned positions that are added to patches, independent of rotations. */
 enum encoder_positions {
     POSITIONS_NONE,
-    POSITIONS_TABLE,     /* a learned row for each place of a `side` x `side` grid */
-    POSITIONS_AXES,      /* one for each of `side` columns, and one for each of as many rows */
-    POSITIONS_STRETCHED, /* the same grid, bilinearly stretched to the picture's (Qwen3-VL) */
-    POSITIONS_CUBIC,     /* by cubic convolution: edges of the grids, not their corners, meet */
-    POSITIONS_SMOOTHED,  /* so, but linearly, over all elements that a patch covers (SigLIP 2) */
-    POSITIONS_BUCKETS    /* the element of the grid where a patch begins (NaViT; Idefics 2) */
+    POSITIONS_TABLE,     /* one row for each place of a `side` x `side` grid */
+    POSITIONS_AXES,      /* one row for each of `side` columns, and one for each of `side` rows */
+    POSITIONS_STRETCHED, /* the grid, interpolated bilinearly, corners aligned (Qwen3-VL) */
+    POSITIONS_CUBIC,     /* the grid, by cubic convolution, edges aligned (MoonViT, GLM-4.1V) */
+    POSITIONS_SMOOTHED,  /* the grid, bilinear with antialiasing, edges aligned (SigLIP 2) */
+    POSITIONS_BUCKETS    /* the element of the grid in which a patch begins (NaViT; Idefics 2) */
 };
 
 enum {
@@ -25,93 +25,92 @@ enum {
     ENCODER_MAX_SAMPLERS = 8
 };
 
-/* A matrix behind the transformer. */
+/* A matrix after the transformer. */
 struct encoder_linear {
     enum role role;
-    uint32_t rows;
+    uint32_t rows; /* outputs */
     bool bias;
-    bool act_before; /* the projection's activation stands before it */
-    bool plain_name; /* its tensor's name is the role's, and it is stored [in, out] */
-    /* Its rows are values, then as many gates: gate_act(gate) * value is what goes on. Not the
-     * last; nothing stands before the next. */
+    bool act_before; /* the projection's activation is applied to its input */
+    bool plain_name; /* the tensor has the role's name without a suffix, and is stored [in, out] */
+    /* The first half of its rows are values, the second gates. The output is gate_act(gate) *
+     * value, of half the rows. Never the last matrix; no activation precedes the next one. */
     bool gated;
-    enum role gate;      /* of gates in a tensor of their own; 0: none */
-    bool channels_first; /* its columns are the join's with the cell's patches innermost */
-    bool norm_before;    /* a layer norm stands before it and the activation: W_MIDDLE_NORM */
+    enum role gate;      /* role of the gates if they are a separate tensor; 0: they are not */
+    bool channels_first; /* its columns are [channel][patch of the cell], not [patch][channel] */
+    bool norm_before;    /* a layer norm (W_MIDDLE_NORM) precedes it, before the activation */
 };
 
-/* Rows of the transformer to features: a norm, `join` neighbours side by side, matrices. */
+/* From rows of the transformer to features: a norm, concatenation of `join` neighbours, matrices.
+ */
 struct encoder_projection {
-    bool norm, norm_joined; /* there is one; of what is joined */
+    bool norm, norm_joined; /* a norm precedes the matrices; it is one of the concatenated rows */
     struct norm_spec norm_spec;
     bool norm_bias;
     enum role norm_role;
-    uint32_t join; /* patches of a cell that become one row; 1: none */
+    uint32_t join; /* patches of a cell that are concatenated to one row; 1: no concatenation */
     struct encoder_linear linear[ENCODER_MAX_LINEARS];
     uint32_t n_linears;
     enum act act, gate_act;
 };
 
-/* A perceiver resampler (arXiv 2204.14198) behind the projection: each crop becomes `latents`
- * features, which attend to its projected patches and to each other in `depth` layers, each with a
- * gated MLP of four times the width. */
+/* A perceiver resampler (arXiv 2204.14198) after the projection. Each crop becomes `latents`
+ * features, which attend to its projected patches and to each other in `depth` layers. Each layer
+ * has a gated MLP of four times the width. */
 struct encoder_resample {
-    uint32_t latents; /* 0: there is none */
+    uint32_t latents; /* 0: no resampler */
     uint32_t depth, heads, kv_heads, head_dim;
     float eps; /* of its RMS norms */
     enum act act;
 };
 
-/* All tiles of a picture see each other: see tower_joint.c. */
+/* Attention over all tiles of a picture: see tower_joint.c. */
 struct encoder_joint {
-    uint32_t tiles; /* of every picture, with empty ones; 0: each crop sees itself alone */
-    uint32_t unit;  /* rows of a tile are filled up to multiples of it */
-    uint32_t tap_at[ENCODER_MAX_TAPS], n_taps; /* layers whose results are part of the features */
-    uint32_t token, embeds; /* the token that stands for a picture, of so many embeddings */
+    uint32_t tiles; /* of every picture, including empty ones; 0: a crop attends to itself only */
+    uint32_t unit;  /* the rows of a tile are padded to a multiple of it */
+    uint32_t tap_at[ENCODER_MAX_TAPS], n_taps; /* layers whose outputs are part of the features */
+    uint32_t token, embeds; /* id of the picture token, and the number of embeddings in its table */
 };
 
 struct encoder_spec {
-    struct decoder_spec blocks; /* hidden, heads, ffn ...; embed_norm: of the patches */
-    uint32_t patch, frames;     /* pixels a side; how often a row of a patch holds the picture */
-    uint32_t cell;              /* patches of cell x cell neighbours stand next to each other */
+    struct decoder_spec blocks; /* hidden, heads, ffn ...; embed_norm: the norm of the patches */
+    uint32_t patch, frames;     /* pixels per side of a patch; copies of the picture in its row */
+    uint32_t cell;              /* patches per side of a cell, whose patches are adjacent */
     bool patch_bias;
-    bool patch_norm; /* of the blocks' kind, between the patches' matrix and their places */
-    bool patch_channels_last; /* columns of its matrix are [rows][columns][3] of a patch */
-    bool class_token;         /* before the patches of a crop; left out behind the transformer */
-    /* Its learned position is the last of the table, not the first. */
-    bool class_last;
-    uint32_t
-        first_turn; /* rotations count rows and columns from here on; the class token's from 0 */
+    bool patch_norm;          /* a norm between the patches' matrix and the positions */
+    bool patch_channels_last; /* columns of the patches' matrix are [row][column][3] of a patch */
+    bool class_token;         /* precedes the patches of a crop; dropped after the transformer */
+    bool class_last;          /* its learned position is the last row of the table, not the first */
+    uint32_t first_turn;      /* row and column of the first patch in rotations; class token: 0 */
     enum encoder_positions positions;
-    bool plain_positions; /* the whole name of their tensor is the role's */
-    uint32_t side;        /* of the grid of learned positions */
-    uint32_t windows;     /* cells a side of a window; 0: none. See layer_spec.mutual */
-    uint32_t pool;        /* cell * cell patches are averaged before the projection, where set */
-    float pool_scale;     /* of the means; 0: none */
-    bool pool_standard;   /* then (x - bias) * scale, by vectors of the checkpoint */
-    bool tiles_joined;    /* LLaVA-NeXT: tiles become one grid, with a vector behind each row */
+    bool plain_positions; /* their tensor has the role's name without a suffix */
+    uint32_t side;        /* rows and columns of the grid of learned positions */
+    uint32_t windows;     /* cells per side of an attention window; 0: none (layer_spec.mutual) */
+    uint32_t pool;        /* not 0: the patches of a cell are averaged before the projection */
+    float pool_scale;     /* multiplies the means; 0: no scaling */
+    bool pool_standard;   /* then (x - bias) * scale, with vectors of the checkpoint */
+    bool tiles_joined; /* LLaVA-NeXT: tiles form one grid, with a learned vector after each row */
     struct encoder_projection project;
     struct encoder_joint joint;
     struct encoder_resample resample;
-    /* Behind these layers there is a projection of their own, whose results are added to the first
-     * layers of the text model. */
+    /* Outputs of these layers have projections of their own, whose results are added to the first
+     * layers of the text model (DeepStack). */
     uint32_t level_at[ENCODER_MAX_LEVELS], n_levels;
     struct encoder_projection level;
     uint32_t width; /* of a feature: the text model's hidden size */
 };
 
-/* A family: model_type words of the whole model's config.json, names of tensors, and what the file
- * means. `c` is open at the file's vision_config; faults stay in it. */
+/* A family of towers. */
 struct encoder_family {
-    const char *const *types;
-    struct arch names; /* names alone */
+    const char *const *types; /* model_type of the whole model's config.json; ends with NULL */
+    struct arch names;        /* tensor names only */
+    /* Fills the spec. `c` is open at vision_config; errors are recorded in it. */
     void (*configure)(struct config *c, struct encoder_spec *s);
-    /* What the tower's own model_type has to be, where files of one type have several; or NULL. */
+    /* required model_type of vision_config, if one type has several towers; otherwise NULL */
     const char *tower;
 };
 
-/* Of the config.json at `path`. *family is NULL, without an error, for one that shows no pictures
- * or whose tower is not known. */
+/* Reads the config.json at `path`. *family is NULL, without an error, if the model takes no
+ * pictures or its tower is unknown. ERR_VALIDATION: an unsupported value. */
 int encoder_configure(const char *path, const struct encoder_family **family,
                       struct encoder_spec *out, struct err *e);
 #endif

@@ -1,4 +1,5 @@
-/* family.h - what the files of family/ share: reading vision_config. */
+/* family.h - reading vision_config: what the files of family/ share. An unsupported value fails the
+ * config (config_fail()); functions that return a number then return one that is safe to use. */
 #ifndef MODEL_SERVER_ENCODER_FAMILY_H
 #define MODEL_SERVER_ENCODER_FAMILY_H
 #include "common/json.h"
@@ -10,30 +11,32 @@ extern const struct encoder_family family_qwen2_5_vl, family_qwen2_vl, family_qw
     family_aya, family_cohere2, family_mllama, family_glm4v, family_kimi_vl, family_lfm2_vl,
     family_idefics2;
 
-/* Keys of the blocks as most towers have them: hidden_size, num_hidden_layers, num_attention_heads,
- * intermediate_size, hidden_act, under the names that `k` says. Fills the rest with what most
- * towers are: pre-norm blocks of LayerNorm, separate q, k and v, biases everywhere, no rotation, an
- * MLP of two matrices, attention both ways. */
+/* Keys of the blocks' sizes, and their defaults (0: the key is required). */
 struct block_keys {
     const char *hidden, *layers, *heads, *ffn, *act_default;
-    uint32_t hidden_or, layers_or, heads_or, ffn_or; /* where the file does not say; 0: it must */
-    double eps;
+    uint32_t hidden_or, layers_or, heads_or, ffn_or;
+    double eps; /* default of layer_norm_eps */
 };
+/* Fills the blocks, patch, width and the rest as in most towers: pre-norm blocks of LayerNorm,
+ * separate q, k and v, biases everywhere, no rotation, an MLP of two matrices, bidirectional
+ * attention. */
 void family_blocks(struct config *c, struct encoder_spec *s, const struct block_keys *k);
-/* Turning halves of each head: rows and columns, in runs or in turns. */
+/* Sets a rotation of each head by row and column of the patch, with base rope_theta. `kind`
+ * ROPE_GRID_WOVEN: pairs of elements alternate between the two; otherwise the first half of the
+ * pairs has one and the second half the other. */
 void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind kind);
-/* Layers of n up to the one that `key` of the whole model chooses, as Python counts hidden states;
- * 0 is the embedding. */
+/* How many of n layers are used: up to the hidden state whose index is `key` of the whole model, or
+ * `def`. As in Python, 0 is the embedding and -1 the last layer. */
 uint32_t family_layers_used(struct config *c, uint32_t n, const char *key, int def);
-/* A side in vision_config, which is a number or a pair of equal ones; `def` where it is absent. */
+/* The side of a square in vision_config: a number, or a pair of equal numbers. Absent: `def`. */
 uint32_t family_square(struct config *c, const char *key, uint32_t def);
-/* The root of a number of places in vision_config, which must be a square. */
+/* The square root of `key` in vision_config, which must be a square number. Absent: of `def`. */
 uint32_t family_root(struct config *c, const char *key, uint32_t def);
 /* The text model's hidden size. */
 uint32_t family_text_width(struct config *c);
 
 #define EITHER(p, q, name) p name "|" q name
-/* SigLIP and CLIP behind a prefix, of which files of transformers 5 have another. */
+/* Tensor names of SigLIP and CLIP: after the prefix p, or q in files of transformers 5. */
 #define NAMES_SIGLIP(p, q)                                                                         \
     [W_PATCH] = EITHER(p, q, "embeddings.patch_embedding"),                                        \
     [W_PATCH_POSITIONS] = EITHER(p, q, "embeddings.position_embedding"),                           \

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One of the plan's resizes: the part of it that is used. */
+/* The part of one of the plan's resizes that is used. */
 struct part {
     struct vision_rect used;
-    struct pixel_view view; /* its pixels, of `used` alone */
-    uint8_t *own;           /* where they lie if they are no other's */
+    struct pixel_view view; /* the pixels of `used` */
+    uint8_t *own;           /* memory of these pixels; NULL: they are part of another picture */
 };
 
 struct work {
@@ -22,7 +22,7 @@ struct work {
     struct byte_numbers numbers;
     struct resample_kernels kernels;
 };
-enum { BLACK_RUN = 1024 }; /* pixels that are made black at once */
+enum { BLACK_RUN = 1024 }; /* black pixels per call of a kernel */
 
 size_t pixels_count(const struct vision_format *f, const struct vision_plan *p,
                     enum vision_layout layout)
@@ -60,7 +60,7 @@ static void widen(struct vision_rect *r, int64_t x, int64_t y, int64_t x_end, in
 
 static int64_t clamp(int64_t v, int64_t most) { return v < 0 ? 0 : v > most ? most : v; }
 
-/* What crops and later resizes need of resize i; empty where they need nothing. */
+/* The part of resize i that crops and later resizes use; empty: none. */
 static struct vision_rect used_of(const struct vision_plan *p, uint32_t i)
 {
     const struct vision_resize *r = &p->resizes[i];
@@ -133,18 +133,18 @@ static int make_part(struct work *k, const struct image *picture, uint32_t i, st
         c.y -= before->used.y;
     }
     from = cut(&from, &c);
-    if (r->width == from.width && r->height == from.height) { /* nothing changes */
+    if (r->width == from.width && r->height == from.height) { /* no resizing */
         out->view = cut(&from, &out->used);
         return 0;
     }
     return resize(k->workers, &from, r, k->format->filter, out, e);
 }
 
-/* ---------------------------------------------------------------- numbers */
+/* ---------------------------------------------------------------- normalisation */
 
 static float rounded(float x) { return f32_of_bf16(bf16_of_f32(x)); }
 
-/* As PyTorch computes with tensors of bfloat16 and a factor of its own precision. */
+/* As in PyTorch with tensors of bfloat16, and the factor in fp32. */
 static float number_bf16(const struct vision_format *f, int c, int b)
 {
     const float x = rounded((float)b * (float)f->rescale);
@@ -162,14 +162,15 @@ static void make_numbers(struct byte_numbers *n, const struct vision_format *f)
                 f->bf16 ? number_bf16(f, c, b) : ((float)(b * f->rescale) - f->mean[c]) / f->std[c];
 }
 
-/* Where pixels of a row go: channels are `plane` floats apart, copies of a channel `frame`. */
+/* The destination of a row of pixels: channels are `plane` floats apart, copies of a channel
+ * `frame`. */
 struct place {
     float *at;
     size_t plane, frame;
     uint32_t frames;
 };
 
-/* n pixels; `rgb` NULL: black ones. Returns the place behind them. */
+/* Normalises n pixels; `rgb` NULL: black ones. Returns the destination of the next pixel. */
 static struct place convert(const struct work *k, struct place to, const uint8_t *rgb, uint32_t n)
 {
     static const uint8_t black[3 * BLACK_RUN];
@@ -183,7 +184,7 @@ static struct place convert(const struct work *k, struct place to, const uint8_t
     return to;
 }
 
-/* Pixels x .. x + n - 1 of row y of a crop: black, pixels, black. */
+/* Pixels x .. x + n - 1 of row y of a crop; black where the crop exceeds the picture. */
 static void span(const struct work *k, const struct vision_crop *c, uint32_t x, uint32_t y,
                  uint32_t n, struct place to)
 {
@@ -203,7 +204,8 @@ static void span(const struct work *k, const struct vision_crop *c, uint32_t x, 
     convert(k, to, NULL, n - (uint32_t)end);
 }
 
-/* The crop of row *i of all, of `unit` pixels; *i becomes its row there. */
+/* The crop that contains row *i of all crops, in rows of `unit` pixels; *i becomes the row in it.
+ */
 static uint32_t crop_of(const struct vision_plan *p, size_t *i, uint32_t unit)
 {
     uint32_t crop = 0;
@@ -212,7 +214,7 @@ static uint32_t crop_of(const struct vision_plan *p, size_t *i, uint32_t unit)
     return crop;
 }
 
-/* Rows of all crops as they come. */
+/* Rows of pixels of all crops, to planes. */
 static void plane_rows(void *arg, int thread, size_t begin, size_t end)
 {
     const struct work *k = arg;
@@ -227,11 +229,11 @@ static void plane_rows(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
-/* Patches that are written together: with all of a row's, lines of the cache that two rows of
- * pixels share would go out in between; with one, each read would wait for memory. */
+/* Patches that are written together. With all patches of a row, cache lines that two rows of pixels
+ * share would be evicted in between. With one patch, each read would wait for memory. */
 enum { PATCH_RUN = 16 };
 
-/* Rows of patches of all crops. */
+/* Rows of patches of all crops, to patches. */
 static void patch_rows(void *arg, int thread, size_t begin, size_t end)
 {
     const struct work *k = arg;
@@ -267,7 +269,7 @@ int pixels_make(const struct vision_format *f, const struct vision_plan *p,
     assert(picture->width == p->width && picture->height == p->height);
     make_numbers(&k.numbers, f);
     resample_kernels_init(&k.kernels, k.workers->features);
-    if (f->bf16) /* the others compute numbers in fp32 and look none up */
+    if (f->bf16) /* the other variants compute in fp32 instead of reading the table */
         k.kernels.spread = resample_spread_ref;
     for (uint32_t i = 0; i < p->n_resizes && rc == 0; i++)
         rc = make_part(&k, picture, i, e);

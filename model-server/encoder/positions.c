@@ -1,11 +1,11 @@
-/* positions.c - what a patch is told of its place: rows of a learned grid, or shares of several. */
+/* positions.c - learned positions of patches: a row of a grid, or an interpolation of several. */
 #include "model-server/encoder/arrange.h"
 #include <math.h>
 #include <string.h>
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* Element i of n that divide [0, last] evenly, as PyTorch's linspace rounds it. */
+/* Element i of n equidistant ones in [0, last], rounded as by PyTorch's linspace. */
 static float even(uint32_t i, uint32_t n, uint32_t last)
 {
     if (n == 1)
@@ -48,8 +48,8 @@ static void cubic(float t, float w[4])
     }
 }
 
-/* The point of a grid of `side` elements where element i of n lies when both cover the same length;
- * the first element of the four around it, and their weights. */
+/* Element i of n lies between elements of a grid of `side`, where both cover the same length.
+ * Returns the first of the four elements around it, and writes their weights. */
 static int64_t around(uint32_t i, uint32_t n, uint32_t side, float w[4])
 {
     const float at = ((float)i + 0.5F) * (float)side / (float)n - 0.5F, floor = floorf(at);
@@ -102,9 +102,9 @@ static void add_smoothed(const struct tower *t, struct arrange_grid g, struct to
     }
 }
 
-/* The element of `side` that holds the place where patch i of n begins, in fp32 as PyTorch computes
- * places and bounds. Its bounds depend on the width of its vectors; in the hub's grid of 70 no
- * place is so near to one that this matters. */
+/* The element of `side` in which patch i of n begins, in fp32 as in PyTorch. PyTorch's bounds
+ * depend on the width of its vectors; in the published grid of 70 no position is close enough to a
+ * bound for this to matter. */
 static uint32_t bucket(uint32_t i, uint32_t n, uint32_t side)
 {
     const float at = fminf((float)i * (1 / (float)n), (float)(1 - 1e-6));

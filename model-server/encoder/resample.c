@@ -47,7 +47,7 @@ static void taps_free(struct taps *t)
     *t = (struct taps){0};
 }
 
-/* Sized for n outputs of at most `most` taps. */
+/* Allocates taps for n outputs of at most `most` inputs. */
 static int taps_new(struct taps *t, uint32_t n, uint32_t most)
 {
     *t = (struct taps){.n = n, .stride = (most + TAP_GROUP - 1) / TAP_GROUP * TAP_GROUP};
@@ -60,7 +60,7 @@ static int taps_new(struct taps *t, uint32_t n, uint32_t most)
     return t->first && t->count && t->k && t->low && t->high ? 0 : -1;
 }
 
-/* As an integer, halves away from zero, and in parts. */
+/* Stores a weight as a fixed-point number, rounded half away from zero, and its two parts. */
 static void store(struct taps *t, size_t at, double weight)
 {
     const double scaled = weight * (1 << TAP_BITS);
@@ -69,8 +69,8 @@ static void store(struct taps *t, size_t at, double weight)
     t->high[at] = (int16_t)(t->k[at] >> TAP_LOW_BITS);
 }
 
-/* Outputs first .. first + n - 1 of `out`, from `in` inputs. Doubles in the original's order: the
- * last bit of a weight shows in pixels. */
+/* Taps of outputs first .. first + n - 1 of `out`, from `in` inputs. Double precision in Pillow's
+ * order of operations: the last bit of a weight can change a pixel. */
 static int taps_make(struct taps *t, uint32_t in, uint32_t out, uint32_t first, uint32_t n,
                      enum vision_filter filter, struct err *e)
 {
@@ -104,7 +104,7 @@ static int taps_make(struct taps *t, uint32_t in, uint32_t out, uint32_t first, 
 
 /* ---------------------------------------------------------------- open */
 
-enum { AHEAD = 8 }; /* rows that go across together, so that kernels have several to work on */
+enum { AHEAD = 8 }; /* most rows per call of the horizontal kernel */
 
 void resample_close(struct resample *r)
 {
@@ -151,7 +151,7 @@ static const uint8_t *source_row(const struct resample *r, uint32_t y)
     return r->from.rgb + y * r->from.row_bytes;
 }
 
-/* Rows y .. y + n - 1 of the source across. */
+/* The horizontal pass of rows y .. y + n - 1 of the source. */
 static void go_across(const struct resample *r, uint8_t *to, size_t to_bytes, uint32_t y,
                       uint32_t n)
 {
@@ -165,10 +165,10 @@ static void go_across(const struct resample *r, uint8_t *to, size_t to_bytes, ui
                3 * (size_t)r->window.width);
 }
 
-/* Rows that went across, in a ring: row y of the source is at y % rows. */
+/* A ring of rows after the horizontal pass: row y of the source is at y % ring_rows. */
 struct ring {
     uint8_t *bytes;
-    uint32_t next, last; /* the next row to go across; one behind the last that is needed */
+    uint32_t next, last; /* the next row to compute; the end of the rows that are needed */
 };
 
 static void fill(const struct resample *r, struct ring *g, uint32_t until)

@@ -1,6 +1,6 @@
 #include "model-server/encoder/resample_kernels.h"
 
-/* Unsigned arithmetic: a sum may pass the range on its way. */
+/* Unsigned arithmetic: an intermediate sum may overflow. */
 static uint8_t one(const uint8_t *from, size_t step, const int32_t *k, uint32_t count)
 {
     uint32_t sum = 1u << (TAP_BITS - 1);

@@ -1,8 +1,8 @@
-/* resample_kernels.h - the inner loops of preprocessing: one slot per kernel, one row per variant.
+/* resample_kernels.h - the inner loops of preprocessing, with a variant per instruction set.
  *
- * A sum is of integers modulo 2^32, so that every order and every variant gives the same bits.
- * kernels_ref (resample_kernels.c) is the specification; the files with an instruction set's suffix
- * are checked against it in tests/check/test_resample.c. */
+ * Sums are of integers modulo 2^32, so that every order of additions and every variant gives the
+ * same bits. The reference variant (resample_kernels.c) is the specification; tests/check/
+ * test_resample.c compares the others with it. */
 #ifndef MODEL_SERVER_ENCODER_RESAMPLE_KERNELS_H
 #define MODEL_SERVER_ENCODER_RESAMPLE_KERNELS_H
 #include <stddef.h>
@@ -10,10 +10,10 @@
 
 enum { TAP_BITS = 22, TAP_LOW_BITS = 15, TAP_GROUP = 4 };
 
-/* Which inputs make each of n outputs, and with which weights: output i is the sum over j <
- * count[i] of k[i * stride + j] times input first[i] + j, where weights are integers of 22 bits
- * behind the point. `stride` is a multiple of TAP_GROUP; weights behind count[i] are 0. The same
- * weights in parts, which products of 16 bits can take: k = high * 2^15 + low, 0 <= low < 2^15. */
+/* Inputs and weights of n outputs. Output i is the sum over j < count[i] of k[i * stride + j] times
+ * input first[i] + j. Weights are fixed-point numbers with 22 fractional bits. `stride` is a
+ * multiple of TAP_GROUP; weights from count[i] on are 0. `low` and `high` are parts of the same
+ * weights for 16-bit products: k = high * 2^15 + low, 0 <= low < 2^15. */
 struct taps {
     uint32_t n, stride, most; /* most: the largest count */
     uint32_t *first, *count;
@@ -21,8 +21,8 @@ struct taps {
     int16_t *low, *high;
 };
 
-/* What the bytes of each channel become: (float(byte * rescale) - mean) / std, where the first
- * product is of doubles. value[c][byte] is the same number. */
+/* Normalisation of each channel's bytes: (float(byte * rescale) - mean) / std, where the first
+ * product is in double precision. value[c][byte] is the result as a table. */
 struct byte_numbers {
     double rescale;
     float mean[3], std[3];
@@ -31,16 +31,16 @@ struct byte_numbers {
 
 /*  kernel  result  arguments */
 #define RESAMPLE_KERNELS(X)                                                                        \
-    /* Rows of RGB pixels, `from_pixels` in each, to rows of t->n pixels. Nothing is read outside  \
-     * a row. A byte behind each row of `to` is written; `to_bytes` > 3 t->n. */                   \
+    /* From rows of `from_pixels` RGB pixels to rows of t->n pixels. Nothing outside a row is      \
+     * read. The byte after each row of `to` is overwritten; `to_bytes` > 3 t->n. */               \
     X(across, void,                                                                                \
       (uint8_t * to, size_t to_bytes, const uint8_t *from, size_t from_bytes,                      \
        uint32_t from_pixels, uint32_t rows, const struct taps *t))                                 \
-    /* n bytes of output row i from as many of t->count[i] rows; from[j] is input first[i] + j. */ \
+    /* n bytes of output row i, from t->count[i] input rows; from[j] is row first[i] + j. */       \
     X(down, void,                                                                                  \
       (uint8_t * to, const uint8_t *const *from, size_t n, const struct taps *t, uint32_t i))      \
-    /* n RGB pixels to numbers: pixel i's channel c to to[c * plane + i] and `frames` - 1 times    \
-     * more, `frame` apart. */                                                                     \
+    /* Normalises n RGB pixels. Channel c of pixel i goes to to[c * plane + f * frame + i] for     \
+     * every f < frames. */                                                                        \
     X(spread, void,                                                                                \
       (float *to, size_t plane, uint32_t frames, size_t frame, const uint8_t *rgb, uint32_t n,     \
        const struct byte_numbers *b))
@@ -58,10 +58,11 @@ struct resample_kernels {
 RESAMPLE_KERNELS(X)
 #undef X
 
-unsigned resample_features(void); /* of this CPU */
-/* The fastest that `features` allows: bits of resample_features(). */
+unsigned resample_features(void); /* instruction sets of this CPU: bits of enum resample_feature */
+/* Selects the fastest variants that `features` allows. */
 void resample_kernels_init(struct resample_kernels *k, unsigned features);
 
+/* A sum of products with weights as a byte: rounded down, limited to 0 .. 255. */
 static inline uint8_t tap_byte(int32_t sum)
 {
     const int32_t v = sum >> TAP_BITS;

@@ -1,8 +1,8 @@
-/* resample_simd.inc.h - the kernels of resampling for vectors of ROWS lanes of 128 bits.
+/* resample_simd.inc.h - the resampling kernels for vectors of ROWS lanes of 128 bits.
  *
- * A product of a byte and a weight of 24 bits is made of two of 16 bits (struct taps), which the
- * CPU adds in pairs: of two taps. Included by one file per instruction set, which defines
- * VEC, ROWS, V(operation) and the macros that it uses beside them. */
+ * The product of a byte and a weight is computed as two 16-bit products (struct taps), and an
+ * instruction adds the products of two taps. Included by one file per instruction set, which
+ * defines VEC, ROWS, V(operation) and the other macros that are used here. */
 #ifndef MODEL_SERVER_ENCODER_RESAMPLE_SIMD_INC_H
 #define MODEL_SERVER_ENCODER_RESAMPLE_SIMD_INC_H
 #include <string.h>
@@ -34,11 +34,11 @@ static inline struct parts half_up(void)
     return (struct parts){V(set1_epi32)(1 << (TAP_BITS - 1)), V(set1_epi32)(0)};
 }
 
-/* Output i of ROWS rows. */
+/* Pixel i of ROWS output rows. */
 static inline void pixels_of_rows(uint8_t *to, size_t to_bytes, const uint8_t *from,
                                   size_t from_bytes, const struct taps *t, uint32_t i)
 {
-    /* Two pixels' bytes side by side, channel by channel, as 16 bits each. */
+    /* The bytes of two pixels in pairs of one channel, widened to 16 bits. */
     const VEC front =
         EVERY_LANE(_mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
     const VEC back =
@@ -61,8 +61,8 @@ void ISA(across)(uint8_t *to, size_t to_bytes, const uint8_t *from, size_t from_
     const size_t row = 3 * (size_t)from_pixels;
     uint32_t r = 0, n = t->n;
     const size_t reach = (t->most + TAP_GROUP - 1) / TAP_GROUP * TAP_GROUP;
-    /* A group's load is of 16 bytes: outputs whose load might pass the row's end are left to the
-     * reference. */
+    /* A load has 16 bytes: outputs whose load might exceed the row are computed by the reference
+     * variant. */
     while (n > 0 && 3 * (t->first[n - 1] + reach) + 4 > row)
         n--;
     const size_t skip = (size_t)n * t->stride;
@@ -77,7 +77,7 @@ void ISA(across)(uint8_t *to, size_t to_bytes, const uint8_t *from, size_t from_
         resample_across_ref(to + 3 * (size_t)n, to_bytes, from, from_bytes, from_pixels, ROWS,
                             &rest);
     }
-    for (; r < rows; r++, to += to_bytes, from += from_bytes) { /* all lanes the same row */
+    for (; r < rows; r++, to += to_bytes, from += from_bytes) { /* all lanes have the same row */
         for (uint32_t i = 0; i < n; i++)
             pixels_of_rows(to, 0, from, 0, t, i);
         resample_across_ref(to + 3 * (size_t)n, to_bytes, from, from_bytes, from_pixels, 1, &rest);
@@ -88,8 +88,8 @@ enum { BYTES = ROWS * 16 };
 
 static inline VEC load_at(const uint8_t *p) { return VLOAD((const void *)p); }
 
-/* BYTES bytes from `at` on. Every operation works within lanes of 128 bits, so that the last ones
- * put the bytes back in order. */
+/* BYTES bytes from `at` on. Every operation stays within lanes of 128 bits, so the packing
+ * operations restore the order of the bytes. */
 static inline void block_down(uint8_t *to, const uint8_t *const *from, size_t at,
                               const int16_t *low, const int16_t *high, uint32_t count)
 {
@@ -121,8 +121,8 @@ void ISA(down)(uint8_t *to, const uint8_t *const *from, size_t n, const struct t
         block_down(to, from, n - BYTES, low, high, t->count[i]);
 }
 
-/* Four pixels in each lane: a lane's byte 3 i + c to its dword i. The last lane's pixels are behind
- * four bytes of those before, so that nothing is read behind the pixels. */
+/* Channel c of four pixels in each lane: a lane's byte 3 i + c becomes its dword i. The last lane's
+ * pixels follow four bytes of earlier pixels, so that nothing after the pixels is read. */
 static inline VEC channel_index(VEC pixels, char c)
 {
     const __m128i at = _mm_setr_epi8(c, -1, -1, -1, (char)(c + 3), -1, -1, -1, (char)(c + 6), -1,
@@ -155,7 +155,7 @@ void ISA(spread)(float *to, size_t plane, uint32_t frames, size_t frame, const u
     }
     for (; i + PIXELS <= n; i += PIXELS)
         spread_block(to + i, plane, frames, frame, rgb + 3 * (size_t)i, b);
-    if (i < n) /* some pixels a second time */
+    if (i < n) /* the last block overlaps the one before */
         spread_block(to + n - PIXELS, plane, frames, frame, rgb + 3 * (size_t)(n - PIXELS), b);
 }
 #endif

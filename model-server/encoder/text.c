@@ -8,19 +8,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BLOCK = 16, MOST_PASS = 2048 }; /* ids that go through together, unless a text is longer */
+enum { BLOCK = 16, MOST_PASS = 2048 }; /* most ids of a pass, unless one text is longer */
 
 struct text_encoder {
     struct decoder d;
-    const struct text_job *jobs; /* [n] NULL: none is at work */
-    uint32_t n, next, end; /* jobs [next, end) are in the pass; end == next: it is not begun */
+    const struct text_job *jobs; /* [n]; NULL: idle */
+    uint32_t n, next, end; /* jobs [next, end) are in the pass; end == next: it has not begun */
     struct ragged batch;
     struct decoder_walk walk;
 
-    /* Working memory of a pass, which grows to the largest text; each begins a block of its own. */
+    /* Working memory of a pass, which grows to the largest text. Each text begins a new block. */
     uint32_t cap; /* blocks */
     uint32_t *ids, *pos, *slots, *blocks;
-    struct mutual *mutual; /* of an id: its whole text */
+    struct mutual *mutual; /* each id attends to its whole text */
     struct span *spans;
 };
 
@@ -37,7 +37,7 @@ static void free_memory(struct text_encoder *t)
     t->cap = 0;
 }
 
-/* One layer's keys and values at a time: all layers use the same. */
+/* A cache for the keys and values of one layer, which all layers use in turn. */
 static struct kv_desc describe(const struct text_encoder *t, uint32_t n_blocks)
 {
     return (struct kv_desc){.n_layers = 1,
@@ -98,8 +98,7 @@ uint32_t text_encoder_width(const struct text_encoder *t) { return t->d.spec.hid
 
 /* ---------------------------------------------------------------- a pass */
 
-/* Blocks of a pass: all that are reserved, but a longer text than others may have reserved more
- * than is fast. */
+/* Most blocks of a pass. A long text may have reserved more than is fast. */
 static uint32_t pass_blocks(const struct text_encoder *t)
 {
     const uint32_t pass = decoder_pass_tokens(&t->d);
@@ -125,7 +124,7 @@ static void add_text(struct text_encoder *t, uint32_t i, uint32_t block)
     }
 }
 
-/* The next texts, as many as fit, at least one. */
+/* Fills a pass with the next texts: as many as fit, at least one. */
 static int begin_pass(struct text_encoder *t, struct err *e)
 {
     uint32_t block = 0;

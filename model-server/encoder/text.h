@@ -13,11 +13,12 @@
 struct text_encoder;
 struct decoder; /* model/decoder.h */
 
-/* Of the model in the folder `dir`, whose decoder is `text`. *out is NULL, without an error, if the
- * model has no such encoder. The caller owns it; `text` must outlive it. */
+/* Loads the encoder of the model in the folder `dir`, whose decoder is `text`. *out is NULL,
+ * without an error, if the model has no such encoder. The caller owns *out; `text` must outlive it.
+ */
 int text_encoder_load(const char *dir, const struct decoder *text, struct text_encoder **out,
                       struct err *e);
-void text_encoder_free(struct text_encoder *t); /* NULL is fine */
+void text_encoder_free(struct text_encoder *t); /* NULL is allowed */
 
 struct text_job {
     const uint32_t *ids; /* [n], n > 0 */

@@ -27,7 +27,8 @@ static void free_memory(struct tower *t)
     t->cap_tokens = t->cap_crops = 0;
 }
 
-/* Floats of rows for `tokens`, each area on a 64-byte boundary; `base` NULL only counts. */
+/* Lays out the device memory of a pass of `tokens`, each area on a 64-byte boundary. Returns its
+ * size in floats. `base` NULL: the size only. */
 static size_t layout(struct tower *t, float *base, size_t tokens)
 {
     const struct encoder_spec *s = &t->spec;
@@ -75,7 +76,7 @@ static int reserve_kv(struct tower *t, uint32_t n_blocks, struct err *e)
     return 0;
 }
 
-/* Floats that go up or come down at once. */
+/* Floats of the largest upload or download. */
 static size_t host_floats(const struct tower *t, size_t tokens)
 {
     const struct encoder_spec *s = &t->spec;
@@ -105,7 +106,7 @@ static int reserve(struct tower *t, uint32_t tokens, uint32_t crops, struct err 
     t->mutual = calloc(tokens, sizeof(*t->mutual));
     t->places = malloc(tokens * sizeof(*t->places));
     t->blocks = malloc(blocks * sizeof(*t->blocks));
-    t->spans = malloc(2 * (size_t)crops * sizeof(*t->spans)); /* joint ones have two each */
+    t->spans = malloc(2 * (size_t)crops * sizeof(*t->spans)); /* a joint picture has two */
     t->host = malloc(host_floats(t, tokens) * sizeof(*t->host));
     if (!t->ids || !t->pos || !t->slots || !t->out_rows || !t->axes || !t->mutual || !t->places ||
         !t->blocks || !t->spans || !t->host)
@@ -120,7 +121,7 @@ static int reserve(struct tower *t, uint32_t tokens, uint32_t crops, struct err 
     return 0;
 }
 
-/* Tokens that go through together: beyond this the layers gain nothing. */
+/* Most tokens of a pass: larger ones are not faster. */
 static uint32_t most_tokens(const struct tower *t)
 {
     const uint32_t most = decoder_pass_tokens(&t->d);
@@ -131,9 +132,9 @@ static uint32_t reserved_tokens(const struct tower *t, uint32_t features)
 {
     const uint64_t tokens = (uint64_t)features * t->spec.cell * t->spec.cell;
     const uint32_t most = most_tokens(t);
-    if (t->spec.joint.tiles) /* of one picture */
+    if (t->spec.joint.tiles) /* one picture */
         return tower_joint_tokens(&t->spec);
-    if (t->spec.resample.latents) /* of the largest crop: others go through when they come */
+    if (t->spec.resample.latents) /* the largest crop */
         return t->spec.side * t->spec.side < most ? t->spec.side * t->spec.side : most;
     return tokens < most ? (uint32_t)tokens : most;
 }
@@ -148,7 +149,7 @@ int tower_reserve(struct tower *t, uint32_t features, struct err *e)
 
 uint64_t tower_reserve_bytes(const struct tower *t, uint32_t features)
 {
-    struct tower sketch = *t; /* layout() notes where areas are */
+    struct tower sketch = *t; /* layout() sets pointers */
     const uint64_t n = reserved_tokens(t, features);
     const struct kv_layer *kv = &t->d.kv_layers[0];
     const uint64_t keys = (uint64_t)(blocks_of((uint32_t)n) + 1) * BLOCK * kv->n_heads *
@@ -157,7 +158,7 @@ uint64_t tower_reserve_bytes(const struct tower *t, uint32_t features)
            decoder_scratch_bytes(&t->d, (uint32_t)n, 0) + tower_resample_bytes(t, (uint32_t)n);
 }
 
-/* ---------------------------------------------------------------- before and behind the blocks */
+/* ---------------------------------------------------------------- before and after the blocks */
 
 static void embed(void *arg, float *x, uint32_t first, uint32_t n)
 {
@@ -197,7 +198,7 @@ static void finish(void *arg, const float *rows, uint32_t first, uint32_t n)
 
 static uint32_t crop_tokens(const struct tower *t, const struct vision_plan *p, uint32_t crop)
 {
-    if (t->spec.joint.tiles) /* of the whole picture */
+    if (t->spec.joint.tiles) /* the whole picture */
         return tower_joint_tokens(&t->spec);
     const struct arrange_grid g = arrange_grid(&t->spec, p, crop);
     return g.rows * g.cols + t->spec.class_token;
@@ -211,7 +212,7 @@ uint32_t tower_tokens(const struct tower *t, const struct vision_plan *plan)
     return n;
 }
 
-/* Crops that go through together: as many as fit, at least one. */
+/* Number of crops of the next pass: as many as fit into `most` tokens, at least one. */
 static uint32_t pass_crops(const struct tower *t, struct tower_cursor c, uint32_t most,
                            uint32_t *tokens)
 {
@@ -227,7 +228,7 @@ static uint32_t pass_crops(const struct tower *t, struct tower_cursor c, uint32_
     return crops;
 }
 
-/* Patches of a crop at row `at` of the pass, and what is added to them. */
+/* Writes the patches of a crop to row `at` of the pass, and what is added to them. */
 static void fill_crop(struct tower *t, const struct tower_image *image, uint32_t crop, uint32_t at,
                       uint32_t tokens)
 {
@@ -276,7 +277,7 @@ static int upload(struct tower *t, uint32_t tokens, struct err *e)
                           : 0;
 }
 
-/* The crops of a pass as sequences of their own. */
+/* A batch of the pass' crops, each of which is a sequence. */
 static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t tokens)
 {
     const bool joint = t->spec.joint.tiles;
@@ -312,7 +313,7 @@ static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops
                            .mutual = t->spec.windows ? t->mutual : NULL};
 }
 
-/* Rows of features, [1 + levels][rows][width], into t->host. */
+/* Downloads features to t->host: [1 + levels][rows][width]. */
 static int download(struct tower *t, uint32_t rows, struct err *e)
 {
     const size_t n = (size_t)rows * t->spec.width;
@@ -324,7 +325,7 @@ static int download(struct tower *t, uint32_t rows, struct err *e)
 
 /* ---------------------------------------------------------------- all pictures of a call */
 
-/* Fills the next pass; nothing is computed yet. */
+/* Fills and uploads the next pass. */
 static int begin_pass(struct tower *t, struct err *e)
 {
     struct tower_work *w = &t->work;
@@ -336,7 +337,7 @@ static int begin_pass(struct tower *t, struct err *e)
     return upload(t, tokens, e);
 }
 
-/* Features of the pass' crops, one after the other. */
+/* The resampler's features of the pass' crops, one crop at a time. */
 static int resample_pass(struct tower *t, struct err *e)
 {
     const struct encoder_spec *s = &t->spec;
@@ -353,7 +354,7 @@ static int resample_pass(struct tower *t, struct err *e)
     return 0;
 }
 
-/* Features of the pass, whose transformer is over. */
+/* Writes the features of the pass to their images, after the transformer. */
 static int end_pass(struct tower *t, struct err *e)
 {
     const struct encoder_spec *s = &t->spec;
@@ -375,7 +376,7 @@ static int end_pass(struct tower *t, struct err *e)
     return 0;
 }
 
-/* The pass at once. */
+/* The whole pass in one step. */
 static int whole_pass(struct tower *t, struct err *e)
 {
     struct tower_work *w = &t->work;
@@ -447,8 +448,8 @@ uint64_t tower_weight_bytes(const struct tower *t) { return t->d.weights.bytes; 
 
 /* ---------------------------------------------------------------- loading */
 
-/* Every rank computes all of a tower whose heads they cannot share, or whose sums over ranks would
- * have to be clipped. */
+/* Splits the layers over ranks. Every rank computes all of them if their heads do not divide
+ * evenly, or if sums over ranks would have to be clipped. */
 static int share(struct tower *t, const struct decoder *text, struct err *e)
 {
     struct err uneven = ERR_INIT;

@@ -1,8 +1,9 @@
-/* tower_features.c - rows of a pass to the features of its images. */
+/* tower_features.c - writes the rows of a pass to the features of its images. */
 #include "model-server/encoder/arrange.h"
 #include <string.h>
 
-/* A row into those that it is part of, `each` numbers apart. */
+/* Adds a row to the features that it is part of, which are `each` floats apart. A single share is
+ * copied. */
 static void share_row(float *out, size_t each, const struct arrange_shares *s, const float *row,
                       size_t n)
 {
@@ -17,7 +18,7 @@ static void share_row(float *out, size_t each, const struct arrange_shares *s, c
     }
 }
 
-/* The features of a crop, of which `rows` of the pass begin at `first`. */
+/* Writes the features of a crop, whose rows begin at `first` of the pass' `rows`. */
 static void collect_crop(struct tower *t, const struct tower_image *image, uint32_t crop,
                          uint32_t first, uint32_t rows)
 {
@@ -51,7 +52,6 @@ void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint3
     }
 }
 
-/* A vector behind each row of joined tiles. */
 void tower_end_rows(const struct tower *t, const struct tower_image *image)
 {
     const struct vision_plan *p = image->plan;

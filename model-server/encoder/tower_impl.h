@@ -1,10 +1,11 @@
-/* tower_impl.h - private to tower*.c. */
+/* tower_impl.h - private to tower*.c, arrange.c and positions.c. Rows are vectors of one token,
+ * patch or feature; memory is the device's unless noted. */
 #ifndef MODEL_SERVER_ENCODER_TOWER_IMPL_H
 #define MODEL_SERVER_ENCODER_TOWER_IMPL_H
 #include "model-server/encoder/tower.h"
 #include "model-server/model/decoder.h"
 
-/* Matrices behind the transformer, on the device. */
+/* Weights of an encoder_projection. */
 struct tower_projection {
     const struct encoder_projection *spec;
     struct norm norm, middle_norm;
@@ -12,7 +13,7 @@ struct tower_projection {
     float *bias[ENCODER_MAX_LINEARS];
 };
 
-/* Of encoder_spec.resample (tower_resample.c). */
+/* Weights of encoder_spec.resample (tower_resample.c): of a layer, and of all. */
 struct tower_sampler {
     float *latent_norm, *context_norm, *mlp_norm; /* [width] */
     struct weight *q, *kv, *o, *gate_up, *down;
@@ -20,48 +21,50 @@ struct tower_sampler {
 struct tower_resample {
     struct tower_sampler layer[ENCODER_MAX_SAMPLERS];
     float *norm;    /* [width] */
-    float *latents; /* host: [latents][width] */
+    float *latents; /* host memory: [latents][width] */
     /* Working memory, which grows to the largest crop. */
     struct kv_cache *kv;
-    uint32_t cap, *zeros, *places, *blocks; /* rows of patches and latents */
+    uint32_t cap, *zeros, *places, *blocks; /* cap: rows of patches and latents; host memory */
     float *device, *rows, *normed, *kv_rows, *q, *att, *mlp, *middle;
 };
 
-/* Where a patch is. */
+/* Position of a patch in its crop. */
 struct tower_place {
     uint32_t row, col;
 };
 
-/* Crops of the pictures of a call, from the next one on. */
+/* A position in the list of all crops of a call. */
 struct tower_cursor {
     const struct tower_image *images;
-    uint32_t n, image, crop;
-    bool joint; /* all crops of a picture at once */
+    uint32_t n, image, crop; /* image == n: the end */
+    bool joint;              /* a step is a picture, not a crop */
 };
 
-/* The call at hand: what is left of it, and its pass. */
+/* State of the current call. */
 struct tower_work {
-    struct tower_cursor next; /* from the first crop of the pass on */
-    uint32_t crops;           /* of the pass; 0: it is not begun */
+    struct tower_cursor next; /* the first crop that is not finished: the first of the pass */
+    uint32_t crops;           /* crops of the current pass; 0: it has not begun */
     struct ragged batch;
     struct decoder_walk walk;
 };
 
-/* Rows in host memory as they are stored, and what multiplies them. */
+/* Rows in host memory in their stored type, and a factor. */
 struct tower_table {
     void *data;
     enum dtype dtype;
     float by;
 };
-/* Of encoder_spec.joint. */
+/* Weights of encoder_spec.joint (tower_joint.c). */
 struct tower_joint {
-    struct tower_table before, place, after; /* [shapes][tiles][hidden], `place` of each row */
+    /* Added before the blocks, and after the first stack: [shapes][tiles][hidden]. `place` is of
+     * every row of a tile: [shapes][tiles][rows][hidden]. */
+    struct tower_table before, place, after;
     struct norm first_norm, middle_norm;
     struct weight *tap[ENCODER_MAX_TAPS]; /* [width, hidden] */
-    float *token;                         /* [width] the embedding of the picture's token */
-    float *later; /* device: [tokens][hidden] what is added between the stacks */
+    float *token; /* host memory: [width] the embedding of the picture token */
+    float *later; /* [tokens][hidden] added between the stacks */
 };
-enum { TOWER_TAP_ROWS = 256 }; /* of a product that is added to features */
+enum { TOWER_TAP_ROWS = 256 }; /* rows of a product that is added to features at once */
 
 struct tower {
     struct encoder_spec spec;
@@ -69,21 +72,23 @@ struct tower {
     struct decoder d; /* the blocks */
     struct weight *patch;
     struct norm patch_norm;
-    float *normed_bias; /* the patches' where a norm follows; on the device */
-    /* Host memory: what is added to patches, the class token, what follows a row of tiles. */
+    float *normed_bias; /* bias of the patches' matrix if a norm follows it */
+    /* Host memory: bias of the patches' matrix, learned positions, the class token, the vector
+     * after a row of joined tiles, and encoder_spec.pool_standard's vectors; NULL: the tower has
+     * none. */
     float *patch_bias, *positions, *class_token, *row_end, *pool_bias, *pool_scale;
     struct tower_projection project, level[ENCODER_MAX_LEVELS];
     struct tower_joint joint;
     struct tower_resample resample;
 
-    /* Working memory of a pass, which grows to the largest. */
+    /* Working memory of a pass, which grows to the largest pass. Host memory: */
     uint32_t cap_tokens, cap_crops, n_blocks;
     uint32_t *ids, *pos, *slots, *out_rows, *blocks, (*axes)[3];
     struct mutual *mutual;
     struct span *spans;
     struct tower_place *places;              /* of the patches of a crop */
-    float *host;                             /* what goes up and comes down */
-    float *device;                           /* all of these: */
+    float *host;                             /* for uploads and downloads */
+    float *device;                           /* one allocation, which contains: */
     float *patches;                          /* [tokens][3 * frames * patch^2] */
     float *added;                            /* [tokens][hidden] */
     float *normed;                           /* [tokens][hidden] */
@@ -91,6 +96,7 @@ struct tower {
     float *features[1 + ENCODER_MAX_LEVELS]; /* [rows][width] */
 };
 
+/* Steps to the next crop, or picture if `joint`. False: it was the last one. */
 static inline bool tower_next_crop(struct tower_cursor *c)
 {
     if (c->joint || ++c->crop == c->images[c->image].plan->n_crops) {
@@ -100,52 +106,63 @@ static inline bool tower_next_crop(struct tower_cursor *c)
     return c->image < c->n;
 }
 
-/* Where features go (tower_features.c): those of `crops` crops from `c` on, whose [1 +
- * levels][rows] [width] are in t->host; and the rows that stand between features of joined tiles.
- */
+/* tower_features.c: writes the features of `crops` crops from `c` on to their images. Their rows
+ * are in t->host: [1 + levels][rows][width]. */
 void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t rows);
+/* Writes the rows between the features of joined tiles, and zeroes features that are sums. */
 void tower_end_rows(const struct tower *t, const struct tower_image *image);
-/* Projections (tower_project.c). The rows of the widest matrix but the last; rows [first, first +
- * n) of the transformer, of which `x` is the first: whole cells, whose features go to y[rows],
- * where those of all rows have their place; and the projection behind an average of the rows in
- * t->host, as a step of its own. */
-enum { TOWER_PROJECT_ROWS = 1024 }; /* that are projected at once */
+
+/* tower_project.c */
+enum { TOWER_PROJECT_ROWS = 1024 }; /* rows that are projected at once */
+/* Rows (outputs) of the widest matrix except the last. */
 uint32_t tower_widest(const struct encoder_projection *p);
+/* Projects rows [first, first + tokens) of the transformer, which are at `x`, and are whole cells.
+ * `y` has the features of all rows of the pass: [rows][width]. */
 void tower_project(struct tower *t, const struct tower_projection *p, const float *x,
                    uint32_t first, uint32_t tokens, float *y);
+/* Averages the cells of the `tokens` rows in t->host, and projects the means to t->features[0]. A
+ * step of its own. */
 int tower_project_means(struct tower *t, uint32_t tokens, struct err *e);
-/* Towers whose tiles see each other (tower_joint.c). Rows of a picture; its inputs, what is added
- * to them and between the stacks; its two spans from row `first` of the pass on; its features. */
+
+/* tower_joint.c: towers with attention over all tiles of a picture. */
+/* Rows of a picture in the transformer. */
 uint32_t tower_joint_tokens(const struct encoder_spec *s);
+/* Writes a picture's patches, what is added to them, and what is added between the stacks. */
 void tower_joint_fill(struct tower *t, const struct tower_image *image, float *patches,
                       float *added, float *later);
+/* The two spans of a picture whose rows begin at `first` of the pass. */
 void tower_joint_spans(const struct tower *t, const struct vision_plan *p, uint32_t first,
                        const uint32_t *blocks, struct span out[2]);
+/* Writes the features of a picture whose rows begin at `first` of t->host. */
 void tower_joint_collect(const struct tower *t, const struct tower_image *image, uint32_t first);
-/* See struct decoder_front. */
+/* The tower's part of struct decoder_front (model/decoder.h); rows [first, first + n) are at x. */
 void tower_joint_enter(struct tower *t, float *x, uint32_t first, uint32_t n);
 bool tower_joint_after(struct tower *t, uint32_t layer, float *x, uint32_t first, uint32_t n);
 void tower_joint_finish(struct tower *t, const float *x, uint32_t first, uint32_t n);
 void tower_joint_load(struct loader *l, struct tower *t);
 void tower_joint_free(struct tower *t);
-/* Weights (tower_load.c). 0, or -1 with what is there to be freed by tower_release_weights(). */
+
+/* tower_load.c: loads all weights; `c` NULL: random ones. After -1, too, they are freed by
+ * tower_release_weights(). */
 int tower_take_weights(struct tower *t, const struct arch *names, const struct checkpoint *c,
                        struct err *e);
 void tower_release_weights(struct tower *t);
 
-/* The features of a crop, out[latents][width] in host memory, from its `n` projected patches on the
- * device: steps of their own. */
+/* tower_resample.c: computes the features of a crop, out[latents][width] in host memory, from its
+ * `n` projected patches, in steps of their own. */
 int tower_resample(struct tower *t, const float *patches, uint32_t n, float *out, struct err *e);
+/* Allocates working memory for crops of up to `patches` patches; how many bytes that takes. */
 int tower_resample_reserve(struct tower *t, uint32_t patches, struct err *e);
 uint64_t tower_resample_bytes(const struct tower *t, uint32_t patches);
 void tower_resample_load(struct loader *l, struct tower *t);
 void tower_resample_free(struct tower *t);
 
+/* Floats of a patch with its copies. */
 static inline uint32_t tower_patch_floats(const struct encoder_spec *s)
 {
     return 3 * s->frames * s->patch * s->patch;
 }
-/* Positions of crops are rows of the table behind the class token's. */
+/* Rows of the table of learned positions, the class token's included. */
 static inline uint32_t tower_position_rows(const struct encoder_spec *s)
 {
     return s->positions == POSITIONS_AXES ? 2 * s->side : s->side * s->side + s->class_token;

@@ -27,9 +27,9 @@ uint32_t tower_joint_tokens(const struct encoder_spec *s)
     return s->joint.tiles * (tile_rows(s) + pad_rows(s));
 }
 
-/* ---------------------------------------------------------------- what is added to patches */
+/* ---------------------------------------------------------------- additions to patches */
 
-/* The index of a grid of tiles, from 1, in the order of rows, then columns. */
+/* The number of a grid of tiles, from 1, in the order of its rows, then columns. */
 static uint32_t shape_id(const struct encoder_spec *s, uint32_t rows, uint32_t cols)
 {
     uint32_t id = 0;
@@ -45,7 +45,7 @@ static void add_table(const struct tower_table *t, size_t row, uint32_t n, float
         out[i] += t->by * number_at(t->data, t->dtype, (int64_t)(row * n + i));
 }
 
-/* Row `at` of tile `tile`; 0 is the class token. */
+/* Writes what is added to row `at` of a tile; row 0 is the class token. */
 static void fill_row(const struct tower *t, uint32_t id, uint32_t tile, uint32_t at, float *added)
 {
     const struct encoder_spec *s = &t->spec;
@@ -106,14 +106,13 @@ void tower_joint_collect(const struct tower *t, const struct tower_image *image,
 
 /* ---------------------------------------------------------------- around and between the stacks */
 
-/* Rows [first, first + n) of the pass are at x. */
 void tower_joint_enter(struct tower *t, float *x, uint32_t first, uint32_t n)
 {
     const struct encoder_spec *s = &t->spec;
     const uint32_t hidden = s->blocks.hidden, all = tower_joint_tokens(s);
     const uint32_t whole = s->joint.tiles * tile_rows(s);
     t->d.ops->norm(t->d.dev, x, x, n, hidden, &t->joint.first_norm);
-    for (uint32_t at = first; at < first + n;) { /* zeros at the end of each image */
+    for (uint32_t at = first; at < first + n;) { /* padding at the end of each image */
         const uint32_t in = at % all, end = at - in + all, zeros = at - in + whole;
         const uint32_t from = at > zeros ? at : zeros, to = end < first + n ? end : first + n;
         if (from < to)

@@ -1,11 +1,11 @@
-/* tower_load.c - what a tower is made of, and how it all goes away again. */
+/* tower_load.c - loads the weights of a tower, and frees them. */
 #include "model-server/backend/numbers.h"
 #include "model-server/encoder/tower_impl.h"
 #include "model-server/model/loader.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A small tensor in host memory; NULL after a fault. */
+/* Copies a small tensor to host memory as floats; NULL after an error. */
 static float *host_vector(struct loader *l, struct mat_part p)
 {
     const int64_t n = p.rows * p.cols;
@@ -18,7 +18,7 @@ static float *host_vector(struct loader *l, struct mat_part p)
     return v;
 }
 
-/* Columns [outer][inner] as [inner][outer]. NULL: no memory. */
+/* A copy with columns [outer][inner] reordered to [inner][outer]. NULL: out of memory. */
 static void *turned_columns(const struct mat_part *p, uint32_t inner)
 {
     const size_t size = dtype_size(p->dtype), cols = (size_t)p->cols, outer = cols / inner;
@@ -30,7 +30,7 @@ static void *turned_columns(const struct mat_part *p, uint32_t inner)
     return out;
 }
 
-/* The part packed with its columns turned, where it has numbers. */
+/* Packs the part with its columns reordered. */
 static struct weight *pack_turned(struct loader *l, struct mat_part part, uint32_t inner)
 {
     void *turned = NULL;
@@ -44,7 +44,8 @@ static struct weight *pack_turned(struct loader *l, struct mat_part part, uint32
     return w;
 }
 
-/* Gates, then values: the second half of the rows and the first, or two tensors. */
+/* The parts of a gated matrix, gates first. They are the second and the first half of a tensor's
+ * rows, or two tensors. Returns the number of parts. */
 static int gates_first(struct loader *l, const struct encoder_linear *m, int layer, bool bias,
                        uint32_t cols, struct mat_part parts[2])
 {
@@ -73,7 +74,7 @@ static struct weight *load_linear(struct loader *l, const struct encoder_project
 {
     struct mat_part parts[2];
     int n = 1;
-    if (m->channels_first) /* may be a convolution's: four dimensions */
+    if (m->channels_first) /* may be a convolution, of four dimensions */
         return pack_turned(l, loader_table(l, m->role, layer, ".weight", m->rows, cols), p->join);
     if (m->gated)
         n = gates_first(l, m, layer, false, cols, parts);

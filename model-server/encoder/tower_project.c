@@ -1,5 +1,5 @@
-/* tower_project.c - rows of a tower's transformer to features: the projection, and the averages
- * that some towers have before it. */
+/* tower_project.c - the projection of the transformer's rows to features, and the averages that
+ * some towers compute before it. */
 #include "model-server/encoder/tower_impl.h"
 #include <assert.h>
 
@@ -11,7 +11,7 @@ uint32_t tower_widest(const struct encoder_projection *p)
     return most;
 }
 
-/* Rows of `tokens` patches, no more than go through at once. */
+/* Projects `tokens` patches, at most TOWER_PROJECT_ROWS rows. */
 static void project_some(struct tower *t, const struct tower_projection *p, const float *x,
                          uint32_t tokens, float *y)
 {
@@ -26,7 +26,7 @@ static void project_some(struct tower *t, const struct tower_projection *p, cons
     }
     for (uint32_t i = 0; i < s->n_linears; i++) {
         float *to = i + 1 == s->n_linears ? y : t->middle[i & 1];
-        if (s->linear[i].norm_before) /* x is what the matrix before made */
+        if (s->linear[i].norm_before) /* x is the output of the matrix before */
             ops->norm(t->d.dev, t->middle[(i - 1) & 1], x, rows, cols, &p->middle_norm);
         if (s->linear[i].act_before)
             ops->act(t->d.dev, t->middle[(i - 1) & 1], rows, cols, s->act);
@@ -53,7 +53,7 @@ void tower_project(struct tower *t, const struct tower_projection *p, const floa
     }
 }
 
-/* Rows of each cell become their mean, in place; rows[cells] are the result. */
+/* Replaces the `each` rows of n floats of every cell by their mean; the results are rows[cells]. */
 static void average(float *rows, uint32_t cells, uint32_t each, uint32_t n)
 {
     for (uint32_t c = 0; c < cells; c++)
@@ -65,7 +65,7 @@ static void average(float *rows, uint32_t cells, uint32_t each, uint32_t n)
         }
 }
 
-/* What some towers do to the means. */
+/* Scales and standardises the means (pool_scale, pool_standard). */
 static void standardise(const struct tower *t, float *rows, uint32_t n)
 {
     const uint32_t hidden = t->spec.blocks.hidden;

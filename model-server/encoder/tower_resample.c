@@ -1,8 +1,8 @@
 /* tower_resample.c - a perceiver resampler (Flamingo, arXiv 2204.14198; Idefics 2, 2405.02246): a
- * few learned rows attend to the patches of a crop and to each other.
+ * few learned rows, the latents, attend to the patches of a crop and to each other.
  *
- * Keys and values of patches are those of all layers at once, in a cache of their own; then the
- * latents go through the layers in one step. */
+ * First the keys and values of the patches are computed for all layers, to a separate cache. Then
+ * the latents go through the layers in one step. */
 #include "model-server/backend/numbers.h"
 #include "model-server/encoder/tower_impl.h"
 #include "model-server/model/loader.h"
@@ -11,7 +11,7 @@
 
 enum { BLOCK = 16, PATCH_ROWS = 512 }; /* rows of patches that are computed at once */
 
-/* Elements of a row: of all heads' q; of k, and of v. */
+/* Elements of a row of q, and of a row of k or v. */
 static uint32_t q_width(const struct encoder_resample *s) { return s->heads * s->head_dim; }
 static uint32_t kv_width(const struct encoder_resample *s) { return s->kv_heads * s->head_dim; }
 
@@ -100,7 +100,8 @@ void tower_resample_free(struct tower *t)
 
 /* ---------------------------------------------------------------- memory */
 
-/* Floats on the device, each area on a 64-byte boundary; `base` NULL only counts. */
+/* Lays out device memory, each area on a 64-byte boundary. Returns its size in floats. `base` NULL:
+ * the size only. */
 static size_t layout(struct tower *t, float *base)
 {
     const struct encoder_resample *s = &t->spec.resample;
@@ -131,7 +132,7 @@ static struct kv_desc describe(const struct tower *t, uint32_t rows)
 
 uint64_t tower_resample_bytes(const struct tower *t, uint32_t patches)
 {
-    struct tower sketch = *t; /* layout() notes where areas are */
+    struct tower sketch = *t; /* layout() sets pointers */
     const uint32_t rows = patches + t->spec.resample.latents;
     if (!t->spec.resample.latents)
         return 0;
@@ -157,7 +158,7 @@ int tower_resample_reserve(struct tower *t, uint32_t patches, struct err *e)
         return -1;
     layout(t, r->device);
     for (uint32_t i = 0; i < rows; i++)
-        r->places[i] = i; /* blocks stand in order */
+        r->places[i] = i; /* blocks are consecutive */
     for (uint32_t i = 0; i < k.n_blocks; i++)
         r->blocks[i] = i;
     r->cap = rows;
@@ -166,7 +167,7 @@ int tower_resample_reserve(struct tower *t, uint32_t patches, struct err *e)
 
 /* ---------------------------------------------------------------- steps */
 
-/* Rows [first, first + n) of the patches and the latents behind them. */
+/* A batch of rows [first, first + n) of the patches followed by the latents. */
 static struct ragged batch(const struct tower_resample *r, const struct span *span, uint32_t first,
                            uint32_t n)
 {
@@ -184,7 +185,7 @@ static void norm(struct tower *t, float *y, const float *x, uint32_t rows, float
     t->d.ops->norm(t->d.dev, y, x, rows, t->spec.width, &p);
 }
 
-/* Keys and values of the rows in r->normed, for a layer. */
+/* Computes a layer's keys and values of the rows in r->normed, and stores them. */
 static void store(struct tower *t, uint32_t rows, uint32_t layer)
 {
     const struct encoder_resample *s = &t->spec.resample;

@@ -1,9 +1,9 @@
-/* The tower of Gemma 4: blocks with four norms, heads whose halves turn by columns and by rows, and
- * means of square cells of patches. */
+/* The tower of Gemma 4: blocks with four norms, rotations of half a head by column and half by row,
+ * and averages of square cells of patches. */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
-/* The first half of a head turns by the column, the second by the row. */
+/* The first half of a head rotates by column, the second by row. */
 static void turn(struct config *c, struct encoder_spec *s)
 {
     const cJSON *parameters = json_get(c->root, "rope_parameters");

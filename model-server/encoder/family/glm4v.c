@@ -1,9 +1,9 @@
-/* The tower of GLM-4.1V, 4.5V and 4.6V (arXiv 2507.01006): Qwen2.5-VL's without windows, learned
- * positions, a strided convolution and a gated merger behind it. */
+/* The tower of GLM-4.1V, 4.5V and 4.6V (arXiv 2507.01006): Qwen2.5-VL's without windows, with
+ * learned positions, followed by a strided convolution and a gated merger. */
 #include "model-server/encoder/family.h"
 
-/* The width of the blocks' MLP is that of the features, and the merger's that of intermediate_size:
- * so it is in the checkpoints. */
+/* In the checkpoints the blocks' MLP has the width of the features (out_hidden_size), and the
+ * merger that of intermediate_size. */
 static void blocks(struct config *c, struct encoder_spec *s)
 {
     struct decoder_spec *b = &s->blocks;

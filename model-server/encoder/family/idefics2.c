@@ -4,8 +4,8 @@
 #include "model-server/encoder/family.h"
 #include <string.h>
 
-/* Of perceiver_config, with the width of the text model. As in transformers its norms are the text
- * model's where its own width is another. */
+/* Reads perceiver_config; the width is the text model's. As in transformers, eps is the text
+ * model's if perceiver_config has another width. */
 static void resampler(struct config *c, struct encoder_spec *s)
 {
     const cJSON *tower = c->root, *own = json_get(c->file, "perceiver_config");

@@ -1,5 +1,5 @@
-/* InternVL 1.5 to 3.5 (arXiv 2404.16821, 2504.10479): the tower of InternViT, as transformers keeps
- * it and as its authors do. */
+/* InternVL 1.5 to 3.5 (arXiv 2404.16821, 2504.10479): InternViT, with the tensor names of
+ * transformers and with those of its authors. */
 #include "model-server/encoder/family.h"
 #include <string.h>
 

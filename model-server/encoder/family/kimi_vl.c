@@ -1,5 +1,5 @@
-/* MoonViT, the tower of Kimi-VL (arXiv 2504.07491): learned positions by cubic convolution and
- * rotations of rows and columns in turns. */
+/* MoonViT, the tower of Kimi-VL (arXiv 2504.07491): learned positions by cubic convolution,
+ * and rotations by column and row alternately. */
 #include "model-server/encoder/family.h"
 
 static void configure(struct config *c, struct encoder_spec *s)

@@ -1,4 +1,4 @@
-/* The tower of Llama 4: CLIP's blocks with rotations by columns and rows, pixel shuffle, and an MLP
+/* The tower of Llama 4: CLIP's blocks with rotations by column and row, pixel shuffle, and an MLP
  * before the projection. */
 #include "model-server/encoder/family.h"
 #include <string.h>
@@ -41,7 +41,7 @@ static void configure(struct config *c, struct encoder_spec *s)
                                     5632,
                                     1e-5};
     family_blocks(c, s, &keys);
-    s->blocks.norm.eps = 1e-5F; /* norm_eps is not looked at */
+    s->blocks.norm.eps = 1e-5F; /* norm_eps is unused, as in transformers */
     if (s->blocks.act != ACT_GELU)
         config_fail(c, "`hidden_act` must be gelu");
     s->blocks.embed_norm = true;

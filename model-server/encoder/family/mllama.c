@@ -4,7 +4,7 @@
 #include "model-server/encoder/family.h"
 #include <string.h>
 
-/* Layers of the first stack whose results are part of the features. */
+/* Layers of the first stack whose outputs are part of the features. */
 static void taps(struct config *c, struct encoder_spec *s)
 {
     static const uint32_t usual[] = {3, 7, 15, 23, 30};
@@ -34,7 +34,8 @@ static double item(const cJSON *list, int i)
     return v && cJSON_IsNumber(v) ? v->valuedouble : 0;
 }
 
-/* Tables of tiles have a row for every grid of at most so many, by rows and columns. */
+/* Checks that the tables of tiles have a row for every grid of at most joint.tiles tiles, in the
+ * order of shape_id(). */
 static void shapes(struct config *c, const struct encoder_spec *s)
 {
     const cJSON *list = json_get(c->root, "supported_aspect_ratios");

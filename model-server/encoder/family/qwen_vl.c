@@ -100,7 +100,7 @@ static void configure_3(struct config *c, struct encoder_spec *s)
     levels(c, s);
 }
 
-/* `visual` stands behind "model." in newer files. */
+/* Newer files have the prefix "model.". */
 #define BOTH(x) "model.visual." x "|visual." x
 #define NAMES_QWEN                                                                                 \
     [W_PATCH] = BOTH("patch_embed.proj"), [W_ATTN_NORM] = BOTH("blocks.*.norm1"),                  \

@@ -60,7 +60,8 @@ static void configure_paligemma(struct config *c, struct encoder_spec *s)
         .join = 1, .linear = {{W_PROJECT_OUT, s->width, .bias = true}}, .n_linears = 1};
 }
 
-/* SigLIP 2 for pictures of any shape: `num_patches` places, smoothly stretched. */
+/* SigLIP 2 for pictures of any shape: a grid of `num_patches` positions, interpolated with
+ * antialiasing. */
 static void configure_lfm2(struct config *c, struct encoder_spec *s)
 {
     const bool bias = json_bool(c->file, "projector_bias", true);
@@ -95,7 +96,7 @@ static void configure_lfm2(struct config *c, struct encoder_spec *s)
         .act = ACT_GELU};
 }
 
-/* The hidden states of one layer, all of them. */
+/* Features are the hidden states of one layer, without the final norm. */
 static void all_of_layer(struct config *c, struct encoder_spec *s)
 {
     s->blocks.n_layers = family_layers_used(c, s->blocks.n_layers, "vision_feature_layer", -1);
@@ -119,7 +120,7 @@ static void configure_onevision(struct config *c, struct encoder_spec *s)
         .act = ACT_GELU};
 }
 
-/* Cells of patches through a gated MLP. */
+/* A gated MLP on the concatenated patches of a cell. */
 static void project_cells(struct config *c, struct encoder_spec *s, double middle)
 {
     const double factor = json_num(c->file, "downsample_factor", 2);
