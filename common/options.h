@@ -108,6 +108,9 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
 #define OPTION_API_KEY_FILE \
     .name = "api-key-file", .type = FLAG_STR, \
     .help = "File with one API key per line, in addition to --api-key. Text after a blank is the holder's name in logs. Lines that begin with # are ignored."
+#define OPTION_API_KEY_ALL_ROUTES \
+    .name = "api-key-all-routes", .type = FLAG_BOOL, \
+    .help = "With API keys: metrics, model lists and descriptions need one, too. Only health probes stay open."
 #define OPTION_TLS_CERT \
     .name = "tls-cert", .type = FLAG_STR, \
     .help = "Serve HTTPS with the certificate (followed by its chain) in this PEM file. SIGHUP reloads it."

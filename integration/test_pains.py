@@ -54,6 +54,24 @@ def test_a_group_that_comes_back_is_not_ready_and_serves_within_five_seconds(num
         assert a["scheduler"]["known"] == 0 and a["scheduler"]["blocks"]["used"] == 0 and a["requests"]["permits_held"] == 0
 
 
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_rank_that_dies_or_stops_is_noticed_within_a_second(fault):
+    """The ninth: within it no process of the group is left, and the stream goes on with others. The best of three."""
+    long = {"inputs": "Once", "parameters": {"max_new_tokens": 1000, "ignore_eos": True}}
+    took = []
+    with Service(DEMO, 2, args=[*CACHE, "--max-shard-restarts", 3]) as s:
+        for _ in range(3):
+            events = s.events("/generate_stream", long)
+            next(events)
+            ranks = set(s.shards())
+            os.kill(max(ranks), fault)
+            struck = time.monotonic()
+            wait_for(lambda ranks=ranks: not ranks & set(s.shards()), 10)
+            took.append(time.monotonic() - struck)
+            assert "generated_text" in list(events)[-1]
+    assert min(took) < SLOW, took
+
+
 def test_starts_in_a_row_after_sigkill(tmp_path):
     """The thirteenth: nothing is left a second later, and the next start takes port and sockets over. A hundred in `make soak`."""
 
@@ -277,6 +295,16 @@ def test_a_shard_without_memory_is_a_refusal_that_a_client_may_repeat(task):
             assert 1 <= int(r.headers["retry-after"]) <= 120
             wait_for(lambda: requests.get(s.url + "/readyz", timeout=30).status_code == 200, 30)
             assert requests.post(s.url + path, json=body, timeout=60).status_code == 200
+
+
+def test_keys_for_all_routes_leave_health_probes_alone_open():
+    """The thirty-ninth: metrics, model lists and descriptions, which say what is served and how much it is used."""
+    with Scripted(TEMPLATE, args=["--api-key", "sesame", "--api-key-all-routes"]) as s:
+        for path in ("/metrics", "/info", "/v1/models", "/docs", "/version", "/load", "/api/tags", "/v2", "/debug/audit"):
+            assert requests.get(s.url + path, timeout=30).status_code == 401, path
+            assert requests.get(s.url + path, headers={"Authorization": "Bearer sesame"}, timeout=30).status_code == 200, path
+        for path in ("/livez", "/readyz", "/health", "/startupz"):
+            assert requests.get(s.url + path, timeout=30).status_code == 200, path
 
 
 def woken(pid):

@@ -401,21 +401,25 @@ def test_the_router_s_health_probe(router):
 
 
 def test_a_lost_rank_ends_the_others(model, golden):
-    s = Shards(model, 2)
-    s.warmup()
-    router = Router(s)
-    batch = router.prefill(router.request(golden[0]["inputs"], max_new=100))
-    batch = router.decode(batch)
-    s.ranks[1].stop(signal.SIGKILL)
-    t0 = time.monotonic()
-    with pytest.raises(grpc.RpcError) as e:  # INTERNAL; after the loss was seen between two calls, UNAVAILABLE
-        for _ in range(3):  # what was run ahead is still answered
-            s.rpc(0, "Decode", s.pb.DecodeRequest(batches=[batch])).result()
-    assert e.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
-    assert time.monotonic() - t0 < 10 * SLOW
-    assert s.ranks[0].p.wait(30 * SLOW) == 1
-    for c in s.channels:
-        c.close()
+    """A call that waits for the lost rank fails within a second; the best of three."""
+    took = []
+    for _ in range(3):
+        s = Shards(model, 2)
+        s.warmup()
+        router = Router(s)
+        batch = router.prefill(router.request(golden[0]["inputs"], max_new=100))
+        batch = router.decode(batch)
+        s.ranks[1].stop(signal.SIGKILL)
+        t0 = time.monotonic()
+        with pytest.raises(grpc.RpcError) as e:  # INTERNAL; after the loss was seen between two calls, UNAVAILABLE
+            for _ in range(3):  # what was run ahead is still answered
+                s.rpc(0, "Decode", s.pb.DecodeRequest(batches=[batch])).result()
+        took.append(time.monotonic() - t0)
+        assert e.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
+        assert s.ranks[0].p.wait(30 * SLOW) == 1
+        for c in s.channels:
+            c.close()
+    assert min(took) < SLOW, took
 
 
 def test_startup_faults(model, tmp_path):

@@ -103,6 +103,7 @@ static const struct flag rows[] = {
     {OPTION_ROOT_PATH, AT(root_path), .tag = TO_ROUTER},
     {OPTION_CORS_ALLOW_ORIGIN, AT(cors_allow_origin), .tag = TO_ROUTER},
     {OPTION_API_KEY_FILE, AT(api_key_file), .tag = TO_ROUTER},
+    {OPTION_API_KEY_ALL_ROUTES, AT(api_key_all_routes), .tag = TO_ROUTER},
     {ROW("api-key", STR, api_key, 0, "API key that clients must send as a bearer token; several are separated by commas. Prefer the variable API_KEY: every user can read command lines.")},
     {OPTION_TLS_CERT, AT(tls_cert), .tag = TO_ROUTER},
     {OPTION_TLS_KEY, AT(tls_key), .tag = TO_ROUTER},

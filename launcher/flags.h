@@ -75,7 +75,7 @@ struct config {
     uint32_t max_loaded_models;
     const char *api_key, *api_key_file, *tokenizer_config_path, *generation_config, *root_path,
         *override_generation_config;
-    bool disable_grammar_support, trust_request_chat_template;
+    bool api_key_all_routes, disable_grammar_support, trust_request_chat_template;
     uint32_t json_whitespace;
     bool ngrok;
     const char *ngrok_authtoken, *ngrok_edge;

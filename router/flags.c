@@ -63,6 +63,7 @@ static const struct flag rows[] = {
      .help = "API key that clients must send as `Authorization: Bearer KEY` (or `x-api-key: KEY`); several are "
              "separated by commas. Prefer the variable API_KEY."},
     {OPTION_API_KEY_FILE, F(api_key_file)},
+    {OPTION_API_KEY_ALL_ROUTES, F(api_key_all_routes)},
     {OPTION_TLS_CERT, F(tls_cert)},
     {OPTION_TLS_KEY, F(tls_key)},
     {OPTION_ROOT_PATH, F(root_path)},

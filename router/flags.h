@@ -26,6 +26,7 @@ struct router_config {
     bool json_output, disable_grammar_support, trust_remote_code, trust_request_chat_template;
     uint32_t json_whitespace; /* enum json_whitespace */
     const char *log_level, *api_key, *api_key_file, *tls_cert, *tls_key;
+    bool api_key_all_routes;
     const char *root_path;
     struct flag_list cors_allow_origin;
     const char *lmtp_listen;

@@ -268,6 +268,7 @@ static int build_edge(struct router_service *s, struct err *e)
         .port = (uint16_t)c->port,
         .max_body = c->payload_limit,
         .keys = &s->keys,
+        .keys_for_all = c->api_key_all_routes,
         .tls = s->tls,
         .origins = c->cors_allow_origin.v,
         .n_origins = c->cors_allow_origin.n,

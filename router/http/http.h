@@ -72,6 +72,7 @@ struct http_config {
     size_t max_body;         /* bytes */
     struct tls *tls;         /* NULL: plain HTTP; must outlive the loop */
     const struct keys *keys; /* NULL or empty: no authentication */
+    bool keys_for_all;       /* routes that describe the server need a key, too */
     char *const *origins;    /* allowed CORS origins; none: all */
     uint32_t n_origins;
     uint32_t header_timeout_ms, body_timeout_ms, idle_timeout_ms; /* 0: 30 s, 60 s, 75 s */

@@ -94,11 +94,13 @@ void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
 }
 
 /* `Authorization: Bearer KEY`, or Anthropic's `x-api-key: KEY`. */
-static bool authorized(struct exchange *x, bool open)
+static bool authorized(struct exchange *x, enum route_access access)
 {
-    const struct keys *keys = x->http->c.keys;
+    const struct http_config *c = &x->http->c;
+    const struct keys *keys = c->keys;
     const char *given = exchange_header(x, "Authorization");
-    if (!keys || !keys->n || open)
+    if (!keys || !keys->n || access == ACCESS_PROBE ||
+        (access == ACCESS_DESCRIBES && !c->keys_for_all))
         return true;
     if (given)
         return !strncasecmp(given, "Bearer ", 7) && keys_have(keys, given + 7, x->key);
@@ -139,12 +141,12 @@ static int judge_headers(struct exchange *x, const char *method, bool old)
     if (!strcmp(method, "OPTIONS"))
         return judge_options(x);
     if (socket_wanted(x, method) && !old)
-        return authorized(x, false) ? socket_judge(x) : 401;
+        return authorized(x, ACCESS_KEY) ? socket_judge(x) : 401;
     if (!(x->route = route_find(method, x->path, x->allow)))
         return x->allow[0] ? 405 : 404;
     if (declared(x) > x->http->c.max_body)
         return 413;
-    if (!authorized(x, x->route->open))
+    if (!authorized(x, x->route->access))
         return 401;
     if (x->route->work && !strcmp(x->route->method, "POST") && !x->route->no_body &&
         !is_json(exchange_header(x, "Content-Type")))

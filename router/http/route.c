@@ -80,11 +80,12 @@ enum error_shape route_errors(const char *path)
 
 static void route_rows(struct buf *out)
 {
+    static const char *const keys[] = {"yes", "if set", "no"}; /* by enum route_access */
     for (unsigned i = 0; i < n_routes; i++) {
         buf_fmt(out, "| %s | ", routes[i]->method);
         for (int k = 0; k < ROUTE_PATHS && routes[i]->paths[k]; k++)
             buf_fmt(out, "%s`%s`", k ? ", " : "", routes[i]->paths[k]);
-        buf_fmt(out, " | %s | %s", routes[i]->open ? "no" : "yes", routes[i]->summary);
+        buf_fmt(out, " | %s | %s", keys[routes[i]->access], routes[i]->summary);
         if (routes[i]->body)
             buf_fmt(out, " Body: %s.", routes[i]->body);
         buf_str(out, " |\n");
@@ -112,7 +113,8 @@ void routes_markdown(struct buf *out)
         out,
         "\n\"Key\": with `--api-key` or `--api-key-file`, the request must carry one of the keys, "
         "as "
-        "`Authorization: Bearer KEY` or as `x-api-key: KEY`.\n"
+        "`Authorization: Bearer KEY` or as `x-api-key: KEY`. \"If set\": only with "
+        "`--api-key-all-routes`.\n"
         "\n## Turns\n\n"
         "Requests wait in turns by tokens served: one account for each value of "
         "`x-gateway-inference-fairness-id`, else for each key in `Authorization`; with "

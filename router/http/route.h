@@ -13,6 +13,10 @@
 struct call; /* router/call/call.h: one request being served */
 
 enum { ROUTE_PATHS = 4, ROUTE_ARGUMENTS = 4 };
+/* Whether a request needs one of the API keys, if there are any: always; only with
+ * --api-key-all-routes, as the route describes the server; never, as the route is a health probe.
+ */
+enum route_access { ACCESS_KEY, ACCESS_DESCRIBES, ACCESS_PROBE };
 struct route {
     const char *method; /* "GET" (also answers HEAD), "POST" or "DELETE" */
     /* a path that ends in "/" + "*" matches everything below it; a "*" before that matches one
@@ -33,7 +37,7 @@ struct route {
     bool refuses;
     bool probe;   /* called by machines every few seconds: logged at DEBUG */
     bool no_body; /* POST: body and content type are optional */
-    bool open;    /* needs no API key */
+    enum route_access access;
     /* GET: answers at once with call_reply(), on the loop thread. */
     void (*reply)(struct call *c);
     /* POST: runs on a worker thread, with the body in c->body. Either creates generations

@@ -77,7 +77,7 @@ static void operation(struct buf *out, const struct route *r)
     good_answer(out, r);
     if (post)
         errors(out, r->errors == ERRORS_COHERE ? "CohereError" : "Error");
-    if (!r->open)
+    if (r->access == ACCESS_KEY)
         buf_str(out, ",\"401\":{\"description\":\"The key is missing or wrong\"}");
     if (post || r->probe || !strncmp(r->paths[0], "/v2", 3))
         buf_str(out, ",\"503\":{\"description\":\"Not ready\"}");

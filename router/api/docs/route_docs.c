@@ -15,6 +15,6 @@ const struct route route_docs = {
     .method = "GET",
     .paths = {"/docs", "/docs/", "/api-doc/openapi.json"},
     .summary = "This interface, as a page and as OpenAPI.",
-    .open = true,
+    .access = ACCESS_DESCRIBES,
     .reply = reply,
 };

@@ -44,6 +44,6 @@ const struct route route_kserve = {
     .paths = {"/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/*"},
     .summary = "KServe: the server, its health, `/v2/models/NAME`, and `/v2/models/NAME/ready`.",
     .probe = true,
-    .open = true,
+    .access = ACCESS_DESCRIBES,
     .reply = reply,
 };

@@ -24,6 +24,6 @@ const struct route route_load = {
                "(vLLM's); `/get_load` tells them as SGLang does, with the tokens of the KV blocks "
                "in use.",
     .probe = true,
-    .open = true,
+    .access = ACCESS_DESCRIBES,
     .reply = reply,
 };

@@ -38,6 +38,6 @@ const struct route route_server_info = {
     .method = "GET",
     .paths = {"/server_info", "/model_info", "/get_server_info", "/get_model_info"},
     .summary = "The model's name, the shards (`tp_size`) and the limits, in SGLang's words.",
-    .open = true,
+    .access = ACCESS_DESCRIBES,
     .reply = reply,
 };

@@ -46,6 +46,6 @@ const struct route route_ollama_tags = {
     .summary =
         "Ollama's lists: the models and adapters that may be asked for; with `/api/ps` those "
         "that are in memory. Sizes are not told.",
-    .open = true,
+    .access = ACCESS_DESCRIBES,
     .reply = reply,
 };

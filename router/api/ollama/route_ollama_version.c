@@ -12,6 +12,6 @@ const struct route route_ollama_version = {
     .paths = {"/api/version"},
     .errors = ERRORS_OLLAMA,
     .summary = "The version of Ollama's API that these routes follow.",
-    .open = true,
+    .access = ACCESS_DESCRIBES,
     .reply = reply,
 };

@@ -169,6 +169,6 @@ const struct route route_models = {
         "by id. `max_model_len`: tokens of prompt and answer, null where the model is not loaded; "
         "`input_modalities` only where it takes images. "
         "In Anthropic's shape for requests with the header `anthropic-version`.",
-    .open = true,
+    .access = ACCESS_DESCRIBES,
     .reply = reply,
 };

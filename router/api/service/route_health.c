@@ -53,6 +53,6 @@ const struct route route_health = {
         "the "
         "model.",
     .probe = true,
-    .open = true,
+    .access = ACCESS_PROBE,
     .reply = reply,
 };

@@ -7,6 +7,6 @@ const struct route route_livez = {
     .paths = {"/livez", "/api/hello"},
     .summary = "200 as long as the process runs. Claude Code asks for `/api/hello` first.",
     .probe = true,
-    .open = true,
+    .access = ACCESS_PROBE,
     .reply = reply,
 };

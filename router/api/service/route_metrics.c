@@ -42,6 +42,6 @@ const struct route route_metrics = {
     .paths = {"/metrics"},
     .summary = "Prometheus metrics.",
     .probe = true,
-    .open = true,
+    .access = ACCESS_DESCRIBES,
     .reply = reply,
 };

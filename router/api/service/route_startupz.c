@@ -17,6 +17,6 @@ const struct route route_startupz = {
     .paths = {"/startupz"},
     .summary = "503 until the model is loaded and warm, 200 from then on.",
     .probe = true,
-    .open = true,
+    .access = ACCESS_PROBE,
     .reply = reply,
 };

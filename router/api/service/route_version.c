@@ -10,6 +10,6 @@ const struct route route_version = {
     .method = "GET",
     .paths = {"/version"},
     .summary = "The version of the server (vLLM's).",
-    .open = true,
+    .access = ACCESS_DESCRIBES,
     .reply = reply,
 };

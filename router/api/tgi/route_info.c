@@ -111,6 +111,6 @@ const struct route route_info = {
     .paths = {"/info"},
     .summary = "The model and the limits. A model that takes images says so in "
                "`model_pipeline_tag` and `input_modalities`.",
-    .open = true,
+    .access = ACCESS_DESCRIBES,
     .reply = reply,
 };

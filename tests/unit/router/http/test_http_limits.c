@@ -36,19 +36,50 @@ static void keys_are_compared_exactly(void **state)
         assert_int_equal(status_of(ask_raw(&locked, req, &b)), keys[i].status);
         free(req);
     }
-    /* everything but probes, metrics and descriptions needs the key */
-    for (unsigned i = 0; i < n_routes; i++) {
-        char *req = text("%s %s HTTP/1.1\r\nHost: x\r\n" JSON
-                         "Connection: close\r\nContent-Length: 2\r\n\r\n{}",
-                         routes[i]->method, routes[i]->paths[0]);
-        int status = status_of(ask_raw(&locked, req, &b));
-        if (routes[i]->open ? status == 401 : status != 401)
-            fail_msg("%s gave %d without a key", routes[i]->paths[0], status);
-        free(req);
-    }
     rig_settle(&locked);
     rig_stop(&locked);
     keys_free(&known);
+}
+
+/* Without a key, on every path: 401 unless the route is open. */
+static void expect_locked(bool keys_for_all)
+{
+    static struct rig locked;
+    struct keys known;
+    struct err e;
+    assert_int_equal(keys_load(&known, "Secret", NULL, &e), 0);
+    struct http_config c = {.keys = &known, .keys_for_all = keys_for_all};
+    rig_start(&locked, &c, 300);
+    for (unsigned i = 0; i < n_routes; i++)
+        for (unsigned k = 0; k < ROUTE_PATHS && routes[i]->paths[k]; k++) {
+            const bool open = routes[i]->access == ACCESS_PROBE ||
+                              (routes[i]->access == ACCESS_DESCRIBES && !keys_for_all);
+            char *req = text("%s %s HTTP/1.1\r\nHost: x\r\n" JSON
+                             "Connection: close\r\nContent-Length: 2\r\n\r\n{}",
+                             routes[i]->method, routes[i]->paths[k]);
+            int status = status_of(ask_raw(&locked, req, &b));
+            if (open ? status == 401 : status != 401)
+                fail_msg("%s gave %d without a key", routes[i]->paths[k], status);
+            free(req);
+        }
+    rig_settle(&locked);
+    rig_stop(&locked);
+    keys_free(&known);
+}
+
+static void every_route_needs_a_key_but_probes_and_descriptions(void **state)
+{
+    (void)state;
+    expect_locked(false);
+}
+
+static void every_route_needs_a_key_but_probes_where_that_is_set(void **state)
+{
+    (void)state;
+    expect_locked(true);
+    for (unsigned i = 0; i < n_routes; i++)
+        if (routes[i]->access == ACCESS_PROBE)
+            assert_non_null(strstr("/livez /health /startupz", routes[i]->paths[0]));
 }
 
 static void dawdlers_are_closed(void **state)
@@ -133,6 +164,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_compared_exactly),
+        cmocka_unit_test(every_route_needs_a_key_but_probes_and_descriptions),
+        cmocka_unit_test(every_route_needs_a_key_but_probes_where_that_is_set),
         cmocka_unit_test(dawdlers_are_closed),
         cmocka_unit_test(half_requests_leave_no_sockets),
         cmocka_unit_test(stopping_cuts_what_is_open),
