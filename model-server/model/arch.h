@@ -37,6 +37,8 @@ enum role {
     W_KV_B,
     W_Q_NORM,
     W_K_NORM,
+    W_ATTN_SUB_NORM, /* of decoder_spec.sub_norms */
+    W_MLP_SUB_NORM,
     W_GATE_UP,
     W_GATE,
     W_UP,

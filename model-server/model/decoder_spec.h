@@ -327,6 +327,7 @@ struct decoder_spec {
     } bias;
 
     bool v_norm;      /* each head of v is RMS-normalised, without weights */
+    bool sub_norms;   /* the inputs of o and of the dense MLP's down are RMS-normalised (BitNet) */
     bool cross_norms; /* MIXER_CROSS: each head of q and k is RMS-normalised, with weights */
     /* A vector scales the results of attention and dense MLP (LayerScale, arXiv 2103.17239): rows
      * of their last matrices, kept in fp32, are multiplied when they are loaded. */

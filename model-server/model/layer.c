@@ -23,6 +23,22 @@ void layer_times(struct decoder *d, float *x, uint32_t rows, uint32_t n, const f
     d->ops->gate_norm(d->dev, x, n, rows, n, &p);
 }
 
+int layer_norm_parts(struct decoder *d, float *x, uint32_t rows, const struct part_norm *p,
+                     struct err *e)
+{
+    d->ops->row_squares(d->dev, p->squares, x, p->n, rows, p->n, 0);
+    if (layer_sum(d, p->squares, (size_t)rows * SQUARES, e))
+        return -1;
+    d->ops->gate_norm(d->dev, x, p->n, rows, p->n,
+                      &(struct gate_norm){.kind = GATE_NONE,
+                                          .w = p->w,
+                                          .group = p->all,
+                                          .eps = d->spec.norm.eps,
+                                          .squares = p->squares,
+                                          .all = p->all});
+    return 0;
+}
+
 enum { STATE_ALIGN = 16 }; /* floats */
 
 uint64_t layer_take_state(struct decoder *d, uint64_t floats)

@@ -100,6 +100,15 @@ void layer_project(struct decoder *d, uint32_t layer, const struct projection *p
                    const float *x, uint32_t x_width, uint32_t rows);
 /* x[i] *= by[i] in each of `rows` rows of n elements. */
 void layer_times(struct decoder *d, float *x, uint32_t rows, uint32_t n, const float *by);
+/* x = the RMS norm of rows of which this rank has n of `all` elements, with their weights;
+ * `squares`: rows x SQUARES floats of scratch memory. */
+struct part_norm {
+    const float *w;
+    float *squares;
+    uint32_t n, all;
+};
+int layer_norm_parts(struct decoder *d, float *x, uint32_t rows, const struct part_norm *p,
+                     struct err *e);
 /* Sums x[0 .. n) over ranks, n a multiple of 4; a rehearsal allocates its memory at most once. */
 int layer_sum(struct decoder *d, float *x, size_t n, struct err *e);
 /* Reserves `floats` numbers in each cell of recurrent state, while a layer is loaded; and returns

@@ -173,6 +173,23 @@ static const struct tensor *look_for(const void *loader, const char *name)
     return look(loader, name);
 }
 
+static bool is_table(enum role role)
+{
+    return role == W_EMBED || role == W_POSITIONS || role == W_TOKEN_TYPES || role == W_HEAD ||
+           role == W_ROUTER;
+}
+
+/* True if a matrix in 16 or 32 bits is of the checkpoint's quantisation: see stored.plain. */
+static bool takes_plain(struct loader *l, enum role role, int layer, int expert)
+{
+    const char *scales = l->how->format->suffix[STORED_SCALES];
+    char name[NAME_MAX_LEN];
+    if (!l->how->plain || is_table(role))
+        return false;
+    name_of(l, role, layer, expert, scales ? scales : "", name);
+    return !scales || look(l, name);
+}
+
 /* The matrix of a role if it is stored quantised; it is dequantised when it is packed, only this
  * rank's slice. False: it is plain, or missing. */
 static bool stored_part(struct loader *l, enum role role, int layer, int expert, const char *suffix,
@@ -183,7 +200,7 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
         return false;
     name_of(l, role, layer, expert, suffix, name);
     const struct tensor *plain = look(l, name);
-    if (plain && is_plain(plain))
+    if (plain && is_plain(plain) && !takes_plain(l, role, layer, expert))
         return false;
     if (plain && l->d->spec.transposed) {
         l->failed = true;
@@ -217,9 +234,7 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
 struct mat_part loader_part(struct loader *l, enum role role, int layer, int expert, bool bias,
                             int64_t rows, int64_t cols)
 {
-    bool table = role == W_EMBED || role == W_POSITIONS || role == W_TOKEN_TYPES ||
-                 role == W_HEAD || role == W_ROUTER;
-    bool turned = l->d->spec.transposed && !bias && !table;
+    bool turned = l->d->spec.transposed && !bias && !is_table(role);
     uint64_t r = (uint64_t)(turned ? cols : rows), c = (uint64_t)(turned ? rows : cols);
     struct mat_part p = {0};
     char name[NAME_MAX_LEN];

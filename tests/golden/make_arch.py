@@ -252,6 +252,10 @@ CASES = {
         model_type="sarvam_moe", head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=32,
         first_k_dense_replace=1, n_group=4, topk_group=2, rope_parameters=THETA,
     ),
+    "bitnet": dict(model_type="bitnet", rope_parameters=THETA),
+    "bitnet_online": dict(model_type="bitnet", rope_parameters=THETA),
+    "bitnet_packed": dict(model_type="bitnet", rope_parameters=THETA),
+    "bitlinear": dict(model_type="llama", rope_parameters=THETA),
     "nanochat": dict(model_type="nanochat", rope_parameters=THETA),
     "biogpt": dict(model_type="biogpt"),
     "apertus": dict(model_type="apertus", rope_parameters=THETA),
@@ -570,9 +574,48 @@ def as_olmo_hybrid(t, c):
     return out, c
 
 
-AS = {"olmo_hybrid": as_olmo_hybrid, "kimi_linear_hub": as_kimi, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
+def with_bitnet(linear, mode):
+    """transformers' own linear layers of BitNet. Activations stay exact: rounded ones that differ in the last bit of fp32 would
+    round to other numbers of 8 bits."""
+    def replace(model):
+        import transformers.integrations.bitnet as bitnet
+        from transformers import BitNetQuantConfig
+        torch._dynamo.config.disable = True
+        bitnet.ActQuant.apply = staticmethod(lambda x: x)
+        bitnet.BitLinear.activation_quant = lambda self, x: (x, 1.0)
+        old = {n: m.weight.data for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and n != "lm_head"}
+        bitnet.replace_with_bitnet_linear(model, ["lm_head"], BitNetQuantConfig(linear_class=linear, quantization_mode=mode))
+        for name, w in old.items():
+            module, mean = model.get_submodule(name), w.abs().mean()
+            if mode == "online":
+                module.weight = torch.nn.Parameter(w)
+                continue
+            codes = (w / mean).round().clamp(-1, 1)
+            scale = (mean if linear == "autobitlinear" else 1 / mean).bfloat16().float().reshape(1)
+            module.weight_scale = torch.nn.Buffer(scale)
+            if linear == "autobitlinear":
+                module.weight = torch.nn.Parameter(codes)
+            else:
+                module.weight, module.dtype = torch.nn.Buffer(bitnet.pack_weights(codes)), torch.float32
+
+    return replace
+
+
+def as_bitnet(linear, mode):
+    def stored(t, c):
+        from transformers.integrations.bitnet import pack_weights
+        for name in [n for n in t if n.replace("weight", "weight_scale") in t and t[n].dtype != torch.uint8]:
+            t[name] = pack_weights(t[name].clone())
+        return t, c | {"quantization_config": dict(quant_method="bitnet", linear_class=linear, quantization_mode=mode)}
+
+    return stored
+
+
+AS = {"bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
+      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "kimi_linear_hub": as_kimi, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
-WITH = {"baichuan2": with_unit_head, "baichuan_13b": with_alibi}
+WITH = {"bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
+        "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi}
 
 
 def as_stored_mxfp4(model):

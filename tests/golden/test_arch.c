@@ -178,6 +178,10 @@ static const char *const dirs[] = {
     MADE "sarvam_mla",
     MADE "gpt_oss",
     MADE "gpt_oss_mxfp4",
+    MADE "bitnet",
+    MADE "bitnet_online",
+    MADE "bitnet_packed",
+    MADE "bitlinear",
 };
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), N_TOGETHER = 3 };
 

@@ -68,6 +68,7 @@ static const char *const dirs[] = {
     "build/golden/arch/stablelm_qk_norm",
     "build/golden/arch/opt_350m",
     "build/golden/arch/nanochat",
+    "build/golden/arch/bitnet",
     "build/golden/arch/gemma3n",
     "build/golden/arch/baichuan_13b",
     "build/golden/arch/cohere2_moe",
@@ -241,22 +242,27 @@ static void quantised_models_agree_with_the_cpu(void **state)
     }
 }
 
-/* GPTQ and AWQ, whose codes stay packed, but for those whose columns are in another order. */
+/* GPTQ, AWQ and BitNet, whose codes stay packed, but for those whose columns are in another order.
+ */
 static void packed_models_agree_with_the_cpu(void **state)
 {
     static const char *const models[] = {
         "quant/gptq_g32",
         "quant/awq_gemm_g32",
+        "build/golden/arch/bitnet_packed",
+        "build/golden/arch/bitnet_online",
+        "build/golden/arch/bitlinear",
         "quant/gptq_g32_desc_act",
     };
+    enum { N = sizeof(models) / sizeof(models[0]) };
     char dir[PATH_LEN];
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N; i++) {
         struct bench g;
         if (!find_model(models[i], dir))
             continue;
         open_on(&g, gpu, dir, -1, -1, QUANT_NONE);
-        assert_true(!strstr(model_info(g.model)->matrices, "widened") == (i < 2));
+        assert_true(!strstr(model_info(g.model)->matrices, "widened") == (i < N - 1));
         bench_close(&g);
         check(dir, -1, -1, QUANT_NONE);
     }

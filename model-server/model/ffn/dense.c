@@ -9,6 +9,7 @@ struct dense {
     struct weight *up;   /* [2 * ffn, hidden] gate over up, or [ffn, hidden] */
     struct weight *down; /* [hidden, ffn] */
     float *up_bias, *down_bias;
+    float *norm;    /* before `down`: this rank's weights, or NULL */
     float *factors; /* of all that `up` makes, or NULL */
     struct clip up_clip, down_clip;
     float above, below; /* of xIELU */
@@ -20,7 +21,7 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const uint32_t ffn = split_ffn(&d->split, &d->spec, layer).n;
     return (gated(d) ? 3 : 1) * ffn + (d->spec.clips ? d->spec.hidden + ffn : 0) +
-           (d->spec.layers[layer].sparse ? SQUARES : 0);
+           (d->spec.layers[layer].sparse || d->spec.sub_norms ? SQUARES : 0);
 }
 
 /* Gate over up, or up alone: this rank's rows of `ffn`. */
@@ -96,6 +97,8 @@ static void *load(struct loader *l, uint32_t at)
                            : loader_pack(l, parts, 1, l->d->dtype, l->d->quant);
     if (s->xielu)
         load_xielu(l, y, layer);
+    if (s->sub_norms)
+        y->norm = loader_weight_slice(l, W_MLP_SUB_NORM, layer, spec_ffn(s, at), f);
     if (s->clips)
         load_clips(l, y, layer, f.n);
     if (gated(l->d) && s->gate_scale != 0)
@@ -114,6 +117,7 @@ static void release(struct decoder *d, void *self)
     struct dense *y = self;
     d->ops->free(d->dev, y->up_bias);
     d->ops->free(d->dev, y->down_bias);
+    d->ops->free(d->dev, y->norm);
     d->ops->free(d->dev, y->factors);
     layer_free_clip(d, &y->up_clip);
     layer_free_clip(d, &y->down_clip);
@@ -160,6 +164,12 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     } else {
         d->ops->act(d->dev, up, s->tokens, ffn, m->act);
     }
+    if (y->norm &&
+        layer_norm_parts(d, act, s->tokens,
+                         &(struct part_norm){y->norm, work_take(&s->work, s->tokens, SQUARES), ffn,
+                                             spec_ffn(m, s->layer)},
+                         e))
+        return -1;
     p = (struct projection){y->down, y->down_bias, LORA_DOWN, m->hidden, &y->down_clip};
     if (m->clips)
         p.clipped = work_take(&s->work, s->tokens, ffn);

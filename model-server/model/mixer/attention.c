@@ -17,6 +17,7 @@ struct attention {
     float *qkv_bias, *o_bias, *gate_bias;
     float *q_norm, *k_norm; /* [head_dim], or of all this rank's heads */
     float *v_norm;          /* [head_dim] ones */
+    float *sub_norm;        /* before `o`: of this rank's heads, or NULL */
     float *sinks, *alibi;   /* [heads] */
     float *near;            /* [heads][2 * most + 1] */
     struct apart *apart;    /* or NULL */
@@ -51,7 +52,7 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     const uint32_t embedded = d->spec.attn_embedded ? s.qkv : 0;
     const uint32_t clipped = d->spec.clips ? d->spec.hidden + s.q : 0;
     return s.qkv + s.q + embedded + gate + apart + clipped +
-           (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0);
+           (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0) + (d->spec.sub_norms ? SQUARES : 0);
 }
 
 static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
@@ -264,6 +265,14 @@ static void load_qk_norms(struct loader *l, struct attention *a, int layer)
     }
 }
 
+static void load_sub_norm(struct loader *l, struct attention *a, int layer)
+{
+    const uint32_t dim = spec_head_dim(&l->d->spec, (uint32_t)layer);
+    const struct slice h = l->d->split.heads;
+    a->sub_norm = loader_weight_slice(l, W_ATTN_SUB_NORM, layer, l->d->spec.n_heads * dim,
+                                      (struct slice){h.first * dim, h.n * dim});
+}
+
 /* Slopes 2^(-most (i + 1) / p) of p heads, a power of two; for other numbers see the paper's
  * appendix. */
 static float alibi_slope(const struct decoder_spec *s, uint32_t head)
@@ -356,6 +365,8 @@ static void *load(struct loader *l, uint32_t layer)
     load_o(l, a, (int)layer);
     if (s->clips)
         load_clips(l, a, (int)layer);
+    if (s->sub_norms)
+        load_sub_norm(l, a, (int)layer);
     if (s->v_norm)
         a->v_norm = loader_ones(l, spec_head_dim(s, layer));
     if (s->alibi.order)
@@ -373,7 +384,7 @@ static void release(struct decoder *d, void *self)
 {
     struct attention *a = self;
     float *vectors[] = {a->qkv_bias, a->o_bias, a->gate_bias, a->q_norm, a->k_norm,
-                        a->v_norm,   a->sinks,  a->alibi,     a->near};
+                        a->v_norm,   a->sinks,  a->alibi,     a->near,   a->sub_norm};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);
     layer_free_weight(d, a->qkv);
@@ -471,7 +482,6 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     const struct shape s = shape_of(d, t->layer);
     const float *qkv = take_qkv(t, &s);
     float *att = work_take(&t->work, t->total, s.q), *tables = NULL;
-    (void)e;
     if (a->apart) {
         tables = work_take(&t->work, t->total, apart_width(d));
         apart_tables(d, a->apart, tables, qkv, t->tokens);
@@ -496,6 +506,12 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                                      .mutual = ls->mutual});
     if (a->gate)
         gate(d, a, t, att);
+    if (a->sub_norm &&
+        layer_norm_parts(d, att, t->tokens,
+                         &(struct part_norm){a->sub_norm, work_take(&t->work, t->total, SQUARES),
+                                             s.q, m->n_heads * s.dim},
+                         e))
+        return -1;
     struct projection p = {a->o, a->o_bias, LORA_O, m->hidden, &a->o_clip};
     if (m->clips)
         p.clipped = work_take(&t->work, t->total, s.q);

@@ -118,7 +118,7 @@ int stored_open(struct stored_matrix *m, const struct stored *how, const char *b
 
 /* ---------------------------------------------------------------- numbers */
 
-static float number_of(const struct tensor *t, int64_t i)
+float stored_number(const struct tensor *t, int64_t i)
 {
     float f;
     uint16_t h;
@@ -137,8 +137,8 @@ static float number_of(const struct tensor *t, int64_t i)
 float stored_scale(const struct stored_matrix *m, int64_t row, uint32_t group)
 {
     const float by = m->how->scale_by != 0 ? m->how->scale_by : 1;
-    return by * number_of(m->t[STORED_SCALES],
-                          row / m->row_block * m->scale_row + (int64_t)group * m->scale_group);
+    return by * stored_number(m->t[STORED_SCALES],
+                              row / m->row_block * m->scale_row + (int64_t)group * m->scale_group);
 }
 
 /* Terms of a group for the rows of a tile. */

@@ -6,7 +6,7 @@
  * formula (blocks.c) computes the numbers of a row itself.
  *
  * config.json defines a format's parameters. The contents of the file decide which matrices are
- * quantised: those with a plain ".weight" in 16 or 32 bits are not. */
+ * quantised: those with a plain ".weight" in 16 or 32 bits are not, but for stored.plain. */
 #ifndef MODEL_SERVER_MODEL_QUANT_STORED_H
 #define MODEL_SERVER_MODEL_QUANT_STORED_H
 #include "model-server/backend/backend.h"
@@ -25,6 +25,8 @@ struct stored {
     uint32_t zero_bias;       /* difference between a zero point and its stored value */
     bool symmetric, is_float; /* codes are e4m3 */
     bool divides;             /* the tensor's scale divides */
+    bool plain;               /* matrices in 16 and 32 bits are of the format as well; if it has
+                                 scales, those beside which there are some */
     float scale_by;           /* factor of stored scales; 0: 1 */
     bool keep;                /* keep codes if possible, for products in `arith` */
     enum arith arith;
@@ -62,6 +64,7 @@ struct stored_matrix {
     int64_t scale_row, scale_group; /* strides of the scales, in elements */
     uint32_t nested_block;          /* bitsandbytes: scales that share a scale, and their offset */
     float nested_offset;
+    float mean; /* ternary.c: of the magnitudes of the masters; 0: there are none */
 };
 
 /* Finds a tensor by its whole name, or NULL. */
@@ -127,7 +130,7 @@ struct stored_format {
 };
 extern const struct stored_format stored_gptq, stored_awq, stored_scaled, stored_scaled_inv,
     stored_packed, stored_mxfp4, stored_blocks, stored_nvfp4, stored_nvfp4_packed, stored_nf4,
-    stored_fp4, stored_llm_int8;
+    stored_fp4, stored_llm_int8, stored_ternary, stored_ternary_masters;
 
 /* Checks that a tensor of n_dims dimensions is a x b (or a), of `type`. -1 and one line that
  * names it. */
@@ -146,6 +149,8 @@ bool keep_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
                const struct stored_slice *s, const struct mat_codes *c, int64_t to);
 /* `order` of matrices with STORED_GROUPS: sorted by group, ascending. */
 void keep_order(const struct stored_matrix *m, uint32_t *order);
+/* Element i of a tensor of scales, or of numbers in 16 or 32 bits. */
+float stored_number(const struct tensor *t, int64_t i);
 /* Scale of a row and group, any type. */
 float stored_scale(const struct stored_matrix *m, int64_t row, uint32_t group);
 /* For missing zero points: 0 if config.json says that they are not needed, else -1. */

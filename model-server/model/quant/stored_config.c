@@ -245,6 +245,36 @@ static void read_bitsandbytes(struct config *c, const cJSON *q, struct stored *s
     s->format = strcmp(type, "nf4") == 0 ? &stored_nf4 : &stored_fp4;
 }
 
+/* The masters of AutoBitLinear are all linear layers but the head: files that leave out others are
+ * not known. */
+static void check_left_out(struct config *c, const cJSON *q)
+{
+    const cJSON *j, *left = json_get(q, "modules_to_not_convert");
+    bool fine = !left || cJSON_IsNull(left) || (cJSON_IsArray(left) && left->child);
+    cJSON_ArrayForEach(j, left) fine &= cJSON_IsString(j) && strcmp(j->valuestring, "lm_head") == 0;
+    if (!fine)
+        config_fail(c, "quantization_config: `modules_to_not_convert` of online bitnet must be "
+                       "absent or [\"lm_head\"]");
+}
+
+static void read_bitnet(struct config *c, const cJSON *q, struct stored *s)
+{
+    const char *class = word_of(c, q, "linear_class", WORDS("bitlinear", "autobitlinear"));
+    const char *mode = word_of(c, q, "quantization_mode", WORDS("offline", "online"));
+    const bool own = strcmp(class, "autobitlinear") == 0;
+    if (json_bool(q, "use_rms_norm", false))
+        config_fail(c, "quantization_config: bitnet with `use_rms_norm` is not supported");
+    s->bits = 2;
+    s->symmetric = true;
+    s->divides = !own;
+    s->plain = own;
+    s->format = &stored_ternary;
+    if (!own || strcmp(mode, "online") != 0)
+        return;
+    s->format = &stored_ternary_masters;
+    check_left_out(c, q);
+}
+
 /* Each tensor has its own packing. */
 static void read_gguf(struct config *c, const cJSON *q, struct stored *s)
 {
@@ -266,6 +296,7 @@ static const struct quant_method {
     {"gguf", read_gguf},
     {"modelopt", read_modelopt},
     {"bitsandbytes", read_bitsandbytes},
+    {"bitnet", read_bitnet},
 };
 enum { N_METHODS = sizeof(methods) / sizeof(methods[0]) };
 
@@ -282,7 +313,7 @@ static void read_method(struct config *c, const cJSON *q, const char *def, struc
         }
     config_fail(c,
                 "weights quantised by `%.40s` are not supported (known: gptq, awq, fp8, "
-                "fbgemm_fp8, compressed-tensors, mxfp4, modelopt, bitsandbytes)",
+                "fbgemm_fp8, compressed-tensors, mxfp4, modelopt, bitsandbytes, bitnet)",
                 name);
 }
 

@@ -77,6 +77,13 @@ static void test_config(void **state)
          {&stored_nf4, "bitsandbytes", 4, 0, 1, 0, true, true}},
         {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true}",
          {&stored_fp4, "bitsandbytes", 4, 0, 1, 0, true, true}},
+        {"{\"quant_method\":\"bitnet\",\"quantization_mode\":\"online\"}",
+         {&stored_ternary, "bitnet", 2, 0, 0, 0, true, .divides = true}},
+        {"{\"quant_method\":\"bitnet\",\"linear_class\":\"autobitlinear\"}",
+         {&stored_ternary, "bitnet", 2, 0, 0, 0, true, .plain = true}},
+        {"{\"quant_method\":\"bitnet\",\"linear_class\":\"autobitlinear\","
+         "\"quantization_mode\":\"online\",\"modules_to_not_convert\":[\"lm_head\"]}",
+         {&stored_ternary_masters, "bitnet", 2, 0, 0, 0, true, .plain = true}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -92,6 +99,7 @@ static void test_config(void **state)
         assert_int_equal(s.zero_bias, want->zero_bias);
         assert_int_equal(s.symmetric, want->symmetric);
         assert_int_equal(s.divides, want->divides);
+        assert_int_equal(s.plain, want->plain);
         assert_true(s.scale_by == want->scale_by);
         assert_int_equal(s.is_float, want->is_float);
         assert_int_equal(!s.method, !want->method);
@@ -126,6 +134,11 @@ static void test_config_refuses(void **state)
          "\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":4,\"type\":\"float\","
          "\"strategy\":\"tensor_group\",\"group_size\":32}}}}",
          "nvfp4-pack-quantized has 4 bits and groups of 16"},
+        {"{\"quant_method\":\"bitnet\",\"use_rms_norm\":true}", "`use_rms_norm`"},
+        {"{\"quant_method\":\"bitnet\",\"linear_class\":\"x\"}", "`linear_class` x"},
+        {"{\"quant_method\":\"bitnet\",\"linear_class\":\"autobitlinear\","
+         "\"quantization_mode\":\"online\",\"modules_to_not_convert\":[]}",
+         "`modules_to_not_convert` of online bitnet"},
         {"{\"quant_method\":\"gptq\",\"bits\":5}", "weights of 5 bits"},
         {"{\"quant_method\":\"gptq\",\"bits\":1e9}", "weights of 1e+09 bits"},
         {"{\"quant_method\":\"gptq\",\"group_size\":0}", "`group_size` must be"},
