@@ -1,6 +1,7 @@
 #include "common/model_file.h"
 #include "common/buf.h"
 #include "common/gguf/family.h"
+#include "common/gguf/pooling.h"
 #include "common/gguf/vocab.h"
 #include "common/json.h"
 #include <limits.h>
@@ -41,34 +42,56 @@ static int tokenizer_config(const struct gguf_set *s, struct buf *out, struct er
     return gguf_tokenizer_config(&s->files[0], out, e);
 }
 
+static int modules(const struct gguf_set *s, struct buf *out, struct err *e)
+{
+    return print(gguf_modules(s, e), out, e);
+}
+static int pooling(const struct gguf_set *s, struct buf *out, struct err *e)
+{
+    return print(gguf_pooling(s, e), out, e);
+}
+static int dense(const struct gguf_set *s, struct buf *out, struct err *e)
+{
+    return print(gguf_dense(s, e), out, e);
+}
+
 static const struct made_file {
     const char *name;
     int (*make)(const struct gguf_set *s, struct buf *out, struct err *e);
+    bool (*exists)(const struct gguf_set *s); /* NULL: always */
 } all_made[] = {
-    {"config.json", config},
-    {"generation_config.json", generation_config},
-    {"tokenizer.json", tokenizer},
-    {"tokenizer_config.json", tokenizer_config},
+    {"config.json", config, NULL},
+    {"generation_config.json", generation_config, NULL},
+    {"tokenizer.json", tokenizer, NULL},
+    {"tokenizer_config.json", tokenizer_config, NULL},
+    {"modules.json", modules, gguf_pools},
+    {"1_Pooling/config.json", pooling, gguf_pools},
+    {"2_Dense/config.json", dense, gguf_pools},
+    {"3_Dense/config.json", dense, gguf_pools},
 };
 
 /* tokenizer.json of a folder that has an older tokenizer. */
-static const struct made_file of_folder = {"tokenizer.json", NULL};
+static const struct made_file of_folder = {.name = "tokenizer.json"};
+
+/* Writes what precedes "/name" in `path`; false: it ends in another name. */
+static bool before_name(const char *path, const char *name, char out[PATH_MAX])
+{
+    const size_t n = strlen(path), m = strlen(name);
+    if (n < m + 2 || n - m > PATH_MAX || path[n - m - 1] != '/' || strcmp(path + n - m, name) != 0)
+        return false;
+    snprintf(out, PATH_MAX, "%.*s", (int)(n - m - 1), path);
+    return true;
+}
 
 /* The row of a path inside a GGUF file, or of a generated file of a folder; the path of either goes
  * to `file`. NULL: an ordinary path. */
 static const struct made_file *inside(const char *path, char file[PATH_MAX])
 {
-    const char *slash = strrchr(path, '/');
-    if (!slash || slash == path || slash - path >= PATH_MAX)
-        return NULL;
-    snprintf(file, PATH_MAX, "%.*s", (int)(slash - path), path);
     for (size_t i = 0; i < sizeof(all_made) / sizeof(all_made[0]); i++)
-        if (strcmp(all_made[i].name, slash + 1) == 0)
-            return gguf_is_file(file) ? &all_made[i]
-                   : strcmp(slash + 1, of_folder.name) == 0 && tokenizer_folder_has(file)
-                       ? &of_folder
-                       : NULL;
-    return NULL;
+        if (before_name(path, all_made[i].name, file) && gguf_is_file(file))
+            return &all_made[i];
+    return before_name(path, of_folder.name, file) && tokenizer_folder_has(file) ? &of_folder
+                                                                                 : NULL;
 }
 
 /* ---------------------------------------------------------------- reading */
@@ -76,7 +99,16 @@ static const struct made_file *inside(const char *path, char file[PATH_MAX])
 bool model_file_exists(const char *path)
 {
     char file[PATH_MAX];
-    return inside(path, file) || access(path, F_OK) == 0;
+    struct gguf_set s;
+    struct err e = ERR_INIT;
+    const struct made_file *m = inside(path, file);
+    if (!m || !m->exists)
+        return m || access(path, F_OK) == 0;
+    if (gguf_set_open(&s, file, &e))
+        return true; /* reading it reports the error */
+    const bool there = m->exists(&s);
+    gguf_set_close(&s);
+    return there;
 }
 
 static char *make(const struct made_file *m, const char *file, size_t max, size_t *n, struct err *e)

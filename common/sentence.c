@@ -177,6 +177,13 @@ static int labels(const cJSON *config)
     return cJSON_IsObject(map) ? cJSON_GetArraySize(map) : (int)json_num(config, "num_labels", 2);
 }
 
+bool sentence_asks(const cJSON *config)
+{
+    const cJSON *map = json_get(config, "id2label");
+    return labels(config) == 2 && strcmp(json_str(map, "0", ""), "yes") == 0 &&
+           strcmp(json_str(map, "1", ""), "no") == 0;
+}
+
 int model_task_of(const char *dir, const struct sentence *s, enum model_task *out, struct err *e)
 {
     cJSON *j;
@@ -186,7 +193,7 @@ int model_task_of(const char *dir, const struct sentence *s, enum model_task *ou
     const cJSON *first = cJSON_GetArrayItem(json_get(j, "architectures"), 0);
     const char *class = cJSON_IsString(first) ? first->valuestring : "";
     if (ends_with(class, "ForSequenceClassification"))
-        *out = labels(j) == 1 ? TASK_RERANK : TASK_CLASSIFY;
+        *out = labels(j) == 1 || sentence_asks(j) ? TASK_RERANK : TASK_CLASSIFY;
     cJSON_Delete(j);
     return 0;
 }

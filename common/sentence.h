@@ -7,6 +7,7 @@
 #ifndef COMMON_SENTENCE_H
 #define COMMON_SENTENCE_H
 #include "common/err.h"
+#include <cjson/cJSON.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -48,7 +49,7 @@ struct sentence {
     uint32_t n_prompts;
     char *default_prompt; /* a name, or NULL */
 };
-/* Loads from a model's folder `dir` (a GGUF file has none of these files: all is empty).
+/* Loads from a model's folder `dir`, or a GGUF file (common/gguf/pooling.h).
  * ERR_VALIDATION, one line that names the file, for invalid or unsupported settings. Call
  * sentence_free() in either case. */
 int sentence_load(struct sentence *s, const char *dir, struct err *e);
@@ -56,9 +57,12 @@ void sentence_free(struct sentence *s);
 /* The text of prompt `name`, or of the default prompt if NULL. NULL: none. */
 const char *sentence_prompt(const struct sentence *s, const char *name);
 
+/* True for a classifier of the labels "yes" and "no": a reranker that asks a question. */
+bool sentence_asks(const cJSON *config);
+
 /* Detects the task for --task auto. An architecture ending in ForSequenceClassification is a
- * classifier, or a reranker if it has one label. modules.json means embeddings. Others generate (an
- * encoder without these files computes embeddings, see model_load()). `s` must be loaded from
- * `dir`. */
+ * classifier, or a reranker if it has one label or asks. modules.json means embeddings. Others
+ * generate (an encoder without these files computes embeddings, see model_load()). `s` must be
+ * loaded from `dir`. */
 int model_task_of(const char *dir, const struct sentence *s, enum model_task *out, struct err *e);
 #endif

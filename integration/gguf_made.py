@@ -55,7 +55,8 @@ def paired(v, heads):
     return v.reshape(heads, 2, v.shape[0] // heads // 2, *v.shape[1:]).swapaxes(1, 2).reshape(v.shape)
 
 
-def write_tokenizer(w, folder):
+def write_tokenizer(w, folder, around=None):
+    """`around`: writes what stands around a text, instead of a bos token."""
     j = json.loads((folder / "tokenizer.json").read_text())
     config = json.loads((folder / "tokenizer_config.json").read_text())
     model = j["model"]
@@ -81,6 +82,8 @@ def write_tokenizer(w, folder):
         w.add_tokenizer_pre("gpt-2")
         w.add_token_merges(merges)
     ids = {t: i for i, t in text.items()}
+    if around:
+        return around(j, w)
     for key, add in (("bos_token", w.add_bos_token_id), ("eos_token", w.add_eos_token_id)):
         token = config.get(key)
         token = token["content"] if isinstance(token, dict) else token

@@ -1,5 +1,6 @@
 /* Converts metadata to config.json: the part shared by all families. */
 #include "common/gguf/meta.h"
+#include "common/gguf/pooling.h"
 #include "common/gguf/vocab.h"
 #include <math.h>
 #include <string.h>
@@ -189,6 +190,9 @@ static int fill(const struct gguf_meta *m, struct err *e)
     if (!m->f->latent && meta_number_or(m, "attention.value_length", dim) != dim)
         return err_set(e, ERR_VALIDATION, "%s: heads of k and of v differ in size: not supported",
                        path_of(m));
+    if (!m->f->both_ways && !meta_bool_or(m, "attention.causal", true))
+        return err_set(e, ERR_VALIDATION, "%s: `%s` whose tokens see later ones is not supported",
+                       path_of(m), m->f->name);
     if (moe && !m->f->moe)
         return err_set(e, ERR_VALIDATION, "%s: experts in `%s` are not supported", path_of(m),
                        m->f->name);
@@ -202,6 +206,7 @@ static int fill(const struct gguf_meta *m, struct err *e)
         return -1;
     if (m->f->more)
         m->f->more(m);
+    gguf_classifier(m);
     return 0;
 }
 

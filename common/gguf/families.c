@@ -434,6 +434,12 @@ static const struct gguf_family families[] = {
     {"phi2", "phi", NULL, false, 0, gguf_phi2},
     {"phimoe", NULL, "phimoe", false, 0, gguf_phimoe},
     {"chatglm", "chatglm", NULL, false, 0, gguf_chatglm},
+    {"bert", "bert", NULL, false, 0, gguf_bert, .both_ways = true},
+    {"nomic-bert", "nomic_bert", NULL, false, 0, gguf_nomic_bert, .both_ways = true},
+    {"modern-bert", "modernbert", NULL, false, 0, gguf_modern_bert, .both_ways = true},
+    {"eurobert", "eurobert", NULL, false, 0, gguf_qkv_bias, .both_ways = true},
+    {"llama-embed", "eurobert", NULL, true, 0, gguf_qkv_bias, .both_ways = true},
+    {"gemma-embedding", "gemma3_text", NULL, false, 1, gguf_gemma_embedding, .both_ways = true},
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 

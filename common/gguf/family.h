@@ -19,6 +19,7 @@ struct gguf_family {
     bool stacked, tiled, beta_with_decay;
     bool by_layer;      /* `more` writes what differs from layer to layer */
     bool own_positions; /* `more` writes the rope parameters */
+    bool both_ways;     /* tokens see later ones too */
 };
 
 /* The value of `key` (without "<architecture>."); of a list per layer the largest; 0: missing. */

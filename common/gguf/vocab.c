@@ -51,30 +51,42 @@ static int read_list(const struct gguf_vocab *v, const char *key, const struct g
     return 0;
 }
 
-/* Tokens with scores (SentencePiece's BPE), or byte-level words with merges. */
-static int read_model(struct gguf_vocab *v, struct err *e)
+/* Values of tokenizer.ggml.model, with llama.cpp's defaults for what a file does not specify. */
+static const struct vocab_model {
+    const char *name;
+    int64_t bos, eos, unk, pad;
+    enum gguf_vocab_kind kind;
+    bool add_bos, add_eos;
+} models[] = {
+    {"llama", 1, 2, 0, -1, GGUF_PIECES, true, false},
+    {"gemma4", 1, 2, 0, -1, GGUF_PIECES, true, false},
+    {"gpt2", -1, -1, -1, -1, GGUF_BYTES, false, false},
+    {"t5", -1, 1, 2, 0, GGUF_UNIGRAM, false, true},
+    {"bert", 101, 102, 100, 0, GGUF_WORDS, true, true},
+};
+
+static const struct vocab_model *model_of(const struct gguf_vocab *v, struct err *e)
 {
-    struct gguf_str model = {"", 0}, pre = {"", 0};
-    gguf_text(v->g, KEY("model"), &model);
+    struct gguf_str name = {"", 0};
+    gguf_text(v->g, KEY("model"), &name);
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++)
+        if (is(name, models[i].name))
+            return &models[i];
+    err_set(e, ERR_VALIDATION,
+            "%s: `" KEY("model") "` %.*s is not read here; llama, gemma4, gpt2, t5 and bert are",
+            v->g->path, name.n > 40 ? 40 : (int)name.n, name.p);
+    return NULL;
+}
+
+static int missing(const struct gguf_vocab *v, const char *key, struct err *e)
+{
+    return err_set(e, ERR_VALIDATION, "%s: `%s` is missing", v->g->path, key);
+}
+
+static int read_pre(struct gguf_vocab *v, struct err *e)
+{
+    struct gguf_str pre = {"", 0};
     gguf_text(v->g, KEY("pre"), &pre);
-    v->pieces = is(model, "llama") || is(model, "gemma4");
-    if (is(model, "gemma4")) {
-        v->merges = gguf_strings(v->g, KEY("merges"));
-        return v->merges
-                   ? 0
-                   : err_set(e, ERR_VALIDATION, "%s: `" KEY("merges") "` is missing", v->g->path);
-    }
-    if (v->pieces) {
-        if (read_list(v, KEY("scores"), &v->scores, e))
-            return -1;
-        return v->scores
-                   ? 0
-                   : err_set(e, ERR_VALIDATION, "%s: `" KEY("scores") "` is missing", v->g->path);
-    }
-    if (!is(model, "gpt2"))
-        return err_set(e, ERR_VALIDATION,
-                       "%s: `" KEY("model") "` %.*s is not read here; llama, gemma4 and gpt2 are",
-                       v->g->path, model.n > 40 ? 40 : (int)model.n, model.p);
     if (pre.n == 0)
         return err_set(e, ERR_VALIDATION,
                        "%s: `" KEY("pre") "` is missing, which says how words are cut: convert the "
@@ -83,9 +95,94 @@ static int read_model(struct gguf_vocab *v, struct err *e)
     if (!(v->pre = gguf_pre_find(pre)))
         return err_set(e, ERR_VALIDATION, "%s: `" KEY("pre") "` %.*s is not known here", v->g->path,
                        pre.n > 40 ? 40 : (int)pre.n, pre.p);
-    if (!(v->merges = gguf_strings(v->g, KEY("merges"))))
-        return err_set(e, ERR_VALIDATION, "%s: `" KEY("merges") "` is missing", v->g->path);
     return 0;
+}
+
+/* ---------------------------------------------------------------- words */
+
+static const char SPACE[] = "▁";
+enum { SPACE_BYTES = sizeof(SPACE) - 1 };
+
+static bool in_brackets(struct gguf_str s)
+{
+    return s.n >= 2 && s.p[0] == '[' && s.p[s.n - 1] == ']';
+}
+
+/* Special tokens are stored as they are, older files' unused ones too. */
+static bool stored_raw(const struct gguf_vocab *v, uint32_t id)
+{
+    return gguf_vocab_type(v, id) == GGUF_CONTROL || in_brackets(v->text[id]);
+}
+
+/* Tokens are stored with ▁ before a word and without the ## before its further parts: restores
+ * the original. */
+static int restore_words(struct gguf_vocab *v, struct err *e)
+{
+    size_t bytes = 1, at = 0;
+    for (uint32_t id = 0; id < v->n; id++)
+        bytes += v->text[id].n + 2;
+    if (!(v->words = malloc(bytes)))
+        return err_nomem(e);
+    for (uint32_t id = 0; id < v->n; id++) {
+        struct gguf_str *s = &v->text[id];
+        if (stored_raw(v, id))
+            continue;
+        if (s->n >= SPACE_BYTES && memcmp(s->p, SPACE, SPACE_BYTES) == 0) {
+            *s = (struct gguf_str){s->p + SPACE_BYTES, s->n - SPACE_BYTES};
+            continue;
+        }
+        char *to = v->words + at;
+        to[0] = to[1] = '#';
+        memcpy(to + 2, s->p, s->n);
+        *s = (struct gguf_str){to, s->n + 2};
+        at += s->n;
+    }
+    return 0;
+}
+
+/* Files before 2025 do not specify whether texts are lower-cased; a vocabulary with capital letters
+ * is for texts that keep them. */
+static bool has_capitals(const struct gguf_vocab *v)
+{
+    for (uint32_t id = 0; id < v->n; id++) {
+        const struct gguf_str s = v->text[id];
+        if (stored_raw(v, id) || in_brackets(s) || gguf_vocab_type(v, id) != GGUF_NORMAL)
+            continue;
+        for (size_t i = 0; i < s.n; i++)
+            if (s.p[i] >= 'A' && s.p[i] <= 'Z')
+                return true;
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------- lists of a model */
+
+static int read_charsmap(struct gguf_vocab *v, struct err *e)
+{
+    const struct gguf_value *m = gguf_find(v->g, KEY("precompiled_charsmap"));
+    if (m && (!m->list || (m->type != GGUF_T_U8 && m->type != GGUF_T_I8)))
+        return err_set(e, ERR_VALIDATION,
+                       "%s: `" KEY("precompiled_charsmap") "` is no list of bytes", v->g->path);
+    v->charsmap = m && m->n ? m : NULL;
+    return 0;
+}
+
+static int read_model(struct gguf_vocab *v, const struct vocab_model *m, struct err *e)
+{
+    v->kind = m->kind;
+    if (v->kind == GGUF_WORDS)
+        return restore_words(v, e);
+    if (v->kind == GGUF_UNIGRAM && read_charsmap(v, e))
+        return -1;
+    if (v->kind == GGUF_UNIGRAM || strcmp(m->name, "llama") == 0) {
+        if (read_list(v, KEY("scores"), &v->scores, e))
+            return -1;
+        return v->scores ? 0 : missing(v, KEY("scores"), e);
+    }
+    if (v->kind == GGUF_BYTES && read_pre(v, e))
+        return -1;
+    v->merges = gguf_strings(v->g, KEY("merges"));
+    return v->merges ? 0 : missing(v, KEY("merges"), e);
 }
 
 /* ---------------------------------------------------------------- end tokens */
@@ -145,18 +242,42 @@ static void find_ends(struct gguf_vocab *v)
     }
 }
 
+/* Encoders may have other words for the tokens around a text: [CLS], [SEP]. WordPiece has no ends
+ * but those. */
+static void read_around(struct gguf_vocab *v, const struct vocab_model *m)
+{
+    const bool words = v->kind == GGUF_WORDS;
+    const bool add_bos =
+        gguf_bool(v->g, KEY("add_bos_token"), v->pre ? v->pre->add_bos : m->add_bos);
+    const bool add_eos = gguf_bool(v->g, KEY("add_eos_token"), m->add_eos);
+    const int64_t cls = id_of(v, KEY("cls_token_id"), -1);
+    const int64_t sep = id_of(v, KEY("seperator_token_id"), -1); /* the format's spelling */
+    v->add_bos = add_bos || words;
+    v->add_eos = add_eos || words;
+    v->bos = id_of(v, KEY("bos_token_id"), v->add_bos && cls >= 0 ? cls : m->bos);
+    v->eos = id_of(v, KEY("eos_token_id"), v->add_eos && sep >= 0 ? sep : m->eos);
+    if (words && sep >= 0)
+        v->eos = sep;
+    v->add_bos &= v->bos >= 0;
+    v->add_eos &= v->eos >= 0;
+    /* XLM-RoBERTa has two separators between texts, T5 one. */
+    v->sep = -1;
+    if (!words && gguf_bool(v->g, KEY("add_sep_token"), v->kind == GGUF_UNIGRAM && v->add_bos))
+        v->sep = sep >= 0 ? sep : v->eos;
+}
+
 static int read_all(struct gguf_vocab *v, struct err *e)
 {
-    if (read_texts(v, e) || read_list(v, KEY("token_type"), &v->types, e) || read_model(v, e))
+    const struct vocab_model *m = model_of(v, e);
+    if (!m || read_texts(v, e) || read_list(v, KEY("token_type"), &v->types, e) ||
+        read_model(v, m, e))
         return -1;
-    const bool spm = v->pieces;
-    v->bos = id_of(v, KEY("bos_token_id"), spm ? 1 : -1);
-    v->eos = id_of(v, KEY("eos_token_id"), spm ? 2 : -1);
-    v->unk = id_of(v, KEY("unknown_token_id"), spm ? 0 : -1);
-    v->pad = id_of(v, KEY("padding_token_id"), -1);
-    v->add_bos = v->bos >= 0 && gguf_bool(v->g, KEY("add_bos_token"), spm || v->pre->add_bos);
-    v->add_eos = v->eos >= 0 && gguf_bool(v->g, KEY("add_eos_token"), false);
+    read_around(v, m);
+    v->unk = id_of(v, KEY("unknown_token_id"), m->unk);
+    v->pad = id_of(v, KEY("padding_token_id"), m->pad);
     v->add_space = gguf_bool(v->g, KEY("add_space_prefix"), true);
+    if (v->kind == GGUF_WORDS)
+        v->lowercase = gguf_bool(v->g, KEY("normalizer.lowercase"), !has_capitals(v));
     find_ends(v);
     return 0;
 }
@@ -173,5 +294,6 @@ int gguf_vocab_open(struct gguf_vocab *v, const struct gguf *g, struct err *e)
 void gguf_vocab_close(struct gguf_vocab *v)
 {
     free(v->text);
+    free(v->words);
     *v = (struct gguf_vocab){0};
 }

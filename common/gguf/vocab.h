@@ -34,19 +34,31 @@ struct gguf_pre {
     bool add_bos;                               /* default if the file does not specify it */
 };
 
+/* How a tokenizer makes tokens: tokenizer.ggml.model. */
+enum gguf_vocab_kind {
+    GGUF_BYTES,   /* merges of characters that are bytes */
+    GGUF_PIECES,  /* SentencePiece's BPE: ▁ is a space, <0x0A> a byte */
+    GGUF_UNIGRAM, /* the same pieces, and the most probable of all ways to split a text */
+    GGUF_WORDS,   /* WordPiece: ## before the parts of a word but the first */
+};
+
 enum { GGUF_ENDS_MAX = 16 };
 struct gguf_vocab {
     const struct gguf *g;
-    struct gguf_str *text; /* [n] by id; owned */
-    bool pieces; /* SentencePiece pieces (▁ is a space, <0x0A> a byte); else byte-level */
-    const struct gguf_value *scores; /* of pieces; NULL: they have merges */
-    const struct gguf_value *types;  /* NULL: all are normal */
-    const struct gguf_value *merges; /* NULL: of pieces with scores */
-    const struct gguf_pre *pre;      /* NULL: of pieces */
+    enum gguf_vocab_kind kind;
+    struct gguf_str *text;             /* [n] by id; owned */
+    char *words;                       /* owned: texts of GGUF_WORDS */
+    const struct gguf_value *scores;   /* of pieces; NULL: they have merges */
+    const struct gguf_value *types;    /* NULL: all are normal */
+    const struct gguf_value *merges;   /* NULL: of pieces with scores, and of words */
+    const struct gguf_pre *pre;        /* of GGUF_BYTES, else NULL */
+    const struct gguf_value *charsmap; /* of GGUF_UNIGRAM: bytes of the normalisation; or NULL */
     uint32_t n;
     int64_t bos, eos, unk, pad; /* ids; -1: none */
+    int64_t sep;                /* between two texts, after eos; -1: only eos */
     bool add_bos, add_eos;
     bool add_space;                       /* of pieces: prepend a space */
+    bool lowercase;                       /* of words: the vocabulary has no capital letters */
     uint32_t ends[GGUF_ENDS_MAX], n_ends; /* ids of end tokens */
 };
 

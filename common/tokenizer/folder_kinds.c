@@ -7,6 +7,7 @@
 #include "common/tokenizer/scored.h"
 #include "common/tokenizer/sentencepiece.h"
 #include "common/utf8.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,9 +63,9 @@ static void put_pieces(const struct spm *m, struct buf *b)
         if (m->bpe) {
             buf_fmt(b, ":%u", i);
         } else {
-            buf_ch(b, ',');
-            buf_json_f32(b, m->piece[i].score);
-            buf_ch(b, ']');
+            /* all digits: sums of scores are compared */
+            const double score = m->piece[i].score;
+            buf_fmt(b, isfinite(score) ? ",%.17g]" : ",null]", score);
         }
     }
 }

@@ -101,7 +101,7 @@ static void put_spaces(struct buf *b, const struct gguf_vocab *v)
 
 /* ---------------------------------------------------------------- common parts */
 
-static void put_vocab(struct buf *b, const struct gguf_vocab *v)
+void gguf_put_vocab(struct buf *b, const struct gguf_vocab *v)
 {
     bool first = true;
     for (uint32_t id = 0; id < v->n; id++) {
@@ -120,8 +120,8 @@ static bool swallows(const struct gguf_vocab *v, uint32_t id)
 {
     static const char *const not_these[] = {"<unk>", "<s>", "<|endoftext|>"};
     struct gguf_str family;
-    if (!v->pieces || !gguf_text(v->g, "general.architecture", &family) || family.n != 4 ||
-        memcmp(family.p, "phi3", 4) != 0)
+    if (v->kind != GGUF_PIECES || !gguf_text(v->g, "general.architecture", &family) ||
+        family.n != 4 || memcmp(family.p, "phi3", 4) != 0)
         return false;
     for (size_t i = 0; i < sizeof(not_these) / sizeof(not_these[0]); i++)
         if (v->text[id].n == strlen(not_these[i]) &&
@@ -149,43 +149,95 @@ static void put_added(struct buf *b, const struct gguf_vocab *v)
     }
 }
 
+enum { BOS, EOS, SEP, AROUND_N };
+
+static void put_special(struct buf *b, int which, int type)
+{
+    buf_fmt(b, "{\"SpecialToken\":{\"id\":\"%d\",\"type_id\":%d}}", which, type);
+}
+
+static void put_sequence(struct buf *b, char which, int type)
+{
+    buf_fmt(b, "{\"Sequence\":{\"id\":\"%c\",\"type_id\":%d}}", which, type);
+}
+
+/* Two texts, as an encoder compares them. Types are BERT's. */
+static void put_pair(struct buf *b, const struct gguf_vocab *v)
+{
+    const int second = v->kind == GGUF_WORDS;
+    buf_str(b, ",\"pair\":[");
+    if (v->add_bos) {
+        put_special(b, BOS, 0);
+        buf_ch(b, ',');
+    }
+    put_sequence(b, 'A', 0);
+    buf_ch(b, ',');
+    put_special(b, EOS, 0);
+    buf_ch(b, ',');
+    if (v->sep >= 0) {
+        put_special(b, SEP, 0);
+        buf_ch(b, ',');
+    }
+    put_sequence(b, 'B', second);
+    buf_ch(b, ',');
+    put_special(b, EOS, second);
+    buf_ch(b, ']');
+}
+
 static void put_around(struct buf *b, const struct gguf_vocab *v)
 {
-    const int64_t ids[] = {v->add_bos ? v->bos : -1, v->add_eos ? v->eos : -1};
-    if (ids[0] < 0 && ids[1] < 0) {
+    const int64_t ids[AROUND_N] = {v->add_bos ? v->bos : -1, v->add_eos ? v->eos : -1,
+                                   v->add_eos ? v->sep : -1};
+    if (ids[BOS] < 0 && ids[EOS] < 0) {
         buf_str(b, "null");
         return;
     }
     buf_str(b, "{\"type\":\"TemplateProcessing\",\"single\":[");
-    for (int i = 0; i < 2; i++) {
-        if (i == 1)
-            buf_fmt(b, "%s{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}", ids[0] >= 0 ? "," : "");
-        if (ids[i] >= 0)
-            buf_fmt(b, "%s{\"SpecialToken\":{\"id\":\"%d\",\"type_id\":0}}", i ? "," : "", i);
+    if (ids[BOS] >= 0) {
+        put_special(b, BOS, 0);
+        buf_ch(b, ',');
     }
-    buf_str(b, "],\"special_tokens\":{");
-    for (int i = 0; i < 2; i++)
-        if (ids[i] >= 0)
-            buf_fmt(b, "%s\"%d\":{\"id\":\"%d\",\"ids\":[%lld]}", i && ids[0] >= 0 ? "," : "", i, i,
-                    (long long)ids[i]);
+    put_sequence(b, 'A', 0);
+    if (ids[EOS] >= 0) {
+        buf_ch(b, ',');
+        put_special(b, EOS, 0);
+    }
+    buf_ch(b, ']');
+    if (ids[EOS] >= 0)
+        put_pair(b, v);
+    buf_str(b, ",\"special_tokens\":{");
+    bool first = true;
+    for (int i = 0; i < AROUND_N; i++) {
+        if (ids[i] < 0)
+            continue;
+        buf_fmt(b, "%s\"%d\":{\"id\":\"%d\",\"ids\":[%lld]}", first ? "" : ",", i, i,
+                (long long)ids[i]);
+        first = false;
+    }
     buf_str(b, "}}");
 }
 
 static int put_model(struct buf *b, const struct gguf_vocab *v, struct err *e)
 {
+    const bool pieces = v->kind == GGUF_PIECES;
     int rc = 0;
-    buf_str(b, "\"model\":{\"type\":\"BPE\",");
-    if (v->pieces)
+    buf_str(b, "\"model\":");
+    if (v->kind == GGUF_WORDS)
+        return gguf_put_word_model(b, v), 0;
+    if (v->kind == GGUF_UNIGRAM)
+        return gguf_put_unigram(b, v, e);
+    buf_str(b, "{\"type\":\"BPE\",");
+    if (pieces)
         buf_str(b, "\"byte_fallback\":true,\"fuse_unk\":true,");
     else
         buf_fmt(b, "\"ignore_merges\":%s,", v->pre->ignore_merges ? "true" : "false");
-    if (v->pieces && v->unk >= 0 && v->text[v->unk].n) {
+    if (pieces && v->unk >= 0 && v->text[v->unk].n) {
         buf_str(b, "\"unk_token\":");
         str(b, v->text[v->unk]);
         buf_ch(b, ',');
     }
     buf_str(b, "\"vocab\":{");
-    put_vocab(b, v);
+    gguf_put_vocab(b, v);
     buf_str(b, "},\"merges\":[");
     if (v->scores)
         rc = put_scored(b, v, e);
@@ -193,6 +245,24 @@ static int put_model(struct buf *b, const struct gguf_vocab *v, struct err *e)
         put_merges(b, v->merges);
     buf_str(b, "]}");
     return rc;
+}
+
+static void put_steps(struct buf *b, const struct gguf_vocab *v)
+{
+    switch (v->kind) {
+    case GGUF_BYTES:
+        gguf_put_steps(b, v->pre);
+        break;
+    case GGUF_PIECES:
+        put_spaces(b, v);
+        break;
+    case GGUF_UNIGRAM:
+        gguf_put_unigram_steps(b, v);
+        break;
+    case GGUF_WORDS:
+        gguf_put_word_steps(b, v);
+        break;
+    }
 }
 
 int gguf_tokenizer(const struct gguf *g, struct buf *out, struct err *e)
@@ -203,10 +273,7 @@ int gguf_tokenizer(const struct gguf *g, struct buf *out, struct err *e)
     buf_str(out, "{\"version\":\"1.0\",\"added_tokens\":[");
     put_added(out, &v);
     buf_str(out, "],");
-    if (v.pieces)
-        put_spaces(out, &v);
-    else
-        gguf_put_steps(out, v.pre);
+    put_steps(out, &v);
     buf_str(out, ",\"post_processor\":");
     put_around(out, &v);
     buf_ch(out, ',');

@@ -213,8 +213,9 @@ static void load_positions(struct loader *l)
     struct mat_part at = {0};
     if (l->a->names[W_POSITIONS])
         at = loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, n, width);
-    const struct mat_part of =
-        loader_part(l, W_TOKEN_TYPES, NO_LAYER, NO_EXPERT, false, types, width);
+    struct mat_part of = loader_part(l, W_TOKEN_TYPES, NO_LAYER, NO_EXPERT, false, types, width);
+    loader_make_numbers(l, &at, 1, DT_F32, QUANT_NONE);
+    loader_make_numbers(l, &of, 1, DT_F32, QUANT_NONE);
     float *sums = malloc((size_t)(n * types) * width * sizeof(*sums));
     if (!sums)
         loader_nomem(l);

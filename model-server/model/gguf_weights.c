@@ -281,12 +281,17 @@ static int add_expert_biases(struct gguf_weights *w, const struct arch *a, const
     return 0;
 }
 
+static void add_dim(struct tensor *t)
+{
+    t->n_dims = 2;
+    t->dims[1] = t->dims[0], t->dims[0] = 1;
+}
+
 /* Restores dimensions of 1, which the format's writers omit. */
 static void restore_shape(struct tensor *t, enum role r)
 {
     if (r == W_SHARED_GATE_OUT && t->n_dims == 1) { /* [1, hidden] */
-        t->n_dims = 2;
-        t->dims[1] = t->dims[0], t->dims[0] = 1;
+        add_dim(t);
     } else if (r == W_MIX_CONV && t->n_dims == 2) { /* [channels, 1, width] */
         t->n_dims = 3;
         t->dims[2] = t->dims[1], t->dims[1] = 1;
@@ -404,6 +409,19 @@ static int add_one(struct gguf_weights *w, const struct arch *a, const struct gg
     return rc ? -1 : add(w, &t, e);
 }
 
+/* What follows the layers of an encoder keeps its name: text_head.c. */
+static bool is_head(const char *name)
+{
+    return strncmp(name, "cls.", 4) == 0 || strncmp(name, "dense_", 6) == 0;
+}
+
+static void set_dims(struct tensor *t, const struct gguf_tensor *g)
+{
+    t->n_dims = g->n_dims ? g->n_dims : 1;
+    for (int i = 0; i < t->n_dims; i++)
+        t->dims[i] = g->dims[t->n_dims - 1 - i];
+}
+
 static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_source *s,
                 const struct gguf_tensor *g, struct err *e)
 {
@@ -413,10 +431,16 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
                        .begin = g->begin,
                        .bytes = g->bytes,
                        .data = g->data};
+    set_dims(&t, g);
     if (strncmp(g->name, "rope_", 5) == 0) /* config.json has them */
         return 0;
     if (is_behind(g->name, s->layers) || is_scale(a, g->name)) /* scales: after all tensors */
         return 0;
+    if (is_head(g->name)) {
+        if (t.n_dims == 1 && strcmp(g->name, "cls.output.weight") == 0) /* one label */
+            add_dim(&t);
+        return set_type(&t, g, e) ? -1 : add(w, &t, e);
+    }
     if (!gguf_use_of(a, g->name, &u))
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no place in a model of `%s` here",
                        t.file, g->name, s->family->name);
@@ -430,9 +454,6 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
     if (has_experts(u.role) || u.role == W_MOE_GATE_UP)
         return strcmp(u.suffix, ".bias") == 0 ? add_expert_biases(w, a, &u, g, t, e)
                                               : add_experts(w, a, &u, g, t, e);
-    t.n_dims = g->n_dims ? g->n_dims : 1;
-    for (int i = 0; i < t.n_dims; i++)
-        t.dims[i] = g->dims[t.n_dims - 1 - i];
     if (u.role == W_MIX_BETA_DECAY)
         return add_beta_and_decay(w, a, &u, &s->shape, t, e);
     return add_one(w, a, s, &u, t, e);

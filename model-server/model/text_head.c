@@ -2,6 +2,7 @@
 #include "common/json.h"
 #include "common/model_file.h"
 #include "model-server/backend/numbers.h"
+#include "model-server/model/quant/blocks.h"
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,10 +13,26 @@ enum { SMALL_JSON = 16 * 1024 * 1024, MAX_LABELS = 4096, LANES = 16 };
 
 /* ---------------------------------------------------------------- tensors */
 
+/* The same of packed blocks. */
+static void block_elements(const struct tensor *t, uint64_t first, uint64_t n, float *out)
+{
+    const struct gguf_packing_info *k = &gguf_packings[t->packing];
+    float block[BLOCK_MAX];
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t at = first + i;
+        if (i == 0 || at % k->elements == 0)
+            block_numbers((enum gguf_packing)t->packing,
+                          (const uint8_t *)t->data + at / k->elements * k->bytes, block);
+        out[i] = block[at % k->elements];
+    }
+}
+
 /* Reads elements [first, first + n) of a tensor, which may be unaligned. */
 static int numbers(const struct tensor *t, uint64_t first, uint64_t n, float *out, struct err *e)
 {
     const char *p = t->data;
+    if (t->type == T_BLOCKS && !t->row_at && !t->col_at)
+        return block_elements(t, first, n, out), 0;
     if (t->type != T_F32 && t->type != T_F16 && t->type != T_BF16)
         return err_set(e, ERR_VALIDATION,
                        "%s: tensor `%s` has dtype %s; weights must be F32, F16 or BF16", t->file,
@@ -81,7 +98,7 @@ static int add_stage(struct text_head *h, const struct checkpoint *c, const char
     h->n_stages++;
     *s = (struct head_stage){.in = in, .out = (uint32_t)t->dims[0], .act = act};
     h->width = s->out;
-    if (!(s->w = malloc((size_t)s->in * s->out * sizeof(*s->w))))
+    if (!(s->w = calloc((size_t)s->in * s->out, sizeof(*s->w))))
         return err_nomem(e);
     if (numbers(t, 0, (uint64_t)s->in * s->out, s->w, e))
         return -1;
@@ -110,8 +127,11 @@ static int dense_act(const cJSON *j, const char *folder, enum head_act *out, str
     return err_set(e, ERR_VALIDATION, "%s: activation `%.60s` is not supported", folder, name);
 }
 
-static int add_dense(struct text_head *h, const char *dir, const char *folder, struct err *e)
+/* In a GGUF file the matrix of the folder "2_Dense" is the tensor dense_2. */
+static int add_dense(struct text_head *h, const struct text_head_options *o, const char *folder,
+                     struct err *e)
 {
+    const char *dir = o->dir;
     char path[PATH_MAX], file[PATH_MAX];
     struct checkpoint c;
     enum head_act act = HEAD_TANH;
@@ -123,6 +143,10 @@ static int add_dense(struct text_head *h, const char *dir, const char *folder, s
         return -1;
     int rc = dense_act(j, path, &act, e);
     cJSON_Delete(j);
+    if (rc == 0 && o->c->gguf.set.n) {
+        snprintf(file, sizeof(file), "dense_%d", atoi(folder));
+        return add_stage(h, o->c, file, act, e);
+    }
     if (rc || checkpoint_open(&c, path, NULL, e))
         return -1;
     rc = add_stage(h, &c, "linear", act, e);
@@ -147,7 +171,11 @@ static const struct recipe {
                {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH, NULL},
                {"pooler.dense", NULL, "classifier", HEAD_GELU, "deberta."},
                {"head.dense", "head.norm", "classifier", HEAD_GELU, NULL},
-               {NULL, NULL, "score", HEAD_PLAIN, NULL}};
+               {NULL, NULL, "score", HEAD_PLAIN, NULL},
+               {"cls", "cls.norm", "cls.output", HEAD_GELU, "model."}, /* in GGUF: ModernBERT */
+               {"cls", NULL, "cls.output", HEAD_RELU, "distilbert."},
+               {"cls", NULL, "cls.output", HEAD_TANH, NULL},
+               {NULL, NULL, "cls.output", HEAD_PLAIN, NULL}};
 
 static const struct recipe *recipe_of(const struct checkpoint *c, const struct arch *a)
 {
@@ -215,6 +243,18 @@ static int add_norm(struct text_head *h, const struct checkpoint *c, const char 
     return s->norm || !named(c, name, ".weight") ? 0 : -1;
 }
 
+/* The logit of the first of two labels, "yes", minus that of "no". */
+static void join_answers(struct text_head *h)
+{
+    struct head_stage *s = &h->stages[h->n_stages - 1];
+    for (uint32_t i = 0; i < s->in; i++)
+        s->w[i] -= s->w[s->in + i];
+    if (s->b)
+        s->b[0] -= s->b[1];
+    s->out = h->width = 1;
+    h->asks_yes_no = true;
+}
+
 static int classifier(struct text_head *h, const struct text_head_options *o, const cJSON *config,
                       struct err *e)
 {
@@ -229,6 +269,8 @@ static int classifier(struct text_head *h, const struct text_head_options *o, co
         return err_set(e, ERR_VALIDATION, "%s: there is no classifier", o->dir);
     if (!r && yes_or_no(h, o, e))
         return -1;
+    if (r && h->width == 2 && sentence_asks(config))
+        join_answers(h);
     if (h->width == 1)
         h->task = TASK_RERANK;
     else if (o->task == TASK_RERANK)
@@ -263,7 +305,7 @@ int text_head_load(struct text_head *h, const struct text_head_options *o, struc
     h->pooling = s->pooling ? s->pooling : o->both_ways ? POOL_MEAN : POOL_LAST;
     h->width *= (uint32_t)__builtin_popcount(h->pooling);
     for (uint32_t i = 0; i < s->n_dense; i++)
-        if (add_dense(h, o->dir, s->dense[i], e))
+        if (add_dense(h, o, s->dense[i], e))
             return -1;
     return 0;
 }

@@ -4,6 +4,7 @@
 // fuzz-sources: common/tokenizer/scored.c
 #include "common/buf.h"
 #include "common/gguf/family.h"
+#include "common/gguf/pooling.h"
 #include "common/gguf/vocab.h"
 #include "common/json.h"
 #include <stdlib.h>
@@ -75,6 +76,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const struct gguf_set set = {&g, 1};
     check_tree(gguf_config(&set, &e), &e);
     check_tree(gguf_generation_config(&set, &e), &e);
+    if (gguf_pools(&set)) {
+        check_tree(gguf_modules(&set, &e), &e);
+        check_tree(gguf_pooling(&set, &e), &e);
+    }
     gguf_close(&g);
     return 0;
 }

@@ -91,13 +91,41 @@ static inline void gt_special(struct gguf_write *w, const struct tokenizer *tok,
         gw_put_u32(w, key, (uint32_t)id);
 }
 
+/* Unigrams are a list of pieces with scores. */
+static inline void gt_unigrams(struct gguf_tokens *t, const cJSON *vocab)
+{
+    const cJSON *j;
+    uint32_t id = 0;
+    cJSON_ArrayForEach(j, vocab)
+    {
+        gt_set(t, id, j->child->valuestring, GGUF_NORMAL);
+        t->score[id++] = (float)j->child->next->valuedouble;
+    }
+}
+
+static inline void gt_charsmap(struct gguf_write *w, const char *base64)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    struct buf b = BUF_INIT;
+    uint32_t bits = 0, n = 0;
+    for (; *base64 && *base64 != '='; base64++) {
+        bits = bits << 6 | (uint32_t)(strchr(digits, *base64) - digits);
+        if ((n += 6) >= 8)
+            buf_ch(&b, (char)(bits >> (n -= 8)));
+    }
+    gw_put_list(w, "tokenizer.ggml.precompiled_charsmap", GGUF_T_U8, b.len);
+    buf_add(&w->values, b.p, b.len);
+    buf_free(&b);
+}
+
 /* From the folder `dir`; `pre`: the value of tokenizer.ggml.pre, NULL: a tokenizer with scores,
- * "gemma4": pieces with merges. */
+ * "gemma4": pieces with merges, "t5": unigrams. */
 static inline void gguf_tokens(struct gguf_write *w, const char *dir, const char *pre)
 {
     char path[2048];
     struct err e = ERR_INIT;
     const bool merged = pre && strcmp(pre, "gemma4") == 0, pieces = !pre || merged;
+    const bool unigram = pre && strcmp(pre, "t5") == 0;
     struct gguf_tokens t = {0};
     struct tok_scratch *scratch = NULL;
     struct tok_ids ids = {0};
@@ -108,7 +136,12 @@ static inline void gguf_tokens(struct gguf_write *w, const char *dir, const char
     if (!root || !tok)
         fail_msg("%s", e.msg);
     const cJSON *model = json_get(root, "model"), *merges = json_get(model, "merges");
-    cJSON_ArrayForEach(j, json_get(model, "vocab"))
+    const cJSON *vocab = json_get(model, "vocab");
+    if (unigram) {
+        gt_unigrams(&t, vocab);
+        vocab = NULL;
+    }
+    cJSON_ArrayForEach(j, vocab)
     {
         const bool byte = pieces && strlen(j->string) == 6 && !strncmp(j->string, "<0x", 3);
         gt_set(&t, (uint32_t)j->valuedouble, j->string, byte ? GGUF_BYTE : GGUF_NORMAL);
@@ -116,25 +149,31 @@ static inline void gguf_tokens(struct gguf_write *w, const char *dir, const char
     cJSON_ArrayForEach(j, json_get(root, "added_tokens"))
     {
         const char *s = json_str(j, "content", "");
-        const bool unk = !strcmp(s, json_str(model, "unk_token", ""));
-        gt_set(&t, (uint32_t)tokenizer_id(tok, s), s,
+        const uint32_t id = (uint32_t)tokenizer_id(tok, s);
+        const bool unk = unigram ? id == json_num(model, "unk_id", -1)
+                                 : !strcmp(s, json_str(model, "unk_token", ""));
+        gt_set(&t, id, s,
                unk                              ? GGUF_UNKNOWN
                : json_bool(j, "special", false) ? GGUF_CONTROL
                                                 : GGUF_USER_DEFINED);
         if (unk)
-            gw_put_u32(w, "tokenizer.ggml.unknown_token_id", (uint32_t)tokenizer_id(tok, s));
+            gw_put_u32(w, "tokenizer.ggml.unknown_token_id", id);
+        if (unigram)
+            t.score[id] = 0;
     }
-    gw_put_str(w, "tokenizer.ggml.model", merged ? pre : pre ? "gpt2" : "llama");
-    if (pre && !merged)
+    gw_put_str(w, "tokenizer.ggml.model", merged || unigram ? pre : pre ? "gpt2" : "llama");
+    if (unigram)
+        gt_charsmap(w, json_str(json_get(root, "normalizer"), "precompiled_charsmap", ""));
+    else if (pre && !merged)
         gw_put_str(w, "tokenizer.ggml.pre", pre);
     else if (!pre)
         gt_scores(&t, merges, tok);
-    gt_lists(w, &t, merges, !pre);
+    gt_lists(w, &t, merges, !pre || unigram);
     /* The ids around an empty text show the special tokens and the switches. */
     assert_int_equal(tokenizer_encode(tok, "", 0, TOK_ADD_SPECIAL, &scratch, &ids, &e), 0);
-    gw_put_bool(w, "tokenizer.ggml.add_bos_token", ids.n > 0);
-    gw_put_bool(w, "tokenizer.ggml.add_eos_token", ids.n > 1);
-    if (ids.n)
+    gw_put_bool(w, "tokenizer.ggml.add_bos_token", ids.n > 0 && !unigram);
+    gw_put_bool(w, "tokenizer.ggml.add_eos_token", ids.n > 1 || unigram);
+    if (ids.n && !unigram)
         gw_put_u32(w, "tokenizer.ggml.bos_token_id", ids.id[0]);
     else
         gt_special(w, tok, "bos_token", "tokenizer.ggml.bos_token_id");

@@ -35,6 +35,7 @@ static const struct token_case {
     {"deepseek_coder", "deepseek-coder", "llama", {0}, NULL},
     {"synthetic_deepseek_v3", "deepseek-v3", "llama", {0}, NULL},
     {"synthetic_o200k", "gpt-4o", "llama", {0}, NULL},
+    {"t5", "t5", "t5", {0}, NULL},
 };
 enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
 static int skipped;

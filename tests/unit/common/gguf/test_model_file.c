@@ -178,8 +178,8 @@ static void refuses(void **state)
 {
     struct gguf_write w = {0};
     (void)state;
-    shape(&w, "mamba");
-    refuse(&w, "config.json", "architecture `mamba` is not read from GGUF (known: llama, qwen2");
+    shape(&w, "grok");
+    refuse(&w, "config.json", "architecture `grok` is not read from GGUF (known: llama, qwen2");
     gw_put_u32(&w, "x", 1);
     refuse(&w, "config.json", "`general.architecture` is missing");
     shape(&w, "llama");
@@ -191,6 +191,9 @@ static void refuses(void **state)
     shape(&w, "qwen2");
     gw_put_u32(&w, "qwen2.expert_count", 4);
     refuse(&w, "config.json", "experts in `qwen2` are not supported");
+    shape(&w, "qwen2");
+    gw_put_bool(&w, "qwen2.attention.causal", false);
+    refuse(&w, "config.json", "`qwen2` whose tokens see later ones is not supported");
     gw_put_str(&w, "general.architecture", "qwen2");
     refuse(&w, "config.json", "tensor `token_embd.weight` is missing");
     tokens(&w, "gpt2", "my-own");
@@ -199,8 +202,8 @@ static void refuses(void **state)
     refuse(&w, "tokenizer.json", "`tokenizer.ggml.pre` is missing");
     tokens(&w, "gpt2", "qwen2");
     refuse(&w, "tokenizer.json", "`tokenizer.ggml.merges` is missing");
-    tokens(&w, "t5", NULL);
-    refuse(&w, "tokenizer.json", "`tokenizer.ggml.model` t5 is not read here");
+    tokens(&w, "rwkv", NULL);
+    refuse(&w, "tokenizer.json", "`tokenizer.ggml.model` rwkv is not read here");
     gw_put_str(&w, "tokenizer.ggml.model", "llama");
     refuse(&w, "tokenizer.json", "`tokenizer.ggml.tokens` is missing");
     shape(&w, "llama");

@@ -1,0 +1,64 @@
+/* Architectures that compute vectors or scores: encoders, and decoders that see both ways. */
+#include "common/gguf/families.h"
+#include <stdio.h>
+#include <string.h>
+
+static void put_word(const struct gguf_meta *m, const char *key, const char *word)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(m->config, key);
+    cJSON_AddStringToObject(m->config, key, word);
+}
+
+/* Rows of the table of token types, 0: there is none. */
+static double type_rows(const struct gguf_meta *m)
+{
+    const struct gguf_tensor *t = gguf_set_tensor(m->s, "token_types.weight");
+    return t ? (double)t->dims[1] : 0;
+}
+
+/* A BERT without token types is DistilBERT, whose config.json has words of its own. The position
+ * tables of RoBERTa and its kin begin at the first position that is used, as BERT's. */
+void gguf_bert(const struct gguf_meta *m)
+{
+    static const char *const distil[][2] = {{"embedding_length", "dim"},
+                                            {"block_count", "n_layers"},
+                                            {"attention.head_count", "n_heads"},
+                                            {"feed_forward_length", "hidden_dim"}};
+    meta_put(m, "type_vocab_size", type_rows(m));
+    if (type_rows(m) > 0)
+        return;
+    put_word(m, "model_type", "distilbert");
+    for (size_t i = 0; i < sizeof(distil) / sizeof(distil[0]); i++)
+        meta_copy(m, distil[i][0], distil[i][1]);
+}
+
+void gguf_nomic_bert(const struct gguf_meta *m)
+{
+    meta_put(m, "type_vocab_size", type_rows(m));
+    meta_set(m, "rope_theta", meta_number_or(m, "rope.freq_base", 1000));
+}
+
+void gguf_modern_bert(const struct gguf_meta *m)
+{
+    struct gguf_str act;
+    char word[32];
+    meta_copy(m, "attention.layer_norm_epsilon", "norm_eps");
+    meta_put(m, "local_attention", meta_number_or(m, "attention.sliding_window", 128));
+    meta_put(m, "global_attn_every_n_layers",
+             meta_number_or(m, "attention.sliding_window_pattern", 3));
+    meta_put(m, "global_rope_theta", meta_number_or(m, "rope.freq_base", 160000));
+    meta_put(m, "local_rope_theta", meta_number_or(m, "rope.freq_base_swa", 10000));
+    if (meta_text(m, "hidden_activation", &act) && act.n < sizeof(word)) {
+        snprintf(word, sizeof(word), "%.*s", (int)act.n, act.p);
+        put_word(m, "hidden_activation", word);
+    }
+}
+
+void gguf_gemma_embedding(const struct gguf_meta *m)
+{
+    gguf_window(m);
+    gguf_pattern(m);
+    meta_put(m, "query_pre_attn_scalar", gguf_head_size(m->s, m->f));
+    meta_put(m, "rope_local_base_freq", meta_number_or(m, "rope.freq_base_swa", 10000));
+    cJSON_AddBoolToObject(m->config, "use_bidirectional_attention", true);
+}
