@@ -1,6 +1,7 @@
 """A GGUF file served like the folder that it was made from: the same tokens, templates and answers."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -119,6 +120,16 @@ def test_packed_weights_are_served_as_the_numbers_that_they_are(tmp_path, quant,
     """In exact arithmetic nothing is rounded but sums: the bits of a model in fp32 in a fraction of its memory."""
     path = random_model(tmp_path / "m.gguf", *quant.split())
     assert numbers(path, num_shard) == numbers(path, num_shard, "--dtype", "float32")
+
+
+def test_queries_and_gates_of_a_head_side_by_side_stay_packed(tmp_path):
+    """Each is a matrix of as many pieces as there are heads. A layer's two matrices of gates of the state are numbers by choice."""
+    path = write_family(family_folder("qwen3_5_text", tmp_path), tmp_path / "m.gguf", model="qwen3_5_text", packed="Q8_0")
+    with Service(path) as s:
+        kept = re.search(r'packed matrices kept="([^"]*)"', s.log)[1]
+    layers, full = 4, 1
+    want = (layers - full) * 3 + full * 4 + layers * 3 + 1  # qkv, z, out; q (once), k, v, out; the MLP; the head
+    assert kept == f"q8_0 {want + full}, widened to bfloat16 {2 * (layers - full)}"  # q's gates are a matrix of their own
 
 
 def test_a_tensor_may_have_a_scale_of_all_of_it(tmp_path):

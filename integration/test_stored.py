@@ -51,7 +51,7 @@ def refused(path, config):
     return s.log
 
 
-@pytest.mark.parametrize("method", ["exl2", "exl3", "hqq", "aqlm", "eetq", "quanto", "higgs", "vptq", "bitnet", "torchao"])
+@pytest.mark.parametrize("method", ["exl2", "exl3", "hqq", "aqlm", "eetq", "quanto", "higgs", "vptq", "torchao"])
 def test_what_is_not_read_is_refused_by_its_name(tmp_path, method):
     stored, _ = write(DEMO, tmp_path, "llm-int8")
     assert f"weights quantised by `{method}` are not supported (known: gptq, awq" in refused(stored, {"quant_method": method})

@@ -28,8 +28,8 @@ struct loader {
     struct random_tensor random[MAX_SOURCES]; /* and their random numbers */
     struct stored_matrix stored[MAX_SOURCES]; /* quantised parts, dequantised when packed */
     int n_stored;
-    /* codes of parts that stay packed, in the last of `copies` */
-    struct mat_codes codes[MAX_SOURCES];
+    struct mat_codes *codes; /* of the current matrix's parts, if they stay packed */
+    int n_codes;
     int n_tensors, n_copies;
     int64_t began;       /* ns */
     int64_t reported_ns; /* when progress was last logged */
@@ -47,9 +47,11 @@ enum { LOADER_SAMPLE_ROWS = 64 }; /* rows of a matrix to pack, if a load is only
 void loader_nomem(struct loader *l);
 /* Adds to the counted size of the decoder. */
 void loader_count(struct decoder *d, uint64_t elements, uint64_t bytes);
-/* For loader_pack(). Converts to codes instead of numbers: all parts (true), or none. Dequantises
- * the parts without numbers, to `dtype`, or for `quant` to fp32. */
+/* For loader_pack(). Converts to codes instead of numbers: all parts (true), which are valid until
+ * loader_free_codes(), or none. Dequantises the parts without numbers, to `dtype`, or for `quant`
+ * to fp32. */
 bool loader_keep_codes(struct loader *l, struct mat_part *parts, int n);
+void loader_free_codes(struct loader *l);
 void loader_make_numbers(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
                          enum quant quant);
 /* After the last matrix. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert((int)PACKED_NOTES >= (int)MAX_SOURCES, "each stored part has a note");
+_Static_assert((int)PACKED_NOTES >= (int)MAX_SOURCES, "each stored tensor has a note");
 
 void loader_count(struct decoder *d, uint64_t elements, uint64_t bytes)
 {
@@ -61,22 +61,39 @@ static struct weight *take(struct loader *l, uint64_t what)
     return w;
 }
 
+/* The stored tensors of a matrix: for each the first of its parts. Returns their number. */
+static int sources(const struct mat_part *parts, int n, int first[MAX_SOURCES])
+{
+    const struct stored_matrix *of[MAX_SOURCES];
+    int k = 0;
+    for (int i = 0; i < n; i++) {
+        int at = 0;
+        while (parts[i].source == SOURCE_STORED && at < k && of[at] != parts[i].stored)
+            at++;
+        if (parts[i].source != SOURCE_STORED || at < k)
+            continue;
+        assert(k < MAX_SOURCES); /* as many as struct loader has */
+        of[k] = parts[i].stored, first[k++] = i;
+    }
+    return k;
+}
+
 static struct weight *make(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
                            enum quant quant, uint64_t what)
 {
     struct decoder *d = l->d;
     struct packed_note notes[PACKED_NOTES] = {0};
-    const bool stored = parts[0].source == SOURCE_STORED;
+    int first[MAX_SOURCES];
+    const int stored = quant ? 0 : sources(parts, n, first);
     if (quant || dtype != d->dtype || !loader_keep_codes(l, parts, n))
         loader_make_numbers(l, parts, n, dtype, quant);
-    for (int i = 0; stored && !quant && i < n; i++) {
-        const bool kept = parts[i].source == SOURCE_CODES;
-        const char *name = kept ? parts[i].codes->format.name : dtype_name(dtype);
+    for (int i = 0; i < stored; i++) {
+        const struct mat_part *p = &parts[first[i]];
+        const bool kept = p->source == SOURCE_CODES;
+        const char *name = kept ? p->codes->format.name : dtype_name(dtype);
         note_matrix(d, kept, name);
-        if (i < PACKED_NOTES) {
-            snprintf(notes[i].format, sizeof(notes[i].format), "%s", name);
-            notes[i].kept = kept;
-        }
+        snprintf(notes[i].format, sizeof(notes[i].format), "%s", name);
+        notes[i].kept = kept;
     }
     const struct mat_desc m = {.parts = parts,
                                .n_parts = n,
@@ -88,6 +105,7 @@ static struct weight *make(struct loader *l, struct mat_part *parts, int n, enum
     struct weight *w = l->failed ? NULL : d->ops->weight_load(d->dev, &m, l->e);
     if (w && d->watch.after)
         d->watch.after(d->watch.arg, w, parts, n);
+    loader_free_codes(l);
     if (w && !d->sample)
         packed_add(d->packed, w, what, notes);
     return w;

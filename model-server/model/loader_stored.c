@@ -26,29 +26,36 @@ static bool same_order(const struct mat_codes *c, int n, int64_t cols)
     return true;
 }
 
+void loader_free_codes(struct loader *l)
+{
+    while (l->n_codes)
+        free(l->codes[--l->n_codes].codes);
+    free(l->codes);
+    l->codes = NULL;
+}
+
+/* The codes of all parts, in l->codes; false: some parts have none. */
+static bool codes_of(struct loader *l, const struct mat_part *parts, int n)
+{
+    l->codes = calloc((size_t)n, sizeof(*l->codes));
+    for (int i = 0; l->codes && i < n; i++) {
+        const struct mat_part *p = &parts[i];
+        if (p->source != SOURCE_STORED)
+            return false;
+        const struct stored_slice s = rows_of_part(p);
+        if (!stored_codes(p->stored, &s, &l->codes[i], l->d->ops, l->d->dev))
+            return false;
+        l->n_codes++;
+    }
+    return l->codes && same_order(l->codes, n, parts[0].cols);
+}
+
 bool loader_keep_codes(struct loader *l, struct mat_part *parts, int n)
 {
-    const struct decoder *d = l->d;
-    const int before = l->n_copies;
-    if (l->failed || !l->c || !l->how->keep || n > MAX_SOURCES)
+    if (l->failed || !l->c || !l->how->keep)
         return false;
-    for (int i = 0; i < n; i++) {
-        const struct mat_part *p = &parts[i];
-        struct mat_codes *c = &l->codes[i];
-        struct stored_slice s;
-        if (p->source == SOURCE_STORED)
-            s = rows_of_part(p);
-        if (p->source != SOURCE_STORED || !stored_codes(p->stored, &s, c, d->ops, d->dev)) {
-            while (l->n_copies > before)
-                free(l->copies[--l->n_copies]);
-            return false;
-        }
-        assert(l->n_copies < MAX_SOURCES);
-        l->copies[l->n_copies++] = c->codes;
-    }
-    if (!same_order(l->codes, n, parts[0].cols)) {
-        while (l->n_copies > before)
-            free(l->copies[--l->n_copies]);
+    if (!codes_of(l, parts, n)) {
+        loader_free_codes(l);
         return false;
     }
     for (int i = 0; i < n; i++)

@@ -7,6 +7,7 @@
 #include "model-server/model/quant/stored.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static uint16_t half_at(const uint8_t *p)
@@ -351,25 +352,48 @@ static bool scales(const struct stored_matrix *m, int64_t row, int64_t rows, int
     return true;
 }
 
-/* Codes are kept if possible: in whole blocks with scales in range; reordered columns only in
- * whole rows. */
+static int by_place(const void *a, const void *b, void *col_at)
+{
+    const uint32_t *at = col_at, x = at[*(const uint32_t *)a], y = at[*(const uint32_t *)b];
+    return (x > y) - (x < y);
+}
+
+/* The slice's reordered columns in the order of the file, out[s->cols]. */
+static void order(const struct stored_matrix *m, const struct stored_slice *s, uint32_t *out)
+{
+    for (int64_t i = 0; i < s->cols; i++)
+        out[i] = (uint32_t)i;
+    qsort_r(out, (size_t)s->cols, sizeof(*out), by_place,
+            (void *)(uintptr_t)(m->t[STORED_CODES]->col_at + s->col));
+}
+
+/* True if the slice's reordered columns are whole blocks of `block` columns in the file. */
+static bool whole_blocks(const struct stored_matrix *m, const struct stored_slice *s, int64_t block)
+{
+    const uint32_t *col_at = m->t[STORED_CODES]->col_at + s->col;
+    uint32_t *k = malloc((size_t)s->cols * sizeof(*k));
+    bool whole = k != NULL;
+    if (k)
+        order(m, s, k);
+    for (int64_t i = 0; whole && i < s->cols; i++)
+        whole = i % block ? col_at[k[i]] == col_at[k[i - 1]] + 1 : col_at[k[i]] % block == 0;
+    free(k);
+    return whole;
+}
+
+/* Codes are kept if possible: in whole blocks with scales in range. */
 static bool form_of(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
 {
     const struct tensor *t = m->t[STORED_CODES];
     const enum gguf_packing packing = (enum gguf_packing)t->packing;
     const int64_t block = gguf_packings[packing].elements;
-    if (block == 1 || s->col % block || s->cols % block || (t->col_at && s->cols != m->cols))
+    if (block == 1 || s->cols % block ||
+        (t->col_at ? !whole_blocks(m, s, block) : s->col % block != 0))
         return false;
     *f = formats[packed[packing].format];
     f->factors |= t->times != 0;
     f->ordered = t->col_at != NULL;
     return true;
-}
-
-static void order(const struct stored_matrix *m, uint32_t *out)
-{
-    for (int64_t i = 0; i < m->cols; i++)
-        out[m->t[STORED_CODES]->col_at[i]] = (uint32_t)i;
 }
 
 static bool codes_row(const struct stored_matrix *m, int64_t row, const struct stored_slice *s,
@@ -379,14 +403,14 @@ static bool codes_row(const struct stored_matrix *m, int64_t row, const struct s
     const struct gguf_packing_info *p = &gguf_packings[t->packing];
     const struct format *f = &c->format;
     const int64_t n = p->elements, groups = n / f->group;
-    const uint8_t *b =
-        (const uint8_t *)t->data + (place_of(t, row) * m->cols + s->col) / n * p->bytes;
+    const uint8_t *line = (const uint8_t *)t->data + place_of(t, row) * m->cols / n * p->bytes;
     struct block_codes o;
     if (f->factors)
         c->factor[to] =
             packed[t->packing].factor != 0 ? packed[t->packing].factor * times_of(t) : times_of(t);
-    for (int64_t at = to * s->cols; at < (to + 1) * s->cols; at += n, b += p->bytes) {
-        packed[t->packing].unpack(b, &o);
+    for (int64_t k = 0, at = to * s->cols; k < s->cols; k += n, at += n) {
+        const int64_t from = t->col_at ? t->col_at[s->col + c->order[k]] : s->col + k;
+        packed[t->packing].unpack(line + from / n * p->bytes, &o);
         memcpy(c->codes + at, o.code, (size_t)n);
         for (int64_t i = 0; i < n / f->block; i++) {
             uint16_t *scale = &c->scale[at / f->block + i];

@@ -35,8 +35,9 @@ static bool can_be_sorted(const struct stored_matrix *m, const struct stored_sli
     return whole;
 }
 
-void keep_order(const struct stored_matrix *m, uint32_t *order)
+void keep_order(const struct stored_matrix *m, const struct stored_slice *s, uint32_t *order)
 {
+    (void)s;
     for (uint32_t g = 0; g < m->groups; g++)
         for (int64_t i = 0; i < m->cols; i++)
             if (stored_u32(m->t[STORED_GROUPS], i) == g)

@@ -298,7 +298,7 @@ bool stored_codes(const struct stored_matrix *m, const struct stored_slice *s, s
         !take_memory(c, (size_t)(s->rows * s->cols), (size_t)s->cols))
         return false;
     if (c->order)
-        m->how->format->order(m, c->order);
+        m->how->format->order(m, s, c->order);
     struct codes_job j = {m, s, c, false};
     if (ops->host_run)
         ops->host_run(dev, codes_bands, &j, n);

@@ -125,8 +125,8 @@ struct stored_format {
     bool (*form)(const struct stored_matrix *m, const struct stored_slice *s, struct format *f);
     bool (*codes_rows)(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
                        const struct stored_slice *s, const struct mat_codes *c, int64_t to);
-    /* For forms that are `ordered`: the matrix's column of each column of codes, [cols]. */
-    void (*order)(const struct stored_matrix *m, uint32_t *out);
+    /* For forms that are `ordered`: the slice's column of each column of codes, [s->cols]. */
+    void (*order)(const struct stored_matrix *m, const struct stored_slice *s, uint32_t *out);
 };
 extern const struct stored_format stored_gptq, stored_awq, stored_scaled, stored_scaled_inv,
     stored_packed, stored_mxfp4, stored_blocks, stored_nvfp4, stored_nvfp4_packed, stored_nf4,
@@ -147,8 +147,8 @@ int stored_not_multiple(const struct stored_matrix *m, const char *what, int64_t
 bool keep_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f);
 bool keep_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
                const struct stored_slice *s, const struct mat_codes *c, int64_t to);
-/* `order` of matrices with STORED_GROUPS: sorted by group, ascending. */
-void keep_order(const struct stored_matrix *m, uint32_t *order);
+/* `order` of matrices with STORED_GROUPS, of whole rows: sorted by group, ascending. */
+void keep_order(const struct stored_matrix *m, const struct stored_slice *s, uint32_t *order);
 /* Element i of a tensor of scales, or of numbers in 16 or 32 bits. */
 float stored_number(const struct tensor *t, int64_t i);
 /* Scale of a row and group, any type. */

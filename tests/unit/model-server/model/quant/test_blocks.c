@@ -4,6 +4,7 @@
 #include "model-server/backend/numbers.h"
 #include "model-server/model/quant/blocks.h"
 #include "model-server/model/quant/stored.h"
+#include "tests/check/random.h"
 #include "tests/unit/test.h"
 #include <string.h>
 
@@ -222,9 +223,8 @@ static void check_codes(const struct part *x, uint32_t rows)
                     fail_msg("%s, row %d, column %d", i->name, (int)r, (int)k);
         free(c.codes);
     }
-    move(&moves, &t, rows % 4 == 0,
-         true); /* columns that were moved: of whole rows, with their order */
-    assert_false(all > 2 && codes_of(&m, (struct stored_slice){0, rows, 1, from, n}, &c));
+    move(&moves, &t, rows % 4 == 0, true); /* columns that were moved, with their order */
+    assert_false(all > 2 && codes_of(&m, (struct stored_slice){0, rows, 1, 16, i->elements}, &c));
     assert_true(codes_of(&m, (struct stored_slice){0, rows, 1, 0, cols}, &c));
     assert_true(c.format.ordered);
     for (int64_t r = 0; r < rows; r++)
@@ -276,8 +276,64 @@ static void slices(void **state)
     free(file);
 }
 
+/* Columns [col, col + cols) of eight heads of `width` columns, which are in another order in the
+ * file: are there codes, and are they the numbers? */
+static bool ordered_codes(uint32_t width, const uint32_t place[8], int64_t col, int64_t cols)
+{
+    enum { ROWS = 2, MOST_COLS = 8 * 64, BYTES = 34 }; /* Q8_0: a scale, 32 numbers */
+    static uint8_t blocks[ROWS * MOST_COLS / 32 * BYTES];
+    static uint32_t col_at[MOST_COLS];
+    static const struct stored how = {
+        .format = &stored_blocks, .method = "gguf", .row_block = 1, .keep = true};
+    const int64_t all = 8 * (int64_t)width;
+    struct rng rng = rng_new();
+    for (size_t i = 0; i < sizeof(blocks); i++)
+        blocks[i] = i % BYTES == 1 ? 0x24 : (uint8_t)rng_below(&rng, 256);
+    for (uint32_t i = 0; i < 8 * width; i++)
+        col_at[i] = place[i / width] * width + i % width;
+    struct tensor t = {.name = "w.weight",
+                       .file = "f",
+                       .type = T_BLOCKS,
+                       .n_dims = 2,
+                       .dims = {ROWS, (uint64_t)all},
+                       .data = blocks,
+                       .col_at = col_at,
+                       .packing = GGUF_Q8_0};
+    struct stored_matrix m;
+    struct mat_codes c;
+    struct err e = ERR_INIT;
+    float want[MOST_COLS];
+    assert_int_equal(stored_open(&m, &how, "w", ROWS, all, the_one, &t, &e), 0);
+    if (!codes_of(&m, (struct stored_slice){0, ROWS, 1, col, cols}, &c))
+        return false;
+    for (int64_t r = 0; r < ROWS; r++) {
+        stored_blocks.numbers(&m, r, col, cols, want);
+        for (int64_t k = 0; k < cols; k++)
+            assert_true(number_of(&c, r * cols + k, cols) == want[c.order[k]]);
+    }
+    free(c.codes);
+    return true;
+}
+
+/* A rank's columns stay codes where they are whole blocks of the file. */
+static void columns_in_another_order(void **state)
+{
+    static const uint32_t tiled[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+    (void)state;
+    for (int64_t rank = 0; rank < 2; rank++) {
+        assert_true(ordered_codes(64, tiled, rank * 256, 256));
+        assert_true(
+            ordered_codes(16, tiled, rank * 64, 64)); /* two heads of a block are of a rank */
+    }
+    assert_true(ordered_codes(64, tiled, 0, 512));
+    assert_true(ordered_codes(8, tiled, 0, 64));
+    assert_false(ordered_codes(8, tiled, 0, 32)); /* half of two blocks */
+    assert_false(ordered_codes(16, tiled, 0, 32));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_bit), cmocka_unit_test(slices)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_bit), cmocka_unit_test(slices),
+                                       cmocka_unit_test(columns_in_another_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
