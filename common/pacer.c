@@ -22,8 +22,7 @@ bool pacer_rest(struct pacer *p, unsigned share)
     rest = rest < most ? rest : most;
     const struct timespec until = clock_timespec(now + rest);
     pthread_mutex_lock(&p->lock);
-    while (rest && !p->stop &&
-           pthread_cond_timedwait(&p->stopped, &p->lock, &until) != ETIMEDOUT)
+    while (rest && !p->stop && pthread_cond_timedwait(&p->stopped, &p->lock, &until) != ETIMEDOUT)
         ;
     const bool go_on = !p->stop;
     pthread_mutex_unlock(&p->lock);

@@ -565,19 +565,20 @@ def absorbed(named, c):
 KINDS = {"float32": gguf.GGMLQuantizationType.F32, "float16": gguf.GGMLQuantizationType.F16, "bfloat16": gguf.GGMLQuantizationType.BF16}
 
 
-def write_family(folder, path, newer=False, model=None):
-    """The tensors keep their numbers, in 16 bits where they are matrices. `newer`: DeepSeek's as later converters write them."""
+def write_family(folder, path, newer=False, model=None, packed=None):
+    """The tensors keep their numbers, in 16 bits where they are matrices. `newer`: DeepSeek's as later converters write them.
+    `model`: a name of the tables below, or a row as they have. `packed`: matrices in that kind of blocks, made of numbers in 16 bits."""
     folder = pathlib.Path(folder)
     c = json.loads((folder / "config.json").read_text())
-    arch, more = (FAMILIES | MADE | TEXT_SIDES)[model or folder.name]
+    arch, more = model if isinstance(model, tuple) else (FAMILIES | MADE | TEXT_SIDES)[model or folder.name]
     w = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[arch])
     common(w, c)
     if more:
         more(w, c, newer) if newer else more(w, c)
     write_tokenizer(w, folder)
     names, dense = (gguf.get_tensor_name_map(a, c["num_hidden_layers"]) for a in (arch, ARCH.LLAMA))
-    kind = KINDS[c.get("torch_dtype") or c["dtype"]]
-    named = with_experts(tensors(folder))
+    kind = gguf.GGMLQuantizationType[packed] if packed else KINDS[c.get("torch_dtype") or c["dtype"]]
+    named = with_experts(tensors(folder, np.float16 if packed else np.float32))
     changed = {ARCH.INTERNLM2: lambda: ungrouped(named, c), ARCH.GPT_OSS: lambda: apart(named), ARCH.GRANITE_MOE: lambda: granite_experts(named, c)}
     changed |= {arch: lambda: CHANGED[arch](named, c)} if arch in CHANGED else {}
     if newer:

@@ -35,8 +35,8 @@ def name_of(name):
     return f"blk.{layer}.{NAMES[part]}.{suffix}"
 
 
-def tensors(folder):
-    """Name and fp32 array of each tensor of model.safetensors."""
+def tensors(folder, kept=np.float32):
+    """Name and array of each tensor of model.safetensors, as numbers of the type `kept`."""
     raw = (folder / "model.safetensors").read_bytes()
     n = int.from_bytes(raw[:8], "little")
     for name, t in json.loads(raw[8 : 8 + n]).items():
@@ -47,7 +47,7 @@ def tensors(folder):
             v = (np.frombuffer(raw[begin:end], np.uint16).astype(np.uint32) << 16).view(np.float32)
         else:
             v = np.frombuffer(raw[begin:end], {"F32": np.float32, "F16": np.float16}[t["dtype"]]).astype(np.float32)
-        yield name, v.reshape(t["shape"])
+        yield name, v.astype(kept, copy=False).reshape(t["shape"])
 
 
 def paired(v, heads):

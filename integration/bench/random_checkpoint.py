@@ -296,6 +296,13 @@ def write_hf(name, s, out, seed):
     else:
         cfg.update(attention_bias=False, mlp_bias=False)
     json.dump(cfg, open(f"{out}/config.json", "w"), indent=1)
+    write_tokenizer(name, s, out)
+    write_safetensors(f"{out}/model.safetensors", s, seed)
+
+
+def write_tokenizer(name, s, out):
+    """tokenizer.json and its kin, of s["vocab"] tokens."""
+    q = s["arch"] == "qwen2"
     toks, merges, special = tokenizer(name, s)
     json.dump(dict(bos_token_id=s["bos"], eos_token_id=s["eos"]), open(f"{out}/generation_config.json", "w"))
     bos = toks[s["bos"]] if s["bos"] is not None else None
@@ -373,7 +380,6 @@ def write_hf(name, s, out, seed):
         open(f"{out}/tokenizer_config.json", "w"),
         indent=1,
     )
-    write_safetensors(f"{out}/model.safetensors", s, seed)
 
 
 PACKED = ("q4_k_m", "q8_0", "q4_0")

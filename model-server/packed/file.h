@@ -59,7 +59,8 @@ struct packed_item {
 };
 
 uint64_t packed_file_bytes(const struct packed_item *items, uint32_t n); /* size of the file */
-/* Writes n items to an empty file and syncs it. 0: complete. 1: pacer_stop() was called. -1: ERR_SYSTEM.
+/* Writes n items to an empty file and syncs it. 0: complete. 1: pacer_stop() was called. -1:
+ * ERR_SYSTEM.
  */
 int packed_file_write(int fd, struct packed_item *items, uint32_t n, const uint8_t key[PACKED_KEY],
                       struct pacer *pacer, struct err *e);

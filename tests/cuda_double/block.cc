@@ -51,7 +51,8 @@ struct wait {
     const uint64_t *gate;
     uint64_t seen;
 };
-static const uint64_t always = 1, never = 0; /* gates of a fiber that begins, and of one that is done */
+static const uint64_t always = 1,
+                      never = 0; /* gates of a fiber that begins, and of one that is done */
 /* Threads in a row that do something together: a warp, a warpgroup. */
 template <int N> struct team {
     void *operands[N];
