@@ -42,7 +42,7 @@ def table(rows):
 def towers():
     """(model_type words, tower it must have, what it is) of each family of vision towers, in the order of their table."""
     folder = ROOT / "model-server/encoder"
-    listed = re.findall(r"&family_(\w+)", (folder / "family.c").read_text())
+    listed = re.findall(r"ROW\((\w+)\)", (folder / "family.c").read_text())
     found = {}
     for file in sorted((folder / "family").glob("*.c")):
         for name, body in re.findall(r"encoder_family family_(\w+) = \{(.*?)\n?\};", file.read_text(), re.S):

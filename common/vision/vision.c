@@ -3,14 +3,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct vision_family *const families[] = {
-    &vision_qwen,    &vision_gemma3,   &vision_pixtral,         &vision_llava_next,
-    &vision_llava,   &vision_idefics3, &vision_internvl,        &vision_paligemma,
-    &vision_llama4,  &vision_gemma4,   &vision_llava_onevision, &vision_aya,
-    &vision_cohere2, &vision_mllama,   &vision_glm4v,           &vision_kimi_vl,
-    &vision_lfm2_vl, &vision_idefics2,
-};
-enum { N_FAMILIES = sizeof(families) / sizeof(families[0]), N_TYPES = 6 };
+/* Every family, once. Pixtral's precedes llava's: of one model_type, a row that names a tower comes
+ * before one that does not. */
+#define FAMILIES(ROW)                                                                              \
+    ROW(qwen)                                                                                      \
+    ROW(gemma3)                                                                                    \
+    ROW(pixtral)                                                                                   \
+    ROW(llava_next)                                                                                \
+    ROW(llava)                                                                                     \
+    ROW(idefics3)                                                                                  \
+    ROW(internvl)                                                                                  \
+    ROW(paligemma)                                                                                 \
+    ROW(llama4)                                                                                    \
+    ROW(gemma4)                                                                                    \
+    ROW(llava_onevision)                                                                           \
+    ROW(aya)                                                                                       \
+    ROW(cohere2)                                                                                   \
+    ROW(mllama)                                                                                    \
+    ROW(glm4v)                                                                                     \
+    ROW(kimi_vl)                                                                                   \
+    ROW(lfm2_vl)                                                                                   \
+    ROW(idefics2)
+
+#define DECLARE(name) extern const struct vision_family vision_##name;
+FAMILIES(DECLARE)
+#define LIST(name) &vision_##name,
+static const struct vision_family *const families[] = {FAMILIES(LIST)};
+enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 /* ---------------------------------------------------------------- load */
 
@@ -22,7 +41,7 @@ static const struct vision_family *find(const struct vision_settings *s, const c
     for (int i = 0; i < N_FAMILIES; i++) {
         if (families[i]->tower && strcmp(families[i]->tower, tower) != 0)
             continue;
-        for (int k = 0; k < N_TYPES && families[i]->types[k]; k++)
+        for (int k = 0; k < VISION_MAX_TYPES && families[i]->types[k]; k++)
             if (strcmp(families[i]->types[k], type) == 0)
                 return *name = families[i]->types[k], families[i];
     }

@@ -8,6 +8,7 @@ struct vision_settings;
 enum {
     VISION_TOKEN_TEXT = 64,     /* maximum bytes of a placeholder with its NUL */
     VISION_MAX_SETTING = 16384, /* largest side in a settings file */
+    VISION_MAX_TYPES = 10,      /* model_type words of a family */
     VISION_MAX_PINPOINTS = 64,  /* maximum tile shapes of llava_next */
     VISION_PAN_MAX_CROPS = VISION_MAX_RESIZES - 1
 };
@@ -78,9 +79,10 @@ struct vision_internvl {
     bool thumbnail;                /* several tiles are followed by the whole image */
 };
 
+/* A row of the table in vision.c. */
 struct vision_family {
-    const char *types[6]; /* model_type of config.json */
-    const char *tower;    /* model_type of its vision_config; NULL: any */
+    const char *types[VISION_MAX_TYPES]; /* model_type of config.json */
+    const char *tower;                   /* model_type of its vision_config; NULL: any */
     bool two_way, three_positions;
     bool crosses;
     bool prefix; /* the whole prompt attends in both directions, not only images */
@@ -92,11 +94,6 @@ struct vision_family {
     /* Text after the last image of a prompt; NULL: none. See vision_frame(). */
     const char *(*behind)(const struct vision *v);
 };
-extern const struct vision_family vision_qwen, vision_gemma3, vision_llava, vision_llava_next,
-    vision_idefics3, vision_pixtral, vision_internvl, vision_paligemma, vision_llama4,
-    vision_gemma4, vision_mllama, vision_llava_onevision, vision_aya, vision_cohere2, vision_glm4v,
-    vision_kimi_vl, vision_lfm2_vl, vision_idefics2;
-
 struct vision {
     const struct vision_family *family;
     const char *name; /* one of family->types */

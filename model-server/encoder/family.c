@@ -2,13 +2,34 @@
 #include "common/model_file.h"
 #include <string.h>
 
-static const struct encoder_family *const families[] = {
-    &family_qwen3_vl, &family_qwen2_5_vl,      &family_qwen2_vl,  &family_gemma3,
-    &family_gemma4,   &family_llava_onevision, &family_aya,       &family_cohere2,
-    &family_mistral3, &family_pixtral,         &family_llava,     &family_idefics3,
-    &family_internvl, &family_internvl_chat,   &family_paligemma, &family_llama4,
-    &family_mllama,   &family_glm4v,           &family_kimi_vl,   &family_lfm2_vl,
-    &family_idefics2};
+/* Every family, once. */
+#define FAMILIES(ROW)                                                                              \
+    ROW(qwen3_vl)                                                                                  \
+    ROW(qwen2_5_vl)                                                                                \
+    ROW(qwen2_vl)                                                                                  \
+    ROW(gemma3)                                                                                    \
+    ROW(gemma4)                                                                                    \
+    ROW(llava_onevision)                                                                           \
+    ROW(aya)                                                                                       \
+    ROW(cohere2)                                                                                   \
+    ROW(mistral3)                                                                                  \
+    ROW(pixtral)                                                                                   \
+    ROW(llava)                                                                                     \
+    ROW(idefics3)                                                                                  \
+    ROW(internvl)                                                                                  \
+    ROW(internvl_chat)                                                                             \
+    ROW(paligemma)                                                                                 \
+    ROW(llama4)                                                                                    \
+    ROW(mllama)                                                                                    \
+    ROW(glm4v)                                                                                     \
+    ROW(kimi_vl)                                                                                   \
+    ROW(lfm2_vl)                                                                                   \
+    ROW(idefics2)
+
+#define DECLARE(name) extern const struct encoder_family family_##name;
+FAMILIES(DECLARE)
+#define LIST(name) &family_##name,
+static const struct encoder_family *const families[] = {FAMILIES(LIST)};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static const struct encoder_family *find(const char *type, const char *tower)

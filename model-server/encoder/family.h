@@ -5,12 +5,6 @@
 #include "common/json.h"
 #include "model-server/encoder/encoder_spec.h"
 
-extern const struct encoder_family family_qwen2_5_vl, family_qwen2_vl, family_qwen3_vl,
-    family_gemma3, family_llava, family_idefics3, family_pixtral, family_mistral3, family_internvl,
-    family_internvl_chat, family_paligemma, family_llama4, family_gemma4, family_llava_onevision,
-    family_aya, family_cohere2, family_mllama, family_glm4v, family_kimi_vl, family_lfm2_vl,
-    family_idefics2;
-
 /* Keys of the blocks' sizes, and their defaults (0: the key is required). */
 struct block_keys {
     const char *hidden, *layers, *heads, *ffn, *act_default;

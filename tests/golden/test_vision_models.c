@@ -280,18 +280,19 @@ static void judge_family(const char *name, int world)
     cJSON_Delete(golden);
 }
 
+static void judge_alone(const char *name) { judge_family(name, 1); }
+static void judge_pair(const char *name) { judge_family(name, 2); }
+
 static void models_see_what_transformers_see(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_FAMILIES; i++)
-        judge_family(families[i], 1);
+    sight_each(judge_alone);
 }
 
 static void two_ranks_see_the_same(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_FAMILIES; i++)
-        judge_family(families[i], 2);
+    sight_each(judge_pair);
 }
 
 /* ---------------------------------------------------------------- invariance */
@@ -383,8 +384,7 @@ static void same_however_it_comes(const char *name)
 static void bits_do_not_depend_on_chunks_or_company(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_FAMILIES; i++)
-        same_however_it_comes(families[i]);
+    sight_each(same_however_it_comes);
 }
 
 /* ---------------------------------------------------------------- files that say what cannot be */
@@ -458,7 +458,7 @@ int main(void)
         cmocka_unit_test(bounds_of_one_input_must_be_the_same),
     };
     if (!test_data("vision/README.md")) {
-        TEST_SKIPPED(N_FAMILIES, "no vision under TEST_DATA");
+        TEST_SKIPPED(N_GIVEN, "no vision under TEST_DATA");
         return 0;
     }
     return cmocka_run_group_tests(tests, NULL, NULL);

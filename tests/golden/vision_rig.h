@@ -5,15 +5,34 @@
 #include "common/image/canvas.h"
 #include "common/json.h"
 #include "tests/unit/test.h"
+#include <dirent.h>
 #include <string.h>
 #include <unistd.h>
 
 /* Families that make_vision.py made, in tests/data. */
 static inline bool vision_is_made(const char *family)
 {
-    char path[256];
+    char path[512];
     snprintf(path, sizeof(path), "tests/data/vision/%s/golden.json", family);
     return access(path, R_OK) == 0;
+}
+
+/* Their names in ascending order; the number of them. */
+enum { VISION_MOST_MADE = 64, VISION_NAME = 32 };
+static inline int vision_by_name(const void *a, const void *b) { return strcmp(a, b); }
+static inline uint32_t vision_made(char names[VISION_MOST_MADE][VISION_NAME])
+{
+    DIR *dir = opendir("tests/data/vision");
+    uint32_t n = 0;
+    assert_non_null(dir);
+    for (const struct dirent *d; (d = readdir(dir));)
+        if (vision_is_made(d->d_name)) {
+            assert_true(n < VISION_MOST_MADE && strlen(d->d_name) < VISION_NAME);
+            memcpy(names[n++], d->d_name, strlen(d->d_name) + 1);
+        }
+    closedir(dir);
+    qsort(names, n, sizeof(names[0]), vision_by_name);
+    return n;
 }
 
 static inline const char *vision_data(const char *folder, const char *file)
