@@ -1,5 +1,5 @@
-/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, GLM-4V: one crop near the image's own size, with sides that are
- * multiples of a feature's side. */
+/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, GLM-4V, GLM-OCR: one crop near the image's own size, with sides
+ * that are multiples of a feature's side. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +34,15 @@ static const struct qwen_tokens {
                     "<|end_of_image|>",
                     151363,
                     151339,
-                    151340};
+                    151340},
+  glm_ocr_tokens = {"<|image|>",
+                    "image_start_token_id",
+                    "<|begin_of_image|>",
+                    "image_end_token_id",
+                    "<|end_of_image|>",
+                    59280,
+                    59256,
+                    59257};
 
 /* Two keys of two generations; the older ones take precedence, as in transformers. */
 static uint64_t read_pixels(struct vision_settings *s, const char *key, const char *edge,
@@ -98,7 +106,10 @@ static void load_glm(struct vision *v, struct vision_settings *s)
     load_sizes(v, s, &d, 112 * 112, 28 * 28 * 15000);
     v->qwen.frames = v->format.frames;
     v->qwen.enlarges = true;
-    load_tokens(v, s, strcmp(v->name, "glm4v_moe") == 0 ? &glm_moe_tokens : &glm_tokens);
+    load_tokens(v, s,
+                strcmp(v->name, "glm_ocr") == 0     ? &glm_ocr_tokens
+                : strcmp(v->name, "glm4v_moe") == 0 ? &glm_moe_tokens
+                                                    : &glm_tokens);
 }
 
 static double at_least(double least, double x) { return x > least ? x : least; }
@@ -151,7 +162,7 @@ const struct vision_family vision_qwen = {
     .plan = plan,
     .expand = expand};
 
-const struct vision_family vision_glm4v = {.types = {"glm4v", "glm4v_moe", "glm46v"},
+const struct vision_family vision_glm4v = {.types = {"glm4v", "glm4v_moe", "glm46v", "glm_ocr"},
                                            .three_positions = true,
                                            .load = load_glm,
                                            .plan = plan,

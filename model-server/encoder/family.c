@@ -21,6 +21,7 @@
     ROW(paligemma)                                                                                 \
     ROW(llama4)                                                                                    \
     ROW(mllama)                                                                                    \
+    ROW(glm_ocr)                                                                                   \
     ROW(glm4v)                                                                                     \
     ROW(kimi_vl)                                                                                   \
     ROW(lfm2_vl)                                                                                   \

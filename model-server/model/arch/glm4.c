@@ -1,6 +1,6 @@
-/* GLM-4 9B and 32B, and the text model of GLM-4.1V: neighbouring elements of half of each head
- * rotate, gate and up are one matrix; the 0414 models (glm4) and GLM-4.1V have norms around both
- * branches. */
+/* GLM-4 9B and 32B, and the text models of GLM-4.1V and GLM-OCR: neighbouring elements of half of
+ * each head rotate, gate and up are one matrix; the 0414 models (glm4) and those that see have
+ * norms around both branches. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -8,9 +8,10 @@
 static void configure(struct config *c, struct decoder_spec *s)
 {
     const char *type = json_str(c->root, "model_type", "");
-    const bool seeing = strcmp(type, "glm4v_text") == 0;
+    const bool ocr = strcmp(type, "glm_ocr_text") == 0;
+    const bool seeing = ocr || strcmp(type, "glm4v_text") == 0;
     config_decoder(c, s,
-                   &(struct config_defaults){.max_positions = seeing ? 32768 : 131072,
+                   &(struct config_defaults){.max_positions = seeing && !ocr ? 32768 : 131072,
                                              .norm_eps = seeing ? 1e-5 : 1.5625e-7,
                                              .rope_theta = 10000,
                                              .rotary = seeing ? 1 : 0.5});
@@ -19,7 +20,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->mlp = MLP_GATED_PACKED;
     s->bias.qkv = config_bool_or(c, "attention_bias", false);
     if (seeing) {
-        s->bias.qkv = true; /* whatever the file says */
+        s->bias.qkv = !ocr; /* whatever the file says */
         if (!s->rope[0].has_axes)
             config_fail(c, "rope `mrope_section` must be there");
     }
@@ -28,7 +29,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_glm4 = {
-    .types = (const char *const[]){"glm4", "glm", "glm4v_text", NULL},
+    .types = (const char *const[]){"glm4", "glm", "glm4v_text", "glm_ocr_text", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
               NAMES_LLAMA_O, [W_POST_ATTN_NORM] = "model.layers.*.post_self_attn_layernorm",

@@ -174,6 +174,15 @@ def glm4v_moe():
     return glm(config, Glm4vMoeForConditionalGeneration)
 
 
+def glm_ocr():
+    from transformers import GlmOcrConfig, GlmOcrForConditionalGeneration
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 2, 1]}
+    seen = GLM_SEEN | dict(intermediate_size=20)
+    config = GlmOcrConfig(text_config=TEXT | dict(rope_parameters=rope), vision_config=seen, **GLM)
+    return glm(config, GlmOcrForConditionalGeneration)
+
+
 def expert_names(tensors, config, pre):
     """A tensor for each expert, as on the hub."""
     out = {}
@@ -292,6 +301,7 @@ CASES = {
     ),
     "glm4v": (glm4v, None, typed),
     "glm4v_moe": (glm4v_moe, expert_names, typed),
+    "glm_ocr": (glm_ocr, None, typed),
     "kimi_vl": (kimi_vl, kimi_vl_hub, between),
     "qwen2_vl": (qwen2_vl, None, typed),
     "qwen3_vl_moe": (qwen3_vl_moe, None, typed),

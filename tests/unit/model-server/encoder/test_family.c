@@ -32,6 +32,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define GLM                                                                                        \
     "{\"model_type\":\"glm4v\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"            \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_heads\":4,\"out_hidden_size\":64%s}}"
+#define GLM_OCR                                                                                    \
+    "{\"model_type\":\"glm_ocr\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
+    "{\"patch_size\":14,\"hidden_size\":64,\"num_heads\":4,\"out_hidden_size\":64%s}}"
 #define KIMI                                                                                       \
     "{\"model_type\":\"kimi_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
@@ -77,6 +80,10 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {GLM, ",\"in_channels\":1", "in_channels"},
         {GLM, ",\"image_size\":7", "image_size"},
         {GLM, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
+        {GLM_OCR, "", NULL},
+        {GLM_OCR, ",\"in_channels\":1", "in_channels"},
+        {GLM_OCR, ",\"hidden_act\":\"mystery\"", "hidden_act"},
+        {GLM_OCR, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
         {KIMI, "", NULL},
         {KIMI, ",\"init_pos_emb_width\":32", "init_pos_emb_width"},
         {KIMI, ",\"merge_kernel_size\":[2,1]", "merge_kernel_size"},
