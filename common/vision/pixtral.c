@@ -1,19 +1,49 @@
-/* Pixtral's tower, in Mistral 3 and LLaVA: one crop of the image's aspect ratio, with a token at
- * the end of each row of features. */
+/* Pixtral's tower, in Mistral 3, LLaVA and LightOnOCR: one crop of the image's aspect ratio, with a
+ * token at the end of each row of features, which LightOnOCR does not have. */
+#include "common/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
 #include <string.h>
+#include <strings.h>
+
+/* Its files say mistral3 or lighton_ocr. */
+static bool is_lighton(const struct vision *v, const struct vision_settings *s)
+{
+    static const char name[] = "LightOnOCR";
+    const cJSON *word = json_get(s->config.o, "architectures");
+    word = cJSON_IsArray(word) ? json_first(word) : NULL;
+    return strcmp(v->name, "lighton_ocr") == 0 ||
+           (word && cJSON_IsString(word) &&
+            strncasecmp(word->valuestring, name, sizeof(name) - 1) == 0);
+}
+
+/* An image is whole patches of the preprocessor, whose features may leave a rest. */
+static void load_lighton(struct vision *v, struct vision_settings *s)
+{
+    const uint32_t patch = v->format.patch;
+    const bool by_id = json_get(s->config.o, "image_token_id") != NULL;
+    v->pixtral.unit = vision_side(s, &s->pixels, "patch_size", patch);
+    if (v->pixtral.unit % patch)
+        vision_settings_fail(s, "%s: patch_size must be a multiple of %u", s->pixels.name, patch);
+    v->token = vision_read_token(s, by_id ? "image_token_id" : "image_token_index", "<|image_pad|>",
+                                 151655, v->marker);
+}
 
 static void load(struct vision *v, struct vision_settings *s)
 {
-    const bool mistral = strcmp(v->name, "mistral3") == 0;
+    const bool lighton = is_lighton(v, s), mistral = lighton || strcmp(v->name, "mistral3") == 0;
     const struct vision_section size = vision_inside(&s->pixels, "size");
     vision_read_format(s, &v->format,
                        &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean,
                                                        vision_clip_std, mistral ? 14 : 16});
     v->format.merge = mistral ? vision_u32(s, &s->config, "spatial_merge_size", 2, 1, 16) : 1;
+    v->pixtral.unit = v->format.patch * v->format.merge;
     v->pixtral.longest = vision_u32(s, &size, "longest_edge", mistral ? 1540 : 1024,
-                                    v->format.patch * v->format.merge, VISION_MAX_SETTING);
+                                    v->pixtral.unit, VISION_MAX_SETTING);
+    if (lighton) {
+        load_lighton(v, s);
+        return;
+    }
     v->token = vision_read_token(s, "image_token_index", "[IMG]", 10, v->marker);
     vision_read_token(s, NULL, "[IMG_BREAK]", 12, v->pixtral.row_end);
     vision_read_token(s, NULL, "[IMG_END]", 13, v->pixtral.end);
@@ -28,11 +58,10 @@ static uint32_t rounded_up(double side, uint32_t unit)
 
 static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
 {
-    const uint32_t unit = v->format.patch * v->format.merge;
+    const uint32_t unit = v->pixtral.unit, cell = v->format.patch * v->format.merge;
     const double longest = v->pixtral.longest;
     double h = out->height, w = out->width;
     const double ratio = fmax(h / longest, w / longest);
-    (void)e;
     if (ratio > 1) {
         h = floor(h / ratio);
         w = floor(w / ratio);
@@ -42,9 +71,12 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
     vision_add_crop(
         out, vision_add_resize(out, -1, vision_whole(out), out->crop_width, out->crop_height), 0,
         0);
-    out->grid_h = out->crop_height / unit;
-    out->grid_w = out->crop_width / unit;
+    out->grid_h = out->crop_height / cell;
+    out->grid_w = out->crop_width / cell;
     out->n_features = out->grid_h * out->grid_w;
+    if (!out->n_features)
+        return err_set(e, ERR_VALIDATION, "An image of %u x %u pixels becomes no feature",
+                       out->width, out->height);
     return 0;
 }
 
@@ -56,7 +88,7 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
     }
 }
 
-const struct vision_family vision_pixtral = {.types = {"mistral3", "llava"},
+const struct vision_family vision_pixtral = {.types = {"mistral3", "llava", "lighton_ocr"},
                                              .tower = "pixtral",
                                              .load = load,
                                              .plan = plan,

@@ -45,7 +45,7 @@ struct vision_idefics2 {
     bool split;
 };
 struct vision_pixtral {
-    uint32_t longest;
+    uint32_t longest, unit; /* sides are multiples of `unit` */
     char row_end[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
 };
 struct vision_kimi {

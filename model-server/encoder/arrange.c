@@ -22,6 +22,20 @@ static uint32_t put_cell(const struct encoder_spec *s, uint32_t row, uint32_t co
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
+uint32_t arrange_whole(const struct encoder_spec *s, struct arrange_grid g)
+{
+    return g.rows / s->cell * (g.cols / s->cell) * s->cell * s->cell;
+}
+
+/* Those that fill no cell, in raster order. */
+static void put_rest(const struct encoder_spec *s, struct arrange_grid g, struct tower_place *out)
+{
+    const uint32_t rows = g.rows / s->cell * s->cell, cols = g.cols / s->cell * s->cell;
+    for (uint32_t r = 0; r < g.rows; r++)
+        for (uint32_t c = r < rows ? cols : 0; c < g.cols; c++)
+            *out++ = (struct tower_place){r, c};
+}
+
 void arrange_places(const struct encoder_spec *s, struct arrange_grid g, struct tower_place *out,
                     struct mutual *mutual)
 {
@@ -37,6 +51,8 @@ void arrange_places(const struct encoder_spec *s, struct arrange_grid g, struct 
             for (uint32_t i = begin; s->windows && i < n; i++)
                 mutual[i] = (struct mutual){begin, n};
         }
+    if (s->leaves_rest)
+        put_rest(s, g, out + n);
 }
 
 /* ---------------------------------------------------------------- input */
@@ -154,8 +170,8 @@ static uint64_t whole_cells(const struct encoder_spec *s, const struct vision_pl
 {
     const struct arrange_grid g = arrange_grid(s, p, crop);
     *whole &= g.rows && g.cols && vision_crop_height(p, crop) % s->patch == 0 &&
-              vision_crop_width(p, crop) % s->patch == 0 && g.rows % s->cell == 0 &&
-              g.cols % s->cell == 0;
+              vision_crop_width(p, crop) % s->patch == 0 &&
+              (s->leaves_rest || (g.rows % s->cell == 0 && g.cols % s->cell == 0));
     if (s->positions == POSITIONS_TABLE || s->positions == POSITIONS_AXES ||
         s->positions == POSITIONS_BUCKETS)
         *whole &= g.rows <= s->side && g.cols <= s->side;

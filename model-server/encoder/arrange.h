@@ -13,6 +13,8 @@ struct arrange_grid {
 /* The grid of crop number `crop` of the plan. */
 struct arrange_grid arrange_grid(const struct encoder_spec *s, const struct vision_plan *p,
                                  uint32_t crop);
+/* The number of patches in whole cells: all of them, unless the spec leaves a rest. */
+uint32_t arrange_whole(const struct encoder_spec *s, struct arrange_grid g);
 /* Writes the places of the crop's patches in the tower's order to out[rows * cols]. If the tower
  * has windows, also writes the window of each patch to mutual[rows * cols]: the range of patches
  * that it attends to. */

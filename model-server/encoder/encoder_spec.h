@@ -88,6 +88,7 @@ struct encoder_spec {
     uint32_t pool;        /* not 0: the patches of a cell are averaged before the projection */
     float pool_scale;     /* multiplies the means; 0: no scaling */
     bool pool_standard;   /* then (x - bias) * scale, with vectors of the checkpoint */
+    bool leaves_rest;     /* patches outside whole cells come last and become no feature */
     bool tiles_joined; /* LLaVA-NeXT: tiles form one grid, with a learned vector after each row */
     struct encoder_projection project;
     struct encoder_joint joint;

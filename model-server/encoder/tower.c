@@ -277,17 +277,29 @@ static int upload(struct tower *t, uint32_t tokens, struct err *e)
                           : 0;
 }
 
+/* Adds the rows of a crop, whose tokens begin at row `at`, that become features to out_rows, of
+ * which n_out are known. Returns their new number; 0 if all rows of a pass become features. */
+static uint32_t choose_rows(struct tower *t, const struct vision_plan *p, uint32_t crop,
+                            uint32_t at, uint32_t n_out)
+{
+    const struct encoder_spec *s = &t->spec;
+    const uint32_t first = at + s->class_token, n = arrange_whole(s, arrange_grid(s, p, crop));
+    if (s->joint.tiles || (!s->class_token && !s->leaves_rest))
+        return 0;
+    for (uint32_t i = 0; i < n; i++)
+        t->out_rows[n_out++] = first + i;
+    return n_out;
+}
+
 /* A batch of the pass' crops, each of which is a sequence. */
 static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t tokens)
 {
     const bool joint = t->spec.joint.tiles;
-    const uint32_t class_token = t->spec.class_token && !joint;
     uint32_t at = 0, block = 0, n_out = 0;
     for (uint32_t i = 0; i < crops; i++, tower_next_crop(&c)) {
         const uint32_t n = crop_tokens(t, c.images[c.image].plan, c.crop);
         fill_crop(t, &c.images[c.image], c.crop, at, tokens);
-        for (uint32_t k = class_token; class_token && k < n; k++)
-            t->out_rows[n_out++] = at + k;
+        n_out = choose_rows(t, c.images[c.image].plan, c.crop, at, n_out);
         if (joint)
             tower_joint_spans(t, c.images[c.image].plan, at, t->blocks + block,
                               &t->spans[2 * (size_t)i]);

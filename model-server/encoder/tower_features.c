@@ -24,7 +24,7 @@ static void collect_crop(struct tower *t, const struct tower_image *image, uint3
 {
     const struct encoder_spec *s = &t->spec;
     const struct arrange_grid g = arrange_grid(s, image->plan, crop);
-    const uint32_t patches = s->cell * s->cell, cells = g.rows * g.cols / patches;
+    const uint32_t patches = s->cell * s->cell, cells = arrange_whole(s, g) / patches;
     const size_t width = s->width, each = tower_row(t);
     arrange_places(s, g, t->places, t->mutual);
     for (uint32_t c = 0; c < cells; c++) {
@@ -48,7 +48,7 @@ void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint3
         }
         const struct arrange_grid g = arrange_grid(s, image->plan, c.crop);
         collect_crop(t, image, c.crop, at, rows);
-        at += g.rows * g.cols / (s->cell * s->cell);
+        at += arrange_whole(s, g) / (s->cell * s->cell);
     }
 }
 

@@ -16,6 +16,7 @@ from vision_made.base import IMAGE, picture
 
 CASES = crossed.CASES | native.CASES | square.CASES | tiles.CASES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
+SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
 PICTURES = [["rgb_120x90.jpg"], ["tall_14x210.png"], ["rgba_64x48.png", "exact_56x56.png"]]
 
 
@@ -62,10 +63,10 @@ def run(model, names, folder, inputs, seed, layout, new):
     return out | dict(greedy_ids=greedy, greedy_min_margin=round(margin, 6))
 
 
-def preprocessed(images, pre, inputs):
+def preprocessed(images, pre, inputs, shapes):
     """Numbers of whole pictures, of several shapes."""
     out = []
-    for name in SHAPES:
+    for name in shapes:
         kwargs = inputs([picture(images, name)])[0]
         x = (native.planes_of_patches(kwargs) if "image_position_ids" in kwargs else kwargs["pixel_values"].float()).numpy()
         x = tiles.whole_patches(kwargs) if set(kwargs) == {"pixel_values", "pixel_attention_mask"} else x
@@ -107,7 +108,7 @@ def make(name, images):
         json.dump(value, open(f"{out}/{file}", "w"), indent=1)
     golden = dict(model_type=keys["model_type"], seed=seed, cases=cases)
     if not first:
-        golden["preprocess"] = preprocessed(images, pre, inputs)
+        golden["preprocess"] = preprocessed(images, pre, inputs, SHAPES_OF.get(name, SHAPES))
     if name in native.SIZES:
         golden["sizes"] = native.SIZES[name]()
     if name == "mllama":

@@ -1,4 +1,5 @@
-/* The tower of Pixtral (arXiv 2410.07073), behind LLaVA's projector or Mistral 3's. */
+/* The tower of Pixtral (arXiv 2410.07073), behind LLaVA's projector or Mistral 3's, which
+ * LightOnOCR has too. */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
@@ -51,19 +52,21 @@ static void configure_mistral3(struct config *c, struct encoder_spec *s)
                    {W_PROJECT_OUT, s->width, bias, true}},
         .n_linears = 3,
         .act = ACT_GELU};
+    s->leaves_rest = true; /* LightOnOCR's pictures are multiples of a patch, not of a cell */
 }
 
-#define TOWER "model.vision_tower."
-#define LAYER TOWER "transformer.layers.*."
+/* LightOnOCR calls the tower and the projector otherwise, in files that say mistral3. */
+#define TOWER(x)   "model.vision_tower." x "|model.vision_encoder." x
+#define LAYER(x)   TOWER("transformer.layers.*." x)
+#define PROJECT(x) "model.multi_modal_projector." x "|model.vision_projection." x
 #define NAMES_PIXTRAL                                                                              \
-    [W_PATCH] = TOWER "patch_conv", [W_EMBED_NORM] = TOWER "ln_pre",                               \
-    [W_ATTN_NORM] = LAYER "attention_norm", [W_MLP_NORM] = LAYER "ffn_norm",                       \
-    [W_Q] = LAYER "attention.q_proj", [W_K] = LAYER "attention.k_proj",                            \
-    [W_V] = LAYER "attention.v_proj", [W_O] = LAYER "attention.o_proj",                            \
-    [W_GATE] = LAYER "feed_forward.gate_proj", [W_UP] = LAYER "feed_forward.up_proj",              \
-    [W_DOWN] = LAYER "feed_forward.down_proj",                                                     \
-    [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",                                       \
-    [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"
+    [W_PATCH] = TOWER("patch_conv"), [W_EMBED_NORM] = TOWER("ln_pre"),                             \
+    [W_ATTN_NORM] = LAYER("attention_norm"), [W_MLP_NORM] = LAYER("ffn_norm"),                     \
+    [W_Q] = LAYER("attention.q_proj"), [W_K] = LAYER("attention.k_proj"),                          \
+    [W_V] = LAYER("attention.v_proj"), [W_O] = LAYER("attention.o_proj"),                          \
+    [W_GATE] = LAYER("feed_forward.gate_proj"), [W_UP] = LAYER("feed_forward.up_proj"),            \
+    [W_DOWN] = LAYER("feed_forward.down_proj"), [W_PROJECT_IN] = PROJECT("linear_1"),              \
+    [W_PROJECT_OUT] = PROJECT("linear_2")
 
 const struct encoder_family family_pixtral = {
     .types = (const char *const[]){"llava", NULL},
@@ -72,10 +75,9 @@ const struct encoder_family family_pixtral = {
     .tower = "pixtral",
 };
 const struct encoder_family family_mistral3 = {
-    .types = (const char *const[]){"mistral3", NULL},
-    .names = {.names = {NAMES_PIXTRAL, [W_PROJECT_NORM] = "model.multi_modal_projector.norm",
-                        [W_PROJECT_JOINED] =
-                            "model.multi_modal_projector.patch_merger.merging_layer"},
+    .types = (const char *const[]){"mistral3", "lighton_ocr", NULL},
+    .names = {.names = {NAMES_PIXTRAL, [W_PROJECT_NORM] = PROJECT("norm"),
+                        [W_PROJECT_JOINED] = PROJECT("patch_merger.merging_layer")},
               .prefix = "model."},
     .configure = configure_mistral3,
 };

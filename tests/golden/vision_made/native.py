@@ -183,6 +183,33 @@ def glm_ocr():
     return glm(config, GlmOcrForConditionalGeneration)
 
 
+def lighton_ocr():
+    from transformers import LightOnOcrConfig, LightOnOcrForConditionalGeneration, PixtralVisionConfig, Qwen3Config
+    from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
+
+    seen = dict(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, patch_size=4, image_size=96,
+        hidden_act="silu",
+    )
+    config = LightOnOcrConfig(
+        text_config=Qwen3Config(**TEXT).to_dict(), vision_config=PixtralVisionConfig(**seen).to_dict(), image_token_id=IMAGE,
+        spatial_merge_size=2, tie_word_embeddings=True,
+    )
+    pre = dict(
+        patch_size=4, size=dict(longest_edge=88), resample=3, image_mean=[0.48145466, 0.4578275, 0.40821073],
+        image_std=[0.26862954, 0.26130258, 0.27577711],
+    )
+    processor = PixtralImageProcessorPil(**pre)
+
+    def inputs(pictures):
+        """Cells of 2 x 2 patches; patches that fill none are seen by the others, but become no feature."""
+        out = processor(pictures, return_tensors="pt")
+        spans = [[IMAGE] * (int(h) // 8 * (int(w) // 8)) for h, w in out["image_sizes"]]
+        return dict(pixel_values=out["pixel_values"], image_sizes=out["image_sizes"]), spans
+
+    return config, LightOnOcrForConditionalGeneration, pre, inputs
+
+
 def expert_names(tensors, config, pre):
     """A tensor for each expert, as on the hub."""
     out = {}
@@ -303,6 +330,7 @@ CASES = {
     "glm4v_moe": (glm4v_moe, expert_names, typed),
     "glm_ocr": (glm_ocr, None, typed),
     "kimi_vl": (kimi_vl, kimi_vl_hub, between),
+    "lighton_ocr": (lighton_ocr, None, between),
     "qwen2_vl": (qwen2_vl, None, typed),
     "qwen3_vl_moe": (qwen3_vl_moe, None, typed),
 }

@@ -126,6 +126,21 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
     expands_to(v, 32, 20, "[IMG][IMG][IMG_BREAK][IMG][IMG][IMG_END]");
     vision_free(v);
 
+    static const char *const lighton[] = {
+        "{\"model_type\":\"lighton_ocr\",\"vision_config\":{\"model_type\":\"pixtral\","
+        "\"patch_size\":14}}",
+        "{\"model_type\":\"mistral3\",\"architectures\":[\"LightOnOCRForConditionalGeneration\"],"
+        "\"vision_config\":{\"model_type\":\"pixtral\",\"patch_size\":14}}"};
+    for (int i = 0; i < 2; i++) {
+        struct vision_plan none;
+        struct err e = ERR_INIT;
+        v = load(lighton[i], "{\"patch_size\":14}");
+        expands_to(v, 42, 70, "<|image_pad|><|image_pad|>"); /* of 3 x 5 patches */
+        assert_int_equal(planned(v, 42, 70).crop_width, 42);
+        assert_int_equal(vision_plan(v, 14, 70, &none, &e), -1);
+        vision_free(v);
+    }
+
     v = load("{\"model_type\":\"gemma3\",\"mm_tokens_per_image\":1,\"vision_config\":"
              "{\"image_size\":28}}",
              "{\"size\":{\"height\":28,\"width\":28},\"do_pan_and_scan\":true,"
@@ -392,6 +407,7 @@ static void contradictions_are_refused(void **state)
 #define COHERE "{\"model_type\":\"cohere2_vision\",\"vision_config\":{%s}}"
 #define SMOL   "{\"model_type\":\"smolvlm\",\"vision_config\":{%s}}"
 #define KIMI   "{\"model_type\":\"kimi_vl\",\"vision_config\":{%s}}"
+#define LIGHT  "{\"model_type\":\"lighton_ocr\",\"vision_config\":{\"model_type\":\"pixtral\"%s}}"
 #define LFM    "{\"model_type\":\"lfm2_vl\",\"vision_config\":{%s}}"
 #define IDEF   "{\"model_type\":\"idefics2\",\"vision_config\":{%s}}"
 #define LLAMA  "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
@@ -454,6 +470,8 @@ static void contradictions_are_refused(void **state)
         {KIMI, "", "{\"pad_input\":true,\"in_token_limit\":0}"},
         {KIMI, "", "{\"pad_input\":true,\"merge_kernel_size\":[4,4]}"},
         {KIMI, "\"merge_kernel_size\":[2,1]", "{\"pad_input\":true}"},
+        {LIGHT, ",\"patch_size\":14", "{\"patch_size\":16}"},
+        {LIGHT, ",\"patch_size\":14", "{\"size\":{\"longest_edge\":14}}"},
         {LFM, "\"patch_size\":14", "{\"encoder_patch_size\":16}"},
         {LFM, "", "{\"downsample_factor\":4}"},
         {LFM, "", "{\"tile_size\":500}"},

@@ -35,6 +35,10 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define GLM_OCR                                                                                    \
     "{\"model_type\":\"glm_ocr\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_heads\":4,\"out_hidden_size\":64%s}}"
+#define LIGHTON                                                                                    \
+    "{\"model_type\":\"lighton_ocr\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"      \
+    "{\"model_type\":\"pixtral\",\"patch_size\":14,\"hidden_size\":64,"                            \
+    "\"num_attention_heads\":4%s}}"
 #define KIMI                                                                                       \
     "{\"model_type\":\"kimi_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
@@ -84,6 +88,9 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {GLM_OCR, ",\"in_channels\":1", "in_channels"},
         {GLM_OCR, ",\"hidden_act\":\"mystery\"", "hidden_act"},
         {GLM_OCR, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
+        {LIGHTON, "", NULL},
+        {LIGHTON, ",\"hidden_act\":\"mystery\"", "hidden_act"},
+        {LIGHTON, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
         {KIMI, "", NULL},
         {KIMI, ",\"init_pos_emb_width\":32", "init_pos_emb_width"},
         {KIMI, ",\"merge_kernel_size\":[2,1]", "merge_kernel_size"},
