@@ -21,6 +21,7 @@
     ROW(cohere2)                                                                                   \
     ROW(mllama)                                                                                    \
     ROW(glm4v)                                                                                     \
+    ROW(kimi_k25)                                                                                  \
     ROW(kimi_vl)                                                                                   \
     ROW(lfm2_vl)                                                                                   \
     ROW(idefics2)

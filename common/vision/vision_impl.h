@@ -49,7 +49,7 @@ struct vision_pixtral {
     char row_end[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
 };
 struct vision_kimi {
-    uint32_t most_patches;
+    uint32_t most_patches, most_side; /* of a side, in patches; 0: no limit but that of patches */
 };
 struct vision_lfm2 {
     uint32_t tile, min_tiles, max_tiles, min_tokens, max_tokens;

@@ -23,6 +23,7 @@
     ROW(mllama)                                                                                    \
     ROW(glm_ocr)                                                                                   \
     ROW(glm4v)                                                                                     \
+    ROW(kimi_k25)                                                                                  \
     ROW(kimi_vl)                                                                                   \
     ROW(lfm2_vl)                                                                                   \
     ROW(idefics2)

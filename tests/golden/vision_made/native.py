@@ -260,6 +260,59 @@ def kimi_vl():
     return config, Kimi_K25ForConditionalGeneration, pre, inputs
 
 
+def kimi_k25():
+    """transformers' processor, in which Pillow resizes and numbers are rescaled in double, as in the other families."""
+    from transformers.models.kimi_k25.image_processing_kimi_k25 import Kimi_K25ImageProcessor
+
+    class Pillow(Kimi_K25ImageProcessor):
+        def resize(self, images, size, **_):
+            one = lambda x: np.asarray(Image.fromarray(x.permute(1, 2, 0).numpy()).resize((size.width, size.height), Image.BICUBIC))
+            return torch.stack([torch.tensor(one(x)).permute(2, 0, 1) for x in images])
+
+        def rescale_and_normalize(self, images, *_):
+            return torch.tensor(np.stack([planes(x.permute(1, 2, 0).numpy(), 0.5, 0.5) for x in images]))
+
+    config, cls, _, _ = kimi_vl()
+    pre = dict(
+        patch_size=8, merge_size=2, max_patches=120, size=dict(max_height=14, max_width=14), resample=3, image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+    )
+    processor = Pillow(**pre)
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="pt") for p in pictures]
+        kwargs = {k: torch.cat([o[k] for o in out]) for k in ("pixel_values", "image_grid_thw")}
+        return kwargs, [[321] + [IMAGE] * (len(o["pixel_values"]) // 4) + [322] for o in out]
+
+    return config, cls, pre, inputs
+
+
+def kimi_k25_hub(tensors, config, pre):
+    """As kimi_vl_hub, with the names and the keys of Kimi K2.5's files."""
+    renamed, hub, _ = kimi_vl_hub(tensors, config, pre)
+    swaps = [("multi_modal_projector.linear_1", "proj.0"), ("multi_modal_projector.linear_2", "proj.2"), ("multi_modal_projector.", "")]
+    out = {}
+    for name, t in renamed.items():
+        for a, b in swaps:
+            name = name.replace(a, "mm_projector." + b)
+        out[name] = t
+    seen = hub["vision_config"]
+    for key in "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size":
+        seen["vt_" + key] = seen.pop(key)
+    seen |= dict(model_type="kimi_k25_vision", pos_emb_type="divided_fixed", mm_projector_type="patchmerger", init_pos_emb_time=4)
+    own = dict(
+        in_patch_limit=pre["max_patches"], patch_limit_on_one_side=14, merge_kernel_size=2, patch_size=8, image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+    )
+    return out, hub | dict(model_type="kimi_k25"), dict(media_proc_cfg=own)
+
+
+def kimi_k25_sizes():
+    from transformers.models.kimi_k25.image_processing_kimi_k25 import navit_resize as fit
+
+    return sizes(lambda h, w: fit(h, w, 14, 2, 16384, 512)[1], 28)
+
+
 def kimi_vl_fit(height, width, patch, most):
     """The sides of what is resized, and of what it is padded to."""
     n = (height // patch) * (width // patch)
@@ -304,7 +357,7 @@ def kimi_vl_hub(tensors, config, pre):
     return renamed, hub, pre
 
 
-SIZES = {"gemma4": gemma4_sizes, "glm4v": glm4v_sizes, "kimi_vl": kimi_vl_sizes}
+SIZES = {"gemma4": gemma4_sizes, "glm4v": glm4v_sizes, "kimi_vl": kimi_vl_sizes, "kimi_k25": kimi_k25_sizes}
 CASES = {
     "gemma4": (
         lambda: gemma4(
@@ -330,6 +383,7 @@ CASES = {
     "glm4v_moe": (glm4v_moe, expert_names, typed),
     "glm_ocr": (glm_ocr, None, typed),
     "kimi_vl": (kimi_vl, kimi_vl_hub, between),
+    "kimi_k25": (kimi_k25, kimi_k25_hub, between),
     "lighton_ocr": (lighton_ocr, None, between),
     "qwen2_vl": (qwen2_vl, None, typed),
     "qwen3_vl_moe": (qwen3_vl_moe, None, typed),

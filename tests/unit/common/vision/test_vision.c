@@ -408,6 +408,7 @@ static void contradictions_are_refused(void **state)
 #define SMOL   "{\"model_type\":\"smolvlm\",\"vision_config\":{%s}}"
 #define KIMI   "{\"model_type\":\"kimi_vl\",\"vision_config\":{%s}}"
 #define LIGHT  "{\"model_type\":\"lighton_ocr\",\"vision_config\":{\"model_type\":\"pixtral\"%s}}"
+#define K25    "{\"model_type\":\"kimi_k25\",\"vision_config\":{%s}}"
 #define LFM    "{\"model_type\":\"lfm2_vl\",\"vision_config\":{%s}}"
 #define IDEF   "{\"model_type\":\"idefics2\",\"vision_config\":{%s}}"
 #define LLAMA  "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
@@ -472,6 +473,10 @@ static void contradictions_are_refused(void **state)
         {KIMI, "\"merge_kernel_size\":[2,1]", "{\"pad_input\":true}"},
         {LIGHT, ",\"patch_size\":14", "{\"patch_size\":16}"},
         {LIGHT, ",\"patch_size\":14", "{\"size\":{\"longest_edge\":14}}"},
+        {K25, "", "{\"media_proc_cfg\":{\"merge_kernel_size\":4}}"},
+        {K25, "", "{\"media_proc_cfg\":{\"in_patch_limit\":0}}"},
+        {K25, "", "{\"size\":{\"max_height\":512,\"max_width\":256}}"},
+        {K25, "", "{\"patch_size\":16}"},
         {LFM, "\"patch_size\":14", "{\"encoder_patch_size\":16}"},
         {LFM, "", "{\"downsample_factor\":4}"},
         {LFM, "", "{\"tile_size\":500}"},

@@ -42,6 +42,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define KIMI                                                                                       \
     "{\"model_type\":\"kimi_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
+#define K25                                                                                        \
+    "{\"model_type\":\"kimi_k25\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"         \
+    "{\"patch_size\":14,\"vt_hidden_size\":64,\"vt_num_attention_heads\":4%s}}"
 #define LFM                                                                                        \
     "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"projector_hidden_act\":"   \
     "\"%s\",\"vision_config\":{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,"         \
@@ -94,6 +97,10 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {KIMI, "", NULL},
         {KIMI, ",\"init_pos_emb_width\":32", "init_pos_emb_width"},
         {KIMI, ",\"merge_kernel_size\":[2,1]", "merge_kernel_size"},
+        {K25, "", NULL},
+        {K25, ",\"pos_emb_width\":32", "pos_emb_width"},
+        {K25, ",\"mm_projector_type\":\"mystery\"", "mm_projector_type"},
+        {K25, ",\"pos_emb_type\":\"mystery\"", "pos_emb_type"},
         {LFM, "gelu", NULL},
         {LFM, "relu", "projector_hidden_act"},
         {LFM_PLACES, "", NULL},
