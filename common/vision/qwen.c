@@ -1,5 +1,5 @@
-/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, GLM-4V, GLM-OCR: one crop near the image's own size, with sides
- * that are multiples of a feature's side. */
+/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, GLM-4V, GLM-OCR, PaddleOCR-VL: one crop near the image's own size,
+ * with sides that are multiples of a feature's side. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
@@ -42,7 +42,15 @@ static const struct qwen_tokens {
                     "<|end_of_image|>",
                     59280,
                     59256,
-                    59257};
+                    59257},
+  paddle_tokens = {"<|IMAGE_PLACEHOLDER|>",
+                   "vision_start_token_id",
+                   "<|IMAGE_START|>",
+                   "vision_end_token_id",
+                   "<|IMAGE_END|>",
+                   100295,
+                   101305,
+                   101306};
 
 /* Two keys of two generations; the older ones take precedence, as in transformers. */
 static uint64_t read_pixels(struct vision_settings *s, const char *key, const char *edge,
@@ -73,19 +81,25 @@ static void load_tokens(struct vision *v, struct vision_settings *s, const struc
     snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
 }
 
-static void load_sizes(struct vision *v, struct vision_settings *s,
-                       const struct vision_pixel_defaults *d, uint32_t min, uint32_t max)
+static void load_pixels(struct vision *v, struct vision_settings *s,
+                        const struct vision_pixel_defaults *d, uint32_t min, uint32_t max)
 {
     vision_read_format(s, &v->format, d);
     v->format.patch = read_shared(s, "patch_size", "patch_size", d->patch, 256);
     v->format.merge = read_shared(s, "spatial_merge_size", "merge_size", 2, 16);
-    v->format.frames = read_shared(s, "temporal_patch_size", "temporal_patch_size", 2, 8);
     v->format.layout = VISION_PATCHES_BY_FEATURE;
     v->qwen.min_pixels = read_pixels(s, "min_pixels", "shortest_edge", min);
     v->qwen.max_pixels = read_pixels(s, "max_pixels", "longest_edge", max);
     if (v->qwen.min_pixels > v->qwen.max_pixels)
         vision_settings_fail(s, "%s: min_pixels is more than max_pixels", s->pixels.name);
     v->qwen.frames = 1;
+}
+
+static void load_sizes(struct vision *v, struct vision_settings *s,
+                       const struct vision_pixel_defaults *d, uint32_t min, uint32_t max)
+{
+    load_pixels(v, s, d, min, max);
+    v->format.frames = read_shared(s, "temporal_patch_size", "temporal_patch_size", 2, 8);
 }
 
 static void load(struct vision *v, struct vision_settings *s)
@@ -98,6 +112,23 @@ static void load(struct vision *v, struct vision_settings *s)
     load_tokens(v, s, &qwen_tokens);
 }
 
+/* Both sides grow until neither is less than that of a feature, `f`. */
+static void enlarge_both(double f, double *h, double *w)
+{
+    const double scale = fmax(f / *h, f / *w);
+    if (fmin(*h, *w) < f)
+        *h = floor(*h * scale), *w = floor(*w * scale);
+}
+
+/* One after the other. */
+static void enlarge_each(double f, double *h, double *w)
+{
+    if (*h < f)
+        *w = nearbyint(*w * f / *h), *h = f;
+    if (*w < f)
+        *h = nearbyint(*h * f / *w), *w = f;
+}
+
 /* An image counts as the frames of its row of patches. */
 static void load_glm(struct vision *v, struct vision_settings *s)
 {
@@ -105,11 +136,23 @@ static void load_glm(struct vision *v, struct vision_settings *s)
                                                    vision_clip_std, PATCH_2};
     load_sizes(v, s, &d, 112 * 112, 28 * 28 * 15000);
     v->qwen.frames = v->format.frames;
-    v->qwen.enlarges = true;
+    v->qwen.enlarge = enlarge_both;
     load_tokens(v, s,
                 strcmp(v->name, "glm_ocr") == 0     ? &glm_ocr_tokens
                 : strcmp(v->name, "glm4v_moe") == 0 ? &glm_moe_tokens
                                                     : &glm_tokens);
+}
+
+/* The tower's temporal_patch_size is not used. */
+static void load_paddle(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
+                                                   vision_clip_std, PATCH_2};
+    load_pixels(v, s, &d, 384 * 384, 1536 * 1536);
+    v->format.layout = VISION_PATCHES;
+    v->format.frames = vision_u32(s, &s->pixels, "temporal_patch_size", 1, 1, 1);
+    v->qwen.enlarge = enlarge_each;
+    load_tokens(v, s, &paddle_tokens);
 }
 
 static double at_least(double least, double x) { return x > least ? x : least; }
@@ -121,10 +164,8 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
     const double f = v->format.patch * v->format.merge, t = v->qwen.frames;
     const double least = (double)v->qwen.min_pixels, most = (double)v->qwen.max_pixels;
     double h = out->height, w = out->width;
-    if (v->qwen.enlarges && fmin(h, w) < f) {
-        const double scale = fmax(f / h, f / w);
-        h = floor(h * scale), w = floor(w * scale);
-    }
+    if (v->qwen.enlarge)
+        v->qwen.enlarge(f, &h, &w);
     if (fmax(h, w) / fmin(h, w) > MAX_ASPECT)
         return err_set(e, ERR_VALIDATION,
                        "An image of %u x %u pixels has one side of more than %d times the other",
@@ -167,3 +208,9 @@ const struct vision_family vision_glm4v = {.types = {"glm4v", "glm4v_moe", "glm4
                                            .load = load_glm,
                                            .plan = plan,
                                            .expand = expand};
+
+const struct vision_family vision_paddleocr_vl = {.types = {"paddleocr_vl"},
+                                                  .three_positions = true,
+                                                  .load = load_paddle,
+                                                  .plan = plan,
+                                                  .expand = expand};

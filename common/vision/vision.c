@@ -20,6 +20,7 @@
     ROW(aya)                                                                                       \
     ROW(cohere2)                                                                                   \
     ROW(mllama)                                                                                    \
+    ROW(paddleocr_vl)                                                                              \
     ROW(glm4v)                                                                                     \
     ROW(kimi_k25)                                                                                  \
     ROW(kimi_vl)                                                                                   \

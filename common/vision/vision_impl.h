@@ -16,7 +16,8 @@ enum {
 struct vision_qwen {
     uint64_t min_pixels, max_pixels;
     uint32_t frames; /* an image is so many frames of a video to these bounds */
-    bool enlarges;   /* both sides first grow to a feature's */
+    /* How sides first grow to that of a feature, `f`; NULL: they do not. */
+    void (*enlarge)(double f, double *h, double *w);
 };
 struct vision_gemma3 {
     uint32_t side, tokens_side; /* of a crop, in pixels; of its features */

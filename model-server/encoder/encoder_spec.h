@@ -14,6 +14,7 @@ enum encoder_positions {
     POSITIONS_AXES,      /* one row for each of `side` columns, and one for each of `side` rows */
     POSITIONS_STRETCHED, /* the grid, interpolated bilinearly, corners aligned (Qwen3-VL) */
     POSITIONS_CUBIC,     /* the grid, by cubic convolution, edges aligned (MoonViT, GLM-4.1V) */
+    POSITIONS_LINEAR,    /* the grid, bilinear without antialiasing, edges aligned (PaddleOCR-VL) */
     POSITIONS_SMOOTHED,  /* the grid, bilinear with antialiasing, edges aligned (SigLIP 2) */
     POSITIONS_BUCKETS    /* the element of the grid in which a patch begins (NaViT; Idefics 2) */
 };

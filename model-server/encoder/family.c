@@ -21,6 +21,7 @@
     ROW(paligemma)                                                                                 \
     ROW(llama4)                                                                                    \
     ROW(mllama)                                                                                    \
+    ROW(paddleocr_vl)                                                                              \
     ROW(glm_ocr)                                                                                   \
     ROW(glm4v)                                                                                     \
     ROW(kimi_k25)                                                                                  \

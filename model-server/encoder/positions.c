@@ -48,12 +48,21 @@ static void cubic(float t, float w[4])
     }
 }
 
+/* Weights of the same four elements: linear between the second and the third. */
+static void linear(float t, float w[4])
+{
+    w[0] = w[3] = 0;
+    w[1] = 1 - t;
+    w[2] = t;
+}
+
 /* Element i of n lies between elements of a grid of `side`, where both cover the same length.
  * Returns the first of the four elements around it, and writes their weights. */
-static int64_t around(uint32_t i, uint32_t n, uint32_t side, float w[4])
+static int64_t around(uint32_t i, uint32_t n, uint32_t side, void (*weigh)(float, float[4]),
+                      float w[4])
 {
     const float at = ((float)i + 0.5F) * (float)side / (float)n - 0.5F, floor = floorf(at);
-    cubic(at - floor, w);
+    weigh(at - floor, w);
     return (int64_t)floor - 1;
 }
 
@@ -62,13 +71,13 @@ static uint32_t inside(int64_t i, uint32_t side)
     return i < 0 ? 0 : least((uint32_t)i, side - 1);
 }
 
-static void add_cubic(const struct tower *t, struct arrange_grid g, struct tower_place at,
-                      float *out)
+static void add_around(const struct tower *t, struct arrange_grid g, struct tower_place at,
+                       void (*weigh)(float, float[4]), float *out)
 {
     float by_row[4], by_col[4];
     const uint32_t side = t->spec.side;
-    const int64_t top = around(at.row, g.rows, side, by_row);
-    const int64_t left = around(at.col, g.cols, side, by_col);
+    const int64_t top = around(at.row, g.rows, side, weigh, by_row);
+    const int64_t left = around(at.col, g.cols, side, weigh, by_col);
     for (int r = 0; r < 4; r++)
         for (int c = 0; c < 4; c++)
             add_row(t, inside(top + r, side), inside(left + c, side), by_row[r] * by_col[c], out);
@@ -123,7 +132,9 @@ void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_pl
     if (s->positions == POSITIONS_STRETCHED)
         add_stretched(t, g, at, out);
     else if (s->positions == POSITIONS_CUBIC)
-        add_cubic(t, g, at, out);
+        add_around(t, g, at, cubic, out);
+    else if (s->positions == POSITIONS_LINEAR)
+        add_around(t, g, at, linear, out);
     else if (s->positions == POSITIONS_SMOOTHED)
         add_smoothed(t, g, at, out);
     else if (s->positions == POSITIONS_BUCKETS)

@@ -412,6 +412,8 @@ static void sizes_are_chosen_as_transformers_do(void **state)
     check_sizes(&(struct family){"glm4v", .patch_size = 14, .image_size = 336}, "{}", 28, 33);
     check_sizes(&(struct family){"kimi_vl", .patch_size = 14}, "{\"pad_input\":true}", 28, 0);
     check_sizes(&(struct family){"kimi_k25", .patch_size = 14}, "{}", 28, 0);
+    check_sizes(&(struct family){"paddleocr_vl", .patch_size = 14, .image_size = 384}, "{}", 28,
+                33);
 }
 
 /* The hub's shapes: 6 x 6 tiles whose 162 x 162 features become as many as 9 tiles have. */

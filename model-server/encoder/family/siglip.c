@@ -1,6 +1,7 @@
 /* Towers of SigLIP (arXiv 2303.15343): Gemma 3 (2503.19786), PaliGemma
  * (2407.07726), Idefics 3 (2408.12637) and SmolVLM, LLaVA-OneVision (2408.03326), Aya Vision
- * (2505.08751), Command A Vision; and of SigLIP 2 (2502.14786): LFM2-VL (2511.23404). */
+ * (2505.08751), Command A Vision; and of SigLIP 2 (2502.14786): LFM2-VL (2511.23404); PaddleOCR-VL
+ * (2510.14528). */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
@@ -94,6 +95,32 @@ static void configure_lfm2(struct config *c, struct encoder_spec *s)
         .linear = {{W_PROJECT_IN, (uint32_t)middle, bias}, {W_PROJECT_OUT, s->width, bias, true}},
         .n_linears = 2,
         .act = ACT_GELU};
+}
+
+/* SigLIP for pictures of any shape, with rotations by row and column; the projector is Qwen2-VL's. */
+static void configure_paddle(struct config *c, struct encoder_spec *s)
+{
+    family_blocks(c, s,
+                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
+                                       "intermediate_size", "gelu_pytorch_tanh", 1152, 27, 16, 4304,
+                                       1e-6});
+    s->positions = POSITIONS_LINEAR;
+    s->side = family_square(c, "image_size", 384) / s->patch;
+    if (!s->side)
+        config_fail(c, "`image_size` must hold a patch");
+    s->cell = config_u32_or(c, "spatial_merge_size", 2, 1, 16);
+    family_grid_rope(c, s, ROPE_GRID);
+    const uint32_t joined = s->blocks.hidden * s->cell * s->cell;
+    s->project =
+        (struct encoder_projection){.norm = true,
+                                    .norm_bias = true,
+                                    .norm_spec = {NORM_LAYER, 1e-5F, 0},
+                                    .norm_role = W_PROJECT_NORM,
+                                    .join = s->cell * s->cell,
+                                    .linear = {{W_PROJECT_IN, joined, true},
+                                               {W_PROJECT_OUT, s->width, true, .act_before = true}},
+                                    .n_linears = 2,
+                                    .act = ACT_GELU};
 }
 
 /* Features are the hidden states of one layer, without the final norm. */
@@ -215,4 +242,14 @@ const struct encoder_family family_paligemma = {
                         [W_PROJECT_OUT] = "model.multi_modal_projector.linear"},
               .prefix = "model."},
     .configure = configure_paligemma,
+};
+
+#define PROJECT(x) EITHER("mlp_AR.", "model.projector.", x)
+const struct encoder_family family_paddleocr_vl = {
+    .types = (const char *const[]){"paddleocr_vl", NULL},
+    .names =
+        {.names = {NAMES_SIGLIP("visual.vision_model.", "model.visual.vision_model."),
+                   [W_PROJECT_NORM] = PROJECT("pre_norm"), [W_PROJECT_IN] = PROJECT("linear_1"),
+                   [W_PROJECT_OUT] = PROJECT("linear_2")}},
+    .configure = configure_paddle,
 };

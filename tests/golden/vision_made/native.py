@@ -210,6 +210,46 @@ def lighton_ocr():
     return config, LightOnOcrForConditionalGeneration, pre, inputs
 
 
+def paddleocr_vl():
+    from transformers import PaddleOCRVLConfig, PaddleOCRVLForConditionalGeneration
+    from transformers.models.paddleocr_vl.image_processing_pil_paddleocr_vl import PaddleOCRVLImageProcessorPil
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}
+    seen = dict(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, image_size=40, patch_size=8,
+        spatial_merge_size=2,
+    )
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=1, size=dict(shortest_edge=1024, longest_edge=8192), resample=3,
+        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+    )
+    config = PaddleOCRVLConfig(text_config=TEXT | dict(rope_parameters=rope), vision_config=seen, tie_word_embeddings=True, **QWEN)
+    return qwen(config, PaddleOCRVLForConditionalGeneration, pixels, PaddleOCRVLImageProcessorPil)
+
+
+def paddleocr_vl_hub(tensors, config, pre):
+    """The names of the files on the hub, and their keys: those of the text model stand beside vision_config."""
+    swaps = [("model.language_model.", "model."), ("model.visual.", "visual."), ("model.projector.", "mlp_AR.")]
+    renamed = {}
+    for name, t in tensors.items():
+        for a, b in swaps:
+            if name.startswith(a):
+                name = b + name[len(a) :]
+                break
+        renamed[name] = t
+    text = {k: v for k, v in config["text_config"].items() if k != "model_type"}
+    seen = config["vision_config"] | dict(model_type="paddleocr_vl", temporal_patch_size=2)
+    pixels = {k: v for k, v in pre.items() if k != "size"} | dict(min_pixels=1024, max_pixels=8192)
+    ids = {k: v for k, v in config.items() if k.endswith("_token_id")}
+    return renamed, text | ids | dict(model_type="paddleocr_vl", vision_config=seen, tie_word_embeddings=True), pixels
+
+
+def paddleocr_vl_sizes():
+    from transformers.models.paddleocr_vl.image_processing_pil_paddleocr_vl import smart_resize as fit
+
+    return sizes(lambda h, w: fit(h, w, 28, 384 * 384, 1536 * 1536), 28)
+
+
 def expert_names(tensors, config, pre):
     """A tensor for each expert, as on the hub."""
     out = {}
@@ -357,7 +397,7 @@ def kimi_vl_hub(tensors, config, pre):
     return renamed, hub, pre
 
 
-SIZES = {"gemma4": gemma4_sizes, "glm4v": glm4v_sizes, "kimi_vl": kimi_vl_sizes, "kimi_k25": kimi_k25_sizes}
+SIZES = {"gemma4": gemma4_sizes, "glm4v": glm4v_sizes, "kimi_vl": kimi_vl_sizes, "kimi_k25": kimi_k25_sizes, "paddleocr_vl": paddleocr_vl_sizes}
 CASES = {
     "gemma4": (
         lambda: gemma4(
@@ -385,6 +425,7 @@ CASES = {
     "kimi_vl": (kimi_vl, kimi_vl_hub, between),
     "kimi_k25": (kimi_k25, kimi_k25_hub, between),
     "lighton_ocr": (lighton_ocr, None, between),
+    "paddleocr_vl": (paddleocr_vl, paddleocr_vl_hub, typed),
     "qwen2_vl": (qwen2_vl, None, typed),
     "qwen3_vl_moe": (qwen3_vl_moe, None, typed),
 }

@@ -409,6 +409,7 @@ static void contradictions_are_refused(void **state)
 #define KIMI   "{\"model_type\":\"kimi_vl\",\"vision_config\":{%s}}"
 #define LIGHT  "{\"model_type\":\"lighton_ocr\",\"vision_config\":{\"model_type\":\"pixtral\"%s}}"
 #define K25    "{\"model_type\":\"kimi_k25\",\"vision_config\":{%s}}"
+#define PADDLE "{\"model_type\":\"paddleocr_vl\",\"vision_config\":{%s}}"
 #define LFM    "{\"model_type\":\"lfm2_vl\",\"vision_config\":{%s}}"
 #define IDEF   "{\"model_type\":\"idefics2\",\"vision_config\":{%s}}"
 #define LLAMA  "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
@@ -477,6 +478,9 @@ static void contradictions_are_refused(void **state)
         {K25, "", "{\"media_proc_cfg\":{\"in_patch_limit\":0}}"},
         {K25, "", "{\"size\":{\"max_height\":512,\"max_width\":256}}"},
         {K25, "", "{\"patch_size\":16}"},
+        {PADDLE, "", "{\"merge_size\":4}"},
+        {PADDLE, "", "{\"temporal_patch_size\":2}"},
+        {PADDLE, "", "{\"min_pixels\":100,\"max_pixels\":99}"},
         {LFM, "\"patch_size\":14", "{\"encoder_patch_size\":16}"},
         {LFM, "", "{\"downsample_factor\":4}"},
         {LFM, "", "{\"tile_size\":500}"},

@@ -45,6 +45,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define K25                                                                                        \
     "{\"model_type\":\"kimi_k25\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"         \
     "{\"patch_size\":14,\"vt_hidden_size\":64,\"vt_num_attention_heads\":4%s}}"
+#define PADDLE                                                                                     \
+    "{\"model_type\":\"paddleocr_vl\",\"hidden_size\":64,\"vision_config\":"                       \
+    "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
 #define LFM                                                                                        \
     "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"projector_hidden_act\":"   \
     "\"%s\",\"vision_config\":{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,"         \
@@ -101,6 +104,10 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {K25, ",\"pos_emb_width\":32", "pos_emb_width"},
         {K25, ",\"mm_projector_type\":\"mystery\"", "mm_projector_type"},
         {K25, ",\"pos_emb_type\":\"mystery\"", "pos_emb_type"},
+        {PADDLE, "", NULL},
+        {PADDLE, ",\"image_size\":7", "image_size"},
+        {PADDLE, ",\"hidden_act\":\"mystery\"", "hidden_act"},
+        {PADDLE, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
         {LFM, "gelu", NULL},
         {LFM, "relu", "projector_hidden_act"},
         {LFM_PLACES, "", NULL},
