@@ -84,8 +84,8 @@ static void add(const struct vision *v, struct vision_plan *out, uint32_t w, uin
 
 static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
 {
-    const uint32_t p = v->format.patch;
-    const double patches = (double)(out->width / p) * (out->height / p);
+    const uint32_t p = v->format.patch, rows = out->height / p, cols = out->width / p;
+    const double patches = (double)rows * cols;
     uint32_t w = out->width, h = out->height;
     if (patches > v->kimi.most_patches) {
         const double shrink = sqrt(v->kimi.most_patches / patches);
