@@ -136,13 +136,28 @@ char *model_file_read(const char *path, size_t max, size_t *n, struct err *e)
     return m ? make(m, file, max, n, e) : file_read(path, max, n, e);
 }
 
+/* config.json of a model of several (Qwen Omni) is that of the one that reads and writes text. */
+static cJSON *of_thinker(const char *path, cJSON *j)
+{
+    static const char name[] = "/config.json";
+    const size_t n = strlen(path), m = sizeof(name) - 1;
+    if (n < m || strcmp(path + n - m, name) != 0 || !cJSON_IsObject(json_get(j, "thinker_config")))
+        return j;
+    cJSON *thinker = cJSON_DetachItemFromObjectCaseSensitive(j, "thinker_config");
+    cJSON *stored = cJSON_DetachItemFromObjectCaseSensitive(j, "quantization_config");
+    if (stored && !cJSON_AddItemToObject(thinker, "quantization_config", stored))
+        cJSON_Delete(stored);
+    cJSON_Delete(j);
+    return thinker;
+}
+
 cJSON *model_file_json(const char *path, size_t max, struct err *e)
 {
     size_t n;
     char file[PATH_MAX];
     const struct made_file *m = inside(path, file);
     if (!m)
-        return json_load(path, max, e);
+        return of_thinker(path, json_load(path, max, e));
     char *text = make(m, file, max, &n, e);
     cJSON *j = text ? json_parse(text, n, e) : NULL;
     if (text && !j)

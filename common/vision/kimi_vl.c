@@ -36,7 +36,7 @@ static void load_k25(struct vision *v, struct vision_settings *s)
 {
     static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_half, vision_half, 14};
     const struct vision_section own = vision_inside(&s->pixels, "media_proc_cfg");
-    const bool hub = own.o, by_id = json_get(s->config.o, "media_placeholder_token_id") == NULL;
+    const bool hub = own.o;
     const struct vision_section size = vision_inside(&s->pixels, "size");
     char start[VISION_TOKEN_TEXT], content[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
     if (hub)
@@ -60,7 +60,7 @@ static void load_k25(struct vision *v, struct vision_settings *s)
     if (!hub && vision_u32(s, &size, "max_width", v->kimi.most_side, 1, VISION_MAX_SETTING) !=
                     v->kimi.most_side)
         vision_settings_fail(s, "%s: max_width must be max_height", s->pixels.name);
-    v->token = vision_read_token(s, by_id ? "image_token_id" : "media_placeholder_token_id",
+    v->token = vision_read_token(s, vision_key(s, "media_placeholder_token_id", "image_token_id"),
                                  "<|media_pad|>", 163605, v->marker);
     vision_read_token(s, NULL, "<|media_begin|>", 163602, start);
     vision_read_token(s, NULL, "<|media_content|>", 163603, content);

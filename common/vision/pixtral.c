@@ -21,12 +21,11 @@ static bool is_lighton(const struct vision *v, const struct vision_settings *s)
 static void load_lighton(struct vision *v, struct vision_settings *s)
 {
     const uint32_t patch = v->format.patch;
-    const bool by_id = json_get(s->config.o, "image_token_id") != NULL;
     v->pixtral.unit = vision_side(s, &s->pixels, "patch_size", patch);
     if (v->pixtral.unit % patch)
         vision_settings_fail(s, "%s: patch_size must be a multiple of %u", s->pixels.name, patch);
-    v->token = vision_read_token(s, by_id ? "image_token_id" : "image_token_index", "<|image_pad|>",
-                                 151655, v->marker);
+    v->token = vision_read_token(s, vision_key(s, "image_token_id", "image_token_index"),
+                                 "<|image_pad|>", 151655, v->marker);
 }
 
 static void load(struct vision *v, struct vision_settings *s)

@@ -1,5 +1,5 @@
-/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, GLM-4V, GLM-OCR, PaddleOCR-VL: one crop near the image's own size,
- * with sides that are multiples of a feature's side. */
+/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL: one crop near the image's own
+ * size, with sides that are multiples of a feature's side. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
@@ -19,6 +19,10 @@ static const struct qwen_tokens {
                  151655,
                  151652,
                  151653},
+  qwen_omni_tokens = {"<|IMAGE|>",      "vision_start_token_id",
+                      "<|vision_bos|>", "vision_end_token_id",
+                      "<|vision_eos|>", 151655,
+                      151652,           151653},
   glm_tokens = {"<|image|>",
                 "image_start_token_id",
                 "<|begin_of_image|>",
@@ -75,7 +79,8 @@ static uint32_t read_shared(struct vision_settings *s, const char *tower_key, co
 static void load_tokens(struct vision *v, struct vision_settings *s, const struct qwen_tokens *t)
 {
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
-    v->token = vision_read_token(s, "image_token_id", t->image, t->image_id, v->marker);
+    v->token = vision_read_token(s, vision_key(s, "image_token_id", "image_token_index"), t->image,
+                                 t->image_id, v->marker);
     vision_read_token(s, t->start_key, t->start, t->start_id, start);
     vision_read_token(s, t->end_key, t->end, t->end_id, end);
     snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
@@ -109,7 +114,8 @@ static void load(struct vision *v, struct vision_settings *s)
                                             third ? vision_half : vision_clip_std,
                                             third ? PATCH_3 : PATCH_2};
     load_sizes(v, s, &d, third ? 65536 : 3136, third ? 16777216 : 12845056);
-    load_tokens(v, s, &qwen_tokens);
+    load_tokens(v, s,
+                strcmp(v->name, "qwen2_5_omni_thinker") == 0 ? &qwen_omni_tokens : &qwen_tokens);
 }
 
 /* Both sides grow until neither is less than that of a feature, `f`. */
@@ -197,7 +203,8 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
 }
 
 const struct vision_family vision_qwen = {
-    .types = {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"},
+    .types = {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe",
+              "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker"},
     .three_positions = true,
     .load = load,
     .plan = plan,

@@ -187,6 +187,11 @@ void vision_read_format(struct vision_settings *s, struct vision_format *f,
 
 /* ---------------------------------------------------------------- tokens */
 
+const char *vision_key(const struct vision_settings *s, const char *key, const char *other)
+{
+    return !json_get(s->config.o, key) && json_get(s->config.o, other) ? other : key;
+}
+
 uint32_t vision_read_token(struct vision_settings *s, const char *key, const char *name,
                            uint32_t def, char text[VISION_TOKEN_TEXT])
 {

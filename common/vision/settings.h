@@ -50,6 +50,8 @@ extern const float vision_clip_mean[3], vision_clip_std[3], vision_imagenet_mean
 void vision_read_format(struct vision_settings *s, struct vision_format *f,
                         const struct vision_pixel_defaults *d);
 
+/* `key` of config.json, or `other` where it has that alone. */
+const char *vision_key(const struct vision_settings *s, const char *key, const char *other);
 /* A token id from config.json and its text from the tokenizer, or `name`. If `key` is absent: the
  * tokenizer's id of `name`, otherwise `def`. */
 uint32_t vision_read_token(struct vision_settings *s, const char *key, const char *name,

@@ -1,4 +1,5 @@
-/* The towers of Qwen2-VL (arXiv 2409.12191), Qwen2.5-VL (2502.13923), Qwen3-VL and Qwen 3.5. */
+/* The towers of Qwen2-VL (arXiv 2409.12191), Qwen2.5-VL (2502.13923), Qwen3-VL, Qwen 3.5, and of
+ * the thinkers of Qwen2.5-Omni (2503.20215) and Qwen3-Omni (2509.17765). */
 #include "model-server/encoder/family.h"
 
 static void merger(struct encoder_spec *s, struct encoder_projection *p, uint32_t rows)
@@ -67,6 +68,13 @@ static void configure_2_5(struct config *c, struct encoder_spec *s)
     merger(s, &s->project, s->width);
 }
 
+/* Of the same blocks, with q, k and v apart. */
+static void configure_2_5_omni(struct config *c, struct encoder_spec *s)
+{
+    configure_2_5(c, s);
+    s->blocks.qkv = QKV_SEPARATE;
+}
+
 static void levels(struct config *c, struct encoder_spec *s)
 {
     const cJSON *j, *at = json_get(c->root, "deepstack_visual_indexes");
@@ -100,12 +108,12 @@ static void configure_3(struct config *c, struct encoder_spec *s)
     levels(c, s);
 }
 
-/* Newer files have the prefix "model.". */
-#define BOTH(x) "model.visual." x "|visual." x
-#define NAMES_QWEN                                                                                 \
+/* Newer files have the prefix "model.", and those of Omni "thinker.". */
+#define BOTH(x) "model.visual." x "|visual." x "|thinker.visual." x
+#define NAMES_OUTSIDE                                                                              \
     [W_PATCH] = BOTH("patch_embed.proj"), [W_ATTN_NORM] = BOTH("blocks.*.norm1"),                  \
-    [W_MLP_NORM] = BOTH("blocks.*.norm2"), [W_QKV] = BOTH("blocks.*.attn.qkv"),                    \
-    [W_O] = BOTH("blocks.*.attn.proj")
+    [W_MLP_NORM] = BOTH("blocks.*.norm2"), [W_O] = BOTH("blocks.*.attn.proj")
+#define NAMES_QWEN NAMES_OUTSIDE, [W_QKV] = BOTH("blocks.*.attn.qkv")
 #define NAMES_MERGER_2                                                                             \
     [W_PROJECT_NORM] = BOTH("merger.ln_q"), [W_PROJECT_IN] = BOTH("merger.mlp.0"),                 \
     [W_PROJECT_OUT] = BOTH("merger.mlp.2")
@@ -123,6 +131,27 @@ const struct encoder_family family_qwen2_5_vl = {
              {NAMES_QWEN, NAMES_MERGER_2, [W_GATE] = BOTH("blocks.*.mlp.gate_proj"),
               [W_UP] = BOTH("blocks.*.mlp.up_proj"), [W_DOWN] = BOTH("blocks.*.mlp.down_proj")}},
     .configure = configure_2_5,
+};
+const struct encoder_family family_qwen2_5_omni = {
+    .types = (const char *const[]){"qwen2_5_omni_thinker", NULL},
+    .names =
+        {.names =
+             {NAMES_OUTSIDE,
+              NAMES_MERGER_2, [W_Q] = BOTH("blocks.*.attn.q"), [W_K] = BOTH("blocks.*.attn.k"),
+              [W_V] = BOTH("blocks.*.attn.v"), [W_GATE] = BOTH("blocks.*.mlp.gate_proj"),
+              [W_UP] = BOTH("blocks.*.mlp.up_proj"), [W_DOWN] = BOTH("blocks.*.mlp.down_proj")}},
+    .configure = configure_2_5_omni,
+};
+const struct encoder_family family_qwen3_omni = {
+    .types = (const char *const[]){"qwen3_omni_moe_thinker", NULL},
+    .names =
+        {.names =
+             {NAMES_QWEN, NAMES_MERGER_2, [W_UP] = BOTH("blocks.*.mlp.linear_fc1"),
+              [W_DOWN] = BOTH("blocks.*.mlp.linear_fc2"), [W_PATCH_POSITIONS] = BOTH("pos_embed"),
+              [W_LEVEL_NORM] = BOTH("merger_list.*.ln_q"),
+              [W_LEVEL_IN] = BOTH("merger_list.*.mlp.0"),
+              [W_LEVEL_OUT] = BOTH("merger_list.*.mlp.2")}},
+    .configure = configure_3,
 };
 const struct encoder_family family_qwen3_vl = {
     .types = (const char *const[]){"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", NULL},

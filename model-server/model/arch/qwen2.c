@@ -13,7 +13,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 
 const struct arch arch_qwen2 = {
     .types = (const char *const[]){"qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl",
-                                   "qwen2_5_vl_text", NULL},
+                                   "qwen2_5_vl_text", "qwen2_5_omni_text", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA},
     .configure = configure,

@@ -21,14 +21,16 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_moe(c, s, 128, 8);
     s->moe.ffn = config_dim(c, "moe_intermediate_size");
     /* vision models always do, and their files need not say so */
-    const bool sees = strcmp(json_str(c->root, "model_type", ""), "qwen3_vl_moe_text") == 0;
-    s->moe.renormalise = sees || config_bool_or(c, "norm_topk_prob", false);
+    const char *type = json_str(c->root, "model_type", "");
+    const bool sees = strcmp(type, "qwen3_vl_moe_text") == 0;
+    const bool omni = strcmp(type, "qwen3_omni_moe_text") == 0;
+    s->moe.renormalise = sees || config_bool_or(c, "norm_topk_prob", omni);
     config_windows(c, s, 4096, if_used);
     config_sparse_layers(c, s);
 }
 
 const struct arch arch_qwen3_moe = {
-    .types = (const char *const[]){"qwen3_moe", "qwen3_vl_moe_text", NULL},
+    .types = (const char *const[]){"qwen3_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA, NAMES_FUSED_EXPERTS, NAMES_QK_NORM},
     .configure = configure,

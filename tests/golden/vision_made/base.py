@@ -48,3 +48,8 @@ def typed(spans, text):
     """The model is told which tokens are of pictures."""
     ids, _ = between(spans, text)
     return ids, dict(mm_token_type_ids=lambda n: [int(i == IMAGE) for i in ids] + [0] * (n - len(ids)))
+
+
+def masked(spans, text):
+    """The model computes three positions only of a prompt with a mask."""
+    return between(spans, text)[0], dict(attention_mask=lambda n: [1] * n)

@@ -3,7 +3,7 @@
 import math
 import numpy as np, torch
 from PIL import Image
-from .base import IMAGE, TEXT, between, planes, typed
+from .base import IMAGE, TEXT, between, masked, planes, typed
 
 
 
@@ -131,6 +131,64 @@ def qwen3_vl_moe():
     )
     config = Qwen3VLMoeConfig(text_config=text, vision_config=seen, tie_word_embeddings=True, **QWEN)
     return qwen(config, Qwen3VLMoeForConditionalGeneration, pixels)
+
+
+AUDIO = dict(d_model=16, encoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=16, num_mel_bins=8, max_source_positions=8)
+
+
+def qwen2_5_omni():
+    from transformers import Qwen2_5OmniThinkerConfig, Qwen2_5OmniThinkerForConditionalGeneration
+
+    text = TEXT | dict(rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]})
+    seen = dict(
+        hidden_size=16, out_hidden_size=32, depth=2, num_heads=2, intermediate_size=24, patch_size=8, window_size=32,
+        fullatt_block_indexes=[1],
+    )
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
+        image_mean=[0.48145466, 0.4578275, 0.40821073], image_std=[0.26862954, 0.26130258, 0.27577711], resample=3,
+    )
+    config = Qwen2_5OmniThinkerConfig(
+        text_config=text, vision_config=seen, audio_config=AUDIO | dict(output_dim=32), image_token_index=IMAGE,
+        video_token_index=323, audio_token_index=319, vision_start_token_id=321, vision_end_token_id=322,
+        audio_start_token_id=318, tie_word_embeddings=True,
+    )
+    return qwen(config, Qwen2_5OmniThinkerForConditionalGeneration, pixels)
+
+
+def qwen3_omni():
+    from transformers import Qwen3OmniMoeThinkerConfig, Qwen3OmniMoeThinkerForConditionalGeneration
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
+    text = TEXT | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, rope_parameters=rope)
+    seen = dict(
+        hidden_size=16, out_hidden_size=32, depth=3, num_heads=2, intermediate_size=24, patch_size=8,
+        num_position_embeddings=64, deepstack_visual_indexes=[0, 1],
+    )
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
+        image_mean=[0.5] * 3, image_std=[0.5] * 3, resample=3,
+    )
+    audio = AUDIO | dict(output_dim=32, downsample_hidden_size=8, n_window=2)
+    config = Qwen3OmniMoeThinkerConfig(
+        text_config=text, vision_config=seen, audio_config=audio, audio_token_id=319, audio_start_token_id=318,
+        tie_word_embeddings=True, **QWEN,
+    )
+    return qwen(config, Qwen3OmniMoeThinkerForConditionalGeneration, pixels)
+
+
+def thinker(tensors, config, pre):
+    """As on the hub: the thinker is a part of the model, and its experts are tensors of their own."""
+    tensors, _, _ = expert_names(tensors, config, pre)
+    renamed = {}
+    for name, t in tensors.items():
+        if name.startswith("model.language_model."):
+            name = "model." + name[len("model.language_model.") :]
+        elif name.startswith("model."):
+            name = name[len("model.") :]
+        if not name.startswith("audio_tower."):
+            renamed["thinker." + name] = t
+    return renamed, dict(model_type=config["model_type"].removesuffix("_thinker"), thinker_config=config), pre
 
 
 def glm(config, cls):
@@ -426,6 +484,8 @@ CASES = {
     "kimi_k25": (kimi_k25, kimi_k25_hub, between),
     "lighton_ocr": (lighton_ocr, None, between),
     "paddleocr_vl": (paddleocr_vl, paddleocr_vl_hub, typed),
+    "qwen2_5_omni": (qwen2_5_omni, thinker, masked),
+    "qwen3_omni": (qwen3_omni, thinker, masked),
     "qwen2_vl": (qwen2_vl, None, typed),
     "qwen3_vl_moe": (qwen3_vl_moe, None, typed),
 }

@@ -48,6 +48,15 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define PADDLE                                                                                     \
     "{\"model_type\":\"paddleocr_vl\",\"hidden_size\":64,\"vision_config\":"                       \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
+#define OMNI                                                                                       \
+    "{\"model_type\":\"qwen3_omni_moe\",\"thinker_config\":{\"model_type\":"                       \
+    "\"qwen3_omni_moe_thinker\",\"vision_config\":{\"patch_size\":16,\"hidden_size\":64,"          \
+    "\"out_hidden_size\":64,\"num_heads\":4%s}}}"
+#define OMNI_2                                                                                     \
+    "{\"model_type\":\"qwen2_5_omni\",\"thinker_config\":{\"model_type\":\"qwen2_5_omni_"          \
+    "thinker\","                                                                                   \
+    "\"vision_config\":{\"patch_size\":14,\"hidden_size\":64,\"out_hidden_size\":64,"              \
+    "\"num_heads\":4%s}}}"
 #define LFM                                                                                        \
     "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"projector_hidden_act\":"   \
     "\"%s\",\"vision_config\":{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,"         \
@@ -108,6 +117,11 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {PADDLE, ",\"image_size\":7", "image_size"},
         {PADDLE, ",\"hidden_act\":\"mystery\"", "hidden_act"},
         {PADDLE, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
+        {OMNI, "", NULL},
+        {OMNI, ",\"num_position_embeddings\":50", "num_position_embeddings"},
+        {OMNI, ",\"deepstack_visual_indexes\":[99]", "deepstack_visual_indexes"},
+        {OMNI_2, "", NULL},
+        {OMNI_2, ",\"window_size\":7", "window_size"},
         {LFM, "gelu", NULL},
         {LFM, "relu", "projector_hidden_act"},
         {LFM_PLACES, "", NULL},
