@@ -22,6 +22,7 @@
     ROW(mllama)                                                                                    \
     ROW(paddleocr_vl)                                                                              \
     ROW(glm4v)                                                                                     \
+    ROW(janus)                                                                                     \
     ROW(kimi_k25)                                                                                  \
     ROW(kimi_vl)                                                                                   \
     ROW(lfm2_vl)                                                                                   \

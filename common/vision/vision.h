@@ -9,9 +9,9 @@
  * Tested against transformers: qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_vl_moe, qwen3_5, gemma3,
  * gemma4, llava 1.5, llava_next, llava_onevision, idefics3, smolvlm, mistral3, pixtral (llava with
  * that tower), internvl, internvl_chat, paligemma, llama4, aya_vision,
- * cohere2_vision, mllama, glm4v, glm4v_moe, glm_ocr, qwen2_5_omni, qwen3_omni_moe, paddleocr_vl,
- * kimi_k25, lighton_ocr, lfm2_vl, idefics2. kimi_vl: the tower against that of kimi_k25, pixels
- * against the processor of its authors. */
+ * cohere2_vision, mllama, glm4v, glm4v_moe, glm_ocr, janus, deepseek_vl, qwen2_5_omni,
+ * qwen3_omni_moe, paddleocr_vl, kimi_k25, lighton_ocr, lfm2_vl, idefics2. kimi_vl: the tower
+ * against that of kimi_k25, pixels against the processor of its authors. */
 #ifndef COMMON_VISION_VISION_H
 #define COMMON_VISION_VISION_H
 #include "common/buf.h"
@@ -72,6 +72,7 @@ struct vision_format {
     uint32_t merge;            /* patches per side merged into one feature; 1: none */
     uint32_t frames;           /* repetitions of the image in a row of patches: Qwen 2, others 1 */
     enum vision_layout layout; /* of the family's own image processor */
+    uint8_t outside[3];        /* bytes of pixels of a crop that are outside its image: black */
     bool bf16;                 /* each intermediate result is rounded to bfloat16 (llama4) */
 };
 const struct vision_format *vision_format(const struct vision *v); /* lives as long as v */
@@ -88,7 +89,7 @@ struct vision_resize {
     uint32_t width, height;
 };
 /* A crop of vision_crop_width() x vision_crop_height() pixels of a resized image, at (x, y). Pixels
- * outside are black, and normalised like others. */
+ * outside are format.outside, and normalised like others. */
 struct vision_crop {
     uint32_t of; /* index in plan.resizes */
     int32_t x, y;

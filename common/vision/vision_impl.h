@@ -58,6 +58,10 @@ struct vision_lfm2 {
     bool split, thumbnail;
     bool marked; /* tokens around an image and before tiles */
 };
+struct vision_janus {
+    uint32_t side, least; /* of the square; of a resized image's shorter side */
+    char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT]; /* around an image; "" without */
+};
 struct vision_paligemma {
     uint32_t side, tokens;
     char bos[VISION_TOKEN_TEXT]; /* after the last image */
@@ -110,6 +114,7 @@ struct vision {
         struct vision_idefics2 idefics2;
         struct vision_idefics3 idefics3;
         struct vision_pixtral pixtral;
+        struct vision_janus janus;
         struct vision_kimi kimi;
         struct vision_lfm2 lfm2;
         struct vision_internvl internvl;

@@ -24,6 +24,8 @@
     ROW(llama4)                                                                                    \
     ROW(mllama)                                                                                    \
     ROW(paddleocr_vl)                                                                              \
+    ROW(deepseek_vl)                                                                               \
+    ROW(janus)                                                                                     \
     ROW(glm_ocr)                                                                                   \
     ROW(glm4v)                                                                                     \
     ROW(kimi_k25)                                                                                  \

@@ -32,6 +32,8 @@ uint32_t family_text_width(struct config *c);
 #define EITHER(p, q, name) p name "|" q name
 /* Tensor names of SigLIP and CLIP: after the prefix p, or q in files of transformers 5. */
 #define NAMES_SIGLIP(p, q)                                                                         \
+    NAMES_SIGLIP_BUT_O(p, q), [W_O] = EITHER(p, q, "encoder.layers.*.self_attn.out_proj")
+#define NAMES_SIGLIP_BUT_O(p, q)                                                                   \
     [W_PATCH] = EITHER(p, q, "embeddings.patch_embedding"),                                        \
     [W_PATCH_POSITIONS] = EITHER(p, q, "embeddings.position_embedding"),                           \
     [W_ATTN_NORM] = EITHER(p, q, "encoder.layers.*.layer_norm1"),                                  \
@@ -40,7 +42,6 @@ uint32_t family_text_width(struct config *c);
     [W_Q] = EITHER(p, q, "encoder.layers.*.self_attn.q_proj"),                                     \
     [W_K] = EITHER(p, q, "encoder.layers.*.self_attn.k_proj"),                                     \
     [W_V] = EITHER(p, q, "encoder.layers.*.self_attn.v_proj"),                                     \
-    [W_O] = EITHER(p, q, "encoder.layers.*.self_attn.out_proj"),                                   \
     [W_UP] = EITHER(p, q, "encoder.layers.*.mlp.fc1"),                                             \
     [W_DOWN] = EITHER(p, q, "encoder.layers.*.mlp.fc2")
 #endif

@@ -18,11 +18,12 @@ struct work {
     const struct pixels_workers *workers;
     enum vision_layout layout;
     struct part parts[VISION_MAX_RESIZES];
+    const uint8_t *outside; /* OUTSIDE_RUN pixels */
     float *out;
     struct byte_numbers numbers;
     struct resample_kernels kernels;
 };
-enum { BLACK_RUN = 1024 }; /* black pixels per call of a kernel */
+enum { OUTSIDE_RUN = 1024 }; /* pixels outside an image per call of a kernel */
 
 size_t pixels_count(const struct vision_format *f, const struct vision_plan *p,
                     enum vision_layout layout)
@@ -170,13 +171,12 @@ struct place {
     uint32_t frames;
 };
 
-/* Normalises n pixels; `rgb` NULL: black ones. Returns the destination of the next pixel. */
+/* Normalises n pixels; `rgb` NULL: those outside. Returns the destination of the next pixel. */
 static struct place convert(const struct work *k, struct place to, const uint8_t *rgb, uint32_t n)
 {
-    static const uint8_t black[3 * BLACK_RUN];
     while (n > 0) {
-        const uint32_t take = rgb || n < BLACK_RUN ? n : BLACK_RUN;
-        k->kernels.spread(to.at, to.plane, to.frames, to.frame, rgb ? rgb : black, take,
+        const uint32_t take = rgb || n < OUTSIDE_RUN ? n : OUTSIDE_RUN;
+        k->kernels.spread(to.at, to.plane, to.frames, to.frame, rgb ? rgb : k->outside, take,
                           &k->numbers);
         to.at += take;
         n -= take;
@@ -184,7 +184,7 @@ static struct place convert(const struct work *k, struct place to, const uint8_t
     return to;
 }
 
-/* Pixels x .. x + n - 1 of row y of a crop; black where the crop exceeds the picture. */
+/* Pixels x .. x + n - 1 of row y of a crop; `outside` where the crop exceeds the picture. */
 static void span(const struct work *k, const struct vision_crop *c, uint32_t x, uint32_t y,
                  uint32_t n, struct place to)
 {
@@ -263,9 +263,16 @@ int pixels_make(const struct vision_format *f, const struct vision_plan *p,
                 const struct pixels_workers *w, float *out, struct err *e)
 {
     const struct pixels_workers alone = {.threads = 1, .features = resample_features()};
-    struct work k = {
-        .format = f, .plan = p, .workers = w ? w : &alone, .layout = layout, .out = out};
+    uint8_t outside[3 * OUTSIDE_RUN];
+    struct work k = {.format = f,
+                     .plan = p,
+                     .workers = w ? w : &alone,
+                     .layout = layout,
+                     .outside = outside,
+                     .out = out};
     int rc = 0;
+    for (int i = 0; i < 3 * OUTSIDE_RUN; i++)
+        outside[i] = f->outside[i % 3];
     assert(picture->width == p->width && picture->height == p->height);
     make_numbers(&k.numbers, f);
     resample_kernels_init(&k.kernels, k.workers->features);

@@ -1,7 +1,8 @@
 /* Towers of SigLIP (arXiv 2303.15343): Gemma 3 (2503.19786), PaliGemma
  * (2407.07726), Idefics 3 (2408.12637) and SmolVLM, LLaVA-OneVision (2408.03326), Aya Vision
  * (2505.08751), Command A Vision; and of SigLIP 2 (2502.14786): LFM2-VL (2511.23404); PaddleOCR-VL
- * (2510.14528). */
+ * (2510.14528). With
+ * transformers' names, Janus (2410.13848) and DeepSeek-VL (2403.05525). */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
@@ -59,6 +60,50 @@ static void configure_paligemma(struct config *c, struct encoder_spec *s)
         config_fail(c, "`projection_dim` must be the text model's hidden_size");
     s->project = (struct encoder_projection){
         .join = 1, .linear = {{W_PROJECT_OUT, s->width, .bias = true}}, .n_linears = 1};
+}
+
+static void project_twice(struct encoder_spec *s, enum act act)
+{
+    s->project = (struct encoder_projection){
+        .join = 1,
+        .linear = {{W_PROJECT_IN, s->width, true}, {W_PROJECT_OUT, s->width, true, true}},
+        .n_linears = 2,
+        .act = act};
+}
+
+static void configure_deepseek(struct config *c, struct encoder_spec *s)
+{
+    family_blocks(c, s,
+                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
+                                       "intermediate_size", "gelu_pytorch_tanh", 768, 12, 12, 3072,
+                                       1e-6});
+    s->positions = POSITIONS_TABLE;
+    s->side = family_square(c, "image_size", 224) / s->patch;
+    if (!s->side)
+        config_fail(c, "`image_size` must hold a patch");
+    project_twice(s, ACT_GELU);
+}
+
+static void configure_janus(struct config *c, struct encoder_spec *s)
+{
+    family_blocks(c, s,
+                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
+                                       "intermediate_size", "gelu", 1024, 24, 16, 1, 1e-6});
+    const double ratio = config_num_or(c, "mlp_ratio", 4);
+    s->blocks.ffn = ratio > 0 && ratio <= 64 ? (uint32_t)(s->blocks.hidden * ratio) : 0;
+    if (!s->blocks.ffn)
+        config_fail(c, "`mlp_ratio` is out of bounds");
+    s->blocks.bias.qkv = config_bool_or(c, "attention_bias", true);
+    s->positions = POSITIONS_TABLE;
+    s->side = family_square(c, "image_size", 384) / s->patch;
+    if (!s->side)
+        config_fail(c, "`image_size` must hold a patch");
+    config_only(c, "use_qk_norm", false);
+    if (config_u32_or(c, "depth", 2, 1, 64) != 2)
+        config_fail(c, "`depth` must be 2");
+    if (config_u32_or(c, "projection_dim", 2048, 1, 1u << 20) != s->width)
+        config_fail(c, "`projection_dim` must be the text model's hidden_size");
+    project_twice(s, s->blocks.act);
 }
 
 /* SigLIP 2 for pictures of any shape: a grid of `num_patches` positions, interpolated with
@@ -252,4 +297,26 @@ const struct encoder_family family_paddleocr_vl = {
                    [W_PROJECT_NORM] = PROJECT("pre_norm"), [W_PROJECT_IN] = PROJECT("linear_1"),
                    [W_PROJECT_OUT] = PROJECT("linear_2")}},
     .configure = configure_paddle,
+};
+
+#define JANUS(x) EITHER("model.vision_model.vision_model.", "model.vision_model.", x)
+const struct encoder_family family_deepseek_vl = {
+    .types = (const char *const[]){"deepseek_vl", NULL},
+    .names =
+        {.names =
+             {NAMES_SIGLIP("model.vision_model.vision_model.", "model.vision_model."),
+              [W_PROJECT_IN] = "model.aligner.linear1", [W_PROJECT_OUT] = "model.aligner.linear2"},
+         .prefix = "model."},
+    .configure = configure_deepseek,
+    .tower = "siglip_vision_model",
+};
+const struct encoder_family family_janus = {
+    .types = (const char *const[]){"janus", NULL},
+    .names = {.names = {NAMES_SIGLIP_BUT_O("model.vision_model.vision_model.",
+                                           "model.vision_model."),
+                        [W_O] = JANUS("encoder.layers.*.self_attn.projection_layer"),
+                        [W_PROJECT_IN] = "model.aligner.fc1",
+                        [W_PROJECT_OUT] = "model.aligner.hidden_layers.0"},
+              .prefix = "model."},
+    .configure = configure_janus,
 };

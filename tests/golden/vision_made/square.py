@@ -50,7 +50,60 @@ def llava():
     return config, LlavaForConditionalGeneration, pre, inputs
 
 
+PADDED = dict(
+    size=dict(height=32, width=32), min_size=6, resample=3, image_mean=[0.48145466, 0.4578275, 0.40821073],
+    image_std=[0.26862954, 0.26130258, 0.27577711],
+)
+
+
+def deepseek_vl():
+    from transformers import DeepseekVLConfig, DeepseekVLForConditionalGeneration, LlamaConfig
+    from transformers.models.deepseek_vl.image_processing_pil_deepseek_vl import DeepseekVLImageProcessorPil
+
+    config = DeepseekVLConfig(text_config=LlamaConfig(**TEXT).to_dict(), vision_config=SIGLIP, image_token_id=IMAGE)
+    processor = DeepseekVLImageProcessorPil(**PADDED)
+
+    def inputs(pictures):
+        pixels = [processor(p, return_tensors="np")["pixel_values"] for p in pictures]
+        return dict(pixel_values=torch.tensor(np.concatenate(pixels))), [[IMAGE] * 16 for _ in pictures]
+
+    return config, DeepseekVLForConditionalGeneration, PADDED, inputs
+
+
+def janus():
+    from transformers import JanusConfig, JanusForConditionalGeneration, LlamaConfig
+    from transformers.models.janus.image_processing_pil_janus import JanusImageProcessorPil
+
+    seen = dict(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=32, patch_size=8, mlp_ratio=1.5,
+        projection_dim=TEXT["hidden_size"], num_image_tokens=16,
+    )
+    drawn = dict(
+        embed_dim=4, num_embeddings=8, latent_channels=4, base_channels=32, channel_multiplier=[1], num_res_blocks=1,
+        projection_dim=8, image_token_embed_dim=8,
+    )
+    config = JanusConfig(
+        text_config=LlamaConfig(**TEXT).to_dict(), vision_config=seen, vq_config=drawn, image_token_id=IMAGE,
+    )
+    pre = PADDED | dict(image_mean=[0.5] * 3, image_std=[0.5] * 3)
+    processor = JanusImageProcessorPil(**pre)
+
+    def inputs(pictures):
+        pixels = [processor(p, return_tensors="np")["pixel_values"] for p in pictures]
+        return dict(pixel_values=torch.tensor(np.concatenate(pixels))), [[321] + [IMAGE] * 16 + [322] for _ in pictures]
+
+    return config, JanusForConditionalGeneration, pre, inputs
+
+
+def understands(tensors, config, pre):
+    """Janus without what draws pictures."""
+    drawn = "model.vqmodel.", "model.generation_"
+    return {k: t for k, t in tensors.items() if not k.startswith(drawn)}, config, pre
+
+
 CASES = {
+    "deepseek_vl": (deepseek_vl, None, between),
+    "janus": (janus, understands, between),
     "llava": (llava, None, between),
     "paligemma": (lambda: paligemma("gemma"), None, prefix),
     "paligemma2": (

@@ -141,6 +141,15 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
         vision_free(v);
     }
 
+    v = load("{\"model_type\":\"janus\",\"vision_config\":{\"image_size\":32}}", NULL);
+    expands_to(v, 20, 1000,
+               "<begin_of_image><image_placeholder><image_placeholder><image_placeholder>"
+               "<image_placeholder><end_of_image>");
+    assert_int_equal(planned(v, 20, 1000).resizes[0].width, 14);
+    assert_int_equal(planned(v, 20, 1000).crops[0].x, -9);
+    assert_int_equal(vision_format(v)->outside[0], 122);
+    vision_free(v);
+
     v = load("{\"model_type\":\"gemma3\",\"mm_tokens_per_image\":1,\"vision_config\":"
              "{\"image_size\":28}}",
              "{\"size\":{\"height\":28,\"width\":28},\"do_pan_and_scan\":true,"
@@ -410,6 +419,7 @@ static void contradictions_are_refused(void **state)
 #define LIGHT  "{\"model_type\":\"lighton_ocr\",\"vision_config\":{\"model_type\":\"pixtral\"%s}}"
 #define K25    "{\"model_type\":\"kimi_k25\",\"vision_config\":{%s}}"
 #define PADDLE "{\"model_type\":\"paddleocr_vl\",\"vision_config\":{%s}}"
+#define JANUS  "{\"model_type\":\"janus\",\"vision_config\":{%s}}"
 #define LFM    "{\"model_type\":\"lfm2_vl\",\"vision_config\":{%s}}"
 #define IDEF   "{\"model_type\":\"idefics2\",\"vision_config\":{%s}}"
 #define LLAMA  "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
@@ -481,6 +491,10 @@ static void contradictions_are_refused(void **state)
         {PADDLE, "", "{\"merge_size\":4}"},
         {PADDLE, "", "{\"temporal_patch_size\":2}"},
         {PADDLE, "", "{\"min_pixels\":100,\"max_pixels\":99}"},
+        {JANUS, "\"image_size\":384", "{\"size\":{\"height\":224,\"width\":224}}"},
+        {JANUS, "\"image_size\":384,\"patch_size\":14", NULL},
+        {JANUS, "", "{\"min_size\":385}"},
+        {JANUS, "", "{\"do_pad\":false}"},
         {LFM, "\"patch_size\":14", "{\"encoder_patch_size\":16}"},
         {LFM, "", "{\"downsample_factor\":4}"},
         {LFM, "", "{\"tile_size\":500}"},

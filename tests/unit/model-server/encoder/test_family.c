@@ -57,6 +57,13 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "thinker\","                                                                                   \
     "\"vision_config\":{\"patch_size\":14,\"hidden_size\":64,\"out_hidden_size\":64,"              \
     "\"num_heads\":4%s}}}"
+#define DEEPSEEK                                                                                   \
+    "{\"model_type\":\"deepseek_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"      \
+    "{\"model_type\":\"siglip_vision_model\",\"patch_size\":16,\"hidden_size\":64,"                \
+    "\"num_attention_heads\":4%s}}"
+#define JANUS                                                                                      \
+    "{\"model_type\":\"janus\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"            \
+    "{\"patch_size\":16,\"hidden_size\":64,\"num_attention_heads\":4,\"projection_dim\":64%s}}"
 #define LFM                                                                                        \
     "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"projector_hidden_act\":"   \
     "\"%s\",\"vision_config\":{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,"         \
@@ -122,6 +129,13 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {OMNI, ",\"deepstack_visual_indexes\":[99]", "deepstack_visual_indexes"},
         {OMNI_2, "", NULL},
         {OMNI_2, ",\"window_size\":7", "window_size"},
+        {DEEPSEEK, "", NULL},
+        {DEEPSEEK, ",\"hidden_act\":\"mystery\"", "hidden_act"},
+        {DEEPSEEK, ",\"image_size\":7", "image_size"},
+        {JANUS, "", NULL},
+        {JANUS, ",\"use_qk_norm\":true", "use_qk_norm"},
+        {JANUS, ",\"depth\":3", "depth"},
+        {JANUS, ",\"mlp_ratio\":0", "mlp_ratio"},
         {LFM, "gelu", NULL},
         {LFM, "relu", "projector_hidden_act"},
         {LFM_PLACES, "", NULL},
