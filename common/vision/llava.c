@@ -11,12 +11,17 @@
 
 /* ---------------------------------------------------------------- load */
 
+static bool is_siglip(const struct vision_settings *s)
+{
+    return strstr(json_str(s->tower.o, "model_type", ""), "siglip");
+}
+
 static void read_strategy(struct vision_settings *s, const char *def)
 {
     const char *tower = json_str(s->tower.o, "model_type", "");
     const char *strategy = json_str(s->config.o, "vision_feature_select_strategy", def);
     /* "default" drops the first row, CLIP's class token; SigLIP has none */
-    if (strcmp(strategy, strstr(tower, "siglip") ? "full" : "default") != 0)
+    if (strcmp(strategy, is_siglip(s) ? "full" : "default") != 0)
         vision_settings_fail(s, "config.json: vision_feature_select_strategy %s with a tower %s",
                              strategy, tower);
 }
@@ -44,7 +49,7 @@ static void load_common(struct vision *v, struct vision_settings *s, bool whole)
 
 static void load_llava(struct vision *v, struct vision_settings *s)
 {
-    load_common(v, s, true);
+    load_common(v, s, !is_siglip(s));
     read_strategy(s, "default");
     if (!v->llava.square && !vision_flag(&s->pixels, "do_center_crop", true))
         vision_settings_fail(s, "%s: do_center_crop must be true", s->pixels.name);
@@ -94,7 +99,7 @@ static bool load_pinpoints(struct vision *v, struct vision_settings *s)
 static void load_next(struct vision *v, struct vision_settings *s)
 {
     static const uint8_t hub[][2] = {{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}};
-    load_common(v, s, true);
+    load_common(v, s, !is_siglip(s));
     read_strategy(s, "default");
     const bool listed = load_pinpoints(v, s);
     for (size_t i = 0; !listed && i < sizeof(hub) / sizeof(hub[0]); i++)

@@ -98,7 +98,11 @@ struct encoder_spec {
      * layers of the text model (DeepStack). */
     uint32_t level_at[ENCODER_MAX_LEVELS], n_levels;
     struct encoder_projection level;
-    uint32_t width; /* of a feature: the text model's hidden size */
+    /* Layers whose results stand side by side before the projection: its first matrix has their
+     * columns in this order. 0: those of the last layer alone. Without a class token. */
+    uint32_t side_at[ENCODER_MAX_TAPS], n_sides;
+    float feature_scale; /* of features; 0: none */
+    uint32_t width;      /* of a feature: the text model's hidden size */
 };
 
 /* A family of towers. */

@@ -17,6 +17,7 @@
     ROW(mistral3)                                                                                  \
     ROW(pixtral)                                                                                   \
     ROW(llava)                                                                                     \
+    ROW(llava_siglip)                                                                              \
     ROW(idefics3)                                                                                  \
     ROW(internvl)                                                                                  \
     ROW(internvl_chat)                                                                             \
@@ -144,6 +145,14 @@ uint32_t family_text_width(struct config *c)
         return (uint32_t)n;
     config_fail(c, "`hidden_size` of the text model is out of bounds");
     return 1;
+}
+
+float family_feature_scale(struct config *c)
+{
+    const double by = json_num(model_file_text_config(c->file), "embedding_multiplier", 1);
+    if (!(by > 0 && by < 1e6))
+        config_fail(c, "`embedding_multiplier` of the text model is out of bounds");
+    return by == 1 ? 0 : (float)by;
 }
 
 uint32_t family_layers_used(struct config *c, uint32_t n, const char *key, int def)

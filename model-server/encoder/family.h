@@ -22,6 +22,9 @@ void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind k
 /* How many of n layers are used: up to the hidden state whose index is `key` of the whole model, or
  * `def`. As in Python, 0 is the embedding and -1 the last layer. */
 uint32_t family_layers_used(struct config *c, uint32_t n, const char *key, int def);
+/* The factor of features if the text model has an `embedding_multiplier`, which multiplies all rows
+ * that it is given; 0: none. */
+float family_feature_scale(struct config *c);
 /* The side of a square in vision_config: a number, or a pair of equal numbers. Absent: `def`. */
 uint32_t family_square(struct config *c, const char *key, uint32_t def);
 /* The square root of `key` in vision_config, which must be a square number. Absent: of `def`. */

@@ -42,9 +42,10 @@ static size_t layout(struct tower *t, float *base, size_t tokens)
                             tokens * s->blocks.hidden,
                             taps ? taps : some * mid,
                             some * mid,
-                            later};
-    float **const areas[] = {&t->patches,   &t->added,     &t->normed,
-                             &t->middle[0], &t->middle[1], &t->joint.later};
+                            later,
+                            s->n_sides ? rows * s->width : 0};
+    float **const areas[] = {&t->patches,   &t->added,       &t->normed, &t->middle[0],
+                             &t->middle[1], &t->joint.later, &t->sums};
     size_t at = 0;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         *areas[i] = base ? base + at : NULL;
@@ -179,6 +180,7 @@ static bool after(void *arg, uint32_t layer, float *x, uint32_t first, uint32_t 
     struct tower *t = arg;
     if (t->spec.joint.tiles)
         return tower_joint_after(t, layer, x, first, n);
+    tower_side(t, layer, x, first, n);
     for (uint32_t i = 0; i < t->spec.n_levels; i++)
         if (t->spec.level_at[i] == layer)
             tower_project(t, &t->level[i], x, first, n, t->features[1 + i]);
@@ -190,6 +192,8 @@ static void finish(void *arg, const float *rows, uint32_t first, uint32_t n)
     struct tower *t = arg;
     if (t->spec.joint.tiles)
         tower_joint_finish(t, rows, first, n);
+    else if (t->spec.n_sides)
+        tower_join_sides(t, rows, first, n);
     else if (!t->spec.pool)
         tower_project(t, &t->project, rows, first, n, t->features[0]);
 }

@@ -2,19 +2,20 @@
 #include "model-server/encoder/arrange.h"
 #include <string.h>
 
-/* Adds a row to the features that it is part of, which are `each` floats apart. A single share is
- * copied. */
+/* Adds a row, times `scale`, to the features that it is part of, which are `each` floats apart. A
+ * single share replaces what is there. */
 static void share_row(float *out, size_t each, const struct arrange_shares *s, const float *row,
-                      size_t n)
+                      size_t n, float scale)
 {
     for (uint32_t k = 0; k < s->n; k++) {
         float *to = out + s->to[k] * each;
         if (s->n == 1 && s->by[0] == 1) {
-            memcpy(to, row, n * sizeof(*to));
+            for (size_t i = 0; i < n; i++)
+                to[i] = scale * row[i];
             continue;
         }
         for (size_t i = 0; i < n; i++)
-            to[i] += s->by[k] * row[i];
+            to[i] += s->by[k] * scale * row[i];
     }
 }
 
@@ -26,13 +27,14 @@ static void collect_crop(struct tower *t, const struct tower_image *image, uint3
     const struct arrange_grid g = arrange_grid(s, image->plan, crop);
     const uint32_t patches = s->cell * s->cell, cells = arrange_whole(s, g) / patches;
     const size_t width = s->width, each = tower_row(t);
+    const float scale = s->feature_scale != 0 ? s->feature_scale : 1;
     arrange_places(s, g, t->places, t->mutual);
     for (uint32_t c = 0; c < cells; c++) {
         const struct arrange_shares to =
             arrange_feature(s, image->plan, crop, g, t->places[(size_t)c * patches]);
         for (uint32_t i = 0; i <= s->n_levels; i++)
             share_row(image->out + i * width, each, &to,
-                      t->host + ((size_t)i * rows + first + c) * width, width);
+                      t->host + ((size_t)i * rows + first + c) * width, width, scale);
     }
 }
 

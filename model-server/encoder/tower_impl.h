@@ -78,6 +78,7 @@ struct tower {
      * none. */
     float *patch_bias, *positions, *class_token, *row_end, *pool_bias, *pool_scale;
     struct tower_projection project, level[ENCODER_MAX_LEVELS];
+    struct weight *side[ENCODER_MAX_TAPS]; /* [width, hidden]: of spec.side_at */
     struct tower_joint joint;
     struct tower_resample resample;
 
@@ -93,6 +94,7 @@ struct tower {
     float *added;                            /* [tokens][hidden] */
     float *normed;                           /* [tokens][hidden] */
     float *middle[2];                        /* [rows][widest matrix] */
+    float *sums;                             /* [rows][width] with spec.n_sides */
     float *features[1 + ENCODER_MAX_LEVELS]; /* [rows][width] */
 };
 
@@ -120,6 +122,14 @@ uint32_t tower_widest(const struct encoder_projection *p);
  * `y` has the features of all rows of the pass: [rows][width]. */
 void tower_project(struct tower *t, const struct tower_projection *p, const float *x,
                    uint32_t first, uint32_t tokens, float *y);
+/* y = x W^T + bias, or y += x W^T + bias, for n rows. */
+void tower_product(struct tower *t, float *y, const float *x, uint32_t n, const struct weight *w,
+                   const float *bias, bool add);
+/* With spec.n_sides: adds the product of rows [first, first + n) after layer `layer` to t->sums, if
+ * the layer is one of them and not the last. */
+void tower_side(struct tower *t, uint32_t layer, const float *x, uint32_t first, uint32_t n);
+/* The same for the last layer; then writes the features of these rows to t->features[0]. */
+void tower_join_sides(struct tower *t, const float *x, uint32_t first, uint32_t n);
 /* Averages the cells of the `tokens` rows in t->host, and projects the means to t->features[0]. A
  * step of its own. */
 int tower_project_means(struct tower *t, uint32_t tokens, struct err *e);

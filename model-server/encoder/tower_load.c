@@ -100,8 +100,22 @@ static struct norm middle_norm(struct loader *l, int layer, uint32_t n)
     return norm;
 }
 
+/* Columns of the first matrix that multiply the results of one layer. */
+static void load_sides(struct loader *l, struct tower *t)
+{
+    const struct encoder_spec *s = &t->spec;
+    const uint32_t hidden = s->blocks.hidden;
+    for (uint32_t i = 0; i < s->n_sides; i++) {
+        struct mat_part p = loader_part(l, s->project.linear[0].role, NO_LAYER, NO_EXPERT, false,
+                                        s->width, hidden * s->n_sides);
+        p = loader_cut(p, 0, s->width, i * hidden, hidden);
+        t->side[i] = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    }
+}
+
+/* `sides`: the first matrix is loaded in parts. */
 static void load_projection(struct loader *l, struct tower_projection *t,
-                            const struct encoder_projection *p, int layer)
+                            const struct encoder_projection *p, int layer, bool sides)
 {
     uint32_t cols = l->d->spec.hidden * p->join;
     t->spec = p;
@@ -114,7 +128,8 @@ static void load_projection(struct loader *l, struct tower_projection *t,
     for (uint32_t i = 0; i < p->n_linears; i++) {
         if (p->linear[i].norm_before)
             t->middle_norm = middle_norm(l, layer, cols);
-        t->w[i] = load_linear(l, p, &p->linear[i], layer, cols);
+        if (i > 0 || !sides)
+            t->w[i] = load_linear(l, p, &p->linear[i], layer, cols);
         cols = p->linear[i].rows / (p->linear[i].gated ? 2 : 1);
         t->bias[i] = p->linear[i].bias ? load_linear_bias(l, &p->linear[i], layer) : NULL;
     }
@@ -146,6 +161,8 @@ static void load_front(struct loader *l, struct tower *t)
     }
     if (s->tiles_joined)
         t->row_end = host_vector(l, loader_table(l, W_ROW_END, NO_LAYER, "", s->width, 1));
+    for (uint32_t i = 0; t->row_end && s->feature_scale != 0 && i < s->width; i++)
+        t->row_end[i] *= s->feature_scale;
 }
 
 int tower_take_weights(struct tower *t, const struct arch *names, const struct checkpoint *c,
@@ -159,11 +176,12 @@ int tower_take_weights(struct tower *t, const struct arch *names, const struct c
     if (t->spec.joint.tiles)
         tower_joint_load(&l, t);
     else
-        load_projection(&l, &t->project, &t->spec.project, NO_LAYER);
+        load_projection(&l, &t->project, &t->spec.project, NO_LAYER, t->spec.n_sides > 0);
+    load_sides(&l, t);
     if (t->spec.resample.latents)
         tower_resample_load(&l, t);
     for (uint32_t i = 0; i < t->spec.n_levels; i++)
-        load_projection(&l, &t->level[i], &t->spec.level, (int)i);
+        load_projection(&l, &t->level[i], &t->spec.level, (int)i, false);
     loader_drop(&l);
     return l.failed ? -1 : 0;
 }
@@ -186,6 +204,8 @@ void tower_release_weights(struct tower *t)
     free_projection(&t->d, &t->project);
     for (int i = 0; i < ENCODER_MAX_LEVELS; i++)
         free_projection(&t->d, &t->level[i]);
+    for (int i = 0; i < ENCODER_MAX_TAPS; i++)
+        layer_free_weight(&t->d, t->side[i]);
     free(t->patch_bias), free(t->positions), free(t->class_token), free(t->row_end);
     free(t->pool_bias), free(t->pool_scale);
     tower_joint_free(t);

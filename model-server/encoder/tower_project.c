@@ -53,6 +53,56 @@ void tower_project(struct tower *t, const struct tower_projection *p, const floa
     }
 }
 
+void tower_product(struct tower *t, float *y, const float *x, uint32_t n, const struct weight *w,
+                   const float *bias, bool add)
+{
+    const uint32_t width = t->spec.width, hidden = t->spec.blocks.hidden;
+    for (uint32_t i = 0, some; i < n; i += some) {
+        some = n - i < TOWER_TAP_ROWS ? n - i : TOWER_TAP_ROWS;
+        float *to = add ? t->middle[0] : y + (size_t)i * width;
+        t->d.ops->linear(t->d.dev, to, x + (size_t)i * hidden, some, w, bias);
+        if (add)
+            t->d.ops->add_norm(t->d.dev, NULL, y + (size_t)i * width, to, 1, some, width, NULL);
+    }
+}
+
+/* Layers come in ascending order, and so do sums. */
+static bool is_first_side(const struct encoder_spec *s, uint32_t nth)
+{
+    for (uint32_t i = 0; i < s->n_sides; i++)
+        if (s->side_at[i] < s->side_at[nth])
+            return false;
+    return true;
+}
+
+static void add_side(struct tower *t, uint32_t nth, const float *x, uint32_t first, uint32_t n,
+                     const float *bias)
+{
+    tower_product(t, t->sums + (size_t)first * t->spec.width, x, n, t->side[nth], bias,
+                  !is_first_side(&t->spec, nth));
+}
+
+void tower_side(struct tower *t, uint32_t layer, const float *x, uint32_t first, uint32_t n)
+{
+    const struct encoder_spec *s = &t->spec;
+    for (uint32_t i = 0; i < s->n_sides; i++)
+        if (s->side_at[i] == layer && layer + 1 != s->blocks.n_layers)
+            add_side(t, i, x, first, n, NULL);
+}
+
+void tower_join_sides(struct tower *t, const float *x, uint32_t first, uint32_t n)
+{
+    const struct encoder_spec *s = &t->spec;
+    const struct tower_projection *p = &t->project;
+    for (uint32_t i = 0; i < s->n_sides; i++)
+        if (s->side_at[i] + 1 == s->blocks.n_layers)
+            add_side(t, i, x, first, n, p->bias[0]);
+    float *sums = t->sums + (size_t)first * s->width;
+    t->d.ops->act(t->d.dev, sums, n, s->width, s->project.act);
+    t->d.ops->linear(t->d.dev, t->features[0] + (size_t)first * s->width, sums, n, p->w[1],
+                     p->bias[1]);
+}
+
 /* Replaces the `each` rows of n floats of every cell by their mean; the results are rows[cells]. */
 static void average(float *rows, uint32_t cells, uint32_t each, uint32_t n)
 {

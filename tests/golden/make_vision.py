@@ -17,6 +17,7 @@ from vision_made.base import IMAGE, picture
 CASES = crossed.CASES | native.CASES | square.CASES | tiles.CASES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
+WHOLE_OF = {"llava_siglip": 32, "granite_vision": 32}  # what whole patches of a side of 36 cover
 PICTURES = [["rgb_120x90.jpg"], ["tall_14x210.png"], ["rgba_64x48.png", "exact_56x56.png"]]
 
 
@@ -47,6 +48,7 @@ def run(model, names, folder, inputs, seed, layout, new):
         if model.config.model_type == "llama4":
             f = model.multi_modal_projector(model.get_image_features(**kwargs, return_dict=True).last_hidden_state)
         f = torch.cat(list(f)) if isinstance(f, (list, tuple)) else f
+        f = f * getattr(model.config.get_text_config(), "embedding_multiplier", 1)  # as rows of the text model are
         out["features"] = features_of(f.reshape(-1, f.shape[-1]))
     greedy, margin = [], 9e9
     for i in range(new):
@@ -63,7 +65,7 @@ def run(model, names, folder, inputs, seed, layout, new):
     return out | dict(greedy_ids=greedy, greedy_min_margin=round(margin, 6))
 
 
-def preprocessed(images, pre, inputs, shapes):
+def preprocessed(images, pre, inputs, shapes, whole):
     """Numbers of whole pictures, of several shapes."""
     out = []
     for name in shapes:
@@ -73,6 +75,7 @@ def preprocessed(images, pre, inputs, shapes):
         x = tiles.patches_of_crops(kwargs).numpy() if "spatial_shapes" in kwargs else x
         x = x.reshape(len(x), -1) if "image_grid_thw" in kwargs else x
         x = x[0, 0, : kwargs["aspect_ratio_mask"].sum()] if "aspect_ratio_mask" in kwargs else x
+        x = x[..., :whole, :whole] if whole else x
         digest = hashlib.sha256(np.ascontiguousarray(x, dtype="<f4").tobytes()).hexdigest()
         out.append(dict(image=name, pixel_values=dict(shape=list(x.shape), sha256=digest)))
     return dict(config=pre, images=out)
@@ -108,7 +111,7 @@ def make(name, images):
         json.dump(value, open(f"{out}/{file}", "w"), indent=1)
     golden = dict(model_type=keys["model_type"], seed=seed, cases=cases)
     if not first:
-        golden["preprocess"] = preprocessed(images, pre, inputs, SHAPES_OF.get(name, SHAPES))
+        golden["preprocess"] = preprocessed(images, pre, inputs, SHAPES_OF.get(name, SHAPES), WHOLE_OF.get(name))
     if name in native.SIZES:
         golden["sizes"] = native.SIZES[name]()
     if name == "mllama":

@@ -50,6 +50,25 @@ def llava():
     return config, LlavaForConditionalGeneration, pre, inputs
 
 
+def llava_siglip():
+    from transformers import LlavaConfig, LlavaForConditionalGeneration, Qwen2Config
+    from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+
+    seen = SIGLIP | dict(image_size=36, num_hidden_layers=3)
+    config = LlavaConfig(
+        text_config=Qwen2Config(**TEXT).to_dict(), vision_config=seen, image_token_index=IMAGE, image_seq_length=16,
+        vision_feature_layer=-1, vision_feature_select_strategy="full", tie_word_embeddings=True,
+    )
+    pre = dict(size=dict(height=36, width=36), resample=3, image_mean=[0.5] * 3, image_std=[0.5] * 3)
+    processor = SiglipImageProcessorPil(**pre)
+
+    def inputs(pictures):
+        pixels = processor(pictures, return_tensors="np")["pixel_values"]
+        return dict(pixel_values=torch.tensor(pixels)), [[IMAGE] * 16 for _ in pictures]
+
+    return config, LlavaForConditionalGeneration, pre, inputs
+
+
 PADDED = dict(
     size=dict(height=32, width=32), min_size=6, resample=3, image_mean=[0.48145466, 0.4578275, 0.40821073],
     image_std=[0.26862954, 0.26130258, 0.27577711],
@@ -103,6 +122,7 @@ def understands(tensors, config, pre):
 
 CASES = {
     "deepseek_vl": (deepseek_vl, None, between),
+    "llava_siglip": (llava_siglip, None, between),
     "janus": (janus, understands, between),
     "llava": (llava, None, between),
     "paligemma": (lambda: paligemma("gemma"), None, prefix),

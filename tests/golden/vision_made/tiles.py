@@ -165,6 +165,43 @@ def llava_onevision():
     return config, LlavaOnevisionForConditionalGeneration, pre, inputs
 
 
+def granite_vision():
+    """LLaVA-NeXT with SigLIP, of which several layers stand side by side, and tiles that are not whole
+    patches. transformers leaves the text model's logits_scaling out, which is 1 here."""
+    from transformers import GraniteConfig, LlavaNextConfig, LlavaNextForConditionalGeneration
+    from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+    from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor
+
+    shapes = [[36 * r, 36 * c] for r, c in [(1, 2), (2, 1), (2, 2), (1, 4), (4, 1)]]
+    seen = SIGLIP | dict(image_size=36, num_hidden_layers=4)
+    text = {k: v for k, v in TEXT.items() if k != "head_dim"} | dict(
+        embedding_multiplier=3.0, residual_multiplier=0.7, attention_multiplier=0.3, logits_scaling=1.0,
+    )
+    config = LlavaNextConfig(
+        text_config=GraniteConfig(**text).to_dict(), vision_config=seen, image_token_index=IMAGE, image_grid_pinpoints=shapes,
+        vision_feature_layer=[-4, -2, -1], vision_feature_select_strategy="full", tie_word_embeddings=True,
+    )
+    pre = dict(
+        size=dict(shortest_edge=36), crop_size=dict(height=36, width=36), image_grid_pinpoints=shapes, resample=3,
+        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+    )
+    processor = LlavaNextImageProcessorPil(**pre)
+    count = object.__new__(LlavaNextProcessor)
+    count.image_processor, count.patch_size, count.vision_feature_select_strategy = processor, 8, "full"
+    count.num_additional_image_tokens = 0
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="pt") for p in pictures]
+        most = max(o["pixel_values"].shape[1] for o in out)
+        pad = lambda x: torch.nn.functional.pad(x, (0, 0) * 3 + (0, most - x.shape[1]))
+        kwargs = dict(
+            pixel_values=torch.cat([pad(o["pixel_values"]) for o in out]), image_sizes=torch.cat([o["image_sizes"] for o in out])
+        )
+        return kwargs, [[IMAGE] * count._get_number_of_features(p.height, p.width, 36, 36) for p in pictures]
+
+    return config, LlavaNextForConditionalGeneration, pre, inputs
+
+
 def aya_vision():
     """transformers leaves the text model's logit_scale out, which is 1 here."""
     from transformers import AyaVisionConfig, AyaVisionForConditionalGeneration, Cohere2Config
@@ -337,6 +374,7 @@ def lfm2_sizes():
 
 
 CASES = {
+    "granite_vision": (granite_vision, None, between),
     "idefics2": (lambda: idefics2(True), None, between),
     "idefics2_whole": (lambda: idefics2(False), None, between),
     "lfm2_vl": (lambda: lfm2_vl(projector_use_layernorm=True), None, between),

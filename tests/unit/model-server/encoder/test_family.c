@@ -64,6 +64,15 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define JANUS                                                                                      \
     "{\"model_type\":\"janus\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"            \
     "{\"patch_size\":16,\"hidden_size\":64,\"num_attention_heads\":4,\"projection_dim\":64%s}}"
+#define NEXT                                                                                       \
+    "{\"model_type\":\"llava_next\",\"text_config\":{\"hidden_size\":64},\"vision_feature_"        \
+    "layer\":%s,"                                                                                  \
+    "\"vision_feature_select_strategy\":\"full\",\"vision_config\":{\"model_type\":"               \
+    "\"siglip_vision_model\",\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4}}"
+#define CLIP                                                                                       \
+    "{\"model_type\":\"llava\",\"text_config\":{\"hidden_size\":64},\"vision_feature_layer\":%s,"  \
+    "\"vision_config\":{\"model_type\":"                                                           \
+    "\"clip_vision_model\",\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4}}"
 #define LFM                                                                                        \
     "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"projector_hidden_act\":"   \
     "\"%s\",\"vision_config\":{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,"         \
@@ -136,6 +145,14 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {JANUS, ",\"use_qk_norm\":true", "use_qk_norm"},
         {JANUS, ",\"depth\":3", "depth"},
         {JANUS, ",\"mlp_ratio\":0", "mlp_ratio"},
+        {NEXT, "-1", NULL},
+        {NEXT, "[-6,3,-1]", NULL},
+        {NEXT, "[]", "vision_feature_layer"},
+        {NEXT, "[-1,12]", "vision_feature_layer"},
+        {NEXT, "[0,1]", "vision_feature_layer"},
+        {NEXT, "[1,2,3,4,5,6,7,8,9]", "vision_feature_layer"},
+        {CLIP, "-2", NULL},
+        {CLIP, "[-2,-1]", "vision_feature_layer"},
         {LFM, "gelu", NULL},
         {LFM, "relu", "projector_hidden_act"},
         {LFM_PLACES, "", NULL},
