@@ -142,7 +142,8 @@ static void configure_lfm2(struct config *c, struct encoder_spec *s)
         .act = ACT_GELU};
 }
 
-/* SigLIP for pictures of any shape, with rotations by row and column; the projector is Qwen2-VL's. */
+/* SigLIP for pictures of any shape, with rotations by row and column; the projector is Qwen2-VL's.
+ */
 static void configure_paddle(struct config *c, struct encoder_spec *s)
 {
     family_blocks(c, s,
