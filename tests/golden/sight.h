@@ -66,11 +66,28 @@ static inline int decode_here(void *arg, const void *bytes, size_t n, struct ima
     return image_decode_here(bytes, n, &info, out->rgb, e);
 }
 
-static inline int sight_open(struct sight *s, const char *dir, struct comm *comm)
+static inline int sight_model(struct sight *s, const struct backend_ops *ops, const char *dir,
+                              struct comm *comm)
+{
+    const struct device_options d = {.threads = 1, .features = ~0ull};
+    s->b.ops = ops;
+    if (!(s->b.dev = ops->open(&d, &s->e)))
+        return -1;
+    const struct model_options o = {
+        .ops = ops, .dev = s->b.dev, .comm = comm, .dtype = -1, .activations = ACTIVATIONS_EXACT};
+    if (!(s->b.model = model_load(dir, &o, &s->e)) ||
+        model_kv_resize(s->b.model, SIGHT_BLOCKS, BLOCK_SIZE, KV_F32, &s->e) ||
+        model_state_resize(s->b.model, SIGHT_BLOCKS, &s->e))
+        return -1;
+    s->b.vocab = model_info(s->b.model)->vocab;
+    return 0;
+}
+
+static inline int sight_open_on(struct sight *s, const struct backend_ops *ops, const char *dir,
+                                struct comm *comm)
 {
     memset(s, 0, sizeof(*s));
-    if (bench_open(&s->b, dir, comm, 1, SIGHT_BLOCKS, &s->e) ||
-        vision_load(dir, NULL, &s->vision, &s->e) ||
+    if (sight_model(s, ops, dir, comm) || vision_load(dir, NULL, &s->vision, &s->e) ||
         tower_load(dir, model_decoder(s->b.model), &s->tower, &s->e))
         return -1;
     if (!s->vision || !s->tower)
@@ -86,6 +103,13 @@ static inline int sight_open(struct sight *s, const char *dir, struct comm *comm
     return s->pictures && pictures_reserve_shown(s->pictures, SIGHT_BLOCKS, KV_F32, &s->e) == 0
                ? 0
                : -1;
+}
+
+static inline int sight_open(struct sight *s, const char *dir, struct comm *comm)
+{
+    memset(s, 0, sizeof(*s));
+    const struct backend_ops *ops = backend_find("cpu", &s->e);
+    return ops ? sight_open_on(s, ops, dir, comm) : -1;
 }
 
 static inline void sight_close(struct sight *s)

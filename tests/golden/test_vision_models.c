@@ -1,129 +1,9 @@
 /* test_vision_models.c - models that see: pictures from the file to features and logits against
  * transformers' (TEST_DATA/vision), by one rank and by two; and the promise that bits do not depend
  * on chunks or company. */
-#include "model-server/engine/pictures_impl.h"
-#include "tests/golden/sight.h"
+#include "tests/golden/look.h"
 #include <pthread.h>
 #include <unistd.h>
-
-enum { MOST_TOKENS = MAX_LEN, MOST_SEQS = 3, SEQ_BLOCKS = 16 };
-
-/* ---------------------------------------------------------------- a prompt with pictures */
-
-struct look {
-    uint32_t ids[MOST_TOKENS], n, done;
-    uint32_t blocks[SEQ_BLOCKS], cell;
-    struct media *media;
-    float *last; /* logits behind the last token that was computed */
-};
-
-static int look_open(struct look *k, struct sight *s, const cJSON *c, uint32_t first_block)
-{
-    struct media_spec specs[SIGHT_MOST_IMAGES];
-    uint32_t n = 0;
-    memset(k, 0, sizeof(*k));
-    k->n = golden_ids(json_get(c, "ids"), k->ids);
-    k->last = malloc(s->b.vocab * sizeof(float));
-    for (uint32_t i = 0; i < SEQ_BLOCKS; i++)
-        k->blocks[i] = first_block + i * 5 % SEQ_BLOCKS;
-    int rc = sight_specs(s, c, k->ids, k->n, specs, &n);
-    if (rc == 0 && n)
-        k->media = media_new(s->pictures, specs, n, k->ids, k->n, 0, &s->e);
-    sight_free_specs(specs, n);
-    return rc || (n && !k->media) ? -1 : 0;
-}
-
-static void look_close(struct look *k)
-{
-    media_free(k->media);
-    free(k->last);
-}
-
-static void forget_progress(struct look *k) { k->done = k->cell = 0; }
-
-/* Of pictures_encode(). */
-static _Thread_local uint64_t encode_most;
-
-/* One step: take[i] tokens of each. */
-static int step(struct sight *s, struct look *const *v, const uint32_t *take, uint32_t n)
-{
-    enum { CAP = MOST_SEQS * MOST_TOKENS };
-    static _Thread_local uint32_t ids[CAP], pos[CAP], slots[CAP], axes[CAP][3], rows[MOST_SEQS];
-    static _Thread_local struct mutual mutual[CAP], sees[CAP];
-    static _Thread_local const float *given[CAP];
-    struct span spans[MOST_SEQS];
-    bool has_axes = false, two_way = false, shown = false;
-    uint32_t t = 0;
-    uint64_t done = 1;
-    int rc_encode = 0;
-    while (rc_encode == 0 && done) { /* with a limit, in as many parts as it takes */
-        for (uint32_t i = 0; i < n; i++)
-            if (v[i]->media)
-                media_want(v[i]->media, v[i]->done, v[i]->done + take[i]);
-        rc_encode = pictures_encode(s->pictures, encode_most, &done, &s->e);
-    }
-    if (rc_encode)
-        return -1;
-    for (uint32_t i = 0; i < n; i++) {
-        struct look *k = v[i];
-        spans[i] = (struct span){.first = t,
-                                 .n = take[i],
-                                 .kv_len = k->done + take[i],
-                                 .blocks = k->blocks,
-                                 .seq_len = k->n,
-                                 .state_in = k->blocks[k->cell],
-                                 .state_out = k->blocks[!k->cell],
-                                 .shown = k->media ? media_shown(k->media) : NULL};
-        shown |= spans[i].shown != NULL;
-        for (uint32_t p = k->done; p < k->done + take[i]; p++, t++) {
-            struct media_token m = {.axes = {p, p, p}};
-            if (k->media) {
-                m = media_token(k->media, p);
-                has_axes |= media_has_axes(k->media);
-                two_way |= media_is_two_way(k->media);
-            }
-            ids[t] = k->ids[p], pos[t] = p, given[t] = m.row, mutual[t] = m.mutual;
-            sees[t] = m.sees;
-            memcpy(axes[t], m.axes, sizeof(m.axes));
-            slots[t] = k->blocks[p / BLOCK_SIZE] * BLOCK_SIZE + p % BLOCK_SIZE;
-        }
-        rows[i] = t - 1;
-    }
-    const struct ragged b = {.n_tokens = t,
-                             .n_spans = n,
-                             .n_out = n,
-                             .ids = ids,
-                             .pos = pos,
-                             .slots = slots,
-                             .spans = spans,
-                             .out_rows = rows,
-                             .given = given,
-                             .axes = has_axes ? (const uint32_t(*)[3])axes : NULL,
-                             .mutual = two_way ? mutual : NULL,
-                             .sees = shown ? sees : NULL};
-    float *logits = malloc((size_t)n * s->b.vocab * sizeof(float));
-    int rc = model_forward(s->b.model, &b, logits, &s->e);
-    for (uint32_t i = 0; i < n && rc == 0; i++) {
-        memcpy(v[i]->last, logits + (size_t)i * s->b.vocab, s->b.vocab * sizeof(float));
-        v[i]->done += take[i];
-        v[i]->cell ^= 1;
-    }
-    free(logits);
-    return rc;
-}
-
-/* The prompt in chunks of at most `chunk` tokens that cut no picture whose tokens see each other.
- */
-static int prefill(struct sight *s, struct look *k, uint32_t chunk)
-{
-    while (k->done < k->n) {
-        uint32_t end = k->n - k->done < chunk ? k->n : k->done + chunk;
-        end = k->media ? media_end(k->media, end) : end;
-        if (step(s, &k, &(uint32_t){end - k->done}, 1))
-            return -1;
-    }
-    return 0;
-}
 
 /* ---------------------------------------------------------------- against the expectations */
 
@@ -140,24 +20,6 @@ static double row_error(const cJSON *want, const float *row)
     return worst;
 }
 
-/* The nth row of features, in the order of the prompt, from token *at on; NULL: there is none. */
-static const float *next_row(const struct look *k, uint32_t nth, uint32_t *at)
-{
-    const struct media *m = k->media;
-    if (m->pictures->crosses) { /* no token has one: they are still in the pictures' memory */
-        for (uint32_t i = 0; i < m->n; nth -= m->features[i++])
-            if (nth < m->features[i])
-                return m->of[i]->rows + (size_t)nth * tower_row(m->pictures->o.tower);
-        return NULL;
-    }
-    while (*at < k->n) {
-        const float *row = media_token(m, (*at)++).row;
-        if (row)
-            return row;
-    }
-    return NULL;
-}
-
 /* Part `level` of the rows: 0 the embeddings, then deepstack's. */
 static double rows_error(const struct look *k, const cJSON *want, uint32_t level, uint32_t hidden)
 {
@@ -165,7 +27,7 @@ static double rows_error(const struct look *k, const cJSON *want, uint32_t level
     const uint32_t n = (uint32_t)cJSON_GetArraySize(json_get(want, "norms"));
     double worst = 0;
     uint32_t nth = 0, at = 0;
-    for (const float *row; norm && (row = next_row(k, nth, &at));) {
+    for (const float *row; norm && (row = look_row(k, nth, &at));) {
         double sum = 0;
         row += (size_t)level * hidden;
         for (uint32_t c = 0; c < hidden; c++)
@@ -203,7 +65,7 @@ static int judge_case(struct sight *s, const cJSON *c, struct finding *f)
     int rc = look_open(&k, s, c, 0);
     struct look *one = &k;
     if (rc == 0)
-        rc = prefill(s, &k, k.n);
+        rc = look_prefill(s, &k, k.n);
     if (rc == 0 && k.media)
         judge_features(f, s, &k, c);
     cJSON_ArrayForEach(x, json_get(c, "last_logits")) if (rc == 0) f->logits =
@@ -215,7 +77,7 @@ static int judge_case(struct sight *s, const cJSON *c, struct finding *f)
         f->greedy++;
         f->greedy_right += argmax(k.last, s->b.vocab) == (uint32_t)x->valuedouble;
         k.ids[k.n++] = (uint32_t)x->valuedouble;
-        rc = step(s, &one, &(uint32_t){1}, 1);
+        rc = look_step(s, &one, &(uint32_t){1}, 1);
     }
     f->cases++;
     look_close(&k);
@@ -326,11 +188,11 @@ static void same_in_company(struct sight *s, struct look *k, const cJSON *golden
     assert_int_equal(look_open(&other, s, cases->child->next, 2 * SEQ_BLOCKS), 0);
     struct look *const all[] = {&text, k, &other};
     float *alone = malloc(s->b.vocab * sizeof(float));
-    assert_int_equal(prefill(s, &text, text.n), 0);
+    assert_int_equal(look_prefill(s, &text, text.n), 0);
     memcpy(alone, text.last, s->b.vocab * sizeof(float));
-    forget_progress(&text);
-    forget_progress(k);
-    assert_int_equal(step(s, all, (uint32_t[]){text.n, k->n, other.n}, 3), 0);
+    look_again(&text);
+    look_again(k);
+    assert_int_equal(look_step(s, all, (uint32_t[]){text.n, k->n, other.n}, 3), 0);
     check_bits(s, k, want, name, "company");
     check_bits(s, &text, alone, name, "pictures beside a text");
     free(alone);
@@ -346,9 +208,9 @@ static void same_in_parts(struct sight *s, const char *dir, const cJSON *golden,
     struct look k;
     if (sight_open(&fresh, dir, comm_solo()) || look_open(&k, &fresh, longest_case(golden), 0))
         fail_msg("%s: %s", name, fresh.e.msg);
-    encode_most = most;
-    assert_int_equal(prefill(&fresh, &k, k.n), 0);
-    encode_most = 0;
+    look_encode_most = most;
+    assert_int_equal(look_prefill(&fresh, &k, k.n), 0);
+    look_encode_most = 0;
     check_bits(s, &k, want, name, "a picture in parts");
     look_close(&k);
     sight_close(&fresh);
@@ -363,13 +225,13 @@ static void same_however_it_comes(const char *name)
     path_of(dir, name, NULL);
     cJSON *golden = sight_golden(name);
     if (sight_open(&s, dir, comm_solo()) || look_open(&k, &s, longest_case(golden), 0) ||
-        prefill(&s, &k, k.n))
+        look_prefill(&s, &k, k.n))
         fail_msg("%s: %s", name, s.e.msg);
     float *want = malloc(s.b.vocab * sizeof(float));
     memcpy(want, k.last, s.b.vocab * sizeof(float));
     for (int i = 0; i < 4; i++) {
-        forget_progress(&k);
-        assert_int_equal(prefill(&s, &k, chunks[i]), 0);
+        look_again(&k);
+        assert_int_equal(look_prefill(&s, &k, chunks[i]), 0);
         check_bits(&s, &k, want, name, "a prompt in chunks");
     }
     same_in_company(&s, &k, golden, want, name);

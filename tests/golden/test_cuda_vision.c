@@ -1,0 +1,123 @@
+/* test_cuda_vision.c - vision towers on the CUDA backend against the CPU backend: features, what
+ * the text model makes of them, and the bits of pictures that are encoded in parts. Which device:
+ * see tests/check/cuda_sides.h. */
+#include "tests/golden/cuda_plugin.h"
+#include "tests/golden/look.h"
+
+/* One a line, for make gpu-kit. */
+// clang-format off
+static const char *const dirs[] = {
+    "tests/data/vision/gemma4_e",
+    "tests/data/vision/glm4v",
+    "tests/data/vision/granite_vision",
+    "tests/data/vision/idefics2",
+    "tests/data/vision/internvl_chat",
+    "tests/data/vision/kimi_k25",
+    "tests/data/vision/lfm2_vl",
+    "tests/data/vision/lighton_ocr",
+    "tests/data/vision/llama4",
+    "tests/data/vision/llava_onevision",
+    "tests/data/vision/mllama",
+    "tests/data/vision/paligemma2",
+    "tests/data/vision/qwen2_5_omni",
+    "tests/data/vision/qwen3_omni",
+};
+// clang-format on
+enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), MOST_FEATURES = 512 };
+
+static const struct backend_ops *gpu;
+
+/* Logits behind a prompt with one picture, and its features. */
+struct seen {
+    float *logits, *features;
+    uint32_t vocab, n; /* floats of features */
+};
+
+static void seen_free(struct seen *s)
+{
+    free(s->logits);
+    free(s->features);
+}
+
+static struct seen see(const struct backend_ops *ops, const char *dir, const cJSON *c,
+                       uint64_t most)
+{
+    struct sight s;
+    struct look k;
+    struct seen out = {0};
+    if (sight_open_on(&s, ops, dir, comm_solo()) || look_open(&k, &s, c, 0))
+        fail_msg("%s: %s", dir, s.e.msg);
+    look_encode_most = most;
+    if (look_prefill(&s, &k, k.n))
+        fail_msg("%s: %s", dir, s.e.msg);
+    look_encode_most = 0;
+    const uint32_t row = tower_row(s.tower);
+    out.vocab = s.b.vocab;
+    out.logits = malloc(out.vocab * sizeof(float));
+    out.features = malloc((size_t)MOST_FEATURES * row * sizeof(float));
+    assert_true(out.logits && out.features);
+    memcpy(out.logits, k.last, out.vocab * sizeof(float));
+    uint32_t at = 0, nth = 0;
+    for (const float *from; (from = look_row(&k, nth, &at)); nth++) {
+        assert_true(nth < MOST_FEATURES);
+        memcpy(out.features + (size_t)nth * row, from, row * sizeof(float));
+    }
+    assert_true(nth > 0);
+    out.n = nth * row;
+    look_close(&k);
+    sight_close(&s);
+    return out;
+}
+
+/* ||a - b|| / ||b||. */
+static double off(const float *a, const float *b, uint32_t n)
+{
+    double d = 0, r = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        d += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        r += (double)b[i] * b[i];
+    }
+    return sqrt(d / r);
+}
+
+static void pictures_are_seen_as_on_the_cpu(void **state)
+{
+    const char *dir = *(const char *const *)*state;
+    char path[PATH_LEN];
+    struct err e = ERR_INIT;
+    snprintf(path, sizeof(path), "%s/golden.json", dir);
+    cJSON *golden = json_load(path, 1 << 24, &e);
+    if (!golden)
+        fail_msg("%s", e.msg);
+    const cJSON *c = cJSON_GetArrayItem(json_get(golden, "cases"), 1); /* one picture */
+    struct seen want = see(backend_find("cpu", &e), dir, c, 0), got = see(gpu, dir, c, 0);
+    struct seen parts = see(gpu, dir, c, 20000);
+    assert_int_equal(want.n, got.n);
+    assert_int_equal(want.n, parts.n);
+    const double features = off(got.features, want.features, want.n);
+    const double logits = off(got.logits, want.logits, want.vocab);
+    printf("%s: ||d|| / ||r|| = %.2g of features, %.2g of logits\n", dir, features, logits);
+    if (!(features < 5e-2 && logits < 5e-2)) /* products round to bfloat16 */
+        fail_msg("%s: off by %g and %g", dir, features, logits);
+    assert_memory_equal(got.features, parts.features, (size_t)want.n * sizeof(float));
+    assert_memory_equal(got.logits, parts.logits, want.vocab * sizeof(float));
+    seen_free(&want), seen_free(&got), seen_free(&parts);
+    cJSON_Delete(golden);
+}
+
+int main(void)
+{
+    int rc;
+    if (!(gpu = cuda_plugin(N_DIRS, &rc)))
+        return rc;
+    if (!test_data("vision/README.md")) {
+        TEST_SKIPPED(N_DIRS, "no pictures under TEST_DATA");
+        return 0;
+    }
+    struct CMUnitTest tests[N_DIRS];
+    for (int i = 0; i < N_DIRS; i++)
+        tests[i] = (struct CMUnitTest){.name = dirs[i],
+                                       .test_func = pictures_are_seen_as_on_the_cpu,
+                                       .initial_state = (void *)&dirs[i]};
+    return cmocka_run_group_tests_name("cuda_vision", tests, NULL, NULL);
+}
