@@ -81,6 +81,8 @@ static void load_tokens(struct vision *v, struct vision_settings *s, const struc
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
     v->token = vision_read_token(s, vision_key(s, "image_token_id", "image_token_index"), t->image,
                                  t->image_id, v->marker);
+    if (!v->family->three_positions) /* EXAONE and HyperCLOVA X name no markers */
+        return;
     vision_read_token(s, t->start_key, t->start, t->start_id, start);
     vision_read_token(s, t->end_key, t->end, t->end_id, end);
     snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
@@ -221,3 +223,10 @@ const struct vision_family vision_paddleocr_vl = {.types = {"paddleocr_vl"},
                                                   .load = load_paddle,
                                                   .plan = plan,
                                                   .expand = expand};
+
+/* Positions have one coordinate. */
+const struct vision_family vision_qwen_flat = {
+    .types = {"exaone4_5", "hyperclovax_vision_v2", "vlm"},
+    .load = load,
+    .plan = plan,
+    .expand = expand};

@@ -7,6 +7,7 @@
  * before one that does not. */
 #define FAMILIES(ROW)                                                                              \
     ROW(qwen)                                                                                      \
+    ROW(qwen_flat)                                                                                 \
     ROW(gemma3)                                                                                    \
     ROW(pixtral)                                                                                   \
     ROW(llava_next)                                                                                \

@@ -7,6 +7,8 @@
     ROW(qwen3_vl)                                                                                  \
     ROW(qwen2_5_vl)                                                                                \
     ROW(qwen2_vl)                                                                                  \
+    ROW(exaone4_5)                                                                                 \
+    ROW(hyperclovax)                                                                               \
     ROW(qwen2_5_omni)                                                                              \
     ROW(qwen3_omni)                                                                                \
     ROW(gemma3)                                                                                    \

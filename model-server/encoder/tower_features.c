@@ -2,6 +2,11 @@
 #include "model-server/encoder/arrange.h"
 #include <string.h>
 
+static float scale_of(const struct encoder_spec *s)
+{
+    return s->feature_scale != 0 ? s->feature_scale : 1;
+}
+
 /* Adds a row, times `scale`, to the features that it is part of, which are `each` floats apart. A
  * single share replaces what is there. */
 static void share_row(float *out, size_t each, const struct arrange_shares *s, const float *row,
@@ -27,7 +32,7 @@ static void collect_crop(struct tower *t, const struct tower_image *image, uint3
     const struct arrange_grid g = arrange_grid(s, image->plan, crop);
     const uint32_t patches = s->cell * s->cell, cells = arrange_whole(s, g) / patches;
     const size_t width = s->width, each = tower_row(t);
-    const float scale = s->feature_scale != 0 ? s->feature_scale : 1;
+    const float scale = scale_of(s);
     arrange_places(s, g, t->places, t->mutual);
     for (uint32_t c = 0; c < cells; c++) {
         const struct arrange_shares to =
@@ -59,9 +64,12 @@ void tower_end_rows(const struct tower *t, const struct tower_image *image)
     const struct vision_plan *p = image->plan;
     const struct arrange_grid g = arrange_grid(&t->spec, p, 0), joined = arrange_joined(p);
     const size_t first = (size_t)g.rows * g.cols, width = t->spec.width;
+    const float scale = scale_of(&t->spec);
     if (p->shrunk_h) /* features are sums of shares */
         memset(image->out, 0, p->n_features * width * sizeof(float));
-    for (size_t y = 0; p->rows && y < joined.rows; y++)
-        memcpy(image->out + (first + y * (joined.cols + 1) + joined.cols) * width, t->row_end,
-               width * sizeof(float));
+    for (size_t y = 0; p->rows && y < joined.rows; y++) {
+        float *to = image->out + (first + y * (joined.cols + 1) + joined.cols) * width;
+        for (size_t i = 0; i < width; i++)
+            to[i] = scale * t->row_end[i];
+    }
 }

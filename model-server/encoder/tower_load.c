@@ -161,8 +161,6 @@ static void load_front(struct loader *l, struct tower *t)
     }
     if (s->tiles_joined)
         t->row_end = host_vector(l, loader_table(l, W_ROW_END, NO_LAYER, "", s->width, 1));
-    for (uint32_t i = 0; t->row_end && s->feature_scale != 0 && i < s->width; i++)
-        t->row_end[i] *= s->feature_scale;
 }
 
 int tower_take_weights(struct tower *t, const struct arch *names, const struct checkpoint *c,

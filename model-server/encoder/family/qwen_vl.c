@@ -1,5 +1,7 @@
-/* The towers of Qwen2-VL (arXiv 2409.12191), Qwen2.5-VL (2502.13923), Qwen3-VL, Qwen 3.5, and of
- * the thinkers of Qwen2.5-Omni (2503.20215) and Qwen3-Omni (2509.17765). */
+/* The towers of Qwen2-VL (arXiv 2409.12191), Qwen2.5-VL (2502.13923), Qwen3-VL and Qwen 3.5, and of
+ * the thinkers of Qwen2.5-Omni (2503.20215) and Qwen3-Omni (2509.17765). Qwen2.5-VL's is also that
+ * of EXAONE 4.5, with fewer key-value heads, and of HyperCLOVA X SEED Think, with a projection
+ * behind. */
 #include "model-server/encoder/family.h"
 
 static void merger(struct encoder_spec *s, struct encoder_projection *p, uint32_t rows)
@@ -75,6 +77,26 @@ static void configure_2_5_omni(struct config *c, struct encoder_spec *s)
     s->blocks.qkv = QKV_SEPARATE;
 }
 
+static void configure_exaone(struct config *c, struct encoder_spec *s)
+{
+    struct decoder_spec *b = &s->blocks;
+    configure_2_5(c, s);
+    b->n_kv_heads = config_u32_or(c, "num_key_value_heads", 8, 1, b->n_heads);
+    if (b->n_heads % b->n_kv_heads)
+        config_fail(c, "`num_key_value_heads` does not divide %u heads", b->n_heads);
+}
+
+static void configure_clova(struct config *c, struct encoder_spec *s)
+{
+    struct encoder_projection *p = &s->project;
+    configure_2_5(c, s);
+    s->width = family_text_width(c);
+    s->feature_scale = family_feature_scale(c);
+    p->linear[0].role = W_PROJECT_JOINED;
+    p->linear[1].role = W_PROJECT_IN;
+    p->linear[p->n_linears++] = (struct encoder_linear){W_PROJECT_OUT, s->width, true};
+}
+
 static void levels(struct config *c, struct encoder_spec *s)
 {
     const cJSON *j, *at = json_get(c->root, "deepstack_visual_indexes");
@@ -118,6 +140,10 @@ static void configure_3(struct config *c, struct encoder_spec *s)
     [W_PROJECT_NORM] = BOTH("merger.ln_q"), [W_PROJECT_IN] = BOTH("merger.mlp.0"),                 \
     [W_PROJECT_OUT] = BOTH("merger.mlp.2")
 
+#define NAMES_GATED                                                                                \
+    [W_GATE] = BOTH("blocks.*.mlp.gate_proj"), [W_UP] = BOTH("blocks.*.mlp.up_proj"),              \
+    [W_DOWN] = BOTH("blocks.*.mlp.down_proj")
+
 const struct encoder_family family_qwen2_vl = {
     .types = (const char *const[]){"qwen2_vl", NULL},
     .names = {.names = {NAMES_QWEN, NAMES_MERGER_2, [W_UP] = BOTH("blocks.*.mlp.fc1"),
@@ -126,20 +152,36 @@ const struct encoder_family family_qwen2_vl = {
 };
 const struct encoder_family family_qwen2_5_vl = {
     .types = (const char *const[]){"qwen2_5_vl", NULL},
-    .names =
-        {.names =
-             {NAMES_QWEN, NAMES_MERGER_2, [W_GATE] = BOTH("blocks.*.mlp.gate_proj"),
-              [W_UP] = BOTH("blocks.*.mlp.up_proj"), [W_DOWN] = BOTH("blocks.*.mlp.down_proj")}},
+    .names = {.names = {NAMES_QWEN, NAMES_MERGER_2, NAMES_GATED}},
     .configure = configure_2_5,
+};
+const struct encoder_family family_exaone4_5 = {
+    .types = (const char *const[]){"exaone4_5", NULL},
+    .names = {.names = {NAMES_QWEN, NAMES_MERGER_2, NAMES_GATED}},
+    .configure = configure_exaone,
+};
+#define CLOVA(x) "model.vision_model." x
+const struct encoder_family family_hyperclovax = {
+    .types = (const char *const[]){"hyperclovax_vision_v2", "vlm", NULL},
+    .names = {.names = {[W_PATCH] = CLOVA("patch_embed.proj"),
+                        [W_ATTN_NORM] = CLOVA("blocks.*.norm1"),
+                        [W_MLP_NORM] = CLOVA("blocks.*.norm2"),
+                        [W_QKV] = CLOVA("blocks.*.attn.qkv"),
+                        [W_O] = CLOVA("blocks.*.attn.proj"),
+                        [W_GATE] = CLOVA("blocks.*.mlp.gate_proj"),
+                        [W_UP] = CLOVA("blocks.*.mlp.up_proj"),
+                        [W_DOWN] = CLOVA("blocks.*.mlp.down_proj"),
+                        [W_PROJECT_NORM] = CLOVA("merger.ln_q"),
+                        [W_PROJECT_JOINED] = CLOVA("merger.mlp.0"),
+                        [W_PROJECT_IN] = CLOVA("merger.mlp.2"),
+                        [W_PROJECT_OUT] = "model.vision_projector|model.projector"}},
+    .configure = configure_clova,
 };
 const struct encoder_family family_qwen2_5_omni = {
     .types = (const char *const[]){"qwen2_5_omni_thinker", NULL},
-    .names =
-        {.names =
-             {NAMES_OUTSIDE,
-              NAMES_MERGER_2, [W_Q] = BOTH("blocks.*.attn.q"), [W_K] = BOTH("blocks.*.attn.k"),
-              [W_V] = BOTH("blocks.*.attn.v"), [W_GATE] = BOTH("blocks.*.mlp.gate_proj"),
-              [W_UP] = BOTH("blocks.*.mlp.up_proj"), [W_DOWN] = BOTH("blocks.*.mlp.down_proj")}},
+    .names = {.names = {NAMES_OUTSIDE, NAMES_MERGER_2, [W_Q] = BOTH("blocks.*.attn.q"),
+                        [W_K] = BOTH("blocks.*.attn.k"), [W_V] = BOTH("blocks.*.attn.v"),
+                        NAMES_GATED}},
     .configure = configure_2_5_omni,
 };
 const struct encoder_family family_qwen3_omni = {

@@ -17,7 +17,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_exaone4 = {
-    .types = (const char *const[]){"exaone4", NULL},
+    .types = (const char *const[]){"exaone4", "exaone4_5_text", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA, NAMES_NORMS_AFTER, NAMES_QK_NORM},
     .configure = configure,

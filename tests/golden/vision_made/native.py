@@ -133,6 +133,51 @@ def qwen3_vl_moe():
     return qwen(config, Qwen3VLMoeForConditionalGeneration, pixels)
 
 
+SEEN_2_5 = dict(
+    hidden_size=16, out_hidden_size=32, depth=2, num_heads=2, intermediate_size=24, patch_size=8, window_size=32,
+    fullatt_block_indexes=[1],
+)
+PIXELS_2_5 = dict(
+    patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
+    image_mean=[0.48145466, 0.4578275, 0.40821073], image_std=[0.26862954, 0.26130258, 0.27577711], resample=3,
+)
+
+
+def exaone4_5():
+    from transformers import Exaone4_5_Config, Exaone4_5_ForConditionalGeneration
+
+    text = TEXT | dict(model_type="exaone4", sliding_window=24, layer_types=["sliding_attention", "full_attention"])
+    seen = SEEN_2_5 | dict(hidden_size=32, num_heads=4, num_key_value_heads=2)
+    config = Exaone4_5_Config(text_config=text, vision_config=seen, image_token_id=IMAGE, video_token_id=323, tie_word_embeddings=True)
+    return qwen(config, Exaone4_5_ForConditionalGeneration, PIXELS_2_5)
+
+
+def hyperclovax_vision():
+    from transformers import HyperCLOVAXVisionV2Config, HyperCLOVAXVisionV2ForConditionalGeneration
+
+    text = TEXT | dict(
+        model_type="hyperclovax", embedding_multiplier=3.0, residual_multiplier=0.7, attention_multiplier=0.3, logits_scaling=0.5,
+    )
+    seen = SEEN_2_5 | dict(model_type="qwen2_5_vl_vision", out_hidden_size=24)
+    config = HyperCLOVAXVisionV2Config(
+        text_config=text, vision_config=seen, image_token_id=IMAGE, video_token_id=323, tie_word_embeddings=True,
+    )
+    return qwen(config, HyperCLOVAXVisionV2ForConditionalGeneration, PIXELS_2_5)
+
+
+def hyperclovax_hub(tensors, config, pre):
+    """The names and the model_type of the files on the hub."""
+    swaps = [("model.language_model.", "model.language_model.model."), ("model.projector.", "model.vision_projector.")]
+    renamed = {}
+    for name, t in tensors.items():
+        for a, b in swaps:
+            if name.startswith(a):
+                name = b + name[len(a) :]
+        renamed[name] = t
+    seen = config["vision_config"] | dict(model_type="qwen2_5_vl")
+    return renamed, config | dict(model_type="vlm", vision_config=seen), pre
+
+
 AUDIO = dict(d_model=16, encoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=16, num_mel_bins=8, max_source_positions=8)
 
 
@@ -140,20 +185,12 @@ def qwen2_5_omni():
     from transformers import Qwen2_5OmniThinkerConfig, Qwen2_5OmniThinkerForConditionalGeneration
 
     text = TEXT | dict(rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]})
-    seen = dict(
-        hidden_size=16, out_hidden_size=32, depth=2, num_heads=2, intermediate_size=24, patch_size=8, window_size=32,
-        fullatt_block_indexes=[1],
-    )
-    pixels = dict(
-        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
-        image_mean=[0.48145466, 0.4578275, 0.40821073], image_std=[0.26862954, 0.26130258, 0.27577711], resample=3,
-    )
     config = Qwen2_5OmniThinkerConfig(
-        text_config=text, vision_config=seen, audio_config=AUDIO | dict(output_dim=32), image_token_index=IMAGE,
+        text_config=text, vision_config=SEEN_2_5, audio_config=AUDIO | dict(output_dim=32), image_token_index=IMAGE,
         video_token_index=323, audio_token_index=319, vision_start_token_id=321, vision_end_token_id=322,
         audio_start_token_id=318, tie_word_embeddings=True,
     )
-    return qwen(config, Qwen2_5OmniThinkerForConditionalGeneration, pixels)
+    return qwen(config, Qwen2_5OmniThinkerForConditionalGeneration, PIXELS_2_5)
 
 
 def qwen3_omni():
@@ -484,6 +521,8 @@ CASES = {
     "kimi_k25": (kimi_k25, kimi_k25_hub, between),
     "lighton_ocr": (lighton_ocr, None, between),
     "paddleocr_vl": (paddleocr_vl, paddleocr_vl_hub, typed),
+    "exaone4_5": (exaone4_5, None, between),
+    "hyperclovax_vision": (hyperclovax_vision, hyperclovax_hub, between),
     "qwen2_5_omni": (qwen2_5_omni, thinker, masked),
     "qwen3_omni": (qwen3_omni, thinker, masked),
     "qwen2_vl": (qwen2_vl, None, typed),

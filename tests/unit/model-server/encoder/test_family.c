@@ -73,6 +73,13 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"llava\",\"text_config\":{\"hidden_size\":64},\"vision_feature_layer\":%s,"  \
     "\"vision_config\":{\"model_type\":"                                                           \
     "\"clip_vision_model\",\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4}}"
+#define EXAONE                                                                                     \
+    "{\"model_type\":\"exaone4_5\",\"vision_config\":{\"patch_size\":14,\"hidden_size\":64,"       \
+    "\"out_hidden_size\":64,\"num_heads\":8%s}}"
+#define CLOVA                                                                                      \
+    "{\"model_type\":\"vlm\",\"text_config\":{\"hidden_size\":64,\"embedding_multiplier\":%s},"    \
+    "\"vision_config\":{\"patch_size\":14,\"hidden_size\":64,\"out_hidden_size\":32,\"num_"        \
+    "heads\":8}}"
 #define LFM                                                                                        \
     "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"projector_hidden_act\":"   \
     "\"%s\",\"vision_config\":{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,"         \
@@ -153,6 +160,11 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {NEXT, "[1,2,3,4,5,6,7,8,9]", "vision_feature_layer"},
         {CLIP, "-2", NULL},
         {CLIP, "[-2,-1]", "vision_feature_layer"},
+        {EXAONE, "", NULL},
+        {EXAONE, ",\"num_key_value_heads\":3", "num_key_value_heads"},
+        {EXAONE, ",\"num_key_value_heads\":9", "num_key_value_heads"},
+        {CLOVA, "8", NULL},
+        {CLOVA, "-1", "embedding_multiplier"},
         {LFM, "gelu", NULL},
         {LFM, "relu", "projector_hidden_act"},
         {LFM_PLACES, "", NULL},
