@@ -17,8 +17,9 @@ static void load(struct vision *v, struct vision_settings *s)
     const uint32_t of_tower = vision_side(s, &s->tower, "image_size", janus ? 384 : 224);
     j->side = vision_side(s, &s->pixels, "size", of_tower);
     j->least = vision_u32(s, &s->pixels, "min_size", 14, 1, j->side);
-    if (j->side != of_tower || j->side % v->format.patch)
-        vision_settings_fail(s, "%s: size, image_size and patch_size disagree", s->pixels.name);
+    if (j->side != of_tower || j->side % v->format.patch || j->least > j->side)
+        vision_settings_fail(s, "%s: size, min_size, image_size and patch_size disagree",
+                             s->pixels.name);
     const uint32_t row = j->side / v->format.patch;
     if (vision_u32(s, &s->processor, "num_image_tokens", row * row, 1, 1 << 20) != row * row)
         vision_settings_fail(s, "%s: num_image_tokens must be %u", s->processor.name, row * row);

@@ -104,7 +104,7 @@ static struct norm middle_norm(struct loader *l, int layer, uint32_t n)
 static void load_sides(struct loader *l, struct tower *t)
 {
     const struct encoder_spec *s = &t->spec;
-    const uint32_t hidden = s->blocks.hidden;
+    const int64_t hidden = s->blocks.hidden;
     for (uint32_t i = 0; i < s->n_sides; i++) {
         struct mat_part p = loader_part(l, s->project.linear[0].role, NO_LAYER, NO_EXPERT, false,
                                         s->width, hidden * s->n_sides);

@@ -494,6 +494,7 @@ static void contradictions_are_refused(void **state)
         {JANUS, "\"image_size\":384", "{\"size\":{\"height\":224,\"width\":224}}"},
         {JANUS, "\"image_size\":384,\"patch_size\":14", NULL},
         {JANUS, "", "{\"min_size\":385}"},
+        {JANUS, "\"image_size\":8,\"patch_size\":8", NULL}, /* min_size is 14 */
         {JANUS, "", "{\"do_pad\":false}"},
         {LFM, "\"patch_size\":14", "{\"encoder_patch_size\":16}"},
         {LFM, "", "{\"downsample_factor\":4}"},
