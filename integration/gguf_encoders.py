@@ -172,18 +172,18 @@ def special(text, i):
 
 
 def template(bos, eos, middle, second):
-    """The post-processor; `bos` and `eos`: their ids, `middle`: how many of the latter between texts, `second`: the type of the second."""
-    def of(word, kind=0):
-        return {"SpecialToken": {"id": word, "type_id": kind}}
+    """The post-processor; `bos` and `eos`: ids and texts, `middle`: how many of the latter between texts, `second`: the type of the second."""
+    def of(token, kind=0):
+        return {"SpecialToken": {"id": token[1], "type_id": kind}}
 
     def text(name, kind=0):
         return {"Sequence": {"id": name, "type_id": kind}}
 
     return {
         "type": "TemplateProcessing",
-        "single": [of("b"), text("A"), of("e")],
-        "pair": [of("b"), text("A"), *[of("e")] * middle, text("B", second), of("e", second)],
-        "special_tokens": {"b": {"id": "b", "ids": [bos], "tokens": ["b"]}, "e": {"id": "e", "ids": [eos], "tokens": ["e"]}},
+        "single": [of(bos), text("A"), of(eos)],
+        "pair": [of(bos), text("A"), *[of(eos)] * middle, text("B", second), of(eos, second)],
+        "special_tokens": {t: {"id": t, "ids": [i], "tokens": [t]} for i, t in (bos, eos)},
     }
 
 
@@ -198,7 +198,7 @@ def word_pieces(cased):
         "added_tokens": [special(t, i) for i, t in enumerate(head) if t != "[unused0]"],
         "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": not cased},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": template(3, 4, 1, 1),
+        "post_processor": template((3, "[CLS]"), (4, "[SEP]"), 1, 1),
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": {t: i for i, t in enumerate(vocab[:320])}},
     }
@@ -213,7 +213,7 @@ def unigrams():
         "added_tokens": [special(t, i) for i, t in enumerate(head)],
         "normalizer": t5["normalizer"],
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, space]},
-        "post_processor": template(0, 2, 2, 0),
+        "post_processor": template((0, "<s>"), (2, "</s>"), 2, 0),
         "decoder": space,
         "model": {"type": "Unigram", "unk_id": 3, "vocab": [[t, 0.0] for t in head] + t5["model"]["vocab"][3:319]},
     }
@@ -222,7 +222,7 @@ def unigrams():
 def bytes_around():
     """Byte-level tokens with <s> and </s> around a text."""
     j = json.loads((data("tokenizers/tiny320") / "tokenizer.json").read_text())
-    return j | {"post_processor": template(1, 2, 1, 0)}
+    return j | {"post_processor": template((1, "<s>"), (2, "</s>"), 1, 0)}
 
 
 TOKENIZERS = {"words": lambda: word_pieces(False), "cased words": lambda: word_pieces(True), "unigrams": unigrams, "bytes": bytes_around}
