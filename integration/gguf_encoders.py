@@ -28,7 +28,7 @@ def encoder(w, c):
 
 
 def layers(c):
-    return c.get("num_hidden_layers") or c.get("n_layers") or c["n_layer"]
+    return c.get("num_hidden_layers") or c.get("n_layers") or c.get("n_layer") or max(c["num_layers"], c["num_decoder_layers"])
 
 
 def roberta(w, c):
@@ -97,6 +97,25 @@ MODELS = {
     "qwen3": (ARCH.QWEN3, decoder),
 }
 LLAMA_EMBED = (ARCH.LLAMA_EMBED, eurobert)  # the same model, whose rows rotate in pairs
+
+
+def t5(w, c):
+    w.add_context_length(c.get("n_positions", 512))
+    w.add_embedding_length(c["d_model"])
+    w.add_feed_forward_length(c["d_ff"])
+    w.add_block_count(c["num_layers"])
+    w.add_head_count(c["num_heads"])
+    w.add_key_length(c["d_kv"])
+    w.add_value_length(c["d_kv"])
+    w.add_layer_norm_eps(c["layer_norm_epsilon"])
+    w.add_layer_norm_rms_eps(c["layer_norm_epsilon"])
+    w.add_relative_attn_buckets_count(c["relative_attention_num_buckets"])
+    if not c["architectures"][0].endswith("EncoderModel"):
+        w.add_decoder_block_count(c["num_decoder_layers"])
+        w.add_decoder_start_token_id(c["decoder_start_token_id"])
+
+
+MODELS |= {kind: (ARCH.T5, t5) for kind in ("t5", "mt5", "umt5")}
 POOLING = {"mean_tokens": gguf.PoolingType.MEAN, "cls_token": gguf.PoolingType.CLS, "lasttoken": gguf.PoolingType.LAST}
 
 
@@ -131,10 +150,12 @@ def unigrams_of(j, w):
     w.add_token_types([TYPE.UNKNOWN if i == unk else TYPE.CONTROL if i in special else TYPE.NORMAL for i in range(len(pieces))])
     w.add_add_space_prefix(True)
     w.add_remove_extra_whitespaces(False)
-    w.add_precompiled_charsmap(base64.b64decode(j["normalizer"]["precompiled_charsmap"]))
+    if j["normalizer"]:
+        w.add_precompiled_charsmap(base64.b64decode(j["normalizer"]["precompiled_charsmap"]))
     w.add_unk_token_id(unk)
-    w.add_bos_token_id(0), w.add_eos_token_id(2), w.add_sep_token_id(2), w.add_pad_token_id(1)
-    w.add_add_bos_token(True), w.add_add_eos_token(True)
+    if pieces[0][0] == "<s>":  # else T5's, for which the defaults are
+        w.add_bos_token_id(0), w.add_eos_token_id(2), w.add_sep_token_id(2), w.add_pad_token_id(1)
+        w.add_add_bos_token(True), w.add_add_eos_token(True)
 
 
 def around(j, w):
@@ -255,6 +276,7 @@ def names_of(c, arch):
         n = n.replace(".gamma", ".weight").replace(".beta", ".bias")
         if n.startswith(LEFT_OUT):
             return None
+        n = n.replace("encoder.embed_tokens", "shared")
         if direct and n.startswith("classifier.") and n.count(".") == 1:
             n = n.replace("classifier.", "classifier.out_proj.")
         if n == "head.norm.weight":
@@ -294,6 +316,8 @@ def write_encoder(folder, path, kind=None, packing=KIND):
     folder = pathlib.Path(folder)
     c = json.loads((folder / "config.json").read_text())
     arch, more = LLAMA_EMBED if kind == "llama" else MODELS[c["model_type"]]
+    if arch == ARCH.T5 and c["architectures"][0].endswith("EncoderModel"):
+        arch = ARCH.T5ENCODER
     w = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[arch])
     (qwen3_reranker if kind == "yes" else more)(w, c)
     if (folder / "modules.json").exists():
@@ -302,7 +326,7 @@ def write_encoder(folder, path, kind=None, packing=KIND):
     if kind == "yes" or c["architectures"][0].endswith("SequenceClassification"):
         w.add_classifier_output_labels(labels)
     tokenizer(w, folder)
-    for name, v in changed(folder, c, arch, kind):
+    for name, v in dict(changed(folder, c, arch, kind)).items():  # T5's embedding may be there twice
         if v.ndim == 1 or name.startswith(IN_FP32) and packing == KIND:
             w.add_tensor(name, np.ascontiguousarray(v, np.float32))
         else:

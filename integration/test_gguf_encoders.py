@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 import requests
-from serving import BIN, Service, data
+from serving import BIN, ROOT, Service, data
 
 gguf = pytest.importorskip("gguf", reason="llama.cpp's Python module writes the files: pip install gguf")
 from gguf_encoders import with_tokenizer, write_encoder  # noqa: E402
@@ -143,4 +143,36 @@ def test_a_decoder_that_answers_yes_or_no(tmp_path):
     (copy / "tokenizer.json").write_text(json.dumps(j))
     change(copy, max_position_embeddings=2048)  # the question is long
     want, got = both(copy, tmp_path / "m.gguf", scores, ("--task", "rerank"), "yes")
+    assert got == want
+
+
+ENCDEC = ROOT / "tests/data/encdec"
+
+
+def t5_folder(folder, copy):
+    """With a tokenizer, and with the farthest distance that llama.cpp has for all."""
+    shutil.copytree(folder, copy)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(ENCDEC / "flan_t5" / name, copy / name)
+    change(copy, relative_attention_max_distance=128)
+    return copy
+
+
+def said(s):
+    p = {"max_new_tokens": 40, "details": True, "ignore_eos": True, "top_n_tokens": 3}
+    asked = [s.post("/generate", {"inputs": t, "parameters": p}) for t in ("that", "the name of it", "he was in the house and you are on the way to it " * 6)]
+    assert all(r.status_code == 200 for r in asked), asked[0].text
+    return [r.json() for r in asked]
+
+
+@pytest.mark.parametrize("name", ["t5", "flan_t5", "mt5", "umt5"])
+def test_an_encoder_and_a_decoder(tmp_path, name):
+    """A head of its own or the embedding; a ReLU or a gate; a decoder of another depth; numbers of distances in every layer."""
+    want, got = both(t5_folder(ENCDEC / name, tmp_path / "folder"), tmp_path / "m.gguf", said)
+    assert got == want
+
+
+@pytest.mark.parametrize("name", ["t5", "umt5"])
+def test_the_encoder_alone(tmp_path, name):
+    want, got = both(t5_folder(made(name), tmp_path / "folder"), tmp_path / "m.gguf", vectors)
     assert got == want

@@ -439,6 +439,8 @@ static const struct gguf_family families[] = {
     {"modern-bert", "modernbert", NULL, false, 0, gguf_modern_bert, .both_ways = true},
     {"eurobert", "eurobert", NULL, false, 0, gguf_qkv_bias, .both_ways = true},
     {"llama-embed", "eurobert", NULL, true, 0, gguf_qkv_bias, .both_ways = true},
+    {"t5", "t5", NULL, false, 0, gguf_t5, .both_ways = true, .pair = true},
+    {"t5encoder", "t5", NULL, false, 0, gguf_t5, .both_ways = true},
     {"gemma-embedding", "gemma3_text", NULL, false, 1, gguf_gemma_embedding, .both_ways = true},
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };

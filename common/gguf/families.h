@@ -16,5 +16,5 @@ gguf_more gguf_qwen35, gguf_gemma3n, gguf_gemma4, gguf_llama4, gguf_granite_hybr
 gguf_more gguf_gpt2, gguf_starcoder, gguf_gptneox, gguf_falcon, gguf_phi2, gguf_mpt, gguf_phimoe,
     gguf_chatglm;
 /* Encoders: families_encoder.c. */
-gguf_more gguf_bert, gguf_nomic_bert, gguf_modern_bert, gguf_gemma_embedding;
+gguf_more gguf_bert, gguf_nomic_bert, gguf_modern_bert, gguf_gemma_embedding, gguf_t5;
 #endif

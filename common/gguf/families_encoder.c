@@ -54,6 +54,32 @@ void gguf_modern_bert(const struct gguf_meta *m)
     }
 }
 
+/* Gated MLPs have GELU there, others a ReLU, and the farthest distance is 128, as in llama.cpp.
+ * UMT5 has numbers of distances in every layer. */
+void gguf_t5(const struct gguf_meta *m)
+{
+    static const char *const keys[][2] = {
+        {"embedding_length", "d_model"},
+        {"feed_forward_length", "d_ff"},
+        {"attention.head_count", "num_heads"},
+        {"attention.key_length", "d_kv"},
+        {"block_count", "num_layers"},
+        {"decoder_block_count", "num_decoder_layers"},
+        {"context_length", "n_positions"},
+        {"attention.relative_buckets_count", "relative_attention_num_buckets"},
+        {"decoder_start_token_id", "decoder_start_token_id"}};
+    cJSON *classes = cJSON_AddArrayToObject(m->config, "architectures");
+    cJSON_AddItemToArray(
+        classes, cJSON_CreateString(m->f->pair ? "T5ForConditionalGeneration" : "T5EncoderModel"));
+    if (meta_has(m, "enc.blk.1.attn_rel_b.weight"))
+        put_word(m, "model_type", "umt5");
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        meta_copy(m, keys[i][0], keys[i][1]);
+    meta_set(m, "layer_norm_epsilon", meta_number_or(m, "attention.layer_norm_rms_epsilon", 1e-6));
+    put_word(m, "feed_forward_proj",
+             meta_has(m, "enc.blk.0.ffn_gate.weight") ? "gated-gelu" : "relu");
+}
+
 void gguf_gemma_embedding(const struct gguf_meta *m)
 {
     gguf_window(m);

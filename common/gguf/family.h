@@ -20,6 +20,7 @@ struct gguf_family {
     bool by_layer;      /* `more` writes what differs from layer to layer */
     bool own_positions; /* `more` writes the rope parameters */
     bool both_ways;     /* tokens see later ones too */
+    bool pair;          /* an encoder and a decoder, whose tensors begin with "enc." and "dec." */
 };
 
 /* The value of `key` (without "<architecture>."); of a list per layer the largest; 0: missing. */

@@ -31,6 +31,8 @@ static const struct {
     {"blk.*.attn_k", W_K},
     {"blk.*.attn_v", W_V},
     {"blk.*.attn_output", W_O},
+    {"blk.*.attn_o", W_O}, /* T5 */
+    {"blk.*.attn_rel_b", W_NEAR},
     {"blk.*.attn_q_a", W_Q_A},
     {"blk.*.attn_q_a_norm", W_Q_A_NORM},
     {"blk.*.attn_q_b", W_Q_B},
@@ -127,10 +129,11 @@ static bool named(const struct arch *a, const char *name, size_t n, struct gguf_
     return false;
 }
 
-bool gguf_use_of(const struct arch *a, const char *name, struct gguf_use *u)
+static bool use_in(const struct arch *a, const char *name, struct gguf_use *u)
 {
     const char *dot = strrchr(name, '.');
     u->suffix = "";
+    u->of = a;
     if (named(a, name, strlen(name), u)) { /* ".scale" is part of a name, or there is no suffix */
         u->suffix = gguf_whole_name(u->role) ? "" : ".weight";
         return true;
@@ -140,6 +143,34 @@ bool gguf_use_of(const struct arch *a, const char *name, struct gguf_use *u)
         return false;
     u->suffix = gguf_whole_name(u->role) ? "" : dot;
     return true;
+}
+
+/* "blk.3.cross_attn_q.weight" is "blk.3.attn_q.weight" of the layer's second half. */
+static bool use_in_cross(const struct arch *a, const char *name, struct gguf_use *u)
+{
+    static const char word[] = "cross_";
+    enum { WORD = sizeof(word) - 1, NAME_BYTES = 128 };
+    char plain[NAME_BYTES];
+    const char *at = strstr(name, word);
+    const size_t n = strlen(name);
+    if (!at || n >= sizeof(plain))
+        return false;
+    memcpy(plain, name, (size_t)(at - name));
+    memcpy(plain + (at - name), at + WORD, n - (size_t)(at - name) - WORD + 1);
+    return a->second && use_in(a->second, plain, u);
+}
+
+bool gguf_use_of(const struct arch *a, const char *name, struct gguf_use *u)
+{
+    const bool encoders = strncmp(name, "enc.", 4) == 0, decoders = strncmp(name, "dec.", 4) == 0;
+    const char *rest = name + (encoders || decoders ? 4 : 0);
+    if ((encoders && a->encoder) || (decoders && !a->encoder) ||
+        strstr(rest, ".cross_attn_rel_b.")) { /* no model uses these */
+        u->of = NULL;
+        return true;
+    }
+    return use_in(a, rest, u) || (decoders && use_in_cross(a, rest, u)) ||
+           (decoders && a->second && use_in(a->second, rest, u));
 }
 
 const char *gguf_weights_name(enum role r)

@@ -4,11 +4,13 @@
 #include "model-server/model/arch.h"
 
 /* The use of a tensor: its role, its layer, and its suffix: ".weight", ".bias", or "" if the
- * family's name is whole. */
+ * family's name is whole. `of`: whose names have the role, the family's or those of its `second`;
+ * NULL: the tensor belongs to the encoder beside this decoder, or the other way round. */
 struct gguf_use {
     enum role role;
     int layer;
     const char *suffix;
+    const struct arch *of;
 };
 /* False: the family does not use it. */
 bool gguf_use_of(const struct arch *a, const char *name, struct gguf_use *u);

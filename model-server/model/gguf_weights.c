@@ -436,6 +436,8 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
         return 0;
     if (is_behind(g->name, s->layers) || is_scale(a, g->name)) /* scales: after all tensors */
         return 0;
+    if (s->family->pair && !a->encoder && strcmp(g->name, "output.weight") == 0) /* the decoder's */
+        return 0;
     if (is_head(g->name)) {
         if (t.n_dims == 1 && strcmp(g->name, "cls.output.weight") == 0) /* one label */
             add_dim(&t);
@@ -444,6 +446,9 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
     if (!gguf_use_of(a, g->name, &u))
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no place in a model of `%s` here",
                        t.file, g->name, s->family->name);
+    if (!u.of)
+        return 0;
+    a = u.of;
     if (is_half_of_latent(g->name))
         return add_latent(w, a, &u, g, t, e);
     if (set_type(&t, g, e))

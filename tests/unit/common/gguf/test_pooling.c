@@ -129,6 +129,32 @@ static void modern_bert(void **state)
     cJSON_Delete(c);
 }
 
+static void t5_by_its_tensors(void **state)
+{
+    struct gguf_write w = {0};
+    (void)state;
+    shape(&w, "t5");
+    gw_put_f32(&w, "t5.attention.layer_norm_rms_epsilon", 1e-5F);
+    gw_put_u32(&w, "t5.decoder_block_count", 5);
+    cJSON *c = config_of(&w);
+    assert_string_equal(json_str(c, "model_type", ""), "t5");
+    assert_string_equal(json_str(c, "feed_forward_proj", ""), "relu");
+    assert_string_equal(json_get(c, "architectures")->child->valuestring,
+                        "T5ForConditionalGeneration");
+    assert_int_equal(json_int(c, "num_layers", 0), 2);
+    assert_int_equal(json_int(c, "num_decoder_layers", 0), 5);
+    assert_true(json_num(c, "layer_norm_epsilon", 0) == 1e-5);
+    cJSON_Delete(c);
+    shape(&w, "t5encoder");
+    tensor(&w, "enc.blk.0.ffn_gate.weight", 2, 2);
+    tensor(&w, "enc.blk.1.attn_rel_b.weight", 2, 2);
+    c = config_of(&w);
+    assert_string_equal(json_str(c, "model_type", ""), "umt5");
+    assert_string_equal(json_str(c, "feed_forward_proj", ""), "gated-gelu");
+    assert_string_equal(json_get(c, "architectures")->child->valuestring, "T5EncoderModel");
+    cJSON_Delete(c);
+}
+
 static enum model_task task_of(struct gguf_write *w)
 {
     struct sentence s;
@@ -347,15 +373,11 @@ int main(void)
         return 1;
     close(fd);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(poolings),
-        cmocka_unit_test(dense_modules),
-        cmocka_unit_test(bert_by_its_tables),
-        cmocka_unit_test(modern_bert),
-        cmocka_unit_test(tasks_by_the_classifier),
-        cmocka_unit_test(names_of_labels),
-        cmocka_unit_test(words),
-        cmocka_unit_test(unigrams),
-        cmocka_unit_test(hostile_unigrams),
+        cmocka_unit_test(poolings),           cmocka_unit_test(dense_modules),
+        cmocka_unit_test(bert_by_its_tables), cmocka_unit_test(modern_bert),
+        cmocka_unit_test(t5_by_its_tensors),  cmocka_unit_test(tasks_by_the_classifier),
+        cmocka_unit_test(names_of_labels),    cmocka_unit_test(words),
+        cmocka_unit_test(unigrams),           cmocka_unit_test(hostile_unigrams),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);
