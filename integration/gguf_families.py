@@ -8,6 +8,9 @@ import gguf
 import numpy as np
 import pytest
 from gguf_made import paired, tensors, write_tokenizer
+from gguf_tensors import (
+    EXPERT_PARTS, absorbed, apart, delta, gemma4_tensors, granite_experts, kv_heads, mamba_layers, rates, stacked, turned, ungrouped, with_experts,
+)  # fmt: skip
 from serving import BIN, data
 
 ARCH = gguf.MODEL_ARCH
@@ -62,7 +65,7 @@ def common(w, c):
 
 def by_layer(c):
     """Converters tell the kinds of layers by their numbers of key-value heads."""
-    return c["model_type"] in ("lfm2", "lfm2_moe", "granitemoehybrid", "nemotron_h", "gemma4_text")
+    return c["model_type"] in ("lfm2", "lfm2_moe", "granitemoehybrid", "nemotron_h", "gemma4_text", "jamba")
 
 
 def cohere2(w, c):
@@ -301,6 +304,87 @@ def gemma4(w, c):
     w.add_tensor("rope_freqs.weight", np.array([1.0] * turn + [1e30] * (full // 2 - turn), np.float32))
 
 
+def mistral3(w, c):
+    rope = c["rope_scaling"]
+    yarn(w, rope)
+    w.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+    w.add_float32("mistral3.attention.temperature_scale", rope["llama_4_scaling_beta"])
+
+
+def minicpm3(w, c):
+    w.add_q_lora_rank(c["q_lora_rank"])
+    w.add_kv_lora_rank(c["kv_lora_rank"])
+    w.add_rope_dimension_count(c["qk_rope_head_dim"])
+    w.add_key_length(c["qk_nope_head_dim"] + c["qk_rope_head_dim"])
+
+
+def hunyuan_moe(w, c):
+    if c.get("rope_scaling"):
+        hunyuan(w, c)
+    w.add_expert_count(c["num_experts"])
+    w.add_expert_used_count(whole(c["moe_topk"]))
+    w.add_expert_feed_forward_length(whole(c.get("moe_intermediate_size") or c["intermediate_size"]))
+    w.add_expert_shared_count(whole(c.get("num_shared_expert", 1)))
+    w.add_expert_shared_feed_forward_length(c["intermediate_size"])
+
+
+def whole(v):
+    """A number that a config may have for each layer."""
+    return v[0] if isinstance(v, list) else v
+
+
+def shared_experts(w, c):
+    """Those of DeepSeek's router under other names."""
+    w.add_expert_count(c.get("num_experts") or c["n_routed_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+    w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    w.add_expert_shared_count(c.get("num_shared_experts") or c.get("n_shared_experts", 0))
+    w.add_leading_dense_block_count(c.get("first_k_dense_replace", c.get("num_dense_layers", 0)))
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    w.add_expert_weights_scale(c.get("routed_scaling_factor") or c.get("route_scale", 1.0))
+    w.add_expert_weights_norm(c.get("norm_topk_prob", True))
+    if (c.get("n_group") or 1) > 1:
+        w.add_expert_group_count(c["n_group"])
+        w.add_expert_group_used_count(c["topk_group"])
+
+
+def bailing2(w, c):
+    shared_experts(w, c)
+    w.add_expert_shared_feed_forward_length(c.get("moe_shared_expert_intermediate_size", c["moe_intermediate_size"] * c["num_shared_experts"]))
+
+
+def exaone_moe(w, c):
+    w.add_block_count(c["num_hidden_layers"])
+    shared_experts(w, c)
+    exaone4(w, c)
+
+
+def afmoe(w, c):
+    shared_experts(w, c)
+    w.add_sliding_window(c["sliding_window"])
+    w.add_sliding_window_pattern([t == "sliding_attention" for t in c["layer_types"]])
+
+
+def mamba1(w, c):
+    w.add_head_count(0)
+    w.add_layer_norm_rms_eps(c["layer_norm_epsilon"])
+    w.add_ssm_time_step_rank(c["time_step_rank"])
+    w.add_ssm_inner_size(c["intermediate_size"])
+    w.add_ssm_state_size(c["state_size"])
+    w.add_ssm_conv_kernel(c["conv_kernel"])
+    w.add_ssm_dt_b_c_rms(c["model_type"] == "falcon_mamba")
+
+
+def jamba(w, c):
+    attends = [i % c["attn_layer_period"] == c["attn_layer_offset"] for i in range(c["num_hidden_layers"])]
+    w.add_head_count_kv([c["num_key_value_heads"] if a else 0 for a in attends])
+    w.add_ssm_time_step_rank(c["mamba_dt_rank"])
+    w.add_ssm_inner_size(c["mamba_expand"] * c["hidden_size"])
+    w.add_ssm_state_size(c["mamba_d_state"])
+    w.add_ssm_conv_kernel(c["mamba_d_conv"])
+    experts(w, c)
+
+
 def gptneox(w, c):
     w.add_rope_dimension_count(int(c["hidden_size"] // c["num_attention_heads"] * c["rotary_pct"]))
     w.add_parallel_residual(c["use_parallel_residual"])
@@ -314,10 +398,6 @@ def mpt(w, c):
 
 def falcon(w, c):
     w.add_head_count_kv(kv_heads(c))
-
-
-def kv_heads(c):
-    return c["num_kv_heads"] if c.get("new_decoder_architecture") else 1
 
 
 # Of families that the reference data lacks: folders that tests/golden/make_arch.py makes.
@@ -339,8 +419,17 @@ MADE = {
     "lfm2_moe": (ARCH.LFM2MOE, lfm2moe),
     "granitemoe": (ARCH.GRANITE_MOE, granitemoe),
     "granitemoeshared": (ARCH.GRANITE_MOE, granitemoe),
+    "ministral3": (ARCH.MISTRAL3, mistral3),
+    "minicpm3": (ARCH.MINICPM3, minicpm3),
+    "hunyuan_v1_moe": (ARCH.HUNYUAN_MOE, hunyuan_moe),
+    "bailing_moe": (ARCH.BAILINGMOE2, bailing2),
+    "exaone_moe": (ARCH.EXAONE_MOE, exaone_moe),
+    "afmoe": (ARCH.AFMOE, afmoe),
+    "mamba": (ARCH.MAMBA, mamba1),
+    "falcon_mamba": (ARCH.MAMBA, mamba1),
+    "jamba": (ARCH.JAMBA, jamba),
 }
-PAIRED = (ARCH.GRANITE_HYBRID, ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO, ARCH.GRANITE_MOE)
+PAIRED = (ARCH.GRANITE_HYBRID, ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO, ARCH.GRANITE_MOE, ARCH.MISTRAL3, ARCH.AFMOE)
 FAMILIES = {
     "cohere2": (ARCH.COHERE2, cohere2),
     "olmo2_mha": (ARCH.OLMO2, olmo2),
@@ -395,147 +484,6 @@ TEXT_SIDES = {
 
 
 IN_FP32 = ("shortconv.conv", "gate_inp", "ssm_conv1d", "ssm_a", "ssm_d", "ssm_norm")
-EXPERT_PARTS = {"w1": "gate", "w3": "up", "w2": "down"}
-
-
-def with_experts(named):
-    """Those of one layer in one tensor, one behind the other."""
-    whole, apart = {}, {}
-    for name, v in named:
-        head, found, tail = name.partition(".experts.")
-        if not found or not tail[0].isdigit():
-            whole[name] = v
-            continue
-        number, part = tail.split(".", 1)
-        apart.setdefault(f"{head}.experts.{part}", {})[int(number)] = v
-    return whole | {name: np.stack([v[i] for i in range(len(v))]) for name, v in apart.items()}
-
-
-def granite_experts(named, c):
-    """Gate over up, apart."""
-    for name, v in named.items():
-        if not name.endswith("input_linear.weight"):
-            yield name, v
-            continue
-        gate, up = np.split(v, 2, axis=-2)
-        to = "ffn_{}_exps" if "shared_mlp" not in name else "ffn_{}_shexp" if c.get("num_local_experts") else "ffn_{}"
-        for word, part in ("gate", gate), ("up", up):
-            yield f"blk.{name.split('.')[2]}.{to.format(word)}.weight", part
-
-
-def ungrouped(named, c):
-    """InternLM 2's q, k and v of a key-value head, apart; q and k as rows that rotate in pairs."""
-    heads, kv = c["num_attention_heads"], c["num_key_value_heads"]
-    for name, v in named.items():
-        head, found, tail = name.partition("wqkv.")
-        if not found:
-            yield name, v
-            continue
-        v = v.reshape(kv, heads // kv + 2, -1, v.shape[1])
-        for part, rows, n in ("wq.", v[:, :-2], heads), ("wk.", v[:, -2], kv), ("wv.", v[:, -1], 0):
-            rows = rows.reshape(-1, v.shape[-1])
-            yield head + part + tail, paired(rows, n) if n else rows
-
-
-def apart(named):
-    """gpt-oss's experts: gate and up row by row in turn, inputs first, and their biases."""
-    for name, v in named.items():
-        head, _, tail = name.partition(".mlp.experts.")
-        if tail.startswith("gate_up_proj"):
-            v = v if v.ndim == 2 else v.swapaxes(1, 2)
-            suffix = "bias" if tail.endswith("bias") else "weight"
-            yield f"{head}.mlp.experts.gate_proj.{suffix}", v[:, ::2]
-            yield f"{head}.mlp.experts.up_proj.{suffix}", v[:, 1::2]
-        elif tail == "down_proj_bias":
-            yield f"{head}.mlp.experts.down_proj.bias", v
-        elif tail == "down_proj":
-            yield f"{head}.mlp.experts.down_proj.weight", v.swapaxes(1, 2)
-        else:
-            yield name if not name.endswith("sinks") else name + ".weight", v
-
-
-def tiled(v, c, rows):
-    """Value heads of `rows`: the first of each key head, the second of each, and so on."""
-    keys, values = c["linear_num_key_heads"], c["linear_num_value_heads"]
-    return v.reshape(keys, values // keys, rows, *v.shape[1:]).swapaxes(0, 1).reshape(v.shape)
-
-
-def delta(named, c):
-    """Layers of the gated delta rule: what is grouped is taken apart, or value heads are tiled."""
-    grouped = c["model_type"] == "qwen3_next"
-    keys, values = c["linear_num_key_heads"], c["linear_num_value_heads"]
-    dk, dv = c["linear_key_head_dim"], c["linear_value_head_dim"]
-    widths = {"in_proj_z": dv, "in_proj_b": 1, "in_proj_a": 1, "A_log": 1, "dt_bias": 1}
-    for name, v in named.items():
-        head, part = name.rpartition("linear_attn.")[0], name.rpartition("linear_attn.")[2].removesuffix(".weight")
-        if part == "in_proj_qkvz":
-            blk = f"blk.{name.split('.')[2]}."
-            v = v.reshape(keys, -1, v.shape[1])
-            cut = np.cumsum([dk, dk, values // keys * dv])
-            q, k, x, z = (p.reshape(-1, v.shape[2]) for p in np.split(v, cut, axis=1))
-            yield blk + "attn_qkv.weight", np.concatenate([q, k, x])
-            yield blk + "attn_gate.weight", z
-            continue
-        if "conv1d" in part or part == "in_proj_qkv":
-            v = v.squeeze(1) if v.ndim == 3 else v
-            if not grouped:
-                v = np.concatenate([v[: 2 * keys * dk], tiled(v[2 * keys * dk :], c, dv)])
-        elif part in widths and not grouped:
-            v = tiled(v, c, widths[part])
-        elif part == "out_proj" and not grouped and head:
-            v = tiled(v.T, c, dv).T
-        if part == "A_log":
-            v = -np.exp(v)
-        elif name.endswith("norm.weight") and "linear_attn.norm" not in name:
-            v = v + 1
-        yield name.replace("dt_bias", "dt_proj.bias"), v
-
-
-def mamba_layers(named, c):
-    groups = c.get("mamba_n_groups", c.get("n_groups"))
-    for name, v in named.items():
-        head, found, part = name.partition(".mixer.experts.")
-        if found:
-            name = f"blk.{head.split('.')[2]}.ffn_{part.removesuffix('_proj.weight')}_exps.weight"
-        if name.endswith("A_log"):
-            v = -np.exp(v)[:, None]
-        elif name.endswith((".mamba.D", ".mixer.D")):
-            v = v[:, None]
-        elif name.endswith((".mamba.norm.weight", ".mixer.norm.weight")):
-            v = v.reshape(groups, -1)
-        yield name.replace("dt_bias", "dt_proj.bias"), v
-
-
-def gemma4_tensors(named):
-    for name, v in named.items():
-        blk = f"blk.{name.split('.')[2]}." if ".layers." in name else ""
-        if name.endswith("router.scale"):
-            name = blk + "ffn_gate_inp.scale"
-        elif name.endswith("per_expert_scale"):
-            name = blk + "ffn_down_exps.scale"
-        elif ".experts." in name or name.endswith("layer_scalar"):
-            name += ".weight"
-        yield name, v
-
-
-def stacked(named, c, kv=None):
-    """One matrix of q, k and v: all heads of q, then those of k, then those of v."""
-    heads = c["num_attention_heads"]
-    kv = kv or heads
-    for name, v in named.items():
-        name = name.removeprefix("transformer.") if c["model_type"] == "bloom" else name
-        if ".query_key_value." in name:
-            v = v.reshape(kv, heads // kv + 2, -1, *v.shape[1:])
-            v = np.concatenate([p.reshape(-1, *v.shape[3:]) for p in (v[:, :-2], v[:, -2], v[:, -1])])
-        yield name, v
-
-
-def turned(named):
-    """GPT-2's matrices have their inputs first."""
-    for name, v in named.items():
-        yield name, v.T if name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")) else v
-
-
 CHANGED = {
     ARCH.QWEN35: delta,
     ARCH.QWEN35MOE: delta,
@@ -543,23 +491,13 @@ CHANGED = {
     ARCH.GEMMA4: lambda named, c: gemma4_tensors(named),
     ARCH.GRANITE_HYBRID: lambda named, c: granite_experts(dict(mamba_layers(named, c)), c),
     ARCH.NEMOTRON_H_MOE: mamba_layers,
+    ARCH.MAMBA: lambda named, c: rates(named),
+    ARCH.JAMBA: lambda named, c: rates(named),
     ARCH.GPT2: lambda named, c: turned(named),
     ARCH.GPTNEOX: stacked,
     ARCH.BLOOM: stacked,
     ARCH.FALCON: lambda named, c: stacked(named, c, kv_heads(c)),
 }
-
-
-def absorbed(named, c):
-    """The matrix from the latent vector to keys and values in two: of the keys, turned, and of the values."""
-    heads, nope, rank = c["num_attention_heads"], c["qk_nope_head_dim"], c["kv_lora_rank"]
-    for name, v in named.items():
-        if ".kv_b_proj." not in name:
-            yield name, v
-            continue
-        v = v.reshape(heads, -1, rank)
-        yield name.replace("kv_b_proj", "k_b_proj"), v[:, :nope].swapaxes(1, 2)
-        yield name.replace("kv_b_proj", "v_b_proj"), v[:, nope:]
 
 
 KINDS = {"float32": gguf.GGMLQuantizationType.F32, "float16": gguf.GGMLQuantizationType.F16, "bfloat16": gguf.GGMLQuantizationType.BF16}
@@ -618,6 +556,10 @@ def as_files_say(folder, copy):
     return copy
 
 
+# What a file has no key for: llama.cpp's values.
+FIXED = {"minicpm3": {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}}
+
+
 def with_tokenizer(folder, copy):
     """Folders that tests/golden/make_arch.py makes have no tokenizer: that of another family of as many tokens."""
     if not (folder / "golden.json").exists():
@@ -626,6 +568,8 @@ def with_tokenizer(folder, copy):
     shutil.copytree(folder, copy)
     for name in "tokenizer.json", "tokenizer_config.json":
         shutil.copy(other / name, copy / name)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | FIXED.get(folder.name, {})))
     return copy
 
 

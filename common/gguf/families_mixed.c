@@ -137,6 +137,47 @@ void gguf_mamba2(const struct gguf_meta *m)
     meta_copy(m, "attention.layer_norm_rms_epsilon", "layer_norm_epsilon");
 }
 
+/* The first Mamba; Falcon's normalises steps, keys and queries. */
+void gguf_mamba(const struct gguf_meta *m)
+{
+    cJSON_ReplaceItemInObjectCaseSensitive(
+        m->config, "model_type",
+        cJSON_CreateString(meta_bool_or(m, "ssm.dt_b_c_rms", false) ? "falcon_mamba" : "mamba"));
+    meta_copy(m, "ssm.inner_size", "intermediate_size");
+    meta_copy(m, "ssm.state_size", "state_size");
+    meta_copy(m, "ssm.conv_kernel", "conv_kernel");
+    meta_copy(m, "ssm.time_step_rank", "time_step_rank");
+    meta_copy(m, "attention.layer_norm_rms_epsilon", "layer_norm_epsilon");
+    cJSON_AddBoolToObject(m->config, "use_conv_bias", any_has(m, "ssm_conv1d.bias"));
+    cJSON_AddBoolToObject(m->config, "use_bias", any_has(m, "ssm_in.bias"));
+}
+
+/* Every n-th layer has the tensor, from one layer on: writes both. */
+static void period(const struct gguf_meta *m, const char *part, const char *every, const char *from)
+{
+    int at[2], n = 0;
+    for (int i = 0; i < layers(m) && n < 2; i++)
+        if (layer_has(m, i, part))
+            at[n++] = i;
+    meta_put(m, from, n > 0 ? at[0] : layers(m));
+    meta_put(m, every, n > 1 ? at[1] - at[0] : layers(m) + 1);
+}
+
+void gguf_jamba(const struct gguf_meta *m)
+{
+    const double hidden = meta_number_or(m, "embedding_length", 1);
+    period(m, "attn_q.weight", "attn_layer_period", "attn_layer_offset");
+    period(m, "ffn_gate_inp.weight", "expert_layer_period", "expert_layer_offset");
+    meta_put(m, "num_experts", meta_number_or(m, "expert_count", 1));
+    meta_copy(m, "expert_used_count", "num_experts_per_tok");
+    meta_put(m, "mamba_expand", meta_number_or(m, "ssm.inner_size", 0) / hidden);
+    meta_copy(m, "ssm.state_size", "mamba_d_state");
+    meta_copy(m, "ssm.conv_kernel", "mamba_d_conv");
+    meta_copy(m, "ssm.time_step_rank", "mamba_dt_rank");
+    cJSON_AddBoolToObject(m->config, "mamba_conv_bias", any_has(m, "ssm_conv1d.bias"));
+    cJSON_AddBoolToObject(m->config, "mamba_proj_bias", any_has(m, "ssm_in.bias"));
+}
+
 /* ---------------------------------------------------------------- Gemma 4 */
 
 /* True if layer i has a sliding window. */

@@ -27,6 +27,7 @@ static const struct {
     {"blk.*.attn_qkv", W_QKV},
     {"blk.*.attn_qkv", W_MIX_IN},
     {"blk.*.attn_gate", W_MIX_Z},
+    {"blk.*.attn_gate", W_ATTN_GATE},
     {"blk.*.attn_q", W_Q},
     {"blk.*.attn_k", W_K},
     {"blk.*.attn_v", W_V},
@@ -89,7 +90,12 @@ static const struct {
     {"blk.*.ssm_alpha", W_MIX_DECAY},
     {"blk.*.ssm_conv1d", W_MIX_CONV},
     {"blk.*.ssm_a", W_MIX_RATE},
+    {"blk.*.ssm_x", W_MIX_STEP_KEYS},
+    {"blk.*.ssm_dt", W_MIX_STEP}, /* of the first Mamba */
     {"blk.*.ssm_dt", W_MIX_DT},
+    {"blk.*.ssm_dt_norm", W_MIX_STEP_NORM},
+    {"blk.*.ssm_b_norm", W_MIX_K_NORM},
+    {"blk.*.ssm_c_norm", W_MIX_Q_NORM},
     {"blk.*.ssm_d", W_MIX_SKIP},
     {"blk.*.ssm_norm", W_MIX_NORM},
     {"blk.*.ssm_out", W_MIX_OUT},
@@ -99,7 +105,8 @@ bool gguf_whole_name(enum role r)
 {
     return r == W_SELECT_BIAS || r == W_SINKS || r == W_ROUTER_SCALE || r == W_EXPERT_SCALE ||
            r == W_LAYER_SCALE || r == W_ALTUP_SCALE || r == W_MIX_RATE || r == W_MIX_DT ||
-           r == W_MIX_SKIP || r == W_MIX_NORM;
+           r == W_MIX_SKIP || r == W_MIX_NORM || r == W_MIX_STEP_NORM || r == W_MIX_K_NORM ||
+           r == W_MIX_Q_NORM;
 }
 
 /* "blk.12.attn_q" matches "blk.*.attn_q" with layer 12. */

@@ -1,0 +1,166 @@
+"""What llama.cpp's convert_hf_to_gguf.py changes in the tensors of a folder: generators of names and arrays, or a dict."""
+
+import numpy as np
+from gguf_made import paired
+
+def kv_heads(c):
+    return c["num_kv_heads"] if c.get("new_decoder_architecture") else 1
+
+
+EXPERT_PARTS = {"w1": "gate", "w3": "up", "w2": "down"}
+
+
+def with_experts(named):
+    """Those of one layer in one tensor, one behind the other."""
+    whole, apart = {}, {}
+    for name, v in named:
+        head, found, tail = name.partition(".experts.")
+        if not found or not tail[0].isdigit():
+            whole[name] = v
+            continue
+        number, part = tail.split(".", 1)
+        apart.setdefault(f"{head}.experts.{part}", {})[int(number)] = v
+    return whole | {name: np.stack([v[i] for i in range(len(v))]) for name, v in apart.items()}
+
+
+def granite_experts(named, c):
+    """Gate over up, apart."""
+    for name, v in named.items():
+        if not name.endswith("input_linear.weight"):
+            yield name, v
+            continue
+        gate, up = np.split(v, 2, axis=-2)
+        to = "ffn_{}_exps" if "shared_mlp" not in name else "ffn_{}_shexp" if c.get("num_local_experts") else "ffn_{}"
+        for word, part in ("gate", gate), ("up", up):
+            yield f"blk.{name.split('.')[2]}.{to.format(word)}.weight", part
+
+
+def ungrouped(named, c):
+    """InternLM 2's q, k and v of a key-value head, apart; q and k as rows that rotate in pairs."""
+    heads, kv = c["num_attention_heads"], c["num_key_value_heads"]
+    for name, v in named.items():
+        head, found, tail = name.partition("wqkv.")
+        if not found:
+            yield name, v
+            continue
+        v = v.reshape(kv, heads // kv + 2, -1, v.shape[1])
+        for part, rows, n in ("wq.", v[:, :-2], heads), ("wk.", v[:, -2], kv), ("wv.", v[:, -1], 0):
+            rows = rows.reshape(-1, v.shape[-1])
+            yield head + part + tail, paired(rows, n) if n else rows
+
+
+def apart(named):
+    """gpt-oss's experts: gate and up row by row in turn, inputs first, and their biases."""
+    for name, v in named.items():
+        head, _, tail = name.partition(".mlp.experts.")
+        if tail.startswith("gate_up_proj"):
+            v = v if v.ndim == 2 else v.swapaxes(1, 2)
+            suffix = "bias" if tail.endswith("bias") else "weight"
+            yield f"{head}.mlp.experts.gate_proj.{suffix}", v[:, ::2]
+            yield f"{head}.mlp.experts.up_proj.{suffix}", v[:, 1::2]
+        elif tail == "down_proj_bias":
+            yield f"{head}.mlp.experts.down_proj.bias", v
+        elif tail == "down_proj":
+            yield f"{head}.mlp.experts.down_proj.weight", v.swapaxes(1, 2)
+        else:
+            yield name if not name.endswith("sinks") else name + ".weight", v
+
+
+def tiled(v, c, rows):
+    """Value heads of `rows`: the first of each key head, the second of each, and so on."""
+    keys, values = c["linear_num_key_heads"], c["linear_num_value_heads"]
+    return v.reshape(keys, values // keys, rows, *v.shape[1:]).swapaxes(0, 1).reshape(v.shape)
+
+
+def delta(named, c):
+    """Layers of the gated delta rule: what is grouped is taken apart, or value heads are tiled."""
+    grouped = c["model_type"] == "qwen3_next"
+    keys, values = c["linear_num_key_heads"], c["linear_num_value_heads"]
+    dk, dv = c["linear_key_head_dim"], c["linear_value_head_dim"]
+    widths = {"in_proj_z": dv, "in_proj_b": 1, "in_proj_a": 1, "A_log": 1, "dt_bias": 1}
+    for name, v in named.items():
+        head, part = name.rpartition("linear_attn.")[0], name.rpartition("linear_attn.")[2].removesuffix(".weight")
+        if part == "in_proj_qkvz":
+            blk = f"blk.{name.split('.')[2]}."
+            v = v.reshape(keys, -1, v.shape[1])
+            cut = np.cumsum([dk, dk, values // keys * dv])
+            q, k, x, z = (p.reshape(-1, v.shape[2]) for p in np.split(v, cut, axis=1))
+            yield blk + "attn_qkv.weight", np.concatenate([q, k, x])
+            yield blk + "attn_gate.weight", z
+            continue
+        if "conv1d" in part or part == "in_proj_qkv":
+            v = v.squeeze(1) if v.ndim == 3 else v
+            if not grouped:
+                v = np.concatenate([v[: 2 * keys * dk], tiled(v[2 * keys * dk :], c, dv)])
+        elif part in widths and not grouped:
+            v = tiled(v, c, widths[part])
+        elif part == "out_proj" and not grouped and head:
+            v = tiled(v.T, c, dv).T
+        if part == "A_log":
+            v = -np.exp(v)
+        elif name.endswith("norm.weight") and "linear_attn.norm" not in name:
+            v = v + 1
+        yield name.replace("dt_bias", "dt_proj.bias"), v
+
+
+def mamba_layers(named, c):
+    groups = c.get("mamba_n_groups", c.get("n_groups"))
+    for name, v in named.items():
+        head, found, part = name.partition(".mixer.experts.")
+        if found:
+            name = f"blk.{head.split('.')[2]}.ffn_{part.removesuffix('_proj.weight')}_exps.weight"
+        if name.endswith("A_log"):
+            v = -np.exp(v)[:, None]
+        elif name.endswith((".mamba.D", ".mixer.D")):
+            v = v[:, None]
+        elif name.endswith((".mamba.norm.weight", ".mixer.norm.weight")):
+            v = v.reshape(groups, -1)
+        yield name.replace("dt_bias", "dt_proj.bias"), v
+
+
+def gemma4_tensors(named):
+    for name, v in named.items():
+        blk = f"blk.{name.split('.')[2]}." if ".layers." in name else ""
+        if name.endswith("router.scale"):
+            name = blk + "ffn_gate_inp.scale"
+        elif name.endswith("per_expert_scale"):
+            name = blk + "ffn_down_exps.scale"
+        elif ".experts." in name or name.endswith("layer_scalar"):
+            name += ".weight"
+        yield name, v
+
+
+def stacked(named, c, kv=None):
+    """One matrix of q, k and v: all heads of q, then those of k, then those of v."""
+    heads = c["num_attention_heads"]
+    kv = kv or heads
+    for name, v in named.items():
+        name = name.removeprefix("transformer.") if c["model_type"] == "bloom" else name
+        if ".query_key_value." in name:
+            v = v.reshape(kv, heads // kv + 2, -1, *v.shape[1:])
+            v = np.concatenate([p.reshape(-1, *v.shape[3:]) for p in (v[:, :-2], v[:, -2], v[:, -1])])
+        yield name, v
+
+
+def turned(named):
+    """GPT-2's matrices have their inputs first."""
+    for name, v in named.items():
+        yield name, v.T if name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")) else v
+
+
+def absorbed(named, c):
+    """The matrix from the latent vector to keys and values in two: of the keys, turned, and of the values."""
+    heads, nope, rank = c["num_attention_heads"], c["qk_nope_head_dim"], c["kv_lora_rank"]
+    for name, v in named.items():
+        if ".kv_b_proj." not in name:
+            yield name, v
+            continue
+        v = v.reshape(heads, -1, rank)
+        yield name.replace("kv_b_proj", "k_b_proj"), v[:, :nope].swapaxes(1, 2)
+        yield name.replace("kv_b_proj", "v_b_proj"), v[:, nope:]
+
+
+def rates(named):
+    """The first Mamba's, and Jamba's."""
+    for name, v in named.items():
+        yield name.replace(".feed_forward.experts.", ".mlp.experts."), -np.exp(v) if name.endswith("A_log") else v
