@@ -1,6 +1,6 @@
 /* test_pacer.c - rests follow from the work before them, have a bound, and end when asked to. */
-#include "common/pacer.h"
 #include "common/clock.h"
+#include "common/pacer.h"
 #include "tests/unit/test.h"
 #include <unistd.h>
 
