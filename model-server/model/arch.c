@@ -131,9 +131,13 @@ int arch_configure_encoder(const char *path, const struct arch **arch, struct de
 }
 
 /* Prefixes of the text model in vision files. */
-static const char *const text_prefixes[] = {"model.language_model.model.", "model.language_model.", "language_model.model.",
-                                            "model.text_model.",     "language_model.",
-                                            "thinker.model.",        "thinker."};
+static const char *const text_prefixes[] = {"model.language_model.model.",
+                                            "model.language_model.",
+                                            "language_model.model.",
+                                            "model.text_model.",
+                                            "language_model.",
+                                            "thinker.model.",
+                                            "thinker."};
 enum { N_TEXT_PREFIXES = sizeof(text_prefixes) / sizeof(text_prefixes[0]) };
 
 /* The first files of BERT use gamma for a norm's weight and beta for its bias. */
