@@ -147,7 +147,7 @@ def main():
     with tempfile.TemporaryDirectory(dir=pathlib.Path(a.out).resolve().parent) as folder:
         write_folder(config, folder)
         c = json.loads((pathlib.Path(folder) / "config.json").read_text())
-        (pathlib.Path(folder) / "config.json").write_text(json.dumps({"torch_dtype": "bfloat16", **c}))
+        (pathlib.Path(folder) / "config.json").write_text(json.dumps({"torch_dtype": "bfloat16", **c, **config}))  # transformers 5 renames some keys
         write_family(folder, a.out, newer=family.startswith("deepseek"), model=(ARCH.QWEN3MOE, qwen3moe) if family == "qwen3_moe" else family, packed="Q8_0")
 
 
