@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gguf_made import paired, tensors, write_tokenizer
 from gguf_tensors import (
-    EXPERT_PARTS, absorbed, apart, delta, gemma4_tensors, granite_experts, kv_heads, mamba_layers, rates, stacked, turned, ungrouped, with_experts,
+    EXPERT_PARTS, absorbed, apart, delta, gemma4_tensors, granite_experts, kimi_tensors, kv_heads, mamba_layers, rates, stacked, turned, ungrouped, with_experts,
 )  # fmt: skip
 from serving import BIN, data
 
@@ -365,6 +365,43 @@ def afmoe(w, c):
     w.add_sliding_window_pattern([t == "sliding_attention" for t in c["layer_types"]])
 
 
+def hy_v3(w, c):
+    w.add_block_count(c["num_hidden_layers"])
+    shared_experts(w, c)
+    w.add_expert_weights_scale(c["router_scaling_factor"])
+
+
+def apertus(w, c):
+    """What is a tensor in a folder: write_family() adds it."""
+    w.add_layer_norm_rms_eps(c["rms_norm_eps"])
+
+
+def kimi_linear(w, c):
+    """With one key-value head, of the latent vector."""
+    own = c.get("linear_attn_config") or {}
+    full = [i + 1 in own["full_attn_layers"] if own else t == "full_attention" for i, t in enumerate(c.get("layer_types") or [None] * c["num_hidden_layers"])]
+    nope, rot, v = c["qk_nope_head_dim"], c["qk_rope_head_dim"], c["v_head_dim"]
+    w.add_head_count_kv([int(f) for f in full])
+    w.add_ssm_conv_kernel(own.get("short_conv_kernel_size") or c["linear_conv_kernel_dim"])
+    w.add_kda_head_dim(own.get("head_dim") or c["linear_head_dim"])
+    if c.get("q_lora_rank"):
+        w.add_q_lora_rank(c["q_lora_rank"])
+    w.add_kv_lora_rank(c["kv_lora_rank"])
+    w.add_rope_dimension_count(rot)
+    w.add_key_length(c["kv_lora_rank"] + rot)
+    w.add_key_length_mla(nope + rot)
+    w.add_value_length_mla(v)
+    w.add_expert_count(c.get("num_experts") or c["num_local_experts"])
+    w.add_expert_used_count(c.get("num_experts_per_token") or c["num_experts_per_tok"])
+    w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    w.add_expert_shared_count(c.get("num_shared_experts") or c["n_shared_experts"])
+    w.add_expert_weights_scale(c["routed_scaling_factor"])
+    w.add_expert_weights_norm(c.get("moe_renormalize", c.get("norm_topk_prob", True)))
+    if (groups := c.get("num_expert_group") or c.get("n_group") or 1) > 1:
+        w.add_expert_group_count(groups)
+        w.add_expert_group_used_count(c["topk_group"])
+
+
 def mamba1(w, c):
     w.add_head_count(0)
     w.add_layer_norm_rms_eps(c["layer_norm_epsilon"])
@@ -425,6 +462,10 @@ MADE = {
     "bailing_moe": (ARCH.BAILINGMOE2, bailing2),
     "exaone_moe": (ARCH.EXAONE_MOE, exaone_moe),
     "afmoe": (ARCH.AFMOE, afmoe),
+    "hy_v3": (ARCH.GLM4_MOE, hy_v3, "hy_v3"),  # as the module of PyPI does not know it yet
+    "apertus": (ARCH.APERTUS, apertus),
+    "kimi_linear": (ARCH.KIMI_LINEAR, kimi_linear),
+    "kimi_linear_hub": (ARCH.KIMI_LINEAR, kimi_linear),
     "mamba": (ARCH.MAMBA, mamba1),
     "falcon_mamba": (ARCH.MAMBA, mamba1),
     "jamba": (ARCH.JAMBA, jamba),
@@ -491,6 +532,7 @@ CHANGED = {
     ARCH.GEMMA4: lambda named, c: gemma4_tensors(named),
     ARCH.GRANITE_HYBRID: lambda named, c: granite_experts(dict(mamba_layers(named, c)), c),
     ARCH.NEMOTRON_H_MOE: mamba_layers,
+    ARCH.KIMI_LINEAR: lambda named, c: kimi_tensors(dict(absorbed(named, c))),
     ARCH.MAMBA: lambda named, c: rates(named),
     ARCH.JAMBA: lambda named, c: rates(named),
     ARCH.GPT2: lambda named, c: turned(named),
@@ -508,8 +550,8 @@ def write_family(folder, path, newer=False, model=None, packed=None):
     `model`: a name of the tables below, or a row as they have. `packed`: matrices in that kind of blocks, made of numbers in 16 bits."""
     folder = pathlib.Path(folder)
     c = json.loads((folder / "config.json").read_text())
-    arch, more = model if isinstance(model, tuple) else (FAMILIES | MADE | TEXT_SIDES)[model or folder.name]
-    w = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[arch])
+    arch, more, *own = model if isinstance(model, tuple) else (FAMILIES | MADE | TEXT_SIDES)[model or folder.name]
+    w = gguf.GGUFWriter(str(path), own[0] if own else gguf.MODEL_ARCH_NAMES[arch])
     common(w, c)
     if more:
         more(w, c, newer) if newer else more(w, c)
@@ -519,9 +561,13 @@ def write_family(folder, path, newer=False, model=None, packed=None):
     named = with_experts(tensors(folder, np.float16 if packed else np.float32))
     changed = {ARCH.INTERNLM2: lambda: ungrouped(named, c), ARCH.GPT_OSS: lambda: apart(named), ARCH.GRANITE_MOE: lambda: granite_experts(named, c)}
     changed |= {arch: lambda: CHANGED[arch](named, c)} if arch in CHANGED else {}
+    numbers = {}
     if newer:
         changed[arch] = lambda: absorbed(named, c)
     for name, v in changed.get(arch, named.items)():
+        if ".act_fn." in name:
+            numbers.setdefault(name.rpartition(".")[2], []).append(float(v.reshape(-1)[0]))
+            continue
         name = name.replace("e_score_correction_bias", "e_score_correction.bias").replace(".expert_bias", ".expert_bias.bias")
         to, like = (m.get_name(name, try_suffixes=(".weight", ".bias")) for m in (names, dense))
         if (part := name.rpartition(".experts.")[2].removesuffix(".weight")) in EXPERT_PARTS:
@@ -533,10 +579,12 @@ def write_family(folder, path, newer=False, model=None, packed=None):
             v = paired(v, c["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"])
         if arch == ARCH.NEMOTRON and name.endswith("norm.weight"):
             v = v + 1
-        if v.ndim == 1 or name.endswith(".bias") or any(part in to for part in IN_FP32):
+        if v.ndim == 1 or name.endswith(".bias") or any(part in to for part in IN_FP32) or v.ndim == 4:
             w.add_tensor(to, np.ascontiguousarray(v, np.float32))
         else:
             w.add_tensor(to, gguf.quants.quantize(v, kind), raw_dtype=kind)
+    for key, list_ in numbers.items():
+        w.add_array(f"{w.arch}.xielu.{key}", list_)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()

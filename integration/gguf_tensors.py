@@ -164,3 +164,15 @@ def rates(named):
     """The first Mamba's, and Jamba's."""
     for name, v in named.items():
         yield name.replace(".feed_forward.experts.", ".mlp.experts."), -np.exp(v) if name.endswith("A_log") else v
+
+
+def kimi_tensors(named):
+    for name, v in named.items():
+        if "conv1d" in name:
+            v = v.reshape(1, v.shape[0], 1, -1)
+        elif name.endswith("A_log"):
+            v = -np.exp(v).reshape(1, 1, -1, 1)
+        name = name.replace("dt_bias", "dt_proj.bias")
+        for part in ("gate_proj", "up_proj", "down_proj"):  # dense layers, as transformers saves them
+            name = name.replace(f"block_sparse_moe.{part}", f"mlp.{part}")
+        yield name, v

@@ -44,6 +44,17 @@ void gguf_experts(const struct gguf_meta *m)
     }
 }
 
+void gguf_kinds(const struct gguf_meta *m, const char *key, const char *part, const char *with,
+                const char *without)
+{
+    char name[GGUF_KEY_MAX];
+    cJSON *list = cJSON_AddArrayToObject(m->config, key);
+    for (int i = 0; i < meta_layers(m) && i < GGUF_LAYERS_MAX; i++) {
+        snprintf(name, sizeof(name), "blk.%d.%s", i, part);
+        cJSON_AddItemToArray(list, cJSON_CreateString(meta_has(m, name) ? with : without));
+    }
+}
+
 static void llama(const struct gguf_meta *m)
 {
     gguf_qkv_bias(m);
@@ -439,6 +450,9 @@ static const struct gguf_family families[] = {
     {"hunyuan-moe", NULL, "hunyuan_v1_moe", false, 0, gguf_hunyuan_moe},
     {"bailingmoe2", NULL, "bailing_moe_v2", false, 0, gguf_bailing2},
     {"exaone-moe", NULL, "exaone_moe", false, 0, gguf_exaone_moe},
+    {"hy_v3", NULL, "hy_v3", false, 0, gguf_hy_v3},
+    {"apertus", "apertus", NULL, false, 0, gguf_qkv_bias},
+    {"kimi-linear", NULL, "kimi_linear", false, 0, gguf_kimi_linear, .latent = true},
     {"afmoe", NULL, "afmoe", true, 0, gguf_afmoe},
     {"mamba", "mamba", NULL, false, 0, gguf_mamba},
     {"jamba", "jamba", "jamba", false, 0, gguf_jamba, .by_layer = true},

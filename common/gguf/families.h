@@ -9,12 +9,15 @@ typedef void gguf_more(const struct gguf_meta *m);
 /* Parts that several share: families.c. */
 gguf_more gguf_window, gguf_qkv_bias, gguf_experts, gguf_granite, gguf_caps, gguf_pattern,
     gguf_deepseek_experts;
+/* Writes the list `key` of one of two words for each layer: `with` where it has the tensor. */
+void gguf_kinds(const struct gguf_meta *m, const char *key, const char *part, const char *with,
+                const char *without);
 /* Layers of several kinds: families_mixed.c. */
 gguf_more gguf_qwen35, gguf_gemma3n, gguf_gemma4, gguf_llama4, gguf_granite_hybrid, gguf_nemotron_h,
     gguf_falcon_h1, gguf_mamba, gguf_mamba2, gguf_jamba;
 /* Routers of DeepSeek's kind, and others of 2024 and later: families_new.c. */
 gguf_more gguf_mistral3, gguf_minicpm3, gguf_hunyuan_moe, gguf_bailing2, gguf_exaone_moe,
-    gguf_afmoe;
+    gguf_afmoe, gguf_hy_v3, gguf_kimi_linear;
 /* Those of GPT-2's time, and others whose config.json has words of its own: families_old.c. */
 gguf_more gguf_gpt2, gguf_starcoder, gguf_gptneox, gguf_falcon, gguf_phi2, gguf_mpt, gguf_phimoe,
     gguf_chatglm;

@@ -26,15 +26,6 @@ static bool any_has(const struct gguf_meta *m, const char *part)
     return false;
 }
 
-/* layer_types: one of two words per layer, by whether it has the tensor. */
-static void kinds(const struct gguf_meta *m, const char *part, const char *with,
-                  const char *without)
-{
-    cJSON *list = cJSON_AddArrayToObject(m->config, "layer_types");
-    for (int i = 0; i < layers(m); i++)
-        cJSON_AddItemToArray(list, cJSON_CreateString(layer_has(m, i, part) ? with : without));
-}
-
 /* ---------------------------------------------------------------- the gated delta rule */
 
 void gguf_qwen35(const struct gguf_meta *m)
@@ -51,7 +42,7 @@ void gguf_qwen35(const struct gguf_meta *m)
     meta_copy(m, "ssm.time_step_rank", "linear_num_value_heads");
     if (heads > 0)
         meta_put(m, "linear_value_head_dim", meta_number_or(m, "ssm.inner_size", 0) / heads);
-    kinds(m, "ssm_a", "linear_attention", "full_attention");
+    gguf_kinds(m, "layer_types", "ssm_a", "linear_attention", "full_attention");
 }
 
 /* ---------------------------------------------------------------- Mamba-2 */
@@ -85,7 +76,7 @@ void gguf_granite_hybrid(const struct gguf_meta *m)
     if (!meta_number(m, "attention.scale", &scale) && dim > 0)
         meta_put(m, "attention_multiplier", 1 / sqrt(dim));
     mamba(m, &with_prefix);
-    kinds(m, "ssm_a", "mamba", "attention");
+    gguf_kinds(m, "layer_types", "ssm_a", "mamba", "attention");
     cJSON_AddStringToObject(m->config, "position_embedding_type",
                             meta_bool_or(m, "rope.scaling.finetuned", true) ? "rope" : "nope");
     meta_put(m, "num_local_experts", meta_number_or(m, "expert_count", 0));

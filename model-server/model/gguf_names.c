@@ -89,6 +89,13 @@ static const struct {
     {"blk.*.ssm_beta", W_MIX_BETA},
     {"blk.*.ssm_alpha", W_MIX_DECAY},
     {"blk.*.ssm_conv1d", W_MIX_CONV},
+    {"blk.*.ssm_conv1d_q", W_MIX_CONV_Q}, /* Kimi Linear */
+    {"blk.*.ssm_conv1d_k", W_MIX_CONV_K},
+    {"blk.*.ssm_conv1d_v", W_MIX_CONV_V},
+    {"blk.*.ssm_f_a", W_MIX_DECAY_DOWN},
+    {"blk.*.ssm_f_b", W_MIX_DECAY_UP},
+    {"blk.*.ssm_g_a", W_MIX_Z_DOWN},
+    {"blk.*.ssm_g_b", W_MIX_Z_UP},
     {"blk.*.ssm_a", W_MIX_RATE},
     {"blk.*.ssm_x", W_MIX_STEP_KEYS},
     {"blk.*.ssm_dt", W_MIX_STEP}, /* of the first Mamba */

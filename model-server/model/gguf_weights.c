@@ -1,5 +1,5 @@
 #include "model-server/model/gguf_weights.h"
-#include "common/gguf/family.h"
+#include "common/gguf/meta.h"
 #include "model-server/model/gguf_latent.h"
 #include "model-server/model/gguf_names.h"
 #include "model-server/model/gguf_order.h"
@@ -464,6 +464,40 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
     return add_one(w, a, s, &u, t, e);
 }
 
+/* Numbers of each layer that are metadata there, and tensors in a folder: as such. */
+static int add_numbers(struct gguf_weights *w, const struct arch *a, const struct gguf_source *s,
+                       struct err *e)
+{
+    static const struct {
+        const char *key;
+        enum role role;
+    } lists[] = {{"xielu.alpha_p", W_XIELU_ABOVE}, {"xielu.alpha_n", W_XIELU_BELOW}};
+    const struct gguf_meta m = {&w->set, s->family, NULL};
+    for (size_t k = 0; k < sizeof(lists) / sizeof(lists[0]); k++) {
+        const struct gguf_value *list = meta_numbers(&m, lists[k].key);
+        if (!list || !a->names[lists[k].role])
+            continue;
+        for (uint64_t i = 0; i < list->n && i < s->layers; i++) {
+            const struct gguf_use u = {lists[k].role, (int)i, "", a};
+            struct tensor t = {.file = w->set.files[0].path,
+                               .packing = GGUF_F32,
+                               .type = T_F32,
+                               .n_dims = 1,
+                               .dims = {1},
+                               .bytes = sizeof(float)};
+            float *v = own(w, malloc(sizeof(*v)));
+            if (!v)
+                return err_nomem(e);
+            *v = (float)gguf_number_at(list, i);
+            t.data = v;
+            t.name = name_for(w, a, &u, 0);
+            if (add(w, &t, e))
+                return -1;
+        }
+    }
+    return 0;
+}
+
 /* ---------------------------------------------------------------- the file */
 
 static int by_name(const void *a, const void *b)
@@ -486,6 +520,8 @@ static int open_set(struct gguf_weights *w, const char *path, const struct arch 
             if (take(w, a, &s, &s.file->tensors[i], e))
                 return -1;
     }
+    if (add_numbers(w, a, &s, e))
+        return -1;
     if (w->n)
         qsort(w->tensors, w->n, sizeof(w->tensors[0]), by_name);
     for (uint32_t f = 0; f < w->set.n; f++)
