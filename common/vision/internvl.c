@@ -3,6 +3,7 @@
 #include "common/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static void load(struct vision *v, struct vision_settings *s)
@@ -32,7 +33,14 @@ static void load(struct vision *v, struct vision_settings *s)
                              s->pixels.name);
     const uint32_t side = f->tile / (v->format.patch * v->format.merge);
     f->tile_tokens = side * side;
-    v->token = vision_read_token(s, "image_token_id", "<IMG_CONTEXT>", 151667, v->marker);
+    v->token = vision_read_token(s, "image_token_id", "<IMG_CONTEXT>", 151667, f->patch);
+    if (strcmp(v->name, "qianfan_ocr") == 0) {
+        snprintf(v->marker, sizeof(v->marker), "<image>"); /* of templates; no token of the model */
+        if (!vision_flag(&s->pixels, "crop_to_patches", true))
+            f->min_tiles = f->max_tiles = 1;
+    } else {
+        memcpy(v->marker, f->patch, sizeof(v->marker));
+    }
     vision_need_token(s, "<img>");
     vision_need_token(s, "</img>");
 }
@@ -80,11 +88,11 @@ int vision_plan_internvl(const struct vision *v, struct vision_plan *out, struct
 static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
 {
     buf_str(out, "<img>");
-    vision_repeat(out, v->marker, p->n_features);
+    vision_repeat(out, v->internvl.patch, p->n_features);
     buf_str(out, "</img>");
 }
 
-const struct vision_family vision_internvl = {.types = {"internvl", "internvl_chat"},
+const struct vision_family vision_internvl = {.types = {"internvl", "internvl_chat", "qianfan_ocr"},
                                               .load = load,
                                               .plan = vision_plan_internvl,
                                               .expand = expand};

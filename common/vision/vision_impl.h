@@ -80,7 +80,7 @@ struct vision_gemma4 {
 };
 struct vision_internvl {
     uint32_t tile, tile_tokens, min_tiles, max_tiles;
-    char patch[VISION_TOKEN_TEXT]; /* aya_vision */
+    char patch[VISION_TOKEN_TEXT]; /* text of vision_token() */
     bool thumbnail;                /* several tiles are followed by the whole image */
 };
 

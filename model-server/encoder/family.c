@@ -23,6 +23,7 @@
     ROW(idefics3)                                                                                  \
     ROW(internvl)                                                                                  \
     ROW(internvl_chat)                                                                             \
+    ROW(qianfan_ocr)                                                                               \
     ROW(paligemma)                                                                                 \
     ROW(llama4)                                                                                    \
     ROW(mllama)                                                                                    \

@@ -65,6 +65,14 @@ static void configure(struct config *c, struct encoder_spec *s)
     project(c, s);
 }
 
+/* Qianfan-OCR: InternVL's keys with other defaults, under the names of its authors. */
+static void configure_qianfan(struct config *c, struct encoder_spec *s)
+{
+    configure(c, s);
+    s->blocks.qkv = QKV_STACKED;
+    s->blocks.bias.qkv = config_bool_or(c, "attention_bias", true);
+}
+
 static void configure_chat(struct config *c, struct encoder_spec *s)
 {
     const struct block_keys keys = {"hidden_size",
@@ -116,23 +124,24 @@ const struct encoder_family family_internvl = {
 };
 
 #define CHAT_LAYER "vision_model.encoder.layers.*."
+#define NAMES_CHAT                                                                                 \
+    [W_PATCH] = "vision_model.embeddings.patch_embedding",                                         \
+    [W_PATCH_POSITIONS] = "vision_model.embeddings.position_embedding",                            \
+    [W_CLASS_TOKEN] = "vision_model.embeddings.class_embedding",                                   \
+    [W_ATTN_NORM] = CHAT_LAYER "norm1", [W_MLP_NORM] = CHAT_LAYER "norm2",                         \
+    [W_QKV] = CHAT_LAYER "attn.qkv", [W_O] = CHAT_LAYER "attn.proj",                               \
+    [W_Q_NORM] = CHAT_LAYER "attn.q_norm", [W_K_NORM] = CHAT_LAYER "attn.k_norm",                  \
+    [W_ATTN_SCALE] = CHAT_LAYER "ls1", [W_MLP_SCALE] = CHAT_LAYER "ls2",                           \
+    [W_UP] = CHAT_LAYER "mlp.fc1", [W_DOWN] = CHAT_LAYER "mlp.fc2", [W_PROJECT_NORM] = "mlp1.0",   \
+    [W_PROJECT_IN] = "mlp1.1", [W_PROJECT_OUT] = "mlp1.3"
+
 const struct encoder_family family_internvl_chat = {
     .types = (const char *const[]){"internvl_chat", NULL},
-    .names = {.names = {[W_PATCH] = "vision_model.embeddings.patch_embedding",
-                        [W_PATCH_POSITIONS] = "vision_model.embeddings.position_embedding",
-                        [W_CLASS_TOKEN] = "vision_model.embeddings.class_embedding",
-                        [W_ATTN_NORM] = CHAT_LAYER "norm1",
-                        [W_MLP_NORM] = CHAT_LAYER "norm2",
-                        [W_QKV] = CHAT_LAYER "attn.qkv",
-                        [W_O] = CHAT_LAYER "attn.proj",
-                        [W_Q_NORM] = CHAT_LAYER "attn.q_norm",
-                        [W_K_NORM] = CHAT_LAYER "attn.k_norm",
-                        [W_ATTN_SCALE] = CHAT_LAYER "ls1",
-                        [W_MLP_SCALE] = CHAT_LAYER "ls2",
-                        [W_UP] = CHAT_LAYER "mlp.fc1",
-                        [W_DOWN] = CHAT_LAYER "mlp.fc2",
-                        [W_PROJECT_NORM] = "mlp1.0",
-                        [W_PROJECT_IN] = "mlp1.1",
-                        [W_PROJECT_OUT] = "mlp1.3"}},
+    .names = {.names = {NAMES_CHAT}},
     .configure = configure_chat,
+};
+const struct encoder_family family_qianfan_ocr = {
+    .types = (const char *const[]){"qianfan_ocr", NULL},
+    .names = {.names = {NAMES_CHAT}},
+    .configure = configure_qianfan,
 };

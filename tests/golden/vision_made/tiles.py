@@ -33,6 +33,24 @@ def internvl(**vision):
     return config, InternVLForConditionalGeneration, pre, inputs
 
 
+def qianfan_ocr():
+    from transformers import QianfanOCRConfig, QianfanOCRForConditionalGeneration, Qwen3Config
+
+    config, _, pre, inputs = internvl()
+    seen = {k: v for k, v in config.vision_config.to_dict().items() if k != "model_type"}
+    config = QianfanOCRConfig(
+        text_config=Qwen3Config(**TEXT).to_dict(), vision_config=seen, image_token_id=IMAGE, image_seq_length=4,
+        tie_word_embeddings=True,
+    )
+    return config, QianfanOCRForConditionalGeneration, pre, inputs
+
+
+def qianfan_names(tensors, config, pre):
+    """The names of its authors, with the keys of transformers."""
+    tensors = {k.replace("model.vision_tower.layers.", "model.vision_tower.encoder.layer."): t for k, t in tensors.items()}
+    return chat_names(tensors, config, pre)[0], config, pre
+
+
 def chat_names(tensors, config, pre):
     """The same as its authors keep it: internvl_chat."""
     renamed, layers = {}, config["vision_config"]["num_hidden_layers"]
@@ -383,5 +401,6 @@ CASES = {
     "llava_onevision": (llava_onevision, None, between),
     "internvl": (lambda: internvl(), None, between),
     "internvl_chat": (lambda: internvl(norm_type="rms_norm", use_qk_norm=True, attention_bias=False), chat_names, between),
+    "qianfan_ocr": (qianfan_ocr, qianfan_names, between),
     "llama4": (llama4, None, between),
 }

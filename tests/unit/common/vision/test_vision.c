@@ -141,6 +141,12 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
         vision_free(v);
     }
 
+    v = load("{\"model_type\":\"qianfan_ocr\",\"vision_config\":{\"image_size\":[28,28]}}",
+             "{\"max_patches\":2}");
+    assert_string_equal(vision_marker(v), "<image>");
+    expands_to(v, 20, 45, "<img><IMG_CONTEXT><IMG_CONTEXT><IMG_CONTEXT></img>");
+    vision_free(v);
+
     v = load("{\"model_type\":\"janus\",\"vision_config\":{\"image_size\":32}}", NULL);
     expands_to(v, 20, 1000,
                "<begin_of_image><image_placeholder><image_placeholder><image_placeholder>"

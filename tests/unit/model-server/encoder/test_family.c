@@ -80,6 +80,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"vlm\",\"text_config\":{\"hidden_size\":64,\"embedding_multiplier\":%s},"    \
     "\"vision_config\":{\"patch_size\":14,\"hidden_size\":64,\"out_hidden_size\":32,\"num_"        \
     "heads\":8}}"
+#define QIANFAN                                                                                    \
+    "{\"model_type\":\"qianfan_ocr\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"      \
+    "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
 #define LFM                                                                                        \
     "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"projector_hidden_act\":"   \
     "\"%s\",\"vision_config\":{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,"         \
@@ -165,6 +168,9 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {EXAONE, ",\"num_key_value_heads\":9", "num_key_value_heads"},
         {CLOVA, "8", NULL},
         {CLOVA, "-1", "embedding_multiplier"},
+        {QIANFAN, "", NULL},
+        {QIANFAN, ",\"norm_type\":\"mystery\"", "norm_type"},
+        {QIANFAN, ",\"use_mean_pooling\":false", "use_mean_pooling"},
         {LFM, "gelu", NULL},
         {LFM, "relu", "projector_hidden_act"},
         {LFM_PLACES, "", NULL},
