@@ -89,6 +89,18 @@ enum role {
     W_MIX_STEP_NORM,
     W_MIX_K_NORM,
     W_MIX_Q_NORM,
+    W_BLOCK_NORM, /* MIXER_SHARED: the norm of stream and embedding, and the matrix after the MLP;
+                     in turns, the second * is the turn: the pairs of updates of q, k, v and of gate
+                     over up */
+    W_BLOCK_OUT,
+    W_TURN_Q_DOWN,
+    W_TURN_Q_UP,
+    W_TURN_K_DOWN,
+    W_TURN_K_UP,
+    W_TURN_V_DOWN,
+    W_TURN_V_UP,
+    W_TURN_MLP_DOWN,
+    W_TURN_MLP_UP,
     W_ATTN_TANH, /* of layer_spec.gated */
     W_MLP_TANH,
     W_ATTN_SCALE, /* of decoder_spec.sub_scale */

@@ -162,6 +162,7 @@ void config_mixers(struct config *c, struct decoder_spec *s, enum mixer_kind rec
 /* s->recur of Mamba-2 layers, whose keys differ between families; time_step_limit. */
 struct mamba_keys {
     const char *heads, *head_dim, *groups, *state, *conv, *conv_bias, *proj_bias;
+    bool silu; /* no key says so: hidden_act is that of MLPs */
 };
 extern const struct mamba_keys config_mamba_keys; /* mamba_n_heads .. (Granite, Bamba) */
 void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_keys *k);

@@ -83,7 +83,8 @@ void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_
     r->conv = config_u32_or(c, k->conv, 4, 2, CONV_MOST);
     r->conv_bias = config_bool_or(c, k->conv_bias, true);
     r->proj_bias = config_bool_or(c, k->proj_bias, false);
-    only_silu(c, config_either(c, "mamba_hidden_act", "hidden_act"));
+    if (!k->silu)
+        only_silu(c, config_either(c, "mamba_hidden_act", "hidden_act"));
     time_step_limit(c, r);
     check_heads(c, r);
 }

@@ -335,11 +335,11 @@ int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e
     if (d->front.embed)
         d->front.embed(d->front.arg, x, p->first, p->n);
     else if (decoder_embed_rows(d, x, p->n, e) ||
-             (m->per_layer && decoder_embed_rows(d, s->embedded, p->n, e)))
+             (spec_reads_embedding(m) && decoder_embed_rows(d, s->embedded, p->n, e)))
         return -1;
     if (s->n_given)
         d->ops->give_rows(d->dev, s->x, s->given, m->hidden, false);
-    if (s->n_given && m->per_layer)
+    if (s->n_given && spec_reads_embedding(m))
         d->ops->give_rows(d->dev, s->embedded, s->given, m->hidden, false);
     if (m->learned_positions)
         d->ops->embed_pos(d->dev, x, d->positions, m->position_offset);

@@ -20,7 +20,7 @@ struct scratch {
     uint32_t max_tokens, max_out;
     void *memory;
     float *x, *n, *r;            /* [T, hidden] residual stream, its norm, the sublayer's result */
-    float *embedded;             /* [T, hidden] with spec.per_layer: the embedding */
+    float *embedded;             /* [T, hidden] the embedding, if spec_reads_embedding() */
     float *crossed;              /* [T, hidden] with MIXER_CROSS: rows that attend to images */
     float *streams;              /* with spec.altup: [altup.n][tokens of the step][hidden] */
     float *routed, *coefs;       /* [T, altup.n], [T, altup.n * altup.n] */

@@ -85,7 +85,7 @@ static const struct sublayer_ops *const mixers[MIXER_N] = {
     [MIXER_MAMBA2] = &mixer_mamba2,       [MIXER_CONV] = &mixer_conv,
     [MIXER_PAIR] = &mixer_pair,           [MIXER_MLA] = &mixer_mla,
     [MIXER_MAMBA] = &mixer_mamba,         [MIXER_CROSS] = &mixer_cross,
-    [MIXER_FIXED] = &mixer_fixed};
+    [MIXER_FIXED] = &mixer_fixed,         [MIXER_SHARED] = &mixer_shared};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {

@@ -36,7 +36,8 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     at = place(&s->x, base, at, t, m->hidden);
     at = place(&s->n, base, at, t, m->hidden);
     at = place(&s->r, base, at, t, m->hidden);
-    at = place(&s->embedded, base, at, t, m->per_layer || d->draft.plan.own ? m->hidden : 0);
+    at = place(&s->embedded, base, at, t,
+               spec_reads_embedding(m) || d->draft.plan.own ? m->hidden : 0);
     at = place(&s->crossed, base, at, t, decoder_cross_layers(d) ? m->hidden : 0);
     at = place(&s->streams, base, at, t * m->altup.n, m->hidden);
     at = place(&s->routed, base, at, t, m->altup.n);

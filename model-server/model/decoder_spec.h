@@ -117,6 +117,9 @@ enum mixer_kind {
     MIXER_MAMBA,  /* arXiv 2312.00752 */
     MIXER_FIXED,  /* linear attention whose decay is fixed (arXiv 2401.04658) */
     MIXER_PAIR,   /* attention and Mamba-2 in parallel (Falcon-H1, arXiv 2507.22448) */
+    /* Mamba-2 whose input is the stream plus the result of a block of attention and an MLP, which
+     * several layers share (Zamba2, arXiv 2411.15242) */
+    MIXER_SHARED,
     /* Cross-attention to rows of images (Llama 3.2 Vision, arXiv 2407.21783) or of an encoder of
      * texts (arXiv 1706.03762): q is computed from the token, k and v from those rows. Tokens that
      * attend to no such row skip the whole layer. */
@@ -137,12 +140,14 @@ struct layer_spec {
     bool q_grows;    /* q has a factor that grows with the position: struct q_growth */
     uint32_t window; /* a token attends to itself and window - 1 before it; 0: all */
     enum attn_mutual mutual;
-    float attn_scale; /* multiplies q.k */
-    bool k_is_v;      /* values come from the keys' matrix, without norm and rotation of keys */
-    uint8_t rope;     /* index into decoder_spec.rope */
-    uint32_t same_as; /* not 0: it shares the weights of layer same_as - 1, an earlier one */
-    bool moe;         /* experts instead of the dense MLP */
-    bool gated;       /* tanh of a stored number multiplies what each sublayer adds */
+    float attn_scale;  /* multiplies q.k */
+    bool k_is_v;       /* values come from the keys' matrix, without norm and rotation of keys */
+    uint8_t rope;      /* index into decoder_spec.rope */
+    uint32_t block_of; /* MIXER_SHARED: the layer in whose name the shared weights are */
+    uint32_t turn;     /* MIXER_SHARED: its number among the layers with a block */
+    uint32_t same_as;  /* not 0: it shares the weights of layer same_as - 1, an earlier one */
+    bool moe;          /* experts instead of the dense MLP */
+    bool gated;        /* tanh of a stored number multiplies what each sublayer adds */
     /* gates of the dense MLP are cut off at mean + deviations * standard deviation: struct
      * sparsify */
     bool sparse;
@@ -199,6 +204,15 @@ enum expert_layout {
     /* One tensor for all gates of a layer, one for the ups, one for the downs, which is
      * transposed: [n_experts * ffn][hidden] each (DBRX). */
     EXPERTS_STACKED,
+};
+
+/* Blocks that layers of MIXER_SHARED share. q, k and v read the stream and the embedding side by
+ * side, with one norm. With `rank`, a layer's own pair of matrices is added to gate over up, and
+ * with `qkv` one to each of q, k and v. */
+struct shared_spec {
+    uint32_t blocks; /* 0: none */
+    uint32_t rank;
+    bool qkv;
 };
 
 /* See struct moe in backend.h for fields without a comment. */
@@ -376,6 +390,7 @@ struct decoder_spec {
     struct recur_spec recur;
     struct moe_spec moe;
     struct mla_spec mla;
+    struct shared_spec shared;
     struct rope_spec rope[SPEC_MAX_ROPES];
     struct layer_spec layers[SPEC_MAX_LAYERS];
 };
@@ -417,6 +432,17 @@ static inline uint32_t spec_ffn(const struct decoder_spec *s, uint32_t layer)
 static inline enum norm_place spec_norms(const struct decoder_spec *s, uint32_t layer)
 {
     return s->layers[layer].norm_after ? NORM_AFTER : s->norms;
+}
+
+/* Width of the input of q, k and v. */
+static inline uint32_t spec_attn_in(const struct decoder_spec *s)
+{
+    return s->shared.blocks ? 2 * s->hidden : s->hidden;
+}
+/* True if a layer reads the embedding. */
+static inline bool spec_reads_embedding(const struct decoder_spec *s)
+{
+    return s->per_layer || s->shared.blocks;
 }
 
 /* First row and number of rows of a head of the gated delta rule in its matrix; `head` is a key

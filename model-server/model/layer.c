@@ -17,6 +17,15 @@ void layer_project(struct decoder *d, uint32_t layer, const struct projection *p
         d->ops->clip(d->dev, y, y, rows, p->width, c->out_low, c->out_high);
 }
 
+void layer_update(struct decoder *d, const struct low_rank *r, struct work *w, float *y,
+                  uint32_t width, const float *x, uint32_t rows)
+{
+    float *low = work_take(w, rows, r->rank), *more = work_take(w, rows, width);
+    d->ops->linear(d->dev, low, x, rows, r->down, NULL);
+    d->ops->linear(d->dev, more, low, rows, r->up, NULL);
+    d->ops->add_norm(d->dev, NULL, y, more, 1, rows, width, NULL);
+}
+
 void layer_times(struct decoder *d, float *x, uint32_t rows, uint32_t n, const float *by)
 {
     const struct gate_norm p = {.kind = GATE_PRODUCT, .gate = by, .stride = 0}; /* one for all */

@@ -28,17 +28,24 @@ static inline float *work_take(struct work *w, size_t rows, size_t width)
     return p;
 }
 
+/* An update of a product y = w x that belongs to the model: y += up down x. */
+struct low_rank {
+    struct weight *down, *up; /* [rank, x], [y, rank] */
+    uint32_t rank;
+};
+
 /* One input of a sublayer: the rows of a step, or `tokens` of them from row `first` on. Pointers
  * are those of row `first`, except `work`, which is that of all rows. */
 struct sub_step {
     uint32_t layer, tokens;
-    uint32_t first, total;  /* total: all rows of the step */
-    struct kv_cache *cache; /* the cache of its keys and values, or of those that it reads */
-    uint32_t kv;            /* which layer of that */
-    const float *stream;    /* [tokens, hidden] the residual stream; `in` is its norm */
-    const float *router_in; /* [tokens, hidden] the router's input, or NULL: `in` */
-    const float *embedded;  /* [tokens, hidden] the embedding; with spec.per_layer */
-    const float *in;        /* [tokens, hidden] */
+    uint32_t first, total;         /* total: all rows of the step */
+    struct kv_cache *cache;        /* the cache of its keys and values, or of those that it reads */
+    uint32_t kv;                   /* which layer of that */
+    const float *stream;           /* [tokens, hidden] the residual stream; `in` is its norm */
+    const float *router_in;        /* [tokens, hidden] the router's input, or NULL: `in` */
+    const float *embedded;         /* [tokens, hidden] the embedding; with spec_reads_embedding() */
+    const float *in;               /* [tokens, hidden]; of attention spec_attn_in() */
+    const struct low_rank *update; /* of the first product, or NULL */
     float *out;       /* [tokens, hidden] this rank's share of the result; with `whole` all of it */
     struct work work; /* total x width() floats */
 };
@@ -63,7 +70,8 @@ struct sublayer_ops {
 };
 
 extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba, mixer_mamba2,
-    mixer_conv, mixer_fixed, mixer_pair, mixer_cross, ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
+    mixer_conv, mixer_fixed, mixer_pair, mixer_shared, mixer_cross, ffn_dense, ffn_moe,
+    ffn_embedded, ffn_beside;
 
 /* Bounds of the inputs and the results of a product; NULL: none. */
 struct clip {
@@ -98,6 +106,9 @@ struct projection {
 };
 void layer_project(struct decoder *d, uint32_t layer, const struct projection *p, float *y,
                    const float *x, uint32_t x_width, uint32_t rows);
+/* y[rows, width] += the update. */
+void layer_update(struct decoder *d, const struct low_rank *r, struct work *w, float *y,
+                  uint32_t width, const float *x, uint32_t rows);
 /* x[i] *= by[i] in each of `rows` rows of n elements. */
 void layer_times(struct decoder *d, float *x, uint32_t rows, uint32_t n, const float *by);
 /* x = the RMS norm of rows of which this rank has n of `all` elements, with their weights;

@@ -381,6 +381,8 @@ static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
     const struct layer_spec *l = &s->layers[layer];
     if (lora_is_recur(role))
         return lora_recur_has(s, layer, role);
+    if (l->mixer == MIXER_SHARED)
+        return false; /* PEFT would change the block of all layers that share it */
     if ((role == W_Q || role == W_K || role == W_V || role == W_O) && l->mixer == MIXER_DELTA)
         return false; /* of recur_spec.apart */
     if ((role == W_K || role == W_V) && l->mixer == MIXER_CROSS)

@@ -21,7 +21,7 @@ bool lora_recur_has(const struct decoder_spec *s, uint32_t layer, enum role r)
         return false;
     if (m == MIXER_DELTA)
         return r == W_MIX_IN || r == W_MIX_OUT || s->recur.grouped == (r == W_MIX_BETA_DECAY);
-    return (m == MIXER_MAMBA2 || m == MIXER_PAIR || m == MIXER_CONV) &&
+    return (m == MIXER_MAMBA2 || m == MIXER_PAIR || m == MIXER_SHARED || m == MIXER_CONV) &&
            (r == W_MIX_IN || r == W_MIX_OUT);
 }
 

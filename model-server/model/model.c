@@ -166,6 +166,8 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "xIELU";
     else if (d->spec.per_layer && !d->ops->act_by)
         missing = "embeddings of each layer";
+    else if (d->spec.shared.blocks && !d->ops->beside)
+        missing = "blocks that layers share";
     else if (d->spec.altup.n && !(d->ops->altup && d->ops->match_rows))
         missing = "parallel residual streams";
     for (uint32_t i = 0; i < d->spec.n_layers; i++)
@@ -371,6 +373,8 @@ static int check_stages(const struct model *m, const struct model_options *o, st
         what = "models that give vectors or scores (--task)";
     else if (d->spec.per_layer)
         what = of_this;
+    else if (d->spec.shared.blocks)
+        what = "blocks that layers share";
     else if (o->draft_dir)
         what = "--draft-heads";
     if (!what)

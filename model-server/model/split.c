@@ -20,7 +20,8 @@ static bool too_many_groups(const struct decoder_spec *s, uint32_t world)
 {
     bool mamba = false;
     for (uint32_t i = 0; i < s->n_layers; i++)
-        mamba |= s->layers[i].mixer == MIXER_MAMBA2 || s->layers[i].mixer == MIXER_PAIR;
+        mamba |= s->layers[i].mixer == MIXER_MAMBA2 || s->layers[i].mixer == MIXER_PAIR ||
+                 s->layers[i].mixer == MIXER_SHARED;
     return mamba && s->recur.key_heads > 2 && s->recur.key_heads < world;
 }
 

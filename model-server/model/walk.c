@@ -29,6 +29,10 @@ static int check(const struct walk *w, struct err *e)
                        "a %s model has embeddings of each layer: its layers cannot be walked "
                        "through one by one",
                        w->type);
+    if (s->shared.blocks)
+        return err_set(
+            e, ERR_VALIDATION,
+            "layers of a %s model share blocks: they cannot be walked through one by one", w->type);
     if (s->paired)
         return err_set(e, ERR_VALIDATION,
                        "a %s model attends to an encoder: its layers cannot be walked through one "

@@ -69,5 +69,30 @@ static void cut_off_activations_are_those_of_the_cpu(void **state)
     close_side(g), close_side(c);
 }
 
-CUDA_TESTS(cmocka_unit_test(streams_are_those_of_the_cpu),
+static void rows_stand_side_by_side(void **state)
+{
+    (void)state;
+    struct side g = open_side(gpu, ~0ull);
+    for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
+        const uint32_t n = widths[w];
+        const size_t each = (size_t)ROWS * n;
+        float *a = units(each), *b = units(each), *got = malloc(2 * each * 4);
+        float *da = up(g, a, each * 4), *db = up(g, b, each * 4), *y = up(g, NULL, 2 * each * 4);
+        g.ops->beside(g.d, y, da, db, ROWS, n);
+        g.ops->beside(g.d, da, db, NULL, ROWS, n);
+        down(g, got, y, 2 * each * 4);
+        for (size_t t = 0; t < ROWS; t++) {
+            assert_memory_equal(got + 2 * t * n, a + t * n, n * sizeof(*a));
+            assert_memory_equal(got + (2 * t + 1) * n, b + t * n, n * sizeof(*b));
+        }
+        down(g, got, da, each * 4);
+        assert_memory_equal(got, b, each * 4);
+        g.ops->free(g.d, db);
+        free(a), free(b), free(got);
+    }
+    close_side(g);
+}
+
+CUDA_TESTS(cmocka_unit_test(rows_stand_side_by_side),
+           cmocka_unit_test(streams_are_those_of_the_cpu),
            cmocka_unit_test(cut_off_activations_are_those_of_the_cpu))

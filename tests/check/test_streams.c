@@ -169,6 +169,26 @@ static void rows_are_cut_off_by_their_deviation(void **state)
     at_widths(1, cut);
 }
 
+static void rows_stand_side_by_side(void **state)
+{
+    struct device *d = device(2, ~0ull);
+    (void)state;
+    for (int w = 0; w < N_WIDTHS; w++) {
+        const size_t n = widths[w];
+        float *a = rng_floats(&rng, ROWS * n), *b = rng_floats(&rng, ROWS * n);
+        float *y = rng_floats(&rng, 2 * ROWS * n);
+        ops->beside(d, y, a, b, ROWS, (uint32_t)n);
+        for (size_t t = 0; t < ROWS; t++) {
+            assert_memory_equal(y + 2 * t * n, a + t * n, n * sizeof(*a));
+            assert_memory_equal(y + (2 * t + 1) * n, b + t * n, n * sizeof(*b));
+        }
+        ops->beside(d, y, b, NULL, ROWS, (uint32_t)n);
+        assert_memory_equal(y, b, ROWS * n * sizeof(*b));
+        free(a), free(b), free(y);
+    }
+    ops->close(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +197,7 @@ int main(void)
         cmocka_unit_test(all_streams_but_the_first_gain),
         cmocka_unit_test(rows_get_the_magnitude_of_others),
         cmocka_unit_test(rows_are_cut_off_by_their_deviation),
+        cmocka_unit_test(rows_stand_side_by_side),
     };
     rng = rng_new();
     return cmocka_run_group_tests(tests, NULL, NULL);

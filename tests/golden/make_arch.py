@@ -252,6 +252,16 @@ CASES = {
         model_type="sarvam_moe", head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=32,
         first_k_dense_replace=1, n_group=4, topk_group=2, rope_parameters=THETA,
     ),
+    "zamba2": dict(
+        model_type="zamba2", num_hidden_layers=5, num_key_value_heads=8, layers_block_type=["mamba", "hybrid", "mamba", "hybrid", "hybrid"],
+        n_mamba_heads=8, mamba_d_state=16, mamba_ngroups=2, chunk_size=16, use_shared_attention_adapter=True, adapter_rank=6, use_mem_rope=True,
+        rope_parameters=THETA,
+    ),
+    "zamba2_blocks": dict(
+        model_type="zamba2", num_hidden_layers=6, num_key_value_heads=8,
+        layers_block_type=["mamba", "hybrid", "hybrid", "mamba", "hybrid", "hybrid"], n_mamba_heads=4, mamba_d_state=16, chunk_size=16,
+        num_mem_blocks=2, adapter_rank=5, use_mem_rope=False, tie_word_embeddings=True,
+    ),
     "bitnet": dict(model_type="bitnet", rope_parameters=THETA),
     "bitnet_online": dict(model_type="bitnet", rope_parameters=THETA),
     "bitnet_packed": dict(model_type="bitnet", rope_parameters=THETA),
@@ -670,7 +680,7 @@ def make(name, overrides, out):
         if name in WITH:
             WITH[name](model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without
-        cached = name not in ("mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "baichuan_13b") and not name.startswith("falcon_h1")
+        cached = name not in ("mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "baichuan_13b", "zamba2", "zamba2_blocks") and not name.startswith("falcon_h1")
         result = {n: golden(model, ids, cached=cached) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break

@@ -182,6 +182,8 @@ static const char *const dirs[] = {
     MADE "bitnet_online",
     MADE "bitnet_packed",
     MADE "bitlinear",
+    MADE "zamba2",
+    MADE "zamba2_blocks",
 };
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), N_TOGETHER = 3 };
 

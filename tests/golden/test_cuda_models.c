@@ -69,6 +69,7 @@ static const char *const dirs[] = {
     "build/golden/arch/opt_350m",
     "build/golden/arch/nanochat",
     "build/golden/arch/bitnet",
+    "build/golden/arch/zamba2",
     "build/golden/arch/gemma3n",
     "build/golden/arch/baichuan_13b",
     "build/golden/arch/cohere2_moe",

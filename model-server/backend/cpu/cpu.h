@@ -239,6 +239,8 @@ void cpu_altup(struct device *d, float *x, uint32_t rows, uint32_t n, const stru
 void cpu_match_rows(struct device *d, float *y, const float *x, const float *like, uint32_t rows,
                     uint32_t n, bool add);
 void cpu_xielu(struct device *d, float *x, uint32_t rows, uint32_t n, float a, float b);
+void cpu_beside(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
+                uint32_t n);
 void cpu_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
                 enum act kind);
 void cpu_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);

@@ -234,6 +234,7 @@ const struct backend_ops backend_cpu = {
     .linear_heads = cpu_linear_heads,
     .moe_parts = true,
     .moe = cpu_moe,
+    .beside = cpu_beside,
     .gather_out = cpu_gather_out,
     .logit_scale = cpu_logit_scale,
     .host_threads = cpu_host_threads,

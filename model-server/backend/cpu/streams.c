@@ -114,6 +114,33 @@ void cpu_match_rows(struct device *d, float *y, const float *x, const float *lik
     pool_run(d->pool, match_some_rows, &j, rows, row_grain(n));
 }
 
+/* ---------------------------------------------------------------- side by side */
+
+struct beside_job {
+    float *y;
+    const float *a, *b;
+    uint32_t n;
+};
+
+static void beside_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct beside_job *j = arg;
+    const size_t n = j->n, wide = j->b ? 2 * n : n;
+    (void)thread;
+    for (size_t t = begin; t < end; t++) {
+        memcpy(j->y + t * wide, j->a + t * n, n * sizeof(float));
+        if (j->b)
+            memcpy(j->y + t * wide + n, j->b + t * n, n * sizeof(float));
+    }
+}
+
+void cpu_beside(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
+                uint32_t n)
+{
+    struct beside_job j = {y, a, b, n};
+    pool_run(d->pool, beside_rows, &j, rows, row_grain(n));
+}
+
 /* ---------------------------------------------------------------- cut off by moments */
 
 struct moments_job {

@@ -400,6 +400,8 @@ void cuda_sparsify(struct device *d, float *x, uint32_t stride, uint32_t rows, u
 void cuda_altup(struct device *d, float *x, uint32_t rows, uint32_t n, const struct altup *p);
 void cuda_match_rows(struct device *d, float *y, const float *x, const float *like, uint32_t rows,
                      uint32_t n, bool add);
+void cuda_beside(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
+                 uint32_t n);
 void cuda_xielu(struct device *d, float *x, uint32_t rows, uint32_t n, float a, float b);
 void cuda_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
                  enum act kind);

@@ -382,6 +382,7 @@ static const struct backend_ops backend_cuda = {
     .xielu = cuda_xielu,
     .altup = cuda_altup,
     .match_rows = cuda_match_rows,
+    .beside = cuda_beside,
     .latent_kv = cuda_latent_kv,
     .linear_heads = cuda_linear_heads,
     .moe = cuda_moe,

@@ -103,7 +103,7 @@ struct xielu_args {
 };
 launch_fn xielu_launch;
 
-/* See altup(), match_rows(), row_moments() and sparsify() in backend.h (streams.cu). */
+/* See altup(), match_rows(), beside(), row_moments() and sparsify() in backend.h (streams.cu). */
 struct altup_args {
     float *x, *streams;
     const float *coefs;
@@ -117,6 +117,13 @@ struct match_args {
     uint32_t rows, n, add, reserved;
 };
 launch_fn match_launch;
+
+struct beside_args {
+    float *y;
+    const float *a, *b;
+    uint32_t rows, n;
+};
+launch_fn beside_launch;
 
 struct moments_args {
     float *y;

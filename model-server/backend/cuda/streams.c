@@ -25,6 +25,14 @@ void cuda_match_rows(struct device *d, float *y, const float *x, const float *li
         RECORD(d, match_launch, args);
 }
 
+void cuda_beside(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
+                 uint32_t n)
+{
+    struct beside_args args = {y, a, b, rows, n};
+    if (rows)
+        RECORD(d, beside_launch, args);
+}
+
 void cuda_row_moments(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
                       uint32_t n)
 {

@@ -86,6 +86,24 @@ extern "C" cudaError_t match_launch(const struct launch *l, const void *args)
 }
 
 /* grid: (rows) */
+static __global__ void __launch_bounds__(THREADS) beside_kernel(beside_args a)
+{
+    depend();
+    const uint32_t wide = a.b ? 2 * a.n : a.n;
+    const float *p = a.a + (size_t)blockIdx.x * a.n;
+    const float *q = a.b ? a.b + (size_t)blockIdx.x * a.n : nullptr;
+    float *y = a.y + (size_t)blockIdx.x * wide;
+    for (uint32_t i = threadIdx.x; i < wide; i += THREADS)
+        y[i] = i < a.n ? p[i] : q[i - a.n];
+}
+
+extern "C" cudaError_t beside_launch(const struct launch *l, const void *args)
+{
+    const beside_args *a = (const beside_args *)args;
+    return launch(beside_kernel, a->rows, THREADS, 0, l->stream, l->overlap, *a);
+}
+
+/* grid: (rows) */
 static __global__ void __launch_bounds__(THREADS) moments_kernel(moments_args a)
 {
     float *sums = dynamic_shared<float>();

@@ -21,7 +21,8 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const uint32_t ffn = split_ffn(&d->split, &d->spec, layer).n;
     return (gated(d) ? 3 : 1) * ffn + (d->spec.clips ? d->spec.hidden + ffn : 0) +
-           (d->spec.layers[layer].sparse || d->spec.sub_norms ? SQUARES : 0);
+           (d->spec.layers[layer].sparse || d->spec.sub_norms ? SQUARES : 0) +
+           (d->spec.shared.rank ? d->spec.shared.rank + (gated(d) ? 2 : 1) * ffn : 0);
 }
 
 /* Gate over up, or up alone: this rank's rows of `ffn`. */
@@ -152,6 +153,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     if (m->clips)
         p.clipped = work_take(&s->work, s->tokens, m->hidden);
     layer_project(d, s->layer, &p, up, s->in, m->hidden, s->tokens);
+    if (s->update)
+        layer_update(d, s->update, &s->work, up, up_width, s->in, s->tokens);
     if (y->factors)
         layer_times(d, up, s->tokens, up_width, y->factors);
     if (m->layers[s->layer].sparse && sparsify(d, s, up, up_width, ffn, e))

@@ -51,7 +51,8 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     const uint32_t apart = d->spec.apart.buckets ? apart_width(d) : 0;
     const uint32_t embedded = d->spec.attn_embedded ? s.qkv : 0;
     const uint32_t clipped = d->spec.clips ? d->spec.hidden + s.q : 0;
-    return s.qkv + s.q + embedded + gate + apart + clipped +
+    const uint32_t update = d->spec.shared.qkv ? 3 * d->spec.shared.rank + s.qkv : 0;
+    return s.qkv + s.q + embedded + gate + apart + clipped + update +
            (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0) + (d->spec.sub_norms ? SQUARES : 0);
 }
 
@@ -84,11 +85,11 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
     const uint32_t at = (uint32_t)layer, dim = spec_head_dim(s, at), kv = spec_kv_heads(s, at);
     const uint32_t all = (s->n_heads + 2 * kv) * dim;
     const bool packed = s->qkv != QKV_SEPARATE;
-    const int64_t in = (s->attn_embedded ? 2 : 1) * (int64_t)s->hidden;
+    const int64_t in = (s->attn_embedded ? 2 : 1) * (int64_t)spec_attn_in(s);
     struct mat_part whole = {0};
     int n = 0;
     if (packed)
-        whole = loader_part(l, W_QKV, layer, NO_EXPERT, bias, all, s->hidden);
+        whole = loader_part(l, W_QKV, layer, NO_EXPERT, bias, all, in);
     for (int p = 0; p < (s->layers[layer].kv_of ? 1 : 3); p++) {
         const enum role role = roles[p == 2 && s->layers[layer].k_is_v ? 1 : p];
         const struct slice heads = p == 0 ? sp->heads : split_kv_heads(sp, s, at);
@@ -118,7 +119,7 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
 static struct weight *half_qkv(struct loader *l, int layer, struct mat_part *parts, int64_t from)
 {
     const int n = qkv_parts(l, layer, false, parts);
-    const int64_t cols = l->d->spec.hidden;
+    const int64_t cols = spec_attn_in(&l->d->spec);
     for (int i = 0; i < n; i++)
         parts[i] = loader_cut(parts[i], 0, parts[i].rows, from, cols);
     return loader_pack(l, parts, n, l->d->dtype, l->d->quant);
@@ -457,7 +458,9 @@ static int store(struct decoder *d, const void *self, struct sub_step *t, struct
     struct projection p = {a->qkv, a->qkv_bias, LORA_QKV, s.qkv, &a->qkv_clip};
     if (m->clips)
         p.clipped = work_take(&t->work, t->total, m->hidden);
-    layer_project(d, t->layer, &p, qkv, t->in, m->hidden, t->tokens);
+    layer_project(d, t->layer, &p, qkv, t->in, spec_attn_in(m), t->tokens);
+    if (t->update)
+        layer_update(d, t->update, &t->work, qkv, s.qkv, t->in, t->tokens);
     if (a->qkv_embedded) {
         float *more = work_take(&t->work, t->total, s.qkv);
         d->ops->linear(d->dev, more, t->embedded, t->tokens, a->qkv_embedded, NULL);
