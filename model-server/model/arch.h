@@ -12,7 +12,8 @@ enum role {
     W_POSITIONS,
     W_TOKEN_TYPES,
     W_EMBED_PROJECT, /* see decoder_spec.embed_dim, narrow_head */
-    W_HEAD_PROJECT,
+    W_HEAD_PROJECT,  /* also decoder_spec.head_dense, with a norm */
+    W_HEAD_NORM,
     W_APART, /* [buckets, hidden] of all layers, and their norm: see struct apart_spec */
     W_APART_NORM,
     W_NEAR, /* [buckets, heads]: see struct near_spec */
@@ -28,7 +29,7 @@ enum role {
     W_K,
     W_V,
     W_O,
-    W_ATTN_GATE, /* of ATTN_GATE_APART */
+    W_ATTN_GATE, /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD */
     W_Q_A,       /* latent attention */
     W_Q_A_NORM,
     W_Q_B,

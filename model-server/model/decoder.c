@@ -188,8 +188,8 @@ int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part 
     }
     if (!y->ffn.ops)
         return 0;
-    if (decoder_sublayer(d, &y->ffn, layer_in(d, i), post ? &y->post_ffn_norm : NULL, i, p, s->ffn,
-                         e))
+    const struct norm *then = post || m->layers[i].ffn_norm_after ? &y->post_ffn_norm : NULL;
+    if (decoder_sublayer(d, &y->ffn, layer_in(d, i), then, i, p, s->ffn, e))
         return -1;
     d->ops->add_norm(d->dev, n, x, r, y->ffn_by, p->n, m->hidden, more ? NULL : next);
     return more ? layer_end(d, y, i, p, next, e) : 0;
@@ -394,7 +394,11 @@ int decoder_head(struct decoder *d, uint32_t n_out, struct err *e)
         if (!d->spec.no_final_norm)
             d->ops->norm(d->dev, s->out, s->out, n_out, d->spec.hidden, &d->final_norm);
         if (d->head_project)
-            d->ops->linear(d->dev, s->r, s->out, n_out, d->head_project, NULL);
+            d->ops->linear(d->dev, s->r, s->out, n_out, d->head_project, d->head_project_bias);
+        if (d->spec.head_dense) {
+            d->ops->act(d->dev, s->r, n_out, d->spec.hidden, d->spec.head_act);
+            d->ops->norm(d->dev, s->r, s->r, n_out, d->spec.hidden, &d->head_norm);
+        }
         slice_logits(d, d->head_project ? s->r : s->out, d->head, d->head_bias, n_out);
     }
     if (d->stages && stage_share(d, s->logits, (size_t)n_out * d->split.vocab.n, e))

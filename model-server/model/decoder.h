@@ -103,7 +103,9 @@ struct decoder {
     struct weight *embed;         /* [vocabulary slice, hidden] */
     struct weight *positions;     /* [positions, hidden], of each type of token */
     struct weight *embed_project; /* [hidden, embed_dim], or NULL */
-    struct weight *head_project;  /* [embed_dim, hidden], or NULL */
+    struct weight *head_project;  /* [embed_dim or hidden, hidden], or NULL */
+    float *head_project_bias;     /* with spec.head_dense, or NULL */
+    struct norm head_norm;        /* with spec.head_dense */
     float *embed_bias;            /* [hidden], with embed_project */
     struct norm embed_norm, final_norm;
     struct weight *head; /* [vocabulary slice, hidden]; == embed when tied and not quantised */

@@ -129,6 +129,8 @@ static void load_layer(struct loader *l, uint32_t at)
         if (!ls->no_ffn)
             y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
     }
+    if (ls->ffn_norm_after)
+        y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
     if (!ls->no_ffn)
         load_sublayer(l, &y->ffn, ffn_of(s, i), i, &d->ffn_width);
     y->mixer_by = gate_of(l, W_ATTN_TANH, i);
@@ -304,10 +306,15 @@ static void load_head(struct loader *l, struct amount embed)
         d->tables.bytes -= embed.bytes;
         d->tables.elements -= embed.elements;
     }
-    if (s->narrow_head) {
-        p = loader_part(l, W_HEAD_PROJECT, NO_LAYER, NO_EXPERT, false, s->embed_dim, s->hidden);
+    if (s->narrow_head || s->head_dense) {
+        const uint32_t rows = s->narrow_head ? s->embed_dim : s->hidden;
+        p = loader_part(l, W_HEAD_PROJECT, NO_LAYER, NO_EXPERT, false, rows, s->hidden);
         d->head_project = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
     }
+    if (s->head_dense_bias)
+        d->head_project_bias = loader_bias(l, W_HEAD_PROJECT, NO_LAYER, s->hidden);
+    if (s->head_dense)
+        d->head_norm = loader_norm(l, W_HEAD_NORM, NO_LAYER);
     if (s->bias.head)
         load_head_bias(l);
 }
@@ -563,6 +570,8 @@ void decoder_free(struct decoder *d)
     layer_free_weight(d, d->embed_project);
     decoder_altup_free(d);
     layer_free_weight(d, d->head_project);
+    d->ops->free(d->dev, d->head_project_bias);
+    layer_free_norm(d, &d->head_norm);
     d->ops->free(d->dev, d->embed_bias);
     layer_free_norm(d, &d->embed_norm);
     layer_free_norm(d, &d->final_norm);

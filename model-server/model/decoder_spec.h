@@ -96,8 +96,9 @@ enum qk_norm {
 };
 
 /* Attention's result is multiplied by the sigmoid of a product of its input, by a matrix of its own
- * or by rows that follow those of each head's q in one matrix (with QKV_SEPARATE). */
-enum attn_gate { ATTN_GATE_NONE, ATTN_GATE_BESIDE_Q, ATTN_GATE_APART };
+ * or by rows that follow those of each head's q in one matrix (with QKV_SEPARATE). BY_HEAD: the
+ * matrix of its own has one row for each head. */
+enum attn_gate { ATTN_GATE_NONE, ATTN_GATE_BESIDE_Q, ATTN_GATE_APART, ATTN_GATE_BY_HEAD };
 
 struct norm_spec {
     enum norm_kind kind;
@@ -132,6 +133,7 @@ struct layer_spec {
     enum mixer_kind mixer;
     bool no_ffn;           /* the layer is only a mixer */
     bool norm_after;       /* NORM_AFTER, whatever decoder_spec.norms is (OLMo Hybrid) */
+    bool ffn_norm_after;   /* with NORM_BEFORE: the feed-forward's result is normalised (A.X K1) */
     float keep[2], add[2]; /* NORM_STREAM: a and b of the mixer and of the feed-forward */
     /* 0: as in decoder_spec; see spec_head_dim() and similar functions */
     uint32_t n_kv_heads, head_dim, ffn;
@@ -223,10 +225,11 @@ struct moe_spec {
     enum moe_score score;
     float jitter;
     bool scale_input;
-    bool expert_scale; /* a stored factor per expert */
-    bool beside;       /* layers with experts also have the dense MLP, each with norms (Gemma 4) */
-    float scale;       /* of the selected experts' weights; 1: none */
-    bool select_bias;  /* added to the scores for the selection */
+    bool expert_scale;  /* a stored factor per expert */
+    bool beside;        /* layers with experts also have the dense MLP, each with norms (Gemma 4) */
+    float scale;        /* of the selected experts' weights; 1: none */
+    bool select_bias;   /* added to the scores for the selection */
+    bool bias_may_lack; /* files without select_bias have zeros */
     uint32_t n_groups, top_groups;
     bool group_pairs;
     /* Width of the shared expert, which every token uses (0: none). With `shared_gate` its result
@@ -324,6 +327,10 @@ struct decoder_spec {
     /* With embed_dim: that matrix has no bias, positions are added after it, and another matrix
      * projects the stream to the head's input, as wide as the embedding (OPT 350M). */
     bool narrow_head;
+    /* A matrix, an activation and a norm come between the final norm and the head (ModernBERT's
+     * decoder); the matrix may have a bias. */
+    bool head_dense, head_dense_bias;
+    enum act head_act;
     /* the first mixer has no norm, because the embedding has one (ModernBERT) */
     bool no_first_norm;
     bool no_final_norm;

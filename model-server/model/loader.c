@@ -322,6 +322,11 @@ bool loader_has(const struct loader *l, enum role role, int layer, int expert)
     return look(l, name);
 }
 
+bool loader_has_named(const struct loader *l, enum role role, int layer)
+{
+    return l->c && l->a->names[role] && fused_tensor(l, role, layer);
+}
+
 enum fused loader_fused(const struct loader *l, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;

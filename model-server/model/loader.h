@@ -63,6 +63,8 @@ bool loader_own_head(const struct loader *l);
 
 /* True if the checkpoint has the role's ".weight". */
 bool loader_has(const struct loader *l, enum role role, int layer, int expert);
+/* The same for the role's whole name. */
+bool loader_has_named(const struct loader *l, enum role role, int layer);
 /* The whole matrix [rows, cols] of a role, or its bias [rows] as one column. Valid until
  * packed. */
 struct mat_part loader_part(struct loader *l, enum role role, int layer, int expert, bool bias,

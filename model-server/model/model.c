@@ -153,7 +153,7 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "norms over all heads";
     else if (d->spec.moe.shared_gate && !d->ops->gate_rows)
         missing = "shared experts with a gate";
-    else if (d->spec.attn_gate && !d->ops->gate_norm)
+    else if (d->spec.attn_gate && !(d->ops->gate_norm && d->ops->gate_rows))
         missing = "attention with a gate";
     else if ((d->spec.recur.conv || d->spec.recur.heads) &&
              !(d->ops->conv && d->ops->recur && d->ops->gate_norm))

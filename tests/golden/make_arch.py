@@ -252,6 +252,26 @@ CASES = {
         model_type="sarvam_moe", head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=32,
         first_k_dense_replace=1, n_group=4, topk_group=2, rope_parameters=THETA,
     ),
+    "lfm3": dict(
+        model_type="lfm3", head_dim=16, num_hidden_layers=6, sliding_window=20, conv_bias=True, attention_bias=True,
+        layer_types=["conv", "conv", "full_attention", "conv", "sliding_attention", "sliding_attention"],
+    ),
+    "lfm3_plain": dict(
+        model_type="lfm3", head_dim=8, num_hidden_layers=5, sliding_window=30, conv_L_cache=3, use_sandwich_norm=False,
+        use_attention_gate=False, tie_word_embeddings=False,
+    ),
+    "axk1": dict(
+        model_type="axk1", num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=16,
+        n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, n_shared_experts=1, moe_intermediate_size=32,
+        mlp_layer_types=["dense", "sparse", "sparse"], norm_topk_prob=True, routed_scaling_factor=1.8, rope_parameters=THETA,
+    ),
+    "modernbert_decoder": dict(
+        model_type="modernbert-decoder", num_hidden_layers=4, local_attention=40, layer_types=None, cls_token_id=1, sep_token_id=2,
+    ),
+    "modernbert_decoder_bias": dict(
+        model_type="modernbert-decoder", local_attention=24, norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True,
+        decoder_bias=False, tie_word_embeddings=False, cls_token_id=1, sep_token_id=2,
+    ),
     "zamba2": dict(
         model_type="zamba2", num_hidden_layers=5, num_key_value_heads=8, layers_block_type=["mamba", "hybrid", "mamba", "hybrid", "hybrid"],
         n_mamba_heads=8, mamba_d_state=16, mamba_ngroups=2, chunk_size=16, use_shared_attention_adapter=True, adapter_rank=6, use_mem_rope=True,

@@ -183,6 +183,11 @@ static const char *const dirs[] = {
     MADE "bitnet_packed",
     MADE "bitlinear",
     MADE "zamba2",
+    MADE "lfm3",
+    MADE "lfm3_plain",
+    MADE "axk1",
+    MADE "modernbert_decoder",
+    MADE "modernbert_decoder_bias",
     MADE "zamba2_blocks",
 };
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), N_TOGETHER = 3 };

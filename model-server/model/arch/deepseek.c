@@ -1,6 +1,6 @@
 /* DeepSeek V2 (arXiv 2405.04434) and V3 (2412.19437), Kimi K2, Moonlight and GLM-4.7-Flash: latent
- * attention, and experts that groups and a bias choose; Sarvam 105B; MiniCPM 3 and Youtu without
- * experts. */
+ * attention, and experts that groups and a bias choose; Sarvam 105B; A.X K1, whose experts' result
+ * is normalised; MiniCPM 3 and Youtu without experts. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
@@ -54,6 +54,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 {
     const char *type = json_str(c->root, "model_type", "");
     const bool v2 = strcmp(type, "deepseek_v2") == 0, lite = strcmp(type, "glm4_moe_lite") == 0;
+    const bool axk = strcmp(type, "axk1") == 0;
     const bool mini = strcmp(type, "minicpm3") == 0, dense = mini || strcmp(type, "youtu") == 0;
     config_decoder(c, s,
                    &(struct config_defaults){.head_dim = 64,
@@ -84,11 +85,17 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_deepseek_moe(c, s);
     if (lite)
         config_mlp_layer_types(c, s, 1);
+    if (axk)
+        config_mlp_layer_types(c, s,
+                               config_u32_or(c, "first_k_dense_replace", 1, 0, SPEC_MAX_LAYERS));
+    s->moe.bias_may_lack = axk;
+    for (uint32_t i = 0; axk && i < s->n_layers; i++)
+        s->layers[i].ffn_norm_after = s->layers[i].moe;
 }
 
 const struct arch arch_deepseek = {
     .types = (const char *const[]){"deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite",
-                                   "minicpm3", "youtu", "sarvam_mla", NULL},
+                                   "minicpm3", "youtu", "sarvam_mla", "axk1", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_O, NAMES_LLAMA_MLP, NAMES_EXPERTS,
               NAMES_SHARED_EXPERTS, [W_Q] = "model.layers.*.self_attn.q_proj",
@@ -98,6 +105,8 @@ const struct arch arch_deepseek = {
               [W_KV_A] = "model.layers.*.self_attn.kv_a_proj_with_mqa",
               [W_KV_A_NORM] = "model.layers.*.self_attn.kv_a_layernorm",
               [W_KV_B] = "model.layers.*.self_attn.kv_b_proj",
+              [W_POST_MLP_NORM] = "model.layers.*.post_mlp_layernorm|"
+                                  "model.layers.*.mlp.post_mlp_layernorm",
               [W_SELECT_BIAS] = "model.layers.*.mlp.gate.e_score_correction_bias"},
     .configure = configure,
 };

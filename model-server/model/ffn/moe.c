@@ -189,7 +189,7 @@ static void *load(struct loader *l, uint32_t at)
     y->n = s->moe.n_experts;
     struct mat_part router = loader_part(l, W_ROUTER, layer, NO_EXPERT, false, y->n, s->hidden);
     y->router = loader_pack(l, &router, 1, DT_F32, QUANT_NONE); /* small, and its ties matter */
-    if (s->moe.select_bias)
+    if (s->moe.select_bias && !(s->moe.bias_may_lack && !loader_has_named(l, W_SELECT_BIAS, layer)))
         y->select_bias =
             loader_plain_vector(l, W_SELECT_BIAS, layer, y->n, (struct slice){0, y->n});
     if (s->moe.expert_scale)

@@ -47,12 +47,12 @@ static struct shape shape_of(const struct decoder *d, uint32_t layer)
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const struct shape s = shape_of(d, layer);
-    const uint32_t gate = d->spec.attn_gate ? s.q : 0;
+    const uint32_t gate = d->spec.attn_gate == ATTN_GATE_BY_HEAD ? s.heads : s.q;
     const uint32_t apart = d->spec.apart.buckets ? apart_width(d) : 0;
     const uint32_t embedded = d->spec.attn_embedded ? s.qkv : 0;
     const uint32_t clipped = d->spec.clips ? d->spec.hidden + s.q : 0;
     const uint32_t update = d->spec.shared.qkv ? 3 * d->spec.shared.rank + s.qkv : 0;
-    return s.qkv + s.q + embedded + gate + apart + clipped + update +
+    return s.qkv + s.q + embedded + (d->spec.attn_gate ? gate : 0) + apart + clipped + update +
            (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0) + (d->spec.sub_norms ? SQUARES : 0);
 }
 
@@ -146,7 +146,8 @@ static void load_gate_apart(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice heads = l->d->split.heads;
-    const uint32_t dim = spec_head_dim(s, (uint32_t)layer);
+    const bool by_head = s->attn_gate == ATTN_GATE_BY_HEAD;
+    const uint32_t dim = by_head ? 1 : spec_head_dim(s, (uint32_t)layer);
     struct mat_part p =
         loader_part(l, W_ATTN_GATE, layer, NO_EXPERT, false, (int64_t)s->n_heads * dim, s->hidden);
     p = loader_rows(p, heads.first * dim, heads.n * dim);
@@ -358,7 +359,7 @@ static void *load(struct loader *l, uint32_t layer)
         return NULL;
     }
     load_qkv(l, a, (int)layer);
-    if (s->attn_gate == ATTN_GATE_APART)
+    if (s->attn_gate == ATTN_GATE_APART || s->attn_gate == ATTN_GATE_BY_HEAD)
         load_gate_apart(l, a, (int)layer);
     else if (s->attn_gate)
         load_gate(l, a, (int)layer);
@@ -435,10 +436,16 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, const
 
 static void gate(struct decoder *d, const struct attention *a, struct sub_step *t, float *att)
 {
-    const uint32_t width = shape_of(d, t->layer).q;
+    const struct shape s = shape_of(d, t->layer);
+    const bool by_head = d->spec.attn_gate == ATTN_GATE_BY_HEAD;
+    const uint32_t width = by_head ? s.heads : s.q;
     float *by = work_take(&t->work, t->total, width);
     layer_project(d, t->layer, &(struct projection){a->gate, a->gate_bias, LORA_Q_GATE, width}, by,
                   t->in, d->spec.hidden, t->tokens);
+    if (by_head) {
+        d->ops->gate_rows(d->dev, att, t->tokens * s.heads, s.dim, by);
+        return;
+    }
     d->ops->gate_norm(d->dev, att, width, t->tokens, width,
                       &(struct gate_norm){.kind = GATE_SIGMOID, .gate = by, .stride = width});
 }
