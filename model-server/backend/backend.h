@@ -493,8 +493,9 @@ struct backend_ops {
      * each row, in place. NULL: not supported. */
     void (*sparsify)(struct device *d, float *x, uint32_t stride, uint32_t rows, uint32_t n,
                      const struct sparsify *p);
-    /* x[t][i] *= sigmoid(gate[t]). NULL: not supported. */
-    void (*gate_rows)(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate);
+    /* x[t][i] *= the sigmoid, or with `softplus` the softplus, of gate[t]. NULL: not supported. */
+    void (*gate_rows)(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate,
+                      bool softplus);
     /* y[t][i] = x[t][i] clipped to low[i] .. high[i]; y may be x. NULL: not supported. */
     void (*clip)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                  const float *low, const float *high);

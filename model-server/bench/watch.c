@@ -65,8 +65,9 @@ TIMED(row_squares, 0,
       (struct device * d, float *y, const float *x, uint32_t stride, uint32_t rows, uint32_t a,
        uint32_t b),
       (d, y, x, stride, rows, a, b))
-TIMED(gate_rows, 0, (struct device * d, float *x, uint32_t rows, uint32_t n, const float *gate),
-      (d, x, rows, n, gate))
+TIMED(gate_rows, 0,
+      (struct device * d, float *x, uint32_t rows, uint32_t n, const float *gate, bool softplus),
+      (d, x, rows, n, gate, softplus))
 TIMED(rope_kv, 0,
       (struct device * d, float *qkv, struct kv_cache *kv, uint32_t layer, const struct rope_kv *p),
       (d, qkv, kv, layer, p))

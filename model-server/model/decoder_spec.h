@@ -97,8 +97,15 @@ enum qk_norm {
 
 /* Attention's result is multiplied by the sigmoid of a product of its input, by a matrix of its own
  * or by rows that follow those of each head's q in one matrix (with QKV_SEPARATE). BY_HEAD: the
- * matrix of its own has one row for each head. */
-enum attn_gate { ATTN_GATE_NONE, ATTN_GATE_BESIDE_Q, ATTN_GATE_APART, ATTN_GATE_BY_HEAD };
+ * matrix of its own has one row for each head; SOFTPLUS_BY_HEAD: the same with softplus. */
+enum attn_gate {
+    ATTN_GATE_NONE,
+    ATTN_GATE_BESIDE_Q,
+    ATTN_GATE_APART,
+    ATTN_GATE_BY_HEAD,
+    ATTN_GATE_SOFTPLUS_BY_HEAD
+};
+static inline bool attn_gate_by_head(enum attn_gate g) { return g >= ATTN_GATE_BY_HEAD; }
 
 struct norm_spec {
     enum norm_kind kind;
@@ -136,7 +143,7 @@ struct layer_spec {
     bool ffn_norm_after;   /* with NORM_BEFORE: the feed-forward's result is normalised (A.X K1) */
     float keep[2], add[2]; /* NORM_STREAM: a and b of the mixer and of the feed-forward */
     /* 0: as in decoder_spec; see spec_head_dim() and similar functions */
-    uint32_t n_kv_heads, head_dim, ffn;
+    uint32_t n_heads, n_kv_heads, head_dim, ffn;
     uint32_t kv_of;  /* not 0: no keys and values of its own; it reads those of layer kv_of - 1 */
     uint32_t chunk;  /* chunked attention with chunks of this size; 0: none */
     bool q_grows;    /* q has a factor that grows with the position: struct q_growth */
@@ -427,6 +434,10 @@ static inline uint32_t spec_head_dim(const struct decoder_spec *s, uint32_t laye
 {
     return s->layers[layer].head_dim ? s->layers[layer].head_dim : s->head_dim;
 }
+static inline uint32_t spec_heads(const struct decoder_spec *s, uint32_t layer)
+{
+    return s->layers[layer].n_heads ? s->layers[layer].n_heads : s->n_heads;
+}
 static inline uint32_t spec_kv_heads(const struct decoder_spec *s, uint32_t layer)
 {
     return s->layers[layer].n_kv_heads ? s->layers[layer].n_kv_heads : s->n_kv_heads;
@@ -473,14 +484,14 @@ static inline float spec_head_scale(const struct decoder_spec *s)
 static inline uint32_t spec_qkv_row(const struct decoder_spec *s, uint32_t layer, int part,
                                     uint32_t head)
 {
-    const uint32_t kv_heads = spec_kv_heads(s, layer);
-    uint32_t g = s->n_heads / kv_heads, row = head;
+    const uint32_t kv_heads = spec_kv_heads(s, layer), heads = spec_heads(s, layer);
+    uint32_t g = heads / kv_heads, row = head;
     if (s->qkv == QKV_STACKED)
-        row = head + (part > 0 ? s->n_heads : 0) + (part > 1 ? kv_heads : 0);
+        row = head + (part > 0 ? heads : 0) + (part > 1 ? kv_heads : 0);
     else if (s->qkv == QKV_GROUPED)
         row = part == 0 ? head / g * (g + 2) + head % g : head * (g + 2) + g + (uint32_t)part - 1;
     else if (s->qkv == QKV_QUARTERS) {
-        g = s->n_heads / 4;
+        g = heads / 4;
         row = head / g * 3 * g + (part ? 3 - (uint32_t)part : 0) * g + head % g;
     }
     return row * spec_head_dim(s, layer) *

@@ -106,7 +106,8 @@ static float scale_of(const struct lora_config *c, const char *module, uint32_t 
 /* Part 0 q, 1 k, 2 v. */
 static struct slice heads_of(const struct lora_base *base, uint32_t layer, int part)
 {
-    return part == 0 ? base->split->heads : split_kv_heads(base->split, base->spec, layer);
+    return part == 0 ? split_heads(base->split, base->spec, layer)
+                     : split_kv_heads(base->split, base->spec, layer);
 }
 
 static bool is_shared(enum role r)
@@ -193,6 +194,7 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
     }
     const uint32_t q = head_rows(base, p->layer, 0), kv = head_rows(base, p->layer, 1);
     const uint32_t dim = spec_head_dim(s, p->layer), kv_heads = spec_kv_heads(s, p->layer);
+    const uint32_t heads = spec_heads(s, p->layer);
     struct slice f;
     bool gated;
     const uint32_t ffn = mlp_of(base, p, &f, &gated);
@@ -201,7 +203,7 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
     switch (p->role) {
     case W_QKV:
         p->n = p->most_n = q + 2 * kv;
-        *outputs = (s->n_heads + 2 * kv_heads) * dim;
+        *outputs = (heads + 2 * kv_heads) * dim;
         break;
     case W_Q:
     case W_K:
@@ -209,8 +211,8 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
         p->n = p->most_n = p->role == W_Q ? q : both ? 2 * kv : kv;
         p->first = p->role == W_Q ? 0 : p->role == W_K ? q : q + kv;
         *outputs = (p->role != W_Q                       ? kv_heads
-                    : s->attn_gate == ATTN_GATE_BESIDE_Q ? 2 * s->n_heads
-                                                         : s->n_heads) *
+                    : s->attn_gate == ATTN_GATE_BESIDE_Q ? 2 * heads
+                                                         : heads) *
                    dim;
         break;
     case W_GATE_UP:
@@ -230,8 +232,8 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
         break;
     default: /* W_O, W_DOWN: split by columns */
         p->n = p->most_n = *outputs = s->hidden;
-        *inputs = p->role == W_O ? s->n_heads * dim : ffn;
-        p->column = p->role == W_O ? sp->heads.first * dim : f.first;
+        *inputs = p->role == W_O ? heads * dim : ffn;
+        p->column = p->role == W_O ? split_heads(sp, s, p->layer).first * dim : f.first;
         p->columns = p->role == W_O ? q : f.n;
         p->most_columns = p->role == W_O ? q : most_of(ffn, sp->world);
     }

@@ -48,6 +48,8 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
         return -1;
     for (uint32_t i = 0; i == 0 || i < spec->n_layers; i++) {
         const uint32_t kv = spec_kv_heads(spec, i);
+        if (i < spec->n_layers && divides(w, spec_heads(spec, i), "attention heads", e))
+            return -1;
         if (kv % w && w % kv)
             return divides(w, kv, "key-value heads", e);
     }

@@ -18,6 +18,13 @@ struct split {
     uint32_t vocab_most;              /* rows of the largest vocabulary slice */
 };
 
+/* A layer's heads on this rank. */
+static inline struct slice split_heads(const struct split *s, const struct decoder_spec *spec,
+                                       uint32_t layer)
+{
+    return slice_of(spec_heads(spec, layer), s->rank, s->world);
+}
+
 /* A layer's key-value heads on this rank, which may be fewer than ranks, and its part of the
  * MLP. */
 static inline struct slice split_kv_heads(const struct split *s, const struct decoder_spec *spec,

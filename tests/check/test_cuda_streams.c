@@ -93,6 +93,31 @@ static void rows_stand_side_by_side(void **state)
     close_side(g);
 }
 
-CUDA_TESTS(cmocka_unit_test(rows_stand_side_by_side),
+static float *gated_by(struct side s, const float *x, const float *gate, uint32_t n, bool softplus)
+{
+    const size_t bytes = (size_t)ROWS * n * 4;
+    float *out = malloc(bytes), *dx = up(s, x, bytes), *dg = up(s, gate, ROWS * 4);
+    s.ops->gate_rows(s.d, dx, ROWS, n, dg, softplus);
+    down(s, out, dx, bytes);
+    s.ops->free(s.d, dg);
+    return out;
+}
+
+static void gated_rows_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
+    for (size_t w = 0; w < 2 * sizeof(widths) / sizeof(*widths); w++) {
+        const uint32_t n = widths[w / 2];
+        float *x = units((size_t)ROWS * n), *gate = units(ROWS);
+        float *got = gated_by(g, x, gate, n, w % 2), *want = gated_by(c, x, gate, n, w % 2);
+        assert_near(got, want, (size_t)ROWS * n, WITHIN, "gated");
+        free(x), free(gate), free(got), free(want);
+    }
+    close_side(g), close_side(c);
+}
+
+CUDA_TESTS(cmocka_unit_test(gated_rows_are_those_of_the_cpu),
+           cmocka_unit_test(rows_stand_side_by_side),
            cmocka_unit_test(streams_are_those_of_the_cpu),
            cmocka_unit_test(cut_off_activations_are_those_of_the_cpu))

@@ -189,6 +189,26 @@ static void rows_stand_side_by_side(void **state)
     ops->close(d);
 }
 
+static void rows_are_gated(void **state)
+{
+    struct device *d = device(2, ~0ull);
+    (void)state;
+    for (int w = 0; w < 2 * N_WIDTHS; w++) {
+        const size_t n = widths[w / 2];
+        float *x = rng_floats(&rng, ROWS * n), *was = copy_of(x, ROWS * n);
+        float *gate = rng_floats(&rng, ROWS);
+        gate[0] = 30, gate[1] = -30;
+        ops->gate_rows(d, x, ROWS, (uint32_t)n, gate, w % 2);
+        for (size_t i = 0; i < ROWS * n; i++) {
+            const double g = gate[i / n];
+            const double by = w % 2 ? g > 20 ? g : log1p(exp(g)) : 1 / (1 + exp(-g));
+            assert_near(x[i], was[i] * by, fabs(was[i] * by));
+        }
+        free(x), free(was), free(gate);
+    }
+    ops->close(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +218,7 @@ int main(void)
         cmocka_unit_test(rows_get_the_magnitude_of_others),
         cmocka_unit_test(rows_are_cut_off_by_their_deviation),
         cmocka_unit_test(rows_stand_side_by_side),
+        cmocka_unit_test(rows_are_gated),
     };
     rng = rng_new();
     return cmocka_run_group_tests(tests, NULL, NULL);

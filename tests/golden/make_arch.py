@@ -272,6 +272,16 @@ CASES = {
         model_type="modernbert-decoder", local_attention=24, norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True,
         decoder_bias=False, tie_word_embeddings=False, cls_token_id=1, sep_token_id=2,
     ),
+    "laguna": dict(
+        model_type="laguna", head_dim=16, num_hidden_layers=4, sliding_window=20, num_attention_heads_per_layer=[8, 12, 4, 8],
+        layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"], num_experts=8, num_experts_per_tok=3,
+        moe_intermediate_size=32, shared_expert_intermediate_size=48, moe_routed_scaling_factor=1.7, attention_bias=True,
+        rope_parameters={
+            "full_attention": dict(rope_type="yarn", rope_theta=5e5, factor=8.0, original_max_position_embeddings=64, beta_fast=32.0,
+                                   beta_slow=1.0, partial_rotary_factor=0.5),
+            "sliding_attention": THETA,
+        },
+    ),
     "zamba2": dict(
         model_type="zamba2", num_hidden_layers=5, num_key_value_heads=8, layers_block_type=["mamba", "hybrid", "mamba", "hybrid", "hybrid"],
         n_mamba_heads=8, mamba_d_state=16, mamba_ngroups=2, chunk_size=16, use_shared_attention_adapter=True, adapter_rank=6, use_mem_rope=True,

@@ -192,7 +192,8 @@ int cpu_kv_write(struct device *d, struct kv_cache *kv, const uint32_t *blocks, 
 void cpu_embed(struct device *d, float *y, const struct weight *w, uint32_t first_row, float scale);
 void cpu_row_squares(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
                      uint32_t a, uint32_t b);
-void cpu_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate);
+void cpu_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate,
+                   bool softplus);
 void cpu_clip(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
               const float *low, const float *high);
 void cpu_give_rows(struct device *d, float *y, const float *x, uint32_t n, bool add);

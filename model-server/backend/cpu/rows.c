@@ -255,10 +255,19 @@ static void gate_some_rows(void *arg, int thread, size_t begin, size_t end)
         j->d->kern.soft_cap(j->y + t * j->n, j->n, math_sigmoid(j->x[t]), 0.0f);
 }
 
-void cpu_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate)
+static void softplus_some_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct row_job *j = arg;
+    (void)thread;
+    for (size_t t = begin; t < end; t++)
+        j->d->kern.soft_cap(j->y + t * j->n, j->n, math_softplus(j->x[t]), 0.0f);
+}
+
+void cpu_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate,
+                   bool softplus)
 {
     struct row_job j = {.y = x, .x = gate, .n = n};
-    run_rows(d, gate_some_rows, &j, rows);
+    run_rows(d, softplus ? softplus_some_rows : gate_some_rows, &j, rows);
 }
 
 struct clip_job {

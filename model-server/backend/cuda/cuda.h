@@ -390,7 +390,8 @@ void cuda_gate_norm(struct device *d, float *x, uint32_t x_stride, uint32_t rows
                     const struct gate_norm *p);
 int cuda_state_copy(struct device *d, const struct state_ref *s, const uint32_t *src,
                     const uint32_t *dst, uint32_t n, struct err *e);
-void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate);
+void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate,
+                    bool softplus);
 void cuda_clip(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                const float *low, const float *high);
 void cuda_row_moments(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,

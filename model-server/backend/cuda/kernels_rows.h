@@ -85,7 +85,7 @@ launch_fn squares_launch;
 struct gate_args {
     float *x;
     const float *gate;
-    uint32_t rows, n;
+    uint32_t rows, n, softplus, reserved;
 };
 launch_fn gate_launch;
 

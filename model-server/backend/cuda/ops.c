@@ -104,9 +104,10 @@ void cuda_row_squares(struct device *d, float *y, const float *x, uint32_t strid
         RECORD(d, squares_launch, args);
 }
 
-void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate)
+void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate,
+                    bool softplus)
 {
-    struct gate_args a = {x, gate, rows, n};
+    struct gate_args a = {x, gate, rows, n, softplus, 0};
     if (rows)
         RECORD(d, gate_launch, a);
 }

@@ -182,7 +182,8 @@ extern "C" cudaError_t squares_launch(const struct launch *l, const void *args)
 static __global__ void __launch_bounds__(THREADS) gate_kernel(gate_args a)
 {
     depend();
-    const float s = 1.0f / (1.0f + math_exp(-a.gate[blockIdx.x]));
+    const float g = a.gate[blockIdx.x];
+    const float s = a.softplus ? math_softplus(g) : 1.0f / (1.0f + math_exp(-g));
     for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
         a.x[(size_t)blockIdx.x * a.n + i] *= s;
 }

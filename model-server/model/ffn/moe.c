@@ -247,7 +247,7 @@ static void add_shared(struct decoder *d, const struct experts *y, struct sub_st
                   act, ffn, t);
     if (y->shared_gate) {
         d->ops->linear(d->dev, gate, s->in, t, y->shared_gate, NULL);
-        d->ops->gate_rows(d->dev, r, t, hidden, gate);
+        d->ops->gate_rows(d->dev, r, t, hidden, gate, false);
     }
     d->ops->add_norm(d->dev, NULL, s->out, r, 1, t, hidden, NULL);
 }

@@ -35,7 +35,7 @@ struct shape {
 static struct shape shape_of(const struct decoder *d, uint32_t layer)
 {
     struct shape s = {.dim = spec_head_dim(&d->spec, layer),
-                      .heads = d->split.heads.n,
+                      .heads = split_heads(&d->split, &d->spec, layer).n,
                       .kv_heads = split_kv_heads(&d->split, &d->spec, layer).n};
     s.q = s.heads * s.dim;
     s.kv = s.kv_heads * s.dim;
@@ -47,7 +47,7 @@ static struct shape shape_of(const struct decoder *d, uint32_t layer)
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const struct shape s = shape_of(d, layer);
-    const uint32_t gate = d->spec.attn_gate == ATTN_GATE_BY_HEAD ? s.heads : s.q;
+    const uint32_t gate = attn_gate_by_head(d->spec.attn_gate) ? s.heads : s.q;
     const uint32_t apart = d->spec.apart.buckets ? apart_width(d) : 0;
     const uint32_t embedded = d->spec.attn_embedded ? s.qkv : 0;
     const uint32_t clipped = d->spec.clips ? d->spec.hidden + s.q : 0;
@@ -83,7 +83,7 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
     const struct decoder_spec *s = &l->d->spec;
     const struct split *sp = &l->d->split;
     const uint32_t at = (uint32_t)layer, dim = spec_head_dim(s, at), kv = spec_kv_heads(s, at);
-    const uint32_t all = (s->n_heads + 2 * kv) * dim;
+    const uint32_t q_heads = spec_heads(s, at), all = (q_heads + 2 * kv) * dim;
     const bool packed = s->qkv != QKV_SEPARATE;
     const int64_t in = (s->attn_embedded ? 2 : 1) * (int64_t)spec_attn_in(s);
     struct mat_part whole = {0};
@@ -92,9 +92,9 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
         whole = loader_part(l, W_QKV, layer, NO_EXPERT, bias, all, in);
     for (int p = 0; p < (s->layers[layer].kv_of ? 1 : 3); p++) {
         const enum role role = roles[p == 2 && s->layers[layer].k_is_v ? 1 : p];
-        const struct slice heads = p == 0 ? sp->heads : split_kv_heads(sp, s, at);
+        const struct slice heads = p == 0 ? split_heads(sp, s, at) : split_kv_heads(sp, s, at);
         const bool gates = s->attn_gate == ATTN_GATE_BESIDE_Q;
-        const uint32_t of = p ? kv : s->n_heads * (gates ? 2 : 1);
+        const uint32_t of = p ? kv : q_heads * (gates ? 2 : 1);
         const bool halves = p < 2 && s->rope[s->layers[layer].rope].halves;
         uint32_t end = UINT32_MAX;
         if (!packed)
@@ -145,11 +145,11 @@ static void load_qkv(struct loader *l, struct attention *a, int layer)
 static void load_gate_apart(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
-    const struct slice heads = l->d->split.heads;
-    const bool by_head = s->attn_gate == ATTN_GATE_BY_HEAD;
+    const struct slice heads = split_heads(&l->d->split, s, (uint32_t)layer);
+    const bool by_head = attn_gate_by_head(s->attn_gate);
     const uint32_t dim = by_head ? 1 : spec_head_dim(s, (uint32_t)layer);
-    struct mat_part p =
-        loader_part(l, W_ATTN_GATE, layer, NO_EXPERT, false, (int64_t)s->n_heads * dim, s->hidden);
+    struct mat_part p = loader_part(l, W_ATTN_GATE, layer, NO_EXPERT, false,
+                                    (int64_t)spec_heads(s, (uint32_t)layer) * dim, s->hidden);
     p = loader_rows(p, heads.first * dim, heads.n * dim);
     a->gate = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
 }
@@ -158,17 +158,17 @@ static void load_gate_apart(struct loader *l, struct attention *a, int layer)
 static void gate_parts(struct loader *l, int layer, bool bias, struct mat_part *parts)
 {
     const struct decoder_spec *s = &l->d->spec;
-    const struct slice heads = l->d->split.heads;
+    const struct slice heads = split_heads(&l->d->split, s, (uint32_t)layer);
     const uint32_t at = (uint32_t)layer, dim = spec_head_dim(s, at);
-    const struct mat_part whole =
-        loader_part(l, W_Q, layer, NO_EXPERT, bias, (int64_t)2 * s->n_heads * dim, s->hidden);
+    const struct mat_part whole = loader_part(l, W_Q, layer, NO_EXPERT, bias,
+                                              (int64_t)2 * spec_heads(s, at) * dim, s->hidden);
     for (uint32_t h = 0; h < heads.n; h++)
         parts[h] = loader_rows(whole, spec_qkv_row(s, at, 0, heads.first + h) + dim, dim);
 }
 
 static void load_gate(struct loader *l, struct attention *a, int layer)
 {
-    const int heads = (int)l->d->split.heads.n;
+    const int heads = (int)split_heads(&l->d->split, &l->d->spec, (uint32_t)layer).n;
     struct mat_part *parts = calloc((size_t)heads, sizeof(*parts));
     if (!parts) {
         loader_nomem(l);
@@ -186,9 +186,10 @@ static void load_gate(struct loader *l, struct attention *a, int layer)
 static void load_o(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
-    const struct slice h = l->d->split.heads;
+    const struct slice h = split_heads(&l->d->split, s, (uint32_t)layer);
     const int64_t dim = spec_head_dim(s, (uint32_t)layer);
-    struct mat_part o = loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden, s->n_heads * dim);
+    struct mat_part o = loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden,
+                                    spec_heads(s, (uint32_t)layer) * dim);
     o = loader_cut(o, 0, s->hidden, h.first * dim, h.n * dim);
     a->o = s->sub_scale ? loader_pack_scaled(l, o, W_ATTN_SCALE, layer, l->d->quant)
                         : loader_pack(l, &o, 1, l->d->dtype, l->d->quant);
@@ -246,7 +247,8 @@ static bool named_by_head(const struct loader *l, enum role role)
 static void load_qk_norms(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
-    const struct slice h = l->d->split.heads, g = split_kv_heads(&l->d->split, s, (uint32_t)layer);
+    const struct slice h = split_heads(&l->d->split, s, (uint32_t)layer),
+                       g = split_kv_heads(&l->d->split, s, (uint32_t)layer);
     const uint32_t dim = spec_head_dim(s, (uint32_t)layer), kv = spec_kv_heads(s, (uint32_t)layer);
     if (s->qk_norm == QK_NORM_HEAD) {
         a->q_norm = load_head_norm(l, W_Q_NORM, layer, dim);
@@ -262,7 +264,8 @@ static void load_qk_norms(struct loader *l, struct attention *a, int layer)
         a->k_norm = load_norms_by_head(l, W_K_NORM, layer, dim, g);
     } else if (s->qk_norm != QK_NORM_NONE) {
         const struct slice q = {h.first * dim, h.n * dim}, k = {g.first * dim, g.n * dim};
-        a->q_norm = loader_weight_slice(l, W_Q_NORM, layer, s->n_heads * dim, q);
+        a->q_norm =
+            loader_weight_slice(l, W_Q_NORM, layer, spec_heads(s, (uint32_t)layer) * dim, q);
         a->k_norm = loader_weight_slice(l, W_K_NORM, layer, kv * dim, k);
     }
 }
@@ -359,7 +362,7 @@ static void *load(struct loader *l, uint32_t layer)
         return NULL;
     }
     load_qkv(l, a, (int)layer);
-    if (s->attn_gate == ATTN_GATE_APART || s->attn_gate == ATTN_GATE_BY_HEAD)
+    if (s->attn_gate == ATTN_GATE_APART || attn_gate_by_head(s->attn_gate))
         load_gate_apart(l, a, (int)layer);
     else if (s->attn_gate)
         load_gate(l, a, (int)layer);
@@ -378,7 +381,8 @@ static void *load(struct loader *l, uint32_t layer)
     if (s->near.buckets)
         load_near(l, a, (int)layer);
     if (s->sinks)
-        a->sinks = loader_plain_vector(l, W_SINKS, (int)layer, s->n_heads, l->d->split.heads);
+        a->sinks = loader_plain_vector(l, W_SINKS, (int)layer, spec_heads(s, layer),
+                                       split_heads(&l->d->split, s, layer));
     return a;
 }
 
@@ -437,13 +441,14 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, const
 static void gate(struct decoder *d, const struct attention *a, struct sub_step *t, float *att)
 {
     const struct shape s = shape_of(d, t->layer);
-    const bool by_head = d->spec.attn_gate == ATTN_GATE_BY_HEAD;
+    const bool by_head = attn_gate_by_head(d->spec.attn_gate);
     const uint32_t width = by_head ? s.heads : s.q;
     float *by = work_take(&t->work, t->total, width);
     layer_project(d, t->layer, &(struct projection){a->gate, a->gate_bias, LORA_Q_GATE, width}, by,
                   t->in, d->spec.hidden, t->tokens);
     if (by_head) {
-        d->ops->gate_rows(d->dev, att, t->tokens * s.heads, s.dim, by);
+        d->ops->gate_rows(d->dev, att, t->tokens * s.heads, s.dim, by,
+                          d->spec.attn_gate == ATTN_GATE_SOFTPLUS_BY_HEAD);
         return;
     }
     d->ops->gate_norm(d->dev, att, width, t->tokens, width,
