@@ -270,6 +270,7 @@ struct moe {
     enum moe_score score;
     float scale;                   /* final factor of the weights */
     const float *select_bias;      /* [n_experts] added for the selection only, or NULL */
+    bool select_logits;            /* experts are chosen by their logits, not by their scores */
     uint32_t n_groups, top_groups; /* 0 or 1 groups: none */
     bool group_pairs; /* score of a group: the sum of its two best experts; else its best expert */
     enum act act;

@@ -236,6 +236,7 @@ struct moe_spec {
     bool beside;        /* layers with experts also have the dense MLP, each with norms (Gemma 4) */
     float scale;        /* of the selected experts' weights; 1: none */
     bool select_bias;   /* added to the scores for the selection */
+    bool select_logits; /* the logits are for the selection, not the scores */
     bool bias_may_lack; /* files without select_bias have zeros */
     uint32_t n_groups, top_groups;
     bool group_pairs;

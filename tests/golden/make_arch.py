@@ -272,6 +272,10 @@ CASES = {
         model_type="modernbert-decoder", local_attention=24, norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True,
         decoder_bias=False, tie_word_embeddings=False, cls_token_id=1, sep_token_id=2,
     ),
+    "kolibri1": dict(
+        model_type="kolibri1", head_dim=16, num_hidden_layers=5, sliding_window=20, num_experts=8, num_experts_per_tok=3,
+        moe_intermediate_size=32, shared_expert_intermediate_size=48, norm_topk_prob=True, rope_parameters=THETA,
+    ),
     "laguna": dict(
         model_type="laguna", head_dim=16, num_hidden_layers=4, sliding_window=20, num_attention_heads_per_layer=[8, 12, 4, 8],
         layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"], num_experts=8, num_experts_per_tok=3,

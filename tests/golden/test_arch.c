@@ -183,6 +183,7 @@ static const char *const dirs[] = {
     MADE "bitnet_packed",
     MADE "bitlinear",
     MADE "zamba2",
+    MADE "kolibri1",
     MADE "laguna",
     MADE "lfm3",
     MADE "lfm3_plain",

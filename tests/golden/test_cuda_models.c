@@ -70,6 +70,7 @@ static const char *const dirs[] = {
     "build/golden/arch/nanochat",
     "build/golden/arch/bitnet",
     "build/golden/arch/zamba2",
+    "build/golden/arch/kolibri1",
     "build/golden/arch/laguna",
     "build/golden/arch/lfm3",
     "build/golden/arch/axk1",

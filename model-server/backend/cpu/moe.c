@@ -104,6 +104,7 @@ static void route_sparse(struct moe_work *m, const struct moe *p, uint32_t row, 
     }
 }
 
+/* choice: -INFINITY means taken; NaN is the worst. */
 static void route_row(struct moe_work *m, const struct moe *p, uint32_t row, uint32_t rows)
 {
     float *l = m->logits + (size_t)row * p->n_experts, *choice = m->choice, kept = 0;
@@ -112,8 +113,10 @@ static void route_row(struct moe_work *m, const struct moe *p, uint32_t row, uin
         route_sparse(m, p, row, rows);
         return;
     }
+    for (uint32_t i = 0; p->select_logits && i < p->n_experts; i++)
+        choice[i] = fmaxf(p->select_bias ? l[i] + p->select_bias[i] : l[i], -FLT_MAX);
     const float sum = score_row(l, p);
-    for (uint32_t i = 0; i < p->n_experts; i++) /* -INFINITY means taken; NaN is the worst */
+    for (uint32_t i = 0; !p->select_logits && i < p->n_experts; i++)
         choice[i] = fmaxf(p->select_bias ? l[i] + p->select_bias[i] : l[i], -FLT_MAX);
     if (p->n_groups > 1)
         close_groups(choice, m->group, p);

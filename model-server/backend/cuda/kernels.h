@@ -245,7 +245,7 @@ struct route_args {
     uint32_t sigmoid, n_groups, top_groups, group_pairs; /* see struct moe */
     float scale, jitter;
     const float *expert_scale; /* [n_experts] or NULL */
-    uint32_t sparse, reserved;
+    uint32_t sparse, select_logits;
     struct group_args group; /* begin not NULL: of the results; up to ROUTE_ROWS rows */
 };
 enum { ROUTE_ROWS = 32 };

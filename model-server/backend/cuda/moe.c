@@ -208,7 +208,8 @@ static void route(struct device *d, const struct moe_work *m, const float *x, co
                            .scale = p->scale,
                            .jitter = p->jitter,
                            .expert_scale = p->expert_scale,
-                           .sparse = p->score == MOE_SPARSEMIXER};
+                           .sparse = p->score == MOE_SPARSEMIXER,
+                           .select_logits = p->select_logits};
     const struct group_args group = {.expert = m->expert,
                                      .begin = m->begin,
                                      .list = m->list,

@@ -144,8 +144,10 @@ static __device__ void route_row(const route_args &a, uint32_t row, float *p, ui
     }
     const float sum = score_row(a, logits, p, lane);
     __syncwarp();
-    for (uint32_t i = lane; i < a.n_experts; i += 32)
-        choice[i] = fmaxf(a.select_bias ? p[i] + a.select_bias[i] : p[i], -FLT_MAX);
+    for (uint32_t i = lane; i < a.n_experts; i += 32) {
+        const float by = a.select_logits ? logits[i] : p[i];
+        choice[i] = fmaxf(a.select_bias ? by + a.select_bias[i] : by, -FLT_MAX);
+    }
     __syncwarp();
     if (a.n_groups > 1)
         close_groups(a, choice, choice + a.n_experts, lane);

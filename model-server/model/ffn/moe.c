@@ -271,6 +271,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .router_x = s->router_in,
                               .scale = m->moe.scale,
                               .select_bias = y->select_bias,
+                              .select_logits = m->moe.select_logits,
                               .n_groups = m->moe.n_groups,
                               .top_groups = m->moe.top_groups,
                               .group_pairs = m->moe.group_pairs,
