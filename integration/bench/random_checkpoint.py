@@ -122,17 +122,21 @@ def chunks(name, shape, kind, seed):
         yield f32_to_bf16(x)
 
 
-def write_safetensors(path, s, seed):
+def header(rows):
+    """Of a safetensors file with these tensors: name, dtype, shape."""
     hdr, off = {"__metadata__": {"format": "pt"}}, 0
-    for n, sh, k in tensors(s):
-        b = 2 * int(np.prod(sh))
-        hdr[n] = dict(dtype="BF16", shape=list(sh), data_offsets=[off, off + b])
+    for n, t, sh in rows:
+        b = int(np.prod(sh)) * {"I32": 4, "F16": 2, "BF16": 2}[t]
+        hdr[n] = dict(dtype=t, shape=list(sh), data_offsets=[off, off + b])
         off += b
     j = json.dumps(hdr, separators=(",", ":")).encode()
     j += b" " * (-len(j) % 8)
+    return struct.pack("<Q", len(j)) + j
+
+
+def write_safetensors(path, s, seed):
     with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(j)))
-        f.write(j)
+        f.write(header((n, "BF16", sh) for n, sh, _ in tensors(s)))
         for n, sh, k in tensors(s):
             for c in chunks(n, sh, k, seed):
                 f.write(c.tobytes())
@@ -152,16 +156,10 @@ def gptq_tensors(s, bits, group):
 
 def write_gptq(out, s, seed, bits, group=128):
     """Random codes around a zero point of half their range."""
-    hdr, off, all = {"__metadata__": {"format": "pt"}}, 0, list(gptq_tensors(s, bits, group))
-    for n, t, sh, _ in all:
-        b = int(np.prod(sh)) * {"I32": 4, "F16": 2, "BF16": 2}[t]
-        hdr[n] = dict(dtype=t, shape=list(sh), data_offsets=[off, off + b])
-        off += b
-    j = json.dumps(hdr, separators=(",", ":")).encode()
-    j += b" " * (-len(j) % 8)
+    all = list(gptq_tensors(s, bits, group))
     middle = sum((2 ** (bits - 1) - 1) << bits * i for i in range(32 // bits))
     with open(f"{out}/model.safetensors", "wb") as f:
-        f.write(struct.pack("<Q", len(j)) + j)
+        f.write(header(row[:3] for row in all))
         for n, t, sh, how in all:
             rng = np.random.Generator(np.random.PCG64([seed, zlib.crc32(n.encode())]))
             if t == "BF16":
@@ -264,10 +262,12 @@ LLAMA_RE = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?
 QWEN_RE = LLAMA_RE.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
-def write_hf(name, s, out, seed):
-    os.makedirs(out, exist_ok=True)
+def template(name):
+    return QWEN_TMPL if name.startswith("qwen") else LLAMA_TMPL if name.startswith("llama") else TINY_TMPL
+
+
+def write_config(s, out):
     q = s["arch"] == "qwen2"
-    D = s["hidden"] // s["heads"]
     cfg = dict(
         architectures=["Qwen2ForCausalLM" if q else "LlamaForCausalLM"],
         model_type=s["arch"],
@@ -276,7 +276,7 @@ def write_hf(name, s, out, seed):
         num_hidden_layers=s["layers"],
         num_attention_heads=s["heads"],
         num_key_value_heads=s["kv"],
-        head_dim=D,
+        head_dim=s["hidden"] // s["heads"],
         vocab_size=s["vocab"],
         hidden_act="silu",
         max_position_embeddings=s["ctx"],
@@ -296,62 +296,47 @@ def write_hf(name, s, out, seed):
     else:
         cfg.update(attention_bias=False, mlp_bias=False)
     json.dump(cfg, open(f"{out}/config.json", "w"), indent=1)
-    write_tokenizer(name, s, out)
-    write_safetensors(f"{out}/model.safetensors", s, seed)
+
+
+def splitter(qwen):
+    """The pre-tokenizer: words by a regular expression, then bytes."""
+    words = dict(type="Split", pattern=dict(Regex=QWEN_RE if qwen else LLAMA_RE), behavior="Isolated", invert=False)
+    return dict(
+        type="Sequence",
+        pretokenizers=[words, dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=False)],
+    )
+
+
+def beginning(bos, id):
+    """The post-processor, which puts `bos` before a text; None: nothing."""
+    bytes_ = dict(type="ByteLevel", add_prefix_space=True, trim_offsets=False, use_regex=True)
+    if bos is None:
+        return bytes_
+    begin = dict(SpecialToken=dict(id=bos, type_id=0))
+    text = lambda name, type: dict(Sequence=dict(id=name, type_id=type))
+    put = dict(
+        type="TemplateProcessing",
+        single=[begin, text("A", 0)],
+        pair=[begin, text("A", 0), text("B", 1)],
+        special_tokens={bos: dict(id=bos, ids=[id], tokens=[bos])},
+    )
+    return dict(type="Sequence", processors=[bytes_, put])
 
 
 def write_tokenizer(name, s, out):
     """tokenizer.json and its kin, of s["vocab"] tokens."""
-    q = s["arch"] == "qwen2"
     toks, merges, special = tokenizer(name, s)
     json.dump(dict(bos_token_id=s["bos"], eos_token_id=s["eos"]), open(f"{out}/generation_config.json", "w"))
     bos = toks[s["bos"]] if s["bos"] is not None else None
-    pre = dict(
-        type="Sequence",
-        pretokenizers=[
-            dict(
-                type="Split",
-                pattern=dict(Regex=QWEN_RE if q else LLAMA_RE),
-                behavior="Isolated",
-                invert=False,
-            ),
-            dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=False),
-        ],
-    )
-    post = dict(type="ByteLevel", add_prefix_space=True, trim_offsets=False, use_regex=True)
-    if bos:
-        post = dict(
-            type="Sequence",
-            processors=[
-                post,
-                dict(
-                    type="TemplateProcessing",
-                    single=[
-                        dict(SpecialToken=dict(id=bos, type_id=0)),
-                        dict(Sequence=dict(id="A", type_id=0)),
-                    ],
-                    pair=[
-                        dict(SpecialToken=dict(id=bos, type_id=0)),
-                        dict(Sequence=dict(id="A", type_id=0)),
-                        dict(Sequence=dict(id="B", type_id=1)),
-                    ],
-                    special_tokens={bos: dict(id=bos, ids=[s["bos"]], tokens=[bos])},
-                ),
-            ],
-        )
-    tj = dict(
+    plain = dict(single_word=False, lstrip=False, rstrip=False, normalized=False)
+    whole = dict(
         version="1.0",
         truncation=None,
         padding=None,
-        added_tokens=[
-            dict(
-                id=i, content=t, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True
-            )
-            for i, t in special.items()
-        ],
+        added_tokens=[dict(id=i, content=t, **plain, special=True) for i, t in special.items()],
         normalizer=None,
-        pre_tokenizer=pre,
-        post_processor=post,
+        pre_tokenizer=splitter(s["arch"] == "qwen2"),
+        post_processor=beginning(bos, s["bos"]),
         decoder=dict(type="ByteLevel", add_prefix_space=True, trim_offsets=True, use_regex=True),
         model=dict(
             type="BPE",
@@ -366,20 +351,23 @@ def write_tokenizer(name, s, out):
             merges=[f"{a} {b}" for a, b in merges],
         ),
     )
-    json.dump(tj, open(f"{out}/tokenizer.json", "w"), ensure_ascii=False)
-    tmpl = QWEN_TMPL if q else (LLAMA_TMPL if name.startswith("llama") else TINY_TMPL)
-    json.dump(
-        dict(
-            tokenizer_class="PreTrainedTokenizerFast",
-            bos_token=bos,
-            eos_token=toks[s["eos"]],
-            model_max_length=s["ctx"],
-            chat_template=tmpl,
-            clean_up_tokenization_spaces=False,
-        ),
-        open(f"{out}/tokenizer_config.json", "w"),
-        indent=1,
+    json.dump(whole, open(f"{out}/tokenizer.json", "w"), ensure_ascii=False)
+    about = dict(
+        tokenizer_class="PreTrainedTokenizerFast",
+        bos_token=bos,
+        eos_token=toks[s["eos"]],
+        model_max_length=s["ctx"],
+        chat_template=template(name),
+        clean_up_tokenization_spaces=False,
     )
+    json.dump(about, open(f"{out}/tokenizer_config.json", "w"), indent=1)
+
+
+def write_hf(name, s, out, seed):
+    os.makedirs(out, exist_ok=True)
+    write_config(s, out)
+    write_tokenizer(name, s, out)
+    write_safetensors(f"{out}/model.safetensors", s, seed)
 
 
 PACKED = ("q4_k_m", "q8_0", "q4_0")
@@ -414,13 +402,10 @@ def blocks(kind, n, std, rng):
     return b
 
 
-def write_gguf(name, s, path, seed, dt):
+def add_keys(w, name, s, dt):
+    """The metadata: sizes, and the tokenizer."""
     import gguf
-    from gguf_made import name_of, paired
 
-    arch = s["arch"]
-    w = gguf.GGUFWriter(path, arch, use_temp_file=False)
-    D = s["hidden"] // s["heads"]
     w.add_name(name + "-random")
     w.add_context_length(s["ctx"])
     w.add_embedding_length(s["hidden"])
@@ -431,12 +416,12 @@ def write_gguf(name, s, path, seed, dt):
     w.add_layer_norm_rms_eps(s["eps"])
     w.add_rope_freq_base(s["theta"])
     w.add_vocab_size(s["vocab"])
-    if arch == "llama":
-        w.add_rope_dimension_count(D)
+    if s["arch"] == "llama":
+        w.add_rope_dimension_count(s["hidden"] // s["heads"])
     w.add_file_type(gguf.LlamaFileType["MOSTLY_" + dt.upper()])
     toks, merges, special = tokenizer(name, s)
     w.add_tokenizer_model("gpt2")
-    w.add_tokenizer_pre("qwen2" if arch == "qwen2" else "llama-bpe")
+    w.add_tokenizer_pre("qwen2" if s["arch"] == "qwen2" else "llama-bpe")
     w.add_token_list([t.encode() for t in toks])
     w.add_token_types([3 if i in special else 1 for i in range(s["vocab"])])
     w.add_token_merges([f"{a} {b}" for a, b in merges])
@@ -446,67 +431,84 @@ def write_gguf(name, s, path, seed, dt):
     else:
         w.add_add_bos_token(False)
     w.add_eos_token_id(s["eos"])
-    w.add_chat_template(
-        QWEN_TMPL if arch == "qwen2" else (LLAMA_TMPL if name.startswith("llama") else TINY_TMPL)
-    )
-    extra = []
-    if s["rope"]:
-        r = s["rope"]
-        fr = 1.0 / (s["theta"] ** (np.arange(0, D, 2, dtype=np.float32) / D))
-        lo = r["original_max_position_embeddings"] / r["low_freq_factor"]
-        hi = r["original_max_position_embeddings"] / r["high_freq_factor"]
-        v = []
-        for f in fr:
-            wl = 2 * np.pi / f
-            if wl < hi:
-                v.append(1.0)
-            elif wl > lo:
-                v.append(r["factor"])
-            else:
-                sm = (r["original_max_position_embeddings"] / wl - r["low_freq_factor"]) / (
-                    r["high_freq_factor"] - r["low_freq_factor"]
-                )
-                v.append(1 / ((1 - sm) / r["factor"] + sm))
-        extra.append(("rope_freqs.weight", np.array(v, dtype=np.float32)))
-    T = list(tensors(s))
-    for n, sh, k in T:
-        if k == "w" and dt in PACKED:
-            q = gguf.GGMLQuantizationType[packing(n, s["layers"], dt)]
-            elements, size = gguf.GGML_QUANT_SIZES[q]
-            row = sh[-1] // elements * size
-            w.add_tensor_info(name_of(n), (*sh[:-1], row), np.dtype(np.uint8), int(np.prod(sh[:-1])) * row, raw_dtype=q)
-        elif k == "w":
-            q = gguf.GGMLQuantizationType.BF16 if dt == "bf16" else gguf.GGMLQuantizationType.F16
-            w.add_tensor_info(name_of(n), sh, np.dtype(np.float16), 2 * int(np.prod(sh)), raw_dtype=q)
+    w.add_chat_template(template(name))
+
+
+def rope_factors(s):
+    """Llama 3's scaling as divisors of the frequencies, as llama.cpp stores them."""
+    r, d = s["rope"], s["hidden"] // s["heads"]
+    least, most = r["low_freq_factor"], r["high_freq_factor"]
+    for f in 1.0 / (s["theta"] ** (np.arange(0, d, 2, dtype=np.float32) / d)):
+        turns = r["original_max_position_embeddings"] / (2 * np.pi / f)
+        if turns > most:
+            yield 1.0
+        elif turns < least:
+            yield r["factor"]
         else:
-            w.add_tensor_info(name_of(n), sh, np.dtype(np.float32), 4 * int(np.prod(sh)))
+            smooth = (turns - least) / (most - least)
+            yield 1 / ((1 - smooth) / r["factor"] + smooth)
+
+
+def announce(w, n, sh, kind, s, dt):
+    """The row of a tensor in the file's table."""
+    import gguf
+    from gguf_made import name_of
+
+    types = gguf.GGMLQuantizationType
+    if kind != "w":
+        w.add_tensor_info(name_of(n), sh, np.dtype(np.float32), 4 * int(np.prod(sh)))
+    elif dt in PACKED:
+        q = types[packing(n, s["layers"], dt)]
+        elements, size = gguf.GGML_QUANT_SIZES[q]
+        row = sh[-1] // elements * size
+        w.add_tensor_info(name_of(n), (*sh[:-1], row), np.dtype(np.uint8), int(np.prod(sh[:-1])) * row, raw_dtype=q)
+    else:
+        q = types.BF16 if dt == "bf16" else types.F16
+        w.add_tensor_info(name_of(n), sh, np.dtype(np.float16), 2 * int(np.prod(sh)), raw_dtype=q)
+
+
+def contents(n, sh, kind, s, seed, dt):
+    """The numbers of a tensor, as the file has them."""
+    import gguf
+    from gguf_made import paired
+
+    if kind == "w" and dt in PACKED:
+        q = packing(n, s["layers"], dt)
+        rng = np.random.Generator(np.random.PCG64([seed, zlib.crc32(n.encode())]))
+        count = int(np.prod(sh)) // gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[q]][0]
+        return blocks(q, count, 0.02 if "embed" in n else 1 / np.sqrt(sh[-1]), rng)
+    a = np.concatenate(list(chunks(n, sh, kind, seed))).reshape(sh)
+    if s["arch"] == "llama" and ("q_proj.weight" in n or "k_proj.weight" in n):
+        a = paired(a, s["heads"] if "q_proj" in n else s["kv"])
+    a = np.ascontiguousarray(a)
+    wide = lambda x: (x.astype(np.uint32) << 16).view(np.float32)
+    if kind != "w":
+        return wide(a)
+    if dt != "f16":
+        return a
+    half = np.empty(a.size, np.float16)
+    for o in range(0, a.size, CHUNK):
+        half[o : o + CHUNK] = wide(a.reshape(-1)[o : o + CHUNK])
+    return half.reshape(a.shape)
+
+
+def write_gguf(name, s, path, seed, dt):
+    import gguf
+
+    w = gguf.GGUFWriter(path, s["arch"], use_temp_file=False)
+    add_keys(w, name, s, dt)
+    all = list(tensors(s))
+    extra = [("rope_freqs.weight", np.array(list(rope_factors(s)), dtype=np.float32))] if s["rope"] else []
+    for n, sh, kind in all:
+        announce(w, n, sh, kind, s, dt)
     for n, a in extra:
         w.add_tensor_info(n, a.shape, a.dtype, a.nbytes)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_ti_data_to_file()
-    for n, sh, k in T:
-        if k == "w" and dt in PACKED:
-            kind = packing(n, s["layers"], dt)
-            rng = np.random.Generator(np.random.PCG64([seed, zlib.crc32(n.encode())]))
-            count = int(np.prod(sh)) // gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0]
-            w.write_tensor_data(blocks(kind, count, 0.02 if "embed" in n else 1 / np.sqrt(sh[-1]), rng))
-            continue
-        a = np.concatenate(list(chunks(n, sh, k, seed))).reshape(sh)
-        if arch == "llama" and ("q_proj.weight" in n or "k_proj.weight" in n):
-            a = paired(a, s["heads"] if "q_proj" in n else s["kv"])
-        a = np.ascontiguousarray(a)
-        if k != "w":
-            a = (a.astype(np.uint32) << 16).view(np.float32)
-        elif dt == "f16":
-            f = np.empty(a.shape, np.float16)
-            fl = f.reshape(-1)
-            al = a.reshape(-1)
-            for o in range(0, al.size, CHUNK):
-                fl[o : o + CHUNK] = (al[o : o + CHUNK].astype(np.uint32) << 16).view(np.float32)
-            a = f
-        w.write_tensor_data(a)
-    for n, a in extra:
+    for n, sh, kind in all:
+        w.write_tensor_data(contents(n, sh, kind, s, seed, dt))
+    for _, a in extra:
         w.write_tensor_data(a)
     w.close()
 
