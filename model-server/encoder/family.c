@@ -130,6 +130,12 @@ void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind k
         r->axis[i] = kind == ROPE_GRID_WOVEN ? 2 - i % 2 : i < r->dim / 4 ? 1 : 2;
 }
 
+void family_columns_first(struct encoder_spec *s)
+{
+    for (uint32_t i = 0; i < s->blocks.head_dim / 2 && i < ROPE_MAX_DIM / 2; i++)
+        s->blocks.rope[0].axis[i] = i < s->blocks.head_dim / 4 ? 2 : 1;
+}
+
 uint32_t family_root(struct config *c, const char *key, uint32_t def)
 {
     const uint32_t places = config_u32_or(c, key, def, 1, 1u << 20);
@@ -139,6 +145,12 @@ uint32_t family_root(struct config *c, const char *key, uint32_t def)
     if (side * side != places)
         config_fail(c, "`%s` is no square", key);
     return side;
+}
+
+void family_only_word(struct config *c, const char *key, const char *word)
+{
+    if (strcmp(json_str(c->file, key, word), word) != 0)
+        config_fail(c, "`%s` must be %s", key, word);
 }
 
 uint32_t family_text_width(struct config *c)

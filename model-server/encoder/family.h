@@ -19,6 +19,8 @@ void family_blocks(struct config *c, struct encoder_spec *s, const struct block_
  * ROPE_GRID_WOVEN: pairs of elements alternate between the two; otherwise the first half of the
  * pairs has one and the second half the other. */
 void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind kind);
+/* After it: the first half of the pairs rotates by column, the second by row. */
+void family_columns_first(struct encoder_spec *s);
 /* How many of n layers are used: up to the hidden state whose index is `key` of the whole model, or
  * `def`. As in Python, 0 is the embedding and -1 the last layer. */
 uint32_t family_layers_used(struct config *c, uint32_t n, const char *key, int def);
@@ -29,6 +31,8 @@ float family_feature_scale(struct config *c);
 uint32_t family_square(struct config *c, const char *key, uint32_t def);
 /* The square root of `key` in vision_config, which must be a square number. Absent: of `def`. */
 uint32_t family_root(struct config *c, const char *key, uint32_t def);
+/* Fails the config if `key` of the whole model is another word; absent: it is this one. */
+void family_only_word(struct config *c, const char *key, const char *word);
 /* The text model's hidden size. */
 uint32_t family_text_width(struct config *c);
 

@@ -225,6 +225,18 @@ struct arch {
 #define NAMES_NORMS_AROUND                                                                         \
     NAMES_NORMS_AFTER, [W_MLP_NORM] = "model.layers.*.pre_feedforward_layernorm"
 
+#define NAMES_GPT2                                                                                 \
+    [W_EMBED] = "transformer.wte", [W_POSITIONS] = "transformer.wpe",                              \
+    [W_FINAL_NORM] = "transformer.ln_f", [W_HEAD] = "lm_head",                                     \
+    [W_ATTN_NORM] = "transformer.h.*.ln_1", [W_QKV] = "transformer.h.*.attn.c_attn",               \
+    [W_O] = "transformer.h.*.attn.c_proj", [W_MLP_NORM] = "transformer.h.*.ln_2",                  \
+    [W_UP] = "transformer.h.*.mlp.c_fc", [W_DOWN] = "transformer.h.*.mlp.c_proj"
+/* All but q, k and v. */
+#define NAMES_GPTJ                                                                                 \
+    [W_EMBED] = "transformer.wte", [W_FINAL_NORM] = "transformer.ln_f", [W_HEAD] = "lm_head",      \
+    [W_ATTN_NORM] = "transformer.h.*.ln_1", [W_O] = "transformer.h.*.attn.out_proj",               \
+    [W_UP] = "transformer.h.*.mlp.fc_in", [W_DOWN] = "transformer.h.*.mlp.fc_out"
+
 /* Embeddings of each layer (Gemma 3n and 4). */
 #define NAMES_LAYER_EMBED                                                                          \
     [W_LAYER_EMBED] = "model.embed_tokens_per_layer",                                              \
@@ -302,6 +314,14 @@ struct arch {
     [W_MIX_IN] = in "in_proj", [W_MIX_CONV] = in "conv1d", [W_MIX_RATE] = in "A_log",              \
     [W_MIX_DT] = in "dt_bias", [W_MIX_SKIP] = in "D", [W_MIX_NORM] = in "norm.weight",             \
     [W_MIX_OUT] = in "out_proj"
+#define NAMES_BAMBA                                                                                \
+    NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_MAMBA2("model.layers.*.mamba."),                         \
+        [W_EMBED] = "model.embed_tokens", [W_FINAL_NORM] = "model.final_layernorm",                \
+        [W_HEAD] = "lm_head", [W_ATTN_NORM] = "model.layers.*.input_layernorm",                    \
+        [W_MLP_NORM] = "model.layers.*.pre_ff_layernorm",                                          \
+        [W_GATE] = "model.layers.*.feed_forward.gate_proj",                                        \
+        [W_UP] = "model.layers.*.feed_forward.up_proj",                                            \
+        [W_DOWN] = "model.layers.*.feed_forward.down_proj"
 #define NAMES_MAMBA(in)                                                                            \
     [W_MIX_IN] = in "in_proj", [W_MIX_CONV] = in "conv1d", [W_MIX_STEP_KEYS] = in "x_proj",        \
     [W_MIX_STEP] = in "dt_proj", [W_MIX_RATE] = in "A_log", [W_MIX_SKIP] = in "D",                 \

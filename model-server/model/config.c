@@ -318,6 +318,21 @@ void config_minicpm_factors(struct config *c, struct decoder_spec *s, double dep
     s->logit_scale = (float)(config_num_or(c, "dim_model_base", base) / s->hidden);
 }
 
+void config_gptj(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s, &(struct config_defaults){.max_positions = 2048, .ffn_times = 4});
+    config_layer_norm(c, s, "layer_norm_epsilon", true);
+    s->rope[0].dim = config_u32_or(c, "rotary_dim", s->head_dim, 2, s->head_dim);
+    s->rope[0].interleaved = true;
+    if (s->rope[0].dim % 2)
+        config_fail(c, "`rotary_dim` must be even");
+    config_rope(c, s, 10000);
+    s->act = config_act(c, "activation_function", "gelu_new");
+    s->mlp = MLP_PLAIN;
+    s->parallel = s->shared_norm = true;
+    s->bias.mlp = s->bias.head = true;
+}
+
 void config_gemma(struct config *c, struct decoder_spec *s, double softcap)
 {
     s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");

@@ -135,6 +135,9 @@ void config_attn_scale(struct config *c, struct decoder_spec *s, double def);
 void config_multipliers(struct config *c, struct decoder_spec *s);
 /* MiniCPM's: scale_emb, scale_depth, dim_model_base, with defaults of the last two. */
 void config_minicpm_factors(struct config *c, struct decoder_spec *s, double depth, double base);
+/* All of GPT-J: both sublayers read one norm, neighbouring elements of the first rotary_dim rotate.
+ */
+void config_gptj(struct config *c, struct decoder_spec *s);
 /* Gemma 2 and later: norms around each sublayer, hidden_activation, attention_bias, embeddings
  * times the root of their width, final_logit_softcapping (absent: `softcap`). */
 void config_gemma(struct config *c, struct decoder_spec *s, double softcap);

@@ -13,8 +13,7 @@ static void turn(struct config *c, struct encoder_spec *s)
     r->halves = true;
     if (!(r->theta > 1) || strcmp(json_str(parameters, "rope_type", "axial"), "axial") != 0)
         config_fail(c, "`rope_parameters` must be axial, with a base above 1");
-    for (uint32_t i = 0; i < s->blocks.head_dim / 2 && i < ROPE_MAX_DIM / 2; i++)
-        r->axis[i] = i < s->blocks.head_dim / 4 ? 2 : 1;
+    family_columns_first(s);
 }
 
 static void pool(struct config *c, struct encoder_spec *s)

@@ -58,10 +58,8 @@ static void configure(struct config *c, struct encoder_spec *s)
     s->blocks.n_layers = family_layers_used(c, s->blocks.n_layers, "vision_feature_layer", -1);
     config_only(c, "use_mean_pooling", true); /* else there is a last norm */
     config_only(c, "use_absolute_position_embeddings", true);
-    if (strcmp(json_str(c->file, "vision_feature_select_strategy", "default"), "default") != 0)
-        config_fail(c, "`vision_feature_select_strategy` must be default");
-    if (strcmp(json_str(c->file, "projector_hidden_act", "gelu"), "gelu") != 0)
-        config_fail(c, "`projector_hidden_act` must be gelu");
+    family_only_word(c, "vision_feature_select_strategy", "default");
+    family_only_word(c, "projector_hidden_act", "gelu");
     project(c, s);
 }
 
@@ -92,8 +90,7 @@ static void configure_chat(struct config *c, struct encoder_spec *s)
     s->blocks.bias.qkv = config_bool_or(c, "qkv_bias", false);
     s->blocks.qk_norm = config_bool_or(c, "qk_normalization", true) ? QK_NORM_ALL : QK_NORM_NONE;
     s->blocks.n_layers = family_layers_used(c, s->blocks.n_layers, "select_layer", -1);
-    if (strcmp(json_str(c->file, "ps_version", "v2"), "v2") != 0)
-        config_fail(c, "`ps_version` must be v2");
+    family_only_word(c, "ps_version", "v2");
     project(c, s);
 }
 

@@ -52,8 +52,7 @@ static void configure(struct config *c, struct encoder_spec *s)
     family_grid_rope(c, s, ROPE_GRID);
     s->blocks.rope[0].interleaved = true;
     s->first_turn = 1;
-    for (uint32_t i = 0; i < s->blocks.head_dim / 2 && i < ROPE_MAX_DIM / 2; i++)
-        s->blocks.rope[0].axis[i] = i < s->blocks.head_dim / 4 ? 2 : 1;
+    family_columns_first(s);
     config_only(c, "multi_modal_projector_bias", false);
     if (strcmp(config_str_or(c, "vision_feature_select_strategy", "default"), "default") != 0)
         config_fail(c, "`vision_feature_select_strategy` must be default");

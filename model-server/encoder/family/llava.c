@@ -45,8 +45,7 @@ static void read_layers(struct config *c, struct encoder_spec *s)
 static void project(struct config *c, struct encoder_spec *s)
 {
     const bool bias = json_bool(c->file, "multimodal_projector_bias", true);
-    if (strcmp(json_str(c->file, "projector_hidden_act", "gelu"), "gelu") != 0)
-        config_fail(c, "`projector_hidden_act` must be gelu");
+    family_only_word(c, "projector_hidden_act", "gelu");
     s->feature_scale = family_feature_scale(c);
     s->tiles_joined = strcmp(json_str(c->file, "model_type", ""), "llava_next") == 0;
     s->project = (struct encoder_projection){

@@ -17,8 +17,7 @@ static void pixtral(struct config *c, struct encoder_spec *s)
     family_grid_rope(c, s, ROPE_GRID_TURNS);
     if (json_num(c->file, "vision_feature_layer", -1) != -1)
         config_fail(c, "`vision_feature_layer` must be -1");
-    if (strcmp(json_str(c->file, "projector_hidden_act", "gelu"), "gelu") != 0)
-        config_fail(c, "`projector_hidden_act` must be gelu");
+    family_only_word(c, "projector_hidden_act", "gelu");
 }
 
 static void configure(struct config *c, struct encoder_spec *s)

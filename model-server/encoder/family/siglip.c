@@ -122,8 +122,7 @@ static void configure_lfm2(struct config *c, struct encoder_spec *s)
     s->patch_channels_last = true;
     if (json_num(c->file, "vision_feature_layer", -1) != -1)
         config_fail(c, "`vision_feature_layer` must be -1");
-    if (strcmp(json_str(c->file, "projector_hidden_act", "gelu"), "gelu") != 0)
-        config_fail(c, "`projector_hidden_act` must be gelu");
+    family_only_word(c, "projector_hidden_act", "gelu");
     if (!(factor >= 1 && factor <= 16) || factor != (uint32_t)factor || !(middle >= 1) ||
         middle > 1 << 20) {
         config_fail(c, "`downsample_factor` or `projector_hidden_size` is out of bounds");
@@ -174,8 +173,7 @@ static void all_of_layer(struct config *c, struct encoder_spec *s)
 {
     s->blocks.n_layers = family_layers_used(c, s->blocks.n_layers, "vision_feature_layer", -1);
     s->blocks.no_final_norm = true;
-    if (strcmp(json_str(c->file, "vision_feature_select_strategy", "full"), "full") != 0)
-        config_fail(c, "`vision_feature_select_strategy` must be full");
+    family_only_word(c, "vision_feature_select_strategy", "full");
 }
 
 static void configure_onevision(struct config *c, struct encoder_spec *s)
@@ -183,8 +181,7 @@ static void configure_onevision(struct config *c, struct encoder_spec *s)
     const bool bias = json_bool(c->file, "multimodal_projector_bias", true);
     siglip(c, s, 384);
     all_of_layer(c, s);
-    if (strcmp(json_str(c->file, "projector_hidden_act", "gelu"), "gelu") != 0)
-        config_fail(c, "`projector_hidden_act` must be gelu");
+    family_only_word(c, "projector_hidden_act", "gelu");
     s->tiles_joined = true;
     s->project = (struct encoder_projection){
         .join = 1,

@@ -88,12 +88,6 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_falcon_h1 = {
     .types = (const char *const[]){"falcon_h1", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_MAMBA2("model.layers.*.mamba."),
-              [W_EMBED] = "model.embed_tokens", [W_FINAL_NORM] = "model.final_layernorm",
-              [W_HEAD] = "lm_head", [W_ATTN_NORM] = "model.layers.*.input_layernorm",
-              [W_MLP_NORM] = "model.layers.*.pre_ff_layernorm",
-              [W_GATE] = "model.layers.*.feed_forward.gate_proj",
-              [W_UP] = "model.layers.*.feed_forward.up_proj",
-              [W_DOWN] = "model.layers.*.feed_forward.down_proj"},
+    .names = {NAMES_BAMBA},
     .configure = configure,
 };

@@ -18,15 +18,7 @@ struct delta {
     uint64_t state; /* in a cell */
 };
 
-static uint32_t keys(const struct decoder *d)
-{
-    return d->split.mix_keys.n * d->spec.recur.key_dim;
-}
-static uint32_t values(const struct decoder *d)
-{
-    return d->split.mix_heads.n * d->spec.recur.value_dim;
-}
-static uint32_t channels(const struct decoder *d) { return 2 * keys(d) + values(d); }
+static uint32_t channels(const struct decoder *d) { return 2 * recur_keys(d) + recur_values(d); }
 static bool by_key(const struct decoder *d) { return d->spec.recur.gate_rank != 0; }
 /* Decays of a token. */
 static uint32_t decays(const struct decoder *d)
@@ -36,7 +28,7 @@ static uint32_t decays(const struct decoder *d)
 /* Rows of `in`, and of `gates`. */
 static uint32_t in_width(const struct decoder *d)
 {
-    return channels(d) + (by_key(d) ? 0 : values(d));
+    return channels(d) + (by_key(d) ? 0 : recur_values(d));
 }
 static uint32_t gates_width(const struct decoder *d)
 {
@@ -47,8 +39,9 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const uint32_t heads = d->split.mix_heads.n;
     /* `in`, the result of the convolution on most of it, the result, gates and their functions */
-    const uint32_t n = in_width(d) + channels(d) + values(d) + gates_width(d) + decays(d) + heads;
-    return (void)layer, n + (by_key(d) ? d->spec.recur.gate_rank + decays(d) + values(d) : 0);
+    const uint32_t n =
+        in_width(d) + channels(d) + recur_values(d) + gates_width(d) + decays(d) + heads;
+    return (void)layer, n + (by_key(d) ? d->spec.recur.gate_rank + decays(d) + recur_values(d) : 0);
 }
 
 /* ---------------------------------------------------------------- load */
@@ -226,8 +219,8 @@ static struct gates make_gates(struct decoder *d, const struct delta *y, struct 
         return (struct gates){gates, gates + heads, in + channels(d), n, n, in_width(d)};
     float *low = work_take(&s->work, s->tokens, d->spec.recur.gate_rank);
     const float *step = through(d, s, y->decay, low, decays(d));
-    const float *z = through(d, s, y->z, low, values(d));
-    return (struct gates){gates, step, z, n, decays(d), values(d)};
+    const float *z = through(d, s, y->z, low, recur_values(d));
+    return (struct gates){gates, step, z, n, decays(d), recur_values(d)};
 }
 
 static void recur(struct decoder *d, const struct delta *y, float *o, float *x,
@@ -243,8 +236,8 @@ static void recur(struct decoder *d, const struct delta *y, float *o, float *x,
                                   .value_dim = r->value_dim,
                                   .x = x,
                                   .x_stride = channels(d),
-                                  .k = keys(d),
-                                  .v = 2 * keys(d),
+                                  .k = recur_keys(d),
+                                  .v = 2 * recur_keys(d),
                                   .beta = g->beta,
                                   .step = g->step,
                                   .step_stride = g->step_stride,
@@ -261,7 +254,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     const struct delta *y = self;
     const uint32_t t = s->tokens;
     float *in = work_take(&s->work, t, in_width(d)), *x = work_take(&s->work, t, channels(d));
-    float *o = work_take(&s->work, t, values(d));
+    float *o = work_take(&s->work, t, recur_values(d));
     float *work = work_take(&s->work, t, (size_t)decays(d) + d->split.mix_heads.n);
     (void)e;
     const struct projection before = {y->in, NULL, LORA_MIX_IN, in_width(d)};
@@ -269,7 +262,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     const struct gates g = make_gates(d, y, s, in);
     short_conv_run(d, &y->conv, x, in, in_width(d));
     recur(d, y, o, x, &g, work);
-    d->ops->gate_norm(d->dev, o, values(d), t, values(d),
+    d->ops->gate_norm(d->dev, o, recur_values(d), t, recur_values(d),
                       &(struct gate_norm){.kind = by_key(d) ? GATE_SIGMOID : GATE_SILU,
                                           .gate = g.z,
                                           .stride = g.z_stride,
@@ -277,7 +270,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                                           .group = d->spec.recur.value_dim,
                                           .eps = d->spec.recur.gate_eps,
                                           .norm_first = true});
-    out_projection_run(d, &y->out, s, o, values(d));
+    out_projection_run(d, &y->out, s, o, recur_values(d));
     return 0;
 }
 

@@ -16,15 +16,10 @@ struct fixed {
     uint64_t state; /* in a cell */
 };
 
-static uint32_t values(const struct decoder *d)
-{
-    return d->split.mix_heads.n * d->spec.recur.value_dim;
-}
-
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     /* q, k and v, the gate, the result, squares, decays */
-    return (void)layer, 5 * values(d) + SQUARES + 2 * d->split.mix_heads.n;
+    return (void)layer, 5 * recur_values(d) + SQUARES + 2 * d->split.mix_heads.n;
 }
 
 /* ---------------------------------------------------------------- load */
@@ -103,7 +98,7 @@ static void release(struct decoder *d, void *self)
 static int norm_and_gate(struct decoder *d, const struct fixed *y, struct sub_step *s, float *o,
                          const float *gate, struct err *e)
 {
-    const uint32_t n = values(d), t = s->tokens;
+    const uint32_t n = recur_values(d), t = s->tokens;
     float *squares = work_take(&s->work, t, SQUARES);
     d->ops->row_squares(d->dev, squares, o, n, t, n, 0);
     if (layer_sum(d, squares, (size_t)t * SQUARES, e))
@@ -123,7 +118,7 @@ static int norm_and_gate(struct decoder *d, const struct fixed *y, struct sub_st
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
     const struct fixed *y = self;
-    const uint32_t n = values(d), t = s->tokens, heads = d->split.mix_heads.n;
+    const uint32_t n = recur_values(d), t = s->tokens, heads = d->split.mix_heads.n;
     float *x = work_take(&s->work, t, (size_t)3 * n), *gate = work_take(&s->work, t, n);
     float *o = work_take(&s->work, t, n), *work = work_take(&s->work, t, (size_t)2 * heads);
     const struct projection in = {y->in, NULL, LORA_MIX_IN, 3 * n};

@@ -14,18 +14,10 @@ struct mamba2 {
     uint64_t state; /* in a cell */
 };
 
-static uint32_t values(const struct decoder *d)
-{
-    return d->split.mix_heads.n * d->spec.recur.value_dim;
-}
-static uint32_t keys(const struct decoder *d)
-{
-    return d->split.mix_keys.n * d->spec.recur.key_dim;
-}
-static uint32_t channels(const struct decoder *d) { return values(d) + 2 * keys(d); }
+static uint32_t channels(const struct decoder *d) { return recur_values(d) + 2 * recur_keys(d); }
 static uint32_t in_width(const struct decoder *d)
 {
-    return values(d) + channels(d) + d->split.mix_heads.n;
+    return recur_values(d) + channels(d) + d->split.mix_heads.n;
 }
 
 /* True if ranks share a group, so that its norm is a sum over ranks. */
@@ -36,7 +28,8 @@ static bool group_is_shared(const struct decoder *d)
 
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
-    return (void)layer, in_width(d) + channels(d) + values(d) + 2 * d->split.mix_heads.n + SQUARES;
+    return (void)layer,
+           in_width(d) + channels(d) + recur_values(d) + 2 * d->split.mix_heads.n + SQUARES;
 }
 
 /* ---------------------------------------------------------------- load */
@@ -62,8 +55,8 @@ static struct rows in_rows(struct loader *l, int layer, bool bias)
 static void load_factors(struct loader *l, struct mamba2 *y)
 {
     const struct decoder *d = l->d;
-    const uint32_t n[RECUR_PRODUCTS] = {values(d), values(d), keys(d), keys(d),
-                                        d->split.mix_heads.n};
+    const uint32_t n[RECUR_PRODUCTS] = {recur_values(d), recur_values(d), recur_keys(d),
+                                        recur_keys(d), d->split.mix_heads.n};
     float *host = malloc(in_width(d) * sizeof(*host));
     if (!host) {
         loader_nomem(l);
@@ -145,8 +138,8 @@ static void recur(struct decoder *d, const struct mamba2 *y, float *o, float *x,
                                   .value_dim = r->value_dim,
                                   .x = x,
                                   .x_stride = channels(d),
-                                  .k = values(d),
-                                  .q = values(d) + keys(d),
+                                  .k = recur_values(d),
+                                  .q = recur_values(d) + recur_keys(d),
                                   .step = step,
                                   .step_stride = in_width(d),
                                   .a_log = y->rate,
@@ -164,7 +157,7 @@ static int gated_norm(struct decoder *d, const struct mamba2 *y, float *o, const
                       struct sub_step *s, struct err *e)
 {
     const struct recur_spec *r = &d->spec.recur;
-    const uint32_t n = values(d), t = s->tokens, all = r->heads / r->key_heads * r->value_dim;
+    const uint32_t n = recur_values(d), t = s->tokens, all = r->heads / r->key_heads * r->value_dim;
     struct gate_norm p = {.kind = GATE_SILU,
                           .gate = z,
                           .stride = in_width(d),
@@ -194,17 +187,17 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     const struct mamba2 *y = self;
     const uint32_t t = s->tokens;
     float *in = work_take(&s->work, t, in_width(d)), *x = work_take(&s->work, t, channels(d));
-    float *o = work_take(&s->work, t, values(d));
+    float *o = work_take(&s->work, t, recur_values(d));
     float *work = work_take(&s->work, t, 2 * (size_t)d->split.mix_heads.n);
     const struct projection before = {y->in, y->in_bias, LORA_MIX_IN, in_width(d)};
     layer_project(d, s->layer, &before, in, s->in, d->spec.hidden, t);
     if (y->factors)
         layer_times(d, in, t, in_width(d), y->factors);
-    short_conv_run(d, &y->conv, x, in + values(d), in_width(d));
-    recur(d, y, o, x, in + values(d) + channels(d), work);
+    short_conv_run(d, &y->conv, x, in + recur_values(d), in_width(d));
+    recur(d, y, o, x, in + recur_values(d) + channels(d), work);
     if (gated_norm(d, y, o, in, s, e))
         return -1;
-    out_projection_run(d, &y->out, s, o, values(d));
+    out_projection_run(d, &y->out, s, o, recur_values(d));
     return 0;
 }
 

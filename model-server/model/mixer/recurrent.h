@@ -5,6 +5,16 @@
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
 
+/* This rank's elements of a token's keys, and of its values. */
+static inline uint32_t recur_keys(const struct decoder *d)
+{
+    return d->split.mix_keys.n * d->spec.recur.key_dim;
+}
+static inline uint32_t recur_values(const struct decoder *d)
+{
+    return d->split.mix_heads.n * d->spec.recur.value_dim;
+}
+
 /* Rows of matrices, collected until they are packed; adjacent rows become one part. */
 struct rows {
     struct mat_part *v;
