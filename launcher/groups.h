@@ -5,8 +5,8 @@
  * A slot is one group: FREE -> LOADING -> READY -> STOPPING -> FREE. A READY group that loses a
  * rank is restarted: READY -> RESTARTING -> LOADING -> READY, as often as the first model's shards
  * (restarts.h). The router reconnects to the same sockets. A LOADING group is restarted once if a
- * rank was ended by SIGKILL or SIGTERM; the router is told only the result. The slots of models
- * come first; the router knows only these. The children are the supervisor's, two per rank (shard
+ * rank was ended by SIGKILL or SIGTERM; the router receives only the result. The slots of models
+ * come first; the router uses only these. The children are the supervisor's, two per rank (shard
  * and probe). Main thread only. */
 #ifndef LAUNCHER_GROUPS_H
 #define LAUNCHER_GROUPS_H

@@ -3,10 +3,9 @@
 #define ROUTER_CALL_ACCOUNTING_H
 #include "router/call/call.h"
 
-/* All generations ended normally. */
+/* All generations ended normally. account_texts(): the same for embeddings and scores. */
 void account_done(struct call *c);
 void account_texts(struct call *c);
-/* as account_done(), for embeddings and scores */
 /* The call failed with `e`. */
 void account_failed(struct call *c, const struct err *e);
 void account_dropped(struct call *c); /* the client disconnected before the end */
@@ -24,15 +23,16 @@ struct account_stream {
     const struct gen_request *r; /* NULL: refused before it was created */
     uint32_t generated;          /* tokens sent */
 };
+/* It ended normally; it was refused with `e`; the client disconnected. */
 void account_generation(const struct edge *g, const struct account_stream *s,
                         enum gen_finish finish);
 void account_refused(const struct edge *g, const struct account_stream *s, const struct err *e);
-/* the client disconnected */
 void account_left(const struct edge *g, const struct account_stream *s);
 
 /* Reports parts of the body that had no effect (struct body): a log line and the header `warning`.
  * Call before the reply begins. */
 void account_warnings(struct call *c);
+/* Adds the headers of a stream, before its first event. */
 void account_stream_headers(struct call *c);
 /* Adds x-compute-*, x-*-time, x-*-tokens, summed over the generations [first, first + n). */
 void account_headers(struct call *c, uint32_t first, uint32_t n, bool compute_time);

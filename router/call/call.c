@@ -23,7 +23,7 @@ static uint64_t tenant_of(const struct call *c, const struct ask *q)
                : c->tenant;
 }
 
-/* Copies what a worker needs and only the exchange knows. */
+/* Copies what a worker needs from the exchange. */
 static int read_owner(struct call *c, const struct exchange *x)
 {
     char digest[EXCHANGE_DIGEST];

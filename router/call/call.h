@@ -1,7 +1,7 @@
 /* call.h - one request, from its body to its answer.
  *
  *   loop      a request arrives -> call
- *   worker    finds the model named in the body; if it must be loaded, the call comes back later
+ *   worker    finds the model named in the body; if it must be loaded, the call is run again later
  *   worker    route->work(): parse, validate, tokenize; call_generate() makes the generations
  *   loop      submits them; each event is passed to the format, which writes bytes for the client
  *   loop      all generations ended -> format->finish()

@@ -70,7 +70,9 @@ struct reply { /* zero-initialise, then reply_init() */
     unsigned types;   /* of the current argument */
 };
 
+/* Begins the answer. `c` is copied; what it points to must outlive the reply. */
 void reply_init(struct reply *r, const struct reply_config *c);
+/* Parses the next n bytes of the answer. */
 void reply_push(struct reply *r, const char *s, size_t n);
 /* End of the text: held text becomes content, and an incomplete call stays as it is. */
 void reply_end(struct reply *r);

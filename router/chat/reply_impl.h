@@ -32,12 +32,15 @@ enum reply_state {
 
 static inline bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
+/* Parses a byte in any state; the state decides which of the functions below gets it. */
 void reply_byte(struct reply *r, char c);
+/* Appends content. */
 void reply_content(struct reply *r, const char *s, size_t n);
 /* Continues or begins a piece of this kind. */
 void reply_piece(struct reply *r, enum reply_kind kind);
 /* A call may begin; `text` is what preceded the decision. */
 void call_open(struct reply *r, const char *text, size_t n);
+/* A byte, or the end of the text, inside a call (states from CALL_START on). */
 void call_byte(struct reply *r, char c);
 void call_end_of_text(struct reply *r);
 
@@ -54,10 +57,12 @@ const char *call_name(const struct reply *r);
 /* Appends reasoning or content. */
 void reply_text(struct reply *r, bool reasoning, const char *s, size_t n);
 
+/* reply_channels.c: answers in channels; channels_begin() parses config.opened. */
 void channels_begin(struct reply *r);
 void channels_byte(struct reply *r, char c);
 void channels_end(struct reply *r);
-bool channels_marker(const char *s, size_t n);
+bool channels_marker(const char *s, size_t n); /* is this text one of its markers? */
+/* reply_tags.c and reply_python.c: calls in tags, and as Python writes them. */
 void tags_byte(struct reply *r, char c);
 void tags_name(struct reply *r); /* the name follows */
 void tags_end_of_text(struct reply *r);

@@ -16,13 +16,15 @@
 struct draft_duration {
     double ns; /* 0: unknown */
 };
+/* Adds a measurement. */
 void draft_duration_note(struct draft_duration *d, int64_t ns);
 
 /* Acceptance rate of drafts, as a moving average. */
 struct draft_hits {
     float rate;
 };
-struct draft_hits draft_hits_new(void);
+struct draft_hits draft_hits_new(void); /* with an initial guess */
+/* Adds the verification of one draft; `right`: it was accepted. */
 void draft_hits_note(struct draft_hits *h, bool right);
 
 struct draft_wait_case {
@@ -35,6 +37,7 @@ struct draft_wait {
     uint32_t count; /* drafts to wait for; 0: the step does not wait */
     int64_t ms;     /* deadline in ms: less than half a step */
 };
+/* The number of drafts to wait for; 0 while durations are unknown, or if waiting does not pay. */
 struct draft_wait draft_wait_choose(const struct draft_wait_case *c);
 
 /* Should the draft shards start their next call before they receive it
@@ -52,6 +55,6 @@ struct draft_trust {
 };
 static inline bool draft_trust_holds(const struct draft_trust *t) { return t->rest == 0; }
 void draft_trust_answered(struct draft_trust *t); /* a call of the draft model returned */
-void draft_trust_met(struct draft_trust *t);
-void draft_trust_missed(struct draft_trust *t);
+void draft_trust_met(struct draft_trust *t);      /* drafts came before the deadline */
+void draft_trust_missed(struct draft_trust *t);   /* they did not */
 #endif

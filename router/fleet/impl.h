@@ -28,7 +28,7 @@ struct replica {
     bool over;           /* the scheduler has lost its shards for good */
     bool refused;        /* its shards answered but cannot serve this model */
     bool gone;           /* its thread has ended */
-    bool silent;         /* it was told to abandon its unresponsive shards */
+    bool silent;         /* infer_abandon() was called because its shards do not respond */
     struct infer *infer; /* NULL: none yet. Used under the lock, or while counted in `users` */
     uint32_t users;
     struct err why; /* the last failed start; kind ERR_NONE: none */

@@ -67,7 +67,9 @@ struct infer_limits { /* the result of warm-up */
     uint32_t runtime_adapters; /* how many can be loaded at run time; 0: no loading, no unloading */
 };
 
+/* NULL: the shards do not answer in time, or cannot serve; `e` says why. */
 struct infer *infer_start(const struct infer_config *c, struct err *e);
+/* Immutable; valid until infer_stop(). */
 const struct infer_limits *infer_limits(const struct infer *i);
 
 /* Enqueues texts for a model that does not generate (router/embed/embedder.h). After infer_stop()
@@ -113,7 +115,7 @@ struct infer_stats {
     uint32_t queued, running, blocks_total, blocks_used, blocks_cached, swap_used, cells_used;
     int64_t call_ns; /* how long the current model call has run, in ns; 0: none */
 };
-struct infer_stats infer_stats(struct infer *i);
+struct infer_stats infer_stats(struct infer *i); /* as of the scheduler's last turn */
 /* Appends the scheduler's audit to `out` as a JSON object (sched_audit()) and sets whether it
  * balances. Waits for the scheduler thread, at most `ms`. -1: no answer. Not callable on the
  * scheduler thread. */

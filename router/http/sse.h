@@ -35,6 +35,7 @@ struct sse {
 
 #define SSE_KEEP_ALIVE_MS 15000
 
+/* `limit`: most unread bytes; see sse_push(). */
 void sse_init(struct sse *s, size_t limit, int64_t now_ms);
 void sse_free(struct sse *s);
 /* Appends whole events, framed by the caller ("data: {...}\n\n"). */

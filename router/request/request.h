@@ -2,7 +2,7 @@
  *
  * A gen_request is one generation: one prompt, one token stream, one permit. A protocol that needs
  * several (best_of, n, a list of prompts) creates several. Data goes down once as a gen_request and
- * returns as gen_events; nothing below the routes knows a protocol.
+ * returns as gen_events; nothing below the routes depends on a protocol.
  *
  * Ownership: everything a request points to lives in its arena. The creator owns the request.
  * Between infer_submit() and the last event the scheduler borrows it and only reads it. */

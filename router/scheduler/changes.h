@@ -2,8 +2,8 @@
  *
  * A change is a model call like a step. It goes to all ranks between two steps, so that all see it
  * at the same point. All ranks apply it or none does: if some ranks fail, the others undo it. An
- * adapter that is being unloaded is unavailable to new requests at once. Running requests keep it,
- * and the shards are told to unload it when the last of these has ended. */
+ * adapter that is being unloaded is unavailable to new requests at once. Running requests keep it;
+ * the shards unload it when the last of these has ended. */
 #ifndef ROUTER_SCHEDULER_CHANGES_H
 #define ROUTER_SCHEDULER_CHANGES_H
 #include "common/err.h"

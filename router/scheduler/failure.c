@@ -221,7 +221,7 @@ static void on_break(void *arg, const char *why)
         snprintf(s->why_lost, sizeof(s->why_lost), "%s", why);
     else if (may_return(s))
         on_shard_lost(s, why);
-    else if (s->call == CALL_NONE) /* a call in flight notices by itself */
+    else if (s->call == CALL_NONE) /* a call in flight will fail */
         s->must_clear = true;
     sched_turn(s);
     sched_end_turn(s);

@@ -15,7 +15,7 @@
  *   Decode              while a batch runs
  *   a probe             a one-token Prefill, when idle after an error
  *
- * A peer that takes edits learns from Prefill and Decode which requests left. It gets FilterBatch
+ * For a peer that takes edits, Prefill and Decode list the requests that left. It gets FilterBatch
  * only after a failed Prefill, and ClearCache(batch) when all requests have left and none joins. */
 #ifndef ROUTER_SCHEDULER_SCHEDULER_H
 #define ROUTER_SCHEDULER_SCHEDULER_H

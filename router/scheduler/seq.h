@@ -84,7 +84,7 @@ struct seq_table {
     struct seq *bucket[1024];
     uint32_t n;
 };
-void seq_table_add(struct seq_table *t, struct seq *q);
+void seq_table_add(struct seq_table *t, struct seq *q); /* its id is not in the table yet */
 void seq_table_remove(struct seq_table *t, struct seq *q);
 struct seq *seq_table_find(const struct seq_table *t, uint64_t id); /* NULL: unknown */
 #endif

@@ -51,11 +51,11 @@ struct adapter_shelf {
     struct served_adapters *now; /* NULL: none yet */
     struct adapter_use *use;     /* [now->n] use counts as last noted; NULL: none noted */
 };
-void adapter_shelf_init(struct adapter_shelf *f);
-void adapter_shelf_fini(struct adapter_shelf *f);
-/* takes a reference of its own */
+void adapter_shelf_init(struct adapter_shelf *f); /* without a list */
+void adapter_shelf_fini(struct adapter_shelf *f); /* releases the list */
+/* Replaces the list. Takes a reference of its own. */
 void adapter_shelf_put(struct adapter_shelf *f, struct served_adapters *s);
-/* to be released by the caller; may be NULL */
+/* A reference to the list, which the caller releases; NULL: there is none. */
 struct served_adapters *adapter_shelf_hold(struct adapter_shelf *f);
 /* Publishes the use counts of `now`. Out of memory: the previous counts stay. */
 void adapter_shelf_note(struct adapter_shelf *f, const struct adapter_use *use);

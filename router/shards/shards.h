@@ -63,13 +63,15 @@ struct fan {
     bool busy;
     struct fan_rank *ranks;
 };
+/* Prepares calls to `s`, which must outlive the fan. -1: out of memory. fan_free(): no call may be
+ * in flight. */
 int fan_init(struct fan *f, struct shards *s, void (*done)(struct fan *f), void *arg,
              struct err *e);
 void fan_free(struct fan *f);
 /* Sends a call. `request` is packed before this returns. `wait`: wait for unreachable ranks. */
 void fan_call(struct fan *f, enum shard_rpc rpc, const ProtobufCMessage *request,
               int64_t timeout_ms, bool wait);
-void fan_cancel(struct fan *f);
+void fan_cancel(struct fan *f); /* the call in flight, if any, ends with CANCELLED */
 /* As fan_call(), but blocks; not on the loop thread. -1: as fan_error(). */
 int fan_call_sync(struct fan *f, enum shard_rpc rpc, const ProtobufCMessage *request,
                   int64_t timeout_ms, bool wait, struct err *e);
@@ -103,6 +105,8 @@ struct step_reply { /* merged answer of Prefill or Decode; all memory in `m` */
     /* prompts that computed fewer tokens than planned; NULL: none */
     const Generate__V3__Chunks *stalled;
 };
+/* Merges the answers of a Prefill or Decode that succeeded. -1: an invalid answer, or out of
+ * memory. */
 int fan_step_reply(const struct fan *f, struct rpc_mem *m, struct step_reply *out, struct err *e);
 
 /* Calls fn(arg, why) on the loop thread when a connection breaks, also if no call is in flight. The

@@ -1,4 +1,5 @@
-/* What Ollama's clients are told of a model. Sizes, families and digests of blobs are its own. */
+/* Descriptions of a model in Ollama's format. Fields that exist only in Ollama's store (sizes,
+ * families) are empty; the digest is the model's commit. */
 #include "router/api/ollama/ollama.h"
 #include <string.h>
 #include <time.h>

@@ -1,8 +1,8 @@
-/* ollama.h - Ollama's API, which many desktop clients and editors speak: /api/chat, /api/generate,
- * and what tells of the models.
+/* ollama.h - Ollama's API, which many desktop clients and editors use: /api/chat, /api/generate,
+ * and descriptions of the models.
  *
- * A body is rewritten as OpenAI's clients would send it, and read by chat_request_parse() or
- * completions_parse(); errors about a field name it as OpenAI does. Answers are lines of JSON
+ * A body is rewritten as OpenAI's clients would send it, and parsed by chat_request_parse() or
+ * completions_parse(); errors name a field as OpenAI does. Answers are lines of JSON
  * (application/x-ndjson), streamed unless `stream` is false. */
 #ifndef ROUTER_API_OLLAMA_OLLAMA_H
 #define ROUTER_API_OLLAMA_OLLAMA_H
@@ -15,8 +15,8 @@ struct ollama {
     const char *model; /* as the client named it */
     bool chat;         /* /api/chat: `message`; else `response` */
     bool stream;
-    bool raw;  /* the prompt is taken as it is, without the template */
-    bool load; /* nothing is asked: the client wants the model to be in memory */
+    bool raw;  /* the prompt is used without the template */
+    bool load; /* an empty request, which only loads the model */
 };
 
 /* request.c: c->body becomes OpenAI's; fills *o. ERR_SYNTAX, ERR_SHAPE, ERR_UNSUPPORTED. */

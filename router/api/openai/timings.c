@@ -1,9 +1,9 @@
-/* What llama-server's clients ask to be told beside an answer: how long the prompt and the answer
- * took, how far the prompt is, and what it is. */
+/* Optional parts of llama-server's answers: the times of prompt and answer, the progress of the
+ * prompt, and the prompt itself. */
 #include "common/clock.h"
 #include "router/api/openai/openai.h"
 
-/* In whole microseconds, as they are told. */
+/* A time in ms, rounded to microseconds; 0 if it is unknown. */
 static double ms(int64_t from, int64_t to)
 {
     const int64_t us = from && to > from ? (to - from) / 1000 : 0;

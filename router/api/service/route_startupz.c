@@ -1,6 +1,6 @@
 #include "router/call/call.h"
 
-/* True once the model was loaded; /readyz tells whether the shards answer now. */
+/* 200 from the first load of the model on; /readyz is 200 only while the shards answer. */
 static void reply(struct call *c)
 {
     if (!atomic_load(&c->edge->fleet)) {

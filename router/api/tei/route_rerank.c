@@ -1,4 +1,4 @@
-/* TEI's and Cohere's clients use the same path; the body tells which one it is. */
+/* TEI's and Cohere's clients use the same path; the body shows which of them it is. */
 #include "common/json.h"
 #include "router/api/cohere/rerank.h"
 #include "router/api/tei/tei.h"
