@@ -596,6 +596,21 @@ struct backend_ops {
     struct comm *(*comm_open)(struct device *d, struct comm *host, struct err *e);
 };
 
+/* Declares a backend's function with the signature that it has in struct backend_ops. */
+#define BACKEND_OP(backend, op) __typeof__(*((struct backend_ops *)0)->op) backend##_##op
+/* Operations that a backend for all models has. It declares them with BACKEND_OP(), and fills its
+ * struct backend_ops, from this list. */
+// clang-format off
+#define BACKEND_OPS(X)                                                                         \
+    X(weight_takes) X(weight_load) X(weight_free) X(weight_bytes) X(vector_load) X(kv_new)     \
+    X(kv_free) X(kv_block_bytes) X(kv_copy) X(host_alloc) X(host_free) X(kv_read)              \
+    X(kv_write) X(embed) X(give_rows) X(embed_pos) X(norm) X(add_norm) X(linear)               \
+    X(row_squares) X(row_moments) X(sparsify) X(gate_rows) X(clip) X(lora) X(rope_kv)          \
+    X(latent_kv) X(linear_heads) X(attention) X(conv) X(conv_floats) X(recur)                  \
+    X(recur_floats) X(gate_norm) X(state_copy) X(act_mul) X(act) X(xielu) X(act_by) X(moe)     \
+    X(altup) X(match_rows) X(beside) X(gather_out) X(logit_scale)
+// clang-format on
+
 extern const struct backend_ops backend_cpu;
 
 /* NULL and ERR_VALIDATION for an unknown name. "auto": a GPU if there is one, else the CPU. */

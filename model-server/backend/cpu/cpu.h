@@ -168,83 +168,16 @@ static inline bool in_pairs(const struct weight *w)
 bool cpu_pack_panel(const struct weight *w, char *panel, const struct mat_part *p, int64_t row);
 
 /* The operations of backend.h, one file per subject. */
-struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e);
-enum take cpu_weight_takes(const struct format *f, enum arith a);
-void cpu_weight_free(struct device *d, struct weight *w);
-uint64_t cpu_weight_bytes(const struct weight *w);
+#define X(op) BACKEND_OP(cpu, op);
+BACKEND_OPS(X)
+#undef X
 /* Chooses the product of a matrix by w->kind and w->dtype: sets half, squares and tile. */
 void cpu_weight_choose(const struct device *d, struct weight *w);
-void cpu_weight_layout(const struct device *d, char *out, size_t max);
-bool cpu_weight_image(const struct weight *w, struct weight_image *out);
-struct weight *cpu_weight_mapped(struct device *d, const struct weight_image *in, struct err *e);
-float *cpu_vector_load(struct device *d, const struct mat_part *v, float plus, struct err *e);
-struct kv_cache *cpu_kv_new(struct device *d, const struct kv_desc *k, struct err *e);
-void cpu_kv_free(struct device *d, struct kv_cache *kv);
-uint64_t cpu_kv_block_bytes(const struct kv_desc *k);
-int cpu_kv_copy(struct device *d, struct kv_cache *kv, const uint32_t *src, const uint32_t *dst,
-                uint32_t n, struct err *e);
-void *cpu_host_alloc(struct device *d, size_t bytes, struct err *e);
-void cpu_host_free(struct device *d, void *p, size_t bytes);
-int cpu_kv_read(struct device *d, struct kv_cache *kv, const uint32_t *blocks, void *host,
-                const uint32_t *slots, uint32_t n, struct err *e);
-int cpu_kv_write(struct device *d, struct kv_cache *kv, const uint32_t *blocks, const void *host,
-                 const uint32_t *slots, uint32_t n, struct err *e);
-void cpu_embed(struct device *d, float *y, const struct weight *w, uint32_t first_row, float scale);
-void cpu_row_squares(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
-                     uint32_t a, uint32_t b);
-void cpu_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate,
-                   bool softplus);
-void cpu_clip(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
-              const float *low, const float *high);
-void cpu_give_rows(struct device *d, float *y, const float *x, uint32_t n, bool add);
-void cpu_embed_pos(struct device *d, float *y, const struct weight *w, uint32_t offset);
-void cpu_norm(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
-              const struct norm *p);
-void cpu_add_norm(struct device *d, float *y, float *x, const float *r, float scale, uint32_t rows,
-                  uint32_t n, const struct norm *p);
-void cpu_linear(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
-                const float *bias);
-void cpu_observe(struct device *d,
-                 void (*fn)(void *arg, const struct weight *w, const float *x, uint32_t rows),
-                 void *arg);
-void cpu_lora(struct device *d, float *y, uint32_t y_width, const float *x, uint32_t x_width,
-              const struct lora_set *of);
-void cpu_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
-                 const struct rope_kv *p);
-void cpu_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache *cache,
-                   uint32_t layer, const struct latent_kv *p);
-void cpu_linear_heads(struct device *d, float *y, const float *x, uint32_t rows,
-                      struct weight *const *w, uint32_t n);
+BACKEND_OP(cpu, weight_layout);
+BACKEND_OP(cpu, weight_image);
+BACKEND_OP(cpu, weight_mapped);
+BACKEND_OP(cpu, observe);
 /* Reserves scratch memory for sequences as long as the cache, so that steps allocate none. It is
  * not touched before it is used. */
 bool cpu_attention_reserve(struct device *d, const struct kv_desc *k);
-void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride,
-                   const struct kv_cache *kv, uint32_t layer, const struct attn *p);
-void cpu_conv(struct device *d, float *y, const float *x, uint32_t x_stride,
-              const struct state_ref *s, const struct conv *p);
-uint64_t cpu_conv_floats(const struct conv *p);
-void cpu_recur(struct device *d, float *o, const struct state_ref *s, const struct recur *p);
-uint64_t cpu_recur_floats(const struct recur *p);
-void cpu_gate_norm(struct device *d, float *x, uint32_t x_stride, uint32_t rows, uint32_t n,
-                   const struct gate_norm *p);
-int cpu_state_copy(struct device *d, const struct state_ref *s, const uint32_t *src,
-                   const uint32_t *dst, uint32_t n, struct err *e);
-void cpu_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
-                 enum act kind);
-void cpu_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind);
-void cpu_row_moments(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
-                     uint32_t n);
-void cpu_sparsify(struct device *d, float *x, uint32_t stride, uint32_t rows, uint32_t n,
-                  const struct sparsify *p);
-void cpu_altup(struct device *d, float *x, uint32_t rows, uint32_t n, const struct altup *p);
-void cpu_match_rows(struct device *d, float *y, const float *x, const float *like, uint32_t rows,
-                    uint32_t n, bool add);
-void cpu_xielu(struct device *d, float *x, uint32_t rows, uint32_t n, float a, float b);
-void cpu_beside(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
-                uint32_t n);
-void cpu_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
-                enum act kind);
-void cpu_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
-void cpu_gather_out(struct device *d, float *y, const float *x, uint32_t n);
-void cpu_logit_scale(struct device *d, float *x, uint32_t rows, uint32_t n, float scale, float cap);
 #endif

@@ -327,9 +327,8 @@ void batch_send(struct device *d); /* enqueues the copy of what has changed */
 void batch_free(struct device *d);
 
 /* draw.c: copies the requests before the step, and the results after it. */
-int cuda_draw(struct device *d, const struct logits *x, const struct draw *v, uint32_t n, int set,
-              struct err *e);
-int cuda_drawn(struct device *d, int set, struct draw_results *out, struct err *e);
+BACKEND_OP(cuda, draw);
+BACKEND_OP(cuda, drawn);
 void draw_send(struct device *d);
 void draw_collect(struct device *d);
 void draw_free(struct device *d);
@@ -343,80 +342,13 @@ void cuda_quantise(struct device *d, struct linear_args *a, uint32_t rows);
 void cuda_narrow(struct device *d, struct linear_args *a, enum narrow_order order);
 
 /* weight.c, kv.c, ops.c, moe.c, lora.c: the operations of backend.h. */
-enum take cuda_weight_takes(const struct format *f, enum arith a);
-struct weight *cuda_weight_load(struct device *d, const struct mat_desc *m, struct err *e);
-void cuda_weight_free(struct device *d, struct weight *w);
-uint64_t cuda_weight_bytes(const struct weight *w);
-float *cuda_vector_load(struct device *d, const struct mat_part *v, float plus, struct err *e);
-struct kv_cache *cuda_kv_new(struct device *d, const struct kv_desc *k, struct err *e);
-void cuda_kv_free(struct device *d, struct kv_cache *kv);
-uint64_t cuda_kv_block_bytes(const struct kv_desc *k);
-int cuda_kv_copy(struct device *d, struct kv_cache *kv, const uint32_t *src, const uint32_t *dst,
-                 uint32_t n, struct err *e);
-void *cuda_host_alloc(struct device *d, size_t bytes, struct err *e);
-void cuda_host_free(struct device *d, void *p, size_t bytes);
-int cuda_kv_read(struct device *d, struct kv_cache *kv, const uint32_t *blocks, void *host,
-                 const uint32_t *slots, uint32_t n, struct err *e);
-int cuda_kv_write(struct device *d, struct kv_cache *kv, const uint32_t *blocks, const void *host,
-                  const uint32_t *slots, uint32_t n, struct err *e);
-void cuda_embed(struct device *d, float *y, const struct weight *w, uint32_t first_row,
-                float scale);
-void cuda_give_rows(struct device *d, float *y, const float *x, uint32_t n, bool add);
-void cuda_embed_pos(struct device *d, float *y, const struct weight *w, uint32_t offset);
-void cuda_norm(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
-               const struct norm *p);
-void cuda_add_norm(struct device *d, float *y, float *x, const float *r, float scale, uint32_t rows,
-                   uint32_t n, const struct norm *p);
-void cuda_linear(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
-                 const float *bias);
-void cuda_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache *cache,
-                    uint32_t layer, const struct latent_kv *p);
-void cuda_linear_heads(struct device *d, float *y, const float *x, uint32_t rows,
-                       struct weight *const *w, uint32_t n);
-void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
-                  const struct rope_kv *p);
-void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_stride,
-                    const struct kv_cache *kv, uint32_t layer, const struct attn *p);
-void cuda_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
-                  enum act kind);
-void cuda_row_squares(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
-                      uint32_t a, uint32_t b);
-void cuda_conv(struct device *d, float *y, const float *x, uint32_t x_stride,
-               const struct state_ref *s, const struct conv *p);
-uint64_t cuda_conv_floats(const struct conv *p);
-void cuda_recur(struct device *d, float *o, const struct state_ref *s, const struct recur *p);
-uint64_t cuda_recur_floats(const struct recur *p);
-void cuda_gate_norm(struct device *d, float *x, uint32_t x_stride, uint32_t rows, uint32_t n,
-                    const struct gate_norm *p);
-int cuda_state_copy(struct device *d, const struct state_ref *s, const uint32_t *src,
-                    const uint32_t *dst, uint32_t n, struct err *e);
-void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate,
-                    bool softplus);
-void cuda_clip(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
-               const float *low, const float *high);
-void cuda_row_moments(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
-                      uint32_t n);
-void cuda_sparsify(struct device *d, float *x, uint32_t stride, uint32_t rows, uint32_t n,
-                   const struct sparsify *p);
-void cuda_altup(struct device *d, float *x, uint32_t rows, uint32_t n, const struct altup *p);
-void cuda_match_rows(struct device *d, float *y, const float *x, const float *like, uint32_t rows,
-                     uint32_t n, bool add);
-void cuda_beside(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
-                 uint32_t n);
-void cuda_xielu(struct device *d, float *x, uint32_t rows, uint32_t n, float a, float b);
-void cuda_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
-                 enum act kind);
-void cuda_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind);
-void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
+#define X(op) BACKEND_OP(cuda, op);
+BACKEND_OPS(X)
+#undef X
 /* a weight is freed: removes its tables */
 void moe_forget(struct device *d, const struct weight *w);
 void moe_tables_free(struct device *d);
-void cuda_lora(struct device *d, float *y, uint32_t y_width, const float *x, uint32_t x_width,
-               const struct lora_set *of);
 void lora_tables_free(struct device *d);
-void cuda_gather_out(struct device *d, float *y, const float *x, uint32_t n);
-void cuda_logit_scale(struct device *d, float *x, uint32_t rows, uint32_t n, float scale,
-                      float cap);
 
 /* group.c. group_wait(): cuda_sync(), or with an event cuda_wait(), while watching the other
  * ranks. Modes of a step that may repeat: run it, capture it, or replay the capture with this
@@ -424,7 +356,7 @@ void cuda_logit_scale(struct device *d, float *x, uint32_t rows, uint32_t n, flo
  * all run. STEP_FAILED, with a fault, if any rank has failed. Call it exactly if
  * group_captures(). */
 enum { STEP_FAILED = -2, STEP_RUN = -1, STEP_CAPTURE = 0 };
-struct comm *cuda_comm_open(struct device *d, struct comm *host, struct err *e);
+BACKEND_OP(cuda, comm_open);
 int group_wait(struct group *g, cudaEvent_t until, struct err *e);
 bool group_captures(const struct group *g);
 int group_agree(struct group *g, int mine);
