@@ -39,24 +39,43 @@ def test_the_image_has_at_most_forty_megabytes(tmp_path):
     assert 5 << 20 < size <= 40 << 20, f"{size} bytes"
 
 
+def slowness():
+    """How many times longer than its processor time a computation takes here and now: 1 on a machine of its own."""
+    begun, used = time.monotonic(), time.thread_time()
+    while time.thread_time() - used < 0.05:
+        pass
+    return (time.monotonic() - begun) / (time.thread_time() - used)
+
+
+@sanitized
+def test_a_start_takes_three_hundred_milliseconds():
+    """The first, of a model whose weights are there at once (3.5 MB). The best of five, as if the machine were its own."""
+    took = []
+    for _ in range(5):
+        slow, begun = slowness(), time.monotonic()
+        with Service(DEMO, args=CACHE):
+            ready = time.monotonic() - begun
+            took.append(ready / (slow + slowness()) * 2)
+        if took[-1] <= 0.3:
+            return
+    raise AssertionError(took)
+
+
 def test_the_first_request_takes_no_longer_than_others():
     """The first. The best of three starts: nothing is compiled or touched by the first request that the others do not do, too."""
     ask = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 30}}
-    ratios, ready = [], []
+    ratios = []
     for _ in range(3):
-        begun = time.monotonic()
         with Service(DEMO, args=CACHE) as s:
-            ready.append(time.monotonic() - begun)
             took = []
             for _ in range(10):
                 begun = time.monotonic()
                 assert s.post("/generate", ask).status_code == 200
                 took.append(time.monotonic() - begun)
         ratios.append(took[0] / statistics.median(took[1:]))
-        if min(ratios) <= 1.5 and min(ready) < 1.5:
-            break
-    assert min(ratios) <= 1.5, (ratios, ready)
-    assert min(ready) < 1.5 * SLOW, ready  # 3.5 MB of weights; on a quiet machine 0.2 s
+        if ratios[-1] <= 1.5:
+            return
+    raise AssertionError(ratios)
 
 
 def memory(pid):
