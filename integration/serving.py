@@ -193,7 +193,7 @@ class Service(Process):
     def __enter__(self):
         return self
 
-    def check_books(self):
+    def check_accounting(self):
         """Whatever the test did: each block in use is one that somebody holds. Of services that answer, and to us."""
         with contextlib.suppress(requests.RequestException):
             r = requests.get(self.url + "/debug/audit", timeout=5 * SLOW)
@@ -203,7 +203,7 @@ class Service(Process):
 
     def __exit__(self, kind, *_):
         if kind is None and self.alive():
-            self.check_books()
+            self.check_accounting()
         code = self.stop(timeout=30)
         if kind is None:
             assert code == 0, f"launcher exited with {code}:\n{self.log[-4000:]}"

@@ -155,7 +155,7 @@ def test_a_killed_shard_is_sent_the_pictures_again(family):
 
 
 @pytest.mark.parametrize(("family", "swap"), [("qwen2_5_vl", 0), ("qwen2_5_vl", 0.25), ("gemma3", 0), ("gemma3", 0.25), ("qwen3_5", 0)])
-def test_a_picture_that_makes_way_goes_on_with_the_same_bits(family, swap):
+def test_a_preempted_picture_goes_on_with_the_same_bits(family, swap):
     """A cache for a few of the streams: whoever is computed again, or moved out and in, says what it says alone."""
     seen = [c for c in cases(family) if len(c["images"]) == 1]
     bodies = [body(c, max_tokens=90, return_token_ids=True, logprobs=True, cache_salt=str(i % 7)) for i, c in enumerate(seen * 2)]
@@ -171,11 +171,11 @@ def test_a_picture_that_makes_way_goes_on_with_the_same_bits(family, swap):
         alone = [says(s, b) for b in bodies]
         for case, (ids, _) in zip(seen * 2, alone):
             assert ids[: len(case["greedy_ids"])] == case["greedy_ids"], case["images"]
-        made_way = lambda method: s.metric("tgi_preemption_count", method=method) or 0
-        assert made_way("swap") + made_way("recompute") == 0
+        preempted = lambda method: s.metric("tgi_preemption_count", method=method) or 0
+        assert preempted("swap") + preempted("recompute") == 0
         for _ in range(2):
             assert together(s, says, bodies) == alone
-        assert made_way("swap" if swap else "recompute") > 0
+        assert preempted("swap" if swap else "recompute") > 0
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0 and s.metric("tgi_swap_blocks_used") == 0)
 
 

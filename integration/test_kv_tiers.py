@@ -213,7 +213,7 @@ def test_several_services_in_one_folder(tmp_path):
             for (_, t), got in zip(asked, pool.map(lambda x: answer(*x), asked)):
                 assert got == want[t]
         for s in services:
-            s.check_books()
+            s.check_accounting()
     finally:
         for s in services:
             s.stop()

@@ -89,7 +89,7 @@ def test_starts_in_a_row_after_sigkill(tmp_path):
         s.p.kill()
         s.p.wait()
         wait_for(lambda children=children: all(map(gone, children)), 1)
-        s.check_books = lambda: None  # nobody is there to be asked
+        s.check_accounting = lambda: None  # nobody is there to be asked
         s.stop()
 
 

@@ -36,7 +36,7 @@ def answer(s, body):
     return list(s.events("/generate_stream", body))
 
 
-def made_way(s, method):
+def preempted(s, method):
     return s.metric("tgi_preemption_count", method=method) or 0
 
 
@@ -45,11 +45,11 @@ def run(num_shard, *args, model=DEMO):
     with Service(model, num_shard, args=[*tight, *args]) as s:
         work = list(bodies())
         alone = [answer(s, b) for b in work]
-        assert made_way(s, "swap") + made_way(s, "recompute") == 0
+        assert preempted(s, "swap") + preempted(s, "recompute") == 0
         for _ in range(2):
             assert together(s, answer, work) == alone
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0 and s.metric("tgi_swap_blocks_used") == 0)
-        return made_way(s, "swap"), made_way(s, "recompute"), s.metric("tgi_swapped_blocks", direction="in") or 0
+        return preempted(s, "swap"), preempted(s, "recompute"), s.metric("tgi_swapped_blocks", direction="in") or 0
 
 
 @pytest.mark.parametrize("num_shard", [1, 2])
@@ -75,7 +75,7 @@ def test_rotations_that_look_at_the_length_are_computed_as_they_were(tmp_path):
     assert again > 0
 
 
-def test_what_fits_without_making_way_is_not_refused_and_what_never_fits_is():
+def test_what_fits_without_preemption_is_not_refused_and_what_never_fits_is():
     with Service(DEMO, 1, args=["--max-batch-total-tokens", "448", "--max-total-tokens", "448"]) as s:
         info = s.post("/generate", {"inputs": "Once", "parameters": {"max_new_tokens": 2000}})
         assert info.status_code == 422

@@ -69,7 +69,7 @@ def test_streams_go_on_when_their_shard_is_killed():
         expect_empty(s)
 
 
-def test_making_way_changes_nothing():
+def test_preemption_changes_nothing():
     """A cache of 28 blocks for requests that want up to half of them each."""
     rng = random.Random(seed_for(3))
     work = [asked(rng, i) for i in range(30)]

@@ -70,7 +70,7 @@ def test_no_schedule_changes_a_bit(kind, num_shard, tmp_path):
 
 
 @pytest.mark.parametrize("extra", [[], ["--speculate", "4"]])
-def test_making_way_changes_nothing(extra, tmp_path):
+def test_preemption_changes_nothing(extra, tmp_path):
     """A cache for a fraction of what is asked for: KV blocks and blocks of windows run out."""
     rng = random.Random(seed_for(3))
     work = [asked(rng, i, 120) for i in range(30)]

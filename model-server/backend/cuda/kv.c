@@ -218,7 +218,7 @@ void *cuda_host_alloc(struct device *d, size_t bytes, struct err *e)
     if (rc == cudaSuccess)
         return p;
     cudaGetLastError(); /* clears the error of a failed allocation */
-    cuda_failed(d, rc, "page-locked memory for KV blocks that make way", e);
+    cuda_failed(d, rc, "page-locked memory for swapped KV blocks", e);
     return NULL;
 }
 

@@ -1,5 +1,5 @@
-/* What the router changes between two steps: blocks that come as they are needed, requests that
- * make way and come back, by computing again or from the swap region, each going on exactly. */
+/* What the router changes between two steps: blocks that are allocated on demand, requests that are
+ * preempted and resume, recomputed or swapped in, with the same tokens. */
 #include "tests/unit/model-server/engine/rig.h"
 
 enum { TIGHT = 64, ROUNDS = 40, ALL = 24, LOT = 64 };
@@ -117,7 +117,7 @@ static void tell_more(void)
         }
 }
 
-/* The newest makes way. Sometimes there is room for one token only, and nothing can run ahead. */
+/* The newest is preempted. Sometimes one token fits only, and nothing can run ahead. */
 static void make_room(void)
 {
     for (uint32_t i = 0; i < ALL; i++)
@@ -138,10 +138,10 @@ static void step(void)
     uint64_t id = 5;
     begin_edits();
     make_room();
-    bool nobody_made_way = r.x.out.n_blocks == 0;
+    bool none_was_preempted = r.x.out.n_blocks == 0;
     for (uint32_t i = 0; i < ALL; i++)
         running += r.t[i].state == RUNS;
-    for (uint32_t i = 0; i < ALL && nobody_made_way && (!running || rand() % 3); i++)
+    for (uint32_t i = 0; i < ALL && none_was_preempted && (!running || rand() % 3); i++)
         if (r.t[i].state == WAITS && !come_back(i, &specs[n++]) && n--)
             break;
     for (uint32_t i = 0; i < n; i++) { /* whole prompts: the helper counts on it */
@@ -169,7 +169,7 @@ static bool all_over(void)
     return true;
 }
 
-static void who_makes_way_goes_on_exactly(void **state)
+static void preempted_requests_go_on_exactly(void **state)
 {
     (void)state;
     uint32_t n_preempted = 0, n_swapped = 0;
@@ -205,7 +205,7 @@ static void who_makes_way_goes_on_exactly(void **state)
     assert_true(n_swapped > ROUNDS / 2 && n_swapped < n_preempted);
 }
 
-/* A stop text that is half said when its request makes way is found when it is back. */
+/* A stop text that is half generated when its request is preempted is found after it resumes. */
 static void a_stop_text_goes_on(void **state)
 {
     (void)state;
@@ -406,13 +406,13 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 #define D(f) cmocka_unit_test_setup_teardown(f, setup_draws, teardown)
     const struct CMUnitTest t[] = {
-        T(who_makes_way_goes_on_exactly),
+        T(preempted_requests_go_on_exactly),
         T(a_stop_text_goes_on),
         T(no_block_no_step),
         T(edits_are_whole),
         T(chunks_are_as_the_router_says),
         T(nonsense_cannot_go_on),
-        D(who_makes_way_goes_on_exactly),
+        D(preempted_requests_go_on_exactly),
         D(a_stop_text_goes_on),
         D(no_block_no_step),
         D(edits_are_whole),

@@ -1,4 +1,4 @@
-/* The books of state cells: by hand, and at random beside a plain list of who has what. */
+/* The accounting of state cells: by hand, and at random beside a plain list of owners. */
 #include "router/scheduler/cells.h"
 #include "tests/unit/test.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The block books at random, beside a device that remembers what was computed where: a hit is what
- * its user would have computed, and stays it as long as he has it. */
+/* The accounting of blocks at random, beside a device that records what was computed where: a hit
+ * is what its request would have computed, and stays so as long as the request holds it. */
 #include "router/scheduler/kv_blocks.h"
 #include "tests/unit/test.h"
 #include <string.h>
@@ -259,7 +259,7 @@ static void walk(bool copies, bool stateful, bool windowed)
     }
 }
 
-static void a_random_walk_keeps_the_books_and_the_contents(void **state)
+static void a_random_walk_keeps_the_accounting_and_the_contents(void **state)
 {
     (void)state;
     walk(false, false, false);
@@ -287,7 +287,7 @@ static void a_random_walk_with_a_cache_of_windows_keeps_that_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_random_walk_keeps_the_books_and_the_contents),
+        cmocka_unit_test(a_random_walk_keeps_the_accounting_and_the_contents),
         cmocka_unit_test(a_random_walk_with_copies_keeps_them_too),
         cmocka_unit_test(a_random_walk_with_recurrent_state_keeps_that_too),
         cmocka_unit_test(a_random_walk_with_a_cache_of_windows_keeps_that_too),

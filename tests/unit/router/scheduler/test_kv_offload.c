@@ -9,7 +9,7 @@ static uint32_t P[N], Q[N];
 static struct kv_spill below[BELOW];
 static uint32_t n_below;
 
-static struct kv_blocks *books(uint32_t n_blocks, uint32_t n_cells, uint32_t n_windows)
+static struct kv_blocks *new_blocks(uint32_t n_blocks, uint32_t n_cells, uint32_t n_windows)
 {
     struct kv_blocks *kv = kv_new(n_blocks, BT, n_blocks); /* another seed each: keys do not mind */
     for (uint32_t i = 0; i < N; i++) {
@@ -96,7 +96,7 @@ static uint32_t import(struct kv_blocks *kv, const struct kv_key *key, bool ok)
 
 static void a_key_is_of_the_whole_prefix(void **state)
 {
-    struct kv_blocks *kv = books(100, 0, 0), *other = books(50, 0, 0);
+    struct kv_blocks *kv = new_blocks(100, 0, 0), *other = new_blocks(50, 0, 0);
     uint8_t a[10][KV_CHAIN], b[10][KV_CHAIN];
     struct kv_key p = {P, 40}, q = {Q, 40}, salted = {P, 40, .salt = UINT64_C(1) << 63 | 5};
     (void)state;
@@ -124,7 +124,7 @@ static void a_key_is_of_the_whole_prefix(void **state)
 
 static void a_block_is_stored_once(void **state)
 {
-    struct kv_blocks *kv = books(100, 0, 0);
+    struct kv_blocks *kv = new_blocks(100, 0, 0);
     struct kv_key p = {P, 42}, q = {Q, 42}, adapted = {P, 42, .adapter = 3};
     struct kv_spill x[4];
     (void)state;
@@ -145,7 +145,8 @@ static void a_block_is_stored_once(void **state)
 
 static void what_comes_back_is_a_hit(void **state)
 {
-    struct kv_blocks *kv = books(16, 0, 0); /* 15 blocks: the second prompt drives out the first */
+    struct kv_blocks *kv =
+        new_blocks(16, 0, 0); /* 15 blocks: the second prompt drives out the first */
     struct kv_key p = {P, 41}, other = {Q + 100, 50}, salted = {P, 41, .salt = UINT64_C(1) << 63};
     struct kv_stats st;
     (void)state;
@@ -170,7 +171,7 @@ static void what_comes_back_is_a_hit(void **state)
 
 static void blocks_that_are_evicted_first_are_lost(void **state)
 {
-    struct kv_blocks *kv = books(16, 0, 0);
+    struct kv_blocks *kv = new_blocks(16, 0, 0);
     (void)state;
     run(kv, &(struct kv_key){P, 41}, 0);
     run(kv, &(struct kv_key){Q + 100, 50}, 0);
@@ -182,7 +183,7 @@ static void blocks_that_are_evicted_first_are_lost(void **state)
 /* No room: nothing is taken from those that run. */
 static void an_import_takes_nothing_from_those_that_run(void **state)
 {
-    struct kv_blocks *kv = books(16, 0, 0);
+    struct kv_blocks *kv = new_blocks(16, 0, 0);
     struct kv_key p = {P, 41}, other = {Q + 100, 30};
     struct kv_table t = {0};
     (void)state;
@@ -198,7 +199,7 @@ static void an_import_takes_nothing_from_those_that_run(void **state)
 
 static void recurrent_state_comes_with_its_block(void **state)
 {
-    struct kv_blocks *kv = books(100, 8, 0);
+    struct kv_blocks *kv = new_blocks(100, 8, 0);
     struct kv_key p = {P, 41}, longer = {P, 61};
     (void)state;
     run(kv, &p, 0);
@@ -220,7 +221,7 @@ static void recurrent_state_comes_with_its_block(void **state)
 
 static void without_its_state_a_prefix_is_no_import(void **state)
 {
-    struct kv_blocks *kv = books(100, 8, 0);
+    struct kv_blocks *kv = new_blocks(100, 8, 0);
     struct kv_key p = {P, 41};
     (void)state;
     run(kv, &p, 0);
@@ -236,7 +237,7 @@ static void without_its_state_a_prefix_is_no_import(void **state)
 
 static void the_last_window_comes_with_a_prefix(void **state)
 {
-    struct kv_blocks *kv = books(200, 0, 13);
+    struct kv_blocks *kv = new_blocks(200, 0, 13);
     struct kv_key p = {P, 81};
     (void)state;
     run(kv, &p, 0);

@@ -7,7 +7,7 @@
 enum { BT = 4, N = 4096 };
 static uint32_t P[N], Q[N]; /* Q goes on differently behind 26 tokens */
 
-static struct kv_blocks *books(uint32_t n_blocks, uint32_t n_cells)
+static struct kv_blocks *new_blocks(uint32_t n_blocks, uint32_t n_cells)
 {
     struct kv_blocks *kv = kv_new(n_blocks, BT, 1);
     assert_true(kv_stateful(kv, n_cells, true));
@@ -51,7 +51,7 @@ static void run(struct kv_blocks *kv, const uint32_t *tokens, uint32_t n, uint32
 
 static void a_hit_ends_where_a_snapshot_is(void **state)
 {
-    struct kv_blocks *kv = books(100, 8);
+    struct kv_blocks *kv = new_blocks(100, 8);
     (void)state;
     run(kv, P, 40, 0); /* leaves its state behind 36: the last full block before the last token */
     run(kv, P, 40, 36);
@@ -66,7 +66,7 @@ static void a_hit_ends_where_a_snapshot_is(void **state)
 /* The first one that turns off does not find the state there, and leaves it for the next. */
 static void where_prompts_part_the_second_one_leaves_a_snapshot(void **state)
 {
-    struct kv_blocks *kv = books(100, 8);
+    struct kv_blocks *kv = new_blocks(100, 8);
     (void)state;
     run(kv, P, 60, 0);
     run(kv, Q, 60, 0);
@@ -77,7 +77,7 @@ static void where_prompts_part_the_second_one_leaves_a_snapshot(void **state)
 
 static void the_blocks_behind_the_snapshot_are_shared_all_the_same(void **state)
 {
-    struct kv_blocks *kv = books(100, 8);
+    struct kv_blocks *kv = new_blocks(100, 8);
     struct kv_table a = {0}, b = {0};
     (void)state;
     assert_true(admit(kv, &a, P, 60));
@@ -95,7 +95,7 @@ static void the_blocks_behind_the_snapshot_are_shared_all_the_same(void **state)
 
 static void stops_are_few_and_the_same_for_all(void **state)
 {
-    struct kv_blocks *kv = books(3000, 32);
+    struct kv_blocks *kv = new_blocks(3000, 32);
     struct kv_table t = {.shares = true};
     (void)state;
     assert_int_equal(kv_stop(kv, &t, 4000, 0, false), 1024);
@@ -118,7 +118,7 @@ static void stops_are_few_and_the_same_for_all(void **state)
     t.shares = false;
     assert_int_equal(kv_stop(kv, &t, 4000, 0, false), 4000);
     kv_free(kv);
-    kv = books(3000, 16); /* two stops at most */
+    kv = new_blocks(3000, 16); /* two stops at most */
     t = (struct kv_table){.shares = true};
     assert_int_equal(kv_stop(kv, &t, 4000, 0, false), 2048);
     assert_int_equal(kv_stop(kv, &t, 4000, 2048, false), 3996);
@@ -128,7 +128,7 @@ static void stops_are_few_and_the_same_for_all(void **state)
 /* Where a step is dear beside the tokens of prompts, as on a GPU, fewer stops pay. */
 static void a_stop_must_be_worth_a_step(void **state)
 {
-    struct kv_blocks *kv = books(3000, 32);
+    struct kv_blocks *kv = new_blocks(3000, 32);
     struct kv_table t = {.shares = true}, known = {.shares = true, .n_matched = 200};
     (void)state;
     kv_step_tokens(kv, 100);
@@ -145,7 +145,7 @@ static void a_stop_must_be_worth_a_step(void **state)
 
 static void without_spare_cells_nobody_stops(void **state)
 {
-    struct kv_blocks *kv = books(100, 2);
+    struct kv_blocks *kv = new_blocks(100, 2);
     struct kv_table a = {0}, b = {0};
     (void)state;
     assert_true(kv_could_fit(kv, 40));
@@ -160,7 +160,7 @@ static void without_spare_cells_nobody_stops(void **state)
     assert_true(admit(kv, &b, Q, 4));
     kv_release(kv, &b, Q, 4);
     kv_free(kv);
-    kv = books(100, 1);
+    kv = new_blocks(100, 1);
     assert_false(kv_could_fit(kv, 1));
     kv_free(kv);
 }
@@ -168,7 +168,7 @@ static void without_spare_cells_nobody_stops(void **state)
 /* Blocks are there, cells are not, and the other way round: nothing is taken. */
 static void admission_is_all_or_nothing(void **state)
 {
-    struct kv_blocks *kv = books(11, 6);
+    struct kv_blocks *kv = new_blocks(11, 6);
     struct kv_table t[4] = {{0}};
     (void)state;
     assert_true(admit(kv, &t[0], P, 30)); /* 8 of 10 blocks */
@@ -187,7 +187,7 @@ static void admission_is_all_or_nothing(void **state)
 
 static void a_snapshot_goes_with_its_block(void **state)
 {
-    struct kv_blocks *kv = books(12, 8);
+    struct kv_blocks *kv = new_blocks(12, 8);
     struct kv_table t = {0};
     (void)state;
     run(kv, P, 20, 0);
@@ -206,7 +206,7 @@ static void a_snapshot_goes_with_its_block(void **state)
 /* Its own snapshot is the only one that could make room: it begins anew. */
 static void a_request_needs_cells_more_than_a_hit(void **state)
 {
-    struct kv_blocks *kv = books(100, 4);
+    struct kv_blocks *kv = new_blocks(100, 4);
     struct kv_table a = {0}, b = {0};
     (void)state;
     run(kv, P, 40, 0);
@@ -222,7 +222,7 @@ static void a_request_needs_cells_more_than_a_hit(void **state)
 
 static void a_rolling_snapshot_follows_its_request(void **state)
 {
-    struct kv_blocks *kv = books(100, 8);
+    struct kv_blocks *kv = new_blocks(100, 8);
     struct kv_table t = {0};
     (void)state;
     assert_true(admit(kv, &t, P, 8) && kv_grow(kv, &t, 40));
@@ -241,7 +241,7 @@ static void a_rolling_snapshot_follows_its_request(void **state)
 /* What was computed before the shards forgot it all is no hit after. */
 static void an_old_table_leaves_nothing(void **state)
 {
-    struct kv_blocks *kv = books(100, 8);
+    struct kv_blocks *kv = new_blocks(100, 8);
     struct kv_table t = {0};
     (void)state;
     assert_true(admit(kv, &t, P, 40));

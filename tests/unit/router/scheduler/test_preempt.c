@@ -1,5 +1,5 @@
-/* More requests than blocks: who makes way comes back and is told what it would have been told
- * alone, whether its blocks were computed again or came back from the swap region. */
+/* More requests than blocks: a preempted request resumes with the tokens that it would get alone,
+ * whether its blocks were computed again or swapped in. */
 #include "tests/unit/router/infer_rig.h"
 
 static double swaps(struct rig *g) { return counter(g, "tgi_preemption_count{method=\"swap\"} "); }

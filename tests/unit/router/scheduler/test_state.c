@@ -203,7 +203,7 @@ static void the_queue_waits_for_cells_as_for_blocks(void **state)
     }
 }
 
-static void who_makes_way_gives_its_cells_back(void **state)
+static void a_preempted_request_gives_its_cells_back(void **state)
 {
     static const uint32_t cells[] = {4, 12, 80};
     (void)state;
@@ -213,7 +213,7 @@ static void who_makes_way_gives_its_cells_back(void **state)
     }
 }
 
-static void one_that_made_way_goes_on_from_a_snapshot(void **state)
+static void a_preempted_request_goes_on_from_a_snapshot(void **state)
 {
     struct fake_shard like = {.n_cells = 30, .n_blocks = 31};
     struct rig *g = rig_new(&like, &plain, 1);
@@ -436,8 +436,8 @@ int main(void)
         cmocka_unit_test(followers_begin_from_the_leaders_state),
         cmocka_unit_test(without_a_prefix_cache_nothing_is_kept),
         cmocka_unit_test(the_queue_waits_for_cells_as_for_blocks),
-        cmocka_unit_test(who_makes_way_gives_its_cells_back),
-        cmocka_unit_test(one_that_made_way_goes_on_from_a_snapshot),
+        cmocka_unit_test(a_preempted_request_gives_its_cells_back),
+        cmocka_unit_test(a_preempted_request_goes_on_from_a_snapshot),
         cmocka_unit_test(one_that_is_cancelled_leaves_no_snapshot),
         cmocka_unit_test(a_save_that_failed_is_no_snapshot),
         cmocka_unit_test(no_start_without_room_for_one_request),
