@@ -98,7 +98,7 @@ MADE = {
     "bailing_moe": (ARCH.BAILINGMOE2, bailing2),
     "exaone_moe": (ARCH.EXAONE_MOE, exaone_moe),
     "afmoe": (ARCH.AFMOE, afmoe),
-    "hy_v3": (ARCH.GLM4_MOE, hy_v3, "hy_v3"),  # as the module of PyPI does not know it yet
+    "hy_v3": (ARCH.DOTS1, hy_v3, "hy_v3"),  # as the module of PyPI does not know it yet
     "apertus": (ARCH.APERTUS, apertus),
     "kimi_linear": (ARCH.KIMI_LINEAR, kimi_linear),
     "kimi_linear_hub": (ARCH.KIMI_LINEAR, kimi_linear),
@@ -106,7 +106,7 @@ MADE = {
     "falcon_mamba": (ARCH.MAMBA, mamba1),
     "jamba": (ARCH.JAMBA, jamba),
 }
-PAIRED = (ARCH.GRANITE_HYBRID, ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO, ARCH.GRANITE_MOE, ARCH.MISTRAL3, ARCH.AFMOE)
+PAIRED = (ARCH.GRANITE_HYBRID, ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO, ARCH.GRANITE_MOE, ARCH.MISTRAL3)
 FAMILIES = {
     "cohere2": (ARCH.COHERE2, cohere2),
     "olmo2_mha": (ARCH.OLMO2, olmo2),
@@ -202,6 +202,7 @@ def write_family(folder, path, newer=False, model=None, packed=None):
             to = f"blk.{name.split('.')[2]}.ffn_{EXPERT_PARTS[part]}_exps.weight"
         to = name if name.startswith("blk.") else to or like  # dense layers of a family that is known with experts
         assert to, name
+        to = to.removesuffix(".bias") if own and "exp_probs_b" in to else to  # hy_v3 has no suffix there
         v = v.squeeze(1) if v.ndim == 3 and v.shape[1] == 1 else v  # a convolution's channels
         if arch in PAIRED and (".q_proj." in name or ".k_proj." in name):
             v = paired(v, c["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"])
@@ -212,7 +213,7 @@ def write_family(folder, path, newer=False, model=None, packed=None):
         else:
             w.add_tensor(to, gguf.quants.quantize(v, kind), raw_dtype=kind)
     for key, list_ in numbers.items():
-        w.add_array(f"{w.arch}.xielu.{key}", list_)
+        w.add_array(f"xielu.{key}", list_)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()

@@ -334,6 +334,8 @@ def kimi_linear(w, c):
     w.add_expert_shared_count(c.get("num_shared_experts") or c["n_shared_experts"])
     w.add_expert_weights_scale(c["routed_scaling_factor"])
     w.add_expert_weights_norm(c.get("moe_renormalize", c.get("norm_topk_prob", True)))
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    w.add_leading_dense_block_count(c.get("first_k_dense_replace", (c.get("mlp_layer_types") or []).count("dense")))
     if (groups := c.get("num_expert_group") or c.get("n_group") or 1) > 1:
         w.add_expert_group_count(groups)
         w.add_expert_group_used_count(c["topk_group"])

@@ -453,7 +453,7 @@ static const struct gguf_family families[] = {
     {"hy_v3", NULL, "hy_v3", false, 0, gguf_hy_v3},
     {"apertus", "apertus", NULL, false, 0, gguf_qkv_bias},
     {"kimi-linear", NULL, "kimi_linear", false, 0, gguf_kimi_linear, .latent = true},
-    {"afmoe", NULL, "afmoe", true, 0, gguf_afmoe},
+    {"afmoe", NULL, "afmoe", false, 0, gguf_afmoe},
     {"mamba", "mamba", NULL, false, 0, gguf_mamba},
     {"jamba", "jamba", "jamba", false, 0, gguf_jamba, .by_layer = true},
     {"bert", "bert", NULL, false, 0, gguf_bert, .both_ways = true},

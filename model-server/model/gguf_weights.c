@@ -1,5 +1,5 @@
 #include "model-server/model/gguf_weights.h"
-#include "common/gguf/meta.h"
+#include "common/gguf/family.h"
 #include "model-server/model/gguf_latent.h"
 #include "model-server/model/gguf_names.h"
 #include "model-server/model/gguf_order.h"
@@ -472,9 +472,8 @@ static int add_numbers(struct gguf_weights *w, const struct arch *a, const struc
         const char *key;
         enum role role;
     } lists[] = {{"xielu.alpha_p", W_XIELU_ABOVE}, {"xielu.alpha_n", W_XIELU_BELOW}};
-    const struct gguf_meta m = {&w->set, s->family, NULL};
     for (size_t k = 0; k < sizeof(lists) / sizeof(lists[0]); k++) {
-        const struct gguf_value *list = meta_numbers(&m, lists[k].key);
+        const struct gguf_value *list = gguf_numbers(&w->set.files[0], lists[k].key);
         if (!list || !a->names[lists[k].role])
             continue;
         for (uint64_t i = 0; i < list->n && i < s->layers; i++) {
