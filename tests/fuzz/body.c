@@ -11,7 +11,7 @@
 // fuzz-sources: common/utf8.c common/buf.c common/arena.c common/log*.c common/template/*.c
 // fuzz-sources: common/tokenizer/unicode.c router/generate/constrain.c common/json_exact.c
 // fuzz-sources: common/tokenizer/regex.c common/tokenizer/regex_translate.c common/model_file.c
-// fuzz-sources: common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/gguf/*.c common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
 // fuzz-sources: common/tokenizer/scored.c
 // fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
 #include "common/peer_address.h"

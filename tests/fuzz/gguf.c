@@ -1,4 +1,4 @@
-// fuzz-sources: common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/buf.c
+// fuzz-sources: common/gguf/*.c common/tokenizer/gguf*.c common/tokenizer/vocab.c common/buf.c
 // fuzz-sources: common/json.c common/json_reader.c common/arena.c common/json_exact.c common/err.c
 // fuzz-sources: common/utf8.c common/file_map.c
 // fuzz-sources: common/tokenizer/scored.c

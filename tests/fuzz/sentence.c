@@ -4,7 +4,7 @@
 // The files of sentence-transformers, one of them of foreign bytes.
 
 // fuzz-sources: common/sentence.c common/buf.c common/err.c common/json.c common/utf8.c
-// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf.c
+// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
 // fuzz-sources: common/tokenizer/vocab.c common/file_map.c
 // fuzz-sources: common/tokenizer/scored.c
 // fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c

@@ -8,7 +8,7 @@
 // fuzz-sources: router/api/tei/*.c router/api/cohere/rerank.c router/api/cohere/route_rerank*.c
 // fuzz-sources: common/arena.c common/buf.c common/err.c common/json.c common/json_exact.c
 // fuzz-sources: common/json_scan.c common/utf8.c common/sentence.c common/model_file.c
-// fuzz-sources: common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/gguf/*.c common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
 // fuzz-sources: common/tokenizer/scored.c
 // fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
 #include "common/json.h"
