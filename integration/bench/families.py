@@ -137,7 +137,8 @@ def main():
     if not a.out:
         print("\n".join(SHAPES))
         return
-    from gguf_families import ARCH, experts, write_family
+    from gguf_families import ARCH, write_family
+    from gguf_keys import experts
 
     def qwen3moe(w, c):
         experts(w, c)
