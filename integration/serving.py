@@ -170,13 +170,13 @@ class Service(Process):
                     out.append(pid)
         return sorted(out)
 
-    @contextlib.contextmanager
     def kill_shard(self):
         """SIGKILL for the first shard; returns when the launcher has started another."""
         victim = self.shards()[0]
         os.kill(victim, signal.SIGKILL)
         wait_for(lambda: self.shards() and victim not in self.shards(), 30)
 
+    @contextlib.contextmanager
     def held(self):
         """With shards that stand still: whoever has asked waits, however fast the machine is. For moments, not for minutes.
 

@@ -87,7 +87,7 @@ def memory(pid):
 def test_after_ready_no_request_fails_for_lack_of_memory():
     """The fourth: full batches of long prompts with everything that a request may ask for, while processes may grow by a little.
 
-    A shard by 8 MB, which are the requests' own numbers; the router by 64 MB: bodies, texts, and the parts of the heap of its threads."""
+    A shard by 16 MB, which are the requests' own numbers; the router by 64 MB: bodies, texts, and the parts of the heap of its threads."""
     words = "once upon a time there was a cat who lived in a small red house".split()
     rng = random.Random(4)
 
@@ -104,7 +104,7 @@ def test_after_ready_no_request_fails_for_lack_of_memory():
     asked = [draw(i) for i in range(120)]
     with Service(DEMO, args=[*CACHE, "--speculate", 3, "--max-concurrent-requests", 128]) as s:
         wait_for(lambda: "All shards ready" in s.log)  # its child that asked the shards has ended
-        pids = {p: 8 if p in s.shards() else 64 for p in s.children()}
+        pids = {p: 16 if p in s.shards() else 64 for p in s.children()}
         for pid, more in pids.items():
             resource.prlimit(pid, resource.RLIMIT_DATA, (memory(pid) + (more << 20), resource.RLIM_INFINITY))
         try:
