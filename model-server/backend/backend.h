@@ -177,8 +177,9 @@ struct latent_kv {
     const float *rope; /* or NULL */
     const float *norm; /* [rank] weights: the latent part of a key is RMS-normalised */
     float eps;
-    const float *latent; /* [T, n_heads, rank] latent part of the queries, not rotated */
-    const float *turned; /* [T, n_heads, rot_dim] */
+    const float *latent;  /* [T, n_heads, rank] latent part of the queries, not rotated */
+    const float *turned;  /* [T, n_heads, rot_dim] */
+    const float *q_scale; /* [T] final factor of each token's queries, or NULL */
 };
 
 /* How a layer uses ragged.mutual. NONE: not at all. TOO: a token also attends to its range.

@@ -265,12 +265,14 @@ struct arch {
     [W_UP] = p "encoder.layer.*.intermediate.dense", [W_DOWN] = p "encoder.layer.*.output.dense",  \
     [W_POST_MLP_NORM] = p "encoder.layer.*.output.LayerNorm"
 
-/* Mixtures of experts with the names of Qwen and DeepSeek. */
+/* Mixtures of experts with the names of Qwen and DeepSeek: a tensor for each, or one for all, as
+ * transformers 5 keeps them. */
 #define NAMES_EXPERTS                                                                              \
     [W_ROUTER] = "model.layers.*.mlp.gate",                                                        \
     [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",                                       \
     [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",                                           \
-    [W_MOE_DOWN] = "model.layers.*.mlp.experts.*.down_proj"
+    [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",                                   \
+    [W_MOE_DOWN] = "model.layers.*.mlp.experts.down_proj|model.layers.*.mlp.experts.*.down_proj"
 /* The same with the names of Mixtral. */
 #define NAMES_BLOCK_SPARSE_EXPERTS                                                                 \
     [W_ROUTER] = "model.layers.*.block_sparse_moe.gate",                                           \

@@ -105,6 +105,9 @@ uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32
 void config_rope(struct config *c, struct decoder_spec *s, double theta);
 /* A number among the rotation's keys, in any of their places. */
 double config_rope_num(struct config *c, const char *key, double def);
+/* q of all layers grows with the logarithm of the position, by the rotation's llama_4_scaling_beta
+ * and original_max_position_embeddings (Mistral 3 and 4); without that key it does not. */
+void config_q_growth(struct config *c, struct decoder_spec *s);
 /* The factor of q and k each by yarn's mscale_all_dim (DeepSeek); 1 without it. */
 double config_rope_mscale(struct config *c);
 /* Rotated elements of a head, from partial_rotary_factor in either place. */

@@ -36,6 +36,21 @@ double config_rope_num(struct config *c, const char *key, double def)
     return rope_num(&k, key, def);
 }
 
+void config_q_growth(struct config *c, struct decoder_spec *s)
+{
+    const double beta = config_rope_num(c, "llama_4_scaling_beta", 0);
+    const double length = config_rope_num(c, "original_max_position_embeddings", 0);
+    if (beta == 0)
+        return;
+    if (!(length > 0)) {
+        config_fail(c, "`llama_4_scaling_beta` without `original_max_position_embeddings`");
+        return;
+    }
+    s->q_growth = (struct q_growth){.beta = beta, .length = length};
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].q_grows = true;
+}
+
 /* Length of the original training, within the limits of a position table. */
 static uint32_t rope_original(const struct rope_keys *k, double def)
 {

@@ -10,7 +10,7 @@ Needs torch and transformers 5. tests/golden/test_arch runs what it finds there.
 import json, os, sys
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, AutoConfig
+from transformers import AutoModelForCausalLM, AutoConfig, Mistral4ForCausalLM
 
 COMMON = dict(
     vocab_size=320,
@@ -239,6 +239,13 @@ CASES = {
     "youtu": dict(
         model_type="youtu", num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8,
         v_head_dim=16, rope_parameters=THETA,
+    ),
+    "mistral4": dict(
+        model_type="mistral4", num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8,
+        v_head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=32, n_group=2, topk_group=1,
+        first_k_dense_replace=1, routed_scaling_factor=1.5, rope_parameters=dict(
+            rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=8, max_position_embeddings=512,
+            beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1),
     ),
     "minicpm3": dict(
         model_type="minicpm3", num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8,
@@ -699,10 +706,13 @@ def make(name, overrides, out):
     few = overrides["model_type"] in ("gpt2", "gpt_neo", "dbrx", "mpt", "codegen", "openai-gpt", "xglm")  # keys of their own
     keys = dict(vocab_size=320, bos_token_id=1, eos_token_id=2) if few else dict(COMMON)
     keys.update(overrides)
-    config = AutoConfig.for_model(keys.pop("model_type"), **keys)
+    kind = keys.pop("model_type")
+    config = AutoConfig.for_model(kind, **keys)
+    # as a text model it is not among those that are found by their type
+    from_config = Mistral4ForCausalLM._from_config if kind == "mistral4" else AutoModelForCausalLM.from_config
     for seed in range(100):  # a seed whose greedy choices are no coin tosses
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+        model = from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
         for n, p in model.named_parameters():
             spread = next((v for k, v in SPREAD.items() if n.endswith(k)), 0.1 if p.dim() == 1 else 0.15)
             p.data = p.data + torch.randn_like(p) * spread

@@ -188,6 +188,7 @@ static const char *const dirs[] = {
     MADE "lfm3",
     MADE "lfm3_plain",
     MADE "axk1",
+    MADE "mistral4",
     MADE "modernbert_decoder",
     MADE "modernbert_decoder_bias",
     MADE "zamba2_blocks",

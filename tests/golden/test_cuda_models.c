@@ -74,6 +74,7 @@ static const char *const dirs[] = {
     "build/golden/arch/laguna",
     "build/golden/arch/lfm3",
     "build/golden/arch/axk1",
+    "build/golden/arch/mistral4",
     "build/golden/arch/modernbert_decoder",
     "build/golden/arch/gemma3n",
     "build/golden/arch/baichuan_13b",

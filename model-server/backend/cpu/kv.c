@@ -359,6 +359,8 @@ static void latent_query(const struct latent_job *j, size_t token, uint32_t head
     memcpy(q + p->rank, p->turned + at * p->rot_dim, p->rot_dim * sizeof(*q));
     if (p->rope)
         j->d->kern.rotate(q + p->rank, p->rope + token * p->rot_dim, p->rot_dim, p->interleaved);
+    if (p->q_scale)
+        j->d->kern.soft_cap(q, p->rank + p->rot_dim, p->q_scale[token], 0.0f);
 }
 
 /* The value is stored separately from the key that contains it: pages of keys and of values have

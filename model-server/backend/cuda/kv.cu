@@ -29,9 +29,15 @@ static __device__ void latent_query(const latent_args &a, uint32_t token, uint32
     const size_t at = (size_t)token * a.n_heads + head;
     float *q = a.q + at * (a.rank + a.rot_dim);
     const float *turned = a.turned + at * a.rot_dim, *rope = a.rope + (size_t)token * a.rot_dim;
+    const float by = a.q_scale ? a.q_scale[token] : 1;
     for (uint32_t i = lane; i < a.rank; i += 32)
-        q[i] = a.latent[at * a.rank + i];
+        q[i] = a.latent[at * a.rank + i] * by;
     rotate_into(q + a.rank, turned, a.rope ? rope : NULL, a.rot_dim, a.interleaved, lane);
+    if (!a.q_scale)
+        return;
+    __syncwarp(); /* other lanes have written pairs */
+    for (uint32_t i = lane; i < a.rot_dim; i += 32)
+        q[a.rank + i] *= by;
 }
 
 /* Normalises and rotates the key of a token in shared memory, and writes it to the cache. */

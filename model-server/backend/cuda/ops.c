@@ -276,6 +276,7 @@ void cuda_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache
                             .turned = p->turned,
                             .rope = p->rope,
                             .norm = p->norm,
+                            .q_scale = p->q_scale,
                             .slots = slots_of(d, cache),
                             .kv = kv_view(cache, layer),
                             .tokens = d->batch->n_tokens,

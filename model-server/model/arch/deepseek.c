@@ -1,6 +1,7 @@
 /* DeepSeek V2 (arXiv 2405.04434) and V3 (2412.19437), Kimi K2, Moonlight and GLM-4.7-Flash: latent
  * attention, and experts that groups and a bias choose; Sarvam 105B; A.X K1, whose experts' result
- * is normalised; MiniCPM 3 and Youtu without experts. */
+ * is normalised; Mistral 4, whose queries grow with the position; MiniCPM 3 and Youtu without
+ * experts. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
@@ -78,6 +79,13 @@ static void configure(struct config *c, struct decoder_spec *s)
         experts_v2(c, s);
         return;
     }
+    if (strcmp(type, "mistral4") == 0) {
+        s->moe.score = MOE_SOFTMAX;
+        s->moe.group_pairs = true;
+        config_deepseek_moe(c, s);
+        config_q_growth(c, s);
+        return;
+    }
     s->moe.score = MOE_SIGMOID;
     config_only_word(c, "scoring_func", "sigmoid");
     config_only_word(c, "topk_method", "noaux_tc");
@@ -95,7 +103,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 
 const struct arch arch_deepseek = {
     .types = (const char *const[]){"deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite",
-                                   "minicpm3", "youtu", "sarvam_mla", "axk1", NULL},
+                                   "minicpm3", "youtu", "sarvam_mla", "axk1", "mistral4", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_O, NAMES_LLAMA_MLP, NAMES_EXPERTS,
               NAMES_SHARED_EXPERTS, [W_Q] = "model.layers.*.self_attn.q_proj",

@@ -205,7 +205,10 @@ static const float *queries(struct decoder *d, const struct mla *a, struct sub_s
                                           .norm = a->kv_norm,
                                           .eps = m->mla.eps,
                                           .latent = latent,
-                                          .turned = turned});
+                                          .turned = turned,
+                                          .q_scale = m->layers[t->layer].q_grows
+                                                         ? d->scratch.q_scale + t->first
+                                                         : NULL});
     return q;
 }
 
