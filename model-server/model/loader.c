@@ -211,7 +211,9 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
     }
     assert(l->n_stored < MAX_SOURCES);
     struct stored_matrix *m = &l->stored[l->n_stored];
-    name_of(l, role, layer, expert, "", name);
+    const char *codes = l->how->format->suffix[STORED_CODES];
+    name_of(l, role, layer, expert, codes, name); /* of several names the one that has codes */
+    name[strlen(name) - strlen(codes)] = '\0';
     if (stored_open(m, l->how, name, rows, cols, look_for, l, l->e)) {
         l->failed = true;
         return true;
