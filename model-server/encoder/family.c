@@ -110,6 +110,46 @@ void family_blocks(struct config *c, struct encoder_spec *s, const struct block_
     s->width = family_text_width(c);
 }
 
+void family_siglip_blocks(struct config *c, struct encoder_spec *s, uint32_t hidden_or,
+                          uint32_t layers_or, uint32_t heads_or, uint32_t ffn_or)
+{
+    family_blocks(c, s,
+                  &(struct block_keys){BLOCK_KEYS, "gelu_pytorch_tanh", hidden_or, layers_or,
+                                       heads_or, ffn_or, 1e-6});
+}
+
+void family_positions(struct config *c, struct encoder_spec *s, enum encoder_positions kind,
+                      uint32_t image_size)
+{
+    s->positions = kind;
+    s->side = image_size / s->patch;
+    if (!s->side)
+        config_fail(c, "`image_size` must hold a patch");
+}
+
+void family_two_matrices(struct encoder_spec *s, bool bias, enum act act)
+{
+    s->project = (struct encoder_projection){
+        .join = 1,
+        .linear = {{W_PROJECT_IN, s->width, bias}, {W_PROJECT_OUT, s->width, bias, true}},
+        .n_linears = 2,
+        .act = act};
+}
+
+void family_merger(const struct encoder_spec *s, struct encoder_projection *p, uint32_t rows)
+{
+    const uint32_t joined = s->blocks.hidden * s->cell * s->cell;
+    *p = (struct encoder_projection){
+        .norm = true,
+        .norm_spec = s->blocks.norm,
+        .norm_bias = s->blocks.bias.norm,
+        .norm_role = W_PROJECT_NORM,
+        .join = s->cell * s->cell,
+        .linear = {{W_PROJECT_IN, joined, true}, {W_PROJECT_OUT, rows, true, .act_before = true}},
+        .n_linears = 2,
+        .act = ACT_GELU};
+}
+
 void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind kind)
 {
     struct rope_spec *r = &s->blocks.rope[0];
@@ -172,7 +212,11 @@ float family_feature_scale(struct config *c)
 
 uint32_t family_layers_used(struct config *c, uint32_t n, const char *key, int def)
 {
-    const double at = json_num(c->file, key, def);
+    return family_layer_at(c, n, key, json_num(c->file, key, def));
+}
+
+uint32_t family_layer_at(struct config *c, uint32_t n, const char *key, double at)
+{
     const double used = at < 0 ? n + 1 + at : at;
     if (used >= 1 && used <= n && used == (uint32_t)used)
         return (uint32_t)used;

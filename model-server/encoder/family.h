@@ -15,6 +15,19 @@ struct block_keys {
  * separate q, k and v, biases everywhere, no rotation, an MLP of two matrices, bidirectional
  * attention. */
 void family_blocks(struct config *c, struct encoder_spec *s, const struct block_keys *k);
+/* The first keys of struct block_keys as most files have them. */
+#define BLOCK_KEYS "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"
+/* family_blocks() with these keys, and SigLIP's activation and eps. */
+void family_siglip_blocks(struct config *c, struct encoder_spec *s, uint32_t hidden_or,
+                          uint32_t layers_or, uint32_t heads_or, uint32_t ffn_or);
+/* Learned positions of `kind`, as many a side as patches in `image_size` pixels; at least one. */
+void family_positions(struct config *c, struct encoder_spec *s, enum encoder_positions kind,
+                      uint32_t image_size);
+/* The projection of most towers: two matrices with an activation between them, for each patch. */
+void family_two_matrices(struct encoder_spec *s, bool bias, enum act act);
+/* The merger of Qwen2-VL, with outputs of `rows`: a norm of each patch, then two matrices on the
+ * patches of a cell side by side. */
+void family_merger(const struct encoder_spec *s, struct encoder_projection *p, uint32_t rows);
 /* Sets a rotation of each head by row and column of the patch, with base rope_theta. `kind`
  * ROPE_GRID_WOVEN: pairs of elements alternate between the two; otherwise the first half of the
  * pairs has one and the second half the other. */
@@ -24,6 +37,8 @@ void family_columns_first(struct encoder_spec *s);
 /* How many of n layers are used: up to the hidden state whose index is `key` of the whole model, or
  * `def`. As in Python, 0 is the embedding and -1 the last layer. */
 uint32_t family_layers_used(struct config *c, uint32_t n, const char *key, int def);
+/* The same for hidden state `at`, a number of `key`. */
+uint32_t family_layer_at(struct config *c, uint32_t n, const char *key, double at);
 /* The factor of features if the text model has an `embedding_multiplier`, which multiplies all rows
  * that it is given; 0: none. */
 float family_feature_scale(struct config *c);

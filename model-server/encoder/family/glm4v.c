@@ -44,10 +44,7 @@ static void configure(struct config *c, struct encoder_spec *s)
                                 1536, 24, 12, 4096, 1e-5},
            false);
     s->patch_norm = true;
-    s->positions = POSITIONS_CUBIC;
-    s->side = family_square(c, "image_size", 336) / s->patch;
-    if (!s->side)
-        config_fail(c, "`image_size` must hold a patch");
+    family_positions(c, s, POSITIONS_CUBIC, family_square(c, "image_size", 336));
     s->width = config_u32_or(c, "out_hidden_size", 4096, 1, 1u << 20);
     merger(s, config_u32_or(c, "intermediate_size", 13696, 1, 1u << 20));
 }

@@ -32,14 +32,8 @@ static void configure(struct config *c, struct encoder_spec *s)
 {
     const cJSON *text = model_file_text_config(c->file);
     const double middle = json_num(text, "intermediate_size", 14336);
-    family_blocks(c, s,
-                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
-                                       "intermediate_size", "gelu_pytorch_tanh", 768, 12, 12, 3072,
-                                       1e-6});
-    s->positions = POSITIONS_BUCKETS;
-    s->side = family_square(c, "image_size", 224) / s->patch;
-    if (!s->side)
-        config_fail(c, "`image_size` must hold a patch");
+    family_siglip_blocks(c, s, 768, 12, 12, 3072);
+    family_positions(c, s, POSITIONS_BUCKETS, family_square(c, "image_size", 224));
     if (strcmp(json_str(text, "hidden_act", "silu"), "silu") != 0)
         config_fail(c, "`hidden_act` of the text model must be silu");
     if (!(middle >= 1 && middle <= 1 << 20) || middle != (uint32_t)middle) {

@@ -21,32 +21,14 @@ static void moonvit(struct config *c, struct encoder_spec *s, const struct block
     }
     family_grid_rope(c, s, ROPE_GRID_WOVEN);
     s->blocks.rope[0].interleaved = true;
-    const uint32_t joined = s->blocks.hidden * s->cell * s->cell;
-    s->project =
-        (struct encoder_projection){.norm = true,
-                                    .norm_spec = {NORM_LAYER, 1e-5F, 0},
-                                    .norm_bias = true,
-                                    .norm_role = W_PROJECT_NORM,
-                                    .join = s->cell * s->cell,
-                                    .linear = {{W_PROJECT_IN, joined, true},
-                                               {W_PROJECT_OUT, s->width, true, .act_before = true}},
-                                    .n_linears = 2,
-                                    .act = ACT_GELU};
+    family_merger(s, &s->project, s->width);
+    s->project.norm_spec.eps = 1e-5F;
 }
 
 static void configure(struct config *c, struct encoder_spec *s)
 {
-    moonvit(c, s,
-            &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
-                                 "intermediate_size", "gelu_pytorch_tanh", 1152, 27, 16, 4304,
-                                 1e-5},
+    moonvit(c, s, &(struct block_keys){BLOCK_KEYS, "gelu_pytorch_tanh", 1152, 27, 16, 4304, 1e-5},
             "init_pos_emb_height", "init_pos_emb_width");
-}
-
-static void only_word(struct config *c, const char *key, const char *word)
-{
-    if (strcmp(config_str_or(c, key, word), word) != 0)
-        config_fail(c, "`%s` must be %s", key, word);
 }
 
 /* Keys of the hub's files, or of those that transformers writes. An image is a single frame: what
@@ -63,9 +45,9 @@ static void configure_k25(struct config *c, struct encoder_spec *s)
             config_either(c, "init_pos_emb_width", "pos_emb_width"));
     s->project.norm_spec.eps = (float)json_num(c->file, "projection_layer_norm_eps",
                                                config_num_or(c, "projector_ln_eps", 1e-5));
-    only_word(c, "pos_emb_type", "divided_fixed");
-    only_word(c, "mm_projector_type", "patchmerger");
-    only_word(c, "projector_hidden_act", "gelu");
+    config_only_word(c, "pos_emb_type", "divided_fixed");
+    config_only_word(c, "mm_projector_type", "patchmerger");
+    config_only_word(c, "projector_hidden_act", "gelu");
 }
 
 #define LAYER "vision_tower.encoder.blocks.*."

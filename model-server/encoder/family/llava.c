@@ -3,17 +3,6 @@
 #include "model-server/encoder/family.h"
 #include <string.h>
 
-/* Hidden state `at` of n layers as Python counts them, from 1 on; 0 is the embedding. */
-static uint32_t counted(struct config *c, const cJSON *at, uint32_t n)
-{
-    const double d = cJSON_IsNumber(at) ? at->valuedouble : 0;
-    const double used = d < 0 ? n + 1 + d : d;
-    if (used >= 1 && used <= n && used == (uint32_t)used)
-        return (uint32_t)used;
-    config_fail(c, "`vision_feature_layer` is no layer of the tower");
-    return 1;
-}
-
 /* One layer, or several side by side. */
 static void read_layers(struct config *c, struct encoder_spec *s)
 {
@@ -26,7 +15,8 @@ static void read_layers(struct config *c, struct encoder_spec *s)
     }
     cJSON_ArrayForEach(at, list)
     {
-        const uint32_t layer = counted(c, at, n);
+        const double state = cJSON_IsNumber(at) ? at->valuedouble : 0;
+        const uint32_t layer = family_layer_at(c, n, "vision_feature_layer", state);
         for (uint32_t i = 0; i < s->n_sides; i++)
             if (s->side_at[i] + 1 == layer)
                 config_fail(c, "`vision_feature_layer` has a layer twice");
@@ -48,11 +38,7 @@ static void project(struct config *c, struct encoder_spec *s)
     family_only_word(c, "projector_hidden_act", "gelu");
     s->feature_scale = family_feature_scale(c);
     s->tiles_joined = strcmp(json_str(c->file, "model_type", ""), "llava_next") == 0;
-    s->project = (struct encoder_projection){
-        .join = 1,
-        .linear = {{W_PROJECT_IN, s->width, bias}, {W_PROJECT_OUT, s->width, bias, true}},
-        .n_linears = 2,
-        .act = ACT_GELU};
+    family_two_matrices(s, bias, ACT_GELU);
 }
 
 static void only_strategy(struct config *c, const char *word)
@@ -64,26 +50,17 @@ static void only_strategy(struct config *c, const char *word)
 
 static void configure_siglip(struct config *c, struct encoder_spec *s)
 {
-    family_blocks(c, s,
-                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
-                                       "intermediate_size", "gelu_pytorch_tanh", 768, 12, 12, 3072,
-                                       1e-6});
+    family_siglip_blocks(c, s, 768, 12, 12, 3072);
     only_strategy(c, "full");
     read_layers(c, s);
     s->blocks.no_final_norm = true;
-    s->positions = POSITIONS_TABLE;
-    s->side = config_u32_or(c, "image_size", 224, 1, 1u << 14) / s->patch;
-    if (!s->side)
-        config_fail(c, "`image_size` must hold a patch");
+    family_positions(c, s, POSITIONS_TABLE, config_u32_or(c, "image_size", 224, 1, 1u << 14));
     project(c, s);
 }
 
 static void configure(struct config *c, struct encoder_spec *s)
 {
-    family_blocks(c, s,
-                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
-                                       "intermediate_size", "quick_gelu", 1024, 24, 16, 4096,
-                                       1e-5});
+    family_blocks(c, s, &(struct block_keys){BLOCK_KEYS, "quick_gelu", 1024, 24, 16, 4096, 1e-5});
     only_strategy(c, "default");
     if (cJSON_IsArray(json_get(c->file, "vision_feature_layer")))
         config_fail(c, "`vision_feature_layer` must be one layer with a class token");

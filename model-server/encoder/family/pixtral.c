@@ -5,9 +5,7 @@
 
 static void pixtral(struct config *c, struct encoder_spec *s)
 {
-    family_blocks(c, s,
-                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
-                                       "intermediate_size", "gelu", 1024, 24, 16, 4096, 1e-5});
+    family_blocks(c, s, &(struct block_keys){BLOCK_KEYS, "gelu", 1024, 24, 16, 4096, 1e-5});
     struct decoder_spec *b = &s->blocks;
     b->norm = (struct norm_spec){.kind = NORM_RMS, .eps = 1e-5F};
     b->bias.norm = b->bias.qkv = b->bias.o = b->bias.mlp = false;
@@ -24,11 +22,7 @@ static void configure(struct config *c, struct encoder_spec *s)
 {
     const bool bias = json_bool(c->file, "multimodal_projector_bias", true);
     pixtral(c, s);
-    s->project = (struct encoder_projection){
-        .join = 1,
-        .linear = {{W_PROJECT_IN, s->width, bias}, {W_PROJECT_OUT, s->width, bias, true}},
-        .n_linears = 2,
-        .act = ACT_GELU};
+    family_two_matrices(s, bias, ACT_GELU);
 }
 
 static void configure_mistral3(struct config *c, struct encoder_spec *s)

@@ -4,20 +4,6 @@
  * behind. */
 #include "model-server/encoder/family.h"
 
-static void merger(struct encoder_spec *s, struct encoder_projection *p, uint32_t rows)
-{
-    const uint32_t joined = s->blocks.hidden * s->cell * s->cell;
-    *p = (struct encoder_projection){
-        .norm = true,
-        .norm_spec = s->blocks.norm,
-        .norm_bias = s->blocks.bias.norm,
-        .norm_role = W_PROJECT_NORM,
-        .join = s->cell * s->cell,
-        .linear = {{W_PROJECT_IN, joined, true}, {W_PROJECT_OUT, rows, true, .act_before = true}},
-        .n_linears = 2,
-        .act = ACT_GELU};
-}
-
 static void common(struct config *c, struct encoder_spec *s, const struct block_keys *k)
 {
     family_blocks(c, s, k);
@@ -54,7 +40,7 @@ static void configure_2(struct config *c, struct encoder_spec *s)
     if (s->blocks.ffn < 1 || s->blocks.ffn > 1u << 22)
         config_fail(c, "`mlp_ratio` is out of bounds");
     s->width = config_u32(c, "hidden_size", 1, 1u << 20);
-    merger(s, &s->project, s->width);
+    family_merger(s, &s->project, s->width);
 }
 
 static void configure_2_5(struct config *c, struct encoder_spec *s)
@@ -67,7 +53,7 @@ static void configure_2_5(struct config *c, struct encoder_spec *s)
     s->blocks.mlp = MLP_GATED;
     s->width = config_u32(c, "out_hidden_size", 1, 1u << 20);
     windows(c, s);
-    merger(s, &s->project, s->width);
+    family_merger(s, &s->project, s->width);
 }
 
 /* Of the same blocks, with q, k and v apart. */
@@ -110,7 +96,7 @@ static void levels(struct config *c, struct encoder_spec *s)
         }
         s->level_at[s->n_levels++] = (uint32_t)j->valuedouble;
     }
-    merger(s, &s->level, s->width);
+    family_merger(s, &s->level, s->width);
     s->level.norm_joined = true;
     s->level.norm_role = W_LEVEL_NORM;
     s->level.linear[0].role = W_LEVEL_IN;
@@ -126,7 +112,7 @@ static void configure_3(struct config *c, struct encoder_spec *s)
     s->positions = POSITIONS_STRETCHED;
     s->side = family_root(c, "num_position_embeddings", 2304);
     s->width = config_u32(c, "out_hidden_size", 1, 1u << 20);
-    merger(s, &s->project, s->width);
+    family_merger(s, &s->project, s->width);
     levels(c, s);
 }
 

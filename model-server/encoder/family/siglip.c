@@ -1,21 +1,15 @@
 /* Towers of SigLIP (arXiv 2303.15343): Gemma 3 (2503.19786), PaliGemma
  * (2407.07726), Idefics 3 (2408.12637) and SmolVLM, LLaVA-OneVision (2408.03326), Aya Vision
- * (2505.08751), Command A Vision; and of SigLIP 2 (2502.14786): LFM2-VL (2511.23404); PaddleOCR-VL
- * (2510.14528). With
- * transformers' names, Janus (2410.13848) and DeepSeek-VL (2403.05525). */
+ * (2505.08751), Command A Vision, Janus (2410.13848), DeepSeek-VL (2403.05525), PaddleOCR-VL
+ * (2510.14528); and of SigLIP 2 (2502.14786): LFM2-VL (2511.23404). */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
 static void siglip(struct config *c, struct encoder_spec *s, uint32_t image_size)
 {
-    family_blocks(c, s,
-                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
-                                       "intermediate_size", "gelu_pytorch_tanh", 1152, 12, 16, 3072,
-                                       1e-6});
-    s->positions = POSITIONS_TABLE;
-    s->side = config_u32_or(c, "image_size", image_size, 1, 1u << 14) / s->patch;
-    if (!s->side)
-        config_fail(c, "`image_size` must hold a patch");
+    family_siglip_blocks(c, s, 1152, 12, 16, 3072);
+    family_positions(c, s, POSITIONS_TABLE,
+                     config_u32_or(c, "image_size", image_size, 1, 1u << 14));
 }
 
 static void configure_gemma3(struct config *c, struct encoder_spec *s)
@@ -62,48 +56,28 @@ static void configure_paligemma(struct config *c, struct encoder_spec *s)
         .join = 1, .linear = {{W_PROJECT_OUT, s->width, .bias = true}}, .n_linears = 1};
 }
 
-static void project_twice(struct encoder_spec *s, enum act act)
-{
-    s->project = (struct encoder_projection){
-        .join = 1,
-        .linear = {{W_PROJECT_IN, s->width, true}, {W_PROJECT_OUT, s->width, true, true}},
-        .n_linears = 2,
-        .act = act};
-}
-
 static void configure_deepseek(struct config *c, struct encoder_spec *s)
 {
-    family_blocks(c, s,
-                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
-                                       "intermediate_size", "gelu_pytorch_tanh", 768, 12, 12, 3072,
-                                       1e-6});
-    s->positions = POSITIONS_TABLE;
-    s->side = family_square(c, "image_size", 224) / s->patch;
-    if (!s->side)
-        config_fail(c, "`image_size` must hold a patch");
-    project_twice(s, ACT_GELU);
+    family_siglip_blocks(c, s, 768, 12, 12, 3072);
+    family_positions(c, s, POSITIONS_TABLE, family_square(c, "image_size", 224));
+    family_two_matrices(s, true, ACT_GELU);
 }
 
 static void configure_janus(struct config *c, struct encoder_spec *s)
 {
-    family_blocks(c, s,
-                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
-                                       "intermediate_size", "gelu", 1024, 24, 16, 1, 1e-6});
+    family_blocks(c, s, &(struct block_keys){BLOCK_KEYS, "gelu", 1024, 24, 16, 1, 1e-6});
     const double ratio = config_num_or(c, "mlp_ratio", 4);
     s->blocks.ffn = ratio > 0 && ratio <= 64 ? (uint32_t)(s->blocks.hidden * ratio) : 0;
     if (!s->blocks.ffn)
         config_fail(c, "`mlp_ratio` is out of bounds");
     s->blocks.bias.qkv = config_bool_or(c, "attention_bias", true);
-    s->positions = POSITIONS_TABLE;
-    s->side = family_square(c, "image_size", 384) / s->patch;
-    if (!s->side)
-        config_fail(c, "`image_size` must hold a patch");
+    family_positions(c, s, POSITIONS_TABLE, family_square(c, "image_size", 384));
     config_only(c, "use_qk_norm", false);
     if (config_u32_or(c, "depth", 2, 1, 64) != 2)
         config_fail(c, "`depth` must be 2");
     if (config_u32_or(c, "projection_dim", 2048, 1, 1u << 20) != s->width)
         config_fail(c, "`projection_dim` must be the text model's hidden_size");
-    project_twice(s, s->blocks.act);
+    family_two_matrices(s, true, s->blocks.act);
 }
 
 /* SigLIP 2 for pictures of any shape: a grid of `num_patches` positions, interpolated with
@@ -113,10 +87,7 @@ static void configure_lfm2(struct config *c, struct encoder_spec *s)
     const bool bias = json_bool(c->file, "projector_bias", true);
     const double middle = json_num(c->file, "projector_hidden_size", 2560);
     const double factor = json_num(c->file, "downsample_factor", 2);
-    family_blocks(c, s,
-                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
-                                       "intermediate_size", "gelu_pytorch_tanh", 768, 12, 12, 3072,
-                                       1e-6});
+    family_siglip_blocks(c, s, 768, 12, 12, 3072);
     s->positions = POSITIONS_SMOOTHED;
     s->side = family_root(c, "num_patches", 256);
     s->patch_channels_last = true;
@@ -145,27 +116,12 @@ static void configure_lfm2(struct config *c, struct encoder_spec *s)
  */
 static void configure_paddle(struct config *c, struct encoder_spec *s)
 {
-    family_blocks(c, s,
-                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
-                                       "intermediate_size", "gelu_pytorch_tanh", 1152, 27, 16, 4304,
-                                       1e-6});
-    s->positions = POSITIONS_LINEAR;
-    s->side = family_square(c, "image_size", 384) / s->patch;
-    if (!s->side)
-        config_fail(c, "`image_size` must hold a patch");
+    family_siglip_blocks(c, s, 1152, 27, 16, 4304);
+    family_positions(c, s, POSITIONS_LINEAR, family_square(c, "image_size", 384));
     s->cell = config_u32_or(c, "spatial_merge_size", 2, 1, 16);
     family_grid_rope(c, s, ROPE_GRID);
-    const uint32_t joined = s->blocks.hidden * s->cell * s->cell;
-    s->project =
-        (struct encoder_projection){.norm = true,
-                                    .norm_bias = true,
-                                    .norm_spec = {NORM_LAYER, 1e-5F, 0},
-                                    .norm_role = W_PROJECT_NORM,
-                                    .join = s->cell * s->cell,
-                                    .linear = {{W_PROJECT_IN, joined, true},
-                                               {W_PROJECT_OUT, s->width, true, .act_before = true}},
-                                    .n_linears = 2,
-                                    .act = ACT_GELU};
+    family_merger(s, &s->project, s->width);
+    s->project.norm_spec.eps = 1e-5F;
 }
 
 /* Features are the hidden states of one layer, without the final norm. */
@@ -183,11 +139,7 @@ static void configure_onevision(struct config *c, struct encoder_spec *s)
     all_of_layer(c, s);
     family_only_word(c, "projector_hidden_act", "gelu");
     s->tiles_joined = true;
-    s->project = (struct encoder_projection){
-        .join = 1,
-        .linear = {{W_PROJECT_IN, s->width, bias}, {W_PROJECT_OUT, s->width, bias, true}},
-        .n_linears = 2,
-        .act = ACT_GELU};
+    family_two_matrices(s, bias, ACT_GELU);
 }
 
 /* A gated MLP on the concatenated patches of a cell. */
