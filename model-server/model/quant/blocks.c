@@ -371,13 +371,14 @@ static void order(const struct stored_matrix *m, const struct stored_slice *s, u
 static bool whole_blocks(const struct stored_matrix *m, const struct stored_slice *s, int64_t block)
 {
     const uint32_t *col_at = m->t[STORED_CODES]->col_at + s->col;
-    uint32_t *k = malloc((size_t)s->cols * sizeof(*k));
-    bool whole = k != NULL;
-    if (k)
-        order(m, s, k);
-    for (int64_t i = 0; whole && i < s->cols; i++)
-        whole = i % block ? col_at[k[i]] == col_at[k[i - 1]] + 1 : col_at[k[i]] % block == 0;
-    free(k);
+    const int64_t blocks = m->cols / block;
+    uint32_t *n = calloc((size_t)blocks, sizeof(*n)); /* columns of each that the slice has */
+    bool whole = n != NULL;
+    for (int64_t i = 0; n && i < s->cols; i++)
+        n[col_at[i] / block]++;
+    for (int64_t i = 0; whole && i < blocks; i++)
+        whole = n[i] == 0 || n[i] == block;
+    free(n);
     return whole;
 }
 
