@@ -298,13 +298,6 @@ struct arch {
     [W_SHARED_UP] = "model.layers.*.mlp.shared_experts.up_proj",                                   \
     [W_SHARED_DOWN] = "model.layers.*.mlp.shared_experts.down_proj"
 
-/* The same, or all experts of a layer in one tensor. */
-#define NAMES_FUSED_EXPERTS                                                                        \
-    [W_ROUTER] = "model.layers.*.mlp.gate",                                                        \
-    [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",                                   \
-    [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",                                       \
-    [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",                                           \
-    [W_MOE_DOWN] = "model.layers.*.mlp.experts.down_proj|model.layers.*.mlp.experts.*.down_proj"
 #define NAMES_QWEN_SHARED_EXPERT                                                                   \
     [W_SHARED_GATE] = "model.layers.*.mlp.shared_expert.gate_proj",                                \
     [W_SHARED_UP] = "model.layers.*.mlp.shared_expert.up_proj",                                    \

@@ -112,6 +112,8 @@ void config_q_growth(struct config *c, struct decoder_spec *s);
 double config_rope_mscale(struct config *c);
 /* Rotated elements of a head, from partial_rotary_factor in either place. */
 uint32_t config_rotary_dim(struct config *c, uint32_t head_dim, double def);
+/* Those of a head of which `part` rotates; not an even number above 0: the config fails. */
+uint32_t config_rotary_part(struct config *c, uint32_t head_dim, double part);
 
 /* The first element of the list under `key`, which must have one for each layer. NULL if absent or
  * null, and after an error. */

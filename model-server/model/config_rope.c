@@ -91,10 +91,14 @@ static double rope_need(const struct rope_keys *k, const char *key, double min)
 uint32_t config_rotary_dim(struct config *c, uint32_t head_dim, double def)
 {
     struct rope_keys k = rope_keys(c);
-    double f = rope_num(&k, "partial_rotary_factor", def);
-    uint32_t dim = f > 0 && f <= 1 ? (uint32_t)((double)head_dim * f) : 0;
+    return config_rotary_part(c, head_dim, rope_num(&k, "partial_rotary_factor", def));
+}
+
+uint32_t config_rotary_part(struct config *c, uint32_t head_dim, double part)
+{
+    uint32_t dim = part > 0 && part <= 1 ? (uint32_t)((double)head_dim * part) : 0;
     if (dim == 0 || dim % 2)
-        config_fail(c, "%g of a head of %u is no even number of rotated elements", f, head_dim);
+        config_fail(c, "%g of a head of %u is no even number of rotated elements", part, head_dim);
     return dim;
 }
 

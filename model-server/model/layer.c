@@ -32,20 +32,23 @@ void layer_times(struct decoder *d, float *x, uint32_t rows, uint32_t n, const f
     d->ops->gate_norm(d->dev, x, n, rows, n, &p);
 }
 
-int layer_norm_parts(struct decoder *d, float *x, uint32_t rows, const struct part_norm *p,
-                     struct err *e)
+int layer_norm_parts(struct decoder *d, float *x, uint32_t rows, uint32_t n, struct gate_norm p,
+                     float *squares, struct err *e)
 {
-    d->ops->row_squares(d->dev, p->squares, x, p->n, rows, p->n, 0);
-    if (layer_sum(d, p->squares, (size_t)rows * SQUARES, e))
+    d->ops->row_squares(d->dev, squares, x, n, rows, n, 0);
+    if (layer_sum(d, squares, (size_t)rows * SQUARES, e))
         return -1;
-    d->ops->gate_norm(d->dev, x, p->n, rows, p->n,
-                      &(struct gate_norm){.kind = GATE_NONE,
-                                          .w = p->w,
-                                          .group = p->all,
-                                          .eps = d->spec.norm.eps,
-                                          .squares = p->squares,
-                                          .all = p->all});
+    p.squares = squares;
+    d->ops->gate_norm(d->dev, x, n, rows, n, &p);
     return 0;
+}
+
+int layer_sub_norm(struct decoder *d, float *x, uint32_t rows, uint32_t n, uint32_t all,
+                   const float *w, float *squares, struct err *e)
+{
+    const struct gate_norm p = {
+        .kind = GATE_NONE, .w = w, .group = all, .eps = d->spec.norm.eps, .all = all};
+    return layer_norm_parts(d, x, rows, n, p, squares, e);
 }
 
 enum { STATE_ALIGN = 16 }; /* floats */

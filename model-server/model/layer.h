@@ -111,15 +111,13 @@ void layer_update(struct decoder *d, const struct low_rank *r, struct work *w, f
                   uint32_t width, const float *x, uint32_t rows);
 /* x[i] *= by[i] in each of `rows` rows of n elements. */
 void layer_times(struct decoder *d, float *x, uint32_t rows, uint32_t n, const float *by);
-/* x = the RMS norm of rows of which this rank has n of `all` elements, with their weights;
+/* gate_norm() of rows of which this rank has n of p.all elements: the norm is over all of them.
  * `squares`: rows x SQUARES floats of scratch memory. */
-struct part_norm {
-    const float *w;
-    float *squares;
-    uint32_t n, all;
-};
-int layer_norm_parts(struct decoder *d, float *x, uint32_t rows, const struct part_norm *p,
-                     struct err *e);
+int layer_norm_parts(struct decoder *d, float *x, uint32_t rows, uint32_t n, struct gate_norm p,
+                     float *squares, struct err *e);
+/* That of the inputs of the last matrices: decoder_spec.sub_norms. `w`: this rank's weights. */
+int layer_sub_norm(struct decoder *d, float *x, uint32_t rows, uint32_t n, uint32_t all,
+                   const float *w, float *squares, struct err *e);
 /* Sums x[0 .. n) over ranks, n a multiple of 4; a rehearsal allocates its memory at most once. */
 int layer_sum(struct decoder *d, float *x, size_t n, struct err *e);
 /* Reserves `floats` numbers in each cell of recurrent state, while a layer is loaded; and returns

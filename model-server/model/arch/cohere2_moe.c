@@ -63,7 +63,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_cohere2_moe = {
     .types = (const char *const[]){"cohere2_moe", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_FUSED_EXPERTS,
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_EXPERTS,
               NAMES_SHARED_EXPERTS, NAMES_GATED_MLP},
     .configure = configure,
 };

@@ -32,7 +32,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_kolibri1 = {
     .types = (const char *const[]){"kolibri1", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_QK_NORM, NAMES_FUSED_EXPERTS,
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_QK_NORM, NAMES_EXPERTS,
               NAMES_SHARED_EXPERTS, [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
               [W_POST_ATTN_NORM] = "model.layers.*.post_attn_norm|"
                                    "model.layers.*.post_self_attn_layernorm",

@@ -36,10 +36,7 @@ static void rotations(struct config *c, struct decoder_spec *s)
     config_rope(c, s, 500000);
     config_window_rope(c, s, config_num_or(c, "rope_local_base_freq", 10000));
     const double part = json_num(json_get(set, "sliding_attention"), "partial_rotary_factor", 1);
-    s->rope[1].dim = part > 0 && part <= 1 ? (uint32_t)(s->head_dim * part) : 0;
-    if (!s->rope[1].dim || s->rope[1].dim % 2)
-        config_fail(c, "%g of a head of %u is no even number of rotated elements", part,
-                    s->head_dim);
+    s->rope[1].dim = config_rotary_part(c, s->head_dim, part);
 }
 
 static void experts(struct config *c, struct decoder_spec *s)
@@ -74,7 +71,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_laguna = {
     .types = (const char *const[]){"laguna", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, NAMES_FUSED_EXPERTS,
+    .names = {NAMES_LLAMA, NAMES_EXPERTS,
               NAMES_QK_NORM, [W_ATTN_GATE] = "model.layers.*.self_attn.g_proj",
               [W_SELECT_BIAS] = "model.layers.*.mlp.experts.e_score_correction_bias|"
                                 "model.layers.*.mlp.gate.e_score_correction_bias",

@@ -22,6 +22,6 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_mellum = {
     .types = (const char *const[]){"mellum", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, NAMES_FUSED_EXPERTS, NAMES_QK_NORM},
+    .names = {NAMES_LLAMA, NAMES_EXPERTS, NAMES_QK_NORM},
     .configure = configure,
 };

@@ -32,6 +32,6 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_qwen3_moe = {
     .types = (const char *const[]){"qwen3_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, NAMES_FUSED_EXPERTS, NAMES_QK_NORM},
+    .names = {NAMES_LLAMA, NAMES_EXPERTS, NAMES_QK_NORM},
     .configure = configure,
 };

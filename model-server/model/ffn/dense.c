@@ -167,11 +167,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     } else {
         d->ops->act(d->dev, up, s->tokens, ffn, m->act);
     }
-    if (y->norm &&
-        layer_norm_parts(d, act, s->tokens,
-                         &(struct part_norm){y->norm, work_take(&s->work, s->tokens, SQUARES), ffn,
-                                             spec_ffn(m, s->layer)},
-                         e))
+    if (y->norm && layer_sub_norm(d, act, s->tokens, ffn, spec_ffn(m, s->layer), y->norm,
+                                  work_take(&s->work, s->tokens, SQUARES), e))
         return -1;
     p = (struct projection){y->down, y->down_bias, LORA_DOWN, m->hidden, &y->down_clip};
     if (m->clips)

@@ -521,11 +521,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                                      .mutual = ls->mutual});
     if (a->gate)
         gate(d, a, t, att);
-    if (a->sub_norm &&
-        layer_norm_parts(d, att, t->tokens,
-                         &(struct part_norm){a->sub_norm, work_take(&t->work, t->total, SQUARES),
-                                             s.q, m->n_heads * s.dim},
-                         e))
+    if (a->sub_norm && layer_sub_norm(d, att, t->tokens, s.q, m->n_heads * s.dim, a->sub_norm,
+                                      work_take(&t->work, t->total, SQUARES), e))
         return -1;
     struct projection p = {a->o, a->o_bias, LORA_O, m->hidden, &a->o_clip};
     if (m->clips)

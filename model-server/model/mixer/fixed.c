@@ -98,21 +98,15 @@ static void release(struct decoder *d, void *self)
 static int norm_and_gate(struct decoder *d, const struct fixed *y, struct sub_step *s, float *o,
                          const float *gate, struct err *e)
 {
-    const uint32_t n = recur_values(d), t = s->tokens;
-    float *squares = work_take(&s->work, t, SQUARES);
-    d->ops->row_squares(d->dev, squares, o, n, t, n, 0);
-    if (layer_sum(d, squares, (size_t)t * SQUARES, e))
-        return -1;
-    d->ops->gate_norm(d->dev, o, n, t, n,
-                      &(struct gate_norm){.kind = GATE_SIGMOID,
-                                          .gate = gate,
-                                          .stride = n,
-                                          .w = y->norm,
-                                          .eps = NORM_EPS,
-                                          .norm_first = true,
-                                          .squares = squares,
-                                          .all = d->spec.recur.heads * d->spec.recur.value_dim});
-    return 0;
+    const uint32_t n = recur_values(d);
+    const struct gate_norm p = {.kind = GATE_SIGMOID,
+                                .gate = gate,
+                                .stride = n,
+                                .w = y->norm,
+                                .eps = NORM_EPS,
+                                .norm_first = true,
+                                .all = d->spec.recur.heads * d->spec.recur.value_dim};
+    return layer_norm_parts(d, o, s->tokens, n, p, work_take(&s->work, s->tokens, SQUARES), e);
 }
 
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)

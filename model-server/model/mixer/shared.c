@@ -5,6 +5,7 @@
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
+#include "model-server/model/mixer/recurrent.h"
 #include <stdlib.h>
 
 struct shared {
@@ -75,11 +76,6 @@ static void place(struct loader *l, struct mat_part p, struct slice of, float *o
                 number_at(p.data, p.dtype, (of.first + r) * p.row_stride + c * p.col_stride);
 }
 
-static struct slice times(struct slice s, uint32_t each)
-{
-    return (struct slice){s.first * each, s.n * each};
-}
-
 /* One pair for the whole product: q, k and v each have columns of their own in `up`, and the
  * others of their rows are 0. */
 static void load_qkv_update(struct loader *l, struct shared *y, uint32_t layer)
@@ -88,8 +84,8 @@ static void load_qkv_update(struct loader *l, struct shared *y, uint32_t layer)
     static const enum role ups[] = {W_TURN_Q_UP, W_TURN_K_UP, W_TURN_V_UP};
     const struct decoder_spec *s = &l->d->spec;
     const struct layer_spec *ls = &s->layers[layer];
-    const struct slice q = times(l->d->split.heads, s->head_dim),
-                       kv = times(split_kv_heads(&l->d->split, s, layer), s->head_dim);
+    const struct slice q = scaled(l->d->split.heads, s->head_dim, 0),
+                       kv = scaled(split_kv_heads(&l->d->split, s, layer), s->head_dim, 0);
     const struct slice of[] = {q, kv, kv};
     const uint32_t rank = s->shared.rank, cols = 3 * rank, rows = q.n + 2 * kv.n;
     float *up = calloc((size_t)rows * cols + 1, sizeof(*up));
