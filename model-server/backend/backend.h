@@ -16,6 +16,7 @@
 #include "common/err.h"
 #include "model-server/backend/draw.h"
 #include "model-server/backend/matrix.h"
+#include "model-server/backend/recur.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -285,89 +286,6 @@ struct moe {
     const float *down_bias;    /* [n_experts][hidden] or NULL */
 };
 
-/* ---------------------------------------------------------------- recurrent layers
- *
- * Sequences carry a state from token to token. A cell has the state of all recurrent layers of one
- * sequence: `stride` floats from alloc(). Each token is one exact step, so that no cut of a prompt
- * changes a bit. */
-
-/* A layer's part of the cells: element i of cell c is base[c * stride + i]. The layout is the
- * backend's own. */
-struct state_ref {
-    float *base;
-    size_t stride;
-};
-
-enum { CONV_MOST = 8 }; /* largest width of a convolution, in tokens */
-
-/* Depthwise convolution: y[t][c] = sum over j < width of w[j][c] * x[t - width + 1 + j][c], plus
- * a bias, within a sequence; zeros precede the first token. */
-struct conv {
-    uint32_t channels, width; /* 2 .. CONV_MOST */
-    const float *w;           /* [width][channels] */
-    const float *bias;        /* [channels] or NULL */
-    bool silu;                /* y = silu(y) */
-};
-
-/* Update of a head's state S [key_dim][value_dim] with a token's key k, query q and value v:
- *   DELTA  g = exp(-exp(a_log) softplus(step + dt_bias)), b = sigmoid(beta); k and q are normalised
- *          to length 1, q is divided by the root of key_dim (Gated DeltaNet, arXiv 2412.06464):
- *          S = g S + k (b (v - g S^T k))^T. beta_scale multiplies b. With `by_key` each element of
- *          a key has a step, and so each row of S a decay (Kimi Delta Attention, arXiv 2510.26692)
- *   SSM    d = softplus(step + dt_bias) within dt_min .. dt_max, g = exp(-exp(a_log) d) (Mamba-2,
- *          arXiv 2405.21060): S = g S + k (d v)^T
- *   SCAN   each value has a step of its own, each number of the state a decay: d[j] = softplus(step
- *          + dt_bias), g[i][j] = exp(rates[i][j] d[j]) (Mamba, arXiv 2312.00752): S[i][j] = g[i][j]
- *          S[i][j] + k[i] d[j] v[j]
- *   FIXED  g = exp(-exp(a_log)) (lightning attention, arXiv 2401.04658): S = g S + k v^T
- * The result is S^T q, plus skip * v. */
-enum recur_kind { RECUR_DELTA, RECUR_SSM, RECUR_SCAN, RECUR_FIXED };
-struct recur {
-    enum recur_kind kind;
-    uint32_t heads, key_heads; /* heads / key_heads adjacent heads share a key and a query */
-    uint32_t key_dim, value_dim;
-    /* Rows of x; queries, keys and values begin at these elements. DELTA: undefined values of
-     * queries and keys afterwards. */
-    float *x;
-    uint32_t x_stride, q, k, v;
-    const float *kq; /* SCAN: rows of a key and a query beside it, instead of those in x */
-    /* Rows of [heads], `step_stride` elements apart; beta of DELTA alone. SCAN: [heads *
-     * value_dim], as dt_bias, skip (which it has) and work are. FIXED has neither. */
-    const float *step, *beta;
-    uint32_t step_stride, beta_stride;
-    float beta_scale;             /* DELTA */
-    bool by_key;                  /* DELTA: rows of step and dt_bias are [heads * key_dim] */
-    const float *a_log, *dt_bias; /* [heads] */
-    const float *rates;           /* SCAN, instead of a_log: [heads][key_dim][value_dim] */
-    const float *skip;            /* [heads] or NULL */
-    float dt_min, dt_max;
-    float *work; /* [rows][recur_work()] */
-};
-/* Floats of struct recur.work for each row. */
-static inline uint32_t recur_work(const struct recur *p)
-{
-    return p->kind == RECUR_SCAN ? p->heads * p->value_dim
-                                 : p->heads * (p->by_key ? p->key_dim + 1 : 2);
-}
-
-/* Multiplies rows by a function of other rows, and normalises: Mamba-2 gates first, Gated
- * DeltaNet normalises first. */
-enum gate_kind { GATE_NONE, GATE_PRODUCT, GATE_SIGMOID, GATE_SILU };
-struct gate_norm {
-    enum gate_kind kind;
-    const float *gate; /* rows `stride` elements apart */
-    uint32_t stride;
-    /* RMS norm of each `group` elements, with weights w [n]. NULL: none. With `squares` the group
-     * is the whole row over all ranks. Its sum of squares is squares[row * SQUARES + column], of
-     * `all` elements. */
-    const float *w;
-    uint32_t group;
-    float eps;
-    bool norm_first;
-    const float *squares;
-    uint32_t column, all;
-};
-
 /* A low-rank update of a matrix, or of some of its rows, that is not merged into it (LoRA, arXiv
  * 2106.09685): y[first + i] += scale * sum over r of b[r][i] * (a[r] . x). The rows of a and b
  * may be anywhere in device memory (S-LoRA's paging, arXiv 2311.03285), each on a 64-byte
@@ -596,21 +514,6 @@ struct backend_ops {
      * memory. */
     struct comm *(*comm_open)(struct device *d, struct comm *host, struct err *e);
 };
-
-/* Declares a backend's function with the signature that it has in struct backend_ops. */
-#define BACKEND_OP(backend, op) __typeof__(*((struct backend_ops *)0)->op) backend##_##op
-/* Operations that a backend for all models has. It declares them with BACKEND_OP(), and fills its
- * struct backend_ops, from this list. */
-// clang-format off
-#define BACKEND_OPS(X)                                                                         \
-    X(weight_takes) X(weight_load) X(weight_free) X(weight_bytes) X(vector_load) X(kv_new)     \
-    X(kv_free) X(kv_block_bytes) X(kv_copy) X(host_alloc) X(host_free) X(kv_read)              \
-    X(kv_write) X(embed) X(give_rows) X(embed_pos) X(norm) X(add_norm) X(linear)               \
-    X(row_squares) X(row_moments) X(sparsify) X(gate_rows) X(clip) X(lora) X(rope_kv)          \
-    X(latent_kv) X(linear_heads) X(attention) X(conv) X(conv_floats) X(recur)                  \
-    X(recur_floats) X(gate_norm) X(state_copy) X(act_mul) X(act) X(xielu) X(act_by) X(moe)     \
-    X(altup) X(match_rows) X(beside) X(gather_out) X(logit_scale)
-// clang-format on
 
 extern const struct backend_ops backend_cpu;
 

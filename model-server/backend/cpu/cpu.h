@@ -2,9 +2,9 @@
  * cache. */
 #ifndef MODEL_SERVER_BACKEND_CPU_CPU_H
 #define MODEL_SERVER_BACKEND_CPU_CPU_H
-#include "model-server/backend/backend.h"
 #include "model-server/backend/cpu/kernels.h"
 #include "model-server/backend/cpu/threads.h"
+#include "model-server/backend/implement.h"
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
 enum scratch { SCRATCH_PACK, SCRATCH_MOE, SCRATCH_ATTN, SCRATCH_LORA, SCRATCH_ORDER, SCRATCH_N };

@@ -9,6 +9,7 @@
 #include "model-server/backend/cpu/kernels.h"
 #include "model-server/backend/cpu/threads.h"
 #include "model-server/backend/cuda/kernels.h"
+#include "model-server/backend/implement.h"
 
 /* device_options.features, and the environment variable CUDA_FEATURES for bisecting. */
 enum cuda_feature {

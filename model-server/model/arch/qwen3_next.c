@@ -31,7 +31,6 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_qwen3_next = {
     .types = (const char *const[]){"qwen3_next", "qwen3_5_moe_text", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, NAMES_EXPERTS, NAMES_QK_NORM, NAMES_DELTA,
-              NAMES_QWEN_SHARED_EXPERT},
+    .names = {NAMES_LLAMA, NAMES_EXPERTS, NAMES_QK_NORM, NAMES_DELTA, NAMES_QWEN_SHARED_EXPERT},
     .configure = configure,
 };
