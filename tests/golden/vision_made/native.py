@@ -100,46 +100,43 @@ def qwen(config, cls, pixels, kind=None):
         return kwargs, [[321] + [IMAGE] * (len(o["pixel_values"]) // cells) + [322] for o in out]
 
     return config, cls, pixels, inputs
+
+
 QWEN = dict(image_token_id=IMAGE, vision_start_token_id=321, vision_end_token_id=322, video_token_id=323)
+ROPE_2 = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}
+TEXT_2 = TEXT | dict(rope_parameters=ROPE_2)
+PIXELS_2 = dict(
+    patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
+    image_mean=[0.48145466, 0.4578275, 0.40821073], image_std=[0.26862954, 0.26130258, 0.27577711], resample=3,
+)
+TEXT_3_MOE = TEXT | dict(
+    num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, rope_parameters=ROPE_2 | {"mrope_interleaved": True},
+)
+SEEN_3 = dict(
+    hidden_size=16, out_hidden_size=32, depth=3, num_heads=2, intermediate_size=24, patch_size=8,
+    num_position_embeddings=64, deepstack_visual_indexes=[0, 1],
+)
+PIXELS_3 = PIXELS_2 | dict(image_mean=[0.5] * 3, image_std=[0.5] * 3)
 
 
 def qwen2_vl():
     from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
 
-    text = TEXT | dict(rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]})
     seen = dict(embed_dim=16, hidden_size=32, depth=2, num_heads=2, mlp_ratio=2, patch_size=8)
-    pixels = dict(
-        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
-        image_mean=[0.48145466, 0.4578275, 0.40821073], image_std=[0.26862954, 0.26130258, 0.27577711], resample=3,
-    )
-    config = Qwen2VLConfig(text_config=text, vision_config=seen, tie_word_embeddings=True, **QWEN)
-    return qwen(config, Qwen2VLForConditionalGeneration, pixels)
+    config = Qwen2VLConfig(text_config=TEXT_2, vision_config=seen, tie_word_embeddings=True, **QWEN)
+    return qwen(config, Qwen2VLForConditionalGeneration, PIXELS_2)
 
 
 def qwen3_vl_moe():
     from transformers import Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration
 
-    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
-    text = TEXT | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, rope_parameters=rope)
-    seen = dict(
-        hidden_size=16, out_hidden_size=32, depth=3, num_heads=2, intermediate_size=24, patch_size=8,
-        num_position_embeddings=64, deepstack_visual_indexes=[0, 1],
-    )
-    pixels = dict(
-        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
-        image_mean=[0.5] * 3, image_std=[0.5] * 3, resample=3,
-    )
-    config = Qwen3VLMoeConfig(text_config=text, vision_config=seen, tie_word_embeddings=True, **QWEN)
-    return qwen(config, Qwen3VLMoeForConditionalGeneration, pixels)
+    config = Qwen3VLMoeConfig(text_config=TEXT_3_MOE, vision_config=SEEN_3, tie_word_embeddings=True, **QWEN)
+    return qwen(config, Qwen3VLMoeForConditionalGeneration, PIXELS_3)
 
 
 SEEN_2_5 = dict(
     hidden_size=16, out_hidden_size=32, depth=2, num_heads=2, intermediate_size=24, patch_size=8, window_size=32,
     fullatt_block_indexes=[1],
-)
-PIXELS_2_5 = dict(
-    patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
-    image_mean=[0.48145466, 0.4578275, 0.40821073], image_std=[0.26862954, 0.26130258, 0.27577711], resample=3,
 )
 
 
@@ -149,7 +146,7 @@ def exaone4_5():
     text = TEXT | dict(model_type="exaone4", sliding_window=24, layer_types=["sliding_attention", "full_attention"])
     seen = SEEN_2_5 | dict(hidden_size=32, num_heads=4, num_key_value_heads=2)
     config = Exaone4_5_Config(text_config=text, vision_config=seen, image_token_id=IMAGE, video_token_id=323, tie_word_embeddings=True)
-    return qwen(config, Exaone4_5_ForConditionalGeneration, PIXELS_2_5)
+    return qwen(config, Exaone4_5_ForConditionalGeneration, PIXELS_2)
 
 
 def hyperclovax_vision():
@@ -162,7 +159,7 @@ def hyperclovax_vision():
     config = HyperCLOVAXVisionV2Config(
         text_config=text, vision_config=seen, image_token_id=IMAGE, video_token_id=323, tie_word_embeddings=True,
     )
-    return qwen(config, HyperCLOVAXVisionV2ForConditionalGeneration, PIXELS_2_5)
+    return qwen(config, HyperCLOVAXVisionV2ForConditionalGeneration, PIXELS_2)
 
 
 def hyperclovax_hub(tensors, config, pre):
@@ -184,34 +181,23 @@ AUDIO = dict(d_model=16, encoder_layers=1, encoder_attention_heads=2, encoder_ff
 def qwen2_5_omni():
     from transformers import Qwen2_5OmniThinkerConfig, Qwen2_5OmniThinkerForConditionalGeneration
 
-    text = TEXT | dict(rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]})
     config = Qwen2_5OmniThinkerConfig(
-        text_config=text, vision_config=SEEN_2_5, audio_config=AUDIO | dict(output_dim=32), image_token_index=IMAGE,
+        text_config=TEXT_2, vision_config=SEEN_2_5, audio_config=AUDIO | dict(output_dim=32), image_token_index=IMAGE,
         video_token_index=323, audio_token_index=319, vision_start_token_id=321, vision_end_token_id=322,
         audio_start_token_id=318, tie_word_embeddings=True,
     )
-    return qwen(config, Qwen2_5OmniThinkerForConditionalGeneration, PIXELS_2_5)
+    return qwen(config, Qwen2_5OmniThinkerForConditionalGeneration, PIXELS_2)
 
 
 def qwen3_omni():
     from transformers import Qwen3OmniMoeThinkerConfig, Qwen3OmniMoeThinkerForConditionalGeneration
 
-    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
-    text = TEXT | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, rope_parameters=rope)
-    seen = dict(
-        hidden_size=16, out_hidden_size=32, depth=3, num_heads=2, intermediate_size=24, patch_size=8,
-        num_position_embeddings=64, deepstack_visual_indexes=[0, 1],
-    )
-    pixels = dict(
-        patch_size=8, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=1024, longest_edge=8192),
-        image_mean=[0.5] * 3, image_std=[0.5] * 3, resample=3,
-    )
     audio = AUDIO | dict(output_dim=32, downsample_hidden_size=8, n_window=2)
     config = Qwen3OmniMoeThinkerConfig(
-        text_config=text, vision_config=seen, audio_config=audio, audio_token_id=319, audio_start_token_id=318,
+        text_config=TEXT_3_MOE, vision_config=SEEN_3, audio_config=audio, audio_token_id=319, audio_start_token_id=318,
         tie_word_embeddings=True, **QWEN,
     )
-    return qwen(config, Qwen3OmniMoeThinkerForConditionalGeneration, pixels)
+    return qwen(config, Qwen3OmniMoeThinkerForConditionalGeneration, PIXELS_3)
 
 
 def thinker(tensors, config, pre):

@@ -6,6 +6,14 @@ from PIL import Image
 from .base import IMAGE, SIGLIP, TEXT, between, planes
 
 
+def padded(processor, pictures):
+    """The inputs of each picture, with as many tiles as the one of most."""
+    out = [processor(p, return_tensors="pt") for p in pictures]
+    most = max(o["pixel_values"].shape[1] for o in out)
+    pad = lambda x: torch.nn.functional.pad(x, (0, 0) * 3 + (0, most - x.shape[1]))
+    return dict(pixel_values=torch.cat([pad(o["pixel_values"]) for o in out]), image_sizes=torch.cat([o["image_sizes"] for o in out]))
+
+
 
 def internvl(**vision):
     from transformers import InternVLConfig, InternVLForConditionalGeneration, Qwen2Config
@@ -172,13 +180,7 @@ def llava_onevision():
     count.image_processor, count.num_image_tokens, count.vision_aspect_ratio = processor, 16, "anyres_max_2"
 
     def inputs(pictures):
-        out = [processor(p, return_tensors="pt") for p in pictures]
-        most = max(o["pixel_values"].shape[1] for o in out)
-        pad = lambda x: torch.nn.functional.pad(x, (0, 0) * 3 + (0, most - x.shape[1]))
-        kwargs = dict(
-            pixel_values=torch.cat([pad(o["pixel_values"]) for o in out]), image_sizes=torch.cat([o["image_sizes"] for o in out])
-        )
-        return kwargs, [[IMAGE] * count._get_number_of_features(p.height, p.width, 32, 32) for p in pictures]
+        return padded(processor, pictures), [[IMAGE] * count._get_number_of_features(p.height, p.width, 32, 32) for p in pictures]
 
     return config, LlavaOnevisionForConditionalGeneration, pre, inputs
 
@@ -209,13 +211,7 @@ def granite_vision():
     count.num_additional_image_tokens = 0
 
     def inputs(pictures):
-        out = [processor(p, return_tensors="pt") for p in pictures]
-        most = max(o["pixel_values"].shape[1] for o in out)
-        pad = lambda x: torch.nn.functional.pad(x, (0, 0) * 3 + (0, most - x.shape[1]))
-        kwargs = dict(
-            pixel_values=torch.cat([pad(o["pixel_values"]) for o in out]), image_sizes=torch.cat([o["image_sizes"] for o in out])
-        )
-        return kwargs, [[IMAGE] * count._get_number_of_features(p.height, p.width, 36, 36) for p in pictures]
+        return padded(processor, pictures), [[IMAGE] * count._get_number_of_features(p.height, p.width, 36, 36) for p in pictures]
 
     return config, LlavaNextForConditionalGeneration, pre, inputs
 
