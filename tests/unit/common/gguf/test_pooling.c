@@ -6,6 +6,7 @@
 #include "common/sentence.h"
 #include "common/tokenizer/frame.h"
 #include "tests/gguf_write.h"
+#include "tests/unit/common/tokenizer/expect_ids.h"
 #include "tests/unit/test.h"
 #include <math.h>
 #include <unistd.h>
@@ -251,19 +252,6 @@ static struct tokenizer *load(struct gguf_write *w)
     return t;
 }
 
-static void expect(const struct tokenizer *t, const char *text, const uint32_t *want, uint32_t n)
-{
-    struct tok_scratch *scratch = NULL;
-    struct tok_ids ids = {0};
-    struct err e = ERR_INIT;
-    assert_int_equal(tokenizer_encode(t, text, strlen(text), TOK_ADD_SPECIAL, &scratch, &ids, &e),
-                     0);
-    assert_int_equal(ids.n, n);
-    assert_memory_equal(ids.id, want, n * sizeof(*want));
-    tok_ids_free(&ids);
-    tok_scratch_free(scratch);
-}
-
 /* Ids and types of the special tokens around a pair of one token each. */
 static void expect_pair(const struct tokenizer *t, uint32_t a, uint32_t b, const uint32_t *want,
                         const uint8_t *want_types, uint32_t n)
@@ -303,17 +291,17 @@ static void words(void **state)
 {
     (void)state;
     struct tokenizer *t = wordpiece(10, -1, -1);
-    expect(t, "Suns ü x", (const uint32_t[]){3, 5, 6, 9, 2, 4}, 6); /* lower case, no accents */
+    expect_ids(t, "Suns ü x", (const uint32_t[]){3, 5, 6, 9, 2, 4}, 6); /* lower case, no accents */
     expect_pair(t, 5, 9, (const uint32_t[]){3, 5, 4, 9, 4}, (const uint8_t[]){0, 0, 0, 1, 1}, 5);
     tokenizer_free(t);
     t = wordpiece(10, -1, 0);
-    expect(t, "SUN ü", (const uint32_t[]){3, 5, 8, 4}, 4);
+    expect_ids(t, "SUN ü", (const uint32_t[]){3, 5, 8, 4}, 4);
     tokenizer_free(t);
     t = wordpiece(11, -1, -1); /* the vocabulary has capitals */
-    expect(t, "Suns ü sun", (const uint32_t[]){3, 10, 6, 8, 5, 4}, 6);
+    expect_ids(t, "Suns ü sun", (const uint32_t[]){3, 10, 6, 8, 5, 4}, 6);
     tokenizer_free(t);
     t = wordpiece(11, 1, -1); /* or the file specifies it */
-    expect(t, "Suns", (const uint32_t[]){3, 5, 6, 4}, 4);
+    expect_ids(t, "Suns", (const uint32_t[]){3, 5, 6, 4}, 4);
     tokenizer_free(t);
 }
 
@@ -333,14 +321,14 @@ static void unigrams(void **state)
     gw_put_u32(&w, "tokenizer.ggml.unknown_token_id", 3);
     gw_put_bool(&w, "tokenizer.ggml.add_bos_token", true);
     struct tokenizer *t = load(&w);
-    expect(t, " sunny  sun x", (const uint32_t[]){0, 5, 6, 8, 5, 3, 2}, 7);
+    expect_ids(t, " sunny  sun x", (const uint32_t[]){0, 5, 6, 8, 5, 3, 2}, 7);
     expect_pair(t, 5, 6, (const uint32_t[]){0, 5, 2, 2, 6, 2}, (const uint8_t[6]){0}, 6);
     tokenizer_free(t);
     put_words(&w, "t5", v, 10); /* T5 has one token at the end */
     gw_put_u32(&w, "tokenizer.ggml.eos_token_id", 2);
     gw_put_u32(&w, "tokenizer.ggml.unknown_token_id", 3);
     t = load(&w);
-    expect(t, "sun", (const uint32_t[]){5, 2}, 2);
+    expect_ids(t, "sun", (const uint32_t[]){5, 2}, 2);
     expect_pair(t, 5, 6, (const uint32_t[]){5, 2, 6, 2}, (const uint8_t[4]){0}, 4);
     tokenizer_free(t);
 }

@@ -3,6 +3,7 @@
 #include "common/tokenizer/sentencepiece.h"
 #include "common/tokenizer/tokenizer.h"
 #include "tests/temp_folder.h"
+#include "tests/unit/common/tokenizer/expect_ids.h"
 #include "tests/unit/test.h"
 #include <string.h>
 #include <sys/stat.h>
@@ -38,17 +39,10 @@ static void put_text(const char *name, const char *text) { put(name, text, strle
 static void encodes(const char *text, const uint32_t *want, uint32_t n)
 {
     struct err e = ERR_INIT;
-    struct tok_scratch *scratch = NULL;
-    struct tok_ids ids = {0};
     struct tokenizer *t = tokenizer_load(root, &e);
     if (!t)
         fail_msg("%s", e.msg);
-    assert_int_equal(tokenizer_encode(t, text, strlen(text), TOK_ADD_SPECIAL, &scratch, &ids, &e),
-                     0);
-    assert_int_equal(ids.n, n);
-    assert_memory_equal(ids.id, want, n * sizeof(*want));
-    tok_ids_free(&ids);
-    tok_scratch_free(scratch);
+    expect_ids(t, text, want, n);
     tokenizer_free(t);
 }
 #define ENCODES(text, ...)                                                                         \

@@ -1,0 +1,21 @@
+/* expect_ids.h - the ids of a text, with the special tokens around it. */
+#ifndef TESTS_UNIT_COMMON_TOKENIZER_EXPECT_IDS_H
+#define TESTS_UNIT_COMMON_TOKENIZER_EXPECT_IDS_H
+#include "common/tokenizer/tokenizer.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+static inline void expect_ids(const struct tokenizer *t, const char *text, const uint32_t *want,
+                              uint32_t n)
+{
+    struct tok_scratch *scratch = NULL;
+    struct tok_ids ids = {0};
+    struct err e = ERR_INIT;
+    assert_int_equal(tokenizer_encode(t, text, strlen(text), TOK_ADD_SPECIAL, &scratch, &ids, &e),
+                     0);
+    assert_int_equal(ids.n, n);
+    assert_memory_equal(ids.id, want, n * sizeof(*want));
+    tok_ids_free(&ids);
+    tok_scratch_free(scratch);
+}
+#endif
