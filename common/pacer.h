@@ -1,10 +1,10 @@
-/* pacer.h - rests of a thread that works in the background.
+/* pacer.h - a background thread that sleeps between pieces of work.
  *
- * Such a thread cannot have a low priority. On a busy machine, a thread under SCHED_IDLE may not
- * run for seconds. Whoever needs a lock that it holds in the kernel (mmap() needs that of page
- * faults), or joins it, waits as long. So it keeps its priority and sleeps between short pieces of
- * work, in proportion to their time. A piece takes longer on a busy machine, and so does the rest
- * after it. */
+ * Such a thread must not have a low priority. On a busy machine, the kernel may not run a thread
+ * under SCHED_IDLE for seconds. Other threads wait as long for the locks that it holds (page faults
+ * hold one that mmap() needs), and so does the thread that joins it. So it keeps its priority and
+ * sleeps after each short piece, in proportion to the time of the piece. A piece takes longer on a
+ * busy machine, and so does the sleep after it. */
 #ifndef COMMON_PACER_H
 #define COMMON_PACER_H
 #include <pthread.h>

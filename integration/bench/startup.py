@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Seconds from exec to ready: model-server alone (its `shard ready` line), and the launcher with router and shards (the first
-200 of GET /health).   startup.py CHECKPOINT [--rounds N] [--bin build/bin] [options of the launcher...]
+200 of GET /health), and from SIGTERM to the end of all of them.   startup.py CHECKPOINT [--rounds N] [--bin build/bin] [options of the launcher...]
 The files are read once before, so that the page cache holds them; peak memory is the largest resident size of the shard, with and
 without the pages of the mapped checkpoint."""
 
@@ -20,7 +20,7 @@ import urllib.request
 
 
 def warm(folder):
-    for f in pathlib.Path(folder).iterdir():
+    for f in filter(pathlib.Path.is_file, pathlib.Path(folder).iterdir()):
         with open(f, "rb", buffering=0) as r:
             while r.read(1 << 24):
                 pass
@@ -77,8 +77,11 @@ def free_port():
 def resident(pid):
     """GB of a process and of all below it."""
     children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    mine = re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())
-    return int(mine[1]) / 1e6 + sum(resident(c) for c in children.stdout.split())
+    try:
+        mine = re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())
+    except OSError:  # it has ended since
+        mine = None
+    return int(mine[1] if mine else 0) / 1e6 + sum(resident(c) for c in children.stdout.split())
 
 
 def first_request(port, tokens):
@@ -94,7 +97,7 @@ def first_request(port, tokens):
 
 
 def launcher(args, rest):
-    """Seconds to ready, GB resident then, seconds of the first and of the second request."""
+    """Seconds to ready, GB resident then, seconds of the first and of the second request, and of the end."""
     port = free_port()
     with tempfile.TemporaryDirectory() as d:
         cmd = [f"{args.bin}/launcher", "--model-id", args.checkpoint, "--port", str(port)]
@@ -113,10 +116,12 @@ def launcher(args, rest):
                 time.sleep(0.002)
         took, rss = time.perf_counter() - start, resident(p.pid)
         first = [first_request(port, args.prompt) for _ in range(2)]
+        start = time.perf_counter()
         stop(p)
+        ended = time.perf_counter() - start
         if args.log:
             print("".join(log))
-        return took, rss, first
+        return took, rss, first, ended
 
 
 def main():
@@ -148,7 +153,7 @@ def measure(args, rest):
     print(
         f"| model-server | {statistics.median(took):.2f} | {min(took):.2f} | {max(took):.2f} | {rss:.2f} | {anon:.2f} |"
     )
-    ready, rss, requests = zip(*whole)
+    ready, rss, requests, ended = zip(*whole)
     first, second = zip(*requests)
     print(
         f"| launcher, router, shard | {statistics.median(ready):.2f} | {min(ready):.2f} | {max(ready):.2f} | | |"
@@ -157,6 +162,7 @@ def measure(args, rest):
         f"| first request after ready | {statistics.median(first):.2f} | {min(first):.2f} | {max(first):.2f} | | |"
     )
     print(f"| the same request again | {statistics.median(second):.2f} | {min(second):.2f} | {max(second):.2f} | | |")
+    print(f"| SIGTERM to the end | {statistics.median(ended):.2f} | {min(ended):.2f} | {max(ended):.2f} | | |")
     print(f"\nResident when ready, all processes: {max(rss):.2f} GB")
 
 
