@@ -11,6 +11,12 @@ import pytest
 from serving import DEMO, SLOW, Service, data, wait_for, seed_for
 
 
+@pytest.fixture(autouse=True)
+def several_threads(monkeypatch):
+    """Of each shard, which is one in other tests (conftest.py)."""
+    monkeypatch.setenv("THREADS", "2")
+
+
 def golden(path="models/stories260K"):
     model = data(path)
     return model, json.loads((model / "golden.json").read_text())["prompts"][0]

@@ -9,6 +9,13 @@ import pytest
 import requests
 from serving import DEMO, Service, seed_for
 
+
+@pytest.fixture(autouse=True)
+def several_threads(monkeypatch):
+    """Of each shard, which is one in other tests (conftest.py)."""
+    monkeypatch.setenv("THREADS", "2")
+
+
 TALES = ["Once upon a time, there was a little girl named Lily.", "Tom had a big red ball.", "One day, a dog"]
 MORE = [" She was very happy.", " He went to the park.", " The sun was warm", " and then", " They played all day."]
 
