@@ -4,30 +4,54 @@
 #include "common/nearest.h"
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+/* 1 for "", else the size of the unit that a number of bytes ends with, as Kubernetes writes it
+ * with or without a B: `Mi` is 2^20, `M` is 10^6. 0: no such unit. */
+static double size_unit(const char *s)
+{
+    static const char letters[] = "kmgt";
+    const char *at = *s ? strchr(letters, tolower((unsigned char)*s)) : NULL;
+    const bool binary = at && s[1] == 'i';
+    const char *rest = at ? s + 1 + binary : s;
+    if (*rest && strcasecmp(rest, "B") != 0)
+        return 0;
+    double unit = 1;
+    for (const char *c = letters; at && c <= at; c++)
+        unit *= binary ? 1024 : 1000;
+    return unit;
+}
+
+static bool counts_bytes(const struct flag *f) { return f->unit && strstr(f->unit, "bytes"); }
+
 static int store_number(const struct flag *f, void *at, const char *s, const char *from,
                         struct err *e)
 {
+    const bool whole = f->type != FLAG_F64;
+    const bool digits = *s && strspn(s, "0123456789") == strlen(s);
     char *end;
     errno = 0;
-    if (f->type == FLAG_U64) {
-        unsigned long long v = strtoull(s, &end, 10);
-        if (end == s || *end || errno || *s == '-')
-            return err_set(e, ERR_VALIDATION, "%s: `%s` is not a whole number", from, s);
-        return *(uint64_t *)at = v, 0;
-    }
-    double v = strtod(s, &end);
-    if (end == s || *end || errno || v != v)
-        return err_set(e, ERR_VALIDATION, "%s: `%s` is not a number", from, s);
-    if (f->type == FLAG_U32 && (v < 0 || v > UINT32_MAX || v != (double)(uint32_t)v))
+    const uint64_t exact = digits ? strtoull(s, &end, 10) : 0; /* above 2^53 no double is */
+    double v = digits ? (double)exact : strtod(s, &end);
+    const double unit = counts_bytes(f) ? size_unit(end) : !*end;
+    if (end == s || unit == 0 || errno || v != v)
+        return err_set(e, ERR_VALIDATION, "%s: `%s` is not a %snumber%s", from, s,
+                       whole ? "whole " : "",
+                       counts_bytes(f) ? " of bytes, as 67108864, 64MiB or 64M" : "");
+    v *= unit;
+    if (whole && !digits && (v < 0 || v != floor(v) || v >= 0x1p64))
+        return err_set(e, ERR_VALIDATION, "%s: `%s` is not a whole number", from, s);
+    if (f->type == FLAG_U32 && v > UINT32_MAX)
         return err_set(e, ERR_VALIDATION, "%s: `%s` is not a whole number", from, s);
     if (f->min < f->max && (v < f->min || v > f->max))
         return err_set(e, ERR_VALIDATION, "%s: %s is outside %g..%g", from, s, f->min, f->max);
     if (f->type == FLAG_U32)
         *(uint32_t *)at = (uint32_t)v;
+    else if (f->type == FLAG_U64)
+        *(uint64_t *)at = digits ? exact : (uint64_t)v;
     else
         *(double *)at = v;
     return 0;

@@ -32,10 +32,12 @@ struct flag {
     bool required;
     enum flag_type type;
     size_t off;
-    const char *def;  /* default as text; NULL: unset (0, NULL, empty), or computed later */
-    const char *env;  /* environment name if not derived from `name`; "": none */
-    const char *unit; /* "tokens", "seconds", NULL */
-    double min, max;  /* range of numbers, checked if min < max */
+    const char *def; /* default as text; NULL: unset (0, NULL, empty), or computed later */
+    const char *env; /* environment name if not derived from `name`; "": none */
+    /* "tokens", "seconds", NULL. Numbers of "bytes" may end with a unit: 64MiB, 64Mi (2^20), 64M.
+     */
+    const char *unit;
+    double min, max;            /* range of numbers, checked if min < max */
     const char *const *choices; /* FLAG_ENUM: NULL-terminated */
     const char *help;           /* one paragraph of full sentences */
     unsigned tag;               /* for the table's owner; not used by flag.c */

@@ -166,8 +166,8 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
     .name = "activations", .type = FLAG_ENUM, .def = "auto", .choices = option_activations, \
     .help = "Lowest precision of activations in matrix products: `exact` (fp32), `16` (the weights' type, if the device is faster with it) or `8` (int8 with a scale per 32 columns, for weights packed in 8 bits or fewer). `auto`: 8 with packed weights (GGUF, GPTQ, AWQ, MXFP4) on CPUs, unless --dtype is given; otherwise as implied by --dtype and --quantize."
 #define OPTION_KV_CACHE_MEMORY \
-    .name = "kv-cache-memory", .type = FLAG_F64, .def = "0", .min = 0, .max = 1e18, \
-    .help = "Limit of each shard's KV cache: up to 1 a fraction of the free memory, above 1 bytes; 0: all free memory."
+    .name = "kv-cache-memory", .type = FLAG_F64, .def = "0", .unit = "fraction or bytes", .min = 0, .max = 1e18, \
+    .help = "Limit of each shard's KV cache: up to 1 a fraction of the free memory, above 1 bytes (also `512Mi`, `2GiB`); 0: all free memory."
 #define OPTION_SWAP_SPACE \
     .name = "swap-space", .type = FLAG_F64, .def = "0", .unit = "GiB", .min = 0, .max = 1e6, \
     .help = "Host memory of each shard for KV blocks of preempted requests; 0: these are recomputed."

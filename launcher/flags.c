@@ -147,7 +147,7 @@ static const struct flag rows[] = {
     {ROW("draft-quantize", ENUM, draft_quantize, 0, "As --quantize, for the draft model."), .choices = quantizers},
     {ROW("draft-device", ENUM, draft_device, 0, "As --device, for the draft model. `auto`: as --device."), .choices = devices_},
     {ROW("draft-threads", U32, draft_threads, 0, "Threads of the draft model. Unset: a quarter of the cores, which the shards then do not use."), BETWEEN(1, 4096), .unit = "threads"},
-    {ROW("draft-kv-cache-memory", F64, draft_kv_cache_memory, 0, "As --kv-cache-memory, for the draft model."), .def = "0.25", BETWEEN(0, 1e18)},
+    {ROW("draft-kv-cache-memory", F64, draft_kv_cache_memory, 0, "As --kv-cache-memory, for the draft model."), .unit = "fraction or bytes", .def = "0.25", BETWEEN(0, 1e18)},
     {OPTION_KV_EVENTS_CONFIG, AT(kv_events_config), .tag = TO_ROUTER},
     {OPTION_SERVED_MODEL_NAME, AT(served_model_name), .tag = TO_ROUTER},
     {OPTION_MAX_IMAGES, AT(max_images), .tag = TO_ROUTER},

@@ -10,8 +10,8 @@
 struct cfg {
     bool quiet;
     uint32_t port, format;
-    uint64_t seed;
-    double ratio;
+    uint64_t seed, room;
+    double ratio, share;
     const char *model;
     struct flag_list origins;
 };
@@ -46,6 +46,14 @@ static const struct flag rows[] = {
      .min = 0,
      .max = 10,
      .help = "Ratio."},
+    {.name = "room",
+     .type = FLAG_U64,
+     AT(room),
+     .unit = "bytes",
+     .min = 1,
+     .max = 1e15,
+     .help = "Room."},
+    {.name = "share", .type = FLAG_F64, AT(share), .unit = "fraction or bytes", .help = "Share."},
     {.name = "quiet", .type = FLAG_BOOL, AT(quiet), .help = "Quiet."},
     {.name = "cors-allow-origin", .type = FLAG_LIST, AT(origins), .help = "Origins."},
     {0},
@@ -90,6 +98,28 @@ static void the_command_line_beats_the_environment_beats_the_default(void **stat
     flags_free(&program, &c);
 }
 
+static void bytes_are_counted_in_the_units_of_kubernetes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } cases[] = {
+        {"1", 1},           {"5000000001B", 5000000001}, {"64MiB", 64 << 20}, {"64Mi", 64 << 20},
+        {"64M", 64000000},  {"2gb", 2000000000},         {"1.5KiB", 1536},    {"3k", 3000},
+        {"1Ti", 1ull << 40}};
+    struct err e = ERR_INIT;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char line[64];
+        struct cfg c;
+        snprintf(line, sizeof(line), "m --room %s --share %s", cases[i].text, cases[i].text);
+        assert_int_equal(parse(&c, &e, NULL, line), 0);
+        assert_int_equal(c.room, cases[i].bytes);
+        assert_true(c.share == (double)cases[i].bytes);
+        flags_free(&program, &c);
+    }
+}
+
 static void faults_name_the_option_and_what_was_expected(void **state)
 {
     (void)state;
@@ -107,8 +137,14 @@ static void faults_name_the_option_and_what_was_expected(void **state)
         {"m mesure",
          "unexpected argument 'mesure' found; did you mean 'measure'? See tester serve --help"},
         {"m -x", "unexpected argument '-x' found; see tester serve --help"},
+        {"m --room 1.3", "--room: `1.3` is not a whole number"},
+        {"m --room 64X", "--room: `64X` is not a whole number of bytes, as 67108864, 64MiB or 64M"},
+        {"m --share 64iB", "--share: `64iB` is not a number of bytes, as 67108864, 64MiB or 64M"},
+        {"m --room 2000TiB", "--room: 2000TiB is outside 1..1e+15"},
+        {"m --seed 1M", "--seed: `1M` is not a whole number"},
+        {"m --seed 18446744073709551616", "--seed: `18446744073709551616` is not a whole number"},
         {"m --port 0", "--port: 0 is outside 1..65535"},
-        {"m --port x", "--port: `x` is not a number"},
+        {"m --port x", "--port: `x` is not a whole number"},
         {"m --port 1.5", "--port: `1.5` is not a whole number"},
         {"m --seed -1", "--seed: `-1` is not a whole number"},
         {"m --format xml", "--format: `xml` is not one of text, json"},
@@ -232,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_command_line_beats_the_environment_beats_the_default),
+        cmocka_unit_test(bytes_are_counted_in_the_units_of_kubernetes),
         cmocka_unit_test(faults_name_the_option_and_what_was_expected),
         cmocka_unit_test(every_row_is_on_every_page),
         cmocka_unit_test(words_are_near_by_their_edits),
