@@ -2,6 +2,7 @@
 #
 #   make cuda                 build it (NVCC=path if nvcc is not on PATH or in /usr/local/cuda)
 #   CUDA_ARCHS="90"           only these architectures (quicker while developing)
+#   CUDA_LINES=1              with lines of source for profilers and compute-sanitizer: 2.7 times as large
 #   CUOBJDUMP=path            the disassembler, if it is neither beside nvcc, on PATH, nor in $(VENV)
 
 NVCC       ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
@@ -30,7 +31,7 @@ CUDA_SASS_linear_stream := LDGSTS
 CUDA_SASS_experts_stream := LDGSTS
 cuda_sass = CUOBJDUMP="$(CUOBJDUMP)" tests/cuda_sass $(1) $(CUDA_SASS_$(basename $(basename $(notdir $(1)))))
 # No silent fused multiply-adds, as everywhere.
-NVCCFLAGS  := -std=c++17 -O3 -fmad=false -lineinfo -I. -I$(B)/gen -Xcompiler -fPIC,-Wall,-fvisibility=hidden \
+NVCCFLAGS  := -std=c++17 -O3 -fmad=false $(if $(CUDA_LINES),-lineinfo) -I. -I$(B)/gen -Xcompiler -fPIC,-Wall,-fvisibility=hidden \
               -Werror all-warnings -Xptxas -v
 
 CUDA_CU    := $(sort $(wildcard $(CUDA_DIR)/*.cu))
