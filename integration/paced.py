@@ -2,10 +2,9 @@
 
 import pathlib
 import sys
-import tempfile
 import time
 
-from serving import BIN, DEMO, ROOT, Process, Service, free_port, wait_for
+from serving import BIN, DEMO, ROOT, Process, Service, free_port, scratch, wait_for
 
 
 class Pair:
@@ -14,7 +13,7 @@ class Pair:
     post, events, metric = Service.post, Service.events, Service.metric
 
     def __init__(self, step_ms, row_ms=0, draft=None):
-        self.folder = folder = pathlib.Path(tempfile.mkdtemp(prefix="it-", dir="/tmp"))
+        self.folder = folder = scratch()
         shard = [sys.executable, ROOT / "integration/paced_shard.py", "--uds-path"]
         served = [folder / "s", "--step-ms", step_ms, "--row-ms", row_ms, "--speculate", 8]
         self.parts = [Process([*shard, *served], folder=folder)]

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -61,17 +62,36 @@ def strict(obj):
     return type(obj).model_validate(obj.model_dump(), strict=True)
 
 
+_folders, _processes = [], []
+
+
+def scratch():
+    """A new folder with a short path, which sockets need. A run without failures removes it at its end, one with failures keeps its logs."""
+    _folders.append(pathlib.Path(tempfile.mkdtemp(prefix="it-", dir="/tmp")))
+    return _folders[-1]
+
+
+def clean_up(keep_logs):
+    """At the end of a run: no process of a test goes on, no folder stays."""
+    for p in _processes:
+        if p.alive():
+            p.stop(signal.SIGKILL)
+    for folder in [] if keep_logs else _folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class Process:
     """One program in its own session, its output in a file."""
 
     def __init__(self, argv, env=None, folder=None):
-        self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="it-", dir="/tmp"))
+        self.folder = pathlib.Path(folder or scratch())
         self.log_path = self.folder / f"{pathlib.Path(argv[0]).name}-{free_port()}.log"
         self.argv = [str(a) for a in argv]
         with open(self.log_path, "wb") as log:
             self.p = subprocess.Popen(
                 self.argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})}
             )
+        _processes.append(self)
 
     @property
     def log(self):
@@ -102,7 +122,7 @@ class Service(Process):
     """launcher + shards + router, ready to answer."""
 
     def __init__(self, model, num_shard=1, args=(), env=None, ready=True, port=None):
-        folder = tempfile.mkdtemp(prefix="it-", dir="/tmp")
+        folder = scratch()
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         argv = [BIN / "launcher", "--model-id", model, "--num-shard", num_shard, "--port", self.port]
@@ -255,7 +275,7 @@ class Scripted(Process):
     post, events, metric = Service.post, Service.events, Service.metric
 
     def __init__(self, template, script=None, args=(), eyes=False):
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="it-", dir="/tmp"))
+        folder = scratch()
         model = folder / "model"
         model.mkdir()
         if eyes:

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 import grpc
-from serving import BIN, ROOT, SLOW, Process
+from serving import BIN, ROOT, SLOW, Process, scratch
 
 BLOCK = 16
 _stubs = {}
@@ -44,7 +44,7 @@ class Shards:
 
     def __init__(self, model, world=1, args=(), env=None):
         self.pb = stubs()
-        self.folder = tempfile.mkdtemp(prefix="it-", dir="/tmp")
+        self.folder = scratch()
         self.path = f"{self.folder}/s"
         self.ranks = []
         for rank in range(world):

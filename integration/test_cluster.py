@@ -10,12 +10,11 @@ import shutil
 import socket
 import struct
 import subprocess
-import tempfile
 import threading
 
 import grpc
 import pytest
-from serving import BIN, DEMO, Process, Service, wait_for
+from serving import BIN, DEMO, Process, Service, scratch, wait_for
 from shard import stubs
 from test_nodes import BODY, cause, end_all, master_port, start, tokens, wait_end
 
@@ -358,7 +357,7 @@ class InNetwork(Process):
     """A launcher there; curl, there too, asks its router."""
 
     def __init__(self, network, node, args):
-        folder = tempfile.mkdtemp(prefix="it-", dir="/tmp")
+        folder = scratch()
         argv = [*network.inside(node), BIN / "launcher", "--model-id", DEMO, "--num-shard", 2, "--nnodes", 2]
         argv += ["--node-rank", node, "--master-addr", "10.77.0.1", "--shard-uds-path", f"{folder}/s", "--port", 3000]
         self.inside = network.inside(node)

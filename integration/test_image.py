@@ -8,7 +8,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import tempfile
 import threading
 import time
 
@@ -16,7 +15,7 @@ import pytest
 import requests
 import yaml
 from chart import one, render
-from serving import BIN, DEMO, ROOT, Service, free_port, wait_for
+from serving import BIN, DEMO, ROOT, Service, free_port, scratch, wait_for
 
 MOST_BYTES = 48 << 20  # docs/results/operations.md says what it is made of; compressed: test_pains_limits.py
 NEEDED = ("buildah", "podman", "runc", "catatonit")
@@ -35,7 +34,7 @@ def podman():
     """podman with storage of its own; its images and containers go with it."""
     if lacking := [p for p in NEEDED if not shutil.which(p)] or os.environ.get("SAN") and ["a build without sanitizers"]:
         pytest.skip(f"the image is not tested without {', '.join(lacking)}")
-    root = pathlib.Path(tempfile.mkdtemp(prefix="it-", dir="/tmp"))  # pytest removes its own folders while containers run
+    root = scratch()  # pytest removes its own folders while containers run
     (root / "containers.conf").write_text(LIMITS)
     (root / "storage.conf").write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{root}/graph"\nrunroot = "{root}/run"\n')
     env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}

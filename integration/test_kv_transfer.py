@@ -10,12 +10,11 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 
 import pytest
-from serving import BIN, DEMO, Process, Service, data, seed_for, wait_for
+from serving import BIN, DEMO, Process, Service, data, scratch, seed_for, wait_for
 
 WORDS = "the a one little big red old dog cat girl boy ball tree house sun day park saw ran found had was and then went to in with".split()
 ROOM = ["--max-total-tokens", 4000]
@@ -438,7 +437,7 @@ class Machine(Process):
     """A service in a network namespace of its own; curl, there too, asks it."""
 
     def __init__(self, network, i, args):
-        folder = tempfile.mkdtemp(prefix="it-", dir="/tmp")
+        folder = scratch()
         self.inside = network.inside(i)
         argv = [*self.inside, BIN / "launcher", "--model-id", DEMO, "--shard-uds-path", f"{folder}/s", "--port", 3000]
         address = ["--kv-transfer-address", f"10.77.0.{i + 1}:5600"]

@@ -12,12 +12,11 @@ import signal
 import socket
 import ssl
 import subprocess
-import tempfile
 import time
 
 import pytest
 import requests
-from serving import BIN, DEMO, SLOW, Process, Service, free_port, wait_for
+from serving import BIN, DEMO, SLOW, Process, Service, free_port, scratch, wait_for
 from test_tls import certificate
 
 EVENTS = 1900  # and the last one, [DONE]
@@ -53,7 +52,7 @@ class Pod(Service):
     def __init__(self, name, address, device, args=()):
         self.port, scheme = free_port(), "https" if "--tls-cert" in args else "http"
         self.name, self.address, self.device, self.url = name, address, device, f"{scheme}://{address}:{self.port}"
-        folder = tempfile.mkdtemp(prefix="it-", dir="/tmp")
+        folder = scratch()
         argv = ["ip", "netns", "exec", name, BIN / "launcher", "--model-id", DEMO, "--port", self.port]
         Process.__init__(self, [*argv, "--hostname", address, "--shard-uds-path", f"{folder}/s", *args], folder=folder)
         end = time.monotonic() + 60 * SLOW

@@ -6,12 +6,11 @@ import pathlib
 import re
 import shutil
 import subprocess
-import tempfile
 
 import pytest
 import requests
 import yaml
-from serving import BIN, DEMO, ROOT, Process, Service, free_port, wait_for
+from serving import BIN, DEMO, ROOT, Process, Service, free_port, scratch, wait_for
 
 DOCKER = ROOT / "docker"
 DASHBOARD = DOCKER / "chart/dashboard.json"
@@ -63,7 +62,7 @@ class Prometheus(Process):
     """Debian's Prometheus, which scrapes one server every second."""
 
     def __init__(self, port):
-        folder = tempfile.mkdtemp(prefix="it-", dir="/tmp")
+        folder = scratch()
         self.url = f"http://127.0.0.1:{free_port()}"
         config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "llm", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}]}
         pathlib.Path(folder, "p.yml").write_text(yaml.safe_dump(config))

@@ -5,11 +5,10 @@ import re
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 
 import pytest
-from serving import BIN, DEMO, SLOW, Process, Service
+from serving import BIN, DEMO, SLOW, Process, Service, scratch
 
 BODY = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 24, "details": True}}
 
@@ -18,7 +17,7 @@ class Machine(Process):
     """A launcher that is not machine 0: ranks, and no router."""
 
     def __init__(self, rank, args):
-        folder = tempfile.mkdtemp(prefix="it-", dir="/tmp")
+        folder = scratch()
         argv = [BIN / "launcher", "--model-id", DEMO, "--node-rank", rank, "--shard-uds-path", f"{folder}/shard"]
         super().__init__([*argv, *args], folder=folder)
 

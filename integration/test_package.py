@@ -8,13 +8,12 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 
 import pytest
 import requests
-from serving import free_port
+from serving import free_port, scratch
 
 PACKAGE = os.environ.get("PACKAGE")
 NEEDED = ("mmdebstrap", "podman", "runc", "dpkg-deb")
@@ -90,7 +89,7 @@ class Machine:
 def machine():
     if lacking := [p for p in NEEDED if not shutil.which(p)]:
         pytest.skip(f"the package is not installed without {', '.join(lacking)}")
-    m = Machine(pathlib.Path(tempfile.mkdtemp(prefix="it-", dir="/tmp")))  # pytest removes its own folders while containers run
+    m = Machine(scratch())  # pytest removes its own folders while containers run
     try:
         m.boot()
         m.wait_ready()

@@ -4,12 +4,11 @@ import concurrent.futures
 import os
 import pathlib
 import signal
-import tempfile
 
 import pytest
 import requests
 from deep import deep
-from serving import BIN, DEMO, Process, Service, free_port, wait_for
+from serving import BIN, DEMO, Process, Service, free_port, scratch, wait_for
 
 ONCE = "Once upon a time"
 
@@ -242,6 +241,6 @@ def test_a_file_names_replicas(model, alone, tmp_path):
     ],
 )
 def test_what_does_not_fit_is_refused(args, words):
-    p = Process([BIN / "launcher", "--model-id", DEMO, "--port", free_port(), *args], folder=tempfile.mkdtemp(prefix="it-", dir="/tmp"))
+    p = Process([BIN / "launcher", "--model-id", DEMO, "--port", free_port(), *args], folder=scratch())
     assert p.p.wait(20) == 78
     assert words in p.log
