@@ -333,7 +333,8 @@ struct backend_ops {
     const char *(*describe)(struct device *d); /* one line for the log: cores, instruction sets */
     int (*memory)(struct device *d, uint64_t *free_bytes, uint64_t *total_bytes, struct err *e);
 
-    /* Memory. alloc() is zeroed and aligned to 64 bytes. */
+    /* Memory. alloc() is zeroed and aligned to 64 bytes. Copies are ordered with the operations of
+     * a step; all ranks make those within a step alike. */
     void *(*alloc)(struct device *d, size_t bytes, struct err *e);
     void (*free)(struct device *d, void *p);
     int (*upload)(struct device *d, void *dst, const void *src, size_t bytes, struct err *e);

@@ -62,7 +62,11 @@ static size_t host_floats(const struct decoder *d, size_t t, size_t o)
     size_t most = gathers ? o * (size_t)d->split.world * d->split.vocab_most : 0;
     const size_t hidden = d->draft.ops ? t * d->draft.plan.width : 0;
     const size_t named = d->draft.ids ? d->draft.own->spec.vocab : 0; /* a row of its logits */
+    const size_t rows_on = stage_copies(d) ? t * d->spec.hidden : 0;
+    const size_t shared = stage_copies(d) ? o * d->split.vocab.n : 0;
     most = hidden > most ? hidden : most;
+    most = rows_on > most ? rows_on : most;
+    most = shared > most ? shared : most;
     most = named > most ? named : most;
     for (int i = 0; i < SPEC_MAX_ROPES; i++) {
         const size_t rows = t * rope_dim(d, i);

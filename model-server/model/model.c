@@ -365,10 +365,6 @@ static int check_stages(const struct model *m, const struct model_options *o, st
     if (!d->stages)
         return 0;
     snprintf(of_this, sizeof(of_this), "embeddings of each layer (%s)", m->info.type);
-    if (d->ops->comm_open)
-        return err_set(e, ERR_VALIDATION,
-                       "--pipeline-parallel-size %d: the %s backend has no stages",
-                       d->stages->world, d->ops->name);
     if (d->encodes)
         what = "models that give vectors or scores (--task)";
     else if (d->spec.per_layer)

@@ -118,30 +118,51 @@ static void before_wait(const struct decoder *d)
         watch_idle(d->busy_ns);
 }
 
+/* Messages are in host memory. Rows of a device with memory of its own pass through scratch.host.
+ */
+static int receive(struct decoder *d, int from, float *x, size_t n, struct err *e)
+{
+    float *host = stage_copies(d) ? d->scratch.host : x;
+    if (d->rehearsed)
+        return 0;
+    before_wait(d);
+    if (after_wait(d, comm_recv(d->stages, from, host, n, e)))
+        return -1;
+    return host == x ? 0 : d->ops->upload(d->dev, x, host, n * sizeof(*x), e);
+}
+
+/* To the stages [first, end). */
+static int deliver(struct decoder *d, int first, int end, const float *x, size_t n, struct err *e)
+{
+    const float *host = stage_copies(d) ? d->scratch.host : x;
+    if (d->rehearsed)
+        return 0;
+    if (host != x && d->ops->download(d->dev, d->scratch.host, x, n * sizeof(*x), e))
+        return -1;
+    int rc = 0;
+    before_wait(d);
+    for (int r = first; r < end && rc == 0; r++)
+        rc = comm_send(d->stages, r, host, n, e);
+    return after_wait(d, rc);
+}
+
+bool stage_copies(const struct decoder *d) { return d->stages && d->ops->comm_open; }
+
 int stage_take_rows(struct decoder *d, float *x, uint32_t t, struct err *e)
 {
-    before_wait(d);
-    return after_wait(d,
-                      comm_recv(d->stages, d->stages->rank - 1, x, (size_t)t * d->spec.hidden, e));
+    return receive(d, d->stages->rank - 1, x, (size_t)t * d->spec.hidden, e);
 }
 
 int stage_give_rows(struct decoder *d, const float *x, uint32_t t, struct err *e)
 {
-    before_wait(d);
-    return after_wait(d,
-                      comm_send(d->stages, d->stages->rank + 1, x, (size_t)t * d->spec.hidden, e));
+    const int next = d->stages->rank + 1;
+    return deliver(d, next, next + 1, x, (size_t)t * d->spec.hidden, e);
 }
 
 int stage_share(struct decoder *d, float *x, size_t n, struct err *e)
 {
     const int last = d->stages->world - 1;
-    int rc = 0;
-    before_wait(d);
-    if (!d->stage.ends)
-        return after_wait(d, comm_recv(d->stages, last, x, n, e));
-    for (int r = 0; r < last && rc == 0; r++)
-        rc = comm_send(d->stages, r, x, n, e);
-    return after_wait(d, rc);
+    return d->stage.ends ? deliver(d, 0, last, x, n, e) : receive(d, last, x, n, e);
 }
 
 uint32_t stage_pass_tokens(const struct decoder *d, uint32_t tokens, uint32_t most)

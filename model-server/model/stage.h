@@ -38,6 +38,8 @@ int stage_agree(const struct decoder *d, struct err *e);
 int stage_take_rows(struct decoder *d, float *x, uint32_t t, struct err *e);
 int stage_give_rows(struct decoder *d, const float *x, uint32_t t, struct err *e);
 int stage_share(struct decoder *d, float *x, size_t n, struct err *e);
+/* The device's memory is not the host's: rows and logits pass through scratch.host. */
+bool stage_copies(const struct decoder *d);
 /* Most tokens of a step in one pass, so that stages work concurrently on different passes. */
 uint32_t stage_pass_tokens(const struct decoder *d, uint32_t tokens, uint32_t most);
 #endif

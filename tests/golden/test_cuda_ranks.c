@@ -197,9 +197,10 @@ static void all_ways_add_in_rank_order(void **state)
 /* ---------------------------------------------------------------- models */
 
 static void open_model(struct bench *b, const struct backend_ops *ops, struct device *dev,
-                       struct comm *comm, int dtype, struct err *e)
+                       struct comm *comm, struct comm *stages, int dtype, struct err *e)
 {
-    struct model_options o = {.ops = ops, .dev = dev, .comm = comm, .dtype = dtype};
+    struct model_options o = {
+        .ops = ops, .dev = dev, .comm = comm, .stages = stages, .dtype = dtype};
     *b = (struct bench){.ops = ops, .dev = dev, .model = model_load("models/demo", &o, e)};
     if (b->model)
         b->vocab = model_info(b->model)->vocab;
@@ -217,32 +218,40 @@ static void make_seq(struct bench_seq *s, const struct bench *b)
 }
 
 struct outcome {
-    int dtype;
-    uint64_t graphs; /* launched by rank 0, on the double */
+    int dtype, stages; /* 0: one */
+    uint64_t graphs;   /* launched by `reports`, on the double */
+    int reports;       /* the rank that leaves its logits */
     float rows[LEN * 2048];
 };
 
-/* The prompt, then a token at a time; rank 0 leaves its logits. */
+/* The prompt, then a token at a time. */
 static void demo(struct rank *r)
 {
     static struct bench_seq s;
     struct outcome *out = r->arg;
+    struct comm *stage = NULL, *across = NULL;
     struct err e = ERR_INIT;
     struct bench b;
     open_rank(r);
-    open_model(&b, gpu, r->dev, r->host, out->dtype, &e);
+    if (out->stages) {
+        const int each = r->world / out->stages;
+        NEED(stage = comm_split(r->host, r->rank / each, &e));
+        NEED(across = comm_split(r->host, r->rank % each, &e));
+    }
+    open_model(&b, gpu, r->dev, stage ? stage : r->host, across, out->dtype, &e);
     NEED(b.model && b.vocab == 2048);
     NEED(!model_kv_resize(b.model, MAX_SEQ_BLOCKS, BLOCK_SIZE, model_kv_dtype(b.model), &e));
     make_seq(&s, &b);
     while (s.done < LEN)
         NEED(!bench_step(&b, (struct bench_seq *const[]){&s}, (uint32_t[]){s.done ? 1 : PROMPT}, 1,
                          &e));
-    if (r->rank == 0) {
+    if (r->rank == out->reports) {
         memcpy(out->rows, s.rows, sizeof(out->rows));
         out->graphs = machine ? machine->graph_launches : 0;
     }
     model_free(b.model);
     gpu->close(r->dev);
+    comm_close(across), comm_close(stage);
     comm_close(r->host);
 }
 
@@ -252,7 +261,7 @@ static void want_of_one_cpu(int dtype, float *rows)
     struct err e = ERR_INIT;
     struct bench b;
     struct device_options o = {.threads = 1, .features = ~0ull};
-    open_model(&b, &backend_cpu, backend_cpu.open(&o, &e), comm_solo(), dtype, &e);
+    open_model(&b, &backend_cpu, backend_cpu.open(&o, &e), comm_solo(), NULL, dtype, &e);
     if (!b.model ||
         model_kv_resize(b.model, MAX_SEQ_BLOCKS, BLOCK_SIZE, model_kv_dtype(b.model), &e))
         fail_msg("%s", e.msg);
@@ -303,6 +312,37 @@ static void ranks_agree_with_one_and_by_all_ways(void **state)
     compare_ways(out, 2, DT_F32);
     if (machine)
         compare_ways(out, 4, -1);
+    munmap(out, sizeof(*out));
+}
+
+/* The logits of `reports`, of `stages` with `each` ranks. */
+static void run_stages(struct outcome *out, int stages, int each, int reports)
+{
+    *out = (struct outcome){.dtype = -1, .stages = stages > 1 ? stages : 0, .reports = reports};
+    run_ranks(demo, stages * each, out);
+}
+
+static void stages_have_the_bits_of_one(void **state)
+{
+    struct outcome *out =
+        mmap(NULL, sizeof(*out), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    static float want[LEN * 2048];
+    (void)state;
+    for (int w = 0; w < N_WAYS; w++) {
+        if (skips(w))
+            continue;
+        take_way(&ways[w]);
+        for (int each = 1; each <= (machine ? 2 : 1); each++) {
+            run_stages(out, 1, each, 0);
+            memcpy(want, out->rows, sizeof(want));
+            for (int rank = 0; rank < 2 * each; rank += 2 * each - 1) {
+                run_stages(out, 2, each, rank);
+                assert_memory_equal(out->rows, want, sizeof(want));
+                if (machine && (each == 1 || ways[w].nccl)) /* a stage's part is replayed */
+                    assert_true(out->graphs > 0);
+            }
+        }
+    }
     munmap(out, sizeof(*out));
 }
 
@@ -404,7 +444,7 @@ static void fail_one(struct rank *r)
     struct err e = ERR_INIT;
     struct bench b;
     open_rank(r);
-    open_model(&b, gpu, r->dev, r->host, -1, &e);
+    open_model(&b, gpu, r->dev, r->host, NULL, -1, &e);
     NEED(b.model && !model_kv_resize(b.model, MAX_SEQ_BLOCKS, BLOCK_SIZE, KV_F32, &e));
     make_seq(&s, &b);
     if (r->rank == 1)
@@ -494,6 +534,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_ways_add_in_rank_order),
         cmocka_unit_test(ranks_agree_with_one_and_by_all_ways),
+        cmocka_unit_test(stages_have_the_bits_of_one),
         cmocka_unit_test(ranks_replay_together_or_not_at_all),
         cmocka_unit_test(a_lost_rank_is_an_error),
         cmocka_unit_test(a_rank_that_fails_tells_the_others),
