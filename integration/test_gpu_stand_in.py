@@ -6,7 +6,7 @@ import time
 
 import pytest
 import requests
-from serving import DEMO, ROOT, SLOW, Service
+from serving import DEMO, ROOT, SLOW, Service, data
 from test_adapters import make_adapter
 
 DOUBLE = ROOT / "build/tests/cuda-double.so"
@@ -98,6 +98,23 @@ def test_who_leaves_makes_room_and_disturbs_nobody(service, wanted):
         assert time.monotonic() < end, "a stream that was left still computes"
         time.sleep(0.05)
     assert requests.get(service.url + "/health", timeout=10).status_code == 200
+
+
+@pytest.mark.parametrize("name,args", [("demo", ["--pipeline-parallel-size", "2"]), ("arch/mixtral", ["--enable-expert-parallel"])])
+def test_stages_and_whole_experts_answer_as_on_the_cpu(name, args):
+    if not DOUBLE.exists():
+        pytest.skip("the stand-in of CUDA was not built: make unit T=cuda")
+    model = DEMO if name == "demo" else data(name)
+    bodies = [b for b in asked() if len(b["inputs"]) < 40 and "grammar" not in b["parameters"]]  # of any tokenizer
+    with Service(model, args=["--device", "cpu", *SMALL]) as s:
+        want = [tokens(s, b) for b in bodies]
+    env = {"BACKEND_CUDA": str(DOUBLE), "CUDA_SHARE_GPU": "1", "NCCL_LIBRARY": str(DOUBLE)}
+    with Service(model, 2, ["--device", "cuda", *SMALL, *args], env=env) as s:
+        for body, w in zip(bodies, want):
+            same(tokens(s, body), w)
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            for got, w in zip(pool.map(lambda b: tokens(s, b), bodies), want):
+                same(got, w)
 
 
 def test_adapters_answer_as_on_the_cpu(tmp_path):

@@ -265,8 +265,8 @@ struct moe {
     struct weight *router;      /* [n_experts, hidden] */
     struct weight *const *up;   /* [n_experts] gate over up: [2 * ffn, hidden] */
     struct weight *const *down; /* [n_experts] [hidden, ffn] */
-    /* Both NULL: the expert is on another rank, which adds its result. Only if moe_parts is
-     * set. */
+    /* Both NULL: the expert is on another rank, which adds its result. Those of a rank are
+     * consecutive. */
     uint32_t n_experts, top_k;
     bool renormalise; /* the scores of the selected experts are scaled to a sum of 1 */
     enum moe_score score;
@@ -322,7 +322,6 @@ typedef void profile_fn(void *arg, const char *what, uint64_t bytes, double us);
 struct backend_ops {
     const char *name;   /* "cpu" */
     bool makes_weights; /* weight_load() generates random parts, all or none, unless it quantises */
-    bool moe_parts;     /* moe() supports a subset of the experts: see struct moe */
     /* Support of a format in an arithmetic. NATIVE: weight_load() accepts it as SOURCE_CODES or
      * by --quantize. WIDEN: it needs SOURCE_NUMBERS. */
     enum take (*weight_takes)(const struct format *f, enum arith a);

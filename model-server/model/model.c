@@ -384,10 +384,6 @@ static int split_experts(struct decoder *d, bool asked, struct err *e)
 {
     if (!asked || !d->spec.moe.n_experts || d->split.world == 1)
         return 0;
-    if (!d->ops->moe_parts)
-        return err_set(e, ERR_VALIDATION,
-                       "--enable-expert-parallel: the %s backend runs all experts of a layer",
-                       d->ops->name);
     return split_by_experts(&d->split, &d->spec, e);
 }
 

@@ -16,7 +16,12 @@ struct rig {
     const struct format *format; /* NULL: weights of `quant`, else they come as codes */
     enum act act;
     bool biased, gates, scale_input, summed;
+    uint32_t first, here; /* experts of this rank; here 0: all */
 };
+static bool has(const struct rig *r, uint32_t expert)
+{
+    return !r->here || expert - r->first < r->here;
+}
 
 static struct rig any_rig(uint32_t rows)
 {
@@ -77,6 +82,9 @@ static float *run(struct side s, const struct rig *r, const struct numbers *n, u
     struct weight *ups[64], *downs[64];
     struct weight *router = load(s, n->router, r->experts, r->hidden, DT_F32);
     for (uint32_t i = 0; i < r->experts; i++) {
+        ups[i] = downs[i] = NULL;
+        if (!has(r, i))
+            continue;
         ups[i] = load_expert(s, r, n->up + i * width * r->hidden, &n->codes[0][i], (uint32_t)width,
                              r->hidden);
         downs[i] = load_expert(s, r, n->down + (size_t)i * r->ffn * r->hidden, &n->codes[1][i],
@@ -108,7 +116,8 @@ static float *run(struct side s, const struct rig *r, const struct numbers *n, u
     s.ops->free(s.d, dx), s.ops->free(s.d, biases), s.ops->free(s.d, r->summed ? dy : to);
     s.ops->weight_free(s.d, router);
     for (uint32_t i = 0; i < r->experts; i++)
-        s.ops->weight_free(s.d, ups[i]), s.ops->weight_free(s.d, downs[i]);
+        if (has(r, i))
+            s.ops->weight_free(s.d, ups[i]), s.ops->weight_free(s.d, downs[i]);
     return out;
 }
 
@@ -160,6 +169,47 @@ static void ways_have_the_same_bits(void **state)
             machine->sms = i % 3 == 0 ? 1 : i % 3 == 1 ? 7 : 132;
         compare(&r, features[i / 2 % 4]);
     }
+}
+
+/* What two ranks compute with the experts that they have adds up to what one computes with all. A
+ * rank may have none of a row's experts, or of any row's. */
+static void parts_add_up(const struct rig *all, uint32_t cut)
+{
+    struct numbers n = numbers_of(all);
+    const struct side s = open_side(gpu, ~0ull);
+    struct rig low = *all, high = *all;
+    low.here = cut, high.first = cut, high.here = all->experts - cut;
+    float *want = run(s, all, &n, 0, all->rows, NULL);
+    float *a = run(s, &low, &n, 0, all->rows, NULL), *b = run(s, &high, &n, 0, all->rows, NULL);
+    for (uint32_t row = 0; row < all->rows; row++) {
+        float mag = 0;
+        for (uint32_t i = row * all->hidden; i < (row + 1) * all->hidden; i++)
+            mag = fmaxf(mag, fmaxf(fabsf(a[i]), fabsf(b[i])));
+        for (uint32_t i = row * all->hidden; i < (row + 1) * all->hidden; i++)
+            if (!(fabsf(a[i] + b[i] - want[i]) <= 1e-5f * mag))
+                fail_msg("row %u: %g and %g of two ranks, %g of one", row, a[i], b[i], want[i]);
+    }
+    close_side(s);
+    free(want), free(a), free(b);
+    numbers_free(all, &n);
+}
+
+static void experts_of_two_ranks_add_up(void **state)
+{
+    (void)state;
+    static const uint32_t rows[] = {1, 3, 16, 33, 150};
+    for (uint32_t i = 0; i < 15; i++) {
+        struct rig r = any_rig(rows[i % 5]);
+        r.experts += r.experts == 1, r.summed = false;
+        const uint32_t cut = 1 + rng_below(&rng, r.experts - 1);
+        if (machine)
+            machine->sms = i % 2 ? 1 : 132; /* of one, the product of few rows adds the results */
+        parts_add_up(&r, cut);
+        r.first = i % 2 ? cut : 0, r.here = i % 2 ? r.experts - cut : cut;
+        compare(&r, ~0ull);
+    }
+    if (machine)
+        machine->sms = 132;
 }
 
 static void tiles_of_many_rows_have_the_same_bits(void **state)
@@ -264,7 +314,7 @@ static void a_layer_is_four_launches(void **state)
     assert_int_equal(compare(&r, ~0ull), 6);
 }
 
-CUDA_TESTS(cmocka_unit_test(ways_have_the_same_bits),
+CUDA_TESTS(cmocka_unit_test(ways_have_the_same_bits), cmocka_unit_test(experts_of_two_ranks_add_up),
            cmocka_unit_test(tiles_of_many_rows_have_the_same_bits),
            cmocka_unit_test(quantised_experts_have_the_same_bits),
            cmocka_unit_test(many_rows_of_quantised_experts_have_the_same_bits),

@@ -211,8 +211,11 @@ static __global__ void __launch_bounds__(THREADS, 2) linear_experts_kernel(strea
     first.jobs = s.l.begin[s.l.experts + 1];
     take_experts(s, r, first.jobs);
     __syncthreads();
-    if (!first.jobs)
+    if (!first.jobs) { /* the chosen experts are on other ranks */
+        for (uint32_t tile = blockIdx.x; s.mix.y && tile < tiles_of(s.l); tile += gridDim.x)
+            store_mixed(s, tile, r.mixed);
         return;
+    }
     first.find(s, s.mix.y ? 0 : blockIdx.x);
     if (first.tile >= tiles_of(s.l))
         return;

@@ -101,6 +101,8 @@ struct mix_args {
     uint32_t rows, n, top_k;
     uint32_t plain; /* the results are added without weights */
     float scale;
+    const uint32_t *expert; /* NULL: all results are here; [rows][top_k] */
+    uint32_t first, here;   /* with `expert`: only those of experts [first, first + here) are */
     uint32_t reserved;
 };
 
@@ -221,18 +223,19 @@ cudaError_t linear_experts_map(void *map, const struct stored *w);
 struct collect_args {
     uint16_t *y;
     const float *x;
-    const uint32_t *list;
+    const uint32_t *list, *used; /* used: how many pairs are in the list, of `rows` at most */
     uint32_t rows, per_row, n, pitch, dtype, reserved;
 };
 launch_fn collect_launch;
 
-/* tile: rows of a tile; an expert has a job for each tile of its pairs. */
+/* tile: rows of a tile; an expert has a job for each tile of its pairs. Only pairs of experts
+ * [first, first + here) are in the list, and have jobs. */
 struct group_args {
     const uint32_t *expert;  /* [pairs] */
     uint32_t *begin;         /* [n_experts + 2], see linear_args */
     uint32_t *list;          /* [pairs], by expert, each ascending */
     struct expert_job *jobs; /* [n_experts + pairs / tile] at most */
-    uint32_t pairs, n_experts, tile, reserved;
+    uint32_t pairs, n_experts, tile, first, here, reserved;
 };
 launch_fn group_launch;
 

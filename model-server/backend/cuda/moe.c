@@ -9,14 +9,32 @@
 
 /* ---------------------------------------------------------------- the experts' weights */
 
+/* The first expert of this rank. */
+static uint32_t first_of(struct weight *const *w, uint32_t n)
+{
+    uint32_t i = 0;
+    while (i < n && !w[i])
+        i++;
+    return i;
+}
+
+/* The experts of this rank are consecutive and alike. */
 static int check_alike(struct weight *const *w, uint32_t n, struct err *e)
 {
-    for (uint32_t i = 1; i < n; i++)
-        if (w[i]->m.rows != w[0]->m.rows || w[i]->m.cols != w[0]->m.cols ||
-            w[i]->m.dtype != w[0]->m.dtype || w[i]->m.quant != w[0]->m.quant ||
-            w[i]->m.offsets != w[0]->m.offsets ||
-            memcmp(w[i]->m.table, w[0]->m.table, sizeof(w[0]->m.table)) != 0)
-            return err_set(e, ERR_VALIDATION, "expert %u is not of the shape of expert 0", i);
+    const uint32_t first = first_of(w, n);
+    if (first == n)
+        return err_set(e, ERR_VALIDATION, "a mixture without experts");
+    const struct stored *a = &w[first]->m;
+    for (uint32_t i = first + 1; i < n; i++) {
+        const struct stored *b = w[i] ? &w[i]->m : a;
+        if (w[i] && !w[i - 1])
+            return err_set(e, ERR_VALIDATION, "expert %u is here, and the one before is not", i);
+        if (b->rows != a->rows || b->cols != a->cols || b->dtype != a->dtype ||
+            b->quant != a->quant || b->offsets != a->offsets ||
+            memcmp(b->table, a->table, sizeof(a->table)) != 0)
+            return err_set(e, ERR_VALIDATION, "expert %u is not of the shape of expert %u", i,
+                           first);
+    }
     return 0;
 }
 
@@ -37,7 +55,7 @@ static const void **make_table(struct device *d, struct weight *const *w, uint32
     if (!host)
         return err_nomem(e), NULL;
     for (uint32_t i = 0; i < n; i++)
-        host[i] = w[i]->m.data;
+        host[i] = w[i] ? w[i]->m.data : NULL;
     dev = send_table(d, host, n * sizeof(*host), e);
     free(host);
     return dev;
@@ -50,8 +68,10 @@ static void *make_maps(struct device *d, struct weight *const *w, uint32_t n, st
     void *dev = NULL;
     if (!host)
         return err_nomem(e), NULL;
+    memset(host, 0, (size_t)n * EXPERT_MAP_BYTES);
     for (uint32_t i = 0; i < n && rc == cudaSuccess; i++)
-        rc = linear_experts_map(host + (size_t)i * EXPERT_MAP_BYTES, &w[i]->m);
+        rc =
+            !w[i] ? cudaSuccess : linear_experts_map(host + (size_t)i * EXPERT_MAP_BYTES, &w[i]->m);
     if (rc != cudaSuccess)
         cuda_failed(d, rc, "describing experts", e);
     else
@@ -71,20 +91,22 @@ static bool takes_experts(const struct device *d, const struct stored *w)
 static const struct expert_table *table_of(struct device *d, struct weight *const *w, uint32_t n)
 {
     const void *const *key = (const void *const *)w;
+    const uint32_t at = first_of(w, n);
+    struct weight *first = at < n ? w[at] : NULL;
     for (uint32_t i = 0; i < d->n_experts; i++)
-        if (d->experts[i].key == key && d->experts[i].first == w[0] && d->experts[i].n == n)
+        if (d->experts[i].key == key && d->experts[i].first == first && d->experts[i].n == n)
             return &d->experts[i];
     struct expert_table *all = realloc(d->experts, ((size_t)d->n_experts + 1) * sizeof(*all));
     if (!all)
         return err_nomem(&d->fault), NULL;
     d->experts = all;
     struct expert_table *t = &all[d->n_experts];
-    *t = (struct expert_table){.key = key, .first = w[0], .n = n};
+    *t = (struct expert_table){.key = key, .first = first, .n = n};
     t->dev = check_alike(w, n, &d->fault) ? NULL : make_table(d, w, n, &d->fault);
     if (!t->dev)
         return NULL;
     d->n_experts++; /* from here on it is freed with the device */
-    t->maps = takes_experts(d, &w[0]->m) ? make_maps(d, w, n, &d->fault) : NULL;
+    t->maps = takes_experts(d, &first->m) ? make_maps(d, w, n, &d->fault) : NULL;
     return d->fault.kind == ERR_NONE ? t : NULL;
 }
 
@@ -119,8 +141,10 @@ struct moe_work {
     float *hidden, *gated, *out;     /* [pairs][2 ffn], [pairs][ffn], [pairs][hidden] */
     uint16_t *x16, *gated16;         /* [pairs][padded hidden], [pairs][padded ffn] */
     uint32_t rows, pairs, hidden_n, ffn;
-    bool wgmma, fused; /* linear_experts; everything within products */
-    uint32_t tile;     /* of group_args */
+    uint32_t first, here;           /* the experts of this rank */
+    const struct weight *up, *down; /* one of them */
+    bool wgmma, fused;              /* linear_experts; everything within products */
+    uint32_t tile;                  /* of group_args */
 };
 
 static size_t lay_out(struct moe_work *m, char *base, const struct moe *p)
@@ -139,8 +163,8 @@ static size_t lay_out(struct moe_work *m, char *base, const struct moe *p)
     PLACE(hidden, pairs * 2 * ffn);
     PLACE(gated, pairs * ffn);
     PLACE(out, pairs * m->hidden_n);
-    PLACE(x16, pairs * k_padded(m->hidden_n, p->up[0]->m.quant));
-    PLACE(gated16, pairs * k_padded(m->ffn, p->down[0]->m.quant));
+    PLACE(x16, pairs * k_padded(m->hidden_n, m->up->m.quant));
+    PLACE(gated16, pairs * k_padded(m->ffn, m->down->m.quant));
 #undef PLACE
     return at;
 }
@@ -175,9 +199,9 @@ static bool in_shared(const struct device *d, const struct moe_work *m, const st
 
 static void choose(const struct device *d, struct moe_work *m, const struct moe *p)
 {
-    const struct stored *up = &p->up[0]->m, *down = &p->down[0]->m;
-    const bool shared = m->rows <= FEW_ROWS && in_shared(d, m, p->up[0], m->rows, p->n_experts) &&
-                        in_shared(d, m, p->down[0], m->pairs, p->n_experts);
+    const struct stored *up = &m->up->m, *down = &m->down->m;
+    const bool shared = m->rows <= FEW_ROWS && in_shared(d, m, m->up, m->rows, p->n_experts) &&
+                        in_shared(d, m, m->down, m->pairs, p->n_experts);
     m->wgmma =
         takes_experts(d, up) && takes_experts(d, down) && up->dtype == down->dtype && !shared;
     m->fused = d->features & CUDA_FUSE && d->features & CUDA_MIX && d->features & CUDA_TENSOR &&
@@ -216,7 +240,9 @@ static void route(struct device *d, const struct moe_work *m, const float *x, co
                                      .jobs = m->jobs,
                                      .pairs = m->pairs,
                                      .n_experts = p->n_experts,
-                                     .tile = m->tile};
+                                     .tile = m->tile,
+                                     .first = m->first,
+                                     .here = m->here};
     const size_t row = (2 * (size_t)p->n_experts + p->n_groups) * sizeof(float);
     const bool together = m->fused && m->rows <= ROUTE_ROWS && m->rows * row <= ROUTE_BYTES;
     if (together)
@@ -234,18 +260,22 @@ static void mix(struct device *d, const struct moe_work *m, float *y, const stru
                                .rows = m->rows,
                                .n = m->hidden_n,
                                .top_k = p->top_k,
-                               .plain = p->scale_input};
+                               .plain = p->scale_input,
+                               .expert = m->here < p->n_experts ? m->expert : NULL,
+                               .first = m->first,
+                               .here = m->here};
     RECORD(d, mix_launch, a);
 }
 
 /* ---------------------------------------------------------------- by wgmma */
 
 static void collect(struct device *d, const struct moe_work *m, uint16_t *y, const float *x,
-                    uint32_t x_rows, const struct stored *w)
+                    uint32_t x_rows, const struct stored *w, uint32_t n_experts)
 {
     const struct collect_args a = {.y = y,
                                    .x = x,
                                    .list = m->list,
+                                   .used = m->begin + n_experts,
                                    .rows = m->pairs,
                                    .per_row = m->pairs / x_rows,
                                    .n = w->cols,
@@ -265,10 +295,10 @@ static struct experts_args wgmma_args(const struct device *d, const struct moe_w
 static void up_by_wgmma(struct device *d, const struct moe_work *m, const float *x,
                         const struct expert_table *t, const struct moe *p)
 {
-    collect(d, m, m->x16, x, m->rows, &t->first->m);
+    collect(d, m, m->x16, x, m->rows, &t->first->m, t->n);
     struct experts_args a = wgmma_args(d, m, t, m->hidden, m->x16);
     a.bias_of = p->up_bias, a.scale_of = p->scale_input ? m->weight : NULL;
-    const uint32_t pitch = k_padded(m->ffn, p->down[0]->m.quant);
+    const uint32_t pitch = k_padded(m->ffn, m->down->m.quant);
     if (!p->plain && (p->act == ACT_SILU || p->act == ACT_GELU_TANH) && wgmma_gates(&a.l.w) &&
         pitch == k_padded(m->ffn, QUANT_NONE)) { /* tiles of 64 outputs fill the rows */
         a.y16 = m->gated16, a.pitch = pitch;
@@ -281,7 +311,7 @@ static void up_by_wgmma(struct device *d, const struct moe_work *m, const float 
         cuda_act(d, m->hidden, m->pairs, m->ffn, p->act);
     else
         cuda_act_mul(d, m->gated, m->hidden, m->pairs, m->ffn, p->act);
-    collect(d, m, m->gated16, p->plain ? m->hidden : m->gated, m->pairs, &p->down[0]->m);
+    collect(d, m, m->gated16, p->plain ? m->hidden : m->gated, m->pairs, &m->down->m, t->n);
 }
 
 static void down_by_wgmma(struct device *d, const struct moe_work *m, const struct expert_table *t,
@@ -372,10 +402,22 @@ static void down_alone(struct device *d, const struct moe_work *m, const struct 
 
 void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p)
 {
+    const uint32_t first = first_of(p->down, p->n_experts);
+    uint32_t end = first;
+    while (end < p->n_experts && p->down[end])
+        end++;
+    if (end == first) {
+        err_set(&d->fault, ERR_VALIDATION, "a mixture without experts");
+        return;
+    }
     struct moe_work m = {.rows = rows,
                          .pairs = rows * p->top_k,
                          .hidden_n = p->router->m.cols,
-                         .ffn = p->down[0]->m.cols};
+                         .ffn = p->down[first]->m.cols,
+                         .first = first,
+                         .here = end - first,
+                         .up = p->up[first],
+                         .down = p->down[first]};
     if (p->top_k > p->n_experts) {
         err_set(&d->fault, ERR_VALIDATION, "%u experts per token of %u", p->top_k, p->n_experts);
         return;

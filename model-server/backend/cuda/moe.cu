@@ -185,7 +185,8 @@ static __device__ uint32_t group_share(const group_args &a)
     const uint32_t n = group_warps(a);
     return ((a.pairs + n - 1) / n + 31) / 32 * 32;
 }
-/* [warps][n_experts + 1] counts, the last of them of missing pairs; [n_experts] totals */
+/* [warps][n_experts + 1] counts, the last of them of missing pairs and of experts on other ranks;
+ * [n_experts] totals */
 static __host__ __device__ uint32_t group_words(const group_args &a)
 {
     return group_warps(a) * (a.n_experts + 1) + a.n_experts;
@@ -199,9 +200,10 @@ static __device__ void group_share_of(const group_args &a, uint32_t *counts, boo
     const uint32_t begin = threadIdx.x / 32 * share;
     const uint32_t end = begin + share < a.pairs ? begin + share : a.pairs;
     for (uint32_t first = begin; first < end; first += 32) {
-        const uint32_t i = first + lane, e = i < end ? a.expert[i] : a.n_experts;
+        const uint32_t i = first + lane, chosen = i < end ? a.expert[i] : a.n_experts;
+        const uint32_t e = chosen - a.first < a.here ? chosen : a.n_experts;
         const uint32_t same = __match_any_sync(~0u, e), before = __popc(same & lanes_below(lane));
-        if (place && i < end)
+        if (place && e < a.n_experts)
             a.list[counts[e] + before] = i;
         __syncwarp();
         if (before == 0)
@@ -344,7 +346,7 @@ static __device__ __forceinline__ uint4 eight_of(const collect_args &a, const fl
 static __global__ void __launch_bounds__(256) collect_kernel(collect_args a)
 {
     depend();
-    const uint32_t each = a.pitch / 8, all = a.rows * each;
+    const uint32_t each = a.pitch / 8, all = *a.used * each;
     for (uint32_t i = blockIdx.x * 256 + threadIdx.x; i < all; i += gridDim.x * 256) {
         const float *x = a.x + (size_t)(a.list[i / each] / a.per_row) * a.n;
         *(uint4 *)(a.y + (size_t)i * 8) = eight_of(a, x, i % each);
@@ -374,6 +376,12 @@ extern "C" cudaError_t expert_bias_launch(const struct launch *l, const void *ar
     return launch(expert_bias_kernel, a->pairs, 256, 0, l->stream, l->overlap, *a);
 }
 
+/* An expert's result of a row is here, or on another rank. */
+static __device__ __forceinline__ bool mixes(const mix_args &a, uint32_t pair)
+{
+    return !a.expert || a.expert[pair] - a.first < a.here;
+}
+
 enum { MIX_THREADS = 128, MIX_EACH = 4 /* columns of a thread */ };
 
 static __device__ __forceinline__ void mix_store(const mix_args &a, size_t at, float sum)
@@ -388,7 +396,8 @@ static __device__ __forceinline__ void mix_store(const mix_args &a, size_t at, f
 static __global__ void __launch_bounds__(MIX_THREADS) mix_kernel(mix_args a)
 {
     depend();
-    const float *w = a.weight + (size_t)blockIdx.y * a.top_k;
+    const uint32_t pair = blockIdx.y * a.top_k;
+    const float *w = a.weight + pair;
     const float *x = a.x + (size_t)blockIdx.y * a.top_k * a.n;
     const uint32_t i = (blockIdx.x * MIX_THREADS + threadIdx.x) * MIX_EACH;
     const size_t at = (size_t)blockIdx.y * a.n + i;
@@ -396,6 +405,8 @@ static __global__ void __launch_bounds__(MIX_THREADS) mix_kernel(mix_args a)
         float4 sum = {};
 #pragma unroll 4
         for (uint32_t k = 0; k < a.top_k; k++) {
+            if (!mixes(a, pair + k))
+                continue;
             const float4 v = *(const float4 *)(x + (size_t)k * a.n + i);
             const float by = a.plain ? 1.0f : w[k];
             sum.x = fmaf(by, v.x, sum.x), sum.y = fmaf(by, v.y, sum.y);
@@ -408,7 +419,8 @@ static __global__ void __launch_bounds__(MIX_THREADS) mix_kernel(mix_args a)
     for (uint32_t j = 0; j < MIX_EACH && i + j < a.n; j++) {
         float sum = 0.0f;
         for (uint32_t k = 0; k < a.top_k; k++)
-            sum = fmaf(a.plain ? 1.0f : w[k], x[(size_t)k * a.n + i + j], sum);
+            if (mixes(a, pair + k))
+                sum = fmaf(a.plain ? 1.0f : w[k], x[(size_t)k * a.n + i + j], sum);
         mix_store(a, at + j, sum);
     }
 }
