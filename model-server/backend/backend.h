@@ -163,7 +163,7 @@ struct rope_kv {
      * elements. */
     const float *squares;
     uint32_t q_all, k_all;
-    const float *v_norm;  /* [head_dim] every head of v is normalised separately, or NULL */
+    const float *v_norm;  /* [v_dim] every head of v is normalised separately, or NULL */
     const float *q_scale; /* [T] final factor of each token's q, or NULL */
     float clip;           /* q, k and v are first clipped to -clip .. clip; 0: no */
 };
@@ -423,7 +423,8 @@ struct backend_ops {
      * token's adapter, of[span.adapter]; of[0] is empty. NULL: adapters are not supported. */
     void (*lora)(struct device *d, float *y, uint32_t y_width, const float *x, uint32_t x_width,
                  const struct lora_set *of);
-    /* qkv: [T, (n_heads + 2 n_kv_heads) * head_dim]; q is normalised and rotated in place. */
+    /* qkv: [T, (n_heads + n_kv_heads) * head_dim + n_kv_heads * the layer's v_dim]; q is
+     * normalised and rotated in place. */
     void (*rope_kv)(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
                     const struct rope_kv *p);
     /* q[T, n_heads, rank + rot_dim]: `latent` and the rotated `turned`. A token's key is its row

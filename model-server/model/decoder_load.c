@@ -133,7 +133,7 @@ static void load_layer(struct loader *l, uint32_t at)
         y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
     if (!ls->no_ffn)
         load_sublayer(l, &y->ffn, ffn_of(s, i), i, &d->ffn_width);
-    y->mixer_by = gate_of(l, W_ATTN_TANH, i);
+    y->mixer_by = gate_of(l, W_ATTN_TANH, i) * (ls->mixer_by != 0 ? ls->mixer_by : 1);
     y->ffn_by = gate_of(l, W_MLP_TANH, i) * (ls->ffn_by != 0 ? ls->ffn_by : 1);
     if (place == NORM_STREAM)
         y->mixer_by = ls->add[0], y->ffn_by = ls->add[1];

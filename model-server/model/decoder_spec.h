@@ -107,6 +107,9 @@ enum attn_gate {
 };
 static inline bool attn_gate_by_head(enum attn_gate g) { return g >= ATTN_GATE_BY_HEAD; }
 
+/* Layers that have a learned logit for each head: see struct attn. */
+enum sinks { SINKS_NONE, SINKS_ALL, SINKS_WINDOWS };
+
 struct norm_spec {
     enum norm_kind kind;
     float eps;
@@ -161,7 +164,7 @@ struct layer_spec {
      * sparsify */
     bool sparse;
     float deviations;
-    float ffn_by; /* factor of the feed-forward's result; 0: none */
+    float mixer_by, ffn_by; /* factors of the sublayers' results; 0: none */
 };
 
 /* The norm after Mamba-2's recurrence: of the gated result, none, or of the result before the
@@ -311,6 +314,7 @@ struct q_growth {
 
 struct decoder_spec {
     uint32_t vocab, hidden, n_layers, n_heads, n_kv_heads, head_dim, ffn;
+    uint32_t v_dim;          /* of a head of v, with QKV_SEPARATE; 0: as of q and k */
     uint32_t max_positions;  /* 0: unbounded */
     uint32_t n_draft_layers; /* after n_layers, included in `layers`: those of a draft head
                                 (draft/draft.h) */
@@ -395,7 +399,7 @@ struct decoder_spec {
     float attn_softcap, logit_softcap; /* cap * tanh(x / cap); 0: none */
     float clip_qkv;                    /* 0: none; see struct rope_kv */
     struct q_growth q_growth;          /* of layers that say so */
-    bool sinks;                        /* a learned logit per head, see struct attn */
+    enum sinks sinks;
     /* ALiBi (arXiv 2108.12409): scores decrease with distance by a slope per head, see
      * alibi_slopes(). */
     struct alibi_spec alibi;
@@ -434,6 +438,10 @@ static inline uint32_t spec_all_layers(const struct decoder_spec *s)
 static inline uint32_t spec_head_dim(const struct decoder_spec *s, uint32_t layer)
 {
     return s->layers[layer].head_dim ? s->layers[layer].head_dim : s->head_dim;
+}
+static inline uint32_t spec_v_dim(const struct decoder_spec *s, uint32_t layer)
+{
+    return s->v_dim ? s->v_dim : spec_head_dim(s, layer);
 }
 static inline uint32_t spec_heads(const struct decoder_spec *s, uint32_t layer)
 {
@@ -495,7 +503,7 @@ static inline uint32_t spec_qkv_row(const struct decoder_spec *s, uint32_t layer
         g = heads / 4;
         row = head / g * 3 * g + (part ? 3 - (uint32_t)part : 0) * g + head % g;
     }
-    return row * spec_head_dim(s, layer) *
+    return row * (part == 2 ? spec_v_dim(s, layer) : spec_head_dim(s, layer)) *
            (s->attn_gate == ATTN_GATE_BESIDE_Q && part == 0 ? 2 : 1);
 }
 #endif

@@ -136,10 +136,15 @@ static uint32_t most_of(uint32_t n, int world)
     return (n + (uint32_t)world - 1) / (uint32_t)world;
 }
 
+static uint32_t part_dim(const struct decoder_spec *s, uint32_t layer, int part)
+{
+    return part == 2 ? spec_v_dim(s, layer) : spec_head_dim(s, layer);
+}
+
 /* Rows on all ranks of W_Q .. W_V and of the whole. */
 static uint32_t head_rows(const struct lora_base *base, uint32_t layer, int part)
 {
-    return heads_of(base, layer, part).n * spec_head_dim(base->spec, layer);
+    return heads_of(base, layer, part).n * part_dim(base->spec, layer, part);
 }
 
 static bool is_latent(const struct lora_base *base, uint32_t layer)
@@ -192,7 +197,8 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
         place_latent(base, p, inputs, outputs);
         return;
     }
-    const uint32_t q = head_rows(base, p->layer, 0), kv = head_rows(base, p->layer, 1);
+    const uint32_t q = head_rows(base, p->layer, 0), k = head_rows(base, p->layer, 1);
+    const uint32_t v = head_rows(base, p->layer, 2), v_dim = spec_v_dim(s, p->layer);
     const uint32_t dim = spec_head_dim(s, p->layer), kv_heads = spec_kv_heads(s, p->layer);
     const uint32_t heads = spec_heads(s, p->layer);
     struct slice f;
@@ -202,18 +208,18 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
     *inputs = p->columns = p->most_columns = s->hidden;
     switch (p->role) {
     case W_QKV:
-        p->n = p->most_n = q + 2 * kv;
+        p->n = p->most_n = q + k + v;
         *outputs = (heads + 2 * kv_heads) * dim;
         break;
     case W_Q:
     case W_K:
     case W_V:
-        p->n = p->most_n = p->role == W_Q ? q : both ? 2 * kv : kv;
-        p->first = p->role == W_Q ? 0 : p->role == W_K ? q : q + kv;
+        p->n = p->most_n = p->role == W_Q ? q : p->role == W_V ? v : both ? k + v : k;
+        p->first = p->role == W_Q ? 0 : p->role == W_K ? q : q + k;
         *outputs = (p->role != W_Q                       ? kv_heads
                     : s->attn_gate == ATTN_GATE_BESIDE_Q ? 2 * heads
                                                          : heads) *
-                   dim;
+                   (p->role == W_V ? v_dim : dim);
         break;
     case W_GATE_UP:
     case W_SHARED_GATE_UP:
@@ -232,10 +238,10 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
         break;
     default: /* W_O, W_DOWN: split by columns */
         p->n = p->most_n = *outputs = s->hidden;
-        *inputs = p->role == W_O ? heads * dim : ffn;
-        p->column = p->role == W_O ? split_heads(sp, s, p->layer).first * dim : f.first;
-        p->columns = p->role == W_O ? q : f.n;
-        p->most_columns = p->role == W_O ? q : most_of(ffn, sp->world);
+        *inputs = p->role == W_O ? heads * v_dim : ffn;
+        p->column = p->role == W_O ? split_heads(sp, s, p->layer).first * v_dim : f.first;
+        p->columns = p->role == W_O ? split_heads(sp, s, p->layer).n * v_dim : f.n;
+        p->most_columns = p->role == W_O ? p->columns : most_of(ffn, sp->world);
     }
 }
 
@@ -279,7 +285,7 @@ static uint32_t row_of_b(const struct lora_pair *p, const struct lora_base *base
     default:
         return i;
     }
-    const uint32_t dim = spec_head_dim(s, p->layer);
+    const uint32_t dim = part_dim(s, p->layer, part);
     assert(dim);
     const uint32_t head = heads_of(base, p->layer, part).first + i / dim;
     return spec_qkv_row(s, p->layer, part, head) + (p->site == LORA_Q_GATE ? dim : 0) + i % dim;

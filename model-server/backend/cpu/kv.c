@@ -275,7 +275,8 @@ static void norm_head(const struct rope_job *j, float *x, int part, uint32_t hea
     const struct rope_kv *p = j->p;
     const float *w = part == 2 ? p->v_norm : part ? p->k_norm : p->q_norm;
     if (part == 2) {
-        j->d->kern.norm_rms(x, x, w, NULL, p->head_dim, p->norm_eps);
+        const uint32_t dim = kv_stream(j->kv, j->layer, true, head)->dim;
+        j->d->kern.norm_rms(x, x, w, NULL, dim, p->norm_eps);
         return;
     }
     if (p->norm_by_head || p->squares)
@@ -310,7 +311,8 @@ static void rope_tokens(void *arg, int thread, size_t begin, size_t end)
     const struct rope_job *j = arg;
     const struct rope_kv *p = j->p;
     const uint32_t *slots = kv_slots(&j->kv->desc, j->d->batch);
-    size_t width = (size_t)(p->n_heads + 2 * p->n_kv_heads) * p->head_dim;
+    const size_t v_dim = p->n_kv_heads ? kv_stream(j->kv, j->layer, true, 0)->dim : 0;
+    const size_t width = (size_t)(p->n_heads + p->n_kv_heads) * p->head_dim + p->n_kv_heads * v_dim;
     (void)thread;
     for (size_t t = begin; t < end; t++) {
         float *q = j->qkv + t * width, *k = q + (size_t)p->n_heads * p->head_dim;
@@ -326,8 +328,8 @@ static void rope_tokens(void *arg, int thread, size_t begin, size_t end)
             prepare_head(j, k + (size_t)h * p->head_dim, 1, h, t);
             store_head(&j->d->kern, j->kv, j->layer, false, h, slot, k + (size_t)h * p->head_dim);
             if (p->v_norm)
-                norm_head(j, v + (size_t)h * p->head_dim, 2, h, t);
-            store_head(&j->d->kern, j->kv, j->layer, true, h, slot, v + (size_t)h * p->head_dim);
+                norm_head(j, v + h * v_dim, 2, h, t);
+            store_head(&j->d->kern, j->kv, j->layer, true, h, slot, v + h * v_dim);
         }
     }
 }

@@ -203,6 +203,7 @@ struct weight {
 struct kv_place {
     size_t at, block_bytes, stream_bytes;
     uint32_t k_dim, v_dim, scales, n_heads;
+    bool latent;
 };
 /* Streams of equal size, one after the other; in_slot: their offset in a slot of the host. */
 struct kv_run {

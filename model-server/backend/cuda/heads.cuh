@@ -33,13 +33,13 @@ static __device__ head_scale scale_of(const float *x, uint32_t n, float top_numb
     return head_scale{most / top_number, top_number / most};
 }
 
-/* Writes a head of a token to the cache, by one warp. */
+/* Writes a head of a token, `dim` numbers, to the cache, by one warp. */
 static __device__ void store_head(const rope_args &a, char *cache, uint32_t kv_head, uint32_t slot,
-                                  const float *x, uint32_t lane)
+                                  const float *x, uint32_t dim, uint32_t lane)
 {
-    const uint32_t dim = a.head_dim;
     char *block = cache + (size_t)(slot / a.kv.block_size) * a.kv.block_bytes;
-    const size_t row = (size_t)kv_head * a.kv.block_size + slot % a.kv.block_size, at = row * dim;
+    const size_t row = (size_t)kv_head * a.kv.block_size + slot % a.kv.block_size,
+                 at = row * a.head_dim;
     head_scale s = {};
     if (a.kv.scales) {
         s = scale_of(x, dim, a.kv.dtype == KV_I8 ? 127.0f : FP8_TOP, lane);
@@ -79,9 +79,9 @@ static __device__ float warp_sum(float v)
 struct head_norm {
     float mean, scale;
 };
-static __device__ head_norm norm_of_head(const rope_args &a, const float *x, uint32_t lane)
+static __device__ head_norm norm_of_head(const rope_args &a, const float *x, uint32_t n,
+                                         uint32_t lane)
 {
-    const uint32_t n = a.head_dim;
     float sum = 0.0f, mean = 0.0f;
     for (uint32_t i = lane; a.norm_layer && i < n; i += 32)
         sum += x[i];
@@ -93,13 +93,13 @@ static __device__ head_norm norm_of_head(const rope_args &a, const float *x, uin
     return head_norm{mean, 1.0f / sqrtf(warp_sum(sum) / (float)n + a.eps)};
 }
 
-/* Normalises one head in place, by `s` and the weights w (NULL: no norm), and rotates it (`rope`
- * NULL: no rotation). A lane processes pairs that rotate together. Rotation does not change the
- * norm of a head, so with norm_last only the weights are applied after it. */
-static __device__ void rotate_head(const rope_args &a, float *x, const float *w, head_norm s,
-                                   const float *rope, uint32_t lane)
+/* Normalises one head of `dim` elements in place, by `s` and the weights w (NULL: no norm), and
+ * rotates it (`rope` NULL: no rotation). A lane processes pairs that rotate together. Rotation does
+ * not change the norm of a head, so with norm_last only the weights are applied after it. */
+static __device__ void rotate_head(const rope_args &a, float *x, uint32_t dim, const float *w,
+                                   head_norm s, const float *rope, uint32_t lane)
 {
-    const uint32_t dim = a.head_dim, half = a.rot_dim / 2, pairs = a.rope && rope ? half : 0;
+    const uint32_t half = a.rot_dim / 2, pairs = a.rope && rope ? half : 0;
     for (uint32_t i = lane; i < pairs; i += 32) {
         uint32_t i0 = a.interleaved ? 2 * i : i, i1 = a.interleaved ? 2 * i + 1 : i + half;
         const bool first = w && !a.norm_last, last = w && a.norm_last;
@@ -129,12 +129,15 @@ static __device__ void rotate_into(float *y, const float *x, const float *rope, 
 /* Head `head` of a token, of q, then k, then v. */
 static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t head, uint32_t lane)
 {
-    const uint32_t heads = a.n_heads + 2 * a.n_kv_heads;
-    float *x = a.qkv + ((size_t)token * heads + head) * a.head_dim;
-    const bool q = head < a.n_heads, v = head >= a.n_heads + a.n_kv_heads;
+    const uint32_t keys = a.n_heads + a.n_kv_heads,
+                   width = keys * a.head_dim + a.n_kv_heads * a.v_dim;
+    const bool q = head < a.n_heads, v = head >= keys;
+    const uint32_t dim = v ? a.v_dim : a.head_dim;
+    float *x = a.qkv + (size_t)token * width +
+               (v ? keys * a.head_dim + (head - keys) * a.v_dim : head * a.head_dim);
     const float *w = q ? a.q_norm : v ? a.v_norm : a.k_norm;
     if (a.clip > 0.0f) {
-        for (uint32_t i = lane; i < a.head_dim; i += 32)
+        for (uint32_t i = lane; i < dim; i += 32)
             x[i] = x[i] > a.clip ? a.clip : x[i] < -a.clip ? -a.clip : x[i]; /* NaN stays NaN */
         __syncwarp(); /* the other lanes' numbers */
     }
@@ -144,11 +147,11 @@ static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t 
             const float sum = a.squares[(size_t)token * SQUARES + !q];
             s.scale = 1.0f / sqrtf(sum / (float)(q ? a.q_all : a.k_all) + a.eps);
         } else if (w) {
-            s = norm_of_head(a, x, lane);
+            s = norm_of_head(a, x, dim, lane);
         }
         if (w && !v && (a.squares || a.norm_by_head))
             w += (size_t)(q ? head : head - a.n_heads) * a.head_dim;
-        rotate_head(a, x, w, s, v ? NULL : a.rope + (size_t)token * a.rot_dim, lane);
+        rotate_head(a, x, dim, w, s, v ? NULL : a.rope + (size_t)token * a.rot_dim, lane);
     }
     if (q && a.q_scale) {
         __syncwarp();
@@ -158,6 +161,7 @@ static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t 
     if (q)
         return;
     __syncwarp(); /* the other lanes' numbers */
-    store_head(a, v ? a.kv.v : a.kv.k, (head - a.n_heads) % a.n_kv_heads, a.slots[token], x, lane);
+    store_head(a, v ? a.kv.v : a.kv.k, (head - a.n_heads) % a.n_kv_heads, a.slots[token], x, dim,
+               lane);
 }
 #endif

@@ -220,7 +220,7 @@ struct rope_args {
     const uint32_t *slots;
     const float *squares; /* [tokens][SQUARES] or NULL: see struct rope_kv */
     const float *q_scale;
-    uint32_t tokens, n_heads, n_kv_heads, head_dim, rot_dim, interleaved;
+    uint32_t tokens, n_heads, n_kv_heads, head_dim, v_dim, rot_dim, interleaved;
     float eps;
     uint32_t q_all, k_all;
     uint32_t norm_layer, norm_by_head, norm_last;

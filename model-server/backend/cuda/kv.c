@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a block of one stream: size of its numbers, in whole vectors, then the scales. */
+/* Of a block of one stream: size of its numbers, in whole vectors, then the scales. Rows of values
+ * are as far apart as those of keys. */
 static size_t number_bytes(const struct kv_desc *k, const struct kv_layer *l)
 {
     size_t n = kv_dtype_bytes(k->dtype, (size_t)k->block_size * l->n_heads * l->k_dim);
@@ -25,7 +26,7 @@ struct kv_view kv_view(const struct kv_cache *kv, uint32_t layer)
 {
     const struct kv_place *p = &kv->places[layer];
     return (struct kv_view){.k = kv->data + p->at,
-                            .v = kv->data + p->at + (p->v_dim == p->k_dim ? p->stream_bytes : 0),
+                            .v = kv->data + p->at + (p->latent ? 0 : p->stream_bytes),
                             .block_bytes = (uint32_t)p->block_bytes,
                             .scales = p->scales,
                             .block_size = kv->desc.block_size,
@@ -50,9 +51,9 @@ static int check_layer(const struct kv_desc *k, const struct kv_layer *l, struct
             e, ERR_VALIDATION,
             "head dimension %u: the CUDA backend takes keys up to %d and values up to %d", l->k_dim,
             ANY_HEAD_DIM, ANY_VALUE_DIM);
-    if (l->latent ? l->v_dim >= l->k_dim || l->n_heads != 1 : l->v_dim != l->k_dim)
+    if (l->latent ? l->v_dim >= l->k_dim || l->n_heads != 1 : l->v_dim > l->k_dim)
         return err_set(e, ERR_VALIDATION,
-                       "values of %u beside keys of %u: the CUDA backend takes equal ones",
+                       "values of %u beside keys of %u: the CUDA backend takes no wider ones",
                        l->v_dim, l->k_dim);
     if (block_bytes(k, l) > UINT32_MAX)
         return err_set(e, ERR_VALIDATION, "KV blocks of %zu bytes a layer: too large",
@@ -95,9 +96,9 @@ static int lay_out(struct kv_cache *kv, const struct kv_desc *k, struct err *e)
         const struct kv_layer *l = kv_layer(k, i);
         const size_t block = block_bytes(k, l), stream = k->n_blocks * block;
         kv->places[i] = (struct kv_place){
-            kv->bytes, block,    stream,
-            l->k_dim,  l->v_dim, kv_dtype_scaled(k->dtype) ? (uint32_t)number_bytes(k, l) : 0,
-            l->n_heads};
+            kv->bytes,  block,    stream,
+            l->k_dim,   l->v_dim, kv_dtype_scaled(k->dtype) ? (uint32_t)number_bytes(k, l) : 0,
+            l->n_heads, l->latent};
         struct kv_run *r = kv->n_runs ? &kv->runs[kv->n_runs - 1] : NULL;
         if (!r || r->block_bytes != block) {
             r = &kv->runs[kv->n_runs++];

@@ -57,7 +57,7 @@ static __device__ void latent_key(const latent_args &a, uint32_t token, float *k
     rope_args r = {};
     r.kv = a.kv;
     r.head_dim = n + a.rot_dim;
-    store_head(r, a.kv.k, 0, a.slots[token], key, lane);
+    store_head(r, a.kv.k, 0, a.slots[token], key, r.head_dim, lane);
 }
 
 /* One warp per head of a token, one more for its key; grid: (tokens, (heads + 1) / WARPS). */

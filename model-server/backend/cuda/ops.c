@@ -254,6 +254,7 @@ void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t la
                           .n_heads = p->n_heads,
                           .n_kv_heads = p->n_kv_heads,
                           .head_dim = p->head_dim,
+                          .v_dim = kv->places[layer].v_dim,
                           .rot_dim = p->rot_dim,
                           .interleaved = p->interleaved,
                           .squares = p->squares,

@@ -23,7 +23,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     check_activation(c);
     s->act = ACT_SWIGLU_CLAMPED;
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", true);
-    s->sinks = true;
+    s->sinks = SINKS_ALL;
     config_moe(c, s, 128, 4);
     s->moe.ffn = s->ffn;
     s->moe.renormalise = true; /* softmax over the chosen is that of all, scaled to sum to 1 */

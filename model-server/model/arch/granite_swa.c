@@ -32,7 +32,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_multipliers(c, s);
     config_windows(c, s, 128, all_but_first_of_four);
     bases(c, s);
-    s->sinks = true;
+    s->sinks = SINKS_ALL;
     if (strcmp(json_str(c->root, "model_type", ""), "granitemoe_swa") == 0)
         config_granite_experts(c, s);
 }

@@ -10,13 +10,13 @@
 #include <string.h>
 
 struct attention {
-    struct weight *qkv;          /* [(heads + 2 kv_heads) * head_dim, hidden], this rank's heads */
+    struct weight *qkv;          /* [q, k and v of this rank's heads, hidden] */
     struct weight *qkv_embedded; /* the same of the embedding, or NULL */
-    struct weight *o;            /* [hidden, heads * head_dim] */
-    struct weight *gate;         /* [heads * head_dim, hidden], or NULL */
+    struct weight *o;            /* [hidden, heads * v_dim] */
+    struct weight *gate;         /* [heads * v_dim, hidden], or NULL */
     float *qkv_bias, *o_bias, *gate_bias;
     float *q_norm, *k_norm; /* [head_dim], or of all this rank's heads */
-    float *v_norm;          /* [head_dim] ones */
+    float *v_norm;          /* [v_dim] ones */
     float *sub_norm;        /* before `o`: of this rank's heads, or NULL */
     float *sinks, *alibi;   /* [heads] */
     float *near;            /* [heads][2 * most + 1] */
@@ -26,40 +26,43 @@ struct attention {
 
 /* Sizes of a layer on this rank. */
 struct shape {
-    uint32_t dim, heads, kv_heads;
-    /* elements of a row: of q; of k, and of v; of the product, which has no k and v if another
-     * layer's are read */
-    uint32_t q, kv, qkv;
+    uint32_t dim, v_dim, heads, kv_heads;
+    /* elements of a row: of q, k, v; of the weighted sums of values; of the product, which has no k
+     * and v if another layer's are read */
+    uint32_t q, k, v, sums, qkv;
     uint32_t new_kv_heads; /* heads of k, and of v, that the product computes */
 };
 static struct shape shape_of(const struct decoder *d, uint32_t layer)
 {
     struct shape s = {.dim = spec_head_dim(&d->spec, layer),
+                      .v_dim = spec_v_dim(&d->spec, layer),
                       .heads = split_heads(&d->split, &d->spec, layer).n,
                       .kv_heads = split_kv_heads(&d->split, &d->spec, layer).n};
     s.q = s.heads * s.dim;
-    s.kv = s.kv_heads * s.dim;
+    s.k = s.kv_heads * s.dim;
+    s.v = s.kv_heads * s.v_dim;
+    s.sums = s.heads * s.v_dim;
     s.new_kv_heads = d->spec.layers[layer].kv_of ? 0 : s.kv_heads;
-    s.qkv = s.q + 2 * s.new_kv_heads * s.dim;
+    s.qkv = s.q + s.new_kv_heads * (s.dim + s.v_dim);
     return s;
 }
 
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const struct shape s = shape_of(d, layer);
-    const uint32_t gate = attn_gate_by_head(d->spec.attn_gate) ? s.heads : s.q;
+    const uint32_t gate = attn_gate_by_head(d->spec.attn_gate) ? s.heads : s.sums;
     const uint32_t apart = d->spec.apart.buckets ? apart_width(d) : 0;
     const uint32_t embedded = d->spec.attn_embedded ? s.qkv : 0;
-    const uint32_t clipped = d->spec.clips ? d->spec.hidden + s.q : 0;
+    const uint32_t clipped = d->spec.clips ? d->spec.hidden + s.sums : 0;
     const uint32_t update = d->spec.shared.qkv ? 3 * d->spec.shared.rank + s.qkv : 0;
-    return s.qkv + s.q + embedded + (d->spec.attn_gate ? gate : 0) + apart + clipped + update +
+    return s.qkv + s.sums + embedded + (d->spec.attn_gate ? gate : 0) + apart + clipped + update +
            (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0) + (d->spec.sub_norms ? SQUARES : 0);
 }
 
 static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
 {
     const struct shape s = shape_of(d, layer);
-    *out = (struct kv_layer){.n_heads = s.kv_heads, .k_dim = s.dim, .v_dim = s.dim};
+    *out = (struct kv_layer){.n_heads = s.kv_heads, .k_dim = s.dim, .v_dim = s.v_dim};
     return true;
 }
 
@@ -82,19 +85,20 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
     static const enum role roles[] = {W_Q, W_K, W_V};
     const struct decoder_spec *s = &l->d->spec;
     const struct split *sp = &l->d->split;
-    const uint32_t at = (uint32_t)layer, dim = spec_head_dim(s, at), kv = spec_kv_heads(s, at);
-    const uint32_t q_heads = spec_heads(s, at), all = (q_heads + 2 * kv) * dim;
+    const uint32_t at = (uint32_t)layer, kv = spec_kv_heads(s, at), q_heads = spec_heads(s, at);
     const bool packed = s->qkv != QKV_SEPARATE;
     const int64_t in = (s->attn_embedded ? 2 : 1) * (int64_t)spec_attn_in(s);
     struct mat_part whole = {0};
     int n = 0;
     if (packed)
-        whole = loader_part(l, W_QKV, layer, NO_EXPERT, bias, all, in);
+        whole = loader_part(l, W_QKV, layer, NO_EXPERT, bias,
+                            (int64_t)(q_heads + 2 * kv) * spec_head_dim(s, at), in);
     for (int p = 0; p < (s->layers[layer].kv_of ? 1 : 3); p++) {
         const enum role role = roles[p == 2 && s->layers[layer].k_is_v ? 1 : p];
         const struct slice heads = p == 0 ? split_heads(sp, s, at) : split_kv_heads(sp, s, at);
         const bool gates = s->attn_gate == ATTN_GATE_BESIDE_Q;
         const uint32_t of = p ? kv : q_heads * (gates ? 2 : 1);
+        const uint32_t dim = p == 2 ? spec_v_dim(s, at) : spec_head_dim(s, at);
         const bool halves = p < 2 && s->rope[s->layers[layer].rope].halves;
         uint32_t end = UINT32_MAX;
         if (!packed)
@@ -147,7 +151,7 @@ static void load_gate_apart(struct loader *l, struct attention *a, int layer)
     const struct decoder_spec *s = &l->d->spec;
     const struct slice heads = split_heads(&l->d->split, s, (uint32_t)layer);
     const bool by_head = attn_gate_by_head(s->attn_gate);
-    const uint32_t dim = by_head ? 1 : spec_head_dim(s, (uint32_t)layer);
+    const uint32_t dim = by_head ? 1 : spec_v_dim(s, (uint32_t)layer);
     struct mat_part p = loader_part(l, W_ATTN_GATE, layer, NO_EXPERT, false,
                                     (int64_t)spec_heads(s, (uint32_t)layer) * dim, s->hidden);
     p = loader_rows(p, heads.first * dim, heads.n * dim);
@@ -187,7 +191,7 @@ static void load_o(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice h = split_heads(&l->d->split, s, (uint32_t)layer);
-    const int64_t dim = spec_head_dim(s, (uint32_t)layer);
+    const int64_t dim = spec_v_dim(s, (uint32_t)layer);
     struct mat_part o = loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden,
                                     spec_heads(s, (uint32_t)layer) * dim);
     o = loader_cut(o, 0, s->hidden, h.first * dim, h.n * dim);
@@ -203,8 +207,8 @@ static void load_clips(struct loader *l, struct attention *a, int layer)
     static const enum role qkv[] = {W_CLIP_Q, W_CLIP_K, W_CLIP_V}, o[] = {W_CLIP_O};
     const struct decoder_spec *s = &l->d->spec;
     const struct shape m = shape_of(l->d, (uint32_t)layer);
-    a->qkv_clip = loader_clip(l, qkv, (const uint32_t[]){m.q, m.kv, m.kv}, 3, layer, s->hidden);
-    a->o_clip = loader_clip(l, o, &s->hidden, 1, layer, m.q);
+    a->qkv_clip = loader_clip(l, qkv, (const uint32_t[]){m.q, m.k, m.v}, 3, layer, s->hidden);
+    a->o_clip = loader_clip(l, o, &s->hidden, 1, layer, m.sums);
 }
 
 static float *load_head_norm(struct loader *l, enum role role, int layer, uint32_t dim)
@@ -272,7 +276,7 @@ static void load_qk_norms(struct loader *l, struct attention *a, int layer)
 
 static void load_sub_norm(struct loader *l, struct attention *a, int layer)
 {
-    const uint32_t dim = spec_head_dim(&l->d->spec, (uint32_t)layer);
+    const uint32_t dim = spec_v_dim(&l->d->spec, (uint32_t)layer);
     const struct slice h = l->d->split.heads;
     a->sub_norm = loader_weight_slice(l, W_ATTN_SUB_NORM, layer, l->d->spec.n_heads * dim,
                                       (struct slice){h.first * dim, h.n * dim});
@@ -373,14 +377,14 @@ static void *load(struct loader *l, uint32_t layer)
     if (s->sub_norms)
         load_sub_norm(l, a, (int)layer);
     if (s->v_norm)
-        a->v_norm = loader_ones(l, spec_head_dim(s, layer));
+        a->v_norm = loader_ones(l, spec_v_dim(s, layer));
     if (s->alibi.order)
         load_alibi(l, a);
     if (s->apart.buckets)
         a->apart = apart_load(l, layer);
     if (s->near.buckets)
         load_near(l, a, (int)layer);
-    if (s->sinks)
+    if (s->sinks == SINKS_ALL || (s->sinks == SINKS_WINDOWS && s->layers[layer].window))
         a->sinks = loader_plain_vector(l, W_SINKS, (int)layer, spec_heads(s, layer),
                                        split_heads(&l->d->split, s, layer));
     return a;
@@ -435,19 +439,19 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, const
                                       .norm_last = m->qk_norm_last,
                                       .squares = squares,
                                       .q_all = world * s.q,
-                                      .k_all = world * s.kv});
+                                      .k_all = world * s.k});
 }
 
 static void gate(struct decoder *d, const struct attention *a, struct sub_step *t, float *att)
 {
     const struct shape s = shape_of(d, t->layer);
     const bool by_head = attn_gate_by_head(d->spec.attn_gate);
-    const uint32_t width = by_head ? s.heads : s.q;
+    const uint32_t width = by_head ? s.heads : s.sums;
     float *by = work_take(&t->work, t->total, width);
     layer_project(d, t->layer, &(struct projection){a->gate, a->gate_bias, LORA_Q_GATE, width}, by,
                   t->in, d->spec.hidden, t->tokens);
     if (by_head) {
-        d->ops->gate_rows(d->dev, att, t->tokens * s.heads, s.dim, by,
+        d->ops->gate_rows(d->dev, att, t->tokens * s.heads, s.v_dim, by,
                           d->spec.attn_gate == ATTN_GATE_SOFTPLUS_BY_HEAD);
         return;
     }
@@ -481,7 +485,7 @@ static int store(struct decoder *d, const void *self, struct sub_step *t, struct
     float *squares = NULL;
     if (m->qk_norm == QK_NORM_ALL) {
         squares = work_take(&t->work, t->total, SQUARES);
-        d->ops->row_squares(d->dev, squares, qkv, s.qkv, t->tokens, s.q, s.kv);
+        d->ops->row_squares(d->dev, squares, qkv, s.qkv, t->tokens, s.q, s.k);
         if (layer_sum(d, squares, (size_t)t->tokens * SQUARES, e))
             return -1;
     }
@@ -496,7 +500,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     const struct layer_spec *ls = &m->layers[t->layer];
     const struct shape s = shape_of(d, t->layer);
     const float *qkv = take_qkv(t, &s);
-    float *att = work_take(&t->work, t->total, s.q), *tables = NULL;
+    float *att = work_take(&t->work, t->total, s.sums), *tables = NULL;
     if (a->apart) {
         tables = work_take(&t->work, t->total, apart_width(d));
         apart_tables(d, a->apart, tables, qkv, t->tokens);
@@ -521,13 +525,13 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                                      .mutual = ls->mutual});
     if (a->gate)
         gate(d, a, t, att);
-    if (a->sub_norm && layer_sub_norm(d, att, t->tokens, s.q, m->n_heads * s.dim, a->sub_norm,
+    if (a->sub_norm && layer_sub_norm(d, att, t->tokens, s.sums, m->n_heads * s.v_dim, a->sub_norm,
                                       work_take(&t->work, t->total, SQUARES), e))
         return -1;
     struct projection p = {a->o, a->o_bias, LORA_O, m->hidden, &a->o_clip};
     if (m->clips)
-        p.clipped = work_take(&t->work, t->total, s.q);
-    layer_project(d, t->layer, &p, t->out, att, s.q, t->tokens);
+        p.clipped = work_take(&t->work, t->total, s.sums);
+    layer_project(d, t->layer, &p, t->out, att, s.sums, t->tokens);
     return 0;
 }
 
