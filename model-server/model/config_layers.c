@@ -35,6 +35,9 @@ void config_window_rope(struct config *c, struct decoder_spec *s, double theta)
 {
     const cJSON *set = json_get(json_get(c->root, "rope_parameters"), "sliding_attention");
     theta = json_num(set, "rope_theta", theta);
+    const char *kind = json_str(set, "rope_type", "default");
+    if (strcmp(kind, "default") != 0)
+        config_fail(c, "rope type `%.40s` of layers with a window is not supported", kind);
     if (!(theta > 1))
         config_fail(c, "the `rope_theta` of layers with a window must be above 1");
     s->rope[1] = (struct rope_spec){.kind = ROPE_DEFAULT,

@@ -303,6 +303,18 @@ CASES = {
         layers_block_type=["mamba", "hybrid", "hybrid", "mamba", "hybrid", "hybrid"], n_mamba_heads=4, mamba_d_state=16, chunk_size=16,
         num_mem_blocks=2, adapter_rank=5, use_mem_rope=False, tie_word_embeddings=True,
     ),
+    "mimo_v2_flash": dict(
+        model_type="mimo_v2_flash", num_hidden_layers=4, num_key_value_heads=2, head_dim=24, v_head_dim=16, sliding_window=20,
+        layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"], n_routed_experts=8,
+        num_experts_per_tok=3, n_group=4, topk_group=2, moe_intermediate_size=32, routed_scaling_factor=1.5,
+        mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+    ),
+    "mimo_v2_flash_hub": dict(
+        model_type="mimo_v2_flash", num_hidden_layers=7, num_key_value_heads=4, head_dim=16, v_head_dim=8, sliding_window=30,
+        attention_bias=True, attention_value_scale=None, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
+        rope_parameters={"full_attention": dict(THETA, rope_theta=5e5, partial_rotary_factor=0.5),
+                         "sliding_attention": dict(THETA, partial_rotary_factor=0.5)},
+    ),
     "bitnet": dict(model_type="bitnet", rope_parameters=THETA),
     "bitnet_online": dict(model_type="bitnet", rope_parameters=THETA),
     "bitnet_packed": dict(model_type="bitnet", rope_parameters=THETA),
@@ -372,6 +384,11 @@ CASES = {
         full_attn_alpha_factor=1.3, full_attn_beta_factor=0.8, linear_attn_alpha_factor=0.7, linear_attn_beta_factor=1.2,
         mlp_alpha_factor=1.4, mlp_beta_factor=0.9, rope_parameters=THETA,
     ),
+    "minimax_text_01": dict(
+        model_type="minimax", num_hidden_layers=4, head_dim=16, num_local_experts=6, num_experts_per_tok=2, block_size=16,
+        layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"], full_attn_alpha_factor=1.3,
+        linear_attn_alpha_factor=1.3, mlp_alpha_factor=1.4, rope_parameters=THETA,
+    ),
     "opt_350m": dict(model_type="opt", ffn_dim=128, word_embed_proj_dim=32, do_layer_norm_before=False),
     "stablelm_qk_norm": dict(
         model_type="stablelm", qk_layernorm=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
@@ -394,7 +411,7 @@ def hub_keys(v5):
     c["torch_dtype"] = c.pop("dtype", "float32")
     rope = c.pop("rope_parameters", None)
     if rope and "full_attention" in rope:  # Gemma 3 and 3n
-        c["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        c["swa_rope_theta" if "mimo" in c["model_type"] else "rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
         rope = rope["full_attention"]
     if rope:
         rope = dict(rope)
@@ -610,6 +627,35 @@ def as_kimi(t, c):
     return None, c
 
 
+def as_minimax_text_01(t, c):
+    """The names and keys of MiniMax's repository."""
+    for i in range(c["num_hidden_layers"]):
+        p = f"model.layers.{i}.block_sparse_moe."
+        up, down = (t.pop(f"model.layers.{i}.mlp.experts.{k}") for k in ("gate_up_proj", "down_proj"))
+        t[p + "gate.weight"] = t.pop(f"model.layers.{i}.mlp.gate.weight")
+        for e in range(len(up)):
+            for name, v in zip(("w1", "w3", "w2"), (*up[e].chunk(2), down[e])):
+                t[f"{p}experts.{e}.{name}.weight"] = v
+    c = dict(c, model_type="minimax_text_01", attn_type_list=[int(k == "full_attention") for k in c.pop("layer_types")], postnorm=True,
+             rotary_dim=c["head_dim"], shared_intermediate_size=0, shared_moe_mode="sigmoid")
+    for new, old in (("full_attention", "full_attn"), ("linear_attention", "linear_attn"), ("mlp", "mlp")):
+        for part in "alpha", "beta":
+            c[f"layernorm_{new}_{part}"] = c.pop(f"{old}_{part}_factor")
+    return t, c
+
+
+def as_mimo(t, c):
+    """The names and keys of Xiaomi's repository, where a window does not count the token itself."""
+    c = dict(c, hybrid_layer_pattern=[int(k == "sliding_attention") for k in c.pop("layer_types")],
+             moe_layer_freq=[int(k == "sparse") for k in c.pop("mlp_layer_types")], layernorm_epsilon=c.pop("rms_norm_eps"),
+             sliding_window_size=c["sliding_window"] - 1, swa_num_key_value_heads=2 * c["num_key_value_heads"],
+             swa_num_attention_heads=c["num_attention_heads"], swa_head_dim=c["head_dim"], swa_v_head_dim=c["v_head_dim"],
+             n_shared_experts=None, routed_scaling_factor=None, scoring_func="sigmoid", topk_method="noaux_tc",
+             add_swa_attention_sink_bias=True, add_full_attention_sink_bias=False)
+    c["sliding_window"] -= 1
+    return renamed(t, [("self_attn.sinks", "self_attn.attention_sink_bias")]), c
+
+
 def as_olmo_hybrid(t, c):
     """The names of the hub, and convolutions as they are: transformers saves three of equal size."""
     k = c["linear_num_key_heads"] * c["linear_key_head_dim"]
@@ -663,7 +709,7 @@ def as_bitnet(linear, mode):
 
 
 AS = {"bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
-      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "kimi_linear_hub": as_kimi, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
+      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
 WITH = {"bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi}
@@ -723,8 +769,9 @@ def make(name, overrides, out):
             as_stored_mxfp4(model)
         if name in WITH:
             WITH[name](model)
-        # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without
-        cached = name not in ("mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "baichuan_13b", "zamba2", "zamba2_blocks") and not name.startswith("falcon_h1")
+        # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without, and 5.24 with that of
+        # MiniMax whose first layer is linear
+        cached = name not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "baichuan_13b", "zamba2", "zamba2_blocks") and not name.startswith("falcon_h1")
         result = {n: golden(model, ids, cached=cached) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break

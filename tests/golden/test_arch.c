@@ -3,6 +3,7 @@
  *
  *   GOLDEN_TABLE=1 build/tests/golden/test_arch     also prints the table of
  * docs/results/architectures.md
+ *   build/tests/golden/test_arch '*gemma*'          runs the tests of that name
  */
 #include "common/buf.h"
 #include "model-server/model/arch.h"
@@ -129,6 +130,9 @@ static const char *const dirs[] = {
     MADE "kimi_linear_hub",
     MADE "olmo_hybrid",
     MADE "minimax",
+    MADE "minimax_text_01",
+    MADE "mimo_v2_flash",
+    MADE "mimo_v2_flash_hub",
     MADE "exaone4",
     MADE "exaone4_window",
     MADE "seed_oss",
@@ -523,7 +527,7 @@ static void print_table(void)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
@@ -545,6 +549,8 @@ int main(void)
                 .name = names[n], .test_func = kinds[k].run, .initial_state = (void *)&dirs[i]};
         }
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_nested);
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     int failed = _cmocka_run_group_tests("arch", tests, (size_t)n, NULL, NULL);
     if (skipped)
         TEST_SKIPPED(skipped, "no golden.json under TEST_DATA");

@@ -63,6 +63,7 @@ static const char *const dirs[] = {
     "build/golden/arch/kimi_linear",
     "build/golden/arch/olmo_hybrid",
     "build/golden/arch/minimax",
+    "build/golden/arch/mimo_v2_flash",
     "build/golden/arch/apertus",
     "build/golden/arch/afmoe",
     "build/golden/arch/stablelm_qk_norm",

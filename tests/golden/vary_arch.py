@@ -201,6 +201,13 @@ def own(t, r, c, n, heads):
         c["sliding_window"] = c.get("sliding_window") or 20
         if r.random() < 0.7:
             c["layer_types"] = layer_types(r, t, n, [SLIDE, FULL])
+    if t == "mimo_v2_flash":
+        at = lambda theta: dict(rope_type="default", rope_theta=theta, partial_rotary_factor=r.choice([0.5, 1.0]))
+        c["rope_parameters"] = {FULL: at(5e5), SLIDE: at(1e4)}
+        c |= dict(head_dim=c.get("head_dim") or 16, v_head_dim=r.choice([8, 12, 24]), sliding_window=c.get("sliding_window") or 20,
+                  attention_value_scale=r.choice([None, 0.707, 0.5]), layer_types=layer_types(r, t, n, [SLIDE, FULL]),
+                  num_key_value_heads=min(c.get("num_key_value_heads") or 2, heads // 2),
+                  mlp_layer_types=[r.choice(["dense", "sparse"]) for _ in range(n)])
     if t in ("cohere2_moe", "mellum") and r.random() < 0.7:
         c["mlp_layer_types"] = [r.choice(["dense", "sparse"]) for _ in range(n)]
     if t == "cohere2_moe":
