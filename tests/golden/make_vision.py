@@ -102,7 +102,8 @@ def make(name, images):
             break
     out = f"tests/data/vision/{name}"
     os.makedirs(out, exist_ok=True)
-    tensors = {k: v.bfloat16().contiguous() for k, v in model.state_dict().items() if "lm_head" not in k or name == "mllama"}
+    tied = name not in ("mllama", "mistral3_latent")
+    tensors = {k: v.bfloat16().contiguous() for k, v in model.state_dict().items() if "lm_head" not in k or not tied}
     keys = json.loads(config.to_json_string(use_diff=False))
     if rename:
         tensors, keys, pre = rename(tensors, keys, pre)

@@ -264,6 +264,42 @@ def glm_ocr():
     return glm(config, GlmOcrForConditionalGeneration)
 
 
+def mistral3_latent():
+    """Mistral 3 with the text model of Mistral 4."""
+    from transformers import Mistral3Config, Mistral3ForConditionalGeneration
+    from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
+
+    rope = dict(
+        rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16, max_position_embeddings=2048,
+        beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1,
+    )
+    text = {k: v for k, v in TEXT.items() if k not in ("head_dim", "rope_parameters")} | dict(
+        model_type="mistral4", num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8,
+        v_head_dim=16, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=16,
+        routed_scaling_factor=1.5, rope_parameters=rope, tie_word_embeddings=False,
+    )
+    seen = dict(
+        model_type="pixtral", hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, patch_size=4,
+        image_size=96, hidden_act="silu",
+    )
+    config = Mistral3Config(
+        text_config=text, vision_config=seen, image_token_index=IMAGE, spatial_merge_size=2, tie_word_embeddings=False,
+    )
+    pre = dict(
+        patch_size=4, size=dict(longest_edge=64), resample=3, image_mean=[0.48145466, 0.4578275, 0.40821073],
+        image_std=[0.26862954, 0.26130258, 0.27577711],
+    )
+    processor = PixtralImageProcessorPil(**(pre | dict(patch_size=8)))  # a patch there is what becomes a feature
+
+    def inputs(pictures):
+        out = processor(pictures, return_tensors="pt")
+        rows = lambda h, w: ([IMAGE] * (w // 8) + [318]) * (h // 8)
+        spans = [rows(int(h), int(w))[:-1] + [319] for h, w in out["image_sizes"]]
+        return dict(pixel_values=out["pixel_values"], image_sizes=out["image_sizes"]), spans
+
+    return config, Mistral3ForConditionalGeneration, pre, inputs
+
+
 def lighton_ocr():
     from transformers import LightOnOcrConfig, LightOnOcrForConditionalGeneration, PixtralVisionConfig, Qwen3Config
     from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
@@ -505,6 +541,7 @@ CASES = {
     "glm_ocr": (glm_ocr, None, typed),
     "kimi_vl": (kimi_vl, kimi_vl_hub, between),
     "kimi_k25": (kimi_k25, kimi_k25_hub, between),
+    "mistral3_latent": (mistral3_latent, None, between),
     "lighton_ocr": (lighton_ocr, None, between),
     "paddleocr_vl": (paddleocr_vl, paddleocr_vl_hub, typed),
     "exaone4_5": (exaone4_5, None, between),
