@@ -271,6 +271,7 @@ def own(t, r, c, n, heads):
         c["num_experts_per_tok"] = min(c.get("num_experts_per_tok", 2), 8 // c["n_group"] * c["topk_group"])
         if t == "deepseek_v2":
             c["n_shared_experts"] = c.get("n_shared_experts") or 1
+            c["norm_topk_prob"] = False  # DeepSeek's own code renormalises, transformers ignores it
     if t in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "sarvam_mla"):
         c["num_key_value_heads"] = heads
         c["head_dim"] = c["qk_rope_head_dim"]
