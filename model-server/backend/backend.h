@@ -118,6 +118,7 @@ enum kv_dtype kv_dtype_chosen(uint32_t choice);
 struct kv_layer {
     uint32_t n_heads, k_dim, v_dim;
     bool latent; /* a value is the first v_dim numbers of its key (one head): see latent_kv() */
+    uint32_t index_dim; /* width of one more key of each token, for select_keys(); 0: none */
 };
 /* Opaque: K and V of its layers, logically [n_layers][n_blocks][block_size][n_heads][dim], with
  * the heads and dimensions of each layer. One block table serves all of them. Sliding-window
@@ -183,6 +184,17 @@ struct latent_kv {
     const float *q_scale; /* [T] final factor of each token's queries, or NULL */
 };
 
+/* Sparse attention with an indexer (DeepSeek V3.2, arXiv 2512.02556): a token attends only to the
+ * `top` positions with the best scores. The score of a position is the sum over heads of
+ * weights[t][h] * max(q[t][h] . its index key, 0). Only the order of scores matters, so they have
+ * no other factors. Rotation of the first rot_dim numbers as in struct rope_kv. */
+struct select_keys {
+    uint32_t n_heads, dim, rot_dim, top;
+    bool interleaved;
+    const float *rope;    /* or NULL */
+    const float *weights; /* [T, n_heads] */
+};
+
 /* How a layer uses ragged.mutual. NONE: not at all. TOO: a token also attends to its range.
  * ALONE: only to its range. AHEAD: also to later tokens of its range, and to earlier tokens only
  * within the window. */
@@ -219,6 +231,11 @@ struct attn {
      * this size. Chunks begin at multiples of it. 0: none. */
     uint32_t chunk;
     enum attn_mutual mutual; /* not with alibi */
+    /* [T, n_top] of select_keys(): the positions to which a token attends, ascending. A token with
+     * at most n_top positions attends to all of them, and its row is not read. NULL: all attend to
+     * all. Not with fields that depend on distances, windows, chunks, `both` and `mutual`. */
+    const uint32_t *top;
+    uint32_t n_top;
 };
 
 /* How the router's logits become scores. */
@@ -432,6 +449,12 @@ struct backend_ops {
      * written to the cache, whose layer is latent. NULL: not supported. */
     void (*latent_kv)(struct device *d, float *q, const float *kv, struct kv_cache *cache,
                       uint32_t layer, const struct latent_kv *p);
+    /* Rotates q [T, n_heads, dim] in place and each row of k [T, dim], the index key of a token,
+     * which is then written to the cache. Then selects: top[T, p->top], ascending; equal scores:
+     * the lower position. Scores that are not finite are ordered as their bits. Rows of tokens
+     * with at most p->top positions are not written. NULL: not supported. */
+    void (*select_keys)(struct device *d, uint32_t *top, float *q, float *k, struct kv_cache *cache,
+                        uint32_t layer, const struct select_keys *p);
     /* Multiplies each head with its own matrix: y[t][h] = W_h x[t][h], where x is [rows, n,
      * W.cols] and y [rows, n, W.rows]. The n matrices have equal shapes, in DT_F32 to DT_BF16,
      * not quantised. NULL: not supported. */

@@ -98,7 +98,7 @@ static void step(struct device *d, const struct layer_case *c, struct kv_cache *
 /* Layer 1 of a cache whose other layers are of other kinds. */
 static struct kv_cache *cache(struct device *d, enum kv_dtype t)
 {
-    static const struct kv_layer layers[] = {{2, 32, 32}, {1, KEY, RANK, true}, {3, 80, 80}};
+    static const struct kv_layer layers[] = {{2, 32, 32}, {1, KEY, RANK, true, 24}, {3, 80, 80}};
     struct err e = ERR_INIT;
     const struct kv_desc kd = {3, N_BLOCKS, BLOCK, t, {0}, layers};
     struct kv_cache *kv = ops->kv_new(d, &kd, &e);
@@ -242,7 +242,8 @@ static void blocks_move_with_all_layers(void **state)
         struct err e = ERR_INIT;
         struct device *d = device(2, ~0ull);
         struct kv_cache *kv = cache(d, t);
-        static const struct kv_layer layers[] = {{2, 32, 32}, {1, KEY, RANK, true}, {3, 80, 80}};
+        static const struct kv_layer layers[] = {
+            {2, 32, 32}, {1, KEY, RANK, true, 24}, {3, 80, 80}};
         const size_t bytes =
             ops->kv_block_bytes(&(struct kv_desc){3, N_BLOCKS, BLOCK, t, {0}, layers});
         char *host = ops->host_alloc(d, 4 * bytes, &e), *other = host + bytes;

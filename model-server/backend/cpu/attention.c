@@ -42,6 +42,7 @@ _Static_assert(sizeof(struct workspace) <= THREAD_SCRATCH, "attention needs more
 
 struct attn_job {
     struct device *d;
+    const struct span *spans;
     float *o;
     const float *q;
     uint32_t q_stride, layer, group, n_units;
@@ -154,14 +155,14 @@ static struct rows unit_rows(const struct attn_job *j, struct kv_cursor *c, uint
 
 /* ---------------------------------------------------------------- kernels of the cache's type */
 
-static void scores(const struct attn_job *j, const struct kv_scores *t)
+void kv_score(const struct device *d, enum kv_dtype t, const struct kv_scores *s)
 {
     static const size_t slot[KV_N] = {
         offsetof(struct kernels, scores_f32),  offsetof(struct kernels, scores_f16),
         offsetof(struct kernels, scores_bf16), offsetof(struct kernels, scores_i8),
         offsetof(struct kernels, scores_fp8),  offsetof(struct kernels, scores_i4)};
-    scores_f32_fn *const *fn = (const void *)((const char *)&j->d->kern + slot[j->kv->desc.dtype]);
-    (*fn)(t);
+    scores_f32_fn *const *fn = (const void *)((const char *)&d->kern + slot[t]);
+    (*fn)(s);
 }
 
 static void values(const struct attn_job *j, const struct kv_values *t)
@@ -176,17 +177,23 @@ static void values(const struct attn_job *j, const struct kv_values *t)
 
 /* ---------------------------------------------------------------- one split */
 
+void kv_pack_q(const struct device *d, enum kv_dtype t, float *to, const float *const *rows,
+               uint32_t n, uint32_t dim, float scale)
+{
+    const uint32_t stride = tile_stride(n);
+    d->kern.pack(to, rows, n, dim, scale);
+    memset(to + (size_t)dim * stride, 0, (size_t)(kv_dims(dim) - dim) * stride * sizeof(float));
+    if (t == KV_I4)
+        hadamard(to, dim, stride);
+}
+
 static void pack_q(const struct attn_job *j, const struct rows *r, struct workspace *ws)
 {
     const float *src[TILE_ROWS];
     for (uint32_t i = 0; i < r->n; i++)
         src[i] = j->q + (size_t)row_token(j, r, i) * j->q_stride +
                  (size_t)row_head(j, r, i) * j->p->head_dim;
-    const uint32_t dim = j->p->head_dim, stride = tile_stride(r->n);
-    j->d->kern.pack(ws->q, src, r->n, dim, j->p->scale);
-    memset(ws->q + (size_t)dim * stride, 0, (size_t)(kv_dims(dim) - dim) * stride * sizeof(float));
-    if (j->kv->desc.dtype == KV_I4)
-        hadamard(ws->q, dim, stride);
+    kv_pack_q(j->d, j->kv->desc.dtype, ws->q, src, r->n, j->p->head_dim, j->p->scale);
 }
 
 /* Keys of a split to which some row of the tile attends: [begin, end), `begin` at the start of a
@@ -210,12 +217,8 @@ static void name_pages(const struct attn_job *j, const struct rows *r, bool v, u
     const struct kv_cache *kv = j->kv;
     const struct kv_stream *stream = kv_stream(kv, j->layer, v, r->head);
     const uint32_t *blocks = kv_blocks_of(&kv->desc, r->span);
-    uint32_t page = key / KV_PAGE, in_block = (1u << kv->page_shift) - 1;
-    for (uint32_t i = 0; i < n; i++, page++) {
-        size_t block = blocks[page >> kv->page_shift];
-        out[i] =
-            stream->data + ((block << kv->page_shift) + (page & in_block)) * stream->page_bytes;
-    }
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = kv_page(kv, stream, blocks, key / KV_PAGE + i);
 }
 
 /* Lists the split's keys, its values, and the first keys of the next split, if there are any. */
@@ -364,12 +367,13 @@ static void attend_split(const struct attn_job *j, const struct rows *r, struct 
     struct range a = split_range(r, split);
     size_t ldo = kv_padded(j->v_dim);
     list_pages(j, r, ws, &a);
-    scores(j, &(struct kv_scores){.s = ws->s,
-                                  .q = ws->q,
-                                  .rows = r->n,
-                                  .head_dim = j->p->head_dim,
-                                  .n = a.pages,
-                                  .pages = ws->pages});
+    kv_score(j->d, j->kv->desc.dtype,
+             &(struct kv_scores){.s = ws->s,
+                                 .q = ws->q,
+                                 .rows = r->n,
+                                 .head_dim = j->p->head_dim,
+                                 .n = a.pages,
+                                 .pages = ws->pages});
     for (uint32_t i = 0; i < r->n; i++) {
         weigh_row(j, r, ws, &a, i);
         ws->split.o[i] = ws->o + i * ldo;
@@ -514,7 +518,7 @@ static void take_units(void *arg, int thread, size_t begin, size_t end)
     struct attn_job *j = arg;
     struct workspace *ws = (struct workspace *)cpu_thread_scratch(j->d, thread);
     uint32_t n = j->partials ? j->n_units * j->max_splits : j->n_units;
-    struct kv_cursor c = {.span = j->d->batch->spans};
+    struct kv_cursor c = {.span = j->spans};
     (void)begin, (void)end;
     for (uint32_t u; (u = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < n;)
         if (j->partials)
@@ -526,23 +530,29 @@ static void take_units(void *arg, int thread, size_t begin, size_t end)
 static void merge_units(void *arg, int thread, size_t begin, size_t end)
 {
     const struct attn_job *j = arg;
-    struct kv_cursor c = {.span = j->d->batch->spans};
+    struct kv_cursor c = {.span = j->spans};
     (void)thread;
     for (size_t u = begin; u < end; u++)
         merge_unit(j, &c, (uint32_t)u);
 }
 
-void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride,
-                   const struct kv_cache *kv, uint32_t layer, const struct attn *p)
+void cpu_attend(struct device *d, const struct attn_call *c)
 {
-    struct attn_job j = {.d = d, .o = o, .q = q, .q_stride = q_stride, .kv = kv, .layer = layer};
-    j.p = p;
+    const struct attn *p = c->p;
+    struct attn_job j = {.d = d,
+                         .spans = c->spans,
+                         .o = c->o,
+                         .q = c->q,
+                         .q_stride = c->q_stride,
+                         .kv = c->kv,
+                         .layer = c->layer,
+                         .p = p};
     j.mutual = p->mutual ? d->batch->mutual : NULL;
     j.group = p->n_heads / p->n_kv_heads;
-    j.v_dim = kv_stream(kv, layer, true, 0)->dim;
+    j.v_dim = kv_stream(c->kv, c->layer, true, 0)->dim;
     uint32_t longest = 0, threads = (uint32_t)pool_threads(d->pool);
-    for (uint32_t s = 0; s < d->batch->n_spans; s++) {
-        const struct span *span = &d->batch->spans[s];
+    for (uint32_t s = 0; s < c->n_spans; s++) {
+        const struct span *span = &c->spans[s];
         j.n_units += n_tiles(&j, span) * p->n_kv_heads;
         longest = span->kv_len > longest ? span->kv_len : longest;
     }
@@ -556,4 +566,18 @@ void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride
     pool_run(d->pool, take_units, &j, threads, 1);
     if (j.partials)
         pool_run(d->pool, merge_units, &j, j.n_units, 1);
+}
+
+void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride,
+                   const struct kv_cache *kv, uint32_t layer, const struct attn *p)
+{
+    const struct attn_call c = {.o = o,
+                                .q = q,
+                                .q_stride = q_stride,
+                                .layer = layer,
+                                .kv = kv,
+                                .p = p,
+                                .spans = d->batch->spans,
+                                .n_spans = d->batch->n_spans};
+    (p->top ? cpu_attend_top : cpu_attend)(d, &c);
 }

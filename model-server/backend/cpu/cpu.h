@@ -7,7 +7,15 @@
 #include "model-server/backend/implement.h"
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
-enum scratch { SCRATCH_PACK, SCRATCH_MOE, SCRATCH_ATTN, SCRATCH_LORA, SCRATCH_ORDER, SCRATCH_N };
+enum scratch {
+    SCRATCH_PACK,
+    SCRATCH_MOE,
+    SCRATCH_ATTN,
+    SCRATCH_LORA,
+    SCRATCH_ORDER,
+    SCRATCH_TOP,
+    SCRATCH_N
+};
 
 struct device {
     struct pool *pool;
@@ -139,8 +147,8 @@ struct kv_stream {
     uint32_t dim;
     size_t page_bytes, block_bytes;
 };
-/* [layer][K, V][kv head]: one stream per head, so that a head's blocks with adjacent numbers are
- * adjacent in memory. */
+/* [layer][K, V][kv head], then the layer's index keys if it has some: one stream per head, so that
+ * a head's blocks with adjacent numbers are adjacent in memory. */
 struct kv_cache {
     struct kv_desc desc; /* without `layers` */
     struct populate *populate;
@@ -155,6 +163,41 @@ static inline const struct kv_stream *kv_stream(const struct kv_cache *kv, uint3
 {
     return &kv->streams[kv->first[layer] + (v ? kv->n_heads[layer] : 0) + head];
 }
+static inline const struct kv_stream *kv_index_stream(const struct kv_cache *kv, uint32_t layer)
+{
+    return &kv->streams[kv->first[layer] + 2 * kv->n_heads[layer]];
+}
+/* Page number `page` of a sequence. */
+static inline char *kv_page(const struct kv_cache *kv, const struct kv_stream *s,
+                            const uint32_t *blocks, uint32_t page)
+{
+    const size_t block = blocks[page >> kv->page_shift];
+    const uint32_t in_block = (1u << kv->page_shift) - 1;
+    return s->data + ((block << kv->page_shift) + (page & in_block)) * s->page_bytes;
+}
+/* kv.c: stores a key, or with `v` a value, in the cache's type. */
+void kv_store(const struct kernels *kern, enum kv_dtype t, const struct kv_stream *stream, bool v,
+              uint32_t slot, const float *x);
+/* Packs rows of q for the scores kernels: [kv_dims(dim)][tile_stride(n)]. */
+void kv_pack_q(const struct device *d, enum kv_dtype t, float *to, const float *const *rows,
+               uint32_t n, uint32_t dim, float scale);
+/* Calls the scores kernel of the cache's type. */
+void kv_score(const struct device *d, enum kv_dtype t, const struct kv_scores *s);
+
+/* backend_ops.attention of some spans. attention_top.c: the same with p->top. */
+struct attn_call {
+    float *o;
+    const float *q;
+    uint32_t q_stride, layer;
+    const struct kv_cache *kv;
+    const struct attn *p;
+    const struct span *spans;
+    uint32_t n_spans;
+};
+void cpu_attend(struct device *d, const struct attn_call *c);
+void cpu_attend_top(struct device *d, const struct attn_call *c);
+/* Scratch memory of these, and of select_keys(): as much, unless a token needs more. */
+enum { TOP_BYTES = 64 << 20 };
 
 /* A row of a part as fp32, in the thread's scratch memory. */
 float *cpu_widen_row(struct device *d, int thread, const struct mat_part *p, int64_t row);
@@ -173,6 +216,7 @@ BACKEND_OPS(X)
 #undef X
 /* Chooses the product of a matrix by w->kind and w->dtype: sets half, squares and tile. */
 void cpu_weight_choose(const struct device *d, struct weight *w);
+BACKEND_OP(cpu, select_keys);
 BACKEND_OP(cpu, weight_layout);
 BACKEND_OP(cpu, weight_image);
 BACKEND_OP(cpu, weight_mapped);

@@ -17,6 +17,8 @@ uint64_t cpu_kv_block_bytes(const struct kv_desc *k)
         const struct kv_layer *l = kv_layer(k, i);
         bytes += l->n_heads *
                  (uint64_t)(stream_block_bytes(k, l->k_dim) + stream_block_bytes(k, l->v_dim));
+        if (l->index_dim)
+            bytes += stream_block_bytes(k, l->index_dim);
     }
     return bytes;
 }
@@ -29,7 +31,8 @@ static int check_desc(const struct kv_desc *k, struct err *e)
                        k->block_size, KV_PAGE);
     for (uint32_t i = 0; i < k->n_layers; i++) {
         const struct kv_layer *l = kv_layer(k, i);
-        const uint32_t most = l->k_dim > l->v_dim ? l->k_dim : l->v_dim;
+        const uint32_t kv = l->k_dim > l->v_dim ? l->k_dim : l->v_dim;
+        const uint32_t most = kv > l->index_dim ? kv : l->index_dim;
         if (!l->k_dim || !l->v_dim || most > MAX_HEAD_DIM)
             return err_set(e, ERR_VALIDATION, "head dimension %u: the CPU backend takes up to %d",
                            most, MAX_HEAD_DIM);
@@ -44,7 +47,7 @@ static int lay_out(struct kv_cache *kv, const struct kv_desc *k, struct err *e)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < k->n_layers; i++)
-        n += 2 * kv_layer(k, i)->n_heads;
+        n += 2 * kv_layer(k, i)->n_heads + (kv_layer(k, i)->index_dim > 0);
     kv->n_streams = n;
     kv->first = calloc(k->n_layers + (size_t)1, sizeof(*kv->first));
     kv->n_heads = calloc(k->n_layers + (size_t)1, sizeof(*kv->n_heads));
@@ -56,8 +59,11 @@ static int lay_out(struct kv_cache *kv, const struct kv_desc *k, struct err *e)
         const struct kv_layer *l = kv_layer(k, i);
         kv->first[i] = s;
         kv->n_heads[i] = l->n_heads;
-        for (uint32_t h = 0; h < 2 * l->n_heads; h++, s++) {
-            const uint32_t dim = h < l->n_heads ? l->k_dim : l->v_dim;
+        const uint32_t streams = 2 * l->n_heads + (l->index_dim > 0);
+        for (uint32_t h = 0; h < streams; h++, s++) {
+            const uint32_t dim = h < l->n_heads       ? l->k_dim
+                                 : h < 2 * l->n_heads ? l->v_dim
+                                                      : l->index_dim;
             kv->streams[s] = (struct kv_stream){kv->data + at, dim, kv_page_bytes(k->dtype, dim),
                                                 stream_block_bytes(k, dim)};
             at += k->n_blocks * kv->streams[s].block_bytes;
@@ -237,11 +243,9 @@ static float rotate_and_quantise(uint8_t *code, const float *x, uint32_t dim)
     return !finite ? NAN : some ? 1 / to / (float)hadamard_size(dim) : 0;
 }
 
-static void store_head(const struct kernels *kern, const struct kv_cache *kv, uint32_t layer,
-                       bool v, uint32_t head, uint32_t slot, const float *x)
+void kv_store(const struct kernels *kern, enum kv_dtype t, const struct kv_stream *stream, bool v,
+              uint32_t slot, const float *x)
 {
-    const enum kv_dtype t = kv->desc.dtype;
-    const struct kv_stream *stream = kv_stream(kv, layer, v, head);
     uint32_t dim = stream->dim, at = slot % KV_PAGE;
     char *page = stream->data + (size_t)(slot / KV_PAGE) * stream->page_bytes;
     union narrow small;
@@ -267,6 +271,12 @@ static void store_head(const struct kernels *kern, const struct kv_cache *kv, ui
         from = x;
     }
     (v ? put_value : put_key)(page, t, at, dim, from);
+}
+
+static void store_head(const struct kernels *kern, const struct kv_cache *kv, uint32_t layer,
+                       bool v, uint32_t head, uint32_t slot, const float *x)
+{
+    kv_store(kern, kv->desc.dtype, kv_stream(kv, layer, v, head), v, slot, x);
 }
 
 /* Head `head` of q (part 0), k (1) or v (2). */

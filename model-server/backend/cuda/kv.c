@@ -55,6 +55,8 @@ static int check_layer(const struct kv_desc *k, const struct kv_layer *l, struct
         return err_set(e, ERR_VALIDATION,
                        "values of %u beside keys of %u: the CUDA backend takes no wider ones",
                        l->v_dim, l->k_dim);
+    if (l->index_dim)
+        return err_set(e, ERR_VALIDATION, "index keys of a layer: the CUDA backend has none");
     if (block_bytes(k, l) > UINT32_MAX)
         return err_set(e, ERR_VALIDATION, "KV blocks of %zu bytes a layer: too large",
                        block_bytes(k, l));

@@ -1,0 +1,197 @@
+/* select.c - sparse attention's indexer: scores of the index keys, and the best of them.
+ *
+ * A score is a chain over the heads, of scores that the kernels of attention compute. Scores of a
+ * few tokens are computed at a time, in splits of KV_SPLIT keys on all threads. Then a token's
+ * threshold, the score of its last selected position, is found byte by byte by counting (a radix
+ * selection). */
+#include "model-server/backend/cpu/cpu.h"
+#include <string.h>
+
+struct workspace {
+    _Alignas(64) float q[MAX_HEAD_DIM * TILE_ROWS];
+    _Alignas(64) float s[TILE_ROWS * KV_SCORES_LD];
+    const char *pages[KV_SPLIT / KV_PAGE + KV_AHEAD];
+};
+_Static_assert(sizeof(struct workspace) <= THREAD_SCRATCH, "the indexer needs more scratch");
+
+/* A token with more positions than it selects. */
+struct chooser {
+    const struct span *span;
+    uint32_t row, n_keys;
+};
+enum { CHOOSERS = 256 };
+
+struct select_job {
+    struct device *d;
+    uint32_t *top;
+    float *q, *k;
+    const struct kv_cache *cache;
+    const struct kv_stream *stream;
+    const struct select_keys *p;
+    struct chooser tokens[CHOOSERS];
+    uint32_t n, splits; /* tokens; splits of the one with most keys */
+    float *scores;      /* [n][splits * KV_SPLIT] */
+};
+
+/* ---------------------------------------------------------------- queries and keys */
+
+static void rotate(const struct select_job *j, float *x, size_t token)
+{
+    const struct select_keys *p = j->p;
+    if (p->rope)
+        j->d->kern.rotate(x, p->rope + token * p->rot_dim, p->rot_dim, p->interleaved);
+}
+
+static void prepare_tokens(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct select_job *j = arg;
+    const struct select_keys *p = j->p;
+    const uint32_t *slots = kv_slots(&j->cache->desc, j->d->batch);
+    (void)thread;
+    for (size_t t = begin; t < end; t++) {
+        for (uint32_t h = 0; h < p->n_heads; h++)
+            rotate(j, j->q + (t * p->n_heads + h) * p->dim, t);
+        rotate(j, j->k + t * p->dim, t);
+        kv_store(&j->d->kern, j->cache->desc.dtype, j->stream, false, slots[t], j->k + t * p->dim);
+    }
+}
+
+/* ---------------------------------------------------------------- scores */
+
+/* Adds heads [head, head + n) to the scores of `pages` pages. */
+static void add_heads(const struct select_job *j, const struct chooser *c, struct workspace *ws,
+                      uint32_t head, uint32_t n, uint32_t pages, float *scores)
+{
+    const struct select_keys *p = j->p;
+    const enum kv_dtype t = j->cache->desc.dtype;
+    const struct kernels *kern = &j->d->kern;
+    const float *rows[TILE_ROWS];
+    for (uint32_t i = 0; i < n; i++)
+        rows[i] = j->q + ((size_t)c->row * p->n_heads + head + i) * p->dim;
+    kv_pack_q(j->d, t, ws->q, rows, n, p->dim, 1);
+    kv_score(
+        j->d, t,
+        &(struct kv_scores){
+            .s = ws->s, .q = ws->q, .rows = n, .head_dim = p->dim, .n = pages, .pages = ws->pages});
+    for (uint32_t i = 0; i < n; i++) {
+        float *s = ws->s + (size_t)i * KV_SCORES_LD;
+        kern->act(s, s, NULL, pages * KV_PAGE, ACT_RELU);
+        kern->axpy(scores, s, p->weights[(size_t)c->row * p->n_heads + head + i], pages * KV_PAGE);
+    }
+}
+
+static void score_split(const struct select_job *j, const struct chooser *c, struct workspace *ws,
+                        uint32_t split, float *scores)
+{
+    const uint32_t *blocks = kv_blocks_of(&j->cache->desc, c->span), begin = split * KV_SPLIT;
+    const uint32_t keys = c->n_keys - begin < KV_SPLIT ? c->n_keys - begin : KV_SPLIT;
+    const uint32_t pages = (keys + KV_PAGE - 1) / KV_PAGE, most = j->d->kern.mr;
+    for (uint32_t i = 0; i < pages + KV_AHEAD; i++)
+        ws->pages[i] = i < pages ? kv_page(j->cache, j->stream, blocks, begin / KV_PAGE + i)
+                                 : ws->pages[i - 1];
+    memset(scores, 0, KV_SPLIT * sizeof(*scores));
+    for (uint32_t h = 0, n; h < j->p->n_heads; h += n) {
+        n = j->p->n_heads - h < most ? j->p->n_heads - h : most;
+        add_heads(j, c, ws, h, n, pages, scores);
+    }
+}
+
+static void score_splits(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct select_job *j = arg;
+    struct workspace *ws = (struct workspace *)cpu_thread_scratch(j->d, thread);
+    for (size_t i = begin; i < end; i++) {
+        const struct chooser *c = &j->tokens[i / j->splits];
+        if (i % j->splits * KV_SPLIT < c->n_keys)
+            score_split(j, c, ws, (uint32_t)(i % j->splits), j->scores + i * KV_SPLIT);
+    }
+}
+
+/* ---------------------------------------------------------------- the best */
+
+/* Ascending with the score; both zeros are one. */
+static uint32_t order_of(float score)
+{
+    uint32_t bits;
+    score += 0.0f;
+    memcpy(&bits, &score, sizeof(bits));
+    return bits >> 31 ? ~bits : bits | 1u << 31;
+}
+
+/* The order of the score number `top`, from the greatest on, of n; *equal: how many scores of this
+ * order are among the first `top`. */
+static uint32_t threshold(const float *s, uint32_t n, uint32_t top, uint32_t *equal)
+{
+    uint32_t value = 0, known = 0;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        uint32_t count[256] = {0}, byte = 255;
+        for (uint32_t i = 0; i < n; i++) {
+            const uint32_t o = order_of(s[i]);
+            count[o >> shift & 255] += (o & known) == value;
+        }
+        for (; count[byte] < top; byte--)
+            top -= count[byte];
+        value |= byte << shift;
+        known |= 255u << shift;
+    }
+    *equal = top;
+    return value;
+}
+
+static void choose(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct select_job *j = arg;
+    const uint32_t top = j->p->top;
+    (void)thread;
+    for (size_t t = begin; t < end; t++) {
+        const struct chooser *c = &j->tokens[t];
+        const float *s = j->scores + t * j->splits * KV_SPLIT;
+        uint32_t equal, n = 0, *out = j->top + (size_t)c->row * top;
+        const uint32_t least = threshold(s, c->n_keys, top, &equal);
+        for (uint32_t i = 0; n < top; i++) {
+            const uint32_t o = order_of(s[i]);
+            if (o > least || (o == least && equal && equal--))
+                out[n++] = i;
+        }
+    }
+}
+
+/* Selects for the tokens listed so far. */
+static void select_some(struct select_job *j)
+{
+    if (!j->n)
+        return;
+    pool_run(j->d->pool, score_splits, j, (size_t)j->n * j->splits, 1);
+    pool_run(j->d->pool, choose, j, j->n, 1);
+    j->n = 0;
+}
+
+void cpu_select_keys(struct device *d, uint32_t *top, float *q, float *k, struct kv_cache *cache,
+                     uint32_t layer, const struct select_keys *p)
+{
+    struct select_job j = {.d = d, .top = top, .q = q, .k = k, .cache = cache, .p = p};
+    const struct ragged *b = d->batch;
+    uint32_t longest = 0;
+    j.stream = kv_index_stream(cache, layer);
+    pool_run(d->pool, prepare_tokens, &j, b->n_tokens, 4);
+    for (uint32_t i = 0; i < b->n_spans; i++)
+        longest = b->spans[i].kv_len > longest ? b->spans[i].kv_len : longest;
+    if (longest <= p->top)
+        return;
+    j.splits = (longest + KV_SPLIT - 1) / KV_SPLIT;
+    const size_t each = (size_t)j.splits * KV_SPLIT * sizeof(float);
+    const size_t some = each < TOP_BYTES ? TOP_BYTES / each : 1;
+    if (!(j.scores = cpu_scratch(d, SCRATCH_TOP, each > TOP_BYTES ? each : TOP_BYTES)))
+        return;
+    for (uint32_t i = 0; i < b->n_spans; i++) {
+        const struct span *s = &b->spans[i];
+        for (uint32_t t = 0; t < s->n; t++) {
+            const uint32_t n_keys = s->kv_len - s->n + t + 1;
+            if (n_keys > p->top)
+                j.tokens[j.n++] = (struct chooser){s, s->first + t, n_keys};
+            if (j.n == CHOOSERS || j.n == some)
+                select_some(&j);
+        }
+    }
+    select_some(&j);
+}
