@@ -186,13 +186,13 @@ def qwen35(w, c):
         qwen2moe(w, c)
 
 
-def attention_only(w, c, kinds, word):
-    w.add_head_count_kv([c["num_key_value_heads"] if k == word else 0 for k in kinds])
+def attention_only(w, c, kinds, *words):
+    w.add_head_count_kv([c["num_key_value_heads"] if k in words else 0 for k in kinds])
 
 
 def granite_hybrid(w, c):
     granitemoe(w, c)
-    attention_only(w, c, c["layer_types"], "attention")
+    attention_only(w, c, c["layer_types"], "attention", "full_attention")  # transformers 4 and 5
     mamba(w, c["mamba_n_heads"], c["mamba_d_head"], c["mamba_n_groups"], c["mamba_d_state"], c["mamba_d_conv"])
     w.add_rope_scaling_finetuned(c["position_embedding_type"] == "rope")
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compares embeddings with ONNX Runtime: 64 texts of 128 tokens, fp32, the same random weights, alternating.
+"""Compares embeddings with ONNX Runtime and OpenVINO: 64 texts of 128 tokens, fp32, the same random weights, alternating.
 
     python integration/bench/embeddings.py [--shape bge-small] [--rounds 3] [--threads 2]
 
-Ours is timed through HTTP (/v1/embeddings, ids in, base64 out), ONNX Runtime by session.run() on a batch that needs no padding. Needs torch,
-transformers, onnx, onnxscript and onnxruntime (PyPI); the programs from BIN_DIR (build/bin)."""
+Ours is timed through HTTP (/v1/embeddings, ids in, base64 out), the others by one call on a batch that needs no padding. Needs torch,
+transformers, onnx, onnxscript, onnxruntime and openvino (PyPI); the programs from BIN_DIR (build/bin)."""
 
 import argparse
 import base64
@@ -17,6 +17,7 @@ import time
 
 import numpy as np
 import onnxruntime
+import openvino
 import torch
 from transformers import BertConfig, BertModel, XLMRobertaConfig, XLMRobertaModel
 
@@ -59,6 +60,19 @@ def make(shape, folder):
                       dynamic_shapes={"ids": {0: "batch", 1: "length"}, "mask": {0: "batch", 1: "length"}}, dynamo=True)
 
 
+def onnx_runtime(path, threads):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return lambda ids, mask: session.run(["out"], {"ids": ids, "mask": mask})[0]
+
+
+def open_vino(path, threads):
+    core = openvino.Core()
+    model = core.compile_model(str(path), "CPU", {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"})
+    return lambda ids, mask: model({"ids": ids, "mask": mask})["out"]
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--shape", default="bge-small", choices=SHAPES)
@@ -67,33 +81,32 @@ def main():
     o = p.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="embed-", dir="/tmp"))
     make(o.shape, folder)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = o.threads
-    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
+    peers = {"ONNX Runtime": onnx_runtime, "OpenVINO": open_vino}
+    peers = {name: make_peer(folder / "model.onnx", o.threads) for name, make_peer in peers.items()}
     ids = np.random.default_rng(3).integers(5, 300, (TEXTS, TOKENS))
     mask = np.ones_like(ids)
-    print(f"{o.shape}: {TEXTS} texts of {TOKENS} tokens, fp32, {o.threads} threads, onnxruntime {onnxruntime.__version__}")
-    with Service(folder, args=["--max-batch-prefill-tokens", str(TEXTS * TOKENS), "--dtype", "float32"]) as s:
+    print(f"{o.shape}: {TEXTS} texts of {TOKENS} tokens, fp32, {o.threads} threads, onnxruntime {onnxruntime.__version__}, openvino {openvino.__version__}")
+    args = ["--max-batch-prefill-tokens", str(TEXTS * TOKENS), "--dtype", "float32", "--threads", str(o.threads)]
+    with Service(folder, args=args) as s:
 
-        def ours():
+        def ours(*_):
             r = s.post("/v1/embeddings", {"input": ids.tolist(), "encoding_format": "base64"})
             assert r.status_code == 200, r.text
             return np.stack([np.frombuffer(base64.b64decode(d["embedding"]), "<f4") for d in r.json()["data"]])
 
-        def theirs():
-            x = session.run(["out"], {"ids": ids, "mask": mask})[0]
-            return x / np.linalg.norm(x, axis=1, keepdims=True)
-
         def timed(f):
             t = time.monotonic()
-            f()
-            return time.monotonic() - t
+            f(ids, mask)
+            return TEXTS * TOKENS / (time.monotonic() - t)
 
-        print(f"largest difference: {np.abs(ours() - theirs()).max():.1e}")
-        rounds = [(timed(ours), timed(theirs)) for _ in range(o.rounds)]
-    for a, b in rounds:
-        print(f"ours {1e3 * a:.0f} ms ({TEXTS * TOKENS / a:.0f} tokens/s), ONNX Runtime {1e3 * b:.0f} ms ({TEXTS * TOKENS / b:.0f}): {b / a:.2f}x")
-    print(f"median: {statistics.median(b / a for a, b in rounds):.2f}x")
+        for name, run in peers.items():
+            x = run(ids, mask)
+            print(f"largest difference from {name}: {np.abs(ours() - x / np.linalg.norm(x, axis=1, keepdims=True)).max():.1e}")
+        rounds = [(timed(ours), *map(timed, peers.values())) for _ in range(o.rounds)]
+    for row in rounds:
+        print("tokens/s: " + ", ".join(f"{name} {rate:.0f}" for name, rate in zip(("ours", *peers), row)))
+    for i, name in enumerate(peers, 1):
+        print(f"median ratio to {name}: {statistics.median(r[0] / r[i] for r in rounds):.2f}")
 
 
 if __name__ == "__main__":
