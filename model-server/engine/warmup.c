@@ -168,7 +168,7 @@ int warmup_check(const struct engine *g, const struct warmup *w, struct err *e)
     uint32_t longest = warmup_longest(g, w);
     if (!m->max_positions || longest <= m->max_positions)
         return 0;
-    if (m->learned_positions)
+    if (m->bounded)
         return err_set(e, ERR_VALIDATION, "--max-total-tokens %u: this model has %u positions",
                        longest, m->max_positions);
     LOG(LOG_WARN, "max_total_tokens is beyond what this model was trained for",

@@ -36,6 +36,11 @@ enum role {
     W_KV_A,
     W_KV_A_NORM,
     W_KV_B,
+    W_INDEX_Q, /* of mla_spec.index: its queries, its keys and their norm, the weights of its heads
+                */
+    W_INDEX_K,
+    W_INDEX_K_NORM,
+    W_INDEX_WEIGHTS,
     W_Q_NORM,
     W_K_NORM,
     W_ATTN_SUB_NORM, /* of decoder_spec.sub_norms */

@@ -28,6 +28,7 @@ struct scratch {
     void *mixer, *ffn;           /* work memory of the sublayer that needs most */
     float *rope[SPEC_MAX_ROPES]; /* [T, dim] */
     float *q_scale;              /* [T] with spec.q_growth */
+    uint32_t *top;               /* [T, mla.index.top] with mla.index: the last selection */
     float *hidden;               /* [T, draft.width] rows for a draft head */
     float *out;                  /* [O, hidden] */
     float *logits;               /* [O, vocabulary slice] */

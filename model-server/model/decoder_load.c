@@ -402,7 +402,7 @@ static int check_turns(const struct decoder *d, struct err *e)
         const struct kv_layer *k = &d->kv_layers[i < d->n_kv_layers ? i : 0];
         if (d->n_kv_layers != d->spec.n_layers || d->spec.layers[i].kv_of ||
             k->n_heads != first->n_heads || k->k_dim != first->k_dim || k->v_dim != first->v_dim ||
-            k->latent != first->latent)
+            k->latent != first->latent || k->index_dim != first->index_dim)
             return err_set(e, ERR_VALIDATION,
                            "a model whose layers keep different keys is served to generate only");
     }

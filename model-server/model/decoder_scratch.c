@@ -33,6 +33,7 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     const struct decoder_spec *m = &d->spec;
     const size_t world = (size_t)d->split.world, logits = d->encodes ? 0 : d->split.vocab_most;
     size_t at = 0;
+    float *top;
     at = place(&s->x, base, at, t, m->hidden);
     at = place(&s->n, base, at, t, m->hidden);
     at = place(&s->r, base, at, t, m->hidden);
@@ -49,6 +50,8 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         at = place(&s->rope[i], base, at, t, rope_dim(d, i));
     at = place(&s->q_scale, base, at, t, m->q_growth.length > 0);
+    at = place(&top, base, at, t, m->mla.index.top);
+    s->top = (uint32_t *)(void *)top;
     at = place(&s->hidden, base, at, t, d->draft.ops ? d->draft.plan.width : 0);
     at = place(&s->out, base, at, o, m->hidden);
     at = place(&s->logits, base, at, o, logits);

@@ -147,7 +147,9 @@ struct layer_spec {
     float keep[2], add[2]; /* NORM_STREAM: a and b of the mixer and of the feed-forward */
     /* 0: as in decoder_spec; see spec_head_dim() and similar functions */
     uint32_t n_heads, n_kv_heads, head_dim, ffn;
-    uint32_t kv_of;  /* not 0: no keys and values of its own; it reads those of layer kv_of - 1 */
+    uint32_t kv_of; /* not 0: no keys and values of its own; it reads those of layer kv_of - 1 */
+    /* not 0: with mla_spec.index, it attends to the positions that layer top_of - 1 selected */
+    uint32_t top_of;
     uint32_t chunk;  /* chunked attention with chunks of this size; 0: none */
     bool q_grows;    /* q has a factor that grows with the position: struct q_growth */
     uint32_t window; /* a token attends to itself and window - 1 before it; 0: all */
@@ -258,6 +260,12 @@ struct mla_spec {
     uint32_t kv_rank;       /* width of the latent of keys and values */
     uint32_t nope, rope, v; /* per head: width of q and k without and with rotation; width of v */
     float eps;              /* of the two norms */
+    /* The indexer of sparse attention: see struct select_keys. It reads q's input. top 0: none. */
+    struct index_spec {
+        uint32_t heads, dim, top;
+        bool interleaved;
+        float eps; /* of the norm of its keys */
+    } index;
 };
 
 enum alibi_order {
@@ -316,6 +324,7 @@ struct decoder_spec {
     uint32_t vocab, hidden, n_layers, n_heads, n_kv_heads, head_dim, ffn;
     uint32_t v_dim;          /* of a head of v, with QKV_SEPARATE; 0: as of q and k */
     uint32_t max_positions;  /* 0: unbounded */
+    bool bounded;            /* positions from max_positions on are refused */
     uint32_t n_draft_layers; /* after n_layers, included in `layers`: those of a draft head
                                 (draft/draft.h) */
     uint32_t second_stack;   /* not 0: layers from here on have the names of arch.second, from 0 */

@@ -64,7 +64,7 @@ struct model_info {
     const char *type;       /* model_type of config.json */
     uint32_t vocab;         /* rows of the head = length of a logit row */
     uint32_t max_positions; /* 0: unbounded */
-    bool learned_positions; /* positions beyond max_positions do not exist */
+    bool bounded;           /* positions beyond max_positions do not exist */
     uint32_t window;        /* sliding window of the layers with one; 0: none */
     uint32_t kv_window;     /* window of the cached sliding-window layers; 0: no such layer. See
                                model_kv_resize_apart() */

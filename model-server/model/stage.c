@@ -13,7 +13,8 @@ static bool may_end(const struct decoder_spec *s, uint32_t at)
 {
     for (uint32_t i = at; i < s->n_layers; i++) {
         const struct layer_spec *l = &s->layers[i];
-        if ((l->kv_of && l->kv_of <= at) || (l->same_as && l->same_as <= at))
+        if ((l->kv_of && l->kv_of <= at) || (l->same_as && l->same_as <= at) ||
+            (l->top_of && l->top_of <= at))
             return false;
     }
     return true;

@@ -39,11 +39,11 @@ static int check(const struct walk *w, struct err *e)
                        "by one",
                        w->type);
     for (uint32_t i = 0; i < s->n_layers; i++)
-        if (s->layers[i].kv_of)
+        if (s->layers[i].kv_of || s->layers[i].top_of)
             return err_set(e, ERR_VALIDATION,
-                           "layer %u of this %s model reads another layer's keys: its layers "
+                           "layer %u of this %s model reads another layer's %s: its layers "
                            "cannot be walked through one by one",
-                           i, w->type);
+                           i, w->type, s->layers[i].kv_of ? "keys" : "selection of keys");
     return 0;
 }
 

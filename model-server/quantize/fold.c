@@ -43,19 +43,10 @@ static bool add_role(struct fold *f, struct layer_set *s, enum role role)
 }
 
 /* The readers of the norms before the mixer and before the feed-forward. */
-static const enum role of_mixer[] = {W_QKV,
-                                     W_Q,
-                                     W_K,
-                                     W_V,
-                                     W_Q_A,
-                                     W_KV_A,
-                                     W_MIX_IN,
-                                     W_MIX_Z,
-                                     W_MIX_BETA,
-                                     W_MIX_DECAY,
-                                     W_MIX_BETA_DECAY,
-                                     W_MIX_DECAY_DOWN,
-                                     W_MIX_Z_DOWN};
+static const enum role of_mixer[] = {
+    W_QKV,           W_Q,      W_K,     W_V,        W_Q_A,       W_KV_A,           W_INDEX_K,
+    W_INDEX_WEIGHTS, W_MIX_IN, W_MIX_Z, W_MIX_BETA, W_MIX_DECAY, W_MIX_BETA_DECAY, W_MIX_DECAY_DOWN,
+    W_MIX_Z_DOWN};
 static const enum role of_ffn[] = {
     W_GATE_UP, W_GATE,        W_UP,        W_ROUTER,         W_MOE_GATE_UP,    W_MOE_GATE,
     W_MOE_UP,  W_SHARED_GATE, W_SHARED_UP, W_SHARED_GATE_UP, W_SHARED_GATE_OUT};

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Matrices that methods may quantise. Not included: routers and gates of one row, whose ties
- * matter; decays; tables; the head. */
+/* Matrices that methods may quantise. Not included: routers, indexers and gates of one row, whose
+ * ties matter; decays; tables; the head. */
 static bool is_linear(enum role r)
 {
     switch (r) {

@@ -33,6 +33,14 @@ GPT_OSS = dict(  # half of an expert's 96 columns ends within a group of 32
         beta_slow=1.0, truncate=False,
     ),
 )
+DSA = dict(  # sparse attention: each index head adds 0 for many keys, so few of them would have ties
+    num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=16,
+    index_n_heads=20, index_head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, n_shared_experts=1,
+    moe_intermediate_size=32, first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.8, rope_parameters=dict(
+        rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=64, mscale=1.0, mscale_all_dim=0.8,
+        beta_fast=32.0, beta_slow=1.0,
+    ),
+)
 # Where the usual spread would leave a part of the arithmetic without effect: sinks, the clamps of the activation.
 SPREAD = {"sinks": 1.5, "gate_up_proj": 0.4}
 CASES = {
@@ -201,6 +209,12 @@ CASES = {
         qk_rope_head_dim=8, v_head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_group=1, topk_group=1,
         n_shared_experts=1, moe_intermediate_size=32, mlp_layer_types=["sparse", "dense", "sparse"],
         routed_scaling_factor=1.8, rope_parameters=THETA,
+    ),
+    "deepseek_v32": dict(model_type="deepseek_v32", index_topk=12, **DSA),
+    "deepseek_v32_whole": dict(model_type="deepseek_v32", index_topk=200, **DSA),
+    "glm_moe_dsa": dict(
+        model_type="glm_moe_dsa", index_topk=20, **dict(DSA, num_hidden_layers=4, n_group=1, topk_group=1, rope_parameters=THETA,
+                                                        indexer_types=["full", "shared", "full", "shared"]),
     ),
     "phimoe": dict(
         model_type="phimoe", num_local_experts=8, num_experts_per_tok=2, attention_bias=True, lm_head_bias=True,

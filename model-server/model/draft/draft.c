@@ -33,8 +33,10 @@ int draft_find(struct decoder *d, const struct arch *a, const struct checkpoint 
         if (p.layers && (!like || s->n_layers + p.layers > SPEC_MAX_LAYERS))
             return err_set(e, ERR_VALIDATION, "%s: a model of %u layers cannot have this head",
                            kinds[i]->name, s->n_layers);
-        for (uint32_t k = 0; k < p.layers; k++)
+        for (uint32_t k = 0; k < p.layers; k++) {
             s->layers[s->n_layers + k] = *like;
+            s->layers[s->n_layers + k].top_of = 0;
+        }
         s->n_draft_layers = p.layers;
         d->draft = (struct draft){.ops = kinds[i], .plan = p, .from = c};
         return 0;

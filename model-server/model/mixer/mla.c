@@ -4,12 +4,24 @@
  * kv_b, which maps the latent to each head's keys and values, is absorbed: its key rows map a
  * query to latent space, its value rows map a sum of latents to one of values. This form is used
  * for prompts and for single tokens: see docs/decisions/latent-attention.md. Heads are split over
- * ranks; the latent is the same on each. */
+ * ranks; the latent is the same on each.
+ *
+ * With an indexer (DeepSeek V3.2, arXiv 2512.02556) a token attends to selected positions. Every
+ * rank selects, from equal inputs, so all select the same. A layer without an indexer uses the
+ * selection of an earlier layer (GLM-5). */
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
 #include <stdlib.h>
 
+/* Queries [index.heads * dim, q_rank], keys [dim, hidden] and their norm, weights [heads, hidden].
+ */
+struct indexer {
+    struct weight *q, *k, *weights;
+    struct norm norm;
+};
+
 struct mla {
+    struct indexer index;
     struct weight *q_a;             /* [q_rank, hidden], or NULL */
     struct weight *q_nope, *q_rope; /* [heads * nope], [heads * rope] of hidden or q_rank */
     struct weight *kv_a;            /* [kv_rank + rope, hidden] */
@@ -37,18 +49,30 @@ static struct shape shape_of(const struct decoder *d)
                           .v = h * m->v};
 }
 
+static bool has_indexer(const struct decoder *d, uint32_t layer)
+{
+    return d->spec.mla.index.top && !d->spec.layers[layer].top_of;
+}
+
+/* The indexer's queries, its keys and weights are gone before the rest is computed. */
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const struct shape s = shape_of(d);
-    return (void)layer, d->spec.mla.q_rank + s.nope + s.rope + s.latent + s.q + s.key + s.v;
+    const struct index_spec *x = &d->spec.mla.index;
+    const uint32_t index = has_indexer(d, layer) ? (x->heads + 1) * x->dim + x->heads : 0;
+    const uint32_t rest = s.nope + s.rope + s.latent + s.q + s.key;
+    return d->spec.mla.q_rank + s.v + (rest > index ? rest : index);
 }
 
 static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
 {
     const struct mla_spec *m = &d->spec.mla;
-    *out = (struct kv_layer){
-        .n_heads = 1, .k_dim = m->kv_rank + m->rope, .v_dim = m->kv_rank, .latent = true};
-    return (void)layer, true;
+    *out = (struct kv_layer){.n_heads = 1,
+                             .k_dim = m->kv_rank + m->rope,
+                             .v_dim = m->kv_rank,
+                             .latent = true,
+                             .index_dim = has_indexer(d, layer) ? m->index.dim : 0};
+    return true;
 }
 
 /* ---------------------------------------------------------------- load */
@@ -116,6 +140,23 @@ static void load_kv_b(struct loader *l, struct mla *a, int layer)
     loader_drop(l);
 }
 
+/* Keys and weights are small, and decide what all heads attend to: they keep their numbers. */
+static void load_indexer(struct loader *l, struct indexer *x, int layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct index_spec *m = &s->mla.index;
+    const int64_t rows = (int64_t)m->heads * m->dim;
+    struct mat_part p;
+    x->q = pack(l, loader_part(l, W_INDEX_Q, layer, NO_EXPERT, false, rows, s->mla.q_rank));
+    p = loader_part(l, W_INDEX_K, layer, NO_EXPERT, false, m->dim, s->hidden);
+    x->k = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    x->norm = (struct norm){.kind = NORM_LAYER, .eps = m->eps};
+    x->norm.w = loader_weight_vector(l, W_INDEX_K_NORM, layer, m->dim);
+    x->norm.b = loader_bias(l, W_INDEX_K_NORM, layer, m->dim);
+    p = loader_part(l, W_INDEX_WEIGHTS, layer, NO_EXPERT, false, m->heads, s->hidden);
+    x->weights = loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
+}
+
 static void *load(struct loader *l, uint32_t at)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -134,6 +175,8 @@ static void *load(struct loader *l, uint32_t at)
         pack(l, loader_part(l, W_KV_A, layer, NO_EXPERT, false, m->kv_rank + m->rope, s->hidden));
     a->kv_norm = loader_weight_vector(l, W_KV_A_NORM, layer, m->kv_rank);
     load_kv_b(l, a, layer);
+    if (has_indexer(l->d, at))
+        load_indexer(l, &a->index, layer);
     struct mat_part o =
         loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden, (int64_t)s->n_heads * m->v);
     a->o = pack(l, loader_cut(o, 0, s->hidden, (int64_t)h.first * m->v, (int64_t)h.n * m->v));
@@ -143,7 +186,8 @@ static void *load(struct loader *l, uint32_t at)
 static void release(struct decoder *d, void *self)
 {
     struct mla *a = self;
-    struct weight *all[] = {a->q_a, a->q_nope, a->q_rope, a->kv_a, a->o};
+    struct weight *all[] = {a->q_a, a->q_nope,  a->q_rope,  a->kv_a,
+                            a->o,   a->index.q, a->index.k, a->index.weights};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         layer_free_weight(d, all[i]);
     for (uint32_t i = 0; i < a->heads; i++) {
@@ -151,6 +195,7 @@ static void release(struct decoder *d, void *self)
         layer_free_weight(d, a->v_up[i]);
     }
     layer_free_norm(d, &a->q_norm);
+    layer_free_norm(d, &a->index.norm);
     d->ops->free(d->dev, a->kv_norm);
     free(a->k_up), free(a->v_up);
     free(a);
@@ -180,6 +225,30 @@ static const float *q_input(struct decoder *d, const struct mla *a, struct sub_s
     return x;
 }
 
+/* Selects the positions to which each token attends; q_in: the input of q's matrices. */
+static void select_top(struct decoder *d, const struct indexer *x, struct sub_step *t,
+                       const float *q_in)
+{
+    const struct decoder_spec *m = &d->spec;
+    const struct index_spec *s = &m->mla.index;
+    const uint32_t n = t->tokens, rope = m->layers[t->layer].rope;
+    struct work w = t->work;
+    float *q = work_take(&w, n, (size_t)s->heads * s->dim), *k = work_take(&w, n, s->dim);
+    float *weights = work_take(&w, n, s->heads);
+    d->ops->linear(d->dev, q, q_in, n, x->q, NULL);
+    d->ops->linear(d->dev, k, t->in, n, x->k, NULL);
+    d->ops->norm(d->dev, k, k, n, s->dim, &x->norm);
+    d->ops->linear(d->dev, weights, t->in, n, x->weights, NULL);
+    d->ops->select_keys(d->dev, d->scratch.top, q, k, t->cache, t->kv,
+                        &(struct select_keys){.n_heads = s->heads,
+                                              .dim = s->dim,
+                                              .rot_dim = m->mla.rope,
+                                              .top = s->top,
+                                              .interleaved = s->interleaved,
+                                              .rope = d->scratch.rope[rope],
+                                              .weights = weights});
+}
+
 /* Computes q in latent space, and writes the token's key to the cache. */
 static const float *queries(struct decoder *d, const struct mla *a, struct sub_step *t)
 {
@@ -188,6 +257,8 @@ static const float *queries(struct decoder *d, const struct mla *a, struct sub_s
     const struct shape s = shape_of(d);
     uint32_t width;
     const float *x = q_input(d, a, t, &width);
+    if (a->index.q)
+        select_top(d, &a->index, t, x);
     float *nope = work_take(&t->work, t->tokens, s.nope);
     float *turned = work_take(&t->work, t->tokens, s.rope);
     float *latent = work_take(&t->work, t->tokens, s.latent);
@@ -227,7 +298,9 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                       &(struct attn){.n_heads = s.heads,
                                      .n_kv_heads = 1,
                                      .head_dim = s.key,
-                                     .scale = m->layers[t->layer].attn_scale});
+                                     .scale = m->layers[t->layer].attn_scale,
+                                     .top = m->mla.index.top ? d->scratch.top : NULL,
+                                     .n_top = m->mla.index.top});
     d->ops->linear_heads(d->dev, v, sums, t->tokens, a->v_up, s.heads);
     project(d, t, a->o, LORA_O, t->out, m->hidden, v, s.v);
     return 0;

@@ -383,7 +383,7 @@ static void learned_positions_end(void **state)
     struct err e = ERR_INIT;
     struct warmup w = {.max_prefill_tokens = 16, .max_total_tokens = 3001};
     assert_int_equal(engine_warmup(g, &w, &e), 0); /* a rotation goes on */
-    fake.info.learned_positions = true;
+    fake.info.bounded = true;
     assert_int_equal(engine_warmup(g, &w, &e), -1);
     assert_string_equal(e.msg, "--max-total-tokens 3001: this model has 3000 positions");
     w.max_total_tokens = 3000;

@@ -70,6 +70,9 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
     "\"decoder_attention_heads\":8,\"encoder_ffn_dim\":96,\"decoder_ffn_dim\":96,"                 \
     "\"vocab_size\":320,\"bos_token_id\":0,\"forced_bos_token_id\":0"
 
+#define GLM_5                                                                                      \
+    "\"model_type\":\"glm_moe_dsa\",\"q_lora_rank\":24,\"moe_intermediate_size\":32," SIZES
+
 static void test_refuses(void **state)
 {
     static const struct {
@@ -89,6 +92,14 @@ static void test_refuses(void **state)
         {"\"time_step_limit\":[0,\"Infinity\"]", NEMOTRON, "`time_step_limit` must be two numbers"},
         {"\"hybrid_override_pattern\":\"ME\",\"moe_intermediate_size\":32,\"moe_latent_size\":8",
          NEMOTRON, "`moe_latent_size` is not supported"},
+        {"\"indexer_types\":[\"full\"]", GLM_5, "`indexer_types` does not name 2 layers"},
+        {"\"indexer_types\":[\"full\",\"half\"]", GLM_5, "`indexer_types`: half is not supported"},
+        {"\"indexer_types\":[\"shared\",\"full\"]", GLM_5, "the first layer must have an indexer"},
+        {"\"index_topk_pattern\":\"F\"", GLM_5, "must have F or S for each layer"},
+        {"\"index_topk_pattern\":[1]", GLM_5, "`index_topk_pattern` must be a word of F and S"},
+        {"\"index_head_dim\":32", GLM_5, "`index_head_dim` must be at least `qk_rope_head_dim`"},
+        {"\"q_lora_rank\":null", GLM_5, "`q_lora_rank` is required"},
+        {"\"index_topk\":0", GLM_5, "`index_topk` must be an integer from 1"},
         {"", "", "`model_type` is missing"},
         {"\"model_type\":\"llava\"", SIZES, "model_type `llava` is not supported (known: "},
         {"\"model_type\":\"a\\nb\"", SIZES, "model_type `a?b` is not supported"},
@@ -464,6 +475,34 @@ static void test_first_chinese_models(void **state)
     assert_int_equal(s.max_positions, 32768);
 }
 
+/* Which layer's selection each layer uses: by a list, a word, or a period from a layer on. */
+static void test_selections(void **state)
+{
+    static const struct {
+        const char *keys;
+        uint32_t of[6];
+    } cases[] = {
+        {"\"num_hidden_layers\":6", {0}},
+        {"\"num_hidden_layers\":6,\"index_topk_pattern\":\"FSSFFS\"", {0, 1, 1, 0, 0, 5}},
+        {"\"num_hidden_layers\":6,\"index_topk_freq\":3", {0, 0, 2, 2, 0, 5}},
+        {"\"num_hidden_layers\":6,\"index_topk_freq\":2,\"index_skip_topk_offset\":1",
+         {0, 1, 0, 3, 0, 5}},
+        {"\"num_hidden_layers\":2,\"indexer_types\":[\"full\",\"shared\"]", {0, 1}},
+    };
+    static struct decoder_spec s;
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        accepted(cases[i].keys, GLM_5, &s);
+        assert_true(s.mla.index.interleaved && s.mla.index.heads == 32 && s.mla.index.top == 2048);
+        for (uint32_t k = 0; k < s.n_layers; k++)
+            assert_int_equal(s.layers[k].top_of, cases[i].of[k]);
+    }
+    accepted("\"model_type\":\"deepseek_v32\",\"indexer_types\":null", GLM_5, &s);
+    assert_true(!s.mla.index.interleaved && s.mla.index.heads == 64 && s.layers[1].top_of == 0);
+    accepted("\"model_type\":\"deepseek_v3\"", GLM_5, &s);
+    assert_int_equal(s.mla.index.top, 0);
+}
+
 static void test_windows_of_llama(void **state)
 {
     struct decoder_spec s;
@@ -482,12 +521,19 @@ static void test_windows_of_llama(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows_of_llama), cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_same_meaning),     cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_max_positions),    cmocka_unit_test(test_rope_option),
-        cmocka_unit_test(test_encoders),         cmocka_unit_test(test_decoder_of_an_encoder),
-        cmocka_unit_test(test_infinity),         cmocka_unit_test(test_mixers),
-        cmocka_unit_test(test_own_words),        cmocka_unit_test(test_first_chinese_models),
+        cmocka_unit_test(test_selections),
+        cmocka_unit_test(test_windows_of_llama),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_same_meaning),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_max_positions),
+        cmocka_unit_test(test_rope_option),
+        cmocka_unit_test(test_encoders),
+        cmocka_unit_test(test_decoder_of_an_encoder),
+        cmocka_unit_test(test_infinity),
+        cmocka_unit_test(test_mixers),
+        cmocka_unit_test(test_own_words),
+        cmocka_unit_test(test_first_chinese_models),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }

@@ -59,14 +59,14 @@ static void stages_cover_the_layers_and_the_largest_is_least(void **state)
     }
 }
 
-/* Layers 2 and 3 read the keys of layer 1, layer 5 has the weights of layer 4. */
+/* Layers 2 and 3 read keys and the selection of layer 1, layer 5 has the weights of layer 4. */
 static void layers_that_belong_together_stay_in_one_stage(void **state)
 {
     struct err e = ERR_INIT;
     struct stage g;
     (void)state;
     spec = (struct decoder_spec){.n_layers = 6};
-    spec.layers[2].kv_of = spec.layers[3].kv_of = 2;
+    spec.layers[2].kv_of = spec.layers[3].top_of = 2;
     spec.layers[5].same_as = 5;
     sizes = (struct stage_sizes){.layer = {1, 1, 1, 1, 1, 1}};
     static const uint32_t want[] = {0, 1, 4, 6};

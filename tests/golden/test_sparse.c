@@ -1,0 +1,148 @@
+/* test_sparse.c - models whose indexers select positions: the same bits in chunks of every size and
+ * from blocks that were copied and swapped out; a backend that does not select serves them up to
+ * the first selection. */
+#include "tests/golden/golden.h"
+#include <unistd.h>
+
+enum { PROMPT = 2 /* of 96 tokens */, CHUNKS = 64, BLOCKS = 2 * MAX_SEQ_BLOCKS };
+
+static const char *const dirs[] = {"build/golden/arch/deepseek_v32",
+                                   "build/golden/arch/glm_moe_dsa"};
+static int not_made;
+
+static bool open_made(const char *dir, struct golden *g, struct bench *b)
+{
+    struct err e = ERR_INIT;
+    char file[PATH_LEN];
+    snprintf(file, sizeof(file), "%s/golden.json", dir);
+    if (access(file, F_OK) != 0) {
+        not_made++;
+        return false;
+    }
+    assert_true(golden_load(g, dir, MAX_PROMPTS));
+    if (bench_open(b, dir, comm_solo(), 2, BLOCKS, &e))
+        fail_msg("%s", e.msg);
+    return true;
+}
+
+static void start(struct bench_seq *s, struct bench *b, const struct golden *g, uint32_t first)
+{
+    uint32_t order[MAX_SEQ_BLOCKS];
+    for (uint32_t i = 0; i < MAX_SEQ_BLOCKS; i++)
+        order[i] = first + i * 7 % MAX_SEQ_BLOCKS;
+    seq_init(s, b, &g->prompts[PROMPT], order);
+}
+
+static void take(struct bench *b, struct bench_seq *s, uint32_t n)
+{
+    struct err e = ERR_INIT;
+    n = n < s->n - s->done ? n : s->n - s->done;
+    if (bench_step(b, &s, &n, 1, &e))
+        fail_msg("%s", e.msg);
+}
+
+static void assert_same(const struct bench *b, const struct bench_seq *want, struct bench_seq *got)
+{
+    assert_memory_equal(got->rows, want->rows, (size_t)want->n * b->vocab * sizeof(float));
+    free(got->rows);
+}
+
+static void chunks_of_every_size_have_the_same_bits(void **state)
+{
+    static struct bench_seq whole, parts;
+    (void)state;
+    for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+        struct golden g;
+        struct bench b;
+        if (!open_made(dirs[i], &g, &b))
+            continue;
+        start(&whole, &b, &g, 0);
+        take(&b, &whole, whole.n);
+        for (uint32_t n = 1; n <= CHUNKS; n++) {
+            start(&parts, &b, &g, n % 2 * MAX_SEQ_BLOCKS);
+            while (parts.done < parts.n)
+                take(&b, &parts, n);
+            assert_same(&b, &whole, &parts);
+        }
+        free(whole.rows);
+        bench_close(&b);
+        golden_free(&g);
+    }
+}
+
+/* Two blocks of a prefix, as a cached one: copied elsewhere, or swapped out and in again. */
+static void moved_blocks_have_their_index_keys(void **state)
+{
+    static struct bench_seq whole, parts;
+    enum { MOVED = 2 };
+    const uint32_t slots[MOVED] = {1, 0};
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(dirs) / sizeof(dirs[0]); i++) {
+        struct golden g;
+        struct bench b;
+        struct err e = ERR_INIT;
+        int64_t ns;
+        if (!open_made(dirs[i / 2], &g, &b))
+            continue;
+        start(&whole, &b, &g, 0), start(&parts, &b, &g, MAX_SEQ_BLOCKS);
+        take(&b, &whole, MOVED * BLOCK_SIZE);
+        if (i % 2 == 0) {
+            assert_int_equal(model_kv_copy(b.model, whole.blocks, parts.blocks, MOVED, &e), 0);
+        } else {
+            assert_int_equal(model_swap_resize(b.model, MOVED, &ns, &e), 0);
+            assert_int_equal(model_swap_out(b.model, whole.blocks, slots, MOVED, &e), 0);
+            assert_int_equal(model_swap_in(b.model, parts.blocks, slots, MOVED, &e), 0);
+        }
+        memcpy(parts.rows, whole.rows, (size_t)MOVED * BLOCK_SIZE * b.vocab * sizeof(float));
+        parts.done = whole.done;
+        take(&b, &whole, whole.n), take(&b, &parts, parts.n);
+        assert_same(&b, &whole, &parts);
+        free(whole.rows);
+        bench_close(&b);
+        golden_free(&g);
+    }
+}
+
+/* Positions below index_topk have the same bits, and others are refused. */
+static void without_selections_contexts_end_early(void **state)
+{
+    static struct bench_seq whole, plain;
+    const uint32_t top = 12;
+    struct golden g;
+    struct bench b, few;
+    struct err e = ERR_INIT;
+    (void)state;
+    if (!open_made(dirs[0], &g, &b))
+        return;
+    struct backend_ops ops = *b.ops;
+    ops.select_keys = NULL;
+    const struct model_options o = {.ops = &ops, .dev = b.dev, .comm = comm_solo(), .dtype = -1};
+    few = b;
+    if (!(few.model = model_load(dirs[0], &o, &e)) ||
+        model_kv_resize(few.model, BLOCKS, BLOCK_SIZE, KV_F32, &e))
+        fail_msg("%s", e.msg);
+    assert_int_equal(model_info(few.model)->max_positions, top);
+    assert_true(model_info(few.model)->bounded && !model_info(b.model)->bounded);
+    start(&whole, &b, &g, 0), start(&plain, &few, &g, 0);
+    take(&b, &whole, top), take(&few, &plain, top);
+    assert_memory_equal(plain.rows, whole.rows, (size_t)top * b.vocab * sizeof(float));
+    assert_int_equal(bench_step(&few, &(struct bench_seq *){&plain}, (uint32_t[]){1}, 1, &e), -1);
+    assert_string_equal(e.msg, "position 12: this model has 12 positions");
+    free(whole.rows), free(plain.rows);
+    model_free(few.model);
+    bench_close(&b);
+    golden_free(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chunks_of_every_size_have_the_same_bits),
+        cmocka_unit_test(moved_blocks_have_their_index_keys),
+        cmocka_unit_test(without_selections_contexts_end_early),
+    };
+    const int failed = cmocka_run_group_tests_name("sparse", tests, NULL, NULL);
+    if (not_made)
+        TEST_SKIPPED(not_made, "tests/golden/make_arch.py did not run");
+    return failed;
+}
