@@ -8,8 +8,8 @@ import gguf
 import numpy as np
 import pytest
 from gguf_keys import (
-    afmoe, apertus, bailing2, cohere2, deepseek2, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon, gemma4, glm4moe, gpt_oss,
-    gptneox, granite_hybrid, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, lfm2, lfm2moe, mamba1, minicpm, minicpm3,
+    afmoe, apertus, bailing2, cohere2, deepseek2, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon, gemma4, glm4moe, glm_dsa,
+    gpt_oss, gptneox, granite_hybrid, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, lfm2, lfm2moe, mamba1, minicpm, minicpm3,
     minimax_m2, mistral3, mpt, nemotron, nemotron_h, olmo, olmo2, qwen2moe, qwen35, vl,
 )  # fmt: skip
 from gguf_made import paired, tensors, write_tokenizer
@@ -99,6 +99,7 @@ MADE = {
     "exaone_moe": (ARCH.EXAONE_MOE, exaone_moe),
     "afmoe": (ARCH.AFMOE, afmoe),
     "hy_v3": (ARCH.DOTS1, hy_v3, "hy_v3"),  # as the module of PyPI does not know it yet
+    "glm_moe_dsa": (ARCH.GLM_DSA, glm_dsa),
     "apertus": (ARCH.APERTUS, apertus),
     "kimi_linear": (ARCH.KIMI_LINEAR, kimi_linear),
     "kimi_linear_hub": (ARCH.KIMI_LINEAR, kimi_linear),
@@ -160,6 +161,7 @@ CHANGED = {
     ARCH.GEMMA4: lambda named, c: gemma4_tensors(named),
     ARCH.GRANITE_HYBRID: lambda named, c: granite_experts(dict(mamba_layers(named, c)), c),
     ARCH.NEMOTRON_H_MOE: mamba_layers,
+    ARCH.GLM_DSA: absorbed,
     ARCH.KIMI_LINEAR: lambda named, c: kimi_tensors(dict(absorbed(named, c))),
     ARCH.MAMBA: lambda named, c: rates(named),
     ARCH.JAMBA: lambda named, c: rates(named),

@@ -69,6 +69,22 @@ def deepseek2(w, c, absorbed=False):
         w.add_rope_scaling_yarn_log_mul(0.1 * c["rope_scaling"]["mscale_all_dim"])
 
 
+def glm_dsa(w, c):
+    deepseek_experts(w, c)
+    w.add_block_count(c["num_hidden_layers"])
+    w.add_q_lora_rank(c["q_lora_rank"])
+    w.add_kv_lora_rank(c["kv_lora_rank"])
+    w.add_rope_dimension_count(c["qk_rope_head_dim"])
+    w.add_head_count_kv(1)
+    w.add_key_length(c["kv_lora_rank"] + c["qk_rope_head_dim"])
+    w.add_value_length(c["kv_lora_rank"])
+    w.add_key_length_mla(c["qk_nope_head_dim"] + c["qk_rope_head_dim"])
+    w.add_value_length_mla(c["v_head_dim"])
+    w.add_indexer_head_count(c["index_n_heads"])
+    w.add_indexer_key_length(c["index_head_dim"])
+    w.add_indexer_top_k(c["index_topk"])
+
+
 def ernie4_5_moe(w, c):
     w.add_expert_count(c["moe_num_experts"])
     w.add_expert_used_count(c["moe_k"])

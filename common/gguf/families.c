@@ -226,21 +226,26 @@ static void gpt_oss(const struct gguf_meta *m)
     cJSON_AddBoolToObject(m->config, "attention_bias", meta_has(m, "blk.0.attn_q.bias"));
 }
 
-/* DeepSeek V2, V3 and their derivatives (Kimi K2, GLM 4.7 Flash). Newer files distinguish the sizes
- * of a head's key and value from those of the latent vector. */
-static void deepseek2(const struct gguf_meta *m)
+/* Newer files distinguish the sizes of a head's key and value from those of the latent vector. */
+static void latent_attention(const struct gguf_meta *m)
 {
     const double rope = meta_number_or(m, "rope.dimension_count", 0);
     const double key = meta_number_or(m, "attention.key_length", 0);
     const double value = meta_number_or(m, "attention.value_length", 0);
-    const bool sigmoid = meta_number_or(m, "expert_gating_func", 1) == 2;
-    double log_mul;
-    gguf_deepseek_experts(m);
     meta_copy(m, "attention.q_lora_rank", "q_lora_rank");
     meta_copy(m, "attention.kv_lora_rank", "kv_lora_rank");
     meta_put(m, "qk_rope_head_dim", rope);
     meta_put(m, "qk_nope_head_dim", meta_number_or(m, "attention.key_length_mla", key) - rope);
     meta_put(m, "v_head_dim", meta_number_or(m, "attention.value_length_mla", value));
+}
+
+/* DeepSeek V2, V3 and their derivatives (Kimi K2, GLM 4.7 Flash). */
+static void deepseek2(const struct gguf_meta *m)
+{
+    const bool sigmoid = meta_number_or(m, "expert_gating_func", 1) == 2;
+    double log_mul;
+    gguf_deepseek_experts(m);
+    latent_attention(m);
     if (!sigmoid) { /* V2: no selection bias; expert groups if specified */
         cJSON_ReplaceItemInObjectCaseSensitive(m->config, "model_type",
                                                cJSON_CreateString("deepseek_v2"));
@@ -253,6 +258,17 @@ static void deepseek2(const struct gguf_meta *m)
         meta_put_in(scaling, "mscale", meta_as_written(log_mul * 10));
         meta_put_in(scaling, "mscale_all_dim", meta_as_written(log_mul * 10));
     }
+}
+
+/* GLM-5: DeepSeek V3's parts, and an indexer in layers that have its tensors. */
+static void glm_dsa(const struct gguf_meta *m)
+{
+    gguf_deepseek_experts(m);
+    latent_attention(m);
+    meta_copy(m, "attention.indexer.head_count", "index_n_heads");
+    meta_copy(m, "attention.indexer.key_length", "index_head_dim");
+    meta_copy(m, "attention.indexer.top_k", "index_topk");
+    gguf_kinds(m, "indexer_types", "indexer.attn_q_b.weight", "full", "shared");
 }
 
 static void dots1(const struct gguf_meta *m)
@@ -422,6 +438,7 @@ static const struct gguf_family families[] = {
     {"lfm2moe", NULL, "lfm2_moe", false, 0, lfm2moe},
     {"minimax-m2", NULL, "minimax_m2", false, 0, minimax_m2},
     {"deepseek2", NULL, "deepseek_v3", false, 0, deepseek2, .latent = true},
+    {"glm-dsa", NULL, "glm_moe_dsa", false, 0, glm_dsa, .latent = true},
     {"gpt-oss", NULL, "gpt_oss", false, 0, gpt_oss},
     {"dots1", NULL, "dots1", false, 0, dots1},
     {"qwen35", "qwen3_5_text", NULL, false, 1, gguf_qwen35, .tiled = true},

@@ -42,6 +42,10 @@ static const struct {
     {"blk.*.attn_kv_b", W_KV_B},
     {"blk.*.attn_k_b", W_KV_B}, /* in two: gguf_latent.c */
     {"blk.*.attn_v_b", W_KV_B},
+    {"blk.*.indexer.attn_q_b", W_INDEX_Q},
+    {"blk.*.indexer.attn_k", W_INDEX_K},
+    {"blk.*.indexer.k_norm", W_INDEX_K_NORM},
+    {"blk.*.indexer.proj", W_INDEX_WEIGHTS},
     {"blk.*.attn_q_norm", W_Q_NORM},
     {"blk.*.attn_k_norm", W_K_NORM},
     {"blk.*.attn_sinks", W_SINKS},
