@@ -55,7 +55,8 @@ struct rope_spec {
 
 /* ---------------------------------------------------------------- layers */
 
-/* Layout of q, k and v in the checkpoint; g = heads that share one key-value head. */
+/* Layout of q, k and v in the checkpoint; g = heads that share one key-value head. If a checkpoint
+ * has a tensor named W_Q, they are separate, whatever this says: GGUF files of some families. */
 enum qkv_layout {
     QKV_SEPARATE, /* three matrices */
     QKV_STACKED,  /* one: all q heads, all k heads, all v heads */
@@ -216,7 +217,8 @@ enum expert_layout {
      * [n_experts][ffn][hidden]. If stored quantised: each expert's matrix by rows of outputs. */
     EXPERTS_INTERLEAVED,
     /* One tensor for all gates of a layer, one for the ups, one for the downs, which is
-     * transposed: [n_experts * ffn][hidden] each (DBRX). */
+     * transposed: [n_experts * ffn][hidden] each (DBRX). If each expert has a matrix named
+     * W_MOE_UP, as EXPERTS_SEPARATE. */
     EXPERTS_STACKED,
 };
 

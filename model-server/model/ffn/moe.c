@@ -23,6 +23,12 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 
 /* ---------------------------------------------------------------- load */
 
+/* True if all of a layer's experts are in one tensor of that layout: in GGUF files they are not. */
+static bool is_stacked(const struct loader *l, int layer)
+{
+    return l->d->spec.moe.layout == EXPERTS_STACKED && !loader_has(l, W_MOE_UP, layer, 0);
+}
+
 /* This rank's rows of one expert. */
 static struct mat_part stacked(struct loader *l, enum role role, int layer, int expert)
 {
@@ -40,7 +46,7 @@ static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
     const struct decoder_spec *s = &l->d->spec;
     const struct slice f = l->d->split.moe_ffn;
     const uint32_t ffn = s->moe.ffn;
-    if (s->moe.layout == EXPERTS_STACKED) {
+    if (is_stacked(l, layer)) {
         parts[0] = stacked(l, W_MOE_GATE, layer, expert);
         parts[1] = stacked(l, W_MOE_UP, layer, expert);
         return 2;
@@ -100,7 +106,7 @@ static struct mat_part down_part(struct loader *l, int layer, int expert, enum f
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice f = l->d->split.moe_ffn;
-    if (s->moe.layout == EXPERTS_STACKED)
+    if (is_stacked(l, layer))
         return loader_turned(stacked(l, W_MOE_DOWN, layer, expert));
     const struct mat_part p =
         fused ? loader_expert(l, W_MOE_DOWN, layer, expert, fused, s->hidden, s->moe.ffn)

@@ -86,7 +86,7 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
     const struct decoder_spec *s = &l->d->spec;
     const struct split *sp = &l->d->split;
     const uint32_t at = (uint32_t)layer, kv = spec_kv_heads(s, at), q_heads = spec_heads(s, at);
-    const bool packed = s->qkv != QKV_SEPARATE;
+    const bool packed = s->qkv != QKV_SEPARATE && !loader_has(l, W_Q, layer, NO_EXPERT);
     const int64_t in = (s->attn_embedded ? 2 : 1) * (int64_t)spec_attn_in(s);
     struct mat_part whole = {0};
     int n = 0;
@@ -104,7 +104,7 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
         if (!packed)
             whole = loader_part(l, role, layer, NO_EXPERT, bias, (int64_t)of * dim, in);
         for (uint32_t h = heads.first; h < heads.first + heads.n; h++) {
-            uint32_t row = spec_qkv_row(s, at, p, h);
+            const uint32_t row = packed || gates ? spec_qkv_row(s, at, p, h) : h * dim;
             if (halves) {
                 n += head_parts(whole, row, dim, parts + n);
                 continue;
