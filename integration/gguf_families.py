@@ -8,13 +8,15 @@ import gguf
 import numpy as np
 import pytest
 from gguf_keys import (
-    afmoe, apertus, bailing2, cohere2, deepseek2, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon, gemma4, glm4moe, glm_dsa,
-    gpt_oss, gptneox, granite_hybrid, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, lfm2, lfm2moe, mamba1, minicpm, minicpm3,
-    minimax_m2, mistral3, mpt, nemotron, nemotron_h, olmo, olmo2, qwen2moe, qwen35, vl,
+    afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deepseek2, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
+    gemma4, glm4moe, glm_dsa, gpt_oss, gptneox, granite_hybrid, granite_swa, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, laguna, lfm2,
+    lfm2moe, mamba1, mellum, mimo2, minicpm, minicpm3, minimax_01, minimax_m2, mistral3, mistral4, mpt, nemotron, nemotron_h, olmo, olmo2, qwen,
+    qwen2moe, qwen35, vl,
 )  # fmt: skip
 from gguf_made import paired, tensors, write_tokenizer
 from gguf_tensors import (
-    EXPERT_PARTS, absorbed, apart, delta, gemma4_tensors, granite_experts, kimi_tensors, kv_heads, mamba_layers, rates, stacked, turned, ungrouped, with_experts,
+    EXPERT_PARTS, GRANITE_SWA, LAGUNA, MIMO, MINIMAX_01, MISTRAL4, absorbed, apart, dbrx_tensors, delta, gemma4_tensors, granite_experts,
+    kimi_tensors, kv_heads, mamba_layers, parted, rates, respelt, stacked, turned, ungrouped, with_experts,
 )  # fmt: skip
 from serving import BIN, data
 
@@ -70,7 +72,7 @@ def common(w, c):
 
 def by_layer(c):
     """Converters tell the kinds of layers by their numbers of key-value heads."""
-    return c["model_type"] in ("lfm2", "lfm2_moe", "granitemoehybrid", "nemotron_h", "gemma4_text", "jamba")
+    return c["model_type"] in ("lfm2", "lfm2_moe", "granitemoehybrid", "nemotron_h", "gemma4_text", "jamba", "mimo_v2_flash", "laguna")
 
 
 # Of families that the reference data lacks: folders that tests/golden/make_arch.py makes.
@@ -106,6 +108,21 @@ MADE = {
     "mamba": (ARCH.MAMBA, mamba1),
     "falcon_mamba": (ARCH.MAMBA, mamba1),
     "jamba": (ARCH.JAMBA, jamba),
+    "mistral4": (ARCH.MISTRAL4, mistral4),
+    "mimo_v2_flash": (ARCH.MIMO2, mimo2),
+    "mimo_v2_flash_hub": (ARCH.MIMO2, mimo2),
+    "qwen": (ARCH.QWEN, qwen),
+    "baichuan": (ARCH.BAICHUAN, None),
+    "baichuan2": (ARCH.BAICHUAN, None),
+    "dbrx": (ARCH.DBRX, dbrx),
+    "ling_1": (ARCH.BAILINGMOE, bailing),
+    # as above, beside the words of a similar one
+    "mellum": (ARCH.QWEN3MOE, mellum, "mellum"),
+    "laguna": (ARCH.AFMOE, laguna, "laguna"),
+    "minimax_text_01": (ARCH.MINIMAXM2, minimax_01, "minimax-01"),
+    "cohere2_moe": (ARCH.DEEPSEEK2, cohere2_moe, "cohere2moe"),
+    "granite_swa": (ARCH.GRANITE_MOE, granite_swa, "granite_swa"),
+    "granitemoe_swa": (ARCH.GRANITE_MOE, granite_swa, "granite_swa"),
 }
 PAIRED = (ARCH.GRANITE_HYBRID, ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO, ARCH.GRANITE_MOE, ARCH.MISTRAL3)
 FAMILIES = {
@@ -166,6 +183,14 @@ CHANGED = {
     ARCH.MAMBA: lambda named, c: rates(named),
     ARCH.JAMBA: lambda named, c: rates(named),
     ARCH.GPT2: lambda named, c: turned(named),
+    ARCH.MISTRAL4: lambda named, c: respelt(dict(absorbed(named, c)), MISTRAL4),
+    ARCH.MIMO2: lambda named, c: respelt(named, MIMO),
+    ARCH.BAICHUAN: parted,
+    ARCH.BAILINGMOE: parted,
+    ARCH.DBRX: dbrx_tensors,
+    "laguna": lambda named, c: respelt(named, LAGUNA),
+    "minimax-01": lambda named, c: respelt({k: v for k, v in named.items() if "_decay" not in k and "slope_rate" not in k}, MINIMAX_01),
+    "granite_swa": lambda named, c: respelt(named, GRANITE_SWA),
     ARCH.GPTNEOX: stacked,
     ARCH.BLOOM: stacked,
     ARCH.FALCON: lambda named, c: stacked(named, c, kv_heads(c)),
@@ -190,11 +215,12 @@ def write_family(folder, path, newer=False, model=None, packed=None):
     kind = gguf.GGMLQuantizationType[packed] if packed else KINDS[c.get("torch_dtype") or c["dtype"]]
     named = with_experts(tensors(folder, np.float16 if packed else np.float32))
     changed = {ARCH.INTERNLM2: lambda: ungrouped(named, c), ARCH.GPT_OSS: lambda: apart(named), ARCH.GRANITE_MOE: lambda: granite_experts(named, c)}
-    changed |= {arch: lambda: CHANGED[arch](named, c)} if arch in CHANGED else {}
+    kind_of = own[0] if own else arch
+    changed |= {kind_of: lambda: CHANGED[kind_of](named, c)} if kind_of in CHANGED else {}
     numbers = {}
     if newer:
         changed[arch] = lambda: absorbed(named, c)
-    for name, v in changed.get(arch, named.items)():
+    for name, v in changed.get(kind_of, named.items)():
         if ".act_fn." in name:
             numbers.setdefault(name.rpartition(".")[2], []).append(float(v.reshape(-1)[0]))
             continue

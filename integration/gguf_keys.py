@@ -398,3 +398,113 @@ def vl(w, c):
     if "num_experts" in c:
         experts(w, c)
         w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+
+
+def windows(w, c):
+    """Layers with a window, and the base of their rotation."""
+    w.add_sliding_window(c["sliding_window"])
+    w.add_sliding_window_pattern([t == "sliding_attention" for t in c["layer_types"]])
+    theta = c.get("swa_rope_theta") or c.get("rope_local_base_freq")
+    if theta:
+        w.add_rope_freq_base_swa(theta)
+
+
+def mellum(w, c):
+    w.add_expert_count(c.get("num_experts") or c["num_local_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+    w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    windows(w, c)
+    yarn(w, c["rope_scaling"])
+
+
+def laguna(w, c):
+    mellum(w, c)
+    dim = c["head_dim"]
+    w.add_head_count(c["num_attention_heads_per_layer"])
+    w.add_head_count_kv(c["num_key_value_heads"])
+    w.add_expert_shared_feed_forward_length(c["shared_expert_intermediate_size"])
+    w.add_expert_weights_norm(True)
+    w.add_expert_weights_scale(c["moe_routed_scaling_factor"])
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    w.add_leading_dense_block_count(c["mlp_layer_types"].index("sparse"))
+    w.add_rope_dimension_count(int(dim * c["partial_rotary_factor"]))
+    w.add_rope_dimension_count_swa(dim)
+
+
+def mimo2(w, c):
+    """What the repository's config has for each kind of layer, as one list for all."""
+    w.add_block_count(c["num_hidden_layers"])
+    slides = c.get("hybrid_layer_pattern") or [t == "sliding_attention" for t in c["layer_types"]]
+    kv = c["num_key_value_heads"]
+    w.add_head_count_kv([c.get("swa_num_key_value_heads", 2 * kv) if s else kv for s in slides])
+    w.add_sliding_window(c.get("sliding_window_size", c["sliding_window"] - 1))
+    w.add_sliding_window_pattern([bool(s) for s in slides])
+    w.add_rope_freq_base_swa(c["swa_rope_theta"])
+    w.add_value_length(c["v_head_dim"])
+    w.add_layer_norm_rms_eps(c.get("layernorm_epsilon") or c["rms_norm_eps"])
+    w.add_expert_count(c["n_routed_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+    w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    w.add_expert_group_count(c["n_group"])
+    w.add_expert_group_used_count(c["topk_group"])
+    w.add_expert_weights_norm(c["norm_topk_prob"])
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    w.add_expert_weights_scale(c["routed_scaling_factor"] or 1.0)
+    if c.get("attention_value_scale") is not None:
+        w.add_float32("mimo2.attention.value_scale", c["attention_value_scale"])
+
+
+def minimax_01(w, c):
+    w.add_residual_scale(c["layernorm_mlp_alpha"])
+    w.add_rope_dimension_count(c["rotary_dim"])
+    w.add_expert_count(c["num_local_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+
+
+def cohere2_moe(w, c):
+    cohere2(w, c)
+    windows(w, c)
+    experts(w, c)
+    w.add_layer_norm_eps(c["layer_norm_eps"])
+    w.add_feed_forward_length(c["prefix_dense_intermediate_size"])
+    w.add_expert_feed_forward_length(c["intermediate_size"])
+    w.add_leading_dense_block_count(c["first_k_dense_replace"] if "first_k_dense_replace" in c else c["mlp_layer_types"].count("dense"))
+    w.add_expert_weights_norm(c["norm_topk_prob"])
+    w.add_expert_shared_count(c["num_shared_experts"])
+    w.add_expert_shared_feed_forward_length(c["intermediate_size"] * c["num_shared_experts"])
+
+
+def granite_swa(w, c):
+    if "num_local_experts" in c:
+        granitemoe(w, c)
+    else:
+        for add, key in (w.add_embedding_scale, "embedding"), (w.add_residual_scale, "residual"), (w.add_attention_scale, "attention"):
+            add(c[f"{key}_multiplier"])
+        w.add_logit_scale(c["logits_scaling"])
+    windows(w, c)
+    w.add_array("granite_swa.attention.rope_pattern", [theta != 0 for theta in c["layer_rope_theta"]])
+
+
+def bailing(w, c):
+    shared_experts(w, c)
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX)
+
+
+def qwen(w, c):
+    w.add_layer_norm_rms_eps(c["layer_norm_epsilon"])
+
+
+def dbrx(w, c):
+    a, f = c["attn_config"], c["ffn_config"]
+    w.add_feed_forward_length(f["ffn_hidden_size"])
+    w.add_head_count_kv(a["kv_n_heads"])
+    w.add_rope_freq_base(a["rope_theta"])
+    w.add_clamp_kqv(a["clip_qkv"])
+    w.add_expert_count(f["moe_num_experts"])
+    w.add_expert_used_count(f["moe_top_k"])
+    w.add_layer_norm_eps(1e-5)
+
+
+def mistral4(w, c):
+    deepseek2(w, c, absorbed=True)
+    w.add_float32("mistral4.attention.temperature_scale", c["rope_scaling"]["llama_4_scaling_beta"])

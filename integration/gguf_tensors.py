@@ -176,3 +176,44 @@ def kimi_tensors(named):
         for part in ("gate_proj", "up_proj", "down_proj"):  # dense layers, as transformers saves them
             name = name.replace(f"block_sparse_moe.{part}", f"mlp.{part}")
         yield name, v
+
+
+def parted(named, c):
+    """One matrix of q, k and v (Baichuan, Ling 1) in three, q and k as rows that rotate in pairs."""
+    heads = c["num_attention_heads"]
+    kv = c.get("num_key_value_heads", heads)
+    for name, v in named.items():
+        if not name.endswith(("W_pack.weight", "query_key_value.weight")):
+            yield name, v
+            continue
+        dim = v.shape[0] // (heads + 2 * kv)
+        q, k, v = np.split(v, [heads * dim, (heads + kv) * dim])
+        for word, part in ("q", paired(q, heads)), ("k", paired(k, kv)), ("v", v):
+            yield f"blk.{name.split('.')[2]}.attn_{word}.weight", part
+
+
+def dbrx_tensors(named, c):
+    """A matrix for each expert, with its inputs as columns."""
+    n = c["ffn_config"]["moe_num_experts"]
+    for name, v in named.items():
+        head, found, part = name.partition(".ffn.experts.mlp.")
+        if found:
+            v = v.reshape(n, -1, v.shape[-1])
+            v = v.swapaxes(1, 2) if part == "w2" else v
+            name = f"blk.{head.split('.')[2]}.ffn_{dict(w1='gate', v1='up', w2='down')[part]}_exps.weight"
+        yield name, v
+
+
+def respelt(named, words):
+    """Tensors of architectures that the module of PyPI does not know: parts of names, and llama.cpp's words for them."""
+    for name, v in named.items():
+        to = next((to for part, to in words.items() if part in name), None)
+        yield f"blk.{name.split('.')[2]}.{to}" if to else name, v
+
+
+GRANITE_SWA = {"gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight", "input_linear": "ffn_up_shexp.weight",
+               "output_linear": "ffn_down_shexp.weight", "router": "ffn_gate_inp.weight", "sinks": "attn_sinks.weight"}
+LAGUNA = {"g_proj": "attn_gate.weight", "e_score_correction_bias": "exp_probs_b.bias"}
+MIMO = {"sink": "attn_sinks.weight", "e_score_correction_bias": "exp_probs_b.bias"}
+MINIMAX_01 = {"qkv_proj": "attn_qkv.weight", "output_gate": "attn_gate.weight", "self_attn.norm": "attn_norm_2.weight", "out_proj": "attn_output.weight"}
+MISTRAL4 = {".mlp.experts.gate_up_proj": "ffn_gate_up_exps.weight", ".mlp.experts.down_proj": "ffn_down_exps.weight"}

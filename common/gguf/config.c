@@ -120,11 +120,8 @@ static int rope(const struct gguf_meta *m, double head_dim, struct err *e)
     const double positions = meta_number_or(m, "context_length", 0);
     const double dim = meta_number_or(m, "rope.dimension_count", head_dim);
     meta_put(m, "rope_theta", meta_number_or(m, "rope.freq_base", 10000));
-    if (dim != head_dim && dim > 0 && head_dim > 0) {
-        double part = dim / head_dim;
-        meta_put(m, "partial_rotary_factor",
-                 floor(part * head_dim) < dim ? nextafter(part, 1) : part);
-    }
+    if (dim != head_dim && dim > 0 && head_dim > 0)
+        meta_put(m, "partial_rotary_factor", meta_part(dim, head_dim));
     return rope_scaling(m, positions, e);
 }
 
@@ -187,7 +184,8 @@ static int fill(const struct gguf_meta *m, struct err *e)
     const bool moe = meta_number_or(m, "expert_count", 0) > 0;
     if (shape(m, e))
         return -1;
-    if (!m->f->latent && meta_number_or(m, "attention.value_length", dim) != dim)
+    if (!m->f->latent && !m->f->own_values &&
+        meta_number_or(m, "attention.value_length", dim) != dim)
         return err_set(e, ERR_VALIDATION, "%s: heads of k and of v differ in size: not supported",
                        path_of(m));
     if (!m->f->both_ways && !meta_bool_or(m, "attention.causal", true))

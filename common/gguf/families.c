@@ -226,33 +226,20 @@ static void gpt_oss(const struct gguf_meta *m)
     cJSON_AddBoolToObject(m->config, "attention_bias", meta_has(m, "blk.0.attn_q.bias"));
 }
 
-/* Newer files distinguish the sizes of a head's key and value from those of the latent vector. */
-static void latent_attention(const struct gguf_meta *m)
+/* DeepSeek V2, V3 and their derivatives (Kimi K2, GLM 4.7 Flash). Newer files distinguish the sizes
+ * of a head's key and value from those of the latent vector. */
+static void latent(const struct gguf_meta *m)
 {
     const double rope = meta_number_or(m, "rope.dimension_count", 0);
     const double key = meta_number_or(m, "attention.key_length", 0);
     const double value = meta_number_or(m, "attention.value_length", 0);
+    double log_mul;
+    gguf_deepseek_experts(m);
     meta_copy(m, "attention.q_lora_rank", "q_lora_rank");
     meta_copy(m, "attention.kv_lora_rank", "kv_lora_rank");
     meta_put(m, "qk_rope_head_dim", rope);
     meta_put(m, "qk_nope_head_dim", meta_number_or(m, "attention.key_length_mla", key) - rope);
     meta_put(m, "v_head_dim", meta_number_or(m, "attention.value_length_mla", value));
-}
-
-/* DeepSeek V2, V3 and their derivatives (Kimi K2, GLM 4.7 Flash). */
-static void deepseek2(const struct gguf_meta *m)
-{
-    const bool sigmoid = meta_number_or(m, "expert_gating_func", 1) == 2;
-    double log_mul;
-    gguf_deepseek_experts(m);
-    latent_attention(m);
-    if (!sigmoid) { /* V2: no selection bias; expert groups if specified */
-        cJSON_ReplaceItemInObjectCaseSensitive(m->config, "model_type",
-                                               cJSON_CreateString("deepseek_v2"));
-        cJSON_AddStringToObject(
-            m->config, "topk_method",
-            meta_number_or(m, "expert_group_count", 1) > 1 ? "group_limited_greedy" : "greedy");
-    }
     cJSON *scaling = cJSON_GetObjectItemCaseSensitive(m->config, "rope_scaling");
     if (scaling && meta_number(m, "rope.scaling.yarn_log_multiplier", &log_mul)) {
         meta_put_in(scaling, "mscale", meta_as_written(log_mul * 10));
@@ -260,11 +247,33 @@ static void deepseek2(const struct gguf_meta *m)
     }
 }
 
+static void deepseek2(const struct gguf_meta *m)
+{
+    const bool sigmoid = meta_number_or(m, "expert_gating_func", 1) == 2;
+    latent(m);
+    if (!sigmoid) { /* V2: no selection bias; expert groups if specified */
+        cJSON_ReplaceItemInObjectCaseSensitive(m->config, "model_type",
+                                               cJSON_CreateString("deepseek_v2"));
+        cJSON_AddStringToObject(
+            m->config, "topk_method",
+            meta_number_or(m, "expert_group_count", 1) > 1 ? "group_limited_greedy" : "greedy");
+    }
+}
+
+/* Softmax scores in groups; q grows with the position. */
+static void mistral4(const struct gguf_meta *m)
+{
+    double v;
+    latent(m);
+    cJSON *scaling = cJSON_GetObjectItemCaseSensitive(m->config, "rope_scaling");
+    if (scaling && meta_number(m, "attention.temperature_scale", &v))
+        meta_put_in(scaling, "llama_4_scaling_beta", v);
+}
+
 /* GLM-5: DeepSeek V3's parts, and an indexer in layers that have its tensors. */
 static void glm_dsa(const struct gguf_meta *m)
 {
-    gguf_deepseek_experts(m);
-    latent_attention(m);
+    latent(m);
     meta_copy(m, "attention.indexer.head_count", "index_n_heads");
     meta_copy(m, "attention.indexer.key_length", "index_head_dim");
     meta_copy(m, "attention.indexer.top_k", "index_topk");
@@ -463,6 +472,7 @@ static const struct gguf_family families[] = {
     {"phimoe", NULL, "phimoe", false, 0, gguf_phimoe},
     {"chatglm", "chatglm", NULL, false, 0, gguf_chatglm},
     {"mistral3", "ministral3", NULL, true, 0, gguf_mistral3},
+    {"mistral4", NULL, "mistral4", false, 0, mistral4, .latent = true},
     {"minicpm3", "minicpm3", NULL, false, 0, gguf_minicpm3, .latent = true},
     {"hunyuan-moe", NULL, "hunyuan_v1_moe", false, 0, gguf_hunyuan_moe},
     {"bailingmoe2", NULL, "bailing_moe_v2", false, 0, gguf_bailing2},
@@ -471,6 +481,16 @@ static const struct gguf_family families[] = {
     {"apertus", "apertus", NULL, false, 0, gguf_qkv_bias},
     {"kimi-linear", NULL, "kimi_linear", false, 0, gguf_kimi_linear, .latent = true},
     {"afmoe", NULL, "afmoe", false, 0, gguf_afmoe},
+    {"mellum", NULL, "mellum", false, 0, gguf_mellum},
+    {"laguna", NULL, "laguna", false, 0, gguf_laguna, .by_layer = true},
+    {"mimo2", NULL, "mimo_v2_flash", false, 0, gguf_mimo2, .by_layer = true, .own_values = true},
+    {"minimax-01", NULL, "minimax_text_01", false, 0, gguf_minimax_01},
+    {"cohere2moe", NULL, "cohere2_moe", false, 0, gguf_cohere2_moe},
+    {"granite_swa", "granite_swa", "granitemoe_swa", true, 0, gguf_granite_swa},
+    {"bailingmoe", NULL, "bailing_moe", true, 0, gguf_bailing},
+    {"qwen", "qwen", NULL, false, 0, gguf_qwen},
+    {"baichuan", "baichuan", NULL, true, 0, gguf_baichuan},
+    {"dbrx", NULL, "dbrx", false, 0, gguf_dbrx},
     {"mamba", "mamba", NULL, false, 0, gguf_mamba},
     {"jamba", "jamba", "jamba", false, 0, gguf_jamba, .by_layer = true},
     {"bert", "bert", NULL, false, 0, gguf_bert, .both_ways = true},

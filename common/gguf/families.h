@@ -17,10 +17,11 @@ gguf_more gguf_qwen35, gguf_gemma3n, gguf_gemma4, gguf_llama4, gguf_granite_hybr
     gguf_falcon_h1, gguf_mamba, gguf_mamba2, gguf_jamba;
 /* Routers of DeepSeek's kind, and others of 2024 and later: families_new.c. */
 gguf_more gguf_mistral3, gguf_minicpm3, gguf_hunyuan_moe, gguf_bailing2, gguf_exaone_moe,
-    gguf_afmoe, gguf_hy_v3, gguf_kimi_linear;
+    gguf_afmoe, gguf_hy_v3, gguf_kimi_linear, gguf_mellum, gguf_laguna, gguf_mimo2, gguf_minimax_01,
+    gguf_cohere2_moe, gguf_granite_swa, gguf_bailing;
 /* Those of GPT-2's time, and others whose config.json has words of its own: families_old.c. */
 gguf_more gguf_gpt2, gguf_starcoder, gguf_gptneox, gguf_falcon, gguf_phi2, gguf_mpt, gguf_phimoe,
-    gguf_chatglm;
+    gguf_chatglm, gguf_qwen, gguf_baichuan, gguf_dbrx;
 /* Encoders: families_encoder.c. */
 gguf_more gguf_bert, gguf_nomic_bert, gguf_modern_bert, gguf_gemma_embedding, gguf_t5;
 #endif

@@ -124,3 +124,150 @@ void gguf_kimi_linear(const struct gguf_meta *m)
              meta_number_or(m, "attention.value_length_mla",
                             meta_number_or(m, "attention.value_length", 0)));
 }
+
+/* ---------------------------------------------------------------- windows with a rotation of their
+ * own */
+
+/* Layers with a window rotate by another base, without the scaling, and maybe in another part. */
+static void two_rotations(const struct gguf_meta *m)
+{
+    const double head = gguf_head_size(m->s, m->f);
+    const double dim = meta_number_or(m, "rope.dimension_count", head);
+    cJSON *all = cJSON_AddObjectToObject(m->config, "rope_parameters");
+    cJSON *full = cJSON_DetachItemFromObjectCaseSensitive(m->config, "rope_scaling");
+    if (!full) {
+        full = cJSON_CreateObject();
+        cJSON_AddStringToObject(full, "rope_type", "default");
+    }
+    cJSON_AddItemToObject(all, "full_attention", full);
+    meta_put_in(full, "rope_theta", meta_number_or(m, "rope.freq_base", 10000));
+    cJSON *window = cJSON_AddObjectToObject(all, "sliding_attention");
+    cJSON_AddStringToObject(window, "rope_type", "default");
+    meta_put_in(
+        window, "rope_theta",
+        meta_number_or(m, "rope.freq_base_swa", meta_number_or(m, "rope.freq_base", 10000)));
+    cJSON_DeleteItemFromObjectCaseSensitive(m->config, "partial_rotary_factor");
+    if (!(head > 0))
+        return;
+    meta_put_in(full, "partial_rotary_factor", meta_part(dim, head));
+    meta_put_in(window, "partial_rotary_factor",
+                meta_part(meta_number_or(m, "rope.dimension_count_swa", dim), head));
+}
+
+/* The element of a list, or the number of all layers, at the first layer that has a window, or at
+ * the first one that has none. */
+static double of_kind(const struct gguf_meta *m, const char *key, bool window)
+{
+    const struct gguf_value *list = meta_numbers(m, key);
+    const struct gguf_value *slides = meta_numbers(m, "attention.sliding_window_pattern");
+    for (uint64_t i = 0; list && slides && i < list->n && i < slides->n; i++)
+        if ((gguf_number_at(slides, i) != 0) == window)
+            return gguf_number_at(list, i);
+    return list ? 0 : meta_number_or(m, key, 0);
+}
+
+void gguf_mellum(const struct gguf_meta *m)
+{
+    gguf_experts(m);
+    cJSON_DeleteItemFromObjectCaseSensitive(m->config, "sliding_window");
+    gguf_window(m);
+    gguf_pattern(m);
+    gguf_kinds(m, "mlp_layer_types", "ffn_gate_inp.weight", "sparse", "dense");
+    cJSON_AddBoolToObject(m->config, "attention_bias", meta_has(m, "blk.0.attn_q.bias"));
+    two_rotations(m);
+}
+
+void gguf_laguna(const struct gguf_meta *m)
+{
+    const struct gguf_value *heads = meta_numbers(m, "attention.head_count");
+    cJSON *list = heads ? cJSON_AddArrayToObject(m->config, "num_attention_heads_per_layer") : NULL;
+    for (uint64_t i = 0; list && i < heads->n && i < meta_layers(m) && i < GGUF_LAYERS_MAX; i++)
+        cJSON_AddItemToArray(list, cJSON_CreateNumber(gguf_number_at(heads, i)));
+    gguf_window(m);
+    if (meta_numbers(m, "attention.sliding_window_pattern"))
+        gguf_pattern(m);
+    meta_copy(m, "expert_count", "num_experts");
+    meta_copy(m, "expert_used_count", "num_experts_per_tok");
+    meta_copy(m, "expert_feed_forward_length", "moe_intermediate_size");
+    meta_copy(m, "expert_shared_feed_forward_length", "shared_expert_intermediate_size");
+    meta_copy(m, "expert_weights_scale", "moe_routed_scaling_factor");
+    gguf_kinds(m, "mlp_layer_types", "ffn_gate_inp.weight", "sparse", "dense");
+    cJSON_AddBoolToObject(m->config, "attention_bias", meta_has(m, "blk.0.attn_q.bias"));
+    two_rotations(m);
+}
+
+/* The window does not count the token itself, as in the folder. */
+void gguf_mimo2(const struct gguf_meta *m)
+{
+    double window;
+    gguf_pattern(m);
+    if (meta_number(m, "attention.sliding_window", &window))
+        meta_put(m, "sliding_window_size", window);
+    meta_set(m, "num_key_value_heads", of_kind(m, "attention.head_count_kv", false));
+    meta_put(m, "swa_num_key_value_heads", of_kind(m, "attention.head_count_kv", true));
+    meta_put(m, "v_head_dim", meta_number_or(m, "attention.value_length", 0));
+    meta_put(m, "attention_value_scale", meta_number_or(m, "attention.value_scale", 1));
+    gguf_deepseek_experts(m);
+    gguf_kinds(m, "mlp_layer_types", "ffn_gate_inp.weight", "sparse", "dense");
+    cJSON_AddBoolToObject(m->config, "attention_bias", meta_has(m, "blk.0.attn_q.bias"));
+    two_rotations(m);
+}
+
+/* ---------------------------------------------------------------- others */
+
+/* One factor of the norm for all branches; those of the branches are 1. */
+void gguf_minimax_01(const struct gguf_meta *m)
+{
+    static const char *const to[] = {"layernorm_full_attention_alpha",
+                                     "layernorm_linear_attention_alpha", "layernorm_mlp_alpha"};
+    for (size_t i = 0; i < sizeof(to) / sizeof(to[0]); i++)
+        meta_copy(m, "residual_scale", to[i]);
+    gguf_kinds(m, "layer_types", "attn_gate.weight", "linear_attention", "full_attention");
+    meta_copy(m, "rope.dimension_count", "rotary_dim");
+    meta_copy(m, "expert_count", "num_local_experts");
+    meta_copy(m, "expert_used_count", "num_experts_per_tok");
+    cJSON_AddBoolToObject(m->config, "postnorm", true);
+}
+
+/* Scores are sigmoids unless the file says otherwise, as in llama.cpp. */
+void gguf_cohere2_moe(const struct gguf_meta *m)
+{
+    const bool softmax = meta_number_or(m, "expert_gating_func", 2) == 1;
+    gguf_qkv_bias(m);
+    gguf_window(m);
+    gguf_pattern(m);
+    meta_copy(m, "logit_scale", "logit_scale");
+    meta_copy(m, "expert_count", "num_experts");
+    meta_copy(m, "expert_used_count", "num_experts_per_tok");
+    meta_copy(m, "feed_forward_length", "prefix_dense_intermediate_size");
+    meta_set(m, "intermediate_size", meta_number_or(m, "expert_feed_forward_length", 0));
+    meta_put(m, "num_shared_experts", meta_number_or(m, "expert_shared_count", 0));
+    meta_put(m, "first_k_dense_replace", meta_number_or(m, "leading_dense_block_count", 0));
+    cJSON_AddBoolToObject(m->config, "norm_topk_prob",
+                          meta_bool_or(m, "expert_weights_norm", false));
+    cJSON_AddStringToObject(m->config, "expert_selection_fn", softmax ? "softmax" : "sigmoid");
+}
+
+/* Layers that do not rotate have the base 0. */
+void gguf_granite_swa(const struct gguf_meta *m)
+{
+    const struct gguf_value *turns = meta_numbers(m, "attention.rope_pattern");
+    const double theta = meta_number_or(m, "rope.freq_base", 10000);
+    gguf_granite(m);
+    gguf_window(m);
+    gguf_pattern(m);
+    cJSON *list = turns ? cJSON_AddArrayToObject(m->config, "layer_rope_theta") : NULL;
+    for (uint64_t i = 0; list && i < turns->n && i < GGUF_LAYERS_MAX; i++)
+        cJSON_AddItemToArray(list, cJSON_CreateNumber(gguf_number_at(turns, i) != 0 ? theta : 0));
+    meta_copy(m, "expert_count", "num_local_experts");
+    meta_copy(m, "expert_used_count", "num_experts_per_tok");
+    meta_put(m, "shared_intermediate_size",
+             meta_number_or(m, "expert_shared_feed_forward_length", 0));
+}
+
+/* Ling 1: softmax scores. */
+void gguf_bailing(const struct gguf_meta *m)
+{
+    gguf_deepseek_experts(m);
+    cJSON_AddBoolToObject(m->config, "use_qkv_bias", meta_has(m, "blk.0.attn_q.bias"));
+}

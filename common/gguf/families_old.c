@@ -108,3 +108,40 @@ void gguf_chatglm(const struct gguf_meta *m)
     cJSON_DeleteItemFromObjectCaseSensitive(m->config, "rope_theta");
     cJSON_AddBoolToObject(m->config, "add_qkv_bias", meta_has(m, "blk.0.attn_qkv.bias"));
 }
+
+/* The file has the widths of gate and up together. */
+void gguf_qwen(const struct gguf_meta *m)
+{
+    meta_copy(m, "attention.layer_norm_rms_epsilon", "layer_norm_epsilon");
+    meta_put(m, "rotary_emb_base", meta_number_or(m, "rope.freq_base", 10000));
+    cJSON_AddBoolToObject(m->config, "no_bias", !meta_has(m, "blk.0.attn_output.bias"));
+}
+
+/* The model of 13B has ALiBi, and is recognised by its number of layers, as in llama.cpp. */
+void gguf_baichuan(const struct gguf_meta *m)
+{
+    enum { LAYERS_OF_13B = 40 };
+    if (meta_layers(m) != LAYERS_OF_13B)
+        return;
+    meta_copy(m, "context_length", "model_max_length");
+    cJSON_DeleteItemFromObjectCaseSensitive(m->config, "max_position_embeddings");
+}
+
+void gguf_dbrx(const struct gguf_meta *m)
+{
+    static const char *const keys[][2] = {{"embedding_length", "d_model"},
+                                          {"block_count", "n_layers"},
+                                          {"attention.head_count", "n_heads"},
+                                          {"context_length", "max_seq_len"}};
+    cJSON *a = cJSON_AddObjectToObject(m->config, "attn_config");
+    cJSON *f = cJSON_AddObjectToObject(m->config, "ffn_config");
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        meta_copy(m, keys[i][0], keys[i][1]);
+    meta_put_in(a, "kv_n_heads", meta_number_or(m, "attention.head_count_kv", 1));
+    meta_put_in(a, "rope_theta", meta_number_or(m, "rope.freq_base", 10000));
+    meta_put_in(a, "clip_qkv", meta_number_or(m, "attention.clamp_kqv", 0));
+    meta_put_in(f, "ffn_hidden_size", meta_number_or(m, "feed_forward_length", 0));
+    meta_put_in(f, "moe_num_experts", meta_number_or(m, "expert_count", 0));
+    meta_put_in(f, "moe_top_k", meta_number_or(m, "expert_used_count", 0));
+    meta_put_in(f, "moe_normalize_expert_weights", 1);
+}

@@ -90,3 +90,9 @@ void meta_set(const struct gguf_meta *m, const char *key, double v)
     cJSON_DeleteItemFromObjectCaseSensitive(m->config, key);
     meta_put(m, key, v);
 }
+
+double meta_part(double dim, double head)
+{
+    const double part = dim / head;
+    return floor(part * head) < dim ? nextafter(part, 1) : part;
+}

@@ -30,6 +30,8 @@ void meta_put_in(cJSON *o, const char *key, double v);
 void meta_copy(const struct gguf_meta *m, const char *key, const char *to);
 /* Replaces an existing member. */
 void meta_set(const struct gguf_meta *m, const char *key, double v);
+/* The part of a head of `head` elements of which `dim` rotate, as partial_rotary_factor says it. */
+double meta_part(double dim, double head);
 /* Restores a decimal that was stored as a 32-bit float: 1e-5, not 9.99999974e-06. */
 double meta_as_written(double v);
 #endif

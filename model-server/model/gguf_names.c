@@ -17,8 +17,10 @@ static const struct {
     {"token_embd_norm", W_FINAL_NORM}, /* LFM2's name for it */
     {"output", W_HEAD},
     {"blk.*.attn_norm", W_ATTN_NORM},
+    {"blk.*.attn_norm_2", W_MIX_NORM}, /* MiniMax-Text-01 */
     {"blk.*.attn_norm_2", W_ATTN_NORM},
     {"blk.*.attn_output_norm", W_POST_ATTN_NORM},
+    {"blk.*.attn_output_norm", W_MLP_NORM}, /* DBRX */
     {"blk.*.layer_output_norm", W_POST_MLP_NORM},
     {"blk.*.post_attention_norm", W_POST_ATTN_NORM},
     {"blk.*.post_attention_norm", W_MLP_NORM},
@@ -60,6 +62,7 @@ static const struct {
     {"blk.*.ffn_down_exps", W_MOE_DOWN},
     {"blk.*.ffn_gate_shexp", W_SHARED_GATE},
     {"blk.*.ffn_up_shexp", W_SHARED_UP},
+    {"blk.*.ffn_up_shexp", W_SHARED_GATE_UP},
     {"blk.*.ffn_down_shexp", W_SHARED_DOWN},
     {"blk.*.ffn_gate_inp_shexp", W_SHARED_GATE_OUT},
     {"blk.*.shortconv.in_proj", W_MIX_IN},

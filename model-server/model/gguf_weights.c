@@ -382,11 +382,11 @@ static bool is_half_of_latent(const char *name)
 }
 
 /* If a layer has two norms before its branches (Falcon 40B), the second is attention's. */
-static void tell_norms(const struct gguf_weights *w, const struct gguf_tensor *g,
-                       struct gguf_use *u)
+static void tell_norms(const struct gguf_weights *w, const struct arch *a,
+                       const struct gguf_tensor *g, struct gguf_use *u)
 {
     char name[NAME_BYTES];
-    if (u->role != W_ATTN_NORM || strstr(g->name, ".attn_norm_2."))
+    if (u->role != W_ATTN_NORM || a->names[W_MIX_NORM] || strstr(g->name, ".attn_norm_2."))
         return;
     snprintf(name, sizeof(name), "blk.%d.attn_norm_2.weight", u->layer);
     if (gguf_set_tensor(&w->set, name))
@@ -453,7 +453,7 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
         return add_latent(w, a, &u, g, t, e);
     if (set_type(&t, g, e))
         return -1;
-    tell_norms(w, g, &u);
+    tell_norms(w, a, g, &u);
     if (has_streams(u.role))
         return add_experts(w, a, &u, g, t, e);
     if (has_experts(u.role) || u.role == W_MOE_GATE_UP)

@@ -401,7 +401,7 @@ CASES = {
     "minimax_text_01": dict(
         model_type="minimax", num_hidden_layers=4, head_dim=16, num_local_experts=6, num_experts_per_tok=2, block_size=16,
         layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"], full_attn_alpha_factor=1.3,
-        linear_attn_alpha_factor=1.3, mlp_alpha_factor=1.4, rope_parameters=THETA,
+        linear_attn_alpha_factor=1.3, mlp_alpha_factor=1.3, rope_parameters=THETA,
     ),
     "opt_350m": dict(model_type="opt", ffn_dim=128, word_embed_proj_dim=32, do_layer_norm_before=False),
     "stablelm_qk_norm": dict(
@@ -412,6 +412,11 @@ CASES = {
     "bailing_moe": dict(
         model_type="sarvam_moe", head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=32,
         first_k_dense_replace=1, n_group=4, topk_group=2, rope_parameters=dict(THETA, partial_rotary_factor=0.5),
+    ),
+    # Ling 1: Granite's experts without its factors
+    "ling_1": dict(
+        model_type="granitemoeshared", num_local_experts=6, num_experts_per_tok=3, shared_intermediate_size=96, intermediate_size=48,
+        attention_multiplier=8**-0.5, rope_parameters=THETA,
     ),
     "stablelm_parallel": dict(
         model_type="stablelm", use_parallel_residual=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
@@ -641,15 +646,19 @@ def as_kimi(t, c):
     return None, c
 
 
+def experts_apart(t, layer, to, names):
+    """The experts of a layer, which transformers 5 keeps in two tensors, under names of gate, up and down each."""
+    up, down = (t.pop(f"model.layers.{layer}.mlp.experts.{k}") for k in ("gate_up_proj", "down_proj"))
+    for e in range(len(up)):
+        for name, v in zip(names, (*up[e].chunk(2), down[e])):
+            t[f"model.layers.{layer}.{to}.experts.{e}.{name}.weight"] = v
+
+
 def as_minimax_text_01(t, c):
     """The names and keys of MiniMax's repository."""
     for i in range(c["num_hidden_layers"]):
-        p = f"model.layers.{i}.block_sparse_moe."
-        up, down = (t.pop(f"model.layers.{i}.mlp.experts.{k}") for k in ("gate_up_proj", "down_proj"))
-        t[p + "gate.weight"] = t.pop(f"model.layers.{i}.mlp.gate.weight")
-        for e in range(len(up)):
-            for name, v in zip(("w1", "w3", "w2"), (*up[e].chunk(2), down[e])):
-                t[f"{p}experts.{e}.{name}.weight"] = v
+        experts_apart(t, i, "block_sparse_moe", ("w1", "w3", "w2"))
+        t[f"model.layers.{i}.block_sparse_moe.gate.weight"] = t.pop(f"model.layers.{i}.mlp.gate.weight")
     c = dict(c, model_type="minimax_text_01", attn_type_list=[int(k == "full_attention") for k in c.pop("layer_types")], postnorm=True,
              rotary_dim=c["head_dim"], shared_intermediate_size=0, shared_moe_mode="sigmoid")
     for new, old in (("full_attention", "full_attn"), ("linear_attention", "linear_attn"), ("mlp", "mlp")):
@@ -658,8 +667,39 @@ def as_minimax_text_01(t, c):
     return t, c
 
 
+def as_ling_1(t, c):
+    """The names and keys of Ling's repositories."""
+    out = {}
+    for name, v in t.items():
+        layer, _, part = name.partition(".block_sparse_moe.experts.")
+        layer = layer if part else ".".join(name.split(".")[:3])
+        if part:
+            for e, x in enumerate(v):
+                parts = zip(("gate_proj", "up_proj"), x.chunk(2)) if part == "gate_up_proj" else [("down_proj", x)]
+                out |= {f"{layer}.mlp.experts.{e}.{word}.weight": y for word, y in parts}
+        elif "shared_mlp.input_linear" in name:
+            out[f"{layer}.mlp.shared_experts.gate_proj.weight"], out[f"{layer}.mlp.shared_experts.up_proj.weight"] = v.chunk(2)
+        elif ".q_proj" in name:
+            out[f"{layer}.attention.query_key_value.weight"] = torch.cat([t[name.replace("q_proj", f"{k}_proj")] for k in "qkv"])
+        elif ".k_proj" not in name and ".v_proj" not in name:
+            out[name] = v
+    keys = ("hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers", "rms_norm_eps", "vocab_size", "hidden_act",
+            "bos_token_id", "eos_token_id", "pad_token_id", "torch_dtype", "tie_word_embeddings", "max_position_embeddings", "rope_theta")
+    c = {k: c[k] for k in keys} | dict(
+        model_type="bailing_moe", intermediate_size=128, moe_intermediate_size=c["intermediate_size"], num_experts=c["num_local_experts"],
+        num_shared_experts=2, num_experts_per_tok=c["num_experts_per_tok"], norm_topk_prob=True, first_k_dense_replace=0, use_bias=False,
+        use_qkv_bias=False, norm_head=False)
+    return renamed(out, [
+        ("self_attn.o_proj", "attention.dense"), ("embed_tokens", "word_embeddings"), ("block_sparse_moe.router", "mlp.gate"),
+        ("shared_mlp.output_linear", "mlp.shared_experts.down_proj"),
+    ]), c
+
+
 def as_mimo(t, c):
     """The names and keys of Xiaomi's repository, where a window does not count the token itself."""
+    for i, kind in enumerate(c["mlp_layer_types"]):
+        if kind == "sparse":
+            experts_apart(t, i, "mlp", ("gate_proj", "up_proj", "down_proj"))
     c = dict(c, hybrid_layer_pattern=[int(k == "sliding_attention") for k in c.pop("layer_types")],
              moe_layer_freq=[int(k == "sparse") for k in c.pop("mlp_layer_types")], layernorm_epsilon=c.pop("rms_norm_eps"),
              sliding_window_size=c["sliding_window"] - 1, swa_num_key_value_heads=2 * c["num_key_value_heads"],
@@ -723,7 +763,7 @@ def as_bitnet(linear, mode):
 
 
 AS = {"bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
-      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
+      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
 WITH = {"bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi}

@@ -117,6 +117,7 @@ static const char *const dirs[] = {
     MADE "hy_v3",
     MADE "sarvam_moe",
     MADE "bailing_moe",
+    MADE "ling_1",
     MADE "nanochat",
     MADE "biogpt",
     MADE "apertus",

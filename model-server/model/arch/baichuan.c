@@ -27,7 +27,6 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_baichuan = {
     .types = (const char *const[]){"baichuan", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_O,
-              NAMES_LLAMA_MLP, [W_QKV] = "model.layers.*.self_attn.W_pack"},
+    .names = {NAMES_LLAMA, [W_QKV] = "model.layers.*.self_attn.W_pack"},
     .configure = configure,
 };

@@ -45,7 +45,9 @@ const struct arch arch_bailing_moe = {
          NAMES_SHARED_EXPERTS, [W_EMBED] = "model.word_embeddings", [W_FINAL_NORM] = "model.norm",
          [W_HEAD] = "lm_head", [W_ATTN_NORM] = "model.layers.*.input_layernorm",
          [W_QKV] = "model.layers.*.attention.query_key_value",
-         [W_O] = "model.layers.*.attention.dense",
+         /* in GGUF files of Ling 1 each matrix is there alone */
+         [W_Q] = "model.layers.*.attention.q", [W_K] = "model.layers.*.attention.k",
+         [W_V] = "model.layers.*.attention.v", [W_O] = "model.layers.*.attention.dense",
          [W_Q_NORM] = "model.layers.*.attention.query_layernorm",
          [W_K_NORM] = "model.layers.*.attention.key_layernorm",
          [W_SELECT_BIAS] = "model.layers.*.mlp.gate.expert_bias"},

@@ -64,6 +64,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     experts(c, s);
 }
 
+#define EXPERTS "transformer.blocks.*.ffn.experts."
 const struct arch arch_dbrx = {
     .types = (const char *const[]){"dbrx", NULL},
     .prefix = "transformer.",
@@ -75,8 +76,9 @@ const struct arch arch_dbrx = {
               [W_QKV] = "transformer.blocks.*.norm_attn_norm.attn.Wqkv",
               [W_O] = "transformer.blocks.*.norm_attn_norm.attn.out_proj",
               [W_ROUTER] = "transformer.blocks.*.ffn.router.layer",
-              [W_MOE_GATE] = "transformer.blocks.*.ffn.experts.mlp.w1",
-              [W_MOE_UP] = "transformer.blocks.*.ffn.experts.mlp.v1",
-              [W_MOE_DOWN] = "transformer.blocks.*.ffn.experts.mlp.w2"},
+              /* in GGUF files each matrix is there alone */
+              [W_MOE_GATE] = EXPERTS "mlp.w1|" EXPERTS "*.w1",
+              [W_MOE_UP] = EXPERTS "mlp.v1|" EXPERTS "*.v1",
+              [W_MOE_DOWN] = EXPERTS "mlp.w2|" EXPERTS "*.w2"},
     .configure = configure,
 };

@@ -74,6 +74,7 @@ const struct arch arch_minimax = {
               NAMES_BLOCK_SPARSE_EXPERTS, [W_MIX_IN] = "model.layers.*.self_attn.qkv_proj",
               [W_MIX_Z] = "model.layers.*.self_attn.output_gate",
               [W_MIX_NORM] = "model.layers.*.self_attn.norm.weight",
-              [W_MIX_OUT] = "model.layers.*.self_attn.out_proj"},
+              /* the second name: in GGUF files */
+              [W_MIX_OUT] = "model.layers.*.self_attn.out_proj|model.layers.*.self_attn.o_proj"},
     .configure = configure,
 };
