@@ -38,8 +38,7 @@ static int store_number(const struct flag *f, void *at, const char *s, const cha
     double v = digits ? (double)exact : strtod(s, &end);
     const double unit = counts_bytes(f) ? size_unit(end) : !*end;
     if (end == s || unit == 0 || errno || v != v)
-        return err_set(e, ERR_VALIDATION, "%s: `%s` is not a %snumber%s", from, s,
-                       whole ? "whole " : "",
+        return err_set(e, ERR_VALIDATION, "%s: `%s` is not a number%s", from, s,
                        counts_bytes(f) ? " of bytes, as 67108864, 64MiB or 64M" : "");
     v *= unit;
     if (whole && !digits && (v < 0 || v != floor(v) || v >= 0x1p64))
