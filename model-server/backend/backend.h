@@ -452,7 +452,7 @@ struct backend_ops {
     /* Rotates q [T, n_heads, dim] in place and each row of k [T, dim], the index key of a token,
      * which is then written to the cache. Then selects: top[T, p->top], ascending; equal scores:
      * the lower position. Scores that are not finite are ordered as their bits. Rows of tokens
-     * with at most p->top positions are not written. NULL: not supported. */
+     * with at most p->top positions are not written. */
     void (*select_keys)(struct device *d, uint32_t *top, float *q, float *k, struct kv_cache *cache,
                         uint32_t layer, const struct select_keys *p);
     /* Multiplies each head with its own matrix: y[t][h] = W_h x[t][h], where x is [rows, n,

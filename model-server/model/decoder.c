@@ -208,9 +208,7 @@ int decoder_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
 int decoder_check(const struct decoder *d, const struct ragged *b, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
-    const uint32_t end = m->learned_positions ? spec_position_end(m)
-                         : m->bounded         ? m->max_positions
-                                              : 0;
+    const uint32_t end = m->learned_positions ? spec_position_end(m) : 0;
     assert(d->kv && b->n_out <= b->n_tokens);
     for (uint32_t i = 0; d->state_floats && i < b->n_spans; i++)
         assert(b->spans[i].state_in < d->n_cells && b->spans[i].state_out < d->n_cells);
@@ -219,9 +217,9 @@ int decoder_check(const struct decoder *d, const struct ragged *b, struct err *e
         if (known && b->ids[i] >= m->vocab)
             return err_set(e, ERR_VALIDATION, "token id %u is not below the vocabulary size %u",
                            b->ids[i], m->vocab);
-        if (end && b->pos[i] >= end)
-            return err_set(e, ERR_VALIDATION, "position %u: this model has %u %spositions",
-                           b->pos[i], end, m->learned_positions ? "learned " : "");
+        if (m->learned_positions && b->pos[i] >= end)
+            return err_set(e, ERR_VALIDATION, "position %u: this model has %u learned positions",
+                           b->pos[i], end);
     }
     return 0;
 }

@@ -326,7 +326,6 @@ struct decoder_spec {
     uint32_t vocab, hidden, n_layers, n_heads, n_kv_heads, head_dim, ffn;
     uint32_t v_dim;          /* of a head of v, with QKV_SEPARATE; 0: as of q and k */
     uint32_t max_positions;  /* 0: unbounded */
-    bool bounded;            /* positions from max_positions on are refused */
     uint32_t n_draft_layers; /* after n_layers, included in `layers`: those of a draft head
                                 (draft/draft.h) */
     uint32_t second_stack;   /* not 0: layers from here on have the names of arch.second, from 0 */

@@ -101,7 +101,7 @@ static void fill_info(struct model *m)
     struct model_info *i = &m->info;
     i->vocab = s->vocab;
     i->max_positions = s->max_positions;
-    i->bounded = s->learned_positions || s->bounded;
+    i->bounded = s->learned_positions;
     i->dtype = m->d.dtype;
     i->quant = m->d.quant;
     i->weight_bytes = m->d.weights.bytes;
@@ -139,22 +139,6 @@ static void fill_info(struct model *m)
                                         .keeps = m->d.draft.plan.keeps,
                                         .chains = m->d.draft.plan.chains};
     i->kv_window = m->d.encodes ? 0 : m->d.kv_window_most;
-}
-
-/* Where a backend does not select, contexts end before a selection would matter: up to there
- * every token attends to all positions. */
-static void keep_whole(struct model *m)
-{
-    struct decoder_spec *s = &m->d.spec;
-    const uint32_t top = s->mla.index.top;
-    if (!top || m->d.ops->select_keys)
-        return;
-    LOG(LOG_WARN, "this backend has no sparse attention: contexts end where it would begin",
-        LOGS("backend", m->d.ops->name), LOGI("index_topk", top),
-        LOGI("max_positions", s->max_positions));
-    s->mla.index.top = 0;
-    s->max_positions = s->max_positions && s->max_positions < top ? s->max_positions : top;
-    s->bounded = true;
 }
 
 /* Checks that the backend has every op that this model's spec calls. */
@@ -430,7 +414,6 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     if (arch_configure(path, o->random_config, o->rope_scaling, o->rope_factor, &arch,
                        &m->info.type, &d->spec, e))
         return -1;
-    keep_whole(m);
     if (split_make(&d->split, &d->spec, o->comm->rank, o->comm->world, e) ||
         split_experts(d, o->expert_parallel, e) || check_ops(d, e) || choose_task(m, dir, o, e) ||
         check_stages(m, o, e) || load_weights(m, dir, arch, o, e) || load_eos(m, dir, e))

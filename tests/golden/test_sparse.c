@@ -103,43 +103,11 @@ static void moved_blocks_have_their_index_keys(void **state)
     }
 }
 
-/* Positions below index_topk have the same bits, and others are refused. */
-static void without_selections_contexts_end_early(void **state)
-{
-    static struct bench_seq whole, plain;
-    const uint32_t top = 12;
-    struct golden g;
-    struct bench b, few;
-    struct err e = ERR_INIT;
-    (void)state;
-    if (!open_made(dirs[0], &g, &b))
-        return;
-    struct backend_ops ops = *b.ops;
-    ops.select_keys = NULL;
-    const struct model_options o = {.ops = &ops, .dev = b.dev, .comm = comm_solo(), .dtype = -1};
-    few = b;
-    if (!(few.model = model_load(dirs[0], &o, &e)) ||
-        model_kv_resize(few.model, BLOCKS, BLOCK_SIZE, KV_F32, &e))
-        fail_msg("%s", e.msg);
-    assert_int_equal(model_info(few.model)->max_positions, top);
-    assert_true(model_info(few.model)->bounded && !model_info(b.model)->bounded);
-    start(&whole, &b, &g, 0), start(&plain, &few, &g, 0);
-    take(&b, &whole, top), take(&few, &plain, top);
-    assert_memory_equal(plain.rows, whole.rows, (size_t)top * b.vocab * sizeof(float));
-    assert_int_equal(bench_step(&few, &(struct bench_seq *){&plain}, (uint32_t[]){1}, 1, &e), -1);
-    assert_string_equal(e.msg, "position 12: this model has 12 positions");
-    free(whole.rows), free(plain.rows);
-    model_free(few.model);
-    bench_close(&b);
-    golden_free(&g);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_of_every_size_have_the_same_bits),
         cmocka_unit_test(moved_blocks_have_their_index_keys),
-        cmocka_unit_test(without_selections_contexts_end_early),
     };
     const int failed = cmocka_run_group_tests_name("sparse", tests, NULL, NULL);
     if (not_made)

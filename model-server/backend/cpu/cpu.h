@@ -216,7 +216,6 @@ BACKEND_OPS(X)
 #undef X
 /* Chooses the product of a matrix by w->kind and w->dtype: sets half, squares and tile. */
 void cpu_weight_choose(const struct device *d, struct weight *w);
-BACKEND_OP(cpu, select_keys);
 BACKEND_OP(cpu, weight_layout);
 BACKEND_OP(cpu, weight_image);
 BACKEND_OP(cpu, weight_mapped);

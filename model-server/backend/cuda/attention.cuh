@@ -30,6 +30,19 @@ static __device__ __forceinline__ key_place key_at(const attn_args &a, const uin
                      (size_t)kv_head * a.kv.block_size + (key & (a.kv.block_size - 1))};
 }
 
+/* Element i of a block, without its scale. */
+static __device__ __forceinline__ float number_of(const char *block, uint32_t dtype, size_t i)
+{
+    if (dtype == KV_I8)
+        return (float)((const int8_t *)block)[i];
+    if (dtype == KV_FP8)
+        return f32_of_fp8(((const uint8_t *)block)[i]);
+    if (dtype == KV_F32)
+        return ((const float *)block)[i];
+    const uint16_t h = ((const uint16_t *)block)[i];
+    return dtype == KV_F16 ? f32_of_f16(h) : f32_of_bf16(h);
+}
+
 /* First key to which the token at `pos` attends. */
 static __device__ __forceinline__ uint32_t first_key(const attn_args &a, uint32_t pos)
 {

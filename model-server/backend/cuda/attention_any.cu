@@ -31,19 +31,6 @@ template <bool MAX> static __device__ float block_fold(float v, any_shared *s)
     return v;
 }
 
-/* Element i of a block, without its scale. */
-static __device__ float number_of(const char *block, uint32_t dtype, size_t i)
-{
-    if (dtype == KV_I8)
-        return (float)((const int8_t *)block)[i];
-    if (dtype == KV_FP8)
-        return f32_of_fp8(((const uint8_t *)block)[i]);
-    if (dtype == KV_F32)
-        return ((const float *)block)[i];
-    const uint16_t h = ((const uint16_t *)block)[i];
-    return dtype == KV_F16 ? f32_of_f16(h) : f32_of_bf16(h);
-}
-
 static __device__ float scale_of(const attn_args &a, const char *stream, const key_place &at)
 {
     if (!a.kv.scales)
@@ -97,7 +84,7 @@ static __device__ float any_score(const attn_args &a, float dot, uint32_t head, 
     return fmaf(bias, a.scale, dot * a.scale) * EXP_LOG2E;
 }
 
-/* grid: (heads, tokens) */
+/* grid: (heads, tokens). With `top`, keys are numbered as they were selected. */
 static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a)
 {
     any_shared *s = dynamic_shared<any_shared>();
@@ -111,6 +98,8 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
         return;
     const uint32_t pos = span.kv_len - span.n + (row - span.first);
     uint32_t lo = first_key(a, pos), hi = end_key(a, span.kv_len, pos);
+    const uint32_t *top = a.top && hi > a.n_top ? a.top + (size_t)row * a.n_top : NULL;
+    hi = top ? a.n_top : hi;
     if (belongs && !a.mutual_ahead && (a.mutual_alone || of.begin < lo))
         lo = of.begin;
     if (belongs && (a.mutual_alone || of.end > hi))
@@ -122,15 +111,16 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
     __syncthreads();
     for (uint32_t base = lo / SEGMENT * SEGMENT; base < hi; base += SEGMENT) {
         const uint32_t key = base + tid;
+        const key_place place = key_at(a, table, kv_head, !top ? key : key < hi ? top[key] : 0);
         float x = -INFINITY;
         if (key >= lo && key < hi)
-            x = any_score(a, dot(a, s, key_at(a, table, kv_head, key)), head, key, pos);
+            x = any_score(a, dot(a, s, place), head, key, pos);
         if (a.apart && key >= lo && key < hi)
             x = fmaf(apart_bias(a, head, row, span.first + key, (int)pos - (int)key),
                      a.scale * EXP_LOG2E, x);
         const float m = block_fold<true>(x, s);
         const float p = exp2_fast(x - m); /* at least one key is visible: m is finite */
-        s->p[tid] = x == -INFINITY ? 0.0f : p * scale_of(a, a.kv.v, key_at(a, table, kv_head, key));
+        s->p[tid] = x == -INFINITY ? 0.0f : p * scale_of(a, a.kv.v, place);
         const float l = block_fold<false>(p, s);
         const merge_weights w = merge(max, m);
         const uint32_t begin = lo > base ? lo - base : 0;
@@ -140,7 +130,8 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
             const uint32_t dim = c * THREADS + tid;
             float v = 0.0f;
             for (uint32_t i = begin; dim < a.v_dim && i < end; i++)
-                v = weighted(a, s->p[i], key_at(a, table, kv_head, base + i), dim, v);
+                v = weighted(a, s->p[i],
+                             key_at(a, table, kv_head, top ? top[base + i] : base + i), dim, v);
             o[c] = fmaf(v, w.fresh, o[c] * w.old);
         }
         sum = fmaf(l, w.fresh, sum * w.old);

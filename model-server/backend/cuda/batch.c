@@ -51,7 +51,7 @@ static void put_u32(struct batch_record *r, uint32_t **dev, const uint32_t *src,
         memcpy(host, src, n * sizeof(*src));
 }
 
-static uint32_t power_of_two(uint32_t n)
+uint32_t power_of_two(uint32_t n)
 {
     uint32_t p = 1;
     while (p < n)

@@ -40,6 +40,7 @@ enum workspace {
     WORK_GATHER,
     WORK_DRAW,
     WORK_LORA,
+    WORK_SELECT,
     WORK_N
 };
 
@@ -212,13 +213,14 @@ struct kv_run {
 };
 struct kv_cache {
     struct kv_desc desc;     /* without `layers` */
-    struct kv_place *places; /* [n_layers] */
+    struct kv_place *places; /* [n_layers], then [n_layers] of index keys */
     struct kv_run *runs;
     uint32_t n_runs;
     size_t bytes, slot_bytes;
     char *data;
 };
 struct kv_view kv_view(const struct kv_cache *kv, uint32_t layer);
+struct kv_view kv_index_view(const struct kv_cache *kv, uint32_t layer);
 
 /* device.c. cuda_failed() turns a CUDA error into `e` ("GPU 0: doing what: why") and returns -1;
  * cuda_fault() stores the first one for step_end(). */
@@ -325,6 +327,7 @@ size_t batch_split_bytes(const struct device *d, uint32_t group, uint32_t n_kv_h
                          uint32_t head_dim);
 /* Blocks of attn_split for each tile and K/V head; after batch_tiles(), if b.n_split. */
 uint32_t batch_walkers(const struct device *d, uint32_t n_kv_heads);
+uint32_t power_of_two(uint32_t n); /* n, rounded up to one */
 void batch_send(struct device *d); /* enqueues the copy of what has changed */
 void batch_free(struct device *d);
 

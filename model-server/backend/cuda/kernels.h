@@ -38,6 +38,8 @@ struct attn_args {
     /* attn_split: blocks of a tile and K/V head, which take its segments in turn; the keys of
      * earlier steps are loaded before the preceding kernel has ended */
     uint32_t walkers, ahead;
+    const uint32_t *top; /* see struct attn; only for attn_any */
+    uint32_t n_top, reserved;
 };
 /* Keys whose softmax is one step; steps are merged in ascending order. */
 enum { SEGMENT = 128, TILE_Q = 16, MMA_ROWS = 64, SHARED_ROWS = 128 };
@@ -55,6 +57,32 @@ bool attn_mma_has(uint32_t head_dim, enum kv_dtype t); /* supported by split and
 /* One file per type of cache: attn_split or attn_shared. */
 typedef cudaError_t attn_start_fn(const struct launch *l, const struct attn_args *a, bool split);
 attn_start_fn attn_start_f16, attn_start_bf16, attn_start_i8, attn_start_fp8;
+
+/* ---------------------------------------------------------------- select.cu */
+
+/* The indexer of sparse attention: see struct select_keys. `kv`: the cache of index keys. */
+struct index_args {
+    float *q, *k;
+    const float *rope; /* or NULL */
+    const uint32_t *slots;
+    struct kv_view kv;
+    uint32_t tokens, n_heads, dim, rot_dim, interleaved, reserved;
+};
+launch_fn index_launch; /* rotates queries and keys, and writes the keys to the cache */
+
+/* Tokens [first, first + rows) of the step. */
+struct select_args {
+    uint32_t *chosen; /* [tokens][top] */
+    float *scores;    /* [rows][pitch] */
+    const float *q, *weights;
+    struct kv_view kv;
+    const struct span_view *spans;
+    const uint32_t *tables, *span_of;
+    uint32_t first, rows, n_heads, dim, top, pitch;
+};
+enum { INDEX_KEYS = 64, INDEX_MOST_DIM = 128 };
+launch_fn index_score_launch; /* of all positions, of tokens with more than `top` */
+launch_fn index_choose_launch;
 
 /* ---------------------------------------------------------------- linear*.cu */
 

@@ -22,9 +22,14 @@ static size_t block_bytes(const struct kv_desc *k, const struct kv_layer *l)
 /* K and V; a latent value is part of its key. */
 static uint32_t streams_of(const struct kv_layer *l) { return l->latent ? 1 : 2; }
 
-struct kv_view kv_view(const struct kv_cache *kv, uint32_t layer)
+/* The index keys of a layer, as a layer of keys alone. */
+static struct kv_layer index_of(const struct kv_layer *l)
 {
-    const struct kv_place *p = &kv->places[layer];
+    return (struct kv_layer){.n_heads = 1, .k_dim = l->index_dim, .latent = true};
+}
+
+static struct kv_view view_of(const struct kv_cache *kv, const struct kv_place *p)
+{
     return (struct kv_view){.k = kv->data + p->at,
                             .v = kv->data + p->at + (p->latent ? 0 : p->stream_bytes),
                             .block_bytes = (uint32_t)p->block_bytes,
@@ -36,11 +41,24 @@ struct kv_view kv_view(const struct kv_cache *kv, uint32_t layer)
                                     kv->desc.block_size * p->n_heads};
 }
 
+struct kv_view kv_view(const struct kv_cache *kv, uint32_t layer)
+{
+    return view_of(kv, &kv->places[layer]);
+}
+
+struct kv_view kv_index_view(const struct kv_cache *kv, uint32_t layer)
+{
+    return view_of(kv, &kv->places[kv->desc.n_layers + layer]);
+}
+
 uint64_t cuda_kv_block_bytes(const struct kv_desc *k)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < k->n_layers; i++)
-        bytes += streams_of(kv_layer(k, i)) * (uint64_t)block_bytes(k, kv_layer(k, i));
+    for (uint32_t i = 0; i < k->n_layers; i++) {
+        const struct kv_layer *l = kv_layer(k, i), index = index_of(l);
+        bytes += streams_of(l) * (uint64_t)block_bytes(k, l);
+        bytes += l->index_dim ? block_bytes(k, &index) : 0;
+    }
     return bytes;
 }
 
@@ -55,8 +73,9 @@ static int check_layer(const struct kv_desc *k, const struct kv_layer *l, struct
         return err_set(e, ERR_VALIDATION,
                        "values of %u beside keys of %u: the CUDA backend takes no wider ones",
                        l->v_dim, l->k_dim);
-    if (l->index_dim)
-        return err_set(e, ERR_VALIDATION, "index keys of a layer: the CUDA backend has none");
+    if (l->index_dim > INDEX_MOST_DIM)
+        return err_set(e, ERR_VALIDATION, "index keys of %u: the CUDA backend takes up to %d",
+                       l->index_dim, INDEX_MOST_DIM);
     if (block_bytes(k, l) > UINT32_MAX)
         return err_set(e, ERR_VALIDATION, "KV blocks of %zu bytes a layer: too large",
                        block_bytes(k, l));
@@ -87,28 +106,40 @@ static int check(const struct device *d, const struct kv_desc *k, struct err *e)
     return 0;
 }
 
-/* Lays out the layers one after the other; adjacent layers of one shape are one run. */
+/* Adjacent layers of one shape are one run. */
+static struct kv_place place_next(struct kv_cache *kv, const struct kv_desc *k,
+                                  const struct kv_layer *l)
+{
+    const size_t block = block_bytes(k, l), stream = k->n_blocks * block;
+    const struct kv_place place = {
+        kv->bytes,  block,    stream,
+        l->k_dim,   l->v_dim, kv_dtype_scaled(k->dtype) ? (uint32_t)number_bytes(k, l) : 0,
+        l->n_heads, l->latent};
+    struct kv_run *r = kv->n_runs ? &kv->runs[kv->n_runs - 1] : NULL;
+    if (!r || r->block_bytes != block) {
+        r = &kv->runs[kv->n_runs++];
+        *r = (struct kv_run){kv->bytes, block, stream, kv->slot_bytes, 0};
+    }
+    r->streams += streams_of(l);
+    kv->bytes += streams_of(l) * stream;
+    kv->slot_bytes += streams_of(l) * block;
+    return place;
+}
+
+/* Lays out the layers one after the other, then their index keys. */
 static int lay_out(struct kv_cache *kv, const struct kv_desc *k, struct err *e)
 {
-    kv->places = calloc(k->n_layers + (size_t)1, sizeof(*kv->places));
-    kv->runs = calloc(k->n_layers + (size_t)1, sizeof(*kv->runs));
+    const uint32_t n = k->n_layers;
+    kv->places = calloc(2 * (size_t)n + 1, sizeof(*kv->places));
+    kv->runs = calloc(2 * (size_t)n + 1, sizeof(*kv->runs));
     if (!kv->places || !kv->runs)
         return err_nomem(e);
-    for (uint32_t i = 0; i < k->n_layers; i++) {
-        const struct kv_layer *l = kv_layer(k, i);
-        const size_t block = block_bytes(k, l), stream = k->n_blocks * block;
-        kv->places[i] = (struct kv_place){
-            kv->bytes,  block,    stream,
-            l->k_dim,   l->v_dim, kv_dtype_scaled(k->dtype) ? (uint32_t)number_bytes(k, l) : 0,
-            l->n_heads, l->latent};
-        struct kv_run *r = kv->n_runs ? &kv->runs[kv->n_runs - 1] : NULL;
-        if (!r || r->block_bytes != block) {
-            r = &kv->runs[kv->n_runs++];
-            *r = (struct kv_run){kv->bytes, block, stream, kv->slot_bytes, 0};
-        }
-        r->streams += streams_of(l);
-        kv->bytes += streams_of(l) * stream;
-        kv->slot_bytes += streams_of(l) * block;
+    for (uint32_t i = 0; i < n; i++)
+        kv->places[i] = place_next(kv, k, kv_layer(k, i));
+    for (uint32_t i = 0; i < n; i++) {
+        const struct kv_layer index = index_of(kv_layer(k, i));
+        if (index.k_dim)
+            kv->places[n + i] = place_next(kv, k, &index);
     }
     return 0;
 }
