@@ -1,4 +1,5 @@
-/* Gemma 3: resized to a square; with pan and scan also crops along the longer side. */
+/* Gemma 3: resized to a square; with pan and scan also crops along the longer side. Gemma 3n: a
+ * square alone. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <string.h>
@@ -8,7 +9,7 @@ static uint32_t square_root(struct vision_settings *s, uint32_t n)
 {
     const uint32_t root = (uint32_t)sqrt((double)n);
     if (root * root != n)
-        vision_settings_fail(s, "config.json: mm_tokens_per_image must be a square number");
+        vision_settings_fail(s, "config.json: the tokens of an image must be a square number");
     return root;
 }
 
@@ -108,3 +109,24 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
 
 const struct vision_family vision_gemma3 = {
     .types = {"gemma3"}, .two_way = true, .load = load, .plan = plan, .expand = expand};
+
+/* ---------------------------------------------------------------- Gemma 3n */
+
+/* Its tower is of convolutions: a square picture has a fixed number of features. */
+static void load_3n(struct vision *v, struct vision_settings *s)
+{
+    struct vision_gemma3 *g = &v->gemma3;
+    vision_read_format(
+        s, &v->format,
+        &(struct vision_pixel_defaults){VISION_BILINEAR, vision_half, vision_half, 1});
+    g->side = vision_side(s, &s->pixels, "size", 768);
+    g->tokens_side =
+        square_root(s, vision_u32(s, &s->config, "vision_soft_tokens_per_image", 256, 1, 1 << 20));
+    v->token = vision_read_token(s, "image_token_id", "<image_soft_token>", 262145, g->soft);
+    vision_read_token(s, "boi_token_id", "<start_of_image>", 255999, g->start);
+    vision_read_token(s, "eoi_token_id", "<end_of_image>", 262144, g->end);
+    memcpy(v->marker, g->soft, sizeof(v->marker));
+}
+
+const struct vision_family vision_gemma3n = {
+    .types = {"gemma3n"}, .load = load_3n, .plan = plan, .expand = expand};

@@ -4,8 +4,14 @@
 struct arrange_grid arrange_grid(const struct encoder_spec *s, const struct vision_plan *p,
                                  uint32_t crop)
 {
-    return (struct arrange_grid){vision_crop_height(p, crop) / s->patch,
-                                 vision_crop_width(p, crop) / s->patch};
+    struct conv_shape shape[CONV_GRIDS];
+    if (!s->conv.n)
+        return (struct arrange_grid){vision_crop_height(p, crop) / s->patch,
+                                     vision_crop_width(p, crop) / s->patch};
+    if (!conv_shapes(&s->conv, s->conv.n, vision_crop_height(p, crop), vision_crop_width(p, crop),
+                     shape))
+        return (struct arrange_grid){0, 0};
+    return (struct arrange_grid){shape[0].height, shape[0].width};
 }
 
 /* ---------------------------------------------------------------- order */
@@ -183,7 +189,7 @@ int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, str
     const struct arrange_grid g = arrange_grid(s, p, 0);
     const uint64_t each = (uint64_t)(g.rows / s->cell) * (g.cols / s->cell);
     uint64_t features = p->n_crops * (uint64_t)(s->joint.tiles > 0); /* class tokens */
-    bool whole = p->n_crops > 0;
+    bool whole = p->n_crops > 0 && (!s->conv.n || p->n_crops == 1);
     for (uint32_t i = 0; i < p->n_crops; i++)
         features += whole_cells(s, p, i, &whole);
     if (s->resample.latents)

@@ -5,6 +5,7 @@
  * value; sizes are those of the whole model, not of a rank. */
 #ifndef MODEL_SERVER_ENCODER_ENCODER_SPEC_H
 #define MODEL_SERVER_ENCODER_ENCODER_SPEC_H
+#include "model-server/encoder/conv_spec.h"
 #include "model-server/model/arch.h"
 
 /* Learned positions that are added to patches, independent of rotations. */
@@ -23,7 +24,8 @@ enum {
     ENCODER_MAX_LINEARS = 4,
     ENCODER_MAX_LEVELS = 8,
     ENCODER_MAX_TAPS = 8,
-    ENCODER_MAX_SAMPLERS = 8
+    ENCODER_MAX_SAMPLERS = 8,
+    ENCODER_MAX_CONV_LAYERS = 4 /* sizes of heads in steps of encoder_spec.conv */
 };
 
 /* A matrix after the transformer. */
@@ -52,6 +54,7 @@ struct encoder_projection {
     struct encoder_linear linear[ENCODER_MAX_LINEARS];
     uint32_t n_linears;
     enum act act, gate_act;
+    float after_eps; /* not 0: of an RMS norm of the features, without weights */
 };
 
 /* A perceiver resampler (arXiv 2204.14198) after the projection. Each crop becomes `latents`
@@ -94,6 +97,9 @@ struct encoder_spec {
     struct encoder_projection project;
     struct encoder_joint joint;
     struct encoder_resample resample;
+    /* Instead of the transformer; then `patch` is 1, and blocks.hidden is the channels of its
+     * result, grid 0, whose places are the patches. */
+    struct conv_spec conv;
     /* Outputs of these layers have projections of their own, whose results are added to the first
      * layers of the text model (DeepStack). */
     uint32_t level_at[ENCODER_MAX_LEVELS], n_levels;

@@ -11,6 +11,7 @@
     ROW(hyperclovax)                                                                               \
     ROW(qwen2_5_omni)                                                                              \
     ROW(qwen3_omni)                                                                                \
+    ROW(gemma3n)                                                                                   \
     ROW(gemma3)                                                                                    \
     ROW(gemma4)                                                                                    \
     ROW(llava_onevision)                                                                           \

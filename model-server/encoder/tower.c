@@ -1,5 +1,6 @@
 #include "model-server/encoder/tower.h"
 #include "model-server/encoder/arrange.h"
+#include "model-server/encoder/tower_conv.h"
 #include "model-server/model/checkpoint.h"
 #include <limits.h>
 #include <stdio.h>
@@ -93,7 +94,7 @@ static int reserve(struct tower *t, uint32_t tokens, uint32_t crops, struct err 
     tokens = tokens > t->cap_tokens ? tokens : t->cap_tokens;
     crops = crops > t->cap_crops ? crops : t->cap_crops;
     const size_t blocks = (size_t)blocks_of(tokens) + crops;
-    if (reserve_kv(t, (uint32_t)blocks, e))
+    if (!t->spec.conv.n && reserve_kv(t, (uint32_t)blocks, e))
         return -1;
     if (tokens == t->cap_tokens && crops == t->cap_crops)
         return 0;
@@ -132,6 +133,8 @@ static uint32_t most_tokens(const struct tower *t)
 static uint32_t reserved_tokens(const struct tower *t, uint32_t features)
 {
     const uint64_t tokens = (uint64_t)features * t->spec.cell * t->spec.cell;
+    if (t->spec.conv.n)
+        return (uint32_t)tokens;
     const uint32_t most = most_tokens(t);
     if (t->spec.joint.tiles) /* one picture */
         return tower_joint_tokens(&t->spec);
@@ -142,8 +145,12 @@ static uint32_t reserved_tokens(const struct tower *t, uint32_t features)
 
 int tower_reserve(struct tower *t, uint32_t features, struct err *e)
 {
-    const uint32_t n = reserved_tokens(t, features);
-    if (reserve(t, n, 1, e) || decoder_reserve(&t->d, n, 0, e))
+    const uint32_t n = reserved_tokens(t, features), side = t->spec.conv.side;
+    if (reserve(t, n, 1, e))
+        return -1;
+    if (t->spec.conv.n)
+        return tower_conv_reserve(t, side, side, e);
+    if (decoder_reserve(&t->d, n, 0, e))
         return -1;
     return t->spec.resample.latents ? tower_resample_reserve(t, n, e) : 0;
 }
@@ -152,11 +159,14 @@ uint64_t tower_reserve_bytes(const struct tower *t, uint32_t features)
 {
     struct tower sketch = *t; /* layout() sets pointers */
     const uint64_t n = reserved_tokens(t, features);
+    const uint64_t rows = (layout(&sketch, NULL, n) + host_floats(t, n)) * sizeof(float);
+    if (t->spec.conv.n)
+        return rows + tower_conv_bytes(t, t->spec.conv.side, t->spec.conv.side);
     const struct kv_layer *kv = &t->d.kv_layers[0];
     const uint64_t keys = (uint64_t)(blocks_of((uint32_t)n) + 1) * BLOCK * kv->n_heads *
                           (kv->k_dim + kv->v_dim) * sizeof(float);
-    return (layout(&sketch, NULL, n) + host_floats(t, n)) * sizeof(float) + keys +
-           decoder_scratch_bytes(&t->d, (uint32_t)n, 0) + tower_resample_bytes(t, (uint32_t)n);
+    return rows + keys + decoder_scratch_bytes(&t->d, (uint32_t)n, 0) +
+           tower_resample_bytes(t, (uint32_t)n);
 }
 
 /* ---------------------------------------------------------------- before and after the blocks */
@@ -345,7 +355,14 @@ static int download(struct tower *t, uint32_t rows, struct err *e)
 static int begin_pass(struct tower *t, struct err *e)
 {
     struct tower_work *w = &t->work;
-    uint32_t tokens;
+    const struct tower_image *image = &w->next.images[w->next.image];
+    uint32_t tokens = crop_tokens(t, image->plan, w->next.crop);
+    if (t->spec.conv.n) {
+        w->crops = 1;
+        w->batch = (struct ragged){.n_tokens = tokens};
+        w->walk.over = false;
+        return reserve(t, tokens, 1, e) || tower_conv_begin(t, image, w->next.crop, e) ? -1 : 0;
+    }
     w->crops = pass_crops(t, w->next, most_tokens(t), &tokens);
     if (reserve(t, tokens, w->crops, e))
         return -1;
@@ -378,6 +395,8 @@ static int end_pass(struct tower *t, struct err *e)
     const uint32_t patches = w->batch.n_out ? w->batch.n_out : w->batch.n_tokens;
     const uint32_t rows = patches / (s->pool ? s->cell * s->cell : s->project.join);
     const size_t floats = (size_t)patches * s->blocks.hidden;
+    if (s->conv.n && tower_conv_project(t, e))
+        return -1;
     if (s->pool &&
         (t->d.ops->download(t->d.dev, t->host, w->walk.rows, floats * sizeof(float), e) ||
          tower_project_means(t, patches, e)))
@@ -423,7 +442,9 @@ int tower_go_on(struct tower *t, uint64_t most, uint64_t *done, struct err *e)
         int rc = 0;
         if (!w->crops) {
             rc = begin_pass(t, e);
-            if (rc == 0 && most == TOWER_ALL) {
+            if (t->spec.conv.n) {
+                /* its steps are parts */
+            } else if (rc == 0 && most == TOWER_ALL) {
                 rc = whole_pass(t, e);
                 some = 1;
             } else if (rc == 0) {
@@ -431,7 +452,8 @@ int tower_go_on(struct tower *t, uint64_t most, uint64_t *done, struct err *e)
             }
         }
         if (rc == 0 && w->crops)
-            rc = decoder_walk_on(&t->d, &w->walk, most - *done, &some, e);
+            rc = t->spec.conv.n ? tower_conv_on(t, most - *done, &some, &w->walk.over, e)
+                                : decoder_walk_on(&t->d, &w->walk, most - *done, &some, e);
         if (rc == 0 && w->crops && w->walk.over)
             rc = end_pass(t, e);
         if (rc) {
@@ -488,7 +510,7 @@ static int take(struct tower *t, const struct arch *names, const struct decoder 
     t->d.spec = t->spec.blocks;
     t->d.encodes = true;
     t->d.front = (struct decoder_front){embed, after, finish, t};
-    if (share(t, text, e))
+    if (!t->spec.conv.n && share(t, text, e))
         return -1;
     return tower_take_weights(t, names, c, e);
 }
@@ -550,6 +572,7 @@ void tower_free(struct tower *t)
     if (!t)
         return;
     free_memory(t);
+    tower_conv_free(t);
     tower_release_weights(t);
     free(t);
 }

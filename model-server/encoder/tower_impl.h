@@ -8,7 +8,7 @@
 /* Weights of an encoder_projection. */
 struct tower_projection {
     const struct encoder_projection *spec;
-    struct norm norm, middle_norm;
+    struct norm norm, middle_norm, after;
     struct weight *w[ENCODER_MAX_LINEARS];
     float *bias[ENCODER_MAX_LINEARS];
 };
@@ -27,6 +27,37 @@ struct tower_resample {
     uint32_t cap, *zeros, *places, *blocks; /* cap: rows of patches and latents; host memory */
     float *device, *rows, *normed, *kv_rows, *q, *att, *mlp, *middle;
 };
+
+/* Weights of a step of encoder_spec.conv (tower_conv_load.c). */
+enum { TOWER_CONV_HOST = 4 };
+struct tower_conv_part {
+    struct weight *w;
+    float *bias;
+    struct norm norm;
+    /* Host memory. CONV_DEPTH: kernel and bias of conv_depth(). CONV_GATE: both matrices, each with
+     * its bias. */
+    float *host[TOWER_CONV_HOST];
+    uint32_t layer; /* CONV_ATTEND: of the cache */
+};
+/* A tower of convolutions (tower_conv.c). */
+struct tower_conv {
+    struct tower_conv_part *part;
+    struct conv_kernels kernels;
+    /* The current crop: the next step and row of it, and the shapes of the grids before it. */
+    uint32_t step, row;
+    struct conv_shape shape[CONV_GRIDS];
+    /* Working memory, which grows to the largest picture. */
+    uint32_t height, width; /* of this picture */
+    float *grid[CONV_GRIDS];
+    float *device;       /* one allocation, which contains the grids and: */
+    float *cols, *rows;  /* windows, and results that are added: of TOWER_CONV_ROWS rows */
+    float *host[2];      /* host memory: the step's input, or its inputs; NULL: the device's is */
+    float *host_out;     /* and what the host computes of it */
+    float *gate;         /* host memory: of CONV_GATE */
+    struct kv_cache *kv; /* NULL: no step attends */
+    uint32_t *zeros, *places, *blocks; /* host memory: of as many rows as a part or the cache has */
+};
+enum { TOWER_CONV_ROWS = 1024 }; /* most rows of a part */
 
 /* Position of a patch in its crop. */
 struct tower_place {
@@ -81,6 +112,7 @@ struct tower {
     struct weight *side[ENCODER_MAX_TAPS]; /* [width, hidden]: of spec.side_at */
     struct tower_joint joint;
     struct tower_resample resample;
+    struct tower_conv conv;
 
     /* Working memory of a pass, which grows to the largest pass. Host memory: */
     uint32_t cap_tokens, cap_crops, n_blocks;

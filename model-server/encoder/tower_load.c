@@ -1,6 +1,6 @@
 /* tower_load.c - loads the weights of a tower, and frees them. */
 #include "model-server/backend/numbers.h"
-#include "model-server/encoder/tower_impl.h"
+#include "model-server/encoder/tower_conv.h"
 #include "model-server/model/loader.h"
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +133,8 @@ static void load_projection(struct loader *l, struct tower_projection *t,
         cols = p->linear[i].rows / (p->linear[i].gated ? 2 : 1);
         t->bias[i] = p->linear[i].bias ? load_linear_bias(l, &p->linear[i], layer) : NULL;
     }
+    if (p->after_eps != 0)
+        t->after = (struct norm){.kind = NORM_RMS, .w = loader_ones(l, cols), .eps = p->after_eps};
 }
 
 static void load_front(struct loader *l, struct tower *t)
@@ -168,9 +170,13 @@ int tower_take_weights(struct tower *t, const struct arch *names, const struct c
 {
     const struct stored how = {0};
     struct loader l = {.d = &t->d, .a = names, .c = c, .how = &how, .e = e};
-    if (decoder_load(&t->d, names, c, &how, e))
-        return -1;
-    load_front(&l, t);
+    if (t->spec.conv.n) {
+        tower_conv_load(&l, t);
+    } else {
+        if (decoder_load(&t->d, names, c, &how, e))
+            return -1;
+        load_front(&l, t);
+    }
     if (t->spec.joint.tiles)
         tower_joint_load(&l, t);
     else
@@ -188,6 +194,7 @@ static void free_projection(struct decoder *d, struct tower_projection *p)
 {
     layer_free_norm(d, &p->norm);
     layer_free_norm(d, &p->middle_norm);
+    layer_free_norm(d, &p->after);
     for (int i = 0; i < ENCODER_MAX_LINEARS; i++) {
         layer_free_weight(d, p->w[i]);
         d->ops->free(d->dev, p->bias[i]);
@@ -208,5 +215,6 @@ void tower_release_weights(struct tower *t)
     free(t->pool_bias), free(t->pool_scale);
     tower_joint_free(t);
     tower_resample_free(t);
+    tower_conv_free_weights(t);
     decoder_free(&t->d);
 }

@@ -39,6 +39,8 @@ static void project_some(struct tower *t, const struct tower_projection *p, cons
             x = t->middle[(i + 1) & 1];
         }
     }
+    if (s->after_eps != 0)
+        ops->norm(t->d.dev, y, y, rows, cols, &p->after);
 }
 
 void tower_project(struct tower *t, const struct tower_projection *p, const float *x,

@@ -131,6 +131,13 @@ enum role {
     W_LAUREL_LEFT,
     W_LAUREL_RIGHT,
     W_LAUREL_NORM,
+    W_SIGHT_EMBED, /* of decoder_spec.other: a table, the weights of a norm, a matrix; the same of
+                      the second */
+    W_SIGHT_NORM,
+    W_SIGHT_PROJECT,
+    W_SOUND_EMBED,
+    W_SOUND_NORM,
+    W_SOUND_PROJECT,
     W_DRAFT_IN, /* Draft heads, see draft/draft.h: the matrix before the layer, the norms before it
                    (of the embedding and of the hidden state), and the parts after the layer. */
     W_DRAFT_EMBED_NORM,

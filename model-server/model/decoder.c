@@ -304,7 +304,10 @@ static int upload_given(struct decoder *d, const struct ragged *b, struct err *e
 int decoder_embed_rows(struct decoder *d, float *x, uint32_t t, struct err *e)
 {
     d->ops->embed(d->dev, x, d->embed, d->split.vocab.first, d->spec.embed_scale);
-    return layer_sum(d, x, (size_t)t * spec_embed_dim(&d->spec), e);
+    if (layer_sum(d, x, (size_t)t * spec_embed_dim(&d->spec), e))
+        return -1;
+    decoder_other_add(d, x, t);
+    return 0;
 }
 
 /* Embeddings narrower than the stream: up to the norm in scratch->r. */

@@ -102,6 +102,7 @@ struct decoder {
     struct split split;
 
     struct weight *embed;         /* [vocabulary slice, hidden] */
+    struct weight *other_embed;   /* with spec.n_other: what is added to rows of `embed`, or NULL */
     struct weight *positions;     /* [positions, hidden], of each type of token */
     struct weight *embed_project; /* [hidden, embed_dim], or NULL */
     struct weight *head_project;  /* [embed_dim or hidden, hidden], or NULL */
@@ -165,6 +166,11 @@ void decoder_altup_load(struct loader *l);
 void decoder_altup_free(struct decoder *d);
 struct altup_layer *decoder_altup_load_layer(struct loader *l, uint32_t layer);
 void decoder_altup_free_layer(struct decoder *d, struct altup_layer *y); /* NULL is fine */
+
+/* Of spec.other (decoder_other.c): loads what is added to the embeddings of these ids, and adds it
+ * to t rows of embeddings. */
+void decoder_other_load(struct loader *l);
+void decoder_other_add(struct decoder *d, float *x, uint32_t t);
 
 /* The same in steps, for walks through a model layer by layer (walk.h): everything except the
  * layers; then one layer at a time, any number of times. The caller sets d, a, c, how and e of

@@ -343,6 +343,7 @@ static struct amount load_first(struct loader *l)
         d->embed = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
     }
     const struct amount embed = d->tables = d->weights;
+    decoder_other_load(l);
     if (s->learned_positions) {
         if (s->sines)
             load_sines(l);
@@ -566,6 +567,7 @@ void decoder_free(struct decoder *d)
     if (d->head != d->embed)
         layer_free_weight(d, d->head);
     layer_free_weight(d, d->embed);
+    layer_free_weight(d, d->other_embed);
     layer_free_weight(d, d->positions);
     layer_free_weight(d, d->embed_project);
     decoder_altup_free(d);

@@ -316,6 +316,13 @@ struct altup_spec {
     bool scaled; /* a vector multiplies the active stream, as input of the layer's embeddings */
 };
 
+/* Ids [first, first + n) whose embeddings are from another table [rows, width]: an RMS norm, a
+ * matrix [hidden, width], and an RMS norm without weights. */
+struct other_embeds {
+    uint32_t first, n, rows, width;
+    float eps;
+};
+
 /* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)). */
 struct q_growth {
     double beta, length;
@@ -331,6 +338,9 @@ struct decoder_spec {
     uint32_t second_stack;   /* not 0: layers from here on have the names of arch.second, from 0 */
     /* Layers 2i and 2i + 1 are layer i of the checkpoint: odd ones have the names of arch.second */
     bool paired;
+    /* Ids from other[0].first to the end of the vocabulary (Gemma 3n), in ascending order. */
+    struct other_embeds other[2];
+    uint32_t n_other;
     uint32_t more_embeds; /* rows of the stored table of embeddings after those of `vocab` */
 
     struct norm_spec norm;

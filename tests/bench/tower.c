@@ -1,7 +1,8 @@
 /* tower.c - a vision tower with random weights on the CPU: SigLIP so400m/14 at 896 x 896, which is
- * Gemma 3's; patches a second, and the operations a second that these come to.
+ * Gemma 3's, or one of convolutions; features a second, and the operations a second that these come
+ * to.
  *
- *   tower [threads] [runs] [exact|half]     default: all allowed cores, 3, exact */
+ *   tower [threads] [runs] [exact|half] [NAME]     default: all allowed cores, 3, exact, siglip */
 #include "model-server/encoder/tower.h"
 #include "model-server/encoder/family.h"
 #include "model-server/model/decoder.h"
@@ -10,29 +11,34 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SIDE = 896, WIDTH = 2560 };
+static const struct kind {
+    const char *name;
+    uint32_t side, features, width;
+    const char *config;
+} kinds[] = {
+    {"siglip", 896, 256, 2560,
+     "{\"model_type\":\"gemma3\",\"mm_tokens_per_image\":256,\"text_config\":{\"hidden_size\":2560}"
+     ","
+     "\"vision_config\":{\"hidden_size\":1152,\"image_size\":896,\"intermediate_size\":4304,"
+     "\"model_type\":\"siglip_vision_model\",\"num_attention_heads\":16,\"num_hidden_layers\":27,"
+     "\"patch_size\":14}}"},
+    {"fast_vlm", 1024, 256, 896,
+     "{\"model_type\":\"fast_vlm\",\"text_config\":{\"hidden_size\":896},"
+     "\"vision_config\":{\"model_args\":{\"inference_mode\":true}}}"},
+    {"gemma3n", 768, 256, 2048,
+     "{\"model_type\":\"gemma3n\",\"text_config\":{\"hidden_size\":2048},\"vision_config\":{}}"},
+};
+enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-static const char config[] =
-    "{\"model_type\":\"gemma3\",\"mm_tokens_per_image\":256,\"text_config\":{\"hidden_size\":2560},"
-    "\"vision_config\":{\"hidden_size\":1152,\"image_size\":896,\"intermediate_size\":4304,"
-    "\"model_type\":\"siglip_vision_model\",\"num_attention_heads\":16,\"num_hidden_layers\":27,"
-    "\"patch_size\":14}}";
-
-/* Multiplications and additions of a picture of n patches: products, then attention's. */
-static double operations(const struct encoder_spec *s, double n)
-{
-    const double h = s->blocks.hidden, layers = s->blocks.n_layers;
-    const double weights = layers * (4 * h * h + 2 * h * s->blocks.ffn);
-    return 2 * n * weights + layers * 4 * n * n * h;
-}
-
-static struct tower *open_tower(const struct decoder *text, struct encoder_spec *spec)
+static struct tower *open_tower(const struct kind *k, const struct decoder *text,
+                                struct encoder_spec *spec)
 {
     char path[] = "/tmp/tower-XXXXXX";
     struct err e = ERR_INIT;
     const struct encoder_family *family;
     const int fd = mkstemp(path);
-    if (fd < 0 || write(fd, config, sizeof(config) - 1) != (ssize_t)sizeof(config) - 1) {
+    const size_t n = strlen(k->config);
+    if (fd < 0 || write(fd, k->config, n) != (ssize_t)n) {
         fprintf(stderr, "cannot write %s\n", path);
         exit(1);
     }
@@ -44,6 +50,20 @@ static struct tower *open_tower(const struct decoder *text, struct encoder_spec 
     if (!t)
         die(&e);
     return t;
+}
+
+/* Multiplications and additions of a picture: in parts, they are counted. */
+static double operations(struct tower *t, const struct tower_image *image, struct err *e)
+{
+    uint64_t done, all = 0;
+    if (tower_begin(t, image, 1, e))
+        die(e);
+    while (tower_busy(t)) {
+        if (tower_go_on(t, TOWER_ALL - 1, &done, e))
+            die(e);
+        all += done;
+    }
+    return 2.0 * (double)all;
 }
 
 int main(int argc, char **argv)
@@ -58,18 +78,24 @@ int main(int argc, char **argv)
     text.dev = backend_cpu.open(&o, &e);
     if (!text.dev)
         die(&e);
-    struct tower *t = open_tower(&text, &spec);
-    const struct vision_plan plan = {
-        .crops = {{0}}, .n_crops = 1, .crop_width = SIDE, .crop_height = SIDE, .n_features = 256};
-    float *pixels = numbers(text.dev, (size_t)3 * SIDE * SIDE);
-    float *out = malloc((size_t)plan.n_features * WIDTH * sizeof(*out));
+    const struct kind *k = kinds;
+    while (argc > 4 && k < kinds + N_KINDS - 1 && strcmp(k->name, argv[4]) != 0)
+        k++;
+    struct tower *t = open_tower(k, &text, &spec);
+    const struct vision_plan plan = {.crops = {{0}},
+                                     .n_crops = 1,
+                                     .crop_width = k->side,
+                                     .crop_height = k->side,
+                                     .n_features = k->features};
+    float *pixels = numbers(text.dev, (size_t)3 * k->side * k->side);
+    float *out = malloc((size_t)k->features * k->width * sizeof(*out));
     const struct tower_image image = {
         .plan = &plan, .pixels = pixels, .layout = VISION_PLANES, .out = out};
-    const uint32_t n = tower_tokens(t, &plan);
+    const double all = operations(t, &image, &e);
     const double s = BEST(runs, if (tower_encode(t, &image, 1, &e)) die(&e));
     printf("%s\n", backend_cpu.describe(text.dev));
-    printf("SigLIP so400m/14 at %d: %u patches in %.0f ms, %.2f patches/ms, %.0f Gop/s\n", SIDE, n,
-           s * 1e3, n / s * 1e-3, operations(&spec, n) / s * 1e-9);
+    printf("%s at %u: %u tokens in %.0f ms, %.0f Gop, %.0f Gop/s\n", k->name, k->side,
+           tower_tokens(t, &plan), s * 1e3, all * 1e-9, all / s * 1e-9);
     tower_free(t);
     free(out);
     backend_cpu.free(text.dev, pixels);

@@ -11,10 +11,10 @@ small enough to be committed. tests/golden/test_vision_models runs what it finds
 import hashlib, json, os, sys
 import numpy as np, torch
 from safetensors.torch import save_file
-from vision_made import crossed, native, square, tiles
+from vision_made import convolved, crossed, native, square, tiles
 from vision_made.base import IMAGE, picture
 
-CASES = crossed.CASES | native.CASES | square.CASES | tiles.CASES
+CASES = convolved.CASES | crossed.CASES | native.CASES | square.CASES | tiles.CASES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
 WHOLE_OF = {"llava_siglip": 32, "granite_vision": 32}  # what whole patches of a side of 36 cover

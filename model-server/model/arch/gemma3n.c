@@ -45,6 +45,46 @@ static void streams(struct config *c, struct decoder_spec *s)
     s->laurel_rank = config_u32_or(c, "laurel_rank", 64, 1, 65536);
 }
 
+static uint32_t other_number(struct config *c, const cJSON *of, const char *key, double def)
+{
+    const double n = json_num(of, key, def);
+    if (n >= 1 && n < 1 << 24 && n == floor(n))
+        return (uint32_t)n;
+    config_fail(c, "`%s` is out of bounds", key);
+    return 1;
+}
+
+/* Ids of the tower's and of sound's tables, in a checkpoint with both; those are never asked for
+ * without pictures or sound, but for what ends a picture. */
+static void other_media(struct config *c, struct decoder_spec *s)
+{
+    static const struct {
+        const char *key;
+        double first, width;
+    } tables[] = {{"vision_config", 262144, 2048}, {"audio_config", 262272, 1536}};
+    enum { N = sizeof(tables) / sizeof(tables[0]) };
+    for (int i = 0; i < N; i++) {
+        const cJSON *of = c->file == c->root ? NULL : json_get(c->file, tables[i].key);
+        struct other_embeds *o = &s->other[i];
+        if (i == 0 && !cJSON_IsObject(of))
+            return;
+        o->first = other_number(c, of, "vocab_offset", tables[i].first);
+        o->rows = other_number(c, of, "vocab_size", 128);
+        o->width = other_number(c, of, "hidden_size", tables[i].width);
+        o->eps = (float)json_num(of, "rms_norm_eps", 1e-6);
+    }
+    s->n_other = N;
+    s->other[0].n = s->other[1].first - s->other[0].first;
+    s->other[1].n = s->vocab - s->other[1].first;
+    for (int i = 0; i < N; i++)
+        if (s->other[i].first >= s->vocab || s->other[i].n < 1 || s->other[i].n > s->other[i].rows)
+            config_fail(c, "`%s`: `vocab_offset` and `vocab_size` disagree", tables[i].key);
+    const uint32_t image = other_number(c, c->file, "image_token_id", 262145);
+    if (image >= s->vocab)
+        config_fail(c, "`image_token_id` is out of bounds");
+    s->given_id = image;
+}
+
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(c, s,
@@ -74,13 +114,20 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_shared_kv(c, s, 15);
     sparsity(c, s);
     streams(c, s);
+    other_media(c, s);
 }
 
 const struct arch arch_gemma3n = {
     .types = (const char *const[]){"gemma3n_text", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_QK_NORM, NAMES_NORMS_AROUND,
-              NAMES_GATED_MLP, NAMES_LAYER_EMBED, [W_ALTUP_IN] = "model.altup_projections.*",
+    .names = {NAMES_LLAMA_OUTER,
+              NAMES_LLAMA_QKV,
+              NAMES_LLAMA_O,
+              NAMES_QK_NORM,
+              NAMES_NORMS_AROUND,
+              NAMES_GATED_MLP,
+              NAMES_LAYER_EMBED,
+              [W_ALTUP_IN] = "model.altup_projections.*",
               [W_ALTUP_OUT] = "model.altup_unembed_projections.*",
               [W_ALTUP_ROUTER] = "model.layers.*.altup.modality_router",
               [W_ALTUP_ROUTER_NORM] = "model.layers.*.altup.router_norm",
@@ -89,6 +136,12 @@ const struct arch arch_gemma3n = {
               [W_ALTUP_SCALE] = "model.layers.*.altup.correct_output_scale",
               [W_LAUREL_LEFT] = "model.layers.*.laurel.linear_left",
               [W_LAUREL_RIGHT] = "model.layers.*.laurel.linear_right",
-              [W_LAUREL_NORM] = "model.layers.*.laurel.post_laurel_norm"},
+              [W_LAUREL_NORM] = "model.layers.*.laurel.post_laurel_norm",
+              [W_SIGHT_EMBED] = "model.embed_vision.embedding",
+              [W_SIGHT_NORM] = "model.embed_vision.hard_embedding_norm",
+              [W_SIGHT_PROJECT] = "model.embed_vision.embedding_projection",
+              [W_SOUND_EMBED] = "model.embed_audio.embedding",
+              [W_SOUND_NORM] = "model.embed_audio.hard_embedding_norm",
+              [W_SOUND_PROJECT] = "model.embed_audio.embedding_projection"},
     .configure = configure,
 };

@@ -43,11 +43,13 @@ def planes_of_patches(kwargs):
 
 def fill_buffers(model):
     """Numbers that are no parameters: bounds of products, which are the same for those of one input, what is done to means
-    of patches, and biases of routers."""
+    of patches, biases of routers, and statistics of batch norms."""
     for name, b in model.named_buffers():
         end = name.rsplit(".", 1)[-1]
         if end in ("std_bias", "std_scale"):
             b.data = (torch.randn_like(b) * 0.3 + (end == "std_scale")).bfloat16().float()
+        elif end in ("running_mean", "running_var"):
+            b.data = (torch.rand_like(b) * 0.5 + 0.75 * (end == "running_var")).bfloat16().float()
         elif end == "e_score_correction_bias":
             b.data = (torch.randn_like(b) * 0.1).bfloat16().float()
         elif end in ("input_min", "output_min"):

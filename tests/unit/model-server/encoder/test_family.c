@@ -26,6 +26,12 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"paligemma\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"        \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4,\"projection_dim\":64%s}}"
 
+#define GEMMA_3N                                                                                   \
+    "{\"model_type\":\"gemma3n\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
+    "{\"architecture\":\"mobilenetv5_300m_enc\",\"hidden_size\":2048%s}}"
+#define FAST                                                                                       \
+    "{\"model_type\":\"fast_vlm\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"         \
+    "{\"model_args\":{\"inference_mode\":true%s}}}"
 #define GEMMA                                                                                      \
     "{\"model_type\":\"gemma4\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"           \
     "{\"patch_size\":16,\"hidden_size\":64,\"num_attention_heads\":4,\"head_dim\":16%s}}"
@@ -182,6 +188,17 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {PERCEIVER, ",\"hidden_act\":\"mystery\"", "hidden_act"},
         {PERCEIVER, ",\"num_key_value_heads\":3", "num_key_value_heads"},
         {PERCEIVER, ",\"resampler_depth\":9", "resampler_depth"},
+        {GEMMA_3N, "", NULL},
+        {GEMMA_3N, ",\"architecture\":\"mystery\"", "architecture"},
+        {GEMMA_3N, ",\"model_args\":{\"mystery\":1}", "mystery"},
+        {GEMMA_3N, ",\"model_args\":{\"channel_multiplier\":0}", "channel_multiplier"},
+        {GEMMA_3N, ",\"model_args\":{\"msfa_output_resolution\":8}", "vision_soft_tokens"},
+        {FAST, "", NULL},
+        {FAST, ",\"mystery\":1", "mystery"},
+        {FAST, ",\"layers\":[1,2,3]", "layers"},
+        {FAST, ",\"layers\":[64,64,64,64,64]", "steps"},
+        {FAST, ",\"embed_dims\":[96,192,384,768,768]", "hidden_size"},
+        {FAST, ",\"embed_dims\":[96,100,384,768,1536]", "embed_dims"},
         {AYA, "64", NULL},
         {AYA, "63", "alignment_intermediate_size"},
         {PALI, "", NULL},

@@ -1,0 +1,64 @@
+/* conv.h - convolutions on grids of rows, on the host: what matrix products and the other
+ * operations of a backend do not compute.
+ *
+ * A grid has rows [height * width][channels]: the numbers of one place side by side. A convolution
+ * over all channels is conv_gather() and a matrix product. Functions compute rows [begin, end) of a
+ * result, so that threads share it; no result depends on the division. Sums are chains of fused
+ * multiply-adds, in the order of the window's places, with the same bits on every CPU. */
+#ifndef MODEL_SERVER_ENCODER_CONV_H
+#define MODEL_SERVER_ENCODER_CONV_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct conv_shape {
+    uint32_t height, width, channels;
+};
+static inline size_t conv_rows(struct conv_shape s) { return (size_t)s.height * s.width; }
+static inline size_t conv_floats(struct conv_shape s) { return conv_rows(s) * s.channels; }
+
+/* A square of places of the input for each place of the result, `stride` apart. The first begins
+ * `above` rows and `left` columns outside the grid; places outside are zero. */
+struct conv_window {
+    uint32_t size, stride, above, left;
+};
+enum { CONV_MAX_SIZE = 11 }; /* of a window */
+/* The window and the result's height and width over an input. `same`: the result has a place for
+ * each `stride` places of the input, and padding is divided evenly, the larger half behind;
+ * otherwise size / 2 zeros are on each side. */
+struct conv_window conv_over(struct conv_shape in, uint32_t size, uint32_t stride, bool same,
+                             struct conv_shape *out);
+
+/* to[row - begin][size * size][channels]: the window of each place, row by row. */
+void conv_gather(float *to, const float *from, struct conv_shape in, struct conv_shape out,
+                 const struct conv_window *w, size_t begin, size_t end);
+
+/* Depthwise: channel c of the result is a convolution of channel c / each of the input, where
+ * each = out.channels / in.channels. kernel: [each][size * size][in.channels]; bias:
+ * [each][in.channels]. `to` is the first row of the whole result. */
+struct conv_kernels;
+void conv_depth(float *to, const float *from, struct conv_shape in, struct conv_shape out,
+                const struct conv_window *w, const float *kernel, const float *bias,
+                const struct conv_kernels *k, size_t begin, size_t end);
+
+/* The mean of each square of `side` places; in has `side` times the places of out. */
+void conv_mean(float *to, const float *from, struct conv_shape in, struct conv_shape out,
+               size_t begin, size_t end);
+
+/* Rows of `a`, each followed by the row of the smaller grid `b` at the nearest place. */
+void conv_join(float *to, const float *a, struct conv_shape of_a, const float *b,
+               struct conv_shape of_b, size_t begin, size_t end);
+
+/* The inner loop, with a variant per instruction set; conv.c has the reference.
+ * to[c * step] = bias[c] + the sum over j < n of x[j][c] * k[j][c], c < channels. */
+#define CONV_SUM(name)                                                                             \
+    void name(float *to, size_t step, const float *bias, const float *const *x,                    \
+              const float *const *k, uint32_t n, uint32_t channels)
+typedef CONV_SUM(conv_sum_fn);
+conv_sum_fn conv_sum_ref, conv_sum_avx2, conv_sum_avx512;
+struct conv_kernels {
+    conv_sum_fn *sum;
+};
+/* Selects the fastest variant that `features` allows: bits of resample_features(). */
+void conv_kernels_init(struct conv_kernels *k, unsigned features);
+#endif

@@ -1,0 +1,69 @@
+#include "model-server/encoder/conv_spec.h"
+#include <string.h>
+
+void conv_add(struct conv_spec *s, struct conv_step c)
+{
+    if (s->n < CONV_MAX_STEPS)
+        s->step[s->n] = c;
+    s->n++;
+}
+
+struct conv_shape conv_result(const struct conv_step *c, const struct conv_shape *shape,
+                              struct conv_window *w)
+{
+    struct conv_shape out = shape[c->from];
+    *w = (struct conv_window){1, 1, 0, 0};
+    switch (c->kind) {
+    case CONV_DENSE:
+    case CONV_DEPTH:
+        *w = conv_over(shape[c->from], c->size, c->stride, c->same, &out);
+        out.channels = c->out;
+        break;
+    case CONV_MEAN:
+        out.height = out.width = c->size;
+        break;
+    case CONV_JOIN:
+        out.channels += shape[c->with].channels;
+        break;
+    case CONV_ATTEND:
+        out.channels = c->heads * c->head_dim;
+        break;
+    case CONV_NORM:
+    case CONV_GATE:
+        break;
+    }
+    return out;
+}
+
+static bool equal(struct conv_shape a, struct conv_shape b)
+{
+    return a.height == b.height && a.width == b.width && a.channels == b.channels;
+}
+
+static bool fits(const struct conv_step *c, const struct conv_shape *shape)
+{
+    const struct conv_shape in = shape[c->from], with = shape[c->with];
+    struct conv_window w;
+    const struct conv_shape out = conv_result(c, shape, &w);
+    if (c->add && !equal(out, shape[c->to]))
+        return false;
+    if (c->kind == CONV_MEAN)
+        return in.height % c->size == 0 && in.width == in.height;
+    if (c->kind == CONV_JOIN)
+        return with.height <= in.height && with.width <= in.width;
+    return true;
+}
+
+bool conv_shapes(const struct conv_spec *s, uint32_t n, uint32_t height, uint32_t width,
+                 struct conv_shape shape[CONV_GRIDS])
+{
+    memset(shape, 0, CONV_GRIDS * sizeof(*shape));
+    shape[0] = (struct conv_shape){height, width, 3};
+    for (uint32_t i = 0; i < n; i++) {
+        struct conv_window w;
+        if (!fits(&s->step[i], shape))
+            return false;
+        shape[s->step[i].to] = conv_result(&s->step[i], shape, &w);
+    }
+    return true;
+}

@@ -1,0 +1,65 @@
+/* conv_spec.h - a tower of convolutions as data: a list of steps over a few grids.
+ *
+ * A grid has rows [height * width][channels] (conv.h). A step reads one or two grids and writes
+ * one; grid 0 begins as the picture, with 3 channels. Then come a norm, an activation, and with
+ * `add` a sum with what the grid had. A plain value. */
+#ifndef MODEL_SERVER_ENCODER_CONV_SPEC_H
+#define MODEL_SERVER_ENCODER_CONV_SPEC_H
+#include "model-server/encoder/conv.h"
+#include "model-server/model/decoder_spec.h"
+
+enum { CONV_GRIDS = 6, CONV_MAX_STEPS = 512 };
+
+enum conv_kind {
+    CONV_DENSE, /* a convolution over all channels; of size and stride 1: a product */
+    CONV_DEPTH, /* depthwise; several outputs of a channel are adjacent */
+    CONV_MEAN,  /* means of squares, so that `size` places a side are left */
+    CONV_NORM,  /* its norm alone */
+    CONV_JOIN,  /* the channels of `from` and of `with` side by side; `with` may be smaller */
+    /* Attention over the whole grid with heads of head_dim. `from` has queries, `with` the keys,
+     * then the values, of kv_heads; the same grid: queries, keys and values. */
+    CONV_ATTEND,
+    /* Each channel times a factor of its own: a sigmoid of an MLP of the channels' means (squeeze
+     * and excitation, arXiv 1709.01507), whose `out` inner numbers go through a ReLU. Names:
+     * weight, and norm for the second matrix. */
+    CONV_GATE
+};
+
+struct conv_step {
+    enum conv_kind kind;
+    uint8_t from, with, to; /* grids; `to` may be `from` only for CONV_NORM and CONV_GATE */
+    uint8_t size, stride;
+    bool same; /* padding: see conv_over() */
+    bool bias, add;
+    enum act act; /* ACT_N: none */
+    /* Names of tensors, numbers of conv_spec.names; 0: there is none. `scale`: the whole name of a
+     * vector that multiplies each channel of the result (LayerScale, arXiv 2103.17239), folded
+     * into the norm or, in fp32, into weight and bias. `batch`: a batch norm after the
+     * convolution, whose statistics are folded as well. */
+    uint8_t weight, norm, scale, batch;
+    uint16_t at[2]; /* the numbers in the names */
+    uint32_t out;   /* channels of the result */
+    uint32_t heads, kv_heads, head_dim;
+};
+
+struct conv_spec {
+    uint32_t n;    /* 0: the tower has no convolutions, but patches */
+    uint32_t side; /* of the picture for which memory is reserved, in pixels */
+    /* Of the tensors without ".weight" and ".bias", * for at[0] and at[1]. The first is not used;
+     * ends with NULL. */
+    const char *const *names;
+    struct norm_spec norm;
+    float batch_eps;
+    struct conv_step step[CONV_MAX_STEPS];
+};
+
+/* The shape of each grid after the first `n` steps over a picture of height x width. False: the
+ * picture is too small, or its sides do not divide into the means. */
+bool conv_shapes(const struct conv_spec *s, uint32_t n, uint32_t height, uint32_t width,
+                 struct conv_shape shape[CONV_GRIDS]);
+/* The shape of a step's result. */
+struct conv_shape conv_result(const struct conv_step *c, const struct conv_shape *shape,
+                              struct conv_window *w);
+/* Appends a step; beyond CONV_MAX_STEPS it is counted only. */
+void conv_add(struct conv_spec *s, struct conv_step c);
+#endif

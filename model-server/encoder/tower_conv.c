@@ -1,0 +1,301 @@
+#include "model-server/encoder/tower_conv.h"
+#include "model-server/encoder/resample_kernels.h"
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_ROWS = 16 }; /* of a part */
+
+/* ---------------------------------------------------------------- on the host */
+
+/* Rows of a step's result that threads share. */
+struct host_job {
+    const struct conv_step *step;
+    const struct tower_conv_part *part;
+    const struct conv_kernels *kernels;
+    const float *in, *with; /* whole grids */
+    struct conv_shape shape, of_with, result;
+    struct conv_window w;
+    const float *gate;
+    float *out; /* row `first` */
+    size_t first;
+};
+
+static void multiply(const struct host_job *j, size_t begin, size_t end)
+{
+    const size_t n = j->shape.channels;
+    for (size_t i = begin; i < end; i++)
+        for (size_t c = 0; c < n; c++)
+            j->out[(i - j->first) * n + c] = j->in[i * n + c] * j->gate[c];
+}
+
+/* Rows [first + begin, first + end). */
+static void host_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct host_job *j = arg;
+    const size_t width = j->result.channels, from = j->first + begin, to = j->first + end;
+    float *out = j->out - j->first * width; /* row 0 of the whole result */
+    (void)thread;
+    switch (j->step->kind) {
+    case CONV_DENSE:
+        conv_gather(j->out + begin * j->w.size * j->w.size * j->shape.channels, j->in, j->shape,
+                    j->result, &j->w, from, to);
+        break;
+    case CONV_DEPTH:
+        conv_depth(out, j->in, j->shape, j->result, &j->w, j->part->host[0], j->part->host[1],
+                   j->kernels, from, to);
+        break;
+    case CONV_MEAN:
+        conv_mean(out, j->in, j->shape, j->result, from, to);
+        break;
+    case CONV_JOIN:
+        conv_join(out, j->in, j->shape, j->with, j->of_with, from, to);
+        break;
+    case CONV_GATE:
+        multiply(j, from, to);
+        break;
+    case CONV_NORM:
+    case CONV_ATTEND:
+        assert(!"these are operations of the backend");
+    }
+}
+
+/* y = act(W x + b) with rows of W one after the other. */
+static void dense(float *y, const float *w, const float *b, const float *x, uint32_t rows,
+                  uint32_t cols)
+{
+    for (size_t r = 0; r < rows; r++) {
+        float sum = b[r];
+        for (size_t c = 0; c < cols; c++)
+            sum = fmaf(w[r * cols + c], x[c], sum);
+        y[r] = sum;
+    }
+}
+
+/* The factors of CONV_GATE, to the first `channels` numbers of t->conv.gate. */
+static void make_gate(struct tower *t, const struct conv_step *c, const float *in,
+                      struct conv_shape s)
+{
+    const struct tower_conv_part *p = &t->conv.part[t->conv.step];
+    float *gate = t->conv.gate, *mean = gate + s.channels, *inner = mean + s.channels;
+    conv_mean(mean, in, s, (struct conv_shape){1, 1, s.channels}, 0, 1);
+    dense(inner, p->host[0], p->host[1], mean, c->out, s.channels);
+    for (uint32_t i = 0; i < c->out; i++)
+        inner[i] = inner[i] > 0 ? inner[i] : 0;
+    dense(gate, p->host[2], p->host[3], inner, s.channels, c->out);
+    for (uint32_t i = 0; i < s.channels; i++)
+        gate[i] = 1 / (1 + expf(-gate[i]));
+}
+
+/* A grid in host memory: on a device with its own, a copy that is made by the step's first part. */
+static const float *in_host(struct tower *t, uint8_t grid, int copy, struct err *e)
+{
+    struct tower_conv *c = &t->conv;
+    const size_t bytes = conv_floats(c->shape[grid]) * sizeof(float);
+    if (tower_conv_shares(t))
+        return c->grid[grid];
+    if (c->row == 0 && t->d.ops->download(t->d.dev, c->host[copy], c->grid[grid], bytes, e))
+        return NULL;
+    return c->host[copy];
+}
+
+/* Computes rows [c->row, c->row + n) of the step on the host, to `to` of the device: for
+ * CONV_DENSE the windows, otherwise the result. */
+static int run_on_host(struct tower *t, const struct conv_step *s, uint32_t n, float *to,
+                       struct err *e)
+{
+    struct tower_conv *c = &t->conv;
+    struct host_job j = {.step = s,
+                         .part = &c->part[c->step],
+                         .kernels = &c->kernels,
+                         .in = in_host(t, s->from, 0, e),
+                         .shape = c->shape[s->from],
+                         .of_with = c->shape[s->with],
+                         .gate = c->gate,
+                         .first = c->row};
+    j.result = conv_result(s, c->shape, &j.w);
+    if (!j.in || (s->kind == CONV_JOIN && !(j.with = in_host(t, s->with, 1, e))))
+        return -1;
+    if (s->kind == CONV_GATE && c->row == 0)
+        make_gate(t, s, j.in, j.shape);
+    j.out = tower_conv_shares(t) ? to : c->host_out;
+    if (t->d.ops->host_run)
+        t->d.ops->host_run(t->d.dev, host_rows, &j, n);
+    else
+        host_rows(&j, 0, 0, n);
+    if (tower_conv_shares(t))
+        return 0;
+    const size_t row =
+        s->kind == CONV_DENSE ? (size_t)s->size * s->size * j.shape.channels : j.result.channels;
+    return t->d.ops->upload(t->d.dev, to, c->host_out, n * row * sizeof(float), e);
+}
+
+/* ---------------------------------------------------------------- on the device */
+
+/* A step of the backend over n rows, whose sequence has `kv_len` rows in the cache. */
+static struct ragged batch(const struct tower_conv *c, struct span *span, uint32_t n,
+                           uint32_t kv_len)
+{
+    *span = (struct span){.n = n, .kv_len = kv_len, .blocks = c->blocks};
+    return (struct ragged){.n_tokens = n,
+                           .n_spans = 1,
+                           .ids = c->zeros,
+                           .pos = c->places,
+                           .slots = c->places,
+                           .spans = span};
+}
+
+/* Before the first part: all keys and values. */
+static int store(struct tower *t, const struct conv_step *s, struct err *e)
+{
+    struct tower_conv *c = &t->conv;
+    const uint32_t n = (uint32_t)conv_rows(c->shape[s->with]);
+    struct span span;
+    const struct ragged b = batch(c, &span, n, n);
+    if (t->d.ops->step_begin(t->d.dev, &b, e))
+        return -1;
+    t->d.ops->rope_kv(t->d.dev, c->grid[s->with], c->kv, c->part[c->step].layer,
+                      &(struct rope_kv){.n_heads = s->with == s->from ? s->heads : 0,
+                                        .n_kv_heads = s->kv_heads,
+                                        .head_dim = s->head_dim});
+    return t->d.ops->step_end(t->d.dev, e);
+}
+
+static void attend(struct tower *t, const struct conv_step *s, float *to, const float *from)
+{
+    const struct tower_conv *c = &t->conv;
+    t->d.ops->attention(t->d.dev, to, from, c->shape[s->from].channels, c->kv,
+                        c->part[c->step].layer,
+                        &(struct attn){.n_heads = s->heads,
+                                       .n_kv_heads = s->kv_heads,
+                                       .head_dim = s->head_dim,
+                                       .scale = 1 / sqrtf((float)s->head_dim),
+                                       .both = true});
+}
+
+/* The operations of rows [c->row, c->row + n): `to` is their place, or that of what is added. */
+static int run_on_device(struct tower *t, const struct conv_step *s, uint32_t n, uint32_t width,
+                         float *to, struct err *e)
+{
+    struct tower_conv *c = &t->conv;
+    const struct backend_ops *ops = t->d.ops;
+    const struct tower_conv_part *p = &c->part[c->step];
+    const float *from = c->grid[s->from] + (size_t)c->row * c->shape[s->from].channels;
+    const bool attends = s->kind == CONV_ATTEND;
+    struct span span;
+    const struct ragged b =
+        batch(c, &span, n, attends ? (uint32_t)conv_rows(c->shape[s->with]) : n);
+    if (ops->step_begin(t->d.dev, &b, e))
+        return -1;
+    if (s->kind == CONV_DENSE)
+        ops->linear(t->d.dev, to, tower_conv_on_host(s) ? c->cols : from, n, p->w, p->bias);
+    if (attends)
+        attend(t, s, to, from);
+    if (s->norm && s->kind != CONV_GATE)
+        ops->norm(t->d.dev, to, s->kind == CONV_NORM ? from : to, n, width, &p->norm);
+    if (s->act != ACT_N)
+        ops->act(t->d.dev, to, n, width, s->act);
+    if (s->add)
+        ops->add_norm(t->d.dev, NULL, c->grid[s->to] + (size_t)c->row * width, to, 1, n, width,
+                      NULL);
+    return ops->step_end(t->d.dev, e);
+}
+
+/* ---------------------------------------------------------------- steps */
+
+/* Multiply-adds of a row of the step's result; at least 1. */
+static uint64_t row_cost(const struct tower_conv *c, const struct conv_step *s)
+{
+    const struct conv_shape in = c->shape[s->from], with = c->shape[s->with];
+    const uint64_t places = (uint64_t)s->size * s->size;
+    switch (s->kind) {
+    case CONV_DENSE:
+        return places * in.channels * s->out;
+    case CONV_DEPTH:
+        return places * s->out;
+    case CONV_ATTEND:
+        return 2 * (uint64_t)s->heads * s->head_dim * conv_rows(with);
+    default:
+        return in.channels;
+    }
+}
+
+/* The next part, of up to n rows. */
+static int part(struct tower *t, const struct conv_step *s, uint32_t n, uint32_t width,
+                struct err *e)
+{
+    struct tower_conv *c = &t->conv;
+    float *result = c->grid[s->to] + (size_t)c->row * width, *to = s->add ? c->rows : result;
+    if (s->kind == CONV_ATTEND && c->row == 0 && store(t, s, e))
+        return -1;
+    if (tower_conv_on_host(s) && run_on_host(t, s, n, s->kind == CONV_DENSE ? c->cols : to, e))
+        return -1;
+    return run_on_device(t, s, n, width, to, e);
+}
+
+int tower_conv_on(struct tower *t, uint64_t most, uint64_t *done, bool *over, struct err *e)
+{
+    struct tower_conv *c = &t->conv;
+    const struct conv_step *s = &t->spec.conv.step[c->step];
+    struct conv_window w;
+    const struct conv_shape result = conv_result(s, c->shape, &w);
+    const uint64_t cost = row_cost(c, s), some = most / cost;
+    const uint32_t rows = (uint32_t)conv_rows(result), left = rows - c->row;
+    uint32_t n = some > TOWER_CONV_ROWS ? TOWER_CONV_ROWS : (uint32_t)some;
+    n = n < LEAST_ROWS ? LEAST_ROWS : n;
+    n = n > left ? left : n;
+    if (part(t, s, n, result.channels, e))
+        return -1;
+    *done = n * cost;
+    c->row += n;
+    if (c->row == rows) {
+        c->shape[s->to] = result;
+        c->row = 0;
+        c->step++;
+    }
+    *over = c->step == t->spec.conv.n;
+    return 0;
+}
+
+/* Planes of a crop as rows of three numbers. */
+static void interleave(float *rows, const float *planes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < 3; k++)
+            rows[3 * i + k] = planes[k * n + i];
+}
+
+int tower_conv_begin(struct tower *t, const struct tower_image *image, uint32_t crop, struct err *e)
+{
+    struct tower_conv *c = &t->conv;
+    const uint32_t height = vision_crop_height(image->plan, crop);
+    const uint32_t width = vision_crop_width(image->plan, crop);
+    const size_t n = (size_t)height * width;
+    if (tower_conv_reserve(t, height, width, e))
+        return -1;
+    conv_kernels_init(&c->kernels, resample_features());
+    conv_shapes(&t->spec.conv, 0, height, width, c->shape);
+    c->step = c->row = 0;
+    float *rows = tower_conv_shares(t) ? c->grid[0] : malloc(3 * n * sizeof(*rows));
+    if (!rows)
+        return err_nomem(e);
+    interleave(rows, image->pixels + 3 * vision_pixels_before(image->plan, crop), n);
+    if (tower_conv_shares(t))
+        return 0;
+    const int rc = t->d.ops->upload(t->d.dev, c->grid[0], rows, 3 * n * sizeof(*rows), e);
+    free(rows);
+    return rc;
+}
+
+int tower_conv_project(struct tower *t, struct err *e)
+{
+    struct tower_conv *c = &t->conv;
+    const uint32_t n = (uint32_t)conv_rows(c->shape[0]);
+    struct span span;
+    const struct ragged b = batch(c, &span, n, n);
+    if (t->d.ops->step_begin(t->d.dev, &b, e))
+        return -1;
+    tower_project(t, &t->project, c->grid[0], 0, n, t->features[0]);
+    return t->d.ops->step_end(t->d.dev, e);
+}

@@ -1,0 +1,192 @@
+/* test_conv.c - convolutions on grids against sums place by place, and the inner loop of each
+ * instruction set against its reference, bit by bit; random shapes of a fixed seed. */
+#include "model-server/encoder/conv.h"
+#include "model-server/encoder/conv_spec.h"
+#include "model-server/encoder/resample_kernels.h"
+#include "tests/check/random.h"
+#include "tests/unit/test.h"
+#include <math.h>
+#include <string.h>
+
+static struct rng rng;
+enum { ROUNDS = 300 };
+
+static float *random_floats(size_t n)
+{
+    float *v = malloc((n + 1) * sizeof(*v));
+    assert_non_null(v);
+    for (size_t i = 0; i < n; i++)
+        v[i] = (float)rng_below(&rng, 2001) / 1000 - 1;
+    return v;
+}
+
+static struct conv_shape random_shape(void)
+{
+    return (struct conv_shape){1 + rng_below(&rng, 9), 1 + rng_below(&rng, 9),
+                               1 + rng_below(&rng, 70)};
+}
+
+/* The number at (y, x) of a padded grid; 0 outside. */
+static float at(const float *from, struct conv_shape s, int64_t y, int64_t x, uint32_t c)
+{
+    if (y < 0 || x < 0 || y >= s.height || x >= s.width)
+        return 0;
+    return from[((size_t)y * s.width + (size_t)x) * s.channels + c];
+}
+
+/* Output sizes and padding as TensorFlow's SAME, and as size / 2 zeros on each side. */
+static void windows_lie_where_they_are_said_to(void **state)
+{
+    static const struct {
+        uint32_t n, size, stride, same, out, before;
+    } all[] = {{8, 3, 1, 1, 8, 1},     {8, 3, 2, 1, 4, 0},    {9, 3, 2, 1, 5, 1},
+               {768, 3, 2, 1, 384, 0}, {192, 5, 2, 1, 96, 1}, {1, 5, 2, 1, 1, 2},
+               {8, 3, 2, 0, 4, 1},     {9, 7, 2, 0, 5, 3},    {1, 7, 1, 0, 1, 3},
+               {5, 1, 2, 1, 3, 0},     {64, 7, 2, 0, 32, 3}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        struct conv_shape out = {0};
+        const struct conv_window w = conv_over((struct conv_shape){all[i].n, all[i].n, 1},
+                                               all[i].size, all[i].stride, all[i].same, &out);
+        assert_int_equal(out.height, all[i].out);
+        assert_int_equal(out.width, all[i].out);
+        assert_int_equal(w.above, all[i].before);
+        assert_int_equal(w.left, all[i].before);
+    }
+}
+
+static void check_gather(const float *from, struct conv_shape in, struct conv_shape out,
+                         const struct conv_window *w)
+{
+    const size_t each = (size_t)w->size * w->size * in.channels, rows = conv_rows(out);
+    float *got = random_floats(rows * each);
+    const size_t cut = rows / 2;
+    conv_gather(got, from, in, out, w, 0, cut);
+    conv_gather(got + cut * each, from, in, out, w, cut, rows);
+    for (size_t i = 0; i < rows; i++)
+        for (uint32_t k = 0; k < each; k++) {
+            const uint32_t place = k / in.channels;
+            const int64_t y = (int64_t)(i / out.width * w->stride + place / w->size) - w->above;
+            const int64_t x = (int64_t)(i % out.width * w->stride + place % w->size) - w->left;
+            if (got[i * each + k] != at(from, in, y, x, k % in.channels))
+                fail_msg("window of place %zu, number %u", i, k);
+        }
+    free(got);
+}
+
+/* The sums of one depthwise convolution, in double precision. */
+static void check_depth(const float *from, struct conv_shape in, struct conv_shape out,
+                        const struct conv_window *w)
+{
+    const uint32_t each = 1 + rng_below(&rng, 3), n = in.channels, places = w->size * w->size;
+    float *kernel = random_floats((size_t)each * places * n),
+          *bias = random_floats((size_t)each * n);
+    out.channels = each * n;
+    float *want = random_floats(conv_floats(out)), *got = random_floats(conv_floats(out));
+    struct conv_kernels k = {conv_sum_ref};
+    conv_depth(want, from, in, out, w, kernel, bias, &k, 0, conv_rows(out));
+    for (size_t i = 0; i < conv_rows(out); i++)
+        for (uint32_t o = 0; o < out.channels; o++) {
+            const uint32_t c = o / each, part = o % each;
+            double sum = bias[part * n + c];
+            for (uint32_t p = 0; p < places; p++) {
+                const int64_t y = (int64_t)(i / out.width * w->stride + p / w->size) - w->above;
+                const int64_t x = (int64_t)(i % out.width * w->stride + p % w->size) - w->left;
+                sum += (double)at(from, in, y, x, c) * kernel[(part * places + p) * n + c];
+            }
+            if (fabs(want[i * out.channels + o] - sum) > 1e-4)
+                fail_msg("place %zu, channel %u: %g, not %g", i, o,
+                         (double)want[i * out.channels + o], sum);
+        }
+    for (unsigned features = 0; features < 4; features++) {
+        const size_t cut = rng_below(&rng, (uint32_t)conv_rows(out) + 1);
+        conv_kernels_init(&k, features & resample_features());
+        conv_depth(got, from, in, out, w, kernel, bias, &k, 0, cut);
+        conv_depth(got, from, in, out, w, kernel, bias, &k, cut, conv_rows(out));
+        if (memcmp(got, want, conv_floats(out) * sizeof(float)) != 0)
+            fail_msg("features %u: other bits", features);
+    }
+    free(kernel), free(bias), free(want), free(got);
+}
+
+static void convolutions_are_sums_over_windows(void **state)
+{
+    static const uint32_t sizes[] = {1, 3, 5, 7};
+    (void)state;
+    for (int i = 0; i < ROUNDS; i++) {
+        const struct conv_shape in = random_shape();
+        struct conv_shape out = in;
+        const struct conv_window w = conv_over(in, sizes[rng_below(&rng, 4)],
+                                               1 + rng_below(&rng, 2), rng_below(&rng, 2), &out);
+        float *from = random_floats(conv_floats(in));
+        check_gather(from, in, out, &w);
+        check_depth(from, in, out, &w);
+        free(from);
+    }
+}
+
+static void means_and_joins(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ROUNDS; i++) {
+        const struct conv_shape small = random_shape();
+        const uint32_t side = 1 + rng_below(&rng, 3), more = 1 + rng_below(&rng, 5);
+        const struct conv_shape large = {small.height * side, small.width * side, more};
+        struct conv_shape joined = large, mean = small;
+        joined.channels += small.channels;
+        mean.channels = more;
+        float *a = random_floats(conv_floats(large)), *b = random_floats(conv_floats(small));
+        float *got = random_floats(conv_floats(joined)), *means = random_floats(conv_floats(mean));
+        conv_join(got, a, large, b, small, 0, conv_rows(large));
+        conv_mean(means, a, large, mean, 0, conv_rows(mean));
+        for (size_t r = 0; r < conv_rows(large); r++) {
+            const size_t y = r / large.width / side, x = r % large.width / side;
+            const float *row = got + r * joined.channels;
+            assert_memory_equal(row, a + r * more, more * sizeof(float));
+            assert_memory_equal(row + more, b + (y * small.width + x) * small.channels,
+                                small.channels * sizeof(float));
+        }
+        double all = 0, of_means = 0;
+        for (size_t k = 0; k < conv_floats(large); k++)
+            all += a[k];
+        for (size_t k = 0; k < conv_floats(mean); k++)
+            of_means += means[k];
+        assert_true(fabs(all / (side * side) - of_means) < 1e-3);
+        free(a), free(b), free(got), free(means);
+    }
+}
+
+/* Sums of grids of other shapes, and means of what does not divide, are refused. */
+static void steps_that_do_not_fit_are_refused(void **state)
+{
+    struct conv_spec *s = calloc(1, sizeof(*s));
+    struct conv_shape shape[CONV_GRIDS];
+    (void)state;
+    assert_non_null(s);
+    conv_add(s, (struct conv_step){.kind = CONV_DENSE,
+                                   .from = 0,
+                                   .to = 1,
+                                   .size = 3,
+                                   .stride = 2,
+                                   .same = true,
+                                   .out = 4});
+    conv_add(s, (struct conv_step){.kind = CONV_MEAN, .from = 1, .to = 2, .size = 3});
+    assert_true(conv_shapes(s, s->n, 12, 12, shape));
+    assert_int_equal(shape[2].height, 3);
+    assert_int_equal(shape[2].channels, 4);
+    assert_false(conv_shapes(s, s->n, 16, 16, shape));
+    assert_false(conv_shapes(s, s->n, 12, 24, shape));
+    s->step[1].add = true;
+    assert_false(conv_shapes(s, s->n, 12, 12, shape));
+    free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(windows_lie_where_they_are_said_to),
+                                       cmocka_unit_test(convolutions_are_sums_over_windows),
+                                       cmocka_unit_test(means_and_joins),
+                                       cmocka_unit_test(steps_that_do_not_fit_are_refused)};
+    rng = rng_new();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
