@@ -55,6 +55,25 @@ static void load_llava(struct vision *v, struct vision_settings *s)
         vision_settings_fail(s, "%s: do_center_crop must be true", s->pixels.name);
 }
 
+/* FastVLM: as LLaVA 1.5, with a tower of convolutions, of which 64 pixels a side are a feature. */
+static void load_fast(struct vision *v, struct vision_settings *s)
+{
+    struct vision_llava *l = &v->llava;
+    vision_read_format(
+        s, &v->format,
+        &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean, vision_clip_std, 64});
+    const struct vision_section size = vision_inside(&s->pixels, "size");
+    l->shortest = vision_u32(s, &size, "shortest_edge", 1024, 1, VISION_MAX_SETTING);
+    l->tile = vision_side(s, &s->pixels, "crop_size", l->shortest);
+    if (v->format.patch != 64 || l->tile % 64 || l->shortest < l->tile ||
+        vision_u32(s, &s->processor, "patch_size", 64, 1, 256) != 64 ||
+        !vision_flag(&s->pixels, "do_center_crop", true))
+        vision_settings_fail(s, "%s: size, crop_size, do_center_crop and patch_size disagree",
+                             s->pixels.name);
+    v->token = vision_read_token(s, vision_key(s, "image_token_index", "image_token_id"), "<image>",
+                                 151646, v->marker);
+}
+
 static uint32_t pinpoint_side(struct vision_settings *s, const struct vision_llava *l,
                               const cJSON *side)
 {
@@ -238,6 +257,8 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
 
 const struct vision_family vision_llava = {
     .types = {"llava"}, .load = load_llava, .plan = plan_llava, .expand = expand};
+const struct vision_family vision_fast_vlm = {
+    .types = {"fast_vlm"}, .load = load_fast, .plan = plan_llava, .expand = expand};
 const struct vision_family vision_llava_next = {
     .types = {"llava_next"}, .load = load_next, .plan = plan_next, .expand = expand};
 const struct vision_family vision_llava_onevision = {

@@ -13,6 +13,7 @@
     ROW(pixtral)                                                                                   \
     ROW(llava_next)                                                                                \
     ROW(llava)                                                                                     \
+    ROW(fast_vlm)                                                                                  \
     ROW(idefics3)                                                                                  \
     ROW(internvl)                                                                                  \
     ROW(paligemma)                                                                                 \

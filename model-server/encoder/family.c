@@ -21,6 +21,7 @@
     ROW(pixtral)                                                                                   \
     ROW(llava)                                                                                     \
     ROW(llava_siglip)                                                                              \
+    ROW(fast_vlm)                                                                                  \
     ROW(idefics3)                                                                                  \
     ROW(internvl)                                                                                  \
     ROW(internvl_chat)                                                                             \
