@@ -23,12 +23,19 @@ DELTA = dict(
     head_dim=16, num_hidden_layers=4, full_attention_interval=4, linear_num_key_heads=2, linear_num_value_heads=4,
     linear_key_head_dim=16, linear_value_head_dim=16, linear_conv_kernel_dim=4, num_key_value_heads=2,
 )
+DSA = dict(
+    q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8, index_n_heads=20, index_head_dim=16,
+    n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, n_shared_experts=1, n_group=1, topk_group=1, first_k_dense_replace=1,
+    num_key_value_heads=8, num_nextn_predict_layers=1, routed_scaling_factor=1.8, rope_parameters=THETA,
+)
 CASES = {
     "deepseek_v3": dict(
         model_type="deepseek_v3", q_lora_rank=None, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8,
         n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, n_shared_experts=1, n_group=1, topk_group=1,
         first_k_dense_replace=1, num_key_value_heads=8, num_nextn_predict_layers=1, routed_scaling_factor=1.8,
     ),
+    "deepseek_v32": dict(model_type="deepseek_v32", index_topk=12, **DSA),
+    "glm_moe_dsa": dict(model_type="glm_moe_dsa", index_topk=12, indexer_types=["full", "shared", "full"], **DSA),
     "glm4_moe": dict(
         model_type="glm4_moe", head_dim=16, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32,
         n_shared_experts=1, n_group=1, topk_group=1, first_k_dense_replace=1, num_nextn_predict_layers=1, attention_bias=True,

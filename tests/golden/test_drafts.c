@@ -7,8 +7,9 @@
 #define TOLERANCE 1e-4
 #define MADE      "build/golden/drafts/"
 
-static const char *const names[] = {"deepseek_v3", "glm4_moe", "qwen3_next", "qwen3_5_text",
-                                    "llama",       "eagle",    "eagle3",     "eagle3_qwen3"};
+static const char *const names[] = {"deepseek_v3",  "glm4_moe",   "qwen3_next", "qwen3_5_text",
+                                    "llama",        "eagle",      "eagle3",     "eagle3_qwen3",
+                                    "deepseek_v32", "glm_moe_dsa"};
 enum { N_NAMES = sizeof(names) / sizeof(names[0]), DEEPER = 2, VOCAB = 320 };
 
 struct expected {
