@@ -279,16 +279,21 @@ struct altup {
  * 2405.04434; V3, 2412.19437) the experts form n_groups ranges of equal length. Only experts of
  * the top_groups best groups can be selected. */
 struct moe {
-    struct weight *router;      /* [n_experts, hidden] */
+    struct weight *router;      /* [n_experts + n_zero, hidden] */
     struct weight *const *up;   /* [n_experts] gate over up: [2 * ffn, hidden] */
     struct weight *const *down; /* [n_experts] [hidden, ffn] */
     /* Both NULL: the expert is on another rank, which adds its result. Those of a rank are
      * consecutive. */
     uint32_t n_experts, top_k;
+    /* Zero-computation experts (LongCat-Flash, arXiv 2509.01322): the router has as many more rows,
+     * and the result of such an expert is its input. Without adds_zero another rank adds it. Only
+     * if moe_zero is set. */
+    uint32_t n_zero;
+    bool adds_zero;
     bool renormalise; /* the scores of the selected experts are scaled to a sum of 1 */
     enum moe_score score;
     float scale;                   /* final factor of the weights */
-    const float *select_bias;      /* [n_experts] added for the selection only, or NULL */
+    const float *select_bias;      /* [n_experts + n_zero] added for the selection only, or NULL */
     bool select_logits;            /* experts are chosen by their logits, not by their scores */
     uint32_t n_groups, top_groups; /* 0 or 1 groups: none */
     bool group_pairs; /* score of a group: the sum of its two best experts; else its best expert */
@@ -339,6 +344,7 @@ typedef void profile_fn(void *arg, const char *what, uint64_t bytes, double us);
 struct backend_ops {
     const char *name;   /* "cpu" */
     bool makes_weights; /* weight_load() generates random parts, all or none, unless it quantises */
+    bool moe_zero;      /* moe() supports experts without weights: see struct moe */
     /* Support of a format in an arithmetic. NATIVE: weight_load() accepts it as SOURCE_CODES or
      * by --quantize. WIDEN: it needs SOURCE_NUMBERS. */
     enum take (*weight_takes)(const struct format *f, enum arith a);

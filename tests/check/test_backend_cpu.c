@@ -364,7 +364,10 @@ static void moe_exact(const float *router, float *const *up, float *const *down,
         for (int i = 1; i < EXPERTS; i++)
             best[k] = p[i] > p[best[k]] ? i : best[k];
         kept += p[best[k]];
-        expert_exact(up[best[k]], down[best[k]], x, p[best[k]], m, best[k], y);
+        for (int i = 0; (uint32_t)best[k] >= m->n_experts && i < HIDDEN; i++)
+            y[i] += p[best[k]] * x[i];
+        if ((uint32_t)best[k] < m->n_experts)
+            expert_exact(up[best[k]], down[best[k]], x, p[best[k]], m, best[k], y);
         p[best[k]] = -1;
     }
     for (int i = 0; i < HIDDEN; i++)
@@ -384,6 +387,7 @@ static void assert_parts_add_up(struct device *d, const struct moe *all, const f
     for (int k = 0; k < 2; k++) {
         struct moe m = *all;
         m.up = up[k], m.down = down[k];
+        m.adds_zero = k == 0;
         ops->moe(d, part[k], x, MOE_ROWS, &m);
     }
     for (int r = 0; r < MOE_ROWS; r++) {
@@ -413,12 +417,16 @@ static void experts_are_mixed_row_by_row(void **state)
     }
     m.router = load(d, router, EXPERTS, HIDDEN, DT_F32);
     float *biases = rng_floats(&rng, EXPERTS * (1 + 2 * FFN + HIDDEN));
-    for (int kind = 0; kind < 3; kind++) {
-        m.renormalise = kind > 0;
+    for (int kind = 0; kind < 4; kind++) {
+        m.renormalise = kind == 1 || kind == 2;
         if (kind == 2) {
             m.act = ACT_SWIGLU_CLAMPED;
             m.router_bias = biases, m.up_bias = biases + EXPERTS;
             m.down_bias = biases + EXPERTS + EXPERTS * 2 * FFN;
+        }
+        if (kind == 3) { /* the last ones have no weights */
+            m.router_bias = m.up_bias = m.down_bias = NULL;
+            m.n_experts = EXPERTS - 3, m.n_zero = 3, m.adds_zero = true;
         }
         ops->moe(d, y, x, MOE_ROWS, &m);
         for (int r = 0; r < MOE_ROWS; r++) {

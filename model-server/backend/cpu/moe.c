@@ -16,12 +16,14 @@ struct choice {
 };
 
 struct moe_work {
-    float *logits;          /* [rows][n_experts] */
-    float *choice, *group;  /* [n_experts], [n_groups] of the current row */
-    struct choice *choices; /* [n_experts][rows]: rows of an expert, ascending */
-    uint32_t *n;            /* [n_experts] */
+    float *logits;          /* [rows][n] of all n experts, including those without weights */
+    float *choice, *group;  /* [n], [n_groups] of the current row */
+    struct choice *choices; /* [n][rows]: rows of an expert, ascending */
+    uint32_t *n;            /* [n] */
     float *x, *hidden, *gated, *out;
 };
+
+static uint32_t n_all(const struct moe *p) { return p->n_experts + p->n_zero; }
 
 /* Converts logits to scores, in place. With NaN no expert is selected, and 0 / 0 makes the result
  * NaN. Returns the divisor of the scores: softmax is not completed if only the order of scores
@@ -29,15 +31,15 @@ struct moe_work {
 static float score_row(float *l, const struct moe *p)
 {
     float max = l[0], sum = 0;
-    for (uint32_t i = 1; i < p->n_experts; i++)
+    for (uint32_t i = 1; i < n_all(p); i++)
         max = l[i] > max ? l[i] : max;
-    for (uint32_t i = 0; i < p->n_experts; i++) {
+    for (uint32_t i = 0; i < n_all(p); i++) {
         const float e = p->score == MOE_SIGMOID ? math_sigmoid(l[i]) : math_exp(l[i] - max);
         sum += l[i] = e >= 0.0f ? e : 0.0f;
     }
     if (p->score == MOE_SIGMOID)
         return 1;
-    for (uint32_t i = 0; p->select_bias && i < p->n_experts; i++)
+    for (uint32_t i = 0; p->select_bias && i < n_all(p); i++)
         l[i] /= sum;
     return p->select_bias ? 1 : sum;
 }
@@ -55,7 +57,7 @@ static uint32_t best_of(const float *c, uint32_t n)
 /* Marks experts outside the best groups as taken. */
 static void close_groups(float *choice, float *group, const struct moe *p)
 {
-    const uint32_t n = p->n_experts / p->n_groups;
+    const uint32_t n = n_all(p) / p->n_groups;
     for (uint32_t g = 0; g < p->n_groups; g++) {
         const float *c = choice + (size_t)g * n;
         float first = -INFINITY, second = -INFINITY;
@@ -76,7 +78,7 @@ static void close_groups(float *choice, float *group, const struct moe *p)
 static float sparse_share(const float *l, uint32_t best, const float *open, const struct moe *p)
 {
     float sum = 0.0f;
-    for (uint32_t i = 0; i < p->n_experts; i++) {
+    for (uint32_t i = 0; i < n_all(p); i++) {
         const float size = fabsf(l[i]), by = size > l[best] ? size : l[best];
         if (open[i] != -INFINITY && !((l[best] - l[i]) / by > 2 * p->jitter))
             sum += math_exp(l[i] - l[best]);
@@ -94,11 +96,11 @@ static void add_choice(struct moe_work *m, const struct moe *p, uint32_t expert,
 
 static void route_sparse(struct moe_work *m, const struct moe *p, uint32_t row, uint32_t rows)
 {
-    const float *l = m->logits + (size_t)row * p->n_experts;
-    for (uint32_t i = 0; i < p->n_experts; i++)
+    const float *l = m->logits + (size_t)row * n_all(p);
+    for (uint32_t i = 0; i < n_all(p); i++)
         m->choice[i] = fmaxf(l[i], -FLT_MAX);
-    for (uint32_t k = 0; k < p->top_k && k < p->n_experts; k++) {
-        const uint32_t best = best_of(m->choice, p->n_experts);
+    for (uint32_t k = 0; k < p->top_k && k < n_all(p); k++) {
+        const uint32_t best = best_of(m->choice, n_all(p));
         add_choice(m, p, best, row, rows, sparse_share(l, best, m->choice, p) * p->scale);
         m->choice[best] = -INFINITY;
     }
@@ -107,21 +109,21 @@ static void route_sparse(struct moe_work *m, const struct moe *p, uint32_t row, 
 /* choice: -INFINITY means taken; NaN is the worst. */
 static void route_row(struct moe_work *m, const struct moe *p, uint32_t row, uint32_t rows)
 {
-    float *l = m->logits + (size_t)row * p->n_experts, *choice = m->choice, kept = 0;
-    uint32_t best[MAX_TOP_K], n_best = p->top_k < p->n_experts ? p->top_k : p->n_experts;
+    float *l = m->logits + (size_t)row * n_all(p), *choice = m->choice, kept = 0;
+    uint32_t best[MAX_TOP_K], n_best = p->top_k < n_all(p) ? p->top_k : n_all(p);
     if (p->score == MOE_SPARSEMIXER) {
         route_sparse(m, p, row, rows);
         return;
     }
-    for (uint32_t i = 0; p->select_logits && i < p->n_experts; i++)
+    for (uint32_t i = 0; p->select_logits && i < n_all(p); i++)
         choice[i] = fmaxf(p->select_bias ? l[i] + p->select_bias[i] : l[i], -FLT_MAX);
     const float sum = score_row(l, p);
-    for (uint32_t i = 0; !p->select_logits && i < p->n_experts; i++)
+    for (uint32_t i = 0; !p->select_logits && i < n_all(p); i++)
         choice[i] = fmaxf(p->select_bias ? l[i] + p->select_bias[i] : l[i], -FLT_MAX);
     if (p->n_groups > 1)
         close_groups(choice, m->group, p);
     for (uint32_t k = 0; k < n_best; k++) {
-        const uint32_t b = best[k] = best_of(choice, p->n_experts);
+        const uint32_t b = best[k] = best_of(choice, n_all(p));
         kept += l[b];
         choice[b] = -INFINITY;
     }
@@ -152,6 +154,17 @@ static void run_expert(struct device *d, float *y, const float *x, uint32_t expe
                      p->scale_input ? 1.0f : c[i].weight, hidden);
 }
 
+/* The result of an expert without weights. */
+static void add_input(struct device *d, float *y, const float *x, uint32_t expert,
+                      const struct moe_work *m, const struct moe *p, uint32_t rows)
+{
+    const struct choice *c = m->choices + (size_t)expert * rows;
+    const uint32_t hidden = p->router->cols;
+    for (uint32_t i = 0; i < m->n[expert]; i++)
+        d->kern.axpy(y + (size_t)c[i].row * hidden, x + (size_t)c[i].row * hidden, c[i].weight,
+                     hidden);
+}
+
 /* Width of the experts on this rank, which is equal for all. */
 static size_t widest(const struct moe *p)
 {
@@ -168,11 +181,11 @@ static size_t lay_out(struct moe_work *m, char *base, uint32_t rows, const struc
 #define PLACE(field, count)                                                                        \
     m->field = (void *)((uintptr_t)base + at);                                                     \
     at += ((count) * sizeof(*m->field) + 63) & ~(size_t)63
-    PLACE(n, p->n_experts);
-    PLACE(logits, (size_t)rows * p->n_experts);
-    PLACE(choice, p->n_experts);
+    PLACE(n, n_all(p));
+    PLACE(logits, (size_t)rows * n_all(p));
+    PLACE(choice, n_all(p));
     PLACE(group, p->n_groups);
-    PLACE(choices, (size_t)rows * p->n_experts);
+    PLACE(choices, (size_t)rows * n_all(p));
     PLACE(x, rows * hidden);
     PLACE(hidden, (size_t)2 * rows * ffn);
     PLACE(gated, rows * ffn);
@@ -192,7 +205,7 @@ void cpu_moe(struct device *d, float *y, const float *x, uint32_t rows, const st
     if (!base)
         return;
     lay_out(&m, base, rows, p);
-    memset(m.n, 0, p->n_experts * sizeof(*m.n));
+    memset(m.n, 0, n_all(p) * sizeof(*m.n));
     memset(y, 0, (size_t)rows * p->router->cols * sizeof(*y));
     cpu_linear(d, m.logits, p->router_x ? p->router_x : x, rows, p->router, p->router_bias);
     for (uint32_t r = 0; r < rows; r++)
@@ -200,4 +213,6 @@ void cpu_moe(struct device *d, float *y, const float *x, uint32_t rows, const st
     for (uint32_t i = 0; i < p->n_experts; i++)
         if (m.n[i] && p->down[i])
             run_expert(d, y, x, i, &m, p, rows);
+    for (uint32_t i = p->n_experts; p->adds_zero && i < n_all(p); i++)
+        add_input(d, y, x, i, &m, p, rows);
 }
