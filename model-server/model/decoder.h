@@ -23,6 +23,7 @@ struct scratch {
     float *embedded;             /* [T, hidden] the embedding, if spec_reads_embedding() */
     float *crossed;              /* [T, hidden] with MIXER_CROSS: rows that attend to images */
     float *streams;              /* with spec.altup: [altup.n][tokens of the step][hidden] */
+    float *carried;              /* [T, hidden] with moe.shortcut: this rank's share */
     float *routed, *coefs;       /* [T, altup.n], [T, altup.n * altup.n] */
     float *narrow, *beside;      /* [T, laurel_rank], [T, hidden] */
     void *mixer, *ffn;           /* work memory of the sublayer that needs most */

@@ -89,6 +89,8 @@ static const struct sublayer_ops *const mixers[MIXER_N] = {
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
+    if (s->moe.shortcut)
+        return &ffn_shortcut;
     return !s->layers[layer].moe ? &ffn_dense : s->moe.beside ? &ffn_beside : &ffn_moe;
 }
 

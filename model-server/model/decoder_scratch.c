@@ -40,6 +40,7 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     at = place(&s->embedded, base, at, t,
                spec_reads_embedding(m) || d->draft.plan.own ? m->hidden : 0);
     at = place(&s->crossed, base, at, t, decoder_cross_layers(d) ? m->hidden : 0);
+    at = place(&s->carried, base, at, t, m->moe.shortcut ? m->hidden : 0);
     at = place(&s->streams, base, at, t * m->altup.n, m->hidden);
     at = place(&s->routed, base, at, t, m->altup.n);
     at = place(&s->coefs, base, at, t, (size_t)m->altup.n * m->altup.n);

@@ -239,7 +239,11 @@ struct moe_spec {
     enum moe_score score;
     float jitter;
     bool scale_input;
-    bool expert_scale;  /* a stored factor per expert */
+    bool expert_scale; /* a stored factor per expert */
+    uint32_t n_zero;   /* experts without weights, after the others: see struct moe */
+    /* Layers with experts also have the dense MLP, of the same input; the experts' result is added
+     * to that of the next layer's feed-forward (LongCat-Flash, arXiv 2509.01322). */
+    bool shortcut;
     bool beside;        /* layers with experts also have the dense MLP, each with norms (Gemma 4) */
     float scale;        /* of the selected experts' weights; 1: none */
     bool select_bias;   /* added to the scores for the selection */
@@ -262,6 +266,7 @@ struct mla_spec {
     uint32_t kv_rank;       /* width of the latent of keys and values */
     uint32_t nope, rope, v; /* per head: width of q and k without and with rotation; width of v */
     float eps;              /* of the two norms */
+    float kv_scale;         /* final factor of the latent of keys and values; 0: none */
     /* The indexer of sparse attention: see struct select_keys. It reads q's input. top 0: none. */
     struct index_spec {
         uint32_t heads, dim, top;

@@ -92,7 +92,7 @@ static void count_work(struct model *m)
         2 * (d->weights.elements - d->tables.elements - d->experts.elements - d->drafts.elements);
     m->info.expert_bytes = d->experts.bytes;
     m->info.expert_ops = 2 * d->experts.elements;
-    m->info.expert_share = moe->n_experts ? (double)moe->top_k / moe->n_experts : 0;
+    m->info.expert_share = moe->n_experts ? (double)moe->top_k / (moe->n_experts + moe->n_zero) : 0;
 }
 
 static void fill_info(struct model *m)
@@ -147,6 +147,8 @@ static int check_ops(const struct decoder *d, struct err *e)
     const char *missing = NULL;
     if (d->spec.moe.n_experts && !d->ops->moe)
         missing = "mixtures of experts";
+    else if (d->spec.moe.n_zero && !d->ops->moe_zero)
+        missing = "experts without weights";
     else if (d->spec.learned_positions && !d->ops->embed_pos)
         missing = "learned positions";
     else if (d->spec.qk_norm == QK_NORM_ALL && !d->ops->row_squares)

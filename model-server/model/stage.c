@@ -11,6 +11,8 @@ enum { PASSES_EACH = 2, SMALLEST_PASS = 256 }; /* passes of a large step, for ea
 /* A stage may end before layer `at`: no layer from there on refers to an earlier one. */
 static bool may_end(const struct decoder_spec *s, uint32_t at)
 {
+    if (s->moe.shortcut && at < s->n_layers && s->layers[at - 1].moe)
+        return false;
     for (uint32_t i = at; i < s->n_layers; i++) {
         const struct layer_spec *l = &s->layers[i];
         if ((l->kv_of && l->kv_of <= at) || (l->same_as && l->same_as <= at) ||

@@ -35,8 +35,8 @@ static int check(const struct walk *w, struct err *e)
             "layers of a %s model share blocks: they cannot be walked through one by one", w->type);
     if (s->paired)
         return err_set(e, ERR_VALIDATION,
-                       "a %s model attends to an encoder: its layers cannot be walked through one "
-                       "by one",
+                       "layers of a %s model are stored in pairs: they cannot be walked through "
+                       "one by one",
                        w->type);
     for (uint32_t i = 0; i < s->n_layers; i++)
         if (s->layers[i].kv_of || s->layers[i].top_of)

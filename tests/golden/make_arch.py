@@ -216,6 +216,11 @@ CASES = {
         model_type="glm_moe_dsa", index_topk=20, **dict(DSA, num_hidden_layers=4, n_group=1, topk_group=1, rope_parameters=THETA,
                                                         indexer_types=["full", "shared", "full", "shared"]),
     ),
+    "longcat_flash": dict(
+        model_type="longcat_flash", num_layers=2, num_hidden_layers=4, num_key_value_heads=8, ffn_hidden_size=96, q_lora_rank=24,
+        kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, head_dim=8, v_head_dim=16, moe_topk=3, n_routed_experts=8,
+        zero_expert_num=4, expert_ffn_hidden_size=32, routed_scaling_factor=1.8, rope_parameters=THETA,
+    ),
     "phimoe": dict(
         model_type="phimoe", num_local_experts=8, num_experts_per_tok=2, attention_bias=True, lm_head_bias=True,
         sliding_window=None, router_jitter_noise=0.01, rope_parameters=THETA,

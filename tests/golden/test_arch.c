@@ -197,6 +197,7 @@ static const char *const dirs[] = {
     MADE "deepseek_v32",
     MADE "deepseek_v32_whole",
     MADE "glm_moe_dsa",
+    MADE "longcat_flash",
     MADE "modernbert_decoder",
     MADE "modernbert_decoder_bias",
     MADE "zamba2_blocks",

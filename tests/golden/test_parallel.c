@@ -16,12 +16,16 @@ struct family {
     int most; /* stages; 0: three */
 };
 static const struct family families[] = {
-    {"arch/llama", false},      {"arch/llama_tied_bias", false}, {"arch/olmo2_mha", false},
-    {"arch/gpt2", false},       {"arch/gemma3_text", false},     {"arch/cohere2", false},
-    {"arch/qwen3_next", true},  {"arch/granitemoehybrid", true}, {"arch/nemotron_h", true},
-    {"arch/lfm2", false},       {"arch/deepseek_v2", true},      {"arch/deepseek_v3_noq", true},
-    {"arch/mixtral", true, 2},  {"arch/qwen3_moe", true},        {"arch/gemma4_text_moe", true},
-    {"arch/llama4_text", true}, {MADE "deepseek_v32", true},     {MADE "glm_moe_dsa", true, 2},
+    {"arch/llama", false},           {"arch/llama_tied_bias", false},
+    {"arch/olmo2_mha", false},       {"arch/gpt2", false},
+    {"arch/gemma3_text", false},     {"arch/cohere2", false},
+    {"arch/qwen3_next", true},       {"arch/granitemoehybrid", true},
+    {"arch/nemotron_h", true},       {"arch/lfm2", false},
+    {"arch/deepseek_v2", true},      {"arch/deepseek_v3_noq", true},
+    {"arch/mixtral", true, 2},       {"arch/qwen3_moe", true},
+    {"arch/gemma4_text_moe", true},  {"arch/llama4_text", true},
+    {MADE "deepseek_v32", true},     {MADE "glm_moe_dsa", true, 2},
+    {MADE "longcat_flash", true, 2},
 };
 
 /* How a model is divided: stages x ranks of each. */

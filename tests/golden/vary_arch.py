@@ -125,6 +125,8 @@ OPTIONS = {
     "mamba_dt_rank": ["auto", 5],
     "altup_num_inputs": [2, 3, 4], "altup_active_idx": [0, 0, 1], "altup_correct_scale": [True, True, False], "laurel_rank": [4, 12],
     "num_mtp_layers": [0], "shared_expert_combination_strategy": ["average", "sum"], "expert_selection_fn": ["softmax", "sigmoid"],
+    "index_topk": [5, 12, 40, 200], "index_n_heads": [20], "index_head_dim": [12, 16, 24], "zero_expert_num": [0, 4],
+    "expert_ffn_hidden_size": [32],
     "prefix_dense_sliding_window_pattern": [1, 2], "prefix_dense_intermediate_size": [96],
 }
 
@@ -164,7 +166,7 @@ MUST = {  # without them the model would be large
     "n_layers", "num_layers", "num_heads", "attention_heads", "num_kv_heads", "ffn_hidden_size", "ffn_dim", "rotary_dim", "intermediate_size_mlp",
     "moe_shared_expert_intermediate_size", "state_size", "hidden_size_per_layer_input", "vocab_size_per_layer_input", "top_k_experts", "n_group", "topk_group",
     "num_nextn_predict_layers", "word_embed_proj_dim", "block_multiple_of", "first_k_dense_replace", "moe_layer_end_index", "projectors_bias",
-    "mamba_dt_rank", "laurel_rank", "num_mtp_layers", "prefix_dense_intermediate_size", "chunk_size", "mamba_chunk_size", "router_jitter_noise",
+    "index_topk", "index_n_heads", "index_head_dim", "expert_ffn_hidden_size", "mamba_dt_rank", "laurel_rank", "num_mtp_layers", "prefix_dense_intermediate_size", "chunk_size", "mamba_chunk_size", "router_jitter_noise",
 }
 RECURRENT = {"bamba", "granitemoehybrid", "falcon_h1", "mamba2", "mamba", "falcon_mamba", "jamba", "qwen3_next", "qwen3_5_text",
              "qwen3_5_moe_text", "kimi_linear", "olmo_hybrid", "minimax"}
@@ -264,7 +266,17 @@ def own(t, r, c, n, heads):
         c.pop("num_hidden_layers", None)
         c["n_groups"] = r.choice([1, 2])
         c["n_shared_experts"] = 1
-    if t in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "dots1", "glm4_moe", "nemotron_h", "youtu", "solar_open", "exaone_moe", "sarvam_mla"):
+    if t in ("deepseek_v32", "glm_moe_dsa", "longcat_flash"):
+        c |= dict(q_lora_rank=24, n_shared_experts=r.choice([1, 2]), mlp_layer_types=[r.choice(["dense", "sparse"]) for _ in range(n)])
+        c.pop("first_k_dense_replace", None)
+    if t == "glm_moe_dsa":
+        c["indexer_types"] = ["full"] + [r.choice(["full", "shared"]) for _ in range(n - 1)]
+    if t == "longcat_flash":
+        for key in "n_shared_experts", "mlp_layer_types":
+            del c[key]
+        c["num_hidden_layers"] = 2 * c["num_layers"]
+    if t in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "dots1", "glm4_moe", "nemotron_h", "youtu", "solar_open", "exaone_moe", "sarvam_mla",
+             "deepseek_v32", "glm_moe_dsa"):
         c["num_experts" if t == "exaone_moe" else "n_routed_experts"] = 8
         c["n_group"] = c.get("n_group", 1)
         c["topk_group"] = min(c.get("topk_group", 1), c["n_group"])
@@ -272,7 +284,7 @@ def own(t, r, c, n, heads):
         if t == "deepseek_v2":
             c["n_shared_experts"] = c.get("n_shared_experts") or 1
             c["norm_topk_prob"] = False  # DeepSeek's own code renormalises, transformers ignores it
-    if t in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "sarvam_mla"):
+    if t in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "sarvam_mla", "deepseek_v32", "glm_moe_dsa", "longcat_flash"):
         c["num_key_value_heads"] = heads
         c["head_dim"] = c["qk_rope_head_dim"]
         c.pop("attention_bias", None)

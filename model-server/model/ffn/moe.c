@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 struct experts {
-    struct weight *router;                    /* [n_experts, hidden] */
+    struct weight *router;                    /* [n_experts + n_zero, hidden] */
     struct weight **up, **down;               /* [n_experts] of [2 * ffn, hidden], [hidden, ffn] */
     uint32_t n;                               /* experts */
     float *router_bias, *up_bias, *down_bias; /* see struct moe */
@@ -193,11 +193,11 @@ static void *load(struct loader *l, uint32_t at)
         return y;
     }
     y->n = s->moe.n_experts;
-    struct mat_part router = loader_part(l, W_ROUTER, layer, NO_EXPERT, false, y->n, s->hidden);
+    const uint32_t all = y->n + s->moe.n_zero;
+    struct mat_part router = loader_part(l, W_ROUTER, layer, NO_EXPERT, false, all, s->hidden);
     y->router = loader_pack(l, &router, 1, DT_F32, QUANT_NONE); /* small, and its ties matter */
     if (s->moe.select_bias && !(s->moe.bias_may_lack && !loader_has_named(l, W_SELECT_BIAS, layer)))
-        y->select_bias =
-            loader_plain_vector(l, W_SELECT_BIAS, layer, y->n, (struct slice){0, y->n});
+        y->select_bias = loader_plain_vector(l, W_SELECT_BIAS, layer, all, (struct slice){0, all});
     if (s->moe.expert_scale)
         y->expert_scale =
             loader_plain_vector(l, W_EXPERT_SCALE, layer, y->n, (struct slice){0, y->n});
@@ -269,6 +269,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .down = y->down,
                               .n_experts = m->moe.n_experts,
                               .top_k = m->moe.top_k,
+                              .n_zero = m->moe.n_zero,
+                              .adds_zero = d->split.rank == 0,
                               .renormalise = m->moe.renormalise,
                               .score = m->moe.score,
                               .jitter = m->moe.jitter,

@@ -140,6 +140,24 @@ static void load_kv_b(struct loader *l, struct mla *a, int layer)
     loader_drop(l);
 }
 
+/* x[n] *= by, of a vector on the device. */
+static void scale_vector(struct loader *l, float *x, uint32_t n, float by)
+{
+    struct decoder *d = l->d;
+    const size_t bytes = n * sizeof(*x);
+    float *host = l->failed ? NULL : malloc(bytes);
+    if (!host) {
+        if (!l->failed)
+            loader_nomem(l);
+        return;
+    }
+    l->failed = d->ops->download(d->dev, host, x, bytes, l->e);
+    for (uint32_t i = 0; i < n && !l->failed; i++)
+        host[i] *= by;
+    l->failed = l->failed || d->ops->upload(d->dev, x, host, bytes, l->e);
+    free(host);
+}
+
 /* Keys and weights are small, and decide what all heads attend to: they keep their numbers. */
 static void load_indexer(struct loader *l, struct indexer *x, int layer)
 {
@@ -174,6 +192,8 @@ static void *load(struct loader *l, uint32_t at)
     a->kv_a =
         pack(l, loader_part(l, W_KV_A, layer, NO_EXPERT, false, m->kv_rank + m->rope, s->hidden));
     a->kv_norm = loader_weight_vector(l, W_KV_A_NORM, layer, m->kv_rank);
+    if (m->kv_scale != 0)
+        scale_vector(l, a->kv_norm, m->kv_rank, m->kv_scale);
     load_kv_b(l, a, layer);
     if (has_indexer(l->d, at))
         load_indexer(l, &a->index, layer);

@@ -73,6 +73,8 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
 #define GLM_5                                                                                      \
     "\"model_type\":\"glm_moe_dsa\",\"q_lora_rank\":24,\"moe_intermediate_size\":32," SIZES
 
+#define LONGCAT "\"model_type\":\"longcat_flash\"," SIZES
+
 static void test_refuses(void **state)
 {
     static const struct {
@@ -99,6 +101,9 @@ static void test_refuses(void **state)
         {"\"index_topk_pattern\":[1]", GLM_5, "`index_topk_pattern` must be a word of F and S"},
         {"\"index_head_dim\":32", GLM_5, "`index_head_dim` must be at least `qk_rope_head_dim`"},
         {"\"q_lora_rank\":null", GLM_5, "`q_lora_rank` is required"},
+        {"\"zero_expert_type\":\"copy\"", LONGCAT, "`zero_expert_type`"},
+        {"\"mla_scale_kv_lora\":false", LONGCAT, "`mla_scale_kv_lora`: false is not supported"},
+        {"\"num_layers\":257", LONGCAT, "`num_layers` must be at most 256"},
         {"\"index_topk\":0", GLM_5, "`index_topk` must be an integer from 1"},
         {"", "", "`model_type` is missing"},
         {"\"model_type\":\"llava\"", SIZES, "model_type `llava` is not supported (known: "},

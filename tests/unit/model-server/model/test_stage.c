@@ -75,6 +75,15 @@ static void layers_that_belong_together_stay_in_one_stage(void **state)
         assert_int_equal(g.first, want[k]);
         assert_int_equal(g.first + g.n, want[k + 1]);
     }
+    spec = (struct decoder_spec){.n_layers = 6, .moe.shortcut = true};
+    spec.layers[0].moe = spec.layers[3].moe = true; /* added after layers 1 and 4 */
+    assert_int_equal(stage_cut(&spec, &sizes, 2, 3, &g, &e), 0);
+    assert_true(g.first != 1 && g.first != 4);
+    assert_int_equal(stage_cut(&spec, &sizes, 0, 4, &g, &e), 0);
+    assert_int_equal(stage_cut(&spec, &sizes, 0, 5, &g, &e), -1);
+    spec = (struct decoder_spec){.n_layers = 6};
+    spec.layers[2].kv_of = spec.layers[3].top_of = 2;
+    spec.layers[5].same_as = 5;
     assert_int_equal(stage_cut(&spec, &sizes, 0, 4, &g, &e), -1);
     assert_int_equal(e.kind, ERR_VALIDATION);
     assert_int_equal(stage_cut(&spec, &sizes, 0, 7, &g, &e), -1);
