@@ -35,7 +35,8 @@ void cuda_select_keys(struct device *d, uint32_t *top, float *q, float *k, struc
     const size_t most = SCORES_BYTES / (pitch * sizeof(float)), some = most ? most : 1;
     const uint32_t rows = b->n_tokens < some ? b->n_tokens : (uint32_t)some;
     struct select_args a = {.chosen = top,
-                            .scores = cuda_work(d, WORK_SELECT, (size_t)rows * pitch * sizeof(float)),
+                            .scores =
+                                cuda_work(d, WORK_SELECT, (size_t)rows * pitch * sizeof(float)),
                             .q = q,
                             .weights = p->weights,
                             .kv = kv_index_view(cache, layer),
