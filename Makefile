@@ -69,17 +69,18 @@ UNROLLED  := -O3 -fno-math-errno -fno-var-tracking -fPIC -fvisibility=hidden $(i
 %_avx512vnni.o: ISA := -mavx512vnni -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
 %_avx512bf16.o: ISA := -mavx512bf16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
 %_avx512fp16.o: ISA := -mavx512fp16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
+%_avx512amx.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
 %_amx.o: ISA := $(UNROLLED)
 %_neon.o: ISA := $(UNROLLED)
 %_neondot.o: ISA := -march=armv8.2-a+dotprod $(UNROLLED)
 %_neoni8mm.o: ISA := -march=armv8.2-a+dotprod+i8mm $(UNROLLED)
 %_avx512.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
-UNROLL_SRC := %_avx2.c %_avxvnni.c %_avx512.c %_avx512vnni.c %_avx512bf16.c %_avx512fp16.c %_amx.c %_neon.c %_neondot.c %_neoni8mm.c
+UNROLL_SRC := %_avx2.c %_avxvnni.c %_avx512.c %_avx512vnni.c %_avx512bf16.c %_avx512fp16.c %_avx512amx.c %_amx.c %_neon.c %_neondot.c %_neoni8mm.c
 
 # ---------------------------------------------------------------- rooms
 # Kernels of other processors are left out.
 MACHINE   := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
-FOREIGN   := $(if $(filter x86_64,$(MACHINE)),,%avx2.c %avxvnni.c %avx512.c %avx512vnni.c %avx512bf16.c %avx512fp16.c %_amx.c) \
+FOREIGN   := $(if $(filter x86_64,$(MACHINE)),,%avx2.c %avxvnni.c %avx512.c %avx512vnni.c %avx512bf16.c %avx512fp16.c %_avx512amx.c %_amx.c) \
              $(if $(filter aarch64,$(MACHINE)),,%_neon.c %_neondot.c %_neoni8mm.c)
 room       = $(filter-out $(FOREIGN),$(sort $(shell find $(1) -name '*.c' -not -path '*/cuda/*' 2>/dev/null)))
 lib        = $(patsubst %.c,$(B)/obj/%.o,$(filter-out $(1)/main.c,$(call room,$(1))))

@@ -200,4 +200,85 @@ static bool check_tile_wide(void (*fn)(void), uint32_t n)
     }
     return true;
 }
+
+/* ---------------------------------------------------------------- on matrix units */
+
+enum { SQUARE_TALL = 3, SQUARE_WIDE = 3, SQUARE_STEPS = 8, RECORD_MOST = 1024 + 2 * 64 };
+
+static bool check_square_x(void (*fn)(void), uint32_t n)
+{
+    static const float odd[] = {0x1p-121f, INFINITY, NAN, 0x1p127f, -0.0f, 0x1p-149f};
+    static char expected[RECORD_MOST * 2 + 64], actual[sizeof(expected)];
+    for (int round = 0; round < 8; round++) {
+        const struct code_layout l = any_layout();
+        float row[CODE_COLS];
+        for (int i = 0; i < CODE_COLS; i++)
+            row[i] = round == 1 ? 0.0f : round == 2 ? 0.5f * (float)(i % 9) : rng_wide(&rng);
+        if (round >= 4)
+            row[rng_below(&rng, CODE_COLS)] = odd[rng_below(&rng, 6)];
+        memset(expected, 7, sizeof(expected)), memset(actual, 7, sizeof(actual));
+        k_square_x_ref(expected, row, &l, n % SQUARE);
+        ((square_x_fn *)fn)(actual, row, &l, n % SQUARE);
+        if (memcmp(expected, actual, sizeof(expected)) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool check_square_w(void (*fn)(void), uint32_t n)
+{
+    enum { GROUPS = WIDE_K / CODE_COLS };
+    static _Alignas(64) char expected[GROUPS * RECORD_MOST * 2 + 64], actual[sizeof(expected)];
+    const struct code_layout l = any_layout();
+    const uint32_t k = 32 * rng_below(&rng, GROUPS),
+                   cols = 32 * (1 + rng_below(&rng, GROUPS - k / 32));
+    (void)n;
+    fill_widened();
+    fill_scales(codes, sizeof(codes), &l);
+    memset(expected, 7, sizeof(expected)), memset(actual, 7, sizeof(actual));
+    k_square_w_ref(expected, codes, &l, k, cols);
+    ((square_w_fn *)fn)(actual, codes, &l, k, cols);
+    return memcmp(expected, actual, sizeof(expected)) == 0;
+}
+
+/* Records of rows and of outputs: extremes are frequent. */
+static void fill_records(char *xs, char *ws, const struct code_squares *t)
+{
+    const struct code_layout *l = t->layout;
+    const uint32_t groups = t->steps * term_columns(l) / CODE_COLS;
+    const size_t group = record_bytes(l) * (CODE_COLS / term_columns(l));
+    for (uint32_t i = 0; i < t->tall * SQUARE * groups; i++) {
+        float f[CODE_COLS];
+        for (int c = 0; c < CODE_COLS; c++)
+            f[c] = rng_below(&rng, 3) ? rng_unit(&rng) : rng_below(&rng, 2) ? 1.0f : -1.0f;
+        k_square_x_ref(xs + i / SQUARE * group, f, l, i % SQUARE);
+    }
+    for (uint32_t i = 0; i < t->wide; i++) {
+        fill_widened();
+        fill_scales(codes, sizeof(codes), l);
+        k_square_w_ref(ws + i * groups * group, codes, l, 0, groups * CODE_COLS);
+    }
+}
+
+static bool check_squares_codes(void (*fn)(void), uint32_t n)
+{
+    enum { SUMS = SQUARE_TALL * SQUARE_WIDE * SQUARE * SQUARE + CANARY };
+    static _Alignas(64) char xs[SQUARE_TALL * SQUARE_STEPS * RECORD_MOST];
+    static _Alignas(64) char ws[SQUARE_WIDE * SQUARE_STEPS * RECORD_MOST];
+    static _Alignas(64) float y0[SUMS], y1[SUMS];
+    const struct code_layout l = any_layout();
+    struct code_squares t = {.sums = y0, .x = xs, .w = ws, .layout = &l, .fetch = ws};
+    t.tall = 1 + n % SQUARE_TALL, t.wide = 1 + rng_below(&rng, SQUARE_WIDE);
+    t.steps = 2 + 2 * rng_below(&rng, SQUARE_STEPS / 2);
+    t.fetch_step = 64 * rng_below(&rng, 3), t.fetch_panel = 64 * rng_below(&rng, 3);
+    if (n > 65)
+        return true; /* nothing depends on more */
+    for (size_t i = 0; i < SUMS; i++)
+        y0[i] = y1[i] = rng_below(&rng, 9) ? rng_wide(&rng) : -0.0f;
+    fill_records(xs, ws, &t);
+    k_squares_codes_ref(&t);
+    t.sums = y1;
+    ((squares_codes_fn *)fn)(&t);
+    return memcmp(y0, y1, sizeof(y0)) == 0;
+}
 #endif

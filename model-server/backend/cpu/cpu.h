@@ -25,6 +25,7 @@ struct device {
     uint8_t squares;            /* the same */
     bool half_f16;              /* of float16 weights */
     bool squares_i8;            /* of 8-bit weights and activations */
+    bool squares_codes;         /* of codes and 8-bit activations */
     const struct ragged *batch; /* between step_begin() and step_end() */
     struct {
         void *p;
@@ -111,8 +112,8 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
     return w->data + panel * w->panel_bytes;
 }
-/* Sets d->half, half_f16, squares and squares_i8 within d->features and `asked`, by measurements
- * of a few milliseconds. They are false before. */
+/* Sets d->half, half_f16, squares, squares_i8 and squares_codes within d->features and `asked`, by
+ * measurements of a few milliseconds. They are false before. */
 void measure_products(struct device *d, enum arith asked);
 /* True for 8 bits with a scale for each row, which multiplies the sums at the end. */
 static inline bool has_row_scales(const struct weight *w)
@@ -128,6 +129,9 @@ void linear_float(struct device *d, float *y, const float *x, uint32_t rows, con
                   const float *bias);
 void linear_codes(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                   const float *bias);
+/* The same bits on matrix units. w->cols is a multiple of 64. */
+void linear_code_squares(struct device *d, float *y, const float *x, uint32_t rows,
+                         const struct weight *w, const float *bias);
 /* Rows of x and y, `ldx` and `ldy` numbers apart. */
 struct strided {
     float *y;

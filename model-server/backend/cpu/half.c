@@ -95,6 +95,29 @@ static void in_squares_of_parts(const struct kernels *kern, struct arena *a)
     const struct squares t = squares_of(a, SQUARE_STEP_BYTES / 2, SQUARE_PARTS);
     kern->squares_bf16(&t);
 }
+/* Of the layout that costs squares most: offsets, and terms for each 32 columns. */
+static const struct code_layout in_measure = {.groups = CODE_BLOCK / CODE_COLS, .less = 1};
+static void in_tiles_of_codes(const struct kernels *kern, struct arena *a)
+{
+    kern->tile_wide(&(struct code_tile){.y = (float *)(void *)a->y,
+                                        .ldy = LANES,
+                                        .x = (int32_t *)(void *)a->x,
+                                        .w = a->w,
+                                        .layout = &in_measure,
+                                        .rows = kern->mr_wide,
+                                        .n = LANES,
+                                        .k = K});
+}
+static void in_squares_of_codes(const struct kernels *kern, struct arena *a)
+{
+    kern->squares_codes(&(struct code_squares){.sums = (float *)(void *)a->y,
+                                               .x = a->x,
+                                               .w = a->w[0],
+                                               .layout = &in_measure,
+                                               .tall = 1,
+                                               .wide = 1,
+                                               .steps = K / CODE_COLS});
+}
 static void in_squares_of_8_bits(const struct kernels *kern, struct arena *a)
 {
     const struct squares t = squares_of(a, SQUARE_STEP_BYTES, 1);
@@ -155,5 +178,8 @@ void measure_products(struct device *d, enum arith asked)
     if (d->features & CPU_AMX_INT8) /* the same bits */
         d->squares_i8 = time_of(in_squares_of_8_bits, kern, a, 2 * SQUARE) <
                         time_of(in_tiles_of_8_bits, kern, a, kern->mr_w8a8);
+    if (d->features & CPU_AVX512 && d->features & CPU_AMX_BF16) /* the same bits */
+        d->squares_codes = time_of(in_squares_of_codes, kern, a, SQUARE) <
+                           time_of(in_tiles_of_codes, kern, a, kern->mr_wide);
     free(a);
 }

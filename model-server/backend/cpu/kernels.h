@@ -24,6 +24,7 @@
 #ifndef MODEL_SERVER_BACKEND_CPU_KERNELS_H
 #define MODEL_SERVER_BACKEND_CPU_KERNELS_H
 #include "model-server/backend/cpu/code_panel.h"
+#include "model-server/backend/cpu/code_squares.h"
 #include "model-server/backend/cpu/kv_page.h"
 #include "model-server/backend/cpu/squares.h"
 
@@ -122,7 +123,6 @@ enum { CODE_X_WORDS = 12, CODE_X_SCALE = 8, CODE_X_TERM = 9 };
  * fp32 [2][16] scales and [2][16] offsets of w. */
 enum { CODE_WIDE_SCALE = 512, CODE_WIDE_OFFSET = 640, CODE_WIDE_BYTES = 768 };
 enum { CODE_TILE_ROWS = 16 }; /* most rows of x of a tile */
-static inline bool code_has_offsets(const struct code_layout *l) { return l->offset || l->less; }
 struct code_tile {
     float *y;
     size_t ldy;
@@ -194,6 +194,12 @@ struct recur_step {
     X(unpack, void,                                                                                \
       (char *dst, const char *panel, const struct code_layout *l, uint32_t k, uint32_t n))         \
     X(tile_wide, void, (const struct code_tile *t)) /* with one panel that is unpacked */          \
+    /* code_squares.h: 32 columns of a row of x to its row of a record or two */                   \
+    X(square_x, void, (char *dst, const float *src, const struct code_layout *l, uint32_t row))    \
+    /* columns [k, k + n) of a panel to records; multiples of 32 */                                \
+    X(square_w, void,                                                                              \
+      (char *dst, const char *panel, const struct code_layout *l, uint32_t k, uint32_t n))         \
+    X(squares_codes, void, (const struct code_squares *t))                                         \
     X(tile_w8a8, void, (const struct int_tile *t))                                                 \
     X(tile_int4, void, (const struct int_tile *t))                                                 \
     X(squares_bf16, void, (const struct squares *t))                                               \
@@ -329,6 +335,11 @@ struct recur_step {
     X(tile_w8a8, variant, needs)                                                                   \
     X(tile_int4, variant, needs)
 
+#define CODE_SQUARE_KERNELS(X, variant, needs)                                                     \
+    X(square_x, variant, needs)                                                                    \
+    X(square_w, variant, needs)                                                                    \
+    X(squares_codes, variant, needs)
+
 /* A row of n numbers to e4m3, the last quad padded with zeros; returns the scale: greatest
  * magnitude / 448. Below 2^-100 all are zero; where one is not finite, NaN and zeros. */
 float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
@@ -337,6 +348,7 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
 #define PLAIN_VARIANTS(X)                                                                          \
     ALL_KERNELS(X, ref, 0)                                                                         \
     INT_KERNELS(X, ref, 0)                                                                         \
+    CODE_SQUARE_KERNELS(X, ref, 0)                                                                 \
     X(tile_f16x2, ref, 0)                                                                          \
     X(tile_bf16x2, ref, 0)                                                                         \
     X(squares_bf16, ref, 0)                                                                        \
@@ -352,6 +364,7 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     INT_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)                                       \
     X(tile_f16x2, avx512fp16, CPU_AVX512 | CPU_AVX512_FP16)                                        \
     X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                       \
+    CODE_SQUARE_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                   \
     X(squares_bf16, amx, CPU_AMX_BF16)                                                             \
     X(squares_i8, amx, CPU_AMX_INT8)
 #elif defined(__aarch64__)

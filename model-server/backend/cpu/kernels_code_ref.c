@@ -8,14 +8,9 @@
 /* The byte of column c of 32 in the quads. */
 static uint32_t byte_of(uint32_t c) { return (c / 8 * 2 + c % 2) * 4 + c % 8 / 2; }
 
-static uint32_t columns_of(const struct code_layout *l)
-{
-    return l->groups ? CODE_BLOCK / l->groups : CODE_COLS;
-}
-
 void k_round_x_ref(int32_t *dst, const float *src, const struct code_layout *l)
 {
-    const uint32_t columns = columns_of(l);
+    const uint32_t columns = term_columns(l);
     int8_t quads[CODE_COLS];
     int32_t all;
     memset(dst, 0, CODE_X_WORDS * sizeof(*dst));
@@ -65,7 +60,7 @@ static float offset_at(const struct code_layout *l, const uint8_t *block, uint32
 
 void k_unpack_ref(char *dst, const char *panel, const struct code_layout *l, uint32_t k, uint32_t n)
 {
-    const uint32_t columns = columns_of(l);
+    const uint32_t columns = term_columns(l);
     for (const uint32_t end = k + n; k < end; k += CODE_COLS, dst += CODE_WIDE_BYTES) {
         const uint8_t *block = (const uint8_t *)panel + (size_t)(k / CODE_BLOCK) * l->bytes;
         float *scale = (float *)(void *)(dst + CODE_WIDE_SCALE),
@@ -88,7 +83,7 @@ void k_unpack_ref(char *dst, const char *panel, const struct code_layout *l, uin
 static float wide_output(const struct code_tile *t, const char *wide, uint32_t lane, uint32_t row,
                          float y)
 {
-    const uint32_t columns = columns_of(t->layout);
+    const uint32_t columns = term_columns(t->layout);
     const int32_t *x = t->x + (size_t)row * CODE_X_WORDS;
     for (uint32_t k = 0; k < t->k; k += CODE_COLS, wide += CODE_WIDE_BYTES) {
         const float *scale = (const float *)(const void *)(wide + CODE_WIDE_SCALE) + lane,

@@ -1,40 +1,14 @@
 /* kernels_squares_amx.c - squares in the tile registers of AMX: four sums at a time, two by two,
- * or one by four if there are only 16 rows of x. Compiled alone. The instructions are inline
- * assembly, so that the compiler sees that they read memory.
- *
- * The shapes of the registers belong to a thread. Each call sets and releases them: a thread
- * whose tiles are in use costs the kernel 8 KiB with every context switch. */
+ * or one by four if there are only 16 rows of x. Compiled alone. */
 #include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/tiles.inc.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 4")
 
-/* What ldtilecfg reads. */
-struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} __attribute__((aligned(64)));
-
-static const struct tile_config all_square = {
-    .palette = 1,
-    .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-    .rows = {16, 16, 16, 16, 16, 16, 16, 16},
-};
-
 /* Registers of sums and of x come first; fewer rows of them take less time. */
 enum { W_TILE = 7 };
 
-#define TILES_BEGIN(shapes) __asm__ volatile("ldtilecfg %0" ::"m"(shapes) : "memory")
-#define TILES_END()         __asm__ volatile("tilerelease" ::: "memory")
-#define ZERO(tile)          __asm__ volatile("tilezero %%tmm" #tile ::)
-#define LOAD(tile, at, stride)                                                                     \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(at), "r"((size_t)(stride))           \
-                     : "memor"                                                                     \
-                       "y")
-#define STORE(tile, at, stride)                                                                    \
-    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(at), "r"((size_t)(stride))       \
-                     : "memory")
 /* sum += x w */
 #define MULTIPLY(sum, x, w)                                                                        \
     do {                                                                                           \

@@ -8,9 +8,10 @@
 #include "model-server/backend/slice.h"
 #include <string.h>
 
-enum { X_BYTES = 1 << 20 };     /* size of the rounded rows that are multiplied at a time */
-enum { GRAIN_NUMBERS = 16384 }; /* rounded in a thread */
-enum { WIDE_COLS = 4096 };      /* columns of a panel that are unpacked at a time */
+enum { X_BYTES = 1 << 20 };      /* size of the rounded rows that are multiplied at a time */
+enum { GRAIN_NUMBERS = 16384 };  /* rounded in a thread */
+enum { SQUARE_ROWS_LEAST = 48 }; /* fewer are as fast in tiles; the bits are the same */
+enum { WIDE_COLS = 4096 };       /* columns of a panel that are unpacked at a time */
 _Static_assert(WIDE_COLS / CODE_COLS * CODE_WIDE_BYTES <= THREAD_SCRATCH, "an unpacked panel");
 
 struct code_product {
@@ -132,6 +133,10 @@ void linear_codes(struct device *d, float *y, const float *x, uint32_t rows, con
                   const float *bias)
 {
     const uint32_t groups = w->cols / CODE_COLS, mr = d->kern.mr_wide;
+    if (d->squares_codes && rows >= SQUARE_ROWS_LEAST && groups % 2 == 0) {
+        linear_code_squares(d, y, x, rows, w, bias);
+        return;
+    }
     const size_t row = (size_t)groups * CODE_X_WORDS * sizeof(int32_t);
     uint32_t chunk = (uint32_t)(X_BYTES / row) / mr * mr;
     chunk = chunk < 4 * mr ? 4 * mr : chunk;
