@@ -270,6 +270,7 @@ static bool check_squares_codes(void (*fn)(void), uint32_t n)
     struct code_squares t = {.sums = y0, .x = xs, .w = ws, .layout = &l, .fetch = ws};
     t.tall = 1 + n % SQUARE_TALL, t.wide = 1 + rng_below(&rng, SQUARE_WIDE);
     t.steps = 2 + 2 * rng_below(&rng, SQUARE_STEPS / 2);
+    t.add = rng_below(&rng, 2);
     t.fetch_step = 64 * rng_below(&rng, 3), t.fetch_panel = 64 * rng_below(&rng, 3);
     if (n > 65)
         return true; /* nothing depends on more */

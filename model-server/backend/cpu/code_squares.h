@@ -14,6 +14,7 @@
 #ifndef MODEL_SERVER_BACKEND_CPU_CODE_SQUARES_H
 #define MODEL_SERVER_BACKEND_CPU_CODE_SQUARES_H
 #include "model-server/backend/cpu/code_panel.h"
+#include <stdbool.h>
 #include <stddef.h>
 
 static inline bool code_has_offsets(const struct code_layout *l) { return l->offset || l->less; }
@@ -39,11 +40,12 @@ static inline size_t record_bytes(const struct code_layout *l)
 static inline uint32_t record_place(uint32_t c) { return c / 8 * 8 + c % 4 * 2 + c % 8 / 4; }
 
 struct code_squares {
-    float *sums;   /* [tall][wide][16][16] outputs, which are continued: rows, then outputs */
+    float *sums;   /* [tall][wide][16][16] outputs: rows, then outputs of a panel */
     const char *x; /* [tall][steps] records */
     const char *w; /* [wide][steps] records */
     const struct code_layout *layout;
     uint32_t tall, wide, steps; /* steps: an even number */
+    bool add;                   /* continue the existing sums, instead of starting at zero */
     /* Prefetches `fetch_step` bytes with each square, of as many areas as there are panels, which
      * lie `fetch_panel` bytes apart. Does not change a result. */
     const char *fetch;

@@ -105,7 +105,8 @@ INLINE void one_square(struct square_walk *s, const struct code_squares *t, floa
 {
     const size_t scales = (size_t)columns * SQUARE * 2, row = (size_t)columns * 2;
     v16 acc[SQUARE];
-    UNROLL for (uint32_t r = 0; r < SQUARE; r++) acc[r] = v_load(y + (size_t)r * LANES);
+    UNROLL for (uint32_t r = 0; r < SQUARE; r++) acc[r] =
+        t->add ? v_load(y + (size_t)r * LANES) : v_set(0.0f);
     for (uint32_t i = 0; i < t->steps; i += 2, x += 2 * record, w += 2 * record) {
         walk(s, t, record, row, false);
         scale_step(acc, ring_at(s->ring, s->n - 1 - LAG), x, w, scales, offsets);

@@ -89,9 +89,11 @@ void k_squares_codes_ref(const struct code_squares *t)
     float *y = t->sums;
     for (uint32_t tall = 0; tall < t->tall; tall++)
         for (uint32_t wide = 0; wide < t->wide; wide++)
-            for (uint32_t i = 0; i < SQUARE * SQUARE; i++, y++)
+            for (uint32_t i = 0; i < SQUARE * SQUARE; i++, y++) {
+                *y = t->add ? *y : 0.0f;
                 for (uint32_t s = 0; s < t->steps; s++)
                     *y = add_group(*y, t->layout, t->x + ((size_t)tall * t->steps + s) * record,
                                    t->w + ((size_t)wide * t->steps + s) * record, i / SQUARE,
                                    i % SQUARE);
+            }
 }

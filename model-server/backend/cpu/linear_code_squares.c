@@ -13,6 +13,7 @@ enum { PASS_ROWS = 512 };  /* records of x at a time */
 enum { PART_COLS = 1024 }; /* of all rows of a pass: about 1.2 MB */
 enum { BLOCK_COLS = 256 }; /* of two panels: 20 KiB of records */
 enum { WIDE = 2 };         /* panels at a time */
+enum { STORE_AHEAD = 4 };  /* rows of y that are prefetched: their addresses are far apart */
 enum { SET_PANELS = 256 }; /* whose sums are kept: 8 MB */
 /* Two panels' records are in a thread's scratch memory. */
 enum { RECORD_BYTES = BLOCK_COLS / CODE_COLS * (CODE_COLS * LANES * 2 + 4 * CODE_WORDS) };
@@ -143,6 +144,7 @@ static void multiply_block(const struct code_square_product *p, char *records, u
         .tall = p->tall,
         .wide = wide,
         .steps = cols / term_columns(&w->codes),
+        .add = at.k > 0,
         .fetch = weight_panel(w, next.panel) + (size_t)(next.k / CODE_BLOCK) * w->codes.bytes,
         .fetch_step = (bytes / p->tall + STEP_BYTES) / STEP_BYTES * STEP_BYTES,
         .fetch_panel = w->panel_bytes,
@@ -157,8 +159,6 @@ static void run_panels(void *arg, int thread, size_t begin, size_t end)
     begin += p->set, end += p->set;
     for (size_t panel = begin; panel < end; panel += WIDE) {
         const uint32_t wide = end - panel < WIDE ? (uint32_t)(end - panel) : WIDE;
-        if (p->part == 0)
-            memset(sums_of(p, panel), 0, (size_t)wide * p->tall * SQUARE * LANES * sizeof(float));
         for (uint32_t k = p->part; k < last; k += BLOCK_COLS) {
             const bool more = k + BLOCK_COLS < last;
             multiply_block(p, cpu_thread_scratch(p->d, thread), wide, (struct block){panel, k},
@@ -166,8 +166,13 @@ static void run_panels(void *arg, int thread, size_t begin, size_t end)
                                 : (struct block){panel + WIDE, p->part});
         }
     }
-    for (uint32_t r = 0; r < p->rows && last == cols; r++)
+    for (uint32_t r = 0; r < p->rows && last == cols; r++) {
+        const uint32_t soon = r + STORE_AHEAD < p->rows ? r + STORE_AHEAD : r;
+        const float *y = p->y + (size_t)soon * p->w->rows;
+        for (size_t panel = begin; panel < end; panel++)
+            __builtin_prefetch(y + panel * LANES, 1);
         store_row(p, r, begin, end);
+    }
 }
 
 static void multiply(struct code_square_product *p)
