@@ -35,6 +35,21 @@ static bool number(const cJSON *o, const char *where, const char *key, bool whol
 /* 0 as temperature takes the most likely token; -1 as `top_k` is off. */
 static double usual(const char *key, double v) { return !strcmp(key, "top_k") && v == -1 ? 0 : v; }
 
+static const char forced[] = "forced_bos_token_id";
+
+static int read_forced(const cJSON *o, const char *where, struct sampling_defaults *d,
+                       struct err *e)
+{
+    double n;
+    int rc = 0;
+    if (!number(o, where, forced, true, &n, &rc, e))
+        return rc;
+    if (n < 0)
+        return refuse(where, forced, "a token", e);
+    d->forced_bos_token_id = (struct opt_u64){true, (uint64_t)n};
+    return 0;
+}
+
 static int read_rows(const cJSON *o, const char *where, struct sampling_defaults *d, struct err *e)
 {
     const bool tgi = false;
@@ -59,7 +74,7 @@ static int read_rows(const cJSON *o, const char *where, struct sampling_defaults
         d->max_new_tokens = (struct opt_u64){true, (uint64_t)n};
     }
     (void)tgi;
-    return rc;
+    return rc || read_forced(o, where, d, e) ? -1 : 0;
 }
 
 static bool is_row(const char *key)
@@ -72,7 +87,7 @@ static bool is_row(const char *key)
             return true;                                                                           \
     }
 #include "common/params.def"
-    return !strcmp(key, "max_new_tokens");
+    return !strcmp(key, "max_new_tokens") || !strcmp(key, forced);
 }
 
 static int read_override(const char *text, struct sampling_defaults *d, struct err *e)
@@ -97,10 +112,13 @@ static int read_file(const char *dir, bool needed, struct sampling_defaults *d, 
     char path[4096];
     if (snprintf(path, sizeof(path), "%s/generation_config.json", dir) >= (int)sizeof(path))
         return err_set(e, ERR_VALIDATION, "--generation-config: too long a path");
-    if (!needed && !model_file_exists(path))
+    const bool old = !needed && !model_file_exists(path);
+    if (old)
+        snprintf(path, sizeof(path), "%s/config.json", dir);
+    if (old && !model_file_exists(path))
         return 0;
     cJSON *o = model_file_json(path, FILE_MOST, e);
-    int rc = o ? read_rows(o, path, d, e) : -1;
+    int rc = !o ? -1 : old ? read_forced(o, path, d, e) : read_rows(o, path, d, e);
     cJSON_Delete(o);
     return rc;
 }

@@ -12,13 +12,16 @@ struct sampling_defaults {
 #define PARAM(kind, type, name, ...) PARAM_OPT_##type name;
 #include "common/params.def"
     struct opt_u64 max_new_tokens; /* a limit: longer answers are clipped to it */
+    /* Of models with an encoder: the token with which every answer begins, of all protocols, after
+     * decoder_start_token_id. mBART and NLLB have one for each language. */
+    struct opt_u64 forced_bos_token_id;
 };
 
 /* Reads generation_config.json and then the members of `override`, a JSON object (NULL or "":
  * none), which replace its members. `source`: "auto", the file of the model in `dir`, if there is
  * one; "vllm" or "none", no file; otherwise the folder of the file. Members that are no sampling
  * parameters are skipped in the file and refused in `override`, as values out of range are in both:
- * ERR_VALIDATION. */
+ * ERR_VALIDATION. Models without that file have their forced_bos_token_id in config.json. */
 int defaults_load(struct sampling_defaults *out, const char *dir, const char *source,
                   const char *override, struct err *e);
 /* Sets what the request has left open, and limits its length. */

@@ -54,6 +54,11 @@ static void the_models_file_is_read(void **state)
         "\"temperature\":0,\"repetition_penalty\":1.5,\"presence_penalty\":0.5,\"top_p\":0.95,"
         "\"top_k\":0,\"max_new_tokens\":7");
     assert_int_equal(load("/nowhere/at/all", NULL), -1);
+    assert_int_equal(load("auto", "{\"forced_bos_token_id\": 9}"), 0);
+    assert_true(d.forced_bos_token_id.set && d.forced_bos_token_id.v == 9);
+    assert_int_equal(load("auto", NULL), 0);
+    assert_false(d.forced_bos_token_id.set);
+    assert_int_equal(load("auto", "{\"forced_bos_token_id\": -1}"), -1);
 }
 
 static void what_is_wrong_is_named(void **state)

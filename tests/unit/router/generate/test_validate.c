@@ -215,6 +215,20 @@ static void an_encoder_reads_the_prompt(void **state)
     q = text_ask("abd");
     assert_int_equal(validate(&with, &q, &scratch, &arena, &other, &e), 0);
     assert_true(other.media->digest != one.media->digest && one.media->digest);
+    /* every answer begins with a token */
+    struct sampling_defaults d = {.forced_bos_token_id = {true, 9}};
+    with.defaults = &d;
+    other = (struct gen_request){0};
+    assert_int_equal(validate(&with, &q, &scratch, &arena, &other, &e), 0);
+    assert_true(other.n_ids == 2 && other.ids[0] == 7 && other.ids[1] == 9 && other.n_input == 4);
+    d.forced_bos_token_id.v = with.vocab_size;
+    other = (struct gen_request){0};
+    assert_int_equal(validate(&with, &q, &scratch, &arena, &other, &e), -1);
+    assert_non_null(strstr(e.msg, "`forced_bos_token_id`"));
+    with.has_encoder = false;
+    other = (struct gen_request){0};
+    assert_int_equal(validate(&with, &q, &scratch, &arena, &other, &e), 0);
+    assert_int_equal(other.n_ids, 4);
 }
 
 /* A tokenizer with words that the embedding has no rows for. */
