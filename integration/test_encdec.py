@@ -56,6 +56,46 @@ def test_an_answer_as_tgi_gives_it(alone):
         assert drawn[0] == drawn[1] != drawn[2]
 
 
+def folder(tmp_path, name, **said):
+    """A model of tests/data/encdec, whose tokens are those of Flan-T5's test model, with a generation_config.json."""
+    to = tmp_path / name
+    to.mkdir()
+    for file in (MODEL.parent / name).iterdir():
+        (to / file.name).symlink_to(file)
+    for file in "tokenizer.json", "tokenizer_config.json":
+        (to / file).symlink_to(MODEL / file)
+    (to / "generation_config.json").write_text(json.dumps(said))
+    return to, json.loads((to / "golden.json").read_text())["prompts"]
+
+
+def completes(s, golden, new):
+    r = s.post("/v1/completions", {"model": "x", "prompt": golden["ids"], "max_tokens": new, "temperature": 0, "ignore_eos": True, "return_token_ids": True})
+    assert r.status_code == 200, r.text
+    return r.json()["choices"][0]["token_ids"]
+
+
+@pytest.mark.parametrize("name", ["bart", "m2m_100"])
+def test_the_first_token_may_be_forced(tmp_path, name):
+    """Its own first token changes nothing but that it is no longer said; another one changes the answer. TGI's route forces it, too."""
+    args = ["--max-input-tokens", 60, "--max-total-tokens", 120]
+    free, golden = folder(tmp_path, name)
+    one, two = golden["short"], golden["forty"]
+    with Service(free, args=args) as s:
+        assert completes(s, one, 30) == one["greedy_ids"][:30] and completes(s, two, 30) == two["greedy_ids"][:30]
+        said = s.post("/generate", body("the name of it", 30)).json()["details"]
+        assert len(said["prefill"]) == 1
+    first = one["greedy_ids"][0]
+    (free / "generation_config.json").write_text(json.dumps({"forced_bos_token_id": first}))
+    with Service(free, args=args) as s:
+        assert completes(s, one, 30) == one["greedy_ids"][1:31]
+        forced = s.post("/generate", body("the name of it", 30)).json()["details"]
+        assert [t["id"] for t in forced["prefill"]][1:] == [first]
+        assert together(s, lambda s, g: completes(s, g, 20), [one] * 4) == [one["greedy_ids"][1:21]] * 4
+    with Service(free, args=[*args, "--override-generation-config", json.dumps({"forced_bos_token_id": 9})]) as s:
+        assert completes(s, one, 30) != one["greedy_ids"][1:31]
+        assert [t["id"] for t in s.post("/generate", body("the name of it", 3)).json()["details"]["prefill"]][1:] == [9]
+
+
 def test_limits_are_those_of_the_text():
     with Service(MODEL, args=ARGS) as s:
         r = s.post("/generate", body("the " * 300, new=10))

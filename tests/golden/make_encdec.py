@@ -33,6 +33,8 @@ KIN_CASES = {
     "mbart": dict(model_type="mbart", decoder_start_token_id=7, scale_embedding=True, activation_function="relu"),
     # sines
     "pegasus": dict(model_type="pegasus", decoder_start_token_id=0, scale_embedding=True, activation_function="relu"),
+    # sines behind the padding's
+    "m2m_100": dict(model_type="m2m_100", decoder_start_token_id=2, scale_embedding=True, activation_function="relu"),
     "marian": dict(model_type="marian", decoder_vocab_size=320, decoder_start_token_id=1, scale_embedding=True, activation_function="swish"),
 }
 CASES.update({name: {**KIN, **case} for name, case in KIN_CASES.items()})
@@ -77,7 +79,7 @@ def words(out):
 
 def sines(model, name):
     """Files need not have them."""
-    return model.config.model_type in ("pegasus", "marian") and "embed_positions" in name
+    return model.config.model_type in ("pegasus", "marian", "m2m_100") and "embed_positions" in name
 
 
 def kin_weights(name, p):
@@ -106,13 +108,15 @@ def make(name, case, out):
                 continue
             spread = 1.0 if "relative_attention_bias" in n or (head and n.startswith("shared")) else 0.15
             p.data = ((1 if norm else 0) + torch.randn_like(p) * spread).bfloat16().float()
-        if name in KIN_CASES:
+        if hasattr(model, "final_logits_bias"):
             model.final_logits_bias = (0.1 * torch.randn_like(model.final_logits_bias)).bfloat16().float()
         model = model.double()  # its rounding errors would be as large as those of what it is compared with
         g = torch.Generator().manual_seed(seed)
-        texts = {n: torch.randint(2, 320, (k - 1,), generator=g).tolist() + [1] for n, k in LENGTHS.items()}
+        end = 2 if name == "m2m_100" else 1  # there 1 is the padding, which has no position
+        texts = {n: torch.randint(3 if end == 2 else 2, 320, (k - 1,), generator=g).tolist() + [end] for n, k in LENGTHS.items()}
         result = {n: golden(model, ids, config.decoder_start_token_id) for n, ids in texts.items()}
-        if min(p["greedy_min_margin"] for p in result.values()) > 0.001:
+        padded = name == "m2m_100" and any(1 in p["greedy_ids"] for p in result.values())
+        if not padded and min(p["greedy_min_margin"] for p in result.values()) > 0.001:
             break
     state = {n: p.bfloat16().contiguous() for n, p in model.state_dict().items()
              if not n.endswith(("coder.embed_tokens.weight")) and (head or n != "lm_head.weight") and not sines(model, n)}

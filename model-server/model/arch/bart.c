@@ -1,5 +1,6 @@
 /* BART (arXiv 1910.13461) and its kin with an encoder and a decoder: mBART (2001.08210), Pegasus
- * (1912.08777) and Marian (1804.00344). They differ in the place of norms and in positions. */
+ * (1912.08777), Marian (1804.00344), M2M100 (2010.11125) and NLLB (2207.04672). They differ in the
+ * place of norms and in positions. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -7,17 +8,20 @@
 /* What transformers fixes for a model_type. Files repeat some of it under old keys. */
 struct kin {
     const char *type, *class;
+    enum sines sines;
     bool norms_before; /* and a norm after the last layer */
-    bool embed_norm, sines;
+    bool embed_norm;
+    bool scaled;     /* default of scale_embedding */
     uint32_t offset; /* of positions */
     uint32_t start;  /* default of decoder_start_token_id; NO_START: none */
 };
 enum { NO_START = UINT32_MAX };
 static const struct kin kins[] = {
-    {"bart", "BartForConditionalGeneration", false, true, false, 2, 2},
-    {"mbart", "MBartForConditionalGeneration", true, true, false, 2, NO_START},
-    {"pegasus", "PegasusForConditionalGeneration", true, false, true, 0, 0},
-    {"marian", "MarianMTModel", false, false, true, 0, 58100},
+    {"bart", "BartForConditionalGeneration", SINES_NONE, false, true, false, 2, 2},
+    {"mbart", "MBartForConditionalGeneration", SINES_NONE, true, true, false, 2, NO_START},
+    {"pegasus", "PegasusForConditionalGeneration", SINES_OF_HALF, true, false, false, 0, 0},
+    {"marian", "MarianMTModel", SINES_OF_HALF, false, false, false, 0, 58100},
+    {"m2m_100", "M2M100ForConditionalGeneration", SINES_TO_LAST, true, false, true, 2, 2},
 };
 
 static const struct kin *kin_of(const struct config *c)
@@ -38,26 +42,15 @@ static void check_class(struct config *c, const struct kin *k)
         config_fail(c, "`architectures`: `%.60s`: only %s is supported", name, k->class);
 }
 
-/* No first token is forced. BART's files force the one with which all answers of its training
- * begin, so they are served without that. */
-static void check_forced(struct config *c)
-{
-    const char *key = "forced_bos_token_id";
-    const cJSON *bos = json_get(c->root, "bos_token_id"), *forced = json_get(c->root, key);
-    if (forced && !(bos && cJSON_Compare(forced, bos, true)))
-        config_fail(c, "`%s`: only null and the value of `bos_token_id` are supported", key);
-}
-
 /* What encoder and decoder share. The family's keys name the sizes of one of them. */
 static void configure_stack(struct config *c, struct decoder_spec *s, const struct kin *k)
 {
     config_decoder(c, s, &(struct config_defaults){.max_positions = 1024, .tied = true});
     check_class(c, k);
-    check_forced(c);
     config_only(c, "normalize_before", k->norms_before);
     config_only(c, "add_final_layer_norm", k->norms_before);
     config_only(c, "normalize_embedding", k->embed_norm);
-    config_only(c, "static_position_embeddings", k->sines);
+    config_only(c, "static_position_embeddings", k->sines != SINES_NONE);
     config_only(c, "share_encoder_decoder_embeddings", true);
     if (config_u32_or(c, "decoder_vocab_size", s->vocab, 1, 1u << 24) != s->vocab)
         config_fail(c, "`decoder_vocab_size` must be `vocab_size`");
@@ -69,8 +62,10 @@ static void configure_stack(struct config *c, struct decoder_spec *s, const stru
     s->mlp = MLP_PLAIN;
     s->bias.norm = s->bias.qkv = s->bias.o = s->bias.mlp = s->learned_positions = true;
     s->position_offset = k->offset;
-    config_sines(c, s, k->sines ? SINES_OF_HALF : SINES_NONE);
-    if (config_bool_or(c, "scale_embedding", false))
+    if (k->sines == SINES_TO_LAST) /* behind the padding's */
+        s->position_offset = config_u32_or(c, "pad_token_id", 1, 0, s->vocab - 1) + 1;
+    config_sines(c, s, k->sines);
+    if (config_bool_or(c, "scale_embedding", k->scaled))
         s->embed_scale = sqrtf((float)s->hidden);
 }
 
@@ -136,7 +131,7 @@ static const struct arch attends = {
               NAMES_SUM_NORMS("model.decoder.layers.*.", "encoder_attn")},
 };
 const struct arch arch_bart = {
-    .types = (const char *const[]){"bart", "mbart", "pegasus", "marian", NULL},
+    .types = (const char *const[]){"bart", "mbart", "pegasus", "marian", "m2m_100", NULL},
     .prefix = "model.",
     .keys = decoder_keys,
     .names = {[W_EMBED] = "model.shared|model.decoder.embed_tokens",

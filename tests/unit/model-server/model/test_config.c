@@ -202,7 +202,6 @@ static void test_refuses(void **state)
         {"\"relative_attention_num_buckets\":30", "\"model_type\":\"mpnet\"," SIZES,
          "`relative_attention_num_buckets` must be a multiple of 4"},
         {"\"architectures\":[\"BartForCausalLM\"]", BART, "only BartForConditionalGeneration is"},
-        {"\"forced_bos_token_id\":5", BART, "`forced_bos_token_id`: only null and"},
         {"\"normalize_before\":true", BART, "`normalize_before`: true is not supported"},
         {"\"static_position_embeddings\":true", BART, "`static_position_embeddings`: true"},
         {"\"decoder_vocab_size\":300", BART, "`decoder_vocab_size` must be `vocab_size`"},
