@@ -74,6 +74,24 @@ static void load_fast(struct vision *v, struct vision_settings *s)
                                  151646, v->marker);
 }
 
+/* GOT-OCR 2: the whole image as a square; the tower leaves a feature of 4 x 4 patches. */
+static void load_got(struct vision *v, struct vision_settings *s)
+{
+    struct vision_llava *l = &v->llava;
+    vision_read_format(
+        s, &v->format,
+        &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean, vision_clip_std, 16});
+    v->format.patch *= 4;
+    l->square = true;
+    l->shortest = l->tile = vision_side(s, &s->tower, "image_size", 1024);
+    if (vision_side(s, &s->pixels, "size", l->tile) != l->tile || l->tile % v->format.patch)
+        vision_settings_fail(s, "%s: size, image_size and patch_size disagree", s->pixels.name);
+    if (vision_flag(&s->pixels, "crop_to_patches", false))
+        vision_settings_fail(s, "%s: crop_to_patches must be false", s->pixels.name);
+    v->token = vision_read_token(s, vision_key(s, "image_token_index", "image_token_id"),
+                                 "<imgpad>", 151859, v->marker);
+}
+
 static uint32_t pinpoint_side(struct vision_settings *s, const struct vision_llava *l,
                               const cJSON *side)
 {
@@ -259,6 +277,8 @@ const struct vision_family vision_llava = {
     .types = {"llava"}, .load = load_llava, .plan = plan_llava, .expand = expand};
 const struct vision_family vision_fast_vlm = {
     .types = {"fast_vlm"}, .load = load_fast, .plan = plan_llava, .expand = expand};
+const struct vision_family vision_got_ocr2 = {
+    .types = {"got_ocr2"}, .load = load_got, .plan = plan_llava, .expand = expand};
 const struct vision_family vision_llava_next = {
     .types = {"llava_next"}, .load = load_next, .plan = plan_next, .expand = expand};
 const struct vision_family vision_llava_onevision = {

@@ -14,6 +14,7 @@
     ROW(llava_next)                                                                                \
     ROW(llava)                                                                                     \
     ROW(fast_vlm)                                                                                  \
+    ROW(got_ocr2)                                                                                  \
     ROW(idefics3)                                                                                  \
     ROW(internvl)                                                                                  \
     ROW(paligemma)                                                                                 \

@@ -28,7 +28,7 @@ struct vision_gemma3 {
     char soft[VISION_TOKEN_TEXT];
 };
 struct vision_llava {
-    bool square;          /* llava: both sides become `shortest`, without cropping */
+    bool square;          /* llava, got_ocr2: both sides become `shortest`, without cropping */
     uint32_t shortest;    /* target size of the resize */
     uint32_t tile;        /* side of a crop, in pixels */
     uint32_t most_tiles;  /* llava_onevision: more features than these have are interpolated */

@@ -108,6 +108,83 @@ void conv_join(float *to, const float *a, struct conv_shape of_a, const float *b
     }
 }
 
+struct conv_shape conv_windows(struct conv_shape of, uint32_t size)
+{
+    const uint32_t down = (of.height + size - 1) / size, across = (of.width + size - 1) / size;
+    return (struct conv_shape){down * across, size * size, of.channels};
+}
+
+void conv_split(float *to, const float *from, struct conv_shape of, uint32_t size, size_t begin,
+                size_t end)
+{
+    const size_t n = of.channels, each = (size_t)size * size;
+    const size_t across = (of.width + size - 1) / size;
+    for (size_t i = begin; i < end; i++) {
+        const size_t y = i / each / across * size + i % each / size;
+        const size_t x = i / each % across * size + i % size;
+        if (y < of.height && x < of.width)
+            memcpy(to + i * n, from + (y * of.width + x) * n, n * sizeof(*to));
+        else
+            memset(to + i * n, 0, n * sizeof(*to));
+    }
+}
+
+void conv_merge(float *to, const float *from, struct conv_shape of, uint32_t size, size_t begin,
+                size_t end)
+{
+    const size_t n = of.channels, each = (size_t)size * size;
+    const size_t across = (of.width + size - 1) / size;
+    for (size_t i = begin; i < end; i++) {
+        const size_t y = i / of.width, x = i % of.width;
+        const size_t at = (y / size * across + x / size) * each + y % size * size + x % size;
+        memcpy(to + i * n, from + at * n, n * sizeof(*to));
+    }
+}
+
+/* Products of q with the table's entries for the keys 0 .. side - 1. */
+static void relate_axis(float *to, const float *q, const float *table, uint32_t side, uint32_t dim,
+                        size_t own)
+{
+    for (size_t key = 0; key < side; key++) {
+        const float *entry = table + (own + side - 1 - key) * dim;
+        enum { CHAINS = 8 };
+        float sum[CHAINS] = {0}, all = 0;
+        uint32_t i = 0;
+        for (; i + CHAINS <= dim; i += CHAINS)
+            for (int k = 0; k < CHAINS; k++)
+                sum[k] += q[i + k] * entry[i + k];
+        for (int k = 0; k < CHAINS; k++)
+            all += sum[k];
+        for (; i < dim; i++)
+            all += q[i] * entry[i];
+        to[key] = all;
+    }
+}
+
+void conv_relate(float *to, const float *from, const struct conv_relation *r, size_t begin,
+                 size_t end)
+{
+    const size_t dim = r->dim, wide = r->wide, heads = r->heads, side = r->side;
+    const size_t row = heads * (2 * wide + dim);
+    const float scale = 1 / sqrtf((float)dim);
+    for (size_t i = begin; i < end; i++) {
+        const size_t y = i % (side * side) / side, x = i % side;
+        const float *q = from + i * 3 * heads * dim, *k = q + heads * dim, *v = k + heads * dim;
+        float *out = to + i * row;
+        memset(out, 0, row * sizeof(*out));
+        for (size_t h = 0; h < heads; h++, q += dim, k += dim) {
+            float *own = out + h * wide, *key = out + (heads + h) * wide;
+            for (size_t c = 0; c < dim; c++)
+                own[c] = q[c] * scale;
+            relate_axis(own + dim, q, r->rows, r->side, r->dim, y);
+            relate_axis(own + dim + side, q, r->columns, r->side, r->dim, x);
+            memcpy(key, k, dim * sizeof(*key));
+            key[dim + y] = key[dim + side + x] = 1;
+        }
+        memcpy(out + 2 * heads * wide, v, heads * dim * sizeof(*out));
+    }
+}
+
 CONV_SUM(conv_sum_ref)
 {
     for (uint32_t c = 0; c < channels; c++) {

@@ -22,7 +22,7 @@ static inline size_t conv_floats(struct conv_shape s) { return conv_rows(s) * s.
 struct conv_window {
     uint32_t size, stride, above, left;
 };
-enum { CONV_MAX_SIZE = 11 }; /* of a window */
+enum { CONV_MAX_SIZE = 16 }; /* of a window */
 /* The window and the result's height and width over an input. `same`: the result has a place for
  * each `stride` places of the input, and padding is divided evenly, the larger half behind;
  * otherwise size / 2 zeros are on each side. */
@@ -48,6 +48,27 @@ void conv_mean(float *to, const float *from, struct conv_shape in, struct conv_s
 /* Rows of `a`, each followed by the row of the smaller grid `b` at the nearest place. */
 void conv_join(float *to, const float *a, struct conv_shape of_a, const float *b,
                struct conv_shape of_b, size_t begin, size_t end);
+
+/* The grid in windows of size x size places, one after the other; those at the ends are filled with
+ * zeros: rows [windows][size * size]. And back to the grid `of`. */
+struct conv_shape conv_windows(struct conv_shape of, uint32_t size);
+void conv_split(float *to, const float *from, struct conv_shape of, uint32_t size, size_t begin,
+                size_t end);
+void conv_merge(float *to, const float *from, struct conv_shape of, uint32_t size, size_t begin,
+                size_t end);
+
+/* Relative positions as a part of queries and keys. A row of `from` has q, k and v of each head, of
+ * `dim` numbers; its place is that in a square of `side` places. In `to`, q is q / sqrt(dim), its
+ * products with rows of the table of rows, one for each row of keys, and the same for columns; k is
+ * k, and 1 for its own row and column, else 0. Both have `wide` >= dim + 2 * side numbers, of which
+ * the rest is 0; v follows. So q * k is the scaled product plus both positions' products. Tables:
+ * [2 * side - 1][dim]; entry side - 1 + i is that of a query i places behind the key. */
+struct conv_relation {
+    uint32_t side, heads, dim, wide;
+    const float *rows, *columns;
+};
+void conv_relate(float *to, const float *from, const struct conv_relation *r, size_t begin,
+                 size_t end);
 
 /* The inner loop, with a variant per instruction set; conv.c has the reference.
  * to[c * step] = bias[c] + the sum over j < n of x[j][c] * k[j][c], c < channels. */

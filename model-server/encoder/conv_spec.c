@@ -26,8 +26,19 @@ struct conv_shape conv_result(const struct conv_step *c, const struct conv_shape
         out.channels += shape[c->with].channels;
         break;
     case CONV_ATTEND:
-        out.channels = c->heads * c->head_dim;
+        out.channels = c->heads * (c->v_dim ? c->v_dim : c->head_dim);
         break;
+    case CONV_SPLIT:
+        out = conv_windows(out, c->size);
+        break;
+    case CONV_MERGE:
+        out.height = shape[c->with].height;
+        out.width = shape[c->with].width;
+        break;
+    case CONV_RELATE:
+        out.channels = c->heads * (2 * c->head_dim + c->kv_heads);
+        break;
+    case CONV_PLACES:
     case CONV_NORM:
     case CONV_GATE:
         break;
@@ -49,6 +60,10 @@ static bool fits(const struct conv_step *c, const struct conv_shape *shape)
         return false;
     if (c->kind == CONV_MEAN)
         return in.height % c->size == 0 && in.width == in.height;
+    if (c->kind == CONV_PLACES)
+        return in.height == c->size && in.width == c->size;
+    if (c->kind == CONV_RELATE) /* windows, or a square */
+        return conv_rows(in) % ((size_t)c->size * c->size) == 0;
     if (c->kind == CONV_JOIN)
         return with.height <= in.height && with.width <= in.width;
     return true;

@@ -16,13 +16,20 @@ enum conv_kind {
     CONV_MEAN,  /* means of squares, so that `size` places a side are left */
     CONV_NORM,  /* its norm alone */
     CONV_JOIN,  /* the channels of `from` and of `with` side by side; `with` may be smaller */
-    /* Attention over the whole grid with heads of head_dim. `from` has queries, `with` the keys,
+    /* Attention over the grid with heads of head_dim. `from` has queries, `with` the keys,
      * then the values, of kv_heads; the same grid: queries, keys and values. */
     CONV_ATTEND,
     /* Each channel times a factor of its own: a sigmoid of an MLP of the channels' means (squeeze
      * and excitation, arXiv 1709.01507), whose `out` inner numbers go through a ReLU. Names:
      * weight, and norm for the second matrix. */
-    CONV_GATE
+    CONV_GATE,
+    CONV_PLACES, /* plus a table [size * size] with the whole name `weight` */
+    CONV_SPLIT,  /* into windows of `size` places a side: conv_split(); the result has a row of
+                    places for each */
+    CONV_MERGE,  /* and back, to the places of grid `with` */
+    /* Relative positions in squares of `size` places a side: conv_relate(), with kv_heads for the
+     * numbers of a head, and head_dim for the wide one. Whole names: weight, norm. */
+    CONV_RELATE
 };
 
 struct conv_step {
@@ -40,6 +47,9 @@ struct conv_step {
     uint16_t at[2]; /* the numbers in the names */
     uint32_t out;   /* channels of the result */
     uint32_t heads, kv_heads, head_dim;
+    /* CONV_ATTEND. Of values, if they are narrower than keys; then queries are scaled already.
+     * `size`: each window is a sequence; 0: the grid is one. */
+    uint32_t v_dim;
 };
 
 struct conv_spec {

@@ -22,6 +22,7 @@
     ROW(llava)                                                                                     \
     ROW(llava_siglip)                                                                              \
     ROW(fast_vlm)                                                                                  \
+    ROW(got_ocr2)                                                                                  \
     ROW(idefics3)                                                                                  \
     ROW(internvl)                                                                                  \
     ROW(internvl_chat)                                                                             \

@@ -55,6 +55,22 @@ static void host_rows(void *arg, int thread, size_t begin, size_t end)
     case CONV_GATE:
         multiply(j, from, to);
         break;
+    case CONV_PLACES:
+        for (size_t i = from * width; i < to * width; i++)
+            out[i] = j->in[i] + j->part->host[0][i];
+        break;
+    case CONV_SPLIT:
+        conv_split(out, j->in, j->shape, j->step->size, from, to);
+        break;
+    case CONV_MERGE:
+        conv_merge(out, j->in, j->result, j->step->size, from, to);
+        break;
+    case CONV_RELATE:
+        conv_relate(out, j->in,
+                    &(struct conv_relation){j->step->size, j->step->heads, j->step->kv_heads,
+                                            j->step->head_dim, j->part->host[0], j->part->host[1]},
+                    from, to);
+        break;
     case CONV_NORM:
     case CONV_ATTEND:
         assert(!"these are operations of the backend");
@@ -133,26 +149,50 @@ static int run_on_host(struct tower *t, const struct conv_step *s, uint32_t n, f
 
 /* ---------------------------------------------------------------- on the device */
 
-/* A step of the backend over n rows, whose sequence has `kv_len` rows in the cache. */
-static struct ragged batch(const struct tower_conv *c, struct span *span, uint32_t n,
-                           uint32_t kv_len)
+/* A step of the backend over n rows. */
+static struct ragged batch(const struct tower_conv *c, uint32_t n)
 {
-    *span = (struct span){.n = n, .kv_len = kv_len, .blocks = c->blocks};
+    c->spans[0] = (struct span){.n = n, .kv_len = n, .blocks = c->blocks};
     return (struct ragged){.n_tokens = n,
                            .n_spans = 1,
                            .ids = c->zeros,
                            .pos = c->places,
                            .slots = c->places,
-                           .spans = span};
+                           .spans = c->spans};
+}
+
+/* The same over rows [first, first + n) of a step that attends, whose sequences are windows or the
+ * whole grid. Every row sees all of its sequence. */
+static struct ragged sequences(const struct tower_conv *c, const struct conv_step *s,
+                               uint32_t first, uint32_t n)
+{
+    const uint32_t each = tower_conv_sequence(s, c->shape[s->with]);
+    const uint32_t blocks = tower_conv_cached(each) / TOWER_CONV_BLOCK;
+    struct ragged b = batch(c, n);
+    if (!s->size) { /* there may be more queries than keys */
+        c->spans[0].kv_len = each;
+        return b;
+    }
+    b.n_spans = 0;
+    for (uint32_t at = first, some; at < first + n; at += some) {
+        const uint32_t nth = at / each, left = each - at % each;
+        some = first + n - at < left ? first + n - at : left;
+        c->spans[b.n_spans++] = (struct span){.first = at - first,
+                                              .n = some,
+                                              .kv_len = each,
+                                              .blocks = c->blocks + (size_t)nth * blocks};
+    }
+    for (uint32_t i = 0; i < n; i++)
+        c->slots[i] = (first + i) / each * tower_conv_cached(each) + (first + i) % each;
+    b.slots = c->slots;
+    return b;
 }
 
 /* Before the first part: all keys and values. */
 static int store(struct tower *t, const struct conv_step *s, struct err *e)
 {
     struct tower_conv *c = &t->conv;
-    const uint32_t n = (uint32_t)conv_rows(c->shape[s->with]);
-    struct span span;
-    const struct ragged b = batch(c, &span, n, n);
+    const struct ragged b = sequences(c, s, 0, (uint32_t)conv_rows(c->shape[s->with]));
     if (t->d.ops->step_begin(t->d.dev, &b, e))
         return -1;
     t->d.ops->rope_kv(t->d.dev, c->grid[s->with], c->kv, c->part[c->step].layer,
@@ -170,7 +210,7 @@ static void attend(struct tower *t, const struct conv_step *s, float *to, const 
                         &(struct attn){.n_heads = s->heads,
                                        .n_kv_heads = s->kv_heads,
                                        .head_dim = s->head_dim,
-                                       .scale = 1 / sqrtf((float)s->head_dim),
+                                       .scale = s->v_dim ? 1 : 1 / sqrtf((float)s->head_dim),
                                        .both = true});
 }
 
@@ -183,16 +223,14 @@ static int run_on_device(struct tower *t, const struct conv_step *s, uint32_t n,
     const struct tower_conv_part *p = &c->part[c->step];
     const float *from = c->grid[s->from] + (size_t)c->row * c->shape[s->from].channels;
     const bool attends = s->kind == CONV_ATTEND;
-    struct span span;
-    const struct ragged b =
-        batch(c, &span, n, attends ? (uint32_t)conv_rows(c->shape[s->with]) : n);
+    const struct ragged b = attends ? sequences(c, s, c->row, n) : batch(c, n);
     if (ops->step_begin(t->d.dev, &b, e))
         return -1;
     if (s->kind == CONV_DENSE)
         ops->linear(t->d.dev, to, tower_conv_on_host(s) ? c->cols : from, n, p->w, p->bias);
     if (attends)
         attend(t, s, to, from);
-    if (s->norm && s->kind != CONV_GATE)
+    if (s->norm && s->kind != CONV_GATE && s->kind != CONV_RELATE)
         ops->norm(t->d.dev, to, s->kind == CONV_NORM ? from : to, n, width, &p->norm);
     if (s->act != ACT_N)
         ops->act(t->d.dev, to, n, width, s->act);
@@ -215,7 +253,9 @@ static uint64_t row_cost(const struct tower_conv *c, const struct conv_step *s)
     case CONV_DEPTH:
         return places * s->out;
     case CONV_ATTEND:
-        return 2 * (uint64_t)s->heads * s->head_dim * conv_rows(with);
+        return 2 * (uint64_t)s->heads * s->head_dim * tower_conv_sequence(s, with);
+    case CONV_RELATE:
+        return 2 * (uint64_t)s->heads * s->size * s->kv_heads;
     default:
         return in.channels;
     }
@@ -292,8 +332,7 @@ int tower_conv_project(struct tower *t, struct err *e)
 {
     struct tower_conv *c = &t->conv;
     const uint32_t n = (uint32_t)conv_rows(c->shape[0]);
-    struct span span;
-    const struct ragged b = batch(c, &span, n, n);
+    const struct ragged b = batch(c, n);
     if (t->d.ops->step_begin(t->d.dev, &b, e))
         return -1;
     tower_project(t, &t->project, c->grid[0], 0, n, t->features[0]);

@@ -18,6 +18,18 @@ static inline bool tower_conv_on_host(const struct conv_step *c)
                                  : c->kind != CONV_NORM && c->kind != CONV_ATTEND;
 }
 
+enum { TOWER_CONV_BLOCK = 16 }; /* of the cache */
+/* Rows of a sequence of CONV_ATTEND, whose keys are in grid `with`; the rows of the cache that it
+ * takes, which begin with a block. */
+static inline uint32_t tower_conv_sequence(const struct conv_step *c, struct conv_shape with)
+{
+    return c->size ? (uint32_t)c->size * c->size : (uint32_t)conv_rows(with);
+}
+static inline uint32_t tower_conv_cached(uint32_t rows)
+{
+    return (rows + TOWER_CONV_BLOCK - 1) / TOWER_CONV_BLOCK * TOWER_CONV_BLOCK;
+}
+
 /* Loads and frees the weights of the steps. */
 void tower_conv_load(struct loader *l, struct tower *t);
 void tower_conv_free_weights(struct tower *t);

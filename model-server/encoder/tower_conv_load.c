@@ -134,6 +134,12 @@ static void load_gate(struct loader *l, const struct conv_step *c, uint32_t n,
     t->host[3] = numbers(l, c, c->norm, ".bias", n, 1);
 }
 
+static void load_relation(struct loader *l, const struct conv_step *c, struct tower_conv_part *t)
+{
+    t->host[0] = numbers(l, c, c->weight, "", 2 * (size_t)c->size - 1, c->kv_heads);
+    t->host[1] = numbers(l, c, c->norm, "", 2 * (size_t)c->size - 1, c->kv_heads);
+}
+
 /* A norm, whose weights the scale multiplies. */
 static void load_norm(struct loader *l, const struct conv_spec *s, const struct conv_step *c,
                       uint32_t n, struct norm *out)
@@ -164,7 +170,11 @@ static void load_step(struct loader *l, const struct conv_spec *s, const struct 
         load_depth(l, c, &f, in, t);
     else if (c->kind == CONV_GATE)
         load_gate(l, c, in, t);
-    if (c->norm && c->kind != CONV_GATE)
+    else if (c->kind == CONV_PLACES)
+        t->host[0] = numbers(l, c, c->weight, "", (size_t)c->size * c->size, in);
+    else if (c->kind == CONV_RELATE)
+        load_relation(l, c, t);
+    if (c->norm && c->kind != CONV_GATE && c->kind != CONV_RELATE)
         load_norm(l, s, c, out, &t->norm);
     free(f.by), free(f.plus);
 }

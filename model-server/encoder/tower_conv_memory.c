@@ -2,8 +2,6 @@
 #include "model-server/encoder/tower_conv.h"
 #include <stdlib.h>
 
-enum { BLOCK = 16 };
-
 /* What the steps need over one picture. */
 struct need {
     size_t grid[CONV_GRIDS]; /* floats */
@@ -21,10 +19,10 @@ static void grow(size_t *most, size_t n) { *most = n > *most ? n : *most; }
 static uint32_t layer_of(struct need *n, const struct conv_step *c)
 {
     const struct kv_layer own = {
-        .n_heads = c->kv_heads, .k_dim = c->head_dim, .v_dim = c->head_dim};
+        .n_heads = c->kv_heads, .k_dim = c->head_dim, .v_dim = c->v_dim ? c->v_dim : c->head_dim};
     uint32_t i = 0;
-    while (i < n->n_layers &&
-           (n->layer[i].n_heads != own.n_heads || n->layer[i].k_dim != own.k_dim))
+    while (i < n->n_layers && (n->layer[i].n_heads != own.n_heads ||
+                               n->layer[i].k_dim != own.k_dim || n->layer[i].v_dim != own.v_dim))
         i++;
     if (i == n->n_layers && i < ENCODER_MAX_CONV_LAYERS)
         n->layer[n->n_layers++] = own;
@@ -50,8 +48,11 @@ static void need_step(const struct conv_step *c, const struct conv_shape *shape,
         grow(&n->host[1], conv_floats(shape[c->with]));
     if (c->kind == CONV_GATE)
         grow(&n->gate, 2 * (size_t)in.channels + c->out);
-    if (c->kind == CONV_ATTEND && conv_rows(shape[c->with]) > n->kv_rows)
-        n->kv_rows = (uint32_t)conv_rows(shape[c->with]);
+    if (c->kind != CONV_ATTEND)
+        return;
+    const uint32_t each = tower_conv_sequence(c, shape[c->with]);
+    const uint32_t rows = (uint32_t)conv_rows(shape[c->with]) / each * tower_conv_cached(each);
+    n->kv_rows = rows > n->kv_rows ? rows : n->kv_rows;
 }
 
 /* False: conv_shapes() is. `layers`: NULL, or the layer of each step. */
@@ -89,8 +90,8 @@ static size_t device_floats(const struct need *n)
 static struct kv_desc cache_of(const struct need *n)
 {
     return (struct kv_desc){.n_layers = n->n_layers,
-                            .n_blocks = (n->kv_rows + BLOCK - 1) / BLOCK,
-                            .block_size = BLOCK,
+                            .n_blocks = (n->kv_rows + TOWER_CONV_BLOCK - 1) / TOWER_CONV_BLOCK,
+                            .block_size = TOWER_CONV_BLOCK,
                             .dtype = KV_F32,
                             .layers = n->layer};
 }
@@ -122,10 +123,11 @@ void tower_conv_free(struct tower *t)
         t->d.ops->kv_free(t->d.dev, c->kv);
     t->d.ops->free(t->d.dev, c->device);
     free(c->host[0]), free(c->host[1]), free(c->host_out), free(c->gate);
-    free(c->zeros), free(c->places), free(c->blocks);
+    free(c->zeros), free(c->places), free(c->slots), free(c->blocks), free(c->spans);
     c->kv = NULL;
     c->device = c->host[0] = c->host[1] = c->host_out = c->gate = NULL;
-    c->zeros = c->places = c->blocks = NULL;
+    c->zeros = c->places = c->slots = c->blocks = NULL;
+    c->spans = NULL;
     c->height = c->width = 0;
 }
 
@@ -136,13 +138,15 @@ static int reserve_host(struct tower *t, const struct need *n)
     const uint32_t places = places_of(n);
     c->zeros = calloc(places, sizeof(*c->zeros));
     c->places = malloc(places * sizeof(*c->places));
-    c->blocks = malloc(((size_t)places / BLOCK + 1) * sizeof(*c->blocks));
+    c->blocks = malloc(((size_t)places / TOWER_CONV_BLOCK + 1) * sizeof(*c->blocks));
+    c->slots = malloc(places * sizeof(*c->slots));
+    c->spans = malloc(((size_t)places / TOWER_CONV_BLOCK + 2) * sizeof(*c->spans));
     c->gate = malloc((n->gate + 1) * sizeof(float));
-    if (!c->zeros || !c->places || !c->blocks || !c->gate)
+    if (!c->zeros || !c->places || !c->slots || !c->blocks || !c->spans || !c->gate)
         return -1;
     for (uint32_t i = 0; i < places; i++)
         c->places[i] = i;
-    for (uint32_t i = 0; i <= places / BLOCK; i++)
+    for (uint32_t i = 0; i <= places / TOWER_CONV_BLOCK; i++)
         c->blocks[i] = i;
     if (tower_conv_shares(t))
         return 0;

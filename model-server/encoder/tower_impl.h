@@ -55,7 +55,9 @@ struct tower_conv {
     float *host_out;     /* and what the host computes of it */
     float *gate;         /* host memory: of CONV_GATE */
     struct kv_cache *kv; /* NULL: no step attends */
-    uint32_t *zeros, *places, *blocks; /* host memory: of as many rows as a part or the cache has */
+    /* Host memory: of as many rows as a part or the cache has; sequences of a step. */
+    uint32_t *zeros, *places, *slots, *blocks;
+    struct span *spans;
 };
 enum { TOWER_CONV_ROWS = 1024 }; /* most rows of a part */
 

@@ -25,6 +25,8 @@ static const struct kind {
     {"fast_vlm", 1024, 256, 896,
      "{\"model_type\":\"fast_vlm\",\"text_config\":{\"hidden_size\":896},"
      "\"vision_config\":{\"model_args\":{\"inference_mode\":true}}}"},
+    {"got_ocr2", 1024, 256, 1024,
+     "{\"model_type\":\"got_ocr2\",\"text_config\":{\"hidden_size\":1024},\"vision_config\":{}}"},
     {"gemma3n", 768, 256, 2048,
      "{\"model_type\":\"gemma3n\",\"text_config\":{\"hidden_size\":2048},\"vision_config\":{}}"},
 };

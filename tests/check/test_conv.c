@@ -156,6 +156,65 @@ static void means_and_joins(void **state)
     }
 }
 
+static void windows_hold_the_grid(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ROUNDS; i++) {
+        const struct conv_shape s = random_shape();
+        const uint32_t size = 1 + rng_below(&rng, 5), n = s.channels;
+        const struct conv_shape split = conv_windows(s, size);
+        const uint32_t across = (s.width + size - 1) / size;
+        float *from = random_floats(conv_floats(s)), *back = random_floats(conv_floats(s));
+        float *windows = random_floats(conv_floats(split));
+        const size_t cut = rng_below(&rng, (uint32_t)conv_rows(split) + 1);
+        conv_split(windows, from, s, size, 0, cut);
+        conv_split(windows, from, s, size, cut, conv_rows(split));
+        for (uint32_t r = 0; r < conv_rows(split); r++) {
+            const uint32_t y = r / split.width / across * size + r % split.width / size;
+            const uint32_t x = r / split.width % across * size + r % size;
+            for (uint32_t c = 0; c < n; c++)
+                if (windows[(size_t)r * n + c] != at(from, s, y, x, c))
+                    fail_msg("row %u of windows of %u", r, size);
+        }
+        conv_merge(back, windows, s, size, 0, conv_rows(s));
+        assert_memory_equal(back, from, conv_floats(s) * sizeof(float));
+        free(from), free(back), free(windows);
+    }
+}
+
+/* q * k of what conv_relate() writes, against the sum that it stands for. */
+static void relations_are_scores(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ROUNDS / 10; i++) {
+        const uint32_t side = 1 + rng_below(&rng, 5), dim = 1 + rng_below(&rng, 20), heads = 2;
+        const uint32_t n = side * side, wide = dim + 2 * side + rng_below(&rng, 3);
+        const size_t row = (size_t)heads * (2 * wide + dim), each = (size_t)heads * dim;
+        const size_t entries = (2 * (size_t)side - 1) * dim;
+        float *from = random_floats(n * 3 * each), *to = random_floats(n * row);
+        float *rows = random_floats(entries), *columns = random_floats(entries);
+        conv_relate(to, from, &(struct conv_relation){side, heads, dim, wide, rows, columns}, 0, n);
+        for (uint32_t q = 0; q < n; q++)
+            for (uint32_t k = 0; k < n; k++) {
+                const uint32_t h = (q + k) % heads;
+                const float *own = from + q * 3 * each + (size_t)h * dim;
+                const float *key = from + k * 3 * each + each + (size_t)h * dim;
+                const float *by = rows + (q / side + side - 1 - k / side) * (size_t)dim;
+                const float *across = columns + (q % side + side - 1 - k % side) * (size_t)dim;
+                double want = 0, got = 0;
+                for (uint32_t c = 0; c < dim; c++)
+                    want += own[c] * (key[c] / sqrt(dim) + (double)by[c] + across[c]);
+                for (uint32_t c = 0; c < wide; c++)
+                    got += (double)to[q * row + (size_t)h * wide + c] *
+                           to[k * row + ((size_t)heads + h) * wide + c];
+                if (fabs(want - got) > 1e-5)
+                    fail_msg("query %u, key %u: %g, not %g", q, k, got, want);
+            }
+        assert_memory_equal(to + 2 * (size_t)heads * wide, from + 2 * each, each * sizeof(float));
+        free(from), free(to), free(rows), free(columns);
+    }
+}
+
 /* Sums of grids of other shapes, and means of what does not divide, are refused. */
 static void steps_that_do_not_fit_are_refused(void **state)
 {
@@ -186,6 +245,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(windows_lie_where_they_are_said_to),
                                        cmocka_unit_test(convolutions_are_sums_over_windows),
                                        cmocka_unit_test(means_and_joins),
+                                       cmocka_unit_test(windows_hold_the_grid),
+                                       cmocka_unit_test(relations_are_scores),
                                        cmocka_unit_test(steps_that_do_not_fit_are_refused)};
     rng = rng_new();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,8 +7,11 @@
 /* One a line, for make gpu-kit. */
 // clang-format off
 static const char *const dirs[] = {
+    "tests/data/vision/fast_vlm",
+    "tests/data/vision/gemma3n",
     "tests/data/vision/gemma4_e",
     "tests/data/vision/glm4v",
+    "tests/data/vision/got_ocr2",
     "tests/data/vision/granite_vision",
     "tests/data/vision/idefics2",
     "tests/data/vision/internvl_chat",

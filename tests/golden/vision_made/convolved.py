@@ -62,6 +62,31 @@ def fast_vlm():
     return config, FastVlmForConditionalGeneration, pre, inputs
 
 
+def got_ocr2():
+    from transformers import GotOcr2Config, GotOcr2ForConditionalGeneration, Qwen2Config
+    from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
+
+    seen = dict(
+        hidden_size=16, output_channels=8, num_hidden_layers=3, num_attention_heads=2, image_size=128, patch_size=8,
+        window_size=5, global_attn_indexes=[1], mlp_dim=24,
+    )
+    config = GotOcr2Config(
+        text_config=Qwen2Config(**TEXT).to_dict(), vision_config=seen, image_token_index=IMAGE, image_seq_length=16,
+        tie_word_embeddings=True,
+    )
+    pre = dict(
+        size=dict(height=128, width=128), resample=3, image_mean=[0.48145466, 0.4578275, 0.40821073],
+        image_std=[0.26862954, 0.26130258, 0.27577711],
+    )
+    processor = GotOcr2ImageProcessorPil(**pre)
+
+    def inputs(pictures):
+        pixels = [processor(p, return_tensors="np")["pixel_values"] for p in pictures]
+        return dict(pixel_values=torch.tensor(np.concatenate(pixels))), [[321] + [IMAGE] * 16 + [322] for _ in pictures]
+
+    return config, GotOcr2ForConditionalGeneration, pre, inputs
+
+
 def deaf(tensors, config, pre):
     """Without the tower that hears."""
     return {k: t for k, t in tensors.items() if not k.startswith("model.audio_tower.")}, config, pre
@@ -69,5 +94,6 @@ def deaf(tensors, config, pre):
 
 CASES = {
     "fast_vlm": (fast_vlm, None, between),
+    "got_ocr2": (got_ocr2, None, between),
     "gemma3n": (gemma3n, deaf, between),
 }

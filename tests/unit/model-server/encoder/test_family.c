@@ -32,6 +32,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define FAST                                                                                       \
     "{\"model_type\":\"fast_vlm\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"         \
     "{\"model_args\":{\"inference_mode\":true%s}}}"
+#define GOT                                                                                        \
+    "{\"model_type\":\"got_ocr2\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"         \
+    "{\"hidden_size\":768%s}}"
 #define GEMMA                                                                                      \
     "{\"model_type\":\"gemma4\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"           \
     "{\"patch_size\":16,\"hidden_size\":64,\"num_attention_heads\":4,\"head_dim\":16%s}}"
@@ -199,6 +202,12 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {FAST, ",\"layers\":[64,64,64,64,64]", "steps"},
         {FAST, ",\"embed_dims\":[96,192,384,768,768]", "hidden_size"},
         {FAST, ",\"embed_dims\":[96,100,384,768,1536]", "embed_dims"},
+        {GOT, "", NULL},
+        {GOT, ",\"patch_size\":17", "patch_size"},
+        {GOT, ",\"use_rel_pos\":false", "use_rel_pos"},
+        {GOT, ",\"layer_norm_eps\":1e-5", "layer_norm_eps"},
+        {GOT, ",\"num_attention_heads\":7", "num_attention_heads"},
+        {GOT, ",\"hidden_act\":\"mystery\"", "hidden_act"},
         {AYA, "64", NULL},
         {AYA, "63", "alignment_intermediate_size"},
         {PALI, "", NULL},
