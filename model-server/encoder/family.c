@@ -56,6 +56,18 @@ static const struct encoder_family *find(const char *type, const char *tower)
     return NULL;
 }
 
+/* The steps go through a picture of the reserved size. */
+static void check_conv(struct config *c, const struct conv_spec *s)
+{
+    struct conv_shape shape[CONV_GRIDS];
+    if (c->failed || !s->n)
+        return;
+    if (s->n > CONV_MAX_STEPS)
+        config_fail(c, "a tower of %u steps of convolutions", s->n);
+    else if (!conv_shapes(s, s->n, s->side, s->side, shape))
+        config_fail(c, "the tower's convolutions do not fit %u pixels a side", s->side);
+}
+
 int encoder_configure(const char *path, const struct encoder_family **family,
                       struct encoder_spec *out, struct err *e)
 {
@@ -70,6 +82,7 @@ int encoder_configure(const char *path, const struct encoder_family **family,
     if (*family) {
         c.root = (cJSON *)(uintptr_t)vision;
         (*family)->configure(&c, out);
+        check_conv(&c, &out->conv);
     }
     config_close(&c);
     return c.failed ? -1 : 0;

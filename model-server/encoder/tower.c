@@ -133,8 +133,11 @@ static uint32_t most_tokens(const struct tower *t)
 static uint32_t reserved_tokens(const struct tower *t, uint32_t features)
 {
     const uint64_t tokens = (uint64_t)features * t->spec.cell * t->spec.cell;
-    if (t->spec.conv.n)
-        return (uint32_t)tokens;
+    struct conv_shape shape[CONV_GRIDS];
+    if (t->spec.conv.n) { /* of one picture */
+        conv_shapes(&t->spec.conv, t->spec.conv.n, t->spec.conv.side, t->spec.conv.side, shape);
+        return (uint32_t)conv_rows(shape[0]);
+    }
     const uint32_t most = most_tokens(t);
     if (t->spec.joint.tiles) /* one picture */
         return tower_joint_tokens(&t->spec);

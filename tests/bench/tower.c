@@ -96,8 +96,9 @@ int main(int argc, char **argv)
     const double all = operations(t, &image, &e);
     const double s = BEST(runs, if (tower_encode(t, &image, 1, &e)) die(&e));
     printf("%s\n", backend_cpu.describe(text.dev));
-    printf("%s at %u: %u tokens in %.0f ms, %.0f Gop, %.0f Gop/s\n", k->name, k->side,
-           tower_tokens(t, &plan), s * 1e3, all * 1e-9, all / s * 1e-9);
+    printf("%s at %u: %u tokens in %.0f ms, %.0f Gop, %.0f Gop/s, %.0f MB\n", k->name, k->side,
+           tower_tokens(t, &plan), s * 1e3, all * 1e-9, all / s * 1e-9,
+           (double)tower_reserve_bytes(t, k->features) * 1e-6);
     tower_free(t);
     free(out);
     backend_cpu.free(text.dev, pixels);

@@ -260,10 +260,6 @@ static void configure(struct config *c, struct encoder_spec *s)
     stem(&b);
     stages(&b, &z);
     finish(&b);
-    if (s->conv.n > CONV_MAX_STEPS) {
-        config_fail(c, "`layers`: %u steps of convolutions", s->conv.n);
-        s->conv.n = 0;
-    }
     family_two_matrices(s, bias, ACT_GELU);
 }
 
