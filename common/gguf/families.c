@@ -226,6 +226,39 @@ static void gpt_oss(const struct gguf_meta *m)
     cJSON_AddBoolToObject(m->config, "attention_bias", meta_has(m, "blk.0.attn_q.bias"));
 }
 
+/* q grows with the logarithm of the position; both factors of the stretched rotation are equal. */
+static void mistral3(const struct gguf_meta *m)
+{
+    cJSON *scaling = cJSON_GetObjectItemCaseSensitive(m->config, "rope_scaling");
+    double v;
+    if (scaling && meta_number(m, "attention.temperature_scale", &v))
+        meta_put_in(scaling, "llama_4_scaling_beta", v);
+    if (scaling && meta_number(m, "rope.scaling.yarn_log_multiplier", &v)) {
+        meta_put_in(scaling, "mscale", v);
+        meta_put_in(scaling, "mscale_all_dim", v);
+    }
+    cJSON_AddNullToObject(m->config, "sliding_window");
+}
+
+/* The three factors are not in the file: llama.cpp has those of the only model. The size of a value
+ * is what the matrix leaves of a head. */
+static void minicpm3(const struct gguf_meta *m)
+{
+    const struct gguf_tensor *both = gguf_set_tensor(m->s, "blk.0.attn_kv_b.weight");
+    const double rope = meta_number_or(m, "rope.dimension_count", 0);
+    const double nope = meta_number_or(m, "attention.key_length", 0) - rope;
+    const double heads = meta_number_or(m, "attention.head_count", 0);
+    if (both && heads > 0)
+        meta_put(m, "v_head_dim", (double)both->dims[1] / heads - nope);
+    meta_copy(m, "attention.q_lora_rank", "q_lora_rank");
+    meta_copy(m, "attention.kv_lora_rank", "kv_lora_rank");
+    meta_put(m, "qk_rope_head_dim", rope);
+    meta_put(m, "qk_nope_head_dim", nope);
+    meta_put(m, "scale_emb", 12);
+    meta_put(m, "scale_depth", 1.4);
+    meta_put(m, "dim_model_base", 256);
+}
+
 /* DeepSeek V2, V3 and their derivatives (Kimi K2, GLM 4.7 Flash). Newer files distinguish the sizes
  * of a head's key and value from those of the latent vector. */
 static void latent(const struct gguf_meta *m)
@@ -471,9 +504,9 @@ static const struct gguf_family families[] = {
     {"phi2", "phi", NULL, false, 0, gguf_phi2},
     {"phimoe", NULL, "phimoe", false, 0, gguf_phimoe},
     {"chatglm", "chatglm", NULL, false, 0, gguf_chatglm},
-    {"mistral3", "ministral3", NULL, true, 0, gguf_mistral3},
+    {"mistral3", "ministral3", NULL, true, 0, mistral3},
     {"mistral4", NULL, "mistral4", false, 0, mistral4, .latent = true},
-    {"minicpm3", "minicpm3", NULL, false, 0, gguf_minicpm3, .latent = true},
+    {"minicpm3", "minicpm3", NULL, false, 0, minicpm3, .latent = true},
     {"hunyuan-moe", NULL, "hunyuan_v1_moe", false, 0, gguf_hunyuan_moe},
     {"bailingmoe2", NULL, "bailing_moe_v2", false, 0, gguf_bailing2},
     {"exaone-moe", NULL, "exaone_moe", false, 0, gguf_exaone_moe},

@@ -14,12 +14,11 @@ void gguf_kinds(const struct gguf_meta *m, const char *key, const char *part, co
                 const char *without);
 /* Layers of several kinds: families_mixed.c. */
 gguf_more gguf_qwen35, gguf_gemma3n, gguf_gemma4, gguf_llama4, gguf_granite_hybrid, gguf_nemotron_h,
-    gguf_falcon_h1, gguf_mamba, gguf_mamba2, gguf_jamba;
-/* Routers of DeepSeek's kind, and others of 2024 and later: families_new.c. */
-gguf_more gguf_mistral3, gguf_minicpm3, gguf_hunyuan_moe, gguf_bailing2, gguf_exaone_moe,
-    gguf_afmoe, gguf_hy_v3, gguf_kimi_linear, gguf_mellum, gguf_laguna, gguf_mimo2, gguf_minimax_01,
-    gguf_cohere2_moe, gguf_granite_swa, gguf_bailing;
-/* Those of GPT-2's time, and others whose config.json has words of its own: families_old.c. */
+    gguf_falcon_h1, gguf_mamba, gguf_mamba2, gguf_jamba, gguf_kimi_linear;
+/* Mixtures of experts, most with routers of DeepSeek's kind: families_moe.c. */
+gguf_more gguf_hunyuan_moe, gguf_bailing2, gguf_exaone_moe, gguf_afmoe, gguf_hy_v3, gguf_mellum,
+    gguf_laguna, gguf_mimo2, gguf_minimax_01, gguf_cohere2_moe, gguf_granite_swa, gguf_bailing;
+/* GPT-2's generation, and others with config.json keys of their own: families_gpt.c. */
 gguf_more gguf_gpt2, gguf_starcoder, gguf_gptneox, gguf_falcon, gguf_phi2, gguf_mpt, gguf_phimoe,
     gguf_chatglm, gguf_qwen, gguf_baichuan, gguf_dbrx;
 /* Encoders: families_encoder.c. */

@@ -310,3 +310,38 @@ void gguf_llama4(const struct gguf_meta *m)
         if (layer_has(m, i, "ffn_gate_inp.weight"))
             cJSON_AddItemToArray(moe, cJSON_CreateNumber(i));
 }
+
+/* Rows of the first layer's tensor that there is; 0: there is none. */
+static double first_rows(const struct gguf_meta *m, const char *part)
+{
+    char name[GGUF_KEY_MAX];
+    for (int i = 0; i < meta_layers(m) && i < GGUF_LAYERS_MAX; i++) {
+        snprintf(name, sizeof(name), "blk.%d.%s", i, part);
+        const struct gguf_tensor *t = gguf_set_tensor(m->s, name);
+        if (t)
+            return (double)t->dims[1];
+    }
+    return 0;
+}
+
+/* Files since the latent vector is one key-value head of its own have the sizes of a head's key and
+ * value apart. */
+void gguf_kimi_linear(const struct gguf_meta *m)
+{
+    const double rope = meta_number_or(m, "rope.dimension_count", 0);
+    const double key = meta_number_or(m, "attention.key_length", 0);
+    gguf_deepseek_experts(m);
+    meta_copy(m, "expert_count", "num_local_experts");
+    gguf_kinds(m, "layer_types", "ssm_conv1d_q.weight", "linear_attention", "full_attention");
+    gguf_kinds(m, "mlp_layer_types", "ffn_gate_inp.weight", "sparse", "dense");
+    meta_put(m, "linear_num_heads", first_rows(m, "ssm_beta.weight"));
+    meta_copy(m, "kda.head_dim", "linear_head_dim");
+    meta_copy(m, "ssm.conv_kernel", "linear_conv_kernel_dim");
+    meta_copy(m, "attention.q_lora_rank", "q_lora_rank");
+    meta_copy(m, "attention.kv_lora_rank", "kv_lora_rank");
+    meta_put(m, "qk_rope_head_dim", rope);
+    meta_put(m, "qk_nope_head_dim", meta_number_or(m, "attention.key_length_mla", key) - rope);
+    meta_put(m, "v_head_dim",
+             meta_number_or(m, "attention.value_length_mla",
+                            meta_number_or(m, "attention.value_length", 0)));
+}
