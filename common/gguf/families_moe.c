@@ -1,7 +1,6 @@
 /* Mixtures of experts: routers of DeepSeek's kind in models of other makers, and layers with
  * windows that rotate otherwise. */
 #include "common/gguf/families.h"
-#include <stdio.h>
 
 /* The base of the rotation includes its alpha. */
 void gguf_hunyuan_moe(const struct gguf_meta *m)
