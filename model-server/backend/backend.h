@@ -286,8 +286,8 @@ struct moe {
      * consecutive. */
     uint32_t n_experts, top_k;
     /* Zero-computation experts (LongCat-Flash, arXiv 2509.01322): the router has as many more rows,
-     * and the result of such an expert is its input. Without adds_zero another rank adds it. Only
-     * if moe_zero is set. */
+     * and the result of such an expert is its input. Without adds_zero another rank adds it. Not
+     * with biases. */
     uint32_t n_zero;
     bool adds_zero;
     bool renormalise; /* the scores of the selected experts are scaled to a sum of 1 */
@@ -344,7 +344,6 @@ typedef void profile_fn(void *arg, const char *what, uint64_t bytes, double us);
 struct backend_ops {
     const char *name;   /* "cpu" */
     bool makes_weights; /* weight_load() generates random parts, all or none, unless it quantises */
-    bool moe_zero;      /* moe() supports experts without weights: see struct moe */
     /* Support of a format in an arithmetic. NATIVE: weight_load() accepts it as SOURCE_CODES or
      * by --quantize. WIDEN: it needs SOURCE_NUMBERS. */
     enum take (*weight_takes)(const struct format *f, enum arith a);

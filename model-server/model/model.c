@@ -147,8 +147,6 @@ static int check_ops(const struct decoder *d, struct err *e)
     const char *missing = NULL;
     if (d->spec.moe.n_experts && !d->ops->moe)
         missing = "mixtures of experts";
-    else if (d->spec.moe.n_zero && !d->ops->moe_zero)
-        missing = "experts without weights";
     else if (d->spec.learned_positions && !d->ops->embed_pos)
         missing = "learned positions";
     else if (d->spec.qk_norm == QK_NORM_ALL && !d->ops->row_squares)

@@ -191,7 +191,6 @@ const struct backend_ops backend_cpu = {
     .weight_mapped = cpu_weight_mapped,
     .step_begin = cpu_step_begin,
     .step_end = cpu_step_end,
-    .moe_zero = true,
     .host_threads = cpu_host_threads,
     .host_run = cpu_host_run,
     .observe = cpu_observe,

@@ -292,6 +292,16 @@ launch_fn heads_launch;
 
 launch_fn mix_launch;
 
+/* y[row] += weight[pair] * x[row] for the pairs of experts from `first` on, which have no weights;
+ * rows of n. */
+struct zero_args {
+    float *y;
+    const float *x, *weight;
+    const uint32_t *expert;
+    uint32_t rows, n, top_k, first;
+};
+launch_fn zero_launch;
+
 /* y[pair] *= weight[pair], rows of n */
 struct pair_scale_args {
     float *y;

@@ -135,7 +135,7 @@ void moe_tables_free(struct device *d)
 
 /* A layer's scratch memory, and which kernels it takes. */
 struct moe_work {
-    float *logits, *weight;          /* [rows][n_experts], [rows][top_k] */
+    float *logits, *weight;          /* [rows][n_all()], [rows][top_k] */
     uint32_t *expert, *begin, *list; /* [pairs], [n_experts + 2], [pairs] */
     struct expert_job *jobs;         /* [n_experts + pairs / EXPERT_FEW] */
     float *hidden, *gated, *out;     /* [pairs][2 ffn], [pairs][ffn], [pairs][hidden] */
@@ -147,6 +147,9 @@ struct moe_work {
     uint32_t tile;                  /* of group_args */
 };
 
+/* Experts of the router, including those without weights. */
+static uint32_t n_all(const struct moe *p) { return p->n_experts + p->n_zero; }
+
 static size_t lay_out(struct moe_work *m, char *base, const struct moe *p)
 {
     const size_t pairs = m->pairs, ffn = m->ffn;
@@ -154,7 +157,7 @@ static size_t lay_out(struct moe_work *m, char *base, const struct moe *p)
 #define PLACE(field, count)                                                                        \
     m->field = (void *)((uintptr_t)base + at);                                                     \
     at += ((count) * sizeof(*m->field) + 255) & ~(size_t)255
-    PLACE(logits, (size_t)m->rows * p->n_experts);
+    PLACE(logits, (size_t)m->rows * n_all(p));
     PLACE(weight, pairs);
     PLACE(expert, pairs);
     PLACE(begin, (size_t)p->n_experts + 2);
@@ -222,7 +225,7 @@ static void route(struct device *d, const struct moe_work *m, const float *x, co
                            .weight = m->weight,
                            .select_bias = p->select_bias,
                            .rows = m->rows,
-                           .n_experts = p->n_experts,
+                           .n_experts = n_all(p),
                            .top_k = p->top_k,
                            .renormalise = p->renormalise,
                            .sigmoid = p->score == MOE_SIGMOID,
@@ -243,7 +246,7 @@ static void route(struct device *d, const struct moe_work *m, const float *x, co
                                      .tile = m->tile,
                                      .first = m->first,
                                      .here = m->here};
-    const size_t row = (2 * (size_t)p->n_experts + p->n_groups) * sizeof(float);
+    const size_t row = (2 * (size_t)n_all(p) + p->n_groups) * sizeof(float);
     const bool together = m->fused && m->rows <= ROUTE_ROWS && m->rows * row <= ROUTE_BYTES;
     if (together)
         a.group = group;
@@ -261,7 +264,7 @@ static void mix(struct device *d, const struct moe_work *m, float *y, const stru
                                .n = m->hidden_n,
                                .top_k = p->top_k,
                                .plain = p->scale_input,
-                               .expert = m->here < p->n_experts ? m->expert : NULL,
+                               .expert = m->here < n_all(p) ? m->expert : NULL,
                                .first = m->first,
                                .here = m->here};
     RECORD(d, mix_launch, a);
@@ -400,6 +403,22 @@ static void down_alone(struct device *d, const struct moe_work *m, const struct 
     add_biases(d, m->out, p->down_bias, m, m->hidden_n);
 }
 
+/* Adds the results of experts without weights. */
+static void add_zero(struct device *d, const struct moe_work *m, float *y, const float *x,
+                     const struct moe *p)
+{
+    const struct zero_args a = {.y = y,
+                                .x = x,
+                                .weight = m->weight,
+                                .expert = m->expert,
+                                .rows = m->rows,
+                                .n = m->hidden_n,
+                                .top_k = p->top_k,
+                                .first = p->n_experts};
+    if (p->n_zero && p->adds_zero)
+        RECORD(d, zero_launch, a);
+}
+
 void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p)
 {
     const uint32_t first = first_of(p->down, p->n_experts);
@@ -441,6 +460,7 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
         return;
     if (!m.wgmma && m.fused) {
         down_by_stream(d, &m, y, t, p);
+        add_zero(d, &m, y, x, p);
         return;
     }
     if (m.wgmma)
@@ -448,6 +468,7 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
     else
         down_alone(d, &m, t, p);
     mix(d, &m, y, p);
+    add_zero(d, &m, y, x, p);
 }
 
 /* ---------------------------------------------------------------- a matrix for each head */

@@ -433,6 +433,28 @@ extern "C" cudaError_t mix_launch(const struct launch *l, const void *args)
                   l->overlap, *a);
 }
 
+/* grid: (columns / 256, rows) */
+static __global__ void __launch_bounds__(256) zero_kernel(zero_args a)
+{
+    depend();
+    const uint32_t i = blockIdx.x * 256 + threadIdx.x, pair = blockIdx.y * a.top_k;
+    const size_t at = (size_t)blockIdx.y * a.n + i;
+    if (i >= a.n)
+        return;
+    float sum = a.y[at];
+    for (uint32_t k = 0; k < a.top_k; k++)
+        if (a.expert[pair + k] >= a.first)
+            sum = fmaf(a.weight[pair + k], a.x[at], sum);
+    a.y[at] = sum;
+}
+
+extern "C" cudaError_t zero_launch(const struct launch *l, const void *args)
+{
+    const zero_args *a = (const zero_args *)args;
+    return launch(zero_kernel, dim3((a->n + 255) / 256, a->rows), 256, 0, l->stream, l->overlap,
+                  *a);
+}
+
 static __global__ void __launch_bounds__(256) heads_kernel(heads_args a)
 {
     depend();
