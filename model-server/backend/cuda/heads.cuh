@@ -126,18 +126,29 @@ static __device__ void rotate_into(float *y, const float *x, const float *rope, 
     }
 }
 
+/* Elements of a head. NARROW: values may be narrower than keys. Read where it is used: a register
+ * for it is one too many in linear_stream. */
+template <bool NARROW>
+static __device__ __forceinline__ uint32_t head_size(const rope_args &a, bool v)
+{
+    return NARROW && v ? a.v_dim : a.head_dim;
+}
+
 /* Head `head` of a token, of q, then k, then v. */
+template <bool NARROW>
 static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t head, uint32_t lane)
 {
-    const uint32_t keys = a.n_heads + a.n_kv_heads,
-                   width = keys * a.head_dim + a.n_kv_heads * a.v_dim;
+    const uint32_t keys = a.n_heads + a.n_kv_heads;
     const bool q = head < a.n_heads, v = head >= keys;
-    const uint32_t dim = v ? a.v_dim : a.head_dim;
-    float *x = a.qkv + (size_t)token * width +
-               (v ? keys * a.head_dim + (head - keys) * a.v_dim : head * a.head_dim);
+    float *x = a.qkv + ((size_t)token * (keys + a.n_kv_heads) + head) * a.head_dim;
+    if constexpr (NARROW) {
+        const uint32_t width = keys * a.head_dim + a.n_kv_heads * a.v_dim;
+        x = a.qkv + (size_t)token * width +
+            (v ? keys * a.head_dim + (head - keys) * a.v_dim : head * a.head_dim);
+    }
     const float *w = q ? a.q_norm : v ? a.v_norm : a.k_norm;
     if (a.clip > 0.0f) {
-        for (uint32_t i = lane; i < dim; i += 32)
+        for (uint32_t i = lane; i < head_size<NARROW>(a, v); i += 32)
             x[i] = x[i] > a.clip ? a.clip : x[i] < -a.clip ? -a.clip : x[i]; /* NaN stays NaN */
         __syncwarp(); /* the other lanes' numbers */
     }
@@ -147,11 +158,12 @@ static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t 
             const float sum = a.squares[(size_t)token * SQUARES + !q];
             s.scale = 1.0f / sqrtf(sum / (float)(q ? a.q_all : a.k_all) + a.eps);
         } else if (w) {
-            s = norm_of_head(a, x, dim, lane);
+            s = norm_of_head(a, x, head_size<NARROW>(a, v), lane);
         }
         if (w && !v && (a.squares || a.norm_by_head))
             w += (size_t)(q ? head : head - a.n_heads) * a.head_dim;
-        rotate_head(a, x, dim, w, s, v ? NULL : a.rope + (size_t)token * a.rot_dim, lane);
+        rotate_head(a, x, head_size<NARROW>(a, v), w, s,
+                    v ? NULL : a.rope + (size_t)token * a.rot_dim, lane);
     }
     if (q && a.q_scale) {
         __syncwarp();
@@ -161,7 +173,7 @@ static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t 
     if (q)
         return;
     __syncwarp(); /* the other lanes' numbers */
-    store_head(a, v ? a.kv.v : a.kv.k, (head - a.n_heads) % a.n_kv_heads, a.slots[token], x, dim,
-               lane);
+    store_head(a, v ? a.kv.v : a.kv.k, (head - a.n_heads) % a.n_kv_heads, a.slots[token], x,
+               head_size<NARROW>(a, v), lane);
 }
 #endif

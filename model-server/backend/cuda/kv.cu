@@ -11,7 +11,7 @@ static __global__ void __launch_bounds__(WARPS * 32) rope_kernel(rope_args a)
     uint32_t heads = a.n_heads + 2 * a.n_kv_heads;
     if (head >= heads)
         return;
-    finish_head(a, blockIdx.x, head, lane);
+    finish_head<true>(a, blockIdx.x, head, lane);
 }
 
 extern "C" cudaError_t rope_launch(const struct launch *l, const void *args)

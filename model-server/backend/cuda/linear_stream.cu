@@ -73,7 +73,7 @@ static __device__ void head_of_tile(const stream_args &s, uint32_t tile, uint32_
     if (!last_block(s.tickets + head, s.rope.head_dim / OUTS, word))
         return;
     for (uint32_t row = threadIdx.x / 32; row < s.l.rows; row += THREADS / 32)
-        finish_head(s.rope, row, head, threadIdx.x % 32);
+        finish_head<false>(s.rope, row, head, threadIdx.x % 32);
 }
 
 /* The tiles of this block. Shared memory: two alternating sets of sums, so that one barrier per
