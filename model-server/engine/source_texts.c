@@ -22,7 +22,7 @@ static int read_text(struct pictures *p, const struct media_spec *s, struct medi
         if (s->ids[i] >= vocab)
             return err_set(e, ERR_VALIDATION, "token id %u is not below the vocabulary size %u",
                            s->ids[i], vocab);
-    if (!(m->ids = malloc(s->n_ids * sizeof(*m->ids))))
+    if (!(m->ids = malloc((s->n_ids + (size_t)1) * sizeof(*m->ids))))
         return err_nomem(e);
     memcpy(m->ids, s->ids, s->n_ids * sizeof(*m->ids));
     if (!m->digest)

@@ -53,8 +53,10 @@ void rope_inv_freq(const struct rope_spec *s, uint32_t length, float *inv)
         const uint32_t each = s->dim / 4, nth = 2 * (i % each) + i / each;
         inv[i] = 1 / (float)pow(base, 2 * (float)nth / (float)s->dim);
     }
-    for (uint32_t i = 0; s->kind == ROPE_GRID_WOVEN && i < s->dim / 2; i++)
-        inv[i] = 1 / (float)pow(base, 4 * (float)(i / 2) / (float)s->dim);
+    for (uint32_t i = 0; s->kind == ROPE_GRID_WOVEN && i < s->dim / 2; i++) {
+        const uint32_t nth = i / 2;
+        inv[i] = 1 / (float)pow(base, 4 * (float)nth / (float)s->dim);
+    }
     if (s->kind == ROPE_YARN)
         yarn(s, inv);
     else if (s->kind == ROPE_LLAMA3)

@@ -93,8 +93,8 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
     const size_t window_tokens = b->window_slots ? b->n_tokens : 0;
     size_t bytes = (size_t)b->n_tokens * 20 + (size_t)b->n_out * 4 + tables * 4 + tiles +
                    (window_tokens + window_tables) * 4 + b->n_spans * sizeof(struct span_view) +
-                   lora * sizeof(struct lora_tile) + picture_bytes(b) + DRAW_ROOM * b->n_out +
-                   (size_t)16 * 64;
+                   lora * sizeof(struct lora_tile) + picture_bytes(b) +
+                   (size_t)DRAW_ROOM * b->n_out + (size_t)16 * 64;
     if (outbox_next(d, &r->box, bytes, "the batch", "lower --max-batch-prefill-tokens", e))
         return -1;
     r->host = outbox_host(&r->box), r->dev = r->box.dev;
@@ -115,8 +115,8 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
     place(r, tiles, &r->tiles); /* filled by batch_tiles() */
     struct lora_tile *tile = place(r, lora * sizeof(*tile), &r->lora);
     r->host_lora = tile, r->n_lora = (uint32_t)lora;
-    r->draws_host = place(r, DRAW_ROOM * b->n_out, &r->draws);
-    r->draws_bytes = DRAW_ROOM * b->n_out;
+    r->draws_host = place(r, (size_t)DRAW_ROOM * b->n_out, &r->draws);
+    r->draws_bytes = (size_t)DRAW_ROOM * b->n_out;
     uint32_t *table = place(r, tables * sizeof(*table), &r->tables), at = 0;
     uint32_t *windows = place(r, window_tables * sizeof(*windows), &r->window_tables);
     d->decode = true;
