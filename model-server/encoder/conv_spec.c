@@ -8,6 +8,31 @@ void conv_add(struct conv_spec *s, struct conv_step c)
     s->n++;
 }
 
+struct conv_step conv_product(uint8_t from, uint8_t to, uint32_t out, uint8_t weight)
+{
+    return (struct conv_step){.kind = CONV_DENSE,
+                              .from = from,
+                              .to = to,
+                              .size = 1,
+                              .stride = 1,
+                              .act = ACT_N,
+                              .weight = weight,
+                              .out = out};
+}
+
+struct conv_step conv_depthwise(struct conv_step product, uint8_t size, uint8_t stride)
+{
+    product.kind = CONV_DEPTH;
+    product.size = size, product.stride = stride;
+    return product;
+}
+
+struct conv_step conv_norm(uint8_t from, uint8_t to, uint8_t norm)
+{
+    return (struct conv_step){
+        .kind = CONV_NORM, .from = from, .to = to, .act = ACT_N, .norm = norm};
+}
+
 struct conv_shape conv_result(const struct conv_step *c, const struct conv_shape *shape,
                               struct conv_window *w)
 {

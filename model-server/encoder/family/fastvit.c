@@ -73,24 +73,15 @@ static void add(struct build *b, struct conv_step c)
 
 static struct conv_step product(uint8_t from, uint8_t to, uint32_t out, uint8_t weight)
 {
-    return (struct conv_step){.kind = CONV_DENSE,
-                              .from = from,
-                              .to = to,
-                              .size = 1,
-                              .stride = 1,
-                              .bias = true,
-                              .act = ACT_N,
-                              .weight = weight,
-                              .out = out};
+    struct conv_step c = conv_product(from, to, out, weight);
+    c.bias = true;
+    return c;
 }
 
 static struct conv_step depthwise(uint8_t from, uint8_t to, uint8_t size, uint8_t stride,
                                   uint32_t out, uint8_t weight)
 {
-    struct conv_step c = product(from, to, out, weight);
-    c.kind = CONV_DEPTH;
-    c.size = size, c.stride = stride;
-    return c;
+    return conv_depthwise(product(from, to, out, weight), size, stride);
 }
 
 static struct conv_step with_gelu(struct conv_step c)
@@ -123,8 +114,7 @@ static void mlp(struct build *b, uint8_t scale)
 
 static void attention(struct build *b)
 {
-    add(b, (struct conv_step){
-               .kind = CONV_NORM, .from = b->stream, .to = A, .act = ACT_N, .norm = ATTEND_NORM});
+    add(b, conv_norm(b->stream, A, ATTEND_NORM));
     struct conv_step c = product(A, B, 3 * b->channels, QKV);
     c.bias = false;
     add(b, c);

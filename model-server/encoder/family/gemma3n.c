@@ -95,24 +95,15 @@ static void add(struct build *b, struct conv_step c)
 static struct conv_step product(uint8_t from, uint8_t to, uint32_t out, uint8_t weight,
                                 uint8_t norm)
 {
-    return (struct conv_step){.kind = CONV_DENSE,
-                              .from = from,
-                              .to = to,
-                              .size = 1,
-                              .stride = 1,
-                              .act = ACT_N,
-                              .weight = weight,
-                              .norm = norm,
-                              .out = out};
+    struct conv_step c = conv_product(from, to, out, weight);
+    c.norm = norm;
+    return c;
 }
 
 static struct conv_step depthwise(uint8_t from, uint8_t to, uint8_t size, uint8_t stride,
                                   uint32_t channels, uint8_t weight, uint8_t norm)
 {
-    struct conv_step c = product(from, to, channels, weight, norm);
-    c.kind = CONV_DEPTH;
-    c.size = size, c.stride = stride;
-    return c;
+    return conv_depthwise(product(from, to, channels, weight, norm), size, stride);
 }
 
 /* Channels as timm rounds them: to a multiple of 8, and not by more than a tenth. */
@@ -179,8 +170,7 @@ static void key(struct build *b, uint8_t to, uint8_t stride, uint32_t dim, uint8
 
 static void attention(struct build *b, uint32_t heads, uint32_t dim, uint8_t stride)
 {
-    add(b, (struct conv_step){
-               .kind = CONV_NORM, .from = b->stream, .to = A, .act = ACT_N, .norm = ATTEND_NORM});
+    add(b, conv_norm(b->stream, A, ATTEND_NORM));
     key(b, B, stride, dim, KEY_DOWN, KEY_NORM, KEY);
     key(b, C, stride, dim, VALUE_DOWN, VALUE_NORM, VALUE);
     add(b, (struct conv_step){.kind = CONV_JOIN, .from = B, .with = C, .to = D, .act = ACT_N});

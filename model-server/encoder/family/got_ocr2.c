@@ -50,21 +50,9 @@ static const char *const names[NAMES + 1] = {
 
 static struct conv_step product(uint8_t from, uint8_t to, uint32_t out, uint8_t weight)
 {
-    return (struct conv_step){.kind = CONV_DENSE,
-                              .from = from,
-                              .to = to,
-                              .size = 1,
-                              .stride = 1,
-                              .bias = true,
-                              .act = ACT_N,
-                              .weight = weight,
-                              .out = out};
-}
-
-static struct conv_step norm(uint8_t to, uint8_t weights)
-{
-    return (struct conv_step){
-        .kind = CONV_NORM, .from = STREAM, .to = to, .act = ACT_N, .norm = weights};
+    struct conv_step c = conv_product(from, to, out, weight);
+    c.bias = true;
+    return c;
 }
 
 struct sizes {
@@ -77,7 +65,7 @@ static void attention(struct conv_spec *s, const struct sizes *z, uint16_t layer
 {
     const uint32_t dim = z->hidden / z->heads, side = window ? window : z->side;
     const uint32_t wide = z->relative ? (dim + 2 * side + 7) / 8 * 8 : dim;
-    struct conv_step c = norm(A, ATTEND_NORM);
+    struct conv_step c = conv_norm(STREAM, A, ATTEND_NORM);
     c.at[0] = layer;
     conv_add(s, c);
     if (window)
@@ -125,7 +113,7 @@ static void attention(struct conv_spec *s, const struct sizes *z, uint16_t layer
 
 static void mlp(struct conv_spec *s, const struct sizes *z, uint16_t layer, enum act act)
 {
-    struct conv_step c = norm(A, MLP_NORM);
+    struct conv_step c = conv_norm(STREAM, A, MLP_NORM);
     c.at[0] = layer;
     conv_add(s, c);
     c = product(A, B, z->mlp, MLP_IN);
