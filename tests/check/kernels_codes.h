@@ -105,20 +105,30 @@ static bool check_round_x(void (*fn)(void), uint32_t n)
     return true;
 }
 
-static bool check_unpack(void (*fn)(void), uint32_t n)
+enum { RECORD_MOST = 1024 + 2 * 64 };
+_Static_assert(CODE_WIDE_BYTES <= 2 * RECORD_MOST, "check_panel() has too little room");
+
+/* Some columns of a panel: the bytes that are written, at most 2 * RECORD_MOST for 32 columns, and
+ * only these. */
+static bool check_panel(unpack_fn *ref, unpack_fn *fn)
 {
     enum { GROUPS = WIDE_K / CODE_COLS };
-    static _Alignas(64) char expected[GROUPS * CODE_WIDE_BYTES + 64], actual[sizeof(expected)];
+    static _Alignas(64) char expected[GROUPS * RECORD_MOST * 2 + 64], actual[sizeof(expected)];
     const struct code_layout l = any_layout();
     const uint32_t k = 32 * rng_below(&rng, GROUPS),
                    cols = 32 * (1 + rng_below(&rng, GROUPS - k / 32));
-    (void)n;
     fill_widened();
     fill_scales(codes, sizeof(codes), &l);
     memset(expected, 7, sizeof(expected)), memset(actual, 7, sizeof(actual));
-    k_unpack_ref(expected, codes, &l, k, cols);
-    ((unpack_fn *)fn)(actual, codes, &l, k, cols);
+    ref(expected, codes, &l, k, cols);
+    fn(actual, codes, &l, k, cols);
     return memcmp(expected, actual, sizeof(expected)) == 0;
+}
+
+static bool check_unpack(void (*fn)(void), uint32_t n)
+{
+    (void)n;
+    return check_panel(k_unpack_ref, (unpack_fn *)fn);
 }
 
 /* Rows as round_x() leaves them; extremes are frequent. */
@@ -203,7 +213,7 @@ static bool check_tile_wide(void (*fn)(void), uint32_t n)
 
 /* ---------------------------------------------------------------- on matrix units */
 
-enum { SQUARE_TALL = 3, SQUARE_WIDE = 3, SQUARE_STEPS = 8, RECORD_MOST = 1024 + 2 * 64 };
+enum { SQUARE_TALL = 3, SQUARE_WIDE = 3, SQUARE_STEPS = 8 };
 
 static bool check_square_x(void (*fn)(void), uint32_t n)
 {
@@ -227,18 +237,8 @@ static bool check_square_x(void (*fn)(void), uint32_t n)
 
 static bool check_square_w(void (*fn)(void), uint32_t n)
 {
-    enum { GROUPS = WIDE_K / CODE_COLS };
-    static _Alignas(64) char expected[GROUPS * RECORD_MOST * 2 + 64], actual[sizeof(expected)];
-    const struct code_layout l = any_layout();
-    const uint32_t k = 32 * rng_below(&rng, GROUPS),
-                   cols = 32 * (1 + rng_below(&rng, GROUPS - k / 32));
     (void)n;
-    fill_widened();
-    fill_scales(codes, sizeof(codes), &l);
-    memset(expected, 7, sizeof(expected)), memset(actual, 7, sizeof(actual));
-    k_square_w_ref(expected, codes, &l, k, cols);
-    ((square_w_fn *)fn)(actual, codes, &l, k, cols);
-    return memcmp(expected, actual, sizeof(expected)) == 0;
+    return check_panel(k_square_w_ref, (unpack_fn *)fn);
 }
 
 /* Records of rows and of outputs: extremes are frequent. */
