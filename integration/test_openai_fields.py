@@ -209,6 +209,18 @@ def test_a_stop_sequence_may_stay(s, stream):
 
 
 @pytest.mark.parametrize("stream", [False, True])
+def test_a_stop_sequence_before_min_tokens_is_text(s, stream):
+    kw = {**HELLO, "ignore_eos": True}
+    _, free = said(s, True, **kw)
+    pieces = [c["choices"][0]["delta"]["content"] for c in free]
+    for least in range(1, 9):
+        at = next(i for i, piece in enumerate(pieces) if i + 1 >= least and "o" in piece)
+        text, got = said(s, stream, **kw, stop=["o"], min_tokens=least, return_token_ids=True)
+        assert text == "".join(pieces[:at]) + pieces[at].partition("o")[0], least
+        assert sum(len(c["choices"][0]["token_ids"]) for c in got) == at + 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
 def test_only_allowed_tokens_come(s, stream):
     allowed = [t["id"] for t in s.post("/tokenize", {"inputs": "a b c"}).json()][1:]
     _, got = said(s, stream, **HELLO, allowed_token_ids=allowed, return_token_ids=True, ignore_eos=True)

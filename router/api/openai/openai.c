@@ -229,12 +229,13 @@ void openai_text(struct openai *o, const struct generation *g, const struct gen_
     struct stop_trim *t = &o->seq[g->index].trim;
     bool eos = ev->end && ev->end->finish == FINISH_EOS;
     bool special = ev->token.special && (!o->special_text || eos);
+    bool early = g->answer.n_tokens < g->r.params.min_new_tokens;
     if (o->with_token_ids)
         buf_fmt(&o->seq[g->index].ids, o->seq[g->index].ids.len ? ",%u" : "%u", ev->token.id);
     if (o->echo_text && g->answer.n_tokens == 1)
         buf_str(out, o->echo_text);
     if (!special)
-        stop_trim_push(t, ev->token.text, ev->token.text_len, out);
+        stop_trim_push(t, ev->token.text, ev->token.text_len, early, out);
     else if (ev->end && ev->end->finish == FINISH_STOP)
         buf_reset(&t->held); /* the sequence ends in a special token's text */
     if (ev->end || special)  /* no sequence continues across a special token */

@@ -1,15 +1,18 @@
 #include "router/api/openai/stop_trim.h"
 #include <string.h>
 
-/* Does s[0..n) begin with a stop sequence, or may it still become one? */
-static bool may_begin(struct stop_trim *t, const char *s, size_t n, bool *whole)
+/* Does the held text from byte `at` on begin with a stop sequence, or may it still become one? */
+static bool may_begin(struct stop_trim *t, size_t at, bool *whole)
 {
+    const char *s = t->held.p + at;
+    size_t n = t->held.len - at;
     bool may = false;
     for (uint32_t i = 0; i < t->n; i++) {
         size_t len = strlen(t->stop[i]);
-        bool same = !memcmp(t->stop[i], s, len < n ? len : n);
-        may |= same;
-        if (same && len <= n) {
+        if (memcmp(t->stop[i], s, len < n ? len : n) != 0 || (len <= n && at + len <= t->early))
+            continue;
+        may = true;
+        if (len <= n) {
             *whole = true;
             t->found = t->stop[i];
         }
@@ -17,7 +20,7 @@ static bool may_begin(struct stop_trim *t, const char *s, size_t n, bool *whole)
     return may;
 }
 
-void stop_trim_push(struct stop_trim *t, const char *s, size_t n, struct buf *out)
+void stop_trim_push(struct stop_trim *t, const char *s, size_t n, bool early, struct buf *out)
 {
     size_t from = 0;
     if (t->n == 0) {
@@ -27,12 +30,15 @@ void stop_trim_push(struct stop_trim *t, const char *s, size_t n, struct buf *ou
     buf_add(&t->held, s, n);
     if (t->matched || !t->held.p)
         return;
-    while (from < t->held.len && !may_begin(t, t->held.p + from, t->held.len - from, &t->matched))
+    if (early)
+        t->early = t->held.len;
+    while (from < t->held.len && !may_begin(t, from, &t->matched))
         from++;
     buf_add(out, t->held.p, from);
     if (t->matched && t->keep)
         buf_str(out, t->found);
     t->held.len -= from;
+    t->early -= from < t->early ? from : t->early;
     if (from && t->held.len)
         memmove(t->held.p, t->held.p + from, t->held.len);
 }
@@ -42,7 +48,7 @@ static size_t before_match(struct stop_trim *t)
 {
     bool whole = false;
     for (size_t i = 0; i < t->held.len; i++) {
-        may_begin(t, t->held.p + i, t->held.len - i, &whole);
+        may_begin(t, i, &whole);
         if (whole)
             return i;
     }
@@ -60,6 +66,7 @@ void stop_trim_end(struct stop_trim *t, struct buf *out)
         buf_str(out, t->found);
     out->oom |= t->held.oom;
     buf_reset(&t->held);
+    t->early = 0;
 }
 
 void stop_trim_free(struct stop_trim *t) { buf_free(&t->held); }

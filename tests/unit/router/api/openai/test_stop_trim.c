@@ -39,7 +39,7 @@ static void check(const char *const *stop, uint32_t n, const char *text, const c
         size_t from = 0;
         for (size_t i = 0; i < len; i++)
             if (i + 1 == len || cuts & 1u << i) {
-                stop_trim_push(&t, text + from, i + 1 - from, &out);
+                stop_trim_push(&t, text + from, i + 1 - from, false, &out);
                 from = i + 1;
                 if (strncmp(out.p ? out.p : "", want, out.len) != 0)
                     fail_msg("cuts %x of `%s`: `%s` is out", cuts, text, out.p);
@@ -90,12 +90,51 @@ static void unmatched_text_is_sent_in_full(void **state)
     check(NULL, 0, "abc", "abc");
 }
 
+/* What comes of `early`, then `late`, in every way of cutting both. */
+static void check_early(const char *const *stop, uint32_t n, const char *early, const char *late,
+                        const char *want)
+{
+    size_t a = strlen(early), len = a + strlen(late);
+    char text[64];
+    snprintf(text, sizeof(text), "%s%s", early, late);
+    for (unsigned cuts = 0; cuts < 1u << (len - 1); cuts++) {
+        struct stop_trim t = {.stop = stop, .n = n};
+        struct buf out = BUF_INIT;
+        size_t from = 0;
+        for (size_t i = 0; i < len; i++)
+            if (i + 1 == a || i + 1 == len || cuts & 1u << i) {
+                stop_trim_push(&t, text + from, i + 1 - from, i < a, &out);
+                from = i + 1;
+                if (strncmp(out.p ? out.p : "", want, out.len) != 0)
+                    fail_msg("cuts %x of `%s`: `%s` is out", cuts, text, out.p);
+            }
+        stop_trim_end(&t, &out);
+        assert_string_equal(out.p ? out.p : "", want);
+        assert_int_equal(t.matched, strlen(want) < len);
+        buf_free(&out);
+        stop_trim_free(&t);
+    }
+}
+
+static void a_sequence_that_comes_too_early_is_text(void **state)
+{
+    (void)state;
+    const char *const one[] = {"ab"}, *const doubled[] = {"aa"}, *const two[] = {"abcd", "b"};
+    check_early(one, 1, "xab", "y", "xaby");
+    check_early(one, 1, "xab", "yab", "xaby");
+    check_early(one, 1, "xa", "by", "x");
+    check_early(doubled, 1, "aa", "ab", "a");
+    check_early(two, 2, "xab", "ce", "xabce");
+    check_early(two, 2, "xab", "cd", "x");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matched_text_is_never_sent),
         cmocka_unit_test(a_kept_sequence_is_the_last_that_is_sent),
         cmocka_unit_test(unmatched_text_is_sent_in_full),
+        cmocka_unit_test(a_sequence_that_comes_too_early_is_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
