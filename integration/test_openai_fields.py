@@ -305,12 +305,15 @@ def test_what_has_no_mechanism_is_refused(s):
         "chat_template": "{{ messages }}",
         "guided_whitespace_pattern": " ?",
         "use_beam_search": True,
+        "documents": [{"text": "A cat."}],
+        "mm_processor_kwargs": {"max_pixels": 3136},
     }
     for name, value in refused.items():
         r = s.post("/v1/chat/completions", {**HELLO, name: value})
         assert r.status_code == 400 and name in r.text
         assert s.post("/v1/chat/completions", {**HELLO, name: None, "spaces_between_special_tokens": True}).status_code == 200
     assert s.post("/v1/chat/completions", {**HELLO, "modalities": ["text"]}).status_code == 200
+    assert "prompt_embeds" in s.post("/v1/completions", {"prompt": ONCE, "prompt_embeds": "AAAA"}).json()["error"]["message"]
 
 
 def test_prompt_logprobs_as_vllm_gives_them(s):

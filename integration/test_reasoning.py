@@ -54,6 +54,75 @@ def test_the_prompt_is_left_open():
         assert s.post("/apply-template", closed).json()["prompt"].endswith("</think>\n\n")
 
 
+ON, OFF, UNSAID = "assistant:<think>\n", "assistant:<think>\n\n</think>\n\n", "assistant:<think>\n"
+
+
+@pytest.mark.parametrize(
+    "fields, end",
+    [
+        ({"thinking": {"type": "disabled"}}, OFF),
+        ({"thinking": {"type": "enabled", "clear_thinking": True}}, ON),
+        ({"thinking": {"type": "auto"}}, UNSAID),
+        ({"enable_thinking": False}, OFF),
+        ({"enable_thinking": None, "thinking": None, "reasoning": None}, UNSAID),
+        ({"reasoning": {"enabled": False}}, OFF),
+        ({"reasoning": {"effort": "none"}}, OFF),
+        ({"reasoning": {"effort": "none"}, "reasoning_effort": "high"}, ON),
+        ({"enable_thinking": False, "chat_template_kwargs": {"enable_thinking": True}}, ON),
+    ],
+)
+def test_other_servers_names_for_it(opens, fields, end):
+    body = {"messages": [{"role": "user", "content": "x"}], **fields}
+    assert opens.post("/apply-template", body).json()["prompt"].endswith(end)
+
+
+@pytest.mark.parametrize(
+    "fields, named",
+    [
+        ({"thinking": True}, "thinking"),
+        ({"thinking": {"type": "perhaps"}}, "thinking"),
+        ({"enable_thinking": "no"}, "enable_thinking"),
+        ({"reasoning": "high"}, "reasoning"),
+        ({"reasoning": {"effort": 3}}, "reasoning.effort"),
+        ({"thinking": {"type": "disabled"}, "enable_thinking": True}, "thinking"),
+        ({"documents": [{"text": "A cat."}]}, "documents"),
+        ({"documents": ["A cat."]}, "documents"),
+    ],
+)
+def test_wrong_wishes_are_named(opens, fields, named):
+    r = opens.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], **fields})
+    assert r.status_code == 400 and f"`{named}`" in r.json()["error"]["message"] and r.json()["error"]["param"] == named
+
+
+@pytest.fixture(scope="module")
+def opens():
+    with Scripted(OPENS) as s:
+        yield s
+
+
+def test_it_is_counted_and_left_out(opens):
+    body = {"messages": [{"role": "user", "content": "[[so it is</think>\nYes.]]"}]}
+    for extra in ({}, {"n": 2}, {"reasoning": {"exclude": True}}, {"include_reasoning": False}):
+        whole = opens.post("/v1/chat/completions", {**body, **extra}).json()
+        chunks = list(opens.events("/v1/chat/completions", {**body, **extra, "stream": True, "stream_options": {"include_usage": True}}))
+        usage = whole["usage"]
+        assert chunks[-2]["usage"] == {**usage, "prompt_tokens_details": chunks[-2]["usage"]["prompt_tokens_details"]}
+        thought = usage["completion_tokens_details"]["reasoning_tokens"]
+        assert 0 < thought < usage["completion_tokens"] and thought % extra.get("n", 1) == 0
+        shown = [c["message"].get("reasoning_content") for c in whole["choices"]]
+        assert shown == ([None] if extra and "n" not in extra else ["so it is"] * extra.get("n", 1))
+
+
+def test_a_model_without_it_says_so():
+    with Scripted("{%- for m in messages %}{{ m.content }}{% endfor %}{% if documents %}{% for d in documents %}<{{ d.title }}: {{ d.text }}>{% endfor %}{% endif %}") as s:
+        body = {"messages": [{"role": "user", "content": "[[Yes.]]"}]}
+        r = s.post("/v1/chat/completions", {**body, "thinking": {"type": "enabled"}})
+        assert r.status_code == 200 and "thinking" in r.headers["warning"]
+        assert "warning" not in s.post("/v1/chat/completions", {**body, "thinking": {"type": "disabled"}}).headers
+        texts = {**body, "documents": [{"title": "a", "text": "A cat."}, {"title": "b", "text": "A dog."}]}
+        assert s.post("/apply-template", texts).json()["prompt"].endswith("]]<a: A cat.><b: A dog.>")
+
+
 def test_a_model_thinks_freely_and_then_keeps_to_the_schema(tmp_path):
     """The demo model never closes its thoughts: what it says is what it says without a schema."""
     model = tmp_path / "model"

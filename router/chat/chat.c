@@ -32,6 +32,7 @@ static int compile(struct chat *c, struct chat_entry *slot, const char *src, str
     if (!slot->t)
         return -1;
     slot->style.tools = template_mentions(slot->t, "tools");
+    slot->style.documents = template_mentions(slot->t, "documents");
     slot->style.calls = slot->style.tools ? call_format_find(src) : &call_format_bare;
     slot->style.channels = strstr(src, "<|channel|>") && strstr(src, "<|message|>");
     slot->style.reasoning =

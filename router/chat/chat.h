@@ -29,6 +29,7 @@ const char *chat_tokenizer_info(const struct chat *c);
 
 struct chat_style { /* what a template supports */
     bool tools;     /* it renders tools */
+    bool documents; /* it renders `documents`, texts that the answer is to rest on */
     bool reasoning; /* the model emits reasoning before its answer */
     bool channels;  /* answers are messages in channels (gpt-oss); `reasoning` is set too */
     const struct call_format *calls;

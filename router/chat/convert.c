@@ -74,11 +74,18 @@ void convert_named_choice(cJSON *chat, const char *function)
     cJSON_AddStringToObject(cJSON_AddObjectToObject(choice, "function"), "name", function);
 }
 
+void convert_switch(cJSON *variables, bool on)
+{
+    static const char *const names[] = {"enable_thinking", /* Qwen's */
+                                        "thinking"};       /* DeepSeek's and Granite's */
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!cJSON_HasObjectItem(variables, names[i]))
+            cJSON_AddBoolToObject(variables, names[i], on);
+}
+
 void convert_thinking(cJSON *chat, bool on)
 {
-    cJSON *v = cJSON_AddObjectToObject(chat, "chat_template_kwargs");
-    cJSON_AddBoolToObject(v, "enable_thinking", on); /* Qwen's variable */
-    cJSON_AddBoolToObject(v, "thinking", on);        /* DeepSeek's and Granite's */
+    convert_switch(cJSON_AddObjectToObject(chat, "chat_template_kwargs"), on);
 }
 
 /* Removes members that only the API that wrote them can read. */

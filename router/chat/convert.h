@@ -22,7 +22,9 @@ bool convert_put(struct convert_content *c, cJSON *m);
 void convert_clear(struct convert_content *c);
 /* sets tool_choice to this function */
 void convert_named_choice(cJSON *chat, const char *function);
-/* Sets the variables by which templates turn reasoning on or off. */
+/* Sets the variables by which templates turn reasoning on or off, except those that are set. */
+void convert_switch(cJSON *variables, bool on);
+/* The same in the `chat_template_kwargs` of `chat`, which has none yet. */
 void convert_thinking(cJSON *chat, bool on);
 /* Appends a line "[NAME JSON]" for a call, or a result, of another server's tool. Members that only
  * that server can read (`encrypted_*`) are omitted. */

@@ -63,7 +63,9 @@ void chat_parts_take(struct openai *o, struct generation *g, const struct gen_ev
     struct chat_part *p = &o->parts[g->index];
     const struct gen_token *t = &ev->token;
     buf_reset(&p->text);
-    p->thought += reply_thinks(&p->reply);
+    const bool thinks = reply_thinks(&p->reply);
+    p->thought += thinks;
+    o->thought += thinks;
     openai_text(o, g, ev, &p->text);
     if (p->text.len)
         push(p, p->text.p, p->text.len);

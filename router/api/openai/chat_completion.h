@@ -37,6 +37,10 @@ int chat_prepare(struct call *c, struct body *b, struct object chat, struct chat
 int chat_prepare_tree(struct call *c, struct body *b, cJSON *chat, struct chat_request *r,
                       struct err *e);
 
+/* variables.c: what the body sets in the template r->chat, whose style is r->style. May set
+ * r->hide_reasoning. An object, or NULL if the body was failed. */
+const cJSON *chat_variables(struct body *b, struct object root, struct chat_request *r);
+
 /* functions.c: does the body use the deprecated `functions`? Then converts it for
  * chat_prepare_tree(). */
 bool chat_is_old(struct object root);

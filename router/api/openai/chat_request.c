@@ -27,45 +27,6 @@ static const cJSON *read_messages(struct body *b, struct object root, bool eyes)
 
 static void free_tree(void *tree) { cJSON_Delete(tree); }
 
-/* Channel models know these three levels only. */
-static const char *nearest_effort(const char *effort)
-{
-    static const char *const to[][2] = {
-        {"none", "low"}, {"minimal", "low"}, {"xhigh", "high"}, {"max", "high"}};
-    for (size_t i = 0; i < sizeof(to) / sizeof(to[0]); i++)
-        if (!strcmp(effort, to[i][0]))
-            return to[i][1];
-    return effort;
-}
-
-/* Reads `chat_template_kwargs` (vLLM) and `reasoning_effort`, a variable of some templates. For
- * other templates an effort of none disables reasoning. Variables set by the client take
- * precedence. */
-static const cJSON *read_variables(struct body *b, struct object root, bool channels)
-{
-    const cJSON *v = body_get(b, root, "chat_template_kwargs", false);
-    const char *effort = body_str(b, root, "reasoning_effort", false);
-    static const char *const none[] = {"enable_thinking", "thinking"};
-    if (v && !cJSON_IsObject(v))
-        body_mistyped(b, root, "chat_template_kwargs", v, "a map");
-    if (!effort || b->failed)
-        return v;
-    if (channels)
-        effort = nearest_effort(effort);
-    cJSON *all = v ? cJSON_Duplicate(v, true) : cJSON_CreateObject();
-    if (!all || arena_defer(b->arena, free_tree, all) != 0) {
-        cJSON_Delete(all);
-        body_fail(b, root, "chat_template_kwargs", "out of memory");
-        return NULL;
-    }
-    if (!cJSON_HasObjectItem(all, "reasoning_effort"))
-        cJSON_AddStringToObject(all, "reasoning_effort", effort);
-    for (int i = 0; i < 2 && !strcmp(effort, "none"); i++)
-        if (!cJSON_HasObjectItem(all, none[i]))
-            cJSON_AddFalseToObject(all, none[i]);
-    return all;
-}
-
 /* Reads how to split the answer. `separate_reasoning` (SGLang), `reasoning_format` (llama.cpp) and
  * `include_reasoning` (vLLM) disable the split, or omit the reasoning. */
 static void read_split(struct body *b, struct object root, struct chat_request *r)
@@ -364,14 +325,16 @@ int chat_prepare(struct call *c, struct body *b, struct object chat, struct chat
 {
     if (choose_template(c, b, chat, r, e) != 0)
         return -1;
-    const bool channels = chat_style(r->chat, false).channels;
     const bool eyes = edge_media(c->edge).vision != NULL;
-    const cJSON *messages = read_messages(b, chat, eyes),
-                *variables = read_variables(b, chat, channels);
+    const cJSON *messages = read_messages(b, chat, eyes);
     struct ask *q = r->openai->asks;
     if (tools_read(b, chat, &r->tools, e) != 0 || b->failed)
         return -1;
     r->style = chat_style(r->chat, r->tools.list != NULL);
+    const cJSON *variables = chat_variables(b, chat, r);
+    c->warnings = b->warnings;
+    if (b->failed)
+        return -1;
     if (plan_calls(b, r, can_keep_calls(c), q, e) != 0)
         return -1;
     if (!(q->read = ARENA_NEW(&c->arena, struct medium *, 1)))

@@ -59,6 +59,8 @@ static void refuse_unknown(struct body *b, struct object root)
         {"tfs", 1},
         {"mirostat", 0},
         {"repetition_detection", 0},
+        {"prompt_embeds", 0},
+        {"mm_processor_kwargs", 0},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const cJSON *v = json_get(root.json, rows[i].name);
@@ -292,6 +294,11 @@ void openai_usage(struct buf *out, const struct call *c)
         completion += o->only_prompt ? 0 : c->gen[i].answer.n_tokens;
     }
     openai_counts(out, prompt, completion, cached);
+    if (!o->parts || out->oom)
+        return;
+    out->len--; /* the object goes on */
+    buf_fmt(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%llu}}",
+            (unsigned long long)o->thought);
 }
 
 void openai_error_event(struct call *c, const struct err *e)

@@ -39,6 +39,7 @@ struct openai { /* state of a call; in its arena */
     uint32_t n_asks;
     struct openai_sequence *seq; /* one per choice */
     struct chat_part *parts;     /* chat: NULL if the text is the content */
+    uint64_t thought;            /* with parts: reasoning tokens of all choices so far */
     struct responses *responses; /* state of /v1/responses */
     struct llama *llama;         /* state of llama-server's routes */
     const struct ollama *ollama; /* state of Ollama's routes */
@@ -61,7 +62,8 @@ const char *openai_finish(const struct openai *o, const struct generation *g);
 /* Appends the text of a token event for the client: without special tokens and stop sequences. */
 void openai_text(struct openai *o, const struct generation *g, const struct gen_event *ev,
                  struct buf *out);
-/* OpenAI's usage object: of these counts; of all generations of a call. */
+/* OpenAI's usage object: of these counts; of all generations of a call, with reasoning tokens if
+ * the answer is split. */
 void openai_counts(struct buf *out, uint64_t prompt, uint64_t completion, uint64_t cached);
 void openai_usage(struct buf *out, const struct call *c);
 /* ,"token_ids":[..] of the tokens since the last call, if requested. */

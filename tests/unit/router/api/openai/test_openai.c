@@ -27,7 +27,8 @@ static void chat_answers(void **state)
         "\"system_fingerprint\":\"0.0-native\",\"choices\":[{\"index\":0,\"message\":{\"role\":"
         "\"assistant\",\"content\":\"abc\"},\"logprobs\":null,\"finish_reason\":\"length\"}],"
         "\"usage\":{\"prompt_tokens\":22,\"completion_tokens\":3,\"total_tokens\":25,\"prompt_"
-        "tokens_details\":{\"cached_tokens\":0}}}");
+        "tokens_details\":{\"cached_tokens\":0}"
+        ",\"completion_tokens_details\":{\"reasoning_tokens\":0}}}");
 }
 
 static void chat_streams(void **state)
@@ -53,7 +54,9 @@ static void chat_streams(void **state)
                                   "\"system_fingerprint\":\"0.0-native\",\"choices\":[],\"usage\":{"
                                   "\"prompt_tokens\":23,"
                                   "\"completion_tokens\":3,\"total_tokens\":26,\"prompt_tokens_"
-                                  "details\":{\"cached_tokens\":0}}}\n\ndata: [DONE]\n\n");
+                                  "details\":{\"cached_tokens\":0},"
+                                  "\"completion_tokens_details\":{\"reasoning_tokens\":0}}}"
+                                  "\n\ndata: [DONE]\n\n");
 }
 
 static void chat_logprobs_and_n(void **state)
@@ -66,7 +69,8 @@ static void chat_logprobs_and_n(void **state)
                  "\"top_logprobs\":[{\"token\":\"A\",\"logprob\":-0.1,\"bytes\":[65]}]}]}");
     must_have(p, "{\"index\":1,\"message\":{\"role\":\"assistant\",\"content\":\"a\"}");
     must_have(p, "\"usage\":{\"prompt_tokens\":22,\"completion_tokens\":2,\"total_tokens\":24,"
-                 "\"prompt_tokens_details\":{\"cached_tokens\":0}}");
+                 "\"prompt_tokens_details\":{\"cached_tokens\":0}"
+                 ",\"completion_tokens_details\":{\"reasoning_tokens\":0}}");
 }
 
 static void the_template_sees_tools_calls_and_a_last_answer(void **state)
