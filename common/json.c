@@ -49,7 +49,7 @@ static char *characters(struct builder *b, const char *raw, size_t n)
     }
     if (text)
         b->j.p = raw;
-    jr_fail(&b->j, text ? "whole surrogate pairs" : jr_no_memory);
+    jr_fail(&b->j, text ? jr_surrogate : jr_no_memory);
     cJSON_free(text);
     return NULL;
 }
@@ -147,6 +147,8 @@ static int fault_message(const struct json_reader *j, struct err *e)
         what = "EOF while parsing a value";
     else if (j->fault == jr_control)
         what = "control character (\\u0000-\\u001F) found while parsing a string";
+    else if (j->fault == jr_surrogate)
+        what = "lone surrogate in a string";
     else if (j->fault == jr_bad_number)
         what = "invalid number";
     else if ((unsigned char)*j->p < ' ')

@@ -10,6 +10,7 @@ enum { NUMBER_MAX = 400 };
 const char jr_control[] = "a string without control characters";
 const char jr_bad_number[] = "a number";
 const char jr_no_memory[] = "more memory";
+const char jr_surrogate[] = "whole surrogate pairs";
 
 bool jr_fail(struct json_reader *j, const char *expected)
 {
@@ -218,7 +219,7 @@ bool jr_string(struct json_reader *j, struct buf *out)
         return true;
     size_t len = jr_unescape(out->p, out->len, out->p, false, false);
     if (len == SIZE_MAX)
-        return fail_at(j, raw, "whole surrogate pairs");
+        return fail_at(j, raw, jr_surrogate);
     out->len = len;
     out->p[len] = 0;
     return true;

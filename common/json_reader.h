@@ -20,7 +20,7 @@ struct json_reader {
     const char *fault;       /* NULL: no error so far */
 };
 /* Faults that json_parse() reports with its own messages. */
-extern const char jr_control[], jr_bad_number[], jr_no_memory[];
+extern const char jr_control[], jr_bad_number[], jr_no_memory[], jr_surrogate[];
 
 static inline struct json_reader json_reader(const char *s, size_t n)
 {

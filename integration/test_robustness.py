@@ -168,12 +168,51 @@ def test_large_seeds_are_exact(s):
         assert s.post("/generate", body).json()["details"]["seed"] == seed
 
 
-@pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf5\x80\x80\x80", b"\\ud800", b"\\u0000", b"\0", b"\x01", b"\n"])
+@pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf5\x80\x80\x80", b"\\ud800", b"\0", b"\x01", b"\n"])
 @pytest.mark.parametrize("path", ROUTES)
 def test_text_that_is_none(s, path, bad):
     text = json.dumps(ROUTES[path]).encode().replace(b"Once", b"On" + bad).replace(b"Hi", b"H" + bad)
-    data = path == "/tokenize" and bad == b"\\u0000"  # there it is data
-    assert say(s, path, text).status_code in ((200,) if data else (400, 422))
+    r = say(s, path, text)
+    assert r.status_code in (400, 422) and ("surrogate" in r.text) == (bad == b"\\ud800")
+
+
+NUL = "On\0ce"
+TALK = [
+    {"role": "user", "content": NUL},
+    {"role": "assistant", "content": [{"type": "text", "text": "c\0d"}]},
+    {"role": "user", "content": "e"},
+]
+
+
+def tokens_of(s, text, special=False):
+    return s.post("/tokenize", {"prompt": text, "add_special_tokens": special}).json()["tokens"]
+
+
+def test_nuls_in_prompts_are_data(s):
+    """An agent sends what it has read from a file, with each later request again."""
+    kw = {"max_tokens": 2, "temperature": 0, "return_token_ids": True}
+    shown = s.post("/apply-template", {"messages": TALK}).json()["prompt"]
+    assert NUL in shown and "c\0d" in shown
+    chat = s.post("/v1/chat/completions", {"messages": TALK, **kw}).json()
+    assert chat["prompt_token_ids"] == tokens_of(s, shown)
+    assert s.post("/v1/completions", {"prompt": NUL, **kw}).json()["choices"][0]["prompt_token_ids"] == tokens_of(s, NUL, True)
+    echoed = s.post("/v1/completions", {"prompt": NUL, "echo": True, **kw}).json()["choices"][0]["text"]
+    assert echoed.startswith(NUL)
+    n = chat["usage"]["prompt_tokens"]
+    said = s.post("/v1/messages", {"messages": TALK, "max_tokens": 2}).json()["usage"]
+    assert said["input_tokens"] + said["cache_read_input_tokens"] == n
+    assert s.post("/v1/responses", {"input": TALK, "max_output_tokens": 2}).json()["usage"]["input_tokens"] == n
+    assert s.post("/api/chat", {"model": "m", "messages": [{**m, "content": "c\0d" if m["role"] == "assistant" else m["content"]} for m in TALK], "stream": False}).json()["prompt_eval_count"] == n
+    bare = s.post("/generate", {"inputs": NUL, "parameters": {"max_new_tokens": 2, "details": True, "decoder_input_details": True}}).json()
+    assert [t["id"] for t in bare["details"]["prefill"]] == tokens_of(s, NUL, True)
+    mixed = s.post("/completion", {"prompt": [NUL, 7], "n_predict": 2}).json()
+    assert mixed["tokens_evaluated"] == len(tokens_of(s, NUL, True)) + 1
+
+
+def test_a_nul_elsewhere_is_refused(s):
+    for field in ({"stop": "a\0"}, {"user": "\0"}, {"model": "m\0"}, {"tools": [{"type": "function", "function": {"name": "f\0"}}]}):
+        r = s.post("/v1/chat/completions", {"messages": TALK, **field})
+        assert r.status_code == 400 and "NUL" in r.text
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "BREW", "get", "A" * 2000, "G(T"])

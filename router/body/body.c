@@ -184,7 +184,7 @@ static bool has_nul(const cJSON *v, const char *const *text, size_t n_text)
     for (; v; v = v->next) {
         const char *key = v->string ? v->string : "";
         bool is_text = false;
-        for (size_t i = 0; i < n_text && cJSON_IsString(v); i++)
+        for (size_t i = 0; i < n_text; i++)
             is_text |= !strcmp(key, text[i]);
         if (is_text)
             continue;
@@ -223,13 +223,9 @@ static void refuse_duplicates(struct body *b, struct object o)
         body_fail(b, o, "", "duplicate field `%.80s`", key);
 }
 
-int body_open(struct body *b, const char *text, size_t n, struct arena *a, struct err *e)
-{
-    return body_open_texts(b, text, n, NULL, 0, a, e);
-}
-
-int body_open_texts(struct body *b, const char *text, size_t n, const char *const *keys,
-                    size_t n_keys, struct arena *a, struct err *e)
+/* `keys` [n_keys]: members whose strings may contain NULs. */
+static int open_body(struct body *b, const char *text, size_t n, const char *const *keys,
+                     size_t n_keys, struct arena *a, struct err *e)
 {
     *b = (struct body){.text = text ? text : "", .n = n, .arena = a, .e = e};
     cJSON *tree = json_parse_exact(b->text, n, e);
@@ -250,6 +246,31 @@ int body_open_texts(struct body *b, const char *text, size_t n, const char *cons
         body_mistyped(b, body_root(b), "", tree, "a JSON object");
     refuse_duplicates(b, body_root(b));
     return b->failed ? -1 : 0;
+}
+
+int body_open(struct body *b, const char *text, size_t n, struct arena *a, struct err *e)
+{
+    return open_body(b, text, n, NULL, 0, a, e);
+}
+
+int body_open_prompt(struct body *b, const char *text, size_t n, struct arena *a, struct err *e)
+{
+    static const char *const prompts[] = {"messages", "system", "input",  "instructions",
+                                          "prompt",   "inputs", "content"};
+    return open_body(b, text, n, prompts, sizeof(prompts) / sizeof(prompts[0]), a, e);
+}
+
+const char *body_bytes(struct arena *a, const char *text, size_t *n)
+{
+    *n = strlen(text);
+    if (!strstr(text, "\xc0\x80"))
+        return text;
+    struct buf b = BUF_INIT;
+    json_text_exact(&b, text);
+    const char *copy = b.oom ? NULL : arena_strdup(a, b.p, b.len);
+    *n = b.len;
+    buf_free(&b);
+    return copy;
 }
 
 const cJSON *body_get(struct body *b, struct object o, const char *key, bool required)

@@ -28,10 +28,12 @@ struct object { /* an object inside the body; JSON null is read as an empty obje
 
 /* Parses the text; ERR_SYNTAX. The tree is freed with the arena. */
 int body_open(struct body *b, const char *text, size_t n, struct arena *a, struct err *e);
-/* As body_open(), but allows U+0000 in the strings of the top-level `keys` [n_keys]. It is stored
- * as C0 80; see json_text_exact() in common/json_exact.h. */
-int body_open_texts(struct body *b, const char *text, size_t n, const char *const *keys,
-                    size_t n_keys, struct arena *a, struct err *e);
+/* As body_open(), but allows U+0000 in what becomes a prompt: agents send what they read from
+ * files. It is stored as C0 80, see body_bytes(). */
+int body_open_prompt(struct body *b, const char *text, size_t n, struct arena *a, struct err *e);
+/* The bytes of a text [*n] that may have been read so, with U+0000 as a byte 0: `text` itself, or a
+ * copy in `a`. NULL: out of memory. */
+const char *body_bytes(struct arena *a, const char *text, size_t *n);
 static inline struct object body_root(const struct body *b) { return (struct object){b->root, ""}; }
 
 /* The value at `key`; NULL if absent or null. `required`: absence is an error. */

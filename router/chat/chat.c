@@ -1,5 +1,5 @@
 #include "router/chat/chat.h"
-#include "common/json.h"
+#include "common/json_exact.h"
 #include "common/model_file.h"
 #include "common/template/chat.h"
 #include "router/chat/pictures.h"
@@ -245,7 +245,7 @@ static void open_arguments(cJSON *tool_calls)
         cJSON *f = cJSON_GetObjectItemCaseSensitive(call, "function");
         const char *s = json_str(f, "arguments", NULL);
         struct err ignored;
-        cJSON *j = s ? json_parse(s, strlen(s), &ignored) : NULL;
+        cJSON *j = s ? json_parse_exact(s, strlen(s), &ignored) : NULL;
         if (j)
             template_keep_numbers(j, s, strlen(s));
         if (cJSON_IsObject(j) && cJSON_ReplaceItemInObjectCaseSensitive(f, "arguments", j))
@@ -277,9 +277,10 @@ static int calls_as_text(cJSON *m)
     const cJSON *calls = json_get(m, "tool_calls");
     if (!calls || json_get(m, "content"))
         return 0;
-    char *text = cJSON_PrintUnformatted(calls);
-    bool ok = text && cJSON_AddStringToObject(m, "content", text);
-    cJSON_free(text);
+    struct buf text = BUF_INIT;
+    json_print_exact(&text, calls);
+    bool ok = !text.oom && cJSON_AddStringToObject(m, "content", text.p);
+    buf_free(&text);
     return ok ? 0 : -1;
 }
 

@@ -1,5 +1,5 @@
 #include "router/chat/convert.h"
-#include "common/json.h"
+#include "common/json_exact.h"
 #include "router/chat/pictures.h"
 #include <string.h>
 
@@ -105,10 +105,11 @@ void convert_foreign(const char *name, const cJSON *value, struct buf *out)
     cJSON *copy = value ? cJSON_Duplicate(value, true) : NULL;
     if (copy)
         drop_encrypted(copy);
-    char *json = copy ? cJSON_PrintUnformatted(copy) : NULL;
     if (out->len && out->p[out->len - 1] != '\n')
         buf_ch(out, '\n');
-    buf_fmt(out, "[%s %s]\n", name, json ? json : "");
-    cJSON_free(json);
+    buf_fmt(out, "[%s ", name);
+    if (copy)
+        json_print_exact(out, copy);
+    buf_str(out, "]\n");
     cJSON_Delete(copy);
 }

@@ -1,5 +1,5 @@
 #include "router/chat/tools.h"
-#include "common/json.h"
+#include "common/json_exact.h"
 #include <string.h>
 
 enum { MAX_FORCED_CALLS = 16 };
@@ -280,10 +280,8 @@ void tools_text(const struct tools *t, bool template_shows_them, struct buf *out
         return;
     buf_str(out, "\n---\n");
     if (!template_shows_them) {
-        char *text = cJSON_PrintUnformatted(t->list);
-        buf_str(out, text ? text : "");
+        json_print_exact(out, t->list);
         buf_ch(out, '\n');
-        cJSON_free(text);
     }
     buf_str(out, own ? t->prompt : default_prompt);
 }

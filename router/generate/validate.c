@@ -150,6 +150,8 @@ static int check_input(const struct validator *v, const struct ask *q, struct er
 {
     if (q->ids ? q->n_ids == 0 : q->n_inputs == 0)
         REFUSE("`%s` cannot be empty", input_name(q));
+    if (v->text_only && q->inputs && memchr(q->inputs, 0, q->n_inputs))
+        REFUSE("`%s`: these shards take no NUL characters", input_name(q));
     if (q->truncate.set && (q->truncate.v == 0 || q->truncate.v > v->max_input_tokens))
         REFUSE("`truncate` must be strictly positive and less than %u. Given: %llu",
                v->max_input_tokens, (unsigned long long)q->truncate.v);

@@ -21,6 +21,7 @@ struct validator {
     struct media media;
     bool has_encoder; /* an encoder reads the prompt, and the decoder begins with decoder_start */
     uint32_t decoder_start;
+    bool text_only;      /* the shards read prompts as text, which ends at a NUL */
     bool takes_bias;     /* the shards support bias, bad words, min_new_tokens and stop_token_ids */
     bool takes_grammars; /* and constraints beyond JSON schemas and patterns */
     /* param_bit() of sampling parameters that router and shards both know */

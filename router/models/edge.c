@@ -155,6 +155,7 @@ struct validator edge_validator(const struct edge *g)
         .max_total_tokens = g->limits.max_total_tokens,
         .has_encoder = g->limits.has_encoder,
         .decoder_start = g->limits.decoder_start,
+        .text_only = !g->limits.takes_input_ids,
         .takes_bias = g->limits.takes_bias,
         .takes_grammars = g->limits.takes_grammars,
         .sampling_fields = g->limits.sampling_fields,

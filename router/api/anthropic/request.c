@@ -44,7 +44,7 @@ int messages_parse(struct call *c, bool counting, struct chat_request *r, struct
 {
     struct body b;
     *r = (struct chat_request){0};
-    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+    if (body_open_prompt(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return -1;
     struct object root = body_root(&b);
     struct openai *o = ARENA_NEW(&c->arena, struct openai, 1);

@@ -207,7 +207,7 @@ int cohere_chat_parse(struct call *c, struct chat_request *r, struct err *e)
 {
     struct body b;
     *r = (struct chat_request){.split = true};
-    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+    if (body_open_prompt(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return -1;
     const struct object root = body_root(&b);
     b.plain = true;

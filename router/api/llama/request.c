@@ -103,10 +103,14 @@ static void read_mixed(struct call *c, struct body *b, const cJSON *list, struct
     for (const cJSON *k = list->child; k && !b->failed; k = k->next) {
         const uint32_t *part;
         uint32_t n;
+        size_t len;
+        const char *piece = cJSON_IsString(k) ? body_bytes(&c->arena, k->valuestring, &len) : NULL;
         if (cJSON_IsNumber(k))
             add_id(b, k, v.vocab_size, &ids);
-        else if (encode(&v, k->valuestring, strlen(k->valuestring), k == list->child, 0, c->scratch,
-                        &c->arena, &part, &n, b->e) != 0)
+        else if (!piece)
+            body_fail(b, root, "prompt", "out of memory");
+        else if (encode(&v, piece, len, k == list->child, 0, c->scratch, &c->arena, &part, &n,
+                        b->e) != 0)
             b->failed = true;
         else
             add_ids(&ids, part, n);
@@ -192,7 +196,7 @@ static void read_own(struct body *b, struct openai *o)
 int llama_completion(struct call *c, bool infill, struct err *e)
 {
     struct body b;
-    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+    if (body_open_prompt(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return -1;
     if (llama_bias(c, &b, e) != 0)
         return -1;

@@ -1,5 +1,6 @@
 /* From Ollama's bodies to OpenAI's. */
 #include "common/json.h"
+#include "common/json_exact.h"
 #include "router/api/ollama/ollama.h"
 #include "router/chat/convert.h"
 #include "router/chat/pictures.h"
@@ -100,7 +101,9 @@ static void add_calls(struct body *b, cJSON *message, const cJSON *calls, uint32
     cJSON *list = cJSON_AddArrayToObject(message, "tool_calls");
     for (const cJSON *k = json_first(calls); k; k = k->next) {
         const cJSON *f = json_get(k, "function"), *arguments = json_get(f, "arguments");
-        char *text = cJSON_IsString(arguments) ? NULL : cJSON_PrintUnformatted(arguments);
+        struct buf text = BUF_INIT;
+        if (arguments && !cJSON_IsString(arguments))
+            json_print_exact(&text, arguments);
         cJSON *call = cJSON_CreateObject();
         struct buf id = BUF_INIT;
         buf_fmt(&id, "call%05u", (*n)++); /* nine letters and digits, as Mistral's templates want */
@@ -109,9 +112,9 @@ static void add_calls(struct body *b, cJSON *message, const cJSON *calls, uint32
         cJSON *function = cJSON_AddObjectToObject(call, "function");
         cJSON_AddStringToObject(function, "name", json_str(f, "name", ""));
         cJSON_AddStringToObject(function, "arguments",
-                                text ? text : json_str(f, "arguments", "{}"));
+                                text.p ? text.p : json_str(f, "arguments", "{}"));
         cJSON_AddItemToArray(list, call);
-        cJSON_free(text);
+        buf_free(&text);
         buf_free(&id);
         if (!json_get(f, "name"))
             body_fail(b, body_root(b), "messages", "a call has no `name`");
@@ -163,21 +166,19 @@ static int rewrite(struct call *c, struct body *b, struct ollama *o, cJSON *to, 
     add_format(b, to, json_get(b->root, "format"));
     if (json_get(root.json, "logprobs") && cJSON_IsTrue(json_get(root.json, "logprobs")))
         body_fail(b, root, "logprobs", "`logprobs` is not supported here, but on `/v1`");
-    char *text = b->failed ? NULL : cJSON_PrintUnformatted(to);
+    if (!b->failed) {
+        buf_reset(&c->body);
+        json_print_exact(&c->body, to);
+    }
     cJSON_Delete(to);
     if (b->failed)
         return -1;
-    if (!text)
-        return err_nomem(e);
-    buf_reset(&c->body);
-    buf_str(&c->body, text);
-    cJSON_free(text);
     return c->body.oom ? err_nomem(e) : 0;
 }
 
 static int open_body(struct call *c, struct body *b, struct ollama *o, struct err *e)
 {
-    if (body_open(b, c->body.p, c->body.len, &c->arena, e) != 0)
+    if (body_open_prompt(b, c->body.p, c->body.len, &c->arena, e) != 0)
         return -1;
     b->plain = true;
     const char *model = body_str(b, body_root(b), "model", false);

@@ -151,14 +151,14 @@ static int render(struct call *c, const cJSON *messages, const cJSON *variables,
             rc = -1;
     }
     if (rc == 0) {
-        q->inputs = prompt.oom ? NULL : arena_strdup(&c->arena, prompt.p, prompt.len);
-        q->n_inputs = prompt.len;
+        const char *text = prompt.oom ? NULL : arena_strdup(&c->arena, prompt.p, prompt.len);
+        q->inputs = text ? body_bytes(&c->arena, text, &q->n_inputs) : NULL;
         if (q->inputs)
-            q->n_chars = utf8_count(prompt.p, prompt.len);
+            q->n_chars = utf8_count(q->inputs, q->n_inputs);
         else
             rc = err_nomem(e);
         if (q->inputs && r->reply.channels)
-            r->reply.opened = opened_message(q->inputs);
+            r->reply.opened = opened_message(text);
     }
     buf_free(&prompt);
     buf_free(&more);
@@ -359,7 +359,7 @@ int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
 {
     struct body b;
     *r = (struct chat_request){0};
-    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+    if (body_open_prompt(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return -1;
     struct object root = body_root(&b);
     template_keep_numbers(b.root, b.text, b.n);

@@ -7,8 +7,7 @@ void completions_prompt(struct call *c, struct body *b, const cJSON *v, struct a
 {
     struct object root = body_root(b);
     if (cJSON_IsString(v)) {
-        q->inputs = v->valuestring;
-        q->n_inputs = strlen(q->inputs);
+        q->inputs = body_bytes(&c->arena, v->valuestring, &q->n_inputs);
         q->add_special_tokens = body_opt_bool(b, root, "add_special_tokens", true);
     } else if (cJSON_IsArray(v)) {
         struct buf text = BUF_INIT;
@@ -19,11 +18,11 @@ void completions_prompt(struct call *c, struct body *b, const cJSON *v, struct a
         q->inputs = text.oom ? NULL : arena_strdup(&c->arena, text.p, text.len);
         q->n_inputs = text.len;
         buf_free(&text);
-        if (!q->inputs)
-            body_fail(b, root, "prompt", "out of memory");
     } else {
         body_mistyped(b, root, "prompt", v, "a string or a list of token ids");
     }
+    if (!q->inputs)
+        body_fail(b, root, "prompt", "out of memory");
     q->n_chars = q->inputs ? utf8_count(q->inputs, q->n_inputs) : 0;
 }
 
@@ -85,7 +84,7 @@ struct openai *completions_parse(struct call *c, struct err *e)
 {
     struct body b;
     uint32_t max = most_prompts(c);
-    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+    if (body_open_prompt(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return NULL;
     struct openai *o = openai_parse(c, &b, "cmpl-", e);
     if (!o)

@@ -78,7 +78,7 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
     struct body b;
     struct buf echo = BUF_INIT;
     *r = (struct chat_request){0};
-    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+    if (body_open_prompt(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return -1;
     struct object root = body_root(&b);
     template_keep_numbers(b.root, b.text, b.n);

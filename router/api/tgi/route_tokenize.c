@@ -1,21 +1,9 @@
 #include "common/json.h"
-#include "common/json_exact.h"
 #include "router/api/openai/chat_completion.h"
 #include "router/api/tgi/tgi.h"
 #include "router/call/tokens.h"
 #include "router/http/route.h"
 #include <string.h>
-
-/* A text that may contain U+0000, in the call's arena. NULL: out of memory. */
-static const char *exact(struct call *c, const char *text, size_t *n)
-{
-    struct buf b = BUF_INIT;
-    json_text_exact(&b, text);
-    char *copy = b.oom ? NULL : arena_strdup(&c->arena, b.p ? b.p : "", b.len);
-    *n = b.len;
-    buf_free(&b);
-    return copy;
-}
 
 /* The forms of vLLM (`prompt`, or `messages` with chat fields) and llama.cpp (`content`). */
 static int other_form(struct call *c, struct body *b, struct object root, struct err *e)
@@ -32,7 +20,7 @@ static int other_form(struct call *c, struct body *b, struct object root, struct
     if (chat && tokens_text(c, r.openai->asks, &text, &n, &special, e) != 0)
         return -1;
     if (!chat)
-        text = exact(c, text, &n);
+        text = body_bytes(&c->arena, text, &n);
     if (!text)
         return err_nomem(e);
     return llama && pieces ? tokens_pieces(c, text, n, special, e)
@@ -41,22 +29,16 @@ static int other_form(struct call *c, struct body *b, struct object root, struct
 
 static int work(struct call *c, struct err *e)
 {
-    static const char *const texts[] = {"inputs", "prompt", "content"};
     static const char *const names[] = {"prompt", "messages", "content"};
     struct body b;
-    if (body_open_texts(&b, c->body.p, c->body.len, texts, 3, &c->arena, e) != 0)
+    if (body_open_prompt(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return -1;
     struct object root = body_root(&b);
-    const char *inputs = cJSON_GetStringValue(json_get(root.json, "inputs"));
-    if (inputs && strstr(inputs, "\xc0\x80")) { /* refused by all other routes: only tokenize it */
-        size_t n;
-        inputs = exact(c, inputs, &n);
-        return inputs ? tokens_json(c, inputs, n, true, e) : err_nomem(e);
-    }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (json_get(root.json, names[i]) && !json_get(root.json, "inputs"))
             return other_form(c, &b, root, e);
     struct tgi *t = tgi_parse(c, false, e);
+    const char *inputs;
     size_t n;
     bool special = true;
     return t && tokens_text(c, &t->ask, &inputs, &n, &special, e) == 0

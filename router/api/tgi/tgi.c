@@ -46,7 +46,8 @@ int tgi_read(struct body *b, struct object o, struct tgi *t)
         return -1;
     q->do_sample |= !given; /* without `parameters` TGI samples; an empty object is greedy */
     q->sampling_implied = ask_cuts(q);
-    q->n_inputs = strlen(q->inputs);
+    if (!(q->inputs = body_bytes(b->arena, q->inputs, &q->n_inputs)))
+        return err_nomem(b->e);
     q->n_chars = utf8_count(q->inputs, q->n_inputs);
     q->add_special_tokens = true;
     q->inline_images = true;
@@ -62,7 +63,7 @@ struct tgi *tgi_parse(struct call *c, bool with_stream, struct err *e)
         err_nomem(e);
         return NULL;
     }
-    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+    if (body_open_prompt(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return NULL;
     struct object root = body_root(&b);
     int rc = tgi_read(&b, root, t);

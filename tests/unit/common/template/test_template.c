@@ -1,6 +1,6 @@
 /* Rules of the template language that the golden data does not reach: limits, sandbox, error texts.
  */
-#include "common/json.h"
+#include "common/json_exact.h"
 #include "common/template/chat.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -61,6 +61,36 @@ static void values_print_as_in_python(void **state)
     expect("{{ d.items() }}{{ d['items'] }}", "dict_items([('b', 1), ('a', 2.0), ('items', 5)])5");
     expect("{{ [none, true, 'it\\'s'] }}", "[None, True, \"it's\"]");
     expect("{{ {'a': [1, 'x']}|tojson }}{{ [1]|tojson(indent=1) }}", "{\"a\": [1, \"x\"]}[\n 1\n]");
+}
+
+/* common/json_exact.h: NUL is C0 80, which is no UTF-8. */
+static void a_nul_of_a_body_is_escaped_and_else_kept(void **state)
+{
+    (void)state;
+    static const char json[] = "{\"v\":{\"a\\u0000\":\"x\\u0000\\u00e9\"}}";
+    static const struct {
+        const char *src, *want;
+    } rows[] = {
+        {"{{ v|tojson }}", "{\"a\\u0000\": \"x\\u0000\u00e9\"}"},
+        {"{{ v|tojson(ensure_ascii=True) }}", "{\"a\\u0000\": \"x\\u0000\\u00e9\"}"},
+        {"{% for k in v %}{{ v[k] }}{{ v[k]|trim }}{% endfor %}", "x\xc0\x80\u00e9x\xc0\x80\u00e9"},
+        {"{% for k in v %}{{ v[k].split('x')|join('-') }}{% endfor %}", "-\xc0\x80\u00e9"},
+        {"{% for k in v %}{{ v[k][0] }}{{ v[k][-1] }}{% endfor %}", "x\u00e9"},
+    };
+    struct err e = ERR_INIT;
+    cJSON *vars = json_parse_exact(json, sizeof(json) - 1, &e);
+    assert_non_null(vars);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct buf out = BUF_INIT;
+        struct template *t = template_compile(rows[i].src, strlen(rows[i].src), &e);
+        assert_non_null(t);
+        if (template_render(t, vars, NULL, &out, &e) != 0)
+            fail_msg("%s: %s", rows[i].src, e.msg);
+        assert_string_equal(out.p, rows[i].want);
+        buf_free(&out);
+        template_free(t);
+    }
+    cJSON_Delete(vars);
 }
 
 static void errors_name_kind_and_line(void **state)
@@ -330,6 +360,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_print_as_in_python),
+        cmocka_unit_test(a_nul_of_a_body_is_escaped_and_else_kept),
         cmocka_unit_test(errors_name_kind_and_line),
         cmocka_unit_test(the_sandbox_holds),
         cmocka_unit_test(hostile_templates_end),
