@@ -121,6 +121,22 @@ static void test_handshakes(void **state)
     buf_free(&b);
 }
 
+/* A busy server sends several tokens in one message: as one message each. */
+static const char *apart(struct buf *b)
+{
+    static const char joint[] = "},{\"token\":", cut[] = "}]\nTOKEN [{\"token\":";
+    struct buf out = BUF_INIT;
+    const char *from = b->p;
+    for (const char *at; (at = strstr(from, joint)); from = at + strlen(joint)) {
+        buf_add(&out, from, (size_t)(at - from));
+        buf_str(&out, cut);
+    }
+    buf_str(&out, from);
+    buf_free(b);
+    *b = out;
+    return b->p;
+}
+
 static void test_lines(void **state)
 {
     (void)state;
@@ -131,10 +147,10 @@ static void test_lines(void **state)
     usleep(20000);
     say(fd, two + 20, strlen(two) - 20);
     shutdown(fd, SHUT_WR);
+    hear(fd, &b);
     assert_string_equal(
-        hear(fd, &b),
-        "MSG [{\"stream_id\":null,\"error\":\"a message is a type, a space and a JSON "
-        "object\"}]\n" TOKEN_1 "\n" TOKEN_2 "\n");
+        apart(&b), "MSG [{\"stream_id\":null,\"error\":\"a message is a type, a space and a JSON "
+                   "object\"}]\n" TOKEN_1 "\n" TOKEN_2 "\n");
     close(fd);
     char *big = malloc(5 << 20);
     memset(big, 'x', 5 << 20);
@@ -143,7 +159,7 @@ static void test_lines(void **state)
     say(fd, "\n" GENERATE_2 "\n", strlen(GENERATE_2) + 2);
     shutdown(fd, SHUT_WR);
     must_have(hear(fd, &b), "too long");
-    must_have(b.p, TOKEN_2);
+    must_have(apart(&b), TOKEN_2);
     close(fd);
     free(big);
     fd = dial_unix();
