@@ -112,6 +112,23 @@ def test_what_only_moves_work_is_taken(s):
     assert r.status_code == 200 and "samplers" in r.headers["warning"]
 
 
+@pytest.mark.parametrize("field", ["n", "n_cmpl"])
+def test_several_choices_are_a_list(s, field):
+    body = {**GREEDY, "temperature": 1, "seed": 3}
+    alone = s.post("/completion", body).json()
+    two = s.post("/completion", {**body, field: 2}).json()
+    assert [a["index"] for a in two] == [0, 1] and two[0]["content"] == alone["content"] != two[1]["content"]
+    four = s.post("/completion", {**body, "prompt": [GREEDY["prompt"], "A"], field: 2}).json()
+    assert [a["index"] for a in four] == [0, 1, 2, 3] and [a["content"] for a in four[:2]] == [a["content"] for a in two]
+    r = s.post("/completion", {**body, field: 0})
+    assert r.status_code == 400 and r.json()["error"]["param"] == field
+
+
+def test_a_penalty_is_refused_by_its_name(s):
+    r = s.post("/completion", {**GREEDY, "repeat_penalty": 0})
+    assert r.status_code == 400 and r.json()["error"]["param"] == "repeat_penalty"
+
+
 def test_props(s):
     p = requests.get(s.url + "/props").json()
     assert p["default_generation_settings"]["n_ctx"] > 0 and p["total_slots"] > 0 and "{%" in p["chat_template"]

@@ -1,6 +1,7 @@
 """Broken, hostile or unusual clients with the real programs. Their cost is bounded, their requests are refused with a reason, and other clients are
 served meanwhile."""
 
+import gzip
 import json
 import pathlib
 import re
@@ -213,6 +214,49 @@ def test_a_nul_elsewhere_is_refused(s):
     for field in ({"stop": "a\0"}, {"user": "\0"}, {"model": "m\0"}, {"tools": [{"type": "function", "function": {"name": "f\0"}}]}):
         r = s.post("/v1/chat/completions", {"messages": TALK, **field})
         assert r.status_code == 400 and "NUL" in r.text
+
+
+BAD = {"type": "x"}
+USER = [{"role": "user", "content": "x"}]
+
+
+@pytest.mark.parametrize(
+    "path, body, named",
+    [
+        ("/v1/responses", {"input": "x", "tools": [{}]}, "tools"),
+        ("/v1/responses", {"input": [{"role": "user"}]}, "input"),
+        ("/v1/responses", {"input": "x", "text": {"format": {"type": "json_schema", "schema": BAD}}}, "text"),
+        ("/v1/chat/completions", {"messages": USER, "response_format": {}}, "response_format"),
+        ("/v1/chat/completions", {"messages": USER, "response_format": {"type": "json_object", "schema": BAD}}, "response_format"),
+        ("/v1/chat/completions", {"messages": USER, "guided_json": BAD}, "guided_json"),
+        ("/v1/chat/completions", {"messages": USER, "grammar": "root ::= nope"}, "grammar"),
+        ("/v1/messages", {"max_tokens": 2, "messages": USER, "system": [{}]}, "system"),
+        ("/v1/messages", {"max_tokens": 2, "messages": USER, "system": [{"type": "text"}]}, "system"),
+        ("/v1/messages", {"max_tokens": 2, "messages": USER, "output_format": BAD}, "output_format"),
+        ("/v1/messages", {"max_tokens": 2, "messages": USER, "output_config": {"format": {"type": "json_schema", "schema": BAD}}}, "output_config"),
+        ("/v1/messages", {"max_tokens": 2, "messages": [{"role": "user"}]}, "messages"),
+        ("/api/chat", {"messages": [{}]}, "messages"),
+        ("/api/chat", {"messages": USER, "format": BAD}, "format"),
+        ("/v2/chat", {"messages": [{}]}, "messages"),
+        ("/v2/chat", {"messages": USER, "response_format": {"type": "json_object", "json_schema": BAD}}, "response_format"),
+    ],
+)
+def test_errors_name_the_field(s, path, body, named):
+    r = s.post(path, body)
+    assert r.status_code == 400 and f"`{named}`" in r.text, r.text
+    if "param" in r.json().get("error", ""):
+        assert r.json()["error"]["param"] == named
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "gzip, identity"])
+def test_compressed_bodies_are_refused_by_name(s, encoding):
+    body = gzip.compress(json.dumps(ROUTES["/v1/chat/completions"]).encode())
+    for data in (body, json.dumps(ROUTES["/v1/chat/completions"]).encode()):
+        headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+        r = requests.post(s.url + "/v1/chat/completions", data=data, headers=headers, timeout=60)
+        assert r.status_code == 415 and "Content-Encoding" in r.json()["error"]["message"]
+    headers["Content-Encoding"] = "identity"
+    assert requests.post(s.url + "/v1/chat/completions", data=data, headers=headers, timeout=60).status_code == 200
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "BREW", "get", "A" * 2000, "G(T"])

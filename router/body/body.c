@@ -60,10 +60,16 @@ static void place(const struct body *b, size_t at, size_t *line, size_t *column)
             ++*column;
 }
 
-/* "`path`: what", except for messages that begin with a field's name. */
-static void fail_plainly(struct body *b, const char *path, const char *what)
+/* "`path`: what", except for messages that begin with a field's name. If `key` itself is missing,
+ * `path` is that of its object, `o`. */
+static void fail_plainly(struct body *b, const char *o, const char *key, const char *path,
+                         const char *what)
 {
-    bool named = !*path || *what == '`' || !strncmp(what, "missing field", 13);
+    static const char missing[] = "missing field `";
+    const size_t n = sizeof(missing) - 1, n_key = strlen(key);
+    if (!strncmp(what, missing, n) && !strncmp(what + n, key, n_key) && what[n + n_key] == '`')
+        path = o;
+    bool named = !*path || *what == '`';
     err_set(b->e, ERR_SHAPE, "Invalid request: %s%s%s%s", named ? "" : "`", named ? "" : path,
             named ? "" : "`: ", what);
 }
@@ -81,7 +87,7 @@ void body_fail(struct body *b, struct object o, const char *key, const char *fmt
     va_end(ap);
     snprintf(path, sizeof(path), "%s%s%s", o.path, *o.path && *key ? "." : "", key);
     if (b->plain) {
-        fail_plainly(b, path, what);
+        fail_plainly(b, o.path, key, path, what);
         return;
     }
     bool found = body_locate(b->text, b->n, o.path, key, &at, &len);

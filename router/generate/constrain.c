@@ -5,18 +5,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static void constrain(struct body *b, struct ask *q, enum constraint_kind kind, const char *text)
+/* `name` is kept, not copied. */
+static void constrain(struct body *b, const char *name, struct ask *q, enum constraint_kind kind,
+                      const char *text)
 {
     if (q->constraint)
         body_fail(b, body_root(b), "", "more than one constraint of the answer");
     q->constraint = arena_strdup(b->arena, text, strlen(text));
     q->constraint_kind = kind;
+    q->constraint_name = name;
     if (!q->constraint)
         body_fail(b, body_root(b), "", "out of memory");
 }
 
 /* `closed`: keywords imply their type, and objects allow only listed properties. */
-static void constrain_as(struct body *b, const cJSON *schema, bool closed, struct ask *q)
+static void constrain_as(struct body *b, const char *name, const cJSON *schema, bool closed,
+                         struct ask *q)
 {
     struct buf text = BUF_INIT;
     json_print_exact(&text, schema);
@@ -27,25 +31,25 @@ static void constrain_as(struct body *b, const cJSON *schema, bool closed, struc
         buf_free(&text);
         text = marked;
     }
-    constrain(b, q, CONSTRAINT_JSON_SCHEMA, text.p && !text.oom ? text.p : "");
+    constrain(b, name, q, CONSTRAINT_JSON_SCHEMA, text.p && !text.oom ? text.p : "");
     buf_free(&text);
 }
 
-void constrain_schema(struct body *b, const cJSON *schema, struct ask *q)
+void constrain_schema(struct body *b, const char *name, const cJSON *schema, struct ask *q)
 {
-    constrain_as(b, schema, false, q);
+    constrain_as(b, name, schema, false, q);
 }
 
-void constrain_named(struct body *b, const cJSON *named, struct ask *q)
+void constrain_named(struct body *b, const char *name, const cJSON *named, struct ask *q)
 {
-    constrain_as(b, json_get(named, "schema"), json_bool(named, "strict", false), q);
+    constrain_as(b, name, json_get(named, "schema"), json_bool(named, "strict", false), q);
 }
 
 void constrain_calls(struct body *b, const cJSON *spec, struct ask *q)
 {
     struct buf text = BUF_INIT;
     json_print_exact(&text, spec);
-    constrain(b, q, CONSTRAINT_CALLS, text.p && !text.oom ? text.p : "");
+    constrain(b, "tools", q, CONSTRAINT_CALLS, text.p && !text.oom ? text.p : "");
     buf_free(&text);
 }
 
@@ -57,7 +61,7 @@ void constrain_or_calls(struct body *b, cJSON *spec, struct ask *q)
     struct buf text = BUF_INIT;
     json_print_exact(&text, spec);
     q->constraint = NULL;
-    constrain(b, q, CONSTRAINT_CALLS_OR, text.p && !text.oom ? text.p : "");
+    constrain(b, NULL, q, CONSTRAINT_CALLS_OR, text.p && !text.oom ? text.p : "");
     buf_free(&text);
 }
 
@@ -67,14 +71,17 @@ void constrain_compact(struct ask *q)
         q->constraint_kind = CONSTRAINT_JSON_COMPACT;
 }
 
+/* The top-level field of `key` in `o`. */
+static const char *field(struct object o, const char *key) { return *o.path ? o.path : key; }
+
 /* A schema, as an object or as text. */
 static void json_value(struct body *b, struct object o, const char *key, const cJSON *v,
                        struct ask *q)
 {
     if (cJSON_IsString(v))
-        constrain(b, q, CONSTRAINT_JSON_SCHEMA, v->valuestring);
+        constrain(b, field(o, key), q, CONSTRAINT_JSON_SCHEMA, v->valuestring);
     else if (cJSON_IsObject(v) || cJSON_IsBool(v))
-        constrain_schema(b, v, q);
+        constrain_schema(b, field(o, key), v, q);
     else
         body_mistyped(b, o, key, v, "a JSON schema");
 }
@@ -83,7 +90,7 @@ static void regex_value(struct body *b, struct object o, const char *key, const 
                         struct ask *q)
 {
     if (cJSON_IsString(v))
-        constrain(b, q, CONSTRAINT_REGEX, v->valuestring);
+        constrain(b, field(o, key), q, CONSTRAINT_REGEX, v->valuestring);
     else
         body_mistyped(b, o, key, v, "a regular expression");
 }
@@ -95,7 +102,7 @@ static void grammar_value(struct body *b, struct object o, const char *key, cons
     if (!cJSON_IsString(v))
         body_mistyped(b, o, key, v, "a grammar");
     else
-        constrain(b, q,
+        constrain(b, field(o, key), q,
                   grammar_guess(v->valuestring, strlen(v->valuestring)) == GRAMMAR_GBNF
                       ? CONSTRAINT_GBNF
                       : CONSTRAINT_LARK,
@@ -111,7 +118,7 @@ void constrain_syntax(struct body *b, struct object o, const char *key, const ch
     else if (!definition)
         body_fail(b, o, key, "a grammar has a `definition`");
     else
-        constrain(b, q, lark ? CONSTRAINT_LARK : CONSTRAINT_REGEX, definition);
+        constrain(b, field(o, key), q, lark ? CONSTRAINT_LARK : CONSTRAINT_REGEX, definition);
 }
 
 /* One of a list of texts, as a pattern that matches exactly these. */
@@ -138,7 +145,7 @@ static void choice_value(struct body *b, struct object o, const char *key, const
                 buf_ch(&p, *s);
     }
     if (!b->failed)
-        constrain(b, q, CONSTRAINT_REGEX, p.p && !p.oom ? p.p : "");
+        constrain(b, field(o, key), q, CONSTRAINT_REGEX, p.p && !p.oom ? p.p : "");
     buf_free(&p);
 }
 
@@ -154,7 +161,7 @@ static void named_schema(struct body *b, struct object o, const char *key, const
     else if (!schema)
         body_fail(b, o, key, "missing field `schema`");
     else if (cJSON_IsObject(schema))
-        constrain_named(b, v, q);
+        constrain_named(b, field(o, key), v, q);
     else
         json_value(b, o, key, schema, q);
     if (cJSON_IsTrue(json_get(v, "strict")))
@@ -206,7 +213,7 @@ static void response_format(struct body *b, struct object root, struct ask *q)
         if (schema) /* the form of some servers */
             json_value(b, root, key, schema, q);
         else
-            constrain(b, q, CONSTRAINT_JSON_SCHEMA, any_object);
+            constrain(b, key, q, CONSTRAINT_JSON_SCHEMA, any_object);
     } else {
         constrain_grammar(b, root, key, q);
     }
@@ -239,7 +246,7 @@ static void structured_outputs(struct body *b, struct object root, struct ask *q
         else if (!strcmp(key, "disable_any_whitespace"))
             compact = true;
         else if (!strcmp(key, "json_object"))
-            constrain(b, q, CONSTRAINT_JSON_SCHEMA, any_object);
+            constrain(b, o.path, q, CONSTRAINT_JSON_SCHEMA, any_object);
         else if (strcmp(key, "disable_fallback") != 0)
             body_fail(b, o, key, "%.60s is not supported", key);
     }
@@ -279,5 +286,7 @@ int constrain_check(const struct ask *q, struct err *e)
     constraint_unref(c);
     if (c)
         return 0;
-    return err_wrap(e, "Input validation error: grammar is not valid");
+    if (q->style == ASK_TGI || !q->constraint_name)
+        return err_wrap(e, "Input validation error: grammar is not valid");
+    return err_wrap(e, "Input validation error: `%s`: grammar is not valid", q->constraint_name);
 }

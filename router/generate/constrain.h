@@ -14,10 +14,11 @@ void constrain_grammar(struct body *b, struct object o, const char *key, struct 
 /* `response_format` of OpenAI and TGI, vLLM's `guided_*` and `structured_outputs`, and llama.cpp's
  * `json_schema` and `grammar`. */
 void constrain_openai(struct body *b, struct object root, struct ask *q);
-/* Constrains the answer to instances of `schema`, which is copied. */
-void constrain_schema(struct body *b, const cJSON *schema, struct ask *q);
+/* Constrains the answer to instances of `schema`, which is copied. `name`: the client's field, for
+ * errors; a literal. */
+void constrain_schema(struct body *b, const char *name, const cJSON *schema, struct ask *q);
 /* As constrain_schema(), for {"schema": an object, "strict"}. With `strict` objects are closed. */
-void constrain_named(struct body *b, const cJSON *named, struct ask *q);
+void constrain_named(struct body *b, const char *name, const cJSON *named, struct ask *q);
 
 /* OpenAI's grammars of custom tools; `syntax` is "lark" or "regex". */
 void constrain_syntax(struct body *b, struct object o, const char *key, const char *syntax,
@@ -31,6 +32,7 @@ void constrain_or_calls(struct body *b, cJSON *spec, struct ask *q);
 /* For `strict` output: JSON without white space between tokens. */
 void constrain_compact(struct ask *q);
 
-/* Compiles the constraint, to reject what a shard could not compile. ERR_VALIDATION. */
+/* Compiles the constraint, to reject what a shard could not compile. ERR_VALIDATION, which names
+ * the client's field on routes that are not TGI's. */
 int constrain_check(const struct ask *q, struct err *e);
 #endif

@@ -118,6 +118,13 @@ static bool is_json(const char *type)
            (n > 5 && !strncasecmp(type + n - 5, "+json", 5));
 }
 
+/* Is the body compressed? */
+static bool is_encoded(const struct exchange *x)
+{
+    const char *encoding = exchange_header(x, "Content-Encoding");
+    return encoding && *encoding && strcasecmp(encoding, "identity") != 0;
+}
+
 static uint64_t declared(const struct exchange *x)
 {
     const char *length = exchange_header(x, "Content-Length");
@@ -149,14 +156,14 @@ static int judge_headers(struct exchange *x, const char *method, bool old)
     if (!authorized(x, x->route->access))
         return 401;
     if (x->route->work && !strcmp(x->route->method, "POST") && !x->route->no_body &&
-        !is_json(exchange_header(x, "Content-Type")))
+        (is_encoded(x) || !is_json(exchange_header(x, "Content-Type"))))
         return 415;
     return 0;
 }
 
-static const char *refusal_text(int status)
+static const char *refusal_text(const struct exchange *x)
 {
-    switch (status) {
+    switch (x->refusal) {
     case 400:
         return "Bad request";
     case 403:
@@ -166,7 +173,8 @@ static const char *refusal_text(int status)
     case 426:
         return "WebSocket version 13 is spoken here";
     case 415:
-        return "Expected request with `Content-Type: application/json`";
+        return is_encoded(x) ? "Expected request without `Content-Encoding`"
+                             : "Expected request with `Content-Type: application/json`";
     default:
         return NULL;
     }
@@ -212,7 +220,7 @@ static enum MHD_Result begin(struct exchange *x, const char *url, const char *me
         x->conn->refused_early = true;
         if (!head.chunked)
             exchange_add(x, "connection", "close");
-        exchange_refuse(x, x->refusal, refusal_text(x->refusal));
+        exchange_refuse(x, x->refusal, refusal_text(x));
         return exchange_queue(x);
     }
     return MHD_YES;
@@ -236,7 +244,7 @@ static enum MHD_Result dispatch(struct exchange *x)
     struct http *h = x->http;
     x->conn->deadline_ms = INT64_MAX;
     if (x->refusal) {
-        exchange_refuse(x, x->refusal, refusal_text(x->refusal));
+        exchange_refuse(x, x->refusal, refusal_text(x));
         return exchange_queue(x);
     }
     if (h->stop)

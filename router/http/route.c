@@ -141,7 +141,8 @@ void routes_markdown(struct buf *out)
     buf_str(
         out,
         "\nBefore any route: 400 (ambiguous framing), 401 (key), 404, 405 (with `Allow`), 413 "
-        "(`--payload-limit`), 415 (not JSON). `OPTIONS` of a path that is there is answered with "
+        "(`--payload-limit`), 415 (not JSON, or compressed). `OPTIONS` of a path that is there is "
+        "answered with "
         "200, and `Allow` names its methods.\n"
         "\n## Streams\n\n"
         "`text/event-stream`; each event is `data: ` and one line of JSON. After 15 s without an "

@@ -62,8 +62,9 @@ struct ask {
     /* The client's names for the prompt, max_new_tokens and top_n_tokens in error messages. NULL:
      * these names, and `inputs`. */
     const char *input_name, *length_name, *top_name;
-    bool sampling_implied;  /* a parameter that implies sampling was given */
-    const char *constraint; /* constraint on the output; NULL: none */
+    bool sampling_implied;       /* a parameter that implies sampling was given */
+    const char *constraint;      /* constraint on the output; NULL: none */
+    const char *constraint_name; /* the client's field, a literal; NULL: several */
     enum constraint_kind constraint_kind;
     enum constraint_reasoning constraint_reasoning; /* whether reasoning may precede it */
     bool constraint_alone;                          /* it excludes tools: TGI's grammars */

@@ -10,6 +10,7 @@
 struct turn { /* the message being built */
     struct body *b;
     struct object root;
+    const char *field; /* of the body, that is read */
     cJSON *list;
     struct convert_content content;
     struct buf thoughts;
@@ -20,7 +21,7 @@ struct turn { /* the message being built */
 
 static void refuse_block(struct turn *t, const cJSON *block)
 {
-    body_fail(t->b, t->root, "messages", "content blocks of type `%.40s` are not supported",
+    body_fail(t->b, t->root, t->field, "content blocks of type `%.40s` are not supported",
               json_str(block, "type", "(none)"));
 }
 
@@ -28,9 +29,12 @@ static void refuse_block(struct turn *t, const cJSON *block)
 static const char *needed(struct turn *t, const cJSON *block, const char *member)
 {
     const char *text = json_str(block, member, NULL);
+    char at[32] = "";
+    if (!strcmp(t->field, "messages"))
+        snprintf(at, sizeof(at), "messages[%u]: ", t->message);
     if (!text)
-        body_fail(t->b, t->root, "messages", "messages[%u]: a block of type `%.40s` has no `%s`",
-                  t->message, json_str(block, "type", ""), member);
+        body_fail(t->b, t->root, t->field, "%sa block of type `%.40s` has no `%s`", at,
+                  json_str(block, "type", ""), member);
     return text ? text : "";
 }
 
@@ -230,13 +234,16 @@ static cJSON *messages(struct body *b, struct object root, bool eyes)
 {
     const cJSON *list = body_get(b, root, "messages", true);
     const cJSON *system = body_get(b, root, "system", false);
-    struct turn t = {.b = b, .root = root, .list = cJSON_CreateArray(), .eyes = eyes};
+    struct turn t = {
+        .b = b, .root = root, .field = "messages", .list = cJSON_CreateArray(), .eyes = eyes};
     if (list && (!cJSON_IsArray(list) || !list->child))
         body_fail(b, root, "messages", "at least one message is required");
     if (system && !cJSON_IsString(system) && !cJSON_IsArray(system))
         body_mistyped(b, root, "system", system, "a string or a list of text blocks");
     if (system) {
+        t.field = "system";
         read_text(&t, system, &t.content.text);
+        t.field = "messages";
         add_message(&t, "system", &t.content);
     }
     for (const cJSON *m = json_first(list); m && !b->failed; m = m->next, t.message++)

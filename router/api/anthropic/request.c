@@ -25,14 +25,17 @@ static void read_sampling(struct body *b, struct object root, bool counting, str
     body_ending(b, root, "min_tokens", q);
     body_bias(b, root, "logit_bias", q);
     q->seed = body_seed(b, root, "seed");
-    const cJSON *format = json_get(json_get(root.json, "output_config"), "format");
-    if (!format)
-        format = json_get(root.json, "output_format"); /* its name during the beta */
+    const char *name = "output_config";
+    const cJSON *format = json_get(json_get(root.json, name), "format");
+    if (!format) {
+        name = "output_format"; /* during the beta */
+        format = json_get(root.json, name);
+    }
     if (format && !strcmp(json_str(format, "type", ""), "json_schema") &&
         json_get(format, "schema"))
-        constrain_schema(b, json_get(format, "schema"), q);
+        constrain_schema(b, name, json_get(format, "schema"), q);
     else if (format)
-        body_fail(b, root, "output_config", "`format` must be a `json_schema` with a `schema`");
+        body_fail(b, root, name, "the format must be a `json_schema` with a `schema`");
     const cJSON *servers = json_get(root.json, "mcp_servers");
     if (servers && servers->child)
         body_warn(b, "mcp_servers: their tools are left out");

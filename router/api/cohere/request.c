@@ -39,7 +39,7 @@ static void read_format(struct body *b, struct object root, struct ask *q)
     }
     cJSON *any = cJSON_CreateObject();
     cJSON_AddStringToObject(any, "type", "object");
-    constrain_schema(b, schema ? schema : any, q);
+    constrain_schema(b, "response_format", schema ? schema : any, q);
     cJSON_Delete(any);
 }
 

@@ -8,7 +8,7 @@
 #include "router/api/openai/openai.h"
 
 struct llama {        /* state of a call; in its arena */
-    bool list;        /* several prompts: the answer is a list */
+    bool list;        /* several prompts or choices: the answer is a list */
     bool with_tokens; /* return_tokens: include the ids of the answer's tokens */
     uint32_t n_probs; /* alternatives per token; 0: no probabilities */
     /* t_max_predict_ms in ns: ends at the first line break after this time */

@@ -23,6 +23,8 @@ static void refuse(struct body *b, struct object root)
                   "`post_sampling_probs` is not supported: `n_probs` tells what the model gave");
     if (json_get(root.json, "samplers"))
         body_warn(b, "samplers: the order is fixed");
+    if (asks(json_get(root.json, "min_keep")))
+        body_warn(b, "min_keep: one token is kept");
 }
 
 /* llama-server's default, unless the server has one for this model. */
@@ -39,6 +41,8 @@ static void sampling(const struct sampling_defaults *d, struct body *b, struct o
     openai_sampling(b, root, q);
     const struct opt_f32 penalty = body_f32(b, root, "repeat_penalty");
     const struct opt_f32 typical = body_f32(b, root, "typical_p");
+    if (penalty.set && penalty.v <= 0)
+        body_fail(b, root, "repeat_penalty", "`repeat_penalty` must be strictly positive");
     if (penalty.set && (penalty.v != 1 || !q->repetition_penalty.set))
         q->repetition_penalty = penalty;
     if (penalty.set && penalty.v != 1 && json_get(root.json, "repeat_last_n"))
@@ -184,6 +188,7 @@ static void read_own(struct body *b, struct openai *o)
     const struct opt_u64 probs = body_u32(b, root, "n_probs");
     const struct opt_i64 most = body_i32(b, root, "t_max_predict_ms");
     l->n_probs = (uint32_t)probs.v;
+    l->list |= o->each > 1;
     l->fields = body_strings(b, root, "response_fields", false, true, &l->n_fields);
     l->with_tokens = body_opt_bool(b, root, "return_tokens", false);
     l->predict_ns = most.v > 0 ? most.v * 1000000 : 0;
@@ -204,6 +209,7 @@ int llama_completion(struct call *c, bool infill, struct err *e)
     if (!o || !(o->llama = ARENA_NEW(&c->arena, struct llama, 1)))
         return o ? err_nomem(e) : -1;
     refuse(&b, body_root(&b));
+    openai_choices(c, &b, "n_cmpl", o);
     if (o->transfer && o->transfer->exports)
         body_fail(&b, body_root(&b), "kv_transfer_params",
                   "`do_remote_decode` is answered on OpenAI's routes only");

@@ -163,6 +163,9 @@ int ollama_answer(struct call *c, const struct chat_request *r, const struct oll
 {
     struct openai *s = r->openai;
     s->ollama = o;
+    for (uint32_t i = 0; i < s->n_asks; i++)
+        if (s->asks[i].constraint_name)
+            s->asks[i].constraint_name = "format";
     if (openai_generate(c, s, o->stream ? &as_lines : &as_object, e) != 0)
         return -1;
     return chat_parts_new(c, r, e);

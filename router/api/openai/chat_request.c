@@ -281,7 +281,7 @@ static int plan_calls(struct body *b, struct chat_request *r, bool can, struct a
     if (!schema)
         return err_nomem(e);
     q->constraint = NULL; /* the format of an answer without calls */
-    constrain_schema(b, schema, q);
+    constrain_schema(b, "tools", schema, q);
     if (all_strict(t))
         constrain_compact(q);
     cJSON_Delete(schema);

@@ -99,14 +99,16 @@ static uint32_t most_choices(const struct call *c)
     return max > OPENAI_MAX_N ? max : OPENAI_MAX_N;
 }
 
-static void read_choices(struct call *c, struct body *b, struct object root, struct openai *o)
+void openai_choices(struct call *c, struct body *b, const char *key, struct openai *o)
 {
+    struct object root = body_root(b);
     uint32_t max = most_choices(c);
-    struct opt_u64 n = body_u32(b, root, "n");
+    struct opt_u64 n = body_u32(b, root, key);
     if (n.set && (n.v == 0 || n.v > max))
-        body_fail(b, root, "n", "`n` must be > 0 and <= %u. Given: %llu", max,
+        body_fail(b, root, key, "`%s` must be > 0 and <= %u. Given: %llu", key, max,
                   (unsigned long long)n.v);
-    o->shown = o->each = n.set ? (uint32_t)n.v : 1;
+    if (n.set)
+        o->shown = o->each = (uint32_t)n.v;
 }
 
 void openai_best_of(struct call *c, struct body *b, struct openai *o)
@@ -167,7 +169,8 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
     o->timings = body_opt_bool(b, root, "timings_per_token", false);
     o->progress = body_opt_bool(b, root, "return_progress", false);
     o->verbose = body_opt_bool(b, root, "verbose", false);
-    read_choices(c, b, root, o);
+    o->shown = o->each = 1;
+    openai_choices(c, b, "n", o);
     refuse_unknown(b, root);
     check_modalities(b, root);
     check_template(c, b, root);

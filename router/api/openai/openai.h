@@ -47,6 +47,8 @@ struct openai { /* state of a call; in its arena */
 
 /* Parses the fields of both routes: sampling, limits, stop, stream, stream_options, n, model. */
 struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefix, struct err *e);
+/* Reads the number of choices, which other servers call `n_cmpl` too. */
+void openai_choices(struct call *c, struct body *b, const char *key, struct openai *o);
 /* Reads `best_of`, after `n`, for routes that have it. */
 void openai_best_of(struct call *c, struct body *b, struct openai *o);
 /* Ranks the `each` generations of a prompt: out[0 .. shown) are their offsets, in choice order. */

@@ -62,12 +62,12 @@ static void read_text_format(struct body *b, struct object root, struct ask *q)
     if (!type)
         return;
     if (!strcmp(type, "json_schema") && cJSON_IsObject(json_get(f, "schema")))
-        constrain_named(b, f, q);
+        constrain_named(b, "text", f, q);
     else if (!strcmp(type, "json_object") && (any = cJSON_Parse("{\"type\":\"object\"}")))
-        constrain_schema(b, any, q);
+        constrain_schema(b, "text", any, q);
     else if (strcmp(type, "text") != 0)
         body_fail(b, root, "text",
-                  "`format` must be `text`, `json_object`, or `json_schema` with a `schema`");
+                  "the `format` must be `text`, `json_object`, or `json_schema` with a `schema`");
     if (cJSON_IsTrue(json_get(f, "strict")))
         constrain_compact(q);
     cJSON_Delete(any);

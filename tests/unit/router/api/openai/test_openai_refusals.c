@@ -104,12 +104,21 @@ static const struct {
           "\"schema\":{"
           "\"properties\":{\"a\":{\"uniqueItems\":true}}}}}"),
      400,
-     "{\"error\":{\"message\":\"Input validation error: grammar is not valid: JSON schema: "
+     "{\"error\":{\"message\":\"Input validation error: `response_format`: grammar is not valid: "
+     "JSON schema: "
      "`uniqueItems` of items that are not 8 listed values at most at "
      "`#/properties/a/uniqueItems`\",\"type\":"
-     "\"invalid_request_error\""},
+     "\"invalid_request_error\",\"param\":\"response_format\""},
     {"/v1/completions", "{\"prompt\":\"a\",\"guided_regex\":\"a(?=b)\"}", 400,
-     "grammar is not valid: pattern"},
+     "`guided_regex`: grammar is not valid: pattern"},
+    {"/v1/completions", "{\"prompt\":\"a\",\"structured_outputs\":{\"json\":{\"type\":\"x\"}}}",
+     400, "\"param\":\"structured_outputs\""},
+    {"/v1/completions", "{\"prompt\":\"a\",\"response_format\":{}}", 400,
+     "`response_format`: missing field `type`"},
+    {"/v1/chat/completions",
+     CHAT(",\"tool_choice\":\"required\",\"tools\":[{\"function\":{\"name\":\"f\",\"parameters\":"
+          "{\"type\":\"x\"}}}]"),
+     400, "\"param\":\"tools\""},
     {"/v1/completions", "{\"prompt\":\"a\",\"guided_json\":7}", 400,
      "`guided_json`: expected a JSON schema, got 7"},
     {"/v1/completions", "{\"prompt\":\"a\",\"guided_json\":{},\"guided_regex\":\"a\"}", 400,
