@@ -228,6 +228,26 @@ def test_forced_calls_streamed_and_not(client, choice):
     assert seen <= {"get_weather", "now"} and "get_weather" in seen
 
 
+def allowed(mode, *names):
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [{"type": "function", "function": {"name": n}} for n in names]}}
+
+
+def test_allowed_tools_are_the_only_ones(client, s):
+    kw = dict(model="tgi", messages=CHAT, tools=TOOLS, temperature=1.5, max_tokens=200)
+    seen = {n: set() for n in ("now", "both")}
+    for seed in range(6):
+        for n, choice in (("now", allowed("required", "now", "now")), ("both", allowed("required", "now", "get_weather"))):
+            (call,) = client.chat.completions.create(**kw, seed=seed, tool_choice=choice).choices[0].message.tool_calls
+            seen[n].add(call.function.name)
+    assert seen == {"now": {"now"}, "both": {"now", "get_weather"}}
+    ask = {"messages": CHAT, "tools": TOOLS, "tool_choice": allowed("auto", "now")}
+    shown = s.post("/apply-template", ask).json()["prompt"]
+    assert "now" in shown and "get_weather" not in shown
+    for wrong in (allowed("auto"), allowed("must", "now"), allowed("auto", "later"), {"type": "allowed_tools"}):
+        r = s.post("/v1/chat/completions", {**ask, "tool_choice": wrong})
+        assert r.status_code == 400 and ("tool_choice" in r.text or "later" in r.text), r.text
+
+
 def test_several_forced_calls(client):
     most = 0
     for seed in range(8):

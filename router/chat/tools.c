@@ -2,7 +2,7 @@
 #include "common/json_exact.h"
 #include <string.h>
 
-enum { MAX_FORCED_CALLS = 16 };
+enum { MAX_FORCED_CALLS = 16, MAX_ALLOWED_TOOLS = 128 };
 
 static const char default_prompt[] =
     "\nGiven the functions available, please respond with a JSON for a function call with its "
@@ -51,50 +51,104 @@ static void read_list(struct body *b, struct object root, struct tools *t)
 
 static void free_tree(void *tree) { cJSON_Delete(tree); }
 
-/* Keeps only the function `name`. */
-static int choose(struct body *b, struct tools *t, const char *name, struct err *e)
+static int find_tool(const struct tools *t, const char *name, uint32_t *at, struct err *e)
 {
-    uint32_t i = 0;
-    while (i < t->n && strcmp(t->names[i], name) != 0)
-        i++;
-    if (i == t->n)
-        return err_set(e, ERR_TOOL, "Tool error: Tool with name %.100s not found", name);
-    cJSON *one = cJSON_CreateArray();
-    cJSON *copy = one ? cJSON_Duplicate(cJSON_GetArrayItem(t->list, (int)i), true) : NULL;
-    if (!copy || arena_defer(b->arena, free_tree, one) != 0) {
-        cJSON_Delete(copy);
-        cJSON_Delete(one);
-        return err_nomem(e);
+    for (*at = 0; *at < t->n; ++*at)
+        if (!strcmp(t->names[*at], name))
+            return 0;
+    return err_set(e, ERR_TOOL, "Tool error: Tool with name %.100s not found", name);
+}
+
+/* Starts the list of those that are kept, which the arena owns. NULL: out of memory. */
+static cJSON *new_list(struct body *b)
+{
+    cJSON *list = cJSON_CreateArray();
+    if (!list || arena_defer(b->arena, free_tree, list) == 0)
+        return list;
+    cJSON_Delete(list);
+    return NULL;
+}
+
+/* Keeps only the functions in `names`, a list of "name" or {"function": {"name"}}; each once. */
+static int keep(struct body *b, struct tools *t, const cJSON *names, struct err *e)
+{
+    cJSON *kept = new_list(b);
+    const char **kept_names = ARENA_NEW(b->arena, const char *, t->n + (size_t)1);
+    uint32_t n = 0, at;
+    bool ok = kept && kept_names;
+    for (const cJSON *k = names->child; ok && k; k = k->next) {
+        const char *name = cJSON_IsString(k) ? k->valuestring : name_of(k);
+        if (find_tool(t, name ? name : "", &at, e) != 0)
+            return -1;
+        for (uint32_t i = 0; i < n; i++)
+            if (kept_names[i] == t->names[at])
+                name = NULL;
+        if (!name)
+            continue;
+        kept_names[n++] = t->names[at];
+        ok =
+            cJSON_AddItemToArray(kept, cJSON_Duplicate(cJSON_GetArrayItem(t->list, (int)at), true));
     }
-    cJSON_AddItemToArray(one, copy);
-    t->list = one;
-    t->names[0] = t->names[i];
-    t->n = 1;
+    if (!ok)
+        return err_nomem(e);
+    t->list = n ? kept : NULL;
+    t->names = kept_names;
+    t->n = n;
+    return 0;
+}
+
+/* Only this function, which must be called. */
+static int force(struct body *b, struct tools *t, const char *name, struct err *e)
+{
+    cJSON *names = new_list(b);
+    if (!names || !cJSON_AddItemToArray(names, cJSON_CreateString(name)))
+        return err_nomem(e);
     t->forced = true;
     t->several = false;
-    return 0;
+    return keep(b, t, names, e);
+}
+
+/* OpenAI's {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools"}}. */
+static int allow(struct body *b, struct object root, const cJSON *choice, struct tools *t,
+                 struct err *e)
+{
+    const cJSON *allowed = json_get(choice, "allowed_tools"), *list = json_get(allowed, "tools");
+    const char *mode = json_str(allowed, "mode", "");
+    const bool required = !strcmp(mode, "required");
+    if (!cJSON_IsArray(list) || !list->child || (!required && strcmp(mode, "auto") != 0))
+        body_fail(b, root, "tool_choice",
+                  "allowed tools have a `mode`, `auto` or `required`, and a list of `tools`");
+    if (cJSON_GetArraySize(list) > MAX_ALLOWED_TOOLS)
+        body_fail(b, root, "tool_choice", "at most %d allowed tools", MAX_ALLOWED_TOOLS);
+    if (b->failed)
+        return -1;
+    t->forced = required;
+    return keep(b, t, list, e);
 }
 
 int tools_read(struct body *b, struct object root, struct tools *t, struct err *e)
 {
     const cJSON *choice = body_get(b, root, "tool_choice", false);
+    const bool subset = !strcmp(json_str(choice, "type", ""), "allowed_tools");
     const char *word = cJSON_IsString(choice) ? choice->valuestring
                        : choice               ? json_str(json_get(choice, "function"), "name", NULL)
                                               : "auto";
     read_list(b, root, t);
-    if (!word)
+    if (!word && !subset)
         body_mistyped(b, root, "tool_choice", choice, "a string or a function with a name");
     t->prompt = body_str(b, root, "tool_prompt", false);
     t->several = body_opt_bool(b, root, "parallel_tool_calls", false);
     t->single = !body_opt_bool(b, root, "parallel_tool_calls", true);
-    if (b->failed || !word)
+    if (b->failed)
         return -1;
+    if (subset || !word)
+        return allow(b, root, choice, t, e);
     if (!strcmp(word, "none") && cJSON_IsString(choice))
         t->list = NULL;
     else if (!strcmp(word, "required") && cJSON_IsString(choice))
         t->forced = t->list != NULL;
     else if (strcmp(word, "auto") != 0 || cJSON_IsObject(choice))
-        return choose(b, t, word, e);
+        return force(b, t, word, e);
     return 0;
 }
 
