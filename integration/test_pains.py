@@ -358,4 +358,5 @@ def test_a_nul_in_a_text_to_tokenize_is_data(service):
         assert ids(r.json()) != ids(without)
         back = service.post("/detokenize", {"tokens": ids(r.json())}).json()
         assert back.get("prompt", back.get("content")).endswith(text), (key, back)
-    assert service.post("/generate", {"inputs": text}).status_code in (400, 422)
+    bare = service.post("/generate", {"inputs": text, "parameters": {"max_new_tokens": 1, "details": True, "decoder_input_details": True}}).json()
+    assert [t["id"] for t in bare["details"]["prefill"]][1:] == ids(service.post("/tokenize", {key: text}).json())

@@ -107,7 +107,7 @@ def test_schemas_arrive_as_they_were_written(s):
         ]
         assert answers == [text] * 3
     # elsewhere it would end a text early
-    assert s.post("/generate", {"inputs": "a\0b"}).status_code == 400
+    assert s.post("/generate", {"inputs": "ab", "parameters": {"stop": ["a\0"]}}).status_code == 400
 
 
 def test_strict_schemas_are_closed(s):
