@@ -90,7 +90,7 @@ static const struct bad {
      "Failed to parse the request body as JSON: EOF while parsing a value at line 1 column "},
     {"/generate", "{\"inputs\":", 400, "Failed to parse the request body as JSON: "},
     {"/generate", "{\"inputs\":\"a\"} x", 400, "trailing characters"},
-    {"/generate", "{\"inputs\":\"a\\u0000b\"}", 400, "NUL"},
+    {"/generate", "{\"inputs\":\"a\",\"parameters\":{\"stop\":[\"a\\u0000b\"]}}", 400, "NUL"},
     {"/generate", "{\"inputs\":\"\xff\"}", 400, "invalid unicode"},
     {"/generate", "{\"inputs\":\"a\nb\"}", 400, "control character"},
     {"/generate", "{\"inputs\":\"a\",\"n\":01}", 400, "invalid number"},
