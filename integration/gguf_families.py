@@ -8,7 +8,7 @@ import gguf
 import numpy as np
 import pytest
 from gguf_keys import (
-    afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deepseek2, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
+    afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deepseek, deepseek2, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
     gemma4, glm4moe, glm_dsa, gpt_oss, gptneox, granite_hybrid, granite_swa, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, laguna, lfm2,
     lfm2moe, mamba1, mellum, mimo2, minicpm, minicpm3, minimax_01, minimax_m2, mistral3, mistral4, mpt, nemotron, nemotron_h, olmo, olmo2, qwen,
     qwen2moe, qwen35, vl,
@@ -116,6 +116,7 @@ MADE = {
     "baichuan2": (ARCH.BAICHUAN, None),
     "dbrx": (ARCH.DBRX, dbrx),
     "ling_1": (ARCH.BAILINGMOE, bailing),
+    "deepseek_moe": (ARCH.DEEPSEEK, deepseek),
     # as above, beside the words of a similar one
     "mellum": (ARCH.QWEN3MOE, mellum, "mellum"),
     "laguna": (ARCH.AFMOE, laguna, "laguna"),
@@ -124,7 +125,7 @@ MADE = {
     "granite_swa": (ARCH.GRANITE_MOE, granite_swa, "granite_swa"),
     "granitemoe_swa": (ARCH.GRANITE_MOE, granite_swa, "granite_swa"),
 }
-PAIRED = (ARCH.GRANITE_HYBRID, ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO, ARCH.GRANITE_MOE, ARCH.MISTRAL3)
+PAIRED = (ARCH.GRANITE_HYBRID, ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO, ARCH.GRANITE_MOE, ARCH.MISTRAL3, ARCH.DEEPSEEK)
 FAMILIES = {
     "cohere2": (ARCH.COHERE2, cohere2),
     "olmo2_mha": (ARCH.OLMO2, olmo2),

@@ -490,6 +490,16 @@ def bailing(w, c):
     w.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX)
 
 
+def deepseek(w, c):
+    w.add_block_count(c["num_hidden_layers"])
+    w.add_leading_dense_block_count(c["first_k_dense_replace"])
+    w.add_expert_count(c["n_routed_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+    w.add_expert_shared_count(c["n_shared_experts"])
+    w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    w.add_expert_weights_scale(1.0)
+
+
 def qwen(w, c):
     w.add_layer_norm_rms_eps(c["layer_norm_epsilon"])
 

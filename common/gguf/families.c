@@ -479,6 +479,7 @@ static const struct gguf_family families[] = {
     {"ernie4_5-moe", NULL, "ernie4_5_moe", false, 0, ernie4_5_moe},
     {"lfm2moe", NULL, "lfm2_moe", false, 0, lfm2moe},
     {"minimax-m2", NULL, "minimax_m2", false, 0, minimax_m2},
+    {"deepseek", NULL, "deepseek", true, 0, gguf_deepseek_moe},
     {"deepseek2", NULL, "deepseek_v3", false, 0, deepseek2, .latent = true},
     {"glm-dsa", NULL, "glm_moe_dsa", false, 0, glm_dsa, .latent = true},
     {"gpt-oss", NULL, "gpt_oss", false, 0, gpt_oss},

@@ -202,3 +202,10 @@ void gguf_bailing(const struct gguf_meta *m)
     gguf_deepseek_experts(m);
     cJSON_AddBoolToObject(m->config, "use_qkv_bias", meta_has(m, "blk.0.attn_q.bias"));
 }
+
+/* The first one: weights are not normalised, whatever the file says, as in llama.cpp. */
+void gguf_deepseek_moe(const struct gguf_meta *m)
+{
+    gguf_deepseek_experts(m);
+    cJSON_ReplaceItemInObjectCaseSensitive(m->config, "norm_topk_prob", cJSON_CreateFalse());
+}

@@ -418,6 +418,8 @@ CASES = {
         model_type="sarvam_moe", head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=32,
         first_k_dense_replace=1, n_group=4, topk_group=2, rope_parameters=dict(THETA, partial_rotary_factor=0.5),
     ),
+    # DeepSeekMoE 16B: Llama with the experts of DeepSeek-V2, see with_deepseek()
+    "deepseek_moe": dict(model_type="llama", rope_parameters=THETA),
     # Ling 1: Granite's experts without its factors
     "ling_1": dict(
         model_type="granitemoeshared", num_local_experts=6, num_experts_per_tok=3, shared_intermediate_size=96, intermediate_size=48,
@@ -700,6 +702,26 @@ def as_ling_1(t, c):
     ]), c
 
 
+DEEPSEEK = dict(moe_intermediate_size=32, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2, routed_scaling_factor=1.0)
+
+
+def with_deepseek(model):
+    """All layers but the first have DeepSeek-V2's experts: softmax scores, not normalised, and shared experts."""
+    from transformers import DeepseekV2Config
+    from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2Moe
+    for layer in model.model.layers[1:]:
+        layer.mlp = DeepseekV2Moe(DeepseekV2Config(hidden_size=model.config.hidden_size, hidden_act="silu", topk_method="greedy", **DEEPSEEK))
+        for p in layer.mlp.parameters():
+            p.data = torch.randn_like(p) * 0.15
+
+
+def as_deepseek(t, c):
+    """The names and keys of DeepSeek's first repository."""
+    for i in range(1, c["num_hidden_layers"]):
+        experts_apart(t, i, "mlp", ("gate_proj", "up_proj", "down_proj"))
+    return t, dict(c, model_type="deepseek", **DEEPSEEK, first_k_dense_replace=1, moe_layer_freq=1, norm_topk_prob=False, scoring_func="softmax")
+
+
 def as_mimo(t, c):
     """The names and keys of Xiaomi's repository, where a window does not count the token itself."""
     for i, kind in enumerate(c["mlp_layer_types"]):
@@ -768,10 +790,11 @@ def as_bitnet(linear, mode):
 
 
 AS = {"bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
-      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
+      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
 WITH = {"bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
-        "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi}
+        "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,
+        "deepseek_moe": with_deepseek}
 
 
 def as_stored_mxfp4(model):

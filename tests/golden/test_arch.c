@@ -142,6 +142,7 @@ static const char *const dirs[] = {
     MADE "olmoe",
     MADE "glm",
     MADE "dots1",
+    MADE "deepseek_moe",
     MADE "qwen3_moe_in_first",
     MADE "mamba2",
     MADE "bamba",

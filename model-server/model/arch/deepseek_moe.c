@@ -1,0 +1,25 @@
+/* DeepSeekMoE 16B (arXiv 2401.06066), the first DeepSeek with experts: Llama's attention, softmax
+ * scores, shared experts. */
+#include "model-server/model/arch.h"
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(
+        c, s,
+        &(struct config_defaults){.max_positions = 2048, .norm_eps = 1e-6, .rope_theta = 10000});
+    s->act = config_act(c, "hidden_act", "silu");
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    config_only_word(c, "scoring_func", "softmax");
+    if (config_u32_or(c, "moe_layer_freq", 1, 1, SPEC_MAX_LAYERS) != 1)
+        config_fail(c, "`moe_layer_freq`: only 1 is supported");
+    s->moe.score = MOE_SOFTMAX;
+    config_deepseek_moe(c, s);
+    s->moe.renormalise = config_bool_or(c, "norm_topk_prob", false);
+}
+
+const struct arch arch_deepseek_moe = {
+    .types = (const char *const[]){"deepseek", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA, NAMES_EXPERTS, NAMES_SHARED_EXPERTS},
+    .configure = configure,
+};
