@@ -28,7 +28,7 @@ def families():
             raise SystemExit(f"{file}: no .types, or no comment at the top")
         about = " ".join(line.strip(" *") for line in about.group(1).splitlines()).strip()
         experts = re.search(r"W_ROUTER|NAMES_\w*EXPERTS", text) is not None
-        encodes = "config_encoder(" in text or re.search(r"no_head\b[^;]*= true;", text) is not None
+        encodes = re.search(r"config_(encoder|sums)\(", text) is not None or re.search(r"no_head\b[^;]*= true;", text) is not None
         yield file.stem, re.findall(r'"([^"]+)"', words.group(1)), about, experts, encodes
 
 

@@ -153,17 +153,47 @@ static const char *old_norm(const char *name, char *out, size_t cap)
     return out;
 }
 
+const char *arch_prefix(const struct arch *a, int k, size_t *n)
+{
+    const char *p = a->prefix;
+    while (p && k-- > 0) {
+        p = strchr(p, '|');
+        p = p ? p + 1 : NULL;
+    }
+    *n = p ? strcspn(p, "|") : 0;
+    return p;
+}
+
+/* Spelling k of a name by the family's prefixes: as it is, without the first, with another one in
+ * its place. "": none; NULL after the last. */
+static const char *prefixed(const struct arch *a, const char *name, int k, char *out, size_t cap)
+{
+    size_t own, n;
+    const char *first = arch_prefix(a, 0, &own), *other = arch_prefix(a, k - 1, &n);
+    if (k == 0)
+        return name;
+    if (k > 1 && !other)
+        return NULL;
+    if (!first || strncmp(name, first, own) != 0)
+        return "";
+    if (k == 1)
+        return name + own;
+    snprintf(out, cap, "%.*s%s", (int)n, other, name + own);
+    return out;
+}
+
 const char *arch_name_in_file(const struct arch *a, const char *name, int i, char *out, size_t cap)
 {
     static const char model[] = "model.", head[] = "lm_head";
-    const size_t own = a->prefix ? strlen(a->prefix) : 0;
-    if (i == 0)
-        return name;
-    if (i == 1)
-        return own && strncmp(name, a->prefix, own) == 0 ? name + own : "";
-    if (i == 2 || i == 3)
-        return old_norm(i == 2 ? name : arch_name_in_file(a, name, 1, out, cap), out, cap);
-    const int at = i - 4;
+    char of[512];
+    int own = 2;
+    while (prefixed(a, name, own, of, sizeof(of)))
+        own++;
+    if (i < own)
+        return prefixed(a, name, i, out, cap);
+    if (i < 2 * own)
+        return old_norm(prefixed(a, name, i - own, of, sizeof(of)), out, cap);
+    const int at = i - 2 * own;
     if (at >= N_TEXT_PREFIXES)
         return NULL;
     const bool inner = strncmp(name, model, sizeof(model) - 1) == 0;
@@ -219,15 +249,19 @@ bool arch_use_of(const struct arch *a, const char *name, struct arch_use *u)
     if (use_of(a, name, u))
         return true;
     const size_t end = strlen(name);
-    if (a->prefix) {
-        const int n = snprintf(whole, sizeof(whole), "%s%s", a->prefix, name);
-        if (n > 0 && n < (int)sizeof(whole) && use_of(a, whole, u)) {
+    size_t own, n;
+    const char *first = arch_prefix(a, 0, &own), *other;
+    for (int k = 0; first && (other = arch_prefix(a, k, &n)); k++) {
+        if (k && strncmp(name, other, n) != 0)
+            continue;
+        snprintf(whole, sizeof(whole), "%.*s%s", (int)own, first, name + (k ? n : 0));
+        if (use_of(a, whole, u)) {
             u->suffix = name + (end - strlen(u->suffix));
             return true;
         }
     }
     for (int i = 0; i < N_TEXT_PREFIXES; i++) {
-        const size_t n = strlen(text_prefixes[i]);
+        n = strlen(text_prefixes[i]);
         if (strncmp(name, text_prefixes[i], n) != 0)
             continue;
         const bool head = strncmp(name + n, "lm_head", 7) == 0;

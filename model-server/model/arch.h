@@ -11,11 +11,16 @@ enum role {
     W_EMBED_NORM,
     W_POSITIONS,
     W_TOKEN_TYPES,
+    W_TOKEN_TASKS,   /* see decoder_spec.token_tasks */
     W_EMBED_PROJECT, /* see decoder_spec.embed_dim, narrow_head */
     W_HEAD_PROJECT,  /* also decoder_spec.head_dense, with a norm */
     W_HEAD_NORM,
     W_APART, /* [buckets, hidden] of all layers, and their norm: see struct apart_spec */
     W_APART_NORM,
+    W_APART_K, /* of apart_spec.own: matrices of a layer for these vectors */
+    W_APART_Q,
+    W_Q_BIAS, /* whole names: the only biases of W_QKV, whose k has none */
+    W_V_BIAS,
     W_NEAR, /* [buckets, heads]: see struct near_spec */
     W_FINAL_NORM,
     W_HEAD,
@@ -193,7 +198,7 @@ enum role {
 struct arch {
     const char *const *types; /* its values of model_type, NULL-terminated */
     /* Prefix that checkpoints of the bare decoder lack ("transformer."), or NULL: names are also
-     * tried without it. */
+     * tried without it. | separates those of kin with equal names; the first is in `names`. */
     const char *prefix;
     /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the
      * expert. Whole names: W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE,
@@ -264,18 +269,24 @@ struct arch {
     [W_K] = p "self_attn.k_proj", [W_V] = p "self_attn.v_proj", [W_O] = p "self_attn.out_proj",    \
     [W_MLP_NORM] = p "final_layer_norm", [W_UP] = p "fc1", [W_DOWN] = p "fc2"
 
-/* BERT and its descendants, behind a prefix. */
-#define NAMES_BERT(p)                                                                              \
+/* BERT and its descendants, behind a prefix: tables, matrices, and with the norms of sums. */
+#define NAMES_BERT_TABLES(p)                                                                       \
     [W_EMBED] = p "embeddings.word_embeddings",                                                    \
     [W_POSITIONS] = p "embeddings.position_embeddings",                                            \
     [W_TOKEN_TYPES] = p "embeddings.token_type_embeddings",                                        \
-    [W_EMBED_NORM] = p "embeddings.LayerNorm", [W_Q] = p "encoder.layer.*.attention.self.query",   \
+    [W_EMBED_NORM] = p "embeddings.LayerNorm"
+#define NAMES_BERT_ATTENTION(p)                                                                    \
+    [W_Q] = p "encoder.layer.*.attention.self.query",                                              \
     [W_K] = p "encoder.layer.*.attention.self.key",                                                \
     [W_V] = p "encoder.layer.*.attention.self.value",                                              \
-    [W_O] = p "encoder.layer.*.attention.output.dense",                                            \
-    [W_POST_ATTN_NORM] = p "encoder.layer.*.attention.output.LayerNorm",                           \
-    [W_UP] = p "encoder.layer.*.intermediate.dense", [W_DOWN] = p "encoder.layer.*.output.dense",  \
-    [W_POST_MLP_NORM] = p "encoder.layer.*.output.LayerNorm"
+    [W_O] = p "encoder.layer.*.attention.output.dense"
+#define NAMES_BERT_MATRICES(p)                                                                     \
+    NAMES_BERT_ATTENTION(p), [W_UP] = p "encoder.layer.*.intermediate.dense",                      \
+                             [W_DOWN] = p "encoder.layer.*.output.dense"
+#define NAMES_BERT_LAYER(p)                                                                        \
+    NAMES_BERT_MATRICES(p), [W_POST_ATTN_NORM] = p "encoder.layer.*.attention.output.LayerNorm",   \
+                            [W_POST_MLP_NORM] = p "encoder.layer.*.output.LayerNorm"
+#define NAMES_BERT(p) NAMES_BERT_TABLES(p), NAMES_BERT_LAYER(p)
 
 /* Mixtures of experts with the names of Qwen and DeepSeek: a tensor for each, or one for all, as
  * transformers 5 keeps them. */
@@ -348,10 +359,13 @@ struct arch {
     [W_MIX_NORM] = "model.layers.*.linear_attn.norm.weight",                                       \
     [W_MIX_OUT] = "model.layers.*.linear_attn.out_proj"
 
+/* The k-th of a->prefix, of *n letters. NULL after the last. */
+const char *arch_prefix(const struct arch *a, int k, size_t *n);
+
 /* Spellings of the tensor `name` in files; `name` starts like one of a->names. Returns spelling
  * `i` from 0 on, "" if that one does not exist, NULL after the last. Bare decoders lack
- * a->prefix; files of vision models have a prefix before the text model. The result is `name`,
- * part of it, or `out` (truncated at `cap`). */
+ * a->prefix, kin have another; files of vision models have a prefix before the text model. The
+ * result is `name`, part of it, or `out` (truncated at `cap`). */
 const char *arch_name_in_file(const struct arch *a, const char *name, int i, char *out, size_t cap);
 
 /* Finds the role of a file's tensor by its name in any of those spellings, and its layer and

@@ -263,8 +263,16 @@ void config_embed_dim(struct config *c, struct decoder_spec *s)
 {
     const uint32_t dim = config_u32_or(c, "embedding_size", s->hidden, 1, 1u << 22);
     if (dim > s->hidden || dim % 4)
-        config_fail(c, "`embedding_size` must be a multiple of 4 up to `hidden_size`");
+        config_fail(c, "`%s` must be a multiple of 4 up to `hidden_size`",
+                    own(c, "embedding_size"));
     s->embed_dim = dim;
+}
+
+void config_narrow_embed(struct config *c, struct decoder_spec *s)
+{
+    config_embed_dim(c, s);
+    if (s->embed_dim == s->hidden)
+        s->embed_dim = 0;
 }
 
 void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset)

@@ -89,8 +89,9 @@ void config_sums(struct decoder_spec *s, double eps);
  * `types` types, of which texts may use only the first. */
 void config_type_rows(struct config *c, struct decoder_spec *s);
 /* Reads s->embed_dim from embedding_size. A matrix follows the embedding even if it equals
- * hidden_size (ELECTRA has none then, and handles this itself). */
+ * hidden_size; narrow: then none does (ELECTRA). */
 void config_embed_dim(struct config *c, struct decoder_spec *s);
+void config_narrow_embed(struct config *c, struct decoder_spec *s);
 
 /* Bounds of every family; config_decoder() uses them. */
 uint32_t config_dim(struct config *c, const char *key);    /* 1 .. 2^22 */

@@ -200,7 +200,7 @@ static void load_sines(struct loader *l)
     free(of);
 }
 
-/* A row for each position and token type: the sums of two tables, in fp32; without learned
+/* A row for each position and token type: the sums of their tables, in fp32; without learned
  * positions, only of types. Random ones need no sum. */
 static void load_positions(struct loader *l)
 {
@@ -218,15 +218,20 @@ static void load_positions(struct loader *l)
     if (l->a->names[W_POSITIONS])
         at = loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, n, width);
     struct mat_part of = loader_part(l, W_TOKEN_TYPES, NO_LAYER, NO_EXPERT, false, types, width);
+    struct mat_part task = {0};
+    if (s->token_tasks)
+        task = loader_part(l, W_TOKEN_TASKS, NO_LAYER, NO_EXPERT, false, s->token_tasks, width);
     loader_make_numbers(l, &at, 1, DT_F32, QUANT_NONE);
     loader_make_numbers(l, &of, 1, DT_F32, QUANT_NONE);
+    loader_make_numbers(l, &task, 1, DT_F32, QUANT_NONE);
     float *sums = malloc((size_t)(n * types) * width * sizeof(*sums));
     if (!sums)
         loader_nomem(l);
     for (int64_t t = 0; sums && t < types && !l->failed; t++)
         for (int64_t i = 0; i < n * width; i++)
             sums[t * n * width + i] = (at.data ? number_at(at.data, at.dtype, i) : 0) +
-                                      number_at(of.data, of.dtype, t * width + i % width);
+                                      number_at(of.data, of.dtype, t * width + i % width) +
+                                      (task.data ? number_at(task.data, task.dtype, i % width) : 0);
     struct mat_part p = {.data = sums,
                          .dtype = DT_F32,
                          .rows = n * types,

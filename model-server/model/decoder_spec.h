@@ -296,6 +296,9 @@ enum near_of {
     NEAR_OF_ALL,   /* one table for all layers; its name has no layer */
     NEAR_OF_FIRST, /* the first layer has the table of all (T5) */
     NEAR_OF_EACH,  /* each layer has its own (UMT5, arXiv 2304.09151) */
+    /* nothing learned: ALiBi to both sides, minus a slope of decoder_spec.alibi times the distance
+     * (JinaBERT, arXiv 2310.19923) */
+    NEAR_OF_SLOPES,
 };
 struct near_spec {
     uint32_t buckets; /* a multiple of 4; 0: none */
@@ -310,6 +313,9 @@ struct near_spec {
 struct apart_spec {
     uint32_t buckets; /* vectors, a multiple of 4; 0: none */
     uint32_t most;
+    bool each; /* each distance below `most` has a vector: there are 2 * most */
+    /* matrices of their own project the vectors, which have no norm; that of keys has no bias */
+    bool own;
 };
 
 /* Parallel residual streams (AltUp, arXiv 2301.13310): a layer computes stream `active`. Before it,
@@ -410,7 +416,10 @@ struct decoder_spec {
      * t uses row i + t * spec_position_rows() of one table. */
     uint32_t token_types;
     bool first_type_only; /* texts with other token types are refused */
-    bool both_ways;       /* bidirectional attention: the model does not generate */
+    /* With token types, rows of a table of tasks, whose first one is added to each token (ERNIE,
+     * arXiv 1907.12412); 0: none. */
+    uint32_t token_tasks;
+    bool both_ways; /* bidirectional attention: the model does not generate */
     /* The prompt is the input of an encoder (arch.encoder), to whose rows every token attends. The
      * decoder's own tokens begin with `start`. */
     bool attends_text;
@@ -429,7 +438,8 @@ struct decoder_spec {
      * alibi_slopes(). */
     struct alibi_spec alibi;
     struct near_spec near;
-    struct apart_spec apart; /* with QKV_SEPARATE, as many key-value heads as heads, no rotation */
+    struct apart_spec apart; /* with as many key-value heads as heads, no rotation; QKV_SEPARATE
+                                or `own` */
 
     struct recur_spec recur;
     struct moe_spec moe;

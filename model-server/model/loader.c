@@ -175,8 +175,8 @@ static const struct tensor *look_for(const void *loader, const char *name)
 
 static bool is_table(enum role role)
 {
-    return role == W_EMBED || role == W_POSITIONS || role == W_TOKEN_TYPES || role == W_HEAD ||
-           role == W_ROUTER;
+    return role == W_EMBED || role == W_POSITIONS || role == W_TOKEN_TYPES ||
+           role == W_TOKEN_TASKS || role == W_HEAD || role == W_ROUTER;
 }
 
 /* True if a matrix in 16 or 32 bits is of the checkpoint's quantisation: see stored.plain. */

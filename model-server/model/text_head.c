@@ -156,18 +156,17 @@ static int add_dense(struct text_head *h, const struct text_head_options *o, con
 
 /* ---------------------------------------------------------------- classifiers */
 
-/* Names of a family's classifier; the first with existing tensors is used. */
+/* Names of a family's classifier, the first behind one of the family's prefixes if it begins with
+ * *. The first row with existing tensors is used. */
 static const struct recipe {
     const char *first, *norm, *last; /* first NULL: none */
     enum head_act act;               /* of the first */
-    const char *of;                  /* prefix of the only family that has it, or NULL */
-} recipes[] = {{"bert.pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
-               {"albert.pooler", NULL, "classifier", HEAD_TANH, NULL},
-               {"nomic_bert.pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
-               {"new.pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
-               {"gte.pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
+    const char *of;                  /* first prefix of the only family that has it, or NULL */
+} recipes[] = {{"*pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
+               {"*pooler", NULL, "classifier", HEAD_TANH, "albert."},
                {"pre_classifier", NULL, "classifier", HEAD_RELU, NULL}, /* DistilBERT */
                {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "electra."},
+               {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "roformer."},
                {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH, NULL},
                {"pooler.dense", NULL, "classifier", HEAD_GELU, "deberta."},
                {"head.dense", "head.norm", "classifier", HEAD_GELU, NULL},
@@ -177,13 +176,34 @@ static const struct recipe {
                {"cls", NULL, "cls.output", HEAD_TANH, NULL},
                {NULL, NULL, "cls.output", HEAD_PLAIN, NULL}};
 
-static const struct recipe *recipe_of(const struct checkpoint *c, const struct arch *a)
+/* Writes the name of a recipe's first matrix in this checkpoint. False: it has none. */
+static bool first_name(const struct recipe *r, const struct checkpoint *c, const struct arch *a,
+                       char out[TENSOR_NAME_CAP])
 {
-    for (size_t i = 0; i < sizeof(recipes) / sizeof(recipes[0]); i++)
-        if (named(c, recipes[i].last, ".weight") &&
-            (!recipes[i].first || named(c, recipes[i].first, ".weight")) &&
-            (!recipes[i].of || (a->prefix && strcmp(a->prefix, recipes[i].of) == 0)))
-            return &recipes[i];
+    const char *prefix;
+    size_t n;
+    snprintf(out, TENSOR_NAME_CAP, "%s", r->first);
+    if (*r->first != '*')
+        return named(c, out, ".weight");
+    for (int k = 0; (prefix = arch_prefix(a, k, &n)); k++) {
+        snprintf(out, TENSOR_NAME_CAP, "%.*s%s", (int)n, prefix, r->first + 1);
+        if (named(c, out, ".weight"))
+            return true;
+    }
+    return false;
+}
+
+static const struct recipe *recipe_of(const struct checkpoint *c, const struct arch *a,
+                                      char first[TENSOR_NAME_CAP])
+{
+    size_t n;
+    const char *own = arch_prefix(a, 0, &n);
+    for (size_t i = 0; i < sizeof(recipes) / sizeof(recipes[0]); i++) {
+        const struct recipe *r = &recipes[i];
+        if (named(c, r->last, ".weight") && (!r->first || first_name(r, c, a, first)) &&
+            (!r->of || (own && strlen(r->of) == n && strncmp(own, r->of, n) == 0)))
+            return r;
+    }
     return NULL;
 }
 
@@ -258,10 +278,11 @@ static void join_answers(struct text_head *h)
 static int classifier(struct text_head *h, const struct text_head_options *o, const cJSON *config,
                       struct err *e)
 {
-    const struct recipe *r = recipe_of(o->c, o->arch);
+    char first[TENSOR_NAME_CAP];
+    const struct recipe *r = recipe_of(o->c, o->arch, first);
     const bool mean = strcmp(json_str(config, "classifier_pooling", "cls"), "mean") == 0;
     h->pooling = !o->both_ways ? POOL_LAST : mean ? POOL_MEAN : POOL_CLS;
-    if (r && ((r->first && add_stage(h, o->c, r->first, r->act, e)) ||
+    if (r && ((r->first && add_stage(h, o->c, first, r->act, e)) ||
               (r->norm && add_norm(h, o->c, r->norm, config, e)) ||
               add_stage(h, o->c, r->last, HEAD_PLAIN, e)))
         return -1;

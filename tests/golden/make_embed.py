@@ -46,6 +46,33 @@ CASES = {
     "gte": dict(model_type="gte", type_vocab_size=0, kind="mean", much=0.15,
                 rope_parameters=dict(rope_type="linear", rope_theta=500.0 * 8, factor=8.0 ** (2 / 16))),
     "gte_rerank": dict(model_type="gte", type_vocab_size=1, num_labels=1, kind="classify"),
+    # kin of BERT: tasks of tokens, a projected embedding, norms before the branches, rotations of neighbours and of halves
+    "data2vec": dict(model_type="data2vec-text", max_position_embeddings=162, pad_token_id=1, bos_token_id=0, type_vocab_size=1, kind="mean"),
+    "ernie": dict(model_type="ernie", use_task_id=True, task_type_vocab_size=3, type_vocab_size=4, kind="mean"),
+    "ernie_classify": dict(model_type="ernie", use_task_id=False, type_vocab_size=2, num_labels=2, kind="classify"),
+    "rembert": dict(model_type="rembert", input_embedding_size=32, kind="mean"),
+    "rembert_classify": dict(model_type="rembert", input_embedding_size=64, num_labels=3, kind="classify"),
+    "roformer": dict(model_type="roformer", embedding_size=32, kind="mean"),
+    "roformer_classify": dict(model_type="roformer", num_labels=3, kind="classify"),
+    "megatron_bert": dict(model_type="megatron-bert", kind="mean"),
+    "megatron_bert_classify": dict(model_type="megatron-bert", num_labels=2, kind="classify"),
+    "xlm_roberta_xl": dict(model_type="xlm-roberta-xl", max_position_embeddings=162, pad_token_id=1, bos_token_id=0, type_vocab_size=1, kind="mean"),
+    "xlm_roberta_xl_rerank": dict(model_type="xlm-roberta-xl", max_position_embeddings=162, pad_token_id=1, bos_token_id=0, type_vocab_size=1,
+                                  num_labels=1, kind="classify"),
+    "roberta_prelayernorm": dict(model_type="roberta-prelayernorm", max_position_embeddings=162, pad_token_id=1, bos_token_id=0,
+                                 type_vocab_size=2, kind="mean"),
+    "roberta_prelayernorm_classify": dict(model_type="roberta-prelayernorm", max_position_embeddings=162, pad_token_id=1, bos_token_id=0,
+                                          type_vocab_size=1, num_labels=3, kind="classify"),
+    "jina_v3": dict(model_type="jina_embeddings_v3", type_vocab_size=1, pad_token_id=1, bos_token_id=0, kind="mean"),
+    "jina_v3_rerank": dict(model_type="jina_embeddings_v3", type_vocab_size=1, pad_token_id=1, bos_token_id=0, num_labels=1, kind="classify"),
+    # the repository's keys and names: GTE whose rotation is none, with the published bias added to the scores; heads that are no power of two
+    "jina_v2": dict(model_type="gte", type_vocab_size=2, hidden_size=96, num_attention_heads=12, alibi=True, kind="mean", much=0.1),
+    "jina_v2_rerank": dict(model_type="gte", type_vocab_size=2, num_labels=1, alibi=True, kind="classify", much=0.15),
+    # the first DeBERTa: texts reach past the farthest distance; a distance for each pair of positions
+    "deberta_1": dict(model_type="deberta", relative_attention=True, max_relative_positions=48, pos_att_type=["c2p", "p2c"],
+                      position_biased_input=False, type_vocab_size=0, kind="mean"),
+    "deberta_1_classify": dict(model_type="deberta", relative_attention=True, max_relative_positions=-1, pos_att_type="c2p|p2c",
+                               position_biased_input=False, type_vocab_size=0, num_labels=3, kind="classify"),
     # a ReLU and a bias of layer 0; heads that are together wider than the stream; texts reach past the farthest bucket
     "t5": dict(model_type="t5", d_kv=24, feed_forward_proj="relu", relative_attention_max_distance=40, kind="encoder"),
     "flan_t5": dict(model_type="t5", d_kv=8, feed_forward_proj="gated-gelu", relative_attention_num_buckets=16, kind="encoder", much=0.15),
@@ -64,12 +91,14 @@ def spread(model, g, much):
     """Norms and biases that are not 1 and 0; weights that leave no part of the arithmetic without effect."""
     with torch.no_grad():
         for name, p in model.named_parameters():
+            if not p.requires_grad:  # sines of RoFormer
+                continue
             r = torch.randn(p.shape, generator=g)
-            norm = "norm" in name.lower() and p.dim() == 1 and name.endswith("weight")
+            norm = p.dim() == 1 and name.endswith("weight")
             p.copy_((1 + 0.2 * r if norm and "gemma" not in type(model).__name__.lower() else much * r).bfloat16().float())
 
 
-def modules(out, pool, dense):
+def modules(out, pool, dense, width):
     """The files of sentence-transformers; returns what the Dense modules compute."""
     kinds = ["Transformer", "Pooling"] + ["Dense"] * len(dense)
     listed = [dict(idx=i, name=str(i), path="" if i == 0 else f"{i}_{k}", type=f"sentence_transformers.models.{k}")
@@ -77,8 +106,8 @@ def modules(out, pool, dense):
     json.dump(listed, open(f"{out}/modules.json", "w"))
     for m in listed[1:]:
         os.makedirs(f"{out}/{m['path']}", exist_ok=True)
-    json.dump(dict(word_embedding_dimension=64, pooling_mode_mean_tokens=pool == "mean"), open(f"{out}/1_Pooling/config.json", "w"))
-    g, layers, width = torch.Generator().manual_seed(3), [], 64
+    json.dump(dict(word_embedding_dimension=width, pooling_mode_mean_tokens=pool == "mean"), open(f"{out}/1_Pooling/config.json", "w"))
+    g, layers = torch.Generator().manual_seed(3), []
     for i, n in enumerate(dense):
         w = torch.randn((n, width), generator=g) * 0.1
         folder = f"{out}/{2 + i}_Dense"
@@ -105,6 +134,7 @@ def renamed(state, pairs):
     return out
 
 
+TYPED = ("bert", "electra", "albert", "ernie", "rembert", "megatron-bert")
 QKV = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]
 
 
@@ -134,12 +164,37 @@ def as_new(state, c):
     return state, keys
 
 
-AS = {"nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
+def as_jina(state, c):
+    in_rows(state, ["mlp.gate_proj", "mlp.up_proj"], "mlp.gated_layers")
+    state = renamed(state, [("gte.", "bert."), ("layers.", "encoder.layer."), ("gated_encoder.layer.", "gated_layers."),
+                            ("self_attn.q_proj", "attention.self.query"), ("self_attn.k_proj", "attention.self.key"),
+                            ("self_attn.v_proj", "attention.self.value"), ("self_attn.o_proj", "attention.output.dense"),
+                            ("post_attention_layernorm", "attention.output.LayerNorm"), ("mlp.down_proj", "mlp.wo"),
+                            ("post_mlp_layernorm", "mlp.layernorm")])
+    return state, dict({k: v for k, v in c.items() if not k.startswith("rope")}, model_type="bert", position_embedding_type="alibi",
+                       feed_forward_type="geglu", attn_implementation="torch", emb_pooler="mean")
+
+
+def slopes(heads):
+    """https://arxiv.org/abs/2108.12409: of a number of heads that is no power of two, the rest are every other one of the double."""
+    below = 2 ** (heads.bit_length() - 1)
+    own = [2 ** (-8 * (i + 1) / below) for i in range(below)]
+    return own + [2 ** (-8 * (i + 1) / (2 * below)) for i in range(0, 2 * (heads - below), 2)]
+
+
+def alibi(heads, n):
+    """[1, heads, n, n], to both sides."""
+    far = (torch.arange(n)[:, None] - torch.arange(n)[None, :]).abs().float()
+    return -torch.tensor(slopes(heads))[None, :, None, None] * far
+
+
+AS = {"jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
 
 
 def make(name, case):
     case = dict(case)
     kind, dense, old = case.pop("kind"), case.pop("dense", []), case.pop("old_norms", False)
+    biased = case.pop("alibi", False)
     much = case.pop("much", 0.2)  # of gated MLPs without a norm before: rounding errors of fp32 would grow to the bound
     out = f"build/golden/embed/{name}"
     os.makedirs(out, exist_ok=True)
@@ -156,11 +211,15 @@ def make(name, case):
     model = auto.from_config(config).eval().float()
     g = torch.Generator().manual_seed(2)
     spread(model, g, much)
+    if biased:
+        model.base_model.rotary_emb.inv_freq.zero_()
     model.config._attn_implementation = "eager"
-    results, layers = [], modules(out, "mean", dense) if kind in ("mean", "encoder") else []
+    results, layers = [], modules(out, "mean", dense, config.hidden_size) if kind in ("mean", "encoder") else []
     for n, ids in enumerate(texts(g, config.vocab_size)):
-        types = [int(i > len(ids) // 2) for i in range(len(ids))] if config.model_type in ("bert", "electra", "albert") else None
+        types = [int(i > len(ids) // 2) for i in range(len(ids))] if biased or config.model_type in TYPED else None
         feed = dict(input_ids=torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long))
+        if biased:
+            feed["attention_mask"] = alibi(config.num_attention_heads, len(ids))
         if types:
             feed["token_type_ids"] = torch.tensor([types])
         with torch.no_grad():

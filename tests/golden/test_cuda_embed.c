@@ -21,6 +21,12 @@ static const char *const dirs[] = {
     MADE "mpnet",
     MADE "deberta",
     MADE "albert",
+    MADE "ernie",
+    MADE "rembert",
+    MADE "roformer",
+    MADE "xlm_roberta_xl",
+    MADE "jina_v2",
+    MADE "deberta_1",
     MADE "flan_t5",
     MADE "umt5",
 };

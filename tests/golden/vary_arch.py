@@ -516,7 +516,8 @@ def main():
     return 1 if total.get("WRONG") else 0
 
 
-ENCODERS = {"bert", "roberta", "xlm-roberta", "camembert", "electra", "modernbert", "mpnet", "albert", "distilbert", "deberta-v2", "eurobert"}
+ENCODERS = {"bert", "roberta", "xlm-roberta", "camembert", "electra", "modernbert", "mpnet", "albert", "distilbert", "deberta-v2", "deberta", "eurobert", "data2vec-text",
+            "ernie", "rembert", "roformer", "megatron-bert", "xlm-roberta-xl", "roberta-prelayernorm", "jina_embeddings_v3"}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,9 +5,7 @@
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_encoder(c, s, 0);
-    config_embed_dim(c, s);
-    if (s->embed_dim == s->hidden)
-        s->embed_dim = 0;
+    config_narrow_embed(c, s);
 }
 
 const struct arch arch_electra = {

@@ -42,7 +42,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 
 const struct arch arch_gte = {
     .types = (const char *const[]){"new", "gte", NULL},
-    .prefix = "new.",
+    .prefix = "new.|gte.",
     .names = {[W_EMBED] = "new.embeddings.word_embeddings",
               [W_TOKEN_TYPES] = "new.embeddings.token_type_embeddings",
               [W_EMBED_NORM] = "new.embeddings.LayerNorm",

@@ -1,5 +1,5 @@
-/* RoBERTa, XLM-RoBERTa, CamemBERT (arXiv 1907.11692, 1911.02116): BERT whose positions begin behind
- * the padding's. */
+/* RoBERTa, XLM-RoBERTa, CamemBERT (arXiv 1907.11692, 1911.02116) and data2vec's text model
+ * (2202.03555): BERT whose positions begin behind the padding's. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -8,8 +8,8 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_roberta = {
-    .types = (const char *const[]){"roberta", "xlm-roberta", "camembert", NULL},
-    .prefix = "roberta.",
+    .types = (const char *const[]){"roberta", "xlm-roberta", "camembert", "data2vec-text", NULL},
+    .prefix = "roberta.|data2vec_text.",
     .names = {NAMES_BERT("roberta.")},
     .configure = configure,
 };

@@ -129,6 +129,33 @@ static struct weight *half_qkv(struct loader *l, int layer, struct mat_part *par
     return loader_pack(l, parts, n, l->d->dtype, l->d->quant);
 }
 
+/* Biases of q and v that are vectors of their own, and zeros for k, which has none. */
+static float *load_qv_biases(struct loader *l, int layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct split *sp = &l->d->split;
+    const uint32_t at = (uint32_t)layer, dim = spec_head_dim(s, at), v_dim = spec_v_dim(s, at);
+    const struct slice q = split_heads(sp, s, at), kv = split_kv_heads(sp, s, at);
+    float *none = calloc((size_t)kv.n * dim, sizeof(*none)), *v = NULL;
+    const struct mat_part parts[] = {
+        loader_rows(loader_table(l, W_Q_BIAS, layer, "", (int64_t)spec_heads(s, at) * dim, 1),
+                    q.first * dim, q.n * dim),
+        {.data = none,
+         .dtype = DT_F32,
+         .rows = (int64_t)kv.n * dim,
+         .cols = 1,
+         .row_stride = 1,
+         .col_stride = 1},
+        loader_rows(loader_table(l, W_V_BIAS, layer, "", (int64_t)spec_kv_heads(s, at) * v_dim, 1),
+                    kv.first * v_dim, kv.n * v_dim)};
+    if (none)
+        v = loader_vector(l, parts, 3, 0);
+    else
+        loader_nomem(l);
+    free(none);
+    return v;
+}
+
 static void load_qkv(struct loader *l, struct attention *a, int layer)
 {
     const struct shape m = shape_of(l->d, (uint32_t)layer);
@@ -141,7 +168,9 @@ static void load_qkv(struct loader *l, struct attention *a, int layer)
     a->qkv = half_qkv(l, layer, parts, l->d->spec.attn_embedded ? l->d->spec.hidden : 0);
     if (l->d->spec.attn_embedded)
         a->qkv_embedded = half_qkv(l, layer, parts, 0);
-    if (l->d->spec.bias.qkv)
+    if (l->a->names[W_Q_BIAS])
+        a->qkv_bias = load_qv_biases(l, layer);
+    else if (l->d->spec.bias.qkv)
         a->qkv_bias = loader_vector(l, parts, qkv_parts(l, layer, true, parts), 0);
     free(parts);
 }
@@ -331,28 +360,40 @@ static uint32_t near_bucket(const struct near_spec *n, bool both_ways, int32_t f
     return (bucket < part ? bucket : part - 1) + (both_ways && far > 0 ? part : 0);
 }
 
+/* The learned numbers of all buckets and heads. */
+static struct mat_part near_table(struct loader *l, int layer)
+{
+    const struct near_spec *n = &l->d->spec.near;
+    const int at = n->of == NEAR_OF_EACH ? layer : n->of == NEAR_OF_FIRST ? 0 : NO_LAYER;
+    return loader_table(l, W_NEAR, at, ".weight", n->buckets, l->d->spec.n_heads);
+}
+
+static float near_number(const struct decoder_spec *s, const struct mat_part *all, uint32_t head,
+                         int32_t far)
+{
+    if (s->near.of == NEAR_OF_SLOPES)
+        return -alibi_slope(s, head) * (float)abs(far);
+    const int64_t at = (int64_t)near_bucket(&s->near, s->both_ways, far) * s->n_heads + head;
+    return all->data ? number_at(all->data, all->dtype, at) : 0;
+}
+
 static void load_near(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice h = l->d->split.heads;
     const int32_t most = (int32_t)s->near.most;
     const size_t each = 2 * (size_t)most + 1;
-    const int at_layer = s->near.of == NEAR_OF_EACH    ? layer
-                         : s->near.of == NEAR_OF_FIRST ? 0
-                                                       : NO_LAYER;
-    const struct mat_part all =
-        loader_table(l, W_NEAR, at_layer, ".weight", s->near.buckets, s->n_heads);
+    struct mat_part all = {0};
+    if (s->near.of != NEAR_OF_SLOPES)
+        all = near_table(l, layer);
     float *of = malloc(h.n * each * sizeof(*of));
     if (!of) {
         loader_nomem(l);
         return;
     }
     for (uint32_t i = 0; i < h.n; i++)
-        for (int32_t far = -most; far <= most; far++) {
-            const int64_t at =
-                (int64_t)near_bucket(&s->near, s->both_ways, far) * s->n_heads + h.first + i;
-            of[i * each + (size_t)(far + most)] = all.data ? number_at(all.data, all.dtype, at) : 0;
-        }
+        for (int32_t far = -most; far <= most; far++)
+            of[i * each + (size_t)(far + most)] = near_number(s, &all, h.first + i, far);
     a->near = loader_host_vector(l, of, (uint32_t)(h.n * each));
     free(of);
 }
@@ -378,11 +419,11 @@ static void *load(struct loader *l, uint32_t layer)
         load_sub_norm(l, a, (int)layer);
     if (s->v_norm)
         a->v_norm = loader_ones(l, spec_v_dim(s, layer));
-    if (s->alibi.order)
+    if (s->alibi.order && s->near.of != NEAR_OF_SLOPES)
         load_alibi(l, a);
     if (s->apart.buckets)
         a->apart = apart_load(l, layer);
-    if (s->near.buckets)
+    if (s->near.buckets || s->near.of == NEAR_OF_SLOPES)
         load_near(l, a, (int)layer);
     if (s->sinks == SINKS_ALL || (s->sinks == SINKS_WINDOWS && s->layers[layer].window))
         a->sinks = loader_plain_vector(l, W_SINKS, (int)layer, spec_heads(s, layer),

@@ -55,6 +55,12 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
     "\"model_type\":\"deberta-v2\",\"relative_attention\":true,\"share_att_key\":true,"            \
     "\"position_biased_input\":false,\"norm_rel_ebd\":\"layer_norm\",\"position_buckets\":32,"     \
     "\"pos_att_type\":[\"c2p\",\"p2c\"]," SIZES
+#define DEBERTA_1                                                                                  \
+    "\"model_type\":\"deberta\",\"relative_attention\":true,\"position_biased_input\":false,"      \
+    "\"pos_att_type\":[\"c2p\",\"p2c\"]," SIZES
+#define JINA                                                                                       \
+    "\"model_type\":\"bert\",\"position_embedding_type\":\"alibi\",\"feed_forward_type\":"         \
+    "\"geglu\"," SIZES
 #define T5                                                                                         \
     "\"model_type\":\"t5\",\"architectures\":[\"T5EncoderModel\"],\"d_model\":64,\"d_kv\":8,"      \
     "\"d_ff\":96,\"num_layers\":2,\"num_heads\":8,\"vocab_size\":320"
@@ -201,6 +207,18 @@ static void test_refuses(void **state)
          "`embedding_size` must be a multiple of 4 up to `hidden_size`"},
         {"\"relative_attention_num_buckets\":30", "\"model_type\":\"mpnet\"," SIZES,
          "`relative_attention_num_buckets` must be a multiple of 4"},
+        {"\"input_embedding_size\":128", "\"model_type\":\"rembert\"," SIZES,
+         "`input_embedding_size` must be a multiple of 4 up to `hidden_size`"},
+        {"\"rotary_value\":true", "\"model_type\":\"roformer\"," SIZES,
+         "`rotary_value`: true is not supported"},
+        {"\"use_task_id\":true,\"task_type_vocab_size\":0", "\"model_type\":\"ernie\"," SIZES,
+         "`task_type_vocab_size` must be"},
+        {"\"talking_head\":true", DEBERTA_1, "`talking_head`: true is not supported"},
+        {"\"position_biased_input\":true", DEBERTA_1,
+         "`position_biased_input`: only false is supported"},
+        {"\"pos_att_type\":[\"c2p\"]", DEBERTA_1, "only c2p and p2c together"},
+        {"\"max_relative_positions\":5", DEBERTA_1, "must be even and at least 4"},
+        {"\"feed_forward_type\":\"original\"", JINA, "`feed_forward_type`: `original` is not"},
         {"\"architectures\":[\"BartForCausalLM\"]", BART, "only BartForConditionalGeneration is"},
         {"\"normalize_before\":true", BART, "`normalize_before`: true is not supported"},
         {"\"static_position_embeddings\":true", BART, "`static_position_embeddings`: true"},
@@ -330,6 +348,46 @@ static void test_encoders(void **state)
     assert_int_equal(s.layers[1].same_as, 1);
     accepted("\"embedding_size\":64", "\"model_type\":\"electra\"," SIZES, &s);
     assert_int_equal(s.embed_dim, 0);
+    accepted("\"input_embedding_size\":64", "\"model_type\":\"rembert\"," SIZES, &s);
+    assert_int_equal(s.embed_dim, 64);
+    accepted("\"use_task_id\":true", "\"model_type\":\"ernie\"," SIZES, &s);
+    assert_int_equal(s.token_tasks, 3);
+    accepted("", DEBERTA_1, &s);
+    assert_true(s.apart.own && s.apart.each);
+    assert_int_equal(s.apart.buckets, 2 * 512);
+    accepted("", JINA, &s);
+    assert_true(s.near.of == NEAR_OF_SLOPES && s.near.most == 512 && !s.first_type_only);
+    accepted("", "\"model_type\":\"xlm-roberta-xl\"," SIZES, &s);
+    assert_true(s.norms == NORM_BEFORE && !s.embed_norm && !s.no_final_norm);
+    assert_int_equal(s.position_offset, 2);
+}
+
+/* Kin have equal names behind other prefixes; files may have any of these, or none. */
+static void test_prefixes(void **state)
+{
+    static const char *const want[] = {"bert.a.weight", "a.weight", "ernie.a.weight"};
+    static struct decoder_spec s;
+    const struct arch *a;
+    const char *type, *got;
+    struct arch_use u;
+    struct err e = ERR_INIT;
+    char out[64];
+    (void)state;
+    accepted("", "\"model_type\":\"ernie\"," SIZES, &s);
+    assert_int_equal(arch_configure(path, NULL, NULL, 0, &a, &type, &s, &e), 0);
+    assert_string_equal(type, "ernie");
+    for (int i = 0; i < 3; i++) {
+        got = arch_name_in_file(a, "bert.a.weight", i, out, sizeof(out));
+        assert_string_equal(got, want[i]);
+    }
+    got = arch_name_in_file(a, "bert.LayerNorm.weight", 5, out, sizeof(out));
+    assert_string_equal(got, "ernie.LayerNorm.gamma");
+    assert_true(arch_use_of(a, "ernie.encoder.layer.7.output.dense.bias", &u));
+    assert_true(u.role == W_DOWN && u.layer == 7 && strcmp(u.suffix, ".bias") == 0);
+    assert_true(arch_use_of(a, "encoder.layer.7.output.dense.bias", &u));
+    assert_true(!arch_use_of(a, "roberta.encoder.layer.7.output.dense.bias", &u));
+    assert_non_null(arch_prefix(a, 1, &(size_t){0}));
+    assert_null(arch_prefix(a, 2, &(size_t){0}));
 }
 
 /* A layer of T5's decoder is two: the second attends to the encoder. */
@@ -525,19 +583,13 @@ static void test_windows_of_llama(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_selections),
-        cmocka_unit_test(test_windows_of_llama),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_same_meaning),
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_max_positions),
-        cmocka_unit_test(test_rope_option),
-        cmocka_unit_test(test_encoders),
-        cmocka_unit_test(test_decoder_of_an_encoder),
-        cmocka_unit_test(test_infinity),
-        cmocka_unit_test(test_mixers),
-        cmocka_unit_test(test_own_words),
-        cmocka_unit_test(test_first_chinese_models),
+        cmocka_unit_test(test_selections),  cmocka_unit_test(test_windows_of_llama),
+        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_same_meaning),
+        cmocka_unit_test(test_windows),     cmocka_unit_test(test_max_positions),
+        cmocka_unit_test(test_rope_option), cmocka_unit_test(test_encoders),
+        cmocka_unit_test(test_prefixes),    cmocka_unit_test(test_decoder_of_an_encoder),
+        cmocka_unit_test(test_infinity),    cmocka_unit_test(test_mixers),
+        cmocka_unit_test(test_own_words),   cmocka_unit_test(test_first_chinese_models),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }
