@@ -1,0 +1,139 @@
+"""Sparse attention (DeepSeek V3.2, GLM-5) through the real programs: the keys of the indexer lie in the blocks of the latent vectors, so that cached
+prompts, preemption, lower tiers and restarts bring them with the rest. Which tokens are right: tests/golden/test_arch.c."""
+
+import json
+import random
+import shutil
+
+import numpy as np
+import pytest
+from serving import Service, data, seed_for, together, wait_for
+from stored_made import save
+from tales import answer, streams_survive_a_crash
+from test_kv_tiers import count, prompt, stored
+
+HEADS, DIM = 4, 16
+LIMITS = ["--max-input-tokens", 450, "--max-total-tokens", 500]
+FAMILIES = [("deepseek_v32", 1), ("deepseek_v32", 2), ("glm_moe_dsa", 1)]
+
+
+def sparse(folder, kind, top=24):
+    """The test model of DeepSeek V3 with indexers that select `top` positions: one in each layer, or one for both."""
+    model = folder / f"{kind}-{top}"
+    shutil.copytree(data("arch/deepseek_v3_yarn"), model)
+    c = json.loads((model / "config.json").read_text())
+    c |= {"model_type": kind, "index_n_heads": HEADS, "index_head_dim": DIM, "index_topk": top}
+    if kind == "glm_moe_dsa":
+        c |= {"indexer_types": ["full", "shared"], "rope_scaling": None}
+    (model / "config.json").write_text(json.dumps(c))
+    (model / "model.safetensors").rename(model / "model-1.safetensors")
+    rng, made = np.random.default_rng(5), {}
+    for i in range(1 if kind == "glm_moe_dsa" else c["num_hidden_layers"]):
+        at = f"model.layers.{i}.self_attn.indexer."
+        made[at + "wq_b.weight"] = rng.normal(size=(HEADS * DIM, c["q_lora_rank"])).astype(np.float32)
+        made[at + "wk.weight"] = rng.normal(size=(DIM, c["hidden_size"])).astype(np.float32)
+        made[at + "k_norm.weight"] = np.ones(DIM, np.float32)
+        made[at + "k_norm.bias"] = rng.normal(size=DIM).astype(np.float32)
+        made[at + "weights_proj.weight"] = rng.normal(size=(HEADS, c["hidden_size"])).astype(np.float32)
+    save(model / "model-2.safetensors", made)
+    raw = (model / "model-1.safetensors").read_bytes()
+    names = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    of = {n: "model-1.safetensors" for n in names if n != "__metadata__"} | dict.fromkeys(made, "model-2.safetensors")
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": of}))
+    return model
+
+
+def asked(text, i, new=24):
+    p = {"max_new_tokens": new, "details": True, "ignore_eos": True}
+    return {"inputs": text, "parameters": p | ({"do_sample": True, "temperature": 0.9, "seed": i} if i % 2 else {})}
+
+
+def works(n, words=50):
+    return [asked(prompt(i, words), i) for i in range(n)]
+
+
+def test_a_selection_matters(tmp_path):
+    """Else the other tests would hold for plain latent attention alone."""
+    said = []
+    for top in 24, 512:
+        with Service(sparse(tmp_path, "deepseek_v32", top), args=LIMITS) as s:
+            said.append([answer(s, b) for b in works(4)])
+    assert all(a != b for a, b in zip(*said))
+
+
+@pytest.mark.parametrize("kind,num_shard", FAMILIES)
+def test_a_cached_prompt_is_as_a_computed_one(tmp_path, kind, num_shard):
+    """Alone and cold; then together, in chunks, with drafts, with prompts whose first half is cached."""
+    model = sparse(tmp_path, kind)
+    first = works(8)
+    longer = [asked(b["inputs"] + " " + prompt(100 + i, 20), i) for i, b in enumerate(first)]
+    with Service(model, num_shard, args=LIMITS) as s:
+        want = [answer(s, b) for b in first]
+    with Service(model, num_shard, args=LIMITS) as s:
+        more = [answer(s, b) for b in longer]
+        assert (s.metric("prefix_hit_tokens") or 0) < 16 * len(longer)  # nearly all of each prompt was computed
+    args = ["--max-batch-prefill-tokens", 40, "--target-inter-token-ms", 1, "--speculate", 3]
+    with Service(model, num_shard, args=[*LIMITS, *args]) as s:
+        assert together(s, answer, first) == want
+        before = s.metric("prefix_hit_tokens") or 0
+        assert together(s, answer, longer + first) == more + want
+        assert s.metric("prefix_hit_tokens") - before > 1000
+        wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
+        s.audit()
+
+
+@pytest.mark.parametrize("method,more", [("recompute", []), ("swap", ["--swap-space", 0.05])])
+def test_preemption_changes_nothing(tmp_path, method, more):
+    """A cache for a few of the requests."""
+    model = sparse(tmp_path, "deepseek_v32")
+    work = [asked(b["inputs"], i, 120) for i, b in enumerate(works(12, 20))]
+    with Service(model, args=LIMITS) as s:
+        want = [answer(s, b) for b in work]
+    tight = ["--max-batch-total-tokens", 700, "--max-input-tokens", 250, "--max-total-tokens", 400]
+    with Service(model, args=[*tight, *more]) as s:
+        for _ in range(8):  # how many run together depends on the machine's load
+            assert together(s, answer, work) == want
+            if s.metric("tgi_preemption_count", method=method):
+                break
+        assert s.metric("tgi_preemption_count", method=method) > 0
+
+
+@pytest.mark.parametrize("kind,num_shard", FAMILIES)
+def test_lower_tiers_bring_the_keys_of_the_indexer(tmp_path, kind, num_shard):
+    """From a folder after a restart, and from memory behind a cache that holds one prompt."""
+    model = sparse(tmp_path, kind)
+    work = works(6)
+    folder = ["--kv-offload-dir", tmp_path / "kv"]
+    with Service(model, num_shard, args=LIMITS) as s:
+        want = [answer(s, b) for b in work]
+    with Service(model, num_shard, args=[*LIMITS, *folder]) as s:
+        assert [answer(s, b) for b in work] == want
+        stored(tmp_path / "kv", s)
+    with Service(model, num_shard, args=[*LIMITS, *folder]) as s:
+        assert [answer(s, b) for b in work] == want
+        assert count(s, "loaded") > 0 and count(s, "hits", tier="disk") > 0
+        assert s.metric("prefix_hit_tokens") >= 16 * count(s, "loaded") * 0.9
+        assert count(s, "refused", reason="damaged") + count(s, "refused", reason="foreign") == 0
+    tight = ["--max-batch-total-tokens", 600, "--kv-offload-memory", 0.1]
+    with Service(model, num_shard, args=[*LIMITS, *tight]) as s:
+        for _ in range(3):
+            assert [answer(s, b) for b in work] == want
+        assert count(s, "hits", tier="memory") > 10 and count(s, "hits", tier="disk") == 0
+
+
+def test_other_selections_share_no_block(tmp_path):
+    """Another model's blocks in the same folder are no hits."""
+    folder = ["--kv-offload-dir", tmp_path / "kv"]
+    work = works(2)
+    with Service(sparse(tmp_path, "deepseek_v32"), args=LIMITS) as s:
+        want = [answer(s, b) for b in work]
+    with Service(sparse(tmp_path, "deepseek_v32", 512), args=[*LIMITS, *folder]) as s:
+        assert all(answer(s, b) != w for b, w in zip(work, want))
+        stored(tmp_path / "kv", s)
+    with Service(tmp_path / "deepseek_v32-24", args=[*LIMITS, *folder]) as s:
+        assert [answer(s, b) for b in work] == want
+
+
+def test_streams_go_on_when_their_shard_is_killed(tmp_path):
+    with Service(sparse(tmp_path, "glm_moe_dsa"), args=LIMITS) as s:
+        streams_survive_a_crash(s, 8)
