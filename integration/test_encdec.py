@@ -96,6 +96,53 @@ def test_the_first_token_may_be_forced(tmp_path, name):
         assert [t["id"] for t in s.post("/generate", body("the name of it", 3)).json()["details"]["prefill"]][1:] == [9]
 
 
+def translates(tmp_path):
+    """M2M100's test model with tokens of languages, of which the tokenizer puts eng_Latn before a text, as NLLB's does."""
+    model, _ = folder(tmp_path, "m2m_100", forced_bos_token_id=None)
+    t = json.loads((MODEL / "tokenizer.json").read_text())
+    for id_, word in (279, "eng_Latn"), (280, "fra_Latn"), (281, "zho_Hans"):
+        t["model"]["vocab"][id_][0] = word
+        next(a for a in t["added_tokens"] if a["id"] == id_)["content"] = word
+    around = t["post_processor"]
+    around["single"].insert(0, {"SpecialToken": {"id": "eng_Latn", "type_id": 0}})
+    around["special_tokens"]["eng_Latn"] = {"id": "eng_Latn", "ids": [279], "tokens": ["eng_Latn"]}
+    (model / "tokenizer.json").unlink()
+    (model / "tokenizer.json").write_text(json.dumps(t))
+    return model
+
+
+def test_languages_of_a_request(tmp_path):
+    """They change the ids that encoder and decoder begin with, and nothing else."""
+    model, text = translates(tmp_path), "the name of it"
+    args = ["--max-input-tokens", 60, "--max-total-tokens", 120]
+    with Service(model, args=args) as s:
+        ids = [t["id"] for t in s.post("/tokenize", {"inputs": text}).json()]
+        assert ids[0] == 279 and ids[-1] == 1
+
+        def completes(prompt, **more):
+            r = s.post("/v1/completions", {"model": "x", "prompt": prompt, "max_tokens": 20, "temperature": 0, "ignore_eos": True,
+                                           "return_token_ids": True, **more})  # fmt: skip
+            assert r.status_code == 200, r.text
+            return r.json()["choices"][0]["token_ids"]
+
+        plain, french = completes(text), completes(text, tgt_lang="fra_Latn")
+        assert plain == completes(ids) and french == completes(ids, forced_bos_token_id=280) != plain
+        from_french = completes(text, src_lang="fra_Latn", tgt_lang="zho_Hans")
+        assert from_french == completes([280, *ids[1:]], forced_bos_token_id=281) != completes(ids, forced_bos_token_id=281)
+        said = s.post("/generate", body(text, 20, tgt_lang="fra_Latn", ignore_eos=True)).json()["details"]
+        assert [t["id"] for t in said["tokens"]] == french and [t["id"] for t in said["prefill"]][1:] == [280]
+        many = [{}, {"tgt_lang": "fra_Latn"}, {"src_lang": "fra_Latn", "tgt_lang": "zho_Hans"}] * 4
+        assert together(s, lambda s, m: completes(text, **m), many) == [plain, french, from_french] * 4
+        for more, words in ({"tgt_lang": "deu_Latn"}, "no token for the language `deu_Latn`"), ({"tgt_lang": "the"}, "no token for the language"), (
+            {"forced_bos_token_id": 320}, "outside the vocabulary"), ({"tgt_lang": "fra_Latn", "forced_bos_token_id": 3}, "both choose"):  # fmt: skip
+            r = s.post("/generate", body(text, 5, **more))
+            assert r.status_code == 422 and words in r.text, r.text
+            r = s.post("/v1/completions", {"model": "x", "prompt": text, **more})
+            assert r.status_code == 400 and words in r.text, r.text
+        r = s.post("/v1/completions", {"model": "x", "prompt": ids[1:-1], "src_lang": "fra_Latn"})
+        assert r.status_code == 400 and "puts no language beside a text" in r.text, r.text
+
+
 def test_limits_are_those_of_the_text():
     with Service(MODEL, args=ARGS) as s:
         r = s.post("/generate", body("the " * 300, new=10))

@@ -86,6 +86,8 @@ struct opt_u64 body_seed(struct body *b, struct object o, const char *key);
 struct opt_u64 body_length(struct body *b, struct object o, const char *key);
 /* Reads ignore_eos, stop_token_ids and, under the name `min`, the minimum length. */
 void body_ending(struct body *b, struct object o, const char *min, struct ask *q);
+/* Reads src_lang, tgt_lang and forced_bos_token_id, as transformers' pipelines have them. */
+void body_languages(struct body *b, struct object o, struct ask *q);
 /* Reads vLLM's allowed_token_ids and truncate_prompt_tokens, where -1 means `max_input`. */
 void body_tokens(struct body *b, struct object o, uint32_t max_input, struct ask *q);
 /* Reads vLLM's logprob_token_ids: report the log-probabilities of these tokens. */

@@ -178,6 +178,13 @@ struct opt_u64 body_length(struct body *b, struct object o, const char *key)
     return (struct opt_u64){0};
 }
 
+void body_languages(struct body *b, struct object o, struct ask *q)
+{
+    q->src_lang = body_str(b, o, "src_lang", false);
+    q->tgt_lang = body_str(b, o, "tgt_lang", false);
+    q->forced_bos = body_u32(b, o, "forced_bos_token_id");
+}
+
 void body_ending(struct body *b, struct object o, const char *min, struct ask *q)
 {
     const cJSON *ids = json_get(o.json, "stop_token_ids");

@@ -1,7 +1,7 @@
 #include "router/generate/validate.h"
-#include "common/digest.h"
 #include "router/generate/bad_words.h"
 #include "router/generate/constrain.h"
+#include "router/generate/encoder_text.h"
 #include <assert.h>
 #include <gnutls/crypto.h>
 #include <stdlib.h>
@@ -402,47 +402,18 @@ static int encode_prompt(const struct validator *v, const struct ask *q,
     return media_places(&v->media, &p, r->ids, r->n_ids, a, r, e);
 }
 
-/* The token with which every answer begins, if there is one. */
-static struct opt_u64 forced_bos(const struct validator *v)
-{
-    return v->has_encoder && v->defaults ? v->defaults->forced_bos_token_id : (struct opt_u64){0};
-}
-
-/* The prompt becomes the text of the decoder's first token. */
-static int move_to_encoder(const struct validator *v, struct arena *a, struct gen_request *r,
-                           struct err *e)
-{
-    const struct opt_u64 forced = forced_bos(v);
-    struct gen_medium *m = ARENA_NEW(a, struct gen_medium, 1);
-    uint32_t *start = ARENA_NEW(a, uint32_t, 2);
-    if (!m || !start)
-        return err_nomem(e);
-    if (forced.set && forced.v >= v->vocab_size)
-        REFUSE("`forced_bos_token_id` of the model is %llu: it has %u tokens",
-               (unsigned long long)forced.v, v->vocab_size);
-    start[0] = v->decoder_start;
-    start[1] = (uint32_t)forced.v;
-    *m = (struct gen_medium){.ids = r->ids,
-                             .n_ids = r->n_ids,
-                             .n = 1,
-                             .digest = digest_bytes(r->ids, r->n_ids * sizeof(*r->ids))};
-    r->ids = start;
-    r->n_ids = forced.set ? 2 : 1;
-    r->media = m;
-    r->n_media = 1;
-    return 0;
-}
-
 int validate(const struct validator *v, const struct ask *q, struct tok_scratch **scratch,
              struct arena *a, struct gen_request *r, struct err *e)
 {
     struct ask whole;
+    struct opt_u64 first;
     if (v->defaults && q->style != ASK_TGI && q->style != ASK_LMTP) {
         whole = *q;
         defaults_apply(v->defaults, &whole);
         q = &whole;
     }
-    if (check_sampling(v, q, e) != 0 || check_choice(v, q, e) != 0 || check_input(v, q, e) != 0)
+    if (check_sampling(v, q, e) != 0 || check_choice(v, q, e) != 0 || check_input(v, q, e) != 0 ||
+        answer_first(v, q, &first, e) != 0)
         return -1;
     r->truncate = q->truncate.set ? (uint32_t)q->truncate.v : v->max_input_tokens;
     r->add_special_tokens = q->add_special_tokens;
@@ -458,17 +429,19 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
     }
     if (!q->ids && encode_prompt(v, q, scratch, a, r, e) != 0)
         return -1;
+    if (text_language(v, q, a, &r->ids, r->n_ids, e) != 0)
+        return -1;
     fill_params(q, &r->params);
     if (q->n_allowed && allow_only(v, q, a, &r->params, e) != 0)
         return -1;
     if (bad_words_encode(v, q, scratch, a, &r->params.bad_words, e) != 0)
         return -1;
     /* the decoder's prompt may be longer than an empty text */
-    const uint32_t counted = forced_bos(v).set && r->n_ids < 2 ? 2 : r->n_ids;
+    const uint32_t counted = first.set && r->n_ids < 2 ? 2 : r->n_ids;
     if (check_ids(v, r, e) != 0 || budget(v, q, counted, &r->params.max_new_tokens, e) != 0)
         return -1;
     r->n_input = r->n_ids;
-    if (v->has_encoder && move_to_encoder(v, a, r, e) != 0)
+    if (v->has_encoder && move_to_encoder(v, first, a, r, e) != 0)
         return -1;
     if (r->params.min_new_tokens > r->params.max_new_tokens) /* max_new_tokens was clipped */
         r->params.min_new_tokens = r->params.max_new_tokens;

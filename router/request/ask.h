@@ -85,6 +85,10 @@ struct ask {
     uint32_t n_logprob_ids;
     const uint32_t *allowed_ids; /* only these tokens may be generated; NULL: all */
     uint32_t n_allowed;
+    /* Of models with an encoder (router/generate/encoder_text.h): the first token of the answer, or
+     * the language that chooses it; the language of the prompt. Not set, NULL: the model's. */
+    struct opt_u64 forced_bos;
+    const char *tgt_lang, *src_lang;
     const char *adapter_id;
     struct opt_i64 priority; /* lower runs first */
     const char *cache_salt;  /* only requests with equal salts share KV blocks; NULL: none */

@@ -16,6 +16,7 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     q->stop = body_strings(b, root, "stop", true, true, &q->n_stop);
     body_ending(b, root, "min_tokens", q);
     body_bias(b, root, "logit_bias", q);
+    body_languages(b, root, q);
     body_logprob_ids(b, root, q);
     q->bad_words = body_strings(b, root, "bad_words", false, true, &q->n_bad_words);
     q->priority = body_i32(b, root, "priority");

@@ -32,6 +32,7 @@ static void read_parameters(struct body *b, struct object p, struct tgi *t)
     q->adapter_id = body_str(b, p, "adapter_id", false);
     body_ending(b, p, "min_new_tokens", q);
     body_bias(b, p, "logit_bias", q);
+    body_languages(b, p, q);
     q->priority = body_i32(b, p, "priority");
 }
 
