@@ -46,7 +46,9 @@
     X(TQ1_0, 34, 256, 54)                                                                          \
     X(TQ2_0, 35, 256, 66)                                                                          \
     X(MXFP4, 39, 32, 17)                                                                           \
-    X(NVFP4, 40, 64, 36)
+    X(NVFP4, 40, 64, 36)                                                                           \
+    X(Q1_0, 41, 128, 18)                                                                           \
+    X(Q2_0, 42, 64, 18)
 
 enum gguf_packing {
 #define X(name, number, elements, bytes) GGUF_##name,

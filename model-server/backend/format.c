@@ -45,6 +45,8 @@ const struct format formats[FORMAT_N] = {
     [FORMAT_IQ4_NL] = {"iq4_nl", ELEMENT_TABLE, SCALE_F16,  4, 32, 32,  128, .table = iq4},
     [FORMAT_IQ4_XS] = {"iq4_xs", ELEMENT_TABLE, SCALE_F16,  4, 32, 256, 128, .nested = true, .table = iq4},
     [FORMAT_TERNARY] = {"ternary", ELEMENT_INT, SCALE_F16,  2, 32, 256, 1},
+    [FORMAT_Q1_0]   = {"q1_0",   ELEMENT_INT,   SCALE_F16,  2, 32, 32,  1},
+    [FORMAT_Q2_0]   = {"q2_0",   ELEMENT_INT,   SCALE_F16,  2, 32, 32,  1},
     [FORMAT_MXFP4]  = {"mxfp4",  ELEMENT_TABLE, SCALE_F16,  4, 32, 32,  12,  .table = e2m1},
     [FORMAT_NVFP4]  = {"nvfp4",  ELEMENT_TABLE, SCALE_F16,  4, 16, 16,  12,  .table = e2m1},
     [FORMAT_NF4]    = {"nf4",    ELEMENT_TABLE, SCALE_F16,  4, 32, 32,  112, .factors = true, .rounded = true, .table = nf4},

@@ -59,6 +59,8 @@ enum format_id {
     FORMAT_IQ4_XS,
     FORMAT_MXFP4,
     FORMAT_TERNARY, /* TQ1_0, TQ2_0 */
+    FORMAT_Q1_0,
+    FORMAT_Q2_0,
     FORMAT_IQ1_S,
     FORMAT_IQ1_M,
     FORMAT_IQ2_XXS,

@@ -164,9 +164,8 @@ static int set_type(struct tensor *t, const struct gguf_tensor *g, struct err *e
         return err_set(
             e, ERR_VALIDATION,
             "%s: tensor `%s` is packed as %s, which is not read here (read are F32, F16, "
-            "BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ1_S to IQ4_XS, MXFP4, NVFP4, "
-            "TQ1_0 "
-            "and TQ2_0)",
+            "BF16, Q1_0, Q2_0, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ1_S to IQ4_XS, "
+            "MXFP4, NVFP4, TQ1_0 and TQ2_0)",
             t->file, g->name, gguf_packings[g->packing].name);
     return 0;
 }

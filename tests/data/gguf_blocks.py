@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Random blocks of every packing that is read, and the numbers that llama.cpp's own Python module makes of them.
+"""Random blocks of every packing that is read, and the numbers that llama.cpp's own Python module makes of them;
+for Q1_0 and Q2_0, which it does not read, those of llama.cpp itself.
 
-    pip install gguf==0.19.0;  python tests/data/gguf_blocks.py        writes gguf_blocks.bin beside it
+    pip install gguf==0.19.0 xllamacpp;  python tests/data/gguf_blocks.py        writes gguf_blocks.bin beside it
 
 Per packing: its number, how many blocks, the blocks, their numbers in fp32. Little-endian."""
 
-import os, struct
+import ctypes, glob, os, struct
+from importlib.util import find_spec
 import numpy as np
 from gguf import GGMLQuantizationType as T, GGML_QUANT_SIZES
 from gguf.quants import dequantize
@@ -18,6 +20,7 @@ HALVES = {
     T.IQ1_S: [0], T.IQ1_M: [], T.IQ2_XXS: [0], T.IQ2_XS: [0], T.IQ2_S: [0], T.IQ3_XXS: [0], T.IQ3_S: [0],
     T.NVFP4: [],
 }
+NATIVE = {"q1_0": (41, 128, 18), "q2_0": (42, 64, 18)}  # number, elements, bytes of a block
 
 
 def every_point(kind, blocks):
@@ -46,6 +49,21 @@ def every_point(kind, blocks):
                 word[0] = int(word[0]) & ~(7 << i % 4 * 3) & 0xFFFF | high << i % 4 * 3
 
 
+def native(name, blocks, elements):
+    """By the function of llama.cpp, in the wheel's extension."""
+    library = ctypes.CDLL(glob.glob(os.path.join(find_spec("xllamacpp").submodule_search_locations[0], "*.so"))[0])
+    numbers = np.zeros(len(blocks) * elements, np.float32)
+    getattr(library, "dequantize_row_" + name)(ctypes.c_void_p(blocks.ctypes.data), ctypes.c_void_p(numbers.ctypes.data),
+                                               ctypes.c_int64(numbers.size))
+    return numbers
+
+
+def random_halves(n):
+    """Finite, of either sign; a subnormal one."""
+    half = (rng.standard_normal(n) * 0.01).astype(np.float16)
+    half[-1] = np.float16(3e-7)
+    return half.view(np.uint8).reshape(n, 2)
+
 
 rng = np.random.default_rng(20240611)
 with open(os.path.join(os.path.dirname(__file__), "gguf_blocks.bin"), "wb") as f:
@@ -54,10 +72,8 @@ with open(os.path.join(os.path.dirname(__file__), "gguf_blocks.bin"), "wb") as f
         points = kind.name[:3] in ("IQ1", "IQ2", "IQ3")
         n = {T.IQ1_S: 66, T.IQ1_M: 66, T.IQ2_S: 33, T.IQ2_XS: 18}.get(kind, 9 if points else 3 if elements == 256 else 16)
         blocks = rng.integers(0, 256, (n, size), dtype=np.uint8)
-        for at in halves:  # finite, of either sign; subnormal in one block
-            half = (rng.standard_normal(n) * 0.01).astype(np.float16)
-            half[-1] = np.float16(3e-7)
-            blocks[:, at : at + 2] = half.view(np.uint8).reshape(n, 2)
+        for at in halves:
+            blocks[:, at : at + 2] = random_halves(n)
         if kind == T.MXFP4:  # exponents that half precision holds
             blocks[:, 0] = rng.integers(106, 134, n)
         if points:
@@ -72,3 +88,7 @@ with open(os.path.join(os.path.dirname(__file__), "gguf_blocks.bin"), "wb") as f
         numbers = dequantize(blocks.reshape(-1), kind).astype(np.float32)
         assert numbers.size == n * elements and np.isfinite(numbers).all()
         f.write(struct.pack("<II", kind.value, n) + blocks.tobytes() + numbers.tobytes())
+    for name, (number, elements, size) in NATIVE.items():
+        blocks = rng.integers(0, 256, (16, size), dtype=np.uint8)
+        blocks[:, :2] = random_halves(16)
+        f.write(struct.pack("<II", number, 16) + blocks.tobytes() + native(name, blocks, elements).tobytes())

@@ -205,6 +205,30 @@ static void nvfp4(const uint8_t *b, struct block_codes *o)
     }
 }
 
+/* ---------------------------------------------------------------- 64 or 128 numbers, one scale */
+
+static void repeat_scale(struct block_codes *o, float scale, int times)
+{
+    for (int i = 0; i < times; i++)
+        o->scale[i] = scale;
+}
+
+/* A bit each: minus or plus the scale. */
+static void q1_0(const uint8_t *b, struct block_codes *o)
+{
+    repeat_scale(o, block_half(b), 4);
+    for (int i = 0; i < 128; i++)
+        o->code[i] = (uint8_t)((b[2 + i / 8] >> i % 8 & 1) * 2);
+}
+
+/* -1, 0, 1 or 2 times the scale. */
+static void q2_0(const uint8_t *b, struct block_codes *o)
+{
+    repeat_scale(o, block_half(b), 2);
+    for (int i = 0; i < 64; i++)
+        o->code[i] = b[2 + i / 4] >> i % 4 * 2 & 3;
+}
+
 /* ---------------------------------------------------------------- all of them */
 
 /* The format of a packing, the conversion of its blocks to codes, and the factor of all numbers;
@@ -238,6 +262,8 @@ static const struct packed {
     [GGUF_IQ3_XXS] = {FORMAT_IQ3_XXS, block_iq3_xxs, 0.25f},
     [GGUF_IQ3_S] = {FORMAT_IQ3_S, block_iq3_s},
     [GGUF_NVFP4] = {FORMAT_NVFP4, nvfp4},
+    [GGUF_Q1_0] = {FORMAT_Q1_0, q1_0},
+    [GGUF_Q2_0] = {FORMAT_Q2_0, q2_0},
 };
 
 bool block_readable(enum gguf_packing p) { return packed[p].unpack != NULL; }

@@ -1,4 +1,4 @@
-/* Blocks of every packing against the numbers that llama.cpp's Python module makes of them
+/* Blocks of every packing against the numbers that llama.cpp or its Python module makes of them
  * (tests/data/gguf_blocks.py), whole and in slices, in order and in pairs. */
 #include "common/json.h"
 #include "model-server/backend/numbers.h"
@@ -8,7 +8,7 @@
 #include "tests/unit/test.h"
 #include <string.h>
 
-enum { N_TYPES = 23 };
+enum { N_TYPES = 25 };
 static const struct backend_ops alone; /* without threads */
 
 static int packing_of(uint32_t number)
