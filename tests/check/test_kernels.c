@@ -105,81 +105,57 @@ static bool check_tile_fp8(void (*fn)(void), uint32_t n)
 }
 
 /* Activations as the product packs them: zero past column k, scale and correction behind. */
-static void fill_group(int32_t *tx, uint32_t word, uint32_t left, uint32_t quads, int zero)
+static void fill_row(int32_t *tx, uint32_t word, uint32_t k)
 {
     int32_t sum = 0;
-    float scale = rng_wide(&rng);
+    const uint32_t quads = quads_of(k);
+    const float scale = rng_wide(&rng);
     for (uint32_t i = 0; i < quads * 4; i++) {
         int extreme = rng_below(&rng, 2) ? 127 : -127;
         int v = rng_below(&rng, 3) ? (int)rng_below(&rng, 255) - 127 : extreme;
-        v = i < left ? v : 0;
+        v = i < k ? v : 0;
         ((int8_t *)&tx[(size_t)(i / 4) * word])[i % 4] = (int8_t)v;
         sum += v;
     }
     memcpy(&tx[(size_t)quads * word], &scale, sizeof(scale));
-    tx[(size_t)(quads + 1) * word] = -zero * sum;
-}
-
-static void fill_tile(int32_t *tx, uint32_t rows, uint32_t k, bool int4)
-{
-    uint32_t groups = (k + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS * 2;
-    for (uint32_t r = 0; !int4 && r < rows; r++)
-        fill_group(tx + r, rows, k, quads_of(k), 128);
-    for (uint32_t g = 0; int4 && g < groups; g++)
-        for (uint32_t r = 0, at = g * INT4_GROUP; r < rows; r++, tx += INT4_X_WORDS)
-            fill_group(tx, 1, k > at ? k - at : 0, INT4_GROUP / 4, 8);
+    tx[(size_t)(quads + 1) * word] = -128 * sum;
 }
 
 /* Weights are -127 .. 127; extremes are frequent. */
-static void fill_panels(bool int4)
+static void fill_panels(void)
 {
     for (size_t i = 0; i < sizeof(int_panels); i++) {
-        uint8_t extreme = rng_below(&rng, 2) ? 255 : int4 ? 0 : 1;
+        const uint8_t extreme = rng_below(&rng, 2) ? 255 : 1;
         int_panels[i] = rng_below(&rng, 4) ? (uint8_t)(1 + rng_below(&rng, 255)) : extreme;
     }
 }
 
-static bool check_int_tile(tile_w8a8_fn *ref, tile_w8a8_fn *fn, uint32_t n, bool int4)
+static bool check_tile_w8a8(void (*fn)(void), uint32_t n)
 {
     static int32_t tx[(INT_MAX_K / 4 + 40) * INT_TILE_ROWS];
     static float y0[INT_TILE_ROWS * INT_LDY + CANARY], y1[INT_TILE_ROWS * INT_LDY + CANARY];
     for (uint32_t rows = 1; rows <= INT_TILE_ROWS && n <= INT_LDY - 2 * LANES; rows++) {
         struct int_tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = int_panels};
-        fill_panels(int4);
+        fill_panels();
         a.w_bytes = INT_PANEL_BYTES, a.rows = rows, a.n = n, a.k = 1 + rng_below(&rng, INT_MAX_K);
         if (rng_below(&rng, 2))
             a.fetch = (char *)int_panels, a.fetch_step = rng_below(&rng, 65);
-        uint32_t blocks = (a.k + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS;
-        fill_tile(tx, rows, a.k, int4);
-        for (uint32_t p = 0; p < INT_LDY / LANES; p++) /* scales must be numbers */
-            for (uint32_t i = 0; i < (int4 ? blocks : 1) * LANES; i++) {
-                uint8_t *panel = int_panels + p * (size_t)INT_PANEL_BYTES;
-                float f = int4 ? float_of((uint32_t)bf16_of_f32(rng_wide(&rng)) << 16 |
-                                          bf16_of_f32(rng_wide(&rng)))
-                               : rng_wide(&rng);
-                size_t at = int4 ? i / LANES * INT4_BLOCK_BYTES + i % LANES * 4
-                                 : ((size_t)quads_of(a.k) * LANES + i) * 4;
-                memcpy(panel + at, &f, sizeof(f));
-            }
+        for (uint32_t r = 0; r < rows; r++)
+            fill_row(tx + r, rows, a.k);
+        for (uint32_t i = 0; i < INT_LDY / LANES * LANES; i++) { /* scales must be numbers */
+            uint8_t *panel = int_panels + i / LANES * (size_t)INT_PANEL_BYTES;
+            const float f = rng_wide(&rng);
+            memcpy(panel + ((size_t)quads_of(a.k) * LANES + i % LANES) * 4, &f, sizeof(f));
+        }
         for (size_t i = 0; i < sizeof(y0) / 4; i++)
             y0[i] = y1[i] = rng_wide(&rng);
-        ref(&a);
+        k_tile_w8a8_ref(&a);
         a.y = y1;
-        fn(&a);
+        ((tile_w8a8_fn *)fn)(&a);
         if (memcmp(y0, y1, sizeof(y0)))
             return false;
     }
     return true;
-}
-
-static bool check_tile_w8a8(void (*fn)(void), uint32_t n)
-{
-    return check_int_tile(k_tile_w8a8_ref, (tile_w8a8_fn *)fn, n, false);
-}
-
-static bool check_tile_int4(void (*fn)(void), uint32_t n)
-{
-    return check_int_tile(k_tile_int4_ref, (tile_int4_fn *)fn, n, true);
 }
 
 /* Ties, numbers next to nothing, all zeros, and such as are not finite. */

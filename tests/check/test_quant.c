@@ -127,7 +127,7 @@ static void products_are_bitwise_the_same_everywhere(void **state)
     (void)state;
     static const uint32_t rows[] = {1, 2, 3, 5, 7, 8, 12, 13, 16, 33, 100};
     static const uint64_t features[] = {0, 1, 3, 5, 7, ~0ull};
-    enum { N = 150, K = 1030, ROWS = 100 };
+    enum { N = 150, K = 1010, ROWS = 100 }; /* 32 groups of 4 bits: matrix units, too */
     float *w = rng_floats(&rng, N * K), *x = rng_floats(&rng, ROWS * K);
     float *bias = rng_floats(&rng, N);
     float *want = malloc(ROWS * N * sizeof(float)), *got = malloc(ROWS * N * sizeof(float));
@@ -323,6 +323,32 @@ static void codes_with_scales_are_kept(void **state)
     ops->close(d);
 }
 
+/* Half precision holds scales of codes; a factor of the row brings them there. */
+static void rows_of_4_bits_may_have_any_magnitude(void **state)
+{
+    (void)state;
+    enum { N = 21, K = 300 };
+    static const int powers[N] = {0, 1, -1, 15, -15, 40, -40, 55, -45};
+    float *w = rng_floats(&rng, (size_t)N * K), *x = rng_floats(&rng, K), want[N], got[N];
+    struct device *d = device(2, ~0ull);
+    for (int i = 0; i < N * K; i++)
+        w[i] *= i % 7 ? 1 : 0x1p-12f;
+    struct weight *pw = load(d, w, N, K, QUANT_INT4);
+    ops->linear(d, want, x, 1, pw, NULL);
+    ops->weight_free(d, pw);
+    for (int i = 0; i < N * K; i++)
+        w[i] = ldexpf(w[i], powers[i / K]);
+    pw = load(d, w, N, K, QUANT_INT4);
+    ops->linear(d, got, x, 1, pw, NULL);
+    for (int i = 0; i < N; i++)
+        if (got[i] != ldexpf(want[i], powers[i]))
+            fail_msg("row %d by 2^%d: %g, not 2^%d of %g", i, powers[i], got[i], powers[i],
+                     want[i]);
+    ops->weight_free(d, pw);
+    ops->close(d);
+    free(w), free(x);
+}
+
 /* Every number of e4m3 by its definition; what lies between two goes to the nearer, ties to even.
  */
 static void e4m3_is_exact_and_rounds_to_nearest_even(void **state)
@@ -361,6 +387,7 @@ int main(void)
         cmocka_unit_test(odd_numbers_stay_where_they_are),
         cmocka_unit_test(rounded_weights_are_near),
         cmocka_unit_test(codes_with_scales_are_kept),
+        cmocka_unit_test(rows_of_4_bits_may_have_any_magnitude),
         cmocka_unit_test(e4m3_is_exact_and_rounds_to_nearest_even),
     };
     rng = rng_new();

@@ -83,7 +83,7 @@ void code_layout_make(struct code_layout *l, const struct mat_part *parts, int n
     code_layout_place(l);
 }
 
-static size_t codes_panel_bytes(const struct weight *w)
+size_t code_panel_bytes(const struct weight *w)
 {
     return ((size_t)w->cols + CODE_BLOCK - 1) / CODE_BLOCK * w->codes.bytes;
 }
@@ -177,7 +177,21 @@ static void codes_pack(struct device *d, int thread, const struct weight *w, cha
     }
 }
 
-static void codes_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
+void code_pack_signed(const struct code_layout *l, char *panel, uint32_t lane, uint32_t k,
+                      const int8_t *q, float scale)
+{
+    char *block = panel + (size_t)(k / CODE_BLOCK) * l->bytes;
+    const uint32_t in = k % CODE_BLOCK;
+    put_f16(block, 0, code_group(in, l->scales) * CODE_LANES + lane, f16_of_f32(scale));
+    for (uint32_t i = 0; i < CODE_COLS; i += 8) {
+        uint8_t codes[8];
+        for (uint32_t c = 0; c < 8; c++)
+            codes[c] = (uint8_t)(q[i + c] + (int)l->zero);
+        pack_eight(l, block, in + i, lane, codes, NULL, 0);
+    }
+}
+
+void code_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
 {
     const char *panel = weight_panel(w, row / LANES);
     for (uint32_t i = k; i < k + n && !w->order; i++)
@@ -189,19 +203,19 @@ static void codes_row(float *dst, const struct weight *w, uint32_t row, uint32_t
         dst[i] *= w->factor[row];
 }
 
-static void codes_widen(const struct kernels *kern, float *dst, const struct weight *w,
-                        const char *panel, uint32_t k, uint32_t n)
+void code_widen(const struct kernels *kern, float *dst, const struct weight *w, const char *panel,
+                uint32_t k, uint32_t n)
 {
     kern->widen_codes(dst, panel, &w->codes, k, n);
 }
 
-const struct weight_kind kind_codes = {.panel_bytes = codes_panel_bytes,
+const struct weight_kind kind_codes = {.panel_bytes = code_panel_bytes,
                                        .pack = codes_pack,
-                                       .row = codes_row,
+                                       .row = code_row,
                                        .linear = linear_float,
-                                       .widen = codes_widen};
-const struct weight_kind kind_codes8 = {.panel_bytes = codes_panel_bytes,
+                                       .widen = code_widen};
+const struct weight_kind kind_codes8 = {.panel_bytes = code_panel_bytes,
                                         .pack = codes_pack,
-                                        .row = codes_row,
+                                        .row = code_row,
                                         .linear = linear_codes,
-                                        .widen = codes_widen};
+                                        .widen = code_widen};

@@ -81,7 +81,8 @@ struct weight_kind {
     void (*widen)(const struct kernels *kern, float *dst, const struct weight *w, const char *panel,
                   uint32_t k, uint32_t n);
 };
-/* as kind_codes, and activations are rounded to 8 bits */
+/* kind_codes8: as kind_codes, and activations are rounded to 8 bits. kind_int4: the same with the
+ * layout of Q4_0; its factors bring the scales into the range of half precision. */
 extern const struct weight_kind kind_plain, kind_int8, kind_w8a8, kind_int4, kind_fp8, kind_codes,
     kind_codes8;
 /* The layout that fits all parts, whose codes must be set. */
@@ -89,6 +90,15 @@ void code_layout_make(struct code_layout *l, const struct mat_part *parts, int n
 /* Computes the offsets within a block: `offset`, `by` and `less` say whether it has them (0: no),
  * and become offsets; sets `codes` and `bytes`. Uses upper, scales and groups. */
 void code_layout_place(struct code_layout *l);
+/* The methods of kinds with codes. */
+size_t code_panel_bytes(const struct weight *w);
+void code_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n);
+void code_widen(const struct kernels *kern, float *dst, const struct weight *w, const char *panel,
+                uint32_t k, uint32_t n);
+/* Columns k .. k + 31 of a lane of a zeroed panel are q, times a scale that half precision holds.
+ * For layouts of Q4_0. */
+void code_pack_signed(const struct code_layout *l, char *panel, uint32_t lane, uint32_t k,
+                      const int8_t *q, float scale);
 
 struct weight {
     const struct weight_kind *kind;
@@ -100,7 +110,7 @@ struct weight {
     uint8_t squares;
     /* of linear_float(): for these panels, or for widened ones */
     void (*tile)(const struct tile *t);
-    struct code_layout codes; /* of kind_codes and kind_codes8 */
+    struct code_layout codes; /* of kind_codes, kind_codes8 and kind_int4 */
     uint32_t rows, cols, n_panels;
     size_t panel_bytes, bytes, bytes_beside;
     char *data;
@@ -108,6 +118,15 @@ struct weight {
     float *factor;   /* [n_panels][16] factors of the sums of codes; NULL: 1 */
     bool mapped;     /* data, order and factor belong to the caller and are read-only */
 };
+static inline bool has_codes(const struct weight *w)
+{
+    return w->kind == &kind_codes || w->kind == &kind_codes8 || w->kind == &kind_int4;
+}
+/* Its columns, and zeros up to a whole group. */
+static inline uint32_t code_cols(const struct weight *w)
+{
+    return (w->cols + CODE_COLS - 1) / CODE_COLS * CODE_COLS;
+}
 static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
     return w->data + panel * w->panel_bytes;
@@ -127,9 +146,12 @@ static inline const float *row_scales(const struct weight *w, const char *panel)
 }
 void linear_float(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                   const float *bias);
+/* Columns k .. k + 31 of a row of x in the order of w's, zeros after the last one: in place, or
+ * in `copy`. */
+const float *code_group_of(float *copy, const float *row, const struct weight *w, uint32_t k);
 void linear_codes(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                   const float *bias);
-/* The same bits on matrix units. w->cols is a multiple of 64. */
+/* The same bits on matrix units. code_cols() is a multiple of 64. */
 void linear_code_squares(struct device *d, float *y, const float *x, uint32_t rows,
                          const struct weight *w, const float *bias);
 /* Rows of x and y, `ldx` and `ldy` numbers apart. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PANEL_LAYOUT = 1 };
+enum { PANEL_LAYOUT = 2 };
 
 struct head {
     uint32_t kind, dtype, rows, cols;
@@ -29,11 +29,6 @@ static const struct weight_kind *const kinds[] = {&kind_plain, &kind_int8,  &kin
                                                   &kind_fp8,   &kind_codes, &kind_codes8};
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 enum { PANELS, ORDER, FACTOR }; /* the pieces */
-
-static bool has_codes(const struct weight *w)
-{
-    return w->kind == &kind_codes || w->kind == &kind_codes8;
-}
 
 void cpu_weight_layout(const struct device *d, char *out, size_t max)
 {

@@ -2,18 +2,12 @@
  * There are 32 registers: the sums use up to 24. */
 #include "model-server/backend/cpu/dot_neon.inc.h"
 
-enum { ROWS8_MAX = 6, ROWS4_MAX = 4 };
+enum { ROWS8_MAX = 6 };
 #define PANELS8(rows) ((rows) == 1 ? 3 : (rows) == 2 ? 2 : 1)
-#define PANELS4(rows) ((rows) <= 1 ? 4 : (rows) <= 2 ? 2 : 1)
 
 /* Stored as w + 128. Signed weights need no correction. */
 INLINE i16 dot8_weights(i16 w) { return i_xor(w, i_set(0x80808080)); }
 INLINE i16 dot8_start(int32_t correction) { return (void)correction, i_set(0); }
 INLINE i16 dot8(i16 acc, i16 w, i16 x) { return i_dot(acc, w, x); }
-
-/* 4-bit codes are positive as signed bytes, too. */
-INLINE i16 dot4_start(int32_t correction) { return i_set((uint32_t)correction); }
-INLINE i16 dot4(i16 acc, i16 w, const int32_t *x) { return i_dot(acc, w, i_set((uint32_t)*x)); }
-INLINE i16 dot4_end(i16 acc, int32_t correction) { return (void)correction, acc; }
 
 #include "model-server/backend/cpu/kernels_int.inc.h"

@@ -71,23 +71,18 @@ struct tile {
 /* Quantised panels, in quads: four columns of a row side by side in 32 bits.
  *   int8   [quads][16][4] bytes w + 128 (w is -127 or more), then 16 fp32 scales
  *   fp8    [quads][16][4] e4m3, none of them NaN, then 16 fp32 scales
- *   int4   per 64 columns: [16][2] bf16 scales, of the first and of the second 32 columns; then
- *          [8][16][4] bytes with a quad of w + 8 in the low nibbles and the next quad in the high
- * Activations of a tile have, for each group of columns, their quads, an fp32 scale, and an int32:
- * minus the zero point (128, 8) times the sum of the numbers. Columns past the last are zero.
- *
- *   int8   one group of all columns: [quads + 2][rows]
- *
- *   int4   groups of 32 columns, an even number of them: [groups][rows][8 + 2]
- *
- * y[t][i] = sum over groups, ascending, of float(sum of w x) * (w's scale * x's scale), by fma. */
-enum { INT4_GROUP = 32, INT4_BLOCK_COLS = 64, INT4_BLOCK_BYTES = 576, INT4_X_WORDS = 10 };
+ * 8-bit activations of a tile are [quads + 2][rows]: their quads, an fp32 scale, and an int32,
+ * minus the zero point (128) times the sum of the numbers. Columns past the last are zero. y[t][i]
+ * = float(sum of w x) * (w's scale * x's scale). */
 enum { INT_TILE_ROWS = 16 }; /* most rows of x that a quantised tile takes */
-/* Candidates for the value of a group's greatest magnitude; -8 uses all 16 numbers. */
+/* --quantize int4. Candidates for the value of a group's greatest magnitude; -8 uses all 16
+ * numbers. */
+enum { INT4_GROUP = 32 };
 #define INT4_TOPS                                                                                  \
     {                                                                                              \
         -8.0f, -7.6f, -7.2f, -6.8f, -8.4f                                                          \
     }
+#define INT4_LEAST_TOP 6.8f
 struct int_tile {
     float *y;
     size_t ldy;
@@ -188,7 +183,7 @@ struct recur_step {
        uint32_t n, uint32_t k))                                                                    \
     /* 32 columns of a row of x for panels of this layout, as words above */                       \
     X(round_x, void, (int32_t * dst, const float *src, const struct code_layout *l))               \
-    /* with packed panels; fastest up to kernels.mr_codes rows */                                  \
+    /* with packed panels */                                                                       \
     X(tile_codes, void, (const struct code_tile *t))                                               \
     /* columns k .. k + n - 1 of a panel, multiples of 32, as CODE_WIDE_BYTES for each 32 */       \
     X(unpack, void,                                                                                \
@@ -201,7 +196,6 @@ struct recur_step {
       (char *dst, const char *panel, const struct code_layout *l, uint32_t k, uint32_t n))         \
     X(squares_codes, void, (const struct code_squares *t))                                         \
     X(tile_w8a8, void, (const struct int_tile *t))                                                 \
-    X(tile_int4, void, (const struct int_tile *t))                                                 \
     X(squares_bf16, void, (const struct squares *t))                                               \
     X(squares_i8, void, (const struct squares *t))                                                 \
     /* y[i] = float(sums[i] + plus) * (sw[i % 16] * sx), where the 16 scales of the next panel lie \
@@ -332,8 +326,7 @@ struct recur_step {
 
 #define INT_KERNELS(X, variant, needs)                                                             \
     CODE_KERNELS(X, variant, needs)                                                                \
-    X(tile_w8a8, variant, needs)                                                                   \
-    X(tile_int4, variant, needs)
+    X(tile_w8a8, variant, needs)
 
 #define CODE_SQUARE_KERNELS(X, variant, needs)                                                     \
     X(square_x, variant, needs)                                                                    \
@@ -386,9 +379,10 @@ VARIANTS(X)
 #undef X
 
 struct kernels {
-    uint32_t mr; /* rows of x that fill the registers: the limit of tiles in a large product */
-    uint32_t mr_w8a8, mr_int4;  /* the same for quantised activations */
-    uint32_t mr_codes, mr_wide; /* rows of tile_codes, and of tiles of tile_wide */
+    uint32_t mr;      /* rows of x that fill the registers: the limit of tiles in a large product */
+    uint32_t mr_w8a8; /* the same for 8-bit activations */
+    uint32_t mr_codes, mr_wide; /* rows of tiles of tile_codes, and of tile_wide */
+    uint32_t few_codes;         /* up to so many rows tile_codes is the faster one */
 #define X(op, ret, args) op##_fn *op;
     KERNELS(X)
 #undef X

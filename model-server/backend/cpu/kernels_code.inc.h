@@ -7,7 +7,9 @@
  *   struct pairs, pairs_none, pairs_add, pairs_sum   sums of n x in 16 bits
  *   PAIRS_QUADS(bits)     quads with n of so many bits that fit into such a sum
  *   dot_quads             unpacked quads with some rows
- * and how many rows fit the registers, packed and unpacked: CODE_ROWS_MAX, WIDE_ROWS_MAX. */
+ * and how many rows fit the registers, packed and unpacked: CODE_ROWS_MAX, WIDE_ROWS_MAX. Of packed
+ * columns more than CODE_ROWS_FEW rows take unpacked quads from registers, one row after the other;
+ * fewer have their sums in them. Up to CODE_ROWS_PANELS rows multiply several panels at a time. */
 #include "model-server/backend/cpu/kernels_code_words.inc.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
@@ -15,7 +17,7 @@
 
 #define FETCH(at) __builtin_prefetch(at)
 
-/* Panels that one row is multiplied with at a time, and prefetch distance in each. So many
+/* Panels that few rows are multiplied with at a time, and prefetch distance in each. So many
  * streams reach 0.93 to 1.0 of the speed of loads alone, one stream 0.86 to 0.97. */
 enum { CODE_PANELS = 4, CODE_AHEAD = 2048 };
 
@@ -36,28 +38,40 @@ INLINE void code_add(v16 *acc, const i16 *sum, const int32_t *x, const uint32_t 
 INLINE int code_bits(const int up) { return up >= UP_4 ? 8 : 4 + up; }
 
 #ifdef HAS_DOT_PAIRS
-/* Eight columns `eights` times, from the e-th on. */
+/* The e-th eight columns, of `first` to `end`. */
+INLINE void code_pairs8(i16 *sum, struct pairs *part, const char *words, const uint32_t e,
+                        const uint32_t end, const struct v_bytes *table, const int32_t *x,
+                        const int up, const uint32_t rows)
+{
+    const int bits = code_bits(up);
+    i16 even, odd;
+    code_eight(words, e, table, &even, &odd, up);
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        const int32_t *q = x + r * CODE_X_WORDS + 2 * e;
+        part[r] = pairs_add(pairs_add(part[r], even, q, bits), odd, q + 1, bits);
+        if ((e + 1) * 2 % PAIRS_QUADS(bits) == 0 || e + 1 == end) {
+            sum[r] = i_add(sum[r], pairs_sum(part[r], bits));
+            part[r] = pairs_none();
+        }
+    }
+}
+
+/* Eight columns `eights` times, from the e-th on. With more rows in turn, so that their sums stay
+ * in registers. */
 INLINE void code_sums(i16 *sum, const char *words, const uint32_t first, const uint32_t eights,
                       const struct v_bytes *table, const int32_t *x, const int up,
                       const uint32_t rows)
 {
-    const int bits = code_bits(up);
     struct pairs part[CODE_ROWS_MAX];
     UNROLL for (uint32_t r = 0; r < rows; r++) part[r] = pairs_none();
-    UNROLL for (uint32_t e = 0; e < eights; e++)
-    {
-        i16 even, odd;
-        code_eight(words, first + e, table, &even, &odd, up);
-        UNROLL for (uint32_t r = 0; r < rows; r++)
-        {
-            const int32_t *q = x + r * CODE_X_WORDS + 2 * (first + e);
-            part[r] = pairs_add(pairs_add(part[r], even, q, bits), odd, q + 1, bits);
-            if ((e + 1) * 2 % PAIRS_QUADS(bits) == 0 || e + 1 == eights) {
-                sum[r] = i_add(sum[r], pairs_sum(part[r], bits));
-                part[r] = pairs_none();
-            }
-        }
+    if (rows > CODE_ROWS_FEW) {
+        IN_TURN for (uint32_t e = first; e < first + eights; e++)
+            code_pairs8(sum, part, words, e, first + eights, table, x, up, rows);
+        return;
     }
+    UNROLL for (uint32_t e = first; e < first + eights; e++)
+        code_pairs8(sum, part, words, e, first + eights, table, x, up, rows);
 }
 #else
 /* With few rows there are two sums, of even and of odd columns, which reduces stalls. 4-bit codes
@@ -88,12 +102,29 @@ INLINE void code_sums(i16 *sum, const char *words, const uint32_t first, const u
                       const struct v_bytes *table, const int32_t *x, const int up,
                       const uint32_t rows)
 {
-    i16 odd[CODE_ROWS_MAX];
+    i16 odd[CODE_ROWS_FEW];
     UNROLL for (uint32_t r = 0; r < rows; r++) odd[r] = i_set(0);
     UNROLL for (uint32_t e = first; e < first + eights; e++)
         code_dot8(sum, odd, words, e, table, x, up, rows);
     UNROLL for (uint32_t r = 0; r < rows; r++) if (rows <= CODE_ROWS_TWO) sum[r] =
         i_add(sum[r], up == UP_NONE ? i_sar(odd[r], 4) : odd[r]);
+}
+#endif
+
+#ifndef HAS_DOT_PAIRS
+/* 32 columns, or half h of them, of quads in registers, one row after the other. */
+INLINE void half_rows(v16 *acc, const i16 *w, const int32_t *x, const uint32_t h,
+                      struct code_terms of, const bool sixteen, const bool offsets, const int bits,
+                      const uint32_t rows)
+{
+    const uint32_t quads = sixteen ? 4 : 8;
+    UNROLL for (uint32_t r = 0; r < rows; r++, x += CODE_X_WORDS)
+    {
+        i16 sum = i_set(offsets ? 0 : (uint32_t)x[CODE_X_TERM + h]);
+        UNROLL for (uint32_t i = h * quads; i < (h + 1) * quads; i++) sum =
+            dot_code(sum, w[i], x + i, bits);
+        code_add(acc + r, &sum, x, h, of, offsets, 1);
+    }
 }
 #endif
 
@@ -106,12 +137,23 @@ INLINE void code_columns8(v16 *acc, const struct code_layout *l, const char *blo
     const uint32_t upper = up == UP_TABLE ? 0 : (uint32_t)up, halves = sixteen ? 2 : 1;
     const char *words = block + l->codes + in / CODE_COLS * (upper + CODE_COLS / 8) * CODE_WORDS;
     UNROLL for (uint32_t i = 0; i < upper + 4; i++) FETCH(words + ahead + i * CODE_WORDS);
+#ifndef HAS_DOT_PAIRS
+    i16 w[8];
+    UNROLL for (uint32_t e = 0; e < 4 && rows > CODE_ROWS_FEW; e++)
+        code_eight(words, e, table, &w[2 * e], &w[2 * e + 1], up);
+#endif
     UNROLL for (uint32_t h = 0; h < halves; h++)
     {
         i16 sum[CODE_ROWS_MAX];
         if (sixteen && l->scales == 16)
             of = halves_at(l, block, in + h * CODE_LANES);
         const struct code_terms terms = terms_at(l, block, in + h * CODE_LANES, of, offsets);
+#ifndef HAS_DOT_PAIRS
+        if (rows > CODE_ROWS_FEW) {
+            half_rows(acc, w, x, h, terms, sixteen, offsets, code_bits(up), rows);
+            continue;
+        }
+#endif
         UNROLL for (uint32_t r = 0; r < rows; r++) sum[r] =
             i_set(offsets ? 0 : (uint32_t)x[r * CODE_X_WORDS + CODE_X_TERM + h]);
         code_sums(sum, words, 4 / halves * h, 4 / halves, table, x, up, rows);
@@ -169,10 +211,11 @@ INLINE void code_panels8(const struct code_tile *t, const uint32_t first, const 
     const char *w = t->w;
     const struct v_bytes table = up == UP_TABLE ? v_bytes(t->layout->table) : v_bytes(no_table);
     uint32_t i = 0;
-    for (; rows == 1 && t->n - i > (CODE_PANELS - 1) * LANES; w += CODE_PANELS * t->w_bytes) {
+    for (; rows <= CODE_ROWS_PANELS && t->n - i > (CODE_PANELS - 1) * LANES;
+         w += CODE_PANELS * t->w_bytes) {
         const uint32_t left = t->n - i - (CODE_PANELS - 1) * LANES;
-        code_panel8(t, w, y + i, left < LANES ? left : LANES, x, &table, up, sixteen, offsets, 1,
-                    CODE_PANELS);
+        code_panel8(t, w, y + i, left < LANES ? left : LANES, x, &table, up, sixteen, offsets,
+                    rows <= CODE_ROWS_PANELS ? rows : 1, CODE_PANELS);
         i += (CODE_PANELS - 1) * LANES + (left < LANES ? left : LANES);
     }
     for (; i < t->n; i += LANES, w += t->w_bytes)
@@ -200,6 +243,14 @@ INLINE void code_panels8(const struct code_tile *t, const uint32_t first, const 
                 CODE_CASE(6);                                                                      \
                 CODE_CASE(7);                                                                      \
                 CODE_CASE(8);                                                                      \
+                CODE_CASE(9);                                                                      \
+                CODE_CASE(10);                                                                     \
+                CODE_CASE(11);                                                                     \
+                CODE_CASE(12);                                                                     \
+                CODE_CASE(13);                                                                     \
+                CODE_CASE(14);                                                                     \
+                CODE_CASE(15);                                                                     \
+                CODE_CASE(16);                                                                     \
             }                                                                                      \
     }
 #define CODE_LAYOUTS(up)                                                                           \
@@ -310,21 +361,11 @@ INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const boo
 INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const bool sixteen,
                          const bool offsets, const int bits, const uint32_t rows)
 {
-    const uint32_t halves = sixteen ? 2 : 1, quads = 8 / halves;
+    const uint32_t halves = sixteen ? 2 : 1;
     i16 w[8];
     UNROLL for (uint32_t i = 0; i < 8; i++) w[i] = i_load(wide + (size_t)i * STEP_BYTES);
     UNROLL for (uint32_t h = 0; h < halves; h++)
-    {
-        const struct code_terms of = wide_terms(wide, h);
-        UNROLL for (uint32_t r = 0; r < rows; r++)
-        {
-            const int32_t *q = x + (size_t)r * CODE_X_WORDS;
-            i16 sum = i_set(offsets ? 0 : (uint32_t)q[CODE_X_TERM + h]);
-            UNROLL for (uint32_t i = 0; i < quads; i++) sum =
-                dot_code(sum, w[h * quads + i], q + h * quads + i, bits);
-            code_add(acc + r, &sum, q, h, of, offsets, 1);
-        }
-    }
+        half_rows(acc, w, x, h, wide_terms(wide, h), sixteen, offsets, bits, rows);
 }
 #endif
 

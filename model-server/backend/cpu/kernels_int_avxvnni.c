@@ -4,9 +4,8 @@
 #define ISA(op) k_##op##_avxvnni
 
 /* 16 registers, two for 16 lanes. */
-enum { ROWS8_MAX = 6, ROWS4_MAX = 4 };
+enum { ROWS8_MAX = 6 };
 #define PANELS8(rows) ((rows) <= 1 ? 4 : (rows) <= 3 ? 2 : 1)
-#define PANELS4(rows) ((rows) <= 1 ? 4 : (rows) <= 2 ? 2 : 1)
 
 INLINE i16 dot8_weights(i16 w) { return w; }
 INLINE i16 dot8_start(int32_t correction) { return i_set((uint32_t)correction); }
@@ -15,8 +14,5 @@ INLINE i16 dot8(i16 acc, i16 w, i16 x)
     return (i16){_mm256_dpbusd_avx_epi32(acc.l, w.l, x.l),
                  _mm256_dpbusd_avx_epi32(acc.h, w.h, x.h)};
 }
-INLINE i16 dot4_start(int32_t correction) { return i_set((uint32_t)correction); }
-INLINE i16 dot4(i16 acc, i16 w, const int32_t *x) { return dot8(acc, w, i_set((uint32_t)*x)); }
-INLINE i16 dot4_end(i16 acc, int32_t correction) { return (void)correction, acc; }
 
 #include "model-server/backend/cpu/kernels_int.inc.h"

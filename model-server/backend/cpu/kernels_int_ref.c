@@ -69,41 +69,6 @@ void k_tile_w8a8_ref(const struct int_tile *t)
     }
 }
 
-/* Of one output in one group: the scale, and element k. */
-static float int4_scale(const uint8_t *panel, uint32_t lane, uint32_t group)
-{
-    const uint16_t *s = (const uint16_t *)(panel + (size_t)(group / 2) * INT4_BLOCK_BYTES);
-    return f32_of_bf16(s[lane * 2 + group % 2]);
-}
-
-static int int4_at(const uint8_t *panel, uint32_t lane, uint32_t group, uint32_t k)
-{
-    uint32_t quad = group % 2 * (INT4_GROUP / 4) + k / 4;
-    const uint8_t *b = panel + (size_t)(group / 2) * INT4_BLOCK_BYTES + STEP_BYTES;
-    uint8_t byte = b[(quad / 2 * LANES + lane) * 4 + k % 4];
-    return (quad % 2 ? byte >> 4 : byte & 15) - 8;
-}
-
-void k_tile_int4_ref(const struct int_tile *t)
-{
-    uint32_t groups = (t->k + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS * 2;
-    for (uint32_t i = 0; i < t->n; i++) {
-        const uint8_t *w = (const uint8_t *)t->w + i / LANES * t->w_bytes;
-        for (uint32_t r = 0; r < t->rows; r++) {
-            float y = 0;
-            for (uint32_t g = 0; g < groups; g++) {
-                struct x_group x =
-                    x_group(t->x + ((size_t)g * t->rows + r) * INT4_X_WORDS, 1, INT4_GROUP / 4);
-                int32_t sum = 0;
-                for (uint32_t k = 0; k < INT4_GROUP; k++)
-                    sum += int4_at(w, i % LANES, g, k) * x_at(&x, k);
-                y = fmaf((float)sum, int4_scale(w, i % LANES, g) * x.scale, y);
-            }
-            t->y[r * t->ldy + i] = y;
-        }
-    }
-}
-
 /* ---------------------------------------------------------------- rounding */
 
 /* The greatest magnitude; NaN if a number is not finite. */

@@ -35,7 +35,7 @@ struct code_square_product {
 /* The records of a square's rows from column k on; a block may be shorter than the others. */
 static char *records_of(const struct code_square_product *p, uint32_t tall, uint32_t k)
 {
-    const uint32_t block = k / BLOCK_COLS * BLOCK_COLS, left = p->w->cols - block;
+    const uint32_t block = k / BLOCK_COLS * BLOCK_COLS, left = code_cols(p->w) - block;
     const uint32_t cols = left < BLOCK_COLS ? left : BLOCK_COLS;
     const size_t before = (size_t)block / CODE_COLS * p->tall + (size_t)tall * (cols / CODE_COLS) +
                           (k - block) / CODE_COLS;
@@ -46,16 +46,10 @@ static char *records_of(const struct code_square_product *p, uint32_t tall, uint
 static void round_group(const struct code_square_product *p, char *record, uint32_t row, uint32_t k)
 {
     static const float none[CODE_COLS];
-    const struct weight *w = p->w;
-    const float *src = p->x + (size_t)row * w->cols;
-    float sorted[CODE_COLS];
-    for (uint32_t i = 0; i < CODE_COLS && w->order && row < p->rows; i++)
-        sorted[i] = src[w->order[k + i]];
-    p->d->kern.square_x(record,
-                        row >= p->rows ? none
-                        : w->order     ? sorted
-                                       : src + k,
-                        &w->codes, row % SQUARE);
+    const float *src = p->x + (size_t)row * p->w->cols;
+    float copy[CODE_COLS];
+    p->d->kern.square_x(record, row >= p->rows ? none : code_group_of(copy, src, p->w, k),
+                        &p->w->codes, row % SQUARE);
 }
 
 /* One record after the other, so that it is written while it is in the cache. */
@@ -64,7 +58,7 @@ static void round_rows(void *arg, int thread, size_t begin, size_t end)
     const struct code_square_product *p = arg;
     (void)thread;
     for (size_t tall = begin; tall < end; tall++)
-        for (uint32_t k = 0; k < p->w->cols; k += CODE_COLS)
+        for (uint32_t k = 0; k < code_cols(p->w); k += CODE_COLS)
             for (uint32_t i = 0; i < SQUARE; i++)
                 round_group(p, records_of(p, (uint32_t)tall, k), (uint32_t)tall * SQUARE + i, k);
 }
@@ -131,7 +125,7 @@ static void multiply_block(const struct code_square_product *p, char *records, u
 {
     const struct weight *w = p->w;
     const struct kernels *kern = &p->d->kern;
-    const uint32_t cols = w->cols - at.k < BLOCK_COLS ? w->cols - at.k : BLOCK_COLS;
+    const uint32_t left = code_cols(w) - at.k, cols = left < BLOCK_COLS ? left : BLOCK_COLS;
     for (uint32_t i = 0; i < wide; i++)
         kern->square_w(records + i * (cols / CODE_COLS * p->group), weight_panel(w, at.panel + i),
                        &w->codes, at.k, cols);
@@ -154,7 +148,7 @@ static void multiply_block(const struct code_square_product *p, char *records, u
 static void run_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct code_square_product *p = arg;
-    const uint32_t cols = p->w->cols;
+    const uint32_t cols = code_cols(p->w);
     const uint32_t last = cols - p->part < PART_COLS ? cols : p->part + PART_COLS;
     begin += p->set, end += p->set;
     for (size_t panel = begin; panel < end; panel += WIDE) {
@@ -177,7 +171,7 @@ static void run_panels(void *arg, int thread, size_t begin, size_t end)
 
 static void multiply(struct code_square_product *p)
 {
-    const uint32_t cols = p->w->cols, panels = p->w->n_panels;
+    const uint32_t cols = code_cols(p->w), panels = p->w->n_panels;
     const size_t set = panels < SET_PANELS ? panels : SET_PANELS;
     const size_t sum_bytes = set * p->tall * SQUARE * LANES * sizeof(float);
     p->group = record_bytes(&p->w->codes) * (CODE_COLS / term_columns(&p->w->codes));

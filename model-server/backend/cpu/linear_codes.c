@@ -2,15 +2,15 @@
  * (kernels.h).
  *
  * x is rounded once per product. A few rows (a decode step): the packed panels are streamed from
- * memory. More: columns of a panel are unpacked once, into the L2 cache, for all tiles of a chunk
- * of rows, while the next panel is prefetched. */
+ * memory, for one tile or two. More: columns of a panel are unpacked once, into the L2 cache, for
+ * all tiles of a chunk of rows, while the next panel is prefetched. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/slice.h"
 #include <string.h>
 
 enum { X_BYTES = 1 << 20 };      /* size of the rounded rows that are multiplied at a time */
 enum { GRAIN_NUMBERS = 16384 };  /* rounded in a thread */
-enum { SQUARE_ROWS_LEAST = 48 }; /* fewer are as fast in tiles; the bits are the same */
+enum { SQUARE_ROWS_LEAST = 32 }; /* fewer are as fast in tiles; the bits are the same */
 enum { WIDE_COLS = 4096 };       /* columns of a panel that are unpacked at a time */
 _Static_assert(WIDE_COLS / CODE_COLS * CODE_WIDE_BYTES <= THREAD_SCRATCH, "an unpacked panel");
 
@@ -26,22 +26,27 @@ struct code_product {
 
 static size_t row_words(const struct code_product *p) { return (size_t)p->groups * CODE_X_WORDS; }
 
+const float *code_group_of(float *copy, const float *row, const struct weight *w, uint32_t k)
+{
+    const uint32_t left = w->cols - k, n = left < CODE_COLS ? left : CODE_COLS;
+    if (!w->order && n == CODE_COLS)
+        return row + k;
+    for (uint32_t i = 0; i < CODE_COLS; i++)
+        copy[i] = i >= n ? 0.0f : row[w->order ? w->order[k + i] : k + i];
+    return copy;
+}
+
 static void round_rows(void *arg, int thread, size_t begin, size_t end)
 {
     const struct code_product *p = arg;
-    const uint32_t cols = p->w->cols;
     (void)thread;
     for (size_t r = begin; r < end; r++) {
         const struct slice tile = slice_with(p->rows, (uint32_t)r, p->n_tiles);
         int32_t *dst = p->packed + tile.first * row_words(p) + (r - tile.first) * CODE_X_WORDS;
-        const float *src = p->x + r * cols;
-        for (uint32_t g = 0; g < p->groups; g++, dst += (size_t)tile.n * CODE_X_WORDS) {
-            float sorted[CODE_COLS];
-            const uint32_t *order = p->w->order ? p->w->order + (size_t)g * CODE_COLS : NULL;
-            for (uint32_t k = 0; order && k < CODE_COLS; k++)
-                sorted[k] = src[order[k]];
-            p->kern->round_x(dst, order ? sorted : src + (size_t)g * CODE_COLS, &p->w->codes);
-        }
+        const float *row = p->x + r * p->w->cols;
+        float copy[CODE_COLS];
+        for (uint32_t g = 0; g < p->groups; g++, dst += (size_t)tile.n * CODE_X_WORDS)
+            p->kern->round_x(dst, code_group_of(copy, row, p->w, g * CODE_COLS), &p->w->codes);
     }
 }
 
@@ -69,15 +74,24 @@ static struct code_tile tile_of(const struct code_product *p, size_t panel, size
                               .layout = &w->codes,
                               .rows = p->rows,
                               .n = (uint32_t)(last - panel * LANES),
-                              .k = w->cols};
+                              .k = code_cols(w)};
 }
 
+/* The packed panels with each tile: a few panels at a time, which stay in the L1 cache. */
 static void stream_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct code_product *p = arg;
-    const struct code_tile t = tile_of(p, begin, end);
+    const size_t step = p->n_tiles == 1 ? end - begin : 2;
     (void)thread;
-    p->kern->tile_codes(&t);
+    for (size_t panel = begin; panel < end; panel += step)
+        for (uint32_t i = 0; i < p->n_tiles; i++) {
+            const struct slice rows = slice_of(p->rows, i, p->n_tiles);
+            struct code_tile t = tile_of(p, panel, panel + step < end ? panel + step : end);
+            t.y += (size_t)rows.first * p->w->rows;
+            t.x += rows.first * row_words(p);
+            t.rows = rows.n;
+            p->kern->tile_codes(&t);
+        }
     finish(p, begin, end);
 }
 
@@ -86,7 +100,7 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
 static void wide_panel(const struct code_product *p, char *wide, size_t panel, uint32_t k)
 {
     const struct weight *w = p->w;
-    const uint32_t cols = w->cols - k < WIDE_COLS ? w->cols - k : WIDE_COLS;
+    const uint32_t left = code_cols(w) - k, cols = left < WIDE_COLS ? left : WIDE_COLS;
     const size_t at = (size_t)k / CODE_BLOCK * w->codes.bytes;
     const size_t bytes = (size_t)(cols + CODE_BLOCK - 1) / CODE_BLOCK * w->codes.bytes;
     const uint32_t groups = cols / CODE_COLS;
@@ -119,9 +133,10 @@ static void wide_panels(void *arg, int thread, size_t begin, size_t end)
 
 static void multiply(struct code_product *p)
 {
-    const bool few = p->rows <= p->kern->mr_codes;
+    const bool few = p->rows <= p->kern->few_codes;
     const size_t grain = GRAIN_NUMBERS / p->w->cols;
-    p->n_tiles = few ? 1 : (p->rows + p->kern->mr_wide - 1) / p->kern->mr_wide;
+    const uint32_t mr = few ? p->kern->mr_codes : p->kern->mr_wide;
+    p->n_tiles = (p->rows + mr - 1) / mr;
     p->packed = cpu_scratch(p->d, SCRATCH_PACK, p->rows * row_words(p) * sizeof(*p->packed));
     if (!p->packed)
         return;
@@ -132,7 +147,7 @@ static void multiply(struct code_product *p)
 void linear_codes(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                   const float *bias)
 {
-    const uint32_t groups = w->cols / CODE_COLS, mr = d->kern.mr_wide;
+    const uint32_t groups = code_cols(w) / CODE_COLS, mr = d->kern.mr_wide;
     if (d->squares_codes && rows >= SQUARE_ROWS_LEAST && groups % 2 == 0) {
         linear_code_squares(d, y, x, rows, w, bias);
         return;

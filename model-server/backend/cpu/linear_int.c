@@ -1,4 +1,4 @@
-/* linear_int.c - products of quantised weights with quantised activations.
+/* linear_int.c - products of 8-bit weights with activations in 8 bits, a scale for each row.
  *
  * x is quantised once per product, into tiles of rows. One tile (a decode step): the panels are
  * streamed from memory. Several (prefill): a pair of panels at a time for all tiles, while the
@@ -20,47 +20,23 @@ struct int_product {
     const float *x, *bias;
     int32_t *packed; /* tiles, row_words for each row */
     uint32_t rows, n_tiles;
-    uint32_t groups, group_cols;
-    int zero; /* added to stored weights */
 };
 
-static size_t row_words(const struct int_product *p)
-{
-    return (size_t)p->groups * (quads_of(p->group_cols) + 2);
-}
-
-/* One row of a tile, in groups; zeros after the last column. */
-static void quantise_row(const struct int_product *p, int32_t *dst, size_t word, size_t group,
-                         const float *src)
-{
-    uint32_t quads = quads_of(p->group_cols), cols = p->w->cols;
-    for (uint32_t g = 0; g < p->groups; g++, dst += group) {
-        uint32_t k = g * p->group_cols, n = k >= cols ? 0 : cols - k;
-        n = n < p->group_cols ? n : p->group_cols;
-        float scale = 0;
-        int32_t sum = 0;
-        for (uint32_t q = quads_of(n); q < quads; q++)
-            dst[q * word] = 0;
-        if (n)
-            scale = p->kern->quantise((uint8_t *)dst, word * sizeof(*dst), src + k, n, 0, &sum);
-        memcpy(&dst[quads * word], &scale, sizeof(scale));
-        dst[(quads + 1) * word] = -p->zero * sum;
-    }
-}
+static size_t row_words(const struct int_product *p) { return quads_of(p->w->cols) + 2; }
 
 static void quantise_rows(void *arg, int thread, size_t begin, size_t end)
 {
+    enum { ZERO = 128 }; /* added to stored weights */
     const struct int_product *p = arg;
+    const uint32_t cols = p->w->cols, quads = quads_of(cols);
     (void)thread;
     for (size_t r = begin; r < end; r++) {
         const struct slice tile = slice_with(p->rows, (uint32_t)r, p->n_tiles);
-        int32_t *dst = p->packed + tile.first * row_words(p);
-        const float *src = p->x + r * p->w->cols;
-        if (p->groups > 1)
-            quantise_row(p, dst + (r - tile.first) * INT4_X_WORDS, 1, (size_t)tile.n * INT4_X_WORDS,
-                         src);
-        else
-            quantise_row(p, dst + (r - tile.first), tile.n, 0, src);
+        int32_t *dst = p->packed + tile.first * row_words(p) + (r - tile.first), sum;
+        const float scale = p->kern->quantise((uint8_t *)dst, tile.n * sizeof(*dst),
+                                              p->x + r * cols, cols, 0, &sum);
+        memcpy(&dst[(size_t)quads * tile.n], &scale, sizeof(scale));
+        dst[(size_t)(quads + 1) * tile.n] = -ZERO * sum;
     }
 }
 
@@ -81,10 +57,7 @@ static void run_tile(const struct int_product *p, uint32_t tile, size_t panel, s
         t.fetch_step = (STEP_BYTES + p->n_tiles - 1) / p->n_tiles;
         t.fetch = (const char *)t.w + 2 * w->panel_bytes + tile * (w->panel_bytes / p->n_tiles);
     }
-    if (w->kind == &kind_w8a8)
-        p->kern->tile_w8a8(&t);
-    else
-        p->kern->tile_int4(&t);
+    p->kern->tile_w8a8(&t);
 }
 
 static void run_panels(void *arg, int thread, size_t begin, size_t end)
@@ -104,10 +77,6 @@ static void run_panels(void *arg, int thread, size_t begin, size_t end)
 static void multiply(struct int_product *p)
 {
     const struct weight *w = p->w;
-    bool one_group = w->kind == &kind_w8a8;
-    p->group_cols = one_group ? quads_of(w->cols) * 4 : INT4_GROUP;
-    p->zero = one_group ? 128 : 8;
-    p->groups = one_group ? 1 : (w->cols + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS * 2;
     p->packed = cpu_scratch(p->d, SCRATCH_PACK, p->rows * row_words(p) * sizeof(*p->packed));
     if (!p->packed)
         return;
@@ -119,8 +88,8 @@ static void multiply(struct int_product *p)
 void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                 const float *bias)
 {
-    uint32_t mr = w->kind == &kind_w8a8 ? d->kern.mr_w8a8 : d->kern.mr_int4;
-    if (d->squares_i8 && w->kind == &kind_w8a8 && rows >= SQUARE_ROWS_LEAST) {
+    const uint32_t mr = d->kern.mr_w8a8;
+    if (d->squares_i8 && rows >= SQUARE_ROWS_LEAST) {
         linear_squares(d, &(struct strided){y, x, bias, w->rows, w->cols}, rows, w);
         return;
     }

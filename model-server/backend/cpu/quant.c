@@ -76,48 +76,49 @@ const struct weight_kind kind_fp8 = {byte_panel_bytes, fp8_pack, fp8_row, linear
 
 /* ---------------------------------------------------------------- 4 bits */
 
-static size_t int4_panel_bytes(const struct weight *w)
+/* The power of two that brings the scales of a row into the range of half precision, in which
+ * panels of codes have them. Scales of bfloat16 divided by it lose nothing, unless they are less
+ * than 2^-31 of the row's greatest. */
+static float unit_of(float scale)
 {
-    return ((size_t)w->cols + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS * INT4_BLOCK_BYTES;
+    enum { TOP = 15, LEAST = -100 }; /* 2^15 is representable */
+    int exponent;
+    frexpf(scale, &exponent);
+    return isfinite(scale) ? ldexpf(1.0f, (exponent > LEAST ? exponent : LEAST) - TOP) : 1.0f;
 }
 
-/* 16-bit scales lose nothing: numbers are rounded to multiples of the stored scale. */
+/* The greatest finite one of the scales that a checkpoint has. */
+static float top_scale(const uint16_t *scales, uint32_t n)
+{
+    float top = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const float s = fabsf(f32_of_bf16(scales[i]));
+        top = isfinite(s) && s > top ? s : top;
+    }
+    return top;
+}
+
+/* A row becomes codes with the scales of quantise4(). The row's unit is its factor. */
 static void int4_pack(struct device *d, int thread, const struct weight *w, char *panel, int lane,
                       const struct mat_part *p, int64_t row)
 {
     float *f = cpu_widen_row(d, thread, p, row);
-    uint32_t groups = (w->cols + INT4_GROUP - 1) / INT4_GROUP;
+    const uint32_t groups = (w->cols + INT4_GROUP - 1) / INT4_GROUP;
+    const uint16_t *scales = p->scales ? p->scales + (size_t)row * groups : NULL;
+    const float unit =
+        unit_of(scales ? top_scale(scales, groups) : d->kern.row_top(f, w->cols) / INT4_LEAST_TOP);
+    w->factor[(size_t)(panel - w->data) / w->panel_bytes * LANES + (size_t)lane] = unit;
     memset(f + w->cols, 0, ((size_t)groups * INT4_GROUP - w->cols) * sizeof(*f));
-    for (uint32_t g = 0; g < groups; g++) {
+    for (uint32_t g = 0; g < groups; g++, f += INT4_GROUP) {
         int8_t q[INT4_GROUP];
-        char *block = panel + (size_t)(g / 2) * INT4_BLOCK_BYTES + (size_t)lane * 4;
-        const float *at = f + (size_t)g * INT4_GROUP;
-        uint16_t scale = bf16_of_f32(
-            p->scales ? int4_of_scale(q, at, INT4_GROUP, p->scales[(size_t)row * groups + g])
-                      : d->kern.quantise4(q, at));
-        memcpy(block + g % 2 * sizeof(scale), &scale, sizeof(scale));
-        for (uint32_t i = 0; i < INT4_GROUP / 8; i++) {
-            uint32_t low, high;
-            memcpy(&low, q + (size_t)i * 8, 4), memcpy(&high, q + (size_t)i * 8 + 4, 4);
-            low = (low & 0x0f0f0f0f) ^ 0x08080808; /* of two's complement: plus 8 */
-            high = (high & 0x0f0f0f0f) ^ 0x08080808;
-            low |= high << 4;
-            memcpy(block + (size_t)(1 + g % 2 * 4 + i) * STEP_BYTES, &low, sizeof(low));
-        }
+        const float scale =
+            scales ? int4_of_scale(q, f, INT4_GROUP, scales[g]) : d->kern.quantise4(q, f);
+        code_pack_signed(&w->codes, panel, (uint32_t)lane, g * INT4_GROUP, q, scale / unit);
     }
 }
 
-static void int4_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
-{
-    const char *panel = weight_panel(w, row / LANES);
-    uint32_t lane = row % LANES;
-    for (uint32_t i = k; i < k + n; i++) {
-        const char *block = panel + (size_t)(i / INT4_BLOCK_COLS) * INT4_BLOCK_BYTES;
-        uint32_t in = i % INT4_BLOCK_COLS;
-        uint8_t byte = (uint8_t)block[(1 + in / 8) * STEP_BYTES + lane * 4 + in % 4];
-        uint16_t s = ((const uint16_t *)block)[lane * 2 + in / INT4_GROUP];
-        dst[i - k] = (float)((in / 4 % 2 ? byte >> 4 : byte & 15) - 8) * f32_of_bf16(s);
-    }
-}
-
-const struct weight_kind kind_int4 = {int4_panel_bytes, int4_pack, int4_row, linear_int};
+const struct weight_kind kind_int4 = {.panel_bytes = code_panel_bytes,
+                                      .pack = int4_pack,
+                                      .row = code_row,
+                                      .linear = linear_codes,
+                                      .widen = code_widen};

@@ -202,24 +202,46 @@ static int keep_order(struct weight *w, const struct mat_codes *c, struct err *e
     return 0;
 }
 
+/* Room for a factor of each row. */
+static int add_factors(struct weight *w, struct err *e)
+{
+    const size_t n = (size_t)w->n_panels * LANES;
+    if (!(w->factor = malloc(n * sizeof(*w->factor))))
+        return err_nomem(e);
+    w->bytes_beside += n * sizeof(*w->factor);
+    for (size_t i = 0; i < n; i++)
+        w->factor[i] = 1.0f;
+    return 0;
+}
+
 /* Copies the factors of the rows, if any part has them. */
 static int keep_factors(struct weight *w, const struct mat_desc *m, struct err *e)
 {
-    const size_t n = (size_t)w->n_panels * LANES;
     bool any = false;
     for (int i = 0; i < m->n_parts; i++)
         any |= m->parts[i].codes->format.factors;
     if (!any)
         return 0;
-    if (!(w->factor = malloc(n * sizeof(*w->factor))))
-        return err_nomem(e);
-    w->bytes_beside += n * sizeof(*w->factor);
-    for (size_t i = 0; i < n; i++) {
+    if (add_factors(w, e))
+        return -1;
+    for (size_t i = 0; i < w->rows; i++) {
         int64_t row = (int64_t)i;
-        const struct mat_part *p = i < w->rows ? part_of(m, &row) : NULL;
-        w->factor[i] = p && p->codes->format.factors ? p->codes->factor[row] : 1.0f;
+        const struct mat_part *p = part_of(m, &row);
+        w->factor[i] = p->codes->format.factors ? p->codes->factor[row] : 1.0f;
     }
     return 0;
+}
+
+/* The layout of codes, and what is beside the panels. */
+static int prepare_codes(struct weight *w, const struct mat_desc *m, struct err *e)
+{
+    if (m->parts[0].source == SOURCE_CODES) {
+        code_layout_make(&w->codes, m->parts, m->n_parts);
+        return keep_order(w, m->parts[0].codes, e) ? -1 : keep_factors(w, m, e);
+    }
+    const struct mat_codes like = {.format = formats[FORMAT_Q4_0]};
+    code_layout_make(&w->codes, &(struct mat_part){.codes = &like}, 1);
+    return add_factors(w, e);
 }
 
 struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
@@ -236,19 +258,16 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
     w->rows = (uint32_t)rows;
     w->cols = (uint32_t)m->parts[0].cols;
     w->n_panels = (w->rows + LANES - 1) / LANES;
-    if (m->parts[0].source == SOURCE_CODES)
-        code_layout_make(&w->codes, m->parts, m->n_parts);
+    if (has_codes(w) && prepare_codes(w, m, e)) {
+        cpu_weight_free(d, w);
+        return NULL;
+    }
     w->panel_bytes = w->kind->panel_bytes(w);
     if (__builtin_mul_overflow(w->panel_bytes, (size_t)w->n_panels, &w->bytes) ||
         !(w->data = cpu_map(w->bytes))) {
         err_set(e, ERR_SYSTEM,
                 "no memory for a weight of %u x %u %s, %zu bytes (--quantize, --num-shard)",
                 w->rows, w->cols, storage_name(m), w->bytes);
-        free(w);
-        return NULL;
-    }
-    if (m->parts[0].source == SOURCE_CODES &&
-        (keep_order(w, m->parts[0].codes, e) || keep_factors(w, m, e))) {
         cpu_weight_free(d, w);
         return NULL;
     }
