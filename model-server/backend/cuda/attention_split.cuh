@@ -227,7 +227,9 @@ static __device__ __forceinline__ void sum_segment(const attn_args &a, const til
 #pragma unroll
         for (uint32_t i = 0; i < MINE; i++)
             if (row < t.n && warp + SPLIT_WARPS * i < GROUPS)
-                C::template put<16>(to + 16 * (warp + SPLIT_WARPS * i), o[i], half, 1.0f);
+                C::template pairs<16>(o[i], half, [&](uint32_t dim, float lo, float hi) {
+                    *(float2 *)(to + 16 * (warp + SPLIT_WARPS * i) + dim) = make_float2(lo, hi);
+                });
     }
     if (threadIdx.x < t.n) {
         const uint32_t row = threadIdx.x;
