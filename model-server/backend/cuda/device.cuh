@@ -212,6 +212,9 @@ static __device__ __forceinline__ uint32_t opaque(uint32_t v)
     return v;
 }
 
+/* *f has no value from here on: it needs no register until it is set. */
+static __device__ __forceinline__ void unset(float *f) { asm volatile("" : "=f"(*f)); }
+
 /* ---------------------------------------------------------------- arithmetic */
 
 /* 2^x, within 2 units in the last place; 2^-inf is 0. The same bits wherever it is used. */

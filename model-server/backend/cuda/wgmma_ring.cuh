@@ -232,7 +232,14 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
         static_assert(TIMES % PARTS == 0, "parts of stages");
 #pragma unroll
         for (int i = 0; i < ROWS / 8 * 4; i++)
-            acc[i / 4][i % 4] = 0.0f;
+            if (F::GROUPED)
+                acc[i / 4][i % 4] = 0.0f;
+            else /* the first product sets it */
+                unset(&acc[i / 4][i % 4]);
+        if (!F::GROUPED && !stages)
+#pragma unroll
+            for (int i = 0; i < ROWS / 8 * 4; i++)
+                acc[i / 4][i % 4] = 0.0f;
 #pragma unroll
         for (int i = 0; i < TIMES; i++)
             step(acc, i % PARTS, i == 0, [&]() { part(i); });
@@ -261,7 +268,7 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
             return;
         }
         load(h);
-        start(acc, h, true);
+        start(acc, h, !first);
         wgmma_wait<1>(); /* the part before this one is added: f[1 - h % 2] may be loaded */
         if (h == 0 && !first)
             r->release(p.before());
@@ -274,7 +281,10 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
     template <typename FN>
     __device__ __forceinline__ void step_of_group(float (&acc)[ROWS / 8][4], int h, FN other)
     {
-        float chain[ROWS / 8][4] = {};
+        float chain[ROWS / 8][4];
+#pragma unroll
+        for (int i = 0; i < ROWS / 8 * 4; i++)
+            unset(&chain[i / 4][i % 4]); /* the first product sets it */
         if (h == 0)
             load(0);
         start(chain, h, false);

@@ -123,6 +123,8 @@ static inline float reciprocal_fast(float x)
     return fabsf(y) < 0x1p-126f ? 0.0f : __float_as_uint(x) % 2 ? nextafterf(y, 0.0f) : y;
 }
 static inline uint32_t opaque(uint32_t v) { return v; }
+/* Whoever uses the number sees it. */
+static inline void unset(float *f) { *f = NAN; }
 
 static inline float low_half(uint32_t h) { return f32_of_f16((uint16_t)h); }
 static inline float high_half(uint32_t h) { return f32_of_f16((uint16_t)(h >> 16)); }
