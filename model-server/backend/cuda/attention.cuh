@@ -16,6 +16,7 @@
 #define MODEL_SERVER_BACKEND_CUDA_ATTENTION_CUH
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
+#include "model-server/backend/cuda/narrow.cuh"
 #include "model-server/backend/cuda/numbers.cuh"
 
 /* Byte offsets of a key's head in K, and of its value in V. */
@@ -139,6 +140,18 @@ static __device__ __forceinline__ float row_factor(const attn_args &a, uint32_t 
     return w.old / fmaf(sum, w.old, w.fresh);
 }
 
+/* Two dimensions of a row's result, from `dim` on (even). */
+static __device__ __forceinline__ void store_result(const attn_args &a, const tile_rows &t,
+                                                    uint32_t row, uint32_t dim, float lo, float hi)
+{
+    const size_t token = t.span.first + t.token(row);
+    const uint32_t k = t.head(row) * a.head_dim + dim;
+    if (a.narrow.to)
+        store_pair(a.narrow, token, k, lo, hi);
+    if (!a.narrow.alone)
+        *(float2 *)(a.o + token * a.n_heads * a.head_dim + k) = make_float2(lo, hi);
+}
+
 /* Merges four dimensions, from `dim` on, of row `row` of a tile, from the segments of
  * attn_split. */
 static __device__ __forceinline__ void merge_segments(const attn_args &a, const tile_rows &t,
@@ -158,8 +171,8 @@ static __device__ __forceinline__ void merge_segments(const attn_args &a, const 
         sum = fmaf(ml.y, w.fresh, sum * w.old);
         max = w.max;
     }
-    const size_t to = (size_t)(t.span.first + t.token(row)) * a.n_heads + t.head(row);
     const float r = row_factor(a, t.head(row), max, sum);
-    *(float4 *)(a.o + to * a.head_dim + dim) = make_float4(o[0] * r, o[1] * r, o[2] * r, o[3] * r);
+    store_result(a, t, row, dim, o[0] * r, o[1] * r);
+    store_result(a, t, row, dim + 2, o[2] * r, o[3] * r);
 }
 #endif

@@ -27,7 +27,8 @@ template <int BYTES> struct tile {
 
 /* A type defines the type of its MMAs; which dimensions a lane has in fragment m of q: low(m, t),
  * + 1, high(m, t), + 1; the dot products of 16 rows of q with 32 keys; the addition of 32 weighted
- * values to sums, of dimensions from `first` on; and storing a row's sums. q.get(m, f): fragment m.
+ * values to sums, of dimensions from `first` on; and the pairs of a row's sums. q.get(m, f):
+ * fragment m.
  */
 template <typename T> struct Cache16 {
     typedef T Mma;
@@ -82,15 +83,13 @@ template <typename T> struct Cache16 {
                 T::mma(o[2 * d + 1], p[j], f[2], f[3]);
             }
     }
-    /* A row's sums to `to`; i: row g or g + 8. */
-    template <int DIMS>
-    static __device__ __forceinline__ void put(float *to, const float (&o)[DIMS / 8][4], int i,
-                                               float s)
+    /* Calls fn(dim, lo, hi) with this lane's pairs of a row's sums; i: row g or g + 8. */
+    template <int DIMS, typename FN>
+    static __device__ __forceinline__ void pairs(const float (&o)[DIMS / 8][4], int i, FN fn)
     {
 #pragma unroll
         for (int d = 0; d < DIMS / 8; d++)
-            *(float2 *)(to + 8 * d + threadIdx.x % 4 * 2) =
-                make_float2(o[d][2 * i] * s, o[d][2 * i + 1] * s);
+            fn(8 * d + threadIdx.x % 4 * 2, o[d][2 * i], o[d][2 * i + 1]);
     }
 };
 
@@ -152,15 +151,15 @@ template <typename W> struct Cache8 {
             }
         }
     }
-    template <int DIMS>
-    static __device__ __forceinline__ void put(float *to, const float (&o)[DIMS / 8][4], int i,
-                                               float s)
+    template <int DIMS, typename FN>
+    static __device__ __forceinline__ void pairs(const float (&o)[DIMS / 8][4], int i, FN fn)
     {
 #pragma unroll
-        for (int d = 0; d < DIMS / 16; d++)
-            *(float4 *)(to + 16 * d + threadIdx.x % 4 * 4) =
-                make_float4(o[2 * d][2 * i] * s, o[2 * d + 1][2 * i] * s, o[2 * d][2 * i + 1] * s,
-                            o[2 * d + 1][2 * i + 1] * s);
+        for (int d = 0; d < DIMS / 16; d++) {
+            const uint32_t dim = 16 * d + threadIdx.x % 4 * 4;
+            fn(dim, o[2 * d][2 * i], o[2 * d + 1][2 * i]);
+            fn(dim + 2, o[2 * d][2 * i + 1], o[2 * d + 1][2 * i + 1]);
+        }
     }
 };
 

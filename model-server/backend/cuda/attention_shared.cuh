@@ -243,9 +243,10 @@ static __global__ void __launch_bounds__(plan<C, DIM>::THREADS, plan<C, DIM>::BL
         const uint32_t row = warp_row + lane / 4 + 8 * i;
         if (row >= t.n)
             continue;
-        float *o = a.o + ((size_t)(t.span.first + t.token(row)) * a.n_heads + t.head(row)) * DIM;
-        C::template put<P::PART>(o + part, all.o, i,
-                                 row_factor(a, t.head(row), all.max[i], all.sum[i]));
+        const float factor = row_factor(a, t.head(row), all.max[i], all.sum[i]);
+        C::template pairs<P::PART>(all.o, i, [&](uint32_t dim, float lo, float hi) {
+            store_result(a, t, row, part + dim, lo * factor, hi * factor);
+        });
     }
 }
 #endif

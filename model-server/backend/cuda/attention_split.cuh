@@ -217,8 +217,9 @@ static __device__ __forceinline__ void sum_segment(const attn_args &a, const til
             load_matrix(p[j], &m->p[lane % 16][piece * KEYS / 2 + 8 * j + lane / 16 * 4]);
 #pragma unroll
         for (uint32_t i = 0; i < MINE; i++)
-            if (warp + SPLIT_WARPS * i < GROUPS)
-                C::template values<16>(o[i], p, m->v()[piece], 16 * (warp + SPLIT_WARPS * i));
+            if (warp + SPLIT_WARPS * i < GROUPS) /* opaque: nvcc 13.0 drops a rounding otherwise */
+                C::template values<16>(o[i], p, m->v()[piece],
+                                       16 * opaque(warp + SPLIT_WARPS * i));
     }
 #pragma unroll
     for (int half = 0; half < 2; half++) {

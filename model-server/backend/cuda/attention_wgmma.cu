@@ -266,12 +266,11 @@ static __device__ __forceinline__ void store_rows(const attn_args &a, const tile
         const uint32_t row = warp_row + lane / 4 + 8 * i;
         if (row >= t.n)
             continue;
-        float *o = a.o + ((size_t)(t.span.first + t.token(row)) * a.n_heads + t.head(row)) * DIM;
         const float factor = row_factor(a, t.head(row), s.max[i], s.sum[i]);
 #pragma unroll
         for (int d = 0; d < DIM / 8; d++)
-            *(float2 *)(o + 8 * d + lane % 4 * 2) =
-                make_float2(s.all[d][2 * i] * factor, s.all[d][2 * i + 1] * factor);
+            store_result(a, t, row, 8 * d + lane % 4 * 2, s.all[d][2 * i] * factor,
+                         s.all[d][2 * i + 1] * factor);
     }
 }
 

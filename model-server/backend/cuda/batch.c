@@ -138,6 +138,7 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
     }
     r->group = 0;
     r->dirty = true;
+    d->narrow_turn = 0;
     return 0;
 }
 

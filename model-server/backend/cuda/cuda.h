@@ -34,6 +34,7 @@ enum cuda_feature {
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
 enum workspace {
     WORK_NARROW,
+    WORK_NARROW_OTHER,
     WORK_SLICES,
     WORK_ATTN,
     WORK_MOE,
@@ -58,6 +59,13 @@ struct graph {
     int number;           /* of its capture, from 1: the same on all ranks */
 };
 enum { MAX_GRAPHS = 64 };
+
+/* Rows that nothing has read in fp32 so far; where their `alone` is in the recorder's bytes. */
+struct unread {
+    uintptr_t begin, end;
+    uint32_t alone;
+};
+enum { MAX_UNREAD = 8 };
 struct recorder {
     struct command *commands;
     char *bytes;
@@ -66,6 +74,8 @@ struct recorder {
     uint64_t clock;
     uint32_t last; /* graph that was found last */
     int captured;  /* graphs so far */
+    struct unread unread[MAX_UNREAD];
+    uint32_t n_unread;
 };
 
 /* Pinned memory whose contents one copy per step transfers to the same place on the device. Two
@@ -174,6 +184,7 @@ struct device {
     const struct ragged *batch; /* between step_begin() and step_end() */
     bool decode;                /* every span of it has one token */
     bool rehearsal;             /* recorded operations are dropped: step_rehearse() */
+    uint32_t narrow_turn;       /* which of WORK_NARROW was taken last in this step */
     struct batch_record b;
     struct drawing draw;
     struct {
@@ -312,8 +323,18 @@ bool fuse_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32
 bool fuse_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n);
 bool fuse_rope(struct device *d, const struct rope_args *p);
 void fuse_merge(struct device *d, struct attn_args *a);
-/* The norm that was recorded last also stores its rows in the form of `x`. */
+/* The operation that was recorded last and makes these rows also stores them in the form of `x`, or
+ * only in it. */
 bool fuse_narrow(struct device *d, const struct narrow_args *x);
+bool is_attention(launch_fn *fn);
+
+/* unread.c: the rows are also stored in 16 bits, and `alone`, in the recorder's bytes, says whether
+ * only so. look() sees each operation before it is recorded; over() says that a recorded one now
+ * writes these rows instead; end() that the step ends. */
+void unread_mark(struct device *d, const void *rows, size_t bytes, uint32_t *alone);
+void unread_look(struct device *d, launch_fn *fn, const void *args, uint32_t size);
+void unread_over(struct device *d, const void *rows);
+void unread_end(struct device *d);
 
 /* batch.c */
 int batch_begin(struct device *d, const struct ragged *b, struct err *e);

@@ -46,6 +46,7 @@ bool fuse_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32
     if (!s || s->l.w.rows != 2 * n || (!s->l.table && s->l.rows != rows) || s->norm.x == y)
         return false;
     s->l.y = y, s->l.gate = true, s->l.act = act;
+    unread_over(d, y);
     return true;
 }
 
@@ -97,11 +98,57 @@ void fuse_merge(struct device *d, struct attn_args *a)
         a->tickets = d->tickets;
 }
 
+/* ---------------------------------------------------------------- rows in 16 bits */
+
+bool is_attention(launch_fn *fn)
+{
+    return fn == attn_split_launch || fn == attn_merge_launch || fn == attn_shared_launch ||
+           fn == attn_wgmma_launch;
+}
+
+static void store_narrow(struct device *d, struct narrow_rows *to, const struct narrow_args *x)
+{
+    *to = (struct narrow_rows){x->y, x->pitch, x->dtype, x->order, false};
+    unread_mark(d, x->x, (size_t)x->rows * x->n * sizeof(float), &to->alone);
+}
+
+/* The last recorded operations, if they are one attention with the result x: its tiles of few rows
+ * and of many are different launches. */
+static bool narrow_attention(struct device *d, const struct narrow_args *x)
+{
+    const struct recorder *r = &d->rec;
+    uint32_t first = r->n;
+    for (; first && is_attention(r->commands[first - 1].fn); first--) {
+        const struct attn_args *a = (const void *)(r->bytes + r->commands[first - 1].at);
+        if (a->o != x->x)
+            break;
+        if (a->narrow.to || a->tokens != x->rows || a->n_heads * a->head_dim != x->n)
+            return false;
+    }
+    for (uint32_t i = first; i < r->n; i++) {
+        struct attn_args *a = (void *)(r->bytes + r->commands[i].at);
+        store_narrow(d, &a->narrow, x);
+    }
+    return first < r->n;
+}
+
 bool fuse_narrow(struct device *d, const struct narrow_args *x)
 {
     struct norm_args *p = last(d, norm_launch);
-    if (!p || p->y != x->x || p->plain || p->rows != x->rows || p->n != x->n || p->narrow)
+    if (p && p->y == x->x && !p->plain && p->rows == x->rows && p->n == x->n && !p->narrow.to) {
+        store_narrow(d, &p->narrow, x);
+        return true;
+    }
+    if (!(d->features & CUDA_FUSE) || x->pitch != x->n)
         return false;
-    p->narrow = x->y, p->pitch = x->pitch, p->dtype = x->dtype, p->order = x->order;
-    return true;
+    struct linear_args *a = last(d, linear_wgmma_launch);
+    const bool order = !a || x->order == NARROW_WGMMA;
+    if (!a)
+        a = last(d, linear_stream_launch); /* the arguments begin with it */
+    if (a && order && !a->table && a->y == x->x && a->gate && a->rows == x->rows &&
+        a->w.rows == 2 * x->n && a->w.dtype == x->dtype && !a->gated.to) {
+        store_narrow(d, &a->gated, x);
+        return true;
+    }
+    return narrow_attention(d, x);
 }

@@ -16,6 +16,7 @@ extern "C" {
 
 struct attn_args {
     float *o;
+    struct narrow_rows narrow; /* of o */
     const float *q;
     struct kv_view kv;
     const struct span_view *spans;
@@ -119,6 +120,7 @@ struct linear_args {
      * second one. linear_wgmma: act is ACT_SILU or ACT_GELU_TANH, and part is NULL */
     uint32_t reserved;
     uint32_t tile_rows, blocks, gate, act;
+    struct narrow_rows gated; /* of y, with a gate */
 };
 /* y = the sum of the results of a row's experts, in the order of their numbers. sum: NULL, or sum
  * += scale * y instead of y. */
@@ -231,14 +233,11 @@ launch_fn linear_sum_launch; /* sums the parallel slices of linear_tile */
  * narrow has the pairs' rows of x, in the order of the list and NARROW_WGMMA; jobs are tiles of
  * l.tile_rows rows; rows: pairs; gate with ACT_SILU or ACT_GELU_TANH. maps: [experts] of
  * EXPERT_MAP_BYTES in device memory, see linear_experts_map(). bias_of, scale_of: as in
- * stream_args. y16: not NULL: results in 16 bits instead of y, in the order of the list, rows of
- * `pitch` in NARROW_WGMMA. */
+ * stream_args. With a gate l.gated is alone, in the order of the list and NARROW_WGMMA. */
 struct experts_args {
     struct linear_args l;
     const void *maps;
     const float *bias_of, *scale_of;
-    uint16_t *y16;
-    uint32_t pitch, reserved;
 };
 enum { EXPERT_FEW = 64, EXPERT_MANY = 192, EXPERT_MAP_BYTES = 256 };
 launch_fn linear_experts_launch;

@@ -62,15 +62,21 @@ static inline __host__ __device__ uint32_t narrow_place(uint32_t k, uint32_t ord
     return order == NARROW_HALVES ? k - in + in % 16 / 4 * 8 + in / 16 * 4 + in % 4 : k;
 }
 
+/* Results that are stored in 16 bits for the product that reads them next, as `narrow` would have
+ * them. */
+struct narrow_rows {
+    uint16_t *to; /* NULL: they are not */
+    uint32_t pitch, dtype, order;
+    uint32_t alone; /* instead of rows in fp32 */
+};
+
 struct norm_args {
     float *y, *x;
     const float *r; /* x += scale * r first; or NULL */
     const float *w, *b;
     uint32_t rows, n, layer, plain; /* layer: NORM_LAYER; plain: no norm, only the sum */
     float eps, scale;
-    /* not NULL: y also in 16 bits, for a product, as narrow would have it */
-    uint16_t *narrow;
-    uint32_t pitch, dtype, order, reserved;
+    struct narrow_rows narrow; /* of y */
 };
 launch_fn norm_launch;
 

@@ -154,8 +154,8 @@ static __device__ __forceinline__ void store_gated(const experts_args &e, const 
         typedef typename F::T T;
         const uint32_t both = second ? T::pack(given, v[1]) : T::pack(v[0], given);
         const uint32_t row = 8 * i + c.row + second;
-        if (row < j.rows && c.out - second < e.pitch)
-            *(uint32_t *)(e.y16 + (size_t)(j.first + row) * e.pitch + place) = both;
+        if (row < j.rows && c.out - second < e.l.gated.pitch)
+            *(uint32_t *)(e.l.gated.to + (size_t)(j.first + row) * e.l.gated.pitch + place) = both;
     }
 }
 

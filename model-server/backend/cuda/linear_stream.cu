@@ -23,6 +23,7 @@
  */
 #include "model-server/backend/cuda/heads.cuh"
 #include "model-server/backend/cuda/last_block.cuh"
+#include "model-server/backend/cuda/narrow.cuh"
 #include "model-server/backend/cuda/stream_slice.cuh"
 
 static_assert((int)THREADS == (int)NORM_THREADS, "a block takes norms");
@@ -61,8 +62,10 @@ static __device__ __forceinline__ void store_tile(const stream_args &s, const st
                           (enum act)s.l.act);
         if (s.sum)
             s.sum[at] = fmaf(s.scale, y, s.sum[at]);
-        else
+        else if (!s.l.gated.alone)
             s.l.y[at] = y;
+        if (s.l.gated.to)
+            store_one(s.l.gated, rows.y(row), out, y);
     }
 }
 

@@ -304,7 +304,7 @@ static void up_by_wgmma(struct device *d, const struct moe_work *m, const float 
     const uint32_t pitch = k_padded(m->ffn, m->down->m.quant);
     if (!p->plain && (p->act == ACT_SILU || p->act == ACT_GELU_TANH) && wgmma_gates(&a.l.w) &&
         pitch == k_padded(m->ffn, QUANT_NONE)) { /* tiles of 64 outputs fill the rows */
-        a.y16 = m->gated16, a.pitch = pitch;
+        a.l.gated = (struct narrow_rows){m->gated16, pitch, a.l.w.dtype, NARROW_WGMMA, true};
         a.l.gate = true, a.l.act = p->act;
         RECORD(d, linear_experts_launch, a);
         return;

@@ -52,7 +52,7 @@ void cuda_add_norm(struct device *d, float *y, float *x, const float *r, float s
                    uint32_t n, const struct norm *p)
 {
     struct norm_args a = {
-        .y = y, .x = x, .r = r, .rows = rows, .n = n, .plain = !p, .scale = scale};
+        .y = p ? y : NULL, .x = x, .r = r, .rows = rows, .n = n, .plain = !p, .scale = scale};
     if (rows && fuse_sum(d, x, r, scale, rows, n)) {
         if (p)
             cuda_norm(d, y, x, rows, n, p);
@@ -156,9 +156,13 @@ void cuda_narrow(struct device *d, struct linear_args *a, enum narrow_order orde
     struct narrow_args x = {
         .x = a->x, .rows = a->rows, .n = a->w.cols, .dtype = a->w.dtype, .order = order};
     x.pitch = k_padded(a->w.cols, a->w.quant);
-    a->narrow = x.y = cuda_work(d, WORK_NARROW, (size_t)x.rows * x.pitch * sizeof(*x.y));
+    /* in turns: the product that makes these rows may still read its own */
+    d->narrow_turn ^= 1;
+    a->narrow = x.y = cuda_work(d, d->narrow_turn ? WORK_NARROW : WORK_NARROW_OTHER,
+                                (size_t)x.rows * x.pitch * sizeof(*x.y));
     if (x.y && !fuse_narrow(d, &x))
         RECORD(d, narrow_launch, x);
+    a->x = NULL; /* the product does not read it */
 }
 
 void cuda_quantise(struct device *d, struct linear_args *a, uint32_t rows)

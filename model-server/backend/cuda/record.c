@@ -28,6 +28,7 @@ void cuda_record(struct device *d, launch_fn *fn, const char *name, const void *
     uint32_t padded = (size + 15) & ~15u;
     if (d->fault.kind != ERR_NONE)
         return;
+    unread_look(d, fn, args, size);
     if (grow((void **)&r->commands, &r->cap, r->n + 1, sizeof(*r->commands)) ||
         grow((void **)&r->bytes, &r->cap_bytes, r->n_bytes + padded, 1)) {
         err_nomem(&d->fault);
@@ -158,6 +159,7 @@ void cuda_flush(struct device *d, bool repeats)
 {
     struct recorder *r = &d->rec;
     const bool ok = d->fault.kind == ERR_NONE;
+    unread_end(d);
     if (d->rehearsal) {
         r->n = r->n_bytes = 0;
         return;

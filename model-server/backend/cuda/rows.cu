@@ -2,6 +2,7 @@
  */
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
+#include "model-server/backend/cuda/narrow.cuh"
 #include "model-server/backend/cuda/norm.cuh"
 #include "model-server/backend/cuda/stored.cuh"
 
@@ -54,17 +55,6 @@ extern "C" cudaError_t give_launch(const struct launch *l, const void *args)
 
 /* ---------------------------------------------------------------- norms */
 
-/* Numbers k .. k + 3 of y as a product takes them. In each order pairs stay together. */
-static __device__ __forceinline__ void store_narrow(const norm_args &a, uint32_t k, float4 f)
-{
-    uint16_t *row = a.narrow + (size_t)blockIdx.x * a.pitch;
-    const bool f16 = a.dtype == DT_F16;
-    *(uint32_t *)(row + narrow_place(k, a.order)) =
-        f16 ? F16::pack(f.x, f.y) : Bf16::pack(f.x, f.y);
-    *(uint32_t *)(row + narrow_place(k + 2, a.order)) =
-        f16 ? F16::pack(f.z, f.w) : Bf16::pack(f.z, f.w);
-}
-
 /* grid: (rows); any n */
 static __global__ void __launch_bounds__(THREADS) norm_kernel(norm_args a)
 {
@@ -93,10 +83,11 @@ static __global__ void __launch_bounds__(THREADS) norm_kernel(norm_args a)
         return;
     }
     part.take(a, sums, read, again);
-    part.give(a, a.narrow ? a.pitch : a.n, again, [&](uint32_t k, float4 f) {
-        put_four(y, k, a.n, f);
-        if (a.narrow)
-            store_narrow(a, k, f);
+    part.give(a, a.narrow.to ? a.narrow.pitch : a.n, again, [&](uint32_t k, float4 f) {
+        if (!a.narrow.alone)
+            put_four(y, k, a.n, f);
+        if (a.narrow.to)
+            store_four(a.narrow, blockIdx.x, k, f);
     });
 }
 

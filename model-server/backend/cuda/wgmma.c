@@ -142,6 +142,7 @@ bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint3
         !wgmma_gates(&a->w))
         return false;
     a->y = y, a->gate = true, a->act = act;
+    unread_over(d, y);
     return true;
 }
 

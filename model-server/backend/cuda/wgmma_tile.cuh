@@ -27,6 +27,7 @@
  * kernels. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_WGMMA_TILE_CUH
 #define MODEL_SERVER_BACKEND_CUDA_WGMMA_TILE_CUH
+#include "model-server/backend/cuda/narrow.cuh"
 #include "model-server/backend/cuda/wgmma_ring.cuh"
 
 /* One of a block's tasks: slices [first, last) of a tile, whose first band begins at `out`. Tiles
@@ -134,7 +135,9 @@ template <int END> static __device__ __forceinline__ float act_of(float x)
 }
 
 /* Stores sums of two outputs, j.out + in_band in either band, and of rows `row` and `row` + 1 of
- * the tile. It keeps nothing in registers for the next call. */
+ * the tile. It keeps nothing in registers for the next call. Gated results in 16 bits: two
+ * neighbouring outputs of a row are in lanes that are 4 apart. The even one stores both of the even
+ * row, the other those of the odd row. */
 template <class F, int END>
 static __device__ __forceinline__ void store_rows(const linear_args &a, const job &j, uint32_t row,
                                                   const float (&sum)[4])
@@ -150,21 +153,30 @@ static __device__ __forceinline__ void store_rows(const linear_args &a, const jo
             terms_other = terms_of<F>(a, a.w.data, other);
     }
     row += opaque(j.row);
-    float *y = END == SUMS && a.part ? a.part + (size_t)j.first * a.rows * width : a.y;
+    float *y = END == SUMS && a.part ? a.part + (size_t)j.first * a.rows * width : a.y, gated[2];
     y += (size_t)row * width + out;
 #pragma unroll
-    for (uint32_t i = 0; i < 2; i++, y += width) {
+    for (uint32_t i = 0; i < 2; i++) {
         const float f = finish<F>(a, sum[i], terms, row + i);
         const float g = finish<F>(a, sum[2 + i], terms_other, row + i);
         if (END == SUMS) {
             if (row + i < a.rows && has)
-                y[0] = f;
+                y[i * width] = f;
             if (row + i < a.rows && has_other)
-                y[BAND] = g;
-        } else if (row + i < a.rows && has) { /* as rows.cu's act, on the same numbers */
-            *y = act_of<END>(f) * g;
+                y[i * width + BAND] = g;
+        } else { /* as rows.cu's act, on the same numbers */
+            gated[i] = act_of<END>(f) * g;
+            if (!a.gated.alone && row + i < a.rows && has)
+                y[i * width] = gated[i];
         }
     }
+    if (END == SUMS || !a.gated.to)
+        return;
+    const uint32_t odd = out % 2, place = narrow_place(out - odd, NARROW_WGMMA);
+    const float given = __shfl_xor_sync(~0u, odd ? gated[0] : gated[1], 4);
+    if (row + odd < a.rows && has)
+        *(uint32_t *)(a.gated.to + (size_t)(row + odd) * a.gated.pitch + place) =
+            odd ? F::T::pack(given, gated[1]) : F::T::pack(gated[0], given);
 }
 
 /* Part i of PARTS of a tile. */
