@@ -73,17 +73,18 @@ int read_media(const struct service *s, const Generate__V3__Request *q, struct r
 /* ---------------------------------------------------------------- between texts */
 
 /* The template's text around the marker is kept around its replacement. */
-static void add_placeholders(const struct vision *v, const struct vision_plan *p, struct buf *out)
+static void add_placeholders(const struct vision *v, const struct vision_plan *p, uint32_t nth,
+                             struct buf *out)
 {
     const char *around = vision_marker_around(v), *marker = vision_marker(v);
     const char *at = strstr(around, marker);
     buf_add(out, around, at ? (size_t)(at - around) : 0);
-    vision_expand(v, p, out);
+    vision_expand(v, p, nth, out);
     if (at)
         buf_str(out, at + strlen(marker));
 }
 
-static int add_picture(const struct service *s, const Generate__V3__Image *image,
+static int add_picture(const struct service *s, const Generate__V3__Image *image, uint32_t nth,
                        struct media_spec *to, struct buf *out, struct err *e)
 {
     struct image_info info;
@@ -91,7 +92,7 @@ static int add_picture(const struct service *s, const Generate__V3__Image *image
     if (image_sniff(image->data.data, image->data.len, &image_default_limits, &info, e) ||
         vision_plan(s->o.vision, info.width, info.height, &plan, e))
         return -1;
-    add_placeholders(s->o.vision, &plan, out);
+    add_placeholders(s->o.vision, &plan, nth, out);
     *to = (struct media_spec){
         .bytes = image->data.data, .n_bytes = image->data.len, .tokens = plan.n_tokens};
     return 0;
@@ -116,7 +117,7 @@ int join_chunks(const struct service *s, const Generate__V3__Input *in, struct r
         if (c->chunk_case == GENERATE__V3__INPUT_CHUNK__CHUNK_TEXT)
             buf_str(out, c->text);
         else if (c->chunk_case == GENERATE__V3__INPUT_CHUNK__CHUNK_IMAGE &&
-                 add_picture(s, c->image, &v[spec->n_media], out, &e))
+                 add_picture(s, c->image, spec->n_media, &v[spec->n_media], out, &e))
             refuse(spec, m, &e);
         else if (c->chunk_case == GENERATE__V3__INPUT_CHUNK__CHUNK_IMAGE)
             spec->n_media++;

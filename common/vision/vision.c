@@ -30,6 +30,7 @@
     ROW(kimi_k25)                                                                                  \
     ROW(kimi_vl)                                                                                   \
     ROW(lfm2_vl)                                                                                   \
+    ROW(minicpmv)                                                                                  \
     ROW(idefics2)
 
 #define DECLARE(name) extern const struct vision_family vision_##name;
@@ -173,8 +174,11 @@ void vision_repeat(struct buf *out, const char *text, uint64_t n)
         buf_add(out, text, len);
 }
 
-void vision_expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
+void vision_expand(const struct vision *v, const struct vision_plan *p, uint32_t nth,
+                   struct buf *out)
 {
+    if (v->family->number)
+        v->family->number(v, nth, out);
     v->family->expand(v, p, out);
 }
 

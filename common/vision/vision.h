@@ -11,7 +11,7 @@
  * (llava with that tower), internvl, internvl_chat, paligemma, llama4, aya_vision, cohere2_vision,
  * mllama, glm4v, glm4v_moe, glm_ocr, qianfan_ocr, exaone4_5, hyperclovax_vision_v2, llava and
  * llava_next with SigLIP, fast_vlm, got_ocr2, janus, deepseek_vl, qwen2_5_omni, qwen3_omni_moe,
- * paddleocr_vl, kimi_k25, lighton_ocr, lfm2_vl, idefics2. kimi_vl: the tower against that of
+ * paddleocr_vl, kimi_k25, lighton_ocr, lfm2_vl, idefics2, minicpmv4_6. kimi_vl: the tower against that of
  * kimi_k25, pixels against the processor of its authors. */
 #ifndef COMMON_VISION_VISION_H
 #define COMMON_VISION_VISION_H
@@ -94,7 +94,7 @@ struct vision_resize {
 struct vision_crop {
     uint32_t of; /* index in plan.resizes */
     int32_t x, y;
-    uint32_t width, height; /* if it has a size of its own (lfm2_vl, idefics2); 0: the plan's */
+    uint32_t width, height; /* if it has a size of its own (lfm2_vl, minicpmv4_6); 0: the plan's */
 };
 /* Maximum sides of an image, and of a crop. */
 enum { VISION_MAX_SIDE = 65535, VISION_MAX_CROP_SIDE = 65536 };
@@ -139,9 +139,10 @@ static inline uint64_t vision_pixels_before(const struct vision_plan *p, uint32_
  * VISION_MAX_SIDE. Constant time, no allocation. */
 int vision_plan(const struct vision *v, uint32_t width, uint32_t height, struct vision_plan *out,
                 struct err *e);
-/* Appends the text that replaces the marker. Tokenized in context, it has exactly plan.n_tokens
- * tokens vision_token(). Out of memory: see out->oom. */
-void vision_expand(const struct vision *v, const struct vision_plan *p, struct buf *out);
+/* Appends the text that replaces the marker of image `nth` of a prompt, from 0. Tokenized in
+ * context, it has exactly plan.n_tokens tokens vision_token(). Out of memory: see out->oom. */
+void vision_expand(const struct vision *v, const struct vision_plan *p, uint32_t nth,
+                   struct buf *out);
 
 /* Extra text of a prompt with images: after the last image, and at the end of the prompt. Empty in
  * most families. */

@@ -58,6 +58,10 @@ struct vision_lfm2 {
     bool split, thumbnail;
     bool marked; /* tokens around an image and before tiles */
 };
+struct vision_minicpmv {
+    uint32_t side, max_slices; /* of a square with the pixels of a slice */
+    bool numbered;             /* each image of a prompt has its number before it */
+};
 struct vision_janus {
     uint32_t side, least; /* of the square; of a resized image's shorter side */
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT]; /* around an image; "" without */
@@ -96,6 +100,8 @@ struct vision_family {
      * everything else; return an error only for an unsupported image. */
     int (*plan)(const struct vision *v, struct vision_plan *out, struct err *e);
     void (*expand)(const struct vision *v, const struct vision_plan *p, struct buf *out);
+    /* Text before image number `nth` of a prompt; NULL: none. */
+    void (*number)(const struct vision *v, uint32_t nth, struct buf *out);
     /* Text after the last image of a prompt; NULL: none. See vision_frame(). */
     const char *(*behind)(const struct vision *v);
 };
@@ -115,6 +121,7 @@ struct vision {
         struct vision_idefics3 idefics3;
         struct vision_pixtral pixtral;
         struct vision_janus janus;
+        struct vision_minicpmv minicpmv;
         struct vision_kimi kimi;
         struct vision_lfm2 lfm2;
         struct vision_internvl internvl;

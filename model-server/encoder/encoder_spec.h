@@ -17,7 +17,8 @@ enum encoder_positions {
     POSITIONS_CUBIC,     /* the grid, by cubic convolution, edges aligned (MoonViT, GLM-4.1V) */
     POSITIONS_LINEAR,    /* the grid, bilinear without antialiasing, edges aligned (PaddleOCR-VL) */
     POSITIONS_SMOOTHED,  /* the grid, bilinear with antialiasing, edges aligned (SigLIP 2) */
-    POSITIONS_BUCKETS    /* the element of the grid in which a patch begins (NaViT; Idefics 2) */
+    POSITIONS_BUCKETS,   /* the element of the grid in which a patch begins (NaViT; Idefics 2) */
+    POSITIONS_DIVIDED    /* the same, rounded otherwise; any number of patches (MiniCPM-V) */
 };
 
 enum {
@@ -55,6 +56,7 @@ struct encoder_projection {
     uint32_t n_linears;
     enum act act, gate_act;
     float after_eps; /* not 0: of an RMS norm of the features, without weights */
+    bool plus_mean;  /* the mean of the concatenated rows is added; they have the features' width */
 };
 
 /* A perceiver resampler (arXiv 2204.14198) after the projection. Each crop becomes `latents`
@@ -78,7 +80,10 @@ struct encoder_joint {
 struct encoder_spec {
     struct decoder_spec blocks; /* hidden, heads, ffn ...; embed_norm: the norm of the patches */
     uint32_t patch, frames;     /* pixels per side of a patch; copies of the picture in its row */
-    uint32_t cell;              /* patches per side of a cell, whose patches are adjacent */
+    /* It reads the features of a tower before it instead of patches: encoder_family.before. Each is
+     * a patch of one pixel, and as wide as the blocks. */
+    bool of_features;
+    uint32_t cell; /* patches per side of a cell, whose patches are adjacent */
     bool patch_bias;
     bool patch_norm;          /* a norm between the patches' matrix and the positions */
     bool patch_channels_last; /* columns of the patches' matrix are [row][column][3] of a patch */
@@ -119,10 +124,16 @@ struct encoder_family {
     void (*configure)(struct config *c, struct encoder_spec *s);
     /* required model_type of vision_config, if one type has several towers; otherwise NULL */
     const char *tower;
+    /* The tower whose features this one reads (encoder_spec.of_features), with the same files, and
+     * `width` of this one's blocks; its `types` are not used. NULL: pixels are read. */
+    const struct encoder_family *before;
 };
 
 /* Reads the config.json at `path`. *family is NULL, without an error, if the model takes no
  * pictures or its tower is unknown. ERR_VALIDATION: an unsupported value. */
 int encoder_configure(const char *path, const struct encoder_family **family,
                       struct encoder_spec *out, struct err *e);
+/* The same for a family that is known. */
+int encoder_configure_as(const char *path, const struct encoder_family *family,
+                         struct encoder_spec *out, struct err *e);
 #endif

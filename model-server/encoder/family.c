@@ -38,6 +38,7 @@
     ROW(kimi_k25)                                                                                  \
     ROW(kimi_vl)                                                                                   \
     ROW(lfm2_vl)                                                                                   \
+    ROW(minicpmv)                                                                                  \
     ROW(idefics2)
 
 #define DECLARE(name) extern const struct encoder_family family_##name;
@@ -68,6 +69,14 @@ static void check_conv(struct config *c, const struct conv_spec *s)
         config_fail(c, "the tower's convolutions do not fit %u pixels a side", s->side);
 }
 
+static void fill_spec(struct config *c, const struct encoder_family *family,
+                      struct encoder_spec *out)
+{
+    c->root = (cJSON *)(uintptr_t)json_get(c->file, "vision_config");
+    family->configure(c, out);
+    check_conv(c, &out->conv);
+}
+
 int encoder_configure(const char *path, const struct encoder_family **family,
                       struct encoder_spec *out, struct err *e)
 {
@@ -79,11 +88,20 @@ int encoder_configure(const char *path, const struct encoder_family **family,
     const cJSON *vision = json_get(c.file, "vision_config");
     if (cJSON_IsObject(vision))
         *family = find(json_str(c.file, "model_type", ""), json_str(vision, "model_type", ""));
-    if (*family) {
-        c.root = (cJSON *)(uintptr_t)vision;
-        (*family)->configure(&c, out);
-        check_conv(&c, &out->conv);
-    }
+    if (*family)
+        fill_spec(&c, *family, out);
+    config_close(&c);
+    return c.failed ? -1 : 0;
+}
+
+int encoder_configure_as(const char *path, const struct encoder_family *family,
+                         struct encoder_spec *out, struct err *e)
+{
+    struct config c;
+    memset(out, 0, sizeof(*out));
+    if (config_open(&c, path, NULL, e))
+        return -1;
+    fill_spec(&c, family, out);
     config_close(&c);
     return c.failed ? -1 : 0;
 }

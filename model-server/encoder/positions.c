@@ -111,12 +111,19 @@ static void add_smoothed(const struct tower *t, struct arrange_grid g, struct to
     }
 }
 
-/* The element of `side` in which patch i of n begins, in fp32 as in PyTorch. PyTorch's bounds
- * depend on the width of its vectors; in the published grid of 70 no position is close enough to a
- * bound for this to matter. */
-static uint32_t bucket(uint32_t i, uint32_t n, uint32_t side)
+/* The part of the grid before patch i of n, in fp32 as in PyTorch. Products with a rounded step
+ * differ from quotients in some grids, as that of 25 patches over 70 elements. */
+static float begin_of(enum encoder_positions kind, uint32_t i, uint32_t n)
 {
-    const float at = fminf((float)i * (1 / (float)n), (float)(1 - 1e-6));
+    if (kind == POSITIONS_DIVIDED)
+        return (float)i / (float)n;
+    return fminf((float)i * (1 / (float)n), (float)(1 - 1e-6));
+}
+
+/* The element of `side` that contains `at`. PyTorch's bounds depend on the width of its vectors; in
+ * the published grid of 70 no position is close enough to a bound for this to matter. */
+static uint32_t bucket(float at, uint32_t side)
+{
     const double step = 1.0 / side;
     uint32_t k = 0;
     while (k + 1 < side && (float)(step + k * step) <= at)
@@ -137,8 +144,9 @@ void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_pl
         add_around(t, g, at, linear, out);
     else if (s->positions == POSITIONS_SMOOTHED)
         add_smoothed(t, g, at, out);
-    else if (s->positions == POSITIONS_BUCKETS)
-        add_row(t, bucket(at.row, g.rows, s->side), bucket(at.col, g.cols, s->side), 1, out);
+    else if (s->positions == POSITIONS_BUCKETS || s->positions == POSITIONS_DIVIDED)
+        add_row(t, bucket(begin_of(s->positions, at.row, g.rows), s->side),
+                bucket(begin_of(s->positions, at.col, g.cols), s->side), 1, out);
     else if (s->positions == POSITIONS_AXES)
         for (size_t i = 0; i < hidden; i++)
             out[i] = t->positions[at.col * hidden + i] +

@@ -7,171 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 16, PASS_TOKENS = 16384 };
-
-static uint32_t blocks_of(uint32_t tokens) { return (tokens + BLOCK - 1) / BLOCK; }
-
-/* ---------------------------------------------------------------- memory */
-
-static void free_memory(struct tower *t)
-{
-    free(t->ids), free(t->pos), free(t->slots), free(t->out_rows), free(t->blocks), free(t->axes);
-    free(t->mutual), free(t->spans), free(t->places), free(t->host);
-    t->ids = t->pos = t->slots = t->out_rows = t->blocks = NULL;
-    t->axes = NULL;
-    t->mutual = NULL;
-    t->spans = NULL;
-    t->places = NULL;
-    t->host = NULL;
-    t->d.ops->free(t->d.dev, t->device);
-    t->device = NULL;
-    t->cap_tokens = t->cap_crops = 0;
-}
-
-/* Lays out the device memory of a pass of `tokens`, each area on a 64-byte boundary. Returns its
- * size in floats. `base` NULL: the size only. */
-static size_t layout(struct tower *t, float *base, size_t tokens)
-{
-    const struct encoder_spec *s = &t->spec;
-    const uint32_t a = tower_widest(&s->project), b = s->n_levels ? tower_widest(&s->level) : 0;
-    const size_t rows = tokens / s->project.join + 1, mid = a > b ? a : b;
-    const size_t some = rows < TOWER_PROJECT_ROWS ? rows : TOWER_PROJECT_ROWS;
-    const size_t taps = s->joint.tiles ? (size_t)TOWER_TAP_ROWS * s->width : 0;
-    const size_t later = s->joint.tiles ? tokens * s->blocks.hidden : 0;
-    const size_t sizes[] = {tokens * tower_patch_floats(s),
-                            tokens * s->blocks.hidden,
-                            tokens * s->blocks.hidden,
-                            taps ? taps : some * mid,
-                            some * mid,
-                            later,
-                            s->n_sides ? rows * s->width : 0};
-    float **const areas[] = {&t->patches,   &t->added,       &t->normed, &t->middle[0],
-                             &t->middle[1], &t->joint.later, &t->sums};
-    size_t at = 0;
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        *areas[i] = base ? base + at : NULL;
-        at += (sizes[i] + 15) & ~(size_t)15;
-    }
-    for (uint32_t i = 0; i <= s->n_levels; i++) {
-        t->features[i] = base ? base + at : NULL;
-        at += (rows * s->width + 15) & ~(size_t)15;
-    }
-    return at;
-}
-
-static int reserve_kv(struct tower *t, uint32_t n_blocks, struct err *e)
-{
-    struct decoder *d = &t->d;
-    const struct kv_desc k = {.n_layers = 1,
-                              .n_blocks = n_blocks,
-                              .block_size = BLOCK,
-                              .dtype = KV_F32,
-                              .each = d->kv_layers[0]};
-    if (d->kv && n_blocks <= t->n_blocks)
-        return 0;
-    if (d->kv)
-        d->ops->kv_free(d->dev, d->kv);
-    t->n_blocks = 0;
-    if (!(d->kv = d->ops->kv_new(d->dev, &k, e)))
-        return -1;
-    t->n_blocks = n_blocks;
-    return 0;
-}
-
-/* Floats of the largest upload or download. */
-static size_t host_floats(const struct tower *t, size_t tokens)
-{
-    const struct encoder_spec *s = &t->spec;
-    const size_t rows = tokens / s->project.join + 1;
-    const size_t stacks = s->joint.tiles ? 2 : 1;
-    const size_t in = tokens * (tower_patch_floats(s) + stacks * s->blocks.hidden);
-    const size_t out = rows * s->width * (1 + (size_t)s->n_levels);
-    return in > out ? in : out;
-}
-
-static int reserve(struct tower *t, uint32_t tokens, uint32_t crops, struct err *e)
-{
-    tokens = tokens > t->cap_tokens ? tokens : t->cap_tokens;
-    crops = crops > t->cap_crops ? crops : t->cap_crops;
-    const size_t blocks = (size_t)blocks_of(tokens) + crops;
-    if (!t->spec.conv.n && reserve_kv(t, (uint32_t)blocks, e))
-        return -1;
-    if (tokens == t->cap_tokens && crops == t->cap_crops)
-        return 0;
-    free_memory(t);
-    const size_t floats = layout(t, NULL, tokens);
-    t->ids = calloc(tokens, sizeof(*t->ids));
-    t->pos = malloc(tokens * sizeof(*t->pos));
-    t->slots = malloc(tokens * sizeof(*t->slots));
-    t->out_rows = malloc(tokens * sizeof(*t->out_rows));
-    t->axes = malloc(tokens * sizeof(*t->axes));
-    t->mutual = calloc(tokens, sizeof(*t->mutual));
-    t->places = malloc(tokens * sizeof(*t->places));
-    t->blocks = malloc(blocks * sizeof(*t->blocks));
-    t->spans = malloc(2 * (size_t)crops * sizeof(*t->spans)); /* a joint picture has two */
-    t->host = malloc(host_floats(t, tokens) * sizeof(*t->host));
-    if (!t->ids || !t->pos || !t->slots || !t->out_rows || !t->axes || !t->mutual || !t->places ||
-        !t->blocks || !t->spans || !t->host)
-        return err_nomem(e);
-    if (!(t->device = t->d.ops->alloc(t->d.dev, floats * sizeof(float), e)))
-        return -1;
-    layout(t, t->device, tokens);
-    for (size_t i = 0; i < blocks; i++)
-        t->blocks[i] = (uint32_t)i;
-    t->cap_tokens = tokens;
-    t->cap_crops = crops;
-    return 0;
-}
-
-/* Most tokens of a pass: larger ones are not faster. */
-static uint32_t most_tokens(const struct tower *t)
-{
-    const uint32_t most = decoder_pass_tokens(&t->d);
-    return most < PASS_TOKENS ? most : PASS_TOKENS;
-}
-
-static uint32_t reserved_tokens(const struct tower *t, uint32_t features)
-{
-    const uint64_t tokens = (uint64_t)features * t->spec.cell * t->spec.cell;
-    struct conv_shape shape[CONV_GRIDS];
-    if (t->spec.conv.n) { /* of one picture */
-        conv_shapes(&t->spec.conv, t->spec.conv.n, t->spec.conv.side, t->spec.conv.side, shape);
-        return (uint32_t)conv_rows(shape[0]);
-    }
-    const uint32_t most = most_tokens(t);
-    if (t->spec.joint.tiles) /* one picture */
-        return tower_joint_tokens(&t->spec);
-    if (t->spec.resample.latents) /* the largest crop */
-        return t->spec.side * t->spec.side < most ? t->spec.side * t->spec.side : most;
-    return tokens < most ? (uint32_t)tokens : most;
-}
-
-int tower_reserve(struct tower *t, uint32_t features, struct err *e)
-{
-    const uint32_t n = reserved_tokens(t, features), side = t->spec.conv.side;
-    if (reserve(t, n, 1, e))
-        return -1;
-    if (t->spec.conv.n)
-        return tower_conv_reserve(t, side, side, e);
-    if (decoder_reserve(&t->d, n, 0, e))
-        return -1;
-    return t->spec.resample.latents ? tower_resample_reserve(t, n, e) : 0;
-}
-
-uint64_t tower_reserve_bytes(const struct tower *t, uint32_t features)
-{
-    struct tower sketch = *t; /* layout() sets pointers */
-    const uint64_t n = reserved_tokens(t, features);
-    const uint64_t rows = (layout(&sketch, NULL, n) + host_floats(t, n)) * sizeof(float);
-    if (t->spec.conv.n)
-        return rows + tower_conv_bytes(t, t->spec.conv.side, t->spec.conv.side);
-    const struct kv_layer *kv = &t->d.kv_layers[0];
-    const uint64_t keys = (uint64_t)(blocks_of((uint32_t)n) + 1) * BLOCK * kv->n_heads *
-                          (kv->k_dim + kv->v_dim) * sizeof(float);
-    return rows + keys + decoder_scratch_bytes(&t->d, (uint32_t)n, 0) +
-           tower_resample_bytes(t, (uint32_t)n);
-}
-
 /* ---------------------------------------------------------------- before and after the blocks */
 
 static void embed(void *arg, float *x, uint32_t first, uint32_t n)
@@ -179,7 +14,10 @@ static void embed(void *arg, float *x, uint32_t first, uint32_t n)
     struct tower *t = arg;
     const uint32_t hidden = t->spec.blocks.hidden;
     const float *patches = t->patches + (size_t)first * tower_patch_floats(&t->spec);
-    t->d.ops->linear(t->d.dev, x, patches, n, t->patch, t->normed_bias);
+    if (t->spec.of_features)
+        t->d.ops->beside(t->d.dev, x, patches, NULL, n, hidden);
+    else
+        t->d.ops->linear(t->d.dev, x, patches, n, t->patch, t->normed_bias);
     if (t->spec.patch_norm)
         t->d.ops->norm(t->d.dev, x, x, n, hidden, &t->patch_norm);
     if (t->spec.patch_bias || t->spec.positions)
@@ -223,9 +61,14 @@ static uint32_t crop_tokens(const struct tower *t, const struct vision_plan *p, 
 
 uint32_t tower_tokens(const struct tower *t, const struct vision_plan *plan)
 {
+    struct vision_plan before, own = *plan;
     uint32_t n = 0;
+    if (t->before.tower) {
+        tower_before_plans(t, plan, &before, &own);
+        n = tower_tokens(t->before.tower, &before);
+    }
     for (uint32_t i = 0; i < (t->spec.joint.tiles ? 1 : plan->n_crops); i++)
-        n += crop_tokens(t, plan, i);
+        n += crop_tokens(t, &own, i);
     return n;
 }
 
@@ -325,10 +168,10 @@ static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops
                 (struct span){.first = at, .n = n, .kv_len = n, .blocks = t->blocks + block};
         for (uint32_t k = 0; k < n; k++) {
             t->pos[at + k] = k;
-            t->slots[at + k] = block * BLOCK + k;
+            t->slots[at + k] = block * TOWER_BLOCK + k;
         }
         at += n;
-        block += blocks_of(n);
+        block += tower_blocks_of(n);
     }
     return (struct ragged){.n_tokens = at,
                            .n_spans = joint ? 2 * crops : crops,
@@ -364,10 +207,12 @@ static int begin_pass(struct tower *t, struct err *e)
         w->crops = 1;
         w->batch = (struct ragged){.n_tokens = tokens};
         w->walk.over = false;
-        return reserve(t, tokens, 1, e) || tower_conv_begin(t, image, w->next.crop, e) ? -1 : 0;
+        return tower_reserve_pass(t, tokens, 1, e) || tower_conv_begin(t, image, w->next.crop, e)
+                   ? -1
+                   : 0;
     }
-    w->crops = pass_crops(t, w->next, most_tokens(t), &tokens);
-    if (reserve(t, tokens, w->crops, e))
+    w->crops = pass_crops(t, w->next, tower_most_tokens(t), &tokens);
+    if (tower_reserve_pass(t, tokens, w->crops, e))
         return -1;
     w->batch = fill(t, w->next, w->crops, tokens);
     return upload(t, tokens, e);
@@ -424,47 +269,66 @@ static int whole_pass(struct tower *t, struct err *e)
 int tower_begin(struct tower *t, const struct tower_image *images, uint32_t n, struct err *e)
 {
     for (uint32_t i = 0; i < n; i++) {
-        if (arrange_check(&t->spec, images[i].plan, e))
+        if (tower_check(t, images[i].plan, e))
             return -1;
         if (t->spec.tiles_joined)
             tower_end_rows(t, &images[i]);
     }
+    if (t->before.tower && tower_before_begin(t, images, n, &images, e))
+        return -1;
     t->work = (struct tower_work){.next = {images, n, 0, 0, t->spec.joint.tiles > 0}};
     return 0;
 }
 
 bool tower_busy(const struct tower *t) { return t->work.next.image < t->work.next.n; }
-void tower_stop(struct tower *t) { t->work = (struct tower_work){0}; }
+
+void tower_stop(struct tower *t)
+{
+    t->work = (struct tower_work){0};
+    tower_before_end(t);
+}
+
+/* A part of a pass, or with TOWER_ALL a whole one, if it is of a transformer. */
+static int go_on_pass(struct tower *t, uint64_t most, uint64_t *done, struct err *e)
+{
+    struct tower_work *w = &t->work;
+    int rc = 0;
+    if (!w->crops) {
+        rc = begin_pass(t, e);
+        if (t->spec.conv.n) {
+            /* its steps are parts */
+        } else if (rc == 0 && most == TOWER_ALL) {
+            rc = whole_pass(t, e);
+            *done = 1;
+        } else if (rc == 0) {
+            rc = decoder_walk_begin(&t->d, &w->batch, t->spec.cell * t->spec.cell, &w->walk, e);
+        }
+    }
+    if (rc == 0 && w->crops)
+        rc = t->spec.conv.n ? tower_conv_on(t, most, done, &w->walk.over, e)
+                            : decoder_walk_on(&t->d, &w->walk, most, done, e);
+    if (rc == 0 && w->crops && w->walk.over)
+        rc = end_pass(t, e);
+    return rc;
+}
 
 int tower_go_on(struct tower *t, uint64_t most, uint64_t *done, struct err *e)
 {
-    struct tower_work *w = &t->work;
+    struct tower *before = t->before.tower;
     *done = 0;
     while (tower_busy(t) && *done < most) {
+        const uint64_t left = most == TOWER_ALL ? most : most - *done;
         uint64_t some = 0;
-        int rc = 0;
-        if (!w->crops) {
-            rc = begin_pass(t, e);
-            if (t->spec.conv.n) {
-                /* its steps are parts */
-            } else if (rc == 0 && most == TOWER_ALL) {
-                rc = whole_pass(t, e);
-                some = 1;
-            } else if (rc == 0) {
-                rc = decoder_walk_begin(&t->d, &w->batch, t->spec.cell * t->spec.cell, &w->walk, e);
-            }
-        }
-        if (rc == 0 && w->crops)
-            rc = t->spec.conv.n ? tower_conv_on(t, most - *done, &some, &w->walk.over, e)
-                                : decoder_walk_on(&t->d, &w->walk, most - *done, &some, e);
-        if (rc == 0 && w->crops && w->walk.over)
-            rc = end_pass(t, e);
+        const int rc = before && tower_busy(before) ? tower_go_on(before, left, &some, e)
+                                                    : go_on_pass(t, left, &some, e);
         if (rc) {
             tower_stop(t);
             return -1;
         }
         *done += some;
     }
+    if (!tower_busy(t))
+        tower_before_end(t);
     return 0;
 }
 
@@ -476,7 +340,11 @@ int tower_encode(struct tower *t, const struct tower_image *images, uint32_t n, 
 
 int tower_check(const struct tower *t, const struct vision_plan *plan, struct err *e)
 {
-    return arrange_check(&t->spec, plan, e);
+    struct vision_plan before, own;
+    if (!t->before.tower)
+        return arrange_check(&t->spec, plan, e);
+    tower_before_plans(t, plan, &before, &own);
+    return tower_check(t->before.tower, &before, e) || arrange_check(&t->spec, &own, e) ? -1 : 0;
 }
 
 uint32_t tower_row(const struct tower *t) { return t->spec.width * (1 + t->spec.n_levels); }
@@ -485,7 +353,10 @@ uint32_t tower_most_features(const struct tower *t)
 {
     return t->spec.joint.tiles * (t->spec.side * t->spec.side + 1);
 }
-uint64_t tower_weight_bytes(const struct tower *t) { return t->d.weights.bytes; }
+uint64_t tower_weight_bytes(const struct tower *t)
+{
+    return t->d.weights.bytes + (t->before.tower ? tower_weight_bytes(t->before.tower) : 0);
+}
 
 /* ---------------------------------------------------------------- loading */
 
@@ -536,15 +407,37 @@ static int load(struct tower *t, const char *dir, const struct arch *names,
                 const struct decoder *text, struct err *e)
 {
     struct checkpoint c;
-    if (t->spec.width != text->spec.hidden || t->spec.n_levels != text->spec.n_added)
-        return err_set(e, ERR_VALIDATION,
-                       "%s: the tower's features of %u numbers do not go with a text model of %u",
-                       dir, t->spec.width, text->spec.hidden);
     if (checkpoint_open(&c, dir, names, e))
         return -1;
     int rc = take(t, names, text, &c, e);
     checkpoint_close(&c);
     return rc;
+}
+
+/* Loads the tower before. */
+static int load_before(struct tower *t, const char *dir, const char *path,
+                       const struct encoder_family *family, const struct decoder *text,
+                       struct err *e)
+{
+    struct tower *b = t->before.tower = calloc(1, sizeof(*b));
+    if (!b)
+        return err_nomem(e);
+    b->d.ops = text->ops;
+    if (encoder_configure_as(path, family, &b->spec, e))
+        return -1;
+    return load(b, dir, &family->names, text, e);
+}
+
+static int load_all(struct tower *t, const char *dir, const char *path,
+                    const struct encoder_family *family, const struct decoder *text, struct err *e)
+{
+    if (t->spec.width != text->spec.hidden || t->spec.n_levels != text->spec.n_added)
+        return err_set(e, ERR_VALIDATION,
+                       "%s: the tower's features of %u numbers do not go with a text model of %u",
+                       dir, t->spec.width, text->spec.hidden);
+    if (family->before && load_before(t, dir, path, family->before, text, e))
+        return -1;
+    return load(t, dir, &family->names, text, e);
 }
 
 int tower_load(const char *dir, const struct decoder *text, struct tower **out, struct err *e)
@@ -559,7 +452,7 @@ int tower_load(const char *dir, const struct decoder *text, struct tower **out, 
         return err_nomem(e);
     t->d.ops = text->ops;
     if (encoder_configure(path, &family, &t->spec, e) ||
-        (family && load(t, dir, &family->names, text, e))) {
+        (family && load_all(t, dir, path, family, text, e))) {
         tower_free(t);
         return -1;
     }
@@ -574,7 +467,9 @@ void tower_free(struct tower *t)
 {
     if (!t)
         return;
-    free_memory(t);
+    tower_before_end(t);
+    tower_free(t->before.tower);
+    tower_free_memory(t);
     tower_conv_free(t);
     tower_release_weights(t);
     free(t);

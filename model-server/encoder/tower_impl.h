@@ -9,6 +9,7 @@
 struct tower_projection {
     const struct encoder_projection *spec;
     struct norm norm, middle_norm, after;
+    struct weight *mean; /* of encoder_projection.plus_mean */
     struct weight *w[ENCODER_MAX_LINEARS];
     float *bias[ENCODER_MAX_LINEARS];
 };
@@ -60,6 +61,15 @@ struct tower_conv {
     struct span *spans;
 };
 enum { TOWER_CONV_ROWS = 1024 }; /* most rows of a part */
+
+/* The tower whose features this one reads, and the pictures of the current call as each of the two
+ * sees them (tower_before.c). Host memory. */
+struct tower_before {
+    struct tower *tower;        /* NULL: this one reads pixels */
+    struct vision_plan *plans;  /* [2 n]: those of `tower`, then this one's */
+    struct tower_image *images; /* [2 n]: the same */
+    float *rows;                /* features of `tower`, picture by picture */
+};
 
 /* Position of a patch in its crop. */
 struct tower_place {
@@ -115,6 +125,7 @@ struct tower {
     struct tower_joint joint;
     struct tower_resample resample;
     struct tower_conv conv;
+    struct tower_before before;
 
     /* Working memory of a pass, which grows to the largest pass. Host memory: */
     uint32_t cap_tokens, cap_crops, n_blocks;
@@ -141,6 +152,18 @@ static inline bool tower_next_crop(struct tower_cursor *c)
     }
     return c->image < c->n;
 }
+
+/* tower_memory.c: working memory of a pass of so many tokens and crops, whose keys and values are
+ * in blocks, each crop's in its own. */
+enum { TOWER_BLOCK = 16 }; /* tokens */
+static inline uint32_t tower_blocks_of(uint32_t tokens)
+{
+    return (tokens + TOWER_BLOCK - 1) / TOWER_BLOCK;
+}
+int tower_reserve_pass(struct tower *t, uint32_t tokens, uint32_t crops, struct err *e);
+void tower_free_memory(struct tower *t);
+/* Most tokens of a pass: larger ones are not faster. */
+uint32_t tower_most_tokens(const struct tower *t);
 
 /* tower_features.c: writes the features of `crops` crops from `c` on to their images. Their rows
  * are in t->host: [1 + levels][rows][width]. */
@@ -186,6 +209,16 @@ void tower_joint_finish(struct tower *t, const float *x, uint32_t first, uint32_
 void tower_joint_load(struct loader *l, struct tower *t);
 void tower_joint_free(struct tower *t);
 
+/* tower_before.c */
+/* Writes how the tower before this one sees a picture, and how this one does. */
+void tower_before_plans(const struct tower *t, const struct vision_plan *p,
+                        struct vision_plan *before, struct vision_plan *own);
+/* Begins the work of the tower before. *own: the pictures that this one will read, valid until
+ * tower_before_end(). */
+int tower_before_begin(struct tower *t, const struct tower_image *images, uint32_t n,
+                       const struct tower_image **own, struct err *e);
+void tower_before_end(struct tower *t);
+
 /* tower_load.c: loads all weights; `c` NULL: random ones. After -1, too, they are freed by
  * tower_release_weights(). */
 int tower_take_weights(struct tower *t, const struct arch *names, const struct checkpoint *c,
@@ -201,10 +234,10 @@ uint64_t tower_resample_bytes(const struct tower *t, uint32_t patches);
 void tower_resample_load(struct loader *l, struct tower *t);
 void tower_resample_free(struct tower *t);
 
-/* Floats of a patch with its copies. */
+/* Floats of a patch with its copies, or of a row that stands for one. */
 static inline uint32_t tower_patch_floats(const struct encoder_spec *s)
 {
-    return 3 * s->frames * s->patch * s->patch;
+    return s->of_features ? s->blocks.hidden : 3 * s->frames * s->patch * s->patch;
 }
 /* Rows of the table of learned positions, the class token's included. */
 static inline uint32_t tower_position_rows(const struct encoder_spec *s)

@@ -113,6 +113,27 @@ static void load_sides(struct loader *l, struct tower *t)
     }
 }
 
+/* The matrix [n, n * join] that computes the mean of `join` rows side by side, in fp32. */
+static struct weight *mean_matrix(struct loader *l, uint32_t n, uint32_t join)
+{
+    const size_t cols = (size_t)n * join;
+    float *numbers = l->failed ? NULL : calloc(n * cols, sizeof(*numbers));
+    if (!numbers && !l->failed)
+        loader_nomem(l);
+    for (size_t r = 0; numbers && r < n; r++)
+        for (size_t i = 0; i < join; i++)
+            numbers[r * cols + i * n + r] = 1 / (float)join;
+    struct mat_part p = {.data = numbers,
+                         .dtype = DT_F32,
+                         .rows = n,
+                         .cols = (int64_t)cols,
+                         .row_stride = (int64_t)cols,
+                         .col_stride = 1};
+    struct weight *w = loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
+    free(numbers);
+    return w;
+}
+
 /* `sides`: the first matrix is loaded in parts. */
 static void load_projection(struct loader *l, struct tower_projection *t,
                             const struct encoder_projection *p, int layer, bool sides)
@@ -133,6 +154,8 @@ static void load_projection(struct loader *l, struct tower_projection *t,
         cols = p->linear[i].rows / (p->linear[i].gated ? 2 : 1);
         t->bias[i] = p->linear[i].bias ? load_linear_bias(l, &p->linear[i], layer) : NULL;
     }
+    if (p->plus_mean)
+        t->mean = mean_matrix(l, cols, p->join);
     if (p->after_eps != 0)
         t->after = (struct norm){.kind = NORM_RMS, .w = loader_ones(l, cols), .eps = p->after_eps};
 }
@@ -141,10 +164,12 @@ static void load_front(struct loader *l, struct tower *t)
 {
     const struct encoder_spec *s = &t->spec;
     const uint32_t hidden = s->blocks.hidden;
-    struct mat_part p =
-        loader_table(l, W_PATCH, NO_LAYER, ".weight", hidden, tower_patch_floats(s));
-    t->patch = s->patch_channels_last ? pack_turned(l, p, 3)
-                                      : loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    if (!s->of_features) {
+        struct mat_part p =
+            loader_table(l, W_PATCH, NO_LAYER, ".weight", hidden, tower_patch_floats(s));
+        t->patch = s->patch_channels_last ? pack_turned(l, p, 3)
+                                          : loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    }
     if (s->patch_norm)
         t->patch_norm = loader_norm(l, W_PATCH_NORM, NO_LAYER);
     if (s->patch_norm && s->patch_bias)
@@ -195,6 +220,7 @@ static void free_projection(struct decoder *d, struct tower_projection *p)
     layer_free_norm(d, &p->norm);
     layer_free_norm(d, &p->middle_norm);
     layer_free_norm(d, &p->after);
+    layer_free_weight(d, p->mean);
     for (int i = 0; i < ENCODER_MAX_LINEARS; i++) {
         layer_free_weight(d, p->w[i]);
         d->ops->free(d->dev, p->bias[i]);

@@ -8,7 +8,9 @@ uint32_t tower_widest(const struct encoder_projection *p)
     uint32_t most = 0;
     for (uint32_t i = 0; i + 1 < p->n_linears; i++)
         most = p->linear[i].rows > most ? p->linear[i].rows : most;
-    return most;
+    return p->plus_mean && p->linear[p->n_linears - 1].rows > most
+               ? p->linear[p->n_linears - 1].rows
+               : most;
 }
 
 /* Projects `tokens` patches, at most TOWER_PROJECT_ROWS rows. */
@@ -18,6 +20,7 @@ static void project_some(struct tower *t, const struct tower_projection *p, cons
     const struct encoder_projection *s = p->spec;
     const struct backend_ops *ops = t->d.ops;
     const uint32_t hidden = t->spec.blocks.hidden, rows = tokens / s->join;
+    const float *joined = x;
     uint32_t cols = hidden * s->join;
     if (s->norm) {
         ops->norm(t->d.dev, t->normed, x, s->norm_joined ? rows : tokens,
@@ -38,6 +41,10 @@ static void project_some(struct tower *t, const struct tower_projection *p, cons
             ops->act_mul(t->d.dev, t->middle[(i + 1) & 1], to, rows, cols, s->gate_act);
             x = t->middle[(i + 1) & 1];
         }
+    }
+    if (s->plus_mean) {
+        ops->linear(t->d.dev, t->middle[0], joined, rows, p->mean, NULL);
+        ops->add_norm(t->d.dev, NULL, y, t->middle[0], 1, rows, cols, NULL);
     }
     if (s->after_eps != 0)
         ops->norm(t->d.dev, y, y, rows, cols, &p->after);

@@ -156,7 +156,9 @@ void decoder_load_layer(struct loader *l, uint32_t at)
     const bool odd = l->d->spec.paired && at % 2;
     l->paired = l->d->spec.paired;
     if (!odd && (!second || at < second)) {
+        l->first_layer = -(int)l->d->spec.named_from;
         load_layer(l, at);
+        l->first_layer = 0;
         return;
     }
     l->a = first->second;

@@ -346,6 +346,7 @@ struct decoder_spec {
     uint32_t max_positions;  /* 0: unbounded */
     uint32_t n_draft_layers; /* after n_layers, included in `layers`: those of a draft head
                                 (draft/draft.h) */
+    uint32_t named_from;     /* number of layer 0 in the names of the checkpoint */
     uint32_t second_stack;   /* not 0: layers from here on have the names of arch.second, from 0 */
     /* Layers 2i and 2i + 1 are layer i of the checkpoint: odd ones have the names of arch.second */
     bool paired;

@@ -120,13 +120,13 @@ static int read_all(const struct media *m, const struct ask *q, const struct ask
 /* ---------------------------------------------------------------- the text */
 
 static void put_picture(const struct media *m, const struct ask *q, const struct medium *p,
-                        struct buf *out)
+                        uint32_t nth, struct buf *out)
 {
     const char *marker = vision_marker(m->vision), *around = vision_marker_around(m->vision);
     const char *at = q->inline_images ? strstr(around, marker) : NULL;
     if (at)
         buf_add(out, around, (size_t)(at - around));
-    vision_expand(m->vision, &p->plan, out);
+    vision_expand(m->vision, &p->plan, nth, out);
     if (at)
         buf_str(out, at + strlen(marker));
 }
@@ -139,7 +139,7 @@ static int expand(const struct media *m, const struct ask *q, const struct mark 
     size_t at = 0;
     for (uint32_t i = 0; i < out->n_media; at = mark[i].at + mark[i].n, i++) {
         buf_add(&b, q->inputs + at, mark[i].at - at);
-        put_picture(m, q, out->v[i], &b);
+        put_picture(m, q, out->v[i], i, &b);
     }
     buf_str(&b, f.behind);
     buf_add(&b, q->inputs + at, q->n_inputs - at);

@@ -53,7 +53,7 @@ static void check_pictures(const struct vision *v, const uint8_t *data, size_t n
             require(e.msg[0] && !strchr(e.msg, '\n'));
     }
     if (vision_plan(v, 60, 40, &p, &e) == 0 && p.n_features < 4096)
-        vision_expand(v, &p, &text);
+        vision_expand(v, &p, n ? data[0] : 0, &text);
     buf_free(&text);
 }
 

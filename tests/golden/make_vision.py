@@ -73,6 +73,7 @@ def preprocessed(images, pre, inputs, shapes, whole):
         x = (native.planes_of_patches(kwargs) if "image_position_ids" in kwargs else kwargs["pixel_values"].float()).numpy()
         x = tiles.whole_patches(kwargs) if set(kwargs) == {"pixel_values", "pixel_attention_mask"} else x
         x = tiles.patches_of_crops(kwargs).numpy() if "spatial_shapes" in kwargs else x
+        x = tiles.planes_of_slices(kwargs) if "target_sizes" in kwargs else x
         x = x.reshape(len(x), -1) if "image_grid_thw" in kwargs else x
         x = x[0, 0, : kwargs["aspect_ratio_mask"].sum()] if "aspect_ratio_mask" in kwargs else x
         x = x[..., :whole, :whole] if whole else x
@@ -119,6 +120,8 @@ def make(name, images):
         golden["canvases"] = crossed.mllama_canvases()
     if name == "lfm2_vl":
         golden["canvases"] = tiles.lfm2_sizes()
+    if name == "minicpmv4_6":
+        golden["canvases"] = tiles.minicpmv_sizes()
     if name == "llama4":
         golden["canvases"] = tiles.llama4_canvases(pre)
     json.dump(golden, open(f"{out}/golden.json", "w"))

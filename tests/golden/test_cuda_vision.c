@@ -20,6 +20,7 @@ static const char *const dirs[] = {
     "tests/data/vision/lighton_ocr",
     "tests/data/vision/llama4",
     "tests/data/vision/llava_onevision",
+    "tests/data/vision/minicpmv4_6",
     "tests/data/vision/mllama",
     "tests/data/vision/paligemma2",
     "tests/data/vision/qwen2_5_omni",

@@ -208,7 +208,7 @@ static void check_prompt(const char *what, const struct vision *v, const struct 
         mark = strstr(p, vision_marker(v));
         assert_non_null(mark);
         buf_add(&text, p, (size_t)(mark - p));
-        vision_expand(v, &s[i].plan, &text);
+        vision_expand(v, &s[i].plan, (uint32_t)i, &text);
         p = mark + strlen(vision_marker(v));
         features += s[i].plan.n_features;
     }
@@ -545,6 +545,45 @@ static void lfm2_cuts_tiles_as_transformers_do(void **state)
     cJSON_Delete(golden);
 }
 
+/* The whole picture and slices of MiniCPM-V, whose sides are chosen independently. */
+static void minicpmv_cuts_slices_as_transformers_does(void **state)
+{
+    cJSON *golden = vision_json("minicpmv4_6", "golden.json"), *pixels = cJSON_CreateObject();
+    const struct family f = {"minicpmv4_6", .patch_size = 14};
+    const cJSON *c;
+    uint32_t n = 0, cut = 0, large = 0;
+    (void)state;
+    struct vision *v = load_with(&f, pixels);
+    cJSON_ArrayForEach(c, json_get(cJSON_GetArrayItem(json_get(golden, "canvases"), 0), "sizes"))
+    {
+        const uint32_t w = vision_at(c, 0), h = vision_at(c, 1),
+                       slices = vision_at(c, 4) * vision_at(c, 5);
+        struct vision_plan p;
+        struct err e = ERR_INIT;
+        n++;
+        if (vision_plan(v, w, h, &p, &e)) { /* pictures of one pixel a side grow very long */
+            assert_true(vision_at(c, 2) > VISION_MAX_CROP_SIDE ||
+                        vision_at(c, 3) > VISION_MAX_CROP_SIDE);
+            large++;
+            continue;
+        }
+        const uint32_t last = p.n_crops - 1;
+        if (last != slices || p.crops[0].width != vision_at(c, 2) ||
+            p.crops[0].height != vision_at(c, 3) ||
+            (slices &&
+             (p.rows != vision_at(c, 4) || p.cols != vision_at(c, 5) ||
+              p.crops[last].width != vision_at(c, 6) || p.crops[last].height != vision_at(c, 7))))
+            fail_msg("%u x %u: %u x %u slices, the whole is %u x %u", w, h, p.rows, p.cols,
+                     p.crops[0].width, p.crops[0].height);
+        cut += slices > 0;
+    }
+    assert_int_equal(n, 224);
+    assert_true(cut > 50 && cut < n && large < 10);
+    vision_free(v);
+    cJSON_Delete(pixels);
+    cJSON_Delete(golden);
+}
+
 static void pan_and_scan(void **state)
 {
     const struct family f = {"gemma3", .image_size = 896, .tokens = 256};
@@ -569,6 +608,7 @@ int main(void)
         cmocka_unit_test(onevision_shrinks_what_is_too_much),
         cmocka_unit_test(sizes_are_chosen_as_transformers_do),
         cmocka_unit_test(lfm2_cuts_tiles_as_transformers_do),
+        cmocka_unit_test(minicpmv_cuts_slices_as_transformers_does),
         cmocka_unit_test(pan_and_scan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

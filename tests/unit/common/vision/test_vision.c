@@ -105,7 +105,7 @@ static void expands_to(const struct vision *v, uint32_t w, uint32_t h, const cha
 {
     struct buf out = BUF_INIT;
     const struct vision_plan p = planned(v, w, h);
-    vision_expand(v, &p, &out);
+    vision_expand(v, &p, 0, &out);
     assert_string_equal(out.p, want);
     buf_free(&out);
 }
@@ -392,10 +392,10 @@ static void one_token_stands_between_images(void **state)
     assert_int_equal(p.resizes[1].cut.width, 101); /* the quarters differ by a pixel */
     assert_int_equal(p.resizes[4].height, 980);
     assert_int_equal(vision_crop_width(&p, 4), 378);
-    vision_expand(v, &p, &out);
-    vision_expand(v, &p, &out);
+    vision_expand(v, &p, 0, &out);
+    vision_expand(v, &p, 0, &out);
     buf_str(&out, "text");
-    vision_expand(v, &p, &out);
+    vision_expand(v, &p, 0, &out);
     for (const char *at = out.p; (at = strstr(at, fake)); at++)
         n++;
     for (const char *at = out.p; (at = strstr(at, "<image>")); at++)
@@ -407,6 +407,31 @@ static void one_token_stands_between_images(void **state)
     struct err e = ERR_INIT;
     assert_int_equal(vision_plan(v, 1, 50, &none, &e), -1);
     assert_int_equal(e.kind, ERR_VALIDATION);
+    buf_free(&out);
+    vision_free(v);
+}
+
+/* The number of an image, the whole, and rows of slices. */
+static void minicpmv_numbers_images_and_cuts_slices(void **state)
+{
+#define MINICPM "{\"model_type\":\"minicpmv4_6\",\"vision_config\":{%s}}"
+    struct vision *v =
+        load("{\"model_type\":\"minicpmv4_6\",\"vision_config\":{\"patch_size\":14}}",
+             "{\"scale_resolution\":56,\"max_slice_nums\":4}");
+    const struct vision_plan p = planned(v, 112, 112);
+    struct buf out = BUF_INIT;
+    (void)state;
+    vision_expand(v, &p, 3, &out);
+    assert_string_equal(out.p, "<image_id>3</image_id><image><|image_pad|></image>"
+                               "<slice><|image_pad|></slice><slice><|image_pad|></slice>\n"
+                               "<slice><|image_pad|></slice><slice><|image_pad|></slice>");
+    buf_free(&out);
+    vision_free(v);
+    v = load("{\"model_type\":\"minicpmv4_6\",\"vision_config\":{\"patch_size\":14}}",
+             "{\"scale_resolution\":56,\"slice_mode\":false,\"use_image_id\":false}");
+    const struct vision_plan whole = planned(v, 1120, 560);
+    vision_expand(v, &whole, 3, &out);
+    assert_string_equal(out.p, "<image><|image_pad|></image>");
     buf_free(&out);
     vision_free(v);
 }
@@ -455,6 +480,9 @@ static void contradictions_are_refused(void **state)
         {QWEN, "", "{\"resample\":99}"},
         {QWEN, "", "{\"do_resize\":false}"},
         {QWEN, "", "[1"},
+        {MINICPM, "", "{\"scale_resolution\":0}"},
+        {MINICPM, "", "{\"max_slice_nums\":64}"},
+        {MINICPM, "", "{\"downsample_mode\":\"4x\"}"},
         {NEXT, "\"image_size\":337", NULL},
         {NEXT, "", "{\"image_grid_pinpoints\":[]}"},
         {NEXT, "", "{\"image_grid_pinpoints\":[[336]]}"},
@@ -553,6 +581,7 @@ int main(void)
         cmocka_unit_test(models_of_text_have_none),
         cmocka_unit_test(one_file_may_hold_both),
         cmocka_unit_test(one_token_stands_between_images),
+        cmocka_unit_test(minicpmv_numbers_images_and_cuts_slices),
         cmocka_unit_test(contradictions_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

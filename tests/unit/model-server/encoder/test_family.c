@@ -100,6 +100,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
     "{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,\"hidden_size\":64,"               \
     "\"num_attention_heads\":4%s}}"
+#define MINICPM                                                                                    \
+    "{\"model_type\":\"minicpmv4_6\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"      \
+    "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4}%s}"
 #define IDEFICS                                                                                    \
     "{\"model_type\":\"idefics2\",\"text_config\":{\"hidden_size\":64%s},\"vision_config\":"       \
     "{\"patch_size\":14,\"image_size\":980,\"hidden_size\":64,\"num_attention_heads\":4}}"
@@ -118,6 +121,13 @@ static void values_that_change_the_meaning_are_refused(void **state)
     static const struct {
         const char *config, *more, *why; /* NULL: it is taken */
     } all[] = {
+        {MINICPM, "", NULL},
+        {MINICPM, ",\"insert_layer_id\":10", NULL},
+        {MINICPM, ",\"insert_layer_id\":11", "insert_layer_id"},
+        {MINICPM, ",\"insert_layer_id\":-1", "insert_layer_id"},
+        {MINICPM, ",\"merger_times\":2", "merger_times"},
+        {MINICPM, ",\"merge_kernel_size\":[2,4]", "merge_kernel_size"},
+        {MINICPM, ",\"downsample_mode\":\"4x\"", "downsample_mode"},
         {LLAMA, "", NULL},
         {LLAMA, ",\"hidden_act\":\"silu\"", "hidden_act"},
         {LLAMA, ",\"pixel_shuffle_ratio\":0.4", "pixel_shuffle_ratio"},

@@ -148,6 +148,23 @@ static void images_take_the_place_of_their_marks(void **state)
     rig_free(&g);
 }
 
+static void images_are_numbered_in_their_order(void **state)
+{
+    struct rig g;
+    char *text = with_urls("![]({S})![]({W})");
+    (void)state;
+    rig_init_as(&g, "{\"model_type\": \"minicpmv4_6\", \"vision_config\": {\"patch_size\": 14}}");
+    g.media.max_tokens = 1000;
+    assert_int_equal(ask_inline(&g, text), 0);
+    const char *first = strstr(g.out.text, "<image_id>0</image_id><image>" PAD);
+    const char *second = strstr(g.out.text, "<image_id>1</image_id><image>" PAD);
+    assert_ptr_equal(first, g.out.text);
+    assert_non_null(second);
+    assert_null(strstr(second + 1, "<image_id>"));
+    free(text);
+    rig_free(&g);
+}
+
 static void a_text_without_images_stays_as_it_is(void **state)
 {
     static const char *const texts[] = {"", "![", "![](", "![](no end", "! [](x)", PAD};
@@ -376,6 +393,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_take_the_place_of_their_marks),
+        cmocka_unit_test(images_are_numbered_in_their_order),
         cmocka_unit_test(a_text_without_images_stays_as_it_is),
         cmocka_unit_test(counts_that_disagree_are_refused),
         cmocka_unit_test(what_was_read_is_not_read_again),

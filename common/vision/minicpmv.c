@@ -1,0 +1,136 @@
+/* MiniCPM-V 4.6: the whole image with about as many pixels as a slice; then, if it has more, slices
+ * of its own grid. All keep about their aspect ratio. */
+#include "common/json.h"
+#include "common/vision/settings.h"
+#include <math.h>
+#include <string.h>
+
+enum { MERGED = 4 }; /* patches per side of a feature: two stages of two */
+
+static void load(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_half, vision_half, 14};
+    static const char *const tokens[] = {"<image>",  "</image>",   "<slice>",
+                                         "</slice>", "<image_id>", "</image_id>"};
+    struct vision_minicpmv *f = &v->minicpmv;
+    vision_read_format(s, &v->format, &d);
+    v->format.merge = MERGED;
+    f->side = vision_u32(s, &s->pixels, "scale_resolution", 448, 1, VISION_MAX_SETTING);
+    f->max_slices = vision_u32(s, &s->pixels, "max_slice_nums", 9, 1, VISION_MAX_CROPS - 1);
+    if (!vision_flag(&s->pixels, "slice_mode", true))
+        f->max_slices = 1;
+    f->numbered =
+        vision_flag(&s->processor, "use_image_id", vision_flag(&s->pixels, "use_image_id", true));
+    if (strcmp(json_str(s->pixels.o, "downsample_mode", "16x"), "16x") != 0)
+        vision_settings_fail(s, "%s: downsample_mode must be 16x", s->pixels.name);
+    v->token = vision_read_token(s, "image_token_id", "<|image_pad|>", 248056, v->marker);
+    for (size_t i = 0; i < (f->numbered ? 6 : 4); i++)
+        vision_need_token(s, tokens[i]);
+}
+
+/* The next multiple of `unit`, at least one; halves to the even one. */
+static double multiple(double length, double unit)
+{
+    const double n = nearbyint(length / unit) * unit;
+    return n > unit ? n : unit;
+}
+
+/* Sides of whole features, for about as many pixels as a slice has; a smaller image keeps its own
+ * unless `enlarge`. */
+static void fit(const struct vision *v, double h, double w, bool enlarge, uint32_t *height,
+                uint32_t *width)
+{
+    const double side = v->minicpmv.side, unit = (double)v->format.patch * MERGED;
+    if (enlarge || h * w > side * side) {
+        const double aspect = w / h;
+        h = trunc(side / sqrt(aspect));
+        w = trunc(h * aspect);
+    }
+    *width = (uint32_t)multiple(w, unit);
+    *height = (uint32_t)multiple(h, unit);
+}
+
+/* The grid of slices whose aspect ratio is nearest, in logarithms, among the grids of about as many
+ * slices as the image has pixels for; of equally near ones of as many slices that of more rows. */
+static bool slice_grid(const struct vision_minicpmv *f, double h, double w, uint32_t *rows,
+                       uint32_t *cols)
+{
+    const double least = ceil(w * h / ((double)f->side * f->side)), ratio = log(w / h);
+    const uint32_t n = least < f->max_slices ? (uint32_t)least : f->max_slices;
+    double nearest = INFINITY;
+    *rows = *cols = 1;
+    if (n <= 1)
+        return false;
+    for (uint32_t k = n - 1; k <= n + 1 && k <= f->max_slices; k++)
+        for (uint32_t r = 1; k > 1 && r <= k; r++) {
+            const uint32_t c = k / r;
+            const double off = fabs(ratio - log((double)c / r));
+            if (c * r != k || off > nearest || (off == nearest && r <= *rows))
+                continue;
+            nearest = off;
+            *rows = r;
+            *cols = c;
+        }
+    return true;
+}
+
+static uint64_t add_part(const struct vision *v, struct vision_plan *out, uint32_t of, uint32_t x,
+                         uint32_t y, uint32_t width, uint32_t height)
+{
+    const uint32_t unit = v->format.patch * MERGED;
+    vision_size_crop(out, vision_add_crop(out, of, x, y), width, height);
+    return (uint64_t)(width / unit) * (height / unit);
+}
+
+static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    const struct vision_minicpmv *f = &v->minicpmv;
+    const uint32_t h = out->height, w = out->width;
+    uint32_t height, width, rows, cols;
+    const bool sliced = slice_grid(f, h, w, &rows, &cols);
+    (void)e;
+    fit(v, h, w, !sliced, &height, &width);
+    const uint32_t whole = vision_add_resize(out, -1, vision_whole(out), width, height);
+    uint64_t features = add_part(v, out, whole, 0, 0, width, height);
+    if (sliced) {
+        fit(v, multiple(h, rows) / rows, multiple(w, cols) / cols, true, &height, &width);
+        const uint32_t all =
+            vision_add_resize(out, -1, vision_whole(out), cols * width, rows * height);
+        out->rows = rows;
+        out->cols = cols;
+        for (uint32_t i = 0; i < rows * cols; i++)
+            features += add_part(v, out, all, i % cols * width, i / cols * height, width, height);
+    }
+    out->n_features = features < UINT32_MAX ? (uint32_t)features : UINT32_MAX;
+    return 0;
+}
+
+static void put_part(const struct vision *v, const struct vision_plan *p, uint32_t crop,
+                     struct buf *out)
+{
+    const uint32_t unit = v->format.patch * MERGED;
+    buf_str(out, crop ? "<slice>" : "<image>");
+    vision_repeat(out, v->marker,
+                  (uint64_t)(vision_crop_width(p, crop) / unit) *
+                      (vision_crop_height(p, crop) / unit));
+    buf_str(out, crop ? "</slice>" : "</image>");
+}
+
+static void number(const struct vision *v, uint32_t nth, struct buf *out)
+{
+    if (v->minicpmv.numbered)
+        buf_fmt(out, "<image_id>%u</image_id>", nth);
+}
+
+static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
+{
+    put_part(v, p, 0, out);
+    for (uint32_t i = 1; i < p->n_crops; i++) {
+        if (i > 1 && (i - 1) % p->cols == 0)
+            buf_str(out, "\n");
+        put_part(v, p, i, out);
+    }
+}
+
+const struct vision_family vision_minicpmv = {
+    .types = {"minicpmv4_6"}, .load = load, .plan = plan, .number = number, .expand = expand};
