@@ -279,7 +279,9 @@ const struct vision_family vision_fast_vlm = {
     .types = {"fast_vlm"}, .load = load_fast, .plan = plan_llava, .expand = expand};
 const struct vision_family vision_got_ocr2 = {
     .types = {"got_ocr2"}, .load = load_got, .plan = plan_llava, .expand = expand};
-const struct vision_family vision_llava_next = {
-    .types = {"llava_next"}, .load = load_next, .plan = plan_next, .expand = expand};
+const struct vision_family vision_llava_next = {.types = {"llava_next", "llava_next_video"},
+                                                .load = load_next,
+                                                .plan = plan_next,
+                                                .expand = expand};
 const struct vision_family vision_llava_onevision = {
     .types = {"llava_onevision"}, .load = load_onevision, .plan = plan_onevision, .expand = expand};

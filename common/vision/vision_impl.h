@@ -62,6 +62,11 @@ struct vision_minicpmv {
     uint32_t side, max_slices; /* of a square with the pixels of a slice */
     bool numbered;             /* each image of a prompt has its number before it */
 };
+struct vision_ovis2 {
+    uint32_t tile, tile_tokens, min_tiles, max_tiles;
+    bool covering; /* the smallest grid whose tiles see enough of the image, not the nearest */
+    char patch[VISION_TOKEN_TEXT]; /* text of vision_token() */
+};
 struct vision_janus {
     uint32_t side, least; /* of the square; of a resized image's shorter side */
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT]; /* around an image; "" without */
@@ -122,6 +127,7 @@ struct vision {
         struct vision_pixtral pixtral;
         struct vision_janus janus;
         struct vision_minicpmv minicpmv;
+        struct vision_ovis2 ovis2;
         struct vision_kimi kimi;
         struct vision_lfm2 lfm2;
         struct vision_internvl internvl;

@@ -504,6 +504,9 @@ struct backend_ops {
     /* y[t] = a[t], then b[t]: rows of n elements each. b NULL: y = a. NULL: not supported. */
     void (*beside)(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
                    uint32_t n);
+    /* Each row of n elements becomes exp(x - its largest) / their sum, in place. NULL: not
+     * supported. */
+    void (*softmax)(struct device *d, float *x, uint32_t rows, uint32_t n);
     /* y[i] = x[out_rows[i]], rows of n elements: the input of the last norm and the head. */
     void (*gather_out)(struct device *d, float *y, const float *x, uint32_t n);
     /* x = cap * tanh(x * scale / cap) if cap > 0, else x * scale. */

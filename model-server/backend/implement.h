@@ -15,6 +15,6 @@
     X(row_squares) X(row_moments) X(sparsify) X(gate_rows) X(clip) X(lora) X(rope_kv)          \
     X(latent_kv) X(select_keys) X(linear_heads) X(attention) X(conv) X(conv_floats) X(recur)   \
     X(recur_floats) X(gate_norm) X(state_copy) X(act_mul) X(act) X(xielu) X(act_by) X(moe)     \
-    X(altup) X(match_rows) X(beside) X(gather_out) X(logit_scale)
+    X(altup) X(match_rows) X(beside) X(softmax) X(gather_out) X(logit_scale)
 // clang-format on
 #endif

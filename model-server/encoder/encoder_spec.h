@@ -41,6 +41,9 @@ struct encoder_linear {
     bool gated;
     enum role gate;      /* role of the gates if they are a separate tensor; 0: they are not */
     bool channels_first; /* its columns are [channel][patch of the cell], not [patch][channel] */
+    /* Not 0: it is stored [in, out], with so many rows, of which the first ones are used. */
+    uint32_t table;
+    bool softmax_before; /* its inputs become probabilities, after the norm */
     bool norm_before;    /* a layer norm (W_MIDDLE_NORM) precedes it, before the activation */
 };
 

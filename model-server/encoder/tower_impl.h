@@ -172,9 +172,9 @@ void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint3
 void tower_end_rows(const struct tower *t, const struct tower_image *image);
 
 /* tower_project.c */
-enum { TOWER_PROJECT_ROWS = 1024 }; /* rows that are projected at once */
 /* Rows (outputs) of the widest matrix except the last. */
 uint32_t tower_widest(const struct encoder_projection *p);
+uint32_t tower_project_rows(const struct tower *t); /* most rows that are projected at once */
 /* Projects rows [first, first + tokens) of the transformer, which are at `x`, and are whole cells.
  * `y` has the features of all rows of the pass: [rows][width]. */
 void tower_project(struct tower *t, const struct tower_projection *p, const float *x,

@@ -78,6 +78,9 @@ static struct weight *load_linear(struct loader *l, const struct encoder_project
         return pack_turned(l, loader_table(l, m->role, layer, ".weight", m->rows, cols), p->join);
     if (m->gated)
         n = gates_first(l, m, layer, false, cols, parts);
+    else if (m->table)
+        parts[0] = loader_turned(loader_rows(
+            loader_part(l, m->role, layer, NO_EXPERT, false, m->table, m->rows), 0, cols));
     else if (m->plain_name)
         parts[0] = loader_turned(loader_plain_matrix(l, m->role, layer, cols, m->rows));
     else

@@ -26,7 +26,7 @@ static size_t layout(struct tower *t, float *base, size_t tokens)
     const struct encoder_spec *s = &t->spec;
     const uint32_t a = tower_widest(&s->project), b = s->n_levels ? tower_widest(&s->level) : 0;
     const size_t rows = tokens / s->project.join + 1, mid = a > b ? a : b;
-    const size_t some = rows < TOWER_PROJECT_ROWS ? rows : TOWER_PROJECT_ROWS;
+    const size_t some = rows < tower_project_rows(t) ? rows : tower_project_rows(t);
     const size_t taps = s->joint.tiles ? (size_t)TOWER_TAP_ROWS * s->width : 0;
     const size_t later = s->joint.tiles ? tokens * s->blocks.hidden : 0;
     const size_t sizes[] = {tokens * tower_patch_floats(s),

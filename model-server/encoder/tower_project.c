@@ -3,6 +3,9 @@
 #include "model-server/encoder/tower_impl.h"
 #include <assert.h>
 
+/* Most rows that are projected at once, and numbers of a matrix' outputs for them. */
+enum { PROJECT_ROWS = 1024, PROJECT_FLOATS = 1 << 23 };
+
 uint32_t tower_widest(const struct encoder_projection *p)
 {
     uint32_t most = 0;
@@ -13,7 +16,15 @@ uint32_t tower_widest(const struct encoder_projection *p)
                : most;
 }
 
-/* Projects `tokens` patches, at most TOWER_PROJECT_ROWS rows. */
+uint32_t tower_project_rows(const struct tower *t)
+{
+    const uint32_t a = tower_widest(&t->spec.project);
+    const uint32_t b = t->spec.n_levels ? tower_widest(&t->spec.level) : 0, most = a > b ? a : b;
+    const uint32_t rows = PROJECT_FLOATS / (most ? most : 1);
+    return rows > PROJECT_ROWS ? PROJECT_ROWS : rows > 16 ? rows : 16;
+}
+
+/* Projects `tokens` patches, at most tower_project_rows() rows. */
 static void project_some(struct tower *t, const struct tower_projection *p, const float *x,
                          uint32_t tokens, float *y)
 {
@@ -31,6 +42,8 @@ static void project_some(struct tower *t, const struct tower_projection *p, cons
         float *to = i + 1 == s->n_linears ? y : t->middle[i & 1];
         if (s->linear[i].norm_before) /* x is the output of the matrix before */
             ops->norm(t->d.dev, t->middle[(i - 1) & 1], x, rows, cols, &p->middle_norm);
+        if (s->linear[i].softmax_before)
+            ops->softmax(t->d.dev, t->middle[(i - 1) & 1], rows, cols);
         if (s->linear[i].act_before)
             ops->act(t->d.dev, t->middle[(i - 1) & 1], rows, cols, s->act);
         ops->linear(t->d.dev, to, x, rows, p->w[i], p->bias[i]);
@@ -53,7 +66,7 @@ static void project_some(struct tower *t, const struct tower_projection *p, cons
 void tower_project(struct tower *t, const struct tower_projection *p, const float *x,
                    uint32_t first, uint32_t tokens, float *y)
 {
-    const uint32_t join = p->spec->join, most = TOWER_PROJECT_ROWS * join;
+    const uint32_t join = p->spec->join, most = tower_project_rows(t) * join;
     assert(first % join == 0 && tokens % join == 0);
     for (uint32_t at = 0, some; at < tokens; at += some) {
         some = tokens - at < most ? tokens - at : most;

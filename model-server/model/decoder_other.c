@@ -1,5 +1,6 @@
-/* decoder_other.c - ids whose embeddings are not in the text model's table (Gemma 3n): those of
- * other media have a narrower table, a norm, a matrix and a norm without weights.
+/* decoder_other.c - ids whose embeddings are not in the text model's table: those of other media
+ * have a narrower table, a norm, a matrix and a norm without weights (Gemma 3n), or are rows of the
+ * tower's table (Ovis 2).
  *
  * They are the same for every token, so they are computed when the model is loaded. What is kept is
  * the difference from the row that the text model's table has for the id, which is added to it: so
@@ -66,6 +67,16 @@ static void make_rows(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
+/* The embeddings of table `k`, which are its rows, to out[n][hidden]. */
+static void load_bare(struct loader *l, int k, float *out)
+{
+    const struct other_embeds *of = &l->d->spec.other[k];
+    const struct mat_part p =
+        loader_part(l, W_SIGHT_EMBED, NO_LAYER, NO_EXPERT, false, of->rows, of->width);
+    if (!l->failed)
+        to_numbers(l, loader_rows(p, of->skip, of->n), out);
+}
+
 /* The embeddings of table `k`, to out[n][hidden]. */
 static void load_rows(struct loader *l, int k, float *out)
 {
@@ -87,7 +98,7 @@ static void load_rows(struct loader *l, int k, float *out)
     struct mat_part p =
         loader_part(l, W_SIGHT_EMBED + k * ROLES, NO_LAYER, NO_EXPERT, false, of->rows, of->width);
     if (!l->failed)
-        to_numbers(l, loader_rows(p, 0, of->n), j.table);
+        to_numbers(l, loader_rows(p, of->skip, of->n), j.table);
     p = loader_table(l, W_SIGHT_NORM + k * ROLES, NO_LAYER, ".weight", of->width, 1);
     if (!l->failed)
         to_numbers(l, p, j.weights);
@@ -112,9 +123,10 @@ void decoder_other_load(struct loader *l)
 {
     struct decoder *d = l->d;
     const struct decoder_spec *s = &d->spec;
-    const uint32_t first = s->other[0].first, n = s->vocab - first;
     if (!s->n_other || d->sample)
         return;
+    const struct other_embeds *last = &s->other[s->n_other - 1];
+    const uint32_t first = s->other[0].first, n = last->first + last->n - first;
     float *rows = calloc((size_t)n * s->hidden, sizeof(*rows));
     float *usual = calloc((size_t)n * s->hidden, sizeof(*usual));
     if (!rows || !usual) {
@@ -122,8 +134,13 @@ void decoder_other_load(struct loader *l)
         loader_nomem(l);
         return;
     }
-    for (uint32_t k = 0; k < s->n_other && !l->failed; k++)
-        load_rows(l, (int)k, rows + (size_t)(s->other[k].first - first) * s->hidden);
+    for (uint32_t k = 0; k < s->n_other && !l->failed; k++) {
+        float *const to = rows + (size_t)(s->other[k].first - first) * s->hidden;
+        if (s->other[k].bare)
+            load_bare(l, (int)k, to);
+        else
+            load_rows(l, (int)k, to);
+    }
     struct mat_part p = loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden);
     if (!l->failed)
         to_numbers(l, loader_rows(p, first, n), usual);

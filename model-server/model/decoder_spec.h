@@ -327,11 +327,13 @@ struct altup_spec {
     bool scaled; /* a vector multiplies the active stream, as input of the layer's embeddings */
 };
 
-/* Ids [first, first + n) whose embeddings are from another table [rows, width]: an RMS norm, a
- * matrix [hidden, width], and an RMS norm without weights. */
+/* Ids [first, first + n) whose embeddings are from another table [rows, width], from its row `skip`
+ * on: an RMS norm, a matrix [hidden, width], and an RMS norm without weights. `bare`: the rows as
+ * they are, of `hidden` numbers. */
 struct other_embeds {
-    uint32_t first, n, rows, width;
+    uint32_t first, n, rows, width, skip;
     float eps;
+    bool bare;
 };
 
 /* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)). */
@@ -350,7 +352,7 @@ struct decoder_spec {
     uint32_t second_stack;   /* not 0: layers from here on have the names of arch.second, from 0 */
     /* Layers 2i and 2i + 1 are layer i of the checkpoint: odd ones have the names of arch.second */
     bool paired;
-    /* Ids from other[0].first to the end of the vocabulary (Gemma 3n), in ascending order. */
+    /* Consecutive ids (Gemma 3n, Ovis 2), in ascending order. */
     struct other_embeds other[2];
     uint32_t n_other;
     uint32_t more_embeds; /* rows of the stored table of embeddings after those of `vocab` */

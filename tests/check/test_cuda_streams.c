@@ -117,7 +117,33 @@ static void gated_rows_are_those_of_the_cpu(void **state)
     close_side(g), close_side(c);
 }
 
-CUDA_TESTS(cmocka_unit_test(gated_rows_are_those_of_the_cpu),
+static float *softmax_of(struct side s, const float *x, uint32_t n)
+{
+    const size_t bytes = (size_t)ROWS * n * 4;
+    float *out = malloc(bytes), *dx = up(s, x, bytes);
+    s.ops->softmax(s.d, dx, ROWS, n);
+    down(s, out, dx, bytes);
+    return out;
+}
+
+static void probabilities_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
+    for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
+        const uint32_t n = widths[w];
+        float *x = units((size_t)ROWS * n);
+        for (uint32_t i = 0; i < n; i++)
+            x[i] *= 300;
+        float *got = softmax_of(g, x, n), *want = softmax_of(c, x, n);
+        assert_near(got, want, (size_t)ROWS * n, WITHIN, "softmax");
+        free(x), free(got), free(want);
+    }
+    close_side(g), close_side(c);
+}
+
+CUDA_TESTS(cmocka_unit_test(probabilities_are_those_of_the_cpu),
+           cmocka_unit_test(gated_rows_are_those_of_the_cpu),
            cmocka_unit_test(rows_stand_side_by_side),
            cmocka_unit_test(streams_are_those_of_the_cpu),
            cmocka_unit_test(cut_off_activations_are_those_of_the_cpu))

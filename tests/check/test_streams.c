@@ -189,6 +189,31 @@ static void rows_stand_side_by_side(void **state)
     ops->close(d);
 }
 
+/* Also of rows whose numbers would overflow without the largest. */
+static void rows_become_probabilities(void **state)
+{
+    struct device *d = device(2, ~0ull);
+    (void)state;
+    for (int w = 0; w < N_WIDTHS; w++) {
+        const size_t n = widths[w];
+        float *x = rng_floats(&rng, ROWS * n), *was = copy_of(x, ROWS * n);
+        for (size_t i = 0; i < n; i++)
+            x[i] = was[i] = 300 * x[i];
+        ops->softmax(d, x, ROWS, (uint32_t)n);
+        for (size_t t = 0; t < ROWS; t++) {
+            double most = -INFINITY, sum = 0;
+            for (size_t i = t * n; i < (t + 1) * n; i++)
+                most = fmax(most, was[i]);
+            for (size_t i = t * n; i < (t + 1) * n; i++)
+                sum += exp(was[i] - most);
+            for (size_t i = t * n; i < (t + 1) * n; i++)
+                assert_near(x[i], exp(was[i] - most) / sum, 1);
+        }
+        free(x), free(was);
+    }
+    ops->close(d);
+}
+
 static void rows_are_gated(void **state)
 {
     struct device *d = device(2, ~0ull);
@@ -218,6 +243,7 @@ int main(void)
         cmocka_unit_test(rows_get_the_magnitude_of_others),
         cmocka_unit_test(rows_are_cut_off_by_their_deviation),
         cmocka_unit_test(rows_stand_side_by_side),
+        cmocka_unit_test(rows_become_probabilities),
         cmocka_unit_test(rows_are_gated),
     };
     rng = rng_new();

@@ -22,6 +22,7 @@ static const char *const dirs[] = {
     "tests/data/vision/llava_onevision",
     "tests/data/vision/minicpmv4_6",
     "tests/data/vision/mllama",
+    "tests/data/vision/ovis2",
     "tests/data/vision/paligemma2",
     "tests/data/vision/qwen2_5_omni",
     "tests/data/vision/qwen3_omni",

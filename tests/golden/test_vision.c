@@ -584,6 +584,44 @@ static void minicpmv_cuts_slices_as_transformers_does(void **state)
     cJSON_Delete(golden);
 }
 
+/* Grids of Ovis 2 by what tiles see of a picture, and by the nearest aspect ratio. */
+static void ovis2_chooses_grids_as_transformers_do(void **state)
+{
+    cJSON *golden = vision_json("ovis2", "golden.json"), *pixels = cJSON_CreateObject();
+    const struct family f = {"ovis2", .image_size = 448, .patch_size = 14};
+    const cJSON *run, *c;
+    uint32_t n = 0, cut = 0;
+    (void)state;
+    cJSON_AddTrueToObject(pixels, "crop_to_patches");
+    cJSON_AddNumberToObject(pixels, "max_patches", 9);
+    cJSON_AddNumberToObject(pixels, "size", 448);
+    cJSON_ArrayForEach(run, json_get(golden, "canvases"))
+    {
+        cJSON_DeleteItemFromObjectCaseSensitive(pixels, "use_covering_area_grid");
+        cJSON_AddBoolToObject(pixels, "use_covering_area_grid",
+                              json_bool(run, "use_covering_area_grid", true));
+        struct vision *v = load_with(&f, pixels);
+        cJSON_ArrayForEach(c, json_get(run, "sizes"))
+        {
+            const uint32_t w = vision_at(c, 0), h = vision_at(c, 1), rows = vision_at(c, 2),
+                           cols = vision_at(c, 3);
+            struct vision_plan p;
+            struct err e = ERR_INIT;
+            assert_int_equal(vision_plan(v, w, h, &p, &e), 0);
+            if (p.n_crops != 1 + (rows * cols > 1 ? rows * cols : 0) ||
+                (p.n_crops > 1 && (p.rows != rows || p.cols != cols)))
+                fail_msg("%u x %u: %u x %u tiles, not %u x %u", w, h, p.rows, p.cols, rows, cols);
+            cut += p.n_crops > 1;
+            n++;
+        }
+        vision_free(v);
+    }
+    assert_int_equal(n, 2 * 224);
+    assert_true(cut > 100 && cut < n);
+    cJSON_Delete(pixels);
+    cJSON_Delete(golden);
+}
+
 static void pan_and_scan(void **state)
 {
     const struct family f = {"gemma3", .image_size = 896, .tokens = 256};
@@ -609,6 +647,7 @@ int main(void)
         cmocka_unit_test(sizes_are_chosen_as_transformers_do),
         cmocka_unit_test(lfm2_cuts_tiles_as_transformers_do),
         cmocka_unit_test(minicpmv_cuts_slices_as_transformers_does),
+        cmocka_unit_test(ovis2_chooses_grids_as_transformers_do),
         cmocka_unit_test(pan_and_scan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

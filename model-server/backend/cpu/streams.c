@@ -1,6 +1,8 @@
 /* streams.c - parallel residual streams (AltUp, arXiv 2301.13310) and what comes with them in Gemma
- * 3n: rows of equal magnitude, activations cut off by their mean and deviation. */
+ * 3n: rows of equal magnitude, activations cut off by their mean and deviation; and rows of
+ * probabilities. */
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/cpu/mathf.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -139,6 +141,39 @@ void cpu_beside(struct device *d, float *y, const float *a, const float *b, uint
 {
     struct beside_job j = {y, a, b, n};
     pool_run(d->pool, beside_rows, &j, rows, row_grain(n));
+}
+
+/* ---------------------------------------------------------------- probabilities */
+
+enum { SOFTMAX_AT_ONCE = 16 }; /* of kern.row_max and kern.exp_sum */
+
+struct softmax_job {
+    const struct device *d;
+    float *x;
+    uint32_t n;
+};
+
+static void softmax_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct softmax_job *j = arg;
+    const uint32_t even = j->n - j->n % SOFTMAX_AT_ONCE;
+    (void)thread;
+    for (size_t t = begin; t < end; t++) {
+        float *x = j->x + t * j->n, most = even ? j->d->kern.row_max(x, even) : x[0];
+        for (uint32_t i = even; i < j->n; i++)
+            most = x[i] > most ? x[i] : most;
+        float sum = even ? j->d->kern.exp_sum(x, even, most) : 0;
+        for (uint32_t i = even; i < j->n; i++)
+            sum += x[i] = math_exp_neg(x[i] - most);
+        for (uint32_t i = 0; i < j->n; i++)
+            x[i] /= sum;
+    }
+}
+
+void cpu_softmax(struct device *d, float *x, uint32_t rows, uint32_t n)
+{
+    struct softmax_job j = {d, x, n};
+    pool_run(d->pool, softmax_rows, &j, rows, row_grain(n));
 }
 
 /* ---------------------------------------------------------------- cut off by moments */

@@ -109,7 +109,8 @@ struct xielu_args {
 };
 launch_fn xielu_launch;
 
-/* See altup(), match_rows(), beside(), row_moments() and sparsify() in backend.h (streams.cu). */
+/* See altup(), match_rows(), beside(), softmax(), row_moments() and sparsify() in backend.h
+ * (streams.cu). */
 struct altup_args {
     float *x, *streams;
     const float *coefs;
@@ -130,6 +131,12 @@ struct beside_args {
     uint32_t rows, n;
 };
 launch_fn beside_launch;
+
+struct softmax_args {
+    float *x;
+    uint32_t rows, n;
+};
+launch_fn softmax_launch;
 
 struct moments_args {
     float *y;

@@ -33,6 +33,13 @@ void cuda_beside(struct device *d, float *y, const float *a, const float *b, uin
         RECORD(d, beside_launch, args);
 }
 
+void cuda_softmax(struct device *d, float *x, uint32_t rows, uint32_t n)
+{
+    struct softmax_args args = {x, rows, n};
+    if (rows)
+        RECORD(d, softmax_launch, args);
+}
+
 void cuda_row_moments(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
                       uint32_t n)
 {

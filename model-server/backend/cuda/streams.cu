@@ -103,6 +103,43 @@ extern "C" cudaError_t beside_launch(const struct launch *l, const void *args)
     return launch(beside_kernel, a->rows, THREADS, 0, l->stream, l->overlap, *a);
 }
 
+/* The largest of all threads' numbers; `all`: WARPS floats of shared memory. */
+static __device__ __forceinline__ float block_max(float v, float *all)
+{
+    for (int i = 16; i; i /= 2)
+        v = fmaxf(v, __shfl_xor_sync(~0u, v, i));
+    if (threadIdx.x % 32 == 0)
+        all[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = all[0];
+    for (int i = 1; i < WARPS; i++)
+        v = fmaxf(v, all[i]);
+    return v;
+}
+
+/* grid: (rows) */
+static __global__ void __launch_bounds__(THREADS) softmax_kernel(softmax_args a)
+{
+    float *shared = dynamic_shared<float>();
+    depend();
+    float *x = a.x + (size_t)blockIdx.x * a.n, most = -INFINITY, sum = 0.0f;
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
+        most = fmaxf(most, x[i]);
+    most = block_max(most, shared);
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
+        sum += x[i] = expf(x[i] - most);
+    const float by = 1.0f / block_sum(sum, shared);
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
+        x[i] *= by;
+}
+
+extern "C" cudaError_t softmax_launch(const struct launch *l, const void *args)
+{
+    const softmax_args *a = (const softmax_args *)args;
+    return launch(softmax_kernel, a->rows, THREADS, WARPS * sizeof(float), l->stream, l->overlap,
+                  *a);
+}
+
 /* grid: (rows) */
 static __global__ void __launch_bounds__(THREADS) moments_kernel(moments_args a)
 {

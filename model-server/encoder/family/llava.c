@@ -37,7 +37,7 @@ static void project(struct config *c, struct encoder_spec *s)
     const bool bias = json_bool(c->file, "multimodal_projector_bias", true);
     family_only_word(c, "projector_hidden_act", "gelu");
     s->feature_scale = family_feature_scale(c);
-    s->tiles_joined = strcmp(json_str(c->file, "model_type", ""), "llava_next") == 0;
+    s->tiles_joined = strcmp(json_str(c->file, "model_type", ""), "llava") != 0;
     family_two_matrices(s, bias, ACT_GELU);
 }
 
@@ -75,7 +75,7 @@ static void configure(struct config *c, struct encoder_spec *s)
 
 #define TOWER "model.vision_tower."
 const struct encoder_family family_llava = {
-    .types = (const char *const[]){"llava", "llava_next", NULL},
+    .types = (const char *const[]){"llava", "llava_next", "llava_next_video", NULL},
     .names = {.names = {NAMES_SIGLIP(TOWER "vision_model.", TOWER),
                         [W_EMBED_NORM] = EITHER(TOWER "vision_model.", TOWER, "pre_layrnorm"),
                         [W_CLASS_TOKEN] =
@@ -88,7 +88,7 @@ const struct encoder_family family_llava = {
     .tower = "clip_vision_model",
 };
 const struct encoder_family family_llava_siglip = {
-    .types = (const char *const[]){"llava", "llava_next", NULL},
+    .types = (const char *const[]){"llava", "llava_next", "llava_next_video", NULL},
     .names =
         {.names = {NAMES_SIGLIP(TOWER "vision_model.", TOWER), [W_ROW_END] = "model.image_newline",
                    [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",

@@ -371,6 +371,81 @@ def whole_patches(kwargs):
     return torch.cat(out)[None].float().numpy()
 
 
+def llava_next_video():
+    """Pictures of a model for videos: those of LLaVA-NeXT."""
+    from transformers import LlamaConfig, LlavaNextVideoConfig, LlavaNextVideoForConditionalGeneration
+    from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+    from transformers.models.llava_next_video.processing_llava_next_video import LlavaNextVideoProcessor
+
+    shapes = [[32 * r, 32 * c] for r, c in [(1, 2), (2, 1), (2, 2), (1, 3), (3, 1)]]
+    seen = dict(
+        model_type="clip_vision_model", hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=24,
+        image_size=32, patch_size=8, projection_dim=16,
+    )
+    config = LlavaNextVideoConfig(
+        text_config=LlamaConfig(**TEXT).to_dict(), vision_config=seen, image_token_index=IMAGE, video_token_index=321,
+        image_grid_pinpoints=shapes, tie_word_embeddings=True,
+    )
+    pre = dict(size=dict(shortest_edge=32), crop_size=dict(height=32, width=32), image_grid_pinpoints=shapes, resample=3)
+    processor = LlavaNextImageProcessorPil(**pre)
+    count = object.__new__(LlavaNextVideoProcessor)
+    count.image_processor, count.patch_size, count.vision_feature_select_strategy = processor, 8, "default"
+    count.num_additional_image_tokens = 0
+
+    def inputs(pictures):
+        return padded(processor, pictures), [[IMAGE] * count._get_number_of_features(p.height, p.width, 32, 32) for p in pictures]
+
+    return config, LlavaNextVideoForConditionalGeneration, pre, inputs
+
+
+def ovis2():
+    from transformers import Ovis2Config, Ovis2ForConditionalGeneration, Qwen2Config
+    from transformers.models.ovis2.image_processing_pil_ovis2 import Ovis2ImageProcessorPil
+
+    text = Qwen2Config(**TEXT | dict(vocab_size=328)).to_dict()
+    seen = dict(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, image_size=32, patch_size=8,
+        vocab_size=45, hidden_stride=2, tokenize_function="softmax", qkv_bias=False,
+    )
+    config = Ovis2Config(
+        text_config=text, vision_config=seen, image_token_id=IMAGE, visual_indicator_token_ids=[321, 322, 323, 324, 325],
+        vocab_size=328, hidden_size=32,
+    )
+    pre = dict(size={"height": 32, "width": 32}, crop_to_patches=True, max_patches=6, resample=3)
+    processor = Ovis2ImageProcessorPil(**pre)
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="pt") for p in pictures]
+        spans, part = [], [IMAGE] * 4
+        for o in out:
+            rows, cols = o["grids"][0].tolist()
+            lines = [sum(([*part, 323] for _ in range(cols)), [])[:-1] for _ in range(rows)] if rows * cols > 1 else []
+            spans.append([321, *part, 322] + sum(([*line, 324] for line in lines), [])[:-1] + [325])
+        return dict(pixel_values=torch.cat([o["pixel_values"] for o in out])), spans
+
+    return config, Ovis2ForConditionalGeneration, pre, inputs
+
+
+def ovis2_sizes():
+    """Grids of tiles at the hub's settings, and of the nearest aspect ratio: [width, height, rows, cols]."""
+    from transformers.models.ovis2 import image_processing_pil_ovis2 as ovis
+
+    rng, runs = np.random.default_rng(7), []
+    sides = [448, 447, 449, 672, 1, 1024, 1344, 3000]
+    sizes = [(a, b) for a in sides for b in sides] + [tuple(int(2 ** e) for e in rng.uniform(0, 13, 2)) for _ in range(160)]
+    for covering in True, False:
+        rows = []
+        for w, h in sizes:
+            cols, lines = (
+                ovis.get_min_tile_covering_grid((h, w), target_patch_size=448, max_image_tiles=9, covering_threshold=0.9)
+                if covering
+                else ovis.get_optimal_tiled_canvas((h, w), (448, 448), 1, 9)
+            )
+            rows.append([w, h, lines, cols])
+        runs.append(dict(use_covering_area_grid=covering, sizes=rows))
+    return runs
+
+
 def minicpmv4_6(text, **pixels):
     from transformers import MiniCPMV4_6Config, MiniCPMV4_6ForConditionalGeneration
     from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil
@@ -457,6 +532,8 @@ CASES = {
     "idefics2": (lambda: idefics2(True), None, between),
     "idefics2_whole": (lambda: idefics2(False), None, between),
     "lfm2_vl": (lambda: lfm2_vl(projector_use_layernorm=True), None, between),
+    "llava_next_video": (llava_next_video, None, between),
+    "ovis2": (ovis2, None, between),
     "minicpmv4_6": (lambda: minicpmv4_6(minicpmv4_6_text()), None, between),
     "aya_vision": (aya_vision, None, between),
     "cohere2_vision": (cohere2_vision, None, between),

@@ -436,6 +436,23 @@ static void minicpmv_numbers_images_and_cuts_slices(void **state)
     vision_free(v);
 }
 
+/* What stands between tiles of a row, and between rows. */
+static void ovis2_marks_columns_and_rows(void **state)
+{
+#define OVIS "{\"model_type\":\"ovis2\",\"vision_config\":{\"image_size\":28,\"patch_size\":14,%s}}"
+    struct vision *v = load("{\"model_type\":\"ovis2\",\"vision_config\":"
+                            "{\"image_size\":28,\"patch_size\":14,\"hidden_stride\":2}}",
+                            "{\"size\":28,\"crop_to_patches\":true,\"max_patches\":4}");
+    const struct vision_plan p = planned(v, 56, 56);
+    (void)state;
+    expands_to(v, 28, 28, "<IMG_START><IMG_ATOM><IMG_GRID><IMG_END>");
+    expands_to(v, 56, 56,
+               "<IMG_START><IMG_ATOM><IMG_GRID><IMG_ATOM><IMG_COL><IMG_ATOM>"
+               "<IMG_ROW><IMG_ATOM><IMG_COL><IMG_ATOM><IMG_END>");
+    assert_int_equal(p.n_features, 5);
+    vision_free(v);
+}
+
 static void contradictions_are_refused(void **state)
 {
 #define QWEN   "{\"model_type\":\"qwen3_vl\",\"vision_config\":{%s}}"
@@ -480,6 +497,9 @@ static void contradictions_are_refused(void **state)
         {QWEN, "", "{\"resample\":99}"},
         {QWEN, "", "{\"do_resize\":false}"},
         {QWEN, "", "[1"},
+        {OVIS, "\"hidden_stride\":2", "{\"size\":56}"},
+        {OVIS, "\"hidden_stride\":3", "{\"size\":28}"},
+        {OVIS, "\"hidden_stride\":1", "{\"size\":28,\"max_patches\":64}"},
         {MINICPM, "", "{\"scale_resolution\":0}"},
         {MINICPM, "", "{\"max_slice_nums\":64}"},
         {MINICPM, "", "{\"downsample_mode\":\"4x\"}"},
@@ -581,6 +601,7 @@ int main(void)
         cmocka_unit_test(models_of_text_have_none),
         cmocka_unit_test(one_file_may_hold_both),
         cmocka_unit_test(one_token_stands_between_images),
+        cmocka_unit_test(ovis2_marks_columns_and_rows),
         cmocka_unit_test(minicpmv_numbers_images_and_cuts_slices),
         cmocka_unit_test(contradictions_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,6 +103,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define MINICPM                                                                                    \
     "{\"model_type\":\"minicpmv4_6\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"      \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4}%s}"
+#define OVIS                                                                                       \
+    "{\"model_type\":\"ovis2\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"            \
+    "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
 #define IDEFICS                                                                                    \
     "{\"model_type\":\"idefics2\",\"text_config\":{\"hidden_size\":64%s},\"vision_config\":"       \
     "{\"patch_size\":14,\"image_size\":980,\"hidden_size\":64,\"num_attention_heads\":4}}"
@@ -128,6 +131,10 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {MINICPM, ",\"merger_times\":2", "merger_times"},
         {MINICPM, ",\"merge_kernel_size\":[2,4]", "merge_kernel_size"},
         {MINICPM, ",\"downsample_mode\":\"4x\"", "downsample_mode"},
+        {OVIS, "", NULL},
+        {OVIS, ",\"hidden_stride\":3", "hidden_stride"},
+        {OVIS, ",\"tokenize_function\":\"st_argmax\"", "tokenize_function"},
+        {OVIS, ",\"num_visual_indicator_tokens\":8,\"vocab_size\":8", "vocab_size"},
         {LLAMA, "", NULL},
         {LLAMA, ",\"hidden_act\":\"silu\"", "hidden_act"},
         {LLAMA, ",\"pixel_shuffle_ratio\":0.4", "pixel_shuffle_ratio"},

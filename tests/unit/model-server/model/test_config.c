@@ -81,6 +81,37 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
 
 #define LONGCAT "\"model_type\":\"longcat_flash\"," SIZES
 
+#define OVIS2                                                                                      \
+    "\"model_type\":\"ovis2\",\"text_config\":{\"model_type\":\"qwen2\"," SIZES                    \
+    "},\"vision_config\":{\"vocab_size\":45}"
+
+/* Ids around pictures have the last rows of the tower's table, or are refused. */
+static void visual_indicators_are_consecutive_ids(void **state)
+{
+    static const char *const bad[] = {"[315,316,317,318]",
+                                      "[1,2,3,4,6]",
+                                      "[5,4,3,2,1]",
+                                      "[316,317,318,319,320]",
+                                      "[-1,0,1,2,3]",
+                                      "[]",
+                                      "7"};
+    struct decoder_spec s;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(
+        configure("\"visual_indicator_token_ids\":[315,316,317,318,319]", OVIS2, &s, &e), 0);
+    assert_int_equal(s.n_other, 1);
+    assert_int_equal(s.other[0].first, 315);
+    assert_int_equal(s.other[0].n, 5);
+    assert_int_equal(s.other[0].skip, 40);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char keys[128];
+        snprintf(keys, sizeof(keys), "\"visual_indicator_token_ids\":%s", bad[i]);
+        assert_int_equal(configure(keys, OVIS2, &s, &e), -1);
+        assert_non_null(strstr(e.msg, "visual_indicator_token_ids"));
+    }
+}
+
 static void test_refuses(void **state)
 {
     static const struct {
@@ -583,13 +614,21 @@ static void test_windows_of_llama(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_selections),  cmocka_unit_test(test_windows_of_llama),
-        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_same_meaning),
-        cmocka_unit_test(test_windows),     cmocka_unit_test(test_max_positions),
-        cmocka_unit_test(test_rope_option), cmocka_unit_test(test_encoders),
-        cmocka_unit_test(test_prefixes),    cmocka_unit_test(test_decoder_of_an_encoder),
-        cmocka_unit_test(test_infinity),    cmocka_unit_test(test_mixers),
-        cmocka_unit_test(test_own_words),   cmocka_unit_test(test_first_chinese_models),
+        cmocka_unit_test(test_selections),
+        cmocka_unit_test(test_windows_of_llama),
+        cmocka_unit_test(visual_indicators_are_consecutive_ids),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_same_meaning),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_max_positions),
+        cmocka_unit_test(test_rope_option),
+        cmocka_unit_test(test_encoders),
+        cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_decoder_of_an_encoder),
+        cmocka_unit_test(test_infinity),
+        cmocka_unit_test(test_mixers),
+        cmocka_unit_test(test_own_words),
+        cmocka_unit_test(test_first_chinese_models),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }
