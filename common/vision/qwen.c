@@ -1,5 +1,5 @@
-/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL: one crop near the image's own
- * size, with sides that are multiples of a feature's side. */
+/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3: one crop near
+ * the image's own size, with sides that are multiples of a feature's side. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
@@ -89,11 +89,12 @@ static void load_tokens(struct vision *v, struct vision_settings *s, const struc
 }
 
 static void load_pixels(struct vision *v, struct vision_settings *s,
-                        const struct vision_pixel_defaults *d, uint32_t min, uint32_t max)
+                        const struct vision_pixel_defaults *d, uint32_t merge, uint32_t min,
+                        uint32_t max)
 {
     vision_read_format(s, &v->format, d);
     v->format.patch = read_shared(s, "patch_size", "patch_size", d->patch, 256);
-    v->format.merge = read_shared(s, "spatial_merge_size", "merge_size", 2, 16);
+    v->format.merge = read_shared(s, "spatial_merge_size", "merge_size", merge, 16);
     v->format.layout = VISION_PATCHES_BY_FEATURE;
     v->qwen.min_pixels = read_pixels(s, "min_pixels", "shortest_edge", min);
     v->qwen.max_pixels = read_pixels(s, "max_pixels", "longest_edge", max);
@@ -105,7 +106,7 @@ static void load_pixels(struct vision *v, struct vision_settings *s,
 static void load_sizes(struct vision *v, struct vision_settings *s,
                        const struct vision_pixel_defaults *d, uint32_t min, uint32_t max)
 {
-    load_pixels(v, s, d, min, max);
+    load_pixels(v, s, d, 2, min, max);
     v->format.frames = read_shared(s, "temporal_patch_size", "temporal_patch_size", 2, 8);
 }
 
@@ -156,11 +157,21 @@ static void load_paddle(struct vision *v, struct vision_settings *s)
 {
     static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
                                                    vision_clip_std, PATCH_2};
-    load_pixels(v, s, &d, 384 * 384, 1536 * 1536);
+    load_pixels(v, s, &d, 2, 384 * 384, 1536 * 1536);
     v->format.layout = VISION_PATCHES;
     v->format.frames = vision_u32(s, &s->pixels, "temporal_patch_size", 1, 1, 1);
     v->qwen.enlarge = enlarge_each;
     load_tokens(v, s, &paddle_tokens);
+}
+
+/* Patches of images are not merged. */
+static void load_video_llama(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_half, vision_half,
+                                                   PATCH_3};
+    load_pixels(v, s, &d, 1, 56 * 56, 28 * 28 * 1280);
+    v->format.frames = vision_u32(s, &s->pixels, "temporal_patch_size", 1, 1, 1);
+    load_tokens(v, s, &qwen_tokens);
 }
 
 static double at_least(double least, double x) { return x > least ? x : least; }
@@ -225,6 +236,9 @@ const struct vision_family vision_paddleocr_vl = {.types = {"paddleocr_vl"},
                                                   .expand = expand};
 
 /* Positions have one coordinate. */
+const struct vision_family vision_video_llama_3 = {
+    .types = {"video_llama_3"}, .load = load_video_llama, .plan = plan, .expand = expand};
+
 const struct vision_family vision_qwen_flat = {
     .types = {"exaone4_5", "hyperclovax_vision_v2", "vlm"},
     .load = load,

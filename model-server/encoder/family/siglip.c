@@ -1,7 +1,7 @@
 /* Towers of SigLIP (arXiv 2303.15343): Gemma 3 (2503.19786), PaliGemma
  * (2407.07726), Idefics 3 (2408.12637) and SmolVLM, LLaVA-OneVision (2408.03326), Aya Vision
  * (2505.08751), Command A Vision, Janus (2410.13848), DeepSeek-VL (2403.05525), PaddleOCR-VL
- * (2510.14528); and of SigLIP 2 (2502.14786): LFM2-VL (2511.23404). */
+ * (2510.14528), VideoLLaMA 3 (2501.13106); and of SigLIP 2 (2502.14786): LFM2-VL (2511.23404). */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
@@ -124,6 +124,14 @@ static void configure_paddle(struct config *c, struct encoder_spec *s)
     s->project.norm_spec.eps = 1e-5F;
 }
 
+/* SigLIP for pictures of any shape with rotations alone; each patch is a feature. */
+static void configure_video_llama(struct config *c, struct encoder_spec *s)
+{
+    family_siglip_blocks(c, s, 768, 12, 12, 3072);
+    family_grid_rope(c, s, ROPE_GRID);
+    family_two_matrices(s, true, ACT_GELU);
+}
+
 /* Features are the hidden states of one layer, without the final norm. */
 static void all_of_layer(struct config *c, struct encoder_spec *s)
 {
@@ -237,6 +245,17 @@ const struct encoder_family family_paligemma = {
                         [W_PROJECT_OUT] = "model.multi_modal_projector.linear"},
               .prefix = "model."},
     .configure = configure_paligemma,
+};
+
+#define VIDEO_LLAMA "model.vision_model."
+const struct encoder_family family_video_llama_3 = {
+    .types = (const char *const[]){"video_llama_3", NULL},
+    .names =
+        {.names =
+             {NAMES_SIGLIP(VIDEO_LLAMA, VIDEO_LLAMA), [W_PROJECT_IN] = "model.projector.readout.0",
+              [W_PROJECT_OUT] = "model.projector.readout.2"},
+         .prefix = "model."},
+    .configure = configure_video_llama,
 };
 
 #define PROJECT(x) EITHER("mlp_AR.", "model.projector.", x)

@@ -98,7 +98,7 @@ def qwen(config, cls, pixels, kind=None):
     def inputs(pictures):
         out = [processor(p, return_tensors="pt") for p in pictures]
         join = lambda key: torch.cat([o[key] for o in out])
-        kwargs = dict(pixel_values=join("pixel_values"), image_grid_thw=join("image_grid_thw"))
+        kwargs = {key: join(key) for key in ("pixel_values", "image_grid_thw", "image_merge_sizes") if key in out[0]}
         return kwargs, [[321] + [IMAGE] * (len(o["pixel_values"]) // cells) + [322] for o in out]
 
     return config, cls, pixels, inputs
@@ -329,6 +329,22 @@ def lighton_ocr():
     return config, LightOnOcrForConditionalGeneration, pre, inputs
 
 
+def video_llama_3():
+    from transformers import Qwen2Config, VideoLlama3Config, VideoLlama3ForConditionalGeneration
+    from transformers.models.video_llama_3.image_processing_pil_video_llama_3 import VideoLlama3ImageProcessorPil
+
+    seen = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, patch_size=8)
+    pixels = dict(
+        patch_size=8, merge_size=1, temporal_patch_size=1, size=dict(shortest_edge=512, longest_edge=2048), resample=3,
+        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+    )
+    config = VideoLlama3Config(
+        text_config=Qwen2Config(**TEXT).to_dict(), vision_config=seen, image_token_id=IMAGE, video_token_id=323,
+        tie_word_embeddings=True,
+    )
+    return qwen(config, VideoLlama3ForConditionalGeneration, pixels, VideoLlama3ImageProcessorPil)
+
+
 def paddleocr_vl():
     from transformers import PaddleOCRVLConfig, PaddleOCRVLForConditionalGeneration
     from transformers.models.paddleocr_vl.image_processing_pil_paddleocr_vl import PaddleOCRVLImageProcessorPil
@@ -545,6 +561,7 @@ CASES = {
     "kimi_k25": (kimi_k25, kimi_k25_hub, between),
     "mistral3_latent": (mistral3_latent, None, between),
     "lighton_ocr": (lighton_ocr, None, between),
+    "video_llama_3": (video_llama_3, None, between),
     "paddleocr_vl": (paddleocr_vl, paddleocr_vl_hub, typed),
     "exaone4_5": (exaone4_5, None, between),
     "hyperclovax_vision": (hyperclovax_vision, hyperclovax_hub, between),

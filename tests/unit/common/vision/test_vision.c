@@ -497,6 +497,7 @@ static void contradictions_are_refused(void **state)
         {QWEN, "", "{\"resample\":99}"},
         {QWEN, "", "{\"do_resize\":false}"},
         {QWEN, "", "[1"},
+        {"{\"model_type\":\"video_llama_3\",\"vision_config\":{%s}}", "", "{\"merge_size\":2}"},
         {OVIS, "\"hidden_stride\":2", "{\"size\":56}"},
         {OVIS, "\"hidden_stride\":3", "{\"size\":28}"},
         {OVIS, "\"hidden_stride\":1", "{\"size\":28,\"max_patches\":64}"},
