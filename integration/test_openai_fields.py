@@ -199,6 +199,16 @@ def said(s, stream=False, path="/v1/chat/completions", **body):
     return choice.get("text") or choice["message"]["content"], [r.json()]
 
 
+def test_offsets_behind_an_echo_are_those_in_the_text(s):
+    """The prompt has characters of several tokens."""
+    prompt = 'Zo\u00eb said \u65e5\u672c: "'
+    body = {"prompt": prompt, "max_tokens": 6, "temperature": 0, "echo": True, "logprobs": 0}
+    choice = s.post("/v1/completions", body).json()["choices"][0]
+    tokens, offsets = choice["logprobs"]["tokens"][-6:], choice["logprobs"]["text_offset"][-6:]
+    assert offsets[0] == len(prompt)
+    assert [choice["text"][at : at + len(t)] for t, at in zip(tokens, offsets)] == tokens
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_stop_sequence_may_stay(s, stream):
     free, _ = said(s, **HELLO)

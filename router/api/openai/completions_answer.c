@@ -83,8 +83,8 @@ static void take_token(struct openai *o, const struct generation *g, const struc
         buf_add(&s->text, q->inputs, q->n_inputs);
     if (o->only_prompt)
         return;
-    if (first && o->echo && !s->chars)
-        s->chars = q->n_chars; /* no prompt tokens were listed */
+    if (first && o->echo) /* listed tokens may be pieces of characters, and count as more */
+        s->chars = q->n_chars;
     openai_text(o, g, ev, &s->text);
     if (o->logprobs)
         note_logprob(o, s, &ev->token, ev->top, openai_tops(o, ev->n_top));

@@ -237,7 +237,7 @@ static void completions_logprobs_with_echo(void **state)
         p,
         "\"logprobs\":{\"tokens\":[\"p\",\"p\",\"p\",\"p\",\"a\"],\"token_logprobs\":[null,-0.25,"
         "-0.25,-0.25,-0.5],\"top_logprobs\":[null,{\"p\":-0.25},{\"p\":-0.25},{\"p\":-0.25},"
-        "{\"A\":-0.1,\"a\":-0.5}],\"text_offset\":[0,0,1,2,3]}");
+        "{\"A\":-0.1,\"a\":-0.5}],\"text_offset\":[0,0,1,2,2]}");
 }
 
 static void completions_stream(void **state)
