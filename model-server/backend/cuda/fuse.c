@@ -1,4 +1,5 @@
-/* fuse.c - fuses operations before and after a product of few rows into it.
+/* fuse.c - fuses operations before and after a product of few rows into it, and the rounding of
+ * rows to 16 bits into the operation that makes them.
  *
  * A launch costs a decode step one to three microseconds in which no weights are read. In a small
  * model this is longer than reading the weights. linear_stream can include the neighbouring

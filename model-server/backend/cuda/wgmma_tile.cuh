@@ -1,14 +1,13 @@
 /* wgmma_tile.cuh - products of more than 16 rows on Hopper, by wgmma: prefill and large batches.
  *
  * A block processes tiles of 128 outputs x 64, 128 or 192 rows. With a gate a tile has 64 outputs
- * of the gate and the 64 that they gate, and only the gated result is stored. One thread of the
- * first warpgroup fills a ring of stages, 64 columns of weights and of x each (128 of weights in 4
- * bits), by tensor maps;
- * two warpgroups multiply 64 outputs each. full[i] ends a phase when a stage's bytes have
- * arrived, empty[i] when the 8 warps no longer read them. The ring continues from tile to tile,
- * so the next tile's first stages arrive early. A tile's results are stored, in parts, while the
- * first slice of the next tile is multiplied: its sums are in registers that are not needed before
- * that slice ends.
+ * of the gate and the 64 that they gate, and only the gated result is stored, in fp32, in 16 bits
+ * for the next product, or both. One thread of the first warpgroup fills a ring of stages, 64
+ * columns of weights and of x each (128 of weights in 4 bits), by tensor maps; two warpgroups
+ * multiply 64 outputs each. full[i] ends a phase when a stage's bytes have arrived, empty[i] when
+ * the 8 warps no longer read them. The ring continues from tile to tile, so the next tile's first
+ * stages arrive early. A tile's results are stored, in parts, while the first slice of the next
+ * tile is multiplied: its sums are in registers that are not needed before that slice ends.
  *
  * The order of sums is that of linear_mma.cuh, as far as the instruction allows: the same slices,
  * and in each step of 16 columns the same columns at the same places of the MMA. So the weights,
@@ -21,9 +20,10 @@
  *
  * Tile 128 x 192: two sets of sums (slices are added separately) are 2 x 96 registers of a
  * thread's 240, which rules out 256 rows; 5 stages of 40 KiB. 128 x 128: 6 of 32 KiB. Multiplying
- * a stage takes 768 (512) cycles at the instruction's rate, in which the L2 cache must deliver 40
- * (32) KiB, about as much as it does. Pairs of blocks that bring x for each other by multicast were
- * measured: not faster. Written after: CUTLASS' description of warp-specialised, persistent
+ * a stage takes 768 (512) cycles at the instruction's rate. Shared memory needs 832 (640) for it, at
+ * 128 bytes a cycle: the copies, the weights once, x for either warpgroup. Tensor units are busy 80
+ * (69) % of the time. Pairs of blocks that bring x for each other by multicast do not change that,
+ * and were not faster. Written after: CUTLASS' description of warp-specialised, persistent
  * kernels. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_WGMMA_TILE_CUH
 #define MODEL_SERVER_BACKEND_CUDA_WGMMA_TILE_CUH
