@@ -134,6 +134,7 @@ gpu-kit: $(B)/bin/backend-cuda.so $(B)/bin/model-server $(GPU_TESTS)  ## pack th
 	  xargs -I{} cp -L {} $(GPU_KIT)/lib/
 	@for d in $$(sed -n 's|.*"\(arch/[a-z0-9_]*\)".*|\1|p; s|.*"\(quant/[a-z0-9_]*\)".*|\1|p; s|.*"\(models/stories[^"]*\)".*|\1|p' tests/golden/test_cuda_models.c | sort -u); do \
 	  [ ! -d $(TEST_DATA)/$$d ] || { mkdir -p $(GPU_KIT)/data/$$d && cp -L $(TEST_DATA)/$$d/*.json $(TEST_DATA)/$$d/*.safetensors $(GPU_KIT)/data/$$d/; }; done
+	@[ ! -d $(TEST_DATA)/vision ] || cp -rL $(TEST_DATA)/vision $(GPU_KIT)/data/
 	@tar -C $(B) -c $(notdir $(GPU_KIT)) | xz -T0 -3 > $(GPU_KIT).tar.xz
 	@du -sh $(GPU_KIT) $(GPU_KIT).tar.xz
 	@[ $$(stat -c %s $(GPU_KIT).tar.xz) -le $$((64 << 20)) ] || { echo "gpu-kit: more than 64 MiB"; exit 1; }
