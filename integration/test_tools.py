@@ -119,7 +119,16 @@ def test_quality_finds_what_each_scheme_costs():
     assert [j["exact_perplexity"] for j in runs] == [pytest.approx(runs[0]["exact_perplexity"])] * 3
     assert runs[0]["exact_perplexity"] < 9, "the model knows such stories"
     assert runs[1]["perplexity"] == pytest.approx(runs[1]["exact_perplexity"], rel=0.02)
-    sizes = [j["weight_bytes"] for j in runs]
+
+
+def test_schemes_of_fewer_bits_take_less_memory():
+    """Of a model whose rows fill blocks of 256 columns."""
+    few = ("--device", "cpu", "--prefill", "0", "--decode", "1", "--repeat", "1", "--json")
+    runs = [
+        json.loads(tool("bench", "--shape", "tiny-60m", "--quantize", q, *few))
+        for q in ("eetq", "w8a8", "int4")
+    ]
+    sizes = [j["memory"]["weight_bytes"] for j in runs]
     assert sizes[0] == sizes[1] > sizes[2]
 
 

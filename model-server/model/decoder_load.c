@@ -156,9 +156,10 @@ void decoder_load_layer(struct loader *l, uint32_t at)
     const bool odd = l->d->spec.paired && at % 2;
     l->paired = l->d->spec.paired;
     if (!odd && (!second || at < second)) {
-        l->first_layer = -(int)l->d->spec.named_from;
+        const int named = l->first_layer;
+        l->first_layer = named - (int)l->d->spec.named_from;
         load_layer(l, at);
-        l->first_layer = 0;
+        l->first_layer = named;
         return;
     }
     l->a = first->second;

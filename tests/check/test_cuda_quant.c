@@ -9,6 +9,15 @@ static double rounding_of(enum dtype t, enum quant q)
     return q == QUANT_W8A8 ? 0 : t == DT_F16 ? 0x1p-11 : 0x1p-8;
 }
 
+/* A code of 0 with a negative scale is a zero of either sign. */
+static bool same_numbers(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(a[i] == b[i]) && memcmp(&a[i], &b[i], 4) != 0)
+            return false;
+    return true;
+}
+
 /* The same numbers as the CPU's, and their product in double precision. */
 static void check_quant(struct side g, struct side c, uint32_t rows, uint32_t n, uint32_t k,
                         enum dtype t, enum quant q, double step)
@@ -16,7 +25,7 @@ static void check_quant(struct side g, struct side c, uint32_t rows, uint32_t n,
     float *w = units((size_t)n * k), *x = units((size_t)rows * k), *bias = units(n);
     struct weight *gw = load_quant(g, w, n, k, t, q), *cw = load_quant(c, w, n, k, t, q);
     float *gr = looked_up(g, gw, n, k), *cr = looked_up(c, cw, n, k);
-    if (memcmp(gr, cr, (size_t)n * k * 4))
+    if (!same_numbers(gr, cr, (size_t)n * k))
         fail_msg("%s [%u, %u]: not the numbers of the CPU", quant_name(q), n, k);
     float *got = linear(g, x, rows, gw, n, k, bias), *want = linear(c, x, rows, cw, n, k, bias);
     for (uint32_t i = 0; i < rows * n; i++) {
@@ -158,7 +167,7 @@ static void codes_with_scales_are_kept(void **state)
     struct weight *gw = g.ops->weight_load(g.d, &m, &e), *cw = c.ops->weight_load(c.d, &m, &e);
     assert_true(gw && cw);
     float *gr = looked_up(g, gw, N, K), *cr = looked_up(c, cw, N, K);
-    assert_memory_equal(gr, cr, N * K * sizeof(*gr));
+    assert_true(same_numbers(gr, cr, N * K));
     int something = 0;
     for (int i = 0; i < N * K; i++)
         something += gr[i] != 0;
