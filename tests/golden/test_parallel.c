@@ -149,13 +149,12 @@ static void assert_same_bits(const struct rank_run *want, const struct rank_run 
 {
     for (int i = 0; i < world; i++)
         for (int k = 0; k < SEQS; k++) {
-            const size_t row = want->vocab * sizeof(float);
             const struct bench_seq *a = &want->seqs[k], *b = &got[i].seqs[k];
             assert_int_equal(a->done, b->done);
-            for (uint32_t t = 0; t < a->done; t++)
-                if (memcmp((char *)a->rows + t * row, (char *)b->rows + t * row, row) != 0)
-                    fail_msg("%s: row %u of sequence %d differs on rank %d of %d", want->dir, t, k,
-                             i, world);
+            for (uint32_t j = 0; j < a->done * want->vocab; j++)
+                if (memcmp(&a->rows[j], &b->rows[j], sizeof(float)) != 0)
+                    fail_msg("%s: row %u of sequence %d differs on rank %d of %d: %.9g and %.9g",
+                             want->dir, j / want->vocab, k, i, world, a->rows[j], b->rows[j]);
         }
 }
 
