@@ -127,15 +127,12 @@ static __device__ __forceinline__ void store_plain(const experts_args &e, const 
         }
 }
 
-/* Two neighbouring outputs of a row are in lanes that are 4 apart: the even one stores both of the
- * even row, the other those of the odd row. */
 template <class F, int N, enum act ACT>
 static __device__ __forceinline__ void store_gated(const experts_args &e, const tile_job &j,
                                                    const float (&sum)[N / 8][4])
 {
     const corner<F> c(e, j);
-    const uint32_t n = outputs(e.l), second = c.out % 2;
-    const uint32_t place = narrow_place(c.out - second, NARROW_WGMMA);
+    const uint32_t n = outputs(e.l);
 #pragma unroll
     for (uint32_t i = 0; i < N / 8; i++) {
         float v[2];
@@ -150,12 +147,8 @@ static __device__ __forceinline__ void store_gated(const experts_args &e, const 
                                  (finish<F>(e.l, sum[i][2 + odd], c.terms_other, row) * by)
                            : 0.0f;
         }
-        const float given = __shfl_xor_sync(~0u, second ? v[0] : v[1], 4);
-        typedef typename F::T T;
-        const uint32_t both = second ? T::pack(given, v[1]) : T::pack(v[0], given);
-        const uint32_t row = 8 * i + c.row + second;
-        if (row < j.rows && c.out - second < e.l.gated.pitch)
-            *(uint32_t *)(e.l.gated.to + (size_t)(j.first + row) * e.l.gated.pitch + place) = both;
+        store_neighbours<typename F::T>(e.l.gated, j.first + 8 * i + c.row, j.first + j.rows, c.out,
+                                        v);
     }
 }
 

@@ -1,4 +1,4 @@
-/* unread.c - rows that no operation reads in fp32.
+/* unread.c - liveness of rows in fp32 within a step.
  *
  * Rows for a product are stored in 16 bits by the operation that makes them (fuse_narrow()).
  * Whether anyone else reads them is known when something else is written in their place: until
@@ -35,7 +35,7 @@ void unread_mark(struct device *d, const void *rows, size_t bytes, uint32_t *alo
 }
 
 /* Addresses in the arguments that lie within the rows. */
-static uint32_t mentions(const struct unread *u, const void *args, uint32_t size)
+static uint32_t references(const struct unread *u, const void *args, uint32_t size)
 {
     uint32_t n = 0;
     for (uint32_t at = 0; at + sizeof(uintptr_t) <= size; at += sizeof(uintptr_t)) {
@@ -81,7 +81,7 @@ void unread_look(struct device *d, launch_fn *fn, const void *args, uint32_t siz
         const struct unread *u = &d->rec.unread[i];
         const bool over = to.begin <= u->begin && to.end >= u->end;
         const bool within = to.begin >= u->begin && to.begin < u->end;
-        const uint32_t read = mentions(u, args, size) - (within && to.begin != to.end);
+        const uint32_t read = references(u, args, size) - (within && to.begin != to.end);
         if (read || over || within)
             forget(d, i, read || !over);
     }

@@ -158,6 +158,21 @@ static __device__ __forceinline__ uint32_t band_output(uint32_t thread)
     return (thread - GROUP) / 32 * 8 + thread % 32 / 4;
 }
 
+/* Stores output `out` of rows `row` and `row` + 1, of which there are `rows`, in NARROW_WGMMA. Two
+ * neighbouring outputs of a row are in lanes that are 4 apart: the even one stores both of the even
+ * row, the other those of the odd row. All lanes call it. */
+template <typename T>
+static __device__ __forceinline__ void store_neighbours(const narrow_rows &to, uint32_t row,
+                                                        uint32_t rows, uint32_t out,
+                                                        const float (&v)[2])
+{
+    const uint32_t odd = out % 2, place = narrow_place(out - odd, NARROW_WGMMA);
+    const float given = __shfl_xor_sync(~0u, odd ? v[0] : v[1], 4);
+    if (row + odd < rows && out - odd < to.pitch)
+        *(uint32_t *)(to.to + (size_t)(row + odd) * to.pitch + place) =
+            odd ? T::pack(given, v[1]) : T::pack(v[0], given);
+}
+
 /* The b operand of wgmma: 16 columns from `column` on of rows of 128 bytes in a tensor map's
  * 128-byte swizzle, the first at a multiple of 1024 bytes. The descriptor's fields: address, a
  * stride that swizzled rows do not use, the distance of eight rows to the next eight, the

@@ -27,7 +27,6 @@
  * kernels. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_WGMMA_TILE_CUH
 #define MODEL_SERVER_BACKEND_CUDA_WGMMA_TILE_CUH
-#include "model-server/backend/cuda/narrow.cuh"
 #include "model-server/backend/cuda/wgmma_ring.cuh"
 
 /* One of a block's tasks: slices [first, last) of a tile, whose first band begins at `out`. Tiles
@@ -135,9 +134,7 @@ template <int END> static __device__ __forceinline__ float act_of(float x)
 }
 
 /* Stores sums of two outputs, j.out + in_band in either band, and of rows `row` and `row` + 1 of
- * the tile. It keeps nothing in registers for the next call. Gated results in 16 bits: two
- * neighbouring outputs of a row are in lanes that are 4 apart. The even one stores both of the even
- * row, the other those of the odd row. */
+ * the tile. It keeps nothing in registers for the next call. */
 template <class F, int END>
 static __device__ __forceinline__ void store_rows(const linear_args &a, const job &j, uint32_t row,
                                                   const float (&sum)[4])
@@ -170,13 +167,8 @@ static __device__ __forceinline__ void store_rows(const linear_args &a, const jo
                 y[i * width] = gated[i];
         }
     }
-    if (END == SUMS || !a.gated.to)
-        return;
-    const uint32_t odd = out % 2, place = narrow_place(out - odd, NARROW_WGMMA);
-    const float given = __shfl_xor_sync(~0u, odd ? gated[0] : gated[1], 4);
-    if (row + odd < a.rows && has)
-        *(uint32_t *)(a.gated.to + (size_t)(row + odd) * a.gated.pitch + place) =
-            odd ? F::T::pack(given, gated[1]) : F::T::pack(gated[0], given);
+    if (END != SUMS && a.gated.to) /* its rows are filled by the outputs */
+        store_neighbours<typename F::T>(a.gated, row, a.rows, out, gated);
 }
 
 /* Part i of PARTS of a tile. */
