@@ -50,25 +50,6 @@ static size_t layout(struct tower *t, float *base, size_t tokens)
     return at;
 }
 
-static int reserve_kv(struct tower *t, uint32_t n_blocks, struct err *e)
-{
-    struct decoder *d = &t->d;
-    const struct kv_desc k = {.n_layers = 1,
-                              .n_blocks = n_blocks,
-                              .block_size = TOWER_BLOCK,
-                              .dtype = KV_F32,
-                              .each = d->kv_layers[0]};
-    if (d->kv && n_blocks <= t->n_blocks)
-        return 0;
-    if (d->kv)
-        d->ops->kv_free(d->dev, d->kv);
-    t->n_blocks = 0;
-    if (!(d->kv = d->ops->kv_new(d->dev, &k, e)))
-        return -1;
-    t->n_blocks = n_blocks;
-    return 0;
-}
-
 /* Floats of the largest upload or download. */
 static size_t host_floats(const struct tower *t, size_t tokens)
 {
@@ -85,7 +66,8 @@ int tower_reserve_pass(struct tower *t, uint32_t tokens, uint32_t crops, struct 
     tokens = tokens > t->cap_tokens ? tokens : t->cap_tokens;
     crops = crops > t->cap_crops ? crops : t->cap_crops;
     const size_t blocks = (size_t)tower_blocks_of(tokens) + crops;
-    if (!t->spec.conv.n && reserve_kv(t, (uint32_t)blocks, e))
+    if (!t->spec.conv.n &&
+        decoder_kv_reserve(&t->d, (uint32_t)blocks, TOWER_BLOCK, KV_F32, &t->n_blocks, e))
         return -1;
     if (tokens == t->cap_tokens && crops == t->cap_crops)
         return 0;

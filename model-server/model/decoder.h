@@ -223,6 +223,10 @@ int decoder_walk_on(struct decoder *d, struct decoder_walk *w, uint64_t most, ui
  * them; bytes of a block of them on this rank, 0: none. */
 uint32_t decoder_cross_layers(const struct decoder *d);
 uint64_t decoder_cross_block_bytes(const struct decoder *d, enum kv_dtype dtype);
+/* For passes that keep nothing: one layer's cache of at least n_blocks in d->kv. A smaller one is
+ * replaced, and its contents are lost. *has: its blocks, 0 without one. */
+int decoder_kv_reserve(struct decoder *d, uint32_t n_blocks, uint32_t block_size,
+                       enum kv_dtype dtype, uint32_t *has, struct err *e);
 /* Replaces the cache, whose contents are lost. n_blocks 0: frees it. */
 int decoder_cross_resize(struct decoder *d, uint32_t n_blocks, enum kv_dtype dtype, struct err *e);
 /* Stores keys and values of rows [n][hidden] of host memory at places [first, first + n) of

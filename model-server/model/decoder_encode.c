@@ -4,6 +4,25 @@
 #include "model-server/model/pass.h"
 #include <assert.h>
 
+int decoder_kv_reserve(struct decoder *d, uint32_t n_blocks, uint32_t block_size,
+                       enum kv_dtype dtype, uint32_t *has, struct err *e)
+{
+    const struct kv_desc k = {.n_layers = 1,
+                              .n_blocks = n_blocks,
+                              .block_size = block_size,
+                              .dtype = dtype,
+                              .each = d->kv_layers[0]};
+    if (d->kv && n_blocks <= *has)
+        return 0;
+    if (d->kv)
+        d->ops->kv_free(d->dev, d->kv);
+    *has = 0;
+    if (!(d->kv = d->ops->kv_new(d->dev, &k, e)))
+        return -1;
+    *has = n_blocks;
+    return 0;
+}
+
 /* *out: address of the rows that decoder_encode() returns. */
 static void last_rows(struct decoder *d, const struct ragged *b, const float **out)
 {

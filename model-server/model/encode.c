@@ -26,30 +26,11 @@ void encoder_free(struct encoder *c)
     *c = (struct encoder){0};
 }
 
-static int reserve_kv(struct encoder *c, uint32_t n_blocks, struct err *e)
-{
-    struct decoder *d = c->d;
-    const struct kv_desc k = {.n_layers = 1,
-                              .n_blocks = n_blocks,
-                              .block_size = BLOCK,
-                              .dtype = c->kv_dtype,
-                              .each = d->kv_layers[0]};
-    if (d->kv && n_blocks <= c->n_blocks)
-        return 0;
-    if (d->kv)
-        d->ops->kv_free(d->dev, d->kv);
-    c->n_blocks = 0;
-    if (!(d->kv = d->ops->kv_new(d->dev, &k, e)))
-        return -1;
-    c->n_blocks = n_blocks;
-    return 0;
-}
-
 int encoder_reserve(struct encoder *c, uint32_t max_tokens, uint32_t max_texts, struct err *e)
 {
     const uint32_t tokens = max_tokens > c->cap_tokens ? max_tokens : c->cap_tokens;
     const uint32_t texts = max_texts > c->cap_texts ? max_texts : c->cap_texts;
-    if (reserve_kv(c, blocks_of(tokens) + texts, e))
+    if (decoder_kv_reserve(c->d, blocks_of(tokens) + texts, BLOCK, c->kv_dtype, &c->n_blocks, e))
         return -1;
     if (tokens == c->cap_tokens && texts == c->cap_texts)
         return 0;
