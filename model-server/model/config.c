@@ -245,6 +245,15 @@ void config_decoder(struct config *c, struct decoder_spec *s, const struct confi
     }
 }
 
+void config_llama(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(
+        c, s,
+        &(struct config_defaults){.max_positions = 2048, .norm_eps = 1e-6, .rope_theta = 10000});
+    s->act = config_act(c, "hidden_act", "silu");
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+}
+
 void config_sums(struct decoder_spec *s, double eps)
 {
     s->norm = (struct norm_spec){.kind = NORM_LAYER, .eps = (float)eps};

@@ -70,6 +70,8 @@ struct config_defaults {
     bool ffn_by_layer;  /* the family reads intermediate_size, by config_layer_ffn() */
 };
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d);
+/* The same with Llama's defaults, hidden_act, and biases of attention by attention_bias. */
+void config_llama(struct config *c, struct decoder_spec *s);
 /* Sets s->sines. Unless they are SINES_NONE, `d_model` has to be even and at least 4. */
 void config_sines(struct config *c, struct decoder_spec *s, enum sines sines);
 

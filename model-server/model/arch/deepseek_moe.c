@@ -4,11 +4,7 @@
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    config_decoder(
-        c, s,
-        &(struct config_defaults){.max_positions = 2048, .norm_eps = 1e-6, .rope_theta = 10000});
-    s->act = config_act(c, "hidden_act", "silu");
-    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    config_llama(c, s);
     config_only_word(c, "scoring_func", "softmax");
     if (config_u32_or(c, "moe_layer_freq", 1, 1, SPEC_MAX_LAYERS) != 1)
         config_fail(c, "`moe_layer_freq`: only 1 is supported");
