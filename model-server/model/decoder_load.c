@@ -152,21 +152,15 @@ static void load_layer(struct loader *l, uint32_t at)
 void decoder_load_layer(struct loader *l, uint32_t at)
 {
     const struct arch *const first = l->a;
+    const int named = l->first_layer;
     const uint32_t second = l->d->spec.second_stack;
-    const bool odd = l->d->spec.paired && at % 2;
+    const bool odd = l->d->spec.paired && at % 2, in_second = odd || (second && at >= second);
     l->paired = l->d->spec.paired;
-    if (!odd && (!second || at < second)) {
-        const int named = l->first_layer;
-        l->first_layer = named - (int)l->d->spec.named_from;
-        load_layer(l, at);
-        l->first_layer = named;
-        return;
-    }
-    l->a = first->second;
-    l->first_layer = (int)second;
+    l->a = in_second ? first->second : first;
+    l->first_layer = in_second ? (int)second : named - (int)l->d->spec.named_from;
     load_layer(l, at);
     l->a = first;
-    l->first_layer = 0;
+    l->first_layer = named;
 }
 
 /* Tied or not, the whole head is read for every token and is a fifth of a small model. So it is
