@@ -5,7 +5,8 @@
 #include "router/chat/convert.h"
 #include <string.h>
 
-struct wish { /* for reasoning */
+/* What a request says of reasoning. */
+struct reasoning {
     bool on, off;
     const char *effort; /* NULL: not given */
 };
@@ -23,7 +24,7 @@ static const char *nearest_effort(const char *effort)
     return effort;
 }
 
-static void read_switch(struct body *b, struct object o, const char *key, struct wish *w)
+static void read_switch(struct body *b, struct object o, const char *key, struct reasoning *w)
 {
     if (!json_get(o.json, key))
         return;
@@ -33,7 +34,7 @@ static void read_switch(struct body *b, struct object o, const char *key, struct
 }
 
 /* DeepSeek's, GLM's and Kimi's APIs. Other types leave the choice to the model. */
-static void read_thinking(struct body *b, struct object root, struct wish *w)
+static void read_thinking(struct body *b, struct object root, struct reasoning *w)
 {
     const cJSON *v = body_get(b, root, "thinking", false);
     const char *type = json_str(v, "type", "");
@@ -48,9 +49,9 @@ static void read_thinking(struct body *b, struct object root, struct wish *w)
 
 /* `reasoning_effort` (OpenAI), `reasoning` (OpenRouter), `thinking`, and `enable_thinking` (Qwen's
  * API). */
-static struct wish read_reasoning(struct body *b, struct object root, struct chat_request *r)
+static struct reasoning read_reasoning(struct body *b, struct object root, struct chat_request *r)
 {
-    struct wish w = {.effort = body_str(b, root, "reasoning_effort", false)};
+    struct reasoning w = {.effort = body_str(b, root, "reasoning_effort", false)};
     bool given;
     if (json_get(root.json, "reasoning")) {
         struct object o = body_object(b, root, "reasoning", &given);
@@ -93,7 +94,7 @@ static void add_documents(struct body *b, struct object root, struct chat_reques
 const cJSON *chat_variables(struct body *b, struct object root, struct chat_request *r)
 {
     const cJSON *own = body_get(b, root, "chat_template_kwargs", false);
-    const struct wish w = read_reasoning(b, root, r);
+    const struct reasoning w = read_reasoning(b, root, r);
     if (own && !cJSON_IsObject(own))
         body_mistyped(b, root, "chat_template_kwargs", own, "a map");
     cJSON *all = own ? cJSON_Duplicate(own, true) : cJSON_CreateObject();
