@@ -52,11 +52,11 @@ def check_events(events):
         if kind.endswith(".delta"):
             text += e.delta
             kind = "delta" if shape[-1] != "delta" else None
-        elif kind in ("output_text.done", "reasoning_text.done"):
+        elif kind in ("output_text.done", "reasoning_text.done", "reasoning_summary_text.done"):
             assert e.text == text
         elif kind == "function_call_arguments.done":
             assert e.arguments == text
-        elif kind == "content_part.done":
+        elif kind in ("content_part.done", "reasoning_summary_part.done"):
             assert e.part.text == text
         elif kind == "output_item.done":
             assert e.item.model_dump() == events[-1].response.output[at].model_dump() and e.item.id == item.id
@@ -76,6 +76,7 @@ def both(client, **kw):
 
 MESSAGE = ["output_item.added", "content_part.added", "delta", "output_text.done", "content_part.done", "output_item.done"]
 REASONING = [k.replace("output_text", "reasoning_text") for k in MESSAGE]
+SUMMARY = [k.replace("output_text", "reasoning_summary_text").replace("content_part", "reasoning_summary_part") for k in MESSAGE]
 FUNCTION = ["output_item.added", "delta", "function_call_arguments.done", "output_item.done"]
 
 
@@ -219,6 +220,18 @@ def test_items_in_the_order_in_which_the_model_wrote_them(s):
     assert [o.type for o in one.output] == ["reasoning", "message", "function_call"] and one.parallel_tool_calls is False
     silent, shape = both(c, model="m", input="[[]]")
     assert silent.output_text == "" and silent.output[0].type == "message"
+
+
+def test_a_reasoning_is_its_own_summary_where_one_is_asked_for(s):
+    c = client_of(s)
+    r, shape = both(c, model="m", input="[[<think>Hm.</think>Yes.]]", reasoning={"summary": "auto"})
+    assert shape == SUMMARY + MESSAGE and r.reasoning.summary == "auto" and r.output_text == "Yes."
+    thought = r.output[0]
+    assert [p.model_dump() for p in thought.summary] == [{"type": "summary_text", "text": "Hm."}] and not thought.content
+    again = [{"role": "user", "content": "?"}, thought.model_dump(exclude_none=True), {"role": "user", "content": "[[So.]]"}]
+    assert c.responses.create(model="m", input=again).output_text == "So."
+    plain_one, _ = both(c, model="m", input="[[<think>Hm.</think>Yes.]]", reasoning={"summary": None})
+    assert plain_one.output[0].summary == [] and plain_one.output[0].content[0].text == "Hm."
 
 
 def test_a_conversation_is_sent_whole(s):

@@ -27,7 +27,42 @@ static enum item_kind kind_of(const struct openai *o, const struct reply_event *
     return responses_is_custom(o->responses, ev->call->name) ? ITEM_CUSTOM : ITEM_FUNCTION;
 }
 
-static bool has_part(enum item_kind kind) { return kind == ITEM_REASONING || kind == ITEM_MESSAGE; }
+/* The only part of a message or of reasoning, in items and events. */
+struct part_kind {
+    const char *type;          /* of the part */
+    const char *index;         /* the member of events that counts parts */
+    const char *added, *done;  /* events of the part */
+    const char *delta, *whole; /* events of its text */
+};
+
+static const struct part_kind text_part = {"output_text",
+                                           "content_index",
+                                           "response.content_part.added",
+                                           "response.content_part.done",
+                                           "response.output_text.delta",
+                                           "response.output_text.done"};
+static const struct part_kind reasoning_part = {"reasoning_text",
+                                                "content_index",
+                                                "response.content_part.added",
+                                                "response.content_part.done",
+                                                "response.reasoning_text.delta",
+                                                "response.reasoning_text.done"};
+static const struct part_kind summary_part = {"summary_text",
+                                              "summary_index",
+                                              "response.reasoning_summary_part.added",
+                                              "response.reasoning_summary_part.done",
+                                              "response.reasoning_summary_text.delta",
+                                              "response.reasoning_summary_text.done"};
+
+/* NULL: an item without parts. */
+static const struct part_kind *part_of(const struct openai *o, enum item_kind kind)
+{
+    if (kind == ITEM_MESSAGE)
+        return &text_part;
+    if (kind != ITEM_REASONING)
+        return NULL;
+    return o->responses->summary ? &summary_part : &reasoning_part;
+}
 
 static void item_id(struct buf *out, const struct openai *o, const struct reply_event *ev)
 {
@@ -77,14 +112,15 @@ static void logprobs(struct buf *out, const struct openai *o, const char *text, 
     text_tokens_print(&o->responses->tokens, n ? (size_t)(text - r->content.p) : 0, n, out);
 }
 
-/* {"type":"output_text", ...}: the only part of a message or of reasoning. */
-static void part(struct buf *out, const struct openai *o, enum reply_kind kind, const char *text,
-                 size_t n)
+/* {"type":"output_text", ...} */
+static void part(struct buf *out, const struct openai *o, const struct part_kind *kind,
+                 const char *text, size_t n)
 {
-    buf_str(out, kind == REPLY_CONTENT ? "{\"type\":\"output_text\",\"annotations\":[]"
-                                       : "{\"type\":\"reasoning_text\"");
-    if (kind == REPLY_CONTENT)
+    buf_fmt(out, "{\"type\":\"%s\"", kind->type);
+    if (kind == &text_part) {
+        buf_str(out, ",\"annotations\":[]");
         logprobs(out, o, text, n);
+    }
     buf_str(out, ",\"text\":");
     buf_json_str(out, text, n);
     buf_ch(out, '}');
@@ -118,11 +154,12 @@ static void item(struct buf *out, const struct openai *o, const struct reply_eve
         buf_ch(out, '}');
         return;
     }
-    buf_str(out, ev->kind == REPLY_CONTENT
-                     ? "\"type\":\"message\",\"role\":\"assistant\",\"content\":["
-                     : "\"type\":\"reasoning\",\"summary\":[],\"content\":[");
+    const struct part_kind *kind = part_of(o, kind_of(o, ev));
+    buf_str(out, kind == &text_part ? "\"type\":\"message\",\"role\":\"assistant\",\"content\":["
+                 : kind == &reasoning_part ? "\"type\":\"reasoning\",\"summary\":[],\"content\":["
+                                           : "\"type\":\"reasoning\",\"summary\":[");
     if (begun)
-        part(out, o, ev->kind, ev->text, ev->n);
+        part(out, o, kind, ev->text, ev->n);
     buf_str(out, "]}");
 }
 
@@ -246,36 +283,44 @@ static void inside(struct call *c, const char *type, const struct reply_event *e
     event(c, type);
     buf_fmt(&c->out, ",\"output_index\":%u,\"item_id\":", ev->index);
     item_id(&c->out, c->state, ev);
-    if (has_part(kind_of(c->state, ev)))
-        buf_str(&c->out, ",\"content_index\":0");
+    const struct part_kind *kind = part_of(c->state, kind_of(c->state, ev));
+    if (kind)
+        buf_fmt(&c->out, ",\"%s\":0", kind->index);
 }
 
-static void of_part(struct call *c, const char *type, const struct reply_event *ev, size_t n)
+/* The part as it begins (empty) or ends. */
+static void of_part(struct call *c, const struct part_kind *kind, const struct reply_event *ev,
+                    bool done)
 {
-    inside(c, type, ev);
+    inside(c, done ? kind->done : kind->added, ev);
     buf_str(&c->out, ",\"part\":");
-    part(&c->out, c->state, ev->kind, ev->text, n);
+    part(&c->out, c->state, kind, ev->text, done ? ev->n : 0);
     event_end(c);
 }
 
-/* The text of an item: its new part (`delta`), or all of it. */
-static void of_text(struct call *c, const struct reply_event *ev, bool delta)
+/* The text of an item's part: what is new of it (`delta`), or all of it. */
+static void of_text(struct call *c, const struct part_kind *kind, const struct reply_event *ev,
+                    bool delta)
 {
-    static const char *const types[][2] = {
-        [REPLY_REASONING] = {"response.reasoning_text.done", "response.reasoning_text.delta"},
-        [REPLY_CONTENT] = {"response.output_text.done", "response.output_text.delta"},
-        [REPLY_CALL] = {"response.function_call_arguments.done",
-                        "response.function_call_arguments.delta"}};
-    inside(c, types[ev->kind][delta], ev);
-    if (ev->kind == REPLY_CONTENT)
+    inside(c, delta ? kind->delta : kind->whole, ev);
+    if (kind == &text_part)
         logprobs(&c->out, c->state, ev->text, ev->n);
-    if (ev->kind == REPLY_CALL && !delta) {
+    buf_str(&c->out, delta ? ",\"delta\":" : ",\"text\":");
+    buf_json_str(&c->out, ev->text, ev->n);
+    event_end(c);
+}
+
+static void of_arguments(struct call *c, const struct reply_event *ev, bool delta)
+{
+    inside(c,
+           delta ? "response.function_call_arguments.delta"
+                 : "response.function_call_arguments.done",
+           ev);
+    if (!delta) {
         buf_str(&c->out, ",\"name\":");
         string(&c->out, ev->call->name);
     }
-    buf_str(&c->out, delta                    ? ",\"delta\":"
-                     : ev->kind == REPLY_CALL ? ",\"arguments\":"
-                                              : ",\"text\":");
+    buf_str(&c->out, delta ? ",\"delta\":" : ",\"arguments\":");
     buf_json_str(&c->out, ev->text, ev->n);
     event_end(c);
 }
@@ -303,21 +348,21 @@ static void send_event(struct call *c, const struct reply_event *ev)
 {
     const struct openai *o = c->state;
     const enum item_kind kind = kind_of(o, ev);
-    const bool text = has_part(kind);
-    if (kind == ITEM_CUSTOM && ev->what != REPLY_OPENED)
-        of_input(c, ev);
-    else if (ev->what == REPLY_GREW) {
-        of_text(c, ev, true);
-    } else if (ev->what == REPLY_OPENED) {
+    const struct part_kind *with = part_of(o, kind);
+    const bool opened = ev->what == REPLY_OPENED, closed = ev->what == REPLY_CLOSED;
+    if (opened)
         of_item(c, "response.output_item.added", ev, "in_progress");
-        if (text)
-            of_part(c, "response.content_part.added", ev, 0);
-    } else {
-        of_text(c, ev, false);
-        if (text)
-            of_part(c, "response.content_part.done", ev, ev->n);
-    }
-    if (ev->what == REPLY_CLOSED)
+    if (with && opened)
+        of_part(c, with, ev, false);
+    if (with && !opened)
+        of_text(c, with, ev, !closed);
+    if (with && closed)
+        of_part(c, with, ev, true);
+    if (kind == ITEM_CUSTOM && !opened)
+        of_input(c, ev);
+    if (kind == ITEM_FUNCTION && !opened)
+        of_arguments(c, ev, !closed);
+    if (closed)
         of_item(c, "response.output_item.done", ev, item_status(o, &c->gen[0], ev->index));
 }
 

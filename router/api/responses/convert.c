@@ -331,7 +331,9 @@ cJSON *responses_convert(struct body *b, struct object root, struct responses *p
     cJSON *chat = cJSON_CreateObject();
     const cJSON *variables = body_get(b, root, "chat_template_kwargs", false);
     bool given;
-    const char *effort = body_str(b, body_object(b, root, "reasoning", &given), "effort", false);
+    const struct object reasoning = body_object(b, root, "reasoning", &given);
+    const char *effort = body_str(b, reasoning, "effort", false);
+    p->summary = body_str(b, reasoning, "summary", false) != NULL;
     cJSON_AddItemToObject(chat, "messages", messages(b, root, p));
     responses_tools(b, root, chat, p, q);
     if (variables)

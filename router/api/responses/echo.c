@@ -4,13 +4,18 @@
 #include <stdio.h>
 #include <string.h>
 
-static void json(struct buf *out, const char *name, const cJSON *v, const char *def)
+static void json_or(struct buf *out, const cJSON *v, const char *def)
 {
-    buf_fmt(out, ",\"%s\":", name);
     if (v)
         json_print_exact(out, v);
     else
         buf_str(out, def);
+}
+
+static void json(struct buf *out, const char *name, const cJSON *v, const char *def)
+{
+    buf_fmt(out, ",\"%s\":", name);
+    json_or(out, v, def);
 }
 
 /* A number as sent, or its default: cJSON would print integers without a point. */
@@ -92,12 +97,9 @@ void responses_echo(struct object root, const struct responses *p,
     tools(out, json_get(r, "tools"));
     text_format(out, json_get(r, "text"));
     buf_str(out, ",\"reasoning\":{\"effort\":");
-    const char *effort = json_str(reasoning, "effort", NULL);
-    if (effort)
-        buf_json_str(out, effort, strlen(effort));
-    else
-        buf_str(out, "null");
-    buf_str(out, ",\"summary\":null}");
+    json_or(out, json_get(reasoning, "effort"), "null");
+    json(out, "summary", json_get(reasoning, "summary"), "null");
+    buf_ch(out, '}');
     json(out, "user", json_get(r, "user"), "null");
     json(out, "truncation", json_get(r, "truncation"), "\"disabled\"");
     buf_fmt(out, ",\"background\":%s,\"store\":%s,\"previous_response_id\":",

@@ -33,6 +33,7 @@ struct responses {    /* state for the formats, in the call's arena */
     const char *echo; /* members of the answer that repeat the request: ,"name":value,... */
     uint64_t events;  /* sent so far: the next sequence_number */
     bool logprobs;
+    bool summary; /* the reasoning is returned as its own summary, because one was asked for */
     const struct reply *reply;    /* of the single generation */
     struct text_tokens tokens;    /* with logprobs */
     const cJSON *tools;           /* as sent; lives as long as the call */

@@ -26,7 +26,7 @@ const struct route route_responses = {
             "`reasoning`, and those of other tools, which become text), `instructions`, `tools` "
             "(functions and `custom`; others are left out, which the header `warning` says), "
             "`tool_choice`, `text.format`, "
-            "`max_output_tokens`, `truncation`, `reasoning.effort`, `include` "
+            "`max_output_tokens`, `truncation`, `reasoning.effort`, `reasoning.summary`, `include` "
             "(`message.output_text.logprobs`), `top_logprobs`, and the sampling fields of "
             "`/v1/chat/completions`; with `--response-store` also "
             "`store`, `previous_response_id` and `background`",
