@@ -1,78 +1,29 @@
 /* attention.c - softmax(q K^T) V over the paged cache.
  *
  * The query heads that share a K/V head are rows of one small product: row r of a span is query
- * head r % group of token r / group. A unit of work is a tile of such rows, which fills the
- * registers. It iterates over the keys in splits that begin at multiples of KV_SPLIT positions.
- * Within a split: scores of all rows, softmax against the split's own maximum, weighted sum of
- * the values. Splits are merged in ascending order, a sink last.
+ * head r % group of token r / group. A unit of work is a tile of such rows. It iterates over the
+ * keys in splits that begin at multiples of KV_SPLIT positions. Within a split: scores of all rows,
+ * softmax against the split's own maximum, weighted sum of the values, in the form of
+ * attention.h. Splits are merged in ascending order, a sink last.
  *
  * A row's operations depend only on its position. It is never combined with a value that it does
- * not attend to, not even with a weight of 0 (0 * NaN is NaN). If the rows of a tile attend to
- * different keys, at the diagonal and at the ends of a window, the keys are processed one by one,
- * each with its rows. Stale data in a block, after the last token or from another sequence, is
- * read as a key at most, and its score is overwritten.
+ * not attend to, not even with a weight of 0 (0 * NaN is NaN). Stale data in a block, after the
+ * last token or from another sequence, is read as a key at most, and its score is overwritten.
  *
  * Many tiles (prefill, batches): a unit processes all splits of its tile. Few tiles (one long
  * sequence, more cores than heads): a unit is one split; a second pass merges. The bits are the
  * same. Splitting for decode: Flash-Decoding, Dao et al. 2023; the merge: Milakov, Gimelshein
  * 2018. */
-#include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/cpu/attention.h"
 #include "model-server/backend/cpu/hadamard.h"
 #include "model-server/backend/cpu/mathf.h"
-#include <stdatomic.h>
 #include <string.h>
-
-enum { SPLIT_PAGES = KV_SPLIT / KV_PAGE };
-
-/* Softmax sums so far, one entry per row: maximum, sum of exp, weighted values. */
-struct attention_partial {
-    float max[TILE_ROWS], sum[TILE_ROWS];
-    float *o[TILE_ROWS];
-};
-
-/* Working memory of one thread, in its scratch memory. */
-struct workspace {
-    _Alignas(64) float q[MAX_HEAD_DIM * TILE_ROWS];
-    _Alignas(64) float s[TILE_ROWS * KV_SCORES_LD]; /* scores, then weights: [row][key] */
-    _Alignas(64) float o[TILE_ROWS * MAX_HEAD_DIM];
-    const char *pages[2 * SPLIT_PAGES + KV_AHEAD]; /* in reading order */
-    struct attention_partial split;
-};
-_Static_assert(sizeof(struct workspace) <= THREAD_SCRATCH, "attention needs more scratch");
-
-struct attn_job {
-    struct device *d;
-    const struct span *spans;
-    float *o;
-    const float *q;
-    uint32_t q_stride, layer, group, n_units;
-    uint32_t v_dim; /* of a value in the cache; p->head_dim: of a key */
-    const struct kv_cache *kv;
-    const struct attn *p;
-    const struct mutual *mutual; /* NULL: the layer does not use them */
-    /* few tiles: [unit][max_splits] partial results of TILE_ROWS * (2 + v_dim) floats */
-    float *partials;
-    uint32_t max_splits;
-    atomic_uint next;
-};
 
 /* First unit of the current span. A thread processes its units in ascending order. */
 struct kv_cursor {
     const struct span *span;
     uint32_t first;
 };
-
-/* Rows [first, first + n) of a span for one K/V head, and the union of their keys. */
-struct rows {
-    const struct span *span;
-    uint32_t head, first, n;
-    uint32_t lo, hi;
-};
-
-static uint32_t row_pos(const struct attn_job *j, const struct rows *r, uint32_t row)
-{
-    return r->span->kv_len - r->span->n + (r->first + row) / j->group;
-}
 
 /* First position to which the token at `pos` attends; with a window or chunks the last one with
  * keys. */
@@ -83,13 +34,6 @@ static uint32_t first_key(const struct attn *p, uint32_t pos)
     return p->window && pos + 1 > p->window ? pos + 1 - p->window : 0;
 }
 
-static uint64_t last_pos(const struct attn *p, uint32_t key)
-{
-    if (p->chunk)
-        return (uint64_t)key - key % p->chunk + p->chunk - 1;
-    return p->window ? (uint64_t)key + p->window - 1 : UINT64_MAX;
-}
-
 /* One past the last position to which it attends, in a sequence of kv_len tokens. */
 static uint32_t end_key(const struct attn *p, const struct span *s, uint32_t pos)
 {
@@ -98,11 +42,7 @@ static uint32_t end_key(const struct attn *p, const struct span *s, uint32_t pos
     return p->window && s->kv_len - pos > p->window ? pos + p->window : s->kv_len;
 }
 
-/* Positions to which a token of a span attends. Both ends are non-decreasing over tokens. */
-struct seen {
-    uint32_t lo, hi;
-};
-static struct seen token_sees(const struct attn_job *j, const struct span *s, uint32_t token)
+struct seen attn_sees(const struct attn_job *j, const struct span *s, uint32_t token)
 {
     const uint32_t pos = s->kv_len - s->n + token;
     struct seen v = {first_key(j->p, pos), end_key(j->p, s, pos)};
@@ -117,16 +57,6 @@ static struct seen token_sees(const struct attn_job *j, const struct span *s, ui
     return v;
 }
 
-static uint32_t row_head(const struct attn_job *j, const struct rows *r, uint32_t row)
-{
-    return r->head * j->group + (r->first + row) % j->group;
-}
-
-static uint32_t row_token(const struct attn_job *j, const struct rows *r, uint32_t row)
-{
-    return r->span->first + (r->first + row) / j->group;
-}
-
 static float *out_row(const struct attn_job *j, const struct rows *r, uint32_t row)
 {
     size_t head = (size_t)row_token(j, r, row) * j->p->n_heads + row_head(j, r, row);
@@ -135,7 +65,7 @@ static float *out_row(const struct attn_job *j, const struct rows *r, uint32_t r
 
 static uint32_t n_tiles(const struct attn_job *j, const struct span *s)
 {
-    return (uint32_t)(((uint64_t)s->n * j->group + j->d->kern.mr - 1) / j->d->kern.mr);
+    return (uint32_t)(((uint64_t)s->n * j->group + j->tile - 1) / j->tile);
 }
 
 /* Unit u: spans, then heads, then tiles. */
@@ -148,59 +78,12 @@ static struct rows unit_rows(const struct attn_job *j, struct kv_cursor *c, uint
     struct rows r = {.span = c->span, .head = (u - c->first) / tiles};
     r.first = (uint32_t)(all * tile / tiles);
     r.n = (uint32_t)(all * (tile + 1) / tiles) - r.first;
-    r.lo = token_sees(j, r.span, r.first / j->group).lo;
-    r.hi = token_sees(j, r.span, (r.first + r.n - 1) / j->group).hi;
+    r.lo = attn_sees(j, r.span, r.first / j->group).lo;
+    r.hi = attn_sees(j, r.span, (r.first + r.n - 1) / j->group).hi;
     return r;
 }
 
-/* ---------------------------------------------------------------- kernels of the cache's type */
-
-void kv_score(const struct device *d, enum kv_dtype t, const struct kv_scores *s)
-{
-    static const size_t slot[KV_N] = {
-        offsetof(struct kernels, scores_f32),  offsetof(struct kernels, scores_f16),
-        offsetof(struct kernels, scores_bf16), offsetof(struct kernels, scores_i8),
-        offsetof(struct kernels, scores_fp8),  offsetof(struct kernels, scores_i4)};
-    scores_f32_fn *const *fn = (const void *)((const char *)&d->kern + slot[t]);
-    (*fn)(s);
-}
-
-static void values(const struct attn_job *j, const struct kv_values *t)
-{
-    static const size_t slot[KV_N] = {
-        offsetof(struct kernels, values_f32),  offsetof(struct kernels, values_f16),
-        offsetof(struct kernels, values_bf16), offsetof(struct kernels, values_i8),
-        offsetof(struct kernels, values_fp8),  offsetof(struct kernels, values_i4)};
-    values_f32_fn *const *fn = (const void *)((const char *)&j->d->kern + slot[j->kv->desc.dtype]);
-    (*fn)(t);
-}
-
 /* ---------------------------------------------------------------- one split */
-
-void kv_pack_q(const struct device *d, enum kv_dtype t, float *to, const float *const *rows,
-               uint32_t n, uint32_t dim, float scale)
-{
-    const uint32_t stride = tile_stride(n);
-    d->kern.pack(to, rows, n, dim, scale);
-    memset(to + (size_t)dim * stride, 0, (size_t)(kv_dims(dim) - dim) * stride * sizeof(float));
-    if (t == KV_I4)
-        hadamard(to, dim, stride);
-}
-
-static void pack_q(const struct attn_job *j, const struct rows *r, struct workspace *ws)
-{
-    const float *src[TILE_ROWS];
-    for (uint32_t i = 0; i < r->n; i++)
-        src[i] = j->q + (size_t)row_token(j, r, i) * j->q_stride +
-                 (size_t)row_head(j, r, i) * j->p->head_dim;
-    kv_pack_q(j->d, j->kv->desc.dtype, ws->q, src, r->n, j->p->head_dim, j->p->scale);
-}
-
-/* Keys of a split to which some row of the tile attends: [begin, end), `begin` at the start of a
- * page. */
-struct range {
-    uint32_t begin, end, pages;
-};
 
 static struct range split_range(const struct rows *r, uint32_t split)
 {
@@ -263,19 +146,18 @@ static void add_apart(const struct attn_job *j, const struct rows *r, float *s,
     }
 }
 
-/* Converts the scores of one row to weights, within its keys; returns its maximum and sum. */
-static void weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
-                      const struct range *a, uint32_t row)
+struct seen attn_weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
+                           const struct range *a, uint32_t row)
 {
     float *s = ws->s + (size_t)row * KV_SCORES_LD;
     const struct kernels *k = &j->d->kern;
-    const struct seen seen = token_sees(j, r->span, (r->first + row) / j->group);
+    const struct seen seen = attn_sees(j, r->span, (r->first + row) / j->group);
     uint32_t pos = row_pos(j, r, row), lo = seen.lo, hi = seen.hi;
     lo = lo > a->begin ? lo : a->begin;
     hi = hi < a->end ? hi : a->end;
     if (lo >= hi) {
         ws->split.max[row] = -INFINITY, ws->split.sum[row] = 0.0f;
-        return;
+        return (struct seen){0, 0};
     }
     lo -= a->begin, hi -= a->begin;
     if (j->p->softcap > 0.0f)
@@ -298,91 +180,15 @@ static void weigh_row(const struct attn_job *j, const struct rows *r, struct wor
         s[i] = -INFINITY;
     ws->split.max[row] = k->row_max(s + from, to - from);
     ws->split.sum[row] = k->exp_sum(s + from, to - from, ws->split.max[row]);
-}
-
-/* First row of the tile's token number `token`; tiles may begin and end within a token. */
-static uint32_t token_row(const struct attn_job *j, const struct rows *r, uint32_t token)
-{
-    uint32_t row = token * j->group, before = r->first % j->group;
-    row = row > before ? row - before : 0;
-    return row < r->n ? row : r->n;
-}
-
-/* Adds keys [key, next) for the rows of the tile's tokens [from, to). */
-static void sum_run(const struct attn_job *j, const struct rows *r, struct workspace *ws,
-                    const struct range *a, uint32_t key, uint32_t next, uint32_t from, uint32_t to)
-{
-    const uint32_t row = token_row(j, r, from);
-    struct kv_values t = {.ldo = kv_padded(j->v_dim), .head_dim = j->v_dim};
-    t.pages = ws->pages + a->pages;
-    t.rows = token_row(j, r, to) - row;
-    t.o = ws->o + row * t.ldo;
-    t.p = ws->s + (size_t)row * KV_SCORES_LD;
-    t.first = key - a->begin, t.end = next - a->begin;
-    values(j, &t);
-}
-
-/* As sum_values(), for tokens in and outside of images. */
-static void sum_mutual(const struct attn_job *j, const struct rows *r, struct workspace *ws,
-                       const struct range *a)
-{
-    const uint32_t first = r->first / j->group;
-    const uint32_t tokens = (r->first + r->n - 1) / j->group - first + 1;
-    for (uint32_t key = r->lo > a->begin ? r->lo : a->begin, next; key < a->end; key = next) {
-        uint32_t from = 0, to = 0;
-        next = a->end;
-        for (uint32_t t = 0; t < tokens; t++) {
-            const struct seen seen = token_sees(j, r->span, first + t);
-            from += seen.hi <= key;
-            to += seen.lo <= key;
-            next = seen.lo > key && seen.lo < next ? seen.lo : next;
-            next = seen.hi > key && seen.hi < next ? seen.hi : next;
-        }
-        if (from < to)
-            sum_run(j, r, ws, a, key, next, from, to);
-    }
-}
-
-/* Adds every key to the rows that attend to it: those of tokens [from, to), in runs as long as
- * these are the same. */
-static void sum_values(const struct attn_job *j, const struct rows *r, struct workspace *ws,
-                       const struct range *a)
-{
-    const uint32_t pos = row_pos(j, r, 0), tokens = row_pos(j, r, r->n - 1) - pos + 1;
-    const uint32_t ahead = j->p->both ? j->p->window : 1;
-    for (uint32_t key = r->lo > a->begin ? r->lo : a->begin, next; key < a->end; key = next) {
-        uint32_t from = ahead && key >= pos + ahead ? key - pos - ahead + 1 : 0, to = tokens;
-        const uint64_t last = last_pos(j->p, key);
-        if (last - pos < tokens) /* some row sees the key */
-            to = (uint32_t)(last - pos) + 1;
-        next = from || to < tokens ? key + 1 : end_key(j->p, r->span, pos);
-        next = next < a->end ? next : a->end;
-        sum_run(j, r, ws, a, key, next, from, to);
-    }
+    return (struct seen){lo, hi};
 }
 
 static void attend_split(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                          uint32_t split)
 {
-    struct range a = split_range(r, split);
-    size_t ldo = kv_padded(j->v_dim);
+    const struct range a = split_range(r, split);
     list_pages(j, r, ws, &a);
-    kv_score(j->d, j->kv->desc.dtype,
-             &(struct kv_scores){.s = ws->s,
-                                 .q = ws->q,
-                                 .rows = r->n,
-                                 .head_dim = j->p->head_dim,
-                                 .n = a.pages,
-                                 .pages = ws->pages});
-    for (uint32_t i = 0; i < r->n; i++) {
-        weigh_row(j, r, ws, &a, i);
-        ws->split.o[i] = ws->o + i * ldo;
-    }
-    if (kv_dtype_scaled(j->kv->desc.dtype))
-        j->d->kern.weigh(ws->s, r->n, ws->pages + a.pages, a.pages,
-                         kv_dtype_bytes(j->kv->desc.dtype, (size_t)KV_PAGE * kv_padded(j->v_dim)));
-    memset(ws->o, 0, r->n * ldo * sizeof(float));
-    (j->mutual ? sum_mutual : sum_values)(j, r, ws, &a);
+    j->form->split(j, r, ws, &a);
 }
 
 /* ---------------------------------------------------------------- several splits */
@@ -442,7 +248,7 @@ static void attend_whole(const struct attn_job *j, struct workspace *ws, struct 
 {
     struct rows r = unit_rows(j, c, unit);
     struct attention_partial to = partial_begin(j, &r);
-    pack_q(j, &r, ws);
+    j->form->pack(j, &r, ws);
     for (uint32_t split = r.lo / KV_SPLIT; split * KV_SPLIT < r.hi; split++) {
         attend_split(j, &r, ws, split);
         for (uint32_t i = 0; i < r.n; i++)
@@ -454,7 +260,7 @@ static void attend_whole(const struct attn_job *j, struct workspace *ws, struct 
 /* Location of the partial result of one split: max, sum and o of each row. */
 static float *partial_at(const struct attn_job *j, uint32_t unit, uint32_t split)
 {
-    size_t size = (size_t)TILE_ROWS * (2 + j->v_dim);
+    size_t size = (size_t)j->tile * (2 + j->v_dim);
     return j->partials + ((size_t)unit * j->max_splits + split) * size;
 }
 
@@ -466,13 +272,12 @@ static void attend_part(const struct attn_job *j, struct workspace *ws, struct k
     if (split < r.lo / KV_SPLIT || split * KV_SPLIT >= r.hi)
         return;
     float *to = partial_at(j, unit, split);
-    pack_q(j, &r, ws);
+    j->form->pack(j, &r, ws);
     attend_split(j, &r, ws, split);
     memcpy(to, ws->split.max, r.n * sizeof(float));
-    memcpy(to + TILE_ROWS, ws->split.sum, r.n * sizeof(float));
+    memcpy(to + j->tile, ws->split.sum, r.n * sizeof(float));
     for (uint32_t i = 0; i < r.n; i++)
-        memcpy(to + (ptrdiff_t)2 * TILE_ROWS + (size_t)i * dim, ws->split.o[i],
-               dim * sizeof(float));
+        memcpy(to + (size_t)2 * j->tile + (size_t)i * dim, ws->split.o[i], dim * sizeof(float));
 }
 
 static void merge_unit(const struct attn_job *j, struct kv_cursor *c, uint32_t unit)
@@ -482,9 +287,9 @@ static void merge_unit(const struct attn_job *j, struct kv_cursor *c, uint32_t u
     for (uint32_t split = r.lo / KV_SPLIT; split * KV_SPLIT < r.hi; split++) {
         float *p = partial_at(j, unit, split);
         memcpy(from.max, p, r.n * sizeof(float));
-        memcpy(from.sum, p + TILE_ROWS, r.n * sizeof(float));
+        memcpy(from.sum, p + j->tile, r.n * sizeof(float));
         for (uint32_t i = 0; i < r.n; i++) {
-            from.o[i] = p + (ptrdiff_t)2 * TILE_ROWS + (size_t)i * j->v_dim;
+            from.o[i] = p + (size_t)2 * j->tile + (size_t)i * j->v_dim;
             merge_row(j, &to, &from, i);
         }
     }
@@ -494,11 +299,11 @@ static void merge_unit(const struct attn_job *j, struct kv_cursor *c, uint32_t u
 /* ---------------------------------------------------------------- the operation */
 
 /* With fewer units per thread they are split. */
-enum { UNITS_PER_THREAD = 4, RESERVED_MOST = 64 << 20 };
+enum { UNITS_PER_THREAD = 4, FEW_ROWS = 16, RESERVED_MOST = 64 << 20 };
 
-static size_t partial_bytes(uint32_t v_dim)
+static size_t partial_bytes(uint32_t rows, uint32_t v_dim)
 {
-    return (size_t)TILE_ROWS * (2 + v_dim) * sizeof(float);
+    return (size_t)rows * (2 + v_dim) * sizeof(float);
 }
 
 bool cpu_attention_reserve(struct device *d, const struct kv_desc *k)
@@ -508,15 +313,16 @@ bool cpu_attention_reserve(struct device *d, const struct kv_desc *k)
     uint32_t v_dim = 1;
     for (uint32_t i = 0; i < k->n_layers; i++)
         v_dim = kv_layer(k, i)->v_dim > v_dim ? kv_layer(k, i)->v_dim : v_dim;
-    uint64_t most = RESERVED_MOST / partial_bytes(v_dim), n = units * splits;
-    return cpu_scratch(d, SCRATCH_ATTN, (n < most ? n : most) * partial_bytes(v_dim));
+    uint64_t most = RESERVED_MOST / partial_bytes(FEW_ROWS, v_dim), n = units * splits;
+    return cpu_scratch(d, SCRATCH_ATTN, (n < most ? n : most) * partial_bytes(FEW_ROWS, v_dim));
 }
 
 /* Units differ in cost (causality), so threads take the next one instead of a fixed share. */
 static void take_units(void *arg, int thread, size_t begin, size_t end)
 {
     struct attn_job *j = arg;
-    struct workspace *ws = (struct workspace *)cpu_thread_scratch(j->d, thread);
+    struct workspace *ws = (struct workspace *)(void *)cpu_thread_scratch(j->d, thread);
+    j->form->open(j, ws);
     uint32_t n = j->partials ? j->n_units * j->max_splits : j->n_units;
     struct kv_cursor c = {.span = j->spans};
     (void)begin, (void)end;
@@ -536,6 +342,22 @@ static void merge_units(void *arg, int thread, size_t begin, size_t end)
         merge_unit(j, &c, (uint32_t)u);
 }
 
+static uint32_t count_units(const struct attn_job *j, const struct attn_call *c)
+{
+    uint32_t n = 0;
+    for (uint32_t s = 0; s < c->n_spans; s++)
+        n += n_tiles(j, &c->spans[s]) * j->p->n_kv_heads;
+    return n;
+}
+
+/* The largest tiles of which there are enough for all threads. */
+static void choose_tile(struct attn_job *j, const struct attn_call *c, uint32_t enough)
+{
+    j->tile = j->form->tile(j);
+    while ((j->n_units = count_units(j, c)) < enough && j->tile > FEW_ROWS)
+        j->tile /= 2;
+}
+
 void cpu_attend(struct device *d, const struct attn_call *c)
 {
     const struct attn *p = c->p;
@@ -550,16 +372,16 @@ void cpu_attend(struct device *d, const struct attn_call *c)
     j.mutual = p->mutual ? d->batch->mutual : NULL;
     j.group = p->n_heads / p->n_kv_heads;
     j.v_dim = kv_stream(c->kv, c->layer, true, 0)->dim;
-    uint32_t longest = 0, threads = (uint32_t)pool_threads(d->pool);
-    for (uint32_t s = 0; s < c->n_spans; s++) {
-        const struct span *span = &c->spans[s];
-        j.n_units += n_tiles(&j, span) * p->n_kv_heads;
-        longest = span->kv_len > longest ? span->kv_len : longest;
-    }
+    const uint32_t threads = (uint32_t)pool_threads(d->pool);
+    j.form = &attn_vectors;
+    choose_tile(&j, c, UNITS_PER_THREAD * threads);
+    uint32_t longest = 0;
+    for (uint32_t s = 0; s < c->n_spans; s++)
+        longest = c->spans[s].kv_len > longest ? c->spans[s].kv_len : longest;
     if (threads > 1 && j.n_units < UNITS_PER_THREAD * threads && longest > KV_SPLIT) {
         j.max_splits = (longest + KV_SPLIT - 1) / KV_SPLIT;
-        j.partials =
-            cpu_scratch(d, SCRATCH_ATTN, (size_t)j.n_units * j.max_splits * partial_bytes(j.v_dim));
+        j.partials = cpu_scratch(d, SCRATCH_ATTN,
+                                 (size_t)j.n_units * j.max_splits * partial_bytes(j.tile, j.v_dim));
         if (!j.partials)
             return;
     }
