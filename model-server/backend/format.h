@@ -77,10 +77,10 @@ extern const struct format formats[FORMAT_N];
 
 /* How a product rounds the activations, independent of the weights.
  *   EXACT  not at all: activations, products and sums are fp32.
- *   HALF   the device may round them to the weights' 16-bit type where it is measured to be faster
- *          so: bfloat16 on CPUs with AMX or a full-rate vdpbf16ps, whose sums are fp32; float16 on
- *          CPUs with AVX512-FP16, whose sums are float16 for 128 columns, then fp32. describe()
- *          says whether it does.
+ *   HALF   the device may round them to the weights' 16-bit type where it is faster so: bfloat16
+ *          on CPUs with AMX or a full-rate vdpbf16ps, whose sums are fp32; float16 on CPUs with
+ *          AVX512-FP16, whose sums are float16 for 128 columns, then fp32. describe() says whether
+ *          it does.
  *   INT8   they are rounded to 8 bits, -127 to 127, with an fp32 scale for a token and 32 columns
  *          (W8A8: for a token). A number is off by at most 1/254 of the greatest of its group; the
  *          rms error of a product is about 0.5 % of it. Sums within a group are exact, over groups

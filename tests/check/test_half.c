@@ -300,6 +300,32 @@ static void exact_arithmetic_is_the_default(void **state)
     ops->close(d);
 }
 
+/* What changes bits depends on the CPU and on what was asked for. */
+static void the_choice_is_not_measured(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    const unsigned here = cpu_detect();
+    for (unsigned lacks = 0; lacks <= (CPU_AVX512_BF16 | CPU_AVX512_FP16 | CPU_AMX_BF16);
+         lacks += CPU_AVX512_BF16) {
+        const unsigned has = here & ~lacks;
+        const bool amx = has & CPU_AMX_BF16;
+        struct device *d =
+            ops->open(&(struct device_options){.threads = 1, .features = ~(uint64_t)lacks}, &e);
+        assert_non_null(d);
+        assert_int_equal(d->squares, amx ? SQUARE_PARTS : 0);
+        assert_false(d->half || d->half_f16);
+        ops->close(d);
+        const struct device_options asked = {
+            .threads = 1, .features = ~(uint64_t)lacks, .arith = ARITH_HALF};
+        assert_non_null(d = ops->open(&asked, &e));
+        assert_int_equal(d->squares, amx);
+        assert_true(!d->half || (!amx && has & CPU_AVX512_BF16));
+        assert_int_equal(d->half_f16, (has & CPU_AVX512_FP16) != 0);
+        ops->close(d);
+    }
+}
+
 /* Only matrices of bfloat16 are multiplied so. */
 static void other_weights_stay_exact(void **state)
 {
@@ -322,6 +348,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_arithmetic_is_the_default),
+        cmocka_unit_test(the_choice_is_not_measured),
         cmocka_unit_test(other_weights_stay_exact),
         cmocka_unit_test(a_row_has_the_same_bits_everywhere),
         cmocka_unit_test(a_row_has_the_same_bits_in_squares),

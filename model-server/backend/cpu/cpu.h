@@ -131,9 +131,9 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
     return w->data + panel * w->panel_bytes;
 }
-/* Sets d->half, half_f16, squares, squares_i8 and squares_codes within d->features and `asked`, by
- * measurements of a few milliseconds. They are false before. */
-void measure_products(struct device *d, enum arith asked);
+/* Sets d->half, half_f16 and squares as d->features and `asked` say. squares_i8 and squares_codes,
+ * which do not change a bit, follow measurements of about a millisecond. All are false before. */
+void choose_products(struct device *d, enum arith asked);
 /* True for 8 bits with a scale for each row, which multiplies the sums at the end. */
 static inline bool has_row_scales(const struct weight *w)
 {

@@ -77,7 +77,7 @@ static struct device *cpu_open(const struct device_options *o, struct err *e)
     if (mask)
         d->features &= (unsigned)strtoul(mask, NULL, 0);
     kernels_init(&d->kern, d->features);
-    measure_products(d, o->arith);
+    choose_products(d, o->arith);
     if (!(d->pool = pool_new(o->threads, e))) {
         cpu_close(d);
         return NULL;

@@ -1,0 +1,136 @@
+/* products.c - chooses the fastest permitted form of product on this CPU.
+ *
+ * Forms that differ in rounding or in the order of sums are chosen by the CPU alone: all ranks,
+ * and a shard that replaces another, must compute the same bits however busy the machine is.
+ * Forms with the same bits are timed, with a block of a product that stays in the L1 cache. */
+#include "model-server/backend/cpu/cpu.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { K = 256, ROUNDS = 7, TILES = 60 }; /* a round takes at most about 100 us */
+enum { PANELS = 2 };
+
+/* Zeroed memory, large enough for every form. */
+struct arena {
+    _Alignas(64) char w[PANELS][sizeof(float) * K * LANES];
+    _Alignas(64) char x[sizeof(int32_t) * K * 2 * SQUARE];
+    _Alignas(64) char y[sizeof(float) * 2 * SQUARE * PANELS * LANES];
+};
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+typedef void form_fn(const struct kernels *kern, struct arena *a);
+
+static void in_tiles_of_8_bits(const struct kernels *kern, struct arena *a)
+{
+    kern->tile_w8a8(&(struct int_tile){.y = (float *)(void *)a->y,
+                                       .ldy = (size_t)PANELS * LANES,
+                                       .x = (int32_t *)(void *)a->x,
+                                       .w = a->w,
+                                       .w_bytes = sizeof(a->w[0]),
+                                       .rows = kern->mr_w8a8,
+                                       .n = PANELS * LANES,
+                                       .k = K});
+}
+/* Of the layout that costs squares most: offsets, and terms for each 32 columns. */
+static const struct code_layout in_measure = {.groups = CODE_BLOCK / CODE_COLS, .less = 1};
+static void in_tiles_of_codes(const struct kernels *kern, struct arena *a)
+{
+    kern->tile_wide(&(struct code_tile){.y = (float *)(void *)a->y,
+                                        .ldy = LANES,
+                                        .x = (int32_t *)(void *)a->x,
+                                        .w = a->w,
+                                        .layout = &in_measure,
+                                        .rows = kern->mr_wide,
+                                        .n = LANES,
+                                        .k = K});
+}
+static void in_squares_of_codes(const struct kernels *kern, struct arena *a)
+{
+    kern->squares_codes(&(struct code_squares){.sums = (float *)(void *)a->y,
+                                               .x = a->x,
+                                               .w = a->w[0],
+                                               .layout = &in_measure,
+                                               .tall = 1,
+                                               .wide = 1,
+                                               .steps = K / CODE_COLS});
+}
+static void in_squares_of_8_bits(const struct kernels *kern, struct arena *a)
+{
+    kern->squares_i8(&(struct squares){.sums = a->y,
+                                       .sums_bytes = sizeof(float) * PANELS * LANES,
+                                       .x = a->x,
+                                       .x_bytes = (size_t)K / SQUARE_STEP_BYTES * SQUARE_BYTES,
+                                       .rows = SQUARE,
+                                       .parts = 1,
+                                       .w = a->w[0],
+                                       .w_bytes = sizeof(a->w[0]),
+                                       .tall = 2,
+                                       .wide = PANELS,
+                                       .steps = K / SQUARE_STEP_BYTES});
+}
+
+/* Time per row, in the fastest round. */
+static double time_of(form_fn *form, const struct kernels *kern, struct arena *a, uint32_t rows)
+{
+    double best = 1e30;
+    for (int i = 0; i < ROUNDS; i++) {
+        const double start = seconds();
+        for (int j = 0; j < TILES; j++)
+            form(kern, a);
+        const double took = seconds() - start;
+        best = took < best ? took : best;
+    }
+    return best / rows;
+}
+
+/* AMD's CPUs issue vdpbf16ps, with its two products a lane, as often as vfmadd; Intel's a quarter
+ * as often or less. */
+static bool pairs_are_fast(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_is("amd");
+#else
+    return false;
+#endif
+}
+
+/* Products of 16-bit weights that round x. */
+static void choose_half(struct device *d)
+{
+    d->squares = d->features & CPU_AMX_BF16 ? 1 : 0;
+    d->half = !d->squares && d->features & CPU_AVX512_BF16 && pairs_are_fast();
+    d->half_f16 = d->features & CPU_AVX512_FP16;
+}
+
+/* Of two forms with the same bits. */
+static void measure_squares(struct device *d, struct arena *a)
+{
+    const struct kernels *kern = &d->kern;
+    if (d->features & CPU_AMX_INT8)
+        d->squares_i8 = time_of(in_squares_of_8_bits, kern, a, 2 * SQUARE) <
+                        time_of(in_tiles_of_8_bits, kern, a, kern->mr_w8a8);
+    if (d->features & CPU_AVX512 && d->features & CPU_AMX_BF16)
+        d->squares_codes = time_of(in_squares_of_codes, kern, a, SQUARE) <
+                           time_of(in_tiles_of_codes, kern, a, kern->mr_wide);
+}
+
+void choose_products(struct device *d, enum arith asked)
+{
+    if (asked == ARITH_HALF)
+        choose_half(d);
+    else /* exact in three passes */
+        d->squares = d->features & CPU_AMX_BF16 ? SQUARE_PARTS : 0;
+    struct arena *a = aligned_alloc(64, sizeof(*a));
+    if (!a)
+        return;
+    memset(a, 0, sizeof(*a));
+    measure_squares(d, a);
+    free(a);
+}
