@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import os
+import shutil
 import signal
 import threading
 
@@ -149,6 +150,45 @@ def test_shards_that_come_back_have_them_again(made, want):
         done(unload(s, "blue"), "'blue' removed")
         done(load(s, "blue", made["green"]), "'blue' added")
         assert ask(s, prompt, "blue") == want[prompt, "green"]
+
+
+@pytest.mark.parametrize("args", [[], ["--max-runtime-adapters", 1]])
+def test_an_adapter_that_is_gone_ends_its_own_requests_alone(made, want, tmp_path, args):
+    """Its folder is removed while the service runs, and the shards are lost."""
+    gone = make_adapter(tmp_path / "gone", 4, rank=64)  # the longest rows: pages are smaller without it
+    flag = f"gone={gone},red={made['red']}"
+    long = {"prompt": PROMPTS[0], "max_tokens": 1500, "stream": True, "ignore_eos": True, "temperature": 0}
+    with Service(DEMO, num_shard=2, args=["--lora-adapters", flag, *args]) as s, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        red = list(s.events("/v1/completions", {**long, "model": "red"}))
+        shutil.rmtree(gone)
+        begun = [threading.Event(), threading.Event()]
+
+        def stream(model, event):
+            got = []
+            for e in s.events("/v1/completions", {**long, "model": model}):
+                event.set()
+                got.append(e)
+            return got
+
+        kept, lost = (pool.submit(stream, *x) for x in zip(("red", "gone"), begun))
+        assert all(e.wait(60) for e in begun)
+        os.kill(s.shards()[0], signal.SIGKILL)
+        texts = [[e["choices"][0]["text"] for e in events if e != "[DONE]"] for events in (red, kept.result())]
+        assert texts[0] == texts[1]
+        assert lost.result()[-2]["error"]["type"] and lost.result()[-1] == "[DONE]"
+        assert names(s) == ["red"] and [listed(s, r) for r in (0, 1)] == [["red"]] * 2
+        assert ask(s, PROMPTS[1], "red") == want[PROMPTS[1], "red"] and ask(s, PROMPTS[1]) == want[PROMPTS[1], None]
+        refused = s.post("/v1/completions", {"model": "gone", "prompt": "x"})
+        assert refused.status_code == 404 and refused.json()["error"]["code"] == "model_not_found"
+        assert s.post("/generate", {"inputs": "x", "parameters": {"adapter_id": "gone"}}).status_code == 422
+        assert s.log.count("an adapter is missing and is not served") == 2 and str(gone) in s.log  # on both ranks
+        make_adapter(gone, 2)  # another one in its place
+        s.kill_shard()
+        assert ask(s, PROMPTS[2], "red") == want[PROMPTS[2], "red"]
+        if args:  # who may load adapters does
+            done(load(s, "gone", gone), "'gone' added")
+        assert ask(s, PROMPTS[2], "gone") == want[PROMPTS[2], "blue"]
+        assert sorted(names(s)) == ["gone", "red"]
 
 
 def test_unloading_waits_for_those_who_use_it(made, tmp_path):

@@ -137,7 +137,7 @@ static int start_rank(struct groups *g, struct group *q, uint32_t rank, struct e
     child_free(shard(g, q, rank)); /* of the previous run */
     child_free(probe(g, q, rank));
     if (machine_socket_free(plan_socket(&q->plan, rank), e) != 0 ||
-        plan_shard(&q->plan, rank, &cmd, e) != 0 ||
+        (q->served ? plan_shard_again : plan_shard)(&q->plan, rank, &cmd, e) != 0 ||
         child_start(shard(g, q, rank), label(g, q, "shard", rank), &cmd, e) != 0 ||
         plan_probe(&q->plan, rank, &cmd, e) != 0)
         return -1;

@@ -334,6 +334,14 @@ int plan_shard(const struct plan *p, uint32_t rank, struct command *c, struct er
     return done(c, e);
 }
 
+int plan_shard_again(const struct plan *p, uint32_t rank, struct command *c, struct err *e)
+{
+    if (plan_shard(p, rank, c, e))
+        return -1;
+    option(p, c, "skip-missing-adapters", NULL);
+    return done(c, e);
+}
+
 int plan_dry_run(const struct plan *p, uint32_t rank, struct command *c, struct err *e)
 {
     if (plan_shard(p, rank, c, e))

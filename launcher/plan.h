@@ -75,6 +75,8 @@ bool plan_restarts(const struct plan *p);
 /* Downloads sources[i]; see model-server download-weights. */
 int plan_download(const struct plan *p, uint32_t i, struct command *out, struct err *e);
 int plan_shard(const struct plan *p, uint32_t rank, struct command *out, struct err *e);
+/* Of a service that has served: it goes on without adapters whose files are gone. */
+int plan_shard_again(const struct plan *p, uint32_t rank, struct command *out, struct err *e);
 /* Asks what the rank would need: one JSON object on stdout. */
 int plan_dry_run(const struct plan *p, uint32_t rank, struct command *out, struct err *e);
 /* The launcher itself as `launcher health`: see health.h. */

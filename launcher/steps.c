@@ -222,7 +222,7 @@ static void loading_enter(struct supervisor *s)
         s->deadline = s->since + 1000 * (int64_t)s->plan->cfg->startup_timeout;
     for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
         LOG(LOG_INFO, "Starting shard", LOGI("rank", r));
-        if (plan_shard(s->plan, r, &cmd, s->err) ||
+        if ((s->served ? plan_shard_again : plan_shard)(s->plan, r, &cmd, s->err) ||
             child_start(shard(s, r), label(s, "shard", r), &cmd, s->err) || start_probe(s, r)) {
             fail_err(s, "Shard cannot start");
             return;

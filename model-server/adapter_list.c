@@ -1,8 +1,15 @@
 #include "model-server/adapter_list.h"
 #include "common/cleanup.h"
 #include "common/hub/cache.h"
+#include "common/log.h"
 #include <stdlib.h>
 #include <string.h>
+
+static void source_free(struct adapter_source *s)
+{
+    free((char *)(uintptr_t)s->name);
+    free((char *)(uintptr_t)s->dir);
+}
 
 static int read_item(struct adapter_source *out, const char *item, struct err *e)
 {
@@ -25,23 +32,42 @@ static int read_item(struct adapter_source *out, const char *item, struct err *e
     return 0;
 }
 
-int adapter_list_read(struct adapter_list *l, const struct flag_list *items, struct err *e)
+/* 1: read; 0: its files are missing, and that is allowed. */
+static int read_or_skip(struct adapter_source *out, const char *item, bool skip_missing,
+                        struct err *e)
+{
+    struct err missing = ERR_INIT;
+    const int rc = read_item(out, item, skip_missing ? &missing : e);
+    if (!skip_missing)
+        return rc ? -1 : 1;
+    if (rc == 0 && hub_parts(out->dir) == HUB_WHOLE)
+        return 1;
+    LOG(LOG_ERROR, "an adapter is missing and is not served", LOGS("adapter", item),
+        LOGS("error", rc ? missing.msg : "its folder is not complete"));
+    if (rc == 0)
+        source_free(out);
+    return 0;
+}
+
+int adapter_list_read(struct adapter_list *l, const struct flag_list *items, bool skip_missing,
+                      struct err *e)
 {
     *l = (struct adapter_list){.v = calloc(items->n + (size_t)1, sizeof(*l->v))};
     if (!l->v)
         return err_nomem(e);
-    for (; l->n < items->n; l->n++)
-        if (read_item(&l->v[l->n], items->v[l->n], e))
+    for (uint32_t i = 0; i < items->n; i++) {
+        const int rc = read_or_skip(&l->v[l->n], items->v[i], skip_missing, e);
+        if (rc < 0)
             return -1;
+        l->n += (uint32_t)rc;
+    }
     return 0;
 }
 
 void adapter_list_free(struct adapter_list *l)
 {
-    for (uint32_t i = 0; i < l->n; i++) {
-        free((char *)(uintptr_t)l->v[i].name);
-        free((char *)(uintptr_t)l->v[i].dir);
-    }
+    for (uint32_t i = 0; i < l->n; i++)
+        source_free(&l->v[i]);
     free(l->v);
     *l = (struct adapter_list){.n = 0};
 }

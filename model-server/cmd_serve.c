@@ -88,6 +88,8 @@ static const struct flag flags[] = {
     {.name = "watermark-delta", .type = FLAG_F64, F(watermark_delta), .def = "2.0", .min = -100, .max = 100,
      .help = "Bias that a watermark adds to the logits of favoured tokens."},
     {OPTION_LORA_ADAPTERS, F(lora_adapters)},
+    {.name = "skip-missing-adapters", .type = FLAG_BOOL, F(skip_missing_adapters), .env = "",
+     .help = "Serve without those of --lora-adapters whose files are gone; set by the launcher when it restarts a shard."},
     {OPTION_MAX_RUNTIME_ADAPTERS, F(runtime_adapters)},
     {OPTION_ADAPTER_MEMORY_FRACTION, F(adapter_fraction)},
     {.name = "speculate", .type = FLAG_U32, F(speculate), .def = "0", .env = "",

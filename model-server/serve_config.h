@@ -23,5 +23,6 @@ struct serve_config {
     double rope_factor, row_cost, memory_fraction, adapter_fraction, kv_memory, swap_gib,
         packed_size, watermark_gamma, watermark_delta;
     bool expert_parallel, sharded, json_output, trust_remote_code, prefill_logprobs, dry_run;
+    bool skip_missing_adapters;
 };
 #endif

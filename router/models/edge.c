@@ -122,8 +122,11 @@ bool edge_has_adapter(const struct edge *g, const char *name)
 
 const char *edge_adapter(struct edge *g, const char *model)
 {
-    if (!model || !*model || edge_has_adapter(g, model))
-        return model && *model ? model : NULL;
+    struct adapter_shelf *a = edge_adapters(g);
+    if (!model || !*model)
+        return NULL;
+    if (a && adapter_shelf_knows(a, model))
+        return model;
     return edge_limits(g)->runtime_adapters && !models_own_name(g, model) ? model : NULL;
 }
 

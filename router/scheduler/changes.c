@@ -326,16 +326,35 @@ static int load_again(struct fan *f, const struct served_adapter *a, struct err 
     return fan_lost_rank(f) >= 0 ? -1 : 0;
 }
 
+/* As load_again(), for any adapter of the list. *out: its entry in the new one. */
+static int restore(struct fan *f, const struct served_adapter *was,
+                   const struct served_adapters *theirs, bool keep, struct served_adapter *out,
+                   struct err *e)
+{
+    *out = *was;
+    if (was->path)
+        return load_again(f, was, e);
+    const struct served_adapter *now = served_adapters_find(theirs, was->name);
+    if (!now)
+        LOG(LOG_ERROR, "the shards came back without an adapter", LOGS("adapter", was->name));
+    out->leaving = !now;
+    /* without the missing ones a page may be smaller; what is missing takes none, so that the
+     * shards refuse requests that wait with it */
+    out->pages = now ? now->pages : 0;
+    return now || keep;
+}
+
 static int repeat(struct fan *f, const struct served_adapters *list,
-                  const struct served_adapters *theirs, struct served_adapters **out, struct err *e)
+                  const struct served_adapters *theirs, bool keep, struct served_adapters **out,
+                  struct err *e)
 {
     for (uint32_t i = 0; i < theirs->n; i++)
         if (!started_with(list, theirs->v[i].name) && unload(f, theirs->v[i].name, e) != 0)
             return -1;
     for (uint32_t i = 0; i < list->n; i++) {
-        const struct served_adapter *a = &list->v[i];
-        const int there = a->path ? load_again(f, a, e) : 1;
-        struct served_adapters *next = there > 0 ? served_adapters_with(*out, a) : NULL;
+        struct served_adapter a;
+        const int there = restore(f, &list->v[i], theirs, keep, &a, e);
+        struct served_adapters *next = there > 0 ? served_adapters_with(*out, &a) : NULL;
         if (there < 0)
             return -1;
         if (there && !next)
@@ -348,7 +367,7 @@ static int repeat(struct fan *f, const struct served_adapters *list,
     return 0;
 }
 
-int changes_repeat(struct served_adapters *list, const struct served_adapters *theirs,
+int changes_repeat(struct served_adapters *list, const struct served_adapters *theirs, bool keep,
                    struct shards *of, struct served_adapters **out, struct err *e)
 {
     struct fan f;
@@ -356,7 +375,7 @@ int changes_repeat(struct served_adapters *list, const struct served_adapters *t
         return err_nomem(e);
     int rc = fan_init(&f, of, NULL, NULL, e);
     if (rc == 0) {
-        rc = repeat(&f, list, theirs, out, e);
+        rc = repeat(&f, list, theirs, keep, out, e);
         fan_free(&f);
     }
     if (rc != 0) {

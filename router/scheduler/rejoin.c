@@ -81,19 +81,16 @@ void rejoin_turn(struct scheduler *s)
 
 /* ------------------------------------------------------------------ reconnecting */
 
-/* Compares the adapters loaded at start; prepare() replays later changes. */
-static bool same_adapters(struct scheduler *s, const struct shard_model *m)
+/* Shards may come back without an adapter whose files are gone, but not with others than before.
+ * Of those that change at run time prepare() replays the changes. */
+static bool known_adapters(struct scheduler *s, const struct shard_model *m)
 {
     struct served_adapters *list = adapter_shelf_hold(&s->shelf);
-    bool same = m->runtime_adapters ? s->o.model.runtime_adapters > 0 : list->n == m->adapters->n;
-    for (uint32_t i = 0; same && i < list->n; i++) {
-        const struct served_adapter *was = &list->v[i];
-        const struct served_adapter *a =
-            was->path ? was : served_adapters_find(m->adapters, was->name);
-        same = a && a->pages == was->pages;
-    }
+    bool known = !m->runtime_adapters == !s->o.model.runtime_adapters;
+    for (uint32_t i = 0; known && !m->runtime_adapters && i < m->adapters->n; i++)
+        known = served_adapters_know(list, m->adapters->v[i].name);
     served_adapters_release(list);
-    return same;
+    return known;
 }
 
 /* Runs on the link's thread, while the loop does not use s->o.model. */
@@ -101,7 +98,7 @@ static const char *unfit(void *arg, const struct shard_model *m)
 {
     struct scheduler *s = arg;
     const char *why = shard_model_unfit(&s->o.model, m);
-    return why ? why : same_adapters(s, m) ? NULL : "other adapters came back";
+    return why ? why : known_adapters(s, m) ? NULL : "other adapters came back";
 }
 
 /* The link's thread. */
@@ -110,7 +107,7 @@ static int prepare(void *arg, struct shards *of, const struct shard_model *m, st
     struct scheduler *s = arg;
     struct served_adapters *list = adapter_shelf_hold(&s->shelf);
     served_adapters_release(s->repeated);
-    int rc = changes_repeat(list, m->adapters, of, &s->repeated, e);
+    int rc = changes_repeat(list, m->adapters, !m->runtime_adapters, of, &s->repeated, e);
     served_adapters_release(list);
     return rc;
 }

@@ -80,12 +80,23 @@ void served_adapters_release(struct served_adapters *s)
     free(s);
 }
 
-const struct served_adapter *served_adapters_find(const struct served_adapters *s, const char *name)
+static const struct served_adapter *find(const struct served_adapters *s, const char *name,
+                                         bool leaving)
 {
     for (uint32_t i = 0; i < s->n; i++)
-        if (!s->v[i].leaving && strcmp(s->v[i].name, name) == 0)
+        if ((leaving || !s->v[i].leaving) && strcmp(s->v[i].name, name) == 0)
             return &s->v[i];
     return NULL;
+}
+
+const struct served_adapter *served_adapters_find(const struct served_adapters *s, const char *name)
+{
+    return find(s, name, false);
+}
+
+bool served_adapters_know(const struct served_adapters *s, const char *name)
+{
+    return find(s, name, true) != NULL;
 }
 
 /* ------------------------------------------------------------------ the shelf */
@@ -146,10 +157,20 @@ void adapter_shelf_each(struct adapter_shelf *f,
     pthread_mutex_unlock(&f->lock);
 }
 
-bool adapter_shelf_has(struct adapter_shelf *f, const char *name)
+static bool shelf_lists(struct adapter_shelf *f, const char *name, bool leaving)
 {
     struct served_adapters *s = adapter_shelf_hold(f);
-    const bool has = s && served_adapters_find(s, name);
+    const bool has = s && find(s, name, leaving);
     served_adapters_release(s);
     return has;
+}
+
+bool adapter_shelf_has(struct adapter_shelf *f, const char *name)
+{
+    return shelf_lists(f, name, false);
+}
+
+bool adapter_shelf_knows(struct adapter_shelf *f, const char *name)
+{
+    return shelf_lists(f, name, true);
 }

@@ -16,7 +16,7 @@ struct served_adapter {
     char *path;      /* path it was loaded from at run time; NULL: loaded at start */
     uint32_t pages;  /* memory pages it takes on each rank while in use */
     uint32_t number; /* from 1; ascending within a list */
-    bool leaving;    /* it is being unloaded: refused for new requests */
+    bool leaving;    /* it is being unloaded, or its files are gone: refused for new requests */
 };
 struct served_adapters {
     atomic_uint holders;
@@ -39,6 +39,7 @@ void served_adapters_release(struct served_adapters *s); /* any thread; NULL is 
 /* The adapter that new requests get for this name, or NULL. Valid as long as `s` is held. */
 const struct served_adapter *served_adapters_find(const struct served_adapters *s,
                                                   const char *name);
+bool served_adapters_know(const struct served_adapters *s, const char *name); /* or leaving */
 
 struct adapter_use {
     uint32_t known;   /* requests that name it, from arrival to end */
@@ -63,5 +64,6 @@ void adapter_shelf_note(struct adapter_shelf *f, const struct adapter_use *use);
 void adapter_shelf_each(struct adapter_shelf *f,
                         void (*fn)(void *arg, const char *name, const struct adapter_use *u),
                         void *arg);
-bool adapter_shelf_has(struct adapter_shelf *f, const char *name); /* available to new requests */
+bool adapter_shelf_has(struct adapter_shelf *f, const char *name);   /* available to new requests */
+bool adapter_shelf_knows(struct adapter_shelf *f, const char *name); /* available or leaving */
 #endif

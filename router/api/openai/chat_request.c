@@ -19,6 +19,8 @@ static const cJSON *read_messages(struct body *b, struct object root, bool eyes)
         body_mistyped(b, root, "messages", m, "a sequence");
         return NULL;
     }
+    if (!m->child)
+        body_fail(b, root, "messages", "at least one message is required");
     const char *what = chat_check(m, eyes, &index);
     if (what)
         body_fail(b, root, "messages", "messages[%d]: %s", index, what);

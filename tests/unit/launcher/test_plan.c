@@ -99,6 +99,9 @@ static void a_shard_of_many(void **state)
     assert_string_equal(env(&f.cmd, "REQUEST_LOGPROBS"), "1");
     assert_string_equal(env(&f.cmd, "LORA_ADAPTERS"), "a,b=/x");
     assert_string_equal(env(&f.cmd, "HF_TOKEN"), "t");
+    assert_null(arg(&f.cmd, "--skip-missing-adapters"));
+    assert_int_equal(plan_shard_again(&f.plan, 3, &f.cmd, &f.e), 0);
+    assert_non_null(arg(&f.cmd, "--skip-missing-adapters"));
     end(&f);
 }
 
