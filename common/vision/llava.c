@@ -34,7 +34,8 @@ static void load_common(struct vision *v, struct vision_settings *s, bool whole)
         s, &v->format,
         &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean, vision_clip_std, 14});
     const struct vision_section size = vision_inside(&s->pixels, "size");
-    const uint32_t of_tower = vision_side(s, &s->tower, "image_size", 336);
+    const uint32_t of_tower =
+        vision_side(s, &s->tower, "image_size", strcmp(v->name, "video_llava") ? 336 : 224);
     l->square = json_get(size.o, "height") != NULL;
     l->shortest = l->square
                       ? vision_side(s, &s->pixels, "size", of_tower)
@@ -273,12 +274,16 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
     vision_repeat(out, v->marker, p->n_features);
 }
 
-const struct vision_family vision_llava = {
-    .types = {"llava"}, .load = load_llava, .plan = plan_llava, .expand = expand};
+const struct vision_family vision_llava = {.types = {"llava", "vipllava", "video_llava"},
+                                           .load = load_llava,
+                                           .plan = plan_llava,
+                                           .expand = expand};
 const struct vision_family vision_fast_vlm = {
     .types = {"fast_vlm"}, .load = load_fast, .plan = plan_llava, .expand = expand};
-const struct vision_family vision_got_ocr2 = {
-    .types = {"got_ocr2"}, .load = load_got, .plan = plan_llava, .expand = expand};
+const struct vision_family vision_got_ocr2 = {.types = {"got_ocr2", "pp_chart2table"},
+                                              .load = load_got,
+                                              .plan = plan_llava,
+                                              .expand = expand};
 const struct vision_family vision_llava_next = {.types = {"llava_next", "llava_next_video"},
                                                 .load = load_next,
                                                 .plan = plan_next,

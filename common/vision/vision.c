@@ -24,6 +24,7 @@
     ROW(aya)                                                                                       \
     ROW(cohere2)                                                                                   \
     ROW(mllama)                                                                                    \
+    ROW(perception_lm)                                                                             \
     ROW(paddleocr_vl)                                                                              \
     ROW(glm4v)                                                                                     \
     ROW(janus)                                                                                     \

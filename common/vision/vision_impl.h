@@ -71,6 +71,10 @@ struct vision_janus {
     uint32_t side, least; /* of the square; of a resized image's shorter side */
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT]; /* around an image; "" without */
 };
+struct vision_perception_lm {
+    uint32_t tile, max_tiles;
+    bool tiled; /* false: only the whole image */
+};
 struct vision_paligemma {
     uint32_t side, tokens;
     char bos[VISION_TOKEN_TEXT]; /* after the last image */
@@ -131,6 +135,7 @@ struct vision {
         struct vision_kimi kimi;
         struct vision_lfm2 lfm2;
         struct vision_internvl internvl;
+        struct vision_perception_lm perception_lm;
         struct vision_paligemma paligemma;
         struct vision_llama4 llama4;
         struct vision_mllama mllama;

@@ -153,7 +153,8 @@ struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct
 {
     const uint32_t rows = g.rows / s->cell, cols = g.cols / s->cell;
     const uint32_t row = at.row / s->cell, col = at.col / s->cell;
-    struct arrange_shares one = {.n = 1, .by = {1}};
+    const float by = s->mean_features ? 1 / (float)(s->cell * s->cell) : 1;
+    struct arrange_shares one = {.n = 1, .by = {by}};
     const uint32_t unit = s->patch * s->cell;
     one.to[0] =
         (uint32_t)(vision_pixels_before(p, crop) / ((uint64_t)unit * unit)) + row * cols + col;

@@ -33,7 +33,8 @@ struct arrange_shares {
     uint32_t n, to[ARRANGE_MOST_SHARES];
     float by[ARRANGE_MOST_SHARES];
 };
-/* The shares of the feature of crop `crop` whose cell begins at the patch `at`. */
+/* The shares of the feature of crop `crop` whose cell begins at the patch `at`; with mean_features
+ * those of this patch. */
 struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct vision_plan *p,
                                       uint32_t crop, struct arrange_grid g, struct tower_place at);
 /* The size in features of the grid into which tiles are joined. */

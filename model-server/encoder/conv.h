@@ -7,27 +7,7 @@
  * multiply-adds, in the order of the window's places, with the same bits on every CPU. */
 #ifndef MODEL_SERVER_ENCODER_CONV_H
 #define MODEL_SERVER_ENCODER_CONV_H
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-struct conv_shape {
-    uint32_t height, width, channels;
-};
-static inline size_t conv_rows(struct conv_shape s) { return (size_t)s.height * s.width; }
-static inline size_t conv_floats(struct conv_shape s) { return conv_rows(s) * s.channels; }
-
-/* A square of places of the input for each place of the result, `stride` apart. The first begins
- * `above` rows and `left` columns outside the grid; places outside are zero. */
-struct conv_window {
-    uint32_t size, stride, above, left;
-};
-enum { CONV_MAX_SIZE = 16 }; /* of a window */
-/* The window and the result's height and width over an input. `same`: the result has a place for
- * each `stride` places of the input, and padding is divided evenly, the larger half behind;
- * otherwise size / 2 zeros are on each side. */
-struct conv_window conv_over(struct conv_shape in, uint32_t size, uint32_t stride, bool same,
-                             struct conv_shape *out);
+#include "model-server/encoder/conv_shape.h"
 
 /* to[row - begin][size * size][channels]: the window of each place, row by row. */
 void conv_gather(float *to, const float *from, struct conv_shape in, struct conv_shape out,
@@ -49,9 +29,7 @@ void conv_mean(float *to, const float *from, struct conv_shape in, struct conv_s
 void conv_join(float *to, const float *a, struct conv_shape of_a, const float *b,
                struct conv_shape of_b, size_t begin, size_t end);
 
-/* The grid in windows of size x size places, one after the other; those at the ends are filled with
- * zeros: rows [windows][size * size]. And back to the grid `of`. */
-struct conv_shape conv_windows(struct conv_shape of, uint32_t size);
+/* To the rows of conv_windows(), and back to the grid `of`. */
 void conv_split(float *to, const float *from, struct conv_shape of, uint32_t size, size_t begin,
                 size_t end);
 void conv_merge(float *to, const float *from, struct conv_shape of, uint32_t size, size_t begin,

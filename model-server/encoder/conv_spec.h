@@ -5,7 +5,7 @@
  * `add` a sum with what the grid had. A plain value. */
 #ifndef MODEL_SERVER_ENCODER_CONV_SPEC_H
 #define MODEL_SERVER_ENCODER_CONV_SPEC_H
-#include "model-server/encoder/conv.h"
+#include "model-server/encoder/conv_shape.h"
 #include "model-server/model/decoder_spec.h"
 
 enum { CONV_GRIDS = 6, CONV_MAX_STEPS = 512 };

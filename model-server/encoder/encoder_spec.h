@@ -100,6 +100,7 @@ struct encoder_spec {
     uint32_t pool;        /* not 0: the patches of a cell are averaged before the projection */
     float pool_scale;     /* multiplies the means; 0: no scaling */
     bool pool_standard;   /* then (x - bias) * scale, with vectors of the checkpoint */
+    bool mean_features;   /* a feature is the mean of the projected patches of a cell */
     bool leaves_rest;     /* patches outside whole cells come last and become no feature */
     bool tiles_joined; /* LLaVA-NeXT: tiles form one grid, with a learned vector after each row */
     struct encoder_projection project;
@@ -112,8 +113,8 @@ struct encoder_spec {
      * layers of the text model (DeepStack). */
     uint32_t level_at[ENCODER_MAX_LEVELS], n_levels;
     struct encoder_projection level;
-    /* Layers whose results stand side by side before the projection: its first matrix has their
-     * columns in this order. 0: those of the last layer alone. Without a class token. */
+    /* Layers whose results stand side by side before the projection, in this order: then its
+     * `join` is their number. 0: those of the last layer alone. */
     uint32_t side_at[ENCODER_MAX_TAPS], n_sides;
     float feature_scale; /* of features; 0: none */
     uint32_t width;      /* of a feature: the text model's hidden size */

@@ -20,6 +20,8 @@
     ROW(mistral3)                                                                                  \
     ROW(pixtral)                                                                                   \
     ROW(llava)                                                                                     \
+    ROW(vipllava)                                                                                  \
+    ROW(video_llava)                                                                               \
     ROW(llava_siglip)                                                                              \
     ROW(fast_vlm)                                                                                  \
     ROW(got_ocr2)                                                                                  \
@@ -30,6 +32,7 @@
     ROW(paligemma)                                                                                 \
     ROW(llama4)                                                                                    \
     ROW(mllama)                                                                                    \
+    ROW(perception_lm)                                                                             \
     ROW(paddleocr_vl)                                                                              \
     ROW(deepseek_vl)                                                                               \
     ROW(janus)                                                                                     \
@@ -138,7 +141,7 @@ void family_blocks(struct config *c, struct encoder_spec *s, const struct block_
         b->layers[i] = (struct layer_spec){.attn_scale = spec_head_scale(b)};
     s->frames = s->cell = s->project.join = 1;
     s->patch_bias = true;
-    s->patch = family_square(c, "patch_size", 0);
+    s->patch = family_square(c, "patch_size", k->patch_or);
     if (s->patch < 1 || s->patch > 64) {
         config_fail(c, "`patch_size` must be a number from 1 to 64");
         s->patch = 1;

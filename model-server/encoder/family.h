@@ -9,7 +9,8 @@
 struct block_keys {
     const char *hidden, *layers, *heads, *ffn, *act_default;
     uint32_t hidden_or, layers_or, heads_or, ffn_or;
-    double eps; /* default of layer_norm_eps */
+    double eps;        /* default of layer_norm_eps */
+    uint32_t patch_or; /* of patch_size */
 };
 /* Fills the blocks, patch, width and the rest as in most towers: pre-norm blocks of LayerNorm,
  * separate q, k and v, biases everywhere, no rotation, an MLP of two matrices, bidirectional

@@ -43,9 +43,7 @@ static void finish(void *arg, const float *rows, uint32_t first, uint32_t n)
     struct tower *t = arg;
     if (t->spec.joint.tiles)
         tower_joint_finish(t, rows, first, n);
-    else if (t->spec.n_sides)
-        tower_join_sides(t, rows, first, n);
-    else if (!t->spec.pool)
+    else if (!t->spec.pool && !t->spec.n_sides)
         tower_project(t, &t->project, rows, first, n, t->features[0]);
 }
 
@@ -241,13 +239,15 @@ static int end_pass(struct tower *t, struct err *e)
     const struct encoder_spec *s = &t->spec;
     struct tower_work *w = &t->work;
     const uint32_t patches = w->batch.n_out ? w->batch.n_out : w->batch.n_tokens;
-    const uint32_t rows = patches / (s->pool ? s->cell * s->cell : s->project.join);
+    const uint32_t rows = tower_feature_rows(s, patches);
     const size_t floats = (size_t)patches * s->blocks.hidden;
     if (s->conv.n && tower_conv_project(t, e))
         return -1;
     if (s->pool &&
         (t->d.ops->download(t->d.dev, t->host, w->walk.rows, floats * sizeof(float), e) ||
          tower_project_means(t, patches, e)))
+        return -1;
+    if (s->n_sides && tower_project_sides(t, e))
         return -1;
     if (s->resample.latents ? resample_pass(t, e) : download(t, rows, e))
         return -1;
@@ -271,8 +271,7 @@ int tower_begin(struct tower *t, const struct tower_image *images, uint32_t n, s
     for (uint32_t i = 0; i < n; i++) {
         if (tower_check(t, images[i].plan, e))
             return -1;
-        if (t->spec.tiles_joined)
-            tower_end_rows(t, &images[i]);
+        tower_start_features(t, &images[i]);
     }
     if (t->before.tower && tower_before_begin(t, images, n, &images, e))
         return -1;

@@ -8,7 +8,7 @@ static float scale_of(const struct encoder_spec *s)
 }
 
 /* Adds a row, times `scale`, to the features that it is part of, which are `each` floats apart. A
- * single share replaces what is there. */
+ * whole share replaces what is there. */
 static void share_row(float *out, size_t each, const struct arrange_shares *s, const float *row,
                       size_t n, float scale)
 {
@@ -24,22 +24,28 @@ static void share_row(float *out, size_t each, const struct arrange_shares *s, c
     }
 }
 
+/* Rows of a crop in t->host. */
+static uint32_t feature_rows(const struct encoder_spec *s, struct arrange_grid g)
+{
+    return arrange_whole(s, g) / (s->mean_features ? 1 : s->cell * s->cell);
+}
+
 /* Writes the features of a crop, whose rows begin at `first` of the pass' `rows`. */
 static void collect_crop(struct tower *t, const struct tower_image *image, uint32_t crop,
                          uint32_t first, uint32_t rows)
 {
     const struct encoder_spec *s = &t->spec;
     const struct arrange_grid g = arrange_grid(s, image->plan, crop);
-    const uint32_t patches = s->cell * s->cell, cells = arrange_whole(s, g) / patches;
+    const uint32_t n = feature_rows(s, g), patches = arrange_whole(s, g) / (n ? n : 1);
     const size_t width = s->width, each = tower_row(t);
     const float scale = scale_of(s);
     arrange_places(s, g, t->places, t->mutual);
-    for (uint32_t c = 0; c < cells; c++) {
+    for (uint32_t r = 0; r < n; r++) {
         const struct arrange_shares to =
-            arrange_feature(s, image->plan, crop, g, t->places[(size_t)c * patches]);
+            arrange_feature(s, image->plan, crop, g, t->places[(size_t)r * patches]);
         for (uint32_t i = 0; i <= s->n_levels; i++)
             share_row(image->out + i * width, each, &to,
-                      t->host + ((size_t)i * rows + first + c) * width, width, scale);
+                      t->host + ((size_t)i * rows + first + r) * width, width, scale);
     }
 }
 
@@ -55,19 +61,19 @@ void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint3
         }
         const struct arrange_grid g = arrange_grid(s, image->plan, c.crop);
         collect_crop(t, image, c.crop, at, rows);
-        at += arrange_whole(s, g) / (s->cell * s->cell);
+        at += feature_rows(s, g);
     }
 }
 
-void tower_end_rows(const struct tower *t, const struct tower_image *image)
+void tower_start_features(const struct tower *t, const struct tower_image *image)
 {
     const struct vision_plan *p = image->plan;
     const struct arrange_grid g = arrange_grid(&t->spec, p, 0), joined = arrange_joined(p);
     const size_t first = (size_t)g.rows * g.cols, width = t->spec.width;
     const float scale = scale_of(&t->spec);
-    if (p->shrunk_h) /* features are sums of shares */
+    if (p->shrunk_h || t->spec.mean_features) /* features are sums of shares */
         memset(image->out, 0, p->n_features * width * sizeof(float));
-    for (size_t y = 0; p->rows && y < joined.rows; y++) {
+    for (size_t y = 0; t->spec.tiles_joined && p->rows && y < joined.rows; y++) {
         float *to = image->out + (first + y * (joined.cols + 1) + joined.cols) * width;
         for (size_t i = 0; i < width; i++)
             to[i] = scale * t->row_end[i];

@@ -2,6 +2,7 @@
  * patch or feature; memory is the device's unless noted. */
 #ifndef MODEL_SERVER_ENCODER_TOWER_IMPL_H
 #define MODEL_SERVER_ENCODER_TOWER_IMPL_H
+#include "model-server/encoder/conv.h"
 #include "model-server/encoder/tower.h"
 #include "model-server/model/decoder.h"
 
@@ -121,7 +122,6 @@ struct tower {
      * none. */
     float *patch_bias, *positions, *class_token, *row_end, *pool_bias, *pool_scale;
     struct tower_projection project, level[ENCODER_MAX_LEVELS];
-    struct weight *side[ENCODER_MAX_TAPS]; /* [width, hidden]: of spec.side_at */
     struct tower_joint joint;
     struct tower_resample resample;
     struct tower_conv conv;
@@ -129,7 +129,7 @@ struct tower {
 
     /* Working memory of a pass, which grows to the largest pass. Host memory: */
     uint32_t cap_tokens, cap_crops, n_blocks;
-    uint32_t *ids, *pos, *slots, *out_rows, *blocks, (*axes)[3];
+    uint32_t *ids, *pos, *slots, *out_rows, *blocks, *side_rows, (*axes)[3];
     struct mutual *mutual;
     struct span *spans;
     struct tower_place *places;              /* of the patches of a crop */
@@ -139,7 +139,8 @@ struct tower {
     float *added;                            /* [tokens][hidden] */
     float *normed;                           /* [tokens][hidden] */
     float *middle[2];                        /* [rows][widest matrix] */
-    float *sums;                             /* [rows][width] with spec.n_sides */
+    float *sides;                            /* [n_sides][tokens][hidden] */
+    float *joined;                           /* [rows][n_sides][hidden] */
     float *features[1 + ENCODER_MAX_LEVELS]; /* [rows][width] */
 };
 
@@ -169,7 +170,7 @@ uint32_t tower_most_tokens(const struct tower *t);
  * are in t->host: [1 + levels][rows][width]. */
 void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t rows);
 /* Writes the rows between the features of joined tiles, and zeroes features that are sums. */
-void tower_end_rows(const struct tower *t, const struct tower_image *image);
+void tower_start_features(const struct tower *t, const struct tower_image *image);
 
 /* tower_project.c */
 /* Rows (outputs) of the widest matrix except the last. */
@@ -179,14 +180,11 @@ uint32_t tower_project_rows(const struct tower *t); /* most rows that are projec
  * `y` has the features of all rows of the pass: [rows][width]. */
 void tower_project(struct tower *t, const struct tower_projection *p, const float *x,
                    uint32_t first, uint32_t tokens, float *y);
-/* y = x W^T + bias, or y += x W^T + bias, for n rows. */
-void tower_product(struct tower *t, float *y, const float *x, uint32_t n, const struct weight *w,
-                   const float *bias, bool add);
-/* With spec.n_sides: adds the product of rows [first, first + n) after layer `layer` to t->sums, if
- * the layer is one of them and not the last. */
+/* Keeps rows [first, first + n) of the pass after layer `layer`, if it is one of spec.side_at. */
 void tower_side(struct tower *t, uint32_t layer, const float *x, uint32_t first, uint32_t n);
-/* The same for the last layer; then writes the features of these rows to t->features[0]. */
-void tower_join_sides(struct tower *t, const float *x, uint32_t first, uint32_t n);
+/* Projects what tower_side() kept of the rows that become features to t->features[0]. Steps of
+ * their own. */
+int tower_project_sides(struct tower *t, struct err *e);
 /* Averages the cells of the `tokens` rows in t->host, and projects the means to t->features[0]. A
  * step of its own. */
 int tower_project_means(struct tower *t, uint32_t tokens, struct err *e);
@@ -238,6 +236,13 @@ void tower_resample_free(struct tower *t);
 static inline uint32_t tower_patch_floats(const struct encoder_spec *s)
 {
     return s->of_features ? s->blocks.hidden : 3 * s->frames * s->patch * s->patch;
+}
+/* Rows of features (t->features) that so many patches of a pass become. */
+static inline uint32_t tower_feature_rows(const struct encoder_spec *s, uint32_t patches)
+{
+    return s->pool      ? patches / (s->cell * s->cell)
+           : s->n_sides ? patches
+                        : patches / s->project.join;
 }
 /* Rows of the table of learned positions, the class token's included. */
 static inline uint32_t tower_position_rows(const struct encoder_spec *s)

@@ -122,6 +122,20 @@ void tower_joint_enter(struct tower *t, float *x, uint32_t first, uint32_t n)
     }
 }
 
+/* y = x W^T + bias, or y += x W^T + bias, for n rows. */
+static void product(struct tower *t, float *y, const float *x, uint32_t n, const struct weight *w,
+                    const float *bias, bool add)
+{
+    const uint32_t width = t->spec.width, hidden = t->spec.blocks.hidden;
+    for (uint32_t i = 0, some; i < n; i += some) {
+        some = n - i < TOWER_TAP_ROWS ? n - i : TOWER_TAP_ROWS;
+        float *to = add ? t->middle[0] : y + (size_t)i * width;
+        t->d.ops->linear(t->d.dev, to, x + (size_t)i * hidden, some, w, bias);
+        if (add)
+            t->d.ops->add_norm(t->d.dev, NULL, y + (size_t)i * width, to, 1, some, width, NULL);
+    }
+}
+
 bool tower_joint_after(struct tower *t, uint32_t layer, float *x, uint32_t first, uint32_t n)
 {
     const struct encoder_spec *s = &t->spec;
@@ -129,7 +143,7 @@ bool tower_joint_after(struct tower *t, uint32_t layer, float *x, uint32_t first
     float *y = t->features[0] + (size_t)first * s->width;
     for (uint32_t i = 0; i < s->joint.n_taps; i++)
         if (s->joint.tap_at[i] == layer)
-            tower_product(t, y, x, n, t->joint.tap[i], NULL, i > 0);
+            product(t, y, x, n, t->joint.tap[i], NULL, i > 0);
     if (layer + 1 != s->blocks.second_stack)
         return false;
     t->d.ops->norm(t->d.dev, x, x, n, hidden, &t->joint.middle_norm);
@@ -140,8 +154,8 @@ bool tower_joint_after(struct tower *t, uint32_t layer, float *x, uint32_t first
 
 void tower_joint_finish(struct tower *t, const float *x, uint32_t first, uint32_t n)
 {
-    tower_product(t, t->features[0] + (size_t)first * t->spec.width, x, n, t->project.w[0],
-                  t->project.bias[0], t->spec.joint.n_taps > 0);
+    product(t, t->features[0] + (size_t)first * t->spec.width, x, n, t->project.w[0],
+            t->project.bias[0], t->spec.joint.n_taps > 0);
 }
 
 /* ---------------------------------------------------------------- loading */

@@ -103,19 +103,6 @@ static struct norm middle_norm(struct loader *l, int layer, uint32_t n)
     return norm;
 }
 
-/* Columns of the first matrix that multiply the results of one layer. */
-static void load_sides(struct loader *l, struct tower *t)
-{
-    const struct encoder_spec *s = &t->spec;
-    const int64_t hidden = s->blocks.hidden;
-    for (uint32_t i = 0; i < s->n_sides; i++) {
-        struct mat_part p = loader_part(l, s->project.linear[0].role, NO_LAYER, NO_EXPERT, false,
-                                        s->width, hidden * s->n_sides);
-        p = loader_cut(p, 0, s->width, i * hidden, hidden);
-        t->side[i] = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
-    }
-}
-
 /* The matrix [n, n * join] that computes the mean of `join` rows side by side, in fp32. */
 static struct weight *mean_matrix(struct loader *l, uint32_t n, uint32_t join)
 {
@@ -137,9 +124,8 @@ static struct weight *mean_matrix(struct loader *l, uint32_t n, uint32_t join)
     return w;
 }
 
-/* `sides`: the first matrix is loaded in parts. */
 static void load_projection(struct loader *l, struct tower_projection *t,
-                            const struct encoder_projection *p, int layer, bool sides)
+                            const struct encoder_projection *p, int layer)
 {
     uint32_t cols = l->d->spec.hidden * p->join;
     t->spec = p;
@@ -152,8 +138,7 @@ static void load_projection(struct loader *l, struct tower_projection *t,
     for (uint32_t i = 0; i < p->n_linears; i++) {
         if (p->linear[i].norm_before)
             t->middle_norm = middle_norm(l, layer, cols);
-        if (i > 0 || !sides)
-            t->w[i] = load_linear(l, p, &p->linear[i], layer, cols);
+        t->w[i] = load_linear(l, p, &p->linear[i], layer, cols);
         cols = p->linear[i].rows / (p->linear[i].gated ? 2 : 1);
         t->bias[i] = p->linear[i].bias ? load_linear_bias(l, &p->linear[i], layer) : NULL;
     }
@@ -208,12 +193,11 @@ int tower_take_weights(struct tower *t, const struct arch *names, const struct c
     if (t->spec.joint.tiles)
         tower_joint_load(&l, t);
     else
-        load_projection(&l, &t->project, &t->spec.project, NO_LAYER, t->spec.n_sides > 0);
-    load_sides(&l, t);
+        load_projection(&l, &t->project, &t->spec.project, NO_LAYER);
     if (t->spec.resample.latents)
         tower_resample_load(&l, t);
     for (uint32_t i = 0; i < t->spec.n_levels; i++)
-        load_projection(&l, &t->level[i], &t->spec.level, (int)i, false);
+        load_projection(&l, &t->level[i], &t->spec.level, (int)i);
     loader_drop(&l);
     return l.failed ? -1 : 0;
 }
@@ -238,8 +222,6 @@ void tower_release_weights(struct tower *t)
     free_projection(&t->d, &t->project);
     for (int i = 0; i < ENCODER_MAX_LEVELS; i++)
         free_projection(&t->d, &t->level[i]);
-    for (int i = 0; i < ENCODER_MAX_TAPS; i++)
-        layer_free_weight(&t->d, t->side[i]);
     free(t->patch_bias), free(t->positions), free(t->class_token), free(t->row_end);
     free(t->pool_bias), free(t->pool_scale);
     tower_joint_free(t);

@@ -7,8 +7,8 @@ enum { PASS_TOKENS = 16384 };
 void tower_free_memory(struct tower *t)
 {
     free(t->ids), free(t->pos), free(t->slots), free(t->out_rows), free(t->blocks), free(t->axes);
-    free(t->mutual), free(t->spans), free(t->places), free(t->host);
-    t->ids = t->pos = t->slots = t->out_rows = t->blocks = NULL;
+    free(t->mutual), free(t->spans), free(t->places), free(t->host), free(t->side_rows);
+    t->ids = t->pos = t->slots = t->out_rows = t->blocks = t->side_rows = NULL;
     t->axes = NULL;
     t->mutual = NULL;
     t->spans = NULL;
@@ -25,19 +25,21 @@ static size_t layout(struct tower *t, float *base, size_t tokens)
 {
     const struct encoder_spec *s = &t->spec;
     const uint32_t a = tower_widest(&s->project), b = s->n_levels ? tower_widest(&s->level) : 0;
-    const size_t rows = tokens / s->project.join + 1, mid = a > b ? a : b;
+    const size_t rows = tower_feature_rows(s, (uint32_t)tokens) + 1, mid = a > b ? a : b;
     const size_t some = rows < tower_project_rows(t) ? rows : tower_project_rows(t);
     const size_t taps = s->joint.tiles ? (size_t)TOWER_TAP_ROWS * s->width : 0;
     const size_t later = s->joint.tiles ? tokens * s->blocks.hidden : 0;
+    const size_t joined = some * s->n_sides;
     const size_t sizes[] = {tokens * tower_patch_floats(s),
                             tokens * s->blocks.hidden,
-                            tokens * s->blocks.hidden,
+                            (tokens > joined ? tokens : joined) * s->blocks.hidden,
                             taps ? taps : some * mid,
                             some * mid,
                             later,
-                            s->n_sides ? rows * s->width : 0};
+                            tokens * s->n_sides * s->blocks.hidden,
+                            joined * s->blocks.hidden};
     float **const areas[] = {&t->patches,   &t->added,       &t->normed, &t->middle[0],
-                             &t->middle[1], &t->joint.later, &t->sums};
+                             &t->middle[1], &t->joint.later, &t->sides,  &t->joined};
     size_t at = 0;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         *areas[i] = base ? base + at : NULL;
@@ -54,7 +56,7 @@ static size_t layout(struct tower *t, float *base, size_t tokens)
 static size_t host_floats(const struct tower *t, size_t tokens)
 {
     const struct encoder_spec *s = &t->spec;
-    const size_t rows = tokens / s->project.join + 1;
+    const size_t rows = tower_feature_rows(s, (uint32_t)tokens) + 1;
     const size_t stacks = s->joint.tiles ? 2 : 1;
     const size_t in = tokens * (tower_patch_floats(s) + stacks * s->blocks.hidden);
     const size_t out = rows * s->width * (1 + (size_t)s->n_levels);
@@ -83,8 +85,10 @@ int tower_reserve_pass(struct tower *t, uint32_t tokens, uint32_t crops, struct 
     t->blocks = malloc(blocks * sizeof(*t->blocks));
     t->spans = malloc(2 * (size_t)crops * sizeof(*t->spans)); /* a joint picture has two */
     t->host = malloc(host_floats(t, tokens) * sizeof(*t->host));
-    if (!t->ids || !t->pos || !t->slots || !t->out_rows || !t->axes || !t->mutual || !t->places ||
-        !t->blocks || !t->spans || !t->host)
+    t->side_rows =
+        calloc((size_t)tower_project_rows(t) * t->spec.n_sides + 1, sizeof(*t->side_rows));
+    if (!t->side_rows || !t->ids || !t->pos || !t->slots || !t->out_rows || !t->axes ||
+        !t->mutual || !t->places || !t->blocks || !t->spans || !t->host)
         return err_nomem(e);
     if (!(t->device = t->d.ops->alloc(t->d.dev, floats * sizeof(float), e)))
         return -1;

@@ -75,54 +75,54 @@ void tower_project(struct tower *t, const struct tower_projection *p, const floa
     }
 }
 
-void tower_product(struct tower *t, float *y, const float *x, uint32_t n, const struct weight *w,
-                   const float *bias, bool add)
-{
-    const uint32_t width = t->spec.width, hidden = t->spec.blocks.hidden;
-    for (uint32_t i = 0, some; i < n; i += some) {
-        some = n - i < TOWER_TAP_ROWS ? n - i : TOWER_TAP_ROWS;
-        float *to = add ? t->middle[0] : y + (size_t)i * width;
-        t->d.ops->linear(t->d.dev, to, x + (size_t)i * hidden, some, w, bias);
-        if (add)
-            t->d.ops->add_norm(t->d.dev, NULL, y + (size_t)i * width, to, 1, some, width, NULL);
-    }
-}
-
-/* Layers come in ascending order, and so do sums. */
-static bool is_first_side(const struct encoder_spec *s, uint32_t nth)
-{
-    for (uint32_t i = 0; i < s->n_sides; i++)
-        if (s->side_at[i] < s->side_at[nth])
-            return false;
-    return true;
-}
-
-static void add_side(struct tower *t, uint32_t nth, const float *x, uint32_t first, uint32_t n,
-                     const float *bias)
-{
-    tower_product(t, t->sums + (size_t)first * t->spec.width, x, n, t->side[nth], bias,
-                  !is_first_side(&t->spec, nth));
-}
-
 void tower_side(struct tower *t, uint32_t layer, const float *x, uint32_t first, uint32_t n)
 {
     const struct encoder_spec *s = &t->spec;
+    const size_t hidden = s->blocks.hidden, each = t->work.batch.n_tokens * hidden;
     for (uint32_t i = 0; i < s->n_sides; i++)
-        if (s->side_at[i] == layer && layer + 1 != s->blocks.n_layers)
-            add_side(t, i, x, first, n, NULL);
+        if (s->side_at[i] == layer)
+            t->d.ops->beside(t->d.dev, t->sides + i * each + first * hidden, x, NULL, n,
+                             s->blocks.hidden);
 }
 
-void tower_join_sides(struct tower *t, const float *x, uint32_t first, uint32_t n)
+/* Brings the layers' results of `n` rows of features, from the one numbered `first`, side by side,
+ * and projects them. No layer runs in the step, so that out_rows need no order. */
+static int project_some_sides(struct tower *t, uint32_t first, uint32_t n, struct err *e)
 {
     const struct encoder_spec *s = &t->spec;
-    const struct tower_projection *p = &t->project;
-    for (uint32_t i = 0; i < s->n_sides; i++)
-        if (s->side_at[i] + 1 == s->blocks.n_layers)
-            add_side(t, i, x, first, n, p->bias[0]);
-    float *sums = t->sums + (size_t)first * s->width;
-    t->d.ops->act(t->d.dev, sums, n, s->width, s->project.act);
-    t->d.ops->linear(t->d.dev, t->features[0] + (size_t)first * s->width, sums, n, p->w[1],
-                     p->bias[1]);
+    const struct ragged *pass = &t->work.batch;
+    const struct span span = {.n = n, .kv_len = n, .blocks = t->blocks};
+    const struct ragged b = {.n_tokens = n,
+                             .n_spans = 1,
+                             .n_out = n * s->n_sides,
+                             .ids = t->ids,
+                             .pos = t->pos,
+                             .slots = t->slots,
+                             .spans = &span,
+                             .out_rows = t->side_rows};
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t row = pass->n_out ? pass->out_rows[first + i] : first + i;
+        for (uint32_t k = 0; k < s->n_sides; k++)
+            t->side_rows[i * s->n_sides + k] = k * pass->n_tokens + row;
+    }
+    if (t->d.ops->step_begin(t->d.dev, &b, e))
+        return -1;
+    t->d.ops->gather_out(t->d.dev, t->joined, t->sides, s->blocks.hidden);
+    project_some(t, &t->project, t->joined, b.n_out, t->features[0] + (size_t)first * s->width);
+    return t->d.ops->step_end(t->d.dev, e);
+}
+
+int tower_project_sides(struct tower *t, struct err *e)
+{
+    const struct ragged *pass = &t->work.batch;
+    const uint32_t rows = pass->n_out ? pass->n_out : pass->n_tokens;
+    const uint32_t most = tower_project_rows(t);
+    for (uint32_t at = 0, some; at < rows; at += some) {
+        some = rows - at < most ? rows - at : most;
+        if (project_some_sides(t, at, some, e))
+            return -1;
+    }
+    return 0;
 }
 
 /* Replaces the `each` rows of n floats of every cell by their mean; the results are rows[cells]. */

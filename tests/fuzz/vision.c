@@ -1,7 +1,12 @@
 // fuzz-sources: common/vision/*.c common/json.c common/json_reader.c common/arena.c common/err.c
 // fuzz-sources: common/json_exact.c common/utf8.c common/buf.c common/model_file.c common/gguf/*.c
 // fuzz-sources: common/tokenizer/*.c common/file_map.c
+// fuzz-sources: model-server/encoder/family.c model-server/encoder/family/*.c
+// fuzz-sources: model-server/encoder/conv_s*.c model-server/encoder/arrange.c
+// fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c model-server/model/config*.c
+// fuzz-sources: model-server/model/rope.c model-server/model/split.c
 #include "common/vision/vision.h"
+#include "model-server/encoder/arrange.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +39,76 @@ static void check_plan(const struct vision_format *f, const struct vision_plan *
     require(!p->shrunk_h == !p->shrunk_w && p->shrunk_h <= p->grid_h && p->shrunk_w <= p->grid_w);
 }
 
-static void check_pictures(const struct vision *v, const uint8_t *data, size_t n)
+/* ---------------------------------------------------------------- the tower of the same files */
+
+static void check_projection(const struct encoder_projection *p)
+{
+    require(p->n_linears && p->n_linears <= ENCODER_MAX_LINEARS && p->join);
+    for (uint32_t i = 0; i < p->n_linears; i++)
+        require(p->linear[i].rows);
+}
+
+static void check_spec(const struct encoder_spec *s)
+{
+    const struct decoder_spec *b = &s->blocks;
+    require(s->width && b->hidden && s->patch && s->frames && s->cell);
+    if (!s->conv.n)
+        require(b->n_layers && b->n_layers <= SPEC_MAX_LAYERS && b->head_dim &&
+                b->head_dim <= ROPE_MAX_DIM && b->n_heads && b->n_heads % b->n_kv_heads == 0 &&
+                b->rope[0].dim <= b->head_dim);
+    require(s->n_levels <= ENCODER_MAX_LEVELS && s->n_sides <= ENCODER_MAX_TAPS);
+    for (uint32_t i = 0; i < s->n_levels; i++)
+        require(s->level_at[i] < b->n_layers);
+    for (uint32_t i = 0; i < s->n_sides; i++)
+        require(s->side_at[i] < b->n_layers);
+    require(s->resample.depth <= ENCODER_MAX_SAMPLERS);
+    check_projection(&s->project);
+}
+
+/* Patches of the plan, if the tower takes it: each is in its crop, and contributes to features. */
+static void check_arranged(const struct encoder_spec *s, const struct vision_plan *p)
+{
+    struct err e = {0};
+    const struct arrange_grid g = arrange_grid(s, p, p->n_crops - 1);
+    const size_t n = (size_t)g.rows * g.cols;
+    if (arrange_check(s, p, &e) || s->joint.tiles || s->resample.latents || n > 1 << 14)
+        return;
+    struct tower_place *places = malloc(n * sizeof(*places));
+    struct mutual *mutual = malloc(n * sizeof(*mutual));
+    require(places && mutual);
+    arrange_places(s, g, places, mutual);
+    for (uint32_t i = 0; i < n; i++) {
+        require(places[i].row < g.rows && places[i].col < g.cols);
+        require(!s->windows || (mutual[i].begin <= i && i < mutual[i].end && mutual[i].end <= n));
+        if (i >= arrange_whole(s, g))
+            continue;
+        const struct arrange_shares to = arrange_feature(s, p, p->n_crops - 1, g, places[i]);
+        for (uint32_t k = 0; k < to.n; k++)
+            require(to.to[k] < p->n_features);
+    }
+    free(places);
+    free(mutual);
+}
+
+/* NULL: the files have no tower. */
+static const struct encoder_spec *check_tower(const char *path)
+{
+    static struct encoder_spec spec;
+    const struct encoder_family *family;
+    struct err e = {0};
+    if (encoder_configure(path, &family, &spec, &e)) {
+        require(e.msg[0] && !strchr(e.msg, '\n'));
+        return NULL;
+    }
+    if (family)
+        check_spec(&spec);
+    return family && !family->before ? &spec : NULL;
+}
+
+/* ---------------------------------------------------------------- plans */
+
+static void check_pictures(const struct vision *v, const struct encoder_spec *tower,
+                           const uint8_t *data, size_t n)
 {
     static const uint32_t sides[] = {1, 2, 5, 97, 640, 3000, VISION_MAX_SIDE};
     enum { N = sizeof(sides) / sizeof(sides[0]) };
@@ -47,9 +121,11 @@ static void check_pictures(const struct vision *v, const uint8_t *data, size_t n
             w = 1 + (uint32_t)(data[0] << 8 | data[1]) % VISION_MAX_SIDE;
             h = 1 + (uint32_t)(data[2] << 8 | data[3]) % (i == N * N ? VISION_MAX_SIDE : 300);
         }
-        if (vision_plan(v, w, h, &p, &e) == 0)
+        if (vision_plan(v, w, h, &p, &e) == 0) {
             check_plan(vision_format(v), &p);
-        else
+            if (tower)
+                check_arranged(tower, &p);
+        } else
             require(e.msg[0] && !strchr(e.msg, '\n'));
     }
     if (vision_plan(v, 60, 40, &p, &e) == 0 && p.n_features < 4096)
@@ -80,7 +156,7 @@ static void clean_up(void)
 }
 
 /* config.json, a byte 0, preprocessor_config.json, a byte 0, four bytes of a size: refused in one
- * line, or plans within their bounds. */
+ * line, or plans and a tower within their bounds. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static bool made;
@@ -96,10 +172,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const uint8_t *rest = memchr(second, 0, (size_t)(end - second));
     write_file(dir, "preprocessor_config.json", second, (size_t)((rest ? rest : end) - second));
     rest = rest ? rest + 1 : end;
+    char config[96];
+    snprintf(config, sizeof(config), "%s/config.json", dir);
+    const struct encoder_spec *tower = check_tower(config);
     if (vision_load(dir, NULL, &v, &e))
         require(e.msg[0] && !strchr(e.msg, '\n'));
     else if (v)
-        check_pictures(v, rest, (size_t)(end - rest));
+        check_pictures(v, tower, rest, (size_t)(end - rest));
     vision_free(v);
     return 0;
 }

@@ -122,6 +122,8 @@ def make(name, images):
         golden["canvases"] = tiles.lfm2_sizes()
     if name == "minicpmv4_6":
         golden["canvases"] = tiles.minicpmv_sizes()
+    if name == "perception_lm":
+        golden["canvases"] = tiles.perception_lm_sizes()
     if name == "ovis2":
         golden["canvases"] = tiles.ovis2_sizes()
     if name == "llama4":

@@ -24,8 +24,10 @@ static const char *const dirs[] = {
     "tests/data/vision/mllama",
     "tests/data/vision/ovis2",
     "tests/data/vision/paligemma2",
+    "tests/data/vision/perception_lm",
     "tests/data/vision/qwen2_5_omni",
     "tests/data/vision/qwen3_omni",
+    "tests/data/vision/vipllava",
 };
 // clang-format on
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), MOST_FEATURES = 512 };

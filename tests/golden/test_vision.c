@@ -1,26 +1,21 @@
 /* Plans, placeholders, positions and pixels of TEST_DATA/vision against transformers and Pillow:
  * every number to the bit. */
 #include "common/tokenizer/tokenizer.h"
-#include "common/vision/vision.h"
 #include "model-server/encoder/pixels.h"
 #include "model-server/encoder/resample.h"
-#include "tests/golden/vision_rig.h"
-#include "tests/vision_folder.h"
+#include "tests/golden/vision_hub.h"
 
-/* Folders, and what the hub's sizes ask of the rest of config.json; 0: nothing. */
-static const struct family {
-    const char *name;
-    uint32_t image_size, patch_size, tokens, scale;
-} families[] = {{"qwen2_5_vl"},
-                {"qwen3_vl"},
-                {"qwen3_5"},
-                {"qwen3_5_moe"},
-                {"gemma3", .image_size = 896, .tokens = 256},
-                {"llava_next", .image_size = 336},
-                {"idefics3", .image_size = 364},
-                {"smolvlm", .image_size = 512, .patch_size = 16, .scale = 4},
-                {"mistral3"},
-                {"pixtral"}};
+static const struct vision_hub families[] = {
+    {"qwen2_5_vl"},
+    {"qwen3_vl"},
+    {"qwen3_5"},
+    {"qwen3_5_moe"},
+    {"gemma3", .image_size = 896, .tokens = 256},
+    {"llava_next", .image_size = 336},
+    {"idefics3", .image_size = 364},
+    {"smolvlm", .image_size = 512, .patch_size = 16, .scale = 4},
+    {"mistral3"},
+    {"pixtral"}};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]), MAX_PICTURES = 4 };
 
 /* ---------------------------------------------------------------- resizing */
@@ -287,45 +282,9 @@ static void prompts_and_pixels_are_those_of_transformers(void **state)
 
 /* ---------------------------------------------------------------- the hub's sizes */
 
-static void set(cJSON *o, const char *key, uint32_t value)
+static void check_run(const struct vision_hub *f, const cJSON *run)
 {
-    if (!value)
-        return;
-    cJSON_DeleteItemFromObjectCaseSensitive(o, key);
-    assert_non_null(cJSON_AddNumberToObject(o, key, value));
-}
-
-/* `config`, which ends here, with the hub's sizes, and `preprocessor`. */
-static struct vision *load_config(const struct family *f, cJSON *config, const cJSON *preprocessor)
-{
-    struct vision_folder d;
-    struct vision *v;
-    struct err e = ERR_INIT;
-    assert_non_null(config);
-    cJSON *tower = cJSON_GetObjectItemCaseSensitive(config, "vision_config");
-    set(tower, "image_size", f->image_size);
-    set(tower, "patch_size", f->patch_size);
-    set(config, "mm_tokens_per_image", f->tokens);
-    set(config, "scale_factor", f->scale);
-    vision_folder_make(&d);
-    vision_write_json(&d, "config.json", config);
-    vision_write_json(&d, "preprocessor_config.json", preprocessor);
-    if (vision_load(d.path, NULL, &v, &e))
-        fail_msg("%s", e.msg);
-    vision_folder_remove(&d);
-    cJSON_Delete(config);
-    assert_non_null(v);
-    return v;
-}
-
-static struct vision *load_with(const struct family *f, const cJSON *preprocessor)
-{
-    return load_config(f, vision_json(f->name, "config.json"), preprocessor);
-}
-
-static void check_run(const struct family *f, const cJSON *run)
-{
-    struct vision *v = load_with(f, json_get(run, "config"));
+    struct vision *v = vision_hub_load(f, json_get(run, "config"));
     const cJSON *c;
     cJSON_ArrayForEach(c, json_get(run, "images"))
     {
@@ -367,7 +326,7 @@ static void pixels_of_families_made_here(void **state)
         const cJSON *preprocess = json_get(golden, "preprocess");
         if (preprocess) {
             assert_int_equal(cJSON_GetArraySize(json_get(preprocess, "images")), 5);
-            check_run(&(struct family){made[i]}, preprocess);
+            check_run(&(struct vision_hub){made[i]}, preprocess);
             run++;
         }
         cJSON_Delete(golden);
@@ -375,256 +334,9 @@ static void pixels_of_families_made_here(void **state)
     assert_true(run >= 16);
 }
 
-/* Grids of features at the hub's settings, of cells of so many pixels; sizes without one are
- * refused. */
-static void check_sizes(const struct family *f, const char *preprocessor, uint32_t cell,
-                        uint32_t refusals)
-{
-    cJSON *golden = vision_json(f->name, "golden.json"), *pixels = cJSON_Parse(preprocessor);
-    const cJSON *c;
-    uint32_t n = 0, refused = 0;
-    struct vision *v = load_with(f, pixels);
-    cJSON_ArrayForEach(c, json_get(golden, "sizes"))
-    {
-        const uint32_t w = vision_at(c, 0), h = vision_at(c, 1);
-        const bool shown = cJSON_GetArraySize(c) == 4;
-        struct vision_plan p;
-        struct err e = ERR_INIT;
-        assert_int_equal(vision_plan(v, w, h, &p, &e), shown ? 0 : -1);
-        if (shown && (p.grid_h != vision_at(c, 2) || p.grid_w != vision_at(c, 3) ||
-                      p.crop_height != cell * p.grid_h || p.crop_width != cell * p.grid_w ||
-                      p.n_features != p.grid_h * p.grid_w))
-            fail_msg("%s, %u x %u: %u x %u features", f->name, w, h, p.grid_h, p.grid_w);
-        refused += !shown;
-        n++;
-    }
-    assert_int_equal(n, 224);
-    assert_int_equal(refused, refusals);
-    vision_free(v);
-    cJSON_Delete(pixels);
-    cJSON_Delete(golden);
-}
-
-static void sizes_are_chosen_as_transformers_do(void **state)
-{
-    (void)state;
-    check_sizes(&(struct family){"gemma4", .patch_size = 16}, "{}", 48, 0);
-    check_sizes(&(struct family){"glm4v", .patch_size = 14, .image_size = 336}, "{}", 28, 33);
-    check_sizes(&(struct family){"kimi_vl", .patch_size = 14}, "{\"pad_input\":true}", 28, 0);
-    check_sizes(&(struct family){"kimi_k25", .patch_size = 14}, "{}", 28, 0);
-    check_sizes(&(struct family){"paddleocr_vl", .patch_size = 14, .image_size = 384}, "{}", 28,
-                33);
-}
-
-/* The hub's shapes: 6 x 6 tiles whose 162 x 162 features become as many as 9 tiles have. */
-static void onevision_shrinks_what_is_too_much(void **state)
-{
-    cJSON *pixels = cJSON_CreateObject();
-    const struct family f = {"llava_onevision", .image_size = 384, .patch_size = 14};
-    struct vision_plan p;
-    struct err e = ERR_INIT;
-    (void)state;
-    cJSON *config = vision_json(f.name, "config.json");
-    cJSON_DeleteItemFromObjectCaseSensitive(config, "image_grid_pinpoints");
-    cJSON_DeleteItemFromObjectCaseSensitive(config, "vision_aspect_ratio");
-    struct vision *v = load_config(&f, config, pixels);
-    assert_int_equal(vision_plan(v, 2304, 2304, &p, &e), 0);
-    assert_int_equal(p.n_crops, 37);
-    assert_int_equal(p.crop_width, 378); /* whole patches of a tile of 384 */
-    assert_int_equal(p.crops[8].x, 384);
-    assert_int_equal(p.crops[8].y, 384);
-    assert_int_equal(p.shrunk_h, 81);
-    assert_int_equal(p.shrunk_w, 81);
-    assert_int_equal(p.n_features, 27 * 27 + 81 * 82);
-    assert_int_equal(vision_plan(v, 384, 384, &p, &e), 0);
-    assert_int_equal(p.shrunk_h, 0);
-    assert_int_equal(p.n_features, 27 * 27 + 27 * 28);
-    vision_free(v);
-    cJSON_Delete(pixels);
-}
-
-/* Canvases and sizes at the hub's settings. */
-static void llama4_chooses_canvases_as_transformers_do(void **state)
-{
-    cJSON *golden = vision_json("llama4", "golden.json"), *pixels = cJSON_CreateObject();
-    const struct family f = {"llama4", .image_size = 336, .patch_size = 14};
-    const cJSON *run, *c;
-    uint32_t n = 0;
-    (void)state;
-    cJSON_ArrayForEach(run, json_get(golden, "canvases"))
-    {
-        cJSON_DeleteItemFromObjectCaseSensitive(pixels, "resize_to_max_canvas");
-        cJSON_AddBoolToObject(pixels, "resize_to_max_canvas",
-                              json_bool(run, "resize_to_max_canvas", false));
-        struct vision *v = load_with(&f, pixels);
-        cJSON_ArrayForEach(c, json_get(run, "sizes"))
-        {
-            const uint32_t w = vision_at(c, 0), h = vision_at(c, 1), rows = vision_at(c, 2),
-                           cols = vision_at(c, 3);
-            struct vision_plan p;
-            struct err e = ERR_INIT;
-            assert_int_equal(vision_plan(v, w, h, &p, &e), 0);
-            const struct vision_resize *r = &p.resizes[0];
-            if (p.n_crops != rows * cols + (rows * cols > 1) || (p.n_crops > 1 && p.rows != rows) ||
-                r->width != vision_at(c, 4) || r->height != vision_at(c, 5))
-                fail_msg("%u x %u: %u x %u tiles, resized to %u x %u", w, h, p.rows, p.cols,
-                         r->width, r->height);
-            n++;
-        }
-        vision_free(v);
-    }
-    assert_int_equal(n, 2 * 224);
-    cJSON_Delete(pixels);
-    cJSON_Delete(golden);
-}
-
-/* The same of Llama 3.2 Vision, which has no crop of the whole image. */
-static void mllama_chooses_canvases_as_transformers_do(void **state)
-{
-    cJSON *golden = vision_json("mllama", "golden.json"), *pixels = cJSON_CreateObject();
-    const struct family f = {"mllama", .image_size = 560, .patch_size = 14};
-    const cJSON *c;
-    uint32_t n = 0;
-    (void)state;
-    cJSON *size = cJSON_AddObjectToObject(pixels, "size");
-    cJSON_AddNumberToObject(size, "height", 560);
-    cJSON_AddNumberToObject(size, "width", 560);
-    struct vision *v = load_with(&f, pixels);
-    assert_true(vision_crosses(v));
-    cJSON_ArrayForEach(c, json_get(cJSON_GetArrayItem(json_get(golden, "canvases"), 0), "sizes"))
-    {
-        const uint32_t w = vision_at(c, 0), h = vision_at(c, 1);
-        struct vision_plan p;
-        struct err e = ERR_INIT;
-        assert_int_equal(vision_plan(v, w, h, &p, &e), 0);
-        const struct vision_resize *r = &p.resizes[0];
-        if (p.rows != vision_at(c, 2) || p.cols != vision_at(c, 3) || r->width != vision_at(c, 4) ||
-            r->height != vision_at(c, 5))
-            fail_msg("%u x %u: %u x %u tiles, resized to %u x %u", w, h, p.rows, p.cols, r->width,
-                     r->height);
-        assert_int_equal(p.n_crops, p.rows * p.cols);
-        assert_int_equal(p.n_features, p.n_crops * 1601);
-        assert_int_equal(p.n_tokens, 1);
-        n++;
-    }
-    assert_int_equal(n, 224);
-    vision_free(v);
-    cJSON_Delete(pixels);
-    cJSON_Delete(golden);
-}
-
-/* Tiles and sizes of LFM2-VL; the picture as a whole comes last, of a size of its own. */
-static void lfm2_cuts_tiles_as_transformers_do(void **state)
-{
-    cJSON *golden = vision_json("lfm2_vl", "golden.json"), *pixels = cJSON_CreateObject();
-    const struct family f = {"lfm2_vl", .patch_size = 16};
-    const cJSON *c;
-    uint32_t n = 0, cut = 0;
-    (void)state;
-    struct vision *v = load_with(&f, pixels);
-    cJSON_ArrayForEach(c, json_get(cJSON_GetArrayItem(json_get(golden, "canvases"), 0), "sizes"))
-    {
-        const uint32_t w = vision_at(c, 0), h = vision_at(c, 1);
-        const uint32_t rows = vision_at(c, 2), cols = vision_at(c, 3), tiles = rows * cols;
-        struct vision_plan p;
-        struct err e = ERR_INIT;
-        assert_int_equal(vision_plan(v, w, h, &p, &e), 0);
-        const uint32_t last = p.n_crops - 1, own = p.n_features - (tiles > 1 ? tiles * 256 : 0);
-        if ((tiles > 1 && (p.rows != rows || p.cols != cols)) || last != (tiles > 1 ? tiles : 0) ||
-            vision_crop_width(&p, last) != vision_at(c, 4) ||
-            vision_crop_height(&p, last) != vision_at(c, 5) ||
-            own != vision_at(c, 4) / 32 * (vision_at(c, 5) / 32))
-            fail_msg("%u x %u: %u x %u tiles, %u features", w, h, p.rows, p.cols, p.n_features);
-        cut += tiles > 1;
-        n++;
-    }
-    assert_int_equal(n, 224);
-    assert_true(cut > 50 && cut < n);
-    vision_free(v);
-    cJSON_Delete(pixels);
-    cJSON_Delete(golden);
-}
-
-/* The whole picture and slices of MiniCPM-V, whose sides are chosen independently. */
-static void minicpmv_cuts_slices_as_transformers_does(void **state)
-{
-    cJSON *golden = vision_json("minicpmv4_6", "golden.json"), *pixels = cJSON_CreateObject();
-    const struct family f = {"minicpmv4_6", .patch_size = 14};
-    const cJSON *c;
-    uint32_t n = 0, cut = 0, large = 0;
-    (void)state;
-    struct vision *v = load_with(&f, pixels);
-    cJSON_ArrayForEach(c, json_get(cJSON_GetArrayItem(json_get(golden, "canvases"), 0), "sizes"))
-    {
-        const uint32_t w = vision_at(c, 0), h = vision_at(c, 1),
-                       slices = vision_at(c, 4) * vision_at(c, 5);
-        struct vision_plan p;
-        struct err e = ERR_INIT;
-        n++;
-        if (vision_plan(v, w, h, &p, &e)) { /* pictures of one pixel a side grow very long */
-            assert_true(vision_at(c, 2) > VISION_MAX_CROP_SIDE ||
-                        vision_at(c, 3) > VISION_MAX_CROP_SIDE);
-            large++;
-            continue;
-        }
-        const uint32_t last = p.n_crops - 1;
-        if (last != slices || p.crops[0].width != vision_at(c, 2) ||
-            p.crops[0].height != vision_at(c, 3) ||
-            (slices &&
-             (p.rows != vision_at(c, 4) || p.cols != vision_at(c, 5) ||
-              p.crops[last].width != vision_at(c, 6) || p.crops[last].height != vision_at(c, 7))))
-            fail_msg("%u x %u: %u x %u slices, the whole is %u x %u", w, h, p.rows, p.cols,
-                     p.crops[0].width, p.crops[0].height);
-        cut += slices > 0;
-    }
-    assert_int_equal(n, 224);
-    assert_true(cut > 50 && cut < n && large < 10);
-    vision_free(v);
-    cJSON_Delete(pixels);
-    cJSON_Delete(golden);
-}
-
-/* Grids of Ovis 2 by what tiles see of a picture, and by the nearest aspect ratio. */
-static void ovis2_chooses_grids_as_transformers_do(void **state)
-{
-    cJSON *golden = vision_json("ovis2", "golden.json"), *pixels = cJSON_CreateObject();
-    const struct family f = {"ovis2", .image_size = 448, .patch_size = 14};
-    const cJSON *run, *c;
-    uint32_t n = 0, cut = 0;
-    (void)state;
-    cJSON_AddTrueToObject(pixels, "crop_to_patches");
-    cJSON_AddNumberToObject(pixels, "max_patches", 9);
-    cJSON_AddNumberToObject(pixels, "size", 448);
-    cJSON_ArrayForEach(run, json_get(golden, "canvases"))
-    {
-        cJSON_DeleteItemFromObjectCaseSensitive(pixels, "use_covering_area_grid");
-        cJSON_AddBoolToObject(pixels, "use_covering_area_grid",
-                              json_bool(run, "use_covering_area_grid", true));
-        struct vision *v = load_with(&f, pixels);
-        cJSON_ArrayForEach(c, json_get(run, "sizes"))
-        {
-            const uint32_t w = vision_at(c, 0), h = vision_at(c, 1), rows = vision_at(c, 2),
-                           cols = vision_at(c, 3);
-            struct vision_plan p;
-            struct err e = ERR_INIT;
-            assert_int_equal(vision_plan(v, w, h, &p, &e), 0);
-            if (p.n_crops != 1 + (rows * cols > 1 ? rows * cols : 0) ||
-                (p.n_crops > 1 && (p.rows != rows || p.cols != cols)))
-                fail_msg("%u x %u: %u x %u tiles, not %u x %u", w, h, p.rows, p.cols, rows, cols);
-            cut += p.n_crops > 1;
-            n++;
-        }
-        vision_free(v);
-    }
-    assert_int_equal(n, 2 * 224);
-    assert_true(cut > 100 && cut < n);
-    cJSON_Delete(pixels);
-    cJSON_Delete(golden);
-}
-
 static void pan_and_scan(void **state)
 {
-    const struct family f = {"gemma3", .image_size = 896, .tokens = 256};
+    const struct vision_hub f = {"gemma3", .image_size = 896, .tokens = 256};
     cJSON *all = vision_json("gemma3", "pan_and_scan.json");
     const cJSON *run;
     (void)state;
@@ -639,15 +351,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resized_pictures_have_pillows_digests),
         cmocka_unit_test(prompts_and_pixels_are_those_of_transformers),
-        cmocka_unit_test(pixels_at_the_hubs_sizes),
-        cmocka_unit_test(pixels_of_families_made_here),
-        cmocka_unit_test(llama4_chooses_canvases_as_transformers_do),
-        cmocka_unit_test(mllama_chooses_canvases_as_transformers_do),
-        cmocka_unit_test(onevision_shrinks_what_is_too_much),
-        cmocka_unit_test(sizes_are_chosen_as_transformers_do),
-        cmocka_unit_test(lfm2_cuts_tiles_as_transformers_do),
-        cmocka_unit_test(minicpmv_cuts_slices_as_transformers_does),
-        cmocka_unit_test(ovis2_chooses_grids_as_transformers_do),
+        cmocka_unit_test(pixels_at_the_hubs_sizes), cmocka_unit_test(pixels_of_families_made_here),
         cmocka_unit_test(pan_and_scan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

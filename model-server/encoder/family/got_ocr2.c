@@ -217,7 +217,7 @@ static void configure(struct config *c, struct encoder_spec *s)
 }
 
 const struct encoder_family family_got_ocr2 = {
-    .types = (const char *const[]){"got_ocr2", NULL},
+    .types = (const char *const[]){"got_ocr2", "pp_chart2table", NULL},
     .names = {.names = {[W_PROJECT_OUT] = "model.multi_modal_projector.multimodal_projector"},
               .prefix = "model."},
     .configure = configure,

@@ -3,32 +3,43 @@
 #include "model-server/encoder/family.h"
 #include <string.h>
 
+static bool is_type(const struct config *c, const char *type)
+{
+    return strcmp(json_str(c->file, "model_type", ""), type) == 0;
+}
+
+static void add_side(struct config *c, struct encoder_spec *s, const char *key, double state)
+{
+    const uint32_t layer = family_layer_at(c, s->blocks.n_layers, key, state);
+    for (uint32_t i = 0; i < s->n_sides; i++)
+        if (s->side_at[i] + 1 == layer)
+            config_fail(c, "`%s` has a layer twice", key);
+    if (s->n_sides == ENCODER_MAX_TAPS)
+        config_fail(c, "`%s` has more than %d layers", key, ENCODER_MAX_TAPS);
+    else
+        s->side_at[s->n_sides++] = layer - 1;
+}
+
 /* One layer, or several side by side. */
 static void read_layers(struct config *c, struct encoder_spec *s)
 {
-    const cJSON *list = json_get(c->file, "vision_feature_layer"), *at;
-    const uint32_t n = s->blocks.n_layers;
+    static const double of_vip[] = {-2, -5, -8, -11, 6};
+    const bool plural = json_get(c->file, "vision_feature_layers");
+    const char *key = plural ? "vision_feature_layers" : "vision_feature_layer";
+    const cJSON *list = json_get(c->file, key), *at;
     uint32_t last = 0;
-    if (!cJSON_IsArray(list)) {
-        s->blocks.n_layers = family_layers_used(c, n, "vision_feature_layer", -2);
+    for (size_t i = 0; !list && is_type(c, "vipllava") && i < sizeof(of_vip) / sizeof(*of_vip); i++)
+        add_side(c, s, key, of_vip[i]);
+    if (!cJSON_IsArray(list) && !s->n_sides) {
+        s->blocks.n_layers = family_layers_used(c, s->blocks.n_layers, key, -2);
         return;
     }
-    cJSON_ArrayForEach(at, list)
-    {
-        const double state = cJSON_IsNumber(at) ? at->valuedouble : 0;
-        const uint32_t layer = family_layer_at(c, n, "vision_feature_layer", state);
-        for (uint32_t i = 0; i < s->n_sides; i++)
-            if (s->side_at[i] + 1 == layer)
-                config_fail(c, "`vision_feature_layer` has a layer twice");
-        if (s->n_sides == ENCODER_MAX_TAPS) {
-            config_fail(c, "`vision_feature_layer` has more than %d layers", ENCODER_MAX_TAPS);
-            return;
-        }
-        s->side_at[s->n_sides++] = layer - 1;
-        last = layer > last ? layer : last;
-    }
+    for (at = json_first(list); at && !c->failed; at = at->next)
+        add_side(c, s, key, cJSON_IsNumber(at) ? at->valuedouble : 0);
+    for (uint32_t i = 0; i < s->n_sides; i++)
+        last = s->side_at[i] >= last ? s->side_at[i] + 1 : last;
     if (!last)
-        config_fail(c, "`vision_feature_layer` is empty");
+        config_fail(c, "`%s` is empty", key);
     s->blocks.n_layers = last ? last : 1;
 }
 
@@ -37,8 +48,10 @@ static void project(struct config *c, struct encoder_spec *s)
     const bool bias = json_bool(c->file, "multimodal_projector_bias", true);
     family_only_word(c, "projector_hidden_act", "gelu");
     s->feature_scale = family_feature_scale(c);
-    s->tiles_joined = strcmp(json_str(c->file, "model_type", ""), "llava") != 0;
+    s->tiles_joined = is_type(c, "llava_next") || is_type(c, "llava_next_video");
     family_two_matrices(s, bias, ACT_GELU);
+    if (s->n_sides)
+        s->project.join = s->n_sides;
 }
 
 static void only_strategy(struct config *c, const char *word)
@@ -62,9 +75,7 @@ static void configure(struct config *c, struct encoder_spec *s)
 {
     family_blocks(c, s, &(struct block_keys){BLOCK_KEYS, "quick_gelu", 1024, 24, 16, 4096, 1e-5});
     only_strategy(c, "default");
-    if (cJSON_IsArray(json_get(c->file, "vision_feature_layer")))
-        config_fail(c, "`vision_feature_layer` must be one layer with a class token");
-    s->blocks.n_layers = family_layers_used(c, s->blocks.n_layers, "vision_feature_layer", -2);
+    read_layers(c, s);
     s->blocks.embed_norm = s->blocks.no_final_norm = true;
     s->patch_bias = false;
     s->class_token = true;
@@ -73,17 +84,42 @@ static void configure(struct config *c, struct encoder_spec *s)
     project(c, s);
 }
 
+/* ViP-LLaVA (arXiv 2312.00784): a norm of several layers side by side. */
+static void configure_vip(struct config *c, struct encoder_spec *s)
+{
+    configure(c, s);
+    s->project.norm = s->project.norm_joined = s->project.norm_bias = true;
+    s->project.norm_role = W_PROJECT_NORM;
+    s->project.norm_spec = (struct norm_spec){
+        NORM_LAYER, (float)json_num(c->file, "projector_layernorm_eps", 1e-5), 0};
+}
+
 #define TOWER "model.vision_tower."
+#define NAMES_CLIP(tower)                                                                          \
+    NAMES_SIGLIP(tower "vision_model.", tower),                                                    \
+        [W_EMBED_NORM] = EITHER(tower "vision_model.", tower, "pre_layrnorm"),                     \
+        [W_CLASS_TOKEN] = EITHER(tower "vision_model.", tower, "embeddings.class_embedding"),      \
+        [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",                                   \
+        [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"
 const struct encoder_family family_llava = {
     .types = (const char *const[]){"llava", "llava_next", "llava_next_video", NULL},
-    .names = {.names = {NAMES_SIGLIP(TOWER "vision_model.", TOWER),
-                        [W_EMBED_NORM] = EITHER(TOWER "vision_model.", TOWER, "pre_layrnorm"),
-                        [W_CLASS_TOKEN] =
-                            EITHER(TOWER "vision_model.", TOWER, "embeddings.class_embedding"),
-                        [W_ROW_END] = "model.image_newline",
-                        [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",
-                        [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"},
+    .names = {.names = {NAMES_CLIP(TOWER), [W_ROW_END] = "model.image_newline"},
               .prefix = "model."},
+    .configure = configure,
+    .tower = "clip_vision_model",
+};
+const struct encoder_family family_vipllava = {
+    .types = (const char *const[]){"vipllava", NULL},
+    .names = {.names = {NAMES_CLIP(TOWER), [W_PROJECT_NORM] =
+                                               "model.multi_modal_projector.projector_layernorm"},
+              .prefix = "model."},
+    .configure = configure_vip,
+    .tower = "clip_vision_model",
+};
+/* Video-LLaVA (arXiv 2311.10122), images only: they have a tower of their own. */
+const struct encoder_family family_video_llava = {
+    .types = (const char *const[]){"video_llava", NULL},
+    .names = {.names = {NAMES_CLIP("model.image_tower.")}, .prefix = "model."},
     .configure = configure,
     .tower = "clip_vision_model",
 };

@@ -62,15 +62,14 @@ def fast_vlm():
     return config, FastVlmForConditionalGeneration, pre, inputs
 
 
-def got_ocr2():
-    from transformers import GotOcr2Config, GotOcr2ForConditionalGeneration, Qwen2Config
-    from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
+def got_ocr2(config_class, processor_class):
+    from transformers import GotOcr2ForConditionalGeneration, Qwen2Config
 
     seen = dict(
         hidden_size=16, output_channels=8, num_hidden_layers=3, num_attention_heads=2, image_size=128, patch_size=8,
         window_size=5, global_attn_indexes=[1], mlp_dim=24,
     )
-    config = GotOcr2Config(
+    config = config_class(
         text_config=Qwen2Config(**TEXT).to_dict(), vision_config=seen, image_token_index=IMAGE, image_seq_length=16,
         tie_word_embeddings=True,
     )
@@ -78,13 +77,27 @@ def got_ocr2():
         size=dict(height=128, width=128), resample=3, image_mean=[0.48145466, 0.4578275, 0.40821073],
         image_std=[0.26862954, 0.26130258, 0.27577711],
     )
-    processor = GotOcr2ImageProcessorPil(**pre)
+    processor = processor_class(**pre)
 
     def inputs(pictures):
         pixels = [processor(p, return_tensors="np")["pixel_values"] for p in pictures]
         return dict(pixel_values=torch.tensor(np.concatenate(pixels))), [[321] + [IMAGE] * 16 + [322] for _ in pictures]
 
     return config, GotOcr2ForConditionalGeneration, pre, inputs
+
+
+def got():
+    from transformers import GotOcr2Config
+    from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
+
+    return got_ocr2(GotOcr2Config, GotOcr2ImageProcessorPil)
+
+
+def pp_chart2table():
+    from transformers import PPChart2TableConfig
+    from transformers.models.pp_chart2table.image_processing_pil_pp_chart2table import PPChart2TableImageProcessorPil
+
+    return got_ocr2(PPChart2TableConfig, PPChart2TableImageProcessorPil)
 
 
 def deaf(tensors, config, pre):
@@ -94,6 +107,7 @@ def deaf(tensors, config, pre):
 
 CASES = {
     "fast_vlm": (fast_vlm, None, between),
-    "got_ocr2": (got_ocr2, None, between),
+    "got_ocr2": (got, None, between),
+    "pp_chart2table": (pp_chart2table, None, between),
     "gemma3n": (gemma3n, deaf, between),
 }

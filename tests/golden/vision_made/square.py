@@ -29,16 +29,20 @@ def paligemma(text, **more):
     return config, PaliGemmaForConditionalGeneration, pre, inputs
 
 
-def llava():
-    from transformers import LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
+CLIP = dict(
+    model_type="clip_vision_model", hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=24,
+    image_size=32, patch_size=8, projection_dim=16,
+)
+
+
+def llava(kind, **more):
+    import transformers
+    from transformers import LlamaConfig
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
-    clip = dict(
-        model_type="clip_vision_model", hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=24,
-        image_size=32, patch_size=8, projection_dim=16,
-    )
-    config = LlavaConfig(
-        text_config=LlamaConfig(**TEXT).to_dict(), vision_config=clip, image_token_index=IMAGE, image_seq_length=16,
+    config = getattr(transformers, kind + "Config")(
+        text_config=LlamaConfig(**TEXT).to_dict(), image_token_index=IMAGE, image_seq_length=16,
+        **dict(vision_config=CLIP) | more,
     )
     pre = dict(size=dict(shortest_edge=32), crop_size=dict(height=32, width=32), resample=3, do_center_crop=True)
     processor = CLIPImageProcessorPil(**pre)
@@ -47,7 +51,12 @@ def llava():
         pixels = [processor(p, return_tensors="np")["pixel_values"] for p in pictures]
         return dict(pixel_values=torch.tensor(np.concatenate(pixels))), [[IMAGE] * 16 for _ in pictures]
 
-    return config, LlavaForConditionalGeneration, pre, inputs
+    return config, getattr(transformers, kind + "ForConditionalGeneration"), pre, inputs
+
+
+def one_tower(tensors, config, pre):
+    """Video-LLaVA without the tower of videos."""
+    return {k: t for k, t in tensors.items() if not k.startswith("model.video_tower.")}, config, pre
 
 
 def llava_siglip():
@@ -124,7 +133,14 @@ CASES = {
     "deepseek_vl": (deepseek_vl, None, between),
     "llava_siglip": (llava_siglip, None, between),
     "janus": (janus, understands, between),
-    "llava": (llava, None, between),
+    "llava": (lambda: llava("Llava"), None, between),
+    "vipllava": (
+        lambda: llava(
+            "VipLlava", vision_config=CLIP | dict(num_hidden_layers=4), vision_feature_layer=[-1, 2, -4], tie_word_embeddings=True,
+        ),
+        None, between,
+    ),
+    "video_llava": (lambda: llava("VideoLlava", video_token_index=321, tie_word_embeddings=True), one_tower, between),
     "paligemma": (lambda: paligemma("gemma"), None, prefix),
     "paligemma2": (
         lambda: paligemma(

@@ -398,6 +398,54 @@ def llava_next_video():
     return config, LlavaNextVideoForConditionalGeneration, pre, inputs
 
 
+def perception_lm(architecture, cell, **args):
+    from transformers import LlamaConfig, PerceptionLMConfig, PerceptionLMForConditionalGeneration
+    from transformers.models.perception_lm.image_processing_perception_lm import PerceptionLMImageProcessor
+
+    class Pillow(PerceptionLMImageProcessor):
+        """Pillow resizes, and numbers are rescaled in double, as in the other families' processors."""
+
+        def resize(self, image, tile_size, max_num_tiles, **_):
+            fit, (height, width) = (1, 1), image.shape[-2:]
+            if max_num_tiles > 1:
+                fit = self._fit_image_to_canvas(width, height, tile_size) or self._find_closest_aspect_ratio(width, height, tile_size)
+            one = lambda x: np.asarray(
+                Image.fromarray(x.permute(1, 2, 0).numpy()).resize((fit[0] * tile_size, fit[1] * tile_size), Image.BICUBIC)
+            )
+            return torch.stack([torch.tensor(one(x)).permute(2, 0, 1) for x in image]), fit
+
+        def rescale_and_normalize(self, images, *_):
+            return torch.tensor(np.stack([planes(x.permute(1, 2, 0).numpy(), 0.5, 0.5) for x in images.flatten(0, -4)])).reshape(images.shape)
+
+    args = dict(embed_dim=16, depth=2, num_heads=2, patch_size=8, img_size=[32, 32], ref_feat_shape=[4, 4], global_pool="") | args
+    config = PerceptionLMConfig(
+        text_config=LlamaConfig(**TEXT).to_dict(), vision_config=dict(model_type="timm_wrapper", architecture=architecture, model_args=args),
+        image_token_id=IMAGE, video_token_id=321, projector_pooling_ratio=cell, vision_use_cls_token="large" in architecture,
+        tie_word_embeddings=True,
+    )
+    pre = dict(tile_size=32, max_num_tiles=6, vision_input_type="thumb+tile", image_mean=[0.5] * 3, image_std=[0.5] * 3, resample=3)
+    processor = Pillow(**pre)
+
+    def inputs(pictures):
+        out = [processor(p, return_tensors="pt")["pixel_values"] for p in pictures]
+        return dict(pixel_values=torch.cat(out, 1)), [[IMAGE] * (16 // cell**2 * o.shape[1]) for o in out]
+
+    return config, PerceptionLMForConditionalGeneration, pre, inputs
+
+
+def perception_lm_sizes():
+    """Grids of tiles at the hub's settings: [width, height, rows, cols]."""
+    from transformers.models.perception_lm.image_processing_perception_lm import PerceptionLMImageProcessor
+
+    p, rng, runs = PerceptionLMImageProcessor(), np.random.default_rng(7), []
+    sides = [448, 447, 449, 672, 1, 1024, 1344, 9000]
+    sizes = [(a, b) for a in sides for b in sides] + [tuple(int(2 ** e) for e in rng.uniform(0, 14, 2)) for _ in range(160)]
+    for p.max_num_tiles in 36, 16:
+        grids = [p._fit_image_to_canvas(w, h, 448) or p._find_closest_aspect_ratio(w, h, 448) for w, h in sizes]
+        runs.append(dict(max_num_tiles=p.max_num_tiles, sizes=[[w, h, g[1], g[0]] for (w, h), g in zip(sizes, grids)]))
+    return runs
+
+
 def ovis2():
     from transformers import Ovis2Config, Ovis2ForConditionalGeneration, Qwen2Config
     from transformers.models.ovis2.image_processing_pil_ovis2 import Ovis2ImageProcessorPil
@@ -534,6 +582,11 @@ CASES = {
     "lfm2_vl": (lambda: lfm2_vl(projector_use_layernorm=True), None, between),
     "llava_next_video": (llava_next_video, None, between),
     "ovis2": (ovis2, None, between),
+    "perception_lm": (
+        lambda: perception_lm("vit_pe_core_large_patch14_336", 2, init_values=0.1, use_post_transformer_norm=False, mlp_ratio=1.5),
+        None, between,
+    ),
+    "perception_lm_g": (lambda: perception_lm("vit_pe_lang_gigantic_patch14_448", 1), None, between),
     "minicpmv4_6": (lambda: minicpmv4_6(minicpmv4_6_text()), None, between),
     "aya_vision": (aya_vision, None, between),
     "cohere2_vision": (cohere2_vision, None, between),

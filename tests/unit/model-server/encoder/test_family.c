@@ -82,6 +82,14 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"llava\",\"text_config\":{\"hidden_size\":64},\"vision_feature_layer\":%s,"  \
     "\"vision_config\":{\"model_type\":"                                                           \
     "\"clip_vision_model\",\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4}}"
+#define VIP                                                                                        \
+    "{\"model_type\":\"vipllava\",\"text_config\":{\"hidden_size\":64}%s,\"vision_config\":{"      \
+    "\"model_type\":\"clip_vision_model\",\"patch_size\":14,\"hidden_size\":64,"                   \
+    "\"num_attention_heads\":4}}"
+#define PERCEPTION                                                                                 \
+    "{\"model_type\":\"perception_lm\",\"text_config\":{\"hidden_size\":64},"                      \
+    "\"projector_pooling_ratio\":2,\"vision_config\":{\"model_type\":\"timm_wrapper\","            \
+    "\"architecture\":\"vit_pe_core_large_patch14_336\",\"model_args\":{\"depth\":23%s}}}"
 #define EXAONE                                                                                     \
     "{\"model_type\":\"exaone4_5\",\"vision_config\":{\"patch_size\":14,\"hidden_size\":64,"       \
     "\"out_hidden_size\":64,\"num_heads\":8%s}}"
@@ -188,7 +196,18 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {NEXT, "[0,1]", "vision_feature_layer"},
         {NEXT, "[1,2,3,4,5,6,7,8,9]", "vision_feature_layer"},
         {CLIP, "-2", NULL},
-        {CLIP, "[-2,-1]", "vision_feature_layer"},
+        {CLIP, "[-2,-1]", NULL},
+        {CLIP, "[-2,-2]", "vision_feature_layer"},
+        {VIP, "", NULL},
+        {VIP, ",\"vision_feature_layers\":[-2,6]", NULL},
+        {VIP, ",\"vision_feature_layers\":[-2,23]", "twice"},
+        {VIP, ",\"vision_feature_layers\":[]", "vision_feature_layers"},
+        {VIP, ",\"vision_feature_layers\":[0]", "vision_feature_layers"},
+        {PERCEPTION, "", NULL},
+        {PERCEPTION, ",\"num_reg_tokens\":4", "num_reg_tokens"},
+        {PERCEPTION, ",\"ref_feat_shape\":[32,32]", "ref_feat_shape"},
+        {PERCEPTION, ",\"mlp_ratio\":0", "mlp_ratio"},
+        {PERCEPTION, ",\"class_token\":false", "vision_use_cls_token"},
         {EXAONE, "", NULL},
         {EXAONE, ",\"num_key_value_heads\":3", "num_key_value_heads"},
         {EXAONE, ",\"num_key_value_heads\":9", "num_key_value_heads"},

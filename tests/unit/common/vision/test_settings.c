@@ -1,0 +1,185 @@
+/* Settings of vision models: which files have them, and contradictions between them. */
+#include "tests/unit/common/vision/vision_files.h"
+
+static void models_of_text_have_none(void **state)
+{
+    struct vision *v;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(load_files("{\"model_type\":\"llama\"}", "no JSON", NULL, &v, &e), 0);
+    assert_null(v);
+    assert_int_equal(load_files("{\"model_type\":\"gemma3\"}", NULL, NULL, &v, &e), 0);
+    assert_null(v);
+    assert_int_equal(
+        load_files("{\"model_type\":\"minicpmv\",\"vision_config\":{}}", NULL, NULL, &v, &e), 0);
+    assert_null(v);
+    assert_int_equal(vision_load("/nowhere", NULL, &v, &e), -1);
+    assert_null(v);
+}
+
+static void one_file_may_hold_both(void **state)
+{
+    struct vision *v;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(load_files("{\"model_type\":\"qwen2_vl\",\"vision_config\":{}}", NULL,
+                                "{\"image_processor\":{\"min_pixels\":784,\"max_pixels\":784,"
+                                "\"resample\":1,\"image_mean\":0.5,\"do_rescale\":false}}",
+                                &v, &e),
+                     0);
+    assert_int_equal(planned(v, 1000, 1000).n_features, 1);
+    assert_int_equal(vision_format(v)->filter, VISION_LANCZOS);
+    assert_true(vision_format(v)->mean[2] == 0.5f && vision_format(v)->rescale == 1.0);
+    vision_free(v);
+}
+
+static void contradictions_are_refused(void **state)
+{
+#define MINICPM    "{\"model_type\":\"minicpmv4_6\",\"vision_config\":{%s}}"
+#define OVIS       "{\"model_type\":\"ovis2\",\"vision_config\":{\"image_size\":28,\"patch_size\":14,%s}}"
+#define PERCEPTION "{\"model_type\":\"perception_lm\",\"vision_config\":{\"model_args\":{%s}}}"
+#define QWEN       "{\"model_type\":\"qwen3_vl\",\"vision_config\":{%s}}"
+#define NEXT       "{\"model_type\":\"llava_next\",\"vision_config\":{%s}}"
+#define GEMMA      "{\"model_type\":\"gemma3\",\"vision_config\":{%s}}"
+#define GEMMA4     "{\"model_type\":\"gemma4\",\"vision_config\":{%s}}"
+#define ONEV       "{\"model_type\":\"llava_onevision\",\"vision_config\":{\"model_type\":\"siglip\",%s}"
+#define AYA        "{\"model_type\":\"aya_vision\",\"vision_config\":{%s}}"
+#define COHERE     "{\"model_type\":\"cohere2_vision\",\"vision_config\":{%s}}"
+#define SMOL       "{\"model_type\":\"smolvlm\",\"vision_config\":{%s}}"
+#define KIMI       "{\"model_type\":\"kimi_vl\",\"vision_config\":{%s}}"
+#define LIGHT      "{\"model_type\":\"lighton_ocr\",\"vision_config\":{\"model_type\":\"pixtral\"%s}}"
+#define K25        "{\"model_type\":\"kimi_k25\",\"vision_config\":{%s}}"
+#define PADDLE     "{\"model_type\":\"paddleocr_vl\",\"vision_config\":{%s}}"
+#define JANUS      "{\"model_type\":\"janus\",\"vision_config\":{%s}}"
+#define LFM        "{\"model_type\":\"lfm2_vl\",\"vision_config\":{%s}}"
+#define IDEF       "{\"model_type\":\"idefics2\",\"vision_config\":{%s}}"
+#define LLAMA      "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
+#define MLLAMA     "{\"model_type\":\"mllama\",\"vision_config\":{%s}}"
+#define PALI       "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
+#define INTERN     "{\"model_type\":\"internvl\",\"vision_config\":{%s}}"
+    static const struct {
+        const char *config, *tower, *pixels;
+    } bad[] = {
+        {QWEN, "\"patch_size\":0", NULL},
+        {QWEN, "\"patch_size\":-16", NULL},
+        {QWEN, "\"patch_size\":\"16\"", NULL},
+        {QWEN, "\"patch_size\":1e300", NULL},
+        {QWEN, "\"patch_size\":16.5", NULL},
+        {QWEN, "\"patch_size\":[16,14]", NULL},
+        {QWEN, "\"patch_size\":[]", NULL},
+        {QWEN, "\"patch_size\":{\"height\":16}", NULL},
+        {QWEN, "\"spatial_merge_size\":0", NULL},
+        {QWEN, "", "{\"merge_size\":4}"},
+        {QWEN, "", "{\"min_pixels\":100,\"max_pixels\":99}"},
+        {QWEN, "", "{\"max_pixels\":1e12}"},
+        {QWEN, "", "{\"image_std\":[0.5,0,0.5]}"},
+        {QWEN, "", "{\"image_mean\":[0.5,0.5]}"},
+        {QWEN, "", "{\"image_mean\":[0.5,0.5,1e300]}"},
+        {QWEN, "", "{\"rescale_factor\":\"x\"}"},
+        {QWEN, "", "{\"resample\":0}"},
+        {QWEN, "", "{\"resample\":99}"},
+        {QWEN, "", "{\"do_resize\":false}"},
+        {QWEN, "", "[1"},
+        {PERCEPTION, "", "{\"tile_size\":450}"},
+        {PERCEPTION, "", "{\"max_num_tiles\":64}"},
+        {PERCEPTION, "\"img_size\":[336,336]", NULL},
+        {PERCEPTION, "\"patch_size\":16", "{\"tile_size\":456}"},
+        {"{\"model_type\":\"video_llama_3\",\"vision_config\":{%s}}", "", "{\"merge_size\":2}"},
+        {OVIS, "\"hidden_stride\":2", "{\"size\":56}"},
+        {OVIS, "\"hidden_stride\":3", "{\"size\":28}"},
+        {OVIS, "\"hidden_stride\":1", "{\"size\":28,\"max_patches\":64}"},
+        {MINICPM, "", "{\"scale_resolution\":0}"},
+        {MINICPM, "", "{\"max_slice_nums\":64}"},
+        {MINICPM, "", "{\"downsample_mode\":\"4x\"}"},
+        {NEXT, "\"image_size\":337", NULL},
+        {NEXT, "", "{\"image_grid_pinpoints\":[]}"},
+        {NEXT, "", "{\"image_grid_pinpoints\":[[336]]}"},
+        {NEXT, "", "{\"image_grid_pinpoints\":[[336,0]]}"},
+        {NEXT, "", "{\"image_grid_pinpoints\":[[336,500]]}"},
+        {NEXT, "", "{\"image_grid_pinpoints\":[[3360,3360]]}"},
+        {NEXT, "", "{\"image_grid_pinpoints\":7}"},
+        {NEXT, "", "{\"crop_size\":224}"},
+        {GEMMA, "", "{\"size\":{\"height\":896,\"width\":448}}"},
+        {GEMMA, "\"image_size\":56", NULL},
+        {GEMMA, "", "{\"pan_and_scan_min_crop_size\":0}"},
+        {GEMMA, "", "{\"pan_and_scan_max_num_crops\":100}"},
+        {GEMMA4, "", "{\"image_mean\":[0.5,0.5,0.5]}"},
+        {GEMMA4, "", "{\"max_soft_tokens\":0}"},
+        {GEMMA4, "\"pooling_kernel_size\":2", "{\"pooling_kernel_size\":3}"},
+        {GEMMA4, "\"patch_size\":14", "{\"patch_size\":16}"},
+        {ONEV ",\"vision_aspect_ratio\":\"pad\"}", "\"image_size\":384", NULL},
+        {ONEV ",\"vision_aspect_ratio\":\"anyres_max_0\"}", "\"image_size\":384", NULL},
+        {ONEV "}", "\"image_size\":384", "{\"image_grid_pinpoints\":[[384,500]]}"},
+        {ONEV ",\"vision_feature_select_strategy\":\"default\"}", "\"image_size\":384", NULL},
+        {AYA, "\"image_size\":365", NULL},
+        {AYA, "\"image_size\":364", "{\"min_patches\":9,\"max_patches\":3}"},
+        {COHERE, "\"image_size\":500", NULL},
+        {COHERE, "", "{\"max_patches\":0}"},
+        {SMOL, "\"patch_size\":14", NULL},
+        {SMOL, "", "{\"size\":{\"longest_edge\":0}}"},
+        {INTERN, "", "{\"min_patches\":9,\"max_patches\":3}"},
+        {INTERN, "", "{\"max_patches\":1000000}"},
+        {KIMI, "", "{}"}, /* pictures would be cropped */
+        {KIMI, "", "{\"pad_input\":false}"},
+        {KIMI, "", "{\"pad_input\":true,\"in_token_limit\":0}"},
+        {KIMI, "", "{\"pad_input\":true,\"merge_kernel_size\":[4,4]}"},
+        {KIMI, "\"merge_kernel_size\":[2,1]", "{\"pad_input\":true}"},
+        {LIGHT, ",\"patch_size\":14", "{\"patch_size\":16}"},
+        {LIGHT, ",\"patch_size\":14", "{\"size\":{\"longest_edge\":14}}"},
+        {K25, "", "{\"media_proc_cfg\":{\"merge_kernel_size\":4}}"},
+        {K25, "", "{\"media_proc_cfg\":{\"in_patch_limit\":0}}"},
+        {K25, "", "{\"size\":{\"max_height\":512,\"max_width\":256}}"},
+        {K25, "", "{\"patch_size\":16}"},
+        {PADDLE, "", "{\"merge_size\":4}"},
+        {PADDLE, "", "{\"temporal_patch_size\":2}"},
+        {PADDLE, "", "{\"min_pixels\":100,\"max_pixels\":99}"},
+        {JANUS, "\"image_size\":384", "{\"size\":{\"height\":224,\"width\":224}}"},
+        {JANUS, "\"image_size\":384,\"patch_size\":14", NULL},
+        {JANUS, "", "{\"min_size\":385}"},
+        {JANUS, "\"image_size\":8,\"patch_size\":8", NULL}, /* min_size is 14 */
+        {JANUS, "", "{\"do_pad\":false}"},
+        {LFM, "\"patch_size\":14", "{\"encoder_patch_size\":16}"},
+        {LFM, "", "{\"downsample_factor\":4}"},
+        {LFM, "", "{\"tile_size\":500}"},
+        {LFM, "", "{\"min_tiles\":1}"}, /* transformers then miscounts */
+        {LFM, "", "{\"min_tiles\":9,\"max_tiles\":8}"},
+        {LFM, "", "{\"min_image_tokens\":300}"},
+        {IDEF, "\"patch_size\":14,\"image_size\":966", NULL}, /* of 980 pixels */
+        {IDEF, "\"patch_size\":14,\"image_size\":980", "{\"size\":{\"shortest_edge\":7}}"},
+        {IDEF, "\"patch_size\":14,\"image_size\":980", "{\"size\":{\"shortest_edge\":990}}"},
+        {LLAMA, "\"image_size\":448", NULL},
+        {LLAMA, "\"image_size\":336,\"pixel_shuffle_ratio\":0.4", NULL},
+        {LLAMA, "\"image_size\":336", "{\"max_patches\":64}"},
+        {MLLAMA, "\"image_size\":224", "{\"size\":{\"height\":448,\"width\":448}}"},
+        {MLLAMA, "\"image_size\":225,\"patch_size\":14",
+         "{\"size\":{\"height\":225,\"width\":225}}"},
+        {MLLAMA, "\"image_size\":224,\"max_num_tiles\":4", "{\"max_image_tiles\":5}"},
+        {MLLAMA, "\"image_size\":224,\"max_num_tiles\":17", "{\"max_image_tiles\":17}"},
+        {PALI, "", "{\"size\":{\"height\":448,\"width\":448}}"},
+        {PALI, "", "{\"image_seq_length\":255}"},
+        {PALI, "\"image_size\":7", NULL},
+        {PALI, "\"patch_size\":16,\"image_size\":225", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char config[256];
+        const char *at = strstr(bad[i].config, "%s");
+        struct vision *v;
+        struct err e = ERR_INIT;
+        snprintf(config, sizeof(config), "%.*s%s%s", (int)(at - bad[i].config), bad[i].config,
+                 bad[i].tower, at + 2);
+        if (load_files(config, bad[i].pixels, NULL, &v, &e) == 0)
+            fail_msg("accepted: %s %s", config, bad[i].pixels ? bad[i].pixels : "");
+        assert_null(v);
+        assert_int_equal(e.kind, ERR_VALIDATION);
+        assert_true(e.msg[0] && !strchr(e.msg, '\n'));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(models_of_text_have_none),
+                                       cmocka_unit_test(one_file_may_hold_both),
+                                       cmocka_unit_test(contradictions_are_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
