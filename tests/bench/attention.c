@@ -3,7 +3,7 @@
  * say so (a cache of many layers, walked one after the other), from the processor's caches
  * otherwise.
  *
- *   attention [threads] [type of the cache]     default: all allowed cores, all types */
+ *   attention [threads] [type of the cache] [row]    default: all allowed cores, types and rows */
 #include "model-server/backend/cpu/cpu.h"
 #include "tests/bench/probes.h"
 #include "tests/bench/timing.h"
@@ -137,7 +137,8 @@ int main(int argc, char **argv)
            "operations; storing K and V\n");
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
         for (enum kv_dtype t = KV_F32; t < KV_N; t++)
-            if (argc < 3 || !strcmp(argv[2], kv_dtype_name(t)))
+            if ((argc < 3 || !strcmp(argv[2], kv_dtype_name(t))) &&
+                (argc < 4 || (size_t)atoi(argv[3]) == i))
                 row(&shapes[i], t);
     bandwidth = probe_bytes(dev->pool) / BEST(3, probe_read(dev->pool, dev->features));
     printf("read limit again: %.1f GB/s\n", bandwidth / 1e9);

@@ -94,4 +94,70 @@ static bool check_weigh(void (*fn)(void), uint32_t n)
     CALL(weigh)(got, rows, page_list, count, scales);
     return same();
 }
+
+/* Where positions are in steps, for a list of up to KV_PAGES pages. */
+static struct kv_columns random_columns(void)
+{
+    struct kv_columns a = {.lead = rng_below(&rng, 2)};
+    const uint32_t n = 1 + rng_below(&rng, 5 * KV_PAGE);
+    a.first = rng_below(&rng, n), a.end = a.first + rng_below(&rng, n - a.first + 1);
+    a.steps = (a.lead * KV_PAGE + n + 31) / 32;
+    return a;
+}
+
+static bool check_square_values(void (*fn)(void), uint32_t n)
+{
+    static char to[2][4 * 8 * SQUARE_BYTES];
+    struct kv_square_values a = {.dst = to[0], .pages = page_list, .dims = 32 + n % 4 * 32};
+    a.at = random_columns();
+    fill_pages(KV_BF16, a.dims);
+    if (n % 3 == 0) /* one of a page, which may be in the list, and among what is read */
+        memset(pages[1] + 64 * rng_below(&rng, 16), 0x7f, 3);
+    memset(to, 0x55, sizeof(to));
+    const bool finite = k_square_values_ref(&a);
+    a.dst = to[1];
+    return CALL(square_values)(&a) == finite && !memcmp(to[0], to[1], sizeof(to[0]));
+}
+
+static bool check_square_weights(void (*fn)(void), uint32_t n)
+{
+    enum { ROWS = 11 };
+    static char to[2][2 * 2 * SQUARE_PARTS * 8 * SQUARE_BYTES];
+    struct kv_seen seen[ROWS];
+    struct kv_square_weights a = {.dst = to[0], .src = kv_p + KV_PAGE, .seen = seen};
+    a.rows = 1 + rng_below(&rng, ROWS), a.square = 1 + rng_below(&rng, SQUARE);
+    a.parts = n % 2 ? 1 : SQUARE_PARTS;
+    for (uint32_t i = 0; i < ROWS; i++) {
+        const struct kv_columns c = random_columns();
+        seen[i] = (struct kv_seen){c.first, c.end};
+        a.lead = i ? a.lead : c.lead;
+        a.steps = c.steps + 1 > a.steps ? c.steps + 1 : a.steps;
+    }
+    a.square = a.square < a.rows / 2 ? a.rows : a.square; /* room */
+    for (uint32_t i = 0; i < TILE_ROWS * KV_SCORES_LD; i++)
+        kv_p[i] = ldexpf(rng_unit(&rng), -(int)rng_below(&rng, 150));
+    memset(to, 0x55, sizeof(to));
+    k_square_weights_ref(&a);
+    a.dst = to[1];
+    CALL(square_weights)(&a);
+    return !memcmp(to[0], to[1], sizeof(to[0]));
+}
+
+static bool check_square_sum(void (*fn)(void), uint32_t n)
+{
+    static _Alignas(64) char rows[SQUARE_PARTS * 4 * SQUARE_BYTES];
+    struct kv_square_sum a = {.sums = want, .x = rows, .parts = n % 2 ? 1 : SQUARE_PARTS};
+    a.values = (struct kv_square_values){.pages = page_list, .dims = 32 + n % 4 * 32};
+    a.values.at = random_columns();
+    a.rows = 1 + rng_below(&rng, SQUARE), a.ld = a.values.dims + 16 * (n % 2);
+    fill_pages(KV_BF16, a.values.dims);
+    if (n % 5 == 0)
+        memset(pages[1] + 64 * rng_below(&rng, 16), 0x7f, 2);
+    for (size_t i = 0; i < sizeof(rows); i += 2)
+        memcpy(rows + i, &(uint16_t){bf16_of_f32(rng_wide(&rng))}, 2);
+    fill(MAXN);
+    const bool finite = k_square_sum_ref(&a);
+    a.sums = got;
+    return CALL(square_sum)(&a) == finite && same();
+}
 #endif

@@ -39,8 +39,13 @@ static bool check_squares(squares_bf16_fn *ref, squares_bf16_fn *fn, uint32_t n,
     t.w_bytes = t.steps * SQUARE_BYTES + (n % 2 ? 0 : 64);
     if (t.w_bytes * t.wide > sizeof(ws))
         t.w_bytes = t.steps * SQUARE_BYTES;
+    const char *listed[WIDE + SQUARE_AHEAD];
+    for (uint32_t i = 0; i < WIDE + SQUARE_AHEAD; i++)
+        listed[i] = ws + rng_below(&rng, WIDE) * (size_t)STEPS * SQUARE_BYTES;
+    if (n % 4 == 1)
+        t.panels = listed;
     t.add = n % 3, t.next = ws;
-    t.fetch = 64 * rng_below(&rng, 17), t.ahead = SQUARE_BYTES * rng_below(&rng, 4);
+    t.fetch = 64 * rng_below(&rng, 17), t.ahead = t.panels ? 0 : SQUARE_BYTES * rng_below(&rng, 4);
     ref(&t);
     t.sums = y1;
     fn(&t);

@@ -314,6 +314,7 @@ static void the_choice_is_not_measured(void **state)
             ops->open(&(struct device_options){.threads = 1, .features = ~(uint64_t)lacks}, &e);
         assert_non_null(d);
         assert_int_equal(d->squares, amx ? SQUARE_PARTS : 0);
+        assert_int_equal(d->squares_kv, d->squares);
         assert_false(d->half || d->half_f16);
         ops->close(d);
         const struct device_options asked = {

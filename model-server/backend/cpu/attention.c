@@ -3,8 +3,8 @@
  * The query heads that share a K/V head are rows of one small product: row r of a span is query
  * head r % group of token r / group. A unit of work is a tile of such rows. It iterates over the
  * keys in splits that begin at multiples of KV_SPLIT positions. Within a split: scores of all rows,
- * softmax against the split's own maximum, weighted sum of the values, in the form of
- * attention.h. Splits are merged in ascending order, a sink last.
+ * softmax against the split's own maximum, weighted sum of the values, in one of two forms
+ * (attention.h). Splits are merged in ascending order, a sink last.
  *
  * A row's operations depend only on its position. It is never combined with a value that it does
  * not attend to, not even with a weight of 0 (0 * NaN is NaN). Stale data in a block, after the
@@ -146,8 +146,8 @@ static void add_apart(const struct attn_job *j, const struct rows *r, float *s,
     }
 }
 
-struct seen attn_weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
-                           const struct range *a, uint32_t row)
+struct kv_seen attn_weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
+                              const struct range *a, uint32_t row)
 {
     float *s = ws->s + (size_t)row * KV_SCORES_LD;
     const struct kernels *k = &j->d->kern;
@@ -157,7 +157,7 @@ struct seen attn_weigh_row(const struct attn_job *j, const struct rows *r, struc
     hi = hi < a->end ? hi : a->end;
     if (lo >= hi) {
         ws->split.max[row] = -INFINITY, ws->split.sum[row] = 0.0f;
-        return (struct seen){0, 0};
+        return (struct kv_seen){0, 0};
     }
     lo -= a->begin, hi -= a->begin;
     if (j->p->softcap > 0.0f)
@@ -180,7 +180,7 @@ struct seen attn_weigh_row(const struct attn_job *j, const struct rows *r, struc
         s[i] = -INFINITY;
     ws->split.max[row] = k->row_max(s + from, to - from);
     ws->split.sum[row] = k->exp_sum(s + from, to - from, ws->split.max[row]);
-    return (struct seen){lo, hi};
+    return (struct kv_seen){lo, hi};
 }
 
 static void attend_split(const struct attn_job *j, const struct rows *r, struct workspace *ws,
@@ -193,8 +193,9 @@ static void attend_split(const struct attn_job *j, const struct rows *r, struct 
 
 /* ---------------------------------------------------------------- several splits */
 
+/* Adds a row of `from` with the factors of both. */
 static void merge_row(const struct attn_job *j, struct attention_partial *to,
-                      const struct attention_partial *from, uint32_t row)
+                      const struct attention_partial *from, uint32_t row, float a, float b)
 {
     if (from->sum[row] == 0.0f) /* no keys in this split; NaN must propagate */
         return;
@@ -203,11 +204,25 @@ static void merge_row(const struct attn_job *j, struct attention_partial *to,
         memcpy(to->o[row], from->o[row], j->v_dim * sizeof(float));
         return;
     }
-    float max = to->max[row] > from->max[row] ? to->max[row] : from->max[row];
-    float a = math_exp_neg(to->max[row] - max), b = math_exp_neg(from->max[row] - max);
     j->d->kern.merge(to->o[row], from->o[row], a, b, j->v_dim);
     to->sum[row] = fmaf(from->sum[row], b, to->sum[row] * a);
-    to->max[row] = max;
+    to->max[row] = to->max[row] > from->max[row] ? to->max[row] : from->max[row];
+}
+
+static void merge_rows(const struct attn_job *j, struct attention_partial *to,
+                       const struct attention_partial *from, uint32_t n)
+{
+    _Alignas(64) float a[ATTN_ROWS], b[ATTN_ROWS]; /* exp(max - the greater max) */
+    const uint32_t lanes = (n + LANES - 1) & ~(uint32_t)(LANES - 1);
+    for (uint32_t i = 0; i < lanes; i++) {
+        const bool both = i < n && from->sum[i] != 0.0f && to->sum[i] != 0.0f;
+        const float max = both && to->max[i] > from->max[i] ? to->max[i] : from->max[i % n];
+        a[i] = both ? to->max[i] - max : 0, b[i] = both ? from->max[i] - max : 0;
+    }
+    j->d->kern.exp_sum(a, lanes, 0.0f);
+    j->d->kern.exp_sum(b, lanes, 0.0f);
+    for (uint32_t i = 0; i < n; i++)
+        merge_row(j, to, from, i, a[i], b[i]);
 }
 
 /* The output rows hold the sums until finish(). */
@@ -251,8 +266,7 @@ static void attend_whole(const struct attn_job *j, struct workspace *ws, struct 
     j->form->pack(j, &r, ws);
     for (uint32_t split = r.lo / KV_SPLIT; split * KV_SPLIT < r.hi; split++) {
         attend_split(j, &r, ws, split);
-        for (uint32_t i = 0; i < r.n; i++)
-            merge_row(j, &to, &ws->split, i);
+        merge_rows(j, &to, &ws->split, r.n);
     }
     partial_finish(j, &r, &to);
 }
@@ -288,10 +302,9 @@ static void merge_unit(const struct attn_job *j, struct kv_cursor *c, uint32_t u
         float *p = partial_at(j, unit, split);
         memcpy(from.max, p, r.n * sizeof(float));
         memcpy(from.sum, p + j->tile, r.n * sizeof(float));
-        for (uint32_t i = 0; i < r.n; i++) {
+        for (uint32_t i = 0; i < r.n; i++)
             from.o[i] = p + (size_t)2 * j->tile + (size_t)i * j->v_dim;
-            merge_row(j, &to, &from, i);
-        }
+        merge_rows(j, &to, &from, r.n);
     }
     partial_finish(j, &r, &to);
 }
@@ -373,7 +386,7 @@ void cpu_attend(struct device *d, const struct attn_call *c)
     j.group = p->n_heads / p->n_kv_heads;
     j.v_dim = kv_stream(c->kv, c->layer, true, 0)->dim;
     const uint32_t threads = (uint32_t)pool_threads(d->pool);
-    j.form = &attn_vectors;
+    j.form = attn_in_squares(&j) ? &attn_squares : &attn_vectors;
     choose_tile(&j, c, UNITS_PER_THREAD * threads);
     uint32_t longest = 0;
     for (uint32_t s = 0; s < c->n_spans; s++)

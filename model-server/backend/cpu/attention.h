@@ -1,12 +1,18 @@
-/* attention.h - between attention.c, which walks over rows and keys, and the form of its products:
- * attention_vectors.c. */
+/* attention.h - between attention.c, which walks over rows and keys, and the two forms of its
+ * products: attention_vectors.c for every type of cache, attention_squares.c for bfloat16 on matrix
+ * units. */
 #ifndef MODEL_SERVER_BACKEND_CPU_ATTENTION_H
 #define MODEL_SERVER_BACKEND_CPU_ATTENTION_H
 #include "model-server/backend/cpu/cpu.h"
 #include <stdatomic.h>
 
 enum { SPLIT_PAGES = KV_SPLIT / KV_PAGE };
-enum { ATTN_ROWS = TILE_ROWS }; /* most rows of a tile */
+enum { ATTN_ROWS = 64 }; /* most rows of a tile, in either form */
+
+/* Positions to which a token of a span attends. Both ends are non-decreasing over tokens. */
+struct seen {
+    uint32_t lo, hi;
+};
 
 /* Softmax sums so far, one entry per row: maximum, sum of exp, weighted values. */
 struct attention_partial {
@@ -22,6 +28,8 @@ struct workspace {
     void *q;
     float *s; /* scores, then weights: rows KV_SCORES_LD apart, from the range's first key on */
     float *o;
+    char *weights, *values;         /* of squares */
+    struct kv_seen keys[ATTN_ROWS]; /* the same: of ws->s, to which a row attends */
 };
 
 struct attn_job {
@@ -55,11 +63,6 @@ struct range {
     uint32_t begin, end, pages;
 };
 
-/* Positions to which a token of a span attends. Both ends are non-decreasing over tokens. */
-struct seen {
-    uint32_t lo, hi;
-};
-
 /* A row's bits depend on what its token sees and on nothing else. */
 struct attn_form {
     /* The most rows of a tile, at most ATTN_ROWS. */
@@ -71,13 +74,15 @@ struct attn_form {
     void (*split)(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                   const struct range *a);
 };
-extern const struct attn_form attn_vectors;
+extern const struct attn_form attn_vectors, attn_squares;
+/* The cache of the job's layer is bfloat16, the device multiplies in squares, and the sizes fit. */
+bool attn_in_squares(const struct attn_job *j);
 
 struct seen attn_sees(const struct attn_job *j, const struct span *s, uint32_t token);
 /* Converts the scores of one row to weights, within its keys, and sets its maximum and sum in
  * ws->split. Returns its keys in the row of ws->s, [lo, hi); the others are undefined. */
-struct seen attn_weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
-                           const struct range *a, uint32_t row);
+struct kv_seen attn_weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
+                              const struct range *a, uint32_t row);
 
 static inline uint32_t row_pos(const struct attn_job *j, const struct rows *r, uint32_t row)
 {

@@ -23,6 +23,7 @@ struct device {
     unsigned features;
     bool half;                  /* of bfloat16 weights: see struct weight */
     uint8_t squares;            /* the same */
+    uint8_t squares_kv;         /* parts of q and of weights in attention to bfloat16; 0: fp32 */
     bool half_f16;              /* of float16 weights */
     bool squares_i8;            /* of 8-bit weights and activations */
     bool squares_codes;         /* of codes and 8-bit activations */
@@ -41,8 +42,8 @@ struct device {
 
 /* Panels are assigned to threads in groups of this many, at load and in every product. */
 enum { PANEL_GRAIN = 4 };
-enum { MAX_HEAD_DIM = 576 };
-enum { THREAD_SCRATCH = 256 * 1024 };
+enum { MAX_HEAD_DIM = KV_DIM_MOST };
+enum { THREAD_SCRATCH = 640 * 1024 };
 
 /* Grows on demand; contents are lost. NULL (and d->fault set): out of memory. */
 void *cpu_scratch(struct device *d, enum scratch which, size_t bytes);
@@ -131,8 +132,9 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
     return w->data + panel * w->panel_bytes;
 }
-/* Sets d->half, half_f16 and squares as d->features and `asked` say. squares_i8 and squares_codes,
- * which do not change a bit, follow measurements of about a millisecond. All are false before. */
+/* Sets d->half, half_f16, squares and squares_kv as d->features and `asked` say. squares_i8 and
+ * squares_codes, which do not change a bit, follow measurements of about a millisecond. All are
+ * false before. */
 void choose_products(struct device *d, enum arith asked);
 /* True for 8 bits with a scale for each row, which multiplies the sums at the end. */
 static inline bool has_row_scales(const struct weight *w)

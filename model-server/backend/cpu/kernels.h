@@ -255,6 +255,10 @@ struct recur_step {
     X(values_i8, void, (const struct kv_values *t))                                                \
     X(values_fp8, void, (const struct kv_values *t))                                               \
     X(values_i4, void, (const struct kv_values *t))                                                \
+    /* kv_page.h; square_values() returns false if it read a number that is not finite */          \
+    X(square_values, bool, (const struct kv_square_values *t))                                     \
+    X(square_weights, void, (const struct kv_square_weights *t))                                   \
+    X(square_sum, bool, (const struct kv_square_sum *t)) /* as square_values() */                  \
     /* n numbers to fp8 (numbers.h); returns the scale: greatest magnitude / FP8_TOP. Below 2^-120 \
      * all are zero; where one is not finite, NaN and zeros. */                                    \
     X(quantise_fp8, float, (uint8_t * dst, const float *src, uint32_t n))                          \
@@ -333,6 +337,11 @@ struct recur_step {
     X(square_w, variant, needs)                                                                    \
     X(squares_codes, variant, needs)
 
+#define KV_SQUARE_KERNELS(X, variant, needs)                                                       \
+    X(square_values, variant, needs)                                                               \
+    X(square_weights, variant, needs)                                                              \
+    X(square_sum, variant, needs)
+
 /* A row of n numbers to e4m3, the last quad padded with zeros; returns the scale: greatest
  * magnitude / 448. Below 2^-100 all are zero; where one is not finite, NaN and zeros. */
 float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
@@ -342,6 +351,7 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     ALL_KERNELS(X, ref, 0)                                                                         \
     INT_KERNELS(X, ref, 0)                                                                         \
     CODE_SQUARE_KERNELS(X, ref, 0)                                                                 \
+    KV_SQUARE_KERNELS(X, ref, 0)                                                                   \
     X(tile_f16x2, ref, 0)                                                                          \
     X(tile_bf16x2, ref, 0)                                                                         \
     X(squares_bf16, ref, 0)                                                                        \
@@ -358,6 +368,7 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     X(tile_f16x2, avx512fp16, CPU_AVX512 | CPU_AVX512_FP16)                                        \
     X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                       \
     CODE_SQUARE_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                   \
+    KV_SQUARE_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                     \
     X(squares_bf16, amx, CPU_AMX_BF16)                                                             \
     X(squares_i8, amx, CPU_AMX_INT8)
 #elif defined(__aarch64__)

@@ -93,3 +93,76 @@ void k_weigh_ref(float *p, uint32_t rows, const char *const *pages, uint32_t n, 
             p[(size_t)r * KV_SCORES_LD + i] *=
                 ((const float *)(const void *)(pages[i / KV_PAGE] + scales))[i % KV_PAGE];
 }
+
+/* Position of the list in column c of a step, or -1. */
+static int64_t position_in(const struct kv_columns *a, uint32_t step, uint32_t c)
+{
+    const int64_t half = (int64_t)2 * step + c % 2 - a->lead, i = half * KV_PAGE + c / 2;
+    return i >= a->first && i < a->end ? i : -1;
+}
+
+bool k_square_values_ref(const struct kv_square_values *t)
+{
+    bool finite = true;
+    for (uint32_t d = 0; d < t->dims; d++)
+        for (uint32_t c = 0; c < 32 * t->at.steps; c++) {
+            const int64_t i = position_in(&t->at, c / 32, c % 32);
+            uint16_t v = 0;
+            if (i >= 0)
+                v = ((const uint16_t *)(const void *)
+                         t->pages[i / KV_PAGE])[kv_value_at(KV_BF16, t->dims, i % KV_PAGE, d)];
+            finite &= (v & 0x7f80) != 0x7f80;
+            uint16_t *panel =
+                (uint16_t *)(void *)(t->dst + (size_t)(d / LANES) * t->at.steps * SQUARE_BYTES);
+            panel[((size_t)(c / 2) * LANES + d % LANES) * 2 + c % 2] = v;
+        }
+    return finite;
+}
+
+static void square_weights_of_row(const struct kv_square_weights *t, uint32_t row)
+{
+    const struct kv_seen seen = row < t->rows ? t->seen[row] : (struct kv_seen){0, 0};
+    const struct kv_columns a = {t->lead, t->steps, seen.lo, seen.hi};
+    const size_t step = (size_t)t->parts * t->square * SQUARE_STEP_BYTES;
+    char *dst = t->dst + (size_t)(row / t->square) * t->steps * step +
+                (size_t)(row % t->square) * SQUARE_STEP_BYTES;
+    for (uint32_t c = 0; c < 32 * t->steps; c++) {
+        const int64_t i = position_in(&a, c / 32, c % 32);
+        const float w = i < 0 ? 0 : t->src[(size_t)row * KV_SCORES_LD + (size_t)i];
+        const float high = float_of(bits_of(w) & 0xffff0000), rest = w - high;
+        const float middle = float_of(bits_of(rest) & 0xffff0000), low = rest - middle;
+        const float split[SQUARE_PARTS] = {low, middle, high};
+        char *to = dst + c / 32 * step;
+        for (uint32_t p = 0; p < SQUARE_PARTS && t->parts > 1; p++)
+            ((uint16_t *)(void *)(to + (size_t)p * t->square * SQUARE_STEP_BYTES))[c % 32] =
+                (uint16_t)(bits_of(split[p]) >> 16);
+        if (t->parts == 1)
+            ((uint16_t *)(void *)to)[c % 32] = bf16_of_f32(w);
+    }
+}
+
+void k_square_weights_ref(const struct kv_square_weights *t)
+{
+    for (uint32_t row = 0; row < (t->rows + t->square - 1) / t->square * t->square; row++)
+        square_weights_of_row(t, row);
+}
+
+/* Through memory of the size of a split with the largest head. */
+bool k_square_sum_ref(const struct kv_square_sum *t)
+{
+    static _Thread_local _Alignas(64) char panels[sizeof(uint16_t) * KV_SPLIT * KV_DIM_MOST];
+    struct kv_square_values v = t->values;
+    v.dst = panels;
+    const bool finite = k_square_values_ref(&v);
+    k_squares_bf16_ref(&(struct squares){.sums = t->sums,
+                                         .sums_bytes = t->ld * sizeof(float),
+                                         .x = t->x,
+                                         .w = panels,
+                                         .w_bytes = (size_t)v.at.steps * SQUARE_BYTES,
+                                         .tall = 1,
+                                         .wide = v.dims / SQUARE,
+                                         .steps = v.at.steps,
+                                         .rows = t->rows,
+                                         .parts = t->parts});
+    return finite;
+}

@@ -48,6 +48,7 @@ INLINE v16 step_weights(const char *at, enum panel type, int which)
 }
 
 #define TILE_FMA v_fma
+#include "model-server/backend/cpu/bf16_bits.inc.h"
 #include "model-server/backend/cpu/kernels_tile.inc.h"
 #include "model-server/backend/cpu/kernels_widen.inc.h"
 
@@ -93,13 +94,6 @@ void ISA(narrow_f16)(uint16_t *dst, const float *src, uint32_t n)
         v_to_f16(dst, v_load(src));
     v_to_f16(last, v_load_n(src, n));
     memcpy(dst, last, n * sizeof(*dst));
-}
-
-INLINE i16 bf16_bits(v16 v)
-{
-    i16 u = v_bits(v), mag = i_and(u, i_set(0x7fffffff)), odd = i_and(i_shr(u, 16), i_set(1));
-    i16 rounded = i_add(u, i_add(i_set(0x7fff), odd));
-    return i_shr(i_above(mag, i_set(0x7f800000), i_or(u, i_set(0x400000)), rounded), 16);
 }
 
 void ISA(narrow_bf16)(uint16_t *dst, const float *src, uint32_t n)

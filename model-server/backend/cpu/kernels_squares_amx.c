@@ -67,24 +67,43 @@ INLINE void fetch_near(const char *at, const size_t bytes)
         __builtin_prefetch(at + i, 0, 3);
 }
 
-/* Up to two panels with 32 rows: w stays in its registers for all parts of x. */
-INLINE void step_square(const struct squares *t, const char *x, const char *w, const char *next,
-                        const int wide, const int parts, const bool i8)
+/* Panels of a block, and where those are that are prefetched. */
+struct panels {
+    const char *w[4], *next[4];
+};
+
+INLINE struct panels panels_at(const struct squares *t, uint32_t panel, const int wide)
 {
-    const size_t wb = t->w_bytes;
-    LOAD(6, w, 64);
+    struct panels p;
+    UNROLL for (int i = 0; i < wide; i++)
+    {
+        const size_t at = (panel + (size_t)i) * t->w_bytes;
+        const char *const *listed = t->panels + panel + i;
+        p.w[i] = t->panels ? listed[0] : t->w + at;
+        p.next[i] = t->panels ? listed[SQUARE_AHEAD] : t->next + at;
+    }
+    return p;
+}
+
+/* Up to two panels with 32 rows: w stays in its registers for all parts of x. `far`: what of
+ * `next` is prefetched. */
+INLINE void step_square(const struct squares *t, const char *x, const char *const *w, size_t at,
+                        const char *const *next, size_t far, const int wide, const int parts,
+                        const bool i8)
+{
+    LOAD(6, w[0] + at, 64);
     if (wide > 1)
-        LOAD(7, w + wb, 64);
+        LOAD(7, w[1] + at, 64);
     UNROLL for (int p = 0; p < parts; p++, x += SQUARE_BYTES)
     {
         LOAD(4, x, 64);
         MULTIPLY(0, 4, 6);
         if (p == 0)
-            fetch(next, t->fetch);
+            fetch(next[0] + far, t->fetch);
         if (wide > 1)
             MULTIPLY(1, 4, 7);
         if (p == 0 && wide > 1)
-            fetch(next + wb, t->fetch);
+            fetch(next[1] + far, t->fetch);
         LOAD(5, x + t->x_bytes, 64);
         MULTIPLY(2, 5, 6);
         if (wide > 1)
@@ -95,10 +114,11 @@ INLINE void step_square(const struct squares *t, const char *x, const char *w, c
 /* Up to four panels with up to 16 rows, of which x stays in its registers: w is read once. Memory
  * is the limit here; a line that is prefetched twice, before and behind the load of a tile, arrives
  * sooner. */
-INLINE void step_row(const struct squares *t, const char *x, const char *w, const char *next,
-                     const int wide, const int parts, const bool i8)
+INLINE void step_row(const struct squares *t, const char *x, const char *const *w, size_t at,
+                     const char *const *next, size_t far, const int wide, const int parts,
+                     const bool i8)
 {
-    const size_t wb = t->w_bytes, part = (size_t)t->rows * SQUARE_STEP_BYTES;
+    const size_t part = (size_t)t->rows * SQUARE_STEP_BYTES;
     LOAD(4, x, 64);
     if (parts > 1) {
         LOAD(5, x + part, 64);
@@ -106,10 +126,11 @@ INLINE void step_row(const struct squares *t, const char *x, const char *w, cons
     }
 #define PANEL(sum, n)                                                                              \
     do {                                                                                           \
-        fetch_near(next + (n)*wb, t->fetch);                                                       \
-        LOAD(7, w + (n)*wb, 64);                                                                   \
+        fetch_near(next[n] + far, t->fetch);                                                       \
+        LOAD(7, w[n] + at, 64);                                                                    \
         MULTIPLY(sum, 4, 7);                                                                       \
-        fetch(next + (n)*wb, t->fetch);                                                            \
+        if (!t->panels)                                                                            \
+            fetch(next[n] + far, t->fetch);                                                        \
         if (parts > 1) {                                                                           \
             MULTIPLY(sum, 5, 7);                                                                   \
             MULTIPLY(sum, 6, 7);                                                                   \
@@ -126,22 +147,24 @@ INLINE void step_row(const struct squares *t, const char *x, const char *w, cons
 }
 
 /* Up to 2 x 2 or 1 x 4 squares, over all steps. */
-INLINE void block(const struct squares *t, char *sums, const char *x, const char *w,
-                  const char *next, const int tall, const int wide, const int parts, const bool i8)
+INLINE void block(const struct squares *t, char *sums, const char *x, const struct panels *p,
+                  const int tall, const int wide, const int parts, const bool i8)
 {
     const size_t end = (size_t)t->steps * SQUARE_BYTES;
     const size_t cut = end > t->ahead ? end - t->ahead : 0;
-    const char *ahead = cut && t->ahead ? w + t->ahead : next;
+    const bool within = cut && t->ahead;
+    const char *const *from = within ? p->w : p->next;
+    size_t far = within ? t->ahead : 0;
     start_sums(t, sums, tall, wide);
     for (size_t at = 0; at < end; at += SQUARE_BYTES) {
         if (at == cut)
-            ahead = next;
+            from = p->next, far = 0;
         if (tall > 1)
-            step_square(t, x, w + at, ahead, wide, parts, i8);
+            step_square(t, x, p->w, at, from, far, wide, parts, i8);
         else
-            step_row(t, x, w + at, ahead, wide, parts, i8);
+            step_row(t, x, p->w, at, from, far, wide, parts, i8);
         x += (size_t)parts * t->rows * SQUARE_STEP_BYTES;
-        ahead += t->fetch;
+        far += t->fetch;
     }
     store_sums(t, sums, tall, wide);
 }
@@ -151,12 +174,12 @@ INLINE void row_of_blocks(const struct squares *t, uint32_t row, const int tall,
                           const uint32_t most, const int parts, const bool i8)
 {
     char *sums = (char *)t->sums + (size_t)row * SQUARE * t->sums_bytes;
-    const char *x = t->x + row * t->x_bytes, *w = t->w, *next = t->next;
-    uint32_t left = t->wide;
+    const char *x = t->x + row * t->x_bytes;
+    uint32_t panel = 0;
 #define TAKE(n)                                                                                    \
-    for (; most >= (n) && left >= (n); left -= (n)) {                                              \
-        block(t, sums, x, w, next, tall, n, parts, i8);                                            \
-        sums += (size_t)(n)*64, w += (n)*t->w_bytes, next += (n)*t->w_bytes;                       \
+    for (; most >= (n) && t->wide - panel >= (n); panel += (n)) {                                  \
+        const struct panels p = panels_at(t, panel, n);                                            \
+        block(t, sums + (size_t)panel * 64, x, &p, tall, n, parts, i8);                            \
     }
     TAKE(4)
     TAKE(2)

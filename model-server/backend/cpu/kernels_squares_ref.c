@@ -58,7 +58,8 @@ static const char *x_at(const struct squares *t, uint32_t r)
 }
 static const char *w_at(const struct squares *t, uint32_t i)
 {
-    return t->w + i / SQUARE * t->w_bytes + (size_t)(i % SQUARE) * sizeof(float);
+    const char *panel = t->panels ? t->panels[i / SQUARE] : t->w + i / SQUARE * t->w_bytes;
+    return panel + (size_t)(i % SQUARE) * sizeof(float);
 }
 
 void k_squares_bf16_ref(const struct squares *t)

@@ -30,6 +30,8 @@ enum { KV_SCORES_LD = KV_SPLIT + 16 };
  * processes. */
 enum { KV_AHEAD = 4 };
 
+enum { KV_DIM_MOST = 576 }; /* of a head */
+
 static inline uint32_t kv_padded(uint32_t head_dim) { return (head_dim + 15) & ~15u; }
 
 /* Dimensions of a key that are multiplied: those after the last are 0, as in q. */
@@ -85,5 +87,48 @@ struct kv_values {
     const float *p; /* rows KV_SCORES_LD apart */
     uint32_t rows, head_dim, first, end;
     const char *const *pages; /* as many as `end` requires, and KV_AHEAD more */
+};
+
+/* Operands of squares (squares.h) that sum weighted values of bfloat16. A step is 32 positions, the
+ * pages of 16 of them beside each other: columns 2 c and 2 c + 1 are positions c and c + 16. Where
+ * the listed pages begin at the second half of a step, `lead` is 1, else 0. Positions of the list
+ * that are outside of [first, end) are zeros, and are not read. */
+struct kv_columns {
+    uint32_t lead, steps, first, end;
+};
+
+/* Panels of 16 dimensions: panel p is `steps` steps at dst + p * steps * SQUARE_BYTES. */
+struct kv_square_values {
+    char *dst;
+    const char *const *pages; /* and KV_AHEAD more */
+    uint32_t dims;            /* a multiple of 32 */
+    struct kv_columns at;
+};
+
+/* Positions of a list, [lo, hi). */
+struct kv_seen {
+    uint32_t lo, hi;
+};
+
+/* Rows of weights as x of squares (squares.h): `rows` of them at src, KV_SCORES_LD apart, finite or
+ * NaN; each counts at the positions seen[row]. There are whole squares of `square` rows; those
+ * after the last are zeros. */
+struct kv_square_weights {
+    char *dst;
+    const float *src;
+    const struct kv_seen *seen;
+    uint32_t rows, square;
+    uint32_t parts; /* 1: rounded; SQUARE_PARTS: their sum is the weight, from small to large */
+    uint32_t lead, steps; /* as above */
+};
+
+/* Weighted values of up to 16 rows, laid out a step at a time: the sums that squares_bf16() has of
+ * square_weights() and square_values(). */
+struct kv_square_sum {
+    float *sums; /* [rows], ld apart */
+    size_t ld;
+    const char *x; /* rows of weights */
+    uint32_t rows, parts;
+    struct kv_square_values values; /* without dst */
 };
 #endif

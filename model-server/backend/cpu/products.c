@@ -127,6 +127,7 @@ void choose_products(struct device *d, enum arith asked)
         choose_half(d);
     else /* exact in three passes */
         d->squares = d->features & CPU_AMX_BF16 ? SQUARE_PARTS : 0;
+    d->squares_kv = d->squares;
     struct arena *a = aligned_alloc(64, sizeof(*a));
     if (!a)
         return;

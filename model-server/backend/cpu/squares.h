@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 enum { SQUARE = 16, SQUARE_STEP_BYTES = 64, SQUARE_BYTES = SQUARE * SQUARE_STEP_BYTES };
+enum { SQUARE_AHEAD = 4 };
 enum { SQUARE_PARTS = 3 }; /* bfloat16 numbers in an fp32 number: 3 x 8 bits of significand */
 
 /* `tall` times `wide` squares, of `rows` rows each: 16, or fewer if tall is 1. */
@@ -29,11 +30,15 @@ struct squares {
     size_t x_bytes;    /* from 16 rows to the next 16 */
     const char *w;     /* panels */
     size_t w_bytes;    /* from one panel to the next */
+    /* Where each of `wide` panels is, instead of w and w_bytes, and of SQUARE_AHEAD more, which are
+     * prefetched as `next` is; NULL: w and w_bytes say so. */
+    const char *const *panels;
     uint32_t tall, wide, steps, rows;
     uint32_t parts; /* 1 or SQUARE_PARTS; of int8 1 */
     bool add;       /* continue the existing sums, instead of starting at zero */
     /* Prefetches `fetch` bytes of each panel per step: `ahead` bytes ahead in the panel, and
-     * after its last step from `next` on, panels w_bytes apart. Multiples of 64; fetch 0:
+     * after its last step from `next` on, panels w_bytes apart; with `panels` those that are
+     * SQUARE_AHEAD further on. Multiples of 64; fetch 0:
      * nothing. Does not change a result. */
     size_t fetch, ahead;
     const char *next;
