@@ -42,7 +42,7 @@ struct device {
 
 /* Panels are assigned to threads in groups of this many, at load and in every product. */
 enum { PANEL_GRAIN = 4 };
-enum { MAX_HEAD_DIM = KV_DIM_MOST };
+enum { MAX_HEAD_DIM = 576 };
 enum { THREAD_SCRATCH = 640 * 1024 };
 
 /* Grows on demand; contents are lost. NULL (and d->fault set): out of memory. */

@@ -101,22 +101,27 @@ static int64_t position_in(const struct kv_columns *a, uint32_t step, uint32_t c
     return i >= a->first && i < a->end ? i : -1;
 }
 
-bool k_square_values_ref(const struct kv_square_values *t)
+/* Dimensions [first, first + n) as panels at dst. */
+static bool lay_values(char *dst, const struct kv_square_values *t, uint32_t first, uint32_t n)
 {
     bool finite = true;
-    for (uint32_t d = 0; d < t->dims; d++)
+    for (uint32_t d = 0; d < n; d++)
         for (uint32_t c = 0; c < 32 * t->at.steps; c++) {
             const int64_t i = position_in(&t->at, c / 32, c % 32);
             uint16_t v = 0;
             if (i >= 0)
-                v = ((const uint16_t *)(const void *)
-                         t->pages[i / KV_PAGE])[kv_value_at(KV_BF16, t->dims, i % KV_PAGE, d)];
+                v = ((const uint16_t *)(const void *)t->pages[i / KV_PAGE])[kv_value_at(
+                    KV_BF16, t->dims, i % KV_PAGE, first + d)];
             finite &= (v & 0x7f80) != 0x7f80;
-            uint16_t *panel =
-                (uint16_t *)(void *)(t->dst + (size_t)(d / LANES) * t->at.steps * SQUARE_BYTES);
-            panel[((size_t)(c / 2) * LANES + d % LANES) * 2 + c % 2] = v;
+            char *panel = dst + (size_t)(d / LANES) * t->at.steps * SQUARE_BYTES;
+            ((uint16_t *)(void *)panel)[((size_t)(c / 2) * LANES + d % LANES) * 2 + c % 2] = v;
         }
     return finite;
+}
+
+bool k_square_values_ref(const struct kv_square_values *t)
+{
+    return lay_values(t->dst, t, 0, t->dims);
 }
 
 static void square_weights_of_row(const struct kv_square_weights *t, uint32_t row)
@@ -147,22 +152,22 @@ void k_square_weights_ref(const struct kv_square_weights *t)
         square_weights_of_row(t, row);
 }
 
-/* Through memory of the size of a split with the largest head. */
+/* A panel after the other. */
 bool k_square_sum_ref(const struct kv_square_sum *t)
 {
-    static _Thread_local _Alignas(64) char panels[sizeof(uint16_t) * KV_SPLIT * KV_DIM_MOST];
-    struct kv_square_values v = t->values;
-    v.dst = panels;
-    const bool finite = k_square_values_ref(&v);
-    k_squares_bf16_ref(&(struct squares){.sums = t->sums,
-                                         .sums_bytes = t->ld * sizeof(float),
-                                         .x = t->x,
-                                         .w = panels,
-                                         .w_bytes = (size_t)v.at.steps * SQUARE_BYTES,
-                                         .tall = 1,
-                                         .wide = v.dims / SQUARE,
-                                         .steps = v.at.steps,
-                                         .rows = t->rows,
-                                         .parts = t->parts});
+    _Alignas(64) char panel[KV_SPLIT / 32 * SQUARE_BYTES];
+    bool finite = true;
+    for (uint32_t d = 0; d < t->values.dims; d += LANES) {
+        finite &= lay_values(panel, &t->values, d, LANES);
+        k_squares_bf16_ref(&(struct squares){.sums = t->sums + d,
+                                             .sums_bytes = t->ld * sizeof(float),
+                                             .x = t->x,
+                                             .w = panel,
+                                             .tall = 1,
+                                             .wide = 1,
+                                             .steps = t->values.at.steps,
+                                             .rows = t->rows,
+                                             .parts = t->parts});
+    }
     return finite;
 }

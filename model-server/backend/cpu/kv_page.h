@@ -30,8 +30,6 @@ enum { KV_SCORES_LD = KV_SPLIT + 16 };
  * processes. */
 enum { KV_AHEAD = 4 };
 
-enum { KV_DIM_MOST = 576 }; /* of a head */
-
 static inline uint32_t kv_padded(uint32_t head_dim) { return (head_dim + 15) & ~15u; }
 
 /* Dimensions of a key that are multiplied: those after the last are 0, as in q. */
