@@ -319,7 +319,7 @@ struct lora {
     uint32_t rank, first, n;
     float scale;
 };
-enum { LORA_MAX_PARTS = 3, LORA_MAX_RANK = 512 };
+enum { LORA_MAX_PARTS = 4, LORA_MAX_RANK = 512 };
 /* The updates of one adapter for one matrix (q, k and v have one each); n_parts 0: none. */
 struct lora_set {
     struct lora part[LORA_MAX_PARTS];

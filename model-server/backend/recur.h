@@ -31,7 +31,8 @@ struct conv {
  *   DELTA  g = exp(-exp(a_log) softplus(step + dt_bias)), b = sigmoid(beta); k and q are normalised
  *          to length 1, q is divided by the root of key_dim (Gated DeltaNet, arXiv 2412.06464):
  *          S = g S + k (b (v - g S^T k))^T. beta_scale multiplies b. With `by_key` each element of
- *          a key has a step, and so each row of S a decay (Kimi Delta Attention, arXiv 2510.26692)
+ *          a key has a step, and so each row of S a decay (Kimi Delta Attention, arXiv 2510.26692).
+ *          With `floor` g = exp(floor sigmoid(exp(a_log) (step + dt_bias))), above exp(floor)
  *   SSM    d = softplus(step + dt_bias) within dt_min .. dt_max, g = exp(-exp(a_log) d) (Mamba-2,
  *          arXiv 2405.21060): S = g S + k (d v)^T
  *   SCAN   each value has a step of its own, each number of the state a decay: d[j] = softplus(step
@@ -54,6 +55,7 @@ struct recur {
     const float *step, *beta;
     uint32_t step_stride, beta_stride;
     float beta_scale;             /* DELTA */
+    float floor;                  /* DELTA: of the decays' logarithms, below 0; 0: none */
     bool by_key;                  /* DELTA: rows of step and dt_bias are [heads * key_dim] */
     const float *a_log, *dt_bias; /* [heads] */
     const float *rates;           /* SCAN, instead of a_log: [heads][key_dim][value_dim] */

@@ -194,9 +194,14 @@ void config_moe_layers(struct decoder_spec *s); /* every layer has experts */
 /* Layers with experts: those that are "sparse" in mlp_layer_types, else all but the first
  * `dense`. */
 void config_mlp_layer_types(struct config *c, struct decoder_spec *s, uint32_t dense);
+/* s->mla but its indexer, and head_dim, by DeepSeek's keys: kv_lora_rank, qk_nope_head_dim,
+ * qk_rope_head_dim, v_head_dim (absent: `v`) and q_lora_rank (absent: `q_rank`; null: one matrix).
+ * The family sets the layers and their rotation. */
+void config_latent(struct config *c, struct decoder_spec *s, uint32_t q_rank, uint32_t v);
 /* Experts with DeepSeek's keys: n_routed_experts or num_experts, num_experts_per_tok, n_group,
  * topk_group, norm_topk_prob, routed_scaling_factor, n_shared_experts or num_shared_experts,
- * moe_intermediate_size, first_k_dense_replace. The family sets score, select_bias and
+ * moe_intermediate_size, first_k_dense_replace; or Kimi's for some of them: num_local_experts,
+ * num_experts_per_token, num_expert_group, moe_renormalize. The family sets score, select_bias and
  * group_pairs. */
 void config_deepseek_moe(struct config *c, struct decoder_spec *s);
 /* Granite's: experts on every layer, as wide as intermediate_size, and shared_intermediate_size. */

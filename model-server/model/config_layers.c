@@ -107,15 +107,35 @@ void config_mlp_layer_types(struct config *c, struct decoder_spec *s, uint32_t d
             t ? cJSON_IsString(t) && strcmp(t->valuestring, "sparse") == 0 : i >= dense;
 }
 
+/* Of the norms within latent attention, whatever the file's is. */
+static const double LATENT_EPS = 1e-6;
+
+void config_latent(struct config *c, struct decoder_spec *s, uint32_t q_rank, uint32_t v)
+{
+    struct mla_spec *m = &s->mla;
+    m->q_rank = config_u32_or(c, "q_lora_rank", q_rank, 1, 1u << 20);
+    m->kv_rank = config_u32_or(c, "kv_lora_rank", 512, 1, 1u << 16);
+    m->nope = config_u32_or(c, "qk_nope_head_dim", 128, 1, 4096);
+    m->rope = config_u32_or(c, "qk_rope_head_dim", 64, 2, ROPE_MAX_DIM);
+    m->v = config_u32_or(c, "v_head_dim", v, 1, 4096);
+    m->eps = (float)LATENT_EPS;
+    if (m->rope % 2)
+        config_fail(c, "`qk_rope_head_dim` must be even");
+    s->head_dim = m->nope + m->rope;
+    s->n_kv_heads = s->n_heads; /* `num_key_value_heads` is not used */
+    s->rope[0].dim = m->rope;
+}
+
 void config_deepseek_moe(struct config *c, struct decoder_spec *s)
 {
     struct moe_spec *m = &s->moe;
-    m->n_experts =
-        config_u32_or(c, config_either(c, "n_routed_experts", "num_experts"), 256, 1, 4096);
-    m->top_k = config_u32_or(c, "num_experts_per_tok", 8, 1, 4096);
-    m->n_groups = config_u32_or(c, "n_group", 1, 1, 4096);
+    const char *experts = config_either(c, "num_experts", "num_local_experts");
+    m->n_experts = config_u32_or(c, config_either(c, "n_routed_experts", experts), 256, 1, 4096);
+    m->top_k = config_u32_or(c, config_either(c, "num_experts_per_token", "num_experts_per_tok"), 8,
+                             1, 4096);
+    m->n_groups = config_u32_or(c, config_either(c, "num_expert_group", "n_group"), 1, 1, 4096);
     m->top_groups = config_u32_or(c, "topk_group", 1, 1, 4096);
-    m->renormalise = config_bool_or(c, "norm_topk_prob", true);
+    m->renormalise = config_bool_or(c, config_either(c, "moe_renormalize", "norm_topk_prob"), true);
     m->scale = (float)config_num_or(c, "routed_scaling_factor", 1);
     m->ffn = config_dim(c, "moe_intermediate_size");
     m->shared_ffn =

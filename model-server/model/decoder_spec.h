@@ -187,9 +187,12 @@ struct recur_spec {
                       beta and decay (Qwen3-Next) */
     /* MIXER_DELTA: q, k and v, and their convolutions, have tensors of their own */
     bool apart;
-    /* MIXER_DELTA: not 0: each element of a key has a decay. Decays and z are made by pairs of
-     * matrices of this rank, and z's sigmoid is the gate (Kimi Linear, arXiv 2510.26692). */
+    /* MIXER_DELTA: each element of a key has a decay, and z's sigmoid is the gate (Kimi Delta
+     * Attention, arXiv 2510.26692). Decays and z are made by pairs of matrices of rank `gate_rank`,
+     * or by one matrix each if it is 0. decay_floor: see struct recur. */
+    bool by_key;
     uint32_t gate_rank;
+    float decay_floor;
     float beta_scale, gate_eps; /* MIXER_DELTA: factor of beta; of the norm with the gate */
     bool conv_bias;             /* of the convolution */
     bool proj_bias;             /* biases of the matrices before and after */
@@ -518,7 +521,9 @@ enum delta_part { DELTA_Q, DELTA_K, DELTA_V, DELTA_Z, DELTA_BETA, DELTA_DECAY };
 uint32_t spec_delta_row(const struct recur_spec *r, enum delta_part p, uint32_t head);
 static inline uint32_t spec_delta_rows(const struct recur_spec *r, enum delta_part p)
 {
-    return p <= DELTA_K ? r->key_dim : p <= DELTA_Z ? r->value_dim : 1;
+    return p <= DELTA_K || (p == DELTA_DECAY && r->by_key) ? r->key_dim
+           : p <= DELTA_Z                                  ? r->value_dim
+                                                           : 1;
 }
 
 /* The usual factor of q.k. */

@@ -152,6 +152,15 @@ static bool is_latent(const struct lora_base *base, uint32_t layer)
     return base->spec->layers[layer].mixer == MIXER_MLA;
 }
 
+/* Rows of a head in W_ATTN_GATE. */
+static uint32_t gate_rows(const struct lora_base *base, uint32_t layer)
+{
+    const struct decoder_spec *s = base->spec;
+    return attn_gate_by_head(s->attn_gate) ? 1
+           : is_latent(base, layer)        ? s->mla.v
+                                           : spec_v_dim(s, layer);
+}
+
 /* The same for latent attention: q's heads are in two matrices, and every rank has the latent. */
 static void place_latent(const struct lora_base *base, struct lora_pair *p, uint32_t *inputs,
                          uint32_t *outputs)
@@ -172,6 +181,10 @@ static void place_latent(const struct lora_base *base, struct lora_pair *p, uint
         p->n = *outputs = s->hidden;
         p->column = h.first * m->v;
         break;
+    case W_ATTN_GATE:
+        p->n = h.n * gate_rows(base, p->layer);
+        *outputs = s->n_heads * gate_rows(base, p->layer);
+        break;
     default: /* W_Q, W_Q_B */
         *inputs = p->role == W_Q ? s->hidden : m->q_rank;
         *outputs = s->n_heads * (m->nope + m->rope);
@@ -189,7 +202,7 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
 {
     const struct decoder_spec *s = base->spec;
     const struct split *sp = base->split;
-    if (lora_is_recur(p->role)) {
+    if (lora_is_recur(s, p->layer, p->role)) {
         lora_recur_place(base, p, inputs, outputs);
         return;
     }
@@ -220,6 +233,10 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
                     : s->attn_gate == ATTN_GATE_BESIDE_Q ? 2 * heads
                                                          : heads) *
                    (p->role == W_V ? v_dim : dim);
+        break;
+    case W_ATTN_GATE:
+        p->n = p->most_n = heads_of(base, p->layer, 0).n * gate_rows(base, p->layer);
+        *outputs = heads * gate_rows(base, p->layer);
         break;
     case W_GATE_UP:
     case W_SHARED_GATE_UP:
@@ -252,7 +269,7 @@ static uint32_t row_of_b(const struct lora_pair *p, const struct lora_base *base
     struct slice f;
     bool gated;
     const uint32_t ffn = mlp_of(base, p, &f, &gated);
-    if (lora_is_recur(p->role))
+    if (lora_is_recur(s, p->layer, p->role))
         return lora_recur_row(p, base, i);
     if (is_latent(base, p->layer) && (p->role == W_Q || p->role == W_Q_B)) {
         const uint32_t nope = s->mla.nope, rope = s->mla.rope;
@@ -272,6 +289,8 @@ static uint32_t row_of_b(const struct lora_pair *p, const struct lora_base *base
     case W_Q:
     case W_V:
         break;
+    case W_ATTN_GATE:
+        return heads_of(base, p->layer, 0).first * gate_rows(base, p->layer) + i;
     case W_GATE_UP:
     case W_SHARED_GATE_UP:
         if (p->role == W_GATE_UP && s->mlp == MLP_UP_PACKED)
@@ -387,12 +406,12 @@ static int add_pair(struct lora_search *s, uint32_t layer, enum lora_site site, 
 static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
 {
     const struct layer_spec *l = &s->layers[layer];
-    if (lora_is_recur(role))
+    if (lora_is_recur(s, layer, role))
         return lora_recur_has(s, layer, role);
     if (l->mixer == MIXER_SHARED)
         return false; /* PEFT would change the block of all layers that share it */
-    if ((role == W_Q || role == W_K || role == W_V || role == W_O) && l->mixer == MIXER_DELTA)
-        return false; /* of recur_spec.apart */
+    if (role == W_ATTN_GATE)
+        return l->mixer == MIXER_ATTENTION || l->mixer == MIXER_MLA;
     if ((role == W_K || role == W_V) && l->mixer == MIXER_CROSS)
         return false; /* their input is a picture, which sequences with other adapters share */
     return !((role == W_K && l->kv_of) || (role == W_V && (l->kv_of || l->k_is_v)));
@@ -403,11 +422,16 @@ static int collect(struct lora_search *s)
     static const struct {
         enum role role;
         enum lora_site site;
-        bool mlp, latent, shared, gated;
+        bool mlp, latent, shared, gated, recurs;
     } rows[] = {{W_QKV, LORA_QKV},
                 {W_Q, LORA_QKV},
                 {W_Q, LORA_Q_ROPE, .latent = true},
                 {W_Q, LORA_Q_GATE, .gated = true},
+                {W_ATTN_GATE, LORA_Q_GATE},
+                {W_Q, LORA_MIX_IN, .recurs = true},
+                {W_K, LORA_MIX_IN, .recurs = true},
+                {W_V, LORA_MIX_IN, .recurs = true},
+                {W_O, LORA_MIX_OUT, .recurs = true},
                 {W_K, LORA_QKV},
                 {W_V, LORA_QKV},
                 {W_Q_A, LORA_Q_A, .latent = true},
@@ -423,16 +447,17 @@ static int collect(struct lora_search *s)
                 {W_SHARED_GATE, LORA_UP, .shared = true},
                 {W_SHARED_UP, LORA_UP, .shared = true},
                 {W_SHARED_DOWN, LORA_DOWN, .shared = true},
-                {W_MIX_IN, LORA_MIX_IN},
-                {W_MIX_Z, LORA_MIX_IN},
-                {W_MIX_BETA, LORA_MIX_GATES},
-                {W_MIX_DECAY, LORA_MIX_GATES},
-                {W_MIX_BETA_DECAY, LORA_MIX_GATES},
-                {W_MIX_OUT, LORA_MIX_OUT}};
+                {W_MIX_IN, LORA_MIX_IN, .recurs = true},
+                {W_MIX_Z, LORA_MIX_IN, .recurs = true},
+                {W_MIX_BETA, LORA_MIX_GATES, .recurs = true},
+                {W_MIX_DECAY, LORA_MIX_GATES, .recurs = true},
+                {W_MIX_BETA_DECAY, LORA_MIX_GATES, .recurs = true},
+                {W_MIX_OUT, LORA_MIX_OUT, .recurs = true}};
     const struct decoder_spec *spec = s->base->spec;
     for (uint32_t layer = 0; layer < spec->n_layers; layer++)
         for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-            if (!(rows[i].latent && !is_latent(s->base, layer)) &&
+            if (rows[i].recurs == lora_is_recur(spec, layer, rows[i].role) &&
+                !(rows[i].latent && !is_latent(s->base, layer)) &&
                 !(rows[i].gated && spec->attn_gate != ATTN_GATE_BESIDE_Q) &&
                 !(rows[i].shared && !(spec->layers[layer].moe && spec->moe.shared_ffn)) &&
                 !(rows[i].mlp && spec->layers[layer].moe && !spec->moe.beside) &&

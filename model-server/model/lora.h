@@ -26,7 +26,7 @@ enum lora_site {
     LORA_MIX_IN,
     LORA_MIX_GATES,
     LORA_MIX_OUT,
-    LORA_Q_GATE, /* gated attention: the rows after each head's q */
+    LORA_Q_GATE, /* gated attention: the rows after each head's q, or the gate's matrix */
     LORA_SITES
 };
 

@@ -8,8 +8,13 @@ struct part {
 };
 enum { MOST_PARTS = 5 };
 
-bool lora_is_recur(enum role r)
+/* The matrices that a delta layer with recur_spec.apart has instead of W_MIX_IN and W_MIX_OUT. */
+static bool is_apart(enum role r) { return r == W_Q || r == W_K || r == W_V || r == W_O; }
+
+bool lora_is_recur(const struct decoder_spec *s, uint32_t layer, enum role r)
 {
+    if (s->layers[layer].mixer == MIXER_DELTA && is_apart(r))
+        return true;
     return r == W_MIX_IN || r == W_MIX_Z || r == W_MIX_BETA || r == W_MIX_DECAY ||
            r == W_MIX_BETA_DECAY || r == W_MIX_OUT;
 }
@@ -18,6 +23,9 @@ bool lora_recur_has(const struct decoder_spec *s, uint32_t layer, enum role r)
 {
     const enum mixer_kind m = s->layers[layer].mixer;
     if (m == MIXER_DELTA && s->recur.apart)
+        return is_apart(r) || r == W_MIX_BETA ||
+               (!s->recur.gate_rank && (r == W_MIX_Z || r == W_MIX_DECAY));
+    if (is_apart(r))
         return false;
     if (m == MIXER_DELTA)
         return r == W_MIX_IN || r == W_MIX_OUT || s->recur.grouped == (r == W_MIX_BETA_DECAY);
@@ -31,7 +39,10 @@ static int delta_parts(const struct lora_base *b, enum role r, struct part p[MOS
         enum role role;
         enum delta_part part;
         bool grouped; /* only then */
-    } rows[] = {{W_MIX_IN, DELTA_Q, false},
+    } rows[] = {{W_Q, DELTA_Q, false},
+                {W_K, DELTA_K, false},
+                {W_V, DELTA_V, false},
+                {W_MIX_IN, DELTA_Q, false},
                 {W_MIX_IN, DELTA_K, false},
                 {W_MIX_IN, DELTA_V, false},
                 {W_MIX_IN, DELTA_Z, true},
@@ -89,10 +100,20 @@ static uint32_t all_rows(const struct decoder_spec *s, enum mixer_kind m, enum r
         return 3 * s->hidden;
     if (m != MIXER_DELTA)
         return 2 * v + 2 * k + r->heads;
-    return role == W_MIX_IN           ? 2 * k + (r->grouped ? 2 : 1) * v
-           : role == W_MIX_Z          ? v
-           : role == W_MIX_BETA_DECAY ? 2 * r->heads
-                                      : r->heads;
+    switch (role) {
+    case W_Q:
+    case W_K:
+        return k;
+    case W_V:
+    case W_MIX_Z:
+        return v;
+    case W_MIX_IN:
+        return 2 * k + (r->grouped ? 2 : 1) * v;
+    case W_MIX_BETA_DECAY:
+        return 2 * r->heads;
+    default: /* W_MIX_BETA, W_MIX_DECAY */
+        return r->heads * (role == W_MIX_DECAY ? spec_delta_rows(r, DELTA_DECAY) : 1);
+    }
 }
 
 /* By columns: those of the mixer's result on this rank. */
@@ -114,7 +135,7 @@ void lora_recur_place(const struct lora_base *b, struct lora_pair *p, uint32_t *
     struct part parts[MOST_PARTS];
     const enum mixer_kind m = b->spec->layers[p->layer].mixer;
     *outputs = b->spec->hidden;
-    if (p->role == W_MIX_OUT) {
+    if (p->role == W_MIX_OUT || p->role == W_O) {
         place_out(b, p, inputs);
         return;
     }
@@ -128,6 +149,8 @@ void lora_recur_place(const struct lora_base *b, struct lora_pair *p, uint32_t *
         m == MIXER_CONV ? 3 * ((b->spec->hidden - 1) / (uint32_t)b->split->world + 1) : p->n;
     if (p->role == W_MIX_Z)
         p->first = 2 * g.n * r->key_dim + h.n * r->value_dim;
+    if (p->role == W_K || p->role == W_V)
+        p->first = (p->role == W_K ? 1 : 2) * g.n * r->key_dim;
     if (p->role == W_MIX_DECAY)
         p->first = h.n;
 }
@@ -136,7 +159,7 @@ uint32_t lora_recur_row(const struct lora_pair *p, const struct lora_base *b, ui
 {
     struct part parts[MOST_PARTS];
     const enum mixer_kind m = b->spec->layers[p->layer].mixer;
-    if (p->role == W_MIX_OUT)
+    if (p->role == W_MIX_OUT || p->role == W_O)
         return i;
     const int n = parts_of(b, p, parts);
     const struct part *at = parts;

@@ -3,8 +3,8 @@
 #define MODEL_SERVER_MODEL_LORA_RECUR_H
 #include "model-server/model/lora.h"
 
-/* True if the pair updates a matrix of a recurrent mixer. */
-bool lora_is_recur(enum role r);
+/* True if a matrix of this role belongs to a recurrent mixer of the layer. */
+bool lora_is_recur(const struct decoder_spec *s, uint32_t layer, enum role r);
 /* True if the layer's mixer has a matrix of this role. */
 bool lora_recur_has(const struct decoder_spec *s, uint32_t layer, enum role r);
 /* Fills this rank's part of a pair whose site and role are set; and the inputs and outputs of the

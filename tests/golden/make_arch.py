@@ -341,6 +341,7 @@ CASES = {
     "nanochat": dict(model_type="nanochat", rope_parameters=THETA),
     "biogpt": dict(model_type="biogpt"),
     "apertus": dict(model_type="apertus", rope_parameters=THETA),
+    "apertus1p5_text": dict(model_type="apertus1p5_text", vocab_size=376, output_vocab_size=320, rope_parameters=THETA),
     "openai_gpt": dict(model_type="openai-gpt", n_embd=64, n_layer=3, n_head=8, n_positions=256),
     "xglm": dict(model_type="xglm", d_model=64, num_layers=3, attention_heads=8, ffn_dim=128, max_position_embeddings=256, pad_token_id=0),
     "granite_swa": dict(
@@ -393,6 +394,16 @@ CASES = {
         moe_intermediate_size=32, kv_lora_rank=16, q_lora_rank=24, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=16,
         linear_head_dim=12, linear_num_heads=8, linear_conv_kernel_dim=3, norm_topk_prob=False,
         layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention", "full_attention"],
+    ),
+    "bailing_hybrid": dict(
+        model_type="bailing_hybrid", num_hidden_layers=4, num_key_value_heads=8, num_local_experts=8, num_experts_per_tok=3,
+        moe_intermediate_size=32, n_group=4, topk_group=2, first_k_dense_replace=1, kv_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=8,
+        v_head_dim=10, head_dim=16, layer_group_size=3,
+    ),
+    "bailing_hybrid_hub": dict(
+        model_type="bailing_hybrid", num_hidden_layers=4, num_key_value_heads=8, num_local_experts=6, num_experts_per_tok=2, n_group=1,
+        topk_group=1, moe_intermediate_size=32, first_k_dense_replace=0, n_shared_experts=2, q_lora_rank=24, kv_lora_rank=16,
+        qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=16, head_dim=12, short_conv_kernel_size=3, layer_group_size=2, kda_safe_gate=False,
     ),
     "olmo_hybrid": dict(
         model_type="olmo_hybrid", num_hidden_layers=4, linear_num_key_heads=4, linear_num_value_heads=8, linear_key_head_dim=12,
@@ -653,6 +664,14 @@ def as_kimi(t, c):
     return None, c
 
 
+def as_ling_3(t, c):
+    """The tensors that were saved, without the keys that transformers derives."""
+    c = dict(c, head_dim=c["linear_head_dim"], kda_safe_gate=False)
+    for key in "linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim", "layer_types", "mlp_layer_types":
+        del c[key]
+    return None, c
+
+
 def experts_apart(t, layer, to, names):
     """The experts of a layer, which transformers 5 keeps in two tensors, under names of gate, up and down each."""
     up, down = (t.pop(f"model.layers.{layer}.mlp.experts.{k}") for k in ("gate_up_proj", "down_proj"))
@@ -790,7 +809,7 @@ def as_bitnet(linear, mode):
 
 
 AS = {"bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
-      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
+      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
 WITH = {"bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,

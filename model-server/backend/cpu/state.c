@@ -120,6 +120,12 @@ static float step_of(const struct recur *p, size_t row, uint32_t i)
     return math_softplus(p->step[row * p->step_stride + i] + p->dt_bias[i]);
 }
 
+/* The logarithm of a decay with a floor. */
+static float floored(const struct recur *p, size_t row, uint32_t i, float rate)
+{
+    return p->floor * math_sigmoid(rate * (p->step[row * p->step_stride + i] + p->dt_bias[i]));
+}
+
 static void prepare_head(const struct recur *p, size_t row, uint32_t h, float *work)
 {
     const float rate = math_exp(p->a_log[h]);
@@ -135,7 +141,8 @@ static void prepare_head(const struct recur *p, size_t row, uint32_t h, float *w
         work[1] = dt;
     } else {
         for (uint32_t i = 0; i < n; i++)
-            work[i] = math_exp(-rate * step_of(p, row, h * n + i));
+            work[i] = math_exp(p->floor != 0 ? floored(p, row, h * n + i, rate)
+                                             : -rate * step_of(p, row, h * n + i));
         work[n] = p->beta_scale * math_sigmoid(p->beta[row * p->beta_stride + h]);
     }
 }

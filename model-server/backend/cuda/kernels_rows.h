@@ -281,7 +281,7 @@ struct recur_args {
     size_t stride;
     uint32_t x_stride, q, k, v, step_stride, beta_stride, heads, key_heads, key_dim, value_dim;
     uint32_t kind, by_key, tokens, n_spans; /* kind: enum recur_kind */
-    float dt_min, dt_max, beta_scale;
+    float dt_min, dt_max, beta_scale, floor;
 };
 enum { RECUR_MOST_KEYS = 1024 }; /* key_dim */
 launch_fn recur_prepare_launch;  /* work, and the lengths of queries and keys */

@@ -60,7 +60,8 @@ void cuda_recur(struct device *d, float *o, const struct state_ref *s, const str
                            .n_spans = d->batch->n_spans,
                            .dt_min = p->dt_min,
                            .dt_max = p->dt_max,
-                           .beta_scale = p->beta_scale};
+                           .beta_scale = p->beta_scale,
+                           .floor = p->floor};
     if (p->key_dim > RECUR_MOST_KEYS) {
         err_set(&d->fault, ERR_VALIDATION, "keys of %u numbers: at most %d", p->key_dim,
                 RECUR_MOST_KEYS);

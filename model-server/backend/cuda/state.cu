@@ -109,7 +109,10 @@ static __global__ void __launch_bounds__(PREPARE_THREADS) recur_prepare_kernel(r
             dt = a.dt_min > dt ? a.dt_min : dt;
         }
         float *to = work + h * (decays + 1);
-        to[i % decays] = math_exp(-math_exp(a.a_log[h]) * dt);
+        const float rate = math_exp(a.a_log[h]);
+        to[i % decays] = math_exp(a.floor != 0.0f
+                                      ? a.floor * math_sigmoid(rate * (step[i] + a.dt_bias[i]))
+                                      : -rate * dt);
         if (i % decays == 0)
             to[decays] =
                 a.kind == RECUR_SSM     ? dt

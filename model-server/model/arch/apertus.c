@@ -1,8 +1,21 @@
 /* Apertus (arXiv 2509.14233): Llama whose q and k are normalised per head and whose MLP is xIELU
- * without a gate. */
+ * without a gate. Apertus 1.5 also embeds tokens of pictures and of sound, which it never
+ * generates: its head may lack their rows. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
+
+/* The head has rows for the first `output_vocab_size` ids. A request has no other ids. */
+static void head(struct config *c, struct decoder_spec *s)
+{
+    const uint32_t rows = config_u32_or(c, "output_vocab_size", s->vocab, 1, s->vocab);
+    if (rows == s->vocab)
+        return;
+    if (s->tied)
+        config_fail(c, "`output_vocab_size` contradicts `tie_word_embeddings`");
+    s->more_embeds = s->vocab - rows;
+    s->vocab = rows;
+}
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
@@ -17,10 +30,11 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_only(c, "post_norm", false);
     config_only(c, "mlp_bias", false);
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    head(c, s);
 }
 
 const struct arch arch_apertus = {
-    .types = (const char *const[]){"apertus", NULL},
+    .types = (const char *const[]){"apertus", "apertus1p5_text", NULL},
     .prefix = "model.",
     .names = {[W_EMBED] = "model.embed_tokens",
               [W_FINAL_NORM] = "model.norm",

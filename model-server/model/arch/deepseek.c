@@ -7,25 +7,14 @@
 #include <math.h>
 #include <string.h>
 
-static const double NORM_EPS = 1e-6; /* of the norms within attention, whatever the file's is */
+static const double INDEX_EPS = 1e-6; /* of the norm of an indexer's keys */
 
 static void latent(struct config *c, struct decoder_spec *s)
 {
-    struct mla_spec *m = &s->mla;
     const char *type = json_str(c->root, "model_type", "");
     const bool v2 = strcmp(type, "deepseek_v2") == 0, mini = strcmp(type, "minicpm3") == 0;
     const double m_all = config_rope_mscale(c);
-    m->q_rank = config_u32_or(c, "q_lora_rank", 0, 1, 1u << 20);
-    m->kv_rank = config_u32_or(c, "kv_lora_rank", 512, 1, 1u << 16);
-    m->nope = config_u32_or(c, "qk_nope_head_dim", 128, 1, 4096);
-    m->rope = config_u32_or(c, "qk_rope_head_dim", 64, 2, ROPE_MAX_DIM);
-    m->v = config_u32_or(c, "v_head_dim", mini ? s->hidden / s->n_heads : 128, 1, 4096);
-    m->eps = (float)NORM_EPS;
-    if (m->rope % 2)
-        config_fail(c, "`qk_rope_head_dim` must be even");
-    s->head_dim = m->nope + m->rope;
-    s->n_kv_heads = s->n_heads; /* `num_key_value_heads` is not used */
-    s->rope[0].dim = m->rope;
+    config_latent(c, s, 0, mini ? s->hidden / s->n_heads : 128);
     s->rope[0].interleaved = v2 || (!mini && config_bool_or(c, "rope_interleave", true));
     config_rope(c, s, 10000);
     for (uint32_t i = 0; i < s->n_layers; i++) {
@@ -68,7 +57,7 @@ static void indexer(struct config *c, struct decoder_spec *s, bool glm)
     x->dim = config_u32_or(c, "index_head_dim", 128, 2, 4096);
     x->top = config_u32_or(c, "index_topk", 2048, 1, 1u << 20);
     x->interleaved = config_bool_or(c, "indexer_rope_interleave", glm);
-    x->eps = (float)NORM_EPS;
+    x->eps = (float)INDEX_EPS;
     if (x->dim < s->mla.rope)
         config_fail(c, "`index_head_dim` must be at least `qk_rope_head_dim`");
     if (!s->mla.q_rank)

@@ -4,8 +4,6 @@
 #include "model-server/model/arch.h"
 #include <string.h>
 
-static const double LATENT_EPS = 1e-6; /* of the norms within attention, whatever the file's is */
-
 /* Sizes of the delta layers: the hub's files have them in an object, transformers' at the top. */
 static void delta(struct config *c, struct decoder_spec *s)
 {
@@ -20,7 +18,7 @@ static void delta(struct config *c, struct decoder_spec *s)
     const uint32_t conv = config_u32_or(
         c, own ? "short_conv_kernel_size" : "linear_conv_kernel_dim", 4, 2, CONV_MOST);
     c->root = root;
-    r->apart = true;
+    r->apart = r->by_key = true;
     config_delta_rest(c, s, conv);
 }
 
@@ -64,27 +62,17 @@ static void mixers(struct config *c, struct decoder_spec *s)
 
 static void latent(struct config *c, struct decoder_spec *s)
 {
-    struct mla_spec *m = &s->mla;
-    m->q_rank = config_u32_or(c, "q_lora_rank", 0, 1, 1u << 20);
-    m->kv_rank = config_u32_or(c, "kv_lora_rank", 512, 1, 1u << 16);
-    m->nope = config_u32_or(c, "qk_nope_head_dim", 128, 1, 4096);
-    m->rope = config_u32_or(c, "qk_rope_head_dim", 64, 2, ROPE_MAX_DIM);
-    m->v = config_u32_or(c, "v_head_dim", 128, 1, 4096);
-    m->eps = (float)LATENT_EPS;
-    if (m->rope % 2)
-        config_fail(c, "`qk_rope_head_dim` must be even");
+    config_latent(c, s, 0, 128);
     config_only(c, "mla_use_nope", true);
     config_only(c, "attention_bias", false);
-    s->head_dim = m->nope + m->rope;
-    s->n_kv_heads = s->n_heads; /* `num_key_value_heads` is not used */
     /* a part of each key that all heads share, but whose angles are 0 */
     s->rope[0] = (struct rope_spec){
-        .kind = ROPE_PARTIAL, .dim = m->rope, .theta = 10000, .attention_factor = 1};
+        .kind = ROPE_PARTIAL, .dim = s->mla.rope, .theta = 10000, .attention_factor = 1};
     for (uint32_t i = 0; i < s->n_layers; i++)
         s->layers[i].attn_scale = spec_head_scale(s);
 }
 
-/* DeepSeek's router under other keys. */
+/* DeepSeek's router. */
 static void experts(struct config *c, struct decoder_spec *s)
 {
     struct moe_spec *m = &s->moe;
@@ -93,19 +81,11 @@ static void experts(struct config *c, struct decoder_spec *s)
         config_fail(c, "`moe_layer_freq`: only 1 is supported");
     m->score = MOE_SIGMOID;
     m->select_bias = m->group_pairs = true;
-    m->n_experts =
-        config_u32_or(c, config_either(c, "num_experts", "num_local_experts"), 256, 1, 4096);
-    m->top_k = config_u32_or(c, config_either(c, "num_experts_per_token", "num_experts_per_tok"), 8,
-                             1, 4096);
-    m->n_groups = config_u32_or(c, config_either(c, "num_expert_group", "n_group"), 1, 1, 4096);
-    m->top_groups = config_u32_or(c, "topk_group", 1, 1, 4096);
-    m->renormalise = config_bool_or(c, config_either(c, "moe_renormalize", "norm_topk_prob"), true);
+    config_deepseek_moe(c, s);
     m->scale = (float)config_num_or(c, "routed_scaling_factor", 2.446);
-    m->ffn = config_dim(c, "moe_intermediate_size");
     m->shared_ffn =
         m->ffn *
         config_u32_or(c, config_either(c, "num_shared_experts", "n_shared_experts"), 1, 0, 64);
-    config_check_moe(c, s);
     config_mlp_layer_types(c, s, config_u32_or(c, "first_k_dense_replace", 1, 0, SPEC_MAX_LAYERS));
 }
 

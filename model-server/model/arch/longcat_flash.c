@@ -3,24 +3,12 @@
 #include "model-server/model/arch.h"
 #include <math.h>
 
-static const double NORM_EPS = 1e-6; /* of the norms within attention, whatever the file's is */
-
 static void latent(struct config *c, struct decoder_spec *s)
 {
     struct mla_spec *m = &s->mla;
     const double m_all = config_rope_mscale(c);
-    m->q_rank = config_u32_or(c, "q_lora_rank", 1536, 1, 1u << 20);
-    m->kv_rank = config_u32_or(c, "kv_lora_rank", 512, 1, 1u << 16);
-    m->nope = config_u32_or(c, "qk_nope_head_dim", 128, 1, 4096);
-    m->rope = config_u32_or(c, "qk_rope_head_dim", 64, 2, ROPE_MAX_DIM);
-    m->v = config_u32_or(c, "v_head_dim", 128, 1, 4096);
-    m->eps = (float)NORM_EPS;
+    config_latent(c, s, 1536, 128);
     m->kv_scale = sqrtf((float)s->hidden / (float)m->kv_rank);
-    if (m->rope % 2)
-        config_fail(c, "`qk_rope_head_dim` must be even");
-    s->head_dim = m->nope + m->rope;
-    s->n_kv_heads = s->n_heads;
-    s->rope[0].dim = m->rope;
     s->rope[0].interleaved = true;
     config_rope(c, s, 10000000);
     const double q_scale = sqrt((double)s->hidden / m->q_rank);

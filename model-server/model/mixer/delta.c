@@ -1,13 +1,13 @@
 /* delta.c - linear attention by the gated delta rule (arXiv 2412.06464): queries, keys and values
  * through a short convolution, a state that each token corrects, a norm gated by another product of
- * the input. With recur_spec.gate_rank the state decays by key element (Kimi Delta Attention, arXiv
+ * the input. With recur_spec.by_key the state decays by key element (Kimi Delta Attention, arXiv
  * 2510.26692). */
 #include "model-server/model/mixer/recurrent.h"
 #include <stdlib.h>
 
 struct delta {
     struct weight *in;      /* [q of the key heads, k, v of the heads, z of the heads; hidden] */
-    struct weight *gates;   /* [beta of the heads, decay of the heads; hidden] */
+    struct weight *gates;   /* [beta of the heads, decays; hidden] */
     struct short_conv conv; /* of q, k and v */
     float *rate, *dt;       /* see struct recur */
     float *norm;            /* [heads * value_dim] */
@@ -19,7 +19,8 @@ struct delta {
 };
 
 static uint32_t channels(const struct decoder *d) { return 2 * recur_keys(d) + recur_values(d); }
-static bool by_key(const struct decoder *d) { return d->spec.recur.gate_rank != 0; }
+static bool by_key(const struct decoder *d) { return d->spec.recur.by_key; }
+static bool by_pairs(const struct decoder *d) { return d->spec.recur.gate_rank != 0; }
 /* Decays of a token. */
 static uint32_t decays(const struct decoder *d)
 {
@@ -28,11 +29,11 @@ static uint32_t decays(const struct decoder *d)
 /* Rows of `in`, and of `gates`. */
 static uint32_t in_width(const struct decoder *d)
 {
-    return channels(d) + (by_key(d) ? 0 : recur_values(d));
+    return channels(d) + (by_pairs(d) ? 0 : recur_values(d));
 }
 static uint32_t gates_width(const struct decoder *d)
 {
-    return d->split.mix_heads.n * (by_key(d) ? 1 : 2);
+    return d->split.mix_heads.n + (by_pairs(d) ? 0 : decays(d));
 }
 
 static uint32_t width(const struct decoder *d, uint32_t layer)
@@ -41,7 +42,8 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     /* `in`, the result of the convolution on most of it, the result, gates and their functions */
     const uint32_t n =
         in_width(d) + channels(d) + recur_values(d) + gates_width(d) + decays(d) + heads;
-    return (void)layer, n + (by_key(d) ? d->spec.recur.gate_rank + decays(d) + recur_values(d) : 0);
+    const uint32_t pairs = d->spec.recur.gate_rank + decays(d) + recur_values(d);
+    return (void)layer, n + (by_pairs(d) ? pairs : 0);
 }
 
 /* ---------------------------------------------------------------- load */
@@ -96,7 +98,8 @@ static void load_gates(struct loader *l, struct delta *y, int layer)
         const struct mat_part beta = matrix(l, W_MIX_BETA, layer, r->heads);
         add_heads(l, &rows, DELTA_BETA, beta);
         if (!r->gate_rank)
-            add_heads(l, &rows, DELTA_DECAY, matrix(l, W_MIX_DECAY, layer, r->heads));
+            add_heads(l, &rows, DELTA_DECAY,
+                      matrix(l, W_MIX_DECAY, layer, r->heads * spec_delta_rows(r, DELTA_DECAY)));
     }
     y->gates = rows_pack(l, &rows, l->d->dtype, QUANT_NONE);
 }
@@ -149,7 +152,7 @@ static void *load(struct loader *l, uint32_t at)
 {
     const struct recur_spec *r = &l->d->spec.recur;
     const struct slice heads = l->d->split.mix_heads;
-    const uint32_t v = r->heads * r->value_dim, steps = r->gate_rank ? r->key_dim : 1;
+    const uint32_t v = r->heads * r->value_dim, steps = spec_delta_rows(r, DELTA_DECAY);
     const int layer = (int)at;
     struct delta *y = calloc(1, sizeof(*y));
     if (!y) {
@@ -215,7 +218,7 @@ static struct gates make_gates(struct decoder *d, const struct delta *y, struct 
     float *gates = work_take(&s->work, s->tokens, n);
     const struct projection by = {y->gates, NULL, LORA_MIX_GATES, n};
     layer_project(d, s->layer, &by, gates, s->in, d->spec.hidden, s->tokens);
-    if (!by_key(d))
+    if (!by_pairs(d))
         return (struct gates){gates, gates + heads, in + channels(d), n, n, in_width(d)};
     float *low = work_take(&s->work, s->tokens, d->spec.recur.gate_rank);
     const float *step = through(d, s, y->decay, low, decays(d));
@@ -244,6 +247,7 @@ static void recur(struct decoder *d, const struct delta *y, float *o, float *x,
                                   .beta_stride = g->beta_stride,
                                   .beta_scale = r->beta_scale,
                                   .by_key = by_key(d),
+                                  .floor = r->decay_floor,
                                   .a_log = y->rate,
                                   .dt_bias = y->dt,
                                   .work = work});

@@ -25,6 +25,7 @@ struct mla {
     struct weight *q_a;             /* [q_rank, hidden], or NULL */
     struct weight *q_nope, *q_rope; /* [heads * nope], [heads * rope] of hidden or q_rank */
     struct weight *kv_a;            /* [kv_rank + rope, hidden] */
+    struct weight *gate;            /* [heads] or [heads * v] of hidden, or NULL */
     struct weight *o;               /* [hidden, heads * v] */
     struct weight **k_up, **v_up;   /* [heads] of [kv_rank, nope] and [v, kv_rank] */
     uint32_t heads;
@@ -34,8 +35,13 @@ struct mla {
 
 /* Elements of a row on this rank. */
 struct shape {
-    uint32_t heads, nope, rope, latent, key, q, v;
+    uint32_t heads, nope, rope, latent, key, q, v, gate;
 };
+/* Numbers of a head's gate. */
+static uint32_t gates_of_head(const struct decoder_spec *s)
+{
+    return !s->attn_gate ? 0 : attn_gate_by_head(s->attn_gate) ? 1 : s->mla.v;
+}
 static struct shape shape_of(const struct decoder *d)
 {
     const struct mla_spec *m = &d->spec.mla;
@@ -46,7 +52,8 @@ static struct shape shape_of(const struct decoder *d)
                           .latent = h * m->kv_rank,
                           .key = m->kv_rank + m->rope,
                           .q = h * (m->kv_rank + m->rope),
-                          .v = h * m->v};
+                          .v = h * m->v,
+                          .gate = h * gates_of_head(&d->spec)};
 }
 
 static bool has_indexer(const struct decoder *d, uint32_t layer)
@@ -61,7 +68,7 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     const struct index_spec *x = &d->spec.mla.index;
     const uint32_t index = has_indexer(d, layer) ? (x->heads + 1) * x->dim + x->heads : 0;
     const uint32_t rest = s.nope + s.rope + s.latent + s.q + s.key;
-    return d->spec.mla.q_rank + s.v + (rest > index ? rest : index);
+    return d->spec.mla.q_rank + s.v + s.gate + (rest > index ? rest : index);
 }
 
 static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
@@ -175,6 +182,16 @@ static void load_indexer(struct loader *l, struct indexer *x, int layer)
     x->weights = loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
 }
 
+static void load_gate(struct loader *l, struct mla *a, int layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice h = l->d->split.heads;
+    const uint32_t each = gates_of_head(s);
+    const struct mat_part all =
+        loader_part(l, W_ATTN_GATE, layer, NO_EXPERT, false, (int64_t)s->n_heads * each, s->hidden);
+    a->gate = pack(l, loader_rows(all, h.first * each, h.n * each));
+}
+
 static void *load(struct loader *l, uint32_t at)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -197,6 +214,8 @@ static void *load(struct loader *l, uint32_t at)
     load_kv_b(l, a, layer);
     if (has_indexer(l->d, at))
         load_indexer(l, &a->index, layer);
+    if (s->attn_gate)
+        load_gate(l, a, layer);
     struct mat_part o =
         loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden, (int64_t)s->n_heads * m->v);
     a->o = pack(l, loader_cut(o, 0, s->hidden, (int64_t)h.first * m->v, (int64_t)h.n * m->v));
@@ -206,7 +225,7 @@ static void *load(struct loader *l, uint32_t at)
 static void release(struct decoder *d, void *self)
 {
     struct mla *a = self;
-    struct weight *all[] = {a->q_a, a->q_nope,  a->q_rope,  a->kv_a,
+    struct weight *all[] = {a->q_a, a->q_nope,  a->q_rope,  a->kv_a,         a->gate,
                             a->o,   a->index.q, a->index.k, a->index.weights};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         layer_free_weight(d, all[i]);
@@ -303,6 +322,20 @@ static const float *queries(struct decoder *d, const struct mla *a, struct sub_s
     return q;
 }
 
+/* Multiplies the heads' results by functions of the token. */
+static void gate(struct decoder *d, const struct mla *a, struct sub_step *t, float *v)
+{
+    const struct shape s = shape_of(d);
+    float *by = work_take(&t->work, t->tokens, s.gate);
+    project(d, t, a->gate, LORA_Q_GATE, by, s.gate, t->in, d->spec.hidden);
+    if (attn_gate_by_head(d->spec.attn_gate))
+        d->ops->gate_rows(d->dev, v, t->tokens * s.heads, d->spec.mla.v, by,
+                          d->spec.attn_gate == ATTN_GATE_SOFTPLUS_BY_HEAD);
+    else
+        d->ops->gate_norm(d->dev, v, s.v, t->tokens, s.v,
+                          &(struct gate_norm){.kind = GATE_SIGMOID, .gate = by, .stride = s.v});
+}
+
 static int forward(struct decoder *d, const void *self, struct sub_step *t, struct err *e)
 {
     const struct mla *a = self;
@@ -322,6 +355,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                                      .top = m->mla.index.top ? d->scratch.top : NULL,
                                      .n_top = m->mla.index.top});
     d->ops->linear_heads(d->dev, v, sums, t->tokens, a->v_up, s.heads);
+    if (a->gate)
+        gate(d, a, t, v);
     project(d, t, a->o, LORA_O, t->out, m->hidden, v, s.v);
     return 0;
 }
