@@ -187,13 +187,24 @@ struct latent_kv {
 /* Sparse attention with an indexer (DeepSeek V3.2, arXiv 2512.02556): a token attends only to the
  * `top` positions with the best scores. The score of a position is the sum over heads of
  * weights[t][h] * max(q[t][h] . its index key, 0). Only the order of scores matters, so they have
- * no other factors. Rotation of the first rot_dim numbers as in struct rope_kv. */
+ * no other factors. Rotation of the first rot_dim numbers as in struct rope_kv.
+ *
+ * With `block` (MiniMax M3) positions are selected by blocks of this many, and each head selects
+ * `top` blocks for itself: the token's own block and the local - 1 before it, and of the others
+ * those with the best scores. The score of a block is the greatest q[t][h] . index key in it. */
 struct select_keys {
     uint32_t n_heads, dim, rot_dim, top;
+    uint32_t block, local; /* local: 1 .. top */
     bool interleaved;
     const float *rope;    /* or NULL */
-    const float *weights; /* [T, n_heads] */
+    const float *weights; /* [T, n_heads]; not with `block` */
 };
+/* Positions of a token at position `at` that selects `top` blocks, with more than `top` before it
+ * and of it. The last selected block is its own. */
+static inline uint32_t select_block_positions(uint32_t top, uint32_t block, uint32_t at)
+{
+    return (top - 1) * block + at % block + 1;
+}
 
 /* How a layer uses ragged.mutual. NONE: not at all. TOO: a token also attends to its range.
  * ALONE: only to its range. AHEAD: also to later tokens of its range, and to earlier tokens only
@@ -233,9 +244,11 @@ struct attn {
     enum attn_mutual mutual; /* not with alibi */
     /* [T, n_top] of select_keys(): the positions to which a token attends, ascending. A token with
      * at most n_top positions attends to all of them, and its row is not read. NULL: all attend to
-     * all. Not with fields that depend on distances, windows, chunks, `both` and `mutual`. */
+     * all. Not with fields that depend on distances, windows, chunks, `both` and `mutual`.
+     * With `top_block` it is [T, n_kv_heads, n_top]: blocks of so many positions to which the heads
+     * of a key-value head attend, of a token with at most n_top blocks to all. */
     const uint32_t *top;
-    uint32_t n_top;
+    uint32_t n_top, top_block;
 };
 
 /* How the router's logits become scores. */

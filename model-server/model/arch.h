@@ -41,8 +41,9 @@ enum role {
     W_KV_A,
     W_KV_A_NORM,
     W_KV_B,
-    W_INDEX_Q, /* of mla_spec.index: its queries, its keys and their norm, the weights of its heads
-                */
+    W_INDEX_Q, /* of mla_spec.index and decoder_spec.blocks: its queries, its keys and their norms,
+                  the weights of its heads */
+    W_INDEX_Q_NORM,
     W_INDEX_K,
     W_INDEX_K_NORM,
     W_INDEX_WEIGHTS,

@@ -28,6 +28,13 @@ static uint32_t rope_dim(const struct decoder *d, int i)
     return dim > own ? dim : own;
 }
 
+/* Numbers of a token's selection. */
+static uint32_t selected_of(const struct decoder *d)
+{
+    const struct decoder_spec *m = &d->spec;
+    return m->blocks.top ? m->blocks.top * split_kv_heads(&d->split, m, 0).n : m->mla.index.top;
+}
+
 static size_t layout(const struct decoder *d, struct scratch *s, char *base, size_t t, size_t o)
 {
     const struct decoder_spec *m = &d->spec;
@@ -51,7 +58,7 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         at = place(&s->rope[i], base, at, t, rope_dim(d, i));
     at = place(&s->q_scale, base, at, t, m->q_growth.length > 0);
-    at = place(&top, base, at, t, m->mla.index.top);
+    at = place(&top, base, at, t, selected_of(d));
     s->top = (uint32_t *)(void *)top;
     at = place(&s->hidden, base, at, t, d->draft.ops ? d->draft.plan.width : 0);
     at = place(&s->out, base, at, o, m->hidden);

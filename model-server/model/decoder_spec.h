@@ -151,6 +151,7 @@ struct layer_spec {
     uint32_t kv_of; /* not 0: no keys and values of its own; it reads those of layer kv_of - 1 */
     /* not 0: with mla_spec.index, it attends to the positions that layer top_of - 1 selected */
     uint32_t top_of;
+    bool by_blocks;  /* block-sparse attention: decoder_spec.blocks */
     uint32_t chunk;  /* chunked attention with chunks of this size; 0: none */
     bool q_grows;    /* q has a factor that grows with the position: struct q_growth */
     uint32_t window; /* a token attends to itself and window - 1 before it; 0: all */
@@ -276,6 +277,13 @@ struct mla_spec {
         bool interleaved;
         float eps; /* of the norm of its keys */
     } index;
+};
+
+/* Block-sparse attention of layers that say so (MiniMax M3): an indexer with keys of `dim` numbers,
+ * and a query for each key-value head, selects `top` blocks of `block` positions. See struct
+ * select_keys. top 0: none. With as many selections as key-value heads; not with MIXER_MLA. */
+struct block_spec {
+    uint32_t dim, block, top, local;
 };
 
 enum alibi_order {
@@ -450,6 +458,7 @@ struct decoder_spec {
     struct recur_spec recur;
     struct moe_spec moe;
     struct mla_spec mla;
+    struct block_spec blocks;
     struct shared_spec shared;
     struct rope_spec rope[SPEC_MAX_ROPES];
     struct layer_spec layers[SPEC_MAX_LAYERS];

@@ -160,6 +160,8 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "recurrent layers";
     else if (d->spec.mla.kv_rank && (!d->ops->latent_kv || !d->ops->linear_heads))
         missing = "latent attention";
+    else if ((d->spec.mla.index.top || d->spec.blocks.top) && !d->ops->select_keys)
+        missing = "attention to selected positions";
     else if (d->spec.apart.buckets && !d->ops->linear_heads)
         missing = "attention to distances";
     else if (d->spec.xielu && !d->ops->xielu)

@@ -43,10 +43,22 @@ static bool add_role(struct fold *f, struct layer_set *s, enum role role)
 }
 
 /* The readers of the norms before the mixer and before the feed-forward. */
-static const enum role of_mixer[] = {
-    W_QKV,           W_Q,      W_K,     W_V,        W_Q_A,       W_KV_A,           W_INDEX_K,
-    W_INDEX_WEIGHTS, W_MIX_IN, W_MIX_Z, W_MIX_BETA, W_MIX_DECAY, W_MIX_BETA_DECAY, W_MIX_DECAY_DOWN,
-    W_MIX_Z_DOWN};
+static const enum role of_mixer[] = {W_QKV,
+                                     W_Q,
+                                     W_K,
+                                     W_V,
+                                     W_Q_A,
+                                     W_KV_A,
+                                     W_INDEX_K,
+                                     W_INDEX_WEIGHTS,
+                                     W_MIX_IN,
+                                     W_MIX_Z,
+                                     W_MIX_BETA,
+                                     W_MIX_DECAY,
+                                     W_MIX_BETA_DECAY,
+                                     W_MIX_DECAY_DOWN,
+                                     W_MIX_Z_DOWN,
+                                     W_ATTN_GATE};
 static const enum role of_ffn[] = {
     W_GATE_UP, W_GATE,        W_UP,        W_ROUTER,         W_MOE_GATE_UP,    W_MOE_GATE,
     W_MOE_UP,  W_SHARED_GATE, W_SHARED_UP, W_SHARED_GATE_UP, W_SHARED_GATE_OUT};
@@ -76,6 +88,8 @@ static bool norm_fold(const struct run *r, struct layer_set *s, enum role norm, 
     *f = (struct fold){.norm = true, .plus = d->norm.plus};
     for (int i = 0; ok && (norm == W_ATTN_NORM || both) && i < N_OF_MIXER; i++)
         ok = add_role(f, s, of_mixer[i]);
+    if (ok && (norm == W_ATTN_NORM || both) && d->blocks.top)
+        ok = add_role(f, s, W_INDEX_Q); /* an indexer of latent attention reads q's latent */
     for (int i = 0; ok && (norm == W_MLP_NORM || both) && i < N_OF_FFN; i++)
         ok = add_role(f, s, of_ffn[i]);
     f->makers[0] = layer_set_find(s, norm, -1, ".weight");

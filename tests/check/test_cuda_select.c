@@ -5,6 +5,7 @@
 
 enum { HEADS = 6, KV_HEADS = 2, DIM = 32, INDEX_HEADS = 19, INDEX = 40, ROT = 16 };
 enum { TOKENS = 300, TOP = 130, BLOCK = 16, N_BLOCKS = TOKENS / BLOCK + 2 };
+enum { UNIT = 7, UNITS = 12, LOCAL = 2 }; /* of blocks */
 enum { QKV = (HEADS + 2 * KV_HEADS) * DIM, OUT = HEADS * DIM };
 
 struct inputs {
@@ -37,13 +38,22 @@ struct result {
     uint32_t top[TOKENS * TOP];
 };
 
+/* A selection of positions, or of blocks for each key-value head. */
+struct how {
+    bool interleaved, by_blocks;
+};
+static uint32_t heads_of(struct how h) { return h.by_blocks ? KV_HEADS : INDEX_HEADS; }
+/* Numbers of a token's selection, and from which token on there is one. */
+static uint32_t tops_of(struct how h) { return h.by_blocks ? KV_HEADS * UNITS : TOP; }
+static uint32_t limit_of(struct how h) { return h.by_blocks ? UNIT * UNITS : TOP; }
+
 static void *part_of(struct side s, const float *x, uint32_t first, uint32_t n, size_t width)
 {
     return up(s, x + first * width, n * width * sizeof(*x));
 }
 
 static void step(struct side s, const struct inputs *c, struct kv_cache *kv, uint32_t first,
-                 uint32_t n, bool interleaved, struct result *out)
+                 uint32_t n, struct how how, struct result *out)
 {
     struct err e = ERR_INIT;
     const struct span span = {0, n, first + n, c->blocks};
@@ -53,17 +63,27 @@ static void step(struct side s, const struct inputs *c, struct kv_cache *kv, uin
                              .slots = c->slots + first,
                              .spans = &span};
     float *qkv = part_of(s, c->qkv, first, n, QKV), *k = part_of(s, c->k, first, n, INDEX);
-    float *q = part_of(s, c->q, first, n, (size_t)INDEX_HEADS * INDEX);
+    float *q = part_of(s, c->q, first, n, (size_t)heads_of(how) * INDEX);
+    const uint32_t tops = tops_of(how), unit = how.by_blocks ? UNIT : 0;
     float *w = part_of(s, c->weights, first, n, INDEX_HEADS);
     float *rope = part_of(s, c->rope, first, n, ROT), *o = up(s, NULL, (size_t)n * OUT * 4);
-    uint32_t *top = up(s, NULL, (size_t)n * TOP * 4);
-    const struct select_keys p = {INDEX_HEADS, INDEX, ROT, TOP, interleaved, rope, w};
+    uint32_t *top = up(s, NULL, (size_t)n * tops * 4);
+    const struct select_keys p = {.n_heads = heads_of(how),
+                                  .dim = INDEX,
+                                  .rot_dim = ROT,
+                                  .top = how.by_blocks ? UNITS : TOP,
+                                  .block = unit,
+                                  .local = LOCAL,
+                                  .interleaved = how.interleaved,
+                                  .rope = rope,
+                                  .weights = w};
     const struct attn a = {.n_heads = HEADS,
                            .n_kv_heads = KV_HEADS,
                            .head_dim = DIM,
                            .scale = 0.3F,
                            .top = top,
-                           .n_top = TOP};
+                           .n_top = p.top,
+                           .top_block = unit};
     assert_int_equal(s.ops->step_begin(s.d, &b, &e), 0);
     s.ops->select_keys(s.d, top, q, k, kv, 1, &p);
     s.ops->rope_kv(s.d, qkv, kv, 1,
@@ -72,7 +92,7 @@ static void step(struct side s, const struct inputs *c, struct kv_cache *kv, uin
     if (s.ops->step_end(s.d, &e))
         fail_msg("%s", e.msg);
     down(s, out->o + first * OUT, o, (size_t)n * OUT * 4);
-    down(s, out->top + first * TOP, top, (size_t)n * TOP * 4);
+    down(s, out->top + first * tops, top, (size_t)n * tops * 4);
     s.ops->free(s.d, qkv), s.ops->free(s.d, k), s.ops->free(s.d, q);
     s.ops->free(s.d, w), s.ops->free(s.d, rope);
 }
@@ -110,7 +130,7 @@ static struct kv_cache *swapped(struct side s, struct kv_cache *kv, enum kv_dtyp
 }
 
 /* The layer in chunks of up to `most` tokens; from the middle on in another cache. */
-static void run(struct side s, const struct inputs *c, enum kv_dtype t, bool interleaved,
+static void run(struct side s, const struct inputs *c, enum kv_dtype t, struct how how,
                 uint32_t most, struct result *out)
 {
     struct kv_cache *kv = cache_of(s, t);
@@ -119,7 +139,7 @@ static void run(struct side s, const struct inputs *c, enum kv_dtype t, bool int
     for (uint32_t at = 0, n; at < TOKENS; at += n) {
         n = most == TOKENS ? TOKENS : 1 + rng_below(&rng, most);
         n = n < TOKENS - at ? n : TOKENS - at;
-        step(s, c, kv, at, n, interleaved, out);
+        step(s, c, kv, at, n, how, out);
         if (!moved && at > TOKENS / 2)
             kv = swapped(s, kv, t), moved = true;
     }
@@ -127,12 +147,14 @@ static void run(struct side s, const struct inputs *c, enum kv_dtype t, bool int
 }
 
 /* Scores that are almost equal may come in another order: then few tokens differ. */
-static void compare(const struct result *got, const struct result *want, double bound)
+static void compare(struct how how, const struct result *got, const struct result *want,
+                    double bound)
 {
+    const uint32_t tops = tops_of(how);
     uint32_t others = 0;
     double d = 0, all = 0;
     for (uint32_t t = 0; t < TOKENS; t++) {
-        if (t >= TOP && memcmp(got->top + t * TOP, want->top + t * TOP, TOP * 4)) {
+        if (t >= limit_of(how) && memcmp(got->top + t * tops, want->top + t * tops, tops * 4)) {
             others++;
             continue;
         }
@@ -150,17 +172,19 @@ static void it_selects_as_the_cpu(void **state)
     (void)state;
     static const enum kv_dtype types[] = {KV_F32, KV_BF16, KV_I8};
     static struct result got, want, parts;
-    for (uint32_t i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < 12; i++) {
+        const struct how how = {i % 2, i >= 6};
+        const enum kv_dtype t = types[i % 6 / 2];
+        const uint32_t tops = tops_of(how), from = limit_of(how) * tops;
         struct inputs c;
         inputs_make(&c);
         struct side s = open_side(cpu, ~0ull), g = open_side(gpu, ~0ull);
-        run(s, &c, types[i / 2], i % 2, TOKENS, &want);
-        run(g, &c, types[i / 2], i % 2, TOKENS, &got);
-        run(g, &c, types[i / 2], i % 2, 1 + i * 13, &parts);
-        compare(&got, &want, 1e-5);
+        run(s, &c, t, how, TOKENS, &want);
+        run(g, &c, t, how, TOKENS, &got);
+        run(g, &c, t, how, 1 + i % 6 * 13, &parts);
+        compare(how, &got, &want, 1e-5);
         assert_memory_equal(parts.o, got.o, sizeof(got.o));
-        assert_memory_equal(parts.top + TOP * TOP, got.top + TOP * TOP,
-                            sizeof(got.top) - TOP * TOP * 4);
+        assert_memory_equal(parts.top + from, got.top + from, ((size_t)TOKENS * tops - from) * 4);
         close_side(s), close_side(g);
         inputs_free(&c);
     }
@@ -184,7 +208,7 @@ static void equal_scores_go_to_lower_positions(void **state)
         for (uint32_t i = 0; i < ROT / 2; i++)
             c.rope[t * ROT + i] = 1;
     struct side g = open_side(gpu, ~0ull);
-    run(g, &c, KV_F32, false, TOKENS, &got);
+    run(g, &c, KV_F32, (struct how){false, false}, TOKENS, &got);
     const uint32_t *last = got.top + ((size_t)TOKENS - 1) * TOP;
     for (uint32_t i = 0; i < TOP - 1; i++)
         assert_int_equal(last[i], i);

@@ -322,6 +322,20 @@ CASES = {
         layers_block_type=["mamba", "hybrid", "hybrid", "mamba", "hybrid", "hybrid"], n_mamba_heads=4, mamba_d_state=16, chunk_size=16,
         num_mem_blocks=2, adapter_rank=5, use_mem_rope=False, tie_word_embeddings=True,
     ),
+    "minimax_m3": dict(
+        model_type="minimax_m3_vl_text", num_hidden_layers=4, head_dim=16, num_local_experts=6, num_experts_per_tok=2, intermediate_size=32,
+        dense_intermediate_size=96, shared_intermediate_size=48, rotary_dim=8, mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+        layer_types=["full_attention", "minimax_m3_sparse", "full_attention", "minimax_m3_sparse"], index_n_heads=4, index_head_dim=12,
+        index_block_size=5, index_topk_blocks=4, index_local_blocks=2,
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5),
+    ),
+    "minimax_m3_hub": dict(
+        model_type="minimax_m3_vl_text", num_hidden_layers=4, num_key_value_heads=2, head_dim=16, num_local_experts=6, num_experts_per_tok=2,
+        intermediate_size=32, dense_intermediate_size=96, shared_intermediate_size=48, rotary_dim=8,
+        mlp_layer_types=["dense", "sparse", "sparse", "sparse"], index_n_heads=2, index_head_dim=16, index_block_size=16, index_topk_blocks=2,
+        layer_types=["minimax_m3_sparse", "full_attention", "minimax_m3_sparse", "minimax_m3_sparse"],
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5),
+    ),
     "mimo_v2_flash": dict(
         model_type="mimo_v2_flash", num_hidden_layers=4, num_key_value_heads=2, head_dim=24, v_head_dim=16, sliding_window=20,
         layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"], n_routed_experts=8,
@@ -672,6 +686,29 @@ def as_ling_3(t, c):
     return None, c
 
 
+def as_minimax_m3(t, c):
+    """The names and keys of MiniMax's repository, whose text model is beside one of vision."""
+    out = {}
+    for i, kind in enumerate(c["mlp_layer_types"]):
+        if kind == "sparse":
+            experts_apart(t, i, "block_sparse_moe", ("w1", "w3", "w2"))
+    for name, v in t.items():
+        name = name.replace("mlp.gate.e_score", "block_sparse_moe.e_score").replace("self_attn.indexer.", "self_attn.index_")
+        name = name.replace("mlp.gate.", "block_sparse_moe.gate.").replace("mlp.shared_experts", "block_sparse_moe.shared_experts")
+        name = "language_model." + name
+        if name.endswith("gate_up_proj.weight"):
+            for part, x in zip(("gate_proj", "up_proj"), v.chunk(2)):
+                out[name.replace("gate_up_proj", part)] = x
+        else:
+            out[name] = v
+    own = dict(use_sparse_attention=True, sparse_index_dim=c["index_head_dim"], sparse_num_index_heads=c["index_n_heads"],
+               sparse_topk_blocks=c["index_topk_blocks"], sparse_block_size=c["index_block_size"], sparse_local_block=c["index_local_blocks"],
+               sparse_attention_freq=[int(k != "full_attention") for k in c["layer_types"]])
+    c = {k: v for k, v in c.items() if not k.startswith("index_") and k not in ("layer_types", "mlp_layer_types", "partial_rotary_factor")} | dict(
+        sparse_attention_config=own, moe_layer_freq=[0, 1, 1, 1], hidden_act="swigluoai")
+    return out, dict(model_type="minimax_m3_vl", text_config=c, torch_dtype="float32", image_token_index=300)
+
+
 def experts_apart(t, layer, to, names):
     """The experts of a layer, which transformers 5 keeps in two tensors, under names of gate, up and down each."""
     up, down = (t.pop(f"model.layers.{layer}.mlp.experts.{k}") for k in ("gate_up_proj", "down_proj"))
@@ -809,7 +846,7 @@ def as_bitnet(linear, mode):
 
 
 AS = {"bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
-      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
+      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
 WITH = {"bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,

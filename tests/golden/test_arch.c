@@ -135,6 +135,8 @@ static const char *const dirs[] = {
     MADE "olmo_hybrid",
     MADE "minimax",
     MADE "minimax_text_01",
+    MADE "minimax_m3",
+    MADE "minimax_m3_hub",
     MADE "mimo_v2_flash",
     MADE "mimo_v2_flash_hub",
     MADE "exaone4",

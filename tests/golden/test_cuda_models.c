@@ -61,6 +61,8 @@ static const char *const dirs[] = {
     "build/golden/arch/mamba",
     "build/golden/arch/jamba",
     "build/golden/arch/kimi_linear",
+    "build/golden/arch/bailing_hybrid",
+    "build/golden/arch/minimax_m3",
     "build/golden/arch/olmo_hybrid",
     "build/golden/arch/minimax",
     "build/golden/arch/mimo_v2_flash",

@@ -1,13 +1,13 @@
-/* test_sparse.c - models whose indexers select positions: the same bits in chunks of every size and
- * from blocks that were copied and swapped out; a backend that does not select serves them up to
- * the first selection. */
+/* test_sparse.c - models whose indexers select positions or blocks: the same bits in chunks of
+ * every size and from blocks that were copied and swapped out; a backend that does not select
+ * serves them up to the first selection. */
 #include "tests/golden/golden.h"
 #include <unistd.h>
 
 enum { PROMPT = 2 /* of 96 tokens */, CHUNKS = 64, BLOCKS = 2 * MAX_SEQ_BLOCKS };
 
 static const char *const dirs[] = {"build/golden/arch/deepseek_v32",
-                                   "build/golden/arch/glm_moe_dsa"};
+                                   "build/golden/arch/glm_moe_dsa", "build/golden/arch/minimax_m3"};
 static int not_made;
 
 static bool open_made(const char *dir, struct golden *g, struct bench *b)

@@ -1,17 +1,17 @@
 /* attention_top.c - attention to selected positions.
  *
  * The selected keys and values of a token are copied side by side, to pages of the cache's own
- * kind. Then they are a sequence of n_top positions, to which attention.c attends as to any other.
- * So all heads of a token share the copy, and its cost does not grow with the context. A token
- * with at most n_top positions attends to the cache itself. The bits are the same: its selection
- * would be all positions, in their order. */
+ * kind. Then they are a sequence of their own, to which attention.c attends as to any other. So all
+ * heads of a key-value head share the copy, and its cost does not grow with the context. A token
+ * whose selection would be all positions, in their order, attends to the cache itself. The bits are
+ * the same. */
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
 /* A token with more positions than it attends to. */
 struct sparse {
     const struct span *span; /* in the batch */
-    uint32_t row;
+    uint32_t row, n;         /* n: selected positions */
 };
 
 /* The tokens whose keys are copied at a time. */
@@ -20,7 +20,8 @@ struct top_job {
     struct kv_cache to;
     uint32_t layer, pages; /* pages of a token */
     const uint32_t *top;
-    uint32_t n_top;
+    uint32_t n_top, unit; /* unit: positions that a number of `top` stands for */
+    bool by_head;         /* each key-value head has a selection */
     const struct sparse *tokens;
 };
 
@@ -68,15 +69,17 @@ static void copy_page(const struct top_job *j, uint32_t token, uint32_t page, bo
     const enum kv_dtype t = j->from->desc.dtype;
     const struct kv_stream *from = kv_stream(j->from, j->layer, v, head);
     const struct kv_stream *to = kv_stream(&j->to, 0, v, head);
-    const uint32_t *top = j->top + (size_t)s->row * j->n_top + (size_t)page * KV_PAGE;
-    const uint32_t left = j->n_top - page * KV_PAGE, n = left < KV_PAGE ? left : KV_PAGE;
+    const size_t set = j->by_head ? (size_t)s->row * j->to.n_heads[0] + head : s->row;
+    const uint32_t *top = j->top + set * j->n_top, first = page * KV_PAGE;
+    const uint32_t left = s->n > first ? s->n - first : 0, n = left < KV_PAGE ? left : KV_PAGE;
     const uint32_t *blocks = kv_blocks_of(&j->from->desc, s->span);
     const char *src[KV_PAGE];
     uint32_t at[KV_PAGE];
     char *dst = kv_page(&j->to, to, &token, page);
     for (uint32_t i = 0; i < n; i++) {
-        src[i] = kv_page(j->from, from, blocks, top[i] / KV_PAGE);
-        at[i] = top[i] % KV_PAGE;
+        const uint32_t pos = top[(first + i) / j->unit] * j->unit + (first + i) % j->unit;
+        src[i] = kv_page(j->from, from, blocks, pos / KV_PAGE);
+        at[i] = pos % KV_PAGE;
     }
     (v ? copy_values : copy_keys)(dst, src, at, n, t, from->dim);
     for (uint32_t i = 0; kv_dtype_scaled(t) && i < n; i++)
@@ -95,11 +98,17 @@ static void copy_pages(void *arg, int thread, size_t begin, size_t end)
 
 /* ---------------------------------------------------------------- the two kinds of tokens */
 
-/* Tokens of a span with at most n_top positions. */
-static uint32_t n_whole(const struct span *s, uint32_t n_top)
+/* The most positions to which a token attends. */
+static uint32_t most_positions(const struct attn *p)
 {
-    const uint32_t before = s->kv_len - s->n;
-    return before >= n_top ? 0 : s->n < n_top - before ? s->n : n_top - before;
+    return p->n_top * (p->top_block ? p->top_block : 1);
+}
+
+/* Tokens of a span with at most so many positions. */
+static uint32_t n_whole(const struct span *s, const struct attn *p)
+{
+    const uint32_t before = s->kv_len - s->n, most = most_positions(p);
+    return before >= most ? 0 : s->n < most - before ? s->n : most - before;
 }
 
 /* The spans of these tokens; returns their number. */
@@ -108,7 +117,7 @@ static uint32_t whole_spans(const struct attn_call *c, struct span *out)
     uint32_t n = 0;
     for (uint32_t i = 0; i < c->n_spans; i++) {
         const struct span *s = &c->spans[i];
-        const uint32_t whole = n_whole(s, c->p->n_top);
+        const uint32_t whole = n_whole(s, c->p);
         if (!whole)
             continue;
         out[n] = *s;
@@ -120,10 +129,16 @@ static uint32_t whole_spans(const struct attn_call *c, struct span *out)
 
 static uint32_t sparse_tokens(const struct attn_call *c, struct sparse *out)
 {
+    const struct attn *p = c->p;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < c->n_spans; i++)
-        for (uint32_t t = n_whole(&c->spans[i], c->p->n_top); t < c->spans[i].n; t++)
-            out[n++] = (struct sparse){&c->spans[i], c->spans[i].first + t};
+    for (uint32_t i = 0; i < c->n_spans; i++) {
+        const struct span *s = &c->spans[i];
+        for (uint32_t t = n_whole(s, p); t < s->n; t++)
+            out[n++] = (struct sparse){
+                s, s->first + t,
+                p->top_block ? select_block_positions(p->n_top, p->top_block, s->kv_len - s->n + t)
+                             : p->n_top};
+    }
     return n;
 }
 
@@ -193,7 +208,7 @@ static void attend_copies(struct device *d, const struct attn_call *c, struct to
     pool_run(d->pool, copy_pages, j, (size_t)n * j->pages, 1);
     for (uint32_t i = 0; i < n; i++)
         y->spans[i] = (struct span){
-            .first = j->tokens[i].row, .n = 1, .kv_len = j->n_top, .blocks = y->numbers + i};
+            .first = j->tokens[i].row, .n = 1, .kv_len = j->tokens[i].n, .blocks = y->numbers + i};
     own.kv = &j->to;
     own.layer = 0;
     own.spans = y->spans;
@@ -206,9 +221,11 @@ void cpu_attend_top(struct device *d, const struct attn_call *c)
     const uint32_t streams = 2 * c->kv->n_heads[c->layer], tokens = d->batch->n_tokens;
     struct top_job j = {.from = c->kv,
                         .layer = c->layer,
-                        .pages = (c->p->n_top + KV_PAGE - 1) / KV_PAGE,
+                        .pages = (most_positions(c->p) + KV_PAGE - 1) / KV_PAGE,
                         .top = c->p->top,
-                        .n_top = c->p->n_top};
+                        .n_top = c->p->n_top,
+                        .unit = c->p->top_block ? c->p->top_block : 1,
+                        .by_head = c->p->top_block != 0};
     struct attn_call own = *c;
     struct places y;
     while (1u << j.to.page_shift < j.pages)

@@ -1,10 +1,12 @@
 /* select.c - sparse attention's indexer: scores of the index keys, and the best of them.
  *
- * A score is a chain over the heads, of scores that the kernels of attention compute. Scores of a
+ * A score is a chain over the heads, of scores that the kernels of attention compute; with blocks
+ * each head has its own scores, and a block the greatest of its positions. Scores of a
  * few tokens are computed at a time, in splits of KV_SPLIT keys on all threads. Then a token's
  * threshold, the score of its last selected position, is found byte by byte by counting (a radix
  * selection). */
 #include "model-server/backend/cpu/cpu.h"
+#include <math.h>
 #include <string.h>
 
 struct workspace {
@@ -14,7 +16,7 @@ struct workspace {
 };
 _Static_assert(sizeof(struct workspace) <= THREAD_SCRATCH, "the indexer needs more scratch");
 
-/* A token with more positions than it selects. */
+/* A token with more positions, or blocks, than it selects. */
 struct chooser {
     const struct span *span;
     uint32_t row, n_keys;
@@ -30,8 +32,17 @@ struct select_job {
     const struct select_keys *p;
     struct chooser tokens[CHOOSERS];
     uint32_t n, splits; /* tokens; splits of the one with most keys */
-    float *scores;      /* [n][splits * KV_SPLIT] */
+    uint32_t sets;      /* selections of a token */
+    float *scores;      /* [n][sets][splits * KV_SPLIT] */
 };
+
+static size_t set_floats(const struct select_job *j) { return (size_t)j->splits * KV_SPLIT; }
+
+/* Positions, or blocks, of n keys. */
+static uint32_t units_of(const struct select_keys *p, uint32_t n_keys)
+{
+    return p->block ? (n_keys + p->block - 1) / p->block : n_keys;
+}
 
 /* ---------------------------------------------------------------- queries and keys */
 
@@ -75,6 +86,10 @@ static void add_heads(const struct select_job *j, const struct chooser *c, struc
             .s = ws->s, .q = ws->q, .rows = n, .head_dim = p->dim, .n = pages, .pages = ws->pages});
     for (uint32_t i = 0; i < n; i++) {
         float *s = ws->s + (size_t)i * KV_SCORES_LD;
+        if (p->block) {
+            memcpy(scores + (head + i) * set_floats(j), s, pages * KV_PAGE * sizeof(*s));
+            continue;
+        }
         kern->act(s, s, NULL, pages * KV_PAGE, ACT_RELU);
         kern->axpy(scores, s, p->weights[(size_t)c->row * p->n_heads + head + i], pages * KV_PAGE);
     }
@@ -89,7 +104,8 @@ static void score_split(const struct select_job *j, const struct chooser *c, str
     for (uint32_t i = 0; i < pages + KV_AHEAD; i++)
         ws->pages[i] = i < pages ? kv_page(j->cache, j->stream, blocks, begin / KV_PAGE + i)
                                  : ws->pages[i - 1];
-    memset(scores, 0, KV_SPLIT * sizeof(*scores));
+    if (!j->p->block)
+        memset(scores, 0, KV_SPLIT * sizeof(*scores));
     for (uint32_t h = 0, n; h < j->p->n_heads; h += n) {
         n = j->p->n_heads - h < most ? j->p->n_heads - h : most;
         add_heads(j, c, ws, h, n, pages, scores);
@@ -103,7 +119,9 @@ static void score_splits(void *arg, int thread, size_t begin, size_t end)
     for (size_t i = begin; i < end; i++) {
         const struct chooser *c = &j->tokens[i / j->splits];
         if (i % j->splits * KV_SPLIT < c->n_keys)
-            score_split(j, c, ws, (uint32_t)(i % j->splits), j->scores + i * KV_SPLIT);
+            score_split(j, c, ws, (uint32_t)(i % j->splits),
+                        j->scores + i / j->splits * j->sets * set_floats(j) +
+                            i % j->splits * KV_SPLIT);
     }
 }
 
@@ -138,16 +156,31 @@ static uint32_t threshold(const float *s, uint32_t n, uint32_t top, uint32_t *eq
     return value;
 }
 
+/* The scores of blocks, from those of their positions, in place. */
+static void pool_blocks(const struct select_keys *p, float *s, uint32_t n_keys)
+{
+    const uint32_t n = units_of(p, n_keys);
+    for (uint32_t b = 0; b < n; b++) {
+        const uint32_t first = b * p->block, left = n_keys - first;
+        float most = s[first];
+        for (uint32_t i = 1; i < left && i < p->block; i++)
+            most = s[first + i] > most ? s[first + i] : most;
+        s[b] = b + p->local < n ? most : INFINITY;
+    }
+}
+
 static void choose(void *arg, int thread, size_t begin, size_t end)
 {
     const struct select_job *j = arg;
     const uint32_t top = j->p->top;
     (void)thread;
     for (size_t t = begin; t < end; t++) {
-        const struct chooser *c = &j->tokens[t];
-        const float *s = j->scores + t * j->splits * KV_SPLIT;
-        uint32_t equal, n = 0, *out = j->top + (size_t)c->row * top;
-        const uint32_t least = threshold(s, c->n_keys, top, &equal);
+        const struct chooser *c = &j->tokens[t / j->sets];
+        float *s = j->scores + t * set_floats(j);
+        uint32_t equal, n = 0, *out = j->top + (c->row * j->sets + t % j->sets) * top;
+        if (j->p->block)
+            pool_blocks(j->p, s, c->n_keys);
+        const uint32_t least = threshold(s, units_of(j->p, c->n_keys), top, &equal);
         for (uint32_t i = 0; n < top; i++) {
             const uint32_t o = order_of(s[i]);
             if (o > least || (o == least && equal && equal--))
@@ -162,7 +195,7 @@ static void select_some(struct select_job *j)
     if (!j->n)
         return;
     pool_run(j->d->pool, score_splits, j, (size_t)j->n * j->splits, 1);
-    pool_run(j->d->pool, choose, j, j->n, 1);
+    pool_run(j->d->pool, choose, j, (size_t)j->n * j->sets, 1);
     j->n = 0;
 }
 
@@ -170,16 +203,17 @@ void cpu_select_keys(struct device *d, uint32_t *top, float *q, float *k, struct
                      uint32_t layer, const struct select_keys *p)
 {
     struct select_job j = {.d = d, .top = top, .q = q, .k = k, .cache = cache, .p = p};
+    j.sets = p->block ? p->n_heads : 1;
     const struct ragged *b = d->batch;
     uint32_t longest = 0;
     j.stream = kv_index_stream(cache, layer);
     pool_run(d->pool, prepare_tokens, &j, b->n_tokens, 4);
     for (uint32_t i = 0; i < b->n_spans; i++)
         longest = b->spans[i].kv_len > longest ? b->spans[i].kv_len : longest;
-    if (longest <= p->top)
+    if (units_of(p, longest) <= p->top)
         return;
     j.splits = (longest + KV_SPLIT - 1) / KV_SPLIT;
-    const size_t each = (size_t)j.splits * KV_SPLIT * sizeof(float);
+    const size_t each = j.sets * set_floats(&j) * sizeof(float);
     const size_t some = each < TOP_BYTES ? TOP_BYTES / each : 1;
     if (!(j.scores = cpu_scratch(d, SCRATCH_TOP, each > TOP_BYTES ? each : TOP_BYTES)))
         return;
@@ -187,7 +221,7 @@ void cpu_select_keys(struct device *d, uint32_t *top, float *q, float *k, struct
         const struct span *s = &b->spans[i];
         for (uint32_t t = 0; t < s->n; t++) {
             const uint32_t n_keys = s->kv_len - s->n + t + 1;
-            if (n_keys > p->top)
+            if (units_of(p, n_keys) > p->top)
                 j.tokens[j.n++] = (struct chooser){s, s->first + t, n_keys};
             if (j.n == CHOOSERS || j.n == some)
                 select_some(&j);

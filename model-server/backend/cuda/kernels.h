@@ -40,7 +40,7 @@ struct attn_args {
      * earlier steps are loaded before the preceding kernel has ended */
     uint32_t walkers, ahead;
     const uint32_t *top; /* see struct attn; only for attn_any */
-    uint32_t n_top, reserved;
+    uint32_t n_top, top_block;
 };
 /* Keys whose softmax is one step; steps are merged in ascending order. */
 enum { SEGMENT = 128, TILE_Q = 16, MMA_ROWS = 64, SHARED_ROWS = 128 };
@@ -73,16 +73,17 @@ launch_fn index_launch; /* rotates queries and keys, and writes the keys to the 
 
 /* Tokens [first, first + rows) of the step. */
 struct select_args {
-    uint32_t *chosen; /* [tokens][top] */
-    float *scores;    /* [rows][pitch] */
+    uint32_t *chosen; /* [tokens][sets][top] */
+    float *scores;    /* [rows][sets][pitch] */
     const float *q, *weights;
     struct kv_view kv;
     const struct span_view *spans;
     const uint32_t *tables, *span_of;
     uint32_t first, rows, n_heads, dim, top, pitch;
+    uint32_t block, local, sets; /* see struct select_keys; sets: selections of a token */
 };
 enum { INDEX_KEYS = 64, INDEX_MOST_DIM = 128 };
-launch_fn index_score_launch; /* of all positions, of tokens with more than `top` */
+launch_fn index_score_launch; /* of all positions, of tokens with more than `top`, or blocks */
 launch_fn index_choose_launch;
 
 /* ---------------------------------------------------------------- linear*.cu */

@@ -28,15 +28,16 @@ void cuda_select_keys(struct device *d, uint32_t *top, float *q, float *k, struc
     store_keys(d, q, k, cache, layer, p);
     for (uint32_t i = 0; i < b->n_spans; i++)
         longest = b->spans[i].kv_len > longest ? b->spans[i].kv_len : longest;
-    if (longest <= p->top)
+    if ((p->block ? (longest + p->block - 1) / p->block : longest) <= p->top)
         return;
     /* rounded up, so that a graph is valid for longer */
     const uint32_t pitch = power_of_two((longest + INDEX_KEYS - 1) / INDEX_KEYS) * INDEX_KEYS;
-    const size_t most = SCORES_BYTES / (pitch * sizeof(float)), some = most ? most : 1;
+    const uint32_t sets = p->block ? p->n_heads : 1;
+    const size_t each = (size_t)pitch * sets * sizeof(float);
+    const size_t most = SCORES_BYTES / each, some = most ? most : 1;
     const uint32_t rows = b->n_tokens < some ? b->n_tokens : (uint32_t)some;
     struct select_args a = {.chosen = top,
-                            .scores =
-                                cuda_work(d, WORK_SELECT, (size_t)rows * pitch * sizeof(float)),
+                            .scores = cuda_work(d, WORK_SELECT, rows * each),
                             .q = q,
                             .weights = p->weights,
                             .kv = kv_index_view(cache, layer),
@@ -46,6 +47,9 @@ void cuda_select_keys(struct device *d, uint32_t *top, float *q, float *k, struc
                             .n_heads = p->n_heads,
                             .dim = p->dim,
                             .top = p->top,
+                            .block = p->block,
+                            .local = p->local,
+                            .sets = sets,
                             .pitch = pitch};
     for (; a.scores && a.first < b->n_tokens; a.first += a.rows) {
         a.rows = b->n_tokens - a.first < rows ? b->n_tokens - a.first : rows;

@@ -1,8 +1,9 @@
 /* select.cu - sparse attention's indexer: index keys in the cache, the scores of all positions of a
  * sequence, and the best of them, in ascending order.
  *
- * A score is a chain over the even heads, plus one over the odd heads. A token's threshold, the
- * score of its last selected position, is found byte by byte by counting (a radix selection). */
+ * A score is a chain over the even heads, plus one over the odd heads; with blocks each head has its
+ * own scores, and a block the greatest of its positions. A token's threshold, the score of its last
+ * selected position, is found byte by byte by counting (a radix selection). */
 #include "model-server/backend/cuda/attention.cuh"
 #include "model-server/backend/cuda/heads.cuh"
 
@@ -47,6 +48,12 @@ static __device__ uint32_t positions_of(const select_args &a, const span_view &s
     return span.kv_len - span.n + (token - span.first) + 1;
 }
 
+/* Positions, or blocks, of n keys. */
+static __device__ uint32_t units_of(const select_args &a, uint32_t n)
+{
+    return a.block ? (n + a.block - 1) / a.block : n;
+}
+
 /* A key's block and its row there. */
 static __device__ const char *index_block(const select_args &a, const span_view &span, uint32_t key)
 {
@@ -79,7 +86,7 @@ static __global__ void __launch_bounds__(SCORE_THREADS) index_score_kernel(selec
     const uint32_t token = a.first + blockIdx.y, base = blockIdx.x * INDEX_KEYS;
     const span_view span = a.spans[a.span_of[token]];
     const uint32_t all = positions_of(a, span, token);
-    if (all <= a.top || base >= all)
+    if (units_of(a, all) <= a.top || base >= all)
         return;
     const uint32_t n = all - base < INDEX_KEYS ? all - base : (uint32_t)INDEX_KEYS;
     const uint32_t key = threadIdx.x % INDEX_KEYS, part = threadIdx.x / INDEX_KEYS;
@@ -98,9 +105,14 @@ static __global__ void __launch_bounds__(SCORE_THREADS) index_score_kernel(selec
             for (uint32_t i = 0; i < a.dim; i++)
                 dot = fmaf(keys[key * key_pitch(a) + i], q[h * a.dim + i], dot);
             dot *= scale;
-            sum = fmaf(a.weights[at + h], dot < 0.0f ? 0.0f : dot, sum);
+            if (a.block)
+                a.scores[((size_t)blockIdx.y * a.sets + first + h) * a.pitch + base + key] = dot;
+            else
+                sum = fmaf(a.weights[at + h], dot < 0.0f ? 0.0f : dot, sum);
         }
     }
+    if (a.block)
+        return;
     if (part)
         odd[key] = sum;
     __syncthreads();
@@ -180,17 +192,38 @@ static __device__ uint32_t count_before(bool has, choose_shared *room, uint32_t 
     return before;
 }
 
-/* grid: (rows) */
+/* The scores of blocks, from those of their n positions, in place. The positions that a turn of the
+ * loop overwrites belong to blocks of this turn or of one before it. */
+static __device__ void pool_blocks(const select_args &a, float *s, uint32_t n)
+{
+    const uint32_t blocks = units_of(a, n);
+    for (uint32_t base = 0; base < blocks; base += CHOOSE_THREADS) {
+        const uint32_t b = base + threadIdx.x;
+        float most = -INFINITY;
+        for (uint32_t i = b * a.block; b < blocks && i < n && i < (b + 1) * a.block; i++)
+            most = s[i] > most ? s[i] : most;
+        __syncthreads();
+        if (b < blocks)
+            s[b] = b + a.local < blocks ? most : INFINITY;
+        __syncthreads();
+    }
+}
+
+/* grid: (rows, sets) */
 static __global__ void __launch_bounds__(CHOOSE_THREADS) index_choose_kernel(select_args a)
 {
     choose_shared *room = dynamic_shared<choose_shared>();
     depend();
     const uint32_t token = a.first + blockIdx.x;
-    const uint32_t n = positions_of(a, a.spans[a.span_of[token]], token);
-    const float *s = a.scores + (size_t)blockIdx.x * a.pitch;
-    uint32_t *chosen = a.chosen + (size_t)token * a.top, left = a.top, done = 0, passed = 0;
+    const uint32_t keys = positions_of(a, a.spans[a.span_of[token]], token);
+    const uint32_t n = units_of(a, keys);
+    float *s = a.scores + ((size_t)blockIdx.x * a.sets + blockIdx.y) * a.pitch;
+    uint32_t *chosen = a.chosen + ((size_t)token * a.sets + blockIdx.y) * a.top;
+    uint32_t left = a.top, done = 0, passed = 0;
     if (n <= a.top)
         return;
+    if (a.block)
+        pool_blocks(a, s, keys);
     const uint32_t least = threshold_of(s, n, &left, room);
     for (uint32_t base = 0; base < n; base += CHOOSE_THREADS) {
         const uint32_t i = base + threadIdx.x, o = i < n ? order_of(s[i]) : 0;
@@ -208,6 +241,6 @@ static __global__ void __launch_bounds__(CHOOSE_THREADS) index_choose_kernel(sel
 extern "C" cudaError_t index_choose_launch(const struct launch *l, const void *args)
 {
     const select_args *a = (const select_args *)args;
-    return launch(index_choose_kernel, a->rows, CHOOSE_THREADS, sizeof(choose_shared), l->stream,
+    return launch(index_choose_kernel, dim3(a->rows, a->sets), CHOOSE_THREADS, sizeof(choose_shared), l->stream,
                   l->overlap, *a);
 }

@@ -5,6 +5,7 @@
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
 #include "model-server/model/mixer/apart.h"
+#include "model-server/model/mixer/blocks.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,13 @@ struct attention {
     struct weight *o;            /* [hidden, heads * v_dim] */
     struct weight *gate;         /* [heads * v_dim, hidden], or NULL */
     float *qkv_bias, *o_bias, *gate_bias;
-    float *q_norm, *k_norm; /* [head_dim], or of all this rank's heads */
-    float *v_norm;          /* [v_dim] ones */
-    float *sub_norm;        /* before `o`: of this rank's heads, or NULL */
-    float *sinks, *alibi;   /* [heads] */
-    float *near;            /* [heads][2 * most + 1] */
-    struct apart *apart;    /* or NULL */
+    float *q_norm, *k_norm;    /* [head_dim], or of all this rank's heads */
+    float *v_norm;             /* [v_dim] ones */
+    float *sub_norm;           /* before `o`: of this rank's heads, or NULL */
+    float *sinks, *alibi;      /* [heads] */
+    float *near;               /* [heads][2 * most + 1] */
+    struct apart *apart;       /* or NULL */
+    struct block_index *index; /* or NULL */
     struct clip qkv_clip, o_clip;
 };
 
@@ -55,14 +57,19 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     const uint32_t embedded = d->spec.attn_embedded ? s.qkv : 0;
     const uint32_t clipped = d->spec.clips ? d->spec.hidden + s.sums : 0;
     const uint32_t update = d->spec.shared.qkv ? 3 * d->spec.shared.rank + s.qkv : 0;
+    const uint32_t index = d->spec.layers[layer].by_blocks ? block_index_width(d, layer) : 0;
     return s.qkv + s.sums + embedded + (d->spec.attn_gate ? gate : 0) + apart + clipped + update +
-           (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0) + (d->spec.sub_norms ? SQUARES : 0);
+           index + (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0) +
+           (d->spec.sub_norms ? SQUARES : 0);
 }
 
 static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
 {
     const struct shape s = shape_of(d, layer);
-    *out = (struct kv_layer){.n_heads = s.kv_heads, .k_dim = s.dim, .v_dim = s.v_dim};
+    *out = (struct kv_layer){.n_heads = s.kv_heads,
+                             .k_dim = s.dim,
+                             .v_dim = s.v_dim,
+                             .index_dim = d->spec.layers[layer].by_blocks ? d->spec.blocks.dim : 0};
     return true;
 }
 
@@ -423,6 +430,8 @@ static void *load(struct loader *l, uint32_t layer)
         load_alibi(l, a);
     if (s->apart.buckets)
         a->apart = apart_load(l, layer);
+    if (s->layers[layer].by_blocks)
+        a->index = block_index_load(l, layer);
     if (s->near.buckets || s->near.of == NEAR_OF_SLOPES)
         load_near(l, a, (int)layer);
     if (s->sinks == SINKS_ALL || (s->sinks == SINKS_WINDOWS && s->layers[layer].window))
@@ -443,6 +452,7 @@ static void release(struct decoder *d, void *self)
     layer_free_weight(d, a->gate);
     layer_free_weight(d, a->o);
     apart_free(d, a->apart);
+    block_index_free(d, a->index);
     layer_free_clip(d, &a->qkv_clip);
     layer_free_clip(d, &a->o_clip);
     free(a);
@@ -546,6 +556,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
         tables = work_take(&t->work, t->total, apart_width(d));
         apart_tables(d, a->apart, tables, qkv, t->tokens);
     }
+    if (a->index)
+        block_index_select(d, a->index, t);
     d->ops->attention(d->dev, att, qkv, s.qkv, t->cache, t->kv,
                       &(struct attn){.n_heads = s.heads,
                                      .n_kv_heads = s.kv_heads,
@@ -562,6 +574,9 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                                      .at = a->apart ? a->apart->at : NULL,
                                      .buckets = m->apart.buckets,
                                      .sinks = a->sinks,
+                                     .top = a->index ? d->scratch.top : NULL,
+                                     .n_top = m->blocks.top,
+                                     .top_block = m->blocks.block,
                                      .both = m->both_ways,
                                      .mutual = ls->mutual});
     if (a->gate)
