@@ -169,7 +169,7 @@ MUST = {  # without them the model would be large
     "index_topk", "index_n_heads", "index_head_dim", "expert_ffn_hidden_size", "mamba_dt_rank", "laurel_rank", "num_mtp_layers", "prefix_dense_intermediate_size", "chunk_size", "mamba_chunk_size", "router_jitter_noise",
 }
 RECURRENT = {"bamba", "granitemoehybrid", "falcon_h1", "mamba2", "mamba", "falcon_mamba", "jamba", "qwen3_next", "qwen3_5_text",
-             "qwen3_5_moe_text", "kimi_linear", "olmo_hybrid", "minimax"}
+             "qwen3_5_moe_text", "kimi_linear", "olmo_hybrid", "minimax", "bailing_hybrid"}
 SLIDE, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 
 
@@ -234,6 +234,24 @@ def own(t, r, c, n, heads):
                   linear_head_dim=r.choice([8, 20]), linear_num_heads=r.choice([2, 4]), linear_conv_kernel_dim=r.choice([3, 4]),
                   mlp_layer_types=[r.choice(["dense", "sparse"]) for _ in range(n)], routed_scaling_factor=r.choice([1.0, 2.4]))
         c["num_experts_per_tok"] = min(c.get("num_experts_per_tok", 2), 4)
+    if t == "bailing_hybrid":
+        c.pop("attention_bias", None)
+        c |= dict(num_key_value_heads=heads, num_local_experts=8, n_group=r.choice([1, 2]), topk_group=1, n_shared_experts=r.choice([1, 2]),
+                  head_dim=r.choice([8, 20]), short_conv_kernel_size=r.choice([3, 4]), layer_group_size=r.choice([1, 2, 3]), num_mtp_layers=0,
+                  kda_safe_gate=r.random() < 0.7, kda_lower_bound=r.choice([-5.0, -1.5]), first_k_dense_replace=r.choice([0, 1]))
+        c["num_experts_per_tok"] = min(c.get("num_experts_per_tok", 2), 4)
+    if t == "minimax_m3_vl_text":
+        kv = c.get("num_key_value_heads") or 4
+        c |= dict(num_key_value_heads=kv, head_dim=16, index_n_heads=kv, index_head_dim=r.choice([8, 12, 32]), index_block_size=r.choice([1, 3, 16]),
+                  index_topk_blocks=r.choice([2, 5]), index_local_blocks=r.choice([1, 2]), num_local_experts=6, num_experts_per_tok=2,
+                  dense_intermediate_size=48, shared_intermediate_size=32, layer_types=layer_types(r, t, n, ["minimax_m3_sparse", FULL]),
+                  mlp_layer_types=[r.choice(["dense", "sparse"]) for _ in range(n)],
+                  rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=r.choice([0.25, 0.5])))
+        c.pop("rotary_dim", None)
+        for key in [k for k in c if k.startswith("swiglu_")]:
+            del c[key]
+    if t == "apertus1p5_text":
+        c |= dict(vocab_size=VOCAB + 40, output_vocab_size=r.choice([None, VOCAB]), tie_word_embeddings=False)
     if t == "minimax":
         c |= dict(block_size=16, sliding_window=r.choice([None, 20]), mlp_alpha_factor=r.choice([1, 1.5]), mlp_beta_factor=r.choice([1, 0.7]),
                   linear_attn_alpha_factor=r.choice([1, 0.8]), full_attn_beta_factor=r.choice([1, 1.2]))

@@ -79,6 +79,14 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
 #define GLM_5                                                                                      \
     "\"model_type\":\"glm_moe_dsa\",\"q_lora_rank\":24,\"moe_intermediate_size\":32," SIZES
 
+#define LING                                                                                       \
+    "\"model_type\":\"bailing_hybrid\",\"moe_intermediate_size\":32,\"num_experts\":16,"           \
+    "\"head_dim\":16," SIZES
+#define APERTUS "\"model_type\":\"apertus1p5_text\"," SIZES
+#define M3                                                                                         \
+    "\"model_type\":\"minimax_m3_vl_text\",\"num_key_value_heads\":4,\"head_dim\":16,"             \
+    "\"rotary_dim\":8,\"layer_types\":[\"full_attention\",\"minimax_m3_sparse\"]," SIZES
+
 #define LONGCAT "\"model_type\":\"longcat_flash\"," SIZES
 
 #define OVIS2                                                                                      \
@@ -117,6 +125,17 @@ static void test_refuses(void **state)
     static const struct {
         const char *keys, *base, *says;
     } cases[] = {
+        {"\"group_norm_size\":4", LING, "lightning attention (Ling 2.5) are not supported"},
+        {"\"kda_lower_bound\":0", LING, "`kda_lower_bound` must be below 0"},
+        {"\"output_vocab_size\":321", APERTUS, "`output_vocab_size` must be an integer from 1"},
+        {"\"output_vocab_size\":300,\"tie_word_embeddings\":true", APERTUS,
+         "`output_vocab_size` contradicts `tie_word_embeddings`"},
+        {"\"index_n_heads\":2", M3, "`index_n_heads` must be `num_key_value_heads`"},
+        {"\"index_head_dim\":4", M3, "`index_head_dim` must be at least the rotated part"},
+        {"\"index_local_blocks\":17", M3, "`index_local_blocks` must be at most"},
+        {"\"index_topk_blocks\":16384", M3, "times `index_block_size` must be at most"},
+        {"\"swiglu_limit\":10", M3, "`swiglu_limit`: only 7 is supported"},
+        {"\"swiglu_alpha\":1", M3, "`swiglu_alpha`: only 1.702 is supported"},
         {"\"linear_num_key_heads\":3", DELTA, "3 key heads or groups do not divide 4 heads"},
         {"\"linear_key_head_dim\":0", DELTA, "`linear_key_head_dim` must be an integer from 1"},
         {"\"linear_conv_kernel_dim\":9", DELTA, "`linear_conv_kernel_dim` must be an integer"},
@@ -596,6 +615,26 @@ static void test_selections(void **state)
     assert_int_equal(s.mla.index.top, 0);
 }
 
+/* Which layers of MiniMax M3 have an indexer, and its sizes, in either spelling. */
+static void test_blocks(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("\"index_topk_blocks\":5,\"index_local_blocks\":2", M3, &s);
+    assert_true(!s.layers[0].by_blocks && s.layers[1].by_blocks);
+    assert_true(s.blocks.top == 5 && s.blocks.local == 2 && s.blocks.block == 128);
+    assert_true(s.blocks.dim == 128 && s.rope[0].dim == 8);
+    accepted("\"layer_types\":null,\"sparse_attention_config\":{\"sparse_attention_freq\":[1,0],"
+             "\"sparse_topk_blocks\":3,\"sparse_block_size\":64,\"sparse_index_dim\":32},"
+             "\"moe_layer_freq\":[0,1]",
+             M3, &s);
+    assert_true(s.layers[0].by_blocks && !s.layers[1].by_blocks);
+    assert_true(s.blocks.top == 3 && s.blocks.local == 1 && s.blocks.block == 64);
+    assert_true(s.blocks.dim == 32 && !s.layers[0].moe && s.layers[1].moe);
+    accepted("\"layer_types\":null", M3, &s);
+    assert_int_equal(s.blocks.top, 0);
+}
+
 static void test_windows_of_llama(void **state)
 {
     struct decoder_spec s;
@@ -615,6 +654,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_selections),
+        cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_windows_of_llama),
         cmocka_unit_test(visual_indicators_are_consecutive_ids),
         cmocka_unit_test(test_refuses),
