@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 void buf_free(struct buf *b)
 {
@@ -144,4 +145,14 @@ void buf_base64(struct buf *b, const void *p, size_t n)
         buf_ch(b, left > 1 ? digits[v >> 6 & 63] : '=');
         buf_ch(b, left > 2 ? digits[v & 63] : '=');
     }
+}
+
+void buf_json_time(struct buf *b, int64_t unix_seconds)
+{
+    const time_t t = (time_t)unix_seconds;
+    struct tm tm;
+    char text[32];
+    gmtime_r(&t, &tm);
+    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    buf_fmt(b, "\"%s\"", text);
 }

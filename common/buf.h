@@ -37,4 +37,6 @@ void buf_base64(struct buf *b, const void *p, size_t n);
 /* Appends the shortest digits that read back as v; null if not finite. */
 void buf_json_f32(struct buf *b, float v);
 void buf_u64(struct buf *b, uint64_t v);
+/* A time in seconds since 1970 as a quoted string, in UTC: "2026-11-27T18:30:21Z" (RFC 3339). */
+void buf_json_time(struct buf *b, int64_t unix_seconds);
 #endif

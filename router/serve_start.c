@@ -28,6 +28,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 static bool given(const char *s) { return s && *s; }
@@ -233,6 +234,7 @@ static int build_edge(struct router_service *s, struct err *e)
     g->vision = s->vision;
     g->model_id = c->served_model_name ? c->served_model_name : c->tokenizer_name;
     g->compute_type = c->compute_type;
+    g->started_unix = (int64_t)time(NULL);
     snprintf(g->fingerprint, sizeof(g->fingerprint), "%s-native", VERSION);
     snprintf(g->engine_id, sizeof(g->engine_id), "%016llx%016llx", (unsigned long long)seed_draw(),
              (unsigned long long)seed_draw());

@@ -50,6 +50,7 @@ struct edge {
     char engine_id[33];               /* random per process, for kv_transfer_params */
     const char *compute_type;
     struct startup_board *startup; /* start progress; never NULL once it runs */
+    int64_t started_unix;          /* when the server began, in seconds since 1970 */
     bool has_keys;                 /* requests need an API key */
 
     _Atomic(struct fleet *) fleet; /* NULL: not warmed up */

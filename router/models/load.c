@@ -172,6 +172,7 @@ static void build_edge(struct models *m, struct model *q)
     g->http = home->http;
     g->lmtp = home->lmtp;
     g->compute_type = home->compute_type;
+    g->started_unix = home->started_unix;
     g->has_keys = home->has_keys;
     memcpy(g->fingerprint, home->fingerprint, sizeof(g->fingerprint));
     edge_set_text(g, q->tokenizer, q->chat);

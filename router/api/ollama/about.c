@@ -2,17 +2,6 @@
  * families) are empty; the digest is the model's commit. */
 #include "router/api/ollama/ollama.h"
 #include <string.h>
-#include <time.h>
-
-void ollama_time(struct buf *out, int64_t unix_seconds)
-{
-    const time_t t = (time_t)unix_seconds;
-    struct tm tm;
-    char text[32];
-    gmtime_r(&t, &tm);
-    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    buf_fmt(out, "\"%s\"", text);
-}
 
 void ollama_details(struct buf *out, const struct edge *g)
 {
@@ -31,7 +20,7 @@ void ollama_model(struct buf *out, const struct call *c, const char *name)
     buf_str(out, ",\"model\":");
     buf_json_str(out, name, strlen(name));
     buf_str(out, ",\"modified_at\":");
-    ollama_time(out, c->created_unix);
+    buf_json_time(out, c->edge->started_unix);
     buf_str(out, ",\"size\":0,\"digest\":");
     buf_json_str(out, digest, strlen(digest));
     ollama_details(out, c->edge);

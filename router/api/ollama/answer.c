@@ -11,7 +11,7 @@ static void head(struct buf *out, const struct call *c, const struct ollama *o)
     buf_str(out, "{\"model\":");
     string(out, o->model);
     buf_str(out, ",\"created_at\":");
-    ollama_time(out, c->created_unix);
+    buf_json_time(out, c->created_unix);
 }
 
 static void call_members(struct buf *out, const struct reply_call *call)

@@ -29,8 +29,6 @@ int ollama_answer(struct call *c, const struct chat_request *r, const struct oll
 /* The answer to a request that only loads. */
 void ollama_loaded(struct call *c, const struct ollama *o);
 
-/* about.c: "2026-11-25T22:00:00Z" */
-void ollama_time(struct buf *out, int64_t unix_seconds);
 /* {"name","model","modified_at","size","digest","details":{..}} of a model, without the last brace.
  */
 void ollama_model(struct buf *out, const struct call *c, const char *name);

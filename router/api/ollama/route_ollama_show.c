@@ -37,7 +37,7 @@ static int work(struct call *c, struct err *e)
     buf_str(out, "{\"modelfile\":\"\",\"parameters\":\"\",\"license\":\"\",\"template\":");
     buf_json_str(out, template, strlen(template));
     buf_str(out, ",\"modified_at\":");
-    ollama_time(out, c->created_unix);
+    buf_json_time(out, c->edge->started_unix);
     ollama_details(out, c->edge);
     buf_str(out, ",\"model_info\":{\"general.architecture\":\"model\",\"general.basename\":");
     buf_json_str(out, c->edge->model_id, strlen(c->edge->model_id));

@@ -3,7 +3,8 @@
 
 static void quoted(struct buf *out, const char *s) { buf_json_str(out, s, strlen(s)); }
 
-struct known { /* of a loaded model; otherwise zero */
+struct known {     /* of a loaded model; otherwise zero but for the time */
+    int64_t since; /* when the server began to serve, in seconds since 1970 */
     uint32_t length;
     bool eyes; /* it takes images */
 };
@@ -11,7 +12,7 @@ struct known { /* of a loaded model; otherwise zero */
 static struct known known_of(const struct edge *g)
 {
     const struct infer_limits *l = edge_limits(g);
-    return (struct known){l->max_total_tokens, l->takes_images && g->vision};
+    return (struct known){g->started_unix, l->max_total_tokens, l->takes_images && g->vision};
 }
 
 /* `base`: the base model of an adapter; NULL for a model. */
@@ -19,7 +20,7 @@ static void model(struct buf *out, const char *id, const char *base, struct know
 {
     buf_str(out, "{\"id\":");
     quoted(out, id);
-    buf_str(out, ",\"object\":\"model\",\"created\":0,\"owned_by\":");
+    buf_fmt(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":", (long long)k.since);
     quoted(out, id);
     buf_str(out, ",\"root\":");
     quoted(out, base ? base : id);
@@ -40,7 +41,7 @@ static struct known known_by_name(struct edge *first, const char *id)
 {
     struct edge *g = models_peek(first, id);
     if (!g)
-        return (struct known){0};
+        return (struct known){.since = first->started_unix};
     const struct known k = known_of(g);
     models_release(g);
     return k;
@@ -66,17 +67,20 @@ static bool of_anthropic(const struct call *c)
     return c->x && exchange_header(c->x, "anthropic-version");
 }
 
-static void their_model(struct buf *out, const char *id)
+static void their_model(struct buf *out, const char *id, int64_t since)
 {
     buf_str(out, "{\"type\":\"model\",\"id\":");
     quoted(out, id);
     buf_str(out, ",\"display_name\":");
     quoted(out, id);
-    buf_str(out, ",\"created_at\":\"1970-01-01T00:00:00Z\"}");
+    buf_str(out, ",\"created_at\":");
+    buf_json_time(out, since);
+    buf_ch(out, '}');
 }
 
 struct their_listing {
     struct buf *out;
+    int64_t since;
     struct buf last; /* the id of the last model, quoted */
 };
 
@@ -84,7 +88,7 @@ static void one_more_of_theirs(void *arg, const char *id)
 {
     struct their_listing *l = arg;
     buf_str(l->out, l->last.len ? "," : "");
-    their_model(l->out, id);
+    their_model(l->out, id, l->since);
     buf_reset(&l->last);
     quoted(&l->last, id);
 }
@@ -99,7 +103,7 @@ static void each_adapter(const struct served_adapters *s, void (*fn)(void *arg, 
 
 static void their_list(struct call *c, const struct served_adapters *adapters)
 {
-    struct their_listing l = {&c->out, BUF_INIT};
+    struct their_listing l = {&c->out, c->edge->started_unix, BUF_INIT};
     buf_str(&c->out, "{\"data\":[");
     one_more_of_theirs(&l, c->edge->model_id);
     each_adapter(adapters, one_more_of_theirs, &l);
@@ -138,7 +142,7 @@ static void reply(struct call *c)
         their_list(c, adapters);
     } else if (theirs && (!strcmp(one, id) || edge_has_adapter(c->edge, one) ||
                           models_known(c->edge->models, one))) {
-        their_model(&c->out, one);
+        their_model(&c->out, one, own.since);
     } else if (all) {
         buf_str(&c->out, "{\"object\":\"list\",\"data\":[");
         model(&c->out, id, NULL, own);
