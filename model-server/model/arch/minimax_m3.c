@@ -99,6 +99,15 @@ static void activation(struct config *c, struct decoder_spec *s)
         config_fail(c, "`swiglu_limit`: only 7 is supported");
 }
 
+/* `rotary_dim` counts without a fraction: transformers saves its default beside one. */
+static uint32_t rotated(struct config *c, const struct decoder_spec *s)
+{
+    if (config_rope_num(c, "partial_rotary_factor", 0) != 0)
+        return config_rotary_dim(c, s->head_dim, 1);
+    const double n = config_u32_or(c, "rotary_dim", s->head_dim / 2, 2, s->head_dim);
+    return config_rotary_part(c, s->head_dim, n / s->head_dim);
+}
+
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(
@@ -106,8 +115,7 @@ static void configure(struct config *c, struct decoder_spec *s)
         &(struct config_defaults){.head_dim = 128, .max_positions = 524288, .norm_eps = 1e-6});
     s->norm.plus = 1;
     s->qk_norm = QK_NORM_HEAD;
-    const double part = config_u32_or(c, "rotary_dim", s->head_dim / 2, 2, s->head_dim);
-    s->rope[0].dim = config_rotary_dim(c, s->head_dim, part / s->head_dim);
+    s->rope[0].dim = rotated(c, s);
     config_rope(c, s, 5000000);
     s->mlp = MLP_GATED_PACKED;
     activation(c, s);
