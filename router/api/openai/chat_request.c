@@ -9,7 +9,8 @@
 #include "router/generate/constrain.h"
 #include <string.h>
 
-static const cJSON *read_messages(struct body *b, struct object root, bool eyes)
+/* `converted`: from a body of another protocol, which may leave none. */
+static const cJSON *read_messages(struct body *b, struct object root, bool eyes, bool converted)
 {
     const cJSON *m = body_get(b, root, "messages", true);
     int index;
@@ -19,7 +20,7 @@ static const cJSON *read_messages(struct body *b, struct object root, bool eyes)
         body_mistyped(b, root, "messages", m, "a sequence");
         return NULL;
     }
-    if (!m->child)
+    if (!m->child && !converted)
         body_fail(b, root, "messages", "at least one message is required");
     const char *what = chat_check(m, eyes, &index);
     if (what)
@@ -322,13 +323,13 @@ static int choose_template(struct call *c, struct body *b, struct object chat,
     return own ? 0 : -1;
 }
 
-int chat_prepare(struct call *c, struct body *b, struct object chat, struct chat_request *r,
-                 struct err *e)
+static int prepare(struct call *c, struct body *b, struct object chat, bool converted,
+                   struct chat_request *r, struct err *e)
 {
     if (choose_template(c, b, chat, r, e) != 0)
         return -1;
     const bool eyes = edge_media(c->edge).vision != NULL;
-    const cJSON *messages = read_messages(b, chat, eyes);
+    const cJSON *messages = read_messages(b, chat, eyes, converted);
     struct ask *q = r->openai->asks;
     if (tools_read(b, chat, &r->tools, e) != 0 || b->failed)
         return -1;
@@ -346,6 +347,12 @@ int chat_prepare(struct call *c, struct body *b, struct object chat, struct chat
                   : render_some(&x, messages, e);
 }
 
+int chat_prepare(struct call *c, struct body *b, struct object chat, struct chat_request *r,
+                 struct err *e)
+{
+    return prepare(c, b, chat, false, r, e);
+}
+
 int chat_prepare_tree(struct call *c, struct body *b, cJSON *chat, struct chat_request *r,
                       struct err *e)
 {
@@ -354,7 +361,7 @@ int chat_prepare_tree(struct call *c, struct body *b, cJSON *chat, struct chat_r
         cJSON_Delete(chat);
         return b->failed ? -1 : err_nomem(e);
     }
-    return chat_prepare(c, b, (struct object){chat, ""}, r, e);
+    return prepare(c, b, (struct object){chat, ""}, true, r, e);
 }
 
 int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
