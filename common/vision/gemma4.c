@@ -8,6 +8,7 @@ static void load(struct vision *v, struct vision_settings *s)
 {
     struct vision_gemma4 *g = &v->gemma4;
     static const float none[3] = {0}, whole[3] = {1, 1, 1};
+    const bool unified = strcmp(v->name, "gemma4_unified") == 0;
     const struct vision_section text = vision_inside(&s->config, "text_config");
     vision_read_format(s, &v->format,
                        &(struct vision_pixel_defaults){VISION_BICUBIC, none, whole, 16});
@@ -16,15 +17,18 @@ static void load(struct vision *v, struct vision_settings *s)
         plain = plain && v->format.mean[i] == none[i] && v->format.std[i] == whole[i];
     if (!plain)
         vision_settings_fail(s, "%s: pixels of this family are not normalised", s->pixels.name);
-    memcpy(v->format.mean, vision_half, sizeof(v->format.mean)); /* the tower's: 2 (x - 0.5) */
-    memcpy(v->format.std, vision_half, sizeof(v->format.std));
+    if (!unified) { /* the tower's: 2 (x - 0.5) */
+        memcpy(v->format.mean, vision_half, sizeof(v->format.mean));
+        memcpy(v->format.std, vision_half, sizeof(v->format.std));
+    }
     v->format.merge = vision_u32(s, &s->tower, "pooling_kernel_size", 3, 1, 16);
     g->most_features = vision_u32(s, &s->pixels, "max_soft_tokens", 280, 1, 1 << 16);
     if (vision_u32(s, &s->pixels, "patch_size", v->format.patch, 1, 256) != v->format.patch ||
         vision_u32(s, &s->pixels, "pooling_kernel_size", v->format.merge, 1, 16) != v->format.merge)
         vision_settings_fail(s, "%s and %s disagree about patch_size or pooling_kernel_size",
                              s->tower.name, s->pixels.name);
-    v->two_way = strcmp(json_str(text.o, "use_bidirectional_attention", ""), "vision") == 0;
+    v->two_way = strcmp(json_str(text.o, "use_bidirectional_attention", unified ? "vision" : ""),
+                        "vision") == 0;
     v->token = vision_read_token(s, "image_token_id", "<|image|>", 258880, v->marker);
     vision_read_token(s, "boi_token_id", "<|image>", 255999, g->start);
     vision_read_token(s, "eoi_token_id", "<image|>", 258882, g->end);
@@ -72,4 +76,4 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
 }
 
 const struct vision_family vision_gemma4 = {
-    .types = {"gemma4"}, .load = load, .plan = plan, .expand = expand};
+    .types = {"gemma4", "gemma4_unified"}, .load = load, .plan = plan, .expand = expand};

@@ -180,7 +180,7 @@ static uint64_t whole_cells(const struct encoder_spec *s, const struct vision_pl
               vision_crop_width(p, crop) % s->patch == 0 &&
               (s->leaves_rest || (g.rows % s->cell == 0 && g.cols % s->cell == 0));
     if (s->positions == POSITIONS_TABLE || s->positions == POSITIONS_AXES ||
-        s->positions == POSITIONS_BUCKETS)
+        s->positions == POSITIONS_WOVEN || s->positions == POSITIONS_BUCKETS)
         *whole &= g.rows <= s->side && g.cols <= s->side;
     return (uint64_t)(g.rows / s->cell) * (g.cols / s->cell);
 }

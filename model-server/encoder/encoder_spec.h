@@ -13,6 +13,7 @@ enum encoder_positions {
     POSITIONS_NONE,
     POSITIONS_TABLE,     /* one row for each place of a `side` x `side` grid */
     POSITIONS_AXES,      /* one row for each of `side` columns, and one for each of `side` rows */
+    POSITIONS_WOVEN,     /* the same; the row of a column precedes that of the row of its number */
     POSITIONS_STRETCHED, /* the grid, interpolated bilinearly, corners aligned (Qwen3-VL) */
     POSITIONS_CUBIC,     /* the grid, by cubic convolution, edges aligned (MoonViT, GLM-4.1V) */
     POSITIONS_LINEAR,    /* the grid, bilinear without antialiasing, edges aligned (PaddleOCR-VL) */
@@ -88,6 +89,7 @@ struct encoder_spec {
     bool of_features;
     uint32_t cell; /* patches per side of a cell, whose patches are adjacent */
     bool patch_bias;
+    bool pixel_norm;          /* a norm of a patch's pixels, before the patches' matrix */
     bool patch_norm;          /* a norm between the patches' matrix and the positions */
     bool patch_channels_last; /* columns of the patches' matrix are [row][column][3] of a patch */
     bool class_token;         /* precedes the patches of a crop; dropped after the transformer */

@@ -13,6 +13,7 @@
     ROW(qwen3_omni)                                                                                \
     ROW(gemma3n)                                                                                   \
     ROW(gemma3)                                                                                    \
+    ROW(gemma4_unified)                                                                            \
     ROW(gemma4)                                                                                    \
     ROW(llava_onevision)                                                                           \
     ROW(aya)                                                                                       \

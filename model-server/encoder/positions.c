@@ -131,6 +131,15 @@ static uint32_t bucket(float at, uint32_t side)
     return k;
 }
 
+static void add_axes(const struct tower *t, uint32_t of_col, uint32_t of_row, float *out)
+{
+    const size_t hidden = t->spec.blocks.hidden;
+    const float *of_cols = t->positions + of_col * hidden;
+    const float *of_rows = t->positions + of_row * hidden;
+    for (size_t i = 0; i < hidden; i++)
+        out[i] = of_cols[i] + of_rows[i];
+}
+
 void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_place at, float *out)
 {
     const struct encoder_spec *s = &t->spec;
@@ -148,9 +157,9 @@ void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_pl
         add_row(t, bucket(begin_of(s->positions, at.row, g.rows), s->side),
                 bucket(begin_of(s->positions, at.col, g.cols), s->side), 1, out);
     else if (s->positions == POSITIONS_AXES)
-        for (size_t i = 0; i < hidden; i++)
-            out[i] = t->positions[at.col * hidden + i] +
-                     t->positions[((size_t)s->side + at.row) * hidden + i];
+        add_axes(t, at.col, s->side + at.row, out);
+    else if (s->positions == POSITIONS_WOVEN)
+        add_axes(t, 2 * at.col, 2 * at.row + 1, out);
     else if (s->positions == POSITIONS_TABLE)
         memcpy(out,
                t->positions +

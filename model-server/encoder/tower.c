@@ -13,7 +13,9 @@ static void embed(void *arg, float *x, uint32_t first, uint32_t n)
 {
     struct tower *t = arg;
     const uint32_t hidden = t->spec.blocks.hidden;
-    const float *patches = t->patches + (size_t)first * tower_patch_floats(&t->spec);
+    float *patches = t->patches + (size_t)first * tower_patch_floats(&t->spec);
+    if (t->spec.pixel_norm)
+        t->d.ops->norm(t->d.dev, patches, patches, n, tower_patch_floats(&t->spec), &t->pixel_norm);
     if (t->spec.of_features)
         t->d.ops->beside(t->d.dev, x, patches, NULL, n, hidden);
     else

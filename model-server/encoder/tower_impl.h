@@ -115,7 +115,7 @@ struct tower {
     struct tower_work work;
     struct decoder d; /* the blocks */
     struct weight *patch;
-    struct norm patch_norm;
+    struct norm pixel_norm, patch_norm;
     float *normed_bias; /* bias of the patches' matrix if a norm follows it */
     /* Host memory: bias of the patches' matrix, learned positions, the class token, the vector
      * after a row of joined tiles, and encoder_spec.pool_standard's vectors; NULL: the tower has
@@ -247,6 +247,8 @@ static inline uint32_t tower_feature_rows(const struct encoder_spec *s, uint32_t
 /* Rows of the table of learned positions, the class token's included. */
 static inline uint32_t tower_position_rows(const struct encoder_spec *s)
 {
-    return s->positions == POSITIONS_AXES ? 2 * s->side : s->side * s->side + s->class_token;
+    return s->positions == POSITIONS_AXES || s->positions == POSITIONS_WOVEN
+               ? 2 * s->side
+               : s->side * s->side + s->class_token;
 }
 #endif

@@ -148,6 +148,31 @@ static void load_projection(struct loader *l, struct tower_projection *t,
         t->after = (struct norm){.kind = NORM_RMS, .w = loader_ones(l, cols), .eps = p->after_eps};
 }
 
+/* Its elements in the order of a patch's pixels. */
+static float *pixel_vector(struct loader *l, const char *suffix, uint32_t n, bool channels_last)
+{
+    struct mat_part p = loader_table(l, W_PIXEL_NORM, NO_LAYER, suffix, n, 1), parts[3];
+    if (!channels_last || !p.data)
+        return loader_vector(l, &p, 1, 0);
+    for (int c = 0; c < 3; c++) {
+        parts[c] = p;
+        parts[c].data = (const char *)p.data + (size_t)c * dtype_size(p.dtype);
+        parts[c].rows = n / 3;
+        parts[c].row_stride = 3;
+    }
+    return loader_vector(l, parts, 3, 0);
+}
+
+static void load_pixel_norm(struct loader *l, struct tower *t)
+{
+    const struct encoder_spec *s = &t->spec;
+    const uint32_t n = tower_patch_floats(s);
+    t->pixel_norm = (struct norm){.kind = s->blocks.norm.kind, .eps = s->blocks.norm.eps};
+    t->pixel_norm.w = pixel_vector(l, ".weight", n, s->patch_channels_last);
+    if (s->blocks.bias.norm)
+        t->pixel_norm.b = pixel_vector(l, ".bias", n, s->patch_channels_last);
+}
+
 static void load_front(struct loader *l, struct tower *t)
 {
     const struct encoder_spec *s = &t->spec;
@@ -158,6 +183,8 @@ static void load_front(struct loader *l, struct tower *t)
         t->patch = s->patch_channels_last ? pack_turned(l, p, 3)
                                           : loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
     }
+    if (s->pixel_norm)
+        load_pixel_norm(l, t);
     if (s->patch_norm)
         t->patch_norm = loader_norm(l, W_PATCH_NORM, NO_LAYER);
     if (s->patch_norm && s->patch_bias)
@@ -217,6 +244,7 @@ static void free_projection(struct decoder *d, struct tower_projection *p)
 void tower_release_weights(struct tower *t)
 {
     layer_free_weight(&t->d, t->patch);
+    layer_free_norm(&t->d, &t->pixel_norm);
     layer_free_norm(&t->d, &t->patch_norm);
     t->d.ops->free(t->d.dev, t->normed_bias);
     free_projection(&t->d, &t->project);

@@ -152,6 +152,7 @@ enum role {
     W_DRAFT_HEAD,
     W_PATCH, /* Vision towers, see encoder/encoder_spec.h. Whole names: the class token, the vector
                 after rows of tiles, and matrices where documented. */
+    W_PIXEL_NORM, /* of a patch's pixels */
     W_PATCH_NORM, /* of patches before their places */
     W_PATCH_POSITIONS,
     W_CLASS_TOKEN,

@@ -403,7 +403,7 @@ static void load_draft(struct loader *l)
 static int check_turns(const struct decoder *d, struct err *e)
 {
     const struct kv_layer *first = &d->kv_layers[0];
-    for (uint32_t i = 0; d->encodes && i < d->spec.n_layers; i++) {
+    for (uint32_t i = 0; d->encodes && d->n_kv_layers && i < d->spec.n_layers; i++) {
         const struct kv_layer *k = &d->kv_layers[i < d->n_kv_layers ? i : 0];
         if (d->n_kv_layers != d->spec.n_layers || d->spec.layers[i].kv_of ||
             k->n_heads != first->n_heads || k->k_dim != first->k_dim || k->v_dim != first->v_dim ||

@@ -1,7 +1,9 @@
 #include "model-server/model/kv_parts.h"
 #include <string.h>
 
-enum { LEAST_HEAD_DIM = 16 }; /* of the single layer of a cache without layers */
+/* The single layer of a cache without layers. */
+enum { LEAST_HEAD_DIM = 16 };
+static const struct kv_layer least = {1, LEAST_HEAD_DIM, LEAST_HEAD_DIM, false};
 
 /* Keeps only the layers of this stage: [first, end) of all. */
 static void keep_stage(struct decoder *d, uint32_t first, uint32_t end)
@@ -41,6 +43,8 @@ void kv_parts_plan(struct decoder *d, const struct sublayer_ops *const *mixers)
     kv_parts_number(d, false);
     if (d->encodes) /* one layer of the cache serves all */
         memset(d->kv_at, 0, d->spec.n_layers * sizeof(*d->kv_at));
+    if (d->encodes && !d->n_kv_layers)
+        d->kv_layers[0] = least;
 }
 
 void kv_parts_number(struct decoder *d, bool apart)
@@ -54,7 +58,6 @@ void kv_parts_number(struct decoder *d, bool apart)
 static struct kv_desc describe(const struct decoder *d, enum kv_part part, uint32_t n_blocks,
                                uint32_t block_size, enum kv_dtype dtype, struct kv_layer *layers)
 {
-    static const struct kv_layer least = {1, LEAST_HEAD_DIM, LEAST_HEAD_DIM, false};
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->n_kv_layers; i++)
         if (part == KV_ALL || (part == KV_WINDOWS) == (d->kv_window[i] > 0))

@@ -11,10 +11,11 @@ small enough to be committed. tests/golden/test_vision_models runs what it finds
 import hashlib, json, os, sys
 import numpy as np, torch
 from safetensors.torch import save_file
-from vision_made import convolved, crossed, native, square, tiles
+from vision_made import convolved, crossed, kimi, native, square, tiles
 from vision_made.base import IMAGE, picture
 
-CASES = convolved.CASES | crossed.CASES | native.CASES | square.CASES | tiles.CASES
+CASES = convolved.CASES | crossed.CASES | kimi.CASES | native.CASES | square.CASES | tiles.CASES
+SIZES = native.SIZES | kimi.SIZES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
 WHOLE_OF = {"llava_siglip": 32, "granite_vision": 32}  # what whole patches of a side of 36 cover
@@ -114,8 +115,8 @@ def make(name, images):
     golden = dict(model_type=keys["model_type"], seed=seed, cases=cases)
     if not first:
         golden["preprocess"] = preprocessed(images, pre, inputs, SHAPES_OF.get(name, SHAPES), WHOLE_OF.get(name))
-    if name in native.SIZES:
-        golden["sizes"] = native.SIZES[name]()
+    if name in SIZES:
+        golden["sizes"] = SIZES[name]()
     if name == "mllama":
         golden["canvases"] = crossed.mllama_canvases()
     if name == "lfm2_vl":

@@ -1,5 +1,5 @@
 /* The tower of Gemma 4: blocks with four norms, rotations of half a head by column and half by row,
- * and averages of square cells of patches. */
+ * and averages of square cells of patches; and what the unified model has in its place. */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
@@ -70,6 +70,36 @@ static void configure(struct config *c, struct encoder_spec *s)
     pool(c, s);
 }
 
+/* The unified model has no transformer: norms around one matrix on patches as large as a feature,
+ * positions, and the projection. */
+static void configure_unified(struct config *c, struct encoder_spec *s)
+{
+    struct decoder_spec *b = &s->blocks;
+    const uint32_t cell = config_u32_or(c, "pooling_kernel_size", 3, 1, 16);
+    const float eps = (float)config_num_or(c, "rms_norm_eps", 1e-6);
+    family_blocks(c, s, /* only the first of these keys is in files */
+                  &(struct block_keys){"mm_embed_dim", "layers", "heads", "ffn", "gelu", 3840, 1, 1,
+                                       1, 1e-5, 16});
+    if (s->patch * cell > 256)
+        config_fail(c, "`patch_size` times `pooling_kernel_size` must be at most 256");
+    else
+        s->patch *= cell;
+    if (config_u32_or(c, "output_proj_dims", b->hidden, 1, 1u << 20) != b->hidden)
+        config_fail(c, "`output_proj_dims` must be `mm_embed_dim`");
+    b->n_layers = 1;
+    b->n_heads = b->n_kv_heads = 1;
+    b->layers[0] = (struct layer_spec){.mixer = MIXER_NONE, .no_ffn = true};
+    b->embed_norm = b->no_first_norm = b->no_final_norm = true;
+    s->pixel_norm = s->patch_norm = s->patch_channels_last = s->plain_positions = true;
+    s->positions = POSITIONS_WOVEN;
+    s->side = config_u32_or(c, "mm_posemb_size", 1120, 1, 1u << 20);
+    s->project = (struct encoder_projection){.norm = true,
+                                             .norm_spec = {NORM_RMS, eps, 0, .bare = true},
+                                             .join = 1,
+                                             .linear = {{W_PROJECT_OUT, s->width}},
+                                             .n_linears = 1};
+}
+
 #define TOWER "model.vision_tower."
 #define LAYER TOWER "encoder.layers.*."
 const struct encoder_family family_gemma4 = {
@@ -101,4 +131,16 @@ const struct encoder_family family_gemma4 = {
                         [W_PROJECT_OUT] = "model.embed_vision.embedding_projection"},
               .prefix = "model."},
     .configure = configure,
+};
+#define EMBED "model.embed_vision."
+const struct encoder_family family_gemma4_unified = {
+    .types = (const char *const[]){"gemma4_unified", NULL},
+    .names = {.names = {[W_PIXEL_NORM] = EMBED "patch_ln1",
+                        [W_PATCH] = EMBED "patch_dense",
+                        [W_PATCH_NORM] = EMBED "patch_ln2",
+                        [W_PATCH_POSITIONS] = EMBED "pos_embedding",
+                        [W_EMBED_NORM] = EMBED "pos_norm",
+                        [W_PROJECT_OUT] = EMBED "multimodal_embedder.embedding_projection"},
+              .prefix = "model."},
+    .configure = configure_unified,
 };

@@ -7,9 +7,9 @@
 #include <string.h>
 
 /* Tokens of a picture see each other in the layers with windows, as far as these reach back. */
-static void see_pictures(struct config *c, struct decoder_spec *s)
+static void see_pictures(struct config *c, struct decoder_spec *s, const char *def)
 {
-    const char *kind = config_str_or(c, "use_bidirectional_attention", "");
+    const char *kind = config_str_or(c, "use_bidirectional_attention", def);
     if (*kind && strcmp(kind, "vision") != 0)
         config_fail(c, "`use_bidirectional_attention`: `%.40s` is not supported", kind);
     for (uint32_t i = 0; *kind && i < s->n_layers; i++)
@@ -78,28 +78,31 @@ static void experts(struct config *c, struct decoder_spec *s)
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
+    const bool unified = strcmp(config_str_or(c, "model_type", ""), "gemma4_unified_text") == 0;
     config_decoder(c, s,
-                   &(struct config_defaults){
-                       .head_dim = 256, .max_positions = 131072, .norm_eps = 1e-6, .tied = true});
+                   &(struct config_defaults){.head_dim = 256,
+                                             .max_positions = unified ? 262144 : 131072,
+                                             .norm_eps = 1e-6,
+                                             .tied = true});
     config_gemma(c, s, 0);
     s->qk_norm = QK_NORM_HEAD;
     s->v_norm = s->layer_scale = true;
     s->per_layer = config_u32_or(c, "hidden_size_per_layer_input", 0, 0, 65536);
-    config_windows(c, s, 512, sliding);
+    config_windows(c, s, unified ? 1024 : 512, sliding);
     s->rope[0].dim = s->head_dim;
     layer_sizes(c, s);
     config_rope(c, s, 1000000);
     config_window_rope(c, s, 10000);
     s->rope[1].dim = s->head_dim;
     share_kv(c, s);
-    see_pictures(c, s);
+    see_pictures(c, s, unified ? "vision" : "");
     s->given_id = config_u32_or(c, "pad_token_id", 0, 0, s->vocab - 1);
     if (config_bool_or(c, "enable_moe_block", false))
         experts(c, s);
 }
 
 const struct arch arch_gemma4 = {
-    .types = (const char *const[]){"gemma4_text", NULL},
+    .types = (const char *const[]){"gemma4_text", "gemma4_unified_text", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_QK_NORM, NAMES_NORMS_AROUND,
               NAMES_GATED_MLP, [W_ROUTER] = "model.layers.*.router.proj",

@@ -90,6 +90,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"perception_lm\",\"text_config\":{\"hidden_size\":64},"                      \
     "\"projector_pooling_ratio\":2,\"vision_config\":{\"model_type\":\"timm_wrapper\","            \
     "\"architecture\":\"vit_pe_core_large_patch14_336\",\"model_args\":{\"depth\":23%s}}}"
+#define UNIFIED                                                                                    \
+    "{\"model_type\":\"gemma4_unified\",\"text_config\":{\"hidden_size\":64},\"vision_config\":{"  \
+    "\"mm_embed_dim\":64,\"output_proj_dims\":64,\"pooling_kernel_size\":5%s}}"
 #define EXAONE                                                                                     \
     "{\"model_type\":\"exaone4_5\",\"vision_config\":{\"patch_size\":14,\"hidden_size\":64,"       \
     "\"out_hidden_size\":64,\"num_heads\":8%s}}"
@@ -155,6 +158,9 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {GEMMA, ",\"rope_parameters\":{\"rope_type\":\"default\"}", "rope_parameters"},
         {GEMMA, ",\"attention_bias\":true", "attention_bias"},
         {GEMMA, ",\"hidden_activation\":\"mystery\"", "hidden_activation"},
+        {UNIFIED, "", NULL},
+        {UNIFIED, ",\"output_proj_dims\":32", "output_proj_dims"},
+        {UNIFIED, ",\"patch_size\":64", "pooling_kernel_size"},
         {GLM, "", NULL},
         {GLM, ",\"in_channels\":1", "in_channels"},
         {GLM, ",\"image_size\":7", "image_size"},
