@@ -1,11 +1,9 @@
-/* MiniCPM-V 4.6: the whole image with about as many pixels as a slice; then, if it has more, slices
- * of its own grid. All keep about their aspect ratio. */
+/* MiniCPM-V 4.6 and MiniCPM-OCR: the whole image with about as many pixels as a slice; then, if it
+ * has more, slices of its own grid. All keep about their aspect ratio. */
 #include "common/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
 #include <string.h>
-
-enum { MERGED = 4 }; /* patches per side of a feature: two stages of two */
 
 static void load(struct vision *v, struct vision_settings *s)
 {
@@ -13,16 +11,22 @@ static void load(struct vision *v, struct vision_settings *s)
     static const char *const tokens[] = {"<image>",  "</image>",   "<slice>",
                                          "</slice>", "<image_id>", "</image_id>"};
     struct vision_minicpmv *f = &v->minicpmv;
+    const bool ocr = strcmp(v->name, "minicpm_ocr") == 0;
+    const char *mode = ocr ? "4x" : "16x";
+    const char *small = json_str(s->pixels.o, "small_image_upsize", "always");
     vision_read_format(s, &v->format, &d);
-    v->format.merge = MERGED;
+    v->format.merge = ocr ? 2 : 4; /* stages of two patches a side */
+    f->enlarge = strcmp(small, "always") == 0;
+    if (!f->enlarge && strcmp(small, "never") != 0) /* "adaptive" examines pixels */
+        vision_settings_fail(s, "%s: small_image_upsize must be always or never", s->pixels.name);
     f->side = vision_u32(s, &s->pixels, "scale_resolution", 448, 1, VISION_MAX_SETTING);
     f->max_slices = vision_u32(s, &s->pixels, "max_slice_nums", 9, 1, VISION_MAX_CROPS - 1);
     if (!vision_flag(&s->pixels, "slice_mode", true))
         f->max_slices = 1;
     f->numbered =
         vision_flag(&s->processor, "use_image_id", vision_flag(&s->pixels, "use_image_id", true));
-    if (strcmp(json_str(s->pixels.o, "downsample_mode", "16x"), "16x") != 0)
-        vision_settings_fail(s, "%s: downsample_mode must be 16x", s->pixels.name);
+    if (strcmp(json_str(s->pixels.o, "downsample_mode", mode), mode) != 0)
+        vision_settings_fail(s, "%s: downsample_mode must be %s", s->pixels.name, mode);
     v->token = vision_read_token(s, "image_token_id", "<|image_pad|>", 248056, v->marker);
     for (size_t i = 0; i < (f->numbered ? 6 : 4); i++)
         vision_need_token(s, tokens[i]);
@@ -40,7 +44,7 @@ static double multiple(double length, double unit)
 static void fit(const struct vision *v, double h, double w, bool enlarge, uint32_t *height,
                 uint32_t *width)
 {
-    const double side = v->minicpmv.side, unit = (double)v->format.patch * MERGED;
+    const double side = v->minicpmv.side, unit = (double)v->format.patch * v->format.merge;
     if (enlarge || h * w > side * side) {
         const double aspect = w / h;
         h = trunc(side / sqrt(aspect));
@@ -77,7 +81,7 @@ static bool slice_grid(const struct vision_minicpmv *f, double h, double w, uint
 static uint64_t add_part(const struct vision *v, struct vision_plan *out, uint32_t of, uint32_t x,
                          uint32_t y, uint32_t width, uint32_t height)
 {
-    const uint32_t unit = v->format.patch * MERGED;
+    const uint32_t unit = v->format.patch * v->format.merge;
     vision_size_crop(out, vision_add_crop(out, of, x, y), width, height);
     return (uint64_t)(width / unit) * (height / unit);
 }
@@ -89,7 +93,7 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
     uint32_t height, width, rows, cols;
     const bool sliced = slice_grid(f, h, w, &rows, &cols);
     (void)e;
-    fit(v, h, w, !sliced, &height, &width);
+    fit(v, h, w, !sliced && f->enlarge, &height, &width);
     const uint32_t whole = vision_add_resize(out, -1, vision_whole(out), width, height);
     uint64_t features = add_part(v, out, whole, 0, 0, width, height);
     if (sliced) {
@@ -108,7 +112,7 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
 static void put_part(const struct vision *v, const struct vision_plan *p, uint32_t crop,
                      struct buf *out)
 {
-    const uint32_t unit = v->format.patch * MERGED;
+    const uint32_t unit = v->format.patch * v->format.merge;
     buf_str(out, crop ? "<slice>" : "<image>");
     vision_repeat(out, v->marker,
                   (uint64_t)(vision_crop_width(p, crop) / unit) *
@@ -132,5 +136,8 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
     }
 }
 
-const struct vision_family vision_minicpmv = {
-    .types = {"minicpmv4_6"}, .load = load, .plan = plan, .number = number, .expand = expand};
+const struct vision_family vision_minicpmv = {.types = {"minicpmv4_6", "minicpm_ocr"},
+                                              .load = load,
+                                              .plan = plan,
+                                              .number = number,
+                                              .expand = expand};

@@ -60,6 +60,7 @@ struct vision_lfm2 {
 };
 struct vision_minicpmv {
     uint32_t side, max_slices; /* of a square with the pixels of a slice */
+    bool enlarge;              /* an image that is not cut gets as many pixels */
     bool numbered;             /* each image of a prompt has its number before it */
 };
 struct vision_ovis2 {

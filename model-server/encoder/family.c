@@ -45,6 +45,7 @@
     ROW(video_llama_3)                                                                             \
     ROW(ovis2)                                                                                     \
     ROW(minicpmv)                                                                                  \
+    ROW(minicpm_ocr)                                                                               \
     ROW(idefics2)
 
 #define DECLARE(name) extern const struct encoder_family family_##name;

@@ -11,10 +11,10 @@ small enough to be committed. tests/golden/test_vision_models runs what it finds
 import hashlib, json, os, sys
 import numpy as np, torch
 from safetensors.torch import save_file
-from vision_made import convolved, crossed, kimi, native, square, tiles
+from vision_made import convolved, crossed, kimi, minicpm, native, square, tiles
 from vision_made.base import IMAGE, picture
 
-CASES = convolved.CASES | crossed.CASES | kimi.CASES | native.CASES | square.CASES | tiles.CASES
+CASES = convolved.CASES | crossed.CASES | kimi.CASES | minicpm.CASES | native.CASES | square.CASES | tiles.CASES
 SIZES = native.SIZES | kimi.SIZES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
@@ -74,7 +74,7 @@ def preprocessed(images, pre, inputs, shapes, whole):
         x = (native.planes_of_patches(kwargs) if "image_position_ids" in kwargs else kwargs["pixel_values"].float()).numpy()
         x = tiles.whole_patches(kwargs) if set(kwargs) == {"pixel_values", "pixel_attention_mask"} else x
         x = tiles.patches_of_crops(kwargs).numpy() if "spatial_shapes" in kwargs else x
-        x = tiles.planes_of_slices(kwargs) if "target_sizes" in kwargs else x
+        x = minicpm.planes_of_slices(kwargs) if "target_sizes" in kwargs else x
         x = x.reshape(len(x), -1) if "image_grid_thw" in kwargs else x
         x = x[0, 0, : kwargs["aspect_ratio_mask"].sum()] if "aspect_ratio_mask" in kwargs else x
         x = x[..., :whole, :whole] if whole else x
@@ -121,8 +121,8 @@ def make(name, images):
         golden["canvases"] = crossed.mllama_canvases()
     if name == "lfm2_vl":
         golden["canvases"] = tiles.lfm2_sizes()
-    if name == "minicpmv4_6":
-        golden["canvases"] = tiles.minicpmv_sizes()
+    if name in minicpm.MODES:
+        golden["canvases"] = minicpm.sizes_of(minicpm.MODES[name])
     if name == "perception_lm":
         golden["canvases"] = tiles.perception_lm_sizes()
     if name == "ovis2":

@@ -101,6 +101,7 @@ static const struct rule rules[] = {
      mllama, 1, 0, true},
     {{"lfm2_vl", .patch_size = 16}, "{}", lfm2, 1, 0, true},
     {{"minicpmv4_6", .patch_size = 14}, "{}", minicpmv, 1, 0, true},
+    {{"minicpm_ocr", .patch_size = 14}, "{}", minicpmv, 1, 0, true},
     {{"ovis2", .image_size = 448, .patch_size = 14},
      "{\"crop_to_patches\":true,\"max_patches\":9,\"size\":448}", ovis2, 2, 0, true},
     {{"perception_lm", .image_size = 448}, "{}", perception_lm, 2, 0, false},

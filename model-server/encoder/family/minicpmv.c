@@ -13,17 +13,22 @@ static void only_cells(struct config *c, const cJSON *in, const char *key)
         config_fail(c, "`%s` must be %d x %d", key, CELL, CELL);
 }
 
-/* SigLIP, and how many of its layers precede the first merge. */
-static uint32_t siglip(struct config *c, struct encoder_spec *s)
+static void siglip(struct config *c, struct encoder_spec *s, const char *mode)
 {
-    const double at = json_num(c->file, "insert_layer_id", 6);
     family_siglip_blocks(c, s, 768, 12, 12, 3072);
-    only_cells(c, c->root, "window_kernel_size");
     only_cells(c, c->file, "merge_kernel_size");
-    family_only_word(c, "downsample_mode", "16x");
+    family_only_word(c, "downsample_mode", mode);
     if (json_num(c->file, "merger_times", 1) != 1)
         config_fail(c, "`merger_times` must be 1");
     s->cell = CELL;
+}
+
+/* SigLIP, and how many of its layers precede the first merge. */
+static uint32_t siglip_of_two(struct config *c, struct encoder_spec *s)
+{
+    const double at = json_num(c->file, "insert_layer_id", 6);
+    siglip(c, s, "16x");
+    only_cells(c, c->root, "window_kernel_size");
     if (at >= 0 && at + 1 < s->blocks.n_layers && at == (uint32_t)at)
         return (uint32_t)at + 1;
     config_fail(c, "`insert_layer_id` must be a layer of the tower, not its last one");
@@ -48,7 +53,7 @@ static void merge(struct encoder_spec *s, uint32_t middle, enum act act, float e
 static void configure_before(struct config *c, struct encoder_spec *s)
 {
     struct decoder_spec *b = &s->blocks;
-    const uint32_t n = siglip(c, s);
+    const uint32_t n = siglip_of_two(c, s);
     family_positions(c, s, POSITIONS_DIVIDED, family_square(c, "image_size", 224));
     s->width = b->hidden;
     s->windows = 1; /* in the layer without a feed-forward */
@@ -64,13 +69,21 @@ static void configure_before(struct config *c, struct encoder_spec *s)
 static void configure(struct config *c, struct encoder_spec *s)
 {
     struct decoder_spec *b = &s->blocks;
-    const uint32_t n = siglip(c, s);
+    const uint32_t n = siglip_of_two(c, s);
     b->named_from = n;
     b->n_layers -= n < b->n_layers ? n : 0;
     s->of_features = true;
     s->patch_bias = false;
     s->patch = 1;
     merge(s, JOINED * b->hidden, ACT_GELU, 1e-6F);
+}
+
+/* MiniCPM-OCR: without the merge between layers. */
+static void configure_ocr(struct config *c, struct encoder_spec *s)
+{
+    siglip(c, s, "4x");
+    family_positions(c, s, POSITIONS_DIVIDED, family_square(c, "image_size", 224));
+    merge(s, JOINED * s->blocks.hidden, ACT_GELU, 1e-6F);
 }
 
 #define TOWER  "model.vision_tower."
@@ -89,13 +102,18 @@ static const struct encoder_family before = {
     .configure = configure_before,
 };
 
+#define NAMES_MERGED                                                                               \
+    NAMES_SIGLIP(TOWER, TOWER "vision_model."), [W_PROJECT_NORM] = "model.merger.mlp.0.pre_norm",  \
+                                                [W_PROJECT_IN] = "model.merger.mlp.0.linear_1",    \
+                                                [W_PROJECT_OUT] = "model.merger.mlp.0.linear_2"
 const struct encoder_family family_minicpmv = {
     .types = (const char *const[]){"minicpmv4_6", NULL},
-    .names = {.names = {NAMES_SIGLIP(TOWER, TOWER "vision_model."),
-                        [W_PROJECT_NORM] = "model.merger.mlp.0.pre_norm",
-                        [W_PROJECT_IN] = "model.merger.mlp.0.linear_1",
-                        [W_PROJECT_OUT] = "model.merger.mlp.0.linear_2"},
-              .prefix = "model."},
+    .names = {.names = {NAMES_MERGED}, .prefix = "model."},
     .configure = configure,
     .before = &before,
+};
+const struct encoder_family family_minicpm_ocr = {
+    .types = (const char *const[]){"minicpm_ocr", NULL},
+    .names = {.names = {NAMES_MERGED}, .prefix = "model."},
+    .configure = configure_ocr,
 };

@@ -494,71 +494,6 @@ def ovis2_sizes():
     return runs
 
 
-def minicpmv4_6(text, **pixels):
-    from transformers import MiniCPMV4_6Config, MiniCPMV4_6ForConditionalGeneration
-    from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil
-
-    seen = {k: v for k, v in SIGLIP.items() if k not in ("model_type", "vision_use_head")} | dict(num_hidden_layers=3, image_size=44)
-    config = MiniCPMV4_6Config(
-        text_config=text, vision_config=seen, image_token_id=IMAGE, insert_layer_id=0, tie_word_embeddings=True,
-    )
-    pre = dict(
-        patch_size=8, scale_resolution=64, max_slice_nums=4, resample=3, image_mean=[0.5] * 3, image_std=[0.5] * 3,
-    ) | pixels
-    processor = MiniCPMV4_6ImageProcessorPil(**pre)
-
-    def inputs(pictures):
-        out = [processor(p, return_tensors="pt") for p in pictures]
-        spans = []
-        for o in out:
-            whole, *slices = (o["target_sizes"].prod(-1) // 16).tolist()
-            spans.append([317] + [IMAGE] * whole + [318] + sum(([321] + [IMAGE] * n + [322] for n in slices), []))
-        join = lambda key, dim: torch.cat([o[key] for o in out], dim)
-        return dict(pixel_values=join("pixel_values", -1), target_sizes=join("target_sizes", 0)), spans
-
-    return config, MiniCPMV4_6ForConditionalGeneration, pre, inputs
-
-
-def minicpmv4_6_text():
-    """The text model of the files on the hub: layers of the gated delta rule and, every other one here, of attention."""
-    sizes = dict(
-        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=8,
-        linear_conv_kernel_dim=4, num_hidden_layers=2, layer_types=["linear_attention", "full_attention"],
-    )
-    rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 0]}
-    return TEXT | sizes | dict(model_type="qwen3_5_text", rope_parameters=rope)
-
-
-def planes_of_slices(kwargs):
-    """Patches side by side, [3][P][n * P], as crops [3][height][width] one after the other."""
-    x, at, out = kwargs["pixel_values"][0].float(), 0, []
-    side = x.shape[1]
-    for h, w in kwargs["target_sizes"].tolist():
-        crop = x[..., at : at + h * w * side].reshape(3, side, h, w, side)
-        out.append(crop.permute(0, 2, 1, 3, 4).flatten())
-        at += h * w * side
-    return torch.cat(out)[None].numpy()
-
-
-def minicpmv_sizes():
-    """The whole picture, grids of slices and a slice at the hub's settings: [width, height, width, height, rows, cols,
-    width, height]; without slices the last four are 0."""
-    from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil
-
-    p, rng, rows = MiniCPMV4_6ImageProcessorPil(), np.random.default_rng(7), []
-    sides = [448, 447, 449, 672, 1, 1024, 1344, 3000]
-    how = dict(scale_resolution=448, patch_size=14, downsample_mode="16x")
-    for w, h in [(a, b) for a in sides for b in sides] + [tuple(int(2 ** e) for e in rng.uniform(0, 13, 2)) for _ in range(160)]:
-        grid = p.get_sliced_grid((h, w), max_slice_nums=9, scale_resolution=448)
-        high, wide = p.find_best_resize((h, w), allow_upscale=grid is None, **how)
-        tile = [0] * 4
-        if grid:
-            all_h, all_w = p.get_refine_size((h, w), grid, allow_upscale=True, **how)
-            tile = [*grid, all_w // grid[1], all_h // grid[0]]
-        rows.append([w, h, wide, high, *tile])
-    return [dict(sizes=rows)]
-
-
 def lfm2_sizes():
     """Grids of tiles at the hub's settings, 1 x 1 without tiles, and what the whole picture becomes:
     [width, height, rows, cols, width, height]."""
@@ -587,7 +522,6 @@ CASES = {
         None, between,
     ),
     "perception_lm_g": (lambda: perception_lm("vit_pe_lang_gigantic_patch14_448", 1), None, between),
-    "minicpmv4_6": (lambda: minicpmv4_6(minicpmv4_6_text()), None, between),
     "aya_vision": (aya_vision, None, between),
     "cohere2_vision": (cohere2_vision, None, between),
     "llava_onevision": (llava_onevision, None, between),

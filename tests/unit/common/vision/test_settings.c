@@ -35,28 +35,29 @@ static void one_file_may_hold_both(void **state)
 
 static void contradictions_are_refused(void **state)
 {
-#define MINICPM    "{\"model_type\":\"minicpmv4_6\",\"vision_config\":{%s}}"
-#define OVIS       "{\"model_type\":\"ovis2\",\"vision_config\":{\"image_size\":28,\"patch_size\":14,%s}}"
-#define PERCEPTION "{\"model_type\":\"perception_lm\",\"vision_config\":{\"model_args\":{%s}}}"
-#define QWEN       "{\"model_type\":\"qwen3_vl\",\"vision_config\":{%s}}"
-#define NEXT       "{\"model_type\":\"llava_next\",\"vision_config\":{%s}}"
-#define GEMMA      "{\"model_type\":\"gemma3\",\"vision_config\":{%s}}"
-#define GEMMA4     "{\"model_type\":\"gemma4\",\"vision_config\":{%s}}"
-#define ONEV       "{\"model_type\":\"llava_onevision\",\"vision_config\":{\"model_type\":\"siglip\",%s}"
-#define AYA        "{\"model_type\":\"aya_vision\",\"vision_config\":{%s}}"
-#define COHERE     "{\"model_type\":\"cohere2_vision\",\"vision_config\":{%s}}"
-#define SMOL       "{\"model_type\":\"smolvlm\",\"vision_config\":{%s}}"
-#define KIMI       "{\"model_type\":\"kimi_vl\",\"vision_config\":{%s}}"
-#define LIGHT      "{\"model_type\":\"lighton_ocr\",\"vision_config\":{\"model_type\":\"pixtral\"%s}}"
-#define K25        "{\"model_type\":\"kimi_k25\",\"vision_config\":{%s}}"
-#define PADDLE     "{\"model_type\":\"paddleocr_vl\",\"vision_config\":{%s}}"
-#define JANUS      "{\"model_type\":\"janus\",\"vision_config\":{%s}}"
-#define LFM        "{\"model_type\":\"lfm2_vl\",\"vision_config\":{%s}}"
-#define IDEF       "{\"model_type\":\"idefics2\",\"vision_config\":{%s}}"
-#define LLAMA      "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
-#define MLLAMA     "{\"model_type\":\"mllama\",\"vision_config\":{%s}}"
-#define PALI       "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
-#define INTERN     "{\"model_type\":\"internvl\",\"vision_config\":{%s}}"
+#define MINICPM     "{\"model_type\":\"minicpmv4_6\",\"vision_config\":{%s}}"
+#define MINICPM_OCR "{\"model_type\":\"minicpm_ocr\",\"vision_config\":{%s}}"
+#define OVIS        "{\"model_type\":\"ovis2\",\"vision_config\":{\"image_size\":28,\"patch_size\":14,%s}}"
+#define PERCEPTION  "{\"model_type\":\"perception_lm\",\"vision_config\":{\"model_args\":{%s}}}"
+#define QWEN        "{\"model_type\":\"qwen3_vl\",\"vision_config\":{%s}}"
+#define NEXT        "{\"model_type\":\"llava_next\",\"vision_config\":{%s}}"
+#define GEMMA       "{\"model_type\":\"gemma3\",\"vision_config\":{%s}}"
+#define GEMMA4      "{\"model_type\":\"gemma4\",\"vision_config\":{%s}}"
+#define ONEV        "{\"model_type\":\"llava_onevision\",\"vision_config\":{\"model_type\":\"siglip\",%s}"
+#define AYA         "{\"model_type\":\"aya_vision\",\"vision_config\":{%s}}"
+#define COHERE      "{\"model_type\":\"cohere2_vision\",\"vision_config\":{%s}}"
+#define SMOL        "{\"model_type\":\"smolvlm\",\"vision_config\":{%s}}"
+#define KIMI        "{\"model_type\":\"kimi_vl\",\"vision_config\":{%s}}"
+#define LIGHT       "{\"model_type\":\"lighton_ocr\",\"vision_config\":{\"model_type\":\"pixtral\"%s}}"
+#define K25         "{\"model_type\":\"kimi_k25\",\"vision_config\":{%s}}"
+#define PADDLE      "{\"model_type\":\"paddleocr_vl\",\"vision_config\":{%s}}"
+#define JANUS       "{\"model_type\":\"janus\",\"vision_config\":{%s}}"
+#define LFM         "{\"model_type\":\"lfm2_vl\",\"vision_config\":{%s}}"
+#define IDEF        "{\"model_type\":\"idefics2\",\"vision_config\":{%s}}"
+#define LLAMA       "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
+#define MLLAMA      "{\"model_type\":\"mllama\",\"vision_config\":{%s}}"
+#define PALI        "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
+#define INTERN      "{\"model_type\":\"internvl\",\"vision_config\":{%s}}"
     static const struct {
         const char *config, *tower, *pixels;
     } bad[] = {
@@ -91,6 +92,8 @@ static void contradictions_are_refused(void **state)
         {MINICPM, "", "{\"scale_resolution\":0}"},
         {MINICPM, "", "{\"max_slice_nums\":64}"},
         {MINICPM, "", "{\"downsample_mode\":\"4x\"}"},
+        {MINICPM_OCR, "", "{\"downsample_mode\":\"16x\"}"},
+        {MINICPM_OCR, "", "{\"small_image_upsize\":\"adaptive\"}"},
         {NEXT, "\"image_size\":337", NULL},
         {NEXT, "", "{\"image_grid_pinpoints\":[]}"},
         {NEXT, "", "{\"image_grid_pinpoints\":[[336]]}"},
