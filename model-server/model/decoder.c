@@ -344,9 +344,11 @@ int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e
         d->ops->give_rows(d->dev, s->x, s->given, m->hidden, false);
     if (s->n_given && spec_reads_embedding(m))
         d->ops->give_rows(d->dev, s->embedded, s->given, m->hidden, false);
+    if (m->embed_norm && m->embed_norm_first)
+        d->ops->norm(d->dev, x, x, p->n, m->hidden, &d->embed_norm);
     if (m->learned_positions)
         d->ops->embed_pos(d->dev, x, d->positions, m->position_offset);
-    if (m->embed_norm)
+    if (m->embed_norm && !m->embed_norm_first)
         d->ops->norm(d->dev, x, x, p->n, m->hidden, &d->embed_norm);
     return 0;
 }

@@ -213,7 +213,9 @@ static void load_positions(struct loader *l)
     }
     struct mat_part at = {0};
     if (l->a->names[W_POSITIONS])
-        at = loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, n, width);
+        at = loader_rows(
+            loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, n + s->more_positions, width),
+            0, (uint32_t)n);
     struct mat_part of = loader_part(l, W_TOKEN_TYPES, NO_LAYER, NO_EXPERT, false, types, width);
     struct mat_part task = {0};
     if (s->token_tasks)

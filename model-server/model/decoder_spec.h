@@ -376,8 +376,9 @@ struct decoder_spec {
     /* The input of q, k and v is twice as wide: the embedding, then the stream, each normalised
      * (draft heads of EAGLE-3, arXiv 2503.01840). With QKV_SEPARATE. */
     bool attn_embedded;
-    /* the embedding is normalised (BLOOM, arXiv 2211.05100), including positions */
-    bool embed_norm;
+    /* the embedding is normalised (BLOOM, arXiv 2211.05100), including positions, or before they
+     * are added */
+    bool embed_norm, embed_norm_first;
     /* Not 0: width of the embedding up to its norm; a matrix with a bias projects it to
      * `hidden`. */
     uint32_t embed_dim;
@@ -425,11 +426,14 @@ struct decoder_spec {
     uint32_t n_added;       /* additional rows of each given one, for the first layers */
     bool learned_positions; /* a row per position is added to the embedding */
     uint32_t position_offset;
+    uint32_t more_positions; /* rows of the stored table of positions after those that are used */
     enum sines sines;
     /* Token types (segments): a row of each is added as well (BERT; 0: none). Token i of segment
      * t uses row i + t * spec_position_rows() of one table. */
     uint32_t token_types;
     bool first_type_only; /* texts with other token types are refused */
+    bool refuses_id;      /* texts with the token `refused_id` are refused */
+    uint32_t refused_id;
     /* With token types, rows of a table of tasks, whose first one is added to each token (ERNIE,
      * arXiv 1907.12412); 0: none. */
     uint32_t token_tasks;

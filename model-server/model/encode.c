@@ -85,6 +85,9 @@ static int place_text(struct encoder *c, const struct model_text *t, uint32_t at
         if (s->first_type_only && t->types && t->types[i])
             return err_set(e, ERR_VALIDATION,
                            "pairs of texts: this family is served with one text");
+        if (s->refuses_id && t->ids[i] == s->refused_id)
+            return err_set(e, ERR_VALIDATION, "token %u: this family is served without masks",
+                           s->refused_id);
         if (type >= (s->token_types ? s->token_types : 1))
             return err_set(e, ERR_VALIDATION, "token type %u: this model has %u", type,
                            s->token_types);

@@ -162,19 +162,22 @@ static const struct recipe {
     const char *first, *norm, *last; /* first NULL: none */
     enum head_act act;               /* of the first */
     const char *of;                  /* first prefix of the only family that has it, or NULL */
-} recipes[] = {{"*pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
-               {"*pooler", NULL, "classifier", HEAD_TANH, "albert."},
-               {"pre_classifier", NULL, "classifier", HEAD_RELU, NULL}, /* DistilBERT */
-               {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "electra."},
-               {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "roformer."},
-               {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH, NULL},
-               {"pooler.dense", NULL, "classifier", HEAD_GELU, "deberta."},
-               {"head.dense", "head.norm", "classifier", HEAD_GELU, NULL},
-               {NULL, NULL, "score", HEAD_PLAIN, NULL},
-               {"cls", "cls.norm", "cls.output", HEAD_GELU, "model."}, /* in GGUF: ModernBERT */
-               {"cls", NULL, "cls.output", HEAD_RELU, "distilbert."},
-               {"cls", NULL, "cls.output", HEAD_TANH, NULL},
-               {NULL, NULL, "cls.output", HEAD_PLAIN, NULL}};
+} recipes[] = {
+    {"*pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
+    {"*pooler", NULL, "classifier", HEAD_TANH, "albert."},
+    {"pre_classifier", NULL, "classifier", HEAD_RELU, NULL}, /* DistilBERT */
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "electra."},
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "roformer."},
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU_TANH, "bert."}, /* BigBird */
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH, NULL},
+    {"pooler.dense", NULL, "classifier", HEAD_GELU, "deberta."},
+    {"head.dense", "head.norm", "classifier", HEAD_GELU, NULL},
+    {NULL, NULL, "score", HEAD_PLAIN, NULL},
+    {NULL, NULL, "sequence_summary.summary", HEAD_PLAIN, "transformer."}, /* XLM */
+    {"cls", "cls.norm", "cls.output", HEAD_GELU, "model."},               /* in GGUF: ModernBERT */
+    {"cls", NULL, "cls.output", HEAD_RELU, "distilbert."},
+    {"cls", NULL, "cls.output", HEAD_TANH, NULL},
+    {NULL, NULL, "cls.output", HEAD_PLAIN, NULL}};
 
 /* Writes the name of a recipe's first matrix in this checkpoint. False: it has none. */
 static bool first_name(const struct recipe *r, const struct checkpoint *c, const struct arch *a,
@@ -418,6 +421,8 @@ static float activate(float x, enum head_act act)
         return tanhf(x);
     case HEAD_GELU:
         return x * 0.5F * (1 + erff(x * 0.70710678F));
+    case HEAD_GELU_TANH:
+        return x * 0.5F * (1 + tanhf(0.79788456F * (x + 0.044715F * x * x * x)));
     case HEAD_RELU:
         return x > 0 ? x : 0;
     case HEAD_SIGMOID:

@@ -10,7 +10,7 @@
 #include "common/sentence.h"
 #include "model-server/model/checkpoint.h"
 
-enum head_act { HEAD_PLAIN, HEAD_TANH, HEAD_GELU, HEAD_RELU, HEAD_SIGMOID };
+enum head_act { HEAD_PLAIN, HEAD_TANH, HEAD_GELU, HEAD_GELU_TANH, HEAD_RELU, HEAD_SIGMOID };
 /* y = act(W x + b), normalised if `norm` is set (ModernBERT). */
 struct head_stage {
     uint32_t in, out;

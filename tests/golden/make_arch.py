@@ -450,6 +450,13 @@ CASES = {
         model_type="granitemoeshared", num_local_experts=6, num_experts_per_tok=3, shared_intermediate_size=96, intermediate_size=48,
         attention_multiplier=8**-0.5, rope_parameters=THETA,
     ),
+    "aria_text": dict(
+        model_type="aria_text", moe_num_experts=8, moe_topk=3, moe_num_shared_experts=2, intermediate_size=48, rope_parameters=THETA,
+    ),
+    "gemma4_unified": dict(
+        model_type="gemma4_unified_text", head_dim=16, num_hidden_layers=6, sliding_window=20, global_head_dim=32, num_global_key_value_heads=2,
+        attention_k_eq_v=True, final_logit_softcapping=5.0, rope_parameters=None,
+    ),
     "stablelm_parallel": dict(
         model_type="stablelm", use_parallel_residual=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
     ),

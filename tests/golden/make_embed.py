@@ -9,7 +9,11 @@ embedding, logit or logits: eager attention, fp32, CPU. Needs torch and transfor
 import json, os, sys
 import torch
 from safetensors.torch import save_file
-from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoModelForTextEncoding)
+from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoModelForTextEncoding,
+                          EncoderDecoderCache)
+
+# transformers 5.24 indexes the cache of FlauBERT with norms before the branches by layers, as that of version 4 was
+EncoderDecoderCache.__getitem__ = lambda self, layer: self
 
 COMMON = dict(vocab_size=320, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4,
               max_position_embeddings=160, pad_token_id=0, bos_token_id=1, eos_token_id=2)
@@ -73,6 +77,20 @@ CASES = {
                       position_biased_input=False, type_vocab_size=0, kind="mean"),
     "deberta_1_classify": dict(model_type="deberta", relative_attention=True, max_relative_positions=-1, pos_att_type="c2p|p2c",
                                position_biased_input=False, type_vocab_size=0, num_labels=3, kind="classify"),
+    # proteins: rotations or positions behind the padding's, norms before the branches, embeddings made smaller
+    "esm": dict(model_type="esm", pad_token_id=1, mask_token_id=3, position_embedding_type="rotary", token_dropout=True, emb_layer_norm_before=False,
+                kind="mean"),
+    "esm_1b": dict(model_type="esm", pad_token_id=1, mask_token_id=3, position_embedding_type="absolute", token_dropout=True,
+                   emb_layer_norm_before=True, max_position_embeddings=162, kind="mean"),
+    "esm_classify": dict(model_type="esm", pad_token_id=1, mask_token_id=3, position_embedding_type="rotary", num_labels=3, kind="classify"),
+    # norms of sums, and before the branches without one at the end
+    "xlm": dict(model_type="xlm", n_langs=3, use_lang_emb=True, kind="mean"),
+    "flaubert": dict(model_type="flaubert", pre_norm=True, gelu_activation=False, kind="mean"),
+    "flaubert_classify": dict(model_type="flaubert", num_labels=3, kind="classify"),
+    "bert_generation": dict(model_type="bert-generation", kind="mean"),
+    # a table with more positions than texts may have
+    "big_bird": dict(model_type="big_bird", block_size=16, num_random_blocks=2, rescale_embeddings=True, use_bias=False, kind="mean", much=0.1),
+    "big_bird_classify": dict(model_type="big_bird", num_labels=3, kind="classify"),
     # a ReLU and a bias of layer 0; heads that are together wider than the stream; texts reach past the farthest bucket
     "t5": dict(model_type="t5", d_kv=24, feed_forward_proj="relu", relative_attention_max_distance=40, kind="encoder"),
     "flan_t5": dict(model_type="t5", d_kv=8, feed_forward_proj="gated-gelu", relative_attention_num_buckets=16, kind="encoder", much=0.15),
@@ -134,7 +152,7 @@ def renamed(state, pairs):
     return out
 
 
-TYPED = ("bert", "electra", "albert", "ernie", "rembert", "megatron-bert")
+TYPED = ("bert", "electra", "albert", "ernie", "rembert", "megatron-bert", "big_bird")
 QKV = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]
 
 

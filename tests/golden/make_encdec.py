@@ -36,6 +36,12 @@ KIN_CASES = {
     # sines behind the padding's
     "m2m_100": dict(model_type="m2m_100", decoder_start_token_id=2, scale_embedding=True, activation_function="relu"),
     "marian": dict(model_type="marian", decoder_vocab_size=320, decoder_start_token_id=1, scale_embedding=True, activation_function="swish"),
+    # the first decoder token is 1; no norm after the embedding
+    "blenderbot": dict(model_type="blenderbot", decoder_start_token_id=1, scale_embedding=True, activation_function="gelu"),
+    # the decoder adds positions after the embedding's norm
+    "blenderbot_small": dict(model_type="blenderbot-small", decoder_start_token_id=1, scale_embedding=True, activation_function="gelu"),
+    "mvp": dict(model_type="mvp", decoder_start_token_id=2, activation_function="gelu"),
+    "plbart": dict(model_type="plbart", decoder_start_token_id=7, scale_embedding=True, activation_function="gelu"),
 }
 CASES.update({name: {**KIN, **case} for name, case in KIN_CASES.items()})
 LENGTHS = {"one": 1, "short": 9, "forty": 40, "long": 100}

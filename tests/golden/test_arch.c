@@ -104,6 +104,8 @@ static const char *const dirs[] = {
     MADE "mixtral_window",
     MADE "starcoder2",
     MADE "stablelm_parallel",
+    MADE "aria_text",
+    MADE "gemma4_unified",
     MADE "stablelm_qk_norm",
     MADE "opt_350m",
     MADE "afmoe",

@@ -55,6 +55,15 @@ static const char *const dirs[] = {
     MADE "jina_v3_rerank",
     MADE "jina_v2",
     MADE "jina_v2_rerank",
+    MADE "esm",
+    MADE "esm_1b",
+    MADE "esm_classify",
+    MADE "xlm",
+    MADE "flaubert",
+    MADE "flaubert_classify",
+    MADE "bert_generation",
+    MADE "big_bird",
+    MADE "big_bird_classify",
     MADE "deberta_1",
     MADE "deberta_1_classify",
     MADE "t5",
@@ -246,6 +255,26 @@ static void layers_of_several_kinds_are_refused(void **state)
         skip();
 }
 
+/* A text with masks would have other factors of its embeddings (ESM's token_dropout). */
+static void masks_are_refused(void **state)
+{
+    static const char dir[] = MADE "esm";
+    struct err e = ERR_INIT;
+    uint32_t ids[] = {0, 5, 9, 2};
+    float out[64];
+    (void)state;
+    if (access(dir, F_OK))
+        skip();
+    struct encode_bench b = open_or_fail(dir, 1, comm_solo());
+    struct model_text t = {.ids = ids, .n = 4};
+    assert_int_equal(model_encode(b.model, &t, 1, false, out, &e), 0);
+    ids[2] = 3; /* its mask_token_id */
+    assert_int_equal(model_encode(b.model, &t, 1, false, out, &e), -1);
+    assert_non_null(strstr(e.msg, "token 3: this family is served without masks"));
+    assert_int_equal(e.kind, ERR_VALIDATION);
+    encode_close(&b);
+}
+
 static int print_table(void **state)
 {
     (void)state;
@@ -264,7 +293,7 @@ int main(void)
         "agrees with transformers", "gives hidden states of all tokens",
         "is the same alone and in any batch", "agrees on any number of ranks"};
     enum { N_FNS = sizeof(fns) / sizeof(fns[0]) };
-    static struct CMUnitTest tests[N_FNS * N_DIRS + 1];
+    static struct CMUnitTest tests[N_FNS * N_DIRS + 2];
     static char text[N_FNS * N_DIRS][120];
     for (size_t i = 0; i < N_FNS * N_DIRS; i++) {
         snprintf(text[i], sizeof(text[i]), "%s: %s", dirs[i % N_DIRS], names[i / N_DIRS]);
@@ -274,5 +303,6 @@ int main(void)
     }
     tests[N_FNS * N_DIRS] =
         (struct CMUnitTest)cmocka_unit_test(layers_of_several_kinds_are_refused);
+    tests[N_FNS * N_DIRS + 1] = (struct CMUnitTest)cmocka_unit_test(masks_are_refused);
     return cmocka_run_group_tests(tests, NULL, print_table);
 }

@@ -8,9 +8,19 @@
 #define MADE "tests/data/encdec/"
 static const double TOLERANCE = 1e-4;
 
-static const char *const dirs[] = {MADE "t5",      MADE "flan_t5", MADE "mt5",
-                                   MADE "umt5",    MADE "bart",    MADE "mbart",
-                                   MADE "pegasus", MADE "marian",  MADE "m2m_100"};
+static const char *const dirs[] = {MADE "t5",
+                                   MADE "flan_t5",
+                                   MADE "mt5",
+                                   MADE "umt5",
+                                   MADE "bart",
+                                   MADE "mbart",
+                                   MADE "pegasus",
+                                   MADE "marian",
+                                   MADE "m2m_100",
+                                   MADE "blenderbot",
+                                   MADE "blenderbot_small",
+                                   MADE "mvp",
+                                   MADE "plbart"};
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
 
 /* ---------------------------------------------------------------- against transformers */

@@ -1,6 +1,7 @@
 /* BART (arXiv 1910.13461) and its kin with an encoder and a decoder: mBART (2001.08210), Pegasus
- * (1912.08777), Marian (1804.00344), M2M100 (2010.11125) and NLLB (2207.04672). They differ in the
- * place of norms and in positions. */
+ * (1912.08777), Marian (1804.00344), M2M100 (2010.11125) and NLLB (2207.04672), Blenderbot
+ * (2004.13637), MVP (2206.12131) and PLBART (2103.06333). They differ in the place of norms and in
+ * positions. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -11,17 +12,24 @@ struct kin {
     enum sines sines;
     bool norms_before; /* and a norm after the last layer */
     bool embed_norm;
+    bool norm_first; /* of the decoder: positions are added after the embedding's norm */
     bool scaled;     /* default of scale_embedding */
     uint32_t offset; /* of positions */
     uint32_t start;  /* default of decoder_start_token_id; NO_START: none */
 };
 enum { NO_START = UINT32_MAX };
 static const struct kin kins[] = {
-    {"bart", "BartForConditionalGeneration", SINES_NONE, false, true, false, 2, 2},
-    {"mbart", "MBartForConditionalGeneration", SINES_NONE, true, true, false, 2, NO_START},
-    {"pegasus", "PegasusForConditionalGeneration", SINES_OF_HALF, true, false, false, 0, 0},
-    {"marian", "MarianMTModel", SINES_OF_HALF, false, false, false, 0, 58100},
-    {"m2m_100", "M2M100ForConditionalGeneration", SINES_TO_LAST, true, false, true, 2, 2},
+    {"bart", "BartForConditionalGeneration", SINES_NONE, false, true, false, false, 2, 2},
+    {"mbart", "MBartForConditionalGeneration", SINES_NONE, true, true, false, false, 2, NO_START},
+    {"pegasus", "PegasusForConditionalGeneration", SINES_OF_HALF, true, false, false, false, 0, 0},
+    {"marian", "MarianMTModel", SINES_OF_HALF, false, false, false, false, 0, 58100},
+    {"m2m_100", "M2M100ForConditionalGeneration", SINES_TO_LAST, true, false, false, true, 2, 2},
+    {"blenderbot", "BlenderbotForConditionalGeneration", SINES_NONE, true, false, false, false, 0,
+     1},
+    {"blenderbot-small", "BlenderbotSmallForConditionalGeneration", SINES_NONE, false, true, true,
+     false, 0, 1},
+    {"mvp", "MvpForConditionalGeneration", SINES_NONE, false, true, false, false, 2, 2},
+    {"plbart", "PLBartForConditionalGeneration", SINES_NONE, false, true, false, true, 2, NO_START},
 };
 
 static const struct kin *kin_of(const struct config *c)
@@ -52,6 +60,7 @@ static void configure_stack(struct config *c, struct decoder_spec *s, const stru
     config_only(c, "normalize_embedding", k->embed_norm);
     config_only(c, "static_position_embeddings", k->sines != SINES_NONE);
     config_only(c, "share_encoder_decoder_embeddings", true);
+    config_only(c, "use_prompt", false); /* MVP's vectors before keys and values */
     if (config_u32_or(c, "decoder_vocab_size", s->vocab, 1, 1u << 24) != s->vocab)
         config_fail(c, "`decoder_vocab_size` must be `vocab_size`");
     s->norm = (struct norm_spec){.kind = NORM_LAYER, .eps = 1e-5F};
@@ -82,6 +91,9 @@ static void configure(struct config *c, struct decoder_spec *s)
     const char *start = "decoder_start_token_id";
     configure_stack(c, s, k);
     s->paired = s->attends_text = s->bias.head = true;
+    s->embed_norm_first = k->norm_first;
+    if (k->norm_first) /* transformers has no scale before this norm */
+        s->embed_scale = 1;
     s->start = k->start == NO_START ? config_u32(c, start, 0, s->vocab - 1)
                                     : config_u32_or(c, start, k->start, 0, s->vocab - 1);
     if (s->start >= s->vocab)
@@ -131,7 +143,8 @@ static const struct arch attends = {
               NAMES_SUM_NORMS("model.decoder.layers.*.", "encoder_attn")},
 };
 const struct arch arch_bart = {
-    .types = (const char *const[]){"bart", "mbart", "pegasus", "marian", "m2m_100", NULL},
+    .types = (const char *const[]){"bart", "mbart", "pegasus", "marian", "m2m_100", "blenderbot",
+                                   "blenderbot-small", "mvp", "plbart", NULL},
     .prefix = "model.",
     .keys = decoder_keys,
     .names = {[W_EMBED] = "model.shared|model.decoder.embed_tokens",

@@ -20,7 +20,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_gpt2 = {
-    .types = (const char *const[]){"gpt2", NULL},
+    .types = (const char *const[]){"gpt2", "gpt-sw3", NULL},
     .prefix = "transformer.",
     .keys = config_keys_gpt2,
     .names = {NAMES_GPT2},

@@ -76,6 +76,12 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
     "\"decoder_attention_heads\":8,\"encoder_ffn_dim\":96,\"decoder_ffn_dim\":96,"                 \
     "\"vocab_size\":320,\"bos_token_id\":0,\"forced_bos_token_id\":0"
 
+#define ESM      "\"model_type\":\"esm\",\"pad_token_id\":1," SIZES
+#define BIG_BIRD "\"model_type\":\"big_bird\"," SIZES
+#define XLM                                                                                        \
+    "\"model_type\":\"xlm\",\"emb_dim\":64,\"n_layers\":2,\"n_heads\":8,\"n_words\":320,"          \
+    "\"max_position_embeddings\":512"
+
 #define GLM_5                                                                                      \
     "\"model_type\":\"glm_moe_dsa\",\"q_lora_rank\":24,\"moe_intermediate_size\":32," SIZES
 
@@ -274,6 +280,18 @@ static void test_refuses(void **state)
         {"\"static_position_embeddings\":true", BART, "`static_position_embeddings`: true"},
         {"\"decoder_vocab_size\":300", BART, "`decoder_vocab_size` must be `vocab_size`"},
         {"\"decoder_start_token_id\":320", BART, "`decoder_start_token_id` must be"},
+        {"\"use_prompt\":true", BART, "`use_prompt`: true is not supported"},
+        {"\"token_dropout\":true", ESM, "`mask_token_id` is missing"},
+        {"\"position_embedding_type\":\"relative_key\"", ESM, "`relative_key` is not supported"},
+        {"\"is_folding_model\":true", ESM, "`is_folding_model`: true is not supported"},
+        {"\"causal\":true", XLM, "`causal`: true is not supported"},
+        {"\"summary_type\":\"mean\"", XLM, "`summary_type`: mean is not supported, only first"},
+        {"\"summary_activation\":\"tanh\"", XLM, "`summary_activation` is not supported"},
+        {"\"attention_type\":\"linear\",\"block_size\":16", BIG_BIRD, "`linear` is not"},
+        {"\"hidden_act\":\"gelu\"", "\"model_type\":\"aria_text\"," SIZES,
+         "`hidden_act`: gelu is not supported, only silu"},
+        {"\"moe_topk\":9", "\"model_type\":\"aria_text\"," SIZES,
+         "9 experts per token cannot be chosen from 8"},
         {"\"architectures\":[\"T5ForTokenClassification\"]", "\"model_type\":\"t5\",\"d_model\":64",
          "`T5ForTokenClassification`: only T5EncoderModel and T5ForConditionalGeneration"},
         {"\"d_model\":64", "\"model_type\":\"umt5\"", "only T5EncoderModel and"},
@@ -410,6 +428,40 @@ static void test_encoders(void **state)
     accepted("", "\"model_type\":\"xlm-roberta-xl\"," SIZES, &s);
     assert_true(s.norms == NORM_BEFORE && !s.embed_norm && !s.no_final_norm);
     assert_int_equal(s.position_offset, 2);
+    accepted("\"position_embedding_type\":\"rotary\",\"token_dropout\":true,\"mask_token_id\":32",
+             ESM, &s);
+    assert_true(s.embed_scale == 0.88F && s.refuses_id && s.refused_id == 32);
+    assert_true(s.rope[0].kind == ROPE_DEFAULT && !s.learned_positions && s.max_positions == 512);
+    accepted("", ESM, &s);
+    assert_true(s.learned_positions && s.position_offset == 2 && s.embed_scale == 1);
+    accepted("\"pre_norm\":true", XLM, &s);
+    assert_true(s.norms == NORM_BEFORE && s.no_final_norm && s.ffn == 256 && s.vocab == 320);
+    accepted("\"block_size\":16", BIG_BIRD, &s);
+    assert_int_equal(s.max_positions, 11 * 16);
+    assert_int_equal(s.more_positions, 512 - 11 * 16);
+    accepted("\"block_size\":16,\"attention_type\":\"original_full\"", BIG_BIRD, &s);
+    assert_true(s.max_positions == 512 && !s.more_positions);
+    accepted("", "\"model_type\":\"bert-generation\"," SIZES, &s);
+    assert_int_equal(s.token_types, 0);
+}
+
+/* Families that are others under another name. */
+static void test_kin(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("\"model_type\":\"gpt-sw3\"", GPT2, &s);
+    assert_true(s.qkv == QKV_STACKED && s.learned_positions && s.transposed);
+    accepted("", "\"model_type\":\"gemma4_unified_text\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 1024);
+    assert_int_equal(s.layers[0].mutual, MUTUAL_AHEAD);
+    assert_true(!s.layers[1].moe && !s.per_layer && s.layer_scale);
+    accepted("\"model_type\":\"blenderbot-small\","
+             "\"architectures\":[\"BlenderbotSmallForConditionalGeneration\"],"
+             "\"scale_embedding\":true",
+             BART, &s);
+    assert_true(s.embed_norm_first && s.embed_scale == 1 && s.position_offset == 0);
+    assert_int_equal(s.start, 1);
 }
 
 /* Kin have equal names behind other prefixes; files may have any of these, or none. */
@@ -663,6 +715,7 @@ int main(void)
         cmocka_unit_test(test_max_positions),
         cmocka_unit_test(test_rope_option),
         cmocka_unit_test(test_encoders),
+        cmocka_unit_test(test_kin),
         cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_decoder_of_an_encoder),
         cmocka_unit_test(test_infinity),
