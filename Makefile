@@ -251,10 +251,11 @@ CHOSEN := $(if $(T),$(foreach u,$(UNIT),$(if $(findstring $(T),$u),$u)),$(UNIT))
 unit: $(CHOSEN)        ## unit, kernel and golden tests; T=word selects
 	@JOBS=$(JOBS) BUILD_DIR=$(B) TEST_DATA=$(TEST_DATA) TSAN_OPTIONS=suppressions=tests/tsan.supp tests/run $(CHOSEN)
 
-# Files of tests run side by side: two for each core, because tests wait for half of their time, and four at most.
-SIDE_BY_SIDE = -n $(shell echo $$(($(JOBS) < 2 ? 2 : 4))) --dist loadfile --no-loadscope-reorder
+# Files of tests run side by side: two for each core, because tests wait for half of their time, and four at most. Each worker
+# imports all of them, but of pytest's plugins only the one that is used.
+SIDE_BY_SIDE = -p xdist -n $(shell echo $$(($(JOBS) < 2 ? 2 : 4))) --dist loadfile --no-loadscope-reorder
 integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; T=word selects
-	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) PYTHONHASHSEED=0 tests/integrate $(PYTHON) $(SIDE_BY_SIDE) \
+	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) PYTHONHASHSEED=0 PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 tests/integrate $(PYTHON) $(SIDE_BY_SIDE) \
 	  integration --ignore integration/clients $(if $(T),-k '$(T)' || [ $$? = 5 ])
 
 faults: $(BINS) $(VENV)/.ok  ## kill, stop and end every process in every phase; writes docs/results/faults.md (3 to 15 minutes)

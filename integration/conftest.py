@@ -1,5 +1,6 @@
 """How the tests of a whole run share the machine: the longest files start first, so that no core is idle at the end of a run
-of several workers, and shards have one thread, which none of them waits for while another test has its core. A run leaves nothing behind."""
+of several workers, and shards have one thread, which none of them waits for while another test has its core. Caches are small: touching
+the memory of one that takes most of the machine's costs a tenth of a core as long as a service runs. A run leaves nothing behind."""
 
 import os
 
@@ -7,6 +8,8 @@ import serving
 
 LONGEST = ["draft_model", "openapi", "restart", "windows", "pains_limits", "replicas", "hostile_http", "cuda_code", "gguf", "freeze", "models", "speculation"]
 os.environ.setdefault("THREADS", "1")  # of each shard; tests of several threads say how many
+os.environ.setdefault("KV_CACHE_MEMORY", "5e8")  # bytes
+os.environ.setdefault("DRAFT_KV_CACHE_MEMORY", "5e8")
 
 
 def pytest_collection_modifyitems(items):

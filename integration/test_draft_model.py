@@ -116,12 +116,15 @@ def test_it_dies_and_comes_back_while_answers_are_made(model, want):
 def test_steps_that_wait_for_drafts_change_no_answer(tmp_path):
     """A draft model that is far faster than a step and often wrong: the demo without its last layer."""
     model, less = deep(tmp_path / "model", 288), deep(tmp_path / "less", 5)
-    some = work()[:8]
+    some = work()[:4]
     with Service(model) as s:
         want = [answer(s, b) for b in some]
     with Service(model, args=["--draft-model-id", less, "--speculate", "6"], env=CHEAP) as s:
         wait_for(lambda: at_work(s), 60)
-        assert [answer(s, b) for b in some] == want
+        for _ in range(5):  # a busy machine meets fewer of them
+            assert [answer(s, b) for b in some] == want
+            if s.metric("tgi_draft_waits", outcome="met") > 10:
+                break
         assert s.metric("tgi_draft_waits", outcome="met") > 10
         assert crowd(s, some) == want
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
@@ -148,9 +151,14 @@ def test_one_that_freezes_or_dies_while_a_step_waits_for_it():
         want, _ = plain.answer(TOKENS)
     with Pair(STEP_MS, draft=(16, 0.6)) as p:
         assert p.answer(TOKENS)[0] == want
-        missed = p.waits("missed")
-        assert during(p, lambda: p.draft.p.send_signal(signal.SIGSTOP)) == want
-        assert p.waits("missed") <= missed + 1  # waits are off at once
+        missed = []
+
+        def freeze():
+            missed.append(p.waits("missed"))  # a busy machine may have made some before
+            p.draft.p.send_signal(signal.SIGSTOP)
+
+        assert during(p, freeze) == want
+        assert p.waits("missed") <= missed[0] + 1  # waits are off at once
         met = p.waits("met")
         p.draft.p.send_signal(signal.SIGCONT)
         for _ in range(3):  # and on again once it has answered a while
@@ -192,7 +200,7 @@ def test_it_may_come_in_the_middle_of_an_answer(model, far):
     draft = None
     try:
         router.wait_log("Connected", 60)
-        body = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 1900, "ignore_eos": True, "details": True}}
+        body = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 500, "ignore_eos": True, "details": True}}
         events = s.events("/generate_stream", body)
         first = [next(events) for _ in range(20)]
         os.kill(target.p.pid, signal.SIGSTOP)  # a fast one would be through before the other is there

@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
     """Four names of the demo model: one has no weights, one has many layers and takes its time."""
     top = tmp_path_factory.mktemp("models")
     (top / "one").symlink_to(DEMO)
-    deep(top / "slow", 60)
+    deep(top / "slow", 24)
     (top / "org").mkdir()
     (top / "org" / "two").symlink_to(DEMO)
     (top / "broken").mkdir()

@@ -2,6 +2,7 @@
 
 SCHEMATHESIS_EXAMPLES sets how many bodies each operation gets."""
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -14,7 +15,8 @@ import pytest
 import requests
 from serving import DEMO, SLOW, Service, data, seed_for
 
-pytest.importorskip("schemathesis", reason="schemathesis is not installed: integration/requirements.txt")
+if not importlib.util.find_spec("schemathesis"):  # its command is run: importing it takes seconds of every worker
+    pytest.skip("schemathesis is not installed: integration/requirements.txt", allow_module_level=True)
 
 HERE = pathlib.Path(__file__).resolve().parent
 ST = pathlib.Path(sys.executable).with_name("st")

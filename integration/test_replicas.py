@@ -16,7 +16,7 @@ ONCE = "Once upon a time"
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """Slow enough that a test finds its requests still running."""
-    return deep(tmp_path_factory.mktemp("replicas") / "deep", 60)
+    return deep(tmp_path_factory.mktemp("replicas") / "deep", 24)
 
 
 def asks(n, tokens=120):

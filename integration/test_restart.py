@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import threading
 import time
@@ -23,7 +24,7 @@ SCHEMA = {"type": "object", "properties": {"names": {"type": "array", "items": {
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """Slow enough that a test finds its requests still running."""
-    return deep(tmp_path_factory.mktemp("restart") / "deep", 60)
+    return deep(tmp_path_factory.mktemp("restart") / "deep", 20)
 
 
 def generate(text, **p):
@@ -92,6 +93,7 @@ def test_every_stream_goes_on_as_if_nothing_had_happened(model, num_shard, more)
         late = s.post("/generate", {"inputs": ONCE, "parameters": {"max_new_tokens": 150, "ignore_eos": True}}).json()
         got = [f.result() for f in asked]
         assert got == want * 2
+        assert re.search(r"shards lost.*running=[1-9]", s.log), "somebody was answered at that moment"
         assert late["generated_text"] == want[0][None][-1]["generated_text"]
         assert s.metric("tgi_shard_returns") == 1
         assert requests.get(s.url + "/health", timeout=10).status_code == 200

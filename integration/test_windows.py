@@ -107,10 +107,10 @@ def test_a_conversation_goes_on_from_its_last_answer(tmp_path):
             said += [int(t.split(":")[1]) for t in r["choices"][0]["logprobs"]["tokens"]] + said[:5]
 
 
-@pytest.mark.parametrize("kind,memory", [("smollm3", 70_000_000), ("mistral", 40_000_000)])
+@pytest.mark.parametrize("kind,memory", [("smollm3", 17_500_000), ("mistral", 10_000_000)])
 def test_a_long_context_takes_a_window_and_a_chunk(kind, memory, tmp_path):
-    """In memory that holds it only so: one cache of all layers would take 100,663,296 bytes."""
-    window, chunk, length = 1024, 1024, 32768
+    """In memory that holds it only so: one cache of all layers would take 25,165,824 bytes."""
+    window, chunk, length = 256, 256, 8192
     model = windowed(tmp_path, kind, window, length)
     args = ["--max-batch-prefill-tokens", str(chunk), "--max-total-tokens", str(length), "--max-input-tokens", str(length - 100)]
     args += ["--kv-cache-memory", str(memory)]
