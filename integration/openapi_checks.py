@@ -15,7 +15,6 @@ BEYOND_A_SCHEMA = [
     r"`dimensions` must be from 1 to|this model has no prompt `",
     r"expected u64 at line 1 column 0",  # a seed beyond 2^53 in an instance of /vertex
     r"grammar is not valid",
-    r"at least one message is required",  # after what no prompt shows was left out
     r"batch size \d+ > maximum allowed batch size",
     r"texts cannot be cut to \d+ tokens",
     r"one text, or as many as in `text_2`, are expected",
