@@ -319,6 +319,7 @@ struct moe {
     bool plain;                /* no gates: up is [ffn, hidden], an expert down(act(up(x))) */
     const float *up_bias;      /* [n_experts][2 * ffn], gate before up, or [ffn], or NULL */
     const float *down_bias;    /* [n_experts][hidden] or NULL */
+    const float *sum_bias;     /* [hidden] added once to the sum of the results, or NULL */
 };
 
 /* A low-rank update of a matrix, or of some of its rows, that is not merged into it (LoRA, arXiv

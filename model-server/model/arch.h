@@ -65,6 +65,7 @@ enum role {
     W_MOE_UP,
     W_MOE_DOWN,
     W_SELECT_BIAS,
+    W_MOE_BIAS, /* of moe_spec.sum_bias: a whole name */
     W_EXPERT_SCALE,
     W_ROUTER_SCALE, /* dense MLPs with experts: weights of the norm before the router, and the other
                        norms */

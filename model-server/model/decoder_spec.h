@@ -221,8 +221,8 @@ enum expert_layout {
      * [n_experts][ffn][hidden]. If stored quantised: each expert's matrix by rows of outputs. */
     EXPERTS_INTERLEAVED,
     /* One tensor for all gates of a layer, one for the ups, one for the downs, which is
-     * transposed: [n_experts * ffn][hidden] each (DBRX). If each expert has a matrix named
-     * W_MOE_UP, as EXPERTS_SEPARATE. */
+     * transposed: [n_experts * ffn][hidden] each (DBRX; Nomic Embed 2 without gates). If each
+     * expert has a matrix named W_MOE_UP, as EXPERTS_SEPARATE. */
     EXPERTS_STACKED,
 };
 
@@ -261,6 +261,7 @@ struct moe_spec {
     bool shared_gate;
     bool shared_packed; /* gate over up of that MLP in one matrix */
     bool plain;         /* MLPs without gates: down(act(up(x))) */
+    bool sum_bias;      /* a vector is added to the sum of the experts' results */
     enum expert_layout layout;
 };
 

@@ -371,7 +371,7 @@ static void moe_exact(const float *router, float *const *up, float *const *down,
         p[best[k]] = -1;
     }
     for (int i = 0; i < HIDDEN; i++)
-        y[i] /= m->renormalise ? kept : sum;
+        y[i] = y[i] / (m->renormalise ? kept : sum) + (m->sum_bias ? m->sum_bias[i] : 0);
 }
 
 /* What two ranks make of the experts that they have adds up to what one makes of all. */
@@ -388,6 +388,7 @@ static void assert_parts_add_up(struct device *d, const struct moe *all, const f
         struct moe m = *all;
         m.up = up[k], m.down = down[k];
         m.adds_zero = k == 0;
+        m.sum_bias = k == 0 ? all->sum_bias : NULL;
         ops->moe(d, part[k], x, MOE_ROWS, &m);
     }
     for (int r = 0; r < MOE_ROWS; r++) {
@@ -423,6 +424,7 @@ static void experts_are_mixed_row_by_row(void **state)
             m.act = ACT_SWIGLU_CLAMPED;
             m.router_bias = biases, m.up_bias = biases + EXPERTS;
             m.down_bias = biases + EXPERTS + EXPERTS * 2 * FFN;
+            m.sum_bias = biases + EXPERTS; /* any numbers */
         }
         if (kind == 3) { /* the last ones have no weights */
             m.router_bias = m.up_bias = m.down_bias = NULL;

@@ -132,6 +132,7 @@ static float *run_moe(struct side s, const float *w, enum dtype t, enum quant q,
         m.act = ACT_SWIGLU_CLAMPED;
         m.router_bias = biases, m.up_bias = biases + EXPERTS;
         m.down_bias = biases + EXPERTS * (1 + 2 * FFN);
+        m.sum_bias = m.down_bias; /* any numbers */
     }
     float *out = malloc(rows * HIDDEN * 4);
     float *dx = up(s, x, rows * HIDDEN * 4), *dy = up(s, NULL, rows * HIDDEN * 4);

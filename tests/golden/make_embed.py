@@ -72,6 +72,9 @@ CASES = {
     # the repository's keys and names: GTE whose rotation is none, with the published bias added to the scores; heads that are no power of two
     "jina_v2": dict(model_type="gte", type_vocab_size=2, hidden_size=96, num_attention_heads=12, alibi=True, kind="mean", much=0.1),
     "jina_v2_rerank": dict(model_type="gte", type_vocab_size=2, num_labels=1, alibi=True, kind="classify", much=0.15),
+    # Nomic Embed 2: Jina 3 without its names, with experts in every other layer, see with_experts()
+    "nomic_moe": dict(model_type="jina_embeddings_v3", type_vocab_size=1, pad_token_id=1, bos_token_id=0, kind="mean",
+                      rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
     # the first DeBERTa: texts reach past the farthest distance; a distance for each pair of positions
     "deberta_1": dict(model_type="deberta", relative_attention=True, max_relative_positions=48, pos_att_type=["c2p", "p2c"],
                       position_biased_input=False, type_vocab_size=0, kind="mean"),
@@ -193,6 +196,41 @@ def as_jina(state, c):
                        feed_forward_type="geglu", attn_implementation="torch", emb_pooler="mean")
 
 
+class Experts(torch.nn.Module):
+    """Softmax scores of all experts, the two best as they are, MLPs without gates, one bias of the sum: the published equations
+    of Nomic Embed 2 (https://arxiv.org/abs/2502.07972)."""
+
+    def __init__(self, hidden, ffn, n=8, best=2):
+        super().__init__()
+        self.router, self.best = torch.nn.Linear(hidden, n, bias=False), best
+        self.w1, self.w2 = (torch.nn.Parameter(torch.empty(n, ffn, hidden)) for _ in range(2))
+        self.bias = torch.nn.Parameter(torch.empty(hidden))
+
+    def forward(self, x):
+        scores = self.router(x).softmax(-1)
+        kept = torch.zeros_like(scores).scatter(-1, scores.topk(self.best).indices, 1) * scores
+        each = torch.einsum("blef,efh->bleh", torch.nn.functional.gelu(torch.einsum("blh,efh->blef", x, self.w1)), self.w2)
+        return (each * kept[..., None]).sum(-2) + self.bias
+
+
+def with_experts(model):
+    for layer in model.layers[1::2]:
+        layer.mlp = Experts(64, 96)
+
+
+def as_nomic_2(state, c):
+    in_rows(state, QKV, "attn.Wqkv")
+    state = renamed(state, [("embeddings.LayerNorm", "emb_ln"), ("layers.", "encoder.layers."), ("self_attn.o_proj", "attn.out_proj"),
+                            ("mlp.router", "mlp.router.layer"), ("mlp.w1", "mlp.experts.mlp.w1"), ("mlp.w2", "mlp.experts.mlp.w2"),
+                            ("mlp.bias", "mlp.experts.bias"), ("post_attention_layernorm", "norm1"), ("post_mlp_layernorm", "norm2")])
+    state = {k: v.reshape(-1, v.shape[-1]) if ".experts.mlp." in k else v for k, v in state.items()}
+    return state, dict(model_type="nomic_bert", n_embd=64, n_layer=4, n_head=4, n_inner=96, vocab_size=320, type_vocab_size=1,
+                       n_positions=160, max_trained_positions=160, rotary_emb_base=10000, rotary_scaling_factor=None, rotary_emb_fraction=1.0,
+                       activation_function="gelu", layer_norm_epsilon=c["layer_norm_eps"], prenorm=False, qkv_proj_bias=True, mlp_fc1_bias=True,
+                       mlp_fc2_bias=True, num_experts=8, moe_top_k=2, moe_every_n_layers=2, moe_normalize_expert_weights=False,
+                       expert_choice_router=False, num_shared_experts=0)
+
+
 def slopes(heads):
     """https://arxiv.org/abs/2108.12409: of a number of heads that is no power of two, the rest are every other one of the double."""
     below = 2 ** (heads.bit_length() - 1)
@@ -206,7 +244,8 @@ def alibi(heads, n):
     return -torch.tensor(slopes(heads))[None, :, None, None] * far
 
 
-AS = {"jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
+WITH = {"nomic_moe": with_experts}
+AS = {"nomic_moe": as_nomic_2, "jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
 
 
 def make(name, case):
@@ -227,6 +266,8 @@ def make(name, case):
     auto = {"mean": AutoModel, "encoder": AutoModelForTextEncoding, "classify": AutoModelForSequenceClassification, "yes_no": AutoModelForCausalLM}[kind]
     torch.manual_seed(1)
     model = auto.from_config(config).eval().float()
+    if name in WITH:
+        WITH[name](model)
     g = torch.Generator().manual_seed(2)
     spread(model, g, much)
     if biased:

@@ -26,6 +26,7 @@ static const char *const dirs[] = {
     MADE "roformer",
     MADE "xlm_roberta_xl",
     MADE "jina_v2",
+    MADE "nomic_moe",
     MADE "deberta_1",
     MADE "flan_t5",
     MADE "umt5",

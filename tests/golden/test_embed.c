@@ -55,6 +55,7 @@ static const char *const dirs[] = {
     MADE "jina_v3_rerank",
     MADE "jina_v2",
     MADE "jina_v2_rerank",
+    MADE "nomic_moe",
     MADE "esm",
     MADE "esm_1b",
     MADE "esm_classify",

@@ -194,6 +194,15 @@ static size_t lay_out(struct moe_work *m, char *base, uint32_t rows, const struc
     return at;
 }
 
+static void begin_sums(float *y, uint32_t rows, const struct moe *p)
+{
+    const size_t hidden = p->router->cols;
+    if (!p->sum_bias)
+        memset(y, 0, rows * hidden * sizeof(*y));
+    for (uint32_t r = 0; p->sum_bias && r < rows; r++)
+        memcpy(y + r * hidden, p->sum_bias, hidden * sizeof(*y));
+}
+
 void cpu_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p)
 {
     struct moe_work m;
@@ -206,7 +215,7 @@ void cpu_moe(struct device *d, float *y, const float *x, uint32_t rows, const st
         return;
     lay_out(&m, base, rows, p);
     memset(m.n, 0, n_all(p) * sizeof(*m.n));
-    memset(y, 0, (size_t)rows * p->router->cols * sizeof(*y));
+    begin_sums(y, rows, p);
     cpu_linear(d, m.logits, p->router_x ? p->router_x : x, rows, p->router, p->router_bias);
     for (uint32_t r = 0; r < rows; r++)
         route_row(&m, p, r, rows);

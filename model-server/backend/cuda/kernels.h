@@ -313,7 +313,7 @@ launch_fn pair_scale_launch;
 struct expert_bias_args {
     float *y;               /* [pairs][n], added to */
     const float *bias;      /* [n_experts][n] */
-    const uint32_t *expert; /* [pairs] */
+    const uint32_t *expert; /* [pairs]; NULL: all are 0 */
     uint32_t pairs, n;
 };
 launch_fn expert_bias_launch;

@@ -419,6 +419,14 @@ static void add_zero(struct device *d, const struct moe_work *m, float *y, const
         RECORD(d, zero_launch, a);
 }
 
+static void add_sum_bias(struct device *d, const struct moe_work *m, float *y, const struct moe *p)
+{
+    const struct expert_bias_args a = {
+        .y = y, .bias = p->sum_bias, .pairs = m->rows, .n = m->hidden_n};
+    if (p->sum_bias)
+        RECORD(d, expert_bias_launch, a);
+}
+
 void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p)
 {
     const uint32_t first = first_of(p->down, p->n_experts);
@@ -461,6 +469,7 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
     if (!m.wgmma && m.fused) {
         down_by_stream(d, &m, y, t, p);
         add_zero(d, &m, y, x, p);
+        add_sum_bias(d, &m, y, p);
         return;
     }
     if (m.wgmma)
@@ -469,6 +478,7 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
         down_alone(d, &m, t, p);
     mix(d, &m, y, p);
     add_zero(d, &m, y, x, p);
+    add_sum_bias(d, &m, y, p);
 }
 
 /* ---------------------------------------------------------------- a matrix for each head */

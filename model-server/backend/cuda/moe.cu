@@ -364,7 +364,7 @@ extern "C" cudaError_t collect_launch(const struct launch *l, const void *args)
 static __global__ void __launch_bounds__(256) expert_bias_kernel(expert_bias_args a)
 {
     depend();
-    const float *bias = a.bias + (size_t)a.expert[blockIdx.x] * a.n;
+    const float *bias = a.bias + (a.expert ? (size_t)a.expert[blockIdx.x] * a.n : 0);
     float *y = a.y + (size_t)blockIdx.x * a.n;
     for (uint32_t i = threadIdx.x; i < a.n; i += 256)
         y[i] += bias[i];

@@ -1,4 +1,5 @@
-/* Nomic Embed 1 and 1.5 (arXiv 2402.01613): BERT with rotations, a gated MLP and few biases. */
+/* Nomic Embed 1 and 1.5 (arXiv 2402.01613): BERT with rotations, a gated MLP and few biases; Nomic
+ * Embed 2 (2502.07972): MLPs without gates, biases, and experts in every other layer. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -6,30 +7,60 @@
 /* What the repository's own code allows, and its published models do not have. */
 static void refuse(struct config *c)
 {
-    static const char *const off[] = {"prenorm",        "use_rms_norm",
-                                      "parallel_block", "causal",
-                                      "qkv_proj_bias",  "mlp_fc1_bias",
-                                      "mlp_fc2_bias",   "scale_attn_by_inverse_layer_idx",
-                                      "expert_choice",  "rotary_emb_interleaved"};
+    static const char *const off[] = {"prenorm",
+                                      "use_rms_norm",
+                                      "parallel_block",
+                                      "causal",
+                                      "moe_normalize_expert_weights",
+                                      "scale_attn_by_inverse_layer_idx",
+                                      "expert_choice",
+                                      "expert_choice_router",
+                                      "rotary_emb_interleaved"};
     for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++)
         config_only(c, off[i], false);
-    if (config_num_or(c, "num_experts", 0) > 0)
-        config_fail(c, "`num_experts`: experts are not supported in this family");
+    if (config_num_or(c, "num_shared_experts", 0) > 0)
+        config_fail(c, "`num_shared_experts` is not supported");
     if (config_num_or(c, "rotary_emb_fraction", 1) != 1)
         config_fail(c, "`rotary_emb_fraction`: only 1 is supported");
     if (json_get(c->root, "rotary_emb_scale_base"))
         config_fail(c, "`rotary_emb_scale_base` is not supported");
 }
 
-/* swiglu is a gate of silu, geglu one of gelu. */
-static enum act activation(struct config *c)
+/* swiglu is a gate of silu, geglu one of gelu; other words are those of MLPs without gates. */
+static void mlp(struct config *c, struct decoder_spec *s)
 {
     const char *word = config_str_or(c, "activation_function", "swiglu");
-    if (strcmp(word, "swiglu") == 0)
-        return ACT_SILU;
-    if (strcmp(word, "geglu") != 0)
-        config_fail(c, "`activation_function`: `%.40s` is not supported", word);
-    return ACT_GELU;
+    const bool swiglu = strcmp(word, "swiglu") == 0, gated = swiglu || strcmp(word, "geglu") == 0;
+    const bool first = config_bool_or(c, "mlp_fc1_bias", false);
+    s->mlp = gated ? MLP_GATED : MLP_PLAIN;
+    s->act = swiglu ? ACT_SILU : gated ? ACT_GELU : config_act(c, "activation_function", "gelu");
+    s->bias.qkv = s->bias.o = config_bool_or(c, "qkv_proj_bias", false);
+    s->bias.mlp = first;
+    if (config_bool_or(c, "mlp_fc2_bias", false) != first || (gated && first))
+        config_fail(c, "`mlp_fc1_bias`, `mlp_fc2_bias`: both or none, and none with gates");
+}
+
+static void experts(struct config *c, struct decoder_spec *s)
+{
+    const uint32_t every = config_u32_or(c, "moe_every_n_layers", 0, 0, SPEC_MAX_LAYERS);
+    for (uint32_t i = 0; every && i < s->n_layers; i++)
+        s->layers[i].moe = i % every == 1;
+    if (!every) {
+        if (config_num_or(c, "num_experts", 0) > 0)
+            config_fail(c, "`moe_every_n_layers` is missing");
+        return;
+    }
+    s->moe = (struct moe_spec){.n_experts = config_u32_or(c, "num_experts", 8, 1, 4096),
+                               .top_k = config_u32_or(c, "moe_top_k", 1, 1, 4096),
+                               .ffn = s->ffn,
+                               .scale = 1,
+                               .score = MOE_SOFTMAX,
+                               .plain = true,
+                               .sum_bias = true,
+                               .layout = EXPERTS_STACKED};
+    if (s->mlp != MLP_PLAIN)
+        config_fail(c, "`activation_function`: experts with gates are not supported");
+    config_check_moe(c, s);
 }
 
 /* Texts longer than the training's stretch the base as dynamic NTK does. */
@@ -60,12 +91,13 @@ static void own_keys(struct config *c, struct decoder_spec *s)
     s->ffn = config_u32_or(c, "n_inner", 4 * s->hidden, 1, 1u << 24);
     s->vocab = config_vocab(c, "vocab_size");
     s->max_positions = config_u32_or(c, "n_positions", 2048, 1, 1u << 24);
-    s->act = activation(c);
+    mlp(c, s);
     s->embed_scale = s->residual_scale = s->logit_scale = 1;
     for (uint32_t i = 0; i < s->n_layers; i++)
         s->layers[i].attn_scale = spec_head_scale(s);
     rope(c, s);
     config_sums(s, config_num_or(c, "layer_norm_epsilon", 1e-12));
+    experts(c, s);
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -75,11 +107,11 @@ static void configure(struct config *c, struct decoder_spec *s)
     } else {
         config_decoder(c, s, &(struct config_defaults){.max_positions = 2048, .rope_theta = 1000});
         s->act = config_act(c, "hidden_act", "silu");
+        s->mlp = MLP_GATED;
         config_sums(s, config_num_or(c, "layer_norm_eps", 1e-12));
     }
     config_type_rows(c, s);
     s->qkv = QKV_STACKED;
-    s->mlp = MLP_GATED;
 }
 
 const struct arch arch_nomic_bert = {
@@ -92,7 +124,12 @@ const struct arch arch_nomic_bert = {
               [W_O] = "nomic_bert.encoder.layers.*.attn.out_proj",
               [W_POST_ATTN_NORM] = "nomic_bert.encoder.layers.*.norm1",
               [W_GATE] = "nomic_bert.encoder.layers.*.mlp.fc12",
-              [W_UP] = "nomic_bert.encoder.layers.*.mlp.fc11",
+              /* the first one without gates */
+              [W_UP] = "nomic_bert.encoder.layers.*.mlp.fc1|nomic_bert.encoder.layers.*.mlp.fc11",
+              [W_ROUTER] = "nomic_bert.encoder.layers.*.mlp.router.layer",
+              [W_MOE_UP] = "nomic_bert.encoder.layers.*.mlp.experts.mlp.w1",
+              [W_MOE_DOWN] = "nomic_bert.encoder.layers.*.mlp.experts.mlp.w2",
+              [W_MOE_BIAS] = "nomic_bert.encoder.layers.*.mlp.experts.bias",
               [W_DOWN] = "nomic_bert.encoder.layers.*.mlp.fc2",
               [W_POST_MLP_NORM] = "nomic_bert.encoder.layers.*.norm2"},
     .configure = configure,

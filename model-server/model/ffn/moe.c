@@ -9,7 +9,7 @@ struct experts {
     struct weight **up, **down;               /* [n_experts] of [2 * ffn, hidden], [hidden, ffn] */
     uint32_t n;                               /* experts */
     float *router_bias, *up_bias, *down_bias; /* see struct moe */
-    float *select_bias, *expert_scale;
+    float *select_bias, *expert_scale, *sum_bias;
     struct weight *shared_up, *shared_down; /* of the shared expert, or NULL */
     struct weight *shared_gate;             /* [1, hidden] */
 };
@@ -47,9 +47,11 @@ static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
     const struct slice f = l->d->split.moe_ffn;
     const uint32_t ffn = s->moe.ffn;
     if (is_stacked(l, layer)) {
-        parts[0] = stacked(l, W_MOE_GATE, layer, expert);
-        parts[1] = stacked(l, W_MOE_UP, layer, expert);
-        return 2;
+        int n = 0;
+        if (!s->moe.plain)
+            parts[n++] = stacked(l, W_MOE_GATE, layer, expert);
+        parts[n++] = stacked(l, W_MOE_UP, layer, expert);
+        return n;
     }
     if (fused != FUSED_NONE) {
         parts[1] =
@@ -201,6 +203,9 @@ static void *load(struct loader *l, uint32_t at)
     if (s->moe.expert_scale)
         y->expert_scale =
             loader_plain_vector(l, W_EXPERT_SCALE, layer, y->n, (struct slice){0, y->n});
+    if (s->moe.sum_bias && l->d->split.rank == 0) /* added once, before the sum over ranks */
+        y->sum_bias =
+            loader_plain_vector(l, W_MOE_BIAS, layer, s->hidden, (struct slice){0, s->hidden});
     if (s->moe.shared_ffn)
         load_shared(l, y, layer);
     struct amount before = l->d->weights;
@@ -220,6 +225,7 @@ static void release(struct decoder *d, void *self)
     d->ops->free(d->dev, y->down_bias);
     d->ops->free(d->dev, y->select_bias);
     d->ops->free(d->dev, y->expert_scale);
+    d->ops->free(d->dev, y->sum_bias);
     layer_free_weight(d, y->router);
     layer_free_weight(d, y->shared_up);
     layer_free_weight(d, y->shared_down);
@@ -287,7 +293,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .plain = m->moe.plain,
                               .router_bias = y->router_bias,
                               .up_bias = y->up_bias,
-                              .down_bias = y->down_bias});
+                              .down_bias = y->down_bias,
+                              .sum_bias = y->sum_bias});
     if (y->shared_up)
         add_shared(d, y, s);
     return 0;

@@ -308,8 +308,13 @@ static void test_refuses(void **state)
         {"\"pos_att_type\":\"c2p\"", DEBERTA, "`pos_att_type`: only c2p and p2c together"},
         {"\"norm_rel_ebd\":\"none\"", DEBERTA, "`norm_rel_ebd`: only layer_norm"},
         {"\"prenorm\":true", NOMIC, "`prenorm`: true is not supported"},
-        {"\"num_experts\":8", NOMIC, "`num_experts`: experts are not supported"},
-        {"\"activation_function\":\"gelu\"", NOMIC, "`activation_function`: `gelu` is not"},
+        {"\"num_experts\":8", NOMIC, "`moe_every_n_layers` is missing"},
+        {"\"moe_every_n_layers\":2", NOMIC, "experts with gates are not supported"},
+        {"\"mlp_fc1_bias\":true,\"mlp_fc2_bias\":true", NOMIC, "none with gates"},
+        {"\"activation_function\":\"gelu\",\"mlp_fc1_bias\":true", NOMIC, "both or none"},
+        {"\"moe_normalize_expert_weights\":true", NOMIC,
+         "`moe_normalize_expert_weights`: true is not supported"},
+        {"\"activation_function\":\"gelu\",\"mlp_fc2_bias\":true", NOMIC, "both or none"},
         {"\"rope_scaling\":{\"type\":\"ntk\",\"factor\":2,\"mixed_b\":1}",
          "\"model_type\":\"new\"," SIZES, "has no `mixed_b`"},
         {"\"logn_attention_scale\":true", "\"model_type\":\"new\"," SIZES,
@@ -411,6 +416,10 @@ static void test_encoders(void **state)
     accepted("\"rotary_scaling_factor\":2", NOMIC, &s);
     assert_int_equal(s.rope[0].kind, ROPE_DYNAMIC);
     assert_int_equal(s.rope[0].original, 2048);
+    accepted("\"activation_function\":\"gelu\",\"moe_every_n_layers\":2,\"moe_top_k\":2", NOMIC,
+             &s);
+    assert_true(s.mlp == MLP_PLAIN && !s.layers[0].moe && s.layers[1].moe && s.moe.sum_bias);
+    assert_true(s.moe.n_experts == 8 && s.moe.top_k == 2 && s.moe.plain && !s.moe.renormalise);
     accepted("\"embedding_size\":32", "\"model_type\":\"albert\"," SIZES, &s);
     assert_int_equal(s.embed_dim, 32);
     assert_int_equal(s.layers[1].same_as, 1);
