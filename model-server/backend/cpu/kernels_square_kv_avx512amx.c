@@ -46,7 +46,7 @@ INLINE __mmask32 place_pair(char *to, size_t panel, const char *even, const char
 INLINE void fetch_row(const char *at, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(at + i);
+        __builtin_prefetch(at + i, 0, 2);
 }
 
 /* Dimensions [first, first + dims) of a step, as panels at `to`; its pages KV_AHEAD further on are

@@ -126,11 +126,11 @@ INLINE void step_row(const struct squares *t, const char *x, const char *const *
     }
 #define PANEL(sum, n)                                                                              \
     do {                                                                                           \
-        fetch_near(next[n] + far, t->fetch);                                                       \
+        if (!t->panels)                                                                            \
+            fetch_near(next[n] + far, t->fetch);                                                       \
         LOAD(7, w[n] + at, 64);                                                                    \
         MULTIPLY(sum, 4, 7);                                                                       \
-        if (!t->panels)                                                                            \
-            fetch(next[n] + far, t->fetch);                                                        \
+        fetch(next[n] + far, t->fetch);                                                            \
         if (parts > 1) {                                                                           \
             MULTIPLY(sum, 5, 7);                                                                   \
             MULTIPLY(sum, 6, 7);                                                                   \
