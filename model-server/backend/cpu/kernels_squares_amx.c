@@ -127,7 +127,7 @@ INLINE void step_row(const struct squares *t, const char *x, const char *const *
 #define PANEL(sum, n)                                                                              \
     do {                                                                                           \
         if (!t->panels)                                                                            \
-            fetch_near(next[n] + far, t->fetch);                                                       \
+            fetch_near(next[n] + far, t->fetch);                                                   \
         LOAD(7, w[n] + at, 64);                                                                    \
         MULTIPLY(sum, 4, 7);                                                                       \
         fetch(next[n] + far, t->fetch);                                                            \
