@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(THREADS) lora_up_kernel(lora_args a)
     const lora_view &of = a.of[tile.adapter];
     if (blockIdx.z >= of.n_parts)
         return;
-    const lora_part part = of.part[blockIdx.z];
+    const lora_part &part = of.part[blockIdx.z];
     const uint32_t first = blockIdx.y * THREADS * OUTS + threadIdx.x;
     if (blockIdx.y * THREADS * OUTS >= part.n)
         return;
