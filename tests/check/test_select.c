@@ -1,7 +1,7 @@
 /* test_select.c - sparse attention on the CPU: which positions the indexer selects, against double
  * precision and, with equal scores, exactly; attention to them; the same bits on every instruction
  * set, number of threads and cut of a prompt; up to `top` positions those of plain attention. */
-#include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/cpu.h"
 #include "tests/check/cpu_device.h"
 #include "tests/check/random.h"
 #include <math.h>
@@ -22,6 +22,7 @@ struct layer_case {
     enum kv_dtype dtype;
     uint32_t top; /* 0: attention to all */
     bool turns;
+    uint8_t squares; /* parts in which attention multiplies in squares; 0: on vectors */
 };
 
 struct result {
@@ -106,6 +107,7 @@ static struct result run(const struct layer_case *c, int threads, uint64_t featu
         {1, 48, 40, true, 16}, {KV_HEADS, DIM, DIM, false, INDEX}, {3, 80, 80}};
     struct err e = ERR_INIT;
     struct device *d = device(threads, features);
+    d->squares_kv = c->squares;
     const struct kv_desc kd = {3, N_BLOCKS, BLOCK, c->dtype, {0}, layers};
     struct kv_cache *kv = ops->kv_new(d, &kd, &e);
     struct result r = {.o = calloc((size_t)TOKENS * HEADS * DIM, sizeof(float)),
@@ -260,9 +262,12 @@ static void the_same_bits_however_it_is_computed(void **state)
     for (enum kv_dtype t = 0; t < KV_N; t++) {
         struct layer_case c;
         case_make(&c, t);
-        for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-            struct result whole = run(&c, 1, pairs[i].whole, TOKENS);
-            struct result parts = run(&c, pairs[i].threads, pairs[i].parts, pairs[i].cut);
+        const size_t n = sizeof(pairs) / sizeof(pairs[0]), forms = t == KV_BF16 ? 2 : 1;
+        for (size_t i = 0; i < n * forms; i++) {
+            c.squares = i < n ? 0 : SQUARE_PARTS;
+            struct result whole = run(&c, 1, pairs[i % n].whole, TOKENS);
+            struct result parts =
+                run(&c, pairs[i % n].threads, pairs[i % n].parts, pairs[i % n].cut);
             assert_same(&c, &whole, &parts);
             result_free(&whole), result_free(&parts);
         }
@@ -277,6 +282,7 @@ static void up_to_the_limit_it_is_plain_attention(void **state)
     for (enum kv_dtype t = 0; t < KV_N; t++) {
         struct layer_case c;
         case_make(&c, t);
+        c.squares = t == KV_BF16 ? SQUARE_PARTS : 0;
         c.top = 0;
         struct result plain = run(&c, 2, ~0ull, TOKENS);
         c.top = TOP;

@@ -20,7 +20,8 @@ struct layer_case {
     float *qkv, *q, *k, *rope;
     uint32_t pos[TOKENS], slots[TOKENS], blocks[N_BLOCKS];
     enum kv_dtype dtype;
-    uint32_t top; /* 0: attention to all */
+    uint32_t top;    /* 0: attention to all */
+    uint8_t squares; /* parts in which attention multiplies in squares; 0: on vectors */
 };
 
 struct result {
@@ -102,7 +103,7 @@ static struct result run(const struct layer_case *c, int threads, uint64_t featu
     static const struct kv_layer layers[] = {{KV_HEADS, DIM, DIM, false, INDEX}};
     struct err e = ERR_INIT;
     struct device *d = device(threads, features);
-    d->squares_kv = 0; /* another order of sums: test_attention.c */
+    d->squares_kv = c->squares;
     const struct kv_desc kd = {1, N_BLOCKS, BLOCK, c->dtype, {0}, layers};
     struct kv_cache *kv = ops->kv_new(d, &kd, &e);
     struct result r = {
@@ -227,9 +228,12 @@ static void the_same_bits_however_it_is_computed(void **state)
     for (enum kv_dtype t = 0; t < KV_N; t++) {
         struct layer_case c;
         case_make(&c, t);
-        for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-            struct result whole = run(&c, 1, pairs[i].whole, TOKENS);
-            struct result parts = run(&c, pairs[i].threads, pairs[i].parts, pairs[i].cut);
+        const size_t n = sizeof(pairs) / sizeof(pairs[0]), forms = t == KV_BF16 ? 2 : 1;
+        for (size_t i = 0; i < n * forms; i++) {
+            c.squares = i < n ? 0 : SQUARE_PARTS;
+            struct result whole = run(&c, 1, pairs[i % n].whole, TOKENS);
+            struct result parts =
+                run(&c, pairs[i % n].threads, pairs[i % n].parts, pairs[i % n].cut);
             assert_memory_equal(whole.o, parts.o, (size_t)TOKENS * HEADS * DIM * sizeof(float));
             assert_memory_equal(whole.top, parts.top, (size_t)TOKENS * SETS * sizeof(uint32_t));
             result_free(&whole), result_free(&parts);
@@ -245,6 +249,7 @@ static void up_to_the_limit_it_is_plain_attention(void **state)
     for (enum kv_dtype t = 0; t < KV_N; t++) {
         struct layer_case c;
         case_make(&c, t);
+        c.squares = t == KV_BF16 ? SQUARE_PARTS : 0;
         c.top = 0;
         struct result plain = run(&c, 2, ~0ull, TOKENS);
         c.top = TOP;
