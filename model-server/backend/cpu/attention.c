@@ -42,15 +42,15 @@ static uint32_t end_key(const struct attn *p, const struct span *s, uint32_t pos
     return p->window && s->kv_len - pos > p->window ? pos + p->window : s->kv_len;
 }
 
-struct seen attn_sees(const struct attn_job *j, const struct span *s, uint32_t token)
+struct kv_seen attn_sees(const struct attn_job *j, const struct span *s, uint32_t token)
 {
     const uint32_t pos = s->kv_len - s->n + token;
-    struct seen v = {first_key(j->p, pos), end_key(j->p, s, pos)};
+    struct kv_seen v = {first_key(j->p, pos), end_key(j->p, s, pos)};
     const struct mutual *m = j->mutual ? &j->mutual[s->first + token] : NULL;
     if (!m || m->begin == m->end)
         return v;
     if (j->p->mutual == MUTUAL_ALONE)
-        return (struct seen){m->begin, m->end};
+        return (struct kv_seen){m->begin, m->end};
     if (j->p->mutual == MUTUAL_TOO && m->begin < v.lo)
         v.lo = m->begin;
     v.hi = m->end > v.hi ? m->end : v.hi;
@@ -151,7 +151,7 @@ struct kv_seen attn_weigh_row(const struct attn_job *j, const struct rows *r, st
 {
     float *s = ws->s + (size_t)row * KV_SCORES_LD;
     const struct kernels *k = &j->d->kern;
-    const struct seen seen = attn_sees(j, r->span, (r->first + row) / j->group);
+    const struct kv_seen seen = attn_sees(j, r->span, (r->first + row) / j->group);
     uint32_t pos = row_pos(j, r, row), lo = seen.lo, hi = seen.hi;
     lo = lo > a->begin ? lo : a->begin;
     hi = hi < a->end ? hi : a->end;

@@ -9,11 +9,6 @@
 enum { SPLIT_PAGES = KV_SPLIT / KV_PAGE };
 enum { ATTN_ROWS = 64 }; /* most rows of a tile, in either form */
 
-/* Positions to which a token of a span attends. Both ends are non-decreasing over tokens. */
-struct seen {
-    uint32_t lo, hi;
-};
-
 /* Softmax sums so far, one entry per row: maximum, sum of exp, weighted values. */
 struct attention_partial {
     float max[ATTN_ROWS], sum[ATTN_ROWS];
@@ -78,7 +73,8 @@ extern const struct attn_form attn_vectors, attn_squares;
 /* The cache of the job's layer is bfloat16, the device multiplies in squares, and the sizes fit. */
 bool attn_in_squares(const struct attn_job *j);
 
-struct seen attn_sees(const struct attn_job *j, const struct span *s, uint32_t token);
+/* Positions to which a token of a span attends. Both ends are non-decreasing over tokens. */
+struct kv_seen attn_sees(const struct attn_job *j, const struct span *s, uint32_t token);
 /* Converts the scores of one row to weights, within its keys, and sets its maximum and sum in
  * ws->split. Returns its keys in the row of ws->s, [lo, hi); the others are undefined. */
 struct kv_seen attn_weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
@@ -103,13 +99,5 @@ static inline const float *row_q(const struct attn_job *j, const struct rows *r,
 {
     return j->q + (size_t)row_token(j, r, row) * j->q_stride +
            (size_t)row_head(j, r, row) * j->p->head_dim;
-}
-
-/* First row of the tile's token number `token`; tiles may begin and end within a token. */
-static inline uint32_t token_row(const struct attn_job *j, const struct rows *r, uint32_t token)
-{
-    uint32_t row = token * j->group, before = r->first % j->group;
-    row = row > before ? row - before : 0;
-    return row < r->n ? row : r->n;
 }
 #endif

@@ -64,35 +64,20 @@ static void open_squares(const struct attn_job *j, struct workspace *ws)
 
 /* ---------------------------------------------------------------- q */
 
-/* Writes n numbers as parts: `step_bytes` from 32 of them to the next 32. */
-static void place(const struct attn_job *j, char *dst, size_t step_bytes, size_t part_bytes,
-                  const float *src, uint32_t n)
-{
-    const uint32_t parts = j->d->squares_kv;
-    _Alignas(64) uint16_t some[SQUARE_PARTS][MAX_HEAD_DIM];
-    if (parts == 1)
-        j->d->kern.narrow_bf16(some[0], src, n);
-    else
-        j->d->kern.split_bf16((uint16_t *const[]){some[0], some[1], some[2]}, src, n);
-    for (uint32_t at = 0; at < n; at += STEP_DIMS, dst += step_bytes)
-        for (uint32_t p = 0; p < parts; p++)
-            memcpy(dst + p * part_bytes, some[p] + at, SQUARE_STEP_BYTES);
-}
-
 static void pack(const struct attn_job *j, const struct rows *r, struct workspace *ws)
 {
     const uint32_t dim = j->p->head_dim, square = r->n < SQUARE ? r->n : SQUARE;
-    const size_t part = (size_t)square * SQUARE_STEP_BYTES, step = square * row_step(j);
-    const size_t below = (size_t)(dim / STEP_DIMS) * step;
+    struct square_row to = {.step = square * row_step(j),
+                            .part = (size_t)square * SQUARE_STEP_BYTES,
+                            .parts = j->d->squares_kv};
+    const size_t below = (size_t)(dim / STEP_DIMS) * to.step;
     _Alignas(64) float q[MAX_HEAD_DIM];
     memset(ws->q, 0, q_bytes(j, in_whole(r->n)));
     for (uint32_t i = 0; i < r->n; i++) {
         memcpy(q, row_q(j, r, i), dim * sizeof(*q));
         j->d->kern.soft_cap(q, dim, j->p->scale, 0.0f);
-        place(j,
-              (char *)ws->q + (size_t)(i / SQUARE) * below +
-                  (size_t)(i % SQUARE) * SQUARE_STEP_BYTES,
-              step, part, q, dim);
+        to.to = (char *)ws->q + i / SQUARE * below + (size_t)(i % SQUARE) * SQUARE_STEP_BYTES;
+        square_place_bf16(&j->d->kern, &to, q, dim);
     }
 }
 

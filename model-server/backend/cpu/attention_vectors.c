@@ -66,6 +66,14 @@ static void pack(const struct attn_job *j, const struct rows *r, struct workspac
 
 /* ---------------------------------------------------------------- weighted values */
 
+/* First row of the tile's token number `token`; tiles may begin and end within a token. */
+static uint32_t token_row(const struct attn_job *j, const struct rows *r, uint32_t token)
+{
+    uint32_t row = token * j->group, before = r->first % j->group;
+    row = row > before ? row - before : 0;
+    return row < r->n ? row : r->n;
+}
+
 /* Adds keys [key, next) for the rows of the tile's tokens [from, to). */
 static void sum_run(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                     const struct range *a, uint32_t key, uint32_t next, uint32_t from, uint32_t to)
@@ -90,7 +98,7 @@ static void sum_mutual(const struct attn_job *j, const struct rows *r, struct wo
         uint32_t from = 0, to = 0;
         next = a->end;
         for (uint32_t t = 0; t < tokens; t++) {
-            const struct seen seen = attn_sees(j, r->span, first + t);
+            const struct kv_seen seen = attn_sees(j, r->span, first + t);
             from += seen.hi <= key;
             to += seen.lo <= key;
             next = seen.lo > key && seen.lo < next ? seen.lo : next;

@@ -162,6 +162,16 @@ struct strided {
     const float *x, *bias; /* bias: NULL or one for each output */
     size_t ldy, ldx;
 };
+/* A row of x of squares (squares.h): its place in the first step of its first part, and the bytes
+ * to its next step and its next part. */
+struct square_row {
+    char *to;
+    size_t step, part;
+    uint32_t parts;
+};
+/* Writes n numbers as bfloat16, rounded or in parts that add up to them; zeros after the last. */
+void square_place_bf16(const struct kernels *kern, const struct square_row *r, const float *src,
+                       uint32_t n);
 /* w->squares, or w8a8. */
 void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
                     const struct weight *w);

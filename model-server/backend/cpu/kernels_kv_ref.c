@@ -1,6 +1,7 @@
 /* kernels_kv_ref.c - reference of the kernels of attention and its cache: see kernels_ref.c. */
 #include "model-server/backend/cpu/kernels.h"
 #include "model-server/backend/cpu/mathf.h"
+#include <string.h>
 
 static float number_in(const char *page, enum kv_dtype t, size_t at)
 {
@@ -134,15 +135,15 @@ static void square_weights_of_row(const struct kv_square_weights *t, uint32_t ro
     for (uint32_t c = 0; c < 32 * t->steps; c++) {
         const int64_t i = position_in(&a, c / 32, c % 32);
         const float w = i < 0 ? 0 : t->src[(size_t)row * KV_SCORES_LD + (size_t)i];
-        const float high = float_of(bits_of(w) & 0xffff0000), rest = w - high;
-        const float middle = float_of(bits_of(rest) & 0xffff0000), low = rest - middle;
-        const float split[SQUARE_PARTS] = {low, middle, high};
+        uint16_t part[SQUARE_PARTS];
         char *to = dst + c / 32 * step;
-        for (uint32_t p = 0; p < SQUARE_PARTS && t->parts > 1; p++)
-            ((uint16_t *)(void *)(to + (size_t)p * t->square * SQUARE_STEP_BYTES))[c % 32] =
-                (uint16_t)(bits_of(split[p]) >> 16);
         if (t->parts == 1)
-            ((uint16_t *)(void *)to)[c % 32] = bf16_of_f32(w);
+            part[0] = bf16_of_f32(w);
+        else
+            k_split_bf16_ref((uint16_t *const[]){&part[0], &part[1], &part[2]}, &w, 1);
+        for (uint32_t p = 0; p < t->parts; p++)
+            memcpy(to + (size_t)p * t->square * SQUARE_STEP_BYTES + c % 32 * sizeof(*part),
+                   &part[p], sizeof(*part));
     }
 }
 

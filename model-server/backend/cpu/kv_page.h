@@ -103,7 +103,7 @@ struct kv_square_values {
     struct kv_columns at;
 };
 
-/* Positions of a list, [lo, hi). */
+/* Positions [lo, hi), of a sequence or of a list. */
 struct kv_seen {
     uint32_t lo, hi;
 };

@@ -20,8 +20,9 @@ enum { GROUP_PANELS = 16 };                      /* of many rows */
 /* Of longer panels, whose sums are in memory between blocks. */
 enum { BLOCK_STEPS = 128, BLOCK_PANELS = 8 };
 _Static_assert(PASS_ROWS *BLOCK_PANELS *SQUARE_STEP_BYTES <= THREAD_SCRATCH, "sums of a group");
-enum { COLS_AT_ONCE = 512 }; /* become bfloat16 at a time */
-enum { ALONE = 16384 };      /* numbers that do not pay for a second thread */
+/* Numbers in a step; numbers that become bfloat16 at a time. */
+enum { STEP_COLS = SQUARE_STEP_BYTES / 2, COLS_AT_ONCE = 512 };
+enum { ALONE = 16384 }; /* numbers that do not pay for a second thread */
 
 struct square_product {
     const struct kernels *kern;
@@ -44,14 +45,11 @@ struct square_product {
 
 /* ---------------------------------------------------------------- x */
 
-/* Copies n bytes into the steps of a row of a part from byte `at` on; zeros after the last. */
-static void place(const struct square_product *p, size_t row, uint32_t part, size_t at,
-                  const void *bytes, size_t n)
+/* Copies n bytes into steps that are `step` bytes apart; zeros after the last. */
+static void place(char *to, size_t step, const void *bytes, size_t n)
 {
     const char *from = bytes;
-    char *to = p->packed + (row / SQUARE * p->steps + at / SQUARE_STEP_BYTES) * p->x_step +
-               ((size_t)part * p->square + row % SQUARE) * SQUARE_STEP_BYTES;
-    for (; n >= SQUARE_STEP_BYTES; n -= SQUARE_STEP_BYTES, to += p->x_step) {
+    for (; n >= SQUARE_STEP_BYTES; n -= SQUARE_STEP_BYTES, to += step) {
         memcpy(to, from, SQUARE_STEP_BYTES);
         from += SQUARE_STEP_BYTES;
     }
@@ -61,34 +59,40 @@ static void place(const struct square_product *p, size_t row, uint32_t part, siz
     }
 }
 
-/* n <= COLS_AT_ONCE numbers, as parts or rounded. */
-static void to_bf16(const struct square_product *p, uint16_t some[][COLS_AT_ONCE], const float *src,
-                    uint32_t n)
-{
-    if (p->parts == 1)
-        p->kern->narrow_bf16(some[0], src, n);
-    else
-        p->kern->split_bf16((uint16_t *const[]){some[0], some[1], some[2]}, src, n);
-}
-
-static void place_bf16(const struct square_product *p, size_t row, const float *src)
+void square_place_bf16(const struct kernels *kern, const struct square_row *r, const float *src,
+                       uint32_t n)
 {
     _Alignas(64) uint16_t some[SQUARE_PARTS][COLS_AT_ONCE];
-    for (uint32_t k = 0, n; k < p->w->cols; k += n) {
-        n = p->w->cols - k < COLS_AT_ONCE ? p->w->cols - k : COLS_AT_ONCE;
-        to_bf16(p, some, src + k, n);
-        for (uint32_t i = 0; i < p->parts; i++)
-            place(p, row, i, k * sizeof(**some), some[i], n * sizeof(**some));
+    char *to = r->to;
+    for (uint32_t k = 0, m; k < n; k += m, to += COLS_AT_ONCE / STEP_COLS * r->step) {
+        m = n - k < COLS_AT_ONCE ? n - k : COLS_AT_ONCE;
+        if (r->parts == 1)
+            kern->narrow_bf16(some[0], src + k, m);
+        else
+            kern->split_bf16((uint16_t *const[]){some[0], some[1], some[2]}, src + k, m);
+        for (uint32_t i = 0; i < r->parts; i++)
+            place(to + i * r->part, r->step, some[i], m * sizeof(**some));
     }
+}
+
+/* Where a row of x lies. */
+static struct square_row packed_row(const struct square_product *p, size_t row)
+{
+    return (struct square_row){.to = p->packed + row / SQUARE * p->steps * p->x_step +
+                                     row % SQUARE * SQUARE_STEP_BYTES,
+                               .step = p->x_step,
+                               .part = (size_t)p->square * SQUARE_STEP_BYTES,
+                               .parts = p->parts};
 }
 
 static void place_i8(const struct square_product *p, int thread, size_t row, const float *src)
 {
+    const struct square_row r = packed_row(p, row);
     char *all = cpu_thread_scratch(p->d, thread);
     int32_t sum;
     p->scale[row] = p->kern->quantise((uint8_t *)all, 4, src, p->w->cols, 0, &sum);
     p->correction[row] = -128 * sum;
-    place(p, row, 0, 0, all, (size_t)quads_of(p->w->cols) * 4);
+    place(r.to, r.step, all, (size_t)quads_of(p->w->cols) * 4);
 }
 
 static void place_rows(void *arg, int thread, size_t begin, size_t end)
@@ -96,10 +100,11 @@ static void place_rows(void *arg, int thread, size_t begin, size_t end)
     const struct square_product *p = arg;
     for (size_t r = begin; r < end; r++) {
         const float *src = p->io->x + r * p->io->ldx;
+        const struct square_row to = packed_row(p, r);
         if (p->i8)
             place_i8(p, thread, r, src);
         else
-            place_bf16(p, r, src);
+            square_place_bf16(p->kern, &to, src, p->w->cols);
     }
 }
 
