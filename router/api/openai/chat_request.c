@@ -9,8 +9,7 @@
 #include "router/generate/constrain.h"
 #include <string.h>
 
-/* `converted`: from a body of another protocol, which may leave none. */
-static const cJSON *read_messages(struct body *b, struct object root, bool eyes, bool converted)
+static const cJSON *read_messages(struct body *b, struct object root, bool eyes)
 {
     const cJSON *m = body_get(b, root, "messages", true);
     int index;
@@ -20,8 +19,6 @@ static const cJSON *read_messages(struct body *b, struct object root, bool eyes,
         body_mistyped(b, root, "messages", m, "a sequence");
         return NULL;
     }
-    if (!m->child && !converted)
-        body_fail(b, root, "messages", "at least one message is required");
     const char *what = chat_check(m, eyes, &index);
     if (what)
         body_fail(b, root, "messages", "messages[%d]: %s", index, what);
@@ -323,13 +320,13 @@ static int choose_template(struct call *c, struct body *b, struct object chat,
     return own ? 0 : -1;
 }
 
-static int prepare(struct call *c, struct body *b, struct object chat, bool converted,
-                   struct chat_request *r, struct err *e)
+static int prepare(struct call *c, struct body *b, struct object chat, struct chat_request *r,
+                   struct err *e)
 {
     if (choose_template(c, b, chat, r, e) != 0)
         return -1;
     const bool eyes = edge_media(c->edge).vision != NULL;
-    const cJSON *messages = read_messages(b, chat, eyes, converted);
+    const cJSON *messages = read_messages(b, chat, eyes);
     struct ask *q = r->openai->asks;
     if (tools_read(b, chat, &r->tools, e) != 0 || b->failed)
         return -1;
@@ -350,7 +347,10 @@ static int prepare(struct call *c, struct body *b, struct object chat, bool conv
 int chat_prepare(struct call *c, struct body *b, struct object chat, struct chat_request *r,
                  struct err *e)
 {
-    return prepare(c, b, chat, false, r, e);
+    const cJSON *messages = json_get(chat.json, "messages");
+    if (cJSON_IsArray(messages) && !messages->child)
+        body_fail(b, chat, "messages", "at least one message is required");
+    return prepare(c, b, chat, r, e);
 }
 
 int chat_prepare_tree(struct call *c, struct body *b, cJSON *chat, struct chat_request *r,
@@ -361,7 +361,7 @@ int chat_prepare_tree(struct call *c, struct body *b, cJSON *chat, struct chat_r
         cJSON_Delete(chat);
         return b->failed ? -1 : err_nomem(e);
     }
-    return prepare(c, b, (struct object){chat, ""}, true, r, e);
+    return prepare(c, b, (struct object){chat, ""}, r, e); /* a conversion may leave no message */
 }
 
 int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
