@@ -466,17 +466,14 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
         up_alone(d, &m, x, t, p);
     if (!(t = table_of(d, p->down, p->n_experts)))
         return;
-    if (!m.wgmma && m.fused) {
-        down_by_stream(d, &m, y, t, p);
-        add_zero(d, &m, y, x, p);
-        add_sum_bias(d, &m, y, p);
-        return;
-    }
     if (m.wgmma)
         down_by_wgmma(d, &m, t, p);
+    else if (m.fused) /* sums as well */
+        down_by_stream(d, &m, y, t, p);
     else
         down_alone(d, &m, t, p);
-    mix(d, &m, y, p);
+    if (m.wgmma || !m.fused)
+        mix(d, &m, y, p);
     add_zero(d, &m, y, x, p);
     add_sum_bias(d, &m, y, p);
 }
