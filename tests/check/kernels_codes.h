@@ -23,7 +23,10 @@ static void fill_widened(void)
 /* Any possible layout of a matrix. */
 static struct code_layout any_layout(void)
 {
-    const uint8_t *table = rng_below(&rng, 4) ? NULL : formats[FORMAT_IQ4_NL].table;
+    static const enum format_id with_tables[] = {FORMAT_IQ4_NL, FORMAT_MXFP4, FORMAT_IQ2_S,
+                                                 FORMAT_IQ3_XXS};
+    const uint8_t *table =
+        rng_below(&rng, 2) ? NULL : formats[with_tables[rng_below(&rng, 4)]].table;
     const struct mat_codes c = {
         .format = {.bits = table ? 4 : 2 + rng_below(&rng, 7),
                    .group = rng_below(&rng, 2) ? 16 : 32,

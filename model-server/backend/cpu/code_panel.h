@@ -22,6 +22,7 @@ enum { CODE_BLOCK = 256, CODE_COLS = 32, CODE_LANES = 16, CODE_WORDS = 64 /* byt
 
 struct code_layout {
     uint32_t upper;  /* bits of a code above the lower four: 0, 1, 2 or 4 */
+    uint32_t bits;   /* of the greatest n: 4 to 8 */
     uint32_t scales; /* of a block: 1, 8 or 16 */
     uint32_t groups; /* of a block that have terms of their own: 16; 8 or 0: of 32 columns */
     uint32_t offset, by, less; /* where they begin in a block; 0: there are none */

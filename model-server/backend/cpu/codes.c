@@ -51,10 +51,21 @@ static struct needs needs_of(const struct mat_part *parts, int n, const uint8_t 
     return x;
 }
 
+/* Bits of the greatest number of a table, at least 4. */
+static uint32_t table_bits(const uint8_t table[16])
+{
+    uint32_t bits = 4;
+    for (int i = 0; i < 16; i++)
+        while (table[i] >> bits)
+            bits++;
+    return bits;
+}
+
 void code_layout_place(struct code_layout *l)
 {
     const uint32_t halves = l->scales * CODE_LANES * 2, bytes = l->groups * CODE_LANES;
     uint32_t at = halves;
+    l->bits = l->table ? table_bits(l->table) : 4 + l->upper;
     if (l->offset)
         l->offset = at, at += halves;
     if (l->by)

@@ -108,12 +108,25 @@ struct int_tile {
  *               offsets or zero points: fp32, -(scale * sum of the x's). Otherwise: int32, minus
  *               n of 0 times that sum
  *
+ *   2 sums      of those x's, int16
+ *
  * An output is a chain of fma over these groups, ascending, from 0 or from y: without offsets
  *   y = fma(float(sum of n x + term), w's scale * x's scale, y),
  * with offsets
  *   y = fma(offset, term, fma(float(sum of n x), w's scale * x's scale, y)).
  * Here w's scale = scale * by and offset = offset * less of code_panel.h. */
-enum { CODE_X_WORDS = 12, CODE_X_SCALE = 8, CODE_X_TERM = 9 };
+enum { CODE_X_WORDS = 12, CODE_X_SCALE = 8, CODE_X_TERM = 9, CODE_X_SUMS = 11 };
+
+static inline int32_t code_x_sums(int32_t first, int32_t second)
+{
+    return (int32_t)((uint32_t)second << 16 | (uint16_t)first);
+}
+
+static inline int32_t code_x_sum(const int32_t *x, uint32_t half)
+{
+    return half ? x[CODE_X_SUMS] >> 16 : (int16_t)x[CODE_X_SUMS];
+}
+
 /* What unpack() makes of 32 columns of a panel: [8][16][4] bytes n in the order of the quads, then
  * fp32 [2][16] scales and [2][16] offsets of w. */
 enum { CODE_WIDE_SCALE = 512, CODE_WIDE_OFFSET = 640, CODE_WIDE_BYTES = 768 };

@@ -4,9 +4,10 @@
  *   CODE_ROWS_TWO         most rows that use two sums; n has 8 bits then
  *   DOT_BY_BITS           if n of fewer bits are multiplied faster
  * or, without an instruction for quads, HAS_DOT_PAIRS and
+ *   struct pairs_n, pairs_n(n, bits) n as it is multiplied: of 8 bits two nibbles
  *   struct pairs, pairs_none, pairs_add, pairs_sum   sums of n x in 16 bits
  *   PAIRS_QUADS(bits)     quads with n of so many bits that fit into such a sum
- *   dot_quads             unpacked quads with some rows
+ *   dot_quads, SHIFT(bits)           unpacked quads of n less the shift with some rows
  * and how many rows fit the registers, packed and unpacked: CODE_ROWS_MAX, WIDE_ROWS_MAX. Of packed
  * columns more than CODE_ROWS_FEW rows take unpacked quads from registers, one row after the other;
  * fewer have their sums in them. Up to CODE_ROWS_PANELS rows multiply several panels at a time. */
@@ -34,8 +35,8 @@ INLINE void code_add(v16 *acc, const i16 *sum, const int32_t *x, const uint32_t 
     }
 }
 
-/* Number of bits of n in a layout. Tables may have any. */
-INLINE int code_bits(const int up) { return up >= UP_4 ? 8 : 4 + up; }
+/* Number of bits of packed n in a layout. Tables may have any. */
+INLINE int code_bits(const int up) { return up == UP_SMALL ? 5 : up >= UP_4 ? 8 : 4 + up; }
 
 #ifdef HAS_DOT_PAIRS
 /* The e-th eight columns, of `first` to `end`. */
@@ -44,8 +45,18 @@ INLINE void code_pairs8(i16 *sum, struct pairs *part, const char *words, const u
                         const int up, const uint32_t rows)
 {
     const int bits = code_bits(up);
-    i16 even, odd;
-    code_eight(words, e, table, &even, &odd, up);
+    struct pairs_n even, odd;
+    if (up == UP_4) {
+        const i16 nibble = i_set(0x0f0f0f0f), high = i_load(words + e * CODE_WORDS);
+        code_eight(words + UP_4 * CODE_WORDS, e, table, &even.low, &odd.low, UP_NONE);
+        even.high = i_and(high, nibble);
+        odd.high = i_and(i_shr(high, 4), nibble);
+    } else {
+        i16 n[2];
+        code_eight(words, e, table, &n[0], &n[1], up);
+        even = pairs_n(n[0], bits);
+        odd = pairs_n(n[1], bits);
+    }
     UNROLL for (uint32_t r = 0; r < rows; r++)
     {
         const int32_t *q = x + r * CODE_X_WORDS + 2 * e;
@@ -134,7 +145,7 @@ INLINE void code_columns8(v16 *acc, const struct code_layout *l, const char *blo
                           size_t ahead, const int up, const bool sixteen, const bool offsets,
                           const uint32_t rows)
 {
-    const uint32_t upper = up == UP_TABLE ? 0 : (uint32_t)up, halves = sixteen ? 2 : 1;
+    const uint32_t upper = up >= UP_TABLE ? 0 : (uint32_t)up, halves = sixteen ? 2 : 1;
     const char *words = block + l->codes + in / CODE_COLS * (upper + CODE_COLS / 8) * CODE_WORDS;
     UNROLL for (uint32_t i = 0; i < upper + 4; i++) FETCH(words + ahead + i * CODE_WORDS);
 #ifndef HAS_DOT_PAIRS
@@ -209,7 +220,7 @@ INLINE void code_panels8(const struct code_tile *t, const uint32_t first, const 
     const int32_t *x = t->x + (size_t)first * CODE_X_WORDS;
     float *y = t->y + first * t->ldy;
     const char *w = t->w;
-    const struct v_bytes table = up == UP_TABLE ? v_bytes(t->layout->table) : v_bytes(no_table);
+    const struct v_bytes table = up >= UP_TABLE ? v_bytes(t->layout->table) : v_bytes(no_table);
     uint32_t i = 0;
     for (; rows <= CODE_ROWS_PANELS && t->n - i > (CODE_PANELS - 1) * LANES;
          w += CODE_PANELS * t->w_bytes) {
@@ -263,6 +274,9 @@ CODE_LAYOUTS(UP_1)
 CODE_LAYOUTS(UP_2)
 CODE_LAYOUTS(UP_4)
 CODE_LAYOUTS(UP_TABLE)
+#ifdef HAS_DOT_PAIRS
+CODE_LAYOUTS(UP_SMALL)
+#endif
 
 void ISA(tile_codes)(const struct code_tile *t)
 {
@@ -270,14 +284,17 @@ void ISA(tile_codes)(const struct code_tile *t)
     {                                                                                              \
         {code_##up##_32, code_##up##_32_less}, { code_##up##_16, code_##up##_16_less }             \
     }
-    static void (*const by[6][2][2])(const struct code_tile *) = {[UP_NONE] = FOUR(UP_NONE),
-                                                                  [UP_1] = FOUR(UP_1),
-                                                                  [UP_2] = FOUR(UP_2),
-                                                                  [UP_4] = FOUR(UP_4),
-                                                                  [UP_TABLE] = FOUR(UP_TABLE)};
+    static void (*const by[7][2][2])(const struct code_tile *) = {
+        [UP_NONE] = FOUR(UP_NONE),   [UP_1] = FOUR(UP_1),         [UP_2] = FOUR(UP_2),
+        [UP_4] = FOUR(UP_4),         [UP_TABLE] = FOUR(UP_TABLE),
+#ifdef HAS_DOT_PAIRS
+        [UP_SMALL] = FOUR(UP_SMALL),
+#endif
+    };
 #undef FOUR
     const struct code_layout *l = t->layout;
-    by[l->table ? UP_TABLE : l->upper][l->groups == 16][code_has_offsets(l)](t);
+    const uint32_t table = l->bits <= 5 && by[UP_SMALL][0][0] ? UP_SMALL : UP_TABLE;
+    by[l->table ? table : l->upper][l->groups == 16][code_has_offsets(l)](t);
 }
 
 /* ---------------------------------------------------------------- unpacked */
@@ -285,7 +302,7 @@ void ISA(tile_codes)(const struct code_tile *t)
 INLINE void unpack_columns(char *dst, const struct code_layout *l, const char *block, uint32_t in,
                            const struct v_bytes *table, const int up)
 {
-    const uint32_t upper = up == UP_TABLE ? 0 : (uint32_t)up;
+    const uint32_t upper = up >= UP_TABLE ? 0 : (uint32_t)up;
     const char *words = block + l->codes + in / CODE_COLS * (upper + CODE_COLS / 8) * CODE_WORDS;
     const uint32_t second = l->groups == 16 ? CODE_LANES : 0;
     UNROLL for (uint32_t e = 0; e < 4; e++)
@@ -307,7 +324,7 @@ INLINE void unpack_columns(char *dst, const struct code_layout *l, const char *b
 INLINE void unpack_all(char *dst, const char *panel, const struct code_layout *l, uint32_t k,
                        uint32_t n, const int up)
 {
-    const struct v_bytes table = up == UP_TABLE ? v_bytes(l->table) : v_bytes(no_table);
+    const struct v_bytes table = up >= UP_TABLE ? v_bytes(l->table) : v_bytes(no_table);
     for (const uint32_t end = k + n; k < end; k += CODE_COLS, dst += CODE_WIDE_BYTES)
         unpack_columns(dst, l, panel + (size_t)(k / CODE_BLOCK) * l->bytes, k % CODE_BLOCK, &table,
                        up);
@@ -342,6 +359,13 @@ INLINE struct code_terms wide_terms(const char *wide, const uint32_t h)
 }
 
 #ifdef HAS_DOT_PAIRS
+/* What a sum of dot_quads() lacks. */
+INLINE int32_t code_start(const int32_t *x, const uint32_t half, const bool offsets, const int bits)
+{
+    const int32_t shift = SHIFT(bits) * code_x_sum(x, half);
+    return offsets ? shift : shift + x[CODE_X_TERM + half];
+}
+
 /* A group of 32 columns for all rows: first all sums, then their contributions. */
 INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const bool sixteen,
                          const bool offsets, const int bits, const uint32_t rows)
@@ -351,8 +375,8 @@ INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const boo
     {
         i16 sum[WIDE_ROWS_MAX];
         dot_quads(sum, wide + (size_t)h * quads * STEP_BYTES, x + h * quads, quads, bits, rows);
-        UNROLL for (uint32_t r = 0; r < rows && !offsets; r++) sum[r] =
-            i_add(sum[r], i_set((uint32_t)x[r * CODE_X_WORDS + CODE_X_TERM + h]));
+        UNROLL for (uint32_t r = 0; r < rows; r++) if (!offsets || SHIFT(bits)) sum[r] =
+            i_add(sum[r], i_set((uint32_t)code_start(x + r * CODE_X_WORDS, h, offsets, bits)));
         code_add(acc, sum, x, h, wide_terms(wide, h), offsets, rows);
     }
 }
@@ -427,6 +451,9 @@ WIDE_LAYOUTS(4)
 WIDE_LAYOUTS(5)
 WIDE_LAYOUTS(6)
 #endif
+#ifdef HAS_DOT_PAIRS
+WIDE_LAYOUTS(7)
+#endif
 
 void ISA(tile_wide)(const struct code_tile *t)
 {
@@ -440,12 +467,14 @@ void ISA(tile_wide)(const struct code_tile *t)
         [5] = FOUR(5),
         [6] = FOUR(6),
 #endif
+#ifdef HAS_DOT_PAIRS
+        [7] = FOUR(7),
+#endif
         [8] = FOUR(8)
     };
 #undef FOUR
     const struct code_layout *l = t->layout;
-    const int bits = l->table ? 8 : code_bits((int)l->upper);
-    by[by[bits][0][0] ? bits : 8][l->groups == 16][code_has_offsets(l)](t);
+    by[by[l->bits][0][0] ? l->bits : 8][l->groups == 16][code_has_offsets(l)](t);
 }
 
 /* ---------------------------------------------------------------- activations */
@@ -477,5 +506,5 @@ void ISA(round_x)(int32_t *dst, const float *src, const struct code_layout *l)
         else
             dst[CODE_X_TERM + h] = -(int32_t)l->zero * sums[h];
     }
-    dst[CODE_X_WORDS - 1] = 0;
+    dst[CODE_X_SUMS] = code_x_sums(sums[0], sums[1]);
 }

@@ -12,22 +12,23 @@ void k_round_x_ref(int32_t *dst, const float *src, const struct code_layout *l)
 {
     const uint32_t columns = term_columns(l);
     int8_t quads[CODE_COLS];
-    int32_t all;
+    int32_t all, sums[2] = {0, 0};
     memset(dst, 0, CODE_X_WORDS * sizeof(*dst));
     const float scale = k_quantise_ref((uint8_t *)quads, 4, src, CODE_COLS, 0, &all);
     memcpy(&dst[CODE_X_SCALE], &scale, sizeof(scale));
     for (uint32_t c = 0; c < CODE_COLS; c++)
         ((int8_t *)dst)[byte_of(c)] = quads[c];
     for (uint32_t first = 0; first < CODE_COLS; first += columns) {
-        int32_t sum = 0, *term = &dst[CODE_X_TERM + first / columns];
+        int32_t *sum = &sums[first / columns], *term = &dst[CODE_X_TERM + first / columns];
         for (uint32_t c = first; c < first + columns; c++)
-            sum += quads[c];
-        const float f = -(scale * (float)sum);
+            *sum += quads[c];
+        const float f = -(scale * (float)*sum);
         if (code_has_offsets(l))
             memcpy(term, &f, sizeof(f));
         else
-            *term = -(int32_t)l->zero * sum;
+            *term = -(int32_t)l->zero * *sum;
     }
+    dst[CODE_X_SUMS] = code_x_sums(sums[0], sums[1]);
 }
 
 static int code_n(const struct code_layout *l, const uint8_t *block, uint32_t lane, uint32_t in)

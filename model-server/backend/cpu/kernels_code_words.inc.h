@@ -4,8 +4,8 @@
 static const uint8_t no_table[LANES];
 
 /* Layout of the upper bits of a code: see code_panel.h. UP_TABLE: there are none, and n is looked
- * up. */
-enum { UP_NONE, UP_1, UP_2, UP_4 = 4, UP_TABLE = 5 };
+ * up. UP_SMALL: the same, and n has at most 5 bits. */
+enum { UP_NONE, UP_1, UP_2, UP_4 = 4, UP_TABLE, UP_SMALL };
 
 /* Scales of the numbers, and what is subtracted from them. */
 struct code_terms {
@@ -39,11 +39,11 @@ INLINE struct code_terms terms_at(const struct code_layout *l, const char *block
 INLINE void code_eight(const char *words, const uint32_t e, const struct v_bytes *table, i16 *even,
                        i16 *odd, const int up)
 {
-    const uint32_t upper = up == UP_TABLE ? 0 : (uint32_t)up;
+    const uint32_t upper = up >= UP_TABLE ? 0 : (uint32_t)up;
     const i16 nibble = i_set(0x0f0f0f0f), low = i_load(words + (upper + e) * CODE_WORDS);
     *even = i_and(low, nibble);
     *odd = i_and(i_shr(low, 4), nibble);
-    if (up == UP_TABLE) {
+    if (up >= UP_TABLE) {
         *even = i_look_up(table, *even);
         *odd = i_look_up(table, *odd);
     } else if (up == UP_4) {
