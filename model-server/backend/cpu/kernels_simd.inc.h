@@ -47,7 +47,7 @@ INLINE v16 step_weights(const char *at, enum panel type, int which)
     return i_float(which ? i_and(pair, i_set(0xffff0000)) : i_shl(pair, 16));
 }
 
-#define TILE_FMA v_fma
+#define TILE_FMA v_fma_sum
 #include "model-server/backend/cpu/bf16_bits.inc.h"
 #include "model-server/backend/cpu/kernels_tile.inc.h"
 #include "model-server/backend/cpu/kernels_widen.inc.h"

@@ -60,6 +60,14 @@ static inline v16 v_fma(v16 a, v16 b, v16 c)
 {
     return (v16){_mm256_fmadd_ps(a.l, b.l, c.l), _mm256_fmadd_ps(a.h, b.h, c.h)};
 }
+/* The same for a sum that a loop adds to: it stays in its registers. With the intrinsic gcc 12
+ * sends some of many sums through memory, which halves the speed of tiles of four rows. */
+INLINE v16 v_fma_sum(v16 a, v16 b, v16 c)
+{
+    __asm__("vfmadd231ps %1, %2, %0" : "+x"(c.l) : "x"(a.l), "x"(b.l));
+    __asm__("vfmadd231ps %1, %2, %0" : "+x"(c.h) : "x"(a.h), "x"(b.h));
+    return c;
+}
 static inline v16 v_min(v16 a, v16 b) { return BOTH(_mm256_min_ps, a, b); } /* a < b ? a : b */
 static inline v16 v_max(v16 a, v16 b) { return BOTH(_mm256_max_ps, a, b); } /* a > b ? a : b */
 static inline v16 v_below(v16 a, v16 b, v16 yes, v16 no)                    /* a < b ? yes : no */

@@ -30,6 +30,7 @@ static inline v16 v_sub(v16 a, v16 b) { return _mm512_sub_ps(a, b); }
 static inline v16 v_mul(v16 a, v16 b) { return _mm512_mul_ps(a, b); }
 static inline v16 v_div(v16 a, v16 b) { return _mm512_div_ps(a, b); }
 static inline v16 v_fma(v16 a, v16 b, v16 c) { return _mm512_fmadd_ps(a, b, c); }
+static inline v16 v_fma_sum(v16 a, v16 b, v16 c) { return v_fma(a, b, c); }
 static inline v16 v_min(v16 a, v16 b) { return _mm512_min_ps(a, b); } /* a < b ? a : b */
 static inline v16 v_max(v16 a, v16 b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
 static inline v16 v_below(v16 a, v16 b, v16 yes, v16 no)              /* a < b ? yes : no */

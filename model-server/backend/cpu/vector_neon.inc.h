@@ -102,6 +102,7 @@ INLINE v16 v_fma(v16 x, v16 y, v16 z)
     return (v16){vfmaq_f32(z.a, x.a, y.a), vfmaq_f32(z.b, x.b, y.b), vfmaq_f32(z.c, x.c, y.c),
                  vfmaq_f32(z.d, x.d, y.d)};
 }
+INLINE v16 v_fma_sum(v16 x, v16 y, v16 z) { return v_fma(x, y, z); }
 INLINE v16 v_min(v16 x, v16 y) { return V_BOTH(q_min, x, y); } /* x < y ? x : y */
 INLINE v16 v_max(v16 x, v16 y) { return V_BOTH(q_max, x, y); } /* x > y ? x : y */
 INLINE v16 v_below(v16 x, v16 y, v16 yes, v16 no)              /* x < y ? yes : no */
