@@ -409,6 +409,9 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
     memcpy(l->activations, m->activations, sizeof(l->activations));
     memcpy(l->matrices, m->matrices, sizeof(l->matrices));
     memcpy(l->device, m->device, sizeof(l->device));
+    memcpy(l->family, m->family, sizeof(l->family));
+    l->parameters = m->parameters;
+    l->weight_bytes = m->weight_bytes;
     /* Our shards list all adapters; v2 shards have none. */
     l->lists_adapters = m->task == TASK_GENERATE && (m->takes_input_ids || m->version == 2);
     l->runtime_adapters = m->runtime_adapters;
