@@ -162,11 +162,11 @@ def test_what_is_told_of_models(demo):
         d = m["details"]
         assert (d["family"], d["families"], d["format"]) == (config["model_type"], [config["model_type"]], "safetensors")
         assert d["quantization_level"] in ("F32", "BF16", "F16")
-        assert d["parameter_size"] == f"{parameters / 1e3:.0f}K"
+        assert d["parameter_size"] == f"{parameters / 1e6:.1f}M"
     assert model["size"] == loaded["size"] >= 2 * parameters and loaded["size_vram"] == 0
     assert model["digest"] == loaded["digest"] and len(model["digest"]) == 64 and int(model["digest"], 16)
     (meta,) = [m["meta"] for m in requests.get(demo.url + "/v1/models").json()["data"]]
-    assert (meta["n_params"], meta["size"]) == (parameters, model["size"]) and meta["n_vocab"] == config["vocab_size"]
+    assert (meta["n_params"], meta["size"]) == (parameters, model["size"]) and (meta["n_vocab"], meta["n_embd"]) == (config["vocab_size"], config["hidden_size"])
     assert shown["capabilities"] == ["completion"] and "{%" in shown["template"]
     assert tuple(map(int, requests.get(demo.url + "/api/version").json()["version"].split("."))) >= (0, 6, 4)
 

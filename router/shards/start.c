@@ -57,6 +57,7 @@ static int read_labels(struct shard_model *m, const Generate__V3__InfoResponse *
 static int read_task(struct shard_model *m, const Generate__V3__InfoResponse *r, struct err *e)
 {
     m->task = TASK_GENERATE;
+    m->hidden_size = r->hidden_size;
     for (enum model_task t = TASK_EMBED; t < TASK_N; t++)
         if (strcmp(r->task, model_task_name(t)) == 0)
             m->task = t;
@@ -65,7 +66,6 @@ static int read_task(struct shard_model *m, const Generate__V3__InfoResponse *r,
                    ? err_set(e, ERR_SYSTEM, "the shards serve `%.40s`", r->task)
                    : 0;
     m->embed_width = r->embed_width;
-    m->hidden_size = r->hidden_size;
     m->pairs_as_text = r->pairs_as_text;
     return m->wants_labels ? read_labels(m, r, e) : 0;
 }
