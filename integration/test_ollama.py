@@ -1,6 +1,8 @@
 """Ollama's API, as its SDK, editors (Copilot, JetBrains, Zed, Continue) and Open WebUI use it."""
 
 import json
+import math
+import pathlib
 
 import pytest
 import requests
@@ -130,6 +132,20 @@ def test_loading_asks_for_nothing(demo):
     assert one(demo, "/api/generate")["done_reason"] == "load"
 
 
+def sizes_of(path):
+    """Numbers of elements of a file's matrices."""
+    data = path.read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return [math.prod(t["shape"]) for name, t in header.items() if name != "__metadata__" and len(t["shape"]) > 1]
+
+
+def test_two_ranks_hold_one_model(demo):
+    one = requests.get(demo.url + "/api/tags").json()["models"][0]
+    with Service(DEMO, num_shard=2, args=["--served-model-name", "demo"]) as s:
+        two = requests.get(s.url + "/api/tags").json()["models"][0]
+    assert two["details"] == one["details"] and two["size"] >= one["size"]
+
+
 def test_what_is_told_of_models(demo):
     (model,) = requests.get(demo.url + "/api/tags").json()["models"]
     (loaded,) = requests.get(demo.url + "/api/ps").json()["models"]
@@ -138,6 +154,19 @@ def test_what_is_told_of_models(demo):
     limit = requests.get(demo.url + "/v1/models").json()["data"][0]["max_model_len"]
     arch = shown["model_info"]["general.architecture"]
     assert shown["model_info"][f"{arch}.context_length"] == loaded["context_length"] == limit
+    weights = [n for f in pathlib.Path(DEMO).glob("*.safetensors") for n in sizes_of(f)]
+    parameters = shown["model_info"]["general.parameter_count"]
+    assert abs(parameters - sum(weights)) < 0.03 * sum(weights)  # without norms, which are vectors
+    config = json.loads((pathlib.Path(DEMO) / "config.json").read_text())
+    for m in (model, loaded, shown):
+        d = m["details"]
+        assert (d["family"], d["families"], d["format"]) == (config["model_type"], [config["model_type"]], "safetensors")
+        assert d["quantization_level"] in ("F32", "BF16", "F16")
+        assert d["parameter_size"] == f"{parameters / 1e6:.1f}M"
+    assert model["size"] == loaded["size"] >= 2 * parameters and loaded["size_vram"] == 0
+    assert model["digest"] == loaded["digest"] and len(model["digest"]) == 64 and int(model["digest"], 16)
+    (meta,) = [m["meta"] for m in requests.get(demo.url + "/v1/models").json()["data"]]
+    assert (meta["n_params"], meta["size"]) == (parameters, model["size"]) and (meta["n_vocab"], meta["n_embd"]) == (config["vocab_size"], config["hidden_size"])
     assert shown["capabilities"] == ["completion"] and "{%" in shown["template"]
     assert tuple(map(int, requests.get(demo.url + "/api/version").json()["version"].split("."))) >= (0, 6, 4)
 

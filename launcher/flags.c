@@ -67,6 +67,7 @@ static const struct flag rows[] = {
     {OPTION_MAX_BATCH_PREFILL_TOKENS, AT(max_batch_prefill_tokens), .tag = TO_ROUTER},
     {OPTION_MAX_BATCH_TOTAL_TOKENS, AT(max_batch_total_tokens), .tag = TO_ROUTER},
     {OPTION_TARGET_INTER_TOKEN_MS, AT(target_inter_token_ms), .tag = TO_ROUTER},
+    {OPTION_TARGET_INTER_TOKEN_FACTOR, AT(target_inter_token_factor), .tag = TO_ROUTER},
     {OPTION_MAX_WAITING_TOKENS, AT(max_waiting_tokens), .tag = TO_ROUTER},
     {ROW("max-batch-size", U32, max_batch_size, TO_ROUTER | TO_SHARD_ENV, "Maximum number of requests in a batch. Unset: unlimited."), .unit = "requests"},
     {ROW("cuda-graphs", LIST, cuda_graphs, TO_SHARD_ENV, "Batch sizes captured as CUDA graphs; 0 turns them off."), .def = "1,2,4,8,16,32"},

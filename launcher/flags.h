@@ -64,6 +64,7 @@ struct config {
     const char *allowed_media_domains;
     double waiting_served_ratio;
     uint32_t target_inter_token_ms;
+    double target_inter_token_factor;
     /* HTTP */
     const char *hostname, *served_model_name;
     uint32_t port, prometheus_port;

@@ -97,6 +97,9 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->quantize = (char *)quant_name(s->o.model->quant);
     r->activations = (char *)arith_name(s->o.model->arith);
     r->matrices = (char *)s->o.model->matrices;
+    r->family = (char *)(uintptr_t)s->o.model->type;
+    r->parameters = s->o.model->parameters;
+    r->weight_bytes = s->o.model->weight_bytes;
     r->device_type = (char *)s->o.device_type;
     r->support_chunking = true;
     r->use_prefix_caching = !s->o.model->by_length;

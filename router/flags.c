@@ -48,6 +48,7 @@ static const struct flag rows[] = {
     {OPTION_MAX_BATCH_TOTAL_TOKENS, F(max_batch_total_tokens)},
     {OPTION_MAX_WAITING_TOKENS, F(max_waiting_tokens)},
     {OPTION_TARGET_INTER_TOKEN_MS, F(target_inter_token_ms)},
+    {OPTION_TARGET_INTER_TOKEN_FACTOR, F(target_inter_token_factor)},
     {.name = "max-batch-size", .type = FLAG_U32, F(max_batch_size),
      .help = "Maximum number of requests in a batch. Default: unlimited."},
     {OPTION_VALIDATION_WORKERS, F(validation_workers)},

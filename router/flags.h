@@ -11,6 +11,7 @@ struct router_config {
     uint32_t max_input_tokens, max_total_tokens;
     double waiting_served_ratio;
     uint32_t target_inter_token_ms;
+    double target_inter_token_factor;
     uint32_t max_batch_prefill_tokens, max_batch_total_tokens, max_waiting_tokens, max_batch_size;
     const char *hostname;
     uint32_t port;

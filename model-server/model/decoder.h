@@ -127,6 +127,7 @@ struct decoder {
     struct amount drafts;  /* size of a draft head, including its experts */
     struct amount tables;  /* size of the tables that are only looked up */
     struct amount experts;
+    struct amount copies; /* size of a head that is a second copy of the embedding */
     /* of the matrices that the checkpoint stores packed */
     struct matrix_count became[MATRIX_KINDS];
 

@@ -290,6 +290,7 @@ static void load_head(struct loader *l, struct amount embed)
     struct decoder *d = l->d;
     const struct decoder_spec *s = &d->spec;
     const struct slice v = d->split.vocab;
+    const struct amount before = d->weights;
     struct mat_part p;
     d->head = d->stage.begins ? d->embed : NULL;
     /* trained separately; transformers 5 does the same */
@@ -307,6 +308,10 @@ static void load_head(struct loader *l, struct amount embed)
         float *unit = s->unit_head && l->c && !d->sample ? unit_rows(l, &p) : NULL;
         d->head = loader_pack(l, &p, 1, d->dtype, quant);
         free(unit);
+        if (role == W_EMBED) {
+            d->copies.bytes = d->weights.bytes - before.bytes;
+            d->copies.elements = d->weights.elements - before.elements;
+        }
     }
     if (d->stage.begins && d->head == d->embed) { /* it is a matrix of a product as well */
         d->tables.bytes -= embed.bytes;

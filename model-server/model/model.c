@@ -105,6 +105,7 @@ static void fill_info(struct model *m)
     i->dtype = m->d.dtype;
     i->quant = m->d.quant;
     i->weight_bytes = m->d.weights.bytes;
+    i->parameters = m->d.weights.elements - m->d.drafts.elements - m->d.copies.elements;
     i->mapped_bytes = packed_mapped(m->d.packed);
     count_work(m);
     i->state_bytes = m->d.state_floats * sizeof(float);

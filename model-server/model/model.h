@@ -77,6 +77,8 @@ struct model_info {
      * were widened: "q4_k 60, q6_k 10, widened to bfloat16 2"; empty if there are none. */
     char matrices[256];
     uint64_t weight_bytes; /* on this rank */
+    /* of this rank's matrices, without draft heads; a tied head and its embedding count once */
+    uint64_t parameters;
     /* of a file that they are views of: memory that the system counts as free */
     uint64_t mapped_bytes;
     /* Bytes that a token reads, and its multiply-adds without attention: the part that all tokens

@@ -28,13 +28,17 @@ enum draft_kind draft_kind_of(uint32_t match);
 
 struct acceptance { /* of one sequence */
     float rate[DRAFT_KINDS];
+    uint8_t losses[DRAFT_KINDS]; /* verified in vain since one was accepted, at most 3 */
+    /* one was accepted; before that a step verifies a single draft of an n-gram match */
+    bool proven[DRAFT_KINDS];
 };
 struct acceptance acceptance_new(void);
 /* `verified` drafts, of which the first `accepted` were right; verified > 0. */
 void acceptance_learn(struct acceptance *a, enum draft_kind k, uint32_t verified,
                       uint32_t accepted);
 /* There were drafts, and none was verified: the rate moves back to its initial value, so that
- * they get another chance. */
+ * they get another chance. It moves half as fast after each of the last `losses`, so that drafts
+ * that are never right cost less than 3 % at any cost of a row. */
 void acceptance_fade(struct acceptance *a, enum draft_kind k);
 
 /* Expected tokens of the j-th draft of that kind; j counts from 1. */

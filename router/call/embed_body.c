@@ -105,6 +105,15 @@ const struct text_input *body_documents(struct body *b, struct object o, const c
     return in;
 }
 
+uint32_t texts_dimensions(const struct call *c, struct body *b, struct object o, uint32_t least)
+{
+    const uint32_t width = edge_limits(c->edge)->embed_width;
+    const struct opt_u64 n = body_u32(b, o, "dimensions");
+    if (n.set && (n.v < least || n.v > width))
+        body_fail(b, o, "dimensions", "`dimensions` must be from 1 to %u", width);
+    return n.set ? (uint32_t)n.v : 0;
+}
+
 uint32_t texts_most(const struct call *c)
 {
     const uint32_t most = c->edge->config->max_client_batch_size;

@@ -409,6 +409,9 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
     memcpy(l->activations, m->activations, sizeof(l->activations));
     memcpy(l->matrices, m->matrices, sizeof(l->matrices));
     memcpy(l->device, m->device, sizeof(l->device));
+    memcpy(l->family, m->family, sizeof(l->family));
+    l->parameters = m->parameters;
+    l->weight_bytes = m->weight_bytes;
     /* Our shards list all adapters; v2 shards have none. */
     l->lists_adapters = m->task == TASK_GENERATE && (m->takes_input_ids || m->version == 2);
     l->runtime_adapters = m->runtime_adapters;
@@ -463,6 +466,7 @@ static int start_scheduler(struct infer *i, const struct infer_config *c,
                               .max_waiting_tokens = c->max_waiting_tokens,
                               .waiting_served_ratio = c->waiting_served_ratio,
                               .target_inter_token_ms = c->target_inter_token_ms,
+                              .target_inter_token_factor = c->target_inter_token_factor,
                               .metrics = c->metrics,
                               .drafts = drafter_source(i->drafter),
                               .owner = c->owner ? &i->owner : NULL,

@@ -26,9 +26,10 @@ struct infer_config {
     uint32_t max_batch_prefill_tokens, max_batch_total_tokens, max_batch_size;
     uint32_t max_waiting_tokens;
     double waiting_served_ratio;
-    uint32_t target_inter_token_ms; /* 0: no target */
-    const char *draft_target;       /* rank 0 of a draft model, as shard_target; NULL: none */
-    const struct cluster *cluster;  /* credentials for shards over TCP; NULL: not checked */
+    uint32_t target_inter_token_ms;   /* 0: no target */
+    double target_inter_token_factor; /* at most 1: no target */
+    const char *draft_target;         /* rank 0 of a draft model, as shard_target; NULL: none */
+    const struct cluster *cluster;    /* credentials for shards over TCP; NULL: not checked */
     uint32_t connect_timeout_ms;
     uint32_t return_ms;      /* how long requests wait for lost shards; 0: a loss is final */
     struct metrics *metrics; /* rows of router/metrics.h */
@@ -63,7 +64,9 @@ struct infer_limits { /* the result of warm-up */
     bool has_windows;         /* sliding-window layers have a separate cache */
     uint64_t sampling_fields; /* bits of param_bit() */
     char dtype[32], device[32], quantize[32], activations[16], matrices[256];
-    bool lists_adapters;       /* false: the served adapters are unknown */
+    char family[64];                   /* model_type of config.json; empty: unknown */
+    uint64_t parameters, weight_bytes; /* of all shards; 0: unknown */
+    bool lists_adapters;               /* false: the served adapters are unknown */
     uint32_t runtime_adapters; /* how many can be loaded at run time; 0: no loading, no unloading */
 };
 

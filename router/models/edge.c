@@ -181,6 +181,7 @@ struct infer_config edge_infer_config(struct edge *home)
         .max_waiting_tokens = c->max_waiting_tokens,
         .waiting_served_ratio = c->waiting_served_ratio,
         .target_inter_token_ms = c->target_inter_token_ms,
+        .target_inter_token_factor = c->target_inter_token_factor,
         .connect_timeout_ms = c->shard_connect_timeout * 1000,
         .return_ms = c->shard_return_timeout * 1000,
         .failed = &home->failed,

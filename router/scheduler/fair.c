@@ -187,11 +187,11 @@ static bool goes_first(const struct fair_item *a, const struct fair_item *b)
     return a->order < b->order;
 }
 
-struct fair_item *fair_next(struct fair *f)
+static struct fair_item *next_of(struct fair *f, bool newcomers)
 {
     struct fair_item *best = NULL;
     for (struct fair_key *k = f->present; k; k = k->next) {
-        struct fair_item *it = offer(f, k);
+        struct fair_item *it = newcomers && k->n_items > k->n_waiting ? NULL : offer(f, k);
         if (it && (!best || goes_first(it, best)))
             best = it;
     }
@@ -199,6 +199,10 @@ struct fair_item *fair_next(struct fair *f)
         best->offered = f->scan;
     return best;
 }
+
+struct fair_item *fair_next(struct fair *f) { return next_of(f, false); }
+
+struct fair_item *fair_next_newcomer(struct fair *f) { return next_of(f, true); }
 
 void fair_charge(struct fair_item *it, int64_t tokens)
 {

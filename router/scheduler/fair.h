@@ -64,6 +64,9 @@ void fair_unwait(struct fair *f, struct fair_item *it); /* remove from its key's
  * alternate. */
 struct fair_item *fair_first(struct fair *f);
 struct fair_item *fair_next(struct fair *f);
+/* The next item of a key without running requests; NULL: none is left. It belongs to the same scan
+ * as fair_next(). */
+struct fair_item *fair_next_newcomer(struct fair *f);
 
 void fair_charge(struct fair_item *it, int64_t tokens); /* weighted tokens; negative: a refund */
 /* it is about to run; call before fair_unwait() */

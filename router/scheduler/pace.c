@@ -74,6 +74,8 @@ void pace_note(struct pace *p, uint32_t rows, uint32_t tokens, double seconds)
     }
 }
 
+bool pace_knows_prompts(const struct pace *p) { return p->n_prompt >= KNOWN_PROMPTS; }
+
 double pace_patience(const struct pace *p, uint32_t rows, uint32_t tokens)
 {
     if (p->n_decode < KNOWN_DECODES || (tokens > 0 && p->n_prompt < KNOWN_PROMPTS))
@@ -87,16 +89,31 @@ uint32_t pace_step(const struct pace *p)
     return n < MOST_STEP ? (uint32_t)n : MOST_STEP;
 }
 
+/* Prompt tokens that take `seconds`. */
+static uint32_t tokens_in(const struct pace *p, double seconds, uint32_t most)
+{
+    assert(!p->n_prompt || p->c > 0);
+    const double n = no_less(p->n_prompt ? seconds / p->c : UNKNOWN_TOKENS, LEAST_TOKENS);
+    return n < most ? (uint32_t)n : most;
+}
+
 uint32_t pace_budget(const struct pace *p, uint32_t rows, double target, uint32_t most)
 {
     if (rows == 0 || target <= 0)
         return most;
-    assert(!p->n_prompt || p->c > 0);
-    double without = pace_of(p, rows);
-    double gap = no_less(target, 2 * without) - without;
-    double n = p->n_prompt ? gap / p->c : UNKNOWN_TOKENS;
-    n = no_less(n, LEAST_TOKENS);
-    return n < most ? (uint32_t)n : most;
+    const double without = pace_of(p, rows);
+    return tokens_in(p, no_less(target, 2 * without) - without, most);
+}
+
+/* Share of the added time that prompts get. The rest is for steps that take longer than expected.
+ */
+#define FACTOR_SHARE 0.7
+
+uint32_t pace_budget_factor(const struct pace *p, uint32_t rows, double factor, uint32_t most)
+{
+    if (rows == 0 || factor <= 1 || p->n_decode == 0)
+        return most;
+    return tokens_in(p, FACTOR_SHARE * (factor - 1) * pace_of(p, rows), most);
 }
 
 /* Share of a step's duration without images that images may add. With the step's own duration and

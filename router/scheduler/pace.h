@@ -5,6 +5,7 @@
  * step in three (another process, a page fault, a slow rank) does not move it. */
 #ifndef ROUTER_SCHEDULER_PACE_H
 #define ROUTER_SCHEDULER_PACE_H
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { PACE_DECODES = 24, PACE_PROMPTS = 9, PACE_HANGS = 20, PACE_HANGS_LEAST = 2 };
@@ -34,6 +35,8 @@ uint64_t encode_budget(const struct encode_pace *e, const struct pace *p, uint32
 
 /* Records a step with `rows` decoding requests and `tokens` prompt tokens. */
 void pace_note(struct pace *p, uint32_t rows, uint32_t tokens, double seconds);
+/* Enough steps with prompts were seen for a reliable estimate of c. */
+bool pace_knows_prompts(const struct pace *p);
 /* Seconds that a step without prompts takes; 0: unknown. */
 double pace_of(const struct pace *p, uint32_t rows);
 /* Seconds after which a step with this work counts as hung: PACE_HANGS times its expected duration,
@@ -46,4 +49,8 @@ uint32_t pace_step(const struct pace *p);
  * seconds, or within twice the time of a step without prompts, if that is longer. Prompts always
  * get a share. At most `most`; all of it without rows or without a target (0). */
 uint32_t pace_budget(const struct pace *p, uint32_t rows, double target, uint32_t most);
+/* Prompt tokens with which a step of `rows` requests takes at most `factor` times as long as
+ * without. Some room is left for the variation of steps. Prompts always get a share. At most
+ * `most`; all of it without rows, or with a factor of at most 1. */
+uint32_t pace_budget_factor(const struct pace *p, uint32_t rows, double factor, uint32_t most);
 #endif

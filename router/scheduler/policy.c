@@ -230,12 +230,31 @@ static bool consider(struct policy *p, struct scan *s, const struct load *l, str
     return place(p, s, l, w, out);
 }
 
+/* So many requests run that only accounts without any may add one. */
+static bool is_full(const struct load *l, uint32_t n_joining)
+{
+    return l->rows_most && l->n_running + n_joining >= l->rows_most;
+}
+
+/* Begins a scan of the queue. */
+static struct fair_item *first_of(struct policy *p, const struct load *l)
+{
+    struct fair_item *it = fair_first(&p->fair);
+    return it && is_full(l, 0) && !fair_newcomer(it) ? fair_next_newcomer(&p->fair) : it;
+}
+
+/* It is the turn of accounts that run nothing. */
+static bool newcomers_turn(struct policy *p, const struct load *l)
+{
+    const struct fair_item *it = first_of(p, l);
+    return it && l->n_running > 0 && !p->newcomers_last && fair_newcomer(it);
+}
+
 static void look(struct policy *p, struct scan *s, const struct load *l, int64_t now_ns,
                  struct joiner *out)
 {
-    struct fair_item *it = fair_first(&p->fair);
+    struct fair_item *it = first_of(p, l);
     struct waiter *first = p->next_up;
-    s->newcomers = it && l->n_running > 0 && !p->newcomers_last && fair_newcomer(it);
     for (struct waiter *w = p->returned; w && s->room && s->budget; w = w->behind)
         if (!consider(p, s, l, w, now_ns, out))
             return;
@@ -247,13 +266,15 @@ static void look(struct policy *p, struct scan *s, const struct load *l, int64_t
             return;
         if (w != first && !w->returned && !consider(p, s, l, w, now_ns, out))
             return;
-        it = fair_next(&p->fair);
+        it = is_full(l, s->n + !!s->cut) ? fair_next_newcomer(&p->fair) : fair_next(&p->fair);
     }
 }
 
 /* Removes the joiners from the queue. */
-static void take(struct policy *p, const struct joiner *out, uint32_t n)
+static void take(struct policy *p, const struct load *l, struct joiner *out, uint32_t n)
 {
+    for (uint32_t i = 0; i < n; i++)
+        out[i].newcomer = l->n_running > 0 && fair_newcomer(&out[i].w->fair);
     for (uint32_t i = 0; i < n; i++) {
         fair_joins(&out[i].w->fair);
         policy_remove(p, out[i].w);
@@ -281,7 +302,7 @@ static uint32_t join(struct policy *p, struct scan *s, const struct load *l, int
         s->n = 0;
         return 0;
     }
-    take(p, out, s->n);
+    take(p, l, out, s->n);
     count_passed(s->skipped, s->n_passed, now_ns);
     return taken;
 }
@@ -344,6 +365,9 @@ uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, str
     uint32_t shortest = UINT32_MAX;
     if (l->prompt_tokens)
         budget = least(budget, l->prompt_tokens);
+    const bool newcomers = newcomers_turn(p, l);
+    if (l->shared_tokens && !newcomers)
+        budget = least(budget, l->shared_tokens);
     if (l->n_started > 0 && budget == 0)
         budget = 1; /* every prompt makes progress */
     for (uint32_t i = 0; i < l->n_started; i++) {
@@ -354,7 +378,9 @@ uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, str
     const uint32_t picture = give_picture(l);
     need -= picture;
     budget -= least(picture, budget);
-    struct scan s = {.room = cap, .budget = budget - (need < budget ? (uint32_t)need : budget)};
+    struct scan s = {.room = cap,
+                     .budget = budget - (need < budget ? (uint32_t)need : budget),
+                     .newcomers = newcomers};
     if (batch)
         s.room = least(cap, batch > l->n_running ? batch - l->n_running : 0);
     if (need > budget) {
@@ -365,6 +391,8 @@ uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, str
     p->newcomers_last = s.newcomers && s.n > 0;
     if (p->newcomers_last)
         rest = least(rest, used > budget / 4 ? used : budget / 4);
+    if (l->shared_tokens) /* in a step of newcomers the others make progress, no more */
+        rest = least(rest, p->newcomers_last ? l->shared_tokens / 4 + 1 : l->shared_tokens);
     share_out(l, rest);
     return s.n;
 }

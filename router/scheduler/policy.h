@@ -15,7 +15,8 @@
  *   - If it is the turn of an account that runs nothing, only accounts that run nothing join, and
  *     prompts that were cut get at most as many tokens as theirs, or a quarter of the budget. So
  *     an account with few requests waits for the running step and for a step of its own, whatever
- *     others have queued. No two steps in a row are such steps.
+ *     others have queued. No two steps in a row are such steps. While accounts compete, running
+ *     requests and the other steps are bounded (contest.h).
  *   - An image with bidirectional attention is never cut. A prompt stops in front of it, or, if
  *     no other prompt is computed, takes all of it even beyond the step's budget.
  *   - A prompt whose recurrent state is to be kept stops there (kv_stop()) and resumes in the
@@ -99,6 +100,9 @@ struct load { /* what runs now */
     uint32_t n_running;
     uint32_t n_tokens;      /* tokens of the next step, without those of `started` */
     uint32_t prompt_tokens; /* most prompt tokens in this step; 0: as many as fit */
+    /* While accounts compete (contest.h): most running requests, beside which only newcomers join,
+     * and most prompt tokens in a step without newcomers. 0: no bound. */
+    uint32_t rows_most, shared_tokens;
     uint32_t steps_since_join;
     uint32_t keep_free;      /* if `grows`: blocks that newcomers leave free for running requests */
     struct started *started; /* oldest first; none for a peer that sizes its chunks itself */
@@ -108,6 +112,7 @@ struct joiner {
     struct waiter *w;  /* w->kv holds its blocks; it no longer waits */
     uint32_t n_tokens; /* prompt tokens after w->kv->n_cached to compute in this step */
     bool cut;          /* more of the prompt is left */
+    bool newcomer;     /* its account runs nothing, and others run */
 };
 
 void policy_init(struct policy *p, const struct policy_limits *l, struct kv_blocks *kv,

@@ -56,8 +56,9 @@ struct sched_options {
     uint32_t max_batch_size; /* 0: unlimited */
     uint32_t max_waiting_tokens;
     double waiting_served_ratio;
-    uint32_t target_inter_token_ms; /* 0: no target */
-    struct metrics *metrics;        /* NULL: no metrics */
+    uint32_t target_inter_token_ms;   /* 0: no target */
+    double target_inter_token_factor; /* at most 1: no target */
+    struct metrics *metrics;          /* NULL: no metrics */
     struct sched_status *status;
     /* counts requests that ended because of a shard failure; NULL: not counted */
     atomic_uint *failed;

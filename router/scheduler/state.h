@@ -7,6 +7,7 @@
 #define ROUTER_SCHEDULER_STATE_H
 #include "router/events/recorder.h"
 #include "router/scheduler/changes.h"
+#include "router/scheduler/contest.h"
 #include "router/scheduler/deliver.h"
 #include "router/scheduler/draft_source.h"
 #include "router/scheduler/offload.h"
@@ -58,6 +59,7 @@ struct scheduler {
     uint64_t next_batch_id;
     uint32_t steps_since_join;
     struct pace pace;
+    struct contest contest;
     struct encode_pace encode; /* throughput of image encoding */
     struct adapter_accounts adapters;
     struct adapter_shelf shelf;

@@ -171,6 +171,7 @@ void step_metrics(struct scheduler *s, const char *method, const struct step_rep
         double model = (double)(r->forward_ns - r->encode_ns + r->decode_ns) * 1e-9;
         encode_note(&s->encode, r->encode_done, (double)r->encode_ns * 1e-9);
         pace_note(&s->pace, s->n_rows, s->n_prompt_tokens, model);
+        contest_step(&s->contest, s->n_rows, s->n_prompt_tokens, model);
         sched_observe(s, M_BATCH_PROMPT_TOKENS, NULL, s->n_prompt_tokens);
     }
     sched_observe(s, M_BATCH_DECODE_DURATION, method, (double)r->decode_ns * 1e-9);

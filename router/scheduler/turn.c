@@ -128,8 +128,9 @@ static void find_stop(struct scheduler *s, struct seq *q, uint32_t from)
 }
 
 /* For a peer that receives the number of prompt tokens to compute. */
-static void load_chunks(struct scheduler *s, struct load *l)
+static void load_chunks(struct scheduler *s, struct load *l, int64_t now)
 {
+    const double target = s->o.target_inter_token_ms * 1e-3;
     l->started = s->started;
     for (uint32_t i = 0; i < s->n_running; i++) {
         struct seq *q = s->running[i];
@@ -142,8 +143,12 @@ static void load_chunks(struct scheduler *s, struct load *l)
                                                       .media = q->waiter.key.media};
     }
     l->n_tokens = s->n_running - l->n_started;
-    l->prompt_tokens = pace_budget(&s->pace, l->n_tokens, s->o.target_inter_token_ms * 1e-3,
-                                   s->o.model.max_batch_prefill_tokens);
+    l->prompt_tokens =
+        pace_budget(&s->pace, l->n_tokens, target, s->o.model.max_batch_prefill_tokens);
+    l->prompt_tokens =
+        pace_budget_factor(&s->pace, l->n_tokens, s->o.target_inter_token_factor, l->prompt_tokens);
+    if (target > 0)
+        contest_bound(&s->contest, &s->pace, now, l);
     sched_gauge(s, M_BATCH_PROMPT_BUDGET, NULL, l->prompt_tokens);
 }
 
@@ -169,7 +174,7 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
         return 0;
     kv_step_tokens(s->kv, pace_step(&s->pace));
     if (names)
-        load_chunks(s, &l);
+        load_chunks(s, &l, now);
     uint32_t n = policy_join(&s->policy, &l, now, j, most);
     s->n_rows = l.n_tokens;
     s->n_prompt_tokens = 0;
@@ -178,6 +183,8 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
     for (uint32_t i = 0; i < n; i++) {
         struct seq *q = out[i] = CONTAINER_OF(j[i].w, struct seq, waiter);
         q->state = SEQ_JOINING;
+        if (j[i].newcomer)
+            contest_note(&s->contest, j[i].w->left, now);
         if (q->req && q->req->wants_place)
             atomic_store_explicit(&q->req->place, 0, memory_order_relaxed);
         q->n_now = j[i].n_tokens;

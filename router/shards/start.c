@@ -57,6 +57,7 @@ static int read_labels(struct shard_model *m, const Generate__V3__InfoResponse *
 static int read_task(struct shard_model *m, const Generate__V3__InfoResponse *r, struct err *e)
 {
     m->task = TASK_GENERATE;
+    m->hidden_size = r->hidden_size;
     for (enum model_task t = TASK_EMBED; t < TASK_N; t++)
         if (strcmp(r->task, model_task_name(t)) == 0)
             m->task = t;
@@ -65,9 +66,26 @@ static int read_task(struct shard_model *m, const Generate__V3__InfoResponse *r,
                    ? err_set(e, ERR_SYSTEM, "the shards serve `%.40s`", r->task)
                    : 0;
     m->embed_width = r->embed_width;
-    m->hidden_size = r->hidden_size;
     m->pairs_as_text = r->pairs_as_text;
     return m->wants_labels ? read_labels(m, r, e) : 0;
+}
+
+/* Adds up what the shards hold. A shard that does not say makes the sum unknown. */
+static int add_sizes(struct fan *f, struct shard_model *m, struct rpc_mem *mem, struct err *e)
+{
+    bool all = true;
+    m->parameters = m->weight_bytes = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const Generate__V3__InfoResponse *r = (const void *)fan_reply(f, i, mem, e);
+        if (!r)
+            return err_wrap(e, "Unable to get the model shards info");
+        all = all && r->weight_bytes > 0;
+        m->parameters += r->parameters;
+        m->weight_bytes += r->weight_bytes;
+    }
+    if (!all)
+        m->parameters = m->weight_bytes = 0;
+    return 0;
 }
 
 static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, struct err *e)
@@ -78,6 +96,8 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
         r = (const void *)fan_reply(f, f->n - 1, mem, e);
     if (!r)
         return err_wrap(e, "Unable to get the model shards info");
+    if (add_sizes(f, m, mem, e))
+        return -1;
     m->version = shards_version(f->s);
     m->requires_padding = r->requires_padding || m->version == 2;
     m->chunking = r->support_chunking;
@@ -108,6 +128,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     snprintf(m->quantize, sizeof(m->quantize), "%s", r->quantize);
     snprintf(m->activations, sizeof(m->activations), "%s", r->activations);
     snprintf(m->matrices, sizeof(m->matrices), "%s", r->matrices);
+    snprintf(m->family, sizeof(m->family), "%s", r->family);
     snprintf(m->device, sizeof(m->device), "%s", r->device_type);
     if (m->state_cells_per_request)
         m->copies_kv = false; /* recurrent state cannot be rewound: no partial block hits */

@@ -29,9 +29,10 @@ int ollama_answer(struct call *c, const struct chat_request *r, const struct oll
 /* The answer to a request that only loads. */
 void ollama_loaded(struct call *c, const struct ollama *o);
 
-/* {"name","model","modified_at","size","digest","details":{..}} of a model, without the last brace.
- */
-void ollama_model(struct buf *out, const struct call *c, const char *name);
-/* ,"details":{..} of what is known of any model. */
+/* {"name","model","modified_at","size","digest","details":{..}} of a model or adapter, without the
+ * last brace. `g`: the model's edge; NULL: it is not loaded, and sizes are unknown. */
+void ollama_model(struct buf *out, const struct edge *first, const struct edge *g,
+                  const char *name);
+/* ,"details":{..} of a model; `g` as above. */
 void ollama_details(struct buf *out, const struct edge *g);
 #endif

@@ -50,16 +50,12 @@ static int work(struct call *c, struct err *e)
     if (texts_open(c, &b, 1u << TASK_EMBED, e))
         return -1;
     const struct object root = body_root(&b);
-    const uint32_t width = edge_limits(c->edge)->embed_width;
-    const struct opt_u64 n = body_u32(&b, root, "dimensions");
     q->old = !strcmp(c->path, "/api/embeddings");
     q->model = body_str(&b, body_root(&b), "model", false);
     q->model = q->model ? q->model : c->edge->model_id;
-    q->dimensions = (uint32_t)n.v;
     ask.in = body_texts(&b, root, json_get(b.root, "prompt") ? "prompt" : "input", &ask.n, &batch);
     ask.truncate = body_opt_bool(&b, root, "truncate", true);
-    if (n.v > width)
-        body_fail(&b, root, "dimensions", "`dimensions` must be from 1 to %u", width);
+    q->dimensions = texts_dimensions(c, &b, root, 0);
     if (b.failed || texts_count(c, ask.n, q->old ? 1 : MOST_INPUTS, e))
         return -1;
     return call_texts(c, &ask, 1u << TASK_EMBED, render, q, e);

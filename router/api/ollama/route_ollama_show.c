@@ -3,6 +3,7 @@
 #include "router/body/body.h"
 #include "router/chat/chat.h"
 #include "router/http/route.h"
+#include <inttypes.h>
 #include <string.h>
 
 static void capabilities(struct buf *out, const struct edge *g)
@@ -17,6 +18,21 @@ static void capabilities(struct buf *out, const struct edge *g)
     buf_str(out, with_tools.tools ? ",\"tools\"" : "");
     buf_str(out, chat_style(g->chat, false).reasoning ? ",\"thinking\"" : "");
     buf_str(out, l->takes_images && g->vision ? ",\"vision\"" : "");
+}
+
+/* Members are named by the family, as in a GGUF file. */
+static void model_info(struct buf *out, const struct edge *g)
+{
+    const struct infer_limits *l = edge_limits(g);
+    const char *family = *l->family ? l->family : "model";
+    buf_str(out, ",\"model_info\":{\"general.architecture\":");
+    buf_json_str(out, family, strlen(family));
+    buf_str(out, ",\"general.basename\":");
+    buf_json_str(out, g->model_id, strlen(g->model_id));
+    if (l->parameters)
+        buf_fmt(out, ",\"general.parameter_count\":%" PRIu64, l->parameters);
+    buf_fmt(out, ",\"%s.context_length\":%u,\"%s.embedding_length\":%u,\"%s.vocab_size\":%u}",
+            family, l->max_total_tokens, family, l->hidden_size, family, l->vocab_size);
 }
 
 static int work(struct call *c, struct err *e)
@@ -39,10 +55,8 @@ static int work(struct call *c, struct err *e)
     buf_str(out, ",\"modified_at\":");
     buf_json_time(out, c->edge->started_unix);
     ollama_details(out, c->edge);
-    buf_str(out, ",\"model_info\":{\"general.architecture\":\"model\",\"general.basename\":");
-    buf_json_str(out, c->edge->model_id, strlen(c->edge->model_id));
-    buf_fmt(out, ",\"model.context_length\":%u,\"model.embedding_length\":%u},\"capabilities\":[",
-            edge_limits(c->edge)->max_total_tokens, edge_limits(c->edge)->hidden_size);
+    model_info(out, c->edge);
+    buf_str(out, ",\"capabilities\":[");
     capabilities(out, c->edge);
     buf_str(out, "]}");
     cJSON_Delete(j);
@@ -54,7 +68,8 @@ const struct route route_ollama_show = {
     .paths = {"/api/show"},
     .errors = ERRORS_OLLAMA,
     .summary = "What Ollama's clients ask of a model: `capabilities` (completion, tools, thinking, "
-               "vision, embedding), the chat template, and the length of the context.",
+               "vision, embedding), the chat template, and the length of the context, family, "
+               "number of parameters and format of the weights.",
     .body = "`model`",
     .takes = "OllamaShow",
     .example = "{\"model\": \"demo\"}",

@@ -42,15 +42,11 @@ static int render(struct call *c, struct err *e)
 static void read_options(struct call *c, struct body *b, struct object root, struct embeddings *q,
                          struct texts_ask *ask)
 {
-    const struct infer_limits *l = edge_limits(c->edge);
     const char *format = body_str(b, root, "encoding_format", false);
-    const struct opt_u64 n = body_u32(b, root, "dimensions");
     q->base64 = format && strcmp(format, "base64") == 0;
     if (format && !q->base64 && strcmp(format, "float") != 0)
         body_fail(b, root, "encoding_format", "`encoding_format` must be float or base64");
-    if (n.set && (n.v < 1 || n.v > l->embed_width))
-        body_fail(b, root, "dimensions", "`dimensions` must be from 1 to %u", l->embed_width);
-    q->dimensions = n.set ? (uint32_t)n.v : 0;
+    q->dimensions = texts_dimensions(c, b, root, 1);
     ask->user = body_str(b, root, "user", false);
     const struct opt_i64 priority = body_i32(b, root, "priority");
     ask->priority = priority.set ? (int32_t)priority.v : 0;

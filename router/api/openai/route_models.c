@@ -1,4 +1,5 @@
 #include "router/call/call.h"
+#include <inttypes.h>
 #include <string.h>
 
 static void quoted(struct buf *out, const char *s) { buf_json_str(out, s, strlen(s)); }
@@ -7,12 +8,20 @@ struct known {     /* of a loaded model; otherwise zero but for the time */
     int64_t since; /* when the server began to serve, in seconds since 1970 */
     uint32_t length;
     bool eyes; /* it takes images */
+    uint32_t vocab, hidden;
+    uint64_t parameters, bytes; /* 0: unknown */
 };
 
 static struct known known_of(const struct edge *g)
 {
     const struct infer_limits *l = edge_limits(g);
-    return (struct known){g->started_unix, l->max_total_tokens, l->takes_images && g->vision};
+    return (struct known){.since = g->started_unix,
+                          .length = l->max_total_tokens,
+                          .eyes = l->takes_images && g->vision,
+                          .vocab = l->vocab_size,
+                          .hidden = l->hidden_size,
+                          .parameters = l->parameters,
+                          .bytes = l->weight_bytes};
 }
 
 /* `base`: the base model of an adapter; NULL for a model. */
@@ -31,6 +40,11 @@ static void model(struct buf *out, const char *id, const char *base, struct know
         buf_str(out, "null");
     if (k.eyes)
         buf_str(out, ",\"input_modalities\":[\"text\",\"image\"]");
+    if (k.bytes) /* llama-server's */
+        buf_fmt(out,
+                ",\"meta\":{\"n_vocab\":%u,\"n_embd\":%u,\"n_params\":%" PRIu64 ",\"size\":%" PRIu64
+                "}",
+                k.vocab, k.hidden, k.parameters, k.bytes);
     if (k.length)
         buf_fmt(out, ",\"max_model_len\":%u}", k.length);
     else
@@ -171,7 +185,8 @@ const struct route route_models = {
         "The served model, its adapters (`parent`) and models that are loaded on demand, as a list "
         "or "
         "by id. `max_model_len`: tokens of prompt and answer, null where the model is not loaded; "
-        "`input_modalities` only where it takes images. "
+        "`input_modalities` only where it takes images; `meta` as llama-server's, of a loaded "
+        "model. "
         "In Anthropic's shape for requests with the header `anthropic-version`.",
     .access = ACCESS_DESCRIBES,
     .reply = reply,

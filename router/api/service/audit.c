@@ -1,6 +1,7 @@
 #include "router/api/service/audit.h"
 #include <ctype.h>
 #include <dirent.h>
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,12 @@ static void count(struct audit_kind *kinds, const char *name)
             return;
         }
     }
+}
+
+void audit_memory(struct buf *out)
+{
+    const struct mallinfo2 m = mallinfo2();
+    buf_fmt(out, "{\"allocated\":%zu,\"free\":%zu}", m.uordblks + m.hblkhd, m.fordblks);
 }
 
 void audit_descriptors(struct buf *out)

@@ -63,6 +63,8 @@ static int work(struct call *c, struct err *e)
             g->config->max_concurrent_requests, c->counts.connections, c->counts.lingering,
             lmtp_peers(g->lmtp));
     audit_descriptors(&c->out);
+    buf_str(&c->out, ",\"memory\":");
+    audit_memory(&c->out);
     buf_ch(&c->out, '}');
     return 0;
 }
@@ -72,7 +74,7 @@ const struct route route_debug_audit = {
     .paths = {"/debug/audit"},
     .summary =
         "What is held, and by whom: sequences and KV blocks of the first model's scheduler, "
-        "and in `models` those of the other loaded ones; requests, connections, descriptors. "
+        "and in `models` those of the other loaded ones; requests, connections, descriptors, memory. "
         "`balanced`: the blocks in use are those that "
         "sequences hold. Without keys it is served to 127.0.0.1 and ::1 alone, and not through a "
         "proxy.",

@@ -34,14 +34,10 @@ int tei_embed(struct call *c, struct err *e)
     if (texts_open(c, &b, 1u << TASK_EMBED, e))
         return -1;
     const struct object root = body_root(&b);
-    const uint32_t width = edge_limits(c->edge)->embed_width;
     ask.in = body_texts(&b, root, "inputs", &ask.n, &batch);
     tei_options(&b, root, &ask);
     q->normalize = body_opt_bool(&b, root, "normalize", true);
-    const struct opt_u64 n = body_u32(&b, root, "dimensions");
-    if (n.set && (n.v < 1 || n.v > width))
-        body_fail(&b, root, "dimensions", "`dimensions` must be from 1 to %u", width);
-    q->dimensions = n.set ? (uint32_t)n.v : 0;
+    q->dimensions = texts_dimensions(c, &b, root, 1);
     if (b.failed || texts_count(c, ask.n, texts_most(c), e))
         return -1;
     return call_texts(c, &ask, 1u << TASK_EMBED, render, q, e);

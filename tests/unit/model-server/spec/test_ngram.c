@@ -44,7 +44,7 @@ static void rates_follow_what_is_accepted(void **state)
     for (int i = 0; i < 50; i++)
         acceptance_learn(&a, DRAFT_MATCH, 4, 0);
     assert_true(a.rate[DRAFT_MATCH] < 0.05 && a.rate[DRAFT_MATCH] >= 0);
-    for (int i = 0; i < 300; i++)
+    for (int i = 0; i < 2400; i++) /* slowly, after fifty losses */
         acceptance_fade(&a, DRAFT_MATCH);
     assert_true(a.rate[DRAFT_MATCH] > 0.5);
 }

@@ -59,6 +59,31 @@ static void what_hangs_is_told_from_what_is_slow(void **state)
     assert_true(pace_patience(&p, 200, 0) > 2 && pace_patience(&p, 1, 0) == 2);
 }
 
+/* A prompt of 32,000 tokens beside eight rows; a token costs more with every token before it, so
+ * the budget follows. */
+static void a_long_prompt_at_most_doubles_the_gaps(void **state)
+{
+    struct pace p = {0};
+    uint32_t steps = 0, late = 0, at = 0;
+    (void)state;
+    assert_int_equal(pace_budget_factor(&p, 8, 2, 4096), 4096); /* not known */
+    for (uint32_t i = 0; i < 40; i++)
+        pace_note(&p, 8, 0, machine(8, 0, true));
+    assert_int_equal(pace_budget_factor(&p, 8, 0, 4096), 4096);
+    assert_int_equal(pace_budget_factor(&p, 0, 2, 4096), 4096);
+    while (at < 32000) {
+        const uint32_t n = pace_budget_factor(&p, 8, 2, 4096);
+        const double token = 0.0002 * (1 + at / 8000.0);
+        const double t = machine(8, 0, false) + token * n, seen = t * (0.9 + 0.2 * rnd());
+        late += seen > 2 * machine(8, 0, false);
+        steps++;
+        at += n;
+        pace_note(&p, 8, n, rnd() < 0.125 ? seen * 3 : seen);
+    }
+    assert_true(late * 100 <= steps); /* the 99th percentile */
+    assert_true(steps < 32000 / 30);  /* and the room is used: about 45 tokens a step */
+}
+
 /* What counts: whatever the load, the gaps of the streams stay below the target but for the noise.
  */
 static void gaps_stay_below_the_target_from_the_start(void **state)
@@ -135,6 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_machine_is_found_in_noise),
         cmocka_unit_test(what_hangs_is_told_from_what_is_slow),
+        cmocka_unit_test(a_long_prompt_at_most_doubles_the_gaps),
         cmocka_unit_test(gaps_stay_below_the_target_from_the_start),
         cmocka_unit_test(a_machine_that_changes_is_learnt_anew),
         cmocka_unit_test(without_streams_or_a_target_there_is_no_bound),
