@@ -26,6 +26,7 @@
     ROW(llava_siglip)                                                                              \
     ROW(fast_vlm)                                                                                  \
     ROW(got_ocr2)                                                                                  \
+    ROW(deepseek_ocr2)                                                                             \
     ROW(idefics3)                                                                                  \
     ROW(internvl)                                                                                  \
     ROW(internvl_chat)                                                                             \
@@ -45,6 +46,7 @@
     ROW(video_llama_3)                                                                             \
     ROW(ovis2)                                                                                     \
     ROW(minicpmv)                                                                                  \
+    ROW(minimax_m3)                                                                                \
     ROW(minicpm_ocr)                                                                               \
     ROW(idefics2)
 
