@@ -1,5 +1,5 @@
-/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3: one crop near
- * the image's own size, with sides that are multiples of a feature's side. */
+/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3, MiniMax M3: one
+ * crop near the image's own size, with sides that are multiples of a feature's side. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
@@ -174,6 +174,29 @@ static void load_video_llama(struct vision *v, struct vision_settings *s)
     load_tokens(v, s, &qwen_tokens);
 }
 
+/* A size of MiniMax's files: the repository's have an object for it. */
+static uint32_t compressed(struct vision_settings *s, const char *key)
+{
+    const struct vision_section in = vision_inside(&s->tower, "img_token_compression_config");
+    return vision_u32(s, &in, key, 2, 1, 8);
+}
+
+/* The tokens around an image are added with its own. */
+static void load_minimax(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
+                                                   vision_clip_std, PATCH_2};
+    load_pixels(v, s, &d, compressed(s, "spatial_merge_size"), 4 * 28 * 28, 451584);
+    v->format.frames = read_shared(s, "temporal_patch_size", "temporal_patch_size",
+                                   compressed(s, "temporal_patch_size"), 8);
+    v->token = vision_read_token(s, vision_key(s, "image_token_index", "image_token_id"),
+                                 "]<]image[>[", 200025, v->marker);
+    snprintf(v->qwen.start, sizeof(v->qwen.start), "]<]start of image[>[");
+    snprintf(v->qwen.end, sizeof(v->qwen.end), "]<]end of image[>[");
+    vision_need_token(s, v->qwen.start);
+    vision_need_token(s, v->qwen.end);
+}
+
 static double at_least(double least, double x) { return x > least ? x : least; }
 
 /* In doubles and in the original's order, including rounding half to even, since a side determines
@@ -212,7 +235,9 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
 
 static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
 {
+    buf_str(out, v->qwen.start);
     vision_repeat(out, v->marker, p->n_features);
+    buf_str(out, v->qwen.end);
 }
 
 const struct vision_family vision_qwen = {
@@ -238,6 +263,9 @@ const struct vision_family vision_paddleocr_vl = {.types = {"paddleocr_vl"},
 /* Positions have one coordinate. */
 const struct vision_family vision_video_llama_3 = {
     .types = {"video_llama_3"}, .load = load_video_llama, .plan = plan, .expand = expand};
+
+const struct vision_family vision_minimax_m3 = {
+    .types = {"minimax_m3_vl"}, .load = load_minimax, .plan = plan, .expand = expand};
 
 const struct vision_family vision_qwen_flat = {
     .types = {"exaone4_5", "hyperclovax_vision_v2", "vlm"},

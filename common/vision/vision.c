@@ -15,6 +15,7 @@
     ROW(llava)                                                                                     \
     ROW(fast_vlm)                                                                                  \
     ROW(got_ocr2)                                                                                  \
+    ROW(deepseek_ocr2)                                                                             \
     ROW(idefics3)                                                                                  \
     ROW(internvl)                                                                                  \
     ROW(paligemma)                                                                                 \
@@ -34,6 +35,7 @@
     ROW(video_llama_3)                                                                             \
     ROW(ovis2)                                                                                     \
     ROW(minicpmv)                                                                                  \
+    ROW(minimax_m3)                                                                                \
     ROW(idefics2)
 
 #define DECLARE(name) extern const struct vision_family vision_##name;

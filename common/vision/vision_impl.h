@@ -18,6 +18,7 @@ struct vision_qwen {
     uint32_t frames; /* an image is so many frames of a video to these bounds */
     /* How sides first grow to that of a feature, `f`; NULL: they do not. */
     void (*enlarge)(double f, double *h, double *w);
+    char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT]; /* around an image; "": templates do */
 };
 struct vision_gemma3 {
     uint32_t side, tokens_side; /* of a crop, in pixels; of its features */
@@ -92,6 +93,11 @@ struct vision_gemma4 {
     uint32_t most_features;
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
 };
+struct vision_deepseek_ocr {
+    uint32_t side, tile; /* of the square with the whole image; of a tile */
+    uint32_t min_tiles, max_tiles;
+    bool tiled; /* false: only the whole image, in a square of a tile */
+};
 struct vision_internvl {
     uint32_t tile, tile_tokens, min_tiles, max_tiles;
     char patch[VISION_TOKEN_TEXT]; /* text of vision_token() */
@@ -131,6 +137,7 @@ struct vision {
         struct vision_idefics3 idefics3;
         struct vision_pixtral pixtral;
         struct vision_janus janus;
+        struct vision_deepseek_ocr deepseek_ocr;
         struct vision_minicpmv minicpmv;
         struct vision_ovis2 ovis2;
         struct vision_kimi kimi;

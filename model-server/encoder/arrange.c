@@ -33,6 +33,14 @@ uint32_t arrange_whole(const struct encoder_spec *s, struct arrange_grid g)
     return g.rows / s->cell * (g.cols / s->cell) * s->cell * s->cell;
 }
 
+uint32_t arrange_queries(const struct encoder_spec *s, struct arrange_grid g, uint32_t *table)
+{
+    for (*table = 0; *table < s->queries.n; ++*table)
+        if (s->queries.rows[*table] == g.rows * g.cols)
+            return g.rows * g.cols;
+    return 0;
+}
+
 /* Those that fill no cell, in raster order. */
 static void put_rest(const struct encoder_spec *s, struct arrange_grid g, struct tower_place *out)
 {
@@ -59,6 +67,10 @@ void arrange_places(const struct encoder_spec *s, struct arrange_grid g, struct 
         }
     if (s->leaves_rest)
         put_rest(s, g, out + n);
+    for (uint32_t i = 0; s->queries.n && i < n; i++) {
+        mutual[i] = (struct mutual){0, n};
+        mutual[n + i] = (struct mutual){0, n + i + 1};
+    }
 }
 
 /* ---------------------------------------------------------------- input */
@@ -155,7 +167,7 @@ struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct
     const uint32_t row = at.row / s->cell, col = at.col / s->cell;
     const float by = s->mean_features ? 1 / (float)(s->cell * s->cell) : 1;
     struct arrange_shares one = {.n = 1, .by = {by}};
-    const uint32_t unit = s->patch * s->cell;
+    const uint32_t unit = encoder_unit(s);
     one.to[0] =
         (uint32_t)(vision_pixels_before(p, crop) / ((uint64_t)unit * unit)) + row * cols + col;
     if (!is_joined(s, p) || crop == 0)
@@ -176,9 +188,13 @@ static uint64_t whole_cells(const struct encoder_spec *s, const struct vision_pl
                             uint32_t crop, bool *whole)
 {
     const struct arrange_grid g = arrange_grid(s, p, crop);
-    *whole &= g.rows && g.cols && vision_crop_height(p, crop) % s->patch == 0 &&
-              vision_crop_width(p, crop) % s->patch == 0 &&
+    const uint32_t each = s->conv.n ? s->conv.unit : s->patch;
+    uint32_t table;
+    *whole &= g.rows && g.cols && vision_crop_height(p, crop) == g.rows * each &&
+              vision_crop_width(p, crop) == g.cols * each &&
               (s->leaves_rest || (g.rows % s->cell == 0 && g.cols % s->cell == 0));
+    if (s->queries.n)
+        *whole &= arrange_queries(s, g, &table) > 0;
     if (s->positions == POSITIONS_TABLE || s->positions == POSITIONS_AXES ||
         s->positions == POSITIONS_WOVEN || s->positions == POSITIONS_BUCKETS)
         *whole &= g.rows <= s->side && g.cols <= s->side;
@@ -190,11 +206,12 @@ int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, str
     const struct arrange_grid g = arrange_grid(s, p, 0);
     const uint64_t each = (uint64_t)(g.rows / s->cell) * (g.cols / s->cell);
     uint64_t features = p->n_crops * (uint64_t)(s->joint.tiles > 0); /* class tokens */
-    bool whole = p->n_crops > 0 && (!s->conv.n || p->n_crops == 1);
+    bool whole = p->n_crops > 0;
     for (uint32_t i = 0; i < p->n_crops; i++)
         features += whole_cells(s, p, i, &whole);
     if (s->resample.latents)
         features = (uint64_t)p->n_crops * s->resample.latents;
+    features += s->image_end;
     if (s->joint.tiles)
         whole &= g.rows == s->side && g.cols == s->side && p->rows && p->cols &&
                  p->rows * p->cols == p->n_crops && p->n_crops <= s->joint.tiles;

@@ -15,9 +15,11 @@ struct arrange_grid arrange_grid(const struct encoder_spec *s, const struct visi
                                  uint32_t crop);
 /* The number of patches in whole cells: all of them, unless the spec leaves a rest. */
 uint32_t arrange_whole(const struct encoder_spec *s, struct arrange_grid g);
+/* The number of rows that follow the crop's patches in the transformer, and the table of them. */
+uint32_t arrange_queries(const struct encoder_spec *s, struct arrange_grid g, uint32_t *table);
 /* Writes the places of the crop's patches in the tower's order to out[rows * cols]. If the tower
- * has windows, also writes the window of each patch to mutual[rows * cols]: the range of patches
- * that it attends to. */
+ * has windows or queries, also writes the range of rows that each patch attends to, and then each
+ * query, to mutual[]. */
 void arrange_places(const struct encoder_spec *s, struct arrange_grid g, struct tower_place *out,
                     struct mutual *mutual);
 /* Copies the pixels of the patch at `at` of crop `crop` to out[tower_patch_floats()]. */

@@ -48,6 +48,14 @@ struct conv_relation {
 void conv_relate(float *to, const float *from, const struct conv_relation *r, size_t begin,
                  size_t end);
 
+/* Tables for another size (conv_fit.c). A table of `of` rows of n numbers becomes one of `rows`,
+ * linearly, edges aligned. */
+void conv_fit_rows(float *to, uint32_t rows, const float *from, uint32_t of, uint32_t n);
+/* A table of side x side places becomes that of the grid `shape`, by cubic convolution with
+ * antialiasing, edges aligned. scratch: side * (width * channels + 1) floats. */
+void conv_fit_places(float *to, struct conv_shape shape, const float *from, uint32_t side,
+                     float *scratch);
+
 /* The inner loop, with a variant per instruction set; conv.c has the reference.
  * to[c * step] = bias[c] + the sum over j < n of x[j][c] * k[j][c], c < channels. */
 #define CONV_SUM(name)                                                                             \

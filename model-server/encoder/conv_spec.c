@@ -85,6 +85,9 @@ static bool fits(const struct conv_step *c, const struct conv_shape *shape)
         return false;
     if (c->kind == CONV_MEAN)
         return in.height % c->size == 0 && in.width == in.height;
+    if (c->fitted)
+        return in.height && in.width &&
+               (c->kind == CONV_PLACES || (in.height == in.width && in.height <= c->size));
     if (c->kind == CONV_PLACES)
         return in.height == c->size && in.width == c->size;
     if (c->kind == CONV_RELATE) /* windows, or a square */

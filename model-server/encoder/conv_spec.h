@@ -38,6 +38,10 @@ struct conv_step {
     uint8_t size, stride;
     bool same; /* padding: see conv_over() */
     bool bias, add;
+    /* CONV_PLACES and CONV_RELATE over a grid of any size: the tables of `size` places a side are
+     * fitted to it (conv_fit_places(), conv_fit_rows()). Then a relation is over the whole grid,
+     * which is a square of at most `size` places a side. */
+    bool fitted;
     enum act act; /* ACT_N: none */
     /* Names of tensors, numbers of conv_spec.names; 0: there is none. `scale`: the whole name of a
      * vector that multiplies each channel of the result (LayerScale, arXiv 2103.17239), folded
@@ -55,6 +59,7 @@ struct conv_step {
 struct conv_spec {
     uint32_t n;    /* 0: the tower has no convolutions, but patches */
     uint32_t side; /* of the picture for which memory is reserved, in pixels */
+    uint32_t unit; /* of that, pixels for each place a side of the result; encoder_configure() */
     /* Of the tensors without ".weight" and ".bias", * for at[0] and at[1]. The first is not used;
      * ends with NULL. */
     const char *const *names;

@@ -46,10 +46,13 @@ struct encoder_linear {
     uint32_t table;
     bool softmax_before; /* its inputs become probabilities, after the norm */
     bool norm_before;    /* a layer norm (W_MIDDLE_NORM) precedes it, before the activation */
+    /* Not 0: so many outputs of the matrix before, of patches that are adjacent, are one input.
+     * Never of the first matrix, and no norm or softmax precedes it. */
+    uint32_t join;
 };
 
 /* From rows of the transformer to features: a norm, concatenation of `join` neighbours, matrices.
- */
+ * Without matrices a feature is the row. */
 struct encoder_projection {
     bool norm, norm_joined; /* a norm precedes the matrices; it is one of the concatenated rows */
     struct norm_spec norm_spec;
@@ -63,6 +66,19 @@ struct encoder_projection {
     bool plus_mean;  /* the mean of the concatenated rows is added; they have the features' width */
 };
 
+/* Rows that matrix `i` computes for one feature; patches of one feature. */
+static inline uint32_t encoder_rows_of(const struct encoder_projection *p, uint32_t i)
+{
+    uint32_t n = 1;
+    while (++i < p->n_linears)
+        n *= p->linear[i].join ? p->linear[i].join : 1;
+    return n;
+}
+static inline uint32_t encoder_patches_of(const struct encoder_projection *p)
+{
+    return p->join * encoder_rows_of(p, 0);
+}
+
 /* A perceiver resampler (arXiv 2204.14198) after the projection. Each crop becomes `latents`
  * features, which attend to its projected patches and to each other in `depth` layers. Each layer
  * has a gated MLP of four times the width. */
@@ -71,6 +87,15 @@ struct encoder_resample {
     uint32_t depth, heads, kv_heads, head_dim;
     float eps; /* of its RMS norms */
     enum act act;
+};
+
+/* Learned rows that follow the patches of a crop and become its features, one for each patch
+ * (DeepSeek-OCR 2). Patches attend to patches, a query to patches and to the queries up to it. */
+enum { ENCODER_MAX_QUERIES = 2 };
+struct encoder_queries {
+    uint32_t n;                          /* tables; 0: patches become features */
+    uint32_t rows[ENCODER_MAX_QUERIES];  /* of a table: that of crops with as many patches */
+    enum role role[ENCODER_MAX_QUERIES]; /* without a suffix ".weight" */
 };
 
 /* Attention over all tiles of a picture: see tower_joint.c. */
@@ -105,9 +130,11 @@ struct encoder_spec {
     bool mean_features;   /* a feature is the mean of the projected patches of a cell */
     bool leaves_rest;     /* patches outside whole cells come last and become no feature */
     bool tiles_joined; /* LLaVA-NeXT: tiles form one grid, with a learned vector after each row */
+    bool image_end;    /* the same vector follows the features of an image */
     struct encoder_projection project;
     struct encoder_joint joint;
     struct encoder_resample resample;
+    struct encoder_queries queries; /* the blocks' layers have MUTUAL_ALONE; cell is 1 */
     /* Instead of the transformer; then `patch` is 1, and blocks.hidden is the channels of its
      * result, grid 0, whose places are the patches. */
     struct conv_spec conv;
@@ -121,6 +148,12 @@ struct encoder_spec {
     float feature_scale; /* of features; 0: none */
     uint32_t width;      /* of a feature: the text model's hidden size */
 };
+
+/* Pixels per side of a feature. */
+static inline uint32_t encoder_unit(const struct encoder_spec *s)
+{
+    return s->conv.n ? s->conv.unit : s->patch * s->cell;
+}
 
 /* A family of towers. */
 struct encoder_family {

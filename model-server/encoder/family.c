@@ -26,6 +26,7 @@
     ROW(llava_siglip)                                                                              \
     ROW(fast_vlm)                                                                                  \
     ROW(got_ocr2)                                                                                  \
+    ROW(deepseek_ocr2)                                                                             \
     ROW(idefics3)                                                                                  \
     ROW(internvl)                                                                                  \
     ROW(internvl_chat)                                                                             \
@@ -45,6 +46,7 @@
     ROW(video_llama_3)                                                                             \
     ROW(ovis2)                                                                                     \
     ROW(minicpmv)                                                                                  \
+    ROW(minimax_m3)                                                                                \
     ROW(minicpm_ocr)                                                                               \
     ROW(idefics2)
 
@@ -65,7 +67,7 @@ static const struct encoder_family *find(const char *type, const char *tower)
 }
 
 /* The steps go through a picture of the reserved size. */
-static void check_conv(struct config *c, const struct conv_spec *s)
+static void check_conv(struct config *c, struct conv_spec *s)
 {
     struct conv_shape shape[CONV_GRIDS];
     if (c->failed || !s->n)
@@ -74,6 +76,8 @@ static void check_conv(struct config *c, const struct conv_spec *s)
         config_fail(c, "a tower of %u steps of convolutions", s->n);
     else if (!conv_shapes(s, s->n, s->side, s->side, shape))
         config_fail(c, "the tower's convolutions do not fit %u pixels a side", s->side);
+    else
+        s->unit = s->side / shape[0].height;
 }
 
 static void fill_spec(struct config *c, const struct encoder_family *family,
@@ -191,24 +195,47 @@ void family_merger(const struct encoder_spec *s, struct encoder_projection *p, u
         .act = ACT_GELU};
 }
 
-void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind kind)
+/* A rotation of the first `dim` elements of a head; the caller gives its angles coordinates. */
+static void grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind kind, uint32_t dim)
 {
     struct rope_spec *r = &s->blocks.rope[0];
     const cJSON *parameters = json_get(c->root, "rope_parameters");
     const double theta = json_num(parameters, "rope_theta", config_num_or(c, "rope_theta", 10000));
     *r = (struct rope_spec){
-        .kind = kind, .dim = s->blocks.head_dim, .theta = theta, .attention_factor = 1};
+        .kind = kind, .dim = dim, .theta = theta, .attention_factor = 1, .has_axes = true};
     const char *word = json_str(parameters, "rope_type", "axial");
     if (strcmp(word, "axial") != 0 && strcmp(word, "default") != 0)
         config_fail(c, "rope `rope_type` %.40s is not supported in a tower", word);
-    if (r->dim % 4 || !(theta > 1)) {
-        config_fail(c, "a head of %u with base %g does not turn by rows and columns", r->dim,
-                    theta);
+    if (!(theta > 1))
+        config_fail(c, "`rope_theta` %g is out of bounds", theta);
+}
+
+void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind kind)
+{
+    struct rope_spec *r = &s->blocks.rope[0];
+    const uint32_t dim = s->blocks.head_dim;
+    grid_rope(c, s, kind, dim);
+    if (dim % 4 || dim > ROPE_MAX_DIM) {
+        config_fail(c, "a head of %u does not turn by rows and columns", dim);
         return;
     }
-    r->has_axes = true;
-    for (uint32_t i = 0; i < r->dim / 2; i++)
-        r->axis[i] = kind == ROPE_GRID_WOVEN ? 2 - i % 2 : i < r->dim / 4 ? 1 : 2;
+    r->runs = 2;
+    for (uint32_t i = 0; i < dim / 2; i++)
+        r->axis[i] = kind == ROPE_GRID_WOVEN ? 2 - i % 2 : i < dim / 4 ? 1 : 2;
+}
+
+void family_video_rope(struct config *c, struct encoder_spec *s)
+{
+    struct rope_spec *r = &s->blocks.rope[0];
+    const uint32_t dim = s->blocks.head_dim / 6 * 6;
+    grid_rope(c, s, ROPE_GRID, dim);
+    if (!dim || dim > ROPE_MAX_DIM) {
+        config_fail(c, "a head of %u does not turn by frames, rows and columns", dim);
+        return;
+    }
+    r->runs = 3;
+    for (uint32_t i = 0; i < dim / 2; i++)
+        r->axis[i] = (uint8_t)(i / (dim / 6));
 }
 
 void family_columns_first(struct encoder_spec *s)

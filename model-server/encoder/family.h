@@ -33,7 +33,10 @@ void family_merger(const struct encoder_spec *s, struct encoder_projection *p, u
  * ROPE_GRID_WOVEN: pairs of elements alternate between the two; otherwise the first half of the
  * pairs has one and the second half the other. */
 void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind kind);
-/* After it: the first half of the pairs rotates by column, the second by row. */
+/* The same by frame, row and column: a third of the pairs each, and the rest of a head of an odd
+ * size does not rotate. */
+void family_video_rope(struct config *c, struct encoder_spec *s);
+/* After family_grid_rope(): the first half of the pairs rotates by column, the second by row. */
 void family_columns_first(struct encoder_spec *s);
 /* How many of n layers are used: up to the hidden state whose index is `key` of the whole model, or
  * `def`. As in Python, 0 is the embedding and -1 the last layer. */

@@ -56,7 +56,8 @@ static uint32_t crop_tokens(const struct tower *t, const struct vision_plan *p, 
     if (t->spec.joint.tiles) /* the whole picture */
         return tower_joint_tokens(&t->spec);
     const struct arrange_grid g = arrange_grid(&t->spec, p, crop);
-    return g.rows * g.cols + t->spec.class_token;
+    uint32_t table;
+    return g.rows * g.cols + arrange_queries(&t->spec, g, &table) + t->spec.class_token;
 }
 
 uint32_t tower_tokens(const struct tower *t, const struct vision_plan *plan)
@@ -119,6 +120,10 @@ static void fill_crop(struct tower *t, const struct tower_image *image, uint32_t
         t->axes[at + i][1] = s->first_turn + place.row;
         t->axes[at + i][2] = s->first_turn + place.col;
     }
+    uint32_t table;
+    const size_t n = arrange_queries(s, g, &table);
+    if (n)
+        memcpy(patches + n * each, t->queries[table], n * each * sizeof(*patches));
 }
 
 static int upload(struct tower *t, uint32_t tokens, struct err *e)
@@ -143,8 +148,11 @@ static uint32_t choose_rows(struct tower *t, const struct vision_plan *p, uint32
                             uint32_t at, uint32_t n_out)
 {
     const struct encoder_spec *s = &t->spec;
-    const uint32_t first = at + s->class_token, n = arrange_whole(s, arrange_grid(s, p, crop));
-    if (s->joint.tiles || (!s->class_token && !s->leaves_rest))
+    const struct arrange_grid g = arrange_grid(s, p, crop);
+    uint32_t table;
+    const uint32_t first = at + s->class_token + arrange_queries(s, g, &table);
+    const uint32_t n = arrange_whole(s, g);
+    if (s->joint.tiles || (!s->class_token && !s->leaves_rest && !s->queries.n))
         return 0;
     for (uint32_t i = 0; i < n; i++)
         t->out_rows[n_out++] = first + i;
@@ -182,7 +190,7 @@ static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops
                            .spans = t->spans,
                            .out_rows = t->out_rows,
                            .axes = t->axes,
-                           .mutual = t->spec.windows ? t->mutual : NULL};
+                           .mutual = t->spec.windows || t->spec.queries.n ? t->mutual : NULL};
 }
 
 /* Downloads features to t->host: [1 + levels][rows][width]. */

@@ -9,8 +9,7 @@
 void tower_before_plans(const struct tower *t, const struct vision_plan *p,
                         struct vision_plan *before, struct vision_plan *own)
 {
-    const struct encoder_spec *s = &t->before.tower->spec;
-    const uint32_t unit = s->patch * s->cell;
+    const uint32_t unit = encoder_unit(&t->before.tower->spec);
     *before = *own = *p;
     before->n_features = 0;
     own->crop_width /= unit;

@@ -18,7 +18,8 @@ struct host_job {
     struct conv_shape shape, of_with, result;
     struct conv_window w;
     const float *gate;
-    float *out; /* row `first` */
+    float *const *tables; /* of CONV_PLACES and CONV_RELATE */
+    float *out;           /* row `first` */
     size_t first;
 };
 
@@ -57,7 +58,7 @@ static void host_rows(void *arg, int thread, size_t begin, size_t end)
         break;
     case CONV_PLACES:
         for (size_t i = from * width; i < to * width; i++)
-            out[i] = j->in[i] + j->part->host[0][i];
+            out[i] = j->in[i] + j->tables[0][i];
         break;
     case CONV_SPLIT:
         conv_split(out, j->in, j->shape, j->step->size, from, to);
@@ -67,8 +68,9 @@ static void host_rows(void *arg, int thread, size_t begin, size_t end)
         break;
     case CONV_RELATE:
         conv_relate(out, j->in,
-                    &(struct conv_relation){j->step->size, j->step->heads, j->step->kv_heads,
-                                            j->step->head_dim, j->part->host[0], j->part->host[1]},
+                    &(struct conv_relation){j->step->fitted ? j->shape.height : j->step->size,
+                                            j->step->heads, j->step->kv_heads, j->step->head_dim,
+                                            j->tables[0], j->tables[1]},
                     from, to);
         break;
     case CONV_NORM:
@@ -104,6 +106,36 @@ static void make_gate(struct tower *t, const struct conv_step *c, const float *i
         gate[i] = 1 / (1 + expf(-gate[i]));
 }
 
+/* Tables of another size than the grid's are fitted to it, once for each shape. */
+static int fit_tables(struct tower_conv_part *p, const struct conv_step *c, struct conv_shape s,
+                      struct err *e)
+{
+    const uint32_t of = 2 * c->size - 1, rows = 2 * s.height - 1, dim = c->kv_heads;
+    if (s.height == p->fits.height && s.width == p->fits.width)
+        return 0;
+    p->fits = (struct conv_shape){0};
+    if (c->kind == CONV_RELATE) {
+        free(p->host[2]), free(p->host[3]);
+        p->host[2] = malloc((size_t)rows * dim * sizeof(float));
+        p->host[3] = malloc((size_t)rows * dim * sizeof(float));
+        if (!p->host[2] || !p->host[3])
+            return err_nomem(e);
+        conv_fit_rows(p->host[2], rows, p->host[0], of, dim);
+        conv_fit_rows(p->host[3], rows, p->host[1], of, dim);
+    } else {
+        float *scratch = malloc(c->size * ((size_t)s.width * s.channels + 1) * sizeof(*scratch));
+        free(p->host[1]);
+        p->host[1] = malloc(conv_floats(s) * sizeof(float));
+        if (scratch && p->host[1])
+            conv_fit_places(p->host[1], s, p->host[0], c->size, scratch);
+        free(scratch);
+        if (!scratch || !p->host[1])
+            return err_nomem(e);
+    }
+    p->fits = s;
+    return 0;
+}
+
 /* A grid in host memory: on a device with its own, a copy that is made by the step's first part. */
 static const float *in_host(struct tower *t, uint8_t grid, int copy, struct err *e)
 {
@@ -131,6 +163,12 @@ static int run_on_host(struct tower *t, const struct conv_step *s, uint32_t n, f
                          .gate = c->gate,
                          .first = c->row};
     j.result = conv_result(s, c->shape, &j.w);
+    j.tables = j.part->host;
+    if (s->fitted && (j.shape.height != s->size || j.shape.width != s->size)) {
+        if (fit_tables(&c->part[c->step], s, j.shape, e))
+            return -1;
+        j.tables += s->kind == CONV_RELATE ? 2 : 1;
+    }
     if (!j.in || (s->kind == CONV_JOIN && !(j.with = in_host(t, s->with, 1, e))))
         return -1;
     if (s->kind == CONV_GATE && c->row == 0)

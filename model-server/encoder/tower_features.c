@@ -73,6 +73,8 @@ void tower_start_features(const struct tower *t, const struct tower_image *image
     const float scale = scale_of(&t->spec);
     if (p->shrunk_h || t->spec.mean_features) /* features are sums of shares */
         memset(image->out, 0, p->n_features * width * sizeof(float));
+    for (size_t i = 0; t->spec.image_end && i < width; i++)
+        image->out[(p->n_features - 1) * width + i] = scale * t->row_end[i];
     for (size_t y = 0; t->spec.tiles_joined && p->rows && y < joined.rows; y++) {
         float *to = image->out + (first + y * (joined.cols + 1) + joined.cols) * width;
         for (size_t i = 0; i < width; i++)

@@ -37,8 +37,10 @@ struct tower_conv_part {
     float *bias;
     struct norm norm;
     /* Host memory. CONV_DEPTH: kernel and bias of conv_depth(). CONV_GATE: both matrices, each with
-     * its bias. */
+     * its bias. CONV_PLACES, CONV_RELATE: one and two tables; conv_step.fitted: then the same for
+     * the grid of shape `fits`. */
     float *host[TOWER_CONV_HOST];
+    struct conv_shape fits;
     uint32_t layer; /* CONV_ATTEND: of the cache */
 };
 /* A tower of convolutions (tower_conv.c). */
@@ -118,9 +120,10 @@ struct tower {
     struct norm pixel_norm, patch_norm;
     float *normed_bias; /* bias of the patches' matrix if a norm follows it */
     /* Host memory: bias of the patches' matrix, learned positions, the class token, the vector
-     * after a row of joined tiles, and encoder_spec.pool_standard's vectors; NULL: the tower has
-     * none. */
+     * after a row of joined tiles or an image, encoder_spec.pool_standard's vectors, and tables of
+     * queries; NULL: the tower has none. */
     float *patch_bias, *positions, *class_token, *row_end, *pool_bias, *pool_scale;
+    float *queries[ENCODER_MAX_QUERIES];
     struct tower_projection project, level[ENCODER_MAX_LEVELS];
     struct tower_joint joint;
     struct tower_resample resample;
@@ -242,7 +245,7 @@ static inline uint32_t tower_feature_rows(const struct encoder_spec *s, uint32_t
 {
     return s->pool      ? patches / (s->cell * s->cell)
            : s->n_sides ? patches
-                        : patches / s->project.join;
+                        : patches / encoder_patches_of(&s->project);
 }
 /* Rows of the table of learned positions, the class token's included. */
 static inline uint32_t tower_position_rows(const struct encoder_spec *s)

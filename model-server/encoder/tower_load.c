@@ -136,6 +136,7 @@ static void load_projection(struct loader *l, struct tower_projection *t,
         t->norm.b = p->norm_bias ? loader_bias(l, p->norm_role, layer, n) : NULL;
     }
     for (uint32_t i = 0; i < p->n_linears; i++) {
+        cols *= p->linear[i].join ? p->linear[i].join : 1;
         if (p->linear[i].norm_before)
             t->middle_norm = middle_norm(l, layer, cols);
         t->w[i] = load_linear(l, p, &p->linear[i], layer, cols);
@@ -201,7 +202,10 @@ static void load_front(struct loader *l, struct tower *t)
         t->pool_bias = host_vector(l, loader_table(l, W_POOL_BIAS, NO_LAYER, "", hidden, 1));
         t->pool_scale = host_vector(l, loader_table(l, W_POOL_SCALE, NO_LAYER, "", hidden, 1));
     }
-    if (s->tiles_joined)
+    for (uint32_t i = 0; i < s->queries.n; i++)
+        t->queries[i] = host_vector(l, loader_table(l, s->queries.role[i], NO_LAYER, ".weight",
+                                                    s->queries.rows[i], hidden));
+    if (s->tiles_joined || s->image_end)
         t->row_end = host_vector(l, loader_table(l, W_ROW_END, NO_LAYER, "", s->width, 1));
 }
 
@@ -252,6 +256,8 @@ void tower_release_weights(struct tower *t)
         free_projection(&t->d, &t->level[i]);
     free(t->patch_bias), free(t->positions), free(t->class_token), free(t->row_end);
     free(t->pool_bias), free(t->pool_scale);
+    for (int i = 0; i < ENCODER_MAX_QUERIES; i++)
+        free(t->queries[i]);
     tower_joint_free(t);
     tower_resample_free(t);
     tower_conv_free_weights(t);

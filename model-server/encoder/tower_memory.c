@@ -108,7 +108,8 @@ uint32_t tower_most_tokens(const struct tower *t)
 
 static uint32_t reserved_tokens(const struct tower *t, uint32_t features)
 {
-    const uint64_t tokens = (uint64_t)features * t->spec.cell * t->spec.cell;
+    const uint64_t rows = t->spec.queries.n ? 2 : 1; /* of a patch */
+    const uint64_t tokens = features * rows * t->spec.cell * t->spec.cell;
     struct conv_shape shape[CONV_GRIDS];
     if (t->spec.conv.n) { /* of one picture */
         conv_shapes(&t->spec.conv, t->spec.conv.n, t->spec.conv.side, t->spec.conv.side, shape);

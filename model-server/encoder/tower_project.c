@@ -9,8 +9,10 @@ enum { PROJECT_ROWS = 1024, PROJECT_FLOATS = 1 << 23 };
 uint32_t tower_widest(const struct encoder_projection *p)
 {
     uint32_t most = 0;
-    for (uint32_t i = 0; i + 1 < p->n_linears; i++)
-        most = p->linear[i].rows > most ? p->linear[i].rows : most;
+    for (uint32_t i = 0; i + 1 < p->n_linears; i++) {
+        const uint32_t n = p->linear[i].rows * encoder_rows_of(p, i);
+        most = n > most ? n : most;
+    }
     return p->plus_mean && p->linear[p->n_linears - 1].rows > most
                ? p->linear[p->n_linears - 1].rows
                : most;
@@ -30,16 +32,22 @@ static void project_some(struct tower *t, const struct tower_projection *p, cons
 {
     const struct encoder_projection *s = p->spec;
     const struct backend_ops *ops = t->d.ops;
-    const uint32_t hidden = t->spec.blocks.hidden, rows = tokens / s->join;
+    const uint32_t hidden = t->spec.blocks.hidden;
     const float *joined = x;
-    uint32_t cols = hidden * s->join;
+    uint32_t cols = hidden * s->join, rows = tokens / s->join;
     if (s->norm) {
         ops->norm(t->d.dev, t->normed, x, s->norm_joined ? rows : tokens,
                   s->norm_joined ? cols : hidden, &p->norm);
         x = t->normed;
     }
+    if (!s->n_linears)
+        ops->beside(t->d.dev, y, x, NULL, rows, cols);
     for (uint32_t i = 0; i < s->n_linears; i++) {
         float *to = i + 1 == s->n_linears ? y : t->middle[i & 1];
+        if (s->linear[i].join) {
+            rows /= s->linear[i].join;
+            cols *= s->linear[i].join;
+        }
         if (s->linear[i].norm_before) /* x is the output of the matrix before */
             ops->norm(t->d.dev, t->middle[(i - 1) & 1], x, rows, cols, &p->middle_norm);
         if (s->linear[i].softmax_before)
@@ -66,7 +74,7 @@ static void project_some(struct tower *t, const struct tower_projection *p, cons
 void tower_project(struct tower *t, const struct tower_projection *p, const float *x,
                    uint32_t first, uint32_t tokens, float *y)
 {
-    const uint32_t join = p->spec->join, most = tower_project_rows(t) * join;
+    const uint32_t join = encoder_patches_of(p->spec), most = tower_project_rows(t) * join;
     assert(first % join == 0 && tokens % join == 0);
     for (uint32_t at = 0, some; at < tokens; at += some) {
         some = tokens - at < most ? tokens - at : most;

@@ -186,6 +186,8 @@ enum role {
     W_LEVEL_IN,
     W_LEVEL_OUT,
     W_ROW_END,
+    W_QUERIES_FEW, /* of encoder_spec.queries */
+    W_QUERIES_MANY,
     W_POOL_BIAS, /* subtracted from the means of patches, and their scale */
     W_POOL_SCALE,
     W_CLIP_Q, /* of decoder_spec.clips: names without ".input_min" and similar suffixes */

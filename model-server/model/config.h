@@ -204,6 +204,9 @@ void config_latent(struct config *c, struct decoder_spec *s, uint32_t q_rank, ui
  * num_experts_per_token, num_expert_group, moe_renormalize. The family sets score, select_bias and
  * group_pairs. */
 void config_deepseek_moe(struct config *c, struct decoder_spec *s);
+/* The same as in DeepSeek V2: softmax scores, no bias for choosing, and a scale of what is not
+ * normalised; topk_method. */
+void config_deepseek_v2_moe(struct config *c, struct decoder_spec *s);
 /* Granite's: experts on every layer, as wide as intermediate_size, and shared_intermediate_size. */
 void config_granite_experts(struct config *c, struct decoder_spec *s);
 /* An error if s->moe selects more experts than exist. */

@@ -147,6 +147,22 @@ void config_deepseek_moe(struct config *c, struct decoder_spec *s)
     config_check_moe(c, s);
 }
 
+void config_deepseek_v2_moe(struct config *c, struct decoder_spec *s)
+{
+    const char *method = config_str_or(c, "topk_method", "greedy");
+    struct moe_spec *m = &s->moe;
+    m->score = MOE_SOFTMAX;
+    config_only_word(c, "scoring_func", "softmax");
+    config_deepseek_moe(c, s);
+    m->renormalise = config_bool_or(c, "norm_topk_prob", false);
+    if (m->renormalise)
+        m->scale = 1;
+    if (strcmp(method, "greedy") == 0)
+        m->n_groups = m->top_groups = 1;
+    else if (strcmp(method, "group_limited_greedy") != 0)
+        config_fail(c, "`topk_method` %.40s is not supported", method);
+}
+
 uint32_t config_shared_kv(struct config *c, struct decoder_spec *s, uint32_t def)
 {
     const uint32_t n = config_u32_or(c, "num_kv_shared_layers", def, 0, s->n_layers - 1);

@@ -24,8 +24,8 @@ enum rope_kind {
     ROPE_YARN,    /* arXiv 2309.00071 */
     ROPE_PARTIAL, /* frequencies of the first `turning` elements; those of the others are 0 (Gemma
                      4) */
-    ROPE_GRID,    /* two runs of dim / 4 angles, of equal frequencies: an image's row and column
-                     (Qwen2-VL, arXiv 2409.12191) */
+    ROPE_GRID,    /* `runs` runs of angles, of equal frequencies: an image's row and column
+                     (Qwen2-VL, arXiv 2409.12191), or a video's frame, row and column */
     ROPE_GRID_TURNS, /* the same, with the even frequencies of `dim`, then the odd ones (Pixtral,
                         arXiv 2410.07073) */
     ROPE_GRID_WOVEN, /* column and row in turns, of equal frequencies (MoonViT, arXiv 2504.07491) */
@@ -38,6 +38,7 @@ struct rope_spec {
     double theta;                /* base */
     double factor;               /* LINEAR, DYNAMIC, LLAMA3, YARN */
     uint32_t turning;            /* PARTIAL: of dim, even */
+    uint32_t runs;               /* GRID: dim is a multiple of 2 * runs */
     double attention_factor;     /* multiplies cos and sin */
     uint32_t original; /* positions of the original training: DYNAMIC, LLAMA3, YARN, LONGROPE */
     double low_freq, high_freq;  /* LLAMA3 */

@@ -47,8 +47,10 @@ void rope_inv_freq(const struct rope_spec *s, uint32_t length, float *inv)
         base *= pow(s->factor * length / s->original - (s->factor - 1), s->dim / (s->dim - 2.0));
     for (uint32_t i = 0; i < s->dim / 2; i++)
         inv[i] = 1 / (float)pow(base, 2 * (float)i / (float)s->dim);
-    for (uint32_t i = 0; s->kind == ROPE_GRID && i < s->dim / 2; i++)
-        inv[i] = 1 / (float)pow(base, 4 * (float)(i % (s->dim / 4)) / (float)s->dim);
+    for (uint32_t i = 0; s->kind == ROPE_GRID && i < s->dim / 2; i++) {
+        const uint32_t nth = i % (s->dim / (2 * s->runs));
+        inv[i] = 1 / (float)pow(base, (float)(2 * s->runs * nth) / (float)s->dim);
+    }
     for (uint32_t i = 0; s->kind == ROPE_GRID_TURNS && i < s->dim / 2; i++) {
         const uint32_t each = s->dim / 4, nth = 2 * (i % each) + i / each;
         inv[i] = 1 / (float)pow(base, 2 * (float)nth / (float)s->dim);

@@ -215,6 +215,36 @@ static void relations_are_scores(void **state)
     }
 }
 
+/* Tables keep what is linear, away from the ends, and are themselves at their own size. */
+static void tables_are_fitted(void **state)
+{
+    enum { OF = 24, TO = 17, N = 5 };
+    float from[OF * N], to[OF * N], grid[OF * OF], all[OF * OF], scratch[OF * (OF + 1)];
+    (void)state;
+    for (int i = 0; i < OF * N; i++)
+        from[i] = (float)(i / N) * 3 + (float)(i % N);
+    conv_fit_rows(to, OF, from, OF, N);
+    for (int i = 0; i < OF * N; i++)
+        assert_float_equal(to[i], from[i], 1e-5);
+    conv_fit_rows(to, TO, from, OF, N);
+    for (int i = 0; i < TO * N; i++) {
+        const float place = ((float)(i / N) + 0.5F) * OF / TO - 0.5F;
+        assert_float_equal(to[i], place * 3 + (float)(i % N), 1e-3);
+    }
+    for (int i = 0; i < OF * OF; i++)
+        grid[i] = (float)(i / OF) * 2 - (float)(i % OF);
+    conv_fit_places(all, (struct conv_shape){OF, OF, 1}, grid, OF, scratch);
+    for (int i = 0; i < OF * OF; i++)
+        assert_float_equal(all[i], grid[i], 1e-4);
+    conv_fit_places(all, (struct conv_shape){OF / 2, TO, 1}, grid, OF, scratch);
+    for (int i = 3 * TO; i < (OF / 2 - 3) * TO; i++) {
+        const float y = 2 * ((float)(i / TO) + 0.5F) - 0.5F;
+        const float x = ((float)(i % TO) + 0.5F) * OF / TO - 0.5F;
+        if (i % TO > 2 && i % TO < TO - 3)
+            assert_float_equal(all[i], 2 * y - x, 0.05);
+    }
+}
+
 /* Sums of grids of other shapes, and means of what does not divide, are refused. */
 static void steps_that_do_not_fit_are_refused(void **state)
 {
@@ -247,6 +277,7 @@ int main(void)
                                        cmocka_unit_test(means_and_joins),
                                        cmocka_unit_test(windows_hold_the_grid),
                                        cmocka_unit_test(relations_are_scores),
+                                       cmocka_unit_test(tables_are_fitted),
                                        cmocka_unit_test(steps_that_do_not_fit_are_refused)};
     rng = rng_new();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,7 +74,7 @@ static void check_arranged(const struct encoder_spec *s, const struct vision_pla
     if (arrange_check(s, p, &e) || s->joint.tiles || s->resample.latents || n > 1 << 14)
         return;
     struct tower_place *places = malloc(n * sizeof(*places));
-    struct mutual *mutual = malloc(n * sizeof(*mutual));
+    struct mutual *mutual = malloc(2 * n * sizeof(*mutual)); /* of queries, too */
     require(places && mutual);
     arrange_places(s, g, places, mutual);
     for (uint32_t i = 0; i < n; i++) {

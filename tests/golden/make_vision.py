@@ -11,10 +11,10 @@ small enough to be committed. tests/golden/test_vision_models runs what it finds
 import hashlib, json, os, sys
 import numpy as np, torch
 from safetensors.torch import save_file
-from vision_made import convolved, crossed, kimi, minicpm, native, square, tiles
+from vision_made import convolved, crossed, deepseek, kimi, minicpm, minimax, native, square, tiles
 from vision_made.base import IMAGE, picture
 
-CASES = convolved.CASES | crossed.CASES | kimi.CASES | minicpm.CASES | native.CASES | square.CASES | tiles.CASES
+CASES = convolved.CASES | crossed.CASES | deepseek.CASES | kimi.CASES | minicpm.CASES | minimax.CASES | native.CASES | square.CASES | tiles.CASES
 SIZES = native.SIZES | kimi.SIZES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
@@ -75,6 +75,7 @@ def preprocessed(images, pre, inputs, shapes, whole):
         x = tiles.whole_patches(kwargs) if set(kwargs) == {"pixel_values", "pixel_attention_mask"} else x
         x = tiles.patches_of_crops(kwargs).numpy() if "spatial_shapes" in kwargs else x
         x = minicpm.planes_of_slices(kwargs) if "target_sizes" in kwargs else x
+        x = deepseek.planes_of_views(kwargs) if "num_local_patches" in kwargs else x
         x = x.reshape(len(x), -1) if "image_grid_thw" in kwargs else x
         x = x[0, 0, : kwargs["aspect_ratio_mask"].sum()] if "aspect_ratio_mask" in kwargs else x
         x = x[..., :whole, :whole] if whole else x

@@ -7,6 +7,7 @@
 /* One a line, for make gpu-kit. */
 // clang-format off
 static const char *const dirs[] = {
+    "tests/data/vision/deepseek_ocr2",
     "tests/data/vision/fast_vlm",
     "tests/data/vision/gemma3n",
     "tests/data/vision/gemma4_e",
@@ -22,6 +23,7 @@ static const char *const dirs[] = {
     "tests/data/vision/llama4",
     "tests/data/vision/llava_onevision",
     "tests/data/vision/minicpmv4_6",
+    "tests/data/vision/minimax_m3",
     "tests/data/vision/mllama",
     "tests/data/vision/ovis2",
     "tests/data/vision/paligemma2",

@@ -71,23 +71,6 @@ static void indexer(struct config *c, struct decoder_spec *s, bool glm)
     }
 }
 
-/* V2 has no bias for choosing, and scales what it does not normalise. */
-static void experts_v2(struct config *c, struct decoder_spec *s)
-{
-    const char *method = config_str_or(c, "topk_method", "greedy");
-    struct moe_spec *m = &s->moe;
-    m->score = MOE_SOFTMAX;
-    config_only_word(c, "scoring_func", "softmax");
-    config_deepseek_moe(c, s);
-    m->renormalise = config_bool_or(c, "norm_topk_prob", false);
-    if (m->renormalise)
-        m->scale = 1;
-    if (strcmp(method, "greedy") == 0)
-        m->n_groups = m->top_groups = 1;
-    else if (strcmp(method, "group_limited_greedy") != 0)
-        config_fail(c, "`topk_method` %.40s is not supported", method);
-}
-
 static void configure(struct config *c, struct decoder_spec *s)
 {
     const char *type = json_str(c->root, "model_type", "");
@@ -117,7 +100,7 @@ static void configure(struct config *c, struct decoder_spec *s)
         return;
     }
     if (v2) {
-        experts_v2(c, s);
+        config_deepseek_v2_moe(c, s);
         return;
     }
     if (strcmp(type, "mistral4") == 0) {

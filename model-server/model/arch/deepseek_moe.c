@@ -1,6 +1,8 @@
 /* DeepSeekMoE 16B (arXiv 2401.06066), the first DeepSeek with experts: Llama's attention, softmax
- * scores, shared experts. */
+ * scores, shared experts. The text model of DeepSeek-OCR 2 is of this kind. */
+#include "common/json.h"
 #include "model-server/model/arch.h"
+#include <string.h>
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
@@ -8,13 +10,18 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_only_word(c, "scoring_func", "softmax");
     if (config_u32_or(c, "moe_layer_freq", 1, 1, SPEC_MAX_LAYERS) != 1)
         config_fail(c, "`moe_layer_freq`: only 1 is supported");
+    if (strcmp(json_str(c->root, "model_type", ""), "deepseek_ocr2_text") == 0) {
+        config_deepseek_v2_moe(c, s);
+        config_mlp_layer_types(c, s, 0);
+        return;
+    }
     s->moe.score = MOE_SOFTMAX;
     config_deepseek_moe(c, s);
     s->moe.renormalise = config_bool_or(c, "norm_topk_prob", false);
 }
 
 const struct arch arch_deepseek_moe = {
-    .types = (const char *const[]){"deepseek", NULL},
+    .types = (const char *const[]){"deepseek", "deepseek_ocr2_text", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA, NAMES_EXPERTS, NAMES_SHARED_EXPERTS},
     .configure = configure,

@@ -420,7 +420,7 @@ def perception_lm(architecture, cell, **args):
     args = dict(embed_dim=16, depth=2, num_heads=2, patch_size=8, img_size=[32, 32], ref_feat_shape=[4, 4], global_pool="") | args
     config = PerceptionLMConfig(
         text_config=LlamaConfig(**TEXT).to_dict(), vision_config=dict(model_type="timm_wrapper", architecture=architecture, model_args=args),
-        image_token_id=IMAGE, video_token_id=321, projector_pooling_ratio=cell, vision_use_cls_token="large" in architecture,
+        image_token_id=IMAGE, video_token_id=321, projector_pooling_ratio=cell, vision_use_cls_token=args.get("class_token", "large" in architecture),
         tie_word_embeddings=True,
     )
     pre = dict(tile_size=32, max_num_tiles=6, vision_input_type="thumb+tile", image_mean=[0.5] * 3, image_std=[0.5] * 3, resample=3)
@@ -521,6 +521,7 @@ CASES = {
         lambda: perception_lm("vit_pe_core_large_patch14_336", 2, init_values=0.1, use_post_transformer_norm=False, mlp_ratio=1.5),
         None, between,
     ),
+    "perception_lm_bare": (lambda: perception_lm("vit_pe_core_large_patch14_336", 1, class_token=False), None, between),
     "perception_lm_g": (lambda: perception_lm("vit_pe_lang_gigantic_patch14_448", 1), None, between),
     "aya_vision": (aya_vision, None, between),
     "cohere2_vision": (cohere2_vision, None, between),

@@ -57,6 +57,8 @@ static void contradictions_are_refused(void **state)
 #define LLAMA       "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
 #define MLLAMA      "{\"model_type\":\"mllama\",\"vision_config\":{%s}}"
 #define PALI        "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
+#define DEEP        "{\"model_type\":\"deepseek_ocr2\",\"vision_config\":{%s}}"
+#define MINIMAX     "{\"model_type\":\"minimax_m3_vl\",\"vision_config\":{%s}}"
 #define INTERN      "{\"model_type\":\"internvl\",\"vision_config\":{%s}}"
     static const struct {
         const char *config, *tower, *pixels;
@@ -89,6 +91,16 @@ static void contradictions_are_refused(void **state)
         {OVIS, "\"hidden_stride\":2", "{\"size\":56}"},
         {OVIS, "\"hidden_stride\":3", "{\"size\":28}"},
         {OVIS, "\"hidden_stride\":1", "{\"size\":28,\"max_patches\":64}"},
+        {DEEP, "", "{\"size\":{\"height\":1024,\"width\":768}}"},
+        {DEEP, "", "{\"tile_size\":100}"},
+        {DEEP, "", "{\"min_patches\":7}"},
+        {DEEP, "", "{\"max_patches\":64}"},
+        {DEEP, "", "{\"background_color\":[127,127]}"},
+        {DEEP, "", "{\"background_color\":[127,127,256]}"},
+        {DEEP, "\"sam_config\":{\"image_size\":768}", NULL},
+        {MINIMAX, "", "{\"merge_size\":4}"},
+        {MINIMAX, "\"img_token_compression_config\":{\"spatial_merge_size\":9}", NULL},
+        {MINIMAX, "", "{\"min_pixels\":100,\"max_pixels\":99}"},
         {MINICPM, "", "{\"scale_resolution\":0}"},
         {MINICPM, "", "{\"max_slice_nums\":64}"},
         {MINICPM, "", "{\"downsample_mode\":\"4x\"}"},

@@ -113,6 +113,18 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
     expands_to(v, 20, 45, "<img><IMG_CONTEXT><IMG_CONTEXT><IMG_CONTEXT></img>");
     vision_free(v);
 
+    v = load(
+        "{\"model_type\":\"minimax_m3_vl\",\"vision_config\":{\"img_token_compression_config\":"
+        "{\"spatial_merge_size\":1}}}",
+        "{\"size\":[672,672]}");
+    assert_string_equal(vision_marker_around(v), "]<]image[>[");
+    expands_to(v, 42, 56,
+               "]<]start of image[>[]<]image[>[]<]image[>[]<]image[>[]<]image[>[]<]image[>["
+               "]<]image[>[]<]image[>[]<]image[>[]<]image[>[]<]image[>[]<]image[>[]<]image[>["
+               "]<]image[>[]<]image[>[]<]image[>[]<]image[>[]<]image[>[]<]image[>[]<]image[>["
+               "]<]image[>[]<]end of image[>[");
+    vision_free(v);
+
     v = load("{\"model_type\":\"janus\",\"vision_config\":{\"image_size\":32}}", NULL);
     expands_to(v, 20, 1000,
                "<begin_of_image><image_placeholder><image_placeholder><image_placeholder>"
@@ -383,6 +395,32 @@ static void ovis2_marks_columns_and_rows(void **state)
     vision_free(v);
 }
 
+/* Tiles of a large image, then all of it in a square of another size, and one feature more. */
+static void deepseek_shows_tiles_and_the_whole(void **state)
+{
+    struct vision *v = load("{\"model_type\":\"deepseek_ocr2\",\"vision_config\":{}}", NULL);
+    struct vision_plan p = planned(v, 768, 500);
+    (void)state;
+    assert_int_equal(p.n_crops, 1);
+    assert_int_equal(p.n_features, 257);
+    assert_int_equal(vision_crop_width(&p, 0), 1024);
+    assert_int_equal(p.resizes[0].height, 667); /* of 666.7 */
+    assert_int_equal(p.crops[0].y, -178);
+    assert_int_equal(vision_format(v)->outside[1], 127);
+    p = planned(v, 1600, 800);
+    assert_int_equal(p.n_crops, 3);
+    assert_int_equal(p.cols, 2);
+    assert_int_equal(p.n_features, 2 * 144 + 257);
+    assert_int_equal(vision_crop_width(&p, 1), 768);
+    assert_int_equal(vision_crop_width(&p, 2), 1024);
+    vision_free(v);
+    v = load("{\"model_type\":\"deepseek_ocr2\",\"vision_config\":{}}",
+             "{\"crop_to_patches\":false}");
+    p = planned(v, 1600, 800);
+    assert_int_equal(p.n_features, 145);
+    vision_free(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,6 +433,7 @@ int main(void)
         cmocka_unit_test(positions_go_on_behind_the_longer_side),
         cmocka_unit_test(one_token_stands_between_images),
         cmocka_unit_test(ovis2_marks_columns_and_rows),
+        cmocka_unit_test(deepseek_shows_tiles_and_the_whole),
         cmocka_unit_test(minicpmv_numbers_images_and_cuts_slices)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,6 +93,18 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define UNIFIED                                                                                    \
     "{\"model_type\":\"gemma4_unified\",\"text_config\":{\"hidden_size\":64},\"vision_config\":{"  \
     "\"mm_embed_dim\":64,\"output_proj_dims\":64,\"pooling_kernel_size\":5%s}}"
+#define MINIMAX                                                                                    \
+    "{\"model_type\":\"minimax_m3_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":{"   \
+    "\"hidden_size\":64,\"num_attention_heads\":4%s}}"
+#define MINIMAX_AROUND                                                                             \
+    "{\"model_type\":\"minimax_m3_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":{"   \
+    "\"hidden_size\":64,\"num_attention_heads\":4}%s}"
+#define DEEPSEEK_OCR                                                                               \
+    "{\"model_type\":\"deepseek_ocr2\",\"text_config\":{\"hidden_size\":64},\"vision_config\":{"   \
+    "\"sam_config\":{%s}}}"
+#define DEEPSEEK_READS                                                                             \
+    "{\"model_type\":\"deepseek_ocr2\",\"text_config\":{\"hidden_size\":64},\"vision_config\":{"   \
+    "\"encoder_config\":{\"head_dim\":64%s}}}"
 #define EXAONE                                                                                     \
     "{\"model_type\":\"exaone4_5\",\"vision_config\":{\"patch_size\":14,\"hidden_size\":64,"       \
     "\"out_hidden_size\":64,\"num_heads\":8%s}}"
@@ -214,6 +226,27 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {PERCEPTION, ",\"ref_feat_shape\":[32,32]", "ref_feat_shape"},
         {PERCEPTION, ",\"mlp_ratio\":0", "mlp_ratio"},
         {PERCEPTION, ",\"class_token\":false", "vision_use_cls_token"},
+        {MINIMAX, "", NULL},
+        {MINIMAX, ",\"img_token_compression_config\":{\"spatial_merge_size\":4}", NULL},
+        {MINIMAX, ",\"spatial_merge_size\":0", "spatial_merge_size"},
+        {MINIMAX, ",\"rope_mode\":\"2d\"", "rope_mode"},
+        {MINIMAX, ",\"position_embedding_type\":\"learned\"", "position_embedding_type"},
+        {MINIMAX, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
+        {MINIMAX, ",\"head_dim\":4", "head"},
+        {MINIMAX_AROUND, ",\"projector_hidden_size\":0", "projector_hidden_size"},
+        {MINIMAX_AROUND, ",\"projector_hidden_act\":\"relu\"", "projector_hidden_act"},
+        {MINIMAX_AROUND, ",\"multimodal_projector_bias\":false", "multimodal_projector_bias"},
+        {MINIMAX_AROUND, ",\"vision_feature_layer\":-2", "vision_feature_layer"},
+        {DEEPSEEK_OCR, "", NULL},
+        {DEEPSEEK_OCR, "\"downsample_channels\":[512,1024]", "downsample_channels"},
+        {DEEPSEEK_OCR, "\"downsample_channels\":[512]", NULL},
+        {DEEPSEEK_OCR, "\"downsample_channels\":[0,896]", "downsample_channels"},
+        {DEEPSEEK_OCR, "\"image_size\":896", "image_size"},
+        {DEEPSEEK_OCR, "\"use_rel_pos\":false", "use_rel_pos"},
+        {DEEPSEEK_READS, "", NULL},
+        {DEEPSEEK_READS, ",\"num_key_value_heads\":3", "num_key_value_heads"},
+        {DEEPSEEK_READS, ",\"use_sliding_window\":true", "use_sliding_window"},
+        {DEEPSEEK_READS, ",\"hidden_size\":448", "hidden_size"},
         {EXAONE, "", NULL},
         {EXAONE, ",\"num_key_value_heads\":3", "num_key_value_heads"},
         {EXAONE, ",\"num_key_value_heads\":9", "num_key_value_heads"},

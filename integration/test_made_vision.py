@@ -1,0 +1,85 @@
+"""Families of vision models whose checkpoints are made (tests/golden/make_vision.py) through the real programs: an image in a chat, and the
+tokens that transformers choose.
+
+These checkpoints have no tokenizer. The one here has a word for each id, so that a prompt is the golden case's ids."""
+
+import base64
+import json
+import shutil
+
+import pytest
+from serving import DATA, ROOT, Service
+
+MADE = ROOT / "tests/data/vision"
+# words of ids that a family's placeholders need, and what a template writes for an image
+FAMILIES = {
+    "deepseek_ocr2": ({320: "<image>"}, "<image>"),
+    "minimax_m3": ({320: "]<]image[>[", 321: "]<]start of image[>[", 322: "]<]end of image[>["}, "]<]image[>["),
+    "perception_lm": ({320: "<|image|>"}, "<|image|>"),
+    "got_ocr2": ({320: "<imgpad>", 321: "<img>", 322: "</img>"}, "<img><imgpad></img>"),
+    "gemma4_unified": ({320: "<|image|>", 321: "<|image>", 322: "<image|>"}, "<|image|>"),
+    "video_llama_3": (
+        {320: "<|image_pad|>", 321: "<|vision_start|>", 322: "<|vision_end|>"}, "<|vision_start|><|image_pad|><|vision_end|>",
+    ),
+    "ovis2": (
+        {320: "<IMG_ATOM>", 321: "<IMG_START>", 322: "<IMG_GRID>", 323: "<IMG_COL>", 324: "<IMG_ROW>", 325: "<IMG_END>"}, "<image>",
+    ),
+    "idefics2": ({317: "<fake_token_around_image>", 320: "<image>"}, "<image>"),
+    "vipllava": ({320: "<image>"}, "<image>"),
+}
+ARGS = ["--payload-limit", 20000000, "--max-batch-prefill-tokens", 1024, "--kv-cache-dtype", "float32"]
+TEMPLATE = """{%% for m in messages %%}{%% for p in m.content %%}{%% if p.type in ('image', 'image_url') %%}%s{%% else %%}{{ p.text }}{%% endif %%}
+{%%- endfor %%}{%% endfor %%}"""
+
+
+def write_tokenizer(path, size, names):
+    words = {i: names.get(i, f"[w{i}]") for i in range(size)}
+    token = lambda i: dict(id=i, content=words[i], single_word=False, lstrip=False, rstrip=False, normalized=False, special=i in names)
+    bytes_alone = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True)
+    model = dict(
+        type="BPE", dropout=None, unk_token=None, continuing_subword_prefix=None, end_of_word_suffix=None, fuse_unk=False,
+        byte_fallback=False, vocab={w: i for i, w in words.items()}, merges=[],
+    )
+    tokenizer = dict(
+        version="1.0", truncation=None, padding=None, added_tokens=[token(i) for i in words], normalizer=None,
+        pre_tokenizer=bytes_alone, post_processor=None, decoder=bytes_alone, model=model,
+    )
+    (path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (path / "tokenizer_config.json").write_text(json.dumps(dict(tokenizer_class="PreTrainedTokenizerFast")))
+    return words
+
+
+def body(case, words, folder):
+    """One message: the ids before the image, the image, and those behind it, as make_vision.py places them."""
+    text = lambda ids: {"type": "text", "text": "".join(words[i] for i in ids)}
+    shown = base64.b64encode((folder / case["images"][0]).read_bytes()).decode() if case["images"] else None
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + (shown or "")}}
+    ids = case["ids"]
+    parts = [text(ids[:4]), image, text(ids[-6:])] if shown else [text(ids)]
+    return {
+        "messages": [{"role": "user", "content": parts}], "max_tokens": len(case["greedy_ids"]), "ignore_eos": True, "temperature": 0,
+        "add_special_tokens": False, "return_token_ids": True,
+    }
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tokens_are_those_of_transformers(family, tmp_path):
+    pictures = DATA / "vision/images"
+    if not (MADE / family).exists() or not pictures.exists():
+        pytest.skip(f"not found: tests/data/vision/{family} or vision/images of the reference data")
+    names, marker = FAMILIES[family]
+    for file in ("config.json", "preprocessor_config.json", "model.safetensors"):
+        shutil.copy(MADE / family / file, tmp_path)
+    words = write_tokenizer(tmp_path, 326, names)
+    (tmp_path / "chat_template.jinja").write_text(TEMPLATE % marker)
+    cases = [c for c in json.loads((MADE / family / "golden.json").read_text())["cases"] if len(c["images"]) < 2]
+    assert len(cases) > 2
+    with Service(tmp_path, args=ARGS) as s:
+        for case in cases:
+            asked = body(case, words, pictures)
+            r = s.post("/v1/chat/completions/render", asked)
+            assert r.status_code == 200, r.text
+            assert r.json()["token_ids"] == case["ids"], case["images"]
+            r = s.post("/v1/chat/completions", asked)
+            assert r.status_code == 200, r.text
+            assert r.json()["choices"][0]["token_ids"] == case["greedy_ids"], case["images"]
