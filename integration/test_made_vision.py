@@ -15,6 +15,9 @@ MADE = ROOT / "tests/data/vision"
 FAMILIES = {
     "deepseek_ocr2": ({320: "<image>"}, "<image>"),
     "minimax_m3": ({320: "]<]image[>[", 321: "]<]start of image[>[", 322: "]<]end of image[>["}, "]<]image[>["),
+    "glmga": (
+        {320: "<|image|>", 321: "<|begin_of_image|>", 322: "<|end_of_image|>"}, "<|begin_of_image|><|image|><|end_of_image|>",
+    ),
     "perception_lm": ({320: "<|image|>"}, "<|image|>"),
     "got_ocr2": ({320: "<imgpad>", 321: "<img>", 322: "</img>"}, "<img><imgpad></img>"),
     "gemma4_unified": ({320: "<|image|>", 321: "<|image>", 322: "<image|>"}, "<|image|>"),

@@ -100,7 +100,7 @@ static void load_pixels(struct vision *v, struct vision_settings *s,
     v->qwen.max_pixels = read_pixels(s, "max_pixels", "longest_edge", max);
     if (v->qwen.min_pixels > v->qwen.max_pixels)
         vision_settings_fail(s, "%s: min_pixels is more than max_pixels", s->pixels.name);
-    v->qwen.frames = 1;
+    v->qwen.frames = v->qwen.features = 1;
 }
 
 static void load_sizes(struct vision *v, struct vision_settings *s,
@@ -146,6 +146,8 @@ static void load_glm(struct vision *v, struct vision_settings *s)
     load_sizes(v, s, &d, 112 * 112, 28 * 28 * 15000);
     v->qwen.frames = v->format.frames;
     v->qwen.enlarge = enlarge_both;
+    if (strcmp(v->name, "glmga") == 0)
+        v->qwen.features = vision_u32(s, &s->pixels, "patch_expand_factor", 1, 1, 16);
     load_tokens(v, s,
                 strcmp(v->name, "glm_ocr") == 0     ? &glm_ocr_tokens
                 : strcmp(v->name, "glm4v_moe") == 0 ? &glm_moe_tokens
@@ -203,7 +205,7 @@ static double at_least(double least, double x) { return x > least ? x : least; }
  * the number of tokens. */
 static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
 {
-    const double f = v->format.patch * v->format.merge, t = v->qwen.frames;
+    const double f = v->format.patch * v->format.merge * v->qwen.features, t = v->qwen.frames;
     const double least = (double)v->qwen.min_pixels, most = (double)v->qwen.max_pixels;
     double h = out->height, w = out->width;
     if (v->qwen.enlarge)
@@ -248,11 +250,12 @@ const struct vision_family vision_qwen = {
     .plan = plan,
     .expand = expand};
 
-const struct vision_family vision_glm4v = {.types = {"glm4v", "glm4v_moe", "glm46v", "glm_ocr"},
-                                           .three_positions = true,
-                                           .load = load_glm,
-                                           .plan = plan,
-                                           .expand = expand};
+const struct vision_family vision_glm4v = {
+    .types = {"glm4v", "glm4v_moe", "glm46v", "glmga", "glm_ocr"},
+    .three_positions = true,
+    .load = load_glm,
+    .plan = plan,
+    .expand = expand};
 
 const struct vision_family vision_paddleocr_vl = {.types = {"paddleocr_vl"},
                                                   .three_positions = true,

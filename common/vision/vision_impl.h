@@ -15,7 +15,8 @@ enum {
 
 struct vision_qwen {
     uint64_t min_pixels, max_pixels;
-    uint32_t frames; /* an image is so many frames of a video to these bounds */
+    uint32_t frames;   /* an image is so many frames of a video to these bounds */
+    uint32_t features; /* sides are multiples of so many features' */
     /* How sides first grow to that of a feature, `f`; NULL: they do not. */
     void (*enlarge)(double f, double *h, double *w);
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT]; /* around an image; "": templates do */

@@ -76,7 +76,7 @@ static void configure_ocr(struct config *c, struct encoder_spec *s)
     [W_PROJECT_OUT] = TOWER("merger.down_proj")
 
 const struct encoder_family family_glm4v = {
-    .types = (const char *const[]){"glm4v", "glm4v_moe", "glm46v", NULL},
+    .types = (const char *const[]){"glm4v", "glm4v_moe", "glm46v", "glmga", NULL},
     .names = {.names = {NAMES_BLOCKS, [W_PATCH_NORM] = TOWER("post_conv_layernorm"),
                         [W_PATCH_POSITIONS] = TOWER("embeddings.position_embedding")}},
     .configure = configure,

@@ -301,6 +301,16 @@ def glm4v_moe():
     return glm(config, Glm4vMoeForConditionalGeneration)
 
 
+def glmga():
+    """GLM-4.6V under another name."""
+    from transformers import Glm46VForConditionalGeneration, GlmgaConfig
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 2, 1]}
+    text = TEXT | dict(model_type="glm4v_text", head_dim=None, rope_parameters=rope)
+    config = GlmgaConfig(text_config=text, vision_config=GLM_SEEN | dict(model_type="glm4v_vision"), **GLM)
+    return glm(config, Glm46VForConditionalGeneration)
+
+
 def glm_ocr():
     from transformers import GlmOcrConfig, GlmOcrForConditionalGeneration
 
@@ -469,6 +479,7 @@ CASES = {
     "gemma4_unified": (gemma4_unified, None, typed),
     "glm4v": (glm4v, None, typed),
     "glm4v_moe": (glm4v_moe, expert_names, typed),
+    "glmga": (glmga, None, typed),
     "glm_ocr": (glm_ocr, None, typed),
     "mistral3_latent": (mistral3_latent, None, between),
     "lighton_ocr": (lighton_ocr, None, between),

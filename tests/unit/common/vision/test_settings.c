@@ -99,6 +99,7 @@ static void contradictions_are_refused(void **state)
         {DEEP, "", "{\"background_color\":[127,127,256]}"},
         {DEEP, "\"sam_config\":{\"image_size\":768}", NULL},
         {MINIMAX, "", "{\"merge_size\":4}"},
+        {"{\"model_type\":\"glmga\",\"vision_config\":{%s}}", "", "{\"patch_expand_factor\":0}"},
         {MINIMAX, "\"img_token_compression_config\":{\"spatial_merge_size\":9}", NULL},
         {MINIMAX, "", "{\"min_pixels\":100,\"max_pixels\":99}"},
         {MINICPM, "", "{\"scale_resolution\":0}"},

@@ -113,6 +113,12 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
     expands_to(v, 20, 45, "<img><IMG_CONTEXT><IMG_CONTEXT><IMG_CONTEXT></img>");
     vision_free(v);
 
+    v = load("{\"model_type\":\"glmga\",\"vision_config\":{}}", "{\"patch_expand_factor\":3}");
+    assert_string_equal(vision_marker(v), "<|image|>");
+    assert_int_equal(planned(v, 300, 250).crop_width, 336); /* 4 x 84 pixels */
+    assert_int_equal(planned(v, 300, 250).grid_h, 9);
+    vision_free(v);
+
     v = load(
         "{\"model_type\":\"minimax_m3_vl\",\"vision_config\":{\"img_token_compression_config\":"
         "{\"spatial_merge_size\":1}}}",
