@@ -292,7 +292,8 @@ struct altup {
  * 2405.04434; V3, 2412.19437) the experts form n_groups ranges of equal length. Only experts of
  * the top_groups best groups can be selected. */
 struct moe {
-    struct weight *router;      /* [n_experts + n_zero, hidden] */
+    struct weight *router; /* [n_experts + n_zero, hidden] */
+    /* The experts' input and result may be narrower than the router's input, with router_x. */
     struct weight *const *up;   /* [n_experts] gate over up: [2 * ffn, hidden] */
     struct weight *const *down; /* [n_experts] [hidden, ffn] */
     /* Both NULL: the expert is on another rank, which adds its result. Those of a rank are

@@ -39,8 +39,11 @@ struct conv {
  *          + dt_bias), g[i][j] = exp(rates[i][j] d[j]) (Mamba, arXiv 2312.00752): S[i][j] = g[i][j]
  *          S[i][j] + k[i] d[j] v[j]
  *   FIXED  g = exp(-exp(a_log)) (lightning attention, arXiv 2401.04658): S = g S + k v^T
- * The result is S^T q, plus skip * v. */
-enum recur_kind { RECUR_DELTA, RECUR_SSM, RECUR_SCAN, RECUR_FIXED };
+ * The result is S^T q, plus skip * v.
+ *   GATED  one number for each value, without keys and queries (RG-LRU, arXiv 2402.19427): with
+ *          l = rates sigmoid(step + dt_bias) and u = v sigmoid(beta + beta_bias),
+ *          S = exp(l) S + sqrt(1 - exp(2 l)) u, and u after the first token. The result is S */
+enum recur_kind { RECUR_DELTA, RECUR_SSM, RECUR_SCAN, RECUR_FIXED, RECUR_GATED };
 struct recur {
     enum recur_kind kind;
     uint32_t heads, key_heads; /* heads / key_heads adjacent heads share a key and a query */
@@ -51,17 +54,20 @@ struct recur {
     uint32_t x_stride, q, k, v;
     const float *kq; /* SCAN: rows of a key and a query beside it, instead of those in x */
     /* Rows of [heads], `step_stride` elements apart; beta of DELTA alone. SCAN: [heads *
-     * value_dim], as dt_bias, skip (which it has) and work are. FIXED has neither. */
+     * value_dim], as dt_bias, skip (which it has) and work are. FIXED has neither. GATED: both, and
+     * their biases, are [heads * value_dim]. */
     const float *step, *beta;
     uint32_t step_stride, beta_stride;
     float beta_scale;             /* DELTA */
     float floor;                  /* DELTA: of the decays' logarithms, below 0; 0: none */
     bool by_key;                  /* DELTA: rows of step and dt_bias are [heads * key_dim] */
     const float *a_log, *dt_bias; /* [heads] */
-    const float *rates;           /* SCAN, instead of a_log: [heads][key_dim][value_dim] */
+    const float *rates;           /* SCAN, instead of a_log: [heads][key_dim][value_dim]; GATED:
+                                     [heads * value_dim], below 0 */
+    const float *beta_bias;       /* GATED */
     const float *skip;            /* [heads] or NULL */
     float dt_min, dt_max;
-    float *work; /* [rows][recur_work()] */
+    float *work; /* [rows][recur_work()]; GATED: NULL */
 };
 /* Floats of struct recur.work for each row. */
 static inline uint32_t recur_work(const struct recur *p)
@@ -72,7 +78,7 @@ static inline uint32_t recur_work(const struct recur *p)
 
 /* Multiplies rows by a function of other rows, and normalises: Mamba-2 gates first, Gated
  * DeltaNet normalises first. */
-enum gate_kind { GATE_NONE, GATE_PRODUCT, GATE_SIGMOID, GATE_SILU };
+enum gate_kind { GATE_NONE, GATE_PRODUCT, GATE_SIGMOID, GATE_SILU, GATE_GELU_TANH };
 struct gate_norm {
     enum gate_kind kind;
     const float *gate; /* rows `stride` elements apart */

@@ -135,6 +135,8 @@ static const char *const text_prefixes[] = {"model.language_model.model.",
                                             "model.language_model.",
                                             "language_model.model.",
                                             "model.text_model.",
+                                            "text_model.model.",
+                                            "text_model.",
                                             "language_model.",
                                             "thinker.model.",
                                             "thinker."};

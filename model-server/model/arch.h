@@ -34,8 +34,9 @@ enum role {
     W_K,
     W_V,
     W_O,
-    W_ATTN_GATE, /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD */
-    W_Q_A,       /* latent attention */
+    W_ATTN_GATE,      /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD */
+    W_ATTN_GATE_BIAS, /* of decoder_spec.attn_gate_bias, a whole name */
+    W_Q_A,            /* latent attention */
     W_Q_A_NORM,
     W_Q_B,
     W_KV_A,
@@ -64,6 +65,8 @@ enum role {
     W_MOE_GATE,
     W_MOE_UP,
     W_MOE_DOWN,
+    W_MOE_LATENT_IN, /* of moe_spec.latent */
+    W_MOE_LATENT_OUT,
     W_SELECT_BIAS,
     W_MOE_BIAS, /* of moe_spec.sum_bias: a whole name */
     W_EXPERT_SCALE,
@@ -81,6 +84,7 @@ enum role {
                  the convolution's input, of z, of beta, of the decay, of the last two together */
     W_MIX_Z,
     W_MIX_BETA,
+    W_MIX_BETA_BIAS, /* MIXER_GATED, a whole name, as W_MIX_BETA and W_MIX_DECAY are there */
     W_MIX_DECAY,
     W_MIX_BETA_DECAY,
     W_MIX_DECAY_DOWN, /* of recur_spec.gate_rank: pairs for the decays and for z */

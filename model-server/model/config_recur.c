@@ -123,6 +123,15 @@ void config_mamba(struct config *c, struct decoder_spec *s, const struct mamba_k
 
 /* ---------------------------------------------------------------- gated delta rule */
 
+/* First row of a part in recur_spec.joined's matrix. */
+static uint32_t joined_row(const struct recur_spec *r, enum delta_part p)
+{
+    uint32_t at = 0;
+    for (enum delta_part i = DELTA_Q; i < p; i++)
+        at += (i <= DELTA_K ? r->key_heads : r->heads) * spec_delta_rows(r, i);
+    return at;
+}
+
 uint32_t spec_delta_row(const struct recur_spec *r, enum delta_part p, uint32_t head)
 {
     const uint32_t each = r->heads / r->key_heads, dk = r->key_dim, dv = r->value_dim;
@@ -130,6 +139,8 @@ uint32_t spec_delta_row(const struct recur_spec *r, enum delta_part p, uint32_t 
     const uint32_t first = head * spec_delta_rows(r, p);
     if (r->apart)
         return first;
+    if (r->joined)
+        return first + joined_row(r, p);
     if (!r->grouped)
         return first +
                (p == DELTA_K || p == DELTA_V ? r->key_heads * dk * (p == DELTA_K ? 1 : 2) : 0);

@@ -246,8 +246,8 @@ static int upload_q_scale(struct decoder *d, const struct ragged *b, struct err 
     if (!(g->length > 0))
         return 0;
     for (uint32_t i = 0; i < b->n_tokens; i++) {
-        const double runs = floor(((double)b->pos[i] + g->after) / g->length);
-        s->host[i] = (float)(1 + g->beta * log1p(runs));
+        const double runs = ((double)b->pos[i] + g->after) / g->length;
+        s->host[i] = (float)(g->power ? pow(1 + runs, g->beta) : 1 + g->beta * log1p(floor(runs)));
     }
     return d->ops->upload(d->dev, s->q_scale, s->host, b->n_tokens * sizeof(float), e);
 }

@@ -85,7 +85,8 @@ static const struct sublayer_ops *const mixers[MIXER_N] = {
     [MIXER_MAMBA2] = &mixer_mamba2,       [MIXER_CONV] = &mixer_conv,
     [MIXER_PAIR] = &mixer_pair,           [MIXER_MLA] = &mixer_mla,
     [MIXER_MAMBA] = &mixer_mamba,         [MIXER_CROSS] = &mixer_cross,
-    [MIXER_FIXED] = &mixer_fixed,         [MIXER_SHARED] = &mixer_shared};
+    [MIXER_FIXED] = &mixer_fixed,         [MIXER_SHARED] = &mixer_shared,
+    [MIXER_GATED] = &mixer_gated};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
@@ -106,6 +107,15 @@ static float gate_of(struct loader *l, enum role role, uint32_t layer)
     return s->residual_scale * tanhf(gate);
 }
 
+/* Of decoder_spec.stream_mean: the norm reads the stream after `n` terms. */
+static struct norm stream_norm(struct loader *l, enum role role, int layer, uint32_t n)
+{
+    struct norm y = loader_norm(l, role, layer);
+    if (l->d->spec.stream_mean)
+        y.eps *= (float)n;
+    return y;
+}
+
 static void load_layer(struct loader *l, uint32_t at)
 {
     struct decoder *d = l->d;
@@ -121,11 +131,11 @@ static void load_layer(struct loader *l, uint32_t at)
     const enum norm_place place = spec_norms(s, at);
     const bool before = norm_place_before(place), mixer = ls->mixer != MIXER_NONE;
     if (before && mixer && !(s->no_first_norm && layer == 0))
-        y->mixer_norm = loader_norm(l, W_ATTN_NORM, layer);
+        y->mixer_norm = stream_norm(l, W_ATTN_NORM, layer, 2 * i + 1);
     if (mixer)
         load_sublayer(l, &y->mixer, mixers[ls->mixer], i, &d->mixer_width);
     if (before && !ls->no_ffn && (!s->parallel || !s->shared_norm))
-        y->ffn_norm = loader_norm(l, W_MLP_NORM, layer);
+        y->ffn_norm = stream_norm(l, W_MLP_NORM, layer, 2 * i + 2);
     if (place != NORM_BEFORE && place != NORM_STREAM) {
         y->post_mixer_norm = loader_norm(l, W_POST_ATTN_NORM, layer);
         if (!ls->no_ffn)
@@ -376,7 +386,7 @@ static void load_last(struct loader *l, struct amount embed)
 {
     struct decoder *d = l->d;
     if (!d->spec.no_final_norm)
-        d->final_norm = loader_norm(l, W_FINAL_NORM, NO_LAYER);
+        d->final_norm = stream_norm(l, W_FINAL_NORM, NO_LAYER, 2 * d->spec.n_layers + 1);
     if (!d->encodes)
         load_head(l, embed);
 }

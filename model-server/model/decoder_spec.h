@@ -129,6 +129,8 @@ enum mixer_kind {
     MIXER_CONV,   /* a short convolution between two gates (LFM2, arXiv 2511.23404) */
     MIXER_MAMBA,  /* arXiv 2312.00752 */
     MIXER_FIXED,  /* linear attention whose decay is fixed (arXiv 2401.04658) */
+    MIXER_GATED,  /* a short convolution and a real-gated linear recurrence (RG-LRU, arXiv
+                     2402.19427), gated by another product of the input */
     MIXER_PAIR,   /* attention and Mamba-2 in parallel (Falcon-H1, arXiv 2507.22448) */
     /* Mamba-2 whose input is the stream plus the result of a block of attention and an MLP, which
      * several layers share (Zamba2, arXiv 2411.15242) */
@@ -181,12 +183,14 @@ enum { RECUR_PRODUCTS = 5 };
 
 /* The recurrent layers. Mixers with heads: a value head has value_dim elements, and heads /
  * key_heads of them share a key and a query of key_dim (Mamba-2: B and C of a group). MIXER_CONV:
- * `hidden` channels. MIXER_FIXED has no convolution. */
+ * `hidden` channels. MIXER_FIXED has no convolution. MIXER_GATED: key_dim 1; each head's matrices
+ * of gates read its own values. */
 struct recur_spec {
     uint32_t heads, key_heads, key_dim, value_dim;
     uint32_t conv; /* width of the convolution before the recurrence */
     bool grouped;  /* one matrix for all: each key head's q, k, v and z side by side, another for
                       beta and decay (Qwen3-Next) */
+    bool joined;   /* one matrix for all: q of all heads, k, v, z, beta, decay */
     /* MIXER_DELTA: q, k and v, and their convolutions, have tensors of their own */
     bool apart;
     /* MIXER_DELTA: each element of a key has a decay, and z's sigmoid is the gate (Kimi Delta
@@ -245,7 +249,10 @@ struct moe_spec {
     float jitter;
     bool scale_input;
     bool expert_scale; /* a stored factor per expert */
-    uint32_t n_zero;   /* experts without weights, after the others: see struct moe */
+    /* Not 0: a matrix makes the experts' input, of this width, and another one the result of
+     * theirs; the router and the shared expert read the layer's input (Nemotron 3 Super). */
+    uint32_t latent;
+    uint32_t n_zero; /* experts without weights, after the others: see struct moe */
     /* Layers with experts also have the dense MLP, of the same input; the experts' result is added
      * to that of the next layer's feed-forward (LongCat-Flash, arXiv 2509.01322). */
     bool shortcut;
@@ -349,10 +356,12 @@ struct other_embeds {
     bool bare;
 };
 
-/* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)). */
+/* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)), or with `power`
+ * (1 + (p + after) / length) to the power of beta. */
 struct q_growth {
     double beta, length;
     uint32_t after;
+    bool power;
 };
 
 struct decoder_spec {
@@ -375,6 +384,11 @@ struct decoder_spec {
     enum qk_norm qk_norm;
     bool qk_norm_last; /* QK_NORM_HEAD: after the rotation */
     enum attn_gate attn_gate;
+    bool attn_gate_bias; /* ATTN_GATE_APART: a stored number of each head is added */
+    /* The n-th addition to the stream, n from 2 on, is x sqrt((n - 1) / n) + f sqrt(1 / n) (Beam).
+     * Here the stream is sqrt(n) times as large and the addition a usual one: only the epsilons of
+     * the norms that read the stream differ. */
+    bool stream_mean;
     /* The input of q, k and v is twice as wide: the embedding, then the stream, each normalised
      * (draft heads of EAGLE-3, arXiv 2503.01840). With QKV_SEPARATE. */
     bool attn_embedded;
@@ -510,6 +524,12 @@ static inline uint32_t spec_kv_heads(const struct decoder_spec *s, uint32_t laye
 static inline uint32_t spec_ffn(const struct decoder_spec *s, uint32_t layer)
 {
     return s->layers[layer].ffn ? s->layers[layer].ffn : s->ffn;
+}
+
+/* Width of the experts' input and result. */
+static inline uint32_t spec_expert_in(const struct decoder_spec *s)
+{
+    return s->moe.latent ? s->moe.latent : s->hidden;
 }
 
 static inline enum norm_place spec_norms(const struct decoder_spec *s, uint32_t layer)

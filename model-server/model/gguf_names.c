@@ -57,6 +57,8 @@ static const struct {
     {"blk.*.ffn_down", W_DOWN},
     {"blk.*.ffn_gate_inp", W_ROUTER},
     {"blk.*.exp_probs_b", W_SELECT_BIAS},
+    {"blk.*.ffn_latent_down", W_MOE_LATENT_IN},
+    {"blk.*.ffn_latent_up", W_MOE_LATENT_OUT},
     {"blk.*.ffn_gate_exps", W_MOE_GATE},
     {"blk.*.ffn_up_exps", W_MOE_UP},
     {"blk.*.ffn_down_exps", W_MOE_DOWN},

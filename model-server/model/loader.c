@@ -336,9 +336,10 @@ enum fused loader_fused(const struct loader *l, int layer)
         return loader_has(l, W_MOE_GATE, layer, 0) ? FUSED_NONE : FUSED_IN_FIRST;
     if (!l->c || !l->a->names[W_MOE_GATE_UP] || !fused_tensor(l, W_MOE_GATE_UP, layer))
         return FUSED_NONE;
-    const bool square = s->moe.ffn == s->hidden; /* then the other one tells */
+    const uint32_t in = spec_expert_in(s);
+    const bool square = s->moe.ffn == in; /* then the other one tells */
     const struct tensor *t = fused_tensor(l, square ? W_MOE_GATE_UP : W_MOE_DOWN, layer);
-    const uint64_t cols = square ? s->hidden : s->moe.ffn;
+    const uint64_t cols = square ? in : s->moe.ffn;
     return t && t->n_dims == 3 && t->dims[2] != cols ? FUSED_IN_FIRST : FUSED_OUT_FIRST;
 }
 

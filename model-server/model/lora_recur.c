@@ -27,8 +27,12 @@ bool lora_recur_has(const struct decoder_spec *s, uint32_t layer, enum role r)
                (!s->recur.gate_rank && (r == W_MIX_Z || r == W_MIX_DECAY));
     if (is_apart(r))
         return false;
+    if (m == MIXER_DELTA && s->recur.joined)
+        return r == W_MIX_OUT; /* PEFT's parts of that matrix have other names */
     if (m == MIXER_DELTA)
         return r == W_MIX_IN || r == W_MIX_OUT || s->recur.grouped == (r == W_MIX_BETA_DECAY);
+    if (m == MIXER_GATED)
+        return r == W_MIX_IN || r == W_MIX_Z || r == W_MIX_OUT;
     return (m == MIXER_MAMBA2 || m == MIXER_PAIR || m == MIXER_SHARED || m == MIXER_CONV) &&
            (r == W_MIX_IN || r == W_MIX_OUT);
 }
@@ -88,6 +92,11 @@ static int parts_of(const struct lora_base *b, const struct lora_pair *pair,
                     struct part p[MOST_PARTS])
 {
     const enum mixer_kind m = b->spec->layers[pair->layer].mixer;
+    if (m == MIXER_GATED) { /* values, or gates */
+        const struct slice h = b->split->mix_heads;
+        p[0] = (struct part){.first = h.first, .n = h.n, .each = b->spec->recur.value_dim};
+        return 1;
+    }
     return m == MIXER_DELTA ? delta_parts(b, pair->role, p) : plain_parts(b, m, p);
 }
 
@@ -98,6 +107,8 @@ static uint32_t all_rows(const struct decoder_spec *s, enum mixer_kind m, enum r
     const uint32_t v = r->heads * r->value_dim, k = r->key_heads * r->key_dim;
     if (m == MIXER_CONV)
         return 3 * s->hidden;
+    if (m == MIXER_GATED)
+        return v;
     if (m != MIXER_DELTA)
         return 2 * v + 2 * k + r->heads;
     switch (role) {
@@ -148,7 +159,7 @@ void lora_recur_place(const struct lora_base *b, struct lora_pair *p, uint32_t *
     p->most_n =
         m == MIXER_CONV ? 3 * ((b->spec->hidden - 1) / (uint32_t)b->split->world + 1) : p->n;
     if (p->role == W_MIX_Z)
-        p->first = 2 * g.n * r->key_dim + h.n * r->value_dim;
+        p->first = (m == MIXER_GATED ? 0 : 2 * g.n * r->key_dim) + h.n * r->value_dim;
     if (p->role == W_K || p->role == W_V)
         p->first = (p->role == W_K ? 1 : 2) * g.n * r->key_dim;
     if (p->role == W_MIX_DECAY)

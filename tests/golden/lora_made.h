@@ -76,7 +76,7 @@ static inline bool made_target(const struct tensor *t)
 {
     static const char *const not [] = {".experts.",           ".gate.",  ".kv_b_proj.",
                                        "shared_expert_gate.", ".altup.", ".laurel.",
-                                       "per_layer_"};
+                                       "per_layer_",          ".rg_lru."};
     for (size_t i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
         if (strstr(t->name, not [i]))
             return false;

@@ -7,10 +7,10 @@ Each folder: config.json (keys of the hub), config.v5.json (keys of transformers
 golden.json with last_logits, prompt_logprobs and greedy_ids of three prompts: eager attention, fp32, CPU.
 Needs torch and transformers 5. tests/golden/test_arch runs what it finds there."""
 
-import json, os, sys
+import copy, json, os, sys
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, AutoConfig, Mistral4ForCausalLM
+from transformers import AutoModelForCausalLM, AutoConfig, Emu3ForCausalLM, Mistral4ForCausalLM
 
 COMMON = dict(
     vocab_size=320,
@@ -40,6 +40,12 @@ DSA = dict(  # sparse attention: each index head adds 0 for many keys, so few of
         rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=64, mscale=1.0, mscale_all_dim=0.8,
         beta_fast=32.0, beta_slow=1.0,
     ),
+)
+PHI4 = dict(  # small towers, which are not stored
+    original_max_position_embeddings=512, rope_parameters=dict(THETA, partial_rotary_factor=0.75), eos_token_id=[2], sliding_window=None,
+    vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14),
+    audio_config=dict(hidden_size=16, intermediate_size=16, num_blocks=1, num_attention_heads=2, ext_pw_out_channel=16,
+                      depthwise_separable_out_channel=16, nemo_conv_channels=8),
 )
 # Where the usual spread would leave a part of the arithmetic without effect: sinks, the clamps of the activation.
 SPREAD = {"sinks": 1.5, "gate_up_proj": 0.4}
@@ -312,6 +318,44 @@ CASES = {
             "sliding_attention": THETA,
         },
     ),
+    "nemotron_h_latent": dict(
+        model_type="nemotron_h", layers_block_type=["mamba", "moe", "attention", "moe"], num_hidden_layers=4, head_dim=16, mamba_num_heads=8,
+        mamba_head_dim=16, n_groups=2, ssm_state_size=16, conv_kernel=4, chunk_size=16, n_routed_experts=8, num_experts_per_tok=3,
+        moe_intermediate_size=32, moe_latent_size=24, moe_shared_expert_intermediate_size=48, n_group=1, topk_group=1, routed_scaling_factor=2.5,
+    ),
+    # the equations of repositories that have code of their own, see with_blocks() and with_layers()
+    "nemotron_nas": dict(model_type="llama", num_hidden_layers=5, rope_parameters=THETA),
+    "openelm": dict(model_type="qwen3", head_dim=16, tie_word_embeddings=True, rope_parameters=THETA),
+    "flint": dict(
+        model_type="flint", num_hidden_layers=5, head_dim=16, sliding_window=20, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32,
+        shared_expert_intermediate_size=48, mlp_only_layers=[0], rope_parameters=THETA,
+    ),
+    "ctrl": dict(model_type="ctrl", n_embd=64, n_layer=3, n_head=4, dff=96, n_positions=256),
+    "emu3": dict(model_type="emu3_text_model", rope_parameters=dict(THETA, rope_theta=1e6)),
+    "cohere_compass": dict(
+        model_type="cohere_compass_text", num_hidden_layers=4, sliding_window=20, logit_scale=0.7,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+        rope_parameters={"sliding_attention": dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 1, 1]), "full_attention": None},
+    ),
+    "cohere_compass_rotated": dict(
+        model_type="cohere_compass_text", rope_parameters={"full_attention": dict(rope_type="default", rope_theta=50000.0, mrope_section=[2, 1, 1])},
+    ),
+    "lara_mini": dict(
+        model_type="lara_mini", num_hidden_layers=5, head_dim=16, sliding_window=20, num_experts=8, num_experts_per_tok=3,
+        moe_intermediate_size=32, shared_expert_intermediate_size=48, linear_num_key_heads=4, linear_num_value_heads=8, linear_key_head_dim=16,
+        linear_value_head_dim=12, rope_parameters=THETA,
+    ),
+    "beam": dict(
+        model_type="beam", num_hidden_layers=4, head_dim=16, sliding_window=20, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32,
+        n_group=4, topk_group=2, routed_scaling_factor=1.8, final_logit_softcapping=4.0, rms_norm_eps=1e-3,
+        layer_types=["sliding_attention", "full_attention"] * 2, mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+    ),
+    "recurrent_gemma": dict(
+        model_type="recurrent_gemma", num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=1, lru_width=96,
+        attention_window_size=20, logits_soft_cap=5.0,
+    ),
+    "phi4_multimodal": dict(model_type="phi4_multimodal", **PHI4),
+    "phi4mm": dict(model_type="phi4_multimodal", **PHI4),
     "zamba2": dict(
         model_type="zamba2", num_hidden_layers=5, num_key_value_heads=8, layers_block_type=["mamba", "hybrid", "mamba", "hybrid", "hybrid"],
         n_mamba_heads=8, mamba_d_state=16, mamba_ngroups=2, chunk_size=16, use_shared_attention_adapter=True, adapter_rank=6, use_mem_rope=True,
@@ -468,6 +512,8 @@ def hub_keys(v5):
     c = dict(v5)
     c["torch_dtype"] = c.pop("dtype", "float32")
     rope = c.pop("rope_parameters", None)
+    if rope and None in rope.values() or c["model_type"].startswith("cohere_compass"):  # without an older form
+        return dict(c, rope_parameters=rope)
     if rope and "full_attention" in rope:  # Gemma 3 and 3n
         c["swa_rope_theta" if "mimo" in c["model_type"] else "rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
         rope = rope["full_attention"]
@@ -768,6 +814,78 @@ def as_ling_1(t, c):
 DEEPSEEK = dict(moe_intermediate_size=32, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2, routed_scaling_factor=1.0)
 
 
+class Nothing(torch.nn.Module):
+    """A sublayer that adds nothing; attention returns weights as well."""
+
+    def __init__(self, attends):
+        super().__init__()
+        self.attends = attends
+
+    def forward(self, x=None, hidden_states=None, **how):
+        zeros = torch.zeros_like(hidden_states if x is None else x)
+        return (zeros, None) if self.attends else zeros
+
+
+def random_layer(layer):
+    for p in layer.parameters():
+        p.data = torch.randn_like(p) * 0.1 + 1 if p.dim() == 1 else torch.randn_like(p) * 0.15
+
+
+# heads that share a key-value head, or no attention; the factor of the MLP's width, or no MLP
+BLOCKS = [(2, 1.3), (None, 7.0), (4, None), (8, 2.0), (1, 6.5)]
+
+
+def with_blocks(model):
+    """Layers of different sizes, or without a part (Puzzle, arXiv 2411.19146)."""
+    from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+    for i, (each, mult) in enumerate(BLOCKS):
+        c = copy.deepcopy(model.config)
+        c.num_key_value_heads = c.num_attention_heads // (each or 1)
+        c.intermediate_size = -(-int(2 * (mult or 1) * c.hidden_size / 3) // 256) * 256
+        layer = model.model.layers[i] = LlamaDecoderLayer(c, i).eval()
+        random_layer(layer)
+        if each is None:
+            layer.self_attn, layer.input_layernorm = Nothing(True), torch.nn.Identity()
+        if mult is None:
+            layer.mlp, layer.post_attention_layernorm = Nothing(False), torch.nn.Identity()
+
+
+def as_nemotron_nas(t, c):
+    blocks = [dict(attention=dict(n_heads_in_group=each, no_op=each is None, replace_with_linear=False),
+                   ffn=dict(ffn_mult=mult, no_op=mult is None, replace_with_linear=False)) for each, mult in BLOCKS]
+    return t, dict(c, model_type="nemotron-nas", block_configs=blocks, num_key_value_heads=None, intermediate_size=None)
+
+
+# heads, key-value heads, width of the MLP as a factor
+ELM_LAYERS = [(4, 2, 0.5), (12, 4, 1.7), (8, 2, 3.1)]
+
+
+def with_layers(model):
+    """OpenELM's layers (arXiv 2404.14619), whose heads and widths differ."""
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer
+    for i, (heads, kv_heads, factor) in enumerate(ELM_LAYERS):
+        c = copy.deepcopy(model.config)
+        c.num_attention_heads, c.num_key_value_heads = heads, kv_heads
+        c.intermediate_size = max(16, int(factor * c.hidden_size + 8) // 16 * 16)
+        model.model.layers[i] = Qwen3DecoderLayer(c, i).eval()
+        random_layer(model.model.layers[i])
+
+
+def as_openelm(t, c):
+    for i in range(3):
+        at = f"model.layers.{i}."
+        t[at + "attn.qkv_proj.weight"] = torch.cat([t.pop(f"{at}self_attn.{p}_proj.weight") for p in "qkv"])
+        t[at + "ffn.proj_1.weight"] = torch.cat([t.pop(f"{at}mlp.{p}_proj.weight") for p in ("gate", "up")])
+    t = renamed(t, [("self_attn.o_proj", "attn.out_proj"), ("self_attn.", "attn."), ("mlp.down_proj", "ffn.proj_2"),
+                    ("input_layernorm", "attn_norm"), ("post_attention_layernorm", "ffn_norm"),
+                    ("embed_tokens", "token_embeddings"), ("model.", "transformer.")])
+    heads, kv_heads, factors = (list(x) for x in zip(*ELM_LAYERS))
+    return t, dict(model_type="openelm", model_dim=c["hidden_size"], num_transformer_layers=3, head_dim=16, vocab_size=c["vocab_size"],
+                   max_context_length=512, rope_freq_constant=10000, num_query_heads=heads, num_kv_heads=kv_heads, ffn_multipliers=factors,
+                   ffn_dim_divisor=16, ffn_with_glu=True, activation_fn_name="swish", normalization_layer_name="rms_norm",
+                   normalize_qk_projections=True, share_input_output_layers=True, torch_dtype="float32")
+
+
 def with_deepseek(model):
     """All layers but the first have DeepSeek-V2's experts: softmax scores, not normalised, and shared experts."""
     from transformers import DeepseekV2Config
@@ -852,10 +970,27 @@ def as_bitnet(linear, mode):
     return stored
 
 
-AS = {"bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
+def as_phi4(t, c):
+    """Without towers."""
+    return {k: v for k, v in t.items() if "embed_tokens_extend" not in k}, {k: v for k, v in c.items() if k != "audio_config"}
+
+
+def as_phi4mm(t, c):
+    """The names of Microsoft's repository: adapters of pictures and of sound are beside matrices, and off for texts."""
+    t, c = as_phi4(t, c)
+    for name in [n for n in t if n.endswith("_proj.weight")]:
+        w = t.pop(name)
+        t[name.replace("_proj.", "_proj.base_layer.")] = w
+        for kind in ("vision", "speech"):
+            t[name.replace("weight", f"lora_A.{kind}.weight")] = torch.randn(4, w.shape[1])
+            t[name.replace("weight", f"lora_B.{kind}.weight")] = torch.randn(w.shape[0], 4)
+    return t, {k: v for k, v in c.items() if k != "vision_config"} | dict(model_type="phi4mm", partial_rotary_factor=0.75)
+
+
+AS = {"nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
       "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
-WITH = {"bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
+WITH = {"nemotron_nas": with_blocks, "openelm": with_layers, "bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,
         "deepseek_moe": with_deepseek}
 
@@ -894,13 +1029,14 @@ def golden(model, ids, n_greedy=32, cached=True):
 
 
 def make(name, overrides, out):
-    few = overrides["model_type"] in ("gpt2", "gpt_neo", "dbrx", "mpt", "codegen", "openai-gpt", "xglm")  # keys of their own
+    few = overrides["model_type"] in ("gpt2", "gpt_neo", "dbrx", "mpt", "codegen", "openai-gpt", "xglm", "ctrl")  # keys of their own
     keys = dict(vocab_size=320, bos_token_id=1, eos_token_id=2) if few else dict(COMMON)
     keys.update(overrides)
     kind = keys.pop("model_type")
     config = AutoConfig.for_model(kind, **keys)
-    # as a text model it is not among those that are found by their type
-    from_config = Mistral4ForCausalLM._from_config if kind == "mistral4" else AutoModelForCausalLM.from_config
+    # as text models these are not among those that are found by their type
+    apart = {"mistral4": Mistral4ForCausalLM, "emu3_text_model": Emu3ForCausalLM}
+    from_config = apart[kind]._from_config if kind in apart else AutoModelForCausalLM.from_config
     for seed in range(100):  # a seed whose greedy choices are no coin tosses
         torch.manual_seed(seed)
         model = from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
@@ -916,7 +1052,7 @@ def make(name, overrides, out):
             WITH[name](model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without, and 5.24 with that of
         # MiniMax whose first layer is linear
-        cached = name not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "baichuan_13b", "zamba2", "zamba2_blocks") and not name.startswith("falcon_h1")
+        cached = name not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "baichuan_13b", "zamba2", "zamba2_blocks", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
         result = {n: golden(model, ids, cached=cached) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break

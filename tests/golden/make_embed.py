@@ -31,6 +31,15 @@ CASES = {
                              max_position_embeddings=162, kind="classify"),
     "modernbert_rerank": dict(model_type="modernbert", local_attention=16, num_labels=1, classifier_pooling="mean",
                               kind="classify"),
+    "ibert": dict(model_type="ibert", max_position_embeddings=162, pad_token_id=1, bos_token_id=0, type_vocab_size=1, kind="mean"),
+    "luke": dict(model_type="luke", max_position_embeddings=162, pad_token_id=1, bos_token_id=0, type_vocab_size=1, entity_vocab_size=9,
+                 entity_emb_size=16, kind="mean"),
+    # windows of 4 and of 8 tokens to each side
+    "longformer": dict(model_type="longformer", max_position_embeddings=162, pad_token_id=1, bos_token_id=0, type_vocab_size=1,
+                       attention_window=[8, 16, 8, 16], kind="mean"),
+    "ultrabert": dict(model_type="ultrabert", num_key_value_heads=4, sliding_window=4, kind="mean"),
+    "ultrabert_listed": dict(model_type="ultrabert", num_key_value_heads=4, attention_windows=[4, 0, 4, 4], rope_theta=[1e4, 3e5, 1e4, 1e4],
+                             kind="mean"),
     "distilbert_classify": dict(model_type="distilbert", num_labels=2, kind="classify"),
     "electra_rerank": dict(model_type="electra", embedding_size=32, num_labels=1, kind="classify"),
     "albert": dict(model_type="albert", embedding_size=32, kind="mean"),
@@ -244,8 +253,14 @@ def alibi(heads, n):
     return -torch.tensor(slopes(heads))[None, :, None, None] * far
 
 
+def as_listed(state, c):
+    """UltraBERT's repository lists a window and a base of each layer."""
+    keys = {k: v for k, v in c.items() if k not in ("layer_types", "sliding_window", "rope_parameters")}
+    return state, dict(keys, attention_windows=[4, 0, 4, 4], rope_theta=[1e4, 3e5, 1e4, 1e4])
+
+
 WITH = {"nomic_moe": with_experts}
-AS = {"nomic_moe": as_nomic_2, "jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
+AS = {"ultrabert_listed": as_listed, "nomic_moe": as_nomic_2, "jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
 
 
 def make(name, case):

@@ -209,6 +209,19 @@ static const char *const dirs[] = {
     MADE "modernbert_decoder",
     MADE "modernbert_decoder_bias",
     MADE "zamba2_blocks",
+    MADE "nemotron_h_latent",
+    MADE "nemotron_nas",
+    MADE "openelm",
+    MADE "flint",
+    MADE "ctrl",
+    MADE "emu3",
+    MADE "cohere_compass",
+    MADE "cohere_compass_rotated",
+    MADE "lara_mini",
+    MADE "beam",
+    MADE "recurrent_gemma",
+    MADE "phi4_multimodal",
+    MADE "phi4mm",
 };
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), N_TOGETHER = 3 };
 

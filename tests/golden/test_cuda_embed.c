@@ -28,6 +28,7 @@ static const char *const dirs[] = {
     MADE "jina_v2",
     MADE "nomic_moe",
     MADE "deberta_1",
+    MADE "longformer",
     MADE "flan_t5",
     MADE "umt5",
 };

@@ -106,6 +106,8 @@ static const char *const families[] = {
     "build/golden/arch/afmoe",
     "build/golden/arch/laguna",
     "build/golden/arch/gemma3n",
+    "build/golden/arch/recurrent_gemma",
+    "build/golden/arch/beam",
 };
 
 /* What the merged model says of the prompts takes the place of their expectations. */

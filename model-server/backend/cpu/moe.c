@@ -131,11 +131,27 @@ static void route_row(struct moe_work *m, const struct moe *p, uint32_t row, uin
         add_choice(m, p, best[k], row, rows, l[best[k]] / (p->renormalise ? kept : sum) * p->scale);
 }
 
+/* The matrices of this rank's experts have equal shapes. */
+static const struct weight *any_down(const struct moe *p)
+{
+    for (uint32_t i = 0; i < p->n_experts; i++)
+        if (p->down[i])
+            return p->down[i];
+    return NULL;
+}
+
+/* Width of the experts, and of their input and result. */
+static size_t widest(const struct moe *p) { return any_down(p) ? any_down(p)->cols : 0; }
+static uint32_t result_width(const struct moe *p)
+{
+    return any_down(p) ? any_down(p)->rows : p->router->cols;
+}
+
 static void run_expert(struct device *d, float *y, const float *x, uint32_t expert,
                        struct moe_work *m, const struct moe *p, uint32_t rows)
 {
     const struct choice *c = m->choices + (size_t)expert * rows;
-    uint32_t n = m->n[expert], hidden = p->router->cols, ffn = p->down[expert]->cols;
+    uint32_t n = m->n[expert], hidden = p->down[expert]->rows, ffn = p->down[expert]->cols;
     for (uint32_t i = 0; i < n; i++)
         memcpy(m->x + (size_t)i * hidden, x + (size_t)c[i].row * hidden, hidden * sizeof(float));
     const uint32_t up = (p->plain ? 1 : 2) * ffn;
@@ -159,25 +175,16 @@ static void add_input(struct device *d, float *y, const float *x, uint32_t exper
                       const struct moe_work *m, const struct moe *p, uint32_t rows)
 {
     const struct choice *c = m->choices + (size_t)expert * rows;
-    const uint32_t hidden = p->router->cols;
+    const uint32_t hidden = result_width(p);
     for (uint32_t i = 0; i < m->n[expert]; i++)
         d->kern.axpy(y + (size_t)c[i].row * hidden, x + (size_t)c[i].row * hidden, c[i].weight,
                      hidden);
 }
 
-/* Width of the experts on this rank, which is equal for all. */
-static size_t widest(const struct moe *p)
-{
-    for (uint32_t i = 0; i < p->n_experts; i++)
-        if (p->down[i])
-            return p->down[i]->cols;
-    return 0;
-}
-
 /* Divides one region into the arrays of `m`; returns the required bytes if `base` is NULL. */
 static size_t lay_out(struct moe_work *m, char *base, uint32_t rows, const struct moe *p)
 {
-    size_t hidden = p->router->cols, ffn = widest(p), at = 0;
+    size_t hidden = result_width(p), ffn = widest(p), at = 0;
 #define PLACE(field, count)                                                                        \
     m->field = (void *)((uintptr_t)base + at);                                                     \
     at += ((count) * sizeof(*m->field) + 63) & ~(size_t)63
@@ -196,7 +203,7 @@ static size_t lay_out(struct moe_work *m, char *base, uint32_t rows, const struc
 
 static void begin_sums(float *y, uint32_t rows, const struct moe *p)
 {
-    const size_t hidden = p->router->cols;
+    const size_t hidden = result_width(p);
     if (!p->sum_bias)
         memset(y, 0, rows * hidden * sizeof(*y));
     for (uint32_t r = 0; p->sum_bias && r < rows; r++)

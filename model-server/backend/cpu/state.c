@@ -2,7 +2,8 @@
  *
  * A layer's part of a cell. Of a convolution: its last width - 1 inputs, [width - 1][channels].
  * Of a recurrence: for each head, panels of 16 values, [key_dim][16] floats each, so that a
- * thread reads contiguous memory. Threads divide sequences, and channels or heads of each. */
+ * thread reads contiguous memory; of RECUR_GATED one float for each value. Threads divide
+ * sequences, and channels or heads of each. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/cpu/mathf.h"
 #include <assert.h>
@@ -87,7 +88,7 @@ struct recur_job {
     float *o;
     const struct state_ref *s;
     const struct recur *p;
-    uint32_t groups; /* number of panels of a head's values */
+    uint32_t groups; /* groups of panels of a head's values; RECUR_GATED: blocks of values */
 };
 
 static uint32_t panels_of(const struct recur *p) { return (p->value_dim + LANES - 1) / LANES; }
@@ -232,10 +233,50 @@ static void recur_heads(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
+/* RECUR_GATED: values [at, at + n) over a span. */
+static void gated_span(const struct recur_job *j, const struct span *s, uint32_t at, uint32_t n)
+{
+    const struct recur *p = j->p;
+    const uint32_t all = p->heads * p->value_dim;
+    float *to = cell(j->s, s->state_out) + at;
+    const float *from = at_start(s) ? zeros : cell(j->s, s->state_in) + at;
+    for (size_t row = s->first; row < (size_t)s->first + s->n; row++) {
+        const float *v = p->x + row * p->x_stride + p->v + at;
+        const float *step = p->step + row * p->step_stride + at;
+        const float *beta = p->beta + row * p->beta_stride + at;
+        const bool first = row == s->first && at_start(s);
+        for (uint32_t i = 0; i < n; i++) {
+            const float l = p->rates[at + i] * math_sigmoid(step[i] + p->dt_bias[at + i]);
+            const float u = v[i] * math_sigmoid(beta[i] + p->beta_bias[at + i]);
+            const float by = first ? 1 : sqrtf(1 - math_exp(2 * l));
+            to[i] = fmaf(by, u, math_exp(l) * from[i]);
+        }
+        memcpy(j->o + row * all + at, to, n * sizeof(*to));
+        from = to;
+    }
+}
+
+static void gated_blocks(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct recur_job *j = arg;
+    const uint32_t all = j->p->heads * j->p->value_dim;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        const uint32_t at = (uint32_t)(i % j->groups) * CHANNELS_AT_ONCE, left = all - at;
+        gated_span(j, &j->d->batch->spans[i / j->groups], at,
+                   left < CHANNELS_AT_ONCE ? left : CHANNELS_AT_ONCE);
+    }
+}
+
 void cpu_recur(struct device *d, float *o, const struct state_ref *s, const struct recur *p)
 {
     struct recur_job j = {d, o, s, p, 0};
     const struct ragged *b = d->batch;
+    if (p->kind == RECUR_GATED) {
+        j.groups = (p->heads * p->value_dim + CHANNELS_AT_ONCE - 1) / CHANNELS_AT_ONCE;
+        pool_run(d->pool, gated_blocks, &j, (size_t)b->n_spans * j.groups, 1);
+        return;
+    }
     j.groups = (panels_of(p) + RECUR_PANELS - 1) / RECUR_PANELS;
     pool_run(d->pool, prepare_rows, &j, b->n_tokens, 1);
     pool_run(d->pool, recur_heads, &j, (size_t)b->n_spans * p->heads * j.groups, 1);
@@ -257,8 +298,8 @@ static void gate_row(const struct gate_job *j, float *x, size_t row)
     if (p->kind == GATE_NONE)
         return;
     const float *gate = p->gate + row * p->stride;
-    if (p->kind == GATE_SILU)
-        j->d->kern.act(x, gate, x, j->n, ACT_SILU);
+    if (p->kind == GATE_SILU || p->kind == GATE_GELU_TANH)
+        j->d->kern.act(x, gate, x, j->n, p->kind == GATE_SILU ? ACT_SILU : ACT_GELU_TANH);
     else
         j->d->kern.gate(x, gate, j->n, p->kind == GATE_SIGMOID);
 }

@@ -276,7 +276,7 @@ launch_fn conv_keep_launch; /* then stores the inputs that the next step needs *
 
 struct recur_args {
     float *o, *x, *work, *base;
-    const float *step, *beta, *a_log, *dt_bias, *skip, *rates, *kq;
+    const float *step, *beta, *a_log, *dt_bias, *skip, *rates, *kq, *beta_bias;
     const struct span_view *spans;
     size_t stride;
     uint32_t x_stride, q, k, v, step_stride, beta_stride, heads, key_heads, key_dim, value_dim;
@@ -286,6 +286,7 @@ struct recur_args {
 enum { RECUR_MOST_KEYS = 1024 }; /* key_dim */
 launch_fn recur_prepare_launch;  /* work, and the lengths of queries and keys */
 launch_fn recur_launch;
+launch_fn gated_launch; /* RECUR_GATED, which has no work */
 
 struct gate_norm_args {
     float *x;

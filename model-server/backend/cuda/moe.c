@@ -439,7 +439,7 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
     }
     struct moe_work m = {.rows = rows,
                          .pairs = rows * p->top_k,
-                         .hidden_n = p->router->m.cols,
+                         .hidden_n = p->down[first]->m.rows,
                          .ffn = p->down[first]->m.cols,
                          .first = first,
                          .here = end - first,

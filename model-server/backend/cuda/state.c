@@ -42,6 +42,7 @@ void cuda_recur(struct device *d, float *o, const struct state_ref *s, const str
                            .skip = p->skip,
                            .rates = p->rates,
                            .kq = p->kq,
+                           .beta_bias = p->beta_bias,
                            .spans = d->b.spans,
                            .stride = s->stride,
                            .x_stride = p->x_stride,
@@ -65,6 +66,10 @@ void cuda_recur(struct device *d, float *o, const struct state_ref *s, const str
     if (p->key_dim > RECUR_MOST_KEYS) {
         err_set(&d->fault, ERR_VALIDATION, "keys of %u numbers: at most %d", p->key_dim,
                 RECUR_MOST_KEYS);
+        return;
+    }
+    if (p->kind == RECUR_GATED) {
+        RECORD(d, gated_launch, a);
         return;
     }
     RECORD(d, recur_prepare_launch, a);

@@ -110,15 +110,13 @@ static __global__ void __launch_bounds__(PREPARE_THREADS) recur_prepare_kernel(r
         }
         float *to = work + h * (decays + 1);
         const float rate = math_exp(a.a_log[h]);
-        to[i % decays] = math_exp(a.floor != 0.0f
-                                      ? a.floor * math_sigmoid(rate * (step[i] + a.dt_bias[i]))
-                                      : -rate * dt);
+        to[i % decays] = math_exp(
+            a.floor != 0.0f ? a.floor * math_sigmoid(rate * (step[i] + a.dt_bias[i])) : -rate * dt);
         if (i % decays == 0)
-            to[decays] =
-                a.kind == RECUR_SSM     ? dt
-                : a.kind == RECUR_FIXED ? 1.0f
-                                        : a.beta_scale *
-                                              math_sigmoid(a.beta[row * a.beta_stride + h]);
+            to[decays] = a.kind == RECUR_SSM ? dt
+                         : a.kind == RECUR_FIXED
+                             ? 1.0f
+                             : a.beta_scale * math_sigmoid(a.beta[row * a.beta_stride + h]);
     }
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     for (uint32_t h = warp; a.kind == RECUR_DELTA && h < 2 * a.key_heads;
@@ -204,14 +202,45 @@ extern "C" cudaError_t recur_launch(const struct launch *l, const void *args)
                   l->overlap, *a);
 }
 
+/* RECUR_GATED. grid: (spans, values / THREADS). A thread has a value. */
+static __global__ void __launch_bounds__(THREADS) gated_kernel(recur_args a)
+{
+    depend();
+    const uint32_t all = a.heads * a.value_dim, i = blockIdx.y * THREADS + threadIdx.x;
+    const span_view s = a.spans[blockIdx.x];
+    if (i >= all)
+        return;
+    float state = at_start(s) ? 0.0f : a.base[s.state_in * a.stride + i];
+    const float rate = a.rates[i], step_bias = a.dt_bias[i], beta_bias = a.beta_bias[i];
+    for (size_t row = s.first; row < (size_t)s.first + s.n; row++) {
+        const float l = rate * math_sigmoid(a.step[row * a.step_stride + i] + step_bias);
+        const float u = a.x[row * a.x_stride + a.v + i] *
+                        math_sigmoid(a.beta[row * a.beta_stride + i] + beta_bias);
+        const bool first = row == s.first && at_start(s);
+        const float by = first ? 1.0f : sqrtf(1.0f - math_exp(2.0f * l));
+        state = fmaf(by, u, math_exp(l) * state);
+        a.o[row * all + i] = state;
+    }
+    a.base[s.state_out * a.stride + i] = state;
+}
+
+extern "C" cudaError_t gated_launch(const struct launch *l, const void *args)
+{
+    const recur_args *a = (const recur_args *)args;
+    const uint32_t all = a->heads * a->value_dim;
+    return launch(gated_kernel, dim3(a->n_spans, (all + THREADS - 1) / THREADS), THREADS, 0,
+                  l->stream, l->overlap, *a);
+}
+
 /* ---------------------------------------------------------------- gates and norms */
 
 static __device__ __forceinline__ float gated(const gate_norm_args &a, float x, float gate)
 {
-    return a.kind == GATE_SILU      ? math_gate(gate, x, ACT_SILU)
-           : a.kind == GATE_SIGMOID ? x * math_sigmoid(gate)
-           : a.kind == GATE_PRODUCT ? x * gate
-                                    : x;
+    return a.kind == GATE_SILU        ? math_gate(gate, x, ACT_SILU)
+           : a.kind == GATE_GELU_TANH ? math_gate(gate, x, ACT_GELU_TANH)
+           : a.kind == GATE_SIGMOID   ? x * math_sigmoid(gate)
+           : a.kind == GATE_PRODUCT   ? x * gate
+                                      : x;
 }
 
 /* grid: (rows, groups) */

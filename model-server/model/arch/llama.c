@@ -1,22 +1,25 @@
-/* Llama 1-3, Code Llama, Yi, SmolLM, Vicuna ...; InternLM, whose attention has biases. */
+/* Llama 1-3, Code Llama, Yi, SmolLM, Vicuna ...; InternLM, whose attention has biases; the text
+ * model of Emu3. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    config_decoder(
-        c, s,
-        &(struct config_defaults){.max_positions = 2048, .norm_eps = 1e-6, .rope_theta = 10000});
+    const char *type = json_str(c->root, "model_type", "");
+    const bool intern = strcmp(type, "internlm") == 0, emu = strcmp(type, "emu3_text_model") == 0;
+    config_decoder(c, s,
+                   &(struct config_defaults){.max_positions = emu ? 9216 : 2048,
+                                             .norm_eps = emu ? 1e-5 : 1e-6,
+                                             .rope_theta = emu ? 1000000 : 10000});
     s->act = config_act(c, "hidden_act", "silu");
-    const bool intern = strcmp(json_str(c->root, "model_type", ""), "internlm") == 0;
     s->bias.qkv = s->bias.o = config_bool_or(c, intern ? "bias" : "attention_bias", intern);
     s->bias.mlp = config_bool_or(c, "mlp_bias", false);
     config_windows(c, s, 0, config_no_layer); /* as vLLM reads layer_types */
 }
 
 const struct arch arch_llama = {
-    .types = (const char *const[]){"llama", "iquestcoder", "internlm", NULL},
+    .types = (const char *const[]){"llama", "iquestcoder", "internlm", "emu3_text_model", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA},
     .configure = configure,

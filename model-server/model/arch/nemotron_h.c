@@ -1,5 +1,5 @@
-/* NVIDIA Nemotron-H (arXiv 2504.03624), Nemotron Nano 2 and 3: a layer is one of Mamba-2, attention
- * without rotation, an MLP or experts, none of these gated. */
+/* NVIDIA Nemotron-H (arXiv 2504.03624), Nemotron Nano 2 and 3, Nemotron 3 Super: a layer
+ * is one of Mamba-2, attention without rotation, an MLP or experts, none of these gated. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
@@ -79,8 +79,9 @@ static void experts(struct config *c, struct decoder_spec *s)
         s->layers[i].moe = moe[i];
     s->moe.shared_ffn =
         config_u32_or(c, "moe_shared_expert_intermediate_size", s->moe.shared_ffn, 0, 1u << 22);
-    if (config_u32_or(c, "moe_latent_size", 0, 0, 1u << 22))
-        config_fail(c, "`moe_latent_size` is not supported");
+    s->moe.latent = config_u32_or(c, "moe_latent_size", 0, 0, 1u << 22);
+    if (s->moe.latent && s->bias.mlp)
+        config_fail(c, "`moe_latent_size` with `mlp_bias` is not supported");
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -109,18 +110,25 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_nemotron_h = {
     .types = (const char *const[]){"nemotron_h", NULL},
     .prefix = "backbone.",
-    .names =
-        {NAMES_MAMBA2("backbone.layers.*.mixer."), [W_EMBED] = "backbone.embeddings",
-         [W_FINAL_NORM] = "backbone.norm_f", [W_HEAD] = "lm_head",
-         [W_ATTN_NORM] = "backbone.layers.*.norm", [W_MLP_NORM] = "backbone.layers.*.norm",
-         [W_Q] = "backbone.layers.*.mixer.q_proj", [W_K] = "backbone.layers.*.mixer.k_proj",
-         [W_V] = "backbone.layers.*.mixer.v_proj", [W_O] = "backbone.layers.*.mixer.o_proj",
-         [W_UP] = "backbone.layers.*.mixer.up_proj", [W_DOWN] = "backbone.layers.*.mixer.down_proj",
-         [W_ROUTER] = "backbone.layers.*.mixer.gate",
-         [W_SELECT_BIAS] = "backbone.layers.*.mixer.gate.e_score_correction_bias",
-         [W_MOE_UP] = "backbone.layers.*.mixer.experts.*.up_proj",
-         [W_MOE_DOWN] = "backbone.layers.*.mixer.experts.*.down_proj",
-         [W_SHARED_UP] = "backbone.layers.*.mixer.shared_experts.up_proj",
-         [W_SHARED_DOWN] = "backbone.layers.*.mixer.shared_experts.down_proj"},
+    .names = {NAMES_MAMBA2("backbone.layers.*.mixer."),
+              [W_EMBED] = "backbone.embeddings",
+              [W_FINAL_NORM] = "backbone.norm_f",
+              [W_HEAD] = "lm_head",
+              [W_ATTN_NORM] = "backbone.layers.*.norm",
+              [W_MLP_NORM] = "backbone.layers.*.norm",
+              [W_Q] = "backbone.layers.*.mixer.q_proj",
+              [W_K] = "backbone.layers.*.mixer.k_proj",
+              [W_V] = "backbone.layers.*.mixer.v_proj",
+              [W_O] = "backbone.layers.*.mixer.o_proj",
+              [W_UP] = "backbone.layers.*.mixer.up_proj",
+              [W_DOWN] = "backbone.layers.*.mixer.down_proj",
+              [W_ROUTER] = "backbone.layers.*.mixer.gate",
+              [W_SELECT_BIAS] = "backbone.layers.*.mixer.gate.e_score_correction_bias",
+              [W_MOE_UP] = "backbone.layers.*.mixer.experts.*.up_proj",
+              [W_MOE_DOWN] = "backbone.layers.*.mixer.experts.*.down_proj",
+              [W_MOE_LATENT_IN] = "backbone.layers.*.mixer.fc1_latent_proj",
+              [W_MOE_LATENT_OUT] = "backbone.layers.*.mixer.fc2_latent_proj",
+              [W_SHARED_UP] = "backbone.layers.*.mixer.shared_experts.up_proj",
+              [W_SHARED_DOWN] = "backbone.layers.*.mixer.shared_experts.down_proj"},
     .configure = configure,
 };

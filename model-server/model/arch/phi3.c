@@ -1,5 +1,6 @@
 /* Phi-3, 3.5 mini and 4: Llama with q, k, v and gate, up stored as one matrix each. arXiv
- * 2404.14219 */
+ * 2404.14219. Phi-4-multimodal (2503.01743) with texts alone, for which its adapters of pictures
+ * and of sound are off. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -13,12 +14,15 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_windows(c, s, 0, config_every_layer);
 }
 
+/* Matrices with adapters beside them have another name. */
+#define BASE(name) name "|" name ".base_layer"
+#define ATTN(name) BASE("model.layers.*.self_attn." name)
+#define MLP(name)  BASE("model.layers.*.mlp." name)
 const struct arch arch_phi3 = {
-    .types = (const char *const[]){"phi3", NULL},
+    .types = (const char *const[]){"phi3", "phi4_multimodal", "phi4mm", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_O, [W_QKV] = "model.layers.*.self_attn.qkv_proj",
+    .names = {NAMES_LLAMA_OUTER, [W_QKV] = ATTN("qkv_proj"), [W_O] = ATTN("o_proj"),
               [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
-              [W_GATE_UP] = "model.layers.*.mlp.gate_up_proj",
-              [W_DOWN] = "model.layers.*.mlp.down_proj"},
+              [W_GATE_UP] = MLP("gate_up_proj"), [W_DOWN] = MLP("down_proj")},
     .configure = configure,
 };

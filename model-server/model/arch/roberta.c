@@ -1,15 +1,35 @@
-/* RoBERTa, XLM-RoBERTa, CamemBERT (arXiv 1907.11692, 1911.02116) and data2vec's text model
- * (2202.03555): BERT whose positions begin behind the padding's. */
+/* RoBERTa, XLM-RoBERTa, CamemBERT (arXiv 1907.11692, 1911.02116), data2vec's text model
+ * (2202.03555), I-BERT (2101.01321) in floating point, and LUKE (2010.01057) of words alone: BERT
+ * whose positions begin behind the padding's. */
+#include "common/json.h"
 #include "model-server/model/arch.h"
+#include <string.h>
+
+/* LUKE's other classes classify entities, of which a text here has none. */
+static void check_luke(struct config *c)
+{
+    static const char *const classes[] = {"LukeModel", "LukeForMaskedLM",
+                                          "LukeForSequenceClassification"};
+    const cJSON *word = cJSON_GetArrayItem(json_get(c->root, "architectures"), 0);
+    const char *name = cJSON_IsString(word) ? word->valuestring : classes[0];
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
+        if (strcmp(name, classes[i]) == 0)
+            return;
+    config_fail(c, "`architectures`: `%.60s` is not supported", name);
+}
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_encoder(c, s, 1 + config_u32_or(c, "pad_token_id", 1, 0, 1u << 24));
+    config_only(c, "quant_mode", false); /* I-BERT in integers */
+    if (strcmp(json_str(c->root, "model_type", ""), "luke") == 0)
+        check_luke(c);
 }
 
 const struct arch arch_roberta = {
-    .types = (const char *const[]){"roberta", "xlm-roberta", "camembert", "data2vec-text", NULL},
-    .prefix = "roberta.|data2vec_text.",
+    .types = (const char *const[]){"roberta", "xlm-roberta", "camembert", "data2vec-text", "ibert",
+                                   "luke", NULL},
+    .prefix = "roberta.|data2vec_text.|ibert.|luke.",
     .names = {NAMES_BERT("roberta.")},
     .configure = configure,
 };

@@ -12,13 +12,16 @@ struct experts {
     float *select_bias, *expert_scale, *sum_bias;
     struct weight *shared_up, *shared_down; /* of the shared expert, or NULL */
     struct weight *shared_gate;             /* [1, hidden] */
+    struct weight *in, *out; /* [latent, hidden], [hidden, latent] with moe_spec.latent */
 };
 
-/* Gate, up and their product, the result and its gate, of the shared expert. */
+/* Input and result of the experts; gate, up and their product, the result and its gate, of the
+ * shared expert. */
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const bool shared = d->spec.moe.shared_ffn != 0;
-    return (void)layer, shared ? 3 * d->split.shared_ffn.n + d->spec.hidden + 1 : 0;
+    return (void)layer,
+           2 * d->spec.moe.latent + (shared ? 3 * d->split.shared_ffn.n + d->spec.hidden + 1 : 0);
 }
 
 /* ---------------------------------------------------------------- load */
@@ -34,8 +37,8 @@ static struct mat_part stacked(struct loader *l, enum role role, int layer, int 
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice f = l->d->split.moe_ffn;
-    const struct mat_part all =
-        loader_plain_matrix(l, role, layer, (int64_t)s->moe.n_experts * s->moe.ffn, s->hidden);
+    const struct mat_part all = loader_plain_matrix(
+        l, role, layer, (int64_t)s->moe.n_experts * s->moe.ffn, spec_expert_in(s));
     return loader_rows(all, (uint32_t)expert * s->moe.ffn + f.first, f.n);
 }
 
@@ -45,7 +48,7 @@ static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice f = l->d->split.moe_ffn;
-    const uint32_t ffn = s->moe.ffn;
+    const uint32_t ffn = s->moe.ffn, in = spec_expert_in(s);
     if (is_stacked(l, layer)) {
         int n = 0;
         if (!s->moe.plain)
@@ -54,8 +57,7 @@ static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
         return n;
     }
     if (fused != FUSED_NONE) {
-        parts[1] =
-            loader_expert(l, W_MOE_GATE_UP, layer, expert, fused, 2 * (int64_t)ffn, s->hidden);
+        parts[1] = loader_expert(l, W_MOE_GATE_UP, layer, expert, fused, 2 * (int64_t)ffn, in);
         parts[0] = loader_rows(parts[1], f.first, f.n);
         if (s->moe.layout == EXPERTS_INTERLEAVED)
             loader_turns(l, parts[1], f.first, f.n, parts);
@@ -65,8 +67,8 @@ static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
     }
     int n = 0;
     if (!s->moe.plain)
-        parts[n++] = loader_part(l, W_MOE_GATE, layer, expert, false, ffn, s->hidden);
-    parts[n++] = loader_part(l, W_MOE_UP, layer, expert, false, ffn, s->hidden);
+        parts[n++] = loader_part(l, W_MOE_GATE, layer, expert, false, ffn, in);
+    parts[n++] = loader_part(l, W_MOE_UP, layer, expert, false, ffn, in);
     for (int i = 0; i < n; i++)
         parts[i] = loader_rows(parts[i], f.first, f.n);
     return n;
@@ -110,10 +112,11 @@ static struct mat_part down_part(struct loader *l, int layer, int expert, enum f
     const struct slice f = l->d->split.moe_ffn;
     if (is_stacked(l, layer))
         return loader_turned(stacked(l, W_MOE_DOWN, layer, expert));
+    const uint32_t out = spec_expert_in(s);
     const struct mat_part p =
-        fused ? loader_expert(l, W_MOE_DOWN, layer, expert, fused, s->hidden, s->moe.ffn)
-              : loader_part(l, W_MOE_DOWN, layer, expert, false, s->hidden, s->moe.ffn);
-    return loader_cut(p, 0, s->hidden, f.first, f.n);
+        fused ? loader_expert(l, W_MOE_DOWN, layer, expert, fused, out, s->moe.ffn)
+              : loader_part(l, W_MOE_DOWN, layer, expert, false, out, s->moe.ffn);
+    return loader_cut(p, 0, out, f.first, f.n);
 }
 
 /* Finds an expert of another rank without packing it. */
@@ -184,6 +187,16 @@ static void load_shared(struct loader *l, struct experts *y, int layer)
     y->shared_gate = loader_pack(l, p, 1, DT_F32, QUANT_NONE);
 }
 
+/* Every rank has both: the second one multiplies the rank's share of the experts' sum. */
+static void load_latent(struct loader *l, struct experts *y, int layer)
+{
+    const uint32_t n = l->d->spec.moe.latent, hidden = l->d->spec.hidden;
+    struct mat_part p = loader_part(l, W_MOE_LATENT_IN, layer, NO_EXPERT, false, n, hidden);
+    y->in = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
+    p = loader_part(l, W_MOE_LATENT_OUT, layer, NO_EXPERT, false, hidden, n);
+    y->out = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
+}
+
 static void *load(struct loader *l, uint32_t at)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -208,6 +221,8 @@ static void *load(struct loader *l, uint32_t at)
             loader_plain_vector(l, W_MOE_BIAS, layer, s->hidden, (struct slice){0, s->hidden});
     if (s->moe.shared_ffn)
         load_shared(l, y, layer);
+    if (s->moe.latent)
+        load_latent(l, y, layer);
     struct amount before = l->d->weights;
     load_experts(l, y, layer);
     if (s->moe.bias)
@@ -230,6 +245,8 @@ static void release(struct decoder *d, void *self)
     layer_free_weight(d, y->shared_up);
     layer_free_weight(d, y->shared_down);
     layer_free_weight(d, y->shared_gate);
+    layer_free_weight(d, y->in);
+    layer_free_weight(d, y->out);
     for (uint32_t i = 0; i < y->n; i++) {
         layer_free_weight(d, y->up[i]);
         layer_free_weight(d, y->down[i]);
@@ -268,8 +285,17 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
 {
     const struct experts *y = self;
     const struct decoder_spec *m = &d->spec;
+    const float *x = s->in, *router_x = s->router_in;
+    float *sum = s->out;
     (void)e;
-    d->ops->moe(d->dev, s->out, s->in, s->tokens,
+    if (y->in) {
+        float *latent = work_take(&s->work, s->tokens, m->moe.latent);
+        sum = work_take(&s->work, s->tokens, m->moe.latent);
+        d->ops->linear(d->dev, latent, s->in, s->tokens, y->in, NULL);
+        x = latent;
+        router_x = router_x ? router_x : s->in;
+    }
+    d->ops->moe(d->dev, sum, x, s->tokens,
                 &(struct moe){.router = y->router,
                               .up = y->up,
                               .down = y->down,
@@ -282,7 +308,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .jitter = m->moe.jitter,
                               .scale_input = m->moe.scale_input,
                               .expert_scale = y->expert_scale,
-                              .router_x = s->router_in,
+                              .router_x = router_x,
                               .scale = m->moe.scale,
                               .select_bias = y->select_bias,
                               .select_logits = m->moe.select_logits,
@@ -295,6 +321,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .up_bias = y->up_bias,
                               .down_bias = y->down_bias,
                               .sum_bias = y->sum_bias});
+    if (y->out)
+        d->ops->linear(d->dev, s->out, sum, s->tokens, y->out, NULL);
     if (y->shared_up)
         add_shared(d, y, s);
     return 0;

@@ -182,6 +182,24 @@ static void load_qkv(struct loader *l, struct attention *a, int layer)
     free(parts);
 }
 
+/* A number of each head, repeated for its `dim` elements. */
+static float *load_head_numbers(struct loader *l, enum role role, int layer, struct slice heads,
+                                uint32_t dim)
+{
+    const uint32_t all = spec_heads(&l->d->spec, (uint32_t)layer);
+    const struct mat_part p = loader_table(l, role, layer, "", all, 1);
+    float *host = malloc((size_t)heads.n * dim * sizeof(*host)), *v = NULL;
+    if (!host)
+        loader_nomem(l);
+    for (uint32_t i = 0; host && i < heads.n * dim; i++)
+        host[i] = p.data ? number_at(p.data, p.dtype, heads.first + i / dim) : 0;
+    loader_drop(l);
+    if (host)
+        v = loader_host_vector(l, host, heads.n * dim);
+    free(host);
+    return v;
+}
+
 static void load_gate_apart(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -192,6 +210,8 @@ static void load_gate_apart(struct loader *l, struct attention *a, int layer)
                                     (int64_t)spec_heads(s, (uint32_t)layer) * dim, s->hidden);
     p = loader_rows(p, heads.first * dim, heads.n * dim);
     a->gate = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
+    if (s->attn_gate_bias)
+        a->gate_bias = load_head_numbers(l, W_ATTN_GATE_BIAS, layer, heads, dim);
 }
 
 /* The rows of the gate after each head's q, or their biases. */

@@ -75,8 +75,10 @@ static void load_in(struct loader *l, struct delta *y, int layer)
         if (!r->gate_rank)
             add_heads(l, &rows, DELTA_Z, matrix(l, W_MIX_Z, layer, v));
     } else {
-        const struct mat_part in = matrix(l, W_MIX_IN, layer, 2 * k + (r->grouped ? 2 : 1) * v);
-        const struct mat_part z = r->grouped ? in : matrix(l, W_MIX_Z, layer, v);
+        const bool with_z = r->grouped || r->joined;
+        const uint32_t n = 2 * k + (with_z ? 2 : 1) * v + (r->joined ? 2 * r->heads : 0);
+        const struct mat_part in = matrix(l, W_MIX_IN, layer, n);
+        const struct mat_part z = with_z ? in : matrix(l, W_MIX_Z, layer, v);
         add_heads(l, &rows, DELTA_Q, in);
         add_heads(l, &rows, DELTA_K, in);
         add_heads(l, &rows, DELTA_V, in);
@@ -90,8 +92,11 @@ static void load_gates(struct loader *l, struct delta *y, int layer)
 {
     const struct recur_spec *r = &l->d->spec.recur;
     struct rows rows = {0};
-    if (r->grouped) {
-        const struct mat_part both = matrix(l, W_MIX_BETA_DECAY, layer, 2 * r->heads);
+    if (r->grouped || r->joined) {
+        const uint32_t k = r->key_heads * r->key_dim, v = r->heads * r->value_dim;
+        const struct mat_part both = r->joined
+                                         ? matrix(l, W_MIX_IN, layer, 2 * k + 2 * v + 2 * r->heads)
+                                         : matrix(l, W_MIX_BETA_DECAY, layer, 2 * r->heads);
         add_heads(l, &rows, DELTA_BETA, both);
         add_heads(l, &rows, DELTA_DECAY, both);
     } else {

@@ -29,8 +29,9 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"\"n_groups\":3", NEMOTRON, "3 key heads or groups do not divide 8 heads"},
         {"\"time_step_limit\":[0]", NEMOTRON, "`time_step_limit` must be two numbers"},
         {"\"time_step_limit\":[0,\"Infinity\"]", NEMOTRON, "`time_step_limit` must be two numbers"},
-        {"\"hybrid_override_pattern\":\"ME\",\"moe_intermediate_size\":32,\"moe_latent_size\":8",
-         NEMOTRON, "`moe_latent_size` is not supported"},
+        {"\"hybrid_override_pattern\":\"ME\",\"moe_intermediate_size\":32,\"moe_latent_size\":8,"
+         "\"mlp_bias\":true",
+         NEMOTRON, "`moe_latent_size` with `mlp_bias` is not supported"},
         {"\"indexer_types\":[\"full\"]", GLM_5, "`indexer_types` does not name 2 layers"},
         {"\"indexer_types\":[\"full\",\"half\"]", GLM_5, "`indexer_types`: half is not supported"},
         {"\"indexer_types\":[\"shared\",\"full\"]", GLM_5, "the first layer must have an indexer"},
