@@ -19,7 +19,16 @@ WRITTEN = [p for p in CURRENT if p.name not in PRINTED]
 
 # Flags and routes of other programs, which pages name to compare with them or to call them.
 FLAGS_OF_OTHERS = {
-    "llama-server": {"--model", "--parallel"},
+    "llama-server": set(
+        "--model --parallel --alias --batch-size --cache-prompt --cache-type-k --chat-template-file --ctx-size --jinja --lora --model-draft "
+        "--n-gpu-layers --reasoning-format --split-mode --ssl-cert-file --ssl-key-file --temp --top-p --host".split()
+    ),
+    "vllm": set(
+        "--chat-template --data-parallel-size --enable-auto-tool-choice --enable-chunked-prefill --enable-lora --enable-prefix-caching "
+        "--enforce-eager --gpu-memory-utilization --lora-modules --max-model-len --max-num-batched-tokens --max-num-seqs "
+        "--otlp-traces-endpoint --quantization --reasoning-parser --speculative-config --ssl-certfile --ssl-keyfile --tensor-parallel-size "
+        "--tool-call-parser".split()
+    ),
     "guidellm": {"--backend", "--tokenizer", "--data", "--profile", "--override", "--constraint"},
     "pip, mkdocs, pytest, systemd": {"--strict"},
     "buildah, podman, helm": {"--build-context", "--rm", "--read-only", "--tmpfs", "--cap-drop", "--set"},

@@ -59,7 +59,7 @@ def test_the_audit_needs_a_key_or_this_machine(tmp_path):
     with Service(DEMO, args=["--api-key", "secret"]) as s:
         assert requests.get(s.url + "/debug/audit").status_code == 401
         r = requests.get(s.url + "/debug/audit", headers={"authorization": "Bearer secret", "x-forwarded-for": "10.0.0.1"})
-        assert r.status_code == 200 and set(r.json()) == {"scheduler", "models", "requests", "connections", "descriptors"}
+        assert r.status_code == 200 and set(r.json()) == {"scheduler", "models", "requests", "connections", "descriptors", "memory"}
 
 
 def test_the_audit_balances_while_requests_run_and_after_a_storm():

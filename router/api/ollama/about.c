@@ -61,11 +61,10 @@ void ollama_details(struct buf *out, const struct edge *g)
     static const struct infer_limits nothing;
     const struct infer_limits *l = g ? edge_limits(g) : &nothing;
     const size_t n = strlen(l->family);
-    const bool known = l->weight_bytes > 0;
-    buf_fmt(out, ",\"details\":{\"parent_model\":\"\",\"format\":\"%s\",\"family\":",
-            !known                 ? ""
-            : is_gguf(g->model_id) ? "gguf"
-                                   : "safetensors");
+    const char *format = "";
+    if (g && l->weight_bytes)
+        format = is_gguf(g->model_id) ? "gguf" : "safetensors";
+    buf_fmt(out, ",\"details\":{\"parent_model\":\"\",\"format\":\"%s\",\"family\":", format);
     buf_json_str(out, l->family, n);
     buf_str(out, ",\"families\":[");
     if (n)
