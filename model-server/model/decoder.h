@@ -162,7 +162,7 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
                  const struct stored *how, struct err *e);
 void decoder_free(struct decoder *d);
 
-/* Of spec.altup (decoder_altup.c): loads and frees what all layers share, and a layer's part. */
+/* Of spec.altup (residual_altup.c): loads and frees what all layers share, and a layer's part. */
 void decoder_altup_load(struct loader *l);
 void decoder_altup_free(struct decoder *d);
 struct altup_layer *decoder_altup_load_layer(struct loader *l, uint32_t layer);

@@ -1,5 +1,6 @@
 /* decoder_scratch.c - the scratch memory of a pass: its size and its areas. */
 #include "model-server/model/decoder_impl.h"
+#include "model-server/model/residual.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -73,7 +74,9 @@ static size_t host_floats(const struct decoder *d, size_t t, size_t o)
     size_t most = gathers ? o * (size_t)d->split.world * d->split.vocab_most : 0;
     const size_t hidden = d->draft.ops ? t * d->draft.plan.width : 0;
     const size_t named = d->draft.ids ? d->draft.own->spec.vocab : 0; /* a row of its logits */
-    const size_t rows_on = stage_copies(d) ? t * d->spec.hidden : 0;
+    uint32_t width;
+    residual_rows(d, &width);
+    const size_t rows_on = stage_copies(d) ? t * width : 0;
     const size_t shared = stage_copies(d) ? o * d->split.vocab.n : 0;
     most = hidden > most ? hidden : most;
     most = rows_on > most ? rows_on : most;
