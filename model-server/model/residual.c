@@ -7,6 +7,8 @@ const struct residual_ops *residual_of(const struct decoder_spec *s)
 {
     if (s->altup.n)
         return &residual_altup;
+    if (s->mix.n)
+        return &residual_mixed;
     return s->norms == NORM_STREAM ? &residual_norms
            : s->norms == NORM_SUM  ? &residual_sums
                                    : &residual_plain;
@@ -14,8 +16,8 @@ const struct residual_ops *residual_of(const struct decoder_spec *s)
 
 float *residual_rows(const struct decoder *d, uint32_t *width)
 {
-    *width = d->spec.hidden;
-    return d->scratch.x;
+    *width = d->spec.hidden * (d->spec.mix.n ? d->spec.mix.n : 1);
+    return d->spec.mix.n ? d->scratch.streams : d->scratch.x;
 }
 
 /* The norm before the first sublayer of layer i, or of the next layer that is not a cross-attention

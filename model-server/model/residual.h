@@ -5,7 +5,7 @@
  * read(), the sublayer, its sum over ranks, the norm post(), write(). A kind is one row: one stream
  * with norms before, around or after the sublayers, scaled or in parallel (residual.c); its norms
  * as the stream, or norms of the sums (residual.c); several streams that are predicted and
- * corrected (residual_altup.c). One thread. */
+ * corrected (residual_altup.c); several streams that are mixed (residual_mixed.c). One thread. */
 #ifndef MODEL_SERVER_MODEL_RESIDUAL_H
 #define MODEL_SERVER_MODEL_RESIDUAL_H
 #include "model-server/model/decoder.h"
@@ -35,7 +35,8 @@ struct residual_ops {
     void (*end)(struct decoder *d, uint32_t t);
 };
 
-extern const struct residual_ops residual_plain, residual_norms, residual_sums, residual_altup;
+extern const struct residual_ops residual_plain, residual_norms, residual_sums, residual_altup,
+    residual_mixed;
 
 /* The kind of a model. */
 const struct residual_ops *residual_of(const struct decoder_spec *s);
