@@ -85,7 +85,8 @@ struct norm {
 
 /* GELU: erf. GELU_TANH: the tanh approximation. RELU2: max(x, 0)^2. SWIGLU_CLAMPED only exists
  * gated, as a function of gate g and up u: with g at most 7 and u within -7 .. 7, g *
- * sigmoid(1.702 g) * (u + 1) (gpt-oss, arXiv 2508.10925). */
+ * sigmoid(1.702 g) * (u + 1) (gpt-oss, arXiv 2508.10925). SILU_CLAMPED likewise: with g at most 10
+ * and u within -10 .. 10, g * sigmoid(g) * u. */
 enum act {
     ACT_SILU,
     ACT_GELU,
@@ -94,8 +95,13 @@ enum act {
     ACT_RELU2,
     ACT_SWIGLU_CLAMPED,
     ACT_QUICK_GELU, /* x * sigmoid(1.702 x) (CLIP, arXiv 2103.00020) */
+    ACT_SILU_CLAMPED,
     ACT_N
 };
+static inline bool act_gated_only(enum act a)
+{
+    return a == ACT_SWIGLU_CLAMPED || a == ACT_SILU_CLAMPED;
+}
 
 /* Storage types of keys and values. int8, fp8 (e4m3) and int4 have one fp32 scale for each token
  * and head. In int8 and fp8 it maps the greatest magnitude to the type's greatest number. In int4
@@ -187,24 +193,48 @@ struct latent_kv {
 /* Sparse attention with an indexer (DeepSeek V3.2, arXiv 2512.02556): a token attends only to the
  * `top` positions with the best scores. The score of a position is the sum over heads of
  * weights[t][h] * max(q[t][h] . its index key, 0). Only the order of scores matters, so they have
- * no other factors. Rotation of the first rot_dim numbers as in struct rope_kv.
+ * no other factors. Rotation of rot_dim numbers, from number rot_at on, as in struct rope_kv.
  *
  * With `block` (MiniMax M3) positions are selected by blocks of this many, and each head selects
  * `top` blocks for itself: the token's own block and the local - 1 before it, and of the others
- * those with the best scores. The score of a block is the greatest q[t][h] . index key in it. */
+ * those with the best scores. The score of a block is the greatest q[t][h] . index key in it.
+ *
+ * With `pooled` (GLM-5.3) a block is one candidate for all heads, if it is complete: its score is
+ * that of the key of its last position, by the weights of the heads, as pool_keys() made it. The
+ * best top - 1 are selected, and then the token's own block if that is not complete. */
 struct select_keys {
-    uint32_t n_heads, dim, rot_dim, top;
+    uint32_t n_heads, dim, rot_at, rot_dim, top;
     uint32_t block, local; /* local: 1 .. top */
-    bool interleaved;
+    bool interleaved, pooled;
     const float *rope;    /* or NULL */
-    const float *weights; /* [T, n_heads]; not with `block` */
+    const float *weights; /* [T, n_heads]; not with `block`, but with `pooled` */
 };
+/* True if each head selects for itself. */
+static inline bool select_by_head(const struct select_keys *p) { return p->block && !p->pooled; }
+/* True if a token with n positions selects; else it attends to all. */
+static inline bool select_some_of(const struct select_keys *p, uint32_t n)
+{
+    return p->pooled  ? n / p->block >= p->top
+           : p->block ? (n + p->block - 1) / p->block > p->top
+                      : n > p->top;
+}
 /* Positions of a token at position `at` that selects `top` blocks, with more than `top` before it
  * and of it. The last selected block is its own. */
 static inline uint32_t select_block_positions(uint32_t top, uint32_t block, uint32_t at)
 {
     return (top - 1) * block + at % block + 1;
 }
+
+/* Keys of pools of `size` positions of a sequence, for `pooled` selections: the sum over a pool's
+ * tokens of their keys, weighted for each number by a softmax over them of gates + bias. A pool
+ * that is not complete is in the cell. */
+struct pool_keys {
+    uint32_t dim, size;
+    const float *gates; /* [T, dim] */
+    const float *bias;  /* [size][dim] */
+};
+/* Floats of a cell: the largest logit, the sum of weights, the weighted sum. */
+static inline uint64_t pool_floats(const struct pool_keys *p) { return 3 * (uint64_t)p->dim; }
 
 /* How a layer uses ragged.mutual. NONE: not at all. TOO: a token also attends to its range.
  * ALONE: only to its range. AHEAD: also to later tokens of its range, and to earlier tokens only
@@ -246,10 +276,24 @@ struct attn {
      * at most n_top positions attends to all of them, and its row is not read. NULL: all attend to
      * all. Not with fields that depend on distances, windows, chunks, `both` and `mutual`.
      * With `top_block` it is [T, n_kv_heads, n_top]: blocks of so many positions to which the heads
-     * of a key-value head attend, of a token with at most n_top blocks to all. */
+     * of a key-value head attend, of a token with at most n_top blocks to all. With `top_tail` the
+     * last block is the one that is not complete, if there is one: struct select_keys.pooled. */
     const uint32_t *top;
     uint32_t n_top, top_block;
+    bool top_tail;
 };
+/* A token with more positions attends to some. */
+static inline uint32_t attn_whole(uint32_t n_top, uint32_t block, bool tail)
+{
+    return n_top * (block ? block : 1) - (tail ? 1 : 0);
+}
+/* Positions to which a token at position `at` then attends. */
+static inline uint32_t attn_selected(uint32_t n_top, uint32_t block, bool tail, uint32_t at)
+{
+    return !block ? n_top
+           : tail ? (n_top - 1) * block + (at + 1) % block
+                  : select_block_positions(n_top, block, at);
+}
 
 /* How the router's logits become scores. */
 enum moe_score {
@@ -286,6 +330,38 @@ struct altup {
     float *streams;
     const float *coefs;
 };
+
+/* Mixed residual streams (hyper-connections, arXiv 2409.19606): streams[rows][n][elements]. A
+ * sublayer reads a weighted sum of them, and its result is added to each, all by factors of the
+ * token. factors[rows][mix_factors()]: g = product * scale / r + base with r the root of the mean
+ * square of a token's streams plus eps; scale[0], scale[1] and scale[2] are those of the three
+ * parts:
+ *
+ * - n of the sum: sigmoid(g) + floor;
+ * - n of the result: magnitude * sigmoid(g) + result_floor;
+ * - with `rounds` [n][n], of each stream in each: a softmax of rows plus floor, then Sinkhorn's
+ *   scaling to a doubly stochastic matrix (arXiv 2512.24880): columns divided by their sums plus
+ *   floor, then rows and columns in turns, `rounds` times columns in all.
+ *
+ * SPREAD: every stream = x. READ: `factors` has products of the streams; x = the weighted sum, and
+ * the factors of the other parts replace their products. WRITE: stream k = the sum over j of the
+ * factor [j][k] * stream j (without `rounds` stream k itself), plus the k-th factor of the result *
+ * x. MEAN: x = the mean of the streams. */
+enum mix_kind { MIX_SPREAD, MIX_READ, MIX_WRITE, MIX_MEAN };
+enum { MIX_MOST = 8 }; /* streams */
+struct mix {
+    enum mix_kind kind;
+    uint32_t n, rounds;
+    bool last; /* READ: only of the sum */
+    float *streams, *factors;
+    const float *scale, *base;
+    float eps, floor, magnitude, result_floor;
+};
+/* Numbers of a token in `factors`. */
+static inline uint32_t mix_factors(const struct mix *p)
+{
+    return p->last ? p->n : p->rounds ? p->n * (2 + p->n) : 2 * p->n;
+}
 
 /* Mixture of experts. The experts of a token are the top_k of score + select_bias; ties go to the
  * lower number. They are summed in the order of their numbers. With groups (DeepSeek-V2, arXiv
@@ -475,6 +551,10 @@ struct backend_ops {
      * with at most p->top positions are not written. */
     void (*select_keys)(struct device *d, uint32_t *top, float *q, float *k, struct kv_cache *cache,
                         uint32_t layer, const struct select_keys *p);
+    /* The key k[t] [T, dim] of the last token of a pool becomes the pool's; those of other tokens
+     * are 0 afterwards. NULL: not supported. */
+    void (*pool_keys)(struct device *d, float *k, const struct state_ref *s,
+                      const struct pool_keys *p);
     /* Multiplies each head with its own matrix: y[t][h] = W_h x[t][h], where x is [rows, n,
      * W.cols] and y [rows, n, W.rows]. The n matrices have equal shapes, in DT_F32 to DT_BF16,
      * not quantised. NULL: not supported. */
@@ -512,6 +592,8 @@ struct backend_ops {
     void (*moe)(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
     /* Parallel residual streams, see struct altup; rows of n elements. NULL: not supported. */
     void (*altup)(struct device *d, float *x, uint32_t rows, uint32_t n, const struct altup *p);
+    /* Mixed residual streams, see struct mix; rows of n elements. NULL: not supported. */
+    void (*mix)(struct device *d, float *x, uint32_t rows, uint32_t n, const struct mix *p);
     /* y[t] = x[t] * rms(like[t]) / max(rms(x[t]), sqrt(1e-5)), or with `add` y[t] += that; rows of
      * n elements; y may be x. NULL: not supported. */
     void (*match_rows)(struct device *d, float *y, const float *x, const float *like, uint32_t rows,

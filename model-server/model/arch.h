@@ -48,6 +48,8 @@ enum role {
     W_INDEX_K,
     W_INDEX_K_NORM,
     W_INDEX_WEIGHTS,
+    W_INDEX_POOL_GATE, /* of index_spec.pool, whole names: a matrix, a vector for each position */
+    W_INDEX_POOL_BIAS,
     W_Q_NORM,
     W_K_NORM,
     W_ATTN_SUB_NORM, /* of decoder_spec.sub_norms */
@@ -139,6 +141,16 @@ enum role {
     W_ALTUP_PREDICT,
     W_ALTUP_CORRECT,
     W_ALTUP_SCALE,
+    W_STREAM_MIX, /* of decoder_spec.mix, whole names: the matrix of factors, their bases and
+                     scales, of the mixer, of the feed-forward, and of the head */
+    W_STREAM_MIX_FFN,
+    W_STREAM_MIX_LAST,
+    W_STREAM_BASE,
+    W_STREAM_BASE_FFN,
+    W_STREAM_BASE_LAST,
+    W_STREAM_SCALE,
+    W_STREAM_SCALE_FFN,
+    W_STREAM_SCALE_LAST,
     W_LAUREL_LEFT,
     W_LAUREL_RIGHT,
     W_LAUREL_NORM,
@@ -211,9 +223,9 @@ struct arch {
     const char *prefix;
     /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the
      * expert. Whole names: W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE,
-     * W_ALTUP_SCALE, W_ATTN_SCALE, W_MLP_SCALE, W_ATTN_TANH, W_MLP_TANH, W_TILE_*_GATE,
-     * W_MIX_{RATE,DT,SKIP,NORM} and tensors with all experts, whose biases end in "_bias". |
-     * separates the names of one role in different files. */
+     * W_ALTUP_SCALE, W_STREAM_*, W_INDEX_POOL_*, W_ATTN_SCALE, W_MLP_SCALE, W_ATTN_TANH,
+     * W_MLP_TANH, W_TILE_*_GATE, W_MIX_{RATE,DT,SKIP,NORM} and tensors with all experts, whose
+     * biases end in "_bias". | separates the names of one role in different files. */
     const char *names[W_ROLES];
     /* Pairs {usual, own} of keys of config.json, {NULL, NULL} at the end, or NULL: see config.h. */
     const struct config_key *keys;
@@ -296,6 +308,20 @@ struct arch {
     NAMES_BERT_MATRICES(p), [W_POST_ATTN_NORM] = p "encoder.layer.*.attention.output.LayerNorm",   \
                             [W_POST_MLP_NORM] = p "encoder.layer.*.output.LayerNorm"
 #define NAMES_BERT(p) NAMES_BERT_TABLES(p), NAMES_BERT_LAYER(p)
+
+/* Latent attention, and the indexer of sparse attention, with DeepSeek's names. */
+#define NAMES_LATENT                                                                               \
+    [W_Q] = "model.layers.*.self_attn.q_proj", [W_Q_A] = "model.layers.*.self_attn.q_a_proj",      \
+    [W_Q_A_NORM] = "model.layers.*.self_attn.q_a_layernorm",                                       \
+    [W_Q_B] = "model.layers.*.self_attn.q_b_proj",                                                 \
+    [W_KV_A] = "model.layers.*.self_attn.kv_a_proj_with_mqa",                                      \
+    [W_KV_A_NORM] = "model.layers.*.self_attn.kv_a_layernorm",                                     \
+    [W_KV_B] = "model.layers.*.self_attn.kv_b_proj"
+#define NAMES_INDEXER                                                                              \
+    [W_INDEX_Q] = "model.layers.*.self_attn.indexer.wq_b",                                         \
+    [W_INDEX_K] = "model.layers.*.self_attn.indexer.wk",                                           \
+    [W_INDEX_K_NORM] = "model.layers.*.self_attn.indexer.k_norm",                                  \
+    [W_INDEX_WEIGHTS] = "model.layers.*.self_attn.indexer.weights_proj"
 
 /* Mixtures of experts with the names of Qwen and DeepSeek: a tensor for each, or one for all, as
  * transformers 5 keeps them. */

@@ -184,6 +184,9 @@ void config_mamba(struct config *c, struct decoder_spec *s, const struct mamba_k
 /* s->recur of gated delta layers (linear_num_key_heads ..) and attention's gate: Qwen3-Next, 3.5.
  */
 void config_delta(struct config *c, struct decoder_spec *s);
+/* s->recur of Kimi Delta Attention: linear_num_heads, linear_head_dim, linear_conv_kernel_dim, or
+ * num_heads, head_dim and short_conv_kernel_size of linear_attn_config. */
+void config_kimi_delta(struct config *c, struct decoder_spec *s, uint32_t heads);
 /* The rest of gated delta layers whose heads and sizes are set; `conv`: width of the
  * convolution. */
 void config_delta_rest(struct config *c, struct decoder_spec *s, uint32_t conv);
@@ -198,6 +201,17 @@ void config_mlp_layer_types(struct config *c, struct decoder_spec *s, uint32_t d
  * qk_rope_head_dim, v_head_dim (absent: `v`) and q_lora_rank (absent: `q_rank`; null: one matrix).
  * The family sets the layers and their rotation. */
 void config_latent(struct config *c, struct decoder_spec *s, uint32_t q_rank, uint32_t v);
+/* The same without a rotated part: qk_rope_head_dim must be 0. */
+void config_latent_still(struct config *c, struct decoder_spec *s, uint32_t q_rank, uint32_t v);
+/* The indexers of layers of MIXER_MLA, whose other layers use the selection of the last one:
+ * index_n_heads, index_head_dim, index_topk, indexer_rope_interleave, indexer_types or
+ * index_topk_pattern or index_topk_freq and index_skip_topk_offset. eps: of the norm of keys. */
+struct index_defaults {
+    uint32_t heads, every; /* every: of index_topk_freq */
+    bool interleaved;
+    double eps;
+};
+void config_indexer(struct config *c, struct decoder_spec *s, const struct index_defaults *d);
 /* Experts with DeepSeek's keys: n_routed_experts or num_experts, num_experts_per_tok, n_group,
  * topk_group, norm_topk_prob, routed_scaling_factor, n_shared_experts or num_shared_experts,
  * moe_intermediate_size, first_k_dense_replace; or Kimi's for some of them: num_local_experts,

@@ -110,13 +110,15 @@ void config_mlp_layer_types(struct config *c, struct decoder_spec *s, uint32_t d
 /* Of the norms within latent attention, whatever the file's is. */
 static const double LATENT_EPS = 1e-6;
 
-void config_latent(struct config *c, struct decoder_spec *s, uint32_t q_rank, uint32_t v)
+static void latent_sizes(struct config *c, struct decoder_spec *s, uint32_t q_rank, uint32_t v,
+                         bool turns)
 {
     struct mla_spec *m = &s->mla;
     m->q_rank = config_u32_or(c, "q_lora_rank", q_rank, 1, 1u << 20);
     m->kv_rank = config_u32_or(c, "kv_lora_rank", 512, 1, 1u << 16);
     m->nope = config_u32_or(c, "qk_nope_head_dim", 128, 1, 4096);
-    m->rope = config_u32_or(c, "qk_rope_head_dim", 64, 2, ROPE_MAX_DIM);
+    m->rope = config_u32_or(c, "qk_rope_head_dim", turns ? 64 : 0, turns ? 2 : 0,
+                            turns ? ROPE_MAX_DIM : 0);
     m->v = config_u32_or(c, "v_head_dim", v, 1, 4096);
     m->eps = (float)LATENT_EPS;
     if (m->rope % 2)
@@ -124,6 +126,16 @@ void config_latent(struct config *c, struct decoder_spec *s, uint32_t q_rank, ui
     s->head_dim = m->nope + m->rope;
     s->n_kv_heads = s->n_heads; /* `num_key_value_heads` is not used */
     s->rope[0].dim = m->rope;
+}
+
+void config_latent(struct config *c, struct decoder_spec *s, uint32_t q_rank, uint32_t v)
+{
+    latent_sizes(c, s, q_rank, v, true);
+}
+
+void config_latent_still(struct config *c, struct decoder_spec *s, uint32_t q_rank, uint32_t v)
+{
+    latent_sizes(c, s, q_rank, v, false);
 }
 
 void config_deepseek_moe(struct config *c, struct decoder_spec *s)

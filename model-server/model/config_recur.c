@@ -174,6 +174,24 @@ void config_delta_rest(struct config *c, struct decoder_spec *s, uint32_t conv)
     check_heads(c, &s->recur);
 }
 
+/* Sizes of the delta layers: the hub's files have them in an object, transformers' at the top. */
+void config_kimi_delta(struct config *c, struct decoder_spec *s, uint32_t heads)
+{
+    struct recur_spec *r = &s->recur;
+    const cJSON *own = config_object(c, c->root, "linear_attn_config");
+    cJSON *const root = c->root;
+    c->root = own ? (cJSON *)(uintptr_t)own : root;
+    r->heads = r->key_heads =
+        config_u32_or(c, own ? "num_heads" : "linear_num_heads", heads, 1, 1u << 16);
+    r->key_dim = r->value_dim = r->gate_rank =
+        config_u32_or(c, own ? "head_dim" : "linear_head_dim", 128, 1, CONFIG_MOST_DIM);
+    const uint32_t conv = config_u32_or(
+        c, own ? "short_conv_kernel_size" : "linear_conv_kernel_dim", 4, 2, CONV_MOST);
+    c->root = root;
+    r->apart = r->by_key = true;
+    config_delta_rest(c, s, conv);
+}
+
 void config_delta(struct config *c, struct decoder_spec *s)
 {
     struct recur_spec *r = &s->recur;

@@ -1,6 +1,7 @@
 #include "common/watchdog.h"
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/pass.h"
+#include "model-server/model/residual.h"
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,12 +14,6 @@ static bool in_windows(const struct decoder *d, uint32_t i)
     return d->windows && d->kv_window[d->kv_at[i]];
 }
 
-/* Row `p->first` of an area of the scratch memory. */
-static float *row_of(const struct decoder *d, float *area, const struct decoder_part *p)
-{
-    return area + (size_t)p->first * d->spec.hidden;
-}
-
 static struct sub_step step_of(const struct decoder *d, const float *in, uint32_t i,
                                const struct decoder_part *p, void *work)
 {
@@ -29,10 +24,10 @@ static struct sub_step step_of(const struct decoder *d, const float *in, uint32_
                              .total = p->total,
                              .cache = in_windows(d, i) ? d->windows : d->kv,
                              .kv = d->kv_in[d->kv_at[i]],
-                             .stream = row_of(d, s->x, p),
-                             .embedded = row_of(d, s->embedded, p),
+                             .stream = decoder_rows(d, s->x, p),
+                             .embedded = decoder_rows(d, s->embedded, p),
                              .in = in + (size_t)p->first * d->spec.hidden,
-                             .out = row_of(d, s->r, p),
+                             .out = decoder_rows(d, s->r, p),
                              .work = {work}};
 }
 
@@ -56,150 +51,42 @@ int decoder_sublayer(struct decoder *d, const struct sublayer *y, const float *i
     return 0;
 }
 
-/* The norm before the first sublayer of layer i, or of the next layer that is not a cross-attention
- * layer, if this stage has such a layer. */
-static const struct norm *first_norm(const struct decoder *d, uint32_t i)
+static const struct sublayer *sub_at(const struct layer *y, enum sub sub)
 {
-    if (d->spec.altup.n) /* the norm is that of a prediction */
-        return NULL;
-    while (i < d->stage.first + d->stage.n && decoder_is_cross(d, i))
-        i++;
-    if (i >= d->stage.first + d->stage.n || !norm_place_before(spec_norms(&d->spec, i)))
-        return NULL;
-    return d->layers[i].mixer.ops ? &d->layers[i].mixer_norm : &d->layers[i].ffn_norm;
-}
-
-/* Given rows, followed by those for layers 0, 1 ..., for all such tokens. */
-static const float *given_at(const struct decoder *d, uint32_t i)
-{
-    return d->scratch.given + (size_t)i * d->scratch.n_given * d->spec.hidden;
-}
-
-static bool has_added(const struct decoder *d, uint32_t layer)
-{
-    return d->scratch.n_given && layer < d->spec.n_added;
-}
-
-/* The operations of some families after the feed-forward, then the norm for the next layer. */
-static int layer_end(struct decoder *d, const struct layer *y, uint32_t i,
-                     const struct decoder_part *p, const struct norm *next, struct err *e)
-{
-    const uint32_t hidden = d->spec.hidden;
-    struct scratch *s = &d->scratch;
-    float *x = row_of(d, s->x, p), *n = row_of(d, s->n, p), *r = row_of(d, s->r, p);
-    if (y->tail.ops) {
-        if (decoder_sublayer(d, &y->tail, s->x, &y->post_tail_norm, i, p, s->ffn, e))
-            return -1;
-        d->ops->add_norm(d->dev, n, x, r, 1, p->n, hidden, NULL);
-    }
-    if (y->scale != 0)
-        d->ops->logit_scale(d->dev, x, p->n, hidden, y->scale, 0);
-    if (has_added(d, i))
-        d->ops->give_rows(d->dev, x, given_at(d, 1 + i), hidden, true);
-    if (next)
-        d->ops->norm(d->dev, n, x, p->n, hidden, next);
-    return 0;
-}
-
-/* Input of the first sublayer. */
-static const float *layer_in(const struct decoder *d, uint32_t i)
-{
-    return norm_place_before(spec_norms(&d->spec, i)) ? d->scratch.n : d->scratch.x;
-}
-static const float *mixer_in(const struct decoder *d, uint32_t i)
-{
-    return d->spec.no_first_norm && i == 0 ? d->scratch.x : layer_in(d, i);
+    return sub == SUB_MIXER ? &y->mixer : sub == SUB_FFN ? &y->ffn : &y->tail;
 }
 
 int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e)
 {
+    const struct residual_ops *x = residual_of(&d->spec);
     const struct layer *y = &d->layers[i];
-    return y->mixer.ops ? decoder_store(d, &y->mixer, mixer_in(d, i), i, p, e) : 0;
-}
-
-/* A layer of NORM_STREAM. n is the stream after the mixer, and x its norm; after the feed-forward
- * x is the stream again. */
-static int layer_of_norms(struct decoder *d, uint32_t i, const struct decoder_part *p,
-                          struct err *e)
-{
-    const struct layer *y = &d->layers[i];
-    const float *keep = d->spec.layers[i].keep;
-    const uint32_t hidden = d->spec.hidden;
-    struct scratch *s = &d->scratch;
-    float *x = row_of(d, s->x, p), *n = row_of(d, s->n, p), *r = row_of(d, s->r, p);
-    if (decoder_sublayer(d, &y->mixer, s->n, NULL, i, p, s->mixer, e))
-        return -1;
-    if (keep[0] != 1)
-        d->ops->logit_scale(d->dev, n, p->n, hidden, keep[0], 0);
-    d->ops->add_norm(d->dev, x, n, r, y->mixer_by, p->n, hidden, &y->ffn_norm);
-    if (decoder_sublayer(d, &y->ffn, s->x, NULL, i, p, s->ffn, e))
-        return -1;
-    if (keep[1] != 1)
-        d->ops->logit_scale(d->dev, x, p->n, hidden, keep[1], 0);
-    d->ops->add_norm(d->dev, n, x, r, y->ffn_by, p->n, hidden, first_norm(d, i + 1));
-    return 0;
-}
-
-/* A layer of NORM_SUM. n is the norm of the first sum, to which the feed-forward's result is added;
- * x is the norm of the last sum. */
-static int layer_of_sums(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e)
-{
-    const struct layer *y = &d->layers[i];
-    const uint32_t hidden = d->spec.hidden;
-    struct scratch *s = &d->scratch;
-    float *x = row_of(d, s->x, p), *n = row_of(d, s->n, p), *r = row_of(d, s->r, p);
-    if (decoder_sublayer(d, &y->mixer, s->x, NULL, i, p, s->mixer, e))
-        return -1;
-    if (!y->ffn.ops) {
-        d->ops->add_norm(d->dev, n, x, r, y->mixer_by, p->n, hidden, NULL);
-        d->ops->norm(d->dev, x, x, p->n, hidden, &y->post_mixer_norm);
+    if (!y->mixer.ops)
         return 0;
-    }
-    d->ops->add_norm(d->dev, n, x, r, y->mixer_by, p->n, hidden, &y->post_mixer_norm);
-    if (decoder_sublayer(d, &y->ffn, s->n, NULL, i, p, s->ffn, e))
-        return -1;
-    d->ops->add_norm(d->dev, x, n, r, y->ffn_by, p->n, hidden, &y->post_ffn_norm);
-    return 0;
+    if (x->read)
+        x->read(d, i, SUB_MIXER, p);
+    return decoder_store(d, &y->mixer, x->in(d, i, SUB_MIXER), i, p, e);
 }
 
 int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e)
 {
-    const struct decoder_spec *m = &d->spec;
-    const struct layer *y = &d->layers[i];
-    const enum norm_place place = spec_norms(m, i);
-    const bool before = norm_place_before(place);
-    const struct norm *next = first_norm(d, i + 1);
-    const bool more = y->tail.ops || y->scale != 0 || has_added(d, i);
-    const bool post = place == NORM_AROUND || place == NORM_AFTER;
-    struct scratch *s = &d->scratch;
-    float *x = row_of(d, s->x, p), *n = row_of(d, s->n, p), *r = row_of(d, s->r, p);
-    if (place == NORM_STREAM)
-        return layer_of_norms(d, i, p, e);
-    if (place == NORM_SUM)
-        return layer_of_sums(d, i, p, e);
-    if (y->mixer.ops) {
-        const struct norm *then = !y->ffn.ops ? next : m->parallel || !before ? NULL : &y->ffn_norm;
-        if (decoder_sublayer(d, &y->mixer, mixer_in(d, i), post ? &y->post_mixer_norm : NULL, i, p,
-                             s->mixer, e))
+    const struct residual_ops *x = residual_of(&d->spec);
+    for (enum sub sub = SUB_MIXER; sub < SUBS; sub++) {
+        const struct sublayer *y = sub_at(&d->layers[i], sub);
+        void *work = sub == SUB_MIXER ? d->scratch.mixer : d->scratch.ffn;
+        if (!y->ops)
+            continue;
+        if (x->read && sub != SUB_MIXER)
+            x->read(d, i, sub, p);
+        if (decoder_sublayer(d, y, x->in(d, i, sub), x->post(d, i, sub), i, p, work, e))
             return -1;
-        if (m->parallel && !m->shared_norm)
-            d->ops->norm(d->dev, n, x, p->n, m->hidden, &y->ffn_norm);
-        d->ops->add_norm(d->dev, n, x, r, y->mixer_by, p->n, m->hidden, then);
+        x->write(d, i, sub, p);
     }
-    if (!y->ffn.ops)
-        return 0;
-    const struct norm *then = post || m->layers[i].ffn_norm_after ? &y->post_ffn_norm : NULL;
-    if (decoder_sublayer(d, &y->ffn, layer_in(d, i), then, i, p, s->ffn, e))
-        return -1;
-    d->ops->add_norm(d->dev, n, x, r, y->ffn_by, p->n, m->hidden, more ? NULL : next);
-    return more ? layer_end(d, y, i, p, next, e) : 0;
+    return 0;
 }
 
 int decoder_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
 {
     const struct decoder_part all = {0, t, t};
-    if (d->spec.altup.n)
-        return decoder_altup_layer(d, i, t, e);
     return decoder_layer_store(d, i, &all, e) || decoder_layer_rest(d, i, &all, e) ? -1 : 0;
 }
 
@@ -332,7 +219,7 @@ int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e
 {
     const struct decoder_spec *m = &d->spec;
     struct scratch *s = &d->scratch;
-    float *x = row_of(d, s->x, p);
+    float *x = decoder_rows(d, s->x, p);
     if (m->embed_dim)
         return embed_narrow(d, p, e);
     if (d->front.embed)
@@ -355,11 +242,9 @@ int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e
 
 void decoder_enter_layer(struct decoder *d, uint32_t i, const struct decoder_part *p)
 {
-    const struct decoder_spec *m = &d->spec;
-    const struct norm *norm = first_norm(d, i);
-    if (norm && !(m->no_first_norm && i == 0))
-        d->ops->norm(d->dev, row_of(d, d->scratch.n, p), row_of(d, d->scratch.x, p), p->n,
-                     m->hidden, norm);
+    const struct residual_ops *x = residual_of(&d->spec);
+    if (x->enter)
+        x->enter(d, i, p);
 }
 
 /* Logits of this rank's slice of the vocabulary. */
@@ -427,10 +312,8 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
 {
     const struct decoder_part all = {0, b->n_tokens, b->n_tokens};
     const struct stage *g = &d->stage;
-    const bool streams = d->spec.altup.n > 0; /* of one stage: check_stages() */
-    if (streams     ? decoder_altup_embed(d, b->n_tokens, e)
-        : g->begins ? decoder_embed(d, &all, e)
-                    : stage_take_rows(d, d->scratch.x, b->n_tokens, e))
+    const struct residual_ops *x = residual_of(&d->spec);
+    if (g->begins ? x->begin(d, &all, e) : stage_take_rows(d, b->n_tokens, e))
         return -1;
     decoder_enter_layer(d, g->first, &all);
     for (uint32_t i = g->first; i < g->first + g->n; i++) {
@@ -446,10 +329,10 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
             (d->front.after && d->front.after(d->front.arg, i, d->scratch.x, 0, b->n_tokens)))
             decoder_enter_layer(d, i + 1, &all);
     }
-    if (streams)
-        decoder_altup_join(d, b->n_tokens);
+    if (g->ends && x->end)
+        x->end(d, b->n_tokens);
     tap(d, d->spec.n_layers, b->n_tokens);
-    return g->ends ? 0 : stage_give_rows(d, d->scratch.x, b->n_tokens, e);
+    return g->ends ? 0 : stage_give_rows(d, b->n_tokens, e);
 }
 
 static int run(struct decoder *d, const struct ragged *b, struct err *e)

@@ -19,12 +19,13 @@ struct stored; /* quant/stored.h */
 struct scratch {
     uint32_t max_tokens, max_out;
     void *memory;
-    float *x, *n, *r;            /* [T, hidden] residual stream, its norm, the sublayer's result */
-    float *embedded;             /* [T, hidden] the embedding, if spec_reads_embedding() */
-    float *crossed;              /* [T, hidden] with MIXER_CROSS: rows that attend to images */
-    float *streams;              /* with spec.altup: [altup.n][tokens of the step][hidden] */
+    float *x, *n, *r; /* [T, hidden] residual stream, its norm, the sublayer's result */
+    float *embedded;  /* [T, hidden] the embedding, if spec_reads_embedding() */
+    float *crossed;   /* [T, hidden] with MIXER_CROSS: rows that attend to images */
+    /* with spec.altup: [altup.n][tokens of the step][hidden]; with spec.mix: [T][mix.n][hidden] */
+    float *streams;
     float *carried;              /* [T, hidden] with moe.shortcut: this rank's share */
-    float *routed, *coefs;       /* [T, altup.n], [T, altup.n * altup.n] */
+    float *routed, *coefs;       /* [T, altup.n], [T, altup.n * altup.n]; mix_factors() */
     float *narrow, *beside;      /* [T, laurel_rank], [T, hidden] */
     void *mixer, *ffn;           /* work memory of the sublayer that needs most */
     float *rope[SPEC_MAX_ROPES]; /* [T, dim] */
@@ -115,7 +116,8 @@ struct decoder {
     float *head_bias;
     struct weight *altup_in[ALTUP_MOST], *altup_out[ALTUP_MOST]; /* [hidden, hidden] of streams from
                                                                     1 on: from stream 0, and back */
-    struct layer *layers;                                        /* [spec_all_layers()] */
+    struct mixed_last *mixed_last; /* with spec.mix, in the last stage; or NULL */
+    struct layer *layers;          /* [spec_all_layers()] */
     float *capture;     /* where later passes store rows for a draft head; NULL: nowhere */
     struct draft draft; /* zero: the model has no draft head, or it is disabled */
     uint32_t mixer_width, ffn_width; /* maximum floats per token of a sublayer */
@@ -163,11 +165,17 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
                  const struct stored *how, struct err *e);
 void decoder_free(struct decoder *d);
 
-/* Of spec.altup (decoder_altup.c): loads and frees what all layers share, and a layer's part. */
+/* Of spec.altup (residual_altup.c): loads and frees what all layers share, and a layer's part. */
 void decoder_altup_load(struct loader *l);
 void decoder_altup_free(struct decoder *d);
 struct altup_layer *decoder_altup_load_layer(struct loader *l, uint32_t layer);
 void decoder_altup_free_layer(struct decoder *d, struct altup_layer *y); /* NULL is fine */
+
+/* The same of spec.mix (residual_mixed.c): a layer's part, and that of the head. */
+struct mixed_layer *decoder_mixed_load_layer(struct loader *l, uint32_t layer);
+void decoder_mixed_free_layer(struct decoder *d, struct mixed_layer *y); /* NULL is fine */
+void decoder_mixed_load_last(struct loader *l);
+void decoder_mixed_free_last(struct decoder *d);
 
 /* Of spec.other (decoder_other.c): loads what is added to the embeddings of these ids, and adds it
  * to t rows of embeddings. */

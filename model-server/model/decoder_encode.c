@@ -2,6 +2,7 @@
 #include "common/watchdog.h"
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/pass.h"
+#include "model-server/model/residual.h"
 #include <assert.h>
 
 int decoder_kv_reserve(struct decoder *d, uint32_t n_blocks, uint32_t block_size,
@@ -135,7 +136,7 @@ static int run_part(struct decoder *d, struct decoder_walk *w, uint32_t n, struc
     const struct decoder_part p = {w->row, n, w->b->n_tokens};
     switch (w->phase) {
     case WALK_EMBED:
-        if (decoder_embed(d, &p, e))
+        if (residual_of(&d->spec)->begin(d, &p, e))
             return -1;
         decoder_enter_layer(d, 0, &p);
         return 0;

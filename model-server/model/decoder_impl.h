@@ -10,6 +10,12 @@ struct decoder_part {
     uint32_t first, n, total;
 };
 enum { DECODER_PART_ROWS = 16 };
+/* Row `p->first` of an area of the scratch memory. */
+static inline float *decoder_rows(const struct decoder *d, float *area,
+                                  const struct decoder_part *p)
+{
+    return area + (size_t)p->first * d->spec.hidden;
+}
 
 int decoder_check(const struct decoder *d, const struct ragged *b, struct err *e);
 /* How many of `tokens` tokens one pass processes. */
@@ -43,11 +49,6 @@ int decoder_store(struct decoder *d, const struct sublayer *y, const float *in, 
 int decoder_sublayer(struct decoder *d, const struct sublayer *y, const float *in,
                      const struct norm *post, uint32_t i, const struct decoder_part *p, void *work,
                      struct err *e);
-/* With spec.altup (decoder_altup.c), for t tokens: the streams = the embedding and its projections;
- * a layer; x = the mean of the streams, each projected back. n and r are undefined afterwards. */
-int decoder_altup_embed(struct decoder *d, uint32_t t, struct err *e);
-int decoder_altup_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e);
-void decoder_altup_join(struct decoder *d, uint32_t t);
 int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e);
 /* Layer i in two parts. In: n is the norm of x. First store() of every row to which another row
  * attends. Then rest(): x has both branches added and n is its norm for the next layer. With

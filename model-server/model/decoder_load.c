@@ -155,6 +155,8 @@ static void load_layer(struct loader *l, uint32_t at)
     }
     if (s->altup.n)
         y->altup = decoder_altup_load_layer(l, i);
+    if (s->mix.n)
+        y->mixed = decoder_mixed_load_layer(l, i);
     if (s->layer_scale)
         y->scale = loader_number(l, W_LAYER_SCALE, layer);
 }
@@ -387,6 +389,8 @@ static void load_last(struct loader *l, struct amount embed)
     struct decoder *d = l->d;
     if (!d->spec.no_final_norm)
         d->final_norm = stream_norm(l, W_FINAL_NORM, NO_LAYER, 2 * d->spec.n_layers + 1);
+    if (d->spec.mix.n)
+        decoder_mixed_load_last(l);
     if (!d->encodes)
         load_head(l, embed);
 }
@@ -438,6 +442,7 @@ static void take_cells(struct decoder *d)
     for (uint32_t i = 0; i < d->spec.n_layers; i++) {
         const enum mixer_kind m = d->spec.layers[i].mixer;
         recurs |= m != MIXER_NONE && m != MIXER_ATTENTION && m != MIXER_MLA && m != MIXER_CROSS;
+        recurs |= m == MIXER_MLA && d->spec.mla.index.pool;
     }
     if (d->stages && recurs && !d->state_floats)
         layer_take_state(d, 1);
@@ -575,6 +580,7 @@ void decoder_free_layer(struct decoder *d, uint32_t layer)
         if (subs[i]->self)
             subs[i]->ops->free(d, subs[i]->self);
     decoder_altup_free_layer(d, y->altup);
+    decoder_mixed_free_layer(d, y->mixed);
     *y = (struct layer){0};
 }
 
@@ -592,6 +598,7 @@ void decoder_free(struct decoder *d)
     layer_free_weight(d, d->positions);
     layer_free_weight(d, d->embed_project);
     decoder_altup_free(d);
+    decoder_mixed_free_last(d);
     layer_free_weight(d, d->head_project);
     d->ops->free(d->dev, d->head_project_bias);
     layer_free_norm(d, &d->head_norm);

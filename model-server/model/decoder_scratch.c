@@ -1,5 +1,6 @@
 /* decoder_scratch.c - the scratch memory of a pass: its size and its areas. */
 #include "model-server/model/decoder_impl.h"
+#include "model-server/model/residual.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -35,6 +36,13 @@ static uint32_t selected_of(const struct decoder *d)
     return m->blocks.top ? m->blocks.top * split_kv_heads(&d->split, m, 0).n : m->mla.index.top;
 }
 
+/* Factors of a token's residual streams. */
+static size_t factors_of(const struct decoder_spec *m)
+{
+    const struct mix whole = {.n = m->mix.n, .rounds = m->mix.rounds};
+    return m->altup.n ? (size_t)m->altup.n * m->altup.n : mix_factors(&whole);
+}
+
 static size_t layout(const struct decoder *d, struct scratch *s, char *base, size_t t, size_t o)
 {
     const struct decoder_spec *m = &d->spec;
@@ -48,9 +56,9 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
                spec_reads_embedding(m) || d->draft.plan.own ? m->hidden : 0);
     at = place(&s->crossed, base, at, t, decoder_cross_layers(d) ? m->hidden : 0);
     at = place(&s->carried, base, at, t, m->moe.shortcut ? m->hidden : 0);
-    at = place(&s->streams, base, at, t * m->altup.n, m->hidden);
+    at = place(&s->streams, base, at, t * (m->altup.n ? m->altup.n : m->mix.n), m->hidden);
     at = place(&s->routed, base, at, t, m->altup.n);
-    at = place(&s->coefs, base, at, t, (size_t)m->altup.n * m->altup.n);
+    at = place(&s->coefs, base, at, t, factors_of(m));
     at = place(&s->narrow, base, at, t, m->laurel_rank);
     at = place(&s->beside, base, at, t, m->laurel_rank ? m->hidden : 0);
     at = place_work(&s->mixer, base, at, t, d->mixer_width);
@@ -73,7 +81,9 @@ static size_t host_floats(const struct decoder *d, size_t t, size_t o)
     size_t most = gathers ? o * (size_t)d->split.world * d->split.vocab_most : 0;
     const size_t hidden = d->draft.ops ? t * d->draft.plan.width : 0;
     const size_t named = d->draft.ids ? d->draft.own->spec.vocab : 0; /* a row of its logits */
-    const size_t rows_on = stage_copies(d) ? t * d->spec.hidden : 0;
+    uint32_t width;
+    residual_rows(d, &width);
+    const size_t rows_on = stage_copies(d) ? t * width : 0;
     const size_t shared = stage_copies(d) ? o * d->split.vocab.n : 0;
     most = hidden > most ? hidden : most;
     most = rows_on > most ? rows_on : most;

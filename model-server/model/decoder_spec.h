@@ -248,6 +248,7 @@ struct moe_spec {
     enum moe_score score;
     float jitter;
     bool scale_input;
+    bool clamped;      /* the experts' activation is ACT_SILU_CLAMPED, that of other MLPs is not */
     bool expert_scale; /* a stored factor per expert */
     /* Not 0: a matrix makes the experts' input, of this width, and another one the result of
      * theirs; the router and the shared expert read the layer's input (Nemotron 3 Super). */
@@ -275,15 +276,20 @@ struct moe_spec {
 
 /* Latent attention (arXiv 2405.04434): sizes of the parts of a head. */
 struct mla_spec {
-    uint32_t q_rank;        /* rank of q's low-rank pair; 0: one matrix */
-    uint32_t kv_rank;       /* width of the latent of keys and values */
-    uint32_t nope, rope, v; /* per head: width of q and k without and with rotation; width of v */
-    float eps;              /* of the two norms */
-    float kv_scale;         /* final factor of the latent of keys and values; 0: none */
+    uint32_t q_rank;  /* rank of q's low-rank pair; 0: one matrix */
+    uint32_t kv_rank; /* width of the latent of keys and values */
+    /* per head: width of q and k without and with rotation, which may be 0; width of v */
+    uint32_t nope, rope, v;
+    float eps;      /* of the two norms */
+    float kv_scale; /* final factor of the latent of keys and values; 0: none */
     /* The indexer of sparse attention: see struct select_keys. It reads q's input. top 0: none. */
     struct index_spec {
         uint32_t heads, dim, top;
         bool interleaved;
+        bool rope_last; /* its last numbers are rotated, not its first */
+        /* not 0: it selects top - 1 complete pools of so many positions, by keys of pools, and the
+         * pool that is not complete (GLM-5.3). Without a rotation. */
+        uint32_t pool;
         float eps; /* of the norm of its keys */
     } index;
 };
@@ -345,6 +351,15 @@ struct altup_spec {
     uint32_t n; /* streams, up to ALTUP_MOST; 0: one residual stream */
     uint32_t active;
     bool scaled; /* a vector multiplies the active stream, as input of the layer's embeddings */
+};
+
+/* Mixed residual streams (hyper-connections, arXiv 2409.19606): see struct mix. A norm of a
+ * sublayer's input follows the weighted sum; the final norm follows the last one, or the mean. */
+struct mix_spec {
+    uint32_t n;      /* streams, up to MIX_MOST; 0: one residual stream */
+    uint32_t rounds; /* of Sinkhorn's scaling; 0: streams are not added to each other */
+    float floor, magnitude, result_floor;
+    bool mean_last; /* the head reads the mean of the streams */
 };
 
 /* Ids [first, first + n) whose embeddings are from another table [rows, width], from its row `skip`
@@ -435,6 +450,7 @@ struct decoder_spec {
     uint32_t per_layer_vocab; /* rows of their table; ids from there on use its first row; 0: vocab
                                */
     struct altup_spec altup;  /* with per_layer and NORM_AROUND */
+    struct mix_spec mix;      /* with NORM_BEFORE */
     uint32_t laurel_rank;     /* with altup: of the learned residual beside attention (LAuReL, arXiv
                                  2411.07501) */
     /* the id whose embeddings of each layer are used for a token with a given row */

@@ -2,8 +2,9 @@
  * which works on each token alone.
  *
  * Both are sublayers: one file of mixer/ or ffn/ loads its weights, runs it and frees it. Norms,
- * sums over ranks and the residual stream are the decoder's (decoder.c), so that a sublayer is the
- * same code in every arrangement of norms. Sublayers call backend ops, nothing else. One thread. */
+ * sums over ranks and the residual stream are the decoder's (decoder.c, residual.h), so that a
+ * sublayer is the same code in every arrangement of norms. Sublayers call backend ops, nothing
+ * else. One thread. */
 #ifndef MODEL_SERVER_MODEL_LAYER_H
 #define MODEL_SERVER_MODEL_LAYER_H
 #include "common/err.h"
@@ -89,7 +90,8 @@ struct layer {
     struct sublayer mixer, ffn; /* ops NULL: the layer has none */
     struct sublayer tail;       /* x + n(tail(x)) after the others; ops NULL: none */
     struct norm post_tail_norm;
-    struct altup_layer *altup; /* with spec.altup (decoder_altup.c); else NULL */
+    struct altup_layer *altup; /* with spec.altup (residual_altup.c); else NULL */
+    struct mixed_layer *mixed; /* with spec.mix (residual_mixed.c); else NULL */
     float scale;               /* factor of the stream after the layer; 0: none */
     float mixer_by, ffn_by;    /* factors of the sublayers' results */
 };

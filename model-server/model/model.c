@@ -163,6 +163,8 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "latent attention";
     else if ((d->spec.mla.index.top || d->spec.blocks.top) && !d->ops->select_keys)
         missing = "attention to selected positions";
+    else if (d->spec.mla.index.pool && !d->ops->pool_keys)
+        missing = "attention to selected pools";
     else if (d->spec.apart.buckets && !d->ops->linear_heads)
         missing = "attention to distances";
     else if (d->spec.xielu && !d->ops->xielu)
@@ -173,6 +175,8 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "blocks that layers share";
     else if (d->spec.altup.n && !(d->ops->altup && d->ops->match_rows))
         missing = "parallel residual streams";
+    else if (d->spec.mix.n && !d->ops->mix)
+        missing = "mixed residual streams";
     for (uint32_t i = 0; i < d->spec.n_layers; i++)
         if (d->spec.layers[i].sparse && !(d->ops->row_moments && d->ops->sparsify))
             missing = "activations cut off by their deviation";

@@ -1,6 +1,6 @@
 #include "model-server/model/stage.h"
 #include "common/watchdog.h"
-#include "model-server/model/decoder.h"
+#include "model-server/model/residual.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -151,15 +151,19 @@ static int deliver(struct decoder *d, int first, int end, const float *x, size_t
 
 bool stage_copies(const struct decoder *d) { return d->stages && d->ops->comm_open; }
 
-int stage_take_rows(struct decoder *d, float *x, uint32_t t, struct err *e)
+int stage_take_rows(struct decoder *d, uint32_t t, struct err *e)
 {
-    return receive(d, d->stages->rank - 1, x, (size_t)t * d->spec.hidden, e);
+    uint32_t width;
+    float *x = residual_rows(d, &width);
+    return receive(d, d->stages->rank - 1, x, (size_t)t * width, e);
 }
 
-int stage_give_rows(struct decoder *d, const float *x, uint32_t t, struct err *e)
+int stage_give_rows(struct decoder *d, uint32_t t, struct err *e)
 {
     const int next = d->stages->rank + 1;
-    return deliver(d, next, next + 1, x, (size_t)t * d->spec.hidden, e);
+    uint32_t width;
+    const float *x = residual_rows(d, &width);
+    return deliver(d, next, next + 1, x, (size_t)t * width, e);
 }
 
 int stage_share(struct decoder *d, float *x, size_t n, struct err *e)

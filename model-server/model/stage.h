@@ -33,10 +33,10 @@ int stage_cut(const struct decoder_spec *s, const struct stage_sizes *z, int ran
  * decoder.stages. */
 int stage_agree(const struct decoder *d, struct err *e);
 
-/* Within a step, with several stages: receives rows [t, hidden] of the stream from the previous
+/* Within a step, with several stages: receives t rows of the stream or streams from the previous
  * stage, sends them to the next; sends `n` floats from the last stage to all others. */
-int stage_take_rows(struct decoder *d, float *x, uint32_t t, struct err *e);
-int stage_give_rows(struct decoder *d, const float *x, uint32_t t, struct err *e);
+int stage_take_rows(struct decoder *d, uint32_t t, struct err *e);
+int stage_give_rows(struct decoder *d, uint32_t t, struct err *e);
 int stage_share(struct decoder *d, float *x, size_t n, struct err *e);
 /* The device's memory is not the host's: rows and logits pass through scratch.host. */
 bool stage_copies(const struct decoder *d);

@@ -33,6 +33,11 @@ static int check(const struct walk *w, struct err *e)
         return err_set(
             e, ERR_VALIDATION,
             "layers of a %s model share blocks: they cannot be walked through one by one", w->type);
+    if (s->mix.n)
+        return err_set(e, ERR_VALIDATION,
+                       "a %s model has several residual streams: its layers cannot be walked "
+                       "through one by one",
+                       w->type);
     if (s->paired)
         return err_set(e, ERR_VALIDATION,
                        "layers of a %s model are stored in pairs: they cannot be walked through "

@@ -322,8 +322,9 @@ int fold_awq(struct run *r, struct layer_set *s, struct err *e)
         return -1;
     if (norm_fold(r, s, W_MLP_NORM, &f) && search(r, &f, e))
         return -1;
-    for (int p = 0; p < 3 && d->act != ACT_SWIGLU_CLAMPED; p++) {
-        const bool plain = p == 0 ? d->mlp != MLP_GATED : d->moe.plain;
+    for (int p = 0; p < 3 && !act_gated_only(d->act); p++) {
+        const bool plain =
+            p == 0 ? d->mlp != MLP_GATED : d->moe.plain || (p == 1 && d->moe.clamped);
         for (uint32_t i = 0; !plain && i < s->n; i++) {
             const struct arch_use *u = &s->t[i].s->use;
             if (u->role == pairs[p][1] && strcmp(u->suffix, ".weight") == 0 &&

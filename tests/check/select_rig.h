@@ -24,6 +24,7 @@ struct select_kind {
     uint32_t top;          /* positions or blocks of a selection */
     uint32_t block, local; /* see struct select_keys */
     bool weighted;         /* index heads have weights */
+    bool pooled;
     uint32_t n_layers, layer;
     const struct kv_layer *layers;
 };
@@ -108,6 +109,7 @@ static void step(struct device *d, const struct layer_case *c, struct kv_cache *
                              .top = c->top,
                              .block = of->block,
                              .local = of->local,
+                             .pooled = of->pooled,
                              .rope = c->turns ? c->rope + at * ROT : NULL,
                              .weights = of->weighted ? c->weights + at * of->index_heads : NULL});
     ops->rope_kv(d, qkv, kv, of->layer,
@@ -119,7 +121,8 @@ static void step(struct device *d, const struct layer_case *c, struct kv_cache *
                                   .scale = 0.3F,
                                   .top = top,
                                   .n_top = c->top,
-                                  .top_block = of->block});
+                                  .top_block = of->block,
+                                  .top_tail = of->pooled});
     assert_int_equal(ops->step_end(d, &e), 0);
     free(qkv), free(q), free(k);
 }

@@ -10,7 +10,7 @@ Needs torch and transformers 5. tests/golden/test_arch runs what it finds there.
 import copy, json, os, sys
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, AutoConfig, Emu3ForCausalLM, Mistral4ForCausalLM
+from transformers import AutoModelForCausalLM, AutoConfig, Emu3ForCausalLM, Glm5NextConfig, Glm5NextForConditionalGeneration, Mistral4ForCausalLM
 
 COMMON = dict(
     vocab_size=320,
@@ -48,7 +48,7 @@ PHI4 = dict(  # small towers, which are not stored
                       depthwise_separable_out_channel=16, nemo_conv_channels=8),
 )
 # Where the usual spread would leave a part of the arithmetic without effect: sinks, the clamps of the activation.
-SPREAD = {"sinks": 1.5, "gate_up_proj": 0.4}
+SPREAD = {"sinks": 1.5, "gate_up_proj": 0.4, "hc.scale": 0.5, "hc_scale": 0.5, "hc.base": 0.7, "hc_base": 0.7, "kpool_compress_ape": 0.7}
 CASES = {
     "gemma2": dict(
         model_type="gemma2", head_dim=16, sliding_window=24, query_pre_attn_scalar=24,
@@ -221,6 +221,24 @@ CASES = {
     "glm_moe_dsa": dict(
         model_type="glm_moe_dsa", index_topk=20, **dict(DSA, num_hidden_layers=4, n_group=1, topk_group=1, rope_parameters=THETA,
                                                         indexer_types=["full", "shared", "full", "shared"]),
+    ),
+    "hy_v4": dict(
+        model_type="hy_v4", index_topk=20, **dict(DSA, num_hidden_layers=4, n_group=1, topk_group=1, rope_parameters=THETA,
+                                                  indexer_types=["full", "shared", "full", "shared"]),
+    ),
+    "hy_v4_three": dict(model_type="hy_v4", index_topk=200, hc_mult=3, hc_magnitude=1.4, hc_eps=1e-3, **dict(DSA, num_hidden_layers=6)),
+    "glm5_next": dict(
+        model_type="glm5_next_text", num_hidden_layers=5, num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=12,
+        v_head_dim=16, linear_head_dim=16, linear_num_heads=4, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, n_group=2,
+        topk_group=1, index_n_heads=20, index_head_dim=16, index_topk=20, index_kpool=5, mlp_layer_types=["dense"] + ["sparse"] * 4,
+        layer_types=["linear_attention", "indexed_attention", "linear_attention", "linear_attention", "indexed_attention"],
+    ),
+    "glm5_next_pairs": dict(
+        model_type="glm5_next_text", num_hidden_layers=4, num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=24, qk_nope_head_dim=16,
+        v_head_dim=12, linear_head_dim=12, linear_num_heads=8, linear_conv_kernel_dim=3, linear_lower_bound=None, n_routed_experts=6,
+        num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=32, index_n_heads=16, index_head_dim=24, index_topk=32, index_kpool=16,
+        hc_mult=2, hc_eps=1e-3, hc_sinkhorn_iters=3, mlp_layer_types=["sparse"] * 4, indexer_types=["full", "full", "shared", "full"],
+        layer_types=["linear_attention", "indexed_attention", "indexed_attention", "linear_attention"],
     ),
     "longcat_flash": dict(
         model_type="longcat_flash", num_layers=2, num_hidden_layers=4, num_key_value_heads=8, ffn_hidden_size=96, q_lora_rank=24,
@@ -988,7 +1006,7 @@ def as_phi4mm(t, c):
 
 
 AS = {"nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
-      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
+      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
 WITH = {"nemotron_nas": with_blocks, "openelm": with_layers, "bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,
@@ -1037,6 +1055,11 @@ def make(name, overrides, out):
     # as text models these are not among those that are found by their type
     apart = {"mistral4": Mistral4ForCausalLM, "emu3_text_model": Emu3ForCausalLM}
     from_config = apart[kind]._from_config if kind in apart else AutoModelForCausalLM.from_config
+    if kind == "glm5_next_text":
+        config = Glm5NextConfig(text_config=config.to_dict(), image_token_id=300, video_token_id=301, vision_config=dict(
+            depth=1, hidden_size=16, num_heads=2, intermediate_size=16, out_hidden_size=64, projection_intermediate_size=16, patch_size=4,
+            image_size=16))
+        from_config = Glm5NextForConditionalGeneration._from_config
     for seed in range(100):  # a seed whose greedy choices are no coin tosses
         torch.manual_seed(seed)
         model = from_config(config, dtype=torch.float32, attn_implementation="eager").eval()

@@ -81,6 +81,8 @@ static const char *const dirs[] = {
     "build/golden/arch/deepseek_v32",
     "build/golden/arch/glm_moe_dsa",
     "build/golden/arch/longcat_flash",
+    "build/golden/arch/hy_v4",
+    "build/golden/arch/glm5_next",
     "build/golden/arch/modernbert_decoder",
     "build/golden/arch/gemma3n",
     "build/golden/arch/baichuan_13b",

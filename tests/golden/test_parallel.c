@@ -25,7 +25,8 @@ static const struct family families[] = {
     {"arch/mixtral", true, 2},       {"arch/qwen3_moe", true},
     {"arch/gemma4_text_moe", true},  {"arch/llama4_text", true},
     {MADE "deepseek_v32", true},     {MADE "glm_moe_dsa", true, 2},
-    {MADE "longcat_flash", true, 2},
+    {MADE "longcat_flash", true, 2}, {MADE "hy_v4", true, 2},
+    {MADE "glm5_next", true},
 };
 
 /* How a model is divided: stages x ranks of each. */

@@ -98,16 +98,11 @@ static void copy_pages(void *arg, int thread, size_t begin, size_t end)
 
 /* ---------------------------------------------------------------- the two kinds of tokens */
 
-/* The most positions to which a token attends. */
-static uint32_t most_positions(const struct attn *p)
-{
-    return p->n_top * (p->top_block ? p->top_block : 1);
-}
-
 /* Tokens of a span with at most so many positions. */
 static uint32_t n_whole(const struct span *s, const struct attn *p)
 {
-    const uint32_t before = s->kv_len - s->n, most = most_positions(p);
+    const uint32_t before = s->kv_len - s->n,
+                   most = attn_whole(p->n_top, p->top_block, p->top_tail);
     return before >= most ? 0 : s->n < most - before ? s->n : most - before;
 }
 
@@ -136,8 +131,7 @@ static uint32_t sparse_tokens(const struct attn_call *c, struct sparse *out)
         for (uint32_t t = n_whole(s, p); t < s->n; t++)
             out[n++] = (struct sparse){
                 s, s->first + t,
-                p->top_block ? select_block_positions(p->n_top, p->top_block, s->kv_len - s->n + t)
-                             : p->n_top};
+                attn_selected(p->n_top, p->top_block, p->top_tail, s->kv_len - s->n + t)};
     }
     return n;
 }
@@ -221,7 +215,8 @@ void cpu_attend_top(struct device *d, const struct attn_call *c)
     const uint32_t streams = 2 * c->kv->n_heads[c->layer], tokens = d->batch->n_tokens;
     struct top_job j = {.from = c->kv,
                         .layer = c->layer,
-                        .pages = (most_positions(c->p) + KV_PAGE - 1) / KV_PAGE,
+                        .pages = (attn_whole(c->p->n_top, c->p->top_block, false) + KV_PAGE - 1) /
+                                 KV_PAGE,
                         .top = c->p->top,
                         .n_top = c->p->n_top,
                         .unit = c->p->top_block ? c->p->top_block : 1,

@@ -293,6 +293,7 @@ INLINE v16 v_act(v16 x, const enum act kind)
         return v_div(x, v_add(one, v_exp(v_mul(v_set(-QUICK_GELU_ALPHA), x))));
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
+    case ACT_SILU_CLAMPED:
     case ACT_N:
         break;
     }
@@ -301,10 +302,13 @@ INLINE v16 v_act(v16 x, const enum act kind)
 
 INLINE v16 v_gate(v16 x, v16 up, const enum act kind)
 {
-    if (kind != ACT_SWIGLU_CLAMPED)
+    if (!act_gated_only(kind))
         return v_mul(v_act(x, kind), up);
-    x = v_min(v_set(SWIGLU_LIMIT), x);
-    up = v_max(v_set(-SWIGLU_LIMIT), v_min(v_set(SWIGLU_LIMIT), up));
+    const float limit = kind == ACT_SILU_CLAMPED ? SILU_LIMIT : SWIGLU_LIMIT;
+    x = v_min(v_set(limit), x);
+    up = v_max(v_set(-limit), v_min(v_set(limit), up));
+    if (kind == ACT_SILU_CLAMPED)
+        return v_mul(v_act(x, ACT_SILU), up);
     v16 one = v_set(1.0f), e = v_exp(v_mul(v_set(-SWIGLU_ALPHA), x));
     return v_mul(v_div(x, v_add(one, e)), v_add(up, one));
 }
@@ -339,6 +343,9 @@ void ISA(act)(float *y, const float *x, const float *m, uint32_t n, enum act kin
         break;
     case ACT_SWIGLU_CLAMPED:
         act_row(y, x, m, n, ACT_SWIGLU_CLAMPED);
+        break;
+    case ACT_SILU_CLAMPED:
+        act_row(y, x, m, n, ACT_SILU_CLAMPED);
         break;
     case ACT_QUICK_GELU:
         act_row(y, x, m, n, ACT_QUICK_GELU);

@@ -58,6 +58,7 @@
 #define SWIGLU_ALPHA     1.702f
 #define QUICK_GELU_ALPHA 1.702f
 #define SWIGLU_LIMIT     7.0f
+#define SILU_LIMIT       10.0f
 #define GELU_CUBIC       0x1.6e4e26p-5f /* 0.044715 */
 
 static inline float math_exp(float x)
@@ -138,6 +139,7 @@ static inline float math_act(float x, enum act kind)
         return x / (1.0f + math_exp(-QUICK_GELU_ALPHA * x));
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
+    case ACT_SILU_CLAMPED:
     case ACT_N:
         break;
     }
@@ -147,11 +149,14 @@ static inline float math_act(float x, enum act kind)
 /* A gate with its up. */
 static inline float math_gate(float x, float up, enum act kind)
 {
-    if (kind != ACT_SWIGLU_CLAMPED)
+    if (kind != ACT_SWIGLU_CLAMPED && kind != ACT_SILU_CLAMPED)
         return math_act(x, kind) * up;
-    x = SWIGLU_LIMIT < x ? SWIGLU_LIMIT : x;
-    up = SWIGLU_LIMIT < up ? SWIGLU_LIMIT : up;
-    up = -SWIGLU_LIMIT > up ? -SWIGLU_LIMIT : up;
+    const float limit = kind == ACT_SILU_CLAMPED ? SILU_LIMIT : SWIGLU_LIMIT;
+    x = limit < x ? limit : x;
+    up = limit < up ? limit : up;
+    up = -limit > up ? -limit : up;
+    if (kind == ACT_SILU_CLAMPED)
+        return math_act(x, ACT_SILU) * up;
     return x / (1.0f + math_exp(-SWIGLU_ALPHA * x)) * (up + 1.0f);
 }
 

@@ -50,7 +50,7 @@ static void rotate(const struct select_job *j, float *x, size_t token)
 {
     const struct select_keys *p = j->p;
     if (p->rope)
-        j->d->kern.rotate(x, p->rope + token * p->rot_dim, p->rot_dim, p->interleaved);
+        j->d->kern.rotate(x + p->rot_at, p->rope + token * p->rot_dim, p->rot_dim, p->interleaved);
 }
 
 static void prepare_tokens(void *arg, int thread, size_t begin, size_t end)
@@ -86,7 +86,7 @@ static void add_heads(const struct select_job *j, const struct chooser *c, struc
             .s = ws->s, .q = ws->q, .rows = n, .head_dim = p->dim, .n = pages, .pages = ws->pages});
     for (uint32_t i = 0; i < n; i++) {
         float *s = ws->s + (size_t)i * KV_SCORES_LD;
-        if (p->block) {
+        if (select_by_head(p)) {
             memcpy(scores + (head + i) * set_floats(j), s, pages * KV_PAGE * sizeof(*s));
             continue;
         }
@@ -104,7 +104,7 @@ static void score_split(const struct select_job *j, const struct chooser *c, str
     for (uint32_t i = 0; i < pages + KV_AHEAD; i++)
         ws->pages[i] = i < pages ? kv_page(j->cache, j->stream, blocks, begin / KV_PAGE + i)
                                  : ws->pages[i - 1];
-    if (!j->p->block)
+    if (!select_by_head(j->p))
         memset(scores, 0, KV_SPLIT * sizeof(*scores));
     for (uint32_t h = 0, n; h < j->p->n_heads; h += n) {
         n = j->p->n_heads - h < most ? j->p->n_heads - h : most;
@@ -160,7 +160,9 @@ static uint32_t threshold(const float *s, uint32_t n, uint32_t top, uint32_t *eq
 static void pool_blocks(const struct select_keys *p, float *s, uint32_t n_keys)
 {
     const uint32_t n = units_of(p, n_keys);
-    for (uint32_t b = 0; b < n; b++) {
+    for (uint32_t b = 0; p->pooled && b < n; b++)
+        s[b] = b < n_keys / p->block ? s[(b + 1) * p->block - 1] : INFINITY;
+    for (uint32_t b = 0; !p->pooled && b < n; b++) {
         const uint32_t first = b * p->block, left = n_keys - first;
         float most = s[first];
         for (uint32_t i = 1; i < left && i < p->block; i++)
@@ -172,12 +174,13 @@ static void pool_blocks(const struct select_keys *p, float *s, uint32_t n_keys)
 static void choose(void *arg, int thread, size_t begin, size_t end)
 {
     const struct select_job *j = arg;
-    const uint32_t top = j->p->top;
+    const uint32_t most = j->p->top;
     (void)thread;
     for (size_t t = begin; t < end; t++) {
         const struct chooser *c = &j->tokens[t / j->sets];
+        const uint32_t top = most - (j->p->pooled && c->n_keys % j->p->block == 0);
         float *s = j->scores + t * set_floats(j);
-        uint32_t equal, n = 0, *out = j->top + (c->row * j->sets + t % j->sets) * top;
+        uint32_t equal, n = 0, *out = j->top + (c->row * j->sets + t % j->sets) * most;
         if (j->p->block)
             pool_blocks(j->p, s, c->n_keys);
         const uint32_t least = threshold(s, units_of(j->p, c->n_keys), top, &equal);
@@ -203,14 +206,14 @@ void cpu_select_keys(struct device *d, uint32_t *top, float *q, float *k, struct
                      uint32_t layer, const struct select_keys *p)
 {
     struct select_job j = {.d = d, .top = top, .q = q, .k = k, .cache = cache, .p = p};
-    j.sets = p->block ? p->n_heads : 1;
+    j.sets = select_by_head(p) ? p->n_heads : 1;
     const struct ragged *b = d->batch;
     uint32_t longest = 0;
     j.stream = kv_index_stream(cache, layer);
     pool_run(d->pool, prepare_tokens, &j, b->n_tokens, 4);
     for (uint32_t i = 0; i < b->n_spans; i++)
         longest = b->spans[i].kv_len > longest ? b->spans[i].kv_len : longest;
-    if (units_of(p, longest) <= p->top)
+    if (!select_some_of(p, longest))
         return;
     j.splits = (longest + KV_SPLIT - 1) / KV_SPLIT;
     const size_t each = j.sets * set_floats(&j) * sizeof(float);
@@ -221,7 +224,7 @@ void cpu_select_keys(struct device *d, uint32_t *top, float *q, float *k, struct
         const struct span *s = &b->spans[i];
         for (uint32_t t = 0; t < s->n; t++) {
             const uint32_t n_keys = s->kv_len - s->n + t + 1;
-            if (units_of(p, n_keys) > p->top)
+            if (select_some_of(p, n_keys))
                 j.tokens[j.n++] = (struct chooser){s, s->first + t, n_keys};
             if (j.n == CHOOSERS || j.n == some)
                 select_some(&j);

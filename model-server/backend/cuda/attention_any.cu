@@ -89,9 +89,9 @@ static __device__ float any_score(const attn_args &a, float dot, uint32_t head, 
 static __device__ const uint32_t *selected(const attn_args &a, uint32_t row, uint32_t kv_head,
                                            uint32_t end)
 {
-    const uint32_t unit = a.top_block ? a.top_block : 1;
     const size_t set = a.top_block ? (size_t)row * a.n_kv_heads + kv_head : row;
-    return a.top && end > a.n_top * unit ? a.top + set * a.n_top : NULL;
+    const uint32_t whole = a.n_top * (a.top_block ? a.top_block : 1) - (a.top_tail ? 1 : 0);
+    return a.top && end > whole ? a.top + set * a.n_top : NULL;
 }
 
 /* The position of the selected key number i. */
@@ -116,7 +116,9 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
     uint32_t lo = first_key(a, pos), hi = end_key(a, span.kv_len, pos);
     const uint32_t *top = selected(a, row, kv_head, hi);
     if (top)
-        hi = a.top_block ? (a.n_top - 1) * a.top_block + pos % a.top_block + 1 : a.n_top;
+        hi = !a.top_block ? a.n_top
+             : a.top_tail ? (a.n_top - 1) * a.top_block + (pos + 1) % a.top_block
+                          : (a.n_top - 1) * a.top_block + pos % a.top_block + 1;
     if (belongs && !a.mutual_ahead && (a.mutual_alone || of.begin < lo))
         lo = of.begin;
     if (belongs && (a.mutual_alone || of.end > hi))
@@ -128,9 +130,10 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
     __syncthreads();
     for (uint32_t base = lo / SEGMENT * SEGMENT; base < hi; base += SEGMENT) {
         const uint32_t key = base + tid;
-        const key_place place = key_at(a, table, kv_head, !top       ? key
-                                                            : key < hi ? selected_key(a, top, key)
-                                                                       : 0);
+        const key_place place = key_at(a, table, kv_head,
+                                       !top       ? key
+                                       : key < hi ? selected_key(a, top, key)
+                                                  : 0);
         float x = -INFINITY;
         if (key >= lo && key < hi)
             x = any_score(a, dot(a, s, place), head, key, pos);
@@ -149,10 +152,10 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
             const uint32_t dim = c * THREADS + tid;
             float v = 0.0f;
             for (uint32_t i = begin; dim < a.v_dim && i < end; i++)
-                v = weighted(a, s->p[i],
-                             key_at(a, table, kv_head,
-                                    top ? selected_key(a, top, base + i) : base + i),
-                             dim, v);
+                v = weighted(
+                    a, s->p[i],
+                    key_at(a, table, kv_head, top ? selected_key(a, top, base + i) : base + i), dim,
+                    v);
             o[c] = fmaf(v, w.fresh, o[c] * w.old);
         }
         sum = fmaf(l, w.fresh, sum * w.old);

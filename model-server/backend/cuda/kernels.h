@@ -40,7 +40,7 @@ struct attn_args {
      * earlier steps are loaded before the preceding kernel has ended */
     uint32_t walkers, ahead;
     const uint32_t *top; /* see struct attn; only for attn_any */
-    uint32_t n_top, top_block;
+    uint32_t n_top, top_block, top_tail, reserved;
 };
 /* Keys whose softmax is one step; steps are merged in ascending order. */
 enum { SEGMENT = 128, TILE_Q = 16, MMA_ROWS = 64, SHARED_ROWS = 128 };
@@ -67,7 +67,7 @@ struct index_args {
     const float *rope; /* or NULL */
     const uint32_t *slots;
     struct kv_view kv;
-    uint32_t tokens, n_heads, dim, rot_dim, interleaved, reserved;
+    uint32_t tokens, n_heads, dim, rot_at, rot_dim, interleaved;
 };
 launch_fn index_launch; /* rotates queries and keys, and writes the keys to the cache */
 
@@ -81,10 +81,21 @@ struct select_args {
     const uint32_t *tables, *span_of;
     uint32_t first, rows, n_heads, dim, top, pitch;
     uint32_t block, local, sets; /* see struct select_keys; sets: selections of a token */
+    uint32_t pooled, by_head;
 };
 enum { INDEX_KEYS = 64, INDEX_MOST_DIM = 128 };
 launch_fn index_score_launch; /* of all positions, of tokens with more than `top`, or blocks */
 launch_fn index_choose_launch;
+
+/* See pool_keys() in backend.h (pooled.cu). */
+struct pooled_args {
+    float *k, *base;
+    const float *gates, *bias;
+    const struct span_view *spans;
+    uint64_t stride;
+    uint32_t dim, size, n_spans, reserved;
+};
+launch_fn pooled_launch;
 
 /* ---------------------------------------------------------------- linear*.cu */
 

@@ -118,6 +118,15 @@ struct altup_args {
 };
 launch_fn altup_launch;
 
+/* See mix() in backend.h (mix.cu). */
+struct streams_args {
+    float *x, *streams, *factors;
+    const float *scale, *base;
+    uint32_t rows, n, kind, streams_n, rounds, count; /* count: of mix_factors() */
+    float eps, floor, magnitude, result_floor;
+};
+launch_fn streams_launch;
+
 struct match_args {
     float *y;
     const float *x, *like;

@@ -373,7 +373,8 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .softcap = p->softcap,
                           .top = p->top,
                           .n_top = p->n_top,
-                          .top_block = p->top_block};
+                          .top_block = p->top_block,
+                          .top_tail = p->top_tail};
     const uint32_t group = p->n_heads / p->n_kv_heads;
     if (d->features & CUDA_TENSOR && !p->both && !p->alibi_bf16 && !p->near && !p->top &&
         a.v_dim == a.head_dim && attn_mma_has(p->head_dim, kv->desc.dtype) &&

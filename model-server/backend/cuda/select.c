@@ -15,6 +15,7 @@ static void store_keys(struct device *d, float *q, float *k, const struct kv_cac
                                  .tokens = d->batch->n_tokens,
                                  .n_heads = p->n_heads,
                                  .dim = p->dim,
+                                 .rot_at = p->rot_at,
                                  .rot_dim = p->rot_dim,
                                  .interleaved = p->interleaved};
     RECORD(d, index_launch, a);
@@ -28,11 +29,11 @@ void cuda_select_keys(struct device *d, uint32_t *top, float *q, float *k, struc
     store_keys(d, q, k, cache, layer, p);
     for (uint32_t i = 0; i < b->n_spans; i++)
         longest = b->spans[i].kv_len > longest ? b->spans[i].kv_len : longest;
-    if ((p->block ? (longest + p->block - 1) / p->block : longest) <= p->top)
+    if (!select_some_of(p, longest))
         return;
     /* rounded up, so that a graph is valid for longer */
     const uint32_t pitch = power_of_two((longest + INDEX_KEYS - 1) / INDEX_KEYS) * INDEX_KEYS;
-    const uint32_t sets = p->block ? p->n_heads : 1;
+    const uint32_t sets = select_by_head(p) ? p->n_heads : 1;
     const size_t each = (size_t)pitch * sets * sizeof(float);
     const size_t most = SCORES_BYTES / each, some = most ? most : 1;
     const uint32_t rows = b->n_tokens < some ? b->n_tokens : (uint32_t)some;
@@ -50,6 +51,8 @@ void cuda_select_keys(struct device *d, uint32_t *top, float *q, float *k, struc
                             .block = p->block,
                             .local = p->local,
                             .sets = sets,
+                            .pooled = p->pooled,
+                            .by_head = select_by_head(p),
                             .pitch = pitch};
     for (; a.scores && a.first < b->n_tokens; a.first += a.rows) {
         a.rows = b->n_tokens - a.first < rows ? b->n_tokens - a.first : rows;

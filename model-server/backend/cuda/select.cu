@@ -1,9 +1,9 @@
 /* select.cu - sparse attention's indexer: index keys in the cache, the scores of all positions of a
  * sequence, and the best of them, in ascending order.
  *
- * A score is a chain over the even heads, plus one over the odd heads; with blocks each head has its
- * own scores, and a block the greatest of its positions. A token's threshold, the score of its last
- * selected position, is found byte by byte by counting (a radix selection). */
+ * A score is a chain over the even heads, plus one over the odd heads; with blocks each head has
+ * its own scores, and a block the greatest of its positions. A token's threshold, the score of its
+ * last selected position, is found byte by byte by counting (a radix selection). */
 #include "model-server/backend/cuda/attention.cuh"
 #include "model-server/backend/cuda/heads.cuh"
 
@@ -20,7 +20,8 @@ static __global__ void __launch_bounds__(WARPS * 32) index_kernel(index_args a)
     float *x = head < a.n_heads ? a.q + ((size_t)token * a.n_heads + head) * a.dim
                                 : a.k + (size_t)token * a.dim;
     if (a.rope)
-        rotate_into(x, x, a.rope + (size_t)token * a.rot_dim, a.rot_dim, a.interleaved, lane);
+        rotate_into(x + a.rot_at, x + a.rot_at, a.rope + (size_t)token * a.rot_dim, a.rot_dim,
+                    a.interleaved, lane);
     if (head < a.n_heads)
         return;
     __syncwarp(); /* the other lanes' numbers */
@@ -52,6 +53,12 @@ static __device__ uint32_t positions_of(const select_args &a, const span_view &s
 static __device__ uint32_t units_of(const select_args &a, uint32_t n)
 {
     return a.block ? (n + a.block - 1) / a.block : n;
+}
+
+/* True if a token with n positions selects: select_some_of(). */
+static __device__ bool selects(const select_args &a, uint32_t n)
+{
+    return a.pooled ? n / a.block >= a.top : units_of(a, n) > a.top;
 }
 
 /* A key's block and its row there. */
@@ -86,7 +93,7 @@ static __global__ void __launch_bounds__(SCORE_THREADS) index_score_kernel(selec
     const uint32_t token = a.first + blockIdx.y, base = blockIdx.x * INDEX_KEYS;
     const span_view span = a.spans[a.span_of[token]];
     const uint32_t all = positions_of(a, span, token);
-    if (units_of(a, all) <= a.top || base >= all)
+    if (!selects(a, all) || base >= all)
         return;
     const uint32_t n = all - base < INDEX_KEYS ? all - base : (uint32_t)INDEX_KEYS;
     const uint32_t key = threadIdx.x % INDEX_KEYS, part = threadIdx.x / INDEX_KEYS;
@@ -105,13 +112,13 @@ static __global__ void __launch_bounds__(SCORE_THREADS) index_score_kernel(selec
             for (uint32_t i = 0; i < a.dim; i++)
                 dot = fmaf(keys[key * key_pitch(a) + i], q[h * a.dim + i], dot);
             dot *= scale;
-            if (a.block)
+            if (a.by_head)
                 a.scores[((size_t)blockIdx.y * a.sets + first + h) * a.pitch + base + key] = dot;
             else
                 sum = fmaf(a.weights[at + h], dot < 0.0f ? 0.0f : dot, sum);
         }
     }
-    if (a.block)
+    if (a.by_head)
         return;
     if (part)
         odd[key] = sum;
@@ -201,10 +208,12 @@ static __device__ void pool_blocks(const select_args &a, float *s, uint32_t n)
         const uint32_t b = base + threadIdx.x;
         float most = -INFINITY;
         for (uint32_t i = b * a.block; b < blocks && i < n && i < (b + 1) * a.block; i++)
-            most = s[i] > most ? s[i] : most;
+            most = a.pooled || s[i] > most ? s[i] : most;
+        if (a.pooled && (b + 1) * a.block > n)
+            most = INFINITY;
         __syncthreads();
         if (b < blocks)
-            s[b] = b + a.local < blocks ? most : INFINITY;
+            s[b] = a.pooled || b + a.local < blocks ? most : INFINITY;
         __syncthreads();
     }
 }
@@ -219,8 +228,8 @@ static __global__ void __launch_bounds__(CHOOSE_THREADS) index_choose_kernel(sel
     const uint32_t n = units_of(a, keys);
     float *s = a.scores + ((size_t)blockIdx.x * a.sets + blockIdx.y) * a.pitch;
     uint32_t *chosen = a.chosen + ((size_t)token * a.sets + blockIdx.y) * a.top;
-    uint32_t left = a.top, done = 0, passed = 0;
-    if (n <= a.top)
+    uint32_t left = a.top - (a.pooled && keys % a.block == 0), done = 0, passed = 0;
+    if (!selects(a, keys))
         return;
     if (a.block)
         pool_blocks(a, s, keys);
@@ -241,6 +250,6 @@ static __global__ void __launch_bounds__(CHOOSE_THREADS) index_choose_kernel(sel
 extern "C" cudaError_t index_choose_launch(const struct launch *l, const void *args)
 {
     const select_args *a = (const select_args *)args;
-    return launch(index_choose_kernel, dim3(a->rows, a->sets), CHOOSE_THREADS, sizeof(choose_shared), l->stream,
-                  l->overlap, *a);
+    return launch(index_choose_kernel, dim3(a->rows, a->sets), CHOOSE_THREADS,
+                  sizeof(choose_shared), l->stream, l->overlap, *a);
 }

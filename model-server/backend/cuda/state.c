@@ -111,3 +111,18 @@ int cuda_state_copy(struct device *d, const struct state_ref *s, const uint32_t 
     }
     return 0;
 }
+
+void cuda_pool_keys(struct device *d, float *k, const struct state_ref *s,
+                    const struct pool_keys *p)
+{
+    const struct pooled_args a = {.k = k,
+                                  .base = s->base,
+                                  .gates = p->gates,
+                                  .bias = p->bias,
+                                  .spans = d->b.spans,
+                                  .stride = s->stride,
+                                  .dim = p->dim,
+                                  .size = p->size,
+                                  .n_spans = d->batch->n_spans};
+    RECORD(d, pooled_launch, a);
+}

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double INDEX_EPS = 1e-6; /* of the norm of an indexer's keys */
+static const double INDEX_EPS = 1e-6;
 
 static void latent(struct config *c, struct decoder_spec *s)
 {
@@ -20,54 +20,6 @@ static void latent(struct config *c, struct decoder_spec *s)
     for (uint32_t i = 0; i < s->n_layers; i++) {
         s->layers[i].mixer = MIXER_MLA;
         s->layers[i].attn_scale = spec_head_scale(s) * (float)(m_all * m_all);
-    }
-}
-
-/* True if layer i has an indexer of its own: without a list, by a word of F and S, or by a period.
- */
-static bool indexes(struct config *c, const cJSON *word, uint32_t i)
-{
-    const cJSON *letters = cJSON_GetObjectItemCaseSensitive(c->root, "index_topk_pattern");
-    const char *pattern = cJSON_IsString(letters) ? letters->valuestring : NULL;
-    if (!word && letters && !pattern && !cJSON_IsNull(letters))
-        config_fail(c, "`index_topk_pattern` must be a word of F and S");
-    if (word)
-        pattern = cJSON_IsString(word) ? word->valuestring : "";
-    if (word && strcmp(pattern, "full") != 0 && strcmp(pattern, "shared") != 0)
-        config_fail(c, "`indexer_types`: %.40s is not supported", pattern);
-    if (word)
-        return strcmp(pattern, "full") == 0;
-    if (pattern && (strlen(pattern) <= i || !strchr("FS", pattern[i]))) {
-        config_fail(c, "`index_topk_pattern` must have F or S for each layer");
-        return true;
-    }
-    if (pattern)
-        return pattern[i] == 'F';
-    const uint32_t every = config_u32_or(c, "index_topk_freq", 1, 0, SPEC_MAX_LAYERS);
-    const uint32_t from = config_u32_or(c, "index_skip_topk_offset", 2, 0, SPEC_MAX_LAYERS);
-    return every < 2 || i < from || (i - from + 1) % every == 0;
-}
-
-/* Sparse attention; other layers than those with an indexer use the selection of the last one. */
-static void indexer(struct config *c, struct decoder_spec *s, bool glm)
-{
-    struct index_spec *x = &s->mla.index;
-    const cJSON *word = config_layer_list(c, s, "indexer_types");
-    x->heads = config_u32_or(c, "index_n_heads", glm ? 32 : 64, 1, 4096);
-    x->dim = config_u32_or(c, "index_head_dim", 128, 2, 4096);
-    x->top = config_u32_or(c, "index_topk", 2048, 1, 1u << 20);
-    x->interleaved = config_bool_or(c, "indexer_rope_interleave", glm);
-    x->eps = (float)INDEX_EPS;
-    if (x->dim < s->mla.rope)
-        config_fail(c, "`index_head_dim` must be at least `qk_rope_head_dim`");
-    if (!s->mla.q_rank)
-        config_fail(c, "`q_lora_rank` is required: the indexer reads that product");
-    for (uint32_t i = 0, own = 0; i < s->n_layers; i++, word = word ? word->next : NULL) {
-        if (indexes(c, word, i))
-            own = i + 1;
-        else if (!own)
-            config_fail(c, "`indexer_types`: the first layer must have an indexer");
-        s->layers[i].top_of = own == i + 1 ? 0 : own;
     }
 }
 
@@ -92,7 +44,10 @@ static void configure(struct config *c, struct decoder_spec *s)
         config_fail(c, "`moe_layer_freq`: only 1 is supported");
     latent(c, s);
     if (selects)
-        indexer(c, s, glm5);
+        config_indexer(
+            c, s,
+            &(struct index_defaults){
+                .heads = glm5 ? 32 : 64, .interleaved = glm5, .every = 1, .eps = INDEX_EPS});
     if (dense) {
         s->bias.mlp = config_bool_or(c, "mlp_bias", false);
         if (mini)
@@ -131,17 +86,7 @@ const struct arch arch_deepseek = {
                                    "deepseek_v32", "glm_moe_dsa", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_O, NAMES_LLAMA_MLP, NAMES_EXPERTS,
-              NAMES_SHARED_EXPERTS, [W_Q] = "model.layers.*.self_attn.q_proj",
-              [W_Q_A] = "model.layers.*.self_attn.q_a_proj",
-              [W_Q_A_NORM] = "model.layers.*.self_attn.q_a_layernorm",
-              [W_Q_B] = "model.layers.*.self_attn.q_b_proj",
-              [W_KV_A] = "model.layers.*.self_attn.kv_a_proj_with_mqa",
-              [W_KV_A_NORM] = "model.layers.*.self_attn.kv_a_layernorm",
-              [W_KV_B] = "model.layers.*.self_attn.kv_b_proj",
-              [W_INDEX_Q] = "model.layers.*.self_attn.indexer.wq_b",
-              [W_INDEX_K] = "model.layers.*.self_attn.indexer.wk",
-              [W_INDEX_K_NORM] = "model.layers.*.self_attn.indexer.k_norm",
-              [W_INDEX_WEIGHTS] = "model.layers.*.self_attn.indexer.weights_proj",
+              NAMES_SHARED_EXPERTS, NAMES_LATENT, NAMES_INDEXER,
               [W_POST_MLP_NORM] = "model.layers.*.post_mlp_layernorm|"
                                   "model.layers.*.mlp.post_mlp_layernorm",
               [W_SELECT_BIAS] = "model.layers.*.mlp.gate.e_score_correction_bias"},

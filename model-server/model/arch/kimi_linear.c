@@ -4,24 +4,6 @@
 #include "model-server/model/arch.h"
 #include <string.h>
 
-/* Sizes of the delta layers: the hub's files have them in an object, transformers' at the top. */
-static void delta(struct config *c, struct decoder_spec *s)
-{
-    struct recur_spec *r = &s->recur;
-    const cJSON *own = config_object(c, c->root, "linear_attn_config");
-    cJSON *const root = c->root;
-    c->root = own ? (cJSON *)(uintptr_t)own : root;
-    r->heads = r->key_heads =
-        config_u32_or(c, own ? "num_heads" : "linear_num_heads", 32, 1, 1u << 16);
-    r->key_dim = r->value_dim = r->gate_rank =
-        config_u32_or(c, own ? "head_dim" : "linear_head_dim", 128, 1, CONFIG_MOST_DIM);
-    const uint32_t conv = config_u32_or(
-        c, own ? "short_conv_kernel_size" : "linear_conv_kernel_dim", 4, 2, CONV_MOST);
-    c->root = root;
-    r->apart = r->by_key = true;
-    config_delta_rest(c, s, conv);
-}
-
 /* Layers in a list of the hub's files, which count from 1. */
 static void set_layers(struct config *c, struct decoder_spec *s, const char *key,
                        enum mixer_kind mixer)
@@ -97,7 +79,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     if (json_get(c->root, "model_max_length"))
         s->max_positions = config_u32(c, "model_max_length", 1, UINT32_MAX);
     s->act = config_act(c, "hidden_act", "silu");
-    delta(c, s);
+    config_kimi_delta(c, s, 32);
     latent(c, s);
     mixers(c, s);
     experts(c, s);

@@ -22,6 +22,12 @@ int draft_find(struct decoder *d, const struct arch *a, const struct checkpoint 
                struct err *e)
 {
     struct decoder_spec *s = &d->spec;
+    if (s->mix.n) /* a head would read one stream of many */
+        return wanted ? err_set(e, ERR_VALIDATION,
+                                "%s: draft heads of models with several residual streams are not "
+                                "supported",
+                                c->dir)
+                      : 0;
     for (int i = 0; i < N_KINDS; i++) {
         struct draft_plan p = {0};
         const int found = kinds[i]->find(d, a, c, &p, e);

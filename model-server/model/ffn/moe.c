@@ -315,7 +315,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .n_groups = m->moe.n_groups,
                               .top_groups = m->moe.top_groups,
                               .group_pairs = m->moe.group_pairs,
-                              .act = m->act,
+                              .act = m->moe.clamped ? ACT_SILU_CLAMPED : m->act,
                               .plain = m->moe.plain,
                               .router_bias = y->router_bias,
                               .up_bias = y->up_bias,

@@ -18,19 +18,24 @@
 struct indexer {
     struct weight *q, *k, *weights;
     struct norm norm;
+    struct weight *pool_gate; /* [dim, hidden] with index.pool; else NULL */
+    float *pool_bias;         /* [pool, dim] */
+    uint64_t state;           /* the pool that is open, in a cell */
 };
 
 struct mla {
     struct indexer index;
-    struct weight *q_a;             /* [q_rank, hidden], or NULL */
-    struct weight *q_nope, *q_rope; /* [heads * nope], [heads * rope] of hidden or q_rank */
-    struct weight *kv_a;            /* [kv_rank + rope, hidden] */
-    struct weight *gate;            /* [heads] or [heads * v] of hidden, or NULL */
-    struct weight *o;               /* [hidden, heads * v] */
-    struct weight **k_up, **v_up;   /* [heads] of [kv_rank, nope] and [v, kv_rank] */
+    struct weight *q_a; /* [q_rank, hidden], or NULL */
+    /* [heads * nope], [heads * rope] of hidden or q_rank; q_rope is NULL without rotation */
+    struct weight *q_nope, *q_rope;
+    struct weight *kv_a;          /* [kv_rank + rope, hidden] */
+    struct weight *gate;          /* [heads] or [heads * v] of hidden, or NULL */
+    struct weight *o;             /* [hidden, heads * v] */
+    struct weight **k_up, **v_up; /* [heads] of [kv_rank, nope] and [v, kv_rank] */
     uint32_t heads;
     struct norm q_norm; /* [q_rank] */
     float *kv_norm;     /* [kv_rank] */
+    float *sinks;       /* [heads], or NULL */
 };
 
 /* Elements of a row on this rank. */
@@ -66,7 +71,8 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const struct shape s = shape_of(d);
     const struct index_spec *x = &d->spec.mla.index;
-    const uint32_t index = has_indexer(d, layer) ? (x->heads + 1) * x->dim + x->heads : 0;
+    const uint32_t index =
+        has_indexer(d, layer) ? (x->heads + (x->pool ? 2 : 1)) * x->dim + x->heads : 0;
     const uint32_t rest = s.nope + s.rope + s.latent + s.q + s.key;
     return d->spec.mla.q_rank + s.v + s.gate + (rest > index ? rest : index);
 }
@@ -121,7 +127,8 @@ static void load_q(struct loader *l, struct mla *a, int layer)
         a->q_norm.w = loader_weight_vector(l, W_Q_A_NORM, layer, m->q_rank);
     }
     a->q_nope = pack_heads(l, layer, 0, m->nope);
-    a->q_rope = pack_heads(l, layer, m->nope, m->rope);
+    if (m->rope)
+        a->q_rope = pack_heads(l, layer, m->nope, m->rope);
 }
 
 /* The two halves of each head of kv_b, in the checkpoint's type: they are a thousandth of a large
@@ -180,6 +187,14 @@ static void load_indexer(struct loader *l, struct indexer *x, int layer)
     x->norm.b = loader_bias(l, W_INDEX_K_NORM, layer, m->dim);
     p = loader_part(l, W_INDEX_WEIGHTS, layer, NO_EXPERT, false, m->heads, s->hidden);
     x->weights = loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
+    if (!m->pool)
+        return;
+    p = loader_plain_matrix(l, W_INDEX_POOL_GATE, layer, m->dim, s->hidden);
+    x->pool_gate = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    p = loader_plain_matrix(l, W_INDEX_POOL_BIAS, layer, m->pool, m->dim);
+    p.rows *= p.cols, p.cols = p.row_stride = 1; /* one vector after the other */
+    x->pool_bias = loader_vector(l, &p, 1, 0);
+    x->state = layer_take_state(l->d, pool_floats(&(struct pool_keys){.dim = m->dim}));
 }
 
 static void load_gate(struct loader *l, struct mla *a, int layer)
@@ -216,6 +231,8 @@ static void *load(struct loader *l, uint32_t at)
         load_indexer(l, &a->index, layer);
     if (s->attn_gate)
         load_gate(l, a, layer);
+    if (s->sinks)
+        a->sinks = loader_plain_vector(l, W_SINKS, layer, s->n_heads, h);
     struct mat_part o =
         loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden, (int64_t)s->n_heads * m->v);
     a->o = pack(l, loader_cut(o, 0, s->hidden, (int64_t)h.first * m->v, (int64_t)h.n * m->v));
@@ -225,8 +242,8 @@ static void *load(struct loader *l, uint32_t at)
 static void release(struct decoder *d, void *self)
 {
     struct mla *a = self;
-    struct weight *all[] = {a->q_a, a->q_nope,  a->q_rope,  a->kv_a,         a->gate,
-                            a->o,   a->index.q, a->index.k, a->index.weights};
+    struct weight *all[] = {a->q_a, a->q_nope,  a->q_rope,  a->kv_a,          a->gate,
+                            a->o,   a->index.q, a->index.k, a->index.weights, a->index.pool_gate};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         layer_free_weight(d, all[i]);
     for (uint32_t i = 0; i < a->heads; i++) {
@@ -236,6 +253,8 @@ static void release(struct decoder *d, void *self)
     layer_free_norm(d, &a->q_norm);
     layer_free_norm(d, &a->index.norm);
     d->ops->free(d->dev, a->kv_norm);
+    d->ops->free(d->dev, a->sinks);
+    d->ops->free(d->dev, a->index.pool_bias);
     free(a->k_up), free(a->v_up);
     free(a);
 }
@@ -264,6 +283,19 @@ static const float *q_input(struct decoder *d, const struct mla *a, struct sub_s
     return x;
 }
 
+/* The key of a pool's last token becomes that of the pool. */
+static void pool(struct decoder *d, const struct indexer *x, struct sub_step *t, struct work *w,
+                 float *k)
+{
+    const struct index_spec *s = &d->spec.mla.index;
+    const struct state_ref state = layer_state(d, x->state);
+    float *gates = work_take(w, t->tokens, s->dim);
+    d->ops->linear(d->dev, gates, t->in, t->tokens, x->pool_gate, NULL);
+    d->ops->pool_keys(
+        d->dev, k, &state,
+        &(struct pool_keys){.dim = s->dim, .size = s->pool, .gates = gates, .bias = x->pool_bias});
+}
+
 /* Selects the positions to which each token attends; q_in: the input of q's matrices. */
 static void select_top(struct decoder *d, const struct indexer *x, struct sub_step *t,
                        const float *q_in)
@@ -278,13 +310,18 @@ static void select_top(struct decoder *d, const struct indexer *x, struct sub_st
     d->ops->linear(d->dev, k, t->in, n, x->k, NULL);
     d->ops->norm(d->dev, k, k, n, s->dim, &x->norm);
     d->ops->linear(d->dev, weights, t->in, n, x->weights, NULL);
+    if (s->pool)
+        pool(d, x, t, &w, k);
     d->ops->select_keys(d->dev, d->scratch.top, q, k, t->cache, t->kv,
                         &(struct select_keys){.n_heads = s->heads,
                                               .dim = s->dim,
+                                              .rot_at = s->rope_last ? s->dim - m->mla.rope : 0,
                                               .rot_dim = m->mla.rope,
                                               .top = s->top,
+                                              .block = s->pool,
+                                              .pooled = s->pool > 0,
                                               .interleaved = s->interleaved,
-                                              .rope = d->scratch.rope[rope],
+                                              .rope = m->mla.rope ? d->scratch.rope[rope] : NULL,
                                               .weights = weights});
 }
 
@@ -303,22 +340,23 @@ static const float *queries(struct decoder *d, const struct mla *a, struct sub_s
     float *latent = work_take(&t->work, t->tokens, s.latent);
     float *key = work_take(&t->work, t->tokens, s.key), *q = work_take(&t->work, t->tokens, s.q);
     project(d, t, a->q_nope, LORA_QKV, nope, s.nope, x, width);
-    project(d, t, a->q_rope, LORA_Q_ROPE, turned, s.rope, x, width);
+    if (a->q_rope)
+        project(d, t, a->q_rope, LORA_Q_ROPE, turned, s.rope, x, width);
     project(d, t, a->kv_a, LORA_KV_A, key, s.key, t->in, m->hidden);
     d->ops->linear_heads(d->dev, latent, nope, t->tokens, a->k_up, s.heads);
-    d->ops->latent_kv(d->dev, q, key, t->cache, t->kv,
-                      &(struct latent_kv){.n_heads = s.heads,
-                                          .rank = m->mla.kv_rank,
-                                          .rot_dim = m->mla.rope,
-                                          .interleaved = rope->interleaved,
-                                          .rope = d->scratch.rope[m->layers[t->layer].rope],
-                                          .norm = a->kv_norm,
-                                          .eps = m->mla.eps,
-                                          .latent = latent,
-                                          .turned = turned,
-                                          .q_scale = m->layers[t->layer].q_grows
-                                                         ? d->scratch.q_scale + t->first
-                                                         : NULL});
+    d->ops->latent_kv(
+        d->dev, q, key, t->cache, t->kv,
+        &(struct latent_kv){.n_heads = s.heads,
+                            .rank = m->mla.kv_rank,
+                            .rot_dim = m->mla.rope,
+                            .interleaved = rope->interleaved,
+                            .rope = a->q_rope ? d->scratch.rope[m->layers[t->layer].rope] : NULL,
+                            .norm = a->kv_norm,
+                            .eps = m->mla.eps,
+                            .latent = latent,
+                            .turned = turned,
+                            .q_scale = m->layers[t->layer].q_grows ? d->scratch.q_scale + t->first
+                                                                   : NULL});
     return q;
 }
 
@@ -352,8 +390,11 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                                      .n_kv_heads = 1,
                                      .head_dim = s.key,
                                      .scale = m->layers[t->layer].attn_scale,
+                                     .sinks = a->sinks,
                                      .top = m->mla.index.top ? d->scratch.top : NULL,
-                                     .n_top = m->mla.index.top});
+                                     .n_top = m->mla.index.top,
+                                     .top_block = m->mla.index.pool,
+                                     .top_tail = m->mla.index.pool > 0});
     d->ops->linear_heads(d->dev, v, sums, t->tokens, a->v_up, s.heads);
     if (a->gate)
         gate(d, a, t, v);

@@ -97,6 +97,11 @@ static inline int configure(const char *keys, const char *base, struct decoder_s
     "\"model_type\":\"minimax_m3_vl_text\",\"num_key_value_heads\":4,\"head_dim\":16,"             \
     "\"rotary_dim\":8,\"layer_types\":[\"full_attention\",\"minimax_m3_sparse\"]," SIZES
 
+#define HY_V4 "\"model_type\":\"hy_v4\",\"q_lora_rank\":24,\"moe_intermediate_size\":32," SIZES
+#define GLM_5_3                                                                                    \
+    "\"model_type\":\"glm5_next_text\",\"q_lora_rank\":24,\"moe_intermediate_size\":32,"           \
+    "\"layer_types\":[\"linear_attention\",\"indexed_attention\"]," SIZES
+
 #define LONGCAT "\"model_type\":\"longcat_flash\"," SIZES
 
 #define OVIS2                                                                                      \

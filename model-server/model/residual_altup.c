@@ -1,4 +1,4 @@
-/* decoder_altup.c - parallel residual streams, and a learned residual beside attention (Gemma 3n).
+/* residual_altup.c - parallel residual streams, and a learned residual beside attention (Gemma 3n).
  *
  * Streams are predicted, the active one is computed as in other families, and all are corrected by
  * the difference (AltUp, arXiv 2301.13310). A matrix of low rank and its norm are added to
@@ -6,6 +6,8 @@
  * narrow. */
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/loader.h"
+#include "model-server/model/residual.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -91,22 +93,25 @@ static float *stream_at(const struct decoder *d, uint32_t stream, uint32_t t)
     return d->scratch.streams + (size_t)stream * t * d->spec.hidden;
 }
 
-int decoder_altup_embed(struct decoder *d, uint32_t t, struct err *e)
+/* Stream 0 is the embedding; the others are its projections. */
+static int begin(struct decoder *d, const struct decoder_part *p, struct err *e)
 {
-    const struct decoder_part all = {0, t, t};
     struct scratch *s = &d->scratch;
     float *const x = s->x;
+    assert(p->n == p->total); /* streams are one after the other */
     s->x = s->streams;
-    const int rc = decoder_embed(d, &all, e);
+    const int rc = decoder_embed(d, p, e);
     s->x = x;
     for (uint32_t i = 1; rc == 0 && i < d->spec.altup.n; i++) {
-        d->ops->linear(d->dev, s->r, s->streams, t, d->altup_in[i], NULL);
-        d->ops->match_rows(d->dev, stream_at(d, i, t), s->r, s->streams, t, d->spec.hidden, false);
+        d->ops->linear(d->dev, s->r, s->streams, p->n, d->altup_in[i], NULL);
+        d->ops->match_rows(d->dev, stream_at(d, i, p->n), s->r, s->streams, p->n, d->spec.hidden,
+                           false);
     }
     return rc;
 }
 
-void decoder_altup_join(struct decoder *d, uint32_t t)
+/* x = the mean of the streams, each projected back. */
+static void end(struct decoder *d, uint32_t t)
 {
     const uint32_t n = d->spec.altup.n, hidden = d->spec.hidden;
     struct scratch *s = &d->scratch;
@@ -142,48 +147,84 @@ static void altup(struct decoder *d, enum altup_kind kind, float *x, uint32_t t)
     d->ops->altup(d->dev, x, t, d->spec.hidden, &p);
 }
 
-/* x = (x + attention + n + the norm of right(left(n))) / sqrt 2, with n the norm of x. */
-static int attend(struct decoder *d, const struct layer *y, uint32_t i, uint32_t t, struct err *e)
+/* The mixer's input is n, the norm of the predicted stream x. Beside it is the norm of
+ * right(left(n)). */
+static void read_mixer(struct decoder *d, uint32_t i, uint32_t t)
 {
-    const struct decoder_part all = {0, t, t};
-    const struct altup_layer *a = y->altup;
-    const uint32_t hidden = d->spec.hidden;
-    struct scratch *s = &d->scratch;
-    d->ops->norm(d->dev, s->n, s->x, t, hidden, &y->mixer_norm);
-    d->ops->linear(d->dev, s->narrow, s->n, t, a->left, NULL);
-    d->ops->linear(d->dev, s->beside, s->narrow, t, a->right, NULL);
-    d->ops->norm(d->dev, s->beside, s->beside, t, hidden, &a->laurel_norm);
-    if (decoder_store(d, &y->mixer, s->n, i, &all, e) ||
-        decoder_sublayer(d, &y->mixer, s->n, &y->post_mixer_norm, i, &all, s->mixer, e))
-        return -1;
-    d->ops->add_norm(d->dev, NULL, s->x, s->r, 1, t, hidden, NULL);
-    d->ops->add_norm(d->dev, NULL, s->beside, s->n, 1, t, hidden, NULL);
-    d->ops->add_norm(d->dev, NULL, s->x, s->beside, 1, t, hidden, NULL);
-    d->ops->logit_scale(d->dev, s->x, t, hidden, (float)M_SQRT1_2, 0);
-    return 0;
-}
-
-int decoder_altup_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
-{
-    const struct decoder_part all = {0, t, t};
     const struct layer *y = &d->layers[i];
     const struct altup_layer *a = y->altup;
     const uint32_t hidden = d->spec.hidden;
     struct scratch *s = &d->scratch;
     route(d, a, stream_at(d, d->spec.altup.active, t), a->predict, t);
     altup(d, ALTUP_PREDICT, s->x, t);
-    if (attend(d, y, i, t, e))
-        return -1;
-    d->ops->norm(d->dev, s->n, s->x, t, hidden, &y->ffn_norm);
-    if (decoder_sublayer(d, &y->ffn, s->n, &y->post_ffn_norm, i, &all, s->ffn, e))
-        return -1;
+    d->ops->norm(d->dev, s->n, s->x, t, hidden, &y->mixer_norm);
+    d->ops->linear(d->dev, s->narrow, s->n, t, a->left, NULL);
+    d->ops->linear(d->dev, s->beside, s->narrow, t, a->right, NULL);
+    d->ops->norm(d->dev, s->beside, s->beside, t, hidden, &a->laurel_norm);
+}
+
+/* x = (x + attention + n + what is beside) / sqrt 2 */
+static void write_mixer(struct decoder *d, uint32_t t)
+{
+    const uint32_t hidden = d->spec.hidden;
+    struct scratch *s = &d->scratch;
+    d->ops->add_norm(d->dev, NULL, s->x, s->r, 1, t, hidden, NULL);
+    d->ops->add_norm(d->dev, NULL, s->beside, s->n, 1, t, hidden, NULL);
+    d->ops->add_norm(d->dev, NULL, s->x, s->beside, 1, t, hidden, NULL);
+    d->ops->logit_scale(d->dev, s->x, t, hidden, (float)M_SQRT1_2, 0);
+}
+
+/* The streams are corrected; the active one is the input of the layer's embeddings. */
+static void write_ffn(struct decoder *d, uint32_t i, uint32_t t)
+{
+    const struct altup_layer *a = d->layers[i].altup;
+    const uint32_t hidden = d->spec.hidden;
+    struct scratch *s = &d->scratch;
     d->ops->add_norm(d->dev, NULL, s->x, s->r, 1, t, hidden, NULL);
     route(d, a, s->x, a->correct, t);
     altup(d, ALTUP_CORRECT, s->x, t);
     if (a->scale)
         layer_times(d, s->x, t, hidden, a->scale);
-    if (decoder_sublayer(d, &y->tail, s->x, &y->post_tail_norm, i, &all, s->ffn, e))
-        return -1;
-    altup(d, ALTUP_SPREAD, s->r, t);
-    return 0;
 }
+
+static const float *in(const struct decoder *d, uint32_t i, enum sub sub)
+{
+    (void)i;
+    return sub == SUB_TAIL ? d->scratch.x : d->scratch.n;
+}
+
+static void read(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
+{
+    struct scratch *s = &d->scratch;
+    assert(p->n == p->total);
+    if (sub == SUB_MIXER)
+        read_mixer(d, i, p->n);
+    else if (sub == SUB_FFN)
+        d->ops->norm(d->dev, s->n, s->x, p->n, d->spec.hidden, &d->layers[i].ffn_norm);
+}
+
+static const struct norm *post(const struct decoder *d, uint32_t i, enum sub sub)
+{
+    const struct layer *y = &d->layers[i];
+    return sub == SUB_MIXER ? &y->post_mixer_norm
+           : sub == SUB_FFN ? &y->post_ffn_norm
+                            : &y->post_tail_norm;
+}
+
+static void write(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
+{
+    if (sub == SUB_MIXER)
+        write_mixer(d, p->n);
+    else if (sub == SUB_FFN)
+        write_ffn(d, i, p->n);
+    else
+        altup(d, ALTUP_SPREAD, d->scratch.r, p->n);
+}
+
+const struct residual_ops residual_altup = {.name = "altup",
+                                            .begin = begin,
+                                            .in = in,
+                                            .read = read,
+                                            .post = post,
+                                            .write = write,
+                                            .end = end};

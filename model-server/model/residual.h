@@ -1,0 +1,45 @@
+/* residual.h - the residual stream: how a sublayer reads its input from it, and how its result is
+ * written back.
+ *
+ * A layer is the same for every kind of stream (decoder.c): for each of its sublayers in turn,
+ * read(), the sublayer, its sum over ranks, the norm post(), write(). A kind is one row: one stream
+ * with norms before, around or after the sublayers, scaled or in parallel (residual.c); its norms
+ * as the stream, or norms of the sums (residual.c); several streams that are predicted and
+ * corrected (residual_altup.c); several streams that are mixed (residual_mixed.c). One thread. */
+#ifndef MODEL_SERVER_MODEL_RESIDUAL_H
+#define MODEL_SERVER_MODEL_RESIDUAL_H
+#include "model-server/model/decoder.h"
+
+struct decoder_part; /* decoder_impl.h */
+
+/* The sublayers of a layer, in their order. */
+enum sub { SUB_MIXER, SUB_FFN, SUB_TAIL, SUBS };
+
+/* All functions enqueue operations on the rows `p` of a step; scratch.r is the sublayer's result.
+ */
+struct residual_ops {
+    const char *name;
+    /* The stream or streams of the step's embeddings. */
+    int (*begin)(struct decoder *d, const struct decoder_part *p, struct err *e);
+    /* Prepares for layer i a stream that the layer before did not write. NULL: nothing to do. */
+    void (*enter)(struct decoder *d, uint32_t i, const struct decoder_part *p);
+    /* Address of the input of a sublayer, of all rows of the step: [total][hidden]. */
+    const float *(*in)(const struct decoder *d, uint32_t i, enum sub sub);
+    /* Computes it. NULL: enter() or the last write() did. */
+    void (*read)(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p);
+    /* The norm of the sublayer's result, or NULL. */
+    const struct norm *(*post)(const struct decoder *d, uint32_t i, enum sub sub);
+    /* Adds that result, and prepares the next input. */
+    void (*write)(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p);
+    /* x = what the final norm reads, of t rows. NULL: x is the stream. */
+    void (*end)(struct decoder *d, uint32_t t);
+};
+
+extern const struct residual_ops residual_plain, residual_norms, residual_sums, residual_altup,
+    residual_mixed;
+
+/* The kind of a model. */
+const struct residual_ops *residual_of(const struct decoder_spec *s);
+/* What one stage of a pipeline gives to the next: rows of *width numbers for each token. */
+float *residual_rows(const struct decoder *d, uint32_t *width);
+#endif

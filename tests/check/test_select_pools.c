@@ -1,0 +1,183 @@
+/* test_select_pools.c - sparse attention by pools of positions on the CPU: keys of pools against
+ * double precision, whatever the cut of a prompt; which pools a token selects and what it attends
+ * to; the same bits on every instruction set, number of threads and cut; up to the first selection
+ * those of plain attention. */
+#include "tests/check/select_rig.h"
+
+/* A pool that is no multiple of a page */
+enum { POOL = 11, TOP = 9, INDEX_HEADS = 13, LIMIT = POOL * TOP - 1, QKV = (HEADS + 2) * DIM };
+static const struct kv_layer layers[] = {{1, DIM, DIM, false, INDEX}};
+static const struct select_kind kind = {.kv_heads = 1,
+                                        .index_heads = INDEX_HEADS,
+                                        .sets = 1,
+                                        .top = TOP,
+                                        .block = POOL,
+                                        .pooled = true,
+                                        .weighted = true,
+                                        .n_layers = 1,
+                                        .layers = layers};
+
+/* ---------------------------------------------------------------- selections */
+
+/* The score of a complete pool: that of its last key. */
+static double want_score(const struct layer_case *c, uint32_t token, uint32_t pool)
+{
+    const uint32_t last = (pool + 1) * POOL - 1;
+    double k[INDEX], q[INDEX], score = 0;
+    turned(c, last, c->k + (size_t)last * INDEX, k);
+    for (uint32_t h = 0; h < INDEX_HEADS; h++) {
+        const size_t at = (size_t)token * INDEX_HEADS + h;
+        double s = 0;
+        turned(c, token, c->q + at * INDEX, q);
+        for (uint32_t i = 0; i < INDEX; i++)
+            s += q[i] * k[i];
+        score += c->weights[at] * fmax(s, 0);
+    }
+    return score;
+}
+
+/* *n: how many pools a token attends to, the one that is not complete among them. */
+static void check_selection(const struct layer_case *c, uint32_t token, const uint32_t *top,
+                            uint32_t *n)
+{
+    const uint32_t complete = (token + 1) / POOL, tail = (token + 1) % POOL;
+    bool taken[TOKENS / POOL + 2] = {false};
+    double least = INFINITY, most = -INFINITY;
+    *n = TOP - (tail == 0);
+    for (uint32_t i = 0; i < *n; i++) {
+        assert_true(top[i] < complete + (tail > 0) && (i == 0 || top[i] > top[i - 1]));
+        taken[top[i]] = true;
+    }
+    assert_true(!tail || taken[complete]);
+    for (uint32_t b = 0; b < complete; b++) {
+        const double s = want_score(c, token, b);
+        least = taken[b] && s < least ? s : least;
+        most = !taken[b] && s > most ? s : most;
+    }
+    if (!(least > most - 1e-3))
+        fail_msg("token %u: a score of %g is selected, one of %g is not", token, least, most);
+}
+
+static void check_sum(const struct layer_case *c, uint32_t token, uint32_t head,
+                      const uint32_t *top, uint32_t n, const float *got)
+{
+    const float *q = c->qkv + (size_t)token * QKV + (size_t)head * DIM;
+    double sum[DIM] = {0}, all = 0;
+    for (uint32_t key = 0, i = 0; key <= token; key++) {
+        while (top && i < n && top[i] < key / POOL)
+            i++;
+        if (top && (i == n || top[i] != key / POOL))
+            continue;
+        const float *k = c->qkv + (size_t)key * QKV + (size_t)HEADS * DIM;
+        double p = 0;
+        for (uint32_t d = 0; d < DIM; d++)
+            p += 0.3F * (double)q[d] * k[d];
+        all += p = exp(p);
+        for (uint32_t d = 0; d < DIM; d++)
+            sum[d] += p * k[DIM + d];
+    }
+    for (uint32_t d = 0; d < DIM; d++)
+        if (!(fabs(got[d] - sum[d] / all) < 1e-4))
+            fail_msg("token %u, head %u: [%u] = %g, not %g", token, head, d, got[d], sum[d] / all);
+}
+
+static void agrees_with_double_precision(void **state)
+{
+    struct layer_case c;
+    (void)state;
+    case_make(&c, &kind, KV_F32);
+    struct result r = run(&c, 2, ~0ull, TOKENS);
+    for (uint32_t t = 0; t < TOKENS; t += t < LIMIT - 1 ? 23 : t < LIMIT + POOL + 2 ? 1 : 13) {
+        const uint32_t *top = t >= LIMIT ? r.top + (size_t)t * TOP : NULL;
+        uint32_t n = 0;
+        if (top)
+            check_selection(&c, t, top, &n);
+        for (uint32_t h = 0; h < HEADS; h++)
+            check_sum(&c, t, h, top, n, r.o + ((size_t)t * HEADS + h) * DIM);
+    }
+    result_free(&r);
+    case_free(&c);
+}
+
+static void the_same_bits_however_it_is_computed(void **state)
+{
+    (void)state;
+    check_same_bits(&kind);
+}
+
+static void up_to_the_limit_it_is_plain_attention(void **state)
+{
+    (void)state;
+    check_plain_attention(&kind, TOKENS / POOL + 2, LIMIT);
+}
+
+/* ---------------------------------------------------------------- keys of pools */
+
+enum { WIDE = 150, LONG = 97, SIZE = 16 };
+
+/* One sequence in chunks of up to `most` tokens, in two cells that take turns. */
+static float *pooled(const float *k, const float *gates, const float *bias, uint32_t most,
+                     uint64_t features)
+{
+    struct err e = ERR_INIT;
+    struct device *d = device(2, features);
+    struct pool_keys p = {.dim = WIDE, .size = SIZE, .bias = bias};
+    float *out = copy(k, (size_t)LONG * WIDE), *cells = calloc(2, pool_floats(&p) * sizeof(float));
+    const struct state_ref state = {cells, pool_floats(&p)};
+    uint32_t zero = 0, pos[LONG] = {0}, slots[LONG] = {0};
+    for (uint32_t at = 0, n, step = 0; at < LONG; at += n, step++) {
+        n = most == LONG ? LONG : 1 + rng_below(&rng, most);
+        n = n < LONG - at ? n : LONG - at;
+        const struct span span = {.n = n,
+                                  .kv_len = at + n,
+                                  .blocks = &zero,
+                                  .state_in = step % 2,
+                                  .state_out = 1 - step % 2};
+        const struct ragged b = {
+            .n_tokens = n, .n_spans = 1, .pos = pos, .slots = slots, .spans = &span};
+        p.gates = gates + (size_t)at * WIDE;
+        assert_int_equal(ops->step_begin(d, &b, &e), 0);
+        ops->pool_keys(d, out + (size_t)at * WIDE, &state, &p);
+        assert_int_equal(ops->step_end(d, &e), 0);
+    }
+    free(cells);
+    ops->close(d);
+    return out;
+}
+
+static void keys_of_pools_are_weighted_sums(void **state)
+{
+    float *k = rng_floats(&rng, LONG * WIDE), *gates = rng_floats(&rng, LONG * WIDE);
+    float *bias = rng_floats(&rng, SIZE * WIDE);
+    (void)state;
+    for (uint32_t i = 0; i < LONG * WIDE; i++)
+        gates[i] *= 2;
+    float *whole = pooled(k, gates, bias, LONG, ~0ull), *parts = pooled(k, gates, bias, 7, 0);
+    assert_memory_equal(whole, parts, sizeof(float) * LONG * WIDE);
+    for (uint32_t t = 0; t < LONG; t++)
+        for (uint32_t i = 0; i < WIDE; i++) {
+            double sum = 0, all = 0, most = -INFINITY, logit[SIZE];
+            for (uint32_t j = 0; t % SIZE == SIZE - 1 && j < SIZE; j++) {
+                logit[j] = (double)gates[(t - SIZE + 1 + j) * WIDE + i] + bias[j * WIDE + i];
+                most = fmax(most, logit[j]);
+            }
+            for (uint32_t j = 0; t % SIZE == SIZE - 1 && j < SIZE; j++) {
+                const double w = exp(logit[j] - most);
+                sum += w * k[(t - SIZE + 1 + j) * WIDE + i], all += w;
+            }
+            assert_true(fabs(whole[t * WIDE + i] - (all > 0 ? sum / all : 0)) < 1e-4);
+        }
+    free(k), free(gates), free(bias), free(whole), free(parts);
+}
+
+int main(void)
+{
+    rng = rng_new();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(agrees_with_double_precision),
+        cmocka_unit_test(the_same_bits_however_it_is_computed),
+        cmocka_unit_test(up_to_the_limit_it_is_plain_attention),
+        cmocka_unit_test(keys_of_pools_are_weighted_sums),
+    };
+    return cmocka_run_group_tests_name("select pools", tests, NULL, NULL);
+}
