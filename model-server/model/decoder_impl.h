@@ -17,6 +17,13 @@ static inline float *decoder_rows(const struct decoder *d, float *area,
     return area + (size_t)p->first * d->spec.hidden;
 }
 
+/* Loads what precedes the layers; the size of the embedding table. */
+struct amount decoder_load_first(struct loader *l);
+/* Loads what follows them; `embed`: that size. */
+void decoder_load_last(struct loader *l, struct amount embed);
+/* Loads what precedes and what follows the layers, as far as this stage has them. */
+void decoder_load_ends(struct loader *l);
+
 int decoder_check(const struct decoder *d, const struct ragged *b, struct err *e);
 /* How many of `tokens` tokens one pass processes. */
 uint32_t decoder_pass_of(const struct decoder *d, uint32_t tokens);

@@ -10,17 +10,6 @@
 #include <string.h>
 
 static const int64_t REPORT_NS = 5000000000;
-static const double UNIT_LEAST = 1e-12; /* of a length that divides a row of the head */
-
-struct norm loader_norm(struct loader *l, enum role role, int layer)
-{
-    const struct decoder_spec *s = &l->d->spec;
-    const uint32_t width = role == W_EMBED_NORM ? spec_embed_dim(s) : s->hidden;
-    struct norm n = {.kind = s->norm.kind, .eps = s->norm.eps};
-    n.w = s->norm.bare ? loader_ones(l, width) : loader_weight_vector(l, role, layer, width);
-    n.b = s->bias.norm ? loader_bias(l, role, layer, width) : NULL;
-    return n;
-}
 
 /* ---------------------------------------------------------------- layers */
 
@@ -107,15 +96,6 @@ static float gate_of(struct loader *l, enum role role, uint32_t layer)
     return s->residual_scale * tanhf(gate);
 }
 
-/* Of decoder_spec.stream_mean: the norm reads the stream after `n` terms. */
-static struct norm stream_norm(struct loader *l, enum role role, int layer, uint32_t n)
-{
-    struct norm y = loader_norm(l, role, layer);
-    if (l->d->spec.stream_mean)
-        y.eps *= (float)n;
-    return y;
-}
-
 static void load_layer(struct loader *l, uint32_t at)
 {
     struct decoder *d = l->d;
@@ -131,11 +111,11 @@ static void load_layer(struct loader *l, uint32_t at)
     const enum norm_place place = spec_norms(s, at);
     const bool before = norm_place_before(place), mixer = ls->mixer != MIXER_NONE;
     if (before && mixer && !(s->no_first_norm && layer == 0))
-        y->mixer_norm = stream_norm(l, W_ATTN_NORM, layer, 2 * i + 1);
+        y->mixer_norm = loader_stream_norm(l, W_ATTN_NORM, layer, 2 * i + 1);
     if (mixer)
         load_sublayer(l, &y->mixer, mixers[ls->mixer], i, &d->mixer_width);
     if (before && !ls->no_ffn && (!s->parallel || !s->shared_norm))
-        y->ffn_norm = stream_norm(l, W_MLP_NORM, layer, 2 * i + 2);
+        y->ffn_norm = loader_stream_norm(l, W_MLP_NORM, layer, 2 * i + 2);
     if (place != NORM_BEFORE && place != NORM_STREAM) {
         y->post_mixer_norm = loader_norm(l, W_POST_ATTN_NORM, layer);
         if (!ls->no_ffn)
@@ -173,234 +153,6 @@ void decoder_load_layer(struct loader *l, uint32_t at)
     load_layer(l, at);
     l->a = first;
     l->first_layer = named;
-}
-
-/* Tied or not, the whole head is read for every token and is a fifth of a small model. So it is
- * quantised too, separate from a tied table. Always with 8 bits: 4 would cost a tenth of the
- * quality that the layers' 4 bits cost (docs/results/quality.md). With 8-bit activations if the
- * layers use them: with exact ones a batch of 16 would spend half of its step here. */
-enum quant loader_head_quant(enum quant q) { return q == QUANT_INT4 ? QUANT_W8A8 : q; }
-
-/* Computes the table of positions: see enum sines. */
-static void load_sines(struct loader *l)
-{
-    struct decoder *d = l->d;
-    const uint32_t width = d->spec.hidden, n = width / 2, rows = spec_position_rows(&d->spec);
-    const uint32_t over = d->spec.sines == SINES_OF_HALF ? n : n - 1;
-    float *of = malloc((size_t)rows * width * sizeof(*of));
-    if (!of) {
-        loader_nomem(l);
-        return;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        const float turn = expf((float)i * -(float)(log(10000) / over));
-        for (uint32_t p = 0; p < rows; p++) {
-            of[(size_t)p * width + i] = sinf((float)p * turn);
-            of[(size_t)p * width + n + i] = cosf((float)p * turn);
-        }
-    }
-    struct mat_part p = {.data = of,
-                         .dtype = DT_F32,
-                         .rows = rows,
-                         .cols = width,
-                         .row_stride = width,
-                         .col_stride = 1};
-    d->positions = l->failed ? NULL : loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
-    free(of);
-}
-
-/* A row for each position and token type: the sums of their tables, in fp32; without learned
- * positions, only of types. Random ones need no sum. */
-static void load_positions(struct loader *l)
-{
-    struct decoder *d = l->d;
-    const struct decoder_spec *s = &d->spec;
-    const int64_t n = spec_position_rows(s), types = s->token_types ? s->token_types : 1;
-    const uint32_t width = s->narrow_head ? s->hidden : spec_embed_dim(s);
-    if (!s->token_types || !l->c) {
-        const enum role role = l->a->names[W_POSITIONS] ? W_POSITIONS : W_TOKEN_TYPES;
-        struct mat_part p = loader_part(l, role, NO_LAYER, NO_EXPERT, false, n * types, width);
-        d->positions = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
-        return;
-    }
-    struct mat_part at = {0};
-    if (l->a->names[W_POSITIONS])
-        at = loader_rows(
-            loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, n + s->more_positions, width),
-            0, (uint32_t)n);
-    struct mat_part of = loader_part(l, W_TOKEN_TYPES, NO_LAYER, NO_EXPERT, false, types, width);
-    struct mat_part task = {0};
-    if (s->token_tasks)
-        task = loader_part(l, W_TOKEN_TASKS, NO_LAYER, NO_EXPERT, false, s->token_tasks, width);
-    loader_make_numbers(l, &at, 1, DT_F32, QUANT_NONE);
-    loader_make_numbers(l, &of, 1, DT_F32, QUANT_NONE);
-    loader_make_numbers(l, &task, 1, DT_F32, QUANT_NONE);
-    float *sums = malloc((size_t)(n * types) * width * sizeof(*sums));
-    if (!sums)
-        loader_nomem(l);
-    for (int64_t t = 0; sums && t < types && !l->failed; t++)
-        for (int64_t i = 0; i < n * width; i++)
-            sums[t * n * width + i] = (at.data ? number_at(at.data, at.dtype, i) : 0) +
-                                      number_at(of.data, of.dtype, t * width + i % width) +
-                                      (task.data ? number_at(task.data, task.dtype, i % width) : 0);
-    struct mat_part p = {.data = sums,
-                         .dtype = DT_F32,
-                         .rows = n * types,
-                         .cols = width,
-                         .row_stride = width,
-                         .col_stride = 1};
-    d->positions = l->failed ? NULL : loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
-    free(sums);
-}
-
-/* The rows [rows, cols] of a part, divided by their lengths; the caller frees the data. */
-static float *unit_rows(struct loader *l, struct mat_part *p)
-{
-    loader_numbers(l, p);
-    float *of = l->failed ? NULL : malloc((size_t)(p->rows * p->cols) * sizeof(*of));
-    if (!of && !l->failed)
-        loader_nomem(l);
-    for (int64_t r = 0; of && r < p->rows; r++) {
-        float *row = of + r * p->cols;
-        double squares = 0;
-        for (int64_t i = 0; i < p->cols; i++) {
-            row[i] = number_at(p->data, p->dtype, r * p->row_stride + i * p->col_stride);
-            squares += (double)row[i] * row[i];
-        }
-        const double length = sqrt(squares);
-        for (int64_t i = 0; i < p->cols; i++)
-            row[i] = (float)(row[i] / (length > UNIT_LEAST ? length : UNIT_LEAST));
-    }
-    *p = (struct mat_part){.data = of,
-                           .dtype = DT_F32,
-                           .rows = p->rows,
-                           .cols = p->cols,
-                           .row_stride = p->cols,
-                           .col_stride = 1,
-                           .name = p->name};
-    return of;
-}
-
-static void load_head_bias(struct loader *l)
-{
-    struct decoder *d = l->d;
-    const uint32_t n = d->spec.vocab;
-    const struct slice v = d->split.vocab;
-    struct mat_part p;
-    if (!l->a->names[W_HEAD_BIAS])
-        p = loader_part(l, W_HEAD, NO_LAYER, NO_EXPERT, true, n, 1);
-    else if (!l->c || checkpoint_find_weight(l->c, l->a, l->a->names[W_HEAD_BIAS]))
-        p = loader_table(l, W_HEAD_BIAS, NO_LAYER, "", n, 1);
-    else
-        return;
-    p = loader_rows(p, v.first, v.n);
-    d->head_bias = loader_vector(l, &p, 1, 0);
-}
-
-static void load_head(struct loader *l, struct amount embed)
-{
-    struct decoder *d = l->d;
-    const struct decoder_spec *s = &d->spec;
-    const struct slice v = d->split.vocab;
-    const struct amount before = d->weights;
-    struct mat_part p;
-    d->head = d->stage.begins ? d->embed : NULL;
-    /* trained separately; transformers 5 does the same */
-    bool own = s->tied && loader_own_head(l);
-    if (own)
-        log_msg(LOG_WARN,
-                "config.json ties the head to the embedding; another is stored, and used");
-    const enum quant quant = loader_head_quant(d->quant);
-    if (!s->tied || own || quant || !d->stage.begins) {
-        enum role role = !s->tied || own ? W_HEAD : W_EMBED;
-        const uint32_t width = s->narrow_head ? s->embed_dim : s->hidden;
-        const int64_t more = role == W_EMBED ? s->more_embeds : 0;
-        p = loader_part(l, role, NO_LAYER, NO_EXPERT, false, s->vocab + more, width);
-        p = loader_rows(p, v.first, v.n);
-        float *unit = s->unit_head && l->c && !d->sample ? unit_rows(l, &p) : NULL;
-        d->head = loader_pack(l, &p, 1, d->dtype, quant);
-        free(unit);
-        if (role == W_EMBED) {
-            d->copies.bytes = d->weights.bytes - before.bytes;
-            d->copies.elements = d->weights.elements - before.elements;
-        }
-    }
-    if (d->stage.begins && d->head == d->embed) { /* it is a matrix of a product as well */
-        d->tables.bytes -= embed.bytes;
-        d->tables.elements -= embed.elements;
-    }
-    if (s->narrow_head || s->head_dense) {
-        const uint32_t rows = s->narrow_head ? s->embed_dim : s->hidden;
-        p = loader_part(l, W_HEAD_PROJECT, NO_LAYER, NO_EXPERT, false, rows, s->hidden);
-        d->head_project = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
-    }
-    if (s->head_dense_bias)
-        d->head_project_bias = loader_bias(l, W_HEAD_PROJECT, NO_LAYER, s->hidden);
-    if (s->head_dense)
-        d->head_norm = loader_norm(l, W_HEAD_NORM, NO_LAYER);
-    if (s->bias.head)
-        load_head_bias(l);
-}
-
-static void load_embed_project(struct loader *l)
-{
-    const struct decoder_spec *s = &l->d->spec;
-    struct mat_part p =
-        loader_part(l, W_EMBED_PROJECT, NO_LAYER, NO_EXPERT, false, s->hidden, s->embed_dim);
-    l->d->embed_project = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
-    if (!s->narrow_head)
-        l->d->embed_bias = loader_bias(l, W_EMBED_PROJECT, NO_LAYER, s->hidden);
-}
-
-/* Loads everything before the layers. Returns the size of the embedding table. */
-static struct amount load_first(struct loader *l)
-{
-    struct decoder *d = l->d;
-    const struct decoder_spec *s = &d->spec;
-    const struct slice v = d->split.vocab;
-    if (!d->front.embed) {
-        struct mat_part p =
-            loader_rows(loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false,
-                                    (int64_t)s->vocab + s->more_embeds, spec_embed_dim(s)),
-                        v.first, v.n);
-        d->embed = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
-    }
-    const struct amount embed = d->tables = d->weights;
-    decoder_other_load(l);
-    if (s->learned_positions) {
-        if (s->sines)
-            load_sines(l);
-        else
-            load_positions(l);
-        d->tables = d->weights;
-    }
-    if (s->embed_norm)
-        d->embed_norm = loader_norm(l, W_EMBED_NORM, NO_LAYER);
-    if (s->embed_dim)
-        load_embed_project(l);
-    if (s->altup.n)
-        decoder_altup_load(l);
-    return embed;
-}
-
-/* Loads everything after the layers; `embed`: size of the embedding table. */
-static void load_last(struct loader *l, struct amount embed)
-{
-    struct decoder *d = l->d;
-    if (!d->spec.no_final_norm)
-        d->final_norm = stream_norm(l, W_FINAL_NORM, NO_LAYER, 2 * d->spec.n_layers + 1);
-    if (d->spec.mix.n)
-        decoder_mixed_load_last(l);
-    if (!d->encodes)
-        load_head(l, embed);
-}
-
-static void load_outer(struct loader *l)
-{
-    const struct stage *g = &l->d->stage;
-    const struct amount embed = g->begins ? load_first(l) : (struct amount){0};
-    if (g->ends)
-        load_last(l, embed);
 }
 
 /* Its size is counted separately: the model's tokens do not read it. */
@@ -465,11 +217,11 @@ static int measure(const struct loader *of, struct stage_sizes *z)
     if (!d.layers)
         return err_nomem(l.e);
     d.stage = (struct stage){0, d.spec.n_layers, true, true};
-    load_first(&l);
+    decoder_load_first(&l);
     z->embed = d.weights.bytes;
     d.stage.begins = false; /* the head is not the embedding table, and on another rank */
     before = d.weights.bytes;
-    load_last(&l, (struct amount){0});
+    decoder_load_last(&l, (struct amount){0});
     z->head = d.weights.bytes - before;
     for (uint32_t i = 0; i < d.spec.n_layers && !l.failed; i++) {
         before = d.weights.bytes;
@@ -517,7 +269,7 @@ static int begin(struct loader *l)
         return -1;
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         rope_init(&d->rope[i], &d->spec.rope[i], d->spec.max_positions);
-    load_outer(l);
+    decoder_load_ends(l);
     return l->failed ? -1 : 0;
 }
 

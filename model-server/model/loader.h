@@ -123,6 +123,8 @@ float *loader_scaled_bias(struct loader *l, enum role role, enum role scale, int
 /* decoder_load.c: the norm [hidden] of a role; the scheme of the head if the layers are
  * quantised. */
 struct norm loader_norm(struct loader *l, enum role role, int layer);
+/* The norm of the stream after `n` terms, counted from the embedding: decoder_spec.stream_mean. */
+struct norm loader_stream_norm(struct loader *l, enum role role, int layer, uint32_t n);
 enum quant loader_head_quant(enum quant q);
 
 /* A whole vector [n]: the ".bias" of a role; the ".weight" of a norm, plus the spec's

@@ -1,0 +1,57 @@
+/* streams.h - several residual streams of a model: parameters of altup() and mix() of a backend. */
+#ifndef MODEL_SERVER_BACKEND_STREAMS_H
+#define MODEL_SERVER_BACKEND_STREAMS_H
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Parallel residual streams (AltUp, arXiv 2301.13310): streams[n][rows][elements], of which a layer
+ * computes stream `active`.
+ *
+ * PREDICT, coefs[rows][n][n]: stream j += the sum over i of coefs[j][i] * stream i, with the
+ * streams as they were. Then x = the active stream.
+ *
+ * CORRECT, coefs[rows][n]: stream j += (1 + coefs[j]) * (x - the active stream as it was). Then
+ * x = the active stream.
+ *
+ * SPREAD: every stream but the first += x. */
+enum altup_kind { ALTUP_PREDICT, ALTUP_CORRECT, ALTUP_SPREAD };
+enum { ALTUP_MOST = 8 }; /* streams */
+struct altup {
+    enum altup_kind kind;
+    uint32_t n, active;
+    float *streams;
+    const float *coefs;
+};
+
+/* Mixed residual streams (hyper-connections, arXiv 2409.19606): streams[rows][n][elements]. A
+ * sublayer reads a weighted sum of them, and its result is added to each, all by factors of the
+ * token. factors[rows][mix_factors()]: g = product * scale / r + base with r the root of the mean
+ * square of a token's streams plus eps; scale[0], scale[1] and scale[2] are those of the three
+ * parts:
+ *
+ * - n of the sum: sigmoid(g) + floor;
+ * - n of the result: magnitude * sigmoid(g) + result_floor;
+ * - with `rounds` [n][n], of each stream in each: a softmax of rows plus floor, then Sinkhorn's
+ *   scaling to a doubly stochastic matrix (arXiv 2512.24880): columns divided by their sums plus
+ *   floor, then rows and columns in turns, `rounds` times columns in all.
+ *
+ * SPREAD: every stream = x. READ: `factors` has products of the streams; x = the weighted sum, and
+ * the factors of the other parts replace their products. WRITE: stream k = the sum over j of the
+ * factor [j][k] * stream j (without `rounds` stream k itself), plus the k-th factor of the result *
+ * x. MEAN: x = the mean of the streams. */
+enum mix_kind { MIX_SPREAD, MIX_READ, MIX_WRITE, MIX_MEAN };
+enum { MIX_MOST = 8 }; /* streams */
+struct mix {
+    enum mix_kind kind;
+    uint32_t n, rounds;
+    bool last; /* READ: only of the sum */
+    float *streams, *factors;
+    const float *scale, *base;
+    float eps, floor, magnitude, result_floor;
+};
+/* Numbers of a token in `factors`. */
+static inline uint32_t mix_factors(const struct mix *p)
+{
+    return p->last ? p->n : p->rounds ? p->n * (2 + p->n) : 2 * p->n;
+}
+#endif
