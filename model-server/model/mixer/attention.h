@@ -1,0 +1,39 @@
+/* attention.h - the weights and sizes of softmax attention, for attention.c and attention_load.c.
+ */
+#ifndef MODEL_SERVER_MODEL_MIXER_ATTENTION_H
+#define MODEL_SERVER_MODEL_MIXER_ATTENTION_H
+#include "model-server/model/loader.h"
+#include "model-server/model/mixer/apart.h"
+#include "model-server/model/mixer/blocks.h"
+
+struct attention {
+    struct weight *qkv;          /* [q, k and v of this rank's heads, hidden] */
+    struct weight *qkv_embedded; /* the same of the embedding, or NULL */
+    struct weight *o;            /* [hidden, heads * v_dim] */
+    struct weight *gate;         /* [heads * v_dim, hidden], or NULL */
+    float *qkv_bias, *o_bias, *gate_bias;
+    float *q_norm, *k_norm;    /* [head_dim], or of all this rank's heads */
+    float *v_norm;             /* [v_dim] ones */
+    float *sub_norm;           /* before `o`: of this rank's heads, or NULL */
+    float *sinks, *alibi;      /* [heads] */
+    float *near;               /* [heads][2 * most + 1] */
+    struct apart *apart;       /* or NULL */
+    struct block_index *index; /* or NULL */
+    struct clip qkv_clip, o_clip;
+};
+
+/* Sizes of a layer on this rank. */
+struct attention_shape {
+    uint32_t dim, v_dim, heads, kv_heads;
+    /* elements of a row: of q, k, v; of the weighted sums of values; of the product, which has no k
+     * and v if another layer's are read */
+    uint32_t q, k, v, sums, qkv;
+    uint32_t new_kv_heads; /* heads of k, and of v, that the product computes */
+};
+struct attention_shape attention_shape(const struct decoder *d, uint32_t layer);
+
+/* struct sublayer_ops of layer.h: a struct attention, NULL after an error that the loader
+ * records. */
+void *attention_load(struct loader *l, uint32_t layer);
+void attention_free(struct decoder *d, void *self);
+#endif
