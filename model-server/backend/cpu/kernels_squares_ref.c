@@ -5,13 +5,22 @@
 #include "model-server/backend/numbers.h"
 #include <math.h>
 
-/* The units read subnormal numbers as zero and produce none. */
-static float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }
+/* Into each form of the function below: with the instruction for fmaf(), which is a call
+ * otherwise, and without. */
+#define INLINE static inline __attribute__((always_inline))
+#ifdef __x86_64__
+#define BOTH_FORMS __attribute__((target_clones("fma", "default")))
+#else
+#define BOTH_FORMS
+#endif
 
-static float number(const uint16_t *p, uint32_t i) { return no_subnormal(f32_of_bf16(p[i])); }
+/* The units read subnormal numbers as zero and produce none. */
+INLINE float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }
+
+INLINE float number(const uint16_t *p, uint32_t i) { return no_subnormal(f32_of_bf16(p[i])); }
 
 /* One step of one sum: x is 32 columns of a row, w the first pair of its output. */
-static float step_bf16(float sum, const char *x, const char *w)
+INLINE float step_bf16(float sum, const char *x, const char *w)
 {
     const uint16_t *xs = (const uint16_t *)(const void *)x, *ws = (const void *)w;
     float chain[2] = {0, 0};
@@ -30,7 +39,7 @@ static uint32_t step_i8(uint32_t sum, const char *x, const char *w)
     return sum;
 }
 
-static void sum_bf16(float *sum, const char *x, const char *w, const struct squares *t)
+INLINE void sum_bf16(float *sum, const char *x, const char *w, const struct squares *t)
 {
     float s = t->add ? *sum : 0.0f;
     for (uint32_t i = 0; i < t->steps * t->parts; i++)
@@ -62,7 +71,7 @@ static const char *w_at(const struct squares *t, uint32_t i)
     return panel + (size_t)(i % SQUARE) * sizeof(float);
 }
 
-void k_squares_bf16_ref(const struct squares *t)
+BOTH_FORMS void k_squares_bf16_ref(const struct squares *t)
 {
     for (uint32_t r = 0; r < t->tall * t->rows; r++)
         for (uint32_t i = 0; i < t->wide * SQUARE; i++)
