@@ -161,10 +161,11 @@ static bool use_in(const struct arch *a, const char *name, struct gguf_use *u)
         u->suffix = gguf_whole_name(u->role) ? "" : ".weight";
         return true;
     }
-    if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0) ||
-        !named(a, name, (size_t)(dot - name), u))
+    const bool bias = dot && strcmp(dot, ".bias") == 0;
+    if (!dot || (!bias && strcmp(dot, ".weight") != 0) || !named(a, name, (size_t)(dot - name), u))
         return false;
-    u->suffix = gguf_whole_name(u->role) ? "" : dot;
+    /* never a part of `name`, which use_in_cross() makes */
+    u->suffix = gguf_whole_name(u->role) ? "" : bias ? ".bias" : ".weight";
     return true;
 }
 

@@ -21,15 +21,20 @@ struct acceptance acceptance_new(void)
     return a;
 }
 
+/* Heads are excluded: gate.h stops those that do not pay. */
+static bool may_stop(enum draft_kind k) { return k <= DRAFT_LONG_MATCH; }
+static bool is_match(enum draft_kind k) { return k >= DRAFT_SHORT_MATCH && k <= DRAFT_LONG_MATCH; }
+
 void acceptance_learn(struct acceptance *a, enum draft_kind k, uint32_t verified, uint32_t accepted)
 {
     for (uint32_t i = 0; i < accepted; i++)
         a->rate[k] += (1 - a->rate[k]) * LEARN;
     if (accepted < verified)
-        a->rate[k] -= a->rate[k] * (a->proven[k] || accepted ? LEARN : LEARN_AT_FIRST);
+        a->rate[k] -=
+            a->rate[k] * (a->proven[k] || accepted || !may_stop(k) ? LEARN : LEARN_AT_FIRST);
     if (accepted)
         a->losses[k] = 0, a->proven[k] = true;
-    else if (a->losses[k] < MOST_LOSSES)
+    else if (may_stop(k) && a->losses[k] < MOST_LOSSES)
         a->losses[k]++;
 }
 
@@ -41,7 +46,7 @@ void acceptance_fade(struct acceptance *a, enum draft_kind k)
 double draft_gain(const struct acceptance *a, enum draft_kind k, uint32_t j)
 {
     double p = 1;
-    if (j > 1 && !a->proven[k] && k >= DRAFT_SHORT_MATCH && k <= DRAFT_LONG_MATCH)
+    if (j > 1 && !a->proven[k] && is_match(k))
         return 0;
     while (j--)
         p *= a->rate[k];

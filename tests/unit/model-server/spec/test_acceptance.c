@@ -57,12 +57,13 @@ static double price(const struct world *w, int first, int steps)
     return time / tokens / ((1 + w->cost * (w->seqs - 1)) / w->seqs);
 }
 
-/* A draft in every step, and none is ever right: a text of 100 tokens, and a longer one. */
+/* An n-gram matches in every step, and none is ever right: a text of 100 tokens, and a longer one.
+ */
 static void drafts_that_are_never_right_cost_less_than_three_percent(void **state)
 {
     double worst = 0, longest = 0;
     (void)state;
-    for (enum draft_kind k = DRAFT_OFFERED; k <= DRAFT_HEAD; k++)
+    for (enum draft_kind k = DRAFT_OFFERED; k <= DRAFT_LONG_MATCH; k++)
         for (uint32_t seqs = 1; seqs <= MOST; seqs *= 2)
             for (double cost = 0.0005; cost < 1.2; cost *= 1.25) {
                 const struct world w = {.cost = cost, .seqs = seqs, .kind = k};
