@@ -16,7 +16,7 @@ INLINE v16 step_weights(const char *at, enum panel type, int which)
 
 INLINE v16 dot2(v16 w, v16 x, v16 sum) { return _mm512_dpbf16_ps(sum, (__m512bh)w, (__m512bh)x); }
 
-#define TILE_FMA dot2
+#define TILE_FMA(w, x, sum, rows) dot2(w, x, sum)
 #include "model-server/backend/cpu/kernels_tile.inc.h"
 
 void k_tile_bf16x2_avx512bf16(const struct tile *t) { tile(t, PANEL_BF16X2); }

@@ -47,7 +47,13 @@ INLINE v16 step_weights(const char *at, enum panel type, int which)
     return i_float(which ? i_and(pair, i_set(0xffff0000)) : i_shl(pair, 16));
 }
 
-#define TILE_FMA v_fma_sum
+/* Where gcc's own allocation is bad: it is good, and faster, with other numbers of rows. */
+INLINE v16 tile_fma(v16 w, v16 x, v16 sum, const uint32_t rows)
+{
+    return rows == 4 || rows == 5 ? v_fma_sum(w, x, sum) : v_fma(w, x, sum);
+}
+
+#define TILE_FMA tile_fma
 #include "model-server/backend/cpu/bf16_bits.inc.h"
 #include "model-server/backend/cpu/kernels_tile.inc.h"
 #include "model-server/backend/cpu/kernels_widen.inc.h"

@@ -1,7 +1,7 @@
 /* kernels_tile.inc.h - products of panels with tiles of rows, once for all instruction sets. The
  * including file defines the vector v16, enum panel, step_weights() (the weights of one column),
- * TILE_FMA(w, x, sum), and how many sums fit its registers: ROWS_MAX rows of x by PANELS(rows)
- * panels. */
+ * TILE_FMA(w, x, sum, rows), and how many sums fit its registers: ROWS_MAX rows of x by
+ * PANELS(rows) panels. */
 
 enum { X_AHEAD = 128 };
 
@@ -18,7 +18,8 @@ INLINE void column(v16 (*acc)[4], const char *w, size_t at, size_t w_bytes, cons
     UNROLL for (uint32_t r = 0; r < rows; r++)
     {
         v16 xr = v_set(x[r]);
-        UNROLL for (uint32_t p = 0; p < panels; p++) acc[r][p] = TILE_FMA(wk[p], xr, acc[r][p]);
+        UNROLL for (uint32_t p = 0; p < panels; p++) acc[r][p] =
+            TILE_FMA(wk[p], xr, acc[r][p], rows);
     }
 }
 
