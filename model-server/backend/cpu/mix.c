@@ -28,25 +28,16 @@ static float *factors_at(const struct mix_job *j, size_t t)
 
 /* ---------------------------------------------------------------- factors */
 
-static void divide_columns(float *m, uint32_t n, float floor)
+/* The n lines of a matrix, `line` apart, whose numbers are `step` apart: each is divided by its sum
+ * plus `floor`. */
+static void divide(float *m, uint32_t n, uint32_t line, uint32_t step, float floor)
 {
-    for (uint32_t c = 0; c < n; c++) {
+    for (uint32_t i = 0; i < n; i++, m += line) {
         float sum = 0;
-        for (uint32_t r = 0; r < n; r++)
-            sum += m[r * n + c];
-        for (uint32_t r = 0; r < n; r++)
-            m[r * n + c] /= sum + floor;
-    }
-}
-
-static void divide_rows(float *m, uint32_t n, float floor)
-{
-    for (uint32_t r = 0; r < n; r++) {
-        float sum = 0;
-        for (uint32_t c = 0; c < n; c++)
-            sum += m[r * n + c];
-        for (uint32_t c = 0; c < n; c++)
-            m[r * n + c] /= sum + floor;
+        for (uint32_t k = 0; k < n; k++)
+            sum += m[k * step];
+        for (uint32_t k = 0; k < n; k++)
+            m[k * step] /= sum + floor;
     }
 }
 
@@ -64,12 +55,13 @@ static void softmax(float *row, uint32_t n, float floor)
 /* From products to the factors of the streams in each other. */
 static void balance(const struct mix *p, float *m)
 {
-    for (uint32_t r = 0; r < p->n; r++)
-        softmax(m + r * p->n, p->n, p->floor);
-    divide_columns(m, p->n, p->floor);
+    const uint32_t n = p->n;
+    for (uint32_t r = 0; r < n; r++)
+        softmax(m + r * n, n, p->floor);
+    divide(m, n, 1, n, p->floor); /* columns */
     for (uint32_t i = 1; i < p->rounds; i++) {
-        divide_rows(m, p->n, p->floor);
-        divide_columns(m, p->n, p->floor);
+        divide(m, n, n, 1, p->floor); /* rows */
+        divide(m, n, 1, n, p->floor);
     }
 }
 

@@ -114,7 +114,7 @@ struct world {
     struct machine m;
     struct pace pace;
     struct contest contest;
-    bool bounded;      /* as the scheduler does; else as if nobody competed */
+    bool bounded;      /* with the bounds of contest.h */
     double now, ahead; /* ahead: the end of a forward pass that was run ahead; 0: none */
     struct request many[CLIENTS], one;
     double firsts[512]; /* of the one: seconds to the first token, without its first requests */
