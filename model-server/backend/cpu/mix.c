@@ -30,13 +30,13 @@ static float *factors_at(const struct mix_job *j, size_t t)
 
 /* The n lines of a matrix, `line` apart, whose numbers are `step` apart: each is divided by its sum
  * plus `floor`. */
-static void divide(float *m, uint32_t n, uint32_t line, uint32_t step, float floor)
+static void divide(float *m, size_t n, size_t line, size_t step, float floor)
 {
-    for (uint32_t i = 0; i < n; i++, m += line) {
+    for (size_t i = 0; i < n; i++, m += line) {
         float sum = 0;
-        for (uint32_t k = 0; k < n; k++)
+        for (size_t k = 0; k < n; k++)
             sum += m[k * step];
-        for (uint32_t k = 0; k < n; k++)
+        for (size_t k = 0; k < n; k++)
             m[k * step] /= sum + floor;
     }
 }
@@ -57,7 +57,7 @@ static void balance(const struct mix *p, float *m)
 {
     const uint32_t n = p->n;
     for (uint32_t r = 0; r < n; r++)
-        softmax(m + r * n, n, p->floor);
+        softmax(m + (size_t)r * n, n, p->floor);
     divide(m, n, 1, n, p->floor); /* columns */
     for (uint32_t i = 1; i < p->rounds; i++) {
         divide(m, n, n, 1, p->floor); /* rows */
@@ -82,7 +82,7 @@ static void make_factors(const struct mix_job *j, size_t t, float sum[MIX_MOST])
             f[i] = i < 2 * n ? p->magnitude * math_sigmoid(g) + p->result_floor : g;
     }
     if (!p->last && p->rounds)
-        balance(p, f + 2 * n);
+        balance(p, f + 2 * (size_t)n);
 }
 
 /* ---------------------------------------------------------------- rows */
@@ -127,7 +127,7 @@ static void write_row(const struct mix_job *j, size_t t)
 static void mix_row(const struct mix_job *j, size_t t)
 {
     const uint32_t n = j->p->n;
-    float by[MIX_MOST];
+    float by[MIX_MOST] = {0};
     switch (j->p->kind) {
     case MIX_SPREAD:
         for (uint32_t s = 0; s < n; s++)
