@@ -69,7 +69,7 @@ static int check_layer(const struct kv_desc *k, const struct kv_layer *l, struct
             e, ERR_VALIDATION,
             "head dimension %u: the CUDA backend takes keys up to %d and values up to %d", l->k_dim,
             ANY_HEAD_DIM, ANY_VALUE_DIM);
-    if (l->latent ? l->v_dim >= l->k_dim || l->n_heads != 1 : l->v_dim > l->k_dim)
+    if (l->v_dim > l->k_dim || (l->latent && l->n_heads != 1))
         return err_set(e, ERR_VALIDATION,
                        "values of %u beside keys of %u: the CUDA backend takes no wider ones",
                        l->v_dim, l->k_dim);
