@@ -487,6 +487,11 @@ struct decoder_spec {
     /* ALiBi (arXiv 2108.12409): scores decrease with distance by a slope per head, see
      * alibi_slopes(). */
     struct alibi_spec alibi;
+    /* With NORM_SUM: not 0: a convolution of so many tokens, an odd number, of the first layer's
+     * input. Its activation and that layer's result are added, and the norm of the sum is the next
+     * layer's input (DeBERTa 2). */
+    uint32_t first_conv;
+    enum act first_conv_act;
     struct near_spec near;
     struct apart_spec apart; /* with as many key-value heads as heads, no rotation; QKV_SEPARATE
                                 or `own` */
