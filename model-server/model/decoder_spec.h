@@ -132,8 +132,8 @@ enum mixer_kind {
     MIXER_GATED,  /* a short convolution and a real-gated linear recurrence (RG-LRU, arXiv
                      2402.19427), gated by another product of the input */
     MIXER_PAIR,   /* attention and Mamba-2 in parallel (Falcon-H1, arXiv 2507.22448) */
-    /* Mamba-2 whose input is the stream plus the result of a block of attention and an MLP, which
-     * several layers share (Zamba2, arXiv 2411.15242) */
+    /* Mamba-2, or with recur_spec.step_rank Mamba, whose input is the stream plus the result of a
+     * block of attention and an MLP, which several layers share (Zamba2, arXiv 2411.15242) */
     MIXER_SHARED,
     /* Cross-attention to rows of images (Llama 3.2 Vision, arXiv 2407.21783) or of an encoder of
      * texts (arXiv 1706.03762): q is computed from the token, k and v from those rows. Tokens that
@@ -207,6 +207,9 @@ struct recur_spec {
     /* MIXER_MAMBA: rank of the steps' projection; the norm of steps, keys and queries, without
      * weights or with. Its channels are heads of one key head. */
     uint32_t step_rank;
+    /* MIXER_MAMBA: not 0: so many recurrences, each of heads * value_dim channels of its own,
+     * without proj_bias and scan_norm (Zamba) */
+    uint32_t parts;
     enum scan_norm { SCAN_NORM_NONE, SCAN_NORM_BARE, SCAN_NORM_WEIGHTS } scan_norm;
     float scan_eps;
     /* MIXER_PAIR: factors of the products before the recurrence, in their order; of its result,
