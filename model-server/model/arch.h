@@ -23,7 +23,8 @@ enum role {
     W_APART_Q,
     W_Q_BIAS, /* whole names: the only biases of W_QKV, whose k has none */
     W_V_BIAS,
-    W_NEAR, /* [buckets, heads]: see struct near_spec */
+    W_O_BIAS, /* a whole name, of bias.last_o */
+    W_NEAR,   /* [buckets, heads]: see struct near_spec */
     W_FINAL_NORM,
     W_HEAD,
     W_HEAD_BIAS, /* whole name, may be absent; without a name: the head's ".bias" */

@@ -86,12 +86,14 @@ static inline bool norm_place_before(enum norm_place p)
 }
 
 /* Norms of q and k before the rotation: RMS of each head, with the same weights; RMS of all heads
- * together; the kind of the other norms, of each head with its own weights. */
+ * together; the kind of the other norms, of each head with its own weights; layer norms of each
+ * head with the same weights and biases. */
 enum qk_norm {
     QK_NORM_NONE,
     QK_NORM_HEAD,
     QK_NORM_ALL,
     QK_NORM_BY_HEAD,
+    QK_NORM_LAYER,
     /* RMS of each head without weights, in layers that rotate (Llama 4 applies it after the
      * rotation of whole heads: rotations keep lengths, so the result is the same) */
     QK_NORM_PLAIN
@@ -436,7 +438,8 @@ struct decoder_spec {
     bool transposed; /* linear layers are stored [in, out] (Conv1D of GPT-2) */
     struct {
         bool norm, qkv, o, mlp, head;
-        bool down; /* with or without `mlp`: only of the last matrix */
+        bool down;   /* with or without `mlp`: only of the last matrix */
+        bool last_o; /* without `o`: of the last layer alone, W_O_BIAS */
     } bias;
 
     bool v_norm;      /* each head of v is RMS-normalised, without weights */
