@@ -65,6 +65,8 @@ static void configure_decoder(struct config *c, struct decoder_spec *s)
     s->start = config_u32_or(c, "bos_token_id", 2, 0, s->vocab - 1);
     c->root = c->file;
     s->start = config_u32_or(c, "decoder_start_token_id", s->start, 0, s->vocab - 1);
+    if (s->start >= s->vocab)
+        config_fail(c, "`decoder_start_token_id` is missing");
     s->tied = config_bool_or(c, "tie_word_embeddings", true);
     s->paired = s->attends_text = true;
     s->max_positions *= 2; /* a text and an answer, each with positions of its own */
