@@ -19,7 +19,7 @@ struct loader;  /* loader.h */
 struct work {
     char *at;
 };
-enum { WORK_ALIGN = 64, WORK_MAX_AREAS = 8 };
+enum { WORK_ALIGN = 64, WORK_MAX_AREAS = 12 };
 /* The next area of rows x width floats. A sublayer takes at most WORK_MAX_AREAS of them; the sum
  * of their widths is its width(). */
 static inline float *work_take(struct work *w, size_t rows, size_t width)
