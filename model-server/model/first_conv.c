@@ -1,23 +1,27 @@
 #include "model-server/model/first_conv.h"
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/loader.h"
+#include <assert.h>
 #include <stdlib.h>
+
+enum { MOST = 63 }; /* as configured */
 
 struct first_conv {
     uint32_t n;       /* tokens, an odd number */
     struct norm norm; /* [hidden] */
     float *bias;      /* [hidden] */
     uint32_t cap;
-    uint32_t *rows;      /* [cap] rows of a step that are read */
-    const float **marks; /* [cap] not NULL: rows that are written */
-    struct weight *w[];  /* [n] of [hidden, hidden] */
+    uint32_t *rows;         /* [cap] rows of a step that are read */
+    const float **marks;    /* [cap] not NULL: rows that are written */
+    struct weight *w[MOST]; /* [n] of [hidden, hidden] */
 };
 
 struct first_conv *first_conv_load(struct loader *l)
 {
     const struct decoder_spec *s = &l->d->spec;
     const uint32_t n = s->first_conv, hidden = s->hidden;
-    struct first_conv *c = calloc(1, sizeof(*c) + n * sizeof(c->w[0]));
+    struct first_conv *c = calloc(1, sizeof(*c));
+    assert(n <= MOST);
     if (!c) {
         loader_nomem(l);
         return NULL;

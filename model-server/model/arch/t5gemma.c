@@ -74,7 +74,7 @@ static void configure_decoder(struct config *c, struct decoder_spec *s)
         config_fail(c, "`num_hidden_layers` must be at most %d", SPEC_MAX_LAYERS / 2);
         return;
     }
-    for (uint32_t i = s->n_layers; i-- > 0;) {
+    for (size_t i = s->n_layers; i-- > 0;) {
         s->layers[2 * i + 1] =
             (struct layer_spec){.mixer = MIXER_CROSS, .attn_scale = s->layers[i].attn_scale};
         s->layers[2 * i] = s->layers[i];

@@ -8,7 +8,7 @@
 /* The third layer, and then every sixth, unless the file lists them. */
 static bool is_hybrid(struct config *c, const cJSON *kind, uint32_t i)
 {
-    const char *word = cJSON_IsString(kind) ? kind->valuestring : "";
+    const char *word = kind && cJSON_IsString(kind) ? kind->valuestring : "";
     const uint32_t period = config_u32_or(c, "attn_layer_period", 6, 1, SPEC_MAX_LAYERS);
     const uint32_t offset = config_u32_or(c, "attn_layer_offset", 4, 0, SPEC_MAX_LAYERS);
     if (!kind)

@@ -78,8 +78,9 @@ static struct weight *load_made(struct loader *l, int layer, uint32_t part, stru
                                 struct slice made)
 {
     const struct recur_spec *r = &l->d->spec.recur;
-    struct mat_part p = small(l, W_MIX_STEP_KEYS, layer, part,
-                              r->step_rank + 2 * (int64_t)r->key_dim, r->heads * r->value_dim);
+    struct mat_part p =
+        small(l, W_MIX_STEP_KEYS, layer, part, r->step_rank + 2 * (int64_t)r->key_dim,
+              (int64_t)r->heads * r->value_dim);
     p = loader_cut(p, made.first, made.n, c.first, c.n);
     return loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
 }
