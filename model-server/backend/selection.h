@@ -15,11 +15,13 @@
  *
  * With `pooled` (GLM-5.3) a block is one candidate for all heads, if it is complete: its score is
  * that of the key of its last position, by the weights of the heads, as pool_keys() made it. The
- * best top - 1 are selected, and then the token's own block if that is not complete. */
+ * best top - 1 are selected, and then the token's own block if that is not complete. With
+ * `complete` (DeepSeek V4) the best `top` are selected, none of which is the token's own. */
 struct select_keys {
     uint32_t n_heads, dim, rot_at, rot_dim, top;
     uint32_t block, local; /* local: 1 .. top */
-    bool interleaved, pooled;
+    bool interleaved, pooled, complete;
+    bool turned;          /* the keys come rotated */
     const float *rope;    /* or NULL */
     const float *weights; /* [T, n_heads]; not with `block`, but with `pooled` */
 };
@@ -28,7 +30,7 @@ static inline bool select_by_head(const struct select_keys *p) { return p->block
 /* True if a token with n positions selects; else it attends to all. */
 static inline bool select_some_of(const struct select_keys *p, uint32_t n)
 {
-    return p->pooled  ? n / p->block >= p->top
+    return p->pooled  ? n / p->block >= p->top + p->complete
            : p->block ? (n + p->block - 1) / p->block > p->top
                       : n > p->top;
 }
@@ -41,12 +43,21 @@ static inline uint32_t select_block_positions(uint32_t top, uint32_t block, uint
 
 /* Keys of pools of `size` positions of a sequence, for `pooled` selections: the sum over a pool's
  * tokens of their keys, weighted for each number by a softmax over them of gates + bias. A pool
- * that is not complete is in the cell. */
+ * that is not complete is in the cell.
+ *
+ * With two `series` (DeepSeek V4) each token has two keys, two gates and two biases side by side.
+ * The first ones belong to the next pool, so a softmax is over the tokens of two pools; the first
+ * pool of a sequence has only its own. */
 struct pool_keys {
     uint32_t dim, size;
-    const float *gates; /* [T, dim] */
-    const float *bias;  /* [size][dim] */
+    uint32_t series; /* 1 or 2 */
+    const float *x;  /* [T, series, dim] the tokens' keys; with one series it may be the result */
+    const float *gates; /* [T, series, dim] */
+    const float *bias;  /* [size][series][dim] */
 };
-/* Floats of a cell: the largest logit, the sum of weights, the weighted sum. */
-static inline uint64_t pool_floats(const struct pool_keys *p) { return 3 * (uint64_t)p->dim; }
+/* Floats of a cell, for each series: the largest logit, the sum of weights, the weighted sum. */
+static inline uint64_t pool_floats(const struct pool_keys *p)
+{
+    return 3 * (uint64_t)p->series * p->dim;
+}
 #endif

@@ -75,7 +75,7 @@ static const struct sublayer_ops *const mixers[MIXER_N] = {
     [MIXER_PAIR] = &mixer_pair,           [MIXER_MLA] = &mixer_mla,
     [MIXER_MAMBA] = &mixer_mamba,         [MIXER_CROSS] = &mixer_cross,
     [MIXER_FIXED] = &mixer_fixed,         [MIXER_SHARED] = &mixer_shared,
-    [MIXER_GATED] = &mixer_gated};
+    [MIXER_GATED] = &mixer_gated,         [MIXER_ENTRIES] = &mixer_entries};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
@@ -180,7 +180,8 @@ static int check_turns(const struct decoder *d, struct err *e)
         const struct kv_layer *k = &d->kv_layers[i < d->n_kv_layers ? i : 0];
         if (d->n_kv_layers != d->spec.n_layers || d->spec.layers[i].kv_of ||
             k->n_heads != first->n_heads || k->k_dim != first->k_dim || k->v_dim != first->v_dim ||
-            k->latent != first->latent || k->index_dim != first->index_dim)
+            k->latent != first->latent || k->index_dim != first->index_dim ||
+            k->every != first->every)
             return err_set(e, ERR_VALIDATION,
                            "a model whose layers keep different keys is served to generate only");
     }

@@ -205,6 +205,8 @@ static const char *const dirs[] = {
     MADE "deepseek_v32",
     MADE "deepseek_v32_whole",
     MADE "glm_moe_dsa",
+    MADE "deepseek_v4",
+    MADE "deepseek_v4_two",
     MADE "longcat_flash",
     MADE "hy_v4",
     MADE "hy_v4_three",

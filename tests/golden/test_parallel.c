@@ -26,7 +26,7 @@ static const struct family families[] = {
     {"arch/gemma4_text_moe", true},  {"arch/llama4_text", true},
     {MADE "deepseek_v32", true},     {MADE "glm_moe_dsa", true, 2},
     {MADE "longcat_flash", true, 2}, {MADE "hy_v4", true, 2},
-    {MADE "glm5_next", true},
+    {MADE "glm5_next", true},        {MADE "deepseek_v4", true},
 };
 
 /* How a model is divided: stages x ranks of each. */

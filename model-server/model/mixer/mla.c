@@ -194,7 +194,7 @@ static void load_indexer(struct loader *l, struct indexer *x, int layer)
     p = loader_plain_matrix(l, W_INDEX_POOL_BIAS, layer, m->pool, m->dim);
     p.rows *= p.cols, p.cols = p.row_stride = 1; /* one vector after the other */
     x->pool_bias = loader_vector(l, &p, 1, 0);
-    x->state = layer_take_state(l->d, pool_floats(&(struct pool_keys){.dim = m->dim}));
+    x->state = layer_take_state(l->d, pool_floats(&(struct pool_keys){.dim = m->dim, .series = 1}));
 }
 
 static void load_gate(struct loader *l, struct mla *a, int layer)
@@ -291,9 +291,13 @@ static void pool(struct decoder *d, const struct indexer *x, struct sub_step *t,
     const struct state_ref state = layer_state(d, x->state);
     float *gates = work_take(w, t->tokens, s->dim);
     d->ops->linear(d->dev, gates, t->in, t->tokens, x->pool_gate, NULL);
-    d->ops->pool_keys(
-        d->dev, k, &state,
-        &(struct pool_keys){.dim = s->dim, .size = s->pool, .gates = gates, .bias = x->pool_bias});
+    d->ops->pool_keys(d->dev, k, &state,
+                      &(struct pool_keys){.dim = s->dim,
+                                          .size = s->pool,
+                                          .series = 1,
+                                          .x = k,
+                                          .gates = gates,
+                                          .bias = x->pool_bias});
 }
 
 /* Selects the positions to which each token attends; q_in: the input of q's matrices. */
