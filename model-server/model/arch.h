@@ -29,12 +29,16 @@ enum role {
     W_POST_ATTN_NORM,
     W_MLP_NORM,
     W_POST_MLP_NORM,
+    W_ATTN_NORM_DOWN, /* of decoder_spec.norm_gate, after W_ATTN_NORM and W_MLP_NORM */
+    W_ATTN_NORM_UP,
+    W_MLP_NORM_DOWN,
+    W_MLP_NORM_UP,
     W_QKV,
     W_Q,
     W_K,
     W_V,
     W_O,
-    W_ATTN_GATE,      /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD */
+    W_ATTN_GATE,      /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD, but not mla_spec.gate_beside */
     W_ATTN_GATE_BIAS, /* of decoder_spec.attn_gate_bias, a whole name */
     W_Q_A,            /* latent attention */
     W_Q_A_NORM,

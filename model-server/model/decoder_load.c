@@ -96,6 +96,28 @@ static float gate_of(struct loader *l, enum role role, uint32_t layer)
     return s->residual_scale * tanhf(gate);
 }
 
+/* The input of all heads, or of the router, passes through it: it keeps its numbers. */
+static struct norm_gate load_norm_gate(struct loader *l, enum role down, int layer, uint32_t *most)
+{
+    const uint32_t hidden = l->d->spec.hidden, rank = l->d->spec.norm_gate;
+    struct norm_gate y;
+    struct mat_part p = loader_part(l, down, layer, NO_EXPERT, false, rank, hidden);
+    y.down = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    p = loader_part(l, down + 1, layer, NO_EXPERT, false, hidden, rank);
+    y.up = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    *most = rank + hidden > *most ? rank + hidden : *most;
+    return y;
+}
+
+static void load_norm_gates(struct loader *l, struct layer *y, int layer)
+{
+    if (!l->d->spec.norm_gate)
+        return;
+    y->mixer_gate = load_norm_gate(l, W_ATTN_NORM_DOWN, layer, &l->d->mixer_width);
+    if (l->d->spec.layers[layer].moe)
+        y->ffn_gate = load_norm_gate(l, W_MLP_NORM_DOWN, layer, &l->d->ffn_width);
+}
+
 static void load_layer(struct loader *l, uint32_t at)
 {
     struct decoder *d = l->d;
@@ -121,6 +143,7 @@ static void load_layer(struct loader *l, uint32_t at)
         if (!ls->no_ffn)
             y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
     }
+    load_norm_gates(l, y, layer);
     if (ls->ffn_norm_after)
         y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
     if (!ls->no_ffn)
@@ -332,6 +355,8 @@ void decoder_free_layer(struct decoder *d, uint32_t layer)
     for (size_t i = 0; i < sizeof(subs) / sizeof(subs[0]); i++)
         if (subs[i]->self)
             subs[i]->ops->free(d, subs[i]->self);
+    layer_free_weight(d, y->mixer_gate.down), layer_free_weight(d, y->mixer_gate.up);
+    layer_free_weight(d, y->ffn_gate.down), layer_free_weight(d, y->ffn_gate.up);
     decoder_altup_free_layer(d, y->altup);
     decoder_mixed_free_layer(d, y->mixed);
     *y = (struct layer){0};

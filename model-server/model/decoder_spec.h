@@ -251,6 +251,9 @@ struct mla_spec {
     uint32_t nope, rope, v;
     float eps;      /* of the two norms */
     float kv_scale; /* final factor of the latent of keys and values; 0: none */
+    /* q's second matrix reads q's latent after its norm and before it, side by side, and has rows
+     * of each head's gate (ATTN_GATE_APART) after those of its query (A.X K2) */
+    bool gate_beside;
     /* The indexer of sparse attention: see struct select_keys. It reads q's input. top 0: none. */
     struct index_spec {
         uint32_t heads, dim, top;
@@ -401,6 +404,9 @@ struct decoder_spec {
     enum act head_act;
     /* the first mixer has no norm, because the embedding has one (ModernBERT) */
     bool no_first_norm;
+    /* Not 0: the norms of the mixers' and the experts' inputs are multiplied by sigmoids of a
+     * function of themselves: a matrix to this rank, silu, a matrix back (A.X K2). NORM_BEFORE */
+    uint32_t norm_gate;
     bool no_final_norm;
     bool parallel;    /* x + attn(n(x)) + mlp(n(x)) instead of one after the other */
     bool shared_norm; /* parallel: one norm feeds both */

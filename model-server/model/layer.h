@@ -19,7 +19,7 @@ struct loader;  /* loader.h */
 struct work {
     char *at;
 };
-enum { WORK_ALIGN = 64, WORK_MAX_AREAS = 8 };
+enum { WORK_ALIGN = 64, WORK_MAX_AREAS = 12 };
 /* The next area of rows x width floats. A sublayer takes at most WORK_MAX_AREAS of them; the sum
  * of their widths is its width(). */
 static inline float *work_take(struct work *w, size_t rows, size_t width)
@@ -33,6 +33,11 @@ static inline float *work_take(struct work *w, size_t rows, size_t width)
 struct low_rank {
     struct weight *down, *up; /* [rank, x], [y, rank] */
     uint32_t rank;
+};
+
+/* The gate of a norm: decoder_spec.norm_gate. */
+struct norm_gate {
+    struct weight *down, *up; /* [rank, hidden], [hidden, rank]; NULL: none */
 };
 
 /* One input of a sublayer: the rows of a step, or `tokens` of them from row `first` on. Pointers
@@ -90,10 +95,11 @@ struct layer {
     struct sublayer mixer, ffn; /* ops NULL: the layer has none */
     struct sublayer tail;       /* x + n(tail(x)) after the others; ops NULL: none */
     struct norm post_tail_norm;
-    struct altup_layer *altup; /* with spec.altup (residual_altup.c); else NULL */
-    struct mixed_layer *mixed; /* with spec.mix (residual_mixed.c); else NULL */
-    float scale;               /* factor of the stream after the layer; 0: none */
-    float mixer_by, ffn_by;    /* factors of the sublayers' results */
+    struct norm_gate mixer_gate, ffn_gate; /* of mixer_norm and ffn_norm */
+    struct altup_layer *altup;             /* with spec.altup (residual_altup.c); else NULL */
+    struct mixed_layer *mixed;             /* with spec.mix (residual_mixed.c); else NULL */
+    float scale;                           /* factor of the stream after the layer; 0: none */
+    float mixer_by, ffn_by;                /* factors of the sublayers' results */
 };
 
 /* Helpers of sublayers (layer.c). y[rows, y_width] = x[rows, x_width] W^T + bias, with the update

@@ -254,6 +254,15 @@ CASES = {
         index_topk=9, compress_rates=dict(compressed_sparse_attention=6, heavily_compressed_attention=32), partial_rotary_factor=0.5,
         hc_mult=2, hc_eps=1e-3, hc_sinkhorn_iters=3, num_hash_layers=1, scoring_func="sigmoid", rope_theta=1000.0, compress_rope_theta=5000.0,
     ),
+    "axk2": dict(
+        model_type="axk2", index_topk=20, gated_norm_rank=12, mlp_layer_types=["dense", "sparse", "sparse"],
+        **{k: v for k, v in DSA.items() if k != "first_k_dense_replace"},
+    ),
+    "axk2_light": dict(
+        model_type="axk2", index_topk=200, num_hidden_layers=2, gated_norm_rank=16, **dict(
+            {k: v for k, v in DSA.items() if k != "first_k_dense_replace"}, n_group=None, topk_group=None, qk_nope_head_dim=12,
+            norm_topk_prob=False, rope_parameters=THETA),
+    ),
     "longcat_flash": dict(
         model_type="longcat_flash", num_layers=2, num_hidden_layers=4, num_key_value_heads=8, ffn_hidden_size=96, q_lora_rank=24,
         kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, head_dim=8, v_head_dim=16, moe_topk=3, n_routed_experts=8,
@@ -1036,7 +1045,7 @@ def as_phi4mm(t, c):
 
 
 AS = {"nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
-      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
+      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c), "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
 WITH = {"nemotron_nas": with_blocks, "openelm": with_layers, "bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,

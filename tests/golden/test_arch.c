@@ -205,6 +205,8 @@ static const char *const dirs[] = {
     MADE "deepseek_v32",
     MADE "deepseek_v32_whole",
     MADE "glm_moe_dsa",
+    MADE "axk2",
+    MADE "axk2_light",
     MADE "deepseek_v4",
     MADE "deepseek_v4_two",
     MADE "longcat_flash",

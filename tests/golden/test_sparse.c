@@ -9,7 +9,8 @@ enum { PROMPT = 2 /* of 96 tokens */, CHUNKS = 64, BLOCKS = 2 * MAX_SEQ_BLOCKS }
 static const char *const dirs[] = {
     "build/golden/arch/deepseek_v32", "build/golden/arch/glm_moe_dsa",
     "build/golden/arch/minimax_m3",   "build/golden/arch/hy_v4",
-    "build/golden/arch/glm5_next",    "build/golden/arch/deepseek_v4"};
+    "build/golden/arch/glm5_next",    "build/golden/arch/deepseek_v4",
+    "build/golden/arch/axk2"};
 static int not_made;
 
 static bool open_made(const char *dir, struct golden *g, struct bench *b)
