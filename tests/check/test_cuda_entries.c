@@ -20,7 +20,7 @@ static void inputs_make(struct inputs *c, uint32_t every, bool chosen)
     for (uint32_t h = 0; h < HEADS; h++)
         c->sinks[h] = (float)h - 2;
     for (uint32_t i = 0; i < N_BLOCKS; i++)
-        c->blocks[i] = (i * 5 + 2) % N_BLOCKS;
+        c->blocks[i] = (i * 7 + 2) % N_BLOCKS;
     for (uint32_t at = 0; at < TOKENS; at++) {
         c->pos[at] = at;
         c->slots[at] = c->blocks[at / BLOCK] * BLOCK + at % BLOCK;
