@@ -15,41 +15,48 @@ static __device__ seen seen_of(const attn_args &a, uint32_t row)
 {
     const span_view span = a.spans[a.span_of[row]];
     const uint32_t pos = span.kv_len - span.n + (row - span.first);
-    const uint32_t n = entries_seen(a.entries, a.top ? a.n_top : 0, pos);
-    const uint32_t first = first_key(a, pos);
-    return seen{a.tables + span.table,
-                n < (pos + 1) / a.entries ? a.top + (size_t)row * a.n_top : NULL, n, first,
+    const uint32_t complete = (pos + 1) / a.entries, first = first_key(a, pos);
+    const bool some = a.top && complete > a.n_top;
+    const uint32_t n = some ? a.n_top : complete; /* entries_seen() */
+    return seen{a.tables + span.table, some ? a.top + (size_t)row * a.n_top : NULL, n, first,
                 n + pos + 1 - first};
 }
 
-/* A key: its block, its row there, its scale. */
-struct key_row {
-    const char *block;
-    size_t row;
-    float scale;
+/* With the places of a segment's keys: their blocks, their rows there. */
+struct entries_shared {
+    any_shared s;
+    const char *block[SEGMENT];
+    uint32_t row[SEGMENT];
 };
 
-static __device__ key_row key_of(const attn_args &a, const seen &s, uint32_t i)
+/* Finds key number i, in place `at` of its segment. Returns its scale. */
+static __device__ float find_key(const attn_args &a, const seen &s, uint32_t i, uint32_t at,
+                                 entries_shared *room)
 {
     const bool entry = i < s.entries;
     const uint32_t number = entry && s.top ? s.top[i] : i;
     const uint32_t pos = entry ? (number + 1) * a.entries - 1 : s.first + i - s.entries;
     const uint32_t offset = pos & (a.kv.block_size - 1);
-    const kv_view &kv = entry ? a.entry_kv : a.kv;
-    const char *block = kv.k + (size_t)s.table[pos >> a.kv.block_shift] * kv.block_bytes;
-    const size_t row = entry ? entry_row(offset, a.entries) : offset;
-    return key_row{block, row, kv.scales ? ((const float *)(block + kv.scales))[row] : 1.0f};
+    const size_t bytes = entry ? a.entry_kv.block_bytes : a.kv.block_bytes;
+    const uint32_t scales = entry ? a.entry_kv.scales : a.kv.scales;
+    const char *block =
+        (entry ? a.entry_kv.k : a.kv.k) + s.table[pos >> a.kv.block_shift] * bytes;
+    const uint32_t row = entry ? offset / a.entries : offset; /* entry_row() */
+    room->block[at] = block, room->row[at] = row;
+    return scales ? ((const float *)(block + scales))[row] : 1.0f;
 }
 
-static __device__ float number_at(const attn_args &a, const key_row &k, uint32_t i)
+static __device__ float number_at(const attn_args &a, const entries_shared *room, uint32_t key,
+                                  uint32_t i)
 {
-    return number_of(k.block, a.kv.dtype, k.row * a.head_dim + i);
+    return number_of(room->block[key], a.kv.dtype, (size_t)room->row[key] * a.head_dim + i);
 }
 
 /* grid: (heads, tokens) */
 static __global__ void __launch_bounds__(THREADS) attn_entries_kernel(attn_args a)
 {
-    any_shared *s = dynamic_shared<any_shared>();
+    entries_shared *room = dynamic_shared<entries_shared>();
+    any_shared *s = &room->s;
     depend();
     const uint32_t head = blockIdx.x, row = blockIdx.y, tid = threadIdx.x;
     const seen keys = seen_of(a, row);
@@ -61,11 +68,10 @@ static __global__ void __launch_bounds__(THREADS) attn_entries_kernel(attn_args 
         const uint32_t n = keys.n - base < SEGMENT ? keys.n - base : (uint32_t)SEGMENT;
         float x = -INFINITY, by = 0.0f;
         if (tid < n) {
-            const key_row k = key_of(a, keys, base + tid);
             float dot = 0.0f;
+            by = find_key(a, keys, base + tid, tid, room);
             for (uint32_t i = 0; i < a.head_dim; i++)
-                dot = fmaf(number_at(a, k, i), s->q[i], dot);
-            by = k.scale;
+                dot = fmaf(number_at(a, room, tid, i), s->q[i], dot);
             x = dot * by * (a.scale * EXP_LOG2E);
         }
         const float m = block_fold<true>(x, s);
@@ -78,7 +84,7 @@ static __global__ void __launch_bounds__(THREADS) attn_entries_kernel(attn_args 
             const uint32_t dim = c * THREADS + tid;
             float v = 0.0f;
             for (uint32_t i = 0; dim < a.v_dim && i < n; i++)
-                v = fmaf(s->p[i], number_at(a, key_of(a, keys, base + i), dim), v);
+                v = fmaf(s->p[i], number_at(a, room, i, dim), v);
             o[c] = fmaf(v, w.fresh, o[c] * w.old);
         }
         sum = fmaf(l, w.fresh, sum * w.old);
@@ -96,6 +102,6 @@ static __global__ void __launch_bounds__(THREADS) attn_entries_kernel(attn_args 
 extern "C" cudaError_t attn_entries_launch(const struct launch *l, const void *args)
 {
     const attn_args *a = (const attn_args *)args;
-    return launch(attn_entries_kernel, dim3(a->n_heads, a->tokens), THREADS, sizeof(any_shared),
+    return launch(attn_entries_kernel, dim3(a->n_heads, a->tokens), THREADS, sizeof(entries_shared),
                   l->stream, l->overlap, *a);
 }

@@ -39,7 +39,7 @@ static __global__ void __launch_bounds__(32) keep_kernel(keep_args a)
         const uint32_t end = span.kv_len - span.n + (token - span.first) + 1;
         if (end % a.every)
             return;
-        slot = slot / a.block_size * a.kv.block_size + entry_row(slot % a.block_size, a.every);
+        slot = slot / a.block_size * a.kv.block_size + slot % a.block_size / a.every; /* entry_row() */
     }
     rope_args r = {};
     r.kv = a.kv;

@@ -18,8 +18,6 @@ static void attention(struct config *c, struct decoder_spec *s)
         s->layers[i].mixer = MIXER_MLA;
         s->layers[i].attn_scale = spec_head_scale(s) * (float)(m_all * m_all);
     }
-    if (!s->mla.q_rank)
-        config_fail(c, "`q_lora_rank` is required: the gate reads that product");
     s->attn_gate = ATTN_GATE_APART;
     s->mla.gate_beside = true;
     config_indexer(c, s, &(struct index_defaults){.heads = 16, .every = 1, .eps = 1e-6});

@@ -61,7 +61,6 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"\"n_shared_experts\":2", DEEPSEEK_V4, "`n_shared_experts`: only 1 is supported"},
         {"\"swiglu_limit\":7", DEEPSEEK_V4, "`swiglu_limit`: only 10 is supported"},
         {"\"norm_topk_prob\":false", DEEPSEEK_V4, "`norm_topk_prob`: false is not supported"},
-        {"\"q_lora_rank\":null", AXK2, "`q_lora_rank` is required"},
         {"\"moe_layer_freq\":2", AXK2, "`moe_layer_freq`: only 1 is supported"},
         {"\"gated_norm_rank\":0", AXK2, "`gated_norm_rank` must be an integer from 1"},
         {"\"layer_types\":[\"indexed_attention\",\"full_attention\"]", AXK2,
