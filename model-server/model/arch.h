@@ -17,11 +17,14 @@ enum role {
     W_HEAD_NORM,
     W_APART, /* [buckets, hidden] of all layers, and their norm: see struct apart_spec */
     W_APART_NORM,
+    W_FIRST_CONV, /* of decoder_spec.first_conv: [hidden][hidden][width], and the norm of the sum */
+    W_FIRST_CONV_NORM,
     W_APART_K, /* of apart_spec.own: matrices of a layer for these vectors */
     W_APART_Q,
     W_Q_BIAS, /* whole names: the only biases of W_QKV, whose k has none */
     W_V_BIAS,
-    W_NEAR, /* [buckets, heads]: see struct near_spec */
+    W_O_BIAS, /* a whole name, of bias.last_o */
+    W_NEAR,   /* [buckets, heads]: see struct near_spec */
     W_FINAL_NORM,
     W_HEAD,
     W_HEAD_BIAS, /* whole name, may be absent; without a name: the head's ".bias" */

@@ -118,7 +118,8 @@ void config_mamba(struct config *c, struct decoder_spec *s, const struct mamba_k
     r->step_rank = (s->hidden + 15) / 16;
     if (cJSON_IsNumber(json_get(c->root, rank))) /* else "auto" */
         r->step_rank = config_u32(c, rank, 1, 1u << 20);
-    only_silu(c, "hidden_act");
+    if (!k->silu)
+        only_silu(c, "hidden_act");
 }
 
 /* ---------------------------------------------------------------- gated delta rule */

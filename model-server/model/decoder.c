@@ -1,5 +1,6 @@
 #include "common/watchdog.h"
 #include "model-server/model/decoder_impl.h"
+#include "model-server/model/first_conv.h"
 #include "model-server/model/pass.h"
 #include "model-server/model/residual.h"
 #include <assert.h>
@@ -336,6 +337,8 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
     if (g->begins ? x->begin(d, &all, e) : stage_take_rows(d, b->n_tokens, e))
         return -1;
     decoder_enter_layer(d, g->first, &all);
+    if (d->first_conv && first_conv_run(d, d->first_conv, b, e))
+        return -1;
     for (uint32_t i = g->first; i < g->first + g->n; i++) {
         if (d->busy_ns)
             watch_busy(d->busy_ns);
@@ -345,6 +348,8 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
             continue;
         if (cross ? decoder_cross_layer(d, i, b, e) : decoder_layer(d, i, b->n_tokens, e))
             return -1;
+        if (i == 0 && d->first_conv)
+            first_conv_add(d, d->first_conv, b->n_tokens);
         if ((cross && d->cross.n < b->n_tokens) ||
             (d->front.after && d->front.after(d->front.arg, i, d->scratch.x, 0, b->n_tokens)))
             decoder_enter_layer(d, i + 1, &all);

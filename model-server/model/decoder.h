@@ -116,6 +116,7 @@ struct decoder {
     float *head_bias;
     struct weight *altup_in[ALTUP_MOST], *altup_out[ALTUP_MOST]; /* [hidden, hidden] of streams from
                                                                     1 on: from stream 0, and back */
+    struct first_conv *first_conv; /* with spec.first_conv (first_conv.h); or NULL */
     struct mixed_last *mixed_last; /* with spec.mix, in the last stage; or NULL */
     struct layer *layers;          /* [spec_all_layers()] */
     float *capture;     /* where later passes store rows for a draft head; NULL: nowhere */

@@ -192,6 +192,16 @@ static int walk_part(struct decoder *d, struct decoder_walk *w, uint32_t n, stru
     return 0;
 }
 
+/* True if parts are whole texts: a window to both sides needs the positions of a part's tokens,
+ * which a span whose keys are the whole text does not have. */
+static bool whole_texts(const struct decoder_spec *s)
+{
+    for (uint32_t i = 0; s->both_ways && i < s->n_layers; i++)
+        if (s->layers[i].window)
+            return true;
+    return false;
+}
+
 /* Number of rows of the next part for `left` operations, in whole units; 0: even the smallest
  * part costs more. */
 static uint32_t part_rows(const struct decoder *d, const struct decoder_walk *w, uint64_t left)
@@ -201,6 +211,8 @@ static uint32_t part_rows(const struct decoder *d, const struct decoder_walk *w,
     const uint64_t n = left / row_cost(d, w) / w->unit * w->unit;
     if (w->phase == WALK_GATHER || n >= rest)
         return rest;
+    if (whole_texts(&d->spec))
+        return left ? rest : 0;
     return n >= least ? (uint32_t)n : rest <= least && left >= rest * row_cost(d, w) ? rest : 0;
 }
 
@@ -209,7 +221,7 @@ int decoder_walk_begin(struct decoder *d, const struct ragged *b, uint32_t unit,
 {
     assert(d->encodes && b->n_tokens);
     assert(b->mutual || !d->spec.near.buckets);
-    assert(!d->spec.embed_dim && !d->spec.per_layer);
+    assert(!d->spec.embed_dim && !d->spec.per_layer && !d->spec.first_conv);
     *w = (struct decoder_walk){.b = b, .unit = unit};
     while (w->unit % DECODER_PART_ROWS)
         w->unit += unit;

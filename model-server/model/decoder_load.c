@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder_impl.h"
+#include "model-server/model/first_conv.h"
 #include "model-server/model/kv_parts.h"
 #include "model-server/model/loader.h"
 #include <math.h>
@@ -377,6 +378,7 @@ void decoder_free(struct decoder *d)
     layer_free_weight(d, d->embed_project);
     decoder_altup_free(d);
     decoder_mixed_free_last(d);
+    first_conv_free(d, d->first_conv);
     layer_free_weight(d, d->head_project);
     d->ops->free(d->dev, d->head_project_bias);
     layer_free_norm(d, &d->head_norm);

@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder_impl.h"
+#include "model-server/model/first_conv.h"
 #include "model-server/model/loader.h"
 #include <math.h>
 #include <stdlib.h>
@@ -233,6 +234,8 @@ struct amount decoder_load_first(struct loader *l)
         load_embed_project(l);
     if (s->altup.n)
         decoder_altup_load(l);
+    if (s->first_conv)
+        d->first_conv = first_conv_load(l);
     return embed;
 }
 

@@ -46,12 +46,14 @@ static inline bool norm_place_before(enum norm_place p)
 }
 
 /* Norms of q and k before the rotation: RMS of each head, with the same weights; RMS of all heads
- * together; the kind of the other norms, of each head with its own weights. */
+ * together; the kind of the other norms, of each head with its own weights; layer norms of each
+ * head with the same weights and biases. */
 enum qk_norm {
     QK_NORM_NONE,
     QK_NORM_HEAD,
     QK_NORM_ALL,
     QK_NORM_BY_HEAD,
+    QK_NORM_LAYER,
     /* RMS of each head without weights, in layers that rotate (Llama 4 applies it after the
      * rotation of whole heads: rotations keep lengths, so the result is the same) */
     QK_NORM_PLAIN
@@ -92,8 +94,8 @@ enum mixer_kind {
     MIXER_GATED,  /* a short convolution and a real-gated linear recurrence (RG-LRU, arXiv
                      2402.19427), gated by another product of the input */
     MIXER_PAIR,   /* attention and Mamba-2 in parallel (Falcon-H1, arXiv 2507.22448) */
-    /* Mamba-2 whose input is the stream plus the result of a block of attention and an MLP, which
-     * several layers share (Zamba2, arXiv 2411.15242) */
+    /* Mamba-2, or with recur_spec.step_rank Mamba, whose input is the stream plus the result of a
+     * block of attention and an MLP, which several layers share (Zamba2, arXiv 2411.15242) */
     MIXER_SHARED,
     /* Attention of one key-value head to a window, and to entries that stand for several earlier
      * tokens each (DeepSeek V4): struct entries_spec */
@@ -176,6 +178,9 @@ struct recur_spec {
     /* MIXER_MAMBA: rank of the steps' projection; the norm of steps, keys and queries, without
      * weights or with. Its channels are heads of one key head. */
     uint32_t step_rank;
+    /* MIXER_MAMBA: not 0: so many recurrences, each of heads * value_dim channels of its own,
+     * without proj_bias and scan_norm (Zamba) */
+    uint32_t parts;
     enum scan_norm { SCAN_NORM_NONE, SCAN_NORM_BARE, SCAN_NORM_WEIGHTS } scan_norm;
     float scan_eps;
     /* MIXER_PAIR: factors of the products before the recurrence, in their order; of its result,
@@ -418,7 +423,8 @@ struct decoder_spec {
     bool transposed; /* linear layers are stored [in, out] (Conv1D of GPT-2) */
     struct {
         bool norm, qkv, o, mlp, head;
-        bool down; /* with or without `mlp`: only of the last matrix */
+        bool down;   /* with or without `mlp`: only of the last matrix */
+        bool last_o; /* without `o`: of the last layer alone, W_O_BIAS */
     } bias;
 
     bool v_norm;      /* each head of v is RMS-normalised, without weights */
@@ -472,6 +478,11 @@ struct decoder_spec {
     /* ALiBi (arXiv 2108.12409): scores decrease with distance by a slope per head, see
      * alibi_slopes(). */
     struct alibi_spec alibi;
+    /* With NORM_SUM: not 0: a convolution of so many tokens, an odd number, of the first layer's
+     * input. Its activation and that layer's result are added, and the norm of the sum is the next
+     * layer's input (DeBERTa 2). */
+    uint32_t first_conv;
+    enum act first_conv_act;
     struct near_spec near;
     struct apart_spec apart; /* with as many key-value heads as heads, no rotation; QKV_SEPARATE
                                 or `own` */

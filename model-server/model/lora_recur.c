@@ -33,6 +33,8 @@ bool lora_recur_has(const struct decoder_spec *s, uint32_t layer, enum role r)
         return r == W_MIX_IN || r == W_MIX_OUT || s->recur.grouped == (r == W_MIX_BETA_DECAY);
     if (m == MIXER_GATED)
         return r == W_MIX_IN || r == W_MIX_Z || r == W_MIX_OUT;
+    if (m == MIXER_SHARED && s->recur.step_rank)
+        return false;
     return (m == MIXER_MAMBA2 || m == MIXER_PAIR || m == MIXER_SHARED || m == MIXER_CONV) &&
            (r == W_MIX_IN || r == W_MIX_OUT);
 }

@@ -54,6 +54,15 @@ CASES = {
         model_type="gemma2", head_dim=16, sliding_window=24, query_pre_attn_scalar=24,
         attn_logit_softcapping=5.0, final_logit_softcapping=3.0, num_hidden_layers=4,
     ),
+    "zamba": dict(model_type="zamba", num_hidden_layers=6, attn_layer_period=3, attn_layer_offset=1, hidden_size=128, n_mamba_heads=2,
+                  mamba_d_state=8, mamba_dt_rank=6, num_key_value_heads=8),
+    "zamba_listed": dict(model_type="zamba", num_hidden_layers=4, n_mamba_heads=4, mamba_d_state=8,
+                         mamba_conv_bias=False, attention_head_dim=16, hidden_act="silu",
+                         layers_block_type=["hybrid", "linear_attention", "linear_attention", "hybrid"]),
+    "persimmon": dict(model_type="persimmon", rope_parameters=dict(THETA, partial_rotary_factor=0.5)),
+    "persimmon_plain": dict(model_type="persimmon", qk_layernorm=False, hidden_act="gelu", rope_parameters=dict(THETA, partial_rotary_factor=1.0)),
+    "gpt_neox_japanese": dict(model_type="gpt_neox_japanese", intermediate_multiple_size=2, tie_word_embeddings=False,
+                              rope_parameters=dict(THETA, partial_rotary_factor=0.5)),
     "qwen3": dict(model_type="qwen3", head_dim=16, rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
     "qwen3_window": dict(
         model_type="qwen3", head_dim=32, use_sliding_window=True, sliding_window=20, max_window_layers=1,
@@ -1116,7 +1125,7 @@ def make(name, overrides, out):
             WITH[name](model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without, and 5.24 with that of
         # MiniMax whose first layer is linear
-        cached = name not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "baichuan_13b", "zamba2", "zamba2_blocks", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
+        cached = name not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "zamba", "zamba_listed", "baichuan_13b", "zamba2", "zamba2_blocks", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
         result = {n: golden(model, ids, cached=cached) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break

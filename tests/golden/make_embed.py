@@ -48,6 +48,13 @@ CASES = {
     "mpnet_classify": dict(model_type="mpnet", max_position_embeddings=162, pad_token_id=1, num_labels=3, kind="classify"),
     "deberta": dict(model_type="deberta-v2", relative_attention=True, position_buckets=32, share_att_key=True, pos_att_type=["p2c", "c2p"],
                     position_biased_input=False, norm_rel_ebd="layer_norm", type_vocab_size=0, kind="mean"),
+    # DeBERTa 2: a convolution of three tokens and of five
+    "deberta_conv": dict(model_type="deberta-v2", relative_attention=True, position_buckets=32, share_att_key=True, pos_att_type=["p2c", "c2p"],
+                         position_biased_input=False, norm_rel_ebd="layer_norm", type_vocab_size=0, conv_kernel_size=3, conv_act="gelu",
+                         attention_head_size=16, kind="mean"),
+    "deberta_conv_classify": dict(model_type="deberta-v2", relative_attention=True, position_buckets=32, share_att_key=True,
+                                  pos_att_type="p2c|c2p", position_biased_input=False, norm_rel_ebd="layer_norm", type_vocab_size=0,
+                                  conv_kernel_size=5, conv_act="relu", num_labels=3, kind="classify"),
     "deberta_classify": dict(model_type="deberta-v2", relative_attention=True, position_buckets=256, max_relative_positions=-1,
                              share_att_key=True, pos_att_type="p2c|c2p", position_biased_input=False, norm_rel_ebd="layer_norm",
                              type_vocab_size=0, max_position_embeddings=512, num_labels=3, kind="classify"),

@@ -44,6 +44,19 @@ KIN_CASES = {
     "plbart": dict(model_type="plbart", decoder_start_token_id=7, scale_embedding=True, activation_function="gelu"),
 }
 CASES.update({name: {**KIN, **case} for name, case in KIN_CASES.items()})
+GEMMA = dict(vocab_size=320, hidden_size=48, num_attention_heads=4, head_dim=16, max_position_embeddings=256, bos_token_id=2, eos_token_id=1)
+GEMMA_CASES = {
+    # windows to both sides in the encoder, one of another width in the decoder; stacks of different depths; shared key-value heads
+    "t5gemma": dict(encoder=dict(GEMMA, num_hidden_layers=2, intermediate_size=64, num_key_value_heads=2, sliding_window=12,
+                                 query_pre_attn_scalar=24, attn_logit_softcapping=4.0),
+                    decoder=dict(GEMMA, num_hidden_layers=3, intermediate_size=80, num_key_value_heads=4, sliding_window=10,
+                                 query_pre_attn_scalar=24, attn_logit_softcapping=5.0, final_logit_softcapping=3.0)),
+    # without soft caps and windows, a head of its own, biases
+    "t5gemma_plain": dict(tie_word_embeddings=False, **{stack: dict(
+        GEMMA, num_hidden_layers=2, intermediate_size=64, num_key_value_heads=2, query_pre_attn_scalar=16, attention_bias=True,
+        layer_types=["full_attention"] * 2, attn_logit_softcapping=None, final_logit_softcapping=None) for stack in ("encoder", "decoder")}),
+}
+CASES.update({name: dict(model_type="t5gemma", vocab_size=320, **case) for name, case in GEMMA_CASES.items()})
 LENGTHS = {"one": 1, "short": 9, "forty": 40, "long": 100}
 STEPS = 64  # past the farthest bucket of some cases
 KEPT = [0, 1, 2, 15, 30, 45, 63]  # steps whose logits are stored
@@ -99,20 +112,22 @@ def kin_weights(name, p):
 
 
 def make(name, case, out):
-    keys = dict(case) if name in KIN_CASES else dict(COMMON, **case)
-    head = keys.pop("head", False)
-    config = AutoConfig.for_model(keys.pop("model_type"), **keys, **(dict(tie_word_embeddings=False) if head else {}))
+    gemma = name in GEMMA_CASES
+    keys = dict(case) if name in KIN_CASES or gemma else dict(COMMON, **case)
+    head = keys.pop("head", not case.get("tie_word_embeddings", True))
+    config = AutoConfig.for_model(keys.pop("model_type"), **keys, **(dict(tie_word_embeddings=False) if head and not gemma else {}))
     for seed in range(200):  # a seed whose greedy choices are no coin tosses
         torch.manual_seed(seed)
         model = AutoModelForSeq2SeqLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
-        if head:  # transformers 5 ties it whatever the configuration says, until another is loaded
+        if head and not gemma:  # transformers 5 ties it whatever the configuration says, until another is loaded
             model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
         for n, p in model.named_parameters():
-            norm = p.dim() == 1
+            norm = p.dim() == 1 and not gemma
             if name in KIN_CASES:
                 p.data = kin_weights(n, p)
                 continue
             spread = 1.0 if "relative_attention_bias" in n or (head and n.startswith("shared")) else 0.15
+            spread = spread if not gemma else 0.06 if "embed_tokens" in n else 0.4 if p.dim() == 1 else 0.3
             p.data = ((1 if norm else 0) + torch.randn_like(p) * spread).bfloat16().float()
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias = (0.1 * torch.randn_like(model.final_logits_bias)).bfloat16().float()
@@ -120,18 +135,21 @@ def make(name, case, out):
         g = torch.Generator().manual_seed(seed)
         end = 2 if name == "m2m_100" else 1  # there 1 is the padding, which has no position
         texts = {n: torch.randint(3 if end == 2 else 2, 320, (k - 1,), generator=g).tolist() + [end] for n, k in LENGTHS.items()}
-        result = {n: golden(model, ids, config.decoder_start_token_id) for n, ids in texts.items()}
-        padded = name == "m2m_100" and any(1 in p["greedy_ids"] for p in result.values())
-        if not padded and min(p["greedy_min_margin"] for p in result.values()) > 0.001:
+        start = config.decoder.bos_token_id if gemma else config.decoder_start_token_id
+        result = {n: golden(model, ids, start) for n, ids in texts.items()}
+        padding = 1 if name == "m2m_100" else 0 if gemma else None  # T5Gemma's code hides it
+        padded = any(padding in p["greedy_ids"] for p in result.values())
+        varied = not gemma or min(len(set(p["greedy_ids"])) for p in result.values()) > 5
+        if not padded and varied and min(p["greedy_min_margin"] for p in result.values()) > 0.001:
             break
     state = {n: p.bfloat16().contiguous() for n, p in model.state_dict().items()
-             if not n.endswith(("coder.embed_tokens.weight")) and (head or n != "lm_head.weight") and not sines(model, n)}
+             if (gemma or not n.endswith("coder.embed_tokens.weight")) and (head or not n.startswith("lm_head")) and not sines(model, n)}
     save_file(state, f"{out}/model.safetensors", {"format": "pt"})
     said = json.loads(config.to_json_string(use_diff=False))
     said.update(architectures=[type(model).__name__], tie_word_embeddings=not head, torch_dtype="bfloat16")
     said.pop("scale_decoder_outputs", None)
     json.dump(said, open(f"{out}/config.json", "w"), indent=1)
-    json.dump({"name": name, "seed": seed, "start": config.decoder_start_token_id, "prompts": result}, open(f"{out}/golden.json", "w"))
+    json.dump({"name": name, "seed": seed, "start": start, "prompts": result}, open(f"{out}/golden.json", "w"))
     if name == "flan_t5":
         words(out)
     print(f"{name}: seed {seed}", {n: len(set(p["greedy_ids"])) for n, p in result.items()})

@@ -230,6 +230,11 @@ static const char *const dirs[] = {
     MADE "recurrent_gemma",
     MADE "phi4_multimodal",
     MADE "phi4mm",
+    MADE "zamba",
+    MADE "zamba_listed",
+    MADE "persimmon",
+    MADE "persimmon_plain",
+    MADE "gpt_neox_japanese",
 };
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), N_TOGETHER = 3 };
 

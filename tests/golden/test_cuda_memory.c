@@ -6,7 +6,7 @@
 #include "tests/check/cuda_sides.h"
 
 #define MODEL "models/demo"
-enum { BLOCK = 16, PREFILL = 700, ROWS = 24, LONGEST = 1500 };
+enum { BLOCK = 16, PREFILL = 300, ROWS = 24, LONGEST = 900 };
 
 struct rig {
     struct device *dev;
@@ -86,9 +86,9 @@ static void step(struct rig *r, uint32_t rows, uint32_t n, uint32_t before, floa
 static void serving_takes_no_more_than_warm_up(void **state)
 {
     (void)state;
-    static const uint32_t steps[][3] = {{1, PREFILL, 0}, {ROWS, 1, 900}, {3, 1, LONGEST - 1},
+    static const uint32_t steps[][3] = {{1, PREFILL, 0}, {ROWS, 1, 450}, {3, 1, LONGEST - 1},
                                         {2, 40, 30},     {5, 4, 300},    {1, 130, 0},
-                                        {1, 300, 0},     {8, 17, 5},     {1, 1, LONGEST - 1}};
+                                        {1, 290, 0},     {8, 17, 5},     {1, 1, LONGEST - 1}};
     struct err e = ERR_INIT;
     struct rig r;
     if (!machine)
@@ -128,7 +128,7 @@ static void a_device_that_is_too_small_says_who_takes_what(void **state)
     assert_non_null(other);
     assert_int_equal(warm_up(&r, 200, &e), -1);
     assert_non_null(strstr(e.msg, "Not enough memory for a KV cache: "));
-    assert_non_null(strstr(e.msg, "a request of 1500 tokens takes "));
+    assert_non_null(strstr(e.msg, "a request of 900 tokens takes "));
     assert_non_null(strstr(e.msg, "of 1.00 GiB, weights take 0.00"));
     assert_non_null(strstr(e.msg, "workspaces 0.0"));
     assert_non_null(strstr(e.msg, "--max-batch-prefill-tokens"));

@@ -74,6 +74,8 @@ static const char *const dirs[] = {
     "build/golden/arch/nanochat",
     "build/golden/arch/bitnet",
     "build/golden/arch/zamba2",
+    "build/golden/arch/zamba",
+    "build/golden/arch/persimmon",
     "build/golden/arch/kolibri1",
     "build/golden/arch/laguna",
     "build/golden/arch/lfm3",

@@ -38,6 +38,8 @@ static const char *const dirs[] = {
     MADE "gte_rerank",
     MADE "deberta",
     MADE "deberta_classify",
+    MADE "deberta_conv",
+    MADE "deberta_conv_classify",
     MADE "data2vec",
     MADE "ernie",
     MADE "ernie_classify",

@@ -20,7 +20,9 @@ static const char *const dirs[] = {MADE "t5",
                                    MADE "blenderbot",
                                    MADE "blenderbot_small",
                                    MADE "mvp",
-                                   MADE "plbart"};
+                                   MADE "plbart",
+                                   MADE "t5gemma",
+                                   MADE "t5gemma_plain"};
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
 
 /* ---------------------------------------------------------------- against transformers */

@@ -315,6 +315,7 @@ static void norm_head(const struct rope_job *j, float *x, int part, uint32_t hea
 {
     const struct rope_kv *p = j->p;
     const float *w = part == 2 ? p->v_norm : part ? p->k_norm : p->q_norm;
+    const float *b = part ? p->k_norm_bias : p->q_norm_bias;
     if (part == 2) {
         const uint32_t dim = kv_stream(j->kv, j->layer, true, head)->dim;
         j->d->kern.norm_rms(x, x, w, NULL, dim, p->norm_eps);
@@ -324,8 +325,7 @@ static void norm_head(const struct rope_job *j, float *x, int part, uint32_t hea
         w += (size_t)head * p->head_dim;
     if (!p->squares) {
         const bool layer = p->norm_kind == NORM_LAYER;
-        (layer ? j->d->kern.norm_layer : j->d->kern.norm_rms)(x, x, w, NULL, p->head_dim,
-                                                              p->norm_eps);
+        (layer ? j->d->kern.norm_layer : j->d->kern.norm_rms)(x, x, w, b, p->head_dim, p->norm_eps);
         return;
     }
     const float mean =

@@ -93,11 +93,12 @@ static __device__ head_norm norm_of_head(const rope_args &a, const float *x, uin
     return head_norm{mean, 1.0f / sqrtf(warp_sum(sum) / (float)n + a.eps)};
 }
 
-/* Normalises one head of `dim` elements in place, by `s` and the weights w (NULL: no norm), and
- * rotates it (`rope` NULL: no rotation). A lane processes pairs that rotate together. Rotation does
- * not change the norm of a head, so with norm_last only the weights are applied after it. */
+/* Normalises one head of `dim` elements in place, by `s`, the weights w (NULL: no norm) and the
+ * bias b (or NULL), and rotates it (`rope` NULL: no rotation). A lane processes pairs that rotate
+ * together. Rotation does not change the norm of a head, so with norm_last only the weights are
+ * applied after it. */
 static __device__ void rotate_head(const rope_args &a, float *x, uint32_t dim, const float *w,
-                                   head_norm s, const float *rope, uint32_t lane)
+                                   const float *b, head_norm s, const float *rope, uint32_t lane)
 {
     const uint32_t half = a.rot_dim / 2, pairs = a.rope && rope ? half : 0;
     for (uint32_t i = lane; i < pairs; i += 32) {
@@ -105,12 +106,14 @@ static __device__ void rotate_head(const rope_args &a, float *x, uint32_t dim, c
         const bool first = w && !a.norm_last, last = w && a.norm_last;
         float x0 = first ? (x[i0] - s.mean) * s.scale * w[i0] : x[i0];
         float x1 = first ? (x[i1] - s.mean) * s.scale * w[i1] : x[i1];
+        if (b)
+            x0 += b[i0], x1 += b[i1];
         float c = rope[i], sn = rope[half + i];
         float y0 = fmaf(-x1, sn, x0 * c), y1 = fmaf(x0, sn, x1 * c);
         x[i0] = last ? y0 * s.scale * w[i0] : y0, x[i1] = last ? y1 * s.scale * w[i1] : y1;
     }
     for (uint32_t i = 2 * pairs + lane; w && i < dim; i += 32) /* what does not rotate */
-        x[i] = (x[i] - s.mean) * s.scale * w[i];
+        x[i] = (x[i] - s.mean) * s.scale * w[i] + (b ? b[i] : 0.0f);
 }
 
 /* y = x, rotated unless `rope` is NULL; n elements, by one warp. */
@@ -126,8 +129,8 @@ static __device__ void rotate_into(float *y, const float *x, const float *rope, 
     }
 }
 
-/* Elements of a head. NARROW: values may be narrower than keys. Read where it is used: a register
- * for it is one too many in linear_stream. */
+/* Elements of a head. NARROW: values may be narrower than keys, and norms may have biases. Read
+ * where it is used: a register for it is one too many in linear_stream. */
 template <bool NARROW>
 static __device__ __forceinline__ uint32_t head_size(const rope_args &a, bool v)
 {
@@ -162,7 +165,8 @@ static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t 
         }
         if (w && !v && (a.squares || a.norm_by_head))
             w += (size_t)(q ? head : head - a.n_heads) * a.head_dim;
-        rotate_head(a, x, head_size<NARROW>(a, v), w, s,
+        rotate_head(a, x, head_size<NARROW>(a, v), w,
+                    NARROW && !v ? (q ? a.q_norm_bias : a.k_norm_bias) : NULL, s,
                     v ? NULL : a.rope + (size_t)token * a.rot_dim, lane);
     }
     if (q && a.q_scale) {

@@ -238,7 +238,7 @@ enum { SCALES_AT_ONCE = 4 };
 struct rope_args {
     float *qkv;
     struct kv_view kv;
-    const float *rope, *q_norm, *k_norm, *v_norm;
+    const float *rope, *q_norm, *k_norm, *v_norm, *q_norm_bias, *k_norm_bias;
     const uint32_t *slots;
     const float *squares; /* [tokens][SQUARES] or NULL: see struct rope_kv */
     const float *q_scale;

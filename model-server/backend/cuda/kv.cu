@@ -19,7 +19,8 @@ static __global__ void __launch_bounds__(WARPS * 32) rope_kernel(rope_args a)
  * numbers as finish_head(). */
 static bool plain_heads(const rope_args *a)
 {
-    const bool norms = a->v_norm || a->squares || a->norm_layer || a->norm_by_head || a->norm_last;
+    const bool norms = a->v_norm || a->squares || a->norm_layer || a->norm_by_head || a->norm_last ||
+                       a->q_norm_bias;
     const bool half = a->kv.dtype == KV_F16 || a->kv.dtype == KV_BF16;
     return a->rope && a->rot_dim == a->head_dim && a->head_dim % QUAD == 0 &&
            a->v_dim == a->head_dim && half && !a->interleaved && !norms && !a->q_scale &&

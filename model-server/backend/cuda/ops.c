@@ -251,6 +251,8 @@ void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t la
                           .q_norm = p->q_norm,
                           .k_norm = p->k_norm,
                           .v_norm = p->v_norm,
+                          .q_norm_bias = p->q_norm_bias,
+                          .k_norm_bias = p->k_norm_bias,
                           .q_scale = p->q_scale,
                           .clip = p->clip,
                           .slots = slots_of(d, kv),

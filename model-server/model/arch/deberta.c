@@ -1,4 +1,4 @@
-/* DeBERTa 1, 3 and mDeBERTa 3 (arXiv 2006.03654, 2111.09543): BERT whose attention keeps content
+/* DeBERTa 1, 2, 3 and mDeBERTa 3 (arXiv 2006.03654, 2111.09543): BERT whose attention keeps content
  * and distance apart. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
@@ -56,15 +56,27 @@ static void common(struct config *c, struct decoder_spec *s)
         s->layers[i].attn_scale = 1 / sqrtf(3 * (float)s->head_dim);
 }
 
-/* What DeBERTa 2 has and 3 has not; what is absent has a default that is not served either. */
+/* DeBERTa 2's convolution, whose default activation no file has. */
+static void convolution(struct config *c, struct decoder_spec *s)
+{
+    s->first_conv = config_u32_or(c, "conv_kernel_size", 0, 0, 63);
+    if (!s->first_conv)
+        return;
+    if (s->first_conv % 2 == 0)
+        config_fail(c, "`conv_kernel_size` must be odd");
+    if (config_u32_or(c, "conv_groups", 1, 1, 1u << 16) != 1)
+        config_fail(c, "`conv_groups`: only 1 is supported");
+    s->first_conv_act = config_act(c, "conv_act", "tanh");
+}
+
+/* What is absent has a default that is not served. */
 static void configure(struct config *c, struct decoder_spec *s)
 {
     common(c, s);
     demand(c, &(struct demand){"share_att_key", true});
     if (strcmp(config_str_or(c, "norm_rel_ebd", "none"), "layer_norm") != 0)
         config_fail(c, "`norm_rel_ebd`: only layer_norm is supported");
-    if (config_u32_or(c, "conv_kernel_size", 0, 0, 1u << 16))
-        config_fail(c, "`conv_kernel_size`: convolutions are not supported");
+    convolution(c, s);
     if (config_u32_or(c, "attention_head_size", s->head_dim, 1, 1u << 22) != s->head_dim)
         config_fail(c, "`attention_head_size`: only hidden / heads is supported");
     s->apart.buckets = 2 * config_u32(c, "position_buckets", 4, 1u << 15);
@@ -116,6 +128,8 @@ const struct arch arch_deberta = {
               [W_EMBED_NORM] = "deberta.embeddings.LayerNorm",
               [W_APART] = "deberta.encoder.rel_embeddings",
               [W_APART_NORM] = "deberta.encoder.LayerNorm",
+              [W_FIRST_CONV] = "deberta.encoder.conv.conv",
+              [W_FIRST_CONV_NORM] = "deberta.encoder.conv.LayerNorm",
               [W_Q] = LAYER "attention.self.query_proj",
               [W_K] = LAYER "attention.self.key_proj",
               [W_V] = LAYER "attention.self.value_proj",

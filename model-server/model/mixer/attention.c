@@ -34,6 +34,7 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, const
 {
     const uint32_t world = (uint32_t)d->split.world;
     const bool by_head = d->spec.qk_norm == QK_NORM_BY_HEAD;
+    const bool layer = d->spec.qk_norm == QK_NORM_LAYER;
     const struct decoder_spec *m = &d->spec;
     const struct layer_spec *ls = &m->layers[t->layer];
     const struct rope_spec *rope = &m->rope[ls->rope];
@@ -48,11 +49,15 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, const
                                       .rope = rope->kind ? turns : NULL,
                                       .q_norm = a->q_norm,
                                       .k_norm = a->k_norm,
+                                      .q_norm_bias = a->q_norm_bias,
+                                      .k_norm_bias = a->k_norm_bias,
                                       .v_norm = a->v_norm,
                                       .q_scale = ls->q_grows ? d->scratch.q_scale + t->first : NULL,
                                       .clip = m->clip_qkv,
                                       .norm_eps = m->norm.eps,
-                                      .norm_kind = by_head ? m->norm.kind : NORM_RMS,
+                                      .norm_kind = layer     ? NORM_LAYER
+                                                   : by_head ? m->norm.kind
+                                                             : NORM_RMS,
                                       .norm_by_head = by_head,
                                       .norm_last = m->qk_norm_last,
                                       .squares = squares,

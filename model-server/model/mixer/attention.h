@@ -12,13 +12,14 @@ struct attention {
     struct weight *o;            /* [hidden, heads * v_dim] */
     struct weight *gate;         /* [heads * v_dim, hidden], or NULL */
     float *qkv_bias, *o_bias, *gate_bias;
-    float *q_norm, *k_norm;    /* [head_dim], or of all this rank's heads */
-    float *v_norm;             /* [v_dim] ones */
-    float *sub_norm;           /* before `o`: of this rank's heads, or NULL */
-    float *sinks, *alibi;      /* [heads] */
-    float *near;               /* [heads][2 * most + 1] */
-    struct apart *apart;       /* or NULL */
-    struct block_index *index; /* or NULL */
+    float *q_norm, *k_norm;           /* [head_dim], or of all this rank's heads */
+    float *q_norm_bias, *k_norm_bias; /* [head_dim] with QK_NORM_LAYER */
+    float *v_norm;                    /* [v_dim] ones */
+    float *sub_norm;                  /* before `o`: of this rank's heads, or NULL */
+    float *sinks, *alibi;             /* [heads] */
+    float *near;                      /* [heads][2 * most + 1] */
+    struct apart *apart;              /* or NULL */
+    struct block_index *index;        /* or NULL */
     struct clip qkv_clip, o_clip;
 };
 

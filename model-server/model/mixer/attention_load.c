@@ -201,6 +201,9 @@ static void load_o(struct loader *l, struct attention *a, int layer)
     if (s->bias.o && l->d->split.rank == 0) /* added once, before the sum over ranks */
         a->o_bias = s->sub_scale ? loader_scaled_bias(l, W_O, W_ATTN_SCALE, layer, s->hidden)
                                  : loader_bias(l, W_O, layer, s->hidden);
+    if (s->bias.last_o && (uint32_t)layer + 1 == s->n_layers && l->d->split.rank == 0)
+        a->o_bias =
+            loader_plain_vector(l, W_O_BIAS, layer, s->hidden, (struct slice){0, s->hidden});
 }
 
 static void load_clips(struct loader *l, struct attention *a, int layer)
@@ -259,6 +262,11 @@ static void load_qk_norms(struct loader *l, struct attention *a, int layer)
         a->q_norm = load_head_norm(l, W_Q_NORM, layer, dim);
         if (!s->layers[layer].kv_of)
             a->k_norm = load_head_norm(l, W_K_NORM, layer, dim);
+    } else if (s->qk_norm == QK_NORM_LAYER) {
+        a->q_norm = loader_weight_vector(l, W_Q_NORM, layer, dim);
+        a->k_norm = loader_weight_vector(l, W_K_NORM, layer, dim);
+        a->q_norm_bias = loader_bias(l, W_Q_NORM, layer, dim);
+        a->k_norm_bias = loader_bias(l, W_K_NORM, layer, dim);
     } else if (s->qk_norm == QK_NORM_PLAIN) {
         if (s->rope[s->layers[layer].rope].kind) {
             a->q_norm = loader_ones(l, dim);
@@ -408,8 +416,9 @@ void *attention_load(struct loader *l, uint32_t layer)
 void attention_free(struct decoder *d, void *self)
 {
     struct attention *a = self;
-    float *vectors[] = {a->qkv_bias, a->o_bias, a->gate_bias, a->q_norm, a->k_norm,
-                        a->v_norm,   a->sinks,  a->alibi,     a->near,   a->sub_norm};
+    float *vectors[] = {a->qkv_bias, a->o_bias,   a->gate_bias,   a->q_norm,
+                        a->k_norm,   a->v_norm,   a->sinks,       a->alibi,
+                        a->near,     a->sub_norm, a->q_norm_bias, a->k_norm_bias};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);
     layer_free_weight(d, a->qkv);

@@ -139,6 +139,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                                      .n_kv_heads = s.kv_heads,
                                      .head_dim = s.dim,
                                      .scale = m->layers[t->layer].attn_scale,
+                                     .softcap = m->attn_softcap,
                                      .both = true,
                                      .mutual = MUTUAL_ALONE});
     layer_project(d, t->layer, &(struct projection){c->o, c->o_bias, LORA_O, m->hidden}, t->out,

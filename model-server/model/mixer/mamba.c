@@ -1,11 +1,13 @@
 /* mamba.c - Mamba (arXiv 2312.00752): a short convolution over channels, a selective scan whose
- * steps, keys and queries are computed from the convolution's result, and a gate. */
+ * steps, keys and queries are computed from the convolution's result, and a gate. A layer has one
+ * such part, or several with channels of their own, whose results are added (Zamba, arXiv
+ * 2405.16712). */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/mixer/recurrent.h"
 #include <math.h>
 #include <stdlib.h>
 
-struct mamba {
+struct part {
     struct weight *in; /* [channels, gates of the channels; hidden] */
     float *in_bias;
     struct short_conv conv;
@@ -18,6 +20,14 @@ struct mamba {
     uint64_t state; /* in a cell */
 };
 
+struct mamba {
+    uint32_t n;
+    struct part parts[];
+};
+
+static uint32_t parts_of(const struct recur_spec *r) { return r->parts ? r->parts : 1; }
+
+/* Of each part. */
 static struct slice channels_of(const struct decoder *d)
 {
     return scaled(d->split.mix_heads, d->spec.recur.value_dim, 0);
@@ -27,48 +37,71 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const struct recur_spec *r = &d->spec.recur;
     /* channels and gates, the convolution's result, steps before and after, the result */
-    return (void)layer, 6 * channels_of(d).n + r->step_rank + 2 * r->key_dim;
+    return (void)layer,
+           6 * channels_of(d).n + r->step_rank + 2 * r->key_dim + (r->parts ? d->spec.hidden : 0);
 }
 
 /* ---------------------------------------------------------------- load */
 
+/* With several parts a channel's gate follows it; else all gates follow all channels. */
 static struct rows in_rows(struct loader *l, int layer, bool bias, uint32_t inner, struct slice c)
 {
-    const struct mat_part in =
+    struct mat_part in =
         loader_part(l, W_MIX_IN, layer, NO_EXPERT, bias, (int64_t)2 * inner, l->d->spec.hidden);
     struct rows rows = {0};
-    rows_add(l, &rows, 0, in, c);
-    rows_add(l, &rows, 0, in, scaled(c, 1, inner));
+    if (!l->d->spec.recur.parts) {
+        rows_add(l, &rows, 0, in, c);
+        rows_add(l, &rows, 0, in, scaled(c, 1, inner));
+        return rows;
+    }
+    loader_numbers(l, &in);
+    for (uint32_t gate = 0; gate < 2; gate++) {
+        struct mat_part every = loader_rows(in, gate, inner);
+        every.row_stride *= 2;
+        rows_add(l, &rows, gate, every, c);
+    }
     return rows;
 }
 
-static struct weight *load_made(struct loader *l, int layer, uint32_t inner, struct slice c,
+/* One of the small matrices of part `p`, of which several are one tensor. */
+static struct mat_part small(struct loader *l, enum role role, int layer, uint32_t p, int64_t rows,
+                             int64_t cols)
+{
+    const uint32_t parts = l->d->spec.recur.parts;
+    if (!parts)
+        return loader_part(l, role, layer, NO_EXPERT, false, rows, cols);
+    const struct mat_part all = loader_table(l, role, layer, "", parts * rows, cols);
+    return loader_cut(all, p * rows, rows, 0, cols);
+}
+
+static struct weight *load_made(struct loader *l, int layer, uint32_t part, struct slice c,
                                 struct slice made)
 {
     const struct recur_spec *r = &l->d->spec.recur;
-    struct mat_part p = loader_part(l, W_MIX_STEP_KEYS, layer, NO_EXPERT, false,
-                                    r->step_rank + 2 * (int64_t)r->key_dim, inner);
+    struct mat_part p = small(l, W_MIX_STEP_KEYS, layer, part,
+                              r->step_rank + 2 * (int64_t)r->key_dim, r->heads * r->value_dim);
     p = loader_cut(p, made.first, made.n, c.first, c.n);
     return loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
 }
 
 /* Small matrices that determine the whole state: not quantised. */
-static void load_steps(struct loader *l, struct mamba *y, int layer, uint32_t inner, struct slice c)
+static void load_steps(struct loader *l, struct part *y, int layer, uint32_t part, struct slice c)
 {
     const struct recur_spec *r = &l->d->spec.recur;
-    const uint32_t rank = r->step_rank;
-    y->rank = load_made(l, layer, inner, c, (struct slice){0, rank});
-    y->keys = load_made(l, layer, inner, c, (struct slice){rank, 2 * r->key_dim});
-    struct mat_part p = loader_part(l, W_MIX_STEP, layer, NO_EXPERT, false, inner, rank);
+    const uint32_t rank = r->step_rank, inner = r->heads * r->value_dim;
+    y->rank = load_made(l, layer, part, c, (struct slice){0, rank});
+    y->keys = load_made(l, layer, part, c, (struct slice){rank, 2 * r->key_dim});
+    struct mat_part p = small(l, W_MIX_STEP, layer, part, inner, rank);
     p = loader_rows(p, c.first, c.n);
     y->step = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
-    p = loader_part(l, W_MIX_STEP, layer, NO_EXPERT, true, inner, 1);
+    p = r->parts ? small(l, W_MIX_DT, layer, part, inner, 1)
+                 : loader_part(l, W_MIX_STEP, layer, NO_EXPERT, true, inner, 1);
     p = loader_rows(p, c.first, c.n);
     y->dt = loader_vector(l, &p, 1, 0);
 }
 
 /* W_MIX_RATE [channels][keys] as [heads][keys][value_dim] of -exp(). */
-static void load_rates(struct loader *l, struct mamba *y, int layer, uint32_t inner, struct slice c)
+static void load_rates(struct loader *l, struct part *y, int layer, uint32_t inner, struct slice c)
 {
     const struct recur_spec *r = &l->d->spec.recur;
     const struct mat_part p = loader_table(l, W_MIX_RATE, layer, "", inner, r->key_dim);
@@ -88,7 +121,7 @@ static void load_rates(struct loader *l, struct mamba *y, int layer, uint32_t in
     free(host);
 }
 
-static void load_norms(struct loader *l, struct mamba *y, int layer)
+static void load_norms(struct loader *l, struct part *y, int layer)
 {
     static const enum role roles[] = {W_MIX_STEP_NORM, W_MIX_K_NORM, W_MIX_Q_NORM};
     const struct recur_spec *r = &l->d->spec.recur;
@@ -100,17 +133,12 @@ static void load_norms(struct loader *l, struct mamba *y, int layer)
     }
 }
 
-static void *load(struct loader *l, uint32_t at)
+static void load_part(struct loader *l, struct part *y, int layer, uint32_t part)
 {
     const struct recur_spec *r = &l->d->spec.recur;
-    const struct slice c = channels_of(l->d);
-    const uint32_t inner = r->heads * r->value_dim;
-    const int layer = (int)at;
-    struct mamba *y = calloc(1, sizeof(*y));
-    if (!y) {
-        loader_nomem(l);
-        return NULL;
-    }
+    const struct slice own = channels_of(l->d); /* of the part; c: of all */
+    const uint32_t inner = parts_of(r) * r->heads * r->value_dim;
+    const struct slice c = scaled(own, 1, part * r->heads * r->value_dim);
     struct rows in = in_rows(l, layer, false, inner, c);
     y->in = rows_pack(l, &in, l->d->dtype, l->d->quant);
     if (r->proj_bias) {
@@ -119,7 +147,7 @@ static void *load(struct loader *l, uint32_t at)
     }
     short_conv_load(l, &y->conv, layer, inner, &c, 1);
     y->conv.conv.silu = true;
-    load_steps(l, y, layer, inner, c);
+    load_steps(l, y, layer, part, own);
     load_rates(l, y, layer, inner, c);
     y->skip = loader_plain_vector(l, W_MIX_SKIP, layer, inner, c);
     load_norms(l, y, layer);
@@ -127,12 +155,24 @@ static void *load(struct loader *l, uint32_t at)
     const struct recur size = {
         .heads = l->d->split.mix_heads.n, .key_dim = r->key_dim, .value_dim = r->value_dim};
     y->state = layer_take_state(l->d, l->d->ops->recur_floats(&size));
+}
+
+static void *load(struct loader *l, uint32_t at)
+{
+    const uint32_t n = parts_of(&l->d->spec.recur);
+    struct mamba *y = calloc(1, sizeof(*y) + n * sizeof(y->parts[0]));
+    if (!y) {
+        loader_nomem(l);
+        return NULL;
+    }
+    y->n = n;
+    for (uint32_t i = 0; i < n; i++)
+        load_part(l, &y->parts[i], (int)at, i);
     return y;
 }
 
-static void release(struct decoder *d, void *self)
+static void release_part(struct decoder *d, struct part *y)
 {
-    struct mamba *y = self;
     float *vectors[] = {y->in_bias,  y->dt,       y->rates,   y->skip,
                         y->norms[0], y->norms[1], y->norms[2]};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
@@ -143,6 +183,13 @@ static void release(struct decoder *d, void *self)
     layer_free_weight(d, y->step);
     short_conv_free(d, &y->conv);
     out_projection_free(d, &y->out);
+}
+
+static void release(struct decoder *d, void *self)
+{
+    struct mamba *y = self;
+    for (uint32_t i = 0; i < y->n; i++)
+        release_part(d, &y->parts[i]);
     free(y);
 }
 
@@ -158,7 +205,7 @@ static void norm(struct decoder *d, float *x, uint32_t stride, uint32_t rows, ui
 }
 
 /* Computes the steps of all channels, and keys next to queries, from the convolution's result. */
-static int make_steps(struct decoder *d, const struct mamba *y, struct sub_step *s, const float *x,
+static int make_steps(struct decoder *d, const struct part *y, struct sub_step *s, const float *x,
                       float *step, float *kq, struct err *e)
 {
     const uint32_t t = s->tokens, rank = d->spec.recur.step_rank, keys = d->spec.recur.key_dim;
@@ -174,9 +221,8 @@ static int make_steps(struct decoder *d, const struct mamba *y, struct sub_step 
     return 0;
 }
 
-static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
+static int run_part(struct decoder *d, const struct part *y, struct sub_step *s, struct err *e)
 {
-    const struct mamba *y = self;
     const struct recur_spec *r = &d->spec.recur;
     const uint32_t n = channels_of(d).n, t = s->tokens;
     float *in = work_take(&s->work, t, 2 * (size_t)n), *x = work_take(&s->work, t, n);
@@ -207,6 +253,23 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     d->ops->gate_norm(d->dev, o, n, t, n,
                       &(struct gate_norm){.kind = GATE_SILU, .gate = in + n, .stride = 2 * n});
     out_projection_run(d, &y->out, s, o, n);
+    return 0;
+}
+
+/* Parts use the same scratch memory in turn. */
+static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
+{
+    const struct mamba *y = self;
+    const uint32_t hidden = d->spec.hidden;
+    float *more = y->n > 1 ? work_take(&s->work, s->total, hidden) : NULL;
+    for (uint32_t i = 0; i < y->n; i++) {
+        struct sub_step part = *s;
+        part.out = i ? more : s->out;
+        if (run_part(d, &y->parts[i], &part, e))
+            return -1;
+        if (i)
+            d->ops->add_norm(d->dev, NULL, s->out, more, 1, s->tokens, hidden, NULL);
+    }
     return 0;
 }
 

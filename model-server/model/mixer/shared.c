@@ -1,7 +1,7 @@
-/* shared.c - Mamba-2 whose input is the stream plus the result of a block: attention to the stream
- * and the embedding side by side, then an MLP, without residuals, and a matrix (Zamba2, arXiv
- * 2411.15242). Layers take turns with a few blocks, whose weights they share. Low-rank updates of
- * q, k, v, gate and up, and all else, are a layer's own. */
+/* shared.c - Mamba-2 or Mamba whose input is the stream plus the result of a block: attention to
+ * the stream and the embedding side by side, then an MLP, without residuals, and a matrix (Zamba,
+ * arXiv 2405.16712; Zamba2, 2411.15242). Layers take turns with a few blocks, whose weights they
+ * share. Low-rank updates of q, k, v, gate and up, and all else, are a layer's own. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
@@ -17,11 +17,16 @@ struct shared {
     void *mamba;
 };
 
+static const struct sublayer_ops *recurrence(const struct decoder *d)
+{
+    return d->spec.recur.step_rank ? &mixer_mamba : &mixer_mamba2;
+}
+
 /* The three parts reuse the memory of each other, after the areas of forward(). */
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const uint32_t of[] = {mixer_attention.width(d, layer), ffn_dense.width(d, layer),
-                           mixer_mamba2.width(d, layer)};
+                           recurrence(d)->width(d, layer)};
     uint32_t most = 0;
     for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
         most = of[i] > most ? of[i] : most;
@@ -148,7 +153,7 @@ static void *load(struct loader *l, uint32_t layer)
     struct mat_part out =
         loader_part(l, W_BLOCK_OUT, (int)layer, NO_EXPERT, false, s->hidden, s->hidden);
     y->out = loader_pack(l, &out, 1, l->d->dtype, l->d->quant);
-    y->mamba = mixer_mamba2.load(l, layer);
+    y->mamba = recurrence(l->d)->load(l, layer);
     return y;
 }
 
@@ -168,7 +173,7 @@ static void release(struct decoder *d, void *self)
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
         layer_free_weight(d, own[i]);
     if (y->mamba)
-        mixer_mamba2.free(d, y->mamba);
+        recurrence(d)->free(d, y->mamba);
     free(y);
 }
 
@@ -210,10 +215,10 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     d->ops->add_norm(d->dev, mlp, joined, mid, 1, t, hidden, &d->layers[s->layer].mixer_norm);
     struct sub_step mamba = *s;
     mamba.in = mlp;
-    return mixer_mamba2.forward(d, y->mamba, &mamba, e);
+    return recurrence(d)->forward(d, y->mamba, &mamba, e);
 }
 
-const struct sublayer_ops mixer_shared = {.name = "mamba2 with a shared block",
+const struct sublayer_ops mixer_shared = {.name = "recurrence with a shared block",
                                           .width = width,
                                           .load = load,
                                           .free = release,

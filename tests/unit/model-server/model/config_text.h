@@ -55,6 +55,7 @@ static inline int configure(const char *keys, const char *base, struct decoder_s
     "\"model_type\":\"falcon_h1\",\"mamba_n_heads\":8,\"mamba_d_head\":16,\"mamba_d_ssm\":"        \
     "128," SIZES
 
+#define ZAMBA "\"model_type\":\"zamba\",\"num_key_value_heads\":8," SIZES
 #define DEBERTA                                                                                    \
     "\"model_type\":\"deberta-v2\",\"relative_attention\":true,\"share_att_key\":true,"            \
     "\"position_biased_input\":false,\"norm_rel_ebd\":\"layer_norm\",\"position_buckets\":32,"     \
