@@ -15,8 +15,10 @@
 #define MODEL_SERVER_BACKEND_BACKEND_H
 #include "common/err.h"
 #include "model-server/backend/draw.h"
+#include "model-server/backend/entries.h"
 #include "model-server/backend/matrix.h"
 #include "model-server/backend/recur.h"
+#include "model-server/backend/selection.h"
 #include "model-server/backend/streams.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -126,6 +128,9 @@ struct kv_layer {
     uint32_t n_heads, k_dim, v_dim;
     bool latent; /* a value is the first v_dim numbers of its key (one head): see latent_kv() */
     uint32_t index_dim; /* width of one more key of each token, for select_keys(); 0: none */
+    /* Not 0: positions of an entry (entries.h). A latent layer has one more key, which is also a
+     * value, for so many consecutive positions. k_dim == v_dim. */
+    uint32_t every;
 };
 /* Opaque: K and V of its layers, logically [n_layers][n_blocks][block_size][n_heads][dim], with
  * the heads and dimensions of each layer. One block table serves all of them. Sliding-window
@@ -194,52 +199,6 @@ struct latent_kv {
     const float *q_scale; /* [T] final factor of each token's queries, or NULL */
 };
 
-/* Sparse attention with an indexer (DeepSeek V3.2, arXiv 2512.02556): a token attends only to the
- * `top` positions with the best scores. The score of a position is the sum over heads of
- * weights[t][h] * max(q[t][h] . its index key, 0). Only the order of scores matters, so they have
- * no other factors. Rotation of rot_dim numbers, from number rot_at on, as in struct rope_kv.
- *
- * With `block` (MiniMax M3) positions are selected by blocks of this many, and each head selects
- * `top` blocks for itself: the token's own block and the local - 1 before it, and of the others
- * those with the best scores. The score of a block is the greatest q[t][h] . index key in it.
- *
- * With `pooled` (GLM-5.3) a block is one candidate for all heads, if it is complete: its score is
- * that of the key of its last position, by the weights of the heads, as pool_keys() made it. The
- * best top - 1 are selected, and then the token's own block if that is not complete. */
-struct select_keys {
-    uint32_t n_heads, dim, rot_at, rot_dim, top;
-    uint32_t block, local; /* local: 1 .. top */
-    bool interleaved, pooled;
-    const float *rope;    /* or NULL */
-    const float *weights; /* [T, n_heads]; not with `block`, but with `pooled` */
-};
-/* True if each head selects for itself. */
-static inline bool select_by_head(const struct select_keys *p) { return p->block && !p->pooled; }
-/* True if a token with n positions selects; else it attends to all. */
-static inline bool select_some_of(const struct select_keys *p, uint32_t n)
-{
-    return p->pooled  ? n / p->block >= p->top
-           : p->block ? (n + p->block - 1) / p->block > p->top
-                      : n > p->top;
-}
-/* Positions of a token at position `at` that selects `top` blocks, with more than `top` before it
- * and of it. The last selected block is its own. */
-static inline uint32_t select_block_positions(uint32_t top, uint32_t block, uint32_t at)
-{
-    return (top - 1) * block + at % block + 1;
-}
-
-/* Keys of pools of `size` positions of a sequence, for `pooled` selections: the sum over a pool's
- * tokens of their keys, weighted for each number by a softmax over them of gates + bias. A pool
- * that is not complete is in the cell. */
-struct pool_keys {
-    uint32_t dim, size;
-    const float *gates; /* [T, dim] */
-    const float *bias;  /* [size][dim] */
-};
-/* Floats of a cell: the largest logit, the sum of weights, the weighted sum. */
-static inline uint64_t pool_floats(const struct pool_keys *p) { return 3 * (uint64_t)p->dim; }
-
 /* How a layer uses ragged.mutual. NONE: not at all. TOO: a token also attends to its range.
  * ALONE: only to its range. AHEAD: also to later tokens of its range, and to earlier tokens only
  * within the window. */
@@ -285,6 +244,10 @@ struct attn {
     const uint32_t *top;
     uint32_t n_top, top_block;
     bool top_tail;
+    /* Not 0: kv_layer.every. In the same softmax as the keys of its window a token attends to the
+     * complete entries, or with `top` to the selected ones of them, of which top[T, n_top] has the
+     * numbers if they are more than n_top. Only with window, sinks and one key-value head. */
+    uint32_t entries;
 };
 /* A token with more positions attends to some. */
 static inline uint32_t attn_whole(uint32_t n_top, uint32_t block, bool tail)
@@ -303,6 +266,7 @@ static inline uint32_t attn_selected(uint32_t n_top, uint32_t block, bool tail, 
 enum moe_score {
     MOE_SOFTMAX,
     MOE_SIGMOID,
+    MOE_SQRT_SOFTPLUS, /* the root of softplus */
     /* SparseMixer (arXiv 2409.12136): an expert's weight is its probability in a softmax over the
      * logits close to the best remaining one, within 2 * jitter of it, relatively. */
     MOE_SPARSEMIXER
@@ -345,11 +309,15 @@ struct moe {
     bool scale_input;          /* the weight multiplies the expert's input, not its result */
     const float *expert_scale; /* [n_experts] multiplies the weights, or NULL */
     const float *router_x;     /* the router's input if it is not x, or NULL */
-    const float *router_bias;  /* [n_experts] or NULL */
-    bool plain;                /* no gates: up is [ffn, hidden], an expert down(act(up(x))) */
-    const float *up_bias;      /* [n_experts][2 * ffn], gate before up, or [ffn], or NULL */
-    const float *down_bias;    /* [n_experts][hidden] or NULL */
-    const float *sum_bias;     /* [hidden] added once to the sum of the results, or NULL */
+    /* [ids][top_k] the different experts of each id, or NULL: they are chosen by the token's id
+     * instead of their scores, which only weigh them. Row t is token t of the step. */
+    const uint32_t *by_id;
+    uint32_t n_ids;           /* larger ids have the experts of id 0 */
+    const float *router_bias; /* [n_experts] or NULL */
+    bool plain;               /* no gates: up is [ffn, hidden], an expert down(act(up(x))) */
+    const float *up_bias;     /* [n_experts][2 * ffn], gate before up, or [ffn], or NULL */
+    const float *down_bias;   /* [n_experts][hidden] or NULL */
+    const float *sum_bias;    /* [hidden] added once to the sum of the results, or NULL */
 };
 
 /* A low-rank update of a matrix, or of some of its rows, that is not merged into it (LoRA, arXiv
@@ -504,10 +472,17 @@ struct backend_ops {
      * with at most p->top positions are not written. */
     void (*select_keys)(struct device *d, uint32_t *top, float *q, float *k, struct kv_cache *cache,
                         uint32_t layer, const struct select_keys *p);
-    /* The key k[t] [T, dim] of the last token of a pool becomes the pool's; those of other tokens
-     * are 0 afterwards. NULL: not supported. */
+    /* k[t] [T, dim] = the key of a pool, of its last token; those of other tokens are 0. NULL: not
+     * supported. */
     void (*pool_keys)(struct device *d, float *k, const struct state_ref *s,
                       const struct pool_keys *p);
+    /* Rotates parts of heads x[T, n_heads, dim] in place. NULL: not supported. */
+    void (*turn)(struct device *d, float *x, const struct turn *p);
+    /* Writes x[T, k_dim] to a latent layer with k_dim == v_dim: the keys of the tokens, which are
+     * also their values, or with `entries` the entries whose last positions they are; rows of other
+     * tokens are not read then. NULL: not supported. */
+    void (*keep)(struct device *d, struct kv_cache *cache, uint32_t layer, const float *x,
+                 bool entries);
     /* Multiplies each head with its own matrix: y[t][h] = W_h x[t][h], where x is [rows, n,
      * W.cols] and y [rows, n, W.rows]. The n matrices have equal shapes, in DT_F32 to DT_BF16,
      * not quantised. NULL: not supported. */

@@ -32,12 +32,16 @@ enum role {
     W_POST_ATTN_NORM,
     W_MLP_NORM,
     W_POST_MLP_NORM,
+    W_ATTN_NORM_DOWN, /* of decoder_spec.norm_gate, after W_ATTN_NORM and W_MLP_NORM */
+    W_ATTN_NORM_UP,
+    W_MLP_NORM_DOWN,
+    W_MLP_NORM_UP,
     W_QKV,
     W_Q,
     W_K,
     W_V,
     W_O,
-    W_ATTN_GATE,      /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD */
+    W_ATTN_GATE,      /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD, but not mla_spec.gate_beside */
     W_ATTN_GATE_BIAS, /* of decoder_spec.attn_gate_bias, a whole name */
     W_Q_A,            /* latent attention */
     W_Q_A_NORM,
@@ -51,8 +55,15 @@ enum role {
     W_INDEX_K,
     W_INDEX_K_NORM,
     W_INDEX_WEIGHTS,
-    W_INDEX_POOL_GATE, /* of index_spec.pool, whole names: a matrix, a vector for each position */
+    W_INDEX_POOL_GATE, /* of index_spec.pool and MIXER_ENTRIES, whole names: a matrix, a vector for
+                          each position */
     W_INDEX_POOL_BIAS,
+    W_ENTRY, /* MIXER_ENTRIES: the matrix of entries and their norm; whole names as above; the first
+                matrix of the result, of which W_O is the second */
+    W_ENTRY_NORM,
+    W_ENTRY_GATE,
+    W_ENTRY_BIAS,
+    W_O_A,
     W_Q_NORM,
     W_K_NORM,
     W_ATTN_SUB_NORM, /* of decoder_spec.sub_norms */
@@ -73,7 +84,8 @@ enum role {
     W_MOE_LATENT_IN, /* of moe_spec.latent */
     W_MOE_LATENT_OUT,
     W_SELECT_BIAS,
-    W_MOE_BIAS, /* of moe_spec.sum_bias: a whole name */
+    W_EXPERT_IDS, /* of layer_spec.by_id: a whole name */
+    W_MOE_BIAS,   /* of moe_spec.sum_bias: a whole name */
     W_EXPERT_SCALE,
     W_ROUTER_SCALE, /* dense MLPs with experts: weights of the norm before the router, and the other
                        norms */
@@ -226,9 +238,10 @@ struct arch {
     const char *prefix;
     /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the
      * expert. Whole names: W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE,
-     * W_ALTUP_SCALE, W_STREAM_*, W_INDEX_POOL_*, W_ATTN_SCALE, W_MLP_SCALE, W_ATTN_TANH,
-     * W_MLP_TANH, W_TILE_*_GATE, W_MIX_{RATE,DT,SKIP,NORM} and tensors with all experts, whose
-     * biases end in "_bias". | separates the names of one role in different files. */
+     * W_ALTUP_SCALE, W_STREAM_*, W_INDEX_POOL_*, W_ENTRY_GATE, W_ENTRY_BIAS, W_EXPERT_IDS,
+     * W_ATTN_SCALE, W_MLP_SCALE, W_ATTN_TANH, W_MLP_TANH, W_TILE_*_GATE, W_MIX_{RATE,DT,SKIP,NORM}
+     * and tensors with all experts, whose biases end in "_bias". | separates the names of one role
+     * in different files. */
     const char *names[W_ROLES];
     /* Pairs {usual, own} of keys of config.json, {NULL, NULL} at the end, or NULL: see config.h. */
     const struct config_key *keys;

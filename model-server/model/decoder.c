@@ -52,6 +52,23 @@ int decoder_sublayer(struct decoder *d, const struct sublayer *y, const float *i
     return 0;
 }
 
+/* The input of a sublayer times its gate; `work`: of the sublayer, which does not run yet. */
+static void gate_input(struct decoder *d, const struct norm_gate *g, const float *in,
+                       const struct decoder_part *p, void *work)
+{
+    const uint32_t hidden = d->spec.hidden, rank = d->spec.norm_gate;
+    struct work w = {work};
+    if (!g->down)
+        return;
+    float *x = (float *)(uintptr_t)in + (size_t)p->first * hidden;
+    float *low = work_take(&w, p->n, rank), *by = work_take(&w, p->n, hidden);
+    d->ops->linear(d->dev, low, x, p->n, g->down, NULL);
+    d->ops->act(d->dev, low, p->n, rank, ACT_SILU);
+    d->ops->linear(d->dev, by, low, p->n, g->up, NULL);
+    d->ops->gate_norm(d->dev, x, hidden, p->n, hidden,
+                      &(struct gate_norm){.kind = GATE_SIGMOID, .gate = by, .stride = hidden});
+}
+
 static const struct sublayer *sub_at(const struct layer *y, enum sub sub)
 {
     return sub == SUB_MIXER ? &y->mixer : sub == SUB_FFN ? &y->ffn : &y->tail;
@@ -65,6 +82,7 @@ int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part
         return 0;
     if (x->read)
         x->read(d, i, SUB_MIXER, p);
+    gate_input(d, &y->mixer_gate, x->in(d, i, SUB_MIXER), p, d->scratch.mixer);
     return decoder_store(d, &y->mixer, x->in(d, i, SUB_MIXER), i, p, e);
 }
 
@@ -78,6 +96,8 @@ int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part 
             continue;
         if (x->read && sub != SUB_MIXER)
             x->read(d, i, sub, p);
+        if (sub == SUB_FFN)
+            gate_input(d, &d->layers[i].ffn_gate, x->in(d, i, sub), p, work);
         if (decoder_sublayer(d, y, x->in(d, i, sub), x->post(d, i, sub), i, p, work, e))
             return -1;
         x->write(d, i, sub, p);

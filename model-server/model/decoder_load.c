@@ -76,7 +76,7 @@ static const struct sublayer_ops *const mixers[MIXER_N] = {
     [MIXER_PAIR] = &mixer_pair,           [MIXER_MLA] = &mixer_mla,
     [MIXER_MAMBA] = &mixer_mamba,         [MIXER_CROSS] = &mixer_cross,
     [MIXER_FIXED] = &mixer_fixed,         [MIXER_SHARED] = &mixer_shared,
-    [MIXER_GATED] = &mixer_gated};
+    [MIXER_GATED] = &mixer_gated,         [MIXER_ENTRIES] = &mixer_entries};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
@@ -95,6 +95,28 @@ static float gate_of(struct loader *l, enum role role, uint32_t layer)
     const float gate = p.data ? number_at(p.data, p.dtype, 0) : 0;
     loader_drop(l);
     return s->residual_scale * tanhf(gate);
+}
+
+/* The input of all heads, or of the router, passes through it: it keeps its numbers. */
+static struct norm_gate load_norm_gate(struct loader *l, enum role down, int layer, uint32_t *most)
+{
+    const uint32_t hidden = l->d->spec.hidden, rank = l->d->spec.norm_gate;
+    struct norm_gate y;
+    struct mat_part p = loader_part(l, down, layer, NO_EXPERT, false, rank, hidden);
+    y.down = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    p = loader_part(l, down + 1, layer, NO_EXPERT, false, hidden, rank);
+    y.up = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    *most = rank + hidden > *most ? rank + hidden : *most;
+    return y;
+}
+
+static void load_norm_gates(struct loader *l, struct layer *y, int layer)
+{
+    if (!l->d->spec.norm_gate)
+        return;
+    y->mixer_gate = load_norm_gate(l, W_ATTN_NORM_DOWN, layer, &l->d->mixer_width);
+    if (l->d->spec.layers[layer].moe)
+        y->ffn_gate = load_norm_gate(l, W_MLP_NORM_DOWN, layer, &l->d->ffn_width);
 }
 
 static void load_layer(struct loader *l, uint32_t at)
@@ -122,6 +144,7 @@ static void load_layer(struct loader *l, uint32_t at)
         if (!ls->no_ffn)
             y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
     }
+    load_norm_gates(l, y, layer);
     if (ls->ffn_norm_after)
         y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
     if (!ls->no_ffn)
@@ -181,7 +204,8 @@ static int check_turns(const struct decoder *d, struct err *e)
         const struct kv_layer *k = &d->kv_layers[i < d->n_kv_layers ? i : 0];
         if (d->n_kv_layers != d->spec.n_layers || d->spec.layers[i].kv_of ||
             k->n_heads != first->n_heads || k->k_dim != first->k_dim || k->v_dim != first->v_dim ||
-            k->latent != first->latent || k->index_dim != first->index_dim)
+            k->latent != first->latent || k->index_dim != first->index_dim ||
+            k->every != first->every)
             return err_set(e, ERR_VALIDATION,
                            "a model whose layers keep different keys is served to generate only");
     }
@@ -332,6 +356,8 @@ void decoder_free_layer(struct decoder *d, uint32_t layer)
     for (size_t i = 0; i < sizeof(subs) / sizeof(subs[0]); i++)
         if (subs[i]->self)
             subs[i]->ops->free(d, subs[i]->self);
+    layer_free_weight(d, y->mixer_gate.down), layer_free_weight(d, y->mixer_gate.up);
+    layer_free_weight(d, y->ffn_gate.down), layer_free_weight(d, y->ffn_gate.up);
     decoder_altup_free_layer(d, y->altup);
     decoder_mixed_free_layer(d, y->mixed);
     *y = (struct layer){0};

@@ -6,53 +6,13 @@
 #ifndef MODEL_SERVER_MODEL_DECODER_SPEC_H
 #define MODEL_SERVER_MODEL_DECODER_SPEC_H
 #include "model-server/backend/backend.h"
+#include "model-server/model/rope_spec.h"
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SPEC_MAX_LAYERS = 512, SPEC_MAX_ROPES = 3, ROPE_MAX_DIM = 1024 };
+enum { SPEC_MAX_LAYERS = 512, SPEC_MAX_ROPES = 5 };
 enum { SPEC_NO_ROPE = SPEC_MAX_ROPES - 1 }; /* always of kind ROPE_NONE */
-
-/* ---------------------------------------------------------------- rotary positions */
-
-enum rope_kind {
-    ROPE_NONE,    /* learned positions or none */
-    ROPE_DEFAULT, /* RoFormer, arXiv 2104.09864 */
-    ROPE_LINEAR,  /* positions / factor, arXiv 2306.15595 */
-    ROPE_DYNAMIC, /* the base grows with the length of the sequence (NTK) */
-    ROPE_LLAMA3,  /* long wavelengths / factor, short ones kept, a ramp between */
-    ROPE_YARN,    /* arXiv 2309.00071 */
-    ROPE_PARTIAL, /* frequencies of the first `turning` elements; those of the others are 0 (Gemma
-                     4) */
-    ROPE_GRID,    /* `runs` runs of angles, of equal frequencies: an image's row and column
-                     (Qwen2-VL, arXiv 2409.12191), or a video's frame, row and column */
-    ROPE_GRID_TURNS, /* the same, with the even frequencies of `dim`, then the odd ones (Pixtral,
-                        arXiv 2410.07073) */
-    ROPE_GRID_WOVEN, /* column and row in turns, of equal frequencies (MoonViT, arXiv 2504.07491) */
-    ROPE_LONGROPE,   /* two lists of factors, by the length of the sequence, arXiv 2402.13753 */
-};
-struct rope_spec {
-    enum rope_kind kind;
-    bool interleaved, backwards; /* backwards: by the negative angles */
-    uint32_t dim;                /* rotated elements of a head, even */
-    double theta;                /* base */
-    double factor;               /* LINEAR, DYNAMIC, LLAMA3, YARN */
-    uint32_t turning;            /* PARTIAL: of dim, even */
-    uint32_t runs;               /* GRID: dim is a multiple of 2 * runs */
-    double attention_factor;     /* multiplies cos and sin */
-    uint32_t original; /* positions of the original training: DYNAMIC, LLAMA3, YARN, LONGROPE */
-    double low_freq, high_freq;  /* LLAMA3 */
-    double beta_fast, beta_slow; /* YARN */
-    bool truncate;               /* YARN */
-    /* Angle i uses position axis[i] of ragged.axes (t, h or w); else all use pos. */
-    bool has_axes;
-    /* Each half of a head rotates separately, its first half with its second. The rows of q and k
-     * and their norms are reordered at load such that the halves of the whole head rotate
-     * together. */
-    bool halves;
-    uint8_t axis[ROPE_MAX_DIM / 2];
-    float short_factor[ROPE_MAX_DIM / 2], long_factor[ROPE_MAX_DIM / 2]; /* LONGROPE */
-};
 
 /* ---------------------------------------------------------------- layers */
 
@@ -137,6 +97,9 @@ enum mixer_kind {
     /* Mamba-2, or with recur_spec.step_rank Mamba, whose input is the stream plus the result of a
      * block of attention and an MLP, which several layers share (Zamba2, arXiv 2411.15242) */
     MIXER_SHARED,
+    /* Attention of one key-value head to a window, and to entries that stand for several earlier
+     * tokens each (DeepSeek V4): struct entries_spec */
+    MIXER_ENTRIES,
     /* Cross-attention to rows of images (Llama 3.2 Vision, arXiv 2407.21783) or of an encoder of
      * texts (arXiv 1706.03762): q is computed from the token, k and v from those rows. Tokens that
      * attend to no such row skip the whole layer. */
@@ -161,13 +124,19 @@ struct layer_spec {
     bool q_grows;    /* q has a factor that grows with the position: struct q_growth */
     uint32_t window; /* a token attends to itself and window - 1 before it; 0: all */
     enum attn_mutual mutual;
-    float attn_scale;  /* multiplies q.k */
-    bool k_is_v;       /* values come from the keys' matrix, without norm and rotation of keys */
-    uint8_t rope;      /* index into decoder_spec.rope */
+    float attn_scale; /* multiplies q.k */
+    bool k_is_v;      /* values come from the keys' matrix, without norm and rotation of keys */
+    uint8_t rope;     /* index into decoder_spec.rope */
+    /* MIXER_ENTRIES: positions of an entry (0: it has none), and the rotation of entries. `chosen`:
+     * an indexer selects them, and an entry is also of the positions of the one before. */
+    uint8_t entry_rope;
+    bool chosen;
+    uint32_t every;
     uint32_t block_of; /* MIXER_SHARED: the layer in whose name the shared weights are */
     uint32_t turn;     /* MIXER_SHARED: its number among the layers with a block */
     uint32_t same_as;  /* not 0: it shares the weights of layer same_as - 1, an earlier one */
     bool moe;          /* experts instead of the dense MLP */
+    bool by_id;        /* with `moe`: see struct moe */
     bool gated;        /* tanh of a stored number multiplies what each sublayer adds */
     /* gates of the dense MLP are cut off at mean + deviations * standard deviation: struct
      * sparsify */
@@ -287,6 +256,9 @@ struct mla_spec {
     uint32_t nope, rope, v;
     float eps;      /* of the two norms */
     float kv_scale; /* final factor of the latent of keys and values; 0: none */
+    /* q's second matrix reads q's latent after its norm and before it, side by side, and has rows
+     * of each head's gate (ATTN_GATE_APART) after those of its query (A.X K2) */
+    bool gate_beside;
     /* The indexer of sparse attention: see struct select_keys. It reads q's input. top 0: none. */
     struct index_spec {
         uint32_t heads, dim, top;
@@ -297,6 +269,16 @@ struct mla_spec {
         uint32_t pool;
         float eps; /* of the norm of its keys */
     } index;
+};
+
+/* MIXER_ENTRIES: all heads share one key for each token, which is also the value. The last `rope`
+ * numbers rotate, and those of the result back. Each of `groups` groups of heads has a matrix of
+ * its own to o_rank numbers, and one matrix makes the result of all. */
+struct entries_spec {
+    uint32_t q_rank; /* 0: no such layers */
+    uint32_t rope, groups, o_rank;
+    uint32_t index_heads, index_dim,
+        index_top; /* of indexers, whose weights are as in index_spec */
 };
 
 /* Block-sparse attention of layers that say so (MiniMax M3): an indexer with keys of `dim` numbers,
@@ -427,6 +409,9 @@ struct decoder_spec {
     enum act head_act;
     /* the first mixer has no norm, because the embedding has one (ModernBERT) */
     bool no_first_norm;
+    /* Not 0: the norms of the mixers' and the experts' inputs are multiplied by sigmoids of a
+     * function of themselves: a matrix to this rank, silu, a matrix back (A.X K2). NORM_BEFORE */
+    uint32_t norm_gate;
     bool no_final_norm;
     bool parallel;    /* x + attn(n(x)) + mlp(n(x)) instead of one after the other */
     bool shared_norm; /* parallel: one norm feeds both */
@@ -505,6 +490,7 @@ struct decoder_spec {
     struct recur_spec recur;
     struct moe_spec moe;
     struct mla_spec mla;
+    struct entries_spec entries;
     struct block_spec blocks;
     struct shared_spec shared;
     struct rope_spec rope[SPEC_MAX_ROPES];

@@ -35,6 +35,11 @@ struct low_rank {
     uint32_t rank;
 };
 
+/* The gate of a norm: decoder_spec.norm_gate. */
+struct norm_gate {
+    struct weight *down, *up; /* [rank, hidden], [hidden, rank]; NULL: none */
+};
+
 /* One input of a sublayer: the rows of a step, or `tokens` of them from row `first` on. Pointers
  * are those of row `first`, except `work`, which is that of all rows. */
 struct sub_step {
@@ -71,8 +76,8 @@ struct sublayer_ops {
 };
 
 extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba, mixer_mamba2,
-    mixer_conv, mixer_fixed, mixer_gated, mixer_pair, mixer_shared, mixer_cross, ffn_dense, ffn_moe,
-    ffn_embedded, ffn_beside, ffn_shortcut;
+    mixer_conv, mixer_fixed, mixer_gated, mixer_pair, mixer_shared, mixer_cross, mixer_entries,
+    ffn_dense, ffn_moe, ffn_embedded, ffn_beside, ffn_shortcut;
 
 /* Bounds of the inputs and the results of a product; NULL: none. */
 struct clip {
@@ -90,10 +95,11 @@ struct layer {
     struct sublayer mixer, ffn; /* ops NULL: the layer has none */
     struct sublayer tail;       /* x + n(tail(x)) after the others; ops NULL: none */
     struct norm post_tail_norm;
-    struct altup_layer *altup; /* with spec.altup (residual_altup.c); else NULL */
-    struct mixed_layer *mixed; /* with spec.mix (residual_mixed.c); else NULL */
-    float scale;               /* factor of the stream after the layer; 0: none */
-    float mixer_by, ffn_by;    /* factors of the sublayers' results */
+    struct norm_gate mixer_gate, ffn_gate; /* of mixer_norm and ffn_norm */
+    struct altup_layer *altup;             /* with spec.altup (residual_altup.c); else NULL */
+    struct mixed_layer *mixed;             /* with spec.mix (residual_mixed.c); else NULL */
+    float scale;                           /* factor of the stream after the layer; 0: none */
+    float mixer_by, ffn_by;                /* factors of the sublayers' results */
 };
 
 /* Helpers of sublayers (layer.c). y[rows, y_width] = x[rows, x_width] W^T + bias, with the update

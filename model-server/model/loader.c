@@ -106,6 +106,13 @@ static const struct tensor *find(struct loader *l, const char *name, int64_t row
     return t;
 }
 
+const struct tensor *loader_tensor(struct loader *l, enum role role, int layer)
+{
+    char name[NAME_MAX_LEN];
+    name_of(l, role, layer, NO_EXPERT, "", name);
+    return l->c ? find(l, name, 0, 0) : NULL;
+}
+
 /* Backends read elements at their natural alignment, which the format does not guarantee. */
 static const void *source(struct loader *l, const struct tensor *t, size_t size)
 {

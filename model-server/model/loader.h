@@ -137,6 +137,12 @@ float *loader_weight_slice(struct loader *l, enum role role, int layer, uint32_t
 float *loader_ones(struct loader *l, uint32_t n);
 /* n numbers of the host's. */
 float *loader_host_vector(struct loader *l, const float *x, uint32_t n);
+/* The integers [rows][n] of a role with a whole name, on the device: the `n` of a row differ, and
+ * are below `most`. The caller frees it. NULL after an error. */
+uint32_t *loader_ids(struct loader *l, enum role role, int layer, uint32_t rows, uint32_t n,
+                     uint32_t most);
+/* The tensor with the role's whole name. NULL after an error, and without a checkpoint. */
+const struct tensor *loader_tensor(struct loader *l, enum role role, int layer);
 /* The number with the role's whole name; not 0 unless something failed. */
 float loader_number(struct loader *l, enum role role, int layer);
 /* Bounds of the product of `n` matrices that share an input of `cols` numbers and have rows[i]

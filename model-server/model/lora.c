@@ -408,6 +408,10 @@ static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
     const struct layer_spec *l = &s->layers[layer];
     if (lora_is_recur(s, layer, role))
         return lora_recur_has(s, layer, role);
+    const bool mlp =
+        is_shared(role) || role == W_GATE_UP || role == W_GATE || role == W_UP || role == W_DOWN;
+    if (l->mixer == MIXER_ENTRIES && !mlp)
+        return false; /* heads that rotate back have no rows of their own for an update */
     if (l->mixer == MIXER_SHARED)
         return false; /* PEFT would change the block of all layers that share it */
     if (role == W_ATTN_GATE)

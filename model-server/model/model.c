@@ -165,6 +165,9 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "attention to selected positions";
     else if (d->spec.mla.index.pool && !d->ops->pool_keys)
         missing = "attention to selected pools";
+    else if (d->spec.entries.q_rank && !(d->ops->turn && d->ops->keep && d->ops->pool_keys &&
+                                         d->ops->select_keys && d->ops->linear_heads))
+        missing = "attention to entries";
     else if (d->spec.apart.buckets && !d->ops->linear_heads)
         missing = "attention to distances";
     else if (d->spec.xielu && !d->ops->xielu)

@@ -180,7 +180,7 @@ static void span_rows(struct rope *r, const struct ragged *b, const struct span 
         if (s->has_axes && b->axes)
             put_axes(r, t, inv, b->axes[i], dst);
         else
-            put_row(r, t, inv, b->pos[i], dst);
+            put_row(r, t, inv, b->pos[i] > s->behind ? b->pos[i] - s->behind : 0, dst);
     }
 }
 

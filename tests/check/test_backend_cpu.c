@@ -458,6 +458,69 @@ static void experts_are_mixed_row_by_row(void **state)
     ops->close(d);
 }
 
+/* Experts of a table of ids, weighed by the roots of softplus. */
+static void experts_are_chosen_by_id(void **state)
+{
+    enum { IDS = 11, TOP = 3 };
+    struct err e = ERR_INIT;
+    struct device *d = device(2, ~0ull);
+    float *router = rng_floats(&rng, EXPERTS * HIDDEN), *x = rng_floats(&rng, MOE_ROWS * HIDDEN);
+    float *up[EXPERTS], *down[EXPERTS], y[MOE_ROWS * HIDDEN];
+    struct weight *wup[EXPERTS], *wdown[EXPERTS];
+    uint32_t table[IDS * TOP], ids[MOE_ROWS], zero[MOE_ROWS] = {0};
+    const struct span span = {.n = MOE_ROWS, .kv_len = MOE_ROWS, .blocks = zero};
+    const struct ragged b = {
+        .n_tokens = MOE_ROWS, .n_spans = 1, .ids = ids, .pos = zero, .slots = zero, .spans = &span};
+    (void)state;
+    for (int i = 0; i < EXPERTS; i++) {
+        up[i] = rng_floats(&rng, 2 * FFN * HIDDEN), down[i] = rng_floats(&rng, HIDDEN * FFN);
+        wup[i] = load(d, up[i], 2 * FFN, HIDDEN, DT_F32);
+        wdown[i] = load(d, down[i], HIDDEN, FFN, DT_F32);
+    }
+    for (uint32_t i = 0; i < IDS * TOP; i++)
+        table[i] = (i / TOP * 5 + i % TOP * 3) % EXPERTS;
+    for (uint32_t r = 0; r < MOE_ROWS; r++)
+        ids[r] = rng_below(&rng, IDS + 2); /* those from IDS on have the experts of 0 */
+    const struct moe m = {.router = load(d, router, EXPERTS, HIDDEN, DT_F32),
+                          .up = wup,
+                          .down = wdown,
+                          .n_experts = EXPERTS,
+                          .top_k = TOP,
+                          .scale = 1.5F,
+                          .score = MOE_SQRT_SOFTPLUS,
+                          .renormalise = true,
+                          .by_id = table,
+                          .n_ids = IDS,
+                          .act = ACT_SILU};
+    assert_int_equal(ops->step_begin(d, &b, &e), 0);
+    ops->moe(d, y, x, MOE_ROWS, &m);
+    assert_int_equal(ops->step_end(d, &e), 0);
+    for (int r = 0; r < MOE_ROWS; r++) {
+        const uint32_t *of = table + (ids[r] < IDS ? ids[r] : 0) * (size_t)TOP;
+        double want[HIDDEN] = {0}, score[TOP], sum = 0, mag = 0;
+        for (uint32_t k = 0; k < TOP; k++) {
+            score[k] = 0;
+            for (int i = 0; i < HIDDEN; i++)
+                score[k] += (double)router[of[k] * HIDDEN + (uint32_t)i] * x[r * HIDDEN + i];
+            sum += score[k] = sqrt(log1p(exp(score[k])));
+        }
+        for (uint32_t k = 0; k < TOP; k++)
+            expert_exact(up[of[k]], down[of[k]], x + (size_t)r * HIDDEN, 1.5 * score[k] / sum, &m,
+                         (int)of[k], want);
+        for (int i = 0; i < HIDDEN; i++)
+            mag = fmax(mag, fabs(want[i]));
+        for (int i = 0; i < HIDDEN; i++)
+            assert_true(fabs(y[r * HIDDEN + i] - want[i]) <= 1e-4 * mag);
+    }
+    for (int i = 0; i < EXPERTS; i++) {
+        free(up[i]), free(down[i]);
+        ops->weight_free(d, wup[i]), ops->weight_free(d, wdown[i]);
+    }
+    ops->weight_free(d, m.router);
+    free(router), free(x);
+    ops->close(d);
+}
+
 /* ---------------------------------------------------------------- the device */
 
 static void the_registry_and_the_device_introduce_themselves(void **state)
@@ -494,6 +557,7 @@ int main(void)
         cmocka_unit_test(rows_are_clipped_by_column),
         cmocka_unit_test(only_wanted_rows_are_gathered),
         cmocka_unit_test(experts_are_mixed_row_by_row),
+        cmocka_unit_test(experts_are_chosen_by_id),
     };
     rng = rng_new();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,15 +7,16 @@ enum { N_BLOCKS = TOKENS / BLOCK + 1, LIMIT = SIZE * TOP - 1 };
 static const struct kv_layer layers[] = {{1, 32, 32, false, DIM}};
 
 struct inputs {
+    uint32_t series; /* of keys, gates and biases */
     float *q, *k, *weights, *gates, *bias;
     uint32_t pos[TOKENS], slots[TOKENS], blocks[N_BLOCKS];
 };
 
 static void inputs_make(struct inputs *c)
 {
-    c->q = units((size_t)TOKENS * HEADS * DIM), c->k = units((size_t)TOKENS * DIM);
-    c->weights = units((size_t)TOKENS * HEADS), c->gates = units((size_t)TOKENS * DIM);
-    c->bias = units((size_t)SIZE * DIM);
+    c->q = units((size_t)TOKENS * HEADS * DIM), c->k = units((size_t)TOKENS * 2 * DIM);
+    c->weights = units((size_t)TOKENS * HEADS), c->gates = units((size_t)TOKENS * 2 * DIM);
+    c->bias = units((size_t)SIZE * 2 * DIM);
     for (uint32_t i = 0; i < N_BLOCKS; i++)
         c->blocks[i] = (i * 5 + 2) % N_BLOCKS;
     for (uint32_t at = 0; at < TOKENS; at++) {
@@ -46,24 +47,31 @@ static void step(struct side s, const struct inputs *c, struct kv_cache *kv, flo
                              .slots = c->slots + first,
                              .spans = &span};
     float *q = up(s, c->q + (size_t)first * HEADS * DIM, (size_t)n * HEADS * DIM * 4);
-    float *k = up(s, c->k + (size_t)first * DIM, (size_t)n * DIM * 4);
+    const size_t wide = (size_t)c->series * DIM;
+    float *k = up(s, NULL, (size_t)n * DIM * 4), *x = up(s, c->k + first * wide, n * wide * 4);
     float *w = up(s, c->weights + (size_t)first * HEADS, (size_t)n * HEADS * 4);
-    float *gates = up(s, c->gates + (size_t)first * DIM, (size_t)n * DIM * 4);
-    float *bias = up(s, c->bias, (size_t)SIZE * DIM * 4);
+    float *gates = up(s, c->gates + first * wide, n * wide * 4);
+    float *bias = up(s, c->bias, SIZE * wide * 4);
     uint32_t *top = up(s, NULL, (size_t)n * TOP * 4);
-    const struct pool_keys p = {.dim = DIM, .size = SIZE, .gates = gates, .bias = bias};
+    const struct pool_keys p = {
+        .dim = DIM, .size = SIZE, .series = c->series, .x = x, .gates = gates, .bias = bias};
     const struct state_ref state = {cells, pool_floats(&p)};
     assert_int_equal(s.ops->step_begin(s.d, &b, &e), 0);
     s.ops->pool_keys(s.d, k, &state, &p);
-    s.ops->select_keys(
-        s.d, top, q, k, kv, 0,
-        &(struct select_keys){
-            .n_heads = HEADS, .dim = DIM, .top = TOP, .block = SIZE, .pooled = true, .weights = w});
+    s.ops->select_keys(s.d, top, q, k, kv, 0,
+                       &(struct select_keys){.n_heads = HEADS,
+                                             .dim = DIM,
+                                             .top = TOP,
+                                             .block = SIZE,
+                                             .pooled = true,
+                                             .complete = c->series > 1,
+                                             .weights = w});
     if (s.ops->step_end(s.d, &e))
         fail_msg("%s", e.msg);
     down(s, out->keys + (size_t)first * DIM, k, (size_t)n * DIM * 4);
     down(s, out->top + (size_t)first * TOP, top, (size_t)n * TOP * 4);
-    s.ops->free(s.d, q), s.ops->free(s.d, w), s.ops->free(s.d, gates), s.ops->free(s.d, bias);
+    s.ops->free(s.d, x), s.ops->free(s.d, q), s.ops->free(s.d, w), s.ops->free(s.d, gates),
+        s.ops->free(s.d, bias);
 }
 
 static void run(struct side s, const struct inputs *c, uint32_t most, struct result *out)
@@ -71,7 +79,7 @@ static void run(struct side s, const struct inputs *c, uint32_t most, struct res
     struct err e = ERR_INIT;
     const struct kv_desc kd = {1, N_BLOCKS, BLOCK, KV_F32, {0}, layers};
     struct kv_cache *kv = s.ops->kv_new(s.d, &kd, &e);
-    float *cells = up(s, NULL, 2 * 3 * DIM * sizeof(float));
+    float *cells = up(s, NULL, 2 * 6 * DIM * sizeof(float));
     assert_non_null(kv);
     memset(out, 0, sizeof(*out));
     for (uint32_t at = 0, n, turn = 0; at < TOKENS; at += n, turn = 1 - turn) {
@@ -83,32 +91,47 @@ static void run(struct side s, const struct inputs *c, uint32_t most, struct res
     s.ops->kv_free(s.d, kv);
 }
 
+/* Numbers of a selection: with two series all are of complete pools. */
+static uint32_t chosen(const struct inputs *c, uint32_t t)
+{
+    if (c->series > 1)
+        return (t + 1) / SIZE > TOP ? TOP : 0;
+    return t < LIMIT ? 0 : TOP - ((t + 1) % SIZE == 0);
+}
+
 /* Pools that both have selected, of those a token attends to. */
-static void assert_same_selections(const struct result *a, const struct result *b)
+static void assert_same_selections(const struct inputs *c, const struct result *a,
+                                   const struct result *b)
 {
     uint32_t other = 0, all = 0;
-    for (uint32_t t = LIMIT; t < TOKENS; t++)
-        for (uint32_t i = 0; i < TOP - ((t + 1) % SIZE == 0); i++, all++)
+    for (uint32_t t = 0; t < TOKENS; t++)
+        for (uint32_t i = 0; i < chosen(c, t); i++, all++)
             other += a->top[t * TOP + i] != b->top[t * TOP + i];
     assert_true(all > 0 && other <= all / 100); /* scores may be equal but for rounding */
 }
 
-static void pools_are_those_of_the_cpu(void **state)
+static void check_pools(uint32_t series)
 {
     static struct result want, got, parts;
-    struct inputs c;
-    (void)state;
+    struct inputs c = {.series = series};
     inputs_make(&c);
     struct side g = open_side(gpu, ~0ull), h = open_side(cpu, ~0ull);
     run(h, &c, TOKENS, &want), run(g, &c, TOKENS, &got), run(g, &c, 23, &parts);
     assert_near(got.keys, want.keys, (size_t)TOKENS * DIM, 1e-5, "keys");
-    assert_same_selections(&got, &want);
+    assert_same_selections(&c, &got, &want);
     assert_memory_equal(got.keys, parts.keys, sizeof(got.keys));
-    for (uint32_t t = LIMIT; t < TOKENS; t++)
+    for (uint32_t t = 0; t < TOKENS; t++)
         assert_memory_equal(got.top + t * TOP, parts.top + t * TOP,
-                            (TOP - ((t + 1) % SIZE == 0)) * sizeof(uint32_t));
+                            chosen(&c, t) * sizeof(uint32_t));
     inputs_free(&c);
     close_side(g), close_side(h);
+}
+
+static void pools_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    check_pools(1);
+    check_pools(2);
 }
 
 CUDA_TESTS(cmocka_unit_test(pools_are_those_of_the_cpu))

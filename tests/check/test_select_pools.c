@@ -116,13 +116,14 @@ static void up_to_the_limit_it_is_plain_attention(void **state)
 enum { WIDE = 150, LONG = 97, SIZE = 16 };
 
 /* One sequence in chunks of up to `most` tokens, in two cells that take turns. */
-static float *pooled(const float *k, const float *gates, const float *bias, uint32_t most,
-                     uint64_t features)
+static float *pooled(const float *k, const float *gates, const float *bias, uint32_t series,
+                     uint32_t most, uint64_t features)
 {
     struct err e = ERR_INIT;
     struct device *d = device(2, features);
-    struct pool_keys p = {.dim = WIDE, .size = SIZE, .bias = bias};
-    float *out = copy(k, (size_t)LONG * WIDE), *cells = calloc(2, pool_floats(&p) * sizeof(float));
+    struct pool_keys p = {.dim = WIDE, .size = SIZE, .series = series, .bias = bias};
+    float *out = calloc((size_t)LONG * WIDE, sizeof(float));
+    float *cells = calloc(2, pool_floats(&p) * sizeof(float));
     const struct state_ref state = {cells, pool_floats(&p)};
     uint32_t zero = 0, pos[LONG] = {0}, slots[LONG] = {0};
     for (uint32_t at = 0, n, step = 0; at < LONG; at += n, step++) {
@@ -135,7 +136,8 @@ static float *pooled(const float *k, const float *gates, const float *bias, uint
                                   .state_out = 1 - step % 2};
         const struct ragged b = {
             .n_tokens = n, .n_spans = 1, .pos = pos, .slots = slots, .spans = &span};
-        p.gates = gates + (size_t)at * WIDE;
+        p.x = k + (size_t)at * series * WIDE;
+        p.gates = gates + (size_t)at * series * WIDE;
         assert_int_equal(ops->step_begin(d, &b, &e), 0);
         ops->pool_keys(d, out + (size_t)at * WIDE, &state, &p);
         assert_int_equal(ops->step_end(d, &e), 0);
@@ -145,29 +147,45 @@ static float *pooled(const float *k, const float *gates, const float *bias, uint
     return out;
 }
 
-static void keys_of_pools_are_weighted_sums(void **state)
+/* Number i of the key of the pool that ends at token t, over its own tokens, and with two series
+ * over those of the pool before. */
+static double pooled_number(const float *k, const float *gates, const float *bias, uint32_t series,
+                            uint32_t t, uint32_t i)
 {
-    float *k = rng_floats(&rng, LONG * WIDE), *gates = rng_floats(&rng, LONG * WIDE);
-    float *bias = rng_floats(&rng, SIZE * WIDE);
-    (void)state;
-    for (uint32_t i = 0; i < LONG * WIDE; i++)
+    const uint32_t n = series * SIZE <= t + 1 ? series * SIZE : SIZE, wide = series * WIDE;
+    double sum = 0, all = 0;
+    if (t % SIZE != SIZE - 1)
+        return 0;
+    for (uint32_t j = 0; j < n; j++) {
+        const uint32_t at = t + 1 - n + j, own = series > 1 && j + SIZE >= n ? WIDE : 0;
+        const double w = exp((double)gates[at * wide + own + i] + bias[at % SIZE * wide + own + i]);
+        sum += w * k[at * wide + own + i], all += w;
+    }
+    return sum / all;
+}
+
+static void check_pools(uint32_t series)
+{
+    const uint32_t n = series * LONG * WIDE;
+    float *k = rng_floats(&rng, n), *gates = rng_floats(&rng, n);
+    float *bias = rng_floats(&rng, series * SIZE * WIDE);
+    for (uint32_t i = 0; i < n; i++)
         gates[i] *= 2;
-    float *whole = pooled(k, gates, bias, LONG, ~0ull), *parts = pooled(k, gates, bias, 7, 0);
+    float *whole = pooled(k, gates, bias, series, LONG, ~0ull);
+    float *parts = pooled(k, gates, bias, series, 7, 0);
     assert_memory_equal(whole, parts, sizeof(float) * LONG * WIDE);
     for (uint32_t t = 0; t < LONG; t++)
-        for (uint32_t i = 0; i < WIDE; i++) {
-            double sum = 0, all = 0, most = -INFINITY, logit[SIZE];
-            for (uint32_t j = 0; t % SIZE == SIZE - 1 && j < SIZE; j++) {
-                logit[j] = (double)gates[(t - SIZE + 1 + j) * WIDE + i] + bias[j * WIDE + i];
-                most = fmax(most, logit[j]);
-            }
-            for (uint32_t j = 0; t % SIZE == SIZE - 1 && j < SIZE; j++) {
-                const double w = exp(logit[j] - most);
-                sum += w * k[(t - SIZE + 1 + j) * WIDE + i], all += w;
-            }
-            assert_true(fabs(whole[t * WIDE + i] - (all > 0 ? sum / all : 0)) < 1e-4);
-        }
+        for (uint32_t i = 0; i < WIDE; i++)
+            assert_true(fabs(whole[t * WIDE + i] - pooled_number(k, gates, bias, series, t, i)) <
+                        1e-4);
     free(k), free(gates), free(bias), free(whole), free(parts);
+}
+
+static void keys_of_pools_are_weighted_sums(void **state)
+{
+    (void)state;
+    check_pools(1);
+    check_pools(2);
 }
 
 int main(void)

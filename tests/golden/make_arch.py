@@ -48,7 +48,7 @@ PHI4 = dict(  # small towers, which are not stored
                       depthwise_separable_out_channel=16, nemo_conv_channels=8),
 )
 # Where the usual spread would leave a part of the arithmetic without effect: sinks, the clamps of the activation.
-SPREAD = {"sinks": 1.5, "gate_up_proj": 0.4, "hc.scale": 0.5, "hc_scale": 0.5, "hc.base": 0.7, "hc_base": 0.7, "kpool_compress_ape": 0.7}
+SPREAD = {"sinks": 1.5, "gate_up_proj": 0.4, "hc.scale": 0.5, "hc_scale": 0.5, "hc.base": 0.7, "hc_base": 0.7, "kpool_compress_ape": 0.7, "position_bias": 0.7}
 CASES = {
     "gemma2": dict(
         model_type="gemma2", head_dim=16, sliding_window=24, query_pre_attn_scalar=24,
@@ -248,6 +248,29 @@ CASES = {
         num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=32, index_n_heads=16, index_head_dim=24, index_topk=32, index_kpool=16,
         hc_mult=2, hc_eps=1e-3, hc_sinkhorn_iters=3, mlp_layer_types=["sparse"] * 4, indexer_types=["full", "full", "shared", "full"],
         layer_types=["linear_attention", "indexed_attention", "indexed_attention", "linear_attention"],
+    ),
+    "deepseek_v4": dict(  # a block has no whole number of entries of 10 tokens
+        model_type="deepseek_v4", num_hidden_layers=5, num_key_value_heads=1, head_dim=32, q_lora_rank=24, moe_intermediate_size=32,
+        n_routed_experts=8, num_experts_per_tok=3, sliding_window=20, o_groups=4, o_lora_rank=12, index_n_heads=20, index_head_dim=16,
+        index_topk=6, compress_rates=dict(compressed_sparse_attention=4, heavily_compressed_attention=10), partial_rotary_factor=0.25,
+        layer_types=["sliding_attention"] + ["compressed_sparse_attention", "heavily_compressed_attention"] * 2,
+        mlp_layer_types=["hash_moe"] * 2 + ["moe"] * 3, routed_scaling_factor=1.8, rope_parameters=dict(
+            rope_type="yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0),
+    ),
+    "deepseek_v4_two": dict(
+        model_type="deepseek_v4", num_hidden_layers=4, num_key_value_heads=1, head_dim=48, q_lora_rank=16, moe_intermediate_size=32,
+        n_routed_experts=6, num_experts_per_tok=2, sliding_window=24, o_groups=2, o_lora_rank=20, index_n_heads=16, index_head_dim=24,
+        index_topk=9, compress_rates=dict(compressed_sparse_attention=6, heavily_compressed_attention=32), partial_rotary_factor=0.5,
+        hc_mult=2, hc_eps=1e-3, hc_sinkhorn_iters=3, num_hash_layers=1, scoring_func="sigmoid", rope_theta=1000.0, compress_rope_theta=5000.0,
+    ),
+    "axk2": dict(
+        model_type="axk2", index_topk=20, gated_norm_rank=12, mlp_layer_types=["dense", "sparse", "sparse"],
+        **{k: v for k, v in DSA.items() if k != "first_k_dense_replace"},
+    ),
+    "axk2_light": dict(
+        model_type="axk2", index_topk=200, num_hidden_layers=2, gated_norm_rank=16, **dict(
+            {k: v for k, v in DSA.items() if k != "first_k_dense_replace"}, n_group=None, topk_group=None, qk_nope_head_dim=12,
+            norm_topk_prob=False, rope_parameters=THETA),
     ),
     "longcat_flash": dict(
         model_type="longcat_flash", num_layers=2, num_hidden_layers=4, num_key_value_heads=8, ffn_hidden_size=96, q_lora_rank=24,
@@ -534,8 +557,24 @@ CASES = {
 }
 
 
+def deepseek_v4_keys(v5):
+    """The keys of DeepSeek's repository."""
+    c = dict(v5, torch_dtype=v5["dtype"], num_hash_layers=v5["mlp_layer_types"].count("hash_moe"))
+    if c["compress_rates"]["heavily_compressed_attention"] == 10:
+        c["rope_scaling"] = {k: v for k, v in c["rope_parameters"]["compress"].items() if k not in ("rope_theta", "partial_rotary_factor", "attention_factor")}
+    else:
+        del c["layer_types"]
+    c["compress_rate_csa"], c["compress_rate_hca"] = c["compress_rates"].values()
+    c["qk_rope_head_dim"] = int(c["head_dim"] * c["partial_rotary_factor"])
+    for key in "rope_parameters", "dtype", "mlp_layer_types", "compress_rates", "partial_rotary_factor":
+        del c[key]
+    return c
+
+
 def hub_keys(v5):
     """The same configuration as transformers 4 wrote it."""
+    if v5["model_type"] == "deepseek_v4":
+        return deepseek_v4_keys(v5)
     c = dict(v5)
     c["torch_dtype"] = c.pop("dtype", "float32")
     rope = c.pop("rope_parameters", None)
@@ -1015,7 +1054,7 @@ def as_phi4mm(t, c):
 
 
 AS = {"nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
-      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
+      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c), "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
 WITH = {"nemotron_nas": with_blocks, "openelm": with_layers, "bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,
@@ -1076,6 +1115,8 @@ def make(name, overrides, out):
             spread = next((v for k, v in SPREAD.items() if n.endswith(k)), 0.1 if p.dim() == 1 else 0.15)
             p.data = p.data + torch.randn_like(p) * spread
         for n, b in model.named_buffers():
+            if n.endswith("tid2eid"):
+                b.copy_(torch.rand(len(b), model.config.n_routed_experts).argsort(-1)[:, : b.shape[1]])
             if n.endswith(("e_score_correction_bias", "expert_bias")):
                 b += torch.randn_like(b) * 0.1
         if name.endswith("mxfp4"):

@@ -86,6 +86,8 @@ static const char *const dirs[] = {
     "build/golden/arch/longcat_flash",
     "build/golden/arch/hy_v4",
     "build/golden/arch/glm5_next",
+    "build/golden/arch/deepseek_v4",
+    "build/golden/arch/axk2",
     "build/golden/arch/modernbert_decoder",
     "build/golden/arch/gemma3n",
     "build/golden/arch/baichuan_13b",

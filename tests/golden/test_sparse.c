@@ -6,9 +6,11 @@
 
 enum { PROMPT = 2 /* of 96 tokens */, CHUNKS = 64, BLOCKS = 2 * MAX_SEQ_BLOCKS };
 
-static const char *const dirs[] = {"build/golden/arch/deepseek_v32",
-                                   "build/golden/arch/glm_moe_dsa", "build/golden/arch/minimax_m3",
-                                   "build/golden/arch/hy_v4", "build/golden/arch/glm5_next"};
+static const char *const dirs[] = {
+    "build/golden/arch/deepseek_v32", "build/golden/arch/glm_moe_dsa",
+    "build/golden/arch/minimax_m3",   "build/golden/arch/hy_v4",
+    "build/golden/arch/glm5_next",    "build/golden/arch/deepseek_v4",
+    "build/golden/arch/axk2"};
 static int not_made;
 
 static bool open_made(const char *dir, struct golden *g, struct bench *b)
@@ -71,7 +73,8 @@ static void chunks_of_every_size_have_the_same_bits(void **state)
     }
 }
 
-/* Two blocks of a prefix, as a cached one: copied elsewhere, or swapped out and in again. */
+/* Two blocks of a prefix, as a cached one: copied elsewhere, or swapped out and in again. With
+ * recurrent layers also the state after them. */
 static void moved_blocks_have_their_index_keys(void **state)
 {
     static struct bench_seq whole, parts;
@@ -96,6 +99,9 @@ static void moved_blocks_have_their_index_keys(void **state)
         }
         memcpy(parts.rows, whole.rows, (size_t)MOVED * BLOCK_SIZE * b.vocab * sizeof(float));
         parts.done = whole.done;
+        assert_int_equal(
+            model_state_copy(b.model, &whole.blocks[whole.cell], &parts.blocks[parts.cell], 1, &e),
+            0);
         take(&b, &whole, whole.n), take(&b, &parts, parts.n);
         assert_same(&b, &whole, &parts);
         free(whole.rows);

@@ -414,5 +414,5 @@ void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride
                                 .p = p,
                                 .spans = d->batch->spans,
                                 .n_spans = d->batch->n_spans};
-    (p->top ? cpu_attend_top : cpu_attend)(d, &c);
+    (p->top || p->entries ? cpu_attend_top : cpu_attend)(d, &c);
 }

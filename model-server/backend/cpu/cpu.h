@@ -186,12 +186,13 @@ struct kv_stream {
     size_t page_bytes, block_bytes;
 };
 /* [layer][K, V][kv head], then the layer's index keys if it has some: one stream per head, so that
- * a head's blocks with adjacent numbers are adjacent in memory. */
+ * a head's blocks with adjacent numbers are adjacent in memory. Then its entries (entries.c). */
 struct kv_cache {
     struct kv_desc desc; /* without `layers` */
     struct populate *populate;
     uint32_t page_shift, n_streams;
     uint32_t *first, *n_heads; /* [n_layers] first stream of a layer; its heads */
+    uint32_t *every;           /* [n_layers] kv_layer.every */
     struct kv_stream *streams;
     size_t block_bytes, bytes; /* size of a block of all streams; total size */
     char *data;
@@ -205,6 +206,12 @@ static inline const struct kv_stream *kv_index_stream(const struct kv_cache *kv,
 {
     return &kv->streams[kv->first[layer] + 2 * kv->n_heads[layer]];
 }
+/* The entries of a layer that has some: a page is a row. */
+static inline const struct kv_stream *kv_entry_stream(const struct kv_cache *kv, uint32_t layer)
+{
+    const bool last = layer + 1 == kv->desc.n_layers;
+    return &kv->streams[(last ? kv->n_streams : kv->first[layer + 1]) - 1];
+}
 /* Page number `page` of a sequence. */
 static inline char *kv_page(const struct kv_cache *kv, const struct kv_stream *s,
                             const uint32_t *blocks, uint32_t page)
@@ -216,13 +223,38 @@ static inline char *kv_page(const struct kv_cache *kv, const struct kv_stream *s
 /* kv.c: stores a key, or with `v` a value, in the cache's type. */
 void kv_store(const struct kernels *kern, enum kv_dtype t, const struct kv_stream *stream, bool v,
               uint32_t slot, const float *x);
+/* One head of one token in the type of the cache, dimension after dimension; a byte for each
+ * nibble. Returns `small`, or x if that has the type; the scale of types that have none is 1. */
+union kv_narrow {
+    uint16_t half[MAX_HEAD_DIM];
+    uint8_t byte[MAX_HEAD_DIM];
+};
+const void *kv_narrow(const struct kernels *kern, enum kv_dtype t, union kv_narrow *small,
+                      const float *x, uint32_t dim, float *scale);
+/* Places it in a page of keys, or with `v` of values. */
+void kv_put(char *page, enum kv_dtype t, bool v, uint32_t at, uint32_t dim, const void *x,
+            float scale);
+/* Of an entry (entries.c): bytes of its numbers, as above; of all, with the scale at the end. */
+static inline size_t kv_narrow_bytes(enum kv_dtype t, uint32_t dim)
+{
+    return t == KV_I4 ? dim : kv_dtype_bytes(t, dim);
+}
+static inline size_t kv_entry_bytes(enum kv_dtype t, uint32_t dim)
+{
+    return (kv_narrow_bytes(t, dim) + sizeof(float) + 63) & ~(size_t)63;
+}
 /* Packs rows of q for the scores kernels: [kv_dims(dim)][tile_stride(n)]. */
 void kv_pack_q(const struct device *d, enum kv_dtype t, float *to, const float *const *rows,
                uint32_t n, uint32_t dim, float scale);
 /* Calls the scores kernel of the cache's type. */
 void kv_score(const struct device *d, enum kv_dtype t, const struct kv_scores *s);
 
-/* backend_ops.attention of some spans. attention_top.c: the same with p->top. */
+/* entries.c: copies the entry number `entry` of a sequence to place `at` of a page of keys or
+ * values. */
+void cpu_copy_entry(const struct kv_cache *kv, uint32_t layer, const uint32_t *blocks,
+                    uint32_t entry, uint32_t every, char *page, bool v, uint32_t at);
+
+/* backend_ops.attention of some spans. attention_top.c: the same with p->top or p->entries. */
 struct attn_call {
     float *o;
     const float *q;

@@ -1,6 +1,7 @@
 /* kv.c - the paged cache of K and V, and the operation that fills it. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/cpu/hadamard.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,17 @@
 static size_t stream_block_bytes(const struct kv_desc *k, uint32_t dim)
 {
     return k->block_size / KV_PAGE * kv_page_bytes(k->dtype, dim);
+}
+
+/* Entries are rows of numbers, dimension after dimension: attention copies them (entries.c). */
+static size_t entries_block_bytes(const struct kv_desc *k, const struct kv_layer *l)
+{
+    return entry_rows(k->block_size, l->every) * kv_entry_bytes(k->dtype, l->k_dim);
+}
+
+static uint32_t streams_of(const struct kv_layer *l)
+{
+    return 2 * l->n_heads + (l->index_dim > 0) + (l->every > 0);
 }
 
 uint64_t cpu_kv_block_bytes(const struct kv_desc *k)
@@ -19,6 +31,7 @@ uint64_t cpu_kv_block_bytes(const struct kv_desc *k)
                  (uint64_t)(stream_block_bytes(k, l->k_dim) + stream_block_bytes(k, l->v_dim));
         if (l->index_dim)
             bytes += stream_block_bytes(k, l->index_dim);
+        bytes += l->every ? entries_block_bytes(k, l) : 0;
     }
     return bytes;
 }
@@ -33,6 +46,7 @@ static int check_desc(const struct kv_desc *k, struct err *e)
         const struct kv_layer *l = kv_layer(k, i);
         const uint32_t kv = l->k_dim > l->v_dim ? l->k_dim : l->v_dim;
         const uint32_t most = kv > l->index_dim ? kv : l->index_dim;
+        assert(!l->every || (l->n_heads == 1 && l->k_dim == l->v_dim));
         if (!l->k_dim || !l->v_dim || most > MAX_HEAD_DIM)
             return err_set(e, ERR_VALIDATION, "head dimension %u: the CPU backend takes up to %d",
                            most, MAX_HEAD_DIM);
@@ -47,26 +61,34 @@ static int lay_out(struct kv_cache *kv, const struct kv_desc *k, struct err *e)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < k->n_layers; i++)
-        n += 2 * kv_layer(k, i)->n_heads + (kv_layer(k, i)->index_dim > 0);
+        n += streams_of(kv_layer(k, i));
     kv->n_streams = n;
     kv->first = calloc(k->n_layers + (size_t)1, sizeof(*kv->first));
     kv->n_heads = calloc(k->n_layers + (size_t)1, sizeof(*kv->n_heads));
+    kv->every = calloc(k->n_layers + (size_t)1, sizeof(*kv->every));
     kv->streams = calloc(n + (size_t)1, sizeof(*kv->streams));
-    if (!kv->first || !kv->n_heads || !kv->streams)
+    if (!kv->first || !kv->n_heads || !kv->every || !kv->streams)
         return err_nomem(e);
     size_t at = 0;
     for (uint32_t i = 0, s = 0; i < k->n_layers; i++) {
         const struct kv_layer *l = kv_layer(k, i);
         kv->first[i] = s;
         kv->n_heads[i] = l->n_heads;
-        const uint32_t streams = 2 * l->n_heads + (l->index_dim > 0);
-        for (uint32_t h = 0; h < streams; h++, s++) {
+        kv->every[i] = l->every;
+        const uint32_t pages = 2 * l->n_heads + (l->index_dim > 0);
+        for (uint32_t h = 0; h < pages; h++, s++) {
             const uint32_t dim = h < l->n_heads       ? l->k_dim
                                  : h < 2 * l->n_heads ? l->v_dim
                                                       : l->index_dim;
             kv->streams[s] = (struct kv_stream){kv->data + at, dim, kv_page_bytes(k->dtype, dim),
                                                 stream_block_bytes(k, dim)};
             at += k->n_blocks * kv->streams[s].block_bytes;
+        }
+        if (l->every) {
+            kv->streams[s] =
+                (struct kv_stream){kv->data + at, l->k_dim, kv_entry_bytes(k->dtype, l->k_dim),
+                                   entries_block_bytes(k, l)};
+            at += k->n_blocks * kv->streams[s++].block_bytes;
         }
     }
     return 0;
@@ -114,7 +136,7 @@ void cpu_kv_free(struct device *d, struct kv_cache *kv)
     cpu_populate_end(kv->populate);
     if (kv->data)
         cpu_unmap(kv->data, kv->bytes);
-    free(kv->first), free(kv->n_heads), free(kv->streams);
+    free(kv->first), free(kv->n_heads), free(kv->every), free(kv->streams);
     free(kv);
 }
 
@@ -143,12 +165,6 @@ struct rope_job {
     struct kv_cache *kv;
     uint32_t layer;
     const struct rope_kv *p;
-};
-
-/* One head of one token in the type of the cache, dimension after dimension. */
-union narrow {
-    uint16_t half[MAX_HEAD_DIM];
-    uint8_t byte[MAX_HEAD_DIM];
 };
 
 /* The nibbles of a token share no byte with those of another token. */
@@ -243,34 +259,49 @@ static float rotate_and_quantise(uint8_t *code, const float *x, uint32_t dim)
     return !finite ? NAN : some ? 1 / to / (float)hadamard_size(dim) : 0;
 }
 
+const void *kv_narrow(const struct kernels *kern, enum kv_dtype t, union kv_narrow *small,
+                      const float *x, uint32_t dim, float *scale)
+{
+    int32_t unused;
+    *scale = 1;
+    switch (t) {
+    case KV_F16:
+        kern->narrow_f16(small->half, x, dim);
+        break;
+    case KV_BF16:
+        kern->narrow_bf16(small->half, x, dim);
+        break;
+    case KV_I8:
+        *scale = kern->quantise(small->byte, 4, x, dim, 0, &unused);
+        break;
+    case KV_FP8:
+        *scale = kern->quantise_fp8(small->byte, x, dim);
+        break;
+    case KV_I4:
+        *scale = rotate_and_quantise(small->byte, x, dim);
+        break;
+    default:
+        return x;
+    }
+    return small;
+}
+
+void kv_put(char *page, enum kv_dtype t, bool v, uint32_t at, uint32_t dim, const void *x,
+            float scale)
+{
+    if (kv_dtype_scaled(t))
+        kv_scales(page, t, dim)[at] = scale;
+    (v ? put_value : put_key)(page, t, at, dim, x);
+}
+
 void kv_store(const struct kernels *kern, enum kv_dtype t, const struct kv_stream *stream, bool v,
               uint32_t slot, const float *x)
 {
-    uint32_t dim = stream->dim, at = slot % KV_PAGE;
     char *page = stream->data + (size_t)(slot / KV_PAGE) * stream->page_bytes;
-    union narrow small;
-    int32_t unused;
-    const void *from = &small;
-    switch (t) {
-    case KV_F16:
-        kern->narrow_f16(small.half, x, dim);
-        break;
-    case KV_BF16:
-        kern->narrow_bf16(small.half, x, dim);
-        break;
-    case KV_I8:
-        kv_scales(page, t, dim)[at] = kern->quantise(small.byte, 4, x, dim, 0, &unused);
-        break;
-    case KV_FP8:
-        kv_scales(page, t, dim)[at] = kern->quantise_fp8(small.byte, x, dim);
-        break;
-    case KV_I4:
-        kv_scales(page, t, dim)[at] = rotate_and_quantise(small.byte, x, dim);
-        break;
-    default:
-        from = x;
-    }
-    (v ? put_value : put_key)(page, t, at, dim, from);
+    union kv_narrow small;
+    float scale;
+    const void *from = kv_narrow(kern, t, &small, x, stream->dim, &scale);
+    kv_put(page, t, v, slot % KV_PAGE, stream->dim, from, scale);
 }
 
 static void store_head(const struct kernels *kern, const struct kv_cache *kv, uint32_t layer,

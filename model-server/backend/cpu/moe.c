@@ -34,10 +34,12 @@ static float score_row(float *l, const struct moe *p)
     for (uint32_t i = 1; i < n_all(p); i++)
         max = l[i] > max ? l[i] : max;
     for (uint32_t i = 0; i < n_all(p); i++) {
-        const float e = p->score == MOE_SIGMOID ? math_sigmoid(l[i]) : math_exp(l[i] - max);
+        const float e = p->score == MOE_SIGMOID         ? math_sigmoid(l[i])
+                        : p->score == MOE_SQRT_SOFTPLUS ? sqrtf(math_softplus(l[i]))
+                                                        : math_exp(l[i] - max);
         sum += l[i] = e >= 0.0f ? e : 0.0f;
     }
-    if (p->score == MOE_SIGMOID)
+    if (p->score != MOE_SOFTMAX)
         return 1;
     for (uint32_t i = 0; p->select_bias && i < n_all(p); i++)
         l[i] /= sum;
@@ -106,11 +108,29 @@ static void route_sparse(struct moe_work *m, const struct moe *p, uint32_t row, 
     }
 }
 
+/* The experts of the row's token: moe.by_id. */
+static void route_by_id(struct moe_work *m, const struct moe *p, uint32_t id, uint32_t row,
+                        uint32_t rows)
+{
+    float *l = m->logits + (size_t)row * n_all(p), kept = 0;
+    const uint32_t *of = p->by_id + (size_t)(id < p->n_ids ? id : 0) * p->top_k;
+    const float sum = score_row(l, p);
+    for (uint32_t k = 0; k < p->top_k; k++)
+        kept += l[of[k]];
+    for (uint32_t k = 0; k < p->top_k; k++)
+        add_choice(m, p, of[k], row, rows, l[of[k]] / (p->renormalise ? kept : sum) * p->scale);
+}
+
 /* choice: -INFINITY means taken; NaN is the worst. */
-static void route_row(struct moe_work *m, const struct moe *p, uint32_t row, uint32_t rows)
+static void route_row(struct moe_work *m, const struct moe *p, uint32_t id, uint32_t row,
+                      uint32_t rows)
 {
     float *l = m->logits + (size_t)row * n_all(p), *choice = m->choice, kept = 0;
     uint32_t best[MAX_TOP_K], n_best = p->top_k < n_all(p) ? p->top_k : n_all(p);
+    if (p->by_id) {
+        route_by_id(m, p, id, row, rows);
+        return;
+    }
     if (p->score == MOE_SPARSEMIXER) {
         route_sparse(m, p, row, rows);
         return;
@@ -225,7 +245,7 @@ void cpu_moe(struct device *d, float *y, const float *x, uint32_t rows, const st
     begin_sums(y, rows, p);
     cpu_linear(d, m.logits, p->router_x ? p->router_x : x, rows, p->router, p->router_bias);
     for (uint32_t r = 0; r < rows; r++)
-        route_row(&m, p, r, rows);
+        route_row(&m, p, p->by_id ? d->batch->ids[r] : 0, r, rows);
     for (uint32_t i = 0; i < p->n_experts; i++)
         if (m.n[i] && p->down[i])
             run_expert(d, y, x, i, &m, p, rows);

@@ -17,18 +17,52 @@ struct pooled_job {
     uint32_t parts; /* of a key */
 };
 
-/* One number of the pool that is open. */
+/* One number of a pool that is open, of which no token is known if `any` is false. */
 struct open_pool {
     float most, weights, sum;
+    bool any;
+};
+/* Numbers of the pool at hand, and with two series of the next one. */
+struct open_pools {
+    struct open_pool now[NUMBERS_AT_ONCE], next[NUMBERS_AT_ONCE];
 };
 
-static void add_token(struct open_pool *o, float logit, float key, bool first)
+static void add_token(struct open_pool *o, float logit, float key)
 {
-    const float most = first || logit > o->most ? logit : o->most;
-    const float was = first ? 0.0f : math_exp(o->most - most), by = math_exp(logit - most);
+    const float most = !o->any || logit > o->most ? logit : o->most;
+    const float was = !o->any ? 0.0f : math_exp(o->most - most), by = math_exp(logit - most);
     o->weights = fmaf(o->weights, was, by);
     o->sum = fmaf(o->sum, was, by * key);
     o->most = most;
+    o->any = true;
+}
+
+/* Numbers from `c` on of the cell that a span reads; `before`: its tokens in earlier steps. */
+static void load_pools(const struct pooled_job *j, const struct span *s, uint32_t c, uint32_t n,
+                       struct open_pools *o)
+{
+    const struct pool_keys *p = j->p;
+    const size_t dim = p->dim;
+    const uint32_t before = s->kv_len - s->n;
+    const float *in = j->s->base + s->state_in * j->s->stride + c;
+    *o = (struct open_pools){0};
+    for (uint32_t i = 0; before % p->size && i < n; i++)
+        o->now[i] = (struct open_pool){in[i], in[dim + i], in[2 * dim + i], true};
+    in += 3 * dim;
+    for (uint32_t i = 0; before && p->series > 1 && i < n; i++)
+        o->next[i] = (struct open_pool){in[i], in[dim + i], in[2 * dim + i], true};
+}
+
+static void store_pools(const struct pooled_job *j, const struct span *s, uint32_t c, uint32_t n,
+                        const struct open_pools *o)
+{
+    const size_t dim = j->p->dim;
+    float *out = j->s->base + s->state_out * j->s->stride + c;
+    for (uint32_t part = 0; part < j->p->series; part++, out += 3 * dim)
+        for (uint32_t i = 0; i < n; i++) {
+            const struct open_pool *of = part ? &o->next[i] : &o->now[i];
+            out[i] = of->most, out[dim + i] = of->weights, out[2 * dim + i] = of->sum;
+        }
 }
 
 /* Numbers [c, c + n) of the keys of a span. */
@@ -36,26 +70,24 @@ static void pool_span(const struct pooled_job *j, const struct span *s, uint32_t
 {
     const struct pool_keys *p = j->p;
     const uint32_t before = s->kv_len - s->n;
-    float *in = j->s->base + s->state_in * j->s->stride + c;
-    float *out = j->s->base + s->state_out * j->s->stride + c;
-    struct open_pool open[NUMBERS_AT_ONCE] = {0};
-    for (uint32_t i = 0; before % p->size && i < n; i++)
-        open[i] = (struct open_pool){in[i], in[p->dim + i], in[2 * (size_t)p->dim + i]};
+    const size_t own = (size_t)(p->series - 1) * p->dim, wide = own + p->dim;
+    struct open_pools o;
+    load_pools(j, s, c, n, &o);
     for (uint32_t t = 0; t < s->n; t++) {
         const uint32_t at = (before + t) % p->size;
+        const size_t row = (s->first + t) * wide + c;
+        const float *x = p->x + row, *gate = p->gates + row, *bias = p->bias + at * wide + c;
         float *k = j->k + (size_t)(s->first + t) * p->dim + c;
-        const float *gate = p->gates + (size_t)(s->first + t) * p->dim + c;
-        const float *bias = p->bias + (size_t)at * p->dim + c;
         for (uint32_t i = 0; i < n; i++) {
-            add_token(&open[i], gate[i] + bias[i], k[i], at == 0);
-            k[i] = at + 1 == p->size ? open[i].sum / open[i].weights : 0.0f;
+            if (at == 0)
+                o.now[i] = o.next[i], o.next[i] = (struct open_pool){0};
+            add_token(&o.now[i], gate[own + i] + bias[own + i], x[own + i]);
+            if (own)
+                add_token(&o.next[i], gate[i] + bias[i], x[i]);
+            k[i] = at + 1 == p->size ? o.now[i].sum / o.now[i].weights : 0.0f;
         }
     }
-    for (uint32_t i = 0; i < n; i++) {
-        out[i] = open[i].most;
-        out[p->dim + i] = open[i].weights;
-        out[2 * (size_t)p->dim + i] = open[i].sum;
-    }
+    store_pools(j, s, c, n, &o);
 }
 
 static void pool_parts(void *arg, int thread, size_t begin, size_t end)

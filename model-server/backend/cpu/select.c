@@ -41,7 +41,7 @@ static size_t set_floats(const struct select_job *j) { return (size_t)j->splits 
 /* Positions, or blocks, of n keys. */
 static uint32_t units_of(const struct select_keys *p, uint32_t n_keys)
 {
-    return p->block ? (n_keys + p->block - 1) / p->block : n_keys;
+    return p->complete ? n_keys / p->block : p->block ? (n_keys + p->block - 1) / p->block : n_keys;
 }
 
 /* ---------------------------------------------------------------- queries and keys */
@@ -49,7 +49,7 @@ static uint32_t units_of(const struct select_keys *p, uint32_t n_keys)
 static void rotate(const struct select_job *j, float *x, size_t token)
 {
     const struct select_keys *p = j->p;
-    if (p->rope)
+    if (p->rope && p->rot_dim)
         j->d->kern.rotate(x + p->rot_at, p->rope + token * p->rot_dim, p->rot_dim, p->interleaved);
 }
 
@@ -62,7 +62,8 @@ static void prepare_tokens(void *arg, int thread, size_t begin, size_t end)
     for (size_t t = begin; t < end; t++) {
         for (uint32_t h = 0; h < p->n_heads; h++)
             rotate(j, j->q + (t * p->n_heads + h) * p->dim, t);
-        rotate(j, j->k + t * p->dim, t);
+        if (!p->turned)
+            rotate(j, j->k + t * p->dim, t);
         kv_store(&j->d->kern, j->cache->desc.dtype, j->stream, false, slots[t], j->k + t * p->dim);
     }
 }
@@ -178,7 +179,8 @@ static void choose(void *arg, int thread, size_t begin, size_t end)
     (void)thread;
     for (size_t t = begin; t < end; t++) {
         const struct chooser *c = &j->tokens[t / j->sets];
-        const uint32_t top = most - (j->p->pooled && c->n_keys % j->p->block == 0);
+        const bool whole = j->p->pooled && !j->p->complete && c->n_keys % j->p->block == 0;
+        const uint32_t top = most - whole;
         float *s = j->scores + t * set_floats(j);
         uint32_t equal, n = 0, *out = j->top + (c->row * j->sets + t % j->sets) * most;
         if (j->p->block)

@@ -6,30 +6,7 @@
  * scores (a chain over the dimensions), then one dimension in 128 for the values (a chain over
  * the keys). Every query head reads K and V again: groups are not exploited. Shared memory: q and
  * the weights, 2.6 KiB. */
-#include "model-server/backend/cuda/attention.cuh"
-
-enum { THREADS = SEGMENT, DIMS = ANY_VALUE_DIM / THREADS };
-
-struct any_shared {
-    float q[ANY_HEAD_DIM], p[SEGMENT], fold[THREADS / 32];
-};
-
-/* Maximum or sum over the block, the same in all threads: a butterfly, then the warps in order. */
-template <bool MAX> static __device__ float block_fold(float v, any_shared *s)
-{
-    for (int i = 16; i; i /= 2) {
-        float o = __shfl_xor_sync(~0u, v, i);
-        v = MAX ? (v > o ? v : o) : v + o;
-    }
-    __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        s->fold[threadIdx.x / 32] = v;
-    __syncthreads();
-    v = s->fold[0];
-    for (int i = 1; i < THREADS / 32; i++)
-        v = MAX ? (v > s->fold[i] ? v : s->fold[i]) : v + s->fold[i];
-    return v;
-}
+#include "model-server/backend/cuda/attention_block.cuh"
 
 static __device__ float scale_of(const attn_args &a, const char *stream, const key_place &at)
 {

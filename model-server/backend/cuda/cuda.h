@@ -216,6 +216,7 @@ struct kv_place {
     size_t at, block_bytes, stream_bytes;
     uint32_t k_dim, v_dim, scales, n_heads;
     bool latent;
+    uint32_t every; /* kv_layer.every */
 };
 /* Streams of equal size, one after the other; in_slot: their offset in a slot of the host. */
 struct kv_run {
@@ -224,7 +225,7 @@ struct kv_run {
 };
 struct kv_cache {
     struct kv_desc desc;     /* without `layers` */
-    struct kv_place *places; /* [n_layers], then [n_layers] of index keys */
+    struct kv_place *places; /* [n_layers], then as many of index keys, then of entries */
     struct kv_run *runs;
     uint32_t n_runs;
     size_t bytes, slot_bytes;
@@ -232,6 +233,8 @@ struct kv_cache {
 };
 struct kv_view kv_view(const struct kv_cache *kv, uint32_t layer);
 struct kv_view kv_index_view(const struct kv_cache *kv, uint32_t layer);
+/* Its block_size is rows of a block, and no power of two. */
+struct kv_view kv_entry_view(const struct kv_cache *kv, uint32_t layer, uint32_t every);
 
 /* device.c. cuda_failed() turns a CUDA error into `e` ("GPU 0: doing what: why") and returns -1;
  * cuda_fault() stores the first one for step_end(). */

@@ -39,15 +39,17 @@ struct attn_args {
     /* attn_split: blocks of a tile and K/V head, which take its segments in turn; the keys of
      * earlier steps are loaded before the preceding kernel has ended */
     uint32_t walkers, ahead;
-    const uint32_t *top; /* see struct attn; only for attn_any */
-    uint32_t n_top, top_block, top_tail, reserved;
+    const uint32_t *top; /* see struct attn; only for attn_any and attn_entries */
+    uint32_t n_top, top_block, top_tail, entries;
+    struct kv_view entry_kv; /* with `entries`; only for attn_entries */
 };
 /* Keys whose softmax is one step; steps are merged in ascending order. */
 enum { SEGMENT = 128, TILE_Q = 16, MMA_ROWS = 64, SHARED_ROWS = 128 };
 enum { ANY_HEAD_DIM = 576, ANY_VALUE_DIM = 512 };
-launch_fn attn_any_launch;   /* any head_dim and type, one block per token and head */
-launch_fn attn_split_launch; /* tiles of up to 16 rows; a block takes one segment at a time */
-launch_fn attn_merge_launch; /* merges the results of attn_split in part_* */
+launch_fn attn_any_launch;     /* any head_dim and type, one block per token and head */
+launch_fn attn_entries_launch; /* the same with entries beside the keys of a window */
+launch_fn attn_split_launch;   /* tiles of up to 16 rows; a block takes one segment at a time */
+launch_fn attn_merge_launch;   /* merges the results of attn_split in part_* */
 launch_fn
     attn_shared_launch; /* tiles of up to 128 rows; a block iterates over all their segments */
 /* attn_shared with its bits by wgmma, where attn_wgmma_takes() (wgmma.c) */
@@ -68,6 +70,7 @@ struct index_args {
     const uint32_t *slots;
     struct kv_view kv;
     uint32_t tokens, n_heads, dim, rot_at, rot_dim, interleaved;
+    uint32_t turned, reserved; /* see struct select_keys */
 };
 launch_fn index_launch; /* rotates queries and keys, and writes the keys to the cache */
 
@@ -81,7 +84,7 @@ struct select_args {
     const uint32_t *tables, *span_of;
     uint32_t first, rows, n_heads, dim, top, pitch;
     uint32_t block, local, sets; /* see struct select_keys; sets: selections of a token */
-    uint32_t pooled, by_head;
+    uint32_t pooled, by_head, complete, reserved;
 };
 enum { INDEX_KEYS = 64, INDEX_MOST_DIM = 128 };
 launch_fn index_score_launch; /* of all positions, of tokens with more than `top`, or blocks */
@@ -90,12 +93,33 @@ launch_fn index_choose_launch;
 /* See pool_keys() in backend.h (pooled.cu). */
 struct pooled_args {
     float *k, *base;
-    const float *gates, *bias;
+    const float *x, *gates, *bias;
     const struct span_view *spans;
     uint64_t stride;
-    uint32_t dim, size, n_spans, reserved;
+    uint32_t dim, size, n_spans, series;
 };
 launch_fn pooled_launch;
+
+/* ---------------------------------------------------------------- entries.cu */
+
+/* See turn() in backend.h. */
+struct turn_args {
+    float *x;
+    const float *rope;
+    uint32_t tokens, n_heads, dim, at, rot_dim, interleaved, back, reserved;
+};
+launch_fn turn_launch;
+
+/* See keep() in backend.h; every: 0, or `kv` is of entries of so many positions. block_size: of the
+ * cache's blocks. */
+struct keep_args {
+    const float *x;
+    struct kv_view kv;
+    const uint32_t *slots, *span_of;
+    const struct span_view *spans;
+    uint32_t tokens, dim, every, block_size;
+};
+launch_fn keep_launch;
 
 /* ---------------------------------------------------------------- linear*.cu */
 
@@ -284,10 +308,11 @@ struct route_args {
     float *weight;            /* [rows][top_k] */
     const float *select_bias; /* [n_experts] or NULL */
     uint32_t rows, n_experts, top_k, renormalise;
-    uint32_t sigmoid, n_groups, top_groups, group_pairs; /* see struct moe */
+    uint32_t score, n_groups, top_groups, group_pairs; /* see struct moe; score: enum moe_score */
     float scale, jitter;
-    const float *expert_scale; /* [n_experts] or NULL */
-    uint32_t sparse, select_logits;
+    const float *expert_scale;   /* [n_experts] or NULL */
+    const uint32_t *by_id, *ids; /* see struct moe; ids: [rows] */
+    uint32_t n_ids, select_logits;
     struct group_args group; /* begin not NULL: of the results; up to ROUTE_ROWS rows */
 };
 enum { ROUTE_ROWS = 32 };

@@ -28,6 +28,18 @@ static struct kv_layer index_of(const struct kv_layer *l)
     return (struct kv_layer){.n_heads = 1, .k_dim = l->index_dim, .latent = true};
 }
 
+/* The entries of a layer, and blocks of so many. */
+static struct kv_layer entries_of(const struct kv_layer *l)
+{
+    return (struct kv_layer){.n_heads = 1, .k_dim = l->k_dim, .latent = true};
+}
+static struct kv_desc entries_desc(const struct kv_desc *k, const struct kv_layer *l)
+{
+    struct kv_desc y = *k;
+    y.block_size = l->every ? entry_rows(k->block_size, l->every) : 0;
+    return y;
+}
+
 static struct kv_view view_of(const struct kv_cache *kv, const struct kv_place *p)
 {
     return (struct kv_view){.k = kv->data + p->at,
@@ -51,11 +63,20 @@ struct kv_view kv_index_view(const struct kv_cache *kv, uint32_t layer)
     return view_of(kv, &kv->places[kv->desc.n_layers + layer]);
 }
 
+struct kv_view kv_entry_view(const struct kv_cache *kv, uint32_t layer, uint32_t every)
+{
+    struct kv_view v = view_of(kv, &kv->places[2 * kv->desc.n_layers + layer]);
+    v.block_size = entry_rows(kv->desc.block_size, every);
+    return v;
+}
+
 uint64_t cuda_kv_block_bytes(const struct kv_desc *k)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < k->n_layers; i++) {
-        const struct kv_layer *l = kv_layer(k, i), index = index_of(l);
+        const struct kv_layer *l = kv_layer(k, i), index = index_of(l), entries = entries_of(l);
+        const struct kv_desc few = entries_desc(k, l);
+        bytes += l->every ? block_bytes(&few, &entries) : 0;
         bytes += streams_of(l) * (uint64_t)block_bytes(k, l);
         bytes += l->index_dim ? block_bytes(k, &index) : 0;
     }
@@ -112,9 +133,9 @@ static struct kv_place place_next(struct kv_cache *kv, const struct kv_desc *k,
 {
     const size_t block = block_bytes(k, l), stream = k->n_blocks * block;
     const struct kv_place place = {
-        kv->bytes,  block,    stream,
-        l->k_dim,   l->v_dim, kv_dtype_scaled(k->dtype) ? (uint32_t)number_bytes(k, l) : 0,
-        l->n_heads, l->latent};
+        kv->bytes,  block,     stream,
+        l->k_dim,   l->v_dim,  kv_dtype_scaled(k->dtype) ? (uint32_t)number_bytes(k, l) : 0,
+        l->n_heads, l->latent, l->every};
     struct kv_run *r = kv->n_runs ? &kv->runs[kv->n_runs - 1] : NULL;
     if (!r || r->block_bytes != block) {
         r = &kv->runs[kv->n_runs++];
@@ -126,12 +147,12 @@ static struct kv_place place_next(struct kv_cache *kv, const struct kv_desc *k,
     return place;
 }
 
-/* Lays out the layers one after the other, then their index keys. */
+/* Lays out the layers one after the other, then their index keys, then their entries. */
 static int lay_out(struct kv_cache *kv, const struct kv_desc *k, struct err *e)
 {
     const uint32_t n = k->n_layers;
-    kv->places = calloc(2 * (size_t)n + 1, sizeof(*kv->places));
-    kv->runs = calloc(2 * (size_t)n + 1, sizeof(*kv->runs));
+    kv->places = calloc(3 * (size_t)n + 1, sizeof(*kv->places));
+    kv->runs = calloc(3 * (size_t)n + 1, sizeof(*kv->runs));
     if (!kv->places || !kv->runs)
         return err_nomem(e);
     for (uint32_t i = 0; i < n; i++)
@@ -140,6 +161,12 @@ static int lay_out(struct kv_cache *kv, const struct kv_desc *k, struct err *e)
         const struct kv_layer index = index_of(kv_layer(k, i));
         if (index.k_dim)
             kv->places[n + i] = place_next(kv, k, &index);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const struct kv_layer *l = kv_layer(k, i), entries = entries_of(l);
+        const struct kv_desc few = entries_desc(k, l);
+        if (l->every)
+            kv->places[2 * n + i] = place_next(kv, &few, &entries);
     }
     return 0;
 }

@@ -37,12 +37,14 @@ static __device__ float score_row(const route_args &a, const float *logits, floa
     }
     max = logits[0] == logits[0] ? max : logits[0]; /* the greatest from the first on: NaN stays */
     for (uint32_t i = lane; i < a.n_experts; i += 32) {
-        float e = a.sigmoid ? 1.0f / (1.0f + math_exp(-logits[i])) : math_exp(logits[i] - max);
+        float e = a.score == MOE_SIGMOID         ? 1.0f / (1.0f + math_exp(-logits[i]))
+                  : a.score == MOE_SQRT_SOFTPLUS ? sqrtf(math_softplus(logits[i]))
+                                                 : math_exp(logits[i] - max);
         /* with NaN no expert is selected, and 0 / 0 makes the result NaN */
         p[i] = e >= 0.0f ? e : 0.0f;
     }
     __syncwarp();
-    if (a.sigmoid)
+    if (a.score != MOE_SOFTMAX)
         return 1.0f;
     for (uint32_t i = 0; i < a.n_experts; i++) /* in order: the same sum as on the CPU */
         sum += p[i];
@@ -111,6 +113,21 @@ static __device__ void route_sparse(const route_args &a, const float *logits, fl
     }
 }
 
+/* Marks the experts of the row's token: moe.by_id. Returns the sum of their scores. */
+static __device__ float choose_by_id(const route_args &a, uint32_t row, float *p, uint32_t lane)
+{
+    const uint32_t id = a.ids[row] < a.n_ids ? a.ids[row] : 0;
+    const uint32_t *of = a.by_id + (size_t)id * a.top_k;
+    float kept = 0.0f;
+    for (uint32_t k = 0; k < a.top_k; k++)
+        kept += p[of[k]];
+    __syncwarp(); /* all have read them */
+    for (uint32_t k = lane; k < a.top_k; k += 32)
+        p[of[k]] = copysignf(p[of[k]], -1.0f);
+    __syncwarp();
+    return kept;
+}
+
 static __device__ __forceinline__ uint32_t lanes_below(uint32_t lane) { return (1u << lane) - 1; }
 
 /* Stores the selected experts, which have a negative sign, in the order of their numbers. */
@@ -137,13 +154,18 @@ static __device__ void route_row(const route_args &a, uint32_t row, float *p, ui
 {
     float *choice = p + a.n_experts, kept = 0.0f;
     const float *logits = a.logits + (size_t)row * a.n_experts;
-    if (a.sparse) {
+    if (a.score == MOE_SPARSEMIXER) {
         route_sparse(a, logits, p, choice, lane);
         leave_choices(a, row, p, 1.0f, lane);
         return;
     }
     const float sum = score_row(a, logits, p, lane);
     __syncwarp();
+    if (a.by_id) {
+        const float of = choose_by_id(a, row, p, lane);
+        leave_choices(a, row, p, a.renormalise ? of : sum, lane);
+        return;
+    }
     for (uint32_t i = lane; i < a.n_experts; i += 32) {
         const float by = a.select_logits ? logits[i] : p[i];
         choice[i] = fmaxf(a.select_bias ? by + a.select_bias[i] : by, -FLT_MAX);

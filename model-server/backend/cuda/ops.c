@@ -376,8 +376,14 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .top = p->top,
                           .n_top = p->n_top,
                           .top_block = p->top_block,
-                          .top_tail = p->top_tail};
+                          .top_tail = p->top_tail,
+                          .entries = p->entries};
     const uint32_t group = p->n_heads / p->n_kv_heads;
+    if (p->entries) {
+        a.entry_kv = kv_entry_view(kv, layer, p->entries);
+        RECORD(d, attn_entries_launch, a);
+        return;
+    }
     if (d->features & CUDA_TENSOR && !p->both && !p->alibi_bf16 && !p->near && !p->top &&
         a.v_dim == a.head_dim && attn_mma_has(p->head_dim, kv->desc.dtype) &&
         batch_group(d, group)) {

@@ -17,7 +17,8 @@ static void store_keys(struct device *d, float *q, float *k, const struct kv_cac
                                  .dim = p->dim,
                                  .rot_at = p->rot_at,
                                  .rot_dim = p->rot_dim,
-                                 .interleaved = p->interleaved};
+                                 .interleaved = p->interleaved,
+                                 .turned = p->turned};
     RECORD(d, index_launch, a);
 }
 
@@ -52,6 +53,7 @@ void cuda_select_keys(struct device *d, uint32_t *top, float *q, float *k, struc
                             .local = p->local,
                             .sets = sets,
                             .pooled = p->pooled,
+                            .complete = p->complete,
                             .by_head = select_by_head(p),
                             .pitch = pitch};
     for (; a.scores && a.first < b->n_tokens; a.first += a.rows) {

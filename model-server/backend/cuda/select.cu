@@ -19,7 +19,7 @@ static __global__ void __launch_bounds__(WARPS * 32) index_kernel(index_args a)
         return;
     float *x = head < a.n_heads ? a.q + ((size_t)token * a.n_heads + head) * a.dim
                                 : a.k + (size_t)token * a.dim;
-    if (a.rope)
+    if (a.rope && (head < a.n_heads || !a.turned))
         rotate_into(x + a.rot_at, x + a.rot_at, a.rope + (size_t)token * a.rot_dim, a.rot_dim,
                     a.interleaved, lane);
     if (head < a.n_heads)
@@ -52,13 +52,13 @@ static __device__ uint32_t positions_of(const select_args &a, const span_view &s
 /* Positions, or blocks, of n keys. */
 static __device__ uint32_t units_of(const select_args &a, uint32_t n)
 {
-    return a.block ? (n + a.block - 1) / a.block : n;
+    return a.complete ? n / a.block : a.block ? (n + a.block - 1) / a.block : n;
 }
 
 /* True if a token with n positions selects: select_some_of(). */
 static __device__ bool selects(const select_args &a, uint32_t n)
 {
-    return a.pooled ? n / a.block >= a.top : units_of(a, n) > a.top;
+    return a.pooled ? n / a.block >= a.top + a.complete : units_of(a, n) > a.top;
 }
 
 /* A key's block and its row there. */
@@ -228,7 +228,8 @@ static __global__ void __launch_bounds__(CHOOSE_THREADS) index_choose_kernel(sel
     const uint32_t n = units_of(a, keys);
     float *s = a.scores + ((size_t)blockIdx.x * a.sets + blockIdx.y) * a.pitch;
     uint32_t *chosen = a.chosen + ((size_t)token * a.sets + blockIdx.y) * a.top;
-    uint32_t left = a.top - (a.pooled && keys % a.block == 0), done = 0, passed = 0;
+    uint32_t left = a.top - (a.pooled && !a.complete && keys % a.block == 0);
+    uint32_t done = 0, passed = 0;
     if (!selects(a, keys))
         return;
     if (a.block)

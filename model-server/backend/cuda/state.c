@@ -117,12 +117,14 @@ void cuda_pool_keys(struct device *d, float *k, const struct state_ref *s,
 {
     const struct pooled_args a = {.k = k,
                                   .base = s->base,
+                                  .x = p->x,
                                   .gates = p->gates,
                                   .bias = p->bias,
                                   .spans = d->b.spans,
                                   .stride = s->stride,
                                   .dim = p->dim,
                                   .size = p->size,
+                                  .series = p->series,
                                   .n_spans = d->batch->n_spans};
     RECORD(d, pooled_launch, a);
 }

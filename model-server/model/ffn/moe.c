@@ -10,6 +10,7 @@ struct experts {
     uint32_t n;                               /* experts */
     float *router_bias, *up_bias, *down_bias; /* see struct moe */
     float *select_bias, *expert_scale, *sum_bias;
+    uint32_t *by_id;                        /* [vocab, top_k], or NULL */
     struct weight *shared_up, *shared_down; /* of the shared expert, or NULL */
     struct weight *shared_gate;             /* [1, hidden] */
     struct weight *in, *out; /* [latent, hidden], [hidden, latent] with moe_spec.latent */
@@ -211,7 +212,10 @@ static void *load(struct loader *l, uint32_t at)
     const uint32_t all = y->n + s->moe.n_zero;
     struct mat_part router = loader_part(l, W_ROUTER, layer, NO_EXPERT, false, all, s->hidden);
     y->router = loader_pack(l, &router, 1, DT_F32, QUANT_NONE); /* small, and its ties matter */
-    if (s->moe.select_bias && !(s->moe.bias_may_lack && !loader_has_named(l, W_SELECT_BIAS, layer)))
+    if (s->layers[at].by_id)
+        y->by_id = loader_ids(l, W_EXPERT_IDS, layer, s->vocab, s->moe.top_k, y->n);
+    else if (s->moe.select_bias &&
+             !(s->moe.bias_may_lack && !loader_has_named(l, W_SELECT_BIAS, layer)))
         y->select_bias = loader_plain_vector(l, W_SELECT_BIAS, layer, all, (struct slice){0, all});
     if (s->moe.expert_scale)
         y->expert_scale =
@@ -241,6 +245,7 @@ static void release(struct decoder *d, void *self)
     d->ops->free(d->dev, y->select_bias);
     d->ops->free(d->dev, y->expert_scale);
     d->ops->free(d->dev, y->sum_bias);
+    d->ops->free(d->dev, y->by_id);
     layer_free_weight(d, y->router);
     layer_free_weight(d, y->shared_up);
     layer_free_weight(d, y->shared_down);
@@ -310,6 +315,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .expert_scale = y->expert_scale,
                               .router_x = router_x,
                               .scale = m->moe.scale,
+                              .by_id = y->by_id,
+                              .n_ids = m->vocab,
                               .select_bias = y->select_bias,
                               .select_logits = m->moe.select_logits,
                               .n_groups = m->moe.n_groups,

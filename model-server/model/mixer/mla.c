@@ -74,7 +74,8 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     const uint32_t index =
         has_indexer(d, layer) ? (x->heads + (x->pool ? 2 : 1)) * x->dim + x->heads : 0;
     const uint32_t rest = s.nope + s.rope + s.latent + s.q + s.key;
-    return d->spec.mla.q_rank + s.v + s.gate + (rest > index ? rest : index);
+    return d->spec.mla.q_rank * (d->spec.mla.gate_beside ? 4 : 1) + s.v + s.gate +
+           (rest > index ? rest : index);
 }
 
 static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
@@ -95,21 +96,30 @@ static struct weight *pack(struct loader *l, struct mat_part p)
     return loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
 }
 
-/* Packs rows [at, at + n) of each of this rank's heads, which have `each` rows. */
+/* Rows of a head, and columns, of q's matrix or of the second of a pair. */
+static uint32_t head_rows(const struct mla_spec *m)
+{
+    return m->nope + m->rope + (m->gate_beside ? m->v : 0);
+}
+static uint32_t head_columns(const struct decoder_spec *s)
+{
+    return !s->mla.q_rank ? s->hidden : s->mla.q_rank * (s->mla.gate_beside ? 2 : 1);
+}
+
+/* Packs rows [at, at + n) of each of this rank's heads. */
 static struct weight *pack_heads(struct loader *l, int layer, uint32_t at, uint32_t n)
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct mla_spec *m = &s->mla;
     const struct slice h = l->d->split.heads;
-    const uint32_t each = m->nope + m->rope;
+    const uint32_t each = head_rows(m);
     struct mat_part *parts = calloc(h.n, sizeof(*parts));
     if (!parts) {
         loader_nomem(l);
         return NULL;
     }
-    const struct mat_part whole =
-        loader_part(l, m->q_rank ? W_Q_B : W_Q, layer, NO_EXPERT, false, (int64_t)s->n_heads * each,
-                    m->q_rank ? m->q_rank : s->hidden);
+    const struct mat_part whole = loader_part(l, m->q_rank ? W_Q_B : W_Q, layer, NO_EXPERT, false,
+                                              (int64_t)s->n_heads * each, head_columns(s));
     for (uint32_t i = 0; i < h.n; i++)
         parts[i] = loader_rows(whole, (h.first + i) * each + at, n);
     struct weight *w = loader_pack(l, parts, (int)h.n, l->d->dtype, l->d->quant);
@@ -194,7 +204,7 @@ static void load_indexer(struct loader *l, struct indexer *x, int layer)
     p = loader_plain_matrix(l, W_INDEX_POOL_BIAS, layer, m->pool, m->dim);
     p.rows *= p.cols, p.cols = p.row_stride = 1; /* one vector after the other */
     x->pool_bias = loader_vector(l, &p, 1, 0);
-    x->state = layer_take_state(l->d, pool_floats(&(struct pool_keys){.dim = m->dim}));
+    x->state = layer_take_state(l->d, pool_floats(&(struct pool_keys){.dim = m->dim, .series = 1}));
 }
 
 static void load_gate(struct loader *l, struct mla *a, int layer)
@@ -202,6 +212,10 @@ static void load_gate(struct loader *l, struct mla *a, int layer)
     const struct decoder_spec *s = &l->d->spec;
     const struct slice h = l->d->split.heads;
     const uint32_t each = gates_of_head(s);
+    if (s->mla.gate_beside) {
+        a->gate = pack_heads(l, layer, s->mla.nope + s->mla.rope, s->mla.v);
+        return;
+    }
     const struct mat_part all =
         loader_part(l, W_ATTN_GATE, layer, NO_EXPERT, false, (int64_t)s->n_heads * each, s->hidden);
     a->gate = pack(l, loader_rows(all, h.first * each, h.n * each));
@@ -269,18 +283,26 @@ static void project(struct decoder *d, const struct sub_step *t, const struct we
                   t->tokens);
 }
 
-/* The input of q's matrices. */
-static const float *q_input(struct decoder *d, const struct mla *a, struct sub_step *t,
-                            uint32_t *width)
+/* The inputs of q's matrices, and of the indexer's. */
+struct q_inputs {
+    const float *x, *index;
+    uint32_t width;
+};
+static struct q_inputs q_input(struct decoder *d, const struct mla *a, struct sub_step *t)
 {
-    *width = d->spec.hidden;
+    const uint32_t rank = d->spec.mla.q_rank;
     if (!a->q_a)
-        return t->in;
-    const uint32_t rank = *width = d->spec.mla.q_rank;
-    float *x = work_take(&t->work, t->tokens, rank);
+        return (struct q_inputs){t->in, t->in, d->spec.hidden};
+    float *x = work_take(&t->work, t->tokens, rank), *y = x;
     project(d, t, a->q_a, LORA_Q_A, x, rank, t->in, d->spec.hidden);
-    d->ops->norm(d->dev, x, x, t->tokens, rank, &a->q_norm);
-    return x;
+    if (d->spec.mla.gate_beside)
+        y = work_take(&t->work, t->tokens, rank);
+    d->ops->norm(d->dev, y, x, t->tokens, rank, &a->q_norm);
+    if (!d->spec.mla.gate_beside)
+        return (struct q_inputs){x, x, rank};
+    float *both = work_take(&t->work, t->tokens, 2 * (size_t)rank);
+    d->ops->beside(d->dev, both, y, x, t->tokens, rank);
+    return (struct q_inputs){both, y, 2 * rank};
 }
 
 /* The key of a pool's last token becomes that of the pool. */
@@ -291,9 +313,13 @@ static void pool(struct decoder *d, const struct indexer *x, struct sub_step *t,
     const struct state_ref state = layer_state(d, x->state);
     float *gates = work_take(w, t->tokens, s->dim);
     d->ops->linear(d->dev, gates, t->in, t->tokens, x->pool_gate, NULL);
-    d->ops->pool_keys(
-        d->dev, k, &state,
-        &(struct pool_keys){.dim = s->dim, .size = s->pool, .gates = gates, .bias = x->pool_bias});
+    d->ops->pool_keys(d->dev, k, &state,
+                      &(struct pool_keys){.dim = s->dim,
+                                          .size = s->pool,
+                                          .series = 1,
+                                          .x = k,
+                                          .gates = gates,
+                                          .bias = x->pool_bias});
 }
 
 /* Selects the positions to which each token attends; q_in: the input of q's matrices. */
@@ -325,23 +351,26 @@ static void select_top(struct decoder *d, const struct indexer *x, struct sub_st
                                               .weights = weights});
 }
 
-/* Computes q in latent space, and writes the token's key to the cache. */
-static const float *queries(struct decoder *d, const struct mla *a, struct sub_step *t)
+/* Computes q in latent space, and writes the token's key to the cache. `gates`: of those that q's
+ * matrix makes. */
+static const float *queries(struct decoder *d, const struct mla *a, struct sub_step *t,
+                            float *gates)
 {
     const struct decoder_spec *m = &d->spec;
     const struct rope_spec *rope = &m->rope[m->layers[t->layer].rope];
     const struct shape s = shape_of(d);
-    uint32_t width;
-    const float *x = q_input(d, a, t, &width);
+    const struct q_inputs in = q_input(d, a, t);
     if (a->index.q)
-        select_top(d, &a->index, t, x);
+        select_top(d, &a->index, t, in.index);
+    if (m->mla.gate_beside)
+        d->ops->linear(d->dev, gates, in.x, t->tokens, a->gate, NULL);
     float *nope = work_take(&t->work, t->tokens, s.nope);
     float *turned = work_take(&t->work, t->tokens, s.rope);
     float *latent = work_take(&t->work, t->tokens, s.latent);
     float *key = work_take(&t->work, t->tokens, s.key), *q = work_take(&t->work, t->tokens, s.q);
-    project(d, t, a->q_nope, LORA_QKV, nope, s.nope, x, width);
+    project(d, t, a->q_nope, LORA_QKV, nope, s.nope, in.x, in.width);
     if (a->q_rope)
-        project(d, t, a->q_rope, LORA_Q_ROPE, turned, s.rope, x, width);
+        project(d, t, a->q_rope, LORA_Q_ROPE, turned, s.rope, in.x, in.width);
     project(d, t, a->kv_a, LORA_KV_A, key, s.key, t->in, m->hidden);
     d->ops->linear_heads(d->dev, latent, nope, t->tokens, a->k_up, s.heads);
     d->ops->latent_kv(
@@ -360,12 +389,12 @@ static const float *queries(struct decoder *d, const struct mla *a, struct sub_s
     return q;
 }
 
-/* Multiplies the heads' results by functions of the token. */
-static void gate(struct decoder *d, const struct mla *a, struct sub_step *t, float *v)
+/* Multiplies the heads' results by functions of the token, `by`. */
+static void gate(struct decoder *d, const struct mla *a, struct sub_step *t, float *v, float *by)
 {
     const struct shape s = shape_of(d);
-    float *by = work_take(&t->work, t->tokens, s.gate);
-    project(d, t, a->gate, LORA_Q_GATE, by, s.gate, t->in, d->spec.hidden);
+    if (!d->spec.mla.gate_beside)
+        project(d, t, a->gate, LORA_Q_GATE, by, s.gate, t->in, d->spec.hidden);
     if (attn_gate_by_head(d->spec.attn_gate))
         d->ops->gate_rows(d->dev, v, t->tokens * s.heads, d->spec.mla.v, by,
                           d->spec.attn_gate == ATTN_GATE_SOFTPLUS_BY_HEAD);
@@ -381,8 +410,9 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     const struct shape s = shape_of(d);
     (void)e;
     float *v = work_take(&t->work, t->tokens, s.v);
+    float *gates = work_take(&t->work, t->tokens, s.gate);
     struct work before = t->work;
-    const float *q = queries(d, a, t);
+    const float *q = queries(d, a, t, gates);
     /* the inputs of q are no longer needed */
     float *sums = work_take(&before, t->tokens, s.latent);
     d->ops->attention(d->dev, sums, q, s.q, t->cache, t->kv,
@@ -397,7 +427,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                                      .top_tail = m->mla.index.pool > 0});
     d->ops->linear_heads(d->dev, v, sums, t->tokens, a->v_up, s.heads);
     if (a->gate)
-        gate(d, a, t, v);
+        gate(d, a, t, v, gates);
     project(d, t, a->o, LORA_O, t->out, m->hidden, v, s.v);
     return 0;
 }

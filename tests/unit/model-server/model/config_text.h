@@ -103,6 +103,12 @@ static inline int configure(const char *keys, const char *base, struct decoder_s
     "\"model_type\":\"glm5_next_text\",\"q_lora_rank\":24,\"moe_intermediate_size\":32,"           \
     "\"layer_types\":[\"linear_attention\",\"indexed_attention\"]," SIZES
 
+#define DEEPSEEK_V4                                                                                \
+    "\"model_type\":\"deepseek_v4\",\"num_key_value_heads\":1,\"head_dim\":64,"                    \
+    "\"qk_rope_head_dim\":16,\"o_groups\":2," SIZES
+
+#define AXK2 "\"model_type\":\"axk2\",\"q_lora_rank\":24,\"moe_intermediate_size\":32," SIZES
+
 #define LONGCAT "\"model_type\":\"longcat_flash\"," SIZES
 
 #define OVIS2                                                                                      \

@@ -1,0 +1,130 @@
+"""DeepSeek V4 through the real programs: entries lie in the blocks of the keys, and the open ones in cells, so that cached prompts, preemption, lower
+tiers and restarts bring them with the rest. Which tokens are right: tests/golden/test_arch.c."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from serving import Service, data, together, wait_for
+from stored_made import save
+from tales import answer, streams_survive_a_crash
+from test_kv_tiers import count, prompt, stored
+from test_sparse import LIMITS, asked, works
+
+HIDDEN, HEADS, DIM, RANK, GROUPS, O_RANK, EXPERTS, K, FFN, STREAMS = 64, 4, 32, 24, 2, 12, 6, 2, 32, 2
+INDEX_HEADS, INDEX_DIM, CHOSEN, ALL = 8, 16, 4, 10
+KINDS = ["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"]
+
+
+def shapes(i):
+    """Of the layer of KINDS[i]."""
+    at, mix = "self_attn.", (2 + STREAMS) * STREAMS
+    yield from {"input_layernorm.weight": (HIDDEN,), "post_attention_layernorm.weight": (HIDDEN,), at + "q_a_proj.weight": (RANK, HIDDEN),
+                at + "q_a_norm.weight": (RANK,), at + "q_b_proj.weight": (HEADS * DIM, RANK), at + "kv_proj.weight": (DIM, HIDDEN),
+                at + "kv_norm.weight": (DIM,), at + "sinks": (HEADS,), at + "o_b_proj.weight": (HIDDEN, GROUPS * O_RANK),
+                at + "o_a_proj.weight": (GROUPS * O_RANK, HEADS * DIM // GROUPS)}.items()
+    for hc in "attn_hc", "ffn_hc":
+        yield from {f"{hc}.fn": (mix, STREAMS * HIDDEN), f"{hc}.base": (mix,), f"{hc}.scale": (3,)}.items()
+    yield "mlp.gate.weight", (EXPERTS, HIDDEN)
+    if i:
+        yield "mlp.gate.e_score_correction_bias", (EXPERTS,)
+    for mlp in ["mlp.shared_experts.", *(f"mlp.experts.{e}." for e in range(EXPERTS))]:
+        yield from {mlp + "gate_proj.weight": (FFN, HIDDEN), mlp + "up_proj.weight": (FFN, HIDDEN), mlp + "down_proj.weight": (HIDDEN, FFN)}.items()
+    if i:
+        yield from pooled(at + "compressor.", [ALL, CHOSEN][i == 1], (2 if i == 1 else 1) * DIM, DIM)
+    if i == 1:
+        index = at + "compressor.indexer."
+        yield from pooled(index, CHOSEN, 2 * INDEX_DIM, INDEX_DIM)
+        yield index + "q_b_proj.weight", (INDEX_HEADS * INDEX_DIM, RANK)
+        yield index + "scorer.weights_proj.weight", (INDEX_HEADS, HIDDEN)
+
+
+def pooled(at, every, wide, n):
+    return {at + "kv_proj.weight": (wide, HIDDEN), at + "gate_proj.weight": (wide, HIDDEN), at + "position_bias": (every, wide),
+            at + "kv_norm.weight": (n,)}.items()
+
+
+def entries(folder, top=8):
+    """A layer with a window alone and experts by ids, one whose indexer selects `top` entries, one with all entries."""
+    model = folder / f"entries-{top}"
+    shutil.copytree(data("arch/deepseek_v3_yarn"), model)
+    c = json.loads((model / "config.json").read_text())
+    c |= dict(model_type="deepseek_v4", num_hidden_layers=3, num_attention_heads=HEADS, num_key_value_heads=1, head_dim=DIM, qk_rope_head_dim=8,
+              q_lora_rank=RANK, o_groups=GROUPS, o_lora_rank=O_RANK, n_routed_experts=EXPERTS, num_experts_per_tok=K, moe_intermediate_size=FFN,
+              sliding_window=20, layer_types=KINDS, compress_rate_csa=CHOSEN, compress_rate_hca=ALL, index_n_heads=INDEX_HEADS, index_topk=top,
+              index_head_dim=INDEX_DIM, num_hash_layers=1, hc_mult=STREAMS, rope_scaling=None)
+    (model / "config.json").write_text(json.dumps(c))
+    rng = np.random.default_rng(4)
+    t = {"model.embed_tokens.weight": (320, HIDDEN), "lm_head.weight": (320, HIDDEN), "model.norm.weight": (HIDDEN,), "model.hc_head.hc_base": (STREAMS,),
+         "model.hc_head.hc_fn": (STREAMS, STREAMS * HIDDEN), "model.hc_head.hc_scale": (1,)}
+    t |= {f"model.layers.{i}.{name}": shape for i in range(3) for name, shape in shapes(i)}
+    made = {n: (rng.normal(size=s) * 0.2 + ("norm.weight" in n or n.endswith("scale"))).astype(np.float32) for n, s in t.items()}
+    made["model.layers.0.mlp.gate.tid2eid"] = rng.random((320, EXPERTS)).argsort(-1)[:, :K].astype(np.int32)
+    save(model / "model.safetensors", made)
+    return model
+
+
+def test_a_selection_matters(tmp_path):
+    """Else the other tests would hold for layers without an indexer."""
+    said = []
+    for top in 8, 500:
+        with Service(entries(tmp_path, top), args=LIMITS) as s:
+            said.append([answer(s, b) for b in works(4)])
+    assert all(a != b for a, b in zip(*said))
+
+
+@pytest.mark.parametrize("num_shard", [1, 2])
+def test_a_cached_prompt_is_as_a_computed_one(tmp_path, num_shard):
+    """Alone and cold; then together, in chunks, with drafts, with prompts whose first half is cached."""
+    model = entries(tmp_path)
+    first = works(8)
+    longer = [asked(b["inputs"] + " " + prompt(100 + i, 20), i) for i, b in enumerate(first)]
+    with Service(model, num_shard, args=LIMITS) as s:
+        want = [answer(s, b) for b in first]
+    with Service(model, num_shard, args=LIMITS) as s:
+        more = [answer(s, b) for b in longer]
+    args = ["--max-batch-prefill-tokens", 40, "--target-inter-token-ms", 1, "--speculate", 3]
+    with Service(model, num_shard, args=[*LIMITS, *args]) as s:
+        assert together(s, answer, first) == want
+        before = s.metric("prefix_hit_tokens") or 0
+        assert together(s, answer, longer + first) == more + want
+        assert s.metric("prefix_hit_tokens") > before
+        wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
+        s.audit()
+
+
+def test_preemption_changes_nothing(tmp_path):
+    """A cache for a few of the requests."""
+    model = entries(tmp_path)
+    work = [asked(b["inputs"], i, 120) for i, b in enumerate(works(12, 20))]
+    with Service(model, args=LIMITS) as s:
+        want = [answer(s, b) for b in work]
+    with Service(model, args=["--max-batch-total-tokens", 700, "--max-input-tokens", 250, "--max-total-tokens", 400]) as s:
+        for _ in range(8):  # how many run together depends on the machine's load
+            assert together(s, answer, work) == want
+            if s.metric("tgi_preemption_count", method="recompute"):
+                break
+        assert s.metric("tgi_preemption_count", method="recompute") > 0
+
+
+@pytest.mark.parametrize("num_shard", [1, 2])
+def test_lower_tiers_bring_entries(tmp_path, num_shard):
+    """From a folder after a restart."""
+    model = entries(tmp_path)
+    work = works(6)
+    folder = ["--kv-offload-dir", tmp_path / "kv"]
+    with Service(model, num_shard, args=LIMITS) as s:
+        want = [answer(s, b) for b in work]
+    with Service(model, num_shard, args=[*LIMITS, *folder]) as s:
+        assert [answer(s, b) for b in work] == want
+        stored(tmp_path / "kv", s)
+    with Service(model, num_shard, args=[*LIMITS, *folder]) as s:
+        assert [answer(s, b) for b in work] == want
+        assert count(s, "loaded") > 0 and count(s, "hits", tier="disk") > 0
+        assert count(s, "refused", reason="damaged") + count(s, "refused", reason="foreign") == 0
+
+
+def test_streams_go_on_when_their_shard_is_killed(tmp_path):
+    with Service(entries(tmp_path), args=LIMITS) as s:
+        streams_survive_a_crash(s, 8)
