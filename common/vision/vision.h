@@ -154,6 +154,9 @@ struct vision_frame {
     bool bare;                /* the tokenizer adds no special tokens to such a prompt */
 };
 struct vision_frame vision_frame(const struct vision *v);
+/* Appends what is read instead of the text behind the last image of a prompt: in most families the
+ * text. ERR_VALIDATION: a text that the family does not allow. */
+int vision_text(const struct vision *v, const char *text, size_t n, struct buf *out, struct err *e);
 
 /* An image in a prompt: its tokens are [first, first + n), from its first vision_token() to its
  * last, possibly with others between. grid_h * grid_w = n if there are three coordinates. */
