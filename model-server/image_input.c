@@ -43,7 +43,7 @@ static int open_texts(struct image_input *in, const struct image_input_options *
 int image_input_open(struct image_input *in, const struct image_input_options *o, struct err *e)
 {
     *in = (struct image_input){0};
-    if (model_info(o->model)->attends_text ? open_texts(in, o, e) : open_images(in, o, e))
+    if (open_images(in, o, e) || (model_info(o->model)->attends_text && open_texts(in, o, e)))
         return -1;
     if (!in->texts && !in->tower)
         return 0;

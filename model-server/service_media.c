@@ -29,6 +29,10 @@ static int read_encoded(const Generate__V3__Request *q, struct rpc_mem *m, struc
         return -1;
     *v = (struct media_spec){
         .ids = p->text, .n_ids = (uint32_t)p->n_text, .tokens = 1, .digest = p->digest};
+    if (p->image) {
+        v->bytes = p->image->data.data;
+        v->n_bytes = p->image->data.len;
+    }
     spec->n_media = 1;
     return 0;
 }

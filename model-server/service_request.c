@@ -72,7 +72,7 @@ static int read_text(struct service *s, const Generate__V3__Request *q, bool war
     char *text = join_text(q, m, &image, &n);
     if (!text)
         return -1;
-    if (image && !warmup && s->o.vision)
+    if (image && !warmup && s->o.vision && !s->o.model->attends_text)
         return read_chunks(s, q, m, spec);
     if (image && !warmup) {
         spec->refusal = "this model reads text only";

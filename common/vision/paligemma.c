@@ -35,7 +35,10 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
     vision_repeat(out, v->marker, p->n_features);
 }
 
-static const char *behind(const struct vision *v) { return v->paligemma.bos; }
+static struct vision_frame frame(const struct vision *v)
+{
+    return (struct vision_frame){v->paligemma.bos, "\n", true};
+}
 
 const struct vision_family vision_paligemma = {.types = {"paligemma"},
                                                .two_way = true,
@@ -43,4 +46,4 @@ const struct vision_family vision_paligemma = {.types = {"paligemma"},
                                                .load = load,
                                                .plan = plan,
                                                .expand = expand,
-                                               .behind = behind};
+                                               .frame = frame};

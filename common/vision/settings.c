@@ -165,7 +165,10 @@ void vision_read_format(struct vision_settings *s, struct vision_format *f,
 {
     static const float zero[3] = {0}, one[3] = {1, 1, 1};
     f->filter = read_filter(s, d->filter);
-    f->patch = vision_side(s, &s->tower, "patch_size", d->patch);
+    if (d->patch) /* 0: the tower has no patches */
+        f->patch = vision_side(s, &s->tower, "patch_size", d->patch);
+    else
+        f->patch = 1;
     f->merge = f->frames = 1;
     f->layout = VISION_PLANES;
     f->rescale = 1.0;

@@ -43,7 +43,7 @@ struct vision_section vision_inside(const struct vision_section *in, const char 
 struct vision_pixel_defaults {
     enum vision_filter filter;
     const float *mean, *std; /* [3] */
-    uint32_t patch;
+    uint32_t patch;          /* 0: none, and of no file */
 };
 extern const float vision_clip_mean[3], vision_clip_std[3], vision_imagenet_mean[3],
     vision_imagenet_std[3], vision_half[3];

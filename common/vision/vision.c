@@ -36,6 +36,9 @@
     ROW(ovis2)                                                                                     \
     ROW(minicpmv)                                                                                  \
     ROW(minimax_m3)                                                                                \
+    ROW(florence2)                                                                                 \
+    ROW(blip2)                                                                                     \
+    ROW(aria)                                                                                      \
     ROW(idefics2)
 
 #define DECLARE(name) extern const struct vision_family vision_##name;
@@ -189,9 +192,15 @@ void vision_expand(const struct vision *v, const struct vision_plan *p, uint32_t
 
 struct vision_frame vision_frame(const struct vision *v)
 {
-    const char *behind = v->family->behind ? v->family->behind(v) : NULL;
-    return behind ? (struct vision_frame){behind, "\n", true}
-                  : (struct vision_frame){"", "", false};
+    return v->family->frame ? v->family->frame(v) : (struct vision_frame){"", "", false};
+}
+
+int vision_text(const struct vision *v, const char *text, size_t n, struct buf *out, struct err *e)
+{
+    if (v->family->text)
+        return v->family->text(v, text, n, out, e);
+    buf_add(out, text, n);
+    return 0;
 }
 
 /* ---------------------------------------------------------------- positions */

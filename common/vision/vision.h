@@ -13,7 +13,7 @@
  * hyperclovax_vision_v2, llava and llava_next with SigLIP, vipllava, video_llava, perception_lm,
  * pp_chart2table, fast_vlm, got_ocr2, janus, deepseek_vl, qwen2_5_omni, qwen3_omni_moe,
  * paddleocr_vl, kimi_k25, lighton_ocr, lfm2_vl, idefics2, minicpmv4_6, minicpm_ocr, ovis2,
- * llava_next_video, video_llama_3, minimax_m3_vl, deepseek_ocr2, glmga.
+ * llava_next_video, video_llama_3, minimax_m3_vl, deepseek_ocr2, glmga, blip-2, aria, florence2.
  * kimi_vl: the tower against that of kimi_k25, pixels against the
  * processor of its authors. */
 #ifndef COMMON_VISION_VISION_H
@@ -154,6 +154,9 @@ struct vision_frame {
     bool bare;                /* the tokenizer adds no special tokens to such a prompt */
 };
 struct vision_frame vision_frame(const struct vision *v);
+/* Appends what is read instead of the text behind the last image of a prompt: in most families the
+ * text. ERR_VALIDATION: a text that the family does not allow. */
+int vision_text(const struct vision *v, const char *text, size_t n, struct buf *out, struct err *e);
 
 /* An image in a prompt: its tokens are [first, first + n), from its first vision_token() to its
  * last, possibly with others between. grid_h * grid_w = n if there are three coordinates. */

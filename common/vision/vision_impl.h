@@ -82,6 +82,17 @@ struct vision_paligemma {
     uint32_t side, tokens;
     char bos[VISION_TOKEN_TEXT]; /* after the last image */
 };
+struct vision_blip2 {
+    uint32_t side, tokens;
+    char bos[VISION_TOKEN_TEXT]; /* after the last image */
+};
+struct vision_florence2 {
+    uint32_t side, tokens;
+    char bos[VISION_TOKEN_TEXT], eos[VISION_TOKEN_TEXT]; /* around the text */
+};
+struct vision_aria {
+    uint32_t side, least, tokens; /* of the longer side; the shorter one is at least `least` */
+};
 struct vision_llama4 {
     uint32_t tile, tile_tokens, max_tiles;
     bool enlarge; /* use the largest canvas, not the smallest that holds the image */
@@ -119,8 +130,9 @@ struct vision_family {
     void (*expand)(const struct vision *v, const struct vision_plan *p, struct buf *out);
     /* Text before image number `nth` of a prompt; NULL: none. */
     void (*number)(const struct vision *v, uint32_t nth, struct buf *out);
-    /* Text after the last image of a prompt; NULL: none. See vision_frame(). */
-    const char *(*behind)(const struct vision *v);
+    struct vision_frame (*frame)(const struct vision *v); /* NULL: an empty one */
+    /* vision_text(); NULL: the text is kept. */
+    int (*text)(const struct vision *v, const char *text, size_t n, struct buf *out, struct err *e);
 };
 struct vision {
     const struct vision_family *family;
@@ -146,6 +158,9 @@ struct vision {
         struct vision_internvl internvl;
         struct vision_perception_lm perception_lm;
         struct vision_paligemma paligemma;
+        struct vision_blip2 blip2;
+        struct vision_aria aria;
+        struct vision_florence2 florence2;
         struct vision_llama4 llama4;
         struct vision_mllama mllama;
     };

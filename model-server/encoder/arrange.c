@@ -168,6 +168,10 @@ struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct
     const float by = s->mean_features ? 1 / (float)(s->cell * s->cell) : 1;
     struct arrange_shares one = {.n = 1, .by = {by}};
     const uint32_t unit = encoder_unit(s);
+    if (s->conv.queries || s->keeps_class) {
+        one.to[0] = crop * (g.rows * g.cols + s->keeps_class) + s->keeps_class + row * cols + col;
+        return one;
+    }
     one.to[0] =
         (uint32_t)(vision_pixels_before(p, crop) / ((uint64_t)unit * unit)) + row * cols + col;
     if (!is_joined(s, p) || crop == 0)
@@ -190,7 +194,10 @@ static uint64_t whole_cells(const struct encoder_spec *s, const struct vision_pl
     const struct arrange_grid g = arrange_grid(s, p, crop);
     const uint32_t each = s->conv.n ? s->conv.unit : s->patch;
     uint32_t table;
-    *whole &= g.rows && g.cols && vision_crop_height(p, crop) == g.rows * each &&
+    *whole &= g.rows && g.cols;
+    if (s->conv.queries)
+        return (uint64_t)g.rows * g.cols;
+    *whole &= vision_crop_height(p, crop) == g.rows * each &&
               vision_crop_width(p, crop) == g.cols * each &&
               (s->leaves_rest || (g.rows % s->cell == 0 && g.cols % s->cell == 0));
     if (s->queries.n)
@@ -211,7 +218,7 @@ int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, str
         features += whole_cells(s, p, i, &whole);
     if (s->resample.latents)
         features = (uint64_t)p->n_crops * s->resample.latents;
-    features += s->image_end;
+    features += s->image_end + (s->keeps_class ? p->n_crops : 0);
     if (s->joint.tiles)
         whole &= g.rows == s->side && g.cols == s->side && p->rows && p->cols &&
                  p->rows * p->cols == p->n_crops && p->n_crops <= s->joint.tiles;

@@ -35,6 +35,25 @@ void conv_split(float *to, const float *from, struct conv_shape of, uint32_t siz
 void conv_merge(float *to, const float *from, struct conv_shape of, uint32_t size, size_t begin,
                 size_t end);
 
+/* Attention over channels (DaViT, arXiv 2204.03645). A row of `from` has q, k and v, of a third of
+ * its channels each, which are divided into groups. factors[third][third / groups]: the softmax
+ * over its group's channels k of the sums over rows of q[c] * k, by the root of the number of rows.
+ * conv_channel_factors() computes those of channels [begin, end), conv_channels() with them rows of
+ * the result: the sums of v. */
+enum { CONV_MOST_CHANNELS = 256 }; /* of a group */
+void conv_channel_factors(float *to, const float *from, struct conv_shape in, uint32_t groups,
+                          size_t begin, size_t end);
+void conv_channels(float *to, const float *from, struct conv_shape in, uint32_t groups,
+                   const float *factors, size_t begin, size_t end);
+
+/* Rows of `a`, then those of `b`. */
+void conv_append(float *to, const float *a, size_t rows_of_a, const float *b, size_t channels,
+                 size_t begin, size_t end);
+/* Plus the learned position of each place, which is that of its column, then that of its row, and
+ * plus `all`. columns: [width][channels - channels / 2]; rows: [height][channels / 2]. */
+void conv_axes(float *to, const float *from, struct conv_shape in, const float *columns,
+               const float *rows, const float *all, size_t begin, size_t end);
+
 /* Relative positions as a part of queries and keys. A row of `from` has q, k and v of each head, of
  * `dim` numbers; its place is that in a square of `side` places. In `to`, q is q / sqrt(dim), its
  * products with rows of the table of rows, one for each row of keys, and the same for columns; k is

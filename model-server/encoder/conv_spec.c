@@ -1,4 +1,5 @@
 #include "model-server/encoder/conv_spec.h"
+#include "model-server/encoder/conv.h"
 #include <string.h>
 
 void conv_add(struct conv_spec *s, struct conv_step c)
@@ -33,6 +34,12 @@ struct conv_step conv_norm(uint8_t from, uint8_t to, uint8_t norm)
         .kind = CONV_NORM, .from = from, .to = to, .act = ACT_N, .norm = norm};
 }
 
+struct conv_shape conv_reserved(const struct conv_spec *s)
+{
+    return s->list ? (struct conv_shape){s->list, 1, s->channels}
+                   : (struct conv_shape){s->side, s->side, s->channels ? s->channels : 3};
+}
+
 struct conv_shape conv_result(const struct conv_step *c, const struct conv_shape *shape,
                               struct conv_window *w)
 {
@@ -63,7 +70,18 @@ struct conv_shape conv_result(const struct conv_step *c, const struct conv_shape
     case CONV_RELATE:
         out.channels = c->heads * (2 * c->head_dim + c->kv_heads);
         break;
+    case CONV_CHANNELS:
+        out.channels /= 3;
+        break;
+    case CONV_APPEND:
+        out.height = (uint32_t)(conv_rows(out) + conv_rows(shape[c->with]));
+        out.width = 1;
+        break;
+    case CONV_ROWS:
+        out = (struct conv_shape){c->rows, 1, c->out};
+        break;
     case CONV_PLACES:
+    case CONV_AXES:
     case CONV_NORM:
     case CONV_GATE:
         break;
@@ -92,6 +110,13 @@ static bool fits(const struct conv_step *c, const struct conv_shape *shape)
         return in.height == c->size && in.width == c->size;
     if (c->kind == CONV_RELATE) /* windows, or a square */
         return conv_rows(in) % ((size_t)c->size * c->size) == 0;
+    if (c->kind == CONV_CHANNELS) /* enough memory for a group */
+        return in.channels % (3 * c->heads) == 0 &&
+               in.channels / (3 * c->heads) <= CONV_MOST_CHANNELS;
+    if (c->kind == CONV_APPEND)
+        return in.channels == with.channels;
+    if (c->kind == CONV_AXES)
+        return in.height <= c->rows && in.width <= c->rows;
     if (c->kind == CONV_JOIN)
         return with.height <= in.height && with.width <= in.width;
     return true;
@@ -101,7 +126,7 @@ bool conv_shapes(const struct conv_spec *s, uint32_t n, uint32_t height, uint32_
                  struct conv_shape shape[CONV_GRIDS])
 {
     memset(shape, 0, CONV_GRIDS * sizeof(*shape));
-    shape[0] = (struct conv_shape){height, width, 3};
+    shape[0] = (struct conv_shape){height, width, s->channels ? s->channels : 3};
     for (uint32_t i = 0; i < n; i++) {
         struct conv_window w;
         if (!fits(&s->step[i], shape))

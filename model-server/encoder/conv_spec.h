@@ -29,7 +29,14 @@ enum conv_kind {
     CONV_MERGE,  /* and back, to the places of grid `with` */
     /* Relative positions in squares of `size` places a side: conv_relate(), with kv_heads for the
      * numbers of a head, and head_dim for the wide one. Whole names: weight, norm. */
-    CONV_RELATE
+    CONV_RELATE,
+    /* Attention over the channels of `heads` groups: conv_channels(). */
+    CONV_CHANNELS,
+    CONV_APPEND, /* the rows of `from`, then those of `with` */
+    /* Positions by column and row, and one for all: conv_axes(). Whole names: weight and the next
+     * two; tables have `rows` rows, and the last, of which the first row is used, `stored`. */
+    CONV_AXES,
+    CONV_ROWS /* `rows` learned rows of `out` numbers, whole name `weight`; nothing is read */
 };
 
 struct conv_step {
@@ -38,6 +45,7 @@ struct conv_step {
     uint8_t size, stride;
     bool same; /* padding: see conv_over() */
     bool bias, add;
+    bool plus_self; /* CONV_DEPTH of one output a channel: plus the channel */
     /* CONV_PLACES and CONV_RELATE over a grid of any size: the tables of `size` places a side are
      * fitted to it (conv_fit_places(), conv_fit_rows()). Then a relation is over the whole grid,
      * which is a square of at most `size` places a side. */
@@ -50,6 +58,12 @@ struct conv_step {
     uint8_t weight, norm, scale, batch;
     uint16_t at[2]; /* the numbers in the names */
     uint32_t out;   /* channels of the result */
+    /* CONV_DENSE and CONV_ROWS: the tensor has `stored` rows, of which those from `first` on are
+     * used; 0: all of them. CONV_DENSE of so many tensors, named `weight` and the numbers behind
+     * it, one under the other: `stacked`; 0: of one. */
+    uint32_t stored, first, rows;
+    uint8_t stacked;
+    float eps; /* of its norm; 0: that of conv_spec */
     uint32_t heads, kv_heads, head_dim;
     /* CONV_ATTEND. Of values, if they are narrower than keys; then queries are scaled already.
      * `size`: each window is a sequence; 0: the grid is one. */
@@ -57,11 +71,15 @@ struct conv_step {
 };
 
 struct conv_spec {
-    uint32_t n;    /* 0: the tower has no convolutions, but patches */
-    uint32_t side; /* of the picture for which memory is reserved, in pixels */
+    uint32_t n;        /* 0: the tower has no convolutions, but patches */
+    uint32_t side;     /* of the picture for which memory is reserved, in pixels */
+    uint32_t list;     /* not 0: the input is so many rows, not a square of `side` */
+    uint32_t channels; /* of grid 0 at the beginning; 0: 3, the picture's */
+    /* The result is of learned rows (CONV_ROWS), as many for each crop, and has no places. */
+    bool queries;
     uint32_t unit; /* of that, pixels for each place a side of the result; encoder_configure() */
-    /* Of the tensors without ".weight" and ".bias", * for at[0] and at[1]. The first is not used;
-     * ends with NULL. */
+    /* Of the tensors without ".weight" and ".bias", * for at[0] and at[1]. A name that ends with _
+     * is followed by "weight" or "bias". The first is not used; ends with NULL. */
     const char *const *names;
     struct norm_spec norm;
     float batch_eps;
@@ -72,6 +90,8 @@ struct conv_spec {
  * picture is too small, or its sides do not divide into the means. */
 bool conv_shapes(const struct conv_spec *s, uint32_t n, uint32_t height, uint32_t width,
                  struct conv_shape shape[CONV_GRIDS]);
+/* The input for which memory is reserved. */
+struct conv_shape conv_reserved(const struct conv_spec *s);
 /* The shape of a step's result. */
 struct conv_shape conv_result(const struct conv_step *c, const struct conv_shape *shape,
                               struct conv_window *w);

@@ -118,8 +118,9 @@ struct encoder_spec {
     bool patch_norm;          /* a norm between the patches' matrix and the positions */
     bool patch_channels_last; /* columns of the patches' matrix are [row][column][3] of a patch */
     bool class_token;         /* precedes the patches of a crop; dropped after the transformer */
-    bool class_last;          /* its learned position is the last row of the table, not the first */
-    uint32_t first_turn;      /* row and column of the first patch in rotations; class token: 0 */
+    bool keeps_class; /* it becomes a feature before the others; then crops have one size, cell 1 */
+    bool class_last;  /* its learned position is the last row of the table, not the first */
+    uint32_t first_turn; /* row and column of the first patch in rotations; class token: 0 */
     enum encoder_positions positions;
     bool plain_positions; /* their tensor has the role's name without a suffix */
     uint32_t side;        /* rows and columns of the grid of learned positions */

@@ -48,6 +48,9 @@
     ROW(minicpmv)                                                                                  \
     ROW(minimax_m3)                                                                                \
     ROW(minicpm_ocr)                                                                               \
+    ROW(florence2)                                                                                 \
+    ROW(blip2)                                                                                     \
+    ROW(aria)                                                                                      \
     ROW(idefics2)
 
 #define DECLARE(name) extern const struct encoder_family family_##name;
@@ -69,15 +72,16 @@ static const struct encoder_family *find(const char *type, const char *tower)
 /* The steps go through a picture of the reserved size. */
 static void check_conv(struct config *c, struct conv_spec *s)
 {
+    const struct conv_shape in = conv_reserved(s);
     struct conv_shape shape[CONV_GRIDS];
     if (c->failed || !s->n)
         return;
     if (s->n > CONV_MAX_STEPS)
         config_fail(c, "a tower of %u steps of convolutions", s->n);
-    else if (!conv_shapes(s, s->n, s->side, s->side, shape))
+    else if (!conv_shapes(s, s->n, in.height, in.width, shape))
         config_fail(c, "the tower's convolutions do not fit %u pixels a side", s->side);
     else
-        s->unit = s->side / shape[0].height;
+        s->unit = s->queries ? 1 : s->side / shape[0].height;
 }
 
 static void fill_spec(struct config *c, const struct encoder_family *family,
@@ -263,7 +267,8 @@ void family_only_word(struct config *c, const char *key, const char *word)
 
 uint32_t family_text_width(struct config *c)
 {
-    const double n = json_num(model_file_text_config(c->file), "hidden_size", 4096);
+    const cJSON *text = model_file_text_config(c->file); /* BART's width is `d_model` */
+    const double n = json_num(text, json_get(text, "d_model") ? "d_model" : "hidden_size", 4096);
     if (n >= 1 && n <= 1 << 20)
         return (uint32_t)n;
     config_fail(c, "`hidden_size` of the text model is out of bounds");

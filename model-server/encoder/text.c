@@ -20,6 +20,7 @@ struct text_encoder {
     /* Working memory of a pass, which grows to the largest text. Each text begins a new block. */
     uint32_t cap; /* blocks */
     uint32_t *ids, *pos, *slots, *blocks;
+    const float **given;   /* rows instead of embeddings; NULL: it is looked up */
     struct mutual *mutual; /* each id attends to its whole text */
     struct span *spans;
 };
@@ -31,6 +32,8 @@ static uint32_t blocks_of(uint32_t ids) { return (ids + BLOCK - 1) / BLOCK; }
 static void free_memory(struct text_encoder *t)
 {
     free(t->ids), free(t->pos), free(t->slots), free(t->blocks), free(t->mutual), free(t->spans);
+    free(t->given);
+    t->given = NULL;
     t->ids = t->pos = t->slots = t->blocks = NULL;
     t->mutual = NULL;
     t->spans = NULL;
@@ -69,7 +72,8 @@ static int reserve_blocks(struct text_encoder *t, uint32_t n, struct err *e)
     t->blocks = malloc(n * sizeof(*t->blocks));
     t->mutual = malloc(ids * sizeof(*t->mutual));
     t->spans = malloc(n * sizeof(*t->spans));
-    if (!t->ids || !t->pos || !t->slots || !t->blocks || !t->mutual || !t->spans)
+    t->given = malloc(ids * sizeof(*t->given));
+    if (!t->given || !t->ids || !t->pos || !t->slots || !t->blocks || !t->mutual || !t->spans)
         return err_nomem(e);
     for (uint32_t i = 0; i < n; i++)
         t->blocks[i] = i;
@@ -110,6 +114,7 @@ static uint32_t pass_blocks(const struct text_encoder *t)
 static void add_text(struct text_encoder *t, uint32_t i, uint32_t block)
 {
     const struct text_job *job = &t->jobs[i];
+    const float *row = job->given;
     struct ragged *b = &t->batch;
     t->spans[b->n_spans++] = (struct span){.first = b->n_tokens,
                                            .n = job->n,
@@ -118,6 +123,11 @@ static void add_text(struct text_encoder *t, uint32_t i, uint32_t block)
                                            .seq_len = job->n};
     for (uint32_t k = 0; k < job->n; k++, b->n_tokens++) {
         t->ids[b->n_tokens] = job->ids[k];
+        t->given[b->n_tokens] = row && job->ids[k] == job->stands_for ? row : NULL;
+        if (t->given[b->n_tokens]) {
+            row += t->d.spec.hidden;
+            b->given = t->given;
+        }
         t->pos[b->n_tokens] = k;
         t->slots[b->n_tokens] = block * BLOCK + k;
         t->mutual[b->n_tokens] = (struct mutual){0, job->n};

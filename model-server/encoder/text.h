@@ -23,6 +23,10 @@ void text_encoder_free(struct text_encoder *t); /* NULL is allowed */
 struct text_job {
     const uint32_t *ids; /* [n], n > 0 */
     uint32_t n;
+    /* Rows of features [][width] that replace the embeddings of ids `stands_for`, in order; NULL:
+     * all ids are looked up. */
+    const float *given;
+    uint32_t stands_for;
     float *out; /* [n][text_encoder_width()] in host memory */
 };
 /* Starts to encode texts, which go_on() does in parts, between which the decoder may run. `jobs`

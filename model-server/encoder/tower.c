@@ -152,7 +152,8 @@ static uint32_t choose_rows(struct tower *t, const struct vision_plan *p, uint32
     uint32_t table;
     const uint32_t first = at + s->class_token + arrange_queries(s, g, &table);
     const uint32_t n = arrange_whole(s, g);
-    if (s->joint.tiles || (!s->class_token && !s->leaves_rest && !s->queries.n))
+    const bool drops_class = s->class_token && !s->keeps_class;
+    if (s->joint.tiles || (!drops_class && !s->leaves_rest && !s->queries.n))
         return 0;
     for (uint32_t i = 0; i < n; i++)
         t->out_rows[n_out++] = first + i;

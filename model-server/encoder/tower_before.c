@@ -12,11 +12,16 @@ void tower_before_plans(const struct tower *t, const struct vision_plan *p,
     const uint32_t unit = encoder_unit(&t->before.tower->spec);
     *before = *own = *p;
     before->n_features = 0;
+    const bool list = t->spec.conv.list, more = t->before.tower->spec.keeps_class;
     own->crop_width /= unit;
     own->crop_height /= unit;
     for (uint32_t i = 0; i < p->n_crops && i < VISION_MAX_CROPS; i++) {
         own->crops[i].width = vision_crop_width(p, i) / unit;
         own->crops[i].height = vision_crop_height(p, i) / unit;
+        if (list) {
+            own->crops[i].height = own->crops[i].width * own->crops[i].height + more;
+            own->crops[i].width = 1;
+        }
         before->n_features += own->crops[i].width * own->crops[i].height;
     }
 }

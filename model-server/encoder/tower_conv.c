@@ -73,6 +73,18 @@ static void host_rows(void *arg, int thread, size_t begin, size_t end)
                                             j->tables[0], j->tables[1]},
                     from, to);
         break;
+    case CONV_CHANNELS:
+        conv_channels(out, j->in, j->shape, j->step->heads, j->gate, from, to);
+        break;
+    case CONV_APPEND:
+        conv_append(out, j->in, conv_rows(j->shape), j->with, width, from, to);
+        break;
+    case CONV_AXES:
+        conv_axes(out, j->in, j->shape, j->tables[0], j->tables[1], j->tables[2], from, to);
+        break;
+    case CONV_ROWS:
+        memcpy(out + from * width, j->tables[0] + from * width, (to - from) * width * sizeof(*out));
+        break;
     case CONV_NORM:
     case CONV_ATTEND:
         assert(!"these are operations of the backend");
@@ -104,6 +116,35 @@ static void make_gate(struct tower *t, const struct conv_step *c, const float *i
     dense(gate, p->host[2], p->host[3], inner, s.channels, c->out);
     for (uint32_t i = 0; i < s.channels; i++)
         gate[i] = 1 / (1 + expf(-gate[i]));
+}
+
+/* Channels [begin, end) of CONV_CHANNELS, whose factors `out` has. */
+static void factors(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct host_job *j = arg;
+    (void)thread;
+    conv_channel_factors(j->out, j->in, j->shape, j->step->heads, begin, end);
+}
+
+static void on_threads(struct tower *t, void (*run)(void *, int, size_t, size_t), void *job,
+                       size_t n)
+{
+    if (t->d.ops->host_run)
+        t->d.ops->host_run(t->d.dev, run, job, n);
+    else
+        run(job, 0, 0, n);
+}
+
+/* What the first part of a step computes for all. */
+static void prepare(struct tower *t, const struct conv_step *s, const struct host_job *j)
+{
+    if (s->kind == CONV_GATE)
+        make_gate(t, s, j->in, j->shape);
+    if (s->kind != CONV_CHANNELS)
+        return;
+    struct host_job all = *j;
+    all.out = t->conv.gate;
+    on_threads(t, factors, &all, j->result.channels);
 }
 
 /* Tables of another size than the grid's are fitted to it, once for each shape. */
@@ -154,10 +195,11 @@ static int run_on_host(struct tower *t, const struct conv_step *s, uint32_t n, f
                        struct err *e)
 {
     struct tower_conv *c = &t->conv;
+    const bool reads = s->kind != CONV_ROWS;
     struct host_job j = {.step = s,
                          .part = &c->part[c->step],
                          .kernels = &c->kernels,
-                         .in = in_host(t, s->from, 0, e),
+                         .in = reads ? in_host(t, s->from, 0, e) : NULL,
                          .shape = c->shape[s->from],
                          .of_with = c->shape[s->with],
                          .gate = c->gate,
@@ -169,15 +211,13 @@ static int run_on_host(struct tower *t, const struct conv_step *s, uint32_t n, f
             return -1;
         j.tables += s->kind == CONV_RELATE ? 2 : 1;
     }
-    if (!j.in || (s->kind == CONV_JOIN && !(j.with = in_host(t, s->with, 1, e))))
+    if ((reads && !j.in) ||
+        ((s->kind == CONV_JOIN || s->kind == CONV_APPEND) && !(j.with = in_host(t, s->with, 1, e))))
         return -1;
-    if (s->kind == CONV_GATE && c->row == 0)
-        make_gate(t, s, j.in, j.shape);
+    if (c->row == 0)
+        prepare(t, s, &j);
     j.out = tower_conv_shares(t) ? to : c->host_out;
-    if (t->d.ops->host_run)
-        t->d.ops->host_run(t->d.dev, host_rows, &j, n);
-    else
-        host_rows(&j, 0, 0, n);
+    on_threads(t, host_rows, &j, n);
     if (tower_conv_shares(t))
         return 0;
     const size_t row =
@@ -200,7 +240,7 @@ static struct ragged batch(const struct tower_conv *c, uint32_t n)
 }
 
 /* The same over rows [first, first + n) of a step that attends, whose sequences are windows or the
- * whole grid. Every row sees all of its sequence. */
+ * whole grid. Every row sees all of its sequence. The cache begins with the first row's window. */
 static struct ragged sequences(const struct tower_conv *c, const struct conv_step *s,
                                uint32_t first, uint32_t n)
 {
@@ -213,7 +253,7 @@ static struct ragged sequences(const struct tower_conv *c, const struct conv_ste
     }
     b.n_spans = 0;
     for (uint32_t at = first, some; at < first + n; at += some) {
-        const uint32_t nth = at / each, left = each - at % each;
+        const uint32_t nth = at / each - first / each, left = each - at % each;
         some = first + n - at < left ? first + n - at : left;
         c->spans[b.n_spans++] = (struct span){.first = at - first,
                                               .n = some,
@@ -221,23 +261,36 @@ static struct ragged sequences(const struct tower_conv *c, const struct conv_ste
                                               .blocks = c->blocks + (size_t)nth * blocks};
     }
     for (uint32_t i = 0; i < n; i++)
-        c->slots[i] = (first + i) / each * tower_conv_cached(each) + (first + i) % each;
+        c->slots[i] =
+            ((first + i) / each - first / each) * tower_conv_cached(each) + (first + i) % each;
     b.slots = c->slots;
     return b;
 }
 
-/* Before the first part: all keys and values. */
-static int store(struct tower *t, const struct conv_step *s, struct err *e)
+/* Stores the keys and values of rows [first, first + n). */
+static int store(struct tower *t, const struct conv_step *s, uint32_t first, uint32_t n,
+                 struct err *e)
 {
     struct tower_conv *c = &t->conv;
-    const struct ragged b = sequences(c, s, 0, (uint32_t)conv_rows(c->shape[s->with]));
+    const struct ragged b = sequences(c, s, first, n);
+    float *rows = c->grid[s->with] + (size_t)first * c->shape[s->with].channels;
     if (t->d.ops->step_begin(t->d.dev, &b, e))
         return -1;
-    t->d.ops->rope_kv(t->d.dev, c->grid[s->with], c->kv, c->part[c->step].layer,
+    t->d.ops->rope_kv(t->d.dev, rows, c->kv, c->part[c->step].layer,
                       &(struct rope_kv){.n_heads = s->with == s->from ? s->heads : 0,
                                         .n_kv_heads = s->kv_heads,
                                         .head_dim = s->head_dim});
     return t->d.ops->step_end(t->d.dev, e);
+}
+
+/* Those that the next n rows see: of their windows, or of the whole grid, once. */
+static int store_seen(struct tower *t, const struct conv_step *s, uint32_t n, struct err *e)
+{
+    const uint32_t each = tower_conv_sequence(s, t->conv.shape[s->with]), row = t->conv.row;
+    if (!s->size)
+        return row ? 0 : store(t, s, 0, each, e);
+    const uint32_t first = row / each * each, end = (row + n + each - 1) / each * each;
+    return store(t, s, first, end - first, e);
 }
 
 static void attend(struct tower *t, const struct conv_step *s, float *to, const float *from)
@@ -294,6 +347,10 @@ static uint64_t row_cost(const struct tower_conv *c, const struct conv_step *s)
         return 2 * (uint64_t)s->heads * s->head_dim * tower_conv_sequence(s, with);
     case CONV_RELATE:
         return 2 * (uint64_t)s->heads * s->size * s->kv_heads;
+    case CONV_CHANNELS: /* the factors, too */
+        return 2 * (uint64_t)(in.channels / 3) * (in.channels / 3 / s->heads);
+    case CONV_ROWS:
+        return s->out;
     default:
         return in.channels;
     }
@@ -305,7 +362,7 @@ static int part(struct tower *t, const struct conv_step *s, uint32_t n, uint32_t
 {
     struct tower_conv *c = &t->conv;
     float *result = c->grid[s->to] + (size_t)c->row * width, *to = s->add ? c->rows : result;
-    if (s->kind == CONV_ATTEND && c->row == 0 && store(t, s, e))
+    if (s->kind == CONV_ATTEND && store_seen(t, s, n, e))
         return -1;
     if (tower_conv_on_host(s) && run_on_host(t, s, n, s->kind == CONV_DENSE ? c->cols : to, e))
         return -1;
@@ -336,9 +393,17 @@ int tower_conv_on(struct tower *t, uint64_t most, uint64_t *done, bool *over, st
     return 0;
 }
 
-/* Planes of a crop as rows of three numbers. */
-static void interleave(float *rows, const float *planes, size_t n)
+/* The crop as rows: of features, or of the three numbers of a pixel, which are in planes. */
+static void read_crop(const struct encoder_spec *s, const struct tower_image *image, uint32_t crop,
+                      float *rows, size_t n)
 {
+    const size_t before = vision_pixels_before(image->plan, crop);
+    const float *planes = image->pixels + 3 * before;
+    if (s->of_features) {
+        const size_t each = s->conv.channels;
+        memcpy(rows, image->pixels + before * each, n * each * sizeof(*rows));
+        return;
+    }
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < 3; k++)
             rows[3 * i + k] = planes[k * n + i];
@@ -350,18 +415,19 @@ int tower_conv_begin(struct tower *t, const struct tower_image *image, uint32_t 
     const uint32_t height = vision_crop_height(image->plan, crop);
     const uint32_t width = vision_crop_width(image->plan, crop);
     const size_t n = (size_t)height * width;
+    const size_t bytes = n * (t->spec.conv.channels ? t->spec.conv.channels : 3) * sizeof(float);
     if (tower_conv_reserve(t, height, width, e))
         return -1;
     conv_kernels_init(&c->kernels, resample_features());
     conv_shapes(&t->spec.conv, 0, height, width, c->shape);
     c->step = c->row = 0;
-    float *rows = tower_conv_shares(t) ? c->grid[0] : malloc(3 * n * sizeof(*rows));
+    float *rows = tower_conv_shares(t) ? c->grid[0] : malloc(bytes);
     if (!rows)
         return err_nomem(e);
-    interleave(rows, image->pixels + 3 * vision_pixels_before(image->plan, crop), n);
+    read_crop(&t->spec, image, crop, rows, n);
     if (tower_conv_shares(t))
         return 0;
-    const int rc = t->d.ops->upload(t->d.dev, c->grid[0], rows, 3 * n * sizeof(*rows), e);
+    const int rc = t->d.ops->upload(t->d.dev, c->grid[0], rows, bytes, e);
     free(rows);
     return rc;
 }

@@ -12,6 +12,8 @@
 static float *numbers(struct loader *l, const struct conv_step *c, uint8_t name, const char *suffix,
                       size_t rows, size_t cols)
 {
+    const char *of = l->a->names[name];
+    suffix += suffix[0] == '.' && of[0] && of[strlen(of) - 1] == '_';
     const struct mat_part p = loader_table_of(l, (enum role)name, c->at[0], c->at[1], suffix,
                                               (int64_t)rows, (int64_t)cols);
     const size_t n = rows * cols;
@@ -21,6 +23,26 @@ static float *numbers(struct loader *l, const struct conv_step *c, uint8_t name,
     for (size_t i = 0; v && i < n; i++)
         v[i] = p.data ? number_at(p.data, p.dtype, (int64_t)i) : 0;
     loader_drop(l);
+    return v;
+}
+
+/* The step's own rows of its tensors: see conv_step.stored and conv_step.stacked. */
+static float *own_numbers(struct loader *l, const struct conv_step *c, const char *suffix,
+                          size_t rows, size_t cols)
+{
+    const size_t n = c->stacked ? c->stacked : 1, each = rows / n;
+    const size_t stored = c->stored ? c->stored : each;
+    if (n == 1 && stored == rows)
+        return numbers(l, c, c->weight, suffix, rows, cols);
+    float *v = l->failed ? NULL : calloc(rows * cols, sizeof(*v));
+    if (!v && !l->failed)
+        loader_nomem(l);
+    for (size_t i = 0; v && i < n; i++) {
+        float *one = numbers(l, c, (uint8_t)(c->weight + i), suffix, stored, cols);
+        if (one)
+            memcpy(v + i * each * cols, one + c->first * cols, each * cols * sizeof(*v));
+        free(one);
+    }
     return v;
 }
 
@@ -66,7 +88,7 @@ static struct folded fold(struct loader *l, const struct conv_spec *s, const str
 /* The bias with what is folded into it; NULL: there is none, or an error. */
 static float *folded_bias(struct loader *l, const struct conv_step *c, const struct folded *f)
 {
-    float *bias = c->bias ? numbers(l, c, c->weight, ".bias", c->out, 1) : NULL;
+    float *bias = c->bias ? own_numbers(l, c, ".bias", c->out, 1) : NULL;
     if (!bias && f->plus && !l->failed && !(bias = calloc(c->out, sizeof(*bias))))
         loader_nomem(l);
     for (uint32_t i = 0; bias && f->by && i < c->out; i++)
@@ -79,7 +101,7 @@ static void load_dense(struct loader *l, const struct conv_step *c, const struct
                        uint32_t in, struct tower_conv_part *t)
 {
     const size_t places = (size_t)c->size * c->size, cols = places * in;
-    float *stored = numbers(l, c, c->weight, ".weight", c->out, cols);
+    float *stored = own_numbers(l, c, ".weight", c->out, cols);
     float *rows = l->failed ? NULL : malloc(c->out * cols * sizeof(*rows));
     if (!rows && !l->failed)
         loader_nomem(l);
@@ -117,6 +139,7 @@ static void load_depth(struct loader *l, const struct conv_step *c, const struct
         const size_t part = o % each, i = o / each;
         for (size_t p = 0; p < places; p++)
             kernel[(part * places + p) * in + i] = stored[o * places + p] * (f->by ? f->by[o] : 1);
+        kernel[(part * places + places / 2) * in + i] += c->plus_self ? 1 : 0;
         plus[part * in + i] = bias ? bias[o] : 0;
     }
     t->host[0] = kernel;
@@ -140,6 +163,14 @@ static void load_relation(struct loader *l, const struct conv_step *c, struct to
     t->host[1] = numbers(l, c, c->norm, "", 2 * (size_t)c->size - 1, c->kv_heads);
 }
 
+static void load_axes(struct loader *l, const struct conv_step *c, uint32_t n,
+                      struct tower_conv_part *t)
+{
+    t->host[0] = numbers(l, c, c->weight, "", c->rows, n - n / 2);
+    t->host[1] = numbers(l, c, (uint8_t)(c->weight + 1), "", c->rows, n / 2);
+    t->host[2] = numbers(l, c, (uint8_t)(c->weight + 2), "", c->stored, n);
+}
+
 /* A norm, whose weights the scale multiplies. */
 static void load_norm(struct loader *l, const struct conv_spec *s, const struct conv_step *c,
                       uint32_t n, struct norm *out)
@@ -148,7 +179,7 @@ static void load_norm(struct loader *l, const struct conv_spec *s, const struct 
     float *by = c->scale ? numbers(l, c, c->scale, "", n, 1) : NULL;
     for (uint32_t i = 0; by && w && i < n; i++)
         w[i] *= by[i];
-    *out = (struct norm){.kind = s->norm.kind, .eps = s->norm.eps};
+    *out = (struct norm){.kind = s->norm.kind, .eps = c->eps != 0 ? c->eps : s->norm.eps};
     out->w = w && !l->failed ? loader_host_vector(l, w, n) : NULL;
     free(w), free(by);
     if (s->norm.kind != NORM_LAYER || l->failed)
@@ -172,6 +203,10 @@ static void load_step(struct loader *l, const struct conv_spec *s, const struct 
         load_gate(l, c, in, t);
     else if (c->kind == CONV_PLACES)
         t->host[0] = numbers(l, c, c->weight, "", (size_t)c->size * c->size, in);
+    else if (c->kind == CONV_AXES)
+        load_axes(l, c, in, t);
+    else if (c->kind == CONV_ROWS)
+        t->host[0] = own_numbers(l, c, "", c->rows, c->out);
     else if (c->kind == CONV_RELATE)
         load_relation(l, c, t);
     if (c->norm && c->kind != CONV_GATE && c->kind != CONV_RELATE)
@@ -184,6 +219,7 @@ void tower_conv_load(struct loader *l, struct tower *t)
     const struct conv_spec *s = &t->spec.conv;
     const struct arch *const first = l->a;
     struct arch own = *first; /* its names are the family's own */
+    const struct conv_shape in = conv_reserved(s);
     struct conv_shape shape[CONV_GRIDS];
     struct conv_window w;
     if (!(t->conv.part = calloc(s->n, sizeof(*t->conv.part)))) {
@@ -193,7 +229,7 @@ void tower_conv_load(struct loader *l, struct tower *t)
     for (int i = 1; i < W_ROLES && s->names[i]; i++)
         own.names[i] = s->names[i];
     l->a = &own;
-    conv_shapes(s, 0, s->side, s->side, shape);
+    conv_shapes(s, 0, in.height, in.width, shape);
     for (uint32_t i = 0; i < s->n && !l->failed; i++) {
         const struct conv_step *c = &s->step[i];
         const struct conv_shape out = conv_result(c, shape, &w);

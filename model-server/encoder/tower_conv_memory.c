@@ -44,14 +44,17 @@ static void need_step(const struct conv_step *c, const struct conv_shape *shape,
         grow(&n->host_out, (size_t)c->size * c->size * in.channels);
         grow(&n->host_out, out.channels);
     }
-    if (c->kind == CONV_JOIN)
+    if (c->kind == CONV_CHANNELS)
+        grow(&n->gate, (size_t)out.channels * out.channels / c->heads);
+    if (c->kind == CONV_JOIN || c->kind == CONV_APPEND)
         grow(&n->host[1], conv_floats(shape[c->with]));
     if (c->kind == CONV_GATE)
         grow(&n->gate, 2 * (size_t)in.channels + c->out);
     if (c->kind != CONV_ATTEND)
         return;
-    const uint32_t each = tower_conv_sequence(c, shape[c->with]);
-    const uint32_t rows = (uint32_t)conv_rows(shape[c->with]) / each * tower_conv_cached(each);
+    const uint32_t each = tower_conv_sequence(c, shape[c->with]), some = TOWER_CONV_ROWS / each + 2;
+    const uint32_t all = (uint32_t)conv_rows(shape[c->with]) / each;
+    const uint32_t rows = (all < some ? all : some) * tower_conv_cached(each);
     n->kv_rows = rows > n->kv_rows ? rows : n->kv_rows;
 }
 

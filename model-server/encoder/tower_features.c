@@ -40,6 +40,9 @@ static void collect_crop(struct tower *t, const struct tower_image *image, uint3
     const size_t width = s->width, each = tower_row(t);
     const float scale = scale_of(s);
     arrange_places(s, g, t->places, t->mutual);
+    for (uint32_t i = 0; s->keeps_class && i < width; i++) /* the others follow it */
+        image->out[crop * (n + 1) * each + i] = scale * t->host[first * width + i];
+    first += s->keeps_class;
     for (uint32_t r = 0; r < n; r++) {
         const struct arrange_shares to =
             arrange_feature(s, image->plan, crop, g, t->places[(size_t)r * patches]);
@@ -61,7 +64,7 @@ void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint3
         }
         const struct arrange_grid g = arrange_grid(s, image->plan, c.crop);
         collect_crop(t, image, c.crop, at, rows);
-        at += feature_rows(s, g);
+        at += feature_rows(s, g) + s->keeps_class;
     }
 }
 

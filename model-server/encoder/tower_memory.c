@@ -112,7 +112,8 @@ static uint32_t reserved_tokens(const struct tower *t, uint32_t features)
     const uint64_t tokens = features * rows * t->spec.cell * t->spec.cell;
     struct conv_shape shape[CONV_GRIDS];
     if (t->spec.conv.n) { /* of one picture */
-        conv_shapes(&t->spec.conv, t->spec.conv.n, t->spec.conv.side, t->spec.conv.side, shape);
+        const struct conv_shape in = conv_reserved(&t->spec.conv);
+        conv_shapes(&t->spec.conv, t->spec.conv.n, in.height, in.width, shape);
         return (uint32_t)conv_rows(shape[0]);
     }
     const uint32_t most = tower_most_tokens(t);
@@ -125,11 +126,15 @@ static uint32_t reserved_tokens(const struct tower *t, uint32_t features)
 
 int tower_reserve(struct tower *t, uint32_t features, struct err *e)
 {
-    const uint32_t n = reserved_tokens(t, features), side = t->spec.conv.side;
+    const uint32_t n = reserved_tokens(t, features);
+    const struct conv_shape in = conv_reserved(&t->spec.conv);
     if (tower_reserve_pass(t, n, 1, e))
         return -1;
+    if (t->spec.conv.n && t->before.tower &&
+        tower_reserve(t->before.tower, (uint32_t)conv_rows(in), e))
+        return -1;
     if (t->spec.conv.n)
-        return tower_conv_reserve(t, side, side, e);
+        return tower_conv_reserve(t, in.height, in.width, e);
     if (t->before.tower && tower_reserve(t->before.tower, n, e))
         return -1;
     if (decoder_reserve(&t->d, n, 0, e))
@@ -142,9 +147,12 @@ uint64_t tower_reserve_bytes(const struct tower *t, uint32_t features)
     struct tower sketch = *t; /* layout() sets pointers */
     const uint64_t n = reserved_tokens(t, features);
     const uint64_t rows = (layout(&sketch, NULL, n) + host_floats(t, n)) * sizeof(float);
+    const struct conv_shape in = conv_reserved(&t->spec.conv);
+    const uint64_t read = t->spec.conv.n ? conv_rows(in) : n; /* features of the tower before */
+    const uint64_t before =
+        t->before.tower ? tower_reserve_bytes(t->before.tower, (uint32_t)read) : 0;
     if (t->spec.conv.n)
-        return rows + tower_conv_bytes(t, t->spec.conv.side, t->spec.conv.side);
-    const uint64_t before = t->before.tower ? tower_reserve_bytes(t->before.tower, (uint32_t)n) : 0;
+        return before + rows + tower_conv_bytes(t, in.height, in.width);
     const struct kv_layer *kv = &t->d.kv_layers[0];
     const uint64_t keys = (uint64_t)(tower_blocks_of((uint32_t)n) + 1) * TOWER_BLOCK * kv->n_heads *
                           (kv->k_dim + kv->v_dim) * sizeof(float);

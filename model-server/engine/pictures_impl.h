@@ -18,7 +18,8 @@ struct medium {
     struct medium_shape shape;
     struct vision_plan plan; /* an image: how it is encoded, and its pixels until then */
     struct image picture;
-    uint32_t *ids;            /* a text: [shape.rows] until it is encoded */
+    uint32_t *ids; /* a text: [shape.rows] until it is encoded */
+    float *seen;   /* a text with an image: features of the tower, before the encoder reads them */
     float *rows, *unfinished; /* [shape.rows][source->row()]; rows NULL: not encoded yet */
     uint32_t refs;            /* sequences that need it */
     bool wanted;              /* by the next step */
@@ -48,6 +49,10 @@ struct source_ops {
     uint64_t (*memory)(const struct pictures *p, uint32_t tokens); /* with the weights */
 };
 extern const struct source_ops source_images, source_texts;
+/* source_images.c: the pixels of an image whose features are to be at `to`, and their end. */
+int source_pixels(const struct pictures *p, const struct medium *m, float *to,
+                  struct tower_image *out, struct err *e);
+void source_drop_pixels(struct tower_image *images, uint32_t n);
 #define SOURCE_ALL UINT64_MAX /* go_on() until it is done */
 
 struct pictures {
@@ -59,6 +64,8 @@ struct pictures {
         struct tower_image *images;
         struct text_job *texts;
     } work;
+    struct tower_image *seen; /* images of texts, which the tower is encoding; n_seen 0: none */
+    uint32_t n_seen;
     struct medium *newest, *oldest;
     struct pictures_stats stats;
     uint32_t token;             /* placeholder of a feature, or NO_PLACEHOLDER */

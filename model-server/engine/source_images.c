@@ -48,8 +48,8 @@ static void drop(struct medium *m) { image_free(&m->picture); }
 
 /* ---------------------------------------------------------------- encoding */
 
-static int make_pixels(const struct pictures *p, const struct medium *m, struct tower_image *out,
-                       struct err *e)
+int source_pixels(const struct pictures *p, const struct medium *m, float *to,
+                  struct tower_image *out, struct err *e)
 {
     const struct vision_format *f = vision_format(p->o.vision);
     const struct backend_ops *ops = p->o.ops;
@@ -61,9 +61,14 @@ static int make_pixels(const struct pictures *p, const struct medium *m, struct 
     float *pixels = malloc(pixels_count(f, &m->plan, f->layout) * sizeof(*pixels));
     if (!pixels)
         return err_nomem(e);
-    *out = (struct tower_image){
-        .plan = &m->plan, .pixels = pixels, .layout = f->layout, .out = m->unfinished};
+    *out = (struct tower_image){.plan = &m->plan, .pixels = pixels, .layout = f->layout, .out = to};
     return pixels_make(f, &m->plan, &m->picture, f->layout, alone ? NULL : &w, pixels, e);
+}
+
+void source_drop_pixels(struct tower_image *images, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        free((void *)(uintptr_t)images[i].pixels);
 }
 
 static int begin(struct pictures *p, struct medium *const *m, uint32_t n, struct err *e)
@@ -71,7 +76,7 @@ static int begin(struct pictures *p, struct medium *const *m, uint32_t n, struct
     if (!(p->work.images = calloc(n, sizeof(*p->work.images))))
         return err_nomem(e);
     for (uint32_t i = 0; i < n; i++)
-        if (make_pixels(p, m[i], &p->work.images[i], e))
+        if (source_pixels(p, m[i], m[i]->unfinished, &p->work.images[i], e))
             return -1;
     return tower_begin(p->o.tower, p->work.images, n, e);
 }
@@ -86,8 +91,8 @@ static bool busy(const struct pictures *p) { return tower_busy(p->o.tower); }
 static void stop(struct pictures *p)
 {
     tower_stop(p->o.tower);
-    for (uint32_t i = 0; p->work.images && i < p->n_current; i++)
-        free((void *)(uintptr_t)p->work.images[i].pixels);
+    if (p->work.images)
+        source_drop_pixels(p->work.images, p->n_current);
     free(p->work.images);
     p->work.images = NULL;
 }

@@ -184,8 +184,7 @@ static int reserve_given(struct decoder *d, uint32_t n, struct err *e)
     return 0;
 }
 
-/* Given rows side by side: first the embeddings, then those of each layer. */
-static int upload_given(struct decoder *d, const struct ragged *b, struct err *e)
+int decoder_upload_given(struct decoder *d, const struct ragged *b, struct err *e)
 {
     struct scratch *s = &d->scratch;
     const size_t hidden = d->spec.hidden, each = 1 + d->spec.n_added;
@@ -249,7 +248,7 @@ int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e
              (spec_reads_embedding(m) && decoder_embed_rows(d, s->embedded, p->n, e)))
         return -1;
     if (s->n_given)
-        d->ops->give_rows(d->dev, s->x, s->given, m->hidden, false);
+        d->ops->give_rows(d->dev, x, s->given, m->hidden, false);
     if (s->n_given && spec_reads_embedding(m))
         d->ops->give_rows(d->dev, s->embedded, s->given, m->hidden, false);
     if (m->embed_norm && m->embed_norm_first)
@@ -427,7 +426,7 @@ static int enqueue(struct decoder *d, const struct ragged *step, const struct dr
                    struct err *e)
 {
     struct err late = ERR_INIT;
-    if (decoder_upload_positions(d, step, e) || upload_given(d, step, e) ||
+    if (decoder_upload_positions(d, step, e) || decoder_upload_given(d, step, e) ||
         decoder_cross_begin(d, step, e))
         return -1;
     const struct ragged own = with_ids(d, step), *b = &own;

@@ -181,6 +181,8 @@ static int walk_part(struct decoder *d, struct decoder_walk *w, uint32_t n, stru
     const struct ragged part = all ? *w->b : part_of(d, w->b, first, n);
     if (d->busy_ns)
         watch_busy(d->busy_ns);
+    if (w->phase == WALK_EMBED && decoder_upload_given(d, &part, e))
+        return -1;
     if (d->ops->step_begin(d->dev, &part, e))
         return -1;
     const int rc = run_part(d, w, n, e);

@@ -65,6 +65,8 @@ int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part 
 
 /* Uploads rotations and factors of q for the step's positions. */
 int decoder_upload_positions(struct decoder *d, const struct ragged *b, struct err *e);
+/* Uploads b->given side by side: first the embeddings, then the rows of each layer. */
+int decoder_upload_given(struct decoder *d, const struct ragged *b, struct err *e);
 /* Enqueues x = embeddings of the step's ids, the same on all ranks. */
 int decoder_embed_rows(struct decoder *d, float *x, uint32_t t, struct err *e);
 /* Enqueues the logits of scratch.out, normalised, of all ranks' slices. */

@@ -111,16 +111,26 @@ int text_language(const struct validator *v, const struct ask *q, struct arena *
 int move_to_encoder(const struct validator *v, struct opt_u64 first, struct arena *a,
                     struct gen_request *r, struct err *e)
 {
+    const struct gen_medium *seen = r->n_media ? &r->media[0] : NULL;
     struct gen_medium *m = ARENA_NEW(a, struct gen_medium, 1);
     uint32_t *start = ARENA_NEW(a, uint32_t, 2);
     if (!m || !start)
         return err_nomem(e);
+    if (r->n_media > 1)
+        REFUSE("this model reads one image. Given: %u", r->n_media);
     start[0] = v->decoder_start;
     start[1] = (uint32_t)first.v;
     *m = (struct gen_medium){.ids = r->ids,
                              .n_ids = r->n_ids,
                              .n = 1,
                              .digest = digest_bytes(r->ids, r->n_ids * sizeof(*r->ids))};
+    if (seen) {
+        const uint64_t both[] = {m->digest, seen->digest};
+        m->bytes = seen->bytes;
+        m->n_bytes = seen->n_bytes;
+        m->type = seen->type;
+        m->digest = digest_bytes(both, sizeof(both));
+    }
     r->ids = start;
     r->n_ids = first.set ? 2 : 1;
     r->media = m;

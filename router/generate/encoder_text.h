@@ -17,7 +17,8 @@ int answer_first(const struct validator *v, const struct ask *q, struct opt_u64 
  * ERR_VALIDATION: no such language, or the tokenizer put none. */
 int text_language(const struct validator *v, const struct ask *q, struct arena *a,
                   const uint32_t **ids, uint32_t n, struct err *e);
-/* The prompt of `r` becomes the text of the decoder's first tokens. */
+/* The prompt of `r`, with its image if it has one, becomes the text of the decoder's first tokens.
+ * ERR_VALIDATION: it has several images. */
 int move_to_encoder(const struct validator *v, struct opt_u64 first, struct arena *a,
                     struct gen_request *r, struct err *e);
 #endif

@@ -142,7 +142,10 @@ static int expand(const struct media *m, const struct ask *q, const struct mark 
         put_picture(m, q, out->v[i], i, &b);
     }
     buf_str(&b, f.behind);
-    buf_add(&b, q->inputs + at, q->n_inputs - at);
+    if (vision_text(m->vision, q->inputs + at, q->n_inputs - at, &b, e) != 0) {
+        buf_free(&b);
+        return -1;
+    }
     buf_str(&b, f.end);
     out->bare = f.bare;
     out->n = b.len;

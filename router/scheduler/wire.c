@@ -155,7 +155,8 @@ static int put_media(struct whole *w, const struct gen_request *r, struct rpc_me
         if (p->ids) {
             v->media.text = mutable(p->ids);
             v->media.n_text = p->n_ids;
-        } else {
+        }
+        if (p->bytes) {
             generate__v3__image__init(&v->image);
             v->image.data = (ProtobufCBinaryData){p->n_bytes, mutable(p->bytes)};
             v->image.mimetype = mutable(p->type);

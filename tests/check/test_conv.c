@@ -270,9 +270,71 @@ static void steps_that_do_not_fit_are_refused(void **state)
     free(s);
 }
 
+/* ---------------------------------------------------------------- channels */
+
+/* In doubles. */
+static void attend_channels(double *to, const float *from, size_t rows, uint32_t width,
+                            uint32_t dim)
+{
+    for (uint32_t c = 0; c < width; c++) {
+        const uint32_t first = c / dim * dim;
+        double by[CONV_MOST_CHANNELS], sum = 0;
+        for (uint32_t i = 0; i < dim; i++) {
+            double product = 0;
+            for (size_t r = 0; r < rows; r++)
+                product += (double)from[r * 3 * width + c] * from[(r * 3 + 1) * width + first + i];
+            sum += by[i] = exp(product / sqrt((double)rows));
+        }
+        for (size_t r = 0; r < rows; r++) {
+            to[r * width + c] = 0;
+            for (uint32_t i = 0; i < dim; i++)
+                to[r * width + c] += by[i] / sum * from[(r * 3 + 2) * width + first + i];
+        }
+    }
+}
+
+static void channels_attend_to_those_of_their_group(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ROUNDS / 10; i++) {
+        const uint32_t groups = 1 + rng_below(&rng, 4), dim = 1 + rng_below(&rng, 9);
+        const uint32_t width = groups * dim, cut = rng_below(&rng, width + 1);
+        const struct conv_shape in = {1 + rng_below(&rng, 20), 1 + rng_below(&rng, 20), 3 * width};
+        const size_t rows = conv_rows(in), half = rows / 2;
+        float *from = random_floats(conv_floats(in)), *by = random_floats((size_t)width * dim);
+        float *got = random_floats(rows * width);
+        double *want = malloc(rows * width * sizeof(*want));
+        attend_channels(want, from, rows, width, dim);
+        conv_channel_factors(by, from, in, groups, cut, width); /* in any division */
+        conv_channel_factors(by, from, in, groups, 0, cut);
+        conv_channels(got, from, in, groups, by, half, rows);
+        conv_channels(got, from, in, groups, by, 0, half);
+        for (size_t k = 0; k < rows * width; k++)
+            assert_true(fabs(got[k] - want[k]) < 1e-5);
+        free(from), free(by), free(got), free(want);
+    }
+}
+
+static void rows_follow_rows_and_get_their_positions(void **state)
+{
+    static const float a[] = {1, 2, 3}, b[] = {4, 5, 6, 7, 8, 9};
+    static const float columns[] = {10, 20, 30, 40}, rows[] = {100, 200}, all[] = {1, 2, 3};
+    static const float grid[12] = {0};
+    float to[12];
+    (void)state;
+    conv_append(to, a, 1, b, 3, 0, 3);
+    for (int i = 0; i < 9; i++)
+        assert_true(to[i] == (float)(i + 1));
+    conv_axes(to, grid, (struct conv_shape){2, 2, 3}, columns, rows, all, 0, 4);
+    assert_true(to[0] == 11 && to[1] == 22 && to[2] == 103); /* row 0, column 0 */
+    assert_true(to[9] == 31 && to[10] == 42 && to[11] == 203);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(windows_lie_where_they_are_said_to),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(channels_attend_to_those_of_their_group),
+                                       cmocka_unit_test(rows_follow_rows_and_get_their_positions),
+                                       cmocka_unit_test(windows_lie_where_they_are_said_to),
                                        cmocka_unit_test(convolutions_are_sums_over_windows),
                                        cmocka_unit_test(means_and_joins),
                                        cmocka_unit_test(windows_hold_the_grid),

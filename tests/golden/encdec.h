@@ -94,7 +94,7 @@ static inline int encdec_encode(struct text_encoder *t, const struct encdec_text
     uint64_t done;
     for (uint32_t i = 0; i < n; i++) {
         out[i] = malloc((size_t)texts[i]->n * text_encoder_width(t) * sizeof(float));
-        jobs[i] = (struct text_job){texts[i]->ids, texts[i]->n, out[i]};
+        jobs[i] = (struct text_job){.ids = texts[i]->ids, .n = texts[i]->n, .out = out[i]};
     }
     int rc = text_encoder_begin(t, jobs, n, e);
     while (rc == 0 && text_encoder_busy(t))

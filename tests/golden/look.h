@@ -26,6 +26,15 @@ static inline int look_open(struct look *k, struct sight *s, const cJSON *c, uin
     for (uint32_t i = 0; i < SEQ_BLOCKS; i++)
         k->blocks[i] = first_block + i * 5 % SEQ_BLOCKS;
     int rc = sight_specs(s, c, k->ids, k->n, specs, &n);
+    uint32_t read[MOST_TOKENS]; /* by an encoder, with at most one picture */
+    memcpy(read, k->ids, sizeof(read));
+    if (s->texts) {
+        specs[0] = n ? specs[0] : (struct media_spec){0};
+        specs[0].ids = read, specs[0].n_ids = k->n;
+        specs[0].position = 0, specs[0].tokens = 1;
+        k->ids[0] = model_info(s->b.model)->start;
+        k->n = n = 1;
+    }
     if (rc == 0 && n)
         k->media = media_new(s->pictures, specs, n, k->ids, k->n, 0, &s->e);
     sight_free_specs(specs, n);

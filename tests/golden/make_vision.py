@@ -11,10 +11,10 @@ small enough to be committed. tests/golden/test_vision_models runs what it finds
 import hashlib, json, os, sys
 import numpy as np, torch
 from safetensors.torch import save_file
-from vision_made import convolved, crossed, deepseek, kimi, minicpm, minimax, native, square, tiles
+from vision_made import convolved, crossed, deepseek, florence, kimi, minicpm, minimax, native, queries, square, tiles
 from vision_made.base import IMAGE, picture
 
-CASES = convolved.CASES | crossed.CASES | deepseek.CASES | kimi.CASES | minicpm.CASES | minimax.CASES | native.CASES | square.CASES | tiles.CASES
+CASES = convolved.CASES | crossed.CASES | deepseek.CASES | florence.CASES | kimi.CASES | minicpm.CASES | minimax.CASES | native.CASES | queries.CASES | square.CASES | tiles.CASES
 SIZES = native.SIZES | kimi.SIZES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
@@ -38,6 +38,8 @@ def run(model, names, folder, inputs, seed, layout, new):
     kwargs, spans = inputs([picture(folder, n) for n in names]) if names else ({}, [])
     ids, by_length = layout(spans, text)
     out = dict(images=names, ids=ids)
+    if model.config.model_type == "florence2":
+        return out | florence.run(model, ids, kwargs, new, features_of)
     if names:
         if model.config.model_type == "mllama":
             seen, f = None, crossed.mllama_features(model, kwargs)
@@ -72,6 +74,7 @@ def preprocessed(images, pre, inputs, shapes, whole):
     for name in shapes:
         kwargs = inputs([picture(images, name)])[0]
         x = (native.planes_of_patches(kwargs) if "image_position_ids" in kwargs else kwargs["pixel_values"].float()).numpy()
+        x = queries.seen_patches(kwargs) if "pixel_mask" in kwargs else x
         x = tiles.whole_patches(kwargs) if set(kwargs) == {"pixel_values", "pixel_attention_mask"} else x
         x = tiles.patches_of_crops(kwargs).numpy() if "spatial_shapes" in kwargs else x
         x = minicpm.planes_of_slices(kwargs) if "target_sizes" in kwargs else x
@@ -89,6 +92,8 @@ def make(name, images):
     config, cls, pre, inputs = build()
     first = name in ("internvl", "internvl_chat")
     pictures = [[]] + PICTURES + ([] if first else [PICTURES[0]])
+    if name == "florence2":
+        pictures[3] = pictures[3][1:]  # one picture
     config._attn_implementation = "eager"
     for seed in range(100):  # a seed whose greedy choices are no coin tosses
         torch.manual_seed(seed)
@@ -105,7 +110,7 @@ def make(name, images):
             break
     out = f"tests/data/vision/{name}"
     os.makedirs(out, exist_ok=True)
-    tied = name not in ("mllama", "mistral3_latent")
+    tied = name not in ("mllama", "mistral3_latent", "aria")
     tensors = {k: v.bfloat16().contiguous() for k, v in model.state_dict().items() if "lm_head" not in k or not tied}
     keys = json.loads(config.to_json_string(use_diff=False))
     if rename:

@@ -3,6 +3,7 @@
 #ifndef TESTS_GOLDEN_SIGHT_H
 #define TESTS_GOLDEN_SIGHT_H
 #include "common/image/canvas.h"
+#include "model-server/encoder/text.h"
 #include "model-server/encoder/tower.h"
 #include "model-server/engine/pictures.h"
 #include "model-server/model/decoder.h"
@@ -49,6 +50,7 @@ struct sight {
     struct bench b;
     struct vision *vision;
     struct tower *tower;
+    struct text_encoder *texts; /* NULL: the model has no encoder of texts */
     struct pictures *pictures;
     struct err e;
 };
@@ -92,8 +94,13 @@ static inline int sight_open_on(struct sight *s, const struct backend_ops *ops, 
         return -1;
     if (!s->vision || !s->tower)
         return err_set(&s->e, ERR_VALIDATION, "%s: no tower", dir);
+    if (model_info(s->b.model)->attends_text &&
+        text_encoder_load(dir, model_decoder(s->b.model), &s->texts, &s->e))
+        return -1;
     const struct pictures_options o = {.vision = s->vision,
                                        .tower = s->tower,
+                                       .texts = s->texts,
+                                       .most_ids = MAX_LEN,
                                        .decode = decode_here,
                                        .ops = s->b.ops,
                                        .dev = s->b.dev,
@@ -115,6 +122,7 @@ static inline int sight_open(struct sight *s, const char *dir, struct comm *comm
 static inline void sight_close(struct sight *s)
 {
     pictures_free(s->pictures);
+    text_encoder_free(s->texts);
     tower_free(s->tower);
     vision_free(s->vision);
     bench_close(&s->b);

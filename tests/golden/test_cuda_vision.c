@@ -7,6 +7,8 @@
 /* One a line, for make gpu-kit. */
 // clang-format off
 static const char *const dirs[] = {
+    "tests/data/vision/aria",
+    "tests/data/vision/blip2",
     "tests/data/vision/deepseek_ocr2",
     "tests/data/vision/fast_vlm",
     "tests/data/vision/gemma3n",
@@ -17,6 +19,7 @@ static const char *const dirs[] = {
     "tests/data/vision/granite_vision",
     "tests/data/vision/idefics2",
     "tests/data/vision/internvl_chat",
+    "tests/data/vision/florence2",
     "tests/data/vision/kimi_k25",
     "tests/data/vision/lfm2_vl",
     "tests/data/vision/lighton_ocr",

@@ -46,6 +46,8 @@ static void check_class(struct config *c, const struct kin *k)
 {
     const cJSON *word = cJSON_GetArrayItem(json_get(c->root, "architectures"), 0);
     const char *name = cJSON_IsString(word) ? word->valuestring : "";
+    if (c->root != c->file) /* the text model of Florence-2, which does not name its class */
+        return;
     if (strcmp(name, k->class) != 0)
         config_fail(c, "`architectures`: `%.60s`: only %s is supported", name, k->class);
 }
@@ -90,7 +92,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     const struct kin *k = kin_of(c);
     const char *start = "decoder_start_token_id";
     configure_stack(c, s, k);
-    s->paired = s->attends_text = s->bias.head = true;
+    s->paired = s->attends_text = true;
+    s->bias.head = c->root == c->file;
     s->embed_norm_first = k->norm_first;
     if (k->norm_first) /* transformers has no scale before this norm */
         s->embed_scale = 1;

@@ -131,6 +131,22 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
                "]<]image[>[]<]end of image[>[");
     vision_free(v);
 
+    v = load("{\"model_type\":\"blip-2\",\"num_query_tokens\":3,\"image_token_index\":50265,"
+             "\"vision_config\":{},\"text_config\":{\"model_type\":\"opt\"}}",
+             NULL);
+    expands_to(v, 20, 1000, "<image><image><image>");
+    assert_string_equal(vision_frame(v).behind, "</s>");
+    assert_true(vision_frame(v).bare);
+    vision_free(v);
+
+    v = load("{\"model_type\":\"aria\",\"vision_config\":{\"image_size\":980,\"patch_size\":14},"
+             "\"projector_patch_to_query_dict\":{\"1225\":2,\"4900\":3}}",
+             NULL);
+    expands_to(v, 20, 1000, "<|img|><|img|><|img|>");
+    assert_int_equal(planned(v, 20, 1000).crops[0].width, 336);
+    assert_int_equal(planned(v, 1000, 500).crops[0].height, 490);
+    vision_free(v);
+
     v = load("{\"model_type\":\"janus\",\"vision_config\":{\"image_size\":32}}", NULL);
     expands_to(v, 20, 1000,
                "<begin_of_image><image_placeholder><image_placeholder><image_placeholder>"
@@ -304,6 +320,34 @@ static void no_size_is_beyond_the_bounds(void **state)
 
 /* ---------------------------------------------------------------- positions */
 
+/* As transformers' processor writes them. */
+static void tasks_of_florence_become_sentences(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"<OD>", "Locate the objects with category name in the image."},
+        {"<REGION_TO_OCR> <loc_1><loc_2>\n", "What text is in the region <loc_1><loc_2>?"},
+        {"a<OPEN_VOCABULARY_DETECTION>cat", "Locate acat in the image."},
+        {"<CAPTION_TO_PHRASE_GROUNDING>", "Locate the phrases in the caption: "},
+        {"What is that?", "What is that?"},
+        {"", ""}};
+    struct vision *v =
+        load("{\"model_type\":\"florence2\",\"vision_config\":{}}", "{\"image_seq_length\":577}");
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(planned(v, 30, 40).n_features, 577);
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        struct buf out = BUF_INIT;
+        assert_int_equal(vision_text(v, pairs[i][0], strlen(pairs[i][0]), &out, &e), 0);
+        assert_string_equal(out.p ? out.p : "", pairs[i][1]);
+        buf_free(&out);
+    }
+    struct buf out = BUF_INIT;
+    assert_int_equal(vision_text(v, "<OD> cats", 9, &out, &e), -1);
+    assert_non_null(strstr(e.msg, "<OD>"));
+    buf_free(&out);
+    vision_free(v);
+}
+
 static void positions_go_on_behind_the_longer_side(void **state)
 {
     const struct vision_place places[] = {{2, 6, 2, 3}, {9, 4, 4, 1}};
@@ -436,6 +480,7 @@ int main(void)
         cmocka_unit_test(llava_next_pads_and_unpads),
         cmocka_unit_test(idefics_resizes_what_it_resized),
         cmocka_unit_test(no_size_is_beyond_the_bounds),
+        cmocka_unit_test(tasks_of_florence_become_sentences),
         cmocka_unit_test(positions_go_on_behind_the_longer_side),
         cmocka_unit_test(one_token_stands_between_images),
         cmocka_unit_test(ovis2_marks_columns_and_rows),
