@@ -19,7 +19,7 @@ BEYOND_A_SCHEMA = [
     r"texts cannot be cut to \d+ tokens",
     r"one text, or as many as in `text_2`, are expected",
     r"is too long|maximum context length is|must have less than \d+ tokens|must be <= \d+\. Given: \d+ `inputs` tokens",  # the context
-    r"`truncate` must be strictly positive and less than",
+    r"`truncate(_prompt_tokens)?` must be strictly positive and less than",
     r"Tool with name .* not found",
     r"invalid key .*, expected a token id",
     r"`continue_final_message`: the last message has no text|`continue_final_message` and `add_generation_prompt` exclude",
@@ -29,6 +29,7 @@ BEYOND_A_SCHEMA = [
     r"you must use sampling when `best_of` is > 1|`seed` must not be set when `best_of` > 1",
     r"`dry_sequence_breakers` must have 1 to 256 bytes each",
     r"`best_of` must be|`best_of` greater than `n` is not supported when streaming",
+    r"Suffix is not supported|`echo` cannot be used with `suffix`|`suffix` needs a `prompt` that is text",
     r"`min_tokens` must be <= `max_tokens`",
     r"content of type `input_image` is not supported|image inputs are not supported by this model",
     r"`(min_p|typical_p|top_p)` must be >=? 0.0 and < 1.0",  # just below 1, where fp32 has 1

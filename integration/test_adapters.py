@@ -208,6 +208,7 @@ def test_bad_adapters_are_refused_by_name(tmp_path):
         (f"x={good}@a@b", "Invalid LoRA adapter format"),
         (f"x={broken('dora', config(use_dora=True))}", "`use_dora` is not supported"),
         (f"x={broken('ia3', config(peft_type='IA3'))}", "only LORA is supported"),
+        (f"x={broken('pissa', config(init_lora_weights='pissa_niter_4'))}", "`init_lora_weights` is `pissa_niter_4`"),
         (f"x={broken('alpha', config(lora_alpha='much'))}", "`lora_alpha` is no number"),
         (f"x={broken('pickle', evil)}", "adapter_model.bin: byte 14 of its pickle: it wants `posix.system`"),
         (f"x={broken('empty', lambda f: (f / 'adapter_model.safetensors').unlink())}", "adapter_model.safetensors is missing"),
@@ -236,6 +237,37 @@ def test_peft_adapters_greedy_tokens(tmp_path):
                 assert r.status_code == 200, r.text
                 got = r.json()["choices"][0]["logprobs"]["token_logprobs"]
                 assert got == pytest.approx(p["greedy_logprobs"], abs=2e-4)
+
+
+def test_patterns_name_modules_as_the_file_does(tmp_path):
+    """alpha_pattern names modules of the model that PEFT saw, which may have another prefix than this family's. A scale that is
+    written in one place or the other gives the same tokens."""
+
+    def adapter(name, prefix, **config):
+        folder = make_adapter(tmp_path / name, 5, scale=0.1)
+        file = folder / "adapter_model.safetensors"
+        raw = file.read_bytes()
+        n = struct.unpack("<Q", raw[:8])[0]
+        header = raw[8 : 8 + n].replace(b"base_model.model.model.", b"base_model.model." + prefix)
+        file.write_bytes(struct.pack("<Q", len(header)) + header + raw[8 + n :])
+        (folder / "adapter_config.json").write_text(json.dumps({"lora_alpha": 4, "r": 4, **config}))
+        return f"{name}={folder}"
+
+    module = "layers.0.self_attn.q_proj"
+    inner = b"model.language_model."
+    made = [
+        adapter("none", b"model."),
+        adapter("last", b"model.", alpha_pattern={module: 64}),
+        adapter("whole", b"model.", alpha_pattern={"^model." + module: 64}),
+        adapter("outer", inner, alpha_pattern={"language_model." + module: 64}),
+        adapter("all", inner, alpha_pattern={"^model.language_model." + module: 64}),
+        adapter("part", b"model.", alpha_pattern={"^" + module: 64, "ayers.0.self_attn.q_proj": 64}),
+    ]
+    with Service(DEMO, args=["--lora-adapters", ",".join(made)]) as s:
+        got = {name: [ask(s, p, name) for p in PROMPTS] for name in (m.split("=")[0] for m in made)}
+    assert got["none"] != got["last"]
+    assert got["last"] == got["whole"] == got["outer"] == got["all"]
+    assert got["part"] == got["none"]
 
 
 def answer(s, adapter=None, prompt=PROMPTS[0]):

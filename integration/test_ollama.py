@@ -188,10 +188,23 @@ def test_errors_are_one_text(demo, body, word):
     assert r.status_code == 400 and list(r.json()) == ["error"] and word in r.json()["error"], r.text
 
 
-@pytest.mark.parametrize("field, value", [("suffix", "x"), ("template", "{{ .Prompt }}"), ("context", [1, 2])])
+@pytest.mark.parametrize("field, value", [("Suffix", "x"), ("template", "{{ .Prompt }}"), ("context", [1, 2])])
 def test_what_is_not_there_is_refused(demo, field, value):
-    r = demo.post("/api/generate", {"prompt": "x", field: value})
+    r = demo.post("/api/generate", {"prompt": "x", field.lower(): value})
     assert r.status_code == 400 and field in r.json()["error"]
+
+
+@pytest.mark.parametrize("path, body", [("/api/generate", {"prompt": "Hi"}), ("/api/chat", HELLO), ("/api/show", {"model": "m"}), ("/completion", {"prompt": "Hi"})])
+def test_curl_as_ollama_documents_it(demo, path, body):
+    """`curl URL -d BODY` calls its body a form; a web page, which names its origin, must call it JSON."""
+    text = json.dumps({**body, "stream": False, "n_predict": 3, "options": {"num_predict": 3}})
+    for headers in ({"Content-Type": "application/x-www-form-urlencoded"}, {"Content-Type": "text/plain"}, {}):
+        r = requests.post(demo.url + path, data=text.encode(), headers=headers)
+        assert r.status_code == 200, r.text
+        r = requests.post(demo.url + path, data=text.encode(), headers={**headers, "Origin": "http://elsewhere"})
+        assert r.status_code == 415
+    assert requests.post(demo.url + path, data=b"a=b").status_code == 400
+    assert requests.post(demo.url + "/v1/completions", data=text.encode()).status_code == 415
 
 
 def test_keys():

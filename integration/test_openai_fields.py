@@ -415,3 +415,37 @@ def test_samplers_of_llama_cpp(s):
     assert completion(s, max_tokens=200, ignore_eos=True, dry_multiplier=2.0, dry_sequence_breakers=[" "])["token_ids"] != dry
     for bad in ({"xtc_probability": 2}, {"dry_base": 0.5}, {"dry_allowed_length": 0}, {"dry_sequence_breakers": []}, {"dry_sequence_breakers": [""]}):
         assert s.post("/v1/completions", {"prompt": ONCE, "max_tokens": 1, "dry_multiplier": 1, **bad}).status_code in (400, 422), bad
+
+
+def test_samplers_under_names_of_other_servers(s):
+    """typical_p and repeat_penalty, which llama-server's /v1 takes, change the answer as the names of /generate do."""
+    ask = {"prompt": "Once upon a time", "max_tokens": 24, "seed": 3}
+
+    def text(**more):
+        r = s.post("/v1/completions", {**ask, **more})
+        assert r.status_code == 200, r.text
+        return r.json()["choices"][0]["text"]
+
+    def tgi(**more):
+        parameters = {"max_new_tokens": 24, "seed": 3, "do_sample": True, **more}
+        return s.post("/generate", {"inputs": "Once upon a time", "parameters": parameters}).json()["generated_text"]
+
+    assert text(typical_p=0.2) == tgi(typical_p=0.2) != text()
+    assert text(repeat_penalty=1.8) == text(repetition_penalty=1.8) != text()
+    assert text(min_p=1) == text(temperature=0)
+    r = s.post("/v1/completions", {**ask, "repeat_penalty": 1.8, "repeat_last_n": 64})
+    assert r.status_code == 200 and "repeat_last_n" in r.headers["warning"]
+
+
+def test_an_empty_prompt_is_the_begin_of_a_text(s):
+    """Its tokens are those that the tokenizer puts around any text: vLLM and llama-server serve it."""
+    r = s.post("/v1/completions", {"prompt": "", "max_tokens": 4, "temperature": 0, "return_token_ids": True})
+    assert r.status_code == 200, r.text
+    assert r.json()["usage"]["prompt_tokens"] == 1
+    assert r.json()["choices"][0]["prompt_token_ids"] == [0]
+    same = s.post("/v1/completions", {"prompt": [0], "max_tokens": 4, "temperature": 0}).json()
+    assert r.json()["choices"][0]["text"] == same["choices"][0]["text"]
+    for body in ({"prompt": "", "add_special_tokens": False}, {"prompt": []}, {"prompt": [[]]}):
+        r = s.post("/v1/completions", body)
+        assert r.status_code == 400 and "prompt" in r.text
+    assert s.post("/generate", {"inputs": ""}).status_code == 422

@@ -66,6 +66,34 @@ def test_the_models_file_is_obeyed(model):
         assert len(texts) > 1
 
 
+def test_tokens_that_the_model_excludes(tmp_path):
+    """suppress_tokens, bad_words_ids and min_new_tokens are obeyed; what has no effect is said at the start."""
+    for f in DEMO.iterdir():
+        if f.is_file() and f.name != "generation_config.json":
+            (tmp_path / f.name).symlink_to(f)
+    config = json.loads((DEMO / "generation_config.json").read_text())
+    with Service(DEMO) as s:
+        choice = completion(s, temperature=0, max_tokens=12, return_token_ids=True)[0]
+        ids, eos = choice["token_ids"], config["eos_token_id"]
+        chat = {"messages": [{"role": "user", "content": "Hello!"}], "temperature": 0}
+        length = s.post("/v1/chat/completions", chat).json()["usage"]["completion_tokens"]
+    never = {"suppress_tokens": [ids[0], 10**6], "bad_words_ids": [ids[1:3]], "min_new_tokens": length + 4, "no_repeat_ngram_size": 3}
+    (tmp_path / "generation_config.json").write_text(json.dumps({**config, **never}))
+    with Service(tmp_path) as s:
+        s.wait_log("no_repeat_ngram_size")
+        for seed in range(5):
+            got = completion(s, seed=seed, max_tokens=40, return_token_ids=True)[0]["token_ids"]
+            assert ids[0] not in got and not any(got[i : i + 2] == ids[1:3] for i in range(len(got)))
+        # with words of the request's own, too
+        more = completion(s, temperature=0, max_tokens=12, bad_words=["a"], return_token_ids=True)[0]["token_ids"]
+        assert ids[0] not in more
+        assert s.post("/v1/chat/completions", chat).json()["usage"]["completion_tokens"] > length
+        assert completion(s, temperature=0, max_tokens=3)[1] == 3
+        assert eos not in completion(s, temperature=0, max_tokens=length, return_token_ids=True)[0]["token_ids"]
+        tgi = {"inputs": PROMPT, "parameters": {"max_new_tokens": 1, "details": True}}
+        assert s.post("/generate", tgi).json()["details"]["tokens"][0]["id"] == ids[0]  # TGI's routes do not read the file
+
+
 def test_the_operator_goes_first(model):
     args = ["--generation-config", "vllm", "--override-generation-config", '{"temperature": 0, "max_new_tokens": 12}']
     with Service(model, args=args) as s:

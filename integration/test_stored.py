@@ -55,3 +55,17 @@ def refused(path, config):
 def test_what_is_not_read_is_refused_by_its_name(tmp_path, method):
     stored, _ = write(DEMO, tmp_path, "llm-int8")
     assert f"weights quantised by `{method}` are not supported (known: gptq, awq" in refused(stored, {"quant_method": method})
+
+
+def test_a_tied_matrix_may_have_the_name_of_the_head(tmp_path):
+    """safetensors' save_model() keeps one of two tied tensors, the first in the alphabet."""
+    for f in DEMO.iterdir():
+        if f.is_file() and f.name != "model.safetensors":
+            (tmp_path / f.name).symlink_to(f)
+    raw = (DEMO / "model.safetensors").read_bytes()
+    n = int.from_bytes(raw[:8], "little")
+    header = raw[8 : 8 + n].replace(b'"model.embed_tokens.weight"', b'"lm_head.weight"')
+    assert header != raw[8 : 8 + n]
+    header += b" " * (n - len(header))
+    (tmp_path / "model.safetensors").write_bytes(raw[:8] + header + raw[8 + n :])
+    assert answers(tmp_path, 1) == answers(DEMO, 1)

@@ -379,6 +379,7 @@ void service_free(struct router_service *s)
     metrics_free(g->metrics);
     startup_board_free(g->startup);
     sentence_free(&g->sentence);
+    defaults_free(&g->defaults);
     image_decoder_free(g->decoder);
     free(s->domains);
     free(s->domain_text);

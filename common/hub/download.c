@@ -243,7 +243,8 @@ static int fetch_companions(const struct download_job *j, struct err *e)
     cJSON_ArrayForEach(f, json_get(j->listing, "siblings"))
     {
         const char *name = json_str(f, "rfilename", "");
-        const bool wanted = hub_is_companion(name) || hub_is_module_file(name);
+        const bool wanted =
+            hub_is_companion(name) || hub_is_module_file(name) || hub_is_template(name);
         if (wanted && fetch(j, name, e))
             return -1;
     }

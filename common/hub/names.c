@@ -109,3 +109,12 @@ bool hub_is_module_file(const char *name)
     const char *file = name + folder + 1;
     return !strcmp(file, "config.json") || !strcmp(file, HUB_WEIGHTS);
 }
+
+bool hub_is_template(const char *name)
+{
+    const size_t folder = strlen(HUB_TEMPLATES);
+    if (strncmp(name, HUB_TEMPLATES, folder) != 0)
+        return false;
+    const size_t stem = strspn(name + folder, ALNUM "_-");
+    return stem && strlen(name) < HUB_NAME_MAX && !strcmp(name + folder + stem, ".jinja");
+}

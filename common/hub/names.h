@@ -41,6 +41,10 @@ int hub_etag(const char *header, char out[HUB_ETAG_MAX]);
  * frameworks' weights, code) are never fetched. */
 bool hub_is_companion(const char *name);
 /* "1_Pooling/config.json", "2_Dense/model.safetensors": files of sentence-transformers modules, in
- * folders with a numeric prefix, the only subfolders that are read. */
+ * folders with a numeric prefix. */
 bool hub_is_module_file(const char *name);
+/* "additional_chat_templates/tool_use.jinja": a chat template with a name. No other subfolders than
+ * these two kinds are read. */
+#define HUB_TEMPLATES "additional_chat_templates/"
+bool hub_is_template(const char *name);
 #endif

@@ -41,15 +41,22 @@ static const char *name_at(const struct loader *l, const char *p, int layer, int
 }
 
 /* Among several names the one that the checkpoint has, else (or without a checkpoint) the
- * last. */
+ * last. Of tied tensors some tools save one: safetensors' save_model() the first in the alphabet,
+ * which is `lm_head.weight`. */
 static void name_of(const struct loader *l, enum role role, int layer, int expert,
                     const char *suffix, char out[NAME_MAX_LEN])
 {
     const char *p = l->a->names[role];
+    char head[NAME_MAX_LEN];
     assert(p); /* the spec has a tensor for which the family has no name */
     p = name_at(l, p, layer, expert, suffix, out);
     while (*p == '|' && (!l->c || !look(l, out)))
         p = name_at(l, p + 1, layer, expert, suffix, out);
+    if (role != W_EMBED || !l->c || !l->d->spec.tied || !l->a->names[W_HEAD] || look(l, out))
+        return;
+    name_at(l, l->a->names[W_HEAD], layer, expert, suffix, head);
+    if (look(l, head))
+        memcpy(out, head, sizeof(head));
 }
 
 bool loader_own_head(const struct loader *l)

@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum { SMALL_JSON = 1024 * 1024, NAME_LEN = 256 };
+#define PEFT_PREFIX "base_model.model."
 
 /* ---------------------------------------------------------------- adapter_config.json */
 
@@ -25,6 +27,22 @@ struct lora_config {
 static bool is_float(const cJSON *v)
 {
     return cJSON_IsNumber(v) && fabs(v->valuedouble) <= FLT_MAX;
+}
+
+/* Some methods divide the base's weights between the base and the adapter. PEFT does so again when
+ * it loads such an adapter, unless it was converted before. */
+static int check_start(const struct lora_config *c, struct err *e)
+{
+    static const char *const methods[] = {"pissa", "corda", "olora", "loftq", "lora_ga"};
+    const char *start = json_str(c->root, "init_lora_weights", "");
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
+        if (!strncasecmp(start, methods[i], strlen(methods[i])))
+            return err_set(e, ERR_VALIDATION,
+                           "%s: `init_lora_weights` is `%.40s`: this adapter changes the base's "
+                           "weights. PEFT converts it, with "
+                           "`path_initial_model_for_weight_conversion` of save_pretrained()",
+                           c->path, start);
+    return 0;
 }
 
 /* Refuses fields that change the meaning of the tensors, unless they are off. */
@@ -49,6 +67,8 @@ static int check_variants(const struct lora_config *c, struct err *e)
     }
     const char *type = json_str(c->root, "peft_type", "LORA");
     const char *bias = json_str(c->root, "bias", "none");
+    if (check_start(c, e))
+        return -1;
     if (strcmp(type, "LORA") != 0)
         return err_set(e, ERR_VALIDATION, "%s: `peft_type` is `%.40s`; only LORA is supported",
                        c->path, type);
@@ -60,7 +80,8 @@ static int check_variants(const struct lora_config *c, struct err *e)
         return err_set(e, ERR_VALIDATION, "%s: `alpha_pattern` is no object", c->path);
     cJSON_ArrayForEach(key, pattern)
     {
-        if (key->string[strcspn(key->string, "^$*+?()[]{}\\|")])
+        if (key->string[strcspn(key->string + (*key->string == '^'), "^$*+?()[]{}\\|") +
+                        (*key->string == '^')])
             return err_set(e, ERR_VALIDATION,
                            "%s: `alpha_pattern`: the expression `%.80s` is not supported", c->path,
                            key->string);
@@ -84,16 +105,26 @@ static int read_config(struct lora_config *c, struct err *e)
     return check_variants(c, e);
 }
 
-/* The rank is that of the tensors; `rank_pattern` must match it. */
-static float scale_of(const struct lora_config *c, const char *module, uint32_t rank)
+/* Does an entry of alpha_pattern name the module? Its last components, or with ^ all of them. */
+static bool names_module(const char *key, const char *module, size_t n)
 {
+    const bool whole = *key == '^';
+    const size_t k = strlen(key += whole);
+    return n >= k && !memcmp(module + n - k, key, k) &&
+           (n == k || (!whole && module[n - k - 1] == '.'));
+}
+
+/* The rank is that of the tensors; `rank_pattern` must match it. The module's name is the one in
+ * the file: the model that PEFT saw may have prefixes that this family's names lack. */
+static float scale_of(const struct lora_config *c, const struct tensor *a, uint32_t rank)
+{
+    const char *module = a->name + strlen(PEFT_PREFIX), *end = strstr(module, ".lora_A.");
     double alpha = c->alpha;
     const cJSON *key;
+    assert(end); /* find() has made the name */
     cJSON_ArrayForEach(key, json_get(c->root, "alpha_pattern"))
     {
-        size_t n = strlen(module), k = strlen(key->string);
-        if (n >= k && !strcmp(module + n - k, key->string) &&
-            (n == k || module[n - k - 1] == '.')) {
+        if (names_module(key->string, module, (size_t)(end - module))) {
             alpha = key->valuedouble;
             break;
         }
@@ -331,7 +362,7 @@ static const struct tensor *find(const struct lora_search *s, const char *module
     for (int i = 0;
          (in_file = arch_name_in_file(s->base->arch, module, i, spelling, sizeof(spelling))); i++)
         for (size_t k = 0; *in_file && k < sizeof(ends) / sizeof(ends[0]); k++) {
-            snprintf(name, sizeof(name), "base_model.model.%s.lora_%c.%s", in_file, which, ends[k]);
+            snprintf(name, sizeof(name), PEFT_PREFIX "%s.lora_%c.%s", in_file, which, ends[k]);
             const struct tensor *t = tensor_file_find(&s->l->file, name);
             if (t)
                 return t;
@@ -396,7 +427,7 @@ static int add_pair(struct lora_search *s, uint32_t layer, enum lora_site site, 
         return -1;
     p->rank = (uint32_t)a->dims[0];
     p->dtype = a->type == T_F32 ? DT_F32 : a->type == T_F16 ? DT_F16 : DT_BF16;
-    p->scale = scale_of(s->config, module, p->rank);
+    p->scale = scale_of(s->config, a, p->rank);
     s->used[a - s->l->file.tensors] = s->used[b - s->l->file.tensors] = true;
     return 0;
 }

@@ -65,18 +65,26 @@ static int load_eos(struct model *m, const char *dir, struct err *e)
 
 /* ---------------------------------------------------------------- loading */
 
-/* The checkpoint's type is that of the embedding. Packed numbers count as bfloat16, which can
- * hold any of them, with a smaller error than the packing. */
-static enum dtype stored_dtype(const struct checkpoint *c, const struct arch *a)
+static const struct tensor *first_of(const struct checkpoint *c, const struct arch *a,
+                                     enum role role)
 {
     const struct tensor *t = NULL;
-    for (const char *p = a->names[W_EMBED]; !t && *p; p += *p == '|') {
+    for (const char *p = a->names[role]; !t && p && *p; p += *p == '|') {
         char name[200];
         const size_t n = strcspn(p, "|");
         snprintf(name, sizeof(name), "%.*s.weight", (int)n, p);
         t = checkpoint_find_weight(c, a, name);
         p += n;
     }
+    return t;
+}
+
+/* The checkpoint's type is that of the embedding, or of the head that it is tied to. Packed numbers
+ * count as bfloat16, which can hold any of them, with a smaller error than the packing. */
+static enum dtype stored_dtype(const struct checkpoint *c, const struct arch *a)
+{
+    const struct tensor *t = first_of(c, a, W_EMBED);
+    t = t ? t : first_of(c, a, W_HEAD);
     return t && t->type == T_F16                             ? DT_F16
            : t && (t->type == T_BF16 || t->type == T_BLOCKS) ? DT_BF16
                                                              : DT_F32;

@@ -1,4 +1,5 @@
 #include "router/chat/chat.h"
+#include "common/hub/names.h"
 #include "common/json_exact.h"
 #include "common/model_file.h"
 #include "common/template/chat.h"
@@ -83,15 +84,23 @@ static int from_json(struct chat *c, const char *path, bool tokens, struct err *
     return rc < 0 ? err_wrap(e, "%s: chat_template", path) : rc;
 }
 
-static int from_jinja(struct chat *c, const char *path, struct err *e)
+static int from_jinja(struct chat *c, struct chat_entry *slot, const char *path, struct err *e)
 {
     size_t n;
     char *src = file_read(path, CONFIG_MAX, &n, e);
-    int rc = src ? compile(c, &c->plain, src, e) : -1;
+    int rc = src ? compile(c, slot, src, e) : -1;
     if (src && rc != 0)
         err_wrap(e, "%s", path);
     free(src);
     return rc;
+}
+
+/* transformers 5 saves named templates in files of a folder. The default is not there. */
+static int from_named(struct chat *c, const char *dir, struct err *e)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/" HUB_TEMPLATES "tool_use.jinja", dir);
+    return model_file_exists(path) ? from_jinja(c, &c->with_tools, path, e) : 0;
 }
 
 static int find_template(struct chat *c, const char *dir, struct err *e)
@@ -103,11 +112,11 @@ static int find_template(struct chat *c, const char *dir, struct err *e)
         snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
         if (!model_file_exists(path))
             continue;
-        int rc = i == 0 ? from_jinja(c, path, e) : from_json(c, path, false, e);
+        int rc = i == 0 ? from_jinja(c, &c->plain, path, e) : from_json(c, path, false, e);
         if (rc <= 0)
-            return rc;
+            return rc < 0 ? rc : from_named(c, dir, e);
     }
-    return 0;
+    return from_named(c, dir, e);
 }
 
 static cJSON *token(const struct tokenizer *t, const char *name)

@@ -1,6 +1,7 @@
 #include "router/generate/defaults.h"
 #include "common/json.h"
 #include "common/model_file.h"
+#include "router/generate/suppress.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -73,8 +74,20 @@ static int read_rows(const cJSON *o, const char *where, struct sampling_defaults
             rc = refuse(where, "max_new_tokens", "strictly positive", e);
         d->max_new_tokens = (struct opt_u64){true, (uint64_t)n};
     }
+    if (number(o, where, "min_new_tokens", true, &n, &rc, e)) {
+        if (n < 0)
+            rc = refuse(where, "min_new_tokens", "a number of tokens", e);
+        d->min_new_tokens = (struct opt_u64){n > 0, (uint64_t)n};
+    }
     (void)tgi;
     return rc || read_forced(o, where, d, e) ? -1 : 0;
+}
+
+/* What only the model's file has. */
+static int read_whole(const cJSON *o, const char *where, struct sampling_defaults *d, struct err *e)
+{
+    suppress_ignored(o, d->ignored, sizeof(d->ignored));
+    return read_rows(o, where, d, e) || suppress_read(o, where, &d->never, e) ? -1 : 0;
 }
 
 static bool is_row(const char *key)
@@ -87,7 +100,7 @@ static bool is_row(const char *key)
             return true;                                                                           \
     }
 #include "common/params.def"
-    return !strcmp(key, "max_new_tokens") || !strcmp(key, forced);
+    return !strcmp(key, "max_new_tokens") || !strcmp(key, "min_new_tokens") || !strcmp(key, forced);
 }
 
 static int read_override(const char *text, struct sampling_defaults *d, struct err *e)
@@ -118,7 +131,7 @@ static int read_file(const char *dir, bool needed, struct sampling_defaults *d, 
     if (old && !model_file_exists(path))
         return 0;
     cJSON *o = model_file_json(path, FILE_MOST, e);
-    int rc = !o ? -1 : old ? read_forced(o, path, d, e) : read_rows(o, path, d, e);
+    int rc = !o ? -1 : old ? read_forced(o, path, d, e) : read_whole(o, path, d, e);
     cJSON_Delete(o);
     return rc;
 }
@@ -133,6 +146,8 @@ int defaults_load(struct sampling_defaults *out, const char *dir, const char *so
         return -1;
     return override && *override ? read_override(override, out, e) : 0;
 }
+
+void defaults_free(struct sampling_defaults *d) { suppress_free(&d->never); }
 
 void defaults_apply(const struct sampling_defaults *d, struct ask *q)
 {
@@ -149,6 +164,11 @@ void defaults_apply(const struct sampling_defaults *d, struct ask *q)
     if (d->max_new_tokens.set &&
         (!q->max_new_tokens.set || q->max_new_tokens.v > d->max_new_tokens.v))
         q->max_new_tokens = d->max_new_tokens;
+    if (!q->min_new_tokens.set) {
+        q->min_new_tokens = d->min_new_tokens;
+        if (q->max_new_tokens.set && q->min_new_tokens.v > q->max_new_tokens.v)
+            q->min_new_tokens.v = q->max_new_tokens.v;
+    }
 }
 
 static void member(struct buf *out, size_t from, const char *key, double v)
@@ -167,4 +187,6 @@ void defaults_print(const struct sampling_defaults *d, struct buf *out)
 #include "common/params.def"
     if (d->max_new_tokens.set)
         member(out, from, "max_new_tokens", (double)d->max_new_tokens.v);
+    if (d->min_new_tokens.set)
+        member(out, from, "min_new_tokens", (double)d->min_new_tokens.v);
 }

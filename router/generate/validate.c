@@ -2,6 +2,7 @@
 #include "router/generate/bad_words.h"
 #include "router/generate/constrain.h"
 #include "router/generate/encoder_text.h"
+#include "router/generate/suppress.h"
 #include <assert.h>
 #include <gnutls/crypto.h>
 #include <stdlib.h>
@@ -148,13 +149,15 @@ static int check_choice(const struct validator *v, const struct ask *q, struct e
 
 static int check_input(const struct validator *v, const struct ask *q, struct err *e)
 {
-    if (q->ids ? q->n_ids == 0 : q->n_inputs == 0)
+    /* elsewhere the tokenizer may put special tokens around an empty text */
+    if (q->ids ? q->n_ids == 0 : q->n_inputs == 0 && q->style == ASK_TGI)
         REFUSE("`%s` cannot be empty", input_name(q));
     if (v->text_only && q->inputs && memchr(q->inputs, 0, q->n_inputs))
         REFUSE("`%s`: these shards take no NUL characters", input_name(q));
     if (q->truncate.set && (q->truncate.v == 0 || q->truncate.v > v->max_input_tokens))
-        REFUSE("`truncate` must be strictly positive and less than %u. Given: %llu",
-               v->max_input_tokens, (unsigned long long)q->truncate.v);
+        REFUSE("`%s` must be strictly positive and less than %u. Given: %llu",
+               q->style == ASK_TGI ? "truncate" : "truncate_prompt_tokens", v->max_input_tokens,
+               (unsigned long long)q->truncate.v);
     return 0;
 }
 
@@ -407,10 +410,14 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
 {
     struct ask whole;
     struct opt_u64 first;
+    const struct bad_words *never = NULL;
     if (v->defaults && q->style != ASK_TGI && q->style != ASK_LMTP) {
         whole = *q;
         defaults_apply(v->defaults, &whole);
+        if (!v->takes_bias)
+            whole.min_new_tokens = q->min_new_tokens;
         q = &whole;
+        never = v->takes_bias ? &v->defaults->never : NULL;
     }
     if (check_sampling(v, q, e) != 0 || check_choice(v, q, e) != 0 || check_input(v, q, e) != 0 ||
         answer_first(v, q, &first, e) != 0)
@@ -429,12 +436,15 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
     }
     if (!q->ids && encode_prompt(v, q, scratch, a, r, e) != 0)
         return -1;
+    if (!r->n_ids)
+        REFUSE("`%s` cannot be empty", input_name(q));
     if (text_language(v, q, a, &r->ids, r->n_ids, e) != 0)
         return -1;
     fill_params(q, &r->params);
     if (q->n_allowed && allow_only(v, q, a, &r->params, e) != 0)
         return -1;
-    if (bad_words_encode(v, q, scratch, a, &r->params.bad_words, e) != 0)
+    if (bad_words_encode(v, q, scratch, a, &r->params.bad_words, e) != 0 ||
+        (never && never->n && suppress_join(never, v->vocab_size, a, &r->params.bad_words, e) != 0))
         return -1;
     /* the decoder's prompt may be longer than an empty text */
     const uint32_t counted = first.set && r->n_ids < 2 ? 2 : r->n_ids;

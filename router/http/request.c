@@ -155,8 +155,9 @@ static int judge_headers(struct exchange *x, const char *method, bool old)
         return 413;
     if (!authorized(x, x->route->access))
         return 401;
+    const bool typed = !x->route->any_type || exchange_header(x, "Origin");
     if (x->route->work && !strcmp(x->route->method, "POST") && !x->route->no_body &&
-        (is_encoded(x) || !is_json(exchange_header(x, "Content-Type"))))
+        (is_encoded(x) || (typed && !is_json(exchange_header(x, "Content-Type")))))
         return 415;
     return 0;
 }

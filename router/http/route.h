@@ -37,6 +37,10 @@ struct route {
     bool refuses;
     bool probe;   /* called by machines every few seconds: logged at DEBUG */
     bool no_body; /* POST: body and content type are optional */
+    /* POST: the body is JSON whatever its content type says, as its protocol's servers have it,
+     * whose documents call curl with -d alone. Not of a web page: a browser would send it unasked.
+     */
+    bool any_type;
     enum route_access access;
     /* GET: answers at once with call_reply(), on the loop thread. */
     void (*reply)(struct call *c);

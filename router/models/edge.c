@@ -48,6 +48,9 @@ int edge_load_defaults(struct edge *g, const struct router_config *c, const char
         LOG(LOG_INFO, "Sampling parameters of requests that set none (except on TGI's routes)",
             LOGS("parameters", text.p));
     buf_free(&text);
+    if (*g->defaults.ignored)
+        LOG(LOG_WARN, "generation_config.json has members without effect here",
+            LOGS("members", g->defaults.ignored));
     return 0;
 }
 

@@ -93,6 +93,7 @@ static void drop_parts(struct model *q)
 {
     fleet_stop(q->fleet);
     sentence_free(&q->edge.sentence);
+    defaults_free(&q->edge.defaults);
     chat_free(q->chat);
     vision_free(q->vision);
     tokenizer_free(q->tokenizer);

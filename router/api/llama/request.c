@@ -39,16 +39,6 @@ static void sampling(const struct sampling_defaults *d, struct body *b, struct o
                      struct ask *q)
 {
     openai_sampling(b, root, q);
-    const struct opt_f32 penalty = body_f32(b, root, "repeat_penalty");
-    const struct opt_f32 typical = body_f32(b, root, "typical_p");
-    if (penalty.set && penalty.v <= 0)
-        body_fail(b, root, "repeat_penalty", "`repeat_penalty` must be strictly positive");
-    if (penalty.set && (penalty.v != 1 || !q->repetition_penalty.set))
-        q->repetition_penalty = penalty;
-    if (penalty.set && penalty.v != 1 && json_get(root.json, "repeat_last_n"))
-        body_warn(b, "repeat_last_n: the penalty is on all tokens of prompt and answer");
-    if (typical.set)
-        q->typical_p = typical;
     if (!q->greedy) {
         use(&q->temperature, &d->temperature, LLAMA_TEMPERATURE);
         use(&q->top_p, &d->top_p, LLAMA_TOP_P);

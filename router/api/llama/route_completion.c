@@ -7,6 +7,7 @@ const struct route route_completion = {
     .method = "POST",
     .paths = {"/completion"},
     .errors = ERRORS_OPENAI,
+    .any_type = true,
     .summary = "llama-server's completion, with its names, defaults and members of the answer.",
     .body = "`prompt` (a text, ids, both in one list, or a list of such), `n_predict`, `stream`, "
             "`n_probs`, `grammar`, `json_schema`, `return_tokens`, `return_progress`, "

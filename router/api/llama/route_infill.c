@@ -7,6 +7,7 @@ const struct route route_infill = {
     .method = "POST",
     .paths = {"/infill"},
     .errors = ERRORS_OPENAI,
+    .any_type = true,
     .summary = "llama-server's fill-in-the-middle, for models whose vocabulary has tokens for it.",
     .body = "`input_prefix`, `input_suffix`, `input_extra` (a list of {`filename`, `text`}), "
             "`prompt` (behind the prefix), and what /completion takes",

@@ -206,7 +206,7 @@ int ollama_chat_body(struct call *c, struct ollama *o, struct err *e)
 /* Of these the answer would be another one. */
 static void refuse(struct body *b)
 {
-    static const char *const names[] = {"suffix", "template", "context"};
+    static const char *const names[] = {"template", "context"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const cJSON *v = json_get(b->root, names[i]);
         if ((cJSON_IsString(v) && *v->valuestring) || (cJSON_IsArray(v) && v->child))
@@ -222,12 +222,16 @@ int ollama_generate_body(struct call *c, struct ollama *o, struct err *e)
     const char *prompt = body_str(&b, body_root(&b), "prompt", false);
     const char *system = body_str(&b, body_root(&b), "system", false);
     cJSON *to = cJSON_CreateObject();
-    o->load = !prompt || !*prompt;
-    o->raw = body_opt_bool(&b, body_root(&b), "raw", false);
+    o->load = !prompt || (!*prompt && !json_get(b.root, "suffix"));
+    const char *suffix = body_str(&b, body_root(&b), "suffix", false);
+    const bool fill = suffix && *suffix; /* completion of code: no message */
+    o->raw = body_opt_bool(&b, body_root(&b), "raw", false) || fill;
     check_think(&b, json_get(b.root, "think"));
     refuse(&b);
     if (o->raw) {
         cJSON_AddStringToObject(to, "prompt", prompt ? prompt : "");
+        if (fill)
+            cJSON_AddStringToObject(to, "suffix", suffix);
     } else {
         cJSON *list = cJSON_AddArrayToObject(to, "messages"), *m = cJSON_CreateObject();
         if (system && *system) {

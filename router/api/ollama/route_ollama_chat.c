@@ -18,6 +18,7 @@ const struct route route_ollama_chat = {
     .method = "POST",
     .paths = {"/api/chat"},
     .errors = ERRORS_OLLAMA,
+    .any_type = true,
     .summary = "Ollama's chat: lines of JSON, or one object where `stream` is false.",
     .body = "`messages` (with `images`, `tool_calls`, `thinking`), `tools`, `format` (`json` or a "
             "schema), `options`, `think`, `stream`; no messages: nothing is generated",

@@ -65,6 +65,7 @@ const struct route route_ollama_embed = {
     .method = "POST",
     .paths = {"/api/embed", "/api/embeddings"},
     .errors = ERRORS_OLLAMA,
+    .any_type = true,
     .summary = "Ollama's vectors, of a model that embeds; others answer 400. `/api/embeddings` is "
                "the old form: of one `prompt`.",
     .body = "`input` (a text or a list; of the old form `prompt`), `truncate` (true), `dimensions`",

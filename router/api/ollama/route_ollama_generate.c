@@ -21,10 +21,12 @@ const struct route route_ollama_generate = {
     .method = "POST",
     .paths = {"/api/generate"},
     .errors = ERRORS_OLLAMA,
+    .any_type = true,
     .summary = "Ollama's answer to one prompt: lines of JSON, or one object where `stream` is "
                "false.",
     .body =
-        "`prompt`, `system`, `images`, `raw` (without the chat template), `format` (`json` or a "
+        "`prompt`, `suffix` (the middle is generated, if the model has tokens for it), `system`, "
+        "`images`, `raw` (without the chat template), `format` (`json` or a "
         "schema), `options`, `think`, `stream`; no prompt: nothing is generated",
     .takes = "OllamaGenerate",
     .example = "{\"model\": \"demo\", \"stream\": false, \"prompt\": \"Hello!\"}",

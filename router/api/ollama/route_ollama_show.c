@@ -67,6 +67,7 @@ const struct route route_ollama_show = {
     .method = "POST",
     .paths = {"/api/show"},
     .errors = ERRORS_OLLAMA,
+    .any_type = true,
     .summary = "What Ollama's clients ask of a model: `capabilities` (completion, tools, thinking, "
                "vision, embedding), the chat template, and the length of the context, family, "
                "number of parameters and format of the weights.",

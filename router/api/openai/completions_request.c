@@ -1,6 +1,7 @@
 #include "common/json.h"
 #include "common/utf8.h"
 #include "router/api/openai/completions.h"
+#include "router/chat/fim.h"
 #include <string.h>
 
 void completions_prompt(struct call *c, struct body *b, const cJSON *v, struct ask *q)
@@ -26,6 +27,28 @@ void completions_prompt(struct call *c, struct body *b, const cJSON *v, struct a
     q->n_chars = q->inputs ? utf8_count(q->inputs, q->n_inputs) : 0;
 }
 
+/* `suffix`: the answer fills the middle between it and the prompt. */
+static void read_suffix(struct call *c, struct body *b, const char *suffix, struct ask *q)
+{
+    const char *const *style = fim_style(c->edge->tokenizer);
+    struct buf text = BUF_INIT;
+    size_t n;
+    const char *bytes = body_bytes(&c->arena, suffix, &n);
+    if (b->failed || !style)
+        return; /* the caller refuses it */
+    buf_str(&text, style[FIM_PREFIX]);
+    buf_add(&text, q->inputs, q->n_inputs);
+    fim_end(style, bytes ? bytes : "", bytes ? n : 0, &text);
+    q->n_inputs = text.len;
+    q->inputs = text.oom || !bytes ? NULL : arena_strdup(&c->arena, text.p, text.len);
+    q->n_chars = q->inputs ? utf8_count(q->inputs, q->n_inputs) : 0;
+    if (!q->inputs)
+        body_fail(b, body_root(b), "suffix", "out of memory");
+    if (q->ids)
+        body_fail(b, body_root(b), "suffix", "`suffix` needs a `prompt` that is text");
+    buf_free(&text);
+}
+
 static uint32_t most_prompts(const struct call *c)
 {
     uint32_t max = c->edge->config->max_client_batch_size;
@@ -36,6 +59,7 @@ static void read_prompts(struct call *c, struct body *b, struct openai *o)
 {
     struct object root = body_root(b);
     const cJSON *p = body_get(b, root, "prompt", true);
+    const char *suffix = body_str(b, root, "suffix", false);
     bool list = cJSON_IsArray(p) && p->child && !cJSON_IsNumber(p->child);
     uint32_t i = 0;
     if (cJSON_IsArray(p) && !p->child)
@@ -54,7 +78,10 @@ static void read_prompts(struct call *c, struct body *b, struct openai *o)
         openai_sampling(b, root, &o->asks[i]);
         o->asks[i].input_name = "prompt";
         body_tokens(b, root, edge_limits(c->edge)->max_input_tokens, &o->asks[i]);
-        completions_prompt(c, b, v, &o->asks[i++]);
+        completions_prompt(c, b, v, &o->asks[i]);
+        if (suffix && *suffix)
+            read_suffix(c, b, suffix, &o->asks[i]);
+        i++;
     }
 }
 
@@ -74,6 +101,7 @@ static void read_logprobs(struct body *b, struct openai *o)
                      o->asks[0].max_new_tokens.v == 0;
     for (uint32_t i = 0; o->asks && i < o->n_asks; i++) {
         o->asks[i].top_n_tokens = n;
+        o->asks[i].top_name = "logprobs";
         o->asks[i].decoder_input_details = o->logprobs && o->echo;
         if (o->only_prompt)
             o->asks[i].max_new_tokens.v = 1;
@@ -95,7 +123,10 @@ struct openai *completions_parse(struct call *c, struct err *e)
     openai_best_of(c, &b, o);
     if (b.failed)
         return NULL;
-    if (json_get(b.root, "suffix")) {
+    const char *suffix = body_str(&b, body_root(&b), "suffix", false);
+    if (suffix && *suffix && o->echo)
+        return body_fail(&b, body_root(&b), "echo", "`echo` cannot be used with `suffix`"), NULL;
+    if (suffix && *suffix && !fim_style(c->edge->tokenizer)) {
         err_set(e, ERR_SUFFIX,
                 "Suffix is not supported and can be achieved by preprocessing the prompt.");
         return NULL;
@@ -105,5 +136,6 @@ struct openai *completions_parse(struct call *c, struct err *e)
                 max);
         return NULL;
     }
+    c->warnings = b.warnings;
     return o;
 }

@@ -4,11 +4,24 @@
 #include <stdio.h>
 #include <string.h>
 
+/* llama-server's name of repetition_penalty, on its /v1 as well. */
+static void read_repeat_penalty(struct body *b, struct object root, struct ask *q)
+{
+    const struct opt_f32 penalty = body_f32(b, root, "repeat_penalty");
+    if (penalty.set && penalty.v <= 0)
+        body_fail(b, root, "repeat_penalty", "`repeat_penalty` must be strictly positive");
+    if (penalty.set && (penalty.v != 1 || !q->repetition_penalty.set))
+        q->repetition_penalty = penalty;
+    if (penalty.set && penalty.v != 1 && json_get(root.json, "repeat_last_n"))
+        body_warn(b, "repeat_last_n: the penalty is on all tokens of prompt and answer");
+}
+
 void openai_sampling(struct body *b, struct object root, struct ask *q)
 {
     body_temperature(b, root, q);
     body_cuts(b, root, "top_p", "top_k", q);
     body_params(b, root, false, q);
+    read_repeat_penalty(b, root, q);
     if (q->top_n_sigma.v == -1) /* llama.cpp's: off */
         q->top_n_sigma.v = 0;
     q->style = ASK_OPENAI;
@@ -59,6 +72,18 @@ static void refuse_unknown(struct body *b, struct object root)
         {"top_a", 0},
         {"tfs", 1},
         {"mirostat", 0},
+        {"mirostat_mode", 0},
+        {"dynatemp_range", 0},
+        {"smoothing_factor", 0},
+        {"epsilon_cutoff", 0},
+        {"eta_cutoff", 0},
+        {"penalty_alpha", 0},
+        {"guidance_scale", 1},
+        {"negative_prompt", 0},
+        {"num_beams", 1},
+        {"no_repeat_ngram_size", 0},
+        {"encoder_repetition_penalty", 1},
+        {"thinking_token_budget", -1},
         {"repetition_detection", 0},
         {"prompt_embeds", 0},
         {"mm_processor_kwargs", 0},

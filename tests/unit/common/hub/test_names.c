@@ -85,7 +85,12 @@ static void files(void **state)
                                        "1_Dense",
                                        "config.json"};
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
-        assert_false(hub_is_module_file(none[i]));
+        assert_false(hub_is_module_file(none[i]) || hub_is_template(none[i]));
+    assert_true(hub_is_template("additional_chat_templates/tool_use.jinja"));
+    assert_false(hub_is_template("additional_chat_templates/../tool_use.jinja") ||
+                 hub_is_template("additional_chat_templates/.jinja") ||
+                 hub_is_template("additional_chat_templates/a/b.jinja") ||
+                 hub_is_template("additional_chat_templates/x.py"));
     assert_true(hub_is_file_name("model-00001-of-00002.safetensors"));
     assert_false(hub_is_file_name("") || hub_is_file_name("../x") || hub_is_file_name("a/b") ||
                  hub_is_file_name(".x") || hub_is_file_name("a\nb"));

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -105,6 +106,41 @@ static void messages_are_made_plain(void **state)
     buf_free(&out);
 }
 
+/* transformers 5 saves a template for tools beside the default one, whatever file that is in. */
+static void a_named_template_has_its_own_file(void **state)
+{
+    (void)state;
+    struct buf out = BUF_INIT;
+    struct err e;
+    static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]";
+    cJSON *t = json_parse(tools, sizeof(tools) - 1, &e), *m = json_parse(HI, sizeof(HI) - 1, &e);
+    unlink(in_dir("chat_template.json"));
+    for (int i = 0; i < 2; i++) {
+        unlink(in_dir("chat_template.jinja"));
+        put(i ? "chat_template.jinja" : "tokenizer_config.json",
+            i ? "plain" : "{\"chat_template\":\"plain\"}");
+        assert_int_equal(mkdir(in_dir("additional_chat_templates"), 0700), 0);
+        put("additional_chat_templates/tool_use.jinja", "named {{ tools | length }}");
+        struct chat *c = chat_load(dir, NULL, NULL, &e);
+        assert_non_null(c);
+        buf_reset(&out);
+        assert_int_equal(chat_prompt(c, m, t, NULL, NULL, CHAT_DEFAULT, &out, &e), 0);
+        assert_string_equal(out.p, "named 1");
+        buf_reset(&out);
+        assert_int_equal(chat_prompt(c, m, NULL, NULL, NULL, CHAT_DEFAULT, &out, &e), 0);
+        assert_string_equal(out.p, "plain");
+        chat_free(c);
+        put("additional_chat_templates/tool_use.jinja", "{% if %}");
+        assert_null(chat_load(dir, NULL, NULL, &e));
+        assert_non_null(strstr(e.msg, "additional_chat_templates/tool_use.jinja: "));
+        unlink(in_dir("additional_chat_templates/tool_use.jinja"));
+        assert_int_equal(rmdir(in_dir("additional_chat_templates")), 0);
+    }
+    cJSON_Delete(t);
+    cJSON_Delete(m);
+    buf_free(&out);
+}
+
 static void values_are_found_in_the_raw_text(void **state)
 {
     (void)state;
@@ -144,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_most_specific_file_wins),
         cmocka_unit_test(messages_are_made_plain),
+        cmocka_unit_test(a_named_template_has_its_own_file),
         cmocka_unit_test(values_are_found_in_the_raw_text),
     };
     return cmocka_run_group_tests(tests, start, stop);

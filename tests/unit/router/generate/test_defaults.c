@@ -117,13 +117,53 @@ static void a_temperature_of_0_is_greedy(void **state)
     assert_true(!q.greedy && q.do_sample && q.temperature.set);
 }
 
+/* suppress_tokens and bad_words_ids are read, the rest of what transformers honours is named. */
+static void tokens_that_never_come(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"{\"suppress_tokens\": 3}", "`suppress_tokens` must be a list"},
+        {"{\"suppress_tokens\": [[3]]}", "`suppress_tokens` must be a list of up to"},
+        {"{\"suppress_tokens\": [-1]}", "`suppress_tokens` must be a list of up to"},
+        {"{\"bad_words_ids\": [3]}", "`bad_words_ids` must be up to 10000 lists"},
+        {"{\"bad_words_ids\": [[1.5]]}", "`bad_words_ids` must be up to 10000 lists"},
+        {"{\"min_new_tokens\": -1}", "`min_new_tokens` must be a number of tokens"},
+    };
+    static const uint32_t ids[] = {3, 5, 7, 8}, lengths[] = {1, 1, 2};
+    (void)state;
+    write_config("{\"suppress_tokens\": [3, 5], \"bad_words_ids\": [[7, 8], []], \"num_beams\": 4,"
+                 "\"min_new_tokens\": 6, \"begin_suppress_tokens\": [220], \"guidance_scale\": 1.0,"
+                 "\"no_repeat_ngram_size\": 3, \"epsilon_cutoff\": 0, \"max_length\": 142,"
+                 "\"early_stopping\": true, \"forced_eos_token_id\": 2}");
+    assert_int_equal(load("auto", NULL), 0);
+    assert_int_equal(d.never.n, 3);
+    assert_memory_equal(d.never.ids, ids, sizeof(ids));
+    assert_memory_equal(d.never.lengths, lengths, sizeof(lengths));
+    assert_string_equal(d.ignored, "num_beams, no_repeat_ngram_size, begin_suppress_tokens");
+    assert_printed("\"min_new_tokens\":6");
+    struct ask q = {.max_new_tokens = {true, 4}};
+    defaults_apply(&d, &q);
+    assert_true(q.min_new_tokens.set && q.min_new_tokens.v == 4);
+    q = (struct ask){.min_new_tokens = {true, 0}};
+    defaults_apply(&d, &q);
+    assert_int_equal(q.min_new_tokens.v, 0);
+    defaults_free(&d);
+    assert_int_equal(load("none", NULL), 0);
+    assert_true(!d.never.n && !*d.ignored);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        write_config(wrong[i][0]);
+        assert_int_equal(load("auto", NULL), -1);
+        if (!strstr(e.msg, wrong[i][1]))
+            fail_msg("wanted %s, got %s", wrong[i][1], e.msg);
+        defaults_free(&d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_models_file_is_read),
-        cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(a_request_goes_first),
-        cmocka_unit_test(a_temperature_of_0_is_greedy),
+        cmocka_unit_test(the_models_file_is_read), cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(a_request_goes_first),    cmocka_unit_test(a_temperature_of_0_is_greedy),
+        cmocka_unit_test(tokens_that_never_come),
     };
     if (!mkdtemp(dir))
         return 1;
