@@ -82,7 +82,8 @@ static void read_stage(struct config *c, struct sizes *z, uint32_t i, double rat
                         .padding = of_list(c, "patch_padding", i, padding, CONV_MAX_SIZE),
                         .norm_first = of_list(c, "patch_prenorm", i, first, 1)};
     s->mlp = (uint32_t)(s->width * ratio);
-    if (!s->width || !s->heads || !s->groups || !s->mlp || s->width % s->heads || s->width % s->groups)
+    if (!s->width || !s->heads || !s->groups || !s->mlp || s->width % s->heads ||
+        s->width % s->groups)
         config_fail(c, "`embed_dim`, `num_heads` and `num_groups` disagree");
     if (!s->stride || s->patch % 2 == 0 || s->padding != s->patch / 2)
         config_fail(c, "`patch_padding` must be half of an odd `patch_size`");
