@@ -248,11 +248,11 @@ static void configure(struct config *c, struct encoder_spec *s)
     s->conv.norm = (struct norm_spec){.kind = NORM_LAYER, .eps = 1e-5F};
     s->conv.side = reserved_side(c, &z);
     s->conv.queries = true; /* the mean has no place */
-    for (uint16_t i = 0; i < z.n; i++) {
-        embed(&s->conv, &z.stage[i], i);
-        for (uint16_t k = 0; k < z.stage[i].depth; k++) {
-            block(&s->conv, &z, i, k, SPATIAL, true);
-            block(&s->conv, &z, i, k, CHANNEL, false);
+    for (uint32_t i = 0; i < z.n; i++) {
+        embed(&s->conv, &z.stage[i], (uint16_t)i);
+        for (uint32_t k = 0; k < z.stage[i].depth; k++) {
+            block(&s->conv, &z, (uint16_t)i, (uint16_t)k, SPATIAL, true);
+            block(&s->conv, &z, (uint16_t)i, (uint16_t)k, CHANNEL, false);
         }
     }
     project(&s->conv, c, s->width);
