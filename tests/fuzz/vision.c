@@ -62,7 +62,8 @@ static void check_spec(const struct encoder_spec *s)
     for (uint32_t i = 0; i < s->n_sides; i++)
         require(s->side_at[i] < b->n_layers);
     require(s->resample.depth <= ENCODER_MAX_SAMPLERS);
-    check_projection(&s->project);
+    if (s->project.n_linears || !s->conv.n) /* steps may project by themselves */
+        check_projection(&s->project);
 }
 
 /* Patches of the plan, if the tower takes it: each is in its crop, and contributes to features. */
@@ -130,6 +131,8 @@ static void check_pictures(const struct vision *v, const struct encoder_spec *to
     }
     if (vision_plan(v, 60, 40, &p, &e) == 0 && p.n_features < 4096)
         vision_expand(v, &p, n ? data[0] : 0, &text);
+    if (vision_text(v, (const char *)data, n, &text, &e))
+        require(e.msg[0] && !strchr(e.msg, '\n'));
     buf_free(&text);
 }
 

@@ -82,7 +82,8 @@ static void read_stage(struct config *c, struct sizes *z, uint32_t i, double rat
                         .padding = of_list(c, "patch_padding", i, padding, CONV_MAX_SIZE),
                         .norm_first = of_list(c, "patch_prenorm", i, first, 1)};
     s->mlp = (uint32_t)(s->width * ratio);
-    if (!s->width || !s->heads || !s->groups || s->width % s->heads || s->width % s->groups)
+    if (!s->width || !s->heads || !s->groups || !s->mlp || s->width % s->heads ||
+        s->width % s->groups)
         config_fail(c, "`embed_dim`, `num_heads` and `num_groups` disagree");
     if (!s->stride || s->patch % 2 == 0 || s->padding != s->patch / 2)
         config_fail(c, "`patch_padding` must be half of an odd `patch_size`");
@@ -247,11 +248,11 @@ static void configure(struct config *c, struct encoder_spec *s)
     s->conv.norm = (struct norm_spec){.kind = NORM_LAYER, .eps = 1e-5F};
     s->conv.side = reserved_side(c, &z);
     s->conv.queries = true; /* the mean has no place */
-    for (uint16_t i = 0; i < z.n; i++) {
-        embed(&s->conv, &z.stage[i], i);
-        for (uint16_t k = 0; k < z.stage[i].depth; k++) {
-            block(&s->conv, &z, i, k, SPATIAL, true);
-            block(&s->conv, &z, i, k, CHANNEL, false);
+    for (uint32_t i = 0; i < z.n; i++) {
+        embed(&s->conv, &z.stage[i], (uint16_t)i);
+        for (uint32_t k = 0; k < z.stage[i].depth; k++) {
+            block(&s->conv, &z, (uint16_t)i, (uint16_t)k, SPATIAL, true);
+            block(&s->conv, &z, (uint16_t)i, (uint16_t)k, CHANNEL, false);
         }
     }
     project(&s->conv, c, s->width);

@@ -252,6 +252,10 @@ static uint32_t queries_of(struct config *c, uint32_t patches, uint32_t *most)
     const cJSON *list = json_get(c->file, "projector_patch_to_query_dict"), *at;
     uint32_t found = !list && patches == 4900 ? 256 : !list && patches == 1225 ? 128 : 0;
     *most = list ? 0 : 256;
+    if (list && !cJSON_IsObject(list)) {
+        config_fail(c, "`projector_patch_to_query_dict` must be an object");
+        return 1;
+    }
     cJSON_ArrayForEach(at, list)
     {
         const double n = cJSON_IsNumber(at) ? at->valuedouble : 0;
