@@ -29,6 +29,7 @@ BEYOND_A_SCHEMA = [
     r"you must use sampling when `best_of` is > 1|`seed` must not be set when `best_of` > 1",
     r"`dry_sequence_breakers` must have 1 to 256 bytes each",
     r"`best_of` must be|`best_of` greater than `n` is not supported when streaming",
+    r"`prompt` cannot be empty",  # no token stands before it, or none is wanted
     r"Suffix is not supported|`echo` cannot be used with `suffix`|`suffix` needs a `prompt` that is text",
     r"`min_tokens` must be <= `max_tokens`",
     r"content of type `input_image` is not supported|image inputs are not supported by this model",
