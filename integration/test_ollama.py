@@ -130,6 +130,9 @@ def test_loading_asks_for_nothing(demo):
         a = one(demo, "/api/chat", **body, keep_alive="5m")
         assert (a["done"], a["done_reason"], a["message"]["content"]) == (True, "load", "")
     assert one(demo, "/api/generate")["done_reason"] == "load"
+    # as ollama's own client loads and unloads
+    empty = {"prompt": "", "suffix": "", "system": "", "template": "", "format": ""}
+    assert one(demo, "/api/generate", **empty, keep_alive=0)["done_reason"] == "load"
 
 
 def sizes_of(path):

@@ -432,6 +432,9 @@ def test_samplers_under_names_of_other_servers(s):
 
     assert text(typical_p=0.2) == tgi(typical_p=0.2) != text()
     assert text(repeat_penalty=1.8) == text(repetition_penalty=1.8) != text()
+    assert text(repeat_penalty=1.8, repeat_last_n=0) == text()  # of no token
+    assert text(repetition_penalty=1.3, repeat_penalty=1.8) == text(repetition_penalty=1.3)
+    assert text(guidance_scale=1, negative_prompt="bad") == text()  # guidance is off
     assert text(min_p=1) == text(temperature=0)
     r = s.post("/v1/completions", {**ask, "repeat_penalty": 1.8, "repeat_last_n": 64})
     assert r.status_code == 200 and "repeat_last_n" in r.headers["warning"]

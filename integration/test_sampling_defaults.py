@@ -77,7 +77,7 @@ def test_tokens_that_the_model_excludes(tmp_path):
         ids, eos = choice["token_ids"], config["eos_token_id"]
         chat = {"messages": [{"role": "user", "content": "Hello!"}], "temperature": 0}
         length = s.post("/v1/chat/completions", chat).json()["usage"]["completion_tokens"]
-    never = {"suppress_tokens": [ids[0], 10**6], "bad_words_ids": [ids[1:3]], "min_new_tokens": length + 4, "no_repeat_ngram_size": 3}
+    never = {"suppress_tokens": [ids[0], 10**6], "bad_words_ids": [ids[1:3], [eos]], "min_new_tokens": length + 4, "no_repeat_ngram_size": 3}
     (tmp_path / "generation_config.json").write_text(json.dumps({**config, **never}))
     with Service(tmp_path) as s:
         s.wait_log("no_repeat_ngram_size")
@@ -89,6 +89,10 @@ def test_tokens_that_the_model_excludes(tmp_path):
         assert ids[0] not in more
         assert s.post("/v1/chat/completions", chat).json()["usage"]["completion_tokens"] > length
         assert completion(s, temperature=0, max_tokens=3)[1] == 3
+        # a stop sequence does not wait for the model's least number of tokens
+        free = s.post("/v1/chat/completions", chat).json()["choices"][0]["message"]["content"]
+        stopped = s.post("/v1/chat/completions", {**chat, "stop": [free[4:7]]}).json()
+        assert stopped["usage"]["completion_tokens"] < length
         assert eos not in completion(s, temperature=0, max_tokens=length, return_token_ids=True)[0]["token_ids"]
         tgi = {"inputs": PROMPT, "parameters": {"max_new_tokens": 1, "details": True}}
         assert s.post("/generate", tgi).json()["details"]["tokens"][0]["id"] == ids[0]  # TGI's routes do not read the file

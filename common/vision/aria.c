@@ -1,6 +1,7 @@
 /* Aria (arXiv 2410.05993): an image whose longer side is that of a square. Only patches that have a
  * part of it are seen; the number of tokens depends on the square. */
 #include "common/json.h"
+#include "common/tokenizer/tokenizer.h"
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
@@ -38,6 +39,8 @@ static void load(struct vision *v, struct vision_settings *s)
         vision_settings_fail(s, "%s: split_image must be false", s->pixels.name);
     v->token = vision_read_token(s, vision_key(s, "image_token_index", "image_token_id"), "<|img|>",
                                  9, v->marker);
+    if (s->t && tokenizer_id(s->t, "<fim_prefix>") >= 0 && tokenizer_id(s->t, "<fim_suffix>") >= 0)
+        snprintf(v->around, sizeof(v->around), "<fim_prefix>%s<fim_suffix>", v->marker);
 }
 
 static uint32_t whole(uint32_t n, uint32_t patch) { return (n + patch - 1) / patch * patch; }

@@ -22,6 +22,9 @@ static void load(struct vision *v, struct vision_settings *s)
     const struct vision_section text = vision_inside(&s->config, "text_config");
     if (strcmp(json_str(text.o, "model_type", "opt"), "opt") != 0)
         vision_settings_fail(s, "config.json: images beside a text model that is not OPT");
+    const double hidden = json_num(text.o, "hidden_size", 768);
+    if (json_num(text.o, "word_embed_proj_dim", hidden) != hidden)
+        vision_settings_fail(s, "config.json: images beside a projection of embeddings");
 }
 
 static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
@@ -41,7 +44,7 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
 
 static struct vision_frame frame(const struct vision *v)
 {
-    return (struct vision_frame){v->blip2.bos, "", true};
+    return (struct vision_frame){v->blip2.bos, "", true, true};
 }
 
 const struct vision_family vision_blip2 = {

@@ -33,6 +33,8 @@ static void load(struct vision *v, struct vision_settings *s)
     struct vision_florence2 *f = &v->florence2;
     vision_read_format(s, &v->format, &d);
     f->side = vision_side(s, &s->pixels, "size", 768);
+    if (f->side > 768) /* the tower's memory is reserved for this size */
+        vision_settings_fail(s, "%s: size must be at most 768", s->pixels.name);
     f->tokens = vision_u32(s, &s->pixels, "image_seq_length", 577, 1, 1 << 14);
     if (vision_flag(&s->pixels, "do_center_crop", false))
         vision_settings_fail(s, "%s: do_center_crop must be false", s->pixels.name);
@@ -58,7 +60,7 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
 
 static struct vision_frame frame(const struct vision *v)
 {
-    return (struct vision_frame){v->florence2.bos, v->florence2.eos, true};
+    return (struct vision_frame){v->florence2.bos, v->florence2.eos, true, true};
 }
 
 /* The text without every `word`, and without space at its ends. */

@@ -37,7 +37,7 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
 
 static struct vision_frame frame(const struct vision *v)
 {
-    return (struct vision_frame){v->paligemma.bos, "\n", true};
+    return (struct vision_frame){v->paligemma.bos, "\n", true, false};
 }
 
 const struct vision_family vision_paligemma = {.types = {"paligemma"},

@@ -192,7 +192,7 @@ void vision_expand(const struct vision *v, const struct vision_plan *p, uint32_t
 
 struct vision_frame vision_frame(const struct vision *v)
 {
-    return v->family->frame ? v->family->frame(v) : (struct vision_frame){"", "", false};
+    return v->family->frame ? v->family->frame(v) : (struct vision_frame){"", "", false, false};
 }
 
 int vision_text(const struct vision *v, const char *text, size_t n, struct buf *out, struct err *e)

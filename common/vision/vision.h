@@ -152,6 +152,7 @@ void vision_expand(const struct vision *v, const struct vision_plan *p, uint32_t
 struct vision_frame {
     const char *behind, *end; /* live as long as v */
     bool bare;                /* the tokenizer adds no special tokens to such a prompt */
+    bool first;               /* images precede all text, wherever the request has them */
 };
 struct vision_frame vision_frame(const struct vision *v);
 /* Appends what is read instead of the text behind the last image of a prompt: in most families the

@@ -1,4 +1,5 @@
 /* conv_channels.c - attention over channels, and rows that change their number or get positions. */
+#include "common/multiversion.h"
 #include "model-server/encoder/conv.h"
 #include <math.h>
 #include <string.h>
@@ -6,8 +7,8 @@
 enum { ROWS_OF_SUM = 128 }; /* of a partial sum, which keeps long sums exact */
 
 /* Adds the products of channel `q` with `dim` channels, of n rows that are `step` numbers apart. */
-static void add_products(float *sum, const float *q, const float *k, size_t step, size_t n,
-                         uint32_t dim)
+MULTIVERSION_FMA static void add_products(float *restrict sum, const float *q, const float *k,
+                                          size_t step, size_t n, uint32_t dim)
 {
     for (size_t r = 0; r < n; r++)
         for (uint32_t i = 0; i < dim; i++)

@@ -37,11 +37,12 @@ static void need_step(const struct conv_step *c, const struct conv_shape *shape,
     grow(&n->grid[c->to], conv_floats(out));
     if (c->add)
         grow(&n->rows, out.channels);
-    if (c->kind == CONV_DENSE && tower_conv_on_host(c))
+    if (c->kind == CONV_DENSE && tower_conv_on_host(c)) {
         grow(&n->cols, (size_t)c->size * c->size * in.channels);
+        grow(&n->host_out, (size_t)c->size * c->size * in.channels);
+    }
     if (tower_conv_on_host(c)) {
         grow(&n->host[0], conv_floats(in));
-        grow(&n->host_out, (size_t)c->size * c->size * in.channels);
         grow(&n->host_out, out.channels);
     }
     if (c->kind == CONV_CHANNELS)

@@ -94,6 +94,7 @@ static int begin_images(struct pictures *p, uint32_t *n, struct err *e)
         struct medium *m = p->current[i];
         if (!m->picture.rgb)
             continue;
+        free(m->seen); /* of a pass that failed */
         m->seen = malloc((size_t)m->plan.n_features * tower_row(p->o.tower) * sizeof(float));
         if (!m->seen)
             return err_nomem(e);

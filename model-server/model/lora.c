@@ -33,7 +33,7 @@ static bool is_float(const cJSON *v)
  * it loads such an adapter, unless it was converted before. */
 static int check_start(const struct lora_config *c, struct err *e)
 {
-    static const char *const methods[] = {"pissa", "corda", "olora", "loftq", "lora_ga"};
+    static const char *const methods[] = {"pissa", "corda", "olora", "lora_ga", "loftq"};
     const char *start = json_str(c->root, "init_lora_weights", "");
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
         if (!strncasecmp(start, methods[i], strlen(methods[i])))

@@ -164,7 +164,7 @@ void defaults_apply(const struct sampling_defaults *d, struct ask *q)
     if (d->max_new_tokens.set &&
         (!q->max_new_tokens.set || q->max_new_tokens.v > d->max_new_tokens.v))
         q->max_new_tokens = d->max_new_tokens;
-    if (!q->min_new_tokens.set) {
+    if (!q->min_new_tokens.set && !q->n_stop && !q->n_stop_token_ids) { /* they would wait, too */
         q->min_new_tokens = d->min_new_tokens;
         if (q->max_new_tokens.set && q->min_new_tokens.v > q->max_new_tokens.v)
             q->min_new_tokens.v = q->max_new_tokens.v;

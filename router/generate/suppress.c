@@ -18,6 +18,20 @@ static int refuse(const char *where, const char *key, const char *words, struct 
                    key, words);
 }
 
+/* A sequence of the end token alone: transformers drops it, as no answer would end. */
+static bool is_end(const cJSON *v, const cJSON *ends)
+{
+    const cJSON *one = cJSON_IsArray(v) ? v->child : NULL;
+    if (!cJSON_IsNumber(one) || one->next)
+        return false;
+    if (cJSON_IsNumber(ends))
+        return ends->valuedouble == one->valuedouble;
+    for (const cJSON *k = json_first(ends); k; k = k->next)
+        if (cJSON_IsNumber(k) && k->valuedouble == one->valuedouble)
+            return true;
+    return false;
+}
+
 /* One sequence: a list of tokens, or a token. False: it is something else. */
 static bool add(struct suppress_list *l, const cJSON *v)
 {
@@ -47,7 +61,9 @@ int suppress_read(const cJSON *o, const char *where, struct bad_words *out, stru
         if (list && !cJSON_IsArray(list))
             rc = refuse(where, keys[i], "a list", e);
         for (const cJSON *v = json_first(list); v && rc == 0; v = v->next)
-            if (cJSON_IsArray(v) == (i == 0) || !add(&l, v))
+            if (is_end(v, json_get(o, "eos_token_id")))
+                continue;
+            else if (cJSON_IsArray(v) == (i == 0) || !add(&l, v))
                 rc = refuse(where, keys[i],
                             i ? "up to 10000 lists of tokens" : "a list of up to 10000 tokens", e);
     }
@@ -107,9 +123,21 @@ void suppress_ignored(const cJSON *o, char *out, size_t n)
     }
 }
 
+static bool all_below(const struct bad_words *w, uint32_t vocab_size)
+{
+    for (uint32_t i = 0; i < w->n_ids; i++)
+        if (w->ids[i] >= vocab_size)
+            return false;
+    return true;
+}
+
 int suppress_join(const struct bad_words *more, uint32_t vocab_size, struct arena *a,
                   struct bad_words *w, struct err *e)
 {
+    if (!w->n && all_below(more, vocab_size)) {
+        *w = *more;
+        return 0;
+    }
     uint32_t *ids = ARENA_NEW(a, uint32_t, w->n_ids + (size_t)more->n_ids);
     uint32_t *lengths = ARENA_NEW(a, uint32_t, w->n + (size_t)more->n);
     if (!ids || !lengths)

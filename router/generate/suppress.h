@@ -13,7 +13,8 @@ void suppress_free(struct bad_words *w);
 /* Writes the names of members that would change an answer in transformers and have no effect here,
  * separated by ", ". As many as fit; "": there are none. */
 void suppress_ignored(const cJSON *o, char *out, size_t n);
-/* Appends those of `more` whose tokens are all below `vocab_size` to *w, in the arena. */
+/* Appends those of `more` whose tokens are all below `vocab_size` to *w, in the arena, or shares
+ * `more`, which must outlive *w. */
 int suppress_join(const struct bad_words *more, uint32_t vocab_size, struct arena *a,
                   struct bad_words *w, struct err *e);
 #endif

@@ -135,14 +135,18 @@ static int expand(const struct media *m, const struct ask *q, const struct mark 
                   struct arena *a, struct media_prompt *out, struct err *e)
 {
     const struct vision_frame f = vision_frame(m->vision);
-    struct buf b = BUF_INIT;
+    struct buf b = BUF_INIT, behind = BUF_INIT; /* behind: the text that follows the images */
     size_t at = 0;
     for (uint32_t i = 0; i < out->n_media; at = mark[i].at + mark[i].n, i++) {
-        buf_add(&b, q->inputs + at, mark[i].at - at);
+        buf_add(f.first ? &behind : &b, q->inputs + at, mark[i].at - at);
         put_picture(m, q, out->v[i], i, &b);
     }
+    buf_add(&behind, q->inputs + at, q->n_inputs - at);
     buf_str(&b, f.behind);
-    if (vision_text(m->vision, q->inputs + at, q->n_inputs - at, &b, e) != 0) {
+    const int rc = vision_text(m->vision, behind.p ? behind.p : "", behind.len, &b, e);
+    b.oom |= behind.oom;
+    buf_free(&behind);
+    if (rc != 0) {
         buf_free(&b);
         return -1;
     }

@@ -22,6 +22,7 @@ static void add_options(struct body *b, cJSON *to, const cJSON *options)
         {"top_k", "top_k"},
         {"top_p", "top_p"},
         {"min_p", "min_p"},
+        {"typical_p", "typical_p"},
         {"seed", "seed"},
         {"stop", "stop"},
         {"repeat_penalty", "repetition_penalty"},
@@ -222,12 +223,14 @@ int ollama_generate_body(struct call *c, struct ollama *o, struct err *e)
     const char *prompt = body_str(&b, body_root(&b), "prompt", false);
     const char *system = body_str(&b, body_root(&b), "system", false);
     cJSON *to = cJSON_CreateObject();
-    o->load = !prompt || (!*prompt && !json_get(b.root, "suffix"));
     const char *suffix = body_str(&b, body_root(&b), "suffix", false);
     const bool fill = suffix && *suffix; /* completion of code: no message */
+    o->load = !fill && (!prompt || !*prompt);
     o->raw = body_opt_bool(&b, body_root(&b), "raw", false) || fill;
     check_think(&b, json_get(b.root, "think"));
     refuse(&b);
+    if (fill && ((system && *system) || json_first(json_get(b.root, "images"))))
+        body_fail(&b, body_root(&b), "suffix", "`suffix` cannot be used with `system` or `images`");
     if (o->raw) {
         cJSON_AddStringToObject(to, "prompt", prompt ? prompt : "");
         if (fill)

@@ -2,6 +2,7 @@
 #include "router/api/ollama/ollama.h"
 #include "router/body/body.h"
 #include "router/chat/chat.h"
+#include "router/chat/fim.h"
 #include "router/http/route.h"
 #include <inttypes.h>
 #include <string.h>
@@ -16,6 +17,7 @@ static void capabilities(struct buf *out, const struct edge *g)
     }
     buf_str(out, "\"completion\"");
     buf_str(out, with_tools.tools ? ",\"tools\"" : "");
+    buf_str(out, fim_style(g->tokenizer) ? ",\"insert\"" : "");
     buf_str(out, chat_style(g->chat, false).reasoning ? ",\"thinking\"" : "");
     buf_str(out, l->takes_images && g->vision ? ",\"vision\"" : "");
 }
@@ -68,7 +70,8 @@ const struct route route_ollama_show = {
     .paths = {"/api/show"},
     .errors = ERRORS_OLLAMA,
     .any_type = true,
-    .summary = "What Ollama's clients ask of a model: `capabilities` (completion, tools, thinking, "
+    .summary = "What Ollama's clients ask of a model: `capabilities` (completion, tools, insert, "
+               "thinking, "
                "vision, embedding), the chat template, and the length of the context, family, "
                "number of parameters and format of the weights.",
     .body = "`model`",

@@ -4,15 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* llama-server's name of repetition_penalty, on its /v1 as well. */
+/* llama-server's name of repetition_penalty, on its /v1 as well; of the last 0 tokens: none. */
 static void read_repeat_penalty(struct body *b, struct object root, struct ask *q)
 {
     const struct opt_f32 penalty = body_f32(b, root, "repeat_penalty");
     if (penalty.set && penalty.v <= 0)
         body_fail(b, root, "repeat_penalty", "`repeat_penalty` must be strictly positive");
-    if (penalty.set && (penalty.v != 1 || !q->repetition_penalty.set))
-        q->repetition_penalty = penalty;
-    if (penalty.set && penalty.v != 1 && json_get(root.json, "repeat_last_n"))
+    const bool off = json_num(root.json, "repeat_last_n", -1) == 0;
+    if (!penalty.set || off || q->repetition_penalty.set)
+        return;
+    q->repetition_penalty = penalty;
+    if (penalty.v != 1 && json_get(root.json, "repeat_last_n"))
         body_warn(b, "repeat_last_n: the penalty is on all tokens of prompt and answer");
 }
 
@@ -79,7 +81,6 @@ static void refuse_unknown(struct body *b, struct object root)
         {"eta_cutoff", 0},
         {"penalty_alpha", 0},
         {"guidance_scale", 1},
-        {"negative_prompt", 0},
         {"num_beams", 1},
         {"no_repeat_ngram_size", 0},
         {"encoder_repetition_penalty", 1},
