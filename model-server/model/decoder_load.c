@@ -98,7 +98,7 @@ static float gate_of(struct loader *l, enum role role, uint32_t layer)
 }
 
 /* The input of all heads, or of the router, passes through it: it keeps its numbers. */
-static struct norm_gate load_norm_gate(struct loader *l, enum role down, int layer, uint32_t *most)
+static struct norm_gate load_norm_gate(struct loader *l, enum role down, int layer)
 {
     const uint32_t hidden = l->d->spec.hidden, rank = l->d->spec.norm_gate;
     struct norm_gate y;
@@ -106,17 +106,25 @@ static struct norm_gate load_norm_gate(struct loader *l, enum role down, int lay
     y.down = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
     p = loader_part(l, down + 1, layer, NO_EXPERT, false, hidden, rank);
     y.up = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
-    *most = rank + hidden > *most ? rank + hidden : *most;
     return y;
+}
+
+/* Such a gate works where its sublayer will. */
+static void take_gate_width(struct decoder *d)
+{
+    const uint32_t width = d->spec.norm_gate ? d->spec.norm_gate + d->spec.hidden : 0;
+    d->mixer_width = width > d->mixer_width ? width : d->mixer_width;
+    d->ffn_width = width > d->ffn_width ? width : d->ffn_width;
 }
 
 static void load_norm_gates(struct loader *l, struct layer *y, int layer)
 {
     if (!l->d->spec.norm_gate)
         return;
-    y->mixer_gate = load_norm_gate(l, W_ATTN_NORM_DOWN, layer, &l->d->mixer_width);
+    take_gate_width(l->d);
+    y->mixer_gate = load_norm_gate(l, W_ATTN_NORM_DOWN, layer);
     if (l->d->spec.layers[layer].moe)
-        y->ffn_gate = load_norm_gate(l, W_MLP_NORM_DOWN, layer, &l->d->ffn_width);
+        y->ffn_gate = load_norm_gate(l, W_MLP_NORM_DOWN, layer);
 }
 
 static void load_layer(struct loader *l, uint32_t at)
@@ -311,6 +319,7 @@ void decoder_load_outer(struct loader *l)
     if (begin(l))
         l->failed = true;
     loader_drop(l);
+    take_gate_width(d);
     for (uint32_t i = 0; !l->failed && i < d->spec.n_layers; i++) { /* scratch is for any layer */
         const struct layer_spec *ls = &d->spec.layers[i];
         if (ls->mixer != MIXER_NONE)

@@ -50,6 +50,8 @@ static int load_eos(struct model *m, const char *dir, struct err *e)
         int rc = read_eos(path, root, m->d.spec.vocab, ids, &n, e);
         if (rc == 0 && n == 0)
             rc = read_eos(path, model_file_text_config(root), m->d.spec.vocab, ids, &n, e);
+        if (rc == 0 && n == 0) /* of an encoder and a decoder, each with an object of its own */
+            rc = read_eos(path, json_get(root, "decoder"), m->d.spec.vocab, ids, &n, e);
         cJSON_Delete(root);
         if (rc != 0)
             return -1;

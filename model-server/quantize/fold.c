@@ -58,10 +58,11 @@ static const enum role of_mixer[] = {W_QKV,
                                      W_MIX_BETA_DECAY,
                                      W_MIX_DECAY_DOWN,
                                      W_MIX_Z_DOWN,
-                                     W_ATTN_GATE};
+                                     W_ATTN_GATE,
+                                     W_ATTN_NORM_DOWN};
 static const enum role of_ffn[] = {
-    W_GATE_UP, W_GATE,        W_UP,        W_ROUTER,         W_MOE_GATE_UP,    W_MOE_GATE,
-    W_MOE_UP,  W_SHARED_GATE, W_SHARED_UP, W_SHARED_GATE_UP, W_SHARED_GATE_OUT};
+    W_GATE_UP, W_GATE,        W_UP,        W_ROUTER,         W_MOE_GATE_UP,     W_MOE_GATE,
+    W_MOE_UP,  W_SHARED_GATE, W_SHARED_UP, W_SHARED_GATE_UP, W_SHARED_GATE_OUT, W_MLP_NORM_DOWN};
 enum {
     N_OF_MIXER = sizeof(of_mixer) / sizeof(of_mixer[0]),
     N_OF_FFN = sizeof(of_ffn) / sizeof(of_ffn[0])

@@ -36,6 +36,9 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->moe.score = MOE_SIGMOID;
     s->moe.select_bias = s->moe.group_pairs = true;
     config_deepseek_moe(c, s);
+    s->moe.shared_ffn = s->moe.ffn * config_u32_or(c, "n_shared_experts", 1, 0, 64);
+    if (!json_get(c->root, "n_group") != !json_get(c->root, "topk_group"))
+        config_fail(c, "`n_group` and `topk_group` belong together");
     s->moe.scale = (float)config_num_or(c, "routed_scaling_factor", 2.5);
     config_mlp_layer_types(c, s, config_u32_or(c, "first_k_dense_replace", 1, 0, SPEC_MAX_LAYERS));
     s->norm_gate = config_u32_or(c, "gated_norm_rank", 16, 1, 1u << 16);

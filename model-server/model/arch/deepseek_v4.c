@@ -48,6 +48,9 @@ static uint32_t every(struct config *c, int kind)
 static void layers(struct config *c, struct decoder_spec *s)
 {
     const cJSON *word = config_layer_list(c, s, "layer_types");
+    const cJSON *ratios = json_get(c->root, "compress_ratios");
+    if (!word && ratios && cJSON_GetArraySize(ratios) < (int)s->n_layers)
+        config_fail(c, "`compress_ratios` must have a number for each layer");
     const uint32_t window = config_u32_or(c, "sliding_window", 128, 1, 1u << 30);
     for (uint32_t i = 0; i < s->n_layers; i++, word = word ? word->next : NULL) {
         struct layer_spec *l = &s->layers[i];
@@ -131,6 +134,8 @@ static void attention(struct config *c, struct decoder_spec *s)
     m->index_top = config_u32_or(c, "index_topk", 512, 1, 1u << 20);
     if (m->rope % 2 || m->rope > m->index_dim)
         config_fail(c, "`qk_rope_head_dim` must be even and at most `index_head_dim`");
+    if ((uint64_t)m->groups * m->o_rank > 1u << 24)
+        config_fail(c, "`o_groups` * `o_lora_rank` must be at most 2^24");
     if (s->n_heads % m->groups)
         config_fail(c, "`o_groups` must divide `num_attention_heads`");
     if (s->n_kv_heads != 1)

@@ -60,10 +60,13 @@ static void configure(struct config *c, struct decoder_spec *s)
 static void configure_decoder(struct config *c, struct decoder_spec *s)
 {
     configure_stack(c, s, "decoder");
+    if (c->rope_scaling)
+        config_fail(c, "--rope-scaling is not supported for models with an encoder");
     if (c->failed)
         return;
     s->start = config_u32_or(c, "bos_token_id", 2, 0, s->vocab - 1);
     c->root = c->file;
+    s->start = config_u32_or(c, "bos_token_id", s->start, 0, s->vocab - 1);
     s->start = config_u32_or(c, "decoder_start_token_id", s->start, 0, s->vocab - 1);
     if (s->start >= s->vocab)
         config_fail(c, "`decoder_start_token_id` is missing");

@@ -220,6 +220,8 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"\"conv_kernel_size\":4,\"conv_act\":\"gelu\"", DEBERTA, "`conv_kernel_size` must be odd"},
         {"\"conv_kernel_size\":3,\"conv_act\":\"gelu\",\"conv_groups\":2", DEBERTA,
          "`conv_groups`: only 1"},
+        {"\"n_group\":2", AXK2, "`n_group` and `topk_group` belong together"},
+        {"\"compress_ratios\":[0]", DEEPSEEK_V4, "`compress_ratios` must have a number for each"},
         {"\"architectures\":[\"T5GemmaModel\"]", "\"model_type\":\"t5gemma\"",
          "`T5GemmaModel`: only T5GemmaEncoderModel"},
         {"\"architectures\":[\"T5GemmaEncoderModel\"]", "\"model_type\":\"t5gemma\"",
