@@ -22,7 +22,7 @@ static int refuse(const char *where, const char *key, const char *words, struct 
 static bool is_end(const cJSON *v, const cJSON *ends)
 {
     const cJSON *one = cJSON_IsArray(v) ? v->child : NULL;
-    if (!cJSON_IsNumber(one) || one->next)
+    if (!one || one->next || !cJSON_IsNumber(one))
         return false;
     if (cJSON_IsNumber(ends))
         return ends->valuedouble == one->valuedouble;
