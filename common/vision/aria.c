@@ -60,10 +60,4 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
     return 0;
 }
 
-static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
-{
-    vision_repeat(out, v->marker, p->n_features);
-}
-
-const struct vision_family vision_aria = {
-    .types = {"aria"}, .load = load, .plan = plan, .expand = expand};
+const struct vision_family vision_aria = {.types = {"aria"}, .load = load, .plan = plan};

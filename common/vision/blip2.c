@@ -37,15 +37,10 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
     return 0;
 }
 
-static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
-{
-    vision_repeat(out, v->marker, p->n_features);
-}
-
 static struct vision_frame frame(const struct vision *v)
 {
     return (struct vision_frame){v->blip2.bos, "", true, true};
 }
 
 const struct vision_family vision_blip2 = {
-    .types = {"blip-2"}, .load = load, .plan = plan, .expand = expand, .frame = frame};
+    .types = {"blip-2"}, .load = load, .plan = plan, .frame = frame};

@@ -53,11 +53,6 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
     return 0;
 }
 
-static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
-{
-    vision_repeat(out, v->marker, p->n_features);
-}
-
 static struct vision_frame frame(const struct vision *v)
 {
     return (struct vision_frame){v->florence2.bos, v->florence2.eos, true, true};
@@ -101,9 +96,5 @@ static int text(const struct vision *v, const char *text, size_t n, struct buf *
     return 0;
 }
 
-const struct vision_family vision_florence2 = {.types = {"florence2"},
-                                               .load = load,
-                                               .plan = plan,
-                                               .expand = expand,
-                                               .frame = frame,
-                                               .text = text};
+const struct vision_family vision_florence2 = {
+    .types = {"florence2"}, .load = load, .plan = plan, .frame = frame, .text = text};

@@ -114,12 +114,6 @@ static int plan_k25(const struct vision *v, struct vision_plan *out, struct err 
     return 0;
 }
 
-static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
-{
-    vision_repeat(out, v->marker, p->n_features);
-}
-
-const struct vision_family vision_kimi_vl = {
-    .types = {"kimi_vl"}, .load = load, .plan = plan, .expand = expand};
+const struct vision_family vision_kimi_vl = {.types = {"kimi_vl"}, .load = load, .plan = plan};
 const struct vision_family vision_kimi_k25 = {
-    .types = {"kimi_k25"}, .load = load_k25, .plan = plan_k25, .expand = expand};
+    .types = {"kimi_k25"}, .load = load_k25, .plan = plan_k25};

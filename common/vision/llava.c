@@ -269,24 +269,13 @@ static int plan_onevision(const struct vision *v, struct vision_plan *out, struc
     return 0;
 }
 
-static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
-{
-    vision_repeat(out, v->marker, p->n_features);
-}
-
-const struct vision_family vision_llava = {.types = {"llava", "vipllava", "video_llava"},
-                                           .load = load_llava,
-                                           .plan = plan_llava,
-                                           .expand = expand};
+const struct vision_family vision_llava = {
+    .types = {"llava", "vipllava", "video_llava"}, .load = load_llava, .plan = plan_llava};
 const struct vision_family vision_fast_vlm = {
-    .types = {"fast_vlm"}, .load = load_fast, .plan = plan_llava, .expand = expand};
-const struct vision_family vision_got_ocr2 = {.types = {"got_ocr2", "pp_chart2table"},
-                                              .load = load_got,
-                                              .plan = plan_llava,
-                                              .expand = expand};
-const struct vision_family vision_llava_next = {.types = {"llava_next", "llava_next_video"},
-                                                .load = load_next,
-                                                .plan = plan_next,
-                                                .expand = expand};
+    .types = {"fast_vlm"}, .load = load_fast, .plan = plan_llava};
+const struct vision_family vision_got_ocr2 = {
+    .types = {"got_ocr2", "pp_chart2table"}, .load = load_got, .plan = plan_llava};
+const struct vision_family vision_llava_next = {
+    .types = {"llava_next", "llava_next_video"}, .load = load_next, .plan = plan_next};
 const struct vision_family vision_llava_onevision = {
-    .types = {"llava_onevision"}, .load = load_onevision, .plan = plan_onevision, .expand = expand};
+    .types = {"llava_onevision"}, .load = load_onevision, .plan = plan_onevision};

@@ -30,11 +30,6 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
     return 0;
 }
 
-static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
-{
-    vision_repeat(out, v->marker, p->n_features);
-}
-
 static struct vision_frame frame(const struct vision *v)
 {
     return (struct vision_frame){v->paligemma.bos, "\n", true, false};
@@ -45,5 +40,4 @@ const struct vision_family vision_paligemma = {.types = {"paligemma"},
                                                .prefix = true,
                                                .load = load,
                                                .plan = plan,
-                                               .expand = expand,
                                                .frame = frame};

@@ -138,10 +138,5 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
     return 0;
 }
 
-static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
-{
-    vision_repeat(out, v->marker, p->n_features);
-}
-
 const struct vision_family vision_perception_lm = {
-    .types = {"perception_lm"}, .load = load, .plan = plan, .expand = expand};
+    .types = {"perception_lm"}, .load = load, .plan = plan};

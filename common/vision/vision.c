@@ -187,7 +187,10 @@ void vision_expand(const struct vision *v, const struct vision_plan *p, uint32_t
 {
     if (v->family->number)
         v->family->number(v, nth, out);
-    v->family->expand(v, p, out);
+    if (v->family->expand)
+        v->family->expand(v, p, out);
+    else
+        vision_repeat(out, v->marker, p->n_features);
 }
 
 struct vision_frame vision_frame(const struct vision *v)
