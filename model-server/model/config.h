@@ -190,6 +190,9 @@ void config_kimi_delta(struct config *c, struct decoder_spec *s, uint32_t heads)
 /* The rest of gated delta layers whose heads and sizes are set; `conv`: width of the
  * convolution. */
 void config_delta_rest(struct config *c, struct decoder_spec *s, uint32_t conv);
+/* Each layer becomes two, as beside an encoder: attention to the answer, then attention to the
+ * encoder's rows and the feed-forward. `key`: the number of layers, for errors. */
+void config_pair_layers(struct config *c, struct decoder_spec *s, const char *key);
 enum { CONFIG_MOST_DIM = 1024 }; /* of keys and values of a head of recurrent layers */
 /* Every decoder_sparse_step-th layer has experts, except those in mlp_only_layers. */
 void config_sparse_layers(struct config *c, struct decoder_spec *s);

@@ -175,6 +175,22 @@ void config_deepseek_v2_moe(struct config *c, struct decoder_spec *s)
         config_fail(c, "`topk_method` %.40s is not supported", method);
 }
 
+void config_pair_layers(struct config *c, struct decoder_spec *s, const char *key)
+{
+    s->paired = s->attends_text = true;
+    if (s->n_layers > SPEC_MAX_LAYERS / 2)
+        config_fail(c, "`%s` must be at most %d", key, SPEC_MAX_LAYERS / 2);
+    if (c->failed)
+        return;
+    for (size_t i = s->n_layers; i-- > 0;) {
+        s->layers[2 * i + 1] =
+            (struct layer_spec){.mixer = MIXER_CROSS, .attn_scale = s->layers[i].attn_scale};
+        s->layers[2 * i] = s->layers[i];
+        s->layers[2 * i].no_ffn = true;
+    }
+    s->n_layers *= 2;
+}
+
 uint32_t config_shared_kv(struct config *c, struct decoder_spec *s, uint32_t def)
 {
     const uint32_t n = config_u32_or(c, "num_kv_shared_layers", def, 0, s->n_layers - 1);

@@ -52,6 +52,11 @@ int decoder_sublayer(struct decoder *d, const struct sublayer *y, const float *i
     return 0;
 }
 
+int decoder_next_step(struct decoder *d, const struct ragged *b, struct err *e)
+{
+    return d->ops->step_end(d->dev, e) || d->ops->step_begin(d->dev, b, e) ? -1 : 0;
+}
+
 /* The input of a sublayer times its gate; `work`: of the sublayer, which does not run yet. */
 static void gate_input(struct decoder *d, const struct norm_gate *g, const float *in,
                        const struct decoder_part *p, void *work)

@@ -200,12 +200,6 @@ int decoder_cross_begin(struct decoder *d, const struct ragged *b, struct err *e
     return 0;
 }
 
-/* Ends the step that was begun, and begins the step `b`. */
-static int go_to(struct decoder *d, const struct ragged *b, struct err *e)
-{
-    return d->ops->step_end(d->dev, e) || d->ops->step_begin(d->dev, b, e) ? -1 : 0;
-}
-
 int decoder_cross_layer(struct decoder *d, uint32_t i, const struct ragged *b, struct err *e)
 {
     const struct crossing *c = &d->cross;
@@ -213,12 +207,12 @@ int decoder_cross_layer(struct decoder *d, uint32_t i, const struct ragged *b, s
     struct scratch *s = &d->scratch;
     float *const x = s->x;
     if (!all) {
-        if (go_to(d, &c->marked, e))
+        if (decoder_next_step(d, &c->marked, e))
             return -1;
         d->ops->gather_out(d->dev, s->crossed, x, d->spec.hidden);
         s->x = s->crossed;
     }
-    int rc = go_to(d, &c->alone, e);
+    int rc = decoder_next_step(d, &c->alone, e);
     if (rc == 0) {
         if (norm_place_before(spec_norms(&d->spec, i)))
             d->ops->norm(d->dev, s->n, s->x, c->n, d->spec.hidden, &d->layers[i].mixer_norm);
@@ -228,9 +222,9 @@ int decoder_cross_layer(struct decoder *d, uint32_t i, const struct ragged *b, s
     if (rc)
         return -1;
     if (!all) {
-        if (go_to(d, &c->marked, e))
+        if (decoder_next_step(d, &c->marked, e))
             return -1;
         d->ops->give_rows(d->dev, x, s->crossed, d->spec.hidden, false);
     }
-    return go_to(d, b, e);
+    return decoder_next_step(d, b, e);
 }

@@ -63,6 +63,8 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
 int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e);
 int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e);
 
+/* Ends the step that was begun, and begins the step `b`. */
+int decoder_next_step(struct decoder *d, const struct ragged *b, struct err *e);
 /* Uploads rotations and factors of q for the step's positions. */
 int decoder_upload_positions(struct decoder *d, const struct ragged *b, struct err *e);
 /* Uploads b->given side by side: first the embeddings, then the rows of each layer. */

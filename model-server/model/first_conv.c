@@ -85,12 +85,6 @@ static uint32_t mark(struct first_conv *c, const struct ragged *b, int64_t by)
     return n;
 }
 
-/* Ends the step that was begun, and begins the step `b`. */
-static int go_to(struct decoder *d, const struct ragged *b, struct err *e)
-{
-    return d->ops->step_end(d->dev, e) || d->ops->step_begin(d->dev, b, e) ? -1 : 0;
-}
-
 int first_conv_run(struct decoder *d, struct first_conv *c, const struct ragged *b, struct err *e)
 {
     const uint32_t hidden = d->spec.hidden, half = c->n / 2;
@@ -105,12 +99,13 @@ int first_conv_run(struct decoder *d, struct first_conv *c, const struct ragged 
             continue;
         step.out_rows = c->rows, step.n_out = n;
         step.given = c->marks;
-        if (go_to(d, &step, e))
+        if (decoder_next_step(d, &step, e))
             return -1;
         d->ops->gather_out(d->dev, s->n, s->x, hidden);
         d->ops->linear(d->dev, s->r, s->n, n, c->w[j], NULL);
         d->ops->give_rows(d->dev, s->embedded, s->r, hidden, true);
-        if (go_to(d, b, e)) /* its marks are of the host, and the next ones overwrite them */
+        if (decoder_next_step(d, b,
+                              e)) /* its marks are of the host, and the next ones overwrite them */
             return -1;
     }
     d->ops->act(d->dev, s->embedded, b->n_tokens, hidden, d->spec.first_conv_act);

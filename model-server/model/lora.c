@@ -80,8 +80,8 @@ static int check_variants(const struct lora_config *c, struct err *e)
         return err_set(e, ERR_VALIDATION, "%s: `alpha_pattern` is no object", c->path);
     cJSON_ArrayForEach(key, pattern)
     {
-        if (key->string[strcspn(key->string + (*key->string == '^'), "^$*+?()[]{}\\|") +
-                        (*key->string == '^')])
+        const char *word = key->string + (*key->string == '^');
+        if (word[strcspn(word, "^$*+?()[]{}\\|")])
             return err_set(e, ERR_VALIDATION,
                            "%s: `alpha_pattern`: the expression `%.80s` is not supported", c->path,
                            key->string);

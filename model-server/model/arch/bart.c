@@ -86,13 +86,11 @@ static void configure_encoder(struct config *c, struct decoder_spec *s)
     s->both_ways = s->no_head = true;
 }
 
-/* A layer is two: attention to the answer, then attention to the encoder's rows and the MLP. */
 static void configure(struct config *c, struct decoder_spec *s)
 {
     const struct kin *k = kin_of(c);
     const char *start = "decoder_start_token_id";
     configure_stack(c, s, k);
-    s->paired = s->attends_text = true;
     s->bias.head = c->root == c->file;
     s->embed_norm_first = k->norm_first;
     if (k->norm_first) /* transformers has no scale before this norm */
@@ -101,13 +99,7 @@ static void configure(struct config *c, struct decoder_spec *s)
                                     : config_u32_or(c, start, k->start, 0, s->vocab - 1);
     if (s->start >= s->vocab)
         config_fail(c, "`%s` is missing", start);
-    if (s->n_layers > SPEC_MAX_LAYERS / 2)
-        config_fail(c, "`decoder_layers` must be at most %d", SPEC_MAX_LAYERS / 2);
-    s->n_layers *= c->failed ? 1 : 2;
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i] = (struct layer_spec){.attn_scale = spec_head_scale(s),
-                                           .no_ffn = i % 2 == 0,
-                                           .mixer = i % 2 ? MIXER_CROSS : MIXER_ATTENTION};
+    config_pair_layers(c, s, "decoder_layers");
 }
 
 #define KEYS(stack)                                                                                \

@@ -99,21 +99,19 @@ static void configure_head(struct config *c, struct decoder_spec *s)
         s->logit_scale = 1 / sqrtf((float)s->hidden);
 }
 
-/* A layer is two: attention to the answer, then attention to the encoder's rows and the MLP. */
 static void configure_decoder(struct config *c, struct decoder_spec *s)
 {
     const uint32_t encoder = config_u32(c, "num_layers", 1, SPEC_MAX_LAYERS / 2);
     configure_stack(c, s);
     configure_head(c, s);
-    s->paired = s->attends_text = true;
     s->start = config_u32_or(c, "decoder_start_token_id",
                              config_u32_or(c, "pad_token_id", 0, 0, s->vocab - 1), 0, s->vocab - 1);
     /* a text and an answer as long as those of the training; a bias by distance has no end */
     s->max_positions = 2 * config_u32_or(c, "n_positions", 512, 1, 1u << 29);
-    s->n_layers = 2 * config_u32_or(c, "num_decoder_layers", encoder, 1, SPEC_MAX_LAYERS / 2);
-    for (uint32_t i = 0; i < s->n_layers && !c->failed; i++)
-        s->layers[i] = (struct layer_spec){
-            .attn_scale = 1, .no_ffn = i % 2 == 0, .mixer = i % 2 ? MIXER_CROSS : MIXER_ATTENTION};
+    s->n_layers = config_u32_or(c, "num_decoder_layers", encoder, 1, SPEC_MAX_LAYERS / 2);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i] = (struct layer_spec){.attn_scale = 1};
+    config_pair_layers(c, s, "num_decoder_layers");
 }
 
 #define NAMES_ATTENTION(p) [W_Q] = p ".q", [W_K] = p ".k", [W_V] = p ".v", [W_O] = p ".o"

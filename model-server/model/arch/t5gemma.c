@@ -56,7 +56,6 @@ static void configure(struct config *c, struct decoder_spec *s)
         s->layers[i].window += s->layers[i].window > 0;
 }
 
-/* A layer is two: attention to the answer, then attention to the encoder's rows and the MLP. */
 static void configure_decoder(struct config *c, struct decoder_spec *s)
 {
     configure_stack(c, s, "decoder");
@@ -71,19 +70,8 @@ static void configure_decoder(struct config *c, struct decoder_spec *s)
     if (s->start >= s->vocab)
         config_fail(c, "`decoder_start_token_id` is missing");
     s->tied = config_bool_or(c, "tie_word_embeddings", true);
-    s->paired = s->attends_text = true;
     s->max_positions *= 2; /* a text and an answer, each with positions of its own */
-    if (s->n_layers > SPEC_MAX_LAYERS / 2) {
-        config_fail(c, "`num_hidden_layers` must be at most %d", SPEC_MAX_LAYERS / 2);
-        return;
-    }
-    for (size_t i = s->n_layers; i-- > 0;) {
-        s->layers[2 * i + 1] =
-            (struct layer_spec){.mixer = MIXER_CROSS, .attn_scale = s->layers[i].attn_scale};
-        s->layers[2 * i] = s->layers[i];
-        s->layers[2 * i].no_ffn = true;
-    }
-    s->n_layers *= 2;
+    config_pair_layers(c, s, "num_hidden_layers");
 }
 
 #define NAMES_ATTENTION(p)                                                                         \
