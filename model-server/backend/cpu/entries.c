@@ -44,7 +44,7 @@ struct keep_job {
     uint32_t layer, every; /* every: of entries; 0: keys of tokens */
 };
 
-/* The row of an entry whose last position is in `slot`. */
+/* The row of an entry whose last position is number `offset` of a block. */
 static char *entry_at(const struct kv_cache *kv, uint32_t layer, uint32_t block, uint32_t offset,
                       uint32_t every)
 {

@@ -139,12 +139,7 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
         max = w.max;
         __syncthreads(); /* the weights have been read */
     }
-    float *to = a.o + ((size_t)row * a.n_heads + head) * a.v_dim;
-    const float factor = row_factor(a, head, max, sum);
-#pragma unroll
-    for (int c = 0; c < DIMS; c++)
-        if (c * THREADS + tid < a.v_dim)
-            to[c * THREADS + tid] = o[c] * factor;
+    store_head_row(a, row, head, o, max, sum);
 }
 
 extern "C" cudaError_t attn_any_launch(const struct launch *l, const void *args)

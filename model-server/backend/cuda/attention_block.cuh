@@ -26,4 +26,17 @@ template <bool MAX> static __device__ float block_fold(float v, any_shared *s)
         v = MAX ? (v > s->fold[i] ? v : s->fold[i]) : v + s->fold[i];
     return v;
 }
+
+/* Stores a head's result: o[c] of each thread, its numbers c * THREADS + threadIdx.x. */
+static __device__ __forceinline__ void store_head_row(const attn_args &a, uint32_t row,
+                                                      uint32_t head, const float *o, float max,
+                                                      float sum)
+{
+    float *to = a.o + ((size_t)row * a.n_heads + head) * a.v_dim;
+    const float factor = row_factor(a, head, max, sum);
+#pragma unroll
+    for (int c = 0; c < DIMS; c++)
+        if (c * THREADS + threadIdx.x < a.v_dim)
+            to[c * THREADS + threadIdx.x] = o[c] * factor;
+}
 #endif

@@ -39,8 +39,7 @@ static __device__ float find_key(const attn_args &a, const seen &s, uint32_t i, 
     const uint32_t offset = pos & (a.kv.block_size - 1);
     const size_t bytes = entry ? a.entry_kv.block_bytes : a.kv.block_bytes;
     const uint32_t scales = entry ? a.entry_kv.scales : a.kv.scales;
-    const char *block =
-        (entry ? a.entry_kv.k : a.kv.k) + s.table[pos >> a.kv.block_shift] * bytes;
+    const char *block = (entry ? a.entry_kv.k : a.kv.k) + s.table[pos >> a.kv.block_shift] * bytes;
     const uint32_t row = entry ? offset / a.entries : offset; /* entry_row() */
     room->block[at] = block, room->row[at] = row;
     return scales ? ((const float *)(block + scales))[row] : 1.0f;
@@ -91,12 +90,7 @@ static __global__ void __launch_bounds__(THREADS) attn_entries_kernel(attn_args 
         max = w.max;
         __syncthreads(); /* the weights have been read */
     }
-    float *to = a.o + ((size_t)row * a.n_heads + head) * a.v_dim;
-    const float factor = row_factor(a, head, max, sum);
-#pragma unroll
-    for (int c = 0; c < DIMS; c++)
-        if (c * THREADS + tid < a.v_dim)
-            to[c * THREADS + tid] = o[c] * factor;
+    store_head_row(a, row, head, o, max, sum);
 }
 
 extern "C" cudaError_t attn_entries_launch(const struct launch *l, const void *args)

@@ -232,6 +232,11 @@ struct kv_cache {
     char *data;
 };
 struct kv_view kv_view(const struct kv_cache *kv, uint32_t layer);
+/* Of the step's tokens. */
+static inline const uint32_t *kv_slots_of(const struct device *d, const struct kv_cache *kv)
+{
+    return kv->desc.windows ? d->b.window_slots : d->b.slots;
+}
 struct kv_view kv_index_view(const struct kv_cache *kv, uint32_t layer);
 /* Its block_size is rows of a block, and no power of two. */
 struct kv_view kv_entry_view(const struct kv_cache *kv, uint32_t layer, uint32_t every);

@@ -23,7 +23,7 @@ void cuda_keep(struct device *d, struct kv_cache *cache, uint32_t layer, const f
     const struct keep_args a = {.x = x,
                                 .kv = every ? kv_entry_view(cache, layer, every)
                                             : kv_view(cache, layer),
-                                .slots = cache->desc.windows ? d->b.window_slots : d->b.slots,
+                                .slots = kv_slots_of(d, cache),
                                 .span_of = d->b.span_of,
                                 .spans = d->b.spans,
                                 .tokens = d->batch->n_tokens,

@@ -237,11 +237,6 @@ void cuda_linear(struct device *d, float *y, const float *x, uint32_t rows, cons
 
 /* ---------------------------------------------------------------- attention */
 
-static const uint32_t *slots_of(const struct device *d, const struct kv_cache *kv)
-{
-    return kv->desc.windows ? d->b.window_slots : d->b.slots;
-}
-
 void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
                   const struct rope_kv *p)
 {
@@ -255,7 +250,7 @@ void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t la
                           .k_norm_bias = p->k_norm_bias,
                           .q_scale = p->q_scale,
                           .clip = p->clip,
-                          .slots = slots_of(d, kv),
+                          .slots = kv_slots_of(d, kv),
                           .tokens = d->batch->n_tokens,
                           .n_heads = p->n_heads,
                           .n_kv_heads = p->n_kv_heads,
@@ -284,7 +279,7 @@ void cuda_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache
                             .rope = p->rope,
                             .norm = p->norm,
                             .q_scale = p->q_scale,
-                            .slots = slots_of(d, cache),
+                            .slots = kv_slots_of(d, cache),
                             .kv = kv_view(cache, layer),
                             .tokens = d->batch->n_tokens,
                             .n_heads = p->n_heads,
