@@ -61,9 +61,8 @@ int suppress_read(const cJSON *o, const char *where, struct bad_words *out, stru
         if (list && !cJSON_IsArray(list))
             rc = refuse(where, keys[i], "a list", e);
         for (const cJSON *v = json_first(list); v && rc == 0; v = v->next)
-            if (is_end(v, json_get(o, "eos_token_id")))
-                continue;
-            else if (cJSON_IsArray(v) == (i == 0) || !add(&l, v))
+            if (!is_end(v, json_get(o, "eos_token_id")) &&
+                (cJSON_IsArray(v) == (i == 0) || !add(&l, v)))
                 rc = refuse(where, keys[i],
                             i ? "up to 10000 lists of tokens" : "a list of up to 10000 tokens", e);
     }
@@ -123,10 +122,10 @@ void suppress_ignored(const cJSON *o, char *out, size_t n)
     }
 }
 
-static bool all_below(const struct bad_words *w, uint32_t vocab_size)
+static bool all_below(const uint32_t *ids, uint32_t n, uint32_t vocab_size)
 {
-    for (uint32_t i = 0; i < w->n_ids; i++)
-        if (w->ids[i] >= vocab_size)
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] >= vocab_size)
             return false;
     return true;
 }
@@ -134,7 +133,7 @@ static bool all_below(const struct bad_words *w, uint32_t vocab_size)
 int suppress_join(const struct bad_words *more, uint32_t vocab_size, struct arena *a,
                   struct bad_words *w, struct err *e)
 {
-    if (!w->n && all_below(more, vocab_size)) {
+    if (!w->n && all_below(more->ids, more->n_ids, vocab_size)) {
         *w = *more;
         return 0;
     }
@@ -148,10 +147,7 @@ int suppress_join(const struct bad_words *more, uint32_t vocab_size, struct aren
     }
     const uint32_t *from = more->ids;
     for (uint32_t i = 0; i < more->n; from += more->lengths[i++]) {
-        bool known = true;
-        for (uint32_t k = 0; k < more->lengths[i]; k++)
-            known &= from[k] < vocab_size;
-        if (!known) /* it cannot be generated */
+        if (!all_below(from, more->lengths[i], vocab_size)) /* it cannot be generated */
             continue;
         memcpy(ids + w->n_ids, from, more->lengths[i] * sizeof(*ids));
         w->n_ids += more->lengths[i];
