@@ -6,11 +6,10 @@ import shutil
 
 import numpy as np
 import pytest
-from serving import Service, data, together, wait_for
+from serving import Service, data
 from stored_made import save
 from tales import answer, streams_survive_a_crash
-from test_kv_tiers import count, prompt, stored
-from test_sparse import LIMITS, asked, works
+from test_sparse import LIMITS, cached_as_computed, preempted_as_alone, read_from_a_folder, works
 
 HIDDEN, HEADS, DIM, RANK, GROUPS, O_RANK, EXPERTS, K, FFN, STREAMS = 64, 4, 32, 24, 2, 12, 6, 2, 32, 2
 INDEX_HEADS, INDEX_DIM, CHOSEN, ALL = 8, 16, 4, 10
@@ -76,53 +75,17 @@ def test_a_selection_matters(tmp_path):
 
 @pytest.mark.parametrize("num_shard", [1, 2])
 def test_a_cached_prompt_is_as_a_computed_one(tmp_path, num_shard):
-    """Alone and cold; then together, in chunks, with drafts, with prompts whose first half is cached."""
-    model = entries(tmp_path)
-    first = works(8)
-    longer = [asked(b["inputs"] + " " + prompt(100 + i, 20), i) for i, b in enumerate(first)]
-    with Service(model, num_shard, args=LIMITS) as s:
-        want = [answer(s, b) for b in first]
-    with Service(model, num_shard, args=LIMITS) as s:
-        more = [answer(s, b) for b in longer]
-    args = ["--max-batch-prefill-tokens", 40, "--target-inter-token-ms", 1, "--speculate", 3]
-    with Service(model, num_shard, args=[*LIMITS, *args]) as s:
-        assert together(s, answer, first) == want
-        before = s.metric("prefix_hit_tokens") or 0
-        assert together(s, answer, longer + first) == more + want
-        assert s.metric("prefix_hit_tokens") > before
-        wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
-        s.audit()
+    assert cached_as_computed(entries(tmp_path), num_shard)[1] > 0
 
 
 def test_preemption_changes_nothing(tmp_path):
-    """A cache for a few of the requests."""
-    model = entries(tmp_path)
-    work = [asked(b["inputs"], i, 120) for i, b in enumerate(works(12, 20))]
-    with Service(model, args=LIMITS) as s:
-        want = [answer(s, b) for b in work]
-    with Service(model, args=["--max-batch-total-tokens", 700, "--max-input-tokens", 250, "--max-total-tokens", 400]) as s:
-        for _ in range(8):  # how many run together depends on the machine's load
-            assert together(s, answer, work) == want
-            if s.metric("tgi_preemption_count", method="recompute"):
-                break
-        assert s.metric("tgi_preemption_count", method="recompute") > 0
+    preempted_as_alone(entries(tmp_path), "recompute", [])
 
 
 @pytest.mark.parametrize("num_shard", [1, 2])
 def test_lower_tiers_bring_entries(tmp_path, num_shard):
     """From a folder after a restart."""
-    model = entries(tmp_path)
-    work = works(6)
-    folder = ["--kv-offload-dir", tmp_path / "kv"]
-    with Service(model, num_shard, args=LIMITS) as s:
-        want = [answer(s, b) for b in work]
-    with Service(model, num_shard, args=[*LIMITS, *folder]) as s:
-        assert [answer(s, b) for b in work] == want
-        stored(tmp_path / "kv", s)
-    with Service(model, num_shard, args=[*LIMITS, *folder]) as s:
-        assert [answer(s, b) for b in work] == want
-        assert count(s, "loaded") > 0 and count(s, "hits", tier="disk") > 0
-        assert count(s, "refused", reason="damaged") + count(s, "refused", reason="foreign") == 0
+    read_from_a_folder(entries(tmp_path), num_shard, tmp_path / "kv", works(6))
 
 
 def test_streams_go_on_when_their_shard_is_killed(tmp_path):
