@@ -78,7 +78,7 @@ def models():
     rows = list(families())
     list_c = re.search(r"text_prefixes\[\] = \{(.*?)\};", (ARCH.parent / "arch.c").read_text(), re.S).group(1)
     prefixes = ", ".join(f"`{p}`" for p in re.findall(r'"([^"]+)"', list_c))
-    checked = re.findall(r'"vision/([^"]+)"', (ROOT / "tests/golden/test_arch.c").read_text())
+    checked = re.findall(r'"vision/([^"]+)"', (ROOT / "tests/golden/arch_dirs.h").read_text())
     gguf = (ROOT / "common/gguf/families.c").read_text()
     gguf = re.findall(r'^    \{"([^"]+)", (?:"([^"]+)"|NULL), (?:"([^"]+)"|NULL),', gguf[gguf.index("gguf_family families[]") :], re.M)
     words = sum(len(r[1]) for r in rows)
