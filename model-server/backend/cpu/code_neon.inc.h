@@ -3,14 +3,9 @@
 #include "model-server/backend/cpu/dot_neon.inc.h"
 
 /* 32 registers. Packed: the sums and outputs of four rows. */
+#define CODE_ROWS_PANELS(up) 1
 #ifdef __ARM_FEATURE_MATMUL_INT8
-enum {
-    CODE_ROWS_MAX = 4,
-    CODE_ROWS_FEW = 4,
-    CODE_ROWS_PANELS = 1,
-    WIDE_ROWS_MAX = 4,
-    CODE_ROWS_TWO = 2
-};
+enum { CODE_ROWS_MAX = 4, CODE_ROWS_FEW = 4, WIDE_ROWS_MAX = 4, CODE_ROWS_TWO = 2 };
 INLINE uint32x4_t q_dot_code(uint32x4_t sum, uint32x4_t n, uint32x4_t x)
 {
     return U(vusdotq_s32(S(sum), vreinterpretq_u8_u32(n), BYTES(x)));
@@ -26,21 +21,9 @@ INLINE i16 dot_code(i16 sum, i16 n, const int32_t *quad, const int bits)
 /* 8-bit codes exceed the greatest signed byte: their highest bit is multiplied separately, twice
  * as 64. Sums of odd columns that count sixteen times would be such codes, so there are none. */
 #ifdef __ARM_FEATURE_DOTPROD
-enum {
-    CODE_ROWS_MAX = 4,
-    CODE_ROWS_FEW = 4,
-    CODE_ROWS_PANELS = 1,
-    WIDE_ROWS_MAX = 4,
-    CODE_ROWS_TWO = 0
-};
+enum { CODE_ROWS_MAX = 4, CODE_ROWS_FEW = 4, WIDE_ROWS_MAX = 4, CODE_ROWS_TWO = 0 };
 #else /* widening products need the registers */
-enum {
-    CODE_ROWS_MAX = 1,
-    CODE_ROWS_FEW = 1,
-    CODE_ROWS_PANELS = 1,
-    WIDE_ROWS_MAX = 2,
-    CODE_ROWS_TWO = 0
-};
+enum { CODE_ROWS_MAX = 1, CODE_ROWS_FEW = 1, WIDE_ROWS_MAX = 2, CODE_ROWS_TWO = 0 };
 #endif
 INLINE i16 dot_code(i16 sum, i16 n, const int32_t *quad, const int bits)
 {

@@ -10,7 +10,8 @@
  *   dot_quads, SHIFT(bits)           unpacked quads of n less the shift with some rows
  * and how many rows fit the registers, packed and unpacked: CODE_ROWS_MAX, WIDE_ROWS_MAX. Of packed
  * columns more than CODE_ROWS_FEW rows take unpacked quads from registers, one row after the other;
- * fewer have their sums in them. Up to CODE_ROWS_PANELS rows multiply several panels at a time. */
+ * fewer have their sums in them. Up to CODE_ROWS_PANELS(up) rows multiply several panels at a
+ * time. */
 #include "model-server/backend/cpu/kernels_code_words.inc.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
@@ -222,11 +223,11 @@ INLINE void code_panels8(const struct code_tile *t, const uint32_t first, const 
     const char *w = t->w;
     const struct v_bytes table = up >= UP_TABLE ? v_bytes(t->layout->table) : v_bytes(no_table);
     uint32_t i = 0;
-    for (; rows <= CODE_ROWS_PANELS && t->n - i > (CODE_PANELS - 1) * LANES;
+    for (; rows <= CODE_ROWS_PANELS(up) && t->n - i > (CODE_PANELS - 1) * LANES;
          w += CODE_PANELS * t->w_bytes) {
         const uint32_t left = t->n - i - (CODE_PANELS - 1) * LANES;
         code_panel8(t, w, y + i, left < LANES ? left : LANES, x, &table, up, sixteen, offsets,
-                    rows <= CODE_ROWS_PANELS ? rows : 1, CODE_PANELS);
+                    rows <= CODE_ROWS_PANELS(up) ? rows : 1, CODE_PANELS);
         i += (CODE_PANELS - 1) * LANES + (left < LANES ? left : LANES);
     }
     for (; i < t->n; i += LANES, w += t->w_bytes)

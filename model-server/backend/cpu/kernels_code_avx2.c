@@ -5,7 +5,10 @@
 #define ISA(op) k_##op##_avx2
 
 /* 16 registers, two for 16 lanes. */
-enum { CODE_ROWS_MAX = 4, CODE_ROWS_FEW = 2, CODE_ROWS_PANELS = 1, WIDE_ROWS_MAX = 4 };
+enum { CODE_ROWS_MAX = 4, CODE_ROWS_FEW = 2, WIDE_ROWS_MAX = 4 };
+/* Codes of 8 bits have twice the sums, which do not fit the registers beside the outputs of several
+ * panels. */
+#define CODE_ROWS_PANELS(up) ((up) == UP_4 ? 0 : 1)
 
 /* A sum of pairs is at most 2 * 127 n: n of 4 bits fits 8 times, of 5 bits 4 times, of 6 bits
  * twice, of 7 bits once. n of 8 bits are two nibbles where they are packed, with a sum each. Where

@@ -5,13 +5,8 @@
 
 /* 32 registers. Packed: the sums and outputs of eight rows. Unpacked, and packed with more rows: a
  * group's weights in 8, 16 outputs, one row's sum at a time. */
-enum {
-    CODE_ROWS_MAX = 16,
-    CODE_ROWS_FEW = 8,
-    CODE_ROWS_PANELS = 4,
-    WIDE_ROWS_MAX = 16,
-    CODE_ROWS_TWO = 4
-};
+enum { CODE_ROWS_MAX = 16, CODE_ROWS_FEW = 8, WIDE_ROWS_MAX = 16, CODE_ROWS_TWO = 4 };
+#define CODE_ROWS_PANELS(up) 4
 /* Not _mm512_dpbusd_epi32(): see kernels_int_avx512vnni.c. */
 INLINE i16 dot_code(i16 sum, i16 n, const int32_t *quad, const int bits)
 {

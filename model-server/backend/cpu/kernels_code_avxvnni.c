@@ -4,13 +4,9 @@
 #define ISA(op) k_##op##_avxvnni
 
 /* 16 registers, two for 16 lanes. */
-enum {
-    CODE_ROWS_MAX = 4,
-    CODE_ROWS_FEW = 4,
-    CODE_ROWS_PANELS = 1,
-    WIDE_ROWS_MAX = 4,
-    CODE_ROWS_TWO = 1
-};
+enum { CODE_ROWS_MAX = 4, CODE_ROWS_FEW = 4, WIDE_ROWS_MAX = 4, CODE_ROWS_TWO = 1 };
+#define CODE_ROWS_PANELS(up) 1
+
 INLINE i16 dot_code(i16 sum, i16 n, const int32_t *quad, const int bits)
 {
     (void)bits;
