@@ -220,7 +220,7 @@ $(B)/obj/tests/%.o: tests/%.c | $(GEN)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALLFLAGS) -Wno-write-strings -DTEST_DATA='"$(TEST_DATA)"' -c $< -o $@
 
-$(B)/tests/unit/common/test_rpc_pack: LDFLAGS += -Wl,--wrap=malloc
+$(B)/tests/unit/common/rpc/test_rpc_pack: LDFLAGS += -Wl,--wrap=malloc
 $(B)/tests/%: $(B)/obj/tests/%.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
@@ -264,7 +264,7 @@ faults: $(BINS) $(VENV)/.ok  ## kill, stop and end every process in every phase;
 $(B)/tests/jitter.so: tests/jitter.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c17 -O2 -fPIC -shared $(WARN) $< -o $@ -ldl
-JITTERED := $(foreach u,$(filter $(B)/tests/unit/router/% $(B)/tests/unit/common/test_rpc%,$(UNIT)),$(if $(findstring $(T),$u),$u))
+JITTERED := $(foreach u,$(filter $(B)/tests/unit/router/% $(B)/tests/unit/common/rpc/test_rpc%,$(UNIT)),$(if $(findstring $(T),$u),$u))
 jitter: $(JITTERED) $(B)/tests/jitter.so  ## tests with threads, N (10) times, with a random delay at each call of the thread library; T=word selects
 	@for i in $$(seq $(or $(N),10)); do for t in $(JITTERED); do \
 	  LD_PRELOAD=$(B)/tests/jitter.so TEST_DATA=$(TEST_DATA) $$t >$(B)/jitter.log 2>&1 || \

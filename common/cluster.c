@@ -1,6 +1,6 @@
 #include "common/cluster.h"
-#include "common/json.h"
-#include "common/log.h"
+#include "common/json/json.h"
+#include "common/log/log.h"
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>

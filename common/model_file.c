@@ -3,7 +3,7 @@
 #include "common/gguf/family.h"
 #include "common/gguf/pooling.h"
 #include "common/gguf/vocab.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,8 +13,8 @@
 #include <stddef.h>
 
 bool model_file_exists(const char *path);
-/* As file_read() and json_load() of common/json.h; of a config.json with a `thinker_config` (Qwen
- * Omni), that object. */
+/* As file_read() and json_load() of common/json/json.h; of a config.json with a `thinker_config`
+ * (Qwen Omni), that object. */
 char *model_file_read(const char *path, size_t max, size_t *n, struct err *e);
 cJSON *model_file_json(const char *path, size_t max, struct err *e);
 /* The text model's part of a multimodal config.json: text_config, or llm_config (InternVL);

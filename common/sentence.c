@@ -1,5 +1,5 @@
 #include "common/sentence.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/model_file.h"
 #include "common/text.h"
 #include <limits.h>

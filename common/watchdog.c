@@ -1,8 +1,8 @@
 #include "common/watchdog.h"
 #include "common/clock.h"
 #include "common/cond.h"
-#include "common/log.h"
-#include "common/stacks.h"
+#include "common/log/log.h"
+#include "common/log/stacks.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>

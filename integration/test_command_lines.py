@@ -105,8 +105,8 @@ def test_a_completion_is_a_line_that_bash_reads():
 
 
 def test_options_of_several_programs_are_the_same_row():
-    """Those of common/options.h: one default, one range, one text, wherever they stand."""
-    shared = re.findall(r'\.name = "([a-z-]+)"', (ROOT / "common/options.h").read_text())
+    """Those of common/flag/options.h: one default, one range, one text, wherever they stand."""
+    shared = re.findall(r'\.name = "([a-z-]+)"', (ROOT / "common/flag/options.h").read_text())
     tables = {}
     for program in (("launcher",), ("router",), ("model-server", "serve")):
         rows = re.findall(r"^\| `--([a-z-]+)` \|(.*)$", run(*program, "--help-markdown").stdout, re.M)

@@ -1,6 +1,6 @@
 #include "launcher/child.h"
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "launcher/spawn.h"
 #include <errno.h>
 #include <signal.h>

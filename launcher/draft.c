@@ -1,6 +1,6 @@
 #include "launcher/draft.h"
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "launcher/machine.h"
 #include "launcher/sweep.h"
 

@@ -1,7 +1,7 @@
 #include "launcher/dry_run.h"
 #include "common/buf.h"
 #include "common/exit_code.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "launcher/child.h"
 #include "launcher/draft.h"
 #include "launcher/machine.h"

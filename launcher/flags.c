@@ -1,5 +1,5 @@
 #include "launcher/flags.h"
-#include "common/options.h"
+#include "common/flag/options.h"
 #include "common/peer_address.h"
 #include "common/sentence.h"
 #include <arpa/inet.h>

@@ -6,7 +6,7 @@
 #ifndef LAUNCHER_FLAGS_H
 #define LAUNCHER_FLAGS_H
 #include "common/cluster.h"
-#include "common/flag.h"
+#include "common/flag/flag.h"
 
 enum {
     TO_ROUTER = 1,

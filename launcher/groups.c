@@ -1,7 +1,7 @@
 #include "launcher/groups.h"
 #include "common/clock.h"
 #include "common/exit_code.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "launcher/machine.h"
 #include "launcher/restarts.h"
 #include "launcher/sweep.h"

@@ -1,8 +1,8 @@
 /* A client that sends each input line as a request and prints the text. It uses a local tokenizer,
  * or the server's. See docs/lmtp.md. */
 #include "launcher/lmtp.h"
-#include "common/flag.h"
-#include "common/json.h"
+#include "common/flag/flag.h"
+#include "common/json/json.h"
 #include "common/tokenizer/tokenizer.h"
 #include "launcher/lmtp_link.h"
 #include <math.h>

@@ -182,7 +182,7 @@ int machine_socket_free(const char *path, struct err *e)
     return 0;
 }
 
-/* The serving process holds the lock (common/rpc_bind.c) until it has removed its socket. */
+/* The serving process holds the lock (common/rpc/bind.c) until it has removed its socket. */
 void machine_socket_remove(const char *path)
 {
     char lock[4096];

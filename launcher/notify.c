@@ -1,5 +1,5 @@
 #include "launcher/notify.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 #include "launcher/plan.h"
-#include "common/flag_env.h"
+#include "common/flag/env.h"
 #include <stdarg.h>
 #include <string.h>
 

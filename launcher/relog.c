@@ -1,5 +1,5 @@
 #include "launcher/relog.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * See supervise.h. */
 #include "common/clock.h"
 #include "common/exit_code.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/startup.h"
 #include "launcher/machine.h"
 #include "launcher/supervise_impl.h"

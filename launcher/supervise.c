@@ -1,6 +1,6 @@
 #include "launcher/supervise.h"
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/startup.h"
 #include "launcher/supervise_impl.h"
 #include <errno.h>

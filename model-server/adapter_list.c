@@ -1,7 +1,7 @@
 #include "model-server/adapter_list.h"
 #include "common/cleanup.h"
 #include "common/hub/cache.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include <stdlib.h>
 #include <string.h>
 

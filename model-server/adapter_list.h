@@ -1,7 +1,7 @@
 /* adapter_list.h - parses `--lora-adapters`: names and folders of adapters. */
 #ifndef MODEL_SERVER_ADAPTER_LIST_H
 #define MODEL_SERVER_ADAPTER_LIST_H
-#include "common/flag.h"
+#include "common/flag/flag.h"
 #include "model-server/model/adapters.h"
 
 struct adapter_list {

@@ -1,7 +1,7 @@
 /* model-server bench: tokens per second of the forward pass alone, compared with the limits of
  * the machine measured in the same run. */
 #include "common/buf.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/bench/limits.h"
 #include "model-server/bench/report.h"
 #include "model-server/bench/watch.h"

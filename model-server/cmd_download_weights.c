@@ -1,9 +1,9 @@
 /* model-server download-weights: ensures that the files of a model are on this machine. */
 #include "common/cleanup.h"
-#include "common/flag.h"
+#include "common/flag/flag.h"
 #include "common/hub/cache.h"
 #include "common/hub/download.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/commands.h"
 #include <signal.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * model from errors of sampling. */
 #include "common/buf.h"
 #include "common/cleanup.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/commands.h"
 #include "model-server/tool.h"
 #include <errno.h>

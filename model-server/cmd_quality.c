@@ -2,8 +2,8 @@
  * by the model as stored, in exact arithmetic, and by the same model with the given options; the
  * logits of every position are compared. */
 #include "common/buf.h"
-#include "common/json.h"
-#include "common/log.h"
+#include "common/json/json.h"
+#include "common/log/log.h"
 #include "common/tokenizer/tokenizer.h"
 #include "model-server/commands.h"
 #include "model-server/quality/compare.h"

@@ -1,5 +1,5 @@
 /* model-server quantize: writes a model in fewer bits, in a format that other programs read. */
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/commands.h"
 #include "model-server/quality/compare.h"
 #include "model-server/quantize/quantize.h"

@@ -1,5 +1,5 @@
 #include "model-server/image_input.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include <assert.h>
 
 enum { DECODE_MS = 10000, FEATURE_BYTES = 256 << 20 };

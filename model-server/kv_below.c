@@ -1,5 +1,5 @@
 #include "model-server/kv_below.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/peer_address.h"
 #include <stdio.h>
 #include <string.h>

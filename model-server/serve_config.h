@@ -2,7 +2,7 @@
 #ifndef MODEL_SERVER_SERVE_CONFIG_H
 #define MODEL_SERVER_SERVE_CONFIG_H
 #include "common/cluster.h"
-#include "common/flag.h"
+#include "common/flag/flag.h"
 #include "model-server/backend/backend.h"
 #include "model-server/kv_below.h"
 

@@ -1,8 +1,8 @@
 #include "model-server/service.h"
 #include "common/hash.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/params.h"
-#include "common/rpc_std.h"
+#include "common/rpc/std.h"
 #include "model-server/service_v2.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * run one after the other on the thread that owns the model. */
 #ifndef MODEL_SERVER_SERVICE_H
 #define MODEL_SERVER_SERVICE_H
-#include "common/rpc_server.h"
+#include "common/rpc/server.h"
 #include "common/startup.h"
 #include "model-server/engine/engine.h"
 #include <pthread.h>

@@ -2,7 +2,7 @@
  * the model, where these rpcs run too; Info lists them on the server's thread, hence the lock. */
 #include "common/cleanup.h"
 #include "common/hub/cache.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/service_impl.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* KvStore, KvFetch and KvLoad: blocks of prefixes between the caches and the lower tiers. */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/offload/identity.h"
 #include "model-server/offload/tier.h"
 #include "model-server/service_impl.h"

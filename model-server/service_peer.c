@@ -1,6 +1,6 @@
 /* Reads blocks of another service's rank into memory, where KvFetch finds them. */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/offload/peer.h"
 #include "model-server/offload/tier.h"
 #include "model-server/service_impl.h"

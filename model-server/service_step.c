@@ -1,6 +1,6 @@
 /* The rpcs that run the model. */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/service_impl.h"
 
 const ProtobufCMessage *service_failed(struct service *s, const char *rpc, const struct err *e)

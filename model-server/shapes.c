@@ -1,6 +1,6 @@
 #include "model-server/shapes.h"
 #include "common/buf.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <string.h>
 
 enum { CONFIG_MAX = 16 << 20 };

@@ -1,6 +1,6 @@
 #include "model-server/shard.h"
 #include "common/hub/cache.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/startup.h"
 #include <sched.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "model-server/tool.h"
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/shapes.h"
 #include <stdio.h>
 #include <stdlib.h>

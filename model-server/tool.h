@@ -3,7 +3,7 @@
  * service must not change a tool. */
 #ifndef MODEL_SERVER_TOOL_H
 #define MODEL_SERVER_TOOL_H
-#include "common/options.h"
+#include "common/flag/options.h"
 #include "model-server/model/model.h"
 
 struct tool_options {

@@ -1,5 +1,5 @@
 #include "router/flags.h"
-#include "common/options.h"
+#include "common/flag/options.h"
 
 #define F(field) .off = offsetof(struct router_config, field)
 // clang-format off

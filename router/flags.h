@@ -2,7 +2,7 @@
 #ifndef ROUTER_FLAGS_H
 #define ROUTER_FLAGS_H
 #include "common/cluster.h"
-#include "common/flag.h"
+#include "common/flag/flag.h"
 
 enum json_whitespace { WHITESPACE_INDENTED, WHITESPACE_COMPACT };
 

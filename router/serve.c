@@ -1,6 +1,6 @@
 #include "router/serve.h"
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/startup.h"
 #include "common/watchdog.h"
 #include "router/api/lmtp/lmtp.h"

@@ -4,7 +4,7 @@
  * fake_expect() computes the right answer from the prompt alone. */
 #ifndef TESTS_FAKE_SHARD_MODEL_H
 #define TESTS_FAKE_SHARD_MODEL_H
-#include "common/rpc_server.h"
+#include "common/rpc/server.h"
 #include "proto/generate.pb-c.h"
 #include <assert.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 #include "common/constraint/calls.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <string.h>
 
 enum { BLANKS_MOST = 2 };

@@ -1,7 +1,7 @@
 #include "common/constraint/channels.h"
 #include "common/buf.h"
 #include "common/constraint/schema.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <string.h>
 
 enum { MOST_THOUGHTS = 8 };

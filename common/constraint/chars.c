@@ -157,7 +157,7 @@ term chars_json_text(struct term_pool *p, const char *text, size_t n)
     size_t len = 0;
     for (size_t i = 0; out && i < n; i++) {
         char esc[8];
-        /* U+0000 as in common/json_exact.h */
+        /* U+0000 as in common/json/exact.h */
         bool nul = i + 1 < n && !memcmp(text + i, "\xc0\x80", 2);
         size_t m = json_escape(nul ? 0 : (uint8_t)text[i], esc);
         i += nul;

@@ -5,8 +5,8 @@
 #include "common/constraint/grammar.h"
 #include "common/constraint/pattern.h"
 #include "common/constraint/schema.h"
-#include "common/json.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
+#include "common/json/json.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

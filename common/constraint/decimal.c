@@ -1,5 +1,5 @@
 #include "common/constraint/decimal.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
 #include <stdlib.h>
 #include <string.h>
 

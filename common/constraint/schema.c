@@ -1,6 +1,6 @@
 /* schema.c - one rule per conjunction, so that recursion terminates; the whole schema. */
 #include "common/constraint/schema_impl.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <stdlib.h>
 #include <string.h>
 

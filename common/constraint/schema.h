@@ -5,7 +5,7 @@
  * `"x-closed": true` at the root, keywords imply their type, and objects allow only listed
  * properties. Unsupported keywords and references to other documents are rejected with their JSON
  * pointer; unknown keywords are ignored. docs/decisions/constraints.md lists what is unsupported. A
- * tree from common/json_exact.h gives exact numbers. */
+ * tree from common/json/exact.h gives exact numbers. */
 #ifndef COMMON_CONSTRAINT_SCHEMA_H
 #define COMMON_CONSTRAINT_SCHEMA_H
 #include "common/constraint/term.h"

@@ -1,6 +1,6 @@
 /* schema_array.c - arrays, built from the end, like objects. */
 #include "common/constraint/schema_impl.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
 #include <stdlib.h>
 #include <string.h>
 

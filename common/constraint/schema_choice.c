@@ -1,6 +1,6 @@
 /* schema_choice.c - alternatives: anyOf, oneOf. */
 #include "common/constraint/schema_impl.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* schema_conj.c - conjunctions of schemas: keywords, references, allOf. */
 #include "common/buf.h"
 #include "common/constraint/schema_impl.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* schema_flat.c - schemas without alternatives: types, enum, const. */
 #include "common/constraint/schema_impl.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* schema_made.c - derived schemas: expresses `if`, `not` and others in keywords that the compiler
  * supports. */
 #include "common/constraint/schema_impl.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <stdlib.h>
 #include <string.h>
 

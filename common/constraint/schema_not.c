@@ -2,7 +2,7 @@
  * keyword. The negation of a keyword is a schema with its type. Nested schemas are negated lazily,
  * so that recursion terminates. */
 #include "common/constraint/schema_impl.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <string.h>
 
 /* State of a negation: `node` has the keyword's value `v`; parts are added to `any`. */

@@ -1,7 +1,7 @@
 /* schema_ref.c - resolves references: pointers, anchors, and `$id`s inside the document. */
 #include "common/buf.h"
 #include "common/constraint/schema_impl.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

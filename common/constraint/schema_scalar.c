@@ -1,6 +1,6 @@
 /* schema_scalar.c - strings and numbers. */
 #include "common/constraint/schema_impl.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
 #include <stdio.h>
 #include <string.h>
 

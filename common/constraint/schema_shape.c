@@ -1,7 +1,7 @@
 /* schema_shape.c - objects, built from the end: the continuation after property i, given the number
  * of properties so far, is one term that all paths share. */
 #include "common/constraint/schema_impl.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
 #include <stdlib.h>
 #include <string.h>
 

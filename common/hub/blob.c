@@ -2,7 +2,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/hub/digest.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

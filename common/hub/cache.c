@@ -4,7 +4,7 @@
 #include "common/hub/index.h"
 #include "common/hub/names.h"
 #include "common/hub/settings.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/model_file.h"
 #include <errno.h>
 #include <limits.h>

@@ -5,8 +5,8 @@
 #include "common/hub/blob.h"
 #include "common/hub/cache.h"
 #include "common/hub/index.h"
-#include "common/json.h"
-#include "common/log.h"
+#include "common/json/json.h"
+#include "common/log/log.h"
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 #include "common/hub/index.h"
 #include "common/hub/names.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

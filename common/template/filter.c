@@ -1,5 +1,5 @@
 #include "common/template/filter.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/template/chat.h"
 #include <math.h>
 #include <stdlib.h>

@@ -24,7 +24,7 @@ static void dump_str(struct vm *vm, struct dump *d, const struct str *s)
         if (f) {
             sb_ch(vm, b, '\\');
             sb_ch(vm, b, to[f - from]);
-        } else if (c == 0xc0) { /* U+0000 of a body: json_exact.h */
+        } else if (c == 0xc0) { /* U+0000 of a body: json/exact.h */
             sb_str(vm, b, "\\u0000");
             len = 2;
         } else if (c < 0x20 || (c == 0x7f && d->ascii)) {

@@ -1,7 +1,7 @@
 /* added.h - added tokens: texts that are matched in the input before the model tokenizes it. */
 #ifndef COMMON_TOKENIZER_ADDED_H
 #define COMMON_TOKENIZER_ADDED_H
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/tokenizer/step.h"
 #include "common/tokenizer/text.h"
 #include "common/tokenizer/trie.h"

@@ -5,8 +5,8 @@
  * can cross. A per-thread cache holds recent words. */
 #ifndef COMMON_TOKENIZER_BPE_H
 #define COMMON_TOKENIZER_BPE_H
-#include "common/json.h"
-#include "common/json_reader.h"
+#include "common/json/json.h"
+#include "common/json/reader.h"
 #include "common/tokenizer/sink.h"
 #include "common/tokenizer/vocab.h"
 

@@ -2,7 +2,7 @@
 #ifndef COMMON_TOKENIZER_DECODER_H
 #define COMMON_TOKENIZER_DECODER_H
 #include "common/buf.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/tokenizer/regex.h"
 
 enum decode_kind {

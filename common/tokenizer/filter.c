@@ -1,5 +1,5 @@
 #include "common/tokenizer/filter.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/tokenizer/tokenizer.h"
 #include "common/utf8.h"
 #include <stdlib.h>

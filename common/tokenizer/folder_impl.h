@@ -2,7 +2,7 @@
 #ifndef COMMON_TOKENIZER_FOLDER_IMPL_H
 #define COMMON_TOKENIZER_FOLDER_IMPL_H
 #include "common/buf.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/model_file.h"
 #include "common/tokenizer/vocab.h"
 

@@ -3,7 +3,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/gguf/set.h"
-#include "common/json_reader.h"
+#include "common/json/reader.h"
 #include "common/model_file.h"
 #include "common/tokenizer/score.h"
 #include "common/tokenizer/tokenizer_impl.h"

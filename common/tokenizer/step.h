@@ -2,7 +2,7 @@
  * either rewrites the characters of each span or splits each span. */
 #ifndef COMMON_TOKENIZER_STEP_H
 #define COMMON_TOKENIZER_STEP_H
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/tokenizer/charsmap.h"
 #include "common/tokenizer/regex.h"
 #include "common/tokenizer/text.h"

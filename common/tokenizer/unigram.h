@@ -2,7 +2,7 @@
  * Viterbi algorithm, as in sentencepiece and `tokenizers`. */
 #ifndef COMMON_TOKENIZER_UNIGRAM_H
 #define COMMON_TOKENIZER_UNIGRAM_H
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/tokenizer/sink.h"
 #include "common/tokenizer/trie.h"
 #include "common/tokenizer/vocab.h"

@@ -1,7 +1,7 @@
 /* wordpiece.h - WordPiece, greedy longest match (BERT), and WordLevel, whole words. */
 #ifndef COMMON_TOKENIZER_WORDPIECE_H
 #define COMMON_TOKENIZER_WORDPIECE_H
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/tokenizer/sink.h"
 #include "common/tokenizer/trie.h"
 #include "common/tokenizer/vocab.h"

@@ -1,6 +1,6 @@
 /* Aria (arXiv 2410.05993): an image whose longer side is that of a square. Only patches that have a
  * part of it are seen; the number of tokens depends on the square. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/tokenizer/tokenizer.h"
 #include "common/vision/settings.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* BLIP-2 (arXiv 2301.12597): the image as a square, which becomes as many tokens as there are
  * queries. They precede the token that begins the text. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <string.h>
 

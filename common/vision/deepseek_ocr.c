@@ -1,5 +1,5 @@
 /* DeepSeek-OCR 2: tiles of an image that is larger than one, then the whole image in a square. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Florence-2 (arXiv 2311.06242): the image as a square. An encoder reads its tokens, <s>, the text
  * and </s>; a task's token stands for a sentence. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Gemma 4: one crop in the picture's own shape, as large as a number of features allows. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* InternVL, in transformers' and in its authors' format: the tile grid nearest in aspect ratio,
  * then the whole image as one tile. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Kimi-VL and Kimi K2.5: one crop of the image's own size, or of as many patches as fit, with black
  * to the right and below up to whole features. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>

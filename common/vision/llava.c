@@ -3,7 +3,7 @@
  * 2408.03326): the same with more resolutions; too many features are interpolated to fewer. The
  * processor of transformers shows each image of a prompt with several as one square; here each is
  * cut into tiles. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* MiniCPM-V 4.6 and MiniCPM-OCR: the whole image with about as many pixels as a slice; then, if it
  * has more, slices of its own grid. All keep about their aspect ratio. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
 #include <string.h>

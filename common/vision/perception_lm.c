@@ -1,5 +1,5 @@
 /* PerceptionLM: the whole image as one tile, and then stretched to a grid of tiles. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
 #include <string.h>

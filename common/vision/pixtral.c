@@ -1,6 +1,6 @@
 /* Pixtral's tower, in Mistral 3, LLaVA and LightOnOCR: one crop of the image's aspect ratio, with a
  * token at the end of each row of features, which LightOnOCR does not have. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
 #include <string.h>

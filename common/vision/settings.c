@@ -1,5 +1,5 @@
 #include "common/vision/settings.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/model_file.h"
 #include "common/tokenizer/tokenizer.h"
 #include <limits.h>

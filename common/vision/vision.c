@@ -1,4 +1,4 @@
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <stdlib.h>
 #include <string.h>

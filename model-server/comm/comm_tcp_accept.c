@@ -1,7 +1,7 @@
 /* comm_tcp_accept.c - the listener's side of a meeting: any number of connections, of which only
  * a few are served at a time, each for a limited time. */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/comm/comm_tcp_handshake.h"
 #include <errno.h>
 #include <netdb.h>

@@ -7,7 +7,7 @@
  * those above; the group's number distinguishes them from ranks of another group. Unauthenticated
  * connections are dropped and do not count (comm_tcp_accept.c). */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/comm/comm_tcp_link.h"
 #include <errno.h>
 #include <fcntl.h>

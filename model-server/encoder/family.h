@@ -2,7 +2,7 @@
  * config (config_fail()); functions that return a number then return one that is safe to use. */
 #ifndef MODEL_SERVER_ENCODER_FAMILY_H
 #define MODEL_SERVER_ENCODER_FAMILY_H
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/encoder/encoder_spec.h"
 
 /* Keys of the blocks' sizes, and their defaults (0: the key is required). */

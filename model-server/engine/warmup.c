@@ -1,6 +1,6 @@
 /* warmup.c - memory at start: scratch of the largest step, adapters, the KV cache. */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/engine/embed.h"
 #include "model-server/engine/engine_impl.h"
 #include "model-server/engine/kv_pool.h"

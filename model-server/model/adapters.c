@@ -1,6 +1,6 @@
 #include "model-server/model/adapters.h"
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "model-server/model/arch.h"
 #include "common/buf.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>

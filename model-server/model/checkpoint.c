@@ -1,7 +1,7 @@
 #include "model-server/model/checkpoint.h"
 #include "common/hub/index.h"
 #include "common/hub/names.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <limits.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 #include "model-server/model/config.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/model_file.h"
 #include <math.h>
 #include <stdarg.h>

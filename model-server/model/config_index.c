@@ -1,5 +1,5 @@
 /* config_index.c - the indexer of sparse attention: see struct index_spec. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/config.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* The kind of each layer: rotation, experts. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/config.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Recurrent layers: which layers they are, and their sizes. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/config.h"
 #include <math.h>
 #include <string.h>

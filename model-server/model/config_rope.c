@@ -1,6 +1,6 @@
 /* Rotary parameters. Their places are `rope_parameters` (transformers 5), `rope_scaling` plus
  * top-level keys (transformers 4), or only top-level keys. `rope_num()` searches all of them. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/config.h"
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Loads and frees a decoder: this rank's part of every weight. */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/first_conv.h"

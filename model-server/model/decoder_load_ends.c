@@ -1,6 +1,6 @@
 /* decoder_load_ends.c - loads what is before and after the layers of a decoder: tables of tokens
  * and positions, norms, the head. */
-#include "common/log.h"
+#include "common/log/log.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/first_conv.h"

@@ -1,6 +1,6 @@
 #include "model-server/model/lora.h"
 #include "common/hub/names.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/lora_recur.h"
 #include <assert.h>
 #include <float.h>

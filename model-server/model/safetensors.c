@@ -1,4 +1,4 @@
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/tensor_parse.h"
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 #include "model-server/model/text_head.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/model_file.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/quant/blocks.h"

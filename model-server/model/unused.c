@@ -1,5 +1,5 @@
 #include "model-server/model/unused.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/text.h"
 #include <ctype.h>
 #include <stdio.h>

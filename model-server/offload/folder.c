@@ -1,6 +1,6 @@
 #include "model-server/offload/folder.h"
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

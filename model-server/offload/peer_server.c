@@ -1,6 +1,6 @@
 #include "model-server/offload/peer_server.h"
 #include "common/clock.h"
-#include "common/rpc_server.h"
+#include "common/rpc/server.h"
 #include "proto/kv_transfer.pb-c.h"
 #include <stdlib.h>
 #include <string.h>

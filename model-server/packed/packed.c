@@ -1,7 +1,7 @@
 #include "model-server/packed/packed.h"
 #include "common/clock.h"
 #include "common/hash.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/model_identity.h"
 #include "model-server/packed/folder.h"
 #include <ctype.h>

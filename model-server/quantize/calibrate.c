@@ -1,6 +1,6 @@
 #include "model-server/quantize/calibrate.h"
 #include "common/hash.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/tokenizer/tokenizer.h"
 #include <errno.h>
 #include <fcntl.h>

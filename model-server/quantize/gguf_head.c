@@ -1,6 +1,6 @@
 #include "model-server/quantize/gguf_head.h"
 #include "common/gguf/vocab.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

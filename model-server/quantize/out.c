@@ -1,5 +1,5 @@
 #include "model-server/quantize/out.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #include "common/clock.h"
 #include "common/gguf/set.h"
 #include "common/hash.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 #include "router/body/body.h"
 #include "common/buf.h"
 #include "common/hash.h"
-#include "common/json_exact.h"
-#include "common/json_reader.h"
+#include "common/json/exact.h"
+#include "common/json/reader.h"
 #include "common/utf8.h"
 #include <errno.h>
 #include <float.h>
@@ -184,7 +184,7 @@ void body_mistyped(struct body *b, struct object o, const char *key, const cJSON
 static void free_tree(void *tree) { cJSON_Delete(tree); }
 
 /* An escaped NUL would end a C string early. It is allowed in schemas, and under `text` [n_text]:
- * common/json_exact.h. */
+ * common/json/exact.h. */
 static bool has_nul(const cJSON *v, const char *const *text, size_t n_text)
 {
     for (; v; v = v->next) {

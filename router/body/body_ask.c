@@ -1,4 +1,4 @@
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/params.h"
 #include "router/body/body.h"
 #include <string.h>

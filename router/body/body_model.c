@@ -1,5 +1,5 @@
 /* Reads one member of a body without parsing the rest: the model is needed first. */
-#include "common/json_reader.h"
+#include "common/json/reader.h"
 #include "router/body/body.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "router/call/accounting.h"
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/body/body.h"
 #include "router/call/embed.h"
 #include "router/http/access.h"

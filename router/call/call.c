@@ -2,7 +2,7 @@
 #include "router/call/call.h"
 #include "common/clock.h"
 #include "common/hash.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/body/body.h"
 #include "router/call/accounting.h"
 #include "router/call/embed.h"

@@ -1,5 +1,5 @@
 #include "router/call/embed_body.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <stdlib.h>
 #include <string.h>
 

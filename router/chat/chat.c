@@ -1,6 +1,6 @@
 #include "router/chat/chat.h"
 #include "common/hub/names.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
 #include "common/model_file.h"
 #include "common/template/chat.h"
 #include "router/chat/pictures.h"

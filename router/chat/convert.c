@@ -1,5 +1,5 @@
 #include "router/chat/convert.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
 #include "router/chat/pictures.h"
 #include <string.h>
 

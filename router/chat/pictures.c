@@ -1,6 +1,6 @@
 #include "router/chat/pictures.h"
 #include "common/buf.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <string.h>
 
 static bool is_picture(const cJSON *part)

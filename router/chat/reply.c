@@ -1,5 +1,5 @@
 /* reply.c - markers in a text. reply_call.c parses what is between them. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/chat/reply_impl.h"
 #include <stdlib.h>
 #include <string.h>

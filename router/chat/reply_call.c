@@ -1,7 +1,7 @@
 /* reply_call.c - parses calls: {"name": .., "arguments": {..}}, lists of such, or name{..}. Tags
  * and Python syntax have files of their own. Once the name is known, arguments are passed on as
  * they arrive. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/chat/reply_impl.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  * The channel analysis is reasoning, all others are content. A message to a function is a call,
  * whose body is its arguments. The prompt ends with <|start|>assistant, or within a message.
  * Messages of one kind are separated by a line break. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/chat/reply_impl.h"
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * Text between two tags ends where the next tag allowed there begins. A byte is accepted when it
  * can no longer belong to that tag. Values are converted to JSON: text as it arrives, other types
  * when complete. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/chat/reply_impl.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 #include "router/chat/tools.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
 #include <string.h>
 
 enum { MAX_FORCED_CALLS = 16, MAX_ALLOWED_TOOLS = 128 };

@@ -1,6 +1,6 @@
 #include "router/draft/drafter.h"
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/draft/draft_seq.h"
 #include "router/draft/step_wait.h"
 #include "router/metrics.h"

@@ -9,7 +9,7 @@
 #ifndef ROUTER_DRAFT_STEP_WAIT_H
 #define ROUTER_DRAFT_STEP_WAIT_H
 #include "common/metrics.h"
-#include "common/rpc_loop.h"
+#include "common/rpc/loop.h"
 #include "router/draft/draft_wait.h"
 
 struct step_wait_options {

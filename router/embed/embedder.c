@@ -1,6 +1,6 @@
 #include "router/embed/embedder.h"
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/embed/state.h"
 #include "router/metrics.h"
 #include <assert.h>

@@ -2,7 +2,7 @@
  * (router/shards/link.h). The call in flight is sent again, since shards keep no state of a
  * text. */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/embed/state.h"
 #include "router/metrics.h"
 #include <stdio.h>

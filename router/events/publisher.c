@@ -1,6 +1,6 @@
 #include "router/events/publisher.h"
-#include "common/json.h"
-#include "common/log.h"
+#include "common/json/json.h"
+#include "common/log/log.h"
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * (router/scheduler/rejoin.c). */
 #include "common/clock.h"
 #include "common/cond.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/fleet/impl.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The fleet's thread: unresponsive replicas, discovery, removed replicas, and the loss of the last
  * one. */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/fleet/discover.h"
 #include "router/fleet/impl.h"
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "router/generate/constrain.h"
 #include "common/buf.h"
 #include "common/constraint/grammar.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 #include "router/generate/defaults.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/model_file.h"
 #include "router/generate/suppress.h"
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "router/generate/infer.h"
 #include "common/clock.h"
 #include "common/mailbox.h"
-#include "common/rpc_loop.h"
+#include "common/rpc/loop.h"
 #include "common/watchdog.h"
 #include "router/draft/drafter.h"
 #include "router/embed/embedder.h"

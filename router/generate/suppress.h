@@ -3,7 +3,7 @@
 #ifndef ROUTER_GENERATE_SUPPRESS_H
 #define ROUTER_GENERATE_SUPPRESS_H
 #include "common/err.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/request/request.h"
 
 /* Reads `suppress_tokens` and `bad_words_ids` of the object; `where` names it in errors. The result

@@ -1,5 +1,5 @@
 #include "router/http/access.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include <string.h>
 
 /* A write(2) of a line up to PIPE_BUF is atomic in a pipe: long fields are truncated. */

@@ -1,6 +1,6 @@
 /* The loop, the listening socket, connections and their deadlines. */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/watchdog.h"
 #include "router/http/conn.h"
 #include "router/http/tls.h"

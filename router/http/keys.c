@@ -1,5 +1,5 @@
 #include "router/http/keys.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

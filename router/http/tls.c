@@ -1,6 +1,6 @@
 #include "router/http/tls.h"
-#include "common/json.h"
-#include "common/log.h"
+#include "common/json/json.h"
+#include "common/log/log.h"
 #include <gnutls/x509.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "router/models/edge.h"
 #include "common/hash.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/vision/vision.h"
 #include "router/chat/chat.h"
 #include "router/metrics.h"

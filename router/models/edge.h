@@ -22,7 +22,7 @@
 
 struct chat;     /* router/chat/chat.h */
 struct vision;   /* common/vision/vision.h */
-struct tracer;   /* common/trace.h */
+struct tracer;   /* common/rpc/trace.h */
 struct watchdog; /* common/watchdog.h */
 
 struct models;    /* router/models/models.h */

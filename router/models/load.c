@@ -1,6 +1,6 @@
 /* The models thread: loads one model after the other; the launcher starts the shards. */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/vision/vision.h"
 #include "router/chat/chat.h"
 #include "router/models/registry.h"

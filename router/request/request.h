@@ -12,7 +12,7 @@
 #include "common/constraint/constraint.h"
 #include "common/err.h"
 #include "common/params.h"
-#include "common/trace.h"
+#include "common/rpc/trace.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -10,7 +10,7 @@
  * gen_ai.latency.* are vLLM's, which dashboards use. */
 #ifndef ROUTER_REQUEST_SPANS_H
 #define ROUTER_REQUEST_SPANS_H
-#include "common/trace.h"
+#include "common/rpc/trace.h"
 #include "router/request/request.h"
 
 /* No effect if the span has its maximum of attributes. */

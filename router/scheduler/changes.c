@@ -1,5 +1,5 @@
 #include "router/scheduler/changes.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/scheduler/state.h"
 #include <assert.h>
 #include <stdlib.h>

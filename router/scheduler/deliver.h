@@ -5,7 +5,7 @@
 #ifndef ROUTER_SCHEDULER_DELIVER_H
 #define ROUTER_SCHEDULER_DELIVER_H
 #include "common/err.h"
-#include "common/rpc_pack.h"
+#include "common/rpc/pack.h"
 #include "proto/generate.pb-c.h"
 #include "router/scheduler/seq.h"
 

@@ -2,7 +2,7 @@
  * requests it carried. A lost shard ends all requests and the router, unless the shards may return
  * (rejoin.c). */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
 #include <assert.h>

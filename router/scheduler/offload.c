@@ -1,6 +1,6 @@
 #include "router/scheduler/offload.h"
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
 #include <assert.h>

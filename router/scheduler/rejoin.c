@@ -5,7 +5,7 @@
  * as after a preemption, and the new shards recompute them. The client sees a pause. A request that
  * ran at two losses may be their cause, and ends with the error. */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
 #include "router/shards/link.h"

@@ -1,7 +1,7 @@
 /* The result of a Prefill or Decode, read twice. step_note() runs before the next call is sent,
  * because it decides that call. step_send_events() runs after, while the shards compute. */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
 #include <assert.h>

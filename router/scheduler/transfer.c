@@ -2,7 +2,7 @@
  * computed, before the next step, and kept for a while. A request that imports fetches blocks from
  * another service's shards, with the same calls as from memory and disk (offload.h). */
 #include "router/request/transfer.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
 

@@ -2,7 +2,7 @@
  * sends nothing. Every function returns NULL when `m` is full. */
 #ifndef ROUTER_SCHEDULER_WIRE_H
 #define ROUTER_SCHEDULER_WIRE_H
-#include "common/rpc_pack.h"
+#include "common/rpc/pack.h"
 #include "proto/generate.pb-c.h"
 #include "router/scheduler/seq.h"
 

@@ -1,7 +1,7 @@
 #include "router/shards/link.h"
 #include "common/clock.h"
 #include "common/cond.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 /* Times in ms. LOOK: timeout of one attempt, and so of a halt; PAUSE: between attempts. A socket
  * without a listener fails at once. A peer that accepts but does not finish the handshake within
- * 100 ms (rpc_client.c) is silent. */
+ * 100 ms (rpc/client.c) is silent. */
 enum { LOOK_MS = 1000, SILENT_MS = 50, PAUSE_MS = 100, REFUSED_MS = 5000, SILENCE_MOST_MS = 15000 };
 
 struct shards_link {

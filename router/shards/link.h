@@ -3,7 +3,7 @@
  * has restarted them. */
 #ifndef ROUTER_SHARDS_LINK_H
 #define ROUTER_SHARDS_LINK_H
-#include "common/rpc_loop.h"
+#include "common/rpc/loop.h"
 #include "router/shards/start.h"
 
 /* Connection state of a user of the shards.

@@ -1,6 +1,6 @@
 #include "router/shards/shards.h"
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>

@@ -13,10 +13,10 @@
 #ifndef ROUTER_SHARDS_SHARDS_H
 #define ROUTER_SHARDS_SHARDS_H
 #include "common/err.h"
-#include "common/rpc_client.h"
-#include "common/rpc_loop.h"
-#include "common/rpc_pack.h"
-#include "common/trace.h"
+#include "common/rpc/client.h"
+#include "common/rpc/loop.h"
+#include "common/rpc/pack.h"
+#include "common/rpc/trace.h"
 #include "proto/generate.pb-c.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,7 +54,8 @@ int shards_version(const struct shards *s); /* of generate.vN: 3, or 2 */
 struct fan {
     void (*done)(struct fan *f); /* loop thread, when the last rank has answered */
     void *arg;
-    /* Trace context of the next call (common/trace.h); "": none. Reset when the call is sent. */
+    /* Trace context of the next call (common/rpc/trace.h); "": none. Reset when the call is sent.
+     */
     char traceparent[TRACE_PARENT_LEN + 1];
     /* private */
     struct shards *s;

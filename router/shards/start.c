@@ -1,7 +1,7 @@
 #include "router/shards/start.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/params.h"
-#include "common/rpc_pack.h"
+#include "common/rpc/pack.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

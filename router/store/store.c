@@ -1,7 +1,7 @@
 #include "router/store/store.h"
 #include "common/clock.h"
 #include "common/cond.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

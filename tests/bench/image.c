@@ -8,7 +8,7 @@
 #include "common/clock.h"
 #include "common/image/canvas.h"
 #include "common/image/decoder.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

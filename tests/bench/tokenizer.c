@@ -8,7 +8,7 @@
  * last line of a text is "text <name> <bytes> <tokens> <encode MB/s> <with offsets MB/s> <decode
  * MB/s>". */
 #include "common/tokenizer/tokenizer.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/utf8.h"
 #include <stdio.h>
 #include <stdlib.h>

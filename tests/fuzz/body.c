@@ -7,9 +7,9 @@
 // fuzz-sources: router/api/anthropic/convert.c common/constraint/*.c router/api/responses/request.c
 // fuzz-sources: router/api/responses/convert.c router/api/responses/echo.c
 // fuzz-sources: router/api/responses/stored_read.c router/api/responses/tools.c
-// fuzz-sources: common/json.c common/json_reader.c common/err.c
+// fuzz-sources: common/json/json.c common/json/reader.c common/err.c
 // fuzz-sources: common/utf8.c common/buf.c common/arena.c common/log*.c common/template/*.c
-// fuzz-sources: common/tokenizer/unicode.c router/generate/constrain.c common/json_exact.c
+// fuzz-sources: common/tokenizer/unicode.c router/generate/constrain.c common/json/exact.c
 // fuzz-sources: common/tokenizer/regex.c common/tokenizer/regex_translate.c common/model_file.c
 // fuzz-sources: common/gguf/*.c common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
 // fuzz-sources: common/tokenizer/scored.c

@@ -1,7 +1,7 @@
 // fuzz-sources: model-server/offload/record.c model-server/offload/tier.c
 // fuzz-sources: model-server/offload/folder.c common/err.c common/log*.c common/buf.c
-// fuzz-sources: common/utf8.c common/arena.c common/json.c common/json_exact.c
-// fuzz-sources: common/json_reader.c
+// fuzz-sources: common/utf8.c common/arena.c common/json/json.c common/json/exact.c
+// fuzz-sources: common/json/reader.c
 #include "common/clock.h"
 #include "model-server/offload/tier.h"
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// fuzz-sources: router/api/lmtp/message.c common/json_reader.c common/buf.c common/arena.c
-// fuzz-sources: common/err.c common/utf8.c common/trace_context.c
+// fuzz-sources: router/api/lmtp/message.c common/json/reader.c common/buf.c common/arena.c
+// fuzz-sources: common/err.c common/utf8.c common/rpc/trace_context.c
 /* A client's message: whatever it is, reading it ends, stays within its bytes, and what comes out
  * keeps its promises. */
 #include "router/api/lmtp/message.h"

@@ -1,8 +1,8 @@
-// fuzz-sources: common/template/*.c common/arena.c common/buf.c common/err.c common/json.c
-// fuzz-sources: common/json_reader.c common/json_exact.c common/utf8.c common/tokenizer/regex.c
+// fuzz-sources: common/template/*.c common/arena.c common/buf.c common/err.c common/json/json.c
+// fuzz-sources: common/json/reader.c common/json/exact.c common/utf8.c common/tokenizer/regex.c
 // fuzz-sources: common/tokenizer/regex_translate.c common/tokenizer/unicode.c
 /* Any template over a small conversation: it may fail, but not crash, hang or eat memory. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/template/chat.h"
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 // byte-level text comes back unchanged where the vocabulary has every byte, a stream emits whole
 // characters only.
 
-// fuzz-sources: common/tokenizer/*.c common/buf.c common/err.c common/json.c common/json_reader.c
-// fuzz-sources: common/arena.c common/json_exact.c common/utf8.c common/model_file.c
-// fuzz-sources: common/gguf/*.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/tokenizer/*.c common/buf.c common/err.c common/json/json.c
+// common/json/reader.c fuzz-sources: common/arena.c common/json/exact.c common/utf8.c
+// common/model_file.c fuzz-sources: common/gguf/*.c common/tokenizer/vocab.c common/file_map.c
 #include "common/tokenizer/tokenizer.h"
 #include "common/utf8.h"
 #include <stdio.h>

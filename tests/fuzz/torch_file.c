@@ -1,7 +1,7 @@
 // fuzz-sources: model-server/model/safetensors.c model-server/model/tensor_file.c
 // fuzz-sources: model-server/model/torch_zip.c model-server/model/torch_pickle.c
-// fuzz-sources: common/json.c common/json_reader.c common/arena.c common/buf.c
-// fuzz-sources: common/json_exact.c common/err.c common/utf8.c common/file_map.c
+// fuzz-sources: common/json/json.c common/json/reader.c common/arena.c common/buf.c
+// fuzz-sources: common/json/exact.c common/err.c common/utf8.c common/file_map.c
 #include "model-server/model/tensor_parse.h"
 #include "tests/fuzz/tensors.h"
 

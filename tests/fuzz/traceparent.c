@@ -1,6 +1,6 @@
-// fuzz-sources: common/trace_context.c
+// fuzz-sources: common/rpc/trace_context.c
 /* The header that any client may send. What is read is written again as it came. */
-#include "common/trace.h"
+#include "common/rpc/trace.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* embed.h - texts with their expected vectors or scores, and a bench to run a model on them. */
 #ifndef TESTS_GOLDEN_EMBED_H
 #define TESTS_GOLDEN_EMBED_H
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/model.h"
 #include "tests/unit/test.h"
 #include <math.h>

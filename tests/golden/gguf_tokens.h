@@ -2,7 +2,7 @@
 #ifndef TESTS_GOLDEN_GGUF_TOKENS_H
 #define TESTS_GOLDEN_GGUF_TOKENS_H
 #include "common/gguf/vocab.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/tokenizer/tokenizer.h"
 #include "tests/gguf_write.h"
 #include "tests/unit/test.h"

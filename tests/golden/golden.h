@@ -2,7 +2,7 @@
  * cache, sequences with scattered blocks. */
 #ifndef TESTS_GOLDEN_GOLDEN_H
 #define TESTS_GOLDEN_GOLDEN_H
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/model.h"
 #include "tests/check/random.h"
 #include "tests/unit/test.h"

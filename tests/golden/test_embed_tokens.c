@@ -1,6 +1,6 @@
 /* Texts and pairs with the special tokens of encoders around them, cut to the model's length,
  * against Hugging Face's tokenizers. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/tokenizer/frame.h"
 #include "tests/unit/test.h"
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // The chain against distributions made by transformers' processors (and TGI's frequency penalty).
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/sample/noise.h"
 #include "model-server/sample/sample.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Every render of TEST_DATA/expected/chat: 100 real templates, 37 conversations, byte for byte. */
 #include "common/cleanup.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/template/chat.h"
 #include <dirent.h>
 #include <setjmp.h>

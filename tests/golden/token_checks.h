@@ -2,7 +2,7 @@
  * offsets, decode, and streamed decode. */
 #ifndef TESTS_GOLDEN_TOKEN_CHECKS_H
 #define TESTS_GOLDEN_TOKEN_CHECKS_H
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/tokenizer/tokenizer.h"
 #include "common/utf8.h"
 #include "tests/unit/test.h"

@@ -3,7 +3,7 @@
 #define TESTS_GOLDEN_VISION_RIG_H
 #include "common/hub/digest.h"
 #include "common/image/canvas.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "tests/unit/test.h"
 #include <dirent.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Decodes pictures in this process: a line for each path on standard input, "width height sha256"
  * or "error: sentence". For tests/golden/image_oracle.py. */
 #include "common/image/canvas.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <gnutls/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * every stream before the cache is used, for the first requests. A thread in the background
  * populates the rest in the order of the blocks, one huge page at a time, mostly while no step
  * runs. A thread that needs a block earlier causes ordinary page faults. */
-#include "common/log.h"
+#include "common/log/log.h"
 #include "common/pacer.h"
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/cpu/threads.h"

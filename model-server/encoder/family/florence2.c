@@ -1,6 +1,6 @@
 /* Florence-2 (arXiv 2311.06242): DaViT (2204.03645), whose blocks attend within windows and then
  * over channels. Features are its places, with positions, and before them their mean. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/encoder/family.h"
 
 /* Grids: two that the stream alternates between, and what a block computes in between. */

@@ -1,6 +1,6 @@
 /* MoonViT, the tower of Kimi-VL (arXiv 2504.07491) and Kimi K2.5: learned positions by cubic
  * convolution, and rotations by column and row alternately. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/encoder/family.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* MiniCPM-V 4.6: SigLIP for pictures of any shape. Behind one of its layers the patches of a cell
  * attend to each other and become one; the layers after it work on these. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/encoder/family.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The tower of MiniMax M3: CLIP's blocks with Qwen2-VL's patches, rotated by frame, row and column.
  * Each patch is projected to the text model's width before those of a cell are joined. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/encoder/family.h"
 
 /* A size of vision_config; the repository's files have an object for it. */

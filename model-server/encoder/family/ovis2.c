@@ -1,6 +1,6 @@
 /* Ovis 2 (arXiv 2405.20797): AIMv2 (2411.14402), whose patches become probabilities over a table of
  * visual words; a feature is the mean of the table's rows. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/encoder/family.h"
 #include <string.h>
 

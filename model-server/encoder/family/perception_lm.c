@@ -1,6 +1,6 @@
 /* PerceptionLM (arXiv 2504.13180): the Perception Encoder (2504.13181) as timm stores it, with
  * rotations by column and row; a feature is the mean of a cell's projected patches. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/encoder/family.h"
 #include <string.h>
 

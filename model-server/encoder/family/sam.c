@@ -2,7 +2,7 @@
  * positions by row and by column (MViTv2, 2112.01526). Then come convolutions that leave a
  * sixteenth of the places. GOT-OCR 2 (2409.01704) projects these. DeepSeek-OCR 2 reads them with a
  * decoder, where learned queries follow them. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/encoder/family.h"
 
 /* Grids: the stream, and what a layer computes in between. */

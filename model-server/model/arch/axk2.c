@@ -1,6 +1,6 @@
 /* A.X K2 (SK Telecom): DeepSeek V3.2 with a gate of each number of a head's result, from the latent
  * of queries before and after its norm, and norms with gates of low rank. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

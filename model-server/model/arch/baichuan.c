@@ -1,6 +1,6 @@
 /* Baichuan and Baichuan 2 (arXiv 2309.10305): Llama with q, k and v in one matrix. The models of
  * 13B have ALiBi; the head of Baichuan 2 has rows of length 1. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 enum { VOCAB_2 = 125696 }; /* of Baichuan 2, which no key of the file names */

@@ -1,6 +1,6 @@
 /* Ling and Ring 3: layers of Kimi Delta Attention (arXiv 2510.26692) whose decays have a floor,
  * among them layers of latent attention with a gate for each head; DeepSeek's experts. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 /* transformers saves the sizes of delta layers under keys of its own, too. */

@@ -1,5 +1,5 @@
 /* IBM's Bamba: Mamba-2 layers, a few of attention whose heads rotate by half, gated MLPs. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 /* Layers that are not in attn_layer_indices. */

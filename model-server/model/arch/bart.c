@@ -2,7 +2,7 @@
  * (1912.08777), Marian (1804.00344), M2M100 (2010.11125) and NLLB (2207.04672), Blenderbot
  * (2004.13637), MVP (2206.12131) and PLBART (2103.06333). They differ in the place of norms and in
  * positions. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

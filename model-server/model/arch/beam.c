@@ -1,7 +1,7 @@
 /* Beam (Reflection): Qwen 3's attention with a gate, windows on five of six layers, which alone
  * rotate, while queries of the others grow with the position; norms around the branches, which a
  * running mean joins to the stream; DeepSeek's experts. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* BERT (arXiv 1810.04805): an encoder with norms of sums, learned positions and types of tokens;
  * ERNIE 1 to 3 (1904.09223, 1907.12412, 2107.02137), whose tokens may have a task, too. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

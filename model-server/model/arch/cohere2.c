@@ -1,6 +1,6 @@
 /* Cohere Command R7B, Command A: Command R with windows; only layers with a window rotate. The text
  * model of North Vision: halves rotate, and the file says which kind of layer does not. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Cohere's Command with experts: cohere2.c with experts in place of the MLP, and a shared one. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

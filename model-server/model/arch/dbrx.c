@@ -1,6 +1,6 @@
 /* DBRX: layer norms without biases, one matrix of q over k over v that is clipped, fine-grained
  * experts whose matrices lie in one tensor. https://github.com/databricks/dbrx */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

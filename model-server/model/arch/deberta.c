@@ -1,6 +1,6 @@
 /* DeBERTa 1, 2, 3 and mDeBERTa 3 (arXiv 2006.03654, 2111.09543): BERT whose attention keeps content
  * and distance apart. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

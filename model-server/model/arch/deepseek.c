@@ -2,7 +2,7 @@
  * attention, and experts that groups and a bias choose; Sarvam 105B; A.X K1, whose experts' result
  * is normalised; Mistral 4, whose queries grow with the position; MiniCPM 3 and Youtu without
  * experts; DeepSeek V3.2 (2512.02556) and GLM-5, whose indexers select what a token attends to. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* DeepSeekMoE 16B (arXiv 2401.06066), the first DeepSeek with experts: Llama's attention, softmax
  * scores, shared experts. The text model of DeepSeek-OCR 2 is of this kind. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

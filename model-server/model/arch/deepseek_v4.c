@@ -1,7 +1,7 @@
 /* DeepSeek V4: attention to a window and to learned entries of 4 or 128 tokens each, several
  * residual streams, experts of which the first layers choose by the token's id, and a projection of
  * results in groups. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* ERNIE 4.5, dense: Llama whose neighbouring elements rotate; and the text model of PaddleOCR-VL,
  * whose halves do, by three positions. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* EuroBERT (arXiv 2503.05500): Llama whose tokens see all others. UltraBERT: in two of three layers
  * a window to both sides, with a rotation of their own. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

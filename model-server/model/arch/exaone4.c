@@ -1,6 +1,6 @@
 /* EXAONE 4 (arXiv 2507.11407): norms after the branches only, q and k normalised per head; where
  * there are windows, only layers that have one rotate. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,6 +1,6 @@
 /* Falcon-H1 (arXiv 2507.22448): attention and Mamba-2 beside each other in every layer, a gated
  * MLP, a factor almost everywhere. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 /* A list of n numbers, or 1 for each where there is none. */

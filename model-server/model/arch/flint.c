@@ -1,6 +1,6 @@
 /* Flint: Qwen 3 with experts that sigmoid scores choose and one that every token uses, windows on
  * most layers, which alone rotate, and a sink for each head. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static bool all_but_fourth_and_ends(struct config *c, uint32_t layer)

@@ -1,5 +1,5 @@
 /* Gemma 1: norms around 1, scaled embeddings, a tied head. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

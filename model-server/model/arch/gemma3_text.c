@@ -1,6 +1,6 @@
 /* Gemma 3, the text decoder: windows with a rotation of their own, q and k normalised. arXiv
  * 2503.19786 */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static bool all_but_every_nth(struct config *c, uint32_t layer)

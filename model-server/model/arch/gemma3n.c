@@ -1,7 +1,7 @@
 /* Gemma 3n, the text decoder: parallel residual streams, a learned residual beside attention,
  * embeddings of each layer, keys and values that the last layers share, MLPs whose first layers
  * keep few activations. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 /* All but every fifth. */

@@ -1,7 +1,7 @@
 /* Gemma 4, the text decoder: heads of two sizes, keys that are values too, values normalised, a
  * factor for each layer; in the small ones embeddings of each layer and keys and values that
  * several layers share. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* GLM-4 9B and 32B, and the text models of GLM-4.1V and GLM-OCR: neighbouring elements of half of
  * each head rotate, gate and up are one matrix; the 0414 models (glm4) and those that see have
  * norms around both branches. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * Attention whose decays have a floor, among them layers of latent attention without rotation,
  * whose indexers select pools of tokens; DeepSeek's experts with clamped activations. Most files
  * are those of the model with vision. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

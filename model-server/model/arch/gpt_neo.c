@@ -1,6 +1,6 @@
 /* GPT-Neo (TinyStories too): GPT-2 with separate matrices stored [out, in], q.k as it is, and a
  * window on every other layer. https://github.com/EleutherAI/gpt-neo */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* IBM Granite with windows on three of four layers and a sink for each head; with experts too. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* GTE 1.5 and GTE multilingual (arXiv 2407.19669): BERT with rotations and a gated MLP. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Kimi Linear (arXiv 2510.26692): layers of the gated delta rule whose state decays by key element,
  * among them layers of latent attention without rotation; DeepSeek's experts. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

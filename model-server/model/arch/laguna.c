@@ -1,6 +1,6 @@
 /* Laguna (Poolside): attention with its own number of heads in each layer and a gate for each head,
  * windows with a rotation of their own; experts that sigmoid scores and a bias choose. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Lara Mini (Translated): layers of the gated delta rule (arXiv 2412.06464) and of attention, most
  * of these with windows, which alone rotate; experts in every layer and one that every token uses.
  */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

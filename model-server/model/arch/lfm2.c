@@ -1,6 +1,6 @@
 /* Liquid AI's LFM2 (arXiv 2511.23404), dense and with experts: short convolutions between gates,
  * and a few layers of attention. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Liquid AI's LFM3: LFM2 with wider convolutions, norms around the branches, windows with a
  * rotation of their own, and a gate for each head of attention. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

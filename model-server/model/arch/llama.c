@@ -1,6 +1,6 @@
 /* Llama 1-3, Code Llama, Yi, SmolLM, Vicuna ...; InternLM, whose attention has biases; the text
  * model of Emu3. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

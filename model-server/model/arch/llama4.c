@@ -1,7 +1,7 @@
 /* Llama 4, the text decoder: layers that rotate see runs of positions, the others see all and do
  * not rotate; one expert a token, whose input is scaled.
  * https://github.com/meta-llama/llama-models/blob/main/models/llama4/MODEL_CARD.md */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static void attention(struct config *c, struct decoder_spec *s)

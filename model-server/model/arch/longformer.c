@@ -1,6 +1,6 @@
 /* Longformer (arXiv 2004.05150): RoBERTa whose tokens see a window to both sides. No token sees all
  * others, which a caller of the model may ask for and its classifiers do. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Mamba (arXiv 2312.00752) and Falcon Mamba (2410.05355), which normalises steps, keys and queries:
  * no attention, no feed-forward, no end of positions. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* BERT with norms before the branches and one at the end: Megatron's (arXiv 1909.08053; GatorTron),
  * XLM-RoBERTa XL and XXL (2105.00572), and RoBERTa-PreLayerNorm (2202.08005), the only one whose
  * embedding has a norm. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

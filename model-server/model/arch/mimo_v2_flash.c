@@ -1,7 +1,7 @@
 /* Xiaomi's MiMo-V2-Flash: heads whose values are narrower than their keys; windows on most layers,
  * with sinks, twice as many key-value heads and a rotation of their own; experts that sigmoid
  * scores and a bias choose. https://huggingface.co/XiaomiMiMo/MiMo-V2-Flash */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static const double ROTATES = 0.334; /* of a head */

@@ -1,6 +1,6 @@
 /* MiniCPM 1, 2 and 4, dense (arXiv 2404.06395): Llama with three factors that depend on the size.
  */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

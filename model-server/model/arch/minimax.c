@@ -1,6 +1,6 @@
 /* MiniMax-Text-01 (arXiv 2501.08313) and M1 (2506.13585): linear attention with a fixed decay for
  * each head, between layers of attention; experts. Branches are added to the norm of the stream. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* ModernBERT (arXiv 2412.13663): an encoder with norms before the branches, rotations, a gated MLP;
  * most layers see a window to both sides. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static bool local(struct config *c, uint32_t layer)

@@ -1,6 +1,6 @@
 /* ModernBERT's decoder (Ettin, arXiv 2507.11412): modernbert.c with separate q, k and v, windows
  * that end at the token, and a layer of its own before the head. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static bool local(struct config *c, uint32_t layer)

@@ -1,5 +1,5 @@
 /* MPT: ALiBi, layer norms without biases, one matrix of q over k over v. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static void attention(struct config *c, struct decoder_spec *s)

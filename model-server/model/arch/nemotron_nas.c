@@ -1,6 +1,6 @@
 /* NVIDIA's Llama Nemotron Super 49B and Ultra 253B (Puzzle, arXiv 2411.19146): Llama 3 whose layers
  * differ: some have no attention, some no MLP, and both have sizes of their own. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static const uint32_t FFN_UNIT = 256; /* widths of MLPs are multiples of it */

@@ -1,6 +1,6 @@
 /* OLMo (arXiv 2402.00838): Llama whose layer norms have neither weights nor biases, and whose q, k
  * and v may be clipped. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,6 +1,6 @@
 /* OLMo 2 and 3 (arXiv 2501.00656): norms after the branches only, q and k normalised over all
  * heads; OLMo 3 has windows, and only its other layers stretch their rotation. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static bool all_but_fourth(struct config *c, uint32_t layer)

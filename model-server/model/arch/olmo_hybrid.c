@@ -1,7 +1,7 @@
 /* OLMo Hybrid: layers of the gated delta rule (arXiv 2412.06464) with norms before the branches,
  * every fourth one of OLMo 3's attention with norms after them; beta up to 2, so that a state may
  * change its sign (arXiv 2411.12537). */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
 

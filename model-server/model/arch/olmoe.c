@@ -1,5 +1,5 @@
 /* OLMoE (arXiv 2409.02060): experts in every layer, q and k normalised over all heads. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
 /* GPT (Radford et al., 2018): GPT-2 with norms of sums and none at the end. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

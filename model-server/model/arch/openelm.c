@@ -1,7 +1,7 @@
 /* OpenELM (Apple, arXiv 2404.14619): Llama whose layers differ in the number of heads and in the
  * width of the MLP, with q and k normalised per head and q, k, v and gate, up in one matrix each.
  */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
 

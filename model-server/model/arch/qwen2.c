@@ -1,5 +1,5 @@
 /* Qwen 1.5, 2 and 2.5: Llama with biases on q, k, v; the upper layers may have a window. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Qwen 3, mixtures of experts: dense layers where the file says so. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

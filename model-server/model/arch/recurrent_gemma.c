@@ -1,6 +1,6 @@
 /* RecurrentGemma (Griffin, arXiv 2402.19427, 2404.07839): two layers of a real-gated linear
  * recurrence, then one of attention with a window; gated MLPs, norms around 1. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/arch.h"
 #include <string.h>

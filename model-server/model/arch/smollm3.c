@@ -1,5 +1,5 @@
 /* SmolLM 3: Llama whose every fourth layer does not rotate (arXiv 2501.18795). */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

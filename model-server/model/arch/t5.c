@@ -1,7 +1,7 @@
 /* T5 (arXiv 1910.10683), Flan-T5 (2210.11416), mT5 and UMT5 (2010.11934, 2304.09151): RMS norms
  * before the branches, no biases, positions only as a number per distance, a ReLU or a gated MLP.
  * The encoder alone (2112.07899), or the decoder, which attends to the encoder's rows. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

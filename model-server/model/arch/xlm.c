@@ -1,6 +1,6 @@
 /* XLM (arXiv 1901.07291) and FlauBERT (1912.05372), encoders: BERT under names of their own. A
  * text's language has no embedding here, as none is given. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,7 +1,7 @@
 /* Zamba (Zyphra, arXiv 2405.16712): Mamba layers, some of which add the result of one block of
  * attention and an MLP, which they share, to their input. A layer has several recurrences, each of
  * channels of its own. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Zamba2 (Zyphra, arXiv 2411.15242): Mamba-2 layers, some of which add the result of a block of
  * attention and an MLP to their input. Such layers share one block or two, each with low-rank
  * updates of its own. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

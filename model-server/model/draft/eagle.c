@@ -15,7 +15,7 @@
  * `eagle_aux_hidden_state_layer_ids` of `eagle_config` (SpecForge, SGLang) names layers whose
  * output is used; at the top level (speculators, vLLM) layers whose input is used. The default is
  * the inputs of layers 2, n / 2 and n - 3. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/loader.h"
 #include <limits.h>

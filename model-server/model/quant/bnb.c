@@ -2,7 +2,7 @@
  * of the whole matrix in a row, the first in the upper nibble; `absmax`, a scale for each block
  * of them, in fp32 or, nested, in 8 bits with a table and another scale; the table of codes; and
  * a JSON text with the sizes of the blocks. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/quant/stored.h"
 #include <math.h>

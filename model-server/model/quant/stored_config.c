@@ -1,6 +1,6 @@
 /* The quantisation of a checkpoint, from its JSON: one row per method. An unsupported variant of
  * a key is refused by name, because a wrong guess gives text that only looks like an answer. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/model_file.h"
 #include "model-server/model/config.h"
 #include "model-server/model/quant/stored.h"

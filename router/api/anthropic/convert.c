@@ -1,6 +1,6 @@
 /* Converts Anthropic's bodies to OpenAI's, which chat templates read. */
 #include "router/chat/convert.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/text.h"
 #include "router/api/anthropic/messages.h"
 #include "router/chat/pictures.h"

@@ -1,5 +1,5 @@
 /* The body of a Messages request. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/template/template.h"
 #include "router/api/anthropic/messages.h"
 #include "router/generate/constrain.h"

@@ -1,6 +1,6 @@
 /* The body of a chat request. */
-#include "common/json.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
+#include "common/json/json.h"
 #include "common/template/template.h"
 #include "router/api/cohere/cohere.h"
 #include "router/chat/convert.h"

@@ -1,5 +1,5 @@
 #include "router/api/cohere/rerank.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include <string.h>
 
 enum { MOST_DOCUMENTS = 10000 };

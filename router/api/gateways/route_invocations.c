@@ -1,5 +1,5 @@
 /* SageMaker uses one path for everything; the body selects the interface. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/body/body.h"
 #include "router/call/call.h"
 #include "router/http/route.h"

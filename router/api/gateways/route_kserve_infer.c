@@ -1,5 +1,5 @@
 /* KServe's Open Inference Protocol, version 2: tensors of texts in, tensors of texts out. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/utf8.h"
 #include "router/api/tgi/tgi.h"
 #include "router/call/texts.h"

@@ -1,5 +1,5 @@
 /* Vertex AI's predict: instances are prompts or conversations, predictions are texts. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/template/template.h"
 #include "router/api/openai/chat_completion.h"
 #include "router/api/tgi/tgi.h"

@@ -1,5 +1,5 @@
 /* llama-server's logit_bias names tokens by texts, too: each token of the text gets the bias. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/api/llama/llama.h"
 #include <stdlib.h>
 #include <string.h>

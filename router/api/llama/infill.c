@@ -1,5 +1,5 @@
 /* llama-server's fill-in-the-middle: other files, then what stands before and behind the cursor. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/utf8.h"
 #include "router/api/llama/llama.h"
 #include "router/chat/fim.h"

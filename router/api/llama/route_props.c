@@ -1,4 +1,4 @@
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/api/llama/llama.h"
 #include "router/chat/chat.h"
 #include "router/http/route.h"

@@ -1,6 +1,6 @@
 /* The LMTP thread: its epoll, listening socket and wake-up eventfd. */
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/api/lmtp/lmtp_in.h"
 #include <errno.h>
 #include <netdb.h>

@@ -1,5 +1,5 @@
 #include "router/api/lmtp/message.h"
-#include "common/json_reader.h"
+#include "common/json/reader.h"
 #include <float.h>
 #include <math.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #define ROUTER_API_LMTP_MESSAGE_H
 #include "common/arena.h"
 #include "common/err.h"
-#include "common/trace.h"
+#include "common/rpc/trace.h"
 #include "router/request/ask.h"
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* WebSocket (RFC 6455) with wslay, which handles fragments, masks, pings and closing. */
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/api/lmtp/wire.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* From Ollama's bodies to OpenAI's. */
-#include "common/json.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
+#include "common/json/json.h"
 #include "router/api/ollama/ollama.h"
 #include "router/chat/convert.h"
 #include "router/chat/pictures.h"

@@ -1,5 +1,5 @@
 #include "common/clock.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/api/ollama/ollama.h"
 #include "router/call/embed_body.h"
 #include "router/http/route.h"

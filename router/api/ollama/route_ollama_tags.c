@@ -1,4 +1,4 @@
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/api/ollama/ollama.h"
 #include "router/http/route.h"
 #include <inttypes.h>

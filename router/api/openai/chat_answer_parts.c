@@ -1,5 +1,5 @@
 /* answer_parts.c - answers split into reasoning, content and function calls. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/api/openai/chat_completion.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* functions.c - OpenAI's deprecated function calling: `functions` and `function_call` become
  * `tools` and `tool_choice`. In messages, `function_call` becomes `tool_calls`, and the role
  * `function` becomes `tool`. answer_parts.c converts the answer back. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/api/openai/chat_completion.h"
 #include "router/chat/convert.h"
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Parses the body of a chat request. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/template/template.h"
 #include "common/utf8.h"
 #include "router/api/openai/chat_completion.h"

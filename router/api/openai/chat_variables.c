@@ -1,6 +1,6 @@
 /* What a chat request sets in the template: variables of its own, documents, and reasoning under
  * the names that servers and clients have for it. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/api/openai/chat_completion.h"
 #include "router/chat/convert.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/utf8.h"
 #include "router/api/openai/completions.h"
 #include "router/chat/fim.h"

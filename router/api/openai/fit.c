@@ -1,5 +1,5 @@
 #include "router/api/openai/fit.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/call/tokens.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 #include "router/api/openai/openai.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/generate/constrain.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* vLLM's labels of texts, with the probabilities of all of them. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/call/embed_body.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* vLLM's scores of text pairs. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/call/embed_body.h"
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* kv_transfer_params: disaggregated prefill and decode (docs/decisions/kv-transfer.md). */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/peer_address.h"
 #include "router/api/openai/openai.h"
 #include <string.h>

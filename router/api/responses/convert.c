@@ -1,7 +1,7 @@
 /* Converts the items of a Responses request to messages for chat templates. */
 #include "router/chat/convert.h"
-#include "common/json.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
+#include "common/json/json.h"
 #include "common/text.h"
 #include "router/api/responses/responses.h"
 #include "router/chat/pictures.h"

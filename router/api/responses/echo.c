@@ -1,5 +1,5 @@
 /* The request's members that a response repeats. */
-#include "common/json_exact.h"
+#include "common/json/exact.h"
 #include "router/api/responses/responses.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Parses the body of a Responses request. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/template/template.h"
 #include "router/api/responses/stored.h"
 #include "router/generate/constrain.h"

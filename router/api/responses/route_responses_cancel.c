@@ -1,4 +1,4 @@
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/api/responses/stored.h"
 #include "router/http/route.h"
 #include <string.h>

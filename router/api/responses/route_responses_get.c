@@ -1,5 +1,5 @@
-#include "common/json.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
+#include "common/json/json.h"
 #include "router/api/responses/stored.h"
 #include "router/http/route.h"
 #include <stdlib.h>

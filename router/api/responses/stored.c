@@ -1,6 +1,6 @@
 #include "router/api/responses/stored.h"
-#include "common/json.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
+#include "common/json/json.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Storage options of a request, and its own items in the listed format. */
-#include "common/json.h"
-#include "common/json_exact.h"
+#include "common/json/exact.h"
+#include "common/json/json.h"
 #include "router/api/responses/stored.h"
 #include <stdio.h>
 #include <string.h>

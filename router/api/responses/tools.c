@@ -4,7 +4,7 @@
  * argument `input`, and its calls are reported as separate items. A `namespace` groups functions:
  * the model sees each as NAMESPACE__NAME. Tools of other types run on OpenAI's servers, or its
  * models know them without a schema: they are omitted. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/api/responses/responses.h"
 #include "router/chat/convert.h"
 #include "router/generate/constrain.h"

@@ -1,4 +1,4 @@
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/api/service/fleet_metrics.h"
 #include "router/call/call.h"
 #include "router/metrics.h"

@@ -1,4 +1,4 @@
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/api/tei/tei.h"
 #include <stdio.h>
 #include <string.h>

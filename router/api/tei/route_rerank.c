@@ -1,5 +1,5 @@
 /* TEI's and Cohere's clients use the same path; the body shows which of them it is. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/api/cohere/rerank.h"
 #include "router/api/tei/tei.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/api/openai/chat_completion.h"
 #include "router/api/tgi/tgi.h"
 #include "router/call/tokens.h"

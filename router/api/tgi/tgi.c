@@ -1,5 +1,5 @@
 #include "router/api/tgi/tgi.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/utf8.h"
 #include "router/call/accounting.h"
 #include "router/generate/constrain.h"

@@ -2,7 +2,7 @@
 #include "common/arena.h"
 #include "common/buf.h"
 #include "common/err.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/utf8.h"
 #include "tests/unit/test.h"
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* Who belongs to a cluster: addresses, proofs of calls, and calls over TCP in each of the ways. */
 #include "common/clock.h"
 #include "common/cluster.h"
-#include "common/rpc_client.h"
-#include "common/rpc_server.h"
+#include "common/rpc/client.h"
+#include "common/rpc/server.h"
 #include "proto/generate.pb-c.h"
 #include "tests/certs.h"
 #include "tests/unit/test.h"

@@ -1,6 +1,6 @@
 /* The flag table and the log line. */
-#include "common/flag.h"
-#include "common/log.h"
+#include "common/flag/flag.h"
+#include "common/log/log.h"
 #include "common/nearest.h"
 #include "tests/unit/test.h"
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* A thread that stands still is reported once, with the stacks of all; a crash leaves its stack. */
-#include "common/log.h"
-#include "common/stacks.h"
+#include "common/log/log.h"
+#include "common/log/stacks.h"
 #include "common/watchdog.h"
 #include "tests/unit/test.h"
 #include <pthread.h>

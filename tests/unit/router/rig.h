@@ -3,7 +3,7 @@
 #ifndef TEST_RIG_H
 #define TEST_RIG_H
 #include "common/clock.h"
-#include "common/log.h"
+#include "common/log/log.h"
 #include "router/api/lmtp/lmtp.h"
 #include "router/call/call.h"
 #include "router/embed/embedder.h"

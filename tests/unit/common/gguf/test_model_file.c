@@ -1,7 +1,7 @@
 /* A GGUF file as the folder that it stands for: which keys become which, and what is refused. */
 #include "common/buf.h"
 #include "common/gguf/vocab.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/model_file.h"
 #include "tests/gguf_write.h"
 #include "tests/unit/test.h"

@@ -1,7 +1,7 @@
 /* Encoders in GGUF files: the files of sentence-transformers and the class that they stand for, and
  * the tokenizers that only encoders have. */
 #include "common/gguf/vocab.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/model_file.h"
 #include "common/sentence.h"
 #include "common/tokenizer/frame.h"

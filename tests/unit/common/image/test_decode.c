@@ -1,6 +1,6 @@
 // Pixels of image files: the reference data, exact; every kind of file made here; broken ones.
 #include "common/image/canvas.h"
-#include "common/json.h"
+#include "common/json/json.h"
 #include "tests/image_made.h"
 #include "tests/unit/test.h"
 #include <gnutls/crypto.h>

@@ -1,6 +1,6 @@
 /* What jinja2 3.1 makes of these, with the settings of transformers: made by tests/golden's oracle,
  * kept as a table. "!": both fail. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "common/template/chat.h"
 #include "tests/unit/test.h"
 #include <stdlib.h>

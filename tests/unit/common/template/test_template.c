@@ -1,6 +1,6 @@
 /* Rules of the template language that the golden data does not reach: limits, sandbox, error texts.
  */
-#include "common/json_exact.h"
+#include "common/json/exact.h"
 #include "common/template/chat.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -63,7 +63,7 @@ static void values_print_as_in_python(void **state)
     expect("{{ {'a': [1, 'x']}|tojson }}{{ [1]|tojson(indent=1) }}", "{\"a\": [1, \"x\"]}[\n 1\n]");
 }
 
-/* common/json_exact.h: NUL is C0 80, which is no UTF-8. */
+/* common/json/exact.h: NUL is C0 80, which is no UTF-8. */
 static void a_nul_of_a_body_is_escaped_and_else_kept(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* Loading: what a checkpoint that does not fit its config.json is told, and what model_info() says.
  */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/model.h"
 #include "tests/temp_folder.h"
 #include "tests/unit/test.h"

@@ -1,5 +1,5 @@
 /* Where a model keeps its chat template, and what is done to messages before it sees them. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/body/body.h"
 #include "router/chat/chat.h"
 #include <setjmp.h>

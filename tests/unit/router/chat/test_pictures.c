@@ -1,5 +1,5 @@
 /* Images in messages: which parts they are, what templates see of them, and their order. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "router/chat/convert.h"
 #include "router/chat/pictures.h"
 #include "tests/unit/test.h"

@@ -1,6 +1,6 @@
 /* Blocks of every packing against the numbers that llama.cpp or its Python module makes of them
  * (tests/data/gguf_blocks.py), whole and in slices, in order and in pairs. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/quant/blocks.h"
 #include "model-server/model/quant/stored.h"

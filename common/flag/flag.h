@@ -1,0 +1,78 @@
+/* flag.h - command-line options as a table.
+ *
+ * One table per program defines all options. The parser, environment names, --help, the markdown
+ * and man pages, and shell completion are derived from its rows. A value comes from the command
+ * line, else from the environment, else from `def`. Strings point into those and are not copied. */
+#ifndef COMMON_FLAG_FLAG_H
+#define COMMON_FLAG_FLAG_H
+#include "common/buf.h"
+#include "common/err.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Type of the field at `off`: BOOL bool, U32 uint32_t, U64 uint64_t, F64 double, STR const char *,
+ * ENUM uint32_t (index into choices), LIST struct flag_list (the option may be repeated; each value
+ * is split at commas). */
+enum flag_type { FLAG_BOOL, FLAG_U32, FLAG_U64, FLAG_F64, FLAG_STR, FLAG_ENUM, FLAG_LIST };
+
+enum { FLAGS_USAGE = 2 }; /* exit status for an invalid command line */
+
+struct flag_list {
+    char **v; /* owned by the config; see flags_free() */
+    uint32_t n;
+};
+
+struct flag {
+    const char *name; /* "max-input-tokens": --max-input-tokens, MAX_INPUT_TOKENS */
+    char letter;      /* 'p' for -p; 0: none */
+    /* taken from arguments without dashes, in table order; also has an environment name */
+    bool positional;
+    bool required;
+    enum flag_type type;
+    size_t off;
+    const char *def; /* default as text; NULL: unset (0, NULL, empty), or computed later */
+    const char *env; /* environment name if not derived from `name`; "": none */
+    /* "tokens", "seconds", NULL. Numbers of "bytes" may end with a unit: 64MiB, 64Mi (2^20), 64M.
+     */
+    const char *unit;
+    double min, max;            /* range of numbers, checked if min < max */
+    const char *const *choices; /* FLAG_ENUM: NULL-terminated */
+    const char *help;           /* one paragraph of full sentences */
+    unsigned tag;               /* for the table's owner; not used by flag.c */
+};
+
+struct flag_command { /* a subcommand, for help pages and suggestions; the caller runs it */
+    const char *name, *about;
+};
+
+struct flag_program {
+    const char *name; /* "router", "model-server serve" */
+    /* one paragraph; the text up to its first colon or full stop is the summary */
+    const char *about;
+    const struct flag *flags;            /* ends with name == NULL */
+    const struct flag_command *commands; /* ends with name == NULL; NULL: none */
+};
+
+/* Fills `cfg`, which must be zeroed; argv[0] is skipped. 0: run. 1: a page was printed on stdout
+ * (--help, --version, --help-markdown, --help-man, --completion-bash): exit 0. -1: `e`
+ * (ERR_VALIDATION) names the option or variable and the expected value: print it after the
+ * program's name and exit FLAGS_USAGE. Errors about unknown options and commands suggest the
+ * nearest known one. */
+int flags_parse(const struct flag_program *p, void *cfg, int argc, char **argv, char *const *envp,
+                struct err *e);
+/* True if the option was given on the command line or in the environment. */
+bool flags_given(const struct flag_program *p, const char *name, int argc, char **argv,
+                 char *const *envp);
+void flags_free(const struct flag_program *p, void *cfg);
+
+/* Appends the value in `cfg` as text for another program's command line or environment. False:
+ * nothing to pass on (unset, false, empty; 0 or the first choice of an option without a default).
+ * Lists are joined with commas. */
+bool flag_text(const struct flag *f, const void *cfg, struct buf *out);
+
+void flags_help(const struct flag_program *p, FILE *out);
+void flags_markdown(const struct flag_program *p, FILE *out);
+void flags_man(const struct flag_program *p, FILE *out);
+#endif
