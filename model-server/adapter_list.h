@@ -2,7 +2,7 @@
 #ifndef MODEL_SERVER_ADAPTER_LIST_H
 #define MODEL_SERVER_ADAPTER_LIST_H
 #include "common/flag/flag.h"
-#include "model-server/model/adapters.h"
+#include "model-server/model/lora/adapters.h"
 
 struct adapter_list {
     struct adapter_source *v; /* [n]; names and folders are owned */

@@ -49,7 +49,7 @@ struct mat_codes {
 /* A matrix in the checkpoint: element (r, c) is data[r * row_stride + c * col_stride]. With
  * strides, transposed storage (GPT-2) and tensor-parallel slices need no copy. */
 struct random_tensor; /* random_tensor.h */
-struct stored_matrix; /* model/quant/stored.h */
+struct stored_matrix; /* model/checkpoint/quant/stored.h */
 enum source {
     SOURCE_NUMBERS, /* `data` has them */
     SOURCE_RANDOM,  /* no data: place 0 is element `first` of `random`, in bfloat16 */

@@ -1,8 +1,8 @@
 #include "model-server/encoder/text.h"
 #include "model-server/model/arch.h"
-#include "model-server/model/checkpoint.h"
+#include "model-server/model/checkpoint/checkpoint.h"
+#include "model-server/model/checkpoint/quant/stored.h"
 #include "model-server/model/decoder.h"
-#include "model-server/model/quant/stored.h"
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>

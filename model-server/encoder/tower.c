@@ -1,7 +1,7 @@
 #include "model-server/encoder/tower.h"
 #include "model-server/encoder/arrange.h"
 #include "model-server/encoder/tower_conv.h"
-#include "model-server/model/checkpoint.h"
+#include "model-server/model/checkpoint/checkpoint.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

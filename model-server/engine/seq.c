@@ -1,6 +1,6 @@
 #include "model-server/engine/seq.h"
 #include "model-server/engine/windows.h"
-#include "model-server/model/adapters.h"
+#include "model-server/model/lora/adapters.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * it. */
 #ifndef MODEL_SERVER_MODEL_ARCH_H
 #define MODEL_SERVER_MODEL_ARCH_H
-#include "model-server/model/config.h"
+#include "model-server/model/config/config.h"
 
 /* The role of a tensor. W_QKV, W_GATE_UP and W_MOE_GATE_UP contain several matrices. */
 enum role {

@@ -5,10 +5,10 @@
 #ifndef MODEL_SERVER_MODEL_DECODER_H
 #define MODEL_SERVER_MODEL_DECODER_H
 #include "model-server/comm/comm.h"
-#include "model-server/model/adapters.h"
-#include "model-server/model/checkpoint.h"
+#include "model-server/model/checkpoint/checkpoint.h"
 #include "model-server/model/draft/draft.h"
 #include "model-server/model/layer.h"
+#include "model-server/model/lora/adapters.h"
 #include "model-server/model/rope.h"
 #include "model-server/model/stage.h"
 

@@ -9,7 +9,7 @@
 #define MODEL_SERVER_MODEL_LAYER_H
 #include "common/err.h"
 #include "model-server/backend/backend.h"
-#include "model-server/model/lora.h"
+#include "model-server/model/lora/lora.h"
 #include <stdint.h>
 
 struct decoder; /* decoder.h */

@@ -7,8 +7,8 @@
 #ifndef MODEL_SERVER_MODEL_LOADER_H
 #define MODEL_SERVER_MODEL_LOADER_H
 #include "model-server/backend/random_tensor.h"
+#include "model-server/model/checkpoint/quant/stored.h"
 #include "model-server/model/decoder.h"
-#include "model-server/model/quant/stored.h"
 
 enum { NO_LAYER = -1, NO_EXPERT = -1, MAX_SOURCES = 4 };
 

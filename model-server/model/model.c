@@ -3,9 +3,9 @@
 #include "common/json/json.h"
 #include "common/log/log.h"
 #include "common/model_file.h"
+#include "model-server/model/checkpoint/quant/stored.h"
 #include "model-server/model/kv_parts.h"
 #include "model-server/model/model_impl.h"
-#include "model-server/model/quant/stored.h"
 #include "model-server/model/unused.h"
 #include "model-server/packed/packed.h"
 #include <limits.h>

@@ -8,8 +8,8 @@
 #include "common/sentence.h"
 #include "model-server/backend/backend.h"
 #include "model-server/comm/comm.h"
-#include "model-server/model/adapters.h"
 #include "model-server/model/draft/draft.h"
+#include "model-server/model/lora/adapters.h"
 
 struct packed;
 struct model_options {

@@ -2,7 +2,7 @@
 #include "common/json/json.h"
 #include "common/model_file.h"
 #include "model-server/backend/numbers.h"
-#include "model-server/model/quant/blocks.h"
+#include "model-server/model/checkpoint/quant/blocks.h"
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

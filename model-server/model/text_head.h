@@ -8,7 +8,7 @@
 #ifndef MODEL_SERVER_MODEL_TEXT_HEAD_H
 #define MODEL_SERVER_MODEL_TEXT_HEAD_H
 #include "common/sentence.h"
-#include "model-server/model/checkpoint.h"
+#include "model-server/model/checkpoint/checkpoint.h"
 
 enum head_act { HEAD_PLAIN, HEAD_TANH, HEAD_GELU, HEAD_GELU_TANH, HEAD_RELU, HEAD_SIGMOID };
 /* y = act(W x + b), normalised if `norm` is set (ModernBERT). */

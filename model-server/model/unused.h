@@ -8,7 +8,7 @@
  * computed. GGUF files are not checked. */
 #ifndef MODEL_SERVER_MODEL_UNUSED_H
 #define MODEL_SERVER_MODEL_UNUSED_H
-#include "model-server/model/checkpoint.h"
+#include "model-server/model/checkpoint/checkpoint.h"
 
 enum { UNUSED_NAMED = 4 };
 struct unused {

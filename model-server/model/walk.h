@@ -7,8 +7,8 @@
  * in fp32. One rank, one thread. */
 #ifndef MODEL_SERVER_MODEL_WALK_H
 #define MODEL_SERVER_MODEL_WALK_H
+#include "model-server/model/checkpoint/quant/stored.h"
 #include "model-server/model/decoder.h"
-#include "model-server/model/quant/stored.h"
 
 struct walk;
 

@@ -2,7 +2,7 @@
 #include "common/gguf/gguf.h"
 #include "common/hash.h"
 #include "model-server/backend/numbers.h"
-#include "model-server/model/quant/blocks.h"
+#include "model-server/model/checkpoint/quant/blocks.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -3,8 +3,8 @@
  * rotation pairs. */
 #include "common/gguf/set.h"
 #include "model-server/backend/numbers.h"
-#include "model-server/model/gguf_names.h"
-#include "model-server/model/gguf_weights.h"
+#include "model-server/model/checkpoint/gguf_names.h"
+#include "model-server/model/checkpoint/gguf_weights.h"
 #include "model-server/quantize/encode.h"
 #include "model-server/quantize/gguf_head.h"
 #include "model-server/quantize/gguf_mix.h"

@@ -1,6 +1,7 @@
-// fuzz-sources: model-server/model/tensor_file.c model-server/model/torch_zip.c
-// fuzz-sources: model-server/model/torch_pickle.c
-// fuzz-sources: model-server/model/safetensors.c common/json/json.c common/json/reader.c
+// fuzz-sources: model-server/model/checkpoint/tensor_file.c
+// model-server/model/checkpoint/torch_zip.c fuzz-sources:
+// model-server/model/checkpoint/torch_pickle.c fuzz-sources:
+// model-server/model/checkpoint/safetensors.c common/json/json.c common/json/reader.c
 // common/arena.c fuzz-sources: common/buf.c common/json/exact.c common/err.c common/utf8.c
 // common/file_map.c
 #include "tests/fuzz/tensors.h"

@@ -1,7 +1,7 @@
 /* tensors.h - properties of every tensor that a file parser accepts. */
 #ifndef TESTS_FUZZ_TENSORS_H
 #define TESTS_FUZZ_TENSORS_H
-#include "model-server/model/tensor_file.h"
+#include "model-server/model/checkpoint/tensor_file.h"
 #include <stdlib.h>
 #include <string.h>
 

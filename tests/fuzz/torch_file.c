@@ -1,8 +1,9 @@
-// fuzz-sources: model-server/model/safetensors.c model-server/model/tensor_file.c
-// fuzz-sources: model-server/model/torch_zip.c model-server/model/torch_pickle.c
+// fuzz-sources: model-server/model/checkpoint/safetensors.c
+// model-server/model/checkpoint/tensor_file.c fuzz-sources:
+// model-server/model/checkpoint/torch_zip.c model-server/model/checkpoint/torch_pickle.c
 // fuzz-sources: common/json/json.c common/json/reader.c common/arena.c common/buf.c
 // fuzz-sources: common/json/exact.c common/err.c common/utf8.c common/file_map.c
-#include "model-server/model/tensor_parse.h"
+#include "model-server/model/checkpoint/tensor_parse.h"
 #include "tests/fuzz/tensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -3,7 +3,7 @@
 #ifndef TESTS_GOLDEN_GGUF_MADE_H
 #define TESTS_GOLDEN_GGUF_MADE_H
 #include "model-server/backend/numbers.h"
-#include "model-server/model/quant/blocks.h"
+#include "model-server/model/checkpoint/quant/blocks.h"
 #include "tests/golden/gguf_tokens.h"
 #include "tests/golden/lora_made.h"
 

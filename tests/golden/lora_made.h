@@ -4,7 +4,7 @@
 #define TESTS_GOLDEN_LORA_MADE_H
 #include "common/buf.h"
 #include "model-server/backend/numbers.h"
-#include "model-server/model/checkpoint.h"
+#include "model-server/model/checkpoint/checkpoint.h"
 #include "tests/golden/golden.h"
 #include <unistd.h>
 

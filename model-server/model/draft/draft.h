@@ -14,7 +14,7 @@
 #define MODEL_SERVER_MODEL_DRAFT_DRAFT_H
 #include "model-server/backend/backend.h"
 #include "model-server/model/arch.h"
-#include "model-server/model/checkpoint.h"
+#include "model-server/model/checkpoint/checkpoint.h"
 
 struct decoder;
 struct loader;

@@ -1,6 +1,6 @@
 /* Blocks of ggml through the reader of this program: errors are what so many bits cost, and below
  * what the nearest plain grid costs. */
-#include "model-server/model/quant/blocks.h"
+#include "model-server/model/checkpoint/quant/blocks.h"
 #include "model-server/quantize/encode.h"
 #include "tests/unit/test.h"
 #include <math.h>

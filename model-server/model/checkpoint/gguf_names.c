@@ -1,0 +1,208 @@
+#include "model-server/model/checkpoint/gguf_names.h"
+#include <string.h>
+
+enum { LAYERS_MAX = 100000 };
+
+/* llama.cpp's names of the tensors of a role, without ".weight" and ".bias", or whole names. If
+ * two roles share a name, it belongs to the first one that the family has. */
+static const struct {
+    const char *name;
+    enum role role;
+} names[] = {
+    {"token_embd", W_EMBED},
+    {"position_embd", W_POSITIONS},
+    {"token_types", W_TOKEN_TYPES},
+    {"output_norm", W_FINAL_NORM},
+    {"token_embd_norm", W_EMBED_NORM},
+    {"token_embd_norm", W_FINAL_NORM}, /* LFM2's name for it */
+    {"output", W_HEAD},
+    {"blk.*.attn_norm", W_ATTN_NORM},
+    {"blk.*.attn_norm_2", W_MIX_NORM}, /* MiniMax-Text-01 */
+    {"blk.*.attn_norm_2", W_ATTN_NORM},
+    {"blk.*.attn_output_norm", W_POST_ATTN_NORM},
+    {"blk.*.attn_output_norm", W_MLP_NORM}, /* DBRX */
+    {"blk.*.layer_output_norm", W_POST_MLP_NORM},
+    {"blk.*.post_attention_norm", W_POST_ATTN_NORM},
+    {"blk.*.post_attention_norm", W_MLP_NORM},
+    {"blk.*.ffn_norm", W_MLP_NORM},
+    {"blk.*.post_ffw_norm", W_POST_MLP_NORM},
+    {"blk.*.attn_qkv", W_QKV},
+    {"blk.*.attn_qkv", W_MIX_IN},
+    {"blk.*.attn_gate", W_MIX_Z},
+    {"blk.*.attn_gate", W_ATTN_GATE},
+    {"blk.*.attn_q", W_Q},
+    {"blk.*.attn_k", W_K},
+    {"blk.*.attn_v", W_V},
+    {"blk.*.attn_output", W_O},
+    {"blk.*.attn_o", W_O}, /* T5 */
+    {"blk.*.attn_rel_b", W_NEAR},
+    {"blk.*.attn_q_a", W_Q_A},
+    {"blk.*.attn_q_a_norm", W_Q_A_NORM},
+    {"blk.*.attn_q_b", W_Q_B},
+    {"blk.*.attn_kv_a_mqa", W_KV_A},
+    {"blk.*.attn_kv_a_norm", W_KV_A_NORM},
+    {"blk.*.attn_kv_b", W_KV_B},
+    {"blk.*.attn_k_b", W_KV_B}, /* in two: gguf_latent.c */
+    {"blk.*.attn_v_b", W_KV_B},
+    {"blk.*.indexer.attn_q_b", W_INDEX_Q},
+    {"blk.*.indexer.attn_k", W_INDEX_K},
+    {"blk.*.indexer.k_norm", W_INDEX_K_NORM},
+    {"blk.*.indexer.proj", W_INDEX_WEIGHTS},
+    {"blk.*.attn_q_norm", W_Q_NORM},
+    {"blk.*.attn_k_norm", W_K_NORM},
+    {"blk.*.attn_sinks", W_SINKS},
+    {"blk.*.ffn_gate", W_GATE},
+    {"blk.*.ffn_up", W_UP},
+    {"blk.*.ffn_up", W_GATE_UP},
+    {"blk.*.ffn_down", W_DOWN},
+    {"blk.*.ffn_gate_inp", W_ROUTER},
+    {"blk.*.exp_probs_b", W_SELECT_BIAS},
+    {"blk.*.ffn_latent_down", W_MOE_LATENT_IN},
+    {"blk.*.ffn_latent_up", W_MOE_LATENT_OUT},
+    {"blk.*.ffn_gate_exps", W_MOE_GATE},
+    {"blk.*.ffn_up_exps", W_MOE_UP},
+    {"blk.*.ffn_down_exps", W_MOE_DOWN},
+    {"blk.*.ffn_gate_shexp", W_SHARED_GATE},
+    {"blk.*.ffn_up_shexp", W_SHARED_UP},
+    {"blk.*.ffn_up_shexp", W_SHARED_GATE_UP},
+    {"blk.*.ffn_down_shexp", W_SHARED_DOWN},
+    {"blk.*.ffn_gate_inp_shexp", W_SHARED_GATE_OUT},
+    {"blk.*.shortconv.in_proj", W_MIX_IN},
+    {"blk.*.shortconv.conv", W_MIX_CONV},
+    {"blk.*.ffn_gate_up_exps", W_MOE_GATE_UP},
+    {"blk.*.ffn_gate_inp.scale", W_ROUTER_SCALE},
+    {"blk.*.ffn_down_exps.scale", W_EXPERT_SCALE},
+    {"blk.*.pre_ffw_norm_2", W_MOE_NORM},
+    {"blk.*.post_ffw_norm_2", W_POST_MOE_NORM},
+    {"blk.*.post_ffw_norm_1", W_POST_DENSE_NORM},
+    {"blk.*.layer_output_scale", W_LAYER_SCALE},
+    {"per_layer_token_embd", W_LAYER_EMBED},
+    {"per_layer_model_proj", W_LAYER_EMBED_PROJ},
+    {"per_layer_proj_norm", W_LAYER_EMBED_NORM},
+    {"blk.*.inp_gate", W_LAYER_EMBED_GATE},
+    {"blk.*.proj", W_LAYER_EMBED_OUT},
+    {"blk.*.post_norm", W_LAYER_EMBED_POST_NORM},
+    {"altup_proj", W_ALTUP_IN}, /* all streams in one: gguf_weights.c */
+    {"altup_unembd_proj", W_ALTUP_OUT},
+    {"blk.*.altup_router", W_ALTUP_ROUTER},
+    {"blk.*.altup_router_norm", W_ALTUP_ROUTER_NORM},
+    {"blk.*.altup_predict_coef", W_ALTUP_PREDICT},
+    {"blk.*.altup_correct_coef", W_ALTUP_CORRECT},
+    {"blk.*.altup_correct_scale", W_ALTUP_SCALE},
+    {"blk.*.laurel_l", W_LAUREL_LEFT},
+    {"blk.*.laurel_r", W_LAUREL_RIGHT},
+    {"blk.*.laurel_post_norm", W_LAUREL_NORM},
+    {"blk.*.shortconv.out_proj", W_MIX_OUT},
+    {"blk.*.ssm_in", W_MIX_IN},
+    {"blk.*.ssm_ba", W_MIX_BETA_DECAY},
+    {"blk.*.ssm_beta", W_MIX_BETA},
+    {"blk.*.ssm_alpha", W_MIX_DECAY},
+    {"blk.*.ssm_conv1d", W_MIX_CONV},
+    {"blk.*.ssm_conv1d_q", W_MIX_CONV_Q}, /* Kimi Linear */
+    {"blk.*.ssm_conv1d_k", W_MIX_CONV_K},
+    {"blk.*.ssm_conv1d_v", W_MIX_CONV_V},
+    {"blk.*.ssm_f_a", W_MIX_DECAY_DOWN},
+    {"blk.*.ssm_f_b", W_MIX_DECAY_UP},
+    {"blk.*.ssm_g_a", W_MIX_Z_DOWN},
+    {"blk.*.ssm_g_b", W_MIX_Z_UP},
+    {"blk.*.ssm_a", W_MIX_RATE},
+    {"blk.*.ssm_x", W_MIX_STEP_KEYS},
+    {"blk.*.ssm_dt", W_MIX_STEP}, /* of the first Mamba */
+    {"blk.*.ssm_dt", W_MIX_DT},
+    {"blk.*.ssm_dt_norm", W_MIX_STEP_NORM},
+    {"blk.*.ssm_b_norm", W_MIX_K_NORM},
+    {"blk.*.ssm_c_norm", W_MIX_Q_NORM},
+    {"blk.*.ssm_d", W_MIX_SKIP},
+    {"blk.*.ssm_norm", W_MIX_NORM},
+    {"blk.*.ssm_out", W_MIX_OUT},
+};
+
+bool gguf_whole_name(enum role r)
+{
+    return r == W_SELECT_BIAS || r == W_SINKS || r == W_ROUTER_SCALE || r == W_EXPERT_SCALE ||
+           r == W_LAYER_SCALE || r == W_ALTUP_SCALE || r == W_MIX_RATE || r == W_MIX_DT ||
+           r == W_MIX_SKIP || r == W_MIX_NORM || r == W_MIX_STEP_NORM || r == W_MIX_K_NORM ||
+           r == W_MIX_Q_NORM;
+}
+
+/* "blk.12.attn_q" matches "blk.*.attn_q" with layer 12. */
+static bool matches(const char *name, size_t n, const char *pattern, int *layer)
+{
+    const char *star = strchr(pattern, '*');
+    size_t head = star ? (size_t)(star - pattern) : 0;
+    *layer = 0;
+    if (!star)
+        return strlen(pattern) == n && memcmp(name, pattern, n) == 0;
+    if (n <= head || memcmp(name, pattern, head) != 0 || name[head] < '0' || name[head] > '9')
+        return false;
+    const char *p = name + head;
+    for (; p < name + n && *p >= '0' && *p <= '9' && *layer < LAYERS_MAX; p++)
+        *layer = *layer * 10 + (*p - '0');
+    size_t rest = strlen(star + 1);
+    return *layer < LAYERS_MAX && (size_t)(name + n - p) == rest && memcmp(p, star + 1, rest) == 0;
+}
+
+static bool named(const struct arch *a, const char *name, size_t n, struct gguf_use *u)
+{
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (a->names[names[i].role] && matches(name, n, names[i].name, &u->layer)) {
+            u->role = names[i].role;
+            return true;
+        }
+    return false;
+}
+
+static bool use_in(const struct arch *a, const char *name, struct gguf_use *u)
+{
+    const char *dot = strrchr(name, '.');
+    u->suffix = "";
+    u->of = a;
+    if (named(a, name, strlen(name), u)) { /* ".scale" is part of a name, or there is no suffix */
+        u->suffix = gguf_whole_name(u->role) ? "" : ".weight";
+        return true;
+    }
+    const bool bias = dot && strcmp(dot, ".bias") == 0;
+    if (!dot || (!bias && strcmp(dot, ".weight") != 0) || !named(a, name, (size_t)(dot - name), u))
+        return false;
+    /* never a part of `name`, which use_in_cross() makes */
+    u->suffix = gguf_whole_name(u->role) ? "" : bias ? ".bias" : ".weight";
+    return true;
+}
+
+/* "blk.3.cross_attn_q.weight" is "blk.3.attn_q.weight" of the layer's second half. */
+static bool use_in_cross(const struct arch *a, const char *name, struct gguf_use *u)
+{
+    static const char word[] = "cross_";
+    enum { WORD = sizeof(word) - 1, NAME_BYTES = 128 };
+    char plain[NAME_BYTES];
+    const char *at = strstr(name, word);
+    const size_t n = strlen(name);
+    if (!at || n >= sizeof(plain))
+        return false;
+    memcpy(plain, name, (size_t)(at - name));
+    memcpy(plain + (at - name), at + WORD, n - (size_t)(at - name) - WORD + 1);
+    return a->second && use_in(a->second, plain, u);
+}
+
+bool gguf_use_of(const struct arch *a, const char *name, struct gguf_use *u)
+{
+    const bool encoders = strncmp(name, "enc.", 4) == 0, decoders = strncmp(name, "dec.", 4) == 0;
+    const char *rest = name + (encoders || decoders ? 4 : 0);
+    if ((encoders && a->encoder) || (decoders && !a->encoder) ||
+        strstr(rest, ".cross_attn_rel_b.")) { /* no model uses these */
+        u->of = NULL;
+        return true;
+    }
+    return use_in(a, rest, u) || (decoders && use_in_cross(a, rest, u)) ||
+           (decoders && a->second && use_in(a->second, rest, u));
+}
+
+const char *gguf_weights_name(enum role r)
+{
+    if (r == W_MLP_NORM) /* the other one belongs to families with only that norm */
+        return "blk.*.ffn_norm";
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (names[i].role == r)
+            return names[i].name;
+    return NULL;
+}

@@ -1,0 +1,22 @@
+/* gguf_names.h - llama.cpp's names of tensors by role (gguf-py/gguf/constants.py). */
+#ifndef MODEL_SERVER_MODEL_CHECKPOINT_GGUF_NAMES_H
+#define MODEL_SERVER_MODEL_CHECKPOINT_GGUF_NAMES_H
+#include "model-server/model/arch.h"
+
+/* The use of a tensor: its role, its layer, and its suffix: ".weight", ".bias", or "" if the
+ * family's name is whole. `of`: whose names have the role, the family's or those of its `second`;
+ * NULL: the tensor belongs to the encoder beside this decoder, or the other way round. */
+struct gguf_use {
+    enum role role;
+    int layer;
+    const char *suffix;
+    const struct arch *of;
+};
+/* False: the family does not use it. */
+bool gguf_use_of(const struct arch *a, const char *name, struct gguf_use *u);
+/* True if the family's name of this role is a whole one: see arch.h. */
+bool gguf_whole_name(enum role r);
+/* llama.cpp's name of this role, without ".weight" and ".bias"; * is the layer. NULL: it has
+ * none. */
+const char *gguf_weights_name(enum role r);
+#endif

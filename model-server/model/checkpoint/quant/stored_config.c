@@ -1,0 +1,396 @@
+/* The quantisation of a checkpoint, from its JSON: one row per method. An unsupported variant of
+ * a key is refused by name, because a wrong guess gives text that only looks like an answer. */
+#include "common/json/json.h"
+#include "common/model_file.h"
+#include "model-server/model/checkpoint/quant/stored.h"
+#include "model-server/model/config/config.h"
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A number of columns or rows; absent, null and -1: 0. */
+static uint32_t size_of(struct config *c, const cJSON *o, const char *key)
+{
+    const cJSON *j = json_get(o, key);
+    double v = !j ? -1 : cJSON_IsNumber(j) ? j->valuedouble : NAN;
+    if (v == -1)
+        return 0;
+    if (v >= 1 && v <= INT32_MAX && v == floor(v))
+        return (uint32_t)v;
+    config_fail(c, "quantization_config: `%s` must be a positive integer or -1", key);
+    return 0;
+}
+
+/* One of the words (NULL-terminated); the first is the default. */
+static const char *word_of(struct config *c, const cJSON *o, const char *key,
+                           const char *const *words)
+{
+    const char *w = json_str(o, key, words[0]);
+    for (int i = 0; words[i]; i++)
+        if (strcmp(w, words[i]) == 0)
+            return words[i];
+    config_fail(c, "quantization_config: `%s` %.60s is not supported", key, w);
+    return words[0];
+}
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void bits_of_code(struct config *c, struct stored *s, double bits, bool fewer)
+{
+    if (bits == 4 || bits == 8 || (fewer && (bits == 2 || bits == 3)))
+        s->bits = (uint32_t)bits;
+    else
+        config_fail(c, "quantization_config: weights of %g bits are not supported", bits);
+}
+
+/* ---------------------------------------------------------------- the methods */
+
+/* GPTQModel's `dynamic`: patterns of module names with parameters of their own. Modules that are
+ * not quantised ("-:PATTERN") are found by their tensors. */
+static void check_dynamic(struct config *c, const cJSON *q)
+{
+    static const char *const anywhere[] = {"desc_act", "damp_percent", "static_groups", "mse"};
+    const cJSON *module, *j;
+    cJSON_ArrayForEach(module, config_object(c, q, "dynamic"))
+    {
+        if (strncmp(module->string, "-:", 2) == 0)
+            continue;
+        cJSON_ArrayForEach(j, module)
+        {
+            bool fine = cJSON_Compare(j, json_get(q, j->string), true);
+            for (size_t i = 0; i < sizeof(anywhere) / sizeof(anywhere[0]) && !fine; i++)
+                fine = strcmp(j->string, anywhere[i]) == 0;
+            if (!fine)
+                config_fail(
+                    c,
+                    "quantization_config: `dynamic`: another `%.40s` for `%.80s` is not supported",
+                    j->string, module->string);
+        }
+    }
+}
+
+static void read_gptq(struct config *c, const cJSON *q, struct stored *s)
+{
+    s->format = &stored_gptq;
+    bits_of_code(c, s, json_num(q, "bits", 4), true);
+    s->group = size_of(c, q, "group_size");
+    s->row_block = 1;
+    s->symmetric = json_bool(q, "sym", false);
+    const char *f = word_of(c, q, "checkpoint_format", WORDS("gptq", "gptq_v2"));
+    s->zero_bias = strcmp(f, "gptq") == 0;
+    word_of(c, q, "pack_dtype", WORDS("int32"));
+    if (json_bool(q, "is_marlin_format", false))
+        config_fail(c, "quantization_config: Marlin's own layout is not supported");
+    check_dynamic(c, q);
+}
+
+static void read_awq(struct config *c, const cJSON *q, struct stored *s)
+{
+    s->format = &stored_awq;
+    double bits = json_num(q, "bits", json_num(q, "w_bit", 4));
+    if (bits != 4)
+        config_fail(c, "quantization_config: AWQ's files have 4 bits, not %g", bits);
+    s->bits = 4;
+    s->group = size_of(c, q, json_get(q, "group_size") ? "group_size" : "q_group_size");
+    s->row_block = 1;
+    s->symmetric = !json_bool(q, "zero_point", true);
+    word_of(c, q, "version", WORDS("gemm", "GEMM"));
+}
+
+static void read_block(struct config *c, const cJSON *q, const char *key, struct stored *s)
+{
+    const cJSON *j = json_get(q, key), *rows = j ? j->child : NULL,
+                *cols = rows ? rows->next : NULL;
+    if (!cJSON_IsArray(j) || !cols || cols->next || !cJSON_IsNumber(rows) ||
+        !cJSON_IsNumber(cols) || !(rows->valuedouble >= 1 && rows->valuedouble <= INT32_MAX) ||
+        !(cols->valuedouble >= 1 && cols->valuedouble <= INT32_MAX)) {
+        config_fail(c, "quantization_config: `%s` must be two positive integers", key);
+        return;
+    }
+    s->row_block = (uint32_t)rows->valuedouble;
+    s->group = (uint32_t)cols->valuedouble;
+}
+
+/* One scale for a tensor or for each of its rows: the file decides. */
+static void read_fp8(struct config *c, const cJSON *q, struct stored *s)
+{
+    s->bits = 8;
+    s->is_float = s->symmetric = true;
+    s->format = &stored_scaled;
+    if (!json_get(q, "weight_block_size"))
+        return;
+    s->format = &stored_scaled_inv;
+    read_block(c, q, "weight_block_size", s);
+}
+
+static void read_mxfp4(struct config *c, const cJSON *q, struct stored *s)
+{
+    (void)c, (void)q; /* the file decides which modules are not converted */
+    s->bits = 4;
+    s->group = 32;
+    s->row_block = 1;
+    s->is_float = s->symmetric = true;
+    s->format = &stored_mxfp4;
+}
+
+/* The scheme of the weights, which all groups must share. NULL and an error if they do not. */
+static const cJSON *scheme_of(struct config *c, const cJSON *q)
+{
+    const cJSON *groups = json_get(q, "config_groups"), *g, *found = NULL;
+    cJSON_ArrayForEach(g, groups)
+    {
+        const cJSON *w = json_get(g, "weights");
+        if (found && w && !cJSON_Compare(found, w, true))
+            config_fail(c, "quantization_config: groups of different weights are not supported");
+        found = w ? w : found;
+    }
+    if (!found)
+        config_fail(c, "quantization_config: config_groups say nothing of weights");
+    return found;
+}
+
+static void read_strategy(struct config *c, const cJSON *w, struct stored *s)
+{
+    const char *strategy = word_of(c, w, "strategy", WORDS("tensor", "channel", "group", "block"));
+    if (strcmp(strategy, "group") == 0 && !(s->group = size_of(c, w, "group_size")))
+        config_fail(c, "quantization_config: `group_size` is missing");
+    if (strcmp(strategy, "block") == 0)
+        read_block(c, w, "block_structure", s);
+    else
+        s->row_block = strcmp(strategy, "tensor") != 0;
+}
+
+static void read_nvfp4(struct config *c, const cJSON *w, struct stored *s)
+{
+    word_of(c, w, "type", WORDS("float"));
+    word_of(c, w, "strategy", WORDS("tensor_group"));
+    if (json_num(w, "num_bits", 4) != 4 || json_num(w, "group_size", 16) != 16)
+        config_fail(c, "quantization_config: nvfp4-pack-quantized has 4 bits and groups of 16");
+    s->bits = 4;
+    s->group = 16;
+    s->row_block = 1;
+    s->is_float = s->symmetric = s->divides = true;
+    s->format = &stored_nvfp4_packed;
+}
+
+static void read_compressed(struct config *c, const cJSON *q, struct stored *s)
+{
+    const char *format =
+        word_of(c, q, "format",
+                WORDS("dense", "int-quantized", "float-quantized", "naive-quantized",
+                      "pack-quantized", "nvfp4-pack-quantized"));
+    word_of(c, q, "quantization_status", WORDS("compressed", "frozen"));
+    word_of(c, json_get(q, "sparsity_config"), "format", WORDS("dense"));
+    const cJSON *transforms = json_get(q, "transform_config"), *w = scheme_of(c, q);
+    if (transforms && transforms->child)
+        config_fail(c, "quantization_config: `transform_config` is not supported");
+    if (strcmp(format, "dense") == 0)
+        config_fail(c, "quantization_config: `format` is missing or dense");
+    if (strcmp(format, "nvfp4-pack-quantized") == 0) {
+        read_nvfp4(c, w, s);
+        return;
+    }
+    const bool packed = strcmp(format, "pack-quantized") == 0;
+    s->is_float = strcmp(word_of(c, w, "type", WORDS("int", "float")), "float") == 0;
+    s->symmetric = json_bool(w, "symmetric", true);
+    s->format = packed ? &stored_packed : &stored_scaled;
+    bits_of_code(c, s, json_num(w, "num_bits", 8), false);
+    if (s->is_float && (s->bits != 8 || packed))
+        config_fail(c,
+                    "quantization_config: weights of %u floating-point bits in %s are not "
+                    "supported",
+                    s->bits, format);
+    read_strategy(c, w, s);
+}
+
+/* NVIDIA's modelopt: its own file has an object around what config.json contains. */
+static void read_modelopt(struct config *c, const cJSON *q, struct stored *s)
+{
+    const cJSON *inner = json_get(q, "quantization");
+    const char *algo = json_str(inner ? inner : q, "quant_algo", "none");
+    s->is_float = s->symmetric = true;
+    s->bits = 8;
+    s->format = &stored_scaled;
+    if (strcmp(algo, "FP8") == 0)
+        return;
+    s->bits = 4;
+    s->format = &stored_nvfp4;
+    s->row_block = 1;
+    s->group = size_of(c, inner ? inner : q, "group_size");
+    if (strcmp(algo, "NVFP4") != 0)
+        config_fail(c,
+                    "quantization_config: modelopt's `quant_algo` %.40s is not supported "
+                    "(known: FP8, NVFP4)",
+                    algo);
+    else if (s->group && s->group != 16)
+        config_fail(c, "quantization_config: NVFP4 with a `group_size` of %u", s->group);
+    s->group = 16;
+}
+
+static void read_bitsandbytes(struct config *c, const cJSON *q, struct stored *s)
+{
+    s->symmetric = true;
+    s->row_block = 1;
+    if (!json_bool(q, "load_in_4bit", false)) {
+        s->bits = 8;
+        s->scale_by = 1.0f / 127;
+        s->format = &stored_llm_int8;
+        return;
+    }
+    const char *type = word_of(c, q, "bnb_4bit_quant_type", WORDS("fp4", "nf4"));
+    word_of(c, q, "bnb_4bit_quant_storage", WORDS("uint8"));
+    s->bits = 4;
+    s->is_float = true;
+    s->format = strcmp(type, "nf4") == 0 ? &stored_nf4 : &stored_fp4;
+}
+
+/* The masters of AutoBitLinear are all linear layers but the head: files that leave out others are
+ * not known. */
+static void check_left_out(struct config *c, const cJSON *q)
+{
+    const cJSON *j, *left = json_get(q, "modules_to_not_convert");
+    bool fine = !left || cJSON_IsNull(left) || (cJSON_IsArray(left) && left->child);
+    cJSON_ArrayForEach(j, left) fine &= cJSON_IsString(j) && strcmp(j->valuestring, "lm_head") == 0;
+    if (!fine)
+        config_fail(c, "quantization_config: `modules_to_not_convert` of online bitnet must be "
+                       "absent or [\"lm_head\"]");
+}
+
+static void read_bitnet(struct config *c, const cJSON *q, struct stored *s)
+{
+    const char *class = word_of(c, q, "linear_class", WORDS("bitlinear", "autobitlinear"));
+    const char *mode = word_of(c, q, "quantization_mode", WORDS("offline", "online"));
+    const bool own = strcmp(class, "autobitlinear") == 0;
+    if (json_bool(q, "use_rms_norm", false))
+        config_fail(c, "quantization_config: bitnet with `use_rms_norm` is not supported");
+    s->bits = 2;
+    s->symmetric = true;
+    s->divides = !own;
+    s->plain = own;
+    s->format = &stored_ternary;
+    if (!own || strcmp(mode, "online") != 0)
+        return;
+    s->format = &stored_ternary_masters;
+    check_left_out(c, q);
+}
+
+/* Each tensor has its own packing. */
+static void read_gguf(struct config *c, const cJSON *q, struct stored *s)
+{
+    (void)c, (void)q;
+    s->format = &stored_blocks;
+    s->row_block = 1;
+}
+
+static const struct quant_method {
+    const char *name;
+    void (*read)(struct config *c, const cJSON *q, struct stored *s);
+} methods[] = {
+    {"gptq", read_gptq},
+    {"awq", read_awq},
+    {"fp8", read_fp8},
+    {"fbgemm_fp8", read_fp8},
+    {"compressed-tensors", read_compressed},
+    {"mxfp4", read_mxfp4},
+    {"gguf", read_gguf},
+    {"modelopt", read_modelopt},
+    {"bitsandbytes", read_bitsandbytes},
+    {"bitnet", read_bitnet},
+};
+enum { N_METHODS = sizeof(methods) / sizeof(methods[0]) };
+
+/* ---------------------------------------------------------------- where it is written */
+
+static void read_method(struct config *c, const cJSON *q, const char *def, struct stored *s)
+{
+    const char *name = json_str(q, "quant_method", def);
+    for (int i = 0; i < N_METHODS; i++)
+        if (strcmp(methods[i].name, name) == 0) {
+            s->method = methods[i].name;
+            methods[i].read(c, q, s);
+            return;
+        }
+    config_fail(c,
+                "weights quantised by `%.40s` are not supported (known: gptq, awq, fp8, "
+                "fbgemm_fp8, compressed-tensors, mxfp4, modelopt, bitsandbytes, bitnet)",
+                name);
+}
+
+/* `alone`: the file contains nothing else; else the method if it names none. */
+static int read_file(struct stored *s, const char *dir, const char *name, const char *alone,
+                     struct err *e)
+{
+    struct config c;
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= PATH_MAX)
+        return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
+    if (alone && !model_file_exists(path))
+        return 0;
+    if (config_open(&c, path, NULL, e))
+        return -1;
+    const cJSON *q = alone ? c.root : json_get(c.root, "quantization_config");
+    q = q ? q : json_get(c.root, "compression_config");
+    if (q && !cJSON_IsObject(q))
+        config_fail(&c, "`quantization_config` is no object");
+    else if (q)
+        read_method(&c, q, alone ? alone : "an unnamed method", s);
+    config_close(&c);
+    return c.failed ? -1 : 0;
+}
+
+int stored_read(struct stored *s, const char *dir, struct err *e)
+{
+    *s = (struct stored){0};
+    if (read_file(s, dir, "config.json", NULL, e))
+        return -1;
+    if (!s->method && read_file(s, dir, "quantize_config.json", "gptq", e))
+        return -1;
+    if (!s->method && read_file(s, dir, "hf_quant_config.json", "modelopt", e))
+        return -1;
+    return s->method ? 0 : read_file(s, dir, "quant_config.json", "awq", e);
+}
+
+/* ---------------------------------------------------------------- what the user says */
+
+bool stored_word(const char *word)
+{
+    static const char *const words[] = {"gptq",
+                                        "awq",
+                                        "marlin",
+                                        "compressed-tensors",
+                                        "bitsandbytes",
+                                        "bitsandbytes-nf4",
+                                        "bitsandbytes-fp4"};
+    for (size_t i = 0; word && i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool means(const struct stored *s, const char *word)
+{
+    for (const char *const *w = s->format->words; *w; w++)
+        if (strcmp(*w, word) == 0)
+            return strcmp(word, "fp8") != 0 || s->is_float;
+    return false;
+}
+
+int stored_agree(const struct stored *s, const char *word, enum quant quant, enum quant *scheme,
+                 struct err *e)
+{
+    *scheme = s->method && !s->format->again ? QUANT_NONE : quant;
+    if (!s->method && stored_word(word))
+        return err_set(e, ERR_VALIDATION,
+                       "--quantize %s: this checkpoint is not stored quantised (no "
+                       "quantization_config); eetq, w8a8, int4 and fp8 are made at load",
+                       word);
+    if (s->method && s->format->again && !stored_word(word))
+        return 0;
+    if (!s->method || (word ? means(s, word) || (!quant && !stored_word(word)) : !quant))
+        return 0;
+    return err_set(e, ERR_VALIDATION,
+                   "--quantize %s: the weights of this checkpoint are stored by %s already; leave "
+                   "it out",
+                   word ? word : quant_name(quant), s->method);
+}

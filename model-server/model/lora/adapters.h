@@ -1,0 +1,58 @@
+/* adapters.h - the adapters of a model, and which of them are on its device (S-LoRA, arXiv
+ * 2311.03285).
+ *
+ * Adapters are never merged into the weights: decoder.c adds each token's update at run time.
+ * Their files stay mapped. A pool of pages on the device holds the adapters in use, and others as
+ * long as the memory is not needed. A row of A or B lies within one page, and any page will do,
+ * so adapters of any size can be loaded and evicted without fragmentation.
+ *
+ * Adapters have numbers from 1 on; 0 is the base model. All ranks get the same calls in the same
+ * order and decide the same: sizes are those of the rank with the largest part. One thread. */
+#ifndef MODEL_SERVER_MODEL_LORA_ADAPTERS_H
+#define MODEL_SERVER_MODEL_LORA_ADAPTERS_H
+#include "model-server/model/lora/lora.h"
+
+struct adapter_source {
+    const char *name; /* what requests call it */
+    const char *dir;  /* of adapter_config.json */
+};
+
+struct adapters;
+
+/* Opens and checks all of them; none is on the device yet. `extra`: slots for later adapters.
+ * `base` is copied; its pointers, `ops`, `d` and the names must outlive the result.
+ * ERR_VALIDATION: two have the same name; an error of lora_open(), with the adapter's name; a
+ * backend without adapters. */
+struct adapters *adapters_open(const struct adapter_source *list, uint32_t n, uint32_t extra,
+                               const struct lora_base *base, const struct backend_ops *ops,
+                               struct device *d, struct err *e);
+void adapters_close(struct adapters *a); /* NULL is fine */
+
+/* Opens and checks one more, in the lowest free slot. Returns its number, or 0. ERR_VALIDATION:
+ * as above, the name exists, no slot is free, or the pages cannot hold it. The name is copied. */
+uint32_t adapters_add(struct adapters *a, const struct adapter_source *from, struct err *e);
+/* Frees its slot. ERR_OVERLOADED, without any change: it is pinned. */
+int adapters_remove(struct adapters *a, uint32_t number, struct err *e);
+
+uint32_t adapters_count(const struct adapters *a); /* number of slots, including free ones */
+uint32_t adapters_free_places(const struct adapters *a);
+const char *adapters_name(const struct adapters *a, uint32_t number); /* "": a free place */
+uint32_t adapters_find(const struct adapters *a, const char *name);   /* 0: unknown */
+uint32_t adapters_pages(const struct adapters *a, uint32_t number);   /* that it takes */
+uint64_t adapters_page_bytes(const struct adapters *a);
+
+/* Allocates the pool with `pages` pages of device memory. Its contents are lost, and nothing may
+ * be pinned. ERR_VALIDATION if the largest adapter would not fit. */
+int adapters_reserve(struct adapters *a, uint32_t pages, struct err *e);
+uint32_t adapters_reserved(const struct adapters *a); /* pages */
+
+/* Loads an adapter to the device, if it is not there, and keeps it until it was unpinned as
+ * often. Unused ones are evicted, the least recently used first. ERR_OVERLOADED: other adapters
+ * in use fill the pool. */
+int adapters_pin(struct adapters *a, uint32_t number, struct err *e);
+void adapters_unpin(struct adapters *a, uint32_t number);
+uint64_t adapters_loads(const struct adapters *a); /* number of loads to the device */
+
+/* Input of backend_ops.lora(): [count + 1], empty for adapters that are not on the device. */
+const struct lora_set *adapters_sets(const struct adapters *a, uint32_t layer, enum lora_site site);
+#endif

@@ -1,0 +1,423 @@
+/* What a config.json is told, and that old and new keys mean the same. */
+#include "tests/unit/model-server/model/config/config_text.h"
+
+/* Ids around pictures have the last rows of the tower's table, or are refused. */
+static void visual_indicators_are_consecutive_ids(void **state)
+{
+    static const char *const bad[] = {"[315,316,317,318]",
+                                      "[1,2,3,4,6]",
+                                      "[5,4,3,2,1]",
+                                      "[316,317,318,319,320]",
+                                      "[-1,0,1,2,3]",
+                                      "[]",
+                                      "7"};
+    struct decoder_spec s;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(
+        configure("\"visual_indicator_token_ids\":[315,316,317,318,319]", OVIS2, &s, &e), 0);
+    assert_int_equal(s.n_other, 1);
+    assert_int_equal(s.other[0].first, 315);
+    assert_int_equal(s.other[0].n, 5);
+    assert_int_equal(s.other[0].skip, 40);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char keys[128];
+        snprintf(keys, sizeof(keys), "\"visual_indicator_token_ids\":%s", bad[i]);
+        assert_int_equal(configure(keys, OVIS2, &s, &e), -1);
+        assert_non_null(strstr(e.msg, "visual_indicator_token_ids"));
+    }
+}
+
+static void accepted(const char *keys, const char *base, struct decoder_spec *s)
+{
+    struct err e = ERR_INIT;
+    if (configure(keys, base, s, &e))
+        fail_msg("%s", e.msg);
+}
+
+/* Keys of the hub, keys of transformers 5: one spec. */
+static void test_same_meaning(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"\"rope_theta\":5000",
+         "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":5000}"},
+        {"\"rope_theta\":5000,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}",
+         "\"rope_parameters\":{\"rope_type\":\"linear\",\"rope_theta\":5000,\"factor\":2}"},
+        {"\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
+         "\"high_freq_factor\":4,\"original_max_position_embeddings\":64}",
+         "\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":10000,\"factor\":8,"
+         "\"low_freq_factor\":1,\"high_freq_factor\":4,\"original_max_position_embeddings\":64}"},
+        {"\"rope_scaling\":{\"type\":\"su\",\"short_factor\":[1,2,3,4],\"long_factor\":[5,6,7,8]},"
+         "\"original_max_position_embeddings\":128",
+         "\"original_max_position_embeddings\":128,\"rope_parameters\":{\"rope_type\":\"longrope\","
+         "\"short_factor\":[1,2,3,4],\"long_factor\":[5,6,7,8],"
+         "\"original_max_position_embeddings\":128}"},
+        {"\"partial_rotary_factor\":0.5",
+         "\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":0.5}"},
+        {"\"rope_scaling\":null,\"head_dim\":null,\"num_key_value_heads\":null", ""},
+    };
+    static struct decoder_spec a, b;
+    (void)state;
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        accepted(pairs[i][0], LLAMA, &a);
+        accepted(pairs[i][1], LLAMA, &b);
+        assert_memory_equal(&a, &b, sizeof(a));
+    }
+}
+
+static void test_windows(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("\"sliding_window\":9", "\"model_type\":\"mistral\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 9);
+    assert_int_equal(s.layers[1].window, 9);
+    accepted("\"sliding_window\":null", "\"model_type\":\"mistral\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 0);
+    accepted("", "\"model_type\":\"mistral\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 4096); /* MistralConfig's own default */
+    accepted("\"sliding_window\":9", "\"model_type\":\"gemma2\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 9);
+    assert_int_equal(s.layers[1].window, 0);
+    const char *upper = "\"sliding_window\":9,\"use_sliding_window\":true,\"max_window_layers\":1";
+    accepted(upper, "\"model_type\":\"qwen2\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 0);
+    assert_int_equal(s.layers[1].window, 9);
+    accepted("\"sliding_window\":9,\"use_sliding_window\":false", "\"model_type\":\"qwen2\"," SIZES,
+             &s);
+    assert_int_equal(s.layers[1].window, 0);
+    accepted("\"sliding_window\":9,\"layer_types\":[\"sliding_attention\",\"full_attention\"]",
+             "\"model_type\":\"qwen3\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 9);
+    assert_int_equal(s.layers[1].window, 0);
+}
+
+/* The bases of the cases that are refused are themselves accepted. */
+static void test_encoders(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("", DEBERTA, &s);
+    assert_int_equal(s.apart.buckets, 64);
+    assert_int_equal(s.apart.most, 512);
+    accepted("\"pos_att_type\":\"p2c|c2p\"", DEBERTA, &s);
+    accepted("\"rotary_scaling_factor\":2", NOMIC, &s);
+    assert_int_equal(s.rope[0].kind, ROPE_DYNAMIC);
+    assert_int_equal(s.rope[0].original, 2048);
+    accepted("\"activation_function\":\"gelu\",\"moe_every_n_layers\":2,\"moe_top_k\":2", NOMIC,
+             &s);
+    assert_true(s.mlp == MLP_PLAIN && !s.layers[0].moe && s.layers[1].moe && s.moe.sum_bias);
+    assert_true(s.moe.n_experts == 8 && s.moe.top_k == 2 && s.moe.plain && !s.moe.renormalise);
+    accepted("\"embedding_size\":32", "\"model_type\":\"albert\"," SIZES, &s);
+    assert_int_equal(s.embed_dim, 32);
+    assert_int_equal(s.layers[1].same_as, 1);
+    accepted("\"embedding_size\":64", "\"model_type\":\"electra\"," SIZES, &s);
+    assert_int_equal(s.embed_dim, 0);
+    accepted("\"input_embedding_size\":64", "\"model_type\":\"rembert\"," SIZES, &s);
+    assert_int_equal(s.embed_dim, 64);
+    accepted("\"use_task_id\":true", "\"model_type\":\"ernie\"," SIZES, &s);
+    assert_int_equal(s.token_tasks, 3);
+    accepted("", DEBERTA_1, &s);
+    assert_true(s.apart.own && s.apart.each);
+    assert_int_equal(s.apart.buckets, 2 * 512);
+    accepted("", JINA, &s);
+    assert_true(s.near.of == NEAR_OF_SLOPES && s.near.most == 512 && !s.first_type_only);
+    accepted("", "\"model_type\":\"xlm-roberta-xl\"," SIZES, &s);
+    assert_true(s.norms == NORM_BEFORE && !s.embed_norm && !s.no_final_norm);
+    assert_int_equal(s.position_offset, 2);
+    accepted("\"position_embedding_type\":\"rotary\",\"token_dropout\":true,\"mask_token_id\":32",
+             ESM, &s);
+    assert_true(s.embed_scale == 0.88F && s.refuses_id && s.refused_id == 32);
+    assert_true(s.rope[0].kind == ROPE_DEFAULT && !s.learned_positions && s.max_positions == 512);
+    accepted("", ESM, &s);
+    assert_true(s.learned_positions && s.position_offset == 2 && s.embed_scale == 1);
+    accepted("\"pre_norm\":true", XLM, &s);
+    assert_true(s.norms == NORM_BEFORE && s.no_final_norm && s.ffn == 256 && s.vocab == 320);
+    accepted("\"block_size\":16", BIG_BIRD, &s);
+    assert_int_equal(s.max_positions, 11 * 16);
+    assert_int_equal(s.more_positions, 512 - 11 * 16);
+    accepted("\"block_size\":16,\"attention_type\":\"original_full\"", BIG_BIRD, &s);
+    assert_true(s.max_positions == 512 && !s.more_positions);
+    accepted("", "\"model_type\":\"bert-generation\"," SIZES, &s);
+    assert_int_equal(s.token_types, 0);
+}
+
+/* Families that are others under another name. */
+static void test_kin(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("\"model_type\":\"gpt-sw3\"", GPT2, &s);
+    assert_true(s.qkv == QKV_STACKED && s.learned_positions && s.transposed);
+    accepted("", "\"model_type\":\"gemma4_unified_text\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 1024);
+    assert_int_equal(s.layers[0].mutual, MUTUAL_AHEAD);
+    assert_true(!s.layers[1].moe && !s.per_layer && s.layer_scale);
+    accepted("\"model_type\":\"blenderbot-small\","
+             "\"architectures\":[\"BlenderbotSmallForConditionalGeneration\"],"
+             "\"scale_embedding\":true",
+             BART, &s);
+    assert_true(s.embed_norm_first && s.embed_scale == 1 && s.position_offset == 0);
+    assert_int_equal(s.start, 1);
+}
+
+/* Kin have equal names behind other prefixes; files may have any of these, or none. */
+static void test_prefixes(void **state)
+{
+    static const char *const want[] = {"bert.a.weight", "a.weight", "ernie.a.weight"};
+    static struct decoder_spec s;
+    const struct arch *a;
+    const char *type, *got;
+    struct arch_use u;
+    struct err e = ERR_INIT;
+    char out[64];
+    (void)state;
+    accepted("", "\"model_type\":\"ernie\"," SIZES, &s);
+    assert_int_equal(arch_configure(path, NULL, NULL, 0, &a, &type, &s, &e), 0);
+    assert_string_equal(type, "ernie");
+    for (int i = 0; i < 3; i++) {
+        got = arch_name_in_file(a, "bert.a.weight", i, out, sizeof(out));
+        assert_string_equal(got, want[i]);
+    }
+    got = arch_name_in_file(a, "bert.LayerNorm.weight", 5, out, sizeof(out));
+    assert_string_equal(got, "ernie.LayerNorm.gamma");
+    assert_true(arch_use_of(a, "ernie.encoder.layer.7.output.dense.bias", &u));
+    assert_true(u.role == W_DOWN && u.layer == 7 && strcmp(u.suffix, ".bias") == 0);
+    assert_true(arch_use_of(a, "encoder.layer.7.output.dense.bias", &u));
+    assert_true(!arch_use_of(a, "roberta.encoder.layer.7.output.dense.bias", &u));
+    assert_non_null(arch_prefix(a, 1, &(size_t){0}));
+    assert_null(arch_prefix(a, 2, &(size_t){0}));
+}
+
+/* A layer of T5's decoder is two: the second attends to the encoder. */
+static void test_decoder_of_an_encoder(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("\"num_decoder_layers\":3", T5_WHOLE, &s);
+    assert_int_equal(s.n_layers, 6);
+    assert_int_equal(s.max_positions, 1024);
+    assert_true(s.paired && s.attends_text && s.tied && !s.both_ways && !s.no_head);
+    assert_true(s.layers[4].no_ffn && s.layers[4].mixer == MIXER_ATTENTION);
+    assert_true(!s.layers[5].no_ffn && s.layers[5].mixer == MIXER_CROSS);
+    assert_int_equal(s.start, 0);
+    assert_true(s.logit_scale == 0.125F);
+    accepted("\"num_decoder_layers\":null,\"tie_word_embeddings\":false,"
+             "\"decoder_start_token_id\":7",
+             T5_WHOLE, &s);
+    assert_int_equal(s.n_layers, 4);
+    assert_int_equal(s.start, 7);
+    assert_true(!s.tied && s.logit_scale == 1);
+    /* as transformers 5 writes Flan-T5's: a head of its own is found in the checkpoint */
+    accepted("\"tie_word_embeddings\":true,\"scale_decoder_outputs\":false", T5_WHOLE, &s);
+    assert_true(s.tied && s.logit_scale == 1);
+    accepted("\"decoder_layers\":3", BART, &s);
+    assert_int_equal(s.n_layers, 6);
+    assert_true(s.norms == NORM_SUM && s.layers[5].mixer == MIXER_CROSS && s.start == 2);
+}
+
+/* What the engine is told about lengths: scalings that stretch the positions do so. */
+static void test_max_positions(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("", LLAMA, &s);
+    assert_int_equal(s.max_positions, 512);
+    accepted("\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}", LLAMA, &s);
+    assert_int_equal(s.max_positions, 2048);
+    accepted("\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"original_max_position_"
+             "embeddings\":256}",
+             LLAMA, &s);
+    assert_int_equal(s.max_positions, 1024);
+}
+
+static void test_rope_option(void **state)
+{
+    static struct decoder_spec s;
+    const struct arch *a;
+    const char *type;
+    struct err e = ERR_INIT;
+    (void)state;
+    accepted("\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}", LLAMA, &s);
+    assert_int_equal(arch_configure(path, NULL, "linear", 3, &a, &type, &s, &e), 0);
+    assert_int_equal(s.rope[0].kind, ROPE_LINEAR);
+    assert_true(s.rope[0].factor == 3);
+    assert_int_equal(s.max_positions, 1536);
+    assert_int_equal(arch_configure(path, NULL, "yarn", 3, &a, &type, &s, &e), -1);
+    assert_non_null(strstr(e.msg, "must be linear or dynamic"));
+    assert_int_equal(arch_configure(path, NULL, "linear", 0.5, &a, &type, &s, &e), -1);
+    assert_non_null(strstr(e.msg, "the rope factor must be"));
+}
+
+/* What Python writes for a number that JSON has no word for, and what transformers 5 writes. */
+static void test_infinity(void **state)
+{
+    static const char *const limits[] = {"[0.5, Infinity]", "[0.5, {\"__float__\": \"Infinity\"}]"};
+    static struct decoder_spec s;
+    char keys[120];
+    struct err e = ERR_INIT;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        snprintf(keys, sizeof(keys), "\"time_step_limit\":%s,\"x\":\"\\\"Infinity\"", limits[i]);
+        assert_int_equal(configure(keys, FALCON, &s, &e), 0);
+        assert_true(s.recur.dt_min == 0.5f && isinf(s.recur.dt_max));
+        assert_int_equal(configure(keys, NEMOTRON, &s, &e), 0); /* not its limit */
+        assert_true(s.recur.dt_min == 0.001f && isinf(s.recur.dt_max));
+    }
+    assert_int_equal(configure("\"model_type\":\"Infinity\"", SIZES, &s, &e), -1);
+    assert_non_null(strstr(e.msg, "`Infinity`"));
+    assert_int_equal(configure("\"time_step_limit\":[0, Infinitely]", NEMOTRON, &s, &e), -1);
+}
+
+/* Which layers are of what kind. */
+static void test_mixers(void **state)
+{
+    static struct decoder_spec s;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(configure("\"num_hidden_layers\":5", DELTA, &s, &e), 0);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(s.layers[i].mixer, i == 3 ? MIXER_ATTENTION : MIXER_DELTA);
+    assert_int_equal(configure("\"num_hidden_layers\":4,\"hybrid_override_pattern\":\"M-*E\","
+                               "\"moe_intermediate_size\":32",
+                               NEMOTRON, &s, &e),
+                     0);
+    const enum mixer_kind want[] = {MIXER_MAMBA2, MIXER_NONE, MIXER_ATTENTION, MIXER_NONE};
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(s.layers[i].mixer, want[i]);
+        assert_int_equal(s.layers[i].no_ffn, want[i] != MIXER_NONE);
+        assert_int_equal(s.layers[i].moe, i == 3);
+    }
+}
+
+/* A family's own words, the usual ones that it also knows, those that it does not know. */
+static void test_own_words(void **state)
+{
+    struct decoder_spec s;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(configure("\"n_inner\":null,\"intermediate_size\":96,\"n_positions\":77,"
+                               "\"num_key_value_heads\":2",
+                               GPT2, &s, &e),
+                     0);
+    assert_int_equal(s.ffn, 256); /* transformers reads n_inner alone */
+    assert_int_equal(s.n_kv_heads, 8);
+    assert_int_equal(s.max_positions, 77);
+    assert_int_equal(configure("\"n_layer\":null,\"num_hidden_layers\":3", GPT2, &s, &e), 0);
+    assert_int_equal(s.n_layers, 3);
+    assert_int_equal(configure("\"num_hidden_layers\":3", GPT2, &s, &e), 0);
+    assert_int_equal(s.n_layers, 2); /* its own word goes first */
+}
+
+/* Baichuan 13B has no rotation, Baichuan 2 another head; Qwen is served up to its training. */
+static void test_first_chinese_models(void **state)
+{
+    struct decoder_spec s;
+    struct err e = ERR_INIT;
+    static const char baichuan[] = "\"model_type\":\"baichuan\"," SIZES;
+    static const char qwen[] = "\"model_type\":\"qwen\",\"seq_length\":8192," SIZES;
+    (void)state;
+    assert_int_equal(configure("\"max_position_embeddings\":4096", baichuan, &s, &e), 0);
+    assert_int_equal(s.rope[0].kind, ROPE_DEFAULT);
+    assert_false(s.unit_head);
+    assert_int_equal(s.alibi.order, ALIBI_NONE);
+    assert_int_equal(configure("\"max_position_embeddings\":null,\"model_max_length\":4096,"
+                               "\"vocab_size\":125696",
+                               baichuan, &s, &e),
+                     0);
+    assert_int_equal(s.rope[0].kind, ROPE_NONE);
+    assert_true(s.unit_head);
+    assert_int_equal(s.alibi.order, ALIBI_PAPER);
+    assert_int_equal(s.max_positions, 4096);
+    assert_int_equal(
+        configure("\"max_position_embeddings\":32768,\"use_dynamic_ntk\":true", qwen, &s, &e), 0);
+    assert_int_equal(s.max_positions, 8192);
+    assert_int_equal(configure("\"max_position_embeddings\":32768", qwen, &s, &e), 0);
+    assert_int_equal(s.max_positions, 32768);
+}
+
+/* Which layer's selection each layer uses: by a list, a word, or a period from a layer on. */
+static void test_selections(void **state)
+{
+    static const struct {
+        const char *keys;
+        uint32_t of[6];
+    } cases[] = {
+        {"\"num_hidden_layers\":6", {0}},
+        {"\"num_hidden_layers\":6,\"index_topk_pattern\":\"FSSFFS\"", {0, 1, 1, 0, 0, 5}},
+        {"\"num_hidden_layers\":6,\"index_topk_freq\":3", {0, 0, 2, 2, 0, 5}},
+        {"\"num_hidden_layers\":6,\"index_topk_freq\":2,\"index_skip_topk_offset\":1",
+         {0, 1, 0, 3, 0, 5}},
+        {"\"num_hidden_layers\":2,\"indexer_types\":[\"full\",\"shared\"]", {0, 1}},
+    };
+    static struct decoder_spec s;
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        accepted(cases[i].keys, GLM_5, &s);
+        assert_true(s.mla.index.interleaved && s.mla.index.heads == 32 && s.mla.index.top == 2048);
+        for (uint32_t k = 0; k < s.n_layers; k++)
+            assert_int_equal(s.layers[k].top_of, cases[i].of[k]);
+    }
+    accepted("\"model_type\":\"deepseek_v32\",\"indexer_types\":null", GLM_5, &s);
+    assert_true(!s.mla.index.interleaved && s.mla.index.heads == 64 && s.layers[1].top_of == 0);
+    accepted("\"model_type\":\"deepseek_v3\"", GLM_5, &s);
+    assert_int_equal(s.mla.index.top, 0);
+}
+
+/* Which layers of MiniMax M3 have an indexer, and its sizes, in either spelling. */
+static void test_blocks(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("\"index_topk_blocks\":5,\"index_local_blocks\":2", M3, &s);
+    assert_true(!s.layers[0].by_blocks && s.layers[1].by_blocks);
+    assert_true(s.blocks.top == 5 && s.blocks.local == 2 && s.blocks.block == 128);
+    assert_true(s.blocks.dim == 128 && s.rope[0].dim == 8);
+    accepted("\"layer_types\":null,\"sparse_attention_config\":{\"sparse_attention_freq\":[1,0],"
+             "\"sparse_topk_blocks\":3,\"sparse_block_size\":64,\"sparse_index_dim\":32},"
+             "\"moe_layer_freq\":[0,1]",
+             M3, &s);
+    assert_true(s.layers[0].by_blocks && !s.layers[1].by_blocks);
+    assert_true(s.blocks.top == 3 && s.blocks.local == 1 && s.blocks.block == 64);
+    assert_true(s.blocks.dim == 32 && !s.layers[0].moe && s.layers[1].moe);
+    accepted("\"layer_types\":null", M3, &s);
+    assert_int_equal(s.blocks.top, 0);
+}
+
+static void test_windows_of_llama(void **state)
+{
+    struct decoder_spec s;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(configure("\"sliding_window\":32", LLAMA, &s, &e), 0);
+    assert_int_equal(s.layers[0].window, 0); /* as transformers: no layer has one */
+    assert_int_equal(configure("\"sliding_window\":32,\"layer_types\":[\"full_attention\","
+                               "\"sliding_attention\"]",
+                               LLAMA, &s, &e),
+                     0);
+    assert_int_equal(s.layers[0].window, 0);
+    assert_int_equal(s.layers[1].window, 32);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_selections),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_windows_of_llama),
+        cmocka_unit_test(visual_indicators_are_consecutive_ids),
+        cmocka_unit_test(test_same_meaning),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_max_positions),
+        cmocka_unit_test(test_rope_option),
+        cmocka_unit_test(test_encoders),
+        cmocka_unit_test(test_kin),
+        cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_decoder_of_an_encoder),
+        cmocka_unit_test(test_infinity),
+        cmocka_unit_test(test_mixers),
+        cmocka_unit_test(test_own_words),
+        cmocka_unit_test(test_first_chinese_models),
+    };
+    return cmocka_run_group_tests(tests, make_file, drop_file);
+}
