@@ -384,8 +384,8 @@ arm64: $(ARM64_ROOT)/.ok ## the programs for 64-bit ARM in build/arm64 (apt-get 
 	@$(MAKE) CC='$(ARM64_CC)' AR=$(ARM64)-ar BUILD=$(BUILD)/arm64 NVCC= $(PROGRAMS:%=$(BUILD)/arm64/bin/%)
 
 # The kernels alone: of the rest of the backend only what they call is kept.
-ARM64_CPU  := $(wildcard $(addprefix model-server/backend/cpu/,kernels.c kernels_*ref.c kernels_*neon.c kernels_*neondot.c kernels_*neoni8mm.c)) \
-              model-server/backend/cpu/amx.c model-server/backend/cpu/codes.c model-server/backend/format.c
+ARM64_CPU  := $(wildcard $(addprefix model-server/backend/cpu/kernels/,kernels.c amx.c *_ref.c *_neon.c *_neondot.c *_neoni8mm.c)) \
+              model-server/backend/cpu/codes.c model-server/backend/format.c
 arm64-check: $(ARM64_ROOT)/.ok $(GEN) ## the kernels for 64-bit ARM under an emulator, bit by bit (apt-get install qemu-user, too)
 	@$(MAKE) CC='$(ARM64_CC) -ffunction-sections' BUILD=$(BUILD)/arm64 $(ARM64_CPU:%.c=$(BUILD)/arm64/obj/%.o) $(BUILD)/arm64/obj/tests/check/test_kernels.o
 	$(call say,TEST,$(BUILD)/arm64/tests/check/test_kernels)

@@ -7,7 +7,7 @@
  * programs of one file include this; main() is CUDA_TESTS(). */
 #ifndef TESTS_CHECK_CUDA_SIDES_H
 #define TESTS_CHECK_CUDA_SIDES_H
-#include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/backend/plugin.h"
 #include "tests/check/random.h"

@@ -2,7 +2,7 @@
  * equal, with a canary after each. */
 #ifndef TESTS_CHECK_KERNELS_RIG_H
 #define TESTS_CHECK_KERNELS_RIG_H
-#include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
 #include "tests/check/random.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* test_entries.c - attention to entries beside a window on the CPU: against double precision, the
  * same bits on every instruction set, number of threads and cut of a prompt, for every type of
  * cache; entries move with their blocks; rotations back undo rotations. */
-#include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
 #include "tests/check/cpu_device.h"
 #include "tests/check/random.h"
 #include <math.h>

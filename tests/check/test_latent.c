@@ -1,7 +1,7 @@
 /* test_latent.c - latent attention on the CPU: its operations against double precision, the same
  * bits on every instruction set, number of threads and cut of a prompt; a cache whose layers differ
  * is copied and swapped whole. */
-#include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
 #include "model-server/backend/numbers.h"
 #include "tests/check/cpu_device.h"
 #include "tests/check/random.h"

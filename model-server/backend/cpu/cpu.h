@@ -2,7 +2,7 @@
  * cache. */
 #ifndef MODEL_SERVER_BACKEND_CPU_CPU_H
 #define MODEL_SERVER_BACKEND_CPU_CPU_H
-#include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
 #include "model-server/backend/cpu/threads.h"
 #include "model-server/backend/implement.h"
 

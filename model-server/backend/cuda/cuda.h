@@ -6,7 +6,7 @@
  * One thread. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_CUDA_H
 #define MODEL_SERVER_BACKEND_CUDA_CUDA_H
-#include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
 #include "model-server/backend/cpu/threads.h"
 #include "model-server/backend/cuda/kernels.h"
 #include "model-server/backend/implement.h"

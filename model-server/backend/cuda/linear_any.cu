@@ -2,7 +2,7 @@
  * backend (except int4, where the CPU rounds x); w8a8 in integers.
  *
  * One output is one chain of fused multiply-adds over k = 0 .. K - 1, as in
- * backend/cpu/kernels.h, and scales are applied last. So results are compared with the CPU's bit
+ * backend/cpu/kernels/kernels.h, and scales are applied last. So results are compared with the CPU's bit
  * by bit. It is used for fp32 weights and if tensor cores are disabled; it is not optimised: a
  * block of 64 x 64 outputs, 4 x 4 per thread, columns of 16 staged in shared memory (8.5 KiB),
  * 256 threads. */

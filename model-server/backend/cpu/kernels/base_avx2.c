@@ -1,0 +1,14 @@
+/* base_avx2.c - 16 lanes are two registers. Compiled alone with -mavx2 -mfma -mf16c. */
+#include "model-server/backend/cpu/kernels/vector_avx2.inc.h"
+#include "model-server/backend/cpu/mathf.h"
+
+#define ISA(op) k_##op##_avx2
+
+/* 16 registers: 12 sums, the weights, a broadcast element of x. */
+enum { ROWS_MAX = 6 };
+#define PANELS(rows) ((rows) == 1 ? 4 : (rows) == 2 ? 3 : (rows) == 3 ? 2 : 1)
+
+#define WIDE_TILES 0
+#include "model-server/backend/cpu/kernels/simd.inc.h"
+// on top of those
+#include "model-server/backend/cpu/kernels/round.inc.h"

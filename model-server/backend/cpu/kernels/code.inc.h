@@ -1,0 +1,511 @@
+/* code.inc.h - products of panels of codes with activations in 8 bits, once for all
+ * instruction sets: see kernels.h. The including file defines
+ *   dot_code(sum, n, x, bits)   sum + n x of a quad in each lane, where n has so many bits
+ *   CODE_ROWS_TWO         most rows that use two sums; n has 8 bits then
+ *   DOT_BY_BITS           if n of fewer bits are multiplied faster
+ * or, without an instruction for quads, HAS_DOT_PAIRS and
+ *   struct pairs_n, pairs_n(n, bits) n as it is multiplied: of 8 bits two nibbles
+ *   struct pairs, pairs_none, pairs_add, pairs_sum   sums of n x in 16 bits
+ *   PAIRS_QUADS(bits)     quads with n of so many bits that fit into such a sum
+ *   dot_quads, SHIFT(bits)           unpacked quads of n less the shift with some rows
+ * and how many rows fit the registers, packed and unpacked: CODE_ROWS_MAX, WIDE_ROWS_MAX. Of packed
+ * columns more than CODE_ROWS_FEW rows take unpacked quads from registers, one row after the other;
+ * fewer have their sums in them. Up to CODE_ROWS_PANELS(up) rows multiply several panels at a
+ * time. */
+#include "model-server/backend/cpu/kernels/code_words.inc.h"
+#include "model-server/backend/numbers.h"
+#include <math.h>
+#include <string.h>
+
+#define FETCH(at) __builtin_prefetch(at)
+
+/* Panels that few rows are multiplied with at a time, and prefetch distance in each. So many
+ * streams reach 0.93 to 1.0 of the speed of loads alone, one stream 0.86 to 0.97. */
+enum { CODE_PANELS = 4, CODE_AHEAD = 2048 };
+
+/* Adds the contribution of 32 columns, or of their halves, to the outputs of each row. */
+INLINE void code_add(v16 *acc, const i16 *sum, const int32_t *x, const uint32_t half,
+                     struct code_terms of, const bool offsets, const uint32_t rows)
+{
+    UNROLL for (uint32_t r = 0; r < rows; r++, x += CODE_X_WORDS)
+    {
+        const v16 s = v_mul(of.scale, i_float(i_set((uint32_t)x[CODE_X_SCALE])));
+        acc[r] = v_fma(v_from_int(sum[r]), s, acc[r]);
+        if (offsets)
+            acc[r] = v_fma(of.offset, i_float(i_set((uint32_t)x[CODE_X_TERM + half])), acc[r]);
+    }
+}
+
+/* Number of bits of packed n in a layout. Tables may have any. */
+INLINE int code_bits(const int up) { return up == UP_SMALL ? 5 : up >= UP_4 ? 8 : 4 + up; }
+
+#ifdef HAS_DOT_PAIRS
+/* The e-th eight columns, of `first` to `end`. */
+INLINE void code_pairs8(i16 *sum, struct pairs *part, const char *words, const uint32_t e,
+                        const uint32_t end, const struct v_bytes *table, const int32_t *x,
+                        const int up, const uint32_t rows)
+{
+    const int bits = code_bits(up);
+    struct pairs_n even, odd;
+    if (up == UP_4) {
+        const i16 nibble = i_set(0x0f0f0f0f), high = i_load(words + e * CODE_WORDS);
+        code_eight(words + UP_4 * CODE_WORDS, e, table, &even.low, &odd.low, UP_NONE);
+        even.high = i_and(high, nibble);
+        odd.high = i_and(i_shr(high, 4), nibble);
+    } else {
+        i16 n[2];
+        code_eight(words, e, table, &n[0], &n[1], up);
+        even = pairs_n(n[0], bits);
+        odd = pairs_n(n[1], bits);
+    }
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        const int32_t *q = x + r * CODE_X_WORDS + 2 * e;
+        part[r] = pairs_add(pairs_add(part[r], even, q, bits), odd, q + 1, bits);
+        if ((e + 1) * 2 % PAIRS_QUADS(bits) == 0 || e + 1 == end) {
+            sum[r] = i_add(sum[r], pairs_sum(part[r], bits));
+            part[r] = pairs_none();
+        }
+    }
+}
+
+/* Eight columns `eights` times, from the e-th on. With more rows in turn, so that their sums stay
+ * in registers. */
+INLINE void code_sums(i16 *sum, const char *words, const uint32_t first, const uint32_t eights,
+                      const struct v_bytes *table, const int32_t *x, const int up,
+                      const uint32_t rows)
+{
+    struct pairs part[CODE_ROWS_MAX];
+    UNROLL for (uint32_t r = 0; r < rows; r++) part[r] = pairs_none();
+    if (rows > CODE_ROWS_FEW) {
+        IN_TURN for (uint32_t e = first; e < first + eights; e++)
+            code_pairs8(sum, part, words, e, first + eights, table, x, up, rows);
+        return;
+    }
+    UNROLL for (uint32_t e = first; e < first + eights; e++)
+        code_pairs8(sum, part, words, e, first + eights, table, x, up, rows);
+}
+#else
+/* With few rows there are two sums, of even and of odd columns, which reduces stalls. 4-bit codes
+ * need no shift then: the odd ones count sixteen times. */
+INLINE void code_dot8(i16 *even_sum, i16 *odd_sum, const char *words, const uint32_t e,
+                      const struct v_bytes *table, const int32_t *x, const int up,
+                      const uint32_t rows)
+{
+    const bool two = rows <= CODE_ROWS_TWO;
+    i16 even, odd;
+    if (two && up == UP_NONE) {
+        const i16 both = i_load(words + e * CODE_WORDS);
+        even = i_and(both, i_set(0x0f0f0f0f));
+        odd = i_and(both, i_set(0xf0f0f0f0));
+    } else {
+        code_eight(words, e, table, &even, &odd, up);
+    }
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        const int32_t *q = x + r * CODE_X_WORDS + 2 * e;
+        i16 *second = two ? &odd_sum[r] : &even_sum[r];
+        even_sum[r] = dot_code(even_sum[r], even, q, code_bits(up));
+        *second = dot_code(*second, odd, q + 1, two ? 8 : code_bits(up));
+    }
+}
+
+INLINE void code_sums(i16 *sum, const char *words, const uint32_t first, const uint32_t eights,
+                      const struct v_bytes *table, const int32_t *x, const int up,
+                      const uint32_t rows)
+{
+    i16 odd[CODE_ROWS_FEW];
+    UNROLL for (uint32_t r = 0; r < rows; r++) odd[r] = i_set(0);
+    UNROLL for (uint32_t e = first; e < first + eights; e++)
+        code_dot8(sum, odd, words, e, table, x, up, rows);
+    UNROLL for (uint32_t r = 0; r < rows; r++) if (rows <= CODE_ROWS_TWO) sum[r] =
+        i_add(sum[r], up == UP_NONE ? i_sar(odd[r], 4) : odd[r]);
+}
+#endif
+
+#ifndef HAS_DOT_PAIRS
+/* 32 columns, or half h of them, of quads in registers, one row after the other. */
+INLINE void half_rows(v16 *acc, const i16 *w, const int32_t *x, const uint32_t h,
+                      struct code_terms of, const bool sixteen, const bool offsets, const int bits,
+                      const uint32_t rows)
+{
+    const uint32_t quads = sixteen ? 4 : 8;
+    UNROLL for (uint32_t r = 0; r < rows; r++, x += CODE_X_WORDS)
+    {
+        i16 sum = i_set(offsets ? 0 : (uint32_t)x[CODE_X_TERM + h]);
+        UNROLL for (uint32_t i = h * quads; i < (h + 1) * quads; i++) sum =
+            dot_code(sum, w[i], x + i, bits);
+        code_add(acc + r, &sum, x, h, of, offsets, 1);
+    }
+}
+#endif
+
+/* 32 columns of a packed panel. */
+INLINE void code_columns8(v16 *acc, const struct code_layout *l, const char *block, uint32_t in,
+                          struct code_terms of, const struct v_bytes *table, const int32_t *x,
+                          size_t ahead, const int up, const bool sixteen, const bool offsets,
+                          const uint32_t rows)
+{
+    const uint32_t upper = up >= UP_TABLE ? 0 : (uint32_t)up, halves = sixteen ? 2 : 1;
+    const char *words = block + l->codes + in / CODE_COLS * (upper + CODE_COLS / 8) * CODE_WORDS;
+    UNROLL for (uint32_t i = 0; i < upper + 4; i++) FETCH(words + ahead + i * CODE_WORDS);
+#ifndef HAS_DOT_PAIRS
+    i16 w[8];
+    UNROLL for (uint32_t e = 0; e < 4 && rows > CODE_ROWS_FEW; e++)
+        code_eight(words, e, table, &w[2 * e], &w[2 * e + 1], up);
+#endif
+    UNROLL for (uint32_t h = 0; h < halves; h++)
+    {
+        i16 sum[CODE_ROWS_MAX];
+        if (sixteen && l->scales == 16)
+            of = halves_at(l, block, in + h * CODE_LANES);
+        const struct code_terms terms = terms_at(l, block, in + h * CODE_LANES, of, offsets);
+#ifndef HAS_DOT_PAIRS
+        if (rows > CODE_ROWS_FEW) {
+            half_rows(acc, w, x, h, terms, sixteen, offsets, code_bits(up), rows);
+            continue;
+        }
+#endif
+        UNROLL for (uint32_t r = 0; r < rows; r++) sum[r] =
+            i_set(offsets ? 0 : (uint32_t)x[r * CODE_X_WORDS + CODE_X_TERM + h]);
+        code_sums(sum, words, 4 / halves * h, 4 / halves, table, x, up, rows);
+        code_add(acc, sum, x, h, terms, offsets, rows);
+    }
+}
+
+/* Consecutive panels, the last of which has `last` outputs. */
+INLINE void code_panel8(const struct code_tile *t, const char *w, float *y, uint32_t last,
+                        const int32_t *x, const struct v_bytes *table, const int up,
+                        const bool sixteen, const bool offsets, const uint32_t rows,
+                        const uint32_t panels)
+{
+    const struct code_layout *l = t->layout;
+    v16 acc[CODE_PANELS][CODE_ROWS_MAX];
+    UNROLL for (uint32_t p = 0; p < panels; p++)
+    {
+        UNROLL for (uint32_t r = 0; r < rows; r++) acc[p][r] = v_set(0.0f);
+    }
+    for (uint32_t k = 0; k < t->k; k += CODE_BLOCK, w += l->bytes) {
+        const uint32_t cols = t->k - k < CODE_BLOCK ? t->k - k : CODE_BLOCK;
+        const size_t ahead = k + CODE_BLOCK < t->k
+                                 ? CODE_AHEAD
+                                 : panels * t->w_bytes - (size_t)(k / CODE_BLOCK) * l->bytes;
+        struct code_terms of[CODE_PANELS];
+        UNROLL for (uint32_t p = 0; p < panels; p++)
+        {
+            for (uint32_t at = 0; at < l->codes; at += CODE_WORDS)
+                FETCH(w + p * t->w_bytes + ahead + at);
+            of[p] = halves_at(l, w + p * t->w_bytes, 0);
+        }
+        for (uint32_t in = 0; in < cols; in += CODE_COLS, x += (size_t)t->rows * CODE_X_WORDS) {
+            UNROLL for (uint32_t p = 0; p < panels; p++)
+            {
+                const char *block = w + p * t->w_bytes;
+                if (l->scales > 1)
+                    of[p] = halves_at(l, block, in);
+                code_columns8(acc[p], l, block, in, of[p], table, x, ahead, up, sixteen, offsets,
+                              rows);
+            }
+        }
+    }
+    UNROLL for (uint32_t p = 0; p < panels; p++)
+    {
+        UNROLL for (uint32_t r = 0; r < rows; r++)
+            v_store_n(y + r * t->ldy + p * LANES, acc[p][r], p < panels - 1 ? LANES : last);
+    }
+}
+
+INLINE void code_panels8(const struct code_tile *t, const uint32_t first, const int up,
+                         const bool sixteen, const bool offsets, const uint32_t rows)
+{
+    const int32_t *x = t->x + (size_t)first * CODE_X_WORDS;
+    float *y = t->y + first * t->ldy;
+    const char *w = t->w;
+    const struct v_bytes table = up >= UP_TABLE ? v_bytes(t->layout->table) : v_bytes(no_table);
+    uint32_t i = 0;
+    for (; rows <= CODE_ROWS_PANELS(up) && t->n - i > (CODE_PANELS - 1) * LANES;
+         w += CODE_PANELS * t->w_bytes) {
+        const uint32_t left = t->n - i - (CODE_PANELS - 1) * LANES;
+        code_panel8(t, w, y + i, left < LANES ? left : LANES, x, &table, up, sixteen, offsets,
+                    rows <= CODE_ROWS_PANELS(up) ? rows : 1, CODE_PANELS);
+        i += (CODE_PANELS - 1) * LANES + (left < LANES ? left : LANES);
+    }
+    for (; i < t->n; i += LANES, w += t->w_bytes)
+        code_panel8(t, w, y + i, t->n - i < LANES ? t->n - i : LANES, x, &table, up, sixteen,
+                    offsets, rows, 1);
+}
+
+/* One function per layout, so that the compiler keeps them separate. */
+#define CODE_CASE(rows)                                                                            \
+    case rows:                                                                                     \
+        if ((rows) <= CODE_ROWS_MAX)                                                               \
+            code_panels8(t, r, up, sixteen, offsets, rows);                                        \
+        break
+#define CODE_LAYOUT(name, up_, sixteen_, offsets_)                                                 \
+    static __attribute__((noinline)) void name(const struct code_tile *t)                          \
+    {                                                                                              \
+        enum { up = (up_), sixteen = (sixteen_), offsets = (offsets_) };                           \
+        for (uint32_t r = 0; r < t->rows; r += CODE_ROWS_MAX)                                      \
+            switch (t->rows - r < CODE_ROWS_MAX ? t->rows - r : CODE_ROWS_MAX) {                   \
+                CODE_CASE(1);                                                                      \
+                CODE_CASE(2);                                                                      \
+                CODE_CASE(3);                                                                      \
+                CODE_CASE(4);                                                                      \
+                CODE_CASE(5);                                                                      \
+                CODE_CASE(6);                                                                      \
+                CODE_CASE(7);                                                                      \
+                CODE_CASE(8);                                                                      \
+                CODE_CASE(9);                                                                      \
+                CODE_CASE(10);                                                                     \
+                CODE_CASE(11);                                                                     \
+                CODE_CASE(12);                                                                     \
+                CODE_CASE(13);                                                                     \
+                CODE_CASE(14);                                                                     \
+                CODE_CASE(15);                                                                     \
+                CODE_CASE(16);                                                                     \
+            }                                                                                      \
+    }
+#define CODE_LAYOUTS(up)                                                                           \
+    CODE_LAYOUT(code_##up##_32, up, false, false)                                                  \
+    CODE_LAYOUT(code_##up##_16, up, true, false)                                                   \
+    CODE_LAYOUT(code_##up##_32_less, up, false, true)                                              \
+    CODE_LAYOUT(code_##up##_16_less, up, true, true)
+CODE_LAYOUTS(UP_NONE)
+CODE_LAYOUTS(UP_1)
+CODE_LAYOUTS(UP_2)
+CODE_LAYOUTS(UP_4)
+CODE_LAYOUTS(UP_TABLE)
+#ifdef HAS_DOT_PAIRS
+CODE_LAYOUTS(UP_SMALL)
+#endif
+
+void ISA(tile_codes)(const struct code_tile *t)
+{
+#define FOUR(up)                                                                                   \
+    {                                                                                              \
+        {code_##up##_32, code_##up##_32_less}, { code_##up##_16, code_##up##_16_less }             \
+    }
+    static void (*const by[7][2][2])(const struct code_tile *) = {
+        [UP_NONE] = FOUR(UP_NONE),   [UP_1] = FOUR(UP_1),         [UP_2] = FOUR(UP_2),
+        [UP_4] = FOUR(UP_4),         [UP_TABLE] = FOUR(UP_TABLE),
+#ifdef HAS_DOT_PAIRS
+        [UP_SMALL] = FOUR(UP_SMALL),
+#endif
+    };
+#undef FOUR
+    const struct code_layout *l = t->layout;
+    const uint32_t table = l->bits <= 5 && by[UP_SMALL][0][0] ? UP_SMALL : UP_TABLE;
+    by[l->table ? table : l->upper][l->groups == 16][code_has_offsets(l)](t);
+}
+
+/* ---------------------------------------------------------------- unpacked */
+
+INLINE void unpack_columns(char *dst, const struct code_layout *l, const char *block, uint32_t in,
+                           const struct v_bytes *table, const int up)
+{
+    const uint32_t upper = up >= UP_TABLE ? 0 : (uint32_t)up;
+    const char *words = block + l->codes + in / CODE_COLS * (upper + CODE_COLS / 8) * CODE_WORDS;
+    const uint32_t second = l->groups == 16 ? CODE_LANES : 0;
+    UNROLL for (uint32_t e = 0; e < 4; e++)
+    {
+        i16 even, odd;
+        code_eight(words, e, table, &even, &odd, up);
+        i_store(dst + (size_t)(2 * e) * STEP_BYTES, even);
+        i_store(dst + (size_t)(2 * e + 1) * STEP_BYTES, odd);
+    }
+    UNROLL for (uint32_t h = 0; h < 2; h++)
+    {
+        const struct code_terms of =
+            terms_at(l, block, in + h * second, halves_at(l, block, in + h * second), true);
+        v_store((float *)(void *)(dst + CODE_WIDE_SCALE) + (size_t)h * LANES, of.scale);
+        v_store((float *)(void *)(dst + CODE_WIDE_OFFSET) + (size_t)h * LANES, of.offset);
+    }
+}
+
+INLINE void unpack_all(char *dst, const char *panel, const struct code_layout *l, uint32_t k,
+                       uint32_t n, const int up)
+{
+    const struct v_bytes table = up >= UP_TABLE ? v_bytes(l->table) : v_bytes(no_table);
+    for (const uint32_t end = k + n; k < end; k += CODE_COLS, dst += CODE_WIDE_BYTES)
+        unpack_columns(dst, l, panel + (size_t)(k / CODE_BLOCK) * l->bytes, k % CODE_BLOCK, &table,
+                       up);
+}
+
+void ISA(unpack)(char *dst, const char *panel, const struct code_layout *l, uint32_t k, uint32_t n)
+{
+    switch (l->table ? UP_TABLE : (int)l->upper) {
+    case UP_NONE:
+        unpack_all(dst, panel, l, k, n, UP_NONE);
+        break;
+    case UP_1:
+        unpack_all(dst, panel, l, k, n, UP_1);
+        break;
+    case UP_2:
+        unpack_all(dst, panel, l, k, n, UP_2);
+        break;
+    case UP_4:
+        unpack_all(dst, panel, l, k, n, UP_4);
+        break;
+    case UP_TABLE:
+        unpack_all(dst, panel, l, k, n, UP_TABLE);
+        break;
+    }
+}
+
+INLINE struct code_terms wide_terms(const char *wide, const uint32_t h)
+{
+    return (struct code_terms){
+        v_load((const float *)(const void *)(wide + CODE_WIDE_SCALE) + (size_t)h * LANES),
+        v_load((const float *)(const void *)(wide + CODE_WIDE_OFFSET) + (size_t)h * LANES)};
+}
+
+#ifdef HAS_DOT_PAIRS
+/* What a sum of dot_quads() lacks. */
+INLINE int32_t code_start(const int32_t *x, const uint32_t half, const bool offsets, const int bits)
+{
+    const int32_t shift = SHIFT(bits) * code_x_sum(x, half);
+    return offsets ? shift : shift + x[CODE_X_TERM + half];
+}
+
+/* A group of 32 columns for all rows: first all sums, then their contributions. */
+INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const bool sixteen,
+                         const bool offsets, const int bits, const uint32_t rows)
+{
+    const uint32_t halves = sixteen ? 2 : 1, quads = 8 / halves;
+    UNROLL for (uint32_t h = 0; h < halves; h++)
+    {
+        i16 sum[WIDE_ROWS_MAX];
+        dot_quads(sum, wide + (size_t)h * quads * STEP_BYTES, x + h * quads, quads, bits, rows);
+        UNROLL for (uint32_t r = 0; r < rows; r++) if (!offsets || SHIFT(bits)) sum[r] =
+            i_add(sum[r], i_set((uint32_t)code_start(x + r * CODE_X_WORDS, h, offsets, bits)));
+        code_add(acc, sum, x, h, wide_terms(wide, h), offsets, rows);
+    }
+}
+#else
+/* The same, one row's sum at a time. */
+INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const bool sixteen,
+                         const bool offsets, const int bits, const uint32_t rows)
+{
+    const uint32_t halves = sixteen ? 2 : 1;
+    i16 w[8];
+    UNROLL for (uint32_t i = 0; i < 8; i++) w[i] = i_load(wide + (size_t)i * STEP_BYTES);
+    UNROLL for (uint32_t h = 0; h < halves; h++)
+        half_rows(acc, w, x, h, wide_terms(wide, h), sixteen, offsets, bits, rows);
+}
+#endif
+
+INLINE void wide_rows(const struct code_tile *t, const uint32_t first, const bool sixteen,
+                      const bool offsets, const int bits, const uint32_t rows)
+{
+    const char *wide = t->w, *fetch = t->fetch;
+    const int32_t *x = t->x + (size_t)first * CODE_X_WORDS;
+    float *y = t->y + first * t->ldy;
+    v16 acc[WIDE_ROWS_MAX];
+    UNROLL for (uint32_t r = 0; r < rows; r++) acc[r] =
+        t->add ? v_load_n(y + r * t->ldy, t->n) : v_set(0.0f);
+    for (uint32_t k = 0; k < t->k; k += CODE_COLS, wide += CODE_WIDE_BYTES) {
+        for (size_t i = 0; i < t->fetch_step; i += STEP_BYTES, fetch += STEP_BYTES)
+            FETCH(fetch);
+        wide_columns(acc, wide, x, sixteen, offsets, bits, rows);
+        x += (size_t)t->rows * CODE_X_WORDS;
+    }
+    UNROLL for (uint32_t r = 0; r < rows; r++) v_store_n(y + r * t->ldy, acc[r], t->n);
+}
+
+#define WIDE_CASE(n)                                                                               \
+    case n:                                                                                        \
+        if ((n) <= WIDE_ROWS_MAX)                                                                  \
+            wide_rows(t, r, sixteen, offsets, bits, n);                                            \
+        break
+#define WIDE_LAYOUT(name, sixteen_, offsets_, bits_)                                               \
+    static __attribute__((noinline)) void name(const struct code_tile *t)                          \
+    {                                                                                              \
+        enum { sixteen = (sixteen_), offsets = (offsets_), bits = (bits_) };                       \
+        for (uint32_t r = 0; r < t->rows; r += WIDE_ROWS_MAX)                                      \
+            switch (t->rows - r < WIDE_ROWS_MAX ? t->rows - r : WIDE_ROWS_MAX) {                   \
+                WIDE_CASE(1);                                                                      \
+                WIDE_CASE(2);                                                                      \
+                WIDE_CASE(3);                                                                      \
+                WIDE_CASE(4);                                                                      \
+                WIDE_CASE(5);                                                                      \
+                WIDE_CASE(6);                                                                      \
+                WIDE_CASE(7);                                                                      \
+                WIDE_CASE(8);                                                                      \
+                WIDE_CASE(9);                                                                      \
+                WIDE_CASE(10);                                                                     \
+                WIDE_CASE(11);                                                                     \
+                WIDE_CASE(12);                                                                     \
+                WIDE_CASE(13);                                                                     \
+                WIDE_CASE(14);                                                                     \
+                WIDE_CASE(15);                                                                     \
+                WIDE_CASE(16);                                                                     \
+            }                                                                                      \
+    }
+#define WIDE_LAYOUTS(bits)                                                                         \
+    WIDE_LAYOUT(wide_##bits##_32, false, false, bits)                                              \
+    WIDE_LAYOUT(wide_##bits##_16, true, false, bits)                                               \
+    WIDE_LAYOUT(wide_##bits##_32_less, false, true, bits)                                          \
+    WIDE_LAYOUT(wide_##bits##_16_less, true, true, bits)
+WIDE_LAYOUTS(8)
+#if defined(HAS_DOT_PAIRS) || defined(DOT_BY_BITS)
+WIDE_LAYOUTS(4)
+WIDE_LAYOUTS(5)
+WIDE_LAYOUTS(6)
+#endif
+#ifdef HAS_DOT_PAIRS
+WIDE_LAYOUTS(7)
+#endif
+
+void ISA(tile_wide)(const struct code_tile *t)
+{
+#define FOUR(bits)                                                                                 \
+    {                                                                                              \
+        {wide_##bits##_32, wide_##bits##_32_less}, { wide_##bits##_16, wide_##bits##_16_less }     \
+    }
+    static void (*const by[9][2][2])(const struct code_tile *) = {
+#if defined(HAS_DOT_PAIRS) || defined(DOT_BY_BITS)
+        [4] = FOUR(4),
+        [5] = FOUR(5),
+        [6] = FOUR(6),
+#endif
+#ifdef HAS_DOT_PAIRS
+        [7] = FOUR(7),
+#endif
+        [8] = FOUR(8)
+    };
+#undef FOUR
+    const struct code_layout *l = t->layout;
+    by[by[l->bits][0][0] ? l->bits : 8][l->groups == 16][code_has_offsets(l)](t);
+}
+
+/* ---------------------------------------------------------------- activations */
+
+INLINE i16 magnitudes(v16 v) { return i_and(v_bits(v), i_set(0x7fffffff)); }
+
+void ISA(round_x)(int32_t *dst, const float *src, const struct code_layout *l)
+{
+    const v16 a = v_load(src), b = v_load(src + LANES);
+    const float top = float_of((uint32_t)i_top(i_max(magnitudes(a), magnitudes(b))));
+    float scale = 0, to_int = 0;
+    if (!isfinite(top)) {
+        k_round_x_ref(dst, src, l);
+        return;
+    }
+    if (top >= 0x1p-120f)
+        scale = top / 127.0f, to_int = 127.0f / top;
+    const i16 qa = v_to_int(v_mul(a, v_set(to_int))), qb = v_to_int(v_mul(b, v_set(to_int)));
+    int32_t sums[2] = {i_sum(qa), i_sum(qb)};
+    i_store_s8(dst, qa), i_store_s8(dst + 4, qb);
+    b_even_first(dst), b_even_first(dst + 4);
+    if (l->groups != 16)
+        sums[0] += sums[1], sums[1] = 0;
+    memcpy(&dst[CODE_X_SCALE], &scale, sizeof(scale));
+    for (int h = 0; h < 2; h++) {
+        const float term = -(scale * (float)sums[h]);
+        if (code_has_offsets(l) && (h == 0 || l->groups == 16))
+            memcpy(&dst[CODE_X_TERM + h], &term, sizeof(term));
+        else
+            dst[CODE_X_TERM + h] = -(int32_t)l->zero * sums[h];
+    }
+    dst[CODE_X_SUMS] = code_x_sums(sums[0], sums[1]);
+}

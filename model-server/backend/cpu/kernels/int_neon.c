@@ -1,0 +1,3 @@
+/* int_neon.c - without an instruction for quads. */
+#define ISA(op) k_##op##_neon
+#include "model-server/backend/cpu/kernels/int_neon.inc.h"

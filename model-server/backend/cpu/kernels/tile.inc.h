@@ -1,0 +1,133 @@
+/* tile.inc.h - products of panels with tiles of rows, once for all instruction sets. The
+ * including file defines the vector v16, enum panel, step_weights() (the weights of one column),
+ * TILE_FMA(w, x, sum, rows), and how many sums fit its registers: ROWS_MAX rows of x by
+ * PANELS(rows) panels. */
+
+enum { X_AHEAD = 128 };
+
+/* One column: `which` of the step at byte `at`. */
+INLINE void column(v16 (*acc)[4], const char *w, size_t at, size_t w_bytes, const float *x,
+                   const uint32_t rows, const uint32_t panels, const enum panel type,
+                   const int which)
+{
+    v16 wk[4];
+    UNROLL for (uint32_t p = 0; p < panels; p++) wk[p] =
+        step_weights(w + p * w_bytes + at, type, which);
+    if (rows > 6) /* x of a wide tile does not fit the L1 cache */
+        __builtin_prefetch(x + X_AHEAD);
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        v16 xr = v_set(x[r]);
+        UNROLL for (uint32_t p = 0; p < panels; p++) acc[r][p] =
+            TILE_FMA(wk[p], xr, acc[r][p], rows);
+    }
+}
+
+/* `rows` x `panels` sums in registers over all columns. `last` lanes of the last panel are
+ * valid. */
+INLINE void group(const struct tile *t, const char *w, float *y, const float *x, uint32_t last,
+                  const uint32_t rows, const uint32_t panels, const enum panel type)
+{
+    const uint32_t xs = tile_stride(t->rows);
+    const bool pairs = type == PANEL_BF16X2; /* both columns of a step at once */
+    const int per_step = type == PANEL_F32 || pairs                ? 1
+                         : type == PANEL_INT8 || type == PANEL_FP8 ? 4
+                                                                   : 2;
+    const uint32_t k = pairs ? (t->k + 1) / 2 : t->k;
+    const size_t w_bytes = t->w_bytes, end = (size_t)k / per_step * STEP_BYTES;
+    const size_t next = t->next ? (size_t)t->next : panels * w_bytes;
+    const size_t pace = t->pace ? t->pace : STEP_BYTES;
+    size_t ahead = t->ahead < end ? t->ahead : next;
+    v16 acc[12][4];
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        UNROLL for (uint32_t p = 0; p < panels; p++)
+        {
+            const float *from = y + r * t->ldy + p * LANES;
+            acc[r][p] = !t->add          ? v_set(0.0f)
+                        : p < panels - 1 ? v_load(from)
+                                         : v_load_n(from, last);
+        }
+    }
+    for (size_t at = 0; at < end; at += STEP_BYTES) {
+        /* into the L2 cache: the L1 cache supports too few outstanding misses to stream memory */
+        UNROLL for (uint32_t p = 0; p < panels; p++)
+            __builtin_prefetch(w + p * w_bytes + ahead, 0, 2);
+        ahead += pace;
+        ahead = ahead == end ? next : ahead;
+        UNROLL for (int which = 0; which < per_step; which++, x += xs)
+            column(acc, w, at, w_bytes, x, rows, panels, type, which);
+    }
+    UNROLL for (int which = 0; which < per_step - 1; which++, x += xs)
+    {
+        if (which < (int)(k % per_step))
+            column(acc, w, end, w_bytes, x, rows, panels, type, which);
+    }
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        UNROLL for (uint32_t p = 0; p < panels; p++)
+        {
+            float *to = y + r * t->ldy + p * LANES;
+            if (p < panels - 1)
+                v_store(to, acc[r][p]);
+            else
+                v_store_n(to, acc[r][p], last);
+        }
+    }
+}
+
+/* All panels for `rows` rows from `first` on: as many at a time as fit, then two, then one. */
+INLINE void all_panels(const struct tile *t, uint32_t first, const uint32_t rows,
+                       const enum panel type)
+{
+    const char *w = t->w;
+    const float *x = t->x + first;
+    float *y = t->y + first * t->ldy;
+    uint32_t left = t->n;
+    const uint32_t most = PANELS(rows);
+#define GROUPS(panels)                                                                             \
+    for (; left > ((panels)-1) * LANES; y += (panels)*LANES, w += (panels)*t->w_bytes) {           \
+        uint32_t last = left < (panels)*LANES ? left - ((panels)-1) * LANES : LANES;               \
+        group(t, w, y, x, last, rows, panels, type);                                               \
+        left -= ((panels)-1) * LANES + last;                                                       \
+    }
+    GROUPS(most)
+    if (most > 2) {
+        GROUPS(2)
+    }
+    if (most > 1) {
+        GROUPS(1)
+    }
+#undef GROUPS
+}
+
+INLINE void tile_rows(const struct tile *t, uint32_t first, uint32_t rows, const enum panel type)
+{
+    switch (rows) {
+#define CASE(n)                                                                                    \
+    case n:                                                                                        \
+        all_panels(t, first, n, type);                                                             \
+        break;
+        CASE(1)
+        CASE(2)
+        CASE(3)
+        CASE(4)
+        CASE(5)
+        CASE(6)
+#if WIDE_TILES
+        CASE(7)
+        CASE(8)
+        CASE(9)
+        CASE(10)
+        CASE(11)
+        CASE(12)
+#endif
+#undef CASE
+    }
+}
+
+INLINE void tile(const struct tile *t, const enum panel type)
+{
+    for (uint32_t r = 0; r < t->rows; r += ROWS_MAX)
+        tile_rows(t, r, t->rows - r < ROWS_MAX ? t->rows - r : ROWS_MAX, type);
+}

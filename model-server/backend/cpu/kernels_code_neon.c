@@ -1,3 +1,0 @@
-/* kernels_code_neon.c - signed products and pairwise sums. */
-#define ISA(op) k_##op##_neon
-#include "model-server/backend/cpu/code_neon.inc.h"

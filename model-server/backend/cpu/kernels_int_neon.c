@@ -1,3 +1,0 @@
-/* kernels_int_neon.c - without an instruction for quads. */
-#define ISA(op) k_##op##_neon
-#include "model-server/backend/cpu/int_neon.inc.h"
