@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_kernels_have_the_instructions_they_are_for(tmp_path):
-    objects = ROOT / "build/obj/model-server/backend/cuda"
+    objects = ROOT / "build/obj/model-server/backend/cuda/kernels"
     if not (objects / "linear_stream.cu.o").exists():
         pytest.skip("no CUDA kernels are built here")
     tools = list(Path(pytest.__file__).parents[1].glob("nvidia/*/bin/cuobjdump"))

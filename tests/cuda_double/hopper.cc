@@ -5,7 +5,7 @@
  * registers and the shared memory as they are then. So a missing wait, a stage overwritten too
  * early or a register reused too early gives wrong numbers. With shuffled threads copies also come
  * early, and in any order. */
-#include "model-server/backend/cuda/hopper.cuh"
+#include "model-server/backend/cuda/kernels/hopper.cuh"
 #include "model-server/backend/numbers.h"
 #include "tests/cuda_double/inside.h"
 #include <map>

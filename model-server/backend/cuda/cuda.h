@@ -8,7 +8,7 @@
 #define MODEL_SERVER_BACKEND_CUDA_CUDA_H
 #include "model-server/backend/cpu/kernels/kernels.h"
 #include "model-server/backend/cpu/threads.h"
-#include "model-server/backend/cuda/kernels.h"
+#include "model-server/backend/cuda/kernels/kernels.h"
 #include "model-server/backend/implement.h"
 
 /* device_options.features, and the environment variable CUDA_FEATURES for bisecting. */

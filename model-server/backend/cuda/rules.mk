@@ -20,7 +20,7 @@ CUDA_PTX   := -gencode=arch=compute_90,code=compute_90
 CUDA_GEN   := $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a)) $(if $(filter 90,$(CUDA_ARCHS)),$(CUDA_PTX))
 # wgmma exists on 9.0 alone, and only in code for sm_90a: there is no PTX of it for later devices. (-arch=sm_90a
 # would compile for compute_90 as well, which has no such instruction.)
-$(B)/obj/$(CUDA_DIR)/%_wgmma.cu.o: CUDA_GEN := -gencode=arch=compute_90a,code=sm_90a
+$(B)/obj/$(CUDA_DIR)/kernels/%_wgmma.cu.o: CUDA_GEN := -gencode=arch=compute_90a,code=sm_90a
 # What tests/cuda_sass looks for in the machine code of a file.
 CUDA_SASS_linear_wgmma  := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_linear_bytes_wgmma := HGMMA UTMALDG USETMAXREG
@@ -34,7 +34,7 @@ cuda_sass = CUOBJDUMP="$(CUOBJDUMP)" tests/cuda_sass $(1) $(CUDA_SASS_$(basename
 NVCCFLAGS  := -std=c++17 -O3 -fmad=false $(if $(CUDA_LINES),-lineinfo) -I. -I$(B)/gen -Xcompiler -fPIC,-Wall,-fvisibility=hidden \
               -Werror all-warnings -Xptxas -v
 
-CUDA_CU    := $(sort $(wildcard $(CUDA_DIR)/*.cu))
+CUDA_CU    := $(sort $(wildcard $(CUDA_DIR)/kernels/*.cu))
 # nccl.h is only read; the library is looked for when several ranks meet.
 NCCL_H     := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h))
 CUDA_C     := $(filter-out $(CUDA_DIR)/nccl%.c,$(sort $(wildcard $(CUDA_DIR)/*.c)))
@@ -75,7 +75,7 @@ $(B)/bin/backend-cuda.so: $(CUDA_OBJ)
 	  -Wl,--exclude-libs,ALL -Wl,-z,defs -o $@
 
 # The checks of machine code once more, for objects that were built before there was a disassembler.
-CUDA_GATED := $(patsubst CUDA_SASS_%,$(B)/obj/$(CUDA_DIR)/%.cu.o,$(filter CUDA_SASS_%,$(.VARIABLES)))
+CUDA_GATED := $(patsubst CUDA_SASS_%,$(B)/obj/$(CUDA_DIR)/kernels/%.cu.o,$(filter CUDA_SASS_%,$(.VARIABLES)))
 .PHONY: cuda-gates
 cuda-gates: $(CUDA_GATED)
 	$(Q)$(foreach o,$^,$(call cuda_sass,$(o)) &&) true

@@ -1,0 +1,42 @@
+/* attention_block.cuh - for attention by one block of threads for each token and head, in fp32:
+ * attention_any.cu, attention_entries.cu. */
+#ifndef MODEL_SERVER_BACKEND_CUDA_KERNELS_ATTENTION_BLOCK_CUH
+#define MODEL_SERVER_BACKEND_CUDA_KERNELS_ATTENTION_BLOCK_CUH
+#include "model-server/backend/cuda/kernels/attention.cuh"
+
+enum { THREADS = SEGMENT, DIMS = ANY_VALUE_DIM / THREADS };
+
+struct any_shared {
+    float q[ANY_HEAD_DIM], p[SEGMENT], fold[THREADS / 32];
+};
+
+/* Maximum or sum over the block, the same in all threads: a butterfly, then the warps in order. */
+template <bool MAX> static __device__ float block_fold(float v, any_shared *s)
+{
+    for (int i = 16; i; i /= 2) {
+        float o = __shfl_xor_sync(~0u, v, i);
+        v = MAX ? (v > o ? v : o) : v + o;
+    }
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        s->fold[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = s->fold[0];
+    for (int i = 1; i < THREADS / 32; i++)
+        v = MAX ? (v > s->fold[i] ? v : s->fold[i]) : v + s->fold[i];
+    return v;
+}
+
+/* Stores a head's result: o[c] of each thread, its numbers c * THREADS + threadIdx.x. */
+static __device__ __forceinline__ void store_head_row(const attn_args &a, uint32_t row,
+                                                      uint32_t head, const float *o, float max,
+                                                      float sum)
+{
+    float *to = a.o + ((size_t)row * a.n_heads + head) * a.v_dim;
+    const float factor = row_factor(a, head, max, sum);
+#pragma unroll
+    for (int c = 0; c < DIMS; c++)
+        if (c * THREADS + threadIdx.x < a.v_dim)
+            to[c * THREADS + threadIdx.x] = o[c] * factor;
+}
+#endif

@@ -1,0 +1,186 @@
+/* streams.cu - parallel residual streams (AltUp, arXiv 2301.13310), rows of equal magnitude, and
+ * activations cut off by their mean and deviation. One block per row; all are bound by memory. */
+#include "model-server/backend/cuda/kernels/device.cuh"
+#include "model-server/backend/cuda/kernels/kernels.h"
+#include "model-server/backend/cuda/kernels/norm.cuh"
+
+enum { THREADS = NORM_THREADS, WARPS = NORM_WARPS };
+
+static __device__ __forceinline__ void predict(const altup_args &a, uint32_t i, size_t each)
+{
+    const uint32_t k = a.streams_n;
+    const float *coefs = a.coefs + (size_t)blockIdx.x * k * k;
+    float *at = a.streams + (size_t)blockIdx.x * a.n + i, was[ALTUP_MOST];
+#pragma unroll
+    for (uint32_t s = 0; s < ALTUP_MOST; s++)
+        was[s] = s < k ? at[s * each] : 0.0f;
+    for (uint32_t s = 0; s < k; s++) {
+        float sum = 0.0f, own = 0.0f;
+#pragma unroll
+        for (uint32_t from = 0; from < ALTUP_MOST; from++)
+            if (from < k) {
+                sum = fmaf(coefs[s * k + from], was[from], sum);
+                own = from == s ? was[from] : own;
+            }
+        at[s * each] = own + sum;
+    }
+    a.x[(size_t)blockIdx.x * a.n + i] = at[a.active * each];
+}
+
+static __device__ __forceinline__ void correct(const altup_args &a, uint32_t i, size_t each)
+{
+    const float *coefs = a.coefs + (size_t)blockIdx.x * a.streams_n;
+    float *at = a.streams + (size_t)blockIdx.x * a.n + i;
+    float *x = a.x + (size_t)blockIdx.x * a.n + i;
+    const float by = *x - at[a.active * each];
+    for (uint32_t s = 0; s < a.streams_n; s++)
+        at[s * each] = fmaf(by, 1.0f + coefs[s], at[s * each]);
+    *x = at[a.active * each];
+}
+
+/* grid: (rows) */
+static __global__ void __launch_bounds__(THREADS) altup_kernel(altup_args a)
+{
+    depend();
+    const size_t each = (size_t)a.rows * a.n;
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS) {
+        const size_t at = (size_t)blockIdx.x * a.n + i;
+        if (a.kind == ALTUP_PREDICT)
+            predict(a, i, each);
+        else if (a.kind == ALTUP_CORRECT)
+            correct(a, i, each);
+        else
+            for (uint32_t s = 1; s < a.streams_n; s++)
+                a.streams[s * each + at] += a.x[at];
+    }
+}
+
+extern "C" cudaError_t altup_launch(const struct launch *l, const void *args)
+{
+    const altup_args *a = (const altup_args *)args;
+    return launch(altup_kernel, a->rows, THREADS, 0, l->stream, l->overlap, *a);
+}
+
+/* grid: (rows) */
+static __global__ void __launch_bounds__(THREADS) match_kernel(match_args a)
+{
+    float *sums = dynamic_shared<float>();
+    depend();
+    const float *x = a.x + (size_t)blockIdx.x * a.n, *like = a.like + (size_t)blockIdx.x * a.n;
+    float *y = a.y + (size_t)blockIdx.x * a.n, own = 0.0f, other = 0.0f;
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS) {
+        own = fmaf(x[i], x[i], own);
+        other = fmaf(like[i], like[i], other);
+    }
+    own = block_sum(own, sums) / (float)a.n;
+    other = block_sum(other, sums) / (float)a.n;
+    const float by = sqrtf(other) / sqrtf(own > 1e-5f ? own : 1e-5f);
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
+        y[i] = (a.add ? y[i] : 0.0f) + x[i] * by;
+}
+
+extern "C" cudaError_t match_launch(const struct launch *l, const void *args)
+{
+    const match_args *a = (const match_args *)args;
+    return launch(match_kernel, a->rows, THREADS, WARPS * sizeof(float), l->stream, l->overlap, *a);
+}
+
+/* grid: (rows) */
+static __global__ void __launch_bounds__(THREADS) beside_kernel(beside_args a)
+{
+    depend();
+    const uint32_t wide = a.b ? 2 * a.n : a.n;
+    const float *p = a.a + (size_t)blockIdx.x * a.n;
+    const float *q = a.b ? a.b + (size_t)blockIdx.x * a.n : nullptr;
+    float *y = a.y + (size_t)blockIdx.x * wide;
+    for (uint32_t i = threadIdx.x; i < wide; i += THREADS)
+        y[i] = i < a.n ? p[i] : q[i - a.n];
+}
+
+extern "C" cudaError_t beside_launch(const struct launch *l, const void *args)
+{
+    const beside_args *a = (const beside_args *)args;
+    return launch(beside_kernel, a->rows, THREADS, 0, l->stream, l->overlap, *a);
+}
+
+/* The largest of all threads' numbers; `all`: WARPS floats of shared memory. */
+static __device__ __forceinline__ float block_max(float v, float *all)
+{
+    for (int i = 16; i; i /= 2)
+        v = fmaxf(v, __shfl_xor_sync(~0u, v, i));
+    if (threadIdx.x % 32 == 0)
+        all[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = all[0];
+    for (int i = 1; i < WARPS; i++)
+        v = fmaxf(v, all[i]);
+    return v;
+}
+
+/* grid: (rows) */
+static __global__ void __launch_bounds__(THREADS) softmax_kernel(softmax_args a)
+{
+    float *shared = dynamic_shared<float>();
+    depend();
+    float *x = a.x + (size_t)blockIdx.x * a.n, most = -INFINITY, sum = 0.0f;
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
+        most = fmaxf(most, x[i]);
+    most = block_max(most, shared);
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
+        sum += x[i] = expf(x[i] - most);
+    const float by = 1.0f / block_sum(sum, shared);
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
+        x[i] *= by;
+}
+
+extern "C" cudaError_t softmax_launch(const struct launch *l, const void *args)
+{
+    const softmax_args *a = (const softmax_args *)args;
+    return launch(softmax_kernel, a->rows, THREADS, WARPS * sizeof(float), l->stream, l->overlap,
+                  *a);
+}
+
+/* grid: (rows) */
+static __global__ void __launch_bounds__(THREADS) moments_kernel(moments_args a)
+{
+    float *sums = dynamic_shared<float>();
+    depend();
+    const float *x = a.x + (size_t)blockIdx.x * a.stride;
+    float sum = 0.0f, squares = 0.0f;
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS) {
+        sum += x[i];
+        squares = fmaf(x[i], x[i], squares);
+    }
+    sum = block_sum(sum, sums);
+    squares = block_sum(squares, sums);
+    float *y = a.y + (size_t)blockIdx.x * SQUARES;
+    if (threadIdx.x < SQUARES)
+        y[threadIdx.x] = threadIdx.x == 0 ? sum : threadIdx.x == 1 ? squares : 0.0f;
+}
+
+extern "C" cudaError_t moments_launch(const struct launch *l, const void *args)
+{
+    const moments_args *a = (const moments_args *)args;
+    return launch(moments_kernel, a->rows, THREADS, WARPS * sizeof(float), l->stream, l->overlap,
+                  *a);
+}
+
+/* grid: (rows) */
+static __global__ void __launch_bounds__(THREADS) sparsify_kernel(sparsify_args a)
+{
+    depend();
+    const float *m = a.moments + (size_t)blockIdx.x * SQUARES;
+    const float mean = m[0] / (float)a.of, variance = m[1] / (float)a.of - mean * mean;
+    const float least = mean + a.deviations * sqrtf(variance > 0.0f ? variance : 0.0f);
+    float *x = a.x + (size_t)blockIdx.x * a.stride;
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS) { /* NaN stays */
+        const float above = x[i] - least;
+        x[i] = above < 0.0f ? 0.0f : above;
+    }
+}
+
+extern "C" cudaError_t sparsify_launch(const struct launch *l, const void *args)
+{
+    const sparsify_args *a = (const sparsify_args *)args;
+    return launch(sparsify_kernel, a->rows, THREADS, 0, l->stream, l->overlap, *a);
+}

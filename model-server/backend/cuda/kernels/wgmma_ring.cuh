@@ -1,0 +1,324 @@
+/* wgmma_ring.cuh - shared by the kernels that use wgmma: a ring of stages that one thread fills
+ * by tensor maps, 64 or 128 columns of weights and of x each, and the sum of stages by two
+ * warpgroups. F: the format of the weights, see linear_mma.cuh. See wgmma_tile.cuh for its use. */
+#ifndef MODEL_SERVER_BACKEND_CUDA_KERNELS_WGMMA_RING_CUH
+#define MODEL_SERVER_BACKEND_CUDA_KERNELS_WGMMA_RING_CUH
+#include "model-server/backend/cuda/kernels/hopper.cuh"
+#include "model-server/backend/cuda/kernels/linear_mma.cuh"
+#include "model-server/backend/cuda/kernels/numbers.cuh"
+#include "model-server/backend/cuda/tensor_map.h"
+
+enum {
+    GROUP = 128, /* threads of a warpgroup */
+    MATH = 2,
+    THREADS = (MATH + 1) * GROUP,
+    BAND = 64,      /* outputs of one copy; a tile has two such bands */
+    X_COLUMNS = 64, /* of x in one copy */
+    W_BYTES = 64,   /* of a row of weights in one copy */
+    COPY_REGISTERS = 24,
+    MATH_REGISTERS = 240,
+    ALIGN = 1024 /* of swizzled tiles */
+};
+static_assert((COPY_REGISTERS + MATH * MATH_REGISTERS) * GROUP <= 65536, "a block's registers");
+
+/* Scales of the groups of a stage, as they are stored: [band][16 outputs][group]. */
+template <bool GROUPED> struct stage_scales {
+    unsigned char scales[2][BAND / 16][128];
+};
+template <> struct stage_scales<false> {
+};
+/* A stage: COLUMNS, in PARTS of 32; rows of x in pieces of 64 columns, rows of weights in pieces of
+ * W_BYTES: two of weights in 16 bits, one of others. */
+template <class F, int ROWS> struct stage : stage_scales<F::GROUPED> {
+    enum {
+        COLUMNS = F::PARTS == 4 ? 128 : 64,
+        PARTS = COLUMNS / 32,
+        W_PIECES = COLUMNS / F::PARTS * 2 / W_BYTES
+    };
+    unsigned char x[COLUMNS / X_COLUMNS][ROWS][2 * X_COLUMNS], w[W_PIECES][2][BAND][W_BYTES];
+};
+/* full[i] ends a phase when the bytes of a stage have arrived, empty[i] when no warp reads it any
+ * more. */
+template <class F, int R, int N> struct ring {
+    typedef F format;
+    typedef ::stage<F, R> stage;
+    enum { ROWS = R, STAGES = N };
+    stage at[N];
+    mbarrier full[N], empty[N];
+    __device__ __forceinline__ void init(void)
+    {
+        for (int i = 0; i < N; i++) {
+            mbarrier_init(&full[i], 1);
+            mbarrier_init(&empty[i], MATH * GROUP / 32);
+        }
+    }
+    /* Waits until stage i may be filled. */
+    __device__ __forceinline__ void await(uint32_t i, uint32_t parity)
+    {
+        mbarrier_wait(&empty[i], parity ^ 1);
+    }
+    /* The warp no longer reads stage i. */
+    __device__ __forceinline__ void release(uint32_t i)
+    {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0)
+            mbarrier_arrive(&empty[i]);
+    }
+};
+
+/* As many stages as fit, of up to 9. */
+enum { TILE_ROOM = (227 << 10) - ALIGN - 1024 };
+template <class F, int ROWS>
+static constexpr int TILE_STAGES = TILE_ROOM / sizeof(stage<F, ROWS>) < 9
+                                       ? TILE_ROOM / sizeof(stage<F, ROWS>)
+                                       : 9;
+template <class F, int ROWS> using tile_ring = ring<F, ROWS, TILE_STAGES<F, ROWS>>;
+
+/* Stages of a slice. */
+template <class RING>
+static __device__ __forceinline__ uint32_t slice_stages(const linear_args &a, uint32_t s)
+{
+    enum { QUANT = RING::format::QUANT };
+    return (slice_begin(a.w.cols, s + 1, QUANT) - slice_begin(a.w.cols, s, QUANT)) /
+           RING::stage::COLUMNS;
+}
+
+/* A thread's position in the ring: stage `i`, in the phase of this parity. */
+template <int STAGES> struct place {
+    uint32_t i = 0, parity = 0;
+    __device__ __forceinline__ void next(void)
+    {
+        if (++i == STAGES)
+            i = 0, parity ^= 1;
+    }
+    __device__ __forceinline__ uint32_t before(void) const { return i ? i - 1 : STAGES - 1; }
+};
+
+/* Outputs of a product, or with a gate half of them; distance between the outputs of the two
+ * bands. */
+static __host__ __device__ __forceinline__ uint32_t outputs(const linear_args &a)
+{
+    return a.gate ? a.w.rows / 2 : a.w.rows;
+}
+static __device__ __forceinline__ uint32_t band_apart(const linear_args &a)
+{
+    return a.gate ? a.w.rows / 2 : BAND;
+}
+
+static __host__ __device__ __forceinline__ uint32_t tile_outs(const linear_args &a)
+{
+    return a.gate ? BAND : 2 * BAND;
+}
+
+/* Where weights are copied from: their rows, and with groups the scales, of 16 outputs a row. */
+struct weight_maps {
+    CUtensorMap rows, scales;
+};
+template <class F> static cudaError_t map_weights(weight_maps *m, const stored &w)
+{
+    const uint32_t bytes = (uint32_t)row_bytes(w.cols, w.dtype, F::QUANT);
+    cudaError_t rc = tensor_map(&m->rows, w.data, bytes / 2, w.rows, W_BYTES / 2, BAND, false);
+    if (rc == cudaSuccess && F::GROUPED)
+        rc = tensor_map(&m->scales, (const char *)w.data + scales_at(w.rows, w.cols, F::QUANT),
+                        k_padded(w.cols, F::QUANT) / step_columns(F::QUANT) * 64,
+                        (w.rows + 15) / 16, 64, BAND / 16, false);
+    return rc;
+}
+
+/* The weights of a stage: columns from k on of the tile whose first band begins at `out`. With
+ * groups the bands are a multiple of 16 outputs apart. */
+template <class F, int ROWS>
+static __device__ __forceinline__ void load_weights(const linear_args &a, stage<F, ROWS> *s,
+                                                    const weight_maps *m, mbarrier *full,
+                                                    uint32_t k, uint32_t out)
+{
+    for (int i = 0; i < 2 * stage<F, ROWS>::W_PIECES; i++)
+        tile_load(s->w[i / 2][i % 2], &m->rows, full, k / F::PARTS + i / 2 * (W_BYTES / 2),
+                  out + i % 2 * band_apart(a));
+    if constexpr (F::GROUPED)
+        for (int i = 0; i < 2; i++)
+            tile_load(s->scales[i], &m->scales, full, k / 2, (out + i * band_apart(a)) / 16);
+}
+
+/* ---------------------------------------------------------------- multiplying */
+
+/* This lane's 8 columns of 32 of its two outputs, which are rows g and g + 8 of the fragment.
+ * They are output `out` of either band. So with a gate a thread has an output of the gate and the
+ * one that it gates. */
+struct fragment {
+    uint4 g, g8;
+};
+static __device__ __forceinline__ uint32_t fragment_place(uint32_t out)
+{
+    return out * W_BYTES + threadIdx.x % 4 * 16;
+}
+/* Outputs of a band in their order: 8 of them to a warp. */
+static __device__ __forceinline__ uint32_t band_output(uint32_t thread)
+{
+    return (thread - GROUP) / 32 * 8 + thread % 32 / 4;
+}
+
+/* Stores output `out` of rows `row` and `row` + 1, of which there are `rows`, in NARROW_WGMMA. Two
+ * neighbouring outputs of a row are in lanes that are 4 apart: the even one stores both of the even
+ * row, the other those of the odd row. All lanes call it. */
+template <typename T>
+static __device__ __forceinline__ void store_neighbours(const narrow_rows &to, uint32_t row,
+                                                        uint32_t rows, uint32_t out,
+                                                        const float (&v)[2])
+{
+    const uint32_t odd = out % 2, place = narrow_place(out - odd, NARROW_WGMMA);
+    const float given = __shfl_xor_sync(~0u, odd ? v[0] : v[1], 4);
+    if (row + odd < rows && out - odd < to.pitch)
+        *(uint32_t *)(to.to + (size_t)(row + odd) * to.pitch + place) =
+            odd ? T::pack(given, v[1]) : T::pack(v[0], given);
+}
+
+/* The b operand of wgmma: 16 columns from `column` on of rows of 128 bytes in a tensor map's
+ * 128-byte swizzle, the first at a multiple of 1024 bytes. The descriptor's fields: address, a
+ * stride that swizzled rows do not use, the distance of eight rows to the next eight, the
+ * 128-byte swizzle. */
+static __device__ __forceinline__ uint64_t rows_operand(const void *rows, uint32_t column)
+{
+    uint64_t address = shared_address(rows) + 2 * column, eight_rows = 8 * 128;
+    return address >> 4 | 1ull << 16 | eight_rows >> 4 << 32 | 1ull << 62;
+}
+
+/* Sums of consecutive stages, of their first N rows. Parts of a stage are groups of two wgmma. One
+ * group always runs while the next one's weights are read from shared memory, and widened. */
+template <class RING, int N = RING::ROWS> struct stage_sums {
+    typedef typename RING::format F;
+    typedef typename F::T T;
+    typedef typename RING::stage stage_type;
+    enum { ROWS = N, PARTS = stage_type::PARTS };
+    const stored &w;
+    RING *r;
+    place<RING::STAGES> p;
+    uint32_t out;         /* the thread's, of its band */
+    fragment f[2], bytes; /* bytes: weights as they are stored, unless those are f's */
+    uint2 scales[2];      /* of the stage, with groups */
+
+    __device__ __forceinline__ stage_sums(const stored &w, RING *r, uint32_t out)
+        : w(w), r(r), out(out)
+    {
+    }
+
+    /* Reads part h of the current stage into f[h % 2], waiting for the stage with its first part.
+     */
+    __device__ __forceinline__ void load(int h)
+    {
+        const stage_type *s = &r->at[p.i];
+        if (h == 0)
+            mbarrier_wait(&r->full[p.i], p.parity);
+        const uint32_t at = fragment_place(out);
+        if constexpr (F::PARTS == 1) {
+            f[h % 2].g = *(const uint4 *)&s->w[h][0][0][at];
+            f[h % 2].g8 = *(const uint4 *)&s->w[h][1][0][at];
+        } else {
+            if (h == 0) {
+                bytes.g = *(const uint4 *)&s->w[0][0][0][at];
+                bytes.g8 = *(const uint4 *)&s->w[0][1][0][at];
+            }
+            f[h % 2].g = F::widen(w, bytes.g, h);
+            f[h % 2].g8 = F::widen(w, bytes.g8, h);
+        }
+        if constexpr (F::GROUPED)
+            if (h == 0)
+                for (int i = 0; i < 2; i++)
+                    scales[i] =
+                        *(const uint2 *)&s->scales[i][out / 16][out % 8 * 16 + out / 8 % 2 * 8];
+    }
+    /* Starts the products of f[h % 2]: c += them, or c = them. */
+    __device__ __forceinline__ void start(float (&c)[ROWS / 8][4], int h, bool add)
+    {
+        const fragment &a = f[h % 2];
+        const void *x = r->at[p.i].x[h / 2];
+        wgmma_fence();
+        wgmma(T(), c, a.g.x, a.g8.x, a.g.y, a.g8.y, rows_operand(x, h % 2 * 32), add);
+        wgmma(T(), c, a.g.z, a.g8.z, a.g.w, a.g8.w, rows_operand(x, h % 2 * 32 + 16));
+        wgmma_commit();
+    }
+
+    /* acc = the sum of the next `stages` stages, at least TIMES / PARTS. While the first ones are
+     * added, part(i) is called for i < TIMES, with a constant i: other work of the thread, not on
+     * `acc`. */
+    template <int TIMES, typename FN>
+    __device__ __forceinline__ void slice(float (&acc)[ROWS / 8][4], uint32_t stages, FN part)
+    {
+        static_assert(TIMES % PARTS == 0, "parts of stages");
+#pragma unroll
+        for (int i = 0; i < ROWS / 8 * 4; i++)
+            if (F::GROUPED)
+                acc[i / 4][i % 4] = 0.0f;
+            else /* the first product sets it */
+                unset(&acc[i / 4][i % 4]);
+        if (!F::GROUPED && !stages)
+#pragma unroll
+            for (int i = 0; i < ROWS / 8 * 4; i++)
+                acc[i / 4][i % 4] = 0.0f;
+#pragma unroll
+        for (int i = 0; i < TIMES; i++)
+            step(acc, i % PARTS, i == 0, [&]() { part(i); });
+        for (uint32_t n = TIMES / PARTS; n < stages; n++)
+#pragma unroll
+            for (int h = 0; h < PARTS; h++)
+                step(acc, h, n == 0 && h == 0, []() {});
+        if (F::GROUPED)
+            return;
+        wgmma_wait<0>();
+        if (stages)
+            r->release(p.before());
+    }
+    __device__ __forceinline__ void slice(float (&acc)[ROWS / 8][4], uint32_t stages)
+    {
+        slice<0>(acc, stages, [](int) {});
+    }
+
+  private:
+    /* Adds part h of the current stage, the slice's first or not. */
+    template <typename FN>
+    __device__ __forceinline__ void step(float (&acc)[ROWS / 8][4], int h, bool first, FN other)
+    {
+        if constexpr (F::GROUPED) {
+            step_of_group(acc, h, other);
+            return;
+        }
+        load(h);
+        start(acc, h, !first);
+        wgmma_wait<1>(); /* the part before this one is added: f[1 - h % 2] may be loaded */
+        if (h == 0 && !first)
+            r->release(p.before());
+        if (h == PARTS - 1)
+            p.next();
+        other(); /* while one group runs: the other's fragment is free */
+    }
+
+    /* A part is a group of columns: a chain of its own, multiplied by the group's scales. */
+    template <typename FN>
+    __device__ __forceinline__ void step_of_group(float (&acc)[ROWS / 8][4], int h, FN other)
+    {
+        float chain[ROWS / 8][4];
+#pragma unroll
+        for (int i = 0; i < ROWS / 8 * 4; i++)
+            unset(&chain[i / 4][i % 4]); /* the first product sets it */
+        if (h == 0)
+            load(0);
+        start(chain, h, false);
+        const float g = F::scale(scales[0], h), g8 = F::scale(scales[1], h);
+        if (h < PARTS - 1)
+            load(h + 1);
+        other();
+        wgmma_wait<0>();
+        if (h == PARTS - 1) {
+            r->release(p.i);
+            p.next();
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS / 8; i++) {
+            acc[i][0] = fmaf(chain[i][0], g, acc[i][0]);
+            acc[i][1] = fmaf(chain[i][1], g, acc[i][1]);
+            acc[i][2] = fmaf(chain[i][2], g8, acc[i][2]);
+            acc[i][3] = fmaf(chain[i][3], g8, acc[i][3]);
+        }
+    }
+};
+#endif
