@@ -10,7 +10,7 @@
 #include "common/watchdog.h"
 #include "model-server/commands.h"
 #include "model-server/engine/drafts.h"
-#include "model-server/service.h"
+#include "model-server/service/service.h"
 #include "model-server/shard.h"
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* Converts the engine's answers to messages. */
-#include "model-server/service_impl.h"
+#include "model-server/service/impl.h"
 #include <string.h>
 
 static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */

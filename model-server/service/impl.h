@@ -1,8 +1,8 @@
-/* service_impl.h - private to service*.c: conversion of messages to the engine's types, and
+/* impl.h - private to service*.c: conversion of messages to the engine's types, and
  * back. */
 #ifndef MODEL_SERVER_SERVICE_IMPL_H
 #define MODEL_SERVER_SERVICE_IMPL_H
-#include "model-server/service.h"
+#include "model-server/service/service.h"
 #include "proto/generate.pb-c.h"
 
 /* The engine's thread starts an operation; service_after() ends it. */

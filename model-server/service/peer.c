@@ -1,9 +1,9 @@
 /* Reads blocks of another service's rank into memory, where KvFetch finds them. */
+#include "model-server/offload/peer.h"
 #include "common/clock.h"
 #include "common/log/log.h"
-#include "model-server/offload/peer.h"
 #include "model-server/offload/tier.h"
-#include "model-server/service_impl.h"
+#include "model-server/service/impl.h"
 #include <stdio.h>
 #include <string.h>
 

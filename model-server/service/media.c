@@ -1,4 +1,4 @@
-#include "model-server/service_media.h"
+#include "model-server/service/media.h"
 #include <string.h>
 
 static void refuse(struct seq_spec *spec, struct rpc_mem *m, const struct err *e)

@@ -2,8 +2,8 @@
  *
  * Info, Health and ServiceDiscovery read only constant data and are answered at once. The others
  * run one after the other on the thread that owns the model. */
-#ifndef MODEL_SERVER_SERVICE_H
-#define MODEL_SERVER_SERVICE_H
+#ifndef MODEL_SERVER_SERVICE_SERVICE_H
+#define MODEL_SERVER_SERVICE_SERVICE_H
 #include "common/rpc/server.h"
 #include "common/startup.h"
 #include "model-server/engine/engine.h"
@@ -40,7 +40,7 @@ struct service {
     struct service_options o;
     struct service_status status;
     struct tok_scratch *scratch;
-    struct v2_blocks *v2; /* KV blocks of generate.v2's requests (service_v2.h) */
+    struct v2_blocks *v2; /* KV blocks of generate.v2's requests (v2.h) */
     pthread_mutex_t adapters_lock;
     /* set by its owner before the first call: stopped when the ranks are lost */
     struct rpc_server *server;

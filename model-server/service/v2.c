@@ -1,4 +1,4 @@
-#include "model-server/service_v2.h"
+#include "model-server/service/v2.h"
 #include "common/clock.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Converts a Request to the engine's type. Its text is tokenized here unless the router sent
  * ids. */
 #include "model-server/engine/prompt.h"
-#include "model-server/service_media.h"
+#include "model-server/service/media.h"
 #include <string.h>
 
 /* Joins all text of a request; *n is its length. NULL: out of memory. */

@@ -3,7 +3,7 @@
 #include "common/cleanup.h"
 #include "common/hub/cache.h"
 #include "common/log/log.h"
-#include "model-server/service_impl.h"
+#include "model-server/service/impl.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "common/log/log.h"
 #include "model-server/offload/identity.h"
 #include "model-server/offload/tier.h"
-#include "model-server/service_impl.h"
+#include "model-server/service/impl.h"
 #include <string.h>
 
 _Static_assert((int)CACHE_BLOCK == KV_PART_BLOCK && (int)CACHE_WINDOW == KV_PART_WINDOW &&

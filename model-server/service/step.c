@@ -1,7 +1,7 @@
 /* The rpcs that run the model. */
 #include "common/clock.h"
 #include "common/log/log.h"
-#include "model-server/service_impl.h"
+#include "model-server/service/impl.h"
 
 const ProtobufCMessage *service_failed(struct service *s, const char *rpc, const struct err *e)
 {

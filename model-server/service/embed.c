@@ -1,7 +1,7 @@
 /* The rpc of models that compute vectors or scores. */
-#include "common/clock.h"
 #include "model-server/engine/embed.h"
-#include "model-server/service_impl.h"
+#include "common/clock.h"
+#include "model-server/service/impl.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
-/* service_v2.h - generate.v2 on top of generate.v3: its messages are subsets of v3's, and missing
+/* v2.h - generate.v2 on top of generate.v3: its messages are subsets of v3's, and missing
  * values (blocks, special tokens) are filled in. Private to service*.c. */
 #ifndef MODEL_SERVER_SERVICE_V2_H
 #define MODEL_SERVER_SERVICE_V2_H
-#include "model-server/service_impl.h"
+#include "model-server/service/impl.h"
 
 /* The request that owns each KV block, since a v2 router assigns none. Zeroed: not used yet. All
  * ranks see the same calls and assign the same blocks. */

@@ -1,9 +1,9 @@
-#include "model-server/service.h"
+#include "model-server/service/service.h"
 #include "common/hash.h"
 #include "common/log/log.h"
 #include "common/params.h"
 #include "common/rpc/std.h"
-#include "model-server/service_v2.h"
+#include "model-server/service/v2.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

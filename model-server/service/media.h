@@ -1,11 +1,11 @@
-/* service_media.h - images of a Request: those that a router has placed among input_ids, and
+/* media.h - images of a Request: those that a router has placed among input_ids, and
  * those between texts (input_chunks, as TGI sends them), which are placed here. And the text that
  * an encoder reads. */
 #ifndef MODEL_SERVER_SERVICE_MEDIA_H
 #define MODEL_SERVER_SERVICE_MEDIA_H
 #include "common/buf.h"
 #include "common/vision/vision.h"
-#include "model-server/service_impl.h"
+#include "model-server/service/impl.h"
 
 enum { SERVICE_MOST_MEDIA = 1024 }; /* of a request */
 
