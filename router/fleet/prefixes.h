@@ -8,7 +8,7 @@
  * Pure; guarded by the fleet's lock. */
 #ifndef ROUTER_FLEET_PREFIXES_H
 #define ROUTER_FLEET_PREFIXES_H
-#include "router/scheduler/kv_media.h"
+#include "router/scheduler/kv/media.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -31,7 +31,7 @@ uint32_t prefixes_match(const struct prefixes *p, const uint64_t *hashes, uint32
 void prefixes_put(struct prefixes *p, const uint64_t *hashes, uint32_t n);
 
 /* hashes[0] identifies the space: an adapter (NULL: the base model) and a salt. hashes[1 + i]
- * covers the first i + 1 full blocks of `ids`, by the keys of their positions (kv_media.h). The
+ * covers the first i + 1 full blocks of `ids`, by the keys of their positions (kv/media.h). The
  * last token of a prompt is always computed and belongs to no block. Returns the number of hashes;
  * `out` has space for 1 + n / block. */
 uint32_t prefixes_hash(const char *adapter, uint64_t salt, const struct kv_media *media,

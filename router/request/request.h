@@ -146,7 +146,7 @@ struct gen_request {
     bool wants_place;       /* the scheduler writes its queue position to `place` */
     _Atomic uint32_t place; /* 1: next; 0: not queued, or unknown */
     uint32_t n_cached;      /* cached prompt tokens; set by the scheduler */
-    const char *cache_miss; /* why no more were (kv_miss.h), static; NULL: all were */
+    const char *cache_miss; /* why no more were (kv/miss.h), static; NULL: all were */
     uint32_t cache_miss_at; /* the first prompt token that was not cached */
     struct trace_context trace; /* the span of its prefill, for the shards; zero: none */
     void *owner;                /* owned by the creator */

@@ -11,7 +11,7 @@
  * ignored, and fetching pauses for a while. No failure here fails a request. */
 #ifndef ROUTER_SCHEDULER_OFFLOAD_H
 #define ROUTER_SCHEDULER_OFFLOAD_H
-#include "router/scheduler/kv_offload.h"
+#include "router/scheduler/kv/offload.h"
 #include "router/scheduler/seq.h"
 #include "router/shards/shards.h"
 

@@ -37,7 +37,7 @@
 #define ROUTER_SCHEDULER_POLICY_H
 #include "router/scheduler/adapters.h"
 #include "router/scheduler/fair.h"
-#include "router/scheduler/kv_blocks.h"
+#include "router/scheduler/kv/blocks.h"
 
 struct policy_limits {
     uint32_t prefill_tokens; /* tokens per step */

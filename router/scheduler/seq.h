@@ -7,7 +7,7 @@
 #ifndef ROUTER_SCHEDULER_SEQ_H
 #define ROUTER_SCHEDULER_SEQ_H
 #include "router/request/request.h"
-#include "router/scheduler/kv_blocks.h"
+#include "router/scheduler/kv/blocks.h"
 #include "router/scheduler/policy.h"
 
 /* FOLLOWING: not queued yet; another request computes the same prompt

@@ -218,7 +218,7 @@ struct transfer_read { /* result of a fetch that named a peer, over all ranks */
 void transfer_note(struct transfer_read *x, uint32_t rank, const Generate__V3__KvFetchResponse *r);
 void transfer_count(struct scheduler *s, const struct transfer_read *x);
 
-/* kv_events.c */
+/* events.c */
 bool kv_events_watch(struct scheduler *s, struct kv_blocks *kv); /* false: out of memory */
 void kv_events_flush(struct scheduler *s);                       /* sends the events of this turn */
 

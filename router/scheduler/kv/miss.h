@@ -1,4 +1,4 @@
-/* kv_miss.h - why a prompt's cached prefix ends where it does: for the access log.
+/* miss.h - why a prompt's cached prefix ends where it does: for the access log.
  *
  * Hashes of the last KV_GHOSTS evicted blocks are kept. They distinguish a prefix that was evicted
  * from one that was never cached. Scheduler thread. */

@@ -1,4 +1,4 @@
-/* kv_blocks.h - block accounting of the paged KV cache, with prefix sharing. Paging follows
+/* blocks.h - block accounting of the paged KV cache, with prefix sharing. Paging follows
  * PagedAttention (arXiv 2309.06180), the prefix tree follows RadixAttention (arXiv 2312.07104).
  *
  * Pure accounting on the host: no device memory, no clock, no lock, no log. The scheduler thread
@@ -11,7 +11,7 @@
  *   in use    ref >= 1; indexed up to the tokens whose KV was computed
  *
  * The index is a prefix tree over blocks. A block is found under its parent block by the keys of
- * its own tokens (kv_media.h); root blocks are found under their space, an adapter and a salt. A
+ * its own tokens (media.h); root blocks are found under their space, an adapter and a salt. A
  * hash selects candidates, and the keys and the parent id are compared, so a hash collision never
  * shares KV. The LRU evicts the coldest block first, and a parent is always warmer than its
  * children.
@@ -38,14 +38,14 @@
 #ifndef ROUTER_SCHEDULER_KV_BLOCKS_H
 #define ROUTER_SCHEDULER_KV_BLOCKS_H
 #include "router/scheduler/cells.h"
-#include "router/scheduler/kv_media.h"
-#include "router/scheduler/kv_miss.h"
+#include "router/scheduler/kv/media.h"
+#include "router/scheduler/kv/miss.h"
 #include "router/scheduler/windows.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct kv_blocks; /* opaque; defined in kv_impl.h */
+struct kv_blocks; /* opaque; defined in impl.h */
 
 /* Identifies the KV of a prompt. Equal keys share blocks as far as their tokens and images are
  * equal. */

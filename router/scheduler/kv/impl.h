@@ -1,9 +1,9 @@
-/* kv_impl.h - private to the kv_*.c files: the layout of kv_blocks, and functions they share. */
+/* impl.h - private to the kv_*.c files: the layout of kv_blocks, and functions they share. */
 #ifndef ROUTER_SCHEDULER_KV_IMPL_H
 #define ROUTER_SCHEDULER_KV_IMPL_H
-#include "router/scheduler/kv_blocks.h"
-#include "router/scheduler/kv_offload.h"
-#include "router/scheduler/kv_order.h"
+#include "router/scheduler/kv/blocks.h"
+#include "router/scheduler/kv/offload.h"
+#include "router/scheduler/kv/order.h"
 
 struct block {
     uint64_t warm;       /* clock value when it entered the LRU list; larger is warmer */
@@ -18,7 +18,7 @@ struct block {
     bool local;     /* an adapter's: it has no process-independent key */
     bool reported;  /* the watcher was notified of it */
     bool queued;    /* it is in `spill` */
-    uint8_t stored; /* parts stored in a lower tier (kv_offload.h) */
+    uint8_t stored; /* parts stored in a lower tier (offload.h) */
 };
 
 struct kv_blocks {
@@ -39,8 +39,8 @@ struct kv_blocks {
     uint32_t free_head;
     uint32_t lru_head, lru_tail; /* head: coldest */
     uint64_t seed, clock;
-    uint32_t ghosts[KV_GHOSTS]; /* kv_miss.c */
-    /* kv_offload.c */
+    uint32_t ghosts[KV_GHOSTS]; /* miss.c */
+    /* offload.c */
     /* [n] chained keys of full indexed blocks; NULL: not computed */
     uint8_t (*chains)[KV_CHAIN];
     struct kv_watcher watcher;
@@ -55,7 +55,7 @@ struct kv_blocks {
 /* Salts have bit 63 set, so no salt equals an adapter number. */
 static inline uint64_t kv_space_of(const struct kv_key *key) { return key->salt + key->adapter; }
 
-/* kv_blocks.c. Blocks needed for `tokens` tokens. */
+/* blocks.c. Blocks needed for `tokens` tokens. */
 uint32_t kv_blocks_of(const struct kv_blocks *kv, uint32_t tokens);
 /* The indexed child of `parent` with these keys. KV_NO_BLOCK: none. */
 uint32_t kv_index_find(const struct kv_blocks *kv, uint32_t parent, uint64_t space,
@@ -69,14 +69,14 @@ uint32_t kv_block_take(struct kv_blocks *kv);
 /* Grows ids and windows to `blocks` entries. False: out of memory. */
 bool kv_table_room(const struct kv_blocks *kv, struct kv_table *t, uint32_t blocks);
 
-/* kv_miss.c. Block `id` is about to be evicted. */
+/* miss.c. Block `id` is about to be evicted. */
 void kv_miss_evict(struct kv_blocks *kv, uint32_t id);
 /* Why the cached prefix of a prompt ends behind its `full` leading blocks, the last of which is
  * `parent`, although `most` of its tokens could be cached. *at: the first token that is not. */
 enum kv_miss kv_miss_find(const struct kv_blocks *kv, const struct kv_key *key, uint32_t parent,
                           uint32_t full, uint32_t most, uint32_t *at);
 
-/* kv_offload.c, with kv->chains: a full block was indexed; it is no longer indexed. */
+/* offload.c, with kv->chains: a full block was indexed; it is no longer indexed. */
 void kv_chain_block(struct kv_blocks *kv, uint32_t id);
 void kv_chain_drop(struct kv_blocks *kv, uint32_t id);
 /* as kv_chain_drop() for all blocks, before they are dropped */
@@ -84,7 +84,7 @@ void kv_chain_drop_all(struct kv_blocks *kv);
 /* With kv->spill: the block became cache. */
 void kv_spill_note(struct kv_blocks *kv, uint32_t id);
 
-/* kv_windows.c; only with kv->windows.
+/* windows.c; only with kv->windows.
  *
  * True if all tokens of an indexed block are in the window cache as well. */
 bool kv_window_there(const struct kv_blocks *kv, uint32_t id);

@@ -1,6 +1,6 @@
-/* Admission: which blocks of a prompt are cached, and whether the rest fits. See kv_blocks.h. */
-#include "router/scheduler/kv_blocks.h"
-#include "router/scheduler/kv_impl.h"
+/* Admission: which blocks of a prompt are cached, and whether the rest fits. See blocks.h. */
+#include "router/scheduler/kv/blocks.h"
+#include "router/scheduler/kv/impl.h"
 #include <assert.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Recurrent state beside the prefix tree: where a hit ends, where prompts stop, what a snapshot
  * costs. */
-#include "router/scheduler/kv_blocks.h"
+#include "router/scheduler/kv/blocks.h"
 #include "tests/unit/test.h"
 #include <string.h>
 

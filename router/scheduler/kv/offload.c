@@ -1,5 +1,5 @@
-#include "router/scheduler/kv_offload.h"
-#include "router/scheduler/kv_impl.h"
+#include "router/scheduler/kv/offload.h"
+#include "router/scheduler/kv/impl.h"
 #include <assert.h>
 #include <gnutls/crypto.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-#include "router/scheduler/kv_miss.h"
-#include "router/scheduler/kv_impl.h"
+#include "router/scheduler/kv/miss.h"
+#include "router/scheduler/kv/impl.h"
 
 const char *kv_miss_name(enum kv_miss m)
 {

@@ -1,6 +1,6 @@
 /* Blocks that leave the prefix tree and come back: keys, what is stored when, where an import ends.
  * A store below the cache is played by a table of what was spilled. */
-#include "router/scheduler/kv_offload.h"
+#include "router/scheduler/kv/offload.h"
 #include "tests/unit/test.h"
 #include <string.h>
 

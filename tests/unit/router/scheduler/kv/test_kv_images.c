@@ -1,5 +1,5 @@
 /* Images in the prefix tree: what is shared behind equal placeholders, and where a step may end. */
-#include "router/scheduler/kv_blocks.h"
+#include "router/scheduler/kv/blocks.h"
 #include "tests/unit/test.h"
 #include <string.h>
 

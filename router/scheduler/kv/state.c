@@ -1,5 +1,5 @@
 /* Snapshots of recurrent state: when a sequence takes one, and where a prompt stops for it. */
-#include "router/scheduler/kv_impl.h"
+#include "router/scheduler/kv/impl.h"
 
 enum {
     SNAPSHOT_EVERY = 1024, /* minimum distance in prompt tokens */

@@ -1,5 +1,5 @@
 /* Window blocks of a sequence: which it needs, and when it releases them. */
-#include "router/scheduler/kv_impl.h"
+#include "router/scheduler/kv/impl.h"
 #include <assert.h>
 
 /* Window blocks are allocated for partly covered blocks at both ends, and one more is kept before

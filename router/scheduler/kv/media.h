@@ -1,4 +1,4 @@
-/* kv_media.h - images in a prompt, as the prefix cache and the step planner see them. Pure.
+/* media.h - images in a prompt, as the prefix cache and the step planner see them. Pure.
  *
  * Each position has a 64-bit key. It is the token id, or, inside an image, a hash of the image's
  * digest and the index within it. So equal placeholders of different images have different keys,

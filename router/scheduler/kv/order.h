@@ -1,9 +1,9 @@
-/* kv_order.h - indexed blocks sorted by content, so that the block with the longest common prefix
+/* order.h - indexed blocks sorted by content, so that the block with the longest common prefix
  * is a neighbour.
  *
  * A treap over block ids: no allocation after kv_order_init(), no recursion, O(log n) expected for
  * any input. Sorted by parent, space and keys; a prefix sorts before its extensions. Private to
- * kv_blocks.c (and kv_impl.h). */
+ * blocks.c (and impl.h). */
 #ifndef ROUTER_SCHEDULER_KV_ORDER_H
 #define ROUTER_SCHEDULER_KV_ORDER_H
 #include <stdbool.h>
@@ -18,7 +18,7 @@ struct kv_content {
     uint64_t space;  /* adapter and salt; see kv_key */
     const uint64_t *keys;
     uint32_t n;
-    bool local; /* not part of the order: see kv_offload.h */
+    bool local; /* not part of the order: see offload.h */
 };
 
 struct kv_order {

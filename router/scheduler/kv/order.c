@@ -1,4 +1,4 @@
-#include "router/scheduler/kv_order.h"
+#include "router/scheduler/kv/order.h"
 #include "common/hash.h"
 #include <assert.h>
 #include <stdlib.h>

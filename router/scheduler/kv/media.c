@@ -1,4 +1,4 @@
-#include "router/scheduler/kv_media.h"
+#include "router/scheduler/kv/media.h"
 #include "common/hash.h"
 #include <assert.h>
 

@@ -1,6 +1,6 @@
-#include "router/scheduler/kv_blocks.h"
+#include "router/scheduler/kv/blocks.h"
 #include "common/hash.h"
-#include "router/scheduler/kv_impl.h"
+#include "router/scheduler/kv/impl.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* kv_offload.h - stores blocks of the prefix tree in lower cache tiers, and loads them back.
+/* offload.h - stores blocks of the prefix tree in lower cache tiers, and loads them back.
  *
  * A full block has a chained key: SHA-256 over its parent's key, its space and the keys of its own
- * positions (kv_media.h). The key identifies the whole prefix, is equal in every process, and a
+ * positions (media.h). The key identifies the whole prefix, is equal in every process, and a
  * client cannot construct a collision. Blocks of adapters have no key: adapter numbers are local to
  * a process.
  *
@@ -11,7 +11,7 @@
  * of kv_blocks: pure, scheduler thread. */
 #ifndef ROUTER_SCHEDULER_KV_OFFLOAD_H
 #define ROUTER_SCHEDULER_KV_OFFLOAD_H
-#include "router/scheduler/kv_blocks.h"
+#include "router/scheduler/kv/blocks.h"
 
 enum { KV_CHAIN = 32 };
 enum { KV_HAS_BLOCK = 1, KV_HAS_WINDOW = 2, KV_HAS_STATE = 4 }; /* parts, numbered as on the wire */

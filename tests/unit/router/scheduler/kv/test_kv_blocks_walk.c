@@ -1,6 +1,6 @@
 /* The accounting of blocks at random, beside a device that records what was computed where: a hit
  * is what its request would have computed, and stays so as long as the request holds it. */
-#include "router/scheduler/kv_blocks.h"
+#include "router/scheduler/kv/blocks.h"
 #include "tests/unit/test.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* KV blocks: what is shared, what is not, what is evicted. */
-#include "router/scheduler/kv_blocks.h"
+#include "router/scheduler/kv/blocks.h"
 #include "tests/unit/test.h"
 #include <string.h>
 
@@ -179,7 +179,7 @@ static void what_must_be_fresh_is_no_hit(void **state)
             uint32_t most = 16 - (fresh ? fresh : 1);
             assert_true(kv_admit(kv, &t, &(struct kv_key){P, 16, 0, .n_fresh = fresh}, true, 16));
             kv_check(kv);
-            /* a handful of tokens is not worth a copy: see kv_blocks.c */
+            /* a handful of tokens is not worth a copy: see blocks.c */
             if (most >= 4)
                 assert_int_equal(t.n_cached, copies ? most : most / 4 * 4);
             else
