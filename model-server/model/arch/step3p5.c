@@ -157,6 +157,9 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_only(c, "zero_centered", true);
     s->norm.plus = 1;
     s->qk_norm = QK_NORM_HEAD;
+    const cJSON *gate = json_get(c->root, "gating");
+    if (gate && !cJSON_IsTrue(gate) && strcmp(json_str(c->root, "gating", ""), "per-head") != 0)
+        config_fail(c, "`gating`: only one of each head is supported");
     s->attn_gate = ATTN_GATE_BY_HEAD;
     config_only(c, "sink", false);
     cut(c, s, "layer_types");

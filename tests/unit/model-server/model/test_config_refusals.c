@@ -1,6 +1,7 @@
 /* What a config.json may not say: each is refused in one line that names the key. */
 #include "tests/unit/model-server/model/config_text.h"
 
+#define STEP "\"model_type\":\"step3p5\"," SIZES
 static void what_is_not_supported_is_refused_by_name(void **state)
 {
     static const struct {
@@ -16,6 +17,14 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"\"index_local_blocks\":17", M3, "`index_local_blocks` must be at most"},
         {"\"index_topk_blocks\":16384", M3, "times `index_block_size` must be at most"},
         {"\"swiglu_limit\":0", M3, "`swiglu_limit`: 0 is not supported"},
+        {"\"swiglu_limits\":[0.1,0]", STEP, "`swiglu_limits`: 0.1 is not supported"},
+        {"\"swiglu_limits_shared\":[7]", STEP, "has fewer entries than layers"},
+        {"\"attention_other_setting\":{\"head_dim\":8}", STEP, "only other heads of q"},
+        {"\"moe_layers_enum\":\"1,a\"", STEP, "must be numbers between commas"},
+        {"\"gating\":\"per-element\"", STEP, "`gating`: only one of each head"},
+        {"\"partial_rotary_factor\":0.5,\"rope_parameters\":{\"main\":{\"partial_rotary_factor\":"
+         "0.25},\"compress\":{}}",
+         DEEPSEEK_V4, "rope `partial_rotary_factor`: 0.25 is not that of the model"},
         {"\"swiglu_alpha\":1", M3, "`swiglu_alpha`: only 1.702 is supported"},
         {"\"linear_num_key_heads\":3", DELTA, "3 key heads or groups do not divide 4 heads"},
         {"\"linear_key_head_dim\":0", DELTA, "`linear_key_head_dim` must be an integer from 1"},
