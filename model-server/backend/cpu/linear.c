@@ -412,7 +412,7 @@ static void head_tiles(void *arg, int thread, size_t begin, size_t end)
         head_tile(j, thread, (uint32_t)(i / j->tiles), (uint32_t)(i % j->tiles));
 }
 
-_Static_assert(LINEAR_HEADS_COLS *TILE_ROWS * sizeof(float) <= THREAD_SCRATCH, "a packed tile");
+_Static_assert(sizeof(float) * LINEAR_HEADS_COLS * TILE_ROWS <= THREAD_SCRATCH, "a packed tile");
 
 void cpu_linear_heads(struct device *d, float *y, const float *x, uint32_t rows,
                       struct weight *const *w, uint32_t n)

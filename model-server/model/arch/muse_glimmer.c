@@ -18,7 +18,7 @@ static void rotations(struct config *c, struct decoder_spec *s)
     const bool said = list && !cJSON_IsNull(list);
     const cJSON *j = said ? config_layer_list(c, s, "layer_rope_theta") : NULL;
     for (uint32_t i = 0; i < s->n_layers; i++, j = j ? j->next : NULL)
-        if (said ? cJSON_IsNumber(j) && j->valuedouble == 0 : !has_window(c, i))
+        if (said ? j && cJSON_IsNumber(j) && j->valuedouble == 0 : !has_window(c, i))
             s->layers[i].rope = SPEC_NO_ROPE;
 }
 

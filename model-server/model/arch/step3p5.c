@@ -28,7 +28,7 @@ static double number(struct config *c, const struct decoder_spec *s, const char 
     const cJSON *j = listed(c, s, key, layer);
     if (j && !cJSON_IsNumber(j) && !cJSON_IsNull(j))
         config_fail(c, "`%s` must be numbers", key);
-    return cJSON_IsNumber(j) ? j->valuedouble : def;
+    return j && cJSON_IsNumber(j) ? j->valuedouble : def;
 }
 
 /* Heads of layers with a window: a number, or in the repository's files an object. */
