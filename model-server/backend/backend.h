@@ -89,7 +89,8 @@ struct norm {
 /* GELU: erf. GELU_TANH: the tanh approximation. RELU2: max(x, 0)^2. SWIGLU_CLAMPED only exists
  * gated, as a function of gate g and up u: with g at most 7 and u within -7 .. 7, g *
  * sigmoid(1.702 g) * (u + 1) (gpt-oss, arXiv 2508.10925). SILU_CLAMPED likewise: with g at most 10
- * and u within -10 .. 10, g * sigmoid(g) * u. */
+ * and u within -10 .. 10, g * sigmoid(g) * u. SILU_CAPPED (Step 3.5): the same, but g * sigmoid(g)
+ * is at most the limit, not g. act_limited() gives these another limit (act.h). */
 enum act {
     ACT_SILU,
     ACT_GELU,
@@ -99,12 +100,10 @@ enum act {
     ACT_SWIGLU_CLAMPED,
     ACT_QUICK_GELU, /* x * sigmoid(1.702 x) (CLIP, arXiv 2103.00020) */
     ACT_SILU_CLAMPED,
-    ACT_N
+    ACT_SILU_CAPPED,
+    ACT_N,
+    ACT_LIMIT = 0x7fffff00 /* the bits of a limit, as those of a float; 0: the kind's own */
 };
-static inline bool act_gated_only(enum act a)
-{
-    return a == ACT_SWIGLU_CLAMPED || a == ACT_SILU_CLAMPED;
-}
 
 /* Storage types of keys and values. int8, fp8 (e4m3) and int4 have one fp32 scale for each token
  * and head. In int8 and fp8 it maps the greatest magnitude to the type's greatest number. In int4
@@ -184,6 +183,7 @@ struct rope_kv {
     const float *q_norm_bias, *k_norm_bias;
 };
 
+enum { LINEAR_HEADS_COLS = 13312 };
 enum { SQUARES = 4 }; /* elements of a row of row_squares() and of row_moments() */
 
 /* Latent attention (DeepSeek-V2, arXiv 2405.04434): all heads share one key of rank + rot_dim
@@ -484,8 +484,8 @@ struct backend_ops {
     void (*keep)(struct device *d, struct kv_cache *cache, uint32_t layer, const float *x,
                  bool entries);
     /* Multiplies each head with its own matrix: y[t][h] = W_h x[t][h], where x is [rows, n,
-     * W.cols] and y [rows, n, W.rows]. The n matrices have equal shapes, in DT_F32 to DT_BF16,
-     * not quantised. NULL: not supported. */
+     * W.cols] and y [rows, n, W.rows]. The n matrices have equal shapes, at most LINEAR_HEADS_COLS
+     * columns, in DT_F32 to DT_BF16, not quantised. NULL: not supported. */
     void (*linear_heads)(struct device *d, float *y, const float *x, uint32_t rows,
                          struct weight *const *w, uint32_t n);
     /* o: [T, n_heads * the layer's v_dim]; q: rows of q_stride elements, heads first. */

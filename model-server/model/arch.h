@@ -8,6 +8,7 @@
 /* The role of a tensor. W_QKV, W_GATE_UP and W_MOE_GATE_UP contain several matrices. */
 enum role {
     W_EMBED,
+    W_EMBED_MORE, /* rows after those of W_EMBED, where both have whole names */
     W_EMBED_NORM,
     W_POSITIONS,
     W_TOKEN_TYPES,

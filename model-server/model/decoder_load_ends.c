@@ -15,8 +15,15 @@ struct norm loader_norm(struct loader *l, enum role role, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
     const uint32_t width = role == W_EMBED_NORM ? spec_embed_dim(s) : s->hidden;
+    const bool post = role == W_POST_ATTN_NORM || role == W_POST_MLP_NORM;
     struct norm n = {.kind = s->norm.kind, .eps = s->norm.eps};
-    n.w = s->norm.bare ? loader_ones(l, width) : loader_weight_vector(l, role, layer, width);
+    if (post && s->norm.post_eps != 0)
+        n.eps = s->norm.post_eps;
+    if (s->norm.bare || (s->norm.plain_ends && role == W_EMBED_NORM))
+        n.w = loader_ones(l, width);
+    else
+        n.w = loader_norm_vector(l, role, layer, width,
+                                 s->norm.plain_ends && role == W_FINAL_NORM ? 0 : s->norm.plus);
     n.b = s->bias.norm ? loader_bias(l, role, layer, width) : NULL;
     return n;
 }
@@ -151,13 +158,53 @@ static void load_head_bias(struct loader *l)
     d->head_bias = loader_vector(l, &p, 1, 0);
 }
 
+/* This rank's rows of the table of embeddings, which may be in two tensors. Returns how many parts
+ * it is. */
+static int embed_parts(struct loader *l, struct mat_part parts[2])
+{
+    static const enum role roles[] = {W_EMBED, W_EMBED_MORE};
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice v = l->d->split.vocab;
+    const uint32_t width = spec_embed_dim(s);
+    const int64_t all = (int64_t)s->vocab + s->more_embeds;
+    if (!l->c || !l->a->names[W_EMBED_MORE]) {
+        parts[0] = loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false, all, width);
+        parts[0] = loader_rows(parts[0], v.first, v.n);
+        return 1;
+    }
+    int n = 0;
+    uint64_t at = 0, end;
+    for (int i = 0; i < 2 && !l->failed && at < s->vocab; i++, at = end) {
+        const struct tensor *t = loader_tensor(l, roles[i], NO_LAYER);
+        const uint64_t rows = t && t->n_dims == 2 ? t->dims[0] : 0;
+        const struct mat_part p =
+            loader_plain_matrix(l, roles[i], NO_LAYER, (int64_t)(rows ? rows : 1), width);
+        end = at + rows < s->vocab ? at + rows : s->vocab;
+        const uint64_t first = v.first > at ? v.first : at;
+        const uint64_t last = v.first + v.n < end ? v.first + v.n : end;
+        if (first < last)
+            parts[n++] = loader_rows(p, (uint32_t)(first - at), (uint32_t)(last - first));
+    }
+    if (!l->failed && at < s->vocab) {
+        err_set(l->e, ERR_VALIDATION, "there are embeddings of %llu tokens, not of %u",
+                (unsigned long long)at, s->vocab);
+        l->failed = true;
+    }
+    if (l->d->sample && n) { /* all ranks shall measure the same: one row, repeated */
+        parts[0].rows = v.n;
+        parts[0].row_stride = 0;
+        return 1;
+    }
+    return n;
+}
+
 static void load_head(struct loader *l, struct amount embed)
 {
     struct decoder *d = l->d;
     const struct decoder_spec *s = &d->spec;
     const struct slice v = d->split.vocab;
     const struct amount before = d->weights;
-    struct mat_part p;
+    struct mat_part p[2];
     d->head = d->stage.begins ? d->embed : NULL;
     /* trained separately; transformers 5 does the same */
     bool own = s->tied && loader_own_head(l);
@@ -168,11 +215,14 @@ static void load_head(struct loader *l, struct amount embed)
     if (!s->tied || own || quant || !d->stage.begins) {
         enum role role = !s->tied || own ? W_HEAD : W_EMBED;
         const uint32_t width = s->narrow_head ? s->embed_dim : s->hidden;
-        const int64_t more = role == W_EMBED ? s->more_embeds : 0;
-        p = loader_part(l, role, NO_LAYER, NO_EXPERT, false, s->vocab + more, width);
-        p = loader_rows(p, v.first, v.n);
-        float *unit = s->unit_head && l->c && !d->sample ? unit_rows(l, &p) : NULL;
-        d->head = loader_pack(l, &p, 1, d->dtype, quant);
+        int n = 1;
+        if (role == W_EMBED)
+            n = embed_parts(l, p);
+        else
+            p[0] = loader_rows(loader_part(l, role, NO_LAYER, NO_EXPERT, false, s->vocab, width),
+                               v.first, v.n);
+        float *unit = s->unit_head && l->c && !d->sample ? unit_rows(l, p) : NULL;
+        d->head = loader_pack(l, p, n, d->dtype, quant);
         free(unit);
         if (role == W_EMBED) {
             d->copies.bytes = d->weights.bytes - before.bytes;
@@ -185,8 +235,8 @@ static void load_head(struct loader *l, struct amount embed)
     }
     if (s->narrow_head || s->head_dense) {
         const uint32_t rows = s->narrow_head ? s->embed_dim : s->hidden;
-        p = loader_part(l, W_HEAD_PROJECT, NO_LAYER, NO_EXPERT, false, rows, s->hidden);
-        d->head_project = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
+        p[0] = loader_part(l, W_HEAD_PROJECT, NO_LAYER, NO_EXPERT, false, rows, s->hidden);
+        d->head_project = loader_pack(l, p, 1, d->dtype, QUANT_NONE);
     }
     if (s->head_dense_bias)
         d->head_project_bias = loader_bias(l, W_HEAD_PROJECT, NO_LAYER, s->hidden);
@@ -211,13 +261,10 @@ struct amount decoder_load_first(struct loader *l)
 {
     struct decoder *d = l->d;
     const struct decoder_spec *s = &d->spec;
-    const struct slice v = d->split.vocab;
     if (!d->front.embed) {
-        struct mat_part p =
-            loader_rows(loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false,
-                                    (int64_t)s->vocab + s->more_embeds, spec_embed_dim(s)),
-                        v.first, v.n);
-        d->embed = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
+        struct mat_part p[2];
+        const int n = embed_parts(l, p);
+        d->embed = loader_pack(l, p, n, d->dtype, QUANT_NONE);
     }
     const struct amount embed = d->tables = d->weights;
     decoder_other_load(l);

@@ -77,8 +77,10 @@ enum sinks { SINKS_NONE, SINKS_ALL, SINKS_WINDOWS };
 struct norm_spec {
     enum norm_kind kind;
     float eps;
-    float plus; /* added to the stored weights (Gemma: 1) */
-    bool bare;  /* no weights are stored: all are 1 */
+    float plus;      /* added to the stored weights (Gemma: 1) */
+    bool bare;       /* no weights are stored: all are 1 */
+    float post_eps;  /* of the norms after the branches, if it is not 0 */
+    bool plain_ends; /* nothing is added to the last norm's weights; the embedding's has none */
 };
 
 /* The mixer of a layer, which relates the tokens of a sequence; each has a row of the table in
@@ -136,8 +138,10 @@ struct layer_spec {
     uint32_t turn;     /* MIXER_SHARED: its number among the layers with a block */
     uint32_t same_as;  /* not 0: it shares the weights of layer same_as - 1, an earlier one */
     bool moe;          /* experts instead of the dense MLP */
-    bool by_id;        /* with `moe`: see struct moe */
-    bool gated;        /* tanh of a stored number multiplies what each sublayer adds */
+    /* not 0: activation of the dense MLP or shared expert, and of experts: see spec_act() */
+    enum act act, moe_act;
+    bool by_id; /* with `moe`: see struct moe */
+    bool gated; /* tanh of a stored number multiplies what each sublayer adds */
     /* gates of the dense MLP are cut off at mean + deviations * standard deviation: struct
      * sparsify */
     bool sparse;
@@ -203,6 +207,8 @@ enum expert_layout {
      * transposed: [n_experts * ffn][hidden] each (DBRX; Nomic Embed 2 without gates). If each
      * expert has a matrix named W_MOE_UP, as EXPERTS_SEPARATE. */
     EXPERTS_STACKED,
+    /* The same with downs that are not transposed, [n_experts][hidden][ffn] (Step 3.5). */
+    EXPERTS_LISTED,
 };
 
 /* Blocks that layers of MIXER_SHARED share. q, k and v read the stream and the embedding side by
@@ -222,7 +228,6 @@ struct moe_spec {
     enum moe_score score;
     float jitter;
     bool scale_input;
-    bool clamped;      /* the experts' activation is ACT_SILU_CLAMPED, that of other MLPs is not */
     bool expert_scale; /* a stored factor per expert */
     /* Not 0: a matrix makes the experts' input, of this width, and another one the result of
      * theirs; the router and the shared expert read the layer's input (Nemotron 3 Super). */
@@ -384,7 +389,8 @@ struct decoder_spec {
     struct norm_spec norm;
     enum norm_place norms;
     enum qk_norm qk_norm;
-    bool qk_norm_last; /* QK_NORM_HEAD: after the rotation */
+    bool qk_norm_last;  /* QK_NORM_HEAD: after the rotation */
+    bool qk_norm_still; /* QK_NORM_PLAIN: in layers that do not rotate, too */
     enum attn_gate attn_gate;
     bool attn_gate_bias; /* ATTN_GATE_APART: a stored number of each head is added */
     /* The n-th addition to the stream, n from 2 on, is x sqrt((n - 1) / n) + f sqrt(1 / n) (Beam).
@@ -537,6 +543,15 @@ static inline uint32_t spec_kv_heads(const struct decoder_spec *s, uint32_t laye
 static inline uint32_t spec_ffn(const struct decoder_spec *s, uint32_t layer)
 {
     return s->layers[layer].ffn ? s->layers[layer].ffn : s->ffn;
+}
+/* Activation of dense MLPs and shared experts, and that of experts. */
+static inline enum act spec_act(const struct decoder_spec *s, uint32_t layer)
+{
+    return s->layers[layer].act ? s->layers[layer].act : s->act;
+}
+static inline enum act spec_moe_act(const struct decoder_spec *s, uint32_t layer)
+{
+    return s->layers[layer].moe_act ? s->layers[layer].moe_act : s->act;
 }
 
 /* Width of the experts' input and result. */

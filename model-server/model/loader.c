@@ -495,6 +495,13 @@ float *loader_weight_slice(struct loader *l, enum role role, int layer, uint32_t
     return named_vector(l, name, n, s, l->d->spec.norm.plus);
 }
 
+float *loader_norm_vector(struct loader *l, enum role role, int layer, uint32_t n, float plus)
+{
+    char name[NAME_MAX_LEN];
+    name_of(l, role, layer, NO_EXPERT, ".weight", name);
+    return named_vector(l, name, n, (struct slice){0, n}, plus);
+}
+
 float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_t n)
 {
     return loader_weight_slice(l, role, layer, n, (struct slice){0, n});

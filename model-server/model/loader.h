@@ -131,6 +131,8 @@ enum quant loader_head_quant(enum quant q);
  * constant. */
 float *loader_bias(struct loader *l, enum role role, int layer, uint32_t n);
 float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_t n);
+/* The same with another constant. */
+float *loader_norm_vector(struct loader *l, enum role role, int layer, uint32_t n, float plus);
 /* Elements `s` of such a weight [n]. */
 float *loader_weight_slice(struct loader *l, enum role role, int layer, uint32_t n, struct slice s);
 /* Weights of a norm without stored weights. */

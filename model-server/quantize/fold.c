@@ -1,4 +1,5 @@
 #include "model-server/quantize/fold.h"
+#include "model-server/backend/act.h"
 #include "model-server/quantize/quantize.h"
 #include <assert.h>
 #include <math.h>
@@ -323,10 +324,10 @@ int fold_awq(struct run *r, struct layer_set *s, struct err *e)
         return -1;
     if (norm_fold(r, s, W_MLP_NORM, &f) && search(r, &f, e))
         return -1;
-    for (int p = 0; p < 3 && !act_gated_only(d->act); p++) {
-        const bool plain =
-            p == 0 ? d->mlp != MLP_GATED : d->moe.plain || (p == 1 && d->moe.clamped);
-        for (uint32_t i = 0; !plain && i < s->n; i++) {
+    for (int p = 0; p < 3; p++) {
+        const enum act act = p == 1 ? spec_moe_act(d, s->layer) : spec_act(d, s->layer);
+        const bool plain = p == 0 ? d->mlp != MLP_GATED : d->moe.plain;
+        for (uint32_t i = 0; !plain && !act_gated_only(act) && i < s->n; i++) {
             const struct arch_use *u = &s->t[i].s->use;
             if (u->role == pairs[p][1] && strcmp(u->suffix, ".weight") == 0 &&
                 pair_fold(r, s, pairs[p][0], pairs[p][1], u->expert, &f) && search(r, &f, e))

@@ -1,7 +1,7 @@
 /* test_backend_cpu.c - the operations of the CPU backend against double precision, and their
  * promise: a row's bits do not depend on batch, chunking, block table, threads or instruction set.
  */
-#include "model-server/backend/backend.h"
+#include "model-server/backend/act.h"
 #include "model-server/backend/numbers.h"
 #include "tests/check/cpu_device.h"
 #include "tests/check/random.h"
@@ -237,7 +237,9 @@ static double act_exact(double x, enum act a)
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
     case ACT_SILU_CLAMPED:
+    case ACT_SILU_CAPPED:
     case ACT_N:
+    case ACT_LIMIT:
         break;
     }
     return x > 0 ? x : 0;
@@ -245,11 +247,16 @@ static double act_exact(double x, enum act a)
 
 static double gate_exact(double x, double up, enum act a)
 {
-    if (a == ACT_SILU_CLAMPED)
-        return act_exact(fmin(x, 10), ACT_SILU) * fmax(fmin(up, 10), -10);
-    if (a != ACT_SWIGLU_CLAMPED)
+    const enum act kind = act_kind(a);
+    const double limit = a != kind ? 3.5 : kind == ACT_SWIGLU_CLAMPED ? 7 : 10;
+    if (!act_gated_only(a))
         return act_exact(x, a) * up;
-    x = fmin(x, 7), up = fmax(fmin(up, 7), -7);
+    up = fmax(fmin(up, limit), -limit);
+    if (kind == ACT_SILU_CAPPED)
+        return fmin(act_exact(x, ACT_SILU), limit) * up;
+    x = fmin(x, limit);
+    if (kind == ACT_SILU_CLAMPED)
+        return act_exact(x, ACT_SILU) * up;
     return x / (1 + exp(-1.702 * x)) * (up + 1);
 }
 
@@ -261,11 +268,15 @@ static void activations_agree_with_double_precision(void **state)
     float *x = rng_floats(&rng, 2 * ROWS * N), y[ROWS * N];
     for (int i = 0; i < 2 * ROWS * N; i++)
         x[i] *= i % 3 ? 1 : 12; /* beyond the clamps too */
-    for (enum act a = ACT_SILU; a < ACT_N; a++) {
+    for (int k = 0; k < 2 * ACT_N; k++) {
+        enum act a = (enum act)(k % ACT_N);
+        if (k >= ACT_N && !act_gated_only(a))
+            continue;
+        a = k < ACT_N ? a : act_limited(a, 3.5f);
         ops->act_mul(d, y, x, ROWS, N, a);
         for (int i = 0; i < ROWS * N; i++) {
             double g = x[i / N * 2 * N + i % N], up = x[i / N * 2 * N + N + i % N];
-            double size = fabs(g) * (fabs(up) + (a == ACT_SWIGLU_CLAMPED));
+            double size = fabs(g) * (fabs(up) + (act_kind(a) == ACT_SWIGLU_CLAMPED));
             size *= a == ACT_RELU2 ? fabs(g) : 1;
             assert_true(fabs(y[i] - gate_exact(g, up, a)) <= 4e-7 * size);
         }

@@ -223,5 +223,17 @@ static const char *const dirs[] = {
     MADE "persimmon",
     MADE "persimmon_plain",
     MADE "gpt_neox_japanese",
+    MADE "step3p7",
+    MADE "step3p5",
+    MADE "hunyuan_vl",
+    MADE "hunyuan_ocr",
+    MADE "hy_v4_vl",
+    MADE "granite4_vision",
+    MADE "granite_docling",
+    MADE "cosmos3_edge",
+    MADE "molmo2",
+    MADE "molmo2_olmo",
+    MADE "muse_glimmer",
+    MADE "muse_glimmer_listed",
 };
 #endif

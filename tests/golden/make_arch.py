@@ -10,7 +10,8 @@ Needs torch and transformers 5. tests/golden/test_arch runs what it finds there.
 import copy, json, os, sys
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, AutoConfig, Emu3ForCausalLM, Glm5NextConfig, Glm5NextForConditionalGeneration, Mistral4ForCausalLM
+import transformers
+from transformers import AutoModelForCausalLM, AutoConfig, Emu3ForCausalLM, Mistral4ForCausalLM
 
 COMMON = dict(
     vocab_size=320,
@@ -59,6 +60,41 @@ CASES = {
     "zamba_listed": dict(model_type="zamba", num_hidden_layers=4, n_mamba_heads=4, mamba_d_state=8,
                          mamba_conv_bias=False, attention_head_dim=16, hidden_act="silu",
                          layers_block_type=["hybrid", "linear_attention", "linear_attention", "hybrid"]),
+    "step3p7": dict(
+        model_type="step3p5", num_hidden_layers=5, num_attention_heads=4, num_sliding_attention_heads=8, num_key_value_heads=2, head_dim=16,
+        sliding_window=20, layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+        n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, share_expert_dim=48, moe_router_scaling_factor=1.8,
+        mlp_layer_types=["dense", "sparse", "sparse", "sparse", "sparse"], swiglu_limits=[0, 0, 0.25, 0, 0.5], swiglu_limits_shared=[1, 0, 0, 0.375, 0],
+        rope_parameters={"full_attention": dict(THETA, rope_theta=5e6, partial_rotary_factor=0.5), "sliding_attention": THETA},
+    ),
+    "step3p5": dict(
+        model_type="step3p5", num_hidden_layers=4, num_key_value_heads=4, head_dim=32, sliding_window=12, query_pre_attn_scalar=24,
+        layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"], num_sliding_attention_heads=4,
+        n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=40, share_expert_dim=32,
+        mlp_layer_types=["dense", "sparse", "dense", "sparse"], swiglu_limits=None, swiglu_limits_shared=[0, 0, 0.5, 0.125],
+        rope_parameters={"full_attention": dict(rope_type="llama3", rope_theta=50000.0, factor=2.0, low_freq_factor=1.0, high_freq_factor=32.0,
+                                                original_max_position_embeddings=64, partial_rotary_factor=0.5), "sliding_attention": THETA},
+    ),
+    "hunyuan_vl": dict(model_type="hunyuan_vl_text", head_dim=16, attention_bias=True, rope_parameters=dict(
+        rope_type="xdrope", rope_theta=10000.0, factor=1.0, alpha=50.0, xdrope_section=[2, 2, 2, 2])),
+    "hunyuan_ocr": dict(model_type="hunyuan_vl_text", head_dim=16, tie_word_embeddings=False, rope_parameters=dict(THETA, mrope_section=[4, 2, 2])),
+    "hy_v4_vl": dict(
+        model_type="hy_v4_vl_text", index_topk=20, swiglu_limit=0.5, **dict(DSA, n_group=1, topk_group=1, rope_parameters=dict(
+            THETA, mrope_section=[2, 1, 1]), indexer_types=["full", "shared", "full"]),
+    ),
+    "granite4_vision": dict(model_type="granite4_vision_text", attention_multiplier=0.2, embedding_multiplier=6.0, residual_multiplier=0.4,
+                            logits_scaling=3.0, rope_parameters=THETA),
+    "granite_docling": dict(model_type="granite_docling_text", attention_multiplier=0.3, rope_parameters=THETA),
+    "cosmos3_edge": dict(model_type="cosmos3_edge_text", head_dim=16, rope_parameters=dict(THETA, mrope_section=[4, 2, 2])),
+    "molmo2": dict(model_type="molmo2_text", head_dim=16, additional_vocab_size=12, attention_bias=True, rope_scaling_layers=[0, 2],
+                   rope_parameters=dict(THETA, rope_type="linear", factor=4.0)),
+    "molmo2_olmo": dict(model_type="molmo2_text", head_dim=16, additional_vocab_size=5, norm_after=True, qk_norm_type="olmo", rope_parameters=THETA),
+    "muse_glimmer": dict(model_type="muse_glimmer_text", num_hidden_layers=5, head_dim=16, sliding_window=20, rope_parameters=dict(THETA, rope_theta=5e5)),
+    "muse_glimmer_listed": dict(
+        model_type="muse_glimmer_text", head_dim=24, attention_bias=True, hidden_activation="gelu_pytorch_tanh", sliding_window=16, qk_scale_factor=1.3,
+        output_multiplier=0.7, post_norm_eps=1e-2, final_logit_softcapping=2.0, layer_rope_theta=[0, 1, 1], rope_parameters=THETA,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+    ),
     "persimmon": dict(model_type="persimmon", rope_parameters=dict(THETA, partial_rotary_factor=0.5)),
     "persimmon_plain": dict(model_type="persimmon", qk_layernorm=False, hidden_act="gelu", rope_parameters=dict(THETA, partial_rotary_factor=1.0)),
     "gpt_neox_japanese": dict(model_type="gpt_neox_japanese", intermediate_multiple_size=2, tie_word_embeddings=False,
@@ -235,7 +271,7 @@ CASES = {
         model_type="hy_v4", index_topk=20, **dict(DSA, num_hidden_layers=4, n_group=1, topk_group=1, rope_parameters=THETA,
                                                   indexer_types=["full", "shared", "full", "shared"]),
     ),
-    "hy_v4_three": dict(model_type="hy_v4", index_topk=200, hc_mult=3, hc_magnitude=1.4, hc_eps=1e-3, **dict(DSA, num_hidden_layers=6)),
+    "hy_v4_three": dict(model_type="hy_v4", index_topk=200, swiglu_limit=0.375, hc_mult=3, hc_magnitude=1.4, hc_eps=1e-3, **dict(DSA, num_hidden_layers=6)),
     "glm5_next": dict(
         model_type="glm5_next_text", num_hidden_layers=5, num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=12,
         v_head_dim=16, linear_head_dim=16, linear_num_heads=4, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, n_group=2,
@@ -245,7 +281,7 @@ CASES = {
     "glm5_next_pairs": dict(
         model_type="glm5_next_text", num_hidden_layers=4, num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=24, qk_nope_head_dim=16,
         v_head_dim=12, linear_head_dim=12, linear_num_heads=8, linear_conv_kernel_dim=3, linear_lower_bound=None, n_routed_experts=6,
-        num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=32, index_n_heads=16, index_head_dim=24, index_topk=32, index_kpool=16,
+        num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=32, index_n_heads=16, index_head_dim=24, index_topk=32, index_kpool=16, swiglu_limit=0.75,
         hc_mult=2, hc_eps=1e-3, hc_sinkhorn_iters=3, mlp_layer_types=["sparse"] * 4, indexer_types=["full", "full", "shared", "full"],
         layer_types=["linear_attention", "indexed_attention", "indexed_attention", "linear_attention"],
     ),
@@ -258,7 +294,7 @@ CASES = {
             rope_type="yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0),
     ),
     "deepseek_v4_two": dict(
-        model_type="deepseek_v4", num_hidden_layers=4, num_key_value_heads=1, head_dim=48, q_lora_rank=16, moe_intermediate_size=32,
+        model_type="deepseek_v4", swiglu_limit=0.5, num_hidden_layers=4, num_key_value_heads=1, head_dim=48, q_lora_rank=16, moe_intermediate_size=32,
         n_routed_experts=6, num_experts_per_tok=2, sliding_window=24, o_groups=2, o_lora_rank=20, index_n_heads=16, index_head_dim=24,
         index_topk=9, compress_rates=dict(compressed_sparse_attention=6, heavily_compressed_attention=32), partial_rotary_factor=0.5,
         hc_mult=2, hc_eps=1e-3, hc_sinkhorn_iters=3, num_hash_layers=1, scoring_func="sigmoid", rope_theta=1000.0, compress_rope_theta=5000.0,
@@ -424,7 +460,7 @@ CASES = {
         rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5),
     ),
     "minimax_m3_hub": dict(
-        model_type="minimax_m3_vl_text", num_hidden_layers=4, num_key_value_heads=2, head_dim=16, num_local_experts=6, num_experts_per_tok=2,
+        model_type="minimax_m3_vl_text", swiglu_limit=0.75, num_hidden_layers=4, num_key_value_heads=2, head_dim=16, num_local_experts=6, num_experts_per_tok=2,
         intermediate_size=32, dense_intermediate_size=96, shared_intermediate_size=48, rotary_dim=8,
         mlp_layer_types=["dense", "sparse", "sparse", "sparse"], index_n_heads=2, index_head_dim=16, index_block_size=16, index_topk_blocks=2,
         layer_types=["minimax_m3_sparse", "full_attention", "minimax_m3_sparse", "minimax_m3_sparse"],
@@ -1053,12 +1089,59 @@ def as_phi4mm(t, c):
     return t, {k: v for k, v in c.items() if k != "vision_config"} | dict(model_type="phi4mm", partial_rotary_factor=0.75)
 
 
-AS = {"nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
+def as_step3p5(t, c):
+    """The keys of StepFun's repository, and its names without a tower; the lists have an entry of a draft layer."""
+    c, kinds, types = dict(c["text_config"]), c["text_config"]["layer_types"], c["text_config"]["mlp_layer_types"]
+    rope = c.pop("rope_parameters")
+    each = [rope[k] for k in kinds]
+    c |= dict(
+        rope_theta=[r["rope_theta"] for r in each] + [1e4], partial_rotary_factors=[r.get("partial_rotary_factor", 1.0) for r in each] + [1.0],
+        rope_scaling={k: v for k, v in rope["full_attention"].items() if k not in ("rope_theta", "partial_rotary_factor")},
+        attention_other_setting=dict(attention_type="sliding_attention", num_attention_heads=c.pop("num_sliding_attention_heads"),
+                                     num_attention_groups=c["num_key_value_heads"], head_dim=c["head_dim"]),
+        num_attention_groups=c.pop("num_key_value_heads"), moe_num_experts=c.pop("n_routed_experts"), moe_top_k=c.pop("num_experts_per_tok"),
+        moe_layers_enum=",".join(str(i) for i, k in enumerate(types) if k == "sparse"), swiglu_limits_shared=c["swiglu_limits_shared"] + [0.0],
+        layer_types=kinds + ["sliding_attention"], num_nextn_predict_layers=1, use_moe_router_bias=True, need_fp32_gate=True, sink=False,
+        use_head_wise_attn_gate=True, yarn_only_types=["full_attention"], torch_dtype="float32",
+    )
+    for key in "per_layer_config", "mlp_layer_types", "num_local_experts", "dtype":
+        c.pop(key, None)
+    return {}, c
+
+
+def as_hunyuan_ocr(t, c):
+    """The older files: the keys of the text model beside those of the tower."""
+    return {}, {k: v for k, v in c["text_config"].items() if k != "head_dim"} | dict(
+        model_type="hunyuan_vl", tie_word_embeddings=True, attention_head_dim=c["text_config"]["head_dim"], vision_config=c["vision_config"])
+
+
+AS = {"step3p5": as_step3p5, "hunyuan_ocr": as_hunyuan_ocr, "nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
       "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c), "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
 WITH = {"nemotron_nas": with_blocks, "openelm": with_layers, "bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,
         "deepseek_moe": with_deepseek}
+
+
+SMALL = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)
+# Text models that only files of models with vision have: the names of their classes, and small towers.
+WITHIN = {
+    "glm5_next_text": ("Glm5Next", dict(image_token_id=300, video_token_id=301, vision_config=dict(
+        depth=1, hidden_size=16, num_heads=2, intermediate_size=16, out_hidden_size=64, projection_intermediate_size=16, patch_size=4,
+        image_size=16))),
+    "step3p5": ("Step3p7", dict(image_token_id=300, vision_config=dict(SMALL, image_size=28, patch_size=14))),
+    "hunyuan_vl_text": ("HunYuanVL", dict(image_token_id=300, im_start_id=301, im_end_id=302, im_newline_id=303, vision_config=dict(
+        SMALL, out_hidden_size=64, text_hidden_size=64, max_image_size=64, img_max_token_num=16))),
+    "hy_v4_vl_text": ("HYV4VL", dict(image_token_id=300, video_token_id=301, vision_config=dict(SMALL, out_hidden_size=64, max_image_size=64))),
+    "granite4_vision_text": ("Granite4Vision", dict(image_token_id=300, deepstack_layer_map=[[0, 0]], downsample_rate="1/2", vision_config=dict(
+        SMALL, hidden_size=64, model_type="clip_vision_model", image_size=28, patch_size=14))),
+    "muse_glimmer_text": ("MuseGlimmer", dict(image_token_id=400, video_token_id=401, out_hidden_size=16, projector_hidden_size=16, vision_config=dict(
+        SMALL, pos_emb_height=4, pos_emb_width=4, max_position_embeddings=16))),
+    "granite_docling_text": ("GraniteDocling", dict(image_token_id=300, vision_config=dict(SMALL, out_hidden_size=64, image_size=32, patch_size=16))),
+    "cosmos3_edge_text": ("Cosmos3Edge", dict(image_token_id=300, video_token_id=301, vision_config=dict(SMALL))),
+    "molmo2_text": ("Molmo2", dict(image_token_id=300, vision_config=dict(SMALL, head_dim=8, num_key_value_heads=2, image_size=[28, 28]), adapter_config=dict(
+        hidden_size=16, num_attention_heads=2, num_key_value_heads=2, head_dim=8, intermediate_size=16, text_hidden_size=64, vit_layers=[0, 1]))),
+}
 
 
 def as_stored_mxfp4(model):
@@ -1103,11 +1186,10 @@ def make(name, overrides, out):
     # as text models these are not among those that are found by their type
     apart = {"mistral4": Mistral4ForCausalLM, "emu3_text_model": Emu3ForCausalLM}
     from_config = apart[kind]._from_config if kind in apart else AutoModelForCausalLM.from_config
-    if kind == "glm5_next_text":
-        config = Glm5NextConfig(text_config=config.to_dict(), image_token_id=300, video_token_id=301, vision_config=dict(
-            depth=1, hidden_size=16, num_heads=2, intermediate_size=16, out_hidden_size=64, projection_intermediate_size=16, patch_size=4,
-            image_size=16))
-        from_config = Glm5NextForConditionalGeneration._from_config
+    if kind in WITHIN:
+        whole, more = WITHIN[kind]
+        config = getattr(transformers, whole + "Config")(text_config=config.to_dict(), **more)
+        from_config = getattr(transformers, whole + "ForConditionalGeneration")._from_config
     for seed in range(100):  # a seed whose greedy choices are no coin tosses
         torch.manual_seed(seed)
         model = from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
@@ -1140,7 +1222,7 @@ def make(name, overrides, out):
     hub = hub_keys(v5)
     if name in AS:
         t, hub = AS[name]({k: v.contiguous() for k, v in model.state_dict().items()
-                           if not (v5["tie_word_embeddings"] and k == "lm_head.weight")}, hub)
+                           if not (v5.get("tie_word_embeddings") and k == "lm_head.weight")}, hub)
         if t:
             save_file({k: v.contiguous() for k, v in t.items()}, f"{out}/model.safetensors", {"format": "pt"})
         v5 = hub

@@ -412,13 +412,15 @@ static void head_tiles(void *arg, int thread, size_t begin, size_t end)
         head_tile(j, thread, (uint32_t)(i / j->tiles), (uint32_t)(i % j->tiles));
 }
 
+_Static_assert(sizeof(float) * LINEAR_HEADS_COLS * TILE_ROWS <= THREAD_SCRATCH, "a packed tile");
+
 void cpu_linear_heads(struct device *d, float *y, const float *x, uint32_t rows,
                       struct weight *const *w, uint32_t n)
 {
     const uint32_t mr = d->kern.mr;
     if (!rows || !n)
         return;
-    if ((size_t)w[0]->cols * TILE_ROWS * sizeof(float) > THREAD_SCRATCH) {
+    if (w[0]->cols > LINEAR_HEADS_COLS) {
         err_set(&d->fault, ERR_VALIDATION, "%u columns for each head: too many", w[0]->cols);
         return;
     }

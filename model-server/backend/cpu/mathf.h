@@ -7,6 +7,7 @@
  * (tests/check/test_kernels.c). */
 #ifndef MODEL_SERVER_BACKEND_CPU_MATHF_H
 #define MODEL_SERVER_BACKEND_CPU_MATHF_H
+#include "model-server/backend/act.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
 
@@ -57,8 +58,6 @@
 #define GELU_TWO_C       0x1.988454p0f /* 2 sqrt(2 / pi) */
 #define SWIGLU_ALPHA     1.702f
 #define QUICK_GELU_ALPHA 1.702f
-#define SWIGLU_LIMIT     7.0f
-#define SILU_LIMIT       10.0f
 #define GELU_CUBIC       0x1.6e4e26p-5f /* 0.044715 */
 
 static inline float math_exp(float x)
@@ -140,7 +139,9 @@ static inline float math_act(float x, enum act kind)
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
     case ACT_SILU_CLAMPED:
+    case ACT_SILU_CAPPED:
     case ACT_N:
+    case ACT_LIMIT:
         break;
     }
     return x < 0.0f ? 0.0f : x;
@@ -149,13 +150,17 @@ static inline float math_act(float x, enum act kind)
 /* A gate with its up. */
 static inline float math_gate(float x, float up, enum act kind)
 {
-    if (kind != ACT_SWIGLU_CLAMPED && kind != ACT_SILU_CLAMPED)
+    if (!act_gated_only(kind))
         return math_act(x, kind) * up;
-    const float limit = kind == ACT_SILU_CLAMPED ? SILU_LIMIT : SWIGLU_LIMIT;
-    x = limit < x ? limit : x;
+    const float limit = act_limit(kind);
     up = limit < up ? limit : up;
     up = -limit > up ? -limit : up;
-    if (kind == ACT_SILU_CLAMPED)
+    if (act_kind(kind) == ACT_SILU_CAPPED) {
+        x = math_act(x, ACT_SILU);
+        return (limit < x ? limit : x) * up;
+    }
+    x = limit < x ? limit : x;
+    if (act_kind(kind) == ACT_SILU_CLAMPED)
         return math_act(x, ACT_SILU) * up;
     return x / (1.0f + math_exp(-SWIGLU_ALPHA * x)) * (up + 1.0f);
 }

@@ -72,6 +72,9 @@ static struct rope_spec rotation(struct config *c, struct decoder_spec *s, const
                                  double theta)
 {
     struct config of = *c;
+    const double part = json_num(keys, "partial_rotary_factor", 0);
+    if (part != 0 && config_rotary_part(c, s->head_dim, part) != s->entries.rope)
+        config_fail(c, "rope `partial_rotary_factor`: %g is not that of the model", part);
     of.root = cJSON_CreateObject();
     cJSON_AddItemToObject(of.root, "rope_parameters", cJSON_Duplicate(keys, true));
     s->rope[0] = (struct rope_spec){.dim = s->entries.rope, .interleaved = true};
@@ -123,10 +126,11 @@ static void rotations(struct config *c, struct decoder_spec *s)
 static void attention(struct config *c, struct decoder_spec *s)
 {
     struct entries_spec *m = &s->entries;
-    const double part = config_num_or(c, "partial_rotary_factor", 64.0 / 512);
-    const uint32_t whole = config_u32_or(c, "qk_rope_head_dim", 0, 0, s->head_dim);
+    const double part = config_num_or(c, "partial_rotary_factor", 0);
+    const uint32_t whole =
+        config_u32_or(c, "qk_rope_head_dim", s->head_dim / 8, part != 0 ? 0 : 2, s->head_dim);
     m->q_rank = config_u32_or(c, "q_lora_rank", 1024, 1, 1u << 20);
-    m->rope = whole ? whole : config_rotary_part(c, s->head_dim, part);
+    m->rope = part != 0 ? config_rotary_part(c, s->head_dim, part) : whole;
     m->groups = config_u32_or(c, "o_groups", 8, 1, s->n_heads);
     m->o_rank = config_u32_or(c, "o_lora_rank", 1024, 1, 1u << 20);
     m->index_heads = config_u32_or(c, "index_n_heads", 64, 1, 4096);
@@ -169,8 +173,6 @@ static void experts(struct config *c, struct decoder_spec *s)
     }
     if (config_u32_or(c, "n_shared_experts", 1, 0, 4096) != 1)
         config_fail(c, "`n_shared_experts`: only 1 is supported");
-    if (config_num_or(c, "swiglu_limit", 10) != 10)
-        config_fail(c, "`swiglu_limit`: only 10 is supported");
     config_only(c, "norm_topk_prob", true);
     config_check_moe(c, s);
 }
@@ -183,7 +185,7 @@ static void configure(struct config *c, struct decoder_spec *s)
                                              .norm_eps = 1e-6,
                                              .kv_heads = 1,
                                              .ffn = 2048});
-    s->act = ACT_SILU_CLAMPED;
+    s->act = config_act_limit(c, "swiglu_limit", ACT_SILU_CLAMPED);
     config_only_word(c, "hidden_act", "silu");
     config_only(c, "attention_bias", false);
     config_only(c, "mlp_bias", false);

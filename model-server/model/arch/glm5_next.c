@@ -59,8 +59,6 @@ static void experts(struct config *c, struct decoder_spec *s)
     m->scale = (float)config_num_or(c, "routed_scaling_factor", 2.5);
     m->shared_ffn = m->ffn * config_u32_or(c, "n_shared_experts", 1, 1, 64);
     config_mlp_layer_types(c, s, 3);
-    if (config_num_or(c, "swiglu_limit", 10) != 10)
-        config_fail(c, "`swiglu_limit`: only 10 is supported");
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -70,7 +68,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_decoder(
         c, s,
         &(struct config_defaults){.head_dim = 256, .max_positions = 1048576, .norm_eps = 1e-5});
-    s->act = ACT_SILU_CLAMPED;
+    s->act = config_act_limit(c, "swiglu_limit", ACT_SILU_CLAMPED);
     config_only_word(c, "hidden_act", "silu");
     config_only(c, "attention_bias", false);
     config_kimi_delta(c, s, 64);

@@ -4,12 +4,11 @@
 
 static bool even(struct config *c, uint32_t layer) { return (void)c, layer % 2 == 0; }
 
-/* The constants of the activation are the backend's. */
-static void check_activation(struct config *c)
+/* The factor of the activation is the backend's. */
+static void activation(struct config *c, struct decoder_spec *s)
 {
     config_act(c, "hidden_act", "silu");
-    if (config_num_or(c, "swiglu_limit", 7) != 7)
-        config_fail(c, "`swiglu_limit`: only 7 is supported");
+    s->act = config_act_limit(c, "swiglu_limit", ACT_SWIGLU_CLAMPED);
     if (config_num_or(c, "swiglu_alpha", 1.702) != 1.702)
         config_fail(c, "`swiglu_alpha`: only 1.702 is supported");
 }
@@ -20,8 +19,7 @@ static void configure(struct config *c, struct decoder_spec *s)
         c, s,
         &(struct config_defaults){
             .head_dim = 64, .max_positions = 131072, .norm_eps = 1e-5, .rope_theta = 150000});
-    check_activation(c);
-    s->act = ACT_SWIGLU_CLAMPED;
+    activation(c, s);
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", true);
     s->sinks = SINKS_ALL;
     config_moe(c, s, 128, 4);

@@ -1,4 +1,5 @@
-/* IBM Granite 3: Llama with four multipliers. */
+/* IBM Granite 3, the text models of Granite 4 Vision and Granite Docling: Llama with four
+ * multipliers. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -9,7 +10,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_granite = {
-    .types = (const char *const[]){"granite", NULL},
+    .types = (const char *const[]){"granite", "granite4_vision_text", "granite_docling_text", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA},
     .configure = configure,

@@ -1,16 +1,19 @@
 /* Hunyuan (Tencent; arXiv 2411.02265), dense and with experts: Llama whose q and k are normalised
- * behind the rotation. */
-#include "common/json/json.h"
+ * behind the rotation; and the text model of HunyuanOCR and HunyuanVL. */
+#include "common/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
 #include <string.h>
 
-/* "dynamic" with an alpha is another base, whatever the length. */
+/* "dynamic" with an alpha is another base, whatever the length. HunyuanVL's "xdrope" is the same;
+ * all its positions of a text are equal, so its sections have no effect. */
 static void rope(struct config *c, struct decoder_spec *s)
 {
-    const cJSON *p = json_get(c->root, "rope_parameters");
-    p = p ? p : json_get(c->root, "rope_scaling");
+    cJSON *p = cJSON_GetObjectItemCaseSensitive(c->root, "rope_parameters");
+    p = cJSON_IsObject(p) ? p : cJSON_GetObjectItemCaseSensitive(c->root, "rope_scaling");
+    cJSON_DeleteItemFromObjectCaseSensitive(p, "mrope_section");
     const char *type = json_str(p, "rope_type", json_str(p, "type", "default"));
+    type = strcmp(type, "xdrope") == 0 ? "dynamic" : type;
     const double alpha = json_num(p, "alpha", 0), dim = s->head_dim;
     s->rope[0].dim = s->head_dim;
     if (c->rope_scaling || strcmp(type, "dynamic") != 0 || alpha == 0) {
@@ -65,7 +68,9 @@ static void experts(struct config *c, struct decoder_spec *s)
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    config_decoder(c, s, &(struct config_defaults){.max_positions = 2048, .norm_eps = 1e-5});
+    const bool sees = strncmp(json_str(c->root, "model_type", ""), "hunyuan_vl", 10) == 0;
+    config_decoder(
+        c, s, &(struct config_defaults){.max_positions = 2048, .norm_eps = 1e-5, .tied = sees});
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->qk_norm = config_bool_or(c, "use_qk_norm", true) ? QK_NORM_HEAD : QK_NORM_NONE;
@@ -78,8 +83,12 @@ static void configure(struct config *c, struct decoder_spec *s)
         experts(c, s);
 }
 
+static const struct config_key keys[] = {{"head_dim", "attention_head_dim", false},
+                                         {NULL, NULL, false}};
+
 const struct arch arch_hunyuan = {
-    .types = (const char *const[]){"hunyuan_v1_dense", "hunyuan_v1_moe", NULL},
+    .types = (const char *const[]){"hunyuan_v1_dense", "hunyuan_v1_moe", "hunyuan_vl_text",
+                                   "hunyuan_vl", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA, [W_ROUTER] = "model.layers.*.mlp.gate.wg",
               [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",
@@ -92,5 +101,6 @@ const struct arch arch_hunyuan = {
               [W_SHARED_GATE] = "model.layers.*.mlp.shared_mlp.gate_proj",
               [W_SHARED_UP] = "model.layers.*.mlp.shared_mlp.up_proj",
               [W_SHARED_DOWN] = "model.layers.*.mlp.shared_mlp.down_proj"},
+    .keys = keys,
     .configure = configure,
 };

@@ -9,6 +9,9 @@ static void attention(struct config *c, struct decoder_spec *s)
     const cJSON *type = config_layer_list(c, s, "layer_types");
     const double m_all = config_rope_mscale(c);
     config_latent(c, s, 1536, 256);
+    /* the model with vision turns neighbouring elements */
+    const bool sees = strcmp(json_str(c->root, "model_type", ""), "hy_v4_vl_text") == 0;
+    s->rope[0].interleaved = sees;
     config_rope(c, s, 10000);
     for (uint32_t i = 0; i < s->n_layers; i++, type = type ? type->next : NULL) {
         const char *word = type && cJSON_IsString(type) ? type->valuestring : "";
@@ -21,7 +24,7 @@ static void attention(struct config *c, struct decoder_spec *s)
     s->attn_gate = ATTN_GATE_APART;
     config_indexer(c, s,
                    &(struct index_defaults){.heads = 16, .every = 4, .eps = (double)s->norm.eps});
-    s->mla.index.interleaved = false;
+    s->mla.index.interleaved = sees;
     s->mla.index.rope_last = true;
 }
 
@@ -29,13 +32,13 @@ static void experts(struct config *c, struct decoder_spec *s)
 {
     struct moe_spec *m = &s->moe;
     m->score = MOE_SIGMOID;
-    m->select_bias = m->group_pairs = m->clamped = true;
+    m->select_bias = m->group_pairs = true;
     config_deepseek_moe(c, s);
     m->scale = (float)config_num_or(c, "routed_scaling_factor", 2.827);
     m->shared_ffn = m->ffn * config_u32_or(c, "n_shared_experts", 1, 1, 64);
     config_mlp_layer_types(c, s, 1);
-    if (config_num_or(c, "swiglu_limit", 10) != 10)
-        config_fail(c, "`swiglu_limit`: only 10 is supported");
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].moe_act = config_act_limit(c, "swiglu_limit", ACT_SILU_CLAMPED);
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -63,7 +66,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 #define GATE(in) "model.layers.*." in "gate_proj|model.layers.*." in "linear_gate"
 
 const struct arch arch_hy_v4 = {
-    .types = (const char *const[]){"hy_v4", NULL},
+    .types = (const char *const[]){"hy_v4", "hy_v4_vl_text", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER,
               NAMES_LLAMA_O,

@@ -89,14 +89,12 @@ static void experts(struct config *c, struct decoder_spec *s)
     s->ffn = config_u32_or(c, "dense_intermediate_size", 12288, 1, 1u << 22);
 }
 
-/* The bounds and the factor of the activation are those of gpt-oss. */
+/* The factor of the activation is that of gpt-oss. */
 static void activation(struct config *c, struct decoder_spec *s)
 {
-    s->act = ACT_SWIGLU_CLAMPED;
+    s->act = config_act_limit(c, "swiglu_limit", ACT_SWIGLU_CLAMPED);
     if (config_num_or(c, "swiglu_alpha", 1.702) != 1.702)
         config_fail(c, "`swiglu_alpha`: only 1.702 is supported");
-    if (config_num_or(c, "swiglu_limit", 7) != 7)
-        config_fail(c, "`swiglu_limit`: only 7 is supported");
 }
 
 /* `rotary_dim` counts without a fraction: transformers saves its default beside one. */

@@ -1,4 +1,5 @@
-/* Qwen 3, dense: a head size of its own, q and k normalised per head. */
+/* Qwen 3, dense: a head size of its own, q and k normalised per head. Cosmos 3's files have other
+ * names for attention's matrices. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -14,9 +15,15 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_windows(c, s, 4096, config_upper_layers);
 }
 
+#define ATTENTION "model.layers.*.self_attn."
 const struct arch arch_qwen3 = {
     .types = (const char *const[]){"qwen3", "qwen3_vl_text", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, NAMES_QK_NORM},
+    .names =
+        {NAMES_LLAMA_OUTER, NAMES_LLAMA_MLP, [W_Q] = ATTENTION "q_proj|" ATTENTION "to_q",
+         [W_K] = ATTENTION "k_proj|" ATTENTION "to_k", [W_V] = ATTENTION "v_proj|" ATTENTION "to_v",
+         [W_O] = ATTENTION "o_proj|" ATTENTION "to_out",
+         [W_Q_NORM] = ATTENTION "q_norm|" ATTENTION "norm_q",
+         [W_K_NORM] = ATTENTION "k_norm|" ATTENTION "norm_k"},
     .configure = configure,
 };

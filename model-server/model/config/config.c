@@ -1,6 +1,7 @@
 #include "model-server/model/config/config.h"
 #include "common/json/json.h"
 #include "common/model_file.h"
+#include "model-server/backend/act.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -171,6 +172,19 @@ enum act config_act(struct config *c, const char *key, const char *def)
     return ACT_SILU;
 }
 
+enum act config_limited(struct config *c, const char *key, enum act kind, double limit)
+{
+    if (limit > 0 && limit < 1e30 && (double)(float)limit == limit && act_limit_fits((float)limit))
+        return act_limited(kind, (float)limit);
+    config_fail(c, "`%s`: %g is not supported", key, limit);
+    return kind;
+}
+
+enum act config_act_limit(struct config *c, const char *key, enum act kind)
+{
+    return config_limited(c, key, kind, config_num_or(c, key, (double)act_limit(kind)));
+}
+
 uint32_t config_dim(struct config *c, const char *key) { return config_u32(c, key, 1, 1u << 22); }
 uint32_t config_heads(struct config *c, const char *key) { return config_u32(c, key, 1, 1u << 16); }
 uint32_t config_vocab(struct config *c, const char *key) { return config_u32(c, key, 1, 1u << 24); }
@@ -231,6 +245,9 @@ void config_decoder(struct config *c, struct decoder_spec *s, const struct confi
     s->max_positions = config_u32_or(c, "max_position_embeddings", d->max_positions, 1, 1u << 30);
     s->tied = config_bool_or(c, "tie_word_embeddings",
                              json_bool(c->file, "tie_word_embeddings", d->tied));
+    /* transformers 5 asks the model that has the text model; a head that is stored is used anyway
+     */
+    s->tied |= c->root != c->file && json_bool(c->file, "tie_word_embeddings", false);
     s->norm = (struct norm_spec){.kind = NORM_RMS,
                                  .eps = (float)config_num_or(c, "rms_norm_eps", d->norm_eps)};
     s->mlp = MLP_GATED;

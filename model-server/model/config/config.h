@@ -54,6 +54,10 @@ void config_only(struct config *c, const char *key, bool value);
 /* The same for a word. */
 void config_only_word(struct config *c, const char *key, const char *word);
 enum act config_act(struct config *c, const char *key, const char *def);
+/* `kind` with the limit under `key`, or its own: one of act_gated_only(). */
+enum act config_act_limit(struct config *c, const char *key, enum act kind);
+/* The same for a limit that was read. 0: an error, `key` names it. */
+enum act config_limited(struct config *c, const char *key, enum act kind, double limit);
 
 /* The keys that most families share: hidden_size, num_hidden_layers, num_attention_heads,
  * num_key_value_heads, head_dim (`head_dim` if absent; 0: hidden / heads), intermediate_size,

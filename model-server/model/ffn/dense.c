@@ -161,11 +161,11 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
         return -1;
     if (gated(d)) {
         act = work_take(&s->work, s->tokens, ffn);
-        d->ops->act_mul(d->dev, act, up, s->tokens, ffn, m->act);
+        d->ops->act_mul(d->dev, act, up, s->tokens, ffn, spec_act(m, s->layer));
     } else if (m->xielu) {
         d->ops->xielu(d->dev, up, s->tokens, ffn, y->above, y->below);
     } else {
-        d->ops->act(d->dev, up, s->tokens, ffn, m->act);
+        d->ops->act(d->dev, up, s->tokens, ffn, spec_act(m, s->layer));
     }
     if (y->norm && layer_sub_norm(d, act, s->tokens, ffn, spec_ffn(m, s->layer), y->norm,
                                   work_take(&s->work, s->tokens, SQUARES), e))

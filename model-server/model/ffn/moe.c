@@ -33,6 +33,20 @@ static bool is_stacked(const struct loader *l, int layer)
     return l->d->spec.moe.layout == EXPERTS_STACKED && !loader_has(l, W_MOE_UP, layer, 0);
 }
 
+static bool is_listed(const struct loader *l, int layer)
+{
+    return l->d->spec.moe.layout == EXPERTS_LISTED && !loader_has(l, W_MOE_UP, layer, 0);
+}
+
+/* A matrix of one expert. */
+static struct mat_part matrix(struct loader *l, enum role role, int layer, int expert,
+                              uint32_t rows, uint32_t cols)
+{
+    if (is_listed(l, layer))
+        return loader_expert(l, role, layer, expert, FUSED_OUT_FIRST, rows, cols);
+    return loader_part(l, role, layer, expert, false, rows, cols);
+}
+
 /* This rank's rows of one expert. */
 static struct mat_part stacked(struct loader *l, enum role role, int layer, int expert)
 {
@@ -68,8 +82,8 @@ static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
     }
     int n = 0;
     if (!s->moe.plain)
-        parts[n++] = loader_part(l, W_MOE_GATE, layer, expert, false, ffn, in);
-    parts[n++] = loader_part(l, W_MOE_UP, layer, expert, false, ffn, in);
+        parts[n++] = matrix(l, W_MOE_GATE, layer, expert, ffn, in);
+    parts[n++] = matrix(l, W_MOE_UP, layer, expert, ffn, in);
     for (int i = 0; i < n; i++)
         parts[i] = loader_rows(parts[i], f.first, f.n);
     return n;
@@ -116,7 +130,7 @@ static struct mat_part down_part(struct loader *l, int layer, int expert, enum f
     const uint32_t out = spec_expert_in(s);
     const struct mat_part p =
         fused ? loader_expert(l, W_MOE_DOWN, layer, expert, fused, out, s->moe.ffn)
-              : loader_part(l, W_MOE_DOWN, layer, expert, false, out, s->moe.ffn);
+              : matrix(l, W_MOE_DOWN, layer, expert, out, s->moe.ffn);
     return loader_cut(p, 0, out, f.first, f.n);
 }
 
@@ -274,9 +288,9 @@ static void add_shared(struct decoder *d, const struct experts *y, struct sub_st
     layer_project(d, s->layer, &(struct projection){y->shared_up, NULL, LORA_UP, up_width},
                   plain ? act : up, s->in, hidden, t);
     if (plain)
-        d->ops->act(d->dev, act, t, ffn, d->spec.act);
+        d->ops->act(d->dev, act, t, ffn, spec_act(&d->spec, s->layer));
     else
-        d->ops->act_mul(d->dev, act, up, t, ffn, d->spec.act);
+        d->ops->act_mul(d->dev, act, up, t, ffn, spec_act(&d->spec, s->layer));
     layer_project(d, s->layer, &(struct projection){y->shared_down, NULL, LORA_DOWN, hidden}, r,
                   act, ffn, t);
     if (y->shared_gate) {
@@ -322,7 +336,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .n_groups = m->moe.n_groups,
                               .top_groups = m->moe.top_groups,
                               .group_pairs = m->moe.group_pairs,
-                              .act = m->moe.clamped ? ACT_SILU_CLAMPED : m->act,
+                              .act = spec_moe_act(m, s->layer),
                               .plain = m->moe.plain,
                               .router_bias = y->router_bias,
                               .up_bias = y->up_bias,

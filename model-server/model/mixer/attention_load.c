@@ -268,7 +268,7 @@ static void load_qk_norms(struct loader *l, struct attention *a, int layer)
         a->q_norm_bias = loader_bias(l, W_Q_NORM, layer, dim);
         a->k_norm_bias = loader_bias(l, W_K_NORM, layer, dim);
     } else if (s->qk_norm == QK_NORM_PLAIN) {
-        if (s->rope[s->layers[layer].rope].kind) {
+        if (s->qk_norm_still || s->rope[s->layers[layer].rope].kind) {
             a->q_norm = loader_ones(l, dim);
             a->k_norm = loader_ones(l, dim);
         }

@@ -136,6 +136,13 @@ static void load_result(struct loader *l, struct entries *y, int layer)
                 s->n_heads, m->groups, l->d->split.world);
         return;
     }
+    if (g.n > 1 && g.columns.n > LINEAR_HEADS_COLS) {
+        l->failed = true;
+        err_set(l->e, ERR_VALIDATION,
+                "%u heads of %u elements in %u groups (`o_groups`) are too wide", s->n_heads,
+                s->head_dim, m->groups);
+        return;
+    }
     const int64_t rows = (int64_t)m->groups * m->o_rank;
     struct mat_part all =
         loader_part(l, W_O_A, layer, NO_EXPERT, false, rows, (int64_t)per * s->head_dim);
@@ -317,7 +324,10 @@ static void result(struct decoder *d, const struct entries *y, struct sub_step *
     float *x = work_take(&t->work, t->tokens, low);
     turn.back = true;
     d->ops->turn(d->dev, o, &turn);
-    d->ops->linear_heads(d->dev, x, o, t->tokens, y->o_a, y->groups);
+    if (y->groups == 1)
+        d->ops->linear(d->dev, x, o, t->tokens, y->o_a[0], NULL);
+    else
+        d->ops->linear_heads(d->dev, x, o, t->tokens, y->o_a, y->groups);
     d->ops->linear(d->dev, t->out, x, t->tokens, y->o_b, NULL);
 }
 

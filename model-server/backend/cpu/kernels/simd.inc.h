@@ -300,63 +300,73 @@ INLINE v16 v_act(v16 x, const enum act kind)
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
     case ACT_SILU_CLAMPED:
+    case ACT_SILU_CAPPED:
     case ACT_N:
+    case ACT_LIMIT:
         break;
     }
     return v_max(v_set(0.0f), x);
 }
 
-INLINE v16 v_gate(v16 x, v16 up, const enum act kind)
+INLINE v16 v_gate(v16 x, v16 up, const enum act kind, float limit)
 {
     if (!act_gated_only(kind))
         return v_mul(v_act(x, kind), up);
-    const float limit = kind == ACT_SILU_CLAMPED ? SILU_LIMIT : SWIGLU_LIMIT;
-    x = v_min(v_set(limit), x);
     up = v_max(v_set(-limit), v_min(v_set(limit), up));
+    if (kind == ACT_SILU_CAPPED)
+        return v_mul(v_min(v_set(limit), v_act(x, ACT_SILU)), up);
+    x = v_min(v_set(limit), x);
     if (kind == ACT_SILU_CLAMPED)
         return v_mul(v_act(x, ACT_SILU), up);
     v16 one = v_set(1.0f), e = v_exp(v_mul(v_set(-SWIGLU_ALPHA), x));
     return v_mul(v_div(x, v_add(one, e)), v_add(up, one));
 }
 
-INLINE void act_row(float *y, const float *x, const float *m, uint32_t n, const enum act kind)
+/* `kind` without a limit. */
+INLINE void act_row(float *y, const float *x, const float *m, uint32_t n, const enum act kind,
+                    float limit)
 {
     FOR_LANES(i, lanes, n)
     {
         v16 a = v_load_n(x + i, lanes);
-        a = m ? v_gate(a, v_load_n(m + i, lanes), kind) : v_act(a, kind);
+        a = m ? v_gate(a, v_load_n(m + i, lanes), kind, limit) : v_act(a, kind);
         v_store_n(y + i, a, lanes);
     }
 }
 
 void ISA(act)(float *y, const float *x, const float *m, uint32_t n, enum act kind)
 {
-    switch (kind) {
+    const float limit = act_limit(kind);
+    switch (act_kind(kind)) {
     case ACT_SILU:
-        act_row(y, x, m, n, ACT_SILU);
+        act_row(y, x, m, n, ACT_SILU, limit);
         break;
     case ACT_GELU:
-        act_row(y, x, m, n, ACT_GELU);
+        act_row(y, x, m, n, ACT_GELU, limit);
         break;
     case ACT_GELU_TANH:
-        act_row(y, x, m, n, ACT_GELU_TANH);
+        act_row(y, x, m, n, ACT_GELU_TANH, limit);
         break;
     case ACT_RELU:
-        act_row(y, x, m, n, ACT_RELU);
+        act_row(y, x, m, n, ACT_RELU, limit);
         break;
     case ACT_RELU2:
-        act_row(y, x, m, n, ACT_RELU2);
+        act_row(y, x, m, n, ACT_RELU2, limit);
         break;
     case ACT_SWIGLU_CLAMPED:
-        act_row(y, x, m, n, ACT_SWIGLU_CLAMPED);
+        act_row(y, x, m, n, ACT_SWIGLU_CLAMPED, limit);
         break;
     case ACT_SILU_CLAMPED:
-        act_row(y, x, m, n, ACT_SILU_CLAMPED);
+        act_row(y, x, m, n, ACT_SILU_CLAMPED, limit);
+        break;
+    case ACT_SILU_CAPPED:
+        act_row(y, x, m, n, ACT_SILU_CAPPED, limit);
         break;
     case ACT_QUICK_GELU:
-        act_row(y, x, m, n, ACT_QUICK_GELU);
+        act_row(y, x, m, n, ACT_QUICK_GELU, limit);
         break;
     case ACT_N:
+    case ACT_LIMIT:
         break;
     }
 }

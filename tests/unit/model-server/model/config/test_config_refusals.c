@@ -1,6 +1,7 @@
 /* What a config.json may not say: each is refused in one line that names the key. */
 #include "tests/unit/model-server/model/config/config_text.h"
 
+#define STEP "\"model_type\":\"step3p5\"," SIZES
 static void what_is_not_supported_is_refused_by_name(void **state)
 {
     static const struct {
@@ -15,7 +16,15 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"\"index_head_dim\":4", M3, "`index_head_dim` must be at least the rotated part"},
         {"\"index_local_blocks\":17", M3, "`index_local_blocks` must be at most"},
         {"\"index_topk_blocks\":16384", M3, "times `index_block_size` must be at most"},
-        {"\"swiglu_limit\":10", M3, "`swiglu_limit`: only 7 is supported"},
+        {"\"swiglu_limit\":0", M3, "`swiglu_limit`: 0 is not supported"},
+        {"\"swiglu_limits\":[0.1,0]", STEP, "`swiglu_limits`: 0.1 is not supported"},
+        {"\"swiglu_limits_shared\":[7]", STEP, "has fewer entries than layers"},
+        {"\"attention_other_setting\":{\"head_dim\":8}", STEP, "only other heads of q"},
+        {"\"moe_layers_enum\":\"1,a\"", STEP, "must be numbers between commas"},
+        {"\"gating\":\"per-element\"", STEP, "`gating`: only one of each head"},
+        {"\"partial_rotary_factor\":0.5,\"rope_parameters\":{\"main\":{\"partial_rotary_factor\":"
+         "0.25},\"compress\":{}}",
+         DEEPSEEK_V4, "rope `partial_rotary_factor`: 0.25 is not that of the model"},
         {"\"swiglu_alpha\":1", M3, "`swiglu_alpha`: only 1.702 is supported"},
         {"\"linear_num_key_heads\":3", DELTA, "3 key heads or groups do not divide 4 heads"},
         {"\"linear_key_head_dim\":0", DELTA, "`linear_key_head_dim` must be an integer from 1"},
@@ -40,7 +49,7 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"\"index_head_dim\":32", GLM_5, "`index_head_dim` must be at least `qk_rope_head_dim`"},
         {"\"q_lora_rank\":null", GLM_5, "`q_lora_rank` is required"},
         {"\"hc_mult\":9", HY_V4, "`hc_mult` must be an integer from 1 to 8"},
-        {"\"swiglu_limit\":0", HY_V4, "`swiglu_limit`: only 10 is supported"},
+        {"\"swiglu_limit\":0", HY_V4, "`swiglu_limit`: 0 is not supported"},
         {"\"attention_bias\":true", HY_V4, "`attention_bias`: true is not supported"},
         {"\"hidden_act\":\"gelu\"", HY_V4, "`hidden_act`"},
         {"\"layer_types\":[\"indexed_attention\",\"sliding_attention\"]", HY_V4,
@@ -59,14 +68,14 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"\"num_key_value_heads\":2", DEEPSEEK_V4, "`num_key_value_heads`: only 1 is supported"},
         {"\"scoring_func\":\"softmax\"", DEEPSEEK_V4, "`scoring_func` `softmax` is not supported"},
         {"\"n_shared_experts\":2", DEEPSEEK_V4, "`n_shared_experts`: only 1 is supported"},
-        {"\"swiglu_limit\":7", DEEPSEEK_V4, "`swiglu_limit`: only 10 is supported"},
+        {"\"swiglu_limit\":0.1", DEEPSEEK_V4, "`swiglu_limit`: 0.1 is not supported"},
         {"\"norm_topk_prob\":false", DEEPSEEK_V4, "`norm_topk_prob`: false is not supported"},
         {"\"moe_layer_freq\":2", AXK2, "`moe_layer_freq`: only 1 is supported"},
         {"\"gated_norm_rank\":0", AXK2, "`gated_norm_rank` must be an integer from 1"},
         {"\"layer_types\":[\"indexed_attention\",\"full_attention\"]", AXK2,
          "layers of type `full_attention` are not supported"},
         {"\"hc_sinkhorn_iters\":0", GLM_5_3, "`hc_sinkhorn_iters` must be an integer from 1"},
-        {"\"swiglu_limit\":7", GLM_5_3, "`swiglu_limit`: only 10 is supported"},
+        {"\"swiglu_limit\":-7", GLM_5_3, "`swiglu_limit`: -7 is not supported"},
         {"\"qk_rope_head_dim\":64", GLM_5_3, "`qk_rope_head_dim` must be an integer from 0 to 0"},
         {"\"index_kpool\":24", GLM_5_3, "`index_topk` must be a multiple of `index_kpool`"},
         {"\"index_kpool_always_select_tail\":false", GLM_5_3,
@@ -128,8 +137,8 @@ static void what_is_not_supported_is_refused_by_name(void **state)
          "9 experts per token cannot be chosen from 8"},
         {"\"query_pre_attn_scalar\":0", "\"model_type\":\"gemma2\"," SIZES,
          "`query_pre_attn_scalar` must be positive"},
-        {"\"swiglu_limit\":8", "\"model_type\":\"gpt_oss\"," SIZES,
-         "`swiglu_limit`: only 7 is supported"},
+        {"\"swiglu_limit\":-8", "\"model_type\":\"gpt_oss\"," SIZES,
+         "`swiglu_limit`: -8 is not supported"},
         {"\"swiglu_alpha\":1", "\"model_type\":\"gpt_oss\"," SIZES,
          "`swiglu_alpha`: only 1.702 is supported"},
         {"\"scoring_func\":\"softmax\"", "\"model_type\":\"minimax_m2\"," SIZES,
