@@ -7,7 +7,7 @@ import signal
 
 import pytest
 import requests
-from deep import deep
+from deep import deep, other_weights
 from serving import BIN, DEMO, Process, Service, free_port, scratch, wait_for
 
 ONCE = "Once upon a time"
@@ -177,6 +177,20 @@ def test_replicas_at_addresses_with_a_secret(model, alone, secret):
         for p in [*shards, wrong]:
             if p and p.alive():
                 p.stop(signal.SIGKILL)
+
+
+def test_other_weights_take_no_place(model, tmp_path):
+    """A stream that moved there would go on as another model's."""
+    shards = [Shard(m, free_port()) for m in (model, other_weights(model, tmp_path / "other"))]
+    ports = [s.argv[s.argv.index("--uds-path") + 1].rpartition(":")[2] for s in shards]
+    try:
+        r = Router(model, "--replica-address", ",".join(f"127.0.0.1:{p}" for p in ports), "--shard-return-timeout", 60)
+        r.wait_log("its files of weights or configuration differ")
+        assert ready(r) == 1
+        assert r.stop() == 0
+    finally:
+        for p in shards:
+            p.stop(signal.SIGKILL)
 
 
 def test_a_frozen_replica_elsewhere_is_noticed_by_the_router(model, alone):

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import threading
 import time
@@ -14,7 +15,7 @@ import time
 import pytest
 import requests
 import websockets
-from deep import deep
+from deep import deep, other_weights
 from serving import SLOW, Service, wait_for, seed_for
 
 ONCE = "Once upon a time"
@@ -194,6 +195,33 @@ def test_too_many_deaths_end_the_service(model):
         assert list(events)[-1]["error_type"] == "generation"
         assert s.p.wait(30 * SLOW) == 128 + signal.SIGKILL
         assert "Shard failed: rank 0 was killed by signal 9" in s.log.strip().splitlines()[-1]
+    finally:
+        s.stop()
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_folder_that_was_replaced_meanwhile_continues_no_stream_with_other_weights(model, tmp_path, same):
+    """Copied anew, the files are the same model; with other weights of the same shape they are another one."""
+    served = tmp_path / "served"
+    shutil.copytree(model, served)
+    s = Service(served)
+    try:
+        want = [said(e) for e in s.events(*generate(ONCE))]
+        events = s.events(*generate(ONCE))
+        got = [next(events)]
+        served.rename(tmp_path / "old")
+        if same:
+            shutil.copytree(model, served, copy_function=shutil.copyfile)  # with other times
+        else:
+            other_weights(model, served)
+        kill(s)
+        got += events
+        if same:
+            assert [said(e) for e in got] == want
+            assert s.stop() == 0
+        else:
+            assert got[-1]["error_type"] == "generation" and "another model came back" in got[-1]["error"]
+            assert s.p.wait(30 * SLOW) == 1
     finally:
         s.stop()
 

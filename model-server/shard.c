@@ -1,6 +1,7 @@
 #include "model-server/shard.h"
 #include "common/hub/cache.h"
 #include "common/log/log.h"
+#include "common/model_identity.h"
 #include "common/startup.h"
 #include <sched.h>
 #include <stdio.h>
@@ -252,6 +253,19 @@ static int check_memory(const struct shard *s, const struct serve_config *c, str
     return *p.why ? err_set(e, ERR_VALIDATION, "%s", p.why) : 0;
 }
 
+/* After loading, when the files are in the page cache. A checkpoint that cannot be read again
+ * stays unknown. */
+static int identify(struct shard *s)
+{
+    struct model_identity id;
+    struct err unknown = ERR_INIT;
+    if (model_identity(s->dir, "", &id, &unknown) == 0)
+        memcpy(&s->checkpoint, id.content, sizeof(s->checkpoint));
+    else
+        LOG(LOG_WARN, "the checkpoint has no identity", LOGS("error", unknown.msg));
+    return 0;
+}
+
 int shard_load(struct shard *s, const struct serve_config *c,
                void (*lost)(void *arg, bool left, const char *why), void *arg, struct err *e)
 {
@@ -278,7 +292,7 @@ int shard_load(struct shard *s, const struct serve_config *c,
         return open_model(s, c, e);
     }
     return check_memory(s, c, e) || join(s, c, lost, arg, e) || open_model(s, c, e) ||
-                   open_below(s, c, e)
+                   open_below(s, c, e) || identify(s)
                ? -1
                : 0;
 }

@@ -31,6 +31,7 @@ struct shard { /* zero-initialise */
     struct tokenizer *tok;
     struct engine *engine;
     struct kv_below below;
+    uint64_t checkpoint;     /* hash of its files; 0: unknown */
     _Atomic int64_t busy_ns; /* for the watchdog: start of the engine thread's current work */
 };
 

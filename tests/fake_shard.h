@@ -147,6 +147,7 @@ static inline const ProtobufCMessage *fake_info(void *ctx, const ProtobufCMessag
     r->dtype = rpc_mem_strdup(call->mem, "float32", 7);
     r->device_type = rpc_mem_strdup(call->mem, "cpu", 3);
     r->block_size = f->block_size;
+    r->checkpoint_hash = f->checkpoint_hash;
     r->support_chunking = !f->no_chunking;
     r->use_prefix_caching = !f->no_prefix_caching;
     r->takes_input_ids = !f->text_only;

@@ -49,6 +49,7 @@ struct fake_shard {
     /* set before fake_start() */
     char path[100];
     const char *urls[8];
+    uint64_t checkpoint_hash; /* 0: not said */
     uint32_t rank, world, block_size, n_blocks;
     bool no_chunking, no_prefix_caching, no_copies, no_edits, no_chunks, text_only;
     bool takes_images;      /* reported by Info; images themselves are ignored */

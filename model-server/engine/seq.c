@@ -187,7 +187,8 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
     uint32_t total = spec->n_prompt - spec->n_generated + new_tokens(spec);
     assert(spec->n_prompt > 0);
     assert(total >= spec->n_prompt); /* check_tokens() */
-    s->ids = malloc(total * sizeof(*s->ids));
+    /* zero: a step that is run ahead reads a place before its id is known, and ignores it */
+    s->ids = calloc(total, sizeof(*s->ids));
     if (!s->ids)
         return err_nomem(e);
     memcpy(s->ids, spec->prompt, spec->n_prompt * sizeof(*s->ids));

@@ -100,6 +100,7 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->family = (char *)(uintptr_t)s->o.model->type;
     r->parameters = s->o.model->parameters;
     r->weight_bytes = s->o.model->weight_bytes;
+    r->checkpoint_hash = s->o.checkpoint;
     r->device_type = (char *)s->o.device_type;
     r->support_chunking = true;
     r->use_prefix_caching = !s->o.model->by_length;

@@ -24,6 +24,7 @@ struct service_options {
     char *const *addresses;
     uint32_t rank, world, block_size, speculate;
     const char *device_type; /* "cpu", "cuda" */
+    uint64_t checkpoint;     /* hash of its files; 0: unknown */
     bool prefill_logprobs;   /* honour Request.prefill_logprobs */
     struct watermark watermark;
     const struct vision *vision;   /* image processing; NULL: no images */

@@ -392,6 +392,7 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
                                .max_batch_total_tokens = m->max_batch_total_tokens,
                                .vocab_size = m->vocab_size,
                                .vocab_hash = m->vocab_hash,
+                               .checkpoint_hash = m->checkpoint_hash,
                                .block_size = m->block_size,
                                .n_shards = shards_count(i->shards),
                                .takes_input_ids = m->takes_input_ids,

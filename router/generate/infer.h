@@ -51,7 +51,8 @@ struct infer_limits { /* the result of warm-up */
     uint32_t n_labels;
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
     uint32_t vocab_size, block_size, n_shards;
-    uint64_t vocab_hash; /* 0: unknown */
+    uint64_t vocab_hash;      /* 0: unknown */
+    uint64_t checkpoint_hash; /* of the shards' files; 0: unknown */
     bool takes_input_ids;
     bool takes_bias;      /* also min_new_tokens and stop_token_ids */
     bool takes_reasoning; /* constraint_reasoning */

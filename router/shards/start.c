@@ -1,4 +1,5 @@
 #include "router/shards/start.h"
+#include "common/hash.h"
 #include "common/log/log.h"
 #include "common/params.h"
 #include "common/rpc/pack.h"
@@ -70,11 +71,12 @@ static int read_task(struct shard_model *m, const Generate__V3__InfoResponse *r,
     return m->wants_labels ? read_labels(m, r, e) : 0;
 }
 
-/* Adds up what the shards hold. A shard that does not say makes the sum unknown. */
+/* Adds up what the shards hold, and hashes where they have it from. A shard that does not say makes
+ * the sum, or the hash, unknown. */
 static int add_sizes(struct fan *f, struct shard_model *m, struct rpc_mem *mem, struct err *e)
 {
-    bool all = true;
-    m->parameters = m->weight_bytes = 0;
+    bool all = true, named = true;
+    m->parameters = m->weight_bytes = m->checkpoint_hash = 0;
     for (uint32_t i = 0; i < f->n; i++) {
         const Generate__V3__InfoResponse *r = (const void *)fan_reply(f, i, mem, e);
         if (!r)
@@ -82,7 +84,11 @@ static int add_sizes(struct fan *f, struct shard_model *m, struct rpc_mem *mem, 
         all = all && r->weight_bytes > 0;
         m->parameters += r->parameters;
         m->weight_bytes += r->weight_bytes;
+        named = named && r->checkpoint_hash > 0;
+        m->checkpoint_hash = hash_mix(m->checkpoint_hash ^ r->checkpoint_hash);
     }
+    if (!named)
+        m->checkpoint_hash = 0;
     if (!all)
         m->parameters = m->weight_bytes = 0;
     return 0;
@@ -417,13 +423,14 @@ const char *shard_model_unfit(const struct shard_model *was, const struct shard_
     const bool same =
         m->task == was->task && m->embed_width == was->embed_width &&
         m->hidden_size == was->hidden_size && m->vocab_hash == was->vocab_hash &&
-        m->vocab_size == was->vocab_size && m->block_size == was->block_size &&
-        m->takes_edits == was->takes_edits && m->takes_chunks == was->takes_chunks &&
-        m->takes_bias == was->takes_bias && m->takes_reasoning == was->takes_reasoning &&
-        m->takes_grammars == was->takes_grammars && m->takes_images == was->takes_images &&
-        m->has_encoder == was->has_encoder && m->decoder_start == was->decoder_start &&
-        m->sampling_fields == was->sampling_fields && m->copies_kv == was->copies_kv &&
-        m->prefix_caching == was->prefix_caching && m->speculate == was->speculate &&
+        m->checkpoint_hash == was->checkpoint_hash && m->vocab_size == was->vocab_size &&
+        m->block_size == was->block_size && m->takes_edits == was->takes_edits &&
+        m->takes_chunks == was->takes_chunks && m->takes_bias == was->takes_bias &&
+        m->takes_reasoning == was->takes_reasoning && m->takes_grammars == was->takes_grammars &&
+        m->takes_images == was->takes_images && m->has_encoder == was->has_encoder &&
+        m->decoder_start == was->decoder_start && m->sampling_fields == was->sampling_fields &&
+        m->copies_kv == was->copies_kv && m->prefix_caching == was->prefix_caching &&
+        m->speculate == was->speculate &&
         m->state_cells_per_request == was->state_cells_per_request &&
         m->window_tokens == was->window_tokens && !strcmp(m->dtype, was->dtype) &&
         !strcmp(m->quantize, was->quantize) && !strcmp(m->activations, was->activations) &&

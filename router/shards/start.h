@@ -19,6 +19,7 @@ struct shard_model {
     uint32_t speculate, block_size, vocab_size, max_positions; /* max_positions 0: unbounded */
     uint64_t sampling_fields;                                  /* bits of param_bit() */
     uint64_t vocab_hash;                                       /* 0: unknown */
+    uint64_t checkpoint_hash; /* of the files of all shards; 0: unknown */
     char dtype[32], device[32], quantize[32], activations[16], matrices[256], family[64];
     uint64_t parameters, weight_bytes; /* of all shards; 0: unknown */
     enum model_task task;              /* what it is served for. Unless TASK_GENERATE: */

@@ -1,6 +1,6 @@
 /* Arcee AFM, and the text model of Cosmos 3 Edge: Llama whose MLP has no gate and the square of
  * ReLU. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 

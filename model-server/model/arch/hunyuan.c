@@ -1,6 +1,6 @@
 /* Hunyuan (Tencent; arXiv 2411.02265), dense and with experts: Llama whose q and k are normalised
  * behind the rotation; and the text model of HunyuanOCR and HunyuanVL. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
 #include <string.h>

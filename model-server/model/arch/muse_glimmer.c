@@ -1,7 +1,7 @@
 /* Muse Glimmer (Meta), the text model: Gemma 2's norms around the branches, a norm of the embedding
  * and of each head of q and k without weights, windows on three of four layers, which alone rotate,
  * a gate of attention's result, and logits that are scaled and capped. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 /* Every fourth layer, counted from the last one, has no window. */

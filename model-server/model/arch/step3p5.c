@@ -2,7 +2,7 @@
  * with a gate for each head, windows on most layers, which have more heads and a rotation of their
  * own, norms around 1, experts that sigmoid scores and a bias choose; the last layers cap what
  * gates and ups are. */
-#include "common/json.h"
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <stdlib.h>
 #include <string.h>

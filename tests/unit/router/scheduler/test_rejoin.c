@@ -194,6 +194,14 @@ static void patience_ends(void **state)
     lost_for_good(&patient, &other, "another model came back");
 }
 
+/* Everything else that they say is equal: other weights of one architecture. */
+static void other_files_are_another_model(void **state)
+{
+    static const struct fake_shard named = {.step_ms = 5, .checkpoint_hash = 7};
+    (void)state;
+    lost_for_good(&patient, &named, "another model came back");
+}
+
 static void stop_does_not_wait_for_them(void **state)
 {
     static const struct fake_shard like = {.step_ms = 5};
@@ -222,6 +230,7 @@ int main(void)
         cmocka_unit_test(clients_come_and_go_meanwhile),
         cmocka_unit_test(while_nobody_is_served),
         cmocka_unit_test(patience_ends),
+        cmocka_unit_test(other_files_are_another_model),
         cmocka_unit_test(stop_does_not_wait_for_them),
     };
     if (!mkdtemp(dir))
