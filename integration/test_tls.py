@@ -119,6 +119,25 @@ def test_versions(s, version):
     raw.close()
 
 
+@pytest.mark.parametrize("offered", ["h2 http/1.1", "http/1.0", "h2", "acme-tls/1"])
+@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+def test_protocols(s, version, offered):
+    """RFC 7301: HTTP/1 is chosen of what a client offers; where it is not offered, no connection."""
+    context = s.context()
+    context.maximum_version = ssl.TLSVersion[version]
+    context.set_alpn_protocols(offered.split())
+    raw = socket.create_connection(("127.0.0.1", s.port), timeout=20 * SLOW)
+    if "http/1" in offered:
+        with context.wrap_socket(raw, server_hostname="127.0.0.1") as c:
+            assert c.selected_alpn_protocol() == offered.split()[-1]
+            c.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert c.recv(65536).startswith(b"HTTP/1.1 200 ")
+        return
+    with pytest.raises(ssl.SSLError):  # libmicrohttpd closes without an alert
+        context.wrap_socket(raw, server_hostname="127.0.0.1")
+    raw.close()
+
+
 def test_an_sdk(s):
     import httpx
     import openai

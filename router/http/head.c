@@ -54,13 +54,19 @@ static enum MHD_Result look_at_line(void *cls, enum MHD_ValueKind kind, const ch
     return MHD_YES;
 }
 
+/* RFC 9110, 2.5: a higher minor version is read as HTTP/1.1. libmicrohttpd refuses other major
+ * versions. */
+static bool is_version(const char *s)
+{
+    return !strncmp(s, "HTTP/1.", 7) && s[7] >= '0' && s[7] <= '9' && !s[8];
+}
+
 /* METHOD SP TARGET SP VERSION CRLF, with single blanks. */
 static bool plain_first_line(const char *method, const char *target, const char *target_end,
                              const char *version)
 {
     return is_token(method) && target == method + strlen(method) + 1 && version == target_end + 1 &&
-           (!strcmp(version, "HTTP/1.1") || !strcmp(version, "HTTP/1.0")) &&
-           was_line_end(version + strlen(version));
+           is_version(version) && was_line_end(version + strlen(version));
 }
 
 /* Checks the empty line, and the end as libmicrohttpd sees it. NULs that look like a line end, or

@@ -185,9 +185,21 @@ static void take_over(struct tls *t)
     t->all = c;
 }
 
+/* RFC 7301: the handshake fails for a client that offers protocols, but none of these. Without a
+ * list it would use one of its own. curl --http1.0 offers http/1.0 alone. */
+static bool offer_http1(gnutls_session_t session)
+{
+    static const gnutls_datum_t names[] = {{(unsigned char *)"http/1.1", 8},
+                                           {(unsigned char *)"http/1.0", 8}};
+    return gnutls_alpn_set_protocols(session, names, 2,
+                                     GNUTLS_ALPN_MANDATORY | GNUTLS_ALPN_SERVER_PRECEDENCE) >= 0;
+}
+
 struct tls_cert *tls_take(struct tls *t, gnutls_session_t session)
 {
     take_over(t);
+    if (!offer_http1(session))
+        LOG(LOG_WARN, "Out of memory: a connection is opened without ALPN");
     if (gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, t->all->cred) < 0)
         return NULL; /* it keeps the first certificate */
     t->all->n_users++;

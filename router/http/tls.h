@@ -21,8 +21,8 @@ void tls_free(struct tls *t); /* NULL is allowed */
 /* Reloads the files; on failure the previous certificate stays. Any thread, one at a time. */
 int tls_reload(struct tls *t, struct err *e);
 
-/* Loop thread: assigns the newest certificate to a session that begins. Release it with tls_drop()
- * when the connection ends. */
+/* Loop thread: assigns the newest certificate to a session that begins, and the protocols HTTP/1.1
+ * and 1.0 (ALPN, RFC 7301). Release it with tls_drop() when the connection ends. */
 struct tls_cert *tls_take(struct tls *t, gnutls_session_t session);
 void tls_drop(struct tls_cert *c); /* NULL is allowed */
 /* The files as first loaded, for libmicrohttpd's own check. */
