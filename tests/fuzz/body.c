@@ -6,14 +6,14 @@
 // fuzz-sources: router/api/openai/completions_request.c router/api/anthropic/request.c
 // fuzz-sources: router/api/anthropic/convert.c common/constraint/*.c router/api/responses/request.c
 // fuzz-sources: router/api/responses/convert.c router/api/responses/echo.c
-// fuzz-sources: router/api/responses/stored_read.c router/api/responses/tools.c
-// fuzz-sources: common/json/json.c common/json/reader.c common/err.c
-// fuzz-sources: common/utf8.c common/buf.c common/arena.c common/log*.c common/template/*.c
-// fuzz-sources: common/tokenizer/unicode.c router/generate/constrain.c common/json/exact.c
-// fuzz-sources: common/tokenizer/regex.c common/tokenizer/regex_translate.c common/model_file.c
-// fuzz-sources: common/gguf/*.c common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
-// fuzz-sources: common/tokenizer/scored.c
-// fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
+// fuzz-sources: router/api/responses/stored_read.c router/api/responses/tools.c common/json/json.c
+// fuzz-sources: common/json/reader.c common/err.c common/utf8.c common/buf.c common/arena.c
+// fuzz-sources: common/log/log.c common/log/sink.c common/template/*.c common/tokenizer/unicode.c
+// fuzz-sources: router/generate/constrain.c common/json/exact.c common/tokenizer/regex.c
+// fuzz-sources: common/tokenizer/regex_translate.c common/model_file.c common/gguf/*.c
+// fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
+// fuzz-sources: common/tokenizer/sentencepiece.c
 #include "common/peer_address.h"
 #include "router/api/anthropic/messages.h"
 #include "router/api/openai/chat_completion.h"

@@ -1,6 +1,6 @@
 // fuzz-sources: model-server/offload/record.c model-server/offload/tier.c
-// fuzz-sources: model-server/offload/folder.c common/err.c common/log*.c common/buf.c
-// fuzz-sources: common/utf8.c common/arena.c common/json/json.c common/json/exact.c
+// fuzz-sources: model-server/offload/folder.c common/err.c common/log/log.c common/log/sink.c
+// fuzz-sources: common/buf.c common/utf8.c common/arena.c common/json/json.c common/json/exact.c
 // fuzz-sources: common/json/reader.c
 #include "common/clock.h"
 #include "model-server/offload/tier.h"

@@ -1,13 +1,12 @@
 // fuzz-sources: model-server/model/checkpoint/tensor_file.c
-// model-server/model/checkpoint/torch_zip.c fuzz-sources:
-// model-server/model/checkpoint/torch_pickle.c fuzz-sources: model-server/model/lora/lora.c
-// model-server/model/lora/lora_recur.c fuzz-sources: model-server/model/checkpoint/safetensors.c
-// fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c model-server/model/config*.c
+// fuzz-sources: model-server/model/checkpoint/torch_zip.c
+// fuzz-sources: model-server/model/checkpoint/torch_pickle.c model-server/model/lora/lora.c
+// fuzz-sources: model-server/model/lora/lora_recur.c model-server/model/checkpoint/safetensors.c
+// fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c model-server/model/config/*.c
 // fuzz-sources: model-server/model/rope.c model-server/model/split.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c common/err.c common/utf8.c
 // fuzz-sources: common/buf.c common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
-// fuzz-sources: common/tokenizer/vocab.c common/file_map.c
-// fuzz-sources: common/tokenizer/scored.c
+// fuzz-sources: common/tokenizer/vocab.c common/file_map.c common/tokenizer/scored.c
 // fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
 #include "model-server/model/lora/lora.h"
 #include <math.h>

@@ -1,9 +1,9 @@
 // fuzz-sources: model-server/model/checkpoint/tensor_file.c
-// model-server/model/checkpoint/torch_zip.c fuzz-sources:
-// model-server/model/checkpoint/torch_pickle.c fuzz-sources:
-// model-server/model/checkpoint/safetensors.c common/json/json.c common/json/reader.c
-// common/arena.c fuzz-sources: common/buf.c common/json/exact.c common/err.c common/utf8.c
-// common/file_map.c
+// fuzz-sources: model-server/model/checkpoint/torch_zip.c
+// fuzz-sources: model-server/model/checkpoint/torch_pickle.c
+// fuzz-sources: model-server/model/checkpoint/safetensors.c common/json/json.c common/json/reader.c
+// fuzz-sources: common/arena.c common/buf.c common/json/exact.c common/err.c common/utf8.c
+// fuzz-sources: common/file_map.c
 #include "tests/fuzz/tensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -1,12 +1,9 @@
-// fuzz-sources: common/json/exact.c
-// fuzz-sources: common/arena.c
-// fuzz-sources: common/json/reader.c
+// fuzz-sources: common/json/exact.c common/arena.c common/json/reader.c
 // The files of sentence-transformers, one of them of foreign bytes.
 
 // fuzz-sources: common/sentence.c common/buf.c common/err.c common/json/json.c common/utf8.c
 // fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
-// fuzz-sources: common/tokenizer/vocab.c common/file_map.c
-// fuzz-sources: common/tokenizer/scored.c
+// fuzz-sources: common/tokenizer/vocab.c common/file_map.c common/tokenizer/scored.c
 // fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
 #include "common/sentence.h"
 #include <stdio.h>

@@ -2,15 +2,15 @@
 // Bodies of the routes of embedders and rerankers: what they make of foreign bytes, and their
 // answers.
 
-// fuzz-sources: router/body/body.c router/body/body_ask.c router/body/body_strict.c
-// fuzz-sources: router/http/errors.c router/call/embed_body.c router/call/embed_numbers.c
+// fuzz-sources: router/body/body.c router/body/body_ask.c router/http/errors.c
+// fuzz-sources: router/call/embed_body.c router/call/embed_numbers.c
 // fuzz-sources: router/api/openai/route_embeddings.c router/api/openai/route_score.c
 // fuzz-sources: router/api/tei/*.c router/api/cohere/rerank.c router/api/cohere/route_rerank*.c
 // fuzz-sources: common/arena.c common/buf.c common/err.c common/json/json.c common/json/exact.c
-// fuzz-sources: common/json_scan.c common/utf8.c common/sentence.c common/model_file.c
-// fuzz-sources: common/gguf/*.c common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
-// fuzz-sources: common/tokenizer/scored.c
-// fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
+// fuzz-sources: common/utf8.c common/sentence.c common/model_file.c common/gguf/*.c
+// fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
+// fuzz-sources: common/tokenizer/sentencepiece.c
 #include "common/json/json.h"
 #include "router/call/embed_body.h"
 #include <stdlib.h>
