@@ -176,7 +176,7 @@ define registry
 	@cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
 endef
 # A plugin and a program that read other headers refuse each other.
-SEAM      := $(addprefix model-server/backend/,backend.h draw.h entries.h format.h matrix.h plugin.h recur.h selection.h streams.h)
+SEAM      := $(addprefix model-server/backend/,act.h backend.h draw.h entries.h format.h matrix.h plugin.h recur.h selection.h streams.h)
 $(B)/gen/backend_abi.h: $(SEAM)
 	@mkdir -p $(@D)
 	$(Q)cat $(SEAM) | cksum | awk '{print "#define BACKEND_ABI " $$1 "u"}' > $@

@@ -1,7 +1,9 @@
 #include "common/model_identity.h"
 #include "common/file_map.h"
+#include "common/gguf/set.h"
 #include <dirent.h>
 #include <gnutls/crypto.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,19 +14,41 @@
  * of every two megabytes. No matrix of a large model is smaller than that. */
 enum { PAGE = 4096, BEGINNING = 1 << 20, STEP = 2 << 20 };
 
-/* Files that affect the model's output. */
+static bool begins(const char *name, const char *with)
+{
+    return strncmp(name, with, strlen(with)) == 0;
+}
+
+static bool ends(const char *name, const char *with)
+{
+    const size_t n = strlen(name), k = strlen(with);
+    return n >= k && strcmp(name + n - k, with) == 0;
+}
+
+/* Files that affect the model's output. What a trainer leaves beside them does not. */
 static int matters(const struct dirent *d)
 {
-    static const char *const ends[] = {".safetensors", ".gguf",       ".bin", ".pt",
-                                       ".pth",         "config.json", NULL};
-    const size_t n = strlen(d->d_name);
-    for (int i = 0; ends[i]; i++) {
-        const size_t k = strlen(ends[i]);
-        if (n >= k && strcmp(d->d_name + n - k, ends[i]) == 0)
-            return strcmp(d->d_name, "generation_config.json") != 0 &&
-                   strcmp(d->d_name, "tokenizer_config.json") != 0;
-    }
-    return 0;
+    static const char *const kinds[] = {".safetensors", ".gguf",       ".bin", ".pt",
+                                        ".pth",         "config.json", NULL};
+    static const char *const others[] = {"generation_config.json",
+                                         "tokenizer_config.json",
+                                         "training_args.bin",
+                                         "optimizer",
+                                         "scheduler.",
+                                         "rng_state",
+                                         NULL};
+    bool known = false;
+    for (int i = 0; kinds[i]; i++)
+        known = known || ends(d->d_name, kinds[i]);
+    for (int i = 0; others[i]; i++)
+        known = known && !begins(d->d_name, others[i]);
+    return known;
+}
+
+/* The same weights in another format, which are not read beside model*.safetensors. */
+static bool is_copy(const char *name)
+{
+    return begins(name, "pytorch_model") || begins(name, "consolidated");
 }
 
 struct digests {
@@ -66,9 +90,12 @@ static int add_folder(struct digests *d, const char *dir, struct err *e)
     struct dirent **v = NULL;
     const int n = scandir(dir, &v, matters, alphasort);
     int rc = n < 0 ? err_set(e, ERR_SYSTEM, "cannot list %s", dir) : 0;
+    bool copied = false;
+    for (int i = 0; i < n; i++)
+        copied |= begins(v[i]->d_name, "model") && ends(v[i]->d_name, ".safetensors");
     for (int i = 0; i < n; i++) {
         char *path = NULL;
-        if (rc == 0)
+        if (rc == 0 && !(copied && is_copy(v[i]->d_name)))
             rc = asprintf(&path, "%s/%s", dir, v[i]->d_name) < 0
                      ? err_nomem(e)
                      : add_file(d, path, v[i]->d_name, e);
@@ -76,6 +103,18 @@ static int add_folder(struct digests *d, const char *dir, struct err *e)
         free(v[i]);
     }
     free(v);
+    return rc;
+}
+
+/* Of a split model all parts. Their names do not count. */
+static int add_gguf(struct digests *d, const char *path, struct err *e)
+{
+    char part[PATH_MAX];
+    int rc = 0;
+    if (!gguf_part_name(path, 1, part, sizeof(part)))
+        return add_file(d, path, "", e);
+    for (uint32_t i = 1; rc == 0 && gguf_part_name(path, i, part, sizeof(part)); i++)
+        rc = add_file(d, part, "", e);
     return rc;
 }
 
@@ -91,9 +130,7 @@ int model_identity(const char *model, const char *words, struct model_identity *
     }
     gnutls_hash(d.content, words, strlen(words));
     const bool file = stat(model, &st) == 0 && S_ISREG(st.st_mode);
-    const char *slash = strrchr(model, '/');
-    const int rc =
-        file ? add_file(&d, model, slash ? slash + 1 : model, e) : add_folder(&d, model, e);
+    const int rc = file ? add_gguf(&d, model, e) : add_folder(&d, model, e);
     gnutls_hash_deinit(d.content, out->content);
     gnutls_hash_deinit(d.times, out->times);
     return rc;

@@ -11,8 +11,9 @@ struct model_identity {
     uint8_t content[IDENTITY_BYTES]; /* equal on machines with the same checkpoint */
     uint8_t times[IDENTITY_BYTES];   /* modification times of this machine's files */
 };
-/* Identifies `model`, a folder or a GGUF file. The content digest covers `words` (added by the
- * caller), the names and lengths of the files, the first megabyte of each and one page of every two
- * megabytes after that. */
+/* Identifies `model`, a folder or a GGUF file (any part of a split one). The content digest covers
+ * `words` (added by the caller), the lengths of the files, their names in a folder, the first
+ * megabyte of each and one page of every two megabytes after that. Beside model*.safetensors the
+ * same weights in other formats do not count; nor does what a trainer stores. */
 int model_identity(const char *model, const char *words, struct model_identity *out, struct err *e);
 #endif

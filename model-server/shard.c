@@ -253,8 +253,8 @@ static int check_memory(const struct shard *s, const struct serve_config *c, str
     return *p.why ? err_set(e, ERR_VALIDATION, "%s", p.why) : 0;
 }
 
-/* After loading, when the files are in the page cache. A checkpoint that cannot be read again
- * stays unknown. */
+/* After loading, when most of the files is in the page cache. A checkpoint that cannot be read
+ * again stays unknown. */
 static int identify(struct shard *s)
 {
     struct model_identity id;

@@ -22,13 +22,14 @@ static inline float act_limit(enum act a)
         return u.limit;
     return act_kind(a) == ACT_SWIGLU_CLAMPED ? 7.0f : 10.0f;
 }
-/* `limit` must be positive, and act_limit_fits(): its last eight bits are 0. */
+/* Can a value hold the limit? It is positive, and the last eight bits of it are 0. */
 static inline bool act_limit_fits(float limit)
 {
     union act_bits u;
     u.limit = limit;
     return limit > 0 && !(u.bits & ~(uint32_t)ACT_LIMIT);
 }
+/* `kind` without a limit, with one that act_limit_fits(). */
 static inline enum act act_limited(enum act kind, float limit)
 {
     union act_bits u;

@@ -183,8 +183,8 @@ struct rope_kv {
     const float *q_norm_bias, *k_norm_bias;
 };
 
-enum { LINEAR_HEADS_COLS = 13312 };
-enum { SQUARES = 4 }; /* elements of a row of row_squares() and of row_moments() */
+enum { LINEAR_HEADS_COLS = 13312 }; /* of linear_heads(): the CPU packs rows of x in scratch */
+enum { SQUARES = 4 };               /* elements of a row of row_squares() and of row_moments() */
 
 /* Latent attention (DeepSeek-V2, arXiv 2405.04434): all heads share one key of rank + rot_dim
  * numbers. Its first `rank` numbers are also the value. Rotation as in struct rope_kv. */

@@ -71,8 +71,8 @@ static int read_task(struct shard_model *m, const Generate__V3__InfoResponse *r,
     return m->wants_labels ? read_labels(m, r, e) : 0;
 }
 
-/* Adds up what the shards hold, and hashes where they have it from. A shard that does not say makes
- * the sum, or the hash, unknown. */
+/* Adds up what the shards hold, and mixes the hashes of their files. A shard that does not say
+ * makes the sum, or the hash, unknown. */
 static int add_sizes(struct fan *f, struct shard_model *m, struct rpc_mem *mem, struct err *e)
 {
     bool all = true, named = true;
@@ -418,19 +418,21 @@ int shards_warmup(struct shards *s, struct shard_model *m, struct err *e)
     return rc;
 }
 
+static bool other_files(uint64_t a, uint64_t b) { return a && b && a != b; }
+
 const char *shard_model_unfit(const struct shard_model *was, const struct shard_model *m)
 {
     const bool same =
         m->task == was->task && m->embed_width == was->embed_width &&
         m->hidden_size == was->hidden_size && m->vocab_hash == was->vocab_hash &&
-        m->checkpoint_hash == was->checkpoint_hash && m->vocab_size == was->vocab_size &&
-        m->block_size == was->block_size && m->takes_edits == was->takes_edits &&
-        m->takes_chunks == was->takes_chunks && m->takes_bias == was->takes_bias &&
-        m->takes_reasoning == was->takes_reasoning && m->takes_grammars == was->takes_grammars &&
-        m->takes_images == was->takes_images && m->has_encoder == was->has_encoder &&
-        m->decoder_start == was->decoder_start && m->sampling_fields == was->sampling_fields &&
-        m->copies_kv == was->copies_kv && m->prefix_caching == was->prefix_caching &&
-        m->speculate == was->speculate &&
+        !other_files(m->checkpoint_hash, was->checkpoint_hash) &&
+        m->vocab_size == was->vocab_size && m->block_size == was->block_size &&
+        m->takes_edits == was->takes_edits && m->takes_chunks == was->takes_chunks &&
+        m->takes_bias == was->takes_bias && m->takes_reasoning == was->takes_reasoning &&
+        m->takes_grammars == was->takes_grammars && m->takes_images == was->takes_images &&
+        m->has_encoder == was->has_encoder && m->decoder_start == was->decoder_start &&
+        m->sampling_fields == was->sampling_fields && m->copies_kv == was->copies_kv &&
+        m->prefix_caching == was->prefix_caching && m->speculate == was->speculate &&
         m->state_cells_per_request == was->state_cells_per_request &&
         m->window_tokens == was->window_tokens && !strcmp(m->dtype, was->dtype) &&
         !strcmp(m->quantize, was->quantize) && !strcmp(m->activations, was->activations) &&

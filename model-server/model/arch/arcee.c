@@ -23,11 +23,11 @@ const struct arch arch_arcee = {
     .types = (const char *const[]){"arcee", "cosmos3_edge_text", NULL},
     .prefix = "model.",
     .names =
-        {NAMES_LLAMA_OUTER, [W_Q] = ATTENTION "q_proj|" ATTENTION "to_q",
-         [W_K] = ATTENTION "k_proj|" ATTENTION "to_k", [W_V] = ATTENTION "v_proj|" ATTENTION "to_v",
-         [W_O] = ATTENTION "o_proj|" ATTENTION "to_out",
+        {NAMES_LLAMA_OUTER, [W_Q] = ATTENTION "to_q|" ATTENTION "q_proj",
+         [W_K] = ATTENTION "to_k|" ATTENTION "k_proj", [W_V] = ATTENTION "to_v|" ATTENTION "v_proj",
+         [W_O] = ATTENTION "to_out|" ATTENTION "o_proj",
          [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
-         [W_UP] = "model.layers.*.mlp.up_proj|model.layers.*.mlp.fc1",
-         [W_DOWN] = "model.layers.*.mlp.down_proj|model.layers.*.mlp.fc2"},
+         [W_UP] = "model.layers.*.mlp.fc1|model.layers.*.mlp.up_proj",
+         [W_DOWN] = "model.layers.*.mlp.fc2|model.layers.*.mlp.down_proj"},
     .configure = configure,
 };

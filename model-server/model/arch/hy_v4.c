@@ -8,9 +8,12 @@ static void attention(struct config *c, struct decoder_spec *s)
 {
     const cJSON *type = config_layer_list(c, s, "layer_types");
     const double m_all = config_rope_mscale(c);
-    config_latent(c, s, 1536, 256);
-    /* the model with vision turns neighbouring elements */
+    /* the model with vision turns neighbouring elements, and its latent norms have the file's eps
+     */
     const bool sees = strcmp(json_str(c->root, "model_type", ""), "hy_v4_vl_text") == 0;
+    config_latent(c, s, sees ? 2048 : 1536, 256);
+    if (sees)
+        s->mla.eps = s->norm.eps;
     s->rope[0].interleaved = sees;
     config_rope(c, s, 10000);
     for (uint32_t i = 0; i < s->n_layers; i++, type = type ? type->next : NULL) {
@@ -22,8 +25,9 @@ static void attention(struct config *c, struct decoder_spec *s)
     }
     s->sinks = SINKS_ALL;
     s->attn_gate = ATTN_GATE_APART;
-    config_indexer(c, s,
-                   &(struct index_defaults){.heads = 16, .every = 4, .eps = (double)s->norm.eps});
+    config_indexer(
+        c, s,
+        &(struct index_defaults){.heads = sees ? 32 : 16, .every = 4, .eps = (double)s->norm.eps});
     s->mla.index.interleaved = sees;
     s->mla.index.rope_last = true;
 }

@@ -20,10 +20,10 @@ const struct arch arch_qwen3 = {
     .types = (const char *const[]){"qwen3", "qwen3_vl_text", NULL},
     .prefix = "model.",
     .names =
-        {NAMES_LLAMA_OUTER, NAMES_LLAMA_MLP, [W_Q] = ATTENTION "q_proj|" ATTENTION "to_q",
-         [W_K] = ATTENTION "k_proj|" ATTENTION "to_k", [W_V] = ATTENTION "v_proj|" ATTENTION "to_v",
-         [W_O] = ATTENTION "o_proj|" ATTENTION "to_out",
-         [W_Q_NORM] = ATTENTION "q_norm|" ATTENTION "norm_q",
-         [W_K_NORM] = ATTENTION "k_norm|" ATTENTION "norm_k"},
+        {NAMES_LLAMA_OUTER, NAMES_LLAMA_MLP, [W_Q] = ATTENTION "to_q|" ATTENTION "q_proj",
+         [W_K] = ATTENTION "to_k|" ATTENTION "k_proj", [W_V] = ATTENTION "to_v|" ATTENTION "v_proj",
+         [W_O] = ATTENTION "to_out|" ATTENTION "o_proj",
+         [W_Q_NORM] = ATTENTION "norm_q|" ATTENTION "q_norm",
+         [W_K_NORM] = ATTENTION "norm_k|" ATTENTION "k_norm"},
     .configure = configure,
 };

@@ -82,6 +82,56 @@ static void what_changes_bits_is_another_model(void **state)
     assert_false(same(a.identity, words.identity));
 }
 
+static struct model_identity identity_of(const char *path)
+{
+    struct err e = ERR_INIT;
+    struct model_identity id;
+    assert_int_equal(model_identity(path, "w", &id, &e), 0);
+    return id;
+}
+
+static bool same_content(const char *path, const struct model_identity *as)
+{
+    const struct model_identity id = identity_of(path);
+    return memcmp(id.content, as->content, sizeof(id.content)) == 0;
+}
+
+static void what_is_not_read_does_not_count(void **state)
+{
+    static const char *const others[] = {"pytorch_model.bin", "training_args.bin", "optimizer.pt",
+                                         "consolidated.safetensors", "generation_config.json"};
+    char dir[120];
+    (void)state;
+    layout_of("beside", SIZE_MAX, 1000, "w");
+    snprintf(dir, sizeof(dir), "%s/beside", root);
+    const struct model_identity before = identity_of(dir);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        write_file(dir, others[i], 100, SIZE_MAX);
+    assert_true(same_content(dir, &before));
+    write_file(dir, "preprocessor_config.json", 100, SIZE_MAX); /* of its images */
+    assert_false(same_content(dir, &before));
+}
+
+static void all_parts_of_a_split_file_count(void **state)
+{
+    char path[120];
+    (void)state;
+    write_file(root, "m-00001-of-00002.gguf", 500, SIZE_MAX);
+    write_file(root, "m-00002-of-00002.gguf", 700, SIZE_MAX);
+    write_file(root, "one.gguf", 500, SIZE_MAX);
+    write_file(root, "renamed.gguf", 500, SIZE_MAX);
+    snprintf(path, sizeof(path), "%s/m-00001-of-00002.gguf", root);
+    const struct model_identity both = identity_of(path);
+    snprintf(path, sizeof(path), "%s/m-00002-of-00002.gguf", root);
+    assert_true(same_content(path, &both));
+    write_file(root, "m-00002-of-00002.gguf", 700, 699);
+    assert_false(same_content(path, &both));
+    snprintf(path, sizeof(path), "%s/one.gguf", root);
+    const struct model_identity one = identity_of(path);
+    snprintf(path, sizeof(path), "%s/renamed.gguf", root);
+    assert_true(same_content(path, &one));
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -99,6 +149,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_is_the_same_model),
         cmocka_unit_test(what_changes_bits_is_another_model),
+        cmocka_unit_test(what_is_not_read_does_not_count),
+        cmocka_unit_test(all_parts_of_a_split_file_count),
     };
     return cmocka_run_group_tests(tests, set_up, clean_up);
 }

@@ -167,7 +167,7 @@ static void while_nobody_is_served(void **state)
 static void lost_for_good(const struct infer_config *conf, const struct fake_shard *then,
                           const char *why)
 {
-    static const struct fake_shard like = {.step_ms = 5};
+    static const struct fake_shard like = {.step_ms = 5, .checkpoint_hash = 5};
     struct rig *g = rig_new(&like, conf, 1);
     struct client *runs = client_new(1, 10, 200), *late = client_new(2, 10, 5);
     infer_submit(g->infer, &runs->r);
@@ -202,6 +202,17 @@ static void other_files_are_another_model(void **state)
     lost_for_good(&patient, &named, "another model came back");
 }
 
+static void files_that_are_unknown_are_no_other_model(void **state)
+{
+    const struct shard_model known = {.checkpoint_hash = 5}, other = {.checkpoint_hash = 7};
+    const struct shard_model unknown = {0};
+    (void)state;
+    assert_null(shard_model_unfit(&known, &known));
+    assert_null(shard_model_unfit(&known, &unknown));
+    assert_null(shard_model_unfit(&unknown, &known));
+    assert_non_null(shard_model_unfit(&known, &other));
+}
+
 static void stop_does_not_wait_for_them(void **state)
 {
     static const struct fake_shard like = {.step_ms = 5};
@@ -231,6 +242,7 @@ int main(void)
         cmocka_unit_test(while_nobody_is_served),
         cmocka_unit_test(patience_ends),
         cmocka_unit_test(other_files_are_another_model),
+        cmocka_unit_test(files_that_are_unknown_are_no_other_model),
         cmocka_unit_test(stop_does_not_wait_for_them),
     };
     if (!mkdtemp(dir))
