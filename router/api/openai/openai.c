@@ -48,11 +48,13 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     }
 }
 
-/* null, false, 0, "", [] and {} request nothing. */
-static bool asks_nothing(const cJSON *v)
+/* null, false, "", [] and {} request nothing; so do the neutral number, and 0 unless the neutral
+ * one is negative. */
+static bool asks_nothing(const cJSON *v, double neutral)
 {
-    return cJSON_IsNull(v) || cJSON_IsFalse(v) || (cJSON_IsNumber(v) && v->valuedouble == 0) ||
-           (cJSON_IsString(v) && !*v->valuestring) ||
+    if (cJSON_IsNumber(v))
+        return v->valuedouble == neutral || (v->valuedouble == 0 && neutral >= 0);
+    return cJSON_IsNull(v) || cJSON_IsFalse(v) || (cJSON_IsString(v) && !*v->valuestring) ||
            ((cJSON_IsArray(v) || cJSON_IsObject(v)) && !v->child);
 }
 
@@ -91,7 +93,7 @@ static void refuse_unknown(struct body *b, struct object root)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const cJSON *v = json_get(root.json, rows[i].name);
-        if (v && !asks_nothing(v) && !(cJSON_IsNumber(v) && v->valuedouble == rows[i].neutral))
+        if (v && !asks_nothing(v, rows[i].neutral))
             body_fail(b, root, rows[i].name, "`%s` is not supported", rows[i].name);
     }
 }
