@@ -1,6 +1,7 @@
 #include "common/model_identity.h"
 #include "common/file_map.h"
 #include "common/gguf/set.h"
+#include "common/text.h"
 #include <dirent.h>
 #include <gnutls/crypto.h>
 #include <limits.h>
@@ -13,17 +14,6 @@
 /* A large file is sampled: its first megabyte, with names and offsets of all tensors, and one page
  * of every two megabytes. No matrix of a large model is smaller than that. */
 enum { PAGE = 4096, BEGINNING = 1 << 20, STEP = 2 << 20 };
-
-static bool begins(const char *name, const char *with)
-{
-    return strncmp(name, with, strlen(with)) == 0;
-}
-
-static bool ends(const char *name, const char *with)
-{
-    const size_t n = strlen(name), k = strlen(with);
-    return n >= k && strcmp(name + n - k, with) == 0;
-}
 
 /* Files that affect the model's output. What a trainer leaves beside them does not. */
 static int matters(const struct dirent *d)
@@ -39,16 +29,16 @@ static int matters(const struct dirent *d)
                                          NULL};
     bool known = false;
     for (int i = 0; kinds[i]; i++)
-        known = known || ends(d->d_name, kinds[i]);
+        known = known || ends_with(d->d_name, kinds[i]);
     for (int i = 0; others[i]; i++)
-        known = known && !begins(d->d_name, others[i]);
+        known = known && !starts_with(d->d_name, others[i]);
     return known;
 }
 
 /* The same weights in another format, which are not read beside model*.safetensors. */
 static bool is_copy(const char *name)
 {
-    return begins(name, "pytorch_model") || begins(name, "consolidated");
+    return starts_with(name, "pytorch_model") || starts_with(name, "consolidated");
 }
 
 struct digests {
@@ -92,7 +82,7 @@ static int add_folder(struct digests *d, const char *dir, struct err *e)
     int rc = n < 0 ? err_set(e, ERR_SYSTEM, "cannot list %s", dir) : 0;
     bool copied = false;
     for (int i = 0; i < n; i++)
-        copied |= begins(v[i]->d_name, "model") && ends(v[i]->d_name, ".safetensors");
+        copied |= starts_with(v[i]->d_name, "model") && ends_with(v[i]->d_name, ".safetensors");
     for (int i = 0; i < n; i++) {
         char *path = NULL;
         if (rc == 0 && !(copied && is_copy(v[i]->d_name)))
@@ -118,7 +108,7 @@ static int add_gguf(struct digests *d, const char *path, struct err *e)
     return rc;
 }
 
-int model_identity(const char *model, const char *words, struct model_identity *out, struct err *e)
+int model_identity(const char *model, struct model_identity *out, struct err *e)
 {
     struct digests d;
     struct stat st;
@@ -128,10 +118,22 @@ int model_identity(const char *model, const char *words, struct model_identity *
         gnutls_hash_deinit(d.content, NULL);
         return err_nomem(e);
     }
-    gnutls_hash(d.content, words, strlen(words));
     const bool file = stat(model, &st) == 0 && S_ISREG(st.st_mode);
     const int rc = file ? add_gguf(&d, model, e) : add_folder(&d, model, e);
     gnutls_hash_deinit(d.content, out->content);
     gnutls_hash_deinit(d.times, out->times);
     return rc;
+}
+
+int model_identity_with(const struct model_identity *files, const char *words,
+                        struct model_identity *out, struct err *e)
+{
+    gnutls_hash_hd_t h;
+    *out = *files;
+    if (gnutls_hash_init(&h, GNUTLS_DIG_SHA256) < 0)
+        return err_nomem(e);
+    gnutls_hash(h, files->content, sizeof(files->content));
+    gnutls_hash(h, words, strlen(words));
+    gnutls_hash_deinit(h, out->content);
+    return 0;
 }

@@ -12,8 +12,11 @@ struct model_identity {
     uint8_t times[IDENTITY_BYTES];   /* modification times of this machine's files */
 };
 /* Identifies `model`, a folder or a GGUF file (any part of a split one). The content digest covers
- * `words` (added by the caller), the lengths of the files, their names in a folder, the first
- * megabyte of each and one page of every two megabytes after that. Beside model*.safetensors the
- * same weights in other formats do not count; nor does what a trainer stores. */
-int model_identity(const char *model, const char *words, struct model_identity *out, struct err *e);
+ * the lengths of the files, their names in a folder, the first megabyte of each and one page of
+ * every two megabytes after that. Beside model*.safetensors the same weights in other formats do
+ * not count; nor does what a trainer stores. Reads about a thousandth of a large model. */
+int model_identity(const char *model, struct model_identity *out, struct err *e);
+/* The identity of data that depends on these files and on `words`. */
+int model_identity_with(const struct model_identity *files, const char *words,
+                        struct model_identity *out, struct err *e);
 #endif

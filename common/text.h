@@ -4,7 +4,11 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* True also for equal strings, and for an empty `end`. */
+/* Both are true also for equal strings, and for an empty part. */
+static inline bool starts_with(const char *s, const char *start)
+{
+    return strncmp(s, start, strlen(start)) == 0;
+}
 static inline bool ends_with(const char *s, const char *end)
 {
     const size_t n = strlen(s), m = strlen(end);

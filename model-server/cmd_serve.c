@@ -233,7 +233,7 @@ static int listen_at(struct serving *v, const struct serve_config *c, char local
                                 .block_size = BLOCK_SIZE,
                                 .speculate = c->speculate,
                                 .device_type = s->ops->name,
-                                .checkpoint = s->checkpoint,
+                                .files = s->identified ? &s->files : NULL,
                                 .prefill_logprobs = c->prefill_logprobs,
                                 .vision = s->images.vision,
                                 .watermark = {(float)c->watermark_gamma, (float)c->watermark_delta},

@@ -28,18 +28,15 @@ uint64_t kv_below_memory(const struct kv_below_options *o)
     return (uint64_t)(gib * (double)(1 << 30));
 }
 
-int kv_below_open(struct kv_below *b, const struct kv_below_options *o, const char *model,
-                  const char *words, const struct cluster *c, struct err *e)
+int kv_below_open(struct kv_below *b, const struct kv_below_options *o,
+                  const struct model_identity *files, const char *words, const struct cluster *c,
+                  struct err *e)
 {
     const struct kv_tier_options t = {.dir = given(o->dir) ? o->dir : NULL,
                                       .dir_bytes = (uint64_t)(o->dir_gib * (double)(1 << 30)),
                                       .memory_bytes = kv_below_memory(o)};
-    if (!t.memory_bytes)
-        return 0;
     b->cluster = c;
-    if (model_identity(model, words, &b->identity, e))
-        return err_wrap(e, "the identity of KV blocks");
-    if (!(b->tier = kv_tier_new(&t, e)))
+    if (model_identity_with(files, words, &b->identity, e) || !(b->tier = kv_tier_new(&t, e)))
         return -1;
     return given(o->address) && !(b->peers = kv_peers_new(c, e)) ? -1 : 0;
 }

@@ -23,9 +23,11 @@ struct kv_below { /* zero: nothing */
 int kv_below_check(const struct kv_below_options *o, enum cluster_kind kind, uint32_t ranks,
                    struct err *e);
 uint64_t kv_below_memory(const struct kv_below_options *o); /* bytes; 0: there are no tiers */
-/* For the model in `model`; `words`: see model_identity(). `c` must outlive it. */
-int kv_below_open(struct kv_below *b, const struct kv_below_options *o, const char *model,
-                  const char *words, const struct cluster *c, struct err *e);
+/* For the model with these files; `words`: see model_identity_with(). `c` must outlive it. Only if
+ * there are tiers. */
+int kv_below_open(struct kv_below *b, const struct kv_below_options *o,
+                  const struct model_identity *files, const char *words, const struct cluster *c,
+                  struct err *e);
 /* Starts to serve peers, if an address is given. */
 int kv_below_serve(struct kv_below *b, const struct kv_below_options *o, uint32_t rank,
                    struct err *e);

@@ -1,7 +1,6 @@
 #include "model-server/shard.h"
 #include "common/hub/cache.h"
 #include "common/log/log.h"
-#include "common/model_identity.h"
 #include "common/startup.h"
 #include <sched.h>
 #include <stdio.h>
@@ -104,11 +103,26 @@ static const char *rank_words(const struct serve_config *c, char out[RANK_WORDS]
     return out;
 }
 
+/* Identifies the model's files when first needed, and keeps the result: the caches of weights and
+ * of KV, and other shards, refer to the same. NULL: they cannot be read. */
+static const struct model_identity *files_of(struct shard *s, struct err *e)
+{
+    if (!s->identified && model_identity(s->dir, &s->files, e))
+        return NULL;
+    s->identified = true;
+    return &s->files;
+}
+
 /* The inputs of a cache besides the files, in words. */
 static int open_below(struct shard *s, const struct serve_config *c, struct err *e)
 {
     const struct model_info *m = model_info(s->model);
+    const struct model_identity *files;
     char words[512], rank[RANK_WORDS];
+    if (m->task != TASK_GENERATE || !kv_below_memory(&c->below))
+        return 0;
+    if (!(files = files_of(s, e)))
+        return err_wrap(e, "the identity of KV blocks");
     /* the arithmetic, after "CPU, N threads" */
     const char *device = s->ops->describe(s->dev), *comma = strchr(device, ',');
     comma = comma ? strchr(comma + 1, ',') : NULL;
@@ -116,9 +130,7 @@ static int open_below(struct shard *s, const struct serve_config *c, struct err 
              comma ? comma : device, dtype_name(m->dtype), quant_name(m->quant),
              arith_name(m->arith), c->rope_scaling ? c->rope_scaling : "-", c->rope_factor,
              (int)kv_dtype(s, c), rank_words(c, rank));
-    return m->task == TASK_GENERATE
-               ? kv_below_open(&s->below, &c->below, s->dir, words, &s->cluster, e)
-               : 0;
+    return kv_below_open(&s->below, &c->below, files, words, &s->cluster, e);
 }
 
 /* For this rank, model and types. */
@@ -126,13 +138,20 @@ static void open_packed(struct shard *s, const struct serve_config *c)
 {
     char words[256], rank[RANK_WORDS];
     const bool drafts = c->speculate > 0, heads = drafts && c->draft_heads && *c->draft_heads;
+    struct err unknown = ERR_INIT;
+    const struct model_identity *files;
     if (!c->packed_cache || !*c->packed_cache || c->dry_run)
         return;
+    if (!(files = files_of(s, &unknown))) {
+        LOG(LOG_WARN, "--packed-cache is not used", LOGS("why", unknown.msg));
+        return;
+    }
     snprintf(words, sizeof(words), "dtype %u quantize %s activations %u task %u drafts %d %s",
              c->dtype, quant_name(c->quant), c->activations, c->task, drafts, rank_words(c, rank));
     const struct packed_options o = {.dir = c->packed_cache,
                                      .most_bytes = (uint64_t)(c->packed_size * (double)(1 << 30)),
                                      .model = s->dir,
+                                     .files = files,
                                      .heads = heads ? c->draft_heads : NULL,
                                      .words = words,
                                      .ops = s->ops,
@@ -253,19 +272,6 @@ static int check_memory(const struct shard *s, const struct serve_config *c, str
     return *p.why ? err_set(e, ERR_VALIDATION, "%s", p.why) : 0;
 }
 
-/* After loading, when most of the files is in the page cache. A checkpoint that cannot be read
- * again stays unknown. */
-static int identify(struct shard *s)
-{
-    struct model_identity id;
-    struct err unknown = ERR_INIT;
-    if (model_identity(s->dir, "", &id, &unknown) == 0)
-        memcpy(&s->checkpoint, id.content, sizeof(s->checkpoint));
-    else
-        LOG(LOG_WARN, "the checkpoint has no identity", LOGS("error", unknown.msg));
-    return 0;
-}
-
 int shard_load(struct shard *s, const struct serve_config *c,
                void (*lost)(void *arg, bool left, const char *why), void *arg, struct err *e)
 {
@@ -291,10 +297,13 @@ int shard_load(struct shard *s, const struct serve_config *c,
         stand_alone(s, c);
         return open_model(s, c, e);
     }
-    return check_memory(s, c, e) || join(s, c, lost, arg, e) || open_model(s, c, e) ||
-                   open_below(s, c, e) || identify(s)
-               ? -1
-               : 0;
+    if (check_memory(s, c, e) || join(s, c, lost, arg, e) || open_model(s, c, e) ||
+        open_below(s, c, e))
+        return -1;
+    struct err unknown = ERR_INIT;
+    if (!files_of(s, &unknown)) /* most of them are in the page cache now */
+        LOG(LOG_WARN, "the checkpoint has no identity", LOGS("error", unknown.msg));
+    return 0;
 }
 
 void shard_close(struct shard *s)

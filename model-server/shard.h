@@ -31,8 +31,9 @@ struct shard { /* zero-initialise */
     struct tokenizer *tok;
     struct engine *engine;
     struct kv_below below;
-    uint64_t checkpoint;     /* hash of its files; 0: unknown */
-    _Atomic int64_t busy_ns; /* for the watchdog: start of the engine thread's current work */
+    bool identified;             /* `files` is known: the identity of the model's files */
+    struct model_identity files; /* zero: not known */
+    _Atomic int64_t busy_ns;     /* for the watchdog: start of the engine thread's current work */
 };
 
 /* Loads the model and joins the other ranks; with c->dry_run it measures the model and joins none.

@@ -2,7 +2,6 @@
 #include "common/clock.h"
 #include "common/hash.h"
 #include "common/log/log.h"
-#include "common/model_identity.h"
 #include "model-server/packed/folder.h"
 #include <ctype.h>
 #include <errno.h>
@@ -17,7 +16,7 @@
 enum { LABEL_ROOM = 96, NAME_SHOWN = 40, SHOWN_KEY = 8 };
 
 struct packed {
-    struct packed_options o; /* `dir` is copied, the other strings are not kept */
+    struct packed_options o; /* `dir` is copied, the rest of it is not kept */
     char *path, *temp, label[LABEL_ROOM];
     const char *name; /* in `path` */
     uint8_t key[PACKED_KEY];
@@ -55,10 +54,10 @@ static int make_key(struct packed *p, const struct packed_options *o, struct err
     o->ops->weight_layout(o->dev, layout, sizeof(layout));
     if (asprintf(&words, "packed %s %s %s", VERSION, layout, o->words) < 0)
         return err_nomem(e);
-    int rc = model_identity(o->model, words, &of[0], e);
+    int rc = model_identity_with(o->files, words, &of[0], e);
     free(words);
     if (rc == 0 && o->heads)
-        rc = model_identity(o->heads, "heads", &of[1], e);
+        rc = model_identity(o->heads, &of[1], e);
     if (rc == 0 && gnutls_hash_fast(GNUTLS_DIG_SHA256, of, sizeof(of), p->key) < 0)
         rc = err_nomem(e);
     return rc;

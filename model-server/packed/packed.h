@@ -7,14 +7,16 @@
 #ifndef MODEL_SERVER_PACKED_PACKED_H
 #define MODEL_SERVER_PACKED_PACKED_H
 #include "common/err.h"
+#include "common/model_identity.h"
 #include "model-server/packed/file.h"
 
 struct packed_options {
-    const char *dir;     /* folder of the files */
-    uint64_t most_bytes; /* limit of their total size */
-    const char *model;   /* checkpoint folder or GGUF file */
-    const char *heads;   /* folder of draft heads, or NULL */
-    const char *words;   /* further inputs of the packing: types, rank, heads */
+    const char *dir;                    /* folder of the files */
+    uint64_t most_bytes;                /* limit of their total size */
+    const char *model;                  /* checkpoint folder or GGUF file */
+    const struct model_identity *files; /* of the model; not kept */
+    const char *heads;                  /* folder of draft heads, or NULL */
+    const char *words;                  /* further inputs of the packing: types, rank, heads */
     const struct backend_ops *ops;
     struct device *dev;
 };

@@ -1,6 +1,7 @@
 #include "model-server/service/service.h"
 #include "common/hash.h"
 #include "common/log/log.h"
+#include "common/model_identity.h"
 #include "common/params.h"
 #include "common/rpc/std.h"
 #include "model-server/service/v2.h"
@@ -100,7 +101,8 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->family = (char *)(uintptr_t)s->o.model->type;
     r->parameters = s->o.model->parameters;
     r->weight_bytes = s->o.model->weight_bytes;
-    r->checkpoint_hash = s->o.checkpoint;
+    if (s->o.files)
+        memcpy(&r->checkpoint_hash, s->o.files->content, sizeof(r->checkpoint_hash));
     r->device_type = (char *)s->o.device_type;
     r->support_chunking = true;
     r->use_prefix_caching = !s->o.model->by_length;

@@ -23,9 +23,9 @@ struct service_options {
     /* Address of each rank for rank 0's machine: [world], owned by the caller. */
     char *const *addresses;
     uint32_t rank, world, block_size, speculate;
-    const char *device_type; /* "cpu", "cuda" */
-    uint64_t checkpoint;     /* hash of its files; 0: unknown */
-    bool prefill_logprobs;   /* honour Request.prefill_logprobs */
+    const char *device_type;            /* "cpu", "cuda" */
+    const struct model_identity *files; /* of the model; NULL: unknown */
+    bool prefill_logprobs;              /* honour Request.prefill_logprobs */
     struct watermark watermark;
     const struct vision *vision;   /* image processing; NULL: no images */
     struct startup_board *startup; /* NULL: none */

@@ -36,7 +36,7 @@ static struct kv_layout layout_of(const char *name, size_t changed, time_t when,
 {
     char dir[120], path[200];
     struct err e = ERR_INIT;
-    struct model_identity id;
+    struct model_identity files, id;
     struct kv_layout l = {.bytes = {4096}};
     snprintf(dir, sizeof(dir), "%s/%s", root, name);
     assert_true(mkdir(dir, 0700) == 0);
@@ -48,7 +48,8 @@ static struct kv_layout layout_of(const char *name, size_t changed, time_t when,
     assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
     snprintf(path, sizeof(path), "%s/config.json", dir);
     assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
-    assert_int_equal(model_identity(dir, words, &id, &e), 0);
+    assert_int_equal(model_identity(dir, &files, &e), 0);
+    assert_int_equal(model_identity_with(&files, words, &id, &e), 0);
     assert_int_equal(kv_identity_of_layout(&id, &l, &e), 0);
     return l;
 }
@@ -86,7 +87,7 @@ static struct model_identity identity_of(const char *path)
 {
     struct err e = ERR_INIT;
     struct model_identity id;
-    assert_int_equal(model_identity(path, "w", &id, &e), 0);
+    assert_int_equal(model_identity(path, &id, &e), 0);
     return id;
 }
 
