@@ -52,7 +52,7 @@ static const char *unfit(struct fleet *f, const struct infer *i)
         strcmp(a->dtype, b->dtype) || strcmp(a->quantize, b->quantize) ||
         strcmp(a->activations, b->activations))
         return "it serves another model, or in another type";
-    if (a->checkpoint_hash && b->checkpoint_hash && a->checkpoint_hash != b->checkpoint_hash)
+    if (other_files(a->checkpoint_hash, b->checkpoint_hash))
         return "its files of weights or configuration differ";
     if (a->n_shards != b->n_shards || strcmp(a->device, b->device))
         return "its shards are not as many, or on other devices: its sums would differ";

@@ -418,8 +418,6 @@ int shards_warmup(struct shards *s, struct shard_model *m, struct err *e)
     return rc;
 }
 
-static bool other_files(uint64_t a, uint64_t b) { return a && b && a != b; }
-
 const char *shard_model_unfit(const struct shard_model *was, const struct shard_model *m)
 {
     const bool same =
