@@ -288,6 +288,12 @@ bool json_bool(const cJSON *o, const char *key, bool def)
     return cJSON_IsBool(v) ? cJSON_IsTrue(v) : def;
 }
 
+bool json_is_empty(const cJSON *v)
+{
+    return cJSON_IsNull(v) || cJSON_IsFalse(v) ||
+           ((cJSON_IsArray(v) || cJSON_IsObject(v)) && !v->child);
+}
+
 const cJSON *json_first(const cJSON *list)
 {
     return list && cJSON_IsArray(list) ? list->child : NULL;

@@ -25,6 +25,9 @@ const cJSON *json_get(const cJSON *o, const char *key);
 /* The first item of a list. NULL: empty, or not a list. */
 const cJSON *json_first(const cJSON *list);
 
+/* Is it null, false, or a list or an object without items? */
+bool json_is_empty(const cJSON *v);
+
 /* Typed access with a default for absent keys. A value of the wrong type counts as absent; use
  * json_get() to distinguish the two. */
 const char *json_str(const cJSON *o, const char *key, const char *def);

@@ -83,13 +83,6 @@ void suppress_free(struct bad_words *w)
     *w = (struct bad_words){0};
 }
 
-static bool asks_nothing(const cJSON *v, double neutral)
-{
-    return cJSON_IsNull(v) || cJSON_IsFalse(v) ||
-           (cJSON_IsNumber(v) && v->valuedouble == neutral) ||
-           ((cJSON_IsArray(v) || cJSON_IsObject(v)) && !v->child);
-}
-
 void suppress_ignored(const cJSON *o, char *out, size_t n)
 {
     static const struct {
@@ -116,7 +109,8 @@ void suppress_ignored(const cJSON *o, char *out, size_t n)
     *out = 0;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const cJSON *v = json_get(o, rows[i].name);
-        if (!v || asks_nothing(v, rows[i].neutral) || at + strlen(rows[i].name) + 3 > n)
+        if (!v || json_is_empty(v) || (cJSON_IsNumber(v) && v->valuedouble == rows[i].neutral) ||
+            at + strlen(rows[i].name) + 3 > n)
             continue;
         at += (size_t)snprintf(out + at, n - at, "%s%s", at ? ", " : "", rows[i].name);
     }

@@ -54,8 +54,7 @@ static bool asks_nothing(const cJSON *v, double neutral)
 {
     if (cJSON_IsNumber(v))
         return v->valuedouble == neutral || (v->valuedouble == 0 && neutral >= 0);
-    return cJSON_IsNull(v) || cJSON_IsFalse(v) || (cJSON_IsString(v) && !*v->valuestring) ||
-           ((cJSON_IsArray(v) || cJSON_IsObject(v)) && !v->child);
+    return json_is_empty(v) || (cJSON_IsString(v) && !*v->valuestring);
 }
 
 /* Refuses features of other servers that are not supported, since an answer would look as if it
