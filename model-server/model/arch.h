@@ -269,6 +269,13 @@ struct arch {
 #define NAMES_LLAMA_MLP [W_MLP_NORM] = "model.layers.*.post_attention_layernorm", NAMES_GATED_MLP
 #define NAMES_LLAMA     NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_LLAMA_MLP
 
+/* The same under the names of Cosmos 3's files. */
+#define NAMES_COSMOS_ATTENTION                                                                     \
+    [W_Q] = "model.layers.*.self_attn.to_q|model.layers.*.self_attn.q_proj",                       \
+    [W_K] = "model.layers.*.self_attn.to_k|model.layers.*.self_attn.k_proj",                       \
+    [W_V] = "model.layers.*.self_attn.to_v|model.layers.*.self_attn.v_proj",                       \
+    [W_O] = "model.layers.*.self_attn.to_out|model.layers.*.self_attn.o_proj"
+
 #define NAMES_QK_NORM                                                                              \
     [W_Q_NORM] = "model.layers.*.self_attn.q_norm", [W_K_NORM] = "model.layers.*.self_attn.k_norm"
 /* Of NORM_AFTER. */

@@ -18,16 +18,12 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->bias.mlp = config_bool_or(c, "mlp_bias", false);
 }
 
-#define ATTENTION "model.layers.*.self_attn."
 const struct arch arch_arcee = {
     .types = (const char *const[]){"arcee", "cosmos3_edge_text", NULL},
     .prefix = "model.",
-    .names =
-        {NAMES_LLAMA_OUTER, [W_Q] = ATTENTION "to_q|" ATTENTION "q_proj",
-         [W_K] = ATTENTION "to_k|" ATTENTION "k_proj", [W_V] = ATTENTION "to_v|" ATTENTION "v_proj",
-         [W_O] = ATTENTION "to_out|" ATTENTION "o_proj",
-         [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
-         [W_UP] = "model.layers.*.mlp.fc1|model.layers.*.mlp.up_proj",
-         [W_DOWN] = "model.layers.*.mlp.fc2|model.layers.*.mlp.down_proj"},
+    .names = {NAMES_LLAMA_OUTER,
+              NAMES_COSMOS_ATTENTION, [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
+              [W_UP] = "model.layers.*.mlp.fc1|model.layers.*.mlp.up_proj",
+              [W_DOWN] = "model.layers.*.mlp.fc2|model.layers.*.mlp.down_proj"},
     .configure = configure,
 };

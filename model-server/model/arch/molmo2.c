@@ -17,10 +17,9 @@ static void rotations(struct config *c, struct decoder_spec *s)
                                     .attention_factor = 1};
     for (uint32_t i = 0; i < s->n_layers; i++)
         s->layers[i].rope = 1;
-    cJSON_ArrayForEach(j, list) if (cJSON_IsNumber(j) && j->valuedouble >= 0 &&
-                                    j->valuedouble < s->n_layers)
-        s->layers[(uint32_t)j->valuedouble]
-            .rope = 0;
+    for (j = list->child; j; j = j->next)
+        if (cJSON_IsNumber(j) && j->valuedouble >= 0 && j->valuedouble < s->n_layers)
+            s->layers[(uint32_t)j->valuedouble].rope = 0;
 }
 
 static void configure(struct config *c, struct decoder_spec *s)

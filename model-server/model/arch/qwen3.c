@@ -19,11 +19,8 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_qwen3 = {
     .types = (const char *const[]){"qwen3", "qwen3_vl_text", NULL},
     .prefix = "model.",
-    .names =
-        {NAMES_LLAMA_OUTER, NAMES_LLAMA_MLP, [W_Q] = ATTENTION "to_q|" ATTENTION "q_proj",
-         [W_K] = ATTENTION "to_k|" ATTENTION "k_proj", [W_V] = ATTENTION "to_v|" ATTENTION "v_proj",
-         [W_O] = ATTENTION "to_out|" ATTENTION "o_proj",
-         [W_Q_NORM] = ATTENTION "norm_q|" ATTENTION "q_norm",
-         [W_K_NORM] = ATTENTION "norm_k|" ATTENTION "k_norm"},
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_MLP,
+              NAMES_COSMOS_ATTENTION, [W_Q_NORM] = ATTENTION "norm_q|" ATTENTION "q_norm",
+              [W_K_NORM] = ATTENTION "norm_k|" ATTENTION "k_norm"},
     .configure = configure,
 };
