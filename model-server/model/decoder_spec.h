@@ -6,6 +6,7 @@
 #ifndef MODEL_SERVER_MODEL_DECODER_SPEC_H
 #define MODEL_SERVER_MODEL_DECODER_SPEC_H
 #include "model-server/backend/backend.h"
+#include "model-server/model/moe_spec.h"
 #include "model-server/model/rope_spec.h"
 #include <math.h>
 #include <stdbool.h>
@@ -193,24 +194,6 @@ struct recur_spec {
     float factors[RECUR_PRODUCTS], out_scale, attn_out_scale;
 };
 
-/* Layout of a layer's experts in the checkpoint. */
-enum expert_layout {
-    /* Each has its matrices gate, up and down. If the checkpoint has a tensor named
-     * W_MOE_GATE_UP, all experts of a layer are in one tensor: [n_experts][2 * ffn][hidden], the
-     * gates' rows first, and [n_experts][hidden][ffn], or both with the last two dimensions
-     * swapped. */
-    EXPERTS_SEPARATE,
-    /* One tensor for all of a layer: [n_experts][hidden][2 * ffn], gate and up interleaved, and
-     * [n_experts][ffn][hidden]. If stored quantised: each expert's matrix by rows of outputs. */
-    EXPERTS_INTERLEAVED,
-    /* One tensor for all gates of a layer, one for the ups, one for the downs, which is
-     * transposed: [n_experts * ffn][hidden] each (DBRX; Nomic Embed 2 without gates). If each
-     * expert has a matrix named W_MOE_UP, as EXPERTS_SEPARATE. */
-    EXPERTS_STACKED,
-    /* The same with downs that are not transposed, [n_experts][hidden][ffn] (Step 3.5). */
-    EXPERTS_LISTED,
-};
-
 /* Blocks that layers of MIXER_SHARED share. q, k and v read the stream and the embedding side by
  * side, with one norm. With `rank`, a layer's own pair of matrices is added to gate over up, and
  * with `qkv` one to each of q, k and v. */
@@ -218,39 +201,6 @@ struct shared_spec {
     uint32_t blocks; /* 0: none */
     uint32_t rank;
     bool qkv;
-};
-
-/* See struct moe in backend.h for fields without a comment. */
-struct moe_spec {
-    uint32_t n_experts, top_k, ffn;
-    bool renormalise;
-    bool bias; /* of the router, of gate and up, of down */
-    enum moe_score score;
-    float jitter;
-    bool scale_input;
-    bool expert_scale; /* a stored factor per expert */
-    /* Not 0: a matrix makes the experts' input, of this width, and another one the result of
-     * theirs; the router and the shared expert read the layer's input (Nemotron 3 Super). */
-    uint32_t latent;
-    uint32_t n_zero; /* experts without weights, after the others: see struct moe */
-    /* Layers with experts also have the dense MLP, of the same input; the experts' result is added
-     * to that of the next layer's feed-forward (LongCat-Flash, arXiv 2509.01322). */
-    bool shortcut;
-    bool beside;        /* layers with experts also have the dense MLP, each with norms (Gemma 4) */
-    float scale;        /* of the selected experts' weights; 1: none */
-    bool select_bias;   /* added to the scores for the selection */
-    bool select_logits; /* the logits are for the selection, not the scores */
-    bool bias_may_lack; /* files without select_bias have zeros */
-    uint32_t n_groups, top_groups;
-    bool group_pairs;
-    /* Width of the shared expert, which every token uses (0: none). With `shared_gate` its result
-     * is multiplied by the sigmoid of a product of the input (Qwen 2 MoE). */
-    uint32_t shared_ffn;
-    bool shared_gate;
-    bool shared_packed; /* gate over up of that MLP in one matrix */
-    bool plain;         /* MLPs without gates: down(act(up(x))) */
-    bool sum_bias;      /* a vector is added to the sum of the experts' results */
-    enum expert_layout layout;
 };
 
 /* Latent attention (arXiv 2405.04434): sizes of the parts of a head. */
