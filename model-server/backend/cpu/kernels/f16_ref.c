@@ -17,10 +17,10 @@ static exact in_units(uint16_t h) /* of 2^-24 */
 static uint16_t f16_of_units(exact n)
 {
     const uint16_t sign = n < 0 ? 0x8000 : 0;
-    int shift = 24; /* to units of the last place of a subnormal number */
     n = n < 0 ? -n : n;
-    while (n >> shift >= 0x800)
-        shift++;
+    const uint64_t high = (uint64_t)(n >> 64), low = (uint64_t)n;
+    const int width = high ? 128 - __builtin_clzll(high) : low ? 64 - __builtin_clzll(low) : 0;
+    const int shift = width > 35 ? width - 11 : 24; /* 24: the last place of a subnormal number */
     const exact unit = (exact)1 << shift, rest = n & (unit - 1);
     uint32_t kept = (uint32_t)(n >> shift);
     kept += rest * 2 > unit || (rest * 2 == unit && kept & 1);

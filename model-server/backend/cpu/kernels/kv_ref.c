@@ -1,9 +1,10 @@
 /* kv_ref.c - reference of the kernels of attention and its cache: see base_ref.c. */
 #include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/cpu/kernels/ref.inc.h"
 #include "model-server/backend/cpu/mathf.h"
 #include <string.h>
 
-static float number_in(const char *page, enum kv_dtype t, size_t at)
+INLINE float number_in(const char *page, enum kv_dtype t, size_t at)
 {
     switch (t) {
     case KV_F32:
@@ -24,22 +25,25 @@ static float number_in(const char *page, enum kv_dtype t, size_t at)
     __builtin_unreachable();
 }
 
-static void scores(const struct kv_scores *t, enum kv_dtype type)
+INLINE void scores_of_key(const struct kv_scores *t, enum kv_dtype type, uint32_t key)
 {
-    uint32_t qs = tile_stride(t->rows);
-    for (uint32_t key = 0; key < t->n * KV_PAGE; key++) {
-        const char *page = t->pages[key / KV_PAGE];
-        uint32_t i = key % KV_PAGE;
-        for (uint32_t r = 0; r < t->rows; r++) {
-            float acc = 0.0f;
-            for (uint32_t d = 0; d < kv_dims(t->head_dim); d++)
-                acc = fmaf(number_in(page, type, kv_key_at(type, i, d)), t->q[(size_t)d * qs + r],
-                           acc);
-            if (kv_dtype_scaled(type))
-                acc *= kv_scales(page, type, t->head_dim)[i];
-            t->s[(size_t)r * KV_SCORES_LD + key] = acc;
-        }
+    const char *page = t->pages[key / KV_PAGE];
+    const uint32_t i = key % KV_PAGE, qs = tile_stride(t->rows);
+    float sums[TILE_ROWS] = {0};
+    for (uint32_t d = 0; d < kv_dims(t->head_dim); d++) {
+        const float k = number_in(page, type, kv_key_at(type, i, d));
+        for (uint32_t r = 0; r < t->rows; r++)
+            sums[r] = fmaf(k, t->q[(size_t)d * qs + r], sums[r]);
     }
+    const float scale = kv_dtype_scaled(type) ? kv_scales(page, type, t->head_dim)[i] : 1;
+    for (uint32_t r = 0; r < t->rows; r++)
+        t->s[(size_t)r * KV_SCORES_LD + key] = sums[r] * scale;
+}
+
+BOTH_FORMS static void scores(const struct kv_scores *t, enum kv_dtype type)
+{
+    for (uint32_t key = 0; key < t->n * KV_PAGE; key++)
+        scores_of_key(t, type, key);
 }
 
 void k_scores_f32_ref(const struct kv_scores *t) { scores(t, KV_F32); }
@@ -49,17 +53,16 @@ void k_scores_i8_ref(const struct kv_scores *t) { scores(t, KV_I8); }
 void k_scores_fp8_ref(const struct kv_scores *t) { scores(t, KV_FP8); }
 void k_scores_i4_ref(const struct kv_scores *t) { scores(t, KV_I4); }
 
-static void values(const struct kv_values *t, enum kv_dtype type)
+BOTH_FORMS static void values(const struct kv_values *t, enum kv_dtype type)
 {
-    for (uint32_t r = 0; r < t->rows; r++)
+    for (uint32_t i = t->first; i < t->end; i++)
         for (uint32_t d = 0; d < kv_padded(t->head_dim); d++) {
-            float acc = t->o[r * t->ldo + d];
-            for (uint32_t i = t->first; i < t->end; i++) {
-                size_t at = kv_value_at(type, t->head_dim, i % KV_PAGE, d);
-                acc = fmaf(number_in(t->pages[i / KV_PAGE], type, at),
-                           t->p[(size_t)r * KV_SCORES_LD + i], acc);
+            const size_t at = kv_value_at(type, t->head_dim, i % KV_PAGE, d);
+            const float v = number_in(t->pages[i / KV_PAGE], type, at);
+            for (uint32_t r = 0; r < t->rows; r++) {
+                float *o = &t->o[r * t->ldo + d];
+                *o = fmaf(v, t->p[(size_t)r * KV_SCORES_LD + i], *o);
             }
-            t->o[r * t->ldo + d] = acc;
         }
 }
 

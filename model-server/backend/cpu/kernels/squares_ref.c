@@ -2,32 +2,30 @@
  * behaviour of an x86 unit follows Intel's description of tdpbf16ps and tdpbsud, and was compared
  * with the instructions on CPUs that have them. */
 #include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/cpu/kernels/ref.inc.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
-
-/* Into each form of the function below: with the instruction for fmaf(), which is a call
- * otherwise, and without. */
-#define INLINE static inline __attribute__((always_inline))
-#ifdef __x86_64__
-#define BOTH_FORMS __attribute__((target_clones("fma", "default")))
-#else
-#define BOTH_FORMS
-#endif
+#include <string.h>
 
 /* The units read subnormal numbers as zero and produce none. */
 INLINE float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }
 
-INLINE float number(const uint16_t *p, uint32_t i) { return no_subnormal(f32_of_bf16(p[i])); }
-
-/* One step of one sum: x is 32 columns of a row, w the first pair of its output. */
-INLINE float step_bf16(float sum, const char *x, const char *w)
+/* One step of the sums of 16 outputs: x is 32 columns of a row, w a square, in which a word has two
+ * columns of an output. Outputs are in the inner loop, which compilers make vectors of. */
+INLINE void step_bf16(float sums[SQUARE], const char *x, const char *w)
 {
-    const uint16_t *xs = (const uint16_t *)(const void *)x, *ws = (const void *)w;
-    float chain[2] = {0, 0};
-    for (uint32_t k = 0; k < SQUARE_STEP_BYTES / sizeof(*xs); k++)
-        chain[k % 2] =
-            no_subnormal(fmaf(number(xs, k), number(ws, k / 2 * 2 * SQUARE + k % 2), chain[k % 2]));
-    return no_subnormal(no_subnormal(sum) + no_subnormal(chain[0] + chain[1]));
+    const uint16_t *xs = (const uint16_t *)(const void *)x;
+    const uint32_t *pairs = (const uint32_t *)(const void *)w;
+    float chain[2][SQUARE] = {0};
+    for (uint32_t k = 0; k < SQUARE_STEP_BYTES / sizeof(*xs); k++, pairs += k % 2 ? 0 : SQUARE) {
+        const float by = no_subnormal(f32_of_bf16(xs[k]));
+        for (uint32_t i = 0; i < SQUARE; i++) {
+            const float of = f32_of_bf16((uint16_t)(pairs[i] >> k % 2 * 16));
+            chain[k % 2][i] = no_subnormal(fmaf(by, no_subnormal(of), chain[k % 2][i]));
+        }
+    }
+    for (uint32_t i = 0; i < SQUARE; i++)
+        sums[i] = no_subnormal(no_subnormal(sums[i]) + no_subnormal(chain[0][i] + chain[1][i]));
 }
 
 static uint32_t step_i8(uint32_t sum, const char *x, const char *w)
@@ -39,13 +37,15 @@ static uint32_t step_i8(uint32_t sum, const char *x, const char *w)
     return sum;
 }
 
-INLINE void sum_bf16(float *sum, const char *x, const char *w, const struct squares *t)
+INLINE void sums_bf16(float sums[SQUARE], const char *x, const char *w, const struct squares *t)
 {
-    float s = t->add ? *sum : 0.0f;
+    float s[SQUARE] = {0};
+    if (t->add)
+        memcpy(s, sums, sizeof(s));
     for (uint32_t i = 0; i < t->steps * t->parts; i++)
-        s = step_bf16(s, x + (size_t)i * t->rows * SQUARE_STEP_BYTES,
-                      w + (size_t)(i / t->parts) * SQUARE_BYTES);
-    *sum = s;
+        step_bf16(s, x + (size_t)i * t->rows * SQUARE_STEP_BYTES,
+                  w + (size_t)(i / t->parts) * SQUARE_BYTES);
+    memcpy(sums, s, sizeof(s));
 }
 
 static void sum_i8(uint32_t *sum, const char *x, const char *w, const struct squares *t)
@@ -74,8 +74,8 @@ static const char *w_at(const struct squares *t, uint32_t i)
 BOTH_FORMS void k_squares_bf16_ref(const struct squares *t)
 {
     for (uint32_t r = 0; r < t->tall * t->rows; r++)
-        for (uint32_t i = 0; i < t->wide * SQUARE; i++)
-            sum_bf16(sum_at(t, r, i), x_at(t, r), w_at(t, i), t);
+        for (uint32_t i = 0; i < t->wide * SQUARE; i += SQUARE)
+            sums_bf16(sum_at(t, r, i), x_at(t, r), w_at(t, i), t);
 }
 
 void k_squares_i8_ref(const struct squares *t)

@@ -1,0 +1,15 @@
+/* ref.inc.h - how the references are compiled: each function in two forms, of which the CPU takes
+ * one. Without the instruction for it, fmaf() is a call, which tests make a billion times. Both
+ * forms give the same bits. */
+#ifndef MODEL_SERVER_BACKEND_CPU_KERNELS_REF_INC_H
+#define MODEL_SERVER_BACKEND_CPU_KERNELS_REF_INC_H
+
+#ifdef __x86_64__
+#define BOTH_FORMS __attribute__((target_clones("fma", "default")))
+#else
+#define BOTH_FORMS
+#endif
+/* Of functions that are called by these. */
+#define INLINE static inline __attribute__((always_inline))
+
+#endif
