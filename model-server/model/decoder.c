@@ -272,15 +272,15 @@ void decoder_enter_layer(struct decoder *d, uint32_t i, const struct decoder_par
         x->enter(d, i, p);
 }
 
-/* Logits of this rank's slice of the vocabulary. */
+/* Logits of this rank's slice of the vocabulary, after those of `before` rows. */
 static void slice_logits(struct decoder *d, const float *x, const struct weight *head,
-                         const float *bias, uint32_t n_out)
+                         const float *bias, uint32_t before, uint32_t n_out)
 {
     const struct decoder_spec *m = &d->spec;
-    struct scratch *s = &d->scratch;
-    d->ops->linear(d->dev, s->logits, x, n_out, head, bias);
+    float *logits = d->scratch.logits + (size_t)before * d->split.vocab.n;
+    d->ops->linear(d->dev, logits, x, n_out, head, bias);
     if (m->logit_scale != 1 || m->logit_softcap > 0)
-        d->ops->logit_scale(d->dev, s->logits, n_out, d->split.vocab.n, m->logit_scale,
+        d->ops->logit_scale(d->dev, logits, n_out, d->split.vocab.n, m->logit_scale,
                             m->logit_softcap);
 }
 
@@ -297,28 +297,39 @@ static int gather_logits(struct decoder *d, uint32_t n_out, struct err *e)
 int decoder_logits(struct decoder *d, const struct weight *head, const float *bias, uint32_t n_out,
                    struct err *e)
 {
-    slice_logits(d, d->scratch.out, head, bias, n_out);
+    slice_logits(d, d->scratch.out, head, bias, 0, n_out);
+    return gather_logits(d, n_out, e);
+}
+
+/* Logits of a pass with `n` rows of output, in a step that has `before` such rows before it. */
+static void head(struct decoder *d, uint32_t before, uint32_t n)
+{
+    struct scratch *s = &d->scratch;
+    d->ops->gather_out(d->dev, s->out, s->x, d->spec.hidden);
+    if (!d->spec.no_final_norm)
+        d->ops->norm(d->dev, s->out, s->out, n, d->spec.hidden, &d->final_norm);
+    if (d->head_project)
+        d->ops->linear(d->dev, s->r, s->out, n, d->head_project, d->head_project_bias);
+    if (d->spec.head_dense) {
+        d->ops->act(d->dev, s->r, n, d->spec.hidden, d->spec.head_act);
+        d->ops->norm(d->dev, s->r, s->r, n, d->spec.hidden, &d->head_norm);
+    }
+    slice_logits(d, d->head_project ? s->r : s->out, d->head, d->head_bias, before, n);
+}
+
+/* From the last stage to all, and from all ranks of a stage. */
+static int collect_logits(struct decoder *d, uint32_t n_out, struct err *e)
+{
+    if (d->stages && stage_share(d, d->scratch.logits, (size_t)n_out * d->split.vocab.n, e))
+        return -1;
     return gather_logits(d, n_out, e);
 }
 
 int decoder_head(struct decoder *d, uint32_t n_out, struct err *e)
 {
-    struct scratch *s = &d->scratch;
-    if (d->stage.ends) {
-        d->ops->gather_out(d->dev, s->out, s->x, d->spec.hidden);
-        if (!d->spec.no_final_norm)
-            d->ops->norm(d->dev, s->out, s->out, n_out, d->spec.hidden, &d->final_norm);
-        if (d->head_project)
-            d->ops->linear(d->dev, s->r, s->out, n_out, d->head_project, d->head_project_bias);
-        if (d->spec.head_dense) {
-            d->ops->act(d->dev, s->r, n_out, d->spec.hidden, d->spec.head_act);
-            d->ops->norm(d->dev, s->r, s->r, n_out, d->spec.hidden, &d->head_norm);
-        }
-        slice_logits(d, d->head_project ? s->r : s->out, d->head, d->head_bias, n_out);
-    }
-    if (d->stages && stage_share(d, s->logits, (size_t)n_out * d->split.vocab.n, e))
-        return -1;
-    return gather_logits(d, n_out, e);
+    if (d->stage.ends)
+        head(d, 0, n_out);
+    return collect_logits(d, n_out, e);
 }
 
 /* True if this pass stores rows for a draft head. */
@@ -364,14 +375,23 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
     return g->ends ? 0 : stage_give_rows(d, b->n_tokens, e);
 }
 
-static int run(struct decoder *d, const struct ragged *b, struct err *e)
+/* The logits of a step are collected once, after its last pass: until then the first stages go on
+ * with other passes. */
+struct outputs {
+    uint32_t before; /* rows of output of earlier passes */
+    uint32_t all;    /* in the last pass: rows of output of the step; else 0 */
+};
+
+static int run(struct decoder *d, const struct ragged *b, struct outputs o, struct err *e)
 {
     if (decoder_run_layers(d, b, e))
         return -1;
     if (captures(d) && !d->draft.ops->tap) /* n is not needed any more */
         d->ops->norm(d->dev, d->scratch.n, d->scratch.x, b->n_tokens, d->spec.hidden,
                      &d->final_norm);
-    return b->n_out ? decoder_head(d, b->n_out, e) : 0;
+    if (b->n_out && d->stage.ends)
+        head(d, o.before, b->n_out);
+    return o.all ? collect_logits(d, o.all, e) : 0;
 }
 
 /* Copies the step's rows for a draft head. */
@@ -427,8 +447,8 @@ static struct ragged with_ids(struct decoder *d, const struct ragged *b)
 }
 
 /* Enqueues all operations of a step; with `v`, without waiting for them. */
-static int enqueue(struct decoder *d, const struct ragged *step, const struct draw *v, int set,
-                   struct err *e)
+static int enqueue(struct decoder *d, const struct ragged *step, struct outputs o,
+                   const struct draw *v, int set, struct err *e)
 {
     struct err late = ERR_INIT;
     if (decoder_upload_positions(d, step, e) || decoder_upload_given(d, step, e) ||
@@ -437,7 +457,7 @@ static int enqueue(struct decoder *d, const struct ragged *step, const struct dr
     const struct ragged own = with_ids(d, step), *b = &own;
     if (d->ops->step_begin(d->dev, b, e))
         return -1;
-    int rc = run(d, b, e);
+    int rc = run(d, b, o, e);
     if (rc == 0 && v)
         rc = draw(d, b->n_out, v, set, e);
     d->cross.n = 0; /* other ways through the layers show no pictures */
@@ -446,10 +466,11 @@ static int enqueue(struct decoder *d, const struct ragged *step, const struct dr
     return fetch_hidden(d, b, e);
 }
 
-static int pass(struct decoder *d, const struct ragged *b, float *logits, struct err *e)
+static int pass(struct decoder *d, const struct ragged *b, struct outputs o, float *logits,
+                struct err *e)
 {
-    int rc = enqueue(d, b, NULL, 0, e);
-    return rc || !b->n_out ? rc : decoder_fetch_logits(d, b->n_out, logits, e);
+    int rc = enqueue(d, b, o, NULL, 0, e);
+    return rc || !o.all ? rc : decoder_fetch_logits(d, o.all, logits, e);
 }
 
 int decoder_draw(struct decoder *d, const struct ragged *b, const struct draw *v, int set,
@@ -458,7 +479,7 @@ int decoder_draw(struct decoder *d, const struct ragged *b, const struct draw *v
     assert(b->n_out && decoder_pass_of(d, b->n_tokens) == b->n_tokens);
     if (decoder_check(d, b, e) || decoder_reserve(d, b->n_tokens, b->n_out, e))
         return -1;
-    return enqueue(d, b, v, set, e);
+    return enqueue(d, b, (struct outputs){0, b->n_out}, v, set, e);
 }
 
 int decoder_rehearse(struct decoder *d, const struct ragged *b, struct err *e)
@@ -470,11 +491,31 @@ int decoder_rehearse(struct decoder *d, const struct ragged *b, struct err *e)
         d->ops->step_rehearse(d->dev, b, e))
         return -1;
     d->rehearsed = 1;
-    int rc = run(d, b, e);
+    int rc = run(d, b, (struct outputs){0, b->n_out}, e);
     if (rc == 0 && d->ops->draw && b->n_out && d->spec.vocab <= DRAW_MOST_VOCAB)
         rc = draw(d, b->n_out, NULL, 0, e);
     d->rehearsed = 0;
     return d->ops->step_end(d->dev, rc ? &late : e) ? -1 : rc;
+}
+
+/* Where the next pass ends, which begins at token `from`: the i-th of `passes`. It is empty if an
+ * image before it ended after this share. */
+static uint32_t next_end(const struct ragged *b, uint32_t i, uint32_t passes, uint32_t from)
+{
+    const struct slice share = slice_of(b->n_tokens, i, passes);
+    const uint32_t to = pass_end(b, share.first + share.n);
+    return to > from ? to : from;
+}
+
+/* Memory of all passes: the logits of a step stay in it. */
+static int reserve_passes(struct decoder *d, const struct ragged *b, uint32_t passes, struct err *e)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0, from = 0, to; i < passes; i++, from = to) {
+        to = next_end(b, i, passes, from);
+        most = to - from > most ? to - from : most;
+    }
+    return decoder_reserve_pass(d, most, b->n_out, e);
 }
 
 int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, struct err *e)
@@ -486,20 +527,19 @@ int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, st
         return -1;
     const uint32_t passes = (n + most - 1) / most;
     if (passes == 1)
-        return pass(d, b, logits, e);
-    for (uint32_t i = 0, from = 0, to; i < passes; i++, from = to) {
-        const struct slice share = slice_of(n, i, passes);
-        to = pass_end(b, share.first + share.n);
-        if (to <= from) { /* an image that ended before this share */
-            to = from;
+        return pass(d, b, (struct outputs){0, b->n_out}, logits, e);
+    if (reserve_passes(d, b, passes, e))
+        return -1;
+    struct outputs o = {0, 0};
+    for (uint32_t i = 0, from = 0, to; i < passes && from < n; i++, from = to) {
+        to = next_end(b, i, passes, from);
+        if (to == from)
             continue;
-        }
-        if (decoder_reserve_pass(d, to - from, 0, e))
-            return -1;
         struct ragged part = pass_cut(b, from, to, d->scratch.spans, d->scratch.out_rows);
-        if (pass(d, &part, logits, e))
+        o.all = to == n ? b->n_out : 0;
+        if (pass(d, &part, o, logits, e))
             return -1;
-        logits += (size_t)part.n_out * d->spec.vocab;
+        o.before += part.n_out;
     }
     return 0;
 }

@@ -4,7 +4,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { PASSES_EACH = 2, SMALLEST_PASS = 256 }; /* passes of a large step, for each stage */
+/* Passes of a large step, for each stage. A pass is so large that it takes longer to multiply with
+ * the weights than to read them: on a CPU that is so from a few rows on. */
+enum { PASSES_EACH = 2, SMALLEST_PASS = 16, SMALLEST_PASS_GPU = 256 };
 
 /* ---------------------------------------------------------------- where to cut */
 
@@ -178,6 +180,7 @@ uint32_t stage_pass_tokens(const struct decoder *d, uint32_t tokens, uint32_t mo
         return most;
     const uint32_t parts = (uint32_t)d->stages->world * PASSES_EACH;
     uint32_t each = (tokens + parts - 1) / parts;
-    each = each > SMALLEST_PASS ? each : SMALLEST_PASS;
+    const uint32_t least = stage_copies(d) ? SMALLEST_PASS_GPU : SMALLEST_PASS;
+    each = each > least ? each : least;
     return each < most ? each : most;
 }
