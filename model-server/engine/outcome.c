@@ -239,9 +239,7 @@ static void finish_token(struct stepper *st, struct gen *g)
     g->text_len = len;
     buf_add(&st->text, st->piece.p, len);
     if (g->reason != STOP_NOT) {
-        s->done = true;
-        s->n = g->end;
-        seq_advance(s, s->n - 1);
+        seq_end(s, g->end);
         whole_text(st, g, cut);
     }
     if (st->text.oom || st->piece.oom)

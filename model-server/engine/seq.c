@@ -311,6 +311,19 @@ void seq_advance(struct seq *s, uint32_t cached)
     s->cell[0] = now;
 }
 
+void seq_end(struct seq *s, uint32_t n)
+{
+    s->done = true;
+    s->n = n;
+    if (s->cells && s->cell_at > n - 1) { /* the state before the step is in the other cell */
+        const uint32_t past = s->cell[0];
+        s->cell[0] = s->cell[1];
+        s->cell[1] = past;
+        s->cell_at = s->start;
+    }
+    seq_advance(s, n - 1);
+}
+
 int seq_push(struct seq *s, uint32_t id, struct err *e)
 {
     assert(s->n - s->n_prompt < (s->stop.rules.max_new_tokens ? s->stop.rules.max_new_tokens : 1));

@@ -17,6 +17,7 @@
 #include "model-server/sample/bad_words.h"
 #include "model-server/sample/sample.h"
 #include "model-server/sample/stop.h"
+#include <assert.h>
 #include "model-server/spec/acceptance.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -138,7 +139,11 @@ void seq_fail(struct seq *s, const char *why);
 static inline bool seq_prefilling(const struct seq *s) { return s->cached + s->step < s->n; }
 /* The first token of its next step, and the distance from there to `cached`. */
 static inline uint32_t seq_from(const struct seq *s) { return s->cells ? s->cell_at : s->cached; }
-static inline uint32_t seq_lag(const struct seq *s) { return s->cached - seq_from(s); }
+static inline uint32_t seq_lag(const struct seq *s)
+{
+    assert(seq_from(s) <= s->cached);
+    return s->cached - seq_from(s);
+}
 /* Capacity of its blocks in tokens. */
 static inline uint64_t seq_room(const struct seq *s, uint32_t block_size)
 {
@@ -157,6 +162,8 @@ static inline bool seq_decoding(const struct seq *s)
 }
 /* Sets `cached` after a step. `step` still has the value of that step. */
 void seq_advance(struct seq *s, uint32_t cached);
+/* Within a step: it is done, with its first `n` tokens. Accepted drafts behind them are dropped. */
+void seq_end(struct seq *s, uint32_t n);
 /* Stores and counts a sampled token. */
 int seq_push(struct seq *s, uint32_t id, struct err *e);
 #endif

@@ -248,7 +248,7 @@ static uint32_t lags(struct seq *const *v, uint32_t n)
 {
     uint32_t tokens = 0;
     for (uint32_t i = 0; i < n; i++)
-        tokens += seq_lag(v[i]);
+        tokens += seq_live(v[i]) ? seq_lag(v[i]) : 0;
     return tokens;
 }
 

@@ -117,7 +117,7 @@ static int work(struct call *c, struct err *e)
         body_mistyped(&b, root, "inputs", list, "a sequence");
     if (b.failed || texts_begin(c, &b, "inputs", cJSON_GetArraySize(list), t) != 0)
         return -1;
-    p->id = id ? id : exchange_id(c->x);
+    p->id = id ? id : c->id;
     read_names(&b, (int)t->n, p);
     struct ask *q = t->asks;
     cJSON_ArrayForEach(k, list) read_input(&b, k, parameters, p, q++);

@@ -79,6 +79,16 @@ static int lines_read(struct wire *wire)
     return 0;
 }
 
+/* What was sent, once it is more than half: a queue that never empties does not grow by it. */
+static void drop_sent(struct lines *w)
+{
+    if (w->sent <= w->out.len / 2)
+        return;
+    w->out.len -= w->sent;
+    memmove(w->out.p, w->out.p + w->sent, w->out.len);
+    w->sent = 0;
+}
+
 static int lines_write(struct wire *wire)
 {
     struct lines *w = (struct lines *)wire;
@@ -86,8 +96,10 @@ static int lines_write(struct wire *wire)
         ssize_t n = send(wire->fd, w->out.p + w->sent, w->out.len - w->sent, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0)
+        if (n < 0) {
+            drop_sent(w);
             return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
+        }
         w->sent += (size_t)n;
     }
     buf_reset(&w->out);

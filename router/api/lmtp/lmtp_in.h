@@ -14,15 +14,17 @@
 #include <pthread.h>
 
 /* Sizes in bytes. FRAME: lmql's client closes the connection at 4 MiB. QUEUE: limit of unread data
- * per client, without scores. KEPT: items kept per resumable stream; KEPT_ALL: of all that have
- * ended. */
+ * per client, without scores and repeated items. KEPT: items kept per resumable stream; KEPT_ALL: of
+ * all that have ended. REPEATED: limit of unread data at which items are not repeated any more. */
 enum {
     LMTP_FRAME = 1 << 20,
     LMTP_QUEUE = 4 << 20,
     LMTP_TOP_MAX = 1024,
     LMTP_STATUS_MS = 100,
     LMTP_KEPT = 1 << 20,
-    LMTP_KEPT_ALL = 64 << 20
+    LMTP_KEPT_ALL = 64 << 20,
+    LMTP_REPEATED = 16 << 20,
+    LMTP_LOADING = 64 /* messages of a client that wait for models */
 };
 
 /* One GENERATE or SCORE. The LMTP thread owns it; its request is lent to the scheduler until the
@@ -100,10 +102,11 @@ struct peer {
     struct stream *streams;
     struct buffers buffers;
     struct preparation *loading;   /* later messages overtake these */
+    uint32_t n_loading;
     struct preparation *preparing; /* later messages wait behind it, to keep the order */
     struct deferred *waiting, **waiting_end;
     struct buf frame; /* "TOKEN [...": the items of this turn */
-    size_t allowance; /* bytes of scores in the queue, above QUEUE */
+    size_t allowance; /* bytes of scores and repeated items in the queue, above QUEUE */
     uint32_t interest;
     int64_t deadline_ms, spoke_ms;
     size_t unsent; /* when the last deadline passed */

@@ -124,8 +124,13 @@ static void linger(struct peer *p)
     wait_for(p, EPOLLIN);
 }
 
-/* While a text is tokenized, later messages wait in order, mostly in the socket. */
-static bool reads(const struct peer *p) { return !p->preparing && wire_wants_read(p->wire); }
+/* While a text is tokenized, later messages wait in order, mostly in the socket. So do those of a
+ * client that does not read its answers, or names models that are not loaded. */
+static bool reads(const struct peer *p)
+{
+    return !p->preparing && p->n_loading < LMTP_LOADING && wire_queued(p->wire) <= LMTP_QUEUE &&
+           wire_wants_read(p->wire);
+}
 
 static void write_some(struct peer *p)
 {

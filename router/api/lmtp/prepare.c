@@ -79,6 +79,8 @@ static void unlist(struct preparation *q)
     while (*at != q)
         at = &(*at)->next;
     *at = q->next;
+    q->peer->n_loading--;
+    peer_changed(q->peer); /* it may read again */
     q->peer = NULL; /* when it returns, the peer is gone */
 }
 
@@ -108,6 +110,7 @@ void prepare_model(struct peer *p, struct lmtp_message *m, struct arena *a)
     if (rc == 0) {
         q->next = p->loading;
         p->loading = q;
+        p->n_loading++;
         watch_from(p->lmtp, m->status ? q->since_ms : m->deadline_ms);
         return;
     }

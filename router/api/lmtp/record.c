@@ -207,5 +207,8 @@ void record_resume(struct peer *p, const struct lmtp_message *m)
         stream_listen(p, r->stream);
         r->expires_ms = INT64_MAX;
     }
-    send_again(p, r, m->from);
+    if (wire_queued(p->wire) + p->frame.len > LMTP_REPEATED)
+        peer_goodbye(p, WIRE_POLICY, "the client reads too slowly");
+    else
+        send_again(p, r, m->from);
 }

@@ -168,10 +168,13 @@ static void ws_close(struct wire *wire, enum wire_close code, const char *why)
     w->why = why;
 }
 
+/* Messages without content, as the answers to pings, take memory too. */
 static size_t ws_queued(const struct wire *wire)
 {
+    enum { MESSAGE_BYTES = 64 };
     const struct ws *w = (const struct ws *)wire;
     return wslay_event_get_queued_msg_length(w->ctx) +
+           MESSAGE_BYTES * wslay_event_get_queued_msg_count(w->ctx) +
            (wslay_event_want_write(w->ctx) || w->code ? 1 : 0);
 }
 

@@ -16,6 +16,7 @@ static bool end_it(struct call *c)
 static int work(struct call *c, struct err *e)
 {
     const struct store_job *j;
+    c->carries_on = true; /* else a running one would be stored although it was deleted */
     const int rc = stored_find(c, "", STORE_DELETE, &j, e);
     if (rc != 0)
         return rc;

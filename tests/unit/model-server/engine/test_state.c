@@ -336,6 +336,36 @@ static void and_on_a_device_that_chooses(void **state)
     drafts_that_were_wrong(&drawing_ops);
 }
 
+/* A stop sequence ends within accepted drafts: the state goes back, too, so what is saved of the
+ * ended request is the state of its tokens. */
+static void a_stop_sequence_within_drafts_takes_the_state_back(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct answer a;
+    engine_free(g);
+    speculate = 4;
+    assert_int_equal(setup_on(&ops), 0);
+    speculate = 0;
+    g->drafting.cost = 0.02;
+    ask_with_cells(0, 11), ask_with_cells(1, 8);
+    run_alone(&v[0], v), run_alone(&v[1], v);
+    char text[16], *const stops[] = {text};
+    snprintf(text, sizeof(text), "<%u>", v[0].alone[2]);
+    v[0].spec.stops = stops, v[0].spec.n_stops = 1;
+    const struct seq_spec both[] = {v[0].spec, v[1].spec};
+    assert_int_equal(engine_prefill(g, 0, both, 2, NULL, NULL, &a, &e), 0);
+    const struct seq *s = a.batch->v[0];
+    const struct draft_offer offer = {0, v[0].spec.n_prompt + 1, v[0].alone + 1, 4};
+    struct edits x = {.offers = &offer, .n_offers = 1};
+    assert_int_equal(engine_decode(g, (uint64_t[]){0}, 1, &x, &a, &e), 0);
+    assert_true(s->done && s->n == v[0].spec.n_prompt + 3 && s->cached == s->n - 1);
+    const struct state_save save = {0, SAVED, s->cached};
+    x = (struct edits){.saves = &save, .n_saves = 1};
+    assert_int_equal(engine_decode(g, (uint64_t[]){0}, 1, &x, &a, &e), 0);
+    assert_int_equal(fake.state[SAVED].n, save.tokens);
+}
+
 int main(void)
 {
 #define S(f)  cmocka_unit_test_setup_teardown(f, setup_recurrent, teardown)
@@ -351,6 +381,7 @@ int main(void)
         SD(a_saved_state_serves_others),
         S(saves_that_mean_nothing_are_refused),
         S(a_state_goes_back_behind_wrong_drafts),
+        S(a_stop_sequence_within_drafts_takes_the_state_back),
         SD(and_on_a_device_that_chooses),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
