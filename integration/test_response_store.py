@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import sqlite3
 import subprocess
 import time
@@ -185,6 +186,13 @@ def test_in_the_background(slow, tmp_path, template):
         # one that is deleted does not come back
         r = c.responses.create(background=True, **long)
         c.responses.delete(r.id)
+        wait_for(lambda: s.audit()["requests"]["live"] == 0)
+        with pytest.raises(openai.NotFoundError):
+            c.responses.retrieve(r.id)
+        # not even if the client leaves before the answer
+        r = c.responses.create(background=True, **long)
+        with socket.create_connection(("127.0.0.1", s.port)) as gone:
+            gone.sendall(f"DELETE /v1/responses/{r.id} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         wait_for(lambda: s.audit()["requests"]["live"] == 0)
         with pytest.raises(openai.NotFoundError):
             c.responses.retrieve(r.id)

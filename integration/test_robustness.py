@@ -292,3 +292,48 @@ def test_heads_that_are_too_large(s):
             pass  # cut off while sending
         c.close()
     serves(s)
+
+
+def websocket(s, rcvbuf):
+    key = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    c = raw(s, key.encode(), rcvbuf)
+    assert c.recv(4096).startswith(b"HTTP/1.1 101")
+    return c
+
+
+def frame(opcode, text=""):
+    data = text.encode()
+    assert len(data) < 126
+    return bytes([0x80 | opcode, 0x80 | len(data), 0, 0, 0, 0]) + data
+
+
+def repeat_unread(c, data, most):
+    """Sends until the server takes no more or ends the connection."""
+    sent = 0
+    c.settimeout(2 * SLOW)
+    try:
+        while sent < most:
+            c.sendall(data)
+            sent += len(data)
+    except OSError:
+        pass
+
+
+def test_a_websocket_that_is_not_read_has_bounded_memory(s):
+    """Answers to empty pings, and items that are asked for again."""
+    idle(s)
+    before = rss(s)
+    with websocket(s, 4096) as c:
+        repeat_unread(c, frame(0x9) * 10_000, 20_000_000)
+        assert rss(s) - before < 30e6
+    with websocket(s, 65536) as c:
+        ask = '"stream_id":1,"session":"a","prompt":[1],"max_tokens":900,"logit_bias":{"1":-100},"top_logprobs":9'
+        c.sendall(frame(0x1, f"GENERATE {{{ask}}}"))
+        tail = b""
+        while b'"length"' not in tail:
+            more = c.recv(1 << 20)
+            assert more
+            tail = (tail + more)[-2000:]
+        repeat_unread(c, frame(0x1, 'RESUME {"stream_id":1,"session":"a","from":0}'), 100_000)
+        assert rss(s) - before < 60e6
+    serves(s)

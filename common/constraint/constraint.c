@@ -354,6 +354,14 @@ constraint_state constraint_next(struct constraint *c, constraint_state at, cons
     return at;
 }
 
+bool constraint_full(struct constraint *c)
+{
+    pthread_mutex_lock(&c->lock);
+    const bool full = !c->compiling && !c->why.kind && term_full(c->pool);
+    pthread_mutex_unlock(&c->lock);
+    return full;
+}
+
 bool constraint_may_end(struct constraint *c, constraint_state at)
 {
     bool end = term_nullable(c->pool, constraint_enter(c, at));

@@ -55,6 +55,10 @@ struct constraint *constraint_order(enum constraint_reasoning reasoning, enum co
 struct constraint *constraint_ref(struct constraint *c);
 void constraint_unref(struct constraint *c); /* NULL is allowed */
 
+/* True if the memory for its states is used up: masks of states that are not known yet fail, which
+ * a new one with the same text could fill. False while it is compiled, or if that failed. */
+bool constraint_full(struct constraint *c);
+
 typedef uint32_t constraint_state;
 enum { CONSTRAINT_DEAD };                 /* the text cannot be completed any more */
 #define CONSTRAINT_START (UINT32_MAX - 1) /* empty text */

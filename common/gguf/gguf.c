@@ -130,6 +130,10 @@ static int tensor_bytes(const struct gguf *g, struct gguf_tensor *t, struct err 
 {
     const struct gguf_packing_info *p = &gguf_packings[t->packing];
     uint64_t n = t->dims[0] / p->elements;
+    for (int i = 0; i < GGUF_MAX_DIMS; i++)
+        if (t->dims[i] == 0)
+            return err_set(e, ERR_VALIDATION, "%s: tensor `%s`: its dimension %d is zero", g->path,
+                           t->name, i);
     if (t->dims[0] % p->elements)
         return err_set(e, ERR_VALIDATION,
                        "%s: tensor `%s`: rows of %llu elements are not whole blocks of %s (%u)",

@@ -24,6 +24,7 @@ struct engine *engine_new(const struct engine_options *o, struct err *e)
                                     .cost = o->row_cost > 0 ? o->row_cost : DRAFT_COST,
                                     .block_size = o->block_size};
     g->step.drafts = g->drafting.most > 0;
+    g->step.ranks = o->comm->world;
     if (g->drafting.most && !m->by_length && heads_init(&g->heads, o->model, o->block_size, e)) {
         engine_free(g);
         return NULL;

@@ -6,19 +6,21 @@
 
 enum { KEPT = 64 }; /* unused constraints that stay compiled */
 
+struct kept {
+    struct constraint *c;
+    enum constraint_kind kind;
+    enum constraint_reasoning reasoning;
+    char *text;
+    uint64_t used;
+};
+
 struct grammars {
     const struct tokenizer *tok;
     uint32_t vocab, n_eos, *eos;
     struct buf bytes;
     struct token_text *text; /* [vocab]; NULL: not built yet */
     struct token_set *tokens;
-    struct kept {
-        struct constraint *c;
-        enum constraint_kind kind;
-        enum constraint_reasoning reasoning;
-        char *text;
-        uint64_t used;
-    } kept[KEPT];
+    struct kept kept[KEPT];
     uint64_t clock;
 };
 
@@ -79,18 +81,32 @@ static int lay_out(struct grammars *g, struct err *e)
     return 0;
 }
 
-struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *spec, struct err *e)
+static bool is_of(const struct kept *k, const struct grammar_spec *spec)
+{
+    return k->c && k->kind == spec->kind && k->reasoning == spec->reasoning &&
+           !strcmp(k->text, spec->text);
+}
+
+/* The entry of `spec`, else the one that was used the longest ago. */
+static struct kept *find(struct grammars *g, const struct grammar_spec *spec)
 {
     struct kept *oldest = g->kept;
+    for (struct kept *k = g->kept; k < g->kept + KEPT; k++) {
+        if (is_of(k, spec))
+            return k;
+        oldest = k->used < oldest->used ? k : oldest;
+    }
+    return oldest;
+}
+
+struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *spec, struct err *e)
+{
     if (!g->text && lay_out(g, e))
         return NULL;
-    for (struct kept *k = g->kept; k < g->kept + KEPT; k++) {
-        if (k->c && k->kind == spec->kind && k->reasoning == spec->reasoning &&
-            !strcmp(k->text, spec->text)) {
-            k->used = ++g->clock;
-            return constraint_ref(k->c);
-        }
-        oldest = k->used < oldest->used ? k : oldest;
+    struct kept *k = find(g, spec);
+    if (is_of(k, spec) && !constraint_full(k->c)) { /* requests that run keep a full one */
+        k->used = ++g->clock;
+        return constraint_ref(k->c);
     }
     char *text = strdup(spec->text);
     if (!text)
@@ -100,9 +116,9 @@ struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *s
         free(text);
         return NULL;
     }
-    constraint_unref(oldest->c);
-    free(oldest->text);
-    *oldest = (struct kept){c, spec->kind, spec->reasoning, text, ++g->clock};
+    constraint_unref(k->c);
+    free(k->text);
+    *k = (struct kept){c, spec->kind, spec->reasoning, text, ++g->clock};
     return constraint_ref(c);
 }
 

@@ -153,12 +153,25 @@ static void walk(struct stepper *st, struct gen *g, int thread)
     s->sibling.on = false;
 }
 
+/* A constraint has limits of memory and work, and remembers what it computed. Whether a mask fails
+ * may depend on which of its sequences came first. All ranks have to fail the same ones, so with
+ * several ranks these sequences go in order. */
+static bool in_order(const struct stepper *st, const struct seq *s)
+{
+    return st->ranks > 1 && s->constraint;
+}
+
+static void walk_those(struct stepper *st, size_t begin, size_t end, bool ordered, int thread)
+{
+    for (size_t i = begin; i < end; i++)
+        if (st->gen[i].nth == 0 && seq_live(st->gen[i].seq) &&
+            in_order(st, st->gen[i].seq) == ordered)
+            walk(st, &st->gen[i], thread);
+}
+
 static void walk_range(void *arg, int thread, size_t begin, size_t end)
 {
-    struct stepper *st = arg;
-    for (size_t i = begin; i < end; i++)
-        if (st->gen[i].nth == 0 && seq_live(st->gen[i].seq))
-            walk(st, &st->gen[i], thread);
+    walk_those(arg, begin, end, false, thread);
 }
 
 /* Waits for the tokens that the device samples, and for the logits of the other rows. */
@@ -195,6 +208,7 @@ int outcome_choose(struct stepper *st, struct err *e)
         st->ops->host_run(st->dev, walk_range, st, st->n_gen);
     else
         walk_range(st, 0, 0, st->n_gen);
+    walk_those(st, 0, st->n_gen, true, 0);
     return 0;
 }
 

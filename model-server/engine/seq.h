@@ -17,8 +17,8 @@
 #include "model-server/sample/bad_words.h"
 #include "model-server/sample/sample.h"
 #include "model-server/sample/stop.h"
-#include <assert.h>
 #include "model-server/spec/acceptance.h"
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -504,6 +504,24 @@ static int keep_siblings(struct stepper *st, struct seq **v, uint32_t n, struct 
     return step_copy_blocks(st, e);
 }
 
+/* For the next drafts. The step's tokens are sampled, so it must not fail any more: without its
+ * rows a sequence has no drafts of the head for a while. Ranks have to agree on drafts. */
+static int take_rows(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct err why = ERR_INIT;
+        if (!seq_live(v[i]) || !heads_take(st->heads, v[i], v[i]->cached, &why))
+            continue;
+        if (st->ranks > 1) {
+            *e = why;
+            return -1;
+        }
+        v[i]->head.begun = false;
+        v[i]->head.n = 0;
+    }
+    return 0;
+}
+
 int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
     int64_t t0 = clock_ns();
@@ -534,9 +552,8 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
             st->gen[i].seq->ahead = 0;
     int64_t t1 = st->ready_ns = clock_ns();
     outcome_finish(st, v, n);
-    for (uint32_t i = 0; st->heads && i < n; i++)
-        if (seq_live(v[i]) && heads_take(st->heads, v[i], v[i]->cached, e))
-            return -1;
+    if (st->heads && take_rows(st, v, n, e))
+        return -1;
     st->forward_ns = t1 - t0 + st->early_ns;
     st->decode_ns = clock_ns() - t1;
     return 0;

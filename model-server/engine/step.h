@@ -71,7 +71,7 @@ struct stepper {
     struct filter_mem *filter;                                           /* [threads] */
     uint32_t *mask;                                                      /* [threads][mask_words] */
     size_t mask_words;
-    int threads;
+    int threads, ranks;
     uint32_t *top_id;
     float *top_logprob;
     uint32_t cap_tokens, cap_spans, cap_gen, cap_rows, cap_top;

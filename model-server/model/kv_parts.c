@@ -24,7 +24,8 @@ void kv_parts_plan(struct decoder *d, const struct sublayer_ops *const *mixers)
     for (uint32_t i = 0; i < spec_all_layers(&d->spec); i++) {
         const struct layer_spec *s = &d->spec.layers[i];
         const struct sublayer_ops *ops = s->mixer == MIXER_NONE ? NULL : mixers[s->mixer];
-        const uint32_t window = s->chunk ? s->chunk : s->window;
+        /* A draft head's rows have no blocks of windows. Its attention has the window anyway. */
+        const uint32_t window = i >= d->spec.n_layers ? 0 : s->chunk ? s->chunk : s->window;
         first = i == d->stage.first ? d->n_kv_layers : first;
         if (s->kv_of) {
             uint32_t *most = &d->kv_window[d->kv_at[i] = d->kv_at[s->kv_of - 1]];

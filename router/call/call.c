@@ -446,7 +446,7 @@ static void run(struct job *j, struct tok_scratch **scratch)
 {
     struct call *c = (struct call *)((char *)j - offsetof(struct call, job));
     struct edge *g = edge_home(c->edge);
-    bool there = !atomic_load(&c->cancelled) || c->carries_on;
+    bool there = !atomic_load(&c->cancelled) || c->route->carries_on;
     if (there && !settle(c))
         return;
     c->scratch = scratch;
@@ -495,7 +495,7 @@ static void on_worked(struct call *c)
     pin(c);
     c->busy = false;
     account_warnings(c);
-    const bool goes_on = c->x || c->carries_on;
+    const bool goes_on = c->x || c->route->carries_on;
     if (!goes_on || (!c->failed && c->on_loop && !c->on_loop(c)) || !c->x)
         ;
     else if (c->failed)

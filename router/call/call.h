@@ -73,7 +73,6 @@ struct call {
     bool ours;                  /* the error is an internal one */
     bool dropped;               /* the client disconnected before the end */
     bool detached;              /* it continues without its client: set by on_loop() */
-    bool carries_on;            /* work() and on_loop() run to their end without it: set by work() */
     /* Set by work(): a step on the loop thread before the answer. False: another component owns the
      * call now, and work() will run again. */
     bool (*on_loop)(struct call *c);

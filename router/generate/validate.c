@@ -405,6 +405,19 @@ static int encode_prompt(const struct validator *v, const struct ask *q,
     return media_places(&v->media, &p, r->ids, r->n_ids, a, r, e);
 }
 
+/* Log-probabilities of a prompt are one message of a shard, with those of all prompts that end in
+ * the same step: 200 bytes each in the router. */
+static int check_prompt_logprobs(const struct ask *q, uint32_t n_ids, struct err *e)
+{
+    enum { MOST = 1000000 };
+    const uint64_t each = 1 + (q->top_n_tokens.set ? q->top_n_tokens.v : 0);
+    if (q->decoder_input_details && n_ids * each > MOST)
+        REFUSE("log-probabilities of the prompt: %u tokens with %llu each are more than %d. Ask "
+               "for fewer alternatives or shorten the prompt",
+               n_ids, (unsigned long long)each, MOST);
+    return 0;
+}
+
 int validate(const struct validator *v, const struct ask *q, struct tok_scratch **scratch,
              struct arena *a, struct gen_request *r, struct err *e)
 {
@@ -448,7 +461,8 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
         return -1;
     /* the decoder's prompt may be longer than an empty text */
     const uint32_t counted = first.set && r->n_ids < 2 ? 2 : r->n_ids;
-    if (check_ids(v, r, e) != 0 || budget(v, q, counted, &r->params.max_new_tokens, e) != 0)
+    if (check_ids(v, r, e) != 0 || budget(v, q, counted, &r->params.max_new_tokens, e) != 0 ||
+        check_prompt_logprobs(q, r->n_ids, e) != 0)
         return -1;
     r->n_input = r->n_ids;
     if (v->has_encoder && move_to_encoder(v, first, a, r, e) != 0)

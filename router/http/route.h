@@ -35,8 +35,9 @@ struct route {
     enum model_task task;
     /* never answers 200, or only with a flag: not in the OpenAPI document */
     bool refuses;
-    bool probe;   /* called by machines every few seconds: logged at DEBUG */
-    bool no_body; /* POST: body and content type are optional */
+    bool probe;      /* called by machines every few seconds: logged at DEBUG */
+    bool no_body;    /* POST: body and content type are optional */
+    bool carries_on; /* work() and on_loop() run to their end although the client left */
     /* POST: the body is JSON whatever its content type says, as its protocol's servers have it,
      * whose documents call curl with -d alone. Not of a web page: a browser would send it unasked.
      */

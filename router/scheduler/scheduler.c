@@ -10,7 +10,7 @@
 
 enum {
     SECOND_LOOK_MS = 50,
-    IN_LIMIT = 256 << 20,
+    IN_LIMIT = 1 << 30,
     OUT_LIMIT = 1 << 30,
 };
 #define FIRST_PATIENCE_NS INT64_C(120000000000) /* hang threshold until step times are known */

@@ -14,8 +14,9 @@
 #include <pthread.h>
 
 /* Sizes in bytes. FRAME: lmql's client closes the connection at 4 MiB. QUEUE: limit of unread data
- * per client, without scores and repeated items. KEPT: items kept per resumable stream; KEPT_ALL: of
- * all that have ended. REPEATED: limit of unread data at which items are not repeated any more. */
+ * per client, without scores and repeated items. KEPT: items kept per resumable stream; KEPT_ALL:
+ * of all that have ended. REPEATED: limit of unread data at which items are not repeated any more.
+ */
 enum {
     LMTP_FRAME = 1 << 20,
     LMTP_QUEUE = 4 << 20,
@@ -101,7 +102,7 @@ struct peer {
     uint64_t key_id; /* of the API key; 0: none */
     struct stream *streams;
     struct buffers buffers;
-    struct preparation *loading;   /* later messages overtake these */
+    struct preparation *loading; /* later messages overtake these */
     uint32_t n_loading;
     struct preparation *preparing; /* later messages wait behind it, to keep the order */
     struct deferred *waiting, **waiting_end;

@@ -81,7 +81,7 @@ static void unlist(struct preparation *q)
     *at = q->next;
     q->peer->n_loading--;
     peer_changed(q->peer); /* it may read again */
-    q->peer = NULL; /* when it returns, the peer is gone */
+    q->peer = NULL;        /* when it returns, the peer is gone */
 }
 
 void prepare_fail(struct preparation *q, const char *why)

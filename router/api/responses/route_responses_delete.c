@@ -16,7 +16,6 @@ static bool end_it(struct call *c)
 static int work(struct call *c, struct err *e)
 {
     const struct store_job *j;
-    c->carries_on = true; /* else a running one would be stored although it was deleted */
     const int rc = stored_find(c, "", STORE_DELETE, &j, e);
     if (rc != 0)
         return rc;
@@ -32,5 +31,6 @@ const struct route route_responses_delete = {
     .paths = {"/v1/responses/*"},
     .errors = ERRORS_OPENAI,
     .summary = "Delete a stored response; one that is made in the background is ended.",
+    .carries_on = true, /* else a running one would be stored although it was deleted */
     .work = work,
 };

@@ -145,12 +145,15 @@ static void refuses_keys(void **state)
 
 static void refuses_tensors(void **state)
 {
-    static const uint64_t huge[] = {1ull << 40, 1ull << 40}, odd[] = {33, 1}, five[5] = {1};
+    static const uint64_t huge[] = {1ull << 40, 1ull << 40}, odd[] = {33, 1}, five[5] = {1},
+                          none[] = {0, 4};
     struct gguf_write w = {0};
     char data[68] = {0};
     (void)state;
     gw_tensor(&w, "t", GGUF_F32, 2, huge, data, 8);
     refuse(&w, "tensor `t`: its shape is too large");
+    gw_tensor(&w, "t", GGUF_F32, 2, none, data, 0);
+    refuse(&w, "tensor `t`: its dimension 0 is zero");
     gw_tensor(&w, "t", GGUF_Q8_0, 2, odd, data, 34);
     refuse(&w, "rows of 33 elements are not whole blocks of Q8_0 (32)");
     gw_tensor(&w, "t", GGUF_F32, 5, five, data, 4);

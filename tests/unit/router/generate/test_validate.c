@@ -2,13 +2,13 @@
  * several. */
 #include "tests/unit/router/rig.h"
 
-static const struct validator V = {.max_best_of = 2,
-                                   .max_stop_sequences = 2,
-                                   .max_top_n_tokens = 5,
-                                   .max_input_tokens = 100,
-                                   .max_total_tokens = 2000,
-                                   .vocab_size = VOCAB,
-                                   .sampling_fields = ~UINT64_C(0)};
+static struct validator v = {.max_best_of = 2,
+                             .max_stop_sequences = 2,
+                             .max_top_n_tokens = 5,
+                             .max_input_tokens = 100,
+                             .max_total_tokens = 2000,
+                             .vocab_size = VOCAB,
+                             .sampling_fields = ~UINT64_C(0)};
 static struct arena arena;
 static struct gen_request r;
 static struct err e;
@@ -20,7 +20,7 @@ static int check(const struct ask *q)
     arena_init(&arena, 1 << 20);
     r = (struct gen_request){0};
     e = (struct err)ERR_INIT;
-    return validate(&V, q, &scratch, &arena, &r, &e);
+    return validate(&v, q, &scratch, &arena, &r, &e);
 }
 
 static struct ask text_ask(const char *s)
@@ -192,7 +192,7 @@ static void truncation_keeps_what_stands_in_front(void **state)
 /* The decoder's prompt is one token, whose medium is the text. Limits and counts are the text's. */
 static void an_encoder_reads_the_prompt(void **state)
 {
-    struct validator with = V;
+    struct validator with = v;
     struct tok_scratch *scratch = NULL;
     struct ask q = text_ask("abc");
     (void)state;
@@ -234,7 +234,7 @@ static void an_encoder_reads_the_prompt(void **state)
 /* A tokenizer with words that the embedding has no rows for. */
 static void ids_of_text_are_of_the_model(void **state)
 {
-    struct validator small = V;
+    struct validator small = v;
     struct tok_scratch *scratch = NULL;
     struct ask q = text_ask("abz");
     (void)state;
@@ -270,6 +270,23 @@ static void budgets(void **state)
 }
 
 static const struct answer *pick(void *arg, uint32_t i) { return &((struct answer *)arg)[i]; }
+
+static void prompt_logprobs_are_of_a_size_that_a_message_can_have(void **state)
+{
+    (void)state;
+    const struct validator small = v;
+    static uint32_t ids[60000];
+    struct ask q = {.style = ASK_OPENAI, .ids = ids, .n_ids = 47619, .decoder_input_details = true};
+    q.top_n_tokens = (struct opt_u64){true, 20};
+    v.max_input_tokens = v.max_total_tokens = 100000;
+    assert_int_equal(check(&q), 0);
+    q.n_ids++;
+    assert_int_equal(check(&q), -1);
+    assert_non_null(strstr(e.msg, "log-probabilities of the prompt: 47620 tokens with 21 each"));
+    q.decoder_input_details = false;
+    assert_int_equal(check(&q), 0);
+    v = small;
+}
 
 /* Everywhere but on TGI's routes. */
 static void answers_are_clipped_to_the_room(void **state)
@@ -362,6 +379,7 @@ int main(void)
         cmocka_unit_test(budgets),
         cmocka_unit_test(an_encoder_reads_the_prompt),
         cmocka_unit_test(answers_are_clipped_to_the_room),
+        cmocka_unit_test(prompt_logprobs_are_of_a_size_that_a_message_can_have),
         cmocka_unit_test(best_is_the_highest_mean_and_the_first_of_equals),
         cmocka_unit_test(notes_are_deep_copies),
     };
