@@ -120,6 +120,7 @@ static const struct flag rows[] = {
     {ROW("dry-run", BOOL, dry_run, 0, "Start nothing: print the memory each rank of this machine would need (weights, KV cache, workspaces, adapters), the resulting limits and the command lines, and exit. Downloads nothing and keeps no weights. With --json-output: one JSON object. Exit status: 0 it fits, 78 it does not, 1 unknown, 2 wrong options."), .env = ""},
     {OPTION_JSON_WHITESPACE, AT(json_whitespace), .tag = TO_ROUTER},
     {OPTION_TRUST_REQUEST_CHAT_TEMPLATE, AT(trust_request_chat_template), .tag = TO_ROUTER},
+    {OPTION_SPECIAL_TOKENS_IN_MESSAGES, AT(special_tokens_in_messages), .tag = TO_ROUTER},
     {ROW("env", BOOL, env, 0, "Print versions, system and devices for a bug report, and exit."), .letter = 'e', .env = ""},
     {OPTION_MAX_CLIENT_BATCH_SIZE, AT(max_client_batch_size), .tag = TO_ROUTER},
     {OPTION_LORA_ADAPTERS, AT(lora_adapters), .tag = TO_SHARD_ENV},

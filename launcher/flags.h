@@ -77,6 +77,7 @@ struct config {
     const char *api_key, *api_key_file, *tokenizer_config_path, *generation_config, *root_path,
         *override_generation_config;
     bool api_key_all_routes, disable_grammar_support, trust_request_chat_template;
+    bool special_tokens_in_messages;
     uint32_t json_whitespace;
     bool ngrok;
     const char *ngrok_authtoken, *ngrok_edge;

@@ -60,6 +60,7 @@ static const struct flag rows[] = {
     {OPTION_DISABLE_GRAMMAR_SUPPORT, F(disable_grammar_support)},
     {OPTION_JSON_WHITESPACE, F(json_whitespace)},
     {OPTION_TRUST_REQUEST_CHAT_TEMPLATE, F(trust_request_chat_template)},
+    {OPTION_SPECIAL_TOKENS_IN_MESSAGES, F(special_tokens_in_messages)},
     {.name = "api-key", .type = FLAG_STR, F(api_key),
      .help = "API key that clients must send as `Authorization: Bearer KEY` (or `x-api-key: KEY`); several are "
              "separated by commas. Prefer the variable API_KEY."},
