@@ -1,8 +1,8 @@
 #include "launcher/flags.h"
 #include "common/flag/options.h"
+#include "common/listen_address.h"
 #include "common/peer_address.h"
 #include "common/sentence.h"
-#include <arpa/inet.h>
 #include <assert.h>
 #include <string.h>
 
@@ -71,7 +71,7 @@ static const struct flag rows[] = {
     {OPTION_MAX_WAITING_TOKENS, AT(max_waiting_tokens), .tag = TO_ROUTER},
     {ROW("max-batch-size", U32, max_batch_size, TO_ROUTER | TO_SHARD_ENV, "Maximum number of requests in a batch. Unset: unlimited."), .unit = "requests"},
     {ROW("cuda-graphs", LIST, cuda_graphs, TO_SHARD_ENV, "Batch sizes captured as CUDA graphs; 0 turns them off."), .def = "1,2,4,8,16,32"},
-    {ROW("hostname", STR, hostname, 0, "Address to listen on."), .def = "0.0.0.0"},
+    {ROW("hostname", STR, hostname, 0, "Address to listen on; `localhost`: 127.0.0.1 and ::1; `::`: IPv6 and IPv4."), .def = "0.0.0.0"},
     {ROW("port", U32, port, TO_ROUTER, "Port to listen on."), .letter = 'p', .def = "3000", BETWEEN(1, 65535)},
     {OPTION_PROMETHEUS_PORT, AT(prometheus_port), .tag = TO_ROUTER},
     {ROW("shard-uds-path", STR, shard_uds_path, 0, "Sockets of the shards: rank r listens on `<path>-<r>`. Unset: /tmp/text-generation-server-<port>.")},
@@ -370,10 +370,6 @@ int flags_check(struct config *c, int devices, struct err *e)
 
 const char *flags_bind_address(const char *hostname)
 {
-    unsigned char any[sizeof(struct in6_addr)];
-    if (!strcmp(hostname, "localhost"))
-        return "127.0.0.1";
-    if (inet_pton(AF_INET, hostname, any) == 1 || inet_pton(AF_INET6, hostname, any) == 1)
-        return hostname;
-    return "0.0.0.0";
+    struct listen_addresses a;
+    return listen_addresses(hostname, &a) ? hostname : "0.0.0.0";
 }

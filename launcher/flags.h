@@ -100,6 +100,6 @@ int flags_num_shard(const struct config *c, int devices, uint32_t *out, struct e
 int flags_check(struct config *c, int devices, struct err *e);
 
 /* The bind address for --hostname. A name that is no IP address listens on all interfaces, as in
- * TGI, except `localhost`. Returns a static string or the argument. */
+ * TGI, except `localhost`: both of its addresses. Returns a static string or the argument. */
 const char *flags_bind_address(const char *hostname);
 #endif
