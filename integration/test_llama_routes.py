@@ -260,15 +260,15 @@ def test_metrics_by_their_names(s):
 
 @pytest.fixture(scope="module")
 def fim(tmp_path_factory):
-    """The demo model, of which three rare tokens are called what Qwen's coders call theirs."""
+    """The demo model, of which four rare tokens are called what Qwen's coders call theirs."""
     import shutil
 
     folder = tmp_path_factory.mktemp("fim")
     shutil.copytree(DEMO, folder, dirs_exist_ok=True)
     t = json.loads((folder / "tokenizer.json").read_text())
     merged = {part for m in t["model"]["merges"] for part in (m if isinstance(m, list) else m.split(" "))}
-    free = [k for k, v in sorted(t["model"]["vocab"].items(), key=lambda kv: -kv[1]) if k not in merged and len(k) > 4][:3]
-    for name, old in zip(("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"), free, strict=True):
+    free = [k for k, v in sorted(t["model"]["vocab"].items(), key=lambda kv: -kv[1]) if k not in merged and len(k) > 4][:4]
+    for name, old in zip(("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>"), free, strict=True):
         number = t["model"]["vocab"].pop(old)
         t["model"]["vocab"][name] = number
         t["model"]["merges"] = [m for m in t["model"]["merges"] if "".join(m if isinstance(m, list) else m.split(" ")) != old]
@@ -289,6 +289,13 @@ def test_infill(s, fim):
     assert more["prompt"] == "int x;\n\n--- snippet ---\n\n<|fim_prefix|>Once upon a<|fim_suffix|> lived a cat.<|fim_middle|>"
     names = [fim.post("/tokenize", {"content": f"<|fim_{k}|>"}).json()["tokens"] for k in ("prefix", "suffix", "middle")]
     assert all(len(n) == 1 for n in names)
+    ids = fim.post("/infill", {**body, "input_prefix": "a<|fim_middle|>b<|end|>", "input_suffix": "<|fim_prefix|>", "return_tokens": True}).json()
+    plain = fim.post("/infill", {**body, "input_prefix": "ab", "input_suffix": "c"}).json()
+    assert ids["prompt"] == "<|fim_prefix|>a<|fim_middle|>b<|end|><|fim_suffix|><|fim_prefix|><|fim_middle|>"
+    assert ids["tokens_evaluated"] > plain["tokens_evaluated"] + 12, "text of a client became control tokens"
+    pad = fim.post("/tokenize", {"content": "<|fim_pad|>"}).json()["tokens"][0]
+    end = fim.post("/infill", {**body, "logit_bias": [[pad, 100.0]]}).json()
+    assert end["content"] == "" and end["stop_type"] == "eos", "padding ends a middle"
     refused = s.post("/infill", body)
     assert refused.status_code == 400 and "not supported by this model" in refused.json()["error"]["message"]
     assert fim.post("/infill", {"input_prefix": "x"}).status_code == 400

@@ -1,8 +1,8 @@
 #include "launcher/flags.h"
 #include "common/flag/options.h"
+#include "common/listen_address.h"
 #include "common/peer_address.h"
 #include "common/sentence.h"
-#include <arpa/inet.h>
 #include <assert.h>
 #include <string.h>
 
@@ -71,7 +71,7 @@ static const struct flag rows[] = {
     {OPTION_MAX_WAITING_TOKENS, AT(max_waiting_tokens), .tag = TO_ROUTER},
     {ROW("max-batch-size", U32, max_batch_size, TO_ROUTER | TO_SHARD_ENV, "Maximum number of requests in a batch. Unset: unlimited."), .unit = "requests"},
     {ROW("cuda-graphs", LIST, cuda_graphs, TO_SHARD_ENV, "Batch sizes captured as CUDA graphs; 0 turns them off."), .def = "1,2,4,8,16,32"},
-    {ROW("hostname", STR, hostname, 0, "Address to listen on."), .def = "0.0.0.0"},
+    {ROW("hostname", STR, hostname, 0, "Address to listen on; `localhost`: 127.0.0.1 and ::1; `::`: IPv6 and IPv4."), .def = "0.0.0.0"},
     {ROW("port", U32, port, TO_ROUTER, "Port to listen on."), .letter = 'p', .def = "3000", BETWEEN(1, 65535)},
     {OPTION_PROMETHEUS_PORT, AT(prometheus_port), .tag = TO_ROUTER},
     {ROW("shard-uds-path", STR, shard_uds_path, 0, "Sockets of the shards: rank r listens on `<path>-<r>`. Unset: /tmp/text-generation-server-<port>.")},
@@ -120,6 +120,7 @@ static const struct flag rows[] = {
     {ROW("dry-run", BOOL, dry_run, 0, "Start nothing: print the memory each rank of this machine would need (weights, KV cache, workspaces, adapters), the resulting limits and the command lines, and exit. Downloads nothing and keeps no weights. With --json-output: one JSON object. Exit status: 0 it fits, 78 it does not, 1 unknown, 2 wrong options."), .env = ""},
     {OPTION_JSON_WHITESPACE, AT(json_whitespace), .tag = TO_ROUTER},
     {OPTION_TRUST_REQUEST_CHAT_TEMPLATE, AT(trust_request_chat_template), .tag = TO_ROUTER},
+    {OPTION_SPECIAL_TOKENS_IN_MESSAGES, AT(special_tokens_in_messages), .tag = TO_ROUTER},
     {ROW("env", BOOL, env, 0, "Print versions, system and devices for a bug report, and exit."), .letter = 'e', .env = ""},
     {OPTION_MAX_CLIENT_BATCH_SIZE, AT(max_client_batch_size), .tag = TO_ROUTER},
     {OPTION_LORA_ADAPTERS, AT(lora_adapters), .tag = TO_SHARD_ENV},
@@ -369,10 +370,6 @@ int flags_check(struct config *c, int devices, struct err *e)
 
 const char *flags_bind_address(const char *hostname)
 {
-    unsigned char any[sizeof(struct in6_addr)];
-    if (!strcmp(hostname, "localhost"))
-        return "127.0.0.1";
-    if (inet_pton(AF_INET, hostname, any) == 1 || inet_pton(AF_INET6, hostname, any) == 1)
-        return hostname;
-    return "0.0.0.0";
+    struct listen_addresses a;
+    return listen_addresses(hostname, &a) ? hostname : "0.0.0.0";
 }

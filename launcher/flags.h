@@ -77,6 +77,7 @@ struct config {
     const char *api_key, *api_key_file, *tokenizer_config_path, *generation_config, *root_path,
         *override_generation_config;
     bool api_key_all_routes, disable_grammar_support, trust_request_chat_template;
+    bool special_tokens_in_messages;
     uint32_t json_whitespace;
     bool ngrok;
     const char *ngrok_authtoken, *ngrok_edge;
@@ -99,6 +100,6 @@ int flags_num_shard(const struct config *c, int devices, uint32_t *out, struct e
 int flags_check(struct config *c, int devices, struct err *e);
 
 /* The bind address for --hostname. A name that is no IP address listens on all interfaces, as in
- * TGI, except `localhost`. Returns a static string or the argument. */
+ * TGI, except `localhost`: both of its addresses. Returns a static string or the argument. */
 const char *flags_bind_address(const char *hostname);
 #endif

@@ -13,7 +13,7 @@ static const struct flag rows[] = {
     {.name = "compute-type", .type = FLAG_STR, F(compute_type), .def = "cpu",
      .help = "Value of the header x-compute-type."},
     {.name = "hostname", .type = FLAG_STR, F(hostname), .def = "0.0.0.0",
-     .help = "Address to listen on; `::` accepts IPv6 and IPv4."},
+     .help = "Address to listen on; `localhost`: 127.0.0.1 and ::1; `::`: IPv6 and IPv4."},
     {.name = "port", .letter = 'p', .type = FLAG_U32, F(port), .def = "3000", .min = 0, .max = 65535,
      .help = "Port to listen on; 0 selects a free one, which is logged."},
     {.name = "master-shard-uds-path", .type = FLAG_STR, F(shard_uds_path),
@@ -60,6 +60,7 @@ static const struct flag rows[] = {
     {OPTION_DISABLE_GRAMMAR_SUPPORT, F(disable_grammar_support)},
     {OPTION_JSON_WHITESPACE, F(json_whitespace)},
     {OPTION_TRUST_REQUEST_CHAT_TEMPLATE, F(trust_request_chat_template)},
+    {OPTION_SPECIAL_TOKENS_IN_MESSAGES, F(special_tokens_in_messages)},
     {.name = "api-key", .type = FLAG_STR, F(api_key),
      .help = "API key that clients must send as `Authorization: Bearer KEY` (or `x-api-key: KEY`); several are "
              "separated by commas. Prefer the variable API_KEY."},

@@ -25,6 +25,7 @@ struct router_config {
     const char *compute_type, *generation_config, *override_generation_config;
     uint32_t validation_workers, max_client_batch_size, payload_limit;
     bool json_output, disable_grammar_support, trust_remote_code, trust_request_chat_template;
+    bool special_tokens_in_messages;
     uint32_t json_whitespace; /* enum json_whitespace */
     const char *log_level, *api_key, *api_key_file, *tls_cert, *tls_key;
     bool api_key_all_routes;

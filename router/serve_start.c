@@ -173,7 +173,7 @@ static int load_model(struct router_service *s, struct err *e)
     if (!(s->dir = hub_resolve_model(c->tokenizer_name, c->revision, e)) ||
         !(s->tokenizer = tokenizer_load(s->dir, e)) ||
         sentence_load(&s->edge.sentence, s->dir, e) || edge_load_defaults(&s->edge, c, s->dir, e) ||
-        !(s->chat = chat_load(s->dir, c->tokenizer_config_path, s->tokenizer, e)) ||
+        !(s->chat = edge_load_chat(c, s->dir, c->tokenizer_config_path, s->tokenizer, e)) ||
         edge_load_vision(s->dir, s->tokenizer, s->chat, &s->vision, e) != 0)
         return -1;
     LOG(LOG_INFO, "Tokenizer loaded", LOGS("folder", s->dir),

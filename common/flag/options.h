@@ -138,6 +138,9 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
 #define OPTION_TRUST_REQUEST_CHAT_TEMPLATE \
     .name = "trust-request-chat-template", .type = FLAG_BOOL, \
     .help = "Allow requests with a `chat_template`; otherwise they are refused."
+#define OPTION_SPECIAL_TOKENS_IN_MESSAGES \
+    .name = "special-tokens-in-messages", .type = FLAG_BOOL, \
+    .help = "Texts of control tokens in messages of users and tools become these tokens, as in other servers. Otherwise they stay text, so that a message cannot open another role's."
 #define OPTION_MAX_CLIENT_BATCH_SIZE \
     .name = "max-client-batch-size", .type = FLAG_U32, .def = "4", \
     .help = "Maximum number of inputs in one request; on `/v1/completions` at least 2048 prompts."

@@ -197,6 +197,18 @@ static struct tok_scratch *scratch_for(const struct tokenizer *t, struct tok_scr
     return x;
 }
 
+static int drop_guards(struct step_work *w, struct err *e)
+{
+    static char guard[] = TOK_GUARD, nothing[] = "";
+    struct step drop = {.kind = STEP_REPLACE,
+                        .find = FIND_TEXT,
+                        .what = guard,
+                        .what_n = sizeof(guard) - 1,
+                        .text = nothing};
+    const struct steps s = {.v = &drop, .n = 1};
+    return steps_run(&s, w, e);
+}
+
 int tokenizer_encode(const struct tokenizer *t, const char *s, size_t n, unsigned flags,
                      struct tok_scratch **scratch, struct tok_ids *out, struct err *e)
 {
@@ -214,7 +226,8 @@ int tokenizer_encode(const struct tokenizer *t, const char *s, size_t n, unsigne
     if (take_text(x, s, n) != 0)
         return err_nomem(e);
     if (added_cut(&t->added, &t->added.raw, w, e) != 0 || steps_run(&t->normalizer, w, e) != 0 ||
-        added_cut(&t->added, &t->added.normal, w, e) != 0 || steps_run(&t->pre, w, e) != 0)
+        added_cut(&t->added, &t->added.normal, w, e) != 0 ||
+        (flags & TOK_GUARDED && drop_guards(w, e) != 0) || steps_run(&t->pre, w, e) != 0)
         return -1;
     k.text = work_text(w);
     if (flags & TOK_ADD_SPECIAL)

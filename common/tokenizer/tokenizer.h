@@ -52,7 +52,10 @@ void tok_ids_free(struct tok_ids *ids);
 struct tok_scratch; /* opaque working memory; initially NULL, freed by tok_scratch_free() */
 void tok_scratch_free(struct tok_scratch *s);
 
-enum { TOK_ADD_SPECIAL = 1, TOK_OFFSETS = 2 };
+/* A guard is a noncharacter (U+FDD0). With TOK_GUARDED no added token is matched across a guard,
+ * and guards are then dropped: `<\uFDD0s>` is the text `<s>`, not the token. */
+#define TOK_GUARD "\xEF\xB7\x90"
+enum { TOK_ADD_SPECIAL = 1, TOK_OFFSETS = 2, TOK_GUARDED = 4 };
 /* Tokenizes s[0..n) into `out`, replacing its content. `*scratch` may be NULL and is kept for the
  * next call. ERR_VALIDATION (text cannot be encoded), ERR_SYSTEM (out of memory). */
 int tokenizer_encode(const struct tokenizer *t, const char *s, size_t n, unsigned flags,

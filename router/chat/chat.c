@@ -22,6 +22,8 @@ struct chat {
     char *source;                        /* of `plain`; NULL: none */
     char *info;                          /* see chat_tokenizer_info() */
     char *marker, *around;               /* see chat_see(); NULL: the model takes text only */
+    const struct tokenizer *tokenizer;   /* NULL: nothing is guarded */
+    struct guard guard;
 };
 
 /* ---------------------------------------------------------------- load */
@@ -39,6 +41,8 @@ static int compile(struct chat *c, struct chat_entry *slot, const char *src, str
     slot->style.reasoning =
         slot->style.channels || strstr(src, "</think>") || strstr(src, "<think>");
     slot->calls = strstr(src, "tool_calls") != NULL;
+    if (c->tokenizer && guard_learn(&c->guard, c->tokenizer, src, e) != 0)
+        return -1;
     if (slot == &c->with_tools)
         return 0;
     free(c->source);
@@ -160,9 +164,12 @@ struct chat *chat_load(const char *dir, const char *config_path, const struct to
         err_nomem(e);
         return NULL;
     }
+    c->tokenizer = t;
     c->bos = token(t, "bos_token");
     c->eos = token(t, "eos_token");
-    int rc = config_path ? from_json(c, config_path, true, e) : find_template(c, dir, e);
+    int rc = t ? guard_learn(&c->guard, t, "", e) : 0;
+    if (rc == 0)
+        rc = config_path ? from_json(c, config_path, true, e) : find_template(c, dir, e);
     if (rc < 0 || describe_tokenizer(c, dir, config_path, e) != 0 || !c->bos || !c->eos) {
         chat_free(c);
         return NULL;
@@ -176,6 +183,7 @@ void chat_free(struct chat *c)
         return;
     template_free(c->plain.t);
     template_free(c->with_tools.t);
+    guard_free(&c->guard);
     cJSON_Delete(c->bos);
     cJSON_Delete(c->eos);
     free(c->source);
@@ -189,6 +197,7 @@ struct chat *chat_with_template(const struct chat *c, const char *source, struct
 {
     struct chat *own = calloc(1, sizeof(*own));
     if (own) {
+        own->tokenizer = c->tokenizer;
         own->bos = cJSON_Duplicate(c->bos, true);
         own->eos = cJSON_Duplicate(c->eos, true);
     }
@@ -203,6 +212,14 @@ struct chat *chat_with_template(const struct chat *c, const char *source, struct
     chat_free(own);
     return NULL;
 }
+
+void chat_trust_messages(struct chat *c)
+{
+    c->tokenizer = NULL;
+    guard_free(&c->guard);
+}
+
+const struct guard *chat_guard(const struct chat *c) { return &c->guard; }
 
 /* ---------------------------------------------------------------- messages */
 
@@ -338,7 +355,10 @@ static cJSON *for_template(const struct chat *c, const struct chat_entry *t, con
     cJSON *list = cJSON_Duplicate(messages, true);
     int rc = list ? 0 : -1;
     for (cJSON *m = list ? list->child : NULL; m && rc == 0; m = m->next) {
-        rc = settle_content(m, t->parts_all || (parts && pictures_in(m)), c->around);
+        if (guard_message(&c->guard, m) != 0)
+            rc = -1;
+        if (rc == 0)
+            rc = settle_content(m, t->parts_all || (parts && pictures_in(m)), c->around);
         if (rc == 0 && !t->calls)
             rc = calls_as_text(m);
         if (rc == 0 && t->style.channels)
@@ -371,12 +391,25 @@ struct conversation { /* the inputs of a prompt */
     enum chat_ending ending;
 };
 
+/* Sets *out to a copy with guards, if there are documents. */
+static int guard_documents(const struct chat *c, const cJSON *variables, cJSON **out)
+{
+    *out = NULL;
+    if (!c->guard.n || !json_get(variables, "documents"))
+        return 0;
+    if (!(*out = cJSON_Duplicate(variables, true)))
+        return -1;
+    return guard_strings(&c->guard, cJSON_GetObjectItemCaseSensitive(*out, "documents"));
+}
+
 static int render(const struct chat *c, const struct chat_entry *entry,
                   const struct conversation *v, bool parts, struct buf *out, struct err *e)
 {
-    cJSON *list = for_template(c, entry, v->messages, v->more, parts);
-    if (!list)
+    cJSON *list = for_template(c, entry, v->messages, v->more, parts), *variables = NULL;
+    if (!list || guard_documents(c, v->variables, &variables) != 0) {
+        cJSON_Delete(list);
         return err_nomem(e);
+    }
     const cJSON *last = list->child ? list->child->prev : NULL;
     bool may =
         last && !strcmp(json_str(last, "role", ""), "assistant") && *json_str(last, "content", "");
@@ -386,12 +419,13 @@ static int render(const struct chat *c, const struct chat_entry *entry,
         .tools = v->tools,
         .bos_token = c->bos,
         .eos_token = c->eos,
-        .variables = v->variables,
+        .variables = variables ? variables : v->variables,
         .add_generation_prompt = !go_on && v->ending != CHAT_NOTHING,
         .continue_field = go_on ? "content" : NULL,
     };
     int rc = chat_render(entry->t, &in, NULL, out, e);
     cJSON_Delete(list);
+    cJSON_Delete(variables);
     if (rc != 0 && e->kind == ERR_TEMPLATE)
         err_wrap(e, "Template error");
     return rc;

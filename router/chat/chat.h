@@ -5,11 +5,14 @@
 #include "common/err.h"
 #include "common/tokenizer/tokenizer.h"
 #include "router/chat/format.h"
+#include "router/chat/guard.h"
 #include <cjson/cJSON.h>
 
 struct chat; /* immutable after load: any thread may render */
 
-/* Loads the template of a model folder or GGUF file: `config_path` if given, otherwise
+/* `t`, which must outlive the chat, has the special tokens that messages cannot contain (guard.h);
+ * NULL: nothing is guarded.
+ * Loads the template of a model folder or GGUF file: `config_path` if given, otherwise
  * chat_template.jinja, chat_template.json, tokenizer_config.json, processor_config.json. Without a
  * template it still returns a chat, whose chat_prompt() fails. NULL: a file exists but is
  * invalid. */
@@ -19,6 +22,11 @@ struct chat *chat_load(const char *dir, const char *config_path, const struct to
  * code, as the model's is. Free with chat_free(). ERR_TEMPLATE. */
 struct chat *chat_with_template(const struct chat *c, const char *source, struct err *e);
 void chat_free(struct chat *c);
+/* Texts of special tokens in messages become these tokens, as in other servers. Call before the
+ * first render. */
+void chat_trust_messages(struct chat *c);
+/* What texts of this model's prompts must not contain; owned by the chat. */
+const struct guard *chat_guard(const struct chat *c);
 /* Enables images: `marker` stands for one in a prompt, `around` is the marker with the text that
  * templates put around it. Both are copied. Call before the first render. -1: out of memory. */
 int chat_see(struct chat *c, const char *marker, const char *around, struct err *e);
@@ -44,6 +52,7 @@ enum chat_ending { CHAT_DEFAULT, CHAT_ANSWER, CHAT_CONTINUE, CHAT_NOTHING };
 /* Renders `messages` in OpenAI's format, already checked by chat_check(). A message with images is
  * a list of parts for a template that writes one marker per image, otherwise a string with markers.
  * `tools` and `variables` may be NULL. `more` (may be NULL) is appended to the user's last message.
+ * The text may contain guards (guard.h): tokenize it with TOK_GUARDED, and show it without them.
  * ERR_TEMPLATE with the prefix "Template error: ". */
 int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
                 const cJSON *variables, const char *more, enum chat_ending ending, struct buf *out,

@@ -4,11 +4,13 @@ enum { FIM_STYLES = 5 };
 
 /* The model uses the first style whose first three tokens are in its vocabulary. */
 static const char *const styles[FIM_STYLES][FIM_N] = {
-    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>"},
-    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<repo_name>", "<file_sep>"},
-    {"<fim-prefix>", "<fim-suffix>", "<fim-middle>", NULL, NULL},
-    {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>", NULL, NULL},
-    {"▁<PRE>", "▁<SUF>", "▁<MID>", NULL, NULL},
+    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>",
+     "<|fim_pad|>", NULL},
+    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<repo_name>", "<file_sep>", "<fim_pad>",
+     NULL},
+    {"<fim-prefix>", "<fim-suffix>", "<fim-middle>", NULL, NULL, "<fim-pad>", NULL},
+    {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>", NULL, NULL, NULL, NULL},
+    {"▁<PRE>", "▁<SUF>", "▁<MID>", NULL, NULL, NULL, "▁<EOT>"},
 };
 
 const char *const *fim_style(const struct tokenizer *t)
@@ -21,9 +23,14 @@ const char *const *fim_style(const struct tokenizer *t)
     return NULL;
 }
 
-void fim_end(const char *const *style, const char *suffix, size_t n, struct buf *out)
+uint32_t fim_ends(const struct tokenizer *t, uint32_t *ids)
 {
-    buf_str(out, style[FIM_SUFFIX]);
-    buf_add(out, suffix, n);
-    buf_str(out, style[FIM_MIDDLE]);
+    const char *const *style = fim_style(t);
+    uint32_t n = 0;
+    for (int i = FIM_REPO; style && i < FIM_N; i++) {
+        const int64_t id = style[i] ? tokenizer_id(t, style[i]) : -1;
+        if (id >= 0)
+            ids[n++] = (uint32_t)id;
+    }
+    return n;
 }

@@ -4,15 +4,14 @@
  * (arXiv 2207.14255): prefix, suffix, middle, each behind a token of its own. */
 #ifndef ROUTER_CHAT_FIM_H
 #define ROUTER_CHAT_FIM_H
-#include "common/buf.h"
 #include "common/tokenizer/tokenizer.h"
 
-enum fim { FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE, FIM_REPO, FIM_FILE, FIM_N };
+enum fim { FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE, FIM_REPO, FIM_FILE, FIM_PAD, FIM_END, FIM_N };
 
-/* The texts of the model's tokens, [FIM_N], by enum fim; the last two may be NULL. NULL: the
- * vocabulary has no such tokens. The result is static. */
+/* The texts of the model's tokens, [FIM_N], by enum fim; those behind FIM_MIDDLE may be NULL. NULL:
+ * the vocabulary has no such tokens. The result is static. */
 const char *const *fim_style(const struct tokenizer *t);
-/* Appends what follows the prefix: the suffix, of n bytes, and the token that the middle follows.
- */
-void fim_end(const char *const *style, const char *suffix, size_t n, struct buf *out);
+/* Writes the ids of the tokens that end a middle, at most FIM_N; returns their number. Models write
+ * them instead of EOS: CodeLlama its own, others the next file or padding. */
+uint32_t fim_ends(const struct tokenizer *t, uint32_t *ids);
 #endif

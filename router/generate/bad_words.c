@@ -12,7 +12,7 @@ static size_t n_bytes(const struct word_spelling *s) { return s->n * sizeof(*s->
 static int spell(const struct validator *v, const char *text, struct tok_scratch **scratch,
                  struct arena *a, struct word_spelling *out, struct err *e)
 {
-    if (encode(v, text, strlen(text), false, 0, scratch, a, &out->ids, &out->n, e) != 0)
+    if (encode(v, text, strlen(text), 0, 0, scratch, a, &out->ids, &out->n, e) != 0)
         return -1;
     for (uint32_t i = 0; i < out->n; i++)
         if (out->ids[i] >= v->vocab_size)

@@ -186,11 +186,13 @@ static uint32_t specials_in_front(const struct tok_ids *all, const struct tok_id
 
 /* Keeps `keep` of the ids in `all`: special tokens at both ends stay, the text is cut on the
  * left. */
-static int truncate_left(const struct validator *v, const char *text, size_t n, uint32_t keep,
-                         struct tok_scratch **scratch, struct tok_ids *all, struct err *e)
+static int truncate_left(const struct validator *v, const char *text, size_t n, unsigned flags,
+                         uint32_t keep, struct tok_scratch **scratch, struct tok_ids *all,
+                         struct err *e)
 {
     struct tok_ids plain = {0};
-    if (tokenizer_encode(v->tokenizer, text, n, 0, scratch, &plain, e) != 0)
+    if (tokenizer_encode(v->tokenizer, text, n, flags & ~(unsigned)TOK_ADD_SPECIAL, scratch, &plain,
+                         e) != 0)
         return -1;
     uint32_t extra = all->n > plain.n ? all->n - plain.n : 0;
     uint32_t front = extra && keep >= extra ? specials_in_front(all, &plain) : 0;
@@ -200,15 +202,14 @@ static int truncate_left(const struct validator *v, const char *text, size_t n, 
     return 0;
 }
 
-int encode(const struct validator *v, const char *text, size_t n, bool add_special,
-           uint32_t truncate, struct tok_scratch **scratch, struct arena *a, const uint32_t **ids,
-           uint32_t *n_ids, struct err *e)
+int encode(const struct validator *v, const char *text, size_t n, unsigned flags, uint32_t truncate,
+           struct tok_scratch **scratch, struct arena *a, const uint32_t **ids, uint32_t *n_ids,
+           struct err *e)
 {
     struct tok_ids out = {0};
-    int rc = tokenizer_encode(v->tokenizer, text, n, add_special ? TOK_ADD_SPECIAL : 0, scratch,
-                              &out, e);
+    int rc = tokenizer_encode(v->tokenizer, text, n, flags, scratch, &out, e);
     if (rc == 0 && truncate && out.n > truncate)
-        rc = truncate_left(v, text, n, truncate, scratch, &out, e);
+        rc = truncate_left(v, text, n, flags, truncate, scratch, &out, e);
     uint32_t *copy = rc == 0 ? ARENA_NEW(a, uint32_t, out.n + 1) : NULL;
     if (copy && out.n)
         memcpy(copy, out.id, out.n * sizeof(*copy));
@@ -396,9 +397,12 @@ static int encode_prompt(const struct validator *v, const struct ask *q,
 {
     const uint32_t truncate = q->truncate.set ? (uint32_t)q->truncate.v : 0;
     struct media_prompt p;
-    if (media_prompt(&v->media, q, a, &p, e) != 0 ||
-        encode(v, p.text, p.n, q->add_special_tokens && !p.bare, p.n_media ? 0 : truncate, scratch,
-               a, &r->ids, &r->n_ids, e) != 0)
+    if (media_prompt(&v->media, q, a, &p, e) != 0)
+        return -1;
+    const unsigned flags =
+        (q->add_special_tokens && !p.bare ? TOK_ADD_SPECIAL : 0) | (p.guarded ? TOK_GUARDED : 0);
+    if (encode(v, p.text, p.n, flags, p.n_media ? 0 : truncate, scratch, a, &r->ids, &r->n_ids,
+               e) != 0)
         return -1;
     if (p.n_media && truncate && r->n_ids > truncate)
         REFUSE("`truncate` would cut a prompt with images: it has %u tokens", r->n_ids);

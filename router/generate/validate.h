@@ -38,9 +38,10 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
 
 uint64_t seed_draw(void); /* a random seed */
 
-/* Tokenizes `text` and keeps the last `truncate` ids (0: all), as Hugging Face's left truncation
- * does: special tokens that the tokenizer puts in front stay in front. */
-int encode(const struct validator *v, const char *text, size_t n, bool add_special,
-           uint32_t truncate, struct tok_scratch **scratch, struct arena *a, const uint32_t **ids,
-           uint32_t *n_ids, struct err *e);
+/* Tokenizes `text` with TOK_ADD_SPECIAL and TOK_GUARDED of `flags`, and keeps the last `truncate`
+ * ids (0: all), as Hugging Face's left truncation does: special tokens that the tokenizer puts in
+ * front stay in front. */
+int encode(const struct validator *v, const char *text, size_t n, unsigned flags, uint32_t truncate,
+           struct tok_scratch **scratch, struct arena *a, const uint32_t **ids, uint32_t *n_ids,
+           struct err *e);
 #endif

@@ -66,6 +66,7 @@ struct http {
     struct http_config c;
     struct MHD_Daemon *daemon;
     int listen_fd, epoll_fd, bell_fd;
+    int second_fd; /* localhost: the socket of ::1, whose connections the loop accepts; -1: none */
     uint16_t port;
     _Atomic bool stop;
     struct conn *conns;
@@ -80,6 +81,10 @@ struct http {
     uint64_t last_id; /* for requests without an id: drawn once, then counted */
 };
 
+/* listen.c: binds to the hostname of the configuration; sets *v6 for listen_fd. */
+int http_listen(struct http *h, bool *v6, struct err *e);
+/* Hands the new connections of second_fd to libmicrohttpd. */
+void http_accept_second(struct http *h);
 /* request.c */
 enum MHD_Result http_access(void *cls, struct MHD_Connection *mhd, const char *url,
                             const char *method, const char *version, const char *upload,

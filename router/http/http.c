@@ -1,11 +1,10 @@
-/* The loop, the listening socket, connections and their deadlines. */
+/* The loop, connections and their deadlines. */
 #include "common/clock.h"
 #include "common/log/log.h"
 #include "common/watchdog.h"
 #include "router/http/conn.h"
 #include "router/http/tls.h"
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -19,7 +18,6 @@
 
 enum {
     TICK_MS = 1000,
-    BACKLOG = 4096,
     SEND_BUFFER = 64 << 10,
     USER_TIMEOUT_MS = 30000,
     HANG_UP_MS = 500,
@@ -168,6 +166,8 @@ void http_run(struct http *h)
                 continue; /* libmicrohttpd's descriptor: see MHD_run() below */
             if (ev[i].data.ptr == &h->bell_fd)
                 rung = read(h->bell_fd, &count, sizeof(count)) == sizeof(count);
+            else if (ev[i].data.ptr == &h->second_fd)
+                http_accept_second(h);
             else
                 on_socket(ev[i].data.ptr);
         }
@@ -206,47 +206,6 @@ void http_stop(struct http *h)
 {
     h->stop = true;
     http_wake(h);
-}
-
-static int bind_one(const struct addrinfo *a, uint16_t *port)
-{
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } got = {.v6 = {.sin6_port = 0}};
-    socklen_t n = sizeof(got);
-    if (fd < 0)
-        return -1;
-    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-    if (a->ai_family == AF_INET6)
-        set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-    if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0 ||
-        getsockname(fd, &got.any, &n) != 0) {
-        int saved = errno;
-        close(fd);
-        errno = saved;
-        return -1;
-    }
-    *port = ntohs(got.any.sa_family == AF_INET6 ? got.v6.sin6_port : got.v4.sin_port);
-    return fd;
-}
-
-static int open_listener(struct http *h, bool *v6, struct err *e)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *all = NULL;
-    char port[8];
-    snprintf(port, sizeof(port), "%u", h->c.port);
-    if (getaddrinfo(h->c.hostname, port, &hints, &all) != 0) {
-        log_msg(LOG_WARN, "invalid hostname `%s`, defaulting to 0.0.0.0", h->c.hostname);
-        if (getaddrinfo("0.0.0.0", port, &hints, &all) != 0)
-            return err_set(e, ERR_SYSTEM, "no address to listen on");
-    }
-    h->listen_fd = bind_one(all, &h->port);
-    *v6 = all->ai_family == AF_INET6;
-    freeaddrinfo(all);
-    return h->listen_fd >= 0 ? 0 : err_sys(e, "listen on %s port %s", h->c.hostname, port);
 }
 
 /* Logs only the message about descriptors: every aborting client would cause a line. New clients
@@ -303,7 +262,7 @@ struct http *http_new(const struct http_config *c, struct err *e)
     h->c.body_timeout_ms = c->body_timeout_ms ? c->body_timeout_ms : 60000;
     h->c.idle_timeout_ms = c->idle_timeout_ms ? c->idle_timeout_ms : 75000;
     h->c.stream_limit = c->stream_limit ? c->stream_limit : 1000000;
-    h->listen_fd = -1;
+    h->listen_fd = h->second_fd = -1;
     if (getrandom(&h->last_id, sizeof(h->last_id), 0) < 0)
         h->last_id = (uint64_t)clock_ns();
     h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -312,10 +271,11 @@ struct http *http_new(const struct http_config *c, struct err *e)
         err_sys(e, "epoll_create1, eventfd");
         goto fail;
     }
-    if (open_listener(h, &v6, e) != 0 || start_daemon(h, v6, e) != 0)
+    if (http_listen(h, &v6, e) != 0 || start_daemon(h, v6, e) != 0)
         goto fail;
     int mhd_fd = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
-    if (watch(h, mhd_fd, h, e) != 0 || watch(h, h->bell_fd, &h->bell_fd, e) != 0)
+    if (watch(h, mhd_fd, h, e) != 0 || watch(h, h->bell_fd, &h->bell_fd, e) != 0 ||
+        (h->second_fd >= 0 && watch(h, h->second_fd, &h->second_fd, e) != 0))
         goto fail;
     return h;
 fail:
@@ -342,6 +302,8 @@ void http_free(struct http *h)
         linger_end_all(h);
     } else if (h->listen_fd >= 0)
         close(h->listen_fd);
+    if (h->second_fd >= 0)
+        close(h->second_fd);
     if (h->epoll_fd >= 0)
         close(h->epoll_fd);
     if (h->bell_fd >= 0)

@@ -162,13 +162,19 @@ static int expand(const struct media *m, const struct ask *q, const struct mark 
     return err_nomem(e);
 }
 
-int media_prompt(const struct media *m, const struct ask *q, struct arena *a,
+int media_prompt(const struct media *m, const struct ask *ask, struct arena *a,
                  struct media_prompt *out, struct err *e)
 {
+    struct ask own = *ask;
+    const struct ask *const q = &own;
     struct mark *mark = NULL;
     struct ask_image *image = NULL;
     uint32_t n = 0;
-    *out = (struct media_prompt){.text = q->inputs, .n = q->n_inputs};
+    if (ask->guarded) {
+        own.inputs = ask->guarded;
+        own.n_inputs = ask->n_guarded;
+    }
+    *out = (struct media_prompt){.text = q->inputs, .n = q->n_inputs, .guarded = ask->guarded};
     if (!media_wanted(m, q))
         return 0;
     if (!m->vision)

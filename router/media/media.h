@@ -52,7 +52,8 @@ struct media_prompt {
     size_t n;
     struct medium **v; /* [n_media] in prompt order */
     uint32_t n_media;
-    bool bare; /* the tokenizer adds no special tokens to it */
+    bool bare;    /* the tokenizer adds no special tokens to it */
+    bool guarded; /* it may contain guards: TOK_GUARDED */
 };
 
 /* Does the request contain images? TGI's ![](URL) in `inputs`, or separate ones. */

@@ -27,6 +27,15 @@ void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat 
     g->vocab_hash = hash_vocab(t);
 }
 
+struct chat *edge_load_chat(const struct router_config *c, const char *dir, const char *config_path,
+                            const struct tokenizer *t, struct err *e)
+{
+    struct chat *chat = chat_load(dir, config_path, t, e);
+    if (chat && c->special_tokens_in_messages)
+        chat_trust_messages(chat);
+    return chat;
+}
+
 int edge_load_vision(const char *dir, const struct tokenizer *t, struct chat *c,
                      struct vision **out, struct err *e)
 {

@@ -75,6 +75,9 @@ struct edge {
 
 static inline struct edge *edge_home(struct edge *g) { return g->home ? g->home : g; }
 
+/* chat_load() with the options of `c`. */
+struct chat *edge_load_chat(const struct router_config *c, const char *dir, const char *config_path,
+                            const struct tokenizer *t, struct err *e);
 void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat *c);
 /* Loads the image processing of the model in `dir` into *out and enables it in `c`. *out is NULL if
  * the model takes none, or if its files are unusable, which is logged. -1: out of memory. */

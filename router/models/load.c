@@ -204,7 +204,7 @@ static int start_shards(struct models *m, struct model *q, struct err *e)
     if (!(q->tokenizer = tokenizer_load(q->folder, e)) ||
         sentence_load(&q->edge.sentence, q->folder, e) ||
         edge_load_defaults(&q->edge, m->home->config, q->folder, e) ||
-        !(q->chat = chat_load(q->folder, NULL, q->tokenizer, e)) ||
+        !(q->chat = edge_load_chat(m->home->config, q->folder, NULL, q->tokenizer, e)) ||
         edge_load_vision(q->folder, q->tokenizer, q->chat, &q->vision, e) != 0)
         return -1;
     while (s->state == SLOT_LOADING && !stopping(m))

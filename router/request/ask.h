@@ -45,6 +45,8 @@ struct ask {
     enum ask_style style;
     const char *inputs; /* NULL if ids are given */
     size_t n_inputs;
+    const char *guarded; /* `inputs` with guards (router/chat/guard.h); NULL: the same text */
+    size_t n_guarded;
     size_t n_chars;      /* Unicode characters the client sent as prompt */
     const uint32_t *ids; /* the prompt as token ids */
     uint32_t n_ids;

@@ -1,4 +1,4 @@
-/* seq.h - one request as the scheduler sees it.
+/* seq.h - the scheduler's state of one request.
  *
  * A seq outlives its gen_request. The creator may free the gen_request after the last event, while
  * the blocks stay reserved until no step on the shards writes them. A seq stores every token of the

@@ -32,7 +32,7 @@ struct wire_edits { /* changes to the running batch before the step; for peers t
     } * saves;
     uint32_t n_saves;
     struct wire_moves out, in;
-    /* the shards know the first n_blocks_sent and n_windows_sent blocks of each */
+    /* the shards have the first n_blocks_sent and n_windows_sent block numbers of each */
     struct seq *const *grown;
     uint32_t n_grown;
     const struct wire_draft { /* draft tokens of q that start at position q->n_tokens */

@@ -1,9 +1,17 @@
 /* llama-server's fill-in-the-middle: other files, then what stands before and behind the cursor. */
 #include "common/json/json.h"
-#include "common/utf8.h"
 #include "router/api/llama/llama.h"
+#include "router/call/prompt.h"
+#include "router/chat/chat.h"
 #include "router/chat/fim.h"
 #include <string.h>
+
+/* A token, or separator, and then plain text of the client. */
+static void put(const struct call *c, const char *before, const char *text, struct buf *out)
+{
+    buf_str(out, before);
+    guard_text(chat_guard(c->edge->chat), text, strlen(text), out);
+}
 
 /* Other files from the client: with the model's own separators, or as plain text. */
 static void add_extra(struct call *c, struct body *b, const char *const *style, struct buf *out)
@@ -21,9 +29,10 @@ static void add_extra(struct call *c, struct body *b, const char *const *style, 
     for (const cJSON *k = json_first(extra); k; k = k->next) {
         const char *name = json_str(k, "filename", "tmp"), *text = json_str(k, "text", "");
         if (repo)
-            buf_fmt(out, "%s%s\n%s", style[FIM_FILE], name, text);
-        else
-            buf_fmt(out, "%s\n\n--- snippet ---\n\n", text);
+            put(c, style[FIM_FILE], name, out);
+        put(c, repo ? "\n" : "", text, out);
+        if (!repo)
+            buf_str(out, "\n\n--- snippet ---\n\n");
     }
     if (repo)
         buf_fmt(out, "%sfilename\n", style[FIM_FILE]);
@@ -43,13 +52,15 @@ int llama_infill(struct call *c, struct body *b, struct ask *q, struct err *e)
         return err_set(e, ERR_VALIDATION, "Infill is not supported by this model");
     buf_reserve(&text, 0);
     add_extra(c, b, style, &text);
-    buf_fmt(&text, "%s%s%s", style[FIM_PREFIX], prefix, prompt ? prompt : "");
-    fim_end(style, suffix, strlen(suffix), &text);
-    q->inputs = text.oom ? NULL : arena_strdup(&c->arena, text.p, text.len);
-    q->n_inputs = text.len;
-    q->n_chars = q->inputs ? utf8_count(q->inputs, q->n_inputs) : 0;
+    put(c, style[FIM_PREFIX], prefix, &text);
+    put(c, "", prompt ? prompt : "", &text);
+    put(c, style[FIM_SUFFIX], suffix, &text);
+    buf_str(&text, style[FIM_MIDDLE]);
     q->add_special_tokens = true;
     q->input_name = "input_prefix";
+    int rc = text.oom ? err_nomem(e) : prompt_set(&c->arena, text.p, text.len, q, e);
     buf_free(&text);
-    return q->inputs ? 0 : err_nomem(e);
+    if (rc == 0 && edge_limits(c->edge)->takes_bias)
+        rc = prompt_ends_middle(&c->arena, c->edge->tokenizer, q, e);
+    return rc;
 }

@@ -103,8 +103,8 @@ static void read_mixed(struct call *c, struct body *b, const cJSON *list, struct
             add_id(b, k, v.vocab_size, &ids);
         else if (!piece)
             body_fail(b, root, "prompt", "out of memory");
-        else if (encode(&v, piece, len, k == list->child, 0, c->scratch, &c->arena, &part, &n,
-                        b->e) != 0)
+        else if (encode(&v, piece, len, k == list->child ? TOK_ADD_SPECIAL : 0, 0, c->scratch,
+                        &c->arena, &part, &n, b->e) != 0)
             b->failed = true;
         else
             add_ids(&ids, part, n);

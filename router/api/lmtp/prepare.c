@@ -146,10 +146,10 @@ static int encode_all(struct preparation *q, struct tok_scratch **scratch, struc
     struct validator v = edge_validator(q->edge);
     struct lmtp_message *m = &q->m;
     /* A continuation of a buffer gets no BOS token. */
-    if (m->text && encode(&v, m->text, m->n_text, !m->buffer, 0, scratch, &q->arena, &m->prompt,
-                          &m->n_prompt, e) != 0)
+    if (m->text && encode(&v, m->text, m->n_text, m->buffer ? 0 : TOK_ADD_SPECIAL, 0, scratch,
+                          &q->arena, &m->prompt, &m->n_prompt, e) != 0)
         return -1;
-    if (m->scored_text && encode(&v, m->scored_text, m->n_scored_text, false, 0, scratch, &q->arena,
+    if (m->scored_text && encode(&v, m->scored_text, m->n_scored_text, 0, 0, scratch, &q->arena,
                                  &m->scored, &m->n_scored, e) != 0)
         return -1;
     return 0;

@@ -1,9 +1,9 @@
 /* Parses the body of a chat request. */
 #include "common/json/json.h"
 #include "common/template/template.h"
-#include "common/utf8.h"
 #include "router/api/openai/chat_completion.h"
 #include "router/api/openai/fit.h"
+#include "router/call/prompt.h"
 #include "router/chat/chat.h"
 #include "router/chat/pictures.h"
 #include "router/generate/constrain.h"
@@ -151,14 +151,11 @@ static int render(struct call *c, const cJSON *messages, const cJSON *variables,
             rc = -1;
     }
     if (rc == 0) {
-        const char *text = prompt.oom ? NULL : arena_strdup(&c->arena, prompt.p, prompt.len);
-        q->inputs = text ? body_bytes(&c->arena, text, &q->n_inputs) : NULL;
-        if (q->inputs)
-            q->n_chars = utf8_count(q->inputs, q->n_inputs);
-        else
-            rc = err_nomem(e);
-        if (q->inputs && r->reply.channels)
-            r->reply.opened = opened_message(text);
+        size_t n;
+        const char *text = prompt.oom ? NULL : body_bytes(&c->arena, prompt.p, &n);
+        rc = text ? prompt_set(&c->arena, text, n, q, e) : err_nomem(e);
+        if (rc == 0 && r->reply.channels) /* a guarded text opens no message */
+            r->reply.opened = opened_message(q->guarded ? q->guarded : q->inputs);
     }
     buf_free(&prompt);
     buf_free(&more);

@@ -1,6 +1,8 @@
 #include "common/json/json.h"
 #include "common/utf8.h"
 #include "router/api/openai/completions.h"
+#include "router/call/prompt.h"
+#include "router/chat/chat.h"
 #include "router/chat/fim.h"
 #include <string.h>
 
@@ -36,13 +38,16 @@ static void read_suffix(struct call *c, struct body *b, const char *suffix, stru
     const char *bytes = body_bytes(&c->arena, suffix, &n);
     if (b->failed || !style)
         return; /* the caller refuses it */
+    const struct guard *g = chat_guard(c->edge->chat);
     buf_str(&text, style[FIM_PREFIX]);
-    buf_add(&text, q->inputs, q->n_inputs);
-    fim_end(style, bytes ? bytes : "", bytes ? n : 0, &text);
-    q->n_inputs = text.len;
-    q->inputs = text.oom || !bytes ? NULL : arena_strdup(&c->arena, text.p, text.len);
-    q->n_chars = q->inputs ? utf8_count(q->inputs, q->n_inputs) : 0;
-    if (!q->inputs)
+    guard_text(g, q->inputs, q->n_inputs, &text);
+    buf_str(&text, style[FIM_SUFFIX]);
+    guard_text(g, bytes ? bytes : "", bytes ? n : 0, &text);
+    buf_str(&text, style[FIM_MIDDLE]);
+    struct err ignored;
+    if (text.oom || !bytes || prompt_set(&c->arena, text.p, text.len, q, &ignored) != 0 ||
+        (edge_limits(c->edge)->takes_bias &&
+         prompt_ends_middle(&c->arena, c->edge->tokenizer, q, &ignored) != 0))
         body_fail(b, body_root(b), "suffix", "out of memory");
     if (q->ids)
         body_fail(b, body_root(b), "suffix", "`suffix` needs a `prompt` that is text");

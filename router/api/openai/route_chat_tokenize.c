@@ -10,11 +10,11 @@ static int work(struct call *c, struct err *e)
     const struct ask *q = r.openai->asks;
     const char *text;
     size_t n;
-    bool special = false;
-    if (tokens_text(c, q, &text, &n, &special, e) != 0)
+    unsigned flags = 0;
+    if (tokens_text(c, q, &text, &n, &flags, e) != 0)
         return -1;
     buf_str(&c->out, "{\"tokenize_response\":");
-    if (tokens_json(c, text, n, special, e) != 0)
+    if (tokens_json(c, text, n, flags, e) != 0)
         return -1;
     buf_str(&c->out, ",\"templated_text\":");
     buf_json_str(&c->out, q->inputs, q->n_inputs);

@@ -17,14 +17,15 @@ static int other_form(struct call *c, struct body *b, struct object root, struct
     if (b->failed || (chat && chat_request_parse(c, &r, e) != 0))
         return -1;
     size_t n;
-    if (chat && tokens_text(c, r.openai->asks, &text, &n, &special, e) != 0)
+    unsigned flags = special ? TOK_ADD_SPECIAL : 0;
+    if (chat && tokens_text(c, r.openai->asks, &text, &n, &flags, e) != 0)
         return -1;
     if (!chat)
         text = body_bytes(&c->arena, text, &n);
     if (!text)
         return err_nomem(e);
-    return llama && pieces ? tokens_pieces(c, text, n, special, e)
-                           : tokens_ids(c, text, n, special, pieces, e);
+    return llama && pieces ? tokens_pieces(c, text, n, flags, e)
+                           : tokens_ids(c, text, n, flags, pieces, e);
 }
 
 static int work(struct call *c, struct err *e)
@@ -40,9 +41,9 @@ static int work(struct call *c, struct err *e)
     struct tgi *t = tgi_parse(c, false, e);
     const char *inputs;
     size_t n;
-    bool special = true;
-    return t && tokens_text(c, &t->ask, &inputs, &n, &special, e) == 0
-               ? tokens_json(c, inputs, n, special, e)
+    unsigned flags = TOK_ADD_SPECIAL;
+    return t && tokens_text(c, &t->ask, &inputs, &n, &flags, e) == 0
+               ? tokens_json(c, inputs, n, flags, e)
                : -1;
 }
 

@@ -113,7 +113,9 @@ static void hostnames(void **state)
     (void)state;
     assert_string_equal(flags_bind_address("127.0.0.1"), "127.0.0.1");
     assert_string_equal(flags_bind_address("::1"), "::1");
-    assert_string_equal(flags_bind_address("localhost"), "127.0.0.1");
+    assert_string_equal(flags_bind_address("localhost"), "localhost");
+    assert_string_equal(flags_bind_address("[::]"), "[::]");
+    assert_string_equal(flags_bind_address("[::"), "0.0.0.0");
     assert_string_equal(flags_bind_address("pod-7f4"), "0.0.0.0");
 }
 

@@ -125,6 +125,36 @@ static void added_tokens_obey_their_flags(void **state)
     tokenizer_free(t);
 }
 
+/* Ids of a guarded text. */
+static void expect_guarded(struct tokenizer *t, const char *text, const char *want)
+{
+    struct tok_scratch *scratch = NULL;
+    struct tok_ids ids = {0};
+    struct err e = ERR_INIT;
+    struct buf got = BUF_INIT;
+    assert_int_equal(tokenizer_encode(t, text, strlen(text), TOK_GUARDED, &scratch, &ids, &e), 0);
+    for (uint32_t i = 0; i < ids.n; i++)
+        buf_fmt(&got, "%s%u", i ? " " : "", ids.id[i]);
+    assert_string_equal(got.p ? got.p : "", want);
+    buf_free(&got);
+    tok_ids_free(&ids);
+    tok_scratch_free(scratch);
+}
+
+static void guards_keep_text_from_becoming_a_token(void **state)
+{
+    (void)state;
+    struct tokenizer *t = make(ADDED("cab", ""), abc);
+    expect_guarded(t, "abcabc", "5 9 3");
+    expect_guarded(t, "abc" TOK_GUARD "abc", "1 7 1 7");         /* as if the token were unknown */
+    expect_guarded(t, "c" TOK_GUARD "abcab" TOK_GUARD, "3 5 9"); /* only where guards are */
+    expect_guarded(t, TOK_GUARD TOK_GUARD, "");
+    tokenizer_free(t);
+    t = make("\"normalizer\":{\"type\":\"Lowercase\"}," ADDED("CAB", ",\"normalized\":true"), abc);
+    expect_guarded(t, "C" TOK_GUARD "abCab", "3 5 9");
+    tokenizer_free(t);
+}
+
 static void offsets_point_into_the_original(void **state)
 {
     (void)state;
@@ -272,6 +302,7 @@ int main(void)
         cmocka_unit_test(broken_utf8_is_replaced),
         cmocka_unit_test(affixes_mark_the_inside_and_the_end_of_a_word),
         cmocka_unit_test(added_tokens_obey_their_flags),
+        cmocka_unit_test(guards_keep_text_from_becoming_a_token),
         cmocka_unit_test(offsets_point_into_the_original),
         cmocka_unit_test(splits_put_matches_on_the_right_side),
         cmocka_unit_test(wordpiece_takes_the_longest_or_nothing),
