@@ -1,0 +1,69 @@
+#include "launcher/claims.h"
+#include "common/file_lock.h"
+#include "launcher/machine.h"
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* Launchers with other ranks of one group may share the prefix. */
+static int claim_sockets(struct claims *c, const char *prefix, uint32_t first, struct err *e)
+{
+    int waited = 0;
+    if (asprintf(&c->path, "%s-%u.launch.lock", prefix, first) < 0)
+        return c->path = NULL, err_nomem(e);
+    do
+        c->sockets_fd = file_lock_take(c->path, e);
+    while (c->sockets_fd == FILE_LOCK_TAKEN && machine_wait_a_moment(&waited));
+    if (c->sockets_fd == FILE_LOCK_TAKEN)
+        err_set(e, ERR_SYSTEM,
+                "%s is in use: another launcher runs with the same port or --shard-uds-path",
+                prefix);
+    return c->sockets_fd < 0 ? -1 : 0;
+}
+
+/* By a socket in the abstract namespace: like the port it belongs to the network namespace, and it
+ * leaves no file. Where there is no such namespace, only listening decides. */
+static int claim_port(struct claims *c, const char *address, uint32_t port, struct err *e)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    const int n =
+        snprintf(at.sun_path + 1, sizeof(at.sun_path) - 1, "launcher-port-%s-%u", address, port);
+    const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    int waited = 0, rc = 0;
+    c->port_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (c->port_fd < 0 || !port || (size_t)n >= sizeof(at.sun_path) - 1)
+        return 0;
+    while ((rc = bind(c->port_fd, (struct sockaddr *)&at, size)) != 0 && errno == EADDRINUSE &&
+           machine_wait_a_moment(&waited)) {
+    }
+    return rc && errno == EADDRINUSE ? err_sys(e, "cannot listen on %s port %u", address, port) : 0;
+}
+
+int claims_take(struct claims *c, const struct plan *p, struct err *e)
+{
+    const char *address = flags_bind_address(p->cfg->hostname);
+    *c = (struct claims){.sockets_fd = -1, .port_fd = -1};
+    if (claim_sockets(c, p->uds_path, p->first, e) != 0)
+        return -1;
+    if (p->first == 0 && claim_port(c, address, p->cfg->port, e) != 0)
+        return -1;
+    for (uint32_t r = 0; r < p->n; r++)
+        if (machine_socket_free(plan_socket(p, p->first + r), e))
+            return -1;
+    /* the router runs on machine 0 */
+    return p->first ? 0 : machine_port_free(address, p->cfg->port, e);
+}
+
+void claims_release(struct claims *c)
+{
+    if (c->port_fd >= 0)
+        close(c->port_fd);
+    file_lock_release(c->sockets_fd, c->path);
+    free(c->path);
+    *c = (struct claims){.sockets_fd = -1, .port_fd = -1};
+}
