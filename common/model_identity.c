@@ -1,6 +1,7 @@
 #include "common/model_identity.h"
 #include "common/file_map.h"
 #include "common/gguf/set.h"
+#include "common/hub/names.h"
 #include "common/text.h"
 #include <dirent.h>
 #include <gnutls/crypto.h>
@@ -18,8 +19,8 @@ enum { PAGE = 4096, BEGINNING = 1 << 20, STEP = 2 << 20 };
 /* Files that affect the model's output. What a trainer leaves beside them does not. */
 static int matters(const struct dirent *d)
 {
-    static const char *const kinds[] = {".safetensors", ".gguf",       ".bin", ".pt",
-                                        ".pth",         "config.json", NULL};
+    static const char *const kinds[] = {".safetensors", ".gguf",       ".bin",         ".pt",
+                                        ".pth",         "config.json", "modules.json", NULL};
     static const char *const others[] = {"generation_config.json",
                                          "tokenizer_config.json",
                                          "training_args.bin",
@@ -96,6 +97,34 @@ static int add_folder(struct digests *d, const char *dir, struct err *e)
     return rc;
 }
 
+static int is_subfolder(const struct dirent *d)
+{
+    char file[300];
+    snprintf(file, sizeof(file), "%s/config.json", d->d_name);
+    return hub_is_module_file(file);
+}
+
+/* Pooling and dense layers of sentence-transformers. */
+static int add_modules(struct digests *d, const char *dir, struct err *e)
+{
+    static const char *const files[] = {"config.json", HUB_WEIGHTS};
+    struct dirent **v = NULL;
+    const int n = scandir(dir, &v, is_subfolder, alphasort);
+    int rc = n < 0 ? err_set(e, ERR_SYSTEM, "cannot list %s", dir) : 0;
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < 2 && rc == 0; k++) {
+            char name[300], *path = NULL;
+            snprintf(name, sizeof(name), "%s/%s", v[i]->d_name, files[k]);
+            rc =
+                asprintf(&path, "%s/%s", dir, name) < 0 ? err_nomem(e) : add_file(d, path, name, e);
+            free(path);
+        }
+        free(v[i]);
+    }
+    free(v);
+    return rc;
+}
+
 /* Of a split model all parts. Their names do not count. */
 static int add_gguf(struct digests *d, const char *path, struct err *e)
 {
@@ -119,7 +148,9 @@ int model_identity(const char *model, struct model_identity *out, struct err *e)
         return err_nomem(e);
     }
     const bool file = stat(model, &st) == 0 && S_ISREG(st.st_mode);
-    const int rc = file ? add_gguf(&d, model, e) : add_folder(&d, model, e);
+    int rc = file ? add_gguf(&d, model, e) : add_folder(&d, model, e);
+    if (!file && rc == 0)
+        rc = add_modules(&d, model, e);
     gnutls_hash_deinit(d.content, out->content);
     gnutls_hash_deinit(d.times, out->times);
     return rc;

@@ -12,6 +12,7 @@ struct model_identity {
     uint8_t times[IDENTITY_BYTES];   /* modification times of this machine's files */
 };
 /* Identifies `model`, a folder or a GGUF file (any part of a split one). The content digest covers
+ * those of sentence-transformers modules, in their folders, too:
  * the lengths of the files, their names in a folder, the first megabyte of each and one page of
  * every two megabytes after that. Beside model*.safetensors the same weights in other formats do
  * not count; nor does what a trainer stores. Reads about a thousandth of a large model. */

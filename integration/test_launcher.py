@@ -31,6 +31,8 @@ SHARD = COMMON + """\
 if sys.argv[1] == "download-weights":
     NAME = "download"
     seen(NAME)
+    if os.environ.get("DOWNLOAD") == "slow":
+        time.sleep(8)
     if os.environ.get("DOWNLOAD") == "fail":
         line("ERROR", "no such repository")
         sys.exit(3)
@@ -377,6 +379,23 @@ def test_occupied_socket(launch, tmp_path):
         started = launch()
         out = started.end()
     assert started.p.returncode == 1 and "s-0 is in use" in out and not started.pids()
+
+
+@pytest.mark.parametrize("same", ["socket", "port"])
+def test_of_two_launchers_that_start_together_one_serves(launch, tmp_path, same):
+    """The first has neither its port nor its sockets yet when the second starts: it downloads."""
+    first = launch(model="org/model", env={"DOWNLOAD": "slow"})
+    first.wait_for("download.json")
+    other = tmp_path if same == "socket" else tmp_path / "other"
+    other.mkdir(exist_ok=True)
+    second = Launch(other, port=None if same == "socket" else first.port, env={"SEEN": str(tmp_path / "none")})
+    out = second.end()
+    assert second.p.returncode == 1, out
+    assert {"socket": f"{second.uds} is in use: another launcher", "port": f"port {first.port}: Address already in use"}[same] in out
+    first.up()
+    first.p.terminate()
+    assert first.p.wait(LIMIT) == 0, first.end()
+    assert not list(tmp_path.glob("s*.lock")), "nothing is left"
 
 
 def test_download_runs_first_and_only_for_hub_names(launch):

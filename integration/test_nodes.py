@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import pytest
+from deep import other_weights
 from serving import BIN, DEMO, SLOW, Process, Service, scratch
 
 BODY = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 24, "details": True}}
@@ -16,17 +17,17 @@ BODY = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 24, "deta
 class Machine(Process):
     """A launcher that is not machine 0: ranks, and no router."""
 
-    def __init__(self, rank, args):
+    def __init__(self, rank, args, model=DEMO):
         folder = scratch()
-        argv = [BIN / "launcher", "--model-id", DEMO, "--node-rank", rank, "--shard-uds-path", f"{folder}/shard"]
+        argv = [BIN / "launcher", "--model-id", model, "--node-rank", rank, "--shard-uds-path", f"{folder}/shard"]
         super().__init__([*argv, *args], folder=folder)
 
 
-def start(nodes, num_shard, timeout=60, args=(), port=None):
-    """Machine 0, which is not waited for, and the others."""
+def start(nodes, num_shard, timeout=60, args=(), port=None, models=(), more=()):
+    """Machine 0, which is not waited for, and the others; `models` and `more` are theirs alone."""
     meet = ["--nnodes", nodes, "--master-addr", "127.0.0.1", "--master-port", port or master_port(), "--device", "cpu"]
     meet += ["--threads", 1, "--rendezvous-timeout", timeout, "--max-total-tokens", 256, *args]
-    others = [Machine(r, [*meet, "--num-shard", num_shard]) for r in range(1, nodes)]
+    others = [Machine(r, [*meet, "--num-shard", num_shard, *more], *models) for r in range(1, nodes)]
     return Service(DEMO, num_shard, ["--node-rank", 0, *meet], ready=False), others
 
 
@@ -94,6 +95,19 @@ def test_several_machines_answer_as_one(alone, nodes, num_shard):
 def cause(p):
     """The last words of a launcher."""
     return [line for line in p.log.splitlines() if "Error:" in line][-1]
+
+
+@pytest.mark.parametrize("other", ["files", "quantisation"])
+def test_a_machine_with_another_model_is_refused(tmp_path, other):
+    model = other_weights(DEMO, tmp_path / "other") if other == "files" else DEMO
+    master, others = start(2, 2, models=[model], more=["--quantize", "int8"] if other == "quantisation" else [])
+    try:
+        assert wait_end(master) == 1, master.log[-3000:]
+        want = "files of weights or configuration" if other == "files" else "types of weights"
+        assert re.search(rf"shard 1 \(\S*127.0.0.1:\d+\) and shard 0 \(\S+\) have different {want}", cause(master)), cause(master)
+        wait_end(others[0])
+    finally:
+        end_all([master, *others])
 
 
 @pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGTERM])

@@ -191,6 +191,32 @@ def test_an_adapter_that_is_gone_ends_its_own_requests_alone(made, want, tmp_pat
         assert sorted(names(s)) == ["gone", "red"]
 
 
+@pytest.mark.parametrize("how", ["at the start", "at the start, others may come", "while it runs"])
+def test_an_adapter_that_was_replaced_continues_no_stream(made, tmp_path, how):
+    """Other files are in its folder when the shards come back."""
+    folder = make_adapter(tmp_path / "it", 1)
+    args = [] if how == "while it runs" else ["--lora-adapters", f"it={folder}"]
+    args += [] if how == "at the start" else ["--max-runtime-adapters", 1]
+    s = Service(deep(tmp_path / "deep", 60), num_shard=2, args=args)
+    try:
+        if how == "while it runs":
+            done(load(s, "it", folder), "'it' added")
+        events = s.events("/v1/completions", {"model": "it", "prompt": PROMPTS[0], "max_tokens": 300, "stream": True, "ignore_eos": True})
+        next(events)
+        shutil.rmtree(folder)
+        make_adapter(folder, 2)
+        os.kill(s.shards()[0], signal.SIGKILL)
+        end = [e for e in events if e != "[DONE]"][-1]
+        assert end["error"]["type"], end
+        if how == "at the start":
+            assert "other adapters came back" in end["error"]["message"] and s.p.wait(30 * SLOW) == 1
+        else:
+            assert "files were replaced" in s.log and names(s) == []
+            assert s.post("/v1/completions", {"model": "it", "prompt": "x"}).status_code == 404
+    finally:
+        s.stop()
+
+
 def test_unloading_waits_for_those_who_use_it(made, tmp_path):
     model = deep(tmp_path / "deep", 60)
     config = json.loads((DEMO / "config.json").read_text())

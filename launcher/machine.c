@@ -112,9 +112,7 @@ void machine_share(uint32_t n, uint32_t k, uint32_t each, struct share *out)
         (void)share_cores(&all, nodes, numa_nodes(nodes), n, k, &out->cores);
 }
 
-/* Processes of a killed launcher are about to exit: retry for three seconds in total. True:
- * retry. */
-static bool wait_a_moment(int *times)
+bool machine_wait_a_moment(int *times)
 {
     static const struct timespec moment = {0, 50000000};
     if (*times == 60)
@@ -143,7 +141,8 @@ int machine_port_free(const char *address, uint32_t port, struct err *e)
     struct sockaddr *at = six ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4;
     const socklen_t size = six ? sizeof(v6) : sizeof(v4);
     int waited = 0;
-    while ((rc = bind(fd, at, size)) != 0 && errno == EADDRINUSE && wait_a_moment(&waited)) {
+    while ((rc = bind(fd, at, size)) != 0 && errno == EADDRINUSE &&
+           machine_wait_a_moment(&waited)) {
     }
     if (rc && six && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) && absent(errno))
         rc = 0; /* the router reports it, unless the address is one of localhost's */
@@ -173,7 +172,7 @@ int machine_socket_free(const char *path, struct err *e)
     if (!S_ISSOCK(st.st_mode))
         return err_set(e, ERR_VALIDATION, "%s exists and is not a socket", path);
     int why = refusal(path), waited = 0;
-    while (!why && wait_a_moment(&waited))
+    while (!why && machine_wait_a_moment(&waited))
         why = refusal(path);
     if (!why)
         return err_set(e, ERR_SYSTEM,

@@ -22,6 +22,9 @@ int machine_devices(void);
  * each 0: no devices. All of the machine if n is 1 or there are fewer cores than shares. */
 void machine_share(uint32_t n, uint32_t k, uint32_t each, struct share *out);
 
+/* Processes of a killed launcher are about to exit: waits 50 ms. False once it was called 60 times,
+ * counted in *times. */
+bool machine_wait_a_moment(int *times);
 /* Fails if the port is in use, before a server would fail later. */
 int machine_port_free(const char *address, uint32_t port, struct err *e);
 /* Removes a stale socket. Error if a server still accepts connections after 3 seconds. */

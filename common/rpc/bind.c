@@ -1,42 +1,18 @@
 #include "common/rpc/bind.h"
+#include "common/file_lock.h"
 #include "common/rpc/creds.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* The lock's holder may unlink the file between our open() and flock(). Then we hold the lock of a
- * file that no other process finds. So check again that the path refers to the locked file. */
-static bool still_named(int fd, const char *path)
-{
-    struct stat held, named;
-    return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_ino == named.st_ino &&
-           held.st_dev == named.st_dev;
-}
 
 static int take_lock(struct rpc_bind *b, const char *path, struct err *e)
 {
     snprintf(b->lock_path, sizeof(b->lock_path), "%s.lock", path);
-    for (;;) {
-        int fd = open(b->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        if (fd < 0)
-            return err_sys(e, "%s", b->lock_path);
-        if (flock(fd, LOCK_EX | LOCK_NB)) {
-            bool taken = errno == EWOULDBLOCK;
-            if (!taken)
-                err_sys(e, "%s", b->lock_path);
-            close(fd);
-            return taken ? err_set(e, ERR_SYSTEM, "%s: another server is listening there", path)
-                         : -1;
-        }
-        if (still_named(fd, b->lock_path))
-            return b->lock_fd = fd, 0;
-        close(fd);
-    }
+    b->lock_fd = file_lock_take(b->lock_path, e);
+    if (b->lock_fd == FILE_LOCK_TAKEN)
+        err_set(e, ERR_SYSTEM, "%s: another server is listening there", path);
+    return b->lock_fd < 0 ? -1 : 0;
 }
 
 static int add_port(grpc_server *g, const char *target, const struct cluster *c)
@@ -92,9 +68,6 @@ int rpc_bind_open(struct rpc_bind *b, const char *address, const struct cluster 
 
 void rpc_bind_close(struct rpc_bind *b)
 {
-    if (b->lock_fd < 0)
-        return;
-    unlink(b->lock_path); /* while the lock is held */
-    close(b->lock_fd);
+    file_lock_release(b->lock_fd, b->lock_path);
     b->lock_fd = -1;
 }

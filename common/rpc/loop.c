@@ -1,4 +1,5 @@
 #include "common/rpc/loop.h"
+#include "common/clock.h"
 #include "common/log/log.h"
 #include "common/watchdog.h"
 #include <assert.h>
@@ -32,12 +33,10 @@ static void *release(void *arg)
 void rpc_release(void)
 {
     pthread_t t;
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += RPC_RELEASE_S;
+    const struct timespec until = clock_deadline((int64_t)RPC_RELEASE_S * 1000);
     if (pthread_create(&t, NULL, release, NULL) != 0) {
         grpc_shutdown_blocking();
-    } else if (pthread_timedjoin_np(t, NULL, &until) != 0) {
+    } else if (pthread_clockjoin_np(t, NULL, CLOCK_MONOTONIC, &until) != 0) {
         LOG(LOG_WARN, "gRPC's threads did not end", LOGI("seconds", RPC_RELEASE_S));
         pthread_detach(t);
     }

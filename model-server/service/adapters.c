@@ -21,6 +21,7 @@ int list_adapters(struct service *s, Generate__V3__InfoResponse *r, struct rpc_m
         generate__v3__adapter__init(&v[i]);
         v[i].name = rpc_mem_strdup(m, name, strlen(name));
         v[i].pages = adapters_pages(s->o.adapters, i);
+        v[i].content_hash = adapters_content(s->o.adapters, i);
         rc = v[i].name ? 0 : -1;
         r->adapters[r->n_adapters++] = &v[i];
     }
@@ -75,6 +76,7 @@ const ProtobufCMessage *rpc_load_adapter(void *ctx, const ProtobufCMessage *in,
     generate__v3__adapter__init(a);
     a->name = q->name;
     a->pages = adapters_pages(s->o.adapters, number);
+    a->content_hash = adapters_content(s->o.adapters, number);
     r->adapter = a;
     LOG(LOG_INFO, "Adapter loaded", LOGS("adapter", q->name), LOGS("path", q->path),
         LOGI("pages", a->pages));

@@ -103,6 +103,7 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->weight_bytes = s->o.model->weight_bytes;
     if (s->o.files)
         memcpy(&r->checkpoint_hash, s->o.files->content, sizeof(r->checkpoint_hash));
+    r->program_version = (char *)VERSION;
     r->device_type = (char *)s->o.device_type;
     r->support_chunking = true;
     r->use_prefix_caching = !s->o.model->by_length;

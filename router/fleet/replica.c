@@ -36,7 +36,7 @@ static bool same_adapters(struct adapter_shelf *a, struct adapter_shelf *b)
     struct served_adapters *x = adapter_shelf_hold(a), *y = adapter_shelf_hold(b);
     bool same = (x ? x->n : 0) == (y ? y->n : 0);
     for (uint32_t i = 0; same && x && i < x->n; i++)
-        same = served_adapters_find(y, x->v[i].name) != NULL;
+        same = served_adapters_find(y, x->v[i].name) && served_adapters_same(y, &x->v[i]);
     served_adapters_release(x);
     served_adapters_release(y);
     return same;

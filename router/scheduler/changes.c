@@ -190,6 +190,7 @@ static void loaded(struct scheduler *s, struct adapter_change *c)
     struct served_adapter a = {.name = c->name,
                                .path = c->path,
                                .pages = r && r->adapter ? r->adapter->pages : 0,
+                               .content = r && r->adapter ? r->adapter->content_hash : 0,
                                .number = s->adapters.next_number};
     if (!r)
         return;
@@ -309,6 +310,21 @@ static int unload(struct fan *f, const char *name, struct err *e)
     return refusal(f, false, e);
 }
 
+/* Does a rank have other files under its name than before? Streams with it would go on wrongly. */
+static bool replaced(const struct fan *f, const struct served_adapter *was)
+{
+    bool other = false;
+    struct rpc_mem mem;
+    struct err unread = ERR_INIT;
+    rpc_mem_init(&mem, 1u << 20);
+    for (uint32_t i = 0; i < f->n; i++) {
+        const Generate__V3__LoadAdapterResponse *r = (const void *)fan_reply(f, i, &mem, &unread);
+        other |= r && r->adapter && other_files(r->adapter->content_hash, was->content);
+    }
+    rpc_mem_free(&mem);
+    return other;
+}
+
 /* 1: loaded; 0: it can no longer be loaded; -1: a shard is lost. */
 static int load_again(struct fan *f, const struct served_adapter *a, struct err *e)
 {
@@ -316,8 +332,11 @@ static int load_again(struct fan *f, const struct served_adapter *a, struct err 
     struct err none = ERR_INIT;
     q.name = a->name;
     q.path = a->path;
-    if (fan_call_sync(f, SHARD_LOAD_ADAPTER, &q.base, CHANGE_TIMEOUT_MS, false, e) == 0)
-        return 1;
+    if (fan_call_sync(f, SHARD_LOAD_ADAPTER, &q.base, CHANGE_TIMEOUT_MS, false, e) == 0) {
+        if (!replaced(f, a))
+            return 1;
+        err_set(e, ERR_VALIDATION, "its files were replaced");
+    }
     if (fan_lost_rank(f) >= 0)
         return -1;
     LOG(LOG_ERROR, "an adapter could not be reloaded", LOGS("adapter", a->name),
@@ -328,19 +347,24 @@ static int load_again(struct fan *f, const struct served_adapter *a, struct err 
 
 /* As load_again(), for any adapter of the list. *out: its entry in the new one. */
 static int restore(struct fan *f, const struct served_adapter *was,
-                   const struct served_adapters *theirs, bool keep, struct served_adapter *out,
-                   struct err *e)
+                   const struct served_adapters *list, const struct served_adapters *theirs,
+                   bool keep, struct served_adapter *out, struct err *e)
 {
     *out = *was;
     if (was->path)
         return load_again(f, was, e);
     const struct served_adapter *now = served_adapters_find(theirs, was->name);
+    if (now && !keep && !served_adapters_same(list, now)) {
+        LOG(LOG_ERROR, "an adapter's files were replaced", LOGS("adapter", was->name));
+        return unload(f, was->name, e);
+    }
     if (!now)
         LOG(LOG_ERROR, "the shards came back without an adapter", LOGS("adapter", was->name));
     out->leaving = !now;
     /* without the missing ones a page may be smaller; what is missing takes none, so that the
      * shards refuse requests that wait with it */
     out->pages = now ? now->pages : 0;
+    out->content = now ? now->content : was->content;
     return now || keep;
 }
 
@@ -353,7 +377,7 @@ static int repeat(struct fan *f, const struct served_adapters *list,
             return -1;
     for (uint32_t i = 0; i < list->n; i++) {
         struct served_adapter a;
-        const int there = restore(f, &list->v[i], theirs, keep, &a, e);
+        const int there = restore(f, &list->v[i], list, theirs, keep, &a, e);
         struct served_adapters *next = there > 0 ? served_adapters_with(*out, &a) : NULL;
         if (there < 0)
             return -1;

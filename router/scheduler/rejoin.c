@@ -88,7 +88,7 @@ static bool known_adapters(struct scheduler *s, const struct shard_model *m)
     struct served_adapters *list = adapter_shelf_hold(&s->shelf);
     bool known = !m->runtime_adapters == !s->o.model.runtime_adapters;
     for (uint32_t i = 0; known && !m->runtime_adapters && i < m->adapters->n; i++)
-        known = served_adapters_know(list, m->adapters->v[i].name);
+        known = served_adapters_same(list, &m->adapters->v[i]);
     served_adapters_release(list);
     return known;
 }

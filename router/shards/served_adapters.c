@@ -99,6 +99,12 @@ bool served_adapters_know(const struct served_adapters *s, const char *name)
     return find(s, name, true) != NULL;
 }
 
+bool served_adapters_same(const struct served_adapters *s, const struct served_adapter *a)
+{
+    const struct served_adapter *ours = find(s, a->name, true);
+    return ours && (ours->leaving || !other_files(ours->content, a->content));
+}
+
 /* ------------------------------------------------------------------ the shelf */
 
 void adapter_shelf_init(struct adapter_shelf *f)

@@ -11,12 +11,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Do two hashes of files say that they differ? 0 is unknown. */
+static inline bool other_files(uint64_t a, uint64_t b) { return a && b && a != b; }
+
 struct served_adapter {
     char *name;
-    char *path;      /* path it was loaded from at run time; NULL: loaded at start */
-    uint32_t pages;  /* memory pages it takes on each rank while in use */
-    uint32_t number; /* from 1; ascending within a list */
-    bool leaving;    /* it is being unloaded, or its files are gone: refused for new requests */
+    char *path;       /* path it was loaded from at run time; NULL: loaded at start */
+    uint32_t pages;   /* memory pages it takes on each rank while in use */
+    uint64_t content; /* hash of its files; 0: unknown */
+    uint32_t number;  /* from 1; ascending within a list */
+    bool leaving;     /* it is being unloaded, or its files are gone: refused for new requests */
 };
 struct served_adapters {
     atomic_uint holders;
@@ -39,6 +43,8 @@ void served_adapters_release(struct served_adapters *s); /* any thread; NULL is 
 /* The adapter that new requests get for this name, or NULL. Valid as long as `s` is held. */
 const struct served_adapter *served_adapters_find(const struct served_adapters *s,
                                                   const char *name);
+/* It has this one with the same files; or leaving, so that nobody uses the ones it had. */
+bool served_adapters_same(const struct served_adapters *s, const struct served_adapter *a);
 bool served_adapters_know(const struct served_adapters *s, const char *name); /* or leaving */
 
 struct adapter_use {

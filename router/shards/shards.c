@@ -43,6 +43,7 @@ static const struct {
 struct rank {
     struct shards *s;
     struct rpc_client *client;
+    char *address;
     void *methods[N_SHARD_RPCS];
     struct rpc_op watch;
     grpc_connectivity_state seen;
@@ -357,7 +358,9 @@ static struct shards *ranks_new(struct rpc_loop *l, char *const *urls, size_t n,
                                        .keepalive_ms = keepalive ? KEEPALIVE_MS : 0,
                                        .keepalive_timeout_ms = KEEPALIVE_TIMEOUT_MS};
         r->s = s;
-        if (!(r->client = rpc_client_new(l, &o, e))) {
+        r->address = strdup(urls[s->n]);
+        if (!(r->client = r->address ? rpc_client_new(l, &o, e) : (err_nomem(e), NULL))) {
+            free(r->address);
             shards_free(s);
             return NULL;
         }
@@ -367,12 +370,16 @@ static struct shards *ranks_new(struct rpc_loop *l, char *const *urls, size_t n,
     return s;
 }
 
+const char *shards_address(const struct shards *s, uint32_t rank) { return s->ranks[rank].address; }
+
 void shards_free(struct shards *s)
 {
     if (!s)
         return;
-    for (uint32_t i = 0; i < s->n; i++)
+    for (uint32_t i = 0; i < s->n; i++) {
         rpc_client_free(s->ranks[i].client);
+        free(s->ranks[i].address);
+    }
     free(s->ranks);
     free(s);
 }

@@ -48,7 +48,8 @@ struct shards *shards_connect(struct rpc_loop *l, const char *target, int64_t ti
                               struct err *e);
 void shards_free(struct shards *s); /* no call may be in flight; watches fire once more */
 uint32_t shards_count(const struct shards *s);
-int shards_version(const struct shards *s); /* of generate.vN: 3, or 2 */
+const char *shards_address(const struct shards *s, uint32_t rank); /* valid as long as `s` */
+int shards_version(const struct shards *s);                        /* of generate.vN: 3, or 2 */
 
 /* One call to all ranks. Owned by its caller and reusable. */
 struct fan {

@@ -26,6 +26,7 @@ static struct served_adapters *read_adapters(const Generate__V3__InfoResponse *r
     for (size_t i = 0; s && i < r->n_adapters; i++) {
         const struct served_adapter a = {.name = r->adapters[i]->name,
                                          .pages = r->adapters[i]->pages,
+                                         .content = r->adapters[i]->content_hash,
                                          .number = (uint32_t)i + 1};
         struct served_adapters *more = served_adapters_with(s, &a);
         served_adapters_release(s);
@@ -71,6 +72,50 @@ static int read_task(struct shard_model *m, const Generate__V3__InfoResponse *r,
     return m->wants_labels ? read_labels(m, r, e) : 0;
 }
 
+static bool says_other(const char *a, const char *b) { return *a && *b && strcmp(a, b) != 0; }
+
+static bool other_adapters(const Generate__V3__InfoResponse *a, const Generate__V3__InfoResponse *b)
+{
+    bool other = a->n_adapters != b->n_adapters;
+    for (size_t i = 0; !other && i < a->n_adapters; i++)
+        other = strcmp(a->adapters[i]->name, b->adapters[i]->name) != 0 ||
+                other_files(a->adapters[i]->content_hash, b->adapters[i]->content_hash);
+    return other;
+}
+
+/* What two ranks of one group differ in that would make their sums wrong; NULL: nothing. */
+static const char *difference(const Generate__V3__InfoResponse *a,
+                              const Generate__V3__InfoResponse *b)
+{
+    return other_files(a->checkpoint_hash, b->checkpoint_hash) ? "files of weights or configuration"
+           : strcmp(a->dtype, b->dtype) || strcmp(a->quantize, b->quantize) ||
+                   strcmp(a->activations, b->activations)
+               ? "types of weights (--dtype, --quantize)"
+           : other_adapters(a, b)                               ? "adapters"
+           : says_other(a->program_version, b->program_version) ? "versions of the program"
+                                                                : NULL;
+}
+
+/* Ranks may run on several machines, each with its own folder and command line. */
+static int check_ranks(const struct fan *f, struct rpc_mem *mem, struct err *e)
+{
+    const Generate__V3__InfoResponse *first = (const void *)fan_reply(f, 0, mem, e), *r = first;
+    for (uint32_t i = 1; r && i < f->n; i++) {
+        if (!(r = (const void *)fan_reply(f, i, mem, e)))
+            break;
+        const char *what = difference(first, r);
+        if (what)
+            return err_set(e, ERR_VALIDATION,
+                           "shard %u (%s) and shard 0 (%s) have different %s: %016llx %s %s %s and "
+                           "%016llx %s %s %s",
+                           i, shards_address(f->s, i), shards_address(f->s, 0), what,
+                           (unsigned long long)r->checkpoint_hash, r->dtype, r->quantize,
+                           r->program_version, (unsigned long long)first->checkpoint_hash,
+                           first->dtype, first->quantize, first->program_version);
+    }
+    return r ? 0 : err_wrap(e, "Unable to get the model shards info");
+}
+
 /* Adds up what the shards hold, and mixes the hashes of their files. A shard that does not say
  * makes the sum, or the hash, unknown. */
 static int add_sizes(struct fan *f, struct shard_model *m, struct rpc_mem *mem, struct err *e)
@@ -102,7 +147,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
         r = (const void *)fan_reply(f, f->n - 1, mem, e);
     if (!r)
         return err_wrap(e, "Unable to get the model shards info");
-    if (add_sizes(f, m, mem, e))
+    if (check_ranks(f, mem, e) || add_sizes(f, m, mem, e))
         return -1;
     m->version = shards_version(f->s);
     m->requires_padding = r->requires_padding || m->version == 2;

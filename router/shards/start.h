@@ -46,8 +46,6 @@ struct shard_model {
     struct served_adapters *adapters;
 };
 
-/* Do two hashes of checkpoints say that the files differ? 0 is unknown. */
-static inline bool other_files(uint64_t a, uint64_t b) { return a && b && a != b; }
 /* Why shards of model `m` cannot replace those of `was`; NULL: they can. Whatever a client was
  * promised, or a stream depends on, must be equal. The cache may have another size. */
 const char *shard_model_unfit(const struct shard_model *was, const struct shard_model *m);

@@ -1,6 +1,7 @@
 #include "model-server/model/lora/adapters.h"
 #include "common/clock.h"
 #include "common/log/log.h"
+#include "common/model_identity.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@ struct adapter {
     const char *name; /* "": a free place */
     char *own_name;   /* of one that was added */
     struct lora_adapter file;
+    uint64_t content; /* hash of its files; 0: unknown */
     /* page: [n_pages], the pool's pages that hold it while it is on the device */
     uint32_t n_pages, *page;
     uint32_t pins;
@@ -69,6 +71,11 @@ static uint32_t count_pages(const struct lora_adapter *l, size_t page_bytes)
     return c.page + 1;
 }
 
+uint64_t adapters_content(const struct adapters *a, uint32_t number)
+{
+    return a->v[number].content;
+}
+
 static struct lora_set *set_of(const struct adapters *a, uint32_t layer, enum lora_site site,
                                uint32_t number)
 {
@@ -82,6 +89,16 @@ const struct lora_set *adapters_sets(const struct adapters *a, uint32_t layer, e
 
 /* ---------------------------------------------------------------- opening */
 
+static uint64_t content_of(const char *dir)
+{
+    struct model_identity files;
+    struct err unknown = ERR_INIT;
+    uint64_t h = 0;
+    if (model_identity(dir, &files, &unknown) == 0)
+        memcpy(&h, files.content, sizeof(h));
+    return h;
+}
+
 static int open_one(struct adapters *a, uint32_t number, const struct adapter_source *from,
                     struct err *e)
 {
@@ -92,6 +109,7 @@ static int open_one(struct adapters *a, uint32_t number, const struct adapter_so
     ad->name = from->name;
     if (lora_open(&ad->file, from->dir, &a->base, e))
         return err_wrap(e, "adapter `%s`", from->name);
+    ad->content = content_of(from->dir);
     for (uint32_t i = 0; i < ad->file.n; i++) {
         const struct lora_pair *p = &ad->file.pairs[i];
         while (a->page_bytes < a_bytes(p) || a->page_bytes < b_bytes(p))

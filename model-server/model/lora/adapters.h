@@ -39,6 +39,8 @@ uint32_t adapters_free_places(const struct adapters *a);
 const char *adapters_name(const struct adapters *a, uint32_t number); /* "": a free place */
 uint32_t adapters_find(const struct adapters *a, const char *name);   /* 0: unknown */
 uint32_t adapters_pages(const struct adapters *a, uint32_t number);   /* that it takes */
+/* Of its files (common/model_identity.h), when they were opened; 0: unknown. */
+uint64_t adapters_content(const struct adapters *a, uint32_t number);
 uint64_t adapters_page_bytes(const struct adapters *a);
 
 /* Allocates the pool with `pages` pages of device memory. Its contents are lost, and nothing may

@@ -113,6 +113,30 @@ static void what_is_not_read_does_not_count(void **state)
     assert_false(same_content(dir, &before));
 }
 
+/* The dense layers of an embedding model are in folders of their own; a trainer's folders are not
+ * read. */
+static void modules_count(void **state)
+{
+    char dir[120], module[140], other[140];
+    (void)state;
+    layout_of("modules", SIZE_MAX, 1000, "w");
+    snprintf(dir, sizeof(dir), "%s/modules", root);
+    snprintf(module, sizeof(module), "%s/2_Dense", dir);
+    snprintf(other, sizeof(other), "%s/checkpoint-500", dir);
+    const struct model_identity none = identity_of(dir);
+    assert_int_equal(mkdir(other, 0700), 0);
+    write_file(other, "config.json", 100, SIZE_MAX);
+    write_file(other, "model.safetensors", 100, SIZE_MAX);
+    assert_true(same_content(dir, &none));
+    assert_int_equal(mkdir(module, 0700), 0);
+    write_file(module, "config.json", 100, SIZE_MAX);
+    write_file(module, "model.safetensors", 500, SIZE_MAX);
+    const struct model_identity before = identity_of(dir);
+    assert_false(same_content(dir, &none));
+    write_file(module, "model.safetensors", 500, 499);
+    assert_false(same_content(dir, &before));
+}
+
 static void all_parts_of_a_split_file_count(void **state)
 {
     char path[120];
@@ -151,6 +175,7 @@ int main(void)
         cmocka_unit_test(a_copy_is_the_same_model),
         cmocka_unit_test(what_changes_bits_is_another_model),
         cmocka_unit_test(what_is_not_read_does_not_count),
+        cmocka_unit_test(modules_count),
         cmocka_unit_test(all_parts_of_a_split_file_count),
     };
     return cmocka_run_group_tests(tests, set_up, clean_up);
