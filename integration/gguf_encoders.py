@@ -41,6 +41,13 @@ def nomic(w, c):
     w.add_rope_freq_base(c["rotary_emb_base"])
 
 
+def nomic_experts(w, c):
+    nomic(w, c)
+    w.add_expert_count(c["num_experts"])
+    w.add_expert_used_count(c["moe_top_k"])
+    w.add_moe_every_n_layers(c["moe_every_n_layers"])
+
+
 def modern(w, c):
     encoder(w, c)
     w.add_sliding_window(c["local_attention"])
@@ -263,6 +270,7 @@ KIND = gguf.GGMLQuantizationType.BF16  # that of the folders
 IN_FP32 = ("position_embd", "token_types", "cls.", "dense_")
 PREFIXES = ("bert.", "distilbert.", "roberta.", "nomic_bert.")
 LEFT_OUT = ("pooler.",)
+STACKED = {"mlp.experts.mlp.w1": "ffn_up_exps", "mlp.experts.mlp.w2": "ffn_down_exps"}
 
 
 def names_of(c, arch):
@@ -274,8 +282,10 @@ def names_of(c, arch):
             n = n.removeprefix("model.")
         n = next((n.removeprefix(p) for p in PREFIXES if n.startswith(p)), n)
         n = n.replace(".gamma", ".weight").replace(".beta", ".bias")
-        if n.startswith(LEFT_OUT):
+        if n.startswith(LEFT_OUT) or n.endswith("experts.bias"):
             return None
+        if part := next((STACKED[end] for end in STACKED if n.endswith(end)), None):
+            return f"blk.{n.split('.')[2]}.{part}.weight"
         n = n.replace("encoder.embed_tokens", "shared")
         if direct and n.startswith("classifier.") and n.count(".") == 1:
             n = n.replace("classifier.", "classifier.out_proj.")
@@ -301,6 +311,9 @@ def changed(folder, c, arch, kind):
             v = v + 1
         if arch == ARCH.LLAMA_EMBED and (".attn_q." in to or ".attn_k." in to):
             v = paired(v, c["num_attention_heads" if ".attn_q." in to else "num_key_value_heads"])
+        if to and "_exps" in to:
+            v = v.reshape(c["num_experts"], c["n_inner"], c["n_embd"])
+            v = v.swapaxes(1, 2) if "down" in to else v
         if kind == "yes" and to == "output.weight":
             to, v = "cls.output.weight", v[[40, 41]]  # what stands there for "yes" and "no"
         if to:
@@ -316,6 +329,8 @@ def write_encoder(folder, path, kind=None, packing=KIND):
     folder = pathlib.Path(folder)
     c = json.loads((folder / "config.json").read_text())
     arch, more = LLAMA_EMBED if kind == "llama" else MODELS[c["model_type"]]
+    if "moe_every_n_layers" in c:
+        arch, more = ARCH.NOMIC_BERT_MOE, nomic_experts
     if arch == ARCH.T5 and c["architectures"][0].endswith("EncoderModel"):
         arch = ARCH.T5ENCODER
     w = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[arch])

@@ -8,15 +8,15 @@ import gguf
 import numpy as np
 import pytest
 from gguf_keys import (
-    afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deepseek, deepseek2, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
+    afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deci, deepseek, deepseek2, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
     gemma4, glm4moe, glm_dsa, gpt_oss, gptneox, granite_hybrid, granite_swa, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, laguna, lfm2,
-    lfm2moe, mamba1, mellum, mimo2, minicpm, minicpm3, minimax_01, minimax_m2, mistral3, mistral4, mpt, nemotron, nemotron_h, olmo, olmo2, qwen,
+    lfm2moe, mamba1, mellum, mimo2, minicpm, minicpm3, minimax_01, minimax_m2, mistral3, mistral4, mpt, nemotron, nemotron_h, olmo, olmo2, openelm, qwen,
     qwen2moe, qwen35, vl,
 )  # fmt: skip
 from gguf_made import paired, tensors, write_tokenizer
 from gguf_tensors import (
     EXPERT_PARTS, GRANITE_SWA, LAGUNA, MIMO, MINIMAX_01, MISTRAL4, absorbed, apart, dbrx_tensors, delta, gemma4_tensors, granite_experts,
-    kimi_tensors, kv_heads, mamba_layers, parted, rates, respelt, stacked, turned, ungrouped, with_experts,
+    halves, kimi_tensors, kv_heads, mamba_layers, pairs_of_layers, parted, rates, respelt, stacked, turned, ungrouped, with_experts,
 )  # fmt: skip
 from serving import BIN, data
 
@@ -24,11 +24,11 @@ ARCH = gguf.MODEL_ARCH
 
 
 WORDS = {
-    "hidden_size": ("d_model", "n_embd", "n_embed"),
-    "num_hidden_layers": ("num_layers", "n_layers", "n_layer"),
-    "num_attention_heads": ("n_heads", "n_head"),
+    "hidden_size": ("d_model", "n_embd", "n_embed", "model_dim"),
+    "num_hidden_layers": ("num_layers", "n_layers", "n_layer", "num_transformer_layers"),
+    "num_attention_heads": ("n_heads", "n_head", "num_query_heads"),
     "intermediate_size": ("ffn_hidden_size", "n_inner"),
-    "max_position_embeddings": ("n_positions", "max_seq_len", "seq_length"),
+    "max_position_embeddings": ("n_positions", "max_seq_len", "seq_length", "max_context_length"),
     "layer_norm_eps": ("layer_norm_epsilon",),
 }
 
@@ -72,7 +72,7 @@ def common(w, c):
 
 def by_layer(c):
     """Converters tell the kinds of layers by their numbers of key-value heads."""
-    return c["model_type"] in ("lfm2", "lfm2_moe", "granitemoehybrid", "nemotron_h", "gemma4_text", "jamba", "mimo_v2_flash", "laguna")
+    return c["model_type"] in ("lfm2", "lfm2_moe", "granitemoehybrid", "nemotron_h", "gemma4_text", "jamba", "mimo_v2_flash", "laguna", "nemotron-nas", "openelm")
 
 
 # Of families that the reference data lacks: folders that tests/golden/make_arch.py makes.
@@ -116,6 +116,8 @@ MADE = {
     "baichuan2": (ARCH.BAICHUAN, None),
     "dbrx": (ARCH.DBRX, dbrx),
     "ling_1": (ARCH.BAILINGMOE, bailing),
+    "nemotron_nas": (ARCH.DECI, deci),
+    "openelm": (ARCH.OPENELM, openelm),
     "deepseek_moe": (ARCH.DEEPSEEK, deepseek),
     # as above, beside the words of a similar one
     "mellum": (ARCH.QWEN3MOE, mellum, "mellum"),
@@ -189,6 +191,8 @@ CHANGED = {
     ARCH.BAICHUAN: parted,
     ARCH.BAILINGMOE: parted,
     ARCH.DBRX: dbrx_tensors,
+    ARCH.DECI: pairs_of_layers,
+    ARCH.OPENELM: halves,
     "laguna": lambda named, c: respelt(named, LAGUNA),
     "minimax-01": lambda named, c: respelt({k: v for k, v in named.items() if "_decay" not in k and "slope_rate" not in k}, MINIMAX_01),
     "granite_swa": lambda named, c: respelt(named, GRANITE_SWA),

@@ -518,3 +518,22 @@ def dbrx(w, c):
 def mistral4(w, c):
     deepseek2(w, c, absorbed=True)
     w.add_float32("mistral4.attention.temperature_scale", c["rope_scaling"]["llama_4_scaling_beta"])
+
+
+def deci(w, c):
+    """Lists of heads, 0 without attention, and of widths, 0 without MLP."""
+    kv, widths = [], []
+    for b in c["block_configs"]:
+        kv.append(0 if b["attention"]["no_op"] else c["num_attention_heads"] // b["attention"]["n_heads_in_group"])
+        wide = 0 if b["ffn"]["no_op"] else int(2 * b["ffn"]["ffn_mult"] * c["hidden_size"] / 3)
+        widths.append(-(-wide // 256) * 256)
+    w.add_head_count([c["num_attention_heads"] if n else 0 for n in kv])
+    w.add_head_count_kv(kv)
+    w.add_feed_forward_length(widths)
+
+
+def openelm(w, c):
+    unit = c["ffn_dim_divisor"]
+    w.add_head_count_kv(c["num_kv_heads"])
+    w.add_feed_forward_length([int(m * c["model_dim"] + unit / 2) // unit * unit for m in c["ffn_multipliers"]])
+    w.add_layer_norm_rms_eps(1e-6)

@@ -217,3 +217,19 @@ LAGUNA = {"g_proj": "attn_gate.weight", "e_score_correction_bias": "exp_probs_b.
 MIMO = {"sink": "attn_sinks.weight", "e_score_correction_bias": "exp_probs_b.bias"}
 MINIMAX_01 = {"qkv_proj": "attn_qkv.weight", "output_gate": "attn_gate.weight", "self_attn.norm": "attn_norm_2.weight", "out_proj": "attn_output.weight"}
 MISTRAL4 = {".mlp.experts.gate_up_proj": "ffn_gate_up_exps.weight", ".mlp.experts.down_proj": "ffn_down_exps.weight"}
+
+
+def pairs_of_layers(named, c):
+    """Llama's rows that rotate in pairs, of layers whose numbers of heads differ."""
+    for name, v in named.items():
+        yield name, paired(v, v.shape[0] // c["head_dim"]) if ".q_proj." in name or ".k_proj." in name else v
+
+
+def halves(named, c):
+    """OpenELM's gate over up, apart."""
+    for name, v in named.items():
+        if name.endswith("ffn.proj_1.weight"):
+            for word, part in zip(("gate", "up"), np.split(v, 2)):
+                yield f"blk.{name.split('.')[2]}.ffn_{word}.weight", part
+        else:
+            yield name, v

@@ -14,7 +14,7 @@ void gguf_kinds(const struct gguf_meta *m, const char *key, const char *part, co
                 const char *without);
 /* Layers of several kinds: families_mixed.c. */
 gguf_more gguf_qwen35, gguf_gemma3n, gguf_gemma4, gguf_llama4, gguf_granite_hybrid, gguf_nemotron_h,
-    gguf_falcon_h1, gguf_mamba, gguf_mamba2, gguf_jamba, gguf_kimi_linear;
+    gguf_falcon_h1, gguf_mamba, gguf_mamba2, gguf_jamba, gguf_kimi_linear, gguf_deci, gguf_openelm;
 /* Mixtures of experts, most with routers of DeepSeek's kind: families_moe.c. */
 gguf_more gguf_hunyuan_moe, gguf_bailing2, gguf_exaone_moe, gguf_afmoe, gguf_hy_v3, gguf_mellum,
     gguf_laguna, gguf_mimo2, gguf_minimax_01, gguf_cohere2_moe, gguf_granite_swa, gguf_bailing,
@@ -23,5 +23,6 @@ gguf_more gguf_hunyuan_moe, gguf_bailing2, gguf_exaone_moe, gguf_afmoe, gguf_hy_
 gguf_more gguf_gpt2, gguf_starcoder, gguf_gptneox, gguf_falcon, gguf_phi2, gguf_mpt, gguf_phimoe,
     gguf_chatglm, gguf_qwen, gguf_baichuan, gguf_dbrx;
 /* Encoders: families_encoder.c. */
-gguf_more gguf_bert, gguf_nomic_bert, gguf_modern_bert, gguf_gemma_embedding, gguf_t5;
+gguf_more gguf_bert, gguf_nomic_bert, gguf_nomic_bert_moe, gguf_modern_bert, gguf_gemma_embedding,
+    gguf_t5;
 #endif

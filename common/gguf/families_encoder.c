@@ -38,6 +38,31 @@ void gguf_nomic_bert(const struct gguf_meta *m)
     meta_set(m, "rope_theta", meta_number_or(m, "rope.freq_base", 1000));
 }
 
+/* The keys of Nomic's repository. Files lack the bias of the experts' sum, as llama.cpp does. */
+void gguf_nomic_bert_moe(const struct gguf_meta *m)
+{
+    static const char *const keys[][2] = {{"embedding_length", "n_embd"},
+                                          {"block_count", "n_layer"},
+                                          {"attention.head_count", "n_head"},
+                                          {"feed_forward_length", "n_inner"},
+                                          {"context_length", "n_positions"},
+                                          {"context_length", "max_trained_positions"},
+                                          {"expert_count", "num_experts"},
+                                          {"expert_used_count", "moe_top_k"},
+                                          {"moe_every_n_layers", "moe_every_n_layers"}};
+    static const char *const biases[][2] = {{"blk.0.attn_qkv.bias", "qkv_proj_bias"},
+                                            {"blk.0.ffn_up.bias", "mlp_fc1_bias"},
+                                            {"blk.0.ffn_down.bias", "mlp_fc2_bias"}};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        meta_copy(m, keys[i][0], keys[i][1]);
+    for (size_t i = 0; i < sizeof(biases) / sizeof(biases[0]); i++)
+        cJSON_AddBoolToObject(m->config, biases[i][1], meta_has(m, biases[i][0]));
+    meta_put(m, "rotary_emb_base", meta_number_or(m, "rope.freq_base", 10000));
+    put_word(m, "activation_function", "gelu");
+    cJSON_AddBoolToObject(m->config, "use_expert_bias", false);
+    meta_put(m, "type_vocab_size", type_rows(m));
+}
+
 void gguf_modern_bert(const struct gguf_meta *m)
 {
     struct gguf_str act;

@@ -345,3 +345,57 @@ void gguf_kimi_linear(const struct gguf_meta *m)
              meta_number_or(m, "attention.value_length_mla",
                             meta_number_or(m, "attention.value_length", 0)));
 }
+
+/* ---------------------------------------------------------------- layers of different sizes */
+
+static double of_layer(const struct gguf_meta *m, const char *key, int layer)
+{
+    const struct gguf_value *list = meta_numbers(m, key);
+    if (!list)
+        return meta_number_or(m, key, 0);
+    return (uint64_t)layer < list->n ? gguf_number_at(list, (uint64_t)layer) : 0;
+}
+
+/* Llama-Nemotron: layers without heads have no attention, those of width 0 no MLP. llama.cpp's
+ * files may also have layers with heads of queries alone, which are one matrix. */
+void gguf_deci(const struct gguf_meta *m)
+{
+    cJSON *blocks = cJSON_AddArrayToObject(m->config, "block_configs");
+    gguf_qkv_bias(m);
+    for (int i = 0; i < meta_layers(m) && i < GGUF_LAYERS_MAX; i++) {
+        cJSON *block = cJSON_CreateObject();
+        cJSON *attention = cJSON_AddObjectToObject(block, "attention");
+        cJSON *ffn = cJSON_AddObjectToObject(block, "ffn");
+        const double heads = of_layer(m, "attention.head_count", i);
+        const double kv = of_layer(m, "attention.head_count_kv", i);
+        const double width = of_layer(m, "feed_forward_length", i);
+        cJSON_AddBoolToObject(attention, "no_op", heads == 0);
+        cJSON_AddBoolToObject(attention, "replace_with_linear", heads > 0 && kv == 0);
+        if (kv > 0)
+            meta_put_in(attention, "n_heads_in_group", floor(heads / kv));
+        cJSON_AddBoolToObject(ffn, "no_op", width == 0);
+        meta_put_in(ffn, "intermediate_size", width);
+        cJSON_AddItemToArray(blocks, block);
+    }
+}
+
+/* The multipliers come to the widths of the file, which are their own multiples. */
+void gguf_openelm(const struct gguf_meta *m)
+{
+    static const char *const keys[][2] = {{"attention.head_count", "num_query_heads"},
+                                          {"attention.head_count_kv", "num_kv_heads"},
+                                          {"feed_forward_length", "ffn_multipliers"}};
+    const double hidden = meta_number_or(m, "embedding_length", 1);
+    for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
+        cJSON *list = cJSON_AddArrayToObject(m->config, keys[k][1]);
+        for (int i = 0; i < meta_layers(m) && i < GGUF_LAYERS_MAX; i++) {
+            const double n = of_layer(m, keys[k][0], i);
+            cJSON_AddItemToArray(list, cJSON_CreateNumber(k < 2 ? n : (n + 0.25) / hidden));
+        }
+    }
+    meta_put(m, "ffn_dim_divisor", 1);
+    cJSON_AddBoolToObject(m->config, "ffn_with_glu", true);
+    cJSON_AddBoolToObject(m->config, "normalize_qk_projections",
+                          meta_has(m, "blk.0.attn_q_norm.weight"));
+    cJSON_AddBoolToObject(m->config, "share_input_output_layers", !meta_has(m, "output.weight"));
+}

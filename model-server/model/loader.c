@@ -1,13 +1,11 @@
-#include "model-server/model/loader.h"
 #include "model-server/backend/numbers.h"
+#include "model-server/model/loader_impl.h"
 #include "model-server/model/random_weights.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { NAME_MAX_LEN = 200 };
 
 void loader_nomem(struct loader *l)
 {
@@ -17,7 +15,7 @@ void loader_nomem(struct loader *l)
 
 /* ---------------------------------------------------------------- tensors by role */
 
-static const struct tensor *look(const struct loader *l, const char *name)
+const struct tensor *loader_look(const struct loader *l, const char *name)
 {
     return checkpoint_find_weight(l->c, l->a, name);
 }
@@ -40,23 +38,40 @@ static const char *name_at(const struct loader *l, const char *p, int layer, int
     return p;
 }
 
-/* Among several names the one that the checkpoint has, else (or without a checkpoint) the
- * last. Of tied tensors some tools save one: safetensors' save_model() the first in the alphabet,
+/* Of tied tensors some tools save one: safetensors' save_model() the first in the alphabet,
  * which is `lm_head.weight`. */
-static void name_of(const struct loader *l, enum role role, int layer, int expert,
-                    const char *suffix, char out[NAME_MAX_LEN])
+void loader_name(const struct loader *l, enum role role, int layer, int expert, const char *suffix,
+                 char out[NAME_MAX_LEN])
 {
     const char *p = l->a->names[role];
     char head[NAME_MAX_LEN];
     assert(p); /* the spec has a tensor for which the family has no name */
     p = name_at(l, p, layer, expert, suffix, out);
-    while (*p == '|' && (!l->c || !look(l, out)))
+    while (*p == '|' && (!l->c || !loader_look(l, out)))
         p = name_at(l, p + 1, layer, expert, suffix, out);
-    if (role != W_EMBED || !l->c || !l->d->spec.tied || !l->a->names[W_HEAD] || look(l, out))
+    if (role != W_EMBED || !l->c || !l->d->spec.tied || !l->a->names[W_HEAD] || loader_look(l, out))
         return;
     name_at(l, l->a->names[W_HEAD], layer, expert, suffix, head);
-    if (look(l, head))
+    if (loader_look(l, head))
         memcpy(out, head, sizeof(head));
+}
+
+bool loader_has(const struct loader *l, enum role role, int layer, int expert)
+{
+    char name[NAME_MAX_LEN];
+    if (!l->c || !l->a->names[role])
+        return false;
+    loader_name(l, role, layer, expert, ".weight", name);
+    return loader_look(l, name);
+}
+
+bool loader_has_named(const struct loader *l, enum role role, int layer)
+{
+    char name[NAME_MAX_LEN];
+    if (!l->c || !l->a->names[role])
+        return false;
+    loader_name(l, role, layer, NO_EXPERT, "", name);
+    return loader_look(l, name);
 }
 
 bool loader_own_head(const struct loader *l)
@@ -64,10 +79,10 @@ bool loader_own_head(const struct loader *l)
     char name[NAME_MAX_LEN];
     if (!l->a->names[W_HEAD] || !l->c)
         return false;
-    name_of(l, W_HEAD, NO_LAYER, NO_EXPERT, ".weight", name);
-    const struct tensor *head = look(l, name);
-    name_of(l, W_EMBED, NO_LAYER, NO_EXPERT, ".weight", name);
-    const struct tensor *embed = look(l, name);
+    loader_name(l, W_HEAD, NO_LAYER, NO_EXPERT, ".weight", name);
+    const struct tensor *head = loader_look(l, name);
+    loader_name(l, W_EMBED, NO_LAYER, NO_EXPERT, ".weight", name);
+    const struct tensor *embed = loader_look(l, name);
     return head && embed &&
            (head->type != embed->type || head->bytes != embed->bytes ||
             memcmp(head->data, embed->data, head->bytes) != 0);
@@ -101,11 +116,11 @@ static const struct tensor *made_up(struct loader *l, const char *name, int64_t 
     return t;
 }
 
-static const struct tensor *find(struct loader *l, const char *name, int64_t rows, int64_t cols)
+const struct tensor *loader_find(struct loader *l, const char *name, int64_t rows, int64_t cols)
 {
     if (!l->c)
         return l->failed ? NULL : made_up(l, name, rows, cols);
-    const struct tensor *t = look(l, name);
+    const struct tensor *t = loader_look(l, name);
     if (!t && !l->failed) {
         checkpoint_missing(l->c, name, l->e);
         l->failed = true;
@@ -116,12 +131,12 @@ static const struct tensor *find(struct loader *l, const char *name, int64_t row
 const struct tensor *loader_tensor(struct loader *l, enum role role, int layer)
 {
     char name[NAME_MAX_LEN];
-    name_of(l, role, layer, NO_EXPERT, "", name);
-    return l->c ? find(l, name, 0, 0) : NULL;
+    loader_name(l, role, layer, NO_EXPERT, "", name);
+    return l->c ? loader_find(l, name, 0, 0) : NULL;
 }
 
 /* Backends read elements at their natural alignment, which the format does not guarantee. */
-static const void *source(struct loader *l, const struct tensor *t, size_t size)
+const void *loader_source(struct loader *l, const struct tensor *t, size_t size)
 {
     if (!l->c)
         return t->data;
@@ -152,14 +167,14 @@ void loader_drop(struct loader *l)
         free(l->copies[--l->n_copies]);
 }
 
-static bool is_plain(const struct tensor *t)
+bool loader_is_plain(const struct tensor *t)
 {
     return t->type == T_F32 || t->type == T_F16 || t->type == T_BF16;
 }
 
-static int element_type(struct loader *l, const struct tensor *t, enum dtype *out)
+int loader_type(struct loader *l, const struct tensor *t, enum dtype *out)
 {
-    if (is_plain(t)) {
+    if (loader_is_plain(t)) {
         *out = t->type == T_F32 ? DT_F32 : t->type == T_F16 ? DT_F16 : DT_BF16;
         return 0;
     }
@@ -169,7 +184,7 @@ static int element_type(struct loader *l, const struct tensor *t, enum dtype *ou
                    t->name, tensor_type_name(t->type));
 }
 
-static int wrong_shape(struct loader *l, const struct tensor *t, int64_t rows, int64_t cols)
+int loader_wrong_shape(struct loader *l, const struct tensor *t, int64_t rows, int64_t cols)
 {
     char want[64];
     if (cols)
@@ -184,7 +199,7 @@ static int wrong_shape(struct loader *l, const struct tensor *t, int64_t rows, i
 
 static const struct tensor *look_for(const void *loader, const char *name)
 {
-    return look(loader, name);
+    return loader_look(loader, name);
 }
 
 static bool is_table(enum role role)
@@ -200,21 +215,39 @@ static bool takes_plain(struct loader *l, enum role role, int layer, int expert)
     char name[NAME_MAX_LEN];
     if (!l->how->plain || is_table(role))
         return false;
-    name_of(l, role, layer, expert, scales ? scales : "", name);
-    return !scales || look(l, name);
+    loader_name(l, role, layer, expert, scales ? scales : "", name);
+    return !scales || loader_look(l, name);
 }
 
-/* The matrix of a role if it is stored quantised; it is dequantised when it is packed, only this
- * rank's slice. False: it is plain, or missing. */
-static bool stored_part(struct loader *l, enum role role, int layer, int expert, const char *suffix,
-                        int64_t rows, int64_t cols, struct mat_part *out)
+struct mat_part loader_stored(struct loader *l, const char *base, int64_t rows, int64_t cols,
+                              stored_find *look_up, const void *ctx)
+{
+    assert(l->n_stored < MAX_SOURCES);
+    struct stored_matrix *m = &l->stored[l->n_stored];
+    if (stored_open(m, l->how, base, rows, cols, look_up, ctx, l->e)) {
+        l->failed = true;
+        return (struct mat_part){0};
+    }
+    l->n_stored++;
+    return (struct mat_part){.rows = rows,
+                             .cols = cols,
+                             .row_stride = cols,
+                             .col_stride = 1,
+                             .source = SOURCE_STORED,
+                             .stored = m,
+                             .name = m->t[STORED_CODES]->name};
+}
+
+/* The matrix of a role if it is stored quantised. False: it is plain, or missing. */
+static bool stored_part(struct loader *l, enum role role, int layer, int expert, int64_t rows,
+                        int64_t cols, struct mat_part *out)
 {
     char name[NAME_MAX_LEN];
     if (l->failed || !l->c || !l->how->format)
         return false;
-    name_of(l, role, layer, expert, suffix, name);
-    const struct tensor *plain = look(l, name);
-    if (plain && is_plain(plain) && !takes_plain(l, role, layer, expert))
+    loader_name(l, role, layer, expert, ".weight", name);
+    const struct tensor *plain = loader_look(l, name);
+    if (plain && loader_is_plain(plain) && !takes_plain(l, role, layer, expert))
         return false;
     if (plain && l->d->spec.transposed) {
         l->failed = true;
@@ -223,23 +256,10 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
                 plain->name, l->how->method);
         return true;
     }
-    assert(l->n_stored < MAX_SOURCES);
-    struct stored_matrix *m = &l->stored[l->n_stored];
     const char *codes = l->how->format->suffix[STORED_CODES];
-    name_of(l, role, layer, expert, codes, name); /* of several names the one that has codes */
+    loader_name(l, role, layer, expert, codes, name); /* of several the one that has codes */
     name[strlen(name) - strlen(codes)] = '\0';
-    if (stored_open(m, l->how, name, rows, cols, look_for, l, l->e)) {
-        l->failed = true;
-        return true;
-    }
-    l->n_stored++;
-    *out = (struct mat_part){.rows = rows,
-                             .cols = cols,
-                             .row_stride = cols,
-                             .col_stride = 1,
-                             .source = SOURCE_STORED,
-                             .stored = m,
-                             .name = m->t[STORED_CODES]->name};
+    *out = loader_stored(l, name, rows, cols, look_for, l);
     return true;
 }
 
@@ -254,20 +274,20 @@ struct mat_part loader_part(struct loader *l, enum role role, int layer, int exp
     uint64_t r = (uint64_t)(turned ? cols : rows), c = (uint64_t)(turned ? rows : cols);
     struct mat_part p = {0};
     char name[NAME_MAX_LEN];
-    if (!bias && stored_part(l, role, layer, expert, ".weight", rows, cols, &p))
+    if (!bias && stored_part(l, role, layer, expert, rows, cols, &p))
         return p;
-    name_of(l, role, layer, expert, bias ? ".bias" : ".weight", name);
+    loader_name(l, role, layer, expert, bias ? ".bias" : ".weight", name);
     const struct tensor *t =
-        l->failed ? NULL : find(l, name, bias ? rows : (int64_t)r, bias ? 0 : (int64_t)c);
-    if (!t || element_type(l, t, &p.dtype))
+        l->failed ? NULL : loader_find(l, name, bias ? rows : (int64_t)r, bias ? 0 : (int64_t)c);
+    if (!t || loader_type(l, t, &p.dtype))
         return p;
     bool ok = bias ? t->n_dims == 1 && t->dims[0] == (uint64_t)rows
                    : t->n_dims == 2 && t->dims[0] == r && t->dims[1] == c;
     if (!ok) {
-        wrong_shape(l, t, (int64_t)r, bias ? 0 : (int64_t)c);
+        loader_wrong_shape(l, t, (int64_t)r, bias ? 0 : (int64_t)c);
         return p;
     }
-    p.data = source(l, t, dtype_size(p.dtype));
+    p.data = loader_source(l, t, dtype_size(p.dtype));
     if (!l->c && !p.data)
         p.source = SOURCE_RANDOM, p.random = &l->random[t - l->made];
     p.name = l->c ? t->name : NULL;
@@ -283,23 +303,22 @@ struct mat_part loader_plain_matrix(struct loader *l, enum role role, int layer,
 {
     struct mat_part p = {.rows = rows, .cols = cols, .row_stride = cols, .col_stride = 1};
     char name[NAME_MAX_LEN];
-    name_of(l, role, layer, NO_EXPERT, "", name);
-    const struct tensor *t = l->failed ? NULL : find(l, name, rows, cols);
-    if (!t || element_type(l, t, &p.dtype))
+    loader_name(l, role, layer, NO_EXPERT, "", name);
+    const struct tensor *t = l->failed ? NULL : loader_find(l, name, rows, cols);
+    if (!t || loader_type(l, t, &p.dtype))
         return (struct mat_part){0};
     if (t->n_dims != 2 || t->dims[0] != (uint64_t)rows || t->dims[1] != (uint64_t)cols) {
-        wrong_shape(l, t, rows, cols);
+        loader_wrong_shape(l, t, rows, cols);
         return (struct mat_part){0};
     }
-    p.data = source(l, t, dtype_size(p.dtype));
+    p.data = loader_source(l, t, dtype_size(p.dtype));
     p.name = l->c ? t->name : NULL;
     if (!l->c && !p.data)
         p.source = SOURCE_RANDOM, p.random = &l->random[t - l->made];
     return p;
 }
 
-/* A part that begins `at` elements later. */
-static struct mat_part part_at(struct mat_part p, size_t at)
+struct mat_part loader_part_at(struct mat_part p, size_t at)
 {
     if (p.data)
         p.data = (const char *)p.data + at * dtype_size(p.dtype);
@@ -309,7 +328,7 @@ static struct mat_part part_at(struct mat_part p, size_t at)
 
 struct mat_part loader_cut(struct mat_part p, int64_t row, int64_t rows, int64_t col, int64_t cols)
 {
-    p = part_at(p, (size_t)(row * p.row_stride + col * p.col_stride));
+    p = loader_part_at(p, (size_t)(row * p.row_stride + col * p.col_stride));
     p.rows = rows;
     p.cols = cols;
     return p;
@@ -318,97 +337,6 @@ struct mat_part loader_cut(struct mat_part p, int64_t row, int64_t rows, int64_t
 struct mat_part loader_rows(struct mat_part p, uint32_t first, uint32_t n)
 {
     return loader_cut(p, first, n, 0, p.cols);
-}
-
-/* ---------------------------------------------------------------- all experts in one tensor */
-
-static const struct tensor *fused_tensor(const struct loader *l, enum role role, int layer)
-{
-    char name[NAME_MAX_LEN];
-    name_of(l, role, layer, NO_EXPERT, "", name);
-    return look(l, name);
-}
-
-bool loader_has(const struct loader *l, enum role role, int layer, int expert)
-{
-    char name[NAME_MAX_LEN];
-    if (!l->c || !l->a->names[role])
-        return false;
-    name_of(l, role, layer, expert, ".weight", name);
-    return look(l, name);
-}
-
-bool loader_has_named(const struct loader *l, enum role role, int layer)
-{
-    return l->c && l->a->names[role] && fused_tensor(l, role, layer);
-}
-
-enum fused loader_fused(const struct loader *l, int layer)
-{
-    const struct decoder_spec *s = &l->d->spec;
-    if (s->moe.layout == EXPERTS_INTERLEAVED)
-        return loader_has(l, W_MOE_GATE, layer, 0) ? FUSED_NONE : FUSED_IN_FIRST;
-    if (!l->c || !l->a->names[W_MOE_GATE_UP] || !fused_tensor(l, W_MOE_GATE_UP, layer))
-        return FUSED_NONE;
-    const uint32_t in = spec_expert_in(s);
-    const bool square = s->moe.ffn == in; /* then the other one tells */
-    const struct tensor *t = fused_tensor(l, square ? W_MOE_GATE_UP : W_MOE_DOWN, layer);
-    const uint64_t cols = square ? in : s->moe.ffn;
-    return t && t->n_dims == 3 && t->dims[2] != cols ? FUSED_IN_FIRST : FUSED_OUT_FIRST;
-}
-
-struct mat_part loader_expert(struct loader *l, enum role role, int layer, int expert,
-                              enum fused how, int64_t rows, int64_t cols)
-{
-    const int64_t n = l->d->spec.moe.n_experts;
-    const bool by_rows = how == FUSED_OUT_FIRST;
-    const int64_t outer = by_rows ? rows : cols, inner = by_rows ? cols : rows;
-    struct mat_part p = {0};
-    char name[NAME_MAX_LEN], want[64];
-    if (stored_part(l, role, layer, NO_EXPERT, "", n * rows, cols, &p))
-        return p.source == SOURCE_STORED ? loader_cut(p, expert * rows, rows, 0, cols) : p;
-    name_of(l, role, layer, NO_EXPERT, "", name);
-    if (!l->c)
-        snprintf(name + strlen(name), sizeof(name) - strlen(name), ".%d", expert);
-    const struct tensor *t = l->failed ? NULL : find(l, name, rows, cols);
-    if (!t || element_type(l, t, &p.dtype))
-        return p;
-    if (l->c && (t->n_dims != 3 || t->dims[0] != (uint64_t)n || t->dims[1] != (uint64_t)outer ||
-                 t->dims[2] != (uint64_t)inner)) {
-        snprintf(want, sizeof(want), "%lld, %lld, %lld", (long long)n, (long long)outer,
-                 (long long)inner);
-        l->failed = true;
-        tensor_wrong_shape(t, want, l->e);
-        return p;
-    }
-    p.data = source(l, t, dtype_size(p.dtype));
-    p.rows = rows, p.cols = cols;
-    p.name = l->c ? t->name : NULL;
-    if (l->c) {
-        p.row_stride = by_rows ? cols : 1, p.col_stride = by_rows ? 1 : rows;
-        return part_at(p, (size_t)expert * (size_t)(rows * cols));
-    }
-    if (!p.data)
-        p.source = SOURCE_RANDOM, p.random = &l->random[t - l->made];
-    p.row_stride = cols, p.col_stride = 1;
-    return p;
-}
-
-struct mat_part loader_expert_biases(struct loader *l, enum role role, int layer, int64_t rows)
-{
-    const int64_t n = l->d->spec.moe.n_experts;
-    struct mat_part p = {.rows = n * rows, .cols = 1, .row_stride = 1, .col_stride = 1};
-    char name[NAME_MAX_LEN];
-    name_of(l, role, layer, NO_EXPERT, "_bias", name);
-    const struct tensor *t = l->failed ? NULL : find(l, name, n * rows, 0);
-    if (!t || element_type(l, t, &p.dtype))
-        return (struct mat_part){0};
-    if (l->c && (t->n_dims != 2 || t->dims[0] != (uint64_t)n || t->dims[1] != (uint64_t)rows)) {
-        wrong_shape(l, t, n, rows);
-        return (struct mat_part){0};
-    }
-    p.data = source(l, t, dtype_size(p.dtype));
-    return p;
 }
 
 /* ---------------------------------------------------------------- onto the device */
@@ -451,17 +379,17 @@ float *loader_bias(struct loader *l, enum role role, int layer, uint32_t n)
 static struct mat_part named_table(struct loader *l, const char *name, int64_t rows, int64_t cols)
 {
     struct mat_part p = {.rows = rows, .cols = cols, .row_stride = cols, .col_stride = 1};
-    const struct tensor *t = l->failed ? NULL : find(l, name, rows * cols, 0);
-    if (!t || element_type(l, t, &p.dtype))
+    const struct tensor *t = l->failed ? NULL : loader_find(l, name, rows * cols, 0);
+    if (!t || loader_type(l, t, &p.dtype))
         return (struct mat_part){0};
     uint64_t elements = 1; /* [n], or in rows: [1, n], [heads, n / heads] */
     for (int i = 0; i < t->n_dims; i++)
         elements *= t->dims[i];
     if (elements != (uint64_t)(rows * cols)) { /* no dimensions: one number */
-        wrong_shape(l, t, rows * cols, 0);
+        loader_wrong_shape(l, t, rows * cols, 0);
         return (struct mat_part){0};
     }
-    p.data = source(l, t, dtype_size(p.dtype));
+    p.data = loader_source(l, t, dtype_size(p.dtype));
     return p;
 }
 
@@ -469,7 +397,7 @@ struct mat_part loader_table_of(struct loader *l, enum role role, int layer, int
                                 const char *suffix, int64_t rows, int64_t cols)
 {
     char name[NAME_MAX_LEN];
-    name_of(l, role, layer, expert, suffix, name);
+    loader_name(l, role, layer, expert, suffix, name);
     return named_table(l, name, rows, cols);
 }
 
@@ -491,14 +419,14 @@ static float *named_vector(struct loader *l, const char *name, uint32_t n, struc
 float *loader_weight_slice(struct loader *l, enum role role, int layer, uint32_t n, struct slice s)
 {
     char name[NAME_MAX_LEN];
-    name_of(l, role, layer, NO_EXPERT, ".weight", name);
+    loader_name(l, role, layer, NO_EXPERT, ".weight", name);
     return named_vector(l, name, n, s, l->d->spec.norm.plus);
 }
 
 float *loader_norm_vector(struct loader *l, enum role role, int layer, uint32_t n, float plus)
 {
     char name[NAME_MAX_LEN];
-    name_of(l, role, layer, NO_EXPERT, ".weight", name);
+    loader_name(l, role, layer, NO_EXPERT, ".weight", name);
     return named_vector(l, name, n, (struct slice){0, n}, plus);
 }
 
@@ -531,7 +459,7 @@ float *loader_ones(struct loader *l, uint32_t n)
 float *loader_plain_vector(struct loader *l, enum role role, int layer, uint32_t n, struct slice s)
 {
     char name[NAME_MAX_LEN];
-    name_of(l, role, layer, NO_EXPERT, "", name);
+    loader_name(l, role, layer, NO_EXPERT, "", name);
     return named_vector(l, name, n, s, 0);
 }
 
@@ -540,14 +468,14 @@ float loader_number(struct loader *l, enum role role, int layer)
     char name[NAME_MAX_LEN];
     enum dtype type;
     float x = 0;
-    name_of(l, role, layer, NO_EXPERT, "", name);
-    const struct tensor *t = l->failed ? NULL : find(l, name, 1, 0);
-    if (!t || element_type(l, t, &type))
+    loader_name(l, role, layer, NO_EXPERT, "", name);
+    const struct tensor *t = l->failed ? NULL : loader_find(l, name, 1, 0);
+    if (!t || loader_type(l, t, &type))
         return 0;
     if (t->bytes != dtype_size(type))
-        wrong_shape(l, t, 1, 0);
+        loader_wrong_shape(l, t, 1, 0);
     else
-        x = number_at(source(l, t, dtype_size(type)), type, 0);
+        x = number_at(loader_source(l, t, dtype_size(type)), type, 0);
     if (!l->failed && (x == 0 || !isfinite(x))) {
         l->failed = true;
         err_set(l->e, ERR_VALIDATION, "%s: tensor `%s` is %g", t->file, t->name, (double)x);

@@ -27,6 +27,8 @@ struct loader {
     struct tensor made[MAX_SOURCES]; /* without a checkpoint: views of `copies`, or no data */
     struct random_tensor random[MAX_SOURCES]; /* and their random numbers */
     struct stored_matrix stored[MAX_SOURCES]; /* quantised parts, dequantised when packed */
+    /* of their tensors, where one has several matrices: the part of this one */
+    struct tensor views[MAX_SOURCES][STORED_TENSORS];
     int n_stored;
     struct mat_codes *codes; /* of the current matrix's parts, if they stay packed */
     int n_codes;

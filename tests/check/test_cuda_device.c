@@ -1,5 +1,6 @@
 /* test_cuda_device.c - operations on rows of the CUDA backend against the CPU's; what is taken is
  * given back; every refusal says why. */
+#include "model-server/backend/act.h"
 #include "tests/check/cuda_sides.h"
 
 enum row_op { NORM, LAYER_NORM, ADD_NORM, ADD, ACT, ACT_MUL, SCALE, CAP, N_ROW_OPS };
@@ -56,6 +57,42 @@ static void operations_on_rows_are_right(void **state)
                 fail_msg("operation %d, %u x %u: not the bits of the CPU", op, rows, n);
             free(x), free(r), free(w), free(got), free(want);
         }
+    close_side(g), close_side(c);
+}
+
+static float *run_gate(struct side s, const float *x, uint32_t rows, uint32_t n, enum act act)
+{
+    const size_t bytes = (size_t)rows * n * 4;
+    float *out = malloc(bytes), *dx = up(s, x, 2 * bytes), *dy = up(s, NULL, bytes);
+    s.ops->act_mul(s.d, dy, dx, rows, n, act);
+    down(s, out, dy, bytes);
+    s.ops->free(s.d, dx);
+    return out;
+}
+
+/* Those that have a limit with their own one and with others; most numbers are beyond it. */
+static void gates_are_right_with_any_limit(void **state)
+{
+    (void)state;
+    enum { ROWS = 3, N = 301 };
+    static const float limits[] = {0, 0.125f, 1.5f, 3.5f, 64};
+    struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
+    float *x = rng_floats(&rng, 2 * ROWS * N);
+    for (int i = 0; i < 2 * ROWS * N; i++)
+        x[i] *= i % 3 ? 4 : 0.5f;
+    for (int k = 0; k < ACT_N; k++)
+        for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++) {
+            const bool limited = i > 0;
+            if (limited && !act_gated_only((enum act)k))
+                continue;
+            assert_true(!limited || act_limit_fits(limits[i]));
+            const enum act a = limited ? act_limited((enum act)k, limits[i]) : (enum act)k;
+            float *got = run_gate(g, x, ROWS, N, a), *want = run_gate(c, x, ROWS, N, a);
+            if (memcmp(got, want, ROWS * N * 4) != 0)
+                fail_msg("activation %d, limit %g: not the bits of the CPU", k, limits[i]);
+            free(got), free(want);
+        }
+    free(x);
     close_side(g), close_side(c);
 }
 
@@ -214,6 +251,7 @@ static void a_failed_allocation_is_an_error_and_leaks_nothing(void **state)
 }
 
 CUDA_TESTS(cmocka_unit_test(operations_on_rows_are_right),
+           cmocka_unit_test(gates_are_right_with_any_limit),
            cmocka_unit_test(embedding_and_gathering_are_right),
            cmocka_unit_test(a_profiled_step_reports_its_launches_and_has_the_same_bits),
            cmocka_unit_test(every_refusal_says_why),

@@ -225,6 +225,8 @@ static const char *const dirs[] = {
     MADE "gpt_neox_japanese",
     MADE "step3p7",
     MADE "step3p5",
+    MADE "step3p7_fp8",
+    MADE "qwen3_moe_in_first_fp8",
     MADE "hunyuan_vl",
     MADE "hunyuan_ocr",
     MADE "hy_v4_vl",

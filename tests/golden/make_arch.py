@@ -67,6 +67,14 @@ CASES = {
         mlp_layer_types=["dense", "sparse", "sparse", "sparse", "sparse"], swiglu_limits=[0, 0, 0.25, 0, 0.5], swiglu_limits_shared=[1, 0, 0, 0.375, 0],
         rope_parameters={"full_attention": dict(THETA, rope_theta=5e6, partial_rotary_factor=0.5), "sliding_attention": THETA},
     ),
+    "step3p7_fp8": dict(
+        model_type="step3p5", num_hidden_layers=3, num_attention_heads=4, num_sliding_attention_heads=8, num_key_value_heads=2, head_dim=16,
+        sliding_window=20, n_routed_experts=5, num_experts_per_tok=3, moe_intermediate_size=40, share_expert_dim=48,
+        mlp_layer_types=["dense", "sparse", "sparse"],
+    ),
+    "qwen3_moe_in_first_fp8": dict(
+        model_type="qwen3_moe", num_hidden_layers=3, head_dim=16, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=32,
+    ),
     "step3p5": dict(
         model_type="step3p5", num_hidden_layers=4, num_key_value_heads=4, head_dim=32, sliding_window=12, query_pre_attn_scalar=24,
         layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"], num_sliding_attention_heads=4,
@@ -665,6 +673,41 @@ def store_in_first(model, out):
     save_file(tensors, f"{out}/model.safetensors", {"format": "pt"})
 
 
+def to_fp8(w, block=32):
+    """[..., rows, cols] -> e4m3, a power of two for each block (which the scale of what they mean is again), and what they mean."""
+    rows, cols = w.shape[-2:]
+    x = torch.nn.functional.pad(w, (0, -cols % block, 0, -rows % block))
+    x = x.unflatten(-1, (-1, block)).unflatten(-3, (-1, block))  # [..., row blocks, rows, column blocks, cols]
+    scale = torch.exp2(torch.ceil(torch.log2(x.abs().amax((-3, -1)).clamp(min=2.0**-100) / 448)))
+    codes = (x / scale[..., :, None, :, None]).to(torch.float8_e4m3fn)
+    flat = lambda v: v.flatten(-2, -1).flatten(-3, -2)[..., :rows, :cols].contiguous()
+    return flat(codes.view(torch.uint8)).view(torch.float8_e4m3fn), scale, flat(codes.float() * scale[..., :, None, :, None])
+
+
+def as_stored_fp8(model):
+    """Matrices but tables and routers; gate and up, which some files store apart, each alone."""
+    for name, p in model.named_parameters():
+        if p.dim() >= 2 and name.endswith(("_proj", "_proj.weight")):
+            halves = p.data.chunk(2, -2) if name.endswith("gate_up_proj") else (p.data,)
+            p.data = torch.cat([to_fp8(x)[2] for x in halves], -2)
+
+
+def store_fp8(out):
+    """As transformers and DeepSeek write FP8: a scale for each block beside the matrix, named X.weight_scale_inv or X_scale_inv."""
+    from safetensors.torch import load_file
+    tensors = {}
+    for name, t in load_file(f"{out}/model.safetensors").items():
+        tensors[name] = t
+        if t.dim() < 2 or not name.endswith(("_proj", "_proj.weight")):
+            continue
+        codes, scale, exact = to_fp8(t)
+        if "vision" not in name:
+            assert torch.equal(exact, t), name
+            tensors |= {name: codes, name + "_scale_inv": scale}
+    save_file(tensors, f"{out}/model.safetensors", {"format": "pt"})
+    return {"quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [32, 32]}}
+
+
 def renamed(tensors, pairs):
     """Tensors under other names, most specific first; q, k and v that share a target are stacked."""
     out = {}
@@ -1203,6 +1246,8 @@ def make(name, overrides, out):
                 b += torch.randn_like(b) * 0.1
         if name.endswith("mxfp4"):
             as_stored_mxfp4(model)
+        if name.endswith("fp8"):
+            as_stored_fp8(model)
         if name in WITH:
             WITH[name](model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without, and 5.24 with that of
@@ -1213,8 +1258,10 @@ def make(name, overrides, out):
             break
     model.save_pretrained(out)
     v5 = json.load(open(f"{out}/config.json"))
-    if name.endswith("in_first"):
+    if "in_first" in name:
         store_in_first(model, out)
+    if name.endswith("fp8"):
+        v5 |= store_fp8(out)
     if name.endswith("mxfp4"):
         store_mxfp4(model, out)
         v5 |= {"dtype": "bfloat16", "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [

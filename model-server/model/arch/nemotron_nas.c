@@ -5,9 +5,12 @@
 
 static const uint32_t FFN_UNIT = 256; /* widths of MLPs are multiples of it */
 
-/* 2/3 of 4 times the hidden size, times a factor. */
+/* As it is, or 2/3 of 4 times the hidden size, times a factor. */
 static uint32_t ffn_of(struct config *c, const struct decoder_spec *s, const cJSON *block)
 {
+    const double width = json_num(block, "intermediate_size", 0);
+    if (width >= 1 && width <= 1u << 22)
+        return (uint32_t)width;
     const double n = (double)(uint32_t)(2 * json_num(block, "ffn_mult", 0) * s->hidden / 3);
     if (!(n >= 1 && n <= 1u << 22)) {
         config_fail(c, "`ffn_mult` of a layer is missing or too large");

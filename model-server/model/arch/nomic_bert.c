@@ -56,7 +56,7 @@ static void experts(struct config *c, struct decoder_spec *s)
                                .scale = 1,
                                .score = MOE_SOFTMAX,
                                .plain = true,
-                               .sum_bias = true,
+                               .sum_bias = config_bool_or(c, "use_expert_bias", true),
                                .layout = EXPERTS_STACKED};
     if (s->mlp != MLP_PLAIN)
         config_fail(c, "`activation_function`: experts with gates are not supported");
@@ -127,8 +127,11 @@ const struct arch arch_nomic_bert = {
               /* the first one without gates */
               [W_UP] = "nomic_bert.encoder.layers.*.mlp.fc1|nomic_bert.encoder.layers.*.mlp.fc11",
               [W_ROUTER] = "nomic_bert.encoder.layers.*.mlp.router.layer",
-              [W_MOE_UP] = "nomic_bert.encoder.layers.*.mlp.experts.mlp.w1",
-              [W_MOE_DOWN] = "nomic_bert.encoder.layers.*.mlp.experts.mlp.w2",
+              /* the second one in GGUF files */
+              [W_MOE_UP] = "nomic_bert.encoder.layers.*.mlp.experts.mlp.w1|"
+                           "nomic_bert.encoder.layers.*.mlp.experts.*.w1",
+              [W_MOE_DOWN] = "nomic_bert.encoder.layers.*.mlp.experts.mlp.w2|"
+                             "nomic_bert.encoder.layers.*.mlp.experts.*.w2",
               [W_MOE_BIAS] = "nomic_bert.encoder.layers.*.mlp.experts.bias",
               [W_DOWN] = "nomic_bert.encoder.layers.*.mlp.fc2",
               [W_POST_MLP_NORM] = "nomic_bert.encoder.layers.*.norm2"},

@@ -100,6 +100,9 @@ const struct arch arch_openelm = {
               [W_K_NORM] = LAYER "attn.k_norm",
               [W_MLP_NORM] = LAYER "ffn_norm",
               [W_GATE_UP] = LAYER "ffn.proj_1",
+              /* in GGUF files */
+              [W_GATE] = LAYER "ffn.gate",
+              [W_UP] = LAYER "ffn.up",
               [W_DOWN] = LAYER "ffn.proj_2"},
     .configure = configure,
 };

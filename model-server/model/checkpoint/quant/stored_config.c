@@ -329,8 +329,12 @@ static int read_file(struct stored *s, const char *dir, const char *name, const 
         return 0;
     if (config_open(&c, path, NULL, e))
         return -1;
-    const cJSON *q = alone ? c.root : json_get(c.root, "quantization_config");
-    q = q ? q : json_get(c.root, "compression_config");
+    const cJSON *q = alone ? c.root : NULL;
+    /* most files of models with vision have it beside `text_config` */
+    const cJSON *places[] = {c.root, c.file};
+    for (int i = 0; i < 2 && !q; i++)
+        q = json_get(places[i], json_get(places[i], "quantization_config") ? "quantization_config"
+                                                                           : "compression_config");
     if (q && !cJSON_IsObject(q))
         config_fail(&c, "`quantization_config` is no object");
     else if (q)

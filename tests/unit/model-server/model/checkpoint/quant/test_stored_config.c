@@ -193,6 +193,25 @@ static void test_config_in_a_file_of_its_own(void **state)
     assert_int_equal(s.bits, 8);
 }
 
+/* Beside or within the text model's part. */
+static void test_config_of_a_file_with_vision(void **state)
+{
+    static const char *const files[] = {
+        "{\"text_config\":{},\"quantization_config\":{\"quant_method\":\"fp8\"}}",
+        "{\"text_config\":{\"quantization_config\":{\"quant_method\":\"fp8\"}}}",
+        "{\"text_config\":{\"quantization_config\":{\"quant_method\":\"fp8\"}},"
+        "\"quantization_config\":{\"quant_method\":\"gptq\"}}",
+        "{\"text_config\":{},\"compression_config\":{\"quant_method\":\"fp8\"}}"};
+    struct stored s;
+    struct err e = ERR_INIT;
+    (void)state;
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        write_file("config.json", files[i]);
+        assert_int_equal(stored_read(&s, dir, &e), 0);
+        assert_ptr_equal(s.format, &stored_scaled);
+    }
+}
+
 static void test_what_the_user_says(void **state)
 {
     static const struct stored plain = {0},
@@ -255,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_config),
         cmocka_unit_test(test_config_refuses),
+        cmocka_unit_test(test_config_of_a_file_with_vision),
         cmocka_unit_test(test_config_in_a_file_of_its_own),
         cmocka_unit_test(test_what_the_user_says),
     };
