@@ -383,6 +383,23 @@ def lighton_ocr():
     return config, LightOnOcrForConditionalGeneration, pre, inputs
 
 
+def cosmos3_edge():
+    from transformers import Cosmos3EdgeConfig, Cosmos3EdgeForConditionalGeneration
+    from transformers.models.cosmos3_edge.image_processing_pil_cosmos3_edge import Cosmos3EdgeImageProcessorPil
+
+    text = {k: v for k, v in TEXT.items() if k != "tie_word_embeddings"} | dict(rope_parameters=ROPE_2 | {"mrope_section": [2, 1, 1]})
+    seen = dict(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, patch_size=8, num_patches=25,
+        spatial_merge_size=2,
+    )
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=1, size=dict(shortest_edge=1024, longest_edge=8192), resample=3,
+        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+    )
+    config = Cosmos3EdgeConfig(text_config=text, vision_config=seen, projector_hidden_size=20, tie_word_embeddings=False, **QWEN)
+    return qwen(config, Cosmos3EdgeForConditionalGeneration, pixels, Cosmos3EdgeImageProcessorPil)
+
+
 def video_llama_3():
     from transformers import Qwen2Config, VideoLlama3Config, VideoLlama3ForConditionalGeneration
     from transformers.models.video_llama_3.image_processing_pil_video_llama_3 import VideoLlama3ImageProcessorPil
@@ -439,6 +456,12 @@ def paddleocr_vl_sizes():
     return sizes(lambda h, w: fit(h, w, 28, 384 * 384, 1536 * 1536), 28)
 
 
+def cosmos3_sizes():
+    from transformers.models.cosmos3_edge.image_processing_pil_cosmos3_edge import smart_resize as fit
+
+    return sizes(lambda h, w: fit(1, h, w, 1, 32, 256 * 256, 4096 * 4096), 32)
+
+
 def expert_names(tensors, config, pre):
     """A tensor for each expert, as on the hub."""
     out = {}
@@ -454,7 +477,9 @@ def expert_names(tensors, config, pre):
     return out, config, pre
 
 
-SIZES = {"gemma4": gemma4_sizes, "glm4v": glm4v_sizes, "paddleocr_vl": paddleocr_vl_sizes}
+SIZES = {
+    "gemma4": gemma4_sizes, "glm4v": glm4v_sizes, "paddleocr_vl": paddleocr_vl_sizes, "cosmos3_edge": cosmos3_sizes,
+}
 CASES = {
     "gemma4": (
         lambda: gemma4(
@@ -485,6 +510,7 @@ CASES = {
     "lighton_ocr": (lighton_ocr, None, between),
     "video_llama_3": (video_llama_3, None, between),
     "paddleocr_vl": (paddleocr_vl, paddleocr_vl_hub, typed),
+    "cosmos3_edge": (cosmos3_edge, None, typed),
     "exaone4_5": (exaone4_5, None, between),
     "hyperclovax_vision": (hyperclovax_vision, hyperclovax_hub, between),
     "qwen2_5_omni": (qwen2_5_omni, thinker, masked),

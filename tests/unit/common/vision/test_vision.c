@@ -119,6 +119,12 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
     assert_int_equal(planned(v, 300, 250).grid_h, 9);
     vision_free(v);
 
+    v = load("{\"model_type\":\"cosmos3_edge\",\"vision_config\":{}}", "{\"min_pixels\":1024}");
+    expands_to(v, 20, 20, "<|image_pad|>");
+    assert_string_equal(vision_marker_around(v), "<|vision_start|><|image_pad|><|vision_end|>");
+    assert_true(vision_three_positions(v));
+    vision_free(v);
+
     v = load(
         "{\"model_type\":\"minimax_m3_vl\",\"vision_config\":{\"img_token_compression_config\":"
         "{\"spatial_merge_size\":1}}}",

@@ -123,6 +123,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
     "{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,\"hidden_size\":64,"               \
     "\"num_attention_heads\":4%s}}"
+#define COSMOS                                                                                     \
+    "{\"model_type\":\"cosmos3_edge\",\"text_config\":{\"hidden_size\":64},%s\"vision_config\":"   \
+    "{\"patch_size\":16,\"hidden_size\":64,\"num_attention_heads\":4,\"num_patches\":25}}"
 #define MINICPM                                                                                    \
     "{\"model_type\":\"minicpmv4_6\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"      \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4}%s}"
@@ -259,6 +262,9 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {LFM, "relu", "projector_hidden_act"},
         {LFM_PLACES, "", NULL},
         {LFM_PLACES, ",\"num_patches\":250", "num_patches"},
+        {COSMOS, "", NULL},
+        {COSMOS, "\"projector_hidden_size\":0,", "projector_hidden_size"},
+        {COSMOS, "\"projector_hidden_size\":1e9,", "projector_hidden_size"},
         {IDEFICS, "", NULL},
         {IDEFICS, ",\"hidden_act\":\"relu\"", "hidden_act"},
         {IDEFICS, ",\"intermediate_size\":0", "intermediate_size"},
