@@ -28,6 +28,7 @@
     ROW(perception_lm)                                                                             \
     ROW(paddleocr_vl)                                                                              \
     ROW(glm4v)                                                                                     \
+    ROW(glm5_next)                                                                                 \
     ROW(janus)                                                                                     \
     ROW(kimi_k25)                                                                                  \
     ROW(kimi_vl)                                                                                   \

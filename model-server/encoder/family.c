@@ -39,6 +39,7 @@
     ROW(deepseek_vl)                                                                               \
     ROW(janus)                                                                                     \
     ROW(glm_ocr)                                                                                   \
+    ROW(glm5_next)                                                                                 \
     ROW(glm4v)                                                                                     \
     ROW(kimi_k25)                                                                                  \
     ROW(kimi_vl)                                                                                   \

@@ -44,6 +44,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define GLM_OCR                                                                                    \
     "{\"model_type\":\"glm_ocr\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_heads\":4,\"out_hidden_size\":64%s}}"
+#define GLM_5                                                                                      \
+    "{\"model_type\":\"glm5_next\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"        \
+    "{\"patch_size\":14,\"hidden_size\":64,\"num_heads\":4,\"out_hidden_size\":64%s}}"
 #define LIGHTON                                                                                    \
     "{\"model_type\":\"lighton_ocr\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"      \
     "{\"model_type\":\"pixtral\",\"patch_size\":14,\"hidden_size\":64,"                            \
@@ -180,6 +183,9 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {GLM, ",\"in_channels\":1", "in_channels"},
         {GLM, ",\"image_size\":7", "image_size"},
         {GLM, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
+        {GLM_5, "", NULL},
+        {GLM_5, ",\"swiglu_limit\":0", "swiglu_limit"},
+        {GLM_5, ",\"hidden_act\":\"gelu\"", "hidden_act"},
         {GLM_OCR, "", NULL},
         {GLM_OCR, ",\"in_channels\":1", "in_channels"},
         {GLM_OCR, ",\"hidden_act\":\"mystery\"", "hidden_act"},
