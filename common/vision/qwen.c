@@ -1,5 +1,6 @@
-/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3, MiniMax M3: one
- * crop near the image's own size, with sides that are multiples of a feature's side. */
+/* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3, MiniMax M3,
+ * Cosmos 3 Edge: one crop near the image's own size, with sides that are multiples of a feature's
+ * side. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
@@ -54,7 +55,15 @@ static const struct qwen_tokens {
                    "<|IMAGE_END|>",
                    100295,
                    101305,
-                   101306};
+                   101306},
+  cosmos3_tokens = {"<|image_pad|>",
+                    "vision_start_token_id",
+                    "<|vision_start|>",
+                    "vision_end_token_id",
+                    "<|vision_end|>",
+                    19,
+                    20,
+                    21};
 
 /* Two keys of two generations; the older ones take precedence, as in transformers. */
 static uint64_t read_pixels(struct vision_settings *s, const char *key, const char *edge,
@@ -64,16 +73,6 @@ static uint64_t read_pixels(struct vision_settings *s, const char *key, const ch
     def = vision_u32(s, &size, edge, def, 1, VISION_MAX_PIXELS);
     def = vision_u32(s, &size, key, def, 1, VISION_MAX_PIXELS);
     return vision_u32(s, &s->pixels, key, def, 1, VISION_MAX_PIXELS);
-}
-
-/* From the tower; the preprocessor's value must be equal. */
-static uint32_t read_shared(struct vision_settings *s, const char *tower_key, const char *key,
-                            uint32_t def, uint32_t max)
-{
-    const uint32_t of_tower = vision_u32(s, &s->tower, tower_key, def, 1, max);
-    if (vision_u32(s, &s->pixels, key, of_tower, 1, max) != of_tower)
-        vision_settings_fail(s, "%s and %s disagree about %s", s->tower.name, s->pixels.name, key);
-    return of_tower;
 }
 
 static void load_tokens(struct vision *v, struct vision_settings *s, const struct qwen_tokens *t)
@@ -93,8 +92,8 @@ static void load_pixels(struct vision *v, struct vision_settings *s,
                         uint32_t max)
 {
     vision_read_format(s, &v->format, d);
-    v->format.patch = read_shared(s, "patch_size", "patch_size", d->patch, 256);
-    v->format.merge = read_shared(s, "spatial_merge_size", "merge_size", merge, 16);
+    v->format.patch = vision_shared(s, "patch_size", "patch_size", d->patch, 256);
+    v->format.merge = vision_shared(s, "spatial_merge_size", "merge_size", merge, 16);
     v->format.layout = VISION_PATCHES_BY_FEATURE;
     v->qwen.min_pixels = read_pixels(s, "min_pixels", "shortest_edge", min);
     v->qwen.max_pixels = read_pixels(s, "max_pixels", "longest_edge", max);
@@ -107,7 +106,7 @@ static void load_sizes(struct vision *v, struct vision_settings *s,
                        const struct vision_pixel_defaults *d, uint32_t min, uint32_t max)
 {
     load_pixels(v, s, d, 2, min, max);
-    v->format.frames = read_shared(s, "temporal_patch_size", "temporal_patch_size", 2, 8);
+    v->format.frames = vision_shared(s, "temporal_patch_size", "temporal_patch_size", 2, 8);
 }
 
 static void load(struct vision *v, struct vision_settings *s)
@@ -166,6 +165,17 @@ static void load_paddle(struct vision *v, struct vision_settings *s)
     load_tokens(v, s, &paddle_tokens);
 }
 
+/* GLM-4.1V's rule with one frame. */
+static void load_cosmos3(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_half, vision_half,
+                                                   PATCH_3};
+    load_pixels(v, s, &d, 2, 256 * 256, 4096 * 4096);
+    v->format.frames = vision_u32(s, &s->pixels, "temporal_patch_size", 1, 1, 1);
+    v->qwen.enlarge = enlarge_both;
+    load_tokens(v, s, &cosmos3_tokens);
+}
+
 /* Patches of images are not merged. */
 static void load_video_llama(struct vision *v, struct vision_settings *s)
 {
@@ -189,8 +199,8 @@ static void load_minimax(struct vision *v, struct vision_settings *s)
     static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
                                                    vision_clip_std, PATCH_2};
     load_pixels(v, s, &d, compressed(s, "spatial_merge_size"), 4 * 28 * 28, 451584);
-    v->format.frames = read_shared(s, "temporal_patch_size", "temporal_patch_size",
-                                   compressed(s, "temporal_patch_size"), 8);
+    v->format.frames = vision_shared(s, "temporal_patch_size", "temporal_patch_size",
+                                     compressed(s, "temporal_patch_size"), 8);
     v->token = vision_read_token(s, vision_key(s, "image_token_index", "image_token_id"),
                                  "]<]image[>[", 200025, v->marker);
     snprintf(v->qwen.start, sizeof(v->qwen.start), "]<]start of image[>[");
@@ -260,6 +270,12 @@ const struct vision_family vision_glm4v = {
 const struct vision_family vision_paddleocr_vl = {.types = {"paddleocr_vl"},
                                                   .three_positions = true,
                                                   .load = load_paddle,
+                                                  .plan = plan,
+                                                  .expand = expand};
+
+const struct vision_family vision_cosmos3_edge = {.types = {"cosmos3_edge"},
+                                                  .three_positions = true,
+                                                  .load = load_cosmos3,
                                                   .plan = plan,
                                                   .expand = expand};
 

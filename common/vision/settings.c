@@ -95,6 +95,15 @@ uint32_t vision_u32(struct vision_settings *s, const struct vision_section *in, 
     return v ? whole(s, v, in, key, min, max) : def;
 }
 
+uint32_t vision_shared(struct vision_settings *s, const char *tower_key, const char *key,
+                       uint32_t def, uint32_t max)
+{
+    const uint32_t of_tower = vision_u32(s, &s->tower, tower_key, def, 1, max);
+    if (vision_u32(s, &s->pixels, key, of_tower, 1, max) != of_tower)
+        vision_settings_fail(s, "%s and %s disagree about %s", s->tower.name, s->pixels.name, key);
+    return of_tower;
+}
+
 double vision_number(struct vision_settings *s, const struct vision_section *in, const char *key,
                      double def)
 {

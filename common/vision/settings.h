@@ -30,6 +30,9 @@ void vision_settings_fail(struct vision_settings *s, const char *fmt, ...)
 /* An integer in [min, max]; `def` if the key is absent. */
 uint32_t vision_u32(struct vision_settings *s, const struct vision_section *in, const char *key,
                     uint32_t def, uint32_t min, uint32_t max);
+/* A number of the tower, whose `key` in the preprocessor's file must be equal if it is there. */
+uint32_t vision_shared(struct vision_settings *s, const char *tower_key, const char *key,
+                       uint32_t def, uint32_t max);
 double vision_number(struct vision_settings *s, const struct vision_section *in, const char *key,
                      double def); /* finite */
 bool vision_flag(const struct vision_section *in, const char *key, bool def);

@@ -28,10 +28,12 @@
     ROW(perception_lm)                                                                             \
     ROW(paddleocr_vl)                                                                              \
     ROW(glm4v)                                                                                     \
+    ROW(glm5_next)                                                                                 \
     ROW(janus)                                                                                     \
     ROW(kimi_k25)                                                                                  \
     ROW(kimi_vl)                                                                                   \
     ROW(lfm2_vl)                                                                                   \
+    ROW(cosmos3_edge)                                                                              \
     ROW(video_llama_3)                                                                             \
     ROW(ovis2)                                                                                     \
     ROW(minicpmv)                                                                                  \

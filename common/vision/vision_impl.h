@@ -21,6 +21,9 @@ struct vision_qwen {
     void (*enlarge)(double f, double *h, double *w);
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT]; /* around an image; "": templates do */
 };
+struct vision_glm5 {
+    uint32_t min_tokens, max_tokens; /* features of an image */
+};
 struct vision_gemma3 {
     uint32_t side, tokens_side; /* of a crop, in pixels; of its features */
     bool pan_and_scan;
@@ -144,6 +147,7 @@ struct vision {
     char marker[VISION_TOKEN_TEXT], around[5 * VISION_TOKEN_TEXT];
     union {
         struct vision_qwen qwen;
+        struct vision_glm5 glm5;
         struct vision_gemma3 gemma3;
         struct vision_gemma4 gemma4;
         struct vision_llava llava;

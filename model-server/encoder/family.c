@@ -39,10 +39,12 @@
     ROW(deepseek_vl)                                                                               \
     ROW(janus)                                                                                     \
     ROW(glm_ocr)                                                                                   \
+    ROW(glm5_next)                                                                                 \
     ROW(glm4v)                                                                                     \
     ROW(kimi_k25)                                                                                  \
     ROW(kimi_vl)                                                                                   \
     ROW(lfm2_vl)                                                                                   \
+    ROW(cosmos3_edge)                                                                              \
     ROW(video_llama_3)                                                                             \
     ROW(ovis2)                                                                                     \
     ROW(minicpmv)                                                                                  \

@@ -93,6 +93,8 @@ static bool perception_lm(const struct vision_plan *p, const cJSON *row)
 static const struct rule rules[] = {
     {{"gemma4", .patch_size = 16}, "{}", grid_of_features, 1, 0, false},
     {{"glm4v", .patch_size = 14, .image_size = 336}, "{}", grid_of_features, 1, 33, false},
+    {{"cosmos3_edge", .patch_size = 16}, "{}", grid_of_features, 1, 33, false},
+    {{"glm5_next", .patch_size = 14}, "{}", grid_of_features, 1, 0, false},
     {{"kimi_vl", .patch_size = 14}, "{\"pad_input\":true}", grid_of_features, 1, 0, false},
     {{"kimi_k25", .patch_size = 14}, "{}", grid_of_features, 1, 0, false},
     {{"paddleocr_vl", .patch_size = 14, .image_size = 384}, "{}", grid_of_features, 1, 33, false},

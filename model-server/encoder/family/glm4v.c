@@ -1,6 +1,6 @@
 /* The tower of GLM-4.1V, 4.5V and 4.6V (arXiv 2507.01006): Qwen2.5-VL's without windows, with
  * learned positions, followed by a strided convolution and a gated merger. GLM-OCR's has norms of q
- * and k instead of the positions. */
+ * and k instead of the positions, and GLM-5.3's clamped activations besides. */
 #include "model-server/encoder/family.h"
 
 static void blocks(struct config *c, struct encoder_spec *s, const struct block_keys *keys,
@@ -49,8 +49,8 @@ static void configure(struct config *c, struct encoder_spec *s)
     merger(s, config_u32_or(c, "intermediate_size", 13696, 1, 1u << 20));
 }
 
-/* The blocks' MLP has the width intermediate_size, and the merger three times the features'. */
-static void configure_ocr(struct config *c, struct encoder_spec *s)
+/* The blocks' MLP has the width intermediate_size. The merger follows. */
+static void blocks_ocr(struct config *c, struct encoder_spec *s)
 {
     struct decoder_spec *b = &s->blocks;
     blocks(c, s,
@@ -60,7 +60,21 @@ static void configure_ocr(struct config *c, struct encoder_spec *s)
     b->bias.o = b->bias.mlp = b->bias.qkv;
     b->qk_norm = QK_NORM_HEAD;
     s->width = config_u32_or(c, "out_hidden_size", 1536, 1, 1u << 18);
+}
+
+/* The merger's width is three times the features'. */
+static void configure_ocr(struct config *c, struct encoder_spec *s)
+{
+    blocks_ocr(c, s);
     merger(s, 3 * s->width);
+}
+
+static void configure_5_next(struct config *c, struct encoder_spec *s)
+{
+    blocks_ocr(c, s);
+    config_only_word(c, "hidden_act", "silu");
+    s->blocks.act = config_act_limit(c, "swiglu_limit", ACT_SILU_CLAMPED);
+    merger(s, config_u32_or(c, "projection_intermediate_size", 10240, 1, 1u << 20));
 }
 
 #define TOWER(x) "model.visual." x "|visual." x
@@ -81,9 +95,16 @@ const struct encoder_family family_glm4v = {
                         [W_PATCH_POSITIONS] = TOWER("embeddings.position_embedding")}},
     .configure = configure,
 };
+#define NAMES_NORMED                                                                               \
+    NAMES_BLOCKS, [W_Q_NORM] = TOWER("blocks.*.attn.q_norm"),                                      \
+                  [W_K_NORM] = TOWER("blocks.*.attn.k_norm")
 const struct encoder_family family_glm_ocr = {
     .types = (const char *const[]){"glm_ocr", NULL},
-    .names = {.names = {NAMES_BLOCKS, [W_Q_NORM] = TOWER("blocks.*.attn.q_norm"),
-                        [W_K_NORM] = TOWER("blocks.*.attn.k_norm")}},
+    .names = {.names = {NAMES_NORMED}},
     .configure = configure_ocr,
+};
+const struct encoder_family family_glm5_next = {
+    .types = (const char *const[]){"glm5_next", NULL},
+    .names = {.names = {NAMES_NORMED}},
+    .configure = configure_5_next,
 };

@@ -1,7 +1,8 @@
 /* Towers of SigLIP (arXiv 2303.15343): Gemma 3 (2503.19786), PaliGemma
  * (2407.07726), Idefics 3 (2408.12637) and SmolVLM, LLaVA-OneVision (2408.03326), Aya Vision
  * (2505.08751), Command A Vision, Janus (2410.13848), DeepSeek-VL (2403.05525), PaddleOCR-VL
- * (2510.14528), VideoLLaMA 3 (2501.13106); and of SigLIP 2 (2502.14786): LFM2-VL (2511.23404). */
+ * (2510.14528), VideoLLaMA 3 (2501.13106); and of SigLIP 2 (2502.14786): LFM2-VL (2511.23404),
+ * Cosmos 3 Edge. */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
@@ -82,21 +83,36 @@ static void configure_janus(struct config *c, struct encoder_spec *s)
 
 /* SigLIP 2 for pictures of any shape: a grid of `num_patches` positions, interpolated with
  * antialiasing. */
-static void configure_lfm2(struct config *c, struct encoder_spec *s)
+static void siglip2(struct config *c, struct encoder_spec *s, uint32_t hidden_or,
+                    uint32_t layers_or, uint32_t heads_or, uint32_t ffn_or)
 {
-    const bool bias = json_bool(c->file, "projector_bias", true);
-    const double middle = json_num(c->file, "projector_hidden_size", 2560);
-    const double factor = json_num(c->file, "downsample_factor", 2);
-    family_siglip_blocks(c, s, 768, 12, 12, 3072);
+    family_siglip_blocks(c, s, hidden_or, layers_or, heads_or, ffn_or);
     s->positions = POSITIONS_SMOOTHED;
     s->side = family_root(c, "num_patches", 256);
     s->patch_channels_last = true;
+}
+
+/* A projection's width between its matrices. */
+static uint32_t projector_width(struct config *c, uint32_t def)
+{
+    const double n = json_num(c->file, "projector_hidden_size", def);
+    if (n >= 1 && n <= 1 << 20)
+        return (uint32_t)n;
+    config_fail(c, "`projector_hidden_size` is out of bounds");
+    return 1;
+}
+
+static void configure_lfm2(struct config *c, struct encoder_spec *s)
+{
+    const bool bias = json_bool(c->file, "projector_bias", true);
+    const uint32_t middle = projector_width(c, 2560);
+    const double factor = json_num(c->file, "downsample_factor", 2);
+    siglip2(c, s, 768, 12, 12, 3072);
     if (json_num(c->file, "vision_feature_layer", -1) != -1)
         config_fail(c, "`vision_feature_layer` must be -1");
     family_only_word(c, "projector_hidden_act", "gelu");
-    if (!(factor >= 1 && factor <= 16) || factor != (uint32_t)factor || !(middle >= 1) ||
-        middle > 1 << 20) {
-        config_fail(c, "`downsample_factor` or `projector_hidden_size` is out of bounds");
+    if (!(factor >= 1 && factor <= 16) || factor != (uint32_t)factor) {
+        config_fail(c, "`downsample_factor` is out of bounds");
         return;
     }
     s->cell = (uint32_t)factor;
@@ -107,9 +123,19 @@ static void configure_lfm2(struct config *c, struct encoder_spec *s)
         .norm_spec = {NORM_LAYER, 1e-5F, 0},
         .norm_role = W_PROJECT_NORM,
         .join = s->cell * s->cell,
-        .linear = {{W_PROJECT_IN, (uint32_t)middle, bias}, {W_PROJECT_OUT, s->width, bias, true}},
+        .linear = {{W_PROJECT_IN, middle, bias}, {W_PROJECT_OUT, s->width, bias, true}},
         .n_linears = 2,
         .act = ACT_GELU};
+}
+
+/* The merger is Qwen3-VL's, with a width of its own. */
+static void configure_cosmos3(struct config *c, struct encoder_spec *s)
+{
+    siglip2(c, s, 1152, 27, 16, 4304);
+    s->cell = config_u32_or(c, "spatial_merge_size", 2, 1, 16);
+    family_merger(s, &s->project, s->width);
+    s->project.norm_spec.eps = 1e-6F;
+    s->project.linear[0].rows = projector_width(c, 11520);
 }
 
 /* SigLIP for pictures of any shape, with rotations by row and column; the projector is Qwen2-VL's.
@@ -266,6 +292,15 @@ const struct encoder_family family_paddleocr_vl = {
                    [W_PROJECT_NORM] = PROJECT("pre_norm"), [W_PROJECT_IN] = PROJECT("linear_1"),
                    [W_PROJECT_OUT] = PROJECT("linear_2")}},
     .configure = configure_paddle,
+};
+
+#define COSMOS3 "model.visual."
+const struct encoder_family family_cosmos3_edge = {
+    .types = (const char *const[]){"cosmos3_edge", NULL},
+    .names = {.names = {NAMES_SIGLIP(COSMOS3, COSMOS3), [W_PROJECT_NORM] = "model.projector.norm",
+                        [W_PROJECT_IN] = "model.projector.linear_fc1",
+                        [W_PROJECT_OUT] = "model.projector.linear_fc2"}},
+    .configure = configure_cosmos3,
 };
 
 #define JANUS(x) EITHER("model.vision_model.vision_model.", "model.vision_model.", x)

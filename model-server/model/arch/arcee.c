@@ -4,9 +4,26 @@
 #include "model-server/model/arch.h"
 #include <string.h>
 
+/* Coordinates of an image always alternate in Cosmos 3's rotation; its files need not say so. */
+static void alternate(struct config *c)
+{
+    static const int sections[] = {24, 20, 20};
+    cJSON *p = cJSON_GetObjectItemCaseSensitive(c->root, "rope_parameters");
+    if (!p || cJSON_IsNull(p)) {
+        cJSON_DeleteItemFromObjectCaseSensitive(c->root, "rope_parameters");
+        p = cJSON_AddObjectToObject(c->root, "rope_parameters");
+        cJSON_AddItemToObject(p, "mrope_section", cJSON_CreateIntArray(sections, 3));
+    }
+    cJSON_DeleteItemFromObjectCaseSensitive(p, "mrope_interleaved");
+    if (!p || (cJSON_IsObject(p) && !cJSON_AddTrueToObject(p, "mrope_interleaved")))
+        config_fail(c, "out of memory");
+}
+
 static void configure(struct config *c, struct decoder_spec *s)
 {
     const bool edge = strcmp(json_str(c->root, "model_type", ""), "cosmos3_edge_text") == 0;
+    if (edge)
+        alternate(c);
     config_decoder(c, s,
                    &(struct config_defaults){.head_dim = edge ? 128 : 0,
                                              .max_positions = edge ? 131072 : 4096,

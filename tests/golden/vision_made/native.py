@@ -320,6 +320,29 @@ def glm_ocr():
     return glm(config, GlmOcrForConditionalGeneration)
 
 
+def glm5_next():
+    from transformers import Glm5NextConfig, Glm5NextForConditionalGeneration
+    from transformers.models.glm5_next.image_processing_pil_glm5_next import Glm5NextImageProcessorPil
+
+    text = {k: v for k, v in TEXT.items() if k not in ("head_dim", "rope_parameters")} | dict(
+        num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=8, v_head_dim=8, linear_head_dim=8, linear_num_heads=4,
+        n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1, moe_intermediate_size=16, index_n_heads=4, index_head_dim=8,
+        index_topk=512, index_kpool=16, mlp_layer_types=["dense", "sparse"], layer_types=["linear_attention", "indexed_attention"],
+        tie_word_embeddings=False,
+    )
+    seen = dict(
+        hidden_size=16, depth=2, num_heads=2, intermediate_size=20, out_hidden_size=32, projection_intermediate_size=24, patch_size=8,
+        image_size=40, swiglu_limit=0.375,
+    )
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=2, min_image_tokens=6, max_image_tokens=40, resample=3,
+        image_mean=[0.48145466, 0.4578275, 0.40821073], image_std=[0.26862954, 0.26130258, 0.27577711],
+    )
+    ids = dict(video_start_token_id=323, video_end_token_id=323, tie_word_embeddings=False)
+    config = Glm5NextConfig(text_config=text, vision_config=seen, **(GLM | ids))
+    return qwen(config, Glm5NextForConditionalGeneration, pixels, Glm5NextImageProcessorPil)
+
+
 def mistral3_latent():
     """Mistral 3 with the text model of Mistral 4."""
     from transformers import Mistral3Config, Mistral3ForConditionalGeneration
@@ -383,6 +406,23 @@ def lighton_ocr():
     return config, LightOnOcrForConditionalGeneration, pre, inputs
 
 
+def cosmos3_edge():
+    from transformers import Cosmos3EdgeConfig, Cosmos3EdgeForConditionalGeneration
+    from transformers.models.cosmos3_edge.image_processing_pil_cosmos3_edge import Cosmos3EdgeImageProcessorPil
+
+    text = {k: v for k, v in TEXT.items() if k != "tie_word_embeddings"} | dict(rope_parameters=ROPE_2 | {"mrope_section": [2, 1, 1]})
+    seen = dict(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, patch_size=8, num_patches=25,
+        spatial_merge_size=2,
+    )
+    pixels = dict(
+        patch_size=8, merge_size=2, temporal_patch_size=1, size=dict(shortest_edge=1024, longest_edge=8192), resample=3,
+        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+    )
+    config = Cosmos3EdgeConfig(text_config=text, vision_config=seen, projector_hidden_size=20, tie_word_embeddings=False, **QWEN)
+    return qwen(config, Cosmos3EdgeForConditionalGeneration, pixels, Cosmos3EdgeImageProcessorPil)
+
+
 def video_llama_3():
     from transformers import Qwen2Config, VideoLlama3Config, VideoLlama3ForConditionalGeneration
     from transformers.models.video_llama_3.image_processing_pil_video_llama_3 import VideoLlama3ImageProcessorPil
@@ -439,6 +479,18 @@ def paddleocr_vl_sizes():
     return sizes(lambda h, w: fit(h, w, 28, 384 * 384, 1536 * 1536), 28)
 
 
+def cosmos3_sizes():
+    from transformers.models.cosmos3_edge.image_processing_pil_cosmos3_edge import smart_resize as fit
+
+    return sizes(lambda h, w: fit(1, h, w, 1, 32, 256 * 256, 4096 * 4096), 32)
+
+
+def glm5_sizes():
+    from transformers.models.glm5_next.image_processing_pil_glm5_next import smart_resize as fit
+
+    return sizes(lambda h, w: fit(2, h, w, 2, 28, 16, 8000), 28)
+
+
 def expert_names(tensors, config, pre):
     """A tensor for each expert, as on the hub."""
     out = {}
@@ -454,7 +506,21 @@ def expert_names(tensors, config, pre):
     return out, config, pre
 
 
-SIZES = {"gemma4": gemma4_sizes, "glm4v": glm4v_sizes, "paddleocr_vl": paddleocr_vl_sizes}
+def glm5_names(tensors, config, pre):
+    """A convolution for each of q, k and v, and a tensor for each expert."""
+    out = {}
+    for name, t in tensors.items():
+        if name.endswith(".conv1d.weight"):
+            out |= {name.replace("conv1d", f"{x}_conv1d"): w.clone() for x, w in zip("qkv", t.chunk(3))}
+        else:
+            out[name] = t
+    return expert_names(out, config, pre)
+
+
+SIZES = {
+    "gemma4": gemma4_sizes, "glm4v": glm4v_sizes, "paddleocr_vl": paddleocr_vl_sizes, "cosmos3_edge": cosmos3_sizes,
+    "glm5_next": glm5_sizes,
+}
 CASES = {
     "gemma4": (
         lambda: gemma4(
@@ -481,10 +547,12 @@ CASES = {
     "glm4v_moe": (glm4v_moe, expert_names, typed),
     "glmga": (glmga, None, typed),
     "glm_ocr": (glm_ocr, None, typed),
+    "glm5_next": (glm5_next, glm5_names, between),
     "mistral3_latent": (mistral3_latent, None, between),
     "lighton_ocr": (lighton_ocr, None, between),
     "video_llama_3": (video_llama_3, None, between),
     "paddleocr_vl": (paddleocr_vl, paddleocr_vl_hub, typed),
+    "cosmos3_edge": (cosmos3_edge, None, typed),
     "exaone4_5": (exaone4_5, None, between),
     "hyperclovax_vision": (hyperclovax_vision, hyperclovax_hub, between),
     "qwen2_5_omni": (qwen2_5_omni, thinker, masked),

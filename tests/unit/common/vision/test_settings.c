@@ -100,6 +100,8 @@ static void contradictions_are_refused(void **state)
         {DEEP, "\"sam_config\":{\"image_size\":768}", NULL},
         {MINIMAX, "", "{\"merge_size\":4}"},
         {"{\"model_type\":\"glmga\",\"vision_config\":{%s}}", "", "{\"patch_expand_factor\":0}"},
+        {"{\"model_type\":\"cosmos3_edge\",\"vision_config\":{%s}}", "",
+         "{\"temporal_patch_size\":2}"},
         {MINIMAX, "\"img_token_compression_config\":{\"spatial_merge_size\":9}", NULL},
         {MINIMAX, "", "{\"min_pixels\":100,\"max_pixels\":99}"},
         {MINICPM, "", "{\"scale_resolution\":0}"},

@@ -119,6 +119,22 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
     assert_int_equal(planned(v, 300, 250).grid_h, 9);
     vision_free(v);
 
+    v = load("{\"model_type\":\"glm5_next\",\"vision_config\":{}}",
+             "{\"min_image_tokens\":2,\"max_image_tokens\":3}");
+    expands_to(v, 30, 70, "<|image|><|image|><|image|>");
+    assert_int_equal(planned(v, 30, 70).resizes[0].width, 28); /* of 3 x 1 features, at most */
+    assert_int_equal(planned(v, 65535, 1).resizes[0].height, 1);
+    assert_int_equal(planned(v, 1, 1).n_features, 1);
+    assert_int_equal(planned(v, 65535, 65535).n_features, 1);
+    assert_false(vision_three_positions(v));
+    vision_free(v);
+
+    v = load("{\"model_type\":\"cosmos3_edge\",\"vision_config\":{}}", "{\"min_pixels\":1024}");
+    expands_to(v, 20, 20, "<|image_pad|>");
+    assert_string_equal(vision_marker_around(v), "<|vision_start|><|image_pad|><|vision_end|>");
+    assert_true(vision_three_positions(v));
+    vision_free(v);
+
     v = load(
         "{\"model_type\":\"minimax_m3_vl\",\"vision_config\":{\"img_token_compression_config\":"
         "{\"spatial_merge_size\":1}}}",

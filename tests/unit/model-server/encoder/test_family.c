@@ -44,6 +44,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define GLM_OCR                                                                                    \
     "{\"model_type\":\"glm_ocr\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_heads\":4,\"out_hidden_size\":64%s}}"
+#define GLM_5                                                                                      \
+    "{\"model_type\":\"glm5_next\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"        \
+    "{\"patch_size\":14,\"hidden_size\":64,\"num_heads\":4,\"out_hidden_size\":64%s}}"
 #define LIGHTON                                                                                    \
     "{\"model_type\":\"lighton_ocr\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"      \
     "{\"model_type\":\"pixtral\",\"patch_size\":14,\"hidden_size\":64,"                            \
@@ -123,6 +126,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"lfm2_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
     "{\"model_type\":\"siglip2_vision_model\",\"patch_size\":16,\"hidden_size\":64,"               \
     "\"num_attention_heads\":4%s}}"
+#define COSMOS                                                                                     \
+    "{\"model_type\":\"cosmos3_edge\",\"text_config\":{\"hidden_size\":64},%s\"vision_config\":"   \
+    "{\"patch_size\":16,\"hidden_size\":64,\"num_attention_heads\":4,\"num_patches\":25}}"
 #define MINICPM                                                                                    \
     "{\"model_type\":\"minicpmv4_6\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"      \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4}%s}"
@@ -177,6 +183,9 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {GLM, ",\"in_channels\":1", "in_channels"},
         {GLM, ",\"image_size\":7", "image_size"},
         {GLM, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
+        {GLM_5, "", NULL},
+        {GLM_5, ",\"swiglu_limit\":0", "swiglu_limit"},
+        {GLM_5, ",\"hidden_act\":\"gelu\"", "hidden_act"},
         {GLM_OCR, "", NULL},
         {GLM_OCR, ",\"in_channels\":1", "in_channels"},
         {GLM_OCR, ",\"hidden_act\":\"mystery\"", "hidden_act"},
@@ -259,6 +268,9 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {LFM, "relu", "projector_hidden_act"},
         {LFM_PLACES, "", NULL},
         {LFM_PLACES, ",\"num_patches\":250", "num_patches"},
+        {COSMOS, "", NULL},
+        {COSMOS, "\"projector_hidden_size\":0,", "projector_hidden_size"},
+        {COSMOS, "\"projector_hidden_size\":1e9,", "projector_hidden_size"},
         {IDEFICS, "", NULL},
         {IDEFICS, ",\"hidden_act\":\"relu\"", "hidden_act"},
         {IDEFICS, ",\"intermediate_size\":0", "intermediate_size"},
