@@ -69,6 +69,7 @@ struct fake_shard {
     struct fake_shard *peer;                       /* under its lock */
     _Atomic uint32_t peer_most;  /* most blocks of a fetch from the peer; 0: all */
     _Atomic uint32_t keeps_most; /* most blocks that a KvStore stores; 0: all */
+    _Atomic uint32_t finds_most; /* most blocks that a KvFetch finds; 0: all */
     _Atomic int fail_prefill, fail_decode, fail_filter; /* this many next calls fail */
     _Atomic int fail_status;   /* status of failing Prefills and Decodes; 0: INTERNAL */
     _Atomic bool fail_late;    /* a failing Prefill has applied its edits */

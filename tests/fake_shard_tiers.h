@@ -103,7 +103,7 @@ static inline const ProtobufCMessage *fake_fetch(void *ctx, const ProtobufCMessa
     f->fetched = q->id;
     for (size_t i = 0; i < q->n_keys; i++) {
         const struct fake_kept *k = fake_find_kept(f, &q->keys[i]);
-        if (!k)
+        if (!k || (f->finds_most && r->parts.len == f->finds_most))
             break;
         r->parts.data[r->parts.len++] = k->parts;
     }

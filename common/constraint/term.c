@@ -169,20 +169,35 @@ term term_set(struct term_pool *p, const struct byte_set *s)
     return intern(p, &(struct node){.kind = SET, .a = (uint32_t)p->n_sets++});
 }
 
-term term_cat(struct term_pool *p, term a, term b)
+static term cat_pair(struct term_pool *p, term a, term b)
 {
-    if (a == TERM_NONE || b == TERM_NONE)
-        return TERM_NONE;
-    if (a == TERM_EMPTY || b == TERM_EMPTY)
-        return a == TERM_EMPTY ? b : a;
     struct node x = *node(p, a), y = *node(p, b);
-    if (x.kind == CAT) /* right-associative, so that the head is accessible */
-        return term_cat(p, x.a, term_cat(p, x.b, b));
     return intern(p, &(struct node){.kind = CAT,
                                     .nullable = x.nullable && y.nullable,
                                     .checked = x.checked || y.checked,
                                     .a = a,
                                     .b = b});
+}
+
+/* Right-associative, so that the head is accessible. `a` may be a chain of 100,000 bytes, too many
+ * for a recursion. */
+term term_cat(struct term_pool *p, term a, term b)
+{
+    const size_t from = p->scratch.n;
+    if (a == TERM_NONE || b == TERM_NONE)
+        return TERM_NONE;
+    if (a == TERM_EMPTY || b == TERM_EMPTY)
+        return a == TERM_EMPTY ? b : a;
+    for (; node(p, a)->kind == CAT; a = node(p, a)->b)
+        if (!p->left || !term_push(p, &p->scratch, node(p, a)->a)) {
+            p->scratch.n = from;
+            return TERM_NONE;
+        }
+    b = cat_pair(p, a, b);
+    while (p->scratch.n > from && b != TERM_NONE)
+        b = cat_pair(p, p->scratch.at[--p->scratch.n], b);
+    p->scratch.n = from;
+    return b;
 }
 
 term term_bytes_of(struct term_pool *p, const void *text, size_t n)

@@ -43,6 +43,13 @@ static term derive_rule(struct term_pool *p, term t, uint8_t byte)
     return d;
 }
 
+/* Of a CAT; `tail`: the derivative of its second part, which only matters after a nullable head. */
+static term derive_head(struct term_pool *p, struct node n, uint8_t byte, term tail)
+{
+    term d = term_cat(p, derive(p, n.a, byte), n.b);
+    return node(p, n.a)->nullable ? term_alt(p, d, tail) : d;
+}
+
 static term derive_anew(struct term_pool *p, struct node n, term t, uint8_t byte)
 {
     switch ((enum kind)n.kind) {
@@ -51,10 +58,8 @@ static term derive_anew(struct term_pool *p, struct node n, term t, uint8_t byte
         return TERM_NONE;
     case SET:
         return byte_set_has(&p->set[n.a], byte) ? TERM_EMPTY : TERM_NONE;
-    case CAT: {
-        term d = term_cat(p, derive(p, n.a, byte), n.b);
-        return node(p, n.a)->nullable ? term_alt(p, d, derive(p, n.b, byte)) : d;
-    }
+    case CAT:
+        return derive_head(p, n, byte, TERM_NONE);
     case ALT:
     case AND:
         return derive_parts(p, n, byte);
@@ -83,9 +88,19 @@ static struct derived *place_of(struct term_pool *p, term t, uint8_t byte)
     return p->derived ? &p->derived[hash_mix(((uint64_t)t << 8) + byte) % DERIVED] : NULL;
 }
 
+static bool skippable(const struct term_pool *p, struct node n)
+{
+    return n.kind == CAT && node(p, n.a)->nullable;
+}
+
+static bool is_kept(const struct derived *kept, term t, uint8_t byte)
+{
+    return kept && kept->from == t && kept->byte == byte;
+}
+
 /* States of a count share most of their parts: derivatives of parts are cached, unless they depend
- * on rules being expanded. */
-static term derive(struct term_pool *p, term t, uint8_t byte)
+ * on rules being expanded. `tail`: of derive_head(). */
+static term derive_kept(struct term_pool *p, term t, uint8_t byte, term tail)
 {
     struct node n = *node(p, t); /* a copy, because the pool may move */
     if (!p->left)
@@ -94,17 +109,31 @@ static term derive(struct term_pool *p, term t, uint8_t byte)
     if (n.kind <= SET)
         return derive_anew(p, n, t, byte);
     struct derived *kept = place_of(p, t, byte);
-    if (kept && kept->from == t && kept->byte == byte)
+    if (is_kept(kept, t, byte))
         return kept->to;
-    bool cut = p->cut;
-    p->cut = false;
-    term to = derive_anew(p, n, t, byte);
+    term to = skippable(p, n) ? derive_head(p, n, byte, tail) : derive_anew(p, n, t, byte);
     if (kept && !p->cut && p->left && !p->full) {
         *kept = (struct derived){t, to, byte};
         p->derived_any = true;
     }
-    p->cut |= cut;
     return to;
+}
+
+/* The derivative of a chain whose first heads are nullable is the union over these heads. There may
+ * be thousands, too many for a recursion. From the last one, because tails are cached. */
+static term derive(struct term_pool *p, term t, uint8_t byte)
+{
+    const size_t from = p->scratch.n;
+    const bool cut = p->cut;
+    p->cut = false;
+    while (p->left && skippable(p, *node(p, t)) && !is_kept(place_of(p, t, byte), t, byte) &&
+           term_push(p, &p->scratch, t))
+        t = node(p, t)->b;
+    term d = derive_kept(p, t, byte, TERM_NONE);
+    while (p->scratch.n > from)
+        d = derive_kept(p, p->scratch.at[--p->scratch.n], byte, d);
+    p->cut |= cut;
+    return d;
 }
 
 /* ---------------------------------------------------------------- byte classes of a term */

@@ -22,7 +22,7 @@ struct replica {
     struct fleet *fleet;
     char *target; /* also its name */
     enum replica_role role;
-    uint32_t number;     /* in the order of configuration or discovery */
+    uint32_t number;     /* the smallest that was free; < REPLICAS_MAX: rank of its events */
     bool wanted;         /* false: draining; it is removed when it has no requests left */
     bool up;             /* its shards are connected; undefined without `infer` */
     bool over;           /* the scheduler has lost its shards for good */

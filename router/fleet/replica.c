@@ -5,6 +5,7 @@
 #include "common/cond.h"
 #include "common/log/log.h"
 #include "router/fleet/impl.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -231,6 +232,18 @@ static void replica_free(struct replica *p)
     free(p);
 }
 
+/* The smallest number that no replica has: their count may be the number of one that stayed when
+ * another was removed, and then events of both would have the same rank. */
+static uint32_t free_number(const struct fleet *f)
+{
+    uint64_t taken = 0;
+    _Static_assert(REPLICAS_MAX <= 64, "a bit for each");
+    for (uint32_t i = 0; i < f->n; i++)
+        taken |= UINT64_C(1) << f->v[i]->number;
+    assert(~taken); /* f->n < REPLICAS_MAX */
+    return (uint32_t)__builtin_ctzll(~taken);
+}
+
 int replica_add(struct fleet *f, const char *target, struct err *e)
 {
     struct replica *p = f->n < REPLICAS_MAX ? calloc(1, sizeof(*p)) : NULL;
@@ -242,7 +255,7 @@ int replica_add(struct fleet *f, const char *target, struct err *e)
     }
     p->fleet = f;
     p->wanted = true;
-    p->number = f->n;
+    p->number = free_number(f);
     p->role = REPLICA_BOTH;
     p->owner = (struct sched_owner){p, replica_lost, replica_back, replica_hand_over};
     cond_init(&p->turn);

@@ -310,10 +310,10 @@ static bool read_found(struct scheduler *s, struct rpc_mem *mem)
             return false;
         if (i == 0 && !(o->parts = malloc(r->parts.len + 1)))
             return false;
-        const uint32_t n = (uint32_t)r->parts.len;
-        for (uint32_t k = 0; k < n; k++)
+        if (i == 0 || r->parts.len < o->n_parts) /* a later rank may have found more, too */
+            o->n_parts = (uint32_t)r->parts.len;
+        for (uint32_t k = 0; k < o->n_parts; k++)
             o->parts[k] = i ? o->parts[k] & r->parts.data[k] : r->parts.data[k];
-        o->n_parts = i && o->n_parts < n ? o->n_parts : n;
         o->more = (i == 0 || o->more) && r->more;
         transfer_note(&peer, i, r);
         if (i == 0) {

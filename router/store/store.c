@@ -39,10 +39,11 @@ static const char *const statements[N_STATEMENTS] = {
               " WHERE id = ?1 AND owner = ?2 AND used > ?3",
     [S_USED] = "UPDATE responses SET used = ?2 WHERE id = ?1",
     [S_SIZE] = "SELECT bytes FROM responses WHERE id = ?1",
-    [S_DELETE] = "DELETE FROM responses WHERE id = ?1 AND owner = ?2 AND used > ?3",
+    [S_DELETE] = "DELETE FROM responses WHERE id = ?1 AND owner = ?2 AND used > ?3"
+                 " RETURNING bytes",
     [S_EXPIRE] = "DELETE FROM responses WHERE used <= ?1",
     [S_OLDEST] = "DELETE FROM responses WHERE rowid ="
-                 " (SELECT rowid FROM responses ORDER BY used, rowid LIMIT 1)",
+                 " (SELECT rowid FROM responses ORDER BY used, rowid LIMIT 1) RETURNING bytes",
     [S_BEGIN] = "BEGIN IMMEDIATE",
     [S_COMMIT] = "COMMIT",
     [S_ROLLBACK] = "ROLLBACK",
@@ -96,6 +97,24 @@ static int count(struct store *s, struct err *e)
     return rc == SQLITE_ROW ? 0 : failed(s, e);
 }
 
+/* Runs a statement that deletes one row at most, and returns its bytes. *any: there was one. A
+ * count() instead would read the whole table for each. */
+static int remove_one(struct store *s, enum statement which, bool *any, struct err *e)
+{
+    sqlite3_stmt *st = s->st[which];
+    int rc = sqlite3_step(st);
+    const uint64_t bytes = rc == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(st, 0) : 0;
+    *any = rc == SQLITE_ROW;
+    while (rc == SQLITE_ROW) /* the deletion ends, and is committed, behind the last row */
+        rc = sqlite3_step(st);
+    sqlite3_reset(st);
+    if (rc != SQLITE_DONE)
+        return failed(s, e);
+    s->bytes -= bytes;
+    s->count -= *any;
+    return 0;
+}
+
 /* Deletes the least recently used responses; within a transaction. */
 static int make_room(struct store *s, struct err *e)
 {
@@ -104,8 +123,9 @@ static int make_room(struct store *s, struct err *e)
         return -1;
     if (sqlite3_changes(s->db) > 0 && count(s, e) != 0)
         return -1;
-    while (s->count && (s->count > s->o.max_count || s->bytes > s->o.max_bytes))
-        if (step(s, S_OLDEST, e) != 0 || count(s, e) != 0)
+    bool any = true;
+    while (any && s->count && (s->count > s->o.max_count || s->bytes > s->o.max_bytes))
+        if (remove_one(s, S_OLDEST, &any, e) != 0)
             return -1;
     return 0;
 }
@@ -210,11 +230,10 @@ static int delete (struct store *s, const char *id, const char *owner, struct er
     bind_text(s->st[S_DELETE], 1, id);
     bind_text(s->st[S_DELETE], 2, owner);
     sqlite3_bind_int64(s->st[S_DELETE], 3, oldest_s(s));
-    if (step(s, S_DELETE, e) != 0)
+    bool any;
+    if (remove_one(s, S_DELETE, &any, e) != 0)
         return -1;
-    if (sqlite3_changes(s->db) == 0)
-        return err_set(e, ERR_NOT_FOUND, "Response with id '%.70s' not found.", id);
-    return count(s, e);
+    return any ? 0 : err_set(e, ERR_NOT_FOUND, "Response with id '%.70s' not found.", id);
 }
 
 /* ------------------------------------------------------------------ the thread */

@@ -1,6 +1,7 @@
 /* Terms against a matcher that is too simple to be wrong: random terms, random texts. */
 #include "common/constraint/term.h"
 #include "tests/unit/test.h"
+#include <pthread.h>
 #include <string.h>
 
 /* The same language as a tree, matched by trying everything. */
@@ -157,6 +158,59 @@ static void a_full_pool_says_so(void **state)
     term_pool_free(p);
 }
 
+enum { CHAIN = 100000 };
+
+static void *make_long_chains(void *arg)
+{
+    struct term_pool *p = arg;
+    struct byte_set a = {{0}};
+    static char text[2 * CHAIN];
+    memset(text, 'x', sizeof(text));
+    term both = term_cat(p, term_bytes_of(p, text, sizeof(text)), term_bytes_of(p, "b", 1));
+    assert_int_equal(both, term_cat(p, term_bytes_of(p, text, sizeof(text) / 2),
+                                    term_cat(p, term_bytes_of(p, text, sizeof(text) / 2),
+                                             term_bytes_of(p, "b", 1))));
+    term end = term_after_all(p, both, text, sizeof(text));
+    assert_int_equal(end, term_bytes_of(p, "b", 1));
+    byte_set_add(&a, 'a', 'a');
+    term optional = term_opt(p, term_set(p, &a)), t = end;
+    for (int i = 0; i < CHAIN; i++)
+        t = term_cat(p, optional, t);
+    assert_int_equal(term_after(p, t, 'b'), TERM_EMPTY);
+    assert_int_equal(term_after(p, t, 'c'), TERM_NONE);
+    assert_false(term_full(p));
+    return NULL;
+}
+
+/* Neither to join nor to derive: threads of the programs have 8 MiB at most, and this one less. */
+static void long_chains_need_no_stack(void **state)
+{
+    (void)state;
+    struct term_pool *p = term_pool_new(1 << 28);
+    pthread_attr_t attr;
+    pthread_t thread;
+    pthread_attr_init(&attr);
+    assert_int_equal(pthread_attr_setstacksize(&attr, 256 << 10), 0);
+    assert_int_equal(pthread_create(&thread, &attr, make_long_chains, p), 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attr);
+    term_pool_free(p);
+}
+
+static void a_spent_budget_ends_a_chain(void **state)
+{
+    (void)state;
+    struct term_pool *p = term_pool_new(1 << 24);
+    term a = term_bytes_of(p, "abcdefgh", 8), b = term_bytes_of(p, "x", 1);
+    term_budget(p, 0);
+    assert_int_equal(term_cat(p, a, b), TERM_NONE);
+    term_budget(p, 100);
+    term t = term_cat(p, a, b);
+    assert_int_equal(t, term_bytes_of(p, "abcdefghx", 9));
+    assert_false(term_spent(p));
+    term_pool_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +218,8 @@ int main(void)
         cmocka_unit_test(dead_ends_are_seen_before_they_are_entered),
         cmocka_unit_test(rules_nest_and_those_without_end_disappear),
         cmocka_unit_test(a_full_pool_says_so),
+        cmocka_unit_test(long_chains_need_no_stack),
+        cmocka_unit_test(a_spent_budget_ends_a_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Several replicas behind one door: who gets what, and that no stream notices when one is lost. */
 #include "router/fleet/fleet.h"
+#include "router/fleet/impl.h" /* the numbers of replicas */
 #include "tests/temp_folder.h"
 #include "tests/unit/router/infer_rig.h"
 
@@ -329,6 +330,45 @@ static void replicas_come_and_go_by_a_file(void **state)
     fleet_rig_free(g);
 }
 
+static bool two_are_left(const void *arg)
+{
+    struct fleet *f = ((const struct fleet_rig *)arg)->fleet;
+    pthread_mutex_lock(&f->lock);
+    const bool two = f->n == 2;
+    pthread_mutex_unlock(&f->lock);
+    return two;
+}
+
+/* They are the ranks of events, by which a subscriber tells caches apart. */
+static void numbers_stay_distinct_when_replicas_change(void **state)
+{
+    char where[120], list[110];
+    (void)state;
+    snprintf(list, sizeof(list), "%s/list", dir);
+    snprintf(where, sizeof(where), "file:%s", list);
+    struct fleet_rig *g = fleet_rig_new(&steady, &patient, REPLICAS, where);
+    assert_true(wait_for(all_ready, g));
+    for (uint32_t gone = 0; gone < REPLICAS; gone++) {
+        uint32_t numbers = 0;
+        FILE *f = fopen(list, "we");
+        for (uint32_t i = 0; i < REPLICAS; i++)
+            if (i != gone)
+                fprintf(f, "unix:%s\n", g->shard[i]->path);
+        fclose(f);
+        assert_true(wait_for(two_are_left, g));
+        f = fopen(list, "ae");
+        fprintf(f, "unix:%s\n", g->shard[gone]->path);
+        fclose(f);
+        assert_true(wait_for(all_ready, g));
+        pthread_mutex_lock(&g->fleet->lock);
+        for (uint32_t i = 0; i < g->fleet->n; i++)
+            numbers |= UINT32_C(1) << g->fleet->v[i]->number;
+        pthread_mutex_unlock(&g->fleet->lock);
+        assert_int_equal(numbers, (1 << REPLICAS) - 1);
+    }
+    fleet_rig_free(g);
+}
+
 static void other_models_are_refused(void **state)
 {
     struct fake_shard other[] = {steady, steady, steady};
@@ -389,6 +429,7 @@ int main(void)
         cmocka_unit_test(patience_ends),
         cmocka_unit_test(whoever_is_cancelled_ends_once),
         cmocka_unit_test(replicas_come_and_go_by_a_file),
+        cmocka_unit_test(numbers_stay_distinct_when_replicas_change),
         cmocka_unit_test(other_models_are_refused),
         cmocka_unit_test(what_cannot_start_says_why),
     };

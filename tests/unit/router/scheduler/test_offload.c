@@ -57,6 +57,32 @@ static void with_recurrent_state(void **state)
     rig_free(g);
 }
 
+/* Ranks evict apart. What is loaded is what all have: so much more on one rank that a list as long
+ * as that of rank 0 would not hold it. */
+static void ranks_that_find_more_do_no_harm(void **state)
+{
+    enum { TOKENS = 240, FEWEST = 3 };
+    const struct fake_shard like = {.block_size = 2, .n_blocks = 141, .offloads = true};
+    (void)state;
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct rig *g = rig_new(&like, &config, 2);
+        double before = 0;
+        g->shard[rank]->finds_most = FEWEST;
+        for (uint32_t i = 0; i < 12; i++) {
+            struct client *c = client_new(i % 2, TOKENS, 5);
+            infer_submit(g->infer, &c->r);
+            expect_answer(c);
+            client_free(c);
+            assert_true(wait_for(is_idle, g));
+            usleep(5000); /* stores come when nothing runs */
+            assert_true(loaded(g) - before <= FEWEST);
+            before = loaded(g);
+        }
+        assert_true(before > 0);
+        rig_free(g);
+    }
+}
+
 /* After a refused store the disk gets a pause, in which what is evicted is lost: how many rounds it
  * takes until a call meets the fault depends on the machine. */
 static void rounds_until_met(struct rig *g, _Atomic int *fault)
@@ -189,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_evicted_comes_back),
         cmocka_unit_test(with_recurrent_state),
+        cmocka_unit_test(ranks_that_find_more_do_no_harm),
         cmocka_unit_test(calls_that_fail_cost_time_alone),
         cmocka_unit_test(a_slow_disk_holds_nothing_up),
         cmocka_unit_test(a_shard_without_room_is_asked_again),

@@ -2,6 +2,7 @@
 #include "router/store/store.h"
 #include <pthread.h>
 #include <setjmp.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -213,13 +214,132 @@ static void what_ran_is_lost_with_its_process(void **state)
     assert_non_null(strstr(e.msg, "/nowhere/at/all"));
 }
 
+/* ------------------------------------------------------------------ bounds over a long time */
+
+enum { IDS = 40, MOST = 12, MOST_BYTES = 4000 };
+
+/* What should be there, the longest unused first. */
+struct expected {
+    int n, id[MOST + 1], bytes[MOST + 1], total;
+};
+
+static void forget(struct expected *x, int at)
+{
+    x->total -= x->bytes[at];
+    x->n--;
+    memmove(&x->id[at], &x->id[at + 1], sizeof(int) * (size_t)(x->n - at));
+    memmove(&x->bytes[at], &x->bytes[at + 1], sizeof(int) * (size_t)(x->n - at));
+}
+
+static int place_of(const struct expected *x, int id)
+{
+    int at = 0;
+    while (at < x->n && x->id[at] != id)
+        at++;
+    return at;
+}
+
+static void expect_put(struct expected *x, int id, int bytes)
+{
+    const int at = place_of(x, id);
+    if (at < x->n)
+        forget(x, at);
+    x->id[x->n] = id;
+    x->bytes[x->n++] = bytes;
+    x->total += bytes;
+    while (x->n > MOST || x->total > MOST_BYTES)
+        forget(x, 0);
+}
+
+/* Were the store's counts wrong by one row or byte for long, it would keep too much or too little.
+ */
+static void bounds_hold_over_a_random_walk(void **state)
+{
+    static char text[MOST_BYTES / 4 + 1];
+    struct expected x = {0};
+    char id[16];
+    (void)state;
+    srand(7);
+    struct store *s = open_with(MOST_BYTES, MOST, 1000);
+    for (int i = 0; i < 1500; i++) {
+        const int k = rand() % IDS, at = place_of(&x, k);
+        snprintf(id, sizeof(id), "%d", k);
+        if (rand() % 3 == 0) {
+            struct store_job j = ask(s, STORE_DELETE, id, rand() % 4 ? "ann" : "bob");
+            assert_int_equal(j.err.kind,
+                             at < x.n && strcmp(j.owner, "ann") == 0 ? ERR_NONE : ERR_NOT_FOUND);
+            if (j.err.kind == ERR_NONE)
+                forget(&x, at);
+        } else {
+            const int n = 1 + rand() % (rand() % 2 ? MOST_BYTES / 4 : 20);
+            memset(text, 'x', (size_t)n);
+            text[n] = 0;
+            put(s, id, "ann", "", STORED_ENDED, text);
+            expect_put(&x, k, n + 2);
+        }
+        for (int c = 0; i % 25 == 0 && c < IDS; c++) {
+            snprintf(id, sizeof(id), "%d", c);
+            struct store_job j = ask(s, STORE_GET, id, "ann");
+            assert_int_equal(j.err.kind, place_of(&x, c) < x.n ? ERR_NONE : ERR_NOT_FOUND);
+            store_job_clear(&j);
+        }
+    }
+    store_close(s);
+}
+
+static sqlite3 *opened;
+
+static int note_opened(sqlite3 *db, const char **why, const struct sqlite3_api_routines *api)
+{
+    (void)why, (void)api;
+    opened = db;
+    return SQLITE_OK;
+}
+
+/* Rows that its statements have read one after the other, without an index. */
+static int scanned(void)
+{
+    int n = 0;
+    for (sqlite3_stmt *st = NULL; (st = sqlite3_next_stmt(opened, st));)
+        n += sqlite3_stmt_status(st, SQLITE_STMTSTATUS_FULLSCAN_STEP, 0);
+    return n;
+}
+
+/* A full store must not read itself for each response that it stores or deletes. */
+static void a_full_store_is_not_read_for_each_response(void **state)
+{
+    enum { FULL = 300, MORE = 100 };
+    char id[16];
+    (void)state;
+    assert_int_equal(sqlite3_auto_extension((void (*)(void))note_opened), SQLITE_OK);
+    struct store *s = open_with(1 << 20, FULL, 1000);
+    for (int i = 0; i < FULL + MORE; i++) {
+        snprintf(id, sizeof(id), "%d", i);
+        put(s, id, "", "", STORED_ENDED, "x");
+    }
+    is(s, "99", "", NULL);
+    is(s, "100", "", "x");
+    for (int i = FULL; i < FULL + MORE; i++) {
+        snprintf(id, sizeof(id), "%d", i);
+        struct store_job j = ask(s, STORE_DELETE, id, "");
+        assert_int_equal(j.err.kind, ERR_NONE);
+    }
+    assert_in_range(scanned(), 0, FULL);
+    sqlite3_reset_auto_extension();
+    store_close(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-        T(what_was_put_is_there_for_its_owner), T(a_chain_comes_oldest_first),
-        T(the_longest_unused_go_first),         T(what_is_old_is_not_there),
+        T(what_was_put_is_there_for_its_owner),
+        T(a_chain_comes_oldest_first),
+        T(the_longest_unused_go_first),
+        T(what_is_old_is_not_there),
         T(what_ran_is_lost_with_its_process),
+        T(bounds_hold_over_a_random_walk),
+        T(a_full_store_is_not_read_for_each_response),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
