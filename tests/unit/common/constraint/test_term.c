@@ -211,6 +211,27 @@ static void a_spent_budget_ends_a_chain(void **state)
     term_pool_free(p);
 }
 
+/* A budget limits time only if sorting many alternatives costs more steps than there are. */
+static void sorting_alternatives_is_charged(void **state)
+{
+    enum { WORDS = 4000 };
+    static term word[WORDS];
+    (void)state;
+    struct term_pool *p = term_pool_new(1 << 26);
+    for (uint32_t i = 0; i < WORDS; i++)
+        word[i] = term_bytes_of(p, (uint8_t[]){(uint8_t)(i * 7), (uint8_t)(i * 7 >> 8), 'x'}, 3);
+    term_budget(p, 3 * WORDS);
+    term_alt_n(p, word, WORDS);
+    assert_true(term_spent(p));
+    term_budget(p, 20 * WORDS);
+    term all = term_alt_n(p, word, WORDS);
+    assert_false(term_spent(p));
+    term_budget(p, WORDS);
+    term_alt(p, all, term_bytes_of(p, "y", 1));
+    assert_false(term_spent(p)); /* common heads have made it short */
+    term_pool_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +241,7 @@ int main(void)
         cmocka_unit_test(a_full_pool_says_so),
         cmocka_unit_test(long_chains_need_no_stack),
         cmocka_unit_test(a_spent_budget_ends_a_chain),
+        cmocka_unit_test(sorting_alternatives_is_charged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
