@@ -216,6 +216,36 @@ static void token_bytes_make_up_the_text(void **state)
         token_bytes_of(names[i]);
 }
 
+/* A pattern in which almost every text leads to another state. */
+static void one_whose_memory_is_used_up_says_so(void **state)
+{
+    (void)state;
+    static const char text[] = "([a-z ]*[a-m][a-z ]{100}){4}[0-9]";
+    static uint32_t mask[WORDS];
+    struct vocabulary v = {0};
+    struct err e = ERR_INIT;
+    make_vocabulary(&v);
+    struct constraint *c = constraint_new(CONSTRAINT_REGEX, text, strlen(text), &e);
+    assert_non_null(c);
+    assert_false(constraint_full(c));
+    for (int i = 0; i < 4000 && !constraint_full(c); i++) {
+        constraint_state s = CONSTRAINT_START;
+        for (int n = 0; n < 300 && s != CONSTRAINT_DEAD; n++) {
+            const char letter = (char)('a' + rand() % 26);
+            s = constraint_next(c, s, &letter, 1);
+        }
+    }
+    assert_true(constraint_full(c));
+    const char unknown[] = "zq zq";
+    const constraint_state s = constraint_next(c, CONSTRAINT_START, unknown, strlen(unknown));
+    assert_int_equal(constraint_mask(c, s, v.set, mask, &e), -1);
+    constraint_unref(c);
+    assert_non_null(c = constraint_new(CONSTRAINT_REGEX, text, strlen(text), &e));
+    assert_int_equal(constraint_mask(c, CONSTRAINT_START, v.set, mask, &e), 0);
+    constraint_unref(c);
+    token_set_free(v.set);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +253,7 @@ int main(void)
         cmocka_unit_test(lengths_and_patterns_are_seen_together),
         cmocka_unit_test(a_state_that_no_token_leaves_is_an_error),
         cmocka_unit_test(too_much_work_is_an_error),
+        cmocka_unit_test(one_whose_memory_is_used_up_says_so),
         cmocka_unit_test(token_bytes_make_up_the_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
