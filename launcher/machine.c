@@ -1,4 +1,5 @@
 #include "launcher/machine.h"
+#include "common/cgroup.h"
 #include "launcher/share.h"
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -24,13 +25,9 @@ uint32_t machine_cores(void)
     uint32_t n = 1;
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
         n = (uint32_t)CPU_COUNT(&set);
-    double quota, period;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (f && fscanf(f, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0 &&
-        quota / period < n)
-        n = quota < period ? 1 : (uint32_t)(quota / period);
-    if (f)
-        fclose(f);
+    const double quota = cgroup_cores(&cgroup_self);
+    if (quota < n)
+        n = (uint32_t)quota;
     return n ? n : 1;
 }
 

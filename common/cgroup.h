@@ -1,0 +1,21 @@
+/* cgroup.h - the control groups that limit this process, of version 1 and 2 (Linux's
+ * Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/). A container usually sees its own group
+ * as the root; a service of systemd is some levels below it. */
+#ifndef COMMON_CGROUP_H
+#define COMMON_CGROUP_H
+#include <stdbool.h>
+
+/* Where to look: a file as /proc/self/cgroup, and a folder as /sys/fs/cgroup. */
+struct cgroup_place {
+    const char *list, *root;
+};
+extern const struct cgroup_place cgroup_self;
+
+/* Calls `visit` with the folder of each group that has `controller` ("memory", "cpu"), from the
+ * innermost one to the root: each of them limits the process. The folder need not exist. */
+void cgroup_each(const struct cgroup_place *at, const char *controller,
+                 void (*visit)(void *arg, const char *folder, bool v2), void *arg);
+
+/* Cores that may be used in the mean, as the quotas allow; INFINITY without a quota. */
+double cgroup_cores(const struct cgroup_place *at);
+#endif

@@ -1,0 +1,92 @@
+/* The groups that limit a process, in both versions, and the quota of all of them. */
+#include "common/cgroup.h"
+#include "tests/unit/test.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static char root[] = "/tmp/cgroup-XXXXXX", list[64];
+static char seen[1024];
+
+static void put(const char *path, const char *text)
+{
+    char at[256];
+    snprintf(at, sizeof(at), "%s/%s", root, path);
+    for (char *slash = at + strlen(root) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
+        *slash = '\0';
+        mkdir(at, 0700);
+    }
+    FILE *f = fopen(at, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void note(void *arg, const char *folder, bool v2)
+{
+    (void)arg;
+    snprintf(seen + strlen(seen), sizeof(seen) - strlen(seen), "%s%s;", folder + strlen(root),
+             v2 ? " v2" : "");
+}
+
+static const char *groups(const char *text, const char *controller)
+{
+    put("list", text);
+    *seen = '\0';
+    cgroup_each(&(struct cgroup_place){list, root}, controller, note, NULL);
+    return seen;
+}
+
+static void all_groups_up_to_the_root(void **state)
+{
+    (void)state;
+    assert_string_equal(groups("0::/\n", "cpu"), " v2;");
+    assert_string_equal(groups("0::/system.slice/llm.service\n", "cpu"),
+                        "/system.slice/llm.service v2;/system.slice v2; v2;");
+    assert_string_equal(groups("4:memory:/a\n2:cpu,cpuacct:/b/c\n1:name=systemd:/d\n0::/\n", "cpu"),
+                        "/cpu/b/c;/cpu/b;/cpu; v2;");
+    assert_string_equal(groups("3:cpuset:/a\n2:cpuacct:/b\n", "cpu"), "");
+    assert_string_equal(groups("no line of this kind\n:\n", "cpu"), "");
+}
+
+static double cores(const char *text)
+{
+    put("list", text);
+    return cgroup_cores(&(struct cgroup_place){list, root});
+}
+
+static void the_smallest_quota_counts(void **state)
+{
+    (void)state;
+    put("cpu.max", "max 100000\n");
+    assert_true(isinf(cores("0::/\n")));
+    put("a/cpu.max", "350000 100000\n");
+    put("a/b/cpu.max", "800000 100000\n");
+    assert_true(cores("0::/a/b\n") == 3.5);
+    assert_true(cores("0::/a/b/not-mounted\n") == 3.5);
+    put("a/b/cpu.max", "50000 100000\n");
+    assert_true(cores("0::/a/b\n") == 0.5);
+    put("cpu/v/cpu.cfs_quota_us", "-1\n");
+    put("cpu/v/cpu.cfs_period_us", "100000\n");
+    assert_true(isinf(cores("2:cpu,cpuacct:/v\n")));
+    put("cpu/v/cpu.cfs_quota_us", "200000\n");
+    assert_true(cores("2:cpu,cpuacct:/v\n") == 2);
+    assert_true(isinf(cgroup_cores(&(struct cgroup_place){"/no/such/file", root})));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_groups_up_to_the_root),
+        cmocka_unit_test(the_smallest_quota_counts),
+    };
+    if (!mkdtemp(root))
+        return 1;
+    snprintf(list, sizeof(list), "%s/list", root);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    char remove[64];
+    snprintf(remove, sizeof(remove), "rm -rf %s", root);
+    return failed || system(remove);
+}
