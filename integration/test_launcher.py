@@ -103,6 +103,7 @@ class Launch:
         self.seen.mkdir(exist_ok=True)
         bins, model_dir = tmp / "bin", tmp / "model"
         bins.mkdir(exist_ok=True), model_dir.mkdir(exist_ok=True)
+        (model_dir / "config.json").write_text("{}")
         for name, text in (("model-server", SHARD), ("router", ROUTER)):
             (bins / name).write_text(textwrap.dedent(text).format(python=sys.executable))
             (bins / name).chmod(stat.S_IRWXU)
@@ -450,3 +451,11 @@ def test_a_missing_program_is_one_clear_line(launch, tmp_path):
 def test_the_printed_page_is_the_one_in_docs():
     page = subprocess.run([BIN / "launcher", "--help-markdown"], capture_output=True, text=True, check=True).stdout
     assert page == (Path(__file__).parent.parent / "docs/launcher.md").read_text(), "launcher --help-markdown > docs/launcher.md"
+
+
+def test_a_folder_without_a_model_is_named_before_anything_starts(tmp_path):
+    for more in ([], ["--dry-run"]):
+        p = subprocess.run([BIN / "launcher", "--model-id", tmp_path, *more], capture_output=True, text=True, timeout=60)
+        assert p.returncode == 66
+        assert f"{tmp_path} is no model: it has neither config.json nor a GGUF file" in p.stdout + p.stderr
+        assert "Starting" not in p.stdout
