@@ -192,3 +192,37 @@ def test_a_prefix_with_an_image_is_found_before_and_after_a_restart(family):
         anew, hit = answer(s, case), answer(s, case)
         assert cached(anew) == 0 and cached(hit) == cached(again)
         assert all(greedy(a) == case["greedy_ids"] for a in (first, again, anew, hit))
+
+
+def test_a_turn_behind_a_stop_sequence_within_drafts_goes_on_from_the_right_state():
+    """A recurrent model whose positions have three axes: the state of an ended answer is saved, after its last drafts were dropped."""
+    path, image = folder("qwen3_5"), {"type": "image_url", "image_url": {"url": data_url("exact_56x56.png")}}
+    loops = {"logit_bias": {str(t): 100 for t in (83, 92, 76)}}  # an answer that repeats itself, so drafts are right
+
+    def ask(s, messages, n, **more):
+        r = s.post("/v1/chat/completions", {"messages": messages, "max_tokens": n, "temperature": 0, "ignore_eos": True, "logprobs": True, **more})
+        assert r.status_code == 200, r.text
+        return r.json()
+
+    def said(a):
+        return [(t["token"], t["logprob"]) for t in a["choices"][0]["logprobs"]["content"]]
+
+    first = [[{"role": "user", "content": [image, {"type": "text", "text": f"abc {i * 'de fg '}"}]}] for i in range(8)]
+    turns = []
+    with Service(path, args=ARGS) as s:
+        for messages in first:
+            a = ask(s, messages, 70, **loops)
+            text, n = a["choices"][0]["message"]["content"], a["usage"]["prompt_tokens"]
+            end = next(i for i in range(30, 60) if (n + i) % 16 == 0) + 1  # a state is saved at the end of a block
+            more = [{"role": "assistant", "content": text[:end]}, {"role": "user", "content": "and then"}]
+            turns.append((text[:end], messages + more, said(ask(s, messages + more, 12))))
+    with Service(path, args=[*ARGS, "--speculate", 4], env={"SPECULATE_ROW_COST": "0.03"}) as s, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(ask, s, [{"role": "user", "content": "zzz"}], 3000)  # keeps the batch
+        wait_for(lambda: s.metric("tgi_batch_current_size") == 1)
+        for messages, (stop, _, _) in zip(first, turns):
+            ask(s, messages, 120, stop=[stop], **loops)
+        assert not beside.done()
+        for _, messages, want in turns:
+            assert said(ask(s, messages, 12)) == want
+        assert s.metric("tgi_state_snapshot_hits") > 0
+        beside.result()

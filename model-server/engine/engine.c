@@ -153,6 +153,19 @@ static void forget(struct engine *g)
     g->gone = NULL;
 }
 
+/* Frees what the pictures of a finished sequence take, because others may wait for it. Its recurrent
+ * state may still be saved. For that its last tokens are computed again, at positions that depend on
+ * the places of its pictures. */
+static void settle_media(struct seq *s)
+{
+    if (s->media && (seq_live(s) || (s->cells && !s->error[0]))) {
+        media_release(s->media, s->cached);
+    } else {
+        media_free(s->media);
+        s->media = NULL;
+    }
+}
+
 /* After a step of `b`, which is in no list: plans the next step except for its drafts, which may
  * still arrive, and frees finished sequences. */
 static int settle(struct engine *g, struct batch *b, struct answer *a, struct err *e)
@@ -161,12 +174,7 @@ static int settle(struct engine *g, struct batch *b, struct answer *a, struct er
     assert(!g->gone && !g->next); /* forget() came before */
     for (uint32_t i = 0; i < b->n; i++) {
         failed |= b->v[i]->error[0] != '\0';
-        if (b->v[i]->media && seq_live(b->v[i])) {
-            media_release(b->v[i]->media, b->v[i]->cached);
-        } else { /* others may wait for what its pictures take */
-            media_free(b->v[i]->media);
-            b->v[i]->media = NULL;
-        }
+        settle_media(b->v[i]);
     }
     a->out = &g->step;
     a->encode_ns = g->encode_ns;
