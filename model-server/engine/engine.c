@@ -153,9 +153,9 @@ static void forget(struct engine *g)
     g->gone = NULL;
 }
 
-/* Frees what the pictures of a finished sequence take, because others may wait for it. Its recurrent
- * state may still be saved. For that its last tokens are computed again, at positions that depend on
- * the places of its pictures. */
+/* Frees what the pictures of a finished sequence take, because others may wait for it. Its
+ * recurrent state may still be saved. For that its last tokens are computed again, at positions
+ * that depend on the places of its pictures. */
 static void settle_media(struct seq *s)
 {
     if (s->media && (seq_live(s) || (s->cells && !s->error[0]))) {
