@@ -283,7 +283,7 @@ def test_limits(s):
 
 
 def test_placeholders_that_a_client_wrote(s):
-    refused(chat(s, part(SMALL), text("<|image_pad|>")), 400, "2 placeholders of images, and 1 images were given")
+    assert said(chat(s, part(SMALL), text("<|image_pad|>"))) == said(chat(s, part(SMALL), text("?")))  # in a message it is text
     assert said(chat(s, text("<|image_pad|> alone is a token"))) is not None
     refused(s.post("/generate", {"inputs": f"![]({url(SMALL)})<|image_pad|>"}), 422, "5 placeholders of images where its images need 4")
     plain = s.post("/generate", {"inputs": "<|image_pad|>", "parameters": {"max_new_tokens": 3}})

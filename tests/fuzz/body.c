@@ -13,7 +13,7 @@
 // fuzz-sources: common/tokenizer/regex_translate.c common/model_file.c common/gguf/*.c
 // fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
 // fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
-// fuzz-sources: common/tokenizer/sentencepiece.c
+// fuzz-sources: common/tokenizer/sentencepiece.c router/call/prompt.c
 #include "common/peer_address.h"
 #include "router/api/anthropic/messages.h"
 #include "router/api/openai/chat_completion.h"
@@ -57,6 +57,14 @@ const struct infer_limits *edge_limits(const struct edge *g)
 int64_t tokenizer_id(const struct tokenizer *t, const char *content)
 {
     return (void)t, content[0] == '<' ? content[1] : -1;
+}
+/* Texts of control tokens, which messages may contain. */
+uint32_t tokenizer_vocab_size(const struct tokenizer *t) { return (void)t, 3; }
+bool tokenizer_is_special(const struct tokenizer *t, uint32_t id) { return (void)t, id != 1; }
+const char *tokenizer_token(const struct tokenizer *t, uint32_t id)
+{
+    static const char *const texts[] = {"<s>", "plain", "<|im_start|>"};
+    return (void)t, texts[id];
 }
 const char *tokenizer_special(const struct tokenizer *t, const char *name)
 {
