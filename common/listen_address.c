@@ -1,5 +1,6 @@
 #include "common/listen_address.h"
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,3 +23,5 @@ bool listen_addresses(const char *hostname, struct listen_addresses *out)
     return inet_pton(AF_INET6, out->at[0], any) == 1 ||
            (!brackets && inet_pton(AF_INET, out->at[0], any) == 1);
 }
+
+bool listen_address_absent(int why) { return why == EAFNOSUPPORT || why == EADDRNOTAVAIL; }

@@ -12,4 +12,6 @@ struct listen_addresses {
 /* Reads an IP address, with or without brackets, or `localhost`: 127.0.0.1 and ::1, because clients
  * try either first. "::" alone is both families on one socket. False: a name. */
 bool listen_addresses(const char *hostname, struct listen_addresses *out);
+/* Does errno say that this machine has no such address, as ::1 where IPv6 is off? */
+bool listen_address_absent(int why);
 #endif

@@ -1,5 +1,6 @@
 #include "launcher/machine.h"
 #include "common/cgroup.h"
+#include "common/listen_address.h"
 #include "launcher/share.h"
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -119,9 +120,6 @@ bool machine_wait_a_moment(int *times)
     return true;
 }
 
-/* Does this machine have no such address? */
-static bool absent(int why) { return why == EAFNOSUPPORT || why == EADDRNOTAVAIL; }
-
 int machine_port_free(const char *address, uint32_t port, struct err *e)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -130,7 +128,7 @@ int machine_port_free(const char *address, uint32_t port, struct err *e)
     int on = 1, rc = 0, fd = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     if (fd < 0)
-        return six && absent(errno) ? 0 : err_sys(e, "socket");
+        return six && listen_address_absent(errno) ? 0 : err_sys(e, "socket");
     if (!six)
         inet_pton(AF_INET, address, &v4.sin_addr);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on,
@@ -141,7 +139,7 @@ int machine_port_free(const char *address, uint32_t port, struct err *e)
     while ((rc = bind(fd, at, size)) != 0 && errno == EADDRINUSE &&
            machine_wait_a_moment(&waited)) {
     }
-    if (rc && six && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) && absent(errno))
+    if (rc && six && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) && listen_address_absent(errno))
         rc = 0; /* the router reports it, unless the address is one of localhost's */
     else if (rc)
         rc = err_sys(e, "cannot listen on %s port %u", address, port);

@@ -83,6 +83,8 @@ struct http {
 
 /* listen.c: binds to the hostname of the configuration; sets *v6 for listen_fd. */
 int http_listen(struct http *h, bool *v6, struct err *e);
+/* Failures are ignored: each option is an optional improvement. */
+void http_set_option(int fd, int level, int name, int value);
 /* Hands the new connections of second_fd to libmicrohttpd. */
 void http_accept_second(struct http *h);
 /* request.c */

@@ -25,23 +25,17 @@ enum {
     FULL_MS = 10000 /* between two log lines about descriptors */
 };
 
-static void set_option(int fd, int level, int name, int value)
-{
-    /* Failures are ignored: each option is an optional improvement. */
-    (void)setsockopt(fd, level, name, &value, sizeof(value));
-}
-
 /* A disconnected client is detected by unacknowledged data or by keep-alive probes. The send buffer
  * is limited, so that a slow client cannot fill megabytes of kernel memory unnoticed. */
 static void tune_socket(int fd)
 {
-    set_option(fd, SOL_SOCKET, SO_SNDBUF, SEND_BUFFER);
-    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 15);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+    http_set_option(fd, SOL_SOCKET, SO_SNDBUF, SEND_BUFFER);
+    http_set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    http_set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    http_set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS);
+    http_set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 15);
+    http_set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+    http_set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
 static void conn_open(struct http *h, struct MHD_Connection *mhd, void **socket_context)

@@ -67,11 +67,11 @@ static inline size_t http_prefix_len(const char *prefix)
 struct http_config {
     /* Prefix of all paths, such as "/llm": it is removed where a path has it. NULL: none. */
     const char *root_path;
-    const char
-        *hostname;   /* address, name, or localhost: 127.0.0.1 and ::1; "::" also accepts IPv4 */
-    uint16_t port;   /* 0: any free one */
-    size_t max_body; /* bytes */
-    struct tls *tls; /* NULL: plain HTTP; must outlive the loop */
+    /* An address, a name, or localhost: 127.0.0.1 and ::1; "::" also accepts IPv4. */
+    const char *hostname;
+    uint16_t port;           /* 0: any free one */
+    size_t max_body;         /* bytes */
+    struct tls *tls;         /* NULL: plain HTTP; must outlive the loop */
     const struct keys *keys; /* NULL or empty: no authentication */
     bool keys_for_all;       /* routes that describe the server need a key, too */
     char *const *origins;    /* allowed CORS origins; none: all */

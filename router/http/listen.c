@@ -11,9 +11,8 @@
 
 enum { BACKLOG = 4096 };
 
-static void set_option(int fd, int level, int name, int value)
+void http_set_option(int fd, int level, int name, int value)
 {
-    /* Failures are ignored: each option is an optional improvement. */
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
@@ -28,9 +27,9 @@ static int bind_one(const struct addrinfo *a, uint16_t *port)
     socklen_t n = sizeof(got);
     if (fd < 0)
         return -1;
-    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    http_set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     if (a->ai_family == AF_INET6)
-        set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+        http_set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0 ||
         getsockname(fd, &got.any, &n) != 0) {
         int saved = errno;
@@ -57,12 +56,6 @@ static int listen_at(const char *host, uint16_t *port, bool *v6)
     return fd;
 }
 
-/* A machine without IPv6 has no ::1. */
-static bool lacks_family(int why)
-{
-    return why == 0 || why == EAFNOSUPPORT || why == EADDRNOTAVAIL;
-}
-
 int http_listen(struct http *h, bool *v6, struct err *e)
 {
     struct listen_addresses a;
@@ -79,7 +72,7 @@ int http_listen(struct http *h, bool *v6, struct err *e)
     if (a.n < 2)
         return 0;
     h->second_fd = listen_at(a.at[1], &h->port, &ignored);
-    if (h->second_fd < 0 && !lacks_family(errno))
+    if (h->second_fd < 0 && errno && !listen_address_absent(errno))
         return err_sys(e, "listen on %s port %u", a.at[1], h->port);
     return 0;
 }

@@ -43,7 +43,8 @@ void served_adapters_release(struct served_adapters *s); /* any thread; NULL is 
 /* The adapter that new requests get for this name, or NULL. Valid as long as `s` is held. */
 const struct served_adapter *served_adapters_find(const struct served_adapters *s,
                                                   const char *name);
-/* It has this one with the same files; or leaving, so that nobody uses the ones it had. */
+/* True if `s` has an adapter of this name with the same files (or unknown ones), or one that is
+ * being unloaded. */
 bool served_adapters_same(const struct served_adapters *s, const struct served_adapter *a);
 bool served_adapters_know(const struct served_adapters *s, const char *name); /* or leaving */
 
