@@ -1,12 +1,14 @@
 """--hostname: one address, both of localhost, or both families on one socket."""
 
 import os
+import resource
 import socket
 import subprocess
+import time
 
 import pytest
 import requests
-from serving import BIN, DEMO, SLOW, Service, free_port
+from serving import BIN, DEMO, SLOW, Service, free_port, wait_for
 
 
 def has_v6():
@@ -60,3 +62,21 @@ def test_both_addresses_of_localhost_must_be_free(tmp_path):
         argv = [BIN / "launcher", "--model-id", DEMO, "--hostname", "localhost", "--port", str(port), "--shard-uds-path", f"{tmp_path}/s"]
         p = subprocess.run(argv, capture_output=True, text=True, timeout=60 * SLOW, env={**os.environ})
         assert p.returncode != 0 and f"cannot listen on ::1 port {port}" in p.stdout + p.stderr
+
+
+@V6
+def test_without_descriptors_both_addresses_wait():
+    """The queue of ::1 is no reason to run: connections wait there until others end."""
+    with Service(DEMO, args=["--hostname", "localhost"]) as s:
+        (router,) = [p for p in s.children() if os.readlink(f"/proc/{p}/exe").endswith("/router")]
+        cpu = lambda: sum(map(int, open(f"/proc/{router}/stat").read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+        open_now = len(os.listdir(f"/proc/{router}/fd"))
+        resource.prlimit(router, resource.RLIMIT_NOFILE, (open_now + 3, open_now + 3))
+        held = [socket.create_connection(("::1", s.port)) for _ in range(8)]
+        time.sleep(1)
+        before = cpu()
+        time.sleep(2)
+        assert cpu() - before < 0.5
+        for c in held:
+            c.close()
+        wait_for(lambda: answers("[::1]", s.port), 20)

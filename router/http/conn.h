@@ -67,6 +67,7 @@ struct http {
     struct MHD_Daemon *daemon;
     int listen_fd, epoll_fd, bell_fd;
     int second_fd; /* localhost: the socket of ::1, whose connections the loop accepts; -1: none */
+    bool second_waits; /* until the next tick: no descriptor was free */
     uint16_t port;
     _Atomic bool stop;
     struct conn *conns;
@@ -85,8 +86,10 @@ struct http {
 int http_listen(struct http *h, bool *v6, struct err *e);
 /* Failures are ignored: each option is an optional improvement. */
 void http_set_option(int fd, int level, int name, int value);
-/* Hands the new connections of second_fd to libmicrohttpd. */
+/* Hands the new connections of second_fd to libmicrohttpd. If no descriptor is free, they wait in
+ * the queue until http_second_again(), as libmicrohttpd has it for the other socket. */
 void http_accept_second(struct http *h);
+void http_second_again(struct http *h);
 /* request.c */
 enum MHD_Result http_access(void *cls, struct MHD_Connection *mhd, const char *url,
                             const char *method, const char *version, const char *upload,

@@ -133,13 +133,15 @@ static void tick(struct http *h, int64_t now)
             exchange_act(c->x, sse_tick(&c->x->sse, now));
     }
     linger_tick(h, now);
+    http_second_again(h);
     h->ticked_ms = now;
 }
 
 static int wait_ms(const struct http *h)
 {
     MHD_UNSIGNED_LONG_LONG mhd_ms;
-    int ms = h->conns || h->lingerers ? TICK_MS : -1; /* an idle router has no timeout */
+    /* an idle router has no timeout */
+    int ms = h->conns || h->lingerers || h->second_waits ? TICK_MS : -1;
     if (atomic_load(&h->flushing))
         ms = FLUSH_MS;
     if (MHD_get_timeout(h->daemon, &mhd_ms) == MHD_YES && (ms < 0 || mhd_ms < (unsigned)ms))

@@ -6,6 +6,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -77,6 +78,19 @@ int http_listen(struct http *h, bool *v6, struct err *e)
     return 0;
 }
 
+/* The event is reported as long as a connection is queued. */
+static void hear_second(struct http *h, bool on)
+{
+    struct epoll_event ev = {.events = on ? EPOLLIN : 0, .data.ptr = &h->second_fd};
+    h->second_waits = epoll_ctl(h->epoll_fd, EPOLL_CTL_MOD, h->second_fd, &ev) == 0 && !on;
+}
+
+void http_second_again(struct http *h)
+{
+    if (h->second_waits)
+        hear_second(h, true);
+}
+
 void http_accept_second(struct http *h)
 {
     union {
@@ -86,8 +100,11 @@ void http_accept_second(struct http *h)
     for (;;) {
         socklen_t n = sizeof(from);
         const int fd = accept4(h->second_fd, &from.any, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0)
-            return; /* none left; without free descriptors the next event tries again */
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+                hear_second(h, false);
+            return;
+        }
         /* libmicrohttpd closes the socket if it cannot take it. */
         (void)MHD_add_connection(h->daemon, fd, &from.any, n);
     }
