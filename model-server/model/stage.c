@@ -88,13 +88,15 @@ int stage_cut(const struct decoder_spec *s, const struct stage_sizes *z, int ran
     return 0;
 }
 
-int stage_agree(const struct decoder *d, struct err *e)
+int stage_agree(struct decoder *d, struct err *e)
 {
     const struct comm *c = d->stages;
-    uint32_t mine[2] = {d->stage.first, d->stage.n}, all[COMM_MOST_RANKS][2], at = 0;
+    const uint32_t least = stage_copies(d) ? SMALLEST_PASS_GPU : SMALLEST_PASS;
+    uint32_t mine[3] = {d->stage.first, d->stage.n, least}, all[COMM_MOST_RANKS][3], at = 0;
     if (comm_gather_bytes(d->stages, mine, all, sizeof(mine), e))
         return -1;
     for (int i = 0; i < c->world; i++) {
+        d->smallest_pass = all[i][2] > d->smallest_pass ? all[i][2] : d->smallest_pass;
         if (all[i][0] != at)
             return err_set(
                 e, ERR_VALIDATION,
@@ -180,7 +182,6 @@ uint32_t stage_pass_tokens(const struct decoder *d, uint32_t tokens, uint32_t mo
         return most;
     const uint32_t parts = (uint32_t)d->stages->world * PASSES_EACH;
     uint32_t each = (tokens + parts - 1) / parts;
-    const uint32_t least = stage_copies(d) ? SMALLEST_PASS_GPU : SMALLEST_PASS;
-    each = each > least ? each : least;
+    each = each > d->smallest_pass ? each : d->smallest_pass;
     return each < most ? each : most;
 }

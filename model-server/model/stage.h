@@ -29,9 +29,9 @@ struct stage_sizes {
 int stage_cut(const struct decoder_spec *s, const struct stage_sizes *z, int rank, int world,
               struct stage *out, struct err *e);
 
-/* Checks that all stages have divided alike, because their files are the same. Collective over
- * decoder.stages. */
-int stage_agree(const struct decoder *d, struct err *e);
+/* Checks that all stages have divided alike, because their files are the same, and sets
+ * decoder.smallest_pass. Collective over decoder.stages. */
+int stage_agree(struct decoder *d, struct err *e);
 
 /* Within a step, with several stages: receives t rows of the stream or streams from the previous
  * stage, sends them to the next; sends `n` floats from the last stage to all others. */
