@@ -459,3 +459,11 @@ def test_a_folder_without_a_model_is_named_before_anything_starts(tmp_path):
         assert p.returncode == 66
         assert f"{tmp_path} is no model: it has neither config.json nor a GGUF file" in p.stdout + p.stderr
         assert "Starting" not in p.stdout
+
+
+def test_a_folder_named_like_the_model_does_not_matter_if_weights_are_elsewhere(launch, tmp_path):
+    (tmp_path / "named").mkdir()
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights/config.json").write_text("{}")
+    s = launch(model=str(tmp_path / "named"), env={"WEIGHTS_CACHE_OVERRIDE": str(tmp_path / "weights"), "SHARD_0": "early"})
+    assert "is no model" not in s.end() and s.p.returncode == 66
