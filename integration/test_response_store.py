@@ -196,6 +196,11 @@ def test_in_the_background(slow, tmp_path, template):
         wait_for(lambda: s.audit()["requests"]["live"] == 0)
         with pytest.raises(openai.NotFoundError):
             c.responses.retrieve(r.id)
+        r = c.responses.create(background=True, **long)
+        with socket.create_connection(("127.0.0.1", s.port)) as gone:
+            gone.sendall(f"POST /v1/responses/{r.id}/cancel HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        wait_for(lambda: s.audit()["requests"]["live"] == 0)
+        assert c.responses.retrieve(r.id).status == "cancelled"
         # a stream whose client leaves goes on
         events = c.responses.create(background=True, stream=True, **long)
         id = next(iter(events)).response.id

@@ -19,11 +19,13 @@ int tokens_text(struct call *c, const struct ask *q, const char **text, size_t *
     return 0;
 }
 
-/* Bytes of guards in text[*seen .. at), added to *dropped. Offsets ascend, so the text is read
- * once. */
+/* `at` without the guards before it. *seen and *dropped are those of the offset before. Offsets
+ * mostly ascend, so the text is read once; where one does not, it is read again. */
 static uint32_t without_guards(const char *text, uint32_t at, uint32_t *seen, uint32_t *dropped)
 {
     const uint32_t len = sizeof(TOK_GUARD) - 1;
+    if (at < *seen)
+        *seen = *dropped = 0;
     for (; *seen + len <= at; ++*seen)
         if (!memcmp(text + *seen, TOK_GUARD, len)) {
             *dropped += len;

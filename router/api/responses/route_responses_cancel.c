@@ -52,5 +52,6 @@ const struct route route_responses_cancel = {
     .summary = "End a response that is made in the background; one that has ended stays as it is.",
     .body = "none",
     .no_body = true,
+    .carries_on = true,
     .work = work,
 };
