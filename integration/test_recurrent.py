@@ -6,7 +6,7 @@ import random
 
 import pytest
 import requests
-from serving import Service, data, seed_for, together, wait_for
+from serving import Service, crowd, data, seed_for, wait_for
 from tales import MORE, TALES, answer, leave_early, streams_survive_a_crash
 
 
@@ -77,8 +77,7 @@ def test_preemption_changes_nothing():
         b["parameters"]["max_new_tokens"] *= 3
     with Service(data("arch/qwen3_next"), args=["--max-batch-total-tokens", "448", "--max-total-tokens", "400"]) as s:
         want = [alone(s, b) for b in work]
-        for _ in range(2):
-            assert together(s, answer, work, 24) == want
+        assert crowd(s, answer, work) == want
         assert s.metric("tgi_preemption_count", method="recompute") > 0
         assert s.metric("tgi_preemption_count", method="swap") in (None, 0)
         expect_empty(s)

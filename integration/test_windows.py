@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from serving import DEMO, Service, seed_for, together, wait_for
+from serving import DEMO, Service, crowd, seed_for, wait_for
 from tales import MORE, TALES, answer, leave_early, streams_survive_a_crash
 
 BLOCK = 16
@@ -77,12 +77,12 @@ def test_preemption_changes_nothing(extra, tmp_path):
     model = windowed(tmp_path)
     with Service(model, args=ONE_CACHE) as s:
         want = [answer(s, b) for b in work]
-    args = ["--kv-cache-memory", "1300000", "--max-total-tokens", "300", "--max-batch-prefill-tokens", "64", *extra]
+    args = ["--kv-cache-memory", "1000000", "--max-total-tokens", "300", "--max-batch-prefill-tokens", "64", *extra]
     with Service(model, args=args) as s:
         assert [answer(s, b) for b in work] == want
-        for i in range(10):  # how many run together, and so who is preempted, depends on the machine's load
-            assert together(s, answer, work, 24) == want
-            if i and s.metric("tgi_preemption_count", method="recompute") > 0:
+        for _ in range(5):  # with drafts, who is preempted depends on how many of them a step accepts
+            assert crowd(s, answer, work) == want
+            if s.metric("tgi_preemption_count", method="recompute"):
                 break
         assert s.metric("tgi_preemption_count", method="recompute") > 0
         expect_empty(s)
