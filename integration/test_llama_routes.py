@@ -161,6 +161,7 @@ def test_slots_and_models(s):
     assert len(idle) == props["total_slots"] and {k["n_ctx"] for k in idle} == {props["default_generation_settings"]["n_ctx"]}
     with one_runs(s):
         assert slots(s, fail_on_no_slot=1).status_code == 200
+        assert s.metric("tgi_batch_current_size") == 1  # while its prompt is computed
     assert requests.get(s.url + "/models").json() == requests.get(s.url + "/v1/models").json()
     name = requests.get(s.url + "/v1/models").json()["data"][0]["id"]
     assert requests.get(f"{s.url}/models/{name}").json() == requests.get(f"{s.url}/v1/models/{name}").json()

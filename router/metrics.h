@@ -33,7 +33,8 @@
     X(M_QUEUE_SIZE, GAUGE, "tgi_queue_size", NULL, "Requests waiting.", 0, 0, 0)                   \
     X(M_BATCH_NEXT_SIZE, HISTOGRAM, "tgi_batch_next_size", NULL,                                   \
       "Requests that joined per new batch.", 1, 2, 11)                                             \
-    X(M_BATCH_CURRENT_SIZE, GAUGE, "tgi_batch_current_size", NULL, "Requests running.", 0, 0, 0)   \
+    X(M_BATCH_CURRENT_SIZE, GAUGE, "tgi_batch_current_size", NULL,                                 \
+      "Requests running, those whose prompts are being computed among them.", 0, 0, 0)             \
     X(M_BATCH_CURRENT_MAX_TOKENS, GAUGE, "tgi_batch_current_max_tokens", NULL,                     \
       "Tokens the running batch may reach.", 0, 0, 0)                                              \
     X(M_BATCH_MAX_TOTAL_TOKENS, GAUGE, "tgi_batch_max_total_tokens", NULL,                         \

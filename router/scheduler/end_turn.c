@@ -37,7 +37,7 @@ void sched_publish(struct scheduler *s)
                           memory_order_relaxed);
     sched_gauge(s, M_QUEUE_SIZE, NULL, n_waiting);
     sched_gauge(s, M_QUEUE_KEYS, NULL, fair_present(&s->policy.fair));
-    sched_gauge(s, M_BATCH_CURRENT_SIZE, NULL, s->n_running);
+    sched_gauge(s, M_BATCH_CURRENT_SIZE, NULL, s->n_running + s->n_joining);
     sched_gauge(s, M_BATCH_CURRENT_MAX_TOKENS, NULL, (double)kv.used * s->peer.block_size);
     sched_gauge(s, M_KV_BLOCKS, "used", kv.used);
     sched_gauge(s, M_KV_BLOCKS, "cached", kv.cached);
