@@ -19,14 +19,31 @@ static std::map<char *, size_t> pinned; /* by address: bytes */
 static std::map<char *, size_t> mapped; /* allocations of other processes */
 static std::map<char *, int> exported;  /* allocations that others may map: their files */
 
+/* A protection key closes all of it with one instruction; where the CPU has none, mprotect() does,
+ * at a cost that grows with the pages in use. */
+static int protection_key(void)
+{
+    static const int key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+    return key;
+}
+
+static void protect(char *p, size_t n, bool open)
+{
+    const int key = protection_key(), all = PROT_READ | PROT_WRITE;
+    if (key >= 0 ? pkey_mprotect(p, n, all, key) : mprotect(p, n, open ? all : PROT_NONE))
+        double_die("mprotect");
+}
+
 void double_open_memory(bool open)
 {
-    int how = open ? PROT_READ | PROT_WRITE : PROT_NONE;
-    if (device.base && mprotect(device.base, machine.total, how))
-        double_die("mprotect");
+    if (protection_key() >= 0) {
+        pkey_set(protection_key(), open ? 0 : PKEY_DISABLE_ACCESS);
+        return;
+    }
+    if (device.base)
+        protect(device.base, machine.total, open);
     for (auto &m : mapped)
-        if (mprotect(m.first, m.second, how))
-            double_die("mprotect");
+        protect(m.first, m.second, open);
 }
 
 /* ---------------------------------------------------------------- kernels that start early */
@@ -74,6 +91,7 @@ extern "C" cudaError_t cudaMalloc(void **p, size_t n)
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         assert(all != MAP_FAILED);
         device.base = (char *)all;
+        protect(device.base, machine.total, false);
     }
     const size_t align = n % PAGE ? GAP : PAGE; /* whole pages may be exported */
     for (auto &t : device.taken) {              /* first fit */
@@ -109,6 +127,7 @@ static void replace_pages(char *p, size_t n, int fd)
     int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
     if (mmap(p, n, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0) == MAP_FAILED)
         double_die("mmap");
+    protect(p, n, true);
     memcpy(p, was.data(), n);
     double_open_memory(false);
 }
@@ -155,6 +174,7 @@ extern "C" cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t h, unsi
     close(fd);
     if (*p == MAP_FAILED)
         return cudaErrorMemoryAllocation;
+    protect((char *)*p, in.bytes, false);
     mapped[(char *)*p] = in.bytes;
     return cudaSuccess;
 }
