@@ -10,4 +10,5 @@ void process_begin(void)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
             (void)open("/", O_PATH); /* where there is no /dev: writing fails */
     signal(SIGCHLD, SIG_DFL);
+    signal(SIGXFSZ, SIG_IGN);
 }
