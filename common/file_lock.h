@@ -1,5 +1,5 @@
 /* file_lock.h - a lock named by a path: one process holds it, and the kernel releases it when that
- * process ends in any way. Its file may remain then, and is used again. */
+ * process ends in any way. Its file may remain then, and is used again, by other users too. */
 #ifndef COMMON_FILE_LOCK_H
 #define COMMON_FILE_LOCK_H
 #include "common/err.h"

@@ -98,7 +98,7 @@ def free_port() -> int:
 
 
 class Launch:
-    def __init__(self, tmp: Path, *args: str, env: dict | None = None, port: int | None = None, model: str | None = None):
+    def __init__(self, tmp: Path, *args: str, env: dict | None = None, port: int | None = None, model: str | None = None, before=()):
         self.seen = tmp / "seen"
         self.seen.mkdir(exist_ok=True)
         bins, model_dir = tmp / "bin", tmp / "model"
@@ -111,7 +111,7 @@ class Launch:
         self.port = port or free_port()
         self.uds = str(tmp / "s")
         self.p = subprocess.Popen(
-            [str(BIN / "launcher"), "--model-id", model or str(model_dir), "--port", str(self.port), "--shard-uds-path", self.uds, *args],
+            [*before, str(BIN / "launcher"), "--model-id", model or str(model_dir), "--port", str(self.port), "--shard-uds-path", self.uds, *args],
             env={**os.environ, "LAUNCHER_BIN_DIR": str(bins), "SEEN": str(self.seen), **(env or {})},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -313,6 +313,23 @@ def test_signal_while_loading(launch):
     out = s.end()
     assert s.p.returncode == 0 and "All shards ready" not in out, out
     assert none_left(s.pids())
+
+
+SUPERVISED = ["sh", "-c", """trap '' CHLD HUP; exec "$@" 0<&- >&-""", "sh"]
+
+
+def test_what_is_ignored_or_closed_at_the_start_changes_nothing(tmp_path):
+    """As under nohup and some supervisors."""
+    s = Launch(tmp_path, before=SUPERVISED)
+    s.wait_for("router.up")
+    s.wait_for("shard-0.json")
+    s.p.send_signal(signal.SIGHUP)  # the terminal is closed
+    assert [f.stat().st_size for f in tmp_path.glob("*.lock")] == [0], "no log line in a file that has the number of stdout"
+    time.sleep(0.3)
+    assert s.p.poll() is None and not (s.seen / "router.term").exists()
+    s.p.terminate()
+    s.end()
+    assert s.p.returncode == 0 and none_left(s.pids())
 
 
 def test_grace_is_bounded(launch):

@@ -201,6 +201,19 @@ static void turn(struct supervisor *s)
     draft_late(&s->draft, now);
 }
 
+/* SIGHUP reloads the certificate. Without one it ends the service, unless it was ignored at the
+ * start, as by nohup: the kernel keeps an ignored signal that is blocked. */
+static void signals_of(const struct plan *p, sigset_t *set)
+{
+    struct sigaction hangup;
+    sigemptyset(set);
+    for (const int *sig = (const int[]){SIGINT, SIGTERM, SIGHUP, SIGCHLD, 0}; *sig; sig++)
+        sigaddset(set, *sig);
+    if (!(p->cfg->tls_cert && *p->cfg->tls_cert) && sigaction(SIGHUP, NULL, &hangup) == 0 &&
+        hangup.sa_handler == SIG_IGN)
+        sigdelset(set, SIGHUP);
+}
+
 int supervise(const struct plan *p, int *code, struct err *e)
 {
     const uint32_t n_replicas = p->cfg->replicas;
@@ -217,9 +230,7 @@ int supervise(const struct plan *p, int *code, struct err *e)
     s.children = calloc(s.n_children, sizeof(*s.children));
     s.ended = calloc(s.n_children, sizeof(*s.ended));
     s.fds = calloc(2 + 2 * s.n_children, sizeof(*s.fds));
-    sigemptyset(&set);
-    for (const int *sig = (const int[]){SIGINT, SIGTERM, SIGHUP, SIGCHLD, 0}; *sig; sig++)
-        sigaddset(&set, *sig);
+    signals_of(p, &set);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN); /* an unread log must not stop the service */
     s.sigfd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);

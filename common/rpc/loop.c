@@ -1,6 +1,7 @@
 #include "common/rpc/loop.h"
 #include "common/clock.h"
 #include "common/log/log.h"
+#include "common/rpc/timers.h"
 #include "common/watchdog.h"
 #include <assert.h>
 #include <grpc/grpc_security.h>
@@ -44,11 +45,23 @@ void rpc_release(void)
 
 struct rpc_loop {
     grpc_completion_queue *cq;
-    grpc_channel *bell; /* never connected; see rpc_after() */
+    grpc_channel *nowhere; /* never connected */
+    grpc_call *bell;       /* never started; see ring() */
+    struct rpc_timers timers;
     atomic_int pending;
     _Atomic int64_t busy_ns;
     const struct cluster *cluster;
 };
+
+/* The C core exports no way to enqueue a tag, but an empty batch is complete at once, on any
+ * thread. */
+static void ring(void *arg, struct rpc_op *op)
+{
+    const struct rpc_loop *l = arg;
+    const grpc_call_error rc = grpc_call_start_batch(l->bell, NULL, 0, op, NULL);
+    assert(rc == GRPC_CALL_OK);
+    (void)rc;
+}
 
 struct rpc_loop *rpc_loop_new(void)
 {
@@ -57,8 +70,12 @@ struct rpc_loop *rpc_loop_new(void)
         return NULL;
     grpc_channel_credentials *plain = grpc_insecure_credentials_create();
     l->cq = grpc_completion_queue_create_for_next(NULL);
-    l->bell = grpc_channel_create("unix:/dev/null", plain, NULL);
+    l->nowhere = grpc_channel_create("unix:/dev/null", plain, NULL);
+    l->bell = grpc_channel_create_call(l->nowhere, NULL, GRPC_PROPAGATE_DEFAULTS, l->cq,
+                                       grpc_slice_from_static_string("/bell"), NULL,
+                                       gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
     grpc_channel_credentials_release(plain);
+    rpc_timers_init(&l->timers, ring, l);
     return l;
 }
 
@@ -98,7 +115,9 @@ void rpc_loop_stop(struct rpc_loop *l)
 
 void rpc_loop_free(struct rpc_loop *l)
 {
-    grpc_channel_destroy(l->bell);
+    rpc_timers_fini(&l->timers);
+    grpc_call_unref(l->bell);
+    grpc_channel_destroy(l->nowhere);
     grpc_completion_queue_destroy(l->cq);
     free(l);
 }
@@ -117,19 +136,23 @@ int rpc_start(struct rpc_loop *l, grpc_call *c, const grpc_op *ops, size_t n, st
     return -1;
 }
 
-/* The C core exports no alarm and no way to enqueue a tag. Watching a channel without a server
- * provides both: the watch ends at its deadline, puts the tag on the queue, and can be started from
- * any thread. */
-void rpc_after(struct rpc_loop *l, int64_t ms, struct rpc_op *op)
+void rpc_post(struct rpc_loop *l, struct rpc_op *op)
 {
-    gpr_timespec when =
-        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(ms, GPR_TIMESPAN));
-    HANDOVER(op);
-    atomic_fetch_add(&l->pending, 1);
-    grpc_channel_watch_connectivity_state(l->bell, GRPC_CHANNEL_IDLE, when, l->cq, op);
+    rpc_expect(l, op);
+    ring(l, op);
 }
 
-void rpc_post(struct rpc_loop *l, struct rpc_op *op) { rpc_after(l, 0, op); }
+/* Where no thread can be made, gRPC's own timers serve: the watch of a channel without a server
+ * ends at its deadline, and puts the tag on the queue. */
+void rpc_after(struct rpc_loop *l, int64_t ms, struct rpc_op *op)
+{
+    rpc_expect(l, op);
+    if (rpc_timers_add(&l->timers, ms, op) == 0)
+        return;
+    const gpr_timespec when =
+        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(ms, GPR_TIMESPAN));
+    grpc_channel_watch_connectivity_state(l->nowhere, GRPC_CHANNEL_IDLE, when, l->cq, op);
+}
 
 grpc_completion_queue *rpc_loop_queue(struct rpc_loop *l) { return l->cq; }
 

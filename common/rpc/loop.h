@@ -13,6 +13,8 @@ struct rpc_loop;
 struct rpc_op {
     void (*done)(struct rpc_op *op, bool ok); /* ok=false: cancelled, or the peer is gone */
     const char *name;                         /* for traces and the stall watchdog */
+    struct rpc_op *next;                      /* private, like the next: of a timer */
+    int64_t due_ns;
 };
 #define CONTAINER_OF(p, type, field) ((type *)((char *)(p)-offsetof(type, field)))
 
@@ -42,8 +44,9 @@ const struct cluster *rpc_loop_cluster(const struct rpc_loop *l);
 
 /* Each success leads to exactly one later call of op->done. */
 int rpc_start(struct rpc_loop *l, grpc_call *c, const grpc_op *ops, size_t n, struct rpc_op *op);
-void rpc_after(struct rpc_loop *l, int64_t ms, struct rpc_op *op); /* thread-safe */
-void rpc_post(struct rpc_loop *l, struct rpc_op *op);              /* thread-safe */
+void rpc_post(struct rpc_loop *l, struct rpc_op *op); /* thread-safe */
+/* Thread-safe. A change of the wall clock does not affect it. */
+void rpc_after(struct rpc_loop *l, int64_t ms, struct rpc_op *op);
 
 /* For core calls that take a queue and a tag (a server's): pass rpc_loop_queue(), and `op` as the
  * tag, after rpc_expect(). */

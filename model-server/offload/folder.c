@@ -17,7 +17,7 @@ enum {
     PATH_ROOM = 64 + 2 * KV_KEY,
     STALE_S = 600,     /* a file in progress is not older */
     SHARE_UNSEEN = 16, /* of the limit */
-    SHARE_KEPT = 10,   /* a trim keeps nine tenths */
+    SHARE_KEPT = 10,   /* a trim keeps nine tenths of what there may be */
 };
 #define PAUSE_NS     INT64_C(10000000000)
 #define LOG_EVERY_NS INT64_C(60000000000)
@@ -203,6 +203,19 @@ static bool put_file(struct kv_folder *f, const char *path, char *temp, const vo
     return ok;
 }
 
+static void trim(struct kv_folder *f, bool full);
+
+/* On a full disk the least recently used files make room, as at the limit: otherwise those that
+ * came first would stay for ever. */
+static void write_failed(struct kv_folder *f, const char *path, int error)
+{
+    complain(f, "a KV block cannot be written", path, error);
+    atomic_fetch_add(&f->failed_writes, 1);
+    f->paused_until = clock_ns() + PAUSE_NS;
+    if (error == ENOSPC || error == EDQUOT)
+        trim(f, true);
+}
+
 bool kv_folder_write(struct kv_folder *f, const void *record, size_t n, const uint8_t key[KV_KEY])
 {
     char end[64];
@@ -220,9 +233,7 @@ bool kv_folder_write(struct kv_folder *f, const void *record, size_t n, const ui
             atomic_fetch_add(&f->bytes, n);
             f->unseen += n;
         } else {
-            complain(f, "a KV block cannot be written", path, errno);
-            atomic_fetch_add(&f->failed_writes, 1);
-            f->paused_until = clock_ns() + PAUSE_NS;
+            write_failed(f, path, errno);
         }
     }
     free(path);
@@ -318,15 +329,16 @@ static void remove_file(struct kv_folder *f, const struct file *x)
     free(path);
 }
 
-void kv_folder_trim(struct kv_folder *f)
+/* To the limit; `full`: of the disk, which has been reached. */
+static void trim(struct kv_folder *f, bool full)
 {
     struct files all = {0};
     uint64_t sum = 0;
     walk(&all, AT_FDCWD, f->dir, "", 2);
     for (size_t i = 0; i < all.n; i++)
         sum += all.v[i].bytes;
-    const uint64_t keep = f->limit - f->limit / SHARE_KEPT;
-    if (sum > f->limit) {
+    const uint64_t most = full && sum < f->limit ? sum : f->limit, keep = most - most / SHARE_KEPT;
+    if (sum > f->limit || full) {
         qsort(all.v, all.n, sizeof(*all.v), older);
         for (size_t i = 0; i < all.n && sum > keep; i++) {
             remove_file(f, &all.v[i]);
@@ -338,6 +350,8 @@ void kv_folder_trim(struct kv_folder *f)
     f->unseen = 0;
     f->looked = true;
 }
+
+void kv_folder_trim(struct kv_folder *f) { trim(f, false); }
 
 /* ------------------------------------------------------------------ life */
 

@@ -1,0 +1,12 @@
+/* process.h - what a program must not take over from the one that started it. */
+#ifndef COMMON_PROCESS_H
+#define COMMON_PROCESS_H
+
+/* To be called first in main(), before anything is opened. Opens /dev/null for each of the
+ * descriptors 0 to 2 that is closed: otherwise the next file or socket gets its number, and log
+ * lines are written into it. SIGCHLD gets its default action: where it is ignored, the kernel reaps
+ * children itself, and waitpid() never returns one.
+ * SIGXFSZ is ignored: a file that may not grow (ulimit -f) is an error of write(), as a full disk.
+ */
+void process_begin(void);
+#endif
