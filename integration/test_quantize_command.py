@@ -153,6 +153,20 @@ def test_gguf_of_gguf_is_gguf_of_the_folder(tmp_path):
     assert "it is quantised already" in run(tmp_path / "a.gguf", tmp_path / "c.gguf", "--method", "gguf:Q4_0", ok=False).stderr
 
 
+def test_gguf_has_the_scaling_of_positions(tmp_path):
+    """YaRN with other ramps and another factor of attention than usual."""
+    shutil.copytree(data(MODEL), tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    yarn = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64, "beta_fast": 4.0, "beta_slow": 2.0, "attention_factor": 1.7}
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config | {"rope_scaling": yarn}))
+    run(tmp_path / "m", tmp_path / "m.gguf", "--method", "gguf:F32", "--calibration", "none", "--no-report")
+    last = []
+    for model in "m", "m.gguf":
+        ask = [BIN / "model-server", "logits", tmp_path / model, "--ids", ",".join(map(str, range(3, 153))), "--dtype", "float32"]
+        last.append(json.loads(subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout)["last_logits"])
+    assert np.abs(np.subtract(*last)).max() < 1e-3
+
+
 @pytest.mark.parametrize("model", ["arch/mixtral", "arch/qwen3_moe", "arch/qwen2", "arch/gpt_neox", "arch/cohere", "arch/olmo2_mha", "arch/phi3", "arch/falcon_7b"])
 @pytest.mark.parametrize("method", ["gptq", "awq", "smoothquant"])
 def test_families(tmp_path, model, method):

@@ -160,6 +160,16 @@ bool gguf_rope_factors(const struct decoder_spec *s, float *out)
     return true;
 }
 
+/* The factor of attention is stored as its part beyond the usual one. */
+static void put_yarn(struct gguf_head *h, const struct gguf_made *f, const struct rope_spec *r)
+{
+    const double usual = r->factor > 1 ? 0.1 * log(r->factor) + 1 : 1;
+    put_u32(h, f, "rope.scaling.original_context_length", r->original);
+    put_f32(h, f, "rope.scaling.yarn_beta_fast", r->beta_fast);
+    put_f32(h, f, "rope.scaling.yarn_beta_slow", r->beta_slow);
+    put_f32(h, f, "rope.scaling.attn_factor", r->attention_factor / usual);
+}
+
 static int put_rope(struct gguf_head *h, const struct gguf_made *f, const struct decoder_spec *s,
                     struct err *e)
 {
@@ -169,14 +179,14 @@ static int put_rope(struct gguf_head *h, const struct gguf_made *f, const struct
     put_u32(h, f, "rope.dimension_count", r->dim);
     if (r->kind == ROPE_DEFAULT || r->kind == ROPE_LLAMA3)
         return 0;
-    if (r->kind != ROPE_LINEAR && r->kind != ROPE_YARN)
+    if (r->kind != ROPE_LINEAR && (r->kind != ROPE_YARN || !r->truncate))
         return err_set(e, ERR_VALIDATION, "a rope scaling that is not written as GGUF");
     const char *type = r->kind == ROPE_LINEAR ? "linear" : "yarn";
     snprintf(whole, sizeof(whole), "%s.rope.scaling.type", f->name);
     gguf_head_str(h, whole, type, strlen(type));
     put_f32(h, f, "rope.scaling.factor", r->factor);
     if (r->kind == ROPE_YARN)
-        put_u32(h, f, "rope.scaling.original_context_length", r->original);
+        put_yarn(h, f, r);
     return 0;
 }
 
