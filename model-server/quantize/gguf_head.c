@@ -190,6 +190,26 @@ static int put_rope(struct gguf_head *h, const struct gguf_made *f, const struct
     return 0;
 }
 
+/* What the family has in GGUF without a key for it, as readers assume it. */
+static int check_assumed(const struct gguf_made *f, const struct decoder_spec *s, struct err *e)
+{
+    const bool alternate = strcmp(f->name, "smollm3") == 0;
+    if (s->moe.n_experts && !s->moe.renormalise)
+        return err_set(e, ERR_VALIDATION,
+                       "weights of experts that do not add up to 1 are not written as GGUF");
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        const bool rotates = s->layers[i].rope != SPEC_NO_ROPE;
+        if (rotates != (!alternate || i % 4 != 3))
+            return err_set(e, ERR_VALIDATION,
+                           "layer %u %s, other than in GGUF files of `%s`: not written as one", i,
+                           rotates ? "rotates" : "does not rotate", f->name);
+        if (spec_act(s, i) != ACT_SILU)
+            return err_set(e, ERR_VALIDATION,
+                           "layer %u has another activation than silu: not written as GGUF", i);
+    }
+    return 0;
+}
+
 static int put_shape(struct gguf_head *h, const struct gguf_made *f, const struct decoder_spec *s,
                      struct err *e)
 {
@@ -212,6 +232,8 @@ static int put_shape(struct gguf_head *h, const struct gguf_made *f, const struc
         if (s->layers[i].window || s->layers[i].n_kv_heads || s->layers[i].head_dim)
             return err_set(e, ERR_VALIDATION,
                            "layer %u has a window or heads of its own: not written as GGUF", i);
+    if (check_assumed(f, s, e))
+        return -1;
     return put_rope(h, f, s, e);
 }
 
