@@ -153,6 +153,57 @@ def test_gguf_of_gguf_is_gguf_of_the_folder(tmp_path):
     assert "it is quantised already" in run(tmp_path / "a.gguf", tmp_path / "c.gguf", "--method", "gguf:Q4_0", ok=False).stderr
 
 
+def changed(tmp_path, model, change, rename=None):
+    """A copy of the folder with another config.json, and with another name of a tensor of the same length."""
+    shutil.copytree(data(model), tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config | change))
+    if rename:
+        file = tmp_path / "m" / "model.safetensors"
+        raw = file.read_bytes()
+        n = int.from_bytes(raw[:8], "little")
+        header = raw[8 : 8 + n].replace(*rename)
+        header += b" " * (n - len(header))
+        assert header != raw[8 : 8 + n]
+        file.write_bytes(raw[:8] + header + raw[8 + n :])
+    return tmp_path / "m"
+
+
+def logits_apart(*models):
+    last = []
+    for model in models:
+        ask = [BIN / "model-server", "logits", model, "--ids", ",".join(map(str, range(3, 153))), "--dtype", "float32"]
+        last.append(json.loads(subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout)["last_logits"])
+    return np.abs(np.subtract(*last)).max()
+
+
+def test_gguf_has_the_scaling_of_positions(tmp_path):
+    """YaRN with other ramps and another factor of attention than usual."""
+    yarn = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64, "beta_fast": 4.0, "beta_slow": 2.0, "attention_factor": 1.7}
+    source = changed(tmp_path, MODEL, {"rope_scaling": yarn})
+    run(source, tmp_path / "m.gguf", "--method", "gguf:F32", "--calibration", "none", "--no-report")
+    assert logits_apart(source, tmp_path / "m.gguf") < 1e-3
+
+
+HEAD = (b'"model.embed_tokens.weight"', b'"lm_head.weight"')
+
+
+@pytest.mark.parametrize("change, rename", [({}, HEAD), ({"tie_word_embeddings": True}, None)])
+def test_gguf_has_the_head_that_is_used(tmp_path, change, rename):
+    """A tied matrix under the name of the head; a head of its own although config.json ties it."""
+    source = changed(tmp_path, MODEL if rename else "arch/llama", change, rename)
+    if not rename:
+        for name in "tokenizer.json", "tokenizer_config.json":
+            shutil.copy(data("arch/olmo3") / name, source / name)
+    run(source, tmp_path / "m.gguf", "--method", "gguf:F32", "--calibration", "none", "--no-report")
+    assert logits_apart(source, tmp_path / "m.gguf") < 1e-3
+
+
+@pytest.mark.parametrize("change, said", [({"hidden_act": "gelu"}, "layer 0 has another activation than silu")])
+def test_what_gguf_has_no_word_for_is_refused(tmp_path, change, said):
+    assert said in run(changed(tmp_path, MODEL, change), tmp_path / "m.gguf", "--method", "gguf:F16", "--calibration", "none", ok=False).stderr
+
+
 @pytest.mark.parametrize("model", ["arch/mixtral", "arch/qwen3_moe", "arch/qwen2", "arch/gpt_neox", "arch/cohere", "arch/olmo2_mha", "arch/phi3", "arch/falcon_7b"])
 @pytest.mark.parametrize("method", ["gptq", "awq", "smoothquant"])
 def test_families(tmp_path, model, method):

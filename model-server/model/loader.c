@@ -219,12 +219,22 @@ static bool takes_plain(struct loader *l, enum role role, int layer, int expert)
     return !scales || loader_look(l, name);
 }
 
+/* Always an error: with the file, which stored_open() does not know. */
+static void codes_missing(struct loader *l, const char *base)
+{
+    char name[2 * NAME_MAX_LEN];
+    snprintf(name, sizeof(name), "%s%s", base, l->how->format->suffix[STORED_CODES]);
+    checkpoint_missing(l->c, name, l->e);
+}
+
 struct mat_part loader_stored(struct loader *l, const char *base, int64_t rows, int64_t cols,
                               stored_find *look_up, const void *ctx)
 {
     assert(l->n_stored < MAX_SOURCES);
     struct stored_matrix *m = &l->stored[l->n_stored];
     if (stored_open(m, l->how, base, rows, cols, look_up, ctx, l->e)) {
+        if (!m->t[STORED_CODES])
+            codes_missing(l, base);
         l->failed = true;
         return (struct mat_part){0};
     }

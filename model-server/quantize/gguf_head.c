@@ -160,6 +160,16 @@ bool gguf_rope_factors(const struct decoder_spec *s, float *out)
     return true;
 }
 
+/* The factor of attention is stored as its part beyond the usual one. */
+static void put_yarn(struct gguf_head *h, const struct gguf_made *f, const struct rope_spec *r)
+{
+    const double usual = r->factor > 1 ? 0.1 * log(r->factor) + 1 : 1;
+    put_u32(h, f, "rope.scaling.original_context_length", r->original);
+    put_f32(h, f, "rope.scaling.yarn_beta_fast", r->beta_fast);
+    put_f32(h, f, "rope.scaling.yarn_beta_slow", r->beta_slow);
+    put_f32(h, f, "rope.scaling.attn_factor", r->attention_factor / usual);
+}
+
 static int put_rope(struct gguf_head *h, const struct gguf_made *f, const struct decoder_spec *s,
                     struct err *e)
 {
@@ -169,14 +179,34 @@ static int put_rope(struct gguf_head *h, const struct gguf_made *f, const struct
     put_u32(h, f, "rope.dimension_count", r->dim);
     if (r->kind == ROPE_DEFAULT || r->kind == ROPE_LLAMA3)
         return 0;
-    if (r->kind != ROPE_LINEAR && r->kind != ROPE_YARN)
+    if (r->kind != ROPE_LINEAR && (r->kind != ROPE_YARN || !r->truncate))
         return err_set(e, ERR_VALIDATION, "a rope scaling that is not written as GGUF");
     const char *type = r->kind == ROPE_LINEAR ? "linear" : "yarn";
     snprintf(whole, sizeof(whole), "%s.rope.scaling.type", f->name);
     gguf_head_str(h, whole, type, strlen(type));
     put_f32(h, f, "rope.scaling.factor", r->factor);
     if (r->kind == ROPE_YARN)
-        put_u32(h, f, "rope.scaling.original_context_length", r->original);
+        put_yarn(h, f, r);
+    return 0;
+}
+
+/* What the family has in GGUF without a key for it, as readers assume it. */
+static int check_assumed(const struct gguf_made *f, const struct decoder_spec *s, struct err *e)
+{
+    const bool alternate = strcmp(f->name, "smollm3") == 0;
+    if (s->moe.n_experts && !s->moe.renormalise)
+        return err_set(e, ERR_VALIDATION,
+                       "weights of experts that do not add up to 1 are not written as GGUF");
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        const bool rotates = s->layers[i].rope != SPEC_NO_ROPE;
+        if (rotates != (!alternate || i % 4 != 3))
+            return err_set(e, ERR_VALIDATION,
+                           "layer %u %s, other than in GGUF files of `%s`: not written as one", i,
+                           rotates ? "rotates" : "does not rotate", f->name);
+        if (spec_act(s, i) != ACT_SILU)
+            return err_set(e, ERR_VALIDATION,
+                           "layer %u has another activation than silu: not written as GGUF", i);
+    }
     return 0;
 }
 
@@ -202,6 +232,8 @@ static int put_shape(struct gguf_head *h, const struct gguf_made *f, const struc
         if (s->layers[i].window || s->layers[i].n_kv_heads || s->layers[i].head_dim)
             return err_set(e, ERR_VALIDATION,
                            "layer %u has a window or heads of its own: not written as GGUF", i);
+    if (check_assumed(f, s, e))
+        return -1;
     return put_rope(h, f, s, e);
 }
 

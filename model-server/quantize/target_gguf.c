@@ -131,15 +131,31 @@ static int by_place(const void *a, const void *b)
 
 static bool expert_role(enum role r) { return r == W_MOE_GATE || r == W_MOE_UP || r == W_MOE_DOWN; }
 
+/* The role in the file. A tied head is the embedding, under either name or both; one that differs
+ * is a head of its own, as for the loader. W_ROLES: a copy, which is left out. */
+static enum role role_of(const struct run *r, const struct source_tensor *x)
+{
+    if (x->use.role != W_HEAD || !walk_spec(r->walk)->tied)
+        return x->use.role;
+    const struct source_tensor *of = source_find(&r->source, W_EMBED, -1, -1, ".weight");
+    if (!of)
+        return W_EMBED;
+    const struct tensor *a = x->t, *b = of->t;
+    const bool same =
+        a->type == b->type && a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0;
+    return same ? W_ROLES : W_HEAD;
+}
+
 static int of_tensor(struct run *r, struct gguf_state *s, const struct source_tensor *x,
                      struct err *e)
 {
     const struct decoder_spec *d = walk_spec(r->walk);
-    const char *pattern = x->use.role == W_ROLES ? NULL : gguf_weights_name(x->use.role);
+    const enum role role = role_of(r, x);
+    const char *pattern = role == W_ROLES ? NULL : gguf_weights_name(role);
     const char *star = pattern ? strchr(pattern, '*') : NULL;
     char name[NAME];
     struct gguf_out *t = NULL;
-    if (x->use.role == W_HEAD && d->tied) /* a copy of the embedding */
+    if (role == W_ROLES && x->use.role == W_HEAD)
         return 0;
     if (!pattern)
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no name in GGUF", x->t->file,

@@ -78,5 +78,6 @@ int gguf_latent_join(const struct gguf_tensor *k, const struct gguf_tensor *v, s
     t->dims[0] = heads * (nope + n_v), t->dims[1] = rank;
     t->bytes = heads * each * sizeof(float);
     t->data = out;
+    t->in_memory = true;
     return 0;
 }

@@ -127,6 +127,7 @@ static float *copy(struct gguf_weights *w, struct tensor *t, const uint32_t *row
     for (uint64_t i = 0; i < t->bytes / row; i++)
         memcpy(&to[i * each], from + (row_at ? row_at[i] : i) * row, row);
     t->data = to;
+    t->in_memory = true;
     return to;
 }
 
@@ -139,9 +140,11 @@ static int undo_plus(struct gguf_weights *w, struct tensor *t, float plus, struc
     return x ? 0 : -1;
 }
 
-/* Decay rates are stored as -exp(rate). */
+/* Decay rates are stored as -exp(rate): a vector if `row_at` orders them. */
 static int undo_exp(struct gguf_weights *w, struct tensor *t, const uint32_t *row_at, struct err *e)
 {
+    if (row_at && t->n_dims != 1)
+        return err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no vector", t->file, t->name);
     float *x = copy(w, t, row_at, 1, e);
     for (uint64_t i = 0; x && i < t->bytes / sizeof(*x); i++) {
         if (!(x[i] < 0))
@@ -267,6 +270,7 @@ static int add_expert_biases(struct gguf_weights *w, const struct arch *a, const
         t.n_dims = 2;
         t.dims[0] = g->dims[1], t.dims[1] = turns * g->dims[0];
         t.bytes *= turns;
+        t.in_memory = true;
         if (!(t.data = own(w, calloc(1, t.bytes))) || add(w, &t, e))
             return err_nomem(e);
         is = &w->tensors[w->n - 1];
@@ -482,7 +486,8 @@ static int add_numbers(struct gguf_weights *w, const struct arch *a, const struc
                                .type = T_F32,
                                .n_dims = 1,
                                .dims = {1},
-                               .bytes = sizeof(float)};
+                               .bytes = sizeof(float),
+                               .in_memory = true};
             float *v = own(w, malloc(sizeof(*v)));
             if (!v)
                 return err_nomem(e);

@@ -81,9 +81,12 @@ int tensor_wrong_shape(const struct tensor *t, const char *want, struct err *e)
                    t->file, t->name, have, want);
 }
 
-/* Only whole pages: the first and last may be shared with other tensors. */
+/* Only whole pages: the first and last may be shared with other tensors. Those of a copy would be
+ * zeros afterwards. */
 void tensor_release(const struct tensor *t)
 {
+    if (t->in_memory)
+        return;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)t->data;
     uintptr_t begin = (at + page - 1) & ~(page - 1), end = (at + t->bytes) & ~(page - 1);
     if (begin < end)

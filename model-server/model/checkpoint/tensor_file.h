@@ -59,7 +59,8 @@ struct tensor {
     int packing;
     const uint32_t *row_at, *col_at;
     float times;
-    bool found; /* by checkpoint_find() */
+    bool in_memory; /* `data` is a copy, not part of a mapped file */
+    bool found;     /* by checkpoint_find() */
 };
 
 struct tensor_file {
@@ -85,7 +86,7 @@ void tensor_file_close(struct tensor_file *s);
 const struct tensor *tensor_file_find(const struct tensor_file *s, const char *name); /* or NULL */
 /* Always -1: the shape is not `want`, as "64, 32", which follows from config.json. */
 int tensor_wrong_shape(const struct tensor *t, const char *want, struct err *e);
-/* For a tensor in an opened file: releases its pages, which will not be read again soon. They
- * stay readable. */
+/* Releases the pages of a tensor of a mapped file, which will not be read again soon. They stay
+ * readable. */
 void tensor_release(const struct tensor *t);
 #endif

@@ -1,7 +1,8 @@
-/* MXFP4 in gpt-oss's layout of experts: numbers of four bits (e2m1) with a power of two for each
- * 32 columns, `_blocks` [..., rows, groups, 16], low nibble first, and `_scales` [..., rows,
- * groups]; dimensions before the rows (experts) multiply them. Open Compute Project, Microscaling
- * Formats (MX) v1.0. Every number is a bfloat16. */
+/* MXFP4: numbers of four bits (e2m1), low nibble first, with a power of two for each 32 columns.
+ * gpt-oss's layout of experts: `_blocks` [..., rows, groups, 16] and `_scales` [..., rows, groups];
+ * dimensions before the rows (experts) multiply them. compressed-tensors: `.weight_packed`
+ * [rows, cols / 2] and `.weight_scale` [rows, groups]. Open Compute Project, Microscaling Formats
+ * (MX) v1.0. Every number is a bfloat16. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/checkpoint/quant/stored.h"
 #include <math.h>
@@ -35,6 +36,18 @@ static int check(struct stored_matrix *m, struct err *e)
     m->scale_row = m->groups;
     m->scale_group = 1;
     return expect(m, m->t[STORED_CODES], 2, e) || expect(m, m->t[STORED_SCALES], 1, e) ? -1 : 0;
+}
+
+static int check_packed(struct stored_matrix *m, struct err *e)
+{
+    if (m->cols % GROUP)
+        return stored_not_multiple(m, "columns", m->cols, GROUP, e);
+    m->scale_row = m->groups;
+    m->scale_group = 1;
+    return stored_expect(m->t[STORED_CODES], T_U8, (uint64_t)m->rows, (uint64_t)m->cols / 2, e) ||
+                   expect(m, m->t[STORED_SCALES], 1, e)
+               ? -1
+               : 0;
 }
 
 static void codes(const struct stored_matrix *m, int64_t row, uint32_t n_rows, int64_t col,
@@ -89,6 +102,14 @@ const struct stored_format stored_mxfp4 = {
     .words = (const char *const[]){NULL},
     .suffix = {"_blocks", "_scales", NULL, NULL},
     .check = check,
+    .codes = codes,
+    .form = form,
+    .codes_rows = codes_rows,
+};
+const struct stored_format stored_mxfp4_packed = {
+    .words = (const char *const[]){"compressed-tensors", NULL},
+    .suffix = {".weight_packed", ".weight_scale", NULL, NULL},
+    .check = check_packed,
     .codes = codes,
     .form = form,
     .codes_rows = codes_rows,

@@ -1,5 +1,5 @@
 /* One byte per number, int8 or e4m3, with scales for the tensor, its rows, groups of columns or
- * blocks: compressed-tensors' int-, float- and naive-quantized, fp8, fbgemm_fp8, and
+ * blocks: compressed-tensors' int-, float-, naive- and mxfp8-quantized, fp8, fbgemm_fp8, and
  * bitsandbytes' LLM.int8() (arXiv 2208.07339), whose scales are the greatest magnitudes of the
  * rows. Scales of activations are not used: only the device rounds activations. */
 #include "model-server/backend/numbers.h"

@@ -45,10 +45,12 @@ int stored_expect_scales(struct stored_matrix *m, bool by_column, struct err *e)
     char want[64];
     m->scale_row = by_column ? 1 : m->groups;
     m->scale_group = by_column ? m->rows : 1;
-    if (t->type != T_F32 && t->type != T_F16 && t->type != T_BF16)
+    const bool power = m->how->is_float && (t->type == T_U8 || t->type == T_F8_E8M0);
+    if (t->type != T_F32 && t->type != T_F16 && t->type != T_BF16 && !power)
         return err_set(e, ERR_VALIDATION,
-                       "%s: tensor `%s` has dtype %s; scales must be F32, F16 or BF16", t->file,
-                       t->name, tensor_type_name(t->type));
+                       "%s: tensor `%s` has dtype %s; scales must be F32, F16 or BF16%s", t->file,
+                       t->name, tensor_type_name(t->type),
+                       m->how->is_float ? ", or powers of two in U8 or F8_E8M0" : "");
     uint64_t n = 1;
     for (int i = 0; i < t->n_dims; i++)
         n *= t->dims[i]; /* bytes were checked: no overflow */
@@ -110,8 +112,8 @@ int stored_open(struct stored_matrix *m, const struct stored *how, const char *b
         m->t[i] = find(ctx, name);
         if (!m->t[i] && i <= STORED_SCALES)
             return err_set(e, ERR_VALIDATION,
-                           "tensor `%s` is missing (config.json: weights stored by %s)", name,
-                           how->method);
+                           "%s%stensor `%s` is missing (config.json: weights stored by %s)",
+                           i ? m->t[STORED_CODES]->file : "", i ? ": " : "", name, how->method);
     }
     return how->format->check(m, e) || check_groups(m, e) ? -1 : 0;
 }

@@ -129,16 +129,16 @@ struct stored_format {
     void (*order)(const struct stored_matrix *m, const struct stored_slice *s, uint32_t *out);
 };
 extern const struct stored_format stored_gptq, stored_awq, stored_scaled, stored_scaled_inv,
-    stored_packed, stored_mxfp4, stored_blocks, stored_nvfp4, stored_nvfp4_packed, stored_nf4,
-    stored_fp4, stored_llm_int8, stored_ternary, stored_ternary_masters;
+    stored_packed, stored_mxfp4, stored_mxfp4_packed, stored_blocks, stored_nvfp4,
+    stored_nvfp4_packed, stored_nf4, stored_fp4, stored_llm_int8, stored_ternary,
+    stored_ternary_masters;
 
 /* Checks that a tensor of n_dims dimensions is a x b (or a), of `type`. -1 and one line that
  * names it. */
 int stored_expect(const struct tensor *t, enum tensor_type type, uint64_t a, uint64_t b,
                   struct err *e);
 /* Checks the scales: [rows / row_block, groups] with any of F32, F16 and BF16; by_column:
- * transposed. (Formats with their own check may have E8M0 too: U8 and F8_E8M0, 2^(byte - 127),
- * 255 is NaN.) */
+ * transposed. Beside codes in e4m3 also E8M0: U8 and F8_E8M0, 2^(byte - 127), 255 is NaN. */
 int stored_expect_scales(struct stored_matrix *m, bool by_column, struct err *e);
 /* Always -1: the shape of the matrix cannot be packed. */
 int stored_not_multiple(const struct stored_matrix *m, const char *what, int64_t n, uint32_t of,

@@ -161,25 +161,28 @@ static void read_strategy(struct config *c, const cJSON *w, struct stored *s)
         s->row_block = strcmp(strategy, "tensor") != 0;
 }
 
-static void read_nvfp4(struct config *c, const cJSON *w, struct stored *s)
+/* NVFP4 and MXFP4. */
+static void read_fp4(struct config *c, const cJSON *w, const char *format, struct stored *s)
 {
+    const bool nv = strncmp(format, "nv", 2) == 0;
+    s->group = nv ? 16 : 32;
     word_of(c, w, "type", WORDS("float"));
-    word_of(c, w, "strategy", WORDS("tensor_group"));
-    if (json_num(w, "num_bits", 4) != 4 || json_num(w, "group_size", 16) != 16)
-        config_fail(c, "quantization_config: nvfp4-pack-quantized has 4 bits and groups of 16");
+    word_of(c, w, "strategy", WORDS(nv ? "tensor_group" : "group"));
+    if (json_num(w, "num_bits", 4) != 4 || json_num(w, "group_size", s->group) != s->group)
+        config_fail(c, "quantization_config: %s has 4 bits and groups of %u", format, s->group);
     s->bits = 4;
-    s->group = 16;
     s->row_block = 1;
-    s->is_float = s->symmetric = s->divides = true;
-    s->format = &stored_nvfp4_packed;
+    s->is_float = s->symmetric = true;
+    s->divides = nv;
+    s->format = nv ? &stored_nvfp4_packed : &stored_mxfp4_packed;
 }
 
 static void read_compressed(struct config *c, const cJSON *q, struct stored *s)
 {
-    const char *format =
-        word_of(c, q, "format",
-                WORDS("dense", "int-quantized", "float-quantized", "naive-quantized",
-                      "pack-quantized", "nvfp4-pack-quantized"));
+    const char *format = word_of(c, q, "format",
+                                 WORDS("dense", "int-quantized", "float-quantized",
+                                       "naive-quantized", "mxfp8-quantized", "pack-quantized",
+                                       "nvfp4-pack-quantized", "mxfp4-pack-quantized"));
     word_of(c, q, "quantization_status", WORDS("compressed", "frozen"));
     word_of(c, json_get(q, "sparsity_config"), "format", WORDS("dense"));
     const cJSON *transforms = json_get(q, "transform_config"), *w = scheme_of(c, q);
@@ -187,8 +190,8 @@ static void read_compressed(struct config *c, const cJSON *q, struct stored *s)
         config_fail(c, "quantization_config: `transform_config` is not supported");
     if (strcmp(format, "dense") == 0)
         config_fail(c, "quantization_config: `format` is missing or dense");
-    if (strcmp(format, "nvfp4-pack-quantized") == 0) {
-        read_nvfp4(c, w, s);
+    if (strstr(format, "fp4-pack")) {
+        read_fp4(c, w, format, s);
         return;
     }
     const bool packed = strcmp(format, "pack-quantized") == 0;

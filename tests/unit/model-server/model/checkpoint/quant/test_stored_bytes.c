@@ -1,6 +1,7 @@
 /* Formats with a byte for each number, times a scale of its row, group, block or all, as numbers.
  */
 #include "tests/unit/model-server/model/checkpoint/quant/stored_rig.h"
+#include <math.h>
 
 /* One byte a number: truth.code is what the byte means, so zero points are 0. */
 static void put_bytes(bool is_float)
@@ -53,11 +54,41 @@ static void test_blocks(void **state)
     assert_reads(&r, &how);
 }
 
+/* Powers of two, for groups of a row and for blocks. Codes in int8 have no such scales. */
+static void powers(void **state)
+{
+    struct rng r = rng_new();
+    struct stored_matrix m;
+    struct err e = ERR_INIT;
+    struct stored how = {&stored_scaled_inv, "fp8", 8, 32, 0, 0, true, true};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const int block = i < 2 ? 1 : 32, blocks = (70 + block - 1) / block;
+        how.row_block = (uint32_t)block;
+        make(&r, 70, 90, 32, 8, 0);
+        put_bytes(true);
+        uint8_t *p = tensor(STORED_SCALES, "q.weight_scale_inv", i & 1 ? T_U8 : T_F8_E8M0, 1,
+                            blocks, truth.groups);
+        for (int g = 0; g < truth.groups; g++)
+            for (int o = 0; o < 70; o++) {
+                uint8_t *power = &p[o / block * truth.groups + g];
+                *power = o % block ? *power : (uint8_t)(110 + rng_below(&r, 20));
+                truth.scale[g][o] = ldexpf(1, *power - 127);
+            }
+        assert_reads(&r, &how);
+    }
+    how.is_float = false;
+    tensors[STORED_CODES].type = T_I8;
+    assert_int_equal(stored_open(&m, &how, "q", 70, 90, find, NULL, &e), -1);
+    assert_non_null(strstr(e.msg, "scales must be F32, F16 or BF16"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scaled),
         cmocka_unit_test(test_blocks),
+        cmocka_unit_test(powers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

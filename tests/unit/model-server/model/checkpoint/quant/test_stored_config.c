@@ -66,6 +66,12 @@ static void test_config(void **state)
         {CT("nvfp4-pack-quantized", "\"num_bits\":4,\"type\":\"float\",\"strategy\":"
                                     "\"tensor_group\",\"group_size\":16"),
          {&stored_nvfp4_packed, "compressed-tensors", 4, 16, 1, 0, true, true, .divides = true}},
+        {CT("mxfp4-pack-quantized", "\"num_bits\":4,\"type\":\"float\",\"strategy\":"
+                                    "\"group\",\"group_size\":32"),
+         {&stored_mxfp4_packed, "compressed-tensors", 4, 32, 1, 0, true, true}},
+        {CT("mxfp8-quantized", "\"num_bits\":8,\"type\":\"float\",\"strategy\":"
+                               "\"group\",\"group_size\":32"),
+         {&stored_scaled, "compressed-tensors", 8, 32, 1, 0, true, true}},
         {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\",\"group_size\":16}",
          {&stored_nvfp4, "modelopt", 4, 16, 1, 0, true, true}},
         {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"FP8\"}",

@@ -58,7 +58,7 @@ static void test_malformed(void **state)
     tensors[STORED_ZEROS].name = NULL;
     refused(&how, 40, 64, "`q.qweight` has no zero points beside it (`.qzeros`)");
     tensors[STORED_SCALES].name = "other";
-    refused(&how, 40, 64, "tensor `q.scales` is missing (config.json: weights stored by gptq)");
+    refused(&how, 40, 64, "w: tensor `q.scales` is missing (config.json: weights stored by gptq)");
     tensors[STORED_CODES].name = "other";
     refused(&how, 40, 64, "tensor `q.qweight` is missing");
     how = (struct stored){&stored_scaled, "fp8", 8, 0, 1, 0, true, true};

@@ -15,7 +15,7 @@ static void put_mxfp4(struct rng *r, int experts, enum tensor_type scales)
             truth.code[o][c] = doubled[truth.code[o][c]];
         }
         for (int g = 0; g < groups; g++) {
-            int e = 100 + (int)rng_below(r, 40);
+            int e = 106 + (int)rng_below(r, 30);
             s[o * groups + g] = (uint8_t)e;
             truth.scale[g][o] = ldexpf(1, e - 128);
         }
@@ -49,10 +49,35 @@ static void test_mxfp4(void **state)
     assert_true(isnan(row[0]) && row[1] == 6 * 0x1p-127F && row[2] == 0x1p-128F);
 }
 
+/* compressed-tensors' layout: the same bytes with other names and shapes. */
+static void packed(void **state)
+{
+    struct rng r = rng_new();
+    struct stored_matrix m;
+    struct err e = ERR_INIT;
+    const struct stored how = {&stored_mxfp4_packed, "compressed-tensors", 4, 32, 1, 0, true, true};
+    (void)state;
+    n_kept = 0;
+    for (int i = 0; i < 4; i++) {
+        make(&r, 72, 96, 32, 4, 0);
+        put_mxfp4(&r, 1, i & 1 ? T_U8 : T_F8_E8M0);
+        tensors[STORED_CODES].name = "q.weight_packed";
+        tensors[STORED_SCALES].name = "q.weight_scale";
+        for (int k = 0; k < 2; k++)
+            tensors[k].n_dims = 2, tensors[k].dims[0] = 72, tensors[k].dims[1] = k ? 3 : 48;
+        assert_reads(&r, &how);
+    }
+    assert_true(n_kept > 0);
+    tensors[STORED_SCALES].dims[1] = 4;
+    assert_int_equal(stored_open(&m, &how, "q", 72, 96, find, NULL, &e), -1);
+    assert_non_null(strstr(e.msg, "w: tensor `q.weight_scale` has shape [72, 4]"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mxfp4),
+        cmocka_unit_test(packed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
