@@ -1,6 +1,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "common/tokenizer/regex.h"
 #include <pcre2.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct regex {
@@ -39,6 +40,19 @@ out:
     pcre2_compile_context_free(ctx);
     buf_free(&text);
     return r;
+}
+
+bool regex_is_script(const char *name, size_t n)
+{
+    char text[64];
+    int code = 0;
+    PCRE2_SIZE at = 0;
+    if (n < 3 || n > 48) /* names of one or two letters are categories */
+        return false;
+    int len = snprintf(text, sizeof text, "\\p{sc:%.*s}", (int)n, name);
+    pcre2_code *c = pcre2_compile((PCRE2_SPTR)text, (PCRE2_SIZE)len, PCRE2_UTF, &code, &at, NULL);
+    pcre2_code_free(c);
+    return c != NULL;
 }
 
 void regex_free(struct regex *r)

@@ -134,6 +134,38 @@ static void classes_intersect(void **state)
             "Hello" HAN "don't" HAN "W\xC3\xB6rld", "<Hello><don't><W\xC3\xB6rld>");
 }
 
+/* U+3002 and U+30FC stand in texts of several scripts: their Script is Common. */
+static void a_script_has_no_shared_punctuation(void **state)
+{
+    (void)state;
+    matches("[\\p{Han}]+", HAN "\xE3\x80\x82" HAN, "<" HAN "><" HAN ">");
+    matches("\\p{han}+", HAN "\xE3\x80\x82", "<" HAN ">");
+    matches("\\P{Han}", HAN "\xE3\x80\x82", "<\xE3\x80\x82>");
+    matches("[\\P{Han}]", HAN "\xE3\x80\x82", "<\xE3\x80\x82>");
+    matches("[^\\p{^Han}]+", HAN "\xE3\x80\x82", "<" HAN ">");
+    matches("\\p{Katakana}+", "\xE3\x82\xA2\xE3\x83\xBC", "<\xE3\x82\xA2>");
+}
+
+static void categories_have_long_names(void **state)
+{
+    (void)state;
+    matches("\\p{Letter}+", "ab1", "<ab>");
+    matches("\\P{Letter}+", "ab1", "<1>");
+    matches("[\\p{Uppercase_Letter}\\p{decimal number}]+", "aB1", "<B1>");
+    matches("\\p{^Punctuation}+", "a!", "<a>");
+    matches("\\p{Alphabetic}+", "a!", "<a>");
+}
+
+/* Superscripts are \w, but not [\w]. */
+static void a_class_has_its_own_words(void **state)
+{
+    (void)state;
+    matches("\\w+", "a\xC2\xB2", "<a\xC2\xB2>");
+    matches("[\\w]+", "a\xC2\xB2", "<a>");
+    matches("[^\\W]+", "a\xC2\xBD", "<a>");
+    matches("[^\\w]+", "a\xC2\xBD", "<\xC2\xBD>");
+}
+
 static void predicates_match_the_reference(void **state)
 {
     (void)state;
@@ -152,6 +184,9 @@ int main(void)
         cmocka_unit_test(marks_belong_to_words),
         cmocka_unit_test(classes_intersect),
         cmocka_unit_test(what_cannot_be_said_is_refused),
+        cmocka_unit_test(a_script_has_no_shared_punctuation),
+        cmocka_unit_test(categories_have_long_names),
+        cmocka_unit_test(a_class_has_its_own_words),
         cmocka_unit_test(predicates_match_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
