@@ -62,6 +62,10 @@ void regex_free(struct regex *r)
     free(r);
 }
 
+/* Only what a match needs is committed. EXAONE's expression needs 39 bytes for each letter of a run
+ * of words. */
+enum { STACK_MAX = 32 << 20 };
+
 struct regex_scratch {
     pcre2_match_data *data;
     pcre2_match_context *ctx;
@@ -75,7 +79,7 @@ void *regex_match_new(void)
         return NULL;
     m->data = pcre2_match_data_create(1, NULL);
     m->ctx = pcre2_match_context_create(NULL);
-    m->stack = pcre2_jit_stack_create(32 << 10, 4 << 20, NULL);
+    m->stack = pcre2_jit_stack_create(32 << 10, STACK_MAX, NULL);
     if (!m->data || !m->ctx) {
         regex_match_free(m);
         return NULL;

@@ -166,6 +166,21 @@ static void a_class_has_its_own_words(void **state)
     matches("[^\\w]+", "a\xC2\xBD", "<\xC2\xBD>");
 }
 
+/* EXAONE's words with the spaces between them, as in a long list. */
+static void a_long_run_of_words_is_one_match(void **state)
+{
+    (void)state;
+    enum { WORDS = 300000 };
+    struct buf b = BUF_INIT, want = BUF_INIT;
+    buf_ch(&want, '<');
+    for (int i = 0; i < WORDS; i++)
+        buf_str(&b, i ? " a" : "a");
+    buf_fmt(&want, "%s>", b.p);
+    matches("(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+", b.p, want.p);
+    buf_free(&b);
+    buf_free(&want);
+}
+
 static void predicates_match_the_reference(void **state)
 {
     (void)state;
@@ -187,6 +202,7 @@ int main(void)
         cmocka_unit_test(a_script_has_no_shared_punctuation),
         cmocka_unit_test(categories_have_long_names),
         cmocka_unit_test(a_class_has_its_own_words),
+        cmocka_unit_test(a_long_run_of_words_is_one_match),
         cmocka_unit_test(predicates_match_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
