@@ -6,6 +6,15 @@
 
 static const char replacement[] = "\xEF\xBF\xBD";
 
+/* The text of an id in its vocabulary; NULL: it adds none. */
+static const char *text_of(const struct tokenizer *t, uint32_t id, bool skip_special, size_t *n)
+{
+    if (skip_special && added_special(&t->added, id))
+        return NULL;
+    const char *s = vocab_text(&t->added.text, id, n);
+    return s ? s : vocab_text(&t->vocab, id, n);
+}
+
 /* Decodes the ids and appends the text to `out`; their texts go through w->in. */
 static void decode(const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip_special,
                    struct decode_work *w, struct buf *out)
@@ -13,10 +22,8 @@ static void decode(const struct tokenizer *t, const uint32_t *ids, size_t n, boo
     struct strings *in = &w->in;
     strings_reset(in);
     for (size_t i = 0, len; i < n; i++) {
-        if (skip_special && added_special(&t->added, ids[i]))
-            continue;
-        const char *s = vocab_text(&t->added.text, ids[i], &len);
-        if (!s && !(s = vocab_text(&t->vocab, ids[i], &len)))
+        const char *s = text_of(t, ids[i], skip_special, &len);
+        if (!s)
             continue;
         buf_add(&in->text, s, len);
         strings_close(in);
@@ -115,10 +122,11 @@ static void let_go(struct detok *d, struct buf *out)
     struct buf *cut = &d->work->cut;
     for (uint32_t n = d->n - 4; n > d->n - 12; n--) {
         window(d, n, cut);
-        if (cut->len > all->len || !cut->len || memcmp(cut->p, all->p, cut->len) != 0)
+        if (cut->len > all->len || !cut->len != !all->len ||
+            (cut->len && memcmp(cut->p, all->p, cut->len) != 0))
             continue;
         size_t from = bytes_of(cut, d->seen);
-        buf_add(out, cut->p + from, cut->len - from);
+        buf_add(out, cut->p ? cut->p + from : "", cut->len - from);
         advance(d, n);
         return;
     }
@@ -139,6 +147,9 @@ static int reserve(struct detok *d)
 void detok_push(struct detok *d, uint32_t id, struct buf *out)
 {
     struct buf *b = &d->work->text;
+    size_t unused;
+    if (!text_of(d->t, id, d->skip_special, &unused)) /* a run of them would fill the window */
+        return;
     if (reserve(d) != 0) {
         out->oom = true;
         return;

@@ -1,6 +1,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "common/tokenizer/regex.h"
 #include <pcre2.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct regex {
@@ -41,12 +42,29 @@ out:
     return r;
 }
 
+bool regex_is_script(const char *name, size_t n)
+{
+    char text[64];
+    int code = 0;
+    PCRE2_SIZE at = 0;
+    if (n < 3 || n > 48) /* names of one or two letters are categories */
+        return false;
+    int len = snprintf(text, sizeof text, "\\p{sc:%.*s}", (int)n, name);
+    pcre2_code *c = pcre2_compile((PCRE2_SPTR)text, (PCRE2_SIZE)len, PCRE2_UTF, &code, &at, NULL);
+    pcre2_code_free(c);
+    return c != NULL;
+}
+
 void regex_free(struct regex *r)
 {
     if (r)
         pcre2_code_free(r->code);
     free(r);
 }
+
+/* Only what a match needs is committed. EXAONE's expression needs 39 bytes for each letter of a run
+ * of words. */
+enum { STACK_MAX = 32 << 20 };
 
 struct regex_scratch {
     pcre2_match_data *data;
@@ -61,7 +79,7 @@ void *regex_match_new(void)
         return NULL;
     m->data = pcre2_match_data_create(1, NULL);
     m->ctx = pcre2_match_context_create(NULL);
-    m->stack = pcre2_jit_stack_create(32 << 10, 4 << 20, NULL);
+    m->stack = pcre2_jit_stack_create(32 << 10, STACK_MAX, NULL);
     if (!m->data || !m->ctx) {
         regex_match_free(m);
         return NULL;

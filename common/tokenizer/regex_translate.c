@@ -30,17 +30,77 @@ static int unsupported(struct translation *t, const char *what)
 
 static bool next_is(const struct translation *t, char c) { return t->s < t->end && *t->s == c; }
 
+/* Long names of categories, which PCRE2 does not have. */
+static const char *const long_names[][2] = {
+    {"letter", "L"},
+    {"uppercaseletter", "Lu"},
+    {"lowercaseletter", "Ll"},
+    {"titlecaseletter", "Lt"},
+    {"modifierletter", "Lm"},
+    {"otherletter", "Lo"},
+    {"mark", "M"},
+    {"combiningmark", "M"},
+    {"nonspacingmark", "Mn"},
+    {"spacingmark", "Mc"},
+    {"enclosingmark", "Me"},
+    {"number", "N"},
+    {"decimalnumber", "Nd"},
+    {"digit", "Nd"},
+    {"letternumber", "Nl"},
+    {"othernumber", "No"},
+    {"punctuation", "P"},
+    {"connectorpunctuation", "Pc"},
+    {"dashpunctuation", "Pd"},
+    {"openpunctuation", "Ps"},
+    {"closepunctuation", "Pe"},
+    {"initialpunctuation", "Pi"},
+    {"finalpunctuation", "Pf"},
+    {"otherpunctuation", "Po"},
+    {"symbol", "S"},
+    {"mathsymbol", "Sm"},
+    {"currencysymbol", "Sc"},
+    {"modifiersymbol", "Sk"},
+    {"othersymbol", "So"},
+    {"separator", "Z"},
+    {"spaceseparator", "Zs"},
+    {"lineseparator", "Zl"},
+    {"paragraphseparator", "Zp"},
+    {"other", "C"},
+    {"control", "Cc"},
+    {"format", "Cf"},
+    {"privateuse", "Co"},
+    {"unassigned", "Cn"},
+};
+
+/* Case, spaces, hyphens and underscores of a name do not count. */
+static bool name_is(const char *name, size_t n, const char *want)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strchr(" -_", name[i]) && tolower((unsigned char)name[i]) != *want++)
+            return false;
+    return !*want;
+}
+
+/* \p{name} or \P{name}. A script is the property Script: PCRE2 itself reads \p{Han} as
+ * Script_Extensions, which include punctuation that several scripts share. */
+static void property(struct translation *t, char p, const char *name, size_t n)
+{
+    const char *script = regex_is_script(name, n) ? "sc:" : "";
+    buf_fmt(t->out, "\\%c{%s%.*s}", p, script, (int)n, name);
+}
+
 /* A category as class items: PCRE2's version plus characters newer than its tables. */
 static void category(struct translation *t, const char *name, size_t n)
 {
     size_t i = 0;
     uint32_t first, last, set = uni_category_set(name, n);
-    buf_fmt(t->out, "\\p{%.*s}", (int)n, name);
+    property(t, 'p', name, n);
     while (set && uni_newer_range(set, &i, &first, &last))
         buf_fmt(t->out, "\\x{%X}-\\x{%X}", first, last);
 }
 
-/* \w as items of a class. */
+/* \w as items of a class. Outside of a written class it includes superscripts and fractions of
+ * Latin-1, which Oniguruma reads from a table of its own there. */
 static void word(struct translation *t)
 {
     category(t, "L", 1);
@@ -48,7 +108,9 @@ static void word(struct translation *t)
     category(t, "Nd", 2);
     category(t, "Nl", 2);
     category(t, "Pc", 2);
-    buf_str(t->out, "\\xB2\\xB3\\xB9\\xBC-\\xBE\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
+    if (!t->in_class)
+        buf_str(t->out, "\\xB2\\xB3\\xB9\\xBC-\\xBE");
+    buf_str(t->out, "\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
                     "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}");
 }
 
@@ -84,6 +146,11 @@ static int property_name(struct translation *t, const char **name, size_t *n, bo
     *name = t->s;
     *n = (size_t)(close - t->s);
     t->s = close + 1;
+    for (size_t i = 0; *n > 2 && i < sizeof(long_names) / sizeof(long_names[0]); i++)
+        if (name_is(*name, *n, long_names[i][0])) {
+            *name = long_names[i][1];
+            *n = strlen(*name);
+        }
     return *n ? 0 : unsupported(t, "\\p{}");
 }
 
@@ -111,7 +178,7 @@ static int set_escape(struct translation *t, char c)
         if (kind == 's')
             buf_str(t->out, NOT_WHITE);
         else
-            buf_fmt(t->out, "\\P{%.*s}", (int)n, name);
+            property(t, 'P', name, n);
         return 0;
     }
     if (!t->in_class)

@@ -265,6 +265,29 @@ static void a_stream_never_shows_half_a_character(void **state)
     tokenizer_free(t);
 }
 
+/* An answer that ignores its end is mostly special tokens. */
+static void tokens_without_text_take_no_window(void **state)
+{
+    (void)state;
+    struct tokenizer *t = make("\"added_tokens\":[{\"id\":1,\"content\":\"</s>\",\"special\":"
+                               "true}],\"decoder\":{\"type\":\"Metaspace\"},",
+                               "{\"type\":\"BPE\",\"vocab\":{\"\xE2\x96\x81"
+                               "a\":0,\"</s>\":1,\"\":2},\"merges\":[]}");
+    struct detok d;
+    struct buf out = BUF_INIT;
+    assert_int_equal(detok_init(&d, t, NULL, 0, true), 0);
+    detok_push(&d, 0, &out);
+    for (int i = 0; i < 3000; i++)
+        detok_push(&d, i < 1000 ? 1 : i < 2000 ? 77 : 2, &out);
+    assert_true(d.n < 200);
+    detok_push(&d, 0, &out);
+    detok_finish(&d, &out);
+    assert_string_equal(out.p, "a a");
+    detok_free(&d);
+    buf_free(&out);
+    tokenizer_free(t);
+}
+
 static void decoders_undo_what_was_done(void **state)
 {
     (void)state;
@@ -308,6 +331,7 @@ int main(void)
         cmocka_unit_test(wordpiece_takes_the_longest_or_nothing),
         cmocka_unit_test(unigram_finds_the_best_path),
         cmocka_unit_test(a_stream_never_shows_half_a_character),
+        cmocka_unit_test(tokens_without_text_take_no_window),
         cmocka_unit_test(decoders_undo_what_was_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

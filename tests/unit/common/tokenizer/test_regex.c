@@ -134,6 +134,53 @@ static void classes_intersect(void **state)
             "Hello" HAN "don't" HAN "W\xC3\xB6rld", "<Hello><don't><W\xC3\xB6rld>");
 }
 
+/* U+3002 and U+30FC stand in texts of several scripts: their Script is Common. */
+static void a_script_has_no_shared_punctuation(void **state)
+{
+    (void)state;
+    matches("[\\p{Han}]+", HAN "\xE3\x80\x82" HAN, "<" HAN "><" HAN ">");
+    matches("\\p{han}+", HAN "\xE3\x80\x82", "<" HAN ">");
+    matches("\\P{Han}", HAN "\xE3\x80\x82", "<\xE3\x80\x82>");
+    matches("[\\P{Han}]", HAN "\xE3\x80\x82", "<\xE3\x80\x82>");
+    matches("[^\\p{^Han}]+", HAN "\xE3\x80\x82", "<" HAN ">");
+    matches("\\p{Katakana}+", "\xE3\x82\xA2\xE3\x83\xBC", "<\xE3\x82\xA2>");
+}
+
+static void categories_have_long_names(void **state)
+{
+    (void)state;
+    matches("\\p{Letter}+", "ab1", "<ab>");
+    matches("\\P{Letter}+", "ab1", "<1>");
+    matches("[\\p{Uppercase_Letter}\\p{decimal number}]+", "aB1", "<B1>");
+    matches("\\p{^Punctuation}+", "a!", "<a>");
+    matches("\\p{Alphabetic}+", "a!", "<a>");
+}
+
+/* Superscripts are \w, but not [\w]. */
+static void a_class_has_its_own_words(void **state)
+{
+    (void)state;
+    matches("\\w+", "a\xC2\xB2", "<a\xC2\xB2>");
+    matches("[\\w]+", "a\xC2\xB2", "<a>");
+    matches("[^\\W]+", "a\xC2\xBD", "<a>");
+    matches("[^\\w]+", "a\xC2\xBD", "<\xC2\xBD>");
+}
+
+/* EXAONE's words with the spaces between them, as in a long list. */
+static void a_long_run_of_words_is_one_match(void **state)
+{
+    (void)state;
+    enum { WORDS = 300000 };
+    struct buf b = BUF_INIT, want = BUF_INIT;
+    buf_ch(&want, '<');
+    for (int i = 0; i < WORDS; i++)
+        buf_str(&b, i ? " a" : "a");
+    buf_fmt(&want, "%s>", b.p);
+    matches("(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+", b.p, want.p);
+    buf_free(&b);
+    buf_free(&want);
+}
+
 static void predicates_match_the_reference(void **state)
 {
     (void)state;
@@ -152,6 +199,10 @@ int main(void)
         cmocka_unit_test(marks_belong_to_words),
         cmocka_unit_test(classes_intersect),
         cmocka_unit_test(what_cannot_be_said_is_refused),
+        cmocka_unit_test(a_script_has_no_shared_punctuation),
+        cmocka_unit_test(categories_have_long_names),
+        cmocka_unit_test(a_class_has_its_own_words),
+        cmocka_unit_test(a_long_run_of_words_is_one_match),
         cmocka_unit_test(predicates_match_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
