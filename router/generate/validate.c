@@ -223,15 +223,15 @@ int encode(const struct validator *v, const char *text, size_t n, unsigned flags
 
 /* Uses the texts that clients search for: OpenAI's and Anthropic's agents then shorten the
  * conversation. */
-static int too_long(const struct ask *q, uint32_t n_ids, uint32_t most, struct err *e)
+static int too_long(const struct validator *v, const struct ask *q, uint32_t n_ids, uint32_t most,
+                    struct err *e)
 {
     if (q->style == ASK_ANTHROPIC) /* as the first words: some clients compare the start */
         return err_set(e, ERR_VALIDATION, "prompt is too long: %u tokens > %u maximum", n_ids,
                        most);
-    REFUSE(
-        "`%s` is too long: this model's maximum context length allows %u tokens of it, and it has "
-        "%u. Please reduce its length",
-        input_name(q), most, n_ids);
+    REFUSE("`%s` is too long: this model's maximum context length is %u tokens, %u of them for it, "
+           "and it has %u. Please reduce its length",
+           input_name(q), v->max_total_tokens, most, n_ids);
 }
 
 /* Clips the answer's length to the context that is left, whatever was requested. */
@@ -243,7 +243,7 @@ static int clip(const struct validator *v, const struct ask *q, uint32_t n_ids, 
     if (most > v->max_input_tokens)
         most = v->max_input_tokens;
     if (n_ids > most)
-        return too_long(q, n_ids, most, e);
+        return too_long(v, q, n_ids, most, e);
     *out =
         q->max_new_tokens.set && q->max_new_tokens.v < room ? (uint32_t)q->max_new_tokens.v : room;
     return 0;

@@ -350,7 +350,8 @@ static void answers_are_clipped_to_the_room(void **state)
         assert_non_null(strstr(e.msg, style == ASK_ANTHROPIC
                                           ? "prompt is too long: 101 tokens > 100 maximum"
                                           : "`messages` is too long: this model's maximum context "
-                                            "length allows 100 tokens of it, and it has 101"));
+                                            "length is 2000 tokens, 100 of them for it, and it has "
+                                            "101"));
         assert_null(strstr(e.msg, "inputs"));
         assert_int_equal(!strncmp(e.msg, "prompt is too long", 18), style == ASK_ANTHROPIC);
     }
