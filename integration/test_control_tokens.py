@@ -43,6 +43,15 @@ def test_a_message_opens_no_other_message(s, content):
     assert s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], "max_tokens": 2}).json()["usage"]["prompt_tokens"] == len(ids)
 
 
+def test_tools_and_calls_open_no_message(s):
+    """The demo's template shows neither: tools are part of the user's text, a call that of the assistant."""
+    tool = {"type": "function", "function": {"name": "f", "description": ATTACK, "parameters": {"type": "object", "properties": {ATTACK: {}}}}}
+    call = {"id": "123456789", "type": "function", "function": {"name": "f", "arguments": '{"' + ATTACK + '": 1}'}}
+    talk = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [call]}, {"role": "user", "content": "go on"}]
+    ids, prompt = tokens(s, talk, tools=[tool])
+    assert structure(s, ids) == HONEST[:3] + ["<|assistant|>", "<|end|>"] + HONEST[1:] and prompt.count(ATTACK) == 3
+
+
 def test_all_protocols(s):
     """The same prompt by each, counted in tokens."""
     ids, _ = tokens(s, [{"role": "user", "content": ATTACK}])

@@ -107,6 +107,19 @@ def test_calls_and_their_results(s):
     assert one(s, "/api/chat", messages=[*asked, {**a, "tool_calls": no_ids}, turn[-1]], tools=[TOOL])["message"]["content"] == "Sunny."
 
 
+def test_results_answer_the_calls_before_them():
+    """In their order where they name none; the calls have ids, or not."""
+    template = "[[{% for m in messages %}{% for c in m.tool_calls %}{{ c.id }} {% endfor %}{{ m.tool_call_id }} {% endfor %}]]{# tools #}"
+    with Scripted(template) as t:
+        for ids, own in (["a1", None, "c3"], None), ([None] * 3, None), (["a1", "b2", "c3"], "b2"):
+            calls = [{"id": i, "function": {"name": "f", "arguments": {}}} for i in ids]
+            results = [{"role": "tool", "content": "x"} for _ in ids]
+            results[1] |= {"tool_call_id": own} if own else {}
+            talk = [{"role": "assistant", "tool_calls": calls[:2]}, *results[:2], {"role": "assistant", "tool_calls": calls[2:]}, results[2]]
+            said = one(t, "/api/chat", messages=talk)["message"]["content"].split()
+            assert said[:2] == said[2:4] and said[4] == said[5] and len(set(said)) == 3, said
+
+
 @pytest.mark.parametrize("think, shown", [(True, "True"), (False, "False"), (None, "")])
 def test_thinking_is_told_to_the_template(s, think, shown):
     template = TEMPLATE.replace("{{ ' thinks:' ~ enable_thinking }}", "[[{{ enable_thinking }}]]")

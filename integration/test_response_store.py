@@ -91,8 +91,10 @@ def test_a_conversation_goes_on_by_its_id(s):
     assert last.usage.input_tokens > 60
     items = c.responses.input_items.list(last.id, order="asc", limit=100).data
     assert [i.role for i in items] == ["user", "assistant"] * 3 + ["user"] and items[2].content[0].text == "And a dog?"
-    paged = list(c.responses.input_items.list(last.id, limit=2))  # the SDK asks for page after page
-    assert [i.id for i in paged] == [i.id for i in items[::-1]]
+    assert len({i.id for i in items}) == len(items)
+    for order, want in ("asc", items), ("desc", items[::-1]):
+        paged = list(c.responses.input_items.list(last.id, limit=2, order=order))  # the SDK asks for page after page
+        assert [i.id for i in paged] == [i.id for i in want]
     with pytest.raises(openai.BadRequestError, match="`limit` must be"):
         c.responses.input_items.list(last.id, limit=1000)
     # a branch from the middle, and what follows one that is gone

@@ -380,6 +380,8 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
         struct generation *first = &c->gen[(size_t)i * each];
         if (validate(&v, &asks[i], c->scratch, &c->arena, &first->r, e) != 0)
             return -1;
+        v.like = &asks[i];
+        v.like_made = &first->r;
         first->r.tenant = tenant_of(c, &asks[i]);
         init_generation(c, first, i * each);
         for (uint32_t k = 1; k < each; k++) {

@@ -264,20 +264,24 @@ const char *chat_check(const cJSON *messages, bool eyes, int *index)
     return NULL;
 }
 
-/* Clients send arguments as a JSON string; templates expect an object. */
-static void open_arguments(cJSON *tool_calls)
+/* Clients send arguments as a JSON string; templates expect an object. Escapes in the string may
+ * have hidden a control token. */
+static int open_arguments(const struct guard *g, cJSON *tool_calls)
 {
-    for (cJSON *call = tool_calls ? tool_calls->child : NULL; call; call = call->next) {
+    int rc = 0;
+    for (cJSON *call = tool_calls ? tool_calls->child : NULL; call && rc == 0; call = call->next) {
         cJSON *f = cJSON_GetObjectItemCaseSensitive(call, "function");
         const char *s = json_str(f, "arguments", NULL);
         struct err ignored;
         cJSON *j = s ? json_parse_exact(s, strlen(s), &ignored) : NULL;
         if (j)
             template_keep_numbers(j, s, strlen(s));
+        rc = guard_strings(g, j);
         if (cJSON_IsObject(j) && cJSON_ReplaceItemInObjectCaseSensitive(f, "arguments", j))
             continue;
         cJSON_Delete(j);
     }
+    return rc;
 }
 
 /* Text templates expect `content` to be a string: joins the parts and drops nulls. Absent content
@@ -324,7 +328,7 @@ static int thoughts_for_channels(cJSON *m)
     return json_get(m, "content") || cJSON_AddStringToObject(m, "content", "") ? 0 : -1;
 }
 
-static int add_to_last_user(cJSON *list, const char *more)
+static int add_to_last_user(const struct guard *g, cJSON *list, const char *more)
 {
     cJSON *last = NULL;
     for (cJSON *m = list->child; m; m = m->next)
@@ -332,14 +336,16 @@ static int add_to_last_user(cJSON *list, const char *more)
             last = m;
     if (!last)
         return 0;
+    struct buf b = BUF_INIT;
     if (cJSON_IsArray(json_get(last, "content"))) {
-        cJSON *part = picture_text_part(more);
+        guard_text(g, more, strlen(more), &b);
+        cJSON *part = b.oom ? NULL : picture_text_part(b.p);
         cJSON *parts = cJSON_GetObjectItemCaseSensitive(last, "content");
+        buf_free(&b);
         return part && cJSON_AddItemToArray(parts, part) ? 0 : -1;
     }
-    struct buf b = BUF_INIT;
     buf_str(&b, json_str(last, "content", ""));
-    buf_str(&b, more);
+    guard_text(g, more, strlen(more), &b);
     cJSON *text = b.oom ? NULL : cJSON_CreateString(b.p);
     buf_free(&b);
     if (text && cJSON_ReplaceItemInObjectCaseSensitive(last, "content", text))
@@ -363,10 +369,11 @@ static cJSON *for_template(const struct chat *c, const struct chat_entry *t, con
             rc = calls_as_text(m);
         if (rc == 0 && t->style.channels)
             rc = thoughts_for_channels(m);
-        open_arguments(cJSON_GetObjectItemCaseSensitive(m, "tool_calls"));
+        if (rc == 0)
+            rc = open_arguments(&c->guard, cJSON_GetObjectItemCaseSensitive(m, "tool_calls"));
     }
     if (rc == 0 && more)
-        rc = add_to_last_user(list, more);
+        rc = add_to_last_user(&c->guard, list, more);
     if (rc == 0)
         return list;
     cJSON_Delete(list);
@@ -391,7 +398,7 @@ struct conversation { /* the inputs of a prompt */
     enum chat_ending ending;
 };
 
-/* Sets *out to a copy with guards, if there are documents. */
+/* Sets *out to a copy with guards of the documents in `variables`, if there are any. */
 static int guard_documents(const struct chat *c, const cJSON *variables, cJSON **out)
 {
     *out = NULL;
@@ -402,12 +409,25 @@ static int guard_documents(const struct chat *c, const cJSON *variables, cJSON *
     return guard_strings(&c->guard, cJSON_GetObjectItemCaseSensitive(*out, "documents"));
 }
 
+static int guard_tools(const struct chat *c, const cJSON *tools, cJSON **out)
+{
+    *out = NULL;
+    if (!c->guard.n || !tools)
+        return 0;
+    *out = cJSON_Duplicate(tools, true);
+    return *out ? guard_strings(&c->guard, *out) : -1;
+}
+
 static int render(const struct chat *c, const struct chat_entry *entry,
                   const struct conversation *v, bool parts, struct buf *out, struct err *e)
 {
-    cJSON *list = for_template(c, entry, v->messages, v->more, parts), *variables = NULL;
-    if (!list || guard_documents(c, v->variables, &variables) != 0) {
+    cJSON *list = for_template(c, entry, v->messages, v->more, parts);
+    cJSON *variables = NULL, *tools = NULL;
+    if (!list || guard_documents(c, v->variables, &variables) != 0 ||
+        guard_tools(c, v->tools, &tools) != 0) {
         cJSON_Delete(list);
+        cJSON_Delete(variables);
+        cJSON_Delete(tools);
         return err_nomem(e);
     }
     const cJSON *last = list->child ? list->child->prev : NULL;
@@ -416,7 +436,7 @@ static int render(const struct chat *c, const struct chat_entry *entry,
     bool go_on = v->ending == CHAT_CONTINUE || (v->ending == CHAT_DEFAULT && may);
     struct chat_input in = {
         .messages = list,
-        .tools = v->tools,
+        .tools = tools ? tools : v->tools,
         .bos_token = c->bos,
         .eos_token = c->eos,
         .variables = variables ? variables : v->variables,
@@ -426,6 +446,7 @@ static int render(const struct chat *c, const struct chat_entry *entry,
     int rc = chat_render(entry->t, &in, NULL, out, e);
     cJSON_Delete(list);
     cJSON_Delete(variables);
+    cJSON_Delete(tools);
     if (rc != 0 && e->kind == ERR_TEMPLATE)
         err_wrap(e, "Template error");
     return rc;

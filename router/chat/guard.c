@@ -86,20 +86,31 @@ void guard_text(const struct guard *g, const char *s, size_t n, struct buf *out)
     put(g, s, n, out);
 }
 
-static int guard_string(const struct guard *g, cJSON *item)
+/* Puts guards into *text, whose memory is cJSON's. */
+static int guard_owned(const struct guard *g, char **text)
 {
     struct buf b = BUF_INIT;
-    const bool found = put(g, item->valuestring, strlen(item->valuestring), &b);
-    const bool ok = !b.oom && (!found || cJSON_SetValuestring(item, b.p));
+    int rc = 0;
+    if (put(g, *text, strlen(*text), &b) && !b.oom) {
+        char *more = cJSON_malloc(b.len + 1);
+        rc = more ? 0 : -1;
+        if (more) {
+            memcpy(more, b.p, b.len + 1);
+            cJSON_free(*text);
+            *text = more;
+        }
+    }
+    rc = b.oom ? -1 : rc;
     buf_free(&b);
-    return ok ? 0 : -1;
+    return rc;
 }
 
 int guard_strings(const struct guard *g, cJSON *tree)
 {
-    int rc = cJSON_IsString(tree) ? guard_string(g, tree) : 0;
-    for (cJSON *k = tree ? tree->child : NULL; k && rc == 0; k = k->next)
-        rc = guard_strings(g, k);
+    int rc = g->n && cJSON_IsString(tree) ? guard_owned(g, &tree->valuestring) : 0;
+    for (cJSON *k = g->n && tree ? tree->child : NULL; k && rc == 0; k = k->next)
+        if (!k->string || (rc = guard_owned(g, &k->string)) == 0)
+            rc = guard_strings(g, k);
     return rc;
 }
 
@@ -108,18 +119,32 @@ static bool trusted(const char *role)
     return !strcmp(role, "assistant") || !strcmp(role, "system") || !strcmp(role, "developer");
 }
 
+static int guard_content(const struct guard *g, cJSON *content)
+{
+    int rc = 0;
+    if (cJSON_IsString(content))
+        return guard_strings(g, content);
+    for (cJSON *p = cJSON_IsArray(content) ? content->child : NULL; p && rc == 0; p = p->next)
+        rc = guard_strings(g, cJSON_GetObjectItemCaseSensitive(p, "text"));
+    return rc;
+}
+
+/* Members that hold the text of a message. */
+static bool is_text(const char *name)
+{
+    return !strcmp(name, "content") || !strcmp(name, "reasoning_content") ||
+           !strcmp(name, "reasoning") || !strcmp(name, "thinking");
+}
+
 int guard_message(const struct guard *g, cJSON *message)
 {
-    cJSON *content = cJSON_GetObjectItemCaseSensitive(message, "content");
+    const bool own = trusted(json_str(message, "role", ""));
     int rc = 0;
-    if (!g->n || trusted(json_str(message, "role", "")))
-        return 0;
-    if (cJSON_IsString(content))
-        return guard_string(g, content);
-    for (cJSON *p = cJSON_IsArray(content) ? content->child : NULL; p && rc == 0; p = p->next) {
-        cJSON *text = cJSON_GetObjectItemCaseSensitive(p, "text");
-        rc = cJSON_IsString(text) ? guard_string(g, text) : 0;
-    }
+    for (cJSON *k = g->n ? message->child : NULL; k && rc == 0; k = k->next)
+        if (!is_text(k->string))
+            rc = guard_strings(g, k);
+        else if (!own)
+            rc = strcmp(k->string, "content") ? guard_strings(g, k) : guard_content(g, k);
     return rc;
 }
 

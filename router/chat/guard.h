@@ -27,10 +27,11 @@ void guard_free(struct guard *g);
  * out of memory. */
 int guard_learn(struct guard *g, const struct tokenizer *t, const char *source, struct err *e);
 
-/* Puts guards into the content of `message` (a string, or parts of the type `text`), unless its
- * role is assistant, system or developer. -1: out of memory. */
+/* Puts guards into the members of `message`: role, name, calls with their arguments, and so on. The
+ * content (a string, or the texts of parts) and the reasoning are excepted if the role is
+ * assistant, system or developer. -1: out of memory. */
 int guard_message(const struct guard *g, cJSON *message);
-/* As above, for all strings inside `tree`: documents. */
+/* As above, for all strings and names of members inside `tree`: documents, tools, arguments. */
 int guard_strings(const struct guard *g, cJSON *tree);
 
 /* Appends s[0..n) with guards. */

@@ -223,15 +223,15 @@ int encode(const struct validator *v, const char *text, size_t n, unsigned flags
 
 /* Uses the texts that clients search for: OpenAI's and Anthropic's agents then shorten the
  * conversation. */
-static int too_long(const struct ask *q, uint32_t n_ids, uint32_t most, struct err *e)
+static int too_long(const struct validator *v, const struct ask *q, uint32_t n_ids, uint32_t most,
+                    struct err *e)
 {
     if (q->style == ASK_ANTHROPIC) /* as the first words: some clients compare the start */
         return err_set(e, ERR_VALIDATION, "prompt is too long: %u tokens > %u maximum", n_ids,
                        most);
-    REFUSE(
-        "`%s` is too long: this model's maximum context length allows %u tokens of it, and it has "
-        "%u. Please reduce its length",
-        input_name(q), most, n_ids);
+    REFUSE("`%s` is too long: this model's maximum context length is %u tokens, %u of them for it, "
+           "and it has %u. Please reduce its length",
+           input_name(q), v->max_total_tokens, most, n_ids);
 }
 
 /* Clips the answer's length to the context that is left, whatever was requested. */
@@ -243,7 +243,7 @@ static int clip(const struct validator *v, const struct ask *q, uint32_t n_ids, 
     if (most > v->max_input_tokens)
         most = v->max_input_tokens;
     if (n_ids > most)
-        return too_long(q, n_ids, most, e);
+        return too_long(v, q, n_ids, most, e);
     *out =
         q->max_new_tokens.set && q->max_new_tokens.v < room ? (uint32_t)q->max_new_tokens.v : room;
     return 0;
@@ -390,6 +390,47 @@ static int allow_only(const struct validator *v, const struct ask *q, struct are
     return 0;
 }
 
+/* What is made of these fields may be as large as the vocabulary. */
+static int make_biases(const struct validator *v, const struct ask *q, struct arena *a,
+                       struct gen_params *p, struct err *e)
+{
+    const struct ask *l = v->like;
+    if (!q->n_allowed)
+        return 0;
+    if (!l || l->allowed_ids != q->allowed_ids || l->bias_ids != q->bias_ids)
+        return allow_only(v, q, a, p, e);
+    p->bias_ids = v->like_made->params.bias_ids;
+    p->bias = v->like_made->params.bias;
+    p->n_bias = v->like_made->params.n_bias;
+    return 0;
+}
+
+/* `never`: sequences that no answer has; may be NULL. */
+static int make_bad_words(const struct validator *v, const struct ask *q,
+                          const struct bad_words *never, struct tok_scratch **scratch,
+                          struct arena *a, struct bad_words *out, struct err *e)
+{
+    if (v->like && v->like->bad_words == q->bad_words) {
+        *out = v->like_made->params.bad_words;
+        return 0;
+    }
+    if (bad_words_encode(v, q, scratch, a, out, e) != 0)
+        return -1;
+    return never && never->n ? suppress_join(never, v->vocab_size, a, out, e) : 0;
+}
+
+static int check_constraint(const struct validator *v, const struct ask *q, struct gen_params *p,
+                            struct err *e)
+{
+    if (!q->constraint)
+        return 0;
+    if (v->no_constraints)
+        REFUSE("grammar is not supported");
+    if (settle_kind(v, p, e) != 0)
+        return -1;
+    return v->like && v->like->constraint == q->constraint ? 0 : constrain_check(q, e);
+}
+
 /* Computes the prompt's ids and the positions of its images. */
 static int encode_prompt(const struct validator *v, const struct ask *q,
                          struct tok_scratch **scratch, struct arena *a, struct gen_request *r,
@@ -458,10 +499,8 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
     if (text_language(v, q, a, &r->ids, r->n_ids, e) != 0)
         return -1;
     fill_params(q, &r->params);
-    if (q->n_allowed && allow_only(v, q, a, &r->params, e) != 0)
-        return -1;
-    if (bad_words_encode(v, q, scratch, a, &r->params.bad_words, e) != 0 ||
-        (never && never->n && suppress_join(never, v->vocab_size, a, &r->params.bad_words, e) != 0))
+    if (make_biases(v, q, a, &r->params, e) != 0 ||
+        make_bad_words(v, q, never, scratch, a, &r->params.bad_words, e) != 0)
         return -1;
     /* the decoder's prompt may be longer than an empty text */
     const uint32_t counted = first.set && r->n_ids < 2 ? 2 : r->n_ids;
@@ -473,9 +512,5 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
         return -1;
     if (r->params.min_new_tokens > r->params.max_new_tokens) /* max_new_tokens was clipped */
         r->params.min_new_tokens = r->params.max_new_tokens;
-    if (q->constraint && v->no_constraints)
-        REFUSE("grammar is not supported");
-    if (q->constraint && settle_kind(v, &r->params, e) != 0)
-        return -1;
-    return q->constraint ? constrain_check(q, e) : 0;
+    return check_constraint(v, q, &r->params, e);
 }

@@ -28,6 +28,10 @@ struct validator {
     uint64_t sampling_fields;
     bool compact_json;   /* --json-whitespace compact */
     bool no_constraints; /* --disable-grammar-support */
+    /* A validated request of the same call, and its ask: what the next ask shares with it, by the
+     * same pointers, is neither checked nor made again. NULL: none. */
+    const struct ask *like;
+    const struct gen_request *like_made;
 };
 
 /* Fills params, ids, media, inputs, add_special_tokens and truncate of `r`, with memory from `a`.

@@ -77,8 +77,7 @@ static const char *code_of(const struct err *e, int status)
         return "invalid_image_url";
     if (e->kind == ERR_VALIDATION && (strstr(e->msg, "`inputs` tokens + `max_new_tokens` must") ||
                                       strstr(e->msg, "`inputs` must have less than") ||
-                                      strstr(e->msg, "maximum context length is") ||
-                                      strstr(e->msg, "maximum context length allows")))
+                                      strstr(e->msg, "maximum context length is")))
         return "context_length_exceeded";
     return words_of(status)->code;
 }

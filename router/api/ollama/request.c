@@ -5,6 +5,7 @@
 #include "router/chat/convert.h"
 #include "router/chat/pictures.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static void copy(cJSON *to, const char *as, const cJSON *v)
@@ -96,8 +97,35 @@ static void add_content(struct body *b, cJSON *message, const char *text, const 
             body_mistyped(b, body_root(b), "images", k, "images in base64");
 }
 
-/* Arguments are an object here, and a text there; calls have no ids here. */
-static void add_calls(struct body *b, cJSON *message, const cJSON *calls, uint32_t *n)
+/* Calls need no ids in Ollama's bodies: results follow in their order. */
+struct calls {
+    cJSON *ids;        /* of all calls so far */
+    const cJSON *next; /* of the first without a result; NULL: all have one */
+    uint32_t n;
+};
+
+/* The id of a call, or a new one of nine letters and digits, as Mistral's templates want. */
+static const char *call_id(struct calls *all, const cJSON *given)
+{
+    char id[16];
+    snprintf(id, sizeof(id), "call%05u", all->n++ % 100000);
+    cJSON *item = cJSON_CreateString(json_str(given, "id", id));
+    if (!item || !cJSON_AddItemToArray(all->ids, item))
+        return "";
+    all->next = all->next ? all->next : item;
+    return item->valuestring;
+}
+
+/* The id of the call that this result answers. */
+static const char *answered_id(struct calls *all, const cJSON *result)
+{
+    const cJSON *call = all->next;
+    all->next = call ? call->next : NULL;
+    return json_str(result, "tool_call_id", call ? call->valuestring : "");
+}
+
+/* Arguments are an object here, and a text there. */
+static void add_calls(struct body *b, cJSON *message, const cJSON *calls, struct calls *all)
 {
     cJSON *list = cJSON_AddArrayToObject(message, "tool_calls");
     for (const cJSON *k = json_first(calls); k; k = k->next) {
@@ -106,9 +134,7 @@ static void add_calls(struct body *b, cJSON *message, const cJSON *calls, uint32
         if (arguments && !cJSON_IsString(arguments))
             json_print_exact(&text, arguments);
         cJSON *call = cJSON_CreateObject();
-        struct buf id = BUF_INIT;
-        buf_fmt(&id, "call%05u", (*n)++); /* nine letters and digits, as Mistral's templates want */
-        cJSON_AddStringToObject(call, "id", json_str(k, "id", id.p ? id.p : ""));
+        cJSON_AddStringToObject(call, "id", call_id(all, k));
         cJSON_AddStringToObject(call, "type", "function");
         cJSON *function = cJSON_AddObjectToObject(call, "function");
         cJSON_AddStringToObject(function, "name", json_str(f, "name", ""));
@@ -116,14 +142,12 @@ static void add_calls(struct body *b, cJSON *message, const cJSON *calls, uint32
                                 text.p ? text.p : json_str(f, "arguments", "{}"));
         cJSON_AddItemToArray(list, call);
         buf_free(&text);
-        buf_free(&id);
         if (!json_get(f, "name"))
             body_fail(b, body_root(b), "messages", "a call has no `name`");
     }
 }
 
-/* `n`: calls so far; `answered`: of them, those that have a result. */
-static cJSON *convert(struct body *b, const cJSON *m, uint32_t *n, uint32_t *answered)
+static cJSON *convert(struct body *b, const cJSON *m, struct calls *all)
 {
     cJSON *to = cJSON_CreateObject();
     const struct object o = {m, "messages"};
@@ -133,13 +157,10 @@ static cJSON *convert(struct body *b, const cJSON *m, uint32_t *n, uint32_t *ans
     add_content(b, to, content ? content : "", json_get(m, "images"));
     copy(to, "reasoning_content", json_get(m, "thinking"));
     if (json_first(json_get(m, "tool_calls")))
-        add_calls(b, to, json_get(m, "tool_calls"), n);
+        add_calls(b, to, json_get(m, "tool_calls"), all);
     if (!strcmp(json_str(m, "role", ""), "tool")) {
-        struct buf id = BUF_INIT;
-        buf_fmt(&id, "call%05u", (*answered)++);
         copy(to, "name", json_get(m, "tool_name"));
-        cJSON_AddStringToObject(to, "tool_call_id", json_str(m, "tool_call_id", id.p ? id.p : ""));
-        buf_free(&id);
+        cJSON_AddStringToObject(to, "tool_call_id", answered_id(all, m));
     }
     return to;
 }
@@ -147,11 +168,12 @@ static cJSON *convert(struct body *b, const cJSON *m, uint32_t *n, uint32_t *ans
 static void add_messages(struct body *b, cJSON *to, const cJSON *messages)
 {
     cJSON *list = cJSON_AddArrayToObject(to, "messages");
-    uint32_t n = 0, answered = 0;
+    struct calls all = {.ids = cJSON_CreateArray()};
     if (messages && !cJSON_IsArray(messages))
         body_mistyped(b, body_root(b), "messages", messages, "a sequence");
     for (const cJSON *m = json_first(messages); m; m = m->next)
-        cJSON_AddItemToArray(list, convert(b, m, &n, &answered));
+        cJSON_AddItemToArray(list, convert(b, m, &all));
+    cJSON_Delete(all.ids);
 }
 
 /* ---------------------------------------------------------------- the whole */

@@ -79,10 +79,11 @@ static void read_prompts(struct call *c, struct body *b, struct openai *o)
         body_fail(b, root, "prompt", "out of memory");
         return;
     }
+    struct ask common = {.input_name = "prompt"}; /* shared by all, and large with many biases */
+    openai_sampling(b, root, &common);
+    body_tokens(b, root, edge_limits(c->edge)->max_input_tokens, &common);
     for (const cJSON *v = list ? p->child : p; v && i < o->n_asks; v = v->next) {
-        openai_sampling(b, root, &o->asks[i]);
-        o->asks[i].input_name = "prompt";
-        body_tokens(b, root, edge_limits(c->edge)->max_input_tokens, &o->asks[i]);
+        o->asks[i] = common;
         completions_prompt(c, b, v, &o->asks[i]);
         if (suffix && *suffix)
             read_suffix(c, b, suffix, &o->asks[i]);

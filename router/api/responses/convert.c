@@ -15,7 +15,25 @@ struct talk { /* the conversation being built */
     cJSON *list;
     cJSON *assistant; /* the message that receives the assistant's next call or text */
     bool eyes;        /* the model takes images */
+    /* a member that grows by many items: its text, which the message does not have yet */
+    cJSON *grows; /* the message; NULL: none */
+    const char *grows_key;
+    struct buf grown;
 };
+
+/* Gives the message the text that has grown. */
+static void settle(struct talk *t)
+{
+    if (!t->grows)
+        return;
+    cJSON *text = t->grown.oom ? NULL : cJSON_CreateString(t->grown.p);
+    if (!text || !cJSON_ReplaceItemInObjectCaseSensitive(t->grows, t->grows_key, text)) {
+        cJSON_Delete(text);
+        body_fail(t->b, t->root, "input", "out of memory");
+    }
+    t->grows = NULL;
+    buf_reset(&t->grown);
+}
 
 static cJSON *add_message(struct talk *t, const char *role, const char *text)
 {
@@ -28,17 +46,19 @@ static cJSON *add_message(struct talk *t, const char *role, const char *text)
 }
 
 /* Appends `text` to the member, separated by `between`. */
-static void append(cJSON *m, const char *key, const char *between, const char *text)
+static void append(struct talk *t, cJSON *m, const char *key, const char *between, const char *text)
 {
-    struct buf b = BUF_INIT;
-    const char *old = json_str(m, key, "");
-    buf_str(&b, old);
-    buf_str(&b, *old ? between : "");
-    buf_str(&b, text);
-    cJSON_DeleteItemFromObjectCaseSensitive(m, key);
-    if (!b.oom)
-        cJSON_AddStringToObject(m, key, b.p);
-    buf_free(&b);
+    if (t->grows != m || strcmp(t->grows_key, key) != 0) {
+        settle(t);
+        if (!json_get(m, key) && !cJSON_AddStringToObject(m, key, ""))
+            body_fail(t->b, t->root, "input", "out of memory");
+        t->grows = m;
+        t->grows_key = key;
+        buf_reserve(&t->grown, 0);
+        buf_str(&t->grown, json_str(m, key, ""));
+    }
+    buf_str(&t->grown, t->grown.len ? between : "");
+    buf_str(&t->grown, text);
 }
 
 /* Empties `content`. */
@@ -146,12 +166,12 @@ static void message(struct talk *t, const cJSON *item)
     if (!strcmp(role, "assistant")) {
         cJSON *m = t->assistant && !json_get(t->assistant, "tool_calls") ? assistant(t) : NULL;
         m = m ? m : add_message(t, role, "");
-        append(m, "content", "\n", text);
+        append(t, m, "content", "\n", text);
         t->assistant = m;
     } else if (system && last && last == t->list->child &&
                !strcmp(json_str(last, "role", ""), "system")) {
         /* templates accept one system message, at the front */
-        append(t->list->child, "content", "\n\n", text);
+        append(t, t->list->child, "content", "\n\n", text);
     } else if (system || !strcmp(role, "user")) {
         add_message(t, system ? "system" : role, text);
     } else {
@@ -256,7 +276,7 @@ static void foreign_call(struct talk *t, const cJSON *item, const char *type)
     if (json_get(item, "output"))
         convert_foreign("output", json_get(item, "output"), &text);
     if (!text.oom)
-        append(assistant(t), "content", "\n", text.p);
+        append(t, assistant(t), "content", "\n", text.p);
     buf_free(&text);
 }
 
@@ -279,7 +299,7 @@ static void reasoning(struct talk *t, const cJSON *item)
     char *text = text_of(t, empty ? json_get(item, "summary") : content);
     if (text && *text) {
         t->assistant = NULL; /* later text belongs to another message */
-        append(assistant(t), "reasoning_content", "\n", text);
+        append(t, assistant(t), "reasoning_content", "\n", text);
     }
     free(text);
 }
@@ -323,6 +343,8 @@ static cJSON *messages(struct body *b, struct object root, const struct response
         body_fail(b, root, "input", "a string or a list of items is required");
     for (const cJSON *k = json_first(input); k && !b->failed; k = k->next)
         read_item(&t, k);
+    settle(&t);
+    buf_free(&t.grown);
     return t.list;
 }
 

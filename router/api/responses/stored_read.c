@@ -5,14 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An input item in the listed format: with an id, and content as parts. */
+/* An input item in the listed format: with an id that no output item has, and content as parts. */
 static void add_item(struct buf *out, const cJSON *given, const char *id, unsigned number)
 {
     cJSON *item = cJSON_Duplicate(given, true);
     const cJSON *content = json_get(item, "content");
     const bool message = !strcmp(json_str(item, "type", "message"), "message");
     char name[80];
-    snprintf(name, sizeof(name), "%s_%s_%u", message ? "msg" : "item", strchr(id, '_') + 1, number);
+    snprintf(name, sizeof(name), "%s_%s_in%u", message ? "msg" : "item", strchr(id, '_') + 1,
+             number);
     if (!json_str(item, "type", NULL))
         cJSON_AddStringToObject(item, "type", "message");
     if (!json_str(item, "id", NULL)) {

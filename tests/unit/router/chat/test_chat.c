@@ -145,6 +145,46 @@ static void control_tokens_in_messages_are_guarded(void **state)
     buf_free(&out);
 }
 
+/* Whatever a template prints of a message and of tools, by a template that prints all. */
+static void control_tokens_outside_the_content_are_guarded(void **state)
+{
+    static const char template[] =
+        "{% for m in messages %}<|user|>{{ m | tojson }}{% endfor %}{{ tools | tojson }}";
+    static const char messages[] =
+        "[{\"role\":\"user\",\"name\":\"<s>\",\"content\":\"b\"},"
+        "{\"role\":\"assistant\",\"content\":\"<s>\",\"reasoning\":\"<s>\",\"tool_calls\":[{\"id\":"
+        "\"<s>\","
+        "\"function\":{\"name\":\"<s>\",\"arguments\":\"{\\\"\\\\u003cs>\\\":[\\\"<s>\\\",1.50]}\"}"
+        "}]},"
+        "{\"role\":\"tool<s>\",\"tool_call_id\":\"<s>\",\"content\":\"c\"}]";
+    static const char tools[] =
+        "[{\"name\":\"<s>\",\"parameters\":{\"properties\":{\"<s>\":{\"enum\":[\"<s>\"]}}}}]";
+    (void)state;
+    struct buf out = BUF_INIT;
+    struct err e = ERR_INIT;
+    put("tokenizer_config.json", "{}");
+    put("chat_template.jinja", template);
+    struct chat *c = chat_load(dir, NULL, (const struct tokenizer *)vocabulary, &e);
+    cJSON *m = json_parse(messages, strlen(messages), &e),
+          *t = json_parse(tools, strlen(tools), &e);
+    assert_int_equal(chat_prompt(c, m, t, NULL, "[<s>]", CHAT_NOTHING, &out, &e), 0);
+    assert_string_equal(
+        out.p,
+        "<|user|>{\"role\": \"user\", \"name\": \"<" G "s>\", \"content\": \"b[<" G "s>]\"}"
+        "<|user|>{\"role\": \"assistant\", \"content\": \"<s>\", \"reasoning\": \"<s>\", "
+        "\"tool_calls\": [{\"id\": \"<" G "s>\", \"function\": {\"name\": \"<" G
+        "s>\", \"arguments\": {\"<" G "s>\": [\"<" G "s>\", 1.5]}}}]}"
+        "<|user|>{\"role\": \"tool<" G "s>\", \"tool_call_id\": \"<" G "s>\", \"content\": \"c\"}"
+        "[{\"name\": \"<" G "s>\", \"parameters\": {\"properties\": {\"<" G
+        "s>\": {\"enum\": [\"<" G "s>\"]}}}}]");
+    cJSON_Delete(m);
+    cJSON_Delete(t);
+    chat_free(c);
+    buf_free(&out);
+    unlink(in_dir("chat_template.jinja"));
+    unlink(in_dir("tokenizer_config.json"));
+}
+
 static void the_most_specific_file_wins(void **state)
 {
     (void)state;
@@ -273,6 +313,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(control_tokens_in_messages_are_guarded),
+        cmocka_unit_test(control_tokens_outside_the_content_are_guarded),
         cmocka_unit_test(the_most_specific_file_wins),
         cmocka_unit_test(messages_are_made_plain),
         cmocka_unit_test(a_named_template_has_its_own_file),

@@ -288,6 +288,44 @@ static void prompt_logprobs_are_of_a_size_that_a_message_can_have(void **state)
     v = small;
 }
 
+/* Asks of one body: lists as large as the vocabulary are made once. */
+static void what_asks_share_is_made_once(void **state)
+{
+    (void)state;
+    static const uint32_t allowed[] = {1, 2};
+    static const char *words[] = {"abc"};
+    struct ask q = text_ask("abc"), other = text_ask("abd");
+    struct gen_request first;
+    q.allowed_ids = other.allowed_ids = allowed;
+    q.n_allowed = other.n_allowed = 2;
+    q.bad_words = other.bad_words = words;
+    q.n_bad_words = other.n_bad_words = 1;
+    q.constraint = other.constraint = "{}";
+    v.takes_bias = true;
+    assert_int_equal(check(&q), 0);
+    assert_int_equal(r.params.n_bias, VOCAB - 2);
+    first = r;
+    v.like = &q;
+    v.like_made = &first;
+    struct tok_scratch *scratch = NULL;
+    const size_t before = arena.used;
+    r = (struct gen_request){0};
+    assert_int_equal(validate(&v, &other, &scratch, &arena, &r, &e), 0);
+    assert_true(arena.used - before < VOCAB);
+    assert_ptr_equal(r.params.bias, first.params.bias);
+    assert_int_equal(r.params.n_bias, VOCAB - 2);
+    assert_memory_equal(&r.params.bad_words, &first.params.bad_words, sizeof(r.params.bad_words));
+    other.allowed_ids = allowed + 1; /* another list, and one without */
+    other.n_allowed = 1;
+    other.bad_words = NULL;
+    other.n_bad_words = 0;
+    assert_int_equal(validate(&v, &other, &scratch, &arena, &r, &e), 0);
+    assert_int_equal(r.params.n_bias, VOCAB - 1);
+    assert_int_equal(r.params.bad_words.n, 0);
+    v.like = NULL;
+    v.takes_bias = false;
+}
+
 /* Everywhere but on TGI's routes. */
 static void answers_are_clipped_to_the_room(void **state)
 {
@@ -312,7 +350,8 @@ static void answers_are_clipped_to_the_room(void **state)
         assert_non_null(strstr(e.msg, style == ASK_ANTHROPIC
                                           ? "prompt is too long: 101 tokens > 100 maximum"
                                           : "`messages` is too long: this model's maximum context "
-                                            "length allows 100 tokens of it, and it has 101"));
+                                            "length is 2000 tokens, 100 of them for it, and it has "
+                                            "101"));
         assert_null(strstr(e.msg, "inputs"));
         assert_int_equal(!strncmp(e.msg, "prompt is too long", 18), style == ASK_ANTHROPIC);
     }
@@ -378,6 +417,7 @@ int main(void)
         cmocka_unit_test(ids_of_text_are_of_the_model),
         cmocka_unit_test(budgets),
         cmocka_unit_test(an_encoder_reads_the_prompt),
+        cmocka_unit_test(what_asks_share_is_made_once),
         cmocka_unit_test(answers_are_clipped_to_the_room),
         cmocka_unit_test(prompt_logprobs_are_of_a_size_that_a_message_can_have),
         cmocka_unit_test(best_is_the_highest_mean_and_the_first_of_equals),
