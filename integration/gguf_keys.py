@@ -153,6 +153,10 @@ def gpt_oss(w, c):
     w.add_expert_feed_forward_length(c["intermediate_size"])
 
 
+def orion(w, c):
+    w.add_layer_norm_eps(c["rms_norm_eps"])
+
+
 def exaone4(w, c):
     if c.get("sliding_window"):
         w.add_sliding_window(c["sliding_window"])

@@ -377,6 +377,19 @@ static void layer_norms(const struct gguf_meta *m)
         meta_put(m, "norm_eps", v);
 }
 
+static void orion(const struct gguf_meta *m)
+{
+    double v;
+    gguf_qkv_bias(m);
+    if (meta_number(m, "attention.layer_norm_epsilon", &v))
+        meta_set(m, "rms_norm_eps", v);
+}
+
+static void maincoder(const struct gguf_meta *m)
+{
+    meta_copy(m, "feed_forward_length", "intermediate_size_mlp");
+}
+
 /* Granite with MiniCPM's multipliers; the scale of q.k is the usual one. */
 static void minicpm(const struct gguf_meta *m)
 {
@@ -468,6 +481,10 @@ static const struct gguf_family families[] = {
     {"exaone4", "exaone4", NULL, false, 0, exaone4},
     {"internlm2", "llama", NULL, true, 0, gguf_qkv_bias},
     {"minicpm", "granite", NULL, true, 0, minicpm},
+    {"xverse", "xverse", NULL, true, 0, gguf_qkv_bias},
+    {"orion", "orion", NULL, false, 0, orion},
+    {"pangu-embedded", "llama", NULL, false, 0, gguf_qkv_bias},
+    {"maincoder", "maincoder", NULL, false, 0, maincoder},
     {"arcee", "arcee", NULL, true, 0, gguf_qkv_bias},
     {"nemotron", "nemotron", NULL, false, 1, layer_norms},
     {"jais2", "jais2", NULL, false, 0, layer_norms},

@@ -278,12 +278,29 @@ static void join_answers(struct text_head *h)
     h->asks_yes_no = true;
 }
 
+/* Llama Nemotron Rerank: logits are divided by a number of the file. */
+static int by_temperature(struct text_head *h, const struct text_head_options *o,
+                          const cJSON *config, struct err *e)
+{
+    const double by = json_num(config, "temperature", 1);
+    const struct head_stage *s = &h->stages[h->n_stages - 1];
+    if (!(by > 0))
+        return err_set(e, ERR_VALIDATION, "%s: `temperature` must be above 0", o->dir);
+    for (size_t i = 0; by != 1 && i < (size_t)s->out * s->in; i++)
+        s->w[i] = (float)(s->w[i] / by);
+    for (uint32_t i = 0; by != 1 && s->b && i < s->out; i++)
+        s->b[i] = (float)(s->b[i] / by);
+    return 0;
+}
+
 static int classifier(struct text_head *h, const struct text_head_options *o, const cJSON *config,
                       struct err *e)
 {
     char first[TENSOR_NAME_CAP];
     const struct recipe *r = recipe_of(o->c, o->arch, first);
-    const bool mean = strcmp(json_str(config, "classifier_pooling", "cls"), "mean") == 0;
+    const bool nemotron = strcmp(json_str(config, "model_type", ""), "llama_bidirec") == 0;
+    const bool mean =
+        nemotron || strcmp(json_str(config, "classifier_pooling", "cls"), "mean") == 0;
     h->pooling = !o->both_ways ? POOL_LAST : mean ? POOL_MEAN : POOL_CLS;
     if (r && ((r->first && add_stage(h, o->c, first, r->act, e)) ||
               (r->norm && add_norm(h, o->c, r->norm, config, e)) ||
@@ -292,6 +309,8 @@ static int classifier(struct text_head *h, const struct text_head_options *o, co
     if (!r && o->both_ways)
         return err_set(e, ERR_VALIDATION, "%s: there is no classifier", o->dir);
     if (!r && yes_or_no(h, o, e))
+        return -1;
+    if (r && nemotron && by_temperature(h, o, config, e))
         return -1;
     if (r && h->width == 2 && sentence_asks(config))
         join_answers(h);

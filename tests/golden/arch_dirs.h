@@ -237,5 +237,11 @@ static const char *const dirs[] = {
     MADE "molmo2_olmo",
     MADE "muse_glimmer",
     MADE "muse_glimmer_listed",
+    MADE "mimo",
+    MADE "pangu_embedded",
+    MADE "orion",
+    MADE "teleflm",
+    MADE "maincoder",
+    MADE "jais",
 };
 #endif

@@ -13,16 +13,23 @@ struct made_file {
     struct buf header, data;
 };
 
+static inline void made_add_as(struct made_file *f, const char *name, const char *type,
+                               const void *v, size_t bytes, const uint64_t dims[2])
+{
+    const size_t at = f->data.len;
+    char shape[64];
+    buf_add(&f->data, v, bytes);
+    snprintf(shape, sizeof(shape), dims[1] ? "%llu,%llu" : "%llu", (unsigned long long)dims[0],
+             (unsigned long long)dims[1]);
+    buf_fmt(&f->header, "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
+            f->header.len ? ',' : '{', name, type, shape, at, f->data.len);
+}
+
 static inline void made_add(struct made_file *f, const char *name, const float *v, uint64_t rows,
                             uint64_t cols)
 {
-    size_t n = (size_t)rows * (cols ? cols : 1), at = f->data.len;
-    char shape[64];
-    buf_add(&f->data, v, n * sizeof(*v));
-    snprintf(shape, sizeof(shape), cols ? "%llu,%llu" : "%llu", (unsigned long long)rows,
-             (unsigned long long)cols);
-    buf_fmt(&f->header, "%c\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-            f->header.len ? ',' : '{', name, shape, at, f->data.len);
+    made_add_as(f, name, "F32", v, (size_t)rows * (cols ? cols : 1) * sizeof(*v),
+                (const uint64_t[]){rows, cols});
 }
 
 static inline void made_write(struct made_file *f, const char *dir, const char *file)
@@ -74,9 +81,9 @@ static inline float *made_floats(const struct tensor *t)
 /* A matrix of a layer that an adapter may change. */
 static inline bool made_target(const struct tensor *t)
 {
-    static const char *const not [] = {".experts.",           ".gate.",  ".kv_b_proj.",
-                                       "shared_expert_gate.", ".altup.", ".laurel.",
-                                       "per_layer_",          ".rg_lru."};
+    static const char *const not [] = {
+        ".experts.",  ".gate.",   ".kv_b_proj.",  "shared_expert_gate.", ".altup.", ".laurel.",
+        "per_layer_", ".rg_lru.", ".compressor.", ".indexer.",           ".wo_a.",  ".hc_"};
     for (size_t i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
         if (strstr(t->name, not [i]))
             return false;
@@ -124,6 +131,8 @@ static inline void made_adapter(const char *base, const char *dir, bool turned)
     for (uint32_t f = 0; f < c.n_files; f++)
         for (uint32_t i = 0; i < c.files[f].n; i++) {
             const struct tensor *t = &c.files[f].tensors[i];
+            if (t->type == T_I64 && t->n_dims == 2) /* experts by ids */
+                made_add_as(&merged, t->name, "I64", t->data, (size_t)t->bytes, t->dims);
             if (t->type != T_F32 && t->type != T_F16 && t->type != T_BF16)
                 continue;
             float *w = made_floats(t);

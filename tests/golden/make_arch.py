@@ -575,6 +575,14 @@ CASES = {
     "stablelm_qk_norm": dict(
         model_type="stablelm", qk_layernorm=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
     ),
+    "mimo": dict(model_type="qwen2", head_dim=16, use_sliding_window=False, rope_parameters=dict(THETA, rope_theta=640000.0)),
+    "pangu_embedded": dict(model_type="llama", attention_bias=True, rope_parameters=dict(THETA, rope_theta=16e6)),
+    "orion": dict(model_type="stablelm", rope_parameters=dict(THETA, partial_rotary_factor=1.0)),
+    "teleflm": dict(model_type="granite", attention_multiplier=8**-0.5, residual_multiplier=1.0, embedding_multiplier=3.0, logits_scaling=0.5,
+                    rope_parameters=THETA),
+    "maincoder": dict(model_type="hunyuan_v1_dense", head_dim=16, rope_parameters=dict(THETA, rope_theta=1e6)),
+    "jais": dict(model_type="stablelm", hidden_size=96, num_attention_heads=6, num_key_value_heads=6, use_qkv_bias=True, rope_parameters=dict(
+        THETA, partial_rotary_factor=1.0)),
     "exaone_v5": dict(model_type="exaone", rope_parameters=THETA),
     # Ling 2: Sarvam's arithmetic with half of a head rotated, whose tensors have the same names
     "bailing_moe": dict(
@@ -744,6 +752,55 @@ def as_internlm(t, c):
     return t, dict(c, model_type="internlm", bias=True)
 
 
+def as_mimo_7b(t, c):
+    """With the layer that drafts, which generation does not use."""
+    return t | {"model.mtp_layers.0.input_proj.weight": torch.ones(64, 128)}, dict(c, model_type="mimo", num_nextn_predict_layers=1)
+
+
+def as_pangu(t, c):
+    del c["attention_bias"]
+    return t, dict(c, model_type="PanguEmbedded")
+
+
+def as_orion(t, c):
+    keys = {k: c[k] for k in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers", "vocab_size",
+                              "hidden_act", "torch_dtype", "max_position_embeddings", "rope_theta", "tie_word_embeddings")}
+    return t, keys | dict(model_type="orion", rms_norm_eps=c["layer_norm_eps"], attention_bias=False, rope_scaling=None)
+
+
+def as_teleflm(t, c):
+    c = dict(c, model_type="TeleFLM", use_mup=True, input_mult=c.pop("embedding_multiplier"), output_mult=4.0,
+             mup_scale_factor=4.0 * c.pop("logits_scaling"))
+    return t, {k: v for k, v in c.items() if not k.endswith("_multiplier")}
+
+
+def as_maincoder(t, c):
+    """Elements i and i + d / 2 of each head, which rotate together, stand side by side."""
+    out, d = {}, c["head_dim"]
+    for name, v in t.items():
+        name = name.replace("query_layernorm", "q_norm").replace("key_layernorm", "k_norm").replace(".mlp.", ".feed_forward.")
+        if any(p in name for p in ("q_proj", "k_proj", "q_norm", "k_norm")):
+            v = v.unflatten(0, (-1, 2, d // 2)).transpose(1, 2).flatten(0, 2)
+        out[name] = v
+    keys = {k: c[k] for k in ("hidden_size", "head_dim", "num_attention_heads", "num_key_value_heads", "num_hidden_layers", "vocab_size",
+                              "torch_dtype", "max_position_embeddings", "rope_theta", "rms_norm_eps", "tie_word_embeddings")}
+    return out, keys | dict(model_type="maincoder", intermediate_size_mlp=c["intermediate_size"], use_qk_norm=True)
+
+
+def as_jais(t, c):
+    for i in range(c["num_hidden_layers"]):
+        for kind in "weight", "bias":
+            parts = [t.pop(f"model.layers.{i}.self_attn.{p}_proj.{kind}") for p in "qkv"]
+            t[f"model.layers.{i}.self_attn.c_attn.{kind}"] = torch.cat(parts)
+    t = renamed(t, [("model.layers", "transformer.h"), ("self_attn.o_proj", "attn.c_proj"), ("self_attn.c_attn", "attn.c_attn"), ("input_layernorm", "ln_1"),
+                    ("post_attention_layernorm", "ln_2"), ("mlp.up_proj", "mlp.c_fc"), ("mlp.gate_proj", "mlp.c_fc2"), ("mlp.down_proj", "mlp.c_proj"),
+                    ("model.embed_tokens", "transformer.wte"), ("model.norm", "transformer.ln_f")])
+    t = {k: v.T.contiguous() if v.dim() == 2 and ".h." in k else v for k, v in t.items()}
+    return t, dict(model_type="jais", torch_dtype="float32", n_embd=c["hidden_size"], n_layer=c["num_hidden_layers"], n_head=c["num_attention_heads"],
+                   n_inner=c["intermediate_size"], n_positions=512, layer_norm_epsilon=c["layer_norm_eps"], vocab_size=c["vocab_size"],
+                   activation_function="swiglu", position_embedding_type="alibi", tie_word_embeddings=False, **JAIS_FACTORS)
+
+
 def as_minicpm(t, c):
     return t, dict(c, model_type="minicpm", scale_emb=6.0, scale_depth=1.4, dim_model_base=c["hidden_size"] // 2)
 
@@ -792,8 +849,9 @@ def slopes(heads):
 def with_alibi(model):
     """Llama without rotation, whose scores fall with the distance: the published equations of Baichuan 13B."""
     heads, old = model.config.num_attention_heads, model.forward
+    dim = model.config.hidden_size // heads
     model.model.rotary_emb.forward = lambda x, position_ids: (
-        torch.ones(*position_ids.shape, model.config.head_dim), torch.zeros(*position_ids.shape, model.config.head_dim))
+        torch.ones(*position_ids.shape, dim), torch.zeros(*position_ids.shape, dim))
 
     def forward(ids, **how):
         at = torch.arange(ids.shape[1])
@@ -802,6 +860,21 @@ def with_alibi(model):
         return old(ids, attention_mask=mask.masked_fill(far > 0, float("-inf"))[None], use_cache=False)
 
     model.forward = forward
+
+
+JAIS_FACTORS = dict(mup_embeddings_scale=5.0, mup_output_alpha=0.5, mup_width_scale=0.25, mup_scale_qk_dot_by_d=True)
+
+
+def with_jais(model):
+    """Biases of all matrices, ALiBi, and factors of embeddings, scores and logits: the published equations of Jais."""
+    for layer in model.model.layers:
+        for m in layer.self_attn.o_proj, layer.mlp.gate_proj, layer.mlp.up_proj, layer.mlp.down_proj:
+            m.bias = torch.nn.Parameter(torch.randn(m.out_features) * 0.1)
+        layer.self_attn.scaling = 1 / layer.self_attn.head_dim
+    with_alibi(model)
+    embed, head = model.model.embed_tokens.forward, model.lm_head.forward
+    model.model.embed_tokens.forward = lambda ids: embed(ids) * JAIS_FACTORS["mup_embeddings_scale"]
+    model.lm_head.forward = lambda x: head(x) * JAIS_FACTORS["mup_output_alpha"] * JAIS_FACTORS["mup_width_scale"]
 
 
 def with_unit_head(model):
@@ -1160,10 +1233,11 @@ def as_hunyuan_ocr(t, c):
 
 AS = {"step3p5": as_step3p5, "hunyuan_ocr": as_hunyuan_ocr, "nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
       "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c), "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
-      "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen}
+      "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen, "mimo": as_mimo_7b, "pangu_embedded": as_pangu, "orion": as_orion,
+      "teleflm": as_teleflm, "maincoder": as_maincoder, "jais": as_jais}
 WITH = {"nemotron_nas": with_blocks, "openelm": with_layers, "bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,
-        "deepseek_moe": with_deepseek}
+        "deepseek_moe": with_deepseek, "jais": with_jais}
 
 
 SMALL = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)
@@ -1252,7 +1326,7 @@ def make(name, overrides, out):
             WITH[name](model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without, and 5.24 with that of
         # MiniMax whose first layer is linear
-        cached = name not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "zamba", "zamba_listed", "baichuan_13b", "zamba2", "zamba2_blocks", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
+        cached = name not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "jais", "zamba", "zamba_listed", "baichuan_13b", "zamba2", "zamba2_blocks", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
         result = {n: golden(model, ids, cached=cached) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break

@@ -59,6 +59,10 @@ CASES = {
                              share_att_key=True, pos_att_type="p2c|c2p", position_biased_input=False, norm_rel_ebd="layer_norm",
                              type_vocab_size=0, max_position_embeddings=512, num_labels=3, kind="classify"),
     "eurobert": dict(model_type="eurobert", num_key_value_heads=2, kind="mean"),
+    # Llama Nemotron Embed and Rerank: EuroBERT under other keys, a score of the mean
+    "llama_bidirec": dict(model_type="eurobert", num_key_value_heads=2, attention_bias=True, kind="mean", rope_parameters=dict(
+        rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)),
+    "llama_bidirec_rerank": dict(model_type="eurobert", num_key_value_heads=4, kind="mean", score=0.5),
     # the repositories' own: the same arithmetic under their names and keys
     "nomic_bert": dict(model_type="nomic_bert", max_position_embeddings=60, type_vocab_size=2, kind="mean",
                        rope_parameters=dict(rope_type="dynamic", rope_theta=1000.0, factor=2.0)),
@@ -266,14 +270,21 @@ def as_listed(state, c):
     return state, dict(keys, attention_windows=[4, 0, 4, 4], rope_theta=[1e4, 3e5, 1e4, 1e4])
 
 
+def as_nemotron(state, c):
+    """`temperature` is there where the score is."""
+    c = dict(c, model_type="llama_bidirec", pooling="avg", rope_theta=c["rope_parameters"]["rope_theta"], rope_scaling=c.pop("rope_parameters"))
+    c["rope_scaling"] = c["rope_scaling"] if c["rope_scaling"]["rope_type"] == "llama3" else None
+    return {k.removeprefix("model."): v for k, v in state.items()}, c
+
+
 WITH = {"nomic_moe": with_experts}
-AS = {"ultrabert_listed": as_listed, "nomic_moe": as_nomic_2, "jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
+AS = {"llama_bidirec": as_nemotron, "llama_bidirec_rerank": as_nemotron, "ultrabert_listed": as_listed, "nomic_moe": as_nomic_2, "jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
 
 
 def make(name, case):
     case = dict(case)
     kind, dense, old = case.pop("kind"), case.pop("dense", []), case.pop("old_norms", False)
-    biased = case.pop("alibi", False)
+    biased, temperature = case.pop("alibi", False), case.pop("score", None)
     much = case.pop("much", 0.2)  # of gated MLPs without a norm before: rounding errors of fp32 would grow to the bound
     out = f"build/golden/embed/{name}"
     os.makedirs(out, exist_ok=True)
@@ -295,7 +306,8 @@ def make(name, case):
     if biased:
         model.base_model.rotary_emb.inv_freq.zero_()
     model.config._attn_implementation = "eager"
-    results, layers = [], modules(out, "mean", dense, config.hidden_size) if kind in ("mean", "encoder") else []
+    score = (torch.randn((1, config.hidden_size), generator=g) * 0.1).bfloat16().float() if temperature else None
+    results, layers = [], modules(out, "mean", dense, config.hidden_size) if kind in ("mean", "encoder") and not temperature else []
     for n, ids in enumerate(texts(g, config.vocab_size)):
         types = [int(i > len(ids) // 2) for i in range(len(ids))] if biased or config.model_type in TYPED else None
         feed = dict(input_ids=torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long))
@@ -306,7 +318,9 @@ def make(name, case):
         with torch.no_grad():
             got = model(**feed)
         text = dict(ids=ids, token_type_ids=types)
-        if kind in ("mean", "encoder"):
+        if temperature:
+            text["logits"] = (score @ got.last_hidden_state[0].mean(0) / temperature).tolist()
+        elif kind in ("mean", "encoder"):
             h = got.last_hidden_state[0]
             x = h.mean(0)
             for w in layers:
@@ -326,8 +340,11 @@ k: v.contiguous().bfloat16() for k, v in model.state_dict().items()}
     said = json.loads(config.to_json_string(use_diff=False))
     if name in AS:
         state, said = AS[name](state, said)
-    save_file(state, f"{out}/model.safetensors")
     said["architectures"] = [type(model).__name__]
+    if temperature:
+        state["score.weight"] = score.bfloat16()
+        said |= dict(architectures=["LlamaBidirectionalForSequenceClassification"], temperature=temperature, id2label={"0": "LABEL_0"})
+    save_file(state, f"{out}/model.safetensors")
     json.dump(said, open(f"{out}/config.json", "w"), indent=1)
     json.dump(dict(name=name, texts=results), open(f"{out}/golden.json", "w"))
     print(name, sum(p.numel() for p in model.parameters()))

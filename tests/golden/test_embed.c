@@ -32,6 +32,8 @@ static const char *const dirs[] = {
     MADE "mpnet",
     MADE "mpnet_classify",
     MADE "eurobert",
+    MADE "llama_bidirec",
+    MADE "llama_bidirec_rerank",
     MADE "nomic_bert",
     MADE "nomic_bert_classify",
     MADE "gte",

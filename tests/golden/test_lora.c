@@ -108,6 +108,7 @@ static const char *const families[] = {
     "build/golden/arch/gemma3n",
     "build/golden/arch/recurrent_gemma",
     "build/golden/arch/beam",
+    "build/golden/arch/deepseek_v4",
 };
 
 /* What the merged model says of the prompts takes the place of their expectations. */

@@ -1,5 +1,6 @@
-/* EuroBERT (arXiv 2503.05500): Llama whose tokens see all others. UltraBERT: in two of three layers
- * a window to both sides, with a rotation of their own. */
+/* EuroBERT (arXiv 2503.05500), and NVIDIA's Llama Nemotron Embed and Rerank: Llama whose tokens
+ * see all others. UltraBERT: in two of three layers a window to both sides, with a
+ * rotation of their own. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -40,14 +41,19 @@ static void windows_listed(struct config *c, struct decoder_spec *s)
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    const bool ultra = strcmp(json_str(c->root, "model_type", ""), "ultrabert") == 0;
+    const char *type = json_str(c->root, "model_type", "");
+    const bool ultra = strcmp(type, "ultrabert") == 0, llama = strcmp(type, "llama_bidirec") == 0;
     config_decoder(c, s,
-                   &(struct config_defaults){.max_positions = ultra ? 32768 : 8192,
-                                             .norm_eps = ultra ? 1e-6 : 1e-5});
+                   &(struct config_defaults){.max_positions = ultra   ? 32768
+                                                              : llama ? 2048
+                                                                      : 8192,
+                                             .norm_eps = ultra || llama ? 1e-6 : 1e-5});
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->bias.mlp = config_bool_or(c, "mlp_bias", false);
     s->both_ways = s->no_head = true;
+    if (llama)
+        config_only_word(c, "pooling", "avg");
     s->rope[0].dim = s->head_dim;
     if (ultra && json_get(c->root, "attention_windows")) {
         s->rope[0] = (struct rope_spec){
@@ -55,7 +61,7 @@ static void configure(struct config *c, struct decoder_spec *s)
         windows_listed(c, s);
         return;
     }
-    config_rope(c, s, ultra ? WIDE : 250000);
+    config_rope(c, s, ultra ? WIDE : llama ? 10000 : 250000);
     if (!ultra)
         return;
     config_windows(c, s, 128, all_but_third);
@@ -65,7 +71,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_eurobert = {
-    .types = (const char *const[]){"eurobert", "ultrabert", NULL},
+    .types = (const char *const[]){"eurobert", "ultrabert", "llama_bidirec", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA},
     .configure = configure,

@@ -1,5 +1,5 @@
-/* Llama 1-3, Code Llama, Yi, SmolLM, Vicuna ...; InternLM, whose attention has biases; the text
- * model of Emu3. */
+/* Llama 1-3, Code Llama, Yi, SmolLM, Vicuna ...; InternLM and openPangu Embedded, whose attention
+ * has biases; XVERSE, Aquila and Skywork; the text model of Emu3. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -7,19 +7,28 @@
 static void configure(struct config *c, struct decoder_spec *s)
 {
     const char *type = json_str(c->root, "model_type", "");
-    const bool intern = strcmp(type, "internlm") == 0, emu = strcmp(type, "emu3_text_model") == 0;
+    const bool emu = strcmp(type, "emu3_text_model") == 0,
+               pangu = strcmp(type, "PanguEmbedded") == 0;
+    const bool biased = pangu || strcmp(type, "internlm") == 0;
     config_decoder(c, s,
-                   &(struct config_defaults){.max_positions = emu ? 9216 : 2048,
-                                             .norm_eps = emu ? 1e-5 : 1e-6,
-                                             .rope_theta = emu ? 1000000 : 10000});
+                   &(struct config_defaults){.max_positions = emu     ? 9216
+                                                              : pangu ? 32768
+                                                                      : 2048,
+                                             .norm_eps = emu || pangu ? 1e-5 : 1e-6,
+                                             .rope_theta = emu     ? 1000000
+                                                           : pangu ? 16000000
+                                                                   : 10000});
     s->act = config_act(c, "hidden_act", "silu");
-    s->bias.qkv = s->bias.o = config_bool_or(c, intern ? "bias" : "attention_bias", intern);
+    if (strcmp(type, "xverse") == 0 && json_get(c->root, "num_experts"))
+        config_fail(c, "`num_experts`: XVERSE's experts are not supported");
+    s->bias.qkv = s->bias.o = config_bool_or(c, biased ? "bias" : "attention_bias", biased);
     s->bias.mlp = config_bool_or(c, "mlp_bias", false);
     config_windows(c, s, 0, config_no_layer); /* as vLLM reads layer_types */
 }
 
 const struct arch arch_llama = {
-    .types = (const char *const[]){"llama", "iquestcoder", "internlm", "emu3_text_model", NULL},
+    .types = (const char *const[]){"llama", "iquestcoder", "internlm", "emu3_text_model", "xverse",
+                                   "aquila", "skywork", "PanguEmbedded", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA},
     .configure = configure,

@@ -226,6 +226,31 @@ static void place_latent(const struct lora_base *base, struct lora_pair *p, uint
     p->most_n = p->n;
 }
 
+/* Layers with entries: every rank has both latents; the last matrix reads the groups' results. */
+static bool has_entries(const struct lora_base *base, uint32_t layer)
+{
+    return base->spec->layers[layer].mixer == MIXER_ENTRIES;
+}
+
+static void place_entries(const struct lora_base *base, struct lora_pair *p, uint32_t *inputs,
+                          uint32_t *outputs)
+{
+    const struct decoder_spec *s = base->spec;
+    const struct entries_spec *m = &s->entries;
+    const struct slice h = base->split->heads;
+    const uint32_t per = s->n_heads / m->groups;
+    *inputs = p->role == W_O ? m->groups * m->o_rank : p->role == W_Q_B ? m->q_rank : s->hidden;
+    *outputs = p->role == W_O     ? s->hidden
+               : p->role == W_Q_A ? m->q_rank
+               : p->role == W_Q_B ? s->n_heads * s->head_dim
+                                  : s->head_dim;
+    p->n = p->role == W_Q_B ? h.n * s->head_dim : *outputs;
+    p->column = p->role == W_O ? h.first / per * m->o_rank : 0;
+    p->columns = p->role == W_O ? (h.n % per ? 1 : h.n / per) * m->o_rank : *inputs;
+    p->most_columns = p->columns;
+    p->most_n = p->n;
+}
+
 /* Fills this rank's part of a pair whose site and role are set; returns the inputs and outputs of
  * the whole model. */
 static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32_t *inputs,
@@ -239,6 +264,10 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
     }
     if (is_latent(base, p->layer) && !is_mlp(p->role)) {
         place_latent(base, p, inputs, outputs);
+        return;
+    }
+    if (has_entries(base, p->layer) && !is_mlp(p->role)) {
+        place_entries(base, p, inputs, outputs);
         return;
     }
     const uint32_t q = head_rows(base, p->layer, 0), k = head_rows(base, p->layer, 1);
@@ -308,6 +337,8 @@ static uint32_t row_of_b(const struct lora_pair *p, const struct lora_base *base
         const uint32_t each = turned ? rope : nope, head = base->split->heads.first + i / each;
         return head * (nope + rope) + (turned ? nope : 0) + i % each;
     }
+    if (has_entries(base, p->layer) && p->role == W_Q_B)
+        return base->split->heads.first * s->head_dim + i;
     int part = p->role == W_K ? 1 : p->role == W_V ? 2 : 0;
     switch (p->role) {
     case W_QKV:
@@ -441,8 +472,9 @@ static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
         return lora_recur_has(s, layer, role);
     const bool mlp =
         is_shared(role) || role == W_GATE_UP || role == W_GATE || role == W_UP || role == W_DOWN;
+    const bool latent = role == W_Q_A || role == W_Q_B || role == W_KV_A;
     if (l->mixer == MIXER_ENTRIES && !mlp)
-        return false; /* heads that rotate back have no rows of their own for an update */
+        return latent || role == W_O; /* others make what all heads read, or are several */
     if (l->mixer == MIXER_SHARED)
         return false; /* PEFT would change the block of all layers that share it */
     if (role == W_ATTN_GATE)
@@ -492,7 +524,8 @@ static int collect(struct lora_search *s)
     for (uint32_t layer = 0; layer < spec->n_layers; layer++)
         for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
             if (rows[i].recurs == lora_is_recur(spec, layer, rows[i].role) &&
-                !(rows[i].latent && !is_latent(s->base, layer)) &&
+                !(rows[i].latent && !is_latent(s->base, layer) &&
+                  !(has_entries(s->base, layer) && rows[i].site != LORA_Q_ROPE)) &&
                 !(rows[i].gated && spec->attn_gate != ATTN_GATE_BESIDE_Q) &&
                 !(rows[i].shared && !(spec->layers[layer].moe && spec->moe.shared_ffn)) &&
                 !(rows[i].mlp && spec->layers[layer].moe && !spec->moe.beside) &&

@@ -230,12 +230,20 @@ static struct turn turn_of(const struct decoder *d, uint32_t n_heads, uint32_t d
                          .rope = d->scratch.rope[rope]};
 }
 
+static void project(struct decoder *d, const struct sub_step *t, const struct weight *w,
+                    enum lora_site site, float *y, uint32_t y_width, const float *x,
+                    uint32_t x_width)
+{
+    layer_project(d, t->layer, &(struct projection){w, NULL, site, y_width}, y, x, x_width,
+                  t->tokens);
+}
+
 /* The latent of queries. */
 static float *latent(struct decoder *d, const struct entries *y, struct sub_step *t)
 {
     const uint32_t rank = d->spec.entries.q_rank;
     float *x = work_take(&t->work, t->tokens, rank);
-    d->ops->linear(d->dev, x, t->in, t->tokens, y->q_a, NULL);
+    project(d, t, y->q_a, LORA_Q_A, x, rank, t->in, d->spec.hidden);
     d->ops->norm(d->dev, x, x, t->tokens, rank, &y->q_norm);
     return x;
 }
@@ -246,7 +254,7 @@ static float *queries(struct decoder *d, const struct entries *y, struct sub_ste
     const uint32_t heads = d->split.heads.n, dim = d->spec.head_dim;
     const struct turn turn = turn_of(d, heads, dim, d->spec.layers[t->layer].rope);
     float *q = work_take(&t->work, t->tokens, (size_t)heads * dim);
-    d->ops->linear(d->dev, q, from, t->tokens, y->q_b, NULL);
+    project(d, t, y->q_b, LORA_QKV, q, heads * dim, from, d->spec.entries.q_rank);
     d->ops->norm(d->dev, q, q, t->tokens * heads, dim, &y->head_norm);
     d->ops->turn(d->dev, q, &turn);
     return q;
@@ -258,7 +266,7 @@ static void store_keys(struct decoder *d, const struct entries *y, const struct 
     const struct turn turn = turn_of(d, 1, dim, d->spec.layers[t->layer].rope);
     struct work w = t->work;
     float *k = work_take(&w, t->tokens, dim);
-    d->ops->linear(d->dev, k, t->in, t->tokens, y->kv, NULL);
+    project(d, t, y->kv, LORA_KV_A, k, dim, t->in, d->spec.hidden);
     d->ops->norm(d->dev, k, k, t->tokens, dim, &y->kv_norm);
     d->ops->turn(d->dev, k, &turn);
     d->ops->keep(d->dev, t->cache, t->kv, k, false);
@@ -328,7 +336,7 @@ static void result(struct decoder *d, const struct entries *y, struct sub_step *
         d->ops->linear(d->dev, x, o, t->tokens, y->o_a[0], NULL);
     else
         d->ops->linear_heads(d->dev, x, o, t->tokens, y->o_a, y->groups);
-    d->ops->linear(d->dev, t->out, x, t->tokens, y->o_b, NULL);
+    project(d, t, y->o_b, LORA_O, t->out, d->spec.hidden, x, low);
 }
 
 static int forward(struct decoder *d, const void *self, struct sub_step *t, struct err *e)
