@@ -18,6 +18,12 @@ FAMILIES = {
     "glmga": (
         {320: "<|image|>", 321: "<|begin_of_image|>", 322: "<|end_of_image|>"}, "<|begin_of_image|><|image|><|end_of_image|>",
     ),
+    "glm5_next": (
+        {320: "<|image|>", 321: "<|begin_of_image|>", 322: "<|end_of_image|>"}, "<|begin_of_image|><|image|><|end_of_image|>",
+    ),
+    "cosmos3_edge": (
+        {320: "<|image_pad|>", 321: "<|vision_start|>", 322: "<|vision_end|>"}, "<|vision_start|><|image_pad|><|vision_end|>",
+    ),
     "perception_lm": ({320: "<|image|>"}, "<|image|>"),
     "got_ocr2": ({320: "<imgpad>", 321: "<img>", 322: "</img>"}, "<img><imgpad></img>"),
     "gemma4_unified": ({320: "<|image|>", 321: "<|image>", 322: "<image|>"}, "<|image|>"),
