@@ -18,6 +18,12 @@ FAMILIES = {
     "glmga": (
         {320: "<|image|>", 321: "<|begin_of_image|>", 322: "<|end_of_image|>"}, "<|begin_of_image|><|image|><|end_of_image|>",
     ),
+    "glm5_next": (
+        {320: "<|image|>", 321: "<|begin_of_image|>", 322: "<|end_of_image|>"}, "<|begin_of_image|><|image|><|end_of_image|>",
+    ),
+    "cosmos3_edge": (
+        {320: "<|image_pad|>", 321: "<|vision_start|>", 322: "<|vision_end|>"}, "<|vision_start|><|image_pad|><|vision_end|>",
+    ),
     "perception_lm": ({320: "<|image|>"}, "<|image|>"),
     "got_ocr2": ({320: "<imgpad>", 321: "<img>", 322: "</img>"}, "<img><imgpad></img>"),
     "gemma4_unified": ({320: "<|image|>", 321: "<|image>", 322: "<image|>"}, "<|image|>"),
@@ -30,10 +36,11 @@ FAMILIES = {
     "idefics2": ({317: "<fake_token_around_image>", 320: "<image>"}, "<image>"),
     "vipllava": ({320: "<image>"}, "<image>"),
     "blip2": ({2: "</s>", 320: "<image>"}, "<image>"),
+    "blip2_t5": ({1: "</s>", 320: "<image>"}, "<image>"),
     "aria": ({320: "<|img|>"}, "<|img|>"),
     "florence2": ({0: "<s>", 2: "</s>", 320: "<image>"}, "<image>"),
 }
-FRAMED = {"blip2": 0, "florence2": 1}  # the image comes first, a token follows it, and so many follow the text
+FRAMED = {"blip2": (1, 0), "blip2_t5": (0, 1), "florence2": (1, 1)}  # the image comes first; so many tokens are around the text
 ARGS = ["--payload-limit", 20000000, "--max-batch-prefill-tokens", 1024, "--kv-cache-dtype", "float32"]
 TEMPLATE = """{%% for m in messages %%}{%% for p in m.content %%}{%% if p.type in ('image', 'image_url') %%}%s{%% else %%}{{ p.text }}{%% endif %%}
 {%%- endfor %%}{%% endfor %%}"""
@@ -64,7 +71,8 @@ def body(case, words, folder, family):
     ids = case["ids"]
     parts = [text(ids[:4]), image, text(ids[-6:])] if shown else [text(ids)]
     if shown and family in FRAMED:
-        parts = [image, text(ids[ids.count(320) + 1 : len(ids) - FRAMED[family]])]
+        begin, end = FRAMED[family]
+        parts = [image, text(ids[ids.count(320) + begin : len(ids) - end])]
     return {
         "messages": [{"role": "user", "content": parts}], "max_tokens": len(case["greedy_ids"]), "ignore_eos": True, "temperature": 0,
         "add_special_tokens": False, "return_token_ids": True,

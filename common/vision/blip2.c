@@ -1,5 +1,5 @@
 /* BLIP-2 (arXiv 2301.12597): the image as a square, which becomes as many tokens as there are
- * queries. They precede the token that begins the text. */
+ * queries. They precede the text: OPT's begins with a token, T5's ends with one. */
 #include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <string.h>
@@ -16,12 +16,14 @@ static void load(struct vision *v, struct vision_settings *s)
         vision_u32(s, &s->processor, "num_query_tokens", b->tokens, 1, 4096) != b->tokens)
         vision_settings_fail(s, "%s: size, image_size, patch_size and num_query_tokens disagree",
                              s->pixels.name);
-    v->token = vision_read_token(s, vision_key(s, "image_token_index", "image_token_id"), "<image>",
-                                 50265, v->marker);
-    vision_read_token(s, NULL, "</s>", 2, b->bos);
     const struct vision_section text = vision_inside(&s->config, "text_config");
-    if (strcmp(json_str(text.o, "model_type", "opt"), "opt") != 0)
-        vision_settings_fail(s, "config.json: images beside a text model that is not OPT");
+    const char *type = json_str(text.o, "model_type", "opt");
+    const bool t5 = strcmp(type, "t5") == 0;
+    v->token = vision_read_token(s, vision_key(s, "image_token_index", "image_token_id"), "<image>",
+                                 t5 ? 32100 : 50265, v->marker);
+    vision_read_token(s, NULL, "</s>", t5 ? 1 : 2, t5 ? b->end : b->bos);
+    if (!t5 && strcmp(type, "opt") != 0)
+        vision_settings_fail(s, "config.json: images beside a text model %.40s", type);
     const double hidden = json_num(text.o, "hidden_size", 768);
     if (json_num(text.o, "word_embed_proj_dim", hidden) != hidden)
         vision_settings_fail(s, "config.json: images beside a projection of embeddings");
@@ -39,7 +41,7 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
 
 static struct vision_frame frame(const struct vision *v)
 {
-    return (struct vision_frame){v->blip2.bos, "", true, true};
+    return (struct vision_frame){v->blip2.bos, v->blip2.end, true, true};
 }
 
 const struct vision_family vision_blip2 = {

@@ -8,13 +8,12 @@ static const char FAKE[] = "<fake_token_around_image>";
 static void load(struct vision *v, struct vision_settings *s)
 {
     static const struct vision_pixel_defaults d = {VISION_BILINEAR, vision_half, vision_half, 32};
-    const struct vision_section size = vision_inside(&s->pixels, "size");
     const struct vision_section perceiver = vision_inside(&s->config, "perceiver_config");
     struct vision_idefics2 *f = &v->idefics2;
     vision_read_format(s, &v->format, &d);
     const uint32_t side = vision_side(s, &s->tower, "image_size", 224);
-    f->shortest = vision_u32(s, &size, "shortest_edge", 378, 1, VISION_MAX_SETTING);
-    f->longest = vision_u32(s, &size, "longest_edge", 980, 1, VISION_MAX_SETTING);
+    f->shortest = vision_edge(s, "shortest_edge", 378, 1);
+    f->longest = vision_edge(s, "longest_edge", 980, 1);
     f->split = vision_flag(&s->pixels, "do_image_splitting", false);
     f->latents = vision_u32(s, &perceiver, "resampler_n_latents", 64, 1, 4096);
     if (f->shortest > f->longest || f->shortest < v->format.patch ||

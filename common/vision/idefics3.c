@@ -10,14 +10,13 @@ static void load(struct vision *v, struct vision_settings *s)
 {
     struct vision_idefics3 *f = &v->idefics3;
     const bool smol = strcmp(v->name, "smolvlm") == 0;
-    const struct vision_section size = vision_inside(&s->pixels, "size");
     const struct vision_section max = vision_inside(&s->pixels, "max_image_size");
     vision_read_format(
         s, &v->format,
         &(struct vision_pixel_defaults){VISION_LANCZOS, vision_half, vision_half, smol ? 16 : 14});
     const uint32_t of_tower = vision_side(s, &s->tower, "image_size", smol ? 512 : 364);
     f->tile = vision_u32(s, &max, "longest_edge", of_tower, 1, VISION_MAX_SETTING);
-    f->longest = vision_u32(s, &size, "longest_edge", 4 * f->tile, 1, VISION_MAX_SETTING);
+    f->longest = vision_edge(s, "longest_edge", 4 * f->tile, 1);
     f->split = vision_flag(&s->pixels, "do_image_splitting", true);
     v->format.merge = vision_u32(s, &s->config, "scale_factor", smol ? 4 : 2, 1, 16);
     if (f->tile != of_tower || f->tile % (v->format.patch * v->format.merge))

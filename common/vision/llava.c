@@ -26,6 +26,25 @@ static void read_strategy(struct vision_settings *s, const char *def)
                              strategy, tower);
 }
 
+/* A number is that of the shorter side; a pair is a square. */
+static void read_size(struct vision_llava *l, struct vision_settings *s, uint32_t def)
+{
+    const cJSON *size = json_get(s->pixels.o, "size");
+    l->square = cJSON_IsArray(size) || json_get(size, "height");
+    l->shortest = l->square || cJSON_IsNumber(size) ? vision_side(s, &s->pixels, "size", def)
+                                                    : vision_edge(s, "shortest_edge", def, 1);
+}
+
+/* LLaVA's own processor may pad an image to a square before it resizes it; CLIP's and SigLIP's do
+ * not. */
+static void refuse_padding(const struct vision *v, struct vision_settings *s)
+{
+    const char *type = json_str(s->pixels.o, "image_processor_type", "");
+    if (strcmp(v->name, "llava") == 0 && strncmp(type, "CLIP", 4) != 0 &&
+        strncmp(type, "Siglip", 6) != 0 && vision_flag(&s->pixels, "do_pad", false))
+        vision_settings_fail(s, "%s: do_pad must be false", s->pixels.name);
+}
+
 /* `whole`: the tile is whole patches. */
 static void load_common(struct vision *v, struct vision_settings *s, bool whole)
 {
@@ -33,13 +52,9 @@ static void load_common(struct vision *v, struct vision_settings *s, bool whole)
     vision_read_format(
         s, &v->format,
         &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean, vision_clip_std, 14});
-    const struct vision_section size = vision_inside(&s->pixels, "size");
     const uint32_t of_tower =
         vision_side(s, &s->tower, "image_size", strcmp(v->name, "video_llava") ? 336 : 224);
-    l->square = json_get(size.o, "height") != NULL;
-    l->shortest = l->square
-                      ? vision_side(s, &s->pixels, "size", of_tower)
-                      : vision_u32(s, &size, "shortest_edge", of_tower, 1, VISION_MAX_SETTING);
+    read_size(l, s, of_tower);
     l->tile = l->square ? l->shortest : vision_side(s, &s->pixels, "crop_size", of_tower);
     if (l->tile != of_tower || l->tile < v->format.patch || (whole && l->tile % v->format.patch) ||
         l->shortest < l->tile)
@@ -52,6 +67,7 @@ static void load_llava(struct vision *v, struct vision_settings *s)
 {
     load_common(v, s, !is_siglip(s));
     read_strategy(s, "default");
+    refuse_padding(v, s);
     if (!v->llava.square && !vision_flag(&s->pixels, "do_center_crop", true))
         vision_settings_fail(s, "%s: do_center_crop must be true", s->pixels.name);
 }
@@ -63,8 +79,9 @@ static void load_fast(struct vision *v, struct vision_settings *s)
     vision_read_format(
         s, &v->format,
         &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean, vision_clip_std, 64});
-    const struct vision_section size = vision_inside(&s->pixels, "size");
-    l->shortest = vision_u32(s, &size, "shortest_edge", 1024, 1, VISION_MAX_SETTING);
+    l->shortest = cJSON_IsNumber(json_get(s->pixels.o, "size"))
+                      ? vision_side(s, &s->pixels, "size", 1024)
+                      : vision_edge(s, "shortest_edge", 1024, 1);
     l->tile = vision_side(s, &s->pixels, "crop_size", l->shortest);
     if (v->format.patch != 64 || l->tile % 64 || l->shortest < l->tile ||
         vision_u32(s, &s->processor, "patch_size", 64, 1, 256) != 64 ||
@@ -113,7 +130,7 @@ static void add_pinpoint(struct vision_llava *l, uint32_t rows, uint32_t cols)
 static bool load_pinpoints(struct vision *v, struct vision_settings *s)
 {
     struct vision_llava *l = &v->llava;
-    if (l->shortest != l->tile)
+    if (l->shortest != l->tile || vision_side(s, &s->pixels, "crop_size", l->tile) != l->tile)
         vision_settings_fail(s, "%s: size and crop_size disagree", s->pixels.name);
     const cJSON *list = json_get(s->pixels.o, "image_grid_pinpoints"), *pair;
     list = list ? list : json_get(s->config.o, "image_grid_pinpoints");

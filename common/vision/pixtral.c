@@ -28,17 +28,27 @@ static void load_lighton(struct vision *v, struct vision_settings *s)
                                  "<|image_pad|>", 151655, v->marker);
 }
 
+/* `longest_edge`, or a square that the image must fit. */
+static uint32_t read_longest(struct vision_settings *s, uint32_t def, uint32_t unit)
+{
+    const struct vision_section size = vision_inside(&s->pixels, "size");
+    if (json_get(size.o, "longest_edge") || (size.o && !json_get(size.o, "height")))
+        return vision_edge(s, "longest_edge", def, unit);
+    const uint32_t side = vision_side(s, &s->pixels, "size", def);
+    if (side < unit)
+        vision_settings_fail(s, "%s: size must be at least %u", s->pixels.name, unit);
+    return side;
+}
+
 static void load(struct vision *v, struct vision_settings *s)
 {
     const bool lighton = is_lighton(v, s), mistral = lighton || strcmp(v->name, "mistral3") == 0;
-    const struct vision_section size = vision_inside(&s->pixels, "size");
     vision_read_format(s, &v->format,
                        &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean,
                                                        vision_clip_std, mistral ? 14 : 16});
     v->format.merge = mistral ? vision_u32(s, &s->config, "spatial_merge_size", 2, 1, 16) : 1;
     v->pixtral.unit = v->format.patch * v->format.merge;
-    v->pixtral.longest = vision_u32(s, &size, "longest_edge", mistral ? 1540 : 1024,
-                                    v->pixtral.unit, VISION_MAX_SETTING);
+    v->pixtral.longest = read_longest(s, mistral ? 1540 : 1024, v->pixtral.unit);
     if (lighton) {
         load_lighton(v, s);
         return;

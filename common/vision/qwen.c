@@ -65,12 +65,18 @@ static const struct qwen_tokens {
                     20,
                     21};
 
+static uint32_t read_edge(struct vision_settings *s, const char *edge, uint32_t def)
+{
+    const struct vision_section size = vision_inside(&s->pixels, "size");
+    return vision_u32(s, &size, edge, def, 1, VISION_MAX_PIXELS);
+}
+
 /* Two keys of two generations; the older ones take precedence, as in transformers. */
 static uint64_t read_pixels(struct vision_settings *s, const char *key, const char *edge,
                             uint32_t def)
 {
     const struct vision_section size = vision_inside(&s->pixels, "size");
-    def = vision_u32(s, &size, edge, def, 1, VISION_MAX_PIXELS);
+    def = read_edge(s, edge, def);
     def = vision_u32(s, &size, key, def, 1, VISION_MAX_PIXELS);
     return vision_u32(s, &s->pixels, key, def, 1, VISION_MAX_PIXELS);
 }
@@ -100,6 +106,15 @@ static void load_pixels(struct vision *v, struct vision_settings *s,
     if (v->qwen.min_pixels > v->qwen.max_pixels)
         vision_settings_fail(s, "%s: min_pixels is more than max_pixels", s->pixels.name);
     v->qwen.frames = v->qwen.features = 1;
+}
+
+/* As in transformers, GLM and Cosmos have the newer keys alone. */
+static void only_edges(struct vision *v, struct vision_settings *s, uint32_t min, uint32_t max)
+{
+    v->qwen.min_pixels = read_edge(s, "shortest_edge", min);
+    v->qwen.max_pixels = read_edge(s, "longest_edge", max);
+    if (v->qwen.min_pixels > v->qwen.max_pixels)
+        vision_settings_fail(s, "%s: shortest_edge is more than longest_edge", s->pixels.name);
 }
 
 static void load_sizes(struct vision *v, struct vision_settings *s,
@@ -143,6 +158,7 @@ static void load_glm(struct vision *v, struct vision_settings *s)
     static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
                                                    vision_clip_std, PATCH_2};
     load_sizes(v, s, &d, 112 * 112, 28 * 28 * 15000);
+    only_edges(v, s, 112 * 112, 28 * 28 * 15000);
     v->qwen.frames = v->format.frames;
     v->qwen.enlarge = enlarge_both;
     if (strcmp(v->name, "glmga") == 0)
@@ -171,6 +187,7 @@ static void load_cosmos3(struct vision *v, struct vision_settings *s)
     static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_half, vision_half,
                                                    PATCH_3};
     load_pixels(v, s, &d, 2, 256 * 256, 4096 * 4096);
+    only_edges(v, s, 256 * 256, 4096 * 4096);
     v->format.frames = vision_u32(s, &s->pixels, "temporal_patch_size", 1, 1, 1);
     v->qwen.enlarge = enlarge_both;
     load_tokens(v, s, &cosmos3_tokens);

@@ -55,12 +55,12 @@ int vision_settings_open(struct vision_settings *s, const char *dir, const struc
     if (read_one(s, 1, "preprocessor_config.json", false, e) ||
         read_one(s, 2, "processor_config.json", false, e))
         return -1;
-    s->pixels = (struct vision_section){s->files[1], "preprocessor_config.json"};
     s->processor = (struct vision_section){s->files[2], "processor_config.json"};
-    if (!s->pixels.o) { /* transformers 5 writes one file for both */
-        s->pixels = vision_inside(&s->processor, "image_processor");
-        s->pixels.name = "image_processor of processor_config.json";
-    }
+    /* transformers 5 writes one file for both, and then reads no other */
+    s->pixels = vision_inside(&s->processor, "image_processor");
+    s->pixels.name = "image_processor of processor_config.json";
+    if (!s->pixels.o)
+        s->pixels = (struct vision_section){s->files[1], "preprocessor_config.json"};
     return 0;
 }
 
@@ -118,7 +118,8 @@ double vision_number(struct vision_settings *s, const struct vision_section *in,
 
 bool vision_flag(const struct vision_section *in, const char *key, bool def)
 {
-    return json_bool(in->o, key, def);
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(in->o, key);
+    return v ? cJSON_IsTrue(v) || (cJSON_IsNumber(v) && v->valuedouble != 0) : def;
 }
 
 uint32_t vision_side(struct vision_settings *s, const struct vision_section *in, const char *key,
@@ -138,6 +139,14 @@ uint32_t vision_side(struct vision_settings *s, const struct vision_section *in,
     if (whole(s, other, in, key, 1, VISION_MAX_SETTING) != side)
         vision_settings_fail(s, "%s: %s must be a square", in->name, key);
     return side;
+}
+
+uint32_t vision_edge(struct vision_settings *s, const char *edge, uint32_t def, uint32_t min)
+{
+    const struct vision_section size = vision_inside(&s->pixels, "size");
+    if (json_get(s->pixels.o, "size") && !json_get(size.o, edge))
+        vision_settings_fail(s, "%s: size must have %s", s->pixels.name, edge);
+    return vision_u32(s, &size, edge, def, min, VISION_MAX_SETTING);
 }
 
 /* ---------------------------------------------------------------- pixels */

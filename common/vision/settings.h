@@ -35,10 +35,14 @@ uint32_t vision_shared(struct vision_settings *s, const char *tower_key, const c
                        uint32_t def, uint32_t max);
 double vision_number(struct vision_settings *s, const struct vision_section *in, const char *key,
                      double def); /* finite */
+/* `def` if the key is absent. As in Python, null is false, and a number other than 0 is true. */
 bool vision_flag(const struct vision_section *in, const char *key, bool def);
 /* The side of a square, 1 .. VISION_MAX_SETTING: 14, [14, 14] or {"height": 14, "width": 14}. */
 uint32_t vision_side(struct vision_settings *s, const struct vision_section *in, const char *key,
                      uint32_t def);
+/* `edge` of the preprocessor's `size`, from min; `def` if there is no size. A size in another form
+ * is an error. */
+uint32_t vision_edge(struct vision_settings *s, const char *edge, uint32_t def, uint32_t min);
 /* The object at `key`; its `o` is NULL if absent. */
 struct vision_section vision_inside(const struct vision_section *in, const char *key);
 

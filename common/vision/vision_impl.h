@@ -87,7 +87,7 @@ struct vision_paligemma {
 };
 struct vision_blip2 {
     uint32_t side, tokens;
-    char bos[VISION_TOKEN_TEXT]; /* after the last image */
+    char bos[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT]; /* around the text; "" without */
 };
 struct vision_florence2 {
     uint32_t side, tokens;

@@ -223,6 +223,18 @@ const struct guard *chat_guard(const struct chat *c) { return &c->guard; }
 
 /* ---------------------------------------------------------------- messages */
 
+/* Why a part of this type is refused. */
+static const char *unknown_part(const char *type, bool eyes)
+{
+    if (!strcmp(type, "video_url") || !strcmp(type, "video") || !strcmp(type, "input_video"))
+        return eyes ? "videos are not supported; frames may be sent as parts of type `image_url`"
+                    : "videos are not supported";
+    if (!strcmp(type, "input_audio") || !strcmp(type, "audio_url") || !strcmp(type, "audio"))
+        return "audio is not supported";
+    return eyes ? "a content part must have the type `text` or `image_url`"
+                : "a content part must have the type `text`";
+}
+
 static const char *check_parts(const cJSON *parts, const char *role, bool eyes)
 {
     for (const cJSON *p = parts->child; p; p = p->next) {
@@ -232,7 +244,7 @@ static const char *check_parts(const cJSON *parts, const char *role, bool eyes)
         if (!strcmp(type, "image_url"))
             continue;
         if (strcmp(type, "text") != 0)
-            return "a content part must have the type `text`";
+            return unknown_part(type, eyes);
         if (!json_str(p, "text", NULL))
             return "missing field `text`";
     }

@@ -39,7 +39,7 @@ def run(model, names, folder, inputs, seed, layout, new):
     kwargs, spans = inputs([picture(folder, n) for n in names]) if names else ({}, [])
     ids, by_length = layout(spans, text)
     out = dict(images=names, ids=ids)
-    if model.config.model_type == "florence2":
+    if model.config.get_text_config(decoder=True).is_encoder_decoder:
         return out | florence.run(model, ids, kwargs, new, features_of)
     if names:
         if model.config.model_type == "mllama":
@@ -94,7 +94,7 @@ def make(name, images):
     config, cls, pre, inputs = build()
     first = name in ("internvl", "internvl_chat")
     pictures = [[]] + PICTURES + ([] if first else [PICTURES[0]])
-    if name == "florence2":
+    if name in ("florence2", "blip2_t5"):
         pictures[3] = pictures[3][1:]  # one picture
     config._attn_implementation = "eager"
     for seed in range(100):  # a seed whose greedy choices are no coin tosses
@@ -116,7 +116,7 @@ def make(name, images):
             break
     out = f"tests/data/vision/{name}"
     os.makedirs(out, exist_ok=True)
-    tied = name not in ("mllama", "mistral3_latent", "aria", "cosmos3_edge", "glm5_next")
+    tied = name not in ("mllama", "mistral3_latent", "aria", "cosmos3_edge", "glm5_next", "blip2_t5")
     tensors = {k: v.bfloat16().contiguous() for k, v in model.state_dict().items() if "lm_head" not in k or not tied}
     keys = json.loads(config.to_json_string(use_diff=False))
     if rename:

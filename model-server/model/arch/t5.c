@@ -1,6 +1,7 @@
 /* T5 (arXiv 1910.10683), Flan-T5 (2210.11416), mT5 and UMT5 (2010.11934, 2304.09151): RMS norms
  * before the branches, no biases, positions only as a number per distance, a ReLU or a gated MLP.
- * The encoder alone (2112.07899), or the decoder, which attends to the encoder's rows. */
+ * The encoder alone (2112.07899), or the decoder, which attends to the encoder's rows. Also the
+ * text model of BLIP-2. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -22,7 +23,9 @@ static const struct arch *choose(struct config *c)
     const char *name = cJSON_IsString(word) ? word->valuestring : "";
     if (ends(name, "EncoderModel"))
         return &arch_t5;
-    if (ends(name, "ForConditionalGeneration") || ends(name, "WithLMHeadModel"))
+    /* the text model of BLIP-2 need not name its class */
+    if (ends(name, "ForConditionalGeneration") || ends(name, "WithLMHeadModel") ||
+        (c->root != c->file && !*name))
         return &decoder;
     config_fail(c,
                 "`architectures`: `%.60s`: only T5EncoderModel and T5ForConditionalGeneration, and "
@@ -114,6 +117,8 @@ static void configure_decoder(struct config *c, struct decoder_spec *s)
     config_pair_layers(c, s, "num_decoder_layers");
 }
 
+/* alone, and in BLIP-2 */
+#define PREFIX             "|language_model."
 #define NAMES_ATTENTION(p) [W_Q] = p ".q", [W_K] = p ".k", [W_V] = p ".v", [W_O] = p ".o"
 #define NAMES_MLP(p)                                                                               \
     [W_MLP_NORM] = p ".layer_norm", [W_GATE] = p ".DenseReluDense.wi_0",                           \
@@ -127,6 +132,7 @@ const struct arch arch_t5 = {
               NAMES_ATTENTION("encoder.block.*.layer.0.SelfAttention"),
               NAMES_MLP("encoder.block.*.layer.1"),
               [W_FINAL_NORM] = "encoder.final_layer_norm"},
+    .prefix = PREFIX,
     .configure = configure,
     .choose = choose,
 };
@@ -135,6 +141,7 @@ static const struct arch attends = {
     .names = {[W_ATTN_NORM] = "decoder.block.*.layer.1.layer_norm",
               NAMES_ATTENTION("decoder.block.*.layer.1.EncDecAttention"),
               NAMES_MLP("decoder.block.*.layer.2")},
+    .prefix = PREFIX,
 };
 static const struct arch decoder = {
     .types = (const char *const[]){NULL}, /* see choose() */
@@ -144,6 +151,7 @@ static const struct arch decoder = {
               [W_ATTN_NORM] = "decoder.block.*.layer.0.layer_norm",
               NAMES_ATTENTION("decoder.block.*.layer.0.SelfAttention"),
               [W_FINAL_NORM] = "decoder.final_layer_norm"},
+    .prefix = PREFIX,
     .second = &attends,
     .configure = configure_decoder,
     .encoder = &arch_t5,

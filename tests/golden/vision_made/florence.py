@@ -40,15 +40,19 @@ def framed(spans, text):
 def run(model, ids, kwargs, new, features_of):
     """The encoder's rows, and greedy tokens behind the decoder's first one."""
     read, out = torch.tensor([ids]), {}
-    rows = model.model.get_input_embeddings()(read)
+    florence = model.config.model_type == "florence2"
+    text = model.model.language_model if florence else model.language_model
+    start = model.config.get_text_config(decoder=True).decoder_start_token_id
+    rows = text.get_input_embeddings()(read)
     if kwargs:
         seen = model.get_image_features(**kwargs).pooler_output
         rows = rows.masked_scatter((read == IMAGE)[..., None], seen)
-    encoded = model.model.language_model.encoder(inputs_embeds=rows)
+    encoded = text.encoder(inputs_embeds=rows)
+    head = model if florence else text
     out["features"] = features_of(encoded.last_hidden_state[0])
     greedy, margin = [], 9e9
     for i in range(new):
-        logits = model(encoder_outputs=encoded, decoder_input_ids=torch.tensor([[EOS] + greedy])).logits[0, -1].float()
+        logits = head(encoder_outputs=encoded, decoder_input_ids=torch.tensor([[start] + greedy])).logits[0, -1].float()
         if i == 0:
             out["last_logits"] = [round(x, 6) for x in logits.tolist()]
         top = logits.topk(2)

@@ -33,6 +33,27 @@ def blip2():
     return config, AlsoText, pre, inputs
 
 
+def blip2_t5():
+    """An encoder reads features and text."""
+    from transformers import Blip2Config, Blip2ForConditionalGeneration, T5Config
+
+    _, _, pre, inputs = blip2()
+    text = T5Config(
+        vocab_size=324, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2, num_heads=4, feed_forward_proj="gated-gelu",
+        tie_word_embeddings=False, decoder_start_token_id=0,
+    )
+    old = blip2()[0]
+    config = Blip2Config(
+        text_config=text.to_dict(), vision_config=old.vision_config.to_dict(), qformer_config=old.qformer_config.to_dict(),
+        num_query_tokens=5, image_token_index=IMAGE,
+    )
+    return config, Blip2ForConditionalGeneration, pre, inputs
+
+
+def before_eos(spans, text):
+    return sum(spans, []) + text(9) + [1], {}
+
+
 def before_bos(spans, text):
     """Pictures precede the token that begins the text."""
     return sum(spans, []) + [2] + text(9), {}
@@ -68,4 +89,6 @@ def seen_patches(kwargs, patch=49):
     return kwargs["pixel_values"].float()[:, :, : up(mask.any(1).sum()), : up(mask.any(0).sum())].numpy()
 
 
-CASES = {"blip2": (blip2, None, before_bos), "aria": (aria, None, between)}
+CASES = {
+    "blip2": (blip2, None, before_bos), "blip2_t5": (blip2_t5, None, before_eos), "aria": (aria, None, between),
+}

@@ -33,6 +33,67 @@ static void one_file_may_hold_both(void **state)
     vision_free(v);
 }
 
+static void the_file_for_both_is_read_before_the_older_one(void **state)
+{
+    struct vision *v;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(load_files("{\"model_type\":\"qwen2_vl\",\"vision_config\":{}}",
+                                "{\"resample\":2}", "{\"image_processor\":{\"resample\":1}}", &v,
+                                &e),
+                     0);
+    assert_int_equal(vision_format(v)->filter, VISION_LANCZOS);
+    vision_free(v);
+    assert_int_equal(load_files("{\"model_type\":\"qwen2_vl\",\"vision_config\":{}}",
+                                "{\"resample\":2}", "{\"image_processor\":null}", &v, &e),
+                     0);
+    assert_int_equal(vision_format(v)->filter, VISION_BILINEAR);
+    vision_free(v);
+}
+
+static void null_is_false(void **state)
+{
+    struct vision *v = load("{\"model_type\":\"smolvlm\",\"vision_config\":{}}",
+                            "{\"do_rescale\":null,\"do_normalize\":0,\"do_image_splitting\":null}");
+    (void)state;
+    assert_true(vision_format(v)->rescale == 1.0 && vision_format(v)->mean[0] == 0.0f);
+    assert_int_equal(planned(v, 1000, 1000).n_crops, 1);
+    vision_free(v);
+    v = load("{\"model_type\":\"smolvlm\",\"vision_config\":{}}", "{\"do_image_splitting\":1}");
+    assert_int_equal(planned(v, 1000, 1000).n_crops, 17);
+    vision_free(v);
+}
+
+static void sizes_have_several_forms(void **state)
+{
+#define CLIP_LLAVA                                                                                 \
+    "{\"model_type\":\"llava\",\"vision_config\":{\"model_type\":\"clip_vision_model\",\"image_"   \
+    "size\":"                                                                                      \
+    "28}}"
+#define MISTRAL "{\"model_type\":\"mistral3\",\"vision_config\":{\"model_type\":\"pixtral\"}}"
+#define GLM_V   "{\"model_type\":\"glm4v\",\"vision_config\":{}}"
+    static const struct {
+        const char *config, *pixels;
+        uint32_t width; /* of a resized image of 400 x 200 */
+    } forms[] = {
+        {CLIP_LLAVA, "{\"size\":{\"shortest_edge\":40},\"crop_size\":28}", 80},
+        {CLIP_LLAVA, "{\"size\":40,\"crop_size\":28}", 80},
+        {CLIP_LLAVA, "{\"size\":[28,28]}", 28},
+        {CLIP_LLAVA, "{\"image_processor_type\":\"CLIPImageProcessor\",\"do_pad\":true}", 56},
+        {MISTRAL, "{\"size\":{\"longest_edge\":112}}", 112},
+        {MISTRAL, "{\"size\":{\"height\":112,\"width\":112}}", 112},
+        {MISTRAL, "{\"size\":112}", 112},
+        {GLM_V, "{\"size\":{\"shortest_edge\":784,\"longest_edge\":37632},\"max_pixels\":784}",
+         168},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        struct vision *v = load(forms[i].config, forms[i].pixels);
+        assert_int_equal(planned(v, 400, 200).resizes[0].width, forms[i].width);
+        vision_free(v);
+    }
+}
+
 static void contradictions_are_refused(void **state)
 {
 #define MINICPM     "{\"model_type\":\"minicpmv4_6\",\"vision_config\":{%s}}"
@@ -117,6 +178,13 @@ static void contradictions_are_refused(void **state)
         {NEXT, "", "{\"image_grid_pinpoints\":[[3360,3360]]}"},
         {NEXT, "", "{\"image_grid_pinpoints\":7}"},
         {NEXT, "", "{\"crop_size\":224}"},
+        {NEXT, "", "{\"size\":{\"max_height\":336,\"max_width\":336}}"},
+        {NEXT, "", "{\"size\":{\"height\":336,\"width\":336},\"crop_size\":224}"},
+        {CLIP_LLAVA, "", "{\"do_pad\":true}"},
+        {CLIP_LLAVA, "", "{\"do_center_crop\":null}"},
+        {MISTRAL, "", "{\"size\":{\"shortest_edge\":336}}"},
+        {MISTRAL, "", "{\"size\":{\"height\":336,\"width\":224}}"},
+        {MISTRAL, "", "{\"size\":14}"},
         {GEMMA, "", "{\"size\":{\"height\":896,\"width\":448}}"},
         {GEMMA, "\"image_size\":56", NULL},
         {GEMMA, "", "{\"pan_and_scan_min_crop_size\":0}"},
@@ -135,6 +203,8 @@ static void contradictions_are_refused(void **state)
         {COHERE, "", "{\"max_patches\":0}"},
         {SMOL, "\"patch_size\":14", NULL},
         {SMOL, "", "{\"size\":{\"longest_edge\":0}}"},
+        {SMOL, "", "{\"size\":{\"height\":364,\"width\":364}}"},
+        {SMOL, "", "{\"size\":364}"},
         {INTERN, "", "{\"min_patches\":9,\"max_patches\":3}"},
         {INTERN, "", "{\"max_patches\":1000000}"},
         {KIMI, "", "{}"}, /* pictures would be cropped */
@@ -163,8 +233,11 @@ static void contradictions_are_refused(void **state)
         {LFM, "", "{\"min_tiles\":9,\"max_tiles\":8}"},
         {LFM, "", "{\"min_image_tokens\":300}"},
         {IDEF, "\"patch_size\":14,\"image_size\":966", NULL}, /* of 980 pixels */
-        {IDEF, "\"patch_size\":14,\"image_size\":980", "{\"size\":{\"shortest_edge\":7}}"},
-        {IDEF, "\"patch_size\":14,\"image_size\":980", "{\"size\":{\"shortest_edge\":990}}"},
+        {IDEF, "\"patch_size\":14,\"image_size\":980",
+         "{\"size\":{\"shortest_edge\":7,\"longest_edge\":980}}"},
+        {IDEF, "\"patch_size\":14,\"image_size\":980",
+         "{\"size\":{\"shortest_edge\":990,\"longest_edge\":980}}"},
+        {IDEF, "\"patch_size\":14,\"image_size\":980", "{\"size\":{\"shortest_edge\":378}}"},
         {LLAMA, "\"image_size\":448", NULL},
         {LLAMA, "\"image_size\":336,\"pixel_shuffle_ratio\":0.4", NULL},
         {LLAMA, "\"image_size\":336", "{\"max_patches\":64}"},
@@ -181,11 +254,12 @@ static void contradictions_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char config[256];
-        const char *at = strstr(bad[i].config, "%s");
+        const char *at = strstr(bad[i].config, "%s"), *end = bad[i].config + strlen(bad[i].config);
+        at = at ? at : end;
         struct vision *v;
         struct err e = ERR_INIT;
         snprintf(config, sizeof(config), "%.*s%s%s", (int)(at - bad[i].config), bad[i].config,
-                 bad[i].tower, at + 2);
+                 bad[i].tower, at < end ? at + 2 : end);
         if (load_files(config, bad[i].pixels, NULL, &v, &e) == 0)
             fail_msg("accepted: %s %s", config, bad[i].pixels ? bad[i].pixels : "");
         assert_null(v);
@@ -196,8 +270,12 @@ static void contradictions_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models_of_text_have_none),
-                                       cmocka_unit_test(one_file_may_hold_both),
-                                       cmocka_unit_test(contradictions_are_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_of_text_have_none),
+        cmocka_unit_test(one_file_may_hold_both),
+        cmocka_unit_test(the_file_for_both_is_read_before_the_older_one),
+        cmocka_unit_test(null_is_false),
+        cmocka_unit_test(sizes_have_several_forms),
+        cmocka_unit_test(contradictions_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

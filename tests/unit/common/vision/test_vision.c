@@ -129,7 +129,8 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
     assert_false(vision_three_positions(v));
     vision_free(v);
 
-    v = load("{\"model_type\":\"cosmos3_edge\",\"vision_config\":{}}", "{\"min_pixels\":1024}");
+    v = load("{\"model_type\":\"cosmos3_edge\",\"vision_config\":{}}",
+             "{\"size\":{\"shortest_edge\":1024}}");
     expands_to(v, 20, 20, "<|image_pad|>");
     assert_string_equal(vision_marker_around(v), "<|vision_start|><|image_pad|><|vision_end|>");
     assert_true(vision_three_positions(v));
@@ -153,6 +154,13 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
     expands_to(v, 20, 1000, "<image><image><image>");
     assert_string_equal(vision_frame(v).behind, "</s>");
     assert_true(vision_frame(v).bare);
+    vision_free(v);
+    v = load("{\"model_type\":\"blip-2\",\"num_query_tokens\":2,\"image_token_index\":32100,"
+             "\"vision_config\":{},\"text_config\":{\"model_type\":\"t5\"}}",
+             NULL);
+    expands_to(v, 20, 1000, "<image><image>");
+    assert_string_equal(vision_frame(v).behind, "");
+    assert_string_equal(vision_frame(v).end, "</s>");
     vision_free(v);
 
     v = load("{\"model_type\":\"aria\",\"vision_config\":{\"image_size\":980,\"patch_size\":14},"
