@@ -338,7 +338,7 @@ static void trim(struct kv_folder *f, bool full)
     for (size_t i = 0; i < all.n; i++)
         sum += all.v[i].bytes;
     const uint64_t most = full && sum < f->limit ? sum : f->limit, keep = most - most / SHARE_KEPT;
-    if (sum > f->limit || full) {
+    if (all.n > 0 && (full || sum > f->limit)) {
         qsort(all.v, all.n, sizeof(*all.v), older);
         for (size_t i = 0; i < all.n && sum > keep; i++) {
             remove_file(f, &all.v[i]);

@@ -58,8 +58,8 @@ struct store_job {
 };
 
 struct store;
-/* Opens or creates the store. ERR_VALIDATION: another process has it open, or the file is not a
- * store. */
+/* Opens or creates the store, and locks it for other processes until store_close(). ERR_SYSTEM: one
+ * has had it open for ten seconds, or the file is no store. ERR_VALIDATION: another version. */
 struct store *store_open(const struct store_options *o, struct err *e);
 /* Completes pending writes and ends the thread; NULL is allowed. No submission may follow. */
 void store_close(struct store *s);
