@@ -15,6 +15,8 @@ static void load(struct vision *v, struct vision_settings *s)
     const char *mode = ocr ? "4x" : "16x";
     const char *small = json_str(s->pixels.o, "small_image_upsize", "always");
     vision_read_format(s, &v->format, &d);
+    if (vision_side(s, &s->pixels, "patch_size", v->format.patch) != v->format.patch)
+        vision_settings_fail(s, "%s: patch_size must be the tower's", s->pixels.name);
     v->format.merge = ocr ? 2 : 4; /* stages of two patches a side */
     f->enlarge = strcmp(small, "always") == 0;
     if (!f->enlarge && strcmp(small, "never") != 0) /* "adaptive" examines pixels */

@@ -167,6 +167,7 @@ static void contradictions_are_refused(void **state)
         {MINIMAX, "", "{\"min_pixels\":100,\"max_pixels\":99}"},
         {MINICPM, "", "{\"scale_resolution\":0}"},
         {MINICPM, "", "{\"max_slice_nums\":64}"},
+        {MINICPM, "\"patch_size\":14", "{\"patch_size\":16}"},
         {MINICPM, "", "{\"downsample_mode\":\"4x\"}"},
         {MINICPM_OCR, "", "{\"downsample_mode\":\"16x\"}"},
         {MINICPM_OCR, "", "{\"small_image_upsize\":\"adaptive\"}"},
