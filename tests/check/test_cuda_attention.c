@@ -59,6 +59,25 @@ static void attention_is_right(void **state)
     close_side(g), close_side(c);
 }
 
+/* As a large picture has: more tokens than the second dimension of a grid takes. Each attends to
+ * itself alone, so its result is its value. */
+static void a_step_may_have_more_tokens_than_65535(void **state)
+{
+    (void)state;
+    enum { N = 65536 };
+    const struct attn_case k = {
+        {1, 1, 2, 0.3f, .window = 1, .both = true}, N, 64, KV_F32, false, false};
+    struct sequence s = sequence_new(&k);
+    struct side g = open_side(gpu, ~0ull);
+    float *got = malloc(o_count(&k) * 4);
+    run_sequence(g, &s, N, 0, got);
+    for (size_t i = 0; i < N; i++)
+        assert_memory_equal(got + 2 * i, s.qkv + 6 * i + 4, 2 * sizeof(float));
+    free(got);
+    close_side(g);
+    sequence_free(&s);
+}
+
 static void attention_is_bitwise_the_same_however_it_is_cut(void **state)
 {
     (void)state;
@@ -359,3 +378,4 @@ CUDA_TESTS(cmocka_unit_test(attention_is_right),
            cmocka_unit_test(a_copied_block_reads_the_same),
            cmocka_unit_test(a_replayed_step_is_the_step),
            cmocka_unit_test(no_result_depends_on_the_order_of_threads))
+           cmocka_unit_test(a_step_may_have_more_tokens_than_65535),
