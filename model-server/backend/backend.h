@@ -415,6 +415,9 @@ struct backend_ops {
     /* As step_begin(), for a step that is not computed: its operations only allocate the memory
      * that they would need for it and for smaller steps. NULL: there is none besides alloc(). */
     int (*step_rehearse)(struct device *d, const struct ragged *b, struct err *e);
+    /* After an error: true if it stays, so that every later call of this process fails and another
+     * process may succeed. NULL: there are no such errors. */
+    bool (*lost)(struct device *d);
 
     /* y[t] = scale * W[ids[t] - first_row]; zero if the id is outside W's rows (vocabulary
      * slice). With a quantised W: the values that its product uses. */

@@ -53,6 +53,8 @@ cudaError_t double_launch(dim3 grid, uint32_t blocks, dim3 threads, size_t smem,
                           bool overlap, std::function<void()> body)
 {
     if (!double_grid_fits(grid, blocks, threads, smem))
+    if (double_lost())
+        return cudaErrorIllegalAddress;
         return cudaErrorInvalidValue;
     enqueue(s, [=]() mutable {
         machine.launches++;
@@ -119,6 +121,8 @@ extern "C" cudaError_t cudaStreamDestroy(cudaStream_t s)
 extern "C" cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
     if (s->capturing)
+    if (double_lost())
+        return cudaErrorIllegalAddress;
         return cudaErrorStreamCaptureUnsupported;
     run_stream(s);
     return cudaSuccess;
@@ -128,6 +132,8 @@ extern "C" cudaError_t cudaStreamSynchronize(cudaStream_t s)
 extern "C" cudaError_t cudaStreamQuery(cudaStream_t s)
 {
     if (s->waiting.empty())
+    if (double_lost())
+        return cudaErrorIllegalAddress;
         return cudaSuccess;
     run_stream(s);
     return cudaErrorNotReady;
@@ -173,6 +179,8 @@ extern "C" cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
     machine.graph_launches++;
     enqueue(s, double_chain_begins);
     for (auto &f : x->steps)
+    if (double_lost())
+        return cudaErrorIllegalAddress;
         enqueue(s, f);
     return cudaSuccess;
 }
@@ -195,6 +203,8 @@ extern "C" cudaError_t cudaEventSynchronize(cudaEvent_t e)
     if (e->stream && e->stream->capturing)
         return cudaErrorStreamCaptureUnsupported;
     if (e->stream)
+    if (double_lost())
+        return cudaErrorIllegalAddress;
         run_stream_until(e->stream, e->after);
     return cudaSuccess;
 }

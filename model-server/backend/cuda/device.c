@@ -320,6 +320,14 @@ static int cuda_step_end(struct device *d, struct err *e)
     return -1;
 }
 
+/* Errors of kernels and of the hardware stay in the process: every later call returns them. */
+static bool cuda_lost(struct device *d)
+{
+    cudaGetLastError(); /* clears the error of a failed request, which does not stay */
+    const cudaError_t rc = cudaStreamQuery(d->stream);
+    return rc != cudaSuccess && rc != cudaErrorNotReady;
+}
+
 static int cuda_host_threads(struct device *d) { return pool_threads(d->pool); }
 
 static void cuda_host_run(struct device *d,
@@ -343,6 +351,7 @@ static const struct backend_ops backend_cuda = {
     .step_begin = cuda_step_begin,
     .step_end = cuda_step_end,
     .step_rehearse = cuda_step_rehearse,
+    .lost = cuda_lost,
     .draw = cuda_draw,
     .drawn = cuda_drawn,
     .host_threads = cuda_host_threads,
