@@ -573,6 +573,11 @@ struct backend_ops {
      * memory. Close it before the device and before `host`. NULL: this device's memory is host
      * memory. */
     struct comm *(*comm_open)(struct device *d, struct comm *host, struct err *e);
+    /* Messages alone (comm_send(), comm_recv()) between the devices of the ranks of `host`, which
+     * need not be those of comm_open(). They are enqueued. Collective. *out: as above; NULL,
+     * without an error, if a device cannot: then messages go through host memory. NULL where
+     * comm_open is. */
+    int (*link_open)(struct device *d, struct comm *host, struct comm **out, struct err *e);
 };
 
 extern const struct backend_ops backend_cpu;
