@@ -117,6 +117,23 @@ def test_stages_and_whole_experts_answer_as_on_the_cpu(name, args):
                 same(got, w)
 
 
+def test_a_lost_device_ends_the_shard_and_its_streams_go_on(tmp_path, wanted):
+    """An error that stays (an illegal address, an uncorrectable memory error): only a new process can use the device again."""
+    if not DOUBLE.exists():
+        pytest.skip("the stand-in of CUDA was not built: make unit T=cuda")
+    lost = tmp_path / "lost"
+    body = list(asked())[5]
+    with Service(DEMO, args=["--device", "cuda", *SMALL], env={"BACKEND_CUDA": str(DOUBLE), "CUDA_DOUBLE_LOST": str(lost)}) as s:
+        body["parameters"]["details"] = True
+        events = s.events("/generate_stream", body)
+        got = [next(events)]
+        lost.touch()
+        got += list(events)
+        assert [e["token"]["id"] for e in got if "token" in e] == wanted[0][5][0], got
+        assert "the device is lost: shutting down" in s.log
+        assert s.metric("tgi_shard_returns") == 1 and not lost.exists()
+
+
 def test_adapters_answer_as_on_the_cpu(tmp_path):
     """Alone, beside each other and beside none, on one rank and on two."""
     if not DOUBLE.exists():

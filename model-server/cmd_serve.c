@@ -330,7 +330,10 @@ static int run(struct serving *v, struct stopper *t, struct err *e)
     rpc_server_run(v->server);
     if (atomic_load(&t->lost))
         return err_set(e, ERR_SYSTEM, "%s", t->why);
-    return atomic_load(&v->service.failed) ? err_set(e, ERR_SYSTEM, "lost the other ranks") : 0;
+    if (!atomic_load(&v->service.failed))
+        return 0;
+    return err_set(e, ERR_SYSTEM, "lost %s",
+                   v->service.o.world > 1 ? "the other ranks" : "the device");
 }
 
 static void announce(const struct shard *s, const struct serve_config *c, const char *address)

@@ -415,6 +415,9 @@ struct backend_ops {
     /* As step_begin(), for a step that is not computed: its operations only allocate the memory
      * that they would need for it and for smaller steps. NULL: there is none besides alloc(). */
     int (*step_rehearse)(struct device *d, const struct ragged *b, struct err *e);
+    /* After an error: true if it stays, so that every later call of this process fails and another
+     * process may succeed. NULL: there are no such errors. */
+    bool (*lost)(struct device *d);
 
     /* y[t] = scale * W[ids[t] - first_row]; zero if the id is outside W's rows (vocabulary
      * slice). With a quantised W: the values that its product uses. */
@@ -570,6 +573,11 @@ struct backend_ops {
      * memory. Close it before the device and before `host`. NULL: this device's memory is host
      * memory. */
     struct comm *(*comm_open)(struct device *d, struct comm *host, struct err *e);
+    /* Messages alone (comm_send(), comm_recv()) between the devices of the ranks of `host`, which
+     * need not be those of comm_open(). They are enqueued. Collective. *out: as above; NULL,
+     * without an error, if a device cannot: then messages go through host memory. NULL where
+     * comm_open is. */
+    int (*link_open)(struct device *d, struct comm *host, struct comm **out, struct err *e);
 };
 
 extern const struct backend_ops backend_cpu;

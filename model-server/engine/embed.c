@@ -44,7 +44,7 @@ int engine_embed(struct engine *g, const struct model_text *texts, uint32_t n, b
     }
     free(*out);
     *out = NULL;
-    g->broken |= g->o.comm->world > 1;
+    engine_note_failure(g);
     return -1;
 }
 

@@ -129,7 +129,6 @@ static int encode(struct engine *g, const struct batch *b, struct err *e)
     return 0;
 }
 
-/* A rank whose step failed is permanently out of step with the others. */
 static int run(struct engine *g, struct batch *b, struct err *e)
 {
     const int64_t t0 = clock_ns();
@@ -142,7 +141,7 @@ static int run(struct engine *g, struct batch *b, struct err *e)
     g->step.forward_ns += g->encode_ns;
     if (rc == 0)
         return 0;
-    g->broken |= g->o.comm->world > 1;
+    engine_note_failure(g);
     return -1;
 }
 
@@ -210,7 +209,8 @@ static int prepare(struct engine *g, const struct edits *x, struct batch *const 
                               .vocab = model_info(g->o.model)->vocab};
     g->encode_most = x && x->names_chunks ? x->encode_most : 0;
     if (x && edits_apply(x, g->o.model, &lim, parts, n, e)) {
-        g->broken |= g->o.comm->world > 1 && e->kind != ERR_VALIDATION;
+        if (e->kind != ERR_VALIDATION)
+            engine_note_failure(g);
         return -1;
     }
     for (size_t i = 0; i < n; i++) {
@@ -218,7 +218,7 @@ static int prepare(struct engine *g, const struct edits *x, struct batch *const 
             step_plan_chunks(parts[i]->v, parts[i]->n, g->max_chunk);
         if (!stepper_is_ahead(&g->step, parts[i]->v, parts[i]->n) &&
             drafts_plan(&g->drafting, parts[i]->v, parts[i]->n, e)) {
-            g->broken |= g->o.comm->world > 1;
+            engine_note_failure(g);
             return -1;
         }
     }
@@ -234,7 +234,7 @@ static int begin_states(struct engine *g, const struct batch *b, struct err *e)
             continue;
         if (model_state_copy(g->o.model, &s->state_from, &s->cell[0], 1, e) == 0)
             continue;
-        g->broken |= g->o.comm->world > 1;
+        engine_note_failure(g);
         return -1;
     }
     return 0;
@@ -363,7 +363,7 @@ int engine_copy(struct engine *g, const uint32_t *source, const uint32_t *target
         return -1;
     if (n == 0 || model_kv_copy(g->o.model, source, target, n, e) == 0)
         return 0;
-    g->broken |= g->o.comm->world > 1;
+    engine_note_failure(g);
     return -1;
 }
 
@@ -374,7 +374,7 @@ int engine_copy_windows(struct engine *g, const uint32_t *source, const uint32_t
         return -1;
     if (n == 0 || model_window_copy(g->o.model, source, target, n, e) == 0)
         return 0;
-    g->broken |= g->o.comm->world > 1;
+    engine_note_failure(g);
     return -1;
 }
 
@@ -405,7 +405,7 @@ int engine_ahead(struct engine *g, struct err *e)
         g->heads.ns += clock_ns() - t0;
         return 0;
     }
-    g->broken |= g->o.comm->world > 1;
+    engine_note_failure(g);
     return -1;
 }
 
@@ -484,7 +484,7 @@ static int learn(struct engine *g, const struct answer *a, int64_t ns, struct er
     g->heads.ns = 0;
     if (prompts || heads_learn(&g->heads, g->o.comm, a->out->n_gen, ns, e) == 0)
         return 0;
-    g->broken |= g->o.comm->world > 1;
+    engine_note_failure(g);
     return -1;
 }
 

@@ -4,8 +4,8 @@
  * same calls in the same order and samples the same tokens. Rank 0 returns the text.
  *
  * After an error nothing has changed: cached batches are as before the call, and a new batch is
- * freed. The exception is engine_broken(): the ranks are out of step, and this process must
- * end. */
+ * freed. The exception is engine_broken(): the ranks are out of step, or the device is lost
+ * (backend_ops.lost), and this process must end. */
 #ifndef MODEL_SERVER_ENGINE_ENGINE_H
 #define MODEL_SERVER_ENGINE_ENGINE_H
 #include "model-server/engine/batch.h"

@@ -454,7 +454,7 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
     if (warmup_check(g, w, e) || g->o.ops->memory(g->o.dev, &before, &total, e) ||
         reserve(g, w, e) || reserve_adapters(g, w, e) || (w->n && trial(g, w, e)) ||
         rehearse(g, w, e) || size_pool(g, w, &plan, e)) {
-        g->broken |= g->o.comm->world > 1;
+        engine_note_failure(g);
         return -1;
     }
     g->n_blocks = 0;
@@ -470,7 +470,7 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
     w->kv_ns = clock_ns() - start;
     w->state_cells = g->cells.n > CELLS_EACH ? g->cells.n - CELLS_EACH : 0;
     if (g->drafting.most && g->o.row_cost <= 0 && w->n && measure_rows(g, w, e)) {
-        g->broken |= g->o.comm->world > 1;
+        engine_note_failure(g);
         return -1;
     }
     heads_start(&g->heads, g->o.row_cost <= 0);

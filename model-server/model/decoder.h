@@ -97,6 +97,7 @@ struct decoder {
     struct comm *comm; /* the ranks that share each layer */
     /* ranks with the same place in all stages; NULL: one stage holds all layers */
     struct comm *stages;
+    struct comm *link;      /* the same ranks, on this device's memory; NULL: see stage_copies() */
     struct stage stage;     /* all layers if the caller leaves it 0 */
     uint32_t smallest_pass; /* tokens, with several stages: the most that one of them needs */
     enum dtype dtype;       /* type on the device of matrices that are not quantised */

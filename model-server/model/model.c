@@ -475,12 +475,14 @@ void model_free(struct model *m)
 {
     if (!m)
         return;
+    /* first: what waits for ranks that have ended would let no memory be freed */
+    comm_close(m->d.link);
+    comm_close(m->comm);
     model_swap_free(m);
     adapters_close(m->d.adapters);
     encoder_free(&m->encoder);
     sentence_free(&m->sentence);
     decoder_free(&m->d);
-    comm_close(m->comm);
     free(m->eos);
     free(m);
 }

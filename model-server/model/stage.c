@@ -91,11 +91,14 @@ int stage_cut(const struct decoder_spec *s, const struct stage_sizes *z, int ran
 int stage_agree(struct decoder *d, struct err *e)
 {
     const struct comm *c = d->stages;
-    const uint32_t least = stage_copies(d) ? SMALLEST_PASS_GPU : SMALLEST_PASS;
-    uint32_t mine[3] = {d->stage.first, d->stage.n, least}, all[COMM_MOST_RANKS][3], at = 0;
+    const uint32_t links = d->ops->link_open != NULL;
+    const uint32_t least = links ? SMALLEST_PASS_GPU : SMALLEST_PASS;
+    uint32_t mine[4] = {d->stage.first, d->stage.n, least, links}, all[COMM_MOST_RANKS][4], at = 0;
+    bool linked = true;
     if (comm_gather_bytes(d->stages, mine, all, sizeof(mine), e))
         return -1;
     for (int i = 0; i < c->world; i++) {
+        linked &= all[i][3] != 0;
         d->smallest_pass = all[i][2] > d->smallest_pass ? all[i][2] : d->smallest_pass;
         if (all[i][0] != at)
             return err_set(
@@ -105,7 +108,7 @@ int stage_agree(struct decoder *d, struct err *e)
                 i, all[i][0], at);
         at += all[i][1];
     }
-    return 0;
+    return linked ? d->ops->link_open(d->dev, d->stages, &d->link, e) : 0;
 }
 
 /* ---------------------------------------------------------------- in a step */
@@ -125,13 +128,15 @@ static void before_wait(const struct decoder *d)
         watch_idle(d->busy_ns);
 }
 
-/* Messages are in host memory. Rows of a device with memory of its own pass through scratch.host.
- */
+/* Without a link messages are in host memory. Rows of a device with memory of its own pass through
+ * scratch.host then. */
 static int receive(struct decoder *d, int from, float *x, size_t n, struct err *e)
 {
     float *host = stage_copies(d) ? d->scratch.host : x;
     if (d->rehearsed)
         return 0;
+    if (d->link)
+        return comm_recv(d->link, from, x, n, e);
     before_wait(d);
     if (after_wait(d, comm_recv(d->stages, from, host, n, e)))
         return -1;
@@ -142,18 +147,22 @@ static int receive(struct decoder *d, int from, float *x, size_t n, struct err *
 static int deliver(struct decoder *d, int first, int end, const float *x, size_t n, struct err *e)
 {
     const float *host = stage_copies(d) ? d->scratch.host : x;
+    int rc = 0;
     if (d->rehearsed)
         return 0;
+    for (int r = first; d->link && r < end && rc == 0; r++)
+        rc = comm_send(d->link, r, x, n, e);
+    if (d->link)
+        return rc;
     if (host != x && d->ops->download(d->dev, d->scratch.host, x, n * sizeof(*x), e))
         return -1;
-    int rc = 0;
     before_wait(d);
     for (int r = first; r < end && rc == 0; r++)
         rc = comm_send(d->stages, r, host, n, e);
     return after_wait(d, rc);
 }
 
-bool stage_copies(const struct decoder *d) { return d->stages && d->ops->comm_open; }
+bool stage_copies(const struct decoder *d) { return d->stages && d->ops->comm_open && !d->link; }
 
 int stage_take_rows(struct decoder *d, uint32_t t, struct err *e)
 {

@@ -30,7 +30,8 @@ int stage_cut(const struct decoder_spec *s, const struct stage_sizes *z, int ran
               struct stage *out, struct err *e);
 
 /* Checks that all stages have divided alike, because their files are the same, and sets
- * decoder.smallest_pass. Collective over decoder.stages. */
+ * decoder.smallest_pass and decoder.link, which the caller closes. Collective over decoder.stages.
+ */
 int stage_agree(struct decoder *d, struct err *e);
 
 /* Within a step, with several stages: receives t rows of the stream or streams from the previous
@@ -38,7 +39,8 @@ int stage_agree(struct decoder *d, struct err *e);
 int stage_take_rows(struct decoder *d, uint32_t t, struct err *e);
 int stage_give_rows(struct decoder *d, uint32_t t, struct err *e);
 int stage_share(struct decoder *d, float *x, size_t n, struct err *e);
-/* The device's memory is not the host's: rows and logits pass through scratch.host. */
+/* The device's memory is not the host's, and there is no link: rows and logits pass through
+ * scratch.host. */
 bool stage_copies(const struct decoder *d);
 /* Most tokens of a step in one pass, so that stages work concurrently on different passes. */
 uint32_t stage_pass_tokens(const struct decoder *d, uint32_t tokens, uint32_t most);

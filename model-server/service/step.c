@@ -7,7 +7,10 @@ const ProtobufCMessage *service_failed(struct service *s, const char *rpc, const
 {
     LOG(LOG_ERROR, "rpc failed", LOGS("rpc", rpc), LOGS("error", e->msg));
     if (engine_broken(s->o.engine) && !atomic_exchange(&s->failed, true)) {
-        LOG(LOG_ERROR, "the ranks have lost each other: shutting down", LOGI("rank", s->o.rank));
+        LOG(LOG_ERROR,
+            s->o.world > 1 ? "the ranks have lost each other: shutting down"
+                           : "the device is lost: shutting down",
+            LOGI("rank", s->o.rank));
         rpc_server_stop(s->server);
     }
     return NULL;

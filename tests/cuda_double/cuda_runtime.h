@@ -66,6 +66,7 @@ void double_copy_commit(void);
 void double_depend_wait(void);
 void double_copy_wait(int left);
 void double_enqueue(cudaStream_t s, std::function<void()> f);
+bool double_capturing(cudaStream_t s);
 /* The barrier of a cluster, and an address in the shared memory of one of its blocks. */
 void double_cluster_barrier(void);
 void *double_cluster_shared(void *p, uint32_t rank);

@@ -29,6 +29,7 @@ typedef enum {
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
     cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
     cudaErrorUnknown = 999,
 } cudaError_t;
 const char *cudaGetErrorString(cudaError_t rc);
@@ -112,6 +113,8 @@ struct cuda_double {
     bool wgmma_truncates;     /* its sums are not rounded as those of mma.sync */
     size_t used, allocations; /* now */
     uint64_t launches, graph_launches, wgmmas; /* totals */
+    int graphs_fail;                           /* so many of the next ones have no memory */
+    bool idle;                                 /* launches are checked, and do nothing */
 };
 struct cuda_double *cuda_double(void);
 #ifdef __cplusplus

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 struct cuda_double machine = {1, 13000, 9, 132, (size_t)1 << 30, -1, 0, false, 0, 0, 0, 0};
 extern "C" __attribute__((visibility("default"))) struct cuda_double *cuda_double(void)
@@ -39,11 +40,22 @@ extern "C" const char *cudaGetErrorString(cudaError_t rc)
         return "CUDA driver version is insufficient for CUDA runtime version";
     case cudaErrorNoDevice:
         return "no CUDA-capable device is detected";
+    case cudaErrorIllegalAddress:
+        return "an illegal memory access was encountered";
     default:
         return "error of the double";
     }
 }
 extern "C" cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+
+/* CUDA_DOUBLE_LOST: the process that finds this file removes it, and has lost its device. */
+bool double_lost(void)
+{
+    static const char *const file = getenv("CUDA_DOUBLE_LOST");
+    static bool lost;
+    lost = lost || (file && unlink(file) == 0);
+    return lost;
+}
 
 /* Environment first, for whole programs that load the double as a plugin. */
 static void from_environment(void)

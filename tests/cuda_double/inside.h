@@ -14,6 +14,9 @@ uint32_t double_own_block(void); /* of the cluster */
 char *double_shared_of(uint32_t block, uint32_t address, size_t n);
 uint32_t double_random(void); /* order of threads; 0 if not shuffled */
 
+/* An error that stays: what waits, and what is enqueued, fails. */
+bool double_lost(void);
+
 extern struct cuda_double machine; /* its properties, and counts of events */
 
 /* block.cc: runs a grid from its first block to its last, `blocks` to a cluster; true if the

@@ -23,6 +23,7 @@ static std::set<cudaStream_t> streams;
 
 static void enqueue(cudaStream_t s, std::function<void()> f) { s->waiting.push_back(std::move(f)); }
 void double_enqueue(cudaStream_t s, std::function<void()> f) { enqueue(s, std::move(f)); }
+bool double_capturing(cudaStream_t s) { return s->capturing; }
 
 /* Until so many have been run, and not one more: who relies on the others has waited for too
  * little. */
@@ -52,8 +53,12 @@ void double_run_all_streams(void)
 cudaError_t double_launch(dim3 grid, uint32_t blocks, dim3 threads, size_t smem, cudaStream_t s,
                           bool overlap, std::function<void()> body)
 {
+    if (double_lost())
+        return cudaErrorIllegalAddress;
     if (!double_grid_fits(grid, blocks, threads, smem))
         return cudaErrorInvalidValue;
+    if (machine.idle)
+        return cudaSuccess;
     enqueue(s, [=]() mutable {
         machine.launches++;
         if (!overlap)
@@ -118,6 +123,8 @@ extern "C" cudaError_t cudaStreamDestroy(cudaStream_t s)
 
 extern "C" cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
+    if (double_lost())
+        return cudaErrorIllegalAddress;
     if (s->capturing)
         return cudaErrorStreamCaptureUnsupported;
     run_stream(s);
@@ -127,6 +134,8 @@ extern "C" cudaError_t cudaStreamSynchronize(cudaStream_t s)
 /* Not ready when it is asked for the first time. */
 extern "C" cudaError_t cudaStreamQuery(cudaStream_t s)
 {
+    if (double_lost())
+        return cudaErrorIllegalAddress;
     if (s->waiting.empty())
         return cudaSuccess;
     run_stream(s);
@@ -161,6 +170,8 @@ static cudaError_t drop(double_graph *g)
 extern "C" cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long f)
 {
     (void)f;
+    if (machine.graphs_fail > 0 && machine.graphs_fail--)
+        return cudaErrorMemoryAllocation;
     g->references++;
     *x = g;
     return cudaSuccess;
@@ -170,6 +181,8 @@ extern "C" cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x) { return drop(x);
 
 extern "C" cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
 {
+    if (double_lost())
+        return cudaErrorIllegalAddress;
     machine.graph_launches++;
     enqueue(s, double_chain_begins);
     for (auto &f : x->steps)
@@ -192,6 +205,8 @@ extern "C" cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 }
 extern "C" cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
+    if (double_lost())
+        return cudaErrorIllegalAddress;
     if (e->stream && e->stream->capturing)
         return cudaErrorStreamCaptureUnsupported;
     if (e->stream)

@@ -240,6 +240,7 @@ static void demo(struct rank *r)
     }
     open_model(&b, gpu, r->dev, stage ? stage : r->host, across, out->dtype, &e);
     NEED(b.model && b.vocab == 2048);
+    NEED(!across || !strstr(gpu->describe(r->dev), "messages by NCCL") != wants_nccl);
     NEED(!model_kv_resize(b.model, MAX_SEQ_BLOCKS, BLOCK_SIZE, model_kv_dtype(b.model), &e));
     make_seq(&s, &b);
     while (s.done < LEN)
@@ -343,7 +344,45 @@ static void stages_have_the_bits_of_one(void **state)
             }
         }
     }
+    for (int w = 0; machine && w < N_WAYS; w += 3) { /* the last of them sends to several */
+        take_way(&ways[w]);
+        run_stages(out, 1, 1, 0);
+        memcpy(want, out->rows, sizeof(want));
+        run_stages(out, 4, 1, 1);
+        assert_memory_equal(out->rows, want, sizeof(want));
+    }
     munmap(out, sizeof(*out));
+}
+
+/* Rank 1, another stage, dies before it sends; rank 0 is told by name, with collectives around. */
+static void lose_stage(struct rank *r)
+{
+    struct err e = ERR_INIT;
+    struct comm *link;
+    float *dev, x[64];
+    join_rank(r);
+    NEED(!gpu->link_open(r->dev, r->host, &link, &e) && link);
+    NEED(dev = gpu->alloc(r->dev, sizeof(x), &e));
+    if (r->rank == 1)
+        _exit(0);
+    NEED(comm_recv(link, 1, dev, 64, &e) || gpu->download(r->dev, x, dev, sizeof(x), &e));
+    NEED(strstr(e.msg, "rank 1 (pid ") && strstr(e.msg, "rank 0 of 2"));
+    e.msg[0] = '\0';
+    NEED(comm_all_reduce(r->comm, dev, 64, &e) && strstr(e.msg, "rank 1 (pid "));
+    gpu->free(r->dev, dev);
+    comm_close(link);
+    close_rank(r);
+}
+
+static void a_lost_stage_is_an_error(void **state)
+{
+    (void)state;
+    if (skips(0))
+        skip();
+    take_way(&ways[0]);
+    setenv("CUDA_DOUBLE_NCCL_S", "1", 1);
+    run_ranks(lose_stage, 2, NULL);
+    unsetenv("CUDA_DOUBLE_NCCL_S");
 }
 
 /* ---------------------------------------------------------------- steps that differ */
@@ -425,6 +464,7 @@ static void lose_one(struct rank *r)
 static void a_lost_rank_is_an_error(void **state)
 {
     (void)state;
+    setenv("CUDA_DOUBLE_NCCL_S", "2", 1);
     for (int w = 0; w < N_WAYS; w++) {
         if (skips(w))
             continue;
@@ -435,6 +475,7 @@ static void a_lost_rank_is_an_error(void **state)
         take_way(&ways[0]);
         run_ranks(lose_one, 2, &machine);
     }
+    unsetenv("CUDA_DOUBLE_NCCL_S");
 }
 
 /* Rank 1 fails inside a step of decodes, on its own: no memory. Rank 0 hears of it in that step. */
@@ -535,6 +576,7 @@ int main(void)
         cmocka_unit_test(all_ways_add_in_rank_order),
         cmocka_unit_test(ranks_agree_with_one_and_by_all_ways),
         cmocka_unit_test(stages_have_the_bits_of_one),
+        cmocka_unit_test(a_lost_stage_is_an_error),
         cmocka_unit_test(ranks_replay_together_or_not_at_all),
         cmocka_unit_test(a_lost_rank_is_an_error),
         cmocka_unit_test(a_rank_that_fails_tells_the_others),

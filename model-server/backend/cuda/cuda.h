@@ -74,6 +74,7 @@ struct recorder {
     uint64_t clock;
     uint32_t last; /* graph that was found last */
     int captured;  /* graphs so far */
+    bool capturing;
     struct unread unread[MAX_UNREAD];
     uint32_t n_unread;
 };
@@ -191,7 +192,7 @@ struct device {
         void *p;
         size_t bytes;
     } work[WORK_N];
-    void **retired; /* workspaces that recorded commands may still use */
+    void **retired; /* memory that recorded commands may still use */
     uint32_t n_retired;
     struct expert_table *experts;
     uint32_t n_experts;
@@ -203,7 +204,7 @@ struct device {
     uint32_t n_kv, kv_block_size; /* live caches, and their common block size */
     struct err fault; /* error of an operation that cannot return one; step_end() returns it */
     char describe[256];
-    struct group *group; /* of ranks, NULL: alone */
+    struct group *group; /* a list: ranks of collectives, of messages; NULL: alone */
 };
 
 struct weight {
@@ -251,6 +252,8 @@ void *cuda_take(struct device *d, size_t bytes, const char *what, const char *re
 /* A region of at least `bytes`; contents are lost. Recorded operations may use it until the step
  * ends. NULL with a fault. */
 void *cuda_work(struct device *d, enum workspace which, size_t bytes);
+/* Frees device memory that recorded operations may use, when the step ends. */
+void cuda_retire(struct device *d, void *p);
 void cuda_drop_retired(struct device *d);
 int cuda_sync(struct device *d, const char *what, struct err *e);
 int cuda_wait(struct device *d, cudaEvent_t until, const char *what, struct err *e);
@@ -279,6 +282,9 @@ int cuda_upload(struct device *d, void *dst, const void *src, size_t bytes, stru
  * affected, and run after it. */
 int cuda_upload_first(struct device *d, void *dst, const void *src, size_t bytes, struct err *e);
 int cuda_download(struct device *d, void *dst, const void *src, size_t bytes, struct err *e);
+/* Runs the recorded operations before a copy or a message. A part of a decode step, up to rows of
+ * another stage, repeats like a whole one. */
+void cuda_flush_part(struct device *d);
 /* The other one of the two, with capacity for at least `bytes`, once its last copy has ended; its
  * contents are undefined. outbox_send() enqueues the copy. */
 int outbox_next(struct device *d, struct outbox *o, size_t bytes, const char *what,
@@ -295,6 +301,8 @@ void cuda_record(struct device *d, launch_fn *fn, const char *name, const void *
 #define RECORD(d, fn, args) cuda_record(d, fn, #fn, &(args), sizeof(args))
 /* Runs the recorded operations. `repeats`: searches the graphs for them, and captures one. */
 void cuda_flush(struct device *d, bool repeats);
+/* Destroys all graphs, also one that is being captured; one that runs ends first. */
+void recorder_drop_graphs(struct device *d);
 void recorder_free(struct device *d);
 
 /* profile.c: runs the recorded operations one after the other and reports the time of each. */
@@ -387,11 +395,12 @@ void lora_tables_free(struct device *d);
 /* group.c. group_wait(): cuda_sync(), or with an event cuda_wait(), while watching the other
  * ranks. Modes of a step that may repeat: run it, capture it, or replay the capture with this
  * number, from 1. group_agree() is collective: all replay the same capture, or all capture, or
- * all run. STEP_FAILED, with a fault, if any rank has failed. Call it exactly if
- * group_captures(). */
+ * all run. STEP_FAILED, with a fault, if any rank has failed. Call it exactly if there is a
+ * group_of_captures(), with that. */
 enum { STEP_FAILED = -2, STEP_RUN = -1, STEP_CAPTURE = 0 };
 BACKEND_OP(cuda, comm_open);
-int group_wait(struct group *g, cudaEvent_t until, struct err *e);
-bool group_captures(const struct group *g);
+BACKEND_OP(cuda, link_open);
+int group_wait(struct device *d, cudaEvent_t until, struct err *e);
+struct group *group_of_captures(const struct device *d); /* NULL: steps have no collectives */
 int group_agree(struct group *g, int mine);
 #endif

@@ -64,7 +64,7 @@ void *cuda_take(struct device *d, size_t bytes, const char *what, const char *re
     return NULL;
 }
 
-static void retire(struct device *d, void *p)
+void cuda_retire(struct device *d, void *p)
 {
     void **all = p ? realloc(d->retired, ((size_t)d->n_retired + 1) * sizeof(*all)) : NULL;
     if (!p)
@@ -89,7 +89,7 @@ void *cuda_work(struct device *d, enum workspace which, size_t bytes)
 {
     if (d->work[which].bytes >= bytes)
         return d->work[which].p;
-    retire(d, d->work[which].p);
+    cuda_retire(d, d->work[which].p);
     d->work[which].bytes = 0;
     d->work[which].p =
         cuda_take(d, bytes, "the scratch of a step",
@@ -102,7 +102,7 @@ void *cuda_work(struct device *d, enum workspace which, size_t bytes)
 int cuda_sync(struct device *d, const char *what, struct err *e)
 {
     if (d->group)
-        return group_wait(d->group, NULL, e);
+        return group_wait(d, NULL, e);
     cudaError_t rc = cudaStreamSynchronize(d->stream);
     return rc == cudaSuccess ? 0 : cuda_failed(d, rc, what, e);
 }
@@ -110,7 +110,7 @@ int cuda_sync(struct device *d, const char *what, struct err *e)
 int cuda_wait(struct device *d, cudaEvent_t until, const char *what, struct err *e)
 {
     if (d->group)
-        return group_wait(d->group, until, e);
+        return group_wait(d, until, e);
     cudaError_t rc = cudaEventSynchronize(until);
     return rc == cudaSuccess ? 0 : cuda_failed(d, rc, what, e);
 }
@@ -320,6 +320,14 @@ static int cuda_step_end(struct device *d, struct err *e)
     return -1;
 }
 
+/* Errors of kernels and of the hardware stay in the process: every later call returns them. */
+static bool cuda_lost(struct device *d)
+{
+    cudaGetLastError(); /* clears the error of a failed request, which does not stay */
+    const cudaError_t rc = cudaStreamQuery(d->stream);
+    return rc != cudaSuccess && rc != cudaErrorNotReady;
+}
+
 static int cuda_host_threads(struct device *d) { return pool_threads(d->pool); }
 
 static void cuda_host_run(struct device *d,
@@ -343,12 +351,14 @@ static const struct backend_ops backend_cuda = {
     .step_begin = cuda_step_begin,
     .step_end = cuda_step_end,
     .step_rehearse = cuda_step_rehearse,
+    .lost = cuda_lost,
     .draw = cuda_draw,
     .drawn = cuda_drawn,
     .host_threads = cuda_host_threads,
     .host_run = cuda_host_run,
     .profile = cuda_profile,
     .comm_open = cuda_comm_open,
+    .link_open = cuda_link_open,
 // clang-format off
 #define X(op) .op = cuda_##op,
     BACKEND_OPS(X)

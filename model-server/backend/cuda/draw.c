@@ -33,7 +33,7 @@ static int grow_board(struct device *d, uint32_t rows, struct err *e)
     for (size_t s = 0; s < 2 && w->cap_rows && rc == cudaSuccess; s++)
         rc = cudaMemcpyAsync(board + s * rows, w->board + s * w->cap_rows,
                              w->cap_rows * sizeof(*board), cudaMemcpyDeviceToDevice, d->stream);
-    cudaFree(w->board); /* waits for what uses it */
+    cuda_retire(d, w->board); /* this step's ids may come from it */
     w->board = board, w->cap_rows = rows;
     return rc == cudaSuccess ? 0 : cuda_failed(d, rc, "moving what is chosen", e);
 }

@@ -42,10 +42,15 @@ int group_lose(struct group *g, const char *what, const char *why, struct err *e
         const char *cause = g->host->ops->check(g->host, &dead) ? dead.msg : why;
         err_set(&g->lost, ERR_SYSTEM, "GPU %d, rank %d of %d: %s: %s", g->d->index, g->base.rank,
                 g->base.world, what, cause);
-        if (g->oneshot)
-            oneshot_stop(g->oneshot);
-        if (g->nccl)
-            nccl_abort(g->nccl);
+        const struct err lost = g->lost;
+        for (struct group *k = g->d->group; k; k = k->next) { /* what one waits for, all wait for */
+            k->lost = lost;
+            if (k->oneshot)
+                oneshot_stop(k->oneshot);
+        }
+        for (struct group *k = g->d->group; k; k = k->next)
+            if (k->nccl)
+                nccl_abort(k->nccl);
     }
     *e = g->lost;
     return -1;
@@ -77,36 +82,52 @@ int group_vigil(struct group *g, struct vigil *v, const char *what, struct err *
     return 0;
 }
 
-int group_wait(struct group *g, cudaEvent_t until, struct err *e)
+static int check_nccl(struct group *g, struct err *e)
 {
-    struct vigil v = {0};
     const char *why = "";
-    cudaError_t rc;
-    if (g->lost.kind != ERR_NONE) {
-        *e = g->lost;
-        return -1;
-    }
-    while ((rc = until ? cudaEventQuery(until) : cudaStreamQuery(g->d->stream)) ==
-           cudaErrorNotReady) {
+    for (; g; g = g->next)
         if (g->nccl && nccl_state(g->nccl, &why) < 0)
             return group_lose(g, "NCCL", why, e);
-        if (group_vigil(g, &v, "a collective", e))
-            return -1;
-    }
-    if (rc != cudaSuccess)
-        return cuda_failed(g->d, rc, "running a step", e);
-    int missing = g->oneshot ? oneshot_missing(g->oneshot) : -1;
-    if (missing >= 0) {
+    return 0;
+}
+
+static int check_arrived(struct group *g, struct err *e)
+{
+    for (; g; g = g->next) {
+        const int missing = g->oneshot ? oneshot_missing(g->oneshot) : -1;
         char who[64];
+        if (missing < 0)
+            continue;
         snprintf(who, sizeof(who), "rank %d did not come within %d s", missing, GROUP_TIMEOUT_S);
         return group_lose(g, "a collective", who, e);
     }
     return 0;
 }
 
+int group_wait(struct device *d, cudaEvent_t until, struct err *e)
+{
+    struct vigil v = {0};
+    struct group *g = d->group;
+    cudaError_t rc;
+    if (g->lost.kind != ERR_NONE) { /* then all are */
+        *e = g->lost;
+        return -1;
+    }
+    while ((rc = until ? cudaEventQuery(until) : cudaStreamQuery(d->stream)) == cudaErrorNotReady)
+        if (check_nccl(g, e) || group_vigil(g, &v, g->messages ? "a message" : "a collective", e))
+            return -1;
+    return rc == cudaSuccess ? check_arrived(g, e) : cuda_failed(d, rc, "running a step", e);
+}
+
 /* ---------------------------------------------------------------- one decision of all */
 
-bool group_captures(const struct group *g) { return g->nccl; }
+struct group *group_of_captures(const struct device *d)
+{
+    struct group *g = d->group;
+    while (g && (g->messages || !g->nccl))
+        g = g->next;
+    return g;
+}
 
 int group_agree(struct group *g, int mine)
 {
@@ -219,6 +240,25 @@ static int all_gather(struct comm *base, const float *in, float *out, size_t n, 
     return fault_of(g, e);
 }
 
+/* The operations that make or read what is sent run first. */
+static int before_message(struct group *g, struct err *e)
+{
+    cuda_flush_part(g->d);
+    return fault_of(g, e);
+}
+
+static int send(struct comm *base, int to, const float *x, size_t n, struct err *e)
+{
+    struct group *g = (struct group *)base;
+    return before_message(g, e) ? -1 : nccl_send(g->nccl, to, x, n, e);
+}
+
+static int recv(struct comm *base, int from, float *x, size_t n, struct err *e)
+{
+    struct group *g = (struct group *)base;
+    return before_message(g, e) ? -1 : nccl_recv(g->nccl, from, x, n, e);
+}
+
 static int barrier(struct comm *base, struct err *e)
 {
     struct group *g = (struct group *)base;
@@ -231,17 +271,24 @@ static int check(struct comm *base, struct err *e)
     return g->host->ops->check(g->host, e);
 }
 
-/* Does not wait for the other ranks, which may have ended. */
+/* Does not wait for the other ranks, which may have ended: whatever waits for them on the device is
+ * ended before the device is waited for. */
 static void leave(struct comm *base)
 {
     struct group *g = (struct group *)base;
     cuda_flush(g->d, false);
     if (g->oneshot)
-        oneshot_close(g->oneshot);
+        oneshot_stop(g->oneshot);
     if (g->nccl)
         nccl_close(g->nccl);
+    if (g->oneshot)
+        oneshot_close(g->oneshot);
     cudaFreeHost(g->buf);
-    g->d->group = NULL;
+    for (struct group **at = &g->d->group; *at; at = &(*at)->next)
+        if (*at == g) {
+            *at = g->next;
+            break;
+        }
     free(g->cards), free(g->votes), free(g);
 }
 
@@ -255,7 +302,8 @@ static int exchange_cards(struct group *g, struct err *e)
     if (comm_gather_bytes(g->host, &mine, g->cards, sizeof(mine), e))
         return -1;
     assert(g->cards);
-    for (int r = 0; r < g->base.world; r++) /* a feature that one rank lacks is used by none */
+    for (int r = 0; !g->messages && r < g->base.world;
+         r++) /* what one rank lacks is used by none */
         g->d->features &= g->cards[r].features;
     return 0;
 }
@@ -265,7 +313,8 @@ static void describe(struct group *g)
     char *at = g->d->describe + strlen(g->d->describe);
     uint32_t v = g->cards[0].nccl;
     size_t left = sizeof(g->d->describe) - strlen(g->d->describe);
-    int n = snprintf(at, left, ", sums by %s", g->oneshot ? "peers' memory and " : "");
+    int n = snprintf(at, left, ", %s by %s", g->messages ? "messages" : "sums",
+                     g->oneshot ? "peers' memory and " : "");
     if (n < 0 || (size_t)n >= left)
         return;
     if (g->nccl)
@@ -274,25 +323,57 @@ static void describe(struct group *g)
         snprintf(at + n, left - (size_t)n, "the hosts");
 }
 
-struct comm *cuda_comm_open(struct device *d, struct comm *host, struct err *e)
+/* A group whose ranks know each other; NULL with `e`. */
+static struct group *meet(struct device *d, struct comm *host, const struct comm_ops *ops,
+                          bool messages, struct err *e)
 {
-    static const struct comm_ops ops = {all_reduce, all_gather, barrier, check, leave};
     struct group *g = calloc(1, sizeof(*g));
     const size_t world = (size_t)host->world;
     if (!g)
         return err_nomem(e), NULL;
-    g->base = (struct comm){&ops, host->rank, host->world, host->nodes};
-    g->d = d, g->host = host;
+    g->base = (struct comm){ops, host->rank, host->world, host->nodes};
+    g->d = d, g->host = host, g->messages = messages;
     g->cards = calloc(world, sizeof(*g->cards));
     g->votes = calloc(world, sizeof(*g->votes));
+    g->next = d->group;
     d->group = g;
-    int rc = g->cards && g->votes ? 0 : err_nomem(e);
-    if (rc || exchange_cards(g, e) || oneshot_open(g, oneshot_bytes(host->world), e) ||
-        nccl_open(g, e)) {
+    if ((g->cards && g->votes ? 0 : err_nomem(e)) || exchange_cards(g, e)) {
+        leave(&g->base);
+        return NULL;
+    }
+    return g;
+}
+
+struct comm *cuda_comm_open(struct device *d, struct comm *host, struct err *e)
+{
+    static const struct comm_ops ops = {all_reduce, all_gather, barrier, check, leave};
+    struct group *g = meet(d, host, &ops, false, e);
+    if (!g)
+        return NULL;
+    if (oneshot_open(g, oneshot_bytes(host->world), e) || nccl_open(g, e)) {
         leave(&g->base);
         return NULL;
     }
     g->base.enqueues = g->nccl; /* the other transport is through the host */
     describe(g);
     return &g->base;
+}
+
+int cuda_link_open(struct device *d, struct comm *host, struct comm **out, struct err *e)
+{
+    static const struct comm_ops ops = {
+        .barrier = barrier, .check = check, .close = leave, .send = send, .recv = recv};
+    struct group *g = meet(d, host, &ops, true, e);
+    *out = NULL;
+    if (!g)
+        return -1;
+    const int rc = nccl_open(g, e);
+    if (rc || !g->nccl) {
+        leave(&g->base);
+        return rc;
+    }
+    g->base.enqueues = true;
+    describe(g);
+    *out = &g->base;
+    return 0;
 }

@@ -6,8 +6,9 @@
  *   oneshot  every rank writes into every other's memory; one kernel, no library
  *   nccl     NCCL moves, a kernel of ours adds up
  *   host     down, through the communicator of the hosts, up again; works anywhere
- * The first two are recorded like any operation, and so are captured and replayed with a step. One
- * communicator, one stream, one thread. */
+ * The first two are recorded like any operation, and so are captured and replayed with a step.
+ * Messages between stages of a pipeline go by NCCL too, and are not captured: stages need not agree
+ * on their steps. They have a communicator of their own. One stream, one thread. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_GROUP_H
 #define MODEL_SERVER_BACKEND_CUDA_GROUP_H
 #include "model-server/backend/cuda/cuda.h"
@@ -24,8 +25,10 @@ struct card {
 
 struct group {
     struct comm base; /* what the model gets */
+    struct group *next;
     struct device *d;
     struct comm *host;
+    bool messages;           /* alone, without collectives: not captured */
     struct card *cards;      /* [world] */
     float *votes;            /* [world] */
     struct nccl *nccl;       /* NULL: not here */
@@ -37,8 +40,8 @@ struct group {
 
 /* Both on one machine and on the same GPU of it. */
 bool group_same_gpu(const struct group *g, int a, int b);
-/* Marks the group as lost. The error names the rank that died, if one is known, else `why`. Ends
- * waits on the device. Returns -1. */
+/* Marks the device's groups as lost. The error names the rank that died, if one is known, else
+ * `why`. Ends waits on the device. Returns -1. */
 int group_lose(struct group *g, const char *what, const char *why, struct err *e);
 
 /* For loops that wait: yields the core, checks now and then whether the other ranks live, and
@@ -57,12 +60,14 @@ int host_all_gather(struct group *g, const float *in, float *out, size_t n, stru
  * nccl_state(): 0, 1 while NCCL is processing the last call, -1 if it has failed (`why`). The two
  * collectives are recorded: out is [world][n]. `scatter` sends part r of x, n floats, to rank r.
  * It receives the other ranks' versions of this rank's part in out, whose own entry is
- * unchanged. */
+ * unchanged. Messages are enqueued at once, after recorded operations have been. */
 uint32_t nccl_version(void);
 int nccl_open(struct group *g, struct err *e);
 int nccl_state(struct nccl *n, const char **why);
 void nccl_gather(struct nccl *n, const float *in, float *out, size_t count);
 void nccl_scatter(struct nccl *n, const float *x, float *out, size_t count);
+int nccl_send(struct nccl *n, int to, const float *x, size_t count, struct err *e);
+int nccl_recv(struct nccl *n, int from, float *x, size_t count, struct err *e);
 void nccl_abort(struct nccl *n);
 void nccl_close(struct nccl *n);
 

@@ -6,7 +6,8 @@
  *
  * Calls are commands of the recorder: they run, are captured and are replayed with the step. The
  * first run of a step is never a capture, so NCCL has made its connections by then. The
- * communicator is non-blocking; one that failed is aborted. */
+ * communicator is non-blocking; one that failed is aborted. Messages between stages are no
+ * commands: they are enqueued between parts of a step. */
 #include "model-server/backend/cuda/group.h"
 #include <dlfcn.h>
 #include <nccl.h>
@@ -101,10 +102,13 @@ static int settle(struct nccl *n, ncclResult_t rc, const char *what, struct err 
     return state ? group_lose(n->g, what, why, e) : 0;
 }
 
+/* NCCL returns when no graph has calls of this communicator (commDestroySync() in its init.cc). */
 void nccl_abort(struct nccl *n)
 {
-    if (n->comm)
+    if (n->comm) {
+        recorder_drop_graphs(n->g->d);
         n->api.CommAbort(n->comm);
+    }
     n->comm = NULL;
 }
 
@@ -177,6 +181,18 @@ void nccl_scatter(struct nccl *n, const float *x, float *out, size_t count)
     RECORD(n->g->d, nccl_scatter_launch, a);
 }
 
+int nccl_send(struct nccl *n, int to, const float *x, size_t count, struct err *e)
+{
+    return settle(n, n->api.Send(x, count, ncclFloat32, to, n->comm, n->g->d->stream), "sending",
+                  e);
+}
+
+int nccl_recv(struct nccl *n, int from, float *x, size_t count, struct err *e)
+{
+    return settle(n, n->api.Recv(x, count, ncclFloat32, from, n->comm, n->g->d->stream),
+                  "receiving", e);
+}
+
 /* ---------------------------------------------------------------- opening */
 
 static void set_default(const char *name, const char *value)
@@ -194,16 +210,18 @@ static bool gpus_are_shared(const struct group *g)
     return false;
 }
 
-/* Does not override the operator's settings. */
+/* Does not override the operator's settings. They are those of the process, which may have several
+ * communicators. */
 static void prepare_environment(const struct group *g)
 {
+    const struct comm *all = g->host->whole ? g->host->whole : g->host;
     char rank[16];
-    snprintf(rank, sizeof(rank), "rank-%d", g->base.rank);
+    snprintf(rank, sizeof(rank), "rank-%d", all->rank);
     set_default("NCCL_RAS_ENABLE", "0");
     /* NCCL may map buffers for a captured graph that are later freed and reallocated at the same
      * address. */
     set_default("NCCL_GRAPH_REGISTER", "0");
-    if (g->base.nodes == 1) /* it need not listen on a network */
+    if (all->nodes == 1) /* it need not listen on a network */
         set_default("NCCL_SOCKET_IFNAME", "lo");
     if (!gpus_are_shared(g))
         return;

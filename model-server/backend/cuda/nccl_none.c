@@ -21,5 +21,15 @@ void nccl_scatter(struct nccl *n, const float *x, float *out, size_t count)
 {
     (void)n, (void)x, (void)out, (void)count;
 }
+int nccl_send(struct nccl *n, int to, const float *x, size_t count, struct err *e)
+{
+    (void)n, (void)to, (void)x, (void)count, (void)e;
+    return -1;
+}
+int nccl_recv(struct nccl *n, int from, float *x, size_t count, struct err *e)
+{
+    (void)n, (void)from, (void)x, (void)count, (void)e;
+    return -1;
+}
 void nccl_abort(struct nccl *n) { (void)n; }
 void nccl_close(struct nccl *n) { (void)n; }

@@ -127,14 +127,17 @@ int oneshot_missing(const struct oneshot *s)
     return (int)*(volatile const uint32_t *)&s->words[ONESHOT_MISSING] - 1;
 }
 
-void oneshot_stop(struct oneshot *s) { *(volatile uint32_t *)&s->words[ONESHOT_STOP] = 1; }
+void oneshot_stop(struct oneshot *s)
+{
+    if (s->words)
+        *(volatile uint32_t *)&s->words[ONESHOT_STOP] = 1;
+}
 
 /* No rank uses the region of a rank that closes: a rank that still waits for it has lost the
  * group. */
 void oneshot_close(struct oneshot *s)
 {
-    if (s->words)
-        oneshot_stop(s);
+    oneshot_stop(s);
     cudaStreamSynchronize(s->g->d->stream);
     for (int r = 0; r < s->g->base.world && r < ONESHOT_RANKS; r++)
         if (s->peers[r] && r != s->g->base.rank)

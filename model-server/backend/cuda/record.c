@@ -102,6 +102,18 @@ static void remember(struct graph *g, const struct recorder *r)
     g->n = r->n, g->n_bytes = r->n_bytes;
 }
 
+void recorder_drop_graphs(struct device *d)
+{
+    cudaGraph_t graph = NULL;
+    if (d->rec.capturing)
+        cudaStreamEndCapture(d->stream, &graph);
+    d->rec.capturing = false;
+    if (graph)
+        cudaGraphDestroy(graph);
+    for (int i = 0; i < MAX_GRAPHS; i++)
+        graph_free(&d->rec.graphs[i]);
+}
+
 static void capture(struct device *d, struct graph *g)
 {
     cudaGraph_t graph = NULL;
@@ -111,21 +123,29 @@ static void capture(struct device *d, struct graph *g)
     g->number = ++d->rec.captured;
     cudaError_t rc = cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal);
     if (rc == cudaSuccess) {
-        run(d);
-        rc = cudaStreamEndCapture(d->stream, &graph);
+        d->rec.capturing = true;
+        run(d); /* a rank that is lost meanwhile ends the capture */
+        rc = d->rec.capturing ? cudaStreamEndCapture(d->stream, &graph)
+                              : cudaErrorStreamCaptureInvalidated;
+        d->rec.capturing = false;
     }
     if (rc == cudaSuccess)
         rc = cudaGraphInstantiate(&g->exec, graph, 0);
     if (graph)
         cudaGraphDestroy(graph);
-    if (rc != cudaSuccess)
+    if (rc == cudaErrorMemoryAllocation && !group_of_captures(d)) {
+        cudaGetLastError(); /* this step runs without a graph, and the next ones have memory */
+        recorder_drop_graphs(d);
+    } else if (rc != cudaSuccess) {
         cuda_fault(d, rc, "capturing a step");
+    }
 }
 
 /* With several ranks all decide together: a collective is replayed by all or by none. */
 static int choose(struct device *d, int mine)
 {
-    return d->group && group_captures(d->group) ? group_agree(d->group, mine) : mine;
+    struct group *g = group_of_captures(d);
+    return g ? group_agree(g, mine) : mine;
 }
 
 static void replay(struct device *d, struct graph *g)
@@ -151,8 +171,10 @@ static void run_repeating(struct device *d)
     }
     if (step == STEP_CAPTURE)
         capture(d, g);
-    if (d->fault.kind == ERR_NONE)
+    if (d->fault.kind == ERR_NONE && g->exec)
         replay(d, g);
+    else if (d->fault.kind == ERR_NONE)
+        run(d);
 }
 
 void cuda_flush(struct device *d, bool repeats)
@@ -182,7 +204,6 @@ void cuda_flush(struct device *d, bool repeats)
 
 void recorder_free(struct device *d)
 {
-    for (int i = 0; i < MAX_GRAPHS; i++)
-        graph_free(&d->rec.graphs[i]);
+    recorder_drop_graphs(d);
     free(d->rec.commands), free(d->rec.bytes);
 }

@@ -52,14 +52,13 @@ static int send_rows(struct device *d, void *dst, size_t rows, size_t row_bytes,
     return 0;
 }
 
-/* A part of a decode step, up to rows of another stage, repeats like a whole one. */
-static void flush_before_copy(struct device *d) { cuda_flush(d, d->batch && d->decode); }
+void cuda_flush_part(struct device *d) { cuda_flush(d, d->batch && d->decode); }
 
 int cuda_upload_rows(struct device *d, void *dst, size_t rows, size_t row_bytes,
                      void (*fill)(void *arg, char *dst, size_t first, size_t n), void *arg,
                      struct err *e)
 {
-    flush_before_copy(d);
+    cuda_flush_part(d);
     return send_rows(d, dst, rows, row_bytes, fill, arg, e);
 }
 
@@ -98,7 +97,7 @@ int cuda_upload_first(struct device *d, void *dst, const void *src, size_t bytes
 int cuda_download(struct device *d, void *dst, const void *src, size_t bytes, struct err *e)
 {
     struct staging *s = &d->staging;
-    flush_before_copy(d);
+    cuda_flush_part(d);
     for (size_t at = 0, n; at < bytes; at += n) {
         n = bytes - at < STAGING_BYTES ? bytes - at : STAGING_BYTES;
         cudaError_t rc = cudaMemcpyAsync(s->host[0], (const char *)src + at, n,

@@ -77,12 +77,13 @@ static __device__ uint32_t selected_key(const attn_args &a, const uint32_t *top,
     return a.top_block ? top[i / a.top_block] * a.top_block + i % a.top_block : top[i];
 }
 
-/* grid: (heads, tokens). With `top`, keys are numbered as they were selected. */
+/* grid: (tokens, heads): a large picture has more tokens than the second dimension takes. With
+ * `top`, keys are numbered as they were selected. */
 static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a)
 {
     any_shared *s = dynamic_shared<any_shared>();
     depend();
-    const uint32_t head = blockIdx.x, row = blockIdx.y, tid = threadIdx.x;
+    const uint32_t head = blockIdx.y, row = blockIdx.x, tid = threadIdx.x;
     const span_view span = a.spans[a.span_of[row]];
     const uint32_t kv_head = head / (a.n_heads / a.n_kv_heads);
     const mutual of = a.mutual ? a.mutual[row] : mutual{0, 0};
@@ -145,6 +146,6 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
 extern "C" cudaError_t attn_any_launch(const struct launch *l, const void *args)
 {
     const attn_args *a = (const attn_args *)args;
-    return launch(attn_any_kernel, dim3(a->n_heads, a->tokens), THREADS, sizeof(any_shared),
+    return launch(attn_any_kernel, dim3(a->tokens, a->n_heads), THREADS, sizeof(any_shared),
                   l->stream, l->overlap, *a);
 }

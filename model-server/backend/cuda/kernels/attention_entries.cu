@@ -51,13 +51,13 @@ static __device__ float number_at(const attn_args &a, const entries_shared *room
     return number_of(room->block[key], a.kv.dtype, (size_t)room->row[key] * a.head_dim + i);
 }
 
-/* grid: (heads, tokens) */
+/* grid: (tokens, heads) */
 static __global__ void __launch_bounds__(THREADS) attn_entries_kernel(attn_args a)
 {
     entries_shared *room = dynamic_shared<entries_shared>();
     any_shared *s = &room->s;
     depend();
-    const uint32_t head = blockIdx.x, row = blockIdx.y, tid = threadIdx.x;
+    const uint32_t head = blockIdx.y, row = blockIdx.x, tid = threadIdx.x;
     const seen keys = seen_of(a, row);
     float o[DIMS] = {}, max = -INFINITY, sum = 0.0f;
     for (uint32_t i = tid; i < a.head_dim; i += THREADS)
@@ -96,6 +96,6 @@ static __global__ void __launch_bounds__(THREADS) attn_entries_kernel(attn_args 
 extern "C" cudaError_t attn_entries_launch(const struct launch *l, const void *args)
 {
     const attn_args *a = (const attn_args *)args;
-    return launch(attn_entries_kernel, dim3(a->n_heads, a->tokens), THREADS, sizeof(entries_shared),
+    return launch(attn_entries_kernel, dim3(a->tokens, a->n_heads), THREADS, sizeof(entries_shared),
                   l->stream, l->overlap, *a);
 }

@@ -414,15 +414,15 @@ static __device__ __forceinline__ void mix_store(const mix_args &a, size_t at, f
         a.y[at] = sum;
 }
 
-/* grid: (columns / (MIX_THREADS * MIX_EACH), rows) */
+/* grid: (rows, columns / (MIX_THREADS * MIX_EACH)) */
 static __global__ void __launch_bounds__(MIX_THREADS) mix_kernel(mix_args a)
 {
     depend();
-    const uint32_t pair = blockIdx.y * a.top_k;
+    const uint32_t pair = blockIdx.x * a.top_k;
     const float *w = a.weight + pair;
-    const float *x = a.x + (size_t)blockIdx.y * a.top_k * a.n;
-    const uint32_t i = (blockIdx.x * MIX_THREADS + threadIdx.x) * MIX_EACH;
-    const size_t at = (size_t)blockIdx.y * a.n + i;
+    const float *x = a.x + (size_t)blockIdx.x * a.top_k * a.n;
+    const uint32_t i = (blockIdx.y * MIX_THREADS + threadIdx.x) * MIX_EACH;
+    const size_t at = (size_t)blockIdx.x * a.n + i;
     if (a.n % MIX_EACH == 0 && i < a.n) {
         float4 sum = {};
 #pragma unroll 4
@@ -451,16 +451,16 @@ extern "C" cudaError_t mix_launch(const struct launch *l, const void *args)
 {
     const mix_args *a = (const mix_args *)args;
     const uint32_t each = MIX_THREADS * MIX_EACH;
-    return launch(mix_kernel, dim3((a->n + each - 1) / each, a->rows), MIX_THREADS, 0, l->stream,
+    return launch(mix_kernel, dim3(a->rows, (a->n + each - 1) / each), MIX_THREADS, 0, l->stream,
                   l->overlap, *a);
 }
 
-/* grid: (columns / 256, rows) */
+/* grid: (rows, columns / 256) */
 static __global__ void __launch_bounds__(256) zero_kernel(zero_args a)
 {
     depend();
-    const uint32_t i = blockIdx.x * 256 + threadIdx.x, pair = blockIdx.y * a.top_k;
-    const size_t at = (size_t)blockIdx.y * a.n + i;
+    const uint32_t i = blockIdx.y * 256 + threadIdx.x, pair = blockIdx.x * a.top_k;
+    const size_t at = (size_t)blockIdx.x * a.n + i;
     if (i >= a.n)
         return;
     float sum = a.y[at];
@@ -473,7 +473,7 @@ static __global__ void __launch_bounds__(256) zero_kernel(zero_args a)
 extern "C" cudaError_t zero_launch(const struct launch *l, const void *args)
 {
     const zero_args *a = (const zero_args *)args;
-    return launch(zero_kernel, dim3((a->n + 255) / 256, a->rows), 256, 0, l->stream, l->overlap,
+    return launch(zero_kernel, dim3(a->rows, (a->n + 255) / 256), 256, 0, l->stream, l->overlap,
                   *a);
 }
 
