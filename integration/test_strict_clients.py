@@ -159,8 +159,8 @@ def test_errors_are_objects(s, path, body):
 def test_the_text_of_a_stream_is_utf_8(s, path):
     """requests, and what is built on it, reads lines of text by the charset of the header."""
     talk = [{"role": "user", "content": "Once"}]
-    body = {"model": "é", "messages": talk, "prompt": "Once", "input": "Once", "inputs": "Once", "stream": True}
-    body["max_output_tokens" if path.endswith("responses") else "max_tokens"] = 2
+    body = {"model": "é", "stream": True, "input": "Once", "inputs": "Once"}
+    body |= {"max_output_tokens": 2} if path.endswith("responses") else {"max_tokens": 2, "messages": talk, "prompt": "Once"}
     with s.post(path, body, stream=True) as r:
         assert r.status_code == 200 and r.headers["content-type"] == "text/event-stream; charset=utf-8"
         text = "\n".join(r.iter_lines(decode_unicode=True))
