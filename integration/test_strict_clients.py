@@ -153,3 +153,15 @@ def test_errors_are_objects(s, path, body):
     r = s.post(path, body)
     assert r.status_code >= 400
     check(json.loads(r.text), ERROR)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v2/chat", "/generate_stream"])
+def test_the_text_of_a_stream_is_utf_8(s, path):
+    """requests, and what is built on it, reads lines of text by the charset of the header."""
+    talk = [{"role": "user", "content": "Once"}]
+    body = {"model": "é", "stream": True, "input": "Once", "inputs": "Once"}
+    body |= {"max_output_tokens": 2} if path.endswith("responses") else {"max_tokens": 2, "messages": talk, "prompt": "Once"}
+    with s.post(path, body, stream=True) as r:
+        assert r.status_code == 200 and r.headers["content-type"] == "text/event-stream; charset=utf-8"
+        text = "\n".join(r.iter_lines(decode_unicode=True))
+        assert "data:" in text and "Ã" not in text

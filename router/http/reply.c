@@ -146,7 +146,10 @@ void exchange_stream(struct exchange *x, const char *type)
     x->streaming = true;
     sse_init(&x->sse, x->http->c.stream_limit, clock_ms());
     x->sse.quiet = type != NULL;
-    MHD_add_response_header(x->response, "content-type", type ? type : "text/event-stream");
+    /* clients that read lines of text (Python's requests) take Latin-1 for text without a charset
+     */
+    MHD_add_response_header(x->response, "content-type",
+                            type ? type : "text/event-stream; charset=utf-8");
     MHD_add_response_header(x->response, "cache-control", "no-cache");
     MHD_add_response_header(x->response, "x-accel-buffering", "no");
     finish_headers(x);
