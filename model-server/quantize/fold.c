@@ -308,8 +308,8 @@ static bool own_values(const struct run *r, const struct layer_set *s)
 {
     const struct decoder_spec *d = walk_spec(r->walk);
     const struct layer_spec *l = &d->layers[s->layer];
-    return l->mixer == MIXER_ATTENTION && !d->v_norm && !l->k_is_v && d->qkv == QKV_SEPARATE &&
-           d->n_heads == (l->n_kv_heads ? l->n_kv_heads : d->n_kv_heads);
+    return l->mixer == MIXER_ATTENTION && !d->v_norm && !l->k_is_v && !d->kv_woven &&
+           d->qkv == QKV_SEPARATE && d->n_heads == (l->n_kv_heads ? l->n_kv_heads : d->n_kv_heads);
 }
 
 int fold_awq(struct run *r, struct layer_set *s, struct err *e)

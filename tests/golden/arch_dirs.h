@@ -243,5 +243,8 @@ static const char *const dirs[] = {
     MADE "teleflm",
     MADE "maincoder",
     MADE "jais",
+    MADE "codeshell",
+    MADE "telechat",
+    MADE "telechat_kv",
 };
 #endif

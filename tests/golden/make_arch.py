@@ -583,6 +583,9 @@ CASES = {
     "maincoder": dict(model_type="hunyuan_v1_dense", head_dim=16, rope_parameters=dict(THETA, rope_theta=1e6)),
     "jais": dict(model_type="stablelm", hidden_size=96, num_attention_heads=6, num_key_value_heads=6, use_qkv_bias=True, rope_parameters=dict(
         THETA, partial_rotary_factor=1.0)),
+    "codeshell": dict(model_type="starcoder2", sliding_window=None, tie_word_embeddings=False, rope_parameters=THETA),
+    "telechat": dict(model_type="llama", num_key_value_heads=8, rope_parameters=THETA),
+    "telechat_kv": dict(model_type="llama", rope_parameters=THETA),
     "exaone_v5": dict(model_type="exaone", rope_parameters=THETA),
     # Ling 2: Sarvam's arithmetic with half of a head rotated, whose tensors have the same names
     "bailing_moe": dict(
@@ -799,6 +802,39 @@ def as_jais(t, c):
     return t, dict(model_type="jais", torch_dtype="float32", n_embd=c["hidden_size"], n_layer=c["num_hidden_layers"], n_head=c["num_attention_heads"],
                    n_inner=c["intermediate_size"], n_positions=512, layer_norm_epsilon=c["layer_norm_eps"], vocab_size=c["vocab_size"],
                    activation_function="swiglu", position_embedding_type="alibi", tie_word_embeddings=False, **JAIS_FACTORS)
+
+
+def as_codeshell(t, c):
+    for i in range(c["num_hidden_layers"]):
+        for kind in "weight", "bias":
+            parts = [t.pop(f"model.layers.{i}.self_attn.{p}_proj.{kind}") for p in "qkv"]
+            t[f"model.layers.{i}.attn.c_attn.{kind}"] = torch.cat(parts)
+    t = renamed(t, [("model.layers", "transformer.h"), ("self_attn.o_proj", "attn.c_proj"), ("input_layernorm", "ln_1"), ("post_attention_layernorm", "ln_2"),
+                    ("model.embed_tokens", "transformer.wte"), ("model.norm", "transformer.ln_f")])
+    return t, dict(model_type="codeshell", torch_dtype="float32", n_embd=c["hidden_size"], n_layer=c["num_hidden_layers"], n_head=c["num_attention_heads"],
+                   num_query_groups=c["num_key_value_heads"], group_query_attention=True, n_inner=c["intermediate_size"], n_positions=512,
+                   layer_norm_epsilon=c["norm_epsilon"], vocab_size=c["vocab_size"], activation_function=c["hidden_act"], rope_scaling=None,
+                   position_embedding_type="rope", scale_attn_weights=True, tie_word_embeddings=False)
+
+
+def with_telechat(model):
+    for layer in model.model.layers:
+        for m in layer.self_attn.o_proj, layer.mlp.down_proj:
+            m.bias = torch.nn.Parameter(torch.randn(m.out_features) * 0.1)
+
+
+def as_telechat(t, c):
+    dim = c["hidden_size"] // c["num_attention_heads"]
+    for i in range(c["num_hidden_layers"]):
+        k, v = (t.pop(f"model.layers.{i}.self_attn.{p}_proj.weight").unflatten(0, (-1, dim)) for p in "kv")
+        t[f"model.layers.{i}.self_attention.key_value.weight"] = torch.cat([k, v], 1).flatten(0, 1)
+    t = renamed(t, [("model.layers", "transformer.h"), ("self_attn.q_proj", "self_attention.query"), ("self_attn.o_proj", "self_attention.dense"),
+                    ("model.embed_tokens", "transformer.word_embeddings"), ("model.norm", "transformer.ln_f")])
+    heads = c["num_attention_heads"]
+    return t, dict(model_type="telechat", torch_dtype="float32", hidden_size=c["hidden_size"], n_layer=c["num_hidden_layers"], n_head=heads,
+                   num_key_value_heads=None if c["num_key_value_heads"] == heads else c["num_key_value_heads"], ffn_hidden_size=c["intermediate_size"],
+                   layer_norm_epsilon=c["rms_norm_eps"], vocab_size=c["vocab_size"], seq_length=512, base_seqlen=512, training_seqlen=512,
+                   apply_residual_connection_post_layernorm=False, embed_layernorm=False, tie_word_embeddings=False)
 
 
 def as_minicpm(t, c):
@@ -1234,10 +1270,10 @@ def as_hunyuan_ocr(t, c):
 AS = {"step3p5": as_step3p5, "hunyuan_ocr": as_hunyuan_ocr, "nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
       "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c), "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen, "mimo": as_mimo_7b, "pangu_embedded": as_pangu, "orion": as_orion,
-      "teleflm": as_teleflm, "maincoder": as_maincoder, "jais": as_jais}
+      "teleflm": as_teleflm, "maincoder": as_maincoder, "jais": as_jais, "codeshell": as_codeshell, "telechat": as_telechat, "telechat_kv": as_telechat}
 WITH = {"nemotron_nas": with_blocks, "openelm": with_layers, "bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,
-        "deepseek_moe": with_deepseek, "jais": with_jais}
+        "deepseek_moe": with_deepseek, "jais": with_jais, "telechat": with_telechat, "telechat_kv": with_telechat}
 
 
 SMALL = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)
