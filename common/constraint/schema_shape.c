@@ -358,6 +358,22 @@ static term inside_object(struct schema *s, struct object_shape *o)
     return t;
 }
 
+/* Two unnamed properties may be one, whose last value counts, so `minProperties` can require one of
+ * them only. Refused if the named ones are too few. Negations leave such alternatives out. */
+static void check_least(struct schema *s, const struct conj *c, const struct object_shape *o)
+{
+    uint32_t most = 1;
+    if (o->lo <= 1 || o->hi < o->lo || !term_possible(s->p, o->others))
+        return;
+    for (uint32_t i = 0; i < o->n; i++)
+        most += o->pair[i] != TERM_NONE;
+    for (int i = 0; i < c->n && most < o->lo; i++) {
+        const cJSON *k = is_made(c->at[i]) ? NULL : json_get(c->at[i], "minProperties");
+        if (k && k->valuedouble > most)
+            schema_fail(s, k, "`minProperties` of more than one unnamed property");
+    }
+}
+
 term schema_object(struct schema *s, const struct conj *c)
 {
     struct object_shape *o = calloc(1, sizeof(*o));
@@ -373,6 +389,8 @@ term schema_object(struct schema *s, const struct conj *c)
         name_pairs(s, c, o);
     if (!s->failed)
         other_pairs(s, c, o);
+    if (!s->failed)
+        check_least(s, c, o);
     term inside = s->failed ? TERM_NONE : ordered(c, o) ? inside_object(s, o) : any_order(s, o);
     free(o);
     return schema_enclosed(s, "{", inside, "}");

@@ -169,9 +169,20 @@ term term_set(struct term_pool *p, const struct byte_set *s)
     return intern(p, &(struct node){.kind = SET, .a = (uint32_t)p->n_sets++});
 }
 
+/* x* x* = x*. The rule e = e "+" e is "e0 ("+" e)*": without this, each operator would add an equal
+ * repetition to the state. */
+static bool absorbs(const struct term_pool *p, const struct node *x, term b)
+{
+    const struct node *y = node(p, node(p, b)->kind == CAT ? node(p, b)->a : b);
+    return x->kind == REPEAT && y->kind == REPEAT && x->a == y->a && !x->lo &&
+           x->hi == TERM_UNBOUNDED && y->hi == TERM_UNBOUNDED;
+}
+
 static term cat_pair(struct term_pool *p, term a, term b)
 {
     struct node x = *node(p, a), y = *node(p, b);
+    if (absorbs(p, &x, b))
+        return b;
     return intern(p, &(struct node){.kind = CAT,
                                     .nullable = x.nullable && y.nullable,
                                     .checked = x.checked || y.checked,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const char THINK[] = "<think>", THOUGHT[] = "</think>";
-enum { MAX_BLANKS = 64, MAX_MARKERS = 3 }; /* blanks held back before a marker */
+enum { MAX_BLANKS = 64, MAX_MARKERS = 4 }; /* blanks held back before a marker */
 
 void reply_piece(struct reply *r, enum reply_kind kind)
 {
@@ -110,9 +110,10 @@ static int markers(const struct reply *r, const char *out[MAX_MARKERS])
     if (r->state == THINKING) {
         out[n++] = THOUGHT;
     } else if (r->config.format && !r->config.forced) {
-        const char *all[] = {r->config.format->open, r->config.format->around[0],
-                             r->config.format->around[1]};
-        for (int i = 0; i < 3; i++)
+        const struct call_tags *tags = r->config.format->tags;
+        const char *all[MAX_MARKERS] = {r->config.format->open, r->config.format->around[0],
+                                        r->config.format->around[1], tags ? tags->name_open : NULL};
+        for (int i = 0; i < MAX_MARKERS; i++)
             if (all[i])
                 out[n++] = all[i];
     }
@@ -141,15 +142,21 @@ static bool may_mark(const struct reply *r, size_t i, const char **found)
 
 static void marked(struct reply *r, const char *marker)
 {
-    buf_reset(&r->held);
+    const struct call_tags *tags = r->config.format ? r->config.format->tags : NULL;
+    const bool tag = tags && marker == tags->name_open;
     if (marker == THOUGHT) {
         r->state = AT_START;
         r->fresh = true;
-    } else if (marker == r->config.format->open) {
-        call_open(r, marker, strlen(marker));
+    } else if (marker == r->config.format->open || tag) {
+        /* with the blanks before it, which are content if no call follows */
+        call_open(r, r->held.p, r->held.len);
+        r->unmarked = tag; /* Qwen3-Coder often omits <tool_call> */
+        if (tag)
+            tags_name(r);
     } else {
         r->fresh = true;
     }
+    buf_reset(&r->held);
 }
 
 static void text_byte(struct reply *r, char c)

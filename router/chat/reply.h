@@ -65,6 +65,7 @@ struct reply { /* zero-initialise, then reply_init() */
     bool fresh;           /* white space is dropped until other text follows */
     bool in_list, in_string, escaped, announced, streams;
     bool parted;      /* a line break precedes the next text */
+    bool unmarked;    /* the call began without the notation's opening marker */
     int level, depth; /* open objects; open brackets inside a value */
     char quote;       /* of a Python string */
     unsigned types;   /* of the current argument */

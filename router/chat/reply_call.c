@@ -22,7 +22,7 @@ void call_open(struct reply *r, const char *text, size_t n)
     buf_reset(&r->raw);
     buf_add(&r->raw, text, n);
     buf_reset(&r->early);
-    r->in_list = r->announced = false;
+    r->in_list = r->announced = r->unmarked = false;
     r->level = 0;
     r->state = CALL_START;
 }
@@ -73,7 +73,7 @@ void call_announce(struct reply *r, char *name)
 {
     struct reply_call *more = NULL;
     if (name && *name && r->n_calls < (r->config.single ? 1 : REPLY_MAX_CALLS) && !r->announced &&
-        (!r->config.format->bare || known(r, name)))
+        (!(r->config.format->bare || r->unmarked) || known(r, name)))
         more = realloc(r->calls, (r->n_calls + 1) * sizeof(*more));
     if (!more) {
         free(name);

@@ -331,6 +331,8 @@ static void what_cannot_be_promised_is_refused_by_name(void **state)
         {J, "{\"properties\":{\"a/b\":{\"uniqueItems\":true}}}",
          "`uniqueItems` of items that are not 8 listed values at most at "
          "`#/properties/a~1b/uniqueItems`"},
+        {J, "{\"type\":[\"object\",\"null\"],\"properties\":{\"a\":{}},\"minProperties\":3}",
+         "`minProperties` of more than one unnamed property at `#/minProperties`"},
         {J, "{\"not\":{}}", "no instance"},
         {J, "{\"not\":{\"format\":\"date\"}}",
          "`not` of `format` is not supported at `#/not/format`"},

@@ -131,6 +131,30 @@ static void large_ones_are_taken_or_refused(void **state)
     free(text);
 }
 
+/* e = e op e: a state does not grow with the operators before it. */
+static void ambiguous_recursion_has_few_states(void **state)
+{
+    (void)state;
+    enum { OPERATORS = 2000 };
+    static const char *const of[] = {
+        "root ::= e\ne ::= e \"+\" e | e \"*\" e | \"(\" e \")\" | [0-9]",
+        "root ::= root root | [0-9]", /* a list of digits */
+    };
+    for (int k = 0; k < 2; k++) {
+        struct err e = ERR_INIT;
+        struct constraint *c = constraint_new(G, of[k], strlen(of[k]), &e);
+        char text[2 * OPERATORS + 2];
+        assert_non_null(c);
+        for (int i = 0; i < OPERATORS; i++)
+            memcpy(text + 2 * i, k ? "12" : i % 3 ? "1+" : "2*", 2);
+        strcpy(text + 2 * OPERATORS, "3");
+        assert_true(takes(c, text));
+        text[2 * OPERATORS] = '+';
+        assert_false(takes(c, text));
+        constraint_unref(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +162,7 @@ int main(void)
         cmocka_unit_test(lark_as_vllm_takes_it),
         cmocka_unit_test(what_they_cannot_say_is_refused_by_name),
         cmocka_unit_test(large_ones_are_taken_or_refused),
+        cmocka_unit_test(ambiguous_recursion_has_few_states),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
