@@ -17,7 +17,7 @@ keys of the script are optional:
      "fail_request": "its own fault",     every request ends alone with this error
      "said_in_prompt": 3}            says what stands between the prompt's last "[[" and "]]", so many characters a
                                      token, and ends; with takes_input_ids false, so that the prompt comes as text
-     "special": true,                with it: "<|word|>" is one token, a special one, which no text shows
+     "special": true,                with it: "<|word|>" (or with one bar) is one token, a special one, which no text shows
      "takes_images": true,           says which pictures came: "[at 5: 12 tokens, image/png, 70 bytes]" each
      "takes_reasoning": true         false: as a shard of others, which knows of no reasoning before a constraint
 """
@@ -54,7 +54,7 @@ DEFAULTS = {
     "takes_grammars": True,
     "sampling_fields": [100, 101, 102],
 }
-SPECIAL = re.compile(r"(<\|\w+\|>)")
+SPECIAL = re.compile(r"(<\|\w+\|?>|<\w+\|>)")
 
 
 class Seq:

@@ -46,6 +46,14 @@ def test_it_stands_before_a_constrained_answer(scripted):
     assert (reasoning, content, json.loads(arguments)) == ("so", "", {"n": 1})
 
 
+@pytest.mark.parametrize("open,close", [("[THINK]", "[/THINK]"), ("<|channel>thought\n", "<channel|>"), ("<|START_THINKING|>", "<|END_THINKING|>")])
+def test_markers_of_other_families(open, close):
+    """Some of them are special tokens, whose text is left out elsewhere."""
+    with Scripted(MAY.replace("<think>", open.strip()).replace("</think>", close), {"special": True}) as s:
+        assert answers(client_of(s), f"\n{open}so </think>{close}Yes.") == ("so </think>", "Yes.", "")
+        assert answers(client_of(s), f'\n{open}so{close}{{"n": 1}}', response_format=FORMAT) == ("so", '{"n": 1}', "")
+
+
 def test_the_prompt_is_left_open():
     with Scripted(OPENS) as s:
         body = {"messages": [{"role": "user", "content": "x"}], "response_format": FORMAT}

@@ -74,10 +74,11 @@ static term compile(struct constraint *c, enum constraint_reasoning reasoning,
     return t;
 }
 
-/* Any text up to the first "</think>", blanks, then t. */
-static term behind(struct term_pool *p, enum constraint_reasoning reasoning, term t)
+/* Any text up to the first closing marker, blanks, then t. */
+static term behind(struct term_pool *p, struct constraint_front front, term t)
 {
-    static const char open[] = "<think>", close[] = "</think>";
+    const char *open = thought_open(front.marks), *close = thought_close(front.marks);
+    const enum constraint_reasoning reasoning = front.reasoning;
     struct byte_set blank = {0};
     if (reasoning == CONSTRAINT_NO_REASONING || t == TERM_NONE)
         return t;
@@ -99,7 +100,7 @@ static term behind(struct term_pool *p, enum constraint_reasoning reasoning, ter
 struct constraint *constraint_new(enum constraint_kind kind, const char *text, size_t n,
                                   struct err *e)
 {
-    return constraint_new_behind(CONSTRAINT_NO_REASONING, kind, text, n, e);
+    return constraint_new_behind((struct constraint_front){0}, kind, text, n, e);
 }
 
 static struct constraint *empty(struct err *e)
@@ -117,11 +118,11 @@ static struct constraint *empty(struct err *e)
 }
 
 /* The start state; TERM_NONE with `e` set: failed. */
-static term begin(struct constraint *c, enum constraint_reasoning reasoning,
-                  enum constraint_kind kind, const char *text, size_t n, struct err *e)
+static term begin(struct constraint *c, struct constraint_front front, enum constraint_kind kind,
+                  const char *text, size_t n, struct err *e)
 {
     term_budget(c->pool, COMPILE_STEPS);
-    term t = behind(c->pool, reasoning, compile(c, reasoning, kind, text, n, e));
+    term t = behind(c->pool, front, compile(c, front.reasoning, kind, text, n, e));
     bool possible = t != TERM_NONE && term_possible(c->pool, t);
     if (t != TERM_NONE && term_spent(c->pool))
         return err_set(e, ERR_VALIDATION, "the constraint is too complex"), TERM_NONE;
@@ -130,12 +131,11 @@ static term begin(struct constraint *c, enum constraint_reasoning reasoning,
     return t;
 }
 
-struct constraint *constraint_new_behind(enum constraint_reasoning reasoning,
-                                         enum constraint_kind kind, const char *text, size_t n,
-                                         struct err *e)
+struct constraint *constraint_new_behind(struct constraint_front front, enum constraint_kind kind,
+                                         const char *text, size_t n, struct err *e)
 {
     struct constraint *c = empty(e);
-    if (c && !(c->start = begin(c, reasoning, kind, text, n, e))) {
+    if (c && !(c->start = begin(c, front, kind, text, n, e))) {
         constraint_unref(c);
         return NULL;
     }
@@ -144,7 +144,7 @@ struct constraint *constraint_new_behind(enum constraint_reasoning reasoning,
 
 struct order {
     struct constraint *c;
-    enum constraint_reasoning reasoning;
+    struct constraint_front front;
     enum constraint_kind kind;
     size_t n;
     char text[];
@@ -156,7 +156,7 @@ static void *carry_out(void *arg)
     struct constraint *c = o->c;
     struct err why = ERR_INIT;
     /* no other thread has a reference yet */
-    term t = begin(c, o->reasoning, o->kind, o->text, o->n, &why);
+    term t = begin(c, o->front, o->kind, o->text, o->n, &why);
     pthread_mutex_lock(&c->lock);
     c->start = t;
     c->why = why;
@@ -168,7 +168,7 @@ static void *carry_out(void *arg)
     return NULL;
 }
 
-struct constraint *constraint_order(enum constraint_reasoning reasoning, enum constraint_kind kind,
+struct constraint *constraint_order(struct constraint_front front, enum constraint_kind kind,
                                     const char *text, size_t n, struct err *e)
 {
     struct order *o = malloc(sizeof(*o) + n + 1);
@@ -178,7 +178,7 @@ struct constraint *constraint_order(enum constraint_reasoning reasoning, enum co
         free(o);
         return o ? NULL : (err_nomem(e), NULL);
     }
-    *o = (struct order){constraint_ref(c), reasoning, kind, n};
+    *o = (struct order){constraint_ref(c), front, kind, n};
     memcpy(o->text, text, n);
     o->text[n] = '\0';
     c->compiling = true;

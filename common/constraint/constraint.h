@@ -10,6 +10,7 @@
 #define COMMON_CONSTRAINT_CONSTRAINT_H
 #include "common/constraint/token_set.h"
 #include "common/err.h"
+#include "common/thought_marks.h"
 
 enum constraint_kind {
     CONSTRAINT_REGEX,        /* the whole answer matches: common/constraint/pattern.h */
@@ -28,8 +29,8 @@ const char *constraint_kind_name(enum constraint_kind kind);
 /* Reasoning that a model may emit before the constrained text. */
 enum constraint_reasoning {
     CONSTRAINT_NO_REASONING,
-    CONSTRAINT_MAY_REASON, /* nothing, or "<think>", any text, "</think>" */
-    CONSTRAINT_REASONS,    /* any text, "</think>": the prompt has opened it */
+    CONSTRAINT_MAY_REASON, /* nothing, or an opening marker, any text, the closing marker */
+    CONSTRAINT_REASONS,    /* any text, the closing marker: the prompt has opened it */
     /* gpt-oss's channels: messages of the channel analysis, then the constrained text as the
      * message of the channel final. */
     CONSTRAINT_CHANNELS,
@@ -38,6 +39,10 @@ enum constraint_reasoning {
      * The call is a message to that function, which contains the arguments only. */
     CONSTRAINT_CHANNEL_CALLS
 };
+struct constraint_front { /* what may precede the constrained text */
+    enum constraint_reasoning reasoning;
+    enum thought_marks marks; /* of MAY_REASON and REASONS */
+};
 struct constraint;
 
 /* Compiles a constraint; the caller gets one reference. ERR_VALIDATION names what in `text` is not
@@ -45,12 +50,11 @@ struct constraint;
 struct constraint *constraint_new(enum constraint_kind kind, const char *text, size_t n,
                                   struct err *e);
 /* As constraint_new(), after optional reasoning and a few blanks. */
-struct constraint *constraint_new_behind(enum constraint_reasoning reasoning,
-                                         enum constraint_kind kind, const char *text, size_t n,
-                                         struct err *e);
+struct constraint *constraint_new_behind(struct constraint_front front, enum constraint_kind kind,
+                                         const char *text, size_t n, struct err *e);
 /* As constraint_new_behind(), compiled on a separate thread: the first use waits. constraint_mask()
  * reports compilation errors. NULL: out of memory. */
-struct constraint *constraint_order(enum constraint_reasoning reasoning, enum constraint_kind kind,
+struct constraint *constraint_order(struct constraint_front front, enum constraint_kind kind,
                                     const char *text, size_t n, struct err *e);
 struct constraint *constraint_ref(struct constraint *c);
 void constraint_unref(struct constraint *c); /* NULL is allowed */

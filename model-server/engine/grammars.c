@@ -9,7 +9,7 @@ enum { KEPT = 64 }; /* unused constraints that stay compiled */
 struct kept {
     struct constraint *c;
     enum constraint_kind kind;
-    enum constraint_reasoning reasoning;
+    struct constraint_front front;
     char *text;
     uint64_t used;
 };
@@ -83,8 +83,8 @@ static int lay_out(struct grammars *g, struct err *e)
 
 static bool is_of(const struct kept *k, const struct grammar_spec *spec)
 {
-    return k->c && k->kind == spec->kind && k->reasoning == spec->reasoning &&
-           !strcmp(k->text, spec->text);
+    return k->c && k->kind == spec->kind && k->front.reasoning == spec->front.reasoning &&
+           k->front.marks == spec->front.marks && !strcmp(k->text, spec->text);
 }
 
 /* The entry of `spec`, else the one that was used the longest ago. */
@@ -111,14 +111,14 @@ struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *s
     char *text = strdup(spec->text);
     if (!text)
         return err_nomem(e), NULL;
-    struct constraint *c = constraint_order(spec->reasoning, spec->kind, text, strlen(text), e);
+    struct constraint *c = constraint_order(spec->front, spec->kind, text, strlen(text), e);
     if (!c) {
         free(text);
         return NULL;
     }
     constraint_unref(k->c);
     free(k->text);
-    *k = (struct kept){c, spec->kind, spec->reasoning, text, ++g->clock};
+    *k = (struct kept){c, spec->kind, spec->front, text, ++g->clock};
     return constraint_ref(c);
 }
 

@@ -11,7 +11,7 @@
 struct grammar_spec {
     const char *text; /* NULL: nothing */
     enum constraint_kind kind;
-    enum constraint_reasoning reasoning;
+    struct constraint_front front;
 };
 
 struct grammars;

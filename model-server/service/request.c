@@ -100,10 +100,13 @@ static struct sampling read_sampling(const struct service *s,
     return out;
 }
 
-static enum constraint_reasoning reasoning_of(Generate__V3__GrammarReasoning r)
+static struct constraint_front front_of(Generate__V3__GrammarReasoning r,
+                                        Generate__V3__ReasoningMarks m)
 {
-    return (int)r > 0 && (int)r <= CONSTRAINT_CHANNEL_CALLS ? (enum constraint_reasoning)r
-                                                            : CONSTRAINT_NO_REASONING;
+    return (struct constraint_front){
+        .reasoning = (int)r > 0 && (int)r <= CONSTRAINT_CHANNEL_CALLS ? (enum constraint_reasoning)r
+                                                                      : CONSTRAINT_NO_REASONING,
+        .marks = (int)m > 0 && (int)m < THOUGHT_MARKS ? (enum thought_marks)m : THOUGHT_THINK};
 }
 
 static struct grammar_spec read_grammar(const Generate__V3__NextTokenChooserParameters *p)
@@ -124,7 +127,7 @@ static struct grammar_spec read_grammar(const Generate__V3__NextTokenChooserPara
         if (p->grammar_type == of[i].type)
             g.kind = of[i].kind;
     g.text = p->grammar; /* "" as a pattern: an empty answer */
-    g.reasoning = reasoning_of(p->grammar_reasoning);
+    g.front = front_of(p->grammar_reasoning, p->reasoning_marks);
     return g;
 }
 

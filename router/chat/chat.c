@@ -38,8 +38,7 @@ static int compile(struct chat *c, struct chat_entry *slot, const char *src, str
     slot->style.documents = template_mentions(slot->t, "documents");
     slot->style.calls = slot->style.tools ? call_format_find(src) : &call_format_bare;
     slot->style.channels = strstr(src, "<|channel|>") && strstr(src, "<|message|>");
-    slot->style.reasoning =
-        slot->style.channels || strstr(src, "</think>") || strstr(src, "<think>");
+    slot->style.reasoning = thought_marks_find(src, &slot->style.thoughts) || slot->style.channels;
     slot->calls = strstr(src, "tool_calls") != NULL;
     if (c->tokenizer && guard_learn(&c->guard, c->tokenizer, src, e) != 0)
         return -1;

@@ -3,6 +3,7 @@
 #define ROUTER_CHAT_CHAT_H
 #include "common/buf.h"
 #include "common/err.h"
+#include "common/thought_marks.h"
 #include "common/tokenizer/tokenizer.h"
 #include "router/chat/format.h"
 #include "router/chat/guard.h"
@@ -35,11 +36,12 @@ int chat_see(struct chat *c, const char *marker, const char *around, struct err 
  * /tokenizer_info. */
 const char *chat_tokenizer_info(const struct chat *c);
 
-struct chat_style { /* what a template supports */
-    bool tools;     /* it renders tools */
-    bool documents; /* it renders `documents`, texts that the answer is to rest on */
-    bool reasoning; /* the model emits reasoning before its answer */
-    bool channels;  /* answers are messages in channels (gpt-oss); `reasoning` is set too */
+struct chat_style {              /* what a template supports */
+    bool tools;                  /* it renders tools */
+    bool documents;              /* it renders `documents`, texts that the answer is to rest on */
+    bool reasoning;              /* the model emits reasoning before its answer */
+    enum thought_marks thoughts; /* the markers around it, without channels */
+    bool channels; /* answers are messages in channels (gpt-oss); `reasoning` is set too */
     const struct call_format *calls;
 };
 /* Of the template used with, or without, tools. */

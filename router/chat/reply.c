@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char THINK[] = "<think>", THOUGHT[] = "</think>";
 enum { MAX_BLANKS = 64, MAX_MARKERS = 4 }; /* blanks held back before a marker */
 
 void reply_piece(struct reply *r, enum reply_kind kind)
@@ -84,7 +83,7 @@ static void start_byte(struct reply *r, char c)
     bool whole;
     if (n == 0 && blank < MAX_BLANKS)
         return;
-    if (r->config.may_think && n && begins(THINK, s, n, &whole)) {
+    if (r->config.may_think && n && begins(thought_open(r->config.thoughts), s, n, &whole)) {
         if (!whole)
             return;
         buf_reset(&r->held);
@@ -108,7 +107,7 @@ static int markers(const struct reply *r, const char *out[MAX_MARKERS])
 {
     int n = 0;
     if (r->state == THINKING) {
-        out[n++] = THOUGHT;
+        out[n++] = thought_close(r->config.thoughts);
     } else if (r->config.format && !r->config.forced) {
         const struct call_tags *tags = r->config.format->tags;
         const char *all[MAX_MARKERS] = {r->config.format->open, r->config.format->around[0],
@@ -144,7 +143,7 @@ static void marked(struct reply *r, const char *marker)
 {
     const struct call_tags *tags = r->config.format ? r->config.format->tags : NULL;
     const bool tag = tags && marker == tags->name_open;
-    if (marker == THOUGHT) {
+    if (marker == thought_close(r->config.thoughts)) {
         r->state = AT_START;
         r->fresh = true;
     } else if (marker == r->config.format->open || tag) {
@@ -276,9 +275,12 @@ void reply_free(struct reply *r)
 bool reply_is_marker(const struct reply *r, const char *s, size_t n)
 {
     const struct call_format *f = r->config.format;
-    const char *all[CALL_MARKERS + 5] = {THINK, THOUGHT, "[ARGS]", "[CALL_ID]"};
+    const char *open = thought_open(r->config.thoughts), *close = thought_close(r->config.thoughts);
+    const char *all[CALL_MARKERS + 4] = {close, "[ARGS]", "[CALL_ID]"};
     if (f)
-        call_format_markers(f, all + 4);
+        call_format_markers(f, all + 3);
+    if (n && n <= strlen(open) && !memcmp(open, s, n)) /* a token may be its beginning */
+        return true;
     for (const char **m = all; *m; m++)
         if (strlen(*m) == n && !memcmp(*m, s, n))
             return true;

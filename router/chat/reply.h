@@ -6,6 +6,7 @@
 #ifndef ROUTER_CHAT_REPLY_H
 #define ROUTER_CHAT_REPLY_H
 #include "common/buf.h"
+#include "common/thought_marks.h"
 #include "router/chat/format.h"
 #include <stdint.h>
 
@@ -31,7 +32,8 @@ struct reply_config {
     const struct call_format *format; /* NULL: calls are not parsed */
     bool forced;                      /* the text consists of calls only */
     bool single;                      /* the answer ends with its first call */
-    bool may_think;                   /* "<think>" at the start opens reasoning */
+    enum thought_marks thoughts;      /* the markers around reasoning */
+    bool may_think;                   /* the opening one at the start opens it */
     bool thinking;                    /* the prompt has already opened it */
     /* the answer is messages in channels; of the members above only `format` and `single` apply */
     bool channels;

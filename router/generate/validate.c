@@ -334,7 +334,7 @@ static void fill_params(const struct ask *q, struct gen_params *p)
         .n_logprob_ids = q->n_logprob_ids,
         .constraint = q->constraint,
         .constraint_kind = q->constraint_kind,
-        .constraint_reasoning = q->constraint_reasoning,
+        .constraint_front = q->constraint_front,
         .prefill_logprobs = q->decoder_input_details,
         .adapter_id = q->adapter_id,
     };

@@ -68,8 +68,8 @@ struct ask {
     const char *constraint;      /* constraint on the output; NULL: none */
     const char *constraint_name; /* the client's field, a literal; NULL: several */
     enum constraint_kind constraint_kind;
-    enum constraint_reasoning constraint_reasoning; /* whether reasoning may precede it */
-    bool constraint_alone;                          /* it excludes tools: TGI's grammars */
+    struct constraint_front constraint_front; /* whether reasoning may precede it */
+    bool constraint_alone;                    /* it excludes tools: TGI's grammars */
     const char *const *stop;
     uint32_t n_stop;
     struct opt_u64 min_new_tokens;

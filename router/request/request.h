@@ -43,7 +43,7 @@ struct gen_params {
     uint64_t seed;          /* always set; random if the client gave none */
     const char *constraint; /* constraint on the output; NULL: none */
     enum constraint_kind constraint_kind;
-    enum constraint_reasoning constraint_reasoning; /* whether reasoning may precede it */
+    struct constraint_front constraint_front; /* whether reasoning may precede it */
     const char *const *stop;
     uint32_t n_stop;
     uint32_t max_new_tokens, min_new_tokens;

@@ -15,7 +15,8 @@ struct whole {
 _Static_assert((int)CONSTRAINT_MAY_REASON ==
                        GENERATE__V3__GRAMMAR_REASONING__GRAMMAR_REASONING_MAY &&
                    (int)CONSTRAINT_CHANNEL_CALLS ==
-                       GENERATE__V3__GRAMMAR_REASONING__GRAMMAR_REASONING_CALLS,
+                       GENERATE__V3__GRAMMAR_REASONING__GRAMMAR_REASONING_CALLS &&
+                   (int)THOUGHT_KIMI == GENERATE__V3__REASONING_MARKS__REASONING_MARKS_KIMI,
                "both lists are in the same order");
 
 static Generate__V3__GrammarType grammar_type(enum constraint_kind kind)
@@ -78,7 +79,8 @@ static void put_params(struct whole *w, const struct gen_params *g)
     if (g->constraint) {
         w->p.grammar = mutable(g->constraint);
         w->p.grammar_type = grammar_type(g->constraint_kind);
-        w->p.grammar_reasoning = (Generate__V3__GrammarReasoning)g->constraint_reasoning;
+        w->p.grammar_reasoning = (Generate__V3__GrammarReasoning)g->constraint_front.reasoning;
+        w->p.reasoning_marks = (Generate__V3__ReasoningMarks)g->constraint_front.marks;
     }
     w->s.max_new_tokens = g->max_new_tokens;
     w->s.n_stop_sequences = g->n_stop;

@@ -72,14 +72,17 @@ static bool ends_with(const struct buf *b, const char *s)
  * without this feature the reasoning is closed in the prompt. */
 static void settle_reasoning(struct chat_request *r, struct ask *q, bool behind, struct buf *prompt)
 {
-    bool opened = r->style.reasoning && ends_with(prompt, "<think>");
+    const char *close = thought_close(r->style.thoughts);
+    bool opened = r->style.reasoning && ends_with(prompt, thought_open(r->style.thoughts));
     bool can = r->style.reasoning && (behind || !q->constraint);
     if (opened && !can)
-        buf_str(prompt, "\n</think>\n\n");
+        buf_fmt(prompt, "\n%s\n\n", close);
+    r->reply.thoughts = r->style.thoughts;
     r->reply.thinking = opened && can && r->split;
     r->reply.may_think = can && r->split;
-    if (q->constraint && can && !ends_with(prompt, "</think>"))
-        q->constraint_reasoning = opened ? CONSTRAINT_REASONS : CONSTRAINT_MAY_REASON;
+    if (q->constraint && can && !ends_with(prompt, close))
+        q->constraint_front = (struct constraint_front){
+            opened ? CONSTRAINT_REASONS : CONSTRAINT_MAY_REASON, r->style.thoughts};
 }
 
 /* Does the message after this header have text but no end marker? */
@@ -124,7 +127,8 @@ static int settle_channels(struct chat_request *r, struct ask *q, bool behind, s
                               : "this model's calls cannot be forced on a shard that knows no "
                                 "channels");
     if (free)
-        q->constraint_reasoning = r->tools.list ? CONSTRAINT_CHANNEL_CALLS : CONSTRAINT_CHANNELS;
+        q->constraint_front.reasoning =
+            r->tools.list ? CONSTRAINT_CHANNEL_CALLS : CONSTRAINT_CHANNELS;
     else if (!inside)
         buf_str(prompt, "<|channel|>final<|message|>");
     return 0;

@@ -23,7 +23,8 @@ static int read_text(enum constraint_reasoning reasoning, const char *text)
 {
     struct err e = ERR_INIT;
     struct constraint *c =
-        constraint_new_behind(reasoning, CONSTRAINT_CALLS, spec, strlen(spec), &e);
+        constraint_new_behind((struct constraint_front){reasoning, THOUGHT_THINK}, CONSTRAINT_CALLS,
+                              spec, strlen(spec), &e);
     if (!c)
         fail_msg("%s", e.msg);
     const constraint_state at = constraint_next(c, CONSTRAINT_START, text, strlen(text));
@@ -88,7 +89,8 @@ static int read_or(enum constraint_reasoning reasoning, const char *ways, const 
     char all[2000];
     snprintf(all, sizeof(all), ANSWER "%s}", ways);
     struct constraint *c =
-        constraint_new_behind(reasoning, CONSTRAINT_CALLS_OR, all, strlen(all), &e);
+        constraint_new_behind((struct constraint_front){reasoning, THOUGHT_THINK},
+                              CONSTRAINT_CALLS_OR, all, strlen(all), &e);
     if (!c)
         fail_msg("%s", e.msg);
     const constraint_state at = constraint_next(c, CONSTRAINT_START, text, strlen(text));

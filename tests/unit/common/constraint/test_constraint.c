@@ -29,9 +29,10 @@ static void a_call_is_a_message_to_its_function(void **state)
         {FINAL "{}", false},
         {"{\"name\":\"g\",\"arguments\":{}}", false},
     };
+    const struct constraint_front channel_calls = {.reasoning = CONSTRAINT_CHANNEL_CALLS};
     struct err e = ERR_INIT;
-    struct constraint *c = constraint_new_behind(CONSTRAINT_CHANNEL_CALLS, CONSTRAINT_JSON_SCHEMA,
-                                                 schema, strlen(schema), &e);
+    struct constraint *c =
+        constraint_new_behind(channel_calls, CONSTRAINT_JSON_SCHEMA, schema, strlen(schema), &e);
     if (!c)
         fail_msg("%s", e.msg);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -42,8 +43,8 @@ static void a_call_is_a_message_to_its_function(void **state)
         "{}", "{\"anyOf\":[]}", "{\"anyOf\":[{\"properties\":{}}]}",
         "{\"anyOf\":[{\"properties\":{\"name\":{\"const\":\"f\"}}}]}"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-        assert_null(constraint_new_behind(CONSTRAINT_CHANNEL_CALLS, CONSTRAINT_JSON_SCHEMA,
-                                          wrong[i], strlen(wrong[i]), &e));
+        assert_null(constraint_new_behind(channel_calls, CONSTRAINT_JSON_SCHEMA, wrong[i],
+                                          strlen(wrong[i]), &e));
 }
 
 static void a_constraint_begins_behind_reasoning(void **state)
@@ -53,6 +54,7 @@ static void a_constraint_begins_behind_reasoning(void **state)
         enum constraint_reasoning reasoning;
         const char *text;
         bool good;
+        enum thought_marks marks;
     } rows[] = {
         {CONSTRAINT_REASONS, "so < {\"a\" </thin</think>\n\n{\"n\": 1}", true},
         {CONSTRAINT_REASONS, "</think>{\"n\": 1}", true},
@@ -65,6 +67,9 @@ static void a_constraint_begins_behind_reasoning(void **state)
         {CONSTRAINT_MAY_REASON, "\n<think></think>{\"n\": 1}", true},
         {CONSTRAINT_MAY_REASON, "so</think>{\"n\": 1}", false},
         {CONSTRAINT_MAY_REASON, "<think>so{\"n\": 1}", false},
+        {CONSTRAINT_MAY_REASON, "[THINK]</think>[/THINK]{\"n\": 1}", true, THOUGHT_BRACKET},
+        {CONSTRAINT_MAY_REASON, "<think></think>{\"n\": 1}", false, THOUGHT_BRACKET},
+        {CONSTRAINT_REASONS, "\nso<channel|>{\"n\": 1}", true, THOUGHT_CHANNEL},
         {CONSTRAINT_NO_REASONING, "<think></think>{\"n\": 1}", false},
         {CONSTRAINT_CHANNELS, FINAL "{\"n\": 1}", true},
         {CONSTRAINT_CHANNELS, THOUGHT THOUGHT FINAL "{\"n\": 1}", true},
@@ -82,8 +87,9 @@ static void a_constraint_begins_behind_reasoning(void **state)
         "\"required\":[\"n\"]}";
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct err e = ERR_INIT;
-        struct constraint *c = constraint_new_behind(rows[i].reasoning, CONSTRAINT_JSON_SCHEMA,
-                                                     schema, strlen(schema), &e);
+        struct constraint *c =
+            constraint_new_behind((struct constraint_front){rows[i].reasoning, rows[i].marks},
+                                  CONSTRAINT_JSON_SCHEMA, schema, strlen(schema), &e);
         assert_non_null(c);
         if (takes(c, rows[i].text) != rows[i].good)
             fail_msg("%d %s", (int)rows[i].reasoning, rows[i].text);
@@ -379,18 +385,18 @@ static void an_ordered_one_is_waited_for(void **state)
     uint32_t mask[1];
     struct token_set *set = token_set_new((struct token_text[]){{"a", 1}, {"b", 1}}, 2, NULL, 0);
     struct constraint *c =
-        constraint_order(CONSTRAINT_NO_REASONING, CONSTRAINT_REGEX, "b+a", 3, &e);
+        constraint_order((struct constraint_front){0}, CONSTRAINT_REGEX, "b+a", 3, &e);
     assert_int_equal(constraint_mask(c, CONSTRAINT_START, set, mask, &e), 0);
     assert_int_equal(mask[0], 2);
     assert_true(takes(c, "bba") && !takes(c, "ab"));
     constraint_unref(c);
-    c = constraint_order(CONSTRAINT_NO_REASONING, CONSTRAINT_REGEX, "(", 1, &e);
+    c = constraint_order((struct constraint_front){0}, CONSTRAINT_REGEX, "(", 1, &e);
     assert_int_equal(constraint_mask(c, CONSTRAINT_START, set, mask, &e), -1);
     assert_string_equal(e.msg, "pattern: a group without end at byte 1");
     constraint_unref(c);
     for (int i = 0; i < 50; i++) /* nobody waits for these */
         constraint_unref(
-            constraint_order(CONSTRAINT_NO_REASONING, CONSTRAINT_JSON_SCHEMA, "true", 4, &e));
+            constraint_order((struct constraint_front){0}, CONSTRAINT_JSON_SCHEMA, "true", 4, &e));
     token_set_free(set);
 }
 

@@ -28,7 +28,7 @@ static int find(void **state)
     return 0;
 }
 
-enum { THINKS = 1, OPENED = 2, FORCED = 4, SINGLE = 8, CHANNELS = 16, JOINED = 32 };
+enum { THINKS = 1, OPENED = 2, FORCED = 4, SINGLE = 8, CHANNELS = 16, JOINED = 32, MARKS = 8 };
 struct row {
     const struct call_format *const *format; /* NULL: no tools */
     unsigned flags;
@@ -53,6 +53,14 @@ static const struct row rows[] = {
     {&none, OPENED, "cut </th", "cut </th||"},
     {&hermes, THINKS, "<think>x</think>\n<tool_call>{\"name\":\"f\"}</tool_call>", "x||f({})"},
     {&bare, THINKS, "<think>x</think>{\"name\":\"f\",\"parameters\":{}}", "x||f({})"},
+    {&none, THINKS | THOUGHT_BRACKET << MARKS, "[THINK]a </think>[/THINK] b", "a </think>|b|"},
+    {&none, THINKS | THOUGHT_BRACKET << MARKS, "<think>a</think>", "|<think>a</think>|"},
+    {&none, THINKS | THOUGHT_CHANNEL << MARKS, "<|channel>thought\nso\n<channel|>yes", "so|yes|"},
+    {&cohere, THINKS | THOUGHT_COMMAND << MARKS,
+     "<|START_THINKING|>so<|END_THINKING|><|START_ACTION|>[{\"tool_name\":\"f\"}]<|END_ACTION|>",
+     "so||f({})"},
+    {&none, OPENED | THOUGHT_SEED << MARKS, "so</seed:think>yes", "so|yes|"},
+    {&none, THINKS | THOUGHT_KIMI << MARKS, "◁think▷so◁/think▷yes", "so|yes|"},
     /* channels */
     {&none, CHANNELS, IN("analysis") "so\n<|end|>" ASSIST IN("final") " yes <|return|>",
      "so\n| yes |"},
@@ -278,6 +286,7 @@ static void init(struct reply *r, const struct row *row)
     /* a function's parameters: city is text, maybe text or null, the others are not known */
     reply_init(r, &(struct reply_config){.format = *row->format,
                                          .forced = row->flags & FORCED,
+                                         .thoughts = (enum thought_marks)(row->flags >> MARKS),
                                          .may_think = row->flags & THINKS,
                                          .thinking = row->flags & OPENED,
                                          .single = row->flags & SINGLE,

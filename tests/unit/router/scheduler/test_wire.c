@@ -19,7 +19,7 @@ static struct gen_request a_request(void)
                                            .seed = 1ull << 63,
                                            .constraint = "a*",
                                            .constraint_kind = CONSTRAINT_REGEX,
-                                           .constraint_reasoning = CONSTRAINT_REASONS,
+                                           .constraint_front = {CONSTRAINT_REASONS, THOUGHT_SEED},
                                            .stop = stops,
                                            .n_stop = 2,
                                            .max_new_tokens = 4,
@@ -78,6 +78,8 @@ static void a_peer_of_ours_gets_ids_and_blocks(void **state)
     assert_int_equal(w->parameters->grammar_type, GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX);
     assert_int_equal(w->parameters->grammar_reasoning,
                      GENERATE__V3__GRAMMAR_REASONING__GRAMMAR_REASONING_OPEN);
+    assert_int_equal(w->parameters->reasoning_marks,
+                     GENERATE__V3__REASONING_MARKS__REASONING_MARKS_SEED);
     assert_string_equal(w->stopping_parameters->stop_sequences[1], "END");
     assert_int_equal(w->stopping_parameters->max_new_tokens, 4);
     rpc_mem_free(&m);

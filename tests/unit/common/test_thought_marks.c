@@ -1,0 +1,33 @@
+/* Which markers a chat template has around reasoning. */
+#include "common/thought_marks.h"
+#include "tests/unit/test.h"
+
+static void a_template_names_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *source;
+        bool found;
+        enum thought_marks marks;
+    } rows[] = {
+        {"{{ content.split('</think>')[-1] }}", true, THOUGHT_THINK},
+        {"{{- '<|assistant|>\\n<think>\\n' }}", true, THOUGHT_THINK},
+        {"[THINK]Your thoughts[/THINK]", true, THOUGHT_BRACKET},
+        {"{{- '<|channel>thought\\n<channel|>' -}}", true, THOUGHT_CHANNEL},
+        {"<|START_THINKING|>{{ message.tool_plan }}<|END_THINKING|>", true, THOUGHT_COMMAND},
+        {"{{ think_begin }} <seed:think>", true, THOUGHT_SEED},
+        {"◁think▷", true, THOUGHT_KIMI},
+        {"<|channel|>analysis<|message|> {{ content }}", false, THOUGHT_THINK},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        enum thought_marks marks = THOUGHT_THINK;
+        assert_int_equal(thought_marks_find(rows[i].source, &marks), rows[i].found);
+        assert_int_equal(marks, rows[i].marks);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_template_names_them)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
