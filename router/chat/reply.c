@@ -141,12 +141,12 @@ static bool may_mark(const struct reply *r, size_t i, const char **found)
 
 static void marked(struct reply *r, const char *marker)
 {
-    const struct call_tags *tags = r->config.format ? r->config.format->tags : NULL;
-    const bool tag = tags && marker == tags->name_open;
+    const struct call_format *f = r->config.format; /* not NULL, unless the reasoning ends */
+    const bool tag = f && f->tags && marker == f->tags->name_open;
     if (marker == thought_close(r->config.thoughts)) {
         r->state = AT_START;
         r->fresh = true;
-    } else if (marker == r->config.format->open || tag) {
+    } else if (f && (marker == f->open || tag)) {
         /* with the blanks before it, which are content if no call follows */
         call_open(r, r->held.p, r->held.len);
         r->unmarked = tag; /* Qwen3-Coder often omits <tool_call> */
