@@ -373,7 +373,7 @@ struct decoder_spec {
     bool shared_norm; /* parallel: one norm feeds both */
 
     enum qkv_layout qkv;
-    bool kv_woven; /* with QKV_SEPARATE: W_K has k and v of each head side by side */
+    bool kv_interleaved; /* with QKV_SEPARATE: W_K has k and v of each head side by side */
     enum mlp_kind mlp;
     enum act act;
     bool xielu;      /* instead of `act` in dense MLPs, by two stored numbers a layer; MLP_PLAIN */

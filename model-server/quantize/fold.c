@@ -308,7 +308,7 @@ static bool own_values(const struct run *r, const struct layer_set *s)
 {
     const struct decoder_spec *d = walk_spec(r->walk);
     const struct layer_spec *l = &d->layers[s->layer];
-    return l->mixer == MIXER_ATTENTION && !d->v_norm && !l->k_is_v && !d->kv_woven &&
+    return l->mixer == MIXER_ATTENTION && !d->v_norm && !l->k_is_v && !d->kv_interleaved &&
            d->qkv == QKV_SEPARATE && d->n_heads == (l->n_kv_heads ? l->n_kv_heads : d->n_kv_heads);
 }
 

@@ -8,7 +8,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_decoder(
         c, s,
         &(struct config_defaults){.max_positions = 8192, .norm_eps = 1e-5, .rope_theta = 10000});
-    s->kv_woven = true;
+    s->kv_interleaved = true;
     s->bias.o = s->bias.down = true;
     config_only(c, "apply_residual_connection_post_layernorm", false);
     config_only(c, "embed_layernorm", false);

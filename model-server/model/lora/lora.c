@@ -481,7 +481,7 @@ static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
         return l->mixer == MIXER_ATTENTION || l->mixer == MIXER_MLA;
     if ((role == W_K || role == W_V) && l->mixer == MIXER_CROSS)
         return false; /* their input is a picture, which sequences with other adapters share */
-    if (role == W_K && s->kv_woven)
+    if (role == W_K && s->kv_interleaved)
         return false;
     return !((role == W_K && l->kv_of) || (role == W_V && (l->kv_of || l->k_is_v)));
 }

@@ -46,11 +46,11 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
         whole = loader_part(l, W_QKV, layer, NO_EXPERT, bias,
                             (int64_t)(q_heads + 2 * kv) * spec_head_dim(s, at), in);
     for (int p = 0; p < (s->layers[layer].kv_of ? 1 : 3); p++) {
-        const bool woven = p > 0 && s->kv_woven;
-        const enum role role = roles[p == 2 && (s->layers[layer].k_is_v || woven) ? 1 : p];
+        const bool interleaved = p > 0 && s->kv_interleaved;
+        const enum role role = roles[p == 2 && (s->layers[layer].k_is_v || interleaved) ? 1 : p];
         const struct slice heads = p == 0 ? split_heads(sp, s, at) : split_kv_heads(sp, s, at);
         const bool gates = s->attn_gate == ATTN_GATE_BESIDE_Q;
-        const uint32_t of = woven ? 2 * kv : p ? kv : q_heads * (gates ? 2 : 1);
+        const uint32_t of = interleaved ? 2 * kv : p ? kv : q_heads * (gates ? 2 : 1);
         const uint32_t dim = p == 2 ? spec_v_dim(s, at) : spec_head_dim(s, at);
         const bool halves = p < 2 && s->rope[s->layers[layer].rope].halves;
         uint32_t end = UINT32_MAX;
@@ -58,7 +58,7 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
             whole = loader_part(l, role, layer, NO_EXPERT, bias, (int64_t)of * dim, in);
         for (uint32_t h = heads.first; h < heads.first + heads.n; h++) {
             const uint32_t row = packed || gates ? spec_qkv_row(s, at, p, h)
-                                 : woven         ? (2 * h + (uint32_t)p - 1) * dim
+                                 : interleaved   ? (2 * h + (uint32_t)p - 1) * dim
                                                  : h * dim;
             if (halves) {
                 n += head_parts(whole, row, dim, parts + n);
