@@ -66,6 +66,12 @@ bool channels_marker(const char *s, size_t n); /* is this text one of its marker
 void tags_byte(struct reply *r, char c);
 void tags_name(struct reply *r); /* the name follows */
 void tags_end_of_text(struct reply *r);
+enum { MAX_ENDS = 3 };
+/* Scans one byte for the texts `ends` (NULL: none). Bytes outside them go to `to` (NULL: dropped);
+ * returns a complete one. */
+const char *tags_scan(struct reply *r, const char *const ends[MAX_ENDS], char c, struct buf *to);
+/* Appends one byte of a JSON string, escaped. */
+void tags_escape(struct buf *out, char c);
 void python_byte(struct reply *r, char c);
 bool python_begins(char c); /* may a name begin with c? */
 #endif
