@@ -1,6 +1,6 @@
 // fuzz-sources: router/chat/reply.c router/chat/reply_call.c router/chat/reply_tags.c
 // fuzz-sources: router/chat/reply_python.c router/chat/reply_channels.c router/chat/format.c
-// fuzz-sources: router/chat/reply_quoted.c
+// fuzz-sources: router/chat/reply_quoted.c common/thought_marks.c
 // fuzz-sources: common/buf.c common/json/json.c common/json/reader.c common/arena.c
 // fuzz-sources: common/json/exact.c common/err.c common/utf8.c
 /* Any text in any way of writing calls, in two pieces: no crash, and the same as in one. */
