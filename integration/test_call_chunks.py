@@ -4,6 +4,7 @@ import json
 
 import openai
 import pytest
+from serving import DATA
 from tool_talk import CALL, WEATHER, fixtures
 
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": WEATHER}}
@@ -55,3 +56,34 @@ def test_the_sdk_gathers_it(s):
         message = stream.get_final_completion().choices[0].message
     assert message.content is None and json.loads(message.tool_calls[0].function.arguments) == {"city": "Rome", "days": 2}
     assert "content.delta" not in kinds and "tool_calls.function.arguments.done" in kinds
+
+
+QUOTED = '<|tool_call>call:get_weather{city:<|"|>Rome<|"|>,days:2}<tool_call|>'
+
+
+def gemma():
+    """Gemma 4's own template, which writes texts in calls between quotes of its own."""
+    path = DATA / "expected/chat/templates/models_gemma-4.jinja"
+    if not path.exists():
+        pytest.skip("needs the templates of TEST_DATA")
+    return path.read_text()
+
+
+def test_calls_with_quotes_of_the_format(s):
+    got = deltas(s, "Wait." + QUOTED + QUOTED.replace("Rome", "Ro\\\"m\\ne"), chat_template=gemma())
+    assert "".join(d.get("content") or "" for d in got) == "Wait."
+    calls = [c for d in got for c in d.get("tool_calls") or []]
+    said = ["".join(c["function"]["arguments"] for c in calls if c["index"] == i) for i in (0, 1)]
+    assert [json.loads(a) for a in said] == [{"city": "Rome", "days": 2}, {"city": 'Ro\\"m\\ne', "days": 2}]
+    assert len(calls) > 4, "arguments come in pieces"
+
+
+def test_their_history(s):
+    call = {"id": "123456789", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Rome", "days": 2}'}}
+    talk = [
+        {"role": "user", "content": "Rome?"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "123456789", "content": "sun"},
+    ]
+    r = s.post("/v1/chat/completions/render", {"messages": talk, "tools": [TOOL], "chat_template": gemma()})
+    assert QUOTED + '<|tool_response>response:get_weather{value:<|"|>sun<|"|>}<tool_response|>' in r.json()["prompt"], r.text

@@ -29,7 +29,7 @@ def fixtures(client_of):
 
     @pytest.fixture(scope="module")
     def s():
-        with Scripted(TEMPLATE) as service:
+        with Scripted(TEMPLATE, args=["--trust-request-chat-template"]) as service:
             yield service
 
     return demo, s

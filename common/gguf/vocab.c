@@ -219,6 +219,8 @@ static void find_ends(struct gguf_vocab *v)
         "<|return|>",
         "<|call|>",
         "<turn|>",
+        "<|tool_response>", /* Gemma's result of a call, which follows the turn */
+        "<start_function_response>",
         "[EOT]",
         "[EOS]",
         "[e~[",

@@ -71,6 +71,21 @@ static const struct call_format formats[] = {
      .open = "<|tool_call|>",
      .close = "<|/tool_call|>",
      .arguments = "arguments"},
+    /* Gemma 4; FunctionGemma */
+    {.name = "gemma",
+     .clue = "<|tool_call>",
+     .open = "<|tool_call>",
+     .close = "<tool_call|>",
+     .quote = "<|\"|>",
+     .lead = "call:",
+     .arguments = "arguments"},
+    {.name = "functiongemma",
+     .clue = "<start_function_call>",
+     .open = "<start_function_call>",
+     .close = "<end_function_call>",
+     .quote = "<escape>",
+     .lead = "call:",
+     .arguments = "arguments"},
     {.name = "minimax",
      .clue = "<minimax:tool_call>",
      .open = "<minimax:tool_call>",
@@ -129,9 +144,10 @@ const struct call_format *call_format_find(const char *template_source)
 void call_format_markers(const struct call_format *f, const char *out[CALL_MARKERS + 1])
 {
     const struct call_tags none = {0}, *t = f->tags ? f->tags : &none;
-    const char *all[] = {f->open,      f->close,      f->around[0],  f->around[1],
-                         f->separator, t->name_open,  t->key_open,   t->key_close,
-                         t->end,       t->value_open, t->value_close};
+    const char *all[] = {f->open,      f->close,      f->around[0],   f->around[1],
+                         f->separator, t->name_open,  t->key_open,    t->key_close,
+                         t->end,       t->value_open, t->value_close, f->quote};
+    _Static_assert(sizeof(all) / sizeof(all[0]) <= CALL_MARKERS, "CALL_MARKERS");
     int n = 0;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (all[i])

@@ -1,8 +1,8 @@
 /* format.h - the formats in which models write function calls, one row per format.
  *
  * A call is a JSON object with a name and arguments (or a list of such), a name followed by
- * arguments, a list of calls in Python syntax, or tags around the name and each argument. Most
- * formats put markers around it. */
+ * arguments, a list of calls in Python syntax, or tags around the name and each argument, or an
+ * object with quotes of the format. Most formats put markers around it. */
 #ifndef ROUTER_CHAT_FORMAT_H
 #define ROUTER_CHAT_FORMAT_H
 #include <stdbool.h>
@@ -31,7 +31,9 @@ struct call_format {
     const char *prefix;    /* named: the name is PREFIXname:number, and is also the call's id */
     bool python;           /* a list may hold calls in Python syntax */
     const struct call_tags *tags; /* NULL: none */
-    const char *arguments;        /* key of the arguments in the model's own JSON */
+    const char *quote;     /* around texts in lead NAME{key:value, ..}; NULL: not this syntax */
+    const char *lead;      /* quote: before the name */
+    const char *arguments; /* key of the arguments in the model's own JSON */
 };
 
 /* Finds the format by the source of a chat template that renders tools. Never NULL: a model with an

@@ -69,6 +69,7 @@ struct reply { /* zero-initialise, then reply_init() */
     bool parted;      /* a line break precedes the next text */
     bool unmarked;    /* the call began without the notation's opening marker */
     int level, depth; /* open objects; open brackets inside a value */
+    uint64_t objects; /* bit i: the open bracket i is an object's, not a list's */
     char quote;       /* of a Python string */
     unsigned types;   /* of the current argument */
 };

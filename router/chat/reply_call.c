@@ -1,6 +1,6 @@
-/* reply_call.c - parses calls: {"name": .., "arguments": {..}}, lists of such, or name{..}. Tags
- * and Python syntax have files of their own. Once the name is known, arguments are passed on as
- * they arrive. */
+/* reply_call.c - parses calls: {"name": .., "arguments": {..}}, lists of such, or name{..}. Tags,
+ * Python syntax and quotes of the format have files of their own. Once the name is known, arguments
+ * are passed on as they arrive. */
 #include "common/json/json.h"
 #include "router/chat/reply_impl.h"
 #include <stdio.h>
@@ -315,12 +315,17 @@ void call_byte(struct reply *r, char c)
     if (r->state == CALL_START && r->config.format->tags && !r->config.forced) {
         r->state = TAG_NAME_OPEN;
         tags_byte(r, c);
+    } else if (r->state == CALL_START && r->config.format->quote && !r->config.forced) {
+        quoted_begins(r);
+        quoted_byte(r, c);
     } else if (r->state == CALL_START)
         start_of_call(r, c);
     else if (r->state >= TAG_NAME_OPEN && r->state <= TAG_VALUE)
         tags_byte(r, c);
     else if (r->state >= PY_NAME && r->state <= PY_VALUE)
         python_byte(r, c);
+    else if (r->state >= QUOTED_HEAD && r->state <= QUOTED_NEXT)
+        quoted_byte(r, c);
     else if (r->state == IN_NAME)
         name_byte(r, c);
     else if (r->state == MEMBER)
@@ -347,4 +352,6 @@ void call_end_of_text(struct reply *r)
         buf_add(&last(r)->arguments, r->text.p, r->text.len);
     else if (r->state == TAG_VALUE)
         tags_end_of_text(r);
+    else if (r->state == QUOTED_TEXT)
+        quoted_end_of_text(r);
 }

@@ -27,6 +27,15 @@ enum reply_state {
     PY_NAME, /* reply_python.c */
     PY_KEY,
     PY_VALUE,
+    QUOTED_HEAD, /* reply_quoted.c */
+    QUOTED_KEY_START,
+    QUOTED_KEY,
+    QUOTED_KEY_TEXT,
+    QUOTED_COLON,
+    QUOTED_VALUE_START,
+    QUOTED_BARE,
+    QUOTED_TEXT,
+    QUOTED_NEXT,
     ENOUGH /* a single call was requested and is complete */
 };
 
@@ -66,6 +75,16 @@ bool channels_marker(const char *s, size_t n); /* is this text one of its marker
 void tags_byte(struct reply *r, char c);
 void tags_name(struct reply *r); /* the name follows */
 void tags_end_of_text(struct reply *r);
+enum { MAX_ENDS = 3 };
+/* Scans one byte for the texts `ends` (NULL: none). Bytes outside them go to `to` (NULL: dropped);
+ * returns a complete one. */
+const char *tags_scan(struct reply *r, const char *const ends[MAX_ENDS], char c, struct buf *to);
+/* Appends one byte of a JSON string, escaped. */
+void tags_escape(struct buf *out, char c);
 void python_byte(struct reply *r, char c);
 bool python_begins(char c); /* may a name begin with c? */
+/* reply_quoted.c: objects with quotes of the format. */
+void quoted_begins(struct reply *r);
+void quoted_byte(struct reply *r, char c);
+void quoted_end_of_text(struct reply *r); /* inside a text: the bytes held back are part of it */
 #endif

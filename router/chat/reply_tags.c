@@ -8,10 +8,9 @@
 #include "router/chat/reply_impl.h"
 #include <string.h>
 
-enum { MAX_NAME = 256, MAX_ENDS = 3 };
+enum { MAX_NAME = 256 };
 
-/* Scans one byte. Bytes outside tags go to `to` (NULL: dropped); returns a complete tag. */
-static const char *scan(struct reply *r, const char *const ends[MAX_ENDS], char c, struct buf *to)
+const char *tags_scan(struct reply *r, const char *const ends[MAX_ENDS], char c, struct buf *to)
 {
     buf_ch(&r->held, c);
     while (r->held.len) {
@@ -37,8 +36,7 @@ static const char *scan(struct reply *r, const char *const ends[MAX_ENDS], char 
 
 /* ---------------------------------------------------------------- values */
 
-/* Appends one byte of a JSON string, escaped. */
-static void escape(struct buf *out, char c)
+void tags_escape(struct buf *out, char c)
 {
     if (c == '"' || c == '\\')
         buf_fmt(out, "\\%c", c);
@@ -56,7 +54,7 @@ static void value_text(struct reply *r, const struct buf *from)
         if (r->fresh && from->p[i] == '\n')
             r->fresh = false; /* the line break after the tag */
         else
-            r->fresh = false, escape(call_arguments(r), from->p[i]);
+            r->fresh = false, tags_escape(call_arguments(r), from->p[i]);
 }
 
 /* A value that need not be a string: JSON, a Python word, or otherwise text. */
@@ -107,7 +105,7 @@ static void value_begins(struct reply *r)
 static void value_byte(struct reply *r, const struct call_tags *t, char c)
 {
     const char *const ends[MAX_ENDS] = {t->value_end, t->value_close, NULL};
-    const char *end = scan(r, ends, c, &r->text);
+    const char *end = tags_scan(r, ends, c, &r->text);
     if (r->types == REPLY_STRING) {
         value_text(r, &r->text);
         buf_reset(&r->text);
@@ -136,7 +134,7 @@ static void between(struct reply *r, const struct call_format *f, char c)
 {
     const struct call_tags *t = f->tags;
     const char *const ends[MAX_ENDS] = {t->key_open, t->end ? t->end : f->close, f->close};
-    const char *end = scan(r, ends, c, NULL);
+    const char *end = tags_scan(r, ends, c, NULL);
     if (!end)
         return;
     buf_reset(&r->key);
@@ -151,7 +149,7 @@ static void name_byte(struct reply *r, const struct call_format *f, char c)
     const struct call_tags *t = f->tags;
     const char *const named[MAX_ENDS] = {t->name_close, f->close, NULL};
     const char *const bare[MAX_ENDS] = {"\n", t->key_open, f->close};
-    const char *end = scan(r, t->name_open ? named : bare, c, &r->text);
+    const char *end = tags_scan(r, t->name_open ? named : bare, c, &r->text);
     size_t n = r->text.len;
     if (n > MAX_NAME || (end == f->close && t->name_open)) {
         call_reject(r);
@@ -208,7 +206,7 @@ void tags_byte(struct reply *r, char c)
         between(r, f, c);
     } else if (r->state == TAG_KEY) {
         const char *const ends[MAX_ENDS] = {t->key_close, NULL, NULL};
-        if (!scan(r, ends, c, &r->key))
+        if (!tags_scan(r, ends, c, &r->key))
             return;
         r->state = TAG_VALUE_OPEN;
         if (!t->value_open)

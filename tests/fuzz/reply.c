@@ -1,5 +1,6 @@
 // fuzz-sources: router/chat/reply.c router/chat/reply_call.c router/chat/reply_tags.c
 // fuzz-sources: router/chat/reply_python.c router/chat/reply_channels.c router/chat/format.c
+// fuzz-sources: router/chat/reply_quoted.c common/thought_marks.c
 // fuzz-sources: common/buf.c common/json/json.c common/json/reader.c common/arena.c
 // fuzz-sources: common/json/exact.c common/err.c common/utf8.c
 /* Any text in any way of writing calls, in two pieces: no crash, and the same as in one. */
@@ -31,7 +32,9 @@ static void play(const uint8_t *text, size_t n, unsigned how, size_t cut, struct
     static const char *const names[] = {"f"};
     struct reply r = {0};
     reply_init(&r, &(struct reply_config){
-                       .format = how % 12 == 11 ? NULL : call_format_find(clues[how % 12]),
+                       .format = how % 12 == 11   ? NULL
+                                 : how % 24 == 21 ? call_format_find("<|tool_call>")
+                                                  : call_format_find(clues[how % 12]),
                        .channels = how % 12 == 10 || how % 24 == 23,
                        .opened = how >> 5 & 1 ? "assistant<|channel|>final<|message|>x" : NULL,
                        .forced = how >> 4 & 1,

@@ -180,7 +180,7 @@ static bool all_strict(const struct tools *t)
 /* Calls of this format are JSON between markers, to which a schema can be applied. */
 static bool is_json_between_markers(const struct call_format *f)
 {
-    return f->open && f->close && !f->named && !f->tags && !f->bare && !f->python &&
+    return f->open && f->close && !f->named && !f->tags && !f->bare && !f->python && !f->quote &&
            !strcmp(f->arguments, "arguments");
 }
 

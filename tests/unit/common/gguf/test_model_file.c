@@ -109,30 +109,43 @@ static void sampling_that_is_recommended(void **state)
     cJSON_Delete(c);
 }
 
-/* gpt-oss ends each message of a turn with <|end|>, and the turn with others. */
-static void ends_of_messages_are_none(void **state)
+/* The ends of answers in a file with these control tokens behind a word. */
+static void check_ends(const char *const texts[3], uint32_t eos, const char *want)
 {
-    static const char *const texts[] = {"a", "<|end|>", "<|return|>", "<|call|>"};
     static const int32_t types[] = {GGUF_NORMAL, GGUF_CONTROL, GGUF_CONTROL, GGUF_CONTROL};
     struct gguf_write w = {0};
     struct err e = ERR_INIT;
-    (void)state;
     shape(&w, "gpt-oss");
     gw_put_str(&w, "tokenizer.ggml.model", "gpt2");
     gw_put_str(&w, "tokenizer.ggml.pre", "gpt-4o");
     gw_put_list(&w, "tokenizer.ggml.tokens", GGUF_T_STRING, 4);
-    for (int i = 0; i < 4; i++)
+    gw_text(&w.values, "a", 1);
+    for (int i = 0; i < 3; i++)
         gw_text(&w.values, texts[i], strlen(texts[i]));
     gw_put_list(&w, "tokenizer.ggml.token_type", GGUF_T_I32, 4);
     buf_add(&w.values, types, sizeof(types));
     gw_put_list(&w, "tokenizer.ggml.merges", GGUF_T_STRING, 0);
-    gw_put_u32(&w, "tokenizer.ggml.eos_token_id", 2);
+    gw_put_u32(&w, "tokenizer.ggml.eos_token_id", eos);
     cJSON *c = made(&w, "generation_config.json", &e);
     assert_non_null(c);
     char *text = cJSON_PrintUnformatted(json_get(c, "eos_token_id"));
-    assert_string_equal(text, "[2,3]");
+    assert_string_equal(text, want);
     cJSON_free(text);
     cJSON_Delete(c);
+}
+
+/* gpt-oss ends each message of a turn with <|end|>, and the turn with others. */
+static void ends_of_messages_are_none(void **state)
+{
+    (void)state;
+    check_ends((const char *const[]){"<|end|>", "<|return|>", "<|call|>"}, 2, "[2,3]");
+}
+
+/* Gemma 4 waits for the result of a call. */
+static void results_of_calls_end_a_turn(void **state)
+{
+    (void)state;
+    check_ends((const char *const[]){"<tool_call|>", "<turn|>", "<|tool_response>"}, 2, "[2,3]");
 }
 
 static void templates(void **state)
@@ -240,6 +253,7 @@ int main(void)
         cmocka_unit_test(ends_of_answers),
         cmocka_unit_test(sampling_that_is_recommended),
         cmocka_unit_test(ends_of_messages_are_none),
+        cmocka_unit_test(results_of_calls_end_a_turn),
         cmocka_unit_test(templates),
         cmocka_unit_test(merges_of_scores),
         cmocka_unit_test(refuses),

@@ -1,11 +1,12 @@
 /* What a model's text says, in each way of writing calls, however the text is split. */
+#include "common/json/json.h"
 #include "router/chat/reply.h"
 #include "tests/check/random.h"
 #include "tests/unit/test.h"
 #include <string.h>
 
 static const struct call_format *hermes, *llama, *mistral, *deepseek, *granite, *qwen, *glm, *kimi,
-    *minimax, *cohere, *python, *pylist, *harmony;
+    *minimax, *cohere, *python, *pylist, *harmony, *gemma, *function_gemma;
 static const char *const names[] = {"f", "get_weather"};
 
 static int find(void **state)
@@ -24,6 +25,8 @@ static int find(void **state)
     python = call_format_find("<|python_start|> <|python_tag|>");
     pylist = call_format_find("[func_name1(params_name1=params_value1)]");
     harmony = call_format_find("<|channel|>");
+    gemma = call_format_find("{{- '<|tool_call>call:' + function['name'] + '{' -}}");
+    function_gemma = call_format_find("<start_function_call>call:");
     assert_ptr_equal(call_format_find("{{ tools }}"), &call_format_bare);
     return 0;
 }
@@ -250,6 +253,41 @@ static const struct row rows[] = {
     {&pylist, 0, "[f(a=x, b=[y, 1])]", "||f({\"a\": \"x\", \"b\": [\"y\", 1]})"},
     {&pylist, 0, "[f(a=$)]", "|)]|f({\"a\": ...)"},
     {&pylist, SINGLE, "[f(), f()]", "||f({})"},
+    /* Gemma 4: quotes of its own */
+    {&gemma, 0,
+     "Hm.\n<|tool_call>call:get_weather{city:<|\"|>Ro\"m\\e, <|\n\t{1}:]<|\"|>,n:-1.5e3,ok:true,"
+     "l:[<|\"|>a<|\"|>,[2,[]],{k:1,<|\"|>x:y<|\"|>:None}],o:{}}<tool_call|>"
+     "<|tool_call>call:f{}<tool_call|>",
+     "|Hm.|get_weather({\"city\": \"Ro\\\"m\\\\e, <|\\n\\u0009{1}:]\", \"n\": -1.5e3, \"ok\": "
+     "true, "
+     "\"l\": [\"a\", [2, []], {\"k\": 1, \"x:y\": null}], \"o\": {}})f({})"},
+    {&gemma, 0,
+     "<|tool_call> call:ns:g-2.h { a : <|\"|><|\"|> , b : null , c:[ 1 , ], }\n<tool_call|> ok",
+     "|ok|ns:g-2.h({\"a\": \"\", \"b\": null, \"c\": [1]})"},
+    /* neither quoted nor a value: text; in JSON's quotes */
+    {&gemma, 0,
+     "<|tool_call>call:f{d:2024-01-02,t:12:30 h ,z:01,s:\"a, \\\"}\\n\",\"k\":\"\",e:\"\\q\"}",
+     "||f({\"d\": \"2024-01-02\", \"t\": \"12:30 h\", \"z\": \"01\", \"s\": \"a, \\\"}\\n\", "
+     "\"k\": \"\", "
+     "\"e\": \"\\\"\\\\q\\\"\"})"},
+    {&gemma, 0, "<|tool_call>call:f{a:<|\"|>x<|\"", "||f({\"a\": \"x<|\\\"...)"},
+    {&gemma, 0, "<|tool_call>call:f{a:1,b:tr", "||f({\"a\": 1, \"b\": ...)"},
+    {&gemma, 0, "<|tool_call>call:f{a:}b", "|b|f({\"a\": ...)"},
+    {&gemma, 0, "<|tool_call>call:f{a:[1}x", "|x|f({\"a\": [1...)"},
+    {&gemma, 0, "<|tool_call>call:f{a:<|xy", "|y|f({\"a\": ...)"},
+    {&gemma, 0, "<|tool_call>call:f{,}x", "|}x|f({...)"},
+    {&gemma, 0, "<|tool_call>{\"name\":\"f\"}", "|<|tool_call>{\"name\":\"f\"}|"},
+    {&gemma, 0, "a <|tool_call>hello<tool_call|>", "|a <|tool_call>hello<tool_call|>|"},
+    {&gemma, 0, "<|tool_call>call:{}<tool_call|>", "|<|tool_call>call:{}<tool_call|>|"},
+    {&gemma, 0, "<|tool_call>call:f<tool_call|>", "|<|tool_call>call:f<tool_call|>|"},
+    {&gemma, 0, "a <|tool_call>call:f", "|a <|tool_call>call:f|"},
+    {&gemma, FORCED, "{\"name\": \"f\", \"arguments\": {\"a\": \"<|tool_call>\"}}",
+     "||f({\"a\": \"<|tool_call>\"})"},
+    {&gemma, SINGLE, "<|tool_call>call:f{a:1}<tool_call|><|tool_call>call:f{}<tool_call|>",
+     "||f({\"a\": 1})"},
+    {&function_gemma, 0,
+     "<start_function_call>call:f{a:<escape>b < c<escape>,n:2}<end_function_call>",
+     "||f({\"a\": \"b < c\", \"n\": 2})"},
     /* forced */
     {&hermes, FORCED, " {\"name\": \"f\", \"arguments\": {\"a\": \"<tool_call>\"}}",
      "||f({\"a\": \"<tool_call>\"})"},
@@ -431,6 +469,55 @@ static void pieces_keep_their_order(void **state)
     buf_free(&out);
 }
 
+/* Arguments in quotes of the format are JSON whatever the quotes contain; nesting has a bound. */
+static void quoted_arguments_are_json(void **state)
+{
+    (void)state;
+    struct buf text = BUF_INIT;
+    struct err e;
+    for (int depth = 1; depth < 70; depth++) {
+        struct reply r;
+        buf_reset(&text);
+        buf_str(&text, "<|tool_call>call:f{a:");
+        for (int i = 0; i < depth; i++)
+            buf_str(&text, "[");
+        buf_str(&text, "<|\"|>");
+        for (int c = 1; c < 128; c++)
+            buf_ch(&text, (char)c);
+        buf_str(&text, "<|\"|>");
+        for (int i = 0; i < depth; i++)
+            buf_str(&text, "]");
+        buf_str(&text, "}<tool_call|>");
+        init(&r, &(struct row){&gemma, 0, "", ""});
+        reply_push(&r, text.p, text.len);
+        reply_end(&r);
+        assert_int_equal(r.calls[0].whole, depth < 64);
+        if (depth < 64) {
+            cJSON *j = json_parse(r.calls[0].arguments.p, r.calls[0].arguments.len, &e);
+            const cJSON *v = json_get(j, "a");
+            while (cJSON_IsArray(v))
+                v = json_first(v);
+            for (int c = 1; c < 128; c++)
+                assert_int_equal(cJSON_GetStringValue(v)[c - 1], c);
+            cJSON_Delete(j);
+        }
+        reply_free(&r);
+    }
+    buf_free(&text);
+}
+
+static void markers_of_a_format_are_shown(void **state)
+{
+    static const char *const shown[] = {"<|tool_call>", "<tool_call|>", "<|\"|>"};
+    (void)state;
+    struct reply r;
+    init(&r, &(struct row){&gemma, 0, "", ""});
+    for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
+        assert_true(reply_is_marker(&r, shown[i], strlen(shown[i])));
+    assert_false(reply_is_marker(&r, "<|tool_response>", 16));
+    reply_free(&r);
+}
+
 /* Any text at all, made of the pieces that mean something: every split is still the same. */
 static void mixed_up_text_is_read_the_same_way_too(void **state)
 {
@@ -487,10 +574,16 @@ static void mixed_up_text_is_read_the_same_way_too(void **state)
                                          "<|message|>",
                                          "<|end|>",
                                          "<|call|>",
-                                         "<|return|>"};
-    const struct call_format *const *of[] = {&none,    &hermes, &llama,  &mistral, &deepseek,
-                                             &granite, &bare,   &qwen,   &glm,     &minimax,
-                                             &kimi,    &cohere, &python, &pylist,  &harmony};
+                                         "<|return|>",
+                                         "<|tool_call>",
+                                         "call:f{",
+                                         "a:",
+                                         "<|\"|>",
+                                         "<|\"|>",
+                                         "<tool_call|>"};
+    const struct call_format *const *of[] = {
+        &none, &hermes,  &llama, &mistral, &deepseek, &granite, &bare,    &qwen,
+        &glm,  &minimax, &kimi,  &cohere,  &python,   &pylist,  &harmony, &gemma};
     (void)state;
     struct buf text = BUF_INIT, whole = BUF_INIT, out = BUF_INIT;
     struct rng rng = {2, 2};
@@ -498,7 +591,7 @@ static void mixed_up_text_is_read_the_same_way_too(void **state)
         buf_reset(&text);
         for (uint32_t n = rng_u32(&rng) % 14 + 1; n; n--)
             buf_str(&text, pieces[rng_u32(&rng) % (sizeof(pieces) / sizeof(pieces[0]))]);
-        struct row row = {of[rng_u32(&rng) % 15], rng_u32(&rng) % 64, text.p, ""};
+        struct row row = {of[rng_u32(&rng) % 16], rng_u32(&rng) % 64, text.p, ""};
         play(&row, NULL, 0, &whole);
         size_t cut[8];
         for (int k = 0; k < 8; k++)
@@ -517,6 +610,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_split_says_the_same),
         cmocka_unit_test(pieces_keep_their_order),
+        cmocka_unit_test(quoted_arguments_are_json),
+        cmocka_unit_test(markers_of_a_format_are_shown),
         cmocka_unit_test(mixed_up_text_is_read_the_same_way_too),
     };
     return cmocka_run_group_tests(tests, find, NULL);
