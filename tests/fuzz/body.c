@@ -13,7 +13,7 @@
 // fuzz-sources: common/tokenizer/regex_translate.c common/model_file.c common/gguf/*.c
 // fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
 // fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
-// fuzz-sources: common/tokenizer/sentencepiece.c router/call/prompt.c
+// fuzz-sources: common/tokenizer/sentencepiece.c router/call/prompt.c common/thought_marks.c
 #include "common/peer_address.h"
 #include "router/api/anthropic/messages.h"
 #include "router/api/openai/chat_completion.h"
