@@ -26,13 +26,19 @@ static void read_strategy(struct vision_settings *s, const char *def)
                              strategy, tower);
 }
 
-/* A number is that of the shorter side; a pair is a square. */
+/* `size`: a number, or its `shortest_edge`. */
+static uint32_t read_shortest(struct vision_settings *s, uint32_t def)
+{
+    return cJSON_IsNumber(json_get(s->pixels.o, "size")) ? vision_side(s, &s->pixels, "size", def)
+                                                         : vision_edge(s, "shortest_edge", def, 1);
+}
+
+/* A pair is a square. */
 static void read_size(struct vision_llava *l, struct vision_settings *s, uint32_t def)
 {
     const cJSON *size = json_get(s->pixels.o, "size");
     l->square = cJSON_IsArray(size) || json_get(size, "height");
-    l->shortest = l->square || cJSON_IsNumber(size) ? vision_side(s, &s->pixels, "size", def)
-                                                    : vision_edge(s, "shortest_edge", def, 1);
+    l->shortest = l->square ? vision_side(s, &s->pixels, "size", def) : read_shortest(s, def);
 }
 
 /* LLaVA's own processor may pad an image to a square before it resizes it; CLIP's and SigLIP's do
@@ -79,9 +85,7 @@ static void load_fast(struct vision *v, struct vision_settings *s)
     vision_read_format(
         s, &v->format,
         &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean, vision_clip_std, 64});
-    l->shortest = cJSON_IsNumber(json_get(s->pixels.o, "size"))
-                      ? vision_side(s, &s->pixels, "size", 1024)
-                      : vision_edge(s, "shortest_edge", 1024, 1);
+    l->shortest = read_shortest(s, 1024);
     l->tile = vision_side(s, &s->pixels, "crop_size", l->shortest);
     if (v->format.patch != 64 || l->tile % 64 || l->shortest < l->tile ||
         vision_u32(s, &s->processor, "patch_size", 64, 1, 256) != 64 ||

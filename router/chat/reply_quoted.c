@@ -85,6 +85,13 @@ static void bare_text(struct reply *r, char c, enum reply_state quoted)
         call_reject(r);
 }
 
+static void bare_value(struct reply *r, char c)
+{
+    bare_text(r, c, QUOTED_TEXT);
+    if (r->state == QUOTED_TEXT)
+        buf_ch(call_arguments(r), '"');
+}
+
 /* The text without blanks at its end, as JSON: NULL unless it is a JSON value. */
 static cJSON *scalar(struct reply *r)
 {
@@ -130,9 +137,7 @@ static void value_start(struct reply *r, char c)
         return;
     }
     start_text(r, QUOTED_BARE);
-    bare_text(r, c, QUOTED_TEXT);
-    if (r->state == QUOTED_TEXT)
-        buf_ch(call_arguments(r), '"');
+    bare_value(r, c);
 }
 
 static void key_end(struct reply *r, const char *key, size_t n)
@@ -237,9 +242,7 @@ void quoted_byte(struct reply *r, char c)
     } else if (r->state == QUOTED_BARE && !r->in_string && strchr(",}]", c)) {
         bare_value_end(r, c);
     } else if (r->state == QUOTED_BARE) {
-        bare_text(r, c, QUOTED_TEXT);
-        if (r->state == QUOTED_TEXT)
-            buf_ch(call_arguments(r), '"');
+        bare_value(r, c);
     } else if (r->state == QUOTED_TEXT || r->state == QUOTED_KEY_TEXT) {
         quoted_text(r, c);
     } else if (r->state == QUOTED_NEXT) {
