@@ -1,4 +1,4 @@
-/* A lock is a file's, whoever made the file and whatever stands at its path. */
+/* Locks of files of other users, and of what else may be at the path. */
 #include "common/file_lock.h"
 #include "tests/unit/test.h"
 #include <fcntl.h>
@@ -63,7 +63,7 @@ static void one_process_holds_it(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-/* Its process was killed: the file is there, nobody holds it, and only its owner may write. */
+/* After its process was killed: the file exists without a lock, and only its owner may write. */
 static void a_file_that_another_user_left_is_used_again(void **state)
 {
     struct err e = ERR_INIT;

@@ -41,7 +41,7 @@ static bool is_there(struct kv_folder *f, uint32_t i)
     return record != NULL;
 }
 
-/* 0, or where it went wrong. In a process of its own, whose mounts nobody else sees. */
+/* Returns 0, or the number of the step that failed. Runs in a process with private mounts. */
 static int on_a_small_disk(const char *dir)
 {
     struct err e = ERR_INIT;
