@@ -297,7 +297,7 @@ static int open_arguments(const struct guard *g, cJSON *tool_calls)
 
 /* What a message of calls has as `content` if the client gave no text. Templates differ: many test
  * for it, DeepSeek-R1's expects none, Devstral's and early Qwen3's a string. */
-enum beside_calls { BESIDE_ABSENT, BESIDE_NULL, BESIDE_EMPTY };
+enum beside_calls { BESIDE_ABSENT, BESIDE_NULL, BESIDE_EMPTY, BESIDES };
 
 /* Does a message have calls and no content? */
 static bool calls_without_text(const cJSON *m)
@@ -399,6 +399,7 @@ struct conversation { /* the inputs of a prompt */
     enum chat_ending ending;
     bool parts; /* messages with images are lists */
     enum beside_calls beside;
+    bool arguments_as_text; /* as clients send them: DeepSeek-R1's template concatenates them */
 };
 
 static cJSON *for_template(const struct chat *c, const struct chat_entry *t,
@@ -418,7 +419,7 @@ static cJSON *for_template(const struct chat *c, const struct chat_entry *t,
             rc = name_thoughts(m);
         if (rc == 0 && t->style.channels)
             rc = thoughts_for_channels(m);
-        if (rc == 0)
+        if (rc == 0 && !v->arguments_as_text)
             rc = open_arguments(&c->guard, cJSON_GetObjectItemCaseSensitive(m, "tool_calls"));
     }
     if (rc == 0 && v->more)
@@ -495,29 +496,30 @@ static int render_once(const struct chat *c, const struct chat_entry *entry,
     return rc;
 }
 
-static bool any_calls_without_text(const cJSON *messages)
+static bool any_calls(const cJSON *messages)
 {
     const cJSON *m;
     cJSON_ArrayForEach(m, messages)
     {
-        if (calls_without_text(m))
+        if (json_get(m, "tool_calls"))
             return true;
     }
     return false;
 }
 
-/* Where the template fails, tries the other forms of calls without text. */
+/* Where the template fails, tries the other forms of calls. */
 static int render(const struct chat *c, const struct chat_entry *entry,
                   const struct conversation *v, struct buf *out, struct err *e)
 {
     struct conversation other = *v;
     const size_t before = out->len;
     int rc = render_once(c, entry, v, out, e);
-    if (rc == 0 || e->kind != ERR_TEMPLATE || !entry->calls ||
-        !any_calls_without_text(v->messages))
+    if (rc == 0 || e->kind != ERR_TEMPLATE || !entry->calls || !any_calls(v->messages))
         return rc;
-    for (other.beside = BESIDE_NULL; other.beside <= BESIDE_EMPTY; other.beside++) {
+    for (int form = 1; form < 2 * BESIDES; form++) {
         struct err ignored = ERR_INIT;
+        other.beside = (enum beside_calls)(form % BESIDES);
+        other.arguments_as_text = form >= BESIDES;
         out->len = before;
         if (render_once(c, entry, &other, out, &ignored) != 0)
             continue;

@@ -241,12 +241,13 @@ static void messages_are_made_plain(void **state)
     buf_free(&out);
 }
 
-/* Templates differ in what they take as the content of a message that only calls. */
-static void calls_without_text_fit_the_template(void **state)
+/* Templates differ in what they take as the content of a message that only calls, and as the
+ * arguments. */
+static void calls_fit_the_template(void **state)
 {
     static const char messages[] =
         "[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\",\"content\":null,"
-        "\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]}]";
+        "\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}]";
     static const char *const rows[][2] = {
         /* absent */
         {"{% if 'content' in messages[1] %}{{ raise_exception('text and calls') }}{% endif %}ok",
@@ -259,6 +260,10 @@ static void calls_without_text_fit_the_template(void **state)
         /* a string: Devstral, early Qwen3 */
         {"[{{ 'x' in messages[1].content }}{{ '</think>' + messages[1].content }}]",
          "[False</think>]"},
+        /* arguments as text, with null and with a string: DeepSeek-R1 */
+        {"{{ 'json ' + messages[1].tool_calls[0].function.arguments }}", "json {}"},
+        {"{{ 'json ' + messages[1].tool_calls[0].function.arguments + messages[1].content }}",
+         "json {}"},
         {"{{ messages[1].nothing.x }}", NULL},
     };
     (void)state;
@@ -377,7 +382,7 @@ int main(void)
         cmocka_unit_test(control_tokens_outside_the_content_are_guarded),
         cmocka_unit_test(the_most_specific_file_wins),
         cmocka_unit_test(messages_are_made_plain),
-        cmocka_unit_test(calls_without_text_fit_the_template),
+        cmocka_unit_test(calls_fit_the_template),
         cmocka_unit_test(templates_read_reasoning_under_their_name),
         cmocka_unit_test(a_named_template_has_its_own_file),
         cmocka_unit_test(values_are_found_in_the_raw_text),
