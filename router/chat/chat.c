@@ -323,17 +323,24 @@ static int settle_content(cJSON *m, bool parts, enum beside_calls beside, const 
     return !cJSON_IsArray(content) || pictures_as_text(m, around ? around : "") ? 0 : -1;
 }
 
-/* A template without calls gets them as text, as in TGI. */
+/* A template without calls gets them as text, as in TGI, and after the text beside them. */
 static int calls_as_text(cJSON *m)
 {
     const cJSON *calls = json_get(m, "tool_calls");
-    if (!calls || json_get(m, "content"))
+    const char *content = json_str(m, "content", NULL);
+    if (!calls || (json_get(m, "content") && !content))
         return 0;
     struct buf text = BUF_INIT;
+    if (content && *content)
+        buf_fmt(&text, "%s\n", content);
     json_print_exact(&text, calls);
-    bool ok = !text.oom && cJSON_AddStringToObject(m, "content", text.p);
+    cJSON *joined = text.oom ? NULL : cJSON_CreateString(text.p);
     buf_free(&text);
-    return ok ? 0 : -1;
+    if (joined && (content ? cJSON_ReplaceItemInObjectCaseSensitive(m, "content", joined)
+                           : cJSON_AddItemToObject(m, "content", joined)))
+        return 0;
+    cJSON_Delete(joined);
+    return -1;
 }
 
 /* Servers name the reasoning of an answer differently, and so do templates. As in transformers the

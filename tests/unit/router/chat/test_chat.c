@@ -149,6 +149,7 @@ static void control_tokens_in_messages_are_guarded(void **state)
 static void control_tokens_outside_the_content_are_guarded(void **state)
 {
     static const char template[] =
+        "{# tool_calls #}"
         "{% for m in messages %}<|user|>{{ m | tojson }}{% endfor %}{{ tools | tojson }}";
     static const char messages[] =
         "[{\"role\":\"user\",\"name\":\"<s>\",\"content\":\"b\"},"
@@ -282,6 +283,27 @@ static void calls_fit_the_template(void **state)
     buf_free(&out);
 }
 
+/* A template without calls shows them as text, which is not lost beside other text. */
+static void calls_become_text(void **state)
+{
+    static const char *const rows[][2] = {{"null", "[{\"id\":\"x\"}]"},
+                                          {"\"\"", "[{\"id\":\"x\"}]"},
+                                          {"\"So:\"", "So:\n[{\"id\":\"x\"}]"}};
+    (void)state;
+    struct buf out = BUF_INIT;
+    struct err e = ERR_INIT;
+    put("chat_template.jinja", "{{ messages[0].content }}");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char messages[256];
+        snprintf(messages, sizeof(messages),
+                 "[{\"role\":\"model\",\"content\":%s,\"tool_calls\":[{\"id\":\"x\"}]}]",
+                 rows[i][0]);
+        assert_int_equal(render(NULL, messages, &out, &e), 0);
+        assert_string_equal(out.p, rows[i][1]);
+    }
+    buf_free(&out);
+}
+
 /* Clients return reasoning under the name that their server used. */
 static void templates_read_reasoning_under_their_name(void **state)
 {
@@ -383,6 +405,7 @@ int main(void)
         cmocka_unit_test(the_most_specific_file_wins),
         cmocka_unit_test(messages_are_made_plain),
         cmocka_unit_test(calls_fit_the_template),
+        cmocka_unit_test(calls_become_text),
         cmocka_unit_test(templates_read_reasoning_under_their_name),
         cmocka_unit_test(a_named_template_has_its_own_file),
         cmocka_unit_test(values_are_found_in_the_raw_text),
