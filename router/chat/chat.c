@@ -295,45 +295,80 @@ static int open_arguments(const struct guard *g, cJSON *tool_calls)
     return rc;
 }
 
+/* What a message of calls has as `content` if the client gave no text. Templates differ: many test
+ * for it, DeepSeek-R1's expects none, Devstral's and early Qwen3's a string. */
+enum beside_calls { BESIDE_ABSENT, BESIDE_NULL, BESIDE_EMPTY, BESIDES };
+
+/* Does a message have calls and no content? */
+static bool calls_without_text(const cJSON *m)
+{
+    return json_get(m, "tool_calls") && !json_get(m, "content");
+}
+
 /* Text templates expect `content` to be a string: joins the parts and drops nulls. Absent content
- * becomes an empty text, but not beside calls, because templates test for it. With `parts` it
- * becomes a list. */
-static int settle_content(cJSON *m, bool parts, const char *around)
+ * becomes an empty text, or `beside` if there are calls. With `parts` it becomes a list. */
+static int settle_content(cJSON *m, bool parts, enum beside_calls beside, const char *around)
 {
     const cJSON *content = cJSON_GetObjectItemCaseSensitive(m, "content");
     if (cJSON_IsNull(content)) {
         cJSON_DeleteItemFromObjectCaseSensitive(m, "content");
         content = NULL;
     }
-    if (!content && !json_get(m, "tool_calls"))
+    if (!content && beside == BESIDE_NULL && calls_without_text(m))
+        return cJSON_AddNullToObject(m, "content") ? 0 : -1;
+    if (!content && (beside == BESIDE_EMPTY || !calls_without_text(m)))
         return cJSON_AddStringToObject(m, "content", "") ? 0 : -1;
     if (parts)
         return pictures_as_parts(m) ? 0 : -1;
     return !cJSON_IsArray(content) || pictures_as_text(m, around ? around : "") ? 0 : -1;
 }
 
-/* A template without calls gets them as text, as in TGI. */
+/* A template without calls gets them as text, as in TGI, and after the text beside them. */
 static int calls_as_text(cJSON *m)
 {
     const cJSON *calls = json_get(m, "tool_calls");
-    if (!calls || json_get(m, "content"))
+    const char *content = json_str(m, "content", NULL);
+    if (!calls || (json_get(m, "content") && !content))
         return 0;
     struct buf text = BUF_INIT;
+    if (content && *content)
+        buf_fmt(&text, "%s\n", content);
     json_print_exact(&text, calls);
-    bool ok = !text.oom && cJSON_AddStringToObject(m, "content", text.p);
+    cJSON *joined = text.oom ? NULL : cJSON_CreateString(text.p);
     buf_free(&text);
-    return ok ? 0 : -1;
+    if (joined && (content ? cJSON_ReplaceItemInObjectCaseSensitive(m, "content", joined)
+                           : cJSON_AddItemToObject(m, "content", joined)))
+        return 0;
+    cJSON_Delete(joined);
+    return -1;
 }
 
-/* Channel templates name reasoning `thinking`, and refuse a call with text beside it. Of the two
- * the reasoning is kept. */
-static int thoughts_for_channels(cJSON *m)
+/* Servers name the reasoning of an answer differently, and so do templates. As in transformers the
+ * first of these names counts, and templates read it under the first two. */
+static int name_thoughts(cJSON *m)
 {
-    const char *thought = json_str(m, "reasoning_content", json_str(m, "reasoning", ""));
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    const char *thought = "";
     if (strcmp(json_str(m, "role", ""), "assistant") != 0)
         return 0;
-    if (*thought && !json_get(m, "thinking") && !cJSON_AddStringToObject(m, "thinking", thought))
-        return -1;
+    for (int i = 0; i < 3 && !*thought; i++)
+        thought = json_str(m, names[i], "");
+    for (int i = 0; i < 2 && *thought; i++) {
+        if (json_get(m, names[i]))
+            continue;
+        cJSON_DeleteItemFromObjectCaseSensitive(m, names[i]); /* null */
+        if (!cJSON_AddStringToObject(m, names[i], thought))
+            return -1;
+    }
+    return 0;
+}
+
+/* Channel templates refuse a call with reasoning and text beside it. Of the two the reasoning is
+ * kept. */
+static int thoughts_for_channels(cJSON *m)
+{
+    if (strcmp(json_str(m, "role", ""), "assistant") != 0)
+        return 0;
     if (*json_str(m, "thinking", "") && json_get(m, "tool_calls"))
         cJSON_DeleteItemFromObjectCaseSensitive(m, "content");
     return json_get(m, "content") || cJSON_AddStringToObject(m, "content", "") ? 0 : -1;
@@ -365,26 +400,37 @@ static int add_to_last_user(const struct guard *g, cJSON *list, const char *more
     return -1;
 }
 
-/* `parts`: messages with images are lists. */
-static cJSON *for_template(const struct chat *c, const struct chat_entry *t, const cJSON *messages,
-                           const char *more, bool parts)
+struct conversation { /* the inputs of a prompt */
+    const cJSON *messages, *tools, *variables;
+    const char *more;
+    enum chat_ending ending;
+    bool parts; /* messages with images are lists */
+    enum beside_calls beside;
+    bool arguments_as_text; /* as clients send them: DeepSeek-R1's template concatenates them */
+};
+
+static cJSON *for_template(const struct chat *c, const struct chat_entry *t,
+                           const struct conversation *v)
 {
-    cJSON *list = cJSON_Duplicate(messages, true);
+    cJSON *list = cJSON_Duplicate(v->messages, true);
     int rc = list ? 0 : -1;
     for (cJSON *m = list ? list->child : NULL; m && rc == 0; m = m->next) {
         if (guard_message(&c->guard, m) != 0)
             rc = -1;
         if (rc == 0)
-            rc = settle_content(m, t->parts_all || (parts && pictures_in(m)), c->around);
+            rc = settle_content(m, t->parts_all || (v->parts && pictures_in(m)), v->beside,
+                                c->around);
         if (rc == 0 && !t->calls)
             rc = calls_as_text(m);
+        if (rc == 0)
+            rc = name_thoughts(m);
         if (rc == 0 && t->style.channels)
             rc = thoughts_for_channels(m);
-        if (rc == 0)
+        if (rc == 0 && !v->arguments_as_text)
             rc = open_arguments(&c->guard, cJSON_GetObjectItemCaseSensitive(m, "tool_calls"));
     }
-    if (rc == 0 && more)
-        rc = add_to_last_user(&c->guard, list, more);
+    if (rc == 0 && v->more)
+        rc = add_to_last_user(&c->guard, list, v->more);
     if (rc == 0)
         return list;
     cJSON_Delete(list);
@@ -402,12 +448,6 @@ struct chat_style chat_style(const struct chat *c, bool with_tools)
     s.calls = s.calls ? s.calls : &call_format_bare;
     return s;
 }
-
-struct conversation { /* the inputs of a prompt */
-    const cJSON *messages, *tools, *variables;
-    const char *more;
-    enum chat_ending ending;
-};
 
 /* Sets *out to a copy with guards of the documents in `variables`, if there are any. */
 static int guard_documents(const struct chat *c, const cJSON *variables, cJSON **out)
@@ -429,10 +469,10 @@ static int guard_tools(const struct chat *c, const cJSON *tools, cJSON **out)
     return *out ? guard_strings(&c->guard, *out) : -1;
 }
 
-static int render(const struct chat *c, const struct chat_entry *entry,
-                  const struct conversation *v, bool parts, struct buf *out, struct err *e)
+static int render_once(const struct chat *c, const struct chat_entry *entry,
+                       const struct conversation *v, struct buf *out, struct err *e)
 {
-    cJSON *list = for_template(c, entry, v->messages, v->more, parts);
+    cJSON *list = for_template(c, entry, v);
     cJSON *variables = NULL, *tools = NULL;
     if (!list || guard_documents(c, v->variables, &variables) != 0 ||
         guard_tools(c, v->tools, &tools) != 0) {
@@ -463,6 +503,39 @@ static int render(const struct chat *c, const struct chat_entry *entry,
     return rc;
 }
 
+static bool any_calls(const cJSON *messages)
+{
+    const cJSON *m;
+    cJSON_ArrayForEach(m, messages)
+    {
+        if (json_get(m, "tool_calls"))
+            return true;
+    }
+    return false;
+}
+
+/* Where the template fails, tries the other forms of calls. */
+static int render(const struct chat *c, const struct chat_entry *entry,
+                  const struct conversation *v, struct buf *out, struct err *e)
+{
+    struct conversation other = *v;
+    const size_t before = out->len;
+    int rc = render_once(c, entry, v, out, e);
+    if (rc == 0 || e->kind != ERR_TEMPLATE || !entry->calls || !any_calls(v->messages))
+        return rc;
+    for (int form = 1; form < 2 * BESIDES; form++) {
+        struct err ignored = ERR_INIT;
+        other.beside = (enum beside_calls)(form % BESIDES);
+        other.arguments_as_text = form >= BESIDES;
+        out->len = before;
+        if (render_once(c, entry, &other, out, &ignored) != 0)
+            continue;
+        *e = (struct err)ERR_INIT;
+        return 0;
+    }
+    return rc;
+}
+
 static uint32_t occurrences(const struct buf *b, size_t from, const char *of)
 {
     uint32_t n = 0;
@@ -477,17 +550,18 @@ int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
                 struct err *e)
 {
     const struct chat_entry *entry = entry_for(c, tools != NULL);
-    const struct conversation v = {messages, tools, variables, more, ending};
+    struct conversation v = {messages, tools, variables, more, ending, .parts = true};
     const uint32_t pictures = pictures_count(messages);
     const size_t before = out->len;
     if (!entry->t)
         return err_set(e, ERR_TEMPLATE, "Template error: template not found");
-    int rc = render(c, entry, &v, true, out, e);
+    int rc = render(c, entry, &v, out, e);
     if (!pictures || (rc == 0 && occurrences(out, before, c->marker) == pictures))
         return rc;
     out->len = before; /* no parts supported: retry as text */
     *e = (struct err)ERR_INIT;
-    return render(c, entry, &v, false, out, e);
+    v.parts = false;
+    return render(c, entry, &v, out, e);
 }
 
 /* Does the template render this text, given as a string or as a list of parts? */
@@ -502,7 +576,7 @@ static bool shows(const struct chat *c, struct chat_entry *t, bool parts)
     cJSON_AddItemToArray(list, m);
     const struct conversation v = {.messages = list};
     t->parts_all = parts;
-    const bool ok = render(c, t, &v, false, &out, &ignored) == 0 && occurrences(&out, 0, word) == 1;
+    const bool ok = render(c, t, &v, &out, &ignored) == 0 && occurrences(&out, 0, word) == 1;
     t->parts_all = false;
     cJSON_Delete(list);
     buf_free(&out);

@@ -30,6 +30,25 @@ static const struct call_tags minimax_tags = {
     .end = "</invoke>",
 };
 
+static const struct call_tags dsml_tags = {
+    .name_open = "<｜DSML｜invoke name=\"",
+    .name_close = "\">",
+    .key_open = "<｜DSML｜parameter name=\"",
+    .key_close = "\">",
+    .value_close = "</｜DSML｜parameter>",
+    .end = "</｜DSML｜invoke>",
+    .string_attribute = "\" string=\"",
+};
+static const struct call_tags minicpm_tags = {
+    .name_open = "<function name=\"",
+    .name_close = "\">",
+    .key_open = "<param name=\"",
+    .key_close = "\">",
+    .value_close = "</param>",
+    .end = "</function>",
+    .cdata = true,
+};
+
 static const struct call_format formats[] = {
     /* gpt-oss: messages in channels (reply_channels.c) */
     {.name = "channels", .clue = "<|channel|>", .arguments = "arguments"},
@@ -92,7 +111,30 @@ static const struct call_format formats[] = {
      .close = "</minimax:tool_call>",
      .tags = &minimax_tags,
      .arguments = "arguments"},
-    /* Qwen3-Coder */
+    /* DeepSeek V4; V3.2 */
+    {.name = "dsml-v4",
+     .clue = "dsml_token + 'tool_calls>",
+     .open = "<｜DSML｜tool_calls>",
+     .close = "</｜DSML｜tool_calls>",
+     .tags = &dsml_tags,
+     .arguments = "arguments"},
+    {.name = "dsml",
+     .clue = "｜DSML｜",
+     .open = "<｜DSML｜function_calls>",
+     .close = "</｜DSML｜function_calls>",
+     .tags = &dsml_tags,
+     .arguments = "arguments"},
+    {.name = "seed",
+     .clue = "<seed:tool_call>",
+     .open = "<seed:tool_call>",
+     .close = "</seed:tool_call>",
+     .tags = &qwen_tags,
+     .arguments = "arguments"},
+    {.name = "minicpm",
+     .clue = "<function name=\"",
+     .tags = &minicpm_tags,
+     .arguments = "arguments"},
+    /* Qwen3-Coder; functionary, with an object between the tags */
     {.name = "qwen-xml",
      .clue = "<function=",
      .open = "<tool_call>",
@@ -105,6 +147,37 @@ static const struct call_format formats[] = {
      .open = "<tool_call>",
      .close = "</tool_call>",
      .tags = &glm_tags,
+     .arguments = "arguments"},
+    /* Apertus: a list of objects {name: arguments} */
+    {.name = "apertus",
+     .clue = "<|tools_prefix|>",
+     .open = "<|tools_prefix|>",
+     .close = "<|tools_suffix|>",
+     .keyed = true,
+     .arguments = "arguments"},
+    /* Nemotron Nano 2: a list of objects */
+    {.name = "nemotron",
+     .clue = "<TOOLCALL>",
+     .open = "<TOOLCALL>",
+     .close = "</TOOLCALL>",
+     .arguments = "arguments"},
+    /* Hunyuan, Apriel: a list of objects; MiniMax-M1: objects on lines of their own */
+    {.name = "tool_calls",
+     .clue = "<tool_calls>",
+     .open = "<tool_calls>",
+     .close = "</tool_calls>",
+     .arguments = "arguments"},
+    /* GigaChat 3.1: one object */
+    {.name = "gigachat",
+     .clue = "<|function_call|>",
+     .open = "<|function_call|>",
+     .arguments = "arguments"},
+    /* LFM2: [f(a=1), g()]; some of its templates do not show a call */
+    {.name = "lfm2",
+     .clue = "List of tools: ",
+     .open = "<|tool_call_start|>",
+     .close = "<|tool_call_end|>",
+     .python = true,
      .arguments = "arguments"},
     /* Hermes, Qwen 2.5, Qwen 3, Granite 3.3: one object each */
     {.name = "hermes",

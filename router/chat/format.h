@@ -17,6 +17,9 @@ struct call_tags {
     const char *value_open, *value_close; /* around its value; open may be NULL */
     const char *value_end;                /* value_close after a line break of its own */
     const char *end;                      /* after the arguments; NULL: the row's `close` */
+    /* between an argument's name and "true" or "false": is its value a string? NULL: not said */
+    const char *string_attribute;
+    bool cdata; /* a value may be between <![CDATA[ and ]]> */
 };
 
 struct call_format {
@@ -30,6 +33,7 @@ struct call_format {
     const char *separator; /* named: optional text between the two */
     const char *prefix;    /* named: the name is PREFIXname:number, and is also the call's id */
     bool python;           /* a list may hold calls in Python syntax */
+    bool keyed;            /* an object's only key is the name, its value the arguments */
     const struct call_tags *tags; /* NULL: none */
     const char *quote;     /* around texts in lead NAME{key:value, ..}; NULL: not this syntax */
     const char *lead;      /* quote: before the name */

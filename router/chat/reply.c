@@ -180,10 +180,18 @@ static void text_byte(struct reply *r, char c)
 
 /* ---------------------------------------------------------------- after a call */
 
+/* May an object follow another one without a marker? MiniMax-M1's do, between one pair. */
+static bool may_be_object(const struct reply *r)
+{
+    const struct call_format *f = r->config.format;
+    return may_be_bare(r) || (f->close && !f->tags && !f->quote && !f->named);
+}
+
 static void behind_byte(struct reply *r, char c)
 {
     const struct call_tags *tags = r->config.forced ? NULL : r->config.format->tags;
     const char *close = r->config.format->close, *tag = tags ? tags->name_open : NULL;
+    const char *end = tags ? tags->end : NULL;
     bool whole, bare = may_be_bare(r);
     if (r->held.len == 0 && (is_blank(c) || c == '`' || (bare && c == ';')))
         return;
@@ -199,7 +207,10 @@ static void behind_byte(struct reply *r, char c)
             buf_reset(&r->held);
             tags_name(r);
         }
-    } else if (bare && r->held.len == 1 && (c == '{' || c == '[')) {
+    } else if (end && begins(end, r->held.p, r->held.len, &whole)) {
+        if (whole) /* after an object of arguments */
+            buf_reset(&r->held);
+    } else if (r->held.len == 1 && ((c == '{' && may_be_object(r)) || (c == '[' && bare))) {
         call_open(r, "", 0);
         again(r, CALL_START);
     } else {
@@ -277,12 +288,14 @@ bool reply_is_marker(const struct reply *r, const char *s, size_t n)
     const struct call_format *f = r->config.format;
     const char *open = thought_open(r->config.thoughts), *close = thought_close(r->config.thoughts);
     const char *all[CALL_MARKERS + 4] = {close, "[ARGS]", "[CALL_ID]"};
+    const size_t from_format = 3; /* their tokens may be parts of them: ｜DSML｜ */
     if (f)
-        call_format_markers(f, all + 3);
+        call_format_markers(f, all + from_format);
     if (n && n <= strlen(open) && !memcmp(open, s, n)) /* a token may be its beginning */
         return true;
-    for (const char **m = all; *m; m++)
-        if (strlen(*m) == n && !memcmp(*m, s, n))
+    for (size_t i = 0; all[i]; i++)
+        if ((strlen(all[i]) == n && !memcmp(all[i], s, n)) ||
+            (i >= from_format && n && memmem(all[i], strlen(all[i]), s, n)))
             return true;
     return r->config.channels && channels_marker(s, n);
 }

@@ -182,6 +182,12 @@ static void value_start(struct reply *r, char c)
     }
     const char *key = r->key.p ? r->key.p : "";
     bool function = !strcmp(key, "function"), object = c == '{';
+    if (r->config.format->keyed && !r->announced && object && !r->config.forced) {
+        call_announce(r, strdup(key));
+        key = "arguments";
+        if (!r->announced)
+            return;
+    }
     if (function && object && r->level < MAX_LEVEL) { /* OpenAI's own format */
         r->level++;
         r->state = MEMBER;
@@ -198,6 +204,16 @@ static void value_start(struct reply *r, char c)
     r->in_string = r->escaped = false;
     r->depth = 0;
     buf_reset(&r->text);
+    r->state = VALUE;
+    value_byte(r, c);
+}
+
+void call_object(struct reply *r, char c)
+{
+    r->value = V_BEHIND_NAME;
+    r->streams = true;
+    r->in_string = r->escaped = false;
+    r->depth = 0;
     r->state = VALUE;
     value_byte(r, c);
 }
@@ -228,14 +244,8 @@ static void name_byte(struct reply *r, char c)
         return;
     }
     call_announce(r, name_in_front(&r->text, r->config.format->separator));
-    if (!r->announced)
-        return;
-    r->value = V_BEHIND_NAME;
-    r->streams = true;
-    r->in_string = r->escaped = false;
-    r->depth = 0;
-    r->state = VALUE;
-    value_byte(r, c);
+    if (r->announced)
+        call_object(r, c);
 }
 
 /* ---------------------------------------------------------------- objects */

@@ -60,6 +60,8 @@ void call_announce(struct reply *r, char *name);
  * announced stays, incomplete. */
 void call_reject(struct reply *r);
 void call_complete(struct reply *r);
+/* The name was announced; c opens the object of arguments, which ends the call. */
+void call_object(struct reply *r, char c);
 struct buf *call_arguments(struct reply *r); /* of the current call */
 const char *call_name(const struct reply *r);
 
@@ -83,6 +85,11 @@ const char *tags_scan(struct reply *r, const char *const ends[MAX_ENDS], char c,
 void tags_escape(struct buf *out, char c);
 void python_byte(struct reply *r, char c);
 bool python_begins(char c); /* may a name begin with c? */
+/* JSON's spelling of True, False, None; NULL: s[0..n) is another word. */
+const char *python_word(const char *s, size_t n);
+/* Appends a Python literal as JSON; false: a string has no end. What is no literal gives no JSON.
+ */
+bool python_to_json(const char *s, size_t n, struct buf *out);
 /* reply_quoted.c: objects with quotes of the format. */
 void quoted_begins(struct reply *r);
 void quoted_byte(struct reply *r, char c);

@@ -64,14 +64,24 @@ static void string_byte(struct reply *r, char c)
 
 /* ---------------------------------------------------------------- values */
 
-/* A word has ended: a number, or None, True or False. */
-static void word_end(struct reply *r)
+const char *python_word(const char *s, size_t n)
 {
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
-    const char *s = r->text.len ? r->text.p : "";
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (!strcmp(words[i][0], s))
-            s = words[i][1];
+        for (int json = 0; json < 2; json++)
+            if (strlen(words[i][json]) == n && !memcmp(words[i][json], s, n))
+                return words[i][1];
+    return NULL;
+}
+
+/* A word has ended: a number, or None, True or False, also in JSON's spelling, which LFM2 writes.
+ */
+static void word_end(struct reply *r)
+{
+    const char *s = r->text.len ? r->text.p : "";
+    const char *word = python_word(s, r->text.len);
+    if (word)
+        s = word;
     if (s == r->text.p && python_begins(*s))
         buf_json_str(call_arguments(r), s, r->text.len); /* an identifier: its name as a string */
     else
@@ -118,6 +128,41 @@ static void value_byte(struct reply *r, char c)
     } else if (!is_blank(c)) {
         call_reject(r); /* not a literal */
     }
+}
+
+/* Appends the string that begins at s[0], a quote, as JSON; returns its length, 0: no end. */
+static size_t string_to_json(const char *s, size_t n, struct buf *out)
+{
+    struct buf text = BUF_INIT;
+    size_t i = 1;
+    for (; i < n && s[i] != s[0]; i++) {
+        bool plain = s[i] != '\\' || i + 1 == n;
+        char c = plain ? s[i] : s[++i];
+        buf_ch(&text, plain || !strchr("nrt", c) ? c : c == 'n' ? '\n' : c == 'r' ? '\r' : '\t');
+    }
+    buf_json_str(out, text.p ? text.p : "", text.len);
+    out->oom |= text.oom;
+    buf_free(&text);
+    return i < n ? i + 1 : 0;
+}
+
+bool python_to_json(const char *s, size_t n, struct buf *out)
+{
+    for (size_t i = 0, len; i < n; i += len) {
+        len = 1;
+        if (s[i] == '\'' || s[i] == '"') {
+            if (!(len = string_to_json(s + i, n - i, out)))
+                return false;
+        } else if (in_word(s[i])) {
+            while (i + len < n && (in_word(s[i + len]) || s[i + len] == '.'))
+                len++;
+            const char *word = python_word(s + i, len);
+            buf_add(out, word ? word : s + i, word ? strlen(word) : len);
+        } else {
+            buf_ch(out, s[i] == '(' ? '[' : s[i] == ')' ? ']' : s[i]);
+        }
+    }
+    return true;
 }
 
 /* ---------------------------------------------------------------- names and keys */

@@ -57,32 +57,81 @@ static void value_text(struct reply *r, const struct buf *from)
             r->fresh = false, tags_escape(call_arguments(r), from->p[i]);
 }
 
-/* A value that need not be a string: JSON, a Python word, or otherwise text. */
+static bool is_cdata(const char **s, size_t *n)
+{
+    static const char open[] = "<![CDATA[", close[] = "]]>";
+    const size_t around = sizeof(open) - 1 + sizeof(close) - 1;
+    if (*n < around || memcmp(*s, open, sizeof(open) - 1) != 0 ||
+        memcmp(*s + *n - (sizeof(close) - 1), close, sizeof(close) - 1) != 0)
+        return false;
+    *s += sizeof(open) - 1;
+    *n -= around;
+    return true;
+}
+
+/* Appends s[0..n) if it is a JSON value that the argument may have. */
+static bool put_json(struct reply *r, const char *s, size_t n)
+{
+    struct err ignored;
+    cJSON *j = n ? json_parse(s, n, &ignored) : NULL;
+    bool json = j && (r->types & REPLY_OTHER || (cJSON_IsNull(j) && r->types & REPLY_NULL));
+    cJSON_Delete(j);
+    if (json)
+        buf_add(call_arguments(r), s, n);
+    return json;
+}
+
+/* The same for a Python literal. A text may look like one, so that strings must be excluded. */
+static bool put_literal(struct reply *r, const char *s, size_t n)
+{
+    struct buf json = BUF_INIT;
+    const char *word = python_word(s, n);
+    bool ok = word ? put_json(r, word, strlen(word))
+                   : !(r->types & REPLY_STRING) && python_to_json(s, n, &json) && !json.oom &&
+                         put_json(r, json.p, json.len);
+    buf_free(&json);
+    return ok;
+}
+
+/* A value that need not be a string: JSON, a Python literal, or otherwise text. */
 static void value_any(struct reply *r)
 {
-    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
     struct buf *out = call_arguments(r);
     const char *s = r->text.p ? r->text.p : "";
     size_t n = r->text.len;
-    struct err ignored;
     while (n && is_blank(s[n - 1]))
         n--;
     while (n && is_blank(*s))
         s++, n--;
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (strlen(words[i][0]) == n && !memcmp(words[i][0], s, n))
-            s = words[i][1], n = strlen(s);
-    cJSON *j = n ? json_parse(s, n, &ignored) : NULL;
-    bool json = j && (r->types & REPLY_OTHER || (cJSON_IsNull(j) && r->types & REPLY_NULL));
-    cJSON_Delete(j);
-    if (json) {
-        buf_add(out, s, n);
+    const bool cdata = r->config.format->tags->cdata && is_cdata(&s, &n);
+    if (put_json(r, s, n) || put_literal(r, s, n))
         return;
-    }
     buf_ch(out, '"');
-    r->fresh = true;
-    value_text(r, &r->text);
+    r->fresh = !cdata;
+    for (size_t i = 0; cdata && i < n; i++)
+        tags_escape(out, s[i]);
+    if (!cdata)
+        value_text(r, &r->text);
     buf_ch(out, '"');
+}
+
+/* Is the value a text that is passed on as it arrives? */
+static bool streams_text(const struct reply *r)
+{
+    return r->types == REPLY_STRING && !r->config.format->tags->cdata;
+}
+
+/* The tag of the name may say whether the value is a string. */
+static void read_attribute(struct reply *r)
+{
+    const char *attribute = r->config.format->tags->string_attribute;
+    char *at = attribute && r->key.len ? strstr(r->key.p, attribute) : NULL;
+    if (!at)
+        return;
+    const bool string = !strcmp(at + strlen(attribute), "true");
+    r->types = string ? REPLY_STRING : REPLY_OTHER | REPLY_NULL;
+    r->key.len = (size_t)(at - r->key.p);
+    *at = '\0';
 }
 
 static void value_begins(struct reply *r)
@@ -92,13 +141,14 @@ static void value_begins(struct reply *r)
         key->p[--key->len] = '\0';
     r->types = r->config.types ? r->config.types(r->config.types_of, call_name(r), key->p) : 0;
     r->types = r->types ? r->types : REPLY_STRING | REPLY_OTHER;
+    read_attribute(r);
     buf_str(out, out->len ? ", " : "{");
     buf_json_str(out, key->p ? key->p : "", key->len);
     buf_str(out, ": ");
-    if (r->types == REPLY_STRING)
+    if (streams_text(r))
         buf_ch(out, '"');
     buf_reset(&r->text);
-    r->fresh = true;
+    r->fresh = r->config.format->tags->value_end; /* a line break after the tag is not the text's */
     r->state = TAG_VALUE;
 }
 
@@ -106,13 +156,13 @@ static void value_byte(struct reply *r, const struct call_tags *t, char c)
 {
     const char *const ends[MAX_ENDS] = {t->value_end, t->value_close, NULL};
     const char *end = tags_scan(r, ends, c, &r->text);
-    if (r->types == REPLY_STRING) {
+    if (streams_text(r)) {
         value_text(r, &r->text);
         buf_reset(&r->text);
     }
     if (!end)
         return;
-    if (r->types == REPLY_STRING)
+    if (streams_text(r))
         buf_ch(call_arguments(r), '"');
     else
         value_any(r);
@@ -134,6 +184,10 @@ static void between(struct reply *r, const struct call_format *f, char c)
 {
     const struct call_tags *t = f->tags;
     const char *const ends[MAX_ENDS] = {t->key_open, t->end ? t->end : f->close, f->close};
+    if (c == '{' && !r->held.len && !call_arguments(r)->len) {
+        call_object(r, c); /* <function=NAME>{..}</function> */
+        return;
+    }
     const char *end = tags_scan(r, ends, c, NULL);
     if (!end)
         return;
@@ -151,7 +205,7 @@ static void name_byte(struct reply *r, const struct call_format *f, char c)
     const char *const bare[MAX_ENDS] = {"\n", t->key_open, f->close};
     const char *end = tags_scan(r, t->name_open ? named : bare, c, &r->text);
     size_t n = r->text.len;
-    if (n > MAX_NAME || (end == f->close && t->name_open)) {
+    if (n > MAX_NAME || (end && end == f->close && t->name_open)) {
         call_reject(r);
         return;
     }
@@ -220,6 +274,6 @@ void tags_byte(struct reply *r, char c)
 
 void tags_end_of_text(struct reply *r)
 {
-    if (r->state == TAG_VALUE && r->types == REPLY_STRING)
+    if (r->state == TAG_VALUE && streams_text(r))
         value_text(r, &r->held);
 }

@@ -29,12 +29,20 @@ static void play(const uint8_t *text, size_t n, unsigned how, size_t cut, struct
                                         "<minimax:tool_call>",
                                         "<|python_start|>",
                                         "<|tool_call_argument_begin|>"};
+    /* formats that were added later: other numbers keep their meaning in the corpus */
+    static const char *const late[] = {
+        "<|tool_call>",      "｜DSML｜",         "<seed:tool_call>",
+        "<function name=\"", "<|tools_prefix|>", "<tool_calls>",
+        "List of tools: ",   "<TOOLCALL>",       "<|function_call|>"};
     static const char *const names[] = {"f"};
     struct reply r = {0};
     reply_init(&r, &(struct reply_config){
-                       .format = how % 12 == 11   ? NULL
-                                 : how % 24 == 21 ? call_format_find("<|tool_call>")
-                                                  : call_format_find(clues[how % 12]),
+                       .format = how % 12 == 11
+                                     ? NULL
+                                     : call_format_find(how < 216 && (how % 24 == 21 ||
+                                                                      (how >= 24 && how % 24 == 20))
+                                                            ? late[how / 24]
+                                                            : clues[how % 12]),
                        .channels = how % 12 == 10 || how % 24 == 23,
                        .opened = how >> 5 & 1 ? "assistant<|channel|>final<|message|>x" : NULL,
                        .forced = how >> 4 & 1,

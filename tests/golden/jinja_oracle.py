@@ -41,7 +41,7 @@ class Limits(ctypes.Structure):
 def build():
     out = os.path.join(ROOT, "build", "oracle.so")
     os.makedirs(os.path.dirname(out), exist_ok=True)
-    src = glob.glob(f"{ROOT}/common/template/*.c") + [f"{ROOT}/common/{n}.c" for n in ("arena", "buf", "err", "json", "utf8")]
+    src = glob.glob(f"{ROOT}/common/template/*.c") + [f"{ROOT}/common/{n}.c" for n in ("arena", "buf", "err", "json/json", "json/exact", "json/reader", "utf8")]
     src += [f"{ROOT}/common/tokenizer/{n}.c" for n in ("regex", "regex_translate", "unicode")]
     cc = os.environ.get("CC", "cc").split()
     subprocess.check_call([*cc, "-std=gnu17", "-D_GNU_SOURCE", "-O2", "-g", f"-I{ROOT}", "-shared", "-fPIC", *src,

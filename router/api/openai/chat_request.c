@@ -180,8 +180,8 @@ static bool all_strict(const struct tools *t)
 /* Calls of this format are JSON between markers, to which a schema can be applied. */
 static bool is_json_between_markers(const struct call_format *f)
 {
-    return f->open && f->close && !f->named && !f->tags && !f->bare && !f->python && !f->quote &&
-           !strcmp(f->arguments, "arguments");
+    return f->open && f->close && !f->named && !f->tags && !f->bare && !f->python && !f->keyed &&
+           !f->quote && !strcmp(f->arguments, "arguments");
 }
 
 static cJSON *marked_call(const struct call_format *f, const struct tools *t)
@@ -220,8 +220,8 @@ static cJSON *ways_to_call(const struct call_format *f, const struct tools *t)
     } else {
         if (f->around[0])
             add_way(ways, f->around[0]);
-        if (f->open)
-            add_way(ways, f->open);
+        if (f->open || f->tags)
+            add_way(ways, f->open ? f->open : f->tags->name_open);
     }
     if (f->python)
         add_way(ways, "[");

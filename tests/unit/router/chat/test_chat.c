@@ -149,6 +149,7 @@ static void control_tokens_in_messages_are_guarded(void **state)
 static void control_tokens_outside_the_content_are_guarded(void **state)
 {
     static const char template[] =
+        "{# tool_calls #}"
         "{% for m in messages %}<|user|>{{ m | tojson }}{% endfor %}{{ tools | tojson }}";
     static const char messages[] =
         "[{\"role\":\"user\",\"name\":\"<s>\",\"content\":\"b\"},"
@@ -173,7 +174,8 @@ static void control_tokens_outside_the_content_are_guarded(void **state)
         "<|user|>{\"role\": \"user\", \"name\": \"<" G "s>\", \"content\": \"b[<" G "s>]\"}"
         "<|user|>{\"role\": \"assistant\", \"content\": \"<s>\", \"reasoning\": \"<s>\", "
         "\"tool_calls\": [{\"id\": \"<" G "s>\", \"function\": {\"name\": \"<" G
-        "s>\", \"arguments\": {\"<" G "s>\": [\"<" G "s>\", 1.5]}}}]}"
+        "s>\", \"arguments\": {\"<" G "s>\": [\"<" G "s>\", 1.5]}}}], "
+        "\"reasoning_content\": \"<s>\", \"thinking\": \"<s>\"}"
         "<|user|>{\"role\": \"tool<" G "s>\", \"tool_call_id\": \"<" G "s>\", \"content\": \"c\"}"
         "[{\"name\": \"<" G "s>\", \"parameters\": {\"properties\": {\"<" G
         "s>\": {\"enum\": [\"<" G "s>\"]}}}}]");
@@ -237,6 +239,92 @@ static void messages_are_made_plain(void **state)
     assert_int_equal(render(NULL, HI, &out, &e), -1);
     assert_int_equal(strncmp(e.msg, "Template error: ", 16), 0);
     assert_non_null(strstr(e.msg, "never again"));
+    buf_free(&out);
+}
+
+/* Templates differ in what they take as the content of a message that only calls, and as the
+ * arguments. */
+static void calls_fit_the_template(void **state)
+{
+    static const char messages[] =
+        "[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\",\"content\":null,"
+        "\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}]";
+    static const char *const rows[][2] = {
+        /* absent */
+        {"{% if 'content' in messages[1] %}{{ raise_exception('text and calls') }}{% endif %}ok",
+         "ok"},
+        {"[{{ messages[1].content }}]", "[]"},
+        /* null: DeepSeek-R1 */
+        {"{% if messages[1]['content'] is none %}calls{% else %}"
+         "{{ messages[1]['content'].split('x')[-1] }}{% endif %}",
+         "calls"},
+        /* a string: Devstral, early Qwen3 */
+        {"[{{ 'x' in messages[1].content }}{{ '</think>' + messages[1].content }}]",
+         "[False</think>]"},
+        /* arguments as text, with null and with a string: DeepSeek-R1 */
+        {"{{ 'json ' + messages[1].tool_calls[0].function.arguments }}", "json {}"},
+        {"{{ 'json ' + messages[1].tool_calls[0].function.arguments + messages[1].content }}",
+         "json {}"},
+        {"{{ messages[1].nothing.x }}", NULL},
+    };
+    (void)state;
+    struct buf out = BUF_INIT;
+    struct err e = ERR_INIT;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char template[256];
+        snprintf(template, sizeof(template), "{# tool_calls #}%s", rows[i][0]);
+        put("chat_template.jinja", template);
+        assert_int_equal(render(NULL, messages, &out, &e), rows[i][1] ? 0 : -1);
+        assert_string_equal(rows[i][1] ? out.p : e.msg,
+                            rows[i][1] ? rows[i][1]
+                                       : "Template error: undefined value: 'dict object' has no "
+                                         "attribute 'nothing' (in <string>:1)");
+    }
+    buf_free(&out);
+}
+
+/* A template without calls shows them as text, which is not lost beside other text. */
+static void calls_become_text(void **state)
+{
+    static const char *const rows[][2] = {{"null", "[{\"id\":\"x\"}]"},
+                                          {"\"\"", "[{\"id\":\"x\"}]"},
+                                          {"\"So:\"", "So:\n[{\"id\":\"x\"}]"}};
+    (void)state;
+    struct buf out = BUF_INIT;
+    struct err e = ERR_INIT;
+    put("chat_template.jinja", "{{ messages[0].content }}");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char messages[256];
+        snprintf(messages, sizeof(messages),
+                 "[{\"role\":\"model\",\"content\":%s,\"tool_calls\":[{\"id\":\"x\"}]}]",
+                 rows[i][0]);
+        assert_int_equal(render(NULL, messages, &out, &e), 0);
+        assert_string_equal(out.p, rows[i][1]);
+    }
+    buf_free(&out);
+}
+
+/* Clients return reasoning under the name that their server used. */
+static void templates_read_reasoning_under_their_name(void **state)
+{
+    static const char *const rows[][2] = {
+        {"\"reasoning\":\"r\"", "rr"},
+        {"\"reasoning_content\":\"r\"", "rr"},
+        {"\"thinking\":\"r\",\"reasoning_content\":null", "rr"},
+        {"\"thinking\":\"t\",\"reasoning_content\":\"c\",\"reasoning\":\"r\"", "ct"},
+        {"\"reasoning\":\"\"", ""},
+    };
+    (void)state;
+    struct buf out = BUF_INIT;
+    struct err e = ERR_INIT;
+    put("chat_template.jinja", "{{ messages[0].reasoning_content }}{{ messages[0].thinking }}");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char messages[256];
+        snprintf(messages, sizeof(messages), "[{\"role\":\"assistant\",\"content\":\"\",%s}]",
+                 rows[i][0]);
+        assert_int_equal(render(NULL, messages, &out, &e), 0);
+        assert_string_equal(out.p ? out.p : "", rows[i][1]);
+    }
     buf_free(&out);
 }
 
@@ -316,6 +404,9 @@ int main(void)
         cmocka_unit_test(control_tokens_outside_the_content_are_guarded),
         cmocka_unit_test(the_most_specific_file_wins),
         cmocka_unit_test(messages_are_made_plain),
+        cmocka_unit_test(calls_fit_the_template),
+        cmocka_unit_test(calls_become_text),
+        cmocka_unit_test(templates_read_reasoning_under_their_name),
         cmocka_unit_test(a_named_template_has_its_own_file),
         cmocka_unit_test(values_are_found_in_the_raw_text),
     };

@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const struct call_format *hermes, *llama, *mistral, *deepseek, *granite, *qwen, *glm, *kimi,
-    *minimax, *cohere, *python, *pylist, *harmony, *gemma, *function_gemma;
+    *minimax, *cohere, *python, *pylist, *harmony, *gemma, *function_gemma, *dsml, *dsml_v4, *seed,
+    *minicpm, *apertus, *nemotron, *tool_calls, *gigachat, *lfm2;
 static const char *const names[] = {"f", "get_weather"};
 
 static int find(void **state)
@@ -27,6 +28,15 @@ static int find(void **state)
     harmony = call_format_find("<|channel|>");
     gemma = call_format_find("{{- '<|tool_call>call:' + function['name'] + '{' -}}");
     function_gemma = call_format_find("<start_function_call>call:");
+    dsml = call_format_find("{%- set dsml_token = '｜DSML｜' -%} dsml_token + 'function_calls>");
+    dsml_v4 = call_format_find("{%- set dsml_token = '｜DSML｜' -%} dsml_token + 'tool_calls>");
+    seed = call_format_find("<seed:tool_call>\n<function=x>");
+    minicpm = call_format_find("<function name=\"x\"><param name=\"y\">");
+    apertus = call_format_find("<|tools_prefix|>");
+    nemotron = call_format_find("<TOOLCALL>[");
+    tool_calls = call_format_find("within <tool_call></tool_call> <tool_calls>[");
+    gigachat = call_format_find("function_call=\"<|function_call|>\"");
+    lfm2 = call_format_find("List of tools: [");
     assert_ptr_equal(call_format_find("{{ tools }}"), &call_format_bare);
     return 0;
 }
@@ -243,6 +253,52 @@ static const struct row rows[] = {
      "||get_weather({\"city\": \"Ro\\\"me\", \"n\": -1.5e3, \"ok\": true, \"l\": [1, [2,3], "
      "{\"a\": null}]})f({})"},
     {&python, 0, "[f(a='x\\'\\n\\x41\\q')]", "||f({\"a\": \"x'\\n\\u0041\\\\q\"})"},
+    {&lfm2, 0,
+     "Sure. <|tool_call_start|>[f(a='x', b={\"c\": false, 'd': null}), g()]<|tool_call_end|>",
+     "|Sure.|f({\"a\": \"x\", \"b\": {\"c\": false, \"d\": null}})g({})"},
+    /* an object of one member: name and arguments */
+    {&apertus, 0, "<|tools_prefix|>[{\"f\": {\"name\": 1}}, {\"g\": {}}]<|tools_suffix|> x",
+     "|x|f({\"name\": 1})g({})"},
+    {&apertus, 0, "<|tools_prefix|>[{\"f\": 1}]<|tools_suffix|>",
+     "|<|tools_prefix|>[{\"f\": 1}]<|tools_suffix|>|"},
+    {&apertus, FORCED, "{\"name\": \"f\", \"arguments\": {\"a\": {}}}", "||f({\"a\": {}})"},
+    {&nemotron, 0, "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {}}]</TOOLCALL>", "||f({})"},
+    {&tool_calls, 0,
+     "a\n<tool_calls>[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\"}]</tool_calls>",
+     "|a|f({})g({})"},
+    {&tool_calls, 0,
+     "<tool_calls>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n{\"name\": \"g\", \"arguments\": "
+     "{}}\n</tool_calls>x",
+     "|x|f({\"a\": 1})g({})"},
+    {&gigachat, 0, "<|function_call|>{\"name\": \"f\", \"arguments\": {\"a\": 1}}",
+     "||f({\"a\": 1})"},
+    /* tags that say whether a value is a string */
+    {&dsml, 0,
+     "Hm.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" "
+     "string=\"true\">\n1\n</｜DSML｜parameter>\n<｜DSML｜parameter name=\"b\" "
+     "string=\"false\">[1, "
+     "{\"c\": null}]</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"g\">\n"
+     "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+     "|Hm.|f({\"a\": \"\\n1\\n\", \"b\": [1, {\"c\": null}]})g({})"},
+    {&dsml_v4, 0,
+     "<｜DSML｜tool_calls><｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"city\" "
+     "string=\"false\">null</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>",
+     "||f({\"city\": null})"},
+    {&minicpm, 0,
+     "ok <function name=\"f\"><param name=\"a\">1</param><param "
+     "name=\"city\"><![CDATA[<b>]]></param>"
+     "</function>\n<function name=\"get_weather\"></function>",
+     "|ok|f({\"a\": 1, \"city\": \"<b>\"})get_weather({})"},
+    {&minicpm, 0, "<function name=\"f\"><param name=\"city\">Rome", "||f({\"city\": ...)"},
+    {&minicpm, 0, "a <function name=\"other\"></function>",
+     "|a <function name=\"other\"></function>|"},
+    {&seed, 0,
+     "<seed:tool_call>\n<function=f>\n<parameter=list>['a', {'b': True}]</parameter>\n"
+     "<parameter=any>['a']</parameter>\n</function>\n</seed:tool_call> x",
+     "|x|f({\"list\": [\"a\", {\"b\": true}], \"any\": \"['a']\"})"},
+    /* functionary, Llama 3.1: an object between tags */
+    {&qwen, 0, "<function=f>{\"a\": \"</function>\"}</function><function=get_weather>{}</function>",
+     "||f({\"a\": \"</function>\"})get_weather({})"},
     {&pylist, 0, " [f(a=\"it's\"), get_weather( city = 'x', )]",
      "||f({\"a\": \"it's\"})get_weather({\"city\": \"x\"})"},
     {&pylist, 0, "[g(a=1)] is no call", "|[g(a=1)] is no call|"},
@@ -313,6 +369,7 @@ static unsigned types(const void *of, const char *function, const char *paramete
     assert_true(*function);
     return !strcmp(parameter, "city")    ? REPLY_STRING
            : !strcmp(parameter, "maybe") ? REPLY_STRING | REPLY_NULL
+           : !strcmp(parameter, "list")  ? REPLY_OTHER
                                          : 0;
 }
 
@@ -516,6 +573,10 @@ static void markers_of_a_format_are_shown(void **state)
         assert_true(reply_is_marker(&r, shown[i], strlen(shown[i])));
     assert_false(reply_is_marker(&r, "<|tool_response>", 16));
     reply_free(&r);
+    init(&r, &(struct row){&dsml, 0, "", ""});
+    assert_true(reply_is_marker(&r, "｜DSML｜", strlen("｜DSML｜")));
+    assert_false(reply_is_marker(&r, "<｜end▁of▁sentence｜>", strlen("<｜end▁of▁sentence｜>")));
+    reply_free(&r);
 }
 
 /* Any text at all, made of the pieces that mean something: every split is still the same. */
@@ -580,10 +641,24 @@ static void mixed_up_text_is_read_the_same_way_too(void **state)
                                          "a:",
                                          "<|\"|>",
                                          "<|\"|>",
-                                         "<tool_call|>"};
-    const struct call_format *const *of[] = {
-        &none, &hermes,  &llama, &mistral, &deepseek, &granite, &bare,    &qwen,
-        &glm,  &minimax, &kimi,  &cohere,  &python,   &pylist,  &harmony, &gemma};
+                                         "<tool_call|>",
+                                         "<function name=\"",
+                                         "\"><param name=\"",
+                                         "<![CDATA[",
+                                         "]]>",
+                                         "</param>",
+                                         "</function>",
+                                         "<｜DSML｜function_calls>",
+                                         "<｜DSML｜invoke name=\"",
+                                         "<｜DSML｜parameter name=\"",
+                                         "\" string=\"true\">",
+                                         "</｜DSML｜parameter>",
+                                         "<|tools_prefix|>[{\"f\": {",
+                                         "<tool_calls>{\"name\": \"f\"}{"};
+    const struct call_format *const *of[] = {&none,    &hermes, &llama,   &mistral, &deepseek,
+                                             &granite, &bare,   &qwen,    &glm,     &minimax,
+                                             &kimi,    &cohere, &python,  &pylist,  &harmony,
+                                             &gemma,   &dsml,   &minicpm, &apertus, &tool_calls};
     (void)state;
     struct buf text = BUF_INIT, whole = BUF_INIT, out = BUF_INIT;
     struct rng rng = {2, 2};
@@ -591,7 +666,7 @@ static void mixed_up_text_is_read_the_same_way_too(void **state)
         buf_reset(&text);
         for (uint32_t n = rng_u32(&rng) % 14 + 1; n; n--)
             buf_str(&text, pieces[rng_u32(&rng) % (sizeof(pieces) / sizeof(pieces[0]))]);
-        struct row row = {of[rng_u32(&rng) % 16], rng_u32(&rng) % 64, text.p, ""};
+        struct row row = {of[rng_u32(&rng) % 20], rng_u32(&rng) % 64, text.p, ""};
         play(&row, NULL, 0, &whole);
         size_t cut[8];
         for (int k = 0; k < 8; k++)
