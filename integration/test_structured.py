@@ -212,7 +212,7 @@ def gather(chunks):
     return content, calls, finish
 
 
-@pytest.mark.parametrize("choice", ["required", "get_weather", {"type": "function", "function": {"name": "get_weather"}}])
+@pytest.mark.parametrize("choice", ["required", "any", "get_weather", {"type": "function", "function": {"name": "get_weather"}}])
 def test_forced_calls_streamed_and_not(client, choice):
     seen = set()
     for seed in range(6):
@@ -319,7 +319,9 @@ def test_an_old_conversation_is_shown_as_a_new_one(s):
         {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": call, "id": "call00000"}]},
         {"role": "tool", "name": "get_weather", "content": "Sun", "tool_call_id": "call00000"},
     ]
-    assert s.post("/apply-template", {"messages": old}).json() == s.post("/apply-template", {"messages": new}).json()
+    for tools in ({}, {"tools": TOOLS}):  # old messages beside new tools, too
+        shown = [s.post("/apply-template", {"messages": m, **tools}) for m in (old, new)]
+        assert shown[0].status_code == 200 and shown[0].json() == shown[1].json()
     r = s.post("/v1/chat/completions", {"messages": CHAT, "functions": [call], "tools": TOOLS})
     assert r.status_code == 400 and "exclude" in r.text
 

@@ -3,7 +3,9 @@
 #include "common/json/exact.h"
 #include "common/model_file.h"
 #include "common/template/chat.h"
+#include "router/chat/parts.h"
 #include "router/chat/pictures.h"
+#include "router/chat/roles.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,9 @@ struct chat_entry { /* a template; NULL: none */
     struct chat_style style;
     bool calls;     /* it renders earlier calls */
     bool parts_all; /* it renders content only as lists of parts */
+    bool developer; /* it knows this role */
+    bool raises;    /* it refuses conversations */
+    bool thoughts;  /* it renders reasoning as parts of the content */
 };
 struct chat {
     struct chat_entry plain, with_tools; /* with_tools: the template named "tool_use" */
@@ -40,6 +45,9 @@ static int compile(struct chat *c, struct chat_entry *slot, const char *src, str
     slot->style.channels = strstr(src, "<|channel|>") && strstr(src, "<|message|>");
     slot->style.reasoning = thought_marks_find(src, &slot->style.thoughts) || slot->style.channels;
     slot->calls = strstr(src, "tool_calls") != NULL;
+    slot->developer = strstr(src, "'developer'") || strstr(src, "\"developer\"");
+    slot->thoughts = strstr(src, "== 'thinking'") != NULL;
+    slot->raises = template_mentions(slot->t, "raise_exception");
     if (c->tokenizer && guard_learn(&c->guard, c->tokenizer, src, e) != 0)
         return -1;
     if (slot == &c->with_tools)
@@ -222,34 +230,6 @@ const struct guard *chat_guard(const struct chat *c) { return &c->guard; }
 
 /* ---------------------------------------------------------------- messages */
 
-/* Why a part of this type is refused. */
-static const char *unknown_part(const char *type, bool eyes)
-{
-    if (!strcmp(type, "video_url") || !strcmp(type, "video") || !strcmp(type, "input_video"))
-        return eyes ? "videos are not supported; frames may be sent as parts of type `image_url`"
-                    : "videos are not supported";
-    if (!strcmp(type, "input_audio") || !strcmp(type, "audio_url") || !strcmp(type, "audio"))
-        return "audio is not supported";
-    return eyes ? "a content part must have the type `text` or `image_url`"
-                : "a content part must have the type `text`";
-}
-
-static const char *check_parts(const cJSON *parts, const char *role, bool eyes)
-{
-    for (const cJSON *p = parts->child; p; p = p->next) {
-        const char *type = json_str(p, "type", ""), *wrong = picture_check(p, role, eyes);
-        if (wrong)
-            return wrong;
-        if (!strcmp(type, "image_url"))
-            continue;
-        if (strcmp(type, "text") != 0)
-            return unknown_part(type, eyes);
-        if (!json_str(p, "text", NULL))
-            return "missing field `text`";
-    }
-    return NULL;
-}
-
 static const char *check_message(const cJSON *m, bool eyes)
 {
     const cJSON *content = json_get(m, "content");
@@ -258,7 +238,7 @@ static const char *check_message(const cJSON *m, bool eyes)
     if (!json_str(m, "role", NULL))
         return "missing field `role`";
     if (cJSON_IsArray(content))
-        return check_parts(content, json_str(m, "role", ""), eyes);
+        return parts_check(content, json_str(m, "role", ""), eyes);
     if (content && !cJSON_IsString(content))
         return "`content` must be a string or a list of parts";
     return NULL; /* null or absent: empty text, as in other servers */
@@ -275,22 +255,35 @@ const char *chat_check(const cJSON *messages, bool eyes, int *index)
     return NULL;
 }
 
-/* Clients send arguments as a JSON string; templates expect an object. Escapes in the string may
- * have hidden a control token. */
+static int set_arguments(cJSON *function, cJSON *arguments)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(function, "arguments");
+    if (arguments && cJSON_AddItemToObject(function, "arguments", arguments))
+        return 0;
+    cJSON_Delete(arguments);
+    return -1;
+}
+
+/* Clients send arguments as a JSON string, of a call without any often an empty one; templates
+ * expect an object. Escapes in the string may have hidden a control token. */
 static int open_arguments(const struct guard *g, cJSON *tool_calls)
 {
     int rc = 0;
     for (cJSON *call = tool_calls ? tool_calls->child : NULL; call && rc == 0; call = call->next) {
         cJSON *f = cJSON_GetObjectItemCaseSensitive(call, "function");
-        const char *s = json_str(f, "arguments", NULL);
+        const cJSON *given = json_get(f, "arguments");
+        const char *s = cJSON_IsString(given) ? given->valuestring : given ? NULL : "";
         struct err ignored;
-        cJSON *j = s ? json_parse_exact(s, strlen(s), &ignored) : NULL;
+        cJSON *j = s && *s ? json_parse_exact(s, strlen(s), &ignored) : NULL;
         if (j)
             template_keep_numbers(j, s, strlen(s));
         rc = guard_strings(g, j);
-        if (cJSON_IsObject(j) && cJSON_ReplaceItemInObjectCaseSensitive(f, "arguments", j))
-            continue;
-        cJSON_Delete(j);
+        if (rc == 0 && cJSON_IsObject(f) && s && !*s)
+            rc = set_arguments(f, cJSON_CreateObject());
+        else if (rc == 0 && cJSON_IsObject(j))
+            rc = set_arguments(f, j);
+        else
+            cJSON_Delete(j);
     }
     return rc;
 }
@@ -306,7 +299,8 @@ static bool calls_without_text(const cJSON *m)
 }
 
 /* Text templates expect `content` to be a string: joins the parts and drops nulls. Absent content
- * becomes an empty text, or `beside` if there are calls. With `parts` it becomes a list. */
+ * becomes an empty text, or `beside` if there are calls. With `parts` it becomes a list, and with
+ * reasoning as a part it stays one. */
 static int settle_content(cJSON *m, bool parts, enum beside_calls beside, const char *around)
 {
     const cJSON *content = cJSON_GetObjectItemCaseSensitive(m, "content");
@@ -318,7 +312,7 @@ static int settle_content(cJSON *m, bool parts, enum beside_calls beside, const 
         return cJSON_AddNullToObject(m, "content") ? 0 : -1;
     if (!content && (beside == BESIDE_EMPTY || !calls_without_text(m)))
         return cJSON_AddStringToObject(m, "content", "") ? 0 : -1;
-    if (parts)
+    if (parts || parts_is_thought(json_first(content)))
         return pictures_as_parts(m) ? 0 : -1;
     return !cJSON_IsArray(content) || pictures_as_text(m, around ? around : "") ? 0 : -1;
 }
@@ -405,17 +399,24 @@ struct conversation { /* the inputs of a prompt */
     const char *more;
     enum chat_ending ending;
     bool parts; /* messages with images are lists */
+    enum roles_fit roles;
     enum beside_calls beside;
     bool arguments_as_text; /* as clients send them: DeepSeek-R1's template concatenates them */
 };
 
+/* A template that does not know the role `developer` drops or refuses it: OpenAI's models take it
+ * for the system's. */
 static cJSON *for_template(const struct chat *c, const struct chat_entry *t,
                            const struct conversation *v)
 {
     cJSON *list = cJSON_Duplicate(v->messages, true);
     int rc = list ? 0 : -1;
     for (cJSON *m = list ? list->child : NULL; m && rc == 0; m = m->next) {
-        if (guard_message(&c->guard, m) != 0)
+        if (!t->developer)
+            rc = roles_rename_developer(m);
+        if (rc == 0)
+            rc = parts_settle(m, t->thoughts, !m->next);
+        if (rc == 0 && guard_message(&c->guard, m) != 0)
             rc = -1;
         if (rc == 0)
             rc = settle_content(m, t->parts_all || (v->parts && pictures_in(m)), v->beside,
@@ -469,12 +470,18 @@ static int guard_tools(const struct chat *c, const cJSON *tools, cJSON **out)
     return *out ? guard_strings(&c->guard, *out) : -1;
 }
 
+/* 1: not rendered, because v->roles changes nothing. */
 static int render_once(const struct chat *c, const struct chat_entry *entry,
                        const struct conversation *v, struct buf *out, struct err *e)
 {
     cJSON *list = for_template(c, entry, v);
     cJSON *variables = NULL, *tools = NULL;
-    if (!list || guard_documents(c, v->variables, &variables) != 0 ||
+    const int fitted = list ? roles_fit(list, v->roles, entry->calls) : -1;
+    if (v->roles != ROLES_AS_GIVEN && fitted == 0) {
+        cJSON_Delete(list);
+        return 1;
+    }
+    if (fitted < 0 || guard_documents(c, v->variables, &variables) != 0 ||
         guard_tools(c, v->tools, &tools) != 0) {
         cJSON_Delete(list);
         cJSON_Delete(variables);
@@ -514,24 +521,27 @@ static bool any_calls(const cJSON *messages)
     return false;
 }
 
-/* Where the template fails, tries the other forms of calls. */
+/* What the template refuses as it is given is changed, step by step, until the template accepts it:
+ * the form of calls, then the roles. If it accepts nothing, its first words are the error. */
 static int render(const struct chat *c, const struct chat_entry *entry,
                   const struct conversation *v, struct buf *out, struct err *e)
 {
-    struct conversation other = *v;
+    const int forms = entry->calls && any_calls(v->messages) ? 2 * BESIDES : 1;
+    const int steps = entry->raises ? ROLES_FITS * forms : forms;
     const size_t before = out->len;
     int rc = render_once(c, entry, v, out, e);
-    if (rc == 0 || e->kind != ERR_TEMPLATE || !entry->calls || !any_calls(v->messages))
-        return rc;
-    for (int form = 1; form < 2 * BESIDES; form++) {
-        struct err ignored = ERR_INIT;
-        other.beside = (enum beside_calls)(form % BESIDES);
-        other.arguments_as_text = form >= BESIDES;
+    for (int i = 1; i < steps && rc != 0 && e->kind == ERR_TEMPLATE; i++) {
+        struct conversation fitted = *v;
+        struct err other = ERR_INIT;
+        fitted.roles = (enum roles_fit)(i / forms);
+        fitted.beside = (enum beside_calls)(i % forms % BESIDES);
+        fitted.arguments_as_text = i % forms >= BESIDES;
         out->len = before;
-        if (render_once(c, entry, &other, out, &ignored) != 0)
-            continue;
-        *e = (struct err)ERR_INIT;
-        return 0;
+        int again = render_once(c, entry, &fitted, out, &other);
+        if (again == 0 || (again < 0 && other.kind != ERR_TEMPLATE)) {
+            *e = other;
+            rc = again;
+        }
     }
     return rc;
 }
@@ -576,7 +586,7 @@ static bool shows(const struct chat *c, struct chat_entry *t, bool parts)
     cJSON_AddItemToArray(list, m);
     const struct conversation v = {.messages = list};
     t->parts_all = parts;
-    const bool ok = render(c, t, &v, &out, &ignored) == 0 && occurrences(&out, 0, word) == 1;
+    const bool ok = render_once(c, t, &v, &out, &ignored) == 0 && occurrences(&out, 0, word) == 1;
     t->parts_all = false;
     cJSON_Delete(list);
     buf_free(&out);

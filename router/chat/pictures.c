@@ -1,11 +1,13 @@
 #include "router/chat/pictures.h"
 #include "common/buf.h"
 #include "common/json/json.h"
+#include "router/chat/parts.h"
 #include <string.h>
 
-static bool is_picture(const cJSON *part)
+bool picture_is(const cJSON *part)
 {
-    return !strcmp(json_str(part, "type", ""), "image_url");
+    const char *type = json_str(part, "type", "");
+    return !strcmp(type, "image_url") || !strcmp(type, "input_image"); /* the second: Responses */
 }
 
 /* `image_url` is an object with `url`, or, from many clients, the URL itself. */
@@ -17,7 +19,7 @@ static const char *url_of(const cJSON *part)
 
 const char *picture_check(const cJSON *part, const char *role, bool eyes)
 {
-    if (!is_picture(part))
+    if (!picture_is(part))
         return NULL;
     if (!eyes)
         return "image inputs are not supported by this model";
@@ -31,7 +33,7 @@ uint32_t pictures_count(const cJSON *messages)
     uint32_t n = 0;
     for (const cJSON *m = json_first(messages); m; m = m->next)
         for (const cJSON *p = json_first(json_get(m, "content")); p; p = p->next)
-            n += is_picture(p);
+            n += picture_is(p);
     return n;
 }
 
@@ -45,7 +47,7 @@ int pictures_collect(const cJSON *messages, struct arena *a, struct ask *q, stru
         return err_nomem(e);
     for (const cJSON *m = json_first(messages); m; m = m->next)
         for (const cJSON *p = json_first(json_get(m, "content")); p; p = p->next)
-            if (v && is_picture(p))
+            if (v && picture_is(p))
                 v[q->n_images++] = (struct ask_image){.url = url_of(p),
                                                       .n_url = strlen(url_of(p)),
                                                       .where = json_str(p, "where", NULL)};
@@ -55,7 +57,7 @@ int pictures_collect(const cJSON *messages, struct arena *a, struct ask *q, stru
 bool pictures_in(const cJSON *message)
 {
     for (const cJSON *p = json_first(json_get(message, "content")); p; p = p->next)
-        if (is_picture(p))
+        if (picture_is(p))
             return true;
     return false;
 }
@@ -106,7 +108,9 @@ bool pictures_as_parts(cJSON *message)
     if (ok && cJSON_IsString(content))
         ok = add(list, picture_text_part(content->valuestring));
     for (const cJSON *p = json_first(content); ok && p; p = p->next)
-        ok = add(list, is_picture(p) ? typed("image") : picture_text_part(json_str(p, "text", "")));
+        ok = add(list, picture_is(p)         ? typed("image")
+                       : parts_is_thought(p) ? cJSON_Duplicate(p, true)
+                                             : picture_text_part(json_str(p, "text", "")));
     if (ok)
         return replace_content(message, list);
     cJSON_Delete(list);
@@ -118,7 +122,7 @@ bool pictures_as_text(cJSON *message, const char *around)
     struct buf b = BUF_INIT;
     buf_reserve(&b, 0);
     for (const cJSON *p = json_first(json_get(message, "content")); p; p = p->next)
-        buf_str(&b, is_picture(p) ? around : json_str(p, "text", ""));
+        buf_str(&b, picture_is(p) ? around : json_str(p, "text", ""));
     cJSON *text = b.oom ? NULL : cJSON_CreateString(b.p);
     buf_free(&b);
     return replace_content(message, text);

@@ -1,7 +1,7 @@
 /* pictures.h - images in messages: validation, and the form that a chat template expects.
  *
  * Messages are OpenAI's: `content` is a string, or a list of parts of the types `text` and
- * `image_url`. Other protocols are converted to these (convert.h). */
+ * `image_url` (parts.h). Other protocols are converted to these (convert.h). */
 #ifndef ROUTER_CHAT_PICTURES_H
 #define ROUTER_CHAT_PICTURES_H
 #include "common/arena.h"
@@ -9,6 +9,8 @@
 #include "router/request/ask.h"
 #include <cjson/cJSON.h>
 
+/* Is the part an image? */
+bool picture_is(const cJSON *part);
 /* The fault of a part of a message of `role` (a static string), or NULL. `eyes`: the model takes
  * images. */
 const char *picture_check(const cJSON *part, const char *role, bool eyes);

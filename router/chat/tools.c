@@ -126,6 +126,20 @@ static int allow(struct body *b, struct object root, const cJSON *choice, struct
     return keep(b, t, list, e);
 }
 
+static bool declared(const struct tools *t, const char *name)
+{
+    for (uint32_t i = 0; i < t->n; i++)
+        if (!strcmp(t->names[i], name))
+            return true;
+    return false;
+}
+
+/* `any` is Mistral's and Anthropic's word for `required`. */
+static bool is_required(const struct tools *t, const char *word)
+{
+    return !strcmp(word, "required") || (!strcmp(word, "any") && t->n && !declared(t, word));
+}
+
 int tools_read(struct body *b, struct object root, struct tools *t, struct err *e)
 {
     const cJSON *choice = body_get(b, root, "tool_choice", false);
@@ -145,7 +159,7 @@ int tools_read(struct body *b, struct object root, struct tools *t, struct err *
         return allow(b, root, choice, t, e);
     if (!strcmp(word, "none") && cJSON_IsString(choice))
         t->list = NULL;
-    else if (!strcmp(word, "required") && cJSON_IsString(choice))
+    else if (cJSON_IsString(choice) && is_required(t, word))
         t->forced = t->list != NULL;
     else if (strcmp(word, "auto") != 0 || cJSON_IsObject(choice))
         return force(b, t, word, e);

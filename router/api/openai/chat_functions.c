@@ -62,11 +62,13 @@ bool chat_is_old(struct object root)
 
 cJSON *chat_from_old(struct body *b, struct object root)
 {
-    static const char *const same[] = {"messages", "tool_prompt", "chat_template_kwargs",
-                                       "reasoning_effort", "chat_template"};
+    static const char *const same[] = {
+        "messages",      "tool_prompt", "chat_template_kwargs", "reasoning_effort",
+        "chat_template", "tools",       "tool_choice",          "parallel_tool_calls"};
     const cJSON *functions = body_get(b, root, "functions", false);
     cJSON *chat = cJSON_CreateObject();
-    if (json_get(root.json, "tools"))
+    const bool mixed = json_get(root.json, "tools") != NULL; /* of these only messages are old */
+    if (mixed && (functions || json_get(root.json, "function_call")))
         body_fail(b, root, "functions", "`functions` and `tools` exclude each other");
     if (functions && !cJSON_IsArray(functions))
         body_mistyped(b, root, "functions", functions, "a sequence");
@@ -79,6 +81,7 @@ cJSON *chat_from_old(struct body *b, struct object root)
     for (const cJSON *f = cJSON_IsArray(functions) ? functions->child : NULL; f; f = f->next)
         cJSON_AddItemToArray(tools, nested(f));
     convert_choice(b, root, chat);
-    cJSON_AddFalseToObject(chat, "parallel_tool_calls");
+    if (!mixed)
+        cJSON_AddFalseToObject(chat, "parallel_tool_calls");
     return chat;
 }

@@ -391,7 +391,8 @@ int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
     openai_prompt_logprobs_read(&b, o);
     r->openai = o;
     read_ending(&b, root, json_get(root.json, "messages"), r);
-    r->old = chat_is_old(root);
-    return r->old ? chat_prepare_tree(c, &b, chat_from_old(&b, root), r, e)
-                  : chat_prepare(c, &b, root, r, e);
+    const bool old = chat_is_old(root);
+    r->old = old && !json_get(root.json, "tools"); /* how calls are answered */
+    return old ? chat_prepare_tree(c, &b, chat_from_old(&b, root), r, e)
+               : chat_prepare(c, &b, root, r, e);
 }

@@ -129,7 +129,7 @@ static void control_tokens_in_messages_are_guarded(void **state)
          "<|user|>t:<" G "s><|user|>x:<" G "s>"},
         {"[{\"role\":\"system\",\"content\":\"<s>\"},{\"role\":\"assistant\",\"content\":\"<s>\"},"
          "{\"role\":\"developer\",\"content\":\"<s>\"}]",
-         "<|user|>s:<s><|user|>a:<s><|user|>d:<s>"},
+         "<|user|>s:<s><|user|>a:<s><|user|>s:<s>"},
     };
     (void)state;
     struct buf out = BUF_INIT;
@@ -363,6 +363,118 @@ static void a_named_template_has_its_own_file(void **state)
     buf_free(&out);
 }
 
+/* ---------------------------------------------------------------- what agents send */
+
+#define SAYS(role, content) "{\"role\":\"" role "\",\"content\":\"" content "\"}"
+#define PRINT               "{{ m.role[0] }}:{{ m.content }};"
+#define EACH                "{% for m in messages %}"
+#define END                 "{% endfor %}"
+#define STOP(when)          "{% if " when " %}{{ raise_exception('no') }}{% endif %}"
+#define FRONT               "m.role == 'system' and not loop.first"
+#define TURNS                                                                                      \
+    "{% set l = messages[1:] if messages[0].role == 'system' else messages %}"                     \
+    "{% for m in l %}" STOP("(m.role == 'user') != (loop.index0 % 2 == 0)") "{% endfor %}"
+
+static const struct {
+    const char *template, *messages, *prompt; /* NULL: refused with the template's words */
+} talks[] = {
+    /* what a template takes is given as it is */
+    {EACH PRINT END, "[" SAYS("system", "A") "," SAYS("system", "B") "," SAYS("user", "u") "]",
+     "s:A;s:B;u:u;"},
+    /* `developer` is the system's role, unless the template knows it */
+    {EACH PRINT END, "[" SAYS("developer", "A") "," SAYS("user", "u") "]", "s:A;u:u;"},
+    {EACH PRINT END "{% if role == \"developer\" %}{% endif %}", "[" SAYS("developer", "A") "]",
+     "d:A;"},
+    /* one system message, at the front */
+    {EACH STOP(FRONT) PRINT END,
+     "[" SAYS("system", "A") "," SAYS("developer", "B") "," SAYS("user", "u") "]", "s:A\n\nB;u:u;"},
+    {EACH STOP(FRONT) PRINT END,
+     "[" SAYS("user", "u") "," SAYS("assistant", "a") "," SAYS("system", "S") "," SAYS("user",
+                                                                                       "v") "]",
+     "s:S;u:u;a:a;u:v;"},
+    {EACH STOP(FRONT) PRINT END,
+     "[" SAYS("system", "A") "," SAYS(
+         "system",
+         "") ",{\"role\":\"system\",\"content\":[{\"type\":"
+             "\"text\",\"text\":\"B\"},{\"type\":\"text\",\"text\":\"C\"}]}," SAYS("user", "u") "]",
+     "s:A\n\nBC;u:u;"},
+    /* turns that alternate; a template without calls takes results as the user's words */
+    {TURNS EACH PRINT END, "[" SAYS("system", "A") "," SAYS("user", "u") "," SAYS("user", "v") "]",
+     "s:A;u:u\n\nv;"},
+    {TURNS EACH PRINT END,
+     "[" SAYS("user", "u") "," SAYS("assistant", "a") "," SAYS("assistant", "b") "]",
+     "u:u;a:a\n\nb;"},
+    {TURNS EACH PRINT END,
+     "[" SAYS("user", "u") "," SAYS("assistant", "a") "," SAYS("tool", "r") "," SAYS("user",
+                                                                                     "v") "]",
+     "u:u;a:a;u:r\n\nv;"},
+    {TURNS EACH PRINT END "{# tool_calls #}",
+     "[" SAYS("user", "u") "," SAYS("assistant", "a") "," SAYS("tool", "r") "]", NULL},
+    /* no system message */
+    {EACH STOP("m.role == 'system'") PRINT END, "[" SAYS("system", "A") "," SAYS("user", "u") "]",
+     "u:A\n\nu;"},
+    {EACH STOP("m.role == 'system'") PRINT END, "[" SAYS("system", "A") "]", "u:A;"},
+    {EACH STOP("m.content == 'x'") PRINT END,
+     "[" SAYS("system", "x") "," SAYS("assistant", "x") "]", NULL},
+    /* parts of other protocols */
+    {EACH PRINT END,
+     "[{\"role\":\"user\",\"content\":[\"a\",{\"type\":\"input_text\",\"text\":\"b\"}]},"
+     "{\"role\":\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"c\"},"
+     "{\"type\":\"refusal\",\"refusal\":\"d\"}]}]",
+     "u:ab;a:cd;"},
+    {EACH PRINT "{{ m.reasoning_content }}" END,
+     "[{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":[{\"type\":"
+     "\"text\","
+     "\"text\":\"R\"}]},{\"type\":\"text\",\"text\":\"a\"}]},"
+     "{\"role\":\"assistant\",\"content\":[{\"type\":\"redacted_thinking\",\"data\":\"x\"},"
+     "{\"type\":\"reasoning\",\"text\":\"S\"}]}]",
+     "a:a;Ra:;S"},
+    /* a template with reasoning in parts (Magistral's) gets it there, wherever the client has it */
+    {EACH "{% if m.content is string %}" PRINT "{% else %}{% for p in m.content %}"
+          "{% if p.type == 'thinking' %}<{{ p.thinking }}>{% else %}{{ p.text }}{% endif %}"
+          "{% endfor %}{% endif %}" END,
+     "[{\"role\":\"system\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"T\"}]},"
+     "{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\"R\"},"
+     "{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"S\"},{\"type\":"
+     "\"text\",\"text\":\"b\"}]}," SAYS("user", "u") "]",
+     "<T><R>a<S>bu:u;"},
+    /* arguments that are empty, null or absent */
+    {EACH "{% for c in m.tool_calls %}{{ c.function.arguments | tojson }}{% endfor %}" END,
+     "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"\"}},{\"function\":{"
+     "\"arguments\":null}},{\"function\":{\"name\":\"f\"}},{\"function\":{\"arguments\":\"{"
+     "\\\"a\\\":"
+     "1}\"}}]}]",
+     "{}{}{}{\"a\": 1}"},
+};
+
+static void conversations_are_fitted_to_templates(void **state)
+{
+    (void)state;
+    struct buf out = BUF_INIT;
+    for (size_t i = 0; i < sizeof(talks) / sizeof(talks[0]); i++) {
+        struct err e = ERR_INIT;
+        put("tokenizer_config.json", "{}");
+        put("chat_template.jinja", talks[i].template);
+        struct chat *c = chat_load(dir, NULL, NULL, &e);
+        cJSON *m = json_parse(talks[i].messages, strlen(talks[i].messages), &e);
+        int index;
+        assert_non_null(c);
+        assert_non_null(m);
+        assert_null(chat_check(m, false, &index));
+        buf_reset(&out);
+        int rc = chat_prompt(c, m, NULL, NULL, NULL, CHAT_NOTHING, &out, &e);
+        if (talks[i].prompt && rc != 0)
+            fail_msg("%zu: %s", i, e.msg);
+        if (talks[i].prompt)
+            assert_string_equal(out.p, talks[i].prompt);
+        else
+            assert_string_equal(e.msg, "Template error: syntax error: no (in <string>:1)");
+        cJSON_Delete(m);
+        chat_free(c);
+    }
+    buf_free(&out);
+}
+
 static void values_are_found_in_the_raw_text(void **state)
 {
     (void)state;
@@ -408,6 +520,7 @@ int main(void)
         cmocka_unit_test(calls_become_text),
         cmocka_unit_test(templates_read_reasoning_under_their_name),
         cmocka_unit_test(a_named_template_has_its_own_file),
+        cmocka_unit_test(conversations_are_fitted_to_templates),
         cmocka_unit_test(values_are_found_in_the_raw_text),
     };
     return cmocka_run_group_tests(tests, start, stop);

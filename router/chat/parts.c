@@ -1,0 +1,181 @@
+#include "router/chat/parts.h"
+#include "common/buf.h"
+#include "common/json/json.h"
+#include "router/chat/pictures.h"
+#include <string.h>
+
+static const char *type_of(const cJSON *part) { return json_str(part, "type", ""); }
+
+static bool is_any(const char *type, const char *const *of)
+{
+    for (; *of; of++)
+        if (!strcmp(type, *of))
+            return true;
+    return false;
+}
+
+/* The text of a part, or NULL. */
+static const char *text_of(const cJSON *part)
+{
+    static const char *const texts[] = {"text", "input_text", "output_text", NULL};
+    if (cJSON_IsString(part))
+        return part->valuestring;
+    if (is_any(type_of(part), texts))
+        return json_str(part, "text", NULL);
+    return !strcmp(type_of(part), "refusal") ? json_str(part, "refusal", NULL) : NULL;
+}
+
+bool parts_is_thought(const cJSON *part)
+{
+    static const char *const thoughts[] = {"thinking", "reasoning", "redacted_thinking", NULL};
+    return is_any(type_of(part), thoughts);
+}
+
+/* ---------------------------------------------------------------- validation */
+
+/* Why a part of this type is refused. */
+static const char *unknown_part(const char *type, bool eyes)
+{
+    static const char *const videos[] = {"video_url", "video", "input_video", NULL};
+    static const char *const audio[] = {"input_audio", "audio_url", "audio", NULL};
+    static const char *const files[] = {"file", "input_file", "document", NULL};
+    if (is_any(type, videos))
+        return eyes ? "videos are not supported; frames may be sent as parts of type `image_url`"
+                    : "videos are not supported";
+    if (is_any(type, audio))
+        return "audio is not supported";
+    if (is_any(type, files))
+        return "files are not supported; their text may be sent as a part of type `text`";
+    return eyes ? "a content part must have the type `text` or `image_url`"
+                : "a content part must have the type `text`";
+}
+
+const char *parts_check(const cJSON *parts, const char *role, bool eyes)
+{
+    static const char *const texts[] = {"text", "input_text", "output_text", NULL};
+    for (const cJSON *p = parts->child; p; p = p->next) {
+        const char *type = type_of(p), *wrong = picture_check(p, role, eyes);
+        if (wrong)
+            return wrong;
+        if (picture_is(p) || parts_is_thought(p) || text_of(p))
+            continue;
+        return is_any(type, texts)        ? "missing field `text`"
+               : !strcmp(type, "refusal") ? "missing field `refusal`"
+                                          : unknown_part(type, eyes);
+    }
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- for templates */
+
+/* Appends the reasoning of a part: a text, or a list of parts (Mistral's, OpenAI's summaries). */
+static void add_thought(const cJSON *part, struct buf *out)
+{
+    const cJSON *v = json_get(part, "thinking");
+    v = v ? v : json_get(part, "reasoning");
+    v = v ? v : json_get(part, "text");
+    v = v ? v : json_get(part, "summary");
+    if (cJSON_IsString(v))
+        buf_str(out, v->valuestring);
+    for (const cJSON *p = json_first(v); p; p = p->next)
+        buf_str(out, cJSON_IsString(p) ? p->valuestring : json_str(p, "text", ""));
+}
+
+static cJSON *thought_part(const char *text)
+{
+    cJSON *p = cJSON_CreateObject();
+    if (p && cJSON_AddStringToObject(p, "type", "thinking") &&
+        cJSON_AddStringToObject(p, "thinking", text))
+        return p;
+    cJSON_Delete(p);
+    return NULL;
+}
+
+/* The part that a template gets for `part`. NULL: none, or out of memory. */
+static cJSON *settled(const cJSON *part, bool thoughts, struct buf *reasoning)
+{
+    if (picture_is(part))
+        return cJSON_Duplicate(part, true);
+    if (!parts_is_thought(part))
+        return picture_text_part(text_of(part));
+    struct buf b = BUF_INIT;
+    add_thought(part, reasoning ? reasoning : &b);
+    cJSON *p = reasoning || b.oom ? NULL
+               : thoughts         ? thought_part(b.p ? b.p : "")
+                                  : picture_text_part(b.p ? b.p : "");
+    buf_free(&b);
+    return p;
+}
+
+static int set_content(cJSON *message, cJSON *list)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(message, "content");
+    if (list && cJSON_AddItemToObject(message, "content", list))
+        return 0;
+    cJSON_Delete(list);
+    return -1;
+}
+
+/* `reasoning` (NULL: it stays) gets the reasoning of the parts. */
+static int settle_list(cJSON *message, bool thoughts, struct buf *reasoning)
+{
+    cJSON *list = cJSON_CreateArray();
+    for (const cJSON *p = json_first(json_get(message, "content")); list && p; p = p->next) {
+        cJSON *part = settled(p, thoughts, reasoning);
+        if (part ? cJSON_AddItemToArray(list, part) : (reasoning && parts_is_thought(p)))
+            continue;
+        cJSON_Delete(part);
+        cJSON_Delete(list);
+        return -1;
+    }
+    return set_content(message, list);
+}
+
+/* Puts the reasoning in front of the content. */
+static int think_in_parts(cJSON *message, const char *reasoning)
+{
+    const cJSON *content = json_get(message, "content");
+    cJSON *list = cJSON_CreateArray(), *thought = thought_part(reasoning), *text = NULL;
+    bool ok = list && thought && cJSON_AddItemToArray(list, thought);
+    if (!ok)
+        cJSON_Delete(thought);
+    if (ok && cJSON_IsString(content) && content->valuestring[0]) {
+        text = picture_text_part(content->valuestring);
+        ok = text && cJSON_AddItemToArray(list, text);
+    }
+    for (const cJSON *p = json_first(content); ok && p; p = p->next)
+        ok = cJSON_AddItemToArray(list, cJSON_Duplicate(p, true));
+    if (ok)
+        return set_content(message, list);
+    cJSON_Delete(list);
+    return -1;
+}
+
+static bool has_thoughts(const cJSON *content)
+{
+    for (const cJSON *p = json_first(content); p; p = p->next)
+        if (parts_is_thought(p))
+            return true;
+    return false;
+}
+
+int parts_settle(cJSON *message, bool thoughts, bool last)
+{
+    const cJSON *content = json_get(message, "content");
+    const char *role = json_str(message, "role", "");
+    const bool assistant = !strcmp(role, "assistant"), own = assistant || !strcmp(role, "system");
+    const char *given = json_str(message, "reasoning_content", json_str(message, "reasoning", ""));
+    struct buf b = BUF_INIT;
+    int rc = 0;
+    if (cJSON_IsArray(content)) {
+        const bool take = assistant && !thoughts && has_thoughts(content);
+        rc = settle_list(message, thoughts && own, take ? &b : NULL);
+        if (rc == 0 && take && !*given && b.len)
+            rc = !b.oom && cJSON_AddStringToObject(message, "reasoning_content", b.p) ? 0 : -1;
+        buf_free(&b);
+    }
+    if (rc == 0 && thoughts && assistant && !last && *given &&
+        !has_thoughts(json_get(message, "content")))
+        rc = think_in_parts(message, given);
+    return rc;
+}

@@ -1,0 +1,21 @@
+/* parts.h - the parts of a message's content: which ones are accepted, and the few that templates
+ * know. Clients return the parts of other protocols, too: OpenAI's Responses (`input_text`,
+ * `output_text`, `input_image`), refusals, and reasoning (Mistral's and Anthropic's `thinking`). */
+#ifndef ROUTER_CHAT_PARTS_H
+#define ROUTER_CHAT_PARTS_H
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+
+/* The fault of the parts of a message of `role` (a static string), or NULL. `eyes`: the model takes
+ * images. */
+const char *parts_check(const cJSON *parts, const char *role, bool eyes);
+
+/* Converts the parts of `message`, which parts_check() accepts: text of any kind becomes `text`.
+ * Reasoning of an assistant becomes `reasoning_content`; with `thoughts` (a template that renders
+ * Mistral's parts) the reverse: `reasoning_content`, unless the message is the `last`, becomes a
+ * part {"type": "thinking", "thinking"}. Content with such parts stays a list. -1: out of memory.
+ */
+int parts_settle(cJSON *message, bool thoughts, bool last);
+
+bool parts_is_thought(const cJSON *part);
+#endif
