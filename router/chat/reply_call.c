@@ -346,7 +346,7 @@ void call_byte(struct reply *r, char c)
         [PY_NAME... PY_VALUE] = {python_byte},
         [QUOTED_HEAD... QUOTED_NEXT] = {quoted_byte},
     };
-    assert(r->state >= CALL_START && r->state <= QUOTED_NEXT);
+    assert(r->state <= QUOTED_NEXT && states[r->state].byte);
     if (!r->announced)
         buf_ch(&r->raw, c);
     if (!states[r->state].blanks || !is_blank(c))

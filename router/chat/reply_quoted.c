@@ -252,7 +252,7 @@ void quoted_byte(struct reply *r, char c)
         [QUOTED_TEXT] = {quoted_text},
         [QUOTED_NEXT] = {behind_value, .blanks = true},
     };
-    assert(r->state >= QUOTED_HEAD && r->state <= QUOTED_NEXT);
+    assert(r->state <= QUOTED_NEXT && states[r->state].byte);
     if (!states[r->state].blanks || !is_blank(c))
         states[r->state].byte(r, c);
 }
