@@ -227,11 +227,11 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(ARCHIVES)
 	$(Q)$(LINK) $< -Wl,--start-group $(ARCHIVES) -Wl,--end-group -lcmocka $(LIBS) -o $@
 
 # ---------------------------------------------------------------- to try it and to test it
-run: $(BUILD)/.deps    ## install what is missing, build, serve the bundled demo model on port 3000
+run: $(BUILD)/.deps    ## install what is missing, build, serve the bundled demo model on PORT (3000)
 	@$(MAKE) all
-	@echo; echo "  try:  curl -N localhost:3000/generate_stream -H 'content-type: application/json' \\"
+	@echo; echo "  try:  curl -N localhost:$(or $(PORT),3000)/generate_stream -H 'content-type: application/json' \\"
 	@echo "             -d '{\"inputs\":\"Once upon a time\",\"parameters\":{\"max_new_tokens\":60}}'"; echo
-	$(B)/bin/launcher --model-id models/demo --port 3000
+	$(B)/bin/launcher --model-id models/demo --port $(or $(PORT),3000)
 
 test: $(BUILD)/.deps   ## everything that can be tested here: unit, kernels, golden, integration (SAN=1 for sanitizers)
 	@$(MAKE) all

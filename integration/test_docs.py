@@ -19,19 +19,13 @@ WRITTEN = [p for p in CURRENT if p.name not in PRINTED]
 
 # Flags and routes of other programs, which pages name to compare with them or to call them.
 FLAGS_OF_OTHERS = {
-    "llama-server": set(
-        "--model --parallel --alias --batch-size --cache-prompt --cache-type-k --chat-template-file --ctx-size --jinja --lora --model-draft "
-        "--n-gpu-layers --reasoning-format --split-mode --ssl-cert-file --ssl-key-file --temp --top-p --host".split()
-    ),
-    "vllm": set(
-        "--chat-template --data-parallel-size --enable-auto-tool-choice --enable-chunked-prefill --enable-lora --enable-prefix-caching "
-        "--enforce-eager --gpu-memory-utilization --lora-modules --max-model-len --max-num-batched-tokens --max-num-seqs "
-        "--otlp-traces-endpoint --quantization --reasoning-parser --speculative-config --ssl-certfile --ssl-keyfile --tensor-parallel-size "
-        "--tool-call-parser".split()
-    ),
+    "vllm, sglang, llama-server": {  # those that the launcher answers with an option of its own, and a few more
+        *re.findall(r'\{"(--[a-z-]+)"', (ROOT / "launcher/foreign.c").read_text()),
+        *"--jinja --mmproj --port".split(),
+    },
     "guidellm": {"--backend", "--tokenizer", "--data", "--profile", "--override", "--constraint"},
     "pip, mkdocs, pytest, systemd": {"--strict"},
-    "buildah, podman, helm": {"--build-context", "--rm", "--read-only", "--tmpfs", "--cap-drop", "--set"},
+    "buildah, podman, helm": {"--build-context", "--rm", "--read-only", "--tmpfs", "--cap-drop", "--set", "--gpus", "--shm-size", "--user"},
 }
 ROUTES_NOT_HERE = set()
 
@@ -79,6 +73,26 @@ def test_every_page_has_a_place_in_the_navigation():
     named = re.findall(r": (\S+\.md)$", nav, re.M)
     assert len(named) == len(set(named))
     assert set(named) == {str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md")}, "mkdocs.yml: nav"
+
+
+@pytest.mark.parametrize("folder", ["decisions", "results"])
+def test_an_index_has_every_page_of_its_folder(folder):
+    linked = set(re.findall(r"\(([\w-]+\.md)", (DOCS / folder / "index.md").read_text()))
+    assert linked == {p.name for p in (DOCS / folder).glob("*.md")} - {"index.md"}
+
+
+def test_the_launcher_knows_the_options_that_users_of_other_servers_know():
+    """A row of the page, and what the launcher says of each option that it does not have, name the same option."""
+    rows = [line.split("|")[1:5] for line in (DOCS / "how-to/migrate.md").read_text().splitlines() if line.startswith("| ")]
+    ours = set(re.findall(r"^\| `(--[a-z0-9-]+)`", (DOCS / "launcher.md").read_text(), re.M))
+    theirs = [(flag, row[3]) for row in rows for cell in row[:3] for flag in re.findall(r"`(--?[a-z-]+)", cell)]
+    assert len(theirs) > 60
+    for flag, here in theirs:
+        if flag in ours or flag == "--mmproj":
+            continue
+        said = subprocess.run([BIN / "launcher", flag, "x"], capture_output=True, text=True).stderr
+        named = set(re.findall(r"--[a-z-]+", said.split("found;")[1])) - {"--help"}
+        assert "leave it out" in said or (named and named <= set(re.findall(r"--[a-z-]+", here))), f"{flag}: {said}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -131,7 +131,7 @@ def test_any_user_without_capabilities_on_a_read_only_root(podman, image, user):
         assert answer.json()["generated_text"]
         assert s.status("Uid") == [user.split(":")[0]] * 4 and s.status("CapEff") == s.status("CapBnd") == ["0" * 16]
         assert s.status("NoNewPrivs") == ["1"]
-        # The address in the image's own health check has the default port; this server has another one.
+        # The image's own health check asks the shard of $PORT; this server has its port from an option.
         health = ["/usr/libexec/headrace/launcher", "health", f"unix:/tmp/text-generation-server-{s.port}-0"]
         assert podman("exec", s.id, *health).returncode == 0
         assert podman("exec", s.id, *health[:2], "unix:/tmp/nobody", check=False).returncode == 1

@@ -62,8 +62,8 @@ def test_the_front_command_itself(prefix):
         refused = run(front, *wrong)
         assert refused.returncode == 2 and f"Usage: {NAME}" in refused.stderr and not refused.stdout
     assert "unknown command `sevre`" in run(front, "sevre").stderr
-    no_address = run(front, "health")
-    assert no_address.returncode == 2 and "address is required" in no_address.stderr
+    nobody = run(front, "health", env={**os.environ, "PORT": "1", "SHARD_UDS_PATH": str(prefix / "nobody")})
+    assert nobody.returncode == 1 and "nobody-0" in nobody.stderr
 
 
 @pytest.mark.parametrize("link, program", DROP_IN.items())

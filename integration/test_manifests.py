@@ -111,6 +111,10 @@ def test_compose():
     assert (DOCKER / server["build"]["context"] / server["build"]["dockerfile"]).is_file()
     named = {v.split(":")[0] for v in server["volumes"] if not v.startswith(("$", ".", "/"))}
     assert named == set(doc["volumes"])
+    mounts = dict(re.fullmatch(r"(.+):(/\w+)(?::ro)?", v).groups()[::-1] for v in server["volumes"])
+    assert server["environment"]["MODEL_ID"] == "${MODEL_ID:-/model}"  # so that MODEL_DIR alone selects a model
+    demo = re.fullmatch(r"\$\{MODEL_DIR:-(.+)\}", mounts["/model"]).group(1)
+    assert (DOCKER / demo / "config.json").is_file()
     row = re.search(r"`--graceful-termination-timeout`.*", (ROOT / "docs/launcher.md").read_text()).group()
     assert int(server["stop_grace_period"].rstrip("s")) > int(re.search(r"\| (\d+) \|", row).group(1))
 

@@ -3,6 +3,7 @@
 #include "common/listen_address.h"
 #include "common/peer_address.h"
 #include "common/sentence.h"
+#include "launcher/foreign.h"
 #include <assert.h>
 #include <string.h>
 
@@ -177,7 +178,7 @@ const struct flag_program launcher_flags = {"launcher",
                                             "Serve a language model: starts one model-server per "
                                             "shard and a router, watches over them, and stops "
                                             "them in order.",
-                                            rows, commands};
+                                            rows, commands, foreign_options};
 
 static int invalid(struct err *e, const char *what)
 {

@@ -166,6 +166,14 @@ static int add_sources(struct plan *p, struct err *e)
     return 0;
 }
 
+static const char *socket_prefix(const struct config *cfg, struct arena *a)
+{
+    const char *path = cfg->shard_uds_path;
+    if (!path)
+        return format(a, "/tmp/text-generation-server-%u", cfg->port);
+    return strncmp(path, "unix://", 7) ? path : path + 7;
+}
+
 int plan_init(struct plan *p, const struct config *cfg, char *const *env, struct arena *a,
               uint32_t cores, struct err *e)
 {
@@ -178,12 +186,9 @@ int plan_init(struct plan *p, const struct config *cfg, char *const *env, struct
     p->threads = cfg->threads ? cfg->threads : cores / p->n / (cfg->replicas ? cfg->replicas : 1);
     if (!p->threads)
         p->threads = 1;
-    p->uds_path = cfg->shard_uds_path ? cfg->shard_uds_path
-                                      : format(a, "/tmp/text-generation-server-%u", cfg->port);
+    p->uds_path = socket_prefix(cfg, a);
     if (!p->uds_path)
         return err_nomem(e);
-    if (!strncmp(p->uds_path, "unix://", 7))
-        p->uds_path += 7;
     p->draft_uds_path = format(a, "%s-draft", p->uds_path);
     p->draft_group = format(a, "%s-draft", p->group);
     if (!p->draft_uds_path || !p->draft_group)
@@ -248,6 +253,15 @@ void plan_replica(const struct plan *base, uint32_t k, const struct share *part,
 const char *plan_socket(const struct plan *p, uint32_t rank)
 {
     return format(p->arena, "%s-%u", p->uds_path, rank);
+}
+
+const char *plan_first_address(const struct config *cfg, struct arena *a)
+{
+    const char *prefix = socket_prefix(cfg, a);
+    const uint32_t rank = cfg->num_shard / cfg->nnodes * cfg->node_rank;
+    if (!prefix)
+        return NULL;
+    return format(a, "unix:%s%s-%u", prefix, cfg->replicas > 1 ? "-r0" : "", rank);
 }
 
 bool plan_restarts(const struct plan *p)

@@ -65,9 +65,14 @@ void plan_other(const struct plan *base, const char *model_id, const char *uds_p
 void plan_replica(const struct plan *base, uint32_t k, const struct share *part, struct config *cfg,
                   struct arena *a, struct plan *out);
 
-/* Address of a rank: "unix:///tmp/text-generation-server-3000-0"; a plain path without the
- * scheme. */
+/* Path of a rank's socket: "/tmp/text-generation-server-3000-0". Of the plan's arena; NULL: no
+ * memory. */
 const char *plan_socket(const struct plan *p, uint32_t rank);
+
+/* Address of the first shard on this machine of a launcher with these options, as a gRPC target:
+ * "unix:/tmp/text-generation-server-3000-0". flags_check() is not needed before. Of the arena;
+ * NULL: no memory. */
+const char *plan_first_address(const struct config *cfg, struct arena *a);
 
 /* May crashed shards be restarted while the router waits? */
 bool plan_restarts(const struct plan *p);

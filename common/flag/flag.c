@@ -130,13 +130,22 @@ static const char *from_env(const struct flag *f, char name[64], char *const *en
     return NULL;
 }
 
+static const char *advice(const struct flag_program *p, const char *w)
+{
+    const size_t n = *w == '-' ? strcspn(w, "=") : 0;
+    for (const struct flag_foreign *f = p->foreign; f && f->name; f++)
+        if (strlen(f->name) == n && !memcmp(f->name, w, n))
+            return f->advice;
+    return NULL;
+}
+
 /* Error for a word `w` that is neither a known option (of name length `n`) nor an expected
  * argument. */
 static int unexpected(const struct flag_program *p, const char *w, size_t n, struct err *e)
 {
     static const char *const pages[] = {"help", "version", NULL};
     const bool longform = !strncmp(w, "--", 2);
-    const char *meant = NULL, *name = longform ? w + 2 : w;
+    const char *meant = NULL, *name = longform ? w + 2 : w, *known = advice(p, w);
     uint32_t best = UINT32_MAX;
     for (const struct flag *f = p->flags; longform && f->name; f++)
         if (nearest_is(name, n, f->name, &best))
@@ -147,6 +156,9 @@ static int unexpected(const struct flag_program *p, const char *w, size_t n, str
     for (const struct flag_command *c = p->commands; *w != '-' && c && c->name; c++)
         if (nearest_is(name, n, c->name, &best))
             meant = c->name;
+    if (known && (*w == '-' || !meant))
+        return err_set(e, ERR_VALIDATION, "unexpected argument '%.200s' found; %s. See %s --help",
+                       w, known, p->name);
     if (meant)
         return err_set(e, ERR_VALIDATION,
                        "unexpected argument '%.200s' found; did you mean '%s%s'? See %s --help", w,

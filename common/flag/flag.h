@@ -47,19 +47,27 @@ struct flag_command { /* a subcommand, for help pages and suggestions; the calle
     const char *name, *about;
 };
 
+/* An option of another server, for errors only: users type what they know. */
+struct flag_foreign {
+    const char *name;   /* as typed: "--ctx-size", "-c"; "": a word without dashes */
+    const char *advice; /* "use --max-total-tokens": names the option here, or says why none is
+                         * needed */
+};
+
 struct flag_program {
     const char *name; /* "router", "model-server serve" */
     /* one paragraph; the text up to its first colon or full stop is the summary */
     const char *about;
     const struct flag *flags;            /* ends with name == NULL */
     const struct flag_command *commands; /* ends with name == NULL; NULL: none */
+    const struct flag_foreign *foreign;  /* ends with name == NULL; NULL: none */
 };
 
 /* Fills `cfg`, which must be zeroed; argv[0] is skipped. 0: run. 1: a page was printed on stdout
  * (--help, --version, --help-markdown, --help-man, --completion-bash): exit 0. -1: `e`
  * (ERR_VALIDATION) names the option or variable and the expected value: print it after the
- * program's name and exit FLAGS_USAGE. Errors about unknown options and commands suggest the
- * nearest known one. */
+ * program's name and exit FLAGS_USAGE. Errors about unknown options and commands have the advice of
+ * their row in `foreign`, else suggest the nearest known one. */
 int flags_parse(const struct flag_program *p, void *cfg, int argc, char **argv, char *const *envp,
                 struct err *e);
 /* True if the option was given on the command line or in the environment. */

@@ -122,7 +122,7 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
     .help = "PEM file with the private key of --tls-cert."
 #define OPTION_TOKENIZER_CONFIG_PATH \
     .name = "tokenizer-config-path", .type = FLAG_STR, \
-    .help = "A tokenizer_config.json whose chat template replaces the model's."
+    .help = "File whose chat template replaces the model's: a tokenizer_config.json, or the template itself (`*.jinja`)."
 #define OPTION_GENERATION_CONFIG \
     .name = "generation-config", .type = FLAG_STR, .def = "auto", \
     .help = "Sampling parameters of requests that set none: `auto`, the model's generation_config.json (temperature, top_p, top_k, min_p, repetition_penalty ...; max_new_tokens limits every answer); a folder with such a file; `vllm` or `none`, neutral values. Not on TGI's routes and in LMTP, which have values of their own."

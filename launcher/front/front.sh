@@ -13,8 +13,8 @@ Usage: $name COMMAND [OPTIONS]
 Commands:
   serve          Serve a model: start its shards and a router, and watch them.
   router         Run the router alone, for shards that are already started.
-  model-server   Run one shard, or one of bench, logits, quality, download-weights.
-  health         Wait for a shard: $name health ADDRESS [SECONDS].
+  model-server   Run one shard, or one of bench, logits, quality, quantize, download-weights.
+  health         Wait for a shard: $name health [ADDRESS [SECONDS]].
   lmtp           Send lines as LMTP requests and print the answers.
 
 $name COMMAND --help lists the options of one. $name --version prints the version.

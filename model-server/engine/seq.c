@@ -180,6 +180,38 @@ static int remember(struct seq *s, const struct seq_spec *spec, const struct tok
     return s->sampling.repeats ? 0 : -1;
 }
 
+/* What penalties read: how often the tokens of prompt and answer occur. */
+static int count_tokens(struct seq *s, uint32_t total, uint32_t vocab, struct err *e)
+{
+    if (!penalties_on(&s->sampling.penalties))
+        return 0;
+    if (tally_reserve(&s->tally, total < vocab ? total : vocab, e))
+        return -1;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (!(s->media && media_has(s->media, i)) &&
+            tally_add(&s->tally, s->ids[i], i >= s->n_prompt, e))
+            return -1;
+    return 0;
+}
+
+/* Log-probabilities of the prompt [n] and alternatives [n, top_n]: NAN until computed. */
+static int report_prompt(struct seq *s, const struct seq_spec *spec, struct err *e)
+{
+    const size_t tops = (size_t)s->n * s->top_n;
+    if (!spec->prefill_logprobs || spec->n_generated)
+        return 0;
+    s->prompt_logprob = malloc(s->n * sizeof(*s->prompt_logprob));
+    s->prompt_top = calloc(tops + 1, sizeof(*s->prompt_top));
+    s->prompt_top_logprob = malloc((tops + 1) * sizeof(*s->prompt_top_logprob));
+    if (!s->prompt_logprob || !s->prompt_top || !s->prompt_top_logprob)
+        return err_nomem(e);
+    for (uint32_t i = 0; i < s->n; i++)
+        s->prompt_logprob[i] = NAN;
+    for (size_t i = 0; i < tops; i++)
+        s->prompt_top_logprob[i] = NAN;
+    return 0;
+}
+
 /* Allocates all memory that decoding needs; place() has bounded its size. */
 static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
                 struct err *e)
@@ -208,28 +240,8 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
         return -1;
     if (s->sampling.report.n)
         s->top_n = (uint32_t)s->sampling.report.n;
-    if (penalties_on(&s->sampling.penalties)) {
-        if (tally_reserve(&s->tally, total < lim->vocab ? total : lim->vocab, e))
-            return -1;
-        for (uint32_t i = 0; i < s->n; i++)
-            if (!(s->media && media_has(s->media, i)) &&
-                tally_add(&s->tally, s->ids[i], i >= s->n_prompt, e))
-                return -1;
-    }
-    if (spec->prefill_logprobs && !spec->n_generated) {
-        s->prompt_logprob = malloc(spec->n_prompt * sizeof(*s->prompt_logprob));
-        if (!s->prompt_logprob)
-            return err_nomem(e);
-        for (uint32_t i = 0; i < s->n; i++)
-            s->prompt_logprob[i] = NAN;
-        size_t tops = (size_t)s->n * s->top_n;
-        s->prompt_top = calloc(tops + 1, sizeof(*s->prompt_top));
-        s->prompt_top_logprob = malloc((tops + 1) * sizeof(*s->prompt_top_logprob));
-        if (!s->prompt_top || !s->prompt_top_logprob)
-            return err_nomem(e);
-        for (size_t i = 0; i < tops; i++)
-            s->prompt_top_logprob[i] = NAN;
-    }
+    if (count_tokens(s, total, lim->vocab, e) || report_prompt(s, spec, e))
+        return -1;
     if (constrain(s, spec, lim, e) || adapt(s, spec, lim, e))
         return -1;
     struct stop_rules rules = {spec->max_new_tokens, spec->ignore_eos,     lim->eos,

@@ -3,6 +3,7 @@
 #include "common/json/exact.h"
 #include "common/model_file.h"
 #include "common/template/chat.h"
+#include "common/text.h"
 #include "router/chat/parts.h"
 #include "router/chat/pictures.h"
 #include "router/chat/roles.h"
@@ -114,6 +115,16 @@ static int from_named(struct chat *c, const char *dir, struct err *e)
     return model_file_exists(path) ? from_jinja(c, &c->with_tools, path, e) : 0;
 }
 
+/* A template alone leaves the model's own description of its tokenizer: *path is then NULL. */
+static int from_config(struct chat *c, const char **path, struct err *e)
+{
+    const char *from = *path;
+    if (!ends_with(from, ".jinja"))
+        return from_json(c, from, true, e);
+    *path = NULL;
+    return from_jinja(c, &c->plain, from, e);
+}
+
 static int find_template(struct chat *c, const char *dir, struct err *e)
 {
     static const char *const files[] = {"chat_template.jinja", "chat_template.json",
@@ -176,7 +187,7 @@ struct chat *chat_load(const char *dir, const char *config_path, const struct to
     c->eos = token(t, "eos_token");
     int rc = t ? guard_learn(&c->guard, t, "", e) : 0;
     if (rc == 0)
-        rc = config_path ? from_json(c, config_path, true, e) : find_template(c, dir, e);
+        rc = config_path ? from_config(c, &config_path, e) : find_template(c, dir, e);
     if (rc < 0 || describe_tokenizer(c, dir, config_path, e) != 0 || !c->bos || !c->eos) {
         chat_free(c);
         return NULL;

@@ -13,7 +13,8 @@ struct chat; /* immutable after load: any thread may render */
 
 /* `t`, which must outlive the chat, has the special tokens that messages cannot contain (guard.h);
  * NULL: nothing is guarded.
- * Loads the template of a model folder or GGUF file: `config_path` if given, otherwise
+ * Loads the template of a model folder or GGUF file: of `config_path` if given (JSON as in
+ * tokenizer_config.json, or a template whose name ends with .jinja), otherwise of
  * chat_template.jinja, chat_template.json, tokenizer_config.json, processor_config.json. Without a
  * template it still returns a chat, whose chat_prompt() fails. NULL: a file exists but is
  * invalid. */

@@ -3,6 +3,7 @@
  * are passed on as they arrive. */
 #include "common/json/json.h"
 #include "router/chat/reply_impl.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -314,44 +315,52 @@ static void next_in_list(struct reply *r, char c)
         reply_byte(r, c);
 }
 
-void call_byte(struct reply *r, char c)
+/* The format decides what a call begins with. */
+static void first_byte(struct reply *r, char c)
 {
-    if (!r->announced)
-        buf_ch(&r->raw, c);
-    bool between = r->state == CALL_START || r->state == MEMBER || r->state == COLON ||
-                   r->state == VALUE_START || r->state == LIST_NEXT;
-    if (between && is_blank(c))
-        return;
-    if (r->state == CALL_START && r->config.format->tags && !r->config.forced) {
+    const struct call_format *f = r->config.format;
+    if (f->tags && !r->config.forced) {
         r->state = TAG_NAME_OPEN;
         tags_byte(r, c);
-    } else if (r->state == CALL_START && r->config.format->quote && !r->config.forced) {
+    } else if (f->quote && !r->config.forced) {
         quoted_begins(r);
         quoted_byte(r, c);
-    } else if (r->state == CALL_START)
+    } else {
         start_of_call(r, c);
-    else if (r->state >= TAG_NAME_OPEN && r->state <= TAG_VALUE)
-        tags_byte(r, c);
-    else if (r->state >= PY_NAME && r->state <= PY_VALUE)
-        python_byte(r, c);
-    else if (r->state >= QUOTED_HEAD && r->state <= QUOTED_NEXT)
-        quoted_byte(r, c);
-    else if (r->state == IN_NAME)
-        name_byte(r, c);
-    else if (r->state == MEMBER)
-        member(r, c);
-    else if (r->state == KEY)
-        key_byte(r, c);
-    else if (r->state == COLON && c == ':')
+    }
+}
+
+static void colon(struct reply *r, char c)
+{
+    if (c == ':')
         r->state = VALUE_START;
-    else if (r->state == VALUE_START)
-        value_start(r, c);
-    else if (r->state == VALUE)
-        value_byte(r, c);
-    else if (r->state == LIST_NEXT)
-        next_in_list(r, c);
     else
         call_reject(r);
+}
+
+void call_byte(struct reply *r, char c)
+{
+    static const struct {
+        void (*byte)(struct reply *r, char c);
+        bool blanks; /* white space is allowed here, and has no meaning */
+    } states[] = {
+        [CALL_START] = {first_byte, .blanks = true},
+        [IN_NAME] = {name_byte},
+        [MEMBER] = {member, .blanks = true},
+        [KEY] = {key_byte},
+        [COLON] = {colon, .blanks = true},
+        [VALUE_START] = {value_start, .blanks = true},
+        [VALUE] = {value_byte},
+        [LIST_NEXT] = {next_in_list, .blanks = true},
+        [TAG_NAME_OPEN... TAG_VALUE] = {tags_byte},
+        [PY_NAME... PY_VALUE] = {python_byte},
+        [QUOTED_HEAD... QUOTED_NEXT] = {quoted_byte},
+    };
+    assert(r->state <= QUOTED_NEXT && states[r->state].byte);
+    if (!r->announced)
+        buf_ch(&r->raw, c);
+    if (!states[r->state].blanks || !is_blank(c))
+        states[r->state].byte(r, c);
 }
 
 void call_end_of_text(struct reply *r)

@@ -5,6 +5,7 @@
  * commas and blanks are our own, and what is neither quoted nor a JSON value becomes a string. */
 #include "common/json/json.h"
 #include "router/chat/reply_impl.h"
+#include <assert.h>
 #include <string.h>
 
 enum { MAX_NAME = 256, MAX_NESTING = 64 }; /* the bits of reply.objects */
@@ -85,13 +86,6 @@ static void bare_text(struct reply *r, char c, enum reply_state quoted)
         call_reject(r);
 }
 
-static void bare_value(struct reply *r, char c)
-{
-    bare_text(r, c, QUOTED_TEXT);
-    if (r->state == QUOTED_TEXT)
-        buf_ch(call_arguments(r), '"');
-}
-
 /* The text without blanks at its end, as JSON: NULL unless it is a JSON value. */
 static cJSON *scalar(struct reply *r)
 {
@@ -117,6 +111,17 @@ static void bare_value_end(struct reply *r, char c)
         buf_json_str(out, s, r->text.len);
     cJSON_Delete(j);
     behind_value(r, c);
+}
+
+static void bare_value(struct reply *r, char c)
+{
+    if (!r->in_string && strchr(",}]", c)) {
+        bare_value_end(r, c);
+        return;
+    }
+    bare_text(r, c, QUOTED_TEXT);
+    if (r->state == QUOTED_TEXT)
+        buf_ch(call_arguments(r), '"');
 }
 
 static void value_start(struct reply *r, char c)
@@ -223,33 +228,33 @@ static void head_byte(struct reply *r, char c)
 
 void quoted_begins(struct reply *r) { start_text(r, QUOTED_HEAD); }
 
+static void colon(struct reply *r, char c)
+{
+    if (c == ':')
+        r->state = QUOTED_VALUE_START;
+    else
+        call_reject(r);
+}
+
 void quoted_byte(struct reply *r, char c)
 {
-    const bool between = r->state == QUOTED_KEY_START || r->state == QUOTED_COLON ||
-                         r->state == QUOTED_VALUE_START || r->state == QUOTED_NEXT;
-    if (between && is_blank(c))
-        return;
-    if (r->state == QUOTED_HEAD) {
-        head_byte(r, c);
-    } else if (r->state == QUOTED_KEY_START) {
-        key_start(r, c);
-    } else if (r->state == QUOTED_KEY) {
-        bare_key(r, c);
-    } else if (r->state == QUOTED_COLON && c == ':') {
-        r->state = QUOTED_VALUE_START;
-    } else if (r->state == QUOTED_VALUE_START) {
-        value_start(r, c);
-    } else if (r->state == QUOTED_BARE && !r->in_string && strchr(",}]", c)) {
-        bare_value_end(r, c);
-    } else if (r->state == QUOTED_BARE) {
-        bare_value(r, c);
-    } else if (r->state == QUOTED_TEXT || r->state == QUOTED_KEY_TEXT) {
-        quoted_text(r, c);
-    } else if (r->state == QUOTED_NEXT) {
-        behind_value(r, c);
-    } else {
-        call_reject(r);
-    }
+    static const struct {
+        void (*byte)(struct reply *r, char c);
+        bool blanks; /* white space is allowed here, and has no meaning */
+    } states[] = {
+        [QUOTED_HEAD] = {head_byte},
+        [QUOTED_KEY_START] = {key_start, .blanks = true},
+        [QUOTED_KEY] = {bare_key},
+        [QUOTED_KEY_TEXT] = {quoted_text},
+        [QUOTED_COLON] = {colon, .blanks = true},
+        [QUOTED_VALUE_START] = {value_start, .blanks = true},
+        [QUOTED_BARE] = {bare_value},
+        [QUOTED_TEXT] = {quoted_text},
+        [QUOTED_NEXT] = {behind_value, .blanks = true},
+    };
+    assert(r->state <= QUOTED_NEXT && states[r->state].byte);
+    if (!states[r->state].blanks || !is_blank(c))
+        states[r->state].byte(r, c);
 }
 
 void quoted_end_of_text(struct reply *r)

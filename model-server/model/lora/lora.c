@@ -1,6 +1,7 @@
 #include "model-server/model/lora/lora.h"
 #include "common/hub/names.h"
 #include "common/json/json.h"
+#include "model-server/model/lora/lora_place.h"
 #include "model-server/model/lora/lora_recur.h"
 #include <assert.h>
 #include <float.h>
@@ -132,246 +133,6 @@ static float scale_of(const struct lora_config *c, const struct tensor *a, uint3
     return (float)(c->by_root ? alpha / sqrt(rank) : alpha / rank);
 }
 
-/* ---------------------------------------------------------------- where a role's part lies */
-
-/* Part 0 q, 1 k, 2 v. */
-static struct slice heads_of(const struct lora_base *base, uint32_t layer, int part)
-{
-    return part == 0 ? split_heads(base->split, base->spec, layer)
-                     : split_kv_heads(base->split, base->spec, layer);
-}
-
-static bool is_shared(enum role r)
-{
-    return r == W_SHARED_GATE_UP || r == W_SHARED_GATE || r == W_SHARED_UP || r == W_SHARED_DOWN;
-}
-
-static bool is_mlp(enum role r)
-{
-    return r == W_GATE_UP || r == W_GATE || r == W_UP || r == W_DOWN || is_shared(r);
-}
-
-/* Width of the MLP of a matrix, this rank's part of it, and whether it has a gate. */
-static uint32_t mlp_of(const struct lora_base *base, const struct lora_pair *p, struct slice *f,
-                       bool *gated)
-{
-    const struct decoder_spec *s = base->spec;
-    const bool shared = is_shared(p->role);
-    *gated = shared ? !s->moe.plain : s->mlp != MLP_PLAIN;
-    *f = shared ? base->split->shared_ffn : split_ffn(base->split, s, p->layer);
-    return shared ? s->moe.shared_ffn : spec_ffn(s, p->layer);
-}
-
-static uint32_t most_of(uint32_t n, int world)
-{
-    return (n + (uint32_t)world - 1) / (uint32_t)world;
-}
-
-static uint32_t part_dim(const struct decoder_spec *s, uint32_t layer, int part)
-{
-    return part == 2 ? spec_v_dim(s, layer) : spec_head_dim(s, layer);
-}
-
-/* Rows on all ranks of W_Q .. W_V and of the whole. */
-static uint32_t head_rows(const struct lora_base *base, uint32_t layer, int part)
-{
-    return heads_of(base, layer, part).n * part_dim(base->spec, layer, part);
-}
-
-static bool is_latent(const struct lora_base *base, uint32_t layer)
-{
-    return base->spec->layers[layer].mixer == MIXER_MLA;
-}
-
-/* Rows of a head in W_ATTN_GATE. */
-static uint32_t gate_rows(const struct lora_base *base, uint32_t layer)
-{
-    const struct decoder_spec *s = base->spec;
-    return attn_gate_by_head(s->attn_gate) ? 1
-           : is_latent(base, layer)        ? s->mla.v
-                                           : spec_v_dim(s, layer);
-}
-
-/* The same for latent attention: q's heads are in two matrices, and every rank has the latent. */
-static void place_latent(const struct lora_base *base, struct lora_pair *p, uint32_t *inputs,
-                         uint32_t *outputs)
-{
-    const struct decoder_spec *s = base->spec;
-    const struct mla_spec *m = &s->mla;
-    const struct slice h = base->split->heads;
-    *inputs = s->hidden;
-    switch (p->role) {
-    case W_Q_A:
-        p->n = *outputs = m->q_rank;
-        break;
-    case W_KV_A:
-        p->n = *outputs = m->kv_rank + m->rope;
-        break;
-    case W_O:
-        *inputs = s->n_heads * m->v;
-        p->n = *outputs = s->hidden;
-        p->column = h.first * m->v;
-        break;
-    case W_ATTN_GATE:
-        p->n = h.n * gate_rows(base, p->layer);
-        *outputs = s->n_heads * gate_rows(base, p->layer);
-        break;
-    default: /* W_Q, W_Q_B */
-        *inputs = p->role == W_Q ? s->hidden : m->q_rank;
-        *outputs = s->n_heads * (m->nope + m->rope);
-        p->n = h.n * (p->site == LORA_Q_ROPE ? m->rope : m->nope);
-    }
-    p->columns = p->role == W_O ? h.n * m->v : *inputs;
-    p->most_columns = p->columns;
-    p->most_n = p->n;
-}
-
-/* Layers with entries: every rank has both latents; the last matrix reads the groups' results. */
-static bool has_entries(const struct lora_base *base, uint32_t layer)
-{
-    return base->spec->layers[layer].mixer == MIXER_ENTRIES;
-}
-
-static void place_entries(const struct lora_base *base, struct lora_pair *p, uint32_t *inputs,
-                          uint32_t *outputs)
-{
-    const struct decoder_spec *s = base->spec;
-    const struct entries_spec *m = &s->entries;
-    const struct slice h = base->split->heads;
-    const uint32_t per = s->n_heads / m->groups;
-    *inputs = p->role == W_O ? m->groups * m->o_rank : p->role == W_Q_B ? m->q_rank : s->hidden;
-    *outputs = p->role == W_O     ? s->hidden
-               : p->role == W_Q_A ? m->q_rank
-               : p->role == W_Q_B ? s->n_heads * s->head_dim
-                                  : s->head_dim;
-    p->n = p->role == W_Q_B ? h.n * s->head_dim : *outputs;
-    p->column = p->role == W_O ? h.first / per * m->o_rank : 0;
-    p->columns = p->role == W_O ? (h.n % per ? 1 : h.n / per) * m->o_rank : *inputs;
-    p->most_columns = p->columns;
-    p->most_n = p->n;
-}
-
-/* Fills this rank's part of a pair whose site and role are set; returns the inputs and outputs of
- * the whole model. */
-static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32_t *inputs,
-                       uint32_t *outputs)
-{
-    const struct decoder_spec *s = base->spec;
-    const struct split *sp = base->split;
-    if (lora_is_recur(s, p->layer, p->role)) {
-        lora_recur_place(base, p, inputs, outputs);
-        return;
-    }
-    if (is_latent(base, p->layer) && !is_mlp(p->role)) {
-        place_latent(base, p, inputs, outputs);
-        return;
-    }
-    if (has_entries(base, p->layer) && !is_mlp(p->role)) {
-        place_entries(base, p, inputs, outputs);
-        return;
-    }
-    const uint32_t q = head_rows(base, p->layer, 0), k = head_rows(base, p->layer, 1);
-    const uint32_t v = head_rows(base, p->layer, 2), v_dim = spec_v_dim(s, p->layer);
-    const uint32_t dim = spec_head_dim(s, p->layer), kv_heads = spec_kv_heads(s, p->layer);
-    const uint32_t heads = spec_heads(s, p->layer);
-    struct slice f;
-    bool gated;
-    const uint32_t ffn = mlp_of(base, p, &f, &gated);
-    const bool both = p->role == W_K && s->layers[p->layer].k_is_v; /* k's matrix makes v too */
-    *inputs = p->columns = p->most_columns = s->hidden;
-    switch (p->role) {
-    case W_QKV:
-        p->n = p->most_n = q + k + v;
-        *outputs = (heads + 2 * kv_heads) * dim;
-        break;
-    case W_Q:
-    case W_K:
-    case W_V:
-        p->n = p->most_n = p->role == W_Q ? q : p->role == W_V ? v : both ? k + v : k;
-        p->first = p->role == W_Q ? 0 : p->role == W_K ? q : q + k;
-        *outputs = (p->role != W_Q                       ? kv_heads
-                    : s->attn_gate == ATTN_GATE_BESIDE_Q ? 2 * heads
-                                                         : heads) *
-                   (p->role == W_V ? v_dim : dim);
-        break;
-    case W_ATTN_GATE:
-        p->n = p->most_n = heads_of(base, p->layer, 0).n * gate_rows(base, p->layer);
-        *outputs = heads * gate_rows(base, p->layer);
-        break;
-    case W_GATE_UP:
-    case W_SHARED_GATE_UP:
-        p->n = 2 * f.n;
-        p->most_n = 2 * most_of(ffn, sp->world);
-        *outputs = 2 * ffn;
-        break;
-    case W_GATE:
-    case W_UP:
-    case W_SHARED_GATE:
-    case W_SHARED_UP:
-        p->n = f.n;
-        p->most_n = most_of(ffn, sp->world);
-        p->first = (p->role == W_UP || p->role == W_SHARED_UP) && gated ? f.n : 0;
-        *outputs = ffn;
-        break;
-    default: /* W_O, W_DOWN: split by columns */
-        p->n = p->most_n = *outputs = s->hidden;
-        *inputs = p->role == W_O ? heads * v_dim : ffn;
-        p->column = p->role == W_O ? split_heads(sp, s, p->layer).first * v_dim : f.first;
-        p->columns = p->role == W_O ? split_heads(sp, s, p->layer).n * v_dim : f.n;
-        p->most_columns = p->role == W_O ? p->columns : most_of(ffn, sp->world);
-    }
-}
-
-/* The row of B of this rank's output i of the pair. */
-static uint32_t row_of_b(const struct lora_pair *p, const struct lora_base *base, uint32_t i)
-{
-    const struct decoder_spec *s = base->spec;
-    struct slice f;
-    bool gated;
-    const uint32_t ffn = mlp_of(base, p, &f, &gated);
-    if (lora_is_recur(s, p->layer, p->role))
-        return lora_recur_row(p, base, i);
-    if (is_latent(base, p->layer) && (p->role == W_Q || p->role == W_Q_B)) {
-        const uint32_t nope = s->mla.nope, rope = s->mla.rope;
-        const bool turned = p->site == LORA_Q_ROPE;
-        const uint32_t each = turned ? rope : nope, head = base->split->heads.first + i / each;
-        return head * (nope + rope) + (turned ? nope : 0) + i % each;
-    }
-    if (has_entries(base, p->layer) && p->role == W_Q_B)
-        return base->split->heads.first * s->head_dim + i;
-    int part = p->role == W_K ? 1 : p->role == W_V ? 2 : 0;
-    switch (p->role) {
-    case W_QKV:
-        for (; part < 2 && i >= head_rows(base, p->layer, part); part++)
-            i -= head_rows(base, p->layer, part);
-        break;
-    case W_K:
-        i %= head_rows(base, p->layer, 1);
-        break;
-    case W_Q:
-    case W_V:
-        break;
-    case W_ATTN_GATE:
-        return heads_of(base, p->layer, 0).first * gate_rows(base, p->layer) + i;
-    case W_GATE_UP:
-    case W_SHARED_GATE_UP:
-        if (p->role == W_GATE_UP && s->mlp == MLP_UP_PACKED)
-            return i < f.n ? ffn + f.first + i : f.first + (i - f.n);
-        return i < f.n ? f.first + i : ffn + f.first + (i - f.n);
-    case W_GATE:
-    case W_UP:
-    case W_SHARED_GATE:
-    case W_SHARED_UP:
-        return f.first + i;
-    default:
-        return i;
-    }
-    const uint32_t dim = part_dim(s, p->layer, part);
-    assert(dim);
-    const uint32_t head = heads_of(base, p->layer, part).first + i / dim;
-    return spec_qkv_row(s, p->layer, part, head) + (p->site == LORA_Q_GATE ? dim : 0) + i % dim;
-}
-
 /* ---------------------------------------------------------------- tensors */
 
 /* State of a search for pairs. */
@@ -453,7 +214,7 @@ static int add_pair(struct lora_search *s, uint32_t layer, enum lora_site site, 
     struct lora_pair *p = &s->l->pairs[s->l->n++];
     uint32_t inputs = 0, outputs = 0;
     *p = (struct lora_pair){.a = a, .b = b, .role = role, .site = site, .layer = layer};
-    place_pair(s->base, p, &inputs, &outputs);
+    lora_place(s->base, p, &inputs, &outputs);
     if (check_pair(s, p, inputs, outputs))
         return -1;
     p->rank = (uint32_t)a->dims[0];
@@ -470,10 +231,8 @@ static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
     const struct layer_spec *l = &s->layers[layer];
     if (lora_is_recur(s, layer, role))
         return lora_recur_has(s, layer, role);
-    const bool mlp =
-        is_shared(role) || role == W_GATE_UP || role == W_GATE || role == W_UP || role == W_DOWN;
     const bool latent = role == W_Q_A || role == W_Q_B || role == W_KV_A;
-    if (l->mixer == MIXER_ENTRIES && !mlp)
+    if (l->mixer == MIXER_ENTRIES && !lora_is_mlp(role))
         return latent || role == W_O; /* others make what all heads read, or are several */
     if (l->mixer == MIXER_SHARED)
         return false; /* PEFT would change the block of all layers that share it */
@@ -526,8 +285,8 @@ static int collect(struct lora_search *s)
     for (uint32_t layer = 0; layer < spec->n_layers; layer++)
         for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
             if (rows[i].recurs == lora_is_recur(spec, layer, rows[i].role) &&
-                !(rows[i].latent && !is_latent(s->base, layer) &&
-                  !(has_entries(s->base, layer) && rows[i].site != LORA_Q_ROPE)) &&
+                !(rows[i].latent && !lora_is_latent(s->base, layer) &&
+                  !(lora_has_entries(s->base, layer) && rows[i].site != LORA_Q_ROPE)) &&
                 !(rows[i].gated && spec->attn_gate != ATTN_GATE_BESIDE_Q) &&
                 !(rows[i].shared && !(spec->layers[layer].moe && spec->moe.shared_ffn)) &&
                 !(rows[i].mlp && spec->layers[layer].moe && !spec->moe.beside) &&
@@ -596,7 +355,7 @@ void lora_copy_b(const struct lora_pair *p, const struct lora_base *base, uint32
 {
     const size_t size = dtype_size(p->dtype);
     for (uint32_t i = 0; i < p->n; i++) {
-        const size_t at = (size_t)row_of_b(p, base, i) * p->rank + r;
+        const size_t at = (size_t)lora_row_of_b(p, base, i) * p->rank + r;
         memcpy((char *)dst + i * size, (const char *)p->b->data + at * size, size);
     }
 }

@@ -1,5 +1,6 @@
 /* The launcher's options: how many shards, and what is refused in which words. */
 #include "launcher/flags.h"
+#include "launcher/foreign.h"
 #include "tests/unit/test.h"
 #include <string.h>
 
@@ -136,6 +137,36 @@ static void defaults_are_tgis(void **state)
     flags_free(&launcher_flags, &c);
 }
 
+static bool is_ours(const char *name, size_t n)
+{
+    const struct flag *f = launcher_flags.flags;
+    while (f->name && (strlen(f->name) != n || memcmp(f->name, name, n)))
+        f++;
+    return f->name;
+}
+
+/* What users of other servers type is answered with an option that there is. */
+static void options_of_other_servers(void **state)
+{
+    struct config c;
+    struct err e;
+    (void)state;
+    check(&c, "--max-model-len=8192", -1, &e);
+    assert_string_equal(e.msg, "unexpected argument '--max-model-len=8192' found; use "
+                               "--max-total-tokens. See launcher --help");
+    check(&c, "-m x", -1, &e);
+    assert_non_null(strstr(e.msg, "use --model-id."));
+    check(&c, "org/name --port 1", -1, &e);
+    assert_non_null(strstr(e.msg, "a model is given by --model-id."));
+    for (const struct flag_foreign *f = foreign_options; f->name; f++) {
+        assert_false(!strncmp(f->name, "--", 2) && is_ours(f->name + 2, strlen(f->name) - 2));
+        for (const char *s = f->advice; (s = strstr(s, "--")); s += 2)
+            assert_true(is_ours(s + 2, strspn(s + 2, "abcdefghijklmnopqrstuvwxyz-")));
+        for (const struct flag_foreign *g = foreign_options; g < f; g++)
+            assert_string_not_equal(f->name, g->name);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +176,7 @@ int main(void)
         cmocka_unit_test(one_half_of_rope_implies_the_other),
         cmocka_unit_test(hostnames),
         cmocka_unit_test(defaults_are_tgis),
+        cmocka_unit_test(options_of_other_servers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

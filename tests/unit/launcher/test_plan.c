@@ -169,6 +169,8 @@ static void replicas(void **state)
               "127.0.0.1:8000,127.0.0.1:8001");
     for (int i = 8; i < 14; i++)
         CPU_SET(i, &near.cores);
+    assert_string_equal(plan_first_address(&f.cfg, &f.arena),
+                        "unix:/tmp/text-generation-server-3000-r0-0");
     plan_replica(&f.plan, 1, &near, &cfg, &f.arena, &one);
     assert_int_equal(plan_shard(&one, 1, &f.cmd, &f.e), 0);
     assert_string_equal(f.cmd.argv.v[2], "m");
@@ -313,6 +315,7 @@ static void sockets(void **state)
     (void)state;
     given(&f, "--model-id m --shard-uds-path unix:///run/x --threads 3 --num-shard 2");
     assert_string_equal(plan_socket(&f.plan, 1), "/run/x-1");
+    assert_string_equal(plan_first_address(&f.cfg, &f.arena), "unix:/run/x-0");
     assert_int_equal(f.plan.threads, 3);
     end(&f);
     given(&f, "--model-id m --num-shard 32");

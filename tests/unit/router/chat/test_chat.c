@@ -213,6 +213,10 @@ static void the_most_specific_file_wins(void **state)
     snprintf(mine, sizeof(mine), "%s", in_dir("mine.json"));
     assert_int_equal(render(mine, HI, &out, &e), 0);
     assert_string_equal(out.p, "mine <b><e>");
+    put("mine.jinja", "alone {{ bos_token }}{{ messages[0].content }}");
+    snprintf(mine, sizeof(mine), "%s", in_dir("mine.jinja"));
+    assert_int_equal(render(mine, HI, &out, &e), 0);
+    assert_string_equal(out.p, "alone <s>hi");
     put("chat_template.jinja", "{% if %}");
     assert_int_equal(render(NULL, HI, &out, &e), -1);
     assert_non_null(strstr(e.msg, "chat_template.jinja: "));
