@@ -106,21 +106,40 @@ FILTER(filter_striptags)
     "(?::[0-9]{1,5})?(?:[/?#]\\S*)?\\z"
 #define MAIL "\\A\\S+@\\w[\\w.-]*\\.\\w+\\z"
 
-/* Must not call vm_fail(), because the expression is outside the arena. */
-static bool is_match(const char *pattern, const char *s, size_t n)
+enum link_kind { LINK_HTTP, LINK_MAIL, LINK_KINDS };
+struct link_patterns {
+    struct regex *of[LINK_KINDS]; /* NULL: not compiled yet */
+    void *match;
+};
+
+void link_patterns_free(struct link_patterns *p)
 {
+    if (!p)
+        return;
+    for (int i = 0; i < LINK_KINDS; i++)
+        regex_free(p->of[i]);
+    regex_match_free(p->match);
+    free(p);
+}
+
+/* Compiling costs more than a thousand matches: the expressions are kept for the rendering. */
+static bool is_match(struct vm *vm, enum link_kind kind, const char *s, size_t n)
+{
+    static const char *const sources[] = {HTTP, MAIL};
+    struct link_patterns *p = vm->links ? vm->links : calloc(1, sizeof(*p));
     struct err e = ERR_INIT;
-    struct regex *r = n <= 4096 ? regex_compile(pattern, strlen(pattern), &e) : NULL;
-    void *m = r ? regex_match_new() : NULL;
     size_t from, to;
-    bool yes = false;
-    if (m) {
-        struct regex_iter it = regex_iter(r, s, n, m);
-        yes = regex_next(&it, &from, &to) == 1;
-    }
-    regex_match_free(m);
-    regex_free(r);
-    return yes;
+    vm->links = p;
+    if (!p || n > 4096)
+        return false;
+    if (!p->of[kind])
+        p->of[kind] = regex_compile(sources[kind], strlen(sources[kind]), &e);
+    if (!p->match)
+        p->match = regex_match_new();
+    if (!p->of[kind] || !p->match)
+        return false;
+    struct regex_iter it = regex_iter(p->of[kind], s, n, p->match);
+    return regex_next(&it, &from, &to) == 1;
 }
 
 static bool begins(const char *p, const char *end, const char *with)
@@ -178,7 +197,7 @@ static void urlize_word(struct vm *vm, struct strbuf *b, const struct links *l, 
                         const char *end)
 {
     const char *from = p, *mid;
-    vm_charge(vm, 1000 + (uint64_t)(end - p));
+    vm_charge(vm, 100 + 2 * (uint64_t)(end - p));
     for (size_t n = 1; n && from < end;) {
         n = *from == '(' || *from == '<' ? 1 : begins(from, end, "&lt;") ? 4 : 0;
         from += n;
@@ -193,12 +212,12 @@ static void urlize_word(struct vm *vm, struct strbuf *b, const struct links *l, 
     size_t n = (size_t)(mid - from);
     bool mailto = begins(from, mid, "mailto:");
     bool http = begins(from, mid, "https://") || begins(from, mid, "http://");
-    if (is_match(HTTP, from, n))
+    if (is_match(vm, LINK_HTTP, from, n))
         link_to(vm, b, l, http ? "" : "https://", from, n, true);
-    else if (mailto && is_match(MAIL, from + 7, n - 7)) {
+    else if (mailto && is_match(vm, LINK_MAIL, from + 7, n - 7)) {
         sb_fmt(vm, b, "<a href=\"%.*s\">%.*s</a>", (int)n, from, (int)n - 7, from + 7);
     } else if (memchr(from, '@', n) && !begins(from, mid, "www.") && !memchr(from, ':', n) &&
-               *from != '@' && is_match(MAIL, from, n)) {
+               *from != '@' && is_match(vm, LINK_MAIL, from, n)) {
         link_to(vm, b, l, "mailto:", from, n, false);
     } else {
         sb_add(vm, b, from, n);

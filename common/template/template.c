@@ -101,6 +101,7 @@ int template_render(const struct template *t, const cJSON *vars,
         buf_add(out, text.p, text.n);
         rc = out->oom ? err_nomem(e) : 0;
     }
+    link_patterns_free(vm.links);
     arena_reset(&vm.mem);
     return rc;
 }

@@ -34,6 +34,9 @@ struct strbuf {
     size_t n, cap;
 };
 
+struct link_patterns;                             /* filters_html.c */
+void link_patterns_free(struct link_patterns *p); /* NULL is allowed */
+
 struct vm {
     struct arena mem;
     jmp_buf on_fail;
@@ -49,6 +52,7 @@ struct vm {
     struct val *root;    /* global scope by name id */
     struct scope *scope; /* NULL: only the global scope */
     struct strbuf *out;
+    struct link_patterns *links; /* of `urlize`, outside the arena; NULL: not used yet */
 };
 
 _Noreturn void vm_fail(struct vm *vm, enum vm_fault kind, const char *fmt, ...)

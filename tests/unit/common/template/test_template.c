@@ -250,6 +250,15 @@ static void limits_can_be_set(void **state)
     expect_part("12345678901", &narrow, "too much text");
 }
 
+/* A long page is within the limits: the expressions for links are compiled once. */
+static void many_links_are_cheap(void **state)
+{
+    (void)state;
+    expect("{{ ('http://a.bc/d x@y.de ' * 10000)|urlize|length }}", "920000");
+    expect_part("{{ ('http://a.bc/d ' * 10000)|urlize|length + none }}", NULL,
+                "unsupported operand");
+}
+
 static void time_is_given(void **state)
 {
     (void)state;
@@ -367,6 +376,7 @@ int main(void)
         cmocka_unit_test(deep_sources_end),
         cmocka_unit_test(a_small_stack_is_enough),
         cmocka_unit_test(limits_can_be_set),
+        cmocka_unit_test(many_links_are_cheap),
         cmocka_unit_test(time_is_given),
         cmocka_unit_test(names_are_known),
         cmocka_unit_test(the_last_message_stays_open),
