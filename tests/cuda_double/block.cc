@@ -329,11 +329,14 @@ static void run_cluster(dim3 first)
                 double_die("written past the end of shared memory");
 }
 
+/* Of 9.0, or before it the least: that of 8.6 and 8.9. */
+size_t double_most_shared(void) { return machine.major >= 9 ? MAX_SHARED : 99 << 10; }
+
 bool double_grid_fits(dim3 grid, uint32_t blocks, dim3 threads, size_t smem)
 {
     uint32_t n = threads.x * threads.y * threads.z;
     if (!grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 || !n ||
-        n > MAX_THREADS || smem > MAX_SHARED)
+        n > MAX_THREADS || smem > double_most_shared())
         return false;
     return blocks && blocks <= MAX_CLUSTER && grid.x % blocks == 0 && n * blocks <= MAX_FIBERS &&
            (blocks == 1 || (n % 128 == 0 && machine.major >= 9));
