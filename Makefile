@@ -74,14 +74,15 @@ UNROLLED  := -O3 -fno-math-errno -fno-var-tracking -fPIC -fvisibility=hidden $(i
 %_neon.o: ISA := $(UNROLLED)
 %_neondot.o: ISA := -march=armv8.2-a+dotprod $(UNROLLED)
 %_neoni8mm.o: ISA := -march=armv8.2-a+dotprod+i8mm $(UNROLLED)
+%_neonfp16.o: ISA := -march=armv8.2-a+fp16 $(UNROLLED)
 %_avx512.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
-UNROLL_SRC := %_avx2.c %_avxvnni.c %_avx512.c %_avx512vnni.c %_avx512bf16.c %_avx512fp16.c %_avx512amx.c %_amx.c %_neon.c %_neondot.c %_neoni8mm.c
+UNROLL_SRC := %_avx2.c %_avxvnni.c %_avx512.c %_avx512vnni.c %_avx512bf16.c %_avx512fp16.c %_avx512amx.c %_amx.c %_neon.c %_neondot.c %_neoni8mm.c %_neonfp16.c
 
 # ---------------------------------------------------------------- rooms
 # Kernels of other processors are left out.
 MACHINE   := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 FOREIGN   := $(if $(filter x86_64,$(MACHINE)),,%avx2.c %avxvnni.c %avx512.c %avx512vnni.c %avx512bf16.c %avx512fp16.c %_avx512amx.c %_amx.c) \
-             $(if $(filter aarch64,$(MACHINE)),,%_neon.c %_neondot.c %_neoni8mm.c)
+             $(if $(filter aarch64,$(MACHINE)),,%_neon.c %_neondot.c %_neoni8mm.c %_neonfp16.c)
 room       = $(filter-out $(FOREIGN),$(sort $(shell find $(1) -name '*.c' -not -path '*/cuda/*' 2>/dev/null)))
 lib        = $(patsubst %.c,$(B)/obj/%.o,$(filter-out $(1)/main.c,$(call room,$(1))))
 ROOMS     := common router launcher model-server
@@ -384,7 +385,7 @@ arm64: $(ARM64_ROOT)/.ok ## the programs for 64-bit ARM in build/arm64 (apt-get 
 	@$(MAKE) CC='$(ARM64_CC)' AR=$(ARM64)-ar BUILD=$(BUILD)/arm64 NVCC= $(PROGRAMS:%=$(BUILD)/arm64/bin/%)
 
 # The kernels alone: of the rest of the backend only what they call is kept.
-ARM64_CPU  := $(wildcard $(addprefix model-server/backend/cpu/kernels/,kernels.c amx.c *_ref.c *_neon.c *_neondot.c *_neoni8mm.c)) \
+ARM64_CPU  := $(wildcard $(addprefix model-server/backend/cpu/kernels/,kernels.c amx.c *_ref.c *_neon.c *_neondot.c *_neoni8mm.c *_neonfp16.c)) \
               model-server/backend/cpu/codes.c model-server/backend/format.c
 arm64-check: $(ARM64_ROOT)/.ok $(GEN) ## the kernels for 64-bit ARM under an emulator, bit by bit (apt-get install qemu-user, too)
 	@$(MAKE) CC='$(ARM64_CC) -ffunction-sections' BUILD=$(BUILD)/arm64 $(ARM64_CPU:%.c=$(BUILD)/arm64/obj/%.o) $(BUILD)/arm64/obj/tests/check/test_kernels.o

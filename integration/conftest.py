@@ -6,7 +6,9 @@ import os
 
 import serving
 
-LONGEST = ["draft_model", "openapi", "restart", "windows", "pains_limits", "replicas", "hostile_http", "cuda_code", "gguf", "freeze", "models", "speculation"]
+# By the sums of --durations=50 of a whole run, the longest first; one that starts late has the end of the run for itself.
+LONGEST = ["openapi", "pains_limits", "runtime_adapters", "speculation", "unread_log", "draft_model", "windows", "pressure", "end_to_end", "pains",
+           "invariance", "freeze", "restart", "models", "gguf", "replicas", "hostile_http", "cuda_code"]
 os.environ.setdefault("THREADS", "1")  # of each shard; tests of several threads say how many
 os.environ.setdefault("KV_CACHE_MEMORY", "5e8")  # bytes
 os.environ.setdefault("DRAFT_KV_CACHE_MEMORY", "5e8")

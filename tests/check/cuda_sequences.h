@@ -114,6 +114,16 @@ static inline void run_step(struct side s, const struct sequence *q, struct kv_c
     s.ops->free(s.d, sink), s.ops->free(s.d, near);
 }
 
+/* Tokens of the step at `at`. Chunks of 1 are single tokens at the beginning, around the ends of
+ * blocks and around those of segments, of 128 keys; what lies between is one step. */
+static inline uint32_t step_tokens(uint32_t chunk, uint32_t at, uint32_t len)
+{
+    const uint32_t in = at % 128, next = in < 28 ? 28 : 120;
+    if (chunk > 1 || in < 4 || (in >= 28 && in < 44) || in >= 120 || at + 4 >= len)
+        return chunk;
+    return at - in + next < len - 4 ? next - in : len - 4 - at;
+}
+
 /* Computes the sequence in chunks, in a batch after `beside` shorter copies of itself; o:
  * [len][heads * dim]. */
 static inline void run_sequence(struct side s, const struct sequence *q, uint32_t chunk,
@@ -136,14 +146,12 @@ static inline void run_sequence(struct side s, const struct sequence *q, uint32_
     float *res = malloc(most * out * 4), *norms = up(s, q->norms, 2 * (size_t)a->head_dim * 4);
     for (uint32_t i = 0; i < all; i++)
         blocks[i] = all - i + 1; /* neither the first nor in order */
-    for (uint32_t at = 0; at < len; at += chunk) {
+    for (uint32_t at = 0, n; at < len; at += n) {
+        n = step_tokens(chunk, at, len);
         f.b = (struct ragged){0};
         for (uint32_t i = 0; i <= beside; i++) {
             uint32_t end = i == beside ? len : len / (i + 2);
-            feed_add(&f, q, blocks + i * n_blocks, at,
-                     at >= end          ? 0
-                     : end - at < chunk ? end - at
-                                        : chunk);
+            feed_add(&f, q, blocks + i * n_blocks, at, at >= end ? 0 : end - at < n ? end - at : n);
         }
         run_step(s, q, kv, &f, norms, res);
         const struct span *last = &f.spans[f.b.n_spans - 1];

@@ -21,11 +21,12 @@ enum {
     MAX_THREADS = 1024,
     MAX_CLUSTER = 8,
     MAX_FIBERS = 4 * MAX_THREADS, /* of a cluster */
-    STACK = 256 << 10,
+    STACK = 64 << 10, /* the deepest kernel uses 23 KiB */
     /* Stacks a power of two apart share few sets of the caches and evict each other: their tops
      * are shifted. */
     COLOURS = 61,
     COLOUR = 5 * 64,
+    PREFETCH = 6, /* lines of a stack */
     MAX_SHARED = 227 << 10,
     CANARY = 256,
     SHARED_FROM = 384
@@ -120,11 +121,23 @@ static bool choose(void)
     return false;
 }
 
+/* The stack of the fiber that is likely to run after the next one: the frames of all are more than
+ * the first cache holds. */
+static void prefetch_next(void)
+{
+    if (cluster.at >= cluster.order.size())
+        return;
+    const char *top = (const char *)cluster.fibers[cluster.order[cluster.at]].sp;
+    for (int line = 0; line < PREFETCH; line++)
+        __builtin_prefetch(top + line * 64, 1);
+}
+
 /* Switches to the next fiber from the current one, without a scheduler between them; `save` is
  * where the stack pointer of the current one is kept. */
 static void pass_on(void **save)
 {
     void **to = choose() ? &cluster.fibers[cluster.current].sp : &cluster.scheduler;
+    prefetch_next();
     if (to != save) /* else the only one that can run */
         double_switch(save, *to);
 }
@@ -316,11 +329,14 @@ static void run_cluster(dim3 first)
                 double_die("written past the end of shared memory");
 }
 
+/* Of 9.0, or before it the least: that of 8.6 and 8.9. */
+size_t double_most_shared(void) { return machine.major >= 9 ? MAX_SHARED : 99 << 10; }
+
 bool double_grid_fits(dim3 grid, uint32_t blocks, dim3 threads, size_t smem)
 {
     uint32_t n = threads.x * threads.y * threads.z;
     if (!grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 || !n ||
-        n > MAX_THREADS || smem > MAX_SHARED)
+        n > MAX_THREADS || smem > double_most_shared())
         return false;
     return blocks && blocks <= MAX_CLUSTER && grid.x % blocks == 0 && n * blocks <= MAX_FIBERS &&
            (blocks == 1 || (n % 128 == 0 && machine.major >= 9));
@@ -334,6 +350,7 @@ void double_run_grid(dim3 grid, uint32_t blocks, dim3 threads, size_t smem,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         assert(p != MAP_FAILED);
         cluster.stacks = (char *)p;
+        madvise(p, (size_t)MAX_FIBERS * STACK, MADV_HUGEPAGE); /* fewer pages to look up */
     }
     gridDim = grid, blockDim = threads;
     cluster.threads = threads.x * threads.y * threads.z;

@@ -84,8 +84,8 @@ extern "C" cudaError_t cudaSetDevice(int i)
 extern "C" cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int i)
 {
     (void)i;
-    *p =
-        cudaDeviceProp{"CUDA double (no GPU)", machine.major, 0, machine.sms, 228 << 10, 227 << 10};
+    const size_t block = double_most_shared(), all = block + (1 << 10);
+    *p = cudaDeviceProp{"CUDA double (no GPU)", machine.major, 0, machine.sms, all, block};
     return cudaSuccess;
 }
 extern "C" cudaError_t cudaDeviceGetPCIBusId(char *id, int n, int i)

@@ -142,19 +142,20 @@ void tile_load(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, 
     copies.push_back(c);
 }
 
+/* Eight numbers at a time, 16 bytes, which the swizzle moves as a whole; zeros past the end. */
 static void land(const copy &c)
 {
     const matrix &m = c.from;
     for (uint32_t r = 0; r < m.box_rows; r++)
-        for (uint32_t k = 0; k < m.box_columns; k++) {
-            uint64_t row = (uint64_t)c.row + r, column = (uint64_t)c.column + k;
+        for (uint32_t k = 0; k < m.box_columns; k += 8) {
+            const uint64_t row = (uint64_t)c.row + r, column = (uint64_t)c.column + k;
             uint32_t at = c.to + (r * m.box_columns + k) * 2;
-            uint16_t v = 0;
-            if (row < m.rows && column < m.columns)
-                memcpy(&v, m.data + row * m.pitch + column * 2, 2);
+            uint16_t v[8] = {};
+            const uint64_t n = row < m.rows && column < m.columns ? m.columns - column : 0;
+            memcpy(v, m.data + row * m.pitch + column * 2, (n < 8 ? n : 8) * 2);
             if (m.swizzle == CU_TENSOR_MAP_SWIZZLE_128B)
-                at = c.to + (r * m.box_columns * 2), at = swizzled(at + k * 2);
-            memcpy(double_shared_of(c.block, at, 2), &v, 2);
+                at = swizzled(at);
+            memcpy(double_shared_of(c.block, at, 16), v, 16);
         }
     c.barrier->bytes -= m.bytes();
     settle(c.barrier);
@@ -178,8 +179,7 @@ struct product {
     const uint32_t *a[128][4];
     uint64_t b, a_tile;
     uint32_t n, group;
-    bool columns, add;
-    float (*wide)(uint16_t);
+    bool columns, add, bf16;
 };
 static struct {
     std::vector<product> waiting;
@@ -190,63 +190,100 @@ typedef decltype(warpgroups[0][0]) warpgroup_ref;
 
 static warpgroup_ref &warpgroup(void) { return warpgroups[double_own_block()][threadIdx.x / 128]; }
 
-/* Element (row, k) of a matrix whose descriptor says rows of 128 bytes in eights, swizzled: k runs
- * fastest, or with `columns` the row does, 64 rows beside each other. */
-static float element(const product &p, uint64_t tile, bool columns, uint32_t row, uint32_t k)
+/* Eight elements of a matrix whose descriptor says rows of 128 bytes in eights, swizzled: of one row
+ * from k on, or with `columns` of one k from the row on. They are 16 bytes side by side, which the
+ * swizzle moves as a whole. */
+static void eight(uint16_t to[8], uint64_t tile, bool columns, uint32_t row, uint32_t k)
 {
     const uint32_t start = (uint32_t)(tile & 0x3fff) << 4;
     const uint32_t apart = (uint32_t)(tile >> 16 & 0x3fff) << 4;
     const uint32_t eights = (uint32_t)(tile >> 32 & 0x3fff) << 4;
     uint32_t at = start + row / 8 * eights + row % 8 * 128 + 2 * k;
-    uint16_t v;
     if (tile >> 62 != 1 || tile >> 49 & 7 || eights % 1024 ||
         (columns ? start % 1024 != 0 : start % 1024 > 96 || start % 32))
         double_die("a descriptor of shared memory that is not one of swizzled rows");
     if (columns)
         at = start + row / 64 * apart + k / 8 * eights + k % 8 * 128 + row % 64 * 2;
-    const char *from = double_shared_at(swizzled(at), 2);
+    const char *from = double_shared_at(swizzled(at), 16);
     if (!from)
         double_die("a product reads past shared memory");
-    memcpy(&v, from, 2);
-    return p.wide(v);
+    memcpy(to, from, 16);
 }
 
-static float rounded(double sum)
+/* What a product multiplies: b[k][n], a[m][k]. */
+struct factors {
+    uint16_t b[16][256], a[64][16];
+};
+
+static void gather(const product &p, factors *f)
 {
-    float f = (float)sum;
-    if (cuda_double()->wgmma_truncates && fabs((double)f) > fabs(sum))
-        f = nextafterf(f, 0.0f);
-    return f;
+    uint16_t v[8];
+    for (uint32_t n = 0; n < p.n; n += p.columns ? 8 : 1)
+        for (uint32_t k = 0; k < 16; k += p.columns ? 1 : 8) {
+            eight(v, p.b, p.columns, n, k);
+            for (uint32_t i = 0; i < 8; i++)
+                f->b[p.columns ? k : k + i][p.columns ? n + i : n] = v[i];
+        }
+    for (uint32_t m = 0; p.a_tile && m < 64; m++)
+        for (uint32_t k = 0; k < 16; k += 8)
+            eight(&f->a[m][k], p.a_tile, false, m, k);
+    for (uint32_t lane = 0; lane < 128 && !p.a_tile; lane++)
+        for (uint32_t i = 0; i < 4; i++)
+            memcpy(&f->a[lane / 32 * 16 + lane % 32 / 4 + i % 2 * 8][lane % 4 * 2 + i / 2 * 8],
+                   p.a[lane][i], 4);
+}
+
+static float toward_zero(float f, double sum)
+{
+    return fabs((double)f) > fabs(sum) ? nextafterf(f, 0.0f) : f;
 }
 
 /* Sums in the order of the double's mma.sync. */
-__attribute__((optimize("O3"))) static void multiply(const product &p)
+template <float (*WIDE)(uint16_t)>
+static inline __attribute__((always_inline)) void sums(const product &p, const factors &f)
 {
-    static float a[64][16], b[16][256];
-    double sum[256];
-    cuda_double()->wgmmas++;
-    for (uint32_t n = 0; n < p.n; n++)
-        for (uint32_t k = 0; k < 16; k++)
-            b[k][n] = element(p, p.b, p.columns, n, k);
-    for (uint32_t m = 0; p.a_tile && m < 64; m++)
-        for (uint32_t k = 0; k < 16; k++)
-            a[m][k] = element(p, p.a_tile, false, m, k);
-    for (uint32_t lane = 0; lane < 128 && !p.a_tile; lane++)
-        for (uint32_t i = 0; i < 4; i++)
-            for (uint32_t h = 0; h < 2; h++)
-                a[lane / 32 * 16 + lane % 32 / 4 + i % 2 * 8][lane % 4 * 2 + h + i / 2 * 8] =
-                    p.wide((uint16_t)(*p.a[lane][i] >> 16 * h));
+    static float b[16][256];
+    const bool truncates = cuda_double()->wgmma_truncates;
+    for (uint32_t k = 0; k < 16; k++)
+        for (uint32_t n = 0; n < p.n; n++)
+            b[k][n] = WIDE(f.b[k][n]);
     for (uint32_t m = 0; m < 64; m++) {
+        double a[16];
+        for (uint32_t k = 0; k < 16; k++)
+            a[k] = WIDE(f.a[m][k]);
         float *const *lane = &p.c[m / 16 * 32 + m % 8 * 4];
         const uint32_t low = m % 16 / 8 * 2; /* of the 4 sums of 8 columns */
-        for (uint32_t n = 0; n < p.n; n++)
-            sum[n] = p.add ? lane[n % 8 / 2][n / 8 * 4 + low + n % 2] : 0.0f;
-        for (uint32_t k = 0; k < 16; k++)
-            for (uint32_t n = 0; n < p.n; n++)
-                sum[n] += (double)a[m][k] * b[k][n];
-        for (uint32_t n = 0; n < p.n; n++)
-            lane[n % 8 / 2][n / 8 * 4 + low + n % 2] = rounded(sum[n]);
+        for (uint32_t n = 0; n < p.n; n += 8) {
+            double sum[8];
+            for (uint32_t i = 0; i < 8; i++)
+                sum[i] = p.add ? lane[i / 2][n / 8 * 4 + low + i % 2] : 0.0f;
+            for (uint32_t k = 0; k < 16; k++)
+                for (uint32_t i = 0; i < 8; i++)
+                    sum[i] += a[k] * b[k][n + i];
+            for (uint32_t i = 0; i < 8; i++) {
+                const float r = (float)sum[i];
+                lane[i / 2][n / 8 * 4 + low + i % 2] = truncates ? toward_zero(r, sum[i]) : r;
+            }
+        }
     }
+}
+
+/* Also for AVX2: products of two floats are exact in double, so the bits are the same. */
+#define VECTORS __attribute__((optimize("O3"), target_clones("arch=haswell", "default")))
+VECTORS static void sums_bf16(const product &p, const factors &f) { sums<f32_of_bf16>(p, f); }
+VECTORS static void sums_f16(const product &p, const factors &f) { sums<f32_of_f16>(p, f); }
+
+static void multiply(const product &p)
+{
+    static factors f;
+    cuda_double()->wgmmas++;
+    if (p.n % 8 || p.n > 256)
+        double_die("a product's columns");
+    gather(p, &f);
+    if (p.bf16)
+        sums_bf16(p, f);
+    else
+        sums_f16(p, f);
 }
 
 void double_wgmma(const double_wgmma_lane *mine)
@@ -258,7 +295,7 @@ void double_wgmma(const double_wgmma_lane *mine)
             if (!g.fenced)
                 double_die("wgmma without a fence since its registers were written");
             product p = {};
-            p.b = l[0]->b, p.n = l[0]->n, p.wide = l[0]->wide, p.group = g.groups;
+            p.b = l[0]->b, p.n = l[0]->n, p.bf16 = l[0]->bf16, p.group = g.groups;
             p.a_tile = l[0]->a_tile, p.columns = l[0]->columns, p.add = l[0]->add;
             for (int i = 0; i < 128; i++) {
                 if (l[i]->b != p.b || l[i]->n != p.n || l[i]->a_tile != p.a_tile ||

@@ -21,6 +21,7 @@ extern struct cuda_double machine; /* its properties, and counts of events */
 
 /* block.cc: runs a grid from its first block to its last, `blocks` to a cluster; true if the
  * device can run it. */
+size_t double_most_shared(void); /* of a block, in bytes */
 bool double_grid_fits(dim3 grid, uint32_t blocks, dim3 threads, size_t smem);
 void double_run_grid(dim3 grid, uint32_t blocks, dim3 threads, size_t smem,
                      std::function<void()> &body);

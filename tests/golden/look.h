@@ -49,8 +49,9 @@ static inline void look_close(struct look *k)
 
 static inline void look_again(struct look *k) { k->done = k->cell = 0; }
 
-/* Of pictures_encode(). */
+/* Of pictures_encode(); in how many parts it encoded since this was set to 0. */
 static _Thread_local uint64_t look_encode_most;
+static _Thread_local uint32_t look_encode_parts;
 
 /* One step: take[i] tokens of each. */
 static inline int look_step(struct sight *s, struct look *const *v, const uint32_t *take,
@@ -70,6 +71,7 @@ static inline int look_step(struct sight *s, struct look *const *v, const uint32
             if (v[i]->media)
                 media_want(v[i]->media, v[i]->done, v[i]->done + take[i]);
         rc_encode = pictures_encode(s->pictures, look_encode_most, &done, &s->e);
+        look_encode_parts += done > 0;
     }
     if (rc_encode)
         return -1;

@@ -111,12 +111,16 @@ static const struct backend_ops *gpu;
 static struct cuda_double *machine; /* NULL: a real GPU */
 static int skipped;
 
+enum { WGMMA = 16 | 32 }; /* of CUDA_FEATURES */
+
 static void open_on(struct bench *b, const struct backend_ops *ops, const char *dir, int dtype,
                     int kv, enum quant quant)
 {
     struct err e = ERR_INIT;
+    /* wgmma takes 16 bits; its check takes most of the time in which a device is opened */
+    const uint64_t left_out = ops == gpu && dtype == DT_F32 ? WGMMA : 0;
     *b = (struct bench){.ops = ops};
-    b->dev = ops->open(&(struct device_options){.threads = 1, .features = ~0ull}, &e);
+    b->dev = ops->open(&(struct device_options){.threads = 1, .features = ~left_out}, &e);
     if (b->dev)
         b->model = model_load(
             dir,
@@ -189,8 +193,9 @@ static double bound(enum dtype t, enum quant q, bool experts)
     return q == QUANT_INT4 || experts ? 0.1 : 5e-2;
 }
 
-/* `kv`: type of both caches; -1: as the weights are stored. */
-static void check(const char *dir, int dtype, int kv, enum quant quant)
+/* `kv`: type of both caches; -1: as the weights are stored. Returns how far from the CPU it is,
+ * which may also be `least`. */
+static double check_within(const char *dir, int dtype, int kv, enum quant quant, double least)
 {
     static struct bench_seq want, whole, parts, other;
     struct bench c, g;
@@ -206,7 +211,7 @@ static void check(const char *dir, int dtype, int kv, enum quant quant)
            kv < 0 ? "" : kv_dtype_name(kv), quant_name(quant), d);
     const bool experts = model_info(g.model)->expert_share > 0;
     double most = experts ? upper_quartile(whole.rows, want.rows, LEN, c.vocab) : d;
-    if (!(most < bound(t, quant, experts)))
+    if (!(most < fmax(least, bound(t, quant, experts))))
         fail_msg("%s %s, %s: off by %g", dir, dtype_name(t), quant_name(quant), d);
     step(&g, &parts, FIRST, &other, NEIGHBOUR);
     while (parts.done < FIRST + SINGLE)
@@ -215,6 +220,12 @@ static void check(const char *dir, int dtype, int kv, enum quant quant)
     assert_memory_equal(parts.rows, whole.rows, (size_t)LEN * g.vocab * sizeof(float));
     free(want.rows), free(whole.rows), free(parts.rows), free(other.rows);
     bench_close(&c), bench_close(&g);
+    return most;
+}
+
+static void check(const char *dir, int dtype, int kv, enum quant quant)
+{
+    check_within(dir, dtype, kv, quant, 0);
 }
 
 /* The folder of a model of the reference data; false and counted where it is not there. */
@@ -237,8 +248,10 @@ static void a_model_agrees_with_the_cpu(void **state)
     char dir[PATH_LEN];
     if (!find_model(*(const char *const *)*state, dir))
         return;
-    check(dir, DT_F32, -1, QUANT_NONE); /* the same arithmetic */
-    check(dir, DT_BF16, -1, QUANT_NONE);
+    /* The same arithmetic. bfloat16 rounds 2^16 times as much: a model that amplifies what float32
+     * rounds (Zamba's, of random weights) is as much further off. */
+    const double exact = check_within(dir, DT_F32, -1, QUANT_NONE, 0);
+    check_within(dir, DT_BF16, -1, QUANT_NONE, 0x1p15 * exact);
 }
 
 static void caches_in_8_bits_agree_with_the_cpu(void **state)

@@ -12,7 +12,7 @@ enum {
     WINDOW = 40,
     CHUNK = 56,
     SEQS = 2,
-    LEN = 400,
+    LEN = 304, /* the last 24 tokens are single ones */
     PER_SEQ = LEN / BLOCK,
     /* blocks that the positions of a window and a chunk touch */
     WINDOW_BLOCKS = (WINDOW + CHUNK + 2 * BLOCK - 1) / BLOCK,

@@ -106,7 +106,7 @@ static void choose_half(struct device *d)
 {
     d->squares = d->features & CPU_AMX_BF16 ? 1 : 0;
     d->half = !d->squares && d->features & CPU_AVX512_BF16 && pairs_are_fast();
-    d->half_f16 = d->features & CPU_AVX512_FP16;
+    d->half_f16 = d->features & (CPU_AVX512_FP16 | CPU_NEON_FP16);
 }
 
 /* Of two forms with the same bits. */

@@ -66,6 +66,8 @@ unsigned cpu_detect(void)
 #if defined(__linux__)
     if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP)
         f |= CPU_NEON_DOT;
+    if (getauxval(AT_HWCAP) & HWCAP_ASIMDHP)
+        f |= CPU_NEON_FP16;
     if (getauxval(AT_HWCAP2) & HWCAP2_I8MM)
         f |= CPU_NEON_I8MM;
 #endif

@@ -48,6 +48,7 @@ enum cpu_feature {
     CPU_NEON = 1 << 8,        /* AArch64: Advanced SIMD */
     CPU_NEON_DOT = 1 << 9,    /* FEAT_DotProd: signed 8-bit products into 32-bit sums */
     CPU_NEON_I8MM = 1 << 10,  /* FEAT_I8MM: the same of unsigned and signed */
+    CPU_NEON_FP16 = 1 << 11,  /* FEAT_FP16: arithmetic of float16 */
 };
 
 /* y[t][i] (+)= sum over k of x[k][t] * w[i][k], for t < rows <= TILE_ROWS and i < n. x is
@@ -390,7 +391,8 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     ALL_KERNELS(X, neon, CPU_NEON)                                                                 \
     INT_KERNELS(X, neon, CPU_NEON)                                                                 \
     INT_KERNELS(X, neondot, CPU_NEON | CPU_NEON_DOT)                                               \
-    CODE_KERNELS(X, neoni8mm, CPU_NEON | CPU_NEON_I8MM)
+    CODE_KERNELS(X, neoni8mm, CPU_NEON | CPU_NEON_I8MM)                                            \
+    X(tile_f16x2, neonfp16, CPU_NEON | CPU_NEON_FP16)
 #else
 #define VARIANTS(X) PLAIN_VARIANTS(X)
 #endif

@@ -168,28 +168,11 @@ template <typename SUM> struct double_mma {
     uint32_t b[2];
 };
 
-/* c[16x8] += a[16x16] b[16x8] from the fragments of 32 lanes. */
-template <float (*WIDE)(uint16_t)> static inline void double_mma_run(void *const *lanes)
-{
-    double_mma<float> *const *l = (double_mma<float> *const *)lanes;
-    float a[16][16], b[16][8];
-    for (int lane = 0; lane < 32; lane++)
-        for (int h = 0; h < 2; h++) { /* low and high half of a register */
-            int g = lane / 4, t = lane % 4;
-            for (int i = 0; i < 4; i++)
-                a[g + i % 2 * 8][2 * t + h + i / 2 * 8] = WIDE((uint16_t)(l[lane]->a[i] >> 16 * h));
-            for (int i = 0; i < 2; i++)
-                b[2 * t + h + 8 * i][g] = WIDE((uint16_t)(l[lane]->b[i] >> 16 * h));
-        }
-    for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < 4; i++) {
-            int row = lane / 4 + i / 2 * 8, col = lane % 4 * 2 + i % 2;
-            double sum = l[lane]->c[i];
-            for (int k = 0; k < 16; k++)
-                sum += (double)a[row][k] * b[k][col];
-            l[lane]->c[i] = (float)sum;
-        }
-}
+/* c[16x8] += a[16x16] b[16x8] from the fragments of 32 lanes; of 8-bit integers a[16x32] b[32x8]:
+ * mma.cc. */
+void double_mma_bf16(void *const *lanes);
+void double_mma_f16(void *const *lanes);
+void double_mma_s8(void *const *lanes);
 
 struct Bf16 {
     typedef float sum;
@@ -205,7 +188,7 @@ struct Bf16 {
     static inline void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
     {
         double_mma<float> mine = {c, a, {b0, b1}};
-        double_warp(double_mma_run<f32_of_bf16>, &mine);
+        double_warp(double_mma_bf16, &mine);
     }
 };
 
@@ -225,28 +208,9 @@ struct F16 {
     static inline void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
     {
         double_mma<float> mine = {c, a, {b0, b1}};
-        double_warp(double_mma_run<f32_of_f16>, &mine);
+        double_warp(double_mma_f16, &mine);
     }
 };
-
-/* c[16x8] += a[16x32] b[32x8] of 8-bit integers. */
-static inline void double_mma_s8(void *const *lanes)
-{
-    double_mma<int32_t> *const *l = (double_mma<int32_t> *const *)lanes;
-    int a[16][32], b[32][8];
-    for (int lane = 0; lane < 32; lane++)
-        for (int h = 0; h < 4; h++) { /* byte of a register */
-            int g = lane / 4, t = lane % 4;
-            for (int i = 0; i < 4; i++)
-                a[g + i % 2 * 8][4 * t + h + i / 2 * 16] = (int8_t)(l[lane]->a[i] >> 8 * h);
-            for (int i = 0; i < 2; i++)
-                b[4 * t + h + 16 * i][g] = (int8_t)(l[lane]->b[i] >> 8 * h);
-        }
-    for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < 4; i++)
-            for (int k = 0; k < 32; k++)
-                l[lane]->c[i] += a[lane / 4 + i / 2 * 8][k] * b[k][lane % 4 * 2 + i % 2];
-}
 
 struct S8 {
     typedef int32_t sum;

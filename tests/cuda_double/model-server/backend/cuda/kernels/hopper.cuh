@@ -45,24 +45,23 @@ struct double_wgmma_lane {
     const uint32_t *a[4];
     uint64_t b, a_tile;
     uint32_t n;
-    bool columns, add;
-    float (*wide)(uint16_t);
+    bool columns, add, bf16; /* else float16 */
 };
 void double_wgmma(const double_wgmma_lane *mine);
 
-#define DOUBLE_WGMMA(T, WIDE)                                                                      \
+#define DOUBLE_WGMMA(T, BF16)                                                                      \
     template <int N8>                                                                              \
     static inline void wgmma(T, float(&c)[N8][4], const uint32_t &a0, const uint32_t &a1,          \
                              const uint32_t &a2, const uint32_t &a3, uint64_t b, bool add = true)  \
     {                                                                                              \
         double_wgmma_lane mine = {                                                                 \
-            &c[0][0], {&a0, &a1, &a2, &a3}, b, 0, N8 * 8, false, add, WIDE};                       \
+            &c[0][0], {&a0, &a1, &a2, &a3}, b, 0, N8 * 8, false, add, BF16};                       \
         double_wgmma(&mine);                                                                       \
     }                                                                                              \
     template <int N8>                                                                              \
     static inline void wgmma_tiles(T, float(&c)[N8][4], uint64_t a, uint64_t b, bool add)          \
     {                                                                                              \
-        double_wgmma_lane mine = {&c[0][0], {}, b, a, N8 * 8, false, add, WIDE};                   \
+        double_wgmma_lane mine = {&c[0][0], {}, b, a, N8 * 8, false, add, BF16};                   \
         double_wgmma(&mine);                                                                       \
     }                                                                                              \
     template <int N8>                                                                              \
@@ -70,10 +69,10 @@ void double_wgmma(const double_wgmma_lane *mine);
                                      bool add)                                                     \
     {                                                                                              \
         double_wgmma_lane mine = {&c[0][0], {&a[0], &a[1], &a[2], &a[3]}, b, 0, N8 * 8, true, add, \
-                                  WIDE};                                                           \
+                                  BF16};                                                           \
         double_wgmma(&mine);                                                                       \
     }
-DOUBLE_WGMMA(Bf16, f32_of_bf16)
-DOUBLE_WGMMA(F16, f32_of_f16)
+DOUBLE_WGMMA(Bf16, true)
+DOUBLE_WGMMA(F16, false)
 #undef DOUBLE_WGMMA
 #endif
