@@ -28,23 +28,53 @@ static int read_json(const char *dir, const char *name, size_t max, cJSON **out,
 
 /* ---------------------------------------------------------------- modules */
 
+static const struct pooling_mode {
+    const char *key;
+    unsigned pool;
+    const char *word; /* of `pooling_mode`, in files since version 5.4 */
+} modes[] = {{"pooling_mode_cls_token", POOL_CLS, "cls"},
+             {"pooling_mode_max_tokens", POOL_MAX, "max"},
+             {"pooling_mode_mean_tokens", POOL_MEAN, "mean"},
+             {"pooling_mode_mean_sqrt_len_tokens", POOL_MEAN_SQRT, "mean_sqrt_len_tokens"},
+             {"pooling_mode_weightedmean_tokens", POOL_WEIGHTED, "weightedmean"},
+             {"pooling_mode_lasttoken", POOL_LAST, "lasttoken"}};
+
+/* The mode of a word, or 0. */
+static unsigned mode_of(const cJSON *word)
+{
+    for (size_t i = 0; cJSON_IsString(word) && i < sizeof(modes) / sizeof(modes[0]); i++)
+        if (strcmp(word->valuestring, modes[i].word) == 0)
+            return modes[i].pool;
+    return 0;
+}
+
+/* A word, or a list in the order in which modes are concatenated here; otherwise 0. */
+static unsigned modes_of(const cJSON *j)
+{
+    unsigned all = 0;
+    const cJSON *word;
+    if (!cJSON_IsArray(j))
+        return mode_of(j);
+    cJSON_ArrayForEach(word, j)
+    {
+        const unsigned mode = mode_of(word);
+        if (mode <= all)
+            return 0;
+        all |= mode;
+    }
+    return all;
+}
+
 static int read_pooling(struct sentence *s, const char *dir, const char *folder, struct err *e)
 {
-    static const struct {
-        const char *key;
-        unsigned pool;
-    } modes[] = {{"pooling_mode_cls_token", POOL_CLS},
-                 {"pooling_mode_max_tokens", POOL_MAX},
-                 {"pooling_mode_mean_tokens", POOL_MEAN},
-                 {"pooling_mode_mean_sqrt_len_tokens", POOL_MEAN_SQRT},
-                 {"pooling_mode_weightedmean_tokens", POOL_WEIGHTED},
-                 {"pooling_mode_lasttoken", POOL_LAST}};
     char name[PATH_MAX];
     cJSON *j;
     snprintf(name, sizeof(name), "%s/config.json", folder);
     if (read_json(dir, name, SMALL_JSON, &j, e))
         return -1;
-    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+    const cJSON *words = json_get(j, "pooling_mode");
+    s->pooling |= words ? modes_of(words) : 0;
+    for (size_t i = 0; !words && i < sizeof(modes) / sizeof(modes[0]); i++)
         if (json_bool(j, modes[i].key, false))
             s->pooling |= modes[i].pool;
     s->include_prompt = json_bool(j, "include_prompt", true);
@@ -83,6 +113,8 @@ static int add_module(struct sentence *s, const char *dir, const cJSON *m, struc
                        : 0;
     if (strcmp(class, "Normalize") == 0)
         return s->normalize = true, 0;
+    if (strcmp(class, "Dropout") == 0) /* of training */
+        return 0;
     const bool pooling = strcmp(class, "Pooling") == 0;
     if (!pooling && strcmp(class, "Dense") != 0)
         return err_set(e, ERR_VALIDATION, "%s/modules.json: module `%.60s` is not supported", dir,

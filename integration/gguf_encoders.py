@@ -311,6 +311,9 @@ def changed(folder, c, arch, kind):
             v = v + 1
         if arch == ARCH.LLAMA_EMBED and (".attn_q." in to or ".attn_k." in to):
             v = paired(v, c["num_attention_heads" if ".attn_q." in to else "num_key_value_heads"])
+        if kind == "halves" and "gated_layers" in n:  # as files of before 2025 have it
+            yield to.replace("ffn_up", "ffn_gate"), v[: len(v) // 2]
+            v = v[len(v) // 2 :]
         if to and "_exps" in to:
             v = v.reshape(c["num_experts"], c["n_inner"], c["n_embd"])
             v = v.swapaxes(1, 2) if "down" in to else v
@@ -325,10 +328,12 @@ def changed(folder, c, arch, kind):
 
 
 def write_encoder(folder, path, kind=None, packing=KIND):
-    """`kind`: "yes": a decoder that answers yes or no; "llama": EuroBERT as Llama."""
+    """`kind`: "yes": a decoder that answers yes or no; "llama": EuroBERT as Llama; "halves": Jina's gates apart."""
     folder = pathlib.Path(folder)
     c = json.loads((folder / "config.json").read_text())
     arch, more = LLAMA_EMBED if kind == "llama" else MODELS[c["model_type"]]
+    if c.get("position_embedding_type") == "alibi":
+        arch, more = ARCH.JINA_BERT_V2, encoder
     if "moe_every_n_layers" in c:
         arch, more = ARCH.NOMIC_BERT_MOE, nomic_experts
     if arch == ARCH.T5 and c["architectures"][0].endswith("EncoderModel"):

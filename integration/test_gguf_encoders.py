@@ -98,6 +98,8 @@ def test_scores_are_those_of_transformers(tmp_path):
         ("xlm_roberta_cls", "unigrams", None),
         ("modernbert", "bytes", None),
         ("embeddinggemma", "bytes", None),
+        ("jina_v2", "words", None),
+        ("jina_v2", "bytes", "halves"),
         ("nomic_bert", "words", None),
         ("nomic_moe", "unigrams", None),
         ("eurobert", "cased words", None),

@@ -1,17 +1,21 @@
 """Quantised checkpoints of other tools, compared with the same numbers in fp32."""
 
 import json
+import os
+import pathlib
+import subprocess
 
 import pytest
 import requests
-from serving import DEMO, Service
+from serving import BIN, DEMO, Service
 
 pytest.importorskip("gguf", reason="its reader of tensors is shared: pip install gguf")
-from stored_made import KINDS, write  # noqa: E402
+from stored_made import KINDS, mlx_folder, write  # noqa: E402
 
 ASK = {"inputs": "The capital of France is", "parameters": {"max_new_tokens": 16, "details": True, "decoder_input_details": True, "ignore_eos": True}}
 # what the packed matrices become with 8-bit activations; in exact arithmetic where that differs
 KEPT = {"nf4": "nf4", "nf4-nested": "nf4", "fp4": "fp4", "llm-int8": "bitsandbytes", "nvfp4": "nvfp4", "nvfp4-packed": "nvfp4"}
+MIXED = {"mlx": "mlx 43", "auto-round": "auto-round 24, widened to float32 18", "ct-mixed": "compressed-tensors 24, nvfp4 12, mxfp4 6"}
 ROUNDED = ("nf4", "nf4-nested", "fp4")
 
 
@@ -27,20 +31,35 @@ def apart(a, b):
     return max(abs(x - y) for x, y in zip(a, b))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("num_shard", [1, 2])
+@pytest.mark.parametrize("kind,num_shard", [(k, n) for k in KINDS for n in (1, 2) if n == 2 or k not in MIXED])
 def test_the_numbers_are_those_of_the_file(tmp_path, kind, num_shard):
     stored, plain = write(DEMO, tmp_path, kind)
     want, ids, none = answers(plain, num_shard, "--dtype", "float32", "--activations", "exact")
     got, same, matrices = answers(stored, num_shard, "--dtype", "float32", "--activations", "exact")
     assert none is None and matrices.startswith("widened to float32 ") and "," not in matrices
     assert apart(got, want) < 1e-4 and same == ids
+    if kind in MIXED:
+        packed, _, matrices = answers(stored, num_shard)
+        assert matrices == MIXED[kind] and 1e-6 < apart(packed[:4], want[:4]) < 0.5
+        return
     exact, same, matrices = answers(stored, num_shard, "--activations", "exact")
     assert matrices.startswith("widened to float32 " if kind in ROUNDED else KEPT[kind] + " ") and "," not in matrices
     assert apart(exact, want) < 1e-4 and same == ids
     packed, _, matrices = answers(stored, num_shard)
     assert matrices.startswith(KEPT[kind] + " ") and "," not in matrices
     assert 1e-6 < apart(packed[:4], want[:4]) < 0.5
+
+
+@pytest.mark.parametrize("family", ["mixtral", "qwen3_next"])
+def test_numbers_that_mlx_changes(tmp_path, family):
+    folder = pathlib.Path(os.environ.get("TEST_DATA", "no data")) / "arch" / family
+    if not folder.exists():
+        pytest.skip(f"no {family} under TEST_DATA")
+    got, want = [], []
+    for path, to in zip(mlx_folder(folder, tmp_path), (got, want)):
+        run = subprocess.run([BIN / "model-server", "logits", path, "--ids", "5,9,33,12", "--dtype", "float32"], capture_output=True, check=True)
+        to += json.loads(run.stdout)["last_logits"]
+    assert apart(got, want) < 1e-4
 
 
 def refused(path, config):

@@ -189,8 +189,7 @@ static int fill(const struct gguf_meta *m, struct err *e)
         return err_set(e, ERR_VALIDATION, "%s: heads of k and of v differ in size: not supported",
                        path_of(m));
     if (!m->f->both_ways && !meta_bool_or(m, "attention.causal", true))
-        return err_set(e, ERR_VALIDATION, "%s: `%s` whose tokens see later ones is not supported",
-                       path_of(m), m->f->name);
+        cJSON_AddBoolToObject(m->config, "is_causal", false);
     if (moe && !m->f->moe)
         return err_set(e, ERR_VALIDATION, "%s: experts in `%s` are not supported", path_of(m),
                        m->f->name);

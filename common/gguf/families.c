@@ -547,6 +547,7 @@ static const struct gguf_family families[] = {
     {"mamba", "mamba", NULL, false, 0, gguf_mamba},
     {"jamba", "jamba", "jamba", false, 0, gguf_jamba, .by_layer = true},
     {"bert", "bert", NULL, false, 0, gguf_bert, .both_ways = true},
+    {"jina-bert-v2", "bert", NULL, false, 0, gguf_jina_bert, .both_ways = true},
     {"nomic-bert", "nomic_bert", NULL, false, 0, gguf_nomic_bert, .both_ways = true},
     {"nomic-bert-moe", NULL, "nomic_bert", false, 0, gguf_nomic_bert_moe, .both_ways = true},
     {"modern-bert", "modernbert", NULL, false, 0, gguf_modern_bert, .both_ways = true},

@@ -23,6 +23,6 @@ gguf_more gguf_hunyuan_moe, gguf_bailing2, gguf_exaone_moe, gguf_afmoe, gguf_hy_
 gguf_more gguf_gpt2, gguf_starcoder, gguf_gptneox, gguf_falcon, gguf_phi2, gguf_mpt, gguf_phimoe,
     gguf_chatglm, gguf_qwen, gguf_baichuan, gguf_dbrx;
 /* Encoders: families_encoder.c. */
-gguf_more gguf_bert, gguf_nomic_bert, gguf_nomic_bert_moe, gguf_modern_bert, gguf_gemma_embedding,
-    gguf_t5;
+gguf_more gguf_bert, gguf_jina_bert, gguf_nomic_bert, gguf_nomic_bert_moe, gguf_modern_bert,
+    gguf_gemma_embedding, gguf_t5;
 #endif

@@ -38,6 +38,17 @@ void gguf_nomic_bert(const struct gguf_meta *m)
     meta_set(m, "rope_theta", meta_number_or(m, "rope.freq_base", 1000));
 }
 
+/* Jina Embeddings 2, whose code model has norms of q and k, which is refused. */
+void gguf_jina_bert(const struct gguf_meta *m)
+{
+    meta_put(m, "type_vocab_size", type_rows(m));
+    put_word(m, "position_embedding_type", "alibi");
+    put_word(m, "feed_forward_type", "geglu");
+    cJSON_AddBoolToObject(m->config, "gated_layers_in_halves",
+                          meta_has(m, "blk.0.ffn_gate.weight"));
+    cJSON_AddBoolToObject(m->config, "qk_layernorm", meta_has(m, "blk.0.attn_q_norm.weight"));
+}
+
 /* The keys of Nomic's repository. Files lack the bias of the experts' sum, as llama.cpp does. */
 void gguf_nomic_bert_moe(const struct gguf_meta *m)
 {

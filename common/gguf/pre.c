@@ -132,6 +132,11 @@ static const struct gguf_pre known[] = {
     {"a.x-4.0", {GPT2}, false, false, false},
     {"gigachat", {GPT2}, false, false, false},
     {"modern-bert", {GPT2}, true, false, false},
+    {"jina-v1-en", {GPT2}, false, false, false},
+    {"jina-v2-es", {GPT2}, false, false, false},
+    {"jina-v2-de", {GPT2}, false, false, false},
+    {"jina-v2-code", {GPT2}, false, false, false},
+    {"roberta-bpe", {GPT2}, false, false, false},
 };
 // clang-format on
 

@@ -70,6 +70,17 @@ static void check_rope_option(struct config *c)
         config_fail(c, "the rope factor must be a number of at least 1");
 }
 
+/* A decoder whose tokens see all others, as transformers 5 reads this key (gte-Qwen2). */
+static void see_both_ways(struct config *c, struct decoder_spec *s)
+{
+    if (c->failed || s->both_ways || config_bool_or(c, "is_causal", true))
+        return;
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        if (s->layers[i].mixer != MIXER_ATTENTION || s->layers[i].window)
+            config_fail(c, "`is_causal` false is not supported with windows or recurrent layers");
+    s->both_ways = s->no_head = true;
+}
+
 static void configure(struct config *c, const struct arch **arch, const char **type,
                       struct decoder_spec *spec)
 {
@@ -91,6 +102,7 @@ static void configure(struct config *c, const struct arch **arch, const char **t
         return;
     c->keys = (*arch)->keys;
     (*arch)->configure(c, spec);
+    see_both_ways(c, spec);
 }
 
 int arch_configure(const char *path, const char *text, const char *rope_scaling, double rope_factor,

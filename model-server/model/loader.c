@@ -259,6 +259,8 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
     const struct tensor *plain = loader_look(l, name);
     if (plain && loader_is_plain(plain) && !takes_plain(l, role, layer, expert))
         return false;
+    if (!plain && loader_switch_mlp(l, role, layer, expert, rows, cols, out))
+        return true;
     if (plain && l->d->spec.transposed) {
         l->failed = true;
         err_set(l->e, ERR_VALIDATION,
@@ -266,7 +268,8 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
                 plain->name, l->how->method);
         return true;
     }
-    const char *codes = l->how->format->suffix[STORED_CODES];
+    const char *codes =
+        plain || !l->how->format->choose ? l->how->format->suffix[STORED_CODES] : ".weight_packed";
     loader_name(l, role, layer, expert, codes, name); /* of several the one that has codes */
     name[strlen(name) - strlen(codes)] = '\0';
     *out = loader_stored(l, name, rows, cols, look_for, l);

@@ -70,6 +70,29 @@ static bool stored_expert(struct loader *l, enum role role, int layer, int exper
     return true;
 }
 
+bool loader_switch_mlp(struct loader *l, enum role role, int layer, int expert, int64_t rows,
+                       int64_t cols, struct mat_part *out)
+{
+    static const char *const names[][2] = {
+        {".w1", ".gate_proj"}, {".w3", ".up_proj"}, {".w2", ".down_proj"}}; /* Mixtral's */
+    char name[NAME_MAX_LEN], to[2 * NAME_MAX_LEN];
+    loader_name(l, role, layer, expert, "", name);
+    const char *at = strstr(name, ".experts."), *end = at ? strrchr(name, '.') : NULL;
+    if (l->how->format != &stored_mlx || expert == NO_EXPERT || !end)
+        return false;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(end, names[i][0]) == 0)
+            end = names[i][1];
+    const int n = snprintf(to, sizeof(to), "%.*s.switch_mlp%s", (int)(at - name), name, end);
+    snprintf(to + n, sizeof(to) - (size_t)n, ".weight");
+    if (!loader_look(l, to))
+        return false;
+    to[n] = '\0';
+    struct expert_find x = {l, (uint64_t)expert, l->d->spec.moe.n_experts, 0};
+    *out = loader_stored(l, to, rows, cols, find_of_expert, &x);
+    return true;
+}
+
 static const struct tensor *fused_tensor(const struct loader *l, enum role role, int layer)
 {
     char name[NAME_MAX_LEN];

@@ -103,8 +103,8 @@ void loader_make_numbers(struct loader *l, struct mat_part *parts, int n, enum d
         const struct stored_matrix *m = p->stored;
         const struct stored_slice s = rows_of_part(p);
         stored_numbers(m, s.row, (int64_t)own / s.cols, s.col, s.cols, dtype, at, d->ops, d->dev);
-        const bool kept = quant == QUANT_INT4 && m->how->format->scales && s.step == 1 &&
-                          m->how->format->scales(m, s.row, s.rows, s.col, s.cols, scales);
+        const bool kept = quant == QUANT_INT4 && m->how.format->scales && s.step == 1 &&
+                          m->how.format->scales(m, s.row, s.rows, s.col, s.cols, scales);
         *p = (struct mat_part){
             at, dtype, s.rows, s.cols, s.cols * s.step, 1, .first = p->first, .name = p->name};
         p->scales = kept ? scales : NULL;

@@ -5,6 +5,7 @@
 #include "common/model_file.h"
 #include "model-server/model/checkpoint/quant/stored.h"
 #include "model-server/model/kv_parts.h"
+#include "model-server/model/mlx.h"
 #include "model-server/model/model_impl.h"
 #include "model-server/model/unused.h"
 #include "model-server/packed/packed.h"
@@ -87,9 +88,7 @@ static enum dtype stored_dtype(const struct checkpoint *c, const struct arch *a)
 {
     const struct tensor *t = first_of(c, a, W_EMBED);
     t = t ? t : first_of(c, a, W_HEAD);
-    return t && t->type == T_F16                             ? DT_F16
-           : t && (t->type == T_BF16 || t->type == T_BLOCKS) ? DT_BF16
-                                                             : DT_F32;
+    return t && t->type == T_F16 ? DT_F16 : t && t->type != T_F32 ? DT_BF16 : DT_F32;
 }
 
 /* A token reads every matrix except tables that are only looked up, and its own experts. */
@@ -260,8 +259,8 @@ static int choose_arith(struct model *m, const struct model_options *o, struct s
                        "--quantize %s rounds activations to 8 bits on this device, and "
                        "--activations %s does not allow it",
                        quant_name(*q), arith_name(asked[a]));
-    how->keep = !*q && how->format && how->format->form &&
-                !(how->is_float && how->bits == 8) && /* fp8 */
+    how->keep = !*q && how->format && (how->varies || how->format->form) &&
+                !(how->is_float && how->bits == 8 && !how->varies) && /* fp8 */
                 (o->dtype < 0 || how->format == &stored_mxfp4);
     how->arith = *q ? quant_arith(*q) : activations_packed(a, o->dtype);
     m->info.arith = how->keep ? how->arith : quant_arith(*q);
@@ -348,9 +347,9 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     log_kv_scales(&c);
     log_packed(&c, &how);
     struct checkpoint heads = {0};
-    int rc = o->draft_heads && !m->d.encodes && !m->d.stages
-                 ? find_heads(m, a, o->draft_dir, &c, &heads, e)
-                 : 0;
+    int rc = mlx_adapt(&m->d.spec, m->info.type, a, &c, e);
+    if (rc == 0 && o->draft_heads && !m->d.encodes && !m->d.stages)
+        rc = find_heads(m, a, o->draft_dir, &c, &heads, e);
     rc = rc ? rc : decoder_load(&m->d, a, &c, &how, e);
     checkpoint_close(&heads);
     if (rc == 0 && m->d.encodes)

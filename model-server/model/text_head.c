@@ -127,6 +127,21 @@ static int dense_act(const cJSON *j, const char *folder, enum head_act *out, str
     return err_set(e, ERR_VALIDATION, "%s: activation `%.60s` is not supported", folder, name);
 }
 
+/* Modules that work on each token, or add their input, give other vectors. */
+static int dense_of_sentence(const cJSON *j, const char *folder, enum head_act *act, struct err *e)
+{
+    static const char *const keys[] = {"module_input_name", "module_output_name"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        const char *on = json_str(j, keys[i], "sentence_embedding");
+        if (strcmp(on, "sentence_embedding") != 0)
+            return err_set(e, ERR_VALIDATION, "%s: `%s` %.60s is not supported", folder, keys[i],
+                           on);
+    }
+    if (json_bool(j, "use_residual", false))
+        return err_set(e, ERR_VALIDATION, "%s: `use_residual` is not supported", folder);
+    return dense_act(j, folder, act, e);
+}
+
 /* In a GGUF file the matrix of the folder "2_Dense" is the tensor dense_2. */
 static int add_dense(struct text_head *h, const struct text_head_options *o, const char *folder,
                      struct err *e)
@@ -141,7 +156,7 @@ static int add_dense(struct text_head *h, const struct text_head_options *o, con
     cJSON *j = model_file_json(file, SMALL_JSON, e);
     if (!j)
         return -1;
-    int rc = dense_act(j, path, &act, e);
+    int rc = dense_of_sentence(j, path, &act, e);
     cJSON_Delete(j);
     if (rc == 0 && o->c->gguf.set.n) {
         snprintf(file, sizeof(file), "dense_%d", atoi(folder));
@@ -301,7 +316,8 @@ static int classifier(struct text_head *h, const struct text_head_options *o, co
     const bool nemotron = strcmp(json_str(config, "model_type", ""), "llama_bidirec") == 0;
     const bool mean =
         nemotron || strcmp(json_str(config, "classifier_pooling", "cls"), "mean") == 0;
-    h->pooling = !o->both_ways ? POOL_LAST : mean ? POOL_MEAN : POOL_CLS;
+    const bool decoder = !o->both_ways || !json_bool(config, "is_causal", true);
+    h->pooling = decoder ? POOL_LAST : mean ? POOL_MEAN : POOL_CLS;
     if (r && ((r->first && add_stage(h, o->c, first, r->act, e)) ||
               (r->norm && add_norm(h, o->c, r->norm, config, e)) ||
               add_stage(h, o->c, r->last, HEAD_PLAIN, e)))

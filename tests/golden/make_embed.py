@@ -26,6 +26,9 @@ CASES = {
     "embeddinggemma": dict(model_type="gemma3_text", head_dim=16, num_key_value_heads=2, sliding_window=24,
                            layer_types=["sliding_attention"] * 3 + ["full_attention"],
                            use_bidirectional_attention=True, query_pre_attn_scalar=16, kind="mean", dense=[192, 64]),
+    # as gte-Qwen2 and KaLM: a decoder that sees both ways; of its classifier the last token
+    "qwen2_both": dict(model_type="qwen2", num_key_value_heads=2, is_causal=False, kind="mean"),
+    "qwen3_both_rerank": dict(model_type="qwen3", head_dim=16, num_key_value_heads=2, is_causal=False, num_labels=1, kind="classify"),
     "bert_rerank": dict(model_type="bert", num_labels=1, type_vocab_size=2, kind="classify", old_norms=True),
     "roberta_classify": dict(model_type="roberta", num_labels=3, type_vocab_size=1, pad_token_id=1, bos_token_id=0,
                              max_position_embeddings=162, kind="classify"),

@@ -21,6 +21,8 @@ static const char *const dirs[] = {
     "embed/xlm_roberta_rerank",
     MADE "modernbert",
     MADE "embeddinggemma",
+    MADE "qwen2_both",
+    MADE "qwen3_both_rerank",
     MADE "bert_rerank",
     MADE "roberta_classify",
     MADE "modernbert_rerank",

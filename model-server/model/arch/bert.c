@@ -18,7 +18,8 @@ static void configure_jina(struct config *c, struct decoder_spec *s)
     config_sums(s, config_num_or(c, "layer_norm_eps", 1e-12));
     config_type_rows(c, s);
     config_only(c, "is_decoder", false);
-    s->first_type_only = false; /* nothing rotates: positions are only those of types */
+    config_only(c, "qk_layernorm", false); /* Jina's model of code, in GGUF files */
+    s->first_type_only = false;            /* nothing rotates: positions are only those of types */
     s->alibi = (struct alibi_spec){.order = ALIBI_PAPER, .most = 8};
     s->near = (struct near_spec){.of = NEAR_OF_SLOPES, .most = s->max_positions};
     s->mlp = MLP_GATED_PACKED;
@@ -30,23 +31,40 @@ static void configure_jina(struct config *c, struct decoder_spec *s)
         config_fail(c, "`max_position_embeddings` must be at most %u", 1u << 20);
 }
 
+/* GGUF files of before 2025 have both halves of the gated matrix apart. */
+static void configure_halves(struct config *c, struct decoder_spec *s)
+{
+    configure_jina(c, s);
+    s->mlp = MLP_GATED;
+}
+
+#define NAMES_JINA                                                                                 \
+    NAMES_BERT_ATTENTION("bert."), [W_EMBED] = "bert.embeddings.word_embeddings",                  \
+                                   [W_TOKEN_TYPES] = "bert.embeddings.token_type_embeddings",      \
+                                   [W_EMBED_NORM] = "bert.embeddings.LayerNorm",                   \
+                                   [W_POST_ATTN_NORM] =                                            \
+                                       "bert.encoder.layer.*.attention.output.LayerNorm",          \
+                                   [W_DOWN] = "bert.encoder.layer.*.mlp.wo",                       \
+                                   [W_POST_MLP_NORM] = "bert.encoder.layer.*.mlp.layernorm"
 static const struct arch jina = {
     .prefix = "bert.",
-    .names = {NAMES_BERT_ATTENTION("bert."), [W_EMBED] = "bert.embeddings.word_embeddings",
-              [W_TOKEN_TYPES] = "bert.embeddings.token_type_embeddings",
-              [W_EMBED_NORM] = "bert.embeddings.LayerNorm",
-              [W_POST_ATTN_NORM] = "bert.encoder.layer.*.attention.output.LayerNorm",
-              [W_GATE_UP] = "bert.encoder.layer.*.mlp.gated_layers",
-              [W_DOWN] = "bert.encoder.layer.*.mlp.wo",
-              [W_POST_MLP_NORM] = "bert.encoder.layer.*.mlp.layernorm"},
+    .names = {NAMES_JINA, [W_GATE_UP] = "bert.encoder.layer.*.mlp.gated_layers"},
     .configure = configure_jina,
+};
+static const struct arch jina_halves = {
+    .prefix = "bert.",
+    .names = {NAMES_JINA, [W_GATE] = "bert.encoder.layer.*.mlp.gated_layers_w",
+              [W_UP] = "bert.encoder.layer.*.mlp.gated_layers_v"},
+    .configure = configure_halves,
 };
 
 extern const struct arch arch_bert;
 static const struct arch *choose(struct config *c)
 {
     const char *positions = json_str(c->root, "position_embedding_type", "");
-    return strcmp(positions, "alibi") == 0 ? &jina : &arch_bert;
+    if (strcmp(positions, "alibi") != 0)
+        return &arch_bert;
+    return json_bool(c->root, "gated_layers_in_halves", false) ? &jina_halves : &jina;
 }
 
 const struct arch arch_bert = {

@@ -77,6 +77,16 @@ static void all_files_are_read(void **state)
     assert_null(sentence_prompt(&s, "odd"));
     assert_null(sentence_prompt(&s, "none"));
     sentence_free(&s);
+    put("modules.json", "[" MODULE("Dropout", "1_Dropout") "," MODULE("Pooling", "1_Pooling") "]");
+    put("1_Pooling/config.json", "{\"embedding_dimension\":8,\"pooling_mode\":\"weightedmean\"}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_int_equal(s.pooling, POOL_WEIGHTED);
+    sentence_free(&s);
+    put("1_Pooling/config.json",
+        "{\"pooling_mode\":[\"max\",\"lasttoken\"],\"include_prompt\":false}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_int_equal(s.pooling, POOL_MAX | POOL_LAST);
+    sentence_free(&s);
 }
 
 static void nothing_is_there(void **state)
@@ -101,6 +111,8 @@ static void what_cannot_be_meant_is_refused(void **state)
         {"[" MODULE("Dense", "../../etc") "]", NULL, "not a valid module folder"},
         {"[" MODULE("Dense", "/etc") "]", NULL, "not a valid module folder"},
         {"[" MODULE("Pooling", "1_Pooling") "]", "{}", "no pooling mode"},
+        {"[" MODULE("Pooling", "1_Pooling") "]", "{\"pooling_mode\":[\"mean\",\"cls\"]}",
+         "no pooling mode"},
         {"[" MODULE("Pooling", "1_Pooling") "]", "[", "1_Pooling/config.json"},
         {"[" MODULE("Dense", "1") "," MODULE("Dense", "2") "," MODULE("Dense", "3") "," MODULE(
              "Dense", "4") "," MODULE("Dense", "5") "]",

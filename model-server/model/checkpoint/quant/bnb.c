@@ -24,7 +24,7 @@ static int no_tensor(const struct stored_matrix *m, int i, struct err *e)
 {
     const struct tensor *t = m->t[STORED_CODES];
     return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no `%s` beside it", t->file, t->name,
-                   m->how->format->suffix[i]);
+                   m->how.format->suffix[i]);
 }
 
 /* A size in the JSON text: 1 to 2^24. */

@@ -10,7 +10,7 @@ enum { COLUMNS = 32 };
 /* The common zero point of all groups of the slice; -1: they differ. */
 static int common_zero(const struct stored_matrix *m, const struct stored_slice *s)
 {
-    const struct stored_format *f = m->how->format;
+    const struct stored_format *f = m->how.format;
     const uint32_t first = (uint32_t)(s->col / m->group),
                    last = (uint32_t)((s->col + s->cols - 1) / m->group);
     const int zero = f->zero ? (int)f->zero(m, s->row, first) : 0;
@@ -46,7 +46,7 @@ void keep_order(const struct stored_matrix *m, const struct stored_slice *s, uin
 
 bool keep_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
 {
-    const struct stored *how = m->how;
+    const struct stored *how = &m->how;
     const uint32_t middle = 1u << (how->bits - 1);
     if (how->is_float || m->row_block != 1 || how->bits < 2 || how->bits > 8 || s->col % COLUMNS ||
         s->cols % COLUMNS || (m->groups > 1 && m->group % COLUMNS) || s->cols > QUANT_MAX_COLS ||
@@ -88,7 +88,7 @@ static bool keep_terms(const struct stored_matrix *m, int64_t row, const struct 
             if (!half_of(stored_scale(m, row, (uint32_t)group), &scale))
                 return false;
             if (c->format.zeros)
-                zero = (int8_t)m->how->format->zero(m, row, (uint32_t)group);
+                zero = (int8_t)m->how.format->zero(m, row, (uint32_t)group);
             known = group;
         }
         c->scale[at] = scale;
@@ -115,7 +115,7 @@ bool keep_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
     for (int64_t k = 0; k < s->cols; k += STORED_TILE) {
         const int64_t left = s->cols - k;
         const uint32_t n = (uint32_t)(left < STORED_TILE ? left : STORED_TILE);
-        m->how->format->codes(m, row, n_rows, s->col + k, n, t);
+        m->how.format->codes(m, row, n_rows, s->col + k, n, t);
         for (uint32_t r = 0; r < n_rows; r++)
             for (uint32_t i = 0; i < n; i++)
                 c->codes[(to + r) * s->cols + k + i] = (uint8_t)t[i][r];

@@ -106,11 +106,12 @@ const struct stored_format stored_mxfp4 = {
     .form = form,
     .codes_rows = codes_rows,
 };
-const struct stored_format stored_mxfp4_packed = {
-    .words = (const char *const[]){"compressed-tensors", NULL},
-    .suffix = {".weight_packed", ".weight_scale", NULL, NULL},
-    .check = check_packed,
-    .codes = codes,
-    .form = form,
-    .codes_rows = codes_rows,
-};
+#define IN_ROWS(codes_name)                                                                        \
+    {                                                                                              \
+        .words = (const char *const[]){"compressed-tensors", NULL},                                \
+        .suffix = {codes_name, ".weight_scale"}, .check = check_packed, .codes = codes,            \
+        .form = form, .codes_rows = codes_rows                                                     \
+    }
+const struct stored_format stored_mxfp4_packed = IN_ROWS(".weight_packed");
+/* AMD's Quark and NVIDIA's modelopt. */
+const struct stored_format stored_mxfp4_bytes = IN_ROWS(".weight");

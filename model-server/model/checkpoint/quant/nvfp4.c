@@ -19,7 +19,7 @@ static int check(struct stored_matrix *m, struct err *e)
     if (!global)
         return err_set(e, ERR_VALIDATION,
                        "%s: tensor `%s` has no scale of all of it beside it (`%s`)", codes->file,
-                       codes->name, m->how->format->suffix[STORED_GLOBAL]);
+                       codes->name, m->how.format->suffix[STORED_GLOBAL]);
     for (int i = 0; i < global->n_dims; i++)
         n *= global->dims[i];
     if (global->type != T_F32)
@@ -31,7 +31,7 @@ static float global_of(const struct stored_matrix *m)
 {
     float f;
     __builtin_memcpy(&f, m->t[STORED_GLOBAL]->data, sizeof(f));
-    return m->how->divides ? 1.0f / f : f;
+    return m->how.divides ? 1.0f / f : f;
 }
 
 static const uint8_t *pairs_at(const struct stored_matrix *m, int64_t row, int64_t group)

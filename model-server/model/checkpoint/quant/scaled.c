@@ -5,6 +5,20 @@
 #include "model-server/backend/numbers.h"
 #include "model-server/model/checkpoint/quant/stored.h"
 
+/* One scale, one a row, or blocks: those of config.json if they fit, else equal ones. */
+static void vary(struct stored_matrix *m)
+{
+    const struct tensor *s = m->t[STORED_SCALES];
+    const uint64_t rows = (uint64_t)m->rows, block = m->how.row_block;
+    const bool blocks = s->n_dims == 2 && s->dims[1] > 1;
+    stored_vary_group(m, blocks ? s->dims[1] : 1);
+    if (!blocks)
+        m->how.row_block = 0; /* check() decides */
+    else if (s->dims[0] && (!block || (rows + block - 1) / block != s->dims[0]) &&
+             rows % s->dims[0] == 0)
+        m->how.row_block = (uint32_t)(rows / s->dims[0]);
+}
+
 static int check(struct stored_matrix *m, struct err *e)
 {
     const struct tensor *zeros = m->t[STORED_ZEROS];
@@ -12,11 +26,11 @@ static int check(struct stored_matrix *m, struct err *e)
         return err_set(e, ERR_VALIDATION,
                        "%s: tensor `%s`: 8-bit weights with zero points are not supported",
                        zeros->file, zeros->name);
-    if (stored_expect(m->t[STORED_CODES], m->how->is_float ? T_F8_E4M3 : T_I8, (uint64_t)m->rows,
+    if (stored_expect(m->t[STORED_CODES], m->how.is_float ? T_F8_E4M3 : T_I8, (uint64_t)m->rows,
                       (uint64_t)m->cols, e))
         return -1;
     const struct tensor *scales = m->t[STORED_SCALES];
-    if (!m->how->group && m->how->row_block <= 1) /* one, or one a row: the file says */
+    if (!m->how.group && m->how.row_block <= 1) /* one, or one a row: the file says */
         m->row_block = scales->n_dims == 0 || scales->dims[0] == 1 ? (uint32_t)m->rows : 1;
     return stored_expect_scales(m, false, e);
 }
@@ -27,7 +41,7 @@ static void codes(const struct stored_matrix *m, int64_t row, uint32_t n_rows, i
     for (uint32_t r = 0; r < n_rows; r++) {
         const uint8_t *p = (const uint8_t *)m->t[STORED_CODES]->data + (row + r) * m->cols + col;
         for (uint32_t c = 0; c < n_cols; c++)
-            t[c][r] = m->how->is_float ? f32_of_e4m3(p[c]) : (float)(int8_t)p[c];
+            t[c][r] = m->how.is_float ? f32_of_e4m3(p[c]) : (float)(int8_t)p[c];
     }
 }
 
@@ -35,7 +49,7 @@ static void codes(const struct stored_matrix *m, int64_t row, uint32_t n_rows, i
 static bool form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
 {
     enum { COLUMNS = 32, BLOCK = 256 };
-    *f = (struct format){.name = m->how->method,
+    *f = (struct format){.name = m->how.method,
                          .element = ELEMENT_INT,
                          .scale = SCALE_F16,
                          .bits = 8,
@@ -43,7 +57,7 @@ static bool form(const struct stored_matrix *m, const struct stored_slice *s, st
                          .block = s->cols % BLOCK ? COLUMNS : BLOCK,
                          .zero = 128,
                          .factors = true};
-    return !m->how->is_float && m->groups == 1 && s->cols % COLUMNS == 0 &&
+    return !m->how.is_float && m->groups == 1 && s->cols % COLUMNS == 0 &&
            s->cols <= QUANT_MAX_COLS && !m->t[STORED_GROUPS];
 }
 
@@ -70,6 +84,7 @@ const struct stored_format stored_scaled = {
     .words = (const char *const[]){"compressed-tensors", "fp8", NULL},
     .suffix = SUFFIX(".weight_scale"),
     .check = check,
+    .vary = vary,
     .codes = codes,
     .form = form,
     .codes_rows = codes_rows,

@@ -45,12 +45,12 @@ int stored_expect_scales(struct stored_matrix *m, bool by_column, struct err *e)
     char want[64];
     m->scale_row = by_column ? 1 : m->groups;
     m->scale_group = by_column ? m->rows : 1;
-    const bool power = m->how->is_float && (t->type == T_U8 || t->type == T_F8_E8M0);
+    const bool power = m->how.is_float && (t->type == T_U8 || t->type == T_F8_E8M0);
     if (t->type != T_F32 && t->type != T_F16 && t->type != T_BF16 && !power)
         return err_set(e, ERR_VALIDATION,
                        "%s: tensor `%s` has dtype %s; scales must be F32, F16 or BF16%s", t->file,
                        t->name, tensor_type_name(t->type),
-                       m->how->is_float ? ", or powers of two in U8 or F8_E8M0" : "");
+                       m->how.is_float ? ", or powers of two in U8 or F8_E8M0" : "");
     uint64_t n = 1;
     for (int i = 0; i < t->n_dims; i++)
         n *= t->dims[i]; /* bytes were checked: no overflow */
@@ -64,12 +64,12 @@ int stored_expect_scales(struct stored_matrix *m, bool by_column, struct err *e)
 int stored_no_zeros(const struct stored_matrix *m, struct err *e)
 {
     const struct tensor *t = m->t[STORED_CODES];
-    if (m->how->symmetric)
+    if (m->how.symmetric)
         return 0;
     return err_set(e, ERR_VALIDATION,
                    "%s: tensor `%s` has no zero points beside it (`%s`), and config.json does not "
                    "say that it is symmetric",
-                   t->file, t->name, m->how->format->suffix[STORED_ZEROS]);
+                   t->file, t->name, m->how.format->suffix[STORED_ZEROS]);
 }
 
 /* Columns of arbitrary groups; or all zeros, as in files before this tensor existed; or groups in
@@ -101,21 +101,26 @@ int stored_open(struct stored_matrix *m, const struct stored *how, const char *b
                 int64_t cols, stored_find *find, const void *ctx, struct err *e)
 {
     char name[NAME_MAX_LEN];
-    *m = (struct stored_matrix){.how = how, .rows = rows, .cols = cols};
-    m->group = how->group ? how->group : (uint32_t)cols;
-    m->groups = (uint32_t)((cols + m->group - 1) / m->group);
-    m->row_block = how->row_block ? how->row_block : (uint32_t)rows;
+    *m = (struct stored_matrix){.how = *how, .rows = rows, .cols = cols};
+    const struct stored *own = &m->how;
+    if (how->varies && how->format->choose)
+        how->format->choose(&m->how, base, find, ctx);
     for (int i = 0; i < STORED_TENSORS; i++) {
-        if (!how->format->suffix[i])
+        if (!own->format->suffix[i])
             continue;
-        snprintf(name, sizeof(name), "%s%s", base, how->format->suffix[i]);
+        snprintf(name, sizeof(name), "%s%s", base, own->format->suffix[i]);
         m->t[i] = find(ctx, name);
         if (!m->t[i] && i <= STORED_SCALES)
             return err_set(e, ERR_VALIDATION,
                            "%s%stensor `%s` is missing (config.json: weights stored by %s)",
                            i ? m->t[STORED_CODES]->file : "", i ? ": " : "", name, how->method);
     }
-    return how->format->check(m, e) || check_groups(m, e) ? -1 : 0;
+    if (how->varies && own->format->vary)
+        own->format->vary(m);
+    m->group = own->group ? own->group : (uint32_t)cols;
+    m->groups = (uint32_t)((cols + m->group - 1) / m->group);
+    m->row_block = own->row_block ? own->row_block : (uint32_t)rows;
+    return own->format->check(m, e) || check_groups(m, e) ? -1 : 0;
 }
 
 /* ---------------------------------------------------------------- numbers */
@@ -138,7 +143,7 @@ float stored_number(const struct tensor *t, int64_t i)
 
 float stored_scale(const struct stored_matrix *m, int64_t row, uint32_t group)
 {
-    const float by = m->how->scale_by != 0 ? m->how->scale_by : 1;
+    const float by = m->how.scale_by != 0 ? m->how.scale_by : 1;
     return by * stored_number(m->t[STORED_SCALES],
                               row / m->row_block * m->scale_row + (int64_t)group * m->scale_group);
 }
@@ -152,7 +157,7 @@ struct terms {
 static void terms_of(struct terms *x, const struct stored_matrix *m, int64_t row, uint32_t n,
                      uint32_t group)
 {
-    const struct stored_format *f = m->how->format;
+    const struct stored_format *f = m->how.format;
     if (x->group == group)
         return;
     x->group = group;
@@ -183,7 +188,7 @@ static void tile(const struct unpack_job *j, struct terms *x, int64_t row, uint3
     const struct stored_matrix *m = j->m;
     const struct tensor *groups = m->t[STORED_GROUPS];
     stored_tile t;
-    m->how->format->codes(m, row, n_rows, col, n_cols, t);
+    m->how.format->codes(m, row, n_rows, col, n_cols, t);
     for (uint32_t c = 0; c < n_cols; c++) {
         uint32_t g = groups ? stored_u32(groups, col + c) : (uint32_t)((col + c) / m->group);
         terms_of(x, m, row, n_rows, g);
@@ -205,7 +210,7 @@ static void rows_of(const struct unpack_job *j, int64_t row, uint32_t n_rows)
     for (uint32_t r = 0; r < n_rows; r++)
         for (int64_t c = 0; c < j->cols; c += CHUNK) {
             const int64_t n = j->cols - c < CHUNK ? j->cols - c : CHUNK;
-            j->m->how->format->numbers(j->m, row + r, j->col + c, n, v);
+            j->m->how.format->numbers(j->m, row + r, j->col + c, n, v);
             for (int64_t i = 0; i < n; i++)
                 put(j->out, j->to, (row - j->row + r) * j->cols + c + i, v[i]);
         }
@@ -220,7 +225,7 @@ static void bands(void *arg, int thread, size_t begin, size_t end)
         const int64_t r = (int64_t)i * STORED_TILE;
         const uint32_t n = at_most(j->rows - r);
         struct terms x = {.group = -1};
-        if (j->m->how->format->numbers) {
+        if (j->m->how.format->numbers) {
             rows_of(j, j->row + r, n);
             continue;
         }
@@ -259,7 +264,7 @@ static void codes_bands(void *arg, int thread, size_t begin, size_t end)
         const uint32_t n = s->step == 1 ? at_most(s->rows - r) : 1;
         if (atomic_load(&j->refused))
             return;
-        if (!j->m->how->format->codes_rows(j->m, s->row + r * s->step, n, s, j->to, r))
+        if (!j->m->how.format->codes_rows(j->m, s->row + r * s->step, n, s, j->to, r))
             atomic_store(&j->refused, true);
         r += n;
     }
@@ -288,8 +293,8 @@ static bool take_memory(struct mat_codes *c, size_t n, size_t cols)
 bool stored_form(const struct stored_matrix *m, const struct stored_slice *s,
                  const struct backend_ops *ops, struct format *f)
 {
-    return m->how->keep && m->how->format->form && m->how->format->form(m, s, f) &&
-           ops->weight_takes(f, m->how->arith) == TAKE_NATIVE;
+    return m->how.keep && m->how.format->form && m->how.format->form(m, s, f) &&
+           ops->weight_takes(f, m->how.arith) == TAKE_NATIVE;
 }
 
 bool stored_codes(const struct stored_matrix *m, const struct stored_slice *s, struct mat_codes *c,
@@ -300,7 +305,7 @@ bool stored_codes(const struct stored_matrix *m, const struct stored_slice *s, s
         !take_memory(c, (size_t)(s->rows * s->cols), (size_t)s->cols))
         return false;
     if (c->order)
-        m->how->format->order(m, s, c->order);
+        m->how.format->order(m, s, c->order);
     struct codes_job j = {m, s, c, false};
     if (ops->host_run)
         ops->host_run(dev, codes_bands, &j, n);

@@ -27,6 +27,7 @@ struct stored {
     bool divides;             /* the tensor's scale divides */
     bool plain;               /* matrices in 16 and 32 bits are of the format as well; if it has
                                  scales, those beside which there are some */
+    bool varies;              /* matrices may have other formats, bits and groups: vary.c */
     float scale_by;           /* factor of stored scales; 0: 1 */
     bool keep;                /* keep codes if possible, for products in `arith` */
     enum arith arith;
@@ -54,8 +55,11 @@ enum stored_tensor {
     STORED_TENSORS = STORED_FURTHER + 4
 };
 
+/* Finds a tensor by its whole name, or NULL. */
+typedef const struct tensor *stored_find(const void *ctx, const char *name);
+
 struct stored_matrix {
-    const struct stored *how;
+    struct stored how;                      /* of this matrix */
     const struct tensor *t[STORED_TENSORS]; /* NULL: there is none */
     int64_t rows, cols;
     /* columns of a group, their number; with STORED_GROUPS columns have any group */
@@ -66,9 +70,6 @@ struct stored_matrix {
     float nested_offset;
     float mean; /* ternary.c: of the magnitudes of the masters; 0: there are none */
 };
-
-/* Finds a tensor by its whole name, or NULL. */
-typedef const struct tensor *stored_find(const void *ctx, const char *name);
 
 /* Opens the matrix [rows, cols] whose tensors are named `base` and a suffix. Types, shapes and
  * group indices are checked, so that nothing is read outside the tensors later. ERR_VALIDATION:
@@ -87,7 +88,7 @@ void stored_numbers(const struct stored_matrix *m, int64_t row, int64_t rows, in
                     int64_t cols, enum dtype to, void *out, const struct backend_ops *ops,
                     struct device *dev);
 
-/* The form of the slice as codes, if a format that the device supports in m->how->arith can
+/* The form of the slice as codes, if a format that the device supports in m->how.arith can
  * represent it. False: it must be dequantised. */
 bool stored_form(const struct stored_matrix *m, const struct stored_slice *s,
                  const struct backend_ops *ops, struct format *f);
@@ -105,6 +106,11 @@ typedef float stored_tile[STORED_TILE][STORED_TILE];
 struct stored_format {
     const char *const *words; /* its values of --quantize; NULL-terminated */
     const char *suffix[STORED_TENSORS];
+    /* With stored.varies: chooses format and parameters of the matrix by its tensors' types; NULL:
+     * all matrices are of this format. And sets bits, group and the like by their shapes, which
+     * check() then checks. */
+    void (*choose)(struct stored *how, const char *base, stored_find *find, const void *ctx);
+    void (*vary)(struct stored_matrix *m);
     /* Checks types and shapes of m->t, whose codes and scales exist; fills the rest of `m`. */
     int (*check)(struct stored_matrix *m, struct err *e);
     /* Codes of n_rows x n_cols (at most a tile) from (row, col). */
@@ -129,9 +135,9 @@ struct stored_format {
     void (*order)(const struct stored_matrix *m, const struct stored_slice *s, uint32_t *out);
 };
 extern const struct stored_format stored_gptq, stored_awq, stored_scaled, stored_scaled_inv,
-    stored_packed, stored_mxfp4, stored_mxfp4_packed, stored_blocks, stored_nvfp4,
-    stored_nvfp4_packed, stored_nf4, stored_fp4, stored_llm_int8, stored_ternary,
-    stored_ternary_masters;
+    stored_packed, stored_mxfp4, stored_mxfp4_packed, stored_mxfp4_bytes, stored_mixed, stored_mlx,
+    stored_blocks, stored_nvfp4, stored_nvfp4_packed, stored_nf4, stored_fp4, stored_llm_int8,
+    stored_ternary, stored_ternary_masters;
 
 /* Checks that a tensor of n_dims dimensions is a x b (or a), of `type`. -1 and one line that
  * names it. */
@@ -153,6 +159,8 @@ void keep_order(const struct stored_matrix *m, const struct stored_slice *s, uin
 float stored_number(const struct tensor *t, int64_t i);
 /* Scale of a row and group, any type. */
 float stored_scale(const struct stored_matrix *m, int64_t row, uint32_t group);
+/* vary.c. Sets the group: that of config.json if `n` of them cover a row, else an nth of a row. */
+void stored_vary_group(struct stored_matrix *m, uint64_t n);
 /* For missing zero points: 0 if config.json says that they are not needed, else -1. */
 int stored_no_zeros(const struct stored_matrix *m, struct err *e);
 

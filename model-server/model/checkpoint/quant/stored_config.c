@@ -36,9 +36,10 @@ static const char *word_of(struct config *c, const cJSON *o, const char *key,
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void bits_of_code(struct config *c, struct stored *s, double bits, bool fewer)
+/* `any`: else some of them. */
+static void bits_of_code(struct config *c, struct stored *s, double bits, bool any)
 {
-    if (bits == 4 || bits == 8 || (fewer && (bits == 2 || bits == 3)))
+    if (bits == 2 || bits == 3 || bits == 4 || bits == 8 || (any && bits >= 2 && bits <= 8))
         s->bits = (uint32_t)bits;
     else
         config_fail(c, "quantization_config: weights of %g bits are not supported", bits);
@@ -46,11 +47,14 @@ static void bits_of_code(struct config *c, struct stored *s, double bits, bool f
 
 /* ---------------------------------------------------------------- the methods */
 
-/* GPTQModel's `dynamic`: patterns of module names with parameters of their own. Modules that are
- * not quantised ("-:PATTERN") are found by their tensors. */
-static void check_dynamic(struct config *c, const cJSON *q)
+/* GPTQModel's `dynamic`: patterns of module names with parameters of their own. Their tensors show
+ * bits and groups, and which modules are not quantised ("-:PATTERN"). */
+static void check_dynamic(struct config *c, const cJSON *q, struct stored *s)
 {
-    static const char *const anywhere[] = {"desc_act", "damp_percent", "static_groups", "mse"};
+    enum { SHOWN = 3 }; /* the first ones by the tensors; the others change nothing in them */
+    static const char *const anywhere[] = {
+        "bits",         "group_size",    "sym", "desc_act", "act_group_aware",
+        "damp_percent", "static_groups", "mse"};
     const cJSON *module, *j;
     cJSON_ArrayForEach(module, config_object(c, q, "dynamic"))
     {
@@ -59,8 +63,10 @@ static void check_dynamic(struct config *c, const cJSON *q)
         cJSON_ArrayForEach(j, module)
         {
             bool fine = cJSON_Compare(j, json_get(q, j->string), true);
-            for (size_t i = 0; i < sizeof(anywhere) / sizeof(anywhere[0]) && !fine; i++)
+            for (size_t i = 0; i < sizeof(anywhere) / sizeof(anywhere[0]) && !fine; i++) {
                 fine = strcmp(j->string, anywhere[i]) == 0;
+                s->varies |= fine && i < SHOWN;
+            }
             if (!fine)
                 config_fail(
                     c,
@@ -73,7 +79,7 @@ static void check_dynamic(struct config *c, const cJSON *q)
 static void read_gptq(struct config *c, const cJSON *q, struct stored *s)
 {
     s->format = &stored_gptq;
-    bits_of_code(c, s, json_num(q, "bits", 4), true);
+    bits_of_code(c, s, json_num(q, "bits", 4), false);
     s->group = size_of(c, q, "group_size");
     s->row_block = 1;
     s->symmetric = json_bool(q, "sym", false);
@@ -82,7 +88,7 @@ static void read_gptq(struct config *c, const cJSON *q, struct stored *s)
     word_of(c, q, "pack_dtype", WORDS("int32"));
     if (json_bool(q, "is_marlin_format", false))
         config_fail(c, "quantization_config: Marlin's own layout is not supported");
-    check_dynamic(c, q);
+    check_dynamic(c, q, s);
 }
 
 static void read_awq(struct config *c, const cJSON *q, struct stored *s)
@@ -134,15 +140,15 @@ static void read_mxfp4(struct config *c, const cJSON *q, struct stored *s)
     s->format = &stored_mxfp4;
 }
 
-/* The scheme of the weights, which all groups must share. NULL and an error if they do not. */
-static const cJSON *scheme_of(struct config *c, const cJSON *q)
+/* The scheme of the weights. *differ: there are several. NULL and an error: there is none. */
+static const cJSON *scheme_of(struct config *c, const cJSON *q, bool *differ)
 {
     const cJSON *groups = json_get(q, "config_groups"), *g, *found = NULL;
+    *differ = false;
     cJSON_ArrayForEach(g, groups)
     {
         const cJSON *w = json_get(g, "weights");
-        if (found && w && !cJSON_Compare(found, w, true))
-            config_fail(c, "quantization_config: groups of different weights are not supported");
+        *differ |= found && w && !cJSON_Compare(found, w, true);
         found = w ? w : found;
     }
     if (!found)
@@ -177,19 +183,48 @@ static void read_fp4(struct config *c, const cJSON *w, const char *format, struc
     s->format = nv ? &stored_nvfp4_packed : &stored_mxfp4_packed;
 }
 
+#define CT_FORMATS                                                                                 \
+    WORDS("dense", "int-quantized", "float-quantized", "naive-quantized", "mxfp8-quantized",       \
+          "pack-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mixed-precision")
+
+/* Matrices of different formats or parameters: their tensors show which. */
+static void read_mixed(struct config *c, const cJSON *q, struct stored *s)
+{
+    const cJSON *g;
+    s->format = &stored_mixed;
+    s->varies = true;
+    cJSON_ArrayForEach(g, json_get(q, "config_groups"))
+    {
+        const cJSON *w = json_get(g, "weights");
+        word_of(c, g, "format", CT_FORMATS);
+        if (!w)
+            continue;
+        const char *type = word_of(c, w, "type", WORDS("int", "float"));
+        const double bits = json_num(w, "num_bits", 8);
+        if (strcmp(type, "int") == 0)
+            bits_of_code(c, s, bits, true);
+        else if (bits != 4 && bits != 8)
+            config_fail(c, "quantization_config: weights of %g floating-point bits", bits);
+        if (strcmp(json_str(w, "strategy", ""), "block") == 0)
+            read_block(c, w, "block_structure", s);
+    }
+}
+
 static void read_compressed(struct config *c, const cJSON *q, struct stored *s)
 {
-    const char *format = word_of(c, q, "format",
-                                 WORDS("dense", "int-quantized", "float-quantized",
-                                       "naive-quantized", "mxfp8-quantized", "pack-quantized",
-                                       "nvfp4-pack-quantized", "mxfp4-pack-quantized"));
+    bool differ;
+    const char *format = word_of(c, q, "format", CT_FORMATS);
     word_of(c, q, "quantization_status", WORDS("compressed", "frozen"));
     word_of(c, json_get(q, "sparsity_config"), "format", WORDS("dense"));
-    const cJSON *transforms = json_get(q, "transform_config"), *w = scheme_of(c, q);
+    const cJSON *transforms = json_get(q, "transform_config"), *w = scheme_of(c, q, &differ);
     if (transforms && transforms->child)
         config_fail(c, "quantization_config: `transform_config` is not supported");
     if (strcmp(format, "dense") == 0)
         config_fail(c, "quantization_config: `format` is missing or dense");
+    if (differ || strcmp(format, "mixed-precision") == 0) {
+        read_mixed(c, q, s);
+        return;
+    }
     if (strstr(format, "fp4-pack")) {
         read_fp4(c, w, format, s);
         return;
@@ -198,13 +233,26 @@ static void read_compressed(struct config *c, const cJSON *q, struct stored *s)
     s->is_float = strcmp(word_of(c, w, "type", WORDS("int", "float")), "float") == 0;
     s->symmetric = json_bool(w, "symmetric", true);
     s->format = packed ? &stored_packed : &stored_scaled;
-    bits_of_code(c, s, json_num(w, "num_bits", 8), false);
+    bits_of_code(c, s, json_num(w, "num_bits", 8), packed);
     if (s->is_float && (s->bits != 8 || packed))
         config_fail(c,
                     "quantization_config: weights of %u floating-point bits in %s are not "
                     "supported",
                     s->bits, format);
     read_strategy(c, w, s);
+}
+
+/* Each quantised module has its own algorithm, which its tensors show. Others, of which some have
+ * tensors that are not read (AWQ's scales of activations), are refused. */
+static void read_modelopt_layers(struct config *c, const cJSON *q, struct stored *s)
+{
+    static const char *const known[] = {"FP8", "FP8_PER_CHANNEL_PER_TOKEN", "NVFP4", "W4A16_NVFP4",
+                                        NULL};
+    const cJSON *layer;
+    s->format = &stored_mixed;
+    s->varies = true;
+    cJSON_ArrayForEach(layer, config_object(c, q, "quantized_layers"))
+        word_of(c, layer, "quant_algo", known);
 }
 
 /* NVIDIA's modelopt: its own file has an object around what config.json contains. */
@@ -215,16 +263,21 @@ static void read_modelopt(struct config *c, const cJSON *q, struct stored *s)
     s->is_float = s->symmetric = true;
     s->bits = 8;
     s->format = &stored_scaled;
-    if (strcmp(algo, "FP8") == 0)
+    if (strcmp(algo, "FP8") == 0 || strcmp(algo, "FP8_PER_CHANNEL_PER_TOKEN") == 0)
         return;
+    if (strcmp(algo, "MIXED_PRECISION") == 0) {
+        read_modelopt_layers(c, inner ? inner : q, s);
+        return;
+    }
     s->bits = 4;
     s->format = &stored_nvfp4;
     s->row_block = 1;
     s->group = size_of(c, inner ? inner : q, "group_size");
-    if (strcmp(algo, "NVFP4") != 0)
+    if (strcmp(algo, "NVFP4") != 0 && strcmp(algo, "W4A16_NVFP4") != 0)
         config_fail(c,
                     "quantization_config: modelopt's `quant_algo` %.40s is not supported "
-                    "(known: FP8, NVFP4)",
+                    "(known: FP8, FP8_PER_CHANNEL_PER_TOKEN, NVFP4, W4A16_NVFP4, "
+                    "MIXED_PRECISION)",
                     algo);
     else if (s->group && s->group != 16)
         config_fail(c, "quantization_config: NVFP4 with a `group_size` of %u", s->group);
@@ -278,6 +331,84 @@ static void read_bitnet(struct config *c, const cJSON *q, struct stored *s)
     check_left_out(c, q);
 }
 
+/* Intel's AutoRound writes the layouts of others, and may choose bits for each module
+ * (`extra_config`). */
+static void read_auto_round(struct config *c, const cJSON *q, struct stored *s)
+{
+    const char *key = json_get(q, "packing_format") ? "packing_format" : "backend";
+    const char *packing =
+        word_of(c, q, key,
+                WORDS("auto_round:auto_gptq", "auto_round:gptq", "auto_round",
+                      "auto_round:gptqmodel", "auto_round:auto_awq", "auto_round:awq",
+                      "auto_round:llm_compressor", "auto_round:fp8_static", "auto_round:fp8"));
+    const cJSON *rotation = json_get(q, "rotation_config");
+    if (rotation && rotation->child)
+        config_fail(c, "quantization_config: `rotation_config` is not supported");
+    s->varies = true;
+    s->symmetric = json_bool(q, "sym", true);
+    s->group = size_of(c, q, "group_size");
+    s->row_block = 1;
+    if (strstr(packing, "llm_compressor") || strstr(packing, "fp8")) {
+        s->format = &stored_mixed;
+        return;
+    }
+    word_of(c, q, "data_type", WORDS("int", "int_sym", "int_asym"));
+    if (strstr(packing, "awq")) {
+        read_awq(c, q, s);
+        s->symmetric = json_bool(q, "sym", true);
+        return;
+    }
+    s->format = &stored_gptq;
+    s->zero_bias = strstr(packing, "gptqmodel") == NULL && strchr(packing, ':') != NULL;
+    bits_of_code(c, s, json_num(q, "bits", 4), false);
+}
+
+/* One scheme of AMD's Quark. */
+static void check_quark(struct config *c, const cJSON *scheme)
+{
+    const cJSON *w = json_get(scheme, "weight");
+    if (!w || cJSON_IsNull(w))
+        return;
+    if (cJSON_IsArray(w)) {
+        config_fail(c, "quantization_config: Quark's weights in two stages are not supported");
+        return;
+    }
+    const char *type = word_of(c, w, "dtype", WORDS("fp8_e4m3", "int8", "fp4"));
+    if (strcmp(type, "fp4") != 0)
+        return;
+    word_of(c, w, "scale_format", WORDS("e8m0"));
+    if (json_num(w, "group_size", 32) != 32)
+        config_fail(c, "quantization_config: Quark's fp4 with a `group_size` of %g",
+                    json_num(w, "group_size", 0));
+}
+
+static void read_quark(struct config *c, const cJSON *q, struct stored *s)
+{
+    const cJSON *layer, *algo = json_get(q, "algo_config");
+    s->format = &stored_mixed;
+    s->varies = true;
+    check_quark(c, json_get(q, "global_quant_config"));
+    cJSON_ArrayForEach(layer, json_get(q, "layer_quant_config")) check_quark(c, layer);
+    cJSON_ArrayForEach(layer, json_get(q, "layer_type_quant_config")) check_quark(c, layer);
+    word_of(c, json_get(q, "export"), "weight_format", WORDS("real_quantized"));
+    for (algo = cJSON_IsArray(algo) ? algo->child : algo; algo; algo = algo->next)
+        if (strstr(json_str(algo, "name", ""), "rot"))
+            config_fail(c, "quantization_config: Quark's `algo_config` %.40s is not supported",
+                        json_str(algo, "name", ""));
+}
+
+/* Apple's MLX names no method, and modules that differ by their whole names. */
+static void read_mlx(struct config *c, const cJSON *q, struct stored *s)
+{
+    const char *mode = word_of(c, q, "mode", WORDS("affine", "mxfp4", "mxfp8", "nvfp4"));
+    s->format = &stored_mlx;
+    s->varies = true;
+    bits_of_code(c, s, json_num(q, "bits", 4), true);
+    s->group = size_of(c, q, "group_size");
+    s->row_block = 1;
+    s->is_float = strcmp(mode, "affine") != 0;
+}
+
 /* Each tensor has its own packing. */
 static void read_gguf(struct config *c, const cJSON *q, struct stored *s)
 {
@@ -300,6 +431,10 @@ static const struct quant_method {
     {"modelopt", read_modelopt},
     {"bitsandbytes", read_bitsandbytes},
     {"bitnet", read_bitnet},
+    {"auto-round", read_auto_round},
+    {"intel/auto-round", read_auto_round},
+    {"quark", read_quark},
+    {"mlx", read_mlx},
 };
 enum { N_METHODS = sizeof(methods) / sizeof(methods[0]) };
 
@@ -308,6 +443,9 @@ enum { N_METHODS = sizeof(methods) / sizeof(methods[0]) };
 static void read_method(struct config *c, const cJSON *q, const char *def, struct stored *s)
 {
     const char *name = json_str(q, "quant_method", def);
+    if (!json_get(q, "quant_method") && json_get(q, "group_size") && json_get(q, "bits") &&
+        strcmp(def, "gptq") != 0)
+        name = "mlx";
     for (int i = 0; i < N_METHODS; i++)
         if (strcmp(methods[i].name, name) == 0) {
             s->method = methods[i].name;
@@ -316,8 +454,19 @@ static void read_method(struct config *c, const cJSON *q, const char *def, struc
         }
     config_fail(c,
                 "weights quantised by `%.40s` are not supported (known: gptq, awq, fp8, "
-                "fbgemm_fp8, compressed-tensors, mxfp4, modelopt, bitsandbytes, bitnet)",
+                "fbgemm_fp8, compressed-tensors, mxfp4, modelopt, bitsandbytes, bitnet, "
+                "auto-round, quark, mlx)",
                 name);
+}
+
+/* MLX has `quantization`; newer files repeat it. */
+static const cJSON *written_in(const cJSON *o)
+{
+    static const char *const keys[] = {"quantization_config", "compression_config", "quantization"};
+    const cJSON *q = NULL;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]) && !q; i++)
+        q = json_get(o, keys[i]);
+    return q;
 }
 
 /* `alone`: the file contains nothing else; else the method if it names none. */
@@ -336,8 +485,7 @@ static int read_file(struct stored *s, const char *dir, const char *name, const 
     /* most files of models with vision have it beside `text_config` */
     const cJSON *places[] = {c.root, c.file};
     for (int i = 0; i < 2 && !q; i++)
-        q = json_get(places[i], json_get(places[i], "quantization_config") ? "quantization_config"
-                                                                           : "compression_config");
+        q = written_in(places[i]);
     if (q && !cJSON_IsObject(q))
         config_fail(&c, "`quantization_config` is no object");
     else if (q)

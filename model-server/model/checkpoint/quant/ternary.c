@@ -23,7 +23,7 @@ static int check(struct stored_matrix *m, struct err *e)
     const uint64_t rows = (uint64_t)m->rows / (packed(m) ? IN_BYTE : 1);
     if (packed(m) && m->rows % IN_BYTE)
         return stored_not_multiple(m, "rows", m->rows, IN_BYTE, e);
-    if (stored_expect(t, packed(m) || !m->how->plain ? T_U8 : t->type, rows, (uint64_t)m->cols, e))
+    if (stored_expect(t, packed(m) || !m->how.plain ? T_U8 : t->type, rows, (uint64_t)m->cols, e))
         return -1;
     return m->t[STORED_SCALES] ? stored_expect_scales(m, false, e) : 0;
 }
@@ -61,7 +61,7 @@ static float factor(const struct stored_matrix *m)
     if (m->mean > 0)
         return 1.0f / (1.0f / m->mean); /* as transformers rounds */
     const float scale = stored_scale(m, 0, 0);
-    return m->how->divides ? 1.0f / scale : scale;
+    return m->how.divides ? 1.0f / scale : scale;
 }
 
 static void numbers(const struct stored_matrix *m, int64_t row, int64_t col, int64_t n, float *out)

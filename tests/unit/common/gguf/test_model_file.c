@@ -148,6 +148,18 @@ static void results_of_calls_end_a_turn(void **state)
     check_ends((const char *const[]){"<tool_call|>", "<turn|>", "<|tool_response>"}, 2, "[2,3]");
 }
 
+static void both_ways(void **state)
+{
+    struct gguf_write w = {0};
+    struct err e = ERR_INIT;
+    (void)state;
+    shape(&w, "qwen2"), tokens(&w, "llama", NULL);
+    gw_put_bool(&w, "qwen2.attention.causal", false);
+    cJSON *c = made(&w, "config.json", &e);
+    assert_false(json_bool(c, "is_causal", true));
+    cJSON_Delete(c);
+}
+
 static void templates(void **state)
 {
     struct gguf_write w = {0};
@@ -204,9 +216,6 @@ static void refuses(void **state)
     shape(&w, "qwen2");
     gw_put_u32(&w, "qwen2.expert_count", 4);
     refuse(&w, "config.json", "experts in `qwen2` are not supported");
-    shape(&w, "qwen2");
-    gw_put_bool(&w, "qwen2.attention.causal", false);
-    refuse(&w, "config.json", "`qwen2` whose tokens see later ones is not supported");
     gw_put_str(&w, "general.architecture", "qwen2");
     refuse(&w, "config.json", "tensor `token_embd.weight` is missing");
     tokens(&w, "gpt2", "my-own");
@@ -254,6 +263,7 @@ int main(void)
         cmocka_unit_test(sampling_that_is_recommended),
         cmocka_unit_test(ends_of_messages_are_none),
         cmocka_unit_test(results_of_calls_end_a_turn),
+        cmocka_unit_test(both_ways),
         cmocka_unit_test(templates),
         cmocka_unit_test(merges_of_scores),
         cmocka_unit_test(refuses),

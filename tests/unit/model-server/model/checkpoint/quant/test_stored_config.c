@@ -90,6 +90,41 @@ static void test_config(void **state)
         {"{\"quant_method\":\"bitnet\",\"linear_class\":\"autobitlinear\","
          "\"quantization_mode\":\"online\",\"modules_to_not_convert\":[\"lm_head\"]}",
          {&stored_ternary_masters, "bitnet", 2, 0, 0, 0, true, .plain = true}},
+        {"{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32,\"sym\":true,\"dynamic\":"
+         "{\"a\":{\"bits\":8,\"group_size\":-1}}}",
+         {&stored_gptq, "gptq", 4, 32, 1, 1, true, false, .varies = true}},
+        {CT("pack-quantized", "\"num_bits\":3,\"type\":\"int\",\"strategy\":\"channel\""),
+         {&stored_packed, "compressed-tensors", 3, 0, 1, 0, true, false}},
+        {"{\"quant_method\":\"compressed-tensors\",\"format\":\"mixed-precision\","
+         "\"config_groups\":{\"a\":{\"format\":\"float-quantized\",\"weights\":{\"num_bits\":8,"
+         "\"type\":\"float\",\"strategy\":\"block\",\"block_structure\":[128,64]}},"
+         "\"b\":{\"weights\":{\"num_bits\":5,\"type\":\"int\"}}}}",
+         {&stored_mixed, "compressed-tensors", 5, 64, 128, .varies = true}},
+        {"{\"quant_method\":\"auto-round\",\"packing_format\":\"auto_round:auto_gptq\",\"bits\":2,"
+         "\"group_size\":64,\"sym\":true,\"extra_config\":{\"x\":{\"bits\":8}}}",
+         {&stored_gptq, "auto-round", 2, 64, 1, 1, true, .varies = true}},
+        {"{\"quant_method\":\"intel/auto-round\",\"packing_format\":\"auto_round\",\"bits\":4,"
+         "\"group_size\":128,\"sym\":false}",
+         {&stored_gptq, "intel/auto-round", 4, 128, 1, 0, false, .varies = true}},
+        {"{\"quant_method\":\"auto-round\",\"packing_format\":\"auto_round:auto_awq\",\"bits\":4,"
+         "\"group_size\":128,\"sym\":false}",
+         {&stored_awq, "auto-round", 4, 128, 1, 0, false, .varies = true}},
+        {"{\"quant_method\":\"auto-round\",\"packing_format\":\"auto_round:llm_compressor\","
+         "\"data_type\":\"mx_fp\",\"bits\":4,\"group_size\":32}",
+         {&stored_mixed, "auto-round", 0, 32, 1, 0, true, .varies = true}},
+        {"{\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":{\"dtype\":\"fp8_e4m3\"}}"
+         ","
+         "\"layer_quant_config\":{\"x\":{\"weight\":{\"dtype\":\"fp4\",\"scale_format\":\"e8m0\","
+         "\"group_size\":32}}},\"algo_config\":[{\"name\":\"gptq\"}],"
+         "\"export\":{\"weight_format\":\"real_quantized\"}}",
+         {&stored_mixed, "quark", .varies = true}},
+        {"{\"group_size\":64,\"bits\":6,\"model.embed_tokens\":{\"bits\":8,\"group_size\":64}}",
+         {&stored_mlx, "mlx", 6, 64, 1, .varies = true}},
+        {"{\"group_size\":32,\"bits\":4,\"mode\":\"mxfp4\"}",
+         {&stored_mlx, "mlx", 4, 32, 1, .is_float = true, .varies = true}},
+        {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"MIXED_PRECISION\",\"quantized_layers\":"
+         "{\"a\":{\"quant_algo\":\"FP8\"},\"b\":{\"quant_algo\":\"NVFP4\",\"group_size\":16}}}",
+         {&stored_mixed, "modelopt", 8, 0, 0, 0, true, true, .varies = true}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -106,6 +141,7 @@ static void test_config(void **state)
         assert_int_equal(s.symmetric, want->symmetric);
         assert_int_equal(s.divides, want->divides);
         assert_int_equal(s.plain, want->plain);
+        assert_int_equal(s.varies, want->varies);
         assert_true(s.scale_by == want->scale_by);
         assert_int_equal(s.is_float, want->is_float);
         assert_int_equal(!s.method, !want->method);
@@ -151,8 +187,18 @@ static void test_config_refuses(void **state)
         {"{\"quant_method\":\"gptq\",\"group_size\":\"x\"}", "`group_size` must be"},
         {"{\"quant_method\":\"gptq\",\"checkpoint_format\":\"marlin\"}",
          "`checkpoint_format` marlin is not supported"},
-        {"{\"quant_method\":\"gptq\",\"dynamic\":{\"a\":{\"bits\":8}}}",
-         "another `bits` for `a` is not supported"},
+        {"{\"quant_method\":\"gptq\",\"dynamic\":{\"a\":{\"checkpoint_format\":\"gptq_v2\"}}}",
+         "another `checkpoint_format` for `a` is not supported"},
+        {"{\"quant_method\":\"auto-round\",\"packing_format\":\"auto_round:exllamav2\"}",
+         "`packing_format` auto_round:exllamav2 is not supported"},
+        {"{\"quant_method\":\"auto-round\",\"rotation_config\":{\"x\":1}}", "`rotation_config`"},
+        {"{\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":{\"dtype\":\"uint4\"}}}",
+         "`dtype` uint4 is not supported"},
+        {"{\"quant_method\":\"quark\",\"algo_config\":[{\"name\":\"rotation\"}]}",
+         "`algo_config` rotation is not supported"},
+        {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"MIXED_PRECISION\",\"quantized_layers\":"
+         "{\"a\":{\"quant_algo\":\"NVFP4_AWQ\"}}}",
+         "`quant_algo` NVFP4_AWQ is not supported"},
         {"{\"quant_method\":\"gptq\",\"dynamic\":[]}", "`dynamic` must be an object"},
         {"{\"quant_method\":\"awq\",\"bits\":8}", "4 bits, not 8"},
         {"{\"quant_method\":\"awq\",\"version\":\"gemv\"}", "`version` gemv is not supported"},

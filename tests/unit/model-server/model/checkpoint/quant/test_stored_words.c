@@ -45,6 +45,10 @@ static void test_gptq(void **state)
                 assert_reads(&r, &how);
                 put_groups("q.g_idx");
                 assert_reads(&r, &how);
+                how.varies = true; /* the tensors say bits and group; a short one is the config's */
+                how.bits = bits == 4 ? 8 : 4,
+                how.group = group && truth.cols % group ? how.group : 64;
+                assert_reads(&r, &how);
                 for (int c = truth.cols - 1; c > 0; c--) { /* desc_act */
                     int k = (int)rng_below(&r, (uint32_t)c + 1), t = truth.group_of[c];
                     truth.group_of[c] = truth.group_of[k], truth.group_of[k] = t;
@@ -97,7 +101,7 @@ static void test_packed(void **state)
 {
     struct rng r = rng_new();
     (void)state;
-    for (int bits = 4; bits <= 8; bits += 4)
+    for (int bits = 2; bits <= 8; bits++)
         for (int i = 0; i < 4; i++) {
             const int group = i & 1 ? 32 : 0, per = 32 / bits, rows = 50, cols = 70;
             const bool symmetric = i & 2;
@@ -126,6 +130,9 @@ static void test_packed(void **state)
             }
             put_scales("q.weight_scale", false);
             assert_reads(&r, &how);
+            how.varies = true, how.bits = 4, how.group = bits == 7 ? 0 : how.group;
+            if (bits != 7) /* as many words as with 8 */
+                assert_reads(&r, &how);
         }
 }
 
