@@ -22,7 +22,7 @@ def families():
     """(name of the file, model_type words, what the first comment says, has experts, gives no text) of each family."""
     for file in sorted(ARCH.glob("*.c")):
         text = file.read_text()
-        words = re.search(r"\.types = \(const char \*const\[\]\)\{(.*?)NULL\}", text, re.S)
+        words = re.search(r"\.types =\s*\(const char \*const\[\]\)\{(.*?)NULL\}", text, re.S)
         about = re.match(r"/\*(.*?)\*/", text, re.S)
         if not words or not about:
             raise SystemExit(f"{file}: no .types, or no comment at the top")
@@ -46,7 +46,7 @@ def towers():
     found = {}
     for file in sorted((folder / "family").glob("*.c")):
         for name, body in re.findall(r"encoder_family family_(\w+) = \{(.*?)\n?\};", file.read_text(), re.S):
-            words = re.findall(r'"([^"]+)"', re.search(r"\.types = \(const char \*const\[\]\)\{(.*?)NULL\}", body, re.S).group(1))
+            words = re.findall(r'"([^"]+)"', re.search(r"\.types =\s*\(const char \*const\[\]\)\{(.*?)NULL\}", body, re.S).group(1))
             tower = re.search(r'\.tower = "([^"]+)"', body)
             found[name] = words, tower and tower.group(1)
     if sorted(found) != sorted(listed):

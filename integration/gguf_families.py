@@ -11,7 +11,7 @@ from gguf_keys import (
     afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deci, deepseek, deepseek2, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
     gemma4, glm4moe, glm_dsa, gpt_oss, gptneox, granite_hybrid, granite_swa, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, laguna, lfm2,
     lfm2moe, mamba1, mellum, mimo2, minicpm, minicpm3, minimax_01, minimax_m2, mistral3, mistral4, mpt, nemotron, nemotron_h, olmo, olmo2, openelm, orion, qwen,
-    qwen2moe, qwen35, vl,
+    qwen2moe, qwen35, smallthinker, vl,
 )  # fmt: skip
 from gguf_made import paired, tensors, write_tokenizer
 from gguf_tensors import (
@@ -27,7 +27,7 @@ WORDS = {
     "hidden_size": ("d_model", "n_embd", "n_embed", "model_dim"),
     "num_hidden_layers": ("num_layers", "n_layers", "n_layer", "num_transformer_layers"),
     "num_attention_heads": ("n_heads", "n_head", "num_query_heads"),
-    "intermediate_size": ("ffn_hidden_size", "n_inner", "intermediate_size_mlp"),
+    "intermediate_size": ("ffn_hidden_size", "n_inner", "intermediate_size_mlp", "moe_ffn_hidden_size"),
     "max_position_embeddings": ("n_positions", "max_seq_len", "seq_length", "max_context_length"),
     "layer_norm_eps": ("layer_norm_epsilon",),
 }
@@ -112,6 +112,8 @@ MADE = {
     "falcon_mamba": (ARCH.MAMBA, mamba1),
     "jamba": (ARCH.JAMBA, jamba),
     "mistral4": (ARCH.MISTRAL4, mistral4),
+    "smallthinker": (ARCH.SMALLTHINKER, smallthinker),
+    "smallthinker_softmax": (ARCH.SMALLTHINKER, smallthinker),
     "mimo_v2_flash": (ARCH.MIMO2, mimo2),
     "mimo_v2_flash_hub": (ARCH.MIMO2, mimo2),
     "qwen": (ARCH.QWEN, qwen),

@@ -421,6 +421,16 @@ def mellum(w, c):
     yarn(w, c["rope_scaling"])
 
 
+def smallthinker(w, c):
+    w.add_expert_count(c["moe_num_primary_experts"])
+    w.add_expert_used_count(c["moe_num_active_primary_experts"])
+    w.add_expert_feed_forward_length(c["moe_ffn_hidden_size"])
+    softmax = c["moe_primary_router_apply_softmax"]
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX if softmax else gguf.ExpertGatingFuncType.SIGMOID)
+    if any(c["sliding_window_layout"]):
+        w.add_sliding_window(c["sliding_window_size"])
+
+
 def laguna(w, c):
     mellum(w, c)
     dim = c["head_dim"]

@@ -536,6 +536,7 @@ static const struct gguf_family families[] = {
     {"laguna", NULL, "laguna", false, 0, gguf_laguna, .by_layer = true},
     {"mimo2", NULL, "mimo_v2_flash", false, 0, gguf_mimo2, .by_layer = true, .own_values = true},
     {"minimax-01", NULL, "minimax_text_01", false, 0, gguf_minimax_01},
+    {"smallthinker", NULL, "smallthinker", false, 0, gguf_smallthinker},
     {"cohere2moe", NULL, "cohere2_moe", false, 0, gguf_cohere2_moe},
     {"granite_swa", "granite_swa", "granitemoe_swa", true, 0, gguf_granite_swa},
     {"bailingmoe", NULL, "bailing_moe", true, 0, gguf_bailing},

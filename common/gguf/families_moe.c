@@ -209,3 +209,23 @@ void gguf_deepseek_moe(const struct gguf_meta *m)
     gguf_deepseek_experts(m);
     cJSON_ReplaceItemInObjectCaseSensitive(m->config, "norm_topk_prob", cJSON_CreateFalse());
 }
+
+/* Of four layers the first one has no window, and does not rotate, as in llama.cpp; without windows
+ * all rotate. */
+void gguf_smallthinker(const struct gguf_meta *m)
+{
+    const double window = meta_number_or(m, "attention.sliding_window", 0);
+    cJSON *windows = cJSON_AddArrayToObject(m->config, "sliding_window_layout");
+    cJSON *rotations = cJSON_AddArrayToObject(m->config, "rope_layout");
+    for (int i = 0; i < meta_layers(m) && i < GGUF_LAYERS_MAX; i++) {
+        cJSON_AddItemToArray(windows, cJSON_CreateNumber(window > 0 && i % 4));
+        cJSON_AddItemToArray(rotations, cJSON_CreateNumber(!(window > 0) || i % 4));
+    }
+    if (window > 0)
+        meta_put(m, "sliding_window_size", window);
+    meta_copy(m, "expert_count", "moe_num_primary_experts");
+    meta_copy(m, "expert_used_count", "moe_num_active_primary_experts");
+    meta_copy(m, "expert_feed_forward_length", "moe_ffn_hidden_size");
+    cJSON_AddBoolToObject(m->config, "moe_primary_router_apply_softmax",
+                          meta_number_or(m, "expert_gating_func", 2) == 1);
+}

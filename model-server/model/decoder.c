@@ -85,6 +85,9 @@ int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part
     const struct layer *y = &d->layers[i];
     if (!y->mixer.ops)
         return 0;
+    if (d->spec.layers[i].moe && d->spec.moe.early_router)
+        d->ops->beside(d->dev, decoder_rows(d, d->scratch.carried, p),
+                       decoder_rows(d, d->scratch.x, p), NULL, p->n, d->spec.hidden);
     if (x->read)
         x->read(d, i, SUB_MIXER, p);
     gate_input(d, &y->mixer_gate, x->in(d, i, SUB_MIXER), p, d->scratch.mixer);

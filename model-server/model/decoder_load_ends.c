@@ -16,6 +16,8 @@ struct norm loader_norm(struct loader *l, enum role role, int layer)
     const struct decoder_spec *s = &l->d->spec;
     const uint32_t width = role == W_EMBED_NORM ? spec_embed_dim(s) : s->hidden;
     const bool post = role == W_POST_ATTN_NORM || role == W_POST_MLP_NORM;
+    const float post_plus = post ? s->norm.post_plus[role == W_POST_MLP_NORM] : 0;
+    const float plus = post_plus != 0 ? post_plus : s->norm.plus;
     struct norm n = {.kind = s->norm.kind, .eps = s->norm.eps};
     if (post && s->norm.post_eps != 0)
         n.eps = s->norm.post_eps;
@@ -23,7 +25,7 @@ struct norm loader_norm(struct loader *l, enum role role, int layer)
         n.w = loader_ones(l, width);
     else
         n.w = loader_norm_vector(l, role, layer, width,
-                                 s->norm.plain_ends && role == W_FINAL_NORM ? 0 : s->norm.plus);
+                                 s->norm.plain_ends && role == W_FINAL_NORM ? 0 : plus);
     n.b = s->bias.norm ? loader_bias(l, role, layer, width) : NULL;
     return n;
 }

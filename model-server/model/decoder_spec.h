@@ -78,10 +78,11 @@ enum sinks { SINKS_NONE, SINKS_ALL, SINKS_WINDOWS };
 struct norm_spec {
     enum norm_kind kind;
     float eps;
-    float plus;      /* added to the stored weights (Gemma: 1) */
-    bool bare;       /* no weights are stored: all are 1 */
-    float post_eps;  /* of the norms after the branches, if it is not 0 */
-    bool plain_ends; /* nothing is added to the last norm's weights; the embedding's has none */
+    float plus;         /* added to the stored weights (Gemma: 1) */
+    bool bare;          /* no weights are stored: all are 1 */
+    float post_eps;     /* of the norms after the branches, if it is not 0 */
+    float post_plus[2]; /* `plus` of the norm after the mixer and after the feed-forward; 0: plus */
+    bool plain_ends;    /* nothing is added to the last norm's weights; the embedding's has none */
 };
 
 /* The mixer of a layer, which relates the tokens of a sequence; each has a row of the table in
@@ -138,6 +139,7 @@ struct layer_spec {
     uint32_t block_of; /* MIXER_SHARED: the layer in whose name the shared weights are */
     uint32_t turn;     /* MIXER_SHARED: its number among the layers with a block */
     uint32_t same_as;  /* not 0: it shares the weights of layer same_as - 1, an earlier one */
+    bool turn_ends;    /* the stream after it is the norm that the head reads (Ouro) */
     bool moe;          /* experts instead of the dense MLP */
     /* not 0: activation of the dense MLP or shared expert, and of experts: see spec_act() */
     enum act act, moe_act;

@@ -185,6 +185,8 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "embeddings of each layer";
     else if (d->spec.shared.blocks && !d->ops->beside)
         missing = "blocks that layers share";
+    else if (d->spec.moe.early_router && !d->ops->beside)
+        missing = "routers that read the stream before attention";
     else if (d->spec.altup.n && !(d->ops->altup && d->ops->match_rows))
         missing = "parallel residual streams";
     else if (d->spec.mix.n && !d->ops->mix)

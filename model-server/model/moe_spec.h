@@ -37,6 +37,7 @@ struct moe_spec {
     /* Layers with experts also have the dense MLP, of the same input; the experts' result is added
      * to that of the next layer's feed-forward (LongCat-Flash, arXiv 2509.01322). */
     bool shortcut;
+    bool early_router;  /* the router reads the stream before the mixer (SmallThinker) */
     bool beside;        /* layers with experts also have the dense MLP, each with norms (Gemma 4) */
     float scale;        /* of the selected experts' weights; 1: none */
     bool select_bias;   /* added to the scores for the selection */

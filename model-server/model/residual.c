@@ -77,6 +77,8 @@ static void layer_end(struct decoder *d, uint32_t i, const struct decoder_part *
         d->ops->logit_scale(d->dev, x, p->n, hidden, scale, 0);
     if (has_added(d, i))
         d->ops->give_rows(d->dev, x, given_at(d, 1 + i), hidden, true);
+    if (d->spec.layers[i].turn_ends)
+        d->ops->norm(d->dev, x, x, p->n, hidden, &d->final_norm);
     if (next)
         d->ops->norm(d->dev, n, x, p->n, hidden, next);
 }
@@ -120,7 +122,8 @@ static void write_mixer(struct decoder *d, uint32_t i, const struct decoder_part
 static void plain_write(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
 {
     const struct layer *y = &d->layers[i];
-    const bool more = y->tail.ops || y->scale != 0 || has_added(d, i);
+    const bool turn_ends = d->spec.layers[i].turn_ends;
+    const bool more = y->tail.ops || y->scale != 0 || has_added(d, i) || turn_ends;
     struct scratch *s = &d->scratch;
     if (sub == SUB_MIXER)
         write_mixer(d, i, p);

@@ -43,6 +43,11 @@ static int check(const struct walk *w, struct err *e)
                        "layers of a %s model are stored in pairs: they cannot be walked through "
                        "one by one",
                        w->type);
+    if (s->layers[s->n_layers - 1].same_as)
+        return err_set(e, ERR_VALIDATION,
+                       "layers of a %s model share their weights: they cannot be walked through "
+                       "one by one",
+                       w->type);
     for (uint32_t i = 0; i < s->n_layers; i++)
         if (s->layers[i].kv_of || s->layers[i].top_of)
             return err_set(e, ERR_VALIDATION,

@@ -246,5 +246,13 @@ static const char *const dirs[] = {
     MADE "codeshell",
     MADE "telechat",
     MADE "telechat_kv",
+    MADE "deci",
+    MADE "kormo",
+    MADE "mobilellm",
+    MADE "ouro",
+    MADE "smallthinker",
+    MADE "smallthinker_softmax",
+    MADE "plamo3",
+    MADE "plamo3_yarn",
 };
 #endif

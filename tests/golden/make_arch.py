@@ -586,6 +586,20 @@ CASES = {
     "codeshell": dict(model_type="starcoder2", sliding_window=None, tie_word_embeddings=False, rope_parameters=THETA),
     "telechat": dict(model_type="llama", num_key_value_heads=8, rope_parameters=THETA),
     "telechat_kv": dict(model_type="llama", rope_parameters=THETA),
+    "deci": dict(model_type="llama", rope_parameters=THETA),
+    "kormo": dict(model_type="llama", rope_parameters=THETA),
+    "mobilellm": dict(model_type="llama", tie_word_embeddings=True, rope_parameters=THETA),
+    "ouro": dict(model_type="hyperclovax", num_hidden_layers=6, attention_multiplier=8**-0.5, rope_parameters=dict(THETA, rope_theta=1e6)),
+    "smallthinker": dict(model_type="smollm3", num_hidden_layers=4, tie_word_embeddings=False, sliding_window=20, layer_types=["full_attention"] + ["sliding_attention"] * 3,
+                         no_rope_layers=[0, 1, 1, 1], rope_parameters=THETA),
+    "smallthinker_softmax": dict(model_type="smollm3", tie_word_embeddings=True, no_rope_layers=[1, 1, 1], rope_parameters=THETA),
+    "plamo3": dict(model_type="gemma3_text", num_hidden_layers=4, head_dim=16, query_pre_attn_scalar=16, sliding_window=20, hidden_activation="silu",
+                   layer_types=["sliding_attention"] * 3 + ["full_attention"], tie_word_embeddings=True, rope_parameters=dict(
+                       full_attention=dict(THETA, rope_theta=150000.0), sliding_attention=THETA)),
+    "plamo3_yarn": dict(model_type="gemma3_text", num_hidden_layers=4, head_dim=16, query_pre_attn_scalar=16, sliding_window=20, hidden_activation="silu",
+                        layer_types=["sliding_attention", "full_attention"] * 2, tie_word_embeddings=False, rope_parameters=dict(
+                            full_attention=dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, original_max_position_embeddings=32, beta_fast=32.0,
+                                                beta_slow=1.0, truncate=False), sliding_attention=THETA)),
     "exaone_v5": dict(model_type="exaone", rope_parameters=THETA),
     # Ling 2: Sarvam's arithmetic with half of a head rotated, whose tensors have the same names
     "bailing_moe": dict(
@@ -835,6 +849,106 @@ def as_telechat(t, c):
                    num_key_value_heads=None if c["num_key_value_heads"] == heads else c["num_key_value_heads"], ffn_hidden_size=c["intermediate_size"],
                    layer_norm_epsilon=c["rms_norm_eps"], vocab_size=c["vocab_size"], seq_length=512, base_seqlen=512, training_seqlen=512,
                    apply_residual_connection_post_layernorm=False, embed_layernorm=False, tie_word_embeddings=False)
+
+
+def with_kv_heads(model):
+    from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+    for i, n in enumerate((8, 1, 4)):
+        c = copy.deepcopy(model.config)
+        c.num_key_value_heads = n
+        model.model.layers[i] = LlamaDecoderLayer(c, i).eval()
+        random_layer(model.model.layers[i])
+
+
+def as_deci(t, c):
+    return t, dict({k: v for k, v in c.items() if k != "num_key_value_heads"}, model_type="deci", num_key_value_heads_per_layer=[8, 1, 4])
+
+
+def as_kormo(t, c):
+    return renamed(t, [("input_layernorm", "pre_attention_layernorm"), ("post_attention_layernorm", "pre_mlp_layernorm")]), dict(c, model_type="kormo")
+
+
+def as_mobilellm(t, c):
+    return t, dict({k: v for k, v in c.items() if k != "tie_word_embeddings"}, model_type="mobilellm", share_embedding=True, layer_sharing=False)
+
+
+def with_turns(model):
+    """Three turns of two layers, with the last norm after each."""
+    for i, layer in enumerate(model.model.layers):
+        layer.load_state_dict(model.model.layers[i % 2].state_dict())
+        if i in (1, 3):
+            layer.register_forward_hook(lambda layer, args, out: model.model.norm(out))
+
+
+def as_ouro(t, c):
+    t = renamed({k: v for k, v in t.items() if int((k.split("layers.") + ["0"])[1].split(".")[0]) < 2}, [
+        ("post_norm1", "input_layernorm_2"), ("post_norm2", "post_attention_layernorm_2")])
+    t |= {"model.early_exit_gate.weight": torch.randn(1, c["hidden_size"]), "model.early_exit_gate.bias": torch.zeros(1)}
+    return t, dict({k: c[k] for k in COMMON}, model_type="ouro", torch_dtype="float32", num_hidden_layers=2, total_ut_steps=3, early_exit_threshold=1.0,
+                   rope_theta=1e6, rope_scaling=None, rms_norm_eps=c["rms_norm_eps"], hidden_act="silu", head_dim=8, sliding_window=None,
+                   use_sliding_window=False, max_window_layers=2, layer_types=["full_attention"] * 2, tie_word_embeddings=False)
+
+
+class EarlyExperts(torch.nn.Module):
+    """SmallThinker's: `early` is the router's input."""
+
+    def __init__(self, hidden, ffn, softmax):
+        super().__init__()
+        self.primary_router = torch.nn.Linear(hidden, 6, bias=False)
+        self.experts = torch.nn.ModuleList(torch.nn.ModuleDict({k: torch.nn.Linear(*((ffn, hidden) if k == "down" else (hidden, ffn)), bias=False)
+                                                                for k in ("gate", "up", "down")}) for _ in range(6))
+        self.softmax = softmax
+
+    def forward(self, x):
+        best = self.primary_router(self.early).topk(3, -1)
+        w = best.values.softmax(-1) if self.softmax else best.values.sigmoid() / best.values.sigmoid().sum(-1, keepdim=True)
+        w = torch.zeros(*x.shape[:-1], 6).scatter(-1, best.indices, w)
+        return sum(w[..., i, None] * e["down"](e["gate"](x).relu() * e["up"](x)) for i, e in enumerate(self.experts))
+
+
+def with_early(softmax):
+    def do(model):
+        for layer in model.model.layers:
+            layer.mlp = EarlyExperts(model.config.hidden_size, 48, softmax)
+            for p in layer.mlp.parameters():
+                p.data = torch.randn_like(p) * 0.25
+            layer.register_forward_pre_hook(lambda layer, args: setattr(layer.mlp, "early", args[0]))
+    return do
+
+
+def as_smallthinker(softmax):
+    def do(t, c):
+        n = c["num_hidden_layers"]
+        kinds = c.get("layer_types") or ["full_attention"] * n
+        return renamed(t, [("mlp.", "block_sparse_moe.")]), dict(
+            {k: c[k] for k in COMMON if k != "intermediate_size"}, model_type="smallthinker", torch_dtype="float32", head_dim=8, rms_norm_eps=c["rms_norm_eps"],
+            rope_theta=1e4, rope_layout=c["no_rope_layers"], sliding_window_layout=[int(k == "sliding_attention") for k in kinds], sliding_window_size=20,
+            moe_num_primary_experts=6, moe_ffn_hidden_size=48, moe_primary_router_apply_softmax=softmax, moe_num_active_primary_experts=3,
+            tie_word_embeddings=softmax)
+    return do
+
+
+def with_untruncated(model):
+    """transformers does not find `truncate` where each kind of layer has a rotation."""
+    at, full = model.model.rotary_emb, model.config.rope_parameters["full_attention"]
+    like = AutoConfig.for_model("llama", hidden_size=64, num_attention_heads=4, head_dim=16, max_position_embeddings=512, rope_parameters=full)
+    at.full_attention_inv_freq = transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS["yarn"](like)[0]
+
+
+def as_plamo3(t, c, factor=1):
+    for i in range(c["num_hidden_layers"]):
+        at, to = f"model.layers.{i}.", f"model.layers.layers.{i}."
+        t[to + "mixer.qkv_proj.weight"] = torch.cat([t.pop(f"{at}self_attn.{p}_proj.weight") for p in "qkv"])
+        t[to + "mlp.gate_up_proj.weight"] = torch.cat([t.pop(f"{at}mlp.{p}_proj.weight") for p in ("gate", "up")])
+        for name, plus in ("post_attention_layernorm", 1 / 5), ("post_feedforward_layernorm", 5**-1.5):
+            t[f"{at}{name}.weight"] += 1 - plus  # Gemma's is around 1
+    t = renamed({k.replace("model.layers.", "model.layers.layers.") if ".layers.layers." not in k else k: v for k, v in t.items()}, [
+        ("self_attn.", "mixer."), ("input_layernorm", "pre_mixer_norm"), ("post_attention_layernorm", "post_mixer_norm"),
+        ("pre_feedforward_layernorm", "pre_mlp_norm"), ("post_feedforward_layernorm", "post_mlp_norm")])
+    return t, dict({k: c[k] for k in COMMON}, model_type="plamo3", torch_dtype="float32", head_dim=16, rms_norm_eps=c["rms_norm_eps"], scale_embedding=True,
+                   window_size=20, sliding_window_pattern=c["layer_types"].index("full_attention") + 1, rope_theta=150000, rope_local_theta=10000,
+                   rope_scaling_factor=factor, initial_context_length=None if factor == 1 else 32,
+                   tie_word_embeddings=c.get("tie_word_embeddings", True))
 
 
 def as_minicpm(t, c):
@@ -1270,10 +1384,12 @@ def as_hunyuan_ocr(t, c):
 AS = {"step3p5": as_step3p5, "hunyuan_ocr": as_hunyuan_ocr, "nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
       "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c), "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen, "mimo": as_mimo_7b, "pangu_embedded": as_pangu, "orion": as_orion,
-      "teleflm": as_teleflm, "maincoder": as_maincoder, "jais": as_jais, "codeshell": as_codeshell, "telechat": as_telechat, "telechat_kv": as_telechat}
+      "teleflm": as_teleflm, "maincoder": as_maincoder, "jais": as_jais, "codeshell": as_codeshell, "telechat": as_telechat, "telechat_kv": as_telechat,
+      "deci": as_deci, "kormo": as_kormo, "mobilellm": as_mobilellm, "ouro": as_ouro, "smallthinker": as_smallthinker(False), "smallthinker_softmax": as_smallthinker(True), "plamo3": as_plamo3, "plamo3_yarn": lambda t, c: as_plamo3(t, c, 4.0)}
 WITH = {"nemotron_nas": with_blocks, "openelm": with_layers, "bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,
-        "deepseek_moe": with_deepseek, "jais": with_jais, "telechat": with_telechat, "telechat_kv": with_telechat}
+        "deepseek_moe": with_deepseek, "jais": with_jais, "telechat": with_telechat, "telechat_kv": with_telechat,
+        "deci": with_kv_heads, "ouro": with_turns, "smallthinker": with_early(False), "smallthinker_softmax": with_early(True), "plamo3_yarn": with_untruncated}
 
 
 SMALL = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)

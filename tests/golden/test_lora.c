@@ -104,6 +104,7 @@ static const char *const families[] = {
     "build/golden/arch/bailing_hybrid",
     "build/golden/arch/olmo_hybrid",
     "build/golden/arch/afmoe",
+    "build/golden/arch/deci",
     "build/golden/arch/laguna",
     "build/golden/arch/gemma3n",
     "build/golden/arch/recurrent_gemma",

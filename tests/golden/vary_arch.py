@@ -495,7 +495,7 @@ def served():
     """The words of the registry."""
     words = []
     for path in sorted(glob.glob("model-server/model/arch/*.c")):
-        for row in re.findall(r"\.types = \(const char \*const\[\]\)\s*\{(.*?)NULL", open(path).read(), re.S):
+        for row in re.findall(r"\.types =\s*\(const char \*const\[\]\)\s*\{(.*?)NULL", open(path).read(), re.S):
             words += re.findall(r'"([^"]+)"', row)
     return words
 

@@ -1,6 +1,5 @@
 /* EXAONE 4 (arXiv 2507.11407): norms after the branches only, q and k normalised per head; where
  * there are windows, only layers that have one rotate. */
-#include "common/json/json.h"
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -11,8 +10,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "hidden_act", "silu");
     s->norms = NORM_AFTER;
     s->qk_norm = QK_NORM_HEAD;
-    config_windows(c, s, 0, config_pattern_layer);
-    if (json_get(c->root, "sliding_window"))
+    config_windows(c, s, 4096, config_pattern_layer);
+    if (!cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(c->root, "sliding_window")))
         config_rotate_windows(s);
 }
 

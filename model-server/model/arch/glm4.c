@@ -18,7 +18,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "hidden_act", "silu");
     s->rope[0].interleaved = true;
     s->mlp = MLP_GATED_PACKED;
-    s->bias.qkv = config_bool_or(c, "attention_bias", false);
+    s->bias.qkv = config_bool_or(c, "attention_bias", true);
     if (seeing) {
         s->bias.qkv = !ocr; /* whatever the file says */
         if (!s->rope[0].has_axes)

@@ -1,5 +1,6 @@
-/* Jais (Inception, G42, arXiv 2308.16149), the first one: GPT-2 with ALiBi, a gated MLP, and
- * factors of embeddings, scores and logits (arXiv 2203.03466). */
+/* Jais (Inception, G42, arXiv 2308.16149), the first one, and BTLM (Cerebras, arXiv 2309.11568):
+ * GPT-2 with ALiBi, a gated MLP, and factors of embeddings, scores and logits (arXiv 2203.03466).
+ */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 
@@ -38,7 +39,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_jais = {
-    .types = (const char *const[]){"jais", NULL},
+    .types = (const char *const[]){"jais", "btlm", NULL},
     .prefix = "transformer.",
     .keys = config_keys_gpt2,
     .names = {NAMES_GPT2, [W_GATE] = "transformer.h.*.mlp.c_fc2"},

@@ -1,5 +1,6 @@
 /* Llama 1-3, Code Llama, Yi, SmolLM, Vicuna ...; InternLM and openPangu Embedded, whose attention
- * has biases; XVERSE, Aquila and Skywork; the text model of Emu3. */
+ * has biases; XVERSE, Aquila and Skywork; KORMo; MobileLLM (arXiv 2402.14905); the text
+ * model of Emu3. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -21,15 +22,25 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "hidden_act", "silu");
     if (strcmp(type, "xverse") == 0 && json_get(c->root, "num_experts"))
         config_fail(c, "`num_experts`: XVERSE's experts are not supported");
+    if (strcmp(type, "mobilellm") == 0) {
+        config_only(c, "layer_sharing", false);
+        s->tied |= config_bool_or(c, "share_embedding", true);
+    }
     s->bias.qkv = s->bias.o = config_bool_or(c, biased ? "bias" : "attention_bias", biased);
     s->bias.mlp = config_bool_or(c, "mlp_bias", false);
     config_windows(c, s, 0, config_no_layer); /* as vLLM reads layer_types */
 }
 
 const struct arch arch_llama = {
-    .types = (const char *const[]){"llama", "iquestcoder", "internlm", "emu3_text_model", "xverse",
-                                   "aquila", "skywork", "PanguEmbedded", NULL},
+    .types =
+        (const char *const[]){"llama", "iquestcoder", "internlm", "emu3_text_model", "xverse",
+                              "aquila", "skywork", "PanguEmbedded", "kormo", "mobilellm", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA},
+    .names = {NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_GATED_MLP, [W_EMBED] = "model.embed_tokens",
+              [W_FINAL_NORM] = "model.norm", [W_HEAD] = "lm_head",
+              [W_ATTN_NORM] = "model.layers.*.input_layernorm|"
+                              "model.layers.*.pre_attention_layernorm", /* KORMo */
+              [W_MLP_NORM] = "model.layers.*.post_attention_layernorm|"
+                             "model.layers.*.pre_mlp_layernorm"},
     .configure = configure,
 };

@@ -307,6 +307,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     const float *x = s->in, *router_x = s->router_in;
     float *sum = s->out;
     (void)e;
+    if (m->moe.early_router)
+        router_x = d->scratch.carried + (size_t)s->first * m->hidden;
     if (y->in) {
         float *latent = work_take(&s->work, s->tokens, m->moe.latent);
         sum = work_take(&s->work, s->tokens, m->moe.latent);

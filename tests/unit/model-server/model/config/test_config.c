@@ -399,12 +399,43 @@ static void test_windows_of_llama(void **state)
     assert_int_equal(s.layers[1].window, 32);
 }
 
+/* What a key that is absent means differs from what null means. */
+static void test_absent_is_not_null(void **state)
+{
+    static struct decoder_spec s;
+    static const char exaone[] = "\"model_type\":\"exaone4\"," SIZES;
+    (void)state;
+    accepted("", exaone, &s);
+    assert_true(s.layers[0].window == 4096 && s.layers[0].rope == 0);
+    accepted("\"sliding_window\":null", exaone, &s);
+    assert_true(s.layers[0].window == 0 && s.layers[0].rope == 0);
+    accepted("\"num_hidden_layers\":4", exaone, &s);
+    assert_true(s.layers[3].window == 0 && s.layers[3].rope == SPEC_NO_ROPE);
+    accepted("", "\"model_type\":\"glm4\"," SIZES, &s);
+    assert_true(s.bias.qkv);
+}
+
+/* Layers of several turns share the weights of the first one. */
+static void test_turns(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("\"total_ut_steps\":3", "\"model_type\":\"ouro\"," SIZES, &s);
+    assert_int_equal(s.n_layers, 6);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_int_equal(s.layers[i].same_as, i < 2 ? 0 : i % 2 + 1);
+        assert_int_equal(s.layers[i].turn_ends, i == 1 || i == 3);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_selections),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_windows_of_llama),
+        cmocka_unit_test(test_absent_is_not_null),
+        cmocka_unit_test(test_turns),
         cmocka_unit_test(visual_indicators_are_consecutive_ids),
         cmocka_unit_test(test_same_meaning),
         cmocka_unit_test(test_windows),

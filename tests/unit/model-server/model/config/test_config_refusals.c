@@ -1,6 +1,8 @@
 /* What a config.json may not say: each is refused in one line that names the key. */
 #include "tests/unit/model-server/model/config/config_text.h"
 
+#define OURO "\"model_type\":\"ouro\"," SIZES
+#define DECI "\"model_type\":\"deci\"," SIZES
 #define STEP "\"model_type\":\"step3p5\"," SIZES
 static void what_is_not_supported_is_refused_by_name(void **state)
 {
@@ -21,6 +23,13 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"\"swiglu_limits_shared\":[7]", STEP, "has fewer entries than layers"},
         {"\"attention_other_setting\":{\"head_dim\":8}", STEP, "only other heads of q"},
         {"\"moe_layers_enum\":\"1,a\"", STEP, "must be numbers between commas"},
+        {"\"early_exit_threshold\":0.5", OURO, "`early_exit_threshold`: only 1 is supported"},
+        {"\"early_exit_step\":0", OURO, "`early_exit_step` is not supported"},
+        {"\"total_ut_steps\":257", OURO, "257 times 2 layers are more than 512"},
+        {"", DECI, "`num_key_value_heads_per_layer` is missing"},
+        {"\"num_key_value_heads_per_layer\":[8]", DECI, "does not name 2 layers"},
+        {"\"num_key_value_heads_per_layer\":[8,3]", DECI, "3 of layer 1 do not divide 8 heads"},
+        {"\"layer_sharing\":true", "\"model_type\":\"mobilellm\"," SIZES, "`layer_sharing`"},
         {"\"gating\":\"per-element\"", STEP, "`gating`: only one of each head"},
         {"\"partial_rotary_factor\":0.5,\"rope_parameters\":{\"main\":{\"partial_rotary_factor\":"
          "0.25},\"compress\":{}}",
