@@ -138,7 +138,7 @@ static void load(struct vision *v, struct vision_settings *s)
     const struct vision_pixel_defaults d = {VISION_BICUBIC, third ? vision_half : vision_clip_mean,
                                             third ? vision_half : vision_clip_std,
                                             third ? PATCH_3 : PATCH_2};
-    load_sizes(v, s, &d, third ? 65536 : 3136, third ? 16777216 : 12845056);
+    load_sizes(v, s, &d, third ? 65536 : 3136, third ? 16777216 : 28 * 28 * 1280);
     load_tokens(v, s,
                 strcmp(v->name, "qwen2_5_omni_thinker") == 0 ? &qwen_omni_tokens
                 : strcmp(v->name, "cohere_compass") == 0     ? &compass_tokens
