@@ -135,10 +135,16 @@ static void load_sizes(struct vision *v, struct vision_settings *s,
 static void load(struct vision *v, struct vision_settings *s)
 {
     const bool third = strncmp(v->name, "qwen3", 5) == 0;
-    const struct vision_pixel_defaults d = {VISION_BICUBIC, third ? vision_half : vision_clip_mean,
-                                            third ? vision_half : vision_clip_std,
-                                            third ? PATCH_3 : PATCH_2};
-    load_sizes(v, s, &d, third ? 65536 : 3136, third ? 16777216 : 28 * 28 * 1280);
+    const bool own = !s->pixels.o; /* without a file, sizes and means are those of published ones */
+    const struct vision_pixel_defaults of_class = {VISION_BICUBIC, vision_clip_mean,
+                                                   vision_clip_std, third ? PATCH_3 : PATCH_2},
+                                       published = {VISION_BICUBIC, vision_half, vision_half,
+                                                    PATCH_3};
+    load_sizes(v, s, third ? vision_defaults(s, &of_class, &published) : &of_class,
+               own && third ? 65536 : 3136,
+               !own    ? 28 * 28 * 1280
+               : third ? 16777216
+                       : 12845056);
     load_tokens(v, s,
                 strcmp(v->name, "qwen2_5_omni_thinker") == 0 ? &qwen_omni_tokens
                 : strcmp(v->name, "cohere_compass") == 0     ? &compass_tokens
