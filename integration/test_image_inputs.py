@@ -264,6 +264,8 @@ def test_what_is_no_url(s):
     refused(s.post("/generate", {"inputs": "![](data:image/png;base64,@@@@)"}), 422, "Input validation error: base64 encoding is invalid: ")
     with_charset = "data:image/png;charset=x;base64," + b64(SMALL)
     assert said(chat(s, {"type": "image_url", "image_url": {"url": with_charset}}))
+    lines = "data:image/png; base64," + base64.encodebytes(SMALL).decode()  # as many encoders write it
+    assert said(chat(s, {"type": "image_url", "image_url": {"url": f" {lines}"}}))
     refused(s.post("/generate", {"inputs": f"![]({with_charset})"}), 422, "Input validation error: invalid image content: data:")
     refused(s.post("/generate", {"inputs": "![](cat.png)"}), 422, "Input validation error: invalid image content: cat.png")
 

@@ -24,6 +24,9 @@ FAMILIES = {
     "cosmos3_edge": (
         {320: "<|image_pad|>", 321: "<|vision_start|>", 322: "<|vision_end|>"}, "<|vision_start|><|image_pad|><|vision_end|>",
     ),
+    "cohere_compass": (
+        {320: "<|IMAGE_PAD|>", 321: "<|VISION_START|>", 322: "<|VISION_END|>"}, "<|VISION_START|><|IMAGE_PAD|><|VISION_END|>",
+    ),
     "perception_lm": ({320: "<|image|>"}, "<|image|>"),
     "got_ocr2": ({320: "<imgpad>", 321: "<img>", 322: "</img>"}, "<img><imgpad></img>"),
     "gemma4_unified": ({320: "<|image|>", 321: "<|image>", 322: "<image|>"}, "<|image|>"),

@@ -1,5 +1,6 @@
 """Ollama's API, as its SDK, editors (Copilot, JetBrains, Zed, Continue) and Open WebUI use it."""
 
+import base64
 import json
 import math
 import pathlib
@@ -135,6 +136,10 @@ def test_images():
         a = one(t, "/api/chat", messages=[{"role": "user", "content": "What?", "images": [b64(SMALL)]}], options=options)
         assert a["message"]["content"] == want
         assert one(t, "/api/generate", prompt="What?", images=[b64(SMALL)], options=options)["response"] == want
+        lines = [base64.encodebytes(SMALL).decode()]
+        assert one(t, "/api/generate", prompt="What?", images=lines, options=options)["response"] == want
+        r = t.post("/api/generate", {"prompt": "What?", "images": lines, "raw": True, "options": options})
+        assert r.status_code == 400 and "`images`" in r.json()["error"], r.text
         assert t.post("/api/show", {}).json()["capabilities"] == ["completion", "vision"]
 
 

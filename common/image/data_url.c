@@ -75,15 +75,64 @@ int base64_decode(const char *s, size_t n, uint8_t *out, size_t *len, struct err
     return 0;
 }
 
+static bool is_blank(char c) { return c && strchr(" \t\n\f\r", c); }
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+/* Writes strict base64 to `out`, which has space for n + 3 bytes: without blanks, with `+` and `/`,
+ * padded. Encoders wrap lines, omit the padding, or escape symbols for URLs. */
+static size_t make_strict(const char *s, size_t n, char *out)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        char c = s[i];
+        if (c == '%' && n - i > 2 && hex_digit(s[i + 1]) >= 0 && hex_digit(s[i + 2]) >= 0) {
+            c = (char)(hex_digit(s[i + 1]) << 4 | hex_digit(s[i + 2]));
+            i += 2;
+        }
+        if (!is_blank(c))
+            out[k++] = (char)(c == '-' ? '+' : c == '_' ? '/' : c);
+    }
+    for (int i = 0; i < 2 && k > 0 && out[k - 1] == '='; i++)
+        k--;
+    while (k % 4 > 1)
+        out[k++] = '=';
+    return k;
+}
+
+/* Strict base64 is decoded where it is. */
+static int decode_lenient(const char *s, size_t n, uint8_t *out, size_t *len, struct err *e)
+{
+    struct err first = ERR_INIT;
+    if (base64_decode(s, n, out, len, &first) == 0)
+        return 0;
+    char *strict = malloc(n + 3);
+    if (!strict)
+        return err_nomem(e);
+    const int rc = base64_decode(strict, make_strict(s, n, strict), out, len, e);
+    free(strict);
+    return rc;
+}
+
 /* ---------------------------------------------------------------- the URL */
 bool data_url_is(const char *url, size_t n) { return n >= 5 && !strncasecmp(url, "data:", 5); }
 
 static bool ends_with_base64(const char *p, size_t n, enum data_url_rule rule)
 {
-    static const char word[] = ";base64";
+    static const char word[] = "base64";
     const size_t k = sizeof(word) - 1;
-    return n >= k && (rule == DATA_URL_TGI ? memcmp(p + n - k, word, k)
-                                           : strncasecmp(p + n - k, word, k)) == 0;
+    if (n < k ||
+        (rule == DATA_URL_TGI ? memcmp(p + n - k, word, k) : strncasecmp(p + n - k, word, k)) != 0)
+        return false;
+    for (n -= k; rule == DATA_URL_OPENAI && n > 0 && p[n - 1] == ' ';)
+        n--;
+    return n > 0 && p[n - 1] == ';';
 }
 
 static bool is_token(char c)
@@ -123,10 +172,11 @@ int data_url_decode(const char *url, size_t n, enum data_url_rule rule, size_t m
     const size_t text_bytes = n - (size_t)(text - url);
     if (text_bytes / 4 * 3 > max_bytes + 2)
         return err_set(e, ERR_VALIDATION, "the data URL holds more than %zu bytes", max_bytes);
-    uint8_t *bytes = malloc(text_bytes / 4 * 3 + 1);
+    uint8_t *bytes = malloc(text_bytes / 4 * 3 + 3);
     if (!bytes)
         return err_nomem(e);
-    if (base64_decode(text, text_bytes, bytes, &out->n, e) == 0) {
+    if ((rule == DATA_URL_TGI ? base64_decode : decode_lenient)(text, text_bytes, bytes, &out->n,
+                                                                e) == 0) {
         if (out->n <= max_bytes) {
             out->bytes = bytes;
             return 0;

@@ -1,6 +1,8 @@
 /* data_url.h - images in data URLs: data:MIME;base64,... (RFC 2397).
  *
- * Base64 as in RFC 4648, strict: no blanks, padded, no unused bits set. */
+ * Base64 as in RFC 4648, strict: no blanks, padded, no unused bits set. The rule of OpenAI's
+ * protocol and the others also allows blanks, percent-encoded symbols, the URL's alphabet, and no
+ * padding, as the WHATWG's Fetch standard and clients do. */
 #ifndef COMMON_IMAGE_DATA_URL_H
 #define COMMON_IMAGE_DATA_URL_H
 #include "common/err.h"
@@ -10,7 +12,7 @@
 
 enum data_url_rule {
     DATA_URL_TGI,    /* "data:" MIME ";base64," in lower case, without parameters */
-    DATA_URL_OPENAI, /* any case, and parameters before ";base64" */
+    DATA_URL_OPENAI, /* any case, parameters before ";base64", lenient base64 */
 };
 
 struct data_url {

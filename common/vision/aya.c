@@ -5,17 +5,17 @@
 
 static void load(struct vision *v, struct vision_settings *s)
 {
+    static const struct vision_pixel_defaults got = {VISION_BICUBIC, vision_clip_mean,
+                                                     vision_clip_std, 14},
+                                              published = {VISION_BICUBIC, vision_half, vision_half,
+                                                           14};
     struct vision_internvl *f = &v->internvl;
-    vision_read_format(
-        s, &v->format,
-        &(struct vision_pixel_defaults){VISION_BICUBIC, vision_half, vision_half, 14});
+    vision_read_format(s, &v->format, vision_defaults(s, &got, &published));
     const uint32_t of_tower = vision_side(s, &s->tower, "image_size", 384);
     f->tile = vision_side(s, &s->pixels, "size", of_tower);
     f->min_tiles = vision_u32(s, &s->pixels, "min_patches", 1, 1, VISION_MAX_CROPS - 1);
     f->max_tiles = vision_u32(s, &s->pixels, "max_patches", 12, 1, VISION_MAX_CROPS - 1);
-    f->thumbnail = true;
-    if (!vision_flag(&s->pixels, "crop_to_patches", true))
-        f->min_tiles = f->max_tiles = 1;
+    f->thumbnail = true; /* transformers' processor cuts, whatever the file says */
     v->format.merge = vision_u32(s, &s->config, "downsample_factor", 2, 1, 16);
     if (f->tile != of_tower || f->tile % (v->format.patch * v->format.merge) ||
         f->min_tiles > f->max_tiles)

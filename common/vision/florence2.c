@@ -28,10 +28,12 @@ enum { N_TASKS = sizeof(tasks) / sizeof(tasks[0]) };
 
 static void load(struct vision *v, struct vision_settings *s)
 {
-    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_imagenet_mean,
-                                                   vision_imagenet_std, 0};
+    static const struct vision_pixel_defaults clip = {VISION_BICUBIC, vision_clip_mean,
+                                                      vision_clip_std, 0},
+                                              published = {VISION_BICUBIC, vision_imagenet_mean,
+                                                           vision_imagenet_std, 0};
     struct vision_florence2 *f = &v->florence2;
-    vision_read_format(s, &v->format, &d);
+    vision_read_format(s, &v->format, vision_defaults(s, &clip, &published));
     f->side = vision_side(s, &s->pixels, "size", 768);
     if (f->side > 768) /* the tower's memory is reserved for this size */
         vision_settings_fail(s, "%s: size must be at most 768", s->pixels.name);

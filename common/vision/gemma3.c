@@ -115,10 +115,12 @@ const struct vision_family vision_gemma3 = {
 /* Its tower is of convolutions: a square picture has a fixed number of features. */
 static void load_3n(struct vision *v, struct vision_settings *s)
 {
+    static const struct vision_pixel_defaults siglip = {VISION_BICUBIC, vision_half, vision_half,
+                                                        1},
+                                              published = {VISION_BILINEAR, vision_half,
+                                                           vision_half, 1};
     struct vision_gemma3 *g = &v->gemma3;
-    vision_read_format(
-        s, &v->format,
-        &(struct vision_pixel_defaults){VISION_BILINEAR, vision_half, vision_half, 1});
+    vision_read_format(s, &v->format, vision_defaults(s, &siglip, &published));
     g->side = vision_side(s, &s->pixels, "size", 768);
     g->tokens_side =
         square_root(s, vision_u32(s, &s->config, "vision_soft_tokens_per_image", 256, 1, 1 << 20));

@@ -8,11 +8,13 @@
 
 static void load(struct vision *v, struct vision_settings *s)
 {
+    static const struct vision_pixel_defaults got = {VISION_BICUBIC, vision_clip_mean,
+                                                     vision_clip_std, 14},
+                                              published = {VISION_BICUBIC, vision_imagenet_mean,
+                                                           vision_imagenet_std, 14};
     struct vision_internvl *f = &v->internvl;
-    vision_read_format(s, &v->format,
-                       &(struct vision_pixel_defaults){VISION_BICUBIC, vision_imagenet_mean,
-                                                       vision_imagenet_std, 14});
     const bool chat = strcmp(v->name, "internvl_chat") == 0; /* its keys are in config.json */
+    vision_read_format(s, &v->format, vision_defaults(s, chat ? &published : &got, &published));
     const struct vision_section *in = chat ? &s->config : &s->pixels;
     const uint32_t of_tower = vision_side(s, &s->tower, "image_size", 448);
     f->tile = vision_side(s, in, chat ? "force_image_size" : "size", of_tower);
@@ -36,8 +38,6 @@ static void load(struct vision *v, struct vision_settings *s)
     v->token = vision_read_token(s, "image_token_id", "<IMG_CONTEXT>", 151667, f->patch);
     if (strcmp(v->name, "qianfan_ocr") == 0) {
         snprintf(v->marker, sizeof(v->marker), "<image>"); /* of templates; no token of the model */
-        if (!vision_flag(&s->pixels, "crop_to_patches", true))
-            f->min_tiles = f->max_tiles = 1;
     } else {
         memcpy(v->marker, f->patch, sizeof(v->marker));
     }

@@ -1,6 +1,6 @@
 /* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3, MiniMax M3,
- * Cosmos 3 Edge: one crop near the image's own size, with sides that are multiples of a feature's
- * side. */
+ * Cosmos 3 Edge, North Vision: one crop near the image's own size, with sides that are multiples of
+ * a feature's side. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
@@ -63,7 +63,15 @@ static const struct qwen_tokens {
                     "<|vision_end|>",
                     19,
                     20,
-                    21};
+                    21},
+  compass_tokens = {"<|IMAGE_PAD|>",
+                    "vision_start_token_id",
+                    "<|VISION_START|>",
+                    "vision_end_token_id",
+                    "<|VISION_END|>",
+                    255031,
+                    255028,
+                    255029};
 
 static uint32_t read_edge(struct vision_settings *s, const char *edge, uint32_t def)
 {
@@ -127,12 +135,20 @@ static void load_sizes(struct vision *v, struct vision_settings *s,
 static void load(struct vision *v, struct vision_settings *s)
 {
     const bool third = strncmp(v->name, "qwen3", 5) == 0;
-    const struct vision_pixel_defaults d = {VISION_BICUBIC, third ? vision_half : vision_clip_mean,
-                                            third ? vision_half : vision_clip_std,
-                                            third ? PATCH_3 : PATCH_2};
-    load_sizes(v, s, &d, third ? 65536 : 3136, third ? 16777216 : 12845056);
+    const bool own = !s->pixels.o; /* without a file, sizes and means are those of published ones */
+    const struct vision_pixel_defaults of_class = {VISION_BICUBIC, vision_clip_mean,
+                                                   vision_clip_std, third ? PATCH_3 : PATCH_2},
+                                       published = {VISION_BICUBIC, vision_half, vision_half,
+                                                    PATCH_3};
+    load_sizes(v, s, third ? vision_defaults(s, &of_class, &published) : &of_class,
+               own && third ? 65536 : 3136,
+               !own    ? 28 * 28 * 1280
+               : third ? 16777216
+                       : 12845056);
     load_tokens(v, s,
-                strcmp(v->name, "qwen2_5_omni_thinker") == 0 ? &qwen_omni_tokens : &qwen_tokens);
+                strcmp(v->name, "qwen2_5_omni_thinker") == 0 ? &qwen_omni_tokens
+                : strcmp(v->name, "cohere_compass") == 0     ? &compass_tokens
+                                                             : &qwen_tokens);
 }
 
 /* Both sides grow until neither is less than that of a feature, `f`. */
@@ -271,7 +287,7 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
 
 const struct vision_family vision_qwen = {
     .types = {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe",
-              "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker"},
+              "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", "cohere_compass"},
     .three_positions = true,
     .load = load,
     .plan = plan,

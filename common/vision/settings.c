@@ -169,6 +169,18 @@ static void read_channels(struct vision_settings *s, const char *key, const floa
     }
 }
 
+void vision_read_mean(struct vision_settings *s, const float def[3], float out[3])
+{
+    read_channels(s, "image_mean", def, false, out);
+}
+
+const struct vision_pixel_defaults *vision_defaults(const struct vision_settings *s,
+                                                    const struct vision_pixel_defaults *of_class,
+                                                    const struct vision_pixel_defaults *published)
+{
+    return s->pixels.o ? of_class : published;
+}
+
 static enum vision_filter read_filter(struct vision_settings *s, enum vision_filter def)
 {
     static const enum vision_filter by_number[] = {
@@ -192,7 +204,7 @@ void vision_read_format(struct vision_settings *s, struct vision_format *f,
     f->rescale = 1.0;
     if (vision_flag(&s->pixels, "do_rescale", true))
         f->rescale = vision_number(s, &s->pixels, "rescale_factor", 1.0 / 255);
-    read_channels(s, "image_mean", d->mean, false, f->mean);
+    vision_read_mean(s, d->mean, f->mean);
     read_channels(s, "image_std", d->std, true, f->std);
     if (!vision_flag(&s->pixels, "do_normalize", true)) {
         memcpy(f->mean, zero, sizeof(zero));

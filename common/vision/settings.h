@@ -56,6 +56,13 @@ extern const float vision_clip_mean[3], vision_clip_std[3], vision_imagenet_mean
     vision_imagenet_std[3], vision_half[3];
 void vision_read_format(struct vision_settings *s, struct vision_format *f,
                         const struct vision_pixel_defaults *d);
+/* Keys that the preprocessor's file lacks have the defaults of transformers' class, although
+ * published files have others. Without a file the model is as published. */
+const struct vision_pixel_defaults *vision_defaults(const struct vision_settings *s,
+                                                    const struct vision_pixel_defaults *of_class,
+                                                    const struct vision_pixel_defaults *published);
+/* image_mean [3] of the file, whether or not pixels are normalised. */
+void vision_read_mean(struct vision_settings *s, const float def[3], float out[3]);
 
 /* `key` of config.json, or `other` where it has that alone. */
 const char *vision_key(const struct vision_settings *s, const char *key, const char *other);

@@ -17,6 +17,18 @@ static const char *url_of(const cJSON *part)
     return cJSON_IsString(v) ? v->valuestring : json_str(v, "url", NULL);
 }
 
+/* The URL without blanks around it. */
+static struct ask_image image_of(const cJSON *part)
+{
+    static const char blanks[] = " \t\r\n";
+    const char *url = url_of(part);
+    url += strspn(url, blanks);
+    size_t n = strlen(url);
+    while (n > 0 && strchr(blanks, url[n - 1]))
+        n--;
+    return (struct ask_image){.url = url, .n_url = n, .where = json_str(part, "where", NULL)};
+}
+
 const char *picture_check(const cJSON *part, const char *role, bool eyes)
 {
     if (!picture_is(part))
@@ -48,9 +60,7 @@ int pictures_collect(const cJSON *messages, struct arena *a, struct ask *q, stru
     for (const cJSON *m = json_first(messages); m; m = m->next)
         for (const cJSON *p = json_first(json_get(m, "content")); p; p = p->next)
             if (v && picture_is(p))
-                v[q->n_images++] = (struct ask_image){.url = url_of(p),
-                                                      .n_url = strlen(url_of(p)),
-                                                      .where = json_str(p, "where", NULL)};
+                v[q->n_images++] = image_of(p);
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* The towers of Qwen2-VL (arXiv 2409.12191), Qwen2.5-VL (2502.13923), Qwen3-VL and Qwen 3.5, and of
  * the thinkers of Qwen2.5-Omni (2503.20215) and Qwen3-Omni (2509.17765). Qwen2.5-VL's is also that
  * of EXAONE 4.5, with fewer key-value heads, and of HyperCLOVA X SEED Think, with a projection
- * behind. */
+ * behind; Qwen3-VL's is also that of Cohere's North Vision. */
 #include "model-server/encoder/family.h"
 
 static void common(struct config *c, struct encoder_spec *s, const struct block_keys *k)
@@ -182,7 +182,8 @@ const struct encoder_family family_qwen3_omni = {
     .configure = configure_3,
 };
 const struct encoder_family family_qwen3_vl = {
-    .types = (const char *const[]){"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", NULL},
+    .types = (const char *const[]){"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe",
+                                   "cohere_compass", NULL},
     .names =
         {.names =
              {NAMES_QWEN, [W_UP] = BOTH("blocks.*.mlp.linear_fc1"),

@@ -18,11 +18,23 @@ static bool stands(struct config *c, const char *kind)
     return cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(p, kind));
 }
 
+/* Three coordinates always alternate; the files do not say so. */
+static void turn(struct config *c, struct rope_spec *r, const char *kind)
+{
+    const cJSON *p = config_object(c, c->root, "rope_parameters");
+    const cJSON *sections = json_get(json_get(p, kind), "mrope_section");
+    if (sections)
+        config_rope_axes(c, r, sections, true);
+}
+
 /* A kind of layer has its own rotation, or none. */
 static void compass(struct config *c, struct decoder_spec *s)
 {
     config_windows(c, s, 4096, config_no_layer);
     config_window_rope(c, s, s->rope[0].theta);
+    turn(c, &s->rope[0], "full_attention");
+    turn(c, &s->rope[1], "sliding_attention");
+    config_added(c, s);
     for (uint32_t i = 0; i < s->n_layers; i++)
         if (stands(c, s->layers[i].window ? "sliding_attention" : "full_attention"))
             s->layers[i].rope = SPEC_NO_ROPE;

@@ -110,6 +110,9 @@ uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32
 /* Fills s->rope[0], whose `dim` is set, from whichever keys exist; `theta` is the family's
  * default base. Extends s->max_positions for linear, dynamic and yarn scalings. */
 void config_rope(struct config *c, struct decoder_spec *s, double theta);
+/* Angles of a rotation, whose `dim` is set, use three coordinates: so many angles each as
+ * `sections` says, in runs, or interleaved (`turns`). An error unless these are all angles. */
+void config_rope_axes(struct config *c, struct rope_spec *r, const cJSON *sections, bool turns);
 /* A number among the rotation's keys, in any of their places. */
 double config_rope_num(struct config *c, const char *key, double def);
 /* q of all layers grows with the logarithm of the position, by the rotation's llama_4_scaling_beta

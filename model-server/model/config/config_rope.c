@@ -220,27 +220,32 @@ double config_rope_mscale(struct config *c)
 
 /* The position (t, h or w) of each angle (M-RoPE, arXiv 2409.12191): runs of angles, or
  * (Qwen3-VL) h and w interleaved with t up to their lengths. */
-static void axes(const struct rope_keys *k, struct rope_spec *r)
+void config_rope_axes(struct config *c, struct rope_spec *r, const cJSON *sections, bool turns)
 {
-    const cJSON *j, *sections = json_get(k->params, "mrope_section");
-    const bool turns = rope_bool(k, "mrope_interleaved", false);
+    const cJSON *j;
+    const uint32_t half = r->dim / 2;
     double n[3] = {0};
     int at = 0;
-    if (!sections)
-        return;
-    const uint32_t half = r->dim / 2;
     cJSON_ArrayForEach(j, sections) if (at < 3 && cJSON_IsNumber(j)) n[at++] = j->valuedouble;
     if (at != 3 || cJSON_GetArraySize(sections) != 3 || !(n[0] >= 0 && n[1] >= 0 && n[2] >= 0) ||
         n[0] + n[1] + n[2] != half) {
-        config_fail(k->c, "rope `mrope_section` must be 3 numbers whose sum is %u", r->dim / 2);
+        config_fail(c, "rope `mrope_section` must be 3 numbers whose sum is %u", half);
         return;
     }
     r->has_axes = true;
-    for (uint32_t i = 0; i < r->dim / 2; i++)
+    for (uint32_t i = 0; i < half; i++)
         if (turns)
             r->axis[i] = i % 3 && i < 3 * n[i % 3] ? (uint8_t)(i % 3) : 0;
         else
             r->axis[i] = i < n[0] ? 0 : i < n[0] + n[1] ? 1 : 2;
+}
+
+static void axes(const struct rope_keys *k, struct rope_spec *r)
+{
+    const cJSON *sections = json_get(k->params, "mrope_section");
+    const bool turns = rope_bool(k, "mrope_interleaved", false);
+    if (sections)
+        config_rope_axes(k->c, r, sections, turns);
 }
 
 void config_rope(struct config *c, struct decoder_spec *s, double theta)

@@ -253,6 +253,8 @@ int ollama_generate_body(struct call *c, struct ollama *o, struct err *e)
     refuse(&b);
     if (fill && ((system && *system) || json_first(json_get(b.root, "images"))))
         body_fail(&b, body_root(&b), "suffix", "`suffix` cannot be used with `system` or `images`");
+    else if (o->raw && json_first(json_get(b.root, "images")))
+        body_fail(&b, body_root(&b), "raw", "`raw` cannot be used with `images`");
     if (o->raw) {
         cJSON_AddStringToObject(to, "prompt", prompt ? prompt : "");
         if (fill)

@@ -180,6 +180,20 @@ def qwen3_vl_moe():
     return qwen(config, Qwen3VLMoeForConditionalGeneration, PIXELS_3)
 
 
+def cohere_compass():
+    from transformers import CohereCompassConfig, CohereCompassForConditionalGeneration
+    from transformers.models.cohere_compass.image_processing_pil_cohere_compass import CohereCompassImageProcessorPil
+
+    rotates = dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 1, 1])
+    text = {k: v for k, v in TEXT.items() if k not in ("rms_norm_eps", "rope_parameters")} | dict(
+        num_hidden_layers=3, sliding_window=20, logit_scale=0.7, layer_norm_eps=1e-5,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={"sliding_attention": rotates, "full_attention": None},
+    )
+    config = CohereCompassConfig(text_config=text, vision_config=SEEN_3, tie_word_embeddings=True, **QWEN)
+    return qwen(config, CohereCompassForConditionalGeneration, PIXELS_2, CohereCompassImageProcessorPil)
+
+
 SEEN_2_5 = dict(
     hidden_size=16, out_hidden_size=32, depth=2, num_heads=2, intermediate_size=24, patch_size=8, window_size=32,
     fullatt_block_indexes=[1],
@@ -559,4 +573,5 @@ CASES = {
     "qwen3_omni": (qwen3_omni, thinker, masked),
     "qwen2_vl": (qwen2_vl, None, typed),
     "qwen3_vl_moe": (qwen3_vl_moe, None, typed),
+    "cohere_compass": (cohere_compass, None, typed),
 }

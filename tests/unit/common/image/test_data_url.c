@@ -24,6 +24,12 @@ static void urls(void **state)
                 {"data:image/svg+xml;base64,YWJj", "image/svg+xml", true, true},
                 {"DATA:image/png;BASE64,YWJj", "image/png", false, true},
                 {"data:image/png;charset=x;base64,YWJj", "image/png", false, true},
+                {"data:image/png; base64,YWJj", "image/png", false, true},
+                {"data:image/png;base64, YW\r\nJj\n", "image/png", false, true},
+                {"data:image/png;base64,%59W%4aj%0A", "image/png", false, true},
+                {"data:image/png;base64,YWJ%", NULL, false, false},
+                {"data:image/png;base64,YWJjY", NULL, false, false},
+                {"data:image/png;base64,YWJj====", NULL, false, false},
                 {"data:image/png,YWJj", NULL, false, false},
                 {"data:image/pngbase64,YWJj", NULL, false, false},
                 {"data:image/png;base64;x=1,YWJj", NULL, false, false},
@@ -51,6 +57,24 @@ static void urls(void **state)
             free(u.bytes);
         }
     assert_true(data_url_is("DaTa:", 5) && !data_url_is("data", 4) && !data_url_is("", 0));
+}
+
+static void encoders_differ(void **state)
+{
+    (void)state;
+    static const char *const spellings[] = {"+/8=", "-_8=", "-_8", "+/8", "%2B%2F8%3D", "+ /8=\n"};
+    for (size_t i = 0; i < sizeof(spellings) / sizeof(spellings[0]); i++) {
+        char url[64];
+        struct data_url u;
+        struct err e;
+        snprintf(url, sizeof(url), "data:;base64,%s", spellings[i]);
+        if (decode(url, DATA_URL_OPENAI, &u, &e) != 0)
+            fail_msg("%s: %s", url, e.msg);
+        assert_true(u.n == 2 && !memcmp(u.bytes, "\xfb\xff", 2));
+        free(u.bytes);
+        assert_int_equal(decode(url, DATA_URL_TGI, &u, &e), i ? -1 : 0);
+        free(u.bytes);
+    }
 }
 
 static void base64(void **state)
@@ -138,7 +162,8 @@ static void sizes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest t[] = {cmocka_unit_test(urls), cmocka_unit_test(base64),
-                                   cmocka_unit_test(there_and_back), cmocka_unit_test(sizes)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(urls), cmocka_unit_test(encoders_differ),
+                                   cmocka_unit_test(base64), cmocka_unit_test(there_and_back),
+                                   cmocka_unit_test(sizes)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -495,6 +495,53 @@ static void deepseek_shows_tiles_and_the_whole(void **state)
     vision_free(v);
 }
 
+/* What image processors of transformers 5.24 have for keys that their file lacks. */
+static void keys_that_a_file_lacks_have_transformers_defaults(void **state)
+{
+    static const struct {
+        const char *config, *pixels; /* NULL: no file; then as published */
+        enum vision_filter filter;
+        float mean;
+        uint32_t features; /* of 2000 x 1500 pixels */
+    } rows[] = {
+        {"{\"model_type\":\"qwen2_5_vl\",\"vision_config\":{}}", "{}", VISION_BICUBIC, 0.48145466F,
+         1230},
+        {"{\"model_type\":\"qwen2_5_vl\",\"vision_config\":{}}", NULL, VISION_BICUBIC, 0.48145466F,
+         3834},
+        {"{\"model_type\":\"qwen3_vl\",\"vision_config\":{}}", "{}", VISION_BICUBIC, 0.48145466F,
+         972},
+        {"{\"model_type\":\"qwen3_vl\",\"vision_config\":{}}", NULL, VISION_BICUBIC, 0.5F, 2914},
+        {"{\"model_type\":\"gemma3n\",\"vision_config\":{}}", "{\"size\":768}", VISION_BICUBIC,
+         0.5F, 256},
+        {"{\"model_type\":\"gemma3n\",\"vision_config\":{}}", NULL, VISION_BILINEAR, 0.5F, 256},
+        {"{\"model_type\":\"internvl\",\"vision_config\":{}}", "{\"size\":448}", VISION_BICUBIC,
+         0.48145466F, 3328},
+        {"{\"model_type\":\"internvl\",\"vision_config\":{}}", NULL, VISION_BICUBIC, 0.485F, 3328},
+        {"{\"model_type\":\"aya_vision\",\"vision_config\":{\"model_type\":\"siglip_vision_model\","
+         "\"image_size\":364}}",
+         "{\"crop_to_patches\":false}", VISION_BICUBIC, 0.48145466F,
+         2197}, /* it cuts all the same */
+        {"{\"model_type\":\"florence2\",\"vision_config\":{}}", "{\"size\":768}", VISION_BICUBIC,
+         0.48145466F, 577},
+        {"{\"model_type\":\"janus\",\"vision_config\":{}}", "{\"do_normalize\":false}",
+         VISION_BICUBIC, 0, 576},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct vision *v = load(rows[i].config, rows[i].pixels);
+        const struct vision_format *f = vision_format(v);
+        const struct vision_plan p = planned(v, 2000, 1500);
+        if (f->filter != rows[i].filter || f->mean[0] != rows[i].mean ||
+            p.n_features != rows[i].features)
+            fail_msg("%s %s: filter %d, mean %f, %u features", rows[i].config, rows[i].pixels,
+                     f->filter, f->mean[0], p.n_features);
+        if (strcmp(vision_family(v), "janus") ==
+            0) /* CLIP's mean, although nothing is subtracted */
+            assert_int_equal(f->outside[0], 122);
+        vision_free(v);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -506,6 +553,7 @@ int main(void)
         cmocka_unit_test(no_size_is_beyond_the_bounds),
         cmocka_unit_test(tasks_of_florence_become_sentences),
         cmocka_unit_test(positions_go_on_behind_the_longer_side),
+        cmocka_unit_test(keys_that_a_file_lacks_have_transformers_defaults),
         cmocka_unit_test(one_token_stands_between_images),
         cmocka_unit_test(ovis2_marks_columns_and_rows),
         cmocka_unit_test(deepseek_shows_tiles_and_the_whole),
