@@ -1,0 +1,65 @@
+/* What the control groups refused is said once, and not what they refused before. */
+#include "common/log/log.h"
+#include "launcher/refused.h"
+#include "tests/temp_folder.h"
+#include "tests/unit/test.h"
+#include <stdio.h>
+#include <sys/resource.h>
+
+static void put(const char *folder, const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void each_refusal_is_said_once(void **state)
+{
+    char folder[] = "/tmp/refused-XXXXXX", list[128];
+    struct refused r;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(list, sizeof(list), "%s/list", folder);
+    const struct cgroup_place at = {list, folder};
+    put(folder, "list", "0::/\n");
+    refused_init(&r, &at);
+    assert_false(refused_look(&r, &at));
+    put(folder, "pids.max", "40\n");
+    put(folder, "pids.events", "max 2\n");
+    assert_true(refused_look(&r, &at));
+    assert_false(refused_look(&r, &at));
+    refused_init(&r, &at);
+    assert_false(refused_look(&r, &at));
+    put(folder, "pids.events", "max 3\n");
+    assert_true(refused_look(&r, &at));
+    assert_int_equal(temp_folder_remove(folder), 0);
+}
+
+/* A new thread would get a stack that does not fit. Sanitizers need memory for it, too. */
+static void a_thread_that_cannot_start_is_noticed(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip();
+#endif
+    struct rlimit all, few;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_AS, &all), 0);
+    few = (struct rlimit){1, all.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &few), 0);
+    const bool noticed = refused_try();
+    assert_int_equal(setrlimit(RLIMIT_AS, &all), 0);
+    assert_true(noticed);
+    assert_false(refused_try());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thread_that_cannot_start_is_noticed),
+        cmocka_unit_test(each_refusal_is_said_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
