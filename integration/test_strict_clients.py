@@ -90,6 +90,10 @@ BODIES = {
     "go-openai": {"model": "demo", "messages": HI, "max_tokens": 4, "chat_template_kwargs": {"enable_thinking": False}, "stream_options": None, "logit_bias": {}},
     "async-openai": {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_completion_tokens": 4, "service_tier": "auto", "modalities": ["text"], "web_search_options": None, "verbosity": None},
     "JetBrains AI": {"model": "demo", "messages": [{"role": "assistant", "content": "", "tool_calls": None}, *HI], "max_tokens": 4, "temperature": 0.0, "n": 1},
+    "opencode": {"model": "demo", "max_tokens": 4, "messages": [{"role": "system", "content": "You are opencode."}, {"role": "system", "content": "<env></env>"}, *HI], "tools": [TOOL], "tool_choice": "auto"},
+    "Crush": {"model": "demo", "max_tokens": 4, "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "file", "file": {"file_data": "aGVsbG8="}}]}, {"role": "assistant", "reasoning_content": "so", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": ""}}]}, {"role": "tool", "tool_call_id": "c1", "content": "sun"}], "reasoning_effort": "xhigh", "user": "u"},
+    "Roo Code": {"model": "demo", "max_tokens": 4, "messages": [{"role": "developer", "content": "Formatting re-enabled"}, *HI], "reasoning_effort": "low", "tools": [{"type": "function", "function": {**TOOL["function"], "strict": True}}], "tool_choice": "auto", "parallel_tool_calls": True},
+    "Mistral": {"model": "demo", "max_tokens": 4, "messages": [*HI, {"role": "assistant", "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}, {"type": "text", "text": "x"}], "prefix": False}, *HI], "safe_prompt": False, "random_seed": 1, "prompt_mode": "reasoning"},
     "Copilot": {"model": "demo", "messages": HI, "temperature": 0.1, "top_p": 1, "max_tokens": 4, "n": 1, "intent": False, "tools": [TOOL], "tool_choice": "auto", "snippy": {"enabled": False}},
 }  # fmt: skip
 

@@ -1,7 +1,10 @@
 #include "router/chat/parts.h"
 #include "common/buf.h"
+#include "common/image/data_url.h"
 #include "common/json/json.h"
+#include "common/utf8.h"
 #include "router/chat/pictures.h"
+#include <stdlib.h>
 #include <string.h>
 
 static const char *type_of(const cJSON *part) { return json_str(part, "type", ""); }
@@ -25,6 +28,34 @@ static const char *text_of(const cJSON *part)
     return !strcmp(type_of(part), "refusal") ? json_str(part, "refusal", NULL) : NULL;
 }
 
+/* Appends the text of a file in `part` under its name. False: it has no bytes, or they are not
+ * text. Its base64 stands in a data URL, or alone. */
+static bool file_text(const cJSON *part, struct buf *out)
+{
+    const cJSON *file = json_get(part, "file") ? json_get(part, "file") : part;
+    const char *data = json_str(file, "file_data", NULL), *name = json_str(file, "filename", "");
+    const char *comma = data && data_url_is(data, strlen(data)) ? strchr(data, ',') : NULL;
+    struct err ignored;
+    size_t len;
+    data = comma ? comma + 1 : data;
+    uint8_t *bytes = data ? malloc(strlen(data) / 4 * 3 + 1) : NULL;
+    bool ok = bytes && base64_decode(data, strlen(data), bytes, &len, &ignored) == 0 &&
+              !memchr(bytes, 0, len) && utf8_valid((const char *)bytes, len);
+    if (ok) {
+        buf_fmt(out, "\n%s%s", name, *name ? ":\n" : "");
+        buf_add(out, bytes, len);
+        buf_ch(out, '\n');
+    }
+    free(bytes);
+    return ok;
+}
+
+static bool is_file(const cJSON *part)
+{
+    static const char *const files[] = {"file", "input_file", NULL};
+    return is_any(type_of(part), files);
+}
+
 bool parts_is_thought(const cJSON *part)
 {
     static const char *const thoughts[] = {"thinking", "reasoning", "redacted_thinking", NULL};
@@ -38,14 +69,11 @@ static const char *unknown_part(const char *type, bool eyes)
 {
     static const char *const videos[] = {"video_url", "video", "input_video", NULL};
     static const char *const audio[] = {"input_audio", "audio_url", "audio", NULL};
-    static const char *const files[] = {"file", "input_file", "document", NULL};
     if (is_any(type, videos))
         return eyes ? "videos are not supported; frames may be sent as parts of type `image_url`"
                     : "videos are not supported";
     if (is_any(type, audio))
         return "audio is not supported";
-    if (is_any(type, files))
-        return "files are not supported; their text may be sent as a part of type `text`";
     return eyes ? "a content part must have the type `text` or `image_url`"
                 : "a content part must have the type `text`";
 }
@@ -59,6 +87,14 @@ const char *parts_check(const cJSON *parts, const char *role, bool eyes)
             return wrong;
         if (picture_is(p) || parts_is_thought(p) || text_of(p))
             continue;
+        if (is_file(p)) {
+            struct buf b = BUF_INIT;
+            const bool ok = file_text(p, &b);
+            buf_free(&b);
+            if (ok)
+                continue;
+            return "a file needs `file_data`: text (UTF-8) in base64; others are not supported";
+        }
         return is_any(type, texts)        ? "missing field `text`"
                : !strcmp(type, "refusal") ? "missing field `refusal`"
                                           : unknown_part(type, eyes);
@@ -96,13 +132,17 @@ static cJSON *settled(const cJSON *part, bool thoughts, struct buf *reasoning)
 {
     if (picture_is(part))
         return cJSON_Duplicate(part, true);
-    if (!parts_is_thought(part))
+    if (!parts_is_thought(part) && !is_file(part))
         return picture_text_part(text_of(part));
     struct buf b = BUF_INIT;
-    add_thought(part, reasoning ? reasoning : &b);
-    cJSON *p = reasoning || b.oom ? NULL
-               : thoughts         ? thought_part(b.p ? b.p : "")
-                                  : picture_text_part(b.p ? b.p : "");
+    const bool thought = !is_file(part);
+    if (thought)
+        add_thought(part, reasoning ? reasoning : &b);
+    else
+        file_text(part, &b);
+    cJSON *p = (thought && reasoning) || b.oom ? NULL
+               : thought && thoughts           ? thought_part(b.p ? b.p : "")
+                                               : picture_text_part(b.p ? b.p : "");
     buf_free(&b);
     return p;
 }

@@ -1,6 +1,7 @@
 /* parts.h - the parts of a message's content: which ones are accepted, and the few that templates
  * know. Clients return the parts of other protocols, too: OpenAI's Responses (`input_text`,
- * `output_text`, `input_image`), refusals, and reasoning (Mistral's and Anthropic's `thinking`). */
+ * `output_text`, `input_image`), refusals, files of text, and reasoning (Mistral's and Anthropic's
+ * `thinking`). */
 #ifndef ROUTER_CHAT_PARTS_H
 #define ROUTER_CHAT_PARTS_H
 #include <cjson/cJSON.h>

@@ -14,6 +14,7 @@
 // fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
 // fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
 // fuzz-sources: common/tokenizer/sentencepiece.c router/call/prompt.c common/thought_marks.c
+// fuzz-sources: common/image/data_url.c
 #include "common/peer_address.h"
 #include "router/api/anthropic/messages.h"
 #include "router/api/openai/chat_completion.h"

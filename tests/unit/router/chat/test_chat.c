@@ -433,6 +433,12 @@ static const struct {
      "{\"role\":\"assistant\",\"content\":[{\"type\":\"redacted_thinking\",\"data\":\"x\"},"
      "{\"type\":\"reasoning\",\"text\":\"S\"}]}]",
      "a:a;Ra:;S"},
+    /* files of text: in a data URL, and in base64 alone (Crush's) */
+    {EACH PRINT END,
+     "[{\"role\":\"user\",\"content\":[{\"type\":\"file\",\"file\":{\"filename\":\"a.txt\","
+     "\"file_data\":\"data:text/plain;base64,aGVsbG8=\"}},{\"type\":\"file\",\"file\":{"
+     "\"file_data\":\"aGk=\"}},{\"type\":\"text\",\"text\":\"q\"}]}]",
+     "u:\na.txt:\nhello\n\nhi\nq;"},
     /* a template with reasoning in parts (Magistral's) gets it there, wherever the client has it */
     {EACH "{% if m.content is string %}" PRINT "{% else %}{% for p in m.content %}"
           "{% if p.type == 'thinking' %}<{{ p.thinking }}>{% else %}{{ p.text }}{% endif %}"
@@ -477,6 +483,32 @@ static void conversations_are_fitted_to_templates(void **state)
         chat_free(c);
     }
     buf_free(&out);
+}
+
+/* Files that are no text, or not there. */
+static void other_files_are_refused(void **state)
+{
+    static const char *const files[] = {
+        "{\"file_data\":\"data:application/pdf;base64,JVBERi0AAAA=\"}",
+        "{\"file_data\":\"/w==\"}",
+        "{\"file_data\":\"?\"}",
+        "{\"file_id\":\"file-1\"}",
+        "{}",
+        "1"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        struct err e = ERR_INIT;
+        struct buf b = BUF_INIT;
+        int index;
+        buf_fmt(&b, "[{\"role\":\"user\",\"content\":[{\"type\":\"file\",\"file\":%s}]}]",
+                files[i]);
+        cJSON *m = json_parse(b.p, b.len, &e);
+        const char *fault = chat_check(m, false, &index);
+        assert_non_null(fault);
+        assert_non_null(strstr(fault, "`file_data`"));
+        cJSON_Delete(m);
+        buf_free(&b);
+    }
 }
 
 static void values_are_found_in_the_raw_text(void **state)
@@ -525,6 +557,7 @@ int main(void)
         cmocka_unit_test(templates_read_reasoning_under_their_name),
         cmocka_unit_test(a_named_template_has_its_own_file),
         cmocka_unit_test(conversations_are_fitted_to_templates),
+        cmocka_unit_test(other_files_are_refused),
         cmocka_unit_test(values_are_found_in_the_raw_text),
     };
     return cmocka_run_group_tests(tests, start, stop);
