@@ -307,6 +307,8 @@ def test_a_full_disk_costs_no_answer(tmp_path, template, monkeypatch):
         text = "word " * 300
         answers = [c.responses.create(input="Once", metadata={"k": text}, **FEW) for _ in range(60)]
         assert {text_of(r) for r in answers} == {text_of(made)}
+        with pytest.raises(openai.InternalServerError, match="cannot be stored"):
+            c.responses.create(input="Once", background=True, metadata={"k": text}, **FEW)
         gone = [r for r in answers if requests.get(f"{s.url}/v1/responses/{r.id}", timeout=30).status_code == 404]
         assert gone and c.responses.retrieve(made.id) == made
         resource.prlimit(router, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

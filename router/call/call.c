@@ -171,6 +171,8 @@ static void push_out(struct call *c)
 static void open_stream(struct call *c)
 {
     c->streaming = true;
+    if (!c->x)
+        return;
     account_stream_headers(c);
     exchange_stream(c->x, c->format->stream_type);
 }
@@ -243,6 +245,14 @@ void call_again(struct call *c)
 {
     c->busy = true;
     workers_submit(edge_home(c->edge)->workers, &c->job);
+}
+
+/* The loop owns c again. */
+void call_resume(struct call *c)
+{
+    struct edge *home = edge_home(c->edge);
+    if (mailbox_put(&home->done, &c->mail))
+        http_wake(home->http);
 }
 
 /* ---------------------------------------------------------------- events of the scheduler */
@@ -437,17 +447,14 @@ static void render_texts(struct call *c)
 static void run_texts(struct job *j, struct tok_scratch **scratch)
 {
     struct call *c = (struct call *)((char *)j - offsetof(struct call, job));
-    struct edge *g = edge_home(c->edge);
     (void)scratch;
     render_texts(c);
-    if (mailbox_put(&g->done, &c->mail))
-        http_wake(g->http);
+    call_resume(c);
 }
 
 static void run(struct job *j, struct tok_scratch **scratch)
 {
     struct call *c = (struct call *)((char *)j - offsetof(struct call, job));
-    struct edge *g = edge_home(c->edge);
     bool there = !atomic_load(&c->cancelled) || c->route->carries_on;
     if (there && !settle(c))
         return;
@@ -468,8 +475,7 @@ static void run(struct job *j, struct tok_scratch **scratch)
         call_texts_send(c);
         return;
     }
-    if (mailbox_put(&g->done, &c->mail)) /* the loop owns c again */
-        http_wake(g->http);
+    call_resume(c);
 }
 
 static void start(struct call *c)
@@ -497,8 +503,8 @@ static void on_worked(struct call *c)
     pin(c);
     c->busy = false;
     account_warnings(c);
-    const bool goes_on = c->x || c->route->carries_on;
-    if (!goes_on || (!c->failed && c->on_loop && !c->on_loop(c)) || !c->x)
+    const bool goes_on = wanted(c) || c->route->carries_on;
+    if (!goes_on || (!c->failed && c->on_loop && !c->on_loop(c)) || !wanted(c))
         ;
     else if (c->failed)
         fail(c, &c->err);

@@ -74,7 +74,7 @@ struct call {
     bool dropped;               /* the client disconnected before the end */
     bool detached;              /* it continues without its client: set by on_loop() */
     /* Set by work(): a step on the loop thread before the answer. False: another component owns the
-     * call now, and work() will run again. */
+     * call now, and work() or on_loop() will run again: call_again(), call_resume(). */
     bool (*on_loop)(struct call *c);
     bool looked_again; /* on_loop() already made work() run again after a change */
     const char *owner; /* whose stored responses it can access; NULL: none */
@@ -123,6 +123,8 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
 void call_cancel(struct call *c);
 /* Loop thread, from on_loop(): runs work() again. */
 void call_again(struct call *c);
+/* Any thread, after on_loop() has set c->busy and returned false: runs it again. */
+void call_resume(struct call *c);
 /* Sends c->out. For routes' reply(). */
 void call_reply(struct call *c);
 /* Adds the header Retry-After, for a reply with 503 or 429. */

@@ -22,6 +22,7 @@ enum statement {
     S_PUT,
     S_GET,
     S_USED,
+    S_LOSE,
     S_SIZE,
     S_DELETE,
     S_EXPIRE,
@@ -38,6 +39,7 @@ static const char *const statements[N_STATEMENTS] = {
     [S_GET] = "SELECT previous, state, response, input FROM responses"
               " WHERE id = ?1 AND owner = ?2 AND used > ?3",
     [S_USED] = "UPDATE responses SET used = ?2 WHERE id = ?1",
+    [S_LOSE] = "UPDATE responses SET state = 2 WHERE id = ?1 AND state = 1",
     [S_SIZE] = "SELECT bytes FROM responses WHERE id = ?1",
     [S_DELETE] = "DELETE FROM responses WHERE id = ?1 AND owner = ?2 AND used > ?3"
                  " RETURNING bytes",
@@ -49,11 +51,18 @@ static const char *const statements[N_STATEMENTS] = {
     [S_ROLLBACK] = "ROLLBACK",
     [S_TOTAL] = "SELECT count(*), coalesce(sum(bytes), 0) FROM responses"};
 
+/* A response whose end could not be written, and neither could its new state. */
+struct lost {
+    char id[STORE_ID];
+    struct lost *next;
+};
+
 struct store {
     struct store_options o;
     sqlite3 *db; /* owned by the thread */
     sqlite3_stmt *st[N_STATEMENTS];
     uint64_t bytes, count;
+    struct lost *lost; /* the thread's */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t turn;
@@ -135,7 +144,7 @@ static int put(struct store *s, const struct store_job *j, struct err *e)
     sqlite3_stmt *st = s->st[S_PUT], *size = s->st[S_SIZE];
     const uint64_t bytes = strlen(j->what.response) + strlen(j->what.input);
     if (bytes > s->o.max_bytes)
-        return err_set(e, ERR_SYSTEM, "it is larger than the whole store");
+        return err_set(e, ERR_VALIDATION, "it is larger than the whole store");
     bind_text(size, 1, j->what.id);
     if (sqlite3_step(size) == SQLITE_ROW) {
         s->bytes -= (uint64_t)sqlite3_column_int64(size, 0);
@@ -163,6 +172,14 @@ static char *column(sqlite3_stmt *st, int at)
     return text ? strdup(text) : NULL;
 }
 
+static bool is_lost(const struct store *s, const char *id)
+{
+    const struct lost *l = s->lost;
+    while (l && strcmp(l->id, id) != 0)
+        l = l->next;
+    return l != NULL;
+}
+
 static int get(struct store *s, const char *id, const char *owner, struct stored *out,
                struct err *e)
 {
@@ -177,6 +194,8 @@ static int get(struct store *s, const char *id, const char *owner, struct stored
         snprintf(out->previous, sizeof(out->previous), "%s",
                  (const char *)sqlite3_column_text(st, 0));
         out->state = (enum store_state)sqlite3_column_int(st, 1);
+        if (out->state == STORED_RUNNING && is_lost(s, id))
+            out->state = STORED_LOST;
         out->response = column(st, 2);
         out->input = column(st, 3);
     }
@@ -225,6 +244,17 @@ static int chain(struct store *s, struct store_job *j)
     return 0;
 }
 
+/* One commit, and so one sync of the disk, for a whole conversation. */
+static int chain_committed(struct store *s, struct store_job *j)
+{
+    struct err ignored;
+    const bool begun = step(s, S_BEGIN, &ignored) == 0;
+    const int rc = chain(s, j);
+    if (begun && step(s, S_COMMIT, &ignored) != 0)
+        (void)step(s, S_ROLLBACK, &ignored);
+    return rc;
+}
+
 static int delete (struct store *s, const char *id, const char *owner, struct err *e)
 {
     bind_text(s->st[S_DELETE], 1, id);
@@ -249,20 +279,71 @@ static void free_job(struct store_job *j)
     free(j);
 }
 
+static int write_lost(struct store *s, const char *id)
+{
+    struct err ignored;
+    bind_text(s->st[S_LOSE], 1, id);
+    return step(s, S_LOSE, &ignored);
+}
+
+/* The end of a response was not written: it must not be running for ever. */
+static void lose(struct store *s, const char *id)
+{
+    struct lost *l = write_lost(s, id) == 0 ? NULL : malloc(sizeof(*l));
+    if (!l)
+        return;
+    snprintf(l->id, sizeof(l->id), "%s", id);
+    l->next = s->lost;
+    s->lost = l;
+}
+
+/* Writes what could not be written before. */
+static void write_all_lost(struct store *s)
+{
+    struct lost *l;
+    while ((l = s->lost) && write_lost(s, l->id) == 0) {
+        s->lost = l->next;
+        free(l);
+    }
+}
+
+/* Its content was freed when it was submitted: too much was waiting. */
+static bool is_dropped(const struct store_job *j) { return !j->what.response; }
+
+static void fail_write(struct store *s, struct store_job *j)
+{
+    not_stored(j->what.id, j->err.msg);
+    if (j->what.state != STORED_RUNNING)
+        lose(s, j->what.id);
+}
+
 /* Writes one by one after a failed common transaction. */
 static void write_each(struct store *s, struct store_job *list, uint32_t n)
 {
-    struct err e, ignored;
+    struct err ignored;
     for (struct store_job *j = list; n > 0; j = j->next, n--) {
-        int rc = step(s, S_BEGIN, &e);
-        if (rc == 0 && (put(s, j, &e) != 0 || step(s, S_COMMIT, &e) != 0)) {
+        if (is_dropped(j))
+            continue;
+        int rc = step(s, S_BEGIN, &j->err);
+        if (rc == 0 && (put(s, j, &j->err) != 0 || step(s, S_COMMIT, &j->err) != 0)) {
             (void)step(s, S_ROLLBACK, &ignored);
             (void)count(s, &ignored);
             rc = -1;
         }
-        if (rc != 0)
-            not_stored(j->what.id, e.msg);
+        if (rc == 0)
+            j->err = (struct err)ERR_INIT;
+        else
+            fail_write(s, j);
     }
+}
+
+/* Returns a write's job to its owner. */
+static void give_back(struct store_job *j)
+{
+    if (j->done)
+        j->done(j);
+    else
+        free_job(j);
 }
 
 /* Commits the writes at the head of the list in one transaction. Returns the rest. */
@@ -272,8 +353,10 @@ static struct store_job *write_all(struct store *s, struct store_job *list)
     uint32_t n = 0;
     int rc = step(s, S_BEGIN, &e);
     struct store_job *j = list, *next;
-    for (; j && j->kind == STORE_PUT; j = j->next, n++)
-        rc = rc ? rc : put(s, j, &e);
+    for (; j && j->kind == STORE_PUT; j = j->next, n++) {
+        j->err = (struct err)ERR_INIT;
+        rc = rc || is_dropped(j) ? rc : put(s, j, &e);
+    }
     if (rc == 0)
         rc = step(s, S_COMMIT, &e);
     if (rc != 0) {
@@ -283,7 +366,11 @@ static struct store_job *write_all(struct store *s, struct store_job *list)
     }
     for (; n > 0; list = next, n--) {
         next = list->next;
-        free_job(list);
+        if (is_dropped(list)) {
+            err_set(&list->err, ERR_SYSTEM, "the disk is too slow");
+            fail_write(s, list);
+        }
+        give_back(list);
     }
     return list;
 }
@@ -292,7 +379,7 @@ static void read_one(struct store *s, struct store_job *j)
 {
     int rc = 0;
     if (j->kind == STORE_CHAIN) {
-        rc = chain(s, j);
+        rc = chain_committed(s, j);
     } else if (j->kind == STORE_DELETE) {
         rc = delete (s, j->what.id, j->owner, &j->err);
     } else if (!(j->found = calloc(1, sizeof(*j->found)))) {
@@ -309,6 +396,7 @@ static void read_one(struct store *s, struct store_job *j)
 static void tidy(struct store *s)
 {
     struct err e, ignored;
+    write_all_lost(s);
     if (step(s, S_BEGIN, &e) == 0 && (make_room(s, &e) != 0 || step(s, S_COMMIT, &e) != 0)) {
         (void)step(s, S_ROLLBACK, &ignored);
         (void)count(s, &ignored);
@@ -361,18 +449,14 @@ void store_submit(struct store *s, struct store_job *j)
     j->found = NULL;
     j->n_found = 0;
     pthread_mutex_lock(&s->lock);
-    const bool full = n && s->waiting + n > QUEUE_BYTES;
-    if (!full) {
+    if (s->waiting + n > QUEUE_BYTES && n)
+        store_job_clear(j);
+    else
         s->waiting += n;
-        *s->last = j;
-        s->last = &j->next;
-        pthread_cond_signal(&s->turn);
-    }
+    *s->last = j;
+    s->last = &j->next;
+    pthread_cond_signal(&s->turn);
     pthread_mutex_unlock(&s->lock);
-    if (full) {
-        not_stored(j->what.id, "the disk is too slow");
-        free_job(j);
-    }
 }
 
 void store_job_clear(struct store_job *j)
@@ -453,6 +537,10 @@ static void close_file(struct store *s)
     for (int i = 0; i < N_STATEMENTS; i++)
         sqlite3_finalize(s->st[i]);
     sqlite3_close(s->db);
+    for (struct lost *l = s->lost, *next; l; l = next) {
+        next = l->next;
+        free(l);
+    }
 }
 
 struct store *store_open(const struct store_options *o, struct err *e)

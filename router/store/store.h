@@ -3,7 +3,7 @@
  * One thread does all file access, in the order of submission, so that a stored response can be
  * read afterwards. Pending writes are committed together and synced (WAL, synchronous FULL): after
  * a crash each response is either complete or absent. A failed write is logged and the response is
- * not stored; the client has had its answer.
+ * not stored. If an earlier state of it was stored, that becomes STORED_LOST.
  *
  * Bounded by bytes and by count: the least recently used responses are deleted first. Each response
  * belongs to an owner and is invisible to others. */
@@ -32,7 +32,7 @@ enum store_kind {
 enum store_state {
     STORED_ENDED,
     STORED_RUNNING,
-    STORED_LOST /* it was running when the process ended */
+    STORED_LOST /* it was running when the process ended, or its end could not be written */
 };
 struct stored {
     char id[STORE_ID], previous[STORE_ID]; /* previous "": start of a conversation */
@@ -47,11 +47,11 @@ struct store_job {
     char owner[STORE_OWNER];
     /* PUT: the content; the store takes ownership of its strings. Others: `id` only. */
     struct stored what;
-    /* Called on the store thread, which returns ownership of the job. PUT: NULL, and the store
-     * frees the job. */
+    /* Called on the store thread, which returns ownership of the job. PUT: may be NULL, and the
+     * store frees the job; otherwise it is called after the commit. */
     void (*done)(struct store_job *j);
     void *arg;
-    struct err err; /* ERR_NOT_FOUND; ERR_SYSTEM */
+    struct err err; /* ERR_NOT_FOUND; ERR_SYSTEM; PUT: ERR_VALIDATION: larger than the store */
     struct stored *found;
     uint32_t n_found;
     struct store_job *next; /* private */
@@ -63,7 +63,7 @@ struct store;
 struct store *store_open(const struct store_options *o, struct err *e);
 /* Completes pending writes and ends the thread; NULL is allowed. No submission may follow. */
 void store_close(struct store *s);
-/* Any thread; never blocks on the disk. done() is called even on failure, except for PUT. */
+/* Any thread; never blocks on the disk. done() is called even on failure. */
 void store_submit(struct store *s, struct store_job *j);
 /* Frees what a job owns, but not the job. */
 void store_job_clear(struct store_job *j);

@@ -44,7 +44,8 @@ struct responses {    /* state for the formats, in the call's arena */
     const char *input;            /* its own items as JSON; if `store` */
     const cJSON *const *history;  /* earlier lists of items of the conversation */
     uint32_t n_history;
-    struct call *call; /* background calls; loop thread only, like `next` */
+    struct store_job *begun; /* background calls: the first write, until it has ended */
+    struct call *call;       /* background calls; loop thread only, like `next` */
     struct responses *next;
 };
 

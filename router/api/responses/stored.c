@@ -73,7 +73,8 @@ void stored_write(const struct stored *v, struct buf *out)
     }
     cJSON *why = cJSON_CreateObject();
     cJSON_AddStringToObject(why, "code", "server_error");
-    cJSON_AddStringToObject(why, "message", "the server was restarted meanwhile");
+    cJSON_AddStringToObject(why, "message",
+                            "the server was restarted meanwhile, or could not store the response");
     cJSON_ReplaceItemInObjectCaseSensitive(r, "error", why);
     cJSON_ReplaceItemInObjectCaseSensitive(r, "status", cJSON_CreateString("failed"));
     json_print_exact(out, r);
@@ -158,7 +159,8 @@ static struct responses *own(const struct call *c)
     return ((struct openai *)c->state)->responses;
 }
 
-void stored_keep(struct call *c, const char *status, const struct err *why)
+/* NULL: out of memory. */
+static struct store_job *put_job(const struct call *c, const char *status, const struct err *why)
 {
     struct responses *p = own(c);
     const struct openai *o = c->state;
@@ -168,7 +170,7 @@ void stored_keep(struct call *c, const char *status, const struct err *why)
     char *input = strdup(p->input);
     if (!j || !input || out.oom) {
         free(j), free(input), buf_free(&out);
-        return;
+        return NULL;
     }
     j->kind = STORE_PUT;
     snprintf(j->owner, sizeof(j->owner), "%s", c->owner);
@@ -177,20 +179,53 @@ void stored_keep(struct call *c, const char *status, const struct err *why)
     j->what.state = !strcmp(status, "in_progress") ? STORED_RUNNING : STORED_ENDED;
     j->what.response = buf_take(&out);
     j->what.input = input;
-    store_submit(edge_home(c->edge)->store, j);
+    return j;
 }
 
+void stored_keep(struct call *c, const char *status, const struct err *why)
+{
+    struct store_job *j = put_job(c, status, why);
+    if (j)
+        store_submit(edge_home(c->edge)->store, j);
+}
+
+/* Store thread. */
+static void on_begun(struct store_job *j) { call_resume(j->arg); }
+
+/* -1: the response was not stored, so that nobody could read it. */
+static int read_begun(struct call *c, struct store_job *j)
+{
+    const struct err why = j->err;
+    store_job_clear(j);
+    free(j);
+    if (why.kind == ERR_NONE)
+        return 0;
+    return err_set(&c->err, why.kind, "the response cannot be stored: %.300s", why.msg);
+}
+
+/* Before the answer, which has the id, the response is in the store. */
 bool stored_begin(struct call *c)
 {
     struct edge *home = edge_home(c->edge);
     struct responses *p = own(c);
+    if (!p->begun && (p->begun = put_job(c, "in_progress", NULL))) {
+        p->begun->done = on_begun;
+        p->begun->arg = c;
+        c->busy = true;
+        c->detached = true;
+        store_submit(home->store, p->begun);
+        return false;
+    }
+    if ((p->begun ? read_begun(c, p->begun) : err_nomem(&c->err)) != 0) {
+        c->failed = true;
+        c->detached = false;
+        return true;
+    }
     p->call = c;
     p->next = home->background;
     home->background = p;
-    c->detached = true;
     if (!c->stream)
         responses_object(&c->out, c, "queued", NULL);
-    stored_keep(c, "in_progress", NULL);
     return true;
 }
 

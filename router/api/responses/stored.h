@@ -20,7 +20,8 @@ int stored_recall(struct call *c, struct responses *p, struct err *e);
 /* The rest runs on the loop thread. Stores the response in its current state; `why`: for
  * `failed`. */
 void stored_keep(struct call *c, const char *status, const struct err *why);
-bool stored_begin(struct call *c);                 /* on_loop() of a background call */
+/* on_loop() of a background call: stores it, and lets the call go on when that was done. */
+bool stored_begin(struct call *c);
 void stored_end(struct call *c);                   /* a background call has ended */
 struct call *stored_running(const struct call *c); /* the running call of c's path, or NULL */
 

@@ -2,11 +2,13 @@
 #include "router/store/store.h"
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -42,8 +44,8 @@ static int teardown(void **state)
     return rmdir(folder);
 }
 
-static void put(struct store *s, const char *id, const char *owner, const char *previous,
-                enum store_state state, const char *response)
+static struct store_job *put_job(const char *id, const char *owner, const char *previous,
+                                 enum store_state state, const char *response)
 {
     struct store_job *j = calloc(1, sizeof(*j));
     j->kind = STORE_PUT;
@@ -53,7 +55,13 @@ static void put(struct store *s, const char *id, const char *owner, const char *
     j->what.state = state;
     j->what.response = strdup(response);
     j->what.input = strdup("[]");
-    store_submit(s, j);
+    return j;
+}
+
+static void put(struct store *s, const char *id, const char *owner, const char *previous,
+                enum store_state state, const char *response)
+{
+    store_submit(s, put_job(id, owner, previous, state, response));
 }
 
 struct waiter {
@@ -71,19 +79,38 @@ static void on_done(struct store_job *j)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* The caller clears it. */
-static struct store_job ask(struct store *s, enum store_kind kind, const char *id,
-                            const char *owner)
+static void submit_and_wait(struct store *s, struct store_job *j)
 {
     struct waiter w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
-    struct store_job j = {.kind = kind, .done = on_done, .arg = &w};
-    snprintf(j.owner, sizeof(j.owner), "%s", owner);
-    snprintf(j.what.id, sizeof(j.what.id), "%s", id);
-    store_submit(s, &j);
+    j->done = on_done;
+    j->arg = &w;
+    store_submit(s, j);
     pthread_mutex_lock(&w.lock);
     while (!w.over)
         pthread_cond_wait(&w.cond, &w.lock);
     pthread_mutex_unlock(&w.lock);
+}
+
+/* Stores a response and waits for it. */
+static enum err_kind put_and_wait(struct store *s, const char *id, enum store_state state,
+                                  const char *response)
+{
+    struct store_job *j = put_job(id, "", "", state, response);
+    submit_and_wait(s, j);
+    const enum err_kind kind = j->err.kind;
+    store_job_clear(j);
+    free(j);
+    return kind;
+}
+
+/* The caller clears it. */
+static struct store_job ask(struct store *s, enum store_kind kind, const char *id,
+                            const char *owner)
+{
+    struct store_job j = {.kind = kind};
+    snprintf(j.owner, sizeof(j.owner), "%s", owner);
+    snprintf(j.what.id, sizeof(j.what.id), "%s", id);
+    submit_and_wait(s, &j);
     return j;
 }
 
@@ -214,6 +241,64 @@ static void what_ran_is_lost_with_its_process(void **state)
     assert_non_null(strstr(e.msg, "/nowhere/at/all"));
 }
 
+static enum store_state state_of(struct store *s, const char *id)
+{
+    struct store_job j = ask(s, STORE_GET, id, "");
+    assert_int_equal(j.err.kind, ERR_NONE);
+    const enum store_state state = j.found[0].state;
+    store_job_clear(&j);
+    return state;
+}
+
+/* Files may not grow any more, as on a full disk: a running response is not running for ever. */
+static void what_cannot_be_written_is_lost(void **state)
+{
+    static char text[65536];
+    struct rlimit all, few;
+    (void)state;
+    memset(text, 'x', sizeof(text) - 1);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
+    struct store *s = open_with(100 << 10, 100, 100);
+    assert_int_equal(put_and_wait(s, "a", STORED_RUNNING, "1"), ERR_NONE);
+    assert_int_equal(put_and_wait(s, "b", STORED_RUNNING, "1"), ERR_NONE);
+    assert_int_equal(state_of(s, "a"), STORED_RUNNING);
+    few = (struct rlimit){4096, all.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &few), 0);
+    const enum err_kind more = put_and_wait(s, "c", STORED_RUNNING, text);
+    const enum err_kind ended = put_and_wait(s, "a", STORED_ENDED, text);
+    const enum store_state a = state_of(s, "a"), b = state_of(s, "b");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &all), 0);
+    assert_int_equal(more, ERR_SYSTEM);
+    assert_int_equal(ended, ERR_SYSTEM);
+    assert_int_equal(a, STORED_LOST);
+    assert_int_equal(b, STORED_RUNNING);
+    is(s, "c", "", NULL);
+    /* room again, but the answer is larger than the store */
+    char *large = calloc(1, 200 << 10);
+    memset(large, 'x', (200 << 10) - 1);
+    assert_int_equal(put_and_wait(s, "b", STORED_ENDED, large), ERR_VALIDATION);
+    assert_int_equal(state_of(s, "b"), STORED_LOST);
+    free(large);
+    store_close(s);
+}
+
+/* More than may wait for the disk. */
+static void what_is_dropped_is_lost(void **state)
+{
+    enum { BYTES = 65 << 20 };
+    (void)state;
+    char *large = malloc(BYTES);
+    memset(large, 'x', BYTES - 1);
+    large[BYTES - 1] = 0;
+    struct store *s = open_with((uint64_t)1 << 30, 1000, 100);
+    put(s, "a", "", "", STORED_RUNNING, "1");
+    assert_int_equal(put_and_wait(s, "a", STORED_ENDED, large), ERR_SYSTEM);
+    free(large);
+    assert_int_equal(state_of(s, "a"), STORED_LOST);
+    store_close(s);
+}
+
 /* ------------------------------------------------------------------ bounds over a long time */
 
 enum { IDS = 40, MOST = 12, MOST_BYTES = 4000 };
@@ -338,6 +423,8 @@ int main(void)
         T(the_longest_unused_go_first),
         T(what_is_old_is_not_there),
         T(what_ran_is_lost_with_its_process),
+        T(what_cannot_be_written_is_lost),
+        T(what_is_dropped_is_lost),
         T(bounds_hold_over_a_random_walk),
         T(a_full_store_is_not_read_for_each_response),
 #undef T
