@@ -91,3 +91,34 @@ double cgroup_cores(const struct cgroup_place *at)
     cgroup_each(at, "cpu", narrow_cores, &cores);
     return cores;
 }
+
+struct refusals {
+    uint64_t n;
+    double limit;
+};
+
+static void add_refusals(void *arg, const char *folder, bool v2)
+{
+    struct refusals *r = arg;
+    char path[4700];
+    unsigned long long n = 0;
+    double limit = INFINITY, none;
+    (void)v2;
+    snprintf(path, sizeof(path), "%s/pids.events", folder);
+    FILE *f = fopen(path, "re");
+    if (f && fscanf(f, "max %llu", &n) == 1 && n > 0) {
+        r->n += n;
+        numbers(folder, "pids.max", &limit, &none);
+        r->limit = fmin(r->limit, limit);
+    }
+    if (f)
+        fclose(f);
+}
+
+uint64_t cgroup_refused(const struct cgroup_place *at, double *limit)
+{
+    struct refusals r = {0, INFINITY};
+    cgroup_each(at, "pids", add_refusals, &r);
+    *limit = r.limit;
+    return r.n;
+}

@@ -4,6 +4,7 @@
 #ifndef COMMON_CGROUP_H
 #define COMMON_CGROUP_H
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Where to look: a file as /proc/self/cgroup, and a folder as /sys/fs/cgroup. */
 struct cgroup_place {
@@ -18,4 +19,9 @@ void cgroup_each(const struct cgroup_place *at, const char *controller,
 
 /* Cores that may be used in the mean, as the quotas allow; INFINITY without a quota. */
 double cgroup_cores(const struct cgroup_place *at);
+
+/* How many processes and threads the groups have refused so far (pids.events); *limit: the smallest
+ * limit of the groups that did, INFINITY if none did. A group above this process may have refused
+ * those of others. */
+uint64_t cgroup_refused(const struct cgroup_place *at, double *limit);
 #endif

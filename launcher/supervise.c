@@ -119,6 +119,7 @@ static void watch_children(struct supervisor *s, int64_t now)
     if (turn_ms < look_ms(s))
         return;
     s->watched = now;
+    refused_look(&s->refused, &cgroup_self);
     for (uint32_t i = 0; i < s->n_children; i++)
         child_watch(&s->children[i], turn_ms, 1000 * s->plan->cfg->heartbeat_timeout);
 }
@@ -220,6 +221,7 @@ int supervise(const struct plan *p, int *code, struct err *e)
     struct supervisor s = {.own = *p, .n = n_replicas == 1 ? p->n : 0, .err = e};
     s.watched = clock_ms();
     notify_init(&s.notify, p->environ);
+    refused_init(&s.refused, &cgroup_self);
     const uint32_t n_groups = p->cfg->models_folder ? p->cfg->max_loaded_models : 0;
     const uint32_t n_own = n_replicas == 1 ? 0 : n_replicas;
     sigset_t set;

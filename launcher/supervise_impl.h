@@ -7,6 +7,7 @@
 #include "launcher/groups.h"
 #include "launcher/notify.h"
 #include "launcher/progress.h"
+#include "launcher/refused.h"
 #include "launcher/restarts.h"
 
 /* NOTICE_MS: interval of log lines about a long step. LAST_MS: reserved at the end of the grace
@@ -31,7 +32,8 @@ struct supervisor {
     uint32_t n, n_children, n_ready;
     struct progress progress; /* of the loading shards */
     struct notify notify;     /* the service manager */
-    bool served;              /* all shards were ready at least once */
+    struct refused refused;
+    bool served; /* all shards were ready at least once */
     struct restarts restarts;
     uint32_t n_checked; /* sources checked so far */
     enum stop_step step;

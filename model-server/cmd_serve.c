@@ -362,13 +362,23 @@ static int serve_shard(struct serving *v, const struct serve_config *c, struct s
     return run(v, t, e);
 }
 
+/* A library that could not start its threads may wait for them for ever: the process ends then. */
+static int fail(const struct err *e)
+{
+    enum { CLOSE_S = 10 };
+    log_msg(LOG_ERROR, "%s", e->msg);
+    log_flush();
+    alarm(CLOSE_S);
+    return -1;
+}
+
 /* For a dry run 0: it fits; 1: it does not. */
 static int serve(const struct serve_config *c, struct err *e)
 {
     struct serving v = {0};
     struct stopper t = {.shard = &v.shard};
     if (heartbeat_start(c->heartbeat_fd, e) || catch_signals(&t, e))
-        return -1;
+        return fail(e);
     int rc = shard_load(&v.shard, c, rank_gone, &t, e);
     if (rc == 0 && c->dry_run) {
         const struct dry_run plan = shard_plan(&v.shard, c);
@@ -376,6 +386,8 @@ static int serve(const struct serve_config *c, struct err *e)
     } else if (rc == 0) {
         rc = serve_shard(&v, c, &t, e);
     }
+    if (rc < 0)
+        fail(e);
     ranks_watch_end(v.shard.watch);
     watchdog_free(v.watchdog);
     release_signals(&t); /* later signals do not reach the server */
@@ -399,9 +411,7 @@ int cmd_serve(int argc, char **argv)
                  cfg.dry_run ? STDERR_FILENO : STDOUT_FILENO);
         stacks_init();
         rpc_loop_log();
-        rc = check(&cfg, argc, argv, &e) ? -1 : serve(&cfg, &e);
-        if (rc < 0)
-            log_msg(LOG_ERROR, "%s", e.msg);
+        rc = check(&cfg, argc, argv, &e) ? fail(&e) : serve(&cfg, &e);
     }
     const int too_large = rc > 0 && cfg.dry_run ? EX_CONFIG : 0; /* --help is 1, too */
     flags_free(&program, &cfg);

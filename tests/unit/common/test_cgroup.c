@@ -76,11 +76,36 @@ static void the_smallest_quota_counts(void **state)
     assert_true(isinf(cgroup_cores(&(struct cgroup_place){"/no/such/file", root})));
 }
 
+static void refusals_of_all_groups_count(void **state)
+{
+    double limit;
+    const struct cgroup_place at = {list, root};
+    (void)state;
+    put("list", "0::/p/q\n");
+    assert_int_equal(cgroup_refused(&at, &limit), 0);
+    assert_true(isinf(limit));
+    put("p/pids.events", "max 3\n");
+    put("p/pids.max", "100\n");
+    put("p/q/pids.events", "max 0\n");
+    put("p/q/pids.max", "10\n");
+    assert_int_equal(cgroup_refused(&at, &limit), 3);
+    assert_true(limit == 100);
+    put("p/q/pids.events", "max 2\n");
+    assert_int_equal(cgroup_refused(&at, &limit), 5);
+    assert_true(limit == 10);
+    put("list", "8:pids:/c\n");
+    put("pids/c/pids.events", "max 1\n");
+    put("pids/c/pids.max", "max\n");
+    assert_int_equal(cgroup_refused(&at, &limit), 1);
+    assert_true(isinf(limit));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_groups_up_to_the_root),
         cmocka_unit_test(the_smallest_quota_counts),
+        cmocka_unit_test(refusals_of_all_groups_count),
     };
     if (!mkdtemp(root))
         return 1;

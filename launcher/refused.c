@@ -1,0 +1,23 @@
+#include "launcher/refused.h"
+#include "common/log/log.h"
+#include <math.h>
+
+void refused_init(struct refused *r, const struct cgroup_place *at)
+{
+    double limit;
+    r->seen = cgroup_refused(at, &limit);
+}
+
+bool refused_look(struct refused *r, const struct cgroup_place *at)
+{
+    double limit;
+    const uint64_t n = cgroup_refused(at, &limit);
+    if (n <= r->seen)
+        return false;
+    LOG(LOG_ERROR,
+        "The control group refused a process or thread (pids.max: --pids-limit, TasksMax); "
+        "parts of the service may hang",
+        LOGI("refused", n - r->seen), LOGI("limit", isinf(limit) ? -1 : (int64_t)limit));
+    r->seen = n;
+    return true;
+}
