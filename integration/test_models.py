@@ -100,6 +100,13 @@ def test_the_name_decides_who_answers(folder):
         assert complete(s, "one").status_code == 200  # and its place is free again
 
 
+def test_a_folder_that_is_mounted_later(folder, tmp_path):
+    with service(tmp_path / "later") as s:
+        assert "the folder of --models-folder cannot be read" in s.log and complete(s, "one").status_code == 404
+        (tmp_path / "later").symlink_to(folder)
+        assert complete(s, "one").status_code == 200
+
+
 def test_lmtp_loads_and_says_so(folder):
     async def body(s):
         async with connect(s) as ws:

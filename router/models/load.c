@@ -290,6 +290,15 @@ static void *run(void *arg)
 
 /* ---------------------------------------------------------------- life */
 
+/* It may be mounted later: a warning only. */
+static void look_at_folder(const char *folder)
+{
+    char why[64];
+    if (access(folder, R_OK | X_OK) != 0)
+        LOG(LOG_WARN, "the folder of --models-folder cannot be read", LOGS("folder", folder),
+            LOGS("error", strerror_r(errno, why, sizeof(why))));
+}
+
 struct models *models_new(struct edge *first, struct err *e)
 {
     const struct router_config *c = first->config;
@@ -307,6 +316,7 @@ struct models *models_new(struct edge *first, struct err *e)
     }
     m->home = first;
     m->folder = c->models_folder;
+    look_at_folder(m->folder);
     m->fd = (int)c->launcher_fd;
     m->n_slots = c->max_loaded_models;
     m->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
