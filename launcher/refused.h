@@ -14,4 +14,7 @@ struct refused {
 void refused_init(struct refused *r, const struct cgroup_place *at);
 /* Logs an error if more was refused since the last call. True: it did. */
 bool refused_look(struct refused *r, const struct cgroup_place *at);
+/* Starts a thread that does nothing, and logs an error if that fails (`ulimit -u` is not counted
+ * anywhere). True: it failed. */
+bool refused_try(void);
 #endif

@@ -258,6 +258,7 @@ static void loading_notice(struct supervisor *s)
             startup_words(&v, words, sizeof(words));
             LOG(LOG_INFO, "Waiting for shard to be ready...", LOGI("rank", r), LOGS("at", words));
         }
+    refused_try();
 }
 
 static void loading_late(struct supervisor *s)

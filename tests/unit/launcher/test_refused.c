@@ -4,6 +4,7 @@
 #include "tests/temp_folder.h"
 #include "tests/unit/test.h"
 #include <stdio.h>
+#include <sys/resource.h>
 
 static void put(const char *folder, const char *name, const char *text)
 {
@@ -37,8 +38,28 @@ static void each_refusal_is_said_once(void **state)
     assert_int_equal(temp_folder_remove(folder), 0);
 }
 
+/* A new thread would get a stack that does not fit. Sanitizers need memory for it, too. */
+static void a_thread_that_cannot_start_is_noticed(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip();
+#endif
+    struct rlimit all, few;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_AS, &all), 0);
+    few = (struct rlimit){1, all.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &few), 0);
+    const bool noticed = refused_try();
+    assert_int_equal(setrlimit(RLIMIT_AS, &all), 0);
+    assert_true(noticed);
+    assert_false(refused_try());
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_refusal_is_said_once)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thread_that_cannot_start_is_noticed),
+        cmocka_unit_test(each_refusal_is_said_once),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
