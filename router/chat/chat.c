@@ -4,7 +4,7 @@
 #include "common/model_file.h"
 #include "common/template/chat.h"
 #include "common/text.h"
-#include "router/chat/parts.h"
+#include "router/chat/message.h"
 #include "router/chat/pictures.h"
 #include "router/chat/roles.h"
 #include <stdio.h>
@@ -241,142 +241,15 @@ const struct guard *chat_guard(const struct chat *c) { return &c->guard; }
 
 /* ---------------------------------------------------------------- messages */
 
-static const char *check_message(const cJSON *m, bool eyes)
-{
-    const cJSON *content = json_get(m, "content");
-    if (!cJSON_IsObject(m))
-        return "a message must be an object";
-    if (!json_str(m, "role", NULL))
-        return "missing field `role`";
-    if (cJSON_IsArray(content))
-        return parts_check(content, json_str(m, "role", ""), eyes);
-    if (content && !cJSON_IsString(content))
-        return "`content` must be a string or a list of parts";
-    return NULL; /* null or absent: empty text, as in other servers */
-}
-
 const char *chat_check(const cJSON *messages, bool eyes, int *index)
 {
     *index = 0;
     for (const cJSON *m = messages->child; m; m = m->next, ++*index) {
-        const char *what = check_message(m, eyes);
+        const char *what = message_check(m, eyes);
         if (what)
             return what;
     }
     return NULL;
-}
-
-static int set_arguments(cJSON *function, cJSON *arguments)
-{
-    cJSON_DeleteItemFromObjectCaseSensitive(function, "arguments");
-    if (arguments && cJSON_AddItemToObject(function, "arguments", arguments))
-        return 0;
-    cJSON_Delete(arguments);
-    return -1;
-}
-
-/* Clients send arguments as a JSON string, of a call without any often an empty one; templates
- * expect an object. Escapes in the string may have hidden a control token. */
-static int open_arguments(const struct guard *g, cJSON *tool_calls)
-{
-    int rc = 0;
-    for (cJSON *call = tool_calls ? tool_calls->child : NULL; call && rc == 0; call = call->next) {
-        cJSON *f = cJSON_GetObjectItemCaseSensitive(call, "function");
-        const cJSON *given = json_get(f, "arguments");
-        const char *s = cJSON_IsString(given) ? given->valuestring : given ? NULL : "";
-        struct err ignored;
-        cJSON *j = s && *s ? json_parse_exact(s, strlen(s), &ignored) : NULL;
-        if (j)
-            template_keep_numbers(j, s, strlen(s));
-        rc = guard_strings(g, j);
-        if (rc == 0 && cJSON_IsObject(f) && s && !*s)
-            rc = set_arguments(f, cJSON_CreateObject());
-        else if (rc == 0 && cJSON_IsObject(j))
-            rc = set_arguments(f, j);
-        else
-            cJSON_Delete(j);
-    }
-    return rc;
-}
-
-/* What a message of calls has as `content` if the client gave no text. Templates differ: many test
- * for it, DeepSeek-R1's expects none, Devstral's and early Qwen3's a string. */
-enum beside_calls { BESIDE_ABSENT, BESIDE_NULL, BESIDE_EMPTY, BESIDES };
-
-/* Does a message have calls and no content? */
-static bool calls_without_text(const cJSON *m)
-{
-    return json_get(m, "tool_calls") && !json_get(m, "content");
-}
-
-/* Text templates expect `content` to be a string: joins the parts and drops nulls. Absent content
- * becomes an empty text, or `beside` if there are calls. With `parts` it becomes a list, and with
- * reasoning as a part it stays one. */
-static int settle_content(cJSON *m, bool parts, enum beside_calls beside, const char *around)
-{
-    const cJSON *content = cJSON_GetObjectItemCaseSensitive(m, "content");
-    if (cJSON_IsNull(content)) {
-        cJSON_DeleteItemFromObjectCaseSensitive(m, "content");
-        content = NULL;
-    }
-    if (!content && beside == BESIDE_NULL && calls_without_text(m))
-        return cJSON_AddNullToObject(m, "content") ? 0 : -1;
-    if (!content && (beside == BESIDE_EMPTY || !calls_without_text(m)))
-        return cJSON_AddStringToObject(m, "content", "") ? 0 : -1;
-    if (parts || parts_is_thought(json_first(content)))
-        return pictures_as_parts(m) ? 0 : -1;
-    return !cJSON_IsArray(content) || pictures_as_text(m, around ? around : "") ? 0 : -1;
-}
-
-/* A template without calls gets them as text, as in TGI, and after the text beside them. */
-static int calls_as_text(cJSON *m)
-{
-    const cJSON *calls = json_get(m, "tool_calls");
-    const char *content = json_str(m, "content", NULL);
-    if (!calls || (json_get(m, "content") && !content))
-        return 0;
-    struct buf text = BUF_INIT;
-    if (content && *content)
-        buf_fmt(&text, "%s\n", content);
-    json_print_exact(&text, calls);
-    cJSON *joined = text.oom ? NULL : cJSON_CreateString(text.p);
-    buf_free(&text);
-    if (joined && (content ? cJSON_ReplaceItemInObjectCaseSensitive(m, "content", joined)
-                           : cJSON_AddItemToObject(m, "content", joined)))
-        return 0;
-    cJSON_Delete(joined);
-    return -1;
-}
-
-/* Servers name the reasoning of an answer differently, and so do templates. As in transformers the
- * first of these names counts, and templates read it under the first two. */
-static int name_thoughts(cJSON *m)
-{
-    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
-    const char *thought = "";
-    if (strcmp(json_str(m, "role", ""), "assistant") != 0)
-        return 0;
-    for (int i = 0; i < 3 && !*thought; i++)
-        thought = json_str(m, names[i], "");
-    for (int i = 0; i < 2 && *thought; i++) {
-        if (json_get(m, names[i]))
-            continue;
-        cJSON_DeleteItemFromObjectCaseSensitive(m, names[i]); /* null */
-        if (!cJSON_AddStringToObject(m, names[i], thought))
-            return -1;
-    }
-    return 0;
-}
-
-/* Channel templates refuse a call with reasoning and text beside it. Of the two the reasoning is
- * kept. */
-static int thoughts_for_channels(cJSON *m)
-{
-    if (strcmp(json_str(m, "role", ""), "assistant") != 0)
-        return 0;
-    if (*json_str(m, "thinking", "") && json_get(m, "tool_calls"))
-        cJSON_DeleteItemFromObjectCaseSensitive(m, "content");
-    return json_get(m, "content") || cJSON_AddStringToObject(m, "content", "") ? 0 : -1;
 }
 
 static int add_to_last_user(const struct guard *g, cJSON *list, const char *more)
@@ -415,31 +288,24 @@ struct conversation { /* the inputs of a prompt */
     bool arguments_as_text; /* as clients send them: DeepSeek-R1's template concatenates them */
 };
 
-/* A template that does not know the role `developer` drops or refuses it: OpenAI's models take it
- * for the system's. */
 static cJSON *for_template(const struct chat *c, const struct chat_entry *t,
                            const struct conversation *v)
 {
     cJSON *list = cJSON_Duplicate(v->messages, true);
     int rc = list ? 0 : -1;
     for (cJSON *m = list ? list->child : NULL; m && rc == 0; m = m->next) {
-        if (!t->developer)
-            rc = roles_rename_developer(m);
-        if (rc == 0)
-            rc = parts_settle(m, t->thoughts, !m->next);
-        if (rc == 0 && guard_message(&c->guard, m) != 0)
-            rc = -1;
-        if (rc == 0)
-            rc = settle_content(m, t->parts_all || (v->parts && pictures_in(m)), v->beside,
-                                c->around);
-        if (rc == 0 && !t->calls)
-            rc = calls_as_text(m);
-        if (rc == 0)
-            rc = name_thoughts(m);
-        if (rc == 0 && t->style.channels)
-            rc = thoughts_for_channels(m);
-        if (rc == 0 && !v->arguments_as_text)
-            rc = open_arguments(&c->guard, cJSON_GetObjectItemCaseSensitive(m, "tool_calls"));
+        const struct message_form form = {
+            .list = t->parts_all || (v->parts && pictures_in(m)),
+            .around = c->around,
+            .developer = t->developer,
+            .calls = t->calls,
+            .thoughts = t->thoughts,
+            .channels = t->style.channels,
+            .last = !m->next,
+            .beside = v->beside,
+            .arguments_as_text = v->arguments_as_text,
+        };
+        rc = message_settle(m, &c->guard, &form);
     }
     if (rc == 0 && v->more)
         rc = add_to_last_user(&c->guard, list, v->more);
