@@ -1,7 +1,8 @@
 // fuzz-sources: model-server/model/checkpoint/tensor_file.c
 // fuzz-sources: model-server/model/checkpoint/torch_zip.c
 // fuzz-sources: model-server/model/checkpoint/torch_pickle.c model-server/model/lora/lora.c
-// fuzz-sources: model-server/model/lora/lora_recur.c model-server/model/checkpoint/safetensors.c
+// fuzz-sources: model-server/model/lora/lora_recur.c model-server/model/lora/lora_place.c
+// fuzz-sources: model-server/model/checkpoint/safetensors.c
 // fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c model-server/model/config/*.c
 // fuzz-sources: model-server/model/rope.c model-server/model/split.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c common/err.c common/utf8.c
