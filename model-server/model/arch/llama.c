@@ -38,9 +38,10 @@ const struct arch arch_llama = {
     .prefix = "model.",
     .names = {NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_GATED_MLP, [W_EMBED] = "model.embed_tokens",
               [W_FINAL_NORM] = "model.norm", [W_HEAD] = "lm_head",
-              [W_ATTN_NORM] = "model.layers.*.input_layernorm|"
-                              "model.layers.*.pre_attention_layernorm", /* KORMo */
-              [W_MLP_NORM] = "model.layers.*.post_attention_layernorm|"
-                             "model.layers.*.pre_mlp_layernorm"},
+              /* KORMo's first: errors name the last one */
+              [W_ATTN_NORM] = "model.layers.*.pre_attention_layernorm|"
+                              "model.layers.*.input_layernorm",
+              [W_MLP_NORM] = "model.layers.*.pre_mlp_layernorm|"
+                             "model.layers.*.post_attention_layernorm"},
     .configure = configure,
 };
