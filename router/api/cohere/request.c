@@ -92,6 +92,10 @@ static cJSON *convert_parts(struct body *b, const cJSON *parts, struct buf *thou
         const bool document = !strcmp(type, "document");
         if (document && !cJSON_IsObject(json_get(json_get(k, "document"), "data")))
             body_fail(b, body_root(b), "messages", "a `document` has an object as `data`");
+        if (!document && strcmp(type, "text") != 0 && strcmp(type, "image_url") != 0)
+            body_fail(b, body_root(b), "messages",
+                      "a content part must have the type `text`, `image_url`, `thinking` or "
+                      "`document`");
         cJSON *part = document ? document_part(k) : cJSON_Duplicate(k, true);
         if (!cJSON_AddItemToArray(list, part)) {
             cJSON_Delete(part);
