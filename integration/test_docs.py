@@ -81,7 +81,7 @@ def test_an_index_has_every_page_of_its_folder(folder):
     assert linked == {p.name for p in (DOCS / folder).glob("*.md")} - {"index.md"}
 
 
-def test_the_launcher_knows_the_options_that_users_of_other_servers_know():
+def test_options_of_other_servers_are_answered_as_the_page_says():
     """A row of the page, and what the launcher says of each option that it does not have, name the same option."""
     rows = [line.split("|")[1:5] for line in (DOCS / "how-to/migrate.md").read_text().splitlines() if line.startswith("| ")]
     ours = set(re.findall(r"^\| `(--[a-z0-9-]+)`", (DOCS / "launcher.md").read_text(), re.M))

@@ -62,8 +62,8 @@ def test_the_front_command_itself(prefix):
         refused = run(front, *wrong)
         assert refused.returncode == 2 and f"Usage: {NAME}" in refused.stderr and not refused.stdout
     assert "unknown command `sevre`" in run(front, "sevre").stderr
-    nobody = run(front, "health", env={**os.environ, "PORT": "1", "SHARD_UDS_PATH": str(prefix / "nobody")})
-    assert nobody.returncode == 1 and "nobody-0" in nobody.stderr
+    away = run(front, "health", env={**os.environ, "PORT": "1", "SHARD_UDS_PATH": str(prefix / "away")})
+    assert away.returncode == 1 and "away-0" in away.stderr
 
 
 @pytest.mark.parametrize("link, program", DROP_IN.items())

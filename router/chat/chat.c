@@ -18,7 +18,7 @@ struct chat_entry { /* a template; NULL: none */
     struct chat_style style;
     bool calls;     /* it renders earlier calls */
     bool parts_all; /* it renders content only as lists of parts */
-    bool developer; /* it knows this role */
+    bool developer; /* it has this role */
     bool raises;    /* it refuses conversations */
     bool thoughts;  /* it renders reasoning as parts of the content */
 };

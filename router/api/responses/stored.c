@@ -192,7 +192,7 @@ void stored_keep(struct call *c, const char *status, const struct err *why)
 /* Store thread. */
 static void on_begun(struct store_job *j) { call_resume(j->arg); }
 
-/* -1: the response was not stored, so that nobody could read it. */
+/* -1: the response was not stored, and could not be read. */
 static int read_begun(struct call *c, struct store_job *j)
 {
     const struct err why = j->err;

@@ -385,7 +385,7 @@ static const struct {
     /* what a template takes is given as it is */
     {EACH PRINT END, "[" SAYS("system", "A") "," SAYS("system", "B") "," SAYS("user", "u") "]",
      "s:A;s:B;u:u;"},
-    /* `developer` is the system's role, unless the template knows it */
+    /* `developer` is the system's role, unless the template has it */
     {EACH PRINT END, "[" SAYS("developer", "A") "," SAYS("user", "u") "]", "s:A;u:u;"},
     {EACH PRINT END "{% if role == \"developer\" %}{% endif %}", "[" SAYS("developer", "A") "]",
      "d:A;"},
