@@ -183,6 +183,15 @@ cJSON *json_parse_exact(const char *s, size_t n, struct err *e) { return parse(s
 
 /* ---------------------------------------------------------------- files */
 
+bool json_put(cJSON *o, const char *key, cJSON *v)
+{
+    if (v &&
+        (cJSON_ReplaceItemInObjectCaseSensitive(o, key, v) || cJSON_AddItemToObject(o, key, v)))
+        return true;
+    cJSON_Delete(v);
+    return false;
+}
+
 char *file_read(const char *path, size_t max, size_t *n, struct err *e)
 {
     struct stat st;

@@ -35,6 +35,10 @@ double json_num(const cJSON *o, const char *key, double def);
 int64_t json_int(const cJSON *o, const char *key, int64_t def);
 bool json_bool(const cJSON *o, const char *key, bool def);
 
+/* Sets a member of an object, in the place of an earlier one. Owns `v`, also on failure: it is
+ * NULL, or out of memory. */
+bool json_put(cJSON *o, const char *key, cJSON *v);
+
 /* Reads a whole file of at most `max` bytes, NUL-terminated (*n excludes the NUL). The caller frees
  * it. */
 char *file_read(const char *path, size_t max, size_t *n, struct err *e);

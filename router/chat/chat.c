@@ -272,10 +272,7 @@ static int add_to_last_user(const struct guard *g, cJSON *list, const char *more
     guard_text(g, more, strlen(more), &b);
     cJSON *text = b.oom ? NULL : cJSON_CreateString(b.p);
     buf_free(&b);
-    if (text && cJSON_ReplaceItemInObjectCaseSensitive(last, "content", text))
-        return 0;
-    cJSON_Delete(text);
-    return -1;
+    return json_put(last, "content", text) ? 0 : -1;
 }
 
 struct conversation { /* the inputs of a prompt */

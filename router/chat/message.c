@@ -20,15 +20,6 @@ const char *message_check(const cJSON *m, bool eyes)
     return NULL; /* null or absent: empty text, as in other servers */
 }
 
-static int set_arguments(cJSON *function, cJSON *arguments)
-{
-    cJSON_DeleteItemFromObjectCaseSensitive(function, "arguments");
-    if (arguments && cJSON_AddItemToObject(function, "arguments", arguments))
-        return 0;
-    cJSON_Delete(arguments);
-    return -1;
-}
-
 /* Clients send arguments as a JSON string, of a call without any often an empty one; templates
  * expect an object. Escapes in the string may have hidden a control token. */
 static int open_arguments(const struct guard *g, cJSON *tool_calls)
@@ -44,9 +35,9 @@ static int open_arguments(const struct guard *g, cJSON *tool_calls)
             template_keep_numbers(j, s, strlen(s));
         rc = guard_strings(g, j);
         if (rc == 0 && cJSON_IsObject(f) && s && !*s)
-            rc = set_arguments(f, cJSON_CreateObject());
+            rc = json_put(f, "arguments", cJSON_CreateObject()) ? 0 : -1;
         else if (rc == 0 && cJSON_IsObject(j))
-            rc = set_arguments(f, j);
+            rc = json_put(f, "arguments", j) ? 0 : -1;
         else
             cJSON_Delete(j);
     }
@@ -90,11 +81,7 @@ static int calls_as_text(cJSON *m)
     json_print_exact(&text, calls);
     cJSON *joined = text.oom ? NULL : cJSON_CreateString(text.p);
     buf_free(&text);
-    if (joined && (content ? cJSON_ReplaceItemInObjectCaseSensitive(m, "content", joined)
-                           : cJSON_AddItemToObject(m, "content", joined)))
-        return 0;
-    cJSON_Delete(joined);
-    return -1;
+    return json_put(m, "content", joined) ? 0 : -1;
 }
 
 /* Servers name the reasoning of an answer differently, and so do templates. As in transformers the

@@ -17,10 +17,11 @@ static bool is_any(const char *type, const char *const *of)
     return false;
 }
 
+static const char *const texts[] = {"text", "input_text", "output_text", NULL};
+
 /* The text of a part, or NULL. */
 static const char *text_of(const cJSON *part)
 {
-    static const char *const texts[] = {"text", "input_text", "output_text", NULL};
     if (cJSON_IsString(part))
         return part->valuestring;
     if (is_any(type_of(part), texts))
@@ -80,7 +81,6 @@ static const char *unknown_part(const char *type, bool eyes)
 
 const char *parts_check(const cJSON *parts, const char *role, bool eyes)
 {
-    static const char *const texts[] = {"text", "input_text", "output_text", NULL};
     for (const cJSON *p = parts->child; p; p = p->next) {
         const char *type = type_of(p), *wrong = picture_check(p, role, eyes);
         if (wrong)
@@ -147,15 +147,6 @@ static cJSON *settled(const cJSON *part, bool thoughts, struct buf *reasoning)
     return p;
 }
 
-static int set_content(cJSON *message, cJSON *list)
-{
-    cJSON_DeleteItemFromObjectCaseSensitive(message, "content");
-    if (list && cJSON_AddItemToObject(message, "content", list))
-        return 0;
-    cJSON_Delete(list);
-    return -1;
-}
-
 /* `reasoning` (NULL: it stays) gets the reasoning of the parts. */
 static int settle_list(cJSON *message, bool thoughts, struct buf *reasoning)
 {
@@ -168,7 +159,7 @@ static int settle_list(cJSON *message, bool thoughts, struct buf *reasoning)
         cJSON_Delete(list);
         return -1;
     }
-    return set_content(message, list);
+    return json_put(message, "content", list) ? 0 : -1;
 }
 
 /* Puts the reasoning in front of the content. */
@@ -186,7 +177,7 @@ static int think_in_parts(cJSON *message, const char *reasoning)
     for (const cJSON *p = json_first(content); ok && p; p = p->next)
         ok = cJSON_AddItemToArray(list, cJSON_Duplicate(p, true));
     if (ok)
-        return set_content(message, list);
+        return json_put(message, "content", list) ? 0 : -1;
     cJSON_Delete(list);
     return -1;
 }

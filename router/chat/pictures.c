@@ -74,14 +74,6 @@ bool pictures_in(const cJSON *message)
 
 /* ---------------------------------------------------------------- for templates */
 
-static bool replace_content(cJSON *message, cJSON *content)
-{
-    if (content && cJSON_ReplaceItemInObjectCaseSensitive(message, "content", content))
-        return true;
-    cJSON_Delete(content);
-    return false;
-}
-
 static cJSON *typed(const char *type)
 {
     cJSON *p = cJSON_CreateObject();
@@ -122,7 +114,7 @@ bool pictures_as_parts(cJSON *message)
                        : parts_is_thought(p) ? cJSON_Duplicate(p, true)
                                              : picture_text_part(json_str(p, "text", "")));
     if (ok)
-        return replace_content(message, list);
+        return json_put(message, "content", list);
     cJSON_Delete(list);
     return false;
 }
@@ -135,7 +127,7 @@ bool pictures_as_text(cJSON *message, const char *around)
         buf_str(&b, picture_is(p) ? around : json_str(p, "text", ""));
     cJSON *text = b.oom ? NULL : cJSON_CreateString(b.p);
     buf_free(&b);
-    return replace_content(message, text);
+    return json_put(message, "content", text);
 }
 
 /* ---------------------------------------------------------------- of other protocols */

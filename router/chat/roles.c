@@ -13,11 +13,7 @@ static bool is_of(const cJSON *message, const char *role)
 
 static int set_role(cJSON *message, const char *role)
 {
-    cJSON *word = cJSON_CreateString(role);
-    if (word && cJSON_ReplaceItemInObjectCaseSensitive(message, "role", word))
-        return 0;
-    cJSON_Delete(word);
-    return -1;
+    return json_put(message, "role", cJSON_CreateString(role)) ? 0 : -1;
 }
 
 int roles_rename_developer(cJSON *message)
@@ -32,10 +28,7 @@ static int join_texts(cJSON *to, const char *more)
     buf_fmt(&b, "%s%s%s", text, *text && *more ? GAP : "", more);
     cJSON *joined = b.oom ? NULL : cJSON_CreateString(b.p);
     buf_free(&b);
-    if (joined && cJSON_ReplaceItemInObjectCaseSensitive(to, "content", joined))
-        return 0;
-    cJSON_Delete(joined);
-    return -1;
+    return json_put(to, "content", joined) ? 0 : -1;
 }
 
 /* Moves the parts of `from`, whose content is a list, behind those of `to`. */

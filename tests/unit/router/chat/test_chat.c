@@ -455,6 +455,11 @@ static const struct {
      "\\\"a\\\":"
      "1}\"}}]}]",
      "{}{}{}{\"a\": 1}"},
+    /* they stay where they are: templates print whole calls */
+    {EACH "{% for c in m.tool_calls %}{{ c.function | tojson }}{% endfor %}" END,
+     "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"{}\",\"name\":"
+     "\"f\"}}]}]",
+     "{\"arguments\": {}, \"name\": \"f\"}"},
 };
 
 static void conversations_are_fitted_to_templates(void **state)
