@@ -20,7 +20,7 @@ static void fill_widened(void)
         wide_want[i] = wide_got[i] = rng_wide(&rng);
 }
 
-/* Any possible layout of a matrix. */
+/* Any possible layout of a matrix. A table with offsets is looked up when codes are packed. */
 static struct code_layout any_layout(void)
 {
     static const enum format_id with_tables[] = {FORMAT_IQ4_NL, FORMAT_MXFP4, FORMAT_IQ2_S,

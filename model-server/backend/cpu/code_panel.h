@@ -28,7 +28,7 @@ struct code_layout {
     uint32_t offset, by, less; /* where they begin in a block; 0: there are none */
     uint32_t codes, bytes;     /* offset of the codes; size of a block */
     float zero;                /* without offsets: n of 0 */
-    const uint8_t *table;      /* NULL: n is the code */
+    const uint8_t *table;      /* NULL: n is the code; else there are no offsets */
 };
 
 /* Where the words of column `in` of a block begin, those of the lower four bits and those of the

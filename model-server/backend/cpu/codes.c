@@ -11,15 +11,17 @@ static uint32_t bits_of_part(const struct format *f, const uint8_t *table)
     return f->zero < 16 ? 5 : 8;
 }
 
-/* The table that all parts share; NULL: their codes are looked up when they are packed. */
+/* The table that all parts share; NULL: their codes are looked up when they are packed. No kernel
+ * has a table and offsets, because no format has both. */
 static const uint8_t *common_table(const struct mat_part *parts, int n)
 {
-    const uint8_t *table = parts[0].codes->format.table;
-    for (int i = 1; i < n; i++)
-        if (parts[i].codes->format.table != table ||
-            parts[i].codes->format.zero != parts[0].codes->format.zero)
+    const struct format *first = &parts[0].codes->format;
+    for (int i = 0; i < n; i++) {
+        const struct format *f = &parts[i].codes->format;
+        if (f->table != first->table || f->zero != first->zero || f->offsets || f->zeros)
             return NULL;
-    return table;
+    }
+    return first->table;
 }
 
 /* The combined needs of the parts. */

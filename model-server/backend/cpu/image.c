@@ -85,9 +85,9 @@ static bool read_codes(struct code_layout *l, const struct head *h)
         return false;
     l->table = h->codes.table < 0 ? NULL : formats[h->codes.table].table;
     code_layout_place(l);
-    return (h->codes.table < 0 || l->table) && l->offset == h->codes.offset &&
-           l->by == h->codes.by && l->less == h->codes.less && l->codes == h->codes.codes &&
-           l->bytes == h->codes.bytes;
+    return (h->codes.table < 0 || (l->table && !l->offset && !l->less)) &&
+           l->offset == h->codes.offset && l->by == h->codes.by && l->less == h->codes.less &&
+           l->codes == h->codes.codes && l->bytes == h->codes.bytes;
 }
 
 static bool order_fits(const struct weight *w)

@@ -8,7 +8,6 @@
 enum { ROWS_MAX = 12 };
 #define PANELS(rows) ((rows) <= 6 ? 4 : (rows) <= 8 ? 3 : 2)
 
-#define WIDE_TILES 1
 #include "model-server/backend/cpu/kernels/simd.inc.h"
 // on top of those
 #include "model-server/backend/cpu/kernels/round.inc.h"

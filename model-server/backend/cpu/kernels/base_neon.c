@@ -8,7 +8,6 @@
 enum { ROWS_MAX = 6 };
 #define PANELS(rows) ((rows) == 1 ? 3 : (rows) == 2 ? 2 : 1)
 
-#define WIDE_TILES 0
 #include "model-server/backend/cpu/kernels/simd.inc.h"
 // on top of those
 #include "model-server/backend/cpu/kernels/round.inc.h"

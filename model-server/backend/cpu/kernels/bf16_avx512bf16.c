@@ -2,9 +2,10 @@
  * the order of base_ref.c. Compiled alone with -mavx512bf16. */
 #include "model-server/backend/cpu/kernels/vector_avx512.inc.h"
 
+#define ISA(op) k_##op##_avx512bf16
+
 enum { ROWS_MAX = 12 };
 #define PANELS(rows) ((rows) <= 6 ? 4 : (rows) <= 8 ? 3 : 2)
-#define WIDE_TILES   1
 
 enum panel { PANEL_F32, PANEL_INT8, PANEL_FP8, PANEL_BF16X2 };
 
@@ -19,4 +20,4 @@ INLINE v16 dot2(v16 w, v16 x, v16 sum) { return _mm512_dpbf16_ps(sum, (__m512bh)
 #define TILE_FMA(w, x, sum, rows) dot2(w, x, sum)
 #include "model-server/backend/cpu/kernels/tile.inc.h"
 
-void k_tile_bf16x2_avx512bf16(const struct tile *t) { tile(t, PANEL_BF16X2); }
+TILE_KERNEL(tile_bf16x2, PANEL_BF16X2)

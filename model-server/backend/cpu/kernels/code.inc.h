@@ -13,6 +13,7 @@
  * fewer have their sums in them. Up to CODE_ROWS_PANELS(up) rows multiply several panels at a
  * time. */
 #include "model-server/backend/cpu/kernels/code_words.inc.h"
+#include "model-server/backend/cpu/kernels/rows.inc.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
 #include <string.h>
@@ -215,8 +216,8 @@ INLINE void code_panel8(const struct code_tile *t, const char *w, float *y, uint
     }
 }
 
-INLINE void code_panels8(const struct code_tile *t, const uint32_t first, const int up,
-                         const bool sixteen, const bool offsets, const uint32_t rows)
+INLINE void code_panels8(const struct code_tile *t, const uint32_t first, const uint32_t rows,
+                         const int up, const bool sixteen, const bool offsets)
 {
     const int32_t *x = t->x + (size_t)first * CODE_X_WORDS;
     float *y = t->y + first * t->ldy;
@@ -235,45 +236,23 @@ INLINE void code_panels8(const struct code_tile *t, const uint32_t first, const 
                     offsets, rows, 1);
 }
 
-/* One function per layout, so that the compiler keeps them separate. */
-#define CODE_CASE(rows)                                                                            \
-    case rows:                                                                                     \
-        if ((rows) <= CODE_ROWS_MAX)                                                               \
-            code_panels8(t, r, up, sixteen, offsets, rows);                                        \
-        break
-#define CODE_LAYOUT(name, up_, sixteen_, offsets_)                                                 \
-    static __attribute__((noinline)) void name(const struct code_tile *t)                          \
-    {                                                                                              \
-        enum { up = (up_), sixteen = (sixteen_), offsets = (offsets_) };                           \
-        for (uint32_t r = 0; r < t->rows; r += CODE_ROWS_MAX)                                      \
-            switch (t->rows - r < CODE_ROWS_MAX ? t->rows - r : CODE_ROWS_MAX) {                   \
-                CODE_CASE(1);                                                                      \
-                CODE_CASE(2);                                                                      \
-                CODE_CASE(3);                                                                      \
-                CODE_CASE(4);                                                                      \
-                CODE_CASE(5);                                                                      \
-                CODE_CASE(6);                                                                      \
-                CODE_CASE(7);                                                                      \
-                CODE_CASE(8);                                                                      \
-                CODE_CASE(9);                                                                      \
-                CODE_CASE(10);                                                                     \
-                CODE_CASE(11);                                                                     \
-                CODE_CASE(12);                                                                     \
-                CODE_CASE(13);                                                                     \
-                CODE_CASE(14);                                                                     \
-                CODE_CASE(15);                                                                     \
-                CODE_CASE(16);                                                                     \
-            }                                                                                      \
-    }
+/* One function per layout. */
+#define CODE_ROWS(name, up, sixteen, offsets)                                                      \
+    EACH_ROWS(name, code_tile, CODE_ROWS_MAX, code_panels8, up, sixteen, offsets)
 #define CODE_LAYOUTS(up)                                                                           \
-    CODE_LAYOUT(code_##up##_32, up, false, false)                                                  \
-    CODE_LAYOUT(code_##up##_16, up, true, false)                                                   \
-    CODE_LAYOUT(code_##up##_32_less, up, false, true)                                              \
-    CODE_LAYOUT(code_##up##_16_less, up, true, true)
+    CODE_ROWS(code_##up##_32, up, false, false)                                                    \
+    CODE_ROWS(code_##up##_16, up, true, false)
+#define CODE_LAYOUTS_LESS(up)                                                                      \
+    CODE_ROWS(code_##up##_32_less, up, false, true)                                                \
+    CODE_ROWS(code_##up##_16_less, up, true, true)
 CODE_LAYOUTS(UP_NONE)
 CODE_LAYOUTS(UP_1)
 CODE_LAYOUTS(UP_2)
 CODE_LAYOUTS(UP_4)
+CODE_LAYOUTS_LESS(UP_NONE)
+CODE_LAYOUTS_LESS(UP_1)
+CODE_LAYOUTS_LESS(UP_2)
+CODE_LAYOUTS_LESS(UP_4)
 CODE_LAYOUTS(UP_TABLE)
 #ifdef HAS_DOT_PAIRS
 CODE_LAYOUTS(UP_SMALL)
@@ -285,14 +264,19 @@ void ISA(tile_codes)(const struct code_tile *t)
     {                                                                                              \
         {code_##up##_32, code_##up##_32_less}, { code_##up##_16, code_##up##_16_less }             \
     }
+#define TABLE(up)                                                                                  \
+    {                                                                                              \
+        {code_##up##_32}, { code_##up##_16 }                                                       \
+    }
     static void (*const by[7][2][2])(const struct code_tile *) = {
-        [UP_NONE] = FOUR(UP_NONE),   [UP_1] = FOUR(UP_1),         [UP_2] = FOUR(UP_2),
-        [UP_4] = FOUR(UP_4),         [UP_TABLE] = FOUR(UP_TABLE),
+        [UP_NONE] = FOUR(UP_NONE),    [UP_1] = FOUR(UP_1),          [UP_2] = FOUR(UP_2),
+        [UP_4] = FOUR(UP_4),          [UP_TABLE] = TABLE(UP_TABLE),
 #ifdef HAS_DOT_PAIRS
-        [UP_SMALL] = FOUR(UP_SMALL),
+        [UP_SMALL] = TABLE(UP_SMALL),
 #endif
     };
 #undef FOUR
+#undef TABLE
     const struct code_layout *l = t->layout;
     const uint32_t table = l->bits <= 5 && by[UP_SMALL][0][0] ? UP_SMALL : UP_TABLE;
     by[l->table ? table : l->upper][l->groups == 16][code_has_offsets(l)](t);
@@ -394,8 +378,8 @@ INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const boo
 }
 #endif
 
-INLINE void wide_rows(const struct code_tile *t, const uint32_t first, const bool sixteen,
-                      const bool offsets, const int bits, const uint32_t rows)
+INLINE void wide_rows(const struct code_tile *t, const uint32_t first, const uint32_t rows,
+                      const bool sixteen, const bool offsets, const int bits)
 {
     const char *wide = t->w, *fetch = t->fetch;
     const int32_t *x = t->x + (size_t)first * CODE_X_WORDS;
@@ -412,40 +396,13 @@ INLINE void wide_rows(const struct code_tile *t, const uint32_t first, const boo
     UNROLL for (uint32_t r = 0; r < rows; r++) v_store_n(y + r * t->ldy, acc[r], t->n);
 }
 
-#define WIDE_CASE(n)                                                                               \
-    case n:                                                                                        \
-        if ((n) <= WIDE_ROWS_MAX)                                                                  \
-            wide_rows(t, r, sixteen, offsets, bits, n);                                            \
-        break
-#define WIDE_LAYOUT(name, sixteen_, offsets_, bits_)                                               \
-    static __attribute__((noinline)) void name(const struct code_tile *t)                          \
-    {                                                                                              \
-        enum { sixteen = (sixteen_), offsets = (offsets_), bits = (bits_) };                       \
-        for (uint32_t r = 0; r < t->rows; r += WIDE_ROWS_MAX)                                      \
-            switch (t->rows - r < WIDE_ROWS_MAX ? t->rows - r : WIDE_ROWS_MAX) {                   \
-                WIDE_CASE(1);                                                                      \
-                WIDE_CASE(2);                                                                      \
-                WIDE_CASE(3);                                                                      \
-                WIDE_CASE(4);                                                                      \
-                WIDE_CASE(5);                                                                      \
-                WIDE_CASE(6);                                                                      \
-                WIDE_CASE(7);                                                                      \
-                WIDE_CASE(8);                                                                      \
-                WIDE_CASE(9);                                                                      \
-                WIDE_CASE(10);                                                                     \
-                WIDE_CASE(11);                                                                     \
-                WIDE_CASE(12);                                                                     \
-                WIDE_CASE(13);                                                                     \
-                WIDE_CASE(14);                                                                     \
-                WIDE_CASE(15);                                                                     \
-                WIDE_CASE(16);                                                                     \
-            }                                                                                      \
-    }
+#define WIDE_ROWS(name, sixteen, offsets, bits)                                                    \
+    EACH_ROWS(name, code_tile, WIDE_ROWS_MAX, wide_rows, sixteen, offsets, bits)
 #define WIDE_LAYOUTS(bits)                                                                         \
-    WIDE_LAYOUT(wide_##bits##_32, false, false, bits)                                              \
-    WIDE_LAYOUT(wide_##bits##_16, true, false, bits)                                               \
-    WIDE_LAYOUT(wide_##bits##_32_less, false, true, bits)                                          \
-    WIDE_LAYOUT(wide_##bits##_16_less, true, true, bits)
+    WIDE_ROWS(wide_##bits##_32, false, false, bits)                                                \
+    WIDE_ROWS(wide_##bits##_16, true, false, bits)                                                 \
+    WIDE_ROWS(wide_##bits##_32_less, false, true, bits)                                            \
+    WIDE_ROWS(wide_##bits##_16_less, true, true, bits)
 WIDE_LAYOUTS(8)
 #if defined(HAS_DOT_PAIRS) || defined(DOT_BY_BITS)
 WIDE_LAYOUTS(4)

@@ -7,6 +7,7 @@
  *   h_fma(x, y, z)                   x y + z, rounded once
  *   h_join(x)                        the two numbers of each pair, added in float16, as fp32
  *   PANELS(rows)                     panels whose sums fill the registers, 2 to 4 or 1 */
+#include "model-server/backend/cpu/kernels/rows.inc.h"
 
 enum { X_AHEAD = 128 };
 
@@ -90,9 +91,9 @@ INLINE void run_part(const struct tile *t, const struct f16_part *part, const ui
 }
 
 /* All panels: as many at a time as fit, then two, then one. */
-INLINE void all_parts(const struct tile *t, const uint32_t rows)
+INLINE void all_parts(const struct tile *t, const uint32_t first, const uint32_t rows)
 {
-    struct f16_part part = {.w = t->w, .x = t->x, .y = t->y};
+    struct f16_part part = {.w = t->w, .x = t->x + first, .y = t->y + first * t->ldy};
     const uint32_t sizes[] = {PANELS(rows), 2, 1};
     uint32_t left = t->n;
     UNROLL for (int i = 0; i < 3; i++)
@@ -107,25 +108,4 @@ INLINE void all_parts(const struct tile *t, const uint32_t rows)
     }
 }
 
-void ISA(tile_f16x2)(const struct tile *t)
-{
-    switch (t->rows) {
-#define CASE(n)                                                                                    \
-    case n:                                                                                        \
-        all_parts(t, n);                                                                           \
-        break;
-        CASE(1)
-        CASE(2)
-        CASE(3)
-        CASE(4)
-        CASE(5)
-        CASE(6)
-        CASE(7)
-        CASE(8)
-        CASE(9)
-        CASE(10)
-        CASE(11)
-        CASE(12)
-#undef CASE
-    }
-}
+ROWS_KERNEL(tile_f16x2, tile, TILE_ROWS, all_parts)

@@ -4,6 +4,7 @@
  * where the start sees to the correction for the zero point; and how many sums do: ROWS8_MAX rows
  * of x by PANELS8(rows) panels. */
 #include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/cpu/kernels/rows.inc.h"
 
 /* Prefetch distance in each panel, into the L2 cache: the L1 cache supports too few outstanding
  * misses to stream memory. */
@@ -136,33 +137,4 @@ INLINE void all_panels8(const struct int_tile *t, uint32_t first, const uint32_t
         TAKE(group8, 1);
 }
 
-#define CASE(n, ALL, MOST)                                                                         \
-    case n:                                                                                        \
-        if (n <= (MOST))                                                                           \
-            ALL(t, r, n);                                                                          \
-        break
-#define CASES(ALL, MOST)                                                                           \
-    CASE(1, ALL, MOST);                                                                            \
-    CASE(2, ALL, MOST);                                                                            \
-    CASE(3, ALL, MOST);                                                                            \
-    CASE(4, ALL, MOST);                                                                            \
-    CASE(5, ALL, MOST);                                                                            \
-    CASE(6, ALL, MOST);                                                                            \
-    CASE(7, ALL, MOST);                                                                            \
-    CASE(8, ALL, MOST);                                                                            \
-    CASE(9, ALL, MOST);                                                                            \
-    CASE(10, ALL, MOST);                                                                           \
-    CASE(11, ALL, MOST);                                                                           \
-    CASE(12, ALL, MOST);                                                                           \
-    CASE(13, ALL, MOST);                                                                           \
-    CASE(14, ALL, MOST);                                                                           \
-    CASE(15, ALL, MOST);                                                                           \
-    CASE(16, ALL, MOST)
-
-void ISA(tile_w8a8)(const struct int_tile *t)
-{
-    for (uint32_t r = 0; r < t->rows; r += ROWS8_MAX)
-        switch (t->rows - r < ROWS8_MAX ? t->rows - r : ROWS8_MAX) {
-            CASES(all_panels8, ROWS8_MAX);
-        }
-}
+ROWS_KERNEL(tile_w8a8, int_tile, ROWS8_MAX, all_panels8)

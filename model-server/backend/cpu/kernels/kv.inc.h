@@ -2,6 +2,7 @@
  * sets: see simd.inc.h. The including file defines the number of rows at a time, and for
  * each number of rows the pages of keys, and the vectors of values (1, 2 or 4): ROWS_MAX,
  * KEY_PAGES(rows), VALUE_PANELS(rows). */
+#include "model-server/backend/cpu/kernels/rows.inc.h"
 
 /* ---------------------------------------------------------------- scores */
 
@@ -163,86 +164,17 @@ INLINE void value_rows(const struct kv_values *t, uint32_t first, const uint32_t
         value_panels(t, at, 0, first, rows, 1, false, type);
 }
 
-/* ---------------------------------------------------------------- every number of rows */
+/* ---------------------------------------------------------------- every type */
 
-#if WIDE_TILES
-#define MORE_ROWS(call)                                                                            \
-    case 7:                                                                                        \
-        call(7);                                                                                   \
-        break;                                                                                     \
-    case 8:                                                                                        \
-        call(8);                                                                                   \
-        break;                                                                                     \
-    case 9:                                                                                        \
-        call(9);                                                                                   \
-        break;                                                                                     \
-    case 10:                                                                                       \
-        call(10);                                                                                  \
-        break;                                                                                     \
-    case 11:                                                                                       \
-        call(11);                                                                                  \
-        break;                                                                                     \
-    case 12:                                                                                       \
-        call(12);                                                                                  \
-        break;
-#else
-#define MORE_ROWS(call)
-#endif
-#define EVERY_ROWS(n, call)                                                                        \
-    switch (n) {                                                                                   \
-    case 1:                                                                                        \
-        call(1);                                                                                   \
-        break;                                                                                     \
-    case 2:                                                                                        \
-        call(2);                                                                                   \
-        break;                                                                                     \
-    case 3:                                                                                        \
-        call(3);                                                                                   \
-        break;                                                                                     \
-    case 4:                                                                                        \
-        call(4);                                                                                   \
-        break;                                                                                     \
-    case 5:                                                                                        \
-        call(5);                                                                                   \
-        break;                                                                                     \
-    case 6:                                                                                        \
-        call(6);                                                                                   \
-        break;                                                                                     \
-        MORE_ROWS(call)                                                                            \
-    }
-
-INLINE void scores(const struct kv_scores *t, const enum kv_dtype type)
-{
-    for (uint32_t r = 0; r < t->rows; r += ROWS_MAX) {
-        uint32_t n = t->rows - r < ROWS_MAX ? t->rows - r : ROWS_MAX;
-#define CALL(rows) score_rows(t, r, rows, type)
-        EVERY_ROWS(n, CALL)
-#undef CALL
-    }
-}
-
-INLINE void values(const struct kv_values *t, const enum kv_dtype type)
-{
-    for (uint32_t r = 0; r < t->rows; r += ROWS_MAX) {
-        uint32_t n = t->rows - r < ROWS_MAX ? t->rows - r : ROWS_MAX;
-#define CALL(rows) value_rows(t, r, rows, type)
-        EVERY_ROWS(n, CALL)
-#undef CALL
-    }
-}
-
-void ISA(scores_f32)(const struct kv_scores *t) { scores(t, KV_F32); }
-void ISA(scores_f16)(const struct kv_scores *t) { scores(t, KV_F16); }
-void ISA(scores_bf16)(const struct kv_scores *t) { scores(t, KV_BF16); }
-void ISA(scores_i8)(const struct kv_scores *t) { scores(t, KV_I8); }
-void ISA(scores_fp8)(const struct kv_scores *t) { scores(t, KV_FP8); }
-void ISA(scores_i4)(const struct kv_scores *t) { scores(t, KV_I4); }
-void ISA(values_f32)(const struct kv_values *t) { values(t, KV_F32); }
-void ISA(values_f16)(const struct kv_values *t) { values(t, KV_F16); }
-void ISA(values_bf16)(const struct kv_values *t) { values(t, KV_BF16); }
-void ISA(values_i8)(const struct kv_values *t) { values(t, KV_I8); }
-void ISA(values_fp8)(const struct kv_values *t) { values(t, KV_FP8); }
-void ISA(values_i4)(const struct kv_values *t) { values(t, KV_I4); }
+#define KV_KERNELS(name, type)                                                                     \
+    ROWS_KERNEL(scores_##name, kv_scores, ROWS_MAX, score_rows, type)                              \
+    ROWS_KERNEL(values_##name, kv_values, ROWS_MAX, value_rows, type)
+KV_KERNELS(f32, KV_F32)
+KV_KERNELS(f16, KV_F16)
+KV_KERNELS(bf16, KV_BF16)
+KV_KERNELS(i8, KV_I8)
+KV_KERNELS(fp8, KV_FP8)
+KV_KERNELS(i4, KV_I4)
 
 /* ---------------------------------------------------------------- scales */
 

@@ -5,7 +5,6 @@
 
 /* 16 registers: up to 12 sums, the keys or values, a broadcast element of q or p. */
 enum { ROWS_MAX = 6 };
-#define WIDE_TILES         0
 #define KEY_PAGES(rows)    ((rows) == 1 ? 4 : (rows) == 2 ? 3 : (rows) == 3 ? 2 : 1)
 #define VALUE_PANELS(rows) ((rows) == 1 ? 4 : (rows) <= 3 ? 2 : 1)
 #include "model-server/backend/cpu/kernels/kv.inc.h"

@@ -5,7 +5,6 @@
 
 /* 32 registers: up to 24 sums, the keys or values, a broadcast element of q or p. */
 enum { ROWS_MAX = 12 };
-#define WIDE_TILES         1
 #define KEY_PAGES(rows)    ((rows) <= 6 ? 4 : (rows) <= 8 ? 3 : 2)
 #define VALUE_PANELS(rows) ((rows) <= 6 ? 4 : 2)
 #include "model-server/backend/cpu/kernels/kv.inc.h"

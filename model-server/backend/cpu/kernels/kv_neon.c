@@ -5,7 +5,6 @@
 
 /* 32 registers: up to 24 for the sums, the keys or values, a broadcast element of q or p. */
 enum { ROWS_MAX = 6 };
-#define WIDE_TILES         0
 #define KEY_PAGES(rows)    ((rows) == 1 ? 3 : (rows) == 2 ? 2 : 1)
 #define VALUE_PANELS(rows) ((rows) <= 2 ? 2 : 1)
 #include "model-server/backend/cpu/kernels/kv.inc.h"

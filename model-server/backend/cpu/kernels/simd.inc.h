@@ -58,11 +58,11 @@ INLINE v16 tile_fma(v16 w, v16 x, v16 sum, const uint32_t rows)
 #include "model-server/backend/cpu/kernels/tile.inc.h"
 #include "model-server/backend/cpu/kernels/widen.inc.h"
 
-void ISA(tile_f32)(const struct tile *t) { tile(t, PANEL_F32); }
-void ISA(tile_f16)(const struct tile *t) { tile(t, PANEL_F16); }
-void ISA(tile_bf16)(const struct tile *t) { tile(t, PANEL_BF16); }
-void ISA(tile_int8)(const struct tile *t) { tile(t, PANEL_INT8); }
-void ISA(tile_fp8)(const struct tile *t) { tile(t, PANEL_FP8); }
+TILE_KERNEL(tile_f32, PANEL_F32)
+TILE_KERNEL(tile_f16, PANEL_F16)
+TILE_KERNEL(tile_bf16, PANEL_BF16)
+TILE_KERNEL(tile_int8, PANEL_INT8)
+TILE_KERNEL(tile_fp8, PANEL_FP8)
 
 /* Four rows of x, four columns at a time: a 4 x 4 transposition in registers. */
 static void pack4(float *dst, uint32_t xs, const float *const *src, uint32_t n, float scale)

@@ -1,7 +1,8 @@
 /* tile.inc.h - products of panels with tiles of rows, once for all instruction sets. The
  * including file defines the vector v16, enum panel, step_weights() (the weights of one column),
- * TILE_FMA(w, x, sum, rows), and how many sums fit its registers: ROWS_MAX rows of x by
+ * TILE_FMA(w, x, sum, rows), ISA(op), and how many sums fit its registers: ROWS_MAX rows of x by
  * PANELS(rows) panels. */
+#include "model-server/backend/cpu/kernels/rows.inc.h"
 
 enum { X_AHEAD = 128 };
 
@@ -101,33 +102,4 @@ INLINE void all_panels(const struct tile *t, uint32_t first, const uint32_t rows
 #undef GROUPS
 }
 
-INLINE void tile_rows(const struct tile *t, uint32_t first, uint32_t rows, const enum panel type)
-{
-    switch (rows) {
-#define CASE(n)                                                                                    \
-    case n:                                                                                        \
-        all_panels(t, first, n, type);                                                             \
-        break;
-        CASE(1)
-        CASE(2)
-        CASE(3)
-        CASE(4)
-        CASE(5)
-        CASE(6)
-#if WIDE_TILES
-        CASE(7)
-        CASE(8)
-        CASE(9)
-        CASE(10)
-        CASE(11)
-        CASE(12)
-#endif
-#undef CASE
-    }
-}
-
-INLINE void tile(const struct tile *t, const enum panel type)
-{
-    for (uint32_t r = 0; r < t->rows; r += ROWS_MAX)
-        tile_rows(t, r, t->rows - r < ROWS_MAX ? t->rows - r : ROWS_MAX, type);
-}
+#define TILE_KERNEL(op, type) ROWS_KERNEL(op, tile, ROWS_MAX, all_panels, type)
