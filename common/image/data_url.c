@@ -1,4 +1,5 @@
 #include "common/image/data_url.h"
+#include "common/hex.h"
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -76,14 +77,6 @@ int base64_decode(const char *s, size_t n, uint8_t *out, size_t *len, struct err
 }
 
 static bool is_blank(char c) { return c && strchr(" \t\n\f\r", c); }
-
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
 
 /* Writes strict base64 to `out`, which has space for n + 3 bytes: without blanks, with `+` and `/`,
  * padded. Encoders wrap lines, omit the padding, or escape symbols for URLs. */

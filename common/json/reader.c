@@ -1,4 +1,5 @@
 #include "common/json/reader.h"
+#include "common/hex.h"
 #include "common/utf8.h"
 #include <assert.h>
 #include <errno.h>
@@ -89,8 +90,6 @@ bool jr_more(struct json_reader *j, char close, bool *first)
 
 /* ---------------------------------------------------------------- strings */
 
-static bool hex(char c) { return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'f'); }
-
 /* The position after the escape at *p. */
 static const char *escape_end(struct json_reader *j, const char *p)
 {
@@ -103,7 +102,7 @@ static const char *escape_end(struct json_reader *j, const char *p)
     for (int i = 2; i < 6; i++)
         if (p + i >= j->end)
             return fail_at(j, j->end, "the end of a string"), NULL;
-        else if (!hex(p[i]))
+        else if (hex_digit(p[i]) < 0)
             return fail_at(j, p, "four hexadecimal digits"), NULL;
     return p + 6;
 }

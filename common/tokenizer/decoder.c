@@ -1,5 +1,6 @@
 #include "common/tokenizer/decoder.h"
 #include "common/tokenizer/byte_chars.h"
+#include "common/tokenizer/byte_token.h"
 #include "common/utf8.h"
 #include <stdlib.h>
 #include <string.h>
@@ -78,23 +79,6 @@ static void bytes(struct strings *in, struct strings *out, struct buf *raw)
     strings_close(out);
 }
 
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 32;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* <0xE4>; -1: not a byte token */
-static int fallback_byte(const char *s, size_t n)
-{
-    if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')
-        return -1;
-    int hi = s[3] == '+' ? 0 : hex(s[3]), lo = hex(s[4]);
-    return hi < 0 || lo < 0 ? -1 : hi << 4 | lo;
-}
-
 static void flush_bytes(struct buf *run, struct strings *out)
 {
     if (!run->len)
@@ -116,7 +100,7 @@ static void fallback(struct strings *in, struct strings *out, struct buf *run)
     buf_reset(run);
     for (size_t i = 0, n; i < strings_n(in); i++) {
         const char *s = strings_at(in, i, &n);
-        int byte = fallback_byte(s, n);
+        int byte = byte_token(s, n);
         if (byte >= 0) {
             buf_ch(run, (char)byte);
             continue;

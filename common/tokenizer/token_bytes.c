@@ -1,6 +1,7 @@
 /* token_bytes.c - the bytes each token adds to a text, also for tokens that are parts of a
  * character. */
 #include "common/tokenizer/byte_chars.h"
+#include "common/tokenizer/byte_token.h"
 #include "common/tokenizer/tokenizer_impl.h"
 #include "common/utf8.h"
 #include <string.h>
@@ -31,22 +32,6 @@ static bool visible_bytes(const char *s, size_t n, struct buf *out)
         buf_ch(out, (char)b);
     }
     return true;
-}
-
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-/* <0xE4> */
-static int fallback_byte(const char *s, size_t n)
-{
-    if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')
-        return -1;
-    int hi = hex(s[3]), lo = hex(s[4]);
-    return hi < 0 || lo < 0 ? -1 : hi << 4 | lo;
 }
 
 /* Decodes it after a literal token, and returns the text after that one. */
@@ -90,7 +75,7 @@ static void token_bytes(const struct tokenizer *t, struct bytes_work *w, uint32_
             buf_add(out, s, n);
         return;
     }
-    int byte = has_step(&t->decoder, DECODE_FALLBACK) ? fallback_byte(s, n) : -1;
+    int byte = has_step(&t->decoder, DECODE_FALLBACK) ? byte_token(s, n) : -1;
     if (byte >= 0)
         buf_ch(out, (char)byte);
     else

@@ -1,5 +1,6 @@
 /* reply_python.c - parses calls in Python syntax: name(key=literal, ..). Literals are converted to
  * JSON as they arrive. */
+#include "common/hex.h"
 #include "router/chat/reply_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +16,6 @@ static void put(struct reply *r, char c) { buf_ch(call_arguments(r), c); }
 
 /* ---------------------------------------------------------------- strings */
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9'                     ? c - '0'
-           : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
-                                                    : -1;
-}
-
 /* After a backslash; \xNN is held back until it is complete. */
 static void escaped_byte(struct reply *r, char c)
 {
@@ -31,7 +25,7 @@ static void escaped_byte(struct reply *r, char c)
         r->escaped = r->held.len < 3;
         if (r->escaped)
             return;
-        bool good = hex(r->held.p[1]) >= 0 && hex(r->held.p[2]) >= 0;
+        bool good = hex_digit(r->held.p[1]) >= 0 && hex_digit(r->held.p[2]) >= 0;
         buf_fmt(call_arguments(r), good ? "\\u00%.2s" : "\\\\x%.2s", r->held.p + 1);
         buf_reset(&r->held);
     } else if (strchr("\"\\/bfnrtu", c)) {
