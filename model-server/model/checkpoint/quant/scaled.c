@@ -10,13 +10,13 @@ static void vary(struct stored_matrix *m)
 {
     const struct tensor *s = m->t[STORED_SCALES];
     const uint64_t rows = (uint64_t)m->rows, block = m->how.row_block;
-    const bool blocks = s->n_dims == 2 && s->dims[1] > 1;
-    stored_vary_group(m, blocks ? s->dims[1] : 1);
-    if (!blocks)
+    const uint64_t down = s->n_dims ? s->dims[0] : 1;
+    const uint64_t across = stored_in_four(s) ? s->dims[2] : s->n_dims == 2 ? s->dims[1] : 1;
+    stored_vary_group(m, across);
+    if (across <= 1 && (down <= 1 || down == rows))
         m->how.row_block = 0; /* check() decides */
-    else if (s->dims[0] && (!block || (rows + block - 1) / block != s->dims[0]) &&
-             rows % s->dims[0] == 0)
-        m->how.row_block = (uint32_t)(rows / s->dims[0]);
+    else if (down && (!block || (rows + block - 1) / block != down) && rows % down == 0)
+        m->how.row_block = (uint32_t)(rows / down);
 }
 
 static int check(struct stored_matrix *m, struct err *e)

@@ -151,6 +151,8 @@ extern const struct stored_format stored_gptq, stored_awq, stored_scaled, stored
  * names it. */
 int stored_expect(const struct tensor *t, enum tensor_type type, uint64_t a, uint64_t b,
                   struct err *e);
+/* modelopt's scales of blocks are [rows, 1, columns, 1]. */
+bool stored_in_four(const struct tensor *scales);
 /* Checks the scales: [rows / row_block, groups] with any of F32, F16 and BF16; by_column:
  * transposed. Beside codes in e4m3 also E8M0: U8 and F8_E8M0, 2^(byte - 127), 255 is NaN. */
 int stored_expect_scales(struct stored_matrix *m, bool by_column, struct err *e);

@@ -238,17 +238,27 @@ static void read_compressed(struct config *c, const cJSON *q, struct stored *s)
     read_strategy(c, w, s);
 }
 
+/* Those whose weights alone are a matrix: AWQ's have scales of the inputs, too. */
+static const char *const modelopt_algos[] = {"FP8",
+                                             "FP8_PER_CHANNEL_PER_TOKEN",
+                                             "FP8_PB_WO",
+                                             "MXFP8",
+                                             "MXFP4",
+                                             "NVFP4",
+                                             "W4A16_NVFP4",
+                                             "W4A8_NVFP4_FP8",
+                                             "W4A8_MXFP4_FP8",
+                                             NULL};
+
 /* Each quantised module has its own algorithm, which its tensors show. Others, of which some have
  * tensors that are not read (AWQ's scales of activations), are refused. */
 static void read_modelopt_layers(struct config *c, const cJSON *q, struct stored *s)
 {
-    static const char *const known[] = {"FP8", "FP8_PER_CHANNEL_PER_TOKEN", "NVFP4", "W4A16_NVFP4",
-                                        NULL};
     const cJSON *layer;
     s->format = &stored_mixed;
     s->varies = true;
     cJSON_ArrayForEach(layer, config_object(c, q, "quantized_layers"))
-        word_of(c, layer, "quant_algo", known);
+        word_of(c, layer, "quant_algo", modelopt_algos);
 }
 
 /* NVIDIA's modelopt: its own file has an object around what config.json contains. */
@@ -265,17 +275,28 @@ static void read_modelopt(struct config *c, const cJSON *q, struct stored *s)
         read_modelopt_layers(c, inner ? inner : q, s);
         return;
     }
+    bool known = false;
+    for (int i = 0; modelopt_algos[i]; i++)
+        known |= strcmp(algo, modelopt_algos[i]) == 0;
+    if (!known) {
+        config_fail(c,
+                    "quantization_config: modelopt's `quant_algo` %.40s is not supported "
+                    "(known: FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, MXFP8, MXFP4, NVFP4, "
+                    "W4A16_NVFP4, W4A8_NVFP4_FP8, W4A8_MXFP4_FP8, MIXED_PRECISION)",
+                    algo);
+        return;
+    }
+    if (!strstr(algo, "NVFP4")) { /* the tensors show type and blocks; a short one is of 128 */
+        s->row_block = s->group = strcmp(algo, "FP8_PB_WO") == 0 ? 128 : 0;
+        s->format = &stored_mixed;
+        s->varies = true;
+        return;
+    }
     s->bits = 4;
     s->format = &stored_nvfp4;
     s->row_block = 1;
     s->group = size_of(c, inner ? inner : q, "group_size");
-    if (strcmp(algo, "NVFP4") != 0 && strcmp(algo, "W4A16_NVFP4") != 0)
-        config_fail(c,
-                    "quantization_config: modelopt's `quant_algo` %.40s is not supported "
-                    "(known: FP8, FP8_PER_CHANNEL_PER_TOKEN, NVFP4, W4A16_NVFP4, "
-                    "MIXED_PRECISION)",
-                    algo);
-    else if (s->group && s->group != 16)
+    if (s->group && s->group != 16)
         config_fail(c, "quantization_config: NVFP4 with a `group_size` of %u", s->group);
     s->group = 16;
 }
@@ -291,7 +312,10 @@ static void read_bitsandbytes(struct config *c, const cJSON *q, struct stored *s
         return;
     }
     const char *type = word_of(c, q, "bnb_4bit_quant_type", WORDS("fp4", "nf4"));
-    word_of(c, q, "bnb_4bit_quant_storage", WORDS("uint8"));
+    /* bytes of codes may be named as another type, for training in parts (FSDP) */
+    s->plain = strcmp(word_of(c, q, "bnb_4bit_quant_storage",
+                              WORDS("uint8", "bfloat16", "float16", "float32")),
+                      "uint8") != 0;
     s->bits = 4;
     s->is_float = true;
     s->format = strcmp(type, "nf4") == 0 ? &stored_nf4 : &stored_fp4;

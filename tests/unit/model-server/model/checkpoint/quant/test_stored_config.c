@@ -81,6 +81,13 @@ static void test_config(void **state)
         {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,"
          "\"bnb_4bit_quant_type\":\"nf4\",\"bnb_4bit_use_double_quant\":true}",
          {&stored_nf4, "bitsandbytes", 4, 0, 1, 0, true, true}},
+        {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,"
+         "\"bnb_4bit_quant_storage\":\"bfloat16\"}",
+         {&stored_fp4, "bitsandbytes", 4, 0, 1, 0, true, true, .plain = true}},
+        {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"FP8_PB_WO\"}",
+         {&stored_mixed, "modelopt", 8, 128, 128, 0, true, true, .varies = true}},
+        {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"MXFP8\"}",
+         {&stored_mixed, "modelopt", 8, 0, 0, 0, true, true, .varies = true}},
         {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true}",
          {&stored_fp4, "bitsandbytes", 4, 0, 1, 0, true, true}},
         {"{\"quant_method\":\"bitnet\",\"quantization_mode\":\"online\"}",
@@ -179,8 +186,8 @@ static void test_config_refuses(void **state)
          "\"bnb_4bit_quant_type\":\"nf3\"}",
          "`bnb_4bit_quant_type` nf3 is not supported"},
         {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,"
-         "\"bnb_4bit_quant_storage\":\"bfloat16\"}",
-         "`bnb_4bit_quant_storage` bfloat16 is not supported"},
+         "\"bnb_4bit_quant_storage\":\"float64\"}",
+         "`bnb_4bit_quant_storage` float64 is not supported"},
         {"{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\","
          "\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":4,\"type\":\"float\","
          "\"strategy\":\"tensor_group\",\"group_size\":32}}}}",
