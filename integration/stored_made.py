@@ -183,6 +183,34 @@ def ct_mixed(name, v):
                  lambda: pack(name, v, 3))()  # fmt: skip
 
 
+def torchao(name, v):
+    """Int8Tensor with a scale a row, and Int4Tensor: code * scale + number, both [groups, rows]."""
+    base = f"{name}._weight"
+    if among(name, 8, 4) == 8:
+        scale = np.abs(v).max(1, keepdims=True) / np.float32(127)
+        q = np.rint(v / scale).astype(np.int8)
+        return {f"{base}_qdata": q, f"{base}_scale": scale, f"{base}_zero_point": np.zeros(scale.shape, np.int8)}, q * scale
+    g = v.reshape(v.shape[0], -1, 32)
+    scale = f16(np.maximum((g.max(2) - g.min(2)) / 15, 1e-5))
+    plus = f16(g.min(2) + 8 * scale)
+    q = np.rint((g - plus[..., None]) / scale[..., None]).clip(-8, 7).astype(np.int8)
+    flat = q.reshape(v.shape).view(np.uint8) & 15
+    return {f"{base}_qdata": (flat[:, 0::2] | flat[:, 1::2] << 4).view(np.int8), f"{base}_scale": scale.T.astype(np.float16),
+            f"{base}_zero_point": plus.T.astype(np.float16)}, (q * scale[..., None] + plus[..., None]).reshape(v.shape)  # fmt: skip
+
+
+def hqq(name, v):
+    """4 bits in groups of 32: a matrix of groups, whose upper half has the high bits."""
+    g = v.reshape(-1, 32)
+    scale = f16(np.maximum((g.max(1, keepdims=True) - g.min(1, keepdims=True)) / 15, 1e-5))
+    zero = f16(-g.min(1, keepdims=True) / scale)
+    q = np.rint(g / scale + zero).clip(0, 15).astype(np.uint8)
+    half = len(q) // 2
+    one = {k: np.array(n, np.int32) for k, n in (("nbits", 4), ("group_size", 32), ("axis", 1))}
+    return {f"{name}.W_q": q[:half] << 4 | q[half:], f"{name}.scale": scale.astype(np.float16), f"{name}.zero": zero.astype(np.float16),
+            **{f"{name}.{k}": n for k, n in one.items()}}, ((q - zero) * scale).reshape(v.shape)  # fmt: skip
+
+
 BNB = {"quant_method": "bitsandbytes", "load_in_8bit": False, "load_in_4bit": True, "bnb_4bit_quant_storage": "uint8"}
 CT = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "symmetric": True}
 KINDS = {
@@ -198,6 +226,9 @@ KINDS = {
                           "extra_config": {".*down_proj.*": {"bits": 8}}}),
     "ct-mixed": (ct_mixed, {"quant_method": "compressed-tensors", "format": "mixed-precision", "config_groups": {
         "a": {"format": "nvfp4-pack-quantized", "weights": CT}, "b": {"weights": {"num_bits": 3, "type": "int", "strategy": "group"}}}}),
+    "torchao": (torchao, {"quant_method": "torchao", "quant_type": {"default": {"_type": "FqnToConfig", "_data": {
+        "a": {"_type": "Int4WeightOnlyConfig"}, "b": {"_type": "Int8WeightOnlyConfig"}}}}}),
+    "hqq": (hqq, {"quant_method": "hqq", "quant_config": {}}),
 }  # fmt: skip
 
 

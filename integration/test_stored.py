@@ -15,7 +15,8 @@ from stored_made import KINDS, mlx_folder, write  # noqa: E402
 ASK = {"inputs": "The capital of France is", "parameters": {"max_new_tokens": 16, "details": True, "decoder_input_details": True, "ignore_eos": True}}
 # what the packed matrices become with 8-bit activations; in exact arithmetic where that differs
 KEPT = {"nf4": "nf4", "nf4-nested": "nf4", "fp4": "fp4", "llm-int8": "bitsandbytes", "nvfp4": "nvfp4", "nvfp4-packed": "nvfp4"}
-MIXED = {"mlx": "mlx 43", "auto-round": "auto-round 24, widened to float32 18", "ct-mixed": "compressed-tensors 24, nvfp4 12, mxfp4 6"}
+MIXED = {"mlx": "mlx 43", "auto-round": "auto-round 24, widened to float32 18", "ct-mixed": "compressed-tensors 24, nvfp4 12, mxfp4 6",
+         "torchao": "torchao 42", "hqq": "hqq 42"}
 ROUNDED = ("nf4", "nf4-nested", "fp4")
 
 
@@ -70,7 +71,7 @@ def refused(path, config):
     return s.log
 
 
-@pytest.mark.parametrize("method", ["exl2", "exl3", "hqq", "aqlm", "eetq", "quanto", "higgs", "vptq", "torchao"])
+@pytest.mark.parametrize("method", ["exl2", "exl3", "aqlm", "eetq", "quanto", "higgs", "vptq", "spqr", "fp_quant"])
 def test_what_is_not_read_is_refused_by_its_name(tmp_path, method):
     stored, _ = write(DEMO, tmp_path, "llm-int8")
     assert f"weights quantised by `{method}` are not supported (known: gptq, awq" in refused(stored, {"quant_method": method})

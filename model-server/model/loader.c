@@ -268,8 +268,8 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
                 plain->name, l->how->method);
         return true;
     }
-    const char *codes =
-        plain || !l->how->format->choose ? l->how->format->suffix[STORED_CODES] : ".weight_packed";
+    const struct stored_format *f = l->how->format;
+    const char *codes = !plain && f->lone ? f->lone : f->suffix[STORED_CODES];
     loader_name(l, role, layer, expert, codes, name); /* of several the one that has codes */
     name[strlen(name) - strlen(codes)] = '\0';
     *out = loader_stored(l, name, rows, cols, look_for, l);

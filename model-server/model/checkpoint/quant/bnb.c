@@ -66,7 +66,8 @@ static int check(struct stored_matrix *m, struct err *e)
     if (read_state(m, e))
         return -1;
     const uint64_t blocks = (n + m->group - 1) / m->group;
-    if (stored_expect(codes, T_U8, (n + 1) / 2, codes->n_dims == 2 ? 1 : 0, e) ||
+    const bool renamed = m->how.plain && codes->bytes == (n + 1) / 2; /* bytes as another type */
+    if ((!renamed && stored_expect(codes, T_U8, (n + 1) / 2, codes->n_dims == 2 ? 1 : 0, e)) ||
         stored_expect(m->t[MAP], T_F32, 16, 0, e) ||
         stored_expect(m->t[STORED_SCALES], nested ? T_U8 : T_F32, blocks, 0, e))
         return -1;

@@ -10,13 +10,13 @@ static void vary(struct stored_matrix *m)
 {
     const struct tensor *s = m->t[STORED_SCALES];
     const uint64_t rows = (uint64_t)m->rows, block = m->how.row_block;
-    const bool blocks = s->n_dims == 2 && s->dims[1] > 1;
-    stored_vary_group(m, blocks ? s->dims[1] : 1);
-    if (!blocks)
+    const uint64_t down = s->n_dims ? s->dims[0] : 1;
+    const uint64_t across = stored_in_four(s) ? s->dims[2] : s->n_dims == 2 ? s->dims[1] : 1;
+    stored_vary_group(m, across);
+    if (across <= 1 && (down <= 1 || down == rows))
         m->how.row_block = 0; /* check() decides */
-    else if (s->dims[0] && (!block || (rows + block - 1) / block != s->dims[0]) &&
-             rows % s->dims[0] == 0)
-        m->how.row_block = (uint32_t)(rows / s->dims[0]);
+    else if (down && (!block || (rows + block - 1) / block != down) && rows % down == 0)
+        m->how.row_block = (uint32_t)(rows / down);
 }
 
 static int check(struct stored_matrix *m, struct err *e)
@@ -46,7 +46,7 @@ static void codes(const struct stored_matrix *m, int64_t row, uint32_t n_rows, i
 }
 
 /* int8 with a scale for each row, or for all rows: it becomes the factor of the row. */
-static bool form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
+bool scaled_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
 {
     enum { COLUMNS = 32, BLOCK = 256 };
     *f = (struct format){.name = m->how.method,
@@ -61,8 +61,8 @@ static bool form(const struct stored_matrix *m, const struct stored_slice *s, st
            s->cols <= QUANT_MAX_COLS && !m->t[STORED_GROUPS];
 }
 
-static bool codes_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
-                       const struct stored_slice *s, const struct mat_codes *c, int64_t to)
+bool scaled_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
+                 const struct stored_slice *s, const struct mat_codes *c, int64_t to)
 {
     for (uint32_t r = 0; r < n_rows; r++) {
         const uint8_t *p = (const uint8_t *)m->t[STORED_CODES]->data + (row + r) * m->cols + s->col;
@@ -86,8 +86,16 @@ const struct stored_format stored_scaled = {
     .check = check,
     .vary = vary,
     .codes = codes,
-    .form = form,
-    .codes_rows = codes_rows,
+    .form = scaled_form,
+    .codes_rows = scaled_rows,
+};
+/* Float8Tensor: torchao.c. */
+const struct stored_format stored_torchao_float = {
+    .words = (const char *const[]){NULL},
+    .suffix = {"._weight_qdata", "._weight_scale"},
+    .check = check,
+    .vary = vary,
+    .codes = codes,
 };
 /* Blocks with DeepSeek's names: the stored number is the scale, not its inverse. */
 const struct stored_format stored_scaled_inv = {
@@ -110,6 +118,6 @@ const struct stored_format stored_llm_int8 = {
     .suffix = {".weight", ".SCB", [STORED_FURTHER] = ".weight_format"},
     .check = check_rows,
     .codes = codes,
-    .form = form,
-    .codes_rows = codes_rows,
+    .form = scaled_form,
+    .codes_rows = scaled_rows,
 };

@@ -36,6 +36,11 @@ int stored_not_multiple(const struct stored_matrix *m, const char *what, int64_t
                    t->file, t->name, (long long)n, what, of);
 }
 
+bool stored_in_four(const struct tensor *t)
+{
+    return t->n_dims == 4 && t->dims[1] == 1 && t->dims[3] == 1;
+}
+
 int stored_expect_scales(struct stored_matrix *m, bool by_column, struct err *e)
 {
     const struct tensor *t = m->t[STORED_SCALES];
@@ -55,7 +60,7 @@ int stored_expect_scales(struct stored_matrix *m, bool by_column, struct err *e)
     for (int i = 0; i < t->n_dims; i++)
         n *= t->dims[i]; /* bytes were checked: no overflow */
     /* one for all is written as [], [1] or [1, 1]; one a row as [rows] or [rows, 1] */
-    if (n == a * b && (t->n_dims == 2 ? t->dims[0] == a : a == 1 || b == 1))
+    if (n == a * b && (t->n_dims == 2 || stored_in_four(t) ? t->dims[0] == a : a == 1 || b == 1))
         return 0;
     snprintf(want, sizeof(want), "%llu, %llu", (unsigned long long)a, (unsigned long long)b);
     return tensor_wrong_shape(t, want, e);

@@ -68,7 +68,8 @@ struct stored_matrix {
     int64_t scale_row, scale_group; /* strides of the scales, in elements */
     uint32_t nested_block;          /* bitsandbytes: scales that share a scale, and their offset */
     float nested_offset;
-    float mean; /* ternary.c: of the magnitudes of the masters; 0: there are none */
+    bool by_column; /* hqq.c: a group is a column of the packed matrix */
+    float mean;     /* ternary.c: of the magnitudes of the masters; 0: there are none */
 };
 
 /* Opens the matrix [rows, cols] whose tensors are named `base` and a suffix. Types, shapes and
@@ -106,6 +107,7 @@ typedef float stored_tile[STORED_TILE][STORED_TILE];
 struct stored_format {
     const char *const *words; /* its values of --quantize; NULL-terminated */
     const char *suffix[STORED_TENSORS];
+    const char *lone; /* suffix of the codes where there is no `.weight`; NULL: suffix[0] */
     /* With stored.varies: chooses format and parameters of the matrix by its tensors' types; NULL:
      * all matrices are of this format. And sets bits, group and the like by their shapes, which
      * check() then checks. */
@@ -119,6 +121,11 @@ struct stored_format {
     float (*zero)(const struct stored_matrix *m, int64_t row, uint32_t group); /* NULL: 0 */
     /* Instead of both: numbers [col, col + n) of a row. NULL: codes, zeros and scales. */
     void (*numbers)(const struct stored_matrix *m, int64_t row, int64_t col, int64_t n, float *out);
+    /* Of affine.c: a code, and what is done with it: code * scale - less, the same for m->group
+     * columns (1: each has its own). */
+    uint8_t (*code)(const struct stored_matrix *m, int64_t row, int64_t col);
+    void (*terms)(const struct stored_matrix *m, int64_t row, int64_t col, float *scale,
+                  float *less);
     bool again; /* --quantize may quantise its numbers again */
     /* If numbers [col, col + cols) of the rows are 4-bit codes times a scale for each group of 32
      * columns, as in QUANT_INT4: the scales, [rows][groups]. False: they are not. NULL: they
@@ -137,12 +144,15 @@ struct stored_format {
 extern const struct stored_format stored_gptq, stored_awq, stored_scaled, stored_scaled_inv,
     stored_packed, stored_mxfp4, stored_mxfp4_packed, stored_mxfp4_bytes, stored_mixed, stored_mlx,
     stored_blocks, stored_nvfp4, stored_nvfp4_packed, stored_nf4, stored_fp4, stored_llm_int8,
-    stored_ternary, stored_ternary_masters;
+    stored_ternary, stored_ternary_masters, stored_torchao, stored_torchao_pairs,
+    stored_torchao_tiles, stored_torchao_float, stored_hqq;
 
 /* Checks that a tensor of n_dims dimensions is a x b (or a), of `type`. -1 and one line that
  * names it. */
 int stored_expect(const struct tensor *t, enum tensor_type type, uint64_t a, uint64_t b,
                   struct err *e);
+/* modelopt's scales of blocks are [rows, 1, columns, 1]. */
+bool stored_in_four(const struct tensor *scales);
 /* Checks the scales: [rows / row_block, groups] with any of F32, F16 and BF16; by_column:
  * transposed. Beside codes in e4m3 also E8M0: U8 and F8_E8M0, 2^(byte - 127), 255 is NaN. */
 int stored_expect_scales(struct stored_matrix *m, bool by_column, struct err *e);
@@ -153,13 +163,25 @@ int stored_not_multiple(const struct stored_matrix *m, const char *what, int64_t
 bool keep_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f);
 bool keep_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
                const struct stored_slice *s, const struct mat_codes *c, int64_t to);
+/* The same of codes and terms, whose bits are m->how.bits; and their `numbers`. */
+bool affine_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f);
+bool affine_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
+                 const struct stored_slice *s, const struct mat_codes *c, int64_t to);
+void affine_numbers(const struct stored_matrix *m, int64_t row, int64_t col, int64_t n, float *out);
+/* The same of bytes in rows with a scale for each row, or one for all rows: the row's factor. */
+bool scaled_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f);
+bool scaled_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
+                 const struct stored_slice *s, const struct mat_codes *c, int64_t to);
 /* `order` of matrices with STORED_GROUPS, of whole rows: sorted by group, ascending. */
 void keep_order(const struct stored_matrix *m, const struct stored_slice *s, uint32_t *order);
 /* Element i of a tensor of scales, or of numbers in 16 or 32 bits. */
 float stored_number(const struct tensor *t, int64_t i);
 /* Scale of a row and group, any type. */
 float stored_scale(const struct stored_matrix *m, int64_t row, uint32_t group);
-/* vary.c. Sets the group: that of config.json if `n` of them cover a row, else an nth of a row. */
+/* vary.c. The tensor whose name is `base` and the suffix, or NULL. */
+const struct tensor *stored_beside(const char *base, const char *suffix, stored_find *find,
+                                   const void *ctx);
+/* Sets the group: that of config.json if `n` of them cover a row, else an nth of a row. */
 void stored_vary_group(struct stored_matrix *m, uint64_t n);
 /* For missing zero points: 0 if config.json says that they are not needed, else -1. */
 int stored_no_zeros(const struct stored_matrix *m, struct err *e);

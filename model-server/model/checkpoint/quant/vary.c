@@ -30,7 +30,7 @@ static const struct kind {
     {".weight", T_I8, NULL, &stored_scaled, 8, 0},
 };
 
-static const struct tensor *beside(const char *base, const char *suffix, stored_find *find,
+const struct tensor *stored_beside(const char *base, const char *suffix, stored_find *find,
                                    const void *ctx)
 {
     char name[256];
@@ -42,8 +42,8 @@ static void choose(struct stored *how, const char *base, stored_find *find, cons
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         const struct kind *k = &kinds[i];
-        const struct tensor *t = beside(base, k->codes, find, ctx);
-        if (!t || t->type != k->type || (k->beside && !beside(base, k->beside, find, ctx)))
+        const struct tensor *t = stored_beside(base, k->codes, find, ctx);
+        if (!t || t->type != k->type || (k->beside && !stored_beside(base, k->beside, find, ctx)))
             continue;
         how->format = k->format;
         how->bits = k->bits;
@@ -52,7 +52,7 @@ static void choose(struct stored *how, const char *base, stored_find *find, cons
         how->is_float = t->type != T_I8 && t->type != T_I32;
         how->divides = k->format == &stored_nvfp4_packed;
         /* of codes without zero points */
-        how->symmetric = !beside(base, ".weight_zero_point", find, ctx);
+        how->symmetric = !stored_beside(base, ".weight_zero_point", find, ctx);
         return;
     }
 }
@@ -70,6 +70,7 @@ static int check_none(struct stored_matrix *m, struct err *e)
 const struct stored_format stored_mixed = {
     .words = (const char *const[]){"compressed-tensors", "fp8", NULL},
     .suffix = {".weight", ".weight_scale"},
+    .lone = ".weight_packed",
     .choose = choose,
     .check = check_none,
 };

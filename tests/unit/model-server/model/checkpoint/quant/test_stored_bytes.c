@@ -42,6 +42,23 @@ static void test_scaled(void **state)
     }
 }
 
+/* Blocks of which one covers a row, the last one short. */
+static void one_block_across(void **state)
+{
+    struct rng r = rng_new();
+    const struct stored how = {
+        .format = &stored_mixed, .method = "ct", .group = 64, .row_block = 32, .varies = true};
+    (void)state;
+    make(&r, 70, 60, 0, 8, 0);
+    put_bytes(true);
+    uint8_t *p = tensor(STORED_SCALES, "q.weight_scale", T_F32, 4, 3, 1);
+    for (int o = 0; o < 70; o++) {
+        truth.scale[0][o] = truth.scale[0][o / 32 * 32];
+        memcpy(p + 4 * (o / 32), &truth.scale[0][o], 4);
+    }
+    assert_reads(&r, &how);
+}
+
 /* compressed-tensors with int8 in rows and fp8 in equal blocks, by the type of the codes. */
 static void mixed(void **state)
 {
@@ -62,6 +79,10 @@ static void mixed(void **state)
             truth.scale[g][o] = truth.scale[g][o / 16 * 16];
             memcpy(p + 4 * (o / 16 * 3 + g), &truth.scale[g][o], 4);
         }
+    assert_reads(&r, &how);
+    tensors[STORED_SCALES].n_dims = 4; /* modelopt */
+    tensors[STORED_SCALES].dims[1] = tensors[STORED_SCALES].dims[3] = 1;
+    tensors[STORED_SCALES].dims[2] = 3;
     assert_reads(&r, &how);
     tensors[STORED_CODES].type = T_I16;
     assert_int_equal(stored_open(&m, &how, "q", 64, 96, find, NULL, &e), -1);
@@ -116,10 +137,8 @@ static void powers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scaled),
-        cmocka_unit_test(test_blocks),
-        cmocka_unit_test(mixed),
-        cmocka_unit_test(powers),
+        cmocka_unit_test(test_scaled),      cmocka_unit_test(test_blocks), cmocka_unit_test(mixed),
+        cmocka_unit_test(one_block_across), cmocka_unit_test(powers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

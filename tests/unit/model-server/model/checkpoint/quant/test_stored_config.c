@@ -81,6 +81,13 @@ static void test_config(void **state)
         {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,"
          "\"bnb_4bit_quant_type\":\"nf4\",\"bnb_4bit_use_double_quant\":true}",
          {&stored_nf4, "bitsandbytes", 4, 0, 1, 0, true, true}},
+        {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,"
+         "\"bnb_4bit_quant_storage\":\"bfloat16\"}",
+         {&stored_fp4, "bitsandbytes", 4, 0, 1, 0, true, true, .plain = true}},
+        {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"FP8_PB_WO\"}",
+         {&stored_mixed, "modelopt", 8, 128, 128, 0, true, true, .varies = true}},
+        {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"MXFP8\"}",
+         {&stored_mixed, "modelopt", 8, 0, 0, 0, true, true, .varies = true}},
         {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true}",
          {&stored_fp4, "bitsandbytes", 4, 0, 1, 0, true, true}},
         {"{\"quant_method\":\"bitnet\",\"quantization_mode\":\"online\"}",
@@ -122,6 +129,11 @@ static void test_config(void **state)
          {&stored_mlx, "mlx", 6, 64, 1, .varies = true}},
         {"{\"group_size\":32,\"bits\":4,\"mode\":\"mxfp4\"}",
          {&stored_mlx, "mlx", 4, 32, 1, .is_float = true, .varies = true}},
+        {"{\"quant_method\":\"torchao\",\"quant_type\":{\"default\":{\"_type\":"
+         "\"Int4WeightOnlyConfig\",\"_data\":{\"group_size\":32}}}}",
+         {&stored_torchao, "torchao", 8, 0, 1, .varies = true}},
+        {"{\"quant_method\":\"hqq\",\"quant_config\":{}}",
+         {&stored_hqq, "hqq", 4, 0, 1, .varies = true}},
         {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"MIXED_PRECISION\",\"quantized_layers\":"
          "{\"a\":{\"quant_algo\":\"FP8\"},\"b\":{\"quant_algo\":\"NVFP4\",\"group_size\":16}}}",
          {&stored_mixed, "modelopt", 8, 0, 0, 0, true, true, .varies = true}},
@@ -160,7 +172,11 @@ static void test_config_refuses(void **state)
         {"{\"quant_method\":\"exl2\"}",
          "weights quantised by `exl2` are not supported (known: gptq"},
         {"{\"quant_method\":\"exl3\"}", "weights quantised by `exl3`"},
-        {"{\"quant_method\":\"hqq\"}", "weights quantised by `hqq`"},
+        {"{\"quant_method\":\"torchao\",\"quant_type\":\"int4_weight_only\"}",
+         "`quant_type` int4_weight_only: files of torchao before 0.14"},
+        {"{\"quant_method\":\"torchao\",\"quant_type\":{\"default\":{\"_type\":\"FqnToConfig\","
+         "\"_data\":{\"a\":{\"b\":{\"_type\":\"NVFP4X\"}}}}}}",
+         "torchao's NVFP4X is not supported"},
         {"{\"quant_method\":\"aqlm\"}", "weights quantised by `aqlm`"},
         {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"W4A8_AWQ\"}",
          "modelopt's `quant_algo` W4A8_AWQ is not supported"},
@@ -170,8 +186,8 @@ static void test_config_refuses(void **state)
          "\"bnb_4bit_quant_type\":\"nf3\"}",
          "`bnb_4bit_quant_type` nf3 is not supported"},
         {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,"
-         "\"bnb_4bit_quant_storage\":\"bfloat16\"}",
-         "`bnb_4bit_quant_storage` bfloat16 is not supported"},
+         "\"bnb_4bit_quant_storage\":\"float64\"}",
+         "`bnb_4bit_quant_storage` float64 is not supported"},
         {"{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\","
          "\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":4,\"type\":\"float\","
          "\"strategy\":\"tensor_group\",\"group_size\":32}}}}",

@@ -171,6 +171,16 @@ static void bitsandbytes_in_four_bits(void **state)
         put_bnb(&r, false, i % 2, 50, cols[i % 5], block);
         check_bnb(&fp4, 50, cols[i % 5], block, 0.4f / 120);
     }
+    struct stored renamed = fp4;
+    renamed.plain = true; /* the same bytes as half as many numbers */
+    tensors[STORED_CODES].type = T_BF16;
+    tensors[STORED_CODES].dims[0] /= 2;
+    check_bnb(&renamed, 50, 160, 64, 0.4f / 120);
+    assert_int_equal(stored_open(&m, &fp4, "q", 50, 160, find, NULL, &e), -1);
+    assert_non_null(strstr(e.msg, "has dtype BF16; it must be U8"));
+    tensors[STORED_CODES].type = T_U8;
+    tensors[STORED_CODES].dims[0] *= 2;
+    e = (struct err)ERR_INIT;
     assert_int_equal(stored_open(&m, &fp4, "q", 50, 159, find, NULL, &e), -1);
     assert_non_null(strstr(e.msg, "does not say the shape 50 x 159"));
     tensors[FURTHER + 2].name = "other";
