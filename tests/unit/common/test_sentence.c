@@ -89,6 +89,31 @@ static void all_files_are_read(void **state)
     sentence_free(&s);
 }
 
+static void tokens_whose_logits_are_a_score(void **state)
+{
+    struct sentence s;
+    struct err e = ERR_INIT;
+    enum model_task task = TASK_AUTO;
+    (void)state;
+    put("modules.json",
+        "[" MODULE("Transformer", "") ",{\"type\":\"x.LogitScore\",\"path\":\"1_Pooling\"}]");
+    put("1_Pooling/config.json", "{\"true_token_id\":7,\"false_token_id\":null}");
+    put("sentence_bert_config.json",
+        "{\"processing_kwargs\":{\"chat_template\":{\"add_generation_prompt\":true}}}");
+    put("config.json", "{\"architectures\":[\"Qwen3ForCausalLM\"]}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.scores && s.opens_answer);
+    assert_int_equal(s.true_token, 7);
+    assert_int_equal(s.false_token, UINT32_MAX);
+    assert_int_equal(model_task_of(dir, &s, &task, &e), 0);
+    assert_int_equal(task, TASK_RERANK);
+    sentence_free(&s);
+    put("1_Pooling/config.json", "{\"false_token_id\":7}");
+    assert_int_equal(sentence_load(&s, dir, &e), -1);
+    assert_non_null(strstr(e.msg, "true_token_id"));
+    sentence_free(&s);
+}
+
 static void nothing_is_there(void **state)
 {
     struct sentence s;
@@ -181,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_files_are_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(tokens_whose_logits_are_a_score, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_meant_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_class_chooses_the_task, set_up, tear_down),
