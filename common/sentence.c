@@ -166,12 +166,22 @@ static int read_modules(struct sentence *s, const char *dir, struct err *e)
 
 /* ---------------------------------------------------------------- lengths and prompts */
 
+/* Since version 5.4 of sentence-transformers only the tokenizer has the length. Where there is none
+ * transformers writes a huge number. */
 static int read_length(struct sentence *s, const char *dir, struct err *e)
 {
-    cJSON *j;
+    cJSON *j, *t = NULL;
     if (read_json(dir, "sentence_bert_config.json", SMALL_JSON, &j, e))
         return -1;
-    const double n = json_num(j, "max_seq_length", 0);
+    double n = json_num(j, "max_seq_length", 0);
+    if (json_str(j, "transformer_task", NULL) && !json_get(j, "max_seq_length")) {
+        if (read_json(dir, "tokenizer_config.json", CONFIG_JSON, &t, e)) {
+            cJSON_Delete(j);
+            return -1;
+        }
+        n = json_num(t, "model_max_length", 0);
+        cJSON_Delete(t);
+    }
     s->max_length = n >= 1 && n < UINT32_MAX ? (uint32_t)n : 0;
     s->opens_answer = json_bool(json_get(json_get(j, "processing_kwargs"), "chat_template"),
                                 "add_generation_prompt", false);

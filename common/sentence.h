@@ -2,7 +2,8 @@
  * sentence-transformers, and the class in config.json.
  *
  * modules.json lists the modules after the transformer (Pooling, Dense, Normalize; of a reranker
- * LogitScore), each in its own folder. sentence_bert_config.json has the maximum length.
+ * LogitScore), each in its own folder. sentence_bert_config.json has the maximum length, or
+ * tokenizer_config.json.
  * config_sentence_transformers.json has prompts that precede a text. */
 #ifndef COMMON_SENTENCE_H
 #define COMMON_SENTENCE_H

@@ -298,6 +298,43 @@ def test_classify_and_pooling(reranker, bert):
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "task"
 
 
+def test_the_names_of_jinas_reranker(tmp_path):
+    """jina-reranker-v2: XLM-RoBERTa with q, k and v in one matrix."""
+    model = tmp_path / "model"
+    shutil.copytree(data("embed/xlm_roberta_rerank"), model)
+    raw = (model / "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8 : 8 + size])
+    was = {n: (v["dtype"], v["shape"], raw[8 + size :][slice(*v["data_offsets"])]) for n, v in header.items() if n != "__metadata__"}
+    names = [
+        ("encoder.layer.", "encoder.layers."), ("embeddings.LayerNorm", "emb_ln"), ("attention.output.LayerNorm", "norm1"),
+        ("attention.output.dense", "mixer.out_proj"), ("intermediate.dense", "mlp.fc1"), ("output.LayerNorm", "norm2"), ("output.dense", "mlp.fc2"),
+    ]
+    now = {}
+    for name, (kind, shape, b) in was.items():
+        if ".self." in name:
+            parts = [was[name.replace(".key.", f".{x}.")] for x in ("query", "key", "value")]
+            if ".key." not in name:
+                continue
+            name, shape, b = name.replace("attention.self.key", "mixer.Wqkv"), [3 * shape[0], *shape[1:]], b"".join(p[2] for p in parts)
+        for old, new in names:
+            name = name.replace(old, new)
+        now[name] = (kind, shape, b)
+    table, at = {}, 0
+    for name, (kind, shape, b) in now.items():
+        table[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(b)]}
+        at += len(b)
+    head = json.dumps(table).encode()
+    (model / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + b"".join(b for _, _, b in now.values()))
+    config = json.loads((model / "config.json").read_text())
+    auto = {"AutoConfig": "configuration_xlm_roberta.XLMRobertaFlashConfig"}
+    (model / "config.json").write_text(json.dumps(config | {"auto_map": auto, "use_flash_attn": True}))
+    with Service(model) as s:
+        for p in golden("xlm_roberta_rerank")["pairs"]:
+            r = s.post("/rerank", {"query": p["query"], "texts": [p["document"]], "raw_scores": True, "truncate": True})
+            assert abs(r.json()[0]["score"] - p["logit"]) < CLOSE
+
+
 def demo_copy(folder, **config):
     shutil.copytree(DEMO, folder)
     was = json.loads((folder / "config.json").read_text())
