@@ -95,6 +95,24 @@ static int add_dense(struct sentence *s, const char *dir, const char *folder, st
     return 0;
 }
 
+/* The tokens whose logits are the score. */
+static int read_scores(struct sentence *s, const char *dir, const char *folder, struct err *e)
+{
+    char name[PATH_MAX];
+    cJSON *j;
+    snprintf(name, sizeof(name), "%s/config.json", folder);
+    if (read_json(dir, name, SMALL_JSON, &j, e))
+        return -1;
+    const double yes = json_num(j, "true_token_id", -1), no = json_num(j, "false_token_id", -1);
+    cJSON_Delete(j);
+    if (!(yes >= 0 && yes < UINT32_MAX && no < UINT32_MAX))
+        return err_set(e, ERR_VALIDATION, "%s/%s: no `true_token_id`", dir, name);
+    s->scores = true;
+    s->true_token = (uint32_t)yes;
+    s->false_token = no >= 0 ? (uint32_t)no : UINT32_MAX;
+    return 0;
+}
+
 static bool plain_folder(const char *p)
 {
     return *p && *p != '/' && strlen(p) < 256 && !strstr(p, "..");
@@ -115,14 +133,20 @@ static int add_module(struct sentence *s, const char *dir, const cJSON *m, struc
         return s->normalize = true, 0;
     if (strcmp(class, "Dropout") == 0) /* of training */
         return 0;
-    const bool pooling = strcmp(class, "Pooling") == 0;
-    if (!pooling && strcmp(class, "Dense") != 0)
+    static const struct {
+        const char *class;
+        int (*read)(struct sentence *s, const char *dir, const char *folder, struct err *e);
+    } kinds[] = {{"Pooling", read_pooling}, {"Dense", add_dense}, {"LogitScore", read_scores}};
+    size_t k = 0;
+    while (k < sizeof(kinds) / sizeof(kinds[0]) && strcmp(class, kinds[k].class) != 0)
+        k++;
+    if (k == sizeof(kinds) / sizeof(kinds[0]))
         return err_set(e, ERR_VALIDATION, "%s/modules.json: module `%.60s` is not supported", dir,
                        type);
     if (!plain_folder(folder))
         return err_set(e, ERR_VALIDATION, "%s/modules.json: `%.60s` is not a valid module folder",
                        dir, folder);
-    return pooling ? read_pooling(s, dir, folder, e) : add_dense(s, dir, folder, e);
+    return kinds[k].read(s, dir, folder, e);
 }
 
 static int read_modules(struct sentence *s, const char *dir, struct err *e)
@@ -142,13 +166,25 @@ static int read_modules(struct sentence *s, const char *dir, struct err *e)
 
 /* ---------------------------------------------------------------- lengths and prompts */
 
+/* Since version 5.4 of sentence-transformers only the tokenizer has the length. Where there is none
+ * transformers writes a huge number. */
 static int read_length(struct sentence *s, const char *dir, struct err *e)
 {
-    cJSON *j;
+    cJSON *j, *t = NULL;
     if (read_json(dir, "sentence_bert_config.json", SMALL_JSON, &j, e))
         return -1;
-    const double n = json_num(j, "max_seq_length", 0);
+    double n = json_num(j, "max_seq_length", 0);
+    if (json_str(j, "transformer_task", NULL) && !json_get(j, "max_seq_length")) {
+        if (read_json(dir, "tokenizer_config.json", CONFIG_JSON, &t, e)) {
+            cJSON_Delete(j);
+            return -1;
+        }
+        n = json_num(t, "model_max_length", 0);
+        cJSON_Delete(t);
+    }
     s->max_length = n >= 1 && n < UINT32_MAX ? (uint32_t)n : 0;
+    s->opens_answer = json_bool(json_get(json_get(j, "processing_kwargs"), "chat_template"),
+                                "add_generation_prompt", false);
     cJSON_Delete(j);
     return 0;
 }
@@ -219,7 +255,7 @@ bool sentence_asks(const cJSON *config)
 int model_task_of(const char *dir, const struct sentence *s, enum model_task *out, struct err *e)
 {
     cJSON *j;
-    *out = s->present ? TASK_EMBED : TASK_GENERATE;
+    *out = s->scores ? TASK_RERANK : s->present ? TASK_EMBED : TASK_GENERATE;
     if (read_json(dir, "config.json", CONFIG_JSON, &j, e))
         return -1;
     const cJSON *first = cJSON_GetArrayItem(json_get(j, "architectures"), 0);

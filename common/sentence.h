@@ -1,9 +1,10 @@
 /* sentence.h - reads the configuration of a model that computes embeddings or scores: the files of
  * sentence-transformers, and the class in config.json.
  *
- * modules.json lists the modules after the transformer (Pooling, Dense, Normalize), each in its own
- * folder. sentence_bert_config.json has the maximum length. config_sentence_transformers.json has
- * prompts that precede a text. */
+ * modules.json lists the modules after the transformer (Pooling, Dense, Normalize; of a reranker
+ * LogitScore), each in its own folder. sentence_bert_config.json has the maximum length, or
+ * tokenizer_config.json.
+ * config_sentence_transformers.json has prompts that precede a text. */
 #ifndef COMMON_SENTENCE_H
 #define COMMON_SENTENCE_H
 #include "common/err.h"
@@ -48,6 +49,10 @@ struct sentence {
     struct sentence_prompt prompts[SENTENCE_MAX_PROMPTS];
     uint32_t n_prompts;
     char *default_prompt; /* a name, or NULL */
+    /* A reranker whose score is the logit of a token behind the pair, minus that of another. */
+    bool scores;
+    uint32_t true_token, false_token; /* ids; false_token UINT32_MAX: none is subtracted */
+    bool opens_answer; /* add_generation_prompt of the chat template that renders the pair */
 };
 /* Loads from a model's folder `dir`, or a GGUF file (common/gguf/pooling.h).
  * ERR_VALIDATION, one line that names the file, for invalid or unsupported settings. Call
@@ -61,8 +66,8 @@ const char *sentence_prompt(const struct sentence *s, const char *name);
 bool sentence_asks(const cJSON *config);
 
 /* Detects the task for --task auto. An architecture ending in ForSequenceClassification is a
- * classifier, or a reranker if it has one label or asks. modules.json means embeddings. Others
- * generate (an encoder without these files computes embeddings, see model_load()). `s` must be
- * loaded from `dir`. */
+ * classifier, or a reranker if it has one label or asks. modules.json means embeddings, or
+ * a reranker if LogitScore is there. Others generate (an encoder without these files computes
+ * embeddings, see model_load()). `s` must be loaded from `dir`. */
 int model_task_of(const char *dir, const struct sentence *s, enum model_task *out, struct err *e);
 #endif

@@ -298,6 +298,102 @@ def test_classify_and_pooling(reranker, bert):
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "task"
 
 
+def test_the_names_of_jinas_reranker(tmp_path):
+    """jina-reranker-v2: XLM-RoBERTa with q, k and v in one matrix."""
+    model = tmp_path / "model"
+    shutil.copytree(data("embed/xlm_roberta_rerank"), model)
+    raw = (model / "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8 : 8 + size])
+    was = {n: (v["dtype"], v["shape"], raw[8 + size :][slice(*v["data_offsets"])]) for n, v in header.items() if n != "__metadata__"}
+    names = [
+        ("encoder.layer.", "encoder.layers."), ("embeddings.LayerNorm", "emb_ln"), ("attention.output.LayerNorm", "norm1"),
+        ("attention.output.dense", "mixer.out_proj"), ("intermediate.dense", "mlp.fc1"), ("output.LayerNorm", "norm2"), ("output.dense", "mlp.fc2"),
+    ]
+    now = {}
+    for name, (kind, shape, b) in was.items():
+        if ".self." in name:
+            parts = [was[name.replace(".key.", f".{x}.")] for x in ("query", "key", "value")]
+            if ".key." not in name:
+                continue
+            name, shape, b = name.replace("attention.self.key", "mixer.Wqkv"), [3 * shape[0], *shape[1:]], b"".join(p[2] for p in parts)
+        for old, new in names:
+            name = name.replace(old, new)
+        now[name] = (kind, shape, b)
+    table, at = {}, 0
+    for name, (kind, shape, b) in now.items():
+        table[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(b)]}
+        at += len(b)
+    head = json.dumps(table).encode()
+    (model / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + b"".join(b for _, _, b in now.values()))
+    config = json.loads((model / "config.json").read_text())
+    auto = {"AutoConfig": "configuration_xlm_roberta.XLMRobertaFlashConfig"}
+    (model / "config.json").write_text(json.dumps(config | {"auto_map": auto, "use_flash_attn": True}))
+    with Service(model) as s:
+        for p in golden("xlm_roberta_rerank")["pairs"]:
+            r = s.post("/rerank", {"query": p["query"], "texts": [p["document"]], "raw_scores": True, "truncate": True})
+            assert abs(r.json()[0]["score"] - p["logit"]) < CLOSE
+
+
+def demo_copy(folder, **config):
+    shutil.copytree(DEMO, folder)
+    was = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(was | config))
+    return folder
+
+
+def logit_of_parts(s, *parts):
+    """Of the ids of the parts one behind another; a number is an id."""
+    ids = []
+    for p in parts:
+        ids += [p] if isinstance(p, int) else s.post("/tokenize", {"prompt": p, "add_special_tokens": False}).json()["tokens"]
+    return s.post("/classify", {"input": [ids], "use_activation": False}).json()["data"][0]["probs"][0]
+
+
+def test_a_decoder_that_is_asked_for_a_token(tmp_path):
+    """bge-reranker-v2-gemma: the logit of "Yes" behind parts that are tokenized each alone."""
+    model = demo_copy(tmp_path / "model", model_type="gemma", architectures=["GemmaForCausalLM"])
+    task = "Given a query A and a passage B, determine whether the passage contains an answer to the query by providing a prediction of either 'Yes' or 'No'."
+    with Service(model, args=["--task", "rerank"]) as s:
+        for more, words in (({}, task), ({"instruction": "Does it fit?"}, "Does it fit?")):
+            body = {"query": "Who ran?", "documents": ["The dog ran.", "A cat sat"], "use_activation": False}
+            got = {r["index"]: r["relevance_score"] for r in s.post("/v1/rerank", {**body, **more}).json()["results"]}
+            for i, d in enumerate(body["documents"]):
+                assert got[i] == logit_of_parts(s, 0, "A: Who ran?", "\n", "B: " + d, "\n", words)
+            assert got[0] != got[1]
+
+
+def test_a_template_of_a_query_and_a_document(tmp_path):
+    """sentence-transformers since 5.4: LogitScore, a prompt as system message, a cut before the end of the template."""
+    model = demo_copy(tmp_path / "model")
+    kinds = ["base.modules.transformer.Transformer", "cross_encoder.modules.logit_score.LogitScore"]
+    listed = [{"idx": i, "name": str(i), "path": i * f"{i}_LogitScore", "type": "sentence_transformers." + k} for i, k in enumerate(kinds)]
+    (model / "1_LogitScore").mkdir()
+    for name, j in (
+        ("modules.json", listed),
+        ("1_LogitScore/config.json", {"true_token_id": 300, "false_token_id": 301}),
+        ("sentence_bert_config.json", {"processing_kwargs": {"chat_template": {"add_generation_prompt": True}}}),
+        ("config_sentence_transformers.json", {"prompts": {"a": "Judge"}, "default_prompt_name": "a"}),
+    ):
+        (model / name).write_text(json.dumps(j))
+    part = '(messages | selectattr("role", "eq", "{}") | first).content[0].text'
+    (model / "chat_template.jinja").write_text(
+        "".join(f"<|{r}|>{{{{ {part.format(r)} }}}}" for r in ("system", "query", "document")) + "<|end|>{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    with Service(model) as s:
+        text = "<|system|>{}<|query|>Who ran?<|document|>{}<|end|><|assistant|>"
+        body = {"query": "Who ran?", "documents": ["The dog ran far"], "use_activation": False}
+        for more, task in (({}, "Judge"), ({"instruction": "Fits?"}, "Fits?")):
+            (r,) = s.post("/v1/rerank", {**body, **more}).json()["results"]
+            assert r["relevance_score"] == logit_of_parts(s, text.format(task, "The dog ran far"))
+        score = s.post("/score", {"text_1": "Who ran?", "text_2": "The dog ran far", "use_activation": False}).json()["data"][0]["score"]
+        assert score == logit_of_parts(s, text.format("Judge", "The dog ran far"))
+        whole = s.post("/v1/rerank", body).json()["usage"]["total_tokens"]
+        short = s.post("/v1/rerank", {**body, "max_tokens_per_doc": whole - 1}).json()
+        assert short["usage"]["total_tokens"] == whole - 1
+        assert short["results"][0]["relevance_score"] == logit_of_parts(s, text.format("Judge", "The dog ran"))
+
+
 # ---------------------------------------------------------------- the service
 
 

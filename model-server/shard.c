@@ -82,11 +82,9 @@ static int load_cluster(struct shard *s, const struct serve_config *c, struct er
     return 0;
 }
 
-/* Id of a reranker's answer; UINT32_MAX: the vocabulary has no such token. */
-static uint32_t word_id(const struct tokenizer *tok, const char *word)
+static int64_t id_of(const void *tokenizer, const char *token)
 {
-    const int64_t id = tokenizer_id(tok, word);
-    return id >= 0 ? (uint32_t)id : UINT32_MAX;
+    return tokenizer_id(tokenizer, token);
 }
 
 static enum kv_dtype kv_dtype(const struct shard *s, const struct serve_config *c)
@@ -188,8 +186,8 @@ static int open_model(struct shard *s, const struct serve_config *c, struct err 
                               .draft_dir =
                                   c->draft_heads && *c->draft_heads ? c->draft_heads : NULL,
                               .task = (enum model_task)c->task,
-                              .yes = word_id(s->tok, "yes"),
-                              .no = word_id(s->tok, "no"),
+                              .id_of = id_of,
+                              .vocabulary = s->tok,
                               .measure = c->dry_run,
                               .progress = on_progress,
                               .progress_arg = s,

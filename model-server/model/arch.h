@@ -315,11 +315,11 @@ struct arch {
     [W_MLP_NORM] = p "final_layer_norm", [W_UP] = p "fc1", [W_DOWN] = p "fc2"
 
 /* BERT and its descendants, behind a prefix: tables, matrices, and with the norms of sums. */
-#define NAMES_BERT_TABLES(p)                                                                       \
+#define NAMES_BERT_ROWS(p)                                                                         \
     [W_EMBED] = p "embeddings.word_embeddings",                                                    \
     [W_POSITIONS] = p "embeddings.position_embeddings",                                            \
-    [W_TOKEN_TYPES] = p "embeddings.token_type_embeddings",                                        \
-    [W_EMBED_NORM] = p "embeddings.LayerNorm"
+    [W_TOKEN_TYPES] = p "embeddings.token_type_embeddings"
+#define NAMES_BERT_TABLES(p) NAMES_BERT_ROWS(p), [W_EMBED_NORM] = p "embeddings.LayerNorm"
 #define NAMES_BERT_ATTENTION(p)                                                                    \
     [W_Q] = p "encoder.layer.*.attention.self.query",                                              \
     [W_K] = p "encoder.layer.*.attention.self.key",                                                \

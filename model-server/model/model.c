@@ -3,6 +3,7 @@
 #include "common/json/json.h"
 #include "common/log/log.h"
 #include "common/model_file.h"
+#include "common/pair_form.h"
 #include "model-server/model/checkpoint/quant/stored.h"
 #include "model-server/model/kv_parts.h"
 #include "model-server/model/mlx.h"
@@ -131,7 +132,7 @@ static void fill_info(struct model *m)
     i->start = s->start;
     i->width = m->encoder.head.width;
     i->labels = m->encoder.head.labels;
-    i->asks_yes_no = m->encoder.head.asks_yes_no;
+    i->pairs_as_text = m->encoder.head.asks_yes_no;
     if (m->d.encodes)
         i->task = m->encoder.head.task;
     i->max_length = m->sentence.max_length;
@@ -296,6 +297,18 @@ static int choose_task(struct model *m, const char *dir, const struct model_opti
     return 0;
 }
 
+/* Which tokens answer a reranker's question: those of its own files, or of its family. */
+static void set_answers(const struct model *m, const struct model_options *o,
+                        struct text_head_options *h)
+{
+    const struct pair_form *f = pair_form_of(m->info.type, false);
+    const int64_t yes = o->id_of ? o->id_of(o->vocabulary, f->yes) : -1;
+    const int64_t no = o->id_of && f->no ? o->id_of(o->vocabulary, f->no) : -1;
+    h->yes = m->sentence.scores ? m->sentence.true_token : yes >= 0 ? (uint32_t)yes : UINT32_MAX;
+    h->no = m->sentence.scores ? m->sentence.false_token : no >= 0 ? (uint32_t)no : UINT32_MAX;
+    h->yes_alone = m->sentence.scores ? h->no == UINT32_MAX : !f->no;
+}
+
 static int load_head(struct model *m, const char *dir, const struct arch *a,
                      const struct checkpoint *c, const struct model_options *o, struct err *e)
 {
@@ -303,17 +316,16 @@ static int load_head(struct model *m, const char *dir, const struct arch *a,
     snprintf(head, sizeof(head), "%s.weight", a->names[W_HEAD] ? a->names[W_HEAD] : "");
     snprintf(embed, sizeof(embed), "%s.weight", a->names[W_EMBED]);
     m->encoder.d = &m->d;
-    const struct text_head_options h = {.dir = dir,
-                                        .sentence = &m->sentence,
-                                        .c = c,
-                                        .arch = a,
-                                        .task = m->info.task,
-                                        .hidden = m->d.spec.hidden,
-                                        .both_ways = m->d.spec.both_ways,
-                                        .yes = o->yes,
-                                        .no = o->no,
-                                        .lm_head = head,
-                                        .embed = embed};
+    struct text_head_options h = {.dir = dir,
+                                  .sentence = &m->sentence,
+                                  .c = c,
+                                  .arch = a,
+                                  .task = m->info.task,
+                                  .hidden = m->d.spec.hidden,
+                                  .both_ways = m->d.spec.both_ways,
+                                  .lm_head = head,
+                                  .embed = embed};
+    set_answers(m, o, &h);
     return text_head_load(&m->encoder.head, &h, e);
 }
 

@@ -36,10 +36,11 @@ struct model_options {
     bool draft_heads;                      /* use the checkpoint's draft heads, if any */
     const char *draft_dir; /* with draft_heads: use those of this folder instead; NULL: none */
     /* TASK_AUTO: by the files. Models that do not generate have no head and no cache of whole
-     * sequences. TASK_RERANK of a decoder without a classifier: the probability of token `yes`
-     * against `no`. */
+     * sequences. */
     enum model_task task;
-    uint32_t yes, no;
+    /* TASK_RERANK of a decoder without a classifier: the id of a token that answers; -1: none. */
+    int64_t (*id_of)(const void *vocabulary, const char *token);
+    const void *vocabulary;
     /* Measures the result of a load: every tensor is found and checked, a few rows of each matrix
      * are packed, and total sizes are extrapolated. The result has model_info() and sizes, but no
      * weights: no step can be computed. Only the numbers of `comm` are used. */
@@ -102,7 +103,7 @@ struct model_info {
      * itself reads begins with token `start`. */
     bool attends_text;
     uint32_t start;
-    bool asks_yes_no;    /* a reranker without a classifier */
+    bool pairs_as_text;  /* a reranker without a classifier: common/pair_form.h */
     char *const *labels; /* [width] of a classifier or reranker, owned by the model; or NULL */
     const uint32_t *eos; /* from generation_config.json, else config.json; owned by the model */
     uint32_t n_eos;

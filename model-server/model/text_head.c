@@ -243,12 +243,13 @@ static int read_labels(struct text_head *h, const cJSON *config, struct err *e)
     return 0;
 }
 
-/* The logit of "yes" minus that of "no" is the logit of their softmax. */
+/* The logit of "yes" minus that of "no" is the logit of their softmax. Some models' score is
+ * the first logit. */
 static int yes_or_no(struct text_head *h, const struct text_head_options *o, struct err *e)
 {
     const struct tensor *t = checkpoint_find_weight(o->c, o->arch, o->lm_head);
     struct head_stage *s = &h->stages[h->n_stages];
-    float *no = malloc(h->width * sizeof(*no));
+    float *no = calloc(h->width, sizeof(*no));
     if (!t)
         t = checkpoint_find_weight(o->c, o->arch, o->embed);
     *s = (struct head_stage){.in = h->width, .out = 1, .w = malloc(h->width * sizeof(*s->w))};
@@ -257,11 +258,12 @@ static int yes_or_no(struct text_head *h, const struct text_head_options *o, str
     if (!s->w || !no)
         rc = err_nomem(e);
     else if (!t || t->n_dims != 2 || t->dims[1] != h->width || o->yes >= t->dims[0] ||
-             o->no >= t->dims[0])
-        rc = err_set(e, ERR_VALIDATION, "%s: no head with rows for \"yes\" and \"no\"", o->dir);
+             (!o->yes_alone && o->no >= t->dims[0]))
+        rc = err_set(e, ERR_VALIDATION, "%s: no head with rows for the answers of a reranker",
+                     o->dir);
     else
         rc = numbers(t, (uint64_t)o->yes * h->width, h->width, s->w, e) ||
-                     numbers(t, (uint64_t)o->no * h->width, h->width, no, e)
+                     (!o->yes_alone && numbers(t, (uint64_t)o->no * h->width, h->width, no, e))
                  ? -1
                  : 0;
     for (uint32_t i = 0; rc == 0 && i < h->width; i++)
@@ -312,7 +314,7 @@ static int classifier(struct text_head *h, const struct text_head_options *o, co
                       struct err *e)
 {
     char first[TENSOR_NAME_CAP];
-    const struct recipe *r = recipe_of(o->c, o->arch, first);
+    const struct recipe *r = o->sentence->scores ? NULL : recipe_of(o->c, o->arch, first);
     const bool nemotron = strcmp(json_str(config, "model_type", ""), "llama_bidirec") == 0;
     const bool mean =
         nemotron || strcmp(json_str(config, "classifier_pooling", "cls"), "mean") == 0;

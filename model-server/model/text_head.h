@@ -37,8 +37,11 @@ struct text_head_options {
     const struct arch *arch;
     enum model_task task;
     uint32_t hidden;
-    bool both_ways;      /* bidirectional; else only the last token has seen all others */
-    uint32_t yes, no;    /* TASK_RERANK of a decoder without a score: ids of these tokens */
+    bool both_ways; /* bidirectional; else only the last token has seen all others */
+    /* TASK_RERANK of a decoder without a score: ids of these tokens, UINT32_MAX: not in the
+     * vocabulary; yes_alone: there is no second one */
+    uint32_t yes, no;
+    bool yes_alone;
     const char *lm_head; /* and the names of its head and of its embedding, which may be the same */
     const char *embed;
 };

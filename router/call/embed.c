@@ -1,32 +1,15 @@
 #include "router/call/embed.h"
-#include "common/tokenizer/frame.h"
+#include "router/call/embed_impl.h"
 #include <stdio.h>
 #include <string.h>
 
-/* The prompt of Qwen 3's rerankers, with their own chat template. */
-static const char ask_before[] =
-    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
-    "the Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n"
-    "<|im_start|>user\n";
-static const char ask_after[] = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
-static const char ask_usual[] =
-    "Given a web search query, retrieve relevant passages that answer the query";
-
 /* ---------------------------------------------------------------- tokens */
 
-struct encoding {
-    struct call *c;
-    const struct texts_ask *q;
-    uint32_t most; /* tokens per text; 0: unlimited */
-    uint32_t index;
-    struct err *e;
-};
-
-/* Tokenizes into the arena. */
-static int ids_of(const struct encoding *x, const char *text, size_t n, struct tok_part *out)
+int embed_ids(const struct encoding *x, const char *text, size_t n, unsigned flags,
+              struct tok_part *out)
 {
     struct tok_ids ids = {0};
-    int rc = tokenizer_encode(x->c->edge->tokenizer, text, n, 0, x->c->scratch, &ids, x->e);
+    int rc = tokenizer_encode(x->c->edge->tokenizer, text, n, flags, x->c->scratch, &ids, x->e);
     uint32_t *copy = rc == 0 ? ARENA_NEW(&x->c->arena, uint32_t, ids.n + (size_t)1) : NULL;
     if (copy && ids.n)
         memcpy(copy, ids.id, ids.n * sizeof(*copy));
@@ -48,8 +31,7 @@ static int too_long(const struct encoding *x, uint64_t n)
                    x->most, (unsigned long long)n, x->index);
 }
 
-/* Truncates the texts to what is left beside `around` tokens. */
-static int fit(const struct encoding *x, struct tok_part *a, struct tok_part *b, uint32_t around)
+int embed_fit(const struct encoding *x, struct tok_part *a, struct tok_part *b, uint32_t around)
 {
     uint64_t n = (uint64_t)a->n + (b ? b->n : 0) + around;
     if (x->most && n > x->most && !x->q->truncate)
@@ -69,7 +51,7 @@ static int frame(const struct encoding *x, struct tok_part *a, struct tok_part *
 {
     const struct tokenizer *t = x->c->edge->tokenizer;
     const uint32_t around = tok_frame_special(t, b != NULL);
-    if (fit(x, a, b, around))
+    if (embed_fit(x, a, b, around))
         return -1;
     const uint32_t n = a->n + (b ? b->n : 0) + around;
     uint32_t *ids = ARENA_NEW(&x->c->arena, uint32_t, n + (size_t)1);
@@ -89,7 +71,7 @@ static int skipped(const struct encoding *x, const char *prompt, uint32_t *out)
     *out = 0;
     if (!prompt || !*prompt || x->c->edge->sentence.include_prompt)
         return 0;
-    if (ids_of(x, prompt, strlen(prompt), &p))
+    if (embed_ids(x, prompt, strlen(prompt), 0, &p))
         return -1;
     const uint32_t around = tok_frame_special(x->c->edge->tokenizer, false);
     *out = p.n + (around > 0 ? around - 1 : 0);
@@ -112,47 +94,18 @@ static int encode_text(const struct encoding *x, const struct text_input *in, co
         text = both;
         n += front;
     }
-    if (ids_of(x, text, n, &a) || frame(x, &a, NULL, out))
+    if (embed_ids(x, text, n, 0, &a) || frame(x, &a, NULL, out))
         return -1;
     return skipped(x, prompt, &out->skip);
 }
 
 /* A pair with an empty second text is a single text, as in transformers. */
-static int encode_pair(const struct encoding *x, const struct text_input *in,
-                       struct embed_text *out)
+int embed_segments(const struct encoding *x, const struct text_input *in, struct embed_text *out)
 {
     struct tok_part a, b;
-    if (ids_of(x, in->text, in->n, &a) || ids_of(x, in->second, in->n_second, &b))
+    if (embed_ids(x, in->text, in->n, 0, &a) || embed_ids(x, in->second, in->n_second, 0, &b))
         return -1;
     return frame(x, &a, in->n_second ? &b : NULL, out);
-}
-
-static int encode_question(const struct encoding *x, const struct text_input *in,
-                           struct embed_text *out)
-{
-    struct buf text = BUF_INIT;
-    struct tok_part parts[3];
-    uint32_t n = 0;
-    buf_fmt(&text, "<Instruct>: %s\n<Query>: ", x->q->instruction ? x->q->instruction : ask_usual);
-    buf_add(&text, in->text, in->n);
-    buf_str(&text, "\n<Document>: ");
-    buf_add(&text, in->second, in->n_second);
-    int rc = text.oom ? err_nomem(x->e)
-             : ids_of(x, ask_before, strlen(ask_before), &parts[0]) ||
-                     ids_of(x, text.p, text.len, &parts[1]) ||
-                     ids_of(x, ask_after, strlen(ask_after), &parts[2])
-                 ? -1
-                 : 0;
-    buf_free(&text);
-    if (rc || fit(x, &parts[1], NULL, parts[0].n + parts[2].n))
-        return -1;
-    uint32_t *ids = ARENA_NEW(&x->c->arena, uint32_t, parts[0].n + parts[1].n + parts[2].n);
-    if (!ids)
-        return err_nomem(x->e);
-    for (int i = 0; i < 3; n += parts[i++].n)
-        memcpy(ids + n, parts[i].id, parts[i].n * sizeof(*ids));
-    *out = (struct embed_text){.ids = ids, .n = n};
-    return 0;
 }
 
 static int take_ids(const struct encoding *x, const struct text_input *in, struct embed_text *out)
@@ -165,7 +118,7 @@ static int take_ids(const struct encoding *x, const struct text_input *in, struc
                            "Input validation error: token id %u is not below the vocabulary size "
                            "%u",
                            a.id[i], vocab);
-    if (fit(x, &a, NULL, 0))
+    if (embed_fit(x, &a, NULL, 0))
         return -1;
     *out = (struct embed_text){.ids = a.id, .n = a.n};
     return 0;
@@ -184,10 +137,9 @@ static int encode_all(struct call *c, const struct texts_ask *q, struct embed_te
     for (; x.index < q->n; x.index++) {
         const struct text_input *in = &q->in[x.index];
         struct embed_text *to = &out[x.index];
-        if (!in->text          ? take_ids(&x, in, to)
-            : !in->second      ? encode_text(&x, in, prompt, to)
-            : l->pairs_as_text ? encode_question(&x, in, to)
-                               : encode_pair(&x, in, to))
+        if (!in->text     ? take_ids(&x, in, to)
+            : !in->second ? encode_text(&x, in, prompt, to)
+                          : embed_pair(&x, in, to))
             return -1;
         if (to->n == 0)
             return err_set(e, ERR_EMPTY, "`inputs` cannot be empty");

@@ -21,6 +21,7 @@ struct chat_entry { /* a template; NULL: none */
     bool developer; /* it has this role */
     bool raises;    /* it refuses conversations */
     bool thoughts;  /* it renders reasoning as parts of the content */
+    bool pairs;     /* it has the roles of a pair for a reranker */
 };
 struct chat {
     struct chat_entry plain, with_tools; /* with_tools: the template named "tool_use" */
@@ -32,7 +33,18 @@ struct chat {
     struct guard guard;
 };
 
+static void learn_parts(const struct chat *c, struct chat_entry *t);
+
 /* ---------------------------------------------------------------- load */
+
+/* Is the word there as a string of the template? */
+static bool names_role(const char *src, const char *role)
+{
+    char quoted[2][32];
+    snprintf(quoted[0], sizeof(quoted[0]), "'%s'", role);
+    snprintf(quoted[1], sizeof(quoted[1]), "\"%s\"", role);
+    return strstr(src, quoted[0]) || strstr(src, quoted[1]);
+}
 
 static int compile(struct chat *c, struct chat_entry *slot, const char *src, struct err *e)
 {
@@ -46,8 +58,9 @@ static int compile(struct chat *c, struct chat_entry *slot, const char *src, str
     slot->style.channels = strstr(src, "<|channel|>") && strstr(src, "<|message|>");
     slot->style.reasoning = thought_marks_find(src, &slot->style.thoughts) || slot->style.channels;
     slot->calls = strstr(src, "tool_calls") != NULL;
-    slot->developer = strstr(src, "'developer'") || strstr(src, "\"developer\"");
+    slot->developer = names_role(src, "developer");
     slot->thoughts = strstr(src, "== 'thinking'") != NULL;
+    slot->pairs = names_role(src, "query") && names_role(src, "document");
     slot->raises = template_mentions(slot->t, "raise_exception");
     if (c->tokenizer && guard_learn(&c->guard, c->tokenizer, src, e) != 0)
         return -1;
@@ -192,6 +205,8 @@ struct chat *chat_load(const char *dir, const char *config_path, const struct to
         chat_free(c);
         return NULL;
     }
+    if (c->plain.pairs)
+        learn_parts(c, &c->plain);
     return c;
 }
 
@@ -448,23 +463,55 @@ int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
     return render(c, entry, &v, out, e);
 }
 
+static cJSON *add_message(cJSON *list, const char *role, const char *content)
+{
+    cJSON *m = list ? cJSON_CreateObject() : NULL;
+    if (m && cJSON_AddStringToObject(m, "role", role) &&
+        cJSON_AddStringToObject(m, "content", content) && cJSON_AddItemToArray(list, m))
+        return list;
+    cJSON_Delete(m);
+    cJSON_Delete(list);
+    return NULL;
+}
+
 /* Does the template render this text, given as a string or as a list of parts? */
 static bool shows(const struct chat *c, struct chat_entry *t, bool parts)
 {
     static const char word[] = "b7d1f3";
     struct buf out = BUF_INIT;
     struct err ignored = ERR_INIT;
-    cJSON *list = cJSON_CreateArray(), *m = cJSON_CreateObject();
-    cJSON_AddStringToObject(m, "role", "user");
-    cJSON_AddStringToObject(m, "content", word);
-    cJSON_AddItemToArray(list, m);
+    cJSON *list = cJSON_CreateArray();
+    list = t->pairs ? add_message(list, "system", "") : list; /* it may expect one */
+    list = add_message(list, t->pairs ? "query" : "user", word);
+    list = t->pairs ? add_message(list, "document", "") : list;
     const struct conversation v = {.messages = list};
     t->parts_all = parts;
-    const bool ok = render_once(c, t, &v, &out, &ignored) == 0 && occurrences(&out, 0, word) == 1;
+    const bool ok =
+        list && render_once(c, t, &v, &out, &ignored) == 0 && occurrences(&out, 0, word) == 1;
     t->parts_all = false;
     cJSON_Delete(list);
     buf_free(&out);
     return ok;
+}
+
+static void learn_parts(const struct chat *c, struct chat_entry *t)
+{
+    t->parts_all = !shows(c, t, false) && shows(c, t, true);
+}
+
+bool chat_pairs(const struct chat *c) { return c->plain.pairs; }
+
+int chat_pair(const struct chat *c, const char *task, const char *query, const char *document,
+              bool opens, struct buf *out, struct err *e)
+{
+    cJSON *list = cJSON_CreateArray();
+    list = task ? add_message(list, "system", task) : list;
+    list = add_message(add_message(list, "query", query), "document", document);
+    if (!list)
+        return err_nomem(e);
+    int rc = chat_prompt(c, list, NULL, NULL, NULL, opens ? CHAT_ANSWER : CHAT_NOTHING, out, e);
+    cJSON_Delete(list);
+    return rc;
 }
 
 int chat_see(struct chat *c, const char *marker, const char *around, struct err *e)
@@ -476,6 +523,6 @@ int chat_see(struct chat *c, const char *marker, const char *around, struct err 
         return err_nomem(e);
     for (int i = 0; i < 2; i++)
         if (entries[i]->t)
-            entries[i]->parts_all = !shows(c, entries[i], false) && shows(c, entries[i], true);
+            learn_parts(c, entries[i]);
     return 0;
 }

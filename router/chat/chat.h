@@ -61,6 +61,14 @@ int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
                 const cJSON *variables, const char *more, enum chat_ending ending, struct buf *out,
                 struct err *e);
 
+/* True if the template writes a pair of texts for a reranker: messages of the roles `query` and
+ * `document` (vLLM's score templates, sentence-transformers since version 5.4). */
+bool chat_pairs(const struct chat *c);
+/* Renders such a pair behind `task`, an instruction in a system message; NULL: none. `opens`: with
+ * the start of an answer. Otherwise as chat_prompt(). */
+int chat_pair(const struct chat *c, const char *task, const char *query, const char *document,
+              bool opens, struct buf *out, struct err *e);
+
 /* The fault of the messages (a static string), or NULL; *index is set to the message. `eyes`: the
  * model takes images. */
 const char *chat_check(const cJSON *messages, bool eyes, int *index);

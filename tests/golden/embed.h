@@ -96,6 +96,13 @@ static inline void encode_close(struct encode_bench *b)
     memset(b, 0, sizeof(*b));
 }
 
+/* Tokens of made rerankers, which have no tokenizer. */
+static inline int64_t answer_id(const void *none, const char *token)
+{
+    (void)none;
+    return strchr("yY1", *token) ? 40 : 41;
+}
+
 static inline int encode_open_on(struct encode_bench *b, const struct backend_ops *ops,
                                  const char *dir, int threads, struct comm *comm, struct err *e)
 {
@@ -108,8 +115,7 @@ static inline int encode_open_on(struct encode_bench *b, const struct backend_op
                                     .comm = comm,
                                     .dtype = -1,
                                     .activations = ACTIVATIONS_EXACT,
-                                    .yes = 40,
-                                    .no = 41,
+                                    .id_of = answer_id,
                                     .task = strstr(dir, "qwen3_rerank") ? TASK_RERANK : TASK_AUTO};
     if (!(b->model = model_load(dir, &o, e)))
         return -1;

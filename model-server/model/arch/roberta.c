@@ -1,6 +1,6 @@
 /* RoBERTa, XLM-RoBERTa, CamemBERT (arXiv 1907.11692, 1911.02116), data2vec's text model
  * (2202.03555), I-BERT (2101.01321) in floating point, and LUKE (2010.01057) of words alone: BERT
- * whose positions begin behind the padding's. */
+ * whose positions begin behind the padding's. Also Jina Reranker 2, under names of its own. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -26,10 +26,35 @@ static void configure(struct config *c, struct decoder_spec *s)
         check_luke(c);
 }
 
+static void configure_flash(struct config *c, struct decoder_spec *s)
+{
+    configure(c, s);
+    s->qkv = QKV_STACKED;
+}
+
+/* XLM-RoBERTa as Jina's repositories have it (Reranker 2). */
+#define FLASH_LAYER "roberta.encoder.layers.*."
+static const struct arch flash = {
+    .prefix = "roberta.",
+    .names = {NAMES_BERT_ROWS("roberta."), [W_EMBED_NORM] = "roberta.emb_ln",
+              [W_QKV] = FLASH_LAYER "mixer.Wqkv", [W_O] = FLASH_LAYER "mixer.out_proj",
+              [W_POST_ATTN_NORM] = FLASH_LAYER "norm1", [W_UP] = FLASH_LAYER "mlp.fc1",
+              [W_DOWN] = FLASH_LAYER "mlp.fc2", [W_POST_MLP_NORM] = FLASH_LAYER "norm2"},
+    .configure = configure_flash,
+};
+
+extern const struct arch arch_roberta;
+static const struct arch *choose(struct config *c)
+{
+    const char *class = json_str(json_get(c->root, "auto_map"), "AutoConfig", "");
+    return strstr(class, "XLMRobertaFlash") ? &flash : &arch_roberta;
+}
+
 const struct arch arch_roberta = {
     .types = (const char *const[]){"roberta", "xlm-roberta", "camembert", "data2vec-text", "ibert",
                                    "luke", NULL},
     .prefix = "roberta.|data2vec_text.|ibert.|luke.",
     .names = {NAMES_BERT("roberta.")},
     .configure = configure,
+    .choose = choose,
 };

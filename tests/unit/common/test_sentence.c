@@ -36,8 +36,11 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const names[] = {"modules.json", "config.json", "sentence_bert_config.json",
+    static const char *const names[] = {"modules.json",
+                                        "config.json",
+                                        "sentence_bert_config.json",
                                         "config_sentence_transformers.json",
+                                        "tokenizer_config.json",
                                         "1_Pooling/config.json"};
     char path[96];
     (void)state;
@@ -87,6 +90,56 @@ static void all_files_are_read(void **state)
     assert_int_equal(sentence_load(&s, dir, &e), 0);
     assert_int_equal(s.pooling, POOL_MAX | POOL_LAST);
     sentence_free(&s);
+}
+
+static void tokens_whose_logits_are_a_score(void **state)
+{
+    struct sentence s;
+    struct err e = ERR_INIT;
+    enum model_task task = TASK_AUTO;
+    (void)state;
+    put("modules.json",
+        "[" MODULE("Transformer", "") ",{\"type\":\"x.LogitScore\",\"path\":\"1_Pooling\"}]");
+    put("1_Pooling/config.json", "{\"true_token_id\":7,\"false_token_id\":null}");
+    put("sentence_bert_config.json",
+        "{\"processing_kwargs\":{\"chat_template\":{\"add_generation_prompt\":true}}}");
+    put("config.json", "{\"architectures\":[\"Qwen3ForCausalLM\"]}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.scores && s.opens_answer);
+    assert_int_equal(s.true_token, 7);
+    assert_int_equal(s.false_token, UINT32_MAX);
+    assert_int_equal(model_task_of(dir, &s, &task, &e), 0);
+    assert_int_equal(task, TASK_RERANK);
+    sentence_free(&s);
+    put("1_Pooling/config.json", "{\"false_token_id\":7}");
+    assert_int_equal(sentence_load(&s, dir, &e), -1);
+    assert_non_null(strstr(e.msg, "true_token_id"));
+    sentence_free(&s);
+}
+
+/* Files of version 5.4 and newer say nothing of a length; older ones mean that there is none. */
+static void a_tokenizer_has_the_length(void **state)
+{
+    static const struct {
+        const char *sentence, *tokenizer;
+        uint32_t length;
+    } cases[] = {
+        {"{\"transformer_task\":\"feature-extraction\"}", "{\"model_max_length\":128}", 128},
+        {"{\"transformer_task\":\"feature-extraction\"}", "{\"model_max_length\":1e30}", 0},
+        {"{\"transformer_task\":\"feature-extraction\"}", "{}", 0},
+        {"{\"max_seq_length\":256}", "{\"model_max_length\":128}", 256},
+        {"{\"do_lower_case\":false}", "{\"model_max_length\":128}", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct sentence s;
+        struct err e = ERR_INIT;
+        put("sentence_bert_config.json", cases[i].sentence);
+        put("tokenizer_config.json", cases[i].tokenizer);
+        assert_int_equal(sentence_load(&s, dir, &e), 0);
+        assert_int_equal(s.max_length, cases[i].length);
+        sentence_free(&s);
+    }
 }
 
 static void nothing_is_there(void **state)
@@ -181,6 +234,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_files_are_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(tokens_whose_logits_are_a_score, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_tokenizer_has_the_length, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_meant_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_class_chooses_the_task, set_up, tear_down),

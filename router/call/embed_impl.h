@@ -1,0 +1,25 @@
+/* embed_impl.h - how the texts of one request become ids; private to embed*.c. */
+#ifndef ROUTER_CALL_EMBED_IMPL_H
+#define ROUTER_CALL_EMBED_IMPL_H
+#include "common/tokenizer/frame.h"
+#include "router/call/embed.h"
+
+struct encoding {
+    struct call *c;
+    const struct texts_ask *q;
+    uint32_t most; /* tokens per text; 0: unlimited */
+    uint32_t index;
+    struct err *e;
+};
+/* Tokenizes into the arena. flags: of tokenizer_encode(). */
+int embed_ids(const struct encoding *x, const char *text, size_t n, unsigned flags,
+              struct tok_part *out);
+/* Truncates the texts to what is left beside `around` tokens, or refuses them. b NULL: one text. */
+int embed_fit(const struct encoding *x, struct tok_part *a, struct tok_part *b, uint32_t around);
+
+/* A pair of texts in the form that the model expects: rendered by a chat template with the roles
+ * `query` and `document`, in a form of common/pair_form.h, or as two segments. */
+int embed_pair(const struct encoding *x, const struct text_input *in, struct embed_text *out);
+/* Two segments, as encoders read them: in embed.c. */
+int embed_segments(const struct encoding *x, const struct text_input *in, struct embed_text *out);
+#endif

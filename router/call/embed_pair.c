@@ -1,0 +1,138 @@
+#include "common/pair_form.h"
+#include "router/call/embed_impl.h"
+#include "router/chat/chat.h"
+#include <assert.h>
+#include <string.h>
+
+enum { MAX_PARTS = 8 };
+
+struct parts {
+    struct tok_part part[MAX_PARTS];
+    uint32_t n, document; /* which of them has the document */
+};
+
+/* All parts of which the one with the document is cut. */
+static int join(const struct encoding *x, struct parts *p, struct embed_text *out)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        n += i == p->document ? 0 : p->part[i].n;
+    if (embed_fit(x, &p->part[p->document], NULL, n))
+        return -1;
+    n += p->part[p->document].n;
+    uint32_t *ids = ARENA_NEW(&x->c->arena, uint32_t, n + (size_t)1);
+    if (!ids)
+        return err_nomem(x->e);
+    *out = (struct embed_text){.ids = ids, .n = n};
+    for (uint32_t i = 0; i < p->n; ids += p->part[i++].n)
+        memcpy(ids, p->part[i].id, p->part[i].n * sizeof(*ids));
+    return 0;
+}
+
+/* ---------------------------------------------------------------- forms */
+
+static void fill_in(const struct encoding *x, const struct pair_form *f, char mark,
+                    const struct text_input *in, struct buf *out)
+{
+    if (mark == *PAIR_QUERY)
+        buf_add(out, in->text, in->n);
+    else if (mark == *PAIR_DOCUMENT)
+        buf_add(out, in->second, in->n_second);
+    else if (mark == *PAIR_TASK && x->q->instruction)
+        buf_fmt(out, "%s%s%s", f->before_task, x->q->instruction, f->after_task);
+    else if (mark == *PAIR_TASK)
+        buf_str(out, f->task);
+    else
+        buf_ch(out, mark);
+}
+
+/* The part of the form at `text`, up to `end`. */
+static int one_part(const struct encoding *x, const struct pair_form *f, const char *text,
+                    const char *end, const struct text_input *in, struct tok_part *out)
+{
+    const struct tokenizer *t = x->c->edge->tokenizer;
+    const char *bos = *text == *PAIR_BOS ? tokenizer_special(t, "bos_token") : NULL;
+    const int64_t first = bos ? tokenizer_id(t, bos) : -1;
+    struct buf b = BUF_INIT;
+    for (text += *text == *PAIR_BOS; text < end; text++)
+        fill_in(x, f, *text, in, &b);
+    int rc = b.oom ? err_nomem(x->e) : embed_ids(x, b.p ? b.p : "", b.len, 0, out);
+    buf_free(&b);
+    if (rc || first < 0)
+        return rc;
+    uint32_t *ids = ARENA_NEW(&x->c->arena, uint32_t, out->n + (size_t)1);
+    if (!ids)
+        return err_nomem(x->e);
+    *ids = (uint32_t)first;
+    memcpy(ids + 1, out->id, out->n * sizeof(*ids));
+    *out = (struct tok_part){ids, out->n + 1};
+    return 0;
+}
+
+static int in_form(const struct encoding *x, const struct pair_form *f, const struct text_input *in,
+                   struct embed_text *out)
+{
+    struct parts p = {0};
+    for (const char *text = f->text, *end; text; text = *end ? end + 1 : NULL, p.n++) {
+        end = text + strcspn(text, PAIR_PART);
+        assert(p.n < MAX_PARTS);
+        if (memchr(text, *PAIR_DOCUMENT, (size_t)(end - text)))
+            p.document = p.n;
+        if (one_part(x, f, text, end, in, &p.part[p.n]))
+            return -1;
+    }
+    return join(x, &p, out);
+}
+
+/* ---------------------------------------------------------------- chat templates */
+
+static int rendered(const struct encoding *x, const char *query, const char *document,
+                    struct tok_part *out)
+{
+    const struct edge *g = x->c->edge;
+    const char *task = x->q->instruction ? x->q->instruction : sentence_prompt(&g->sentence, NULL);
+    struct buf b = BUF_INIT;
+    int rc = chat_pair(g->chat, task, query, document, g->sentence.opens_answer, &b, x->e);
+    if (rc == 0)
+        rc = b.oom ? err_nomem(x->e)
+                   : embed_ids(x, b.p ? b.p : "", b.len, chat_guard(g->chat)->n ? TOK_GUARDED : 0,
+                               out);
+    buf_free(&b);
+    return rc;
+}
+
+/* Number of tokens behind the document: the end that it shares with another document's text. */
+static int tail(const struct encoding *x, const struct text_input *in, struct tok_part whole,
+                uint32_t *out)
+{
+    struct tok_part other;
+    if (rendered(x, in->text, *in->second == 'x' ? "y" : "x", &other))
+        return -1;
+    uint32_t n = 0;
+    while (n < other.n && n < whole.n && whole.id[whole.n - 1 - n] == other.id[other.n - 1 - n])
+        n++;
+    *out = n;
+    return 0;
+}
+
+/* As sentence-transformers 5.4 does: a long text is cut before the end that the template writes. */
+static int by_template(const struct encoding *x, const struct text_input *in,
+                       struct embed_text *out)
+{
+    struct tok_part whole;
+    uint32_t end = 0;
+    if (rendered(x, in->text, in->second, &whole) || (x->q->truncate && tail(x, in, whole, &end)))
+        return -1;
+    struct parts p = {.part = {{whole.id, whole.n - end}, {whole.id + (whole.n - end), end}},
+                      .n = 2};
+    return join(x, &p, out);
+}
+
+int embed_pair(const struct encoding *x, const struct text_input *in, struct embed_text *out)
+{
+    const struct infer_limits *l = edge_limits(x->c->edge);
+    if (chat_pairs(x->c->edge->chat))
+        return by_template(x, in, out);
+    const struct pair_form *f = pair_form_of(l->family, !l->pairs_as_text);
+    return f ? in_form(x, f, in, out) : embed_segments(x, in, out);
+}
