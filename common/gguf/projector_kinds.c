@@ -1,6 +1,7 @@
 /* One row per projector of llama.cpp: what its metadata say in the words of config.json and
  * preprocessor_config.json. */
 #include "common/gguf/projector_impl.h"
+#include <math.h>
 #include <string.h>
 
 static const char *arch(const struct projector *p) { return p->m->f->name; }
@@ -226,6 +227,77 @@ static void internvl_pixels(const struct projector *p)
     projector_put(p->pixels, "max_patches", projector_number(p, "preproc_max_tiles", 12));
 }
 
+/* ---------------------------------------------------------------- Gemma 4 */
+
+static const char *const gemma4_archs[] = {"gemma4", NULL};
+enum { WIDTH_OF_E2B = 1536, WIDTH_OF_E4B = 2560 };
+
+static const char *gemma4_type(const struct projector *p)
+{
+    (void)p;
+    return "gemma4";
+}
+
+/* The file does not say whether the tokens of an image attend to each other. They do but for the
+ * two small models, which llama.cpp recognises by their width, too. */
+static void gemma4(const struct projector *p)
+{
+    const double head = projector_dim(p, "v.blk.0.attn_q_norm.weight", 0);
+    const double width = projector_number(p, "projection_dim", 0);
+    cJSON *t = p->tower;
+    projector_put(t, "head_dim", head);
+    projector_put(t, "num_key_value_heads", projector_dim(p, "v.blk.0.attn_k.weight", 1) / head);
+    projector_put(t, "position_embedding_size", projector_dim(p, "v.position_embd.weight", 1));
+    projector_put(t, "pooling_kernel_size", projector_number(p, "projector.scale_factor", 3));
+    cJSON_AddBoolToObject(t, "standardize", has(p, "v.std_scale") || has(p, "v.std_scale.weight"));
+    cJSON_AddBoolToObject(t, "use_clipped_linears", has(p, "v.blk.0.attn_q.input_max"));
+    if (width != WIDTH_OF_E2B && width != WIDTH_OF_E4B)
+        cJSON_AddStringToObject(p->text, "use_bidirectional_attention", "vision");
+}
+
+/* ---------------------------------------------------------------- Llama 4 */
+
+static const char *const llama4_archs[] = {"llama4", NULL};
+
+static const char *llama4_type(const struct projector *p)
+{
+    (void)p;
+    return "llama4";
+}
+
+static void llama4(const struct projector *p)
+{
+    const double middle = projector_dim(p, "mm.model.mlp.1.weight", 1);
+    projector_put(p->tower, "pixel_shuffle_ratio",
+                  1 / projector_number(p, "projector.scale_factor", 2));
+    projector_put(p->tower, "projector_input_dim", middle);
+    projector_put(p->tower, "projector_output_dim", middle);
+    projector_put(p->tower, "vision_output_dim", middle);
+}
+
+/* ---------------------------------------------------------------- Kimi-VL */
+
+static const char *const kimi_archs[] = {"deepseek2", NULL};
+
+static const char *kimi_type(const struct projector *p)
+{
+    (void)p;
+    return "kimi_vl";
+}
+
+static void kimi(const struct projector *p)
+{
+    const double side = floor(sqrt(projector_dim(p, "v.position_embd.weight", 1)));
+    projector_put(p->tower, "init_pos_emb_height", side);
+    projector_put(p->tower, "init_pos_emb_width", side);
+    projector_put(p->tower, "merge_kernel_size", projector_number(p, "projector.scale_factor", 2));
+}
+
+static void kimi_pixels(const struct projector *p)
+{
+    cJSON_AddTrueToObject(p->pixels, "pad_input");
+}
+
 /* ---------------------------------------------------------------- the rows */
 
 const struct projector_kind projector_kinds[] = {
@@ -276,5 +348,31 @@ const struct projector_kind projector_kinds[] = {
      {{"image_token_id", {"<IMG_CONTEXT>"}}},
      internvl,
      internvl_pixels},
+    {"kimivl",
+     kimi_archs,
+     kimi_type,
+     "moonvit",
+     "gelu_pytorch_tanh",
+     {{"media_placeholder_token_id", {"<|media_pad|>"}}},
+     kimi,
+     kimi_pixels},
+    {"gemma4v",
+     gemma4_archs,
+     gemma4_type,
+     "gemma4_vision",
+     "gelu_pytorch_tanh",
+     {{"image_token_id", {"<|image|>"}},
+      {"boi_token_id", {"<|image>"}},
+      {"eoi_token_id", {"<image|>"}}},
+     gemma4,
+     NULL},
+    {"llama4",
+     llama4_archs,
+     llama4_type,
+     "llama4_vision_model",
+     "gelu",
+     {{"image_token_index", {"<|patch|>"}}},
+     llama4,
+     square_pixels},
     {0},
 };

@@ -11,7 +11,8 @@ enum {
     WHOLE = 1,      /* the tower's name has no suffix */
     PLUS_ONE = 2,   /* 1 was added */
     LEVELS = 4,     /* * is a layer; the tower's counts the layers that have it */
-    OF_INTERNVL = 8 /* in such projectors alone */
+    PLAIN = 8,      /* only of projectors whose positions have no suffix */
+    NOT_PLAIN = 16, /* only of the others */
 };
 
 /* llama.cpp's names (gguf-py/gguf/constants.py). If several roles have one name, it belongs to the
@@ -23,13 +24,18 @@ static const struct tower_name {
 } names[] = {
     {"v.class_embd", W_CLASS_TOKEN, WHOLE},
     {"v.patch_embd", W_PATCH, 0},
-    {"v.position_embd", W_PATCH_POSITIONS, WHOLE | OF_INTERNVL},
-    {"v.position_embd", W_PATCH_POSITIONS, 0},
+    {"v.position_embd", W_PATCH_POSITIONS, WHOLE | PLAIN},
+    {"v.position_embd", W_PATCH_POSITIONS, NOT_PLAIN},
+    {"v.std_bias", W_POOL_BIAS, WHOLE},
+    {"v.std_scale", W_POOL_SCALE, WHOLE},
     {"v.pre_ln", W_EMBED_NORM, 0},
     {"v.post_ln", W_FINAL_NORM, 0},
     {"v.post_ln", W_PROJECT_NORM, 0},
     {"v.blk.*.ln1", W_ATTN_NORM, 0},
     {"v.blk.*.ln2", W_MLP_NORM, 0},
+    {"v.blk.*.attn_post_norm", W_POST_ATTN_NORM, 0},
+    {"v.blk.*.attn_post_norm", W_MLP_NORM, 0}, /* Llama 4 */
+    {"v.blk.*.ffn_post_norm", W_POST_MLP_NORM, 0},
     {"v.blk.*.attn_qkv", W_QKV, 0},
     {"v.blk.*.attn_q", W_Q, 0},
     {"v.blk.*.attn_k", W_K, 0},
@@ -47,15 +53,27 @@ static const struct tower_name {
     {"v.deepstack.*.fc2", W_LEVEL_OUT, LEVELS},
     {"mm.input_norm", W_PROJECT_NORM, 0},
     {"mm.soft_emb_norm", W_PROJECT_NORM, PLUS_ONE},
-    {"mm.input_projection", W_PROJECT_OUT, WHOLE},
+    {"mm.input_projection", W_PROJECT_OUT, PLAIN}, /* Gemma 4 */
+    {"mm.input_projection", W_PROJECT_OUT, WHOLE | NOT_PLAIN},
     {"mm.patch_merger", W_PROJECT_JOINED, 0},
     {"mm.0", W_PROJECT_IN, 0},
     {"mm.1", W_PROJECT_IN, 0},
     {"mm.2", W_PROJECT_OUT, 0},
     {"mm.model.fc", W_PROJECT_OUT, 0},
     {"mm.model.mlp.0", W_PROJECT_NORM, 0},
+    {"mm.model.mlp.1", W_PROJECT_JOINED, 0}, /* Llama 4 */
+    {"mm.model.mlp.2", W_PROJECT_IN, 0},
     {"mm.model.mlp.1", W_PROJECT_IN, 0},
     {"mm.model.mlp.3", W_PROJECT_OUT, 0},
+};
+
+/* Bounds of what a matrix takes and gives (Gemma 4), behind the matrix's name. */
+static const char *const bounds[] = {".input_min", ".input_max", ".output_min", ".output_max"};
+static const struct tower_name clips[] = {
+    {"v.blk.*.attn_q", W_CLIP_Q, 0},      {"v.blk.*.attn_k", W_CLIP_K, 0},
+    {"v.blk.*.attn_v", W_CLIP_V, 0},      {"v.blk.*.attn_out", W_CLIP_O, 0},
+    {"v.blk.*.ffn_gate", W_CLIP_GATE, 0}, {"v.blk.*.ffn_up", W_CLIP_UP, 0},
+    {"v.blk.*.ffn_down", W_CLIP_DOWN, 0},
 };
 
 /* Beginnings of what a tower does not need: sound, rows of the text model's embeddings, SigLIP's
@@ -67,8 +85,9 @@ struct tower_source {
     const struct arch *a;
     struct gguf_family order; /* how q and k are stored */
     struct gguf_shape shape;
-    bool internvl;
-    bool swapped; /* older converters stored the MLP's matrices under each other's names */
+    bool plain;         /* see PLAIN */
+    bool channels_last; /* a patch of the tower, where a file has channels first */
+    bool swapped;       /* older converters stored the MLP's matrices under each other's names */
 };
 
 static bool is_word(const struct gguf *g, const char *word)
@@ -90,7 +109,8 @@ static struct tower_source source(const struct gguf *g, const struct arch *a)
     const uint32_t hidden = count(g, "clip.vision.embedding_length");
     const uint32_t heads = count(g, "clip.vision.attention.head_count");
     const struct gguf_tensor *down = gguf_tensor(g, "v.blk.0.ffn_down.weight");
-    struct tower_source s = {.file = g, .a = a, .internvl = is_word(g, "internvl")};
+    struct tower_source s = {.file = g, .a = a, .channels_last = is_word(g, "gemma4v")};
+    s.plain = s.channels_last || is_word(g, "internvl") || is_word(g, "llama4");
     s.order.paired = is_word(g, "pixtral") || is_word(g, "lightonocr");
     s.shape.heads = s.shape.kv_heads = heads;
     s.shape.head = heads ? hidden / heads : 0;
@@ -122,13 +142,31 @@ static const struct tower_name *find(const struct tower_source *s, const char *n
                                      struct gguf_use *u)
 {
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (s->a->names[names[i].role] && (s->internvl || !(names[i].how & OF_INTERNVL)) &&
+        if (s->a->names[names[i].role] && !(names[i].how & (s->plain ? NOT_PLAIN : PLAIN)) &&
             gguf_name_matches(name, n, names[i].name, &u->layer)) {
             u->role = unswapped(s, names[i].role);
             u->of = s->a;
             if (names[i].how & LEVELS)
                 u->layer = level_of(s->file, u->layer);
             return &names[i];
+        }
+    return NULL;
+}
+
+/* The use of a bound, whose suffix is that of the tower's name as well. */
+static const struct tower_name *bound_of(const struct tower_source *s, const char *name,
+                                         const char *dot, struct gguf_use *u)
+{
+    const char *suffix = NULL;
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
+        suffix = strcmp(dot, bounds[i]) == 0 ? bounds[i] : suffix;
+    for (size_t i = 0; suffix && i < sizeof(clips) / sizeof(clips[0]); i++)
+        if (s->a->names[clips[i].role] &&
+            gguf_name_matches(name, (size_t)(dot - name), clips[i].name, &u->layer)) {
+            u->role = clips[i].role;
+            u->suffix = suffix;
+            u->of = s->a;
+            return &clips[i];
         }
     return NULL;
 }
@@ -142,7 +180,10 @@ static const struct tower_name *use_of(const struct tower_source *s, const char 
     size_t n = strlen(name);
     if (bias || (dot && strcmp(dot, ".weight") == 0))
         n = (size_t)(dot - name);
-    const struct tower_name *row = find(s, name, n, u);
+    const struct tower_name *row = dot ? bound_of(s, name, dot, u) : NULL;
+    if (row)
+        return row;
+    row = find(s, name, n, u);
     if (row)
         u->suffix = row->how & WHOLE ? "" : bias ? ".bias" : ".weight";
     return row;
@@ -222,6 +263,30 @@ static int join_frames(struct gguf_weights *w, const struct tower_source *s,
     return 0;
 }
 
+/* "v.patch_embd.weight", [hidden][channels][rows][columns], as [hidden][rows][columns][channels].
+ */
+static int turn_channels(struct gguf_weights *w, const struct tower_source *s,
+                         const struct gguf_tensor *g, struct tensor *t, struct err *e)
+{
+    const size_t size = gguf_packings[g->packing].bytes;
+    const size_t places = g->dims[0] * g->dims[1], channels = g->dims[2];
+    if (g->n_dims != 4 || gguf_packings[g->packing].elements != 1 || !g->bytes)
+        return differs(s, g, e);
+    uint8_t *turned = gguf_weights_own(w, malloc(g->bytes));
+    if (!turned)
+        return err_nomem(e);
+    for (size_t i = 0; i < g->bytes / size; i++) {
+        const size_t patch = i / (places * channels), channel = i / places % channels;
+        const size_t to = (patch * places + i % places) * channels + channel;
+        memcpy(turned + to * size, g->data + i * size, size);
+    }
+    t->n_dims = 2;
+    t->dims[0] = g->dims[3], t->dims[1] = places * channels;
+    t->data = turned;
+    t->in_memory = true;
+    return 0;
+}
+
 /* ---------------------------------------------------------------- the file */
 
 /* Is it a part of a stack? *layer and *which (0: q) if so. */
@@ -253,8 +318,9 @@ static int take(struct gguf_weights *w, const struct tower_source *s, const stru
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no place in this tower",
                        s->file->path, g->name);
     gguf_weights_dims(&t, g);
+    const bool patches = u.role == W_PATCH && strcmp(u.suffix, ".weight") == 0;
     if (gguf_weights_type(&t, g, e) ||
-        (u.role == W_PATCH && strcmp(u.suffix, ".weight") == 0 && join_frames(w, s, g, &t, e)))
+        (patches && (s->channels_last ? turn_channels : join_frames)(w, s, g, &t, e)))
         return -1;
     if (!(t.name = gguf_weights_spell(w, s->a, &u, 0)))
         return err_nomem(e);
