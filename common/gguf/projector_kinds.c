@@ -298,6 +298,25 @@ static void kimi_pixels(const struct projector *p)
     cJSON_AddTrueToObject(p->pixels, "pad_input");
 }
 
+/* ---------------------------------------------------------------- LFM2-VL */
+
+static const char *const lfm2_archs[] = {"lfm2", "lfm2moe", NULL};
+
+static const char *lfm2_type(const struct projector *p)
+{
+    (void)p;
+    return "lfm2_vl";
+}
+
+static void lfm2(const struct projector *p)
+{
+    projector_put(p->tower, "num_patches", projector_dim(p, "v.position_embd.weight", 1));
+    projector_put(p->config, "downsample_factor", projector_number(p, "projector.scale_factor", 2));
+    projector_put(p->config, "projector_hidden_size", projector_dim(p, "mm.1.weight", 1));
+    cJSON_AddBoolToObject(p->config, "projector_bias", has(p, "mm.1.bias"));
+    cJSON_AddBoolToObject(p->config, "projector_use_layernorm", has(p, "mm.input_norm.weight"));
+}
+
 /* ---------------------------------------------------------------- the rows */
 
 const struct projector_kind projector_kinds[] = {
@@ -348,6 +367,14 @@ const struct projector_kind projector_kinds[] = {
      {{"image_token_id", {"<IMG_CONTEXT>"}}},
      internvl,
      internvl_pixels},
+    {"lfm2",
+     lfm2_archs,
+     lfm2_type,
+     "siglip2_vision_model",
+     "gelu_pytorch_tanh",
+     {{"image_token_id", {"<image>"}}},
+     lfm2,
+     NULL},
     {"kimivl",
      kimi_archs,
      kimi_type,

@@ -109,8 +109,9 @@ static struct tower_source source(const struct gguf *g, const struct arch *a)
     const uint32_t hidden = count(g, "clip.vision.embedding_length");
     const uint32_t heads = count(g, "clip.vision.attention.head_count");
     const struct gguf_tensor *down = gguf_tensor(g, "v.blk.0.ffn_down.weight");
-    struct tower_source s = {.file = g, .a = a, .channels_last = is_word(g, "gemma4v")};
-    s.plain = s.channels_last || is_word(g, "internvl") || is_word(g, "llama4");
+    struct tower_source s = {
+        .file = g, .a = a, .channels_last = is_word(g, "gemma4v") || is_word(g, "lfm2")};
+    s.plain = is_word(g, "gemma4v") || is_word(g, "internvl") || is_word(g, "llama4");
     s.order.paired = is_word(g, "pixtral") || is_word(g, "lightonocr");
     s.shape.heads = s.shape.kv_heads = heads;
     s.shape.head = heads ? hidden / heads : 0;

@@ -165,6 +165,25 @@ static void kimi_vl(void **state)
     end(&c);
 }
 
+static void lfm2_vl(void **state)
+{
+    struct gguf_write w = {0};
+    struct encoder_spec s;
+    struct checkpoint c;
+    (void)state;
+    begin(&w, "lfm2", "lfm2", 24);
+    PUT(&w, "v.patch_embd.weight", 2, 2, 3, HIDDEN);
+    PUT(&w, "v.position_embd.weight", HIDDEN, 9);
+    PUT(&w, "mm.1.weight", 4 * HIDDEN, 12);
+    open_tower(&w, &s, &c);
+    assert_int_equal(s.side, 3);
+    assert_int_equal(s.project.linear[0].rows, 12);
+    assert_false(s.project.norm || s.project.linear[0].bias);
+    assert_true(tensor(&c, "model.vision_tower.embeddings.patch_embedding.weight")[1] == 4);
+    tensor(&c, "model.vision_tower.embeddings.position_embedding.weight");
+    end(&c);
+}
+
 /* Older converters stored the MLP's second matrix as `ffn_up`. */
 static void swapped_matrices(void **state)
 {
@@ -184,10 +203,8 @@ static void swapped_matrices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gemma_4),
-        cmocka_unit_test(llama_4),
-        cmocka_unit_test(kimi_vl),
-        cmocka_unit_test(swapped_matrices),
+        cmocka_unit_test(gemma_4), cmocka_unit_test(llama_4),          cmocka_unit_test(kimi_vl),
+        cmocka_unit_test(lfm2_vl), cmocka_unit_test(swapped_matrices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
