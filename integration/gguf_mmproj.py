@@ -8,7 +8,7 @@ import shutil
 import gguf
 import numpy as np
 from gguf_families import ARCH, write_family
-from gguf_keys import windows
+from gguf_keys import qwen35, windows
 from gguf_made import paired, tensors
 
 NAMES = gguf.get_tensor_name_map(ARCH.MMPROJ, 64)
@@ -39,9 +39,10 @@ KINDS = {
     "mistral3": ("pixtral", (ARCH.LLAMA, None)),
     "qwen2_5_vl": ("qwen2.5vl_merger", (ARCH.QWEN2VL, sections)),
     "qwen3_vl": ("qwen3vl_merger", (ARCH.QWEN3VL, deepstack)),
+    "qwen3_5": ("qwen3vl_merger", (ARCH.QWEN35, qwen35)),
 }
 # What files have no key for: llama.cpp's values.
-WINDOW, QWEN_PIXELS = 112, {"qwen2_5_vl": (3136, 12845056), "qwen3_vl": (65536, 16777216)}
+WINDOW, QWEN_PIXELS = 112, {"qwen2_5_vl": (3136, 12845056), "qwen3_vl": (65536, 16777216), "qwen3_5": (65536, 16777216)}
 
 
 def safetensors(path, named):
@@ -117,8 +118,9 @@ def parameters(w, folder, c, p, kind):
         w.add_vision_spatial_merge_size(c["spatial_merge_size"])
     if "fullatt_block_indexes" in v:
         w.add_vision_n_wa_pattern(v["fullatt_block_indexes"][0] + 1)
-    if "deepstack_visual_indexes" in v:
+    if kind == "qwen3vl_merger":
         w.add_vision_spatial_merge_size(v["spatial_merge_size"])
+    if "deepstack_visual_indexes" in v:
         w.add_vision_is_deepstack_layers([i in v["deepstack_visual_indexes"] for i in range(v["depth"])])
 
 

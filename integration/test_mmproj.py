@@ -8,6 +8,7 @@ from test_images import ARGS, data_url, folder
 
 pytest.importorskip("gguf", reason="llama.cpp's Python module writes the files: pip install gguf")
 from gguf_mmproj import KINDS, as_files_say, write_projector, write_text  # noqa: E402
+from test_gguf import near  # noqa: E402
 
 IMAGES = [["exact_56x56.png"], ["rgb_97x61.png"], ["portrait_300x500.jpg", "tiny_3x2.png"], []]
 
@@ -24,7 +25,7 @@ def answers(s, template):
         r = s.post("/v1/chat/completions", asked(images) | {"chat_template": template})
         assert r.status_code == 200, r.text
         a = r.json()
-        out.append((a["usage"]["prompt_tokens"], a["choices"][0]["logprobs"]))
+        out.append([a["usage"]["prompt_tokens"], a["choices"][0]["logprobs"]])
     return out
 
 
@@ -46,7 +47,7 @@ def test_a_projector_beside_answers_as_the_folder(tmp_path, family, num_shard):
     with Service(source, num_shard, args=settings(family)) as s:
         want = answers(s, template)
     with Service(model, num_shard, args=settings(family)) as s:
-        assert answers(s, template) == want
+        assert near(answers(s, template), want, 1e-3 if family == "qwen3_5" else 0)  # rates of decay lose bits
 
 
 def refusal(model, *options):
