@@ -2,6 +2,7 @@
 #include "common/buf.h"
 #include "common/gguf/family.h"
 #include "common/gguf/pooling.h"
+#include "common/gguf/projector.h"
 #include "common/gguf/vocab.h"
 #include "common/json/json.h"
 #include <limits.h>
@@ -55,6 +56,11 @@ static int dense(const struct gguf_set *s, struct buf *out, struct err *e)
     return print(gguf_dense(s, e), out, e);
 }
 
+static int pixels(const struct gguf_set *s, struct buf *out, struct err *e)
+{
+    return print(gguf_projector_pixels(s, e), out, e);
+}
+
 static const struct made_file {
     const char *name;
     int (*make)(const struct gguf_set *s, struct buf *out, struct err *e);
@@ -64,6 +70,7 @@ static const struct made_file {
     {"generation_config.json", generation_config, NULL},
     {"tokenizer.json", tokenizer, NULL},
     {"tokenizer_config.json", tokenizer_config, NULL},
+    {"preprocessor_config.json", pixels, gguf_has_projector},
     {"modules.json", modules, gguf_pools},
     {"1_Pooling/config.json", pooling, gguf_pools},
     {"2_Dense/config.json", dense, gguf_pools},

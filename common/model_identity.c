@@ -125,11 +125,12 @@ static int add_modules(struct digests *d, const char *dir, struct err *e)
     return rc;
 }
 
-/* Of a split model all parts. Their names do not count. */
+/* Of a split model all parts, and its projector. Their names do not count. */
 static int add_gguf(struct digests *d, const char *path, struct err *e)
 {
     char part[PATH_MAX];
-    int rc = 0;
+    const char *projector = gguf_projector_path(path);
+    int rc = projector ? add_file(d, projector, "projector", e) : 0;
     if (!gguf_part_name(path, 1, part, sizeof(part)))
         return add_file(d, path, "", e);
     for (uint32_t i = 1; rc == 0 && gguf_part_name(path, i, part, sizeof(part)); i++)
@@ -147,7 +148,8 @@ int model_identity(const char *model, struct model_identity *out, struct err *e)
         gnutls_hash_deinit(d.content, NULL);
         return err_nomem(e);
     }
-    const bool file = stat(model, &st) == 0 && S_ISREG(st.st_mode);
+    const char *projector = gguf_projector_path(model);
+    const bool file = projector || (stat(model, &st) == 0 && S_ISREG(st.st_mode));
     int rc = file ? add_gguf(&d, model, e) : add_folder(&d, model, e);
     if (!file && rc == 0)
         rc = add_modules(&d, model, e);

@@ -88,7 +88,7 @@ def test_options_of_other_servers_are_answered_as_the_page_says():
     theirs = [(flag, row[3]) for row in rows for cell in row[:3] for flag in re.findall(r"`(--?[a-z-]+)", cell)]
     assert len(theirs) > 60
     for flag, here in theirs:
-        if flag in ours or flag == "--mmproj":
+        if flag in ours:
             continue
         said = subprocess.run([BIN / "launcher", flag, "x"], capture_output=True, text=True).stderr
         named = set(re.findall(r"--[a-z-]+", said.split("found;")[1])) - {"--help"}

@@ -42,6 +42,7 @@ static const char *const stats_words[] = {"on", "off", "no-stack", NULL};
 static const struct flag rows[] = {
     {ROW("model-id", STR, model_id, 0, "The model: a local directory, a GGUF file (or a directory with one), or a repository of the Hugging Face hub, which is downloaded unless it is in the cache (org/name:Q4_K_M selects one of its GGUF models)."), .def = "bigscience/bloom-560m"},
     {ROW("revision", STR, revision, TO_ROUTER | TO_SHARD, "Branch, tag or commit of the repository.")},
+    {OPTION_MMPROJ, AT(mmproj), .tag = TO_ROUTER | TO_SHARD},
     {OPTION_VALIDATION_WORKERS, AT(validation_workers), .tag = TO_ROUTER},
     {ROW("sharded", ENUM, sharded, 0, "Whether to split the model over several shards. With `true` and without --num-shard: one shard per visible device."), .choices = sharded_words},
     {ROW("num-shard", U32, num_shard, 0, "Number of shards the model is split into, on all machines together. Unset: one per visible device, or 1, on each machine."), BETWEEN(1, SHARDS_MAX), .unit = "shards"},

@@ -42,6 +42,7 @@ const struct flag_foreign foreign_options[] = {
     {"--cache-type-k", "use --kv-cache-dtype"}, {"-ctk", "use --kv-cache-dtype"},
     {"--cache-type-v", "use --kv-cache-dtype"}, {"-ctv", "use --kv-cache-dtype"},
     {"--slot-save-path", "use --kv-offload-dir"},
+    {"-mm", "use --mmproj"}, {"--no-mmproj", "use --mmproj none"}, {"--mmproj-url", "use --mmproj with a file"},
     {"--max-logprobs", "use --max-top-n-tokens"}, {"--limit-mm-per-prompt", "use --max-images"},
     {"--enable-prefix-caching", "leave it out: it is always on"}, {"--enable-chunked-prefill", "leave it out: it is always on"},
     {"--cache-prompt", "leave it out: it is always on"}, {"--cont-batching", "leave it out: it is always on"}, {"-cb", "leave it out: it is always on"},

@@ -28,6 +28,7 @@ static const struct flag flags[] = {
      .help = "A folder with config.json, tokenizer.json and safetensors weights, a GGUF file (or a folder with one), "
              "or a repository in the Hugging Face cache."},
     {.name = "revision", .type = FLAG_STR, F(revision), .help = "Branch, tag or commit in the cache; default: main."},
+    {OPTION_MMPROJ, F(mmproj)},
     {.name = "task", .type = FLAG_ENUM, F(task), .def = "auto", .choices = model_task_choices, .env = "MODEL_TASK",
      .help = "Task of the model: generate, embed (vectors), rerank (scores of pairs); auto: detected from its files. A "
              "decoder supports all of them."},

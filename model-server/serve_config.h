@@ -9,7 +9,8 @@
 enum { BLOCK_SIZE = 16 }; /* tokens of a KV block */
 
 struct serve_config {
-    const char *model_id, *revision, *uds_path, *device, *quantize, *shard_group, *rope_scaling;
+    const char *model_id, *revision, *mmproj, *uds_path, *device, *quantize, *shard_group,
+        *rope_scaling;
     const char *otlp_endpoint, *otlp_service_name, *master_addr, *draft_heads, *packed_cache;
     struct kv_below_options below;
     struct cluster_options cluster;

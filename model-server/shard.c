@@ -277,7 +277,7 @@ int shard_load(struct shard *s, const struct serve_config *c,
     if (c->startup_fd && !(s->startup = startup_board_map((int)c->startup_fd, e)))
         return -1;
     phase(s, STARTUP_CONFIG);
-    if (!(s->dir = hub_resolve_model(c->model_id, c->revision, e)) ||
+    if (!(s->dir = hub_resolve_model(c->model_id, c->revision, c->mmproj, e)) ||
         adapter_list_read(&s->adapters, &c->lora_adapters, c->skip_missing_adapters, e) ||
         !(s->ops = backend_find(c->device, e)) || load_cluster(s, c, e))
         return -1;

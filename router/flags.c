@@ -9,6 +9,7 @@ static const struct flag rows[] = {
      .help = "Directory or GGUF file of the model, or its name on the hub if it is in the local cache."},
     {.name = "revision", .type = FLAG_STR, F(revision),
      .help = "Revision of the model, if it is given by its hub name."},
+    {OPTION_MMPROJ, F(mmproj)},
     {OPTION_SERVED_MODEL_NAME, F(served_model_name)},
     {.name = "compute-type", .type = FLAG_STR, F(compute_type), .def = "cpu",
      .help = "Value of the header x-compute-type."},

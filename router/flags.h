@@ -21,7 +21,7 @@ struct router_config {
     uint32_t replica_policy; /* enum fleet_policy */
     struct cluster_options cluster;
     uint32_t shard_connect_timeout, shard_return_timeout;
-    const char *tokenizer_name, *tokenizer_config_path, *revision, *served_model_name;
+    const char *tokenizer_name, *tokenizer_config_path, *revision, *mmproj, *served_model_name;
     const char *compute_type, *generation_config, *override_generation_config;
     uint32_t validation_workers, max_client_batch_size, payload_limit;
     bool json_output, disable_grammar_support, trust_remote_code, trust_request_chat_template;

@@ -170,7 +170,7 @@ static int load_model(struct router_service *s, struct err *e)
     const struct router_config *c = s->c;
     int64_t t = clock_ms();
     startup_begin(s->edge.startup, STARTUP_ROUTER, STARTUP_TOKENIZER);
-    if (!(s->dir = hub_resolve_model(c->tokenizer_name, c->revision, e)) ||
+    if (!(s->dir = hub_resolve_model(c->tokenizer_name, c->revision, c->mmproj, e)) ||
         !(s->tokenizer = tokenizer_load(s->dir, e)) ||
         sentence_load(&s->edge.sentence, s->dir, e) || edge_load_defaults(&s->edge, c, s->dir, e) ||
         !(s->chat = edge_load_chat(c, s->dir, c->tokenizer_config_path, s->tokenizer, e)) ||

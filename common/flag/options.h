@@ -171,6 +171,9 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
 #define OPTION_ACTIVATIONS \
     .name = "activations", .type = FLAG_ENUM, .def = "auto", .choices = option_activations, \
     .help = "Lowest precision of activations in matrix products: `exact` (fp32), `16` (the weights' type, if the device is faster with it) or `8` (int8 with a scale per 32 columns, for weights packed in 8 bits or fewer). `auto`: 8 with packed weights (GGUF, GPTQ, AWQ, MXFP4) on CPUs, unless --dtype is given; otherwise as implied by --dtype and --quantize."
+#define OPTION_MMPROJ \
+    .name = "mmproj", .type = FLAG_STR, \
+    .help = "Vision tower of a GGUF model: its projector file (mmproj-*.gguf), or `none`. Unset: the file beside the model whose name begins with mmproj and that fits it, if there is one."
 #define OPTION_KV_CACHE_MEMORY \
     .name = "kv-cache-memory", .type = FLAG_F64, .def = "0", .unit = "fraction or bytes", .min = 0, .max = 1e18, \
     .help = "Limit of each shard's KV cache: up to 1 a fraction of the free memory, above 1 bytes (also `512Mi`, `2GiB`); 0: all free memory."

@@ -1,6 +1,7 @@
 /* Converts metadata to config.json: the part shared by all families. */
 #include "common/gguf/meta.h"
 #include "common/gguf/pooling.h"
+#include "common/gguf/projector.h"
 #include "common/gguf/vocab.h"
 #include <math.h>
 #include <string.h>
@@ -213,7 +214,7 @@ cJSON *gguf_config(const struct gguf_set *s, struct err *e)
     if (m.f && !m.config)
         err_nomem(e);
     if (m.f && m.config && fill(&m, e) == 0)
-        return m.config;
+        return gguf_has_projector(s) ? gguf_projector_config(&m, m.config, e) : m.config;
     cJSON_Delete(m.config);
     return NULL;
 }

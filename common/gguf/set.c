@@ -61,9 +61,28 @@ static int check_split(const struct gguf_set *s, struct err *e)
     return 0;
 }
 
+const char *gguf_projector_path(const char *path)
+{
+    const char *mark = strstr(path, GGUF_PROJECTOR_MARK);
+    return mark ? mark + strlen(GGUF_PROJECTOR_MARK) : NULL;
+}
+
+/* The path without a projector; cut off beyond PATH_MAX. */
+static const char *model_path(const char *path, char out[PATH_MAX])
+{
+    const char *projector = gguf_projector_path(path);
+    if (!projector)
+        return path;
+    snprintf(out, PATH_MAX, "%.*s", (int)(projector - path - (long)strlen(GGUF_PROJECTOR_MARK)),
+             path);
+    return out;
+}
+
 bool gguf_part_name(const char *first, uint32_t no, char *out, size_t size)
 {
+    char model[PATH_MAX];
     unsigned is = 1, of = 1;
+    first = model_path(first, model);
     const bool split = split_name(first, &is, &of);
     const int stem = split ? (int)(strlen(first) - TAIL) : (int)strlen(first);
     int n = split ? snprintf(out, size, "%.*s-%05u-of-%05u.gguf", stem, first, no, of)
@@ -73,8 +92,9 @@ bool gguf_part_name(const char *first, uint32_t no, char *out, size_t size)
 
 bool gguf_set_is_whole(const char *path)
 {
-    char name[PATH_MAX];
+    char name[PATH_MAX], model[PATH_MAX];
     unsigned no = 1, of = 1;
+    path = model_path(path, model);
     split_name(path, &no, &of);
     for (uint32_t i = 1; i <= of; i++)
         if (!gguf_part_name(path, i, name, sizeof(name)) || access(name, R_OK) != 0)
@@ -82,10 +102,23 @@ bool gguf_set_is_whole(const char *path)
     return true;
 }
 
+static int open_projector(struct gguf_set *s, const char *path, struct err *e)
+{
+    if (!(s->projector = calloc(1, sizeof(*s->projector))))
+        return err_nomem(e);
+    if (gguf_open(s->projector, path, e) == 0)
+        return 0;
+    free(s->projector);
+    s->projector = NULL;
+    return -1;
+}
+
 int gguf_set_open(struct gguf_set *s, const char *path, struct err *e)
 {
-    char name[PATH_MAX];
+    char name[PATH_MAX], model[PATH_MAX];
     unsigned no = 1, of = 1;
+    const char *projector = gguf_projector_path(path);
+    path = model_path(path, model);
     const bool split = split_name(path, &no, &of);
     *s = (struct gguf_set){.files = calloc(of, sizeof(s->files[0]))};
     if (!s->files)
@@ -97,6 +130,8 @@ int gguf_set_open(struct gguf_set *s, const char *path, struct err *e)
                  : err_set(e, ERR_VALIDATION, "%.200s...: path too long", path);
     if (rc == 0 && split)
         rc = check_split(s, e);
+    if (rc == 0 && projector)
+        rc = open_projector(s, projector, e);
     if (rc)
         gguf_set_close(s);
     return rc;
@@ -107,6 +142,9 @@ void gguf_set_close(struct gguf_set *s)
     for (uint32_t i = 0; i < s->n; i++)
         gguf_close(&s->files[i]);
     free(s->files);
+    if (s->projector)
+        gguf_close(s->projector);
+    free(s->projector);
     *s = (struct gguf_set){0};
 }
 
@@ -122,8 +160,9 @@ const struct gguf_tensor *gguf_set_tensor(const struct gguf_set *s, const char *
 
 bool gguf_is_file(const char *path)
 {
-    char magic[4] = "";
+    char magic[4] = "", model[PATH_MAX];
     struct stat st;
+    path = model_path(path, model);
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
         return false;
     if (ends_in(path, ".gguf"))
@@ -136,10 +175,15 @@ bool gguf_is_file(const char *path)
     return is;
 }
 
+bool gguf_is_projector(const char *file)
+{
+    return ends_in(file, ".gguf") && strncasecmp(file, "mmproj", strlen("mmproj")) == 0;
+}
+
 bool gguf_is_first(const char *file)
 {
     unsigned no = 1, of = 1;
-    return ends_in(file, ".gguf") && strncasecmp(file, "mmproj", 6) != 0 &&
+    return ends_in(file, ".gguf") && !gguf_is_projector(file) &&
            (!split_name(file, &no, &of) || no == 1);
 }
 

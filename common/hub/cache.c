@@ -1,5 +1,6 @@
 #include "common/hub/cache.h"
 #include "common/cleanup.h"
+#include "common/gguf/projector.h"
 #include "common/gguf/set.h"
 #include "common/hub/index.h"
 #include "common/hub/names.h"
@@ -107,7 +108,7 @@ char *hub_resolve(const char *model_id, const char *revision, struct err *e)
     return packed(path, model_id, packing, e);
 }
 
-char *hub_resolve_model(const char *model_id, const char *revision, struct err *e)
+static char *resolve_given(const char *model_id, const char *revision, struct err *e)
 {
     const char *instead = hub_weights_override();
     if (!instead)
@@ -117,6 +118,13 @@ char *hub_resolve_model(const char *model_id, const char *revision, struct err *
     if (gguf_is_file(instead))
         return copy(instead, e);
     return absent(e, instead, "WEIGHTS_CACHE_OVERRIDE: ");
+}
+
+char *hub_resolve_model(const char *model_id, const char *revision, const char *mmproj,
+                        struct err *e)
+{
+    char *path = resolve_given(model_id, revision, e);
+    return path ? gguf_with_projector(path, mmproj, e) : NULL;
 }
 
 bool hub_has_file(const char *dir, const char *name)

@@ -12,8 +12,11 @@
 /* The folder or GGUF file, absolute or as given; caller frees. `revision` NULL or "": main.
  * ERR_VALIDATION names what was searched and where. */
 char *hub_resolve(const char *model_id, const char *revision, struct err *e);
-/* As hub_resolve(), for the model itself, which WEIGHTS_CACHE_OVERRIDE may replace. */
-char *hub_resolve_model(const char *model_id, const char *revision, struct err *e);
+/* As hub_resolve(), for the model itself, which WEIGHTS_CACHE_OVERRIDE may replace, and with
+ * the vision tower of a GGUF model: `mmproj` is a file, "none", or NULL, see gguf_with_projector().
+ */
+char *hub_resolve_model(const char *model_id, const char *revision, const char *mmproj,
+                        struct err *e);
 
 /* Which parts of a model or adapter exist in `dir`, a folder or a GGUF file (always complete or
  * absent). Weights: model.safetensors, or every file named in model.safetensors.index.json, or an

@@ -334,6 +334,31 @@ static int no_gguf(const struct download_job *j, struct err *e)
     return -1;
 }
 
+/* The projector of images whose name contains `packing`, or the first one if that is NULL; NULL:
+ * there is none. */
+static const char *find_projector(const struct download_job *j, const char *packing)
+{
+    const cJSON *f;
+    cJSON_ArrayForEach(f, json_get(j->listing, "siblings"))
+    {
+        const char *name = json_str(f, "rfilename", "");
+        if (hub_is_file_name(name) && gguf_is_projector(name) &&
+            (!packing || gguf_name_says(name, packing)))
+            return name;
+    }
+    return NULL;
+}
+
+/* As llama-server does, one projector comes with a model; in 16 bits if there is a choice. */
+static int fetch_projector(const struct download_job *j, struct err *e)
+{
+    static const char *const order[] = {"F16", "BF16", NULL};
+    const char *name = NULL;
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]) && !name; i++)
+        name = find_projector(j, order[i]);
+    return name ? fetch(j, name, e) : 0;
+}
+
 static int fetch_gguf(const struct download_job *j, struct err *e)
 {
     char part[HUB_NAME_MAX];
@@ -341,7 +366,7 @@ static int fetch_gguf(const struct download_job *j, struct err *e)
     for (uint32_t i = 1; gguf_part_name(first, i, part, sizeof(part)); i++)
         if (fetch(j, part, e))
             return -1;
-    return 0;
+    return fetch_projector(j, e);
 }
 
 enum layout { NOTHING, ADAPTER, SINGLE, SHARDS, GGUF, TORCH_ADAPTER, TORCH_SINGLE, TORCH_SHARDS };

@@ -28,10 +28,11 @@ struct tokenizer;
 struct vision; /* immutable after load: any thread may use it */
 
 /* Loads the settings of a model's folder. *out is NULL, without an error, for a text-only model, a
- * GGUF file, or an unsupported family (whose text model may still be served). `t`: the model's
- * tokenizer, or NULL. With it, placeholder texts are those of the ids in config.json, and a
- * placeholder missing in the vocabulary is an error; without it, they are the family's. It need not
- * outlive the call. ERR_VALIDATION names the file and the key of an invalid value. */
+ * GGUF file without a projector, or an unsupported family (whose text model may still be served).
+ * `t`: the model's tokenizer, or NULL. With it, placeholder texts are those of the ids in
+ * config.json, and a placeholder missing in the vocabulary is an error; without it, they are the
+ * family's. It need not outlive the call. ERR_VALIDATION names the file and the key of an invalid
+ * value. */
 int vision_load(const char *dir, const struct tokenizer *t, struct vision **out, struct err *e);
 void vision_free(struct vision *v); /* NULL is allowed */
 

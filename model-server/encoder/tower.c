@@ -417,7 +417,7 @@ static int load(struct tower *t, const char *dir, const struct arch *names,
                 const struct decoder *text, struct err *e)
 {
     struct checkpoint c;
-    if (checkpoint_open(&c, dir, names, e))
+    if (checkpoint_open_tower(&c, dir, names, e))
         return -1;
     int rc = take(t, names, text, &c, e);
     checkpoint_close(&c);

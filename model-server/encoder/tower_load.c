@@ -212,7 +212,10 @@ static void load_front(struct loader *l, struct tower *t)
 int tower_take_weights(struct tower *t, const struct arch *names, const struct checkpoint *c,
                        struct err *e)
 {
-    const struct stored how = {0};
+    struct stored how = {
+        0}; /* quantised checkpoints store towers plain; projectors may be packed */
+    if (c && c->gguf.set.n && stored_read(&how, c->dir, e))
+        return -1;
     struct loader l = {.d = &t->d, .a = names, .c = c, .how = &how, .e = e};
     if (t->spec.conv.n) {
         tower_conv_load(&l, t);

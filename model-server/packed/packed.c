@@ -1,5 +1,6 @@
 #include "model-server/packed/packed.h"
 #include "common/clock.h"
+#include "common/gguf/set.h"
 #include "common/hash.h"
 #include "common/log/log.h"
 #include "model-server/packed/folder.h"
@@ -37,7 +38,9 @@ struct packed {
 /* "<last part of the model's path>-<8 digits of all of it and of the words>" */
 static void make_label(struct packed *p, const struct packed_options *o)
 {
-    char *whole = realpath(o->model, NULL);
+    const char *projector = strstr(o->model, GGUF_PROJECTOR_MARK);
+    char *model = projector ? strndup(o->model, (size_t)(projector - o->model)) : NULL;
+    char *whole = realpath(model ? model : o->model, NULL);
     const char *path = whole ? whole : o->model, *slash = strrchr(path, '/');
     const uint64_t of = hash_bytes(hash_bytes(0, path, strlen(path)), o->words, strlen(o->words));
     size_t n = 0;
@@ -45,6 +48,7 @@ static void make_label(struct packed *p, const struct packed_options *o)
         p->label[n++] = isalnum((unsigned char)*s) || *s == '.' || *s == '_' ? *s : '_';
     snprintf(p->label + n, sizeof(p->label) - n, "-%08x", (unsigned)(of >> 32));
     free(whole);
+    free(model);
 }
 
 static int make_key(struct packed *p, const struct packed_options *o, struct err *e)

@@ -1,5 +1,6 @@
 /* The models thread: loads one model after the other; the launcher starts the shards. */
 #include "common/clock.h"
+#include "common/gguf/projector.h"
 #include "common/log/log.h"
 #include "common/vision/vision.h"
 #include "router/chat/chat.h"
@@ -200,6 +201,9 @@ static int start_shards(struct models *m, struct model *q, struct err *e)
         s->state = SLOT_FREE;
         return -1;
     }
+    /* as the shards find it */
+    if (!(q->folder = gguf_with_projector(q->folder, NULL, e)))
+        return -1;
     /* The tokenizer and template load while the shards load their weights. */
     if (!(q->tokenizer = tokenizer_load(q->folder, e)) ||
         sentence_load(&q->edge.sentence, q->folder, e) ||

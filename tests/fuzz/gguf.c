@@ -4,6 +4,7 @@
 #include "common/buf.h"
 #include "common/gguf/family.h"
 #include "common/gguf/pooling.h"
+#include "common/gguf/projector.h"
 #include "common/gguf/vocab.h"
 #include "common/json/json.h"
 #include <stdlib.h>
@@ -72,9 +73,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     buf_reset(&out);
     check(gguf_tokenizer_config(&g, &out, &e), &e, &out);
     buf_free(&out);
-    const struct gguf_set set = {&g, 1};
+    const struct gguf_set set = {&g, 1, NULL}, sees = {&g, 1, &g}; /* as its own projector */
     check_tree(gguf_config(&set, &e), &e);
     check_tree(gguf_generation_config(&set, &e), &e);
+    check_tree(gguf_config(&sees, &e), &e);
+    check_tree(gguf_projector_pixels(&sees, &e), &e);
     if (gguf_pools(&set)) {
         check_tree(gguf_modules(&set, &e), &e);
         check_tree(gguf_pooling(&set, &e), &e);

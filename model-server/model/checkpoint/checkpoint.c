@@ -77,19 +77,34 @@ static int open_folder(struct checkpoint *c, struct err *e)
                    "%s: no " HUB_WEIGHTS ", no " HUB_INDEX " and no " HUB_TORCH_WEIGHTS, c->dir);
 }
 
-int checkpoint_open(struct checkpoint *c, const char *dir, const struct arch *a, struct err *e)
+typedef int open_gguf(struct gguf_weights *w, const char *path, const struct arch *a,
+                      struct err *e);
+
+static int open_either(struct checkpoint *c, const char *dir, const struct arch *a, open_gguf *gguf,
+                       struct err *e)
 {
     int rc;
     *c = (struct checkpoint){.dir = strdup(dir)};
     if (!c->dir)
         return err_nomem(e);
     if (a && gguf_is_file(dir))
-        rc = gguf_weights_open(&c->gguf, dir, a, e);
+        rc = gguf(&c->gguf, dir, a, e);
     else
         rc = open_folder(c, e);
     if (rc)
         checkpoint_close(c);
     return rc;
+}
+
+int checkpoint_open(struct checkpoint *c, const char *dir, const struct arch *a, struct err *e)
+{
+    return open_either(c, dir, a, gguf_weights_open, e);
+}
+
+int checkpoint_open_tower(struct checkpoint *c, const char *dir, const struct arch *a,
+                          struct err *e)
+{
+    return open_either(c, dir, a, gguf_tower_open, e);
 }
 
 void checkpoint_close(struct checkpoint *c)

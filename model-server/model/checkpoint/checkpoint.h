@@ -22,6 +22,10 @@ struct checkpoint {
 /* `a` defines the names of a GGUF file's tensors; NULL is allowed for a folder. Errors are one
  * line naming the file (and tensor). A failed open needs no close. */
 int checkpoint_open(struct checkpoint *c, const char *dir, const struct arch *a, struct err *e);
+/* The same for the weights of a vision tower, whose names `a` has. They are in the files of the
+ * model's folder, or in the projector of a GGUF model. */
+int checkpoint_open_tower(struct checkpoint *c, const char *dir, const struct arch *a,
+                          struct err *e);
 void checkpoint_close(struct checkpoint *c);
 /* Returns the tensor or NULL. Records that it was found (unused.h): one thread. */
 const struct tensor *checkpoint_find(const struct checkpoint *c, const char *name);

@@ -125,8 +125,7 @@ bool gguf_whole_name(enum role r)
            r == W_MIX_Q_NORM;
 }
 
-/* "blk.12.attn_q" matches "blk.*.attn_q" with layer 12. */
-static bool matches(const char *name, size_t n, const char *pattern, int *layer)
+bool gguf_name_matches(const char *name, size_t n, const char *pattern, int *layer)
 {
     const char *star = strchr(pattern, '*');
     size_t head = star ? (size_t)(star - pattern) : 0;
@@ -145,7 +144,7 @@ static bool matches(const char *name, size_t n, const char *pattern, int *layer)
 static bool named(const struct arch *a, const char *name, size_t n, struct gguf_use *u)
 {
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (a->names[names[i].role] && matches(name, n, names[i].name, &u->layer)) {
+        if (a->names[names[i].role] && gguf_name_matches(name, n, names[i].name, &u->layer)) {
             u->role = names[i].role;
             return true;
         }

@@ -14,6 +14,9 @@ struct gguf_use {
 };
 /* False: the family does not use it. */
 bool gguf_use_of(const struct arch *a, const char *name, struct gguf_use *u);
+/* The name of n bytes is `pattern`, in which * is the layer: "blk.12.attn_q" matches "blk.*.attn_q"
+ * with layer 12. Without a star the layer is 0. */
+bool gguf_name_matches(const char *name, size_t n, const char *pattern, int *layer);
 /* True if the family's name of this role is a whole one: see arch.h. */
 bool gguf_whole_name(enum role r);
 /* llama.cpp's name of this role, without ".weight" and ".bias"; * is the layer. NULL: it has

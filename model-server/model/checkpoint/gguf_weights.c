@@ -1,8 +1,8 @@
-#include "model-server/model/checkpoint/gguf_weights.h"
 #include "common/gguf/family.h"
 #include "model-server/model/checkpoint/gguf_latent.h"
 #include "model-server/model/checkpoint/gguf_names.h"
 #include "model-server/model/checkpoint/gguf_order.h"
+#include "model-server/model/checkpoint/gguf_weights_impl.h"
 #include "model-server/model/checkpoint/quant/blocks.h"
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static bool has_experts(enum role r) { return r == W_MOE_GATE || r == W_MOE_UP |
 /* ---------------------------------------------------------------- names */
 
 /* Memory that is freed with `w`; NULL: out of memory. Takes over `p` in any case. */
-static void *own(struct gguf_weights *w, void *p)
+void *gguf_weights_own(struct gguf_weights *w, void *p)
 {
     if (w->n_owned == w->cap_owned) {
         uint32_t cap = w->cap_owned ? w->cap_owned * 2 : 256;
@@ -58,7 +58,7 @@ static const char *spelt(struct gguf_weights *w, const char *spelling, const str
         index = expert;
     }
     snprintf(out + n, NAME_BYTES - n, "%s", u->suffix);
-    return own(w, strdup(out));
+    return gguf_weights_own(w, strdup(out));
 }
 
 /* Among several spellings the last one with `stars` stars; else the last one. */
@@ -77,8 +77,8 @@ static const char *with_stars(const char *spelling, int stars)
 }
 
 /* If all experts may be in one tensor, the name of a single expert. */
-static const char *name_for(struct gguf_weights *w, const struct arch *a, const struct gguf_use *u,
-                            unsigned expert)
+const char *gguf_weights_spell(struct gguf_weights *w, const struct arch *a,
+                               const struct gguf_use *u, unsigned expert)
 {
     return spelt(w, with_stars(a->names[u->role], has_experts(u->role) ? 2 : 1), u, expert);
 }
@@ -91,7 +91,7 @@ static const char *name_for_all(struct gguf_weights *w, const struct arch *a,
 
 /* ---------------------------------------------------------------- tensors */
 
-static int add(struct gguf_weights *w, const struct tensor *t, struct err *e)
+int gguf_weights_add(struct gguf_weights *w, const struct tensor *t, struct err *e)
 {
     if (w->n == w->cap) {
         uint32_t cap = w->cap ? w->cap * 2 : 512;
@@ -118,7 +118,7 @@ static float *copy(struct gguf_weights *w, struct tensor *t, const uint32_t *row
                 tensor_type_name(t->type));
         return NULL;
     }
-    float *to = own(w, malloc(t->bytes ? t->bytes : 1));
+    float *to = gguf_weights_own(w, malloc(t->bytes ? t->bytes : 1));
     if (!to) {
         err_nomem(e);
         return NULL;
@@ -132,7 +132,7 @@ static float *copy(struct gguf_weights *w, struct tensor *t, const uint32_t *row
 }
 
 /* Subtracts the constant that was added to norms. */
-static int undo_plus(struct gguf_weights *w, struct tensor *t, float plus, struct err *e)
+int gguf_weights_undo_plus(struct gguf_weights *w, struct tensor *t, float plus, struct err *e)
 {
     float *x = copy(w, t, NULL, 1, e);
     for (uint64_t i = 0; x && i < t->bytes / sizeof(*x); i++)
@@ -156,7 +156,7 @@ static int undo_exp(struct gguf_weights *w, struct tensor *t, const uint32_t *ro
 }
 
 /* Types that safetensors has as well keep their type. */
-static int set_type(struct tensor *t, const struct gguf_tensor *g, struct err *e)
+int gguf_weights_type(struct tensor *t, const struct gguf_tensor *g, struct err *e)
 {
     t->packing = (int)g->packing;
     t->type = g->packing == GGUF_F32    ? T_F32
@@ -174,15 +174,16 @@ static int set_type(struct tensor *t, const struct gguf_tensor *g, struct err *e
 }
 
 /* Reorders rows or columns as in the family: of tables now, of matrices when they are read. */
-static int put_in_order(struct gguf_weights *w, struct tensor *t, enum role role,
-                        const struct gguf_shape *s, struct err *e)
+int gguf_weights_order(struct gguf_weights *w, struct tensor *t, enum role role,
+                       const struct gguf_shape *s, struct err *e)
 {
     const bool table = t->n_dims != 2;
     const uint64_t cols = t->n_dims == 2 ? t->dims[1] : 1;
     struct gguf_order o;
     if (gguf_order_make(s, role, t->dims[0], cols, t->file, t->name, &o, e))
         return -1;
-    if ((o.row_at && !own(w, o.row_at)) || (o.col_at && !own(w, o.col_at)))
+    if ((o.row_at && !gguf_weights_own(w, o.row_at)) ||
+        (o.col_at && !gguf_weights_own(w, o.col_at)))
         return err_nomem(e);
     if (role == W_MIX_RATE)
         return undo_exp(w, t, o.row_at, e);
@@ -214,10 +215,10 @@ static int add_experts(struct gguf_weights *w, const struct arch *a, const struc
         const enum role half = i % 2 ? W_MOE_UP : W_MOE_GATE;
         const struct gguf_use one = {parts == 1 ? u->role : half,
                                      has_streams(u->role) ? (int)i : u->layer, u->suffix};
-        t.name = name_for(w, a, &one, (unsigned)(i / parts));
+        t.name = gguf_weights_spell(w, a, &one, (unsigned)(i / parts));
         t.begin = g->begin + i * t.bytes;
         t.data = g->data + i * t.bytes;
-        if (add(w, &t, e))
+        if (gguf_weights_add(w, &t, e))
             return -1;
     }
     return 0;
@@ -235,10 +236,10 @@ static int add_beta_and_decay(struct gguf_weights *w, const struct arch *a,
     for (int i = 0; i < 2; i++) {
         const struct gguf_use one = {roles[i], u->layer, u->suffix};
         struct tensor half = t;
-        half.name = name_for(w, a, &one, 0);
+        half.name = gguf_weights_spell(w, a, &one, 0);
         if (!half.name)
             return err_nomem(e);
-        if (put_in_order(w, &half, roles[i], s, e) || add(w, &half, e))
+        if (gguf_weights_order(w, &half, roles[i], s, e) || gguf_weights_add(w, &half, e))
             return -1;
     }
     return 0;
@@ -271,7 +272,7 @@ static int add_expert_biases(struct gguf_weights *w, const struct arch *a, const
         t.dims[0] = g->dims[1], t.dims[1] = turns * g->dims[0];
         t.bytes *= turns;
         t.in_memory = true;
-        if (!(t.data = own(w, calloc(1, t.bytes))) || add(w, &t, e))
+        if (!(t.data = gguf_weights_own(w, calloc(1, t.bytes))) || gguf_weights_add(w, &t, e))
             return err_nomem(e);
         is = &w->tensors[w->n - 1];
     }
@@ -346,7 +347,7 @@ static int take_scale(struct gguf_weights *w, const struct arch *a, const struct
     if (strcmp(dot, ".scale") != 0)
         return 0;
     for (uint64_t i = 0; i < n; i++) {
-        const char *of = name_for(w, a, &u, (unsigned)i);
+        const char *of = gguf_weights_spell(w, a, &u, (unsigned)i);
         struct tensor *t = of ? (struct tensor *)gguf_weights_find(w, of) : NULL;
         if (!of)
             return err_nomem(e);
@@ -373,10 +374,10 @@ static int add_latent(struct gguf_weights *w, const struct arch *a, const struct
         return 0;
     if (gguf_latent_join(keys ? g : NULL, keys ? other : g, &t, e))
         return -1;
-    if (!own(w, (void *)(uintptr_t)t.data))
+    if (!gguf_weights_own(w, (void *)(uintptr_t)t.data))
         return err_nomem(e);
-    t.name = name_for(w, a, u, 0);
-    return add(w, &t, e);
+    t.name = gguf_weights_spell(w, a, u, 0);
+    return gguf_weights_add(w, &t, e);
 }
 
 static bool is_half_of_latent(const char *name)
@@ -400,16 +401,16 @@ static int add_one(struct gguf_weights *w, const struct arch *a, const struct gg
                    const struct gguf_use *u, struct tensor t, struct err *e)
 {
     int rc;
-    if (!(t.name = name_for(w, a, u, 0)))
+    if (!(t.name = gguf_weights_spell(w, a, u, 0)))
         return err_nomem(e);
     restore_shape(&t, u->role);
     if (s->family->norm_plus != 0 && is_norm(u->role))
         rc = t.n_dims == 1
-                 ? undo_plus(w, &t, s->family->norm_plus, e)
+                 ? gguf_weights_undo_plus(w, &t, s->family->norm_plus, e)
                  : err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no vector", t.file, t.name);
     else
-        rc = put_in_order(w, &t, u->role, &s->shape, e);
-    return rc ? -1 : add(w, &t, e);
+        rc = gguf_weights_order(w, &t, u->role, &s->shape, e);
+    return rc ? -1 : gguf_weights_add(w, &t, e);
 }
 
 /* What follows the layers of an encoder keeps its name: text_head.c. */
@@ -418,7 +419,7 @@ static bool is_head(const char *name)
     return strncmp(name, "cls.", 4) == 0 || strncmp(name, "dense_", 6) == 0;
 }
 
-static void set_dims(struct tensor *t, const struct gguf_tensor *g)
+void gguf_weights_dims(struct tensor *t, const struct gguf_tensor *g)
 {
     t->n_dims = g->n_dims ? g->n_dims : 1;
     for (int i = 0; i < t->n_dims; i++)
@@ -434,7 +435,7 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
                        .begin = g->begin,
                        .bytes = g->bytes,
                        .data = g->data};
-    set_dims(&t, g);
+    gguf_weights_dims(&t, g);
     if (strncmp(g->name, "rope_", 5) == 0) /* config.json has them */
         return 0;
     if (is_behind(g->name, s->layers) || is_scale(a, g->name)) /* scales: after all tensors */
@@ -444,7 +445,7 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
     if (is_head(g->name)) {
         if (t.n_dims == 1 && strcmp(g->name, "cls.output.weight") == 0) /* one label */
             add_dim(&t);
-        return set_type(&t, g, e) ? -1 : add(w, &t, e);
+        return gguf_weights_type(&t, g, e) ? -1 : gguf_weights_add(w, &t, e);
     }
     if (!gguf_use_of(a, g->name, &u))
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no place in a model of `%s` here",
@@ -454,7 +455,7 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
     a = u.of;
     if (is_half_of_latent(g->name))
         return add_latent(w, a, &u, g, t, e);
-    if (set_type(&t, g, e))
+    if (gguf_weights_type(&t, g, e))
         return -1;
     tell_norms(w, a, g, &u);
     if (has_streams(u.role))
@@ -488,13 +489,13 @@ static int add_numbers(struct gguf_weights *w, const struct arch *a, const struc
                                .dims = {1},
                                .bytes = sizeof(float),
                                .in_memory = true};
-            float *v = own(w, malloc(sizeof(*v)));
+            float *v = gguf_weights_own(w, malloc(sizeof(*v)));
             if (!v)
                 return err_nomem(e);
             *v = (float)gguf_number_at(list, i);
             t.data = v;
-            t.name = name_for(w, a, &u, 0);
-            if (add(w, &t, e))
+            t.name = gguf_weights_spell(w, a, &u, 0);
+            if (gguf_weights_add(w, &t, e))
                 return -1;
         }
     }
@@ -506,6 +507,12 @@ static int add_numbers(struct gguf_weights *w, const struct arch *a, const struc
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
+}
+
+void gguf_weights_sort(struct gguf_weights *w)
+{
+    if (w->n)
+        qsort(w->tensors, w->n, sizeof(w->tensors[0]), by_name);
 }
 
 static int open_set(struct gguf_weights *w, const char *path, const struct arch *a, struct err *e)
@@ -525,8 +532,7 @@ static int open_set(struct gguf_weights *w, const char *path, const struct arch 
     }
     if (add_numbers(w, a, &s, e))
         return -1;
-    if (w->n)
-        qsort(w->tensors, w->n, sizeof(w->tensors[0]), by_name);
+    gguf_weights_sort(w);
     for (uint32_t f = 0; f < w->set.n; f++)
         for (uint32_t i = 0; i < w->set.files[f].n_tensors; i++) {
             const struct gguf_tensor *g = &w->set.files[f].tensors[i];

@@ -21,6 +21,9 @@ struct gguf_weights {
  * open needs no close. */
 int gguf_weights_open(struct gguf_weights *w, const char *path, const struct arch *a,
                       struct err *e);
+/* The same for the projector behind a model's path, under the names of a tower. ERR_VALIDATION if
+ * there is none. */
+int gguf_tower_open(struct gguf_weights *w, const char *path, const struct arch *a, struct err *e);
 void gguf_weights_close(struct gguf_weights *w); /* all zero is fine */
 /* Name of the packing of most of the bytes ("Q4_K"); NULL: nothing is packed. */
 const char *gguf_weights_packing(const struct gguf_weights *w);

@@ -92,11 +92,11 @@ static void folders(void **state)
     assert_false(hub_has_file(path, "1.safetensors"));
     assert_false(hub_has_file("/not/there", "x"));
     setenv("WEIGHTS_CACHE_OVERRIDE", path, 1);
-    got = hub_resolve_model("org/name", NULL, &e);
+    got = hub_resolve_model("org/name", NULL, NULL, &e);
     assert_string_equal(got, path);
     free(got);
     setenv("WEIGHTS_CACHE_OVERRIDE", "/not/there", 1);
-    assert_null(hub_resolve_model("org/name", NULL, &e));
+    assert_null(hub_resolve_model("org/name", NULL, NULL, &e));
     unsetenv("WEIGHTS_CACHE_OVERRIDE");
 }
 

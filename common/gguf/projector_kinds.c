@@ -1,0 +1,405 @@
+/* One row per projector of llama.cpp: what its metadata say in the words of config.json and
+ * preprocessor_config.json. */
+#include "common/gguf/projector_impl.h"
+#include <math.h>
+#include <string.h>
+
+static const char *arch(const struct projector *p) { return p->m->f->name; }
+static bool has(const struct projector *p, const char *tensor)
+{
+    return gguf_tensor(p->file, tensor) != NULL;
+}
+static void square(cJSON *o, const char *key, double side)
+{
+    cJSON *size = cJSON_AddObjectToObject(o, key);
+    projector_put(size, "height", side);
+    projector_put(size, "width", side);
+}
+static void edge(cJSON *o, const char *key, double longest)
+{
+    projector_put(cJSON_AddObjectToObject(o, key), "longest_edge", longest);
+}
+
+/* ---------------------------------------------------------------- Qwen */
+
+static const char *const qwen2_archs[] = {"qwen2vl", NULL};
+static const char *const qwen3_archs[] = {"qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", NULL};
+
+static const char *qwen2_type(const struct projector *p)
+{
+    (void)p;
+    return "qwen2_vl";
+}
+static const char *qwen2_5_type(const struct projector *p)
+{
+    (void)p;
+    return "qwen2_5_vl";
+}
+static const char *qwen3_type(const struct projector *p)
+{
+    static const char *const types[][2] = {
+        {"qwen3vlmoe", "qwen3_vl_moe"}, {"qwen35moe", "qwen3_5_moe"}, {"qwen35", "qwen3_5"}};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (strcmp(arch(p), types[i][0]) == 0)
+            return types[i][1];
+    return "qwen3_vl";
+}
+
+/* Positions of three axes, which the text model alone does without. */
+static void three_axes(const struct projector *p, bool interleaved)
+{
+    const struct gguf_value *list = meta_numbers(p->m, "rope.dimension_sections");
+    cJSON *r = cJSON_GetObjectItemCaseSensitive(p->text, "rope_scaling");
+    if (!list || list->n < 3)
+        return;
+    if (!r) {
+        r = cJSON_AddObjectToObject(p->text, "rope_scaling");
+        cJSON_AddStringToObject(r, "rope_type", "default");
+    }
+    cJSON *sections = cJSON_AddArrayToObject(r, "mrope_section");
+    for (uint64_t i = 0; i < 3; i++)
+        cJSON_AddItemToArray(sections, cJSON_CreateNumber(gguf_number_at(list, i)));
+    cJSON_AddBoolToObject(r, "mrope_interleaved", interleaved);
+}
+
+/* Sizes under Qwen's keys. Files have the text model's epsilon; that of the tower is fixed. */
+static void qwen(const struct projector *p, bool third)
+{
+    cJSON *t = p->tower;
+    cJSON_DeleteItemFromObjectCaseSensitive(t, "layer_norm_eps");
+    projector_put(t, "depth", projector_number(p, "block_count", 0));
+    projector_put(t, "num_heads", projector_number(p, "attention.head_count", 0));
+    projector_put(t, "spatial_merge_size", projector_number(p, "spatial_merge_size", 2));
+    projector_put(t, "temporal_patch_size", 2);
+    projector_put(t, "out_hidden_size", projector_number(p, "projection_dim", 0));
+    three_axes(p, third);
+}
+
+/* The file's feed_forward_length is another number. */
+static void qwen2(const struct projector *p)
+{
+    const double hidden = projector_number(p, "embedding_length", 1);
+    qwen(p, false);
+    projector_put(p->tower, "embed_dim", hidden);
+    projector_put(p->tower, "mlp_ratio", projector_dim(p, "v.blk.0.ffn_up.weight", 1) / hidden);
+    cJSON_ReplaceItemInObjectCaseSensitive(
+        p->tower, "hidden_size", cJSON_CreateNumber(projector_number(p, "projection_dim", 0)));
+}
+
+/* Every n-th layer has no windows, whose size llama.cpp fixes, too. */
+static void qwen2_5(const struct projector *p)
+{
+    const double every = projector_number(p, "n_wa_pattern", 0);
+    const double layers = projector_number(p, "block_count", 0);
+    qwen(p, false);
+    projector_put(p->tower, "window_size", projector_number(p, "window_size", 112));
+    cJSON *full = cJSON_AddArrayToObject(p->tower, "fullatt_block_indexes");
+    for (int i = 0; i < layers && i < GGUF_LAYERS_MAX; i++)
+        if (!(every >= 1 && every <= GGUF_LAYERS_MAX) || (i + 1) % (int)every == 0)
+            cJSON_AddItemToArray(full, cJSON_CreateNumber(i));
+}
+
+static void qwen3(const struct projector *p)
+{
+    const struct gguf_value *list = gguf_numbers(p->file, "clip.vision.is_deepstack_layers");
+    qwen(p, true);
+    projector_put(p->tower, "num_position_embeddings",
+                  projector_dim(p, "v.position_embd.weight", 1));
+    cJSON *at = cJSON_AddArrayToObject(p->tower, "deepstack_visual_indexes");
+    for (uint64_t i = 0; list && i < list->n && i < GGUF_LAYERS_MAX; i++)
+        if (gguf_number_at(list, i) != 0)
+            cJSON_AddItemToArray(at, cJSON_CreateNumber((double)i));
+}
+
+/* Sizes of published models where the file has none. */
+static void qwen_pixels(const struct projector *p, double least, double most)
+{
+    projector_put(p->pixels, "min_pixels", projector_number(p, "image_min_pixels", least));
+    projector_put(p->pixels, "max_pixels", projector_number(p, "image_max_pixels", most));
+    projector_put(p->pixels, "patch_size", projector_number(p, "patch_size", 0));
+}
+static void qwen2_pixels(const struct projector *p) { qwen_pixels(p, 3136, 12845056); }
+static void qwen3_pixels(const struct projector *p) { qwen_pixels(p, 65536, 16777216); }
+
+#define QWEN_TOKENS                                                                                \
+    {                                                                                              \
+        {"image_token_id", {"<|image_pad|>"}}, {"vision_start_token_id", {"<|vision_start|>"}},    \
+        {                                                                                          \
+            "vision_end_token_id", { "<|vision_end|>" }                                            \
+        }                                                                                          \
+    }
+
+/* ---------------------------------------------------------------- Gemma 3 */
+
+static const char *const gemma3_archs[] = {"gemma3", NULL};
+
+static const char *gemma3_type(const struct projector *p)
+{
+    (void)p;
+    return "gemma3";
+}
+
+static void gemma3(const struct projector *p)
+{
+    const double scale = projector_number(p, "projector.scale_factor", 4);
+    const double side =
+        projector_number(p, "image_size", 0) / projector_number(p, "patch_size", 1) / scale;
+    projector_put(p->config, "mm_tokens_per_image", side * side);
+}
+
+static void square_pixels(const struct projector *p)
+{
+    square(p->pixels, "size", projector_number(p, "image_size", 0));
+}
+
+/* ---------------------------------------------------------------- Pixtral, LightOnOCR */
+
+static const char *const pixtral_archs[] = {"llama", "mistral3", "mistral4", NULL};
+static const char *const lighton_archs[] = {"qwen3", NULL};
+
+static const char *pixtral_type(const struct projector *p)
+{
+    return has(p, "mm.patch_merger.weight") ? "mistral3" : "llava";
+}
+static const char *lighton_type(const struct projector *p)
+{
+    (void)p;
+    return "lighton_ocr";
+}
+
+static void pixtral(const struct projector *p)
+{
+    projector_put(p->config, "spatial_merge_size", projector_number(p, "spatial_merge_size", 1));
+    cJSON_AddBoolToObject(p->config, "multimodal_projector_bias", has(p, "mm.1.bias"));
+}
+
+static void pixtral_pixels(const struct projector *p)
+{
+    const double longest = projector_number(p, "image_size", 0);
+    edge(p->pixels, "size", projector_number(p, "preproc_image_size", longest));
+    projector_put(p->pixels, "patch_size", projector_number(p, "patch_size", 0));
+}
+
+/* ---------------------------------------------------------------- Idefics 3, SmolVLM */
+
+static const char *const idefics3_archs[] = {"llama", NULL};
+
+static const char *idefics3_type(const struct projector *p)
+{
+    (void)p;
+    return "idefics3";
+}
+
+static void idefics3(const struct projector *p)
+{
+    projector_put(p->config, "scale_factor", projector_number(p, "projector.scale_factor", 2));
+}
+
+static void idefics3_pixels(const struct projector *p)
+{
+    const double tile = projector_number(p, "image_size", 0);
+    edge(p->pixels, "max_image_size", tile);
+    edge(p->pixels, "size", projector_number(p, "preproc_image_size", 4 * tile));
+}
+
+/* ---------------------------------------------------------------- InternVL */
+
+static const char *internvl_type(const struct projector *p)
+{
+    (void)p;
+    return "internvl";
+}
+
+static void internvl(const struct projector *p)
+{
+    projector_put(p->config, "downsample_ratio",
+                  1 / projector_number(p, "projector.scale_factor", 2));
+    cJSON_AddBoolToObject(p->tower, "attention_bias", has(p, "v.blk.0.attn_q.bias"));
+    cJSON_AddBoolToObject(p->tower, "use_qk_norm", has(p, "v.blk.0.attn_q_norm.weight"));
+    cJSON_AddStringToObject(p->tower, "norm_type",
+                            has(p, "v.blk.0.ln1.bias") ? "layer_norm" : "rms_norm");
+}
+
+static void internvl_pixels(const struct projector *p)
+{
+    square_pixels(p);
+    projector_put(p->pixels, "min_patches", projector_number(p, "preproc_min_tiles", 1));
+    projector_put(p->pixels, "max_patches", projector_number(p, "preproc_max_tiles", 12));
+}
+
+/* ---------------------------------------------------------------- Gemma 4 */
+
+static const char *const gemma4_archs[] = {"gemma4", NULL};
+enum { WIDTH_OF_E2B = 1536, WIDTH_OF_E4B = 2560 };
+
+static const char *gemma4_type(const struct projector *p)
+{
+    (void)p;
+    return "gemma4";
+}
+
+/* The file does not say whether the tokens of an image attend to each other. They do but for the
+ * two small models, which llama.cpp recognises by their width, too. */
+static void gemma4(const struct projector *p)
+{
+    const double head = projector_dim(p, "v.blk.0.attn_q_norm.weight", 0);
+    const double width = projector_number(p, "projection_dim", 0);
+    cJSON *t = p->tower;
+    projector_put(t, "head_dim", head);
+    projector_put(t, "num_key_value_heads", projector_dim(p, "v.blk.0.attn_k.weight", 1) / head);
+    projector_put(t, "position_embedding_size", projector_dim(p, "v.position_embd.weight", 1));
+    projector_put(t, "pooling_kernel_size", projector_number(p, "projector.scale_factor", 3));
+    cJSON_AddBoolToObject(t, "standardize", has(p, "v.std_scale") || has(p, "v.std_scale.weight"));
+    cJSON_AddBoolToObject(t, "use_clipped_linears", has(p, "v.blk.0.attn_q.input_max"));
+    if (width != WIDTH_OF_E2B && width != WIDTH_OF_E4B)
+        cJSON_AddStringToObject(p->text, "use_bidirectional_attention", "vision");
+}
+
+/* ---------------------------------------------------------------- Llama 4 */
+
+static const char *const llama4_archs[] = {"llama4", NULL};
+
+static const char *llama4_type(const struct projector *p)
+{
+    (void)p;
+    return "llama4";
+}
+
+static void llama4(const struct projector *p)
+{
+    const double middle = projector_dim(p, "mm.model.mlp.1.weight", 1);
+    projector_put(p->tower, "pixel_shuffle_ratio",
+                  1 / projector_number(p, "projector.scale_factor", 2));
+    projector_put(p->tower, "projector_input_dim", middle);
+    projector_put(p->tower, "projector_output_dim", middle);
+    projector_put(p->tower, "vision_output_dim", middle);
+}
+
+/* ---------------------------------------------------------------- Kimi-VL */
+
+static const char *const kimi_archs[] = {"deepseek2", NULL};
+
+static const char *kimi_type(const struct projector *p)
+{
+    (void)p;
+    return "kimi_vl";
+}
+
+static void kimi(const struct projector *p)
+{
+    const double side = floor(sqrt(projector_dim(p, "v.position_embd.weight", 1)));
+    projector_put(p->tower, "init_pos_emb_height", side);
+    projector_put(p->tower, "init_pos_emb_width", side);
+    projector_put(p->tower, "merge_kernel_size", projector_number(p, "projector.scale_factor", 2));
+}
+
+static void kimi_pixels(const struct projector *p)
+{
+    cJSON_AddTrueToObject(p->pixels, "pad_input");
+}
+
+/* ---------------------------------------------------------------- LFM2-VL */
+
+static const char *const lfm2_archs[] = {"lfm2", "lfm2moe", NULL};
+
+static const char *lfm2_type(const struct projector *p)
+{
+    (void)p;
+    return "lfm2_vl";
+}
+
+static void lfm2(const struct projector *p)
+{
+    projector_put(p->tower, "num_patches", projector_dim(p, "v.position_embd.weight", 1));
+    projector_put(p->config, "downsample_factor", projector_number(p, "projector.scale_factor", 2));
+    projector_put(p->config, "projector_hidden_size", projector_dim(p, "mm.1.weight", 1));
+    cJSON_AddBoolToObject(p->config, "projector_bias", has(p, "mm.1.bias"));
+    cJSON_AddBoolToObject(p->config, "projector_use_layernorm", has(p, "mm.input_norm.weight"));
+}
+
+/* ---------------------------------------------------------------- the rows */
+
+const struct projector_kind projector_kinds[] = {
+    {"qwen2vl_merger", qwen2_archs, qwen2_type, NULL, "gelu", QWEN_TOKENS, qwen2, qwen2_pixels},
+    {"qwen2.5vl_merger", qwen2_archs, qwen2_5_type, NULL, "gelu", QWEN_TOKENS, qwen2_5,
+     qwen2_pixels},
+    {"qwen3vl_merger", qwen3_archs, qwen3_type, NULL, "gelu_pytorch_tanh", QWEN_TOKENS, qwen3,
+     qwen3_pixels},
+    {"gemma3",
+     gemma3_archs,
+     gemma3_type,
+     "siglip_vision_model",
+     "gelu_pytorch_tanh",
+     {{"image_token_index", {"<image_soft_token>"}},
+      {"boi_token_index", {"<start_of_image>"}},
+      {"eoi_token_index", {"<end_of_image>"}}},
+     gemma3,
+     square_pixels},
+    {"pixtral",
+     pixtral_archs,
+     pixtral_type,
+     "pixtral",
+     "gelu",
+     {{"image_token_index", {"[IMG]"}}},
+     pixtral,
+     pixtral_pixels},
+    {"lightonocr",
+     lighton_archs,
+     lighton_type,
+     "pixtral",
+     "gelu",
+     {{"image_token_id", {"<|image_pad|>"}}},
+     pixtral,
+     pixtral_pixels},
+    {"idefics3",
+     idefics3_archs,
+     idefics3_type,
+     "idefics3_vision",
+     "gelu_pytorch_tanh",
+     {{"image_token_id", {"<image>"}}},
+     idefics3,
+     idefics3_pixels},
+    {"internvl",
+     NULL,
+     internvl_type,
+     "internvl_vision",
+     "gelu",
+     {{"image_token_id", {"<IMG_CONTEXT>"}}},
+     internvl,
+     internvl_pixels},
+    {"lfm2",
+     lfm2_archs,
+     lfm2_type,
+     "siglip2_vision_model",
+     "gelu_pytorch_tanh",
+     {{"image_token_id", {"<image>"}}},
+     lfm2,
+     NULL},
+    {"kimivl",
+     kimi_archs,
+     kimi_type,
+     "moonvit",
+     "gelu_pytorch_tanh",
+     {{"media_placeholder_token_id", {"<|media_pad|>"}}},
+     kimi,
+     kimi_pixels},
+    {"gemma4v",
+     gemma4_archs,
+     gemma4_type,
+     "gemma4_vision",
+     "gelu_pytorch_tanh",
+     {{"image_token_id", {"<|image|>"}},
+      {"boi_token_id", {"<|image>"}},
+      {"eoi_token_id", {"<image|>"}}},
+     gemma4,
+     NULL},
+    {"llama4",
+     llama4_archs,
+     llama4_type,
+     "llama4_vision_model",
+     "gelu",
+     {{"image_token_index", {"<|patch|>"}}},
+     llama4,
+     square_pixels},
+    {0},
+};
