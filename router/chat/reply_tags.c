@@ -202,7 +202,8 @@ static void name_byte(struct reply *r, const struct call_format *f, char c)
 {
     const struct call_tags *t = f->tags;
     const char *const named[MAX_ENDS] = {t->name_close, f->close, NULL};
-    const char *const bare[MAX_ENDS] = {"\n", t->key_open, f->close};
+    const char *const bare[MAX_ENDS] = {t->name_close ? t->name_close : "\n", t->key_open,
+                                        f->close};
     const char *end = tags_scan(r, t->name_open ? named : bare, c, &r->text);
     size_t n = r->text.len;
     if (n > MAX_NAME || (end && end == f->close && t->name_open)) {
