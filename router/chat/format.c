@@ -30,6 +30,16 @@ static const struct call_tags minimax_tags = {
     .end = "</invoke>",
 };
 
+#define M3 "]<]minimax[>["
+static const struct call_tags m3_tags = {
+    .name_open = M3 "<invoke name=\"",
+    .name_close = "\">",
+    .key_open = M3 "<",
+    .key_close = ">",
+    .end = M3 "</invoke>",
+    .mark = M3,
+};
+
 static const struct call_tags dsml_tags = {
     .name_open = "<｜DSML｜invoke name=\"",
     .name_close = "\">",
@@ -124,6 +134,12 @@ static const struct call_format formats[] = {
      .close = "<end_function_call>",
      .quote = "<escape>",
      .lead = "call:",
+     .arguments = "arguments"},
+    {.name = "minimax m3",
+     .clue = M3,
+     .open = M3 "<tool_call>",
+     .close = M3 "</tool_call>",
+     .tags = &m3_tags,
      .arguments = "arguments"},
     {.name = "minimax",
      .clue = "<minimax:tool_call>",

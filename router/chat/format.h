@@ -20,6 +20,9 @@ struct call_tags {
     /* between an argument's name and "true" or "false": is its value a string? NULL: not said */
     const char *string_attribute;
     bool cdata; /* a value may be between <![CDATA[ and ]]> */
+    /* Precedes every tag, those above included. Then an argument's tags are MARK<NAME> and
+     * MARK</NAME> or </NAME>, and values may consist of such tags. NULL: not this syntax. */
+    const char *mark;
 };
 
 struct call_format {
