@@ -3,6 +3,7 @@
 
 static const struct {
     const char *open, *close;
+    const char *clue; /* in templates that put the markers together; NULL: none */
 } marks[THOUGHT_MARKS] = {
     [THOUGHT_THINK] = {"<think>", "</think>"},
     [THOUGHT_BRACKET] = {"[THINK]", "[/THINK]"},
@@ -10,6 +11,9 @@ static const struct {
     [THOUGHT_COMMAND] = {"<|START_THINKING|>", "<|END_THINKING|>"},
     [THOUGHT_SEED] = {"<seed:think>", "</seed:think>"},
     [THOUGHT_KIMI] = {"◁think▷", "◁/think▷"},
+    [THOUGHT_MINIMAX] = {"<mm:think>", "</mm:think>"},
+    [THOUGHT_HY3] = {"<think:opensource>", "</think:opensource>", "':opensource'"},
+    [THOUGHT_HY4] = {"<think:6124c78e>", "</think:6124c78e>", "':6124c78e'"},
 };
 
 const char *thought_open(enum thought_marks m) { return marks[m].open; }
@@ -18,7 +22,8 @@ const char *thought_close(enum thought_marks m) { return marks[m].close; }
 bool thought_marks_find(const char *source, enum thought_marks *out)
 {
     for (int m = 0; m < THOUGHT_MARKS; m++)
-        if (strstr(source, marks[m].close) || strstr(source, marks[m].open)) {
+        if (strstr(source, marks[m].close) || strstr(source, marks[m].open) ||
+            (marks[m].clue && strstr(source, marks[m].clue))) {
             *out = (enum thought_marks)m;
             return true;
         }

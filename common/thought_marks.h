@@ -11,8 +11,11 @@ enum thought_marks {
     THOUGHT_COMMAND, /* Command A Reasoning, Command R7B */
     THOUGHT_SEED,    /* Seed-OSS */
     THOUGHT_KIMI,    /* Kimi-VL Thinking */
+    THOUGHT_MINIMAX, /* MiniMax M3 */
+    THOUGHT_HY3,     /* Hunyuan 3 */
+    THOUGHT_HY4,     /* Hunyuan 4 */
 };
-enum { THOUGHT_MARKS = THOUGHT_KIMI + 1 };
+enum { THOUGHT_MARKS = THOUGHT_HY4 + 1 };
 
 /* Texts of static storage duration. */
 const char *thought_open(enum thought_marks m);

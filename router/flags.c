@@ -63,7 +63,7 @@ static const struct flag rows[] = {
     {OPTION_TRUST_REQUEST_CHAT_TEMPLATE, F(trust_request_chat_template)},
     {OPTION_SPECIAL_TOKENS_IN_MESSAGES, F(special_tokens_in_messages)},
     {.name = "api-key", .type = FLAG_STR, F(api_key),
-     .help = "API key that clients must send as `Authorization: Bearer KEY` (or `x-api-key: KEY`); several are "
+     .help = "API key that clients must send as `Authorization: Bearer KEY` (or `x-api-key: KEY`, `x-goog-api-key: KEY`); several are "
              "separated by commas. Prefer the variable API_KEY."},
     {OPTION_API_KEY_FILE, F(api_key_file)},
     {OPTION_API_KEY_ALL_ROUTES, F(api_key_all_routes)},

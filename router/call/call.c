@@ -66,7 +66,7 @@ static struct call *call_new(struct edge *g, struct exchange *x)
         free(c);
         return NULL;
     }
-    c->errors = route_errors(c->path);
+    c->errors = c->route->errors;
     if (read_owner(c, x) != 0) {
         arena_reset(&c->arena);
         buf_free(&c->body);
@@ -416,14 +416,15 @@ static void on_model(struct models_wait *w, struct edge *g, const struct err *wh
     workers_submit(home->workers, &c->job);
 }
 
-/* Finds the model the body names. False: it must be loaded, and another component owns the call
+/* Finds the model the request names. False: it must be loaded, and another component owns the call
  * now. */
 static bool settle(struct call *c)
 {
     struct edge *home = c->edge, *g = home;
     if (c->settled || (!home->models && !edge_limits(home)->runtime_adapters))
         return true;
-    const char *name = body_model(c->body.p, c->body.len, &c->arena);
+    const char *name =
+        c->route->model ? c->route->model(c) : body_model(c->body.p, c->body.len, &c->arena);
     c->wait.ready = on_model;
     c->settled = true;
     int rc = models_hold(home, name, &c->wait, &g, &c->err);

@@ -30,6 +30,16 @@ static const struct call_tags minimax_tags = {
     .end = "</invoke>",
 };
 
+#define M3 "]<]minimax[>["
+static const struct call_tags m3_tags = {
+    .name_open = M3 "<invoke name=\"",
+    .name_close = "\">",
+    .key_open = M3 "<",
+    .key_close = ">",
+    .end = M3 "</invoke>",
+    .mark = M3,
+};
+
 static const struct call_tags dsml_tags = {
     .name_open = "<｜DSML｜invoke name=\"",
     .name_close = "\">",
@@ -48,10 +58,30 @@ static const struct call_tags minicpm_tags = {
     .end = "</function>",
     .cdata = true,
 };
+/* Hunyuan 3 and 4: GLM's tags, all with the checkpoint's suffix. */
+#define HY_TAGS(suffix, separator)                                                                 \
+    {                                                                                              \
+        .name_close = separator, .key_open = "<arg_key" suffix ">",                                \
+        .key_close = "</arg_key" suffix ">", .value_open = "<arg_value" suffix ">",                \
+        .value_close = "</arg_value" suffix ">"                                                    \
+    }
+#define HY_FORMAT(called, clued, suffix, with)                                                     \
+    {                                                                                              \
+        .name = called, .clue = clued, .open = "<tool_call" suffix ">",                            \
+        .close = "</tool_call" suffix ">",                                                         \
+        .around = {"<tool_calls" suffix ">", "</tool_calls" suffix ">"}, .tags = with,             \
+        .arguments = "arguments"                                                                   \
+    }
+static const struct call_tags hy3_tags = HY_TAGS(":opensource", "<tool_sep:opensource>");
+static const struct call_tags hy3_plain_tags = HY_TAGS("", "<tool_sep>");
+static const struct call_tags hy4_tags = HY_TAGS(":6124c78e", NULL);
 
 static const struct call_format formats[] = {
     /* gpt-oss: messages in channels (reply_channels.c) */
     {.name = "channels", .clue = "<|channel|>", .arguments = "arguments"},
+    HY_FORMAT("hunyuan 3", ":opensource", ":opensource", &hy3_tags),
+    HY_FORMAT("hunyuan 3, no suffix", "<tool_sep>", "", &hy3_plain_tags),
+    HY_FORMAT("hunyuan 4", ":6124c78e", ":6124c78e", &hy4_tags),
     /* DeepSeek V3, R1: "function", separator, name, arguments fenced; V3.1: name, separator,
      * arguments */
     {.name = "deepseek",
@@ -104,6 +134,12 @@ static const struct call_format formats[] = {
      .close = "<end_function_call>",
      .quote = "<escape>",
      .lead = "call:",
+     .arguments = "arguments"},
+    {.name = "minimax m3",
+     .clue = M3,
+     .open = M3 "<tool_call>",
+     .close = M3 "</tool_call>",
+     .tags = &m3_tags,
      .arguments = "arguments"},
     {.name = "minimax",
      .clue = "<minimax:tool_call>",
@@ -217,9 +253,19 @@ const struct call_format *call_format_find(const char *template_source)
 void call_format_markers(const struct call_format *f, const char *out[CALL_MARKERS + 1])
 {
     const struct call_tags none = {0}, *t = f->tags ? f->tags : &none;
-    const char *all[] = {f->open,      f->close,      f->around[0],   f->around[1],
-                         f->separator, t->name_open,  t->key_open,    t->key_close,
-                         t->end,       t->value_open, t->value_close, f->quote};
+    const char *all[] = {f->open,
+                         f->close,
+                         f->around[0],
+                         f->around[1],
+                         f->separator,
+                         t->name_open,
+                         t->key_open,
+                         t->key_close,
+                         t->end,
+                         t->value_open,
+                         t->value_close,
+                         f->quote,
+                         t->name_open ? NULL : t->name_close};
     _Static_assert(sizeof(all) / sizeof(all[0]) <= CALL_MARKERS, "CALL_MARKERS");
     int n = 0;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)

@@ -10,8 +10,8 @@
 
 /* Calls in tags: an argument is text, or JSON if the function's schema excludes strings. */
 struct call_tags {
-    /* around the name; name_open NULL: the name comes at once, and ends with its line or at the
-     * next tag */
+    /* around the name; name_open NULL: the name comes at once, and ends with name_close (NULL: its
+     * line) or at the next tag */
     const char *name_open, *name_close;
     const char *key_open, *key_close;     /* around an argument's name */
     const char *value_open, *value_close; /* around its value; open may be NULL */
@@ -20,6 +20,9 @@ struct call_tags {
     /* between an argument's name and "true" or "false": is its value a string? NULL: not said */
     const char *string_attribute;
     bool cdata; /* a value may be between <![CDATA[ and ]]> */
+    /* Precedes every tag, those above included. Then an argument's tags are MARK<NAME> and
+     * MARK</NAME> or </NAME>, and values may consist of such tags. NULL: not this syntax. */
+    const char *mark;
 };
 
 struct call_format {
@@ -47,6 +50,6 @@ const struct call_format *call_format_find(const char *template_source);
 extern const struct call_format call_format_bare;
 
 /* All markers of a row, terminated by NULL: texts of special tokens that belong to calls. */
-enum { CALL_MARKERS = 12 };
+enum { CALL_MARKERS = 13 };
 void call_format_markers(const struct call_format *f, const char *out[CALL_MARKERS + 1]);
 #endif

@@ -250,7 +250,8 @@ void reply_push(struct reply *r, const char *s, size_t n)
 {
     for (size_t i = 0; i < n && !r->oom; i++) {
         reply_byte(r, s[i]);
-        r->oom |= r->held.oom || r->raw.oom || r->text.oom || r->key.oom || r->early.oom;
+        r->oom |= r->held.oom || r->raw.oom || r->text.oom || r->key.oom || r->early.oom ||
+                  r->closing.oom;
     }
 }
 
@@ -271,8 +272,8 @@ void reply_end(struct reply *r)
 
 void reply_free(struct reply *r)
 {
-    struct buf *all[] = {&r->reasoning, &r->content, &r->held, &r->raw,
-                         &r->key,       &r->text,    &r->early};
+    struct buf *all[] = {&r->reasoning, &r->content, &r->held,  &r->raw,
+                         &r->key,       &r->text,    &r->early, &r->closing};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         buf_free(all[i]);
     for (uint32_t i = 0; i < r->n_calls; i++) {

@@ -64,6 +64,7 @@ struct reply { /* zero-initialise, then reply_init() */
     struct buf raw;       /* bytes since a call began, in case it is none */
     struct buf key, text; /* of the current object; a member's value, or a leading name */
     struct buf early;     /* arguments that preceded the name */
+    struct buf closing;   /* the tag that ends the value, where it has the argument's name */
     bool fresh;           /* white space is dropped until other text follows */
     bool in_list, in_string, escaped, announced, streams;
     bool parted;      /* a line break precedes the next text */

@@ -90,6 +90,9 @@ const char *python_word(const char *s, size_t n);
 /* Appends a Python literal as JSON; false: a string has no end. What is no literal gives no JSON.
  */
 bool python_to_json(const char *s, size_t n, struct buf *out);
+/* reply_nested.c: appends a value of nested tags, each after `mark`, as JSON; false: it does not
+ * begin with one. */
+bool nested_to_json(const char *mark, const char *s, size_t n, struct buf *out);
 /* reply_quoted.c: objects with quotes of the format. */
 void quoted_begins(struct reply *r);
 void quoted_byte(struct reply *r, char c);

@@ -103,7 +103,10 @@ static void value_any(struct reply *r)
         n--;
     while (n && is_blank(*s))
         s++, n--;
-    const bool cdata = r->config.format->tags->cdata && is_cdata(&s, &n);
+    const struct call_tags *t = r->config.format->tags;
+    const bool cdata = t->cdata && is_cdata(&s, &n);
+    if (t->mark && nested_to_json(t->mark, s, n, out))
+        return;
     if (put_json(r, s, n) || put_literal(r, s, n))
         return;
     buf_ch(out, '"');
@@ -148,14 +151,19 @@ static void value_begins(struct reply *r)
     if (streams_text(r))
         buf_ch(out, '"');
     buf_reset(&r->text);
+    buf_reset(&r->closing);
+    if (r->config.format->tags->mark)
+        buf_fmt(&r->closing, "%s</%s>", r->config.format->tags->mark, key->p ? key->p : "");
     r->fresh = r->config.format->tags->value_end; /* a line break after the tag is not the text's */
     r->state = TAG_VALUE;
 }
 
 static void value_byte(struct reply *r, const struct call_tags *t, char c)
 {
+    const char *own = r->closing.p;
     const char *const ends[MAX_ENDS] = {t->value_end, t->value_close, NULL};
-    const char *end = tags_scan(r, ends, c, &r->text);
+    const char *const named[MAX_ENDS] = {own, own ? own + strlen(t->mark) : NULL, NULL};
+    const char *end = tags_scan(r, t->mark ? named : ends, c, &r->text);
     if (streams_text(r)) {
         value_text(r, &r->text);
         buf_reset(&r->text);
@@ -202,7 +210,8 @@ static void name_byte(struct reply *r, const struct call_format *f, char c)
 {
     const struct call_tags *t = f->tags;
     const char *const named[MAX_ENDS] = {t->name_close, f->close, NULL};
-    const char *const bare[MAX_ENDS] = {"\n", t->key_open, f->close};
+    const char *const bare[MAX_ENDS] = {t->name_close ? t->name_close : "\n", t->key_open,
+                                        f->close};
     const char *end = tags_scan(r, t->name_open ? named : bare, c, &r->text);
     size_t n = r->text.len;
     if (n > MAX_NAME || (end && end == f->close && t->name_open)) {
@@ -220,6 +229,31 @@ static void name_byte(struct reply *r, const struct call_format *f, char c)
     r->state = end == t->key_open ? TAG_KEY : TAG_BETWEEN;
     if (end == f->close)
         call_ends(r, true);
+}
+
+/* Is `tag` the one that begins as an argument's and goes on with the key? */
+static bool is_tag(const struct call_tags *t, const char *tag, const struct buf *key)
+{
+    const size_t n = strlen(t->key_open), close = strlen(t->key_close);
+    return strlen(tag) == n + key->len + close && !strncmp(tag, t->key_open, n) &&
+           !memcmp(tag + n, key->p ? key->p : "", key->len);
+}
+
+/* The name in a tag is complete. Where all tags begin alike it may be another one. */
+static void key_ends(struct reply *r, const struct call_format *f)
+{
+    const struct call_tags *t = f->tags;
+    if (t->mark && (is_tag(t, t->end, &r->key) || is_tag(t, f->close, &r->key))) {
+        call_ends(r, is_tag(t, f->close, &r->key));
+        return;
+    }
+    if (t->mark && (!r->key.len || r->key.p[0] == '/')) {
+        r->state = TAG_BETWEEN;
+        return;
+    }
+    r->state = TAG_VALUE_OPEN;
+    if (!t->value_open)
+        value_begins(r);
 }
 
 /* Skips blanks, then expects this tag. */
@@ -260,11 +294,8 @@ void tags_byte(struct reply *r, char c)
         between(r, f, c);
     } else if (r->state == TAG_KEY) {
         const char *const ends[MAX_ENDS] = {t->key_close, NULL, NULL};
-        if (!tags_scan(r, ends, c, &r->key))
-            return;
-        r->state = TAG_VALUE_OPEN;
-        if (!t->value_open)
-            value_begins(r);
+        if (tags_scan(r, ends, c, &r->key))
+            key_ends(r, f);
     } else if (r->state == TAG_VALUE_OPEN) {
         expect(r, t->value_open, c);
     } else {

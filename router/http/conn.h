@@ -91,6 +91,9 @@ void http_set_option(int fd, int level, int name, int value);
 void http_accept_second(struct http *h);
 void http_second_again(struct http *h);
 /* request.c */
+/* The key of a request without the header Authorization: in `x-api-key` (Anthropic's clients) or
+ * `x-goog-api-key` (Google's); for Google's routes also the query's `key`. NULL: none. */
+const char *exchange_other_key(const struct exchange *x);
 enum MHD_Result http_access(void *cls, struct MHD_Connection *mhd, const char *url,
                             const char *method, const char *version, const char *upload,
                             size_t *upload_size, void **con_cls);

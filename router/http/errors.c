@@ -13,23 +13,27 @@ int error_status(enum error_shape s, enum err_kind k)
     return status == 422 ? 400 : status == 424 ? 500 : status;
 }
 
-/* Error types in the documentation of both SDKs, by status. */
+/* Error types in the documentation of the SDKs, by status. */
 struct error_words {
     int status;
-    const char *openai, *code, *anthropic;
+    const char *openai, *code, *anthropic, *google;
 };
 static const struct error_words *words_of(int status)
 {
     static const struct error_words rows[] = {
-        {400, "invalid_request_error", NULL, "invalid_request_error"},
-        {401, "invalid_request_error", "invalid_api_key", "authentication_error"},
-        {404, "invalid_request_error", "not_found", "not_found_error"},
-        {405, "invalid_request_error", "method_not_allowed", "invalid_request_error"},
-        {413, "invalid_request_error", "request_too_large", "request_too_large"},
-        {415, "invalid_request_error", "unsupported_media_type", "invalid_request_error"},
-        {429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error"},
-        {503, "server_error", "unavailable", "overloaded_error"},
-        {500, "server_error", NULL, "api_error"},
+        {400, "invalid_request_error", NULL, "invalid_request_error", "INVALID_ARGUMENT"},
+        {401, "invalid_request_error", "invalid_api_key", "authentication_error",
+         "UNAUTHENTICATED"},
+        {404, "invalid_request_error", "not_found", "not_found_error", "NOT_FOUND"},
+        {405, "invalid_request_error", "method_not_allowed", "invalid_request_error",
+         "UNIMPLEMENTED"},
+        {413, "invalid_request_error", "request_too_large", "request_too_large",
+         "INVALID_ARGUMENT"},
+        {415, "invalid_request_error", "unsupported_media_type", "invalid_request_error",
+         "INVALID_ARGUMENT"},
+        {429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error", "RESOURCE_EXHAUSTED"},
+        {503, "server_error", "unavailable", "overloaded_error", "UNAVAILABLE"},
+        {500, "server_error", NULL, "api_error", "INTERNAL"},
     };
     size_t i = 0, last = sizeof(rows) / sizeof(rows[0]) - 1;
     while (i < last && rows[i].status != status)
@@ -93,16 +97,6 @@ static void openai_object(struct buf *out, const char *msg, int status, const ch
     string(out, code);
 }
 
-static void anthropic_body(struct buf *out, const char *msg, int status, const char *id)
-{
-    buf_fmt(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
-            words_of(status)->anthropic);
-    buf_json_str(out, msg, strlen(msg));
-    buf_str(out, "},\"request_id\":");
-    string(out, id);
-    buf_ch(out, '}');
-}
-
 static void whole_object(struct buf *out, const struct err *e, bool event)
 {
     int status = error_status(ERRORS_OPENAI, e->kind);
@@ -132,15 +126,18 @@ static void tgi_body(struct buf *out, const struct err *e)
     buf_fmt(out, ",\"error_type\":\"%s\"}", err_wire(e->kind));
 }
 
-static void plain_body(struct buf *out, const char *msg)
+/* {"error": text}, Ollama's. */
+static void ollama_body(struct buf *out, const char *msg, int status, const char *id)
 {
+    (void)status, (void)id;
     buf_str(out, "{\"error\":");
     buf_json_str(out, msg, strlen(msg));
     buf_ch(out, '}');
 }
 
-static void cohere_body(struct buf *out, const char *msg, const char *id)
+static void cohere_body(struct buf *out, const char *msg, int status, const char *id)
 {
+    (void)status;
     buf_str(out, "{\"id\":");
     string(out, id);
     buf_str(out, ",\"message\":");
@@ -148,16 +145,42 @@ static void cohere_body(struct buf *out, const char *msg, const char *id)
     buf_ch(out, '}');
 }
 
+static void anthropic_body(struct buf *out, const char *msg, int status, const char *id)
+{
+    buf_fmt(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
+            words_of(status)->anthropic);
+    buf_json_str(out, msg, strlen(msg));
+    buf_str(out, "},\"request_id\":");
+    string(out, id);
+    buf_ch(out, '}');
+}
+
+static void google_body(struct buf *out, const char *msg, int status, const char *id)
+{
+    (void)id;
+    buf_fmt(out, "{\"error\":{\"code\":%d,\"message\":", status);
+    buf_json_str(out, msg, strlen(msg));
+    buf_fmt(out, ",\"status\":\"%s\"}}", words_of(status)->google);
+}
+
+/* Bodies that have text, status and id alone, the same for errors and refusals. */
+typedef void (*plain_body)(struct buf *out, const char *msg, int status, const char *id);
+static plain_body plain_body_of(enum error_shape s)
+{
+    static const plain_body rows[] = {[ERRORS_ANTHROPIC] = anthropic_body,
+                                      [ERRORS_OLLAMA] = ollama_body,
+                                      [ERRORS_COHERE] = cohere_body,
+                                      [ERRORS_GOOGLE] = google_body};
+    return (size_t)s < sizeof(rows) / sizeof(rows[0]) ? rows[s] : NULL;
+}
+
 const char *error_body(struct buf *out, enum error_shape s, const struct err *e, const char *id)
 {
+    const plain_body plain = plain_body_of(s);
     if (s == ERRORS_OPENAI) {
         openai_body(out, e, false);
-    } else if (s == ERRORS_ANTHROPIC) {
-        anthropic_body(out, e->msg, error_status(s, e->kind), id);
-    } else if (s == ERRORS_OLLAMA) {
-        plain_body(out, e->msg);
-    } else if (s == ERRORS_COHERE) {
-        cohere_body(out, e->msg, id);
+    } else if (plain) {
+        plain(out, e->msg, error_status(s, e->kind), id);
     } else if (*err_wire(e->kind)) {
         tgi_body(out, e);
     } else {
@@ -169,8 +192,9 @@ const char *error_body(struct buf *out, enum error_shape s, const struct err *e,
 
 void error_event(struct buf *out, enum error_shape s, const struct err *e, const char *id)
 {
+    const plain_body plain = plain_body_of(s);
     if (s == ERRORS_OLLAMA) { /* a line */
-        plain_body(out, e->msg);
+        plain(out, e->msg, 0, id);
         buf_ch(out, '\n');
         return;
     }
@@ -184,8 +208,8 @@ void error_event(struct buf *out, enum error_shape s, const struct err *e, const
     buf_str(out, s == ERRORS_ANTHROPIC ? "event: error\ndata: " : "data: ");
     if (s == ERRORS_OPENAI)
         openai_body(out, e, true);
-    else if (s == ERRORS_ANTHROPIC)
-        anthropic_body(out, e->msg, error_status(s, e->kind), id);
+    else if (plain)
+        plain(out, e->msg, error_status(s, e->kind), id);
     else
         tgi_body(out, e);
     buf_str(out, "\n\n");
@@ -209,12 +233,9 @@ void error_refusal(struct buf *out, enum error_shape s, int status, const char *
                    const char *id)
 {
     const char *msg = text ? text : error_refusal_text(status);
-    if (s == ERRORS_ANTHROPIC) {
-        anthropic_body(out, msg, status, id);
-    } else if (s == ERRORS_OLLAMA) {
-        plain_body(out, msg);
-    } else if (s == ERRORS_COHERE) {
-        cohere_body(out, msg, id);
+    const plain_body plain = plain_body_of(s);
+    if (plain) {
+        plain(out, msg, status, id);
     } else if (s == ERRORS_TEI) {
         buf_str(out, "{\"error\":");
         buf_json_str(out, msg, strlen(msg));

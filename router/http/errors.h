@@ -6,6 +6,7 @@
  *   Ollama     {"error": text}
  *   Cohere     {"id", "message"}
  *   Anthropic  {"type": "error", "error": {"type", "message"}, "request_id"}
+ *   Google     {"error": {"code", "message", "status"}}
  *
  * TGI uses its own statuses (422, 424); clients of the others select their exception by status. */
 #ifndef ROUTER_HTTP_ERRORS_H
@@ -19,7 +20,8 @@ enum error_shape {
     ERRORS_ANTHROPIC,
     ERRORS_TEI,
     ERRORS_OLLAMA,
-    ERRORS_COHERE
+    ERRORS_COHERE,
+    ERRORS_GOOGLE
 };
 
 int error_status(enum error_shape s, enum err_kind k);

@@ -95,7 +95,9 @@ void exchange_refuse(struct exchange *x, int status, const char *text)
 {
     struct buf body = BUF_INIT;
     x->why = text || status == 200 ? text : error_refusal_text(status);
-    enum error_shape shape = x->path ? route_errors(x->path) : ERRORS_TGI;
+    enum error_shape shape = x->route  ? x->route->errors
+                             : x->path ? route_errors(x->path)
+                                       : ERRORS_TGI;
     if (status != 200 && shape != ERRORS_TGI)
         error_refusal(&body, shape, status, text, x->id);
     else if (text)

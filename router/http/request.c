@@ -93,7 +93,15 @@ void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     *con_cls = NULL;
 }
 
-/* `Authorization: Bearer KEY`, or Anthropic's `x-api-key: KEY`. */
+const char *exchange_other_key(const struct exchange *x)
+{
+    const char *key = exchange_header(x, "x-api-key");
+    key = key ? key : exchange_header(x, "x-goog-api-key");
+    const bool google = x->route && x->route->errors == ERRORS_GOOGLE;
+    return key || !google ? key : exchange_argument(x, "key");
+}
+
+/* `Authorization: Bearer KEY`, or exchange_other_key(). */
 static bool authorized(struct exchange *x, enum route_access access)
 {
     const struct http_config *c = &x->http->c;
@@ -104,7 +112,7 @@ static bool authorized(struct exchange *x, enum route_access access)
         return true;
     if (given)
         return !strncasecmp(given, "Bearer ", 7) && keys_have(keys, given + 7, x->key);
-    given = exchange_header(x, "x-api-key");
+    given = exchange_other_key(x);
     return given && keys_have(keys, given, x->key);
 }
 
@@ -297,7 +305,7 @@ void exchange_key_digest(const struct exchange *x, char out[EXCHANGE_DIGEST])
 {
     unsigned char sum[32];
     const char *given = exchange_header(x, "Authorization");
-    given = given ? given + strlen("Bearer ") : exchange_header(x, "x-api-key");
+    given = given ? given + strlen("Bearer ") : exchange_other_key(x);
     *out = 0;
     if (!x->key[0] || !given || gnutls_hash_fast(GNUTLS_DIG_SHA256, given, strlen(given), sum) < 0)
         return;

@@ -113,7 +113,8 @@ void routes_markdown(struct buf *out)
         out,
         "\n\"Key\": with `--api-key` or `--api-key-file`, the request must carry one of the keys, "
         "as "
-        "`Authorization: Bearer KEY` or as `x-api-key: KEY`. \"If set\": only with "
+        "`Authorization: Bearer KEY` or as `x-api-key: KEY` or `x-goog-api-key: KEY`. \"If set\": "
+        "only with "
         "`--api-key-all-routes`.\n"
         "\n## Turns\n\n"
         "Requests wait in turns by tokens served: one account for each value of "

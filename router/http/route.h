@@ -43,6 +43,9 @@ struct route {
      */
     bool any_type;
     enum route_access access;
+    /* POST: the name of the model where it is in the path, in the arena; NULL there: none. Not set:
+     * the body's `model`. Worker thread. */
+    const char *(*model)(struct call *c);
     /* GET: answers at once with call_reply(), on the loop thread. */
     void (*reply)(struct call *c);
     /* POST: runs on a worker thread, with the body in c->body. Either creates generations

@@ -118,7 +118,7 @@ uint64_t exchange_tenant(const struct exchange *x, bool *named)
 {
     const char *id = exchange_header(x, "x-gateway-inference-fairness-id");
     const char *bearer = exchange_header(x, "authorization");
-    const char *key = bearer ? bearer : exchange_header(x, "x-api-key");
+    const char *key = bearer ? bearer : exchange_other_key(x);
     if (x->key[0]) /* whichever header carried it */
         key = x->key;
     *named = id && *id;

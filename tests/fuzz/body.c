@@ -14,9 +14,11 @@
 // fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
 // fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
 // fuzz-sources: common/tokenizer/sentencepiece.c router/call/prompt.c common/thought_marks.c
-// fuzz-sources: common/image/data_url.c
+// fuzz-sources: common/image/data_url.c router/api/gemini/request.c router/api/gemini/contents.c
+// fuzz-sources: router/api/gemini/schema.c
 #include "common/peer_address.h"
 #include "router/api/anthropic/messages.h"
+#include "router/api/gemini/gemini.h"
 #include "router/api/openai/chat_completion.h"
 #include "router/api/openai/completions.h"
 #include "router/api/responses/responses.h"
@@ -116,7 +118,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     bool ok = false;
     struct chat_request chat;
     const struct openai *o = NULL;
-    if (n && data[0] % 5 == 0) {
+    if (n && data[0] == 'g') {
+        c.path = "/v1beta/models/m:generateContent";
+        if ((ok = gemini_parse(&c, false, &chat, &e) == 0))
+            check_ask(chat.openai->asks);
+    } else if (n && data[0] % 5 == 0) {
         struct tgi *t = tgi_parse(&c, true, &e);
         if ((ok = t != NULL))
             check_ask(&t->ask);

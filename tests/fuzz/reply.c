@@ -1,6 +1,7 @@
 // fuzz-sources: router/chat/reply.c router/chat/reply_call.c router/chat/reply_tags.c
 // fuzz-sources: router/chat/reply_python.c router/chat/reply_channels.c router/chat/format.c
-// fuzz-sources: router/chat/reply_quoted.c common/thought_marks.c
+// fuzz-sources: router/chat/reply_quoted.c router/chat/reply_nested.c
+// fuzz-sources: common/thought_marks.c
 // fuzz-sources: common/buf.c common/json/json.c common/json/reader.c common/arena.c
 // fuzz-sources: common/json/exact.c common/err.c common/utf8.c
 /* Any text in any way of writing calls, in two pieces: no crash, and the same as in one. */
@@ -30,16 +31,16 @@ static void play(const uint8_t *text, size_t n, unsigned how, size_t cut, struct
                                         "<|python_start|>",
                                         "<|tool_call_argument_begin|>"};
     /* formats that were added later: other numbers keep their meaning in the corpus */
-    static const char *const late[] = {
-        "<|tool_call>",      "｜DSML｜",         "<seed:tool_call>",
-        "<function name=\"", "<|tools_prefix|>", "<tool_calls>",
-        "List of tools: ",   "<TOOLCALL>",       "<|function_call|>"};
+    static const char *const late[] = {"<|tool_call>",      "｜DSML｜",         "<seed:tool_call>",
+                                       "<function name=\"", "<|tools_prefix|>", "<tool_calls>",
+                                       "List of tools: ",   "<TOOLCALL>",       "<|function_call|>",
+                                       "]<]minimax[>["};
     static const char *const names[] = {"f"};
     struct reply r = {0};
     reply_init(&r, &(struct reply_config){
                        .format = how % 12 == 11
                                      ? NULL
-                                     : call_format_find(how < 216 && (how % 24 == 21 ||
+                                     : call_format_find(how < 240 && (how % 24 == 21 ||
                                                                       (how >= 24 && how % 24 == 20))
                                                             ? late[how / 24]
                                                             : clues[how % 12]),

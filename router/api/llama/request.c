@@ -199,7 +199,7 @@ int llama_completion(struct call *c, bool infill, struct err *e)
     if (!o || !(o->llama = ARENA_NEW(&c->arena, struct llama, 1)))
         return o ? err_nomem(e) : -1;
     refuse(&b, body_root(&b));
-    openai_choices(c, &b, "n_cmpl", o);
+    openai_choices(c, &b, body_root(&b), "n_cmpl", o);
     if (o->transfer && o->transfer->exports)
         body_fail(&b, body_root(&b), "kv_transfer_params",
                   "`do_remote_decode` is answered on OpenAI's routes only");

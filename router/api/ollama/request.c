@@ -2,6 +2,7 @@
 #include "common/json/exact.h"
 #include "common/json/json.h"
 #include "router/api/ollama/ollama.h"
+#include "router/chat/call_ids.h"
 #include "router/chat/convert.h"
 #include "router/chat/pictures.h"
 #include <math.h>
@@ -97,35 +98,8 @@ static void add_content(struct body *b, cJSON *message, const char *text, const 
             body_mistyped(b, body_root(b), "images", k, "images in base64");
 }
 
-/* Calls need no ids in Ollama's bodies: results follow in their order. */
-struct calls {
-    cJSON *ids;        /* of all calls so far */
-    const cJSON *next; /* of the first without a result; NULL: all have one */
-    uint32_t n;
-};
-
-/* The id of a call, or a new one of nine letters and digits, as Mistral's templates want. */
-static const char *call_id(struct calls *all, const cJSON *given)
-{
-    char id[16];
-    snprintf(id, sizeof(id), "call%05u", all->n++ % 100000);
-    cJSON *item = cJSON_CreateString(json_str(given, "id", id));
-    if (!item || !cJSON_AddItemToArray(all->ids, item))
-        return "";
-    all->next = all->next ? all->next : item;
-    return item->valuestring;
-}
-
-/* The id of the call that this result answers. */
-static const char *answered_id(struct calls *all, const cJSON *result)
-{
-    const cJSON *call = all->next;
-    all->next = call ? call->next : NULL;
-    return json_str(result, "tool_call_id", call ? call->valuestring : "");
-}
-
 /* Arguments are an object here, and a text there. */
-static void add_calls(struct body *b, cJSON *message, const cJSON *calls, struct calls *all)
+static void add_calls(struct body *b, cJSON *message, const cJSON *calls, struct call_ids *all)
 {
     cJSON *list = cJSON_AddArrayToObject(message, "tool_calls");
     for (const cJSON *k = json_first(calls); k; k = k->next) {
@@ -134,7 +108,8 @@ static void add_calls(struct body *b, cJSON *message, const cJSON *calls, struct
         if (arguments && !cJSON_IsString(arguments))
             json_print_exact(&text, arguments);
         cJSON *call = cJSON_CreateObject();
-        cJSON_AddStringToObject(call, "id", call_id(all, k));
+        cJSON_AddStringToObject(
+            call, "id", call_ids_open(all, json_str(k, "id", NULL), json_str(f, "name", "")));
         cJSON_AddStringToObject(call, "type", "function");
         cJSON *function = cJSON_AddObjectToObject(call, "function");
         cJSON_AddStringToObject(function, "name", json_str(f, "name", ""));
@@ -147,7 +122,7 @@ static void add_calls(struct body *b, cJSON *message, const cJSON *calls, struct
     }
 }
 
-static cJSON *convert(struct body *b, const cJSON *m, struct calls *all)
+static cJSON *convert(struct body *b, const cJSON *m, struct call_ids *all)
 {
     cJSON *to = cJSON_CreateObject();
     const struct object o = {m, "messages"};
@@ -160,7 +135,9 @@ static cJSON *convert(struct body *b, const cJSON *m, struct calls *all)
         add_calls(b, to, json_get(m, "tool_calls"), all);
     if (!strcmp(json_str(m, "role", ""), "tool")) {
         copy(to, "name", json_get(m, "tool_name"));
-        cJSON_AddStringToObject(to, "tool_call_id", answered_id(all, m));
+        cJSON_AddStringToObject(to, "tool_call_id",
+                                call_ids_answer(all, json_str(m, "tool_call_id", NULL),
+                                                json_str(m, "tool_name", NULL)));
     }
     return to;
 }
@@ -168,12 +145,12 @@ static cJSON *convert(struct body *b, const cJSON *m, struct calls *all)
 static void add_messages(struct body *b, cJSON *to, const cJSON *messages)
 {
     cJSON *list = cJSON_AddArrayToObject(to, "messages");
-    struct calls all = {.ids = cJSON_CreateArray()};
+    struct call_ids all = {0};
     if (messages && !cJSON_IsArray(messages))
         body_mistyped(b, body_root(b), "messages", messages, "a sequence");
     for (const cJSON *m = json_first(messages); m; m = m->next)
         cJSON_AddItemToArray(list, convert(b, m, &all));
-    cJSON_Delete(all.ids);
+    call_ids_free(&all);
 }
 
 /* ---------------------------------------------------------------- the whole */

@@ -127,13 +127,13 @@ static uint32_t most_choices(const struct call *c)
     return max > OPENAI_MAX_N ? max : OPENAI_MAX_N;
 }
 
-void openai_choices(struct call *c, struct body *b, const char *key, struct openai *o)
+void openai_choices(struct call *c, struct body *b, struct object in, const char *key,
+                    struct openai *o)
 {
-    struct object root = body_root(b);
     uint32_t max = most_choices(c);
-    struct opt_u64 n = body_u32(b, root, key);
+    struct opt_u64 n = body_u32(b, in, key);
     if (n.set && (n.v == 0 || n.v > max))
-        body_fail(b, root, key, "`%s` must be > 0 and <= %u. Given: %llu", key, max,
+        body_fail(b, in, key, "`%s` must be > 0 and <= %u. Given: %llu", key, max,
                   (unsigned long long)n.v);
     if (n.set)
         o->shown = o->each = (uint32_t)n.v;
@@ -198,7 +198,7 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
     o->progress = body_opt_bool(b, root, "return_progress", false);
     o->verbose = body_opt_bool(b, root, "verbose", false);
     o->shown = o->each = 1;
-    openai_choices(c, b, "n", o);
+    openai_choices(c, b, root, "n", o);
     refuse_unknown(b, root);
     check_modalities(b, root);
     check_template(c, b, root);

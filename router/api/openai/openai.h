@@ -43,12 +43,14 @@ struct openai { /* state of a call; in its arena */
     struct responses *responses; /* state of /v1/responses */
     struct llama *llama;         /* state of llama-server's routes */
     const struct ollama *ollama; /* state of Ollama's routes */
+    struct gemini *gemini;       /* state of Google's routes */
 };
 
 /* Parses the fields of both routes: sampling, limits, stop, stream, stream_options, n, model. */
 struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefix, struct err *e);
-/* Reads the number of choices, which other servers call `n_cmpl` too. */
-void openai_choices(struct call *c, struct body *b, const char *key, struct openai *o);
+/* Reads the number of choices, which other protocols have under another `key`, or in an object. */
+void openai_choices(struct call *c, struct body *b, struct object in, const char *key,
+                    struct openai *o);
 /* Reads `best_of`, after `n`, for routes that have it. */
 void openai_best_of(struct call *c, struct body *b, struct openai *o);
 /* Ranks the `each` generations of a prompt: out[0 .. shown) are their offsets, in choice order. */

@@ -1,3 +1,4 @@
+#include "router/api/openai/google_models.h"
 #include "router/call/call.h"
 #include <inttypes.h>
 #include <string.h>
@@ -150,6 +151,12 @@ static void reply(struct call *c)
     struct listing l = {&c->out, c->edge};
     const bool theirs = of_anthropic(c), all = !one;
     struct err e;
+    if (google_asks(c)) {
+        served_adapters_release(adapters);
+        c->errors = ERRORS_GOOGLE;
+        google_models(c);
+        return;
+    }
     if (theirs)
         c->errors = ERRORS_ANTHROPIC;
     if (theirs && all) {
@@ -187,7 +194,9 @@ const struct route route_models = {
         "by id. `max_model_len`: tokens of prompt and answer, null where the model is not loaded; "
         "`input_modalities` only where it takes images; `meta` as llama-server's, of a loaded "
         "model. "
-        "In Anthropic's shape for requests with the header `anthropic-version`.",
+        "In Anthropic's shape for requests with the header `anthropic-version`, in Google's for "
+        "those "
+        "with `x-goog-api-key` or `x-goog-api-client`.",
     .access = ACCESS_DESCRIBES,
     .reply = reply,
 };

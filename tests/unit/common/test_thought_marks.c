@@ -17,6 +17,9 @@ static void a_template_names_them(void **state)
         {"<|START_THINKING|>{{ message.tool_plan }}<|END_THINKING|>", true, THOUGHT_COMMAND},
         {"{{ think_begin }} <seed:think>", true, THOUGHT_SEED},
         {"◁think▷", true, THOUGHT_KIMI},
+        {"{%- set think = '<mm:think>' %}", true, THOUGHT_MINIMAX},
+        {"{%- set HYTK = ':opensource' %}{{ '<think{}>'.format(HYTK) }}", true, THOUGHT_HY3},
+        {"{%- set HYTK = ':6124c78e' %}{{ '<think{}>'.format(HYTK) }}", true, THOUGHT_HY4},
         {"<|channel|>analysis<|message|> {{ content }}", false, THOUGHT_THINK},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

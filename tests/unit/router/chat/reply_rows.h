@@ -7,7 +7,7 @@
 
 static const struct call_format *hermes, *llama, *mistral, *deepseek, *granite, *qwen, *glm, *kimi,
     *minimax, *cohere, *python, *pylist, *harmony, *gemma, *function_gemma, *dsml, *dsml_v4, *seed,
-    *minicpm, *apertus, *nemotron, *tool_calls, *gigachat, *lfm2;
+    *minicpm, *apertus, *nemotron, *tool_calls, *gigachat, *lfm2, *hy3, *hy4, *m3;
 static const char *const names[] = {"f", "get_weather"};
 
 static int find(void **state)
@@ -37,6 +37,9 @@ static int find(void **state)
     tool_calls = call_format_find("within <tool_call></tool_call> <tool_calls>[");
     gigachat = call_format_find("function_call=\"<|function_call|>\"");
     lfm2 = call_format_find("List of tools: [");
+    m3 = call_format_find("{%- set ns = ']<]minimax[>[' %}<minimax:tool_call>");
+    hy3 = call_format_find("{%- set HYTK = ':opensource' %}{{ '<tool_sep{}>'.format(HYTK) }}");
+    hy4 = call_format_find("{%- set HYTK = ':6124c78e' %}{{ '<arg_key{}>'.format(HYTK) }}");
     assert_ptr_equal(call_format_find("{{ tools }}"), &call_format_bare);
     return 0;
 }
@@ -48,6 +51,7 @@ struct row {
     const char *text, *want; /* "reasoning|content|name(arguments)", "..." behind a cut call */
 };
 static const struct call_format *const none = NULL, *bare = &call_format_bare;
+#define M3     "]<]minimax[>["
 #define ASSIST "<|start|>assistant"
 #define IN(x)  "<|channel|>" x "<|message|>"
 #define SEP    "<｜tool▁sep｜>"
@@ -230,7 +234,43 @@ static const struct row rows[] = {
      "||f({\"a\": \"b\\\"\\nc\"})"},
     {&glm, 0, "<tool_call></tool_call>", "|<tool_call></tool_call>|"},
     {&glm, 0, "<tool_call>f\n<arg_key>a</arg_key>no<arg_value>", "|o<arg_value>|f(...)"},
+    /* Hunyuan 3 and 4 */
+    {&hy3, THINKS | THOUGHT_HY3 << MARKS,
+     "<think:opensource>so</think:opensource>On it.\n<tool_calls:opensource>\n"
+     "<tool_call:opensource>get_weather<tool_sep:opensource>\n"
+     "<arg_key:opensource>city</arg_key:opensource>\n"
+     "<arg_value:opensource>Rome\n</arg_value:opensource>\n"
+     "<arg_key:opensource>days</arg_key:opensource>\n"
+     "<arg_value:opensource>2</arg_value:opensource>\n</tool_call:opensource>\n"
+     "<tool_call:opensource>f<tool_sep:opensource>\n</tool_call:opensource>\n"
+     "</tool_calls:opensource>",
+     "so|On it.|get_weather({\"city\": \"Rome\\n\", \"days\": 2})f({})"},
+    {&hy3, 0, "<tool_call:opensource>f</tool_call:opensource>", "||f({})"},
+    {&hy3, 0, "a <tool_sep:opensource> b", "|a <tool_sep:opensource> b|"},
+    {&hy4, OPENED | THOUGHT_HY4 << MARKS,
+     "so</think:6124c78e><tool_calls:6124c78e>\n<tool_call:6124c78e>f\n"
+     "<arg_key:6124c78e>a</arg_key:6124c78e>\n"
+     "<arg_value:6124c78e>x < y</arg_value:6124c78e>\n</tool_call:6124c78e>\n"
+     "</tool_calls:6124c78e>",
+     "so||f({\"a\": \"x < y\"})"},
+    /* MiniMax M3 */
+    {&m3, OPENED | THOUGHT_MINIMAX << MARKS,
+     "so</mm:think>On it." M3 "<tool_call>\n" M3 "<invoke name=\"get_weather\">" M3 "<city>Rome" M3
+     "</city>" M3 "<days>3" M3 "</days>" M3 "<tags>" M3 "<item>a < b" M3 "</item>" M3 "<item>2" M3
+     "</item>" M3 "</tags>" M3 "<opts>" M3 "<item>x" M3 "</item>" M3 "<unit>" M3 "<unit>C" M3
+     "</unit>" M3 "</unit>" M3 "</opts>" M3 "</invoke>\n" M3 "<invoke name=\"f\">" M3
+     "</invoke>\n" M3 "</tool_call> x",
+     "so|On it.x|get_weather({\"city\": \"Rome\", \"days\": 3, \"tags\": [\"a < b\", 2], "
+     "\"opts\": \"" M3 "<item>x" M3 "</item>" M3 "<unit>" M3 "<unit>C" M3 "</unit>" M3 "</unit>"
+     "\"})f({})"},
+    {&m3, 0,
+     M3 "<tool_call>" M3 "<invoke name=\"f\">" M3 "<a>x</a>" M3 "<b>\n" M3 "<c>" M3 "<item>" M3
+        "<d>true" M3 "</d>" M3 "</item>" M3 "</c>\n" M3 "<e>" M3 "</e>" M3 "</b>" M3 "</tool_call>",
+     "||f({\"a\": \"x\", \"b\": {\"c\": [{\"d\": true}], \"e\": \"\"}})"},
+    {&m3, 0, M3 "<invoke name=\"f\">" M3 "<a><b>i</b></a" M3, "||f({\"a\": ...)"},
+    {&m3, 0, "a " M3 "b <invoke name=\"f\">", "|a " M3 "b <invoke name=\"f\">|"},
     /* MiniMax */
+    {&none, THINKS | THOUGHT_MINIMAX << MARKS, "<mm:think>so</mm:think>yes", "so|yes|"},
     {&minimax, 0,
      "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"city\">a</parameter>\n</invoke>\n"
      "<invoke name=\"get_weather\">\n</invoke>\n</minimax:tool_call>",

@@ -40,6 +40,7 @@ static void shapes(void **state)
     assert_int_equal(route_errors("/v1/messages/count_tokens"), ERRORS_ANTHROPIC);
     assert_int_equal(route_errors("/v2/chat"), ERRORS_COHERE);
     assert_int_equal(route_errors("/v2/rerank"), ERRORS_OPENAI);
+    assert_int_equal(route_errors("/v1beta/models/m:generateContent"), ERRORS_GOOGLE);
     struct err e = error(ERR_VALIDATION, "Input validation error: `top_p` must be \"small\"");
     expect(ERRORS_TGI, e,
            "{\"error\":\"Input validation error: `top_p` must be "
@@ -53,6 +54,9 @@ static void shapes(void **state)
            "\"Input validation error: `top_p` must be \\\"small\\\"\"},\"request_id\":\"r1\"}");
     expect(ERRORS_COHERE, e,
            "{\"id\":\"r1\",\"message\":\"Input validation error: `top_p` must be \\\"small\\\"\"}");
+    expect(ERRORS_GOOGLE, e,
+           "{\"error\":{\"code\":400,\"message\":\"Input validation error: `top_p` must be "
+           "\\\"small\\\"\",\"status\":\"INVALID_ARGUMENT\"}}");
     expect(ERRORS_TGI, error(ERR_SYNTAX, "no JSON"), "no JSON");
     expect(
         ERRORS_OPENAI, error(ERR_KEY_LIMIT, "Model is overloaded"),
