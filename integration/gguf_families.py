@@ -11,12 +11,12 @@ from gguf_keys import (
     afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deci, deepseek, deepseek2, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
     gemma4, glm4moe, glm_dsa, gpt_oss, gptneox, granite_hybrid, granite_swa, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, laguna, lfm2,
     lfm2moe, mamba1, mellum, mimo2, minicpm, minicpm3, minimax_01, minimax_m2, mistral3, mistral4, mpt, nemotron, nemotron_h, olmo, olmo2, openelm, orion, qwen,
-    qwen2moe, qwen35, smallthinker, step35, deepseek32, muse_glimmer, jais, vl,
+    qwen2moe, qwen35, smallthinker, step35, deepseek32, muse_glimmer, jais, nanbeige, spark, vl,
 )  # fmt: skip
 from gguf_made import paired, tensors, write_tokenizer
 from gguf_tensors import (
     BITNET, EXPERT_PARTS, GRANITE_SWA, LAGUNA, MIMO, MINIMAX_01, MISTRAL4, absorbed, apart, dbrx_tensors, delta, gemma4_tensors, granite_experts,
-    halves, jais_tensors, kimi_tensors, muse_glimmer_tensors, step35_tensors, kv_heads, mamba_layers, pairs_of_layers, parted, rates, respelt, stacked, text_side, turned, ungrouped, with_experts,
+    halves, jais_tensors, kimi_tensors, muse_glimmer_tensors, step35_tensors, kv_heads, mamba_layers, pairs_of_layers, parted, rates, respelt, spark_tensors, stacked, text_side, turned, ungrouped, with_experts,
 )  # fmt: skip
 from serving import BIN, data
 
@@ -136,6 +136,8 @@ MADE = {
     "cohere2_moe": (ARCH.DEEPSEEK2, cohere2_moe, "cohere2moe"),
     "granite_swa": (ARCH.GRANITE_MOE, granite_swa, "granite_swa"),
     "deepseek_v32": (ARCH.GLM_DSA, deepseek32, "deepseek32"),
+    "nanbeige": (ARCH.ARCEE, nanbeige, "nanbeige"),
+    "spark2_5": (ARCH.AFMOE, spark, "spark2_5"),
     "muse_glimmer": (ARCH.AFMOE, muse_glimmer, "muse-glimmer"),
     "granitemoe_swa": (ARCH.GRANITE_MOE, granite_swa, "granite_swa"),
 }
@@ -209,6 +211,7 @@ CHANGED = {
     ARCH.JAIS: jais_tensors,
     ARCH.BITNET: lambda named, c: respelt(named, BITNET),
     "deepseek32": absorbed,
+    "spark2_5": lambda named, c: spark_tensors(named),
     "muse-glimmer": muse_glimmer_tensors,
     "laguna": lambda named, c: respelt(named, LAGUNA),
     "minimax-01": lambda named, c: respelt({k: v for k, v in named.items() if "_decay" not in k and "slope_rate" not in k}, MINIMAX_01),

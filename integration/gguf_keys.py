@@ -463,6 +463,19 @@ def muse_glimmer(w, c):
     w.add_logit_scale(c["output_multiplier"])
 
 
+def nanbeige(w, c):
+    w.add_uint32("nanbeige.num_loops", c["num_loops"])
+    w.add_bool("nanbeige.skip_loop_final_norm", c["skip_loop_final_norm"])
+
+
+def spark(w, c):
+    rope = c["rope_parameters"]
+    windows(w, c)
+    w.add_rope_freq_base_swa(rope["sliding_attention"]["rope_theta"])
+    w.add_rope_dimension_count(int(c["head_dim"] * rope["full_attention"]["partial_rotary_factor"]))
+    w.add_rope_dimension_count_swa(int(c["head_dim"] * rope["sliding_attention"]["partial_rotary_factor"]))
+
+
 def jais(w, c):
     w.add_max_alibi_bias(8.0)
 

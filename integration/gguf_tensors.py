@@ -285,3 +285,8 @@ def muse_glimmer_tensors(named, c):
             yield blk + "attn_q_norm.weight", np.full(dim, c["qk_scale_factor"], np.float32)
             yield blk + "attn_k_norm.weight", np.ones(dim, np.float32)
         yield name, v + 1 if name.endswith("layernorm.weight") else v
+
+
+def spark_tensors(named):
+    words = {"q_k_v_proj": "attn_qkv.weight", "g_proj": "attn_gate.weight", "out_proj": "attn_output.weight"}
+    return respelt({k.replace("model.embedding", "model.embed_tokens"): v for k, v in named.items()}, words)

@@ -558,6 +558,8 @@ static const struct gguf_family families[] = {
     {"minimax-01", NULL, "minimax_text_01", false, 0, gguf_minimax_01},
     {"step35", NULL, "step3p5", false, 1, gguf_step35, .by_layer = true},
     {"muse-glimmer", "muse_glimmer_text", NULL, true, 1, gguf_muse_glimmer, .plain_end = true},
+    {"nanbeige", "nanbeige", NULL, true, 0, gguf_nanbeige},
+    {"spark2_5", "spark2_5", NULL, false, 0, gguf_spark2_5},
     {"smallthinker", NULL, "smallthinker", false, 0, gguf_smallthinker},
     {"cohere2moe", NULL, "cohere2_moe", false, 0, gguf_cohere2_moe},
     {"granite_swa", "granite_swa", "granitemoe_swa", true, 0, gguf_granite_swa},

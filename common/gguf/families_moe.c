@@ -213,7 +213,22 @@ void gguf_muse_glimmer(const struct gguf_meta *m)
         rotations, cJSON_CreateNumber(strcmp(t->valuestring, "full_attention") ? theta : 0));
 }
 
+void gguf_spark2_5(const struct gguf_meta *m)
+{
+    gguf_window(m);
+    gguf_pattern(m);
+    two_rotations(m);
+}
+
 /* ---------------------------------------------------------------- others */
+
+void gguf_nanbeige(const struct gguf_meta *m)
+{
+    gguf_qkv_bias(m);
+    meta_copy(m, "num_loops", "num_loops");
+    cJSON_AddBoolToObject(m->config, "skip_loop_final_norm",
+                          meta_bool_or(m, "skip_loop_final_norm", false));
+}
 
 /* One factor of the norm for all branches; those of the branches are 1. */
 void gguf_minimax_01(const struct gguf_meta *m)
