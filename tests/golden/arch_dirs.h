@@ -250,6 +250,8 @@ static const char *const dirs[] = {
     MADE "kormo",
     MADE "mobilellm",
     MADE "ouro",
+    MADE "hrm_text",
+    MADE "hrm_text_apart",
     MADE "nanbeige",
     MADE "nanbeige_unnormed",
     MADE "spark2_5",

@@ -594,6 +594,8 @@ CASES = {
     "nanbeige_unnormed": dict(model_type="llama", num_hidden_layers=6, attention_bias=True, mlp_bias=True, tie_word_embeddings=True, rope_parameters=THETA),
     "spark2_5": dict(model_type="smollm3", num_hidden_layers=4, head_dim=16, tie_word_embeddings=True, sliding_window=20, hidden_act="gelu",
                      layer_types=["sliding_attention"] * 3 + ["full_attention"], no_rope_layers=[1, 1, 1, 1], rope_parameters=THETA),
+    "hrm_text": dict(model_type="hrm_text", num_hidden_layers=2, head_dim=16, H_cycles=2, L_cycles=2, embedding_scale=3.0, prefix_lm=False, rope_parameters=THETA),
+    "hrm_text_apart": dict(model_type="hrm_text", num_hidden_layers=1, head_dim=16, H_cycles=3, L_cycles=1, rope_parameters=THETA, tie_word_embeddings=True),
     "smallthinker": dict(model_type="smollm3", num_hidden_layers=4, tie_word_embeddings=False, sliding_window=20, layer_types=["full_attention"] + ["sliding_attention"] * 3,
                          no_rope_layers=[0, 1, 1, 1], rope_parameters=THETA),
     "smallthinker_softmax": dict(model_type="smollm3", tie_word_embeddings=True, no_rope_layers=[1, 1, 1], rope_parameters=THETA),
@@ -891,6 +893,11 @@ def as_ouro(t, c):
     return t, dict({k: c[k] for k in COMMON}, model_type="ouro", torch_dtype="float32", num_hidden_layers=2, total_ut_steps=3, early_exit_threshold=1.0,
                    rope_theta=1e6, rope_scaling=None, rms_norm_eps=c["rms_norm_eps"], hidden_act="silu", head_dim=8, sliding_window=None,
                    use_sliding_window=False, max_window_layers=2, layer_types=["full_attention"] * 2, tie_word_embeddings=False)
+
+
+def as_hrm_text(t, c):
+    """The keys of its training, and matrices apart: transformers saves those of the repository."""
+    return t, dict({k: v for k, v in c.items() if k != "num_layers_per_stack"}, num_hidden_layers=c["num_layers_per_stack"])
 
 
 def with_loops(norms):
@@ -1445,7 +1452,7 @@ AS = {"step3p5": as_step3p5, "hunyuan_ocr": as_hunyuan_ocr, "nemotron_nas": as_n
       "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c), "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen, "mimo": as_mimo_7b, "pangu_embedded": as_pangu, "orion": as_orion,
       "teleflm": as_teleflm, "maincoder": as_maincoder, "jais": as_jais, "codeshell": as_codeshell, "telechat": as_telechat, "telechat_kv": as_telechat,
-      "deci": as_deci, "kormo": as_kormo, "mobilellm": as_mobilellm, "ouro": as_ouro, "nanbeige": as_nanbeige(True), "nanbeige_unnormed": as_nanbeige(False), "spark2_5": as_spark, "smallthinker": as_smallthinker(False), "smallthinker_softmax": as_smallthinker(True), "plamo3": as_plamo3, "plamo3_yarn": lambda t, c: as_plamo3(t, c, 4.0)}
+      "deci": as_deci, "kormo": as_kormo, "mobilellm": as_mobilellm, "ouro": as_ouro, "hrm_text_apart": as_hrm_text, "nanbeige": as_nanbeige(True), "nanbeige_unnormed": as_nanbeige(False), "spark2_5": as_spark, "smallthinker": as_smallthinker(False), "smallthinker_softmax": as_smallthinker(True), "plamo3": as_plamo3, "plamo3_yarn": lambda t, c: as_plamo3(t, c, 4.0)}
 WITH = {"nemotron_nas": with_blocks, "openelm": with_layers, "bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,
         "deepseek_moe": with_deepseek, "jais": with_jais, "telechat": with_telechat, "telechat_kv": with_telechat,
