@@ -70,6 +70,8 @@ static const char *const dirs[] = {
     "build/golden/arch/apertus",
     "build/golden/arch/afmoe",
     "build/golden/arch/ouro",
+    "build/golden/arch/nanbeige",
+    "build/golden/arch/spark2_5",
     "build/golden/arch/deci",
     "build/golden/arch/smallthinker",
     "build/golden/arch/stablelm_qk_norm",

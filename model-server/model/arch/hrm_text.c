@@ -9,6 +9,8 @@ static void turns(struct config *c, struct decoder_spec *s)
     const uint32_t n = config_u32_or(c, "num_layers_per_stack", s->n_layers, 1, SPEC_MAX_LAYERS);
     const uint32_t high = config_u32_or(c, "H_cycles", 2, 1, SPEC_MAX_LAYERS);
     const uint32_t low = config_u32_or(c, "L_cycles", 3, 1, SPEC_MAX_LAYERS);
+    if (n == 0) /* the file does not say it */
+        return;
     if ((uint64_t)n * high * (low + 1) > SPEC_MAX_LAYERS) {
         config_fail(c, "`H_cycles`: %u times %u turns of %u layers are more than %u", high, low + 1,
                     n, (uint32_t)SPEC_MAX_LAYERS);
