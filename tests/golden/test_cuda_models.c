@@ -70,6 +70,7 @@ static const char *const dirs[] = {
     "build/golden/arch/apertus",
     "build/golden/arch/afmoe",
     "build/golden/arch/ouro",
+    "build/golden/arch/hrm_text",
     "build/golden/arch/nanbeige",
     "build/golden/arch/spark2_5",
     "build/golden/arch/deci",
