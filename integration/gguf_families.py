@@ -11,12 +11,12 @@ from gguf_keys import (
     afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deci, deepseek, deepseek2, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
     gemma4, glm4moe, glm_dsa, gpt_oss, gptneox, granite_hybrid, granite_swa, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, laguna, lfm2,
     lfm2moe, mamba1, mellum, mimo2, minicpm, minicpm3, minimax_01, minimax_m2, mistral3, mistral4, mpt, nemotron, nemotron_h, olmo, olmo2, openelm, orion, qwen,
-    qwen2moe, qwen35, smallthinker, vl,
+    qwen2moe, qwen35, smallthinker, step35, deepseek32, muse_glimmer, jais, nanbeige, spark, vl,
 )  # fmt: skip
 from gguf_made import paired, tensors, write_tokenizer
 from gguf_tensors import (
-    EXPERT_PARTS, GRANITE_SWA, LAGUNA, MIMO, MINIMAX_01, MISTRAL4, absorbed, apart, dbrx_tensors, delta, gemma4_tensors, granite_experts,
-    halves, kimi_tensors, kv_heads, mamba_layers, pairs_of_layers, parted, rates, respelt, stacked, turned, ungrouped, with_experts,
+    BITNET, EXPERT_PARTS, GRANITE_SWA, LAGUNA, MIMO, MINIMAX_01, MISTRAL4, absorbed, apart, dbrx_tensors, delta, gemma4_tensors, granite_experts,
+    halves, jais_tensors, kimi_tensors, muse_glimmer_tensors, step35_tensors, kv_heads, mamba_layers, pairs_of_layers, parted, rates, respelt, spark_tensors, stacked, text_side, turned, ungrouped, with_experts,
 )  # fmt: skip
 from serving import BIN, data
 
@@ -27,6 +27,7 @@ WORDS = {
     "hidden_size": ("d_model", "n_embd", "n_embed", "model_dim"),
     "num_hidden_layers": ("num_layers", "n_layers", "n_layer", "num_transformer_layers"),
     "num_attention_heads": ("n_heads", "n_head", "num_query_heads"),
+    "num_key_value_heads": ("num_query_groups",),
     "intermediate_size": ("ffn_hidden_size", "n_inner", "intermediate_size_mlp", "moe_ffn_hidden_size"),
     "max_position_embeddings": ("n_positions", "max_seq_len", "seq_length", "max_context_length"),
     "layer_norm_eps": ("layer_norm_epsilon",),
@@ -72,7 +73,7 @@ def common(w, c):
 
 def by_layer(c):
     """Converters tell the kinds of layers by their numbers of key-value heads."""
-    return c["model_type"] in ("lfm2", "lfm2_moe", "granitemoehybrid", "nemotron_h", "gemma4_text", "jamba", "mimo_v2_flash", "laguna", "nemotron-nas", "openelm")
+    return c["model_type"] in ("lfm2", "lfm2_moe", "granitemoehybrid", "nemotron_h", "gemma4_text", "jamba", "mimo_v2_flash", "laguna", "nemotron-nas", "openelm", "step3p5")
 
 
 # Of families that the reference data lacks: folders that tests/golden/make_arch.py makes.
@@ -124,12 +125,20 @@ MADE = {
     "nemotron_nas": (ARCH.DECI, deci),
     "openelm": (ARCH.OPENELM, openelm),
     "deepseek_moe": (ARCH.DEEPSEEK, deepseek),
+    "step3p5": (ARCH.STEP35, step35),
+    "jais": (ARCH.JAIS, jais),
+    "codeshell": (ARCH.CODESHELL, None),
+    "bitnet": (ARCH.BITNET, None),
     # as above, beside the words of a similar one
     "mellum": (ARCH.QWEN3MOE, mellum, "mellum"),
     "laguna": (ARCH.AFMOE, laguna, "laguna"),
     "minimax_text_01": (ARCH.MINIMAXM2, minimax_01, "minimax-01"),
     "cohere2_moe": (ARCH.DEEPSEEK2, cohere2_moe, "cohere2moe"),
     "granite_swa": (ARCH.GRANITE_MOE, granite_swa, "granite_swa"),
+    "deepseek_v32": (ARCH.GLM_DSA, deepseek32, "deepseek32"),
+    "nanbeige": (ARCH.ARCEE, nanbeige, "nanbeige"),
+    "spark2_5": (ARCH.AFMOE, spark, "spark2_5"),
+    "muse_glimmer": (ARCH.AFMOE, muse_glimmer, "muse-glimmer"),
     "granitemoe_swa": (ARCH.GRANITE_MOE, granite_swa, "granite_swa"),
 }
 PAIRED = (ARCH.GRANITE_HYBRID, ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO, ARCH.GRANITE_MOE, ARCH.MISTRAL3, ARCH.DEEPSEEK)
@@ -198,6 +207,12 @@ CHANGED = {
     ARCH.DBRX: dbrx_tensors,
     ARCH.DECI: pairs_of_layers,
     ARCH.OPENELM: halves,
+    ARCH.STEP35: step35_tensors,
+    ARCH.JAIS: jais_tensors,
+    ARCH.BITNET: lambda named, c: respelt(named, BITNET),
+    "deepseek32": absorbed,
+    "spark2_5": lambda named, c: spark_tensors(named),
+    "muse-glimmer": muse_glimmer_tensors,
     "laguna": lambda named, c: respelt(named, LAGUNA),
     "minimax-01": lambda named, c: respelt({k: v for k, v in named.items() if "_decay" not in k and "slope_rate" not in k}, MINIMAX_01),
     "granite_swa": lambda named, c: respelt(named, GRANITE_SWA),
@@ -215,6 +230,7 @@ def write_family(folder, path, newer=False, model=None, packed=None):
     `model`: a name of the tables below, or a row as they have. `packed`: matrices in that kind of blocks, made of numbers in 16 bits."""
     folder = pathlib.Path(folder)
     c = json.loads((folder / "config.json").read_text())
+    c |= c.get("text_config", {})
     arch, more, *own = model if isinstance(model, tuple) else (FAMILIES | MADE | TEXT_SIDES)[model or folder.name]
     w = gguf.GGUFWriter(str(path), own[0] if own else gguf.MODEL_ARCH_NAMES[arch])
     common(w, c)
@@ -223,7 +239,7 @@ def write_family(folder, path, newer=False, model=None, packed=None):
     write_tokenizer(w, folder)
     names, dense = (gguf.get_tensor_name_map(a, c["num_hidden_layers"]) for a in (arch, ARCH.LLAMA))
     kind = gguf.GGMLQuantizationType[packed] if packed else KINDS[c.get("torch_dtype") or c["dtype"]]
-    named = with_experts(tensors(folder, np.float16 if packed else np.float32))
+    named = with_experts(text_side(tensors(folder, np.float16 if packed else np.float32)))
     changed = {ARCH.INTERNLM2: lambda: ungrouped(named, c), ARCH.GPT_OSS: lambda: apart(named), ARCH.GRANITE_MOE: lambda: granite_experts(named, c)}
     kind_of = own[0] if own else arch
     changed |= {kind_of: lambda: CHANGED[kind_of](named, c)} if kind_of in CHANGED else {}
@@ -238,7 +254,7 @@ def write_family(folder, path, newer=False, model=None, packed=None):
         to, like = (m.get_name(name, try_suffixes=(".weight", ".bias")) for m in (names, dense))
         if (part := name.rpartition(".experts.")[2].removesuffix(".weight")) in EXPERT_PARTS:
             to = f"blk.{name.split('.')[2]}.ffn_{EXPERT_PARTS[part]}_exps.weight"
-        to = name if name.startswith("blk.") else to or like  # dense layers of a family that is known with experts
+        to = name if name.startswith(("blk.", "rope_freqs.")) else to or like  # dense layers of a family that is known with experts
         assert to, name
         to = to.removesuffix(".bias") if own and "exp_probs_b" in to else to  # hy_v3 has no suffix there
         v = v.squeeze(1) if v.ndim == 3 and v.shape[1] == 1 else v  # a convolution's channels
@@ -272,7 +288,7 @@ def as_files_say(folder, copy):
 
 
 # What a file has no key for: llama.cpp's values.
-FIXED = {"minicpm3": {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}}
+FIXED = {"minicpm3": {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}, "bitnet": {"hidden_act": "silu"}, "step3p5": {"query_pre_attn_scalar": None}}
 
 
 def with_tokenizer(folder, copy):
@@ -284,6 +300,8 @@ def with_tokenizer(folder, copy):
     for name in "tokenizer.json", "tokenizer_config.json":
         shutil.copy(other / name, copy / name)
     config = json.loads((copy / "config.json").read_text())
+    if folder.name == "deepseek_v32":  # two factors that are one in a file
+        config["rope_scaling"]["mscale"] = config["rope_scaling"]["mscale_all_dim"]
     (copy / "config.json").write_text(json.dumps(config | FIXED.get(folder.name, {})))
     return copy
 

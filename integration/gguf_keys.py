@@ -431,6 +431,55 @@ def smallthinker(w, c):
         w.add_sliding_window(c["sliding_window_size"])
 
 
+def step35(w, c):
+    """As the repository writes its config.json: lists of heads, and of widths' bounds; a rotation of each kind of layer."""
+    n, other = c["num_hidden_layers"], c["attention_other_setting"]
+    kinds = [t == "sliding_attention" for t in c["layer_types"]][:n]
+    w.add_head_count([other["num_attention_heads"] if k else c["num_attention_heads"] for k in kinds])
+    w.add_head_count_kv([c["num_attention_groups"]] * n)
+    w.add_rope_freq_base(c["rope_theta"][0])
+    w.add_rope_freq_base_swa(c["rope_theta"][1])
+    w.add_sliding_window(c["sliding_window"])
+    w.add_sliding_window_pattern(kinds)
+    w.add_expert_count(c["moe_num_experts"])
+    w.add_expert_used_count(c["moe_top_k"])
+    w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    w.add_expert_shared_feed_forward_length(c["share_expert_dim"])
+    w.add_expert_weights_scale(c["moe_router_scaling_factor"])
+    w.add_array("step35.swiglu_clamp_shexp", [float(v) for v in c["swiglu_limits_shared"][:n]])
+
+
+def deepseek32(w, c):
+    glm_dsa(w, c)
+    w.add_expert_group_count(c["n_group"])
+    w.add_expert_group_used_count(c["topk_group"])
+    yarn(w, c["rope_scaling"])
+    w.add_rope_scaling_yarn_log_mul(0.1 * c["rope_scaling"]["mscale_all_dim"])
+
+
+def muse_glimmer(w, c):
+    windows(w, c)
+    w.add_final_logit_softcapping(c["final_logit_softcapping"])
+    w.add_logit_scale(c["output_multiplier"])
+
+
+def nanbeige(w, c):
+    w.add_uint32("nanbeige.num_loops", c["num_loops"])
+    w.add_bool("nanbeige.skip_loop_final_norm", c["skip_loop_final_norm"])
+
+
+def spark(w, c):
+    rope = c["rope_parameters"]
+    windows(w, c)
+    w.add_rope_freq_base_swa(rope["sliding_attention"]["rope_theta"])
+    w.add_rope_dimension_count(int(c["head_dim"] * rope["full_attention"]["partial_rotary_factor"]))
+    w.add_rope_dimension_count_swa(int(c["head_dim"] * rope["sliding_attention"]["partial_rotary_factor"]))
+
+
+def jais(w, c):
+    w.add_max_alibi_bias(8.0)
+
+
 def laguna(w, c):
     mellum(w, c)
     dim = c["head_dim"]

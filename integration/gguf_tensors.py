@@ -213,6 +213,7 @@ def respelt(named, words):
 
 GRANITE_SWA = {"gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight", "input_linear": "ffn_up_shexp.weight",
                "output_linear": "ffn_down_shexp.weight", "router": "ffn_gate_inp.weight", "sinks": "attn_sinks.weight"}
+BITNET = {"attn_sub_norm": "attn_sub_norm.weight", "ffn_sub_norm": "ffn_sub_norm.weight"}
 LAGUNA = {"g_proj": "attn_gate.weight", "e_score_correction_bias": "exp_probs_b.bias"}
 MIMO = {"sink": "attn_sinks.weight", "e_score_correction_bias": "exp_probs_b.bias"}
 MINIMAX_01 = {"qkv_proj": "attn_qkv.weight", "output_gate": "attn_gate.weight", "self_attn.norm": "attn_norm_2.weight", "out_proj": "attn_output.weight"}
@@ -233,3 +234,59 @@ def halves(named, c):
                 yield f"blk.{name.split('.')[2]}.ffn_{word}.weight", part
         else:
             yield name, v
+
+
+def text_side(named):
+    """Of a model with vision what its text model has, under its names."""
+    for name, v in named:
+        if "vision_" not in name and not name.startswith("vit"):
+            yield name.replace("model.language_model.", "model."), v
+
+
+def llama3_factors(rope, theta, dim, n):
+    """What Llama 3's scaling divides the frequencies of `dim` rotated numbers by, and 1 up to `n`."""
+    wave = 2 * np.pi * theta ** (np.arange(0, dim, 2) / dim)
+    low, high = (rope["original_max_position_embeddings"] / rope[k] for k in ("low_freq_factor", "high_freq_factor"))
+    part = (rope["original_max_position_embeddings"] / wave - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])
+    out = np.where(wave < high, 1, np.where(wave > low, rope["factor"], 1 / ((1 - part) / rope["factor"] + part)))
+    return np.concatenate([out, np.ones(n - len(out))]).astype(np.float32)
+
+
+def step35_tensors(named, c):
+    """Norms around 1; experts that are in one tensor already, and llama.cpp's words for the rest."""
+    words = {"moe.gate_proj": "ffn_gate_exps.weight", "moe.up_proj": "ffn_up_exps.weight", "moe.down_proj": "ffn_down_exps.weight",
+             "moe.gate.weight": "ffn_gate_inp.weight", "moe.router_bias": "exp_probs_b.bias", "g_proj": "attn_gate.weight",
+             "share_expert.gate_proj": "ffn_gate_shexp.weight", "share_expert.up_proj": "ffn_up_shexp.weight",
+             "share_expert.down_proj": "ffn_down_shexp.weight"}
+    yield "rope_freqs.weight", llama3_factors(c["rope_scaling"], c["rope_theta"][0], c["head_dim"] // 2, c["head_dim"] // 2)
+    yield from respelt({k: v + 1 if k.endswith("norm.weight") else v for k, v in named.items()}, words)
+
+
+def jais_tensors(named, c):
+    """The factors are in the tables; matrices have their outputs first."""
+    for name, v in named.items():
+        if name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight", "c_fc2.weight")):
+            v = v.T
+        elif name.startswith("transformer.wte"):
+            v = v * c["mup_embeddings_scale"]
+        elif name.startswith("lm_head"):
+            v = v * c["mup_output_alpha"] * c["mup_width_scale"]
+        yield name, v
+
+
+def muse_glimmer_tensors(named, c):
+    """Rows that rotate in pairs, norms around 1 but for the last one, and the factor of q.k as a norm of q."""
+    dim = c["head_dim"]
+    for name, v in named.items():
+        blk = f"blk.{name.split('.')[2]}." if ".layers." in name else ""
+        if ".q_proj." in name or ".k_proj." in name:
+            v = paired(v, v.shape[0] // dim)
+        if name.endswith(".self_attn.q_proj.weight"):
+            yield blk + "attn_q_norm.weight", np.full(dim, c["qk_scale_factor"], np.float32)
+            yield blk + "attn_k_norm.weight", np.ones(dim, np.float32)
+        yield name, v + 1 if name.endswith("layernorm.weight") else v
+
+
+def spark_tensors(named):
+    words = {"q_k_v_proj": "attn_qkv.weight", "g_proj": "attn_gate.weight", "out_proj": "attn_output.weight"}
+    return respelt({k.replace("model.embedding", "model.embed_tokens"): v for k, v in named.items()}, words)

@@ -303,13 +303,19 @@ static void mistral4(const struct gguf_meta *m)
         meta_put_in(scaling, "llama_4_scaling_beta", v);
 }
 
-/* GLM-5: DeepSeek V3's parts, and an indexer in layers that have its tensors. */
-static void glm_dsa(const struct gguf_meta *m)
+/* DeepSeek V3.2: an indexer in each layer. */
+static void deepseek32(const struct gguf_meta *m)
 {
     latent(m);
     meta_copy(m, "attention.indexer.head_count", "index_n_heads");
     meta_copy(m, "attention.indexer.key_length", "index_head_dim");
     meta_copy(m, "attention.indexer.top_k", "index_topk");
+}
+
+/* GLM-5: an indexer in layers that have its tensors. */
+static void glm_dsa(const struct gguf_meta *m)
+{
+    deepseek32(m);
     gguf_kinds(m, "indexer_types", "indexer.attn_q_b.weight", "full", "shared");
 }
 
@@ -443,6 +449,17 @@ static void hunyuan(const struct gguf_meta *m)
     cJSON_AddBoolToObject(m->config, "use_qk_norm", meta_has(m, "blk.0.attn_q_norm.weight"));
 }
 
+/* The text model of Hunyuan OCR: alpha is in the file. */
+static void hunyuan_vl(const struct gguf_meta *m)
+{
+    const double alpha = meta_number_or(m, "rope.scaling.alpha", 0);
+    const double dim = gguf_head_size(m->s, m->f);
+    hunyuan(m);
+    if (alpha > 0 && dim > 2)
+        meta_set(m, "rope_theta",
+                 meta_number_or(m, "rope.freq_base", 10000) * pow(alpha, dim / (dim - 2)));
+}
+
 static void granitemoe(const struct gguf_meta *m)
 {
     gguf_granite(m);
@@ -474,6 +491,7 @@ static const struct gguf_family families[] = {
     {"smollm3", "smollm3", NULL, true, 0, gguf_qkv_bias},
     {"qwen2moe", NULL, "qwen2_moe", false, 0, qwen2moe},
     {"ernie4_5", "ernie4_5", NULL, false, 0, ernie4_5},
+    {"paddleocr", "paddleocr_vl_text", NULL, false, 0, ernie4_5},
     {"lfm2", "lfm2", NULL, false, 0, lfm2},
     {"starcoder2", "starcoder2", NULL, false, 0, starcoder2},
     {"stablelm", "stablelm", NULL, false, 0, stablelm},
@@ -493,11 +511,13 @@ static const struct gguf_family families[] = {
     {"olmoe", NULL, "olmoe", false, 0, olmoe},
     {"granitemoe", NULL, "granitemoe", true, 0, granitemoe},
     {"hunyuan-dense", "hunyuan_v1_dense", NULL, false, 0, hunyuan},
+    {"hunyuan_vl", "hunyuan_v1_dense", NULL, false, 0, hunyuan_vl},
     {"ernie4_5-moe", NULL, "ernie4_5_moe", false, 0, ernie4_5_moe},
     {"lfm2moe", NULL, "lfm2_moe", false, 0, lfm2moe},
     {"minimax-m2", NULL, "minimax_m2", false, 0, minimax_m2},
     {"deepseek", NULL, "deepseek", true, 0, gguf_deepseek_moe},
     {"deepseek2", NULL, "deepseek_v3", false, 0, deepseek2, .latent = true},
+    {"deepseek32", NULL, "deepseek_v32", false, 0, deepseek32, .latent = true},
     {"glm-dsa", NULL, "glm_moe_dsa", false, 0, glm_dsa, .latent = true},
     {"gpt-oss", NULL, "gpt_oss", false, 0, gpt_oss},
     {"dots1", NULL, "dots1", false, 0, dots1},
@@ -536,6 +556,10 @@ static const struct gguf_family families[] = {
     {"laguna", NULL, "laguna", false, 0, gguf_laguna, .by_layer = true},
     {"mimo2", NULL, "mimo_v2_flash", false, 0, gguf_mimo2, .by_layer = true, .own_values = true},
     {"minimax-01", NULL, "minimax_text_01", false, 0, gguf_minimax_01},
+    {"step35", NULL, "step3p5", false, 1, gguf_step35, .by_layer = true},
+    {"muse-glimmer", "muse_glimmer_text", NULL, true, 1, gguf_muse_glimmer, .plain_end = true},
+    {"nanbeige", "nanbeige", NULL, true, 0, gguf_nanbeige},
+    {"spark2_5", "spark2_5", NULL, false, 0, gguf_spark2_5},
     {"smallthinker", NULL, "smallthinker", false, 0, gguf_smallthinker},
     {"cohere2moe", NULL, "cohere2_moe", false, 0, gguf_cohere2_moe},
     {"granite_swa", "granite_swa", "granitemoe_swa", true, 0, gguf_granite_swa},
@@ -545,6 +569,9 @@ static const struct gguf_family families[] = {
     {"dbrx", NULL, "dbrx", false, 0, gguf_dbrx},
     {"deci", "nemotron-nas", NULL, true, 0, gguf_deci, .by_layer = true},
     {"openelm", "openelm", NULL, false, 0, gguf_openelm, .by_layer = true},
+    {"jais", "jais", NULL, false, 0, gguf_jais},
+    {"codeshell", "codeshell", NULL, false, 0, gguf_codeshell},
+    {"bitnet", "bitnet", NULL, false, 0, gguf_bitnet},
     {"mamba", "mamba", NULL, false, 0, gguf_mamba},
     {"jamba", "jamba", "jamba", false, 0, gguf_jamba, .by_layer = true},
     {"bert", "bert", NULL, false, 0, gguf_bert, .both_ways = true},

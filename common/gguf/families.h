@@ -18,10 +18,11 @@ gguf_more gguf_qwen35, gguf_gemma3n, gguf_gemma4, gguf_llama4, gguf_granite_hybr
 /* Mixtures of experts, most with routers of DeepSeek's kind: families_moe.c. */
 gguf_more gguf_hunyuan_moe, gguf_bailing2, gguf_exaone_moe, gguf_afmoe, gguf_hy_v3, gguf_mellum,
     gguf_laguna, gguf_mimo2, gguf_minimax_01, gguf_cohere2_moe, gguf_granite_swa, gguf_bailing,
-    gguf_deepseek_moe, gguf_smallthinker;
+    gguf_deepseek_moe, gguf_smallthinker, gguf_step35, gguf_muse_glimmer, gguf_nanbeige,
+    gguf_spark2_5;
 /* GPT-2's generation, and others with config.json keys of their own: families_gpt.c. */
 gguf_more gguf_gpt2, gguf_starcoder, gguf_gptneox, gguf_falcon, gguf_phi2, gguf_mpt, gguf_phimoe,
-    gguf_chatglm, gguf_qwen, gguf_baichuan, gguf_dbrx;
+    gguf_chatglm, gguf_qwen, gguf_baichuan, gguf_dbrx, gguf_jais, gguf_codeshell, gguf_bitnet;
 /* Encoders: families_encoder.c. */
 gguf_more gguf_bert, gguf_jina_bert, gguf_nomic_bert, gguf_nomic_bert_moe, gguf_modern_bert,
     gguf_gemma_embedding, gguf_t5;

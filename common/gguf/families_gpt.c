@@ -145,3 +145,28 @@ void gguf_dbrx(const struct gguf_meta *m)
     meta_put_in(f, "moe_top_k", meta_number_or(m, "expert_used_count", 0));
     meta_put_in(f, "moe_normalize_expert_weights", 1);
 }
+
+/* GPT-2's parts with ALiBi and a gated MLP; the factors are in the weights. Scores are divided by
+ * the size of a head, as in llama.cpp. */
+void gguf_jais(const struct gguf_meta *m)
+{
+    const bool usual = meta_number_or(m, "attention.max_alibi_bias", 0) == 8;
+    names_of_gpt2(m);
+    cJSON_AddStringToObject(m->config, "activation_function", "swiglu");
+    cJSON_AddStringToObject(m->config, "position_embedding_type",
+                            usual ? "alibi" : "ALiBi of another greatest bias");
+    cJSON_AddBoolToObject(m->config, "scale_qk_dot_by_d", true);
+}
+
+void gguf_codeshell(const struct gguf_meta *m)
+{
+    names_of_gpt2(m);
+    meta_copy(m, "attention.head_count_kv", "num_query_groups");
+    cJSON_AddStringToObject(m->config, "position_embedding_type", "rope");
+}
+
+/* The first models: the gate's activation is SiLU, as in llama.cpp. */
+void gguf_bitnet(const struct gguf_meta *m)
+{
+    cJSON_AddStringToObject(m->config, "hidden_act", "silu");
+}

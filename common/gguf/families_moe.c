@@ -1,6 +1,7 @@
 /* Mixtures of experts: routers of DeepSeek's kind in models of other makers, and layers with
  * windows that rotate otherwise. */
 #include "common/gguf/families.h"
+#include <string.h>
 
 /* The base of the rotation includes its alpha. */
 void gguf_hunyuan_moe(const struct gguf_meta *m)
@@ -144,7 +145,90 @@ void gguf_mimo2(const struct gguf_meta *m)
     two_rotations(m);
 }
 
+/* The first `n` elements of the list `key`. */
+static void cut_list(const cJSON *o, const char *key, double n)
+{
+    cJSON *list = cJSON_GetObjectItemCaseSensitive(o, key);
+    while (cJSON_GetArraySize(list) > n)
+        cJSON_DeleteItemFromArray(list, cJSON_GetArraySize(list) - 1);
+}
+
+/* A number of each layer, as the list `to`. */
+static void copy_list(const struct gguf_meta *m, const char *key, const char *to)
+{
+    const struct gguf_value *list = meta_numbers(m, key);
+    cJSON *out = list ? cJSON_AddArrayToObject(m->config, to) : NULL;
+    for (uint64_t i = 0; out && i < list->n && i < meta_layers(m) && i < GGUF_LAYERS_MAX; i++)
+        cJSON_AddItemToArray(out, cJSON_CreateNumber(meta_as_written(gguf_number_at(list, i))));
+}
+
+/* Step 3.5: layers without a window rotate the first half of what the file says. */
+void gguf_step35(const struct gguf_meta *m)
+{
+    const double head = gguf_head_size(m->s, m->f);
+    const double dim = meta_number_or(m, "rope.dimension_count", head);
+    gguf_window(m);
+    gguf_pattern(m);
+    meta_set(m, "num_attention_heads", of_kind(m, "attention.head_count", false));
+    meta_put(m, "num_sliding_attention_heads", of_kind(m, "attention.head_count", true));
+    meta_copy(m, "expert_count", "moe_num_experts");
+    meta_copy(m, "expert_used_count", "num_experts_per_tok");
+    meta_copy(m, "expert_feed_forward_length", "moe_intermediate_size");
+    meta_copy(m, "expert_shared_feed_forward_length", "share_expert_dim");
+    meta_copy(m, "expert_weights_scale", "moe_router_scaling_factor");
+    cJSON_AddBoolToObject(m->config, "norm_expert_weight",
+                          meta_bool_or(m, "expert_weights_norm", true));
+    gguf_kinds(m, "mlp_layer_types", "ffn_gate_inp.weight", "sparse", "dense");
+    copy_list(m, "swiglu_clamp_exp", "swiglu_limits");
+    copy_list(m, "swiglu_clamp_shexp", "swiglu_limits_shared");
+    two_rotations(m);
+    cJSON *rope = cJSON_GetObjectItemCaseSensitive(m->config, "rope_parameters");
+    cJSON *full = cJSON_GetObjectItemCaseSensitive(rope, "full_attention");
+    if (!(head > 0))
+        return;
+    cJSON_DeleteItemFromObjectCaseSensitive(full, "partial_rotary_factor");
+    meta_put_in(full, "partial_rotary_factor", meta_part(dim / 2, head));
+    cut_list(full, "short_factor", dim / 4);
+    cut_list(full, "long_factor", dim / 4);
+}
+
+/* The factor of q.k is what the norm of q is filled with. Layers without a window do not rotate. */
+void gguf_muse_glimmer(const struct gguf_meta *m)
+{
+    const struct gguf_tensor *q = gguf_set_tensor(m->s, "blk.0.attn_q_norm.weight");
+    const double theta = meta_number_or(m, "rope.freq_base", 10000);
+    float factor;
+    if (q && q->packing == GGUF_F32 && q->bytes >= sizeof(factor)) {
+        memcpy(&factor, q->data, sizeof(factor));
+        meta_put(m, "qk_scale_factor", meta_as_written(factor));
+    }
+    gguf_qkv_bias(m);
+    gguf_window(m);
+    gguf_caps(m);
+    gguf_pattern(m);
+    meta_copy(m, "logit_scale", "output_multiplier");
+    const cJSON *types = cJSON_GetObjectItemCaseSensitive(m->config, "layer_types"), *t = NULL;
+    cJSON *rotations = types ? cJSON_AddArrayToObject(m->config, "layer_rope_theta") : NULL;
+    cJSON_ArrayForEach(t, types) cJSON_AddItemToArray(
+        rotations, cJSON_CreateNumber(strcmp(t->valuestring, "full_attention") ? theta : 0));
+}
+
+void gguf_spark2_5(const struct gguf_meta *m)
+{
+    gguf_window(m);
+    gguf_pattern(m);
+    two_rotations(m);
+}
+
 /* ---------------------------------------------------------------- others */
+
+void gguf_nanbeige(const struct gguf_meta *m)
+{
+    gguf_qkv_bias(m);
+    meta_copy(m, "num_loops", "num_loops");
+    cJSON_AddBoolToObject(m->config, "skip_loop_final_norm",
+                          meta_bool_or(m, "skip_loop_final_norm", false));
+}
 
 /* One factor of the norm for all branches; those of the branches are 1. */
 void gguf_minimax_01(const struct gguf_meta *m)

@@ -20,6 +20,7 @@ struct gguf_family {
     bool by_layer;      /* `more` writes what differs from layer to layer */
     bool own_positions; /* `more` writes the rope parameters */
     bool own_values;    /* `more` writes the size of a head of v */
+    bool plain_end;     /* norm_plus is not of the last norm; norms of q and k have no weights */
     bool both_ways;     /* tokens see later ones too */
     bool pair;          /* an encoder and a decoder, whose tensors begin with "enc." and "dec." */
 };

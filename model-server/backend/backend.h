@@ -431,8 +431,8 @@ struct backend_ops {
     /* y = norm(x), rows of n elements; y may be x. */
     void (*norm)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                  const struct norm *p);
-    /* x += scale * r, then y = norm(x) unless p is NULL. r is undefined afterwards: a backend may
-     * fuse the addition into the product that computes r, and never store r. */
+    /* x += scale * r, then y = norm(x) unless p is NULL. r is undefined afterwards if a product
+     * computed it: a backend may fuse the addition into that product, and never store r. */
     void (*add_norm)(struct device *d, float *y, float *x, const float *r, float scale,
                      uint32_t rows, uint32_t n, const struct norm *p);
     /* y[rows, W.rows] = x[rows, W.cols] W^T + bias ([W.rows] or NULL); y and x do not overlap. */

@@ -148,9 +148,10 @@ enum role {
     W_LAYER_EMBED_GATE, /* of one layer: gate, projection and norm of its own embeddings */
     W_LAYER_EMBED_OUT,
     W_LAYER_EMBED_POST_NORM,
-    W_ALTUP_IN, /* of decoder_spec.altup: projections of stream 0 to the others, * is the stream
-                   from 0 on; those back; of a layer the router, coefficients of prediction and of
-                   correction, and a vector with a whole name */
+    W_STACK_START, /* of decoder_spec.two_stacks, a whole name: the first stack's first state */
+    W_ALTUP_IN,    /* of decoder_spec.altup: projections of stream 0 to the others, * is the stream
+                      from 0 on; those back; of a layer the router, coefficients of prediction and of
+                      correction, and a vector with a whole name */
     W_ALTUP_OUT,
     W_ALTUP_ROUTER,
     W_ALTUP_ROUTER_NORM,

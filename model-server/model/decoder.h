@@ -24,7 +24,8 @@ struct scratch {
     float *crossed;   /* [T, hidden] with MIXER_CROSS: rows that attend to images */
     /* with spec.altup: [altup.n][tokens of the step][hidden]; with spec.mix: [T][mix.n][hidden] */
     float *streams;
-    float *carried;              /* [T, hidden] with moe.shortcut: this rank's share */
+    float *carried;              /* [T, hidden] with moe.shortcut: this rank's share; with
+                                    spec.two_stacks the result of the stack that waits */
     float *routed, *coefs;       /* [T, altup.n], [T, altup.n * altup.n]; mix_factors() */
     float *narrow, *beside;      /* [T, laurel_rank], [T, hidden] */
     void *mixer, *ffn;           /* work memory of the sublayer that needs most */
@@ -118,9 +119,10 @@ struct decoder {
     float *head_bias;
     struct weight *altup_in[ALTUP_MOST], *altup_out[ALTUP_MOST]; /* [hidden, hidden] of streams from
                                                                     1 on: from stream 0, and back */
-    struct first_conv *first_conv; /* with spec.first_conv (first_conv.h); or NULL */
-    struct mixed_last *mixed_last; /* with spec.mix, in the last stage; or NULL */
-    struct layer *layers;          /* [spec_all_layers()] */
+    struct first_conv *first_conv;   /* with spec.first_conv (first_conv.h); or NULL */
+    struct stack_start *stack_start; /* with spec.two_stacks; or NULL */
+    struct mixed_last *mixed_last;   /* with spec.mix, in the last stage; or NULL */
+    struct layer *layers;            /* [spec_all_layers()] */
     float *capture;     /* where later passes store rows for a draft head; NULL: nowhere */
     struct draft draft; /* zero: the model has no draft head, or it is disabled */
     uint32_t mixer_width, ffn_width; /* maximum floats per token of a sublayer */
@@ -179,6 +181,9 @@ struct mixed_layer *decoder_mixed_load_layer(struct loader *l, uint32_t layer);
 void decoder_mixed_free_layer(struct decoder *d, struct mixed_layer *y); /* NULL is fine */
 void decoder_mixed_load_last(struct loader *l);
 void decoder_mixed_free_last(struct decoder *d);
+/* Of spec.two_stacks (residual_stacks.c): what both stacks begin with. */
+void decoder_stacks_load(struct loader *l);
+void decoder_stacks_free(struct decoder *d);
 
 /* Of spec.other (decoder_other.c): loads what is added to the embeddings of these ids, and adds it
  * to t rows of embeddings. */

@@ -387,6 +387,7 @@ void decoder_free(struct decoder *d)
     layer_free_weight(d, d->embed_project);
     decoder_altup_free(d);
     decoder_mixed_free_last(d);
+    decoder_stacks_free(d);
     first_conv_free(d, d->first_conv);
     layer_free_weight(d, d->head_project);
     d->ops->free(d->dev, d->head_project_bias);

@@ -283,6 +283,8 @@ struct amount decoder_load_first(struct loader *l)
         load_embed_project(l);
     if (s->altup.n)
         decoder_altup_load(l);
+    if (s->two_stacks)
+        decoder_stacks_load(l);
     if (s->first_conv)
         d->first_conv = first_conv_load(l);
     return embed;

@@ -20,10 +20,11 @@ enum { SPEC_NO_ROPE = SPEC_MAX_ROPES - 1 }; /* always of kind ROPE_NONE */
 /* Layout of q, k and v in the checkpoint; g = heads that share one key-value head. If a checkpoint
  * has a tensor named W_Q, they are separate, whatever this says: GGUF files of some families. */
 enum qkv_layout {
-    QKV_SEPARATE, /* three matrices */
-    QKV_STACKED,  /* one: all q heads, all k heads, all v heads */
-    QKV_GROUPED,  /* one: for each key-value head its g q heads, its k, its v */
-    QKV_QUARTERS, /* one: four times a quarter of all q heads, of all v heads, of all k heads */
+    QKV_SEPARATE,   /* three matrices */
+    QKV_STACKED,    /* one: all q heads, all k heads, all v heads */
+    QKV_GROUPED,    /* one: for each key-value head its g q heads, its k, its v */
+    QKV_GATE_FIRST, /* one: the rows of ATTN_GATE_APART, then as QKV_STACKED */
+    QKV_QUARTERS,   /* one: four times a quarter of all q heads, of all v heads, of all k heads */
 };
 enum mlp_kind {
     MLP_PLAIN,        /* down(act(up(x))) */
@@ -140,6 +141,7 @@ struct layer_spec {
     uint32_t turn;     /* MIXER_SHARED: its number among the layers with a block */
     uint32_t same_as;  /* not 0: it shares the weights of layer same_as - 1, an earlier one */
     bool turn_ends;    /* the stream after it is the norm that the head reads (Ouro) */
+    bool stack_ends;   /* with decoder_spec.two_stacks and turn_ends: the other stack runs next */
     bool moe;          /* experts instead of the dense MLP */
     /* not 0: activation of the dense MLP or shared expert, and of experts: see spec_act() */
     enum act act, moe_act;
@@ -371,6 +373,9 @@ struct decoder_spec {
      * function of themselves: a matrix to this rank, silu, a matrix back (A.X K2). NORM_BEFORE */
     uint32_t norm_gate;
     bool no_final_norm;
+    /* Two stacks of layers run in turns, and the input of each turn is the sum of both results: see
+     * residual_stacks.c. */
+    bool two_stacks;
     bool parallel;    /* x + attn(n(x)) + mlp(n(x)) instead of one after the other */
     bool shared_norm; /* parallel: one norm feeds both */
 
@@ -554,8 +559,9 @@ static inline uint32_t spec_qkv_row(const struct decoder_spec *s, uint32_t layer
 {
     const uint32_t kv_heads = spec_kv_heads(s, layer), heads = spec_heads(s, layer);
     uint32_t g = heads / kv_heads, row = head;
-    if (s->qkv == QKV_STACKED)
-        row = head + (part > 0 ? heads : 0) + (part > 1 ? kv_heads : 0);
+    if (s->qkv == QKV_STACKED || s->qkv == QKV_GATE_FIRST)
+        row = (s->qkv == QKV_GATE_FIRST ? heads : 0) + head + (part > 0 ? heads : 0) +
+              (part > 1 ? kv_heads : 0);
     else if (s->qkv == QKV_GROUPED)
         row = part == 0 ? head / g * (g + 2) + head % g : head * (g + 2) + g + (uint32_t)part - 1;
     else if (s->qkv == QKV_QUARTERS) {

@@ -248,6 +248,12 @@ struct mat_part loader_stored(struct loader *l, const char *base, int64_t rows, 
                              .name = m->t[STORED_CODES]->name};
 }
 
+/* True if linear layers lie [in, out]; in GGUF files none does. */
+static bool is_turned(const struct loader *l)
+{
+    return l->d->spec.transposed && !(l->c && l->c->gguf.n);
+}
+
 /* The matrix of a role if it is stored quantised. False: it is plain, or missing. */
 static bool stored_part(struct loader *l, enum role role, int layer, int expert, int64_t rows,
                         int64_t cols, struct mat_part *out)
@@ -261,7 +267,7 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
         return false;
     if (!plain && loader_switch_mlp(l, role, layer, expert, rows, cols, out))
         return true;
-    if (plain && l->d->spec.transposed) {
+    if (plain && is_turned(l)) {
         l->failed = true;
         err_set(l->e, ERR_VALIDATION,
                 "%s: tensor `%s`: transposed weights stored by %s are not supported", plain->file,
@@ -283,7 +289,7 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
 struct mat_part loader_part(struct loader *l, enum role role, int layer, int expert, bool bias,
                             int64_t rows, int64_t cols)
 {
-    bool turned = l->d->spec.transposed && !bias && !is_table(role);
+    bool turned = is_turned(l) && !bias && !is_table(role);
     uint64_t r = (uint64_t)(turned ? cols : rows), c = (uint64_t)(turned ? rows : cols);
     struct mat_part p = {0};
     char name[NAME_MAX_LEN];

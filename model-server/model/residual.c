@@ -77,7 +77,9 @@ static void layer_end(struct decoder *d, uint32_t i, const struct decoder_part *
         d->ops->logit_scale(d->dev, x, p->n, hidden, scale, 0);
     if (has_added(d, i))
         d->ops->give_rows(d->dev, x, given_at(d, 1 + i), hidden, true);
-    if (d->spec.layers[i].turn_ends)
+    if (d->spec.layers[i].turn_ends && d->spec.two_stacks)
+        decoder_stacks_turn(d, i, p);
+    else if (d->spec.layers[i].turn_ends)
         d->ops->norm(d->dev, x, x, p->n, hidden, &d->final_norm);
     if (next)
         d->ops->norm(d->dev, n, x, p->n, hidden, next);
@@ -135,8 +137,17 @@ static void plain_write(struct decoder *d, uint32_t i, enum sub sub, const struc
         layer_end(d, i, p);
 }
 
+static int plain_begin(struct decoder *d, const struct decoder_part *p, struct err *e)
+{
+    if (decoder_embed(d, p, e))
+        return -1;
+    if (d->spec.two_stacks)
+        decoder_stacks_begin(d, p);
+    return 0;
+}
+
 const struct residual_ops residual_plain = {.name = "plain",
-                                            .begin = decoder_embed,
+                                            .begin = plain_begin,
                                             .enter = enter,
                                             .in = plain_in,
                                             .post = plain_post,

@@ -5,7 +5,8 @@
  * read(), the sublayer, its sum over ranks, the norm post(), write(). A kind is one row: one stream
  * with norms before, around or after the sublayers, scaled or in parallel (residual.c); its norms
  * as the stream, or norms of the sums (residual.c); several streams that are predicted and
- * corrected (residual_altup.c); several streams that are mixed (residual_mixed.c). One thread. */
+ * corrected (residual_altup.c); two stacks' results (residual_stacks.c); several streams that are
+ * mixed (residual_mixed.c). One thread. */
 #ifndef MODEL_SERVER_MODEL_RESIDUAL_H
 #define MODEL_SERVER_MODEL_RESIDUAL_H
 #include "model-server/model/decoder.h"
@@ -37,6 +38,11 @@ struct residual_ops {
 
 extern const struct residual_ops residual_plain, residual_norms, residual_sums, residual_altup,
     residual_mixed;
+
+/* With spec.two_stacks: the streams of both stacks after the embedding, and after layer i, with
+ * which a turn ends. */
+void decoder_stacks_begin(struct decoder *d, const struct decoder_part *p);
+void decoder_stacks_turn(struct decoder *d, uint32_t i, const struct decoder_part *p);
 
 /* The kind of a model. */
 const struct residual_ops *residual_of(const struct decoder_spec *s);

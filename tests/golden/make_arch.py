@@ -590,6 +590,12 @@ CASES = {
     "kormo": dict(model_type="llama", rope_parameters=THETA),
     "mobilellm": dict(model_type="llama", tie_word_embeddings=True, rope_parameters=THETA),
     "ouro": dict(model_type="hyperclovax", num_hidden_layers=6, attention_multiplier=8**-0.5, rope_parameters=dict(THETA, rope_theta=1e6)),
+    "nanbeige": dict(model_type="llama", num_hidden_layers=4, head_dim=16, rope_parameters=dict(THETA, rope_theta=7e7)),
+    "nanbeige_unnormed": dict(model_type="llama", num_hidden_layers=6, attention_bias=True, mlp_bias=True, tie_word_embeddings=True, rope_parameters=THETA),
+    "spark2_5": dict(model_type="smollm3", num_hidden_layers=4, head_dim=16, tie_word_embeddings=True, sliding_window=20, hidden_act="gelu",
+                     layer_types=["sliding_attention"] * 3 + ["full_attention"], no_rope_layers=[1, 1, 1, 1], rope_parameters=THETA),
+    "hrm_text": dict(model_type="hrm_text", num_hidden_layers=2, head_dim=16, H_cycles=2, L_cycles=2, embedding_scale=3.0, prefix_lm=False, rope_parameters=THETA),
+    "hrm_text_apart": dict(model_type="hrm_text", num_hidden_layers=1, head_dim=16, H_cycles=3, L_cycles=1, rope_parameters=THETA, tie_word_embeddings=True),
     "smallthinker": dict(model_type="smollm3", num_hidden_layers=4, tie_word_embeddings=False, sliding_window=20, layer_types=["full_attention"] + ["sliding_attention"] * 3,
                          no_rope_layers=[0, 1, 1, 1], rope_parameters=THETA),
     "smallthinker_softmax": dict(model_type="smollm3", tie_word_embeddings=True, no_rope_layers=[1, 1, 1], rope_parameters=THETA),
@@ -887,6 +893,67 @@ def as_ouro(t, c):
     return t, dict({k: c[k] for k in COMMON}, model_type="ouro", torch_dtype="float32", num_hidden_layers=2, total_ut_steps=3, early_exit_threshold=1.0,
                    rope_theta=1e6, rope_scaling=None, rms_norm_eps=c["rms_norm_eps"], hidden_act="silu", head_dim=8, sliding_window=None,
                    use_sliding_window=False, max_window_layers=2, layer_types=["full_attention"] * 2, tie_word_embeddings=False)
+
+
+def as_hrm_text(t, c):
+    """The keys of its training, and matrices apart: transformers saves those of the repository."""
+    return t, dict({k: v for k, v in c.items() if k != "num_layers_per_stack"}, num_hidden_layers=c["num_layers_per_stack"])
+
+
+def with_loops(norms):
+    """Several turns of two layers, with the last norm between them or without."""
+    def do(model):
+        n = len(model.model.layers)
+        for i, layer in enumerate(model.model.layers):
+            layer.load_state_dict(model.model.layers[i % 2].state_dict())
+            if norms and i % 2 and i < n - 1:
+                layer.register_forward_hook(lambda layer, args, out: model.model.norm(out))
+    return do
+
+
+def as_nanbeige(norms):
+    def do(t, c):
+        t = {k: v for k, v in t.items() if int((k.split("layers.") + ["0"])[1].split(".")[0]) < 2}
+        return t, dict(c, model_type="nanbeige", num_loops=c["num_hidden_layers"] // 2, num_hidden_layers=2, skip_loop_final_norm=not norms,
+                       loop_loss_weights=[], qk_layernorm=False, emb_neighbor_num=None, insert_ngram_layer_idx=[], enable_mhc=False)
+    return do
+
+
+SPARK = {"full_attention": dict(rope_theta=5e6, partial_rotary_factor=0.25), "sliding_attention": dict(rope_theta=1e4, partial_rotary_factor=1.0)}
+
+
+def with_head_gates(model):
+    """A gate for each head, and a rotation for each kind of layer, in part of a head: the other frequencies are 0."""
+    c = model.config
+    for layer, kind in zip(model.model.layers, c.layer_types):
+        a, rope = layer.self_attn, SPARK[kind]
+        a.g_proj = torch.nn.Linear(c.hidden_size, c.num_attention_heads, bias=False)
+        a.g_proj.weight.data = torch.randn_like(a.g_proj.weight) * 0.25
+        dim = int(16 * rope["partial_rotary_factor"])
+        turns = torch.cat([rope["rope_theta"] ** -(torch.arange(0, dim, 2) / dim), torch.zeros(8 - dim // 2)])
+
+        def before(a, args, kwargs, turns=turns):
+            x = kwargs["hidden_states"]
+            angles = (kwargs["position_ids"][..., None] * turns).repeat(1, 1, 2)
+            a.gate = torch.sigmoid(a.g_proj(x)).repeat_interleave(16, -1)
+            return args, dict(kwargs, position_embeddings=(angles.cos(), angles.sin()))
+
+        a.register_forward_pre_hook(before, with_kwargs=True)
+        a.o_proj.register_forward_pre_hook(lambda o, args, a=a: (args[0] * a.gate,))
+
+
+def as_spark(t, c):
+    """A rotated part stands at the beginning of a head."""
+    for i, kind in enumerate(c["layer_types"]):
+        half = int(16 * SPARK[kind]["partial_rotary_factor"]) // 2
+        rows = [*range(half), *range(8, 8 + half), *range(half, 8), *range(8 + half, 16)]
+        q, k, v = (t.pop(f"model.layers.{i}.self_attn.{p}_proj.weight") for p in "qkv")
+        q, k = (w.unflatten(0, (-1, 16))[:, rows].flatten(0, 1) for w in (q, k))
+        t[f"model.layers.{i}.self_attn.q_k_v_proj.weight"] = torch.cat([q, k, v])
+    keys = {k: c[k] for k in (*COMMON, "layer_types", "sliding_window", "hidden_act", "tie_word_embeddings", "rms_norm_eps", "torch_dtype")}
+    return renamed(t, [("o_proj", "out_proj"), ("embed_tokens", "embedding")]), dict(
+        keys, model_type="spark2_5", head_dim=16, rope_parameters=SPARK, attention_bias=False, mlp_bias=False, headwise_attn_output_gate=True,
+        gate_attn_act_mode="sigmoid")
 
 
 class EarlyExperts(torch.nn.Module):
@@ -1385,11 +1452,11 @@ AS = {"step3p5": as_step3p5, "hunyuan_ocr": as_hunyuan_ocr, "nemotron_nas": as_n
       "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c), "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen, "mimo": as_mimo_7b, "pangu_embedded": as_pangu, "orion": as_orion,
       "teleflm": as_teleflm, "maincoder": as_maincoder, "jais": as_jais, "codeshell": as_codeshell, "telechat": as_telechat, "telechat_kv": as_telechat,
-      "deci": as_deci, "kormo": as_kormo, "mobilellm": as_mobilellm, "ouro": as_ouro, "smallthinker": as_smallthinker(False), "smallthinker_softmax": as_smallthinker(True), "plamo3": as_plamo3, "plamo3_yarn": lambda t, c: as_plamo3(t, c, 4.0)}
+      "deci": as_deci, "kormo": as_kormo, "mobilellm": as_mobilellm, "ouro": as_ouro, "hrm_text_apart": as_hrm_text, "nanbeige": as_nanbeige(True), "nanbeige_unnormed": as_nanbeige(False), "spark2_5": as_spark, "smallthinker": as_smallthinker(False), "smallthinker_softmax": as_smallthinker(True), "plamo3": as_plamo3, "plamo3_yarn": lambda t, c: as_plamo3(t, c, 4.0)}
 WITH = {"nemotron_nas": with_blocks, "openelm": with_layers, "bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,
         "deepseek_moe": with_deepseek, "jais": with_jais, "telechat": with_telechat, "telechat_kv": with_telechat,
-        "deci": with_kv_heads, "ouro": with_turns, "smallthinker": with_early(False), "smallthinker_softmax": with_early(True), "plamo3_yarn": with_untruncated}
+        "deci": with_kv_heads, "ouro": with_turns, "nanbeige": with_loops(True), "nanbeige_unnormed": with_loops(False), "spark2_5": with_head_gates, "smallthinker": with_early(False), "smallthinker_softmax": with_early(True), "plamo3_yarn": with_untruncated}
 
 
 SMALL = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)

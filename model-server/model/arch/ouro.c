@@ -2,24 +2,6 @@
  * several times with keys and values of each time; the last norm follows each time. */
 #include "model-server/model/arch.h"
 
-/* Layers of the later turns, which have the weights of the first one. */
-static void turns(struct config *c, struct decoder_spec *s)
-{
-    const uint32_t n = s->n_layers;
-    const uint32_t times = config_u32_or(c, "total_ut_steps", 4, 1, SPEC_MAX_LAYERS);
-    if ((uint64_t)n * times > SPEC_MAX_LAYERS) {
-        config_fail(c, "`total_ut_steps`: %u times %u layers are more than %u", times, n,
-                    (uint32_t)SPEC_MAX_LAYERS);
-        return;
-    }
-    for (uint32_t i = n; i < n * times; i++) {
-        s->layers[i] = s->layers[i - n];
-        s->layers[i].same_as = i % n + 1;
-        s->layers[i - n].turn_ends = i % n == n - 1;
-    }
-    s->n_layers = n * times;
-}
-
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(
@@ -33,7 +15,7 @@ static void configure(struct config *c, struct decoder_spec *s)
         config_fail(c, "`early_exit_threshold`: only 1 is supported");
     if (config_num_or(c, "early_exit_step", -1) >= 0)
         config_fail(c, "`early_exit_step` is not supported");
-    turns(c, s);
+    config_turns(c, s, "total_ut_steps", 4, true);
 }
 
 const struct arch arch_ouro = {

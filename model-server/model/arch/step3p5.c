@@ -48,22 +48,34 @@ static void heads(struct config *c, struct decoder_spec *s)
             s->layers[i].n_heads = n;
 }
 
-/* A rotation of the first layer with a window or without. */
-static void rotation(struct config *c, struct decoder_spec *s, uint32_t r, bool window)
+/* The first layer with a window or without; n_layers: there is none. */
+static uint32_t first_layer(const struct decoder_spec *s, bool window)
 {
-    const cJSON *set = json_get(json_get(c->root, "rope_parameters"),
-                                window ? "sliding_attention" : "full_attention");
     uint32_t i = 0;
     while (i < s->n_layers && (s->layers[i].window != 0) != window)
         i++;
+    return i;
+}
+
+/* How much of a head layer `i` rotates. */
+static uint32_t rotated(struct config *c, const struct decoder_spec *s, uint32_t i, bool window)
+{
+    const cJSON *set = json_get(json_get(c->root, "rope_parameters"),
+                                window ? "sliding_attention" : "full_attention");
+    const double part = number(c, s, "partial_rotary_factors", i, 1);
+    return config_rotary_part(c, s->head_dim, json_num(set, "partial_rotary_factor", part));
+}
+
+/* The rotation `r` of layers with a window or without. */
+static void rotation(struct config *c, struct decoder_spec *s, uint32_t r, bool window)
+{
+    const uint32_t i = first_layer(s, window);
     if (i == s->n_layers)
         return;
     const double theta = number(c, s, "rope_theta", i, 0);
-    const double part = number(c, s, "partial_rotary_factors", i, 1);
     if (theta != 0)
         s->rope[r].theta = theta;
-    s->rope[r].dim =
-        config_rotary_part(c, s->head_dim, json_num(set, "partial_rotary_factor", part));
+    s->rope[r].dim = rotated(c, s, i, window);
 }
 
 static void rotations(struct config *c, struct decoder_spec *s)
@@ -72,8 +84,9 @@ static void rotations(struct config *c, struct decoder_spec *s)
     const bool by_layer = cJSON_IsArray(list);
     if (list && !by_layer)
         cJSON_AddItemToObject(c->root, "rope_theta", list);
-    s->rope[0].dim = s->head_dim;
-    config_rope(c, s, 10000);
+    const uint32_t full = first_layer(s, false);
+    s->rope[0].dim = full < s->n_layers ? rotated(c, s, full, false) : s->head_dim;
+    config_rope(c, s, 10000); /* lists of factors are as long as that */
     config_window_rope(c, s, by_layer ? 10000 : config_num_or(c, "rope_theta", 10000));
     if (by_layer)
         cJSON_AddItemToObject(c->root, "rope_theta", list);
@@ -187,8 +200,11 @@ const struct arch arch_step3p5 = {
     .names =
         {NAMES_LLAMA,
          NAMES_QK_NORM, [W_ATTN_GATE] = "model.layers.*.self_attn.g_proj", [W_ROUTER] = MOE "gate",
-         [W_SELECT_BIAS] = MOE "router_bias", [W_MOE_GATE] = MOE "gate_proj.weight",
-         [W_MOE_UP] = MOE "up_proj.weight", [W_MOE_DOWN] = MOE "down_proj.weight",
+         /* in GGUF files each matrix is there alone */
+         [W_SELECT_BIAS] = MOE "router_bias",
+         [W_MOE_GATE] = MOE "gate_proj.weight|" MOE "experts.*.gate_proj",
+         [W_MOE_UP] = MOE "up_proj.weight|" MOE "experts.*.up_proj",
+         [W_MOE_DOWN] = MOE "down_proj.weight|" MOE "experts.*.down_proj",
          [W_SHARED_GATE] = "model.layers.*.share_expert.gate_proj",
          [W_SHARED_UP] = "model.layers.*.share_expert.up_proj",
          [W_SHARED_DOWN] = "model.layers.*.share_expert.down_proj"},

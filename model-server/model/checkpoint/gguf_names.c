@@ -19,6 +19,8 @@ static const struct {
     {"blk.*.attn_norm", W_ATTN_NORM},
     {"blk.*.attn_norm_2", W_MIX_NORM}, /* MiniMax-Text-01 */
     {"blk.*.attn_norm_2", W_ATTN_NORM},
+    {"blk.*.attn_sub_norm", W_ATTN_SUB_NORM},
+    {"blk.*.ffn_sub_norm", W_MLP_SUB_NORM},
     {"blk.*.attn_output_norm", W_POST_ATTN_NORM},
     {"blk.*.attn_output_norm", W_MLP_NORM}, /* DBRX */
     {"blk.*.layer_output_norm", W_POST_MLP_NORM},

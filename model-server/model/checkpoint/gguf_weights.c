@@ -404,13 +404,19 @@ static int add_one(struct gguf_weights *w, const struct arch *a, const struct gg
     if (!(t.name = gguf_weights_spell(w, a, u, 0)))
         return err_nomem(e);
     restore_shape(&t, u->role);
-    if (s->family->norm_plus != 0 && is_norm(u->role))
+    const bool plain = s->family->plain_end && u->role == W_FINAL_NORM;
+    if (s->family->norm_plus != 0 && is_norm(u->role) && !plain)
         rc = t.n_dims == 1
                  ? gguf_weights_undo_plus(w, &t, s->family->norm_plus, e)
                  : err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no vector", t.file, t.name);
     else
         rc = gguf_weights_order(w, &t, u->role, &s->shape, e);
     return rc ? -1 : gguf_weights_add(w, &t, e);
+}
+
+static bool is_qk_norm(const char *name)
+{
+    return strstr(name, ".attn_q_norm.") || strstr(name, ".attn_k_norm.");
 }
 
 /* What follows the layers of an encoder keeps its name: text_head.c. */
@@ -437,6 +443,8 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
                        .data = g->data};
     gguf_weights_dims(&t, g);
     if (strncmp(g->name, "rope_", 5) == 0) /* config.json has them */
+        return 0;
+    if (s->family->plain_end && is_qk_norm(g->name)) /* so it does */
         return 0;
     if (is_behind(g->name, s->layers) || is_scale(a, g->name)) /* scales: after all tensors */
         return 0;

@@ -170,6 +170,10 @@ bool config_all_but_nth(struct config *c, const char *key, uint32_t def, uint32_
 /* A `sliding` of config_windows(), EXAONE's: sliding_window_pattern is a word such as "LLLG", whose
  * L are layers with a window, or n: every nth layer has none. */
 bool config_pattern_layer(struct config *c, uint32_t layer);
+/* All layers run as often as `key` says (absent: `def`), with the weights of the first turn and
+ * keys and values of each; with `norms` the last norm follows each turn. Call it last. */
+void config_turns(struct config *c, struct decoder_spec *s, const char *key, uint32_t def,
+                  bool norms);
 /* Layers without rotation: those that are 0 in no_rope_layers, else every nth, where n is
  * no_rope_layer_interval or `interval`. */
 void config_no_rope_layers(struct config *c, struct decoder_spec *s, uint32_t interval);

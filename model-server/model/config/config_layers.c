@@ -234,3 +234,20 @@ void config_granite_experts(struct config *c, struct decoder_spec *s)
     s->moe.shared_packed = true;
     config_moe_layers(s);
 }
+
+void config_turns(struct config *c, struct decoder_spec *s, const char *key, uint32_t def,
+                  bool norms)
+{
+    const uint32_t n = s->n_layers, times = config_u32_or(c, key, def, 1, SPEC_MAX_LAYERS);
+    if ((uint64_t)n * times > SPEC_MAX_LAYERS) {
+        config_fail(c, "`%s`: %u times %u layers are more than %u", key, times, n,
+                    (uint32_t)SPEC_MAX_LAYERS);
+        return;
+    }
+    for (uint32_t i = n; i < n * times; i++) {
+        s->layers[i] = s->layers[i - n];
+        s->layers[i].same_as = i % n + 1;
+        s->layers[i - n].turn_ends = norms && i % n == n - 1;
+    }
+    s->n_layers = n * times;
+}

@@ -40,11 +40,12 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
     const uint32_t at = (uint32_t)layer, kv = spec_kv_heads(s, at), q_heads = spec_heads(s, at);
     const bool packed = s->qkv != QKV_SEPARATE && !loader_has(l, W_Q, layer, NO_EXPERT);
     const int64_t in = (s->attn_embedded ? 2 : 1) * (int64_t)spec_attn_in(s);
+    const uint32_t gate = s->qkv == QKV_GATE_FIRST ? q_heads : 0;
     struct mat_part whole = {0};
     int n = 0;
     if (packed)
         whole = loader_part(l, W_QKV, layer, NO_EXPERT, bias,
-                            (int64_t)(q_heads + 2 * kv) * spec_head_dim(s, at), in);
+                            (int64_t)(q_heads + 2 * kv + gate) * spec_head_dim(s, at), in);
     for (int p = 0; p < (s->layers[layer].kv_of ? 1 : 3); p++) {
         const bool interleaved = p > 0 && s->kv_interleaved;
         const enum role role = roles[p == 2 && (s->layers[layer].k_is_v || interleaved) ? 1 : p];
@@ -154,8 +155,10 @@ static void load_gate_apart(struct loader *l, struct attention *a, int layer)
     const struct slice heads = split_heads(&l->d->split, s, (uint32_t)layer);
     const bool by_head = attn_gate_by_head(s->attn_gate);
     const uint32_t dim = by_head ? 1 : spec_v_dim(s, (uint32_t)layer);
-    struct mat_part p = loader_part(l, W_ATTN_GATE, layer, NO_EXPERT, false,
-                                    (int64_t)spec_heads(s, (uint32_t)layer) * dim, s->hidden);
+    const bool first = s->qkv == QKV_GATE_FIRST && !loader_has(l, W_ATTN_GATE, layer, NO_EXPERT);
+    const uint32_t all = spec_heads(s, (uint32_t)layer), kv = spec_kv_heads(s, (uint32_t)layer);
+    struct mat_part p = loader_part(l, first ? W_QKV : W_ATTN_GATE, layer, NO_EXPERT, false,
+                                    (int64_t)(first ? 2 * all + 2 * kv : all) * dim, s->hidden);
     p = loader_rows(p, heads.first * dim, heads.n * dim);
     a->gate = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
     if (s->attn_gate_bias)
