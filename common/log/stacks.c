@@ -1,6 +1,7 @@
 #include "common/log/stacks.h"
 #include "common/clock.h"
 #include "common/file_map.h"
+#include "common/hex.h"
 #include "common/log/log.h"
 #include "common/log/sink.h"
 #include <dlfcn.h>
@@ -245,12 +246,9 @@ static void put_now(enum log_level level, const char *text)
 static uintptr_t hex(const char **p)
 {
     uintptr_t v = 0;
-    for (;; ++*p) {
-        const char c = **p, *digit = c ? strchr("0123456789abcdef", c) : NULL;
-        if (!digit)
-            return v;
-        v = v * 16 + (uintptr_t)(digit - "0123456789abcdef");
-    }
+    for (int digit; (digit = hex_digit(**p)) >= 0; ++*p)
+        v = v * 16 + (uintptr_t)digit;
+    return v;
 }
 
 /* The file of the mapping that `line` of /proc/self/maps describes, if `at` lies in it. */
