@@ -346,10 +346,17 @@ term constraint_step(struct constraint *c, term t, uint8_t byte)
 constraint_state constraint_next(struct constraint *c, constraint_state at, const void *bytes,
                                  size_t n)
 {
+    if (at == CONSTRAINT_SPENT)
+        return at;
     at = constraint_enter(c, at);
     term_budget(c->pool, MASK_STEPS);
-    for (size_t i = 0; i < n && at != CONSTRAINT_DEAD; i++)
+    for (size_t i = 0; i < n && at != CONSTRAINT_DEAD; i++) {
         at = constraint_step(c, at, ((const uint8_t *)bytes)[i]);
+        if (term_spent(c->pool) || (at == CONSTRAINT_DEAD && term_full(c->pool)))
+            at = CONSTRAINT_SPENT;
+        if (at == CONSTRAINT_SPENT)
+            break;
+    }
     pthread_mutex_unlock(&c->lock);
     return at;
 }
@@ -364,6 +371,8 @@ bool constraint_full(struct constraint *c)
 
 bool constraint_may_end(struct constraint *c, constraint_state at)
 {
+    if (at == CONSTRAINT_SPENT)
+        return false;
     bool end = term_nullable(c->pool, constraint_enter(c, at));
     pthread_mutex_unlock(&c->lock);
     return end;

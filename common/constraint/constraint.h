@@ -66,7 +66,10 @@ bool constraint_full(struct constraint *c);
 typedef uint32_t constraint_state;
 enum { CONSTRAINT_DEAD };                 /* the text cannot be completed any more */
 #define CONSTRAINT_START (UINT32_MAX - 1) /* empty text */
-/* The state after n more bytes. CONSTRAINT_DEAD is final. */
+/* Whether the text can be completed is not known: the bytes after it exceeded the memory or work
+ * limits. */
+#define CONSTRAINT_SPENT (UINT32_MAX - 2)
+/* The state after n more bytes. CONSTRAINT_DEAD and CONSTRAINT_SPENT are final. */
 constraint_state constraint_next(struct constraint *c, constraint_state at, const void *bytes,
                                  size_t n);
 bool constraint_may_end(struct constraint *c, constraint_state at);

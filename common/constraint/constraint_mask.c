@@ -161,6 +161,12 @@ static void end_tokens(struct constraint *c, term at, uint32_t *bits)
     }
 }
 
+static int over_limits(bool memory, struct err *e)
+{
+    return err_set(e, ERR_GENERATION, "the constraint %s",
+                   memory ? "needs too much memory" : "is too complex");
+}
+
 /* The exact mask of `at`, cached. NULL with `e` set: out of memory, or over the work limit. */
 static struct mask *exact(struct constraint *c, term at, struct err *e)
 {
@@ -181,7 +187,7 @@ static struct mask *exact(struct constraint *c, term at, struct err *e)
     end_tokens(c, at, m->bits);
     if (term_spent(c->pool)) {
         free(m);
-        return err_set(e, ERR_GENERATION, "the constraint is too complex"), NULL;
+        return over_limits(false, e), NULL;
     }
     c->mask_bytes += bytes;
     return c->mask[at] = m;
@@ -258,10 +264,8 @@ static int fill(struct constraint *c, term at, uint32_t *bits, struct err *e)
     if (d)
         walk(c, &d->open, at, bits);
     end_tokens(c, at, bits);
-    if (term_spent(c->pool))
-        return err_set(e, ERR_GENERATION, "the constraint is too complex");
-    if (term_full(c->pool))
-        return err_set(e, ERR_GENERATION, "the constraint needs too much memory");
+    if (term_spent(c->pool) || term_full(c->pool))
+        return over_limits(!term_spent(c->pool), e);
     return 0;
 }
 
@@ -270,6 +274,8 @@ int constraint_mask(struct constraint *c, constraint_state at, const struct toke
 {
     const size_t words = (tokens->vocab + (size_t)31) / 32;
     int rc = -1;
+    if (at == CONSTRAINT_SPENT)
+        return over_limits(constraint_full(c), e);
     at = constraint_enter(c, at);
     term_budget(c->pool, MASK_STEPS);
     if (at == CONSTRAINT_DEAD && c->why.kind)

@@ -328,6 +328,95 @@ static void join_heads(struct term_pool *p, size_t from)
     free(v);
 }
 
+/* ---------------------------------------------------------------- alternatives within others */
+
+/* The first elements of a chain. Chains of one shape differ in the bounds of counts only. */
+enum { ELEMENTS = 8 };
+struct shape {
+    uint64_t hash;
+    uint32_t last, first; /* the upper bounds of the last and of the first count; 0: none */
+    term part;
+};
+
+static struct shape shape_of(const struct term_pool *p, term t)
+{
+    struct shape s = {.part = t};
+    for (int i = 0; i < ELEMENTS && t != TERM_EMPTY; i++) {
+        const struct node *n = node(p, t);
+        const bool chain = n->kind == CAT;
+        const term head = chain ? n->a : t;
+        const struct node *x = node(p, head);
+        const bool counted = x->kind == REPEAT;
+        if (counted) {
+            s.last = x->hi;
+            s.first = s.first ? s.first : x->hi;
+        }
+        s.hash =
+            hash_mix(s.hash * 31 + (counted ? ((uint64_t)x->a << 1 | 1) : (uint64_t)head << 1));
+        t = chain ? n->b : TERM_EMPTY;
+    }
+    s.hash = hash_mix(s.hash * 31 + t);
+    return s;
+}
+
+/* Each count of `b` lies within that of `a`, and all else is equal: b's texts are a's, too. */
+static bool contains(const struct term_pool *p, term a, term b)
+{
+    for (int i = 0; i < ELEMENTS && a != b; i++) {
+        const struct node *x = node(p, a), *y = node(p, b);
+        const bool chain = x->kind == CAT;
+        if (chain != (y->kind == CAT))
+            return false;
+        const term c = chain ? x->a : a, d = chain ? y->a : b;
+        const struct node *v = node(p, c), *w = node(p, d);
+        if (c != d && (v->kind != REPEAT || w->kind != REPEAT || v->a != w->a || v->lo > w->lo ||
+                       v->hi < w->hi))
+            return false;
+        if (!chain)
+            return true;
+        a = x->b, b = y->b;
+    }
+    return a == b;
+}
+
+static int by_shape(const void *a, const void *b)
+{
+    const struct shape *x = a, *y = b;
+    if (x->hash != y->hash)
+        return x->hash < y->hash ? -1 : 1;
+    if (x->last != y->last)
+        return x->last > y->last ? -1 : 1;
+    if (x->first != y->first)
+        return x->first > y->first ? -1 : 1;
+    return (x->part > y->part) - (x->part < y->part);
+}
+
+/* Drops those of the alternatives scratch[from ..] that the one before them contains, once they are
+ * sorted by their last count. In nested counts, `(a{0,99}b{0,99}){0,99}`, each byte may begin a new
+ * repetition: without this, the alternatives grow with the square of the text. */
+static void drop_contained(struct term_pool *p, size_t from)
+{
+    const size_t n = p->scratch.n - from;
+    if (n < FACTOR || !p->left)
+        return;
+    charge_sort(p, n);
+    term_work(p, n);
+    struct shape *v = malloc(n * sizeof(*v));
+    if (!v)
+        return;
+    for (size_t i = 0; i < n; i++)
+        v[i] = shape_of(p, p->scratch.at[from + i]);
+    qsort(v, n, sizeof(*v), by_shape);
+    p->scratch.n = from;
+    for (size_t i = 0, kept = 0; i < n; i++) {
+        if (i && v[i].hash == v[kept].hash && contains(p, v[kept].part, v[i].part))
+            continue;
+        kept = i;
+        p->scratch.at[p->scratch.n++] = v[i].part;
+    }
+    free(v);
+}
+
 /* Normalises the parts scratch[from ..]: sorted, without duplicates and neutral elements. */
 term term_combine(struct term_pool *p, enum kind kind, size_t from)
 {
@@ -335,8 +424,10 @@ term term_combine(struct term_pool *p, enum kind kind, size_t from)
     const term zero = kind == ALT ? TERM_ALL : TERM_NONE;
     const term one = kind == ALT ? TERM_NONE : TERM_ALL;
     bool sets, nullable = kind == AND, checked = kind == AND, empty = false;
-    if (kind == ALT)
+    if (kind == ALT) {
         join_heads(p, from);
+        drop_contained(p, from);
+    }
     struct byte_set s = join_sets(p, from, kind == AND, &sets);
     if (sets) {
         term t = term_set(p, &s);

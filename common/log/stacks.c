@@ -1,6 +1,7 @@
 #include "common/log/stacks.h"
 #include "common/clock.h"
 #include "common/file_map.h"
+#include "common/hex.h"
 #include "common/log/log.h"
 #include "common/log/sink.h"
 #include <dlfcn.h>
@@ -241,11 +242,54 @@ static void put_now(enum log_level level, const char *text)
         return;
 }
 
-static void on_crash(int sig)
+/* A hexadecimal number, and what follows it. */
+static uintptr_t hex(const char **p)
+{
+    uintptr_t v = 0;
+    for (int digit; (digit = hex_digit(**p)) >= 0; ++*p)
+        v = v * 16 + (uintptr_t)digit;
+    return v;
+}
+
+/* The file of the mapping that `line` of /proc/self/maps describes, if `at` lies in it. */
+static const char *file_at(const char *line, uintptr_t at)
+{
+    const uintptr_t from = hex(&line), to = *line == '-' ? (line++, hex(&line)) : 0;
+    return at >= from && at < to ? strchr(line, '/') : NULL;
+}
+
+/* A page of a mapped file cannot be read: the file was shortened, or its disk fails. */
+static void name_file(uintptr_t at)
+{
+    char line[LINE], text[LINE + 64], part[512];
+    size_t len = 0;
+    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    for (ssize_t n; fd >= 0 && (n = read(fd, part, sizeof(part))) > 0;)
+        for (ssize_t i = 0; i < n; i++) {
+            if (part[i] != '\n') {
+                line[len] = part[i];
+                len += len < sizeof(line) - 1;
+                continue;
+            }
+            line[len] = 0;
+            len = 0;
+            const char *file = file_at(line, at);
+            if (file) {
+                snprintf(text, sizeof(text), "a mapped file was shortened or cannot be read: %s",
+                         file);
+                put_now(LOG_ERROR, text);
+            }
+        }
+    if (fd >= 0)
+        close(fd);
+}
+
+static void on_crash(int sig, siginfo_t *info, void *context)
 {
     void *frame[FRAMES];
     char text[LINE];
     sigset_t alarms;
+    (void)context;
     signal(SIGALRM, SIG_DFL);
     sigemptyset(&alarms);
     sigaddset(&alarms, SIGALRM);
@@ -255,6 +299,8 @@ static void on_crash(int sig)
     snprintf(text, sizeof(text), "thread %d ends the process by signal %d; its stack:", my_tid(),
              sig);
     put_now(LOG_WARN, text); /* not ERROR: the cause was logged before */
+    if (sig == SIGBUS && info->si_code == BUS_ADRERR)
+        name_file((uintptr_t)info->si_addr);
     int n = backtrace(frame, FRAMES);
     for (int i = OURS; i < n; i++) {
         describe(text, sizeof(text), i - OURS, frame[i]);
@@ -270,7 +316,8 @@ static void catch_crashes(void)
      * report */
     static char stack[64 << 10];
     const stack_t alternative = {.ss_sp = stack, .ss_size = sizeof(stack)};
-    struct sigaction a = {.sa_handler = on_crash, .sa_flags = (int)(SA_RESETHAND | SA_ONSTACK)};
+    struct sigaction a = {.sa_sigaction = on_crash,
+                          .sa_flags = (int)(SA_RESETHAND | SA_ONSTACK | SA_SIGINFO)};
     sigaltstack(&alternative, NULL);
     for (const int *s = (const int[]){SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, 0}; *s; s++)
         sigaction(*s, &a, NULL);

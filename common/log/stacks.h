@@ -12,7 +12,8 @@
 
 /* Call once from main, after log_init(). Then a fatal signal (SIGSEGV, SIGBUS, SIGILL, SIGFPE,
  * SIGABRT) flushes the log, writes the stack of its thread to standard error as log lines, and ends
- * the process as usual. Disabled with sanitizers, which do this themselves. */
+ * the process as usual. SIGBUS also names the mapped file that cannot be read. Disabled with
+ * sanitizers, which do this themselves. */
 void stacks_init(void);
 /* Logs each frame of each thread at level ERROR. One caller at a time. Takes milliseconds, plus a
  * second for each thread that does not answer. */

@@ -5,7 +5,10 @@
 #include "tests/unit/test.h"
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -181,12 +184,17 @@ static void a_crash_leaves_its_stack_and_the_log(void **state)
     (void)state;
     TEST_SKIPPED(1, "sanitizers describe crashes themselves");
 }
+static void a_file_that_was_shortened_is_named(void **state)
+{
+    (void)state;
+    TEST_SKIPPED(1, "sanitizers describe crashes themselves");
+}
 #else
 __attribute__((noinline)) static void fall_over_here(void) { abort(); }
 
-static void a_crash_leaves_its_stack_and_the_log(void **state)
+/* What a process writes that does this; its signal in *sig. */
+static const char *last_words(void (*act)(void), int *sig)
 {
-    (void)state;
     static char all[1 << 16];
     int p[2], status;
     assert_int_equal(pipe(p), 0);
@@ -196,19 +204,55 @@ static void a_crash_leaves_its_stack_and_the_log(void **state)
         log_init("test", LOG_INFO, true, p[1]);
         stacks_init();
         LOG(LOG_INFO, "said before");
-        fall_over_here();
+        act();
     }
     close(p[1]);
     size_t n = 0;
     for (ssize_t got; (got = read(p[0], all + n, sizeof(all) - 1 - n)) > 0;)
         n += (size_t)got;
+    all[n] = '\0';
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    *sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    close(p[0]);
     const char *before = strstr(all, "said before");
     assert_non_null(before);
-    assert_non_null(strstr(before, "ends the process by signal 6"));
-    assert_non_null(strstr(before, " fall_over_here+0x"));
-    close(p[0]);
+    return before;
+}
+
+static void a_crash_leaves_its_stack_and_the_log(void **state)
+{
+    (void)state;
+    int sig;
+    const char *said = last_words(fall_over_here, &sig);
+    assert_int_equal(sig, SIGABRT);
+    assert_non_null(strstr(said, "ends the process by signal 6"));
+    assert_non_null(strstr(said, " fall_over_here+0x"));
+}
+
+static int mapped_fd;
+
+static void read_behind_the_end(void)
+{
+    enum { SIZE = 1 << 16 };
+    if (ftruncate(mapped_fd, SIZE) != 0)
+        _exit(1);
+    const volatile char *at = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE, mapped_fd, 0);
+    if (at != MAP_FAILED && ftruncate(mapped_fd, 0) == 0)
+        _exit(at[SIZE - 1]);
+}
+
+static void a_file_that_was_shortened_is_named(void **state)
+{
+    (void)state;
+    char name[] = "/tmp/mapped weights XXXXXX", want[128];
+    int sig;
+    assert_true((mapped_fd = mkstemp(name)) >= 0);
+    const char *said = last_words(read_behind_the_end, &sig);
+    assert_int_equal(sig, SIGBUS);
+    snprintf(want, sizeof(want), "a mapped file was shortened or cannot be read: %s", name);
+    assert_non_null(strstr(said, want));
+    close(mapped_fd);
+    unlink(name);
 }
 #endif
 
@@ -216,6 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_crash_leaves_its_stack_and_the_log),
+        cmocka_unit_test(a_file_that_was_shortened_is_named),
         cmocka_unit_test(a_stall_is_reported_once_with_all_stacks),
         cmocka_unit_test(what_stands_still_is_ended),
         cmocka_unit_test(the_limit_follows_the_pace),

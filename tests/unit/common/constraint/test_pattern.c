@@ -1,6 +1,9 @@
 /* What looks around in a pattern: anchors, word boundaries, look-ahead; and flags. The texts were
  * checked with Python's re.fullmatch and re.search. */
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include "tests/unit/common/constraint/texts.h"
+#include <pcre2.h>
+#include <stdlib.h>
 
 #define R CONSTRAINT_REGEX
 #define J CONSTRAINT_JSON_SCHEMA
@@ -109,6 +112,103 @@ static void what_is_not_regular_is_refused(void **state)
     check_refused(ROWS(rows));
 }
 
+/* Counts within counts: PCRE2 has the same opinion of texts about as long as they allow. */
+static void nested_counts_mean_what_they_say(void **state)
+{
+    static const char *const patterns[] = {
+        "(a{0,5}b{0,4}){0,14}",       "(a{1,6}){1,14}",          "((a?){4}b?){17}",
+        "(a{2,5}b{0,1}){3,15}",       "((a{0,4}b){0,5}a?){2,9}", "(a{0,12}(b|a{3}){0,9}){1,4}c",
+        "(a{0,5}b{0,5}c{0,5}){2,13}", "(a{5,9}){2,11}",          "((ab{0,9}){0,5}b{3,6}){0,9}"};
+    enum { TEXTS = 1000, LONGEST = 110 };
+    uint32_t taken = 0, asked = 0;
+    pcre2_match_context *limits = pcre2_match_context_create(NULL);
+    pcre2_set_match_limit(limits, 20000);
+    (void)state;
+    for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++) {
+        int code;
+        PCRE2_SIZE at;
+        struct err e = ERR_INIT;
+        pcre2_code *re = pcre2_compile((PCRE2_SPTR)patterns[i], PCRE2_ZERO_TERMINATED,
+                                       PCRE2_ANCHORED | PCRE2_ENDANCHORED, &code, &at, NULL);
+        pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+        struct constraint *c = constraint_new(R, patterns[i], strlen(patterns[i]), &e);
+        assert_non_null(c);
+        pcre2_jit_compile(re, PCRE2_JIT_COMPLETE);
+        for (int k = 0; k < TEXTS; k++) {
+            char text[LONGEST + 1] = "";
+            const int n = rand() % LONGEST, longest = 1 + rand() % 60;
+            char letter = 'a';
+            for (int m = 0, run = 0; m < n; m++, run--) {
+                if (!run) { /* mostly runs of a letter */
+                    run = 1 + rand() % longest;
+                    letter = "aaabbc"[rand() % 6];
+                }
+                text[m] = letter;
+            }
+            const int rc = pcre2_match(re, (PCRE2_SPTR)text, (PCRE2_SIZE)n, 0, 0, data, limits);
+            const bool want = rc != PCRE2_ERROR_NOMATCH;
+            if (rc < 0 && want) /* too much work */
+                continue;
+            asked++;
+            if (takes(c, text) != want)
+                fail_msg("%s %s %s", patterns[i], want ? "refuses" : "takes", text);
+            taken += want;
+        }
+        constraint_unref(c);
+        pcre2_match_data_free(data);
+        pcre2_code_free(re);
+    }
+    pcre2_match_context_free(limits);
+    assert_true(taken > 800 && asked - taken > 800);
+}
+
+/* A token of 64 letters after thousands of them costs no more than its share of work. */
+static void nested_counts_stay_small(void **state)
+{
+    static const char *const patterns[] = {
+        "(a{1,100}){1,100}", "([a-z]{0,100}[0-9]{0,100}){0,1000}", "(((a?){100}){100}){100}",
+        "((a{1,1000}b?){1,1000}c?){1,1000}"};
+    char text[64];
+    (void)state;
+    memset(text, 'a', sizeof(text));
+    for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++) {
+        struct err e = ERR_INIT;
+        struct constraint *c = constraint_new(R, patterns[i], strlen(patterns[i]), &e);
+        constraint_state s = CONSTRAINT_START;
+        assert_non_null(c);
+        for (size_t n = sizeof(text); n < 10000; n += sizeof(text)) {
+            s = constraint_next(c, s, text, sizeof(text));
+            if (s == CONSTRAINT_DEAD)
+                fail_msg("%s ends after %zu letters", patterns[i], n);
+        }
+        constraint_unref(c);
+    }
+}
+
+/* A text that took too much work is not called a wrong one. */
+static void too_much_work_is_said(void **state)
+{
+    static const char pattern[] = "(((a|b)?c?){0,60}((a|c)?b?){0,60}){3}(.{0,70}(a|.b)){60}";
+    const struct token_text a = {"a", 1};
+    struct token_set *tokens = token_set_new(&a, 1, NULL, 0);
+    struct err e = ERR_INIT;
+    struct constraint *c = constraint_new(R, pattern, strlen(pattern), &e);
+    char text[1 << 14];
+    (void)state;
+    for (size_t i = 0; i < sizeof(text); i++)
+        text[i] = "abc"[rand() % 3];
+    assert_non_null(c);
+    uint32_t mask = 0;
+    const constraint_state s = constraint_next(c, CONSTRAINT_START, text, sizeof(text));
+    assert_int_equal(s, CONSTRAINT_SPENT);
+    assert_int_equal(constraint_next(c, s, text, 1), CONSTRAINT_SPENT);
+    assert_false(constraint_may_end(c, s));
+    assert_int_equal(constraint_mask(c, s, tokens, &mask, &e), -1);
+    assert_non_null(strstr(e.msg, "too complex"));
+    constraint_unref(c);
+    token_set_free(tokens);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +217,9 @@ int main(void)
         cmocka_unit_test(look_ahead_is_an_intersection),
         cmocka_unit_test(flags_change_what_characters_mean),
         cmocka_unit_test(what_is_not_regular_is_refused),
+        cmocka_unit_test(nested_counts_mean_what_they_say),
+        cmocka_unit_test(nested_counts_stay_small),
+        cmocka_unit_test(too_much_work_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,9 @@
 #include "common/tokenizer/regex.h"
 #include "common/tokenizer/unicode.h"
 #include "tests/unit/test.h"
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* All matches of a text, each in angle brackets. */
 static void matches(const char *pattern, const char *text, const char *want)
@@ -181,6 +183,46 @@ static void a_long_run_of_words_is_one_match(void **state)
     buf_free(&want);
 }
 
+#define JAIS                                                                                       \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+" \
+    "[\\r\\n]*|\\s*[\\r\\n]+|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"
+
+/* Blanks in pieces: as many matches in four times the text take four times the time, not sixteen;
+ * and within a group the same expression is compiled as it stands. */
+static void blanks_in_pieces_take_linear_time(void **state)
+{
+    enum { SIZE = 1 << 20, TEXTS = 4000, LONGEST = 60 };
+    static char text[SIZE];
+    struct err e = ERR_INIT;
+    struct regex *fast = regex_compile(JAIS, strlen(JAIS), &e);
+    struct regex *plain = regex_compile("(?:" JAIS ")", strlen("(?:" JAIS ")"), &e);
+    void *m = regex_match_new();
+    size_t a, b, c, d;
+    (void)state;
+    memset(text, ' ', SIZE);
+    struct regex_iter it = regex_iter(fast, text, SIZE, m);
+    const clock_t began = clock();
+    while (regex_next(&it, &a, &b) == 1)
+        if (clock() - began > 2 * CLOCKS_PER_SEC)
+            fail_msg("%zu of %d blanks in 2 s", b, SIZE);
+    assert_int_equal(b, SIZE);
+    for (int i = 0; i < TEXTS; i++) {
+        const size_t n = (size_t)(rand() % LONGEST);
+        for (size_t k = 0; k < n; k++)
+            text[k] = "      \n\r\ta1!'s"[rand() % 15];
+        struct regex_iter x = regex_iter(fast, text, n, m), y = regex_iter(plain, text, n, m);
+        for (int more = 1; more == 1;) {
+            more = regex_next(&x, &a, &b);
+            assert_int_equal(more, regex_next(&y, &c, &d));
+            if (more && (a != c || b != d))
+                fail_msg("%.*s: %zu to %zu, not %zu to %zu", (int)n, text, a, b, c, d);
+        }
+    }
+    regex_match_free(m);
+    regex_free(fast);
+    regex_free(plain);
+}
+
 static void predicates_match_the_reference(void **state)
 {
     (void)state;
@@ -203,6 +245,7 @@ int main(void)
         cmocka_unit_test(categories_have_long_names),
         cmocka_unit_test(a_class_has_its_own_words),
         cmocka_unit_test(a_long_run_of_words_is_one_match),
+        cmocka_unit_test(blanks_in_pieces_take_linear_time),
         cmocka_unit_test(predicates_match_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

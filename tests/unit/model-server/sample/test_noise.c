@@ -68,6 +68,32 @@ static void draws_follow_the_weights(void **state)
     }
 }
 
+/* What is drawn at one position says nothing of the next one, nor of another seed's: answers, not
+ * only single tokens, have the model's distribution. Chi-square of pairs; the 99.9% quantile for 35
+ * degrees of freedom is 66.6. */
+static void draws_are_independent(void **state)
+{
+    (void)state;
+    enum { N = 6, DRAWS = 200000 };
+    static const uint64_t other[][2] = {{0, 1}, {0, 4}, {1, 0}, {UINT64_C(1) << 32, 0}, {1, 1}};
+    const float w[N] = {0.3f, 0.2f, 0.2f, 0.15f, 0.1f, 0.05f};
+    for (size_t k = 0; k < sizeof(other) / sizeof(*other); k++) {
+        double chi = 0;
+        int count[N][N] = {{0}};
+        for (uint64_t d = 0; d < DRAWS; d++) {
+            const uint64_t seed = d / 400 * 7, position = d % 400 * 5;
+            count[noise_draw(w, NULL, N, seed, position)]
+                 [noise_draw(w, NULL, N, seed + other[k][0], position + other[k][1])]++;
+        }
+        for (int i = 0; i < N * N; i++) {
+            const double want = (double)w[i / N] * (double)w[i % N] * DRAWS;
+            chi += (count[i / N][i % N] - want) * (count[i / N][i % N] - want) / want;
+        }
+        if (chi > 66.6)
+            fail_msg("chi-square %.1f of pairs %zu", chi, k);
+    }
+}
+
 /* Leaving out tokens that do not win changes nothing: what makes drafts and filters comparable. */
 static void draw_is_a_function(void **state)
 {
@@ -107,6 +133,7 @@ int main(void)
         cmocka_unit_test(known_vectors),
         cmocka_unit_test(lanes_agree),
         cmocka_unit_test(draws_follow_the_weights),
+        cmocka_unit_test(draws_are_independent),
         cmocka_unit_test(draw_is_a_function),
         cmocka_unit_test(exponential),
     };
