@@ -12,6 +12,8 @@ gguf_more gguf_window, gguf_qkv_bias, gguf_experts, gguf_granite, gguf_caps, ggu
 /* Writes the list `key` of one of two words for each layer: `with` where it has the tensor. */
 void gguf_kinds(const struct gguf_meta *m, const char *key, const char *part, const char *with,
                 const char *without);
+/* Keys and values from a latent vector: families_latent.c. */
+gguf_more gguf_minicpm3, gguf_deepseek2, gguf_mistral4, gguf_deepseek32, gguf_glm_dsa;
 /* Layers of several kinds: families_mixed.c. */
 gguf_more gguf_qwen35, gguf_gemma3n, gguf_gemma4, gguf_llama4, gguf_granite_hybrid, gguf_nemotron_h,
     gguf_falcon_h1, gguf_mamba, gguf_mamba2, gguf_jamba, gguf_kimi_linear, gguf_deci, gguf_openelm;

@@ -1,10 +1,9 @@
 #include "model-server/model/model.h"
 #include "common/clock.h"
-#include "common/json/json.h"
 #include "common/log/log.h"
-#include "common/model_file.h"
 #include "common/pair_form.h"
 #include "model-server/model/checkpoint/quant/stored.h"
+#include "model-server/model/end_tokens.h"
 #include "model-server/model/kv_parts.h"
 #include "model-server/model/mlx.h"
 #include "model-server/model/model_impl.h"
@@ -16,48 +15,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_EOS = 64, SMALL_JSON = 16 * 1024 * 1024 };
-
-/* ---------------------------------------------------------------- ends of sequence */
-
-/* Reads an integer or a list of them; `n` are known. Ids outside the vocabulary are ignored. */
-static int read_eos(const char *path, const cJSON *root, uint32_t vocab, uint32_t out[MAX_EOS],
-                    uint32_t *n, struct err *e)
-{
-    const cJSON *j = json_get(root, "eos_token_id");
-    for (j = cJSON_IsArray(j) ? j->child : j; j && *n < MAX_EOS; j = j->next) {
-        if (!cJSON_IsNumber(j))
-            return err_set(e, ERR_VALIDATION,
-                           "%s: `eos_token_id` must be an integer or a list of integers", path);
-        if (j->valuedouble >= 0 && j->valuedouble < vocab)
-            out[(*n)++] = (uint32_t)j->valuedouble;
-        if (j->string) /* the value itself, not an element */
-            break;
-    }
-    return 0;
-}
+/* ---------------------------------------------------------------- loading */
 
 static int load_eos(struct model *m, const char *dir, struct err *e)
 {
-    static const char *const files[] = {"generation_config.json", "config.json"};
-    uint32_t ids[MAX_EOS], n = 0;
-    for (int i = 0; i < 2 && n == 0 && dir; i++) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
-        if (!model_file_exists(path))
-            continue;
-        cJSON *root = model_file_json(path, SMALL_JSON, e);
-        if (!root)
-            return -1;
-        int rc = read_eos(path, root, m->d.spec.vocab, ids, &n, e);
-        if (rc == 0 && n == 0)
-            rc = read_eos(path, model_file_text_config(root), m->d.spec.vocab, ids, &n, e);
-        if (rc == 0 && n == 0) /* of an encoder and a decoder, each with an object of its own */
-            rc = read_eos(path, json_get(root, "decoder"), m->d.spec.vocab, ids, &n, e);
-        cJSON_Delete(root);
-        if (rc != 0)
-            return -1;
-    }
+    uint32_t ids[MAX_END_TOKENS], n;
+    if (end_tokens_read(dir, m->d.spec.vocab, ids, &n, e) != 0)
+        return -1;
     m->eos = malloc((n ? n : 1) * sizeof(ids[0]));
     if (!m->eos)
         return err_nomem(e);
@@ -66,8 +30,6 @@ static int load_eos(struct model *m, const char *dir, struct err *e)
     m->info.n_eos = n;
     return 0;
 }
-
-/* ---------------------------------------------------------------- loading */
 
 static const struct tensor *first_of(const struct checkpoint *c, const struct arch *a,
                                      enum role role)
