@@ -410,3 +410,8 @@ bool gguf_next(const struct gguf_value *v, const uint8_t **at, struct gguf_str *
     *at = c.at;
     return true;
 }
+
+bool gguf_str_is(const struct gguf_str *s, const char *text)
+{
+    return s->n == strlen(text) && memcmp(s->p, text, s->n) == 0;
+}

@@ -84,6 +84,8 @@ struct gguf_str {
     const char *p; /* not NUL-terminated */
     size_t n;
 };
+/* Is it the text? */
+bool gguf_str_is(const struct gguf_str *s, const char *text);
 struct gguf_value {
     const char *key;     /* owned by the gguf */
     enum gguf_type type; /* element type, if it is a list */

@@ -38,9 +38,19 @@ static bool word_of(const struct gguf *g, struct gguf_str *out)
            gguf_text(g, "clip.vision.projector_type", out);
 }
 
-static bool is_word(const struct gguf_str *s, const char *word)
+static const struct projector_kind *kind_of(const struct gguf_str *word)
 {
-    return s->n == strlen(word) && memcmp(s->p, word, s->n) == 0;
+    for (const struct projector_kind *k = projector_kinds; k->word; k++)
+        if (gguf_str_is(word, k->word))
+            return k;
+    return NULL;
+}
+
+struct projector_layout gguf_projector_layout(const struct gguf *g)
+{
+    struct gguf_str word = {"", 0};
+    const struct projector_kind *k = word_of(g, &word) ? kind_of(&word) : NULL;
+    return k ? k->layout : (struct projector_layout){0};
 }
 
 static const struct projector_kind *find_kind(const struct gguf *g, struct err *e)
@@ -51,9 +61,9 @@ static const struct projector_kind *find_kind(const struct gguf *g, struct err *
                 g->path);
         return NULL;
     }
-    for (const struct projector_kind *k = projector_kinds; k->word; k++)
-        if (is_word(&word, k->word))
-            return k;
+    const struct projector_kind *k = kind_of(&word);
+    if (k)
+        return k;
     err_set(e, ERR_VALIDATION, "%s: projector `%.*s` is not supported", g->path,
             word.n > WORD_MAX ? WORD_MAX : (int)word.n, word.p);
     return NULL;
@@ -81,11 +91,6 @@ static int check_fit(const struct projector *p, struct err *e)
 
 /* ---------------------------------------------------------------- config.json */
 
-static bool is_token(const struct gguf_str *s, const char *text)
-{
-    return text && s->n == strlen(text) && memcmp(s->p, text, s->n) == 0;
-}
-
 /* The id of the first of a token's texts that the vocabulary has; -1: it has none. */
 static double token_id(const struct projector *p, const struct projector_token *token)
 {
@@ -94,7 +99,7 @@ static double token_id(const struct projector *p, const struct projector_token *
         const uint8_t *at = list->data;
         struct gguf_str s;
         for (double id = 0; gguf_next(list, &at, &s); id++)
-            if (is_token(&s, token->texts[i]))
+            if (token->texts[i] && gguf_str_is(&s, token->texts[i]))
                 return id;
     }
     return -1;

@@ -24,4 +24,13 @@ cJSON *gguf_projector_config(const struct gguf_meta *m, cJSON *text, struct err 
 /* preprocessor_config.json; only of a set with a projector. */
 cJSON *gguf_projector_pixels(const struct gguf_set *s, struct err *e);
 bool gguf_has_projector(const struct gguf_set *s);
+
+/* How the converter stores the tensors of a kind. */
+struct projector_layout {
+    bool plain;         /* names of positions have no suffix, that of the last matrix has one */
+    bool channels_last; /* a patch of the tower, where a file has channels first */
+    bool paired;        /* rows of q and k are interleaved in rotation pairs */
+};
+/* That of the projector's file `g`; of a kind that is not known all are false. */
+struct projector_layout gguf_projector_layout(const struct gguf *g);
 #endif

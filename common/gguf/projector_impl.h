@@ -39,6 +39,7 @@ struct projector_kind {
     struct projector_token tokens[PROJECTOR_TOKENS];
     void (*more)(const struct projector *p);   /* vision_config, and the whole's own keys */
     void (*pixels)(const struct projector *p); /* preprocessor_config.json; may be NULL */
+    struct projector_layout layout;
 };
 extern const struct projector_kind projector_kinds[]; /* ends with a word that is NULL */
 #endif

@@ -14,11 +14,6 @@ static int64_t id_of(const struct gguf_vocab *v, const char *key, int64_t def)
     return id >= 0 && id < v->n ? (int64_t)id : -1;
 }
 
-static bool is(struct gguf_str s, const char *text)
-{
-    return s.n == strlen(text) && memcmp(s.p, text, s.n) == 0;
-}
-
 enum gguf_token gguf_vocab_type(const struct gguf_vocab *v, uint32_t id)
 {
     double type = v->types ? gguf_number_at(v->types, id) : GGUF_NORMAL;
@@ -70,7 +65,7 @@ static const struct vocab_model *model_of(const struct gguf_vocab *v, struct err
     struct gguf_str name = {"", 0};
     gguf_text(v->g, KEY("model"), &name);
     for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++)
-        if (is(name, models[i].name))
+        if (gguf_str_is(&name, models[i].name))
             return &models[i];
     err_set(e, ERR_VALIDATION,
             "%s: `" KEY("model") "` %.*s is not read here; llama, gemma4, gpt2, t5 and bert are",
@@ -199,7 +194,7 @@ static void add_end(struct gguf_vocab *v, int64_t id)
 static bool has_control(const struct gguf_vocab *v, const char *text)
 {
     for (uint32_t id = 0; id < v->n; id++)
-        if (is(v->text[id], text))
+        if (gguf_str_is(&v->text[id], text))
             return gguf_vocab_type(v, id) == GGUF_CONTROL ||
                    gguf_vocab_type(v, id) == GGUF_USER_DEFINED;
     return false;
@@ -238,8 +233,9 @@ static void find_ends(struct gguf_vocab *v)
     for (uint32_t id = 0; id < v->n; id++) {
         enum gguf_token type = gguf_vocab_type(v, id);
         for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-            if ((type == GGUF_CONTROL || type == GGUF_USER_DEFINED) && is(v->text[id], texts[i]) &&
-                !(returns && is(v->text[id], "<|end|>")))
+            if ((type == GGUF_CONTROL || type == GGUF_USER_DEFINED) &&
+                gguf_str_is(&v->text[id], texts[i]) &&
+                !(returns && gguf_str_is(&v->text[id], "<|end|>")))
                 add_end(v, id);
     }
 }

@@ -1,4 +1,5 @@
 /* The tensors of a projector (mmproj) under the names of a vision tower. */
+#include "common/gguf/projector.h"
 #include "model-server/model/checkpoint/gguf_weights_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,18 +86,9 @@ struct tower_source {
     const struct arch *a;
     struct gguf_family order; /* how q and k are stored */
     struct gguf_shape shape;
-    bool plain;         /* see PLAIN */
-    bool channels_last; /* a patch of the tower, where a file has channels first */
-    bool swapped;       /* older converters stored the MLP's matrices under each other's names */
+    struct projector_layout layout;
+    bool swapped; /* older converters stored the MLP's matrices under each other's names */
 };
-
-static bool is_word(const struct gguf *g, const char *word)
-{
-    struct gguf_str s = {"", 0};
-    if (!gguf_text(g, "clip.projector_type", &s))
-        gguf_text(g, "clip.vision.projector_type", &s);
-    return s.n == strlen(word) && memcmp(s.p, word, s.n) == 0;
-}
 
 static uint32_t count(const struct gguf *g, const char *key)
 {
@@ -109,10 +101,8 @@ static struct tower_source source(const struct gguf *g, const struct arch *a)
     const uint32_t hidden = count(g, "clip.vision.embedding_length");
     const uint32_t heads = count(g, "clip.vision.attention.head_count");
     const struct gguf_tensor *down = gguf_tensor(g, "v.blk.0.ffn_down.weight");
-    struct tower_source s = {
-        .file = g, .a = a, .channels_last = is_word(g, "gemma4v") || is_word(g, "lfm2")};
-    s.plain = is_word(g, "gemma4v") || is_word(g, "internvl") || is_word(g, "llama4");
-    s.order.paired = is_word(g, "pixtral") || is_word(g, "lightonocr");
+    struct tower_source s = {.file = g, .a = a, .layout = gguf_projector_layout(g)};
+    s.order.paired = s.layout.paired;
     s.shape.heads = s.shape.kv_heads = heads;
     s.shape.head = heads ? hidden / heads : 0;
     s.swapped = down && hidden && down->dims[0] == hidden && down->dims[1] != hidden;
@@ -143,7 +133,7 @@ static const struct tower_name *find(const struct tower_source *s, const char *n
                                      struct gguf_use *u)
 {
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (s->a->names[names[i].role] && !(names[i].how & (s->plain ? NOT_PLAIN : PLAIN)) &&
+        if (s->a->names[names[i].role] && !(names[i].how & (s->layout.plain ? NOT_PLAIN : PLAIN)) &&
             gguf_name_matches(name, n, names[i].name, &u->layer)) {
             u->role = unswapped(s, names[i].role);
             u->of = s->a;
@@ -321,7 +311,7 @@ static int take(struct gguf_weights *w, const struct tower_source *s, const stru
     gguf_weights_dims(&t, g);
     const bool patches = u.role == W_PATCH && strcmp(u.suffix, ".weight") == 0;
     if (gguf_weights_type(&t, g, e) ||
-        (patches && (s->channels_last ? turn_channels : join_frames)(w, s, g, &t, e)))
+        (patches && (s->layout.channels_last ? turn_channels : join_frames)(w, s, g, &t, e)))
         return -1;
     if (!(t.name = gguf_weights_spell(w, s->a, &u, 0)))
         return err_nomem(e);
