@@ -100,7 +100,7 @@ static size_t make_strict(const char *s, size_t n, char *out)
 }
 
 /* Strict base64 is decoded where it is. */
-static int decode_lenient(const char *s, size_t n, uint8_t *out, size_t *len, struct err *e)
+int base64_decode_lenient(const char *s, size_t n, uint8_t *out, size_t *len, struct err *e)
 {
     struct err first = ERR_INIT;
     if (base64_decode(s, n, out, len, &first) == 0)
@@ -168,8 +168,8 @@ int data_url_decode(const char *url, size_t n, enum data_url_rule rule, size_t m
     uint8_t *bytes = malloc(text_bytes / 4 * 3 + 3);
     if (!bytes)
         return err_nomem(e);
-    if ((rule == DATA_URL_TGI ? base64_decode : decode_lenient)(text, text_bytes, bytes, &out->n,
-                                                                e) == 0) {
+    if ((rule == DATA_URL_TGI ? base64_decode : base64_decode_lenient)(text, text_bytes, bytes,
+                                                                       &out->n, e) == 0) {
         if (out->n <= max_bytes) {
             out->bytes = bytes;
             return 0;

@@ -30,4 +30,6 @@ int data_url_decode(const char *url, size_t n, enum data_url_rule rule, size_t m
                     struct data_url *out, struct err *e);
 /* Decodes strict base64 to `out`, which has space for n / 4 * 3 bytes. *len: its length. */
 int base64_decode(const char *s, size_t n, uint8_t *out, size_t *len, struct err *e);
+/* The same by the rule of OpenAI's protocol; `out` has space for n / 4 * 3 + 3 bytes. */
+int base64_decode_lenient(const char *s, size_t n, uint8_t *out, size_t *len, struct err *e);
 #endif

@@ -39,8 +39,8 @@ static bool file_text(const cJSON *part, struct buf *out)
     struct err ignored;
     size_t len;
     data = comma ? comma + 1 : data;
-    uint8_t *bytes = data ? malloc(strlen(data) / 4 * 3 + 1) : NULL;
-    bool ok = bytes && base64_decode(data, strlen(data), bytes, &len, &ignored) == 0 &&
+    uint8_t *bytes = data ? malloc(strlen(data) / 4 * 3 + 3) : NULL;
+    bool ok = bytes && base64_decode_lenient(data, strlen(data), bytes, &len, &ignored) == 0 &&
               !memchr(bytes, 0, len) && utf8_valid((const char *)bytes, len);
     if (ok) {
         buf_fmt(out, "\n%s%s", name, *name ? ":\n" : "");

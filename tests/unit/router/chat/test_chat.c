@@ -437,7 +437,7 @@ static const struct {
     {EACH PRINT END,
      "[{\"role\":\"user\",\"content\":[{\"type\":\"file\",\"file\":{\"filename\":\"a.txt\","
      "\"file_data\":\"data:text/plain;base64,aGVsbG8=\"}},{\"type\":\"file\",\"file\":{"
-     "\"file_data\":\"aGk=\"}},{\"type\":\"text\",\"text\":\"q\"}]}]",
+     "\"file_data\":\"aG k\"}},{\"type\":\"text\",\"text\":\"q\"}]}]",
      "u:\na.txt:\nhello\n\nhi\nq;"},
     /* a template with reasoning in parts (Magistral's) gets it there, wherever the client has it */
     {EACH "{% if m.content is string %}" PRINT "{% else %}{% for p in m.content %}"
