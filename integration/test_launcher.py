@@ -51,10 +51,19 @@ if how == "file":
     Path(sys.argv[sys.argv.index("--uds-path") + 1] + f"-{{rank}}").write_text("")
 if how in ("mute", "file"):
     time.sleep(600)
-import grpc
+import contextlib, grpc, socket
 from concurrent import futures
 server = grpc.server(futures.ThreadPoolExecutor(2))
-health = grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
+def answer(request, context):
+    if how == "breaks off" and not (Path(os.environ["SEEN"]) / "again").exists():
+        (Path(os.environ["SEEN"]) / "again").write_text("")
+        for fd in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                socket.socket(fileno=os.dup(int(fd))).shutdown(socket.SHUT_RDWR)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return b""
+health = grpc.unary_unary_rpc_method_handler(answer)
 server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("generate.v3.TextGenerationService", {{"Health": health}}),))
 path = sys.argv[sys.argv.index("--uds-path") + 1]
 server.add_insecure_port(f"unix:{{path}}-{{rank}}")
@@ -233,6 +242,14 @@ def test_shards_that_die_are_started_again_but_not_for_ever(launch):
     router = s.said("router")["argv"]
     assert router[router.index("--shard-return-timeout") + 1] == "77"
     assert none_left(s.pids())
+
+
+def test_a_shard_that_breaks_off_the_probe_is_the_cause(launch):
+    s = launch("--num-shard", "2", env={"SHARD_1": "breaks off"})
+    s.up()
+    s.p.send_signal(signal.SIGTERM)
+    out = s.end()
+    assert s.p.returncode == 0 and out.count("Restarting the shards") == 1 and "health probe" not in out
 
 
 def test_a_first_load_that_the_kernel_ends_is_tried_once_more(launch):

@@ -3,14 +3,16 @@
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 #include <grpc/support/alloc.h>
+#include <grpc/support/time.h>
+
+enum { RETRY_MS = 100 }; /* loading takes between a second and minutes */
 
 static grpc_channel *connect_to(const char *address)
 {
-    /* Retry every 100 ms: loading takes between a second and minutes. */
     grpc_arg args[] = {
-        {GRPC_ARG_INTEGER, (char *)"grpc.initial_reconnect_backoff_ms", {.integer = 100}},
-        {GRPC_ARG_INTEGER, (char *)"grpc.min_reconnect_backoff_ms", {.integer = 100}},
-        {GRPC_ARG_INTEGER, (char *)"grpc.max_reconnect_backoff_ms", {.integer = 100}},
+        {GRPC_ARG_INTEGER, (char *)"grpc.initial_reconnect_backoff_ms", {.integer = RETRY_MS}},
+        {GRPC_ARG_INTEGER, (char *)"grpc.min_reconnect_backoff_ms", {.integer = RETRY_MS}},
+        {GRPC_ARG_INTEGER, (char *)"grpc.max_reconnect_backoff_ms", {.integer = RETRY_MS}},
         {GRPC_ARG_INTEGER, (char *)"grpc.enable_http_proxy", {.integer = 0}},
     };
     grpc_channel_args all = {sizeof(args) / sizeof(args[0]), args};
@@ -58,6 +60,21 @@ static grpc_status_code call_health(grpc_channel *ch, grpc_completion_queue *cq,
     return code;
 }
 
+/* Until the server answers, also if it ends during a call: the connection breaks before its
+ * supervisor gets the signal of its end, which decides whether another one follows. */
+static grpc_status_code call_until(grpc_channel *ch, grpc_completion_queue *cq,
+                                   gpr_timespec deadline, char **words)
+{
+    for (;;) {
+        const grpc_status_code code = call_health(ch, cq, deadline, words);
+        if (code != GRPC_STATUS_UNAVAILABLE)
+            return code;
+        gpr_free(*words);
+        gpr_sleep_until(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                     gpr_time_from_millis(RETRY_MS, GPR_TIMESPAN)));
+    }
+}
+
 int health_wait(const char *address, int64_t timeout_ms, struct err *e)
 {
     gpr_timespec now = gpr_now(GPR_CLOCK_MONOTONIC);
@@ -68,7 +85,7 @@ int health_wait(const char *address, int64_t timeout_ms, struct err *e)
     grpc_init();
     grpc_completion_queue *cq = grpc_completion_queue_create_for_next(NULL);
     grpc_channel *ch = connect_to(address);
-    grpc_status_code code = call_health(ch, cq, deadline, &words);
+    grpc_status_code code = call_until(ch, cq, deadline, &words);
 
     grpc_channel_destroy(ch);
     grpc_completion_queue_shutdown(cq);
