@@ -65,12 +65,19 @@ static unsigned modes_of(const cJSON *j)
     return all;
 }
 
+/* config.json of a module, whose path in `dir` is `name` then. */
+static int read_module(const char *dir, const char *folder, char name[PATH_MAX], cJSON **out,
+                       struct err *e)
+{
+    snprintf(name, PATH_MAX, "%s/config.json", folder);
+    return read_json(dir, name, SMALL_JSON, out, e);
+}
+
 static int read_pooling(struct sentence *s, const char *dir, const char *folder, struct err *e)
 {
     char name[PATH_MAX];
     cJSON *j;
-    snprintf(name, sizeof(name), "%s/config.json", folder);
-    if (read_json(dir, name, SMALL_JSON, &j, e))
+    if (read_module(dir, folder, name, &j, e))
         return -1;
     const cJSON *words = json_get(j, "pooling_mode");
     s->pooling |= words ? modes_of(words) : 0;
@@ -100,8 +107,7 @@ static int read_scores(struct sentence *s, const char *dir, const char *folder, 
 {
     char name[PATH_MAX];
     cJSON *j;
-    snprintf(name, sizeof(name), "%s/config.json", folder);
-    if (read_json(dir, name, SMALL_JSON, &j, e))
+    if (read_module(dir, folder, name, &j, e))
         return -1;
     const double yes = json_num(j, "true_token_id", -1), no = json_num(j, "false_token_id", -1);
     cJSON_Delete(j);

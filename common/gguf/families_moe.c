@@ -109,12 +109,17 @@ void gguf_mellum(const struct gguf_meta *m)
     two_rotations(m);
 }
 
+/* A number of each layer, as the list `to`. */
+static void copy_list(const struct gguf_meta *m, const char *key, const char *to)
+{
+    const uint64_t layers = meta_layers(m);
+    meta_put_list(m->config, to, meta_numbers(m, key),
+                  layers < GGUF_LAYERS_MAX ? layers : GGUF_LAYERS_MAX);
+}
+
 void gguf_laguna(const struct gguf_meta *m)
 {
-    const struct gguf_value *heads = meta_numbers(m, "attention.head_count");
-    cJSON *list = heads ? cJSON_AddArrayToObject(m->config, "num_attention_heads_per_layer") : NULL;
-    for (uint64_t i = 0; list && i < heads->n && i < meta_layers(m) && i < GGUF_LAYERS_MAX; i++)
-        cJSON_AddItemToArray(list, cJSON_CreateNumber(gguf_number_at(heads, i)));
+    copy_list(m, "attention.head_count", "num_attention_heads_per_layer");
     gguf_window(m);
     if (meta_numbers(m, "attention.sliding_window_pattern"))
         gguf_pattern(m);
@@ -151,15 +156,6 @@ static void cut_list(const cJSON *o, const char *key, double n)
     cJSON *list = cJSON_GetObjectItemCaseSensitive(o, key);
     while (cJSON_GetArraySize(list) > n)
         cJSON_DeleteItemFromArray(list, cJSON_GetArraySize(list) - 1);
-}
-
-/* A number of each layer, as the list `to`. */
-static void copy_list(const struct gguf_meta *m, const char *key, const char *to)
-{
-    const struct gguf_value *list = meta_numbers(m, key);
-    cJSON *out = list ? cJSON_AddArrayToObject(m->config, to) : NULL;
-    for (uint64_t i = 0; out && i < list->n && i < meta_layers(m) && i < GGUF_LAYERS_MAX; i++)
-        cJSON_AddItemToArray(out, cJSON_CreateNumber(meta_as_written(gguf_number_at(list, i))));
 }
 
 /* Step 3.5: layers without a window rotate the first half of what the file says. */

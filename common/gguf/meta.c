@@ -73,6 +73,13 @@ void meta_put_in(cJSON *o, const char *key, double v)
         cJSON_AddNumberToObject(o, key, v);
 }
 
+void meta_put_list(cJSON *o, const char *key, const struct gguf_value *list, uint64_t n)
+{
+    cJSON *to = list ? cJSON_AddArrayToObject(o, key) : NULL;
+    for (uint64_t i = 0; to && i < list->n && i < n; i++)
+        cJSON_AddItemToArray(to, cJSON_CreateNumber(meta_as_written(gguf_number_at(list, i))));
+}
+
 void meta_put(const struct gguf_meta *m, const char *key, double v)
 {
     meta_put_in(m->config, key, v);

@@ -26,6 +26,8 @@ double meta_layers(const struct gguf_meta *m);
 /* Numbers that are not finite are skipped: the family that needs them reports their absence. */
 void meta_put(const struct gguf_meta *m, const char *key, double v);
 void meta_put_in(cJSON *o, const char *key, double v);
+/* The first n numbers of a list, or all; NULL: nothing is put. */
+void meta_put_list(cJSON *o, const char *key, const struct gguf_value *list, uint64_t n);
 /* Copies the number `key` to member `to`, if the file has it. */
 void meta_copy(const struct gguf_meta *m, const char *key, const char *to);
 /* Replaces an existing member. */

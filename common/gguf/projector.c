@@ -27,8 +27,6 @@ double projector_dim(const struct projector *p, const char *tensor, int dim)
     return t ? (double)t->dims[dim] : 0;
 }
 
-void projector_put(cJSON *o, const char *key, double v) { meta_put_in(o, key, v); }
-
 /* ---------------------------------------------------------------- kinds */
 
 /* clip.projector_type, or that of the vision tower where the file has another medium as well. */
@@ -110,7 +108,7 @@ static void put_tokens(const struct projector *p)
     for (int i = 0; i < PROJECTOR_TOKENS && p->kind->tokens[i].key; i++) {
         const double id = token_id(p, &p->kind->tokens[i]);
         if (id >= 0)
-            projector_put(p->config, p->kind->tokens[i].key, id);
+            meta_put_in(p->config, p->kind->tokens[i].key, id);
     }
 }
 
@@ -126,7 +124,7 @@ static void put_tower(const struct projector *p)
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         const double v = projector_number(p, keys[i][0], -1);
         if (v >= 0)
-            projector_put(p->tower, keys[i][1], v);
+            meta_put_in(p->tower, keys[i][1], v);
     }
     const char *act = gguf_bool(p->file, "clip.use_gelu", false)   ? p->kind->gelu
                       : gguf_bool(p->file, "clip.use_silu", false) ? "silu"
@@ -156,7 +154,7 @@ cJSON *gguf_projector_config(const struct gguf_meta *m, cJSON *text, struct err 
         err_nomem(e);
         return NULL;
     }
-    const char *type = p.kind->type(&p);
+    const char *type = p.kind->type ? p.kind->type : p.kind->find_type(&p);
     cJSON_AddStringToObject(p.config, "model_type", type);
     cJSON_AddItemToObject(p.config, "text_config", text);
     p.tower = cJSON_AddObjectToObject(p.config, "vision_config");
@@ -172,11 +170,8 @@ cJSON *gguf_projector_config(const struct gguf_meta *m, cJSON *text, struct err 
 static void put_three(const struct projector *p, const char *key, const char *to)
 {
     const struct gguf_value *list = gguf_numbers(p->file, key);
-    if (!list || list->n != 3)
-        return;
-    cJSON *o = cJSON_AddArrayToObject(p->pixels, to);
-    for (uint64_t i = 0; i < list->n; i++)
-        cJSON_AddItemToArray(o, cJSON_CreateNumber(meta_as_written(gguf_number_at(list, i))));
+    if (list && list->n == 3)
+        meta_put_list(p->pixels, to, list, 3);
 }
 
 cJSON *gguf_projector_pixels(const struct gguf_set *s, struct err *e)

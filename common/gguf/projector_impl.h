@@ -19,8 +19,6 @@ struct projector {
  * (innermost first), 0 without that tensor. */
 double projector_number(const struct projector *p, const char *key, double def);
 double projector_dim(const struct projector *p, const char *tensor, int dim);
-/* A number in an object of the two files to make. */
-void projector_put(cJSON *o, const char *key, double v);
 
 /* A token's key in config.json and its texts, of which the first in the vocabulary is used. */
 struct projector_token {
@@ -32,8 +30,9 @@ enum { PROJECTOR_TOKENS = 3 };
 struct projector_kind {
     const char *word;
     const char *const *archs; /* general.architecture of its text models; NULL: any */
-    /* model_type of the whole, by the text model's architecture and the tensors */
-    const char *(*type)(const struct projector *p);
+    /* model_type of the whole, or what finds it by the text model's architecture and the tensors */
+    const char *type;
+    const char *(*find_type)(const struct projector *p);
     const char *tower; /* model_type of vision_config; NULL: that of the whole */
     const char *gelu;  /* the activation of files with use_gelu */
     struct projector_token tokens[PROJECTOR_TOKENS];

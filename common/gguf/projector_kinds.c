@@ -12,12 +12,12 @@ static bool has(const struct projector *p, const char *tensor)
 static void square(cJSON *o, const char *key, double side)
 {
     cJSON *size = cJSON_AddObjectToObject(o, key);
-    projector_put(size, "height", side);
-    projector_put(size, "width", side);
+    meta_put_in(size, "height", side);
+    meta_put_in(size, "width", side);
 }
 static void edge(cJSON *o, const char *key, double longest)
 {
-    projector_put(cJSON_AddObjectToObject(o, key), "longest_edge", longest);
+    meta_put_in(cJSON_AddObjectToObject(o, key), "longest_edge", longest);
 }
 
 /* ---------------------------------------------------------------- Qwen */
@@ -25,16 +25,6 @@ static void edge(cJSON *o, const char *key, double longest)
 static const char *const qwen2_archs[] = {"qwen2vl", NULL};
 static const char *const qwen3_archs[] = {"qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", NULL};
 
-static const char *qwen2_type(const struct projector *p)
-{
-    (void)p;
-    return "qwen2_vl";
-}
-static const char *qwen2_5_type(const struct projector *p)
-{
-    (void)p;
-    return "qwen2_5_vl";
-}
 static const char *qwen3_type(const struct projector *p)
 {
     static const char *const types[][2] = {
@@ -56,9 +46,7 @@ static void three_axes(const struct projector *p, bool interleaved)
         r = cJSON_AddObjectToObject(p->text, "rope_scaling");
         cJSON_AddStringToObject(r, "rope_type", "default");
     }
-    cJSON *sections = cJSON_AddArrayToObject(r, "mrope_section");
-    for (uint64_t i = 0; i < 3; i++)
-        cJSON_AddItemToArray(sections, cJSON_CreateNumber(gguf_number_at(list, i)));
+    meta_put_list(r, "mrope_section", list, 3);
     cJSON_AddBoolToObject(r, "mrope_interleaved", interleaved);
 }
 
@@ -67,11 +55,11 @@ static void qwen(const struct projector *p, bool third)
 {
     cJSON *t = p->tower;
     cJSON_DeleteItemFromObjectCaseSensitive(t, "layer_norm_eps");
-    projector_put(t, "depth", projector_number(p, "block_count", 0));
-    projector_put(t, "num_heads", projector_number(p, "attention.head_count", 0));
-    projector_put(t, "spatial_merge_size", projector_number(p, "spatial_merge_size", 2));
-    projector_put(t, "temporal_patch_size", 2);
-    projector_put(t, "out_hidden_size", projector_number(p, "projection_dim", 0));
+    meta_put_in(t, "depth", projector_number(p, "block_count", 0));
+    meta_put_in(t, "num_heads", projector_number(p, "attention.head_count", 0));
+    meta_put_in(t, "spatial_merge_size", projector_number(p, "spatial_merge_size", 2));
+    meta_put_in(t, "temporal_patch_size", 2);
+    meta_put_in(t, "out_hidden_size", projector_number(p, "projection_dim", 0));
     three_axes(p, third);
 }
 
@@ -80,8 +68,8 @@ static void qwen2(const struct projector *p)
 {
     const double hidden = projector_number(p, "embedding_length", 1);
     qwen(p, false);
-    projector_put(p->tower, "embed_dim", hidden);
-    projector_put(p->tower, "mlp_ratio", projector_dim(p, "v.blk.0.ffn_up.weight", 1) / hidden);
+    meta_put_in(p->tower, "embed_dim", hidden);
+    meta_put_in(p->tower, "mlp_ratio", projector_dim(p, "v.blk.0.ffn_up.weight", 1) / hidden);
     cJSON_ReplaceItemInObjectCaseSensitive(
         p->tower, "hidden_size", cJSON_CreateNumber(projector_number(p, "projection_dim", 0)));
 }
@@ -92,7 +80,7 @@ static void qwen2_5(const struct projector *p)
     const double every = projector_number(p, "n_wa_pattern", 0);
     const double layers = projector_number(p, "block_count", 0);
     qwen(p, false);
-    projector_put(p->tower, "window_size", projector_number(p, "window_size", 112));
+    meta_put_in(p->tower, "window_size", projector_number(p, "window_size", 112));
     cJSON *full = cJSON_AddArrayToObject(p->tower, "fullatt_block_indexes");
     for (int i = 0; i < layers && i < GGUF_LAYERS_MAX; i++)
         if (!(every >= 1 && every <= GGUF_LAYERS_MAX) || (i + 1) % (int)every == 0)
@@ -103,8 +91,7 @@ static void qwen3(const struct projector *p)
 {
     const struct gguf_value *list = gguf_numbers(p->file, "clip.vision.is_deepstack_layers");
     qwen(p, true);
-    projector_put(p->tower, "num_position_embeddings",
-                  projector_dim(p, "v.position_embd.weight", 1));
+    meta_put_in(p->tower, "num_position_embeddings", projector_dim(p, "v.position_embd.weight", 1));
     cJSON *at = cJSON_AddArrayToObject(p->tower, "deepstack_visual_indexes");
     for (uint64_t i = 0; list && i < list->n && i < GGUF_LAYERS_MAX; i++)
         if (gguf_number_at(list, i) != 0)
@@ -114,9 +101,9 @@ static void qwen3(const struct projector *p)
 /* Sizes of published models where the file has none. */
 static void qwen_pixels(const struct projector *p, double least, double most)
 {
-    projector_put(p->pixels, "min_pixels", projector_number(p, "image_min_pixels", least));
-    projector_put(p->pixels, "max_pixels", projector_number(p, "image_max_pixels", most));
-    projector_put(p->pixels, "patch_size", projector_number(p, "patch_size", 0));
+    meta_put_in(p->pixels, "min_pixels", projector_number(p, "image_min_pixels", least));
+    meta_put_in(p->pixels, "max_pixels", projector_number(p, "image_max_pixels", most));
+    meta_put_in(p->pixels, "patch_size", projector_number(p, "patch_size", 0));
 }
 static void qwen2_pixels(const struct projector *p) { qwen_pixels(p, 3136, 12845056); }
 static void qwen3_pixels(const struct projector *p) { qwen_pixels(p, 65536, 16777216); }
@@ -133,18 +120,12 @@ static void qwen3_pixels(const struct projector *p) { qwen_pixels(p, 65536, 1677
 
 static const char *const gemma3_archs[] = {"gemma3", NULL};
 
-static const char *gemma3_type(const struct projector *p)
-{
-    (void)p;
-    return "gemma3";
-}
-
 static void gemma3(const struct projector *p)
 {
     const double scale = projector_number(p, "projector.scale_factor", 4);
     const double side =
         projector_number(p, "image_size", 0) / projector_number(p, "patch_size", 1) / scale;
-    projector_put(p->config, "mm_tokens_per_image", side * side);
+    meta_put_in(p->config, "mm_tokens_per_image", side * side);
 }
 
 static void square_pixels(const struct projector *p)
@@ -161,15 +142,9 @@ static const char *pixtral_type(const struct projector *p)
 {
     return has(p, "mm.patch_merger.weight") ? "mistral3" : "llava";
 }
-static const char *lighton_type(const struct projector *p)
-{
-    (void)p;
-    return "lighton_ocr";
-}
-
 static void pixtral(const struct projector *p)
 {
-    projector_put(p->config, "spatial_merge_size", projector_number(p, "spatial_merge_size", 1));
+    meta_put_in(p->config, "spatial_merge_size", projector_number(p, "spatial_merge_size", 1));
     cJSON_AddBoolToObject(p->config, "multimodal_projector_bias", has(p, "mm.1.bias"));
 }
 
@@ -177,22 +152,16 @@ static void pixtral_pixels(const struct projector *p)
 {
     const double longest = projector_number(p, "image_size", 0);
     edge(p->pixels, "size", projector_number(p, "preproc_image_size", longest));
-    projector_put(p->pixels, "patch_size", projector_number(p, "patch_size", 0));
+    meta_put_in(p->pixels, "patch_size", projector_number(p, "patch_size", 0));
 }
 
 /* ---------------------------------------------------------------- Idefics 3, SmolVLM */
 
 static const char *const idefics3_archs[] = {"llama", NULL};
 
-static const char *idefics3_type(const struct projector *p)
-{
-    (void)p;
-    return "idefics3";
-}
-
 static void idefics3(const struct projector *p)
 {
-    projector_put(p->config, "scale_factor", projector_number(p, "projector.scale_factor", 2));
+    meta_put_in(p->config, "scale_factor", projector_number(p, "projector.scale_factor", 2));
 }
 
 static void idefics3_pixels(const struct projector *p)
@@ -204,16 +173,10 @@ static void idefics3_pixels(const struct projector *p)
 
 /* ---------------------------------------------------------------- InternVL */
 
-static const char *internvl_type(const struct projector *p)
-{
-    (void)p;
-    return "internvl";
-}
-
 static void internvl(const struct projector *p)
 {
-    projector_put(p->config, "downsample_ratio",
-                  1 / projector_number(p, "projector.scale_factor", 2));
+    meta_put_in(p->config, "downsample_ratio",
+                1 / projector_number(p, "projector.scale_factor", 2));
     cJSON_AddBoolToObject(p->tower, "attention_bias", has(p, "v.blk.0.attn_q.bias"));
     cJSON_AddBoolToObject(p->tower, "use_qk_norm", has(p, "v.blk.0.attn_q_norm.weight"));
     cJSON_AddStringToObject(p->tower, "norm_type",
@@ -223,20 +186,14 @@ static void internvl(const struct projector *p)
 static void internvl_pixels(const struct projector *p)
 {
     square_pixels(p);
-    projector_put(p->pixels, "min_patches", projector_number(p, "preproc_min_tiles", 1));
-    projector_put(p->pixels, "max_patches", projector_number(p, "preproc_max_tiles", 12));
+    meta_put_in(p->pixels, "min_patches", projector_number(p, "preproc_min_tiles", 1));
+    meta_put_in(p->pixels, "max_patches", projector_number(p, "preproc_max_tiles", 12));
 }
 
 /* ---------------------------------------------------------------- Gemma 4 */
 
 static const char *const gemma4_archs[] = {"gemma4", NULL};
 enum { WIDTH_OF_E2B = 1536, WIDTH_OF_E4B = 2560 };
-
-static const char *gemma4_type(const struct projector *p)
-{
-    (void)p;
-    return "gemma4";
-}
 
 /* The file does not say whether the tokens of an image attend to each other. They do but for the
  * two small models, which llama.cpp recognises by their width, too. */
@@ -245,10 +202,10 @@ static void gemma4(const struct projector *p)
     const double head = projector_dim(p, "v.blk.0.attn_q_norm.weight", 0);
     const double width = projector_number(p, "projection_dim", 0);
     cJSON *t = p->tower;
-    projector_put(t, "head_dim", head);
-    projector_put(t, "num_key_value_heads", projector_dim(p, "v.blk.0.attn_k.weight", 1) / head);
-    projector_put(t, "position_embedding_size", projector_dim(p, "v.position_embd.weight", 1));
-    projector_put(t, "pooling_kernel_size", projector_number(p, "projector.scale_factor", 3));
+    meta_put_in(t, "head_dim", head);
+    meta_put_in(t, "num_key_value_heads", projector_dim(p, "v.blk.0.attn_k.weight", 1) / head);
+    meta_put_in(t, "position_embedding_size", projector_dim(p, "v.position_embd.weight", 1));
+    meta_put_in(t, "pooling_kernel_size", projector_number(p, "projector.scale_factor", 3));
     cJSON_AddBoolToObject(t, "standardize", has(p, "v.std_scale") || has(p, "v.std_scale.weight"));
     cJSON_AddBoolToObject(t, "use_clipped_linears", has(p, "v.blk.0.attn_q.input_max"));
     if (width != WIDTH_OF_E2B && width != WIDTH_OF_E4B)
@@ -259,38 +216,26 @@ static void gemma4(const struct projector *p)
 
 static const char *const llama4_archs[] = {"llama4", NULL};
 
-static const char *llama4_type(const struct projector *p)
-{
-    (void)p;
-    return "llama4";
-}
-
 static void llama4(const struct projector *p)
 {
     const double middle = projector_dim(p, "mm.model.mlp.1.weight", 1);
-    projector_put(p->tower, "pixel_shuffle_ratio",
-                  1 / projector_number(p, "projector.scale_factor", 2));
-    projector_put(p->tower, "projector_input_dim", middle);
-    projector_put(p->tower, "projector_output_dim", middle);
-    projector_put(p->tower, "vision_output_dim", middle);
+    meta_put_in(p->tower, "pixel_shuffle_ratio",
+                1 / projector_number(p, "projector.scale_factor", 2));
+    meta_put_in(p->tower, "projector_input_dim", middle);
+    meta_put_in(p->tower, "projector_output_dim", middle);
+    meta_put_in(p->tower, "vision_output_dim", middle);
 }
 
 /* ---------------------------------------------------------------- Kimi-VL */
 
 static const char *const kimi_archs[] = {"deepseek2", NULL};
 
-static const char *kimi_type(const struct projector *p)
-{
-    (void)p;
-    return "kimi_vl";
-}
-
 static void kimi(const struct projector *p)
 {
     const double side = floor(sqrt(projector_dim(p, "v.position_embd.weight", 1)));
-    projector_put(p->tower, "init_pos_emb_height", side);
-    projector_put(p->tower, "init_pos_emb_width", side);
-    projector_put(p->tower, "merge_kernel_size", projector_number(p, "projector.scale_factor", 2));
+    meta_put_in(p->tower, "init_pos_emb_height", side);
+    meta_put_in(p->tower, "init_pos_emb_width", side);
+    meta_put_in(p->tower, "merge_kernel_size", projector_number(p, "projector.scale_factor", 2));
 }
 
 static void kimi_pixels(const struct projector *p)
@@ -302,17 +247,11 @@ static void kimi_pixels(const struct projector *p)
 
 static const char *const lfm2_archs[] = {"lfm2", "lfm2moe", NULL};
 
-static const char *lfm2_type(const struct projector *p)
-{
-    (void)p;
-    return "lfm2_vl";
-}
-
 static void lfm2(const struct projector *p)
 {
-    projector_put(p->tower, "num_patches", projector_dim(p, "v.position_embd.weight", 1));
-    projector_put(p->config, "downsample_factor", projector_number(p, "projector.scale_factor", 2));
-    projector_put(p->config, "projector_hidden_size", projector_dim(p, "mm.1.weight", 1));
+    meta_put_in(p->tower, "num_patches", projector_dim(p, "v.position_embd.weight", 1));
+    meta_put_in(p->config, "downsample_factor", projector_number(p, "projector.scale_factor", 2));
+    meta_put_in(p->config, "projector_hidden_size", projector_dim(p, "mm.1.weight", 1));
     cJSON_AddBoolToObject(p->config, "projector_bias", has(p, "mm.1.bias"));
     cJSON_AddBoolToObject(p->config, "projector_use_layernorm", has(p, "mm.input_norm.weight"));
 }
@@ -320,92 +259,105 @@ static void lfm2(const struct projector *p)
 /* ---------------------------------------------------------------- the rows */
 
 const struct projector_kind projector_kinds[] = {
-    {"qwen2vl_merger", qwen2_archs, qwen2_type, NULL, "gelu", QWEN_TOKENS, qwen2, qwen2_pixels},
-    {"qwen2.5vl_merger", qwen2_archs, qwen2_5_type, NULL, "gelu", QWEN_TOKENS, qwen2_5,
-     qwen2_pixels},
-    {"qwen3vl_merger", qwen3_archs, qwen3_type, NULL, "gelu_pytorch_tanh", QWEN_TOKENS, qwen3,
-     qwen3_pixels},
-    {"gemma3",
-     gemma3_archs,
-     gemma3_type,
-     "siglip_vision_model",
-     "gelu_pytorch_tanh",
-     {{"image_token_index", {"<image_soft_token>"}},
-      {"boi_token_index", {"<start_of_image>"}},
-      {"eoi_token_index", {"<end_of_image>"}}},
-     gemma3,
-     square_pixels},
-    {"pixtral",
-     pixtral_archs,
-     pixtral_type,
-     "pixtral",
-     "gelu",
-     {{"image_token_index", {"[IMG]"}}},
-     pixtral,
-     pixtral_pixels,
-     {.paired = true}},
-    {"lightonocr",
-     lighton_archs,
-     lighton_type,
-     "pixtral",
-     "gelu",
-     {{"image_token_id", {"<|image_pad|>"}}},
-     pixtral,
-     pixtral_pixels,
-     {.paired = true}},
-    {"idefics3",
-     idefics3_archs,
-     idefics3_type,
-     "idefics3_vision",
-     "gelu_pytorch_tanh",
-     {{"image_token_id", {"<image>"}}},
-     idefics3,
-     idefics3_pixels},
-    {"internvl",
-     NULL,
-     internvl_type,
-     "internvl_vision",
-     "gelu",
-     {{"image_token_id", {"<IMG_CONTEXT>"}}},
-     internvl,
-     internvl_pixels,
-     {.plain = true}},
-    {"lfm2",
-     lfm2_archs,
-     lfm2_type,
-     "siglip2_vision_model",
-     "gelu_pytorch_tanh",
-     {{"image_token_id", {"<image>"}}},
-     lfm2,
-     NULL,
-     {.channels_last = true}},
-    {"kimivl",
-     kimi_archs,
-     kimi_type,
-     "moonvit",
-     "gelu_pytorch_tanh",
-     {{"media_placeholder_token_id", {"<|media_pad|>"}}},
-     kimi,
-     kimi_pixels},
-    {"gemma4v",
-     gemma4_archs,
-     gemma4_type,
-     "gemma4_vision",
-     "gelu_pytorch_tanh",
-     {{"image_token_id", {"<|image|>"}},
-      {"boi_token_id", {"<|image>"}},
-      {"eoi_token_id", {"<image|>"}}},
-     gemma4,
-     NULL,
-     {.plain = true, .channels_last = true}},
-    {"llama4",
-     llama4_archs,
-     llama4_type,
-     "llama4_vision_model",
-     "gelu",
-     {{"image_token_index", {"<|patch|>"}}},
-     llama4,
-     square_pixels,
-     {.plain = true}},
+    {.word = "qwen2vl_merger",
+     .archs = qwen2_archs,
+     .type = "qwen2_vl",
+     .gelu = "gelu",
+     .tokens = QWEN_TOKENS,
+     .more = qwen2,
+     .pixels = qwen2_pixels},
+    {.word = "qwen2.5vl_merger",
+     .archs = qwen2_archs,
+     .type = "qwen2_5_vl",
+     .gelu = "gelu",
+     .tokens = QWEN_TOKENS,
+     .more = qwen2_5,
+     .pixels = qwen2_pixels},
+    {.word = "qwen3vl_merger",
+     .archs = qwen3_archs,
+     .find_type = qwen3_type,
+     .gelu = "gelu_pytorch_tanh",
+     .tokens = QWEN_TOKENS,
+     .more = qwen3,
+     .pixels = qwen3_pixels},
+    {.word = "gemma3",
+     .archs = gemma3_archs,
+     .type = "gemma3",
+     .tower = "siglip_vision_model",
+     .gelu = "gelu_pytorch_tanh",
+     .tokens = {{"image_token_index", {"<image_soft_token>"}},
+                {"boi_token_index", {"<start_of_image>"}},
+                {"eoi_token_index", {"<end_of_image>"}}},
+     .more = gemma3,
+     .pixels = square_pixels},
+    {.word = "pixtral",
+     .archs = pixtral_archs,
+     .find_type = pixtral_type,
+     .tower = "pixtral",
+     .gelu = "gelu",
+     .tokens = {{"image_token_index", {"[IMG]"}}},
+     .more = pixtral,
+     .pixels = pixtral_pixels,
+     .layout = {.paired = true}},
+    {.word = "lightonocr",
+     .archs = lighton_archs,
+     .type = "lighton_ocr",
+     .tower = "pixtral",
+     .gelu = "gelu",
+     .tokens = {{"image_token_id", {"<|image_pad|>"}}},
+     .more = pixtral,
+     .pixels = pixtral_pixels,
+     .layout = {.paired = true}},
+    {.word = "idefics3",
+     .archs = idefics3_archs,
+     .type = "idefics3",
+     .tower = "idefics3_vision",
+     .gelu = "gelu_pytorch_tanh",
+     .tokens = {{"image_token_id", {"<image>"}}},
+     .more = idefics3,
+     .pixels = idefics3_pixels},
+    {.word = "internvl",
+     .type = "internvl",
+     .tower = "internvl_vision",
+     .gelu = "gelu",
+     .tokens = {{"image_token_id", {"<IMG_CONTEXT>"}}},
+     .more = internvl,
+     .pixels = internvl_pixels,
+     .layout = {.plain = true}},
+    {.word = "lfm2",
+     .archs = lfm2_archs,
+     .type = "lfm2_vl",
+     .tower = "siglip2_vision_model",
+     .gelu = "gelu_pytorch_tanh",
+     .tokens = {{"image_token_id", {"<image>"}}},
+     .more = lfm2,
+     .layout = {.channels_last = true}},
+    {.word = "kimivl",
+     .archs = kimi_archs,
+     .type = "kimi_vl",
+     .tower = "moonvit",
+     .gelu = "gelu_pytorch_tanh",
+     .tokens = {{"media_placeholder_token_id", {"<|media_pad|>"}}},
+     .more = kimi,
+     .pixels = kimi_pixels},
+    {.word = "gemma4v",
+     .archs = gemma4_archs,
+     .type = "gemma4",
+     .tower = "gemma4_vision",
+     .gelu = "gelu_pytorch_tanh",
+     .tokens = {{"image_token_id", {"<|image|>"}},
+                {"boi_token_id", {"<|image>"}},
+                {"eoi_token_id", {"<image|>"}}},
+     .more = gemma4,
+     .layout = {.plain = true, .channels_last = true}},
+    {.word = "llama4",
+     .archs = llama4_archs,
+     .type = "llama4",
+     .tower = "llama4_vision_model",
+     .gelu = "gelu",
+     .tokens = {{"image_token_index", {"<|patch|>"}}},
+     .more = llama4,
+     .pixels = square_pixels,
+     .layout = {.plain = true}},
     {0},
 };

@@ -67,8 +67,7 @@ const char *gguf_projector_path(const char *path)
     return mark ? mark + strlen(GGUF_PROJECTOR_MARK) : NULL;
 }
 
-/* The path without a projector; cut off beyond PATH_MAX. */
-static const char *model_path(const char *path, char out[PATH_MAX])
+const char *gguf_model_path(const char *path, char out[PATH_MAX])
 {
     const char *projector = gguf_projector_path(path);
     if (!projector)
@@ -82,7 +81,7 @@ bool gguf_part_name(const char *first, uint32_t no, char *out, size_t size)
 {
     char model[PATH_MAX];
     unsigned is = 1, of = 1;
-    first = model_path(first, model);
+    first = gguf_model_path(first, model);
     const bool split = split_name(first, &is, &of);
     const int stem = split ? (int)(strlen(first) - TAIL) : (int)strlen(first);
     int n = split ? snprintf(out, size, "%.*s-%05u-of-%05u.gguf", stem, first, no, of)
@@ -94,7 +93,7 @@ bool gguf_set_is_whole(const char *path)
 {
     char name[PATH_MAX], model[PATH_MAX];
     unsigned no = 1, of = 1;
-    path = model_path(path, model);
+    path = gguf_model_path(path, model);
     split_name(path, &no, &of);
     for (uint32_t i = 1; i <= of; i++)
         if (!gguf_part_name(path, i, name, sizeof(name)) || access(name, R_OK) != 0)
@@ -118,7 +117,7 @@ int gguf_set_open(struct gguf_set *s, const char *path, struct err *e)
     char name[PATH_MAX], model[PATH_MAX];
     unsigned no = 1, of = 1;
     const char *projector = gguf_projector_path(path);
-    path = model_path(path, model);
+    path = gguf_model_path(path, model);
     const bool split = split_name(path, &no, &of);
     *s = (struct gguf_set){.files = calloc(of, sizeof(s->files[0]))};
     if (!s->files)
@@ -162,7 +161,7 @@ bool gguf_is_file(const char *path)
 {
     char magic[4] = "", model[PATH_MAX];
     struct stat st;
-    path = model_path(path, model);
+    path = gguf_model_path(path, model);
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
         return false;
     if (ends_in(path, ".gguf"))

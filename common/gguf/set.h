@@ -2,6 +2,7 @@
 #ifndef COMMON_GGUF_SET_H
 #define COMMON_GGUF_SET_H
 #include "common/gguf/gguf.h"
+#include <limits.h>
 
 struct gguf_set {
     struct gguf *files; /* the first has the metadata; tensors are distributed over all */
@@ -27,6 +28,8 @@ bool gguf_part_name(const char *first, uint32_t no, char *out, size_t size);
 
 /* The path of the projector behind that of the model, within `path`; NULL: none. */
 const char *gguf_projector_path(const char *path);
+/* The path without its projector: `path` itself, or a copy in `out`, cut off beyond PATH_MAX. */
+const char *gguf_model_path(const char *path, char out[PATH_MAX]);
 /* Is `path` a GGUF file? A regular file with that extension, or with that magic number; a projector
  * may follow. */
 bool gguf_is_file(const char *path);

@@ -38,9 +38,8 @@ struct packed {
 /* "<last part of the model's path>-<8 digits of all of it and of the words>" */
 static void make_label(struct packed *p, const struct packed_options *o)
 {
-    const char *projector = strstr(o->model, GGUF_PROJECTOR_MARK);
-    char *model = projector ? strndup(o->model, (size_t)(projector - o->model)) : NULL;
-    char *whole = realpath(model ? model : o->model, NULL);
+    char model[PATH_MAX];
+    char *whole = realpath(gguf_model_path(o->model, model), NULL);
     const char *path = whole ? whole : o->model, *slash = strrchr(path, '/');
     const uint64_t of = hash_bytes(hash_bytes(0, path, strlen(path)), o->words, strlen(o->words));
     size_t n = 0;
@@ -48,7 +47,6 @@ static void make_label(struct packed *p, const struct packed_options *o)
         p->label[n++] = isalnum((unsigned char)*s) || *s == '.' || *s == '_' ? *s : '_';
     snprintf(p->label + n, sizeof(p->label) - n, "-%08x", (unsigned)(of >> 32));
     free(whole);
-    free(model);
 }
 
 static int make_key(struct packed *p, const struct packed_options *o, struct err *e)

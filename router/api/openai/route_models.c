@@ -195,8 +195,7 @@ const struct route route_models = {
         "`input_modalities` only where it takes images; `meta` as llama-server's, of a loaded "
         "model. "
         "In Anthropic's shape for requests with the header `anthropic-version`, in Google's for "
-        "those "
-        "with `x-goog-api-key` or `x-goog-api-client`.",
+        "those with `x-goog-api-key` or `x-goog-api-client`.",
     .access = ACCESS_DESCRIBES,
     .reply = reply,
 };

@@ -16,21 +16,18 @@ static double number_of(const struct tensor *t)
     return t->type == T_I32 ? (double)(int32_t)stored_u32(t, 0) : (double)stored_number(t, 0);
 }
 
-/* By the bits: of a stored code, and codes to a byte or word. */
-static const struct packing {
-    double n_bits;
-    uint32_t bits, per;
-} packings[] = {{8, 8, 1}, {6, 8, 1}, {5, 8, 1}, {4, 4, 2}, {3, 3, 10}, {2, 2, 4}, {1, 1, 8}};
-
-static const struct packing *packing_of(const struct stored_matrix *m)
+/* Bits of a stored code; 0: `.nbits` is none. Those of 1.58 bits take 2. */
+static uint32_t stored_bits(const struct stored_matrix *m)
 {
-    const double n = number_of(m->t[N_BITS]);
-    for (size_t i = 0; i < sizeof(packings) / sizeof(packings[0]); i++)
-        if (packings[i].n_bits == n)
-            return &packings[i];
-    return n > 1 && n < 2 ? &packings[5] : NULL; /* 1.58 */
+    static const uint8_t bits[] = {0, 1, 2, 3, 4, 8, 8, 0, 8};
+    const double n = number_of(m->t[N_BITS]), whole = n > 1 && n < 2 ? 2 : n;
+    for (uint32_t i = 0; i < sizeof(bits); i++)
+        if (i == whole)
+            return bits[i];
+    return 0;
 }
 
+/* Codes to a byte, of 3 bits to a word. */
 static uint32_t per_word(uint32_t bits) { return bits == 3 ? 10 : 8 / bits; }
 
 /* Rows of the packed matrix. */
@@ -56,21 +53,21 @@ static int check_terms(const struct stored_matrix *m, const struct tensor *t, st
 static int check(struct stored_matrix *m, struct err *e)
 {
     const struct tensor *t = m->t[STORED_CODES];
-    const struct packing *p = packing_of(m);
+    const uint32_t bits = stored_bits(m);
     const double group = number_of(m->t[GROUP_SIZE]), axis = number_of(m->t[AXIS]);
     const int64_t n = m->rows * m->cols;
-    if (!p || !(group >= 1 && group <= INT32_MAX) || n % (int64_t)group ||
+    if (!bits || !(group >= 1 && group <= INT32_MAX) || n % (int64_t)group ||
         (axis != 0 && axis != 1) || !m->t[STORED_ZEROS])
         return err_set(e, ERR_VALIDATION,
                        "%s: tensor `%s`: no `.zero`, `.nbits` (1 to 6 or 8), `.group_size` that "
                        "divides the matrix and `.axis` are beside it",
                        t->file, t->name);
-    m->how.bits = p->bits;
+    m->how.bits = bits;
     m->how.group = (uint32_t)group;
     m->by_column = axis == 0;
     m->group = m->by_column || m->cols % m->how.group ? 1 : m->how.group;
     m->groups = (uint32_t)(m->cols / m->group);
-    const enum tensor_type type = p->bits == 3 ? T_I32 : T_U8;
+    const enum tensor_type type = bits == 3 ? T_I32 : T_U8;
     const int64_t wide = m->by_column ? n / m->how.group : m->how.group;
     return stored_expect(t, type, (uint64_t)packed_rows(m), (uint64_t)wide, e) ||
                    check_terms(m, m->t[STORED_SCALES], e) || check_terms(m, m->t[STORED_ZEROS], e)
