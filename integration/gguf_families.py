@@ -8,11 +8,12 @@ import gguf
 import numpy as np
 import pytest
 from gguf_keys import (
-    afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deci, deepseek, deepseek2, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
-    gemma4, glm4moe, glm_dsa, gpt_oss, gptneox, granite_hybrid, granite_swa, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, laguna, lfm2,
-    lfm2moe, mamba1, mellum, mimo2, minicpm, minicpm3, minimax_01, minimax_m2, mistral3, mistral4, mpt, nemotron, nemotron_h, olmo, olmo2, openelm, orion, qwen,
-    qwen2moe, qwen35, smallthinker, step35, deepseek32, muse_glimmer, jais, nanbeige, spark, vl,
+    afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deci, deepseek, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
+    gemma4, glm4moe, gpt_oss, gptneox, granite_hybrid, granite_swa, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, laguna, lfm2,
+    lfm2moe, mamba1, mellum, mimo2, minicpm, minimax_01, minimax_m2, mistral3, mpt, nemotron, nemotron_h, olmo, olmo2, openelm, orion, qwen,
+    qwen2moe, qwen35, smallthinker, step35, muse_glimmer, jais, nanbeige, spark, vl,
 )  # fmt: skip
+from gguf_keys_latent import deepseek2, deepseek32, glm_dsa, minicpm3, mistral4
 from gguf_made import paired, tensors, write_tokenizer
 from gguf_tensors import (
     BITNET, EXPERT_PARTS, GRANITE_SWA, LAGUNA, MIMO, MINIMAX_01, MISTRAL4, absorbed, apart, dbrx_tensors, delta, gemma4_tensors, granite_experts,
