@@ -80,13 +80,14 @@ def hits(s):
     return s.metric("prefix_hit_tokens") or 0
 
 
-FAMILIES = [("llama", 1), ("llama", 2), ("deepseek_v2_lite", 1), ("qwen3_next", 1), ("gemma3_text", 2)]
+FAMILIES = [("llama", 1, 1), ("llama", 2, 1), ("deepseek_v2_lite", 1, 1), ("qwen3_next", 1, 1), ("gemma3_text", 2, 1),
+            ("qwen3_next", 2, 2), ("gemma3_text", 4, 2)]
 
 
-@pytest.mark.parametrize("model,num_shard", FAMILIES)
-def test_two_services_answer_as_one(model, num_shard):
-    """Paged layers, latent ones, recurrent state and windows; whole models and parts of them."""
-    args = ["--max-total-tokens", 1500]
+@pytest.mark.parametrize("model,num_shard,stages", FAMILIES)
+def test_two_services_answer_as_one(model, num_shard, stages):
+    """Paged layers, latent ones, recurrent state and windows; whole models, parts of them, and stages of layers."""
+    args = ["--max-total-tokens", 1500, "--pipeline-parallel-size", stages]
     texts = [prompt(i) for i in range(3)]
     with Service(data("arch/" + model), num_shard, args) as s:
         want = [said(complete(s, t)) for t in texts]
