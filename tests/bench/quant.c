@@ -4,6 +4,8 @@
  *
  *   quant [threads] [format]     default: all allowed cores, all schemes and packed formats */
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/numbers.h"
+#include "tests/bench/normal.h"
 #include "tests/bench/probes.h"
 #include "tests/bench/timing.h"
 #include <string.h>
@@ -57,8 +59,9 @@ static struct weight *matrix(uint32_t rows, uint32_t cols, enum quant q, double 
 {
     struct err e = ERR_INIT;
     uint16_t *some = malloc((size_t)cols * 64 * sizeof(*some)); /* bf16, the rows over and over */
+    uint64_t seed = 1;
     for (size_t i = 0; i < (size_t)cols * 64; i++)
-        some[i] = (uint16_t)(0x3c00 + i * 40503 % 512);
+        some[i] = bf16_of_f32(normal(&seed) / 32);
     struct mat_part parts[1024];
     for (uint32_t i = 0; i < rows / 64; i++)
         parts[i] = (struct mat_part){some, DT_BF16, 64, cols, cols, 1};

@@ -1,22 +1,13 @@
 // One row of 128 256 scores through the sampling chain.
 #include "model-server/sample/sample.h"
 #include "common/clock.h"
+#include "tests/bench/normal.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { VOCAB = 128256, TURNS = 40 };
-
-static float normal(uint64_t *s)
-{
-    float x = 0;
-    for (int i = 0; i < 12; i++) {
-        *s = *s * 6364136223846793005u + 1442695040888963407u;
-        x += (float)(*s >> 40) / 16777216.0f;
-    }
-    return x - 6;
-}
 
 static void bench(const char *name, struct sampling p, uint32_t n_top, const float *logits,
                   struct filter_mem *x)

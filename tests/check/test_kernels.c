@@ -121,19 +121,43 @@ static void fill_row(int32_t *tx, uint32_t word, uint32_t k)
     tx[(size_t)(quads + 1) * word] = -128 * sum;
 }
 
-/* Weights are -127 .. 127; extremes are frequent. */
+/* Weights are -127 .. 127; extremes are frequent. Some blocks of steps have smaller ones: four of
+ * them are as large as fits_w8a8() allows, or more by one. */
 static void fill_panels(void)
 {
+    uint8_t most = 0;
     for (size_t i = 0; i < sizeof(int_panels); i++) {
-        const uint8_t extreme = rng_below(&rng, 2) ? 255 : 1;
-        int_panels[i] = rng_below(&rng, 4) ? (uint8_t)(1 + rng_below(&rng, 255)) : extreme;
+        if (i % (INT_FIT_STEPS * STEP_BYTES) == 0)
+            most = (uint8_t)(rng_below(&rng, 2) ? 127 : 64 + rng_below(&rng, 2));
+        const uint8_t top = (uint8_t)(most == 127 ? most : most + i % 2);
+        const uint8_t extreme = (uint8_t)(rng_below(&rng, 2) ? 128 + top : 128 - top);
+        int_panels[i] =
+            rng_below(&rng, 4) ? (uint8_t)(128 - most + rng_below(&rng, 2u * most + 1)) : extreme;
     }
+    /* a single weight is too large */
+    if (rng_below(&rng, 2))
+        int_panels[rng_below(&rng, sizeof(int_panels))] = 255;
+}
+
+static bool check_fits_w8a8(void (*fn)(void), uint32_t n)
+{
+    static uint8_t fits[2][INT_FIT_BYTES];
+    for (uint32_t k = n; k <= INT_MAX_K; k += 40) {
+        fill_panels();
+        k_fits_w8a8_ref(fits[0], int_panels, k);
+        memset(fits[1], 0xff, sizeof(fits[1]));
+        ((fits_w8a8_fn *)fn)(fits[1], int_panels, k);
+        if (memcmp(fits[0], fits[1], sizeof(fits[0])))
+            return false;
+    }
+    return true;
 }
 
 static bool check_tile_w8a8(void (*fn)(void), uint32_t n)
 {
     static int32_t tx[(INT_MAX_K / 4 + 40) * INT_TILE_ROWS];
     static float y0[INT_TILE_ROWS * INT_LDY + CANARY], y1[INT_TILE_ROWS * INT_LDY + CANARY];
+    static uint8_t fits[INT_LDY / LANES + 1][INT_FIT_BYTES];
     for (uint32_t rows = 1; rows <= INT_TILE_ROWS && n <= INT_LDY - 2 * LANES; rows++) {
         struct int_tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = int_panels};
         fill_panels();
@@ -147,6 +171,9 @@ static bool check_tile_w8a8(void (*fn)(void), uint32_t n)
             const float f = rng_wide(&rng);
             memcpy(panel + ((size_t)quads_of(a.k) * LANES + i % LANES) * 4, &f, sizeof(f));
         }
+        for (uint32_t p = 0; p * LANES < n; p++)
+            k_fits_w8a8_ref(fits[p], int_panels + p * (size_t)INT_PANEL_BYTES, a.k);
+        a.fits = rng_below(&rng, 3) ? fits[0] : NULL;
         for (size_t i = 0; i < sizeof(y0) / 4; i++)
             y0[i] = y1[i] = rng_wide(&rng);
         k_tile_w8a8_ref(&a);

@@ -20,7 +20,10 @@ struct int_product {
     const float *x, *bias;
     int32_t *packed; /* tiles, row_words for each row */
     uint32_t rows, n_tiles;
+    bool fits; /* fits_w8a8() pays */
 };
+
+enum { PANELS_AT_ONCE = 2 }; /* of several tiles */
 
 static size_t row_words(const struct int_product *p) { return quads_of(p->w->cols) + 2; }
 
@@ -40,7 +43,8 @@ static void quantise_rows(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
-static void run_tile(const struct int_product *p, uint32_t tile, size_t panel, size_t end)
+static void run_tile(const struct int_product *p, uint32_t tile, size_t panel, size_t end,
+                     const uint8_t *fits)
 {
     const struct weight *w = p->w;
     const struct slice rows = slice_of(p->rows, tile, p->n_tiles);
@@ -52,10 +56,12 @@ static void run_tile(const struct int_product *p, uint32_t tile, size_t panel, s
                          .w_bytes = w->panel_bytes,
                          .rows = rows.n,
                          .n = (uint32_t)(last - panel * LANES),
-                         .k = w->cols};
+                         .k = w->cols,
+                         .fits = fits};
     if (p->n_tiles > 1) { /* a share of the next pair: memory is read continuously */
         t.fetch_step = (STEP_BYTES + p->n_tiles - 1) / p->n_tiles;
-        t.fetch = (const char *)t.w + 2 * w->panel_bytes + tile * (w->panel_bytes / p->n_tiles);
+        t.fetch = (const char *)t.w + PANELS_AT_ONCE * w->panel_bytes +
+                  tile * (w->panel_bytes / p->n_tiles);
     }
     p->kern->tile_w8a8(&t);
 }
@@ -63,11 +69,17 @@ static void run_tile(const struct int_product *p, uint32_t tile, size_t panel, s
 static void run_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct int_product *p = arg;
-    size_t step = p->n_tiles == 1 ? end - begin : 2;
+    size_t step = p->n_tiles == 1 ? end - begin : PANELS_AT_ONCE;
+    uint8_t fits[PANELS_AT_ONCE * INT_FIT_BYTES];
     (void)thread;
-    for (size_t panel = begin; panel < end; panel += step)
+    for (size_t panel = begin; panel < end; panel += step) {
+        const size_t to = panel + step < end ? panel + step : end;
+        for (size_t i = panel; p->fits && i < to; i++)
+            p->kern->fits_w8a8(fits + (i - panel) * INT_FIT_BYTES, weight_panel(p->w, i),
+                               p->w->cols);
         for (uint32_t i = 0; i < p->n_tiles; i++)
-            run_tile(p, i, panel, panel + step < end ? panel + step : end);
+            run_tile(p, i, panel, to, p->fits ? fits : NULL);
+    }
     uint32_t first = (uint32_t)begin * LANES;
     uint32_t last = end * LANES < p->w->rows ? (uint32_t)end * LANES : p->w->rows;
     for (uint32_t r = 0; p->bias && r < p->rows; r++)
@@ -95,6 +107,7 @@ void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const
     }
     for (uint32_t first = 0; first < rows; first += ROW_CHUNK) {
         uint32_t n = rows - first < ROW_CHUNK ? rows - first : ROW_CHUNK;
+        const uint32_t tiles = (n + mr - 1) / mr, least = d->kern.fit_w8a8;
         multiply(&(struct int_product){.kern = &d->kern,
                                        .d = d,
                                        .w = w,
@@ -102,6 +115,7 @@ void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const
                                        .x = x + (size_t)first * w->cols,
                                        .bias = bias,
                                        .rows = n,
-                                       .n_tiles = (n + mr - 1) / mr});
+                                       .n_tiles = tiles,
+                                       .fits = least && tiles >= least && w->cols <= INT_FIT_COLS});
     }
 }

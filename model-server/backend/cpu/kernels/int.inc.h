@@ -87,6 +87,30 @@ INLINE void quads8(i16 (*acc)[4], const char *w, size_t from, size_t to, size_t 
     }
 }
 
+#ifdef FITS8
+/* quads8() of one panel, block by block. */
+INLINE void fitting_quads8(i16 (*acc)[4], const char *w, size_t from, size_t to,
+                           const uint8_t *fits, const int32_t *x, uint32_t xs, struct fetch f,
+                           const uint32_t rows)
+{
+    enum { BLOCK = INT_FIT_STEPS * STEP_BYTES };
+    for (size_t at = from, end; at < to; at = end) {
+        const size_t b = at / BLOCK;
+        end = (b + 1) * BLOCK < to ? (b + 1) * BLOCK : to;
+        if (at % BLOCK || end % BLOCK || !(fits[b / 8] & 1u << b % 8)) {
+            quads8(acc, w, at, end, 0, x, xs, f, rows, 1);
+            f.at += (end - at) / STEP_BYTES * f.step;
+            continue;
+        }
+        for (const int32_t *xk = x + at / STEP_BYTES * xs; at < end;
+             at += 2 * STEP_BYTES, xk += (size_t)2 * xs) {
+            fetch_lines(&f, 1, 2);
+            two_steps8(acc, w + at, xk, xs, rows);
+        }
+    }
+}
+#endif
+
 INLINE void group8(const struct int_tile *t, const char *w, float *y, const int32_t *x,
                    uint32_t last, const uint32_t rows, const uint32_t panels)
 {
@@ -99,9 +123,18 @@ INLINE void group8(const struct int_tile *t, const char *w, float *y, const int3
     {
         UNROLL for (uint32_t p = 0; p < panels; p++) acc[r][p] = dot8_start(correction[r]);
     }
-    for (int i = 0; i < parts(); i++)
+    for (int i = 0; i < parts(); i++) {
+#ifdef FITS8
+        if (panels == 1 && t->fits) {
+            const size_t panel = (size_t)(w - (const char *)t->w) / t->w_bytes;
+            fitting_quads8(acc, w, plan.cut[i], plan.cut[i + 1], t->fits + panel * INT_FIT_BYTES, x,
+                           t->rows, plan.fetch[i], rows);
+            continue;
+        }
+#endif
         quads8(acc, w, plan.cut[i], plan.cut[i + 1], t->w_bytes, x, t->rows, plan.fetch[i], rows,
                panels);
+    }
     UNROLL for (uint32_t r = 0; r < rows; r++)
     {
         v16 sx = i_float(i_set((uint32_t)scale[r]));

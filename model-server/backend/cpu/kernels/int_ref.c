@@ -3,6 +3,7 @@
 #include "model-server/backend/cpu/kernels/kernels.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
+#include <stdlib.h>
 
 void k_tile_int8_ref(const struct tile *t)
 {
@@ -66,6 +67,31 @@ void k_tile_w8a8_ref(const struct int_tile *t)
                 sum += (w[((size_t)(k / 4) * LANES + i % LANES) * 4 + k % 4] - 128) * x_at(&x, k);
             t->y[r * t->ldy + i] = (float)sum * (scale * x.scale);
         }
+    }
+}
+
+/* True if two quads of each row, at w and STEP_BYTES behind it, fit. */
+static bool two_steps_fit(const uint8_t *w)
+{
+    for (uint32_t at = 0; at < STEP_BYTES; at += 2) {
+        const uint8_t *const next = w + STEP_BYTES;
+        if (abs(w[at] - 128) + abs(w[at + 1] - 128) + abs(next[at] - 128) +
+                abs(next[at + 1] - 128) >
+            INT_FIT_MOST)
+            return false;
+    }
+    return true;
+}
+
+void k_fits_w8a8_ref(uint8_t *fits, const void *panel, uint32_t k)
+{
+    const uint8_t *w = panel;
+    memset(fits, 0, INT_FIT_BYTES);
+    for (uint32_t b = 0; (b + 1) * INT_FIT_STEPS <= quads_of(k); b++) {
+        bool fit = true;
+        for (uint32_t i = 0; i < INT_FIT_STEPS; i += 2)
+            fit &= two_steps_fit(w + (size_t)(b * INT_FIT_STEPS + i) * STEP_BYTES);
+        fits[b / 8] |= (uint8_t)(fit << b % 8);
     }
 }
 

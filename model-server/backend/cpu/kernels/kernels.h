@@ -76,6 +76,11 @@ struct tile {
  * minus the zero point (128) times the sum of the numbers. Columns past the last are zero. y[t][i]
  * = float(sum of w x) * (w's scale * x's scale). */
 enum { INT_TILE_ROWS = 16 }; /* most rows of x that a quantised tile takes */
+/* Two steps of a panel fit 16 bits if in each half of a quad the four weights that two quads of a
+ * row have there are at most 258 in magnitude together: 258 * 127 < 2^15. Bit b % 8 of byte b / 8:
+ * all pairs of steps of the b-th INT_FIT_STEPS do. */
+enum { INT_FIT_STEPS = 8, INT_FIT_MOST = 258, INT_FIT_BYTES = 512 };
+enum { INT_FIT_COLS = INT_FIT_BYTES * 8 * INT_FIT_STEPS * 4 };
 /* --quantize int4. Candidates for the value of a group's greatest magnitude; -8 uses all 16
  * numbers. */
 enum { INT4_GROUP = 32 };
@@ -91,6 +96,8 @@ struct int_tile {
     const void *w;
     size_t w_bytes;
     uint32_t rows, n, k; /* rows <= INT_TILE_ROWS */
+    /* Of each panel INT_FIT_BYTES as fits_w8a8() writes them, or NULL. The result is the same. */
+    const uint8_t *fits;
     /* Prefetch address: with every 64 bytes of a panel it advances by `fetch_step`; the same
      * offset is prefetched for the following panels. NULL: some KiB ahead in the current
      * panels. */
@@ -210,6 +217,8 @@ struct recur_step {
       (char *dst, const char *panel, const struct code_layout *l, uint32_t k, uint32_t n))         \
     X(squares_codes, void, (const struct code_squares *t))                                         \
     X(tile_w8a8, void, (const struct int_tile *t))                                                 \
+    /* which of the blocks of a panel with k columns, at most INT_FIT_COLS, fit 16 bits */         \
+    X(fits_w8a8, void, (uint8_t * fits, const void *panel, uint32_t k))                            \
     X(squares_bf16, void, (const struct squares *t))                                               \
     X(squares_i8, void, (const struct squares *t))                                                 \
     /* y[i] = float(sums[i] + plus) * (sw[i % 16] * sx), where the 16 scales of the next panel lie \
@@ -370,12 +379,14 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     X(tile_bf16x2, ref, 0)                                                                         \
     X(squares_bf16, ref, 0)                                                                        \
     X(squares_i8, ref, 0)                                                                          \
+    X(fits_w8a8, ref, 0)                                                                           \
     X(quantise_fp8, ref, 0)
 #if defined(__x86_64__)
 #define VARIANTS(X)                                                                                \
     PLAIN_VARIANTS(X)                                                                              \
     ALL_KERNELS(X, avx2, CPU_AVX2)                                                                 \
     INT_KERNELS(X, avx2, CPU_AVX2)                                                                 \
+    X(fits_w8a8, avx2, CPU_AVX2)                                                                   \
     INT_KERNELS(X, avxvnni, CPU_AVX2 | CPU_AVX_VNNI)                                               \
     ALL_KERNELS(X, avx512, CPU_AVX512)                                                             \
     INT_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)                                       \
@@ -407,6 +418,7 @@ VARIANTS(X)
 struct kernels {
     uint32_t mr;      /* rows of x that fill the registers: the limit of tiles in a large product */
     uint32_t mr_w8a8; /* the same for 8-bit activations */
+    uint32_t fit_w8a8;          /* tiles of a product for which fits_w8a8() pays; 0: none */
     uint32_t mr_codes, mr_wide; /* rows of tiles of tile_codes, and of tile_wide */
     uint32_t few_codes;         /* up to so many rows tile_codes is the faster one */
 #define X(op, ret, args) op##_fn *op;
