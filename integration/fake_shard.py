@@ -19,7 +19,7 @@ keys of the script are optional:
                                      token, and ends; with takes_input_ids false, so that the prompt comes as text
      "special": true,                with it: "<|word|>" (or with one bar) is one token, a special one, which no text shows
      "takes_images": true,           says which pictures came: "[at 5: 12 tokens, image/png, 70 bytes]" each
-     "takes_reasoning": true         false: as a shard of others, which knows of no reasoning before a constraint
+     "takes_reasoning": true         false: as a shard of others, which has no reasoning before a constraint
 """
 
 import argparse

@@ -198,7 +198,7 @@ class Service(Process):
 
     @contextlib.contextmanager
     def held(self):
-        """With shards that stand still: whoever has asked waits, however fast the machine is. For moments, not for minutes.
+        """With shards that stand still: every request waits, however fast the machine is. For moments, not for minutes.
 
         The launcher stands still as well: it kills shards that do."""
         pids = [self.p.pid, *self.shards()]
@@ -214,7 +214,7 @@ class Service(Process):
         return self
 
     def check_accounting(self):
-        """Whatever the test did: each block in use is one that somebody holds. Of services that answer, and to us."""
+        """Whatever the test did: each block in use is held by a sequence. Of services that answer, and to us."""
         with contextlib.suppress(requests.RequestException):
             r = requests.get(self.url + "/debug/audit", timeout=5 * SLOW)
             if r.status_code == 200:

@@ -210,7 +210,7 @@ def test_bad_adapters_are_refused_by_name(tmp_path):
         (f"x={broken('ia3', config(peft_type='IA3'))}", "only LORA is supported"),
         (f"x={broken('pissa', config(init_lora_weights='pissa_niter_4'))}", "`init_lora_weights` is `pissa_niter_4`"),
         (f"x={broken('alpha', config(lora_alpha='much'))}", "`lora_alpha` is no number"),
-        (f"x={broken('pickle', evil)}", "adapter_model.bin: byte 14 of its pickle: it wants `posix.system`"),
+        (f"x={broken('pickle', evil)}", "adapter_model.bin: byte 14 of its pickle: it names `posix.system`"),
         (f"x={broken('empty', lambda f: (f / 'adapter_model.safetensors').unlink())}", "adapter_model.safetensors is missing"),
     ]
     WIDTHS["self_attn.q_proj"] = (WIDTHS["self_attn.q_proj"][0], 96)

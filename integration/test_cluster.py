@@ -184,7 +184,7 @@ def test_a_secret_between_machines(alone, folder):
                 return call(channel, *rpc, metadata=[(PROOF, text)])
 
             good = proof(SECRET, nonce, "Info", info[1], 1)
-            answer, done = proved(good)  # the control: who knows the secret may
+            answer, done = proved(good)  # the control: with the secret it may
             assert answer.world_size == 2 and len(dict(done.trailing_metadata())[PROOF]) == 64
             for text, rpc in [
                 (good, info),  # again

@@ -45,7 +45,7 @@ def says(s, one):
 
 @pytest.fixture(scope="module")
 def alone(model):
-    """What each says with nobody beside it, in a service of its own."""
+    """The answer to each alone, in a service of its own."""
     with Service(model, args=ARGS) as s:
         return [says(s, body(p)) for p in PICTURES]
 

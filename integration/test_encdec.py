@@ -25,7 +25,7 @@ def says(s, one):
 
 @pytest.fixture(scope="module")
 def alone():
-    """What each says with nobody beside it, in a service of its own."""
+    """The answer to each alone, in a service of its own."""
     with Service(MODEL, args=ARGS) as s:
         return [says(s, body(t)) for t in TEXTS]
 

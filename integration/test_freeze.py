@@ -83,7 +83,7 @@ class StoppedThread:
             pytest.skip(f"ptrace: {os.strerror(ctypes.get_errno())}")
 
     def reap(self):
-        """Of a process that ends: as long as its tracer does not look, nobody else hears of it."""
+        """Of a process that ends: until its tracer waits for it, its parent gets no signal."""
         with contextlib.suppress(ChildProcessError):
             while not os.WIFEXITED(status := os.waitpid(self.tid, self.WALL)[1]) and not os.WIFSIGNALED(status):
                 pass
@@ -169,7 +169,7 @@ def test_a_shard_that_freezes_while_it_loads_is_named():
 
 
 def test_sigterm_ends_what_is_frozen_within_the_grace_time():
-    """Also where nobody looks for frozen processes."""
+    """Also where frozen processes are not looked for."""
     s = Service(DEMO, num_shard=2, args=[*CACHE, "--graceful-termination-timeout", 4, "--heartbeat-timeout", 0])
     try:
         events = s.events("/generate_stream", LONG)

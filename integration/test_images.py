@@ -156,7 +156,7 @@ def test_a_killed_shard_is_sent_the_pictures_again(family):
 
 @pytest.mark.parametrize(("family", "swap"), [("qwen2_5_vl", 0), ("qwen2_5_vl", 0.25), ("gemma3", 0), ("gemma3", 0.25), ("qwen3_5", 0)])
 def test_a_preempted_picture_goes_on_with_the_same_bits(family, swap):
-    """A cache for a few of the streams: whoever is computed again, or moved out and in, says what it says alone."""
+    """A cache for a few of the streams: one that is computed again, or swapped out and in, has the answer that it has alone."""
     seen = [c for c in cases(family) if len(c["images"]) == 1]
     bodies = [body(c, max_tokens=90, return_token_ids=True, logprobs=True, cache_salt=str(i % 7)) for i, c in enumerate(seen * 2)]
     tight = ["--max-batch-total-tokens", 448, "--max-total-tokens", 300, "--swap-space", swap]

@@ -39,7 +39,7 @@ def answer(s, body, headers=None):
 
 
 def alone(s, body):
-    """Whole and without anybody's help: a request for the prompt's own log-probabilities shares nothing."""
+    """Whole, without blocks of other requests: a request for the prompt's own log-probabilities shares nothing."""
     return answer(s, body | {"parameters": body["parameters"] | {"decoder_input_details": True}})
 
 

@@ -303,7 +303,7 @@ def test_the_first_service_is_killed_in_the_middle(num_shard):
         assert said(got) == want
         assert reads(second, "found") == 0 and killed
         assert reads(second, "unreachable") + reads(second, "late") == 1
-        got = complete(second, prompt(51), kv_transfer_params=p)  # nobody is there any more
+        got = complete(second, prompt(51), kv_transfer_params=p)  # the other service has ended
         assert got["usage"]["completion_tokens"] == 8
         second.audit()
     first.p.wait()

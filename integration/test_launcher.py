@@ -163,7 +163,7 @@ def alive(pid: int) -> bool:
 
 
 def none_left(pids: list[int]) -> bool:
-    end = time.time() + 10  # nobody would end by himself
+    end = time.time() + 10  # no process would end by itself
     while any(map(alive, pids)) and time.time() < end:
         time.sleep(0.02)
     return not any(map(alive, pids))
@@ -235,7 +235,7 @@ def test_shards_that_die_are_started_again_but_not_for_ever(launch):
     s.let_crash()
     out = s.end()
     assert s.p.returncode == 139
-    # the last times perhaps before anybody saw it answer
+    # the last times perhaps before a probe had an answer
     assert out.count("Shard 1 crashed") + out.count("Shard 1 failed to start") == 3 and out.count("Restarting the shards") == 2
     assert out.count("Starting shard rank=0") == 3 and out.count("Starting Webserver") == 1
     assert ": rank 1 was killed by signal 11" in out.strip().splitlines()[-1]
@@ -355,7 +355,7 @@ def test_grace_is_bounded(launch):
     start = time.time()
     s.p.send_signal(signal.SIGHUP)
     s.end()
-    # they would stay for ever, and by default for 90 s; whoever had to be killed may have lost something
+    # they would stay for ever, and by default for 90 s; a process that had to be killed may have lost something
     assert s.p.returncode == 137 and 0.5 < time.time() - start < 15
     assert none_left(s.pids())
 

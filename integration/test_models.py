@@ -73,7 +73,7 @@ def test_the_name_decides_who_answers(folder):
         listed = [m["id"] for m in requests.get(s.url + "/v1/models").json()["data"]]
         assert sorted(listed[1:]) == ["broken", "one", "org/two", "slow"]
         want = complete(s, "tgi").json()["choices"][0]["text"]
-        assert len(s.shards()) == 1  # nobody asked for more
+        assert len(s.shards()) == 1  # no request named another
 
         r = complete(s, "one")
         assert r.status_code == 200, r.text

@@ -178,7 +178,7 @@ def test_echo_scores_the_prompt_as_generation_does(s, client):
         .logprobs
     )
     best = [max(top, key=top.get) for top in sampled.top_logprobs[1:]]
-    assert best != sampled.tokens[1:], "words that nobody expects are not the best ones"
+    assert best != sampled.tokens[1:], "unlikely words are not the best ones"
     assert all(top[t] == x for t, x, top in list(zip(sampled.tokens, sampled.token_logprobs, sampled.top_logprobs))[1:])
     bare = client.completions.create(model="tgi", prompt=ONCE, max_tokens=0, echo=True)
     assert bare.choices[0].text == ONCE and bare.choices[0].finish_reason == "length"

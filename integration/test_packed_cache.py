@@ -167,7 +167,7 @@ def test_a_damaged_file_is_written_anew(tmp_path, want, damage):
 def test_a_writer_that_was_killed_leaves_nothing_that_is_used(tmp_path, want):
     first_start(tmp_path)
     (name,) = files(tmp_path)
-    (tmp_path / name).rename(tmp_path / (name + ".tmp"))  # half a file, as far as anybody knows
+    (tmp_path / name).rename(tmp_path / (name + ".tmp"))  # as a file that is half written
     with service(tmp_path) as s:
         assert answer(s) == want and MAPPED not in s.log
         written(s)

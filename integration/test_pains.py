@@ -75,7 +75,7 @@ def test_a_rank_that_dies_or_stops_is_noticed_within_a_second(fault):
 def test_starts_in_a_row_after_sigkill(tmp_path):
     """The thirteenth: nothing is left a second later, and the next start takes port and sockets over. A hundred in `make soak`."""
 
-    def gone(pid):  # a zombie waits for whoever adopted it
+    def gone(pid):  # a zombie waits for the process that adopted it
         try:
             return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
         except FileNotFoundError:
@@ -89,7 +89,7 @@ def test_starts_in_a_row_after_sigkill(tmp_path):
         s.p.kill()
         s.p.wait()
         wait_for(lambda children=children: all(map(gone, children)), 1)
-        s.check_accounting = lambda: None  # nobody is there to be asked
+        s.check_accounting = lambda: None  # the service has ended
         s.stop()
 
 

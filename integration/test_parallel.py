@@ -146,7 +146,7 @@ def test_what_each_stage_takes_is_said_before():
     most = max(r["weight_bytes"] for r in ranks)
     assert most < 0.75 * whole["weight_bytes"]
     assert all(r["kv_block_bytes"] < whole["kv_block_bytes"] for r in ranks)
-    text = dry_run(DEMO, *STAGES, 2).stdout  # two shards, if nobody says how many
+    text = dry_run(DEMO, *STAGES, 2).stdout  # two shards, without --num-shard
     assert re.search(r"stage of \d+ layers from layer 0 on, of \d+", text) and "rank 1" in text
 
 

@@ -18,7 +18,7 @@ def asked(rng, i):
 
 
 def alone(s, body):
-    """Whole, and from nobody's snapshot: a request for the prompt's own log-probabilities shares nothing."""
+    """Whole, and not from a snapshot: a request for the prompt's own log-probabilities shares nothing."""
     return answer(s, body | {"parameters": body["parameters"] | {"decoder_input_details": True}})
 
 

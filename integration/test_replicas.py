@@ -130,7 +130,7 @@ def test_prefixes_stay_where_they_are():
 
 
 class Shard(Process):
-    """A group of one rank that somebody else started, at a TCP port."""
+    """A group of one rank that this launcher did not start, at a TCP port."""
 
     def __init__(self, model, port, *args):
         super().__init__([BIN / "model-server", "serve", model, "--uds-path", f"tcp://127.0.0.1:{port}", "--threads", 1, "--kv-cache-memory", 0.05, *args])

@@ -49,7 +49,7 @@ def work():
 
 
 def said(event):
-    """Without what no two answers have in common. A cache that died knows no prompt."""
+    """Without what no two answers have in common. A cache that died has no prompt."""
     if isinstance(event, dict):
         return {k: said(v) for k, v in event.items() if k not in ("id", "created", "cached_tokens", "prompt_tokens_details")}
     return [said(v) for v in event] if isinstance(event, list) else event
@@ -90,11 +90,11 @@ def test_every_stream_goes_on_as_if_nothing_had_happened(model, num_shard, more)
         asked, begun = together(s, 2)  # more than the batch holds: some wait
         wait_for(lambda: len(begun) >= 8, 60)
         kill(s)
-        # and one who comes while nobody is there
+        # and one that arrives while no shard runs
         late = s.post("/generate", {"inputs": ONCE, "parameters": {"max_new_tokens": 150, "ignore_eos": True}}).json()
         got = [f.result() for f in asked]
         assert got == want * 2
-        assert re.search(r"shards lost.*running=[1-9]", s.log), "somebody was answered at that moment"
+        assert re.search(r"shards lost.*running=[1-9]", s.log), "no request ran at that moment"
         assert late["generated_text"] == want[0][None][-1]["generated_text"]
         assert s.metric("tgi_shard_returns") == 1
         assert requests.get(s.url + "/health", timeout=10).status_code == 200
@@ -177,7 +177,7 @@ def test_a_storm_of_kills(model, num_shard):
             over.set()
             counts = [c.result() for c in clients]
         assert sum(good for good, _ in counts) >= 16
-        # the last one may have died when nobody needed it any more
+        # the last one may have died when no stream needed it any more
         wait_for(lambda: requests.get(s.url + "/health", timeout=10).status_code == 200, 60)
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
         wait_for(lambda: s.audit()["scheduler"]["known"] == 0)
@@ -236,7 +236,7 @@ def test_sigterm_does_not_wait_for_them(model):
         t = time.monotonic()
         s.p.send_signal(signal.SIGTERM)
         rest = list(events)
-        # either it was too late for the signal to find nobody there, or it was told, and the exit code says so
+        # either it was too late for the signal to find the process, or it got the signal, and the exit code says so
         lost = rest[-1].get("error_type") == "generation"
         assert lost or rest[-1].get("generated_text")
         assert s.p.wait(30 * SLOW) == lost and time.monotonic() - t < 20 * SLOW

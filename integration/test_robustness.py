@@ -68,7 +68,7 @@ def say(s, path, text):
 
 
 def test_slow_loris(s):
-    """Heads that never end: closed after 30 s, one line each; nobody else notices."""
+    """Heads that never end: closed after 30 s, one line each; other clients are served as before."""
     files = len(list(pathlib.Path(f"/proc/{router(s)}/fd").iterdir()))
     slow = [raw(s, f"GET /loris-{i} HTTP/1.1\r\nHost: x\r\n".encode()) for i in range(300)]
     start = time.monotonic()

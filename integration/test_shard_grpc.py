@@ -291,7 +291,7 @@ def test_a_constraint_begins_behind_reasoning(router, golden):
         assert text.startswith("so</think>") and json.loads(text.removeprefix("so</think>")) in ("red", "blue")
     free, inside = router.request(ids, 25), router.request(ids, 25, grammar_reasoning=pb.GRAMMAR_REASONING_OPEN, **schema)
     router.finish(router.prefill(free, inside))
-    assert router.got[free.id] == router.got[inside.id], "a mask of the reasoning forbids nothing the model wants"
+    assert router.got[free.id] == router.got[inside.id], "a mask of the reasoning forbids none of the model's choices"
 
 
 def test_calls_in_an_answer_are_kept_to_their_schemas(router, golden):
@@ -306,7 +306,7 @@ def test_calls_in_an_answer_are_kept_to_their_schemas(router, golden):
     spec = {"grammar": json.dumps({"open": "<tool_call>", "close": "</tool_call>", "schema": call}), "grammar_type": pb.GRAMMAR_TYPE_CALLS}
     free, kept = router.request(ids, 25), router.request(ids, 25, **spec)
     router.finish(router.prefill(free, kept))
-    assert router.got[free.id] == router.got[kept.id], "nothing that the model wants is forbidden"
+    assert router.got[free.id] == router.got[kept.id], "none of the model's choices is forbidden"
     begun = router.request(ids, 40, grammar="Well. <tool_call>", grammar_type=pb.GRAMMAR_TYPE_REGEX)
     router.finish(router.prefill(begun))
     said = [i for i in router.got[begun.id] if i > 2]  # without the end of text

@@ -17,7 +17,7 @@ ARGS = ["--device", "cpu", "--threads", 1]
 
 @pytest.fixture
 def held():
-    """Machine 0 of two. Its rank waits for the other machine, for as long as the test likes."""
+    """Machine 0 of two. Its rank waits for the other machine, for as long as the test lasts."""
     meet = ["--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", master_port(), *ARGS, "--rendezvous-timeout", 300]
     s = Service(DEMO, 2, ["--node-rank", 0, *meet], ready=False)
     others = []

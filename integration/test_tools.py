@@ -133,7 +133,7 @@ def test_schemes_of_fewer_bits_take_less_memory():
 
 
 def test_quality_in_pieces():
-    """Every piece begins from nothing: a short context knows less."""
+    """Every piece begins from nothing: a short context holds less."""
     model = data("models/stories260K")
     long, short = (quality(model, "--dtype", "float16", "--context", n) for n in (512, 16))
     assert short["exact_perplexity"] > 1.2 * long["exact_perplexity"]

@@ -73,7 +73,7 @@ def test_launcher_and_all_its_children(tmp_path):
         flood(s, 9000)  # over 1 MB of ring, and the pipes; 286 were enough once
         assert requests.get(s.url + "/health", timeout=30).status_code == 200
         s.p.send_signal(signal.SIGTERM)
-        assert s.p.wait(30 * SLOW) == 0  # nobody reads still
+        assert s.p.wait(30 * SLOW) == 0  # still unread
 
 
 def test_what_is_missing_is_counted_and_said_when_it_flows_again(tmp_path):

@@ -109,7 +109,7 @@ def test_the_audit_shows_every_model(tmp_path):
 
 
 def test_descriptors_that_run_out():
-    """Streams go on, nobody spins, who comes later is served later; one line in the log, not thousands."""
+    """Streams go on, no thread spins, later requests are served later; one line in the log, not thousands."""
     with Service(DEMO, args=["--json-output"]) as s:
         s.post("/generate", ONCE)
         pid = router(s)

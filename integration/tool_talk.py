@@ -10,7 +10,7 @@ WEATHER = {
     "additionalProperties": False,
 }
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome", "days": 2}}\n</tool_call>'
-# Shows all that a conversation may hold, and says which calls and which reasoning it knows.
+# Shows all that a conversation may hold, and says which calls and which reasoning were found.
 TEMPLATE = (
     "{%- for m in messages %}{{ '\\n' ~ m.role ~ ': ' ~ m.content ~ ' ' ~ m.reasoning_content ~ ' ' ~ m.tool_call_id }}"
     "{{ (m.tool_calls | tojson) if m.tool_calls }}{% endfor %}{{ '\\n' ~ (tools | tojson) if tools }}"

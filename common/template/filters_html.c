@@ -51,7 +51,7 @@ static struct val without(struct vm *vm, struct val s, const char *open, const c
     }
 }
 
-/* &#NN; and the names that markup writes. Python knows 2,231 more. */
+/* &#NN; and the names that markup writes. Python has 2,231 more. */
 static struct val unescape(struct vm *vm, struct val s)
 {
     static const struct {

@@ -3,7 +3,7 @@
 
     pace.py MODEL [--clients 16] [--prompt 128] [--new 64] [--seconds 12] [--target 0 200 100]
 
-Clients start one after the other and each asks again as soon as it is answered, with a prompt that nobody has sent before.
+Clients start one after the other and each asks again as soon as it is answered, with a prompt that was not sent before.
 The limit that is printed beside the times to the first token is what the prompts of all clients take when nothing else is
 computed: an empty server, one new token each, all at once."""
 

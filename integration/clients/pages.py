@@ -34,7 +34,7 @@ def browser():
 
 
 class Visit:
-    """One person at one page. Asks nobody but the server; the console stays silent unless `quiet` says otherwise."""
+    """One browser at one page. It requests from the server alone; the console stays silent unless `quiet` says otherwise."""
 
     def __init__(self, browser, url, path="/", quiet=True, **look):
         self.url, self.quiet, self.noise, self.outside, self.bodies = url, quiet, [], [], []

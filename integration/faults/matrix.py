@@ -4,7 +4,7 @@
 
 One launch for each cell: two shards, a model on demand (two more), a draft model, the router. A cell is good when each request was
 answered as without the fault, or ended with its protocol's error, or, where the router itself is the victim, with its connection; when
-whoever is asked afterwards is served, or the service has ended with the exit code that says so; and when nothing is left."""
+every later request is served, or the service has ended with the exit code that says so; and when nothing is left."""
 
 import argparse
 import contextlib
@@ -170,7 +170,7 @@ class Cell:
             wait(lambda: self.s.children())
             self.strike()
             if self.victim == "launcher" and self.fault == signal.SIGSTOP:
-                time.sleep(2)  # nobody else would start the rest
+                time.sleep(2)  # no other request would start the rest
                 os.kill(self.s.p.pid, signal.SIGCONT)
             streams = [Stream(self.s, FIRST)] if self.ready() else []
         return streams
@@ -254,7 +254,7 @@ class Cell:
         return not self.s.alive()
 
     def afterwards(self):
-        """Whoever asks now is served, unless the service ends."""
+        """A new request is served, unless the service ends."""
         stopped = self.victim == "launcher" and self.fault == signal.SIGSTOP
         if not self.over_soon():
             if self.fault == signal.SIGSTOP and not stopped and not wait(lambda: not self.ours(self.struck) or not self.s.alive()):
@@ -304,7 +304,7 @@ class Cell:
             self.bad.append(f"left: {', '.join(sockets + memory)}")
 
     def reuse(self):
-        """Nobody was there to remove its sockets: the next launch takes them over, without a wait."""
+        """Its sockets were not removed: the next launch takes them over, without a wait."""
         log = open(self.s.folder / "again.log", "wb")
         begin = time.monotonic()
         self.s.p = subprocess.Popen(self.s.argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL)

@@ -29,7 +29,7 @@ struct draw_place draws_add(struct draws *d, const struct seq *s, uint32_t more,
 struct draw_place draws_place(const struct draw_place *first, const struct seq *s, uint32_t j);
 /* True if the device returns the logits of `s` instead of a token. */
 bool draws_fetch(const struct seq *s);
-/* True if the next token of `s` can only be sampled after the host knows its last token. */
+/* True if the next token of `s` can only be sampled after the host has its last token. */
 bool draws_wait(const struct seq *s);
 /* Reads the result at `at` into *out, whose arrays must have the capacity; or the row of logits
  * into *row. Returns NULL, or why there is no token. */

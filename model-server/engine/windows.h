@@ -1,7 +1,7 @@
 /* windows.h - a sequence's blocks in the sliding-window cache.
  *
  * Sliding-window layers have a separate cache. The router reuses a block when it lies outside the
- * windows of all tokens of a sequence. A sequence knows a run of its blocks, ending where it may
+ * windows of all tokens of a sequence. A sequence has a run of its blocks, ending where it may
  * write next. Blocks behind the window are dropped, because other sequences write there. Block
  * numbers come from the wire and address memory, so each is checked. */
 #ifndef MODEL_SERVER_ENGINE_WINDOWS_H

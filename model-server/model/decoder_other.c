@@ -4,7 +4,7 @@
  *
  * They are the same for every token, so they are computed when the model is loaded. What is kept is
  * the difference from the row that the text model's table has for the id, which is added to it: so
- * ids that only the device knows are looked up in the same way. Every rank has all of them. */
+ * ids that only the device has are looked up in the same way. Every rank has all of them. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/loader.h"

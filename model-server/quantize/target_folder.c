@@ -58,7 +58,7 @@ static int fits(const struct run *r, const struct source_tensor *t, struct err *
                        t->t->name, group, (unsigned long long)t->cols);
     if (misfit)
         return err_set(e, ERR_VALIDATION,
-                       "%s: %llu x %llu: this layout wants %s in %u bits (--exclude leaves such "
+                       "%s: %llu x %llu: this layout needs %s in %u bits (--exclude leaves such "
                        "matrices as they are)",
                        t->t->name, (unsigned long long)t->rows, (unsigned long long)t->cols, misfit,
                        r->kind.grid.bits);

@@ -10,7 +10,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka wants these above it
+// cmocka needs these above it
 #include <cmocka.h>
 
 /* Random codes, and the numbers that they are. */

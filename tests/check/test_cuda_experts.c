@@ -245,8 +245,8 @@ static uint64_t start_up_wgmmas(void)
     return machine->wgmmas - before;
 }
 
-/* By wgmma: only the double knows. Of more rows than experts_stream takes, which fill a tile or
- * not; whose gate is part of the product or not. */
+/* By wgmma: only the double counts them. Of more rows than experts_stream takes, which fill a tile
+ * or not; whose gate is part of the product or not. */
 static void many_rows_of_quantised_experts_have_the_same_bits(void **state)
 {
     (void)state;

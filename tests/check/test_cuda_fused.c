@@ -295,7 +295,7 @@ static void no_bit_depends_on_the_order_of_threads_and_blocks(void **state)
     machine->sms = 132;
 }
 
-/* The norm before the first layer and after the last, which nobody here reads, is part of the first
+/* The norm before the first layer and after the last, which is not read here, is part of the first
  * and stays one for the last. */
 static void a_layer_is_five_launches(void **state)
 {

@@ -90,7 +90,8 @@ static bool sees(const struct attn *a, uint32_t t, uint32_t key)
     return key <= t && (!a->window || t - key < a->window);
 }
 
-/* A head that is not finite is a scale that is NaN: whoever sees it must feel it, nobody else. */
+/* A head that is not finite is a scale that is NaN: tokens that attend to it have NaN, others do
+ * not. */
 static void a_broken_token_reaches_only_those_that_see_it(void **state)
 {
     (void)state;

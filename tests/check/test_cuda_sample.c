@@ -301,8 +301,8 @@ static void a_row_is_drawn_as_alone(void **state)
     close_side(g);
 }
 
-/* A step whose ids are the tokens of the step before, which nobody has waited for: it computes with
- * them, and its penalties count them. */
+/* A step whose ids are the tokens of the step before, which the host has not waited for: it
+ * computes with them, and its penalties count them. */
 static void a_token_may_still_be_on_the_device(void **state)
 {
     (void)state;

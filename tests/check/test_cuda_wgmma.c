@@ -26,7 +26,8 @@ static void set_sms(int n)
         machine->sms = n;
 }
 
-/* Of this side's products since the last call some were taken by wgmma: only the double knows. */
+/* Of this side's products since the last call some were taken by wgmma: only the double counts
+ * them. */
 static void assert_by_wgmma(bool expected)
 {
     static uint64_t before;

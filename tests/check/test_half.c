@@ -11,7 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka wants these above
+// cmocka needs these above
 #include <cmocka.h>
 
 static struct rng rng;

@@ -10,7 +10,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
-// cmocka wants these above
+// cmocka needs these above
 #include <cmocka.h>
 
 static const uint32_t model_shapes[] = {128, 576, 896, 1536, 2047, 2048, 4096};

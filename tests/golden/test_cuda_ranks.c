@@ -69,7 +69,7 @@ struct rank {
     void *arg;
 };
 
-/* In a rank's process: ends it, with words for whoever reads the log. */
+/* In a rank's process: ends it, with words for the log. */
 #define NEED(what)                                                                                 \
     do {                                                                                           \
         if (!(what)) {                                                                             \

@@ -207,7 +207,7 @@ static int global(struct machine *m, const struct value *module, const struct va
             return push(m, (struct value){.kind = V_GLOBAL, .at = i});
     char a[80], b[80];
     return err_set(m->e, ERR_VALIDATION,
-                   "byte %zu of its pickle: it wants `%s.%s`, which no state dict needs",
+                   "byte %zu of its pickle: it names `%s.%s`, which no state dict needs",
                    (size_t)(m->p - m->begin), shown(module, a), shown(name, b));
 }
 

@@ -124,7 +124,7 @@ static int settle_channels(struct chat_request *r, struct ask *q, bool behind, s
     if (r->tools.forced && !free)
         return err_set(e, ERR_TOOL, "Tool error: `tool_choice`: %s",
                        inside ? "a message that goes on is no call"
-                              : "this model's calls cannot be forced on a shard that knows no "
+                              : "this model's calls cannot be forced on a shard that has no "
                                 "channels");
     if (free)
         q->constraint_front.reasoning =

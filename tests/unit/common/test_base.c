@@ -35,7 +35,7 @@ static void long_errors_are_cut_not_overrun(void **state)
     assert_true(strlen(e.msg) < sizeof(e.msg));
 }
 
-/* What a message quotes is anybody's; a log and a text/plain answer are not. */
+/* What a message quotes comes from a client; a log and a text/plain answer do not. */
 static void errors_are_one_line_of_whole_characters(void **state)
 {
     (void)state;

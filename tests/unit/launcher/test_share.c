@@ -36,7 +36,7 @@ static void cores_are_dealt_out(void **state)
     expect("2-3,6-7", four, 4, 2, (const char *const[]){"2-3", "6-7"}); /* two of them are ours */
     expect("1,3,5", NULL, 0, 2, (const char *const[]){"1,3", "5"});
     expect("0-3", NULL, 0, 1, (const char *const[]){"0-3"});
-    expect("0", NULL, 0, 2, (const char *const[]){"", ""}); /* too few: nobody is pinned */
+    expect("0", NULL, 0, 2, (const char *const[]){"", ""}); /* too few: none is pinned */
 }
 
 static void lists_of_the_kernel(void **state)

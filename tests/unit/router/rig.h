@@ -81,7 +81,7 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, 
 /* ---------------------------------------------------------------- scheduler
  * Token k of an answer is the letter 'a' + k % 26 with logprob -(index of request + 1) / 2; a
  * prompt that begins with FAIL fails, one with EOS ends after three tokens, one with BIG has 64 kB
- * tokens, one with "SAY text|" is answered with the text, a byte a token. Who wants to know its
+ * tokens, one with "SAY text|" is answered with the text, a byte a token. To get its
  * place is the second, then the next, and then served. */
 struct fleet {
     pthread_mutex_t lock;

@@ -15,7 +15,7 @@ const struct kernel_row kernel_rows[] = {
 };
 
 #if defined(__x86_64__)
-/* Not every compiler's __builtin_cpu_supports() knows the name; usable AVX2 implies the rest. */
+/* Not every compiler's __builtin_cpu_supports() has the name; usable AVX2 implies the rest. */
 static int has_f16c(void)
 {
     unsigned a, b, c, d;

@@ -394,7 +394,7 @@ static void an_ordered_one_is_waited_for(void **state)
     assert_int_equal(constraint_mask(c, CONSTRAINT_START, set, mask, &e), -1);
     assert_string_equal(e.msg, "pattern: a group without end at byte 1");
     constraint_unref(c);
-    for (int i = 0; i < 50; i++) /* nobody waits for these */
+    for (int i = 0; i < 50; i++) /* these have no request */
         constraint_unref(
             constraint_order((struct constraint_front){0}, CONSTRAINT_JSON_SCHEMA, "true", 4, &e));
     token_set_free(set);

@@ -195,7 +195,7 @@ static void objects_are_open_and_keywords_have_no_type(void **state)
          "'if':{'properties':{'a':{'const':1}}},'then':{'minProperties':1}}",
          {"{'a':1}", "{'a':2}"},
          {"{'c':1}", "{'b':1}", "{}"}},
-        /* a free order where nobody gives one */
+        /* a free order where none is given */
         {"{'allOf':[{'properties':{'a':{'type':'null'}},'required':['a']},{'properties':{'b':{"
          "'type':'null'}},'required':['b']}],'type':'object'}",
          {"{'a':null,'b':null}", "{'b':null,'a':null}", "{'b':null,'a':null,'c':1}"},

@@ -234,7 +234,7 @@ static void refuses(void **state)
     tokens(&w, "llama", NULL);
     gw_put_list(&w, "llama.x", GGUF_T_U32, 0);
     struct err e = ERR_INIT;
-    cJSON *c = made(&w, "config.json", &e); /* keys that nobody asks for are passed over */
+    cJSON *c = made(&w, "config.json", &e); /* keys that are not read are passed over */
     assert_non_null(c);
     cJSON_Delete(c);
 }

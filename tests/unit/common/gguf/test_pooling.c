@@ -180,7 +180,7 @@ static void tasks_by_the_classifier(void **state)
     struct gguf_write w = {0};
     (void)state;
     shape(&w, "bert");
-    assert_int_equal(task_of(&w), TASK_GENERATE); /* model.c knows that an encoder does not */
+    assert_int_equal(task_of(&w), TASK_GENERATE); /* model.c finds that an encoder does not */
     shape(&w, "bert");
     tensor(&w, "cls.output.weight", 2, 0);
     assert_int_equal(task_of(&w), TASK_RERANK);

@@ -92,7 +92,7 @@ static pid_t decoder_of(pid_t parent)
     return found;
 }
 
-/* Gone, or nobody's zombie. */
+/* Gone, or a zombie without a parent. */
 static bool is_gone(pid_t pid)
 {
     char path[64], line[512] = "";
@@ -230,7 +230,7 @@ static void killed_while_idle(void **state)
     const pid_t pid = decoder_of(getpid());
     kill(pid, SIGKILL);
     expect_gone(pid);
-    expect_works(d, 2, 3); /* nobody notices */
+    expect_works(d, 2, 3); /* the next one works */
     image_decoder_free(d);
 }
 

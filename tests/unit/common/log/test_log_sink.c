@@ -1,4 +1,4 @@
-/* A log that nobody reads: no thread waits for it, what is missing is counted and said. */
+/* A log that is not read: no thread waits for it, what is missing is counted and said. */
 #include "common/clock.h"
 #include "common/log/log.h"
 #include "common/log/sink.h"
@@ -113,7 +113,7 @@ static void exit_does_not_wait_for_ever(void **state)
     pid_t pid = fork();
     if (pid == 0)
         run_child(p[1], true);
-    assert_int_equal(waitpid(pid, &status, 0), pid); /* nobody reads p[0] */
+    assert_int_equal(waitpid(pid, &status, 0), pid); /* p[0] is not read */
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_true(clock_ms() - start >= LOG_READER_MS);
     close(p[0]), close(p[1]);

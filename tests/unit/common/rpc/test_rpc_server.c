@@ -237,7 +237,7 @@ static void addresses(void **state)
     struct stat st;
     assert_int_equal(stat(t + 5, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    /* Nobody takes it over. */
+    /* It is not taken over. */
     assert_null(open_at(&g, addr, &e));
     assert_non_null(strstr(e.msg, "another server is listening"));
     assert_int_equal(call_id(t, "/t.T/Slow", 1).id, 2);
@@ -249,7 +249,7 @@ static void addresses(void **state)
     memset(longer, 'x', 150), memcpy(longer, "/tmp/", 5), longer[150] = 0;
     assert_null(open_at(&g, longer, &e));
     assert_int_equal(e.kind, ERR_VALIDATION);
-    fd = open(t + 5, O_CREAT | O_RDWR, 0600); /* somebody's file is not ours to remove */
+    fd = open(t + 5, O_CREAT | O_RDWR, 0600); /* a file that another program made stays */
     close(fd);
     assert_null(open_at(&g, addr, &e));
     assert_int_equal(unlink(t + 5), 0);

@@ -108,7 +108,7 @@ static void count(void *arg, enum trace_fate f, uint64_t n)
     atomic_fetch_add(&fates[f], n);
 }
 
-/* Nobody listens at the endpoint. */
+/* No server listens at the endpoint. */
 static void a_full_queue_drops_and_does_not_block(void **state)
 {
     (void)state;

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-// cmocka wants these above
+// cmocka needs these above
 #include <cmocka.h>
 
 enum { MAX_RANKS = 8 };

@@ -1,5 +1,5 @@
 /* test_comm.c - collectives between forked processes: sums and gathers are exact and equal on all
- * ranks, a dead or absent rank is named and nobody hangs, nothing stays in /dev/shm. */
+ * ranks, a dead or absent rank is named and no rank hangs, nothing stays in /dev/shm. */
 #include "tests/unit/model-server/comm/ranks.h"
 #include <dirent.h>
 #include <fcntl.h>

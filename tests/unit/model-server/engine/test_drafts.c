@@ -100,7 +100,7 @@ static void answer_all(uint32_t n, int wrong)
                 if (rand() % 4)
                     offers[x.n_offers++] = offer(i + k, from ? from - 1 : 0, wrong, ids[i + k]);
             }
-            offers[x.n_offers++] = (struct draft_offer){777, 3, ids[0], 2}; /* nobody */
+            offers[x.n_offers++] = (struct draft_offer){777, 3, ids[0], 2}; /* of no sequence */
             assert_int_equal(engine_decode(g, (uint64_t[]){9}, 1, &x, &a, &e), 0);
             note(&a, told);
         }

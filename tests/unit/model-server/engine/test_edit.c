@@ -6,7 +6,7 @@ enum { TIGHT = 64, ROUNDS = 40, ALL = 24, LOT = 64 };
 
 /* A router in small: TIGHT blocks for everybody. */
 struct table {
-    uint32_t ids[40], n, told;   /* told: the engine knows of */
+    uint32_t ids[40], n, told;   /* told: the engine has them */
     uint32_t slots[40], swapped; /* tokens in the swap region */
     enum { WAITS, RUNS, OVER } state;
 };
@@ -45,7 +45,7 @@ static bool grow(uint32_t i, uint32_t tokens)
     return true;
 }
 
-/* All but the newest token is in the cache. Nobody may be in the middle of a prompt here. */
+/* All but the newest token is in the cache. None may be in the middle of a prompt here. */
 static void preempt(uint32_t i, bool swap)
 {
     struct table *t = &r.t[i];
@@ -315,7 +315,7 @@ static void edits_are_whole(void **state)
     assert_string_equal(a.out->gen[0].seq->error, "");
     assert_int_equal(a.out->gen[0].seq->id, 1);
     assert_non_null(strstr(a.out->gen[1].seq->error, "no KV block"));
-    /* all leave: the answer is that nobody is there */
+    /* all leave: the answer is that none is left */
     const struct edits last = {.leave = (uint64_t[]){1}, .n_leave = 1};
     assert_int_equal(engine_decode(g, (uint64_t[]){1}, 1, &last, &a, &e), 0);
     assert_null(a.batch);

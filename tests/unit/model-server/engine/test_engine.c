@@ -50,8 +50,8 @@ static void company_changes_nothing(void **state)
     }
 }
 
-/* A request that goes on from copies of somebody's blocks gets what it gets alone, and so does he,
- * who writes on behind them. */
+/* A request that goes on from copies of another one's blocks gets what it gets alone; so does that
+ * one, who writes on behind them. */
 static void a_copied_beginning_is_as_good_as_a_computed_one(void **state)
 {
     static struct asked v[2];
@@ -202,7 +202,7 @@ static void running_ahead(void **state)
 }
 
 /* What the host chooses from the same logits: every parameter reaches the device, also those that
- * change with a token that only the device knows yet. */
+ * change with a token that only the device has yet. */
 static void the_device_chooses_what_the_host_would(void **state)
 {
     (void)state;
@@ -269,8 +269,8 @@ static void decode_fed(struct asked *v, uint64_t id, int times, bool fed)
     }
 }
 
-/* In steady decoding each step is enqueued before the tokens of the one before are known, whoever
- * leaves; at the end nobody is left to be fed, and with a constraint nobody is at all. */
+/* In steady decoding each step is enqueued before the tokens of the one before are known, whichever
+ * leaves; at the end none is left to be fed, and with a constraint none is at all. */
 static void tokens_are_fed_to_the_next_step(void **state)
 {
     (void)state;
@@ -294,7 +294,7 @@ static void tokens_are_fed_to_the_next_step(void **state)
     for (int i = 0; i < 2; i++)
         v[i].got[v[i].n_got++] = a.out->gen[i].token.id;
     decode_fed(v, 0, 4, true);
-    /* one is let go; somebody else's prompt comes between */
+    /* one is let go; another prompt comes between */
     assert_int_equal(engine_filter(g, 0, (uint64_t[]){1}, 1, &b, &e), 0);
     assert_int_equal(engine_prefill(g, 1, &v[2].spec, 1, NULL, NULL, &a, &e), 0);
     decode_fed(v, 0, MAX_NEW - 7, true);
@@ -325,7 +325,7 @@ static void chunks_go_to_the_oldest(void **state)
     assert_int_equal(s[0].step, 1);
     assert_int_equal(s[1].step, 10);
     assert_int_equal(s[2].step, 20);
-    assert_int_equal(s[3].step, 1); /* nobody stands still */
+    assert_int_equal(s[3].step, 1); /* each gets a token */
     s[1].done = true;
     step_plan_chunks(v, 4, 2);
     assert_int_equal(s[2].step, 1), assert_int_equal(s[3].step, 1);

@@ -66,7 +66,7 @@ static void numbers_from_the_wire_are_not_believed(void **state)
     v[1].spec.cells = v[0].spec.cells;
     begin_well(1, 0);
     struct answer a;
-    begin(2, 1, &a); /* somebody has them */
+    begin(2, 1, &a); /* a sequence has them */
     assert_string_equal(a.out->gen[0].seq->error, "state cell 0 belongs to a request");
     ask_with_cells(1, 9);
     v[1].spec.cache_len = 1; /* of which there is no state */
@@ -86,7 +86,7 @@ static void numbers_from_the_wire_are_not_believed(void **state)
 }
 
 /* Who brings none gets cells that the router does not hand out; when they are gone, he is refused
- * and nobody else. */
+ * and no other one. */
 static void requests_without_cells_get_the_engines(void **state)
 {
     (void)state;
@@ -151,7 +151,7 @@ static void note(const struct answer *a)
     }
 }
 
-/* A run-ahead of somebody else takes the place of that before. */
+/* A run-ahead of another one takes the place of that before. */
 static void run_another_ahead(void)
 {
     struct err e = ERR_INIT;

@@ -16,7 +16,7 @@ struct pick_case {
 static void the_cheapest_with_room_is_taken(void **state)
 {
     static const struct pick_case cases[] = {
-        {"nobody has room", 10, {{0}}, -1},
+        {"none has room", 10, {{0}}, -1},
         {"all alike: the first", 10, {{ROOM}, {ROOM}, {ROOM}}, 0},
         {"who has no room is passed", 10, {{0}, {ROOM, .waiting = 999}, {0}}, 1},
         {"the longest shared prefix",
@@ -134,7 +134,7 @@ static void the_coldest_are_forgotten_from_their_ends(void **state)
     for (uint32_t i = 0; i < 40; i++)
         for (uint32_t k = 0; k < 8; k++)
             h[i][k] = (i * 8 + k + 1) * 0x9e3779b97f4a7c15u;
-    assert_int_equal(prefixes_match(&p, h[0], 8), 0); /* knows nothing yet */
+    assert_int_equal(prefixes_match(&p, h[0], 8), 0); /* nothing is recorded yet */
     prefixes_put(&p, h[0], 8);
     assert_true(prefixes_init(&p, 1));
     for (uint32_t i = 0; i < 40; i++) {

@@ -147,7 +147,7 @@ static void keys_from_list_and_file(void **state)
     assert_int_equal(keys_load(&k, NULL, NULL, &e), 0);
     assert_int_equal(k.n, 0);
     keys_free(&k);
-    assert_int_equal(keys_load(&k, "a", path, &e), -1); /* a file that lets nobody in */
+    assert_int_equal(keys_load(&k, "a", path, &e), -1); /* a file without a key */
     assert_non_null(strstr(e.msg, "no key in it"));
     assert_int_equal(keys_load(&k, NULL, "/nonexistent/keys", &e), -1);
     const char *text = "# ours\n  third \r\n\nfourth,5\t the night shift \n";

@@ -129,7 +129,7 @@ static uint32_t rnd(uint32_t n)
     return (uint32_t)((uint64_t)(rnd_state >> 4) * n >> 28);
 }
 
-/* Nobody has a cell that somebody else owns or holds. */
+/* No sequence has a cell that another one owns or holds. */
 static void check_new(struct book *k, uint32_t cell)
 {
     assert_true(cell < CELLS);

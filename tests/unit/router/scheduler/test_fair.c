@@ -1,4 +1,4 @@
-/* Whose turn it is: keys share by tokens, priorities rule within a key, nobody is forgotten. */
+/* Which request is next: keys share by tokens, priorities hold within a key, no request starves. */
 #include "router/scheduler/fair.h"
 #include "tests/unit/test.h"
 #include <stdlib.h>
@@ -106,7 +106,7 @@ static void a_pause_saves_up_no_claim(void **state)
     while (fair_first(&f))
         serve(1000);
     put(&a[30], 1, 0);
-    serve(50000); /* while nobody else was there: that is nobody's loss */
+    serve(50000); /* while no other key was there: this costs none */
     put(&a[31], 1, 0);
     put(&b[30], 2, 0);
     assert_ptr_equal(serve(50000), &a[31]);
@@ -176,7 +176,7 @@ static void keys_that_pause_are_forgotten_when_there_are_too_many(void **state)
 }
 
 /* Random traffic of keys, priorities and sizes: everyone is served; two keys that both always have
- * somebody waiting never differ by more than the largest request. */
+ * a waiting request never differ by more than the largest request. */
 static void random_traffic_is_shared_and_nobody_is_lost(void **state)
 {
     enum { N = 4000, KEYS = 7 };
@@ -189,7 +189,7 @@ static void random_traffic_is_shared_and_nobody_is_lost(void **state)
     srand(test_seed(5));
     while (out < N) {
         while (in < N && (in < out + 200 || rand() % 3 == 0)) {
-            key[in] = (uint32_t)(rand() % 4 ? rand() % KEYS : 3); /* 3 wants most */
+            key[in] = (uint32_t)(rand() % 4 ? rand() % KEYS : 3); /* 3 asks for the most */
             for (uint32_t k = 0; k < KEYS; k++)
                 if (waiting[k] < 3) /* but all want more than they get */
                     key[in] = k;
@@ -209,7 +209,7 @@ static void random_traffic_is_shared_and_nobody_is_lost(void **state)
         tokens[key[i]] += size[i];
         waiting[key[i]]--;
         out++;
-        for (int k = 1; in < N && k < KEYS; k++) /* all have somebody waiting: equal shares */
+        for (int k = 1; in < N && k < KEYS; k++) /* all have a waiting request: equal shares */
             assert_true(tokens[k] <= tokens[0] + 1000 && tokens[0] <= tokens[k] + 1000);
     }
     assert_null(fair_first(&f));

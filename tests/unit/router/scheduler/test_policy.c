@@ -233,7 +233,7 @@ static void prompts_in_progress_and_newcomers_share_a_bounded_step(void **state)
     assert_ptr_equal(g.out[1].w, &o[1].w);
     assert_true(g.out[1].cut);
     assert_int_equal(g.out[0].n_tokens + g.out[1].n_tokens + st[0].n_now, 80);
-    st[0].left = 20; /* ends in this step: the rest is for whoever is next */
+    st[0].left = 20; /* ends in this step: the rest is for the next one */
     assert_int_equal(join(&g, l, 0), 1);
     assert_ptr_equal(g.out[0].w, &o[0].w);
     assert_int_equal(g.out[0].n_tokens, 60);

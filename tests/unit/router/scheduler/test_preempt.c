@@ -8,7 +8,7 @@ static double recomputes(struct rig *g)
     return counter(g, "tgi_preemption_count{method=\"recompute\"} ");
 }
 
-/* No step is larger than it may be, and nobody made way for somebody newer. */
+/* No step is larger than it may be, and no sequence was preempted for a newer one. */
 static void check_steps(struct rig *g, uint32_t budget)
 {
     const struct fake_log *log = log_of(g, 0);
@@ -19,7 +19,7 @@ static void check_steps(struct rig *g, uint32_t budget)
 
 enum { N = 48 };
 
-/* Each wants up to 25 blocks of the 30; all of them 600. */
+/* Each needs up to 25 blocks of the 30; all of them 600. */
 static void crowd(struct client **c, struct rig *g)
 {
     for (uint32_t i = 0; i < g->n; i++) /* until all are there */
@@ -128,7 +128,7 @@ static void peers_that_take_no_edits_get_it_all_at_once(void **state)
     rig_free(g);
 }
 
-/* All that memory allows, and alone it is never in anybody's way; beyond that it is refused. */
+/* All that memory allows, and alone it preempts none; beyond that it is refused. */
 static void one_request_may_have_everything(void **state)
 {
     struct fake_shard like = {.block_size = 4, .n_blocks = 31};

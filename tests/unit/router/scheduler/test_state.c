@@ -275,7 +275,7 @@ static void no_start_without_room_for_one_request(void **state)
     metrics_free(conf.metrics);
 }
 
-/* The call that was to save it failed: nobody begins from there. */
+/* The call that was to save it failed: no sequence begins from there. */
 static void a_save_that_failed_is_no_snapshot(void **state)
 {
     struct rig *g = rig_new(&(struct fake_shard){.n_cells = 12}, &plain, 1);

@@ -118,8 +118,8 @@ static void test_refuses_pickles(void **state)
         const char *says;
     } cases[] = {
         CASE("cposix\nsystem\n(X\2\0\0\0lstR.",
-             "it wants `posix.system`, which no state dict needs"),
-        CASE("X\2\0\0\0osX\6\0\0\0system\x93.", "it wants `os.system`"),
+             "it names `posix.system`, which no state dict needs"),
+        CASE("X\2\0\0\0osX\6\0\0\0system\x93.", "it names `os.system`"),
         CASE("cos\nsys", "it ends too early"),
         CASE(DICT(W "K\1"), "`w` of its pickle is no tensor"),
         CASE("K\1.", "its value is no mapping"),
@@ -133,7 +133,7 @@ static void test_refuses_pickles(void **state)
         CASE("}K\1b.", "data/0"), /* attributes of a mapping: dropped, and the mapping is empty */
         CASE(DICT(W "K\1Q"), "a persistent id that is no tuple"),
         CASE(DICT(W "K\1\x85Q"), "a persistent id that is no storage"),
-        CASE(DICT(W STORAGE("QInt8Storage", "\6")), "it wants `torch.QInt8Storage`"),
+        CASE(DICT(W STORAGE("QInt8Storage", "\6")), "it names `torch.QInt8Storage`"),
         CASE(DICT(W TENSOR(STORAGE("FloatStorage", "\6"), "\0", "K\2K\3\x86", "K\1K\2\x86")),
              "tensor `w` is a view with gaps or in another order"),
         CASE(DICT(W TENSOR(STORAGE("FloatStorage", "\6"), "\3", "K\4\x85", "K\1\x85")),

@@ -290,7 +290,7 @@ static void test_mixers(void **state)
     }
 }
 
-/* A family's own words, the usual ones that it also knows, those that it does not know. */
+/* A family's own keys, the usual ones that it reads too, those that it does not read. */
 static void test_own_words(void **state)
 {
     struct decoder_spec s;

@@ -157,7 +157,7 @@ static void adapters_and_the_unshared_see_nothing_of_each_other(void **state)
     assert_int_equal(b.n_cached, 0);
     kv_release(kv, &b, P, 8);
     assert_int_equal(kv_stats(kv).cached, 8);
-    assert_true(kv_admit(kv, &a, &base, false, 8)); /* wants the prompt's logprobs */
+    assert_true(kv_admit(kv, &a, &base, false, 8)); /* with the prompt's logprobs */
     assert_int_equal(a.n_cached, 0);
     kv_release(kv, &a, P, 8);
     assert_int_equal(kv_stats(kv).cached, 8);
@@ -334,9 +334,9 @@ static void a_conversation_goes_on_in_the_block_where_it_ended(void **state)
     assert_int_equal(kv_stats(kv).cached, 3);
     assert_true(admit(kv, &b, P, 10, 14)); /* all that was said, and on */
     assert_int_equal(b.n_cached, 9);
-    assert_int_equal(b.copy_from, 0); /* nobody else wants it: it is taken as it is */
+    assert_int_equal(b.copy_from, 0); /* no other one needs it: it is taken as it is */
     assert_int_equal(b.ids[2], tail);
-    assert_true(admit(kv, &c, P, 10, 14)); /* somebody else does: a copy */
+    assert_true(admit(kv, &c, P, 10, 14)); /* another one does: a copy */
     assert_int_equal(c.n_cached, 9);
     assert_int_equal(c.copy_from, tail);
     assert_int_not_equal(c.ids[2], tail);

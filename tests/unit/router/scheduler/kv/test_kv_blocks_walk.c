@@ -210,7 +210,7 @@ static void go_on(struct kv_blocks *kv, struct device *d, struct walker *w)
         else
             kv_release(kv, &w->t, w->tok, w->computed);
         break;
-    default: /* what was computed stays what it is, whoever else runs */
+    default: /* what was computed stays what it is, whatever else runs */
         for (uint32_t i = 0; i < w->computed; i++)
             assert_true(*at(d, w, i) == content(w, i));
     }

@@ -134,8 +134,8 @@ static void a_stop_must_be_worth_a_step(void **state)
     kv_step_tokens(kv, 100);
     assert_int_equal(kv_stop(kv, &t, 390, 0, false), 390);
     assert_int_equal(kv_stop(kv, &t, 410, 0, false), 408);
-    assert_int_equal(kv_stop(kv, &known, 390, 0, false), 200);  /* somebody began alike */
-    assert_int_equal(kv_stop(kv, &known, 390, 200, true), 388); /* somebody waits for it */
+    assert_int_equal(kv_stop(kv, &known, 390, 0, false), 200);  /* another one began alike */
+    assert_int_equal(kv_stop(kv, &known, 390, 200, true), 388); /* another one waits for it */
     kv_step_tokens(kv, 250);
     assert_int_equal(kv_stop(kv, &known, 390, 0, false), 390);
     kv_step_tokens(kv, 100000); /* but it is bounded */
