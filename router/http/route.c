@@ -20,7 +20,7 @@ static bool matches(const char *pattern, const char *path)
     if (strncmp(pattern, path, n) != 0 || !path[n])
         return false;
     const char *rest = path + n + strcspn(path + n, "/");
-    return !pattern[n + 1] || (rest > path + n && !strcmp(rest, pattern + n + 1));
+    return !pattern[n + 1] || (rest > path + n && matches(pattern + n + 1, rest));
 }
 
 static bool serves(const struct route *r, const char *path)
