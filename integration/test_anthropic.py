@@ -133,3 +133,18 @@ def test_errors_are_exceptions(client, stream):
 def test_probes_need_no_key(s):
     for path in ("/livez", "/readyz", "/startupz", "/health"):
         assert requests.get(s.url + path).status_code == 200
+
+
+def test_context_management_and_paths_that_are_not_served(client):
+    kw = dict(model="claude", messages=MESSAGES, max_tokens=2)
+    for edit, warns in (
+        ({"type": "clear_tool_uses_20250919"}, True),
+        ({"type": "compact_20260112"}, True),
+        ({"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": 1}}, True),
+        ({"type": "clear_thinking_20251015", "keep": "all"}, False),
+    ):
+        raw = client.messages.with_raw_response.create(**kw, extra_body={"context_management": {"edits": [edit]}})
+        assert (edit["type"] in raw.headers.get("warning", "")) == warns and raw.parse().content
+    with pytest.raises(anthropic.NotFoundError) as e:
+        client.messages.batches.list()
+    assert e.value.body["error"]["type"] == "not_found_error" and e.value.body["error"]["message"]

@@ -5,7 +5,7 @@ import json
 
 import pytest
 import requests
-from serving import DEMO, Scripted, Service
+from serving import DEMO, Scripted, Service, data
 from test_image_inputs import SCRIPT, SMALL, b64, part, saw, text, where
 from test_image_inputs import TEMPLATE as IMAGE_TEMPLATE
 from tool_talk import CALL, TEMPLATE
@@ -255,3 +255,56 @@ def test_a_failure_ends_the_stream():
         assert ask(t).json()["error"]["status"] == "INTERNAL"
         for r in (ask(t, "streamGenerateContent?alt=sse"), ask(t, "streamGenerateContent")):
             assert "its own fault" in r.text, r.text
+
+
+def test_vectors():
+    texts = ["A man walks.", "Someone is walking.", "It rains."]
+    with Service(data("embed/qwen3_embedding"), args=["--served-model-name", "vectors"]) as q:
+        want = [d["embedding"] for d in q.post("/v1/embeddings", {"input": texts}).json()["data"]]
+        contents = [{"parts": [{"text": t[:3]}, {"text": t[3:]}]} for t in texts]
+
+        def vectors(action, body, path="/v1beta/models/vectors"):
+            r = q.post(f"{path}:{action}", body)
+            assert r.status_code == 200, r.text
+            return r.json()
+
+        assert vectors("embedContent", {"content": contents[0]}) == {"embedding": {"values": want[0]}}
+        body = {"requests": [{"model": "models/vectors", "content": c} for c in contents]}
+        assert [e["values"] for e in vectors("batchEmbedContents", body)["embeddings"]] == want
+        vertex = "/v1beta1/projects/p/locations/l/publishers/google/models/vectors"
+        said = vectors("predict", {"instances": [{"content": t} for t in texts]}, vertex)["predictions"]
+        assert [p["embeddings"]["values"] for p in said] == want
+        assert all(p["embeddings"]["statistics"]["token_count"] > 1 for p in said)
+        # fewer numbers, beside the content or apart; the model's prompt for a question
+        short = {"embeddings": [{"values": q.post("/v1/embeddings", {"input": texts[0], "dimensions": 8}).json()["data"][0]["embedding"]}]}
+        for how in ({"outputDimensionality": 8}, {"output_dimensionality": 8}, {"embedContentConfig": {"outputDimensionality": 8}}):
+            assert vectors("batchEmbedContents", {"requests": [{"content": contents[0], **how}]}) == short
+        query = q.post("/embed", {"inputs": texts[0], "prompt_name": "query"}).json()
+        assert vectors("embedContent", {"content": contents[0], "taskType": "RETRIEVAL_QUERY"})["embedding"]["values"] == query[0] != want[0]
+        (m,) = requests.get(q.url + "/v1beta/models", timeout=60).json()["models"]
+        assert m["supportedGenerationMethods"] == ["embedContent"]
+        for bad, why in (
+            ({}, "content"),
+            ({"content": {"parts": [{"inlineData": {}}]}}, "text"),
+            ({"content": {"parts": []}}, "no text"),
+            ({"content": contents[0], "outputDimensionality": 9999}, "outputDimensionality"),
+        ):
+            r = q.post("/v1beta/models/vectors:embedContent", bad)
+            assert r.status_code == 400 and why in r.json()["error"]["message"], r.text
+        different = {"requests": [{"content": contents[0]}, {"content": contents[1], "taskType": "RETRIEVAL_QUERY"}]}
+        assert q.post("/v1beta/models/vectors:batchEmbedContents", different).status_code == 400
+        assert q.post("/v1beta/models/vectors:batchEmbedContents", {"requests": []}).status_code == 400
+
+
+def test_paths_of_vertex(demo):
+    for version in ("v1", "v1beta1"):
+        path = f"/{version}/projects/my-project/locations/global/publishers/google/models/demo"
+        body = {"contents": HELLO, "generationConfig": {"temperature": 0, "maxOutputTokens": 8}}
+        r = demo.post(f"{path}:generateContent", body, headers={"authorization": "Bearer sesame"})
+        assert r.status_code == 200 and said(r.json()) == said(answer(demo, **body))
+        assert demo.post(f"{path}:generateContent", body).status_code == 401
+    for path in ("/v1/projects//locations/l/publishers/google/models/demo", "/v1/projects/p/q/locations/l/publishers/google/models/demo"):
+        assert demo.post(f"{path}:generateContent", body, headers={"authorization": "Bearer sesame"}).status_code == 404
+    # a model that does not embed
+    r = ask(demo, "embedContent", content=HELLO[0])
+    assert r.status_code == 400 and r.json()["error"]["status"] == "INVALID_ARGUMENT"

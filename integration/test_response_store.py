@@ -64,7 +64,7 @@ def test_what_was_answered_can_be_read(s):
     for ask in (c.responses.retrieve, c.responses.delete, c.responses.cancel, c.responses.input_items.list):
         with pytest.raises(openai.NotFoundError) as e:
             ask(made.id)
-        assert f"Response with id '{made.id}' not found." in str(e.value)
+        assert f"Response with id '{made.id}' not found." in str(e.value) and e.value.code == "not_found"
     unkept = c.responses.create(input="Once", store=False, **FEW)
     assert unkept.store is False
     with pytest.raises(openai.NotFoundError):
@@ -104,6 +104,7 @@ def test_a_conversation_goes_on_by_its_id(s):
         with pytest.raises(openai.BadRequestError) as e:
             c.responses.create(input="x", previous_response_id=gone, **FEW)
         assert e.value.param == "previous_response_id" and "not found" in str(e.value)
+        assert e.value.code == "previous_response_not_found"
     branch = c.responses.create(input="Hello.", **FEW)
     more = c.responses.create(input="x", previous_response_id=branch.id, **FEW)
     for how, want in ({"input": whole[:-1]}, last), ({"input": "x", "previous_response_id": branch.id}, more):

@@ -340,3 +340,10 @@ def test_a_failure_is_an_exception():
         events = []
         with pytest.raises(openai.APIError, match="broken"):
             events.extend(c.responses.create(model="m", input="[[one two three]]", stream=True))
+
+
+def test_context_management_has_no_effect(s):
+    kw = {"input": "Hello!", "max_output_tokens": 2}
+    r = s.post("/v1/responses", {**kw, "context_management": [{"type": "compaction", "compact_threshold": 1000}]})
+    assert r.status_code == 200 and "context_management: compaction" in r.headers["warning"]
+    assert "warning" not in s.post("/v1/responses", {**kw, "context_management": []}).headers

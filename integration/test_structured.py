@@ -414,3 +414,10 @@ def test_white_space_has_a_bound(s):
 def test_an_empty_pattern_is_an_empty_answer(s):
     assert completion(s, guided_regex="") == ""
     assert completion(s, structured_outputs={"choice": [""]}) == ""
+
+
+def test_a_format_of_no_known_type(s):
+    for unknown in ({"type": "xml"}, {"type": "grammar"}, {}):
+        r = s.post("/v1/chat/completions", {"messages": CHAT, "response_format": unknown})
+        assert r.status_code == 400 and "`json_schema`" in r.json()["error"]["message"], r.text
+        assert r.json()["error"]["param"] == "response_format"

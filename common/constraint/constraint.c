@@ -74,7 +74,13 @@ static term compile(struct constraint *c, enum constraint_reasoning reasoning,
     return t;
 }
 
-/* Any text up to the first closing marker, blanks, then t. */
+/* t, with or without this text before it; NULL: none. */
+static term behind_lead(struct term_pool *p, const char *lead, term t)
+{
+    return lead ? term_alt(p, t, term_cat(p, term_bytes_of(p, lead, strlen(lead)), t)) : t;
+}
+
+/* Any text up to the first closing marker, blanks, the answer's header, then t. */
 static term behind(struct term_pool *p, struct constraint_front front, term t)
 {
     const char *open = thought_open(front.marks), *close = thought_close(front.marks);
@@ -90,7 +96,10 @@ static term behind(struct term_pool *p, struct constraint_front front, term t)
     term blanks = term_repeat(p, term_set(p, &blank), 0, 4);
     term end = term_bytes_of(p, close, strlen(close));
     term free_text = term_not(p, term_cat(p, TERM_ALL, term_cat(p, end, TERM_ALL)));
-    term inside = term_cat(p, free_text, term_cat(p, end, term_cat(p, blanks, t)));
+    term answer = t;
+    for (int i = THOUGHT_LEADS; i--;)
+        answer = behind_lead(p, thought_lead(front.marks, i), answer);
+    term inside = term_cat(p, free_text, term_cat(p, end, term_cat(p, blanks, answer)));
     if (reasoning == CONSTRAINT_REASONS)
         return inside;
     term begin = term_cat(p, blanks, term_bytes_of(p, open, strlen(open)));

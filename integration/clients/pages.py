@@ -126,6 +126,18 @@ def oldest(people):
 |------|----:|
 | Ann  | 41  |
 
+Inline $E = mc^2$, \\(x_1\\), $5 and $10.
+
+$$
+\\begin{aligned}
+f(x) &= \\frac{1}{2} \\\\
+- g &= \\sqrt{\\text{<b>y</b>}}
+\\end{aligned}
+$$
+
+- [ ] open $\\unknown{x}$
+- [x] done
+
 [good](https://example.org/a) [bad](javascript:document.title='evil') ![pixel](https://example.org/x.png) <b onclick="document.title='evil'">html</b>
 <img src=x onerror="document.title='evil'"><iframe src="/docs"></iframe><style>body{display:none}</style>
 """

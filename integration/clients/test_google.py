@@ -8,10 +8,11 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from serving import DEMO, Scripted, Service  # noqa: E402
+from serving import DEMO, Scripted, Service, data  # noqa: E402
 from tool_talk import TEMPLATE  # noqa: E402
 
 genai = pytest.importorskip("google.genai")
+credentials = pytest.importorskip("google.oauth2.credentials")
 pydantic = pytest.importorskip("pydantic")
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
 COLD = {"temperature": 0, "max_output_tokens": 40}
@@ -105,3 +106,27 @@ def test_litellm(demo):
     tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
     b = litellm.completion(**asked, tools=[tool], tool_choice="required", temperature=0, max_tokens=60)
     assert isinstance(json.loads(b.choices[0].message.tool_calls[0].function.arguments)["x"], bool)
+
+
+def test_vectors():
+    with Service(data("embed/qwen3_embedding"), args=["--served-model-name", "vectors"]) as q:
+        c = client_of(q)
+        want = [d["embedding"] for d in q.post("/v1/embeddings", {"input": ["One.", "Two."], "dimensions": 8}).json()["data"]]
+        got = c.models.embed_content(model="vectors", contents=["One.", "Two."], config={"output_dimensionality": 8})
+        assert [e.values for e in got.embeddings] == want
+        # Vertex AI's paths: predict, and embedContent for models with Google's names
+        key = credentials.Credentials("sesame")
+        v = genai.Client(vertexai=True, project="p", location="l", credentials=key, http_options={"base_url": q.url})
+        clients.append(v)
+        for model in ("vectors", "gemini-embedding-2"):
+            got = v.models.embed_content(model=model, contents="One.", config={"output_dimensionality": 8})
+            assert [e.values for e in got.embeddings] == want[:1]
+
+
+def test_paths_of_vertex(demo):
+    key = credentials.Credentials("sesame")
+    v = genai.Client(vertexai=True, project="p", location="l", credentials=key, http_options={"base_url": demo.url})
+    clients.append(v)
+    a = v.models.generate_content(model="demo", contents="Hello!", config=COLD)
+    assert a.text == client_of(demo).models.generate_content(model="demo", contents="Hello!", config=COLD).text
+    assert "".join(x.text for x in v.models.generate_content_stream(model="demo", contents="Hello!", config=COLD)) == a.text

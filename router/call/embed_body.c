@@ -105,12 +105,13 @@ const struct text_input *body_documents(struct body *b, struct object o, const c
     return in;
 }
 
-uint32_t texts_dimensions(const struct call *c, struct body *b, struct object o, uint32_t least)
+uint32_t texts_dimensions(const struct call *c, struct body *b, struct object o, const char *key,
+                          uint32_t least)
 {
     const uint32_t width = edge_limits(c->edge)->embed_width;
-    const struct opt_u64 n = body_u32(b, o, "dimensions");
+    const struct opt_u64 n = body_u32(b, o, key);
     if (n.set && (n.v < least || n.v > width))
-        body_fail(b, o, "dimensions", "`dimensions` must be from 1 to %u", width);
+        body_fail(b, o, key, "`%s` must be from 1 to %u", key, width);
     return n.set ? (uint32_t)n.v : 0;
 }
 

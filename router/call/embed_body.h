@@ -15,9 +15,10 @@ const struct text_input *body_texts(struct body *b, struct object o, const char 
 /* Reads a list of strings, which may be empty, or of objects with a string `text`. */
 const struct text_input *body_documents(struct body *b, struct object o, const char *key,
                                         uint32_t *n);
-/* Reads `dimensions`, how many numbers of a vector are kept: from `least` to the model's width.
+/* Reads under `key` how many numbers of a vector are kept: from `least` to the model's width.
  * 0: all of them, because it is absent. */
-uint32_t texts_dimensions(const struct call *c, struct body *b, struct object o, uint32_t least);
+uint32_t texts_dimensions(const struct call *c, struct body *b, struct object o, const char *key,
+                          uint32_t least);
 /* ERR_VALIDATION if there are more than `most`. */
 int texts_count(const struct call *c, uint32_t n, uint32_t most, struct err *e);
 /* The limit of TEI's routes: --max-client-batch-size, or 32. */

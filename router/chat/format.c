@@ -76,6 +76,12 @@ static const struct call_tags hy3_tags = HY_TAGS(":opensource", "<tool_sep:opens
 static const struct call_tags hy3_plain_tags = HY_TAGS("", "<tool_sep>");
 static const struct call_tags hy4_tags = HY_TAGS(":6124c78e", NULL);
 
+static const struct call_tags solar2_tags = {
+    .key_open = "<|tool_arg:start|>",
+    .key_close = "<|tool_arg:value|>",
+    .value_close = "<|tool_arg:end|>",
+};
+
 static const struct call_format formats[] = {
     /* gpt-oss: messages in channels (reply_channels.c) */
     {.name = "channels", .clue = "<|channel|>", .arguments = "arguments"},
@@ -101,6 +107,22 @@ static const struct call_format formats[] = {
      .named = true,
      .separator = "<|tool_call_argument_begin|>",
      .prefix = "functions.",
+     .arguments = "arguments"},
+    /* Solar Open: id, separator, name, separator, arguments; in a message of their own */
+    {.name = "solar",
+     .clue = "<|tool_call:begin|>",
+     .open = "<|tool_call:begin|>",
+     .close = "<|tool_call:end|>",
+     .around = {"<|tool_calls|>", "<|end|><|begin|>assistant<|tool_calls|>"},
+     .named = true,
+     .separator = "<|tool_call:name|>",
+     .name_close = "<|tool_call:args|>",
+     .arguments = "arguments"},
+    {.name = "solar 2",
+     .clue = "<|tool_arg:start|>",
+     .open = "<|tool_call:start|>",
+     .close = "<|tool_call:end|>",
+     .tags = &solar2_tags,
      .arguments = "arguments"},
     /* Mistral: a list of objects; later versions name[ARGS]{...}, each after a marker */
     {.name = "mistral",
@@ -253,19 +275,13 @@ const struct call_format *call_format_find(const char *template_source)
 void call_format_markers(const struct call_format *f, const char *out[CALL_MARKERS + 1])
 {
     const struct call_tags none = {0}, *t = f->tags ? f->tags : &none;
-    const char *all[] = {f->open,
-                         f->close,
-                         f->around[0],
-                         f->around[1],
-                         f->separator,
-                         t->name_open,
-                         t->key_open,
-                         t->key_close,
-                         t->end,
-                         t->value_open,
-                         t->value_close,
-                         f->quote,
-                         t->name_open ? NULL : t->name_close};
+    const char *all[] = {f->open,       f->close,
+                         f->around[0],  f->around[1],
+                         f->separator,  f->name_close,
+                         t->name_open,  t->key_open,
+                         t->key_close,  t->end,
+                         t->value_open, t->value_close,
+                         f->quote,      t->name_open ? NULL : t->name_close};
     _Static_assert(sizeof(all) / sizeof(all[0]) <= CALL_MARKERS, "CALL_MARKERS");
     int n = 0;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)

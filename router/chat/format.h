@@ -27,16 +27,17 @@ struct call_tags {
 
 struct call_format {
     const char *name;
-    const char *clue;      /* a substring of templates that use this format */
-    const char *open;      /* before a call or a list of calls; NULL: none */
-    const char *close;     /* after it; NULL: none */
-    const char *around[2]; /* markers around all calls, which are dropped */
-    bool bare;             /* an answer may also begin with a call without a marker */
-    bool named;            /* the name may precede the arguments */
-    const char *separator; /* named: optional text between the two */
-    const char *prefix;    /* named: the name is PREFIXname:number, and is also the call's id */
-    bool python;           /* a list may hold calls in Python syntax */
-    bool keyed;            /* an object's only key is the name, its value the arguments */
+    const char *clue;       /* a substring of templates that use this format */
+    const char *open;       /* before a call or a list of calls; NULL: none */
+    const char *close;      /* after it; NULL: none */
+    const char *around[2];  /* markers around all calls, which are dropped */
+    bool bare;              /* an answer may also begin with a call without a marker */
+    bool named;             /* the name may precede the arguments */
+    const char *separator;  /* named: optional text between the two */
+    const char *name_close; /* named: ends the name; NULL: a line break or the arguments do */
+    const char *prefix;     /* named: the name is PREFIXname:number, and is also the call's id */
+    bool python;            /* a list may hold calls in Python syntax */
+    bool keyed;             /* an object's only key is the name, its value the arguments */
     const struct call_tags *tags; /* NULL: none */
     const char *quote;     /* around texts in lead NAME{key:value, ..}; NULL: not this syntax */
     const char *lead;      /* quote: before the name */
@@ -50,6 +51,6 @@ const struct call_format *call_format_find(const char *template_source);
 extern const struct call_format call_format_bare;
 
 /* All markers of a row, terminated by NULL: texts of special tokens that belong to calls. */
-enum { CALL_MARKERS = 13 };
+enum { CALL_MARKERS = 14 };
 void call_format_markers(const struct call_format *f, const char *out[CALL_MARKERS + 1]);
 #endif

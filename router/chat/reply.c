@@ -75,6 +75,17 @@ static bool may_be_bare(const struct reply *r)
     return r->config.format && (r->config.forced || r->config.format->bare);
 }
 
+/* May s[0..n) be text before the answer that is no part of it? */
+static bool leads(const struct reply *r, const char *s, size_t n, bool *whole)
+{
+    for (int i = 0; i < THOUGHT_LEADS; i++) {
+        const char *lead = thought_lead(r->config.thoughts, i);
+        if (lead && begins(lead, s, n, whole))
+            return true;
+    }
+    return false;
+}
+
 static void start_byte(struct reply *r, char c)
 {
     buf_ch(&r->held, c);
@@ -93,6 +104,11 @@ static void start_byte(struct reply *r, char c)
         return;
     }
     r->config.may_think = false;
+    if (n && leads(r, s, n, &whole)) {
+        if (whole)
+            buf_reset(&r->held);
+        return;
+    }
     if (n && may_be_bare(r) && (*s == '{' || *s == '[')) {
         call_open(r, "", 0);
         again(r, CALL_START);
@@ -292,7 +308,10 @@ bool reply_is_marker(const struct reply *r, const char *s, size_t n)
     const size_t from_format = 3; /* their tokens may be parts of them: ｜DSML｜ */
     if (f)
         call_format_markers(f, all + from_format);
-    if (n && n <= strlen(open) && !memcmp(open, s, n)) /* a token may be its beginning */
+    bool whole;
+    if (n && begins(open, s, n, &whole)) /* a token may be its beginning */
+        return true;
+    if (n && r->state == AT_START && leads(r, s, n, &whole))
         return true;
     for (size_t i = 0; all[i]; i++)
         if ((strlen(all[i]) == n && !memcmp(all[i], s, n)) ||

@@ -221,12 +221,15 @@ void call_object(struct reply *r, char c)
 
 /* ---------------------------------------------------------------- names before arguments */
 
-/* "NAME", "NAME[ARGS]", "NAME[CALL_ID]x[ARGS]", "function<sep>NAME ..", "NAME<sep>" */
-static char *name_in_front(const struct buf *text, const char *separator)
+/* "NAME", "NAME[ARGS]", "NAME[CALL_ID]x[ARGS]", "function<sep>NAME ..", "NAME<sep>",
+ * "id<sep>NAME<close>" */
+static char *name_in_front(const struct buf *text, const struct call_format *f)
 {
+    const char *separator = f->separator, *close = f->name_close;
     const char *s = text->p, *sep = separator ? strstr(s, separator) : NULL;
     const char *behind = sep ? sep + strlen(separator) : "";
-    size_t n = strcspn(behind, "\n`");
+    const char *end = close ? strstr(behind, close) : NULL;
+    size_t n = end ? (size_t)(end - behind) : strcspn(behind, "\n`");
     if (sep && n)
         s = behind;
     else
@@ -244,7 +247,7 @@ static void name_byte(struct reply *r, char c)
             call_reject(r);
         return;
     }
-    call_announce(r, name_in_front(&r->text, r->config.format->separator));
+    call_announce(r, name_in_front(&r->text, r->config.format));
     if (r->announced)
         call_object(r, c);
 }

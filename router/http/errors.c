@@ -73,8 +73,10 @@ static void string(struct buf *out, const char *s)
 
 static const char *code_of(const struct err *e, int status)
 {
-    if (e->kind == ERR_NOT_FOUND)
+    if (e->kind == ERR_NOT_FOUND && strstr(e->msg, "model"))
         return "model_not_found";
+    if (e->kind == ERR_VALIDATION && strstr(e->msg, "`previous_response_id`: Response with id"))
+        return "previous_response_not_found";
     if (e->kind == ERR_IMAGE)
         return "invalid_image_format";
     if (e->kind == ERR_IMAGE_URL)

@@ -20,7 +20,7 @@ static bool matches(const char *pattern, const char *path)
     if (strncmp(pattern, path, n) != 0 || !path[n])
         return false;
     const char *rest = path + n + strcspn(path + n, "/");
-    return !pattern[n + 1] || (rest > path + n && !strcmp(rest, pattern + n + 1));
+    return !pattern[n + 1] || (rest > path + n && matches(pattern + n + 1, rest));
 }
 
 static bool serves(const struct route *r, const char *path)
@@ -72,10 +72,22 @@ const struct route *route_find(const char *method, const char *path, char allow[
 
 enum error_shape route_errors(const char *path)
 {
+    /* of paths that are no route's: the SDKs read errors in their protocol's shape alone */
+    static const struct {
+        const char *begin;
+        enum error_shape errors;
+    } protocols[] = {{"/v1/messages/", ERRORS_ANTHROPIC},
+                     {"/v1/projects/", ERRORS_GOOGLE},
+                     {"/v1/", ERRORS_OPENAI},
+                     {"/v1beta", ERRORS_GOOGLE},
+                     {"/api/", ERRORS_OLLAMA}};
     for (unsigned i = 0; i < n_routes; i++)
         if (serves(routes[i], path))
             return routes[i]->errors;
-    return strncmp(path, "/v1/", strlen("/v1/")) ? ERRORS_TGI : ERRORS_OPENAI;
+    for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]); i++)
+        if (!strncmp(path, protocols[i].begin, strlen(protocols[i].begin)))
+            return protocols[i].errors;
+    return ERRORS_TGI;
 }
 
 static void route_rows(struct buf *out)

@@ -12,14 +12,14 @@
 
 struct call; /* router/call/call.h: one request being served */
 
-enum { ROUTE_PATHS = 4, ROUTE_ARGUMENTS = 4 };
+enum { ROUTE_PATHS = 6, ROUTE_ARGUMENTS = 4 };
 /* Whether a request needs one of the API keys, if there are any: always; only with
  * --api-key-all-routes, as the route describes the server; never, as the route is a health probe.
  */
 enum route_access { ACCESS_KEY, ACCESS_DESCRIBES, ACCESS_PROBE };
 struct route {
     const char *method; /* "GET" (also answers HEAD), "POST" or "DELETE" */
-    /* a path that ends in "/" + "*" matches everything below it; a "*" before that matches one
+    /* a path that ends in "/" + "*" matches everything below it; each "*" before that matches one
      * segment */
     const char *paths[ROUTE_PATHS];
     const char *arguments[ROUTE_ARGUMENTS]; /* query arguments that call.arguments receives */

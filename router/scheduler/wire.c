@@ -16,7 +16,7 @@ _Static_assert((int)CONSTRAINT_MAY_REASON ==
                        GENERATE__V3__GRAMMAR_REASONING__GRAMMAR_REASONING_MAY &&
                    (int)CONSTRAINT_CHANNEL_CALLS ==
                        GENERATE__V3__GRAMMAR_REASONING__GRAMMAR_REASONING_CALLS &&
-                   (int)THOUGHT_HY4 == GENERATE__V3__REASONING_MARKS__REASONING_MARKS_HY4,
+                   (int)THOUGHT_SOLAR2 == GENERATE__V3__REASONING_MARKS__REASONING_MARKS_SOLAR2,
                "both lists are in the same order");
 
 static Generate__V3__GrammarType grammar_type(enum constraint_kind kind)

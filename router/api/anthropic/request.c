@@ -6,6 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Edits of the conversation on the server. One that keeps everything asks for nothing. */
+static void read_edits(struct body *b, struct object root)
+{
+    const cJSON *edits = json_get(json_get(root.json, "context_management"), "edits");
+    for (const cJSON *k = json_first(edits); k; k = k->next)
+        if (strcmp(json_str(k, "keep", ""), "all") != 0)
+            body_warn(b, "context_management: %.60s has no effect", json_str(k, "type", "an edit"));
+}
+
 static void read_sampling(struct body *b, struct object root, bool counting, struct ask *q)
 {
     bool given;
@@ -39,6 +48,7 @@ static void read_sampling(struct body *b, struct object root, bool counting, str
     const cJSON *servers = json_get(root.json, "mcp_servers");
     if (servers && servers->child)
         body_warn(b, "mcp_servers: their tools are left out");
+    read_edits(b, root);
     if (cJSON_IsObject(json_get(root.json, "container")))
         body_warn(b, "container: there is none here, and its skills are left out");
 }

@@ -1,4 +1,4 @@
-/* gemini.h - Google's Gemini API: generateContent, streamGenerateContent and countTokens.
+/* gemini.h - Google's Gemini API: generateContent, streamGenerateContent, countTokens, and vectors.
  *
  * Follows the public reference of ai.google.dev, v1 and v1beta. Members may be written as there
  * (`systemInstruction`) or in snake case (`system_instruction`), as Google's servers have it. */
@@ -19,6 +19,9 @@ const char *gemini_model(struct call *c, const char **action);
 /* request.c: parses the body into prompt and sampling, in r->openai->asks[0]. ERR_SYNTAX,
  * ERR_SHAPE, ERR_TOOL, ERR_TEMPLATE. Worker thread. */
 int gemini_parse(struct call *c, bool stream, struct chat_request *r, struct err *e);
+/* Renames the members of a body from snake case to camel case, except inside the client's own
+ * objects: arguments, results, schemas. */
+void gemini_rename_all(cJSON *at);
 
 /* contents.c: `systemInstruction` and `contents` of `root` as OpenAI's `messages`, owned by the
  * caller. `eyes`: the model takes images. Faults are recorded in `b`. */
@@ -29,6 +32,10 @@ void gemini_rename(cJSON *at);
 /* A JSON schema for one of Google's (OpenAPI 3.0: types in capitals, `nullable`), owned
  * by the caller. NULL: out of memory. */
 cJSON *gemini_schema(const cJSON *given);
+
+/* embed.c: parses the body of embedContent, batchEmbedContents or predict, and starts the
+ * computation. As call_texts(). Worker thread. */
+int gemini_embed(struct call *c, const char *action, struct err *e);
 
 /* answer.c: creates the generations and selects the format. */
 int gemini_generate(struct call *c, const struct chat_request *r, struct err *e);

@@ -22,12 +22,12 @@ static bool is_opaque(const char *name)
     return false;
 }
 
-static void rename_all(cJSON *at)
+void gemini_rename_all(cJSON *at)
 {
     gemini_rename(at);
     for (cJSON *k = at->child; k; k = k->next)
         if (!k->string || !is_opaque(k->string))
-            rename_all(k);
+            gemini_rename_all(k);
 }
 
 /* ---------------------------------------------------------------- sampling */
@@ -257,7 +257,7 @@ int gemini_parse(struct call *c, bool stream, struct chat_request *r, struct err
         return -1;
     b.plain = true;
     template_keep_numbers(b.root, b.text, b.n);
-    rename_all(b.root);
+    gemini_rename_all(b.root);
     struct object root = body_root(&b);
     if (json_get(b.root, "generateContentRequest")) /* of countTokens */
         root = member(&b, root, "generateContentRequest");

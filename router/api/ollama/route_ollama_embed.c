@@ -55,7 +55,7 @@ static int work(struct call *c, struct err *e)
     q->model = q->model ? q->model : c->edge->model_id;
     ask.in = body_texts(&b, root, json_get(b.root, "prompt") ? "prompt" : "input", &ask.n, &batch);
     ask.truncate = body_opt_bool(&b, root, "truncate", true);
-    q->dimensions = texts_dimensions(c, &b, root, 0);
+    q->dimensions = texts_dimensions(c, &b, root, "dimensions", 0);
     if (b.failed || texts_count(c, ask.n, q->old ? 1 : MOST_INPUTS, e))
         return -1;
     return call_texts(c, &ask, 1u << TASK_EMBED, render, q, e);

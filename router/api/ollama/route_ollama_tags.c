@@ -1,6 +1,7 @@
 #include "common/json/json.h"
 #include "router/api/ollama/ollama.h"
 #include "router/http/route.h"
+#include "router/models/listing.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,44 +10,30 @@ struct listing {
     bool loaded; /* /api/ps */
 };
 
-static void one(const struct listing *l, const struct edge *g, const char *name)
+static void one(void *arg, const struct listed *m)
 {
+    const struct listing *l = arg;
     struct buf *out = &l->c->out;
+    if (l->loaded && !m->edge)
+        return;
     buf_str(out, out->p[out->len - 1] == '[' ? "" : ",");
-    ollama_model(out, l->c->edge, g, name);
+    ollama_model(out, l->c->edge, m->edge, m->name);
     if (l->loaded) {
-        const struct infer_limits *m = edge_limits(g);
+        const struct infer_limits *limits = edge_limits(m->edge);
         buf_fmt(out,
                 ",\"expires_at\":\"9999-12-31T23:59:59Z\",\"size_vram\":%" PRIu64
                 ",\"context_length\":%u",
-                strcmp(m->device, "cpu") == 0 ? 0 : m->weight_bytes, m->max_total_tokens);
+                strcmp(limits->device, "cpu") == 0 ? 0 : limits->weight_bytes,
+                limits->max_total_tokens);
     }
     buf_ch(out, '}');
-}
-
-/* A model that is loaded on demand. */
-static void one_more(void *arg, const char *name)
-{
-    const struct listing *l = arg;
-    struct edge *g = models_peek(l->c->edge, name);
-    if (g || !l->loaded)
-        one(l, g, name);
-    if (g)
-        models_release(g);
 }
 
 static void reply(struct call *c)
 {
     struct listing l = {c, !strcmp(c->path, "/api/ps")};
-    struct adapter_shelf *shelf = edge_closed(c->edge) ? NULL : edge_adapters(c->edge);
-    struct served_adapters *adapters = shelf ? adapter_shelf_hold(shelf) : NULL;
     buf_str(&c->out, "{\"models\":[");
-    one(&l, c->edge, c->edge->model_id);
-    for (uint32_t i = 0; adapters && i < adapters->n; i++)
-        if (!adapters->v[i].leaving)
-            one(&l, c->edge, adapters->v[i].name);
-    served_adapters_release(adapters);
-    models_each(c->edge->models, one_more, &l);
+    listing_each(c->edge, one, &l);
     buf_str(&c->out, "]}");
     call_reply(c);
 }

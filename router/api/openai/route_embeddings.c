@@ -46,7 +46,7 @@ static void read_options(struct call *c, struct body *b, struct object root, str
     q->base64 = format && strcmp(format, "base64") == 0;
     if (format && !q->base64 && strcmp(format, "float") != 0)
         body_fail(b, root, "encoding_format", "`encoding_format` must be float or base64");
-    q->dimensions = texts_dimensions(c, b, root, 1);
+    q->dimensions = texts_dimensions(c, b, root, "dimensions", 1);
     ask->user = body_str(b, root, "user", false);
     const struct opt_i64 priority = body_i32(b, root, "priority");
     ask->priority = priority.set ? (int32_t)priority.v : 0;

@@ -5,13 +5,16 @@
 #include "router/generate/constrain.h"
 #include <string.h>
 
-/* Refuses features that need server-side resources. */
+/* Refuses features that need server-side resources, and reports those without which an answer is
+ * the same as long as the conversation fits. */
 static void refuse(struct body *b, struct object root)
 {
     static const char *const names[] = {"conversation", "prompt"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (json_get(root.json, names[i]))
             body_fail(b, root, names[i], "`%s` is not supported", names[i]);
+    for (const cJSON *k = json_first(json_get(root.json, "context_management")); k; k = k->next)
+        body_warn(b, "context_management: %.60s has no effect", json_str(k, "type", "an entry"));
 }
 
 /* `truncation` of `auto`: the most prompt tokens that leave space for an answer of `asked` tokens,

@@ -37,7 +37,7 @@ int tei_embed(struct call *c, struct err *e)
     ask.in = body_texts(&b, root, "inputs", &ask.n, &batch);
     tei_options(&b, root, &ask);
     q->normalize = body_opt_bool(&b, root, "normalize", true);
-    q->dimensions = texts_dimensions(c, &b, root, 1);
+    q->dimensions = texts_dimensions(c, &b, root, "dimensions", 1);
     if (b.failed || texts_count(c, ask.n, texts_most(c), e))
         return -1;
     return call_texts(c, &ask, 1u << TASK_EMBED, render, q, e);

@@ -20,7 +20,9 @@ static void a_template_names_them(void **state)
         {"{%- set think = '<mm:think>' %}", true, THOUGHT_MINIMAX},
         {"{%- set HYTK = ':opensource' %}{{ '<think{}>'.format(HYTK) }}", true, THOUGHT_HY3},
         {"{%- set HYTK = ':6124c78e' %}{{ '<think{}>'.format(HYTK) }}", true, THOUGHT_HY4},
-        {"<|channel|>analysis<|message|> {{ content }}", false, THOUGHT_THINK},
+        {"{{ '<|begin|>assistant<|think|>' + m.reasoning + '<|end|>' }}", true, THOUGHT_SOLAR},
+        {"{{ '<|think:start|><|think:end|>' }}", true, THOUGHT_SOLAR2},
+        {"<|channel|>analysis<|message|> {{ content }}<|end|>", false, THOUGHT_THINK},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         enum thought_marks marks = THOUGHT_THINK;

@@ -7,6 +7,7 @@ const rich = (() => {
   if (hljs) hljs.configure({ hideUpgradeWarningAcceptNoSupportOrSecurityUpdates: true }); /* Debian supports it; the console stays silent */
   const md = markdownit({ html: false, breaks: true, linkify: false, highlight });
   md.disable("image");
+  mathRules(md);
   function highlight(code, language) {
     return hljs && code.length < 50000 && hljs.getLanguage(language) ? hljs.highlight(language, code, true).value : "";
   }
@@ -38,10 +39,22 @@ function blocks(parent) {
     box.append(pre);
   }
 }
+/* "[ ] text" of a list is a box. */
+function tasks(parent) {
+  for (const li of parent.querySelectorAll("li")) {
+    const at = li.firstElementChild && li.firstElementChild.tagName === "P" ? li.firstElementChild.firstChild : li.firstChild;
+    const mark = at && at.nodeType === Node.TEXT_NODE && /^\s*\[([ xX])\] /.exec(at.data);
+    if (!mark) continue;
+    at.data = (mark[1] === " " ? "☐ " : "☑ ") + at.data.slice(mark[0].length);
+    li.classList.add("task");
+  }
+}
 /* false: there is no such reader here, or it failed; the text stays as it was. */
 function format(parent, text) {
   if (!rich) return false;
   try { parent.replaceChildren(sanitize(rich.html(text))) } catch { return false }
   blocks(parent);
+  formulas(parent);
+  tasks(parent);
   return true;
 }

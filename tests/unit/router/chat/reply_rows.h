@@ -7,7 +7,7 @@
 
 static const struct call_format *hermes, *llama, *mistral, *deepseek, *granite, *qwen, *glm, *kimi,
     *minimax, *cohere, *python, *pylist, *harmony, *gemma, *function_gemma, *dsml, *dsml_v4, *seed,
-    *minicpm, *apertus, *nemotron, *tool_calls, *gigachat, *lfm2, *hy3, *hy4, *m3;
+    *minicpm, *apertus, *nemotron, *tool_calls, *gigachat, *lfm2, *hy3, *hy4, *m3, *solar, *solar2;
 static const char *const names[] = {"f", "get_weather"};
 
 static int find(void **state)
@@ -40,6 +40,8 @@ static int find(void **state)
     m3 = call_format_find("{%- set ns = ']<]minimax[>[' %}<minimax:tool_call>");
     hy3 = call_format_find("{%- set HYTK = ':opensource' %}{{ '<tool_sep{}>'.format(HYTK) }}");
     hy4 = call_format_find("{%- set HYTK = ':6124c78e' %}{{ '<arg_key{}>'.format(HYTK) }}");
+    solar = call_format_find("<|tool_calls|><|tool_call:begin|>{{ id }}<|tool_call:name|>");
+    solar2 = call_format_find("<|tool_call:start|>{{ name }}\n<|tool_arg:start|>{{ key }}");
     assert_ptr_equal(call_format_find("{{ tools }}"), &call_format_bare);
     return 0;
 }
@@ -281,6 +283,29 @@ static const struct row rows[] = {
      "begin|>{\"a\": 1}<|tool_call_end|><|tool_call_begin|>functions.f:1"
      "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
      "|Ok|get_weather({\"a\": 1})f({})"},
+    /* Solar Open, whose reasoning is a message of its own; Solar Open 2 */
+    {&none, THINKS | THOUGHT_SOLAR << MARKS,
+     "<|think|>so<|end|><|begin|>assistant<|content|>yes <|end|> <|content|>",
+     "so|yes <|end|> <|content|>|"},
+    {&none, THINKS | THOUGHT_SOLAR << MARKS, "<|content|>yes", "|yes|"},
+    {&none, THINKS | THOUGHT_SOLAR << MARKS, "<|think|>cut <|end", "cut <|end||"},
+    {&solar, THINKS | THOUGHT_SOLAR << MARKS,
+     "<|think|>so<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>a1b2c3d4e5"
+     "<|tool_call:name|>get_weather<|tool_call:args|>{\"a\": \"<|\"}<|tool_call:end|>"
+     "<|tool_call:begin|>b<|tool_call:name|>f<|tool_call:args|>{}<|tool_call:end|>",
+     "so||get_weather({\"a\": \"<|\"})f({})"},
+    {&solar, THINKS | THOUGHT_SOLAR << MARKS,
+     "<|content|>On it.<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>0"
+     "<|tool_call:name|>f<|tool_call:args|>{\"a\"",
+     "|On it.|f({\"a\"...)"},
+    {&solar, FORCED | OPENED | THOUGHT_SOLAR << MARKS,
+     "so<|end|><|begin|>assistant<|content|>[{\"name\": \"f\", \"arguments\": {}}]", "so||f({})"},
+    {&solar2, OPENED | THOUGHT_SOLAR2 << MARKS,
+     "so<|think:end|>On it.<|tool_call:start|>get_weather\n"
+     "<|tool_arg:start|>city<|tool_arg:value|>Rome\n<|tool_arg:end|>\n"
+     "<|tool_arg:start|>days<|tool_arg:value|>2<|tool_arg:end|>\n<|tool_call:end|>\n"
+     "<|tool_call:start|>f\n<|tool_call:end|>",
+     "so|On it.|get_weather({\"city\": \"Rome\\n\", \"days\": 2})f({})"},
     /* Cohere */
     {&cohere, 0,
      "<|START_ACTION|>[\n {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": "

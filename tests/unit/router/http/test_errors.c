@@ -41,6 +41,13 @@ static void shapes(void **state)
     assert_int_equal(route_errors("/v2/chat"), ERRORS_COHERE);
     assert_int_equal(route_errors("/v2/rerank"), ERRORS_OPENAI);
     assert_int_equal(route_errors("/v1beta/models/m:generateContent"), ERRORS_GOOGLE);
+    /* paths that are no route's */
+    assert_int_equal(route_errors("/v1/files"), ERRORS_OPENAI);
+    assert_int_equal(route_errors("/v1/messages/batches"), ERRORS_ANTHROPIC);
+    assert_int_equal(route_errors("/v1beta/cachedContents"), ERRORS_GOOGLE);
+    assert_int_equal(route_errors("/v1beta1/projects/p/locations/l/x"), ERRORS_GOOGLE);
+    assert_int_equal(route_errors("/api/pull"), ERRORS_OLLAMA);
+    assert_int_equal(route_errors("/nothing"), ERRORS_TGI);
     struct err e = error(ERR_VALIDATION, "Input validation error: `top_p` must be \"small\"");
     expect(ERRORS_TGI, e,
            "{\"error\":\"Input validation error: `top_p` must be "
