@@ -31,7 +31,7 @@ PRODUCT   := headrace
 
 # ---------------------------------------------------------------- what we stand on (docs/dependencies.md)
 PKGS      := grpc libprotobuf-c libmicrohttpd gnutls libcurl libcjson libpcre2-8 libutf8proc sqlite3 libpng libjpeg libwebp libwebpdemux libseccomp libzmq
-DEB_PAGE  := libjs-markdown-it node-dompurify node-highlight.js
+DEB_PAGE  := libjs-markdown-it node-dompurify node-highlight.js libjs-katex
 DEB       := build-essential pkg-config protobuf-compiler protobuf-c-compiler libgrpc-dev libprotobuf-c-dev \
              libmicrohttpd-dev libgnutls28-dev libcurl4-gnutls-dev libwslay-dev libcjson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev \
              libpng-dev libjpeg62-turbo-dev libwebp-dev libgif-dev libseccomp-dev libzmq3-dev libcmocka-dev python3-venv curl $(DEB_PAGE)
@@ -120,7 +120,7 @@ $(BUILD)/.deps: Makefile
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	  echo "installing: $(DEB)"; \
 	  $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEB); fi
-	@[ "$(words $(PAGE_LIBS))" = 3 ] || { sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo -n"; echo "installing: $(DEB_PAGE)"; \
+	@[ "$(words $(PAGE_LIBS))" = 4 ] || { sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo -n"; echo "installing: $(DEB_PAGE)"; \
 	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEB_PAGE) || echo "without them the chat page shows plain text"; }
 	@touch $@
 
@@ -147,7 +147,7 @@ $(B)/gen/descriptors.inc: $(PROTOS)
 # Markdown needs libraries of Debian's; without them the page is built all the same, and join says what it lacks.
 PAGE_JS   ?= /usr/share
 PAGE_LIBS := $(wildcard $(addprefix $(PAGE_JS)/,javascript/markdown-it/markdown-it.js nodejs/dompurify/dist/purify.min.js \
-             nodejs/highlight.js/lib/highlight.js))
+             nodejs/highlight.js/lib/highlight.js javascript/katex/katex.min.js))
 $(B)/gen/page/libraries: Makefile FORCE # Debian's files are older than a page that was built without them
 	@mkdir -p $(@D)
 	@echo $(PAGE_LIBS) | cmp -s - $@ || echo $(PAGE_LIBS) > $@

@@ -7,6 +7,6 @@ world.window = world.globalThis = world;
 vm.createContext(world);
 for (const [, library, source] of scripts)
   if (library && !library.includes("dompurify")) vm.runInContext(source, world);
-const own = scripts.find(s => !s[1])[2], start = own.indexOf("const tex ="), end = own.indexOf("\nconst sanitize");
+const own = scripts.find(s => !s[1])[2], start = own.indexOf("function mathRules"), end = own.indexOf("\nconst sanitize");
 vm.runInContext(own.slice(start, end) + "\nglobalThis.out = rich && rich.html(" + JSON.stringify(text) + ")", world);
 process.stdout.write(JSON.stringify(world.out));

@@ -126,7 +126,7 @@ def oldest(people):
 |------|----:|
 | Ann  | 41  |
 
-Inline $E = mc^2$, \\(x_1\\), $5 and $10.
+Inline $E = mc^2 \\in \\mathbb{R}$, \\(x_1\\), $5 and $10.
 
 $$
 \\begin{aligned}
