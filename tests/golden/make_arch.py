@@ -632,6 +632,14 @@ CASES = {
 }
 
 
+# The same models under the names and in the shapes that transformers 5 has in memory, as save_original_format=False saves them.
+IN_MEMORY = (
+    "mixtral_window", "granitemoe", "phimoe", "lfm2_moe", "longcat_flash", "afmoe", "sarvam_moe", "nemotron_h_latent", "jamba", "kimi_linear",
+    "bailing_hybrid", "minimax",
+)
+CASES |= {f"{name}_in_memory": CASES[name] for name in IN_MEMORY}
+
+
 def deepseek_v4_keys(v5):
     """The keys of DeepSeek's repository."""
     c = dict(v5, torch_dtype=v5["dtype"], num_hash_layers=v5["mlp_layer_types"].count("hash_moe"))
@@ -1545,11 +1553,11 @@ def make(name, overrides, out):
             WITH[name](model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without, and 5.24 with that of
         # MiniMax whose first layer is linear
-        cached = name not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "jais", "zamba", "zamba_listed", "baichuan_13b", "zamba2", "zamba2_blocks", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
+        cached = name.removesuffix("_in_memory") not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "jais", "zamba", "zamba_listed", "baichuan_13b", "zamba2", "zamba2_blocks", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
         result = {n: golden(model, ids, cached=cached) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break
-    model.save_pretrained(out)
+    model.save_pretrained(out, save_original_format=not name.endswith("_in_memory"))
     v5 = json.load(open(f"{out}/config.json"))
     if "in_first" in name:
         store_in_first(model, out)
