@@ -3,6 +3,17 @@
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 
+/* Ling 2.5 has the same `model_type`, but lightning attention and so none of these keys. */
+static bool is_delta(const struct config *c)
+{
+    static const char *const keys[] = {"kda_safe_gate", "kda_lower_bound", "no_kda_lora",
+                                       "short_conv_kernel_size", "linear_conv_kernel_dim"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (json_get(c->root, keys[i]))
+            return true;
+    return false;
+}
+
 /* transformers saves the sizes of delta layers under keys of its own, too. */
 static void delta(struct config *c, struct decoder_spec *s)
 {
@@ -48,13 +59,14 @@ static void experts(struct config *c, struct decoder_spec *s)
     m->select_bias = m->group_pairs = true;
     config_deepseek_moe(c, s);
     config_mlp_layer_types(c, s, config_u32_or(c, "first_k_dense_replace", 2, 0, SPEC_MAX_LAYERS));
+    config_act_caps(c, s, "expert_swiglu_limit_list", "share_expert_swiglu_limit_list");
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(
         c, s, &(struct config_defaults){.head_dim = 64, .max_positions = 262144, .norm_eps = 1e-6});
-    if (json_get(c->root, "group_norm_size"))
+    if (json_get(c->root, "group_norm_size") && !is_delta(c))
         config_fail(c, "`group_norm_size`: layers of lightning attention (Ling 2.5) are not "
                        "supported");
     if (json_get(c->root, "model_max_length"))
