@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gguf_keys import (
     afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deci, deepseek, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
-    gemma4, glm4moe, gpt_oss, gptneox, granite_hybrid, granite_swa, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, laguna, lfm2,
+    gemma4, glm4moe, gpt_oss, gptneox, granite_hybrid, granite_swa, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, bailing3, laguna, lfm2,
     lfm2moe, mamba1, mellum, mimo2, minicpm, minimax_01, minimax_m2, mistral3, mpt, nemotron, nemotron_h, olmo, olmo2, openelm, orion, qwen,
     qwen2moe, qwen35, smallthinker, step35, muse_glimmer, jais, nanbeige, spark, vl,
 )  # fmt: skip
@@ -17,7 +17,7 @@ from gguf_keys_latent import deepseek2, deepseek32, glm_dsa, minicpm3, mistral4
 from gguf_made import paired, tensors, write_tokenizer
 from gguf_tensors import (
     BITNET, EXPERT_PARTS, GRANITE_SWA, LAGUNA, MIMO, MINIMAX_01, MISTRAL4, absorbed, apart, dbrx_tensors, delta, gemma4_tensors, granite_experts,
-    halves, jais_tensors, kimi_tensors, muse_glimmer_tensors, step35_tensors, kv_heads, mamba_layers, pairs_of_layers, parted, rates, respelt, spark_tensors, stacked, text_side, turned, ungrouped, with_experts,
+    halves, jais_tensors, kimi_tensors, ling_tensors, muse_glimmer_tensors, step35_tensors, kv_heads, mamba_layers, pairs_of_layers, parted, rates, respelt, spark_tensors, stacked, text_side, turned, ungrouped, with_experts,
 )  # fmt: skip
 from serving import BIN, data
 
@@ -137,6 +137,7 @@ MADE = {
     "cohere2_moe": (ARCH.DEEPSEEK2, cohere2_moe, "cohere2moe"),
     "granite_swa": (ARCH.GRANITE_MOE, granite_swa, "granite_swa"),
     "deepseek_v32": (ARCH.GLM_DSA, deepseek32, "deepseek32"),
+    "bailing_hybrid": (ARCH.KIMI_LINEAR, bailing3, "bailingmoe3"),
     "nanbeige": (ARCH.ARCEE, nanbeige, "nanbeige"),
     "spark2_5": (ARCH.AFMOE, spark, "spark2_5"),
     "muse_glimmer": (ARCH.AFMOE, muse_glimmer, "muse-glimmer"),
@@ -212,6 +213,7 @@ CHANGED = {
     ARCH.JAIS: jais_tensors,
     ARCH.BITNET: lambda named, c: respelt(named, BITNET),
     "deepseek32": absorbed,
+    "bailingmoe3": lambda named, c: ling_tensors(dict(absorbed(named, c)), c),
     "spark2_5": lambda named, c: spark_tensors(named),
     "muse-glimmer": muse_glimmer_tensors,
     "laguna": lambda named, c: respelt(named, LAGUNA),

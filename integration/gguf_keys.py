@@ -288,6 +288,16 @@ def kimi_linear(w, c):
         w.add_expert_group_used_count(c["topk_group"])
 
 
+def bailing3(w, c):
+    """Kimi Linear's words; caps of each layer, and decays with a floor."""
+    kimi_linear(w, c)
+    w.add_bool("bailingmoe3.kda.safe_gate", True)
+    w.add_float32("bailingmoe3.kda.gate_lower_bound", c.get("kda_lower_bound", -5.0))
+    for key, to in ("expert_swiglu_limit_list", "exp"), ("share_expert_swiglu_limit_list", "shexp"):
+        if c.get(key):
+            w.add_array(f"bailingmoe3.swiglu_clamp_{to}", [float(v or 0) for v in c[key]])
+
+
 def mamba1(w, c):
     w.add_head_count(0)
     w.add_layer_norm_rms_eps(c["layer_norm_epsilon"])

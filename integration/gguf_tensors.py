@@ -178,6 +178,20 @@ def kimi_tensors(named):
         yield name, v
 
 
+def ling_tensors(named, c):
+    for name, v in kimi_tensors(named):
+        layer = (name.split(".") + ["", ""])[2]
+        name = name.replace(".attention.", ".self_attn.").replace("self_attn.dense", "self_attn.o_proj").replace("word_embeddings", "embed_tokens")
+        v = -v if name.endswith("A_log") else v
+        if ".f_proj." in name:
+            name = f"blk.{layer}.ssm_f_a.weight"
+        if ".g_proj." in name:
+            name = f"blk.{layer}." + ("attn_gate" if c["layer_types"][int(layer)] == "full_attention" else "ssm_g_a") + ".weight"
+        if "expert_bias" in name:
+            name = f"blk.{layer}.exp_probs_b.bias"
+        yield name, v
+
+
 def parted(named, c):
     """One matrix of q, k and v (Baichuan, Ling 1) in three, q and k as rows that rotate in pairs."""
     heads = c["num_attention_heads"]

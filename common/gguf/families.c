@@ -472,6 +472,8 @@ static const struct gguf_family families[] = {
     {"hy_v3", NULL, "hy_v3", false, 0, gguf_hy_v3},
     {"apertus", "apertus", NULL, false, 0, gguf_qkv_bias},
     {"kimi-linear", NULL, "kimi_linear", false, 0, gguf_kimi_linear, .latent = true},
+    {"bailingmoe3", NULL, "bailing_hybrid", false, 0, gguf_bailing3, .latent = true,
+     .rates_above_0 = true},
     {"afmoe", NULL, "afmoe", false, 0, gguf_afmoe},
     {"mellum", NULL, "mellum", false, 0, gguf_mellum},
     {"laguna", NULL, "laguna", false, 0, gguf_laguna, .by_layer = true},

@@ -326,12 +326,11 @@ static double first_rows(const struct gguf_meta *m, const char *part)
 
 /* Files since the latent vector is one key-value head of its own have the sizes of a head's key and
  * value apart. */
-void gguf_kimi_linear(const struct gguf_meta *m)
+static void kimi_delta(const struct gguf_meta *m)
 {
     const double rope = meta_number_or(m, "rope.dimension_count", 0);
     const double key = meta_number_or(m, "attention.key_length", 0);
     gguf_deepseek_experts(m);
-    meta_copy(m, "expert_count", "num_local_experts");
     gguf_kinds(m, "layer_types", "ssm_conv1d_q.weight", "linear_attention", "full_attention");
     gguf_kinds(m, "mlp_layer_types", "ffn_gate_inp.weight", "sparse", "dense");
     meta_put(m, "linear_num_heads", first_rows(m, "ssm_beta.weight"));
@@ -344,6 +343,23 @@ void gguf_kimi_linear(const struct gguf_meta *m)
     meta_put(m, "v_head_dim",
              meta_number_or(m, "attention.value_length_mla",
                             meta_number_or(m, "attention.value_length", 0)));
+}
+
+void gguf_kimi_linear(const struct gguf_meta *m)
+{
+    kimi_delta(m);
+    meta_copy(m, "expert_count", "num_local_experts");
+}
+
+/* Ling 3. llama.cpp refuses decays without a floor. */
+void gguf_bailing3(const struct gguf_meta *m)
+{
+    kimi_delta(m);
+    meta_copy(m, "expert_count", "num_experts");
+    meta_copy(m, "kda.gate_lower_bound", "kda_lower_bound");
+    cJSON_AddBoolToObject(m->config, "kda_safe_gate", true);
+    meta_copy_list(m, "swiglu_clamp_exp", "expert_swiglu_limit_list");
+    meta_copy_list(m, "swiglu_clamp_shexp", "share_expert_swiglu_limit_list");
 }
 
 /* ---------------------------------------------------------------- layers of different sizes */

@@ -110,16 +110,9 @@ void gguf_mellum(const struct gguf_meta *m)
 }
 
 /* A number of each layer, as the list `to`. */
-static void copy_list(const struct gguf_meta *m, const char *key, const char *to)
-{
-    const uint64_t layers = meta_layers(m);
-    meta_put_list(m->config, to, meta_numbers(m, key),
-                  layers < GGUF_LAYERS_MAX ? layers : GGUF_LAYERS_MAX);
-}
-
 void gguf_laguna(const struct gguf_meta *m)
 {
-    copy_list(m, "attention.head_count", "num_attention_heads_per_layer");
+    meta_copy_list(m, "attention.head_count", "num_attention_heads_per_layer");
     gguf_window(m);
     if (meta_numbers(m, "attention.sliding_window_pattern"))
         gguf_pattern(m);
@@ -175,8 +168,8 @@ void gguf_step35(const struct gguf_meta *m)
     cJSON_AddBoolToObject(m->config, "norm_expert_weight",
                           meta_bool_or(m, "expert_weights_norm", true));
     gguf_kinds(m, "mlp_layer_types", "ffn_gate_inp.weight", "sparse", "dense");
-    copy_list(m, "swiglu_clamp_exp", "swiglu_limits");
-    copy_list(m, "swiglu_clamp_shexp", "swiglu_limits_shared");
+    meta_copy_list(m, "swiglu_clamp_exp", "swiglu_limits");
+    meta_copy_list(m, "swiglu_clamp_shexp", "swiglu_limits_shared");
     two_rotations(m);
     cJSON *rope = cJSON_GetObjectItemCaseSensitive(m->config, "rope_parameters");
     cJSON *full = cJSON_GetObjectItemCaseSensitive(rope, "full_attention");

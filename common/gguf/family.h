@@ -21,6 +21,7 @@ struct gguf_family {
     bool own_positions; /* `more` writes the rope parameters */
     bool own_values;    /* `more` writes the size of a head of v */
     bool plain_end;     /* norm_plus is not of the last norm; norms of q and k have no weights */
+    bool rates_above_0; /* rates of decay are stored as exp(A_log), not as -exp(A_log) */
     bool both_ways;     /* tokens see later ones too */
     bool pair;          /* an encoder and a decoder, whose tensors begin with "enc." and "dec." */
 };

@@ -103,3 +103,10 @@ double meta_part(double dim, double head)
     const double part = dim / head;
     return floor(part * head) < dim ? nextafter(part, 1) : part;
 }
+
+void meta_copy_list(const struct gguf_meta *m, const char *key, const char *to)
+{
+    const double layers = meta_layers(m);
+    meta_put_list(m->config, to, meta_numbers(m, key),
+                  layers > 0 && layers < GGUF_LAYERS_MAX ? (uint64_t)layers : GGUF_LAYERS_MAX);
+}

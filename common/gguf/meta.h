@@ -30,6 +30,8 @@ void meta_put_in(cJSON *o, const char *key, double v);
 void meta_put_list(cJSON *o, const char *key, const struct gguf_value *list, uint64_t n);
 /* Copies the number `key` to member `to`, if the file has it. */
 void meta_copy(const struct gguf_meta *m, const char *key, const char *to);
+/* The same for a list: the elements of the model's own layers. */
+void meta_copy_list(const struct gguf_meta *m, const char *key, const char *to);
 /* Replaces an existing member. */
 void meta_set(const struct gguf_meta *m, const char *key, double v);
 /* The part of a head of `head` elements of which `dim` rotate, as partial_rotary_factor says it. */

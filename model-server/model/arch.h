@@ -356,21 +356,27 @@ struct arch {
     [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",                                           \
     [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",                                   \
     [W_MOE_DOWN] = "model.layers.*.mlp.experts.down_proj|model.layers.*.mlp.experts.*.down_proj"
-/* The same with the names of Mixtral. */
+/* The same with the names of Mixtral, and those that transformers 5 has in memory. */
 #define NAMES_BLOCK_SPARSE_EXPERTS                                                                 \
-    [W_ROUTER] = "model.layers.*.block_sparse_moe.gate",                                           \
+    [W_ROUTER] = "model.layers.*.mlp.gate|model.layers.*.mlp.router|"                              \
+                 "model.layers.*.block_sparse_moe.gate",                                           \
     [W_MOE_GATE] = "model.layers.*.block_sparse_moe.experts.*.w1",                                 \
     [W_MOE_UP] = "model.layers.*.block_sparse_moe.experts.*.w3",                                   \
-    [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.experts.*.w2"
+    [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",                                   \
+    [W_MOE_DOWN] = "model.layers.*.mlp.experts.down_proj|"                                         \
+                   "model.layers.*.block_sparse_moe.experts.*.w2"
 /* The same with the names of Granite. */
 #define NAMES_GRANITE_EXPERTS                                                                      \
-    [W_ROUTER] = "model.layers.*.block_sparse_moe.router.layer",                                   \
+    [W_ROUTER] = "model.layers.*.block_sparse_moe.router|"                                         \
+                 "model.layers.*.block_sparse_moe.router.layer",                                   \
     [W_MOE_GATE_UP] =                                                                              \
+        "model.layers.*.block_sparse_moe.experts.gate_up_proj|"                                    \
         "model.layers.*.block_sparse_moe.input_linear.weight", /* in GGUF files each matrix is     \
                                                                   there alone */                   \
         [W_MOE_GATE] = "model.layers.*.block_sparse_moe.experts.*.gate_proj",                      \
     [W_MOE_UP] = "model.layers.*.block_sparse_moe.experts.*.up_proj",                              \
-    [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.experts.*.down_proj|"                          \
+    [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.experts.down_proj|"                            \
+                   "model.layers.*.block_sparse_moe.experts.*.down_proj|"                          \
                    "model.layers.*.block_sparse_moe.output_linear.weight",                         \
     [W_SHARED_GATE] = "model.layers.*.shared_mlp.gate_proj",                                       \
     [W_SHARED_UP] = "model.layers.*.shared_mlp.up_proj",                                           \

@@ -131,7 +131,9 @@ struct mat_part loader_expert(struct loader *l, enum role role, int layer, int e
     const struct tensor *t = l->failed ? NULL : loader_find(l, name, rows, cols);
     if (!t || loader_type(l, t, &p.dtype))
         return p;
-    if (l->c && (t->n_dims != 3 || t->dims[0] != (uint64_t)n || t->dims[1] != (uint64_t)outer ||
+    /* transformers keeps rows for the experts without matrices, too */
+    const uint64_t spare = t->n_dims == 3 ? t->dims[0] - (uint64_t)n : 1;
+    if (l->c && ((spare && spare != l->d->spec.moe.n_zero) || t->dims[1] != (uint64_t)outer ||
                  t->dims[2] != (uint64_t)inner)) {
         snprintf(want, sizeof(want), "%lld, %lld, %lld", (long long)n, (long long)outer,
                  (long long)inner);

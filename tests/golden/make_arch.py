@@ -632,6 +632,14 @@ CASES = {
 }
 
 
+# The same models under the names and in the shapes that transformers 5 has in memory, as save_original_format=False saves them.
+IN_MEMORY = (
+    "mixtral_window", "granitemoe", "phimoe", "lfm2_moe", "longcat_flash", "afmoe", "sarvam_moe", "nemotron_h_latent", "jamba", "kimi_linear",
+    "bailing_hybrid", "minimax",
+)
+CASES |= {f"{name}_in_memory": CASES[name] for name in IN_MEMORY}
+
+
 def deepseek_v4_keys(v5):
     """The keys of DeepSeek's repository."""
     c = dict(v5, torch_dtype=v5["dtype"], num_hash_layers=v5["mlp_layer_types"].count("hash_moe"))
@@ -1166,9 +1174,50 @@ def as_kimi(t, c):
     return None, c
 
 
+LING_CAPS = {"experts": [0, 0.25, None, 0.5], "shared_experts": [0, None, 0.25, 0.125]}
+
+
+class Capped(torch.nn.Module):
+    def __init__(self, cap):
+        super().__init__()
+        self.cap = cap
+
+    def forward(self, x):
+        return torch.nn.functional.silu(x).clamp(max=self.cap)
+
+
+def with_ling_caps(model):
+    """Caps of what gates and ups are, which Ling 3.0 was trained with and transformers leaves out."""
+    for i, layer in enumerate(model.model.layers):
+        for name, caps in LING_CAPS.items():
+            if not (cap := caps[i]):
+                continue
+            mlp = getattr(layer.mlp, name)
+            mlp.act_fn = Capped(cap)
+            if name == "shared_experts":
+                up = mlp.up_proj.forward
+                mlp.up_proj.forward = lambda x, up=up, cap=cap: up(x).clamp(-cap, cap)
+            else:
+                mlp.forward = lambda x, at, weights, mlp=mlp, cap=cap: capped_experts(mlp, x, at, weights, cap)
+
+
+def capped_experts(mlp, x, at, weights, cap):
+    y = torch.zeros_like(x)
+    for token in range(len(x)):
+        for expert, weight in zip(at[token], weights[token]):
+            gate, up = (mlp.gate_up_proj[expert] @ x[token]).chunk(2)
+            y[token] += weight * (mlp.down_proj[expert] @ (mlp.act_fn(gate) * up.clamp(-cap, cap)))
+    return y
+
+
+def as_ling_caps(t, c):
+    return {}, dict(c, expert_swiglu_limit_list=LING_CAPS["experts"], share_expert_swiglu_limit_list=LING_CAPS["shared_experts"])
+
+
 def as_ling_3(t, c):
-    """The tensors that were saved, without the keys that transformers derives."""
-    c = dict(c, head_dim=c["linear_head_dim"], kda_safe_gate=False)
+    """The tensors that were saved, without the keys that transformers derives, and with those of the released files."""
+    c = dict(c, head_dim=c["linear_head_dim"], kda_safe_gate=False, group_norm_size=1, partial_rotary_factor=0.5)
+    _, c = as_ling_caps(t, c)
     for key in "linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim", "layer_types", "mlp_layer_types":
         del c[key]
     return None, c
@@ -1449,11 +1498,11 @@ def as_hunyuan_ocr(t, c):
 
 
 AS = {"step3p5": as_step3p5, "hunyuan_ocr": as_hunyuan_ocr, "nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
-      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c), "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
+      "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c), "bailing_hybrid": as_ling_caps, "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen, "mimo": as_mimo_7b, "pangu_embedded": as_pangu, "orion": as_orion,
       "teleflm": as_teleflm, "maincoder": as_maincoder, "jais": as_jais, "codeshell": as_codeshell, "telechat": as_telechat, "telechat_kv": as_telechat,
       "deci": as_deci, "kormo": as_kormo, "mobilellm": as_mobilellm, "ouro": as_ouro, "hrm_text_apart": as_hrm_text, "nanbeige": as_nanbeige(True), "nanbeige_unnormed": as_nanbeige(False), "spark2_5": as_spark, "smallthinker": as_smallthinker(False), "smallthinker_softmax": as_smallthinker(True), "plamo3": as_plamo3, "plamo3_yarn": lambda t, c: as_plamo3(t, c, 4.0)}
-WITH = {"nemotron_nas": with_blocks, "openelm": with_layers, "bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
+WITH = {"bailing_hybrid": with_ling_caps, "bailing_hybrid_hub": with_ling_caps, "nemotron_nas": with_blocks, "openelm": with_layers, "bitnet_online": with_bitnet("autobitlinear", "online"), "bitnet_packed": with_bitnet("autobitlinear", "offline"),
         "bitlinear": with_bitnet("bitlinear", "offline"), "baichuan2": with_unit_head, "baichuan_13b": with_alibi,
         "deepseek_moe": with_deepseek, "jais": with_jais, "telechat": with_telechat, "telechat_kv": with_telechat,
         "deci": with_kv_heads, "ouro": with_turns, "nanbeige": with_loops(True), "nanbeige_unnormed": with_loops(False), "spark2_5": with_head_gates, "smallthinker": with_early(False), "smallthinker_softmax": with_early(True), "plamo3_yarn": with_untruncated}
@@ -1545,11 +1594,11 @@ def make(name, overrides, out):
             WITH[name](model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without, and 5.24 with that of
         # MiniMax whose first layer is linear
-        cached = name not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "jais", "zamba", "zamba_listed", "baichuan_13b", "zamba2", "zamba2_blocks", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
+        cached = name.removesuffix("_in_memory") not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "jais", "zamba", "zamba_listed", "baichuan_13b", "zamba2", "zamba2_blocks", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
         result = {n: golden(model, ids, cached=cached) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break
-    model.save_pretrained(out)
+    model.save_pretrained(out, save_original_format=not name.endswith("_in_memory"))
     v5 = json.load(open(f"{out}/config.json"))
     if "in_first" in name:
         store_in_first(model, out)

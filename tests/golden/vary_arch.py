@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random configurations of every family that the registry serves and transformers has, each compared with it.
 
-    python tests/golden/vary_arch.py [-n 8] [--seed 0] [--keep] [MODEL_TYPE[:CASE]...]       (make vary-arch)
+    python tests/golden/vary_arch.py [-n 8] [--seed 0] [--keep] [--raw] [MODEL_TYPE[:CASE]...]       (make vary-arch)
 
 For each model_type, -n configurations are drawn by fixed seeds over the options of transformers' class that checkpoints
 use. Each becomes a tiny random checkpoint in build/golden/vary, whose config.json has one of four spellings: that of
@@ -471,13 +471,13 @@ def build(t, case, seed):
     return None, reason
 
 
-def one(t, case, seed):
+def one(t, case, seed, raw):
     folder = f"{FOLDER}/{t}-{case}"
     model, over = build(t, case, seed)
     if not model:
         return "none", over, None
     os.makedirs(folder, exist_ok=True)
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, save_original_format=not raw)
     if t == "olmo_hybrid":  # transformers would save convolutions of equal sizes
         tensors, _ = as_olmo_hybrid(model.state_dict(), over)
         save_file({k: v.contiguous() for k, v in tensors.items() if not (over.get("tie_word_embeddings") and k == "lm_head.weight")},
@@ -505,6 +505,7 @@ def main():
     a.add_argument("-n", type=int, default=8, help="configurations of each model_type")
     a.add_argument("--seed", type=int, default=0)
     a.add_argument("--keep", action="store_true", help="checkpoints that are right stay too")
+    a.add_argument("--raw", action="store_true", help="weights under transformers' own names: experts in one tensor")
     a.add_argument("types", nargs="*")
     a = a.parse_args()
     torch.set_num_threads(1)
@@ -516,7 +517,7 @@ def main():
         count, refusals = {}, {}
         for case in cases.get(t, range(a.n)):
             try:
-                what, why, over = one(t, case, a.seed)
+                what, why, over = one(t, case, a.seed, a.raw)
             except Exception as e:
                 what, why, over = "none", f"{type(e).__name__}: {str(e)[:200]}", None
             count[what] = count.get(what, 0) + 1

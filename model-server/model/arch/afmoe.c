@@ -50,6 +50,8 @@ const struct arch arch_afmoe = {
               [W_SELECT_BIAS] = "model.layers.*.mlp.expert_bias",
               [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",
               [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",
-              [W_MOE_DOWN] = "model.layers.*.mlp.experts.*.down_proj"},
+              [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",
+              [W_MOE_DOWN] =
+                  "model.layers.*.mlp.experts.down_proj|model.layers.*.mlp.experts.*.down_proj"},
     .configure = configure,
 };

@@ -3,6 +3,17 @@
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 
+/* Ling 2.5 has the same `model_type`, but lightning attention and so none of these keys. */
+static bool is_delta(const struct config *c)
+{
+    static const char *const keys[] = {"kda_safe_gate", "kda_lower_bound", "no_kda_lora",
+                                       "short_conv_kernel_size", "linear_conv_kernel_dim"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (json_get(c->root, keys[i]))
+            return true;
+    return false;
+}
+
 /* transformers saves the sizes of delta layers under keys of its own, too. */
 static void delta(struct config *c, struct decoder_spec *s)
 {
@@ -48,13 +59,14 @@ static void experts(struct config *c, struct decoder_spec *s)
     m->select_bias = m->group_pairs = true;
     config_deepseek_moe(c, s);
     config_mlp_layer_types(c, s, config_u32_or(c, "first_k_dense_replace", 2, 0, SPEC_MAX_LAYERS));
+    config_act_caps(c, s, "expert_swiglu_limit_list", "share_expert_swiglu_limit_list");
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(
         c, s, &(struct config_defaults){.head_dim = 64, .max_positions = 262144, .norm_eps = 1e-6});
-    if (json_get(c->root, "group_norm_size"))
+    if (json_get(c->root, "group_norm_size") && !is_delta(c))
         config_fail(c, "`group_norm_size`: layers of lightning attention (Ling 2.5) are not "
                        "supported");
     if (json_get(c->root, "model_max_length"))
@@ -65,34 +77,42 @@ static void configure(struct config *c, struct decoder_spec *s)
     experts(c, s);
 }
 
+/* The names that transformers has in memory, and those of the files. */
+#define LING(of) "model.layers.*.self_attn." of "|model.layers.*.attention." of
+
 const struct arch arch_bailing_hybrid = {
     .types = (const char *const[]){"bailing_hybrid", NULL},
     .prefix = "model.",
-    .names = {[W_EMBED] = "model.word_embeddings",
+    .names = {[W_EMBED] = "model.embed_tokens|model.word_embeddings",
               [W_FINAL_NORM] = "model.norm",
               [W_HEAD] = "lm_head",
               [W_ATTN_NORM] = "model.layers.*.input_layernorm",
               NAMES_LLAMA_MLP,
               NAMES_EXPERTS,
               NAMES_SHARED_EXPERTS,
-              [W_SELECT_BIAS] = "model.layers.*.mlp.gate.expert_bias",
-              [W_Q] = "model.layers.*.attention.q_proj",
-              [W_K] = "model.layers.*.attention.k_proj",
-              [W_V] = "model.layers.*.attention.v_proj",
-              [W_O] = "model.layers.*.attention.dense",
-              [W_ATTN_GATE] = "model.layers.*.attention.g_proj",
-              [W_Q_A] = "model.layers.*.attention.q_a_proj",
-              [W_Q_A_NORM] = "model.layers.*.attention.q_a_layernorm",
-              [W_Q_B] = "model.layers.*.attention.q_b_proj",
-              [W_KV_A] = "model.layers.*.attention.kv_a_proj_with_mqa",
-              [W_KV_A_NORM] = "model.layers.*.attention.kv_a_layernorm",
-              [W_KV_B] = "model.layers.*.attention.kv_b_proj",
+              [W_SELECT_BIAS] = "model.layers.*.mlp.gate.e_score_correction_bias|"
+                                "model.layers.*.mlp.gate.expert_bias",
+              [W_Q] = LING("q_proj"),
+              [W_K] = LING("k_proj"),
+              [W_V] = LING("v_proj"),
+              [W_O] = "model.layers.*.self_attn.o_proj|model.layers.*.attention.dense",
+              [W_ATTN_GATE] = LING("g_proj"),
+              [W_Q_A] = LING("q_a_proj"),
+              [W_Q_A_NORM] = LING("q_a_layernorm"),
+              [W_Q_B] = LING("q_b_proj"),
+              [W_KV_A] = LING("kv_a_proj_with_mqa"),
+              [W_KV_A_NORM] = LING("kv_a_layernorm"),
+              [W_KV_B] = LING("kv_b_proj"),
               NAMES_DELTA_CONVS("model.layers.*.attention."),
-              [W_MIX_Z] = "model.layers.*.attention.g_proj",
-              [W_MIX_BETA] = "model.layers.*.attention.b_proj",
-              [W_MIX_DECAY] = "model.layers.*.attention.f_proj",
-              [W_MIX_RATE] = "model.layers.*.attention.A_log",
-              [W_MIX_DT] = "model.layers.*.attention.dt_bias",
-              [W_MIX_NORM] = "model.layers.*.attention.o_norm.weight"},
+              [W_MIX_CONV] = "model.layers.*.self_attn.conv1d",
+              [W_MIX_Z] = LING("g_proj"),
+              [W_MIX_BETA] = LING("b_proj"),
+              [W_MIX_DECAY] =
+                  "model.layers.*.self_attn.forget_gate.f_proj|model.layers.*.attention.f_proj",
+              [W_MIX_RATE] =
+                  "model.layers.*.self_attn.forget_gate.A_log|model.layers.*.attention.A_log",
+              [W_MIX_DT] =
+                  "model.layers.*.self_attn.forget_gate.dt_bias|model.layers.*.attention.dt_bias",
+              [W_MIX_NORM] = LING("o_norm.weight")},
     .configure = configure,
 };

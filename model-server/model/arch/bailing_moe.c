@@ -40,16 +40,19 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_bailing_moe = {
     .types = (const char *const[]){"bailing_moe", "bailing_moe_v2", "sarvam_moe", NULL},
     .prefix = "model.",
-    .names =
-        {NAMES_LLAMA_MLP, NAMES_EXPERTS,
-         NAMES_SHARED_EXPERTS, [W_EMBED] = "model.word_embeddings", [W_FINAL_NORM] = "model.norm",
-         [W_HEAD] = "lm_head", [W_ATTN_NORM] = "model.layers.*.input_layernorm",
-         [W_QKV] = "model.layers.*.attention.query_key_value",
-         /* in GGUF files of Ling 1 each matrix is there alone */
-         [W_Q] = "model.layers.*.attention.q", [W_K] = "model.layers.*.attention.k",
-         [W_V] = "model.layers.*.attention.v", [W_O] = "model.layers.*.attention.dense",
-         [W_Q_NORM] = "model.layers.*.attention.query_layernorm",
-         [W_K_NORM] = "model.layers.*.attention.key_layernorm",
-         [W_SELECT_BIAS] = "model.layers.*.mlp.gate.expert_bias"},
+    .names = {NAMES_LLAMA_MLP, NAMES_EXPERTS, NAMES_SHARED_EXPERTS,
+              [W_EMBED] = "model.embed_tokens|model.word_embeddings", [W_FINAL_NORM] = "model.norm",
+              [W_HEAD] = "lm_head", [W_ATTN_NORM] = "model.layers.*.input_layernorm",
+              [W_QKV] = "model.layers.*.attention.query_key_value",
+              /* in GGUF files of Ling 1 each matrix is there alone, and in transformers' memory */
+              [W_Q] = "model.layers.*.self_attn.q_proj|model.layers.*.attention.q",
+              [W_K] = "model.layers.*.self_attn.k_proj|model.layers.*.attention.k",
+              [W_V] = "model.layers.*.self_attn.v_proj|model.layers.*.attention.v",
+              [W_O] = "model.layers.*.self_attn.o_proj|model.layers.*.attention.dense",
+              [W_Q_NORM] =
+                  "model.layers.*.self_attn.q_norm|model.layers.*.attention.query_layernorm",
+              [W_K_NORM] = "model.layers.*.self_attn.k_norm|model.layers.*.attention.key_layernorm",
+              [W_SELECT_BIAS] = "model.layers.*.mlp.gate.e_score_correction_bias|"
+                                "model.layers.*.mlp.gate.expert_bias"},
     .configure = configure,
 };

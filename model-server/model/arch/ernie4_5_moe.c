@@ -34,6 +34,7 @@ const struct arch arch_ernie4_5_moe = {
     .types = (const char *const[]){"ernie4_5_moe", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA, NAMES_EXPERTS, NAMES_SHARED_EXPERTS,
-              [W_SELECT_BIAS] = "model.layers.*.mlp.moe_statics.e_score_correction_bias"},
+              [W_SELECT_BIAS] = "model.layers.*.mlp.gate.moe_statics.e_score_correction_bias|"
+                                "model.layers.*.mlp.moe_statics.e_score_correction_bias"},
     .configure = configure,
 };

@@ -20,7 +20,7 @@ const struct arch arch_gpt_neox = {
     .prefix = "gpt_neox.",
     .names = {[W_EMBED] = "gpt_neox.embed_in",
               [W_FINAL_NORM] = "gpt_neox.final_layer_norm",
-              [W_HEAD] = "embed_out",
+              [W_HEAD] = "lm_head|embed_out",
               [W_ATTN_NORM] = "gpt_neox.layers.*.input_layernorm",
               [W_QKV] = "gpt_neox.layers.*.attention.query_key_value",
               [W_O] = "gpt_neox.layers.*.attention.dense",

@@ -49,6 +49,8 @@ const struct arch arch_jamba = {
               [W_ROUTER] = "model.layers.*.feed_forward.router",
               [W_MOE_GATE] = "model.layers.*.feed_forward.experts.*.gate_proj",
               [W_MOE_UP] = "model.layers.*.feed_forward.experts.*.up_proj",
-              [W_MOE_DOWN] = "model.layers.*.feed_forward.experts.*.down_proj"},
+              [W_MOE_GATE_UP] = "model.layers.*.feed_forward.experts.gate_up_proj",
+              [W_MOE_DOWN] = "model.layers.*.feed_forward.experts.down_proj|model.layers.*.feed_"
+                             "forward.experts.*.down_proj"},
     .configure = configure,
 };

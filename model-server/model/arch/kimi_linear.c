@@ -87,6 +87,8 @@ static void configure(struct config *c, struct decoder_spec *s)
 
 /* transformers saves dense layers under the name of the experts. */
 #define KIMI_MLP(of) "model.layers.*.mlp." of "|model.layers.*.block_sparse_moe." of
+/* In memory transformers has the decay in a module of its own, and one convolution. */
+#define KIMI_DECAY(of) "model.layers.*.self_attn.forget_gate." of "|model.layers.*.self_attn." of
 
 const struct arch arch_kimi_linear = {
     .types = (const char *const[]){"kimi_linear", NULL},
@@ -99,10 +101,10 @@ const struct arch arch_kimi_linear = {
               [W_UP] = KIMI_MLP("up_proj"),
               [W_DOWN] = KIMI_MLP("down_proj"),
               NAMES_BLOCK_SPARSE_EXPERTS,
-              [W_SELECT_BIAS] = "model.layers.*.block_sparse_moe.gate.e_score_correction_bias",
-              [W_SHARED_GATE] = "model.layers.*.block_sparse_moe.shared_experts.gate_proj",
-              [W_SHARED_UP] = "model.layers.*.block_sparse_moe.shared_experts.up_proj",
-              [W_SHARED_DOWN] = "model.layers.*.block_sparse_moe.shared_experts.down_proj",
+              [W_SELECT_BIAS] = KIMI_MLP("gate.e_score_correction_bias"),
+              [W_SHARED_GATE] = KIMI_MLP("shared_experts.gate_proj"),
+              [W_SHARED_UP] = KIMI_MLP("shared_experts.up_proj"),
+              [W_SHARED_DOWN] = KIMI_MLP("shared_experts.down_proj"),
               [W_Q_A] = "model.layers.*.self_attn.q_a_proj",
               [W_Q_A_NORM] = "model.layers.*.self_attn.q_a_layernorm",
               [W_Q_B] = "model.layers.*.self_attn.q_b_proj",
@@ -110,13 +112,14 @@ const struct arch arch_kimi_linear = {
               [W_KV_A_NORM] = "model.layers.*.self_attn.kv_a_layernorm",
               [W_KV_B] = "model.layers.*.self_attn.kv_b_proj",
               NAMES_DELTA_CONVS("model.layers.*.self_attn."),
+              [W_MIX_CONV] = "model.layers.*.self_attn.conv1d",
               [W_MIX_BETA] = "model.layers.*.self_attn.b_proj",
-              [W_MIX_DECAY_DOWN] = "model.layers.*.self_attn.f_a_proj",
-              [W_MIX_DECAY_UP] = "model.layers.*.self_attn.f_b_proj",
+              [W_MIX_DECAY_DOWN] = KIMI_DECAY("f_a_proj"),
+              [W_MIX_DECAY_UP] = KIMI_DECAY("f_b_proj"),
               [W_MIX_Z_DOWN] = "model.layers.*.self_attn.g_a_proj",
               [W_MIX_Z_UP] = "model.layers.*.self_attn.g_b_proj",
-              [W_MIX_RATE] = "model.layers.*.self_attn.A_log",
-              [W_MIX_DT] = "model.layers.*.self_attn.dt_bias",
+              [W_MIX_RATE] = KIMI_DECAY("A_log"),
+              [W_MIX_DT] = KIMI_DECAY("dt_bias"),
               [W_MIX_NORM] = "model.layers.*.self_attn.o_norm.weight"},
     .configure = configure,
 };

@@ -86,7 +86,9 @@ const struct arch arch_lfm2 = {
               [W_SELECT_BIAS] = "model.layers.*.feed_forward.expert_bias",
               [W_MOE_GATE] = "model.layers.*.feed_forward.experts.*.w1",
               [W_MOE_UP] = "model.layers.*.feed_forward.experts.*.w3",
-              [W_MOE_DOWN] = "model.layers.*.feed_forward.experts.*.w2",
+              [W_MOE_GATE_UP] = "model.layers.*.feed_forward.experts.gate_up_proj",
+              [W_MOE_DOWN] = "model.layers.*.feed_forward.experts.down_proj|model.layers.*.feed_"
+                             "forward.experts.*.w2",
               [W_MIX_IN] = "model.layers.*.conv.in_proj",
               [W_MIX_CONV] = "model.layers.*.conv.conv",
               [W_MIX_OUT] = "model.layers.*.conv.out_proj"},

@@ -83,7 +83,9 @@ const struct arch arch_longcat_flash = {
               [W_SELECT_BIAS] = "model.layers.*.mlp.router.e_score_correction_bias",
               [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",
               [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",
-              [W_MOE_DOWN] = "model.layers.*.mlp.experts.*.down_proj"},
+              [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",
+              [W_MOE_DOWN] =
+                  "model.layers.*.mlp.experts.down_proj|model.layers.*.mlp.experts.*.down_proj"},
     .keys = (const struct config_key[]){{"num_hidden_layers", "num_layers", false},
                                         {"intermediate_size", "ffn_hidden_size", false},
                                         {NULL, NULL, false}},

@@ -22,6 +22,8 @@ const struct arch arch_minimax_m2 = {
     .types = (const char *const[]){"minimax_m2", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA, NAMES_QK_NORM, NAMES_BLOCK_SPARSE_EXPERTS,
-              [W_SELECT_BIAS] = "model.layers.*.block_sparse_moe.e_score_correction_bias"},
+              [W_SELECT_BIAS] = "model.layers.*.mlp.e_score_correction_bias|"
+                                "model.layers.*.mlp.gate.e_score_correction_bias|"
+                                "model.layers.*.block_sparse_moe.e_score_correction_bias"},
     .configure = configure,
 };

@@ -7,30 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The value of a layer in a list, which may also have draft layers; NULL: the file has no list.
- * Each of one kind of layers has the same, as transformers reads them. */
-static const cJSON *listed(struct config *c, const struct decoder_spec *s, const char *key,
-                           uint32_t layer)
-{
-    const cJSON *list = json_get(c->root, key);
-    if (!cJSON_IsArray(list))
-        return NULL;
-    if ((uint32_t)cJSON_GetArraySize(list) < s->n_layers) {
-        config_fail(c, "`%s` has fewer entries than layers", key);
-        return NULL;
-    }
-    return cJSON_GetArrayItem(list, (int)layer);
-}
-
-static double number(struct config *c, const struct decoder_spec *s, const char *key,
-                     uint32_t layer, double def)
-{
-    const cJSON *j = listed(c, s, key, layer);
-    if (j && !cJSON_IsNumber(j) && !cJSON_IsNull(j))
-        config_fail(c, "`%s` must be numbers", key);
-    return j && cJSON_IsNumber(j) ? j->valuedouble : def;
-}
-
 /* Heads of layers with a window: a number, or in the repository's files an object. */
 static void heads(struct config *c, struct decoder_spec *s)
 {
@@ -62,7 +38,7 @@ static uint32_t rotated(struct config *c, const struct decoder_spec *s, uint32_t
 {
     const cJSON *set = json_get(json_get(c->root, "rope_parameters"),
                                 window ? "sliding_attention" : "full_attention");
-    const double part = number(c, s, "partial_rotary_factors", i, 1);
+    const double part = config_layer_num(c, s, "partial_rotary_factors", i, 1);
     return config_rotary_part(c, s->head_dim, json_num(set, "partial_rotary_factor", part));
 }
 
@@ -72,7 +48,7 @@ static void rotation(struct config *c, struct decoder_spec *s, uint32_t r, bool 
     const uint32_t i = first_layer(s, window);
     if (i == s->n_layers)
         return;
-    const double theta = number(c, s, "rope_theta", i, 0);
+    const double theta = config_layer_num(c, s, "rope_theta", i, 0);
     if (theta != 0)
         s->rope[r].theta = theta;
     s->rope[r].dim = rotated(c, s, i, window);
@@ -137,14 +113,7 @@ static void experts(struct config *c, struct decoder_spec *s)
     config_only(c, "norm_expert_weight", true);
     config_check_moe(c, s);
     sparse(c, s);
-    for (uint32_t i = 0; i < s->n_layers; i++) {
-        const double each = number(c, s, "swiglu_limits", i, 0);
-        const double shared = number(c, s, "swiglu_limits_shared", i, 0);
-        if (each != 0)
-            s->layers[i].moe_act = config_limited(c, "swiglu_limits", ACT_SILU_CAPPED, each);
-        if (shared != 0)
-            s->layers[i].act = config_limited(c, "swiglu_limits_shared", ACT_SILU_CAPPED, shared);
-    }
+    config_act_caps(c, s, "swiglu_limits", "swiglu_limits_shared");
 }
 
 /* Without the entries of draft layers. */

@@ -104,6 +104,8 @@ static const struct {
     {"blk.*.ssm_conv1d_k", W_MIX_CONV_K},
     {"blk.*.ssm_conv1d_v", W_MIX_CONV_V},
     {"blk.*.ssm_f_a", W_MIX_DECAY_DOWN},
+    {"blk.*.ssm_f_a", W_MIX_DECAY}, /* Ling 3: whole matrices */
+    {"blk.*.ssm_g_a", W_MIX_Z},
     {"blk.*.ssm_f_b", W_MIX_DECAY_UP},
     {"blk.*.ssm_g_a", W_MIX_Z_DOWN},
     {"blk.*.ssm_g_b", W_MIX_Z_UP},

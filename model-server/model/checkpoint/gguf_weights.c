@@ -140,17 +140,18 @@ int gguf_weights_undo_plus(struct gguf_weights *w, struct tensor *t, float plus,
     return x ? 0 : -1;
 }
 
-/* Decay rates are stored as -exp(rate): a vector if `row_at` orders them. */
-static int undo_exp(struct gguf_weights *w, struct tensor *t, const uint32_t *row_at, struct err *e)
+/* Decay rates are stored as `sign` exp(rate): a vector if `row_at` orders them. */
+static int undo_exp(struct gguf_weights *w, struct tensor *t, const uint32_t *row_at, double sign,
+                    struct err *e)
 {
     if (row_at && t->n_dims != 1)
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no vector", t->file, t->name);
     float *x = copy(w, t, row_at, 1, e);
     for (uint64_t i = 0; x && i < t->bytes / sizeof(*x); i++) {
-        if (!(x[i] < 0))
+        if (!(sign * (double)x[i] > 0))
             return err_set(e, ERR_VALIDATION, "%s: tensor `%s`: a rate of %g does not decay",
                            t->file, t->name, (double)x[i]);
-        x[i] = (float)log(-(double)x[i]);
+        x[i] = (float)log(sign * (double)x[i]);
     }
     return x ? 0 : -1;
 }
@@ -186,7 +187,7 @@ int gguf_weights_order(struct gguf_weights *w, struct tensor *t, enum role role,
         (o.col_at && !gguf_weights_own(w, o.col_at)))
         return err_nomem(e);
     if (role == W_MIX_RATE)
-        return undo_exp(w, t, o.row_at, e);
+        return undo_exp(w, t, o.row_at, s->family->rates_above_0 ? 1 : -1, e);
     if (!o.row_at && !o.col_at)
         return 0;
     if (table) /* gguf_order_make() refuses one without rows */

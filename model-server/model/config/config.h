@@ -58,6 +58,14 @@ enum act config_act(struct config *c, const char *key, const char *def);
 enum act config_act_limit(struct config *c, const char *key, enum act kind);
 /* The same for a limit that was read. 0: an error, `key` names it. */
 enum act config_limited(struct config *c, const char *key, enum act kind, double limit);
+/* The number of a layer in the list `key`, which may also have entries of draft layers; `def`: the
+ * file has no list, or null there. */
+double config_layer_num(struct config *c, const struct decoder_spec *s, const char *key,
+                        uint32_t layer, double def);
+/* Caps of SiLU and of what it gates: the lists `experts`, and `shared` of shared experts and dense
+ * layers. 0 or null: none in that layer. */
+void config_act_caps(struct config *c, struct decoder_spec *s, const char *experts,
+                     const char *shared);
 
 /* The keys that most families share: hidden_size, num_hidden_layers, num_attention_heads,
  * num_key_value_heads, head_dim (`head_dim` if absent; 0: hidden / heads), intermediate_size,

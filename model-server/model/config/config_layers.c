@@ -251,3 +251,39 @@ void config_turns(struct config *c, struct decoder_spec *s, const char *key, uin
     }
     s->n_layers = n * times;
 }
+
+/* The value of a layer in a list, which may also have draft layers; NULL: the file has no list. */
+static const cJSON *listed(struct config *c, const struct decoder_spec *s, const char *key,
+                           uint32_t layer)
+{
+    const cJSON *list = json_get(c->root, key);
+    if (!cJSON_IsArray(list))
+        return NULL;
+    if ((uint32_t)cJSON_GetArraySize(list) < s->n_layers) {
+        config_fail(c, "`%s` has fewer entries than layers", key);
+        return NULL;
+    }
+    return cJSON_GetArrayItem(list, (int)layer);
+}
+
+double config_layer_num(struct config *c, const struct decoder_spec *s, const char *key,
+                        uint32_t layer, double def)
+{
+    const cJSON *j = listed(c, s, key, layer);
+    if (j && !cJSON_IsNumber(j) && !cJSON_IsNull(j))
+        config_fail(c, "`%s` must be numbers", key);
+    return j && cJSON_IsNumber(j) ? j->valuedouble : def;
+}
+
+void config_act_caps(struct config *c, struct decoder_spec *s, const char *experts,
+                     const char *shared)
+{
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        const double of_experts = config_layer_num(c, s, experts, i, 0);
+        const double of_shared = config_layer_num(c, s, shared, i, 0);
+        if (of_experts != 0)
+            s->layers[i].moe_act = config_limited(c, experts, ACT_SILU_CAPPED, of_experts);
+        if (of_shared != 0)
+            s->layers[i].act = config_limited(c, shared, ACT_SILU_CAPPED, of_shared);
+    }
+}

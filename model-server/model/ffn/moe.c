@@ -42,7 +42,8 @@ static bool is_listed(const struct loader *l, int layer)
 static struct mat_part matrix(struct loader *l, enum role role, int layer, int expert,
                               uint32_t rows, uint32_t cols)
 {
-    if (is_listed(l, layer))
+    const bool plain = l->d->spec.moe.plain; /* with gates: see loader_fused() */
+    if (is_listed(l, layer) || (plain && loader_has_named(l, role, layer)))
         return loader_expert(l, role, layer, expert, FUSED_OUT_FIRST, rows, cols);
     return loader_part(l, role, layer, expert, false, rows, cols);
 }

@@ -128,7 +128,7 @@ static void load_conv(struct loader *l, struct delta *y, int layer)
     const struct slice heads = l->d->split.mix_heads, shared = l->d->split.mix_keys;
     const uint32_t k = r->key_heads * r->key_dim, v = r->heads * r->value_dim;
     const struct slice q = scaled(shared, r->key_dim, 0);
-    if (r->apart) {
+    if (r->apart && !loader_has(l, W_MIX_CONV, layer, NO_EXPERT)) {
         const struct conv_part parts[] = {{W_MIX_CONV_Q, k, q},
                                           {W_MIX_CONV_K, k, q},
                                           {W_MIX_CONV_V, v, scaled(heads, r->value_dim, 0)}};

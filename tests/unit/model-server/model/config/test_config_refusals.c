@@ -10,6 +10,8 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         const char *keys, *base, *says;
     } cases[] = {
         {"\"group_norm_size\":4", LING, "lightning attention (Ling 2.5) are not supported"},
+        {"\"group_norm_size\":1,\"kda_lower_bound\":0", LING, "`kda_lower_bound` must be below 0"},
+        {"\"expert_swiglu_limit_list\":[4]", LING, "has fewer entries than layers"},
         {"\"kda_lower_bound\":0", LING, "`kda_lower_bound` must be below 0"},
         {"\"output_vocab_size\":321", APERTUS, "`output_vocab_size` must be an integer from 1"},
         {"\"output_vocab_size\":300,\"tie_word_embeddings\":true", APERTUS,
