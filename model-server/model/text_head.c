@@ -363,6 +363,14 @@ int text_head_load(struct text_head *h, const struct text_head_options *o, struc
     *h = (struct text_head){.task = o->task, .hidden = o->hidden, .width = o->hidden};
     if (o->task != TASK_EMBED)
         return load_classifier(h, o, e);
+    if (s->sparse) {
+        h->sparse = s->sparse;
+        h->sparse_twice = s->sparse_twice;
+        h->width = o->vocab;
+        return s->n_dense ? err_set(e, ERR_VALIDATION,
+                                    "%s: Dense modules of sparse vectors are not supported", o->dir)
+                          : 0;
+    }
     h->pooling = s->pooling ? s->pooling : o->both_ways ? POOL_MEAN : POOL_LAST;
     h->width *= (uint32_t)__builtin_popcount(h->pooling);
     for (uint32_t i = 0; i < s->n_dense; i++)
@@ -518,4 +526,27 @@ void text_head_run(const struct text_head *h, const float *rows, uint32_t n, uin
         y = was;
     }
     memcpy(out, x, h->width * sizeof(*out));
+}
+
+/* ---------------------------------------------------------------- sparse */
+
+static float damped(const struct text_head *h, float x)
+{
+    x = x > 0 ? log1pf(x) : 0;
+    return h->sparse_twice ? log1pf(x) : x;
+}
+
+/* The greatest of increasing functions is that of the greatest logit. */
+void text_head_add_logits(const struct text_head *h, const float *logits, float *out)
+{
+    for (uint32_t k = 0; h->sparse == SPARSE_MAX && k < h->width; k++)
+        out[k] = logits[k] > out[k] ? logits[k] : out[k];
+    for (uint32_t k = 0; h->sparse == SPARSE_SUM && k < h->width; k++)
+        out[k] += damped(h, logits[k]);
+}
+
+void text_head_end_logits(const struct text_head *h, float *out)
+{
+    for (uint32_t k = 0; h->sparse == SPARSE_MAX && k < h->width; k++)
+        out[k] = damped(h, out[k]);
 }

@@ -38,7 +38,8 @@ static void model_type(struct buf *out, const struct infer_limits *l)
     number(out, "max_batch_tokens", l->max_batch_prefill_tokens);
     buf_str(out, ",\"model_type\":{");
     if (l->task == TASK_EMBED)
-        buf_fmt(out, "\"embedding\":{\"dimensions\":%u}", l->embed_width);
+        buf_fmt(out, "\"embedding\":{%s\"dimensions\":%u}",
+                l->sparse ? "\"pooling\":\"splade\"," : "", l->embed_width);
     else
         buf_str(out, l->task == TASK_RERANK ? "\"reranker\":" : "\"classifier\":");
     if (l->task != TASK_EMBED)
