@@ -9,7 +9,8 @@
 
 enum { SMALL_JSON = 1024 * 1024, CONFIG_JSON = 16 * 1024 * 1024 };
 
-static const char *const names[] = {"auto", "generate", "embed", "rerank", "classify"};
+static const char *const names[] = {"auto",     "generate",    "embed",         "rerank",
+                                    "classify", "token_embed", "token_classify"};
 const char *const model_task_choices[] = {"auto", "generate", "embed", "rerank", NULL};
 const char *model_task_name(enum model_task t) { return t < TASK_N ? names[t] : "?"; }
 
@@ -162,6 +163,8 @@ static int add_module(struct sentence *s, const char *dir, const char *type, con
         return s->normalize = true, 0;
     if (strcmp(class, "Dropout") == 0) /* of training */
         return 0;
+    if (strcmp(class, "MultiVectorMask") == 0) /* the client chooses among tokens */
+        return 0;
     static const struct {
         const char *class;
         int (*read)(struct sentence *s, const char *dir, const char *folder, struct err *e);
@@ -221,6 +224,7 @@ static int read_modules(struct sentence *s, const char *dir, struct err *e)
     if (j && !cJSON_IsArray(j))
         rc = err_set(e, ERR_VALIDATION, "%s/modules.json: no list", dir);
     cJSON_ArrayForEach(m, j) if (rc == 0) rc = add_listed(s, dir, m, e);
+    s->tokens = s->n_dense && !s->pooling && !s->sparse && !s->scores;
     cJSON_Delete(j);
     return rc;
 }
@@ -250,6 +254,23 @@ static int read_length(struct sentence *s, const char *dir, struct err *e)
     return 0;
 }
 
+/* PyLate's names of what precedes queries and documents. */
+static bool add_prefixes(struct sentence *s, const cJSON *j)
+{
+    static const char *const keys[][2] = {{"query_prefix", "query"},
+                                          {"document_prefix", "document"}};
+    bool whole = true;
+    for (int i = 0; i < 2; i++) {
+        const char *text = json_str(j, keys[i][0], NULL);
+        if (!text || s->n_prompts == SENTENCE_MAX_PROMPTS || sentence_prompt(s, keys[i][1]))
+            continue;
+        struct sentence_prompt *q = &s->prompts[s->n_prompts++];
+        *q = (struct sentence_prompt){strdup(keys[i][1]), strdup(text)};
+        whole &= q->name && q->text;
+    }
+    return whole;
+}
+
 static int read_prompts(struct sentence *s, const char *dir, struct err *e)
 {
     cJSON *j;
@@ -265,6 +286,8 @@ static int read_prompts(struct sentence *s, const char *dir, struct err *e)
         *q = (struct sentence_prompt){strdup(p->string), strdup(p->valuestring)};
         whole &= q->name && q->text;
     }
+    if (j)
+        whole &= add_prefixes(s, j);
     const char *named = json_str(j, "default_prompt_name", NULL);
     if (named)
         whole &= (s->default_prompt = strdup(named)) != NULL;
@@ -328,13 +351,20 @@ bool sentence_asks(const cJSON *config)
 int model_task_of(const char *dir, const struct sentence *s, enum model_task *out, struct err *e)
 {
     cJSON *j;
-    *out = s->scores ? TASK_RERANK : s->present ? TASK_EMBED : TASK_GENERATE;
+    *out = s->scores    ? TASK_RERANK
+           : s->tokens  ? TASK_TOKEN_EMBED
+           : s->present ? TASK_EMBED
+                        : TASK_GENERATE;
     if (read_json(dir, "config.json", CONFIG_JSON, &j, e))
         return -1;
     const cJSON *first = cJSON_GetArrayItem(json_get(j, "architectures"), 0);
     const char *class = cJSON_IsString(first) ? first->valuestring : "";
     if (ends_with(class, "ForSequenceClassification"))
         *out = labels(j) == 1 || sentence_asks(j) ? TASK_RERANK : TASK_CLASSIFY;
+    if (ends_with(class, "ForTokenClassification"))
+        *out = TASK_TOKEN_CLASSIFY;
+    if (strcmp(class, "HF_ColBERT") == 0)
+        *out = TASK_TOKEN_EMBED;
     cJSON_Delete(j);
     return 0;
 }

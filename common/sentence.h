@@ -18,7 +18,9 @@ enum model_task {
     TASK_GENERATE, /* text */
     TASK_EMBED,    /* one vector per text */
     TASK_RERANK,   /* one score per pair of texts */
-    TASK_CLASSIFY, /* one score per label: detected by auto, cannot be requested */
+    TASK_CLASSIFY, /* one score per label: detected by auto, as those below; cannot be requested */
+    TASK_TOKEN_EMBED,    /* one vector per token: for late interaction (ColBERT) */
+    TASK_TOKEN_CLASSIFY, /* one score per label, of each token */
     TASK_N
 };
 const char *model_task_name(enum model_task t); /* "auto", "generate", ... */
@@ -52,6 +54,7 @@ struct sentence {
     uint32_t max_length;             /* tokens per text with special tokens; 0: not specified */
     char *dense[SENTENCE_MAX_DENSE]; /* folders, in order */
     uint32_t n_dense;
+    bool tokens; /* Dense modules work on each token, and nothing pools */
     struct sentence_prompt prompts[SENTENCE_MAX_PROMPTS];
     uint32_t n_prompts;
     char *default_prompt; /* a name, or NULL */
@@ -74,9 +77,15 @@ const char *sentence_prompt(const struct sentence *s, const char *name);
 /* True for a classifier of the labels "yes" and "no": a reranker that asks a question. */
 bool sentence_asks(const cJSON *config);
 
+/* True for the tasks whose results are rows of tokens. */
+static inline bool model_task_of_tokens(enum model_task t)
+{
+    return t == TASK_TOKEN_EMBED || t == TASK_TOKEN_CLASSIFY;
+}
 /* Detects the task for --task auto. An architecture ending in ForSequenceClassification is a
- * classifier, or a reranker if it has one label or asks. modules.json means embeddings, or
- * a reranker if LogitScore is there. Others generate (an encoder without these files computes
- * embeddings, see model_load()). `s` must be loaded from `dir`. */
+ * classifier, or a reranker if it has one label or asks; one in ForTokenClassification classifies
+ * tokens; HF_ColBERT gives vectors of tokens. modules.json means embeddings, of tokens if its Dense
+ * modules have no Pooling, or a reranker if LogitScore is there. Others generate (an encoder
+ * without these files computes embeddings, see model_load()). `s` must be loaded from `dir`. */
 int model_task_of(const char *dir, const struct sentence *s, enum model_task *out, struct err *e);
 #endif

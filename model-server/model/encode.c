@@ -188,13 +188,15 @@ static int pass(struct encoder *c, const struct model_text *texts, uint32_t n, u
 {
     const uint32_t hidden = c->d->spec.hidden;
     const unsigned row = all ? 0 : text_head_row(&c->head);
-    const bool direct = all || !out; /* no pooling */
+    const bool direct = !out || (all && !c->head.of_tokens); /* hidden states are the result */
     struct ragged b;
     if (encoder_reserve(c, tokens, n, e) ||
         (!direct && reserve_rows(c, (size_t)(row ? n : tokens) * hidden, e)) ||
         fill(c, texts, n, row, &b, e) || decoder_encode(c->d, &b, direct ? out : c->rows, NULL, e))
         return -1;
-    if (!direct)
+    if (!direct && all)
+        text_head_tokens(&c->head, c->rows, tokens, out, c->work);
+    else if (!direct)
         pool_texts(c, texts, n, row, out);
     return 0;
 }
@@ -209,7 +211,7 @@ int encoder_run(struct encoder *c, const struct model_text *texts, uint32_t n, b
                                    : pass(c, texts + i, some, tokens, all, out, e))
             return -1;
         if (out)
-            out += all ? (size_t)tokens * c->d->spec.hidden : (size_t)some * c->head.width;
+            out += all ? (size_t)tokens * c->head.row_width : (size_t)some * c->head.width;
     }
     return 0;
 }

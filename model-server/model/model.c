@@ -93,6 +93,7 @@ static void fill_info(struct model *m)
     i->attends_text = s->attends_text;
     i->start = s->start;
     i->width = m->encoder.head.width;
+    i->row_width = m->encoder.head.row_width;
     i->sparse = m->d.encodes_logits;
     i->labels = m->encoder.head.labels;
     i->pairs_as_text = m->encoder.head.asks_yes_no;

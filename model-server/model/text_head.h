@@ -27,9 +27,11 @@ struct text_head {
     bool sparse_twice;
     struct head_stage stages[HEAD_MAX_STAGES];
     uint32_t n_stages;
-    uint32_t hidden, width; /* of a row of hidden states; of the result */
-    bool asks_yes_no;       /* TASK_RERANK by the head's rows of two tokens */
-    char **labels;          /* [width] of TASK_CLASSIFY and TASK_RERANK, or NULL */
+    bool of_tokens; /* the stages are of each token: see text_head_tokens() */
+    /* of a row of hidden states; of the result; of a token, if all are asked for */
+    uint32_t hidden, width, row_width;
+    bool asks_yes_no; /* TASK_RERANK by the head's rows of two tokens */
+    char **labels;    /* [width] of TASK_CLASSIFY, TASK_TOKEN_CLASSIFY and TASK_RERANK, or NULL */
 };
 
 struct text_head_options {
@@ -58,6 +60,9 @@ unsigned text_head_row(const struct text_head *h);
 void text_head_run(const struct text_head *h, const float *rows, uint32_t n, uint32_t skip,
                    float *out, float *work);
 size_t text_head_work(const struct text_head *h);
+/* With `of_tokens`: out [n][row_width] of rows [n][hidden]. */
+void text_head_tokens(const struct text_head *h, const float *rows, uint32_t n, float *out,
+                      float *work);
 /* With `sparse`: adds the logits [vocab] of one more token of a text to out [width], which begins
  * with zeros, and completes it after the last one. */
 void text_head_add_logits(const struct text_head *h, const float *logits, float *out);

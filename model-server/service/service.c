@@ -132,7 +132,7 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->labels = (char **)(uintptr_t)s->o.model->labels;
     r->n_labels = s->o.model->labels ? s->o.model->width : 0;
     r->embed_tokens = s->o.model->max_length;
-    r->hidden_size = s->o.model->hidden;
+    r->hidden_size = s->o.model->row_width ? s->o.model->row_width : s->o.model->hidden;
     r->pairs_as_text = s->o.model->pairs_as_text;
     return r->dtype && r->n_sampling_fields && !list_adapters(s, r, call->mem)
                ? &r->base

@@ -17,6 +17,7 @@ struct text_input {
     size_t n, n_second;
     const uint32_t *ids; /* used as given */
     uint32_t n_ids;
+    const char *prompt; /* of this text alone, instead of that of `prompt_name`; or NULL */
 };
 struct texts_ask {
     const struct text_input *in;
@@ -57,6 +58,13 @@ void texts_normalize(float *x, uint32_t n);
 float texts_sigmoid(float x);
 /* Softmax of n logits; of a single one its sigmoid. */
 void texts_probabilities(const float *logits, uint32_t n, float *out);
+
+/* Late interaction (ColBERT, arXiv 2004.12832), of an answer with all tokens. Texts [0, n_first)
+ * are queries, one or as many as the n documents after them. A score is the sum over a query's
+ * tokens of their greatest cosine to a document's. [n] in the arena; NULL: out of memory. */
+float *texts_late_scores(struct call *c, uint32_t n_first, uint32_t n);
+/* A text with the prompt `name` of the model's files, for such scores. */
+void texts_late_prompt(const struct call *c, struct text_input *in, const char *name);
 
 /* For call.c: sends the job, or refuses it. The result returns to the loop. */
 void call_texts_send(struct call *c);

@@ -10,7 +10,7 @@ import json, os, sys
 import torch
 from safetensors.torch import save_file
 from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSequenceClassification,
-                          AutoModelForTextEncoding,
+                          AutoModelForTextEncoding, AutoModelForTokenClassification,
                           EncoderDecoderCache)
 
 # transformers 5.24 indexes the cache of FlauBERT with norms before the branches by layers, as that of version 4 was
@@ -134,6 +134,18 @@ CASES = {
     "splade_modernbert": dict(model_type="modernbert", local_attention=8, classifier_activation="silu", kind="splade"),
     "splade_gte": dict(model_type="gte", type_vocab_size=0, kind="splade", much=0.15,
                        rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    # labels of each token
+    "bert_tokens": dict(model_type="bert", type_vocab_size=2, num_labels=5, kind="tokens"),
+    "distilbert_tokens": dict(model_type="distilbert", num_labels=3, kind="tokens"),
+    "roberta_tokens": dict(model_type="roberta", type_vocab_size=1, pad_token_id=1, bos_token_id=0, max_position_embeddings=162, num_labels=9,
+                           kind="tokens"),
+    "modernbert_tokens": dict(model_type="modernbert", local_attention=8, num_labels=3, kind="tokens", much=0.1),
+    "deberta_tokens": dict(model_type="deberta-v2", relative_attention=True, position_buckets=32, share_att_key=True, pos_att_type=["p2c", "c2p"],
+                           position_biased_input=False, norm_rel_ebd="layer_norm", type_vocab_size=0, num_labels=4, kind="tokens"),
+    "qwen2_tokens": dict(model_type="qwen2", num_key_value_heads=2, num_labels=3, kind="tokens", much=0.1),
+    # ColBERT: a narrower vector of each token, of its own files and of PyLate's
+    "colbert": dict(model_type="bert", type_vocab_size=2, kind="late", dense=[24]),
+    "pylate": dict(model_type="modernbert", local_attention=8, kind="late", dense=[24], much=0.1),
     "qwen3_rerank": dict(model_type="qwen3", head_dim=16, num_key_value_heads=2, kind="yes_no"),
 }
 
@@ -173,6 +185,20 @@ def modules(out, pool, dense, width):
         layers.append(w)
         width = n
     return layers
+
+
+def late_modules(out, dense, width, listed):
+    """The matrix of ColBERT, in a module of PyLate if `listed`."""
+    w = torch.randn((dense[0], width), generator=torch.Generator().manual_seed(3)) * 0.1
+    w = w.bfloat16()
+    if listed:
+        os.makedirs(f"{out}/1_Dense", exist_ok=True)
+        json.dump([dict(idx=0, name="0", path="", type="sentence_transformers.models.Transformer"),
+                   dict(idx=1, name="1", path="1_Dense", type="pylate.models.Dense.Dense")], open(f"{out}/modules.json", "w"))
+        json.dump(dict(in_features=width, out_features=dense[0], bias=False, activation_function="torch.nn.modules.linear.Identity"),
+                  open(f"{out}/1_Dense/config.json", "w"))
+        save_file({"linear.weight": w}, f"{out}/1_Dense/model.safetensors")
+    return [w.float()]
 
 
 def sparse_module(out, pooling):
@@ -329,7 +355,7 @@ def make(name, case):
     **COMMON, **case, **({ "num_labels" : labels } if labels else {})})
     config._attn_implementation = "eager"
     auto = {"mean": AutoModel, "encoder": AutoModelForTextEncoding, "classify": AutoModelForSequenceClassification, "yes_no": AutoModelForCausalLM,
-            "splade": AutoModelForMaskedLM}[kind]
+            "splade": AutoModelForMaskedLM, "tokens": AutoModelForTokenClassification, "late": AutoModel}[kind]
     torch.manual_seed(1)
     model = auto.from_config(config).eval().float()
     if name in WITH:
@@ -340,9 +366,13 @@ def make(name, case):
         model.base_model.rotary_emb.inv_freq.zero_()
     model.config._attn_implementation = "eager"
     score = (torch.randn((1, config.hidden_size), generator=g) * 0.1).bfloat16().float() if temperature else None
+    if kind == "late":
+        layers = late_modules(out, dense, config.hidden_size, name == "pylate")
     if kind == "splade":
         sparse_module(out, pooling)
-    results, layers = [], modules(out, "mean", dense, config.hidden_size) if kind in ("mean", "encoder") and not temperature else []
+    results = []
+    if kind != "late":
+        layers = modules(out, "mean", dense, config.hidden_size) if kind in ("mean", "encoder") and not temperature else []
     # errors of a sum grow with the text
     for n, ids in enumerate(texts(g, config.vocab_size, LENGTHS[:3] if pooling[0] == "sum" else LENGTHS)):
         types = [int(i > len(ids) // 2) for i in range(len(ids))] if biased or config.model_type in TYPED else None
@@ -362,6 +392,10 @@ def make(name, case):
             for w in layers:
                 x = w @ x
             text.update(embedding=x.tolist(), first_hidden=h[0].tolist(), last_hidden=h[-1].tolist())
+        elif kind == "tokens":
+            text["embedding"] = got.logits[0].flatten().tolist()
+        elif kind == "late":
+            text["embedding"] = (got.last_hidden_state[0] @ layers[0].T).flatten().tolist()
         elif kind == "splade":
             text["embedding"] = sparse_of(got.logits[0], pooling).tolist()
         elif kind == "yes_no":
@@ -381,6 +415,9 @@ k: v.contiguous().bfloat16() for k, v in model.state_dict().items()}
     if name in AS:
         state, said = AS[name](state, said)
     said["architectures"] = [type(model).__name__]
+    if name == "colbert":
+        state = {f"bert.{k}": v for k, v in state.items()} | {"linear.weight": layers[0].bfloat16()}
+        said["architectures"] = ["HF_ColBERT"]
     if temperature:
         state["score.weight"] = score.bfloat16()
         said |= dict(architectures=["LlamaBidirectionalForSequenceClassification"], temperature=temperature, id2label={"0": "LABEL_0"})

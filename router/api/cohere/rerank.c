@@ -9,6 +9,7 @@ struct reranking {
     uint32_t n, top;
     bool texts; /* return documents */
     bool raw;   /* logits in place of their sigmoids */
+    bool late;  /* scores of the vectors of tokens */
 };
 
 static void result(struct buf *out, const struct reranking *q, uint32_t i, float score)
@@ -27,7 +28,8 @@ static int render(struct call *c, struct err *e)
 {
     const struct call_texts *t = c->texts;
     const struct reranking *q = t->state;
-    const uint32_t *order = texts_ranking(c, t->job.values, q->n);
+    const float *scores = q->late ? texts_late_scores(c, 1, q->n) : t->job.values;
+    const uint32_t *order = scores ? texts_ranking(c, scores, q->n) : NULL;
     struct buf *out = &c->out;
     if (!order)
         return err_nomem(e);
@@ -36,13 +38,35 @@ static int render(struct call *c, struct err *e)
     buf_fmt(out, ",\"usage\":{\"total_tokens\":%llu},\"results\":[", (unsigned long long)t->tokens);
     for (uint32_t i = 0; i < q->top; i++) {
         buf_str(out, i ? "," : "");
-        const float logit = t->job.values[order[i]];
-        result(out, q, order[i], q->raw ? logit : texts_sigmoid(logit));
+        const float score = scores[order[i]];
+        result(out, q, order[i], q->raw || q->late ? score : texts_sigmoid(score));
     }
     buf_fmt(
         out,
         "],\"meta\":{\"api_version\":{\"version\":\"2\"},\"billed_units\":{\"search_units\":1}}}");
     return out->oom ? err_nomem(e) : 0;
+}
+
+/* The pairs; or the query, and then the documents. */
+static struct text_input *inputs(struct call *c, const struct reranking *q, const char *query)
+{
+    const uint32_t first = q->late ? 1 : 0;
+    const struct text_input one = {.text = query, .n = strlen(query)};
+    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, q->n + (size_t)first);
+    for (uint32_t i = 0; in && i < q->n; i++) {
+        in[first + i] = q->late ? q->documents[i] : one;
+        if (q->late) {
+            texts_late_prompt(c, &in[1 + i], "document");
+            continue;
+        }
+        in[i].second = q->documents[i].text;
+        in[i].n_second = q->documents[i].n;
+    }
+    if (in && q->late) {
+        in[0] = one;
+        texts_late_prompt(c, &in[0], "query");
+    }
+    return in;
 }
 
 int cohere_rerank(struct call *c, struct body *b, struct err *e)
@@ -63,7 +87,8 @@ int cohere_rerank(struct call *c, struct body *b, struct err *e)
         body_fail(b, root, "max_tokens_per_doc", "`max_tokens_per_doc` must be positive");
     ask.instruction = body_str(b, root, "instruction", false);
     ask.user = body_str(b, root, "user", false);
-    if (b->failed || texts_count(c, q->n, MOST_DOCUMENTS, e))
+    q->late = edge_limits(c->edge)->task == TASK_TOKEN_EMBED;
+    if (b->failed || texts_count(c, q->n, q->late ? TEXTS_MOST_LATE : MOST_DOCUMENTS, e))
         return -1;
     if (!*query)
         return err_set(e, ERR_EMPTY, "`query` cannot be empty");
@@ -71,15 +96,9 @@ int cohere_rerank(struct call *c, struct body *b, struct err *e)
         return err_set(e, ERR_VALIDATION, "`top_n` must be positive");
     q->top = top.set && top.v < q->n ? (uint32_t)top.v : q->n;
     ask.most = most.set ? (uint32_t)most.v : 0;
-    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, q->n);
-    if (!in)
+    if (!(ask.in = inputs(c, q, query)))
         return err_nomem(e);
-    for (uint32_t i = 0; i < q->n; i++)
-        in[i] = (struct text_input){.text = query,
-                                    .n = strlen(query),
-                                    .second = q->documents[i].text,
-                                    .n_second = q->documents[i].n};
-    ask.in = in;
-    ask.n = q->n;
-    return call_texts(c, &ask, 1u << TASK_RERANK, render, q, e);
+    ask.n = q->n + (q->late ? 1 : 0);
+    ask.all = ask.plain = q->late;
+    return call_texts(c, &ask, COHERE_RERANKS, render, q, e);
 }

@@ -5,7 +5,8 @@
 #include <string.h>
 
 struct scored {
-    bool embeds; /* scores are cosine similarities of embeddings */
+    bool embeds; /* scores are cosine similarities of embeddings, each text alone */
+    bool late;   /* the same, of vectors of their tokens */
     bool raw;    /* logits in place of their sigmoids */
     uint32_t n, n_first;
 };
@@ -35,10 +36,13 @@ static int render(struct call *c, struct err *e)
     const struct call_texts *t = c->texts;
     const struct scored *q = t->state;
     struct buf *out = &c->out;
+    const float *late = q->late ? texts_late_scores(c, q->n_first, q->n) : NULL;
+    if (q->late && !late)
+        return err_nomem(e);
     texts_list_begin(c, "score");
     for (uint32_t i = 0; i < q->n; i++) {
         buf_fmt(out, "%s{\"index\":%u,\"object\":\"score\",\"score\":", i ? "," : "", i);
-        buf_json_f32(out, score_of(t, q, i));
+        buf_json_f32(out, late ? late[i] : score_of(t, q, i));
         buf_ch(out, '}');
     }
     buf_ch(out, ']');
@@ -62,6 +66,8 @@ static struct text_input *pair_up(struct call *c, const struct text_input *a, ui
         memcpy(v, a, n_a * sizeof(*v));
         memcpy(v + n_a, b, q->n * sizeof(*v));
     }
+    for (uint32_t i = 0; v && q->late && i < all; i++)
+        texts_late_prompt(c, &v[i], i < n_a ? "query" : "document");
     return v;
 }
 
@@ -79,7 +85,7 @@ static int work(struct call *c, struct err *e)
     static const char *const firsts[] = {"text_1", "queries", "data_1"}, *const seconds[] = {
                                                                              "text_2", "documents",
                                                                              "data_2"};
-    static const unsigned tasks = 1u << TASK_RERANK | 1u << TASK_EMBED;
+    static const unsigned tasks = 1u << TASK_RERANK | 1u << TASK_EMBED | 1u << TASK_TOKEN_EMBED;
     struct body b;
     struct texts_ask ask = {0};
     struct scored *q = ARENA_NEW(&c->arena, struct scored, 1);
@@ -89,7 +95,9 @@ static int work(struct call *c, struct err *e)
     if (texts_open(c, &b, tasks, e))
         return -1;
     const struct object root = body_root(&b);
-    *q = (struct scored){.embeds = edge_limits(c->edge)->task == TASK_EMBED};
+    const enum model_task task = edge_limits(c->edge)->task;
+    ask.all = task == TASK_TOKEN_EMBED;
+    *q = (struct scored){.embeds = task == TASK_EMBED || ask.all, .late = ask.all};
     const struct text_input *first = body_texts(&b, root, named(&b, firsts), &q->n_first, &batch);
     const char *other = json_get(b.root, "items") ? "items" : named(&b, seconds);
     const struct text_input *second = body_texts(&b, root, other, &q->n, &batch);
@@ -100,7 +108,7 @@ static int work(struct call *c, struct err *e)
         body_fail(&b, root, "text_1", "one text, or as many as in `text_2`, are expected");
     q->raw = !body_opt_bool(&b, root, "use_activation", true);
     body_truncate(&b, root, &ask);
-    if (b.failed)
+    if (b.failed || (q->late && texts_count(c, q->n_first + q->n, TEXTS_MOST_LATE, e)))
         return -1;
     ask.plain = true;
     if (!(ask.in = pair_up(c, first, q->n_first, second, q)))
@@ -115,7 +123,8 @@ const struct route route_score = {
     .errors = ERRORS_OPENAI,
     .summary =
         "vLLM's scores: how well each of `text_2` fits `text_1`, of a reranker; the cosine of "
-        "their vectors, of a model that embeds; others answer 400.",
+        "their vectors, of a model that embeds; the sum of the best cosines of their tokens, of "
+        "one that embeds tokens; others answer 400.",
     .body = "`text_1`, `text_2` (a text or a list; also by vLLM's other names: `queries` with "
             "`documents` or `items`, `data_1` with `data_2`), `use_activation` "
             "(true), `truncate_prompt_tokens`",

@@ -152,6 +152,32 @@ static void sparse_vectors(void **state)
     sentence_free(&s);
 }
 
+static void vectors_of_tokens(void **state)
+{
+    struct sentence s;
+    struct err e = ERR_INIT;
+    enum model_task task = TASK_AUTO;
+    (void)state;
+    put("modules.json", "[" MODULE("Transformer", "") ",{\"type\":\"pylate.models.Dense.Dense\","
+                                                      "\"path\":\"1_Dense\"}," MODULE(
+                                                          "MultiVectorMask", "2_Mask") "]");
+    put("config_sentence_transformers.json",
+        "{\"prompts\":{\"query\":\"q: \"},\"query_prefix\":\"[Q] \",\"document_prefix\":\"[D] \"}");
+    put("config.json", "{\"architectures\":[\"ModernBertModel\"]}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.tokens && s.n_dense == 1);
+    assert_string_equal(sentence_prompt(&s, "query"), "q: ");
+    assert_string_equal(sentence_prompt(&s, "document"), "[D] ");
+    assert_int_equal(model_task_of(dir, &s, &task, &e), 0);
+    assert_int_equal(task, TASK_TOKEN_EMBED);
+    sentence_free(&s);
+    put("modules.json", "[" MODULE("Pooling", "1_Pooling") "," MODULE("Dense", "2_Dense") "]");
+    put("1_Pooling/config.json", "{\"pooling_mode\":\"mean\"}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_false(s.tokens);
+    sentence_free(&s);
+}
+
 /* Files of version 5.4 and newer say nothing of a length; older ones mean that there is none. */
 static void a_tokenizer_has_the_length(void **state)
 {
@@ -241,6 +267,9 @@ static void the_class_chooses_the_task(void **state)
          "\"b\"}}",
          false, TASK_CLASSIFY},
         {"{\"architectures\":[\"XForSequenceClassification\"]}", false, TASK_CLASSIFY},
+        {"{\"architectures\":[\"XForTokenClassification\"],\"id2label\":{\"0\":\"a\"}}", false,
+         TASK_TOKEN_CLASSIFY},
+        {"{\"architectures\":[\"HF_ColBERT\"]}", false, TASK_TOKEN_EMBED},
         {"{\"architectures\":3}", false, TASK_GENERATE},
         {"{}", false, TASK_GENERATE},
     };
@@ -276,6 +305,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(all_files_are_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(tokens_whose_logits_are_a_score, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sparse_vectors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(vectors_of_tokens, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_tokenizer_has_the_length, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_meant_is_refused, set_up, tear_down),
