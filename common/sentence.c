@@ -327,7 +327,7 @@ const char *sentence_prompt(const struct sentence *s, const char *name)
 {
     name = name ? name : s->default_prompt;
     for (uint32_t i = 0; name && i < s->n_prompts; i++)
-        if (strcmp(s->prompts[i].name, name) == 0)
+        if (s->prompts[i].name && strcmp(s->prompts[i].name, name) == 0)
             return s->prompts[i].text;
     return NULL;
 }

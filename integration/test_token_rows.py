@@ -112,6 +112,10 @@ def test_prefixes_of_pylate(states, tmp_path):
 
 def test_tokens_of_a_model_that_embeds(states):
     with Service(data("embed/bert_mean")) as s:
+        vectors = np.array(s.post("/embed", {"inputs": TEXTS}).json())
+        ranked = s.post("/v1/rerank", {"query": TEXTS[0], "documents": TEXTS}).json()["results"]
+        assert np.allclose([r["relevance_score"] for r in ranked], sorted(vectors @ vectors[0], reverse=True), atol=1e-5)
+        assert ranked[0]["index"] == 0 and s.post("/rerank", {"query": "x", "texts": ["y"]}).status_code == 400
         for d, text in zip(s.post("/pooling", {"input": TEXTS, "task": "token_embed"}).json()["data"], TEXTS):
             assert np.abs(np.array(d["data"]) - unit(states(text))).max() < 1e-5
         assert np.array(s.post("/pooling", {"input": "a"}).json()["data"][0]["data"]).ndim == 1

@@ -42,8 +42,9 @@ int encoder_reserve(struct encoder *c, uint32_t max_tokens, uint32_t max_texts, 
     c->out_rows = malloc(texts * sizeof(*c->out_rows));
     c->spans = malloc(texts * sizeof(*c->spans));
     c->work = malloc((text_head_work(&c->head) + c->head.width) * sizeof(*c->work));
-    c->logits =
-        c->head.sparse ? malloc(DECODER_LOGIT_ROWS * c->head.width * sizeof(*c->logits)) : NULL;
+    c->logits = c->head.sparse
+                    ? malloc((size_t)DECODER_LOGIT_ROWS * c->head.width * sizeof(*c->logits))
+                    : NULL;
     if (!c->ids || !c->pos || !c->slots || !c->blocks || !c->out_rows || !c->spans || !c->work ||
         (c->head.sparse && !c->logits))
         return err_nomem(e);

@@ -7,9 +7,9 @@ enum { MOST_DOCUMENTS = 10000 };
 struct reranking {
     const struct text_input *documents;
     uint32_t n, top;
-    bool texts; /* return documents */
-    bool raw;   /* logits in place of their sigmoids */
-    bool late;  /* scores of the vectors of tokens */
+    bool texts;   /* return documents */
+    bool raw;     /* logits in place of their sigmoids */
+    bool cosines; /* of vectors; else scores of pairs */
 };
 
 static void result(struct buf *out, const struct reranking *q, uint32_t i, float score)
@@ -28,7 +28,7 @@ static int render(struct call *c, struct err *e)
 {
     const struct call_texts *t = c->texts;
     const struct reranking *q = t->state;
-    const float *scores = q->late ? texts_late_scores(c, 1, q->n) : t->job.values;
+    const float *scores = q->cosines ? texts_cosines(c, 1, q->n) : t->job.values;
     const uint32_t *order = scores ? texts_ranking(c, scores, q->n) : NULL;
     struct buf *out = &c->out;
     if (!order)
@@ -39,7 +39,7 @@ static int render(struct call *c, struct err *e)
     for (uint32_t i = 0; i < q->top; i++) {
         buf_str(out, i ? "," : "");
         const float score = scores[order[i]];
-        result(out, q, order[i], q->raw || q->late ? score : texts_sigmoid(score));
+        result(out, q, order[i], q->raw || q->cosines ? score : texts_sigmoid(score));
     }
     buf_fmt(
         out,
@@ -47,26 +47,25 @@ static int render(struct call *c, struct err *e)
     return out->oom ? err_nomem(e) : 0;
 }
 
-/* The pairs; or the query, and then the documents. */
-static struct text_input *inputs(struct call *c, const struct reranking *q, const char *query)
+/* The pairs; or the query, and then the documents. -1: out of memory. */
+static int inputs(struct call *c, const struct reranking *q, const char *query,
+                  struct texts_ask *ask)
 {
-    const uint32_t first = q->late ? 1 : 0;
     const struct text_input one = {.text = query, .n = strlen(query)};
-    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, q->n + (size_t)first);
-    for (uint32_t i = 0; in && i < q->n; i++) {
-        in[first + i] = q->late ? q->documents[i] : one;
-        if (q->late) {
-            texts_late_prompt(c, &in[1 + i], "document");
-            continue;
-        }
+    ask->n = q->n + (q->cosines ? 1 : 0);
+    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, ask->n);
+    if (!in)
+        return -1;
+    for (uint32_t i = 0; i < ask->n; i++)
+        in[i] = q->cosines && i ? q->documents[i - 1] : one;
+    for (uint32_t i = 0; !q->cosines && i < q->n; i++) {
         in[i].second = q->documents[i].text;
         in[i].n_second = q->documents[i].n;
     }
-    if (in && q->late) {
-        in[0] = one;
-        texts_late_prompt(c, &in[0], "query");
-    }
-    return in;
+    ask->in = in;
+    if (q->cosines)
+        texts_ask_vectors(c, ask, in, 1);
+    return 0;
 }
 
 int cohere_rerank(struct call *c, struct body *b, struct err *e)
@@ -87,8 +86,10 @@ int cohere_rerank(struct call *c, struct body *b, struct err *e)
         body_fail(b, root, "max_tokens_per_doc", "`max_tokens_per_doc` must be positive");
     ask.instruction = body_str(b, root, "instruction", false);
     ask.user = body_str(b, root, "user", false);
-    q->late = edge_limits(c->edge)->task == TASK_TOKEN_EMBED;
-    if (b->failed || texts_count(c, q->n, q->late ? TEXTS_MOST_LATE : MOST_DOCUMENTS, e))
+    const enum model_task task = edge_limits(c->edge)->task;
+    const uint32_t most_texts = task == TASK_TOKEN_EMBED ? TEXTS_MOST_LATE : MOST_DOCUMENTS;
+    q->cosines = task != TASK_RERANK;
+    if (b->failed || texts_count(c, q->n, most_texts, e))
         return -1;
     if (!*query)
         return err_set(e, ERR_EMPTY, "`query` cannot be empty");
@@ -96,9 +97,7 @@ int cohere_rerank(struct call *c, struct body *b, struct err *e)
         return err_set(e, ERR_VALIDATION, "`top_n` must be positive");
     q->top = top.set && top.v < q->n ? (uint32_t)top.v : q->n;
     ask.most = most.set ? (uint32_t)most.v : 0;
-    if (!(ask.in = inputs(c, q, query)))
+    if (inputs(c, q, query, &ask))
         return err_nomem(e);
-    ask.n = q->n + (q->late ? 1 : 0);
-    ask.all = ask.plain = q->late;
     return call_texts(c, &ask, COHERE_RERANKS, render, q, e);
 }

@@ -14,7 +14,8 @@ const struct route route_rerank_documents = {
     .errors = ERRORS_OPENAI,
     .summary =
         "Cohere's, Jina's and vLLM's rerank: documents by how well they answer a query, best "
-        "first, of a reranker, or of a model that embeds tokens; others answer 400. What is too "
+        "first, of a reranker; of a model that embeds texts or tokens by their cosines; others "
+        "answer 400. What is too "
         "long is cut.",
     .body = "`query`, `documents` (texts, or objects with `text`), `top_n`, `return_documents`, "
             "`max_tokens_per_doc`, `instruction`",
