@@ -9,7 +9,8 @@
 
 enum { SMALL_JSON = 1024 * 1024, CONFIG_JSON = 16 * 1024 * 1024 };
 
-static const char *const names[] = {"auto", "generate", "embed", "rerank", "classify"};
+static const char *const names[] = {"auto",     "generate",    "embed",         "rerank",
+                                    "classify", "token_embed", "token_classify"};
 const char *const model_task_choices[] = {"auto", "generate", "embed", "rerank", NULL};
 const char *model_task_name(enum model_task t) { return t < TASK_N ? names[t] : "?"; }
 
@@ -91,6 +92,29 @@ static int read_pooling(struct sentence *s, const char *dir, const char *folder,
                : err_set(e, ERR_VALIDATION, "%s/%s: no pooling mode that is known", dir, name);
 }
 
+static int read_sparse(struct sentence *s, const char *dir, const char *folder, struct err *e)
+{
+    char name[PATH_MAX];
+    cJSON *j;
+    if (read_module(dir, folder, name, &j, e))
+        return -1;
+    const char *over = json_str(j, "pooling_strategy", "max");
+    const char *act = json_str(j, "activation_function", "relu");
+    s->sparse_twice = strcmp(act, "log1p_relu") == 0;
+    s->sparse = strcmp(over, "max") == 0   ? SPARSE_MAX
+                : strcmp(over, "sum") == 0 ? SPARSE_SUM
+                                           : SPARSE_NONE;
+    int rc = 0;
+    if (!s->sparse)
+        rc = err_set(e, ERR_VALIDATION, "%s/%s: `pooling_strategy` `%.60s` is not supported", dir,
+                     name, over);
+    else if (!s->sparse_twice && strcmp(act, "relu") != 0)
+        rc = err_set(e, ERR_VALIDATION, "%s/%s: `activation_function` `%.60s` is not supported",
+                     dir, name, act);
+    cJSON_Delete(j);
+    return rc;
+}
+
 static int add_dense(struct sentence *s, const char *dir, const char *folder, struct err *e)
 {
     if (s->n_dense == SENTENCE_MAX_DENSE)
@@ -125,11 +149,11 @@ static bool plain_folder(const char *p)
 }
 
 /* sentence_transformers.models.Pooling, or its class in newer packages. */
-static int add_module(struct sentence *s, const char *dir, const cJSON *m, struct err *e)
+static int add_module(struct sentence *s, const char *dir, const char *type, const char *folder,
+                      struct err *e)
 {
-    const char *type = json_str(m, "type", ""), *dot = strrchr(type, '.');
-    const char *class = dot ? dot + 1 : type, *folder = json_str(m, "path", "");
-    if (strcmp(class, "Transformer") == 0)
+    const char *dot = strrchr(type, '.'), *class = dot ? dot + 1 : type;
+    if (strcmp(class, "Transformer") == 0 || strcmp(class, "MLMTransformer") == 0)
         return *folder ? err_set(e, ERR_VALIDATION,
                                  "%s/modules.json: a transformer in a folder of its own is not "
                                  "supported",
@@ -139,10 +163,15 @@ static int add_module(struct sentence *s, const char *dir, const cJSON *m, struc
         return s->normalize = true, 0;
     if (strcmp(class, "Dropout") == 0) /* of training */
         return 0;
+    if (strcmp(class, "MultiVectorMask") == 0) /* the client chooses among tokens */
+        return 0;
     static const struct {
         const char *class;
         int (*read)(struct sentence *s, const char *dir, const char *folder, struct err *e);
-    } kinds[] = {{"Pooling", read_pooling}, {"Dense", add_dense}, {"LogitScore", read_scores}};
+    } kinds[] = {{"Pooling", read_pooling},
+                 {"SpladePooling", read_sparse},
+                 {"Dense", add_dense},
+                 {"LogitScore", read_scores}};
     size_t k = 0;
     while (k < sizeof(kinds) / sizeof(kinds[0]) && strcmp(class, kinds[k].class) != 0)
         k++;
@@ -155,6 +184,35 @@ static int add_module(struct sentence *s, const char *dir, const cJSON *m, struc
     return kinds[k].read(s, dir, folder, e);
 }
 
+/* Of modules for queries and others for documents, those that a text without a route passes. */
+static int add_route(struct sentence *s, const char *dir, struct err *e)
+{
+    cJSON *j;
+    const cJSON *name;
+    if (read_json(dir, "router_config.json", SMALL_JSON, &j, e))
+        return -1;
+    const char *route = json_str(json_get(j, "parameters"), "default_route", "document");
+    const cJSON *listed = json_get(json_get(j, "structure"), route);
+    int rc = 0;
+    if (!cJSON_IsArray(listed))
+        rc = err_set(e, ERR_VALIDATION, "%s/router_config.json: no modules of `%.60s`", dir, route);
+    cJSON_ArrayForEach(name, listed)
+    {
+        const char *folder = cJSON_IsString(name) ? name->valuestring : "";
+        if (rc == 0)
+            rc = add_module(s, dir, json_str(json_get(j, "types"), folder, ""), folder, e);
+    }
+    cJSON_Delete(j);
+    return rc;
+}
+
+static int add_listed(struct sentence *s, const char *dir, const cJSON *m, struct err *e)
+{
+    const char *type = json_str(m, "type", ""), *folder = json_str(m, "path", "");
+    return ends_with(type, ".Router") && !*folder ? add_route(s, dir, e)
+                                                  : add_module(s, dir, type, folder, e);
+}
+
 static int read_modules(struct sentence *s, const char *dir, struct err *e)
 {
     cJSON *j;
@@ -165,7 +223,8 @@ static int read_modules(struct sentence *s, const char *dir, struct err *e)
     s->present = j != NULL;
     if (j && !cJSON_IsArray(j))
         rc = err_set(e, ERR_VALIDATION, "%s/modules.json: no list", dir);
-    cJSON_ArrayForEach(m, j) if (rc == 0) rc = add_module(s, dir, m, e);
+    cJSON_ArrayForEach(m, j) if (rc == 0) rc = add_listed(s, dir, m, e);
+    s->tokens = s->n_dense && !s->pooling && !s->sparse && !s->scores;
     cJSON_Delete(j);
     return rc;
 }
@@ -195,6 +254,23 @@ static int read_length(struct sentence *s, const char *dir, struct err *e)
     return 0;
 }
 
+/* PyLate's names of what precedes queries and documents. */
+static bool add_prefixes(struct sentence *s, const cJSON *j)
+{
+    static const char *const keys[][2] = {{"query_prefix", "query"},
+                                          {"document_prefix", "document"}};
+    bool whole = true;
+    for (int i = 0; i < 2; i++) {
+        const char *text = json_str(j, keys[i][0], NULL);
+        if (!text || s->n_prompts == SENTENCE_MAX_PROMPTS || sentence_prompt(s, keys[i][1]))
+            continue;
+        struct sentence_prompt *q = &s->prompts[s->n_prompts++];
+        *q = (struct sentence_prompt){strdup(keys[i][1]), strdup(text)};
+        whole &= q->name && q->text;
+    }
+    return whole;
+}
+
 static int read_prompts(struct sentence *s, const char *dir, struct err *e)
 {
     cJSON *j;
@@ -210,6 +286,8 @@ static int read_prompts(struct sentence *s, const char *dir, struct err *e)
         *q = (struct sentence_prompt){strdup(p->string), strdup(p->valuestring)};
         whole &= q->name && q->text;
     }
+    if (j)
+        whole &= add_prefixes(s, j);
     const char *named = json_str(j, "default_prompt_name", NULL);
     if (named)
         whole &= (s->default_prompt = strdup(named)) != NULL;
@@ -233,11 +311,23 @@ void sentence_free(struct sentence *s)
     *s = (struct sentence){0};
 }
 
+static const unsigned chosen[] = {0, POOL_CLS, POOL_MEAN, POOL_LAST, POOL_LAST, 0};
+const char *const sentence_pooling_choices[] = {"auto",       "cls",    "mean", "last",
+                                                "last-token", "splade", NULL};
+
+void sentence_set_pooling(struct sentence *s, uint32_t choice)
+{
+    if (!choice)
+        return;
+    s->pooling = chosen[choice];
+    s->sparse = s->pooling ? SPARSE_NONE : s->sparse ? s->sparse : SPARSE_MAX;
+}
+
 const char *sentence_prompt(const struct sentence *s, const char *name)
 {
     name = name ? name : s->default_prompt;
     for (uint32_t i = 0; name && i < s->n_prompts; i++)
-        if (strcmp(s->prompts[i].name, name) == 0)
+        if (s->prompts[i].name && strcmp(s->prompts[i].name, name) == 0)
             return s->prompts[i].text;
     return NULL;
 }
@@ -261,13 +351,20 @@ bool sentence_asks(const cJSON *config)
 int model_task_of(const char *dir, const struct sentence *s, enum model_task *out, struct err *e)
 {
     cJSON *j;
-    *out = s->scores ? TASK_RERANK : s->present ? TASK_EMBED : TASK_GENERATE;
+    *out = s->scores    ? TASK_RERANK
+           : s->tokens  ? TASK_TOKEN_EMBED
+           : s->present ? TASK_EMBED
+                        : TASK_GENERATE;
     if (read_json(dir, "config.json", CONFIG_JSON, &j, e))
         return -1;
     const cJSON *first = cJSON_GetArrayItem(json_get(j, "architectures"), 0);
     const char *class = cJSON_IsString(first) ? first->valuestring : "";
     if (ends_with(class, "ForSequenceClassification"))
         *out = labels(j) == 1 || sentence_asks(j) ? TASK_RERANK : TASK_CLASSIFY;
+    if (ends_with(class, "ForTokenClassification"))
+        *out = TASK_TOKEN_CLASSIFY;
+    if (strcmp(class, "HF_ColBERT") == 0)
+        *out = TASK_TOKEN_EMBED;
     cJSON_Delete(j);
     return 0;
 }

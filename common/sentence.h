@@ -1,10 +1,10 @@
 /* sentence.h - reads the configuration of a model that computes embeddings or scores: the files of
  * sentence-transformers, and the class in config.json.
  *
- * modules.json lists the modules after the transformer (Pooling, Dense, Normalize; of a reranker
- * LogitScore), each in its own folder. sentence_bert_config.json has the maximum length, or
- * tokenizer_config.json.
- * config_sentence_transformers.json has prompts that precede a text. */
+ * modules.json lists the modules after the transformer (Pooling, Dense, Normalize; SpladePooling;
+ * of a reranker LogitScore), each in its own folder. sentence_bert_config.json has the maximum
+ * length, or tokenizer_config.json. config_sentence_transformers.json has prompts that precede a
+ * text. */
 #ifndef COMMON_SENTENCE_H
 #define COMMON_SENTENCE_H
 #include "common/err.h"
@@ -18,7 +18,9 @@ enum model_task {
     TASK_GENERATE, /* text */
     TASK_EMBED,    /* one vector per text */
     TASK_RERANK,   /* one score per pair of texts */
-    TASK_CLASSIFY, /* one score per label: detected by auto, cannot be requested */
+    TASK_CLASSIFY, /* one score per label: detected by auto, as those below; cannot be requested */
+    TASK_TOKEN_EMBED,    /* one vector per token: for late interaction (ColBERT) */
+    TASK_TOKEN_CLASSIFY, /* one score per label, of each token */
     TASK_N
 };
 const char *model_task_name(enum model_task t); /* "auto", "generate", ... */
@@ -33,19 +35,26 @@ enum {
     POOL_WEIGHTED = 16, /* the mean weighted by positions, starting at 1 */
     POOL_LAST = 32
 };
+/* Of the logits of an encoder's head for masked tokens, after log(1 + max(0, x)): the greatest or
+ * the sum over the tokens, for each token of the vocabulary (SPLADE, arXiv 2107.05720,
+ * 2109.10086). */
+enum sparse_pooling { SPARSE_NONE, SPARSE_MAX, SPARSE_SUM };
 enum { SENTENCE_MAX_DENSE = 4, SENTENCE_MAX_PROMPTS = 64 };
 
 struct sentence_prompt {
     char *name, *text;
 };
 struct sentence {
-    bool present;        /* modules.json exists */
-    unsigned pooling;    /* POOL_*; 0: not specified */
-    bool include_prompt; /* mean pooling includes the prompt's tokens */
+    bool present;               /* modules.json exists */
+    unsigned pooling;           /* POOL_*; 0: not specified */
+    enum sparse_pooling sparse; /* instead of `pooling` */
+    bool sparse_twice;          /* log(1 + log(1 + max(0, x))) (arXiv 2504.14839) */
+    bool include_prompt;        /* mean pooling includes the prompt's tokens */
     bool normalize;
     uint32_t max_length;             /* tokens per text with special tokens; 0: not specified */
     char *dense[SENTENCE_MAX_DENSE]; /* folders, in order */
     uint32_t n_dense;
+    bool tokens; /* Dense modules work on each token, and nothing pools */
     struct sentence_prompt prompts[SENTENCE_MAX_PROMPTS];
     uint32_t n_prompts;
     char *default_prompt; /* a name, or NULL */
@@ -59,15 +68,24 @@ struct sentence {
  * sentence_free() in either case. */
 int sentence_load(struct sentence *s, const char *dir, struct err *e);
 void sentence_free(struct sentence *s);
+/* Applies a value of --pooling, an index of sentence_pooling_choices; 0 changes nothing. */
+void sentence_set_pooling(struct sentence *s, uint32_t choice);
+extern const char *const sentence_pooling_choices[]; /* auto first, NULL last */
 /* The text of prompt `name`, or of the default prompt if NULL. NULL: none. */
 const char *sentence_prompt(const struct sentence *s, const char *name);
 
 /* True for a classifier of the labels "yes" and "no": a reranker that asks a question. */
 bool sentence_asks(const cJSON *config);
 
+/* True for the tasks whose results are rows of tokens. */
+static inline bool model_task_of_tokens(enum model_task t)
+{
+    return t == TASK_TOKEN_EMBED || t == TASK_TOKEN_CLASSIFY;
+}
 /* Detects the task for --task auto. An architecture ending in ForSequenceClassification is a
- * classifier, or a reranker if it has one label or asks. modules.json means embeddings, or
- * a reranker if LogitScore is there. Others generate (an encoder without these files computes
- * embeddings, see model_load()). `s` must be loaded from `dir`. */
+ * classifier, or a reranker if it has one label or asks; one in ForTokenClassification classifies
+ * tokens; HF_ColBERT gives vectors of tokens. modules.json means embeddings, of tokens if its Dense
+ * modules have no Pooling, or a reranker if LogitScore is there. Others generate (an encoder
+ * without these files computes embeddings, see model_load()). `s` must be loaded from `dir`. */
 int model_task_of(const char *dir, const struct sentence *s, enum model_task *out, struct err *e);
 #endif

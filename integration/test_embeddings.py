@@ -294,7 +294,7 @@ def test_classify_and_pooling(reranker, bert):
     assert [v["data"] for v in vectors] == [v["embedding"] for v in bert.post("/v1/embeddings", {"input": ["a", "b"]}).json()["data"]]
     long = bert.post("/pooling", {"input": "a", "use_activation": False, "truncate_prompt_tokens": 3}).json()["data"][0]["data"]
     assert abs(length(long) - 1) > 1e-3 and reranker.post("/pooling", {"input": "x"}).status_code == 400
-    refused = bert.post("/pooling", {"input": "a", "task": "token_embed"})
+    refused = bert.post("/pooling", {"input": "a", "task": "token_classify"})
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "task"
 
 

@@ -144,8 +144,10 @@ static void open_packed(struct shard *s, const struct serve_config *c)
         LOG(LOG_WARN, "--packed-cache is not used", LOGS("why", unknown.msg));
         return;
     }
-    snprintf(words, sizeof(words), "dtype %u quantize %s activations %u task %u drafts %d %s",
-             c->dtype, quant_name(c->quant), c->activations, c->task, drafts, rank_words(c, rank));
+    snprintf(words, sizeof(words),
+             "dtype %u quantize %s activations %u task %u pooling %u drafts %d %s", c->dtype,
+             quant_name(c->quant), c->activations, c->task, c->pooling, drafts,
+             rank_words(c, rank));
     const struct packed_options o = {.dir = c->packed_cache,
                                      .most_bytes = (uint64_t)(c->packed_size * (double)(1 << 30)),
                                      .model = s->dir,
@@ -186,6 +188,7 @@ static int open_model(struct shard *s, const struct serve_config *c, struct err 
                               .draft_dir =
                                   c->draft_heads && *c->draft_heads ? c->draft_heads : NULL,
                               .task = (enum model_task)c->task,
+                              .pooling = c->pooling,
                               .id_of = id_of,
                               .vocabulary = s->tok,
                               .measure = c->dry_run,

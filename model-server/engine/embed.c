@@ -33,9 +33,11 @@ int engine_embed(struct engine *g, const struct model_text *texts, uint32_t n, b
     *floats = 0;
     if (check(m, texts, n, e))
         return -1;
+    if (!all && model_task_of_tokens(m->task))
+        return err_set(e, ERR_VALIDATION, "this model gives rows of tokens: it pools none");
     for (uint32_t i = 0; all && i < n; i++)
         rows += texts[i].n - (size_t)1;
-    const size_t size = rows * (all ? m->hidden : m->width);
+    const size_t size = rows * (all ? m->row_width : m->width);
     if (g->o.comm->rank == 0 && !(*out = malloc((size ? size : 1) * sizeof(**out))))
         return err_nomem(e);
     if (n == 0 || model_encode(g->o.model, texts, n, all, *out, e) == 0) {
@@ -63,7 +65,7 @@ int engine_embed_warmup(struct engine *g, struct warmup *w, struct err *e)
                         "Not enough memory to handle %u tokens of texts. You need to decrease "
                         "`--max-batch-prefill-tokens`",
                         asked);
-    if (engine_embed(g, &trial, 1, false, &out, &floats, e))
+    if (engine_embed(g, &trial, 1, model_task_of_tokens(m->task), &out, &floats, e))
         return err_wrap(e, "warm-up");
     free(out);
     w->supported_tokens = asked;

@@ -333,6 +333,14 @@ struct arch {
     NAMES_BERT_MATRICES(p), [W_POST_ATTN_NORM] = p "encoder.layer.*.attention.output.LayerNorm",   \
                             [W_POST_MLP_NORM] = p "encoder.layer.*.output.LayerNorm"
 #define NAMES_BERT(p) NAMES_BERT_TABLES(p), NAMES_BERT_LAYER(p)
+/* Heads for masked tokens, see config_masked_head(): BERT's and RoBERTa's. */
+#define NAMES_BERT_HEAD                                                                            \
+    [W_HEAD_PROJECT] = "cls.predictions.transform.dense",                                          \
+    [W_HEAD_NORM] = "cls.predictions.transform.LayerNorm", [W_HEAD] = "cls.predictions.decoder",   \
+    [W_HEAD_BIAS] = "cls.predictions.decoder.bias|cls.predictions.bias"
+#define NAMES_ROBERTA_HEAD                                                                         \
+    [W_HEAD_PROJECT] = "lm_head.dense", [W_HEAD_NORM] = "lm_head.layer_norm|lm_head.norm",         \
+    [W_HEAD] = "lm_head.decoder", [W_HEAD_BIAS] = "lm_head.decoder.bias|lm_head.bias"
 
 /* Latent attention, and the indexer of sparse attention, with DeepSeek's names. */
 #define NAMES_LATENT                                                                               \

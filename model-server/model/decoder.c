@@ -304,6 +304,25 @@ int decoder_logits(struct decoder *d, const struct weight *head, const float *bi
     return gather_logits(d, n_out, e);
 }
 
+/* The same of n normalised rows, which are not in scratch.r. */
+static void project(struct decoder *d, const float *rows, uint32_t before, uint32_t n)
+{
+    struct scratch *s = &d->scratch;
+    if (d->head_project)
+        d->ops->linear(d->dev, s->r, rows, n, d->head_project, d->head_project_bias);
+    if (d->spec.head_dense) {
+        d->ops->act(d->dev, s->r, n, d->spec.hidden, d->spec.head_act);
+        d->ops->norm(d->dev, s->r, s->r, n, d->spec.hidden, &d->head_norm);
+    }
+    slice_logits(d, d->head_project ? s->r : rows, d->head, d->head_bias, before, n);
+}
+
+int decoder_logits_of(struct decoder *d, const float *rows, uint32_t n, struct err *e)
+{
+    project(d, rows, 0, n);
+    return gather_logits(d, n, e);
+}
+
 /* Logits of a pass with `n` rows of output, in a step that has `before` such rows before it. */
 static void head(struct decoder *d, uint32_t before, uint32_t n)
 {
@@ -311,13 +330,7 @@ static void head(struct decoder *d, uint32_t before, uint32_t n)
     d->ops->gather_out(d->dev, s->out, s->x, d->spec.hidden);
     if (!d->spec.no_final_norm)
         d->ops->norm(d->dev, s->out, s->out, n, d->spec.hidden, &d->final_norm);
-    if (d->head_project)
-        d->ops->linear(d->dev, s->r, s->out, n, d->head_project, d->head_project_bias);
-    if (d->spec.head_dense) {
-        d->ops->act(d->dev, s->r, n, d->spec.hidden, d->spec.head_act);
-        d->ops->norm(d->dev, s->r, s->r, n, d->spec.hidden, &d->head_norm);
-    }
-    slice_logits(d, d->head_project ? s->r : s->out, d->head, d->head_bias, before, n);
+    project(d, s->out, before, n);
 }
 
 /* From the last stage to all, and from all ranks of a stage. */

@@ -143,7 +143,8 @@ struct decoder {
     struct decoder_front front;
     struct pack_watch watch;
     struct packed *packed; /* the caller's file of packed weights; or NULL */
-    bool encodes;          /* there is no head; `kv` holds only the current layer */
+    bool encodes;          /* `kv` holds only the current layer, and there is no head */
+    bool encodes_logits;   /* with `encodes`: there is a head, for decoder_encode_logits() */
     struct kv_cache *kv;
     struct kv_cache *windows; /* of sliding-window layers; NULL: `kv` holds these as well */
     struct crossing cross;    /* of layers of MIXER_CROSS */
@@ -161,6 +162,11 @@ struct decoder {
     _Atomic int64_t *busy_ns; /* set at each layer, for a watchdog; NULL: not used */
     uint32_t rehearsed;       /* during a rehearsal: 1 + number of collectives so far */
 };
+
+static inline bool decoder_has_head(const struct decoder *d)
+{
+    return !d->encodes || d->encodes_logits;
+}
 
 /* Loads this rank's slices of every weight; random ones if `c` is NULL; `how` belongs to `c`. The
  * caller has set ops, dev, comm, stages, dtype, spec and split; call decoder_free() after a
@@ -220,9 +226,20 @@ uint32_t decoder_pass_tokens(const struct decoder *d);
  * next call. */
 int decoder_encode(struct decoder *d, const struct ragged *b, float *out, const float **at,
                    struct err *e);
-/* The same in parts, between which other decoders of the device may run. decoder_front's finish()
- * gets multiples of `unit` rows at a time, as after() does. `b` must stay valid and the decoder
- * does nothing else until `over`. The bits are those of decoder_encode(). */
+/* The logits of all tokens of such a step, DECODER_LOGIT_ROWS tokens at a time: `each` gets those
+ * of tokens [first, first + n) in `logits`, [n][vocab], which is the caller's. NULL: this rank does
+ * not need them. `encodes_logits` is set. */
+enum { DECODER_LOGIT_ROWS = 64 };
+struct logit_reader {
+    void (*each)(void *arg, const float *logits, uint32_t first, uint32_t n);
+    void *arg;
+    float *logits;
+};
+int decoder_encode_logits(struct decoder *d, const struct ragged *b, const struct logit_reader *to,
+                          struct err *e);
+/* decoder_encode() in parts, between which other decoders of the device may run. decoder_front's
+ * finish() gets multiples of `unit` rows at a time, as after() does. `b` must stay valid and the
+ * decoder does nothing else until `over`. The bits are those of decoder_encode(). */
 struct decoder_walk {
     bool over;
     const struct ragged *b;

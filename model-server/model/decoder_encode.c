@@ -62,6 +62,30 @@ int decoder_encode(struct decoder *d, const struct ragged *b, float *out, const 
     return out ? d->ops->download(d->dev, out, rows, n * d->spec.hidden * sizeof(float), e) : 0;
 }
 
+int decoder_encode_logits(struct decoder *d, const struct ragged *b, const struct logit_reader *to,
+                          struct err *e)
+{
+    struct err late = ERR_INIT;
+    const float *rows;
+    assert(d->encodes_logits && !b->n_out);
+    if (decoder_reserve_pass(d, b->n_tokens, DECODER_LOGIT_ROWS, e) ||
+        decoder_encode(d, b, NULL, &rows, e))
+        return -1;
+    for (uint32_t first = 0, n; first < b->n_tokens; first += n) {
+        const uint32_t left = b->n_tokens - first;
+        n = left < DECODER_LOGIT_ROWS ? left : DECODER_LOGIT_ROWS;
+        if (d->ops->step_begin(d->dev, b, e))
+            return -1;
+        const int rc = decoder_logits_of(d, rows + (size_t)first * d->spec.hidden, n, e);
+        if (d->ops->step_end(d->dev, rc ? &late : e) || rc ||
+            (to->logits && decoder_fetch_logits(d, n, to->logits, e)))
+            return -1;
+        if (to->logits)
+            to->each(to->arg, to->logits, first, n);
+    }
+    return 0;
+}
+
 /* ---------------------------------------------------------------- in parts */
 
 /* What a part is of. */

@@ -74,6 +74,9 @@ int decoder_embed_rows(struct decoder *d, float *x, uint32_t t, struct err *e);
 /* Enqueues the logits of scratch.out, normalised, of all ranks' slices. */
 int decoder_logits(struct decoder *d, const struct weight *head, const float *bias, uint32_t n_out,
                    struct err *e);
+/* Enqueues the logits of n rows after the last norm, which are not in scratch.r, of all ranks'
+ * slices. */
+int decoder_logits_of(struct decoder *d, const float *rows, uint32_t n, struct err *e);
 /* After step_end(): copies the logits to the host, slices side by side. */
 int decoder_fetch_logits(struct decoder *d, uint32_t n_out, float *logits, struct err *e);
 #endif

@@ -152,10 +152,11 @@ static void load_head_bias(struct loader *l)
     struct mat_part p;
     if (!l->a->names[W_HEAD_BIAS])
         p = loader_part(l, W_HEAD, NO_LAYER, NO_EXPERT, true, n, 1);
-    else if (!l->c || checkpoint_find_weight(l->c, l->a, l->a->names[W_HEAD_BIAS]))
+    else if (!l->c || loader_has_named(l, W_HEAD_BIAS, NO_LAYER))
         p = loader_table(l, W_HEAD_BIAS, NO_LAYER, "", n, 1);
     else
         return;
+    loader_found_all(l, W_HEAD_BIAS); /* some files have it twice */
     p = loader_rows(p, v.first, v.n);
     d->head_bias = loader_vector(l, &p, 1, 0);
 }
@@ -297,7 +298,7 @@ void decoder_load_last(struct loader *l, struct amount embed)
         d->final_norm = loader_stream_norm(l, W_FINAL_NORM, NO_LAYER, 2 * d->spec.n_layers + 1);
     if (d->spec.mix.n)
         decoder_mixed_load_last(l);
-    if (!d->encodes)
+    if (decoder_has_head(d))
         load_head(l, embed);
 }
 

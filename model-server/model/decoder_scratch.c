@@ -48,7 +48,8 @@ static size_t factors_of(const struct decoder_spec *m)
 static size_t layout(const struct decoder *d, struct scratch *s, char *base, size_t t, size_t o)
 {
     const struct decoder_spec *m = &d->spec;
-    const size_t world = (size_t)d->split.world, logits = d->encodes ? 0 : d->split.vocab_most;
+    const size_t world = (size_t)d->split.world,
+                 logits = decoder_has_head(d) ? d->split.vocab_most : 0;
     size_t at = 0;
     float *top;
     at = place(&s->x, base, at, t, m->hidden);
@@ -80,7 +81,7 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
 
 static size_t host_floats(const struct decoder *d, size_t t, size_t o)
 {
-    const bool gathers = d->split.world > 1 && !d->encodes;
+    const bool gathers = d->split.world > 1 && decoder_has_head(d);
     size_t most = gathers ? o * (size_t)d->split.world * d->split.vocab_most : 0;
     const size_t hidden = d->draft.ops ? t * d->draft.plan.width : 0;
     const size_t named = d->draft.ids ? d->draft.own->spec.vocab : 0; /* a row of its logits */

@@ -11,10 +11,10 @@ static uint32_t blocks_of(uint32_t tokens) { return (tokens + BLOCK - 1) / BLOCK
 static void free_memory(struct encoder *c)
 {
     free(c->ids), free(c->pos), free(c->slots), free(c->blocks), free(c->out_rows);
-    free(c->spans), free(c->work);
+    free(c->spans), free(c->work), free(c->logits);
     c->ids = c->pos = c->slots = c->blocks = c->out_rows = NULL;
     c->spans = NULL;
-    c->work = NULL;
+    c->work = c->logits = NULL;
     c->cap_tokens = c->cap_texts = 0;
 }
 
@@ -42,7 +42,11 @@ int encoder_reserve(struct encoder *c, uint32_t max_tokens, uint32_t max_texts, 
     c->out_rows = malloc(texts * sizeof(*c->out_rows));
     c->spans = malloc(texts * sizeof(*c->spans));
     c->work = malloc((text_head_work(&c->head) + c->head.width) * sizeof(*c->work));
-    if (!c->ids || !c->pos || !c->slots || !c->blocks || !c->out_rows || !c->spans || !c->work)
+    c->logits = c->head.sparse
+                    ? malloc((size_t)DECODER_LOGIT_ROWS * c->head.width * sizeof(*c->logits))
+                    : NULL;
+    if (!c->ids || !c->pos || !c->slots || !c->blocks || !c->out_rows || !c->spans || !c->work ||
+        (c->head.sparse && !c->logits))
         return err_nomem(e);
     c->cap_tokens = tokens;
     c->cap_texts = texts;
@@ -142,18 +146,58 @@ static void pool_texts(struct encoder *c, const struct model_text *texts, uint32
     }
 }
 
+/* Where a pass is in its texts. */
+struct sparse_pass {
+    const struct encoder *c;
+    const struct model_text *text; /* the current one */
+    uint32_t taken;                /* of its tokens */
+    float *out;
+};
+
+static void take_logits(void *arg, const float *logits, uint32_t first, uint32_t n)
+{
+    struct sparse_pass *p = arg;
+    const struct text_head *h = &p->c->head;
+    (void)first;
+    for (uint32_t i = 0; i < n; i++) {
+        text_head_add_logits(h, logits + (size_t)i * h->width, p->out);
+        if (++p->taken < p->text->n)
+            continue;
+        text_head_end_logits(h, p->out);
+        p->text++;
+        p->taken = 0;
+        p->out += h->width;
+    }
+}
+
+/* out NULL: another rank has the result. */
+static int sparse_pass(struct encoder *c, const struct model_text *texts, uint32_t n,
+                       uint32_t tokens, float *out, struct err *e)
+{
+    struct sparse_pass p = {.c = c, .text = texts, .out = out};
+    struct ragged b;
+    if (encoder_reserve(c, tokens, n, e) || fill(c, texts, n, 0, &b, e))
+        return -1;
+    if (out)
+        memset(out, 0, (size_t)n * c->head.width * sizeof(*out));
+    return decoder_encode_logits(
+        c->d, &b, &(struct logit_reader){take_logits, &p, out ? c->logits : NULL}, e);
+}
+
 static int pass(struct encoder *c, const struct model_text *texts, uint32_t n, uint32_t tokens,
                 bool all, float *out, struct err *e)
 {
     const uint32_t hidden = c->d->spec.hidden;
     const unsigned row = all ? 0 : text_head_row(&c->head);
-    const bool direct = all || !out; /* no pooling */
+    const bool direct = !out || (all && !c->head.of_tokens); /* hidden states are the result */
     struct ragged b;
     if (encoder_reserve(c, tokens, n, e) ||
         (!direct && reserve_rows(c, (size_t)(row ? n : tokens) * hidden, e)) ||
         fill(c, texts, n, row, &b, e) || decoder_encode(c->d, &b, direct ? out : c->rows, NULL, e))
         return -1;
-    if (!direct)
+    if (!direct && all)
+        text_head_tokens(&c->head, c->rows, tokens, out, c->work);
+    else if (!direct)
         pool_texts(c, texts, n, row, out);
     return 0;
 }
@@ -164,10 +208,11 @@ int encoder_run(struct encoder *c, const struct model_text *texts, uint32_t n, b
     const uint32_t most = decoder_pass_tokens(c->d);
     for (uint32_t i = 0, tokens, some; i < n; i += some) {
         some = pass_texts(texts + i, n - i, most, &tokens);
-        if (pass(c, texts + i, some, tokens, all, out, e))
+        if (c->head.sparse && !all ? sparse_pass(c, texts + i, some, tokens, out, e)
+                                   : pass(c, texts + i, some, tokens, all, out, e))
             return -1;
         if (out)
-            out += all ? (size_t)tokens * c->d->spec.hidden : (size_t)some * c->head.width;
+            out += all ? (size_t)tokens * c->head.row_width : (size_t)some * c->head.width;
     }
     return 0;
 }

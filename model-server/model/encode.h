@@ -19,8 +19,8 @@ struct encoder {
     uint32_t cap_tokens, cap_texts;
     uint32_t *ids, *pos, *slots, *blocks, *out_rows;
     struct span *spans;
-    float *rows, *work;
-    size_t cap_rows; /* floats */
+    float *rows, *work, *logits; /* logits: of text_head.sparse */
+    size_t cap_rows;             /* floats */
 };
 
 void encoder_free(struct encoder *c);

@@ -74,6 +74,15 @@ bool loader_has_named(const struct loader *l, enum role role, int layer)
     return loader_look(l, name);
 }
 
+void loader_found_all(const struct loader *l, enum role role)
+{
+    char name[NAME_MAX_LEN];
+    for (const char *p = l->a->names[role]; l->c && p && *p; p += *p == '|') {
+        p = name_at(l, p, NO_LAYER, NO_EXPERT, "", name);
+        loader_look(l, name);
+    }
+}
+
 bool loader_own_head(const struct loader *l)
 {
     char name[NAME_MAX_LEN];

@@ -67,6 +67,8 @@ bool loader_own_head(const struct loader *l);
 bool loader_has(const struct loader *l, enum role role, int layer, int expert);
 /* The same for the role's whole name. */
 bool loader_has_named(const struct loader *l, enum role role, int layer);
+/* Counts the tensors of all spellings of the role's whole name as found (unused.h). */
+void loader_found_all(const struct loader *l, enum role role);
 /* The whole matrix [rows, cols] of a role, or its bias [rows] as one column. Valid until
  * packed. */
 struct mat_part loader_part(struct loader *l, enum role role, int layer, int expert, bool bias,

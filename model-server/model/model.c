@@ -93,6 +93,8 @@ static void fill_info(struct model *m)
     i->attends_text = s->attends_text;
     i->start = s->start;
     i->width = m->encoder.head.width;
+    i->row_width = m->encoder.head.row_width;
+    i->sparse = m->d.encodes_logits;
     i->labels = m->encoder.head.labels;
     i->pairs_as_text = m->encoder.head.asks_yes_no;
     if (m->d.encodes)
@@ -232,6 +234,23 @@ static int choose_arith(struct model *m, const struct model_options *o, struct s
     return 0;
 }
 
+/* A sparse vector is made of the logits of a head, which other encoders do not load. */
+static int choose_pooling(struct model *m, const struct model_options *o, struct err *e)
+{
+    const struct decoder_spec *s = &m->d.spec;
+    if (m->info.task != TASK_EMBED)
+        return o->pooling
+                   ? err_set(e, ERR_VALIDATION, "--pooling %s does not go with --task %s",
+                             sentence_pooling_choices[o->pooling], model_task_name(m->info.task))
+                   : 0;
+    sentence_set_pooling(&m->sentence, o->pooling);
+    m->d.encodes_logits = m->sentence.sparse != SPARSE_NONE;
+    if (m->d.encodes_logits && !(s->both_ways && s->head_dense))
+        return err_set(e, ERR_VALIDATION, "sparse vectors (splade) of a %s model are not supported",
+                       m->info.type);
+    return 0;
+}
+
 /* What the model is to be. */
 static int choose_task(struct model *m, const char *dir, const struct model_options *o,
                        struct err *e)
@@ -256,7 +275,7 @@ static int choose_task(struct model *m, const char *dir, const struct model_opti
                            model_task_name(task), i, m->info.type);
     m->info.task = task;
     m->d.encodes = task != TASK_GENERATE;
-    return 0;
+    return choose_pooling(m, o, e);
 }
 
 /* Which tokens answer a reranker's question: those of its own files, or of its family. */
@@ -284,6 +303,7 @@ static int load_head(struct model *m, const char *dir, const struct arch *a,
                                   .arch = a,
                                   .task = m->info.task,
                                   .hidden = m->d.spec.hidden,
+                                  .vocab = m->d.spec.vocab,
                                   .both_ways = m->d.spec.both_ways,
                                   .lm_head = head,
                                   .embed = embed};

@@ -38,6 +38,7 @@ struct model_options {
     /* TASK_AUTO: by the files. Models that do not generate have no head and no cache of whole
      * sequences. */
     enum model_task task;
+    uint32_t pooling; /* of TASK_EMBED: an index of sentence_pooling_choices; 0: by the files */
     /* TASK_RERANK of a decoder without a classifier: the id of a token that answers; -1: none. */
     int64_t (*id_of)(const void *vocabulary, const char *token);
     const void *vocabulary;
@@ -97,6 +98,8 @@ struct model_info {
     bool enqueues;        /* model_draw() returns without waiting: no collective uses the host */
     enum model_task task; /* never TASK_AUTO */
     uint32_t width;       /* width of a text's result; 0: it generates */
+    uint32_t row_width;   /* width of a token's, if all are asked for */
+    bool sparse;          /* which is a weight of each token of the vocabulary, most of them 0 */
     uint32_t max_length;  /* most tokens of a text; 0: unbounded */
     bool both_ways;       /* an encoder */
     /* The prompt is the input of an encoder beside the model (encoder/text.h); what the model

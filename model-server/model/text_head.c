@@ -127,13 +127,15 @@ static int dense_act(const cJSON *j, const char *folder, enum head_act *out, str
     return err_set(e, ERR_VALIDATION, "%s: activation `%.60s` is not supported", folder, name);
 }
 
-/* Modules that work on each token, or add their input, give other vectors. */
-static int dense_of_sentence(const cJSON *j, const char *folder, enum head_act *act, struct err *e)
+/* Modules that work on something else, or add their input, give other vectors. */
+static int dense_of_sentence(const struct sentence *s, const cJSON *j, const char *folder,
+                             enum head_act *act, struct err *e)
 {
+    const char *usual = s->tokens ? "token_embeddings" : "sentence_embedding";
     static const char *const keys[] = {"module_input_name", "module_output_name"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        const char *on = json_str(j, keys[i], "sentence_embedding");
-        if (strcmp(on, "sentence_embedding") != 0)
+        const char *on = json_str(j, keys[i], usual);
+        if (strcmp(on, usual) != 0)
             return err_set(e, ERR_VALIDATION, "%s: `%s` %.60s is not supported", folder, keys[i],
                            on);
     }
@@ -156,7 +158,7 @@ static int add_dense(struct text_head *h, const struct text_head_options *o, con
     cJSON *j = model_file_json(file, SMALL_JSON, e);
     if (!j)
         return -1;
-    int rc = dense_of_sentence(j, path, &act, e);
+    int rc = dense_of_sentence(o->sentence, j, path, &act, e);
     cJSON_Delete(j);
     if (rc == 0 && o->c->gguf.set.n) {
         snprintf(file, sizeof(file), "dense_%d", atoi(folder));
@@ -340,6 +342,34 @@ static int classifier(struct text_head *h, const struct text_head_options *o, co
     return read_labels(h, config, e);
 }
 
+/* ---------------------------------------------------------------- tokens */
+
+/* Stages of each token: of its labels, or a narrower vector. */
+static int token_stages(struct text_head *h, const struct text_head_options *o, struct err *e)
+{
+    const struct checkpoint *c = o->c;
+    const struct sentence *s = o->sentence;
+    h->of_tokens = true;
+    for (uint32_t i = 0; i < s->n_dense; i++)
+        if (add_dense(h, o, s->dense[i], e))
+            return -1;
+    if (h->task == TASK_TOKEN_EMBED)
+        return s->n_dense ? 0 : add_stage(h, c, "linear", HEAD_PLAIN, e);
+    const bool dense = named(c, "head.norm", ".weight") != NULL; /* ModernBERT */
+    const char *last = named(c, "score", ".weight") ? "score" : "classifier";
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/config.json", o->dir);
+    cJSON *config = model_file_json(path, SMALL_JSON, e);
+    const int rc = !config ||
+                           (dense && (add_stage(h, c, "head.dense", HEAD_GELU, e) ||
+                                      add_norm(h, c, "head.norm", config, e))) ||
+                           add_stage(h, c, last, HEAD_PLAIN, e) || read_labels(h, config, e)
+                       ? -1
+                       : 0;
+    cJSON_Delete(config);
+    return rc;
+}
+
 /* ---------------------------------------------------------------- loading */
 
 static int load_classifier(struct text_head *h, const struct text_head_options *o, struct err *e)
@@ -357,18 +387,36 @@ static int load_classifier(struct text_head *h, const struct text_head_options *
     return rc;
 }
 
-int text_head_load(struct text_head *h, const struct text_head_options *o, struct err *e)
+static int load_stages(struct text_head *h, const struct text_head_options *o, struct err *e)
 {
     const struct sentence *s = o->sentence;
-    *h = (struct text_head){.task = o->task, .hidden = o->hidden, .width = o->hidden};
+    if (model_task_of_tokens(o->task))
+        return o->c ? token_stages(h, o, e)
+                    : err_set(e, ERR_VALIDATION, "rows of tokens need a checkpoint");
     if (o->task != TASK_EMBED)
         return load_classifier(h, o, e);
+    if (s->sparse) {
+        h->sparse = s->sparse;
+        h->sparse_twice = s->sparse_twice;
+        h->width = o->vocab;
+        return s->n_dense ? err_set(e, ERR_VALIDATION,
+                                    "%s: Dense modules of sparse vectors are not supported", o->dir)
+                          : 0;
+    }
     h->pooling = s->pooling ? s->pooling : o->both_ways ? POOL_MEAN : POOL_LAST;
     h->width *= (uint32_t)__builtin_popcount(h->pooling);
     for (uint32_t i = 0; i < s->n_dense; i++)
         if (add_dense(h, o, s->dense[i], e))
             return -1;
     return 0;
+}
+
+int text_head_load(struct text_head *h, const struct text_head_options *o, struct err *e)
+{
+    *h = (struct text_head){.task = o->task, .hidden = o->hidden, .width = o->hidden};
+    const int rc = load_stages(h, o, e);
+    h->row_width = h->of_tokens ? h->width : h->hidden;
+    return rc;
 }
 
 void text_head_free(struct text_head *h)
@@ -493,13 +541,26 @@ static void run_stage(const struct head_stage *s, const float *x, float *y)
 
 static uint32_t widest(const struct text_head *h)
 {
-    uint32_t most = h->hidden * (uint32_t)__builtin_popcount(h->pooling);
+    const uint32_t rows = h->pooling ? (uint32_t)__builtin_popcount(h->pooling) : 1;
+    uint32_t most = h->hidden * rows;
     for (uint32_t i = 0; i < h->n_stages; i++)
         most = h->stages[i].out > most ? h->stages[i].out : most;
     return most;
 }
 
 size_t text_head_work(const struct text_head *h) { return (size_t)2 * widest(h); }
+
+/* x and y have room for the widest. */
+static void run_stages(const struct text_head *h, float *x, float *y, float *out)
+{
+    for (uint32_t i = 0; i < h->n_stages; i++) {
+        run_stage(&h->stages[i], x, y);
+        float *was = x;
+        x = y;
+        y = was;
+    }
+    memcpy(out, x, h->width * sizeof(*out));
+}
 
 void text_head_run(const struct text_head *h, const float *rows, uint32_t n, uint32_t skip,
                    float *out, float *work)
@@ -511,11 +572,37 @@ void text_head_run(const struct text_head *h, const float *rows, uint32_t n, uin
             pool(h, mode, rows, n, skip, to);
             to += h->hidden;
         }
-    for (uint32_t i = 0; i < h->n_stages; i++) {
-        run_stage(&h->stages[i], x, y);
-        float *was = x;
-        x = y;
-        y = was;
+    run_stages(h, x, y, out);
+}
+
+void text_head_tokens(const struct text_head *h, const float *rows, uint32_t n, float *out,
+                      float *work)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        copy_row(work, rows + (size_t)i * h->hidden, h->hidden);
+        run_stages(h, work, work + widest(h), out + (size_t)i * h->row_width);
     }
-    memcpy(out, x, h->width * sizeof(*out));
+}
+
+/* ---------------------------------------------------------------- sparse */
+
+static float damped(const struct text_head *h, float x)
+{
+    x = x > 0 ? log1pf(x) : 0;
+    return h->sparse_twice ? log1pf(x) : x;
+}
+
+/* The greatest of increasing functions is that of the greatest logit. */
+void text_head_add_logits(const struct text_head *h, const float *logits, float *out)
+{
+    for (uint32_t k = 0; h->sparse == SPARSE_MAX && k < h->width; k++)
+        out[k] = logits[k] > out[k] ? logits[k] : out[k];
+    for (uint32_t k = 0; h->sparse == SPARSE_SUM && k < h->width; k++)
+        out[k] += damped(h, logits[k]);
+}
+
+void text_head_end_logits(const struct text_head *h, float *out)
+{
+    for (uint32_t k = 0; h->sparse == SPARSE_MAX && k < h->width; k++)
+        out[k] = damped(h, out[k]);
 }

@@ -21,13 +21,17 @@ struct head_stage {
 enum { HEAD_MAX_STAGES = SENTENCE_MAX_DENSE + 2 };
 
 struct text_head {
-    enum model_task task; /* never TASK_AUTO, TASK_GENERATE */
-    unsigned pooling;     /* POOL_* */
+    enum model_task task;       /* never TASK_AUTO, TASK_GENERATE */
+    unsigned pooling;           /* POOL_* */
+    enum sparse_pooling sparse; /* instead; see text_head_add_logits() */
+    bool sparse_twice;
     struct head_stage stages[HEAD_MAX_STAGES];
     uint32_t n_stages;
-    uint32_t hidden, width; /* of a row of hidden states; of the result */
-    bool asks_yes_no;       /* TASK_RERANK by the head's rows of two tokens */
-    char **labels;          /* [width] of TASK_CLASSIFY and TASK_RERANK, or NULL */
+    bool of_tokens; /* the stages are of each token: see text_head_tokens() */
+    /* of a row of hidden states; of the result; of a token, if all are asked for */
+    uint32_t hidden, width, row_width;
+    bool asks_yes_no; /* TASK_RERANK by the head's rows of two tokens */
+    char **labels;    /* [width] of TASK_CLASSIFY, TASK_TOKEN_CLASSIFY and TASK_RERANK, or NULL */
 };
 
 struct text_head_options {
@@ -36,7 +40,7 @@ struct text_head_options {
     const struct checkpoint *c; /* NULL with dir */
     const struct arch *arch;
     enum model_task task;
-    uint32_t hidden;
+    uint32_t hidden, vocab;
     bool both_ways; /* bidirectional; else only the last token has seen all others */
     /* TASK_RERANK of a decoder without a score: ids of these tokens, UINT32_MAX: not in the
      * vocabulary; yes_alone: there is no second one */
@@ -56,4 +60,11 @@ unsigned text_head_row(const struct text_head *h);
 void text_head_run(const struct text_head *h, const float *rows, uint32_t n, uint32_t skip,
                    float *out, float *work);
 size_t text_head_work(const struct text_head *h);
+/* With `of_tokens`: out [n][row_width] of rows [n][hidden]. */
+void text_head_tokens(const struct text_head *h, const float *rows, uint32_t n, float *out,
+                      float *work);
+/* With `sparse`: adds the logits [vocab] of one more token of a text to out [width], which begins
+ * with zeros, and completes it after the last one. */
+void text_head_add_logits(const struct text_head *h, const float *logits, float *out);
+void text_head_end_logits(const struct text_head *h, float *out);
 #endif

@@ -48,7 +48,7 @@ const ProtobufCMessage *rpc_embed(void *ctx, const ProtobufCMessage *in, struct 
         memcpy(r->values, values, n * sizeof(*values));
     free(values);
     r->n_values = n;
-    r->width = q->all ? s->o.model->hidden : s->o.model->width;
+    r->width = q->all ? s->o.model->row_width : s->o.model->width;
     r->forward_ns = (uint64_t)(clock_ns() - t0);
     return &r->base;
 }

@@ -128,10 +128,11 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->takes_edits = r->takes_bias = r->takes_reasoning = r->takes_grammars = true;
     r->task = (char *)(uintptr_t)model_task_name(s->o.model->task);
     r->embed_width = s->o.model->width;
+    r->sparse = s->o.model->sparse;
     r->labels = (char **)(uintptr_t)s->o.model->labels;
     r->n_labels = s->o.model->labels ? s->o.model->width : 0;
     r->embed_tokens = s->o.model->max_length;
-    r->hidden_size = s->o.model->hidden;
+    r->hidden_size = s->o.model->row_width ? s->o.model->row_width : s->o.model->hidden;
     r->pairs_as_text = s->o.model->pairs_as_text;
     return r->dtype && r->n_sampling_fields && !list_adapters(s, r, call->mem)
                ? &r->base

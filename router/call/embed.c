@@ -82,6 +82,7 @@ static int encode_text(const struct encoding *x, const struct text_input *in, co
                        struct embed_text *out)
 {
     struct tok_part a;
+    prompt = in->prompt ? in->prompt : prompt;
     const char *text = in->text;
     size_t n = in->n;
     if (prompt && *prompt) {
@@ -183,6 +184,21 @@ static uint32_t permits(const struct call *c, uint32_t n)
     return n < half ? n : half ? half : 1;
 }
 
+enum { MOST_NUMBERS = 256 * 1024 * 1024 }; /* of an answer: 1 GiB */
+
+/* Vectors of tokens, and those as long as a vocabulary, are many more numbers than their texts. */
+static int check_numbers(const struct call *c, const struct call_texts *t, bool all, struct err *e)
+{
+    const struct infer_limits *l = edge_limits(c->edge);
+    const uint64_t rows = all ? t->tokens : t->job.n, width = all ? l->hidden_size : l->embed_width;
+    return width && rows > MOST_NUMBERS / width
+               ? err_set(e, ERR_VALIDATION,
+                         "Input validation error: %llu rows of %llu numbers are too many for one "
+                         "request",
+                         (unsigned long long)rows, (unsigned long long)width)
+               : 0;
+}
+
 int call_texts(struct call *c, const struct texts_ask *q, unsigned tasks,
                int (*render)(struct call *c, struct err *e), void *state, struct err *e)
 {
@@ -212,6 +228,8 @@ int call_texts(struct call *c, const struct texts_ask *q, unsigned tasks,
                                 .priority = q->priority,
                                 .cancelled = &c->cancelled,
                                 .done = on_done};
+    if (check_numbers(c, t, q->all, e))
+        return -1;
     c->user = q->user;
     c->texts = t;
     return 0;

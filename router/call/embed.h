@@ -17,6 +17,7 @@ struct text_input {
     size_t n, n_second;
     const uint32_t *ids; /* used as given */
     uint32_t n_ids;
+    const char *prompt; /* of this text alone, instead of that of `prompt_name`; or NULL */
 };
 struct texts_ask {
     const struct text_input *in;
@@ -57,6 +58,16 @@ void texts_normalize(float *x, uint32_t n);
 float texts_sigmoid(float x);
 /* Softmax of n logits; of a single one its sigmoid. */
 void texts_probabilities(const float *logits, uint32_t n, float *out);
+
+/* Scores of vectors. Texts [0, n_first) are queries, one or as many as the n documents after them.
+ * A score is the cosine of both; of an answer with all tokens the sum over a query's tokens of
+ * their greatest cosine to a document's (ColBERT, arXiv 2004.12832). [n] in the arena; NULL: out of
+ * memory. */
+float *texts_cosines(struct call *c, uint32_t n_first, uint32_t n);
+/* Sets what is asked of ask->n texts for such scores, of a model that embeds them or their tokens;
+ * these have the prompt `query` or `document` of the model's files. */
+void texts_ask_vectors(const struct call *c, struct texts_ask *ask, struct text_input *in,
+                       uint32_t n_first);
 
 /* For call.c: sends the job, or refuses it. The result returns to the loop. */
 void call_texts_send(struct call *c);

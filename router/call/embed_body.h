@@ -19,6 +19,7 @@ const struct text_input *body_documents(struct body *b, struct object o, const c
  * 0: all of them, because it is absent. */
 uint32_t texts_dimensions(const struct call *c, struct body *b, struct object o, const char *key,
                           uint32_t least);
+enum { TEXTS_MOST_LATE = 1024 }; /* whose tokens' vectors are kept: texts_cosines() */
 /* ERR_VALIDATION if there are more than `most`. */
 int texts_count(const struct call *c, uint32_t n, uint32_t most, struct err *e);
 /* The limit of TEI's routes: --max-client-batch-size, or 32. */

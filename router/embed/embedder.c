@@ -9,6 +9,8 @@
 
 enum {
     TURN_TEXTS = 16, /* texts of one request per turn */
+    /* numbers of a call's answer: of sparse vectors a text has as many as the vocabulary */
+    CALL_NUMBERS = 64 * 1024 * 1024,
     CALL_TIMEOUT_MS = 30 * 60000,
     MOST_LOSSES = 2, /* a request present at this many losses may be their cause */
 };
@@ -155,7 +157,9 @@ static bool take_texts(struct embedder *s, struct embed_job *j, uint64_t budget,
 static uint64_t fill_batch(struct embedder *s)
 {
     const uint64_t budget = s->o.model.max_batch_prefill_tokens;
-    const uint32_t most = s->o.model.max_batch_size ? s->o.model.max_batch_size : UINT32_MAX;
+    const uint32_t wide = CALL_NUMBERS / (s->o.model.embed_width ? s->o.model.embed_width : 1) + 1;
+    const uint32_t asked = s->o.model.max_batch_size;
+    const uint32_t most = asked && asked < wide ? asked : wide;
     uint64_t tokens = 0;
     bool room = true;
     for (struct fair_item *it; room && s->n_slots < most && (it = fair_first(&s->queue));) {

@@ -47,6 +47,7 @@ struct infer_limits { /* the result of warm-up */
     enum model_task task;
     bool pairs_as_text;                /* a reranker that is prompted in text */
     uint32_t embed_width, hidden_size; /* floats per text, per token */
+    bool sparse;                       /* of a text: a weight of each token of the vocabulary */
     char *const *labels;               /* [n_labels] of a classifier */
     uint32_t n_labels;
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;

@@ -68,6 +68,7 @@ static int read_task(struct shard_model *m, const Generate__V3__InfoResponse *r,
                    ? err_set(e, ERR_SYSTEM, "the shards serve `%.40s`", r->task)
                    : 0;
     m->embed_width = r->embed_width;
+    m->sparse = r->sparse;
     m->pairs_as_text = r->pairs_as_text;
     return m->wants_labels ? read_labels(m, r, e) : 0;
 }
@@ -466,7 +467,7 @@ int shards_warmup(struct shards *s, struct shard_model *m, struct err *e)
 const char *shard_model_unfit(const struct shard_model *was, const struct shard_model *m)
 {
     const bool same =
-        m->task == was->task && m->embed_width == was->embed_width &&
+        m->task == was->task && m->embed_width == was->embed_width && m->sparse == was->sparse &&
         m->hidden_size == was->hidden_size && m->vocab_hash == was->vocab_hash &&
         !other_files(m->checkpoint_hash, was->checkpoint_hash) &&
         m->vocab_size == was->vocab_size && m->block_size == was->block_size &&

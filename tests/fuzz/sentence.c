@@ -16,12 +16,15 @@ static const struct {
     const char *name, *usual;
 } files[] = {
     {"modules.json", "[{\"type\":\"x.Transformer\",\"path\":\"\"},{\"type\":\"x.Pooling\",\"path\":"
-                     "\"1_Pooling\"},{\"type\":\"x.Dense\",\"path\":\"2_Dense\"}]"},
+                     "\"1_Pooling\"},{\"type\":\"x.Dense\",\"path\":\"2_Dense\"},"
+                     "{\"type\":\"x.Router\",\"path\":\"\"}]"},
     {"1_Pooling/config.json", "{\"pooling_mode_cls_token\":true}"},
     {"sentence_bert_config.json", "{\"max_seq_length\":64}"},
     {"config_sentence_transformers.json",
      "{\"prompts\":{\"a\":\"b\"},\"default_prompt_name\":\"a\"}"},
     {"config.json", "{\"architectures\":[\"BertModel\"]}"},
+    {"router_config.json", "{\"types\":{\"1_Pooling\":\"x.SpladePooling\"},"
+                           "\"structure\":{\"document\":[\"1_Pooling\"]}}"},
 };
 enum { N_FILES = sizeof(files) / sizeof(files[0]) };
 

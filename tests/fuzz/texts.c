@@ -3,7 +3,7 @@
 // answers.
 
 // fuzz-sources: router/body/body.c router/body/body_ask.c router/http/errors.c
-// fuzz-sources: router/call/embed_body.c router/call/embed_numbers.c
+// fuzz-sources: router/call/embed_body.c router/call/embed_numbers.c router/call/embed_cosines.c
 // fuzz-sources: router/api/openai/route_embeddings.c router/api/openai/route_score.c
 // fuzz-sources: router/api/tei/*.c router/api/cohere/rerank.c router/api/cohere/route_rerank*.c
 // fuzz-sources: common/arena.c common/buf.c common/err.c common/json/json.c common/json/exact.c

@@ -137,20 +137,32 @@ static inline float *encode_run(struct encode_bench *b, const struct model_text 
     for (uint32_t i = 0; all && i < n; i++)
         rows += v[i].n;
     const struct model_info *m = model_info(b->model);
-    float *out = malloc(rows * (all ? m->hidden : m->width) * sizeof(*out));
+    float *out = malloc(rows * (all ? m->row_width : m->width) * sizeof(*out));
     if (model_encode(b->model, v, n, all, out, &e))
         fail_msg("%s", e.msg);
     return out;
 }
 
-/* [n][width] of texts [first, first + n); `turned`: in reverse order. */
+static inline bool gives_tokens(const struct encode_bench *b)
+{
+    return model_task_of_tokens(model_info(b->model)->task);
+}
+
+/* Numbers of a text's result. */
+static inline size_t text_floats(const struct encode_bench *b, const struct expected_text *x)
+{
+    const struct model_info *m = model_info(b->model);
+    return gives_tokens(b) ? (size_t)x->in.n * m->row_width : m->width;
+}
+
+/* [n][width], or of tokens, of texts [first, first + n); `turned`: in reverse order. */
 static inline float *encode_texts(struct encode_bench *b, const struct texts *t, uint32_t first,
                                   uint32_t n, bool turned)
 {
     struct model_text v[MAX_TEXTS];
     for (uint32_t i = 0; i < n; i++)
         v[i] = t->text[turned ? first + n - 1 - i : first + i].in;
-    return encode_run(b, v, n, false);
+    return encode_run(b, v, n, gives_tokens(b));
 }
 
 static inline float *encode_all(struct encode_bench *b, const struct texts *t)
@@ -164,17 +176,17 @@ static inline float *encode_all(struct encode_bench *b, const struct texts *t)
 /* The largest error; NaN counts as infinite. */
 static inline double encode_error(struct encode_bench *b, const struct texts *t)
 {
-    const uint32_t width = model_info(b->model)->width;
     float *got = encode_texts(b, t, 0, t->n, false);
+    const float *row = got;
     double worst = 0;
-    for (uint32_t i = 0; i < t->n; i++) {
-        const float *row = got + (size_t)i * width;
+    for (uint32_t i = 0; i < t->n; row += text_floats(b, &t->text[i++])) {
+        const size_t width = text_floats(b, &t->text[i]);
         double norm = 0;
         assert_int_equal(t->text[i].n_want, width);
-        for (uint32_t k = 0; k < width; k++)
+        for (size_t k = 0; k < width; k++)
             norm += (double)row[k] * row[k];
         norm = t->normalize ? sqrt(norm) : 1;
-        for (uint32_t k = 0; k < width; k++) {
+        for (size_t k = 0; k < width; k++) {
             const double err = fabs(row[k] / norm - t->text[i].want[k]);
             worst = isnan(err) ? INFINITY : fmax(worst, err);
         }

@@ -9,7 +9,8 @@ embedding, logit or logits: eager attention, fp32, CPU. Needs torch and transfor
 import json, os, sys
 import torch
 from safetensors.torch import save_file
-from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoModelForTextEncoding,
+from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSequenceClassification,
+                          AutoModelForTextEncoding, AutoModelForTokenClassification,
                           EncoderDecoderCache)
 
 # transformers 5.24 indexes the cache of FlauBERT with norms before the branches by layers, as that of version 4 was
@@ -122,12 +123,35 @@ CASES = {
     "flan_t5": dict(model_type="t5", d_kv=8, feed_forward_proj="gated-gelu", relative_attention_num_buckets=16, kind="encoder", much=0.15),
     "mt5": dict(model_type="mt5", d_kv=16, feed_forward_proj="gated-gelu", kind="encoder", dense=[192], much=0.15),
     "umt5": dict(model_type="umt5", d_kv=16, feed_forward_proj="gated-gelu", kind="encoder", much=0.15),
+    # SPLADE: the greatest or the sum of the logits of the head for masked tokens, once or twice behind a logarithm; its activation is not
+    # that of the layers, its matrix is another than the embeddings
+    "splade_bert": dict(model_type="bert", type_vocab_size=2, hidden_act="gelu_new", kind="splade"),
+    "splade_bert_sum": dict(model_type="bert", type_vocab_size=2, tie_word_embeddings=False, kind="splade", sparse=("sum", "log1p_relu"), much=0.1),
+    "splade_distilbert": dict(model_type="distilbert", activation="relu", kind="splade", sparse=("max", "log1p_relu")),
+    "splade_roberta": dict(model_type="roberta", type_vocab_size=1, pad_token_id=1, bos_token_id=0, max_position_embeddings=162,
+                           hidden_act="relu", kind="splade"),
+    "splade_mpnet": dict(model_type="mpnet", max_position_embeddings=162, pad_token_id=1, kind="splade"),
+    "splade_modernbert": dict(model_type="modernbert", local_attention=8, classifier_activation="silu", kind="splade"),
+    "splade_gte": dict(model_type="gte", type_vocab_size=0, kind="splade", much=0.15,
+                       rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    # labels of each token
+    "bert_tokens": dict(model_type="bert", type_vocab_size=2, num_labels=5, kind="tokens"),
+    "distilbert_tokens": dict(model_type="distilbert", num_labels=3, kind="tokens"),
+    "roberta_tokens": dict(model_type="roberta", type_vocab_size=1, pad_token_id=1, bos_token_id=0, max_position_embeddings=162, num_labels=9,
+                           kind="tokens"),
+    "modernbert_tokens": dict(model_type="modernbert", local_attention=8, num_labels=3, kind="tokens", much=0.1),
+    "deberta_tokens": dict(model_type="deberta-v2", relative_attention=True, position_buckets=32, share_att_key=True, pos_att_type=["p2c", "c2p"],
+                           position_biased_input=False, norm_rel_ebd="layer_norm", type_vocab_size=0, num_labels=4, kind="tokens"),
+    "qwen2_tokens": dict(model_type="qwen2", num_key_value_heads=2, num_labels=3, kind="tokens", much=0.1),
+    # ColBERT: a narrower vector of each token, of its own files and of PyLate's
+    "colbert": dict(model_type="bert", type_vocab_size=2, kind="late", dense=[24]),
+    "pylate": dict(model_type="modernbert", local_attention=8, kind="late", dense=[24], much=0.1),
     "qwen3_rerank": dict(model_type="qwen3", head_dim=16, num_key_value_heads=2, kind="yes_no"),
 }
 
 
-def texts(g, vocab):
-    for n in LENGTHS:
+def texts(g, vocab, lengths):
+    for n in lengths:
         yield torch.randint(4, vocab, (n,), generator=g).tolist()
 
 
@@ -161,6 +185,36 @@ def modules(out, pool, dense, width):
         layers.append(w)
         width = n
     return layers
+
+
+def late_modules(out, dense, width, listed):
+    """The matrix of ColBERT, in a module of PyLate if `listed`."""
+    w = torch.randn((dense[0], width), generator=torch.Generator().manual_seed(3)) * 0.1
+    w = w.bfloat16()
+    if listed:
+        os.makedirs(f"{out}/1_Dense", exist_ok=True)
+        json.dump([dict(idx=0, name="0", path="", type="sentence_transformers.models.Transformer"),
+                   dict(idx=1, name="1", path="1_Dense", type="pylate.models.Dense.Dense")], open(f"{out}/modules.json", "w"))
+        json.dump(dict(in_features=width, out_features=dense[0], bias=False, activation_function="torch.nn.modules.linear.Identity"),
+                  open(f"{out}/1_Dense/config.json", "w"))
+        save_file({"linear.weight": w}, f"{out}/1_Dense/model.safetensors")
+    return [w.float()]
+
+
+def sparse_module(out, pooling):
+    """The files of sentence-transformers' SparseEncoder."""
+    os.makedirs(f"{out}/1_SpladePooling", exist_ok=True)
+    json.dump([dict(idx=0, name="0", path="", type="sentence_transformers.sparse_encoder.models.MLMTransformer"),
+               dict(idx=1, name="1", path="1_SpladePooling", type="sentence_transformers.sparse_encoder.models.SpladePooling")],
+              open(f"{out}/modules.json", "w"))
+    json.dump(dict(pooling_strategy=pooling[0], activation_function=pooling[1], word_embedding_dimension=None),
+              open(f"{out}/1_SpladePooling/config.json", "w"))
+
+
+def sparse_of(logits, pooling):
+    x = logits.relu().log1p()
+    x = x.log1p() if pooling[1] == "log1p_relu" else x
+    return x.max(0).values if pooling[0] == "max" else x.sum(0)
 
 
 def in_rows(state, parts, whole):
@@ -199,7 +253,7 @@ def as_nomic(state, c):
 def as_new(state, c):
     in_rows(state, QKV, "attention.qkv_proj")
     in_rows(state, ["mlp.up_proj", "mlp.gate_proj"], "mlp.up_gate_proj")
-    state = renamed(state, [("gte.", "new."), ("layers.", "encoder.layer."), ("self_attn.o_proj", "attention.o_proj"),
+    state = renamed(state, [("gte.", "new."), ("lm_head.layer_norm", "lm_head.norm"), ("layers.", "encoder.layer."), ("self_attn.o_proj", "attention.o_proj"),
                             ("post_attention_layernorm", "attn_ln"), ("post_mlp_layernorm", "mlp_ln")])
     keys = dict(c, model_type="new", position_embedding_type="rope", layer_norm_type="layer_norm", pack_qkv=True,
                 rope_theta=c["rope_parameters"]["rope_theta"], rope_scaling=None, logn_attention_scale=False)
@@ -281,13 +335,14 @@ def as_nemotron(state, c):
 
 
 WITH = {"nomic_moe": with_experts}
-AS = {"llama_bidirec": as_nemotron, "llama_bidirec_rerank": as_nemotron, "ultrabert_listed": as_listed, "nomic_moe": as_nomic_2, "jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
+AS = {"splade_gte": as_new, "llama_bidirec": as_nemotron, "llama_bidirec_rerank": as_nemotron, "ultrabert_listed": as_listed, "nomic_moe": as_nomic_2, "jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
 
 
 def make(name, case):
     case = dict(case)
     kind, dense, old = case.pop("kind"), case.pop("dense", []), case.pop("old_norms", False)
     biased, temperature = case.pop("alibi", False), case.pop("score", None)
+    pooling = case.pop("sparse", ("max", "relu"))
     much = case.pop("much", 0.2)  # of gated MLPs without a norm before: rounding errors of fp32 would grow to the bound
     out = f"build/golden/embed/{name}"
     os.makedirs(out, exist_ok=True)
@@ -299,7 +354,8 @@ def make(name, case):
     config = AutoConfig.for_model(**{
     **COMMON, **case, **({ "num_labels" : labels } if labels else {})})
     config._attn_implementation = "eager"
-    auto = {"mean": AutoModel, "encoder": AutoModelForTextEncoding, "classify": AutoModelForSequenceClassification, "yes_no": AutoModelForCausalLM}[kind]
+    auto = {"mean": AutoModel, "encoder": AutoModelForTextEncoding, "classify": AutoModelForSequenceClassification, "yes_no": AutoModelForCausalLM,
+            "splade": AutoModelForMaskedLM, "tokens": AutoModelForTokenClassification, "late": AutoModel}[kind]
     torch.manual_seed(1)
     model = auto.from_config(config).eval().float()
     if name in WITH:
@@ -310,8 +366,15 @@ def make(name, case):
         model.base_model.rotary_emb.inv_freq.zero_()
     model.config._attn_implementation = "eager"
     score = (torch.randn((1, config.hidden_size), generator=g) * 0.1).bfloat16().float() if temperature else None
-    results, layers = [], modules(out, "mean", dense, config.hidden_size) if kind in ("mean", "encoder") and not temperature else []
-    for n, ids in enumerate(texts(g, config.vocab_size)):
+    if kind == "late":
+        layers = late_modules(out, dense, config.hidden_size, name == "pylate")
+    if kind == "splade":
+        sparse_module(out, pooling)
+    results = []
+    if kind != "late":
+        layers = modules(out, "mean", dense, config.hidden_size) if kind in ("mean", "encoder") and not temperature else []
+    # errors of a sum grow with the text
+    for n, ids in enumerate(texts(g, config.vocab_size, LENGTHS[:3] if pooling[0] == "sum" else LENGTHS)):
         types = [int(i > len(ids) // 2) for i in range(len(ids))] if biased or config.model_type in TYPED else None
         feed = dict(input_ids=torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long))
         if biased:
@@ -329,6 +392,12 @@ def make(name, case):
             for w in layers:
                 x = w @ x
             text.update(embedding=x.tolist(), first_hidden=h[0].tolist(), last_hidden=h[-1].tolist())
+        elif kind == "tokens":
+            text["embedding"] = got.logits[0].flatten().tolist()
+        elif kind == "late":
+            text["embedding"] = (got.last_hidden_state[0] @ layers[0].T).flatten().tolist()
+        elif kind == "splade":
+            text["embedding"] = sparse_of(got.logits[0], pooling).tolist()
         elif kind == "yes_no":
             text["logit"] = (got.logits[0, -1, YES] - got.logits[0, -1, NO]).item()
         else:
@@ -338,12 +407,17 @@ def make(name, case):
 k: v.contiguous().bfloat16() for k, v in model.state_dict().items()}
     if kind == "yes_no":
         state.pop("lm_head.weight", None) if config.tie_word_embeddings else None
+    if kind == "splade" and config.tie_word_embeddings:
+        state = {k: v for k, v in state.items() if k not in model._tied_weights_keys}
     if old:  # as the first files have them
         state = {k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): v for k, v in state.items()}
     said = json.loads(config.to_json_string(use_diff=False))
     if name in AS:
         state, said = AS[name](state, said)
     said["architectures"] = [type(model).__name__]
+    if name == "colbert":
+        state = {f"bert.{k}": v for k, v in state.items()} | {"linear.weight": layers[0].bfloat16()}
+        said["architectures"] = ["HF_ColBERT"]
     if temperature:
         state["score.weight"] = score.bfloat16()
         said |= dict(architectures=["LlamaBidirectionalForSequenceClassification"], temperature=temperature, id2label={"0": "LABEL_0"})

@@ -29,6 +29,7 @@ static const char *const dirs[] = {
     MADE "nomic_moe",
     MADE "deberta_1",
     MADE "longformer",
+    MADE "splade_bert",
     MADE "flan_t5",
     MADE "umt5",
 };

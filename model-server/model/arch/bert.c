@@ -7,6 +7,7 @@
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_encoder(c, s, 0);
+    config_masked_head(c, s, s->act);
     if (config_bool_or(c, "use_task_id", false))
         s->token_tasks = config_u32_or(c, "task_type_vocab_size", 3, 1, 1u << 16);
 }
@@ -70,7 +71,8 @@ static const struct arch *choose(struct config *c)
 const struct arch arch_bert = {
     .types = (const char *const[]){"bert", "ernie", NULL},
     .prefix = "bert.|ernie.",
-    .names = {NAMES_BERT("bert."), [W_TOKEN_TASKS] = "bert.embeddings.task_type_embeddings"},
+    .names = {NAMES_BERT("bert."),
+              NAMES_BERT_HEAD, [W_TOKEN_TASKS] = "bert.embeddings.task_type_embeddings"},
     .configure = configure,
     .choose = choose,
 };

@@ -14,6 +14,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->mlp = MLP_PLAIN;
     s->act = config_act(c, "activation", "gelu");
     s->learned_positions = s->bias.qkv = s->bias.o = s->bias.mlp = true; /* sines are stored too */
+    config_masked_head(c, s, s->act);
     s->embed_scale = s->residual_scale = s->logit_scale = 1;
     for (uint32_t i = 0; i < s->n_layers; i++)
         s->layers[i].attn_scale = spec_head_scale(s);
@@ -32,6 +33,10 @@ const struct arch arch_distilbert = {
               [W_POST_ATTN_NORM] = "distilbert.transformer.layer.*.sa_layer_norm",
               [W_UP] = "distilbert.transformer.layer.*.ffn.lin1",
               [W_DOWN] = "distilbert.transformer.layer.*.ffn.lin2",
-              [W_POST_MLP_NORM] = "distilbert.transformer.layer.*.output_layer_norm"},
+              [W_POST_MLP_NORM] = "distilbert.transformer.layer.*.output_layer_norm",
+              [W_HEAD_PROJECT] = "vocab_transform",
+              [W_HEAD_NORM] = "vocab_layer_norm",
+              [W_HEAD] = "vocab_projector",
+              [W_HEAD_BIAS] = "vocab_projector.bias"},
     .configure = configure,
 };

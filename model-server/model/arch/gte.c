@@ -34,6 +34,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_only(c, "logn_attention_scale", false);
     config_only(c, "pack_qkv", true);
     s->act = config_act(c, "hidden_act", "gelu");
+    config_masked_head(c, s, s->act);
     s->qkv = QKV_STACKED;
     s->mlp = MLP_UP_PACKED;
     s->bias.qkv = s->bias.o = s->bias.down = true;
@@ -43,7 +44,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_gte = {
     .types = (const char *const[]){"new", "gte", NULL},
     .prefix = "new.|gte.",
-    .names = {[W_EMBED] = "new.embeddings.word_embeddings",
+    .names = {NAMES_ROBERTA_HEAD, [W_EMBED] = "new.embeddings.word_embeddings",
               [W_TOKEN_TYPES] = "new.embeddings.token_type_embeddings",
               [W_EMBED_NORM] = "new.embeddings.LayerNorm",
               [W_QKV] = "new.encoder.layer.*.attention.qkv_proj",

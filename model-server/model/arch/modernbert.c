@@ -27,6 +27,9 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "hidden_activation", "gelu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->bias.mlp = config_bool_or(c, "mlp_bias", false);
+    config_masked_head(c, s, config_act(c, "classifier_activation", "gelu"));
+    s->head_dense_bias = config_bool_or(c, "classifier_bias", false);
+    s->bias.head = config_bool_or(c, "decoder_bias", true);
     s->embed_norm = s->no_first_norm = s->both_ways = s->no_head = true;
     s->rope[0].dim = s->head_dim;
     config_rope(c, s, config_num_or(c, "global_rope_theta", 160000));
@@ -45,6 +48,10 @@ const struct arch arch_modernbert = {
               [W_O] = "model.layers.*.attn.Wo",
               [W_MLP_NORM] = "model.layers.*.mlp_norm",
               [W_GATE_UP] = "model.layers.*.mlp.Wi",
-              [W_DOWN] = "model.layers.*.mlp.Wo"},
+              [W_DOWN] = "model.layers.*.mlp.Wo",
+              [W_HEAD_PROJECT] = "head.dense",
+              [W_HEAD_NORM] = "head.norm",
+              [W_HEAD] = "decoder",
+              [W_HEAD_BIAS] = "decoder.bias"},
     .configure = configure,
 };

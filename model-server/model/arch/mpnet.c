@@ -6,6 +6,7 @@ enum { PADDING = 1, FARTHEST = 128 }; /* its code has these, whatever the file s
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_encoder(c, s, PADDING + 1);
+    config_masked_head(c, s, ACT_GELU);
     s->token_types = 0;
     s->near.buckets = config_u32_or(c, "relative_attention_num_buckets", 32, 4, 2 * FARTHEST);
     s->near.most = FARTHEST;
@@ -16,7 +17,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_mpnet = {
     .types = (const char *const[]){"mpnet", NULL},
     .prefix = "mpnet.",
-    .names = {[W_EMBED] = "mpnet.embeddings.word_embeddings",
+    .names = {NAMES_ROBERTA_HEAD, [W_EMBED] = "mpnet.embeddings.word_embeddings",
               [W_POSITIONS] = "mpnet.embeddings.position_embeddings",
               [W_EMBED_NORM] = "mpnet.embeddings.LayerNorm",
               [W_NEAR] = "mpnet.encoder.relative_attention_bias",

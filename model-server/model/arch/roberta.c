@@ -21,6 +21,7 @@ static void check_luke(struct config *c)
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_encoder(c, s, 1 + config_u32_or(c, "pad_token_id", 1, 0, 1u << 24));
+    config_masked_head(c, s, ACT_GELU);
     config_only(c, "quant_mode", false); /* I-BERT in integers */
     if (strcmp(json_str(c->root, "model_type", ""), "luke") == 0)
         check_luke(c);
@@ -54,7 +55,7 @@ const struct arch arch_roberta = {
     .types = (const char *const[]){"roberta", "xlm-roberta", "camembert", "data2vec-text", "ibert",
                                    "luke", NULL},
     .prefix = "roberta.|data2vec_text.|ibert.|luke.",
-    .names = {NAMES_BERT("roberta.")},
+    .names = {NAMES_BERT("roberta."), NAMES_ROBERTA_HEAD},
     .configure = configure,
     .choose = choose,
 };

@@ -319,6 +319,13 @@ void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset)
     s->max_positions = c->failed ? 1 : s->max_positions - offset;
 }
 
+void config_masked_head(struct config *c, struct decoder_spec *s, enum act act)
+{
+    s->tied = config_bool_or(c, "tie_word_embeddings", true);
+    s->head_dense = s->head_dense_bias = s->bias.head = true;
+    s->head_act = act;
+}
+
 /* For a key with a default: absent means the default, null means none. */
 static bool present(const struct config *c, const char *key)
 {

@@ -96,6 +96,9 @@ void config_added(struct config *c, struct decoder_spec *s);
 /* Encoders derived from BERT: learned positions whose first `offset` rows are not used, token
  * types, norms of sums, layer_norm_eps. */
 void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset);
+/* The head of an encoder that was trained on masked tokens: a layer with `act` and a norm, then the
+ * embeddings with a bias. Loaded only where a vector is made of its logits (common/sentence.h). */
+void config_masked_head(struct config *c, struct decoder_spec *s, enum act act);
 /* Common to these and similar encoders, whatever their keys: layer norms of sums, one after the
  * embedding, none at the end; no head, bidirectional attention. */
 void config_sums(struct decoder_spec *s, double eps);

@@ -7,8 +7,9 @@ enum { MOST_DOCUMENTS = 10000 };
 struct reranking {
     const struct text_input *documents;
     uint32_t n, top;
-    bool texts; /* return documents */
-    bool raw;   /* logits in place of their sigmoids */
+    bool texts;   /* return documents */
+    bool raw;     /* logits in place of their sigmoids */
+    bool cosines; /* of vectors; else scores of pairs */
 };
 
 static void result(struct buf *out, const struct reranking *q, uint32_t i, float score)
@@ -27,7 +28,8 @@ static int render(struct call *c, struct err *e)
 {
     const struct call_texts *t = c->texts;
     const struct reranking *q = t->state;
-    const uint32_t *order = texts_ranking(c, t->job.values, q->n);
+    const float *scores = q->cosines ? texts_cosines(c, 1, q->n) : t->job.values;
+    const uint32_t *order = scores ? texts_ranking(c, scores, q->n) : NULL;
     struct buf *out = &c->out;
     if (!order)
         return err_nomem(e);
@@ -36,13 +38,34 @@ static int render(struct call *c, struct err *e)
     buf_fmt(out, ",\"usage\":{\"total_tokens\":%llu},\"results\":[", (unsigned long long)t->tokens);
     for (uint32_t i = 0; i < q->top; i++) {
         buf_str(out, i ? "," : "");
-        const float logit = t->job.values[order[i]];
-        result(out, q, order[i], q->raw ? logit : texts_sigmoid(logit));
+        const float score = scores[order[i]];
+        result(out, q, order[i], q->raw || q->cosines ? score : texts_sigmoid(score));
     }
     buf_fmt(
         out,
         "],\"meta\":{\"api_version\":{\"version\":\"2\"},\"billed_units\":{\"search_units\":1}}}");
     return out->oom ? err_nomem(e) : 0;
+}
+
+/* The pairs; or the query, and then the documents. -1: out of memory. */
+static int inputs(struct call *c, const struct reranking *q, const char *query,
+                  struct texts_ask *ask)
+{
+    const struct text_input one = {.text = query, .n = strlen(query)};
+    ask->n = q->n + (q->cosines ? 1 : 0);
+    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, ask->n);
+    if (!in)
+        return -1;
+    for (uint32_t i = 0; i < ask->n; i++)
+        in[i] = q->cosines && i ? q->documents[i - 1] : one;
+    for (uint32_t i = 0; !q->cosines && i < q->n; i++) {
+        in[i].second = q->documents[i].text;
+        in[i].n_second = q->documents[i].n;
+    }
+    ask->in = in;
+    if (q->cosines)
+        texts_ask_vectors(c, ask, in, 1);
+    return 0;
 }
 
 int cohere_rerank(struct call *c, struct body *b, struct err *e)
@@ -63,7 +86,10 @@ int cohere_rerank(struct call *c, struct body *b, struct err *e)
         body_fail(b, root, "max_tokens_per_doc", "`max_tokens_per_doc` must be positive");
     ask.instruction = body_str(b, root, "instruction", false);
     ask.user = body_str(b, root, "user", false);
-    if (b->failed || texts_count(c, q->n, MOST_DOCUMENTS, e))
+    const enum model_task task = edge_limits(c->edge)->task;
+    const uint32_t most_texts = task == TASK_TOKEN_EMBED ? TEXTS_MOST_LATE : MOST_DOCUMENTS;
+    q->cosines = task != TASK_RERANK;
+    if (b->failed || texts_count(c, q->n, most_texts, e))
         return -1;
     if (!*query)
         return err_set(e, ERR_EMPTY, "`query` cannot be empty");
@@ -71,15 +97,7 @@ int cohere_rerank(struct call *c, struct body *b, struct err *e)
         return err_set(e, ERR_VALIDATION, "`top_n` must be positive");
     q->top = top.set && top.v < q->n ? (uint32_t)top.v : q->n;
     ask.most = most.set ? (uint32_t)most.v : 0;
-    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, q->n);
-    if (!in)
+    if (inputs(c, q, query, &ask))
         return err_nomem(e);
-    for (uint32_t i = 0; i < q->n; i++)
-        in[i] = (struct text_input){.text = query,
-                                    .n = strlen(query),
-                                    .second = q->documents[i].text,
-                                    .n_second = q->documents[i].n};
-    ask.in = in;
-    ask.n = q->n;
-    return call_texts(c, &ask, 1u << TASK_RERANK, render, q, e);
+    return call_texts(c, &ask, COHERE_RERANKS, render, q, e);
 }

@@ -3,7 +3,7 @@
 static int work(struct call *c, struct err *e)
 {
     struct body b;
-    if (texts_open(c, &b, 1u << TASK_RERANK, e))
+    if (texts_open(c, &b, COHERE_RERANKS, e))
         return -1;
     return cohere_rerank(c, &b, e);
 }
@@ -14,7 +14,9 @@ const struct route route_rerank_documents = {
     .errors = ERRORS_OPENAI,
     .summary =
         "Cohere's, Jina's and vLLM's rerank: documents by how well they answer a query, best "
-        "first, of a reranker; others answer 400. What is too long is cut.",
+        "first, of a reranker; of a model that embeds texts or tokens by their cosines; others "
+        "answer 400. What is too "
+        "long is cut.",
     .body = "`query`, `documents` (texts, or objects with `text`), `top_n`, `return_documents`, "
             "`max_tokens_per_doc`, `instruction`",
     .takes = "RerankDocuments",

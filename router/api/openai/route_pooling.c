@@ -1,11 +1,35 @@
-/* vLLM's /pooling: vectors of texts, as they come from the model's pooling. */
+/* vLLM's /pooling: vectors of texts as they come from the model's pooling; vectors or probabilities
+ * of their tokens. */
 #include "router/call/embed_body.h"
 #include <string.h>
 
 enum { MOST_INPUTS = 2048 };
-struct pooled {
-    bool normalize;
+/* Values of `task`, and the tasks of models that have them. */
+static const struct pooled_task {
+    const char *name;
+    enum model_task task, other; /* other: of a model that has the first one, too; or the same */
+} pooled_tasks[] = {{"embed", TASK_EMBED, TASK_EMBED},
+                    {"token_embed", TASK_TOKEN_EMBED, TASK_EMBED},
+                    {"token_classify", TASK_TOKEN_CLASSIFY, TASK_TOKEN_CLASSIFY}};
+enum {
+    N_TASKS = sizeof(pooled_tasks) / sizeof(pooled_tasks[0]),
+    POOLS = 1u << TASK_EMBED | 1u << TASK_TOKEN_EMBED | 1u << TASK_TOKEN_CLASSIFY
 };
+
+struct pooled {
+    const struct pooled_task *task;
+    bool activation;
+};
+
+/* A row of width n, of a text or of a token. */
+static void row(struct buf *out, const struct pooled *q, float *x, uint32_t n)
+{
+    if (q->activation && q->task->task == TASK_TOKEN_CLASSIFY)
+        texts_probabilities(x, n, x);
+    else if (q->activation)
+        texts_normalize(x, n);
+    texts_json(out, x, n);
+}
 
 static int render(struct call *c, struct err *e)
 {
@@ -14,30 +38,46 @@ static int render(struct call *c, struct err *e)
     struct buf *out = &c->out;
     const uint32_t n = t->job.width;
     texts_list_begin(c, "pool");
+    float *x = t->job.values;
     for (uint32_t i = 0; i < t->job.n; i++) {
-        float *x = t->job.values + (size_t)i * n;
-        if (q->normalize)
-            texts_normalize(x, n);
-        buf_fmt(out, "%s{\"index\":%u,\"object\":\"pooling\",\"data\":", i ? "," : "", i);
-        texts_json(out, x, n);
-        buf_ch(out, '}');
+        const uint32_t rows = t->job.all ? t->job.texts[i].n : 1;
+        buf_fmt(out, "%s{\"index\":%u,\"object\":\"pooling\",\"data\":%s", i ? "," : "", i,
+                t->job.all ? "[" : "");
+        for (uint32_t k = 0; k < rows; k++, x += n) {
+            if (k)
+                buf_ch(out, ',');
+            row(out, q, x, n);
+        }
+        buf_str(out, t->job.all ? "]}" : "}");
     }
     buf_ch(out, ']');
     texts_usage(c, true);
     return out->oom ? err_nomem(e) : 0;
 }
 
-static void read_options(struct body *b, struct object root, struct pooled *q,
+/* The value of `task` that the model has; without one the model's own. NULL: it has no such. */
+static const struct pooled_task *task_of(const char *name, enum model_task has)
+{
+    for (int i = 0; i < N_TASKS; i++) {
+        const struct pooled_task *t = &pooled_tasks[i];
+        if (name ? !strcmp(name, t->name) && (has == t->task || has == t->other) : has == t->task)
+            return t;
+    }
+    return NULL;
+}
+
+static void read_options(struct body *b, struct object root, enum model_task has, struct pooled *q,
                          struct texts_ask *ask)
 {
-    const char *task = body_str(b, root, "task", false);
     const char *format = body_str(b, root, "encoding_format", false);
-    if (task && strcmp(task, "embed") != 0)
-        body_fail(b, root, "task",
-                  "`task`: only `embed` is served; `/classify` and `/embed_all` are the others");
+    q->task = task_of(body_str(b, root, "task", false), has);
+    if (!q->task)
+        body_fail(b, root, "task", "`task`: this model is served for `%s` here",
+                  model_task_name(has));
+    ask->all = q->task && q->task->task != TASK_EMBED;
     if (format && strcmp(format, "float") != 0)
         body_fail(b, root, "encoding_format", "`encoding_format` must be float");
-    q->normalize =
+    q->activation =
         body_opt_bool(b, root, "use_activation", body_opt_bool(b, root, "normalize", true));
     body_truncate(b, root, ask);
 }
@@ -50,22 +90,23 @@ static int work(struct call *c, struct err *e)
     bool batch;
     if (!q)
         return err_nomem(e);
-    if (texts_open(c, &b, 1u << TASK_EMBED, e))
+    if (texts_open(c, &b, POOLS, e))
         return -1;
     ask.in = body_texts(&b, body_root(&b), "input", &ask.n, &batch);
-    read_options(&b, body_root(&b), q, &ask);
-    if (b.failed || texts_count(c, ask.n, MOST_INPUTS, e))
+    read_options(&b, body_root(&b), edge_limits(c->edge)->task, q, &ask);
+    if (b.failed || texts_count(c, ask.n, ask.all ? TEXTS_MOST_LATE : MOST_INPUTS, e))
         return -1;
-    return call_texts(c, &ask, 1u << TASK_EMBED, render, q, e);
+    return call_texts(c, &ask, POOLS, render, q, e);
 }
 
 const struct route route_pooling = {
     .method = "POST",
     .paths = {"/pooling"},
     .errors = ERRORS_OPENAI,
-    .summary = "vLLM's vectors of texts: of a model that embeds; others answer 400.",
-    .body = "`input` (as `/v1/embeddings`), `task` (`embed`), `use_activation` (true: length 1), "
-            "`truncate_prompt_tokens`",
+    .summary = "vLLM's vectors of texts, or of their tokens, of a model that embeds; probabilities "
+               "of their tokens' labels, of one that classifies tokens; others answer 400.",
+    .body = "`input` (as `/v1/embeddings`), `task` (`embed`, `token_embed`, `token_classify`: as "
+            "the model), `use_activation` (true: length 1, softmax), `truncate_prompt_tokens`",
     .takes = "Pooling",
     .gives = "PoolingAnswer",
     .task = TASK_EMBED,

@@ -66,7 +66,7 @@ static int rerank(struct call *c, struct body *b, struct err *e)
 int tei_rerank(struct call *c, struct err *e)
 {
     struct body b;
-    if (texts_open(c, &b, 1u << TASK_RERANK, e))
+    if (texts_open(c, &b, COHERE_RERANKS, e))
         return -1;
     return json_get(b.root, "documents") ? cohere_rerank(c, &b, e) : rerank(c, &b, e);
 }

@@ -37,11 +37,13 @@ static void model_type(struct buf *out, const struct infer_limits *l)
     number(out, "max_input_length", l->max_input_tokens);
     number(out, "max_batch_tokens", l->max_batch_prefill_tokens);
     buf_str(out, ",\"model_type\":{");
-    if (l->task == TASK_EMBED)
-        buf_fmt(out, "\"embedding\":{\"dimensions\":%u}", l->embed_width);
+    const bool embeds = l->task == TASK_EMBED || l->task == TASK_TOKEN_EMBED;
+    if (embeds)
+        buf_fmt(out, "\"embedding\":{%s\"dimensions\":%u}",
+                l->sparse ? "\"pooling\":\"splade\"," : "", l->embed_width);
     else
         buf_str(out, l->task == TASK_RERANK ? "\"reranker\":" : "\"classifier\":");
-    if (l->task != TASK_EMBED)
+    if (!embeds)
         labels(out, l);
     buf_ch(out, '}');
 }

@@ -41,6 +41,7 @@ static int tear_down(void **state)
                                         "sentence_bert_config.json",
                                         "config_sentence_transformers.json",
                                         "tokenizer_config.json",
+                                        "router_config.json",
                                         "1_Pooling/config.json"};
     char path[96];
     (void)state;
@@ -117,6 +118,66 @@ static void tokens_whose_logits_are_a_score(void **state)
     sentence_free(&s);
 }
 
+static void sparse_vectors(void **state)
+{
+    struct sentence s;
+    struct err e = ERR_INIT;
+    (void)state;
+    put("modules.json",
+        "[" MODULE("MLMTransformer", "") "," MODULE("SpladePooling", "1_Pooling") "]");
+    put("1_Pooling/config.json", "{\"word_embedding_dimension\":null}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.sparse == SPARSE_MAX && !s.sparse_twice && !s.pooling);
+    sentence_set_pooling(&s, 0);
+    assert_int_equal(s.sparse, SPARSE_MAX);
+    sentence_set_pooling(&s, 2);
+    assert_true(s.sparse == SPARSE_NONE && s.pooling == POOL_MEAN);
+    sentence_free(&s);
+    put("1_Pooling/config.json",
+        "{\"pooling_strategy\":\"sum\",\"activation_function\":\"log1p_relu\"}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.sparse == SPARSE_SUM && s.sparse_twice);
+    sentence_set_pooling(&s, 5);
+    assert_int_equal(s.sparse, SPARSE_SUM);
+    assert_string_equal(sentence_pooling_choices[5], "splade");
+    sentence_free(&s);
+    /* queries have modules of their own */
+    put("modules.json", "[" MODULE("Router", "") "]");
+    put("router_config.json",
+        "{\"types\":{\"\":\"x.MLMTransformer\",\"1_Pooling\":\"x.SpladePooling\","
+        "\"0_Static\":\"x.SparseStaticEmbedding\"},\"structure\":{\"query\":[\"0_Static\"],"
+        "\"document\":[\"\",\"1_Pooling\"]},\"parameters\":{\"default_route\":null}}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.sparse == SPARSE_SUM && s.present);
+    sentence_free(&s);
+}
+
+static void vectors_of_tokens(void **state)
+{
+    struct sentence s;
+    struct err e = ERR_INIT;
+    enum model_task task = TASK_AUTO;
+    (void)state;
+    put("modules.json", "[" MODULE("Transformer", "") ",{\"type\":\"pylate.models.Dense.Dense\","
+                                                      "\"path\":\"1_Dense\"}," MODULE(
+                                                          "MultiVectorMask", "2_Mask") "]");
+    put("config_sentence_transformers.json",
+        "{\"prompts\":{\"query\":\"q: \"},\"query_prefix\":\"[Q] \",\"document_prefix\":\"[D] \"}");
+    put("config.json", "{\"architectures\":[\"ModernBertModel\"]}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.tokens && s.n_dense == 1);
+    assert_string_equal(sentence_prompt(&s, "query"), "q: ");
+    assert_string_equal(sentence_prompt(&s, "document"), "[D] ");
+    assert_int_equal(model_task_of(dir, &s, &task, &e), 0);
+    assert_int_equal(task, TASK_TOKEN_EMBED);
+    sentence_free(&s);
+    put("modules.json", "[" MODULE("Pooling", "1_Pooling") "," MODULE("Dense", "2_Dense") "]");
+    put("1_Pooling/config.json", "{\"pooling_mode\":\"mean\"}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_false(s.tokens);
+    sentence_free(&s);
+}
+
 /* Files of version 5.4 and newer say nothing of a length; older ones mean that there is none. */
 static void a_tokenizer_has_the_length(void **state)
 {
@@ -167,6 +228,11 @@ static void what_cannot_be_meant_is_refused(void **state)
         {"[" MODULE("Pooling", "1_Pooling") "]", "{\"pooling_mode\":[\"mean\",\"cls\"]}",
          "no pooling mode"},
         {"[" MODULE("Pooling", "1_Pooling") "]", "[", "1_Pooling/config.json"},
+        {"[" MODULE("SpladePooling", "1_Pooling") "]", "{\"pooling_strategy\":\"mean\"}",
+         "`pooling_strategy` `mean`"},
+        {"[" MODULE("SpladePooling", "1_Pooling") "]", "{\"activation_function\":\"gelu\"}",
+         "`activation_function` `gelu`"},
+        {"[" MODULE("Router", "") "]", NULL, "no modules of `document`"},
         {"[" MODULE("Dense", "1") "," MODULE("Dense", "2") "," MODULE("Dense", "3") "," MODULE(
              "Dense", "4") "," MODULE("Dense", "5") "]",
          NULL, "more than 4 Dense"},
@@ -201,6 +267,9 @@ static void the_class_chooses_the_task(void **state)
          "\"b\"}}",
          false, TASK_CLASSIFY},
         {"{\"architectures\":[\"XForSequenceClassification\"]}", false, TASK_CLASSIFY},
+        {"{\"architectures\":[\"XForTokenClassification\"],\"id2label\":{\"0\":\"a\"}}", false,
+         TASK_TOKEN_CLASSIFY},
+        {"{\"architectures\":[\"HF_ColBERT\"]}", false, TASK_TOKEN_EMBED},
         {"{\"architectures\":3}", false, TASK_GENERATE},
         {"{}", false, TASK_GENERATE},
     };
@@ -235,6 +304,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_files_are_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(tokens_whose_logits_are_a_score, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sparse_vectors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(vectors_of_tokens, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_tokenizer_has_the_length, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_meant_is_refused, set_up, tear_down),
