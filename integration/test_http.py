@@ -126,6 +126,12 @@ def test_a_shard_out_of_descriptors_recovers(s):
     assert "connections are refused" in s.log
 
 
+def test_a_shard_is_asked_by_each_form_of_its_address(s):
+    path = f"{s.folder}/shard-0"
+    for address in (path, f"unix:{path}", f"unix://{path}"):
+        subprocess.run([BIN / "launcher", "health", address, "5"], check=True, timeout=30)
+
+
 def test_every_positive_temperature_serves(s):
     for t in (1e-30, 1e-8, 1e9, 3e38):
         p = {"temperature": t, "repetition_penalty": t, "max_new_tokens": 3}
