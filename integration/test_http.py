@@ -2,6 +2,7 @@
 
 import base64
 import concurrent.futures
+import contextlib
 import hashlib
 import itertools
 import json
@@ -92,20 +93,43 @@ def test_openai_n_gives_different_answers_in_order(client):
     assert [c.message.content for c in r.choices] == [c.message.content for c in again.choices]
 
 
-def test_a_router_out_of_descriptors_recovers(s):
-    router = next(p for p in s.children() if pathlib.Path(f"/proc/{p}/comm").read_text().strip() == "router")
-    soft, hard = resource.prlimit(router, resource.RLIMIT_NOFILE)
-    used = len(os.listdir(f"/proc/{router}/fd"))
-    resource.prlimit(router, resource.RLIMIT_NOFILE, (used + 10, hard))
+@contextlib.contextmanager
+def without_descriptors(s, program, address):
+    """40 connections come to a program that has ten free descriptors, and go."""
+    pid = next(p for p in s.children() if pathlib.Path(f"/proc/{p}/comm").read_text().strip() == program)
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    used = len(os.listdir(f"/proc/{pid}/fd"))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 10, hard))
     try:
-        clients = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(40)]
+        clients = [socket.socket(socket.AF_INET if isinstance(address, tuple) else socket.AF_UNIX) for _ in range(40)]
+        for c in clients:
+            c.connect(address)
         time.sleep(0.3)
         for c in clients:
             c.close()
         time.sleep(0.3)
-        assert requests.get(s.url + "/livez", timeout=5).status_code == 200
+        yield
     finally:
-        resource.prlimit(router, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_router_out_of_descriptors_recovers(s):
+    with without_descriptors(s, "router", ("127.0.0.1", s.port)):
+        assert requests.get(s.url + "/livez", timeout=5).status_code == 200
+
+
+def test_a_shard_out_of_descriptors_recovers(s):
+    """gRPC would never accept a connection again."""
+    path = f"{s.folder}/shard-0"
+    with without_descriptors(s, "model-server", path):
+        subprocess.run([BIN / "launcher", "health", f"unix:{path}", "5"], check=True, timeout=30)
+    assert "connections are refused" in s.log
+
+
+def test_a_shard_is_asked_by_each_form_of_its_address(s):
+    path = f"{s.folder}/shard-0"
+    for address in (path, f"unix:{path}", f"unix://{path}"):
+        subprocess.run([BIN / "launcher", "health", address, "5"], check=True, timeout=30)
 
 
 def test_every_positive_temperature_serves(s):

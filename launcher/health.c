@@ -1,4 +1,5 @@
 #include "launcher/health.h"
+#include "common/rpc/target.h"
 #include <grpc/byte_buffer.h>
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
@@ -81,10 +82,10 @@ int health_wait(const char *address, int64_t timeout_ms, struct err *e)
     gpr_timespec deadline = timeout_ms
                                 ? gpr_time_add(now, gpr_time_from_millis(timeout_ms, GPR_TIMESPAN))
                                 : gpr_inf_future(GPR_CLOCK_MONOTONIC);
-    char *words;
+    char *words, target[512];
     grpc_init();
     grpc_completion_queue *cq = grpc_completion_queue_create_for_next(NULL);
-    grpc_channel *ch = connect_to(address);
+    grpc_channel *ch = connect_to(rpc_target(address, target, sizeof(target)));
     grpc_status_code code = call_until(ch, cq, deadline, &words);
 
     grpc_channel_destroy(ch);

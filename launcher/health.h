@@ -8,7 +8,7 @@
 #include "common/err.h"
 #include <stdint.h>
 
-/* Waits until the server at `address` ("unix:/path", "host:port") answers Health; one that ends
+/* Waits until the server at `address` (as of common/rpc/target.h) answers Health; one that ends
  * meanwhile is waited for as well. timeout_ms 0: no limit. ERR_UNHEALTHY with gRPC's status and
  * message otherwise. */
 int health_wait(const char *address, int64_t timeout_ms, struct err *e);

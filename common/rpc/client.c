@@ -1,5 +1,6 @@
 #include "common/rpc/client.h"
 #include "common/rpc/creds.h"
+#include "common/rpc/target.h"
 #include <grpc/byte_buffer.h>
 #include <grpc/slice.h>
 #include <grpc/support/time.h>
@@ -31,18 +32,6 @@ struct rpc_client {
     struct rpc_ticket last;       /* the server's nonce, our id, the last call number */
     bool challenged;              /* the nonce is known */
 };
-
-static const char *grpc_target(const char *target, char *buf, size_t cap)
-{
-    if (strncmp(target, "tcp://", 6) == 0)
-        return target + 6;
-    if (strncmp(target, "unix://", 7) == 0)
-        target += 7;
-    if (target[0] != '/' && target[0] != '.')
-        return target;
-    snprintf(buf, cap, "unix:%s", target);
-    return buf;
-}
 
 /* Connects only to a process of our own user or of root. gRPC exposes no descriptor to query the
  * peer's uid. The owner of the socket file is the user that bound it, and in a sticky folder such
@@ -77,7 +66,7 @@ struct rpc_client *rpc_client_new(struct rpc_loop *l, const struct rpc_client_op
                                   struct err *e)
 {
     char buf[256];
-    const char *target = grpc_target(o->target, buf, sizeof(buf));
+    const char *target = rpc_target(o->target, buf, sizeof(buf));
     const struct cluster *cluster = rpc_loop_cluster(l);
     if (check_owner(target, e) != 0)
         return NULL;

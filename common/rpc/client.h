@@ -16,8 +16,7 @@
 #include <grpc/grpc.h>
 
 struct rpc_client_options {
-    /* "unix:///path", "unix:path", "/path", "tcp://host:port", "host:port" */
-    const char *target;
+    const char *target; /* as of common/rpc/target.h */
     /* Ping an idle or silent peer to detect a frozen one; ms; 0: never. A peer that does not allow
      * pings closes the connection ("too_many_pings"). */
     int keepalive_ms, keepalive_timeout_ms;

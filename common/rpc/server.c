@@ -6,6 +6,7 @@
 #include "common/rpc/server.h"
 #include "common/clock.h"
 #include "common/cond.h"
+#include "common/rpc/accept.h"
 #include "common/rpc/bind.h"
 #include "common/rpc/creds.h"
 #include "common/rpc/loop.h"
@@ -543,6 +544,7 @@ struct rpc_server *rpc_server_open(const struct rpc_server_options *o, struct er
     if (!s)
         return err_nomem(e), NULL;
     grpc_init();
+    rpc_accept_reserve();
     s->o = *o;
     s->loop = rpc_loop_new();
     if (!s->loop) {

@@ -86,8 +86,8 @@ void regex_free(struct regex *r)
     free(r);
 }
 
-/* Only what a match needs is committed. EXAONE's expression needs 39 bytes for each letter of a run
- * of words. */
+/* Only what a match needs is committed. A loop of a group takes about 40 bytes for each round,
+ * unless it is possessive. */
 enum { STACK_MAX = 32 << 20 };
 
 struct regex_scratch {

@@ -19,6 +19,7 @@ struct translation {
     struct buf *out, *beside; /* in a class: its items, and alternative classes */
     struct err *e;
     size_t atom;               /* start of the last complete atom in `out` */
+    size_t closed;             /* end in `out` of the last group */
     size_t group[MAX_GROUPS];  /* starts of the open groups */
     unsigned in_class, groups; /* number of open groups */
 };
@@ -439,6 +440,36 @@ static bool interval(struct translation *t)
     return true;
 }
 
+/* True unless the group from there in `out` is named, atomic or looks around. */
+static bool is_plain(const struct translation *t, size_t start)
+{
+    const char *p = t->out->p + start;
+    return start + 2 < t->out->len && (p[1] != '?' || !strchr("=!<>", p[2]));
+}
+
+/* At the end of a loop's own atom and sign: true if the match may end after each round of the loop.
+ * No more than the ends of groups follow, repeated or not, up to the end of an alternative of the
+ * whole expression. */
+static bool ends_match(const struct translation *t)
+{
+    const char *p = t->s;
+    for (unsigned i = t->groups; i > 0; i--) {
+        if (p == t->end || *p++ != ')' || !is_plain(t, t->group[i - 1]))
+            return false;
+        if (p < t->end && strchr("*+?", *p))
+            p++;
+    }
+    return p == t->end || *p == '|';
+}
+
+/* After * or + of a group. Where every round may be the last one, none is ever taken back. So the
+ * loop is made possessive, which takes no memory for each round. */
+static void loop(struct translation *t)
+{
+    if (is_plain(t, t->atom) && ends_match(t))
+        buf_ch(t->out, '+');
+}
+
 static int item(struct translation *t)
 {
     char c = *t->s++;
@@ -460,7 +491,12 @@ static int item(struct translation *t)
     } else if (!strchr("*+?", c) && ((unsigned char)c & 0xC0) != 0x80) {
         t->atom = t->out->len;
     }
+    const bool of_group = t->closed && t->closed == t->out->len;
     buf_ch(t->out, c);
+    if (c == ')')
+        t->closed = t->out->len;
+    else if (of_group && (c == '*' || c == '+') && !t->out->oom)
+        loop(t);
     return 0;
 }
 

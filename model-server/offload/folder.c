@@ -62,12 +62,15 @@ static void complain(struct kv_folder *f, const char *what, const char *path, in
 
 /* ------------------------------------------------------------------ reading */
 
+/* False: the file is shorter, with errno 0, or cannot be read. */
 static bool read_all(int fd, char *p, size_t n)
 {
     while (n > 0) {
         const ssize_t k = read(fd, p, n);
         if (k < 0 && errno == EINTR)
             continue;
+        if (k == 0)
+            errno = 0;
         if (k <= 0)
             return false;
         p += k;
@@ -83,44 +86,61 @@ static void touch(int fd)
     (void)futimens(fd, now); /* a read-only folder keeps its order */
 }
 
+/* *error: of the file system, which says nothing about what the file has. */
 static enum kv_verdict read_record(struct kv_folder *f, int fd, const uint8_t *key, char **out,
-                                   size_t *n)
+                                   size_t *n, int *error)
 {
     char head[KV_RECORD_HEAD];
     struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < KV_RECORD_HEAD ||
-        !read_all(fd, head, sizeof(head)))
+    const bool found = fstat(fd, &st) == 0;
+    *error = found ? 0 : errno;
+    if (!found || !S_ISREG(st.st_mode) || st.st_size < KV_RECORD_HEAD)
         return KV_DAMAGED;
+    if (!read_all(fd, head, sizeof(head))) {
+        *error = errno;
+        return KV_DAMAGED;
+    }
     *n = (size_t)st.st_size;
     enum kv_verdict v = kv_record_check_head(&f->layout, head, *n, key);
     if (v != KV_FINE || !(*out = malloc(*n)))
         return v;
     memcpy(*out, head, sizeof(head));
-    if (!read_all(fd, *out + sizeof(head), *n - sizeof(head)))
+    if (!read_all(fd, *out + sizeof(head), *n - sizeof(head))) {
+        *error = errno;
         return KV_DAMAGED;
+    }
     return kv_record_check(&f->layout, *out);
+}
+
+static void refuse(struct kv_folder *f, enum kv_verdict v, const char *path)
+{
+    atomic_fetch_add(v == KV_FOREIGN ? &f->foreign : &f->damaged, 1);
+    complain(f,
+             v == KV_FOREIGN ? "a KV file of another model or format is passed over"
+                             : "a damaged KV file is passed over",
+             path, 0);
+    (void)unlink(path); /* the block is written anew */
 }
 
 void *kv_folder_read(struct kv_folder *f, const uint8_t key[KV_KEY], size_t *n)
 {
     char *path = path_of(f, key, ".kv"), *record = NULL;
     const int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
+    int error = path && fd < 0 && errno != ENOENT ? errno : 0;
     if (fd >= 0) {
-        const enum kv_verdict v = read_record(f, fd, key, &record, n);
+        const enum kv_verdict v = read_record(f, fd, key, &record, n, &error);
         if (v == KV_FINE) {
             touch(fd);
         } else {
             free(record);
             record = NULL;
-            atomic_fetch_add(v == KV_FOREIGN ? &f->foreign : &f->damaged, 1);
-            complain(f,
-                     v == KV_FOREIGN ? "a KV file of another model or format is passed over"
-                                     : "a damaged KV file is passed over",
-                     path, 0);
-            (void)unlink(path); /* the block is written anew */
+            if (!error)
+                refuse(f, v, path);
         }
         close(fd);
     }
+    if (error) /* the file may be sound, and read later or by another process */
+        complain(f, "a KV file cannot be read", path, error);
     free(path);
     return record;
 }

@@ -20,7 +20,8 @@ struct kv_folder *kv_folder_open(const char *dir, uint64_t limit, const struct k
 void kv_folder_close(struct kv_folder *f); /* NULL is fine */
 
 /* Reads the record of `key` and verifies its checksums. Returns memory to be freed and its length
- * in *n. NULL: the record is missing, damaged or foreign. */
+ * in *n. NULL: the record is missing, damaged or foreign, and is then removed; or it cannot be
+ * read, and stays. */
 void *kv_folder_read(struct kv_folder *f, const uint8_t key[KV_KEY], size_t *n);
 /* Writes a sealed record of n bytes. False: the write failed; it is counted, and further writes are
  * skipped for ten seconds. */

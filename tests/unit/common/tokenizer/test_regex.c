@@ -2,6 +2,7 @@
 #include "common/tokenizer/regex.h"
 #include "common/tokenizer/unicode.h"
 #include "tests/unit/test.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -172,7 +173,7 @@ static void a_class_has_its_own_words(void **state)
 static void a_long_run_of_words_is_one_match(void **state)
 {
     (void)state;
-    enum { WORDS = 300000 };
+    enum { WORDS = 2000000 };
     struct buf b = BUF_INIT, want = BUF_INIT;
     buf_ch(&want, '<');
     for (int i = 0; i < WORDS; i++)
@@ -181,6 +182,45 @@ static void a_long_run_of_words_is_one_match(void **state)
     matches("(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+", b.p, want.p);
     buf_free(&b);
     buf_free(&want);
+}
+
+/* Loops at the end of a match take nothing back, and elsewhere they do. The look-ahead (?=) changes
+ * no match, but what precedes it is translated as it stands. */
+static void loops_at_the_end_find_the_same(void **state)
+{
+    static const char *const loops[] = {
+        "(?:a|ab)*",      "(?:ab?)+|b",           "(a(?:ba)*)+",     "(?:a+b|a)*|b(?:a|b)*",
+        "b(?:a(?:b)*)?",  "(?:a(?:bb|a)*|b)*",    "(?:(?:a|ba)*b)*", "(?:a*)*",
+        "(?:aab|ab|a)+b", "(?=(?:a|ab)*b)(?:a)*", "(?:(a|ab)*b)+",   "((?:ab)+?)*",
+    };
+    enum { LOOPS = sizeof(loops) / sizeof(loops[0]), TEXTS = 500, LONGEST = 14 };
+    struct err e = ERR_INIT;
+    void *m = regex_match_new();
+    (void)state;
+    for (int k = 0; k < LOOPS; k++) {
+        char text[LONGEST], other[128];
+        size_t a = 0, b = 0, c = 0, d = 0;
+        snprintf(other, sizeof(other), "(?:%s)(?=)", loops[k]);
+        struct regex *fast = regex_compile(loops[k], strlen(loops[k]), &e);
+        struct regex *plain = regex_compile(other, strlen(other), &e);
+        assert_true(fast && plain);
+        for (int i = 0; i < TEXTS; i++) {
+            const size_t n = (size_t)(rand() % LONGEST);
+            for (size_t j = 0; j < n; j++)
+                text[j] = "aab"[rand() % 3];
+            struct regex_iter x = regex_iter(fast, text, n, m), y = regex_iter(plain, text, n, m);
+            for (int more = 1; more == 1;) {
+                more = regex_next(&x, &a, &b);
+                assert_int_equal(more, regex_next(&y, &c, &d));
+                if (more && (a != c || b != d))
+                    fail_msg("%s in %.*s: %zu to %zu, not %zu to %zu", loops[k], (int)n, text, a, b,
+                             c, d);
+            }
+        }
+        regex_free(fast);
+        regex_free(plain);
+    }
+    regex_match_free(m);
 }
 
 #define JAIS                                                                                       \
@@ -245,6 +285,7 @@ int main(void)
         cmocka_unit_test(categories_have_long_names),
         cmocka_unit_test(a_class_has_its_own_words),
         cmocka_unit_test(a_long_run_of_words_is_one_match),
+        cmocka_unit_test(loops_at_the_end_find_the_same),
         cmocka_unit_test(blanks_in_pieces_take_linear_time),
         cmocka_unit_test(predicates_match_the_reference),
     };

@@ -1,16 +1,32 @@
-/* The disk tier on a disk that is full. */
+/* The disk tier on a disk that is full, and on one that cannot be read. */
 #include "model-server/offload/folder.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/test.h"
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { BYTES = 30000, MANY = 64, NO_MOUNT = 99 };
+
+static int reads_left = -1; /* that many reads succeed; negative: all of them */
+
+/* In place of the C library's: the disk of this program fails when it is told to. */
+ssize_t read(int fd, void *out, size_t n)
+{
+    if (reads_left == 0) {
+        errno = EIO;
+        return -1;
+    }
+    reads_left -= reads_left > 0;
+    return syscall(SYS_read, fd, out, n);
+}
 
 static void make_key(uint32_t i, uint8_t key[KV_KEY])
 {
@@ -87,8 +103,29 @@ static void what_was_used_last_stays(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static void an_unreadable_file_stays(void **state)
+{
+    char dir[] = "/tmp/kv-folder-XXXXXX";
+    struct err e = ERR_INIT;
+    struct kv_layout l = {.bytes = {BYTES}};
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    struct kv_folder *f = kv_folder_open(dir, UINT64_C(1) << 30, &l, &e);
+    assert_true(write_one(f, &l, 0));
+    for (int good = 0; good < 2; good++) { /* the head, or what follows it */
+        reads_left = good;
+        assert_false(is_there(f, 0));
+        reads_left = -1;
+        assert_true(is_there(f, 0));
+    }
+    assert_int_equal(kv_folder_stats(f).damaged, 0);
+    kv_folder_close(f);
+    assert_int_equal(temp_folder_remove(dir), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_used_last_stays)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_used_last_stays),
+                                       cmocka_unit_test(an_unreadable_file_stays)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
