@@ -312,10 +312,9 @@ cppcheck: $(GEN)       ## cppcheck over the programs
 layers:                ## common includes no component; programs never include each other; model-server's folders include by their rules
 	@tests/layers
 
+HEADERS = $(foreach h,$(filter-out tests/%,$(filter %.h,$(SOURCES))),$(if $(filter %.inc.h,$h),,$h))
 headers: $(GEN)        ## every header compiles alone
-	@for h in $(filter-out tests/%,$(filter %.h,$(SOURCES))); do \
-	  case $$h in *.inc.h) continue;; esac; \
-	  $(CC) $(BASEFLAGS) $(WARN) -Itests/cuda_double -Wno-unused-function -fsyntax-only -x c $$h || exit 1; done
+	@printf '%s\n' $(HEADERS) | xargs -P $(JOBS) -n 32 $(CC) $(BASEFLAGS) $(WARN) -Itests/cuda_double -Wno-unused-function -fsyntax-only -x c
 
 bench-build: $(BENCH)  ## the programs of bench, so that a change of an interface does not break them unseen
 bench: all $(BENCH)    ## ratios against the machine's limits, and against the peers in PEERS (BENCH_FLAGS="--quick --rows ...")

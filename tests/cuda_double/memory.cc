@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <vector>
 
-enum { GAP = 512, PAGE = 4096, POISON = 1 << 20 };
+enum { GAP = 512, PAGE = 4096, HUGE_PAGE = 2 << 20, POISON = 1 << 20 };
 static struct {
     char *base;
     std::map<char *, size_t> taken;
@@ -20,7 +20,7 @@ static std::map<char *, size_t> mapped; /* allocations of other processes */
 static std::map<char *, int> exported;  /* allocations that others may map: their files */
 
 /* A protection key closes all of it with one instruction; where the CPU has none, mprotect() does,
- * at a cost that grows with the pages in use. */
+ * at a cost that grows with the pages in use: they are large ones. */
 static int protection_key(void)
 {
     static const int key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
@@ -87,10 +87,11 @@ extern "C" cudaError_t cudaMalloc(void **p, size_t n)
         return cudaErrorMemoryAllocation;
     machine.fail_after -= machine.fail_after > 0;
     if (!device.base) {
-        void *all = mmap(NULL, machine.total, PROT_NONE,
+        void *all = mmap(NULL, machine.total + HUGE_PAGE, PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         assert(all != MAP_FAILED);
-        device.base = (char *)all;
+        device.base = (char *)all + -(uintptr_t)all % HUGE_PAGE;
+        madvise(device.base, machine.total, MADV_HUGEPAGE);
         protect(device.base, machine.total, false);
     }
     const size_t align = n % PAGE ? GAP : PAGE; /* whole pages may be exported */
