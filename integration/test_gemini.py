@@ -193,6 +193,15 @@ def test_thinking_reaches_the_template(budget, shown):
         assert said(answer(t, contents=script(""), generationConfig={"thinkingConfig": {"thinkingBudget": budget}})) == shown
 
 
+def test_levels_of_thinking():
+    shows = TEMPLATE.replace("{%- if add_generation_prompt %}", "[[{{ reasoning_effort | default('none said') }}]]{%- if add_generation_prompt %}")
+    with Scripted(shows) as t:
+        for level, effort in (("LOW", "low"), ("high", "high"), ("THINKING_LEVEL_UNSPECIFIED", "none said"), (None, "none said")):
+            assert said(answer(t, generationConfig={"thinkingConfig": {"thinkingLevel": level}})) == effort
+        r = ask(t, generationConfig={"thinkingConfig": {"thinkingLevel": "x" * 40}})
+        assert r.status_code == 400 and "thinkingLevel" in r.json()["error"]["message"]
+
+
 def test_images():
     with Scripted(IMAGE_TEMPLATE, SCRIPT, eyes=True) as t:
         urlsafe = b64(SMALL).replace("+", "-").replace("/", "_")
@@ -242,7 +251,7 @@ def test_errors(demo, body, word):
 def test_refusals(demo):
     for r, code, status in [
         (demo.post("/v1beta/models/demo:generateContent", {"contents": HELLO}), 401, "UNAUTHENTICATED"),
-        (ask(demo, "embedContent"), 404, "NOT_FOUND"),
+        (ask(demo, "batchGenerateContent"), 404, "NOT_FOUND"),
         (requests.get(f"{demo.url}/v1beta/models/other"), 404, "NOT_FOUND"),
     ]:
         assert r.status_code == r.json()["error"]["code"] == code and r.json()["error"]["status"] == status, r.text

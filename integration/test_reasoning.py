@@ -46,7 +46,16 @@ def test_it_stands_before_a_constrained_answer(scripted):
     assert (reasoning, content, json.loads(arguments)) == ("so", "", {"n": 1})
 
 
-@pytest.mark.parametrize("open,close", [("[THINK]", "[/THINK]"), ("<|channel>thought\n", "<channel|>"), ("<|START_THINKING|>", "<|END_THINKING|>")])
+MARKS = [
+    ("[THINK]", "[/THINK]"),
+    ("<|channel>thought\n", "<channel|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|think|>", "<|end|><|begin|>assistant<|content|>"),
+    ("<|think:start|>", "<|think:end|>"),
+]
+
+
+@pytest.mark.parametrize("open,close", MARKS)
 def test_markers_of_other_families(open, close):
     """Some of them are special tokens, whose text is left out elsewhere."""
     with Scripted(MAY.replace("<think>", open.strip()).replace("</think>", close), {"special": True}) as s:

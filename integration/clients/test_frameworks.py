@@ -230,3 +230,83 @@ def test_haystack(s):
 
     g = OpenAIChatGenerator(api_key=Secret.from_token("-"), api_base_url=s.url + "/v1", model="m")
     assert g.run([ChatMessage.from_user(says("Hello."))])["replies"][0].text == "Hello."
+
+
+def test_strands(s):
+    strands, pydantic = need("strands", "pydantic")
+    from strands.models.anthropic import AnthropicModel
+    from strands.models.openai import OpenAIModel
+
+    class Person(pydantic.BaseModel):
+        name: str
+        age: int
+
+    tool = strands.tool(weather)
+    for model in (
+        OpenAIModel(client_args={"base_url": s.url + "/v1", "api_key": "-"}, model_id="m"),
+        AnthropicModel(client_args={"base_url": s.url, "api_key": "-"}, model_id="m", max_tokens=200),
+    ):
+        agent = strands.Agent(model=model, tools=[tool], callback_handler=None)
+        assert str(agent(says(call("weather", city="Rome")))).strip() == "Sunny in Rome."
+        plain = strands.Agent(model=model, callback_handler=None)
+        got = plain(says(call("Person", name="Ann", age=3)), structured_output_model=Person).structured_output
+        assert got == Person(name="Ann", age=3)
+
+
+def test_agno(s):
+    need("agno")
+    from agno.agent import Agent
+    from agno.models.openai.like import OpenAILike
+
+    agent = Agent(model=OpenAILike(id="m", base_url=s.url + "/v1", api_key="-"), tools=[weather], telemetry=False)
+    assert agent.run(says(call("weather", city="Rome"))).content == "Sunny in Rome."
+    events = agent.run(says(call("weather", city="Oslo")), stream=True)
+    assert "".join(e.content or "" for e in events if getattr(e, "event", "") == "RunContent") == "Sunny in Oslo."
+
+
+def test_semantic_kernel(s):
+    _, openai = need("semantic_kernel", "openai")
+    from semantic_kernel.agents import ChatCompletionAgent
+    from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
+    from semantic_kernel.functions import kernel_function
+
+    class Tools:
+        @kernel_function(name="weather", description="The weather of a city.")
+        def weather(self, city: str) -> str:
+            return weather(city)
+
+    async def talk():
+        client = openai.AsyncOpenAI(base_url=s.url + "/v1", api_key="-")
+        service = OpenAIChatCompletion(ai_model_id="m", async_client=client)
+        agent = ChatCompletionAgent(service=service, name="a", instructions="Be brief.", plugins=[Tools()])
+        assert str((await agent.get_response(says(call("Tools-weather", city="Rome")))).content) == "Sunny in Rome."
+        parts = [str(x.content) async for x in agent.invoke_stream(says(call("Tools-weather", city="Oslo")))]
+        assert "".join(parts) == "Sunny in Oslo."
+
+    asyncio.run(talk())
+
+
+def test_autogen(s):
+    need("autogen_agentchat", "autogen_ext")
+    pydantic = pytest.importorskip("pydantic")
+    from autogen_agentchat.agents import AssistantAgent
+    from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+    class Person(pydantic.BaseModel):
+        name: str
+        age: int
+
+    can = {"vision": False, "function_calling": True, "json_output": True, "family": "unknown", "structured_output": True}
+    client = OpenAIChatCompletionClient(model="m", base_url=s.url + "/v1", api_key="-", model_info=can)
+
+    async def talk():
+        kw = {"model_client": client, "tools": [weather], "reflect_on_tool_use": True}
+        ran = await AssistantAgent("a", **kw).run(task=says(call("weather", city="Rome")))
+        assert ran.messages[-1].content == "Sunny in Rome."
+        streamed = AssistantAgent("b", **kw, model_client_stream=True).run_stream(task=says(call("weather", city="Oslo")))
+        last = [m async for m in streamed][-1]
+        assert last.messages[-1].content == "Sunny in Oslo."
+        typed = AssistantAgent("c", model_client=client, output_content_type=Person)
+        assert (await typed.run(task=says(PERSON))).messages[-1].content == Person(name="Ann", age=3)
+
+    asyncio.run(talk())

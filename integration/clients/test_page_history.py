@@ -128,6 +128,10 @@ def test_text_files_go_with_a_message(s, browser):
         files = [("notes.txt", "Ann is 41.\n```\n"), ("a.bin", b"\x00\xff\xfe")]
         v.page.set_input_files("#attach_file", [{"name": n, "mimeType": "", "buffer": t if isinstance(t, bytes) else t.encode()} for n, t in files])
         api.expect(v.page.locator("#toast")).to_contain_text("a.bin was not attached: it is not text")
+        v.page.fill("#say", "many words " * 80)  # the line at the bottom grows, and nothing covers what is written
+        toast, say = v.page.locator("#toast").bounding_box(), v.page.locator("#say").bounding_box()
+        assert toast["y"] + toast["height"] <= say["y"], (toast, say)
+        v.page.fill("#say", "")
         assert v.page.locator("#files .chip").count() == 1
         v.shot("attached")
         v.say("How old is Ann?")

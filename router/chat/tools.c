@@ -36,8 +36,11 @@ static void read_list(struct body *b, struct object root, struct tools *t)
     }
     cJSON_ArrayForEach(tool, list)
     {
-        const char *name = name_of(tool);
-        if (!name)
+        const char *name = name_of(tool), *type = json_str(tool, "type", "function");
+        if (!name && strcmp(type, "function") != 0)
+            body_fail(b, root, "tools", "tools[%d]: type `%.40s` is not supported: only `function`",
+                      i, type);
+        else if (!name)
             body_fail(b, root, "tools", "tools[%d]: missing field `%s`", i,
                       cJSON_IsObject(json_get(tool, "function")) ? "name" : "function");
         const cJSON *parameters = json_get(function_of(tool), "parameters");

@@ -214,7 +214,7 @@ static void response_format(struct body *b, struct object root, struct ask *q)
             json_value(b, root, key, schema, q);
         else
             constrain(b, key, q, CONSTRAINT_JSON_SCHEMA, any_object);
-    } else if (cJSON_IsObject(f) && !json_get(f, "value")) {
+    } else if (*type && !json_get(f, "value")) {
         body_fail(b, root, key, "the `type` must be `text`, `json_object` or `json_schema`");
     } else { /* TGI's */
         constrain_grammar(b, root, key, q);

@@ -5,6 +5,7 @@
 // fuzz-sources: router/body/body.c router/body/body_ask.c router/http/errors.c
 // fuzz-sources: router/call/embed_body.c router/call/embed_numbers.c router/call/embed_cosines.c
 // fuzz-sources: router/api/openai/route_embeddings.c router/api/openai/route_score.c
+// fuzz-sources: router/api/gemini/embed.c router/api/gemini/schema.c
 // fuzz-sources: router/api/tei/*.c router/api/cohere/rerank.c router/api/cohere/route_rerank*.c
 // fuzz-sources: common/arena.c common/buf.c common/err.c common/json/json.c common/json/exact.c
 // fuzz-sources: common/utf8.c common/sentence.c common/model_file.c common/gguf/*.c
@@ -12,6 +13,7 @@
 // fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
 // fuzz-sources: common/tokenizer/sentencepiece.c
 #include "common/json/json.h"
+#include "router/api/gemini/gemini.h"
 #include "router/call/embed_body.h"
 #include <stdlib.h>
 #include <string.h>
@@ -74,8 +76,8 @@ static void answer(struct call *c)
     free(list);
 }
 
-/* The first byte picks the route. A refusal has a status and one line; what is accepted is answered
- * with JSON. */
+/* The first byte picks the route, or one of Google's actions. A refusal has a status and one line;
+ * what is accepted is answered with JSON. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     extern const struct route route_embeddings, route_score, route_embed, route_embed_all,
@@ -90,7 +92,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     arena_init(&c.arena, 64 << 20);
     if (n)
         buf_add(&c.body, data + 1, n - 1);
-    if (all[(n ? data[0] : 0) % (sizeof(all) / sizeof(all[0]))]->work(&c, &e) == 0) {
+    static const char *const actions[] = {"embedContent", "batchEmbedContents", "predict"};
+    const uint8_t route = n ? data[0] : 0;
+    const int rc = route & 128 ? gemini_embed(&c, actions[route % 3], &e)
+                               : all[route % (sizeof(all) / sizeof(all[0]))]->work(&c, &e);
+    if (rc == 0) {
         answer(&c);
         cJSON *j = json_parse(c.out.p, c.out.len, &e);
         if (!j)

@@ -19,9 +19,6 @@ const char *gemini_model(struct call *c, const char **action);
 /* request.c: parses the body into prompt and sampling, in r->openai->asks[0]. ERR_SYNTAX,
  * ERR_SHAPE, ERR_TOOL, ERR_TEMPLATE. Worker thread. */
 int gemini_parse(struct call *c, bool stream, struct chat_request *r, struct err *e);
-/* Renames the members of a body from snake case to camel case, except inside the client's own
- * objects: arguments, results, schemas. */
-void gemini_rename_all(cJSON *at);
 
 /* contents.c: `systemInstruction` and `contents` of `root` as OpenAI's `messages`, owned by the
  * caller. `eyes`: the model takes images. Faults are recorded in `b`. */
@@ -29,6 +26,12 @@ cJSON *gemini_messages(struct body *b, struct object root, bool eyes);
 
 /* schema.c: renames the members of an object from snake case to camel case. */
 void gemini_rename(cJSON *at);
+/* The same of a whole body, except inside the client's own objects: arguments, results, schemas. */
+void gemini_rename_all(cJSON *at);
+/* A value of an enumeration in lower case. False: it is NULL, empty, too long, or says that it is
+ * not set ("TYPE_UNSPECIFIED"). */
+enum { GEMINI_WORD = 32 };
+bool gemini_word(const char *from, char word[GEMINI_WORD]);
 /* A JSON schema for one of Google's (OpenAPI 3.0: types in capitals, `nullable`), owned
  * by the caller. NULL: out of memory. */
 cJSON *gemini_schema(const cJSON *given);

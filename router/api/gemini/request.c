@@ -4,31 +4,8 @@
 #include "router/api/gemini/gemini.h"
 #include "router/chat/convert.h"
 #include "router/generate/constrain.h"
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-
-/* ---------------------------------------------------------------- names */
-
-/* The client's own names and values are inside. */
-static bool is_opaque(const char *name)
-{
-    static const char *const names[] = {"args",           "response",
-                                        "parameters",     "parametersJsonSchema",
-                                        "responseSchema", "responseJsonSchema"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (!strcmp(names[i], name))
-            return true;
-    return false;
-}
-
-void gemini_rename_all(cJSON *at)
-{
-    gemini_rename(at);
-    for (cJSON *k = at->child; k; k = k->next)
-        if (!k->string || !is_opaque(k->string))
-            gemini_rename_all(k);
-}
 
 /* ---------------------------------------------------------------- sampling */
 
@@ -132,20 +109,20 @@ static void read_thinking(struct body *b, struct object root, bool can, struct g
     const struct object o = member(b, member(b, root, "generationConfig"), "thinkingConfig");
     const struct opt_i64 budget = body_i32(b, o, "thinkingBudget");
     const char *level = body_str(b, o, "thinkingLevel", false);
-    char word[16];
-    size_t n = 0;
+    char word[GEMINI_WORD];
     g->thoughts = body_opt_bool(b, o, "includeThoughts", false);
-    for (; level && level[n] && n + 1 < sizeof(word); n++)
-        word[n] = (char)tolower((unsigned char)level[n]);
-    word[n] = 0;
-    if (n && strcmp(word, "thinking_level_unspecified") != 0)
+    const bool named = gemini_word(level, word);
+    if (level && strlen(level) >= GEMINI_WORD)
+        body_fail(b, o, "thinkingLevel",
+                  "`thinkingLevel` must be `MINIMAL`, `LOW`, `MEDIUM` or `HIGH`");
+    if (named)
         cJSON_AddStringToObject(chat, "reasoning_effort", word);
     if (!can || !budget.set || budget.v < 0)
         return;
     convert_thinking(chat, budget.v > 0);
     if (budget.v > 0)
         body_warn(b, "thinkingConfig: thinkingBudget only turns reasoning on");
-    else if (!n)
+    else if (!named)
         cJSON_AddStringToObject(chat, "reasoning_effort", "none");
 }
 

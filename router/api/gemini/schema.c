@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ORDERED = 256, MOST_WORD = 32 };
+enum { MOST_ORDERED = 256 };
 
 static void convert(cJSON *s);
 
@@ -24,19 +24,48 @@ void gemini_rename(cJSON *at)
     }
 }
 
+/* The client's own names and values are inside. */
+static bool is_opaque(const char *name)
+{
+    static const char *const names[] = {"args",           "response",
+                                        "parameters",     "parametersJsonSchema",
+                                        "responseSchema", "responseJsonSchema"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!strcmp(names[i], name))
+            return true;
+    return false;
+}
+
+void gemini_rename_all(cJSON *at)
+{
+    gemini_rename(at);
+    for (cJSON *k = at->child; k; k = k->next)
+        if (!k->string || !is_opaque(k->string))
+            gemini_rename_all(k);
+}
+
+bool gemini_word(const char *from, char word[GEMINI_WORD])
+{
+    static const char unset[] = "_unspecified";
+    const size_t n = from ? strlen(from) : 0, tail = sizeof(unset) - 1;
+    if (!n || n >= GEMINI_WORD)
+        return false;
+    for (size_t i = 0; i <= n; i++)
+        word[i] = (char)tolower((unsigned char)from[i]);
+    return n < tail || strcmp(word + n - tail, unset) != 0;
+}
+
 /* "STRING" becomes "string". */
 static void lower_type(cJSON *s)
 {
     const char *type = json_str(s, "type", NULL);
-    char word[MOST_WORD] = "";
-    if (!type || strlen(type) >= sizeof(word))
+    char word[GEMINI_WORD];
+    if (!type || strlen(type) >= GEMINI_WORD)
         return;
-    for (size_t i = 0; type[i]; i++)
-        word[i] = (char)tolower((unsigned char)type[i]);
-    if (!strcmp(word, "type_unspecified"))
-        cJSON_DeleteItemFromObjectCaseSensitive(s, "type");
-    else
+    if (gemini_word(type, word))
         json_put(s, "type", cJSON_CreateString(word));
+    else
+        cJSON_DeleteItemFromObjectCaseSensitive(s, "type");
 }
 
 /* Counts are 64 bits wide, which Google's JSON has as text. */
