@@ -118,7 +118,7 @@ static const struct {
     {"/v1/completions", "{\"prompt\":\"a\",\"structured_outputs\":{\"json\":{\"type\":\"x\"}}}",
      400, "\"param\":\"structured_outputs\""},
     {"/v1/completions", "{\"prompt\":\"a\",\"response_format\":{}}", 400,
-     "`response_format`: the `type` must be `text`"},
+     "`response_format`: missing field `type`"},
     {"/v1/chat/completions",
      CHAT(",\"tool_choice\":\"required\",\"tools\":[{\"function\":{\"name\":\"f\",\"parameters\":"
           "{\"type\":\"x\"}}}]"),
