@@ -159,6 +159,8 @@ static int add_module(struct sentence *s, const char *dir, const char *type, con
                                  "supported",
                                  dir)
                        : 0;
+    if (strcmp(class, "StaticEmbedding") == 0 && (!*folder || strcmp(folder, ".") == 0))
+        return s->bare = true, s->pooling = POOL_MEAN, 0;
     if (strcmp(class, "Normalize") == 0)
         return s->normalize = true, 0;
     if (strcmp(class, "Dropout") == 0) /* of training */

@@ -54,6 +54,7 @@ struct sentence {
     uint32_t max_length;             /* tokens per text with special tokens; 0: not specified */
     char *dense[SENTENCE_MAX_DENSE]; /* folders, in order */
     uint32_t n_dense;
+    bool bare;   /* texts have no special tokens around them (StaticEmbedding) */
     bool tokens; /* Dense modules work on each token, and nothing pools */
     struct sentence_prompt prompts[SENTENCE_MAX_PROMPTS];
     uint32_t n_prompts;

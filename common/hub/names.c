@@ -89,6 +89,7 @@ bool hub_is_companion(const char *name)
         "chat_template.json",
         "processor_config.json",
         "modules.json",
+        "router_config.json",
         "sentence_bert_config.json",
         "config_sentence_transformers.json",
         HUB_ADAPTER_CONFIG,
@@ -102,6 +103,9 @@ bool hub_is_companion(const char *name)
 bool hub_is_module_file(const char *name)
 {
     enum { FOLDER_MAX = 64 };
+    static const char route[] = "document_";
+    if (strncmp(name, route, sizeof(route) - 1) == 0)
+        name += sizeof(route) - 1;
     const size_t digits = strspn(name, "0123456789"), folder = strspn(name, ALNUM "_");
     if (!digits || name[digits] != '_' || folder == digits + 1 || folder > FOLDER_MAX ||
         name[folder] != '/')

@@ -41,7 +41,7 @@ int hub_etag(const char *header, char out[HUB_ETAG_MAX]);
  * frameworks' weights, code) are never fetched. */
 bool hub_is_companion(const char *name);
 /* "1_Pooling/config.json", "2_Dense/model.safetensors": files of sentence-transformers modules, in
- * folders with a numeric prefix. */
+ * folders with a numeric prefix; "document_1_SpladePooling/config.json" of a Router. */
 bool hub_is_module_file(const char *name);
 /* "additional_chat_templates/tool_use.jinja": a chat template with a name. No other subfolders than
  * these two kinds are read. */

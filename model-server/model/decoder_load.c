@@ -148,7 +148,8 @@ static void load_layer(struct loader *l, uint32_t at)
     if (before && !ls->no_ffn && (!s->parallel || !s->shared_norm))
         y->ffn_norm = loader_stream_norm(l, W_MLP_NORM, layer, 2 * i + 2);
     if (place != NORM_BEFORE && place != NORM_STREAM) {
-        y->post_mixer_norm = loader_norm(l, W_POST_ATTN_NORM, layer);
+        if (mixer)
+            y->post_mixer_norm = loader_norm(l, W_POST_ATTN_NORM, layer);
         if (!ls->no_ffn)
             y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
     }

@@ -5,6 +5,7 @@
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/first_conv.h"
 #include "model-server/model/loader.h"
+#include "model-server/model/static_rows.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +162,23 @@ static void load_head_bias(struct loader *l)
     d->head_bias = loader_vector(l, &p, 1, 0);
 }
 
+/* Freed with the loader's other copies. */
+static struct mat_part static_part(struct loader *l)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    float *rows = static_rows_load(l->c, l->e);
+    if (rows)
+        l->copies[l->n_copies++] = rows;
+    else
+        l->failed = true;
+    return (struct mat_part){.data = rows,
+                             .dtype = DT_F32,
+                             .rows = s->vocab,
+                             .cols = s->hidden,
+                             .row_stride = s->hidden,
+                             .col_stride = 1};
+}
+
 /* This rank's rows of the table of embeddings, which may be in two tensors. Returns how many parts
  * it is. */
 static int embed_parts(struct loader *l, struct mat_part parts[2])
@@ -170,6 +188,10 @@ static int embed_parts(struct loader *l, struct mat_part parts[2])
     const struct slice v = l->d->split.vocab;
     const uint32_t width = spec_embed_dim(s);
     const int64_t all = (int64_t)s->vocab + s->more_embeds;
+    if (s->static_rows && l->c) {
+        parts[0] = loader_rows(static_part(l), v.first, v.n);
+        return 1;
+    }
     if (!l->c || !l->a->names[W_EMBED_MORE]) {
         parts[0] = loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false, all, width);
         parts[0] = loader_rows(parts[0], v.first, v.n);
@@ -267,7 +289,7 @@ struct amount decoder_load_first(struct loader *l)
     if (!d->front.embed) {
         struct mat_part p[2];
         const int n = embed_parts(l, p);
-        d->embed = loader_pack(l, p, n, d->dtype, QUANT_NONE);
+        d->embed = loader_pack(l, p, n, s->static_rows ? DT_F32 : d->dtype, QUANT_NONE);
     }
     const struct amount embed = d->tables = d->weights;
     decoder_other_load(l);

@@ -7,6 +7,7 @@
 #include "model-server/model/kv_parts.h"
 #include "model-server/model/mlx.h"
 #include "model-server/model/model_impl.h"
+#include "model-server/model/static_rows.h"
 #include "model-server/model/unused.h"
 #include "model-server/packed/packed.h"
 #include <limits.h>
@@ -269,10 +270,13 @@ static int choose_task(struct model *m, const char *dir, const struct model_opti
                        "--task generate: a %s model gives vectors or scores, no text",
                        m->info.type);
     for (uint32_t i = 0; task != TASK_GENERATE && i < s->n_layers; i++)
-        if (s->layers[i].mixer != MIXER_ATTENTION)
+        if (s->layers[i].mixer != MIXER_ATTENTION && s->layers[i].mixer != MIXER_NONE)
             return err_set(e, ERR_VALIDATION,
                            "--task %s: layer %u of this %s model is not of plain attention",
                            model_task_name(task), i, m->info.type);
+    if (s->static_rows && !m->sentence.bare)
+        return err_set(e, ERR_VALIDATION, "a %s model needs `StaticEmbedding` in modules.json",
+                       m->info.type);
     m->info.task = task;
     m->d.encodes = task != TASK_GENERATE;
     return choose_pooling(m, o, e);
@@ -428,6 +432,8 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
         dir = NULL;
     if (arch_configure(path, o->random_config, o->rope_scaling, o->rope_factor, &arch,
                        &m->info.type, &d->spec, e))
+        return -1;
+    if (dir && d->spec.static_rows && static_rows_sizes(dir, &d->spec.vocab, &d->spec.hidden, e))
         return -1;
     if (split_make(&d->split, &d->spec, o->comm->rank, o->comm->world, e) ||
         split_experts(d, o->expert_parallel, e) || check_ops(d, e) || choose_task(m, dir, o, e) ||

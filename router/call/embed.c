@@ -95,7 +95,15 @@ static int encode_text(const struct encoding *x, const struct text_input *in, co
         text = both;
         n += front;
     }
-    if (embed_ids(x, text, n, 0, &a) || frame(x, &a, NULL, out))
+    if (embed_ids(x, text, n, 0, &a))
+        return -1;
+    if (x->c->edge->sentence.bare) {
+        if (embed_fit(x, &a, NULL, 0))
+            return -1;
+        *out = (struct embed_text){.ids = a.id, .n = a.n};
+        return 0;
+    }
+    if (frame(x, &a, NULL, out))
         return -1;
     return skipped(x, prompt, &out->skip);
 }

@@ -75,6 +75,10 @@ static void files(void **state)
         assert_false(hub_is_companion(no[i]));
     assert_true(hub_is_companion("modules.json") && hub_is_module_file("1_Pooling/config.json") &&
                 hub_is_module_file("2_Dense/model.safetensors"));
+    assert_true(hub_is_companion("router_config.json") &&
+                hub_is_module_file("document_1_SpladePooling/config.json"));
+    assert_false(hub_is_module_file("document_/config.json") ||
+                 hub_is_module_file("document_document_1_X/config.json"));
     static const char *const none[] = {"onnx/model.onnx",
                                        "Pooling/config.json",
                                        "1_/config.json",
