@@ -26,7 +26,8 @@ struct format {
     enum scale_kind scale;
     uint32_t bits;  /* of a code: 2 to 8 */
     uint32_t group; /* columns that share `by` and `less`: 16 or 32; 0: all of a row */
-    uint32_t block; /* columns that share `scale` and `offset`: 16, 32 or 256; 0: all of a row */
+    uint32_t block; /* columns that share `scale` and `offset`: 16, 32 or 256, with e4m3 a power of
+                       two from 32 to 2048, of which the last may be incomplete; 0: all of a row */
     uint32_t zero;  /* n(code) of 0; 0 where there are offsets or zero points */
     bool offsets;   /* else `offset` is zero, or with `zeros` equal to the scale */
     bool nested;    /* else `by` is 1, and so is `less` unless there are `zeros` */
@@ -75,6 +76,12 @@ enum format_id {
 };
 extern const struct format formats[FORMAT_N];
 
+/* Scales of a row of `cols` numbers. */
+static inline uint32_t format_blocks(const struct format *f, uint32_t cols)
+{
+    return f->block ? (cols + f->block - 1) / f->block : 1;
+}
+
 /* How a product rounds the activations, independent of the weights.
  *   EXACT  not at all: activations, products and sums are fp32.
  *   HALF   the device may round them to the weights' 16-bit type where it is faster so: bfloat16
@@ -97,6 +104,13 @@ enum activations { ACTIVATIONS_AUTO, ACTIVATIONS_EXACT, ACTIVATIONS_16, ACTIVATI
  * enum dtype, or -1. */
 enum arith activations_plain(enum activations a, int dtype);
 enum arith activations_packed(enum activations a, int dtype);
+
+/* The arithmetic of products with codes of a format: no device rounds activations to 8 bits for
+ * floating-point codes. */
+static inline enum arith format_arith(const struct format *f, enum arith a)
+{
+    return f->element == ELEMENT_E4M3 ? ARITH_EXACT : a;
+}
 
 /* A device's support of a format in an arithmetic. */
 enum take {

@@ -40,10 +40,11 @@ struct mat_codes {
     struct format format;
     uint8_t *codes;           /* [rows][cols] */
     uint16_t *scale, *offset; /* f16 [rows][cols / block], |scale| <= 256 */
-    int8_t *by, *less;        /* [rows][cols / group] */
-    float *factor;            /* [rows], of formats with `factors` */
-    uint32_t *order; /* of formats with `ordered`: column k here is column order[k] of the matrix,
-                        the same for all of its parts */
+    float *scales;     /* the same of SCALE_F32 (e4m3), any number: [rows][format_blocks()] */
+    int8_t *by, *less; /* [rows][cols / group] */
+    float *factor;     /* [rows], of formats with `factors` */
+    uint32_t *order;   /* of formats with `ordered`: column k here is column order[k] of the matrix,
+                          the same for all of its parts */
 };
 
 /* A matrix in the checkpoint: element (r, c) is data[r * row_stride + c * col_stride]. With
@@ -85,7 +86,8 @@ struct mat_desc {
     enum dtype dtype; /* storage type on the device; with `quant`: type of the activations, if the
                          device rounds them */
     enum quant quant; /* each rank of a matrix split by columns quantises its own slice */
-    enum arith arith; /* arithmetic of products with parts that are SOURCE_CODES: EXACT or INT8 */
+    enum arith arith; /* arithmetic of products with parts that are SOURCE_CODES: EXACT or INT8;
+                         with e4m3, of which are all parts or none, EXACT */
 };
 struct weight; /* opaque: a packed matrix [rows, cols] */
 

@@ -78,6 +78,12 @@ static int sources(const struct mat_part *parts, int n, int first[MAX_SOURCES])
     return k;
 }
 
+static enum arith arith_of(const struct loader *l, const struct mat_part *parts)
+{
+    const enum arith a = l->how ? l->how->arith : ARITH_EXACT;
+    return parts->source == SOURCE_CODES ? format_arith(&parts->codes->format, a) : a;
+}
+
 static struct weight *make(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
                            enum quant quant, uint64_t what)
 {
@@ -95,11 +101,8 @@ static struct weight *make(struct loader *l, struct mat_part *parts, int n, enum
         snprintf(notes[i].format, sizeof(notes[i].format), "%s", name);
         notes[i].kept = kept;
     }
-    const struct mat_desc m = {.parts = parts,
-                               .n_parts = n,
-                               .dtype = dtype,
-                               .quant = quant,
-                               .arith = l->how ? l->how->arith : ARITH_EXACT};
+    const struct mat_desc m = {
+        .parts = parts, .n_parts = n, .dtype = dtype, .quant = quant, .arith = arith_of(l, parts)};
     if (d->watch.before && !l->failed)
         d->watch.before(d->watch.arg, parts, n);
     struct weight *w = l->failed ? NULL : d->ops->weight_load(d->dev, &m, l->e);

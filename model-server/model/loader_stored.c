@@ -16,11 +16,12 @@ static struct stored_slice rows_of_part(const struct mat_part *p)
                                  .cols = p->cols};
 }
 
-/* True if the first n parts have the same order of columns. */
-static bool same_order(const struct mat_codes *c, int n, int64_t cols)
+/* True if the first n parts have the same order of columns, and all or none are e4m3. */
+static bool fit_together(const struct mat_codes *c, int n, int64_t cols)
 {
     for (int i = 1; i < n; i++)
         if (c[i].format.ordered != c[0].format.ordered ||
+            (c[i].format.element == ELEMENT_E4M3) != (c[0].format.element == ELEMENT_E4M3) ||
             (c[0].order && memcmp(c[i].order, c[0].order, (size_t)cols * sizeof(*c->order)) != 0))
             return false;
     return true;
@@ -47,7 +48,7 @@ static bool codes_of(struct loader *l, const struct mat_part *parts, int n)
             return false;
         l->n_codes++;
     }
-    return l->codes && same_order(l->codes, n, parts[0].cols);
+    return l->codes && fit_together(l->codes, n, parts[0].cols);
 }
 
 bool loader_keep_codes(struct loader *l, struct mat_part *parts, int n)

@@ -228,9 +228,11 @@ static int choose_arith(struct model *m, const struct model_options *o, struct s
                        "--activations %s does not allow it",
                        quant_name(*q), arith_name(asked[a]));
     how->keep = !*q && how->format && (how->varies || how->format->form) &&
-                !(how->is_float && how->bits == 8 && !how->varies) && /* fp8 */
                 (o->dtype < 0 || how->format == &stored_mxfp4);
-    how->arith = *q ? quant_arith(*q) : activations_packed(a, o->dtype);
+    const bool fp8 = how->is_float && how->bits == 8 && !how->varies; /* all matrices are */
+    how->arith = *q    ? quant_arith(*q)
+                 : fp8 ? format_arith(&formats[FORMAT_FP8], ARITH_INT8)
+                       : activations_packed(a, o->dtype);
     m->info.arith = how->keep ? how->arith : quant_arith(*q);
     return 0;
 }

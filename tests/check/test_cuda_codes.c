@@ -134,7 +134,7 @@ static void codes_stay_small(void **state)
     close_side(g);
 }
 
-/* Columns in another order, floating-point codes, scales in fp32: none has a kernel. */
+/* Columns in another order, exact sums of a rounded table, e4m3 with scales of blocks. */
 static void what_has_no_kernel_is_widened(void **state)
 {
     (void)state;
@@ -144,6 +144,39 @@ static void what_has_no_kernel_is_widened(void **state)
     assert_int_equal(gpu->weight_takes(&f, ARITH_INT8), TAKE_WIDEN);
     assert_int_equal(gpu->weight_takes(&formats[FORMAT_NF4], ARITH_EXACT), TAKE_WIDEN);
     assert_int_equal(gpu->weight_takes(&formats[FORMAT_NF4], ARITH_INT8), TAKE_NATIVE);
+    f = formats[FORMAT_FP8];
+    assert_int_equal(gpu->weight_takes(&f, ARITH_EXACT), TAKE_NATIVE);
+    f.block = 128;
+    assert_int_equal(gpu->weight_takes(&f, ARITH_EXACT), TAKE_WIDEN);
+}
+
+/* e4m3 of a checkpoint, with a scale for each row, is what --quantize fp8 makes of its numbers, if
+ * the greatest code of a row is e4m3's greatest number. */
+static void e4m3_is_that_of_quantize(void **state)
+{
+    enum { N = 70, K = 333, X_ROWS = 5, TOP = 0x7e, NOT_A_NUMBER = 0x7f };
+    struct side g = open_side(gpu, 0);
+    static uint8_t codes[N * K];
+    float scales[N], *numbers = units((size_t)N * K);
+    float *x = units((size_t)X_ROWS * K), *bias = units(N), *y[2];
+    (void)state;
+    for (uint32_t i = 0; i < N * K; i++) {
+        scales[i / K] = ldexpf(1, -(int)(i / K % 9));
+        codes[i] = i % K ? (uint8_t)rng_u32(&rng) : TOP;
+        codes[i] ^= (codes[i] & NOT_A_NUMBER) == NOT_A_NUMBER;
+        numbers[i] = f32_of_e4m3(codes[i]) * scales[i / K];
+    }
+    const struct mat_codes c = {.format = formats[FORMAT_FP8], .codes = codes, .scales = scales};
+    struct weight *w[] = {load_codes(g, &c, N, K, DT_BF16),
+                          load_quant(g, numbers, N, K, DT_BF16, QUANT_FP8)};
+    assert_int_equal(g.ops->weight_bytes(w[0]), g.ops->weight_bytes(w[1]));
+    for (int i = 0; i < 2; i++)
+        y[i] = linear(g, x, X_ROWS, w[i], N, K, bias);
+    assert_memory_equal(y[0], y[1], sizeof(float) * X_ROWS * N);
+    for (int i = 0; i < 2; i++)
+        g.ops->weight_free(g.d, w[i]), free(y[i]);
+    close_side(g);
+    free(numbers), free(x), free(bias);
 }
 
 /* ---------------------------------------------------------------- products */
@@ -375,7 +408,7 @@ static void experts_are_right_and_rows_independent(void **state)
 
 CUDA_TESTS(cmocka_unit_test(codes_are_the_numbers_of_the_checkpoint),
            cmocka_unit_test(codes_stay_small), cmocka_unit_test(what_has_no_kernel_is_widened),
-           cmocka_unit_test(products_are_right),
+           cmocka_unit_test(e4m3_is_that_of_quantize), cmocka_unit_test(products_are_right),
            cmocka_unit_test(a_row_of_a_packed_product_does_not_depend_on_the_others),
            cmocka_unit_test(a_norm_before_it_changes_no_bit),
            cmocka_unit_test(experts_are_right_and_rows_independent))

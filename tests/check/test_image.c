@@ -46,6 +46,11 @@ static void made_of_codes(struct made *s, const struct format *f)
     struct rng rng = {START, START};
     *s = (struct made){.codes = {.format = *f}};
     struct mat_codes *c = &s->codes;
+    const uint32_t block = f->block ? f->block : COLS, group = f->group;
+    c->scales = malloc(sizeof(float) * N / block);
+    assert_non_null(c->scales);
+    for (uint32_t i = 0; i < N / block; i++)
+        c->scales[i] = rng_unit(&rng);
     c->format.ordered = f->group == 32 && !f->nested;
     c->codes = malloc(N), c->scale = malloc(N), c->offset = malloc(N), c->by = malloc(N);
     c->less = malloc(N), c->factor = malloc(sizeof(float) * ROWS);
@@ -55,7 +60,7 @@ static void made_of_codes(struct made *s, const struct format *f)
         c->codes[i] = (uint8_t)rng_below(&rng, 1u << f->bits);
         c->by[i] = (int8_t)rng_below(&rng, 64), c->less[i] = (int8_t)rng_below(&rng, 64);
     }
-    for (uint32_t i = 0; i < N / f->block; i++) {
+    for (uint32_t i = 0; i < N / block && group; i++) {
         c->scale[i] = f16_of_f32(rng_unit(&rng));
         c->offset[i] = f16_of_f32(rng_unit(&rng));
     }
@@ -70,7 +75,7 @@ static void made_free(struct made *s)
 {
     struct mat_codes *c = &s->codes;
     free(s->numbers), free(s->halves), free(c->codes), free(c->scale), free(c->offset);
-    free(c->by), free(c->less), free(c->factor), free(c->order);
+    free(c->by), free(c->less), free(c->factor), free(c->order), free(c->scales);
 }
 
 /* Kind number i; NULL: there are no more. `d` takes all of them. */
@@ -88,6 +93,11 @@ static struct weight *matrix(struct device *d, uint32_t i, struct made *s)
         made_of_codes(s, &formats[FORMAT_Q4_0 + (i - QUANTS) / 2]);
         m.dtype = DT_BF16;
         m.arith = (i - QUANTS) % 2 ? ARITH_INT8 : ARITH_EXACT;
+    } else if (i < QUANTS + 2 * FORMATS + 2) {
+        struct format f = formats[FORMAT_FP8];
+        f.block = i % 2 ? 0 : 128;
+        made_of_codes(s, &f);
+        m.dtype = DT_BF16;
     } else {
         return NULL;
     }
@@ -169,9 +179,11 @@ static void test_damaged_heads(void **state)
     float *x = rng_floats(&rng, (size_t)X_ROWS * COLS), y[X_ROWS * ROWS];
     uint32_t refused = 0;
     struct made s;
-    for (uint32_t kind = 0; kind < 16; kind += 3) {
+    static const uint32_t kinds[] = {
+        0, 3, 6, 9, 12, 15, 7 + 2 * (FORMAT_N - FORMAT_Q4_0), 8 + 2 * (FORMAT_N - FORMAT_Q4_0)};
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         struct weight_image im;
-        struct weight *w = matrix(d, kind, &s);
+        struct weight *w = matrix(d, kinds[k], &s);
         assert_true(ops->weight_image(w, &im));
         copy_pieces(&im);
         ops->weight_free(d, w);
@@ -259,7 +271,7 @@ static void test_sums_of_the_layout(void **state)
     for (int i = 0; i < 3; i++) {
         char layout[64];
         const uint64_t sum = sum_of_all(features[i], layout, sizeof(layout));
-        if (strcmp(layout, "cpu panels 2 of 16") != 0 || sum != 0xc370b5e703f7a822)
+        if (strcmp(layout, "cpu panels 3 of 16") != 0 || sum != 0x345c83baf7a5211a)
             fail_msg("\"%s\" with features %llx packs to %#llx: a new PANEL_LAYOUT?", layout,
                      (unsigned long long)features[i], (unsigned long long)sum);
     }

@@ -77,10 +77,15 @@ static bool check_tile_bytes(tile_int8_fn *ref, tile_int8_fn *fn, uint32_t n)
     for (size_t i = 0; ref == k_tile_fp8_ref && i < sizeof(int_panels); i++)
         if ((int_panels[i] & 0x7f) == 0x7f)
             int_panels[i] ^= 1; /* weights are never NaN */
+    float *factors = (float *)(void *)(int_panels + (size_t)(INT_MAX_K + 3) / 4 * STEP_BYTES);
+    for (int p = 0; p < INT_LDY / LANES; p++)
+        for (int i = 0; i < LANES; i++)
+            factors[p * (INT_PANEL_BYTES / (int)sizeof(float)) + i] = rng_wide(&rng);
     for (uint32_t rows = 1; rows <= TILE_ROWS && n <= INT_LDY - 2 * LANES; rows++) {
         struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = int_panels};
         a.w_bytes = INT_PANEL_BYTES, a.rows = rows, a.n = n, a.k = 1 + rng_below(&rng, INT_MAX_K);
         a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 20);
+        a.factors = ref == k_tile_fp8_ref && rng_below(&rng, 2) ? factors : NULL;
         for (size_t i = 0; i < sizeof(tx) / 4; i++)
             tx[i] = rng_wide(&rng);
         for (size_t i = 0; i < sizeof(y0) / 4; i++)

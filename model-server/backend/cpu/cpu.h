@@ -91,6 +91,8 @@ void code_layout_make(struct code_layout *l, const struct mat_part *parts, int n
 /* Computes the offsets within a block: `offset`, `by` and `less` say whether it has them (0: no),
  * and become offsets; sets `codes` and `bytes`. Uses upper, scales and groups. */
 void code_layout_place(struct code_layout *l);
+/* Sets w->block: the least of the parts, whose codes are e4m3. */
+void cpu_blocks_make(struct weight *w, const struct mat_desc *m);
 /* The methods of kinds with codes. */
 size_t code_panel_bytes(const struct weight *w);
 void code_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n);
@@ -112,6 +114,7 @@ struct weight {
     /* of linear_float(): for these panels, or for widened ones */
     void (*tile)(const struct tile *t);
     struct code_layout codes; /* of kind_codes, kind_codes8 and kind_int4 */
+    uint32_t block;           /* of kind_fp8: columns that share a scale; 0: all */
     uint32_t rows, cols, n_panels;
     size_t panel_bytes, bytes, bytes_beside;
     char *data;
@@ -136,12 +139,19 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
  * squares_codes, which do not change a bit, follow measurements of about a millisecond. All are
  * false before. */
 void choose_products(struct device *d, enum arith asked);
+/* Columns of kind_fp8 that share a scale: a power of two, which divides the columns that a product
+ * takes at a time. */
+enum { BLOCK_LEAST = 32, BLOCK_MOST = 2048 };
+static inline bool block_fits(uint32_t block)
+{
+    return block >= BLOCK_LEAST && block <= BLOCK_MOST && !(block & (block - 1));
+}
 /* True for 8 bits with a scale for each row, which multiplies the sums at the end. */
 static inline bool has_row_scales(const struct weight *w)
 {
-    return w->kind == &kind_int8 || w->kind == &kind_fp8;
+    return w->kind == &kind_int8 || (w->kind == &kind_fp8 && !w->block);
 }
-/* The 16 scales of an 8-bit panel. */
+/* The scales of an 8-bit panel: 16, or [blocks][16]. */
 static inline const float *row_scales(const struct weight *w, const char *panel)
 {
     return (const float *)(panel + (size_t)quads_of(w->cols) * STEP_BYTES);

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PANEL_LAYOUT = 2 };
+enum { PANEL_LAYOUT = 3 };
 
 struct head {
     uint32_t kind, dtype, rows, cols;
     uint64_t panel_bytes;
     float top;
-    uint32_t pairs;
+    uint32_t pairs, block;
     struct {
         uint32_t upper, scales, groups, offset, by, less, codes, bytes;
         float zero;
@@ -51,7 +51,8 @@ bool cpu_weight_image(const struct weight *w, struct weight_image *out)
                      .cols = w->cols,
                      .panel_bytes = w->panel_bytes,
                      .top = w->top,
-                     .pairs = in_pairs(w)};
+                     .pairs = in_pairs(w),
+                     .block = w->block};
     while (h.kind < KINDS && kinds[h.kind] != w->kind)
         h.kind++;
     const struct code_layout *l = &w->codes;
@@ -113,6 +114,9 @@ static bool fill(const struct device *d, struct weight *w, const struct head *h,
     w->n_panels = (w->rows + LANES - 1) / LANES;
     w->top = h->top;
     cpu_weight_choose(d, w);
+    w->block = h->block;
+    if (w->block && (w->kind != &kind_fp8 || !block_fits(w->block)))
+        return false;
     if (in_pairs(w) != h->pairs || (has_codes(w) && !read_codes(&w->codes, h)))
         return false;
     w->panel_bytes = w->kind->panel_bytes(w);

@@ -19,6 +19,7 @@ enum { AHEAD = 1024 };       /* bytes prefetched in each of the streams */
 enum { PACK_COLS = 256 };    /* an item of the packing */
 enum { PACK_ALONE = 16384 }; /* numbers that do not pay for a second thread */
 enum { WIDE_PANELS = 4, WIDE_COLS = 64 }; /* widened for one tile: half of the L1 cache */
+_Static_assert(K_BLOCK % BLOCK_MOST == 0, "no scale is divided");
 _Static_assert(2 * K_BLOCK * STEP_BYTES <= THREAD_SCRATCH, "a pair of panels, widened");
 
 struct float_product {
@@ -99,7 +100,8 @@ static void pack_x(void *arg, int thread, size_t begin, size_t end)
 /* Bytes of n columns of a panel. */
 static size_t column_bytes(const struct weight *w, size_t n)
 {
-    return n * (has_row_scales(w) ? LANES : LANES * dtype_size(w->dtype));
+    const bool bytes = w->kind == &kind_int8 || w->kind == &kind_fp8;
+    return n * (bytes ? LANES : LANES * dtype_size(w->dtype));
 }
 
 /* Scales and bias are applied last, so that divisions of a chain do not matter. */
@@ -173,22 +175,54 @@ static void dot_panels(void *arg, int thread, size_t begin, size_t end)
     finish(p, first, n);
 }
 
+/* The columns of `t`, from k on, of panels from `panel` on. Of blocks one after another: the sum of
+ * each is multiplied with its scale and added to y. */
+static void run_tile(const struct weight *w, struct tile t, size_t panel, uint32_t k)
+{
+    if (!w->block) {
+        w->tile(&t);
+        return;
+    }
+    const uint32_t cols = t.k;
+    t.factors = row_scales(w, weight_panel(w, panel)) + (size_t)k / w->block * LANES;
+    for (uint32_t i = 0; i < cols; i += t.k) {
+        t.k = cols - i < w->block ? cols - i : w->block;
+        w->tile(&t);
+        t.add = true;
+        t.x += (size_t)t.k * tile_stride(t.rows);
+        t.w = (const char *)t.w + column_bytes(w, t.k);
+        t.factors += LANES;
+        t.next += t.pace ? (ptrdiff_t)(column_bytes(w, t.k) / STEP_BYTES * t.pace) -
+                               (ptrdiff_t)column_bytes(w, t.k)
+                         : 0;
+    }
+}
+
+/* With blocks a few panels at a time, so that their columns are read in order. */
 static void stream_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct float_product *p = arg;
     const struct weight *w = p->w;
+    const size_t step = w->block ? WIDE_PANELS : end - begin;
+    const size_t bytes = column_bytes(w, w->block); /* what follows a block are the next ones */
+    const size_t further = !w->block ? 0 : bytes < AHEAD ? AHEAD : bytes;
     (void)thread;
-    uint32_t first = (uint32_t)begin * LANES, n = n_outputs(w, begin, end);
-    w->tile(&(struct tile){.y = p->y + first,
-                           .ldy = w->rows,
-                           .x = p->packed ? p->packed : p->x,
-                           .w = weight_panel(w, begin),
-                           .w_bytes = w->panel_bytes,
-                           .rows = p->rows,
-                           .n = n,
-                           .k = w->cols,
-                           .ahead = AHEAD});
-    finish(p, first, n);
+    for (size_t i = begin, next; i < end; i = next) {
+        next = i + step < end ? i + step : end;
+        run_tile(w,
+                 (struct tile){.y = p->y + i * LANES,
+                               .ldy = w->rows,
+                               .x = p->packed ? p->packed : p->x,
+                               .w = weight_panel(w, i),
+                               .w_bytes = w->panel_bytes,
+                               .rows = p->rows,
+                               .n = n_outputs(w, i, next),
+                               .k = w->cols,
+                               .ahead = AHEAD,
+                               .next = (ptrdiff_t)further},
+                 i, 0);
+    }
+    finish(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
 }
 
 /* The work while one pair of panels stays in the cache. */
@@ -226,7 +260,7 @@ static void run_block(const struct float_product *p, const struct row_block *b)
         t.x = tile_x(p, b->tile + i) + (size_t)packed_cols(w, b->k) * tile_stride(t.rows);
         t.y = p->y + (size_t)rows.first * w->rows + b->panel * LANES;
         t.next = w->kind->widen ? 0 : b->next + (ptrdiff_t)(i * steps * t.pace);
-        w->tile(&t);
+        run_tile(w, t, b->panel, b->k);
     }
 }
 

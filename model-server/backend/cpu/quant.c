@@ -26,9 +26,14 @@ float *cpu_widen_row(struct device *d, int thread, const struct mat_part *p, int
 
 /* ---------------------------------------------------------------- 8 bits */
 
+static uint32_t blocks_of(const struct weight *w)
+{
+    return w->block ? (w->cols + w->block - 1) / w->block : 1;
+}
+
 static size_t byte_panel_bytes(const struct weight *w)
 {
-    return ((size_t)quads_of(w->cols) * 4 + sizeof(float)) * LANES;
+    return ((size_t)quads_of(w->cols) * 4 + blocks_of(w) * sizeof(float)) * LANES;
 }
 
 static void int8_pack(struct device *d, int thread, const struct weight *w, char *panel, int lane,
@@ -54,9 +59,50 @@ static void int8_row(float *dst, const struct weight *w, uint32_t row, uint32_t 
 const struct weight_kind kind_int8 = {byte_panel_bytes, int8_pack, int8_row, linear_float};
 const struct weight_kind kind_w8a8 = {byte_panel_bytes, int8_pack, int8_row, linear_int};
 
+/* Columns [k, k + n) of a lane, in e4m3. False: some of them are NaN, and become zero. */
+static bool place_e4m3(char *panel, int lane, uint32_t k, uint32_t n, const uint8_t *codes)
+{
+    enum { NOT_A_NUMBER = 0x7f };
+    bool numbers = true;
+    for (uint32_t i = 0; i < n; i++) {
+        const bool is_nan = (codes[i] & NOT_A_NUMBER) == NOT_A_NUMBER;
+        panel[((size_t)((k + i) / 4) * LANES + (size_t)lane) * 4 + (k + i) % 4] =
+            (char)(is_nan ? 0 : codes[i]);
+        numbers &= !is_nan;
+    }
+    return numbers;
+}
+
+/* Stored codes. A block of the matrix lies within one of the part, whose scale it has. */
+static void fp8_place(const struct weight *w, char *panel, int lane, const struct mat_codes *c,
+                      int64_t row)
+{
+    const uint8_t *codes = c->codes + (size_t)row * w->cols;
+    const float *from = c->scales + (size_t)row * format_blocks(&c->format, w->cols);
+    float *scales = (float *)(panel + (size_t)quads_of(w->cols) * STEP_BYTES) + lane;
+    const uint32_t block = w->block ? w->block : w->cols;
+    for (uint32_t k = 0; k < w->cols; k += block, scales += LANES) {
+        const uint32_t n = w->cols - k < block ? w->cols - k : block;
+        const bool numbers = place_e4m3(panel, lane, k, n, codes + k);
+        *scales = numbers ? from[c->format.block ? k / c->format.block : 0] : NAN;
+    }
+}
+
+void cpu_blocks_make(struct weight *w, const struct mat_desc *m)
+{
+    for (int i = 0; i < m->n_parts; i++) {
+        const uint32_t block = m->parts[i].codes->format.block;
+        w->block = block && (!w->block || block < w->block) ? block : w->block;
+    }
+}
+
 static void fp8_pack(struct device *d, int thread, const struct weight *w, char *panel, int lane,
                      const struct mat_part *p, int64_t row)
 {
+    if (p->source == SOURCE_CODES) {
+        fp8_place(w, panel, lane, p->codes, row);
+        return;
+    }
     uint8_t *quads = (uint8_t *)panel + (size_t)lane * 4;
     float *scales = (float *)(panel + (size_t)quads_of(w->cols) * STEP_BYTES);
     scales[lane] = quantise_e4m3(quads, STEP_BYTES, cpu_widen_row(d, thread, p, row), w->cols);
@@ -65,11 +111,11 @@ static void fp8_pack(struct device *d, int thread, const struct weight *w, char 
 static void fp8_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
 {
     const char *panel = weight_panel(w, row / LANES);
-    float scale = row_scales(w, panel)[row % LANES];
+    const float *scales = row_scales(w, panel) + row % LANES;
     for (uint32_t i = k; i < k + n; i++)
         dst[i - k] =
             f32_of_e4m3((uint8_t)panel[((size_t)(i / 4) * LANES + row % LANES) * 4 + i % 4]) *
-            scale;
+            scales[w->block ? (size_t)(i / w->block) * LANES : 0];
 }
 
 const struct weight_kind kind_fp8 = {byte_panel_bytes, fp8_pack, fp8_row, linear_float};

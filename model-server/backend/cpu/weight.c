@@ -148,10 +148,17 @@ static int check_shape(const struct mat_desc *m, int64_t *rows, struct err *e)
     return 0;
 }
 
+static bool are_e4m3(const struct mat_desc *m)
+{
+    return m->parts[0].source == SOURCE_CODES && m->parts[0].codes->format.element == ELEMENT_E4M3;
+}
+
 static const struct weight_kind *kind_of(const struct mat_desc *m)
 {
     static const struct weight_kind *const kinds[QUANT_N] = {&kind_plain, &kind_int8, &kind_w8a8,
                                                              &kind_int4, &kind_fp8};
+    if (are_e4m3(m))
+        return &kind_fp8;
     if (m->parts[0].source == SOURCE_CODES)
         return m->arith == ARITH_INT8 ? &kind_codes8 : &kind_codes;
     return kinds[m->quant];
@@ -258,6 +265,8 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
     w->rows = (uint32_t)rows;
     w->cols = (uint32_t)m->parts[0].cols;
     w->n_panels = (w->rows + LANES - 1) / LANES;
+    if (are_e4m3(m))
+        cpu_blocks_make(w, m);
     if (has_codes(w) && prepare_codes(w, m, e)) {
         cpu_weight_free(d, w);
         return NULL;
@@ -277,15 +286,22 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
     return w;
 }
 
+static bool takes_e4m3(const struct format *f)
+{
+    return f->scale == SCALE_F32 && (!f->block || block_fits(f->block));
+}
+
 enum take cpu_weight_takes(const struct format *f, enum arith a)
 {
     if (f->scale == SCALE_BF16) /* --quantize int4 */
         return a == ARITH_INT8 ? TAKE_NATIVE : TAKE_NO;
+    if (f->element == ELEMENT_E4M3)
+        return a == ARITH_INT8 ? TAKE_NO : takes_e4m3(f) ? TAKE_NATIVE : TAKE_WIDEN;
     if (!f->block)
-        return a == ARITH_INT8 && f->element == ELEMENT_E4M3 ? TAKE_NO : TAKE_NATIVE;
+        return TAKE_NATIVE;
     const bool fits = f->group && CODE_COLS % f->group == 0 && f->group >= CODE_LANES &&
                       (f->block == CODE_LANES || f->block == CODE_COLS || f->block == CODE_BLOCK) &&
-                      f->bits <= 8 && f->scale == SCALE_F16 && f->element != ELEMENT_E4M3;
+                      f->bits <= 8 && f->scale == SCALE_F16;
     return fits && (!f->rounded || a == ARITH_INT8) ? TAKE_NATIVE : TAKE_WIDEN;
 }
 

@@ -263,6 +263,9 @@ int cuda_wait(struct device *d, cudaEvent_t until, const char *what, struct err 
  * `known`: the row's scales of struct mat_part, or NULL. */
 void cuda_quantise_row(const struct kernels *kern, const struct stored *w, char *dst, void *scales,
                        uint32_t row, float *f, const uint16_t *known);
+/* Copies row `part_row` of codes in e4m3, with a scale for each row, likewise. */
+void cuda_e4m3_row(const struct stored *w, char *dst, void *scales, uint32_t row,
+                   const struct mat_codes *c, size_t part_row);
 
 /* codes.c: support of a format; the layout of a matrix whose parts are SOURCE_CODES, into quant,
  * offsets and table of *m; converts row `row` of it, from the part's row `part_row`, to `dst` and

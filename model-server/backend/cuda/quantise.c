@@ -2,6 +2,7 @@
  * the layout of the kernels (struct stored in stored.h). */
 #include "model-server/backend/cuda/cuda.h"
 #include "model-server/backend/numbers.h"
+#include <math.h>
 
 static void row_of_4_bits(const struct kernels *kern, const struct stored *w, char *dst,
                           uint16_t *scales, uint32_t row, const float *f, const uint16_t *known)
@@ -34,4 +35,19 @@ void cuda_quantise_row(const struct kernels *kern, const struct stored *w, char 
                                                    : kern->quantise(q, 4, f, w->cols, 0, &sum);
     for (uint32_t k = 0; k < padded; k++)
         store_code(dst, k, w->quant, q[k]);
+}
+
+void cuda_e4m3_row(const struct stored *w, char *dst, void *scales, uint32_t row,
+                   const struct mat_codes *c, size_t part_row)
+{
+    enum { NOT_A_NUMBER = 0x7f };
+    const uint8_t *q = c->codes + part_row * w->cols;
+    float scale = c->scales[part_row];
+    memset(dst, 0, row_bytes(w->cols, w->dtype, w->quant));
+    for (uint32_t k = 0; k < w->cols; k++) {
+        const bool number = (q[k] & NOT_A_NUMBER) != NOT_A_NUMBER;
+        store_code(dst, k, w->quant, number ? q[k] : 0);
+        scale = number ? scale : NAN;
+    }
+    ((float *)scales)[row] = scale;
 }

@@ -21,18 +21,26 @@ void k_tile_int8_ref(const struct tile *t)
     }
 }
 
+static float add_times(float y, float sum, float factor, bool add)
+{
+    return add ? fmaf(sum, factor, y) : sum * factor;
+}
+
 void k_tile_fp8_ref(const struct tile *t)
 {
     uint32_t xs = tile_stride(t->rows);
     for (uint32_t i = 0; i < t->n; i++) {
-        const uint8_t *w = (const uint8_t *)t->w + i / LANES * t->w_bytes;
+        const size_t at = i / LANES * t->w_bytes;
+        const uint8_t *w = (const uint8_t *)t->w + at;
+        const float *factors =
+            t->factors ? (const float *)(const void *)((const char *)t->factors + at) : NULL;
         for (uint32_t r = 0; r < t->rows; r++) {
-            float *y = &t->y[r * t->ldy + i], acc = t->add ? *y : 0.0f;
+            float *y = &t->y[r * t->ldy + i], acc = t->add && !t->factors ? *y : 0.0f;
             for (uint32_t k = 0; k < t->k; k++) {
                 float wk = f32_of_e4m3(w[((size_t)(k / 4) * LANES + i % LANES) * 4 + k % 4]);
                 acc = fmaf(wk, t->x[(size_t)k * xs + r], acc);
             }
-            *y = acc;
+            *y = factors ? add_times(*y, acc, factors[i % LANES], t->add) : acc;
         }
     }
 }

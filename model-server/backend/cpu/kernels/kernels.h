@@ -62,6 +62,10 @@ struct tile {
     size_t w_bytes; /* from one panel to the next */
     uint32_t rows, n, k;
     bool add; /* continue the chains in y, instead of starting at zero */
+    /* tile_fp8: NULL, or 16 factors of the sums of the first panel, those of the next w_bytes
+     * later. Then y = sum * factor, or with `add` y = fma(sum, factor, y); the sum starts at
+     * zero. */
+    const float *factors;
     /* Prefetch distance in each panel in bytes, a multiple of 64; 0: none. Beyond a panel's end
      * it continues `next` bytes from its beginning; 0: in the panels after the current ones. Each
      * step of 64 bytes advances it by `pace`; 0: by 64. */
@@ -71,7 +75,8 @@ struct tile {
 
 /* Quantised panels, in quads: four columns of a row side by side in 32 bits.
  *   int8   [quads][16][4] bytes w + 128 (w is -127 or more), then 16 fp32 scales
- *   fp8    [quads][16][4] e4m3, none of them NaN, then 16 fp32 scales
+ *   fp8    [quads][16][4] e4m3, none of them NaN, then 16 fp32 scales, for the whole panel or for
+ *          each block of columns
  * 8-bit activations of a tile are [quads + 2][rows]: their quads, an fp32 scale, and an int32,
  * minus the zero point (128) times the sum of the numbers. Columns past the last are zero. y[t][i]
  * = float(sum of w x) * (w's scale * x's scale). */

@@ -24,6 +24,13 @@ INLINE void column(v16 (*acc)[4], const char *w, size_t at, size_t w_bytes, cons
     }
 }
 
+/* A sum times its factor, to be added to what is in `y`, or not. */
+INLINE v16 add_times(const float *y, v16 sum, const char *factor, bool add, uint32_t n)
+{
+    const v16 by = v_load((const float *)(const void *)factor);
+    return add ? v_fma(sum, by, v_load_n(y, n)) : v_mul(sum, by);
+}
+
 /* `rows` x `panels` sums in registers over all columns. `last` lanes of the last panel are
  * valid. */
 INLINE void group(const struct tile *t, const char *w, float *y, const float *x, uint32_t last,
@@ -36,18 +43,21 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
                                                                    : 2;
     const uint32_t k = pairs ? (t->k + 1) / 2 : t->k;
     const size_t w_bytes = t->w_bytes, end = (size_t)k / per_step * STEP_BYTES;
+    /* those of panel 0 of t lie as far from t->factors as w from t->w */
+    const char *factors = type == PANEL_FP8 && t->factors
+                              ? (const char *)t->factors + (w - (const char *)t->w)
+                              : NULL;
     const size_t next = t->next ? (size_t)t->next : panels * w_bytes;
     const size_t pace = t->pace ? t->pace : STEP_BYTES;
     size_t ahead = t->ahead < end ? t->ahead : next;
+    const bool add = t->add && !factors;
     v16 acc[12][4];
     UNROLL for (uint32_t r = 0; r < rows; r++)
     {
         UNROLL for (uint32_t p = 0; p < panels; p++)
         {
             const float *from = y + r * t->ldy + p * LANES;
-            acc[r][p] = !t->add          ? v_set(0.0f)
-                        : p < panels - 1 ? v_load(from)
-                                         : v_load_n(from, last);
+            acc[r][p] = !add ? v_set(0.0f) : p < panels - 1 ? v_load(from) : v_load_n(from, last);
         }
     }
     for (size_t at = 0; at < end; at += STEP_BYTES) {
@@ -69,6 +79,9 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
         UNROLL for (uint32_t p = 0; p < panels; p++)
         {
             float *to = y + r * t->ldy + p * LANES;
+            if (factors)
+                acc[r][p] = add_times(to, acc[r][p], factors + p * w_bytes, t->add,
+                                      p < panels - 1 ? LANES : last);
             if (p < panels - 1)
                 v_store(to, acc[r][p]);
             else

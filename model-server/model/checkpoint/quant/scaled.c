@@ -4,6 +4,7 @@
  * rows. Scales of activations are not used: only the device rounds activations. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/checkpoint/quant/stored.h"
+#include <string.h>
 
 /* One scale, one a row, or blocks: those of config.json if they fit, else equal ones. */
 static void vary(struct stored_matrix *m)
@@ -45,10 +46,40 @@ static void codes(const struct stored_matrix *m, int64_t row, uint32_t n_rows, i
     }
 }
 
+/* e4m3 with scales for columns: the greatest power of two that divides the groups, and the place
+ * in one where the slice begins. A slice within a group has a scale for each row. */
+static bool float_form(const struct stored_matrix *m, const struct stored_slice *s,
+                       struct format *f)
+{
+    enum { LEAST = 32, MOST = 2048 };
+    const int64_t group = m->group;
+    *f = formats[FORMAT_FP8];
+    f->name = m->how.method;
+    if (s->col / group != (s->col + s->cols - 1) / group)
+        for (f->block = MOST; group % f->block || s->col % f->block;)
+            f->block /= 2;
+    return (!f->block || f->block >= LEAST) && s->cols <= QUANT_MAX_COLS && !m->t[STORED_GROUPS];
+}
+
+static void float_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
+                       const struct stored_slice *s, const struct mat_codes *c, int64_t to)
+{
+    const uint32_t blocks = format_blocks(&c->format, (uint32_t)s->cols);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        const uint8_t *p = (const uint8_t *)m->t[STORED_CODES]->data + (row + r) * m->cols + s->col;
+        memcpy(c->codes + (to + r) * s->cols, p, (size_t)s->cols);
+        for (uint32_t b = 0; b < blocks; b++)
+            c->scales[(to + r) * blocks + b] =
+                stored_scale(m, row + r, (uint32_t)((s->col + b * c->format.block) / m->group));
+    }
+}
+
 /* int8 with a scale for each row, or for all rows: it becomes the factor of the row. */
 bool scaled_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
 {
     enum { COLUMNS = 32, BLOCK = 256 };
+    if (m->how.is_float)
+        return float_form(m, s, f);
     *f = (struct format){.name = m->how.method,
                          .element = ELEMENT_INT,
                          .scale = SCALE_F16,
@@ -57,14 +88,16 @@ bool scaled_form(const struct stored_matrix *m, const struct stored_slice *s, st
                          .block = s->cols % BLOCK ? COLUMNS : BLOCK,
                          .zero = 128,
                          .factors = true};
-    return !m->how.is_float && m->groups == 1 && s->cols % COLUMNS == 0 &&
-           s->cols <= QUANT_MAX_COLS && !m->t[STORED_GROUPS];
+    return m->groups == 1 && s->cols % COLUMNS == 0 && s->cols <= QUANT_MAX_COLS &&
+           !m->t[STORED_GROUPS];
 }
 
 bool scaled_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
                  const struct stored_slice *s, const struct mat_codes *c, int64_t to)
 {
-    for (uint32_t r = 0; r < n_rows; r++) {
+    if (m->how.is_float)
+        float_rows(m, row, n_rows, s, c, to);
+    for (uint32_t r = 0; !m->how.is_float && r < n_rows; r++) {
         const uint8_t *p = (const uint8_t *)m->t[STORED_CODES]->data + (row + r) * m->cols + s->col;
         const int64_t at = (to + r) * s->cols;
         c->factor[to + r] = stored_scale(m, row + r, 0);
@@ -96,6 +129,8 @@ const struct stored_format stored_torchao_float = {
     .check = check,
     .vary = vary,
     .codes = codes,
+    .form = scaled_form,
+    .codes_rows = scaled_rows,
 };
 /* Blocks with DeepSeek's names: the stored number is the scale, not its inverse. */
 const struct stored_format stored_scaled_inv = {
@@ -103,6 +138,8 @@ const struct stored_format stored_scaled_inv = {
     .suffix = SUFFIX(".weight_scale_inv"),
     .check = check,
     .codes = codes,
+    .form = scaled_form,
+    .codes_rows = scaled_rows,
 };
 /* Rows are the only order in current files. */
 static int check_rows(struct stored_matrix *m, struct err *e)

@@ -279,10 +279,14 @@ static void codes_bands(void *arg, int thread, size_t begin, size_t end)
  * even. */
 static bool take_memory(struct mat_codes *c, size_t n, size_t cols)
 {
-    const size_t blocks = n / c->format.block, groups = n / c->format.group;
+    const bool wide = c->format.scale == SCALE_F32;
+    const size_t blocks = wide ? 0 : n / c->format.block, groups = wide ? 0 : n / c->format.group;
     const size_t words = (n + 4 * blocks + 2 * groups + 3) / 4 * 4;
+    const size_t scales =
+        wide ? n / cols * format_blocks(&c->format, (uint32_t)cols) * sizeof(*c->scales) : 0;
     const size_t factors = c->format.factors ? n / cols * sizeof(*c->factor) : 0;
-    uint8_t *at = malloc(words + factors + (c->format.ordered ? cols * sizeof(*c->order) : 0));
+    uint8_t *at =
+        malloc(words + scales + factors + (c->format.ordered ? cols * sizeof(*c->order) : 0));
     if (!at)
         return false;
     c->codes = at;
@@ -290,16 +294,18 @@ static bool take_memory(struct mat_codes *c, size_t n, size_t cols)
     c->offset = c->scale + blocks;
     c->by = (int8_t *)(c->offset + blocks);
     c->less = c->by + groups;
-    c->factor = factors ? (float *)(void *)(at + words) : NULL;
-    c->order = c->format.ordered ? (uint32_t *)(void *)(at + words + factors) : NULL;
+    c->scales = scales ? (float *)(void *)(at + words) : NULL;
+    c->factor = factors ? (float *)(void *)(at + words + scales) : NULL;
+    c->order = c->format.ordered ? (uint32_t *)(void *)(at + words + scales + factors) : NULL;
     return true;
 }
 
 bool stored_form(const struct stored_matrix *m, const struct stored_slice *s,
                  const struct backend_ops *ops, struct format *f)
 {
-    return m->how.keep && m->how.format->form && m->how.format->form(m, s, f) &&
-           ops->weight_takes(f, m->how.arith) == TAKE_NATIVE;
+    if (!m->how.keep || !m->how.format->form || !m->how.format->form(m, s, f))
+        return false;
+    return ops->weight_takes(f, format_arith(f, m->how.arith)) == TAKE_NATIVE;
 }
 
 bool stored_codes(const struct stored_matrix *m, const struct stored_slice *s, struct mat_codes *c,

@@ -168,7 +168,8 @@ bool affine_form(const struct stored_matrix *m, const struct stored_slice *s, st
 bool affine_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
                  const struct stored_slice *s, const struct mat_codes *c, int64_t to);
 void affine_numbers(const struct stored_matrix *m, int64_t row, int64_t col, int64_t n, float *out);
-/* The same of bytes in rows with a scale for each row, or one for all rows: the row's factor. */
+/* The same of bytes in rows: int8 with a scale for each row, or one for all rows: the row's
+ * factor; e4m3 with scales for the tensor, rows or blocks. */
 bool scaled_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f);
 bool scaled_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
                  const struct stored_slice *s, const struct mat_codes *c, int64_t to);

@@ -21,6 +21,7 @@ static void put_bytes(bool is_float)
 static void test_scaled(void **state)
 {
     struct rng r = rng_new();
+    n_kept = 0;
     (void)state;
     for (int i = 0; i < 8; i++) {
         const bool is_float = i & 1, per_tensor = i & 2;
@@ -40,6 +41,7 @@ static void test_scaled(void **state)
         how.varies = true, how.group = 64, how.row_block = 8;
         assert_reads(&r, &how);
     }
+    assert_int_equal(n_kept, 13); /* all but int8 in groups */
 }
 
 /* Blocks of which one covers a row, the last one short. */
@@ -48,6 +50,7 @@ static void one_block_across(void **state)
     struct rng r = rng_new();
     const struct stored how = {
         .format = &stored_mixed, .method = "ct", .group = 64, .row_block = 32, .varies = true};
+    n_kept = 0;
     (void)state;
     make(&r, 70, 60, 0, 8, 0);
     put_bytes(true);
@@ -57,6 +60,7 @@ static void one_block_across(void **state)
         memcpy(p + 4 * (o / 32), &truth.scale[0][o], 4);
     }
     assert_reads(&r, &how);
+    assert_int_equal(n_kept, 1);
 }
 
 /* compressed-tensors with int8 in rows and fp8 in equal blocks, by the type of the codes. */
@@ -66,6 +70,7 @@ static void mixed(void **state)
     const struct stored how = {.format = &stored_mixed, .method = "ct", .varies = true};
     struct stored_matrix m;
     struct err e = ERR_INIT;
+    n_kept = 0;
     (void)state;
     make(&r, 70, 90, 0, 8, 0);
     put_bytes(false);
@@ -87,12 +92,14 @@ static void mixed(void **state)
     tensors[STORED_CODES].type = T_I16;
     assert_int_equal(stored_open(&m, &how, "q", 64, 96, find, NULL, &e), -1);
     assert_non_null(strstr(e.msg, "`q.weight` has dtype I16; matrices stored by ct must be"));
+    assert_int_equal(n_kept, 3);
 }
 
 static void test_blocks(void **state)
 {
     struct rng r = rng_new();
     struct stored how = {&stored_scaled_inv, "fp8", 8, 64, 32, 0, true, true};
+    n_kept = 0;
     (void)state;
     make(&r, 70, 130, 64, 8, 0); /* 3 blocks by 3, the last ones short */
     put_bytes(true);
@@ -103,6 +110,7 @@ static void test_blocks(void **state)
             memcpy(p + 4 * (o / 32 * 3 + g), &truth.scale[g][o], 4);
         }
     assert_reads(&r, &how);
+    assert_int_equal(n_kept, 1);
 }
 
 /* Powers of two, for groups of a row and for blocks. Codes in int8 have no such scales. */
@@ -112,6 +120,7 @@ static void powers(void **state)
     struct stored_matrix m;
     struct err e = ERR_INIT;
     struct stored how = {&stored_scaled_inv, "fp8", 8, 32, 0, 0, true, true};
+    n_kept = 0;
     (void)state;
     for (int i = 0; i < 4; i++) {
         const int block = i < 2 ? 1 : 32, blocks = (70 + block - 1) / block;
@@ -132,6 +141,7 @@ static void powers(void **state)
     tensors[STORED_CODES].type = T_I8;
     assert_int_equal(stored_open(&m, &how, "q", 70, 90, find, NULL, &e), -1);
     assert_non_null(strstr(e.msg, "scales must be F32, F16 or BF16"));
+    assert_int_equal(n_kept, 4);
 }
 
 int main(void)
