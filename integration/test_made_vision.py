@@ -13,6 +13,7 @@ from serving import DATA, ROOT, Service
 MADE = ROOT / "tests/data/vision"
 # words of ids that a family's placeholders need, and what a template writes for an image
 FAMILIES = {
+    "deepseek_ocr": ({320: "<image>"}, "<image>"),
     "deepseek_ocr2": ({320: "<image>"}, "<image>"),
     "minimax_m3": ({320: "]<]image[>[", 321: "]<]start of image[>[", 322: "]<]end of image[>["}, "]<]image[>["),
     "glmga": (

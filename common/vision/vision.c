@@ -15,6 +15,7 @@
     ROW(llava)                                                                                     \
     ROW(fast_vlm)                                                                                  \
     ROW(got_ocr2)                                                                                  \
+    ROW(deepseek_ocr)                                                                              \
     ROW(deepseek_ocr2)                                                                             \
     ROW(idefics3)                                                                                  \
     ROW(internvl)                                                                                  \
@@ -55,7 +56,7 @@ enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 static const struct vision_family *find(const struct vision_settings *s, const char **name)
 {
     const char *type = json_str(s->config.o, "model_type", "");
-    const char *tower = json_str(s->tower.o, "model_type", "");
+    const char *tower = json_str(s->tower.o, "model_name", json_str(s->tower.o, "model_type", ""));
     for (int i = 0; i < N_FAMILIES; i++) {
         if (families[i]->tower && strcmp(families[i]->tower, tower) != 0)
             continue;

@@ -122,7 +122,7 @@ struct vision_internvl {
 /* A row of the table in vision.c. */
 struct vision_family {
     const char *types[VISION_MAX_TYPES]; /* model_type of config.json */
-    const char *tower;                   /* model_type of its vision_config; NULL: any */
+    const char *tower; /* model_name or model_type of its vision_config; NULL: any */
     bool two_way, three_positions;
     bool crosses;
     bool prefix; /* the whole prompt attends in both directions, not only images */

@@ -117,6 +117,12 @@ struct arrange_grid arrange_joined(const struct vision_plan *p)
                        : (struct arrange_grid){p->grid_h, p->grid_w};
 }
 
+uint32_t arrange_tiles(const struct vision_plan *p)
+{
+    const struct arrange_grid g = arrange_joined(p);
+    return p->rows ? g.rows * (g.cols + 1) : 0;
+}
+
 /* One axis of shrinking n features to `to`, as PyTorch's bilinear interpolation does: result i lies
  * at (i + 1/2) n / to - 1/2, between its two neighbours. Writes the results to which feature `at`
  * contributes, and the weights; returns their number. */
@@ -174,15 +180,17 @@ struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct
     }
     one.to[0] =
         (uint32_t)(vision_pixels_before(p, crop) / ((uint64_t)unit * unit)) + row * cols + col;
-    if (!is_joined(s, p) || crop == 0)
+    if (s->whole_joined && crop + 1 == p->n_crops)
+        one.to[0] = arrange_tiles(p) + row * (cols + 1) + col;
+    if (!is_joined(s, p) || crop == (s->whole_joined ? p->n_crops - 1 : 0))
         return one;
-    const uint32_t y = (crop - 1) / p->cols * rows + row, x = (crop - 1) % p->cols * cols + col;
+    const uint32_t first = s->whole_joined ? 0 : rows * cols, tile = crop - !s->whole_joined;
+    const uint32_t y = tile / p->cols * rows + row, x = tile % p->cols * cols + col;
     if (y < p->grid_y || y - p->grid_y >= p->grid_h || x < p->grid_x || x - p->grid_x >= p->grid_w)
         return (struct arrange_shares){0};
     if (p->shrunk_h)
-        return shrink(p, rows * cols, y - p->grid_y, x - p->grid_x);
-    one.to[0] =
-        rows * cols + (y - p->grid_y) * (p->grid_w + 1) + x - p->grid_x; /* row ends between */
+        return shrink(p, first, y - p->grid_y, x - p->grid_x);
+    one.to[0] = first + (y - p->grid_y) * (p->grid_w + 1) + x - p->grid_x; /* row ends between */
     return one;
 }
 
@@ -224,11 +232,16 @@ int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, str
                  p->rows * p->cols == p->n_crops && p->n_crops <= s->joint.tiles;
     if (is_joined(s, p)) {
         const struct arrange_grid joined = arrange_joined(p);
-        features = each + (uint64_t)joined.rows * (joined.cols + 1);
+        features = each + arrange_tiles(p);
         whole &= joined.rows <= p->grid_h && joined.cols <= p->grid_w;
         whole &= p->n_crops == 1 + p->rows * p->cols &&
                  (uint64_t)p->grid_y + p->grid_h <= (uint64_t)p->rows * g.rows &&
                  (uint64_t)p->grid_x + p->grid_w <= (uint64_t)p->cols * g.cols;
+    }
+    if (s->whole_joined && p->n_crops) {
+        const struct arrange_grid last = arrange_grid(s, p, p->n_crops - 1);
+        features = arrange_tiles(p) + (uint64_t)last.rows * (last.cols + 1) + s->image_end;
+        whole &= p->n_crops == 1 + p->rows * p->cols;
     }
     if (whole && features == p->n_features)
         return 0;

@@ -41,6 +41,8 @@ struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct
                                       uint32_t crop, struct arrange_grid g, struct tower_place at);
 /* The size in features of the grid into which tiles are joined. */
 struct arrange_grid arrange_joined(const struct vision_plan *p);
+/* Features of the joined tiles with the ends of their rows; 0 without tiles. */
+uint32_t arrange_tiles(const struct vision_plan *p);
 /* 0 if the tower computes n_features of this plan, and its crops are whole cells that have learned
  * positions. Otherwise ERR_VALIDATION. */
 int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, struct err *e);

@@ -70,6 +70,8 @@ void conv_relate(float *to, const float *from, const struct conv_relation *r, si
 /* Tables for another size (conv_fit.c). A table of `of` rows of n numbers becomes one of `rows`,
  * linearly, edges aligned. */
 void conv_fit_rows(float *to, uint32_t rows, const float *from, uint32_t of, uint32_t n);
+/* The weight of cubic convolution with a = -1/2 (Keys 1981) at distance x. */
+float conv_cubic(float x);
 /* A table of side x side places becomes that of the grid `shape`, by cubic convolution with
  * antialiasing, edges aligned. scratch: side * (width * channels + 1) floats. */
 void conv_fit_places(float *to, struct conv_shape shape, const float *from, uint32_t side,

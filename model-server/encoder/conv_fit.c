@@ -18,8 +18,7 @@ void conv_fit_rows(float *to, uint32_t rows, const float *from, uint32_t of, uin
     }
 }
 
-/* Cubic convolution with a = -1/2 (Keys 1981). */
-static float cubic(float x)
+float conv_cubic(float x)
 {
     x = fabsf(x);
     if (x < 1)
@@ -38,7 +37,7 @@ static uint32_t weigh(uint32_t i, uint32_t n, uint32_t of, uint32_t *first, floa
     float sum = 0;
     *first = least((uint32_t)begin, end - 1);
     for (uint32_t k = *first; k < end; k++)
-        sum += by[k - *first] = cubic(((float)k - centre + 0.5F) / wide);
+        sum += by[k - *first] = conv_cubic(((float)k - centre + 0.5F) / wide);
     for (uint32_t k = *first; k < end; k++)
         by[k - *first] /= sum;
     return end - *first;

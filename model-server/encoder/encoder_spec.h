@@ -18,6 +18,7 @@ enum encoder_positions {
     POSITIONS_CUBIC,     /* the grid, by cubic convolution, edges aligned (MoonViT, GLM-4.1V) */
     POSITIONS_LINEAR,    /* the grid, bilinear without antialiasing, edges aligned (PaddleOCR-VL) */
     POSITIONS_SMOOTHED,  /* the grid, bilinear with antialiasing, edges aligned (SigLIP 2) */
+    POSITIONS_FITTED,    /* the same, by cubic convolution (DeepSeek-OCR) */
     POSITIONS_BUCKETS,   /* the element of the grid in which a patch begins (NaViT; Idefics 2) */
     POSITIONS_DIVIDED    /* the same, rounded otherwise; any number of patches (MiniCPM-V) */
 };
@@ -29,6 +30,7 @@ enum {
     ENCODER_MAX_SAMPLERS = 8,
     ENCODER_MAX_CONV_LAYERS = 4 /* sizes of heads in steps of encoder_spec.conv */
 };
+#define ENCODER_INPUT UINT32_MAX
 
 /* A matrix after the transformer. */
 struct encoder_linear {
@@ -131,7 +133,9 @@ struct encoder_spec {
     bool mean_features;   /* a feature is the mean of the projected patches of a cell */
     bool leaves_rest;     /* patches outside whole cells come last and become no feature */
     bool tiles_joined; /* LLaVA-NeXT: tiles form one grid, with a learned vector after each row */
-    bool image_end;    /* the same vector follows the features of an image */
+    /* DeepSeek-OCR: the whole image comes after its tiles, and its rows end with the vector, too */
+    bool whole_joined;
+    bool image_end; /* another vector follows the features of an image */
     struct encoder_projection project;
     struct encoder_joint joint;
     struct encoder_resample resample;
@@ -144,7 +148,8 @@ struct encoder_spec {
     uint32_t level_at[ENCODER_MAX_LEVELS], n_levels;
     struct encoder_projection level;
     /* Layers whose results stand side by side before the projection, in this order: then its
-     * `join` is their number. 0: those of the last layer alone. */
+     * `join` is their number. 0: those of the last layer alone. ENCODER_INPUT: the rows that the
+     * first layer is made from, before positions and norms. */
     uint32_t side_at[ENCODER_MAX_TAPS], n_sides;
     float feature_scale; /* of features; 0: none */
     uint32_t width;      /* of a feature: the text model's hidden size */
@@ -162,7 +167,8 @@ struct encoder_family {
     struct arch names;        /* tensor names only */
     /* Fills the spec. `c` is open at vision_config; errors are recorded in it. */
     void (*configure)(struct config *c, struct encoder_spec *s);
-    /* required model_type of vision_config, if one type has several towers; otherwise NULL */
+    /* required model_type of vision_config, or model_name where it has one, if one type has several
+     * towers; otherwise NULL */
     const char *tower;
     /* The tower whose features this one reads (encoder_spec.of_features), with the same files, and
      * `width` of this one's blocks; its `types` are not used. NULL: pixels are read. */

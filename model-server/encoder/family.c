@@ -26,6 +26,7 @@
     ROW(llava_siglip)                                                                              \
     ROW(fast_vlm)                                                                                  \
     ROW(got_ocr2)                                                                                  \
+    ROW(deepseek_ocr)                                                                              \
     ROW(deepseek_ocr2)                                                                             \
     ROW(idefics3)                                                                                  \
     ROW(internvl)                                                                                  \
@@ -104,7 +105,8 @@ int encoder_configure(const char *path, const struct encoder_family **family,
         return -1;
     const cJSON *vision = json_get(c.file, "vision_config");
     if (cJSON_IsObject(vision))
-        *family = find(json_str(c.file, "model_type", ""), json_str(vision, "model_type", ""));
+        *family = find(json_str(c.file, "model_type", ""),
+                       json_str(vision, "model_name", json_str(vision, "model_type", "")));
     if (*family)
         fill_spec(&c, *family, out);
     config_close(&c);

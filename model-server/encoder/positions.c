@@ -1,5 +1,6 @@
 /* positions.c - learned positions of patches: a row of a grid, or an interpolation of several. */
 #include "model-server/encoder/arrange.h"
+#include "model-server/encoder/conv.h"
 #include <math.h>
 #include <string.h>
 
@@ -16,8 +17,9 @@ static float even(uint32_t i, uint32_t n, uint32_t last)
 
 static void add_row(const struct tower *t, uint32_t row, uint32_t col, float by, float *out)
 {
-    const size_t hidden = t->spec.blocks.hidden;
-    const float *from = t->positions + ((size_t)row * t->spec.side + col) * hidden;
+    const struct encoder_spec *s = &t->spec;
+    const size_t hidden = s->blocks.hidden, first = s->class_token && !s->class_last;
+    const float *from = t->positions + ((size_t)row * s->side + col + first) * hidden;
     for (size_t i = 0; i < hidden; i++)
         out[i] += by * from[i];
 }
@@ -83,29 +85,31 @@ static void add_around(const struct tower *t, struct arrange_grid g, struct towe
             add_row(t, inside(top + r, side), inside(left + c, side), by_row[r] * by_col[c], out);
 }
 
+static float triangle(float x) { return fmaxf(0, 1 - fabsf(x)); }
+
 /* The weight of element `at` of `side` for patch i of n, before weights are divided by their sum: a
- * triangle, as wide as the patch where that covers several elements. */
-static float triangle(uint32_t i, uint32_t n, uint32_t side, uint32_t at)
+ * `kernel` as wide as the patch where that covers several elements. */
+static float weigh(float (*kernel)(float), uint32_t i, uint32_t n, uint32_t side, uint32_t at)
 {
     const float scale = (float)side / (float)n, reach = scale > 1 ? scale : 1;
     const float centre = ((float)i + 0.5F) * scale - 0.5F;
-    return fmaxf(0, 1 - fabsf((float)at - centre) / reach);
+    return kernel(((float)at - centre) / reach);
 }
 
 static void add_smoothed(const struct tower *t, struct arrange_grid g, struct tower_place at,
-                         float *out)
+                         float (*kernel)(float), float *out)
 {
     const uint32_t side = t->spec.side;
     float rows = 0, cols = 0;
     for (uint32_t k = 0; k < side; k++) {
-        rows += triangle(at.row, g.rows, side, k);
-        cols += triangle(at.col, g.cols, side, k);
+        rows += weigh(kernel, at.row, g.rows, side, k);
+        cols += weigh(kernel, at.col, g.cols, side, k);
     }
     for (uint32_t r = 0; r < side; r++) {
-        const float by_row = triangle(at.row, g.rows, side, r) / rows;
-        for (uint32_t c = 0; by_row > 0 && c < side; c++) {
-            const float by_col = triangle(at.col, g.cols, side, c) / cols;
-            if (by_col > 0)
+        const float by_row = weigh(kernel, at.row, g.rows, side, r) / rows;
+        for (uint32_t c = 0; by_row != 0 && c < side; c++) {
+            const float by_col = weigh(kernel, at.col, g.cols, side, c) / cols;
+            if (by_col != 0)
                 add_row(t, r, c, by_row * by_col, out);
         }
     }
@@ -152,7 +156,9 @@ void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_pl
     else if (s->positions == POSITIONS_LINEAR)
         add_around(t, g, at, linear, out);
     else if (s->positions == POSITIONS_SMOOTHED)
-        add_smoothed(t, g, at, out);
+        add_smoothed(t, g, at, triangle, out);
+    else if (s->positions == POSITIONS_FITTED)
+        add_smoothed(t, g, at, conv_cubic, out);
     else if (s->positions == POSITIONS_BUCKETS || s->positions == POSITIONS_DIVIDED)
         add_row(t, bucket(begin_of(s->positions, at.row, g.rows), s->side),
                 bucket(begin_of(s->positions, at.col, g.cols), s->side), 1, out);
@@ -161,11 +167,7 @@ void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_pl
     else if (s->positions == POSITIONS_WOVEN)
         add_axes(t, 2 * at.col, 2 * at.row + 1, out);
     else if (s->positions == POSITIONS_TABLE)
-        memcpy(out,
-               t->positions +
-                   ((size_t)at.row * s->side + at.col + (s->class_token && !s->class_last)) *
-                       hidden,
-               hidden * sizeof(*out));
+        add_row(t, at.row, at.col, 1, out);
     for (size_t i = 0; t->patch_bias && i < hidden; i++)
         out[i] += t->patch_bias[i];
 }

@@ -20,6 +20,7 @@ static void embed(void *arg, float *x, uint32_t first, uint32_t n)
         t->d.ops->beside(t->d.dev, x, patches, NULL, n, hidden);
     else
         t->d.ops->linear(t->d.dev, x, patches, n, t->patch, t->normed_bias);
+    tower_side(t, ENCODER_INPUT, x, first, n);
     if (t->spec.patch_norm)
         t->d.ops->norm(t->d.dev, x, x, n, hidden, &t->patch_norm);
     if (t->spec.patch_bias || t->spec.positions)
@@ -279,13 +280,13 @@ static int whole_pass(struct tower *t, struct err *e)
 
 int tower_begin(struct tower *t, const struct tower_image *images, uint32_t n, struct err *e)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         if (tower_check(t, images[i].plan, e))
             return -1;
-        tower_start_features(t, &images[i]);
-    }
     if (t->before.tower && tower_before_begin(t, images, n, &images, e))
         return -1;
+    for (uint32_t i = 0; i < n; i++)
+        tower_start_features(t, &images[i]);
     t->work = (struct tower_work){.next = {images, n, 0, 0, t->spec.joint.tiles > 0}};
     return 0;
 }

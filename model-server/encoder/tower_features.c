@@ -68,6 +68,18 @@ void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint3
     }
 }
 
+/* Writes the vector behind each row of a grid, whose features begin at `out`. */
+static void end_rows(const struct tower *t, struct arrange_grid g, float *out)
+{
+    const size_t width = t->spec.width;
+    const float scale = scale_of(&t->spec);
+    for (size_t y = 0; y < g.rows; y++) {
+        float *to = out + (y * (g.cols + 1) + g.cols) * width;
+        for (size_t i = 0; i < width; i++)
+            to[i] = scale * t->row_end[i];
+    }
+}
+
 void tower_start_features(const struct tower *t, const struct tower_image *image)
 {
     const struct vision_plan *p = image->plan;
@@ -77,10 +89,10 @@ void tower_start_features(const struct tower *t, const struct tower_image *image
     if (p->shrunk_h || t->spec.mean_features) /* features are sums of shares */
         memset(image->out, 0, p->n_features * width * sizeof(float));
     for (size_t i = 0; t->spec.image_end && i < width; i++)
-        image->out[(p->n_features - 1) * width + i] = scale * t->row_end[i];
-    for (size_t y = 0; t->spec.tiles_joined && p->rows && y < joined.rows; y++) {
-        float *to = image->out + (first + y * (joined.cols + 1) + joined.cols) * width;
-        for (size_t i = 0; i < width; i++)
-            to[i] = scale * t->row_end[i];
-    }
+        image->out[(p->n_features - 1) * width + i] = scale * t->image_end[i];
+    if (t->spec.tiles_joined && p->rows)
+        end_rows(t, joined, image->out + (t->spec.whole_joined ? 0 : first * width));
+    if (t->spec.whole_joined)
+        end_rows(t, arrange_grid(&t->spec, p, p->n_crops - 1),
+                 image->out + arrange_tiles(p) * width);
 }

@@ -120,9 +120,9 @@ struct tower {
     struct norm pixel_norm, patch_norm;
     float *normed_bias; /* bias of the patches' matrix if a norm follows it */
     /* Host memory: bias of the patches' matrix, learned positions, the class token, the vector
-     * after a row of joined tiles or an image, encoder_spec.pool_standard's vectors, and tables of
-     * queries; NULL: the tower has none. */
-    float *patch_bias, *positions, *class_token, *row_end, *pool_bias, *pool_scale;
+     * after a row of joined tiles, that after an image, encoder_spec.pool_standard's vectors, and
+     * tables of queries; NULL: the tower has none. */
+    float *patch_bias, *positions, *class_token, *row_end, *image_end, *pool_bias, *pool_scale;
     float *queries[ENCODER_MAX_QUERIES];
     struct tower_projection project, level[ENCODER_MAX_LEVELS];
     struct tower_joint joint;
@@ -183,7 +183,8 @@ uint32_t tower_project_rows(const struct tower *t); /* most rows that are projec
  * `y` has the features of all rows of the pass: [rows][width]. */
 void tower_project(struct tower *t, const struct tower_projection *p, const float *x,
                    uint32_t first, uint32_t tokens, float *y);
-/* Keeps rows [first, first + n) of the pass after layer `layer`, if it is one of spec.side_at. */
+/* Keeps rows [first, first + n) of the pass after layer `layer`, or ENCODER_INPUT, if it is one of
+ * spec.side_at. */
 void tower_side(struct tower *t, uint32_t layer, const float *x, uint32_t first, uint32_t n);
 /* Projects what tower_side() kept of the rows that become features to t->features[0]. Steps of
  * their own. */

@@ -205,7 +205,9 @@ static void load_front(struct loader *l, struct tower *t)
     for (uint32_t i = 0; i < s->queries.n; i++)
         t->queries[i] = host_vector(l, loader_table(l, s->queries.role[i], NO_LAYER, ".weight",
                                                     s->queries.rows[i], hidden));
-    if (s->tiles_joined || s->image_end)
+    if (s->image_end)
+        t->image_end = host_vector(l, loader_table(l, W_IMAGE_END, NO_LAYER, "", s->width, 1));
+    if (s->tiles_joined)
         t->row_end = host_vector(l, loader_table(l, W_ROW_END, NO_LAYER, "", s->width, 1));
 }
 
@@ -258,7 +260,7 @@ void tower_release_weights(struct tower *t)
     for (int i = 0; i < ENCODER_MAX_LEVELS; i++)
         free_projection(&t->d, &t->level[i]);
     free(t->patch_bias), free(t->positions), free(t->class_token), free(t->row_end);
-    free(t->pool_bias), free(t->pool_scale);
+    free(t->pool_bias), free(t->pool_scale), free(t->image_end);
     for (int i = 0; i < ENCODER_MAX_QUERIES; i++)
         free(t->queries[i]);
     tower_joint_free(t);

@@ -9,6 +9,7 @@
 static const char *const dirs[] = {
     "tests/data/vision/aria",
     "tests/data/vision/blip2",
+    "tests/data/vision/deepseek_ocr",
     "tests/data/vision/deepseek_ocr2",
     "tests/data/vision/fast_vlm",
     "tests/data/vision/gemma3n",

@@ -495,6 +495,29 @@ static void deepseek_shows_tiles_and_the_whole(void **state)
     vision_free(v);
 }
 
+/* The same with other sizes; each row of features, also of the whole, has one more. */
+static void deepseek_ocr_ends_rows(void **state)
+{
+    struct vision *v = load("{\"model_type\":\"deepseek_vl_v2\",\"vision_config\":"
+                            "{\"model_name\":\"deeplip_b_l\"}}",
+                            NULL);
+    struct vision_plan p = planned(v, 640, 427);
+    (void)state;
+    assert_int_equal(p.n_crops, 1);
+    assert_int_equal(p.n_features, 16 * 17 + 1);
+    assert_int_equal(p.resizes[0].height, 683); /* of 683.2 */
+    assert_int_equal(p.crops[0].y, -170);       /* of 170.5, as Python rounds */
+    p = planned(v, 1800, 1200);
+    assert_int_equal(p.n_crops, 7);
+    assert_int_equal(p.cols, 3);
+    assert_int_equal(p.n_features, 20 * 31 + 16 * 17 + 1);
+    assert_int_equal(vision_crop_width(&p, 5), 640);
+    assert_int_equal(vision_crop_width(&p, 6), 1024);
+    p = planned(v, 9000, 1000);
+    assert_int_equal(p.cols, 9);
+    vision_free(v);
+}
+
 /* What image processors of transformers 5.24 have for keys that their file lacks. */
 static void keys_that_a_file_lacks_have_transformers_defaults(void **state)
 {
@@ -557,6 +580,7 @@ int main(void)
         cmocka_unit_test(one_token_stands_between_images),
         cmocka_unit_test(ovis2_marks_columns_and_rows),
         cmocka_unit_test(deepseek_shows_tiles_and_the_whole),
+        cmocka_unit_test(deepseek_ocr_ends_rows),
         cmocka_unit_test(minicpmv_numbers_images_and_cuts_slices)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,6 +105,11 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define DEEPSEEK_OCR                                                                               \
     "{\"model_type\":\"deepseek_ocr2\",\"text_config\":{\"hidden_size\":64},\"vision_config\":{"   \
     "\"sam_config\":{%s}}}"
+#define DEEPSEEK_FIRST                                                                             \
+    "{\"model_type\":\"deepseek_vl_v2\",\"hidden_size\":64,\"projector_config\":{"                 \
+    "\"projector_type\":\"linear\"},\"vision_config\":{\"model_name\":\"deeplip_b_l\",%s\"model_"  \
+    "type\""                                                                                       \
+    ":\"vision\"}}"
 #define DEEPSEEK_READS                                                                             \
     "{\"model_type\":\"deepseek_ocr2\",\"text_config\":{\"hidden_size\":64},\"vision_config\":{"   \
     "\"encoder_config\":{\"head_dim\":64%s}}}"
@@ -252,6 +257,11 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {DEEPSEEK_OCR, "\"downsample_channels\":[0,896]", "downsample_channels"},
         {DEEPSEEK_OCR, "\"image_size\":896", "image_size"},
         {DEEPSEEK_OCR, "\"use_rel_pos\":false", "use_rel_pos"},
+        {DEEPSEEK_FIRST, "", NULL},
+        {DEEPSEEK_FIRST, "\"width\":{\"clip-l-14-224\":{\"width\":768}},", "clip-l-14-224"},
+        {DEEPSEEK_FIRST, "\"width\":{\"sam_vit_b\":{\"downsample_channels\":[512,768]}},",
+         "clip-l-14-224"},
+        {DEEPSEEK_FIRST, "\"image_size\":1000,", "image_size"},
         {DEEPSEEK_READS, "", NULL},
         {DEEPSEEK_READS, ",\"num_key_value_heads\":3", "num_key_value_heads"},
         {DEEPSEEK_READS, ",\"use_sliding_window\":true", "use_sliding_window"},
