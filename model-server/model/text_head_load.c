@@ -1,0 +1,431 @@
+/* text_head_load.c - finds the stages of a head in the files of a checkpoint. */
+#include "common/json/json.h"
+#include "common/model_file.h"
+#include "model-server/backend/numbers.h"
+#include "model-server/model/checkpoint/quant/blocks.h"
+#include "model-server/model/text_head.h"
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SMALL_JSON = 16 * 1024 * 1024, MAX_LABELS = 4096 };
+
+/* ---------------------------------------------------------------- tensors */
+
+/* The same of packed blocks. */
+static void block_elements(const struct tensor *t, uint64_t first, uint64_t n, float *out)
+{
+    const struct gguf_packing_info *k = &gguf_packings[t->packing];
+    float block[BLOCK_MAX];
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t at = first + i;
+        if (i == 0 || at % k->elements == 0)
+            block_numbers((enum gguf_packing)t->packing,
+                          (const uint8_t *)t->data + at / k->elements * k->bytes, block);
+        out[i] = block[at % k->elements];
+    }
+}
+
+/* Reads elements [first, first + n) of a tensor, which may be unaligned. */
+static int numbers(const struct tensor *t, uint64_t first, uint64_t n, float *out, struct err *e)
+{
+    const char *p = t->data;
+    if (t->type == T_BLOCKS && !t->row_at && !t->col_at)
+        return block_elements(t, first, n, out), 0;
+    if (t->type != T_F32 && t->type != T_F16 && t->type != T_BF16)
+        return err_set(e, ERR_VALIDATION,
+                       "%s: tensor `%s` has dtype %s; weights must be F32, F16 or BF16", t->file,
+                       t->name, tensor_type_name(t->type));
+    const size_t size = t->type == T_F32 ? 4 : 2;
+    for (uint64_t i = 0; i < n; i++) {
+        uint16_t h = 0;
+        if (t->type == T_F32)
+            memcpy(&out[i], p + (first + i) * size, sizeof(float));
+        else
+            memcpy(&h, p + (first + i) * size, sizeof(h));
+        if (t->type != T_F32)
+            out[i] = t->type == T_F16 ? f32_of_f16(h) : f32_of_bf16(h);
+    }
+    return 0;
+}
+
+static const struct tensor *named(const struct checkpoint *c, const char *name, const char *suffix)
+{
+    char full[TENSOR_NAME_CAP];
+    snprintf(full, sizeof(full), "%s%s", name, suffix);
+    return checkpoint_find(c, full);
+}
+
+/* A vector [n], or NULL if there is none (which is allowed) or after an error. */
+static float *vector(const struct checkpoint *c, const char *name, const char *suffix, uint32_t n,
+                     struct err *e)
+{
+    const struct tensor *t = named(c, name, suffix);
+    float *v = t ? malloc(n * sizeof(*v)) : NULL;
+    if (!t)
+        return NULL;
+    if (t->n_dims != 1 || t->dims[0] != n) {
+        char want[32];
+        snprintf(want, sizeof(want), "%u", n);
+        tensor_wrong_shape(t, want, e);
+    } else if (!v) {
+        err_nomem(e);
+    } else if (numbers(t, 0, n, v, e) == 0) {
+        return v;
+    }
+    free(v);
+    return NULL;
+}
+
+/* The stage with `name`.weight and `name`.bias; its inputs are the previous stage's outputs. */
+static int add_stage(struct text_head *h, const struct checkpoint *c, const char *name,
+                     enum head_act act, struct err *e)
+{
+    const struct tensor *t = named(c, name, ".weight");
+    const uint32_t in = h->width;
+    struct head_stage *s = &h->stages[h->n_stages];
+    if (!t) {
+        char full[TENSOR_NAME_CAP];
+        snprintf(full, sizeof(full), "%s.weight", name);
+        return checkpoint_missing(c, full, e);
+    }
+    if (t->n_dims != 2 || t->dims[1] != in || !t->dims[0] || t->dims[0] > 1u << 20) {
+        char want[64];
+        snprintf(want, sizeof(want), "outputs, %u", in);
+        return tensor_wrong_shape(t, want, e);
+    }
+    h->n_stages++;
+    *s = (struct head_stage){.in = in, .out = (uint32_t)t->dims[0], .act = act};
+    h->width = s->out;
+    if (!(s->w = calloc((size_t)s->in * s->out, sizeof(*s->w))))
+        return err_nomem(e);
+    if (numbers(t, 0, (uint64_t)s->in * s->out, s->w, e))
+        return -1;
+    s->b = vector(c, name, ".bias", s->out, e);
+    return !s->b && named(c, name, ".bias") ? -1 : 0;
+}
+
+/* ---------------------------------------------------------------- Dense modules */
+
+static int dense_act(const cJSON *j, const char *folder, enum head_act *out, struct err *e)
+{
+    static const struct {
+        const char *class;
+        enum head_act act;
+    } acts[] = {{"Tanh", HEAD_TANH},
+                {"Identity", HEAD_PLAIN},
+                {"GELU", HEAD_GELU},
+                {"ReLU", HEAD_RELU},
+                {"Sigmoid", HEAD_SIGMOID}};
+    const char *name = json_str(j, "activation_function", "Tanh"), *dot = strrchr(name, '.');
+    for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
+        if (strcmp(dot ? dot + 1 : name, acts[i].class) == 0) {
+            *out = acts[i].act;
+            return 0;
+        }
+    return err_set(e, ERR_VALIDATION, "%s: activation `%.60s` is not supported", folder, name);
+}
+
+/* Modules that work on something else, or add their input, give other vectors. */
+static int dense_of_sentence(const struct sentence *s, const cJSON *j, const char *folder,
+                             enum head_act *act, struct err *e)
+{
+    const char *usual = s->tokens ? "token_embeddings" : "sentence_embedding";
+    static const char *const keys[] = {"module_input_name", "module_output_name"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        const char *on = json_str(j, keys[i], usual);
+        if (strcmp(on, usual) != 0)
+            return err_set(e, ERR_VALIDATION, "%s: `%s` %.60s is not supported", folder, keys[i],
+                           on);
+    }
+    if (json_bool(j, "use_residual", false))
+        return err_set(e, ERR_VALIDATION, "%s: `use_residual` is not supported", folder);
+    return dense_act(j, folder, act, e);
+}
+
+/* In a GGUF file the matrix of the folder "2_Dense" is the tensor dense_2. */
+static int add_dense(struct text_head *h, const struct text_head_options *o, const char *folder,
+                     struct err *e)
+{
+    const char *dir = o->dir;
+    char path[PATH_MAX], file[PATH_MAX];
+    struct checkpoint c;
+    enum head_act act = HEAD_TANH;
+    if (snprintf(path, sizeof(path), "%s/%s", dir, folder) >= PATH_MAX ||
+        snprintf(file, sizeof(file), "%s/config.json", path) >= PATH_MAX)
+        return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
+    cJSON *j = model_file_json(file, SMALL_JSON, e);
+    if (!j)
+        return -1;
+    int rc = dense_of_sentence(o->sentence, j, path, &act, e);
+    cJSON_Delete(j);
+    if (rc == 0 && o->c->gguf.set.n) {
+        snprintf(file, sizeof(file), "dense_%d", atoi(folder));
+        return add_stage(h, o->c, file, act, e);
+    }
+    if (rc || checkpoint_open(&c, path, NULL, e))
+        return -1;
+    rc = add_stage(h, &c, "linear", act, e);
+    checkpoint_close(&c);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- classifiers */
+
+/* Names of a family's classifier, the first behind one of the family's prefixes if it begins with
+ * *. The first row with existing tensors is used. */
+static const struct recipe {
+    const char *first, *norm, *last; /* first NULL: none */
+    enum head_act act;               /* of the first */
+    const char *of;                  /* first prefix of the only family that has it, or NULL */
+} recipes[] = {
+    {"*pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
+    {"*pooler", NULL, "classifier", HEAD_TANH, "albert."},
+    {"pre_classifier", NULL, "classifier", HEAD_RELU, NULL}, /* DistilBERT */
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "electra."},
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "roformer."},
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU_TANH, "bert."}, /* BigBird */
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH, NULL},
+    {"pooler.dense", NULL, "classifier", HEAD_GELU, "deberta."},
+    {"head.dense", "head.norm", "classifier", HEAD_GELU, NULL},
+    {NULL, NULL, "score", HEAD_PLAIN, NULL},
+    {NULL, NULL, "sequence_summary.summary", HEAD_PLAIN, "transformer."}, /* XLM */
+    {"cls", "cls.norm", "cls.output", HEAD_GELU, "model."},               /* in GGUF: ModernBERT */
+    {"cls", NULL, "cls.output", HEAD_RELU, "distilbert."},
+    {"cls", NULL, "cls.output", HEAD_TANH, NULL},
+    {NULL, NULL, "cls.output", HEAD_PLAIN, NULL}};
+
+/* Writes the name of a recipe's first matrix in this checkpoint. False: it has none. */
+static bool first_name(const struct recipe *r, const struct checkpoint *c, const struct arch *a,
+                       char out[TENSOR_NAME_CAP])
+{
+    const char *prefix;
+    size_t n;
+    snprintf(out, TENSOR_NAME_CAP, "%s", r->first);
+    if (*r->first != '*')
+        return named(c, out, ".weight");
+    for (int k = 0; (prefix = arch_prefix(a, k, &n)); k++) {
+        snprintf(out, TENSOR_NAME_CAP, "%.*s%s", (int)n, prefix, r->first + 1);
+        if (named(c, out, ".weight"))
+            return true;
+    }
+    return false;
+}
+
+static const struct recipe *recipe_of(const struct checkpoint *c, const struct arch *a,
+                                      char first[TENSOR_NAME_CAP])
+{
+    size_t n;
+    const char *own = arch_prefix(a, 0, &n);
+    for (size_t i = 0; i < sizeof(recipes) / sizeof(recipes[0]); i++) {
+        const struct recipe *r = &recipes[i];
+        if (named(c, r->last, ".weight") && (!r->first || first_name(r, c, a, first)) &&
+            (!r->of || (own && strlen(r->of) == n && strncmp(own, r->of, n) == 0)))
+            return r;
+    }
+    return NULL;
+}
+
+static int read_labels(struct text_head *h, const cJSON *config, struct err *e)
+{
+    const cJSON *map = json_get(config, "id2label"), *j;
+    if (h->width > MAX_LABELS)
+        return err_set(e, ERR_VALIDATION, "a classifier with %u labels", h->width);
+    if (!(h->labels = calloc(h->width, sizeof(*h->labels))))
+        return err_nomem(e);
+    for (uint32_t i = 0; i < h->width; i++) {
+        char key[24], def[32];
+        snprintf(key, sizeof(key), "%u", i);
+        snprintf(def, sizeof(def), "LABEL_%u", i);
+        j = json_get(map, key);
+        if (!(h->labels[i] = strdup(cJSON_IsString(j) ? j->valuestring : def)))
+            return err_nomem(e);
+    }
+    return 0;
+}
+
+/* The logit of "yes" minus that of "no" is the logit of their softmax. Some models' score is
+ * the first logit. */
+static int yes_or_no(struct text_head *h, const struct text_head_options *o, struct err *e)
+{
+    const struct tensor *t = checkpoint_find_weight(o->c, o->arch, o->lm_head);
+    struct head_stage *s = &h->stages[h->n_stages];
+    float *no = calloc(h->width, sizeof(*no));
+    if (!t)
+        t = checkpoint_find_weight(o->c, o->arch, o->embed);
+    *s = (struct head_stage){.in = h->width, .out = 1, .w = malloc(h->width * sizeof(*s->w))};
+    h->n_stages++;
+    int rc = 0;
+    if (!s->w || !no)
+        rc = err_nomem(e);
+    else if (!t || t->n_dims != 2 || t->dims[1] != h->width || o->yes >= t->dims[0] ||
+             (!o->yes_alone && o->no >= t->dims[0]))
+        rc = err_set(e, ERR_VALIDATION, "%s: no head with rows for the answers of a reranker",
+                     o->dir);
+    else
+        rc = numbers(t, (uint64_t)o->yes * h->width, h->width, s->w, e) ||
+                     (!o->yes_alone && numbers(t, (uint64_t)o->no * h->width, h->width, no, e))
+                 ? -1
+                 : 0;
+    for (uint32_t i = 0; rc == 0 && i < h->width; i++)
+        s->w[i] -= no[i];
+    h->width = 1;
+    h->asks_yes_no = true;
+    free(no);
+    return rc;
+}
+
+static int add_norm(struct text_head *h, const struct checkpoint *c, const char *name,
+                    const cJSON *config, struct err *e)
+{
+    struct head_stage *s = &h->stages[h->n_stages - 1];
+    s->norm_eps = (float)json_num(config, "norm_eps", 1e-5);
+    s->norm = vector(c, name, ".weight", s->out, e);
+    return s->norm || !named(c, name, ".weight") ? 0 : -1;
+}
+
+/* The logit of the first of two labels, "yes", minus that of "no". */
+static void join_answers(struct text_head *h)
+{
+    struct head_stage *s = &h->stages[h->n_stages - 1];
+    for (uint32_t i = 0; i < s->in; i++)
+        s->w[i] -= s->w[s->in + i];
+    if (s->b)
+        s->b[0] -= s->b[1];
+    s->out = h->width = 1;
+    h->asks_yes_no = true;
+}
+
+/* Llama Nemotron Rerank: logits are divided by a number of the file. */
+static int by_temperature(struct text_head *h, const struct text_head_options *o,
+                          const cJSON *config, struct err *e)
+{
+    const double by = json_num(config, "temperature", 1);
+    const struct head_stage *s = &h->stages[h->n_stages - 1];
+    if (!(by > 0))
+        return err_set(e, ERR_VALIDATION, "%s: `temperature` must be above 0", o->dir);
+    for (size_t i = 0; by != 1 && i < (size_t)s->out * s->in; i++)
+        s->w[i] = (float)(s->w[i] / by);
+    for (uint32_t i = 0; by != 1 && s->b && i < s->out; i++)
+        s->b[i] = (float)(s->b[i] / by);
+    return 0;
+}
+
+static int classifier(struct text_head *h, const struct text_head_options *o, const cJSON *config,
+                      struct err *e)
+{
+    char first[TENSOR_NAME_CAP];
+    const struct recipe *r = o->sentence->scores ? NULL : recipe_of(o->c, o->arch, first);
+    const bool nemotron = strcmp(json_str(config, "model_type", ""), "llama_bidirec") == 0;
+    const bool mean =
+        nemotron || strcmp(json_str(config, "classifier_pooling", "cls"), "mean") == 0;
+    const bool decoder = !o->both_ways || !json_bool(config, "is_causal", true);
+    h->pooling = decoder ? POOL_LAST : mean ? POOL_MEAN : POOL_CLS;
+    if (r && ((r->first && add_stage(h, o->c, first, r->act, e)) ||
+              (r->norm && add_norm(h, o->c, r->norm, config, e)) ||
+              add_stage(h, o->c, r->last, HEAD_PLAIN, e)))
+        return -1;
+    if (!r && o->both_ways)
+        return err_set(e, ERR_VALIDATION, "%s: there is no classifier", o->dir);
+    if (!r && yes_or_no(h, o, e))
+        return -1;
+    if (r && nemotron && by_temperature(h, o, config, e))
+        return -1;
+    if (r && h->width == 2 && sentence_asks(config))
+        join_answers(h);
+    if (h->width == 1)
+        h->task = TASK_RERANK;
+    else if (o->task == TASK_RERANK)
+        return err_set(e, ERR_VALIDATION, "%s: a reranker has one label, this model has %u", o->dir,
+                       h->width);
+    return read_labels(h, config, e);
+}
+
+/* ---------------------------------------------------------------- tokens */
+
+/* Stages of each token: of its labels, or a narrower vector. */
+static int token_stages(struct text_head *h, const struct text_head_options *o, struct err *e)
+{
+    const struct checkpoint *c = o->c;
+    const struct sentence *s = o->sentence;
+    h->of_tokens = true;
+    for (uint32_t i = 0; i < s->n_dense; i++)
+        if (add_dense(h, o, s->dense[i], e))
+            return -1;
+    if (h->task == TASK_TOKEN_EMBED)
+        return s->n_dense ? 0 : add_stage(h, c, "linear", HEAD_PLAIN, e);
+    const bool dense = named(c, "head.norm", ".weight") != NULL; /* ModernBERT */
+    const char *last = named(c, "score", ".weight") ? "score" : "classifier";
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/config.json", o->dir);
+    cJSON *config = model_file_json(path, SMALL_JSON, e);
+    const int rc = !config ||
+                           (dense && (add_stage(h, c, "head.dense", HEAD_GELU, e) ||
+                                      add_norm(h, c, "head.norm", config, e))) ||
+                           add_stage(h, c, last, HEAD_PLAIN, e) || read_labels(h, config, e)
+                       ? -1
+                       : 0;
+    cJSON_Delete(config);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- loading */
+
+static int load_classifier(struct text_head *h, const struct text_head_options *o, struct err *e)
+{
+    char path[PATH_MAX];
+    if (!o->c)
+        return err_set(e, ERR_VALIDATION, "a classifier needs a checkpoint");
+    if (snprintf(path, sizeof(path), "%s/config.json", o->dir) >= PATH_MAX)
+        return err_set(e, ERR_VALIDATION, "%.200s...: path too long", o->dir);
+    cJSON *config = model_file_json(path, SMALL_JSON, e);
+    if (!config)
+        return -1;
+    int rc = classifier(h, o, config, e);
+    cJSON_Delete(config);
+    return rc;
+}
+
+static int load_stages(struct text_head *h, const struct text_head_options *o, struct err *e)
+{
+    const struct sentence *s = o->sentence;
+    if (model_task_of_tokens(o->task))
+        return o->c ? token_stages(h, o, e)
+                    : err_set(e, ERR_VALIDATION, "rows of tokens need a checkpoint");
+    if (o->task != TASK_EMBED)
+        return load_classifier(h, o, e);
+    if (s->sparse) {
+        h->sparse = s->sparse;
+        h->sparse_twice = s->sparse_twice;
+        h->width = o->vocab;
+        return s->n_dense ? err_set(e, ERR_VALIDATION,
+                                    "%s: Dense modules of sparse vectors are not supported", o->dir)
+                          : 0;
+    }
+    h->pooling = s->pooling ? s->pooling : o->both_ways ? POOL_MEAN : POOL_LAST;
+    h->width *= (uint32_t)__builtin_popcount(h->pooling);
+    for (uint32_t i = 0; i < s->n_dense; i++)
+        if (add_dense(h, o, s->dense[i], e))
+            return -1;
+    return 0;
+}
+
+int text_head_load(struct text_head *h, const struct text_head_options *o, struct err *e)
+{
+    *h = (struct text_head){.task = o->task, .hidden = o->hidden, .width = o->hidden};
+    const int rc = load_stages(h, o, e);
+    h->row_width = h->of_tokens ? h->width : h->hidden;
+    return rc;
+}
+
+void text_head_free(struct text_head *h)
+{
+    for (uint32_t i = 0; i < h->n_stages; i++)
+        free(h->stages[i].w), free(h->stages[i].b), free(h->stages[i].norm);
+    for (uint32_t i = 0; h->labels && i < h->width; i++)
+        free(h->labels[i]);
+    free(h->labels);
+    *h = (struct text_head){0};
+}
