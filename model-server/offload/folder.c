@@ -126,7 +126,7 @@ void *kv_folder_read(struct kv_folder *f, const uint8_t key[KV_KEY], size_t *n)
 {
     char *path = path_of(f, key, ".kv"), *record = NULL;
     const int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
-    int error = path && fd < 0 && errno != ENOENT ? errno : 0;
+    int error = path && fd < 0 && errno != ENOENT && errno != ENOTDIR ? errno : 0;
     if (fd >= 0) {
         const enum kv_verdict v = read_record(f, fd, key, &record, n, &error);
         if (v == KV_FINE) {
