@@ -41,7 +41,7 @@ static void collect_crop(struct tower *t, const struct tower_image *image, uint3
     const float scale = scale_of(s);
     arrange_places(s, g, t->places, t->mutual);
     for (uint32_t i = 0; s->keeps_class && i < width; i++) /* the others follow it */
-        image->out[crop * (n + 1) * each + i] = scale * t->host[first * width + i];
+        image->out[(size_t)crop * (n + 1) * each + i] = scale * t->host[first * width + i];
     first += s->keeps_class;
     for (uint32_t r = 0; r < n; r++) {
         const struct arrange_shares to =

@@ -69,8 +69,8 @@ static void float_rows(const struct stored_matrix *m, int64_t row, uint32_t n_ro
         const uint8_t *p = (const uint8_t *)m->t[STORED_CODES]->data + (row + r) * m->cols + s->col;
         memcpy(c->codes + (to + r) * s->cols, p, (size_t)s->cols);
         for (uint32_t b = 0; b < blocks; b++)
-            c->scales[(to + r) * blocks + b] =
-                stored_scale(m, row + r, (uint32_t)((s->col + b * c->format.block) / m->group));
+            c->scales[(to + r) * blocks + b] = stored_scale(
+                m, row + r, (uint32_t)((s->col + (int64_t)b * c->format.block) / m->group));
     }
 }
 
