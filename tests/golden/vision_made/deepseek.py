@@ -83,7 +83,7 @@ def grid_of(p, tile, least, most):
 
 
 def deepseek_ocr():
-    """transformers 5.24 has it as Unlimited-OCR, with a text model whose windows are left out here. Pixels are as its authors describe."""
+    """transformers 5.24 has it as Unlimited-OCR, with a text model whose windows are left out here. Pixels are those of its authors, from memory."""
     from transformers import UnlimitedOcrConfig, UnlimitedOcrForConditionalGeneration
 
     sam = dict(
