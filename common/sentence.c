@@ -313,9 +313,18 @@ void sentence_free(struct sentence *s)
     *s = (struct sentence){0};
 }
 
-static const unsigned chosen[] = {0, POOL_CLS, POOL_MEAN, POOL_LAST, POOL_LAST, 0};
-const char *const sentence_pooling_choices[] = {"auto",       "cls",    "mean", "last",
-                                                "last-token", "splade", NULL};
+/* Values of --pooling, and their POOL_*. */
+#define POOLING_CHOICES(ROW)                                                                       \
+    ROW("auto", 0)                                                                                 \
+    ROW("cls", POOL_CLS)                                                                           \
+    ROW("mean", POOL_MEAN)                                                                         \
+    ROW("last", POOL_LAST)                                                                         \
+    ROW("last-token", POOL_LAST)                                                                   \
+    ROW("splade", 0)
+#define WORD(word, pool) word,
+#define POOL(word, pool) pool,
+const char *const sentence_pooling_choices[] = {POOLING_CHOICES(WORD) NULL};
+static const unsigned chosen[] = {POOLING_CHOICES(POOL)};
 
 void sentence_set_pooling(struct sentence *s, uint32_t choice)
 {

@@ -4,73 +4,72 @@
 #include "model-server/encoder/family/sam.h"
 #include <string.h>
 
-#define SAM_IN "model.sam_model."
-static const char *const names_one[SAM_N_NAMES + 1] = {
-    SAM_NAMES_PLAIN(SAM_IN, SAM_IN "net_2", SAM_IN "net_3")};
-#define CLIP_IN "model.vision_model."
-#define DEEP    "model.vision_tower.sam_encoder."
-static const char *const names_two[SAM_N_NAMES + 1] = {
-    SAM_NAMES(DEEP, DEEP "proj.conv1", DEEP "proj.conv2")};
+/* SAM in the files of one of the two. */
+struct sam_files {
+    const char *objects[2]; /* of vision_config, from the outer one on; NULL: none */
+    bool image_outside;     /* image_size stands in vision_config itself */
+    double out;             /* default of the last convolution's channels */
+    const char *names[SAM_N_NAMES + 1];
+};
 
-/* Opens an object of vision_config; returns what was open. */
-static cJSON *enter(struct config *c, const char *key)
+/* Opens objects within vision_config, of which some may be missing; returns what was open. */
+static cJSON *enter(struct config *c, const char *const objects[2])
 {
     static const cJSON none = {.type = cJSON_Object};
     cJSON *const tower = c->root;
-    const cJSON *in = config_object(c, tower, key);
-    c->root = (cJSON *)(uintptr_t)(in ? in : &none);
+    for (int i = 0; i < 2 && objects[i]; i++) {
+        const cJSON *in = config_object(c, c->root, objects[i]);
+        c->root = (cJSON *)(uintptr_t)(in ? in : &none);
+    }
     return tower;
 }
 
-/* Reads the open sizes of SAM, whose last convolution has `out` channels by default. Returns the
- * patches of a side that it leaves of its largest picture; 0: the config failed. */
-static uint32_t read_sam(struct config *c, struct sam_sizes *z, uint32_t image, double out,
-                         uint32_t *patch)
+/* Reads the sizes of SAM, and with `s` fills its tower. Returns the patches of a side that it
+ * leaves of its largest picture; 0: the config failed. */
+static uint32_t read_sam(struct config *c, const struct sam_files *f, struct sam_sizes *z,
+                         struct encoder_spec *s)
 {
+    const uint32_t image = f->image_outside ? family_square(c, "image_size", 1024) : 1024;
+    cJSON *const tower = enter(c, f->objects);
     const cJSON *channels = json_get(c->root, "downsample_channels"), *first = json_first(channels);
     const double halved = first ? first->valuedouble : 512;
-    out = first && first->next ? first->next->valuedouble : out;
+    const double out = first && first->next ? first->next->valuedouble : f->out;
+    uint32_t patch = 1;
     *z = (struct sam_sizes){.fitted = true};
-    const bool read = sam_read(c, z, image, patch);
+    const bool read = sam_read(c, z, image, &patch);
     if (!(halved >= 1 && halved <= 1 << 14 && out >= 1 && out <= 1 << 14))
         config_fail(c, "`downsample_channels` must be two numbers");
     else
         z->halved = (uint32_t)halved, z->out = (uint32_t)out;
     if (read && z->side % 16)
         config_fail(c, "`image_size` must be a multiple of 16 patches");
+    if (s && !c->failed) {
+        s->conv.names = f->names;
+        sam_tower(c, s, z, patch);
+    }
+    c->root = tower;
     return c->failed ? 0 : z->side / 4;
+}
+
+static void configure_before(struct config *c, struct encoder_spec *s, const struct sam_files *f)
+{
+    struct sam_sizes z;
+    s->patch = s->cell = s->frames = s->project.join = s->width = 1;
+    read_sam(c, f, &z, s);
 }
 
 /* ---------------------------------------------------------------- DeepSeek-OCR */
 
-/* Opens the object of a tower, by its name in the files of DeepSeek-OCR; returns what was open. */
-static cJSON *enter_named(struct config *c, const char *name)
-{
-    cJSON *const tower = enter(c, "width");
-    enter(c, name);
-    return tower;
-}
-
-static bool read_sam_one(struct config *c, struct sam_sizes *z, uint32_t *patch)
-{
-    const uint32_t image = family_square(c, "image_size", 1024);
-    cJSON *const tower = enter_named(c, "sam_vit_b");
-    const bool read = read_sam(c, z, image, 1024, patch);
-    c->root = tower;
-    return read;
-}
+#define SAM_ONE "model.sam_model."
+static const struct sam_files sam_one = {
+    .objects = {"width", "sam_vit_b"},
+    .image_outside = true,
+    .out = 1024,
+    .names = {SAM_NAMES_PLAIN(SAM_ONE, SAM_ONE "net_2", SAM_ONE "net_3")}};
 
 static void configure_before_one(struct config *c, struct encoder_spec *s)
 {
-    struct sam_sizes z;
-    uint32_t patch = 1;
-    s->patch = s->cell = s->frames = s->project.join = s->width = 1;
-    if (!read_sam_one(c, &z, &patch))
-        return;
-    cJSON *const tower = enter_named(c, "sam_vit_b");
-    s->conv.names = names_one;
-    sam_tower(c, s, &z, patch);
-    c->root = tower;
+    configure_before(c, s, &sam_one);
 }
 
 /* CLIP, whose patches are SAM's features. */
@@ -79,7 +78,7 @@ static void clip(struct config *c, struct encoder_spec *s)
     static const struct block_keys keys = {"width",      "layers", "heads", "intermediate_size",
                                            "quick_gelu", 1024,     24,      16,
                                            4096,         1e-5,     14};
-    cJSON *const tower = enter_named(c, "clip-l-14-224");
+    cJSON *const tower = enter(c, (const char *const[]){"width", "clip-l-14-224"});
     family_blocks(c, s, &keys);
     family_positions(c, s, POSITIONS_FITTED, family_square(c, "image_size", 224));
     c->root = tower;
@@ -93,10 +92,9 @@ static void clip(struct config *c, struct encoder_spec *s)
 static void configure_one(struct config *c, struct encoder_spec *s)
 {
     struct sam_sizes z;
-    uint32_t patch = 1;
     const cJSON *projector = json_get(c->file, "projector_config");
     clip(c, s);
-    if (read_sam_one(c, &z, &patch) && z.out != s->blocks.hidden)
+    if (read_sam(c, &sam_one, &z, NULL) && z.out != s->blocks.hidden)
         config_fail(c, "`width` of clip-l-14-224 must be the last of `downsample_channels`");
     if (strcmp(json_str(projector, "projector_type", "linear"), "linear") != 0)
         config_fail(c, "`projector_type` must be linear");
@@ -108,6 +106,7 @@ static void configure_one(struct config *c, struct encoder_spec *s)
         .join = 2, .linear = {{W_PROJECT_OUT, s->width, true}}, .n_linears = 1};
 }
 
+#define CLIP_IN    "model.vision_model."
 #define CLIP_LAYER CLIP_IN "transformer.layers.*."
 static const struct encoder_family before_one = {
     .names = {.prefix = "model."},
@@ -135,31 +134,21 @@ const struct encoder_family family_deepseek_ocr = {
 
 /* ---------------------------------------------------------------- DeepSeek-OCR 2 */
 
-static uint32_t read_sam_two(struct config *c, struct sam_sizes *z, uint32_t *patch)
-{
-    cJSON *const tower = enter(c, "sam_config");
-    const uint32_t side = read_sam(c, z, 1024, 896, patch);
-    c->root = tower;
-    return side;
-}
+#define SAM_TWO "model.vision_tower.sam_encoder."
+static const struct sam_files sam_two = {
+    .objects = {"sam_config", NULL},
+    .out = 896,
+    .names = {SAM_NAMES(SAM_TWO, SAM_TWO "proj.conv1", SAM_TWO "proj.conv2")}};
 
 static void configure_before_two(struct config *c, struct encoder_spec *s)
 {
-    struct sam_sizes z;
-    uint32_t patch = 1;
-    s->patch = s->cell = s->frames = s->project.join = s->width = 1;
-    if (!read_sam_two(c, &z, &patch))
-        return;
-    cJSON *const tower = enter(c, "sam_config");
-    s->conv.names = names_two;
-    sam_tower(c, s, &z, patch);
-    c->root = tower;
+    configure_before(c, s, &sam_two);
 }
 
 /* Qwen2's blocks. */
 static void decode(struct config *c, struct encoder_spec *s)
 {
-    cJSON *const tower = enter(c, "encoder_config");
+    cJSON *const tower = enter(c, (const char *const[]){"encoder_config", NULL});
     struct decoder_spec *b = &s->blocks;
     family_blocks(c, s, &(struct block_keys){BLOCK_KEYS, "silu", 896, 24, 14, 4864, 1e-6, 1});
     b->n_kv_heads = config_u32_or(c, "num_key_value_heads", b->n_heads, 1, 1u << 16);
@@ -185,10 +174,9 @@ static void decode(struct config *c, struct encoder_spec *s)
 static void configure_two(struct config *c, struct encoder_spec *s)
 {
     struct sam_sizes z;
-    uint32_t patch = 1;
     decode(c, s);
     /* the smaller one of two pictures has three quarters of the patches of a side */
-    const uint32_t side = read_sam_two(c, &z, &patch), less = side / 4 * 3;
+    const uint32_t side = read_sam(c, &sam_two, &z, NULL), less = side / 4 * 3;
     s->queries =
         (struct encoder_queries){2, {side * side, less * less}, {W_QUERIES_MANY, W_QUERIES_FEW}};
     if (side && z.out != s->blocks.hidden)
