@@ -6,6 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LEFT, RIGHT, JOINED, PENDING = 32 };
+
+/* Merges that were read and not added yet, so that their texts are looked up together. */
+struct pending {
+    struct buf text; /* left, right and joined of each, one after the other */
+    size_t len[3 * PENDING];
+    uint32_t n;
+};
+
 static int grow(struct bpe *b)
 {
     uint64_t cap = b->merge ? (b->mask + 1) * 2 : 4096;
@@ -67,41 +76,65 @@ static bool edges(const struct bpe *b, const char *s, size_t n, unsigned char *f
     return f >= 0 && l >= 0;
 }
 
-static int add_merge(struct bpe *b, const char *l, size_t ln, const char *r, size_t rn,
-                     struct buf *joined, struct err *e)
+static int add_merge(struct bpe *b, const struct vocab_key part[3], const uint32_t id[3],
+                     struct err *e)
 {
-    uint32_t left = vocab_find(b->vocab, l, ln), right = vocab_find(b->vocab, r, rn);
-    size_t skip = b->prefix ? strlen(b->prefix) : 0;
     unsigned char x, y;
-    if (left == NO_ID || right == NO_ID)
-        return err_set(e, ERR_VALIDATION,
-                       "model.merges[%u]: token \"%.60s\" is not in the vocabulary", b->merges,
-                       left == NO_ID ? l : r);
-    buf_reset(joined);
-    buf_add(joined, l, ln);
-    buf_add(joined, r + (skip < rn ? skip : rn), skip < rn ? rn - skip : 0);
-    uint32_t id =
-        joined->oom ? NO_ID : vocab_find(b->vocab, joined->p ? joined->p : "", joined->len);
-    if (id == NO_ID)
-        return err_set(e, ERR_VALIDATION,
-                       "model.merges[%u]: token \"%.60s\" is not in the vocabulary", b->merges,
-                       joined->p ? joined->p : "");
+    for (int k = 0; k < 3; k++)
+        if (id[k] == NO_ID)
+            return err_set(e, ERR_VALIDATION,
+                           "model.merges[%u]: token \"%.*s\" is not in the vocabulary", b->merges,
+                           part[k].n < 60 ? (int)part[k].n : 60, part[k].s);
     if ((!b->merge || b->merges >= b->mask / 2) && grow(b) != 0)
         return err_nomem(e);
-    uint64_t pair = bpe_pair(left, right);
-    b->merge[bpe_slot(b, pair)] = (struct bpe_merge){pair, b->merges++, id};
-    if (is_fallback(b, left) || is_fallback(b, right))
+    uint64_t pair = bpe_pair(id[LEFT], id[RIGHT]);
+    b->merge[bpe_slot(b, pair)] = (struct bpe_merge){pair, b->merges++, id[JOINED]};
+    if (is_fallback(b, id[LEFT]) || is_fallback(b, id[RIGHT]))
         b->may_cut = false;
-    if (edges(b, l, ln, &y, &x) && edges(b, r, rn, &y, &(unsigned char){0}))
+    if (edges(b, part[LEFT].s, part[LEFT].n, &y, &x) &&
+        edges(b, part[RIGHT].s, part[RIGHT].n, &y, &(unsigned char){0}))
         b->touch[x][y / 8] |= (uint8_t)(1u << y % 8);
     return 0;
+}
+
+static int add_pending(struct bpe *b, struct pending *p, struct err *e)
+{
+    struct vocab_key part[3 * PENDING];
+    uint32_t id[3 * PENDING];
+    const char *at = p->text.p ? p->text.p : "";
+    int rc = p->text.oom ? err_nomem(e) : 0;
+    for (uint32_t i = 0; i < 3 * p->n && rc == 0; at += p->len[i++])
+        part[i] = (struct vocab_key){at, p->len[i]};
+    if (rc == 0)
+        vocab_find_all(b->vocab, part, 3 * (size_t)p->n, id);
+    for (uint32_t i = 0; i < p->n && rc == 0; i++)
+        rc = add_merge(b, part + 3 * i, id + 3 * i, e);
+    buf_reset(&p->text);
+    p->n = 0;
+    return rc;
+}
+
+static int put_merge(struct bpe *b, struct pending *p, const char *l, size_t ln, const char *r,
+                     size_t rn, struct err *e)
+{
+    const size_t prefix = b->prefix ? strlen(b->prefix) : 0, skip = prefix < rn ? prefix : rn;
+    size_t *len = p->len + 3 * p->n++;
+    buf_add(&p->text, l, ln);
+    buf_add(&p->text, r, rn);
+    buf_add(&p->text, l, ln);
+    buf_add(&p->text, r + skip, rn - skip);
+    len[LEFT] = ln;
+    len[RIGHT] = rn;
+    len[JOINED] = ln + rn - skip;
+    return p->n == PENDING ? add_pending(b, p, e) : 0;
 }
 
 /* Items are "left right" or ["left", "right"]. */
 static int load_merges(struct bpe *b, const char *text, size_t n, struct err *e)
 {
     struct json_reader j = json_reader(text, n);
-    struct buf l = BUF_INIT, r = BUF_INIT, joined = BUF_INIT;
+    struct buf l = BUF_INIT, r = BUF_INIT;
+    struct pending p = {.text = BUF_INIT};
     bool first = true, inner;
     int rc = 0;
     jr_open(&j, '[');
@@ -111,7 +144,7 @@ static int load_merges(struct bpe *b, const char *text, size_t n, struct err *e)
             jr_open(&j, '[');
             if (jr_more(&j, ']', &inner) && jr_string(&j, &l) && jr_more(&j, ']', &inner) &&
                 jr_string(&j, &r) && !jr_more(&j, ']', &inner) && !j.fault)
-                rc = add_merge(b, l.p, l.len, r.p, r.len, &joined, e);
+                rc = put_merge(b, &p, l.p, l.len, r.p, r.len, e);
             else
                 jr_fail(&j, "a pair of strings");
         } else if (jr_string(&j, &l)) {
@@ -123,15 +156,15 @@ static int load_merges(struct bpe *b, const char *text, size_t n, struct err *e)
                 jr_fail(&j, "two tokens and one space");
                 break;
             }
-            *gap = 0;
-            rc = add_merge(b, l.p, ln, gap + 1, l.len - ln - 1, &joined, e);
+            rc = put_merge(b, &p, l.p, ln, gap + 1, l.len - ln - 1, e);
         }
     }
+    rc = rc == 0 ? add_pending(b, &p, e) : rc;
     if (rc == 0 && j.fault)
         rc = err_set(e, ERR_VALIDATION, "model.merges[%u]: expected %s", b->merges, j.fault);
     buf_free(&l);
     buf_free(&r);
-    buf_free(&joined);
+    buf_free(&p.text);
     return rc;
 }
 

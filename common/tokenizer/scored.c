@@ -40,15 +40,21 @@ enum { PIECE_MAX = 256 }; /* bytes: longer ones are tried nowhere, and cost the 
 static void cut_piece(const struct scored_piece *s, uint32_t id, const struct vocab *ids,
                       struct buf *out)
 {
+    struct vocab_key part[2 * PIECE_MAX];
+    uint32_t found[2 * PIECE_MAX], cuts = 0;
     struct merge m = {.score = s->score, .id = id};
-    const uint32_t chars = (uint32_t)utf8_count(s->p, s->n);
     for (size_t at = utf8_valid_len(s->p, s->n); at < s->n;
          at += utf8_valid_len(s->p + at, s->n - at)) {
-        m.left_chars++;
-        m.right_chars = chars - m.left_chars;
-        m.cut = (uint32_t)at;
-        m.left = vocab_find(ids, s->p, at);
-        m.right = vocab_find(ids, s->p + at, s->n - at);
+        part[2 * cuts] = (struct vocab_key){s->p, at};
+        part[2 * cuts++ + 1] = (struct vocab_key){s->p + at, s->n - at};
+    }
+    vocab_find_all(ids, part, 2 * (size_t)cuts, found);
+    for (uint32_t i = 0; i < cuts; i++) {
+        m.left_chars = i + 1;
+        m.right_chars = cuts - i;
+        m.cut = (uint32_t)part[2 * i].n;
+        m.left = found[2 * i];
+        m.right = found[2 * i + 1];
         if (m.left != NO_ID && m.right != NO_ID)
             buf_add(out, &m, sizeof(m));
     }

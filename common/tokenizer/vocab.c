@@ -104,6 +104,40 @@ uint32_t vocab_find(const struct vocab *v, const char *s, size_t n)
     return v->slot ? v->slot[probe(v, (uint32_t)hash_text(v->seed, s, n), s, n)].id : NO_ID;
 }
 
+enum { AT_ONCE = 64 };
+
+/* Three loads that depend on each other: slot, place of the text, text. */
+static void find_some(const struct vocab *v, const struct vocab_key *key, size_t n, uint32_t *id)
+{
+    uint32_t h[AT_ONCE], guess[AT_ONCE];
+    for (size_t k = 0; k < n; k++) {
+        h[k] = (uint32_t)hash_text(v->seed, key[k].s, key[k].n);
+        __builtin_prefetch(&v->slot[h[k] & v->mask]);
+    }
+    for (size_t k = 0; k < n; k++) {
+        const struct vocab_slot *s = &v->slot[h[k] & v->mask];
+        guess[k] = s->hash == h[k] ? s->id : NO_ID;
+        if (guess[k] != NO_ID)
+            __builtin_prefetch(&v->tok[guess[k]]);
+    }
+    for (size_t k = 0; k < n; k++)
+        if (guess[k] != NO_ID)
+            __builtin_prefetch(v->text.p + v->tok[guess[k]].at);
+    for (size_t k = 0; k < n; k++)
+        id[k] = v->slot[probe(v, h[k], key[k].s, key[k].n)].id;
+}
+
+void vocab_find_all(const struct vocab *v, const struct vocab_key *key, size_t n, uint32_t *id)
+{
+    for (size_t at = 0; at < n; at += AT_ONCE) {
+        const size_t some = n - at < AT_ONCE ? n - at : AT_ONCE;
+        if (v->slot)
+            find_some(v, key + at, some, id + at);
+        else
+            memset(id + at, 0xFF, some * sizeof(*id));
+    }
+}
+
 const char *vocab_text(const struct vocab *v, uint32_t id, size_t *n)
 {
     *n = 0;

@@ -27,6 +27,12 @@ void vocab_free(struct vocab *v);
 /* Adds a text; an existing text gets the new id, and its old id keeps the text. */
 int vocab_put(struct vocab *v, const char *s, size_t n, uint32_t id, struct err *e);
 uint32_t vocab_find(const struct vocab *v, const char *s, size_t n); /* NO_ID: absent */
+/* The same for n texts. A large vocabulary is in no near cache: here the misses overlap. */
+struct vocab_key {
+    const char *s;
+    size_t n;
+};
+void vocab_find_all(const struct vocab *v, const struct vocab_key *key, size_t n, uint32_t *id);
 /* NUL-terminated; NULL: unused id. */
 const char *vocab_text(const struct vocab *v, uint32_t id, size_t *n);
 #endif
