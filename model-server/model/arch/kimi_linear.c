@@ -71,8 +71,26 @@ static void experts(struct config *c, struct decoder_spec *s)
     config_mlp_layer_types(c, s, config_u32_or(c, "first_k_dense_replace", 1, 0, SPEC_MAX_LAYERS));
 }
 
+/* Kimi K3 has the same model_type. Its parts are not served: residuals that attend over blocks of
+ * layers, experts of a width of their own, gates of latent attention, and the delta layers' gates
+ * of full rank and floor of decays. */
+static void refuse_k3(struct config *c)
+{
+    static const char *const keys[] = {"attn_res_block_size", "routed_expert_hidden_size"};
+    const cJSON *own = json_get(c->root, "linear_attn_config");
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (json_get(c->root, keys[i]))
+            config_fail(c, "`%s` (of Kimi K3) is not supported", keys[i]);
+    config_only(c, "mla_use_output_gate", false);
+    if (cJSON_IsTrue(json_get(own, "use_full_rank_gate")))
+        config_fail(c, "`use_full_rank_gate`: true is not supported");
+    if (json_get(own, "gate_lower_bound"))
+        config_fail(c, "`gate_lower_bound` (of Kimi K3) is not supported");
+}
+
 static void configure(struct config *c, struct decoder_spec *s)
 {
+    refuse_k3(c);
     config_decoder(
         c, s,
         &(struct config_defaults){.head_dim = 64, .max_positions = 1048576, .norm_eps = 1e-5});
