@@ -1,0 +1,200 @@
+/* Whole chains of samplers against tests/data/sampling_chain.json, which
+ * tests/golden/make_sampling.py writes from transformers' processors and plain definitions: what is
+ * kept, how likely, how often drawn. */
+#include "common/json/json.h"
+#include "common/params.h"
+#include "model-server/sample/sample.h"
+#include "tests/unit/test.h"
+#include <math.h>
+#include <string.h>
+
+enum { V = 40, MOST = 64, DRAWS = 400 };
+static struct filter_mem mem;
+static const char *texts[V];
+
+/* ---------------------------------------------------------------- a tokenizer: ids are texts */
+int detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *context, size_t n,
+               bool skip_special)
+{
+    (void)t, (void)context, (void)n, (void)skip_special;
+    *d = (struct detok){0};
+    return 0;
+}
+void detok_free(struct detok *d) { (void)d; }
+void detok_push(struct detok *d, uint32_t id, struct buf *out)
+{
+    (void)d;
+    buf_add(out, texts[id], strlen(texts[id]));
+}
+
+/* ---------------------------------------------------------------- a case */
+struct chain {
+    struct sampling p;
+    struct tally t;
+    float row[V], bias[V];
+    uint32_t bias_id[V], mask[(V + 31) / 32];
+    bool masked;
+    double want[V]; /* probabilities */
+};
+
+static void read_context(struct chain *c, const cJSON *ids, bool generated)
+{
+    struct err e = ERR_INIT;
+    const cJSON *v;
+    cJSON_ArrayForEach(v, ids)
+    {
+        assert_int_equal(tally_add(&c->t, (uint32_t)v->valuedouble, generated, &e), 0);
+        assert_int_equal(repeats_push(c->p.repeats, (uint32_t)v->valuedouble, &e), 0);
+    }
+}
+
+static void read_lists(struct chain *c, const cJSON *one, const cJSON *row)
+{
+    const cJSON *v;
+    size_t n = 0;
+    cJSON_ArrayForEach(v, row) c->row[n++] = cJSON_IsNull(v) ? -INFINITY : (float)v->valuedouble;
+    assert_int_equal(n, V);
+    cJSON_ArrayForEach(v, json_get(one, "bias"))
+    {
+        c->bias_id[c->p.bias.n] = (uint32_t)cJSON_GetArrayItem(v, 0)->valuedouble;
+        c->bias[c->p.bias.n++] = (float)cJSON_GetArrayItem(v, 1)->valuedouble;
+    }
+    c->p.bias.id = c->bias_id, c->p.bias.value = c->bias;
+    cJSON_ArrayForEach(v, json_get(one, "mask"))
+    {
+        c->mask[(uint32_t)v->valuedouble / 32] |= 1u << ((uint32_t)v->valuedouble % 32);
+        c->masked = true;
+    }
+    cJSON_ArrayForEach(v, json_get(one, "kept"))
+        c->want[(int)cJSON_GetArrayItem(v, 0)->valuedouble] =
+        exp(cJSON_GetArrayItem(v, 1)->valuedouble);
+}
+
+static void chain_begin(struct chain *c, const cJSON *all, const cJSON *one)
+{
+    struct err e = ERR_INIT;
+    char *breakers[8] = {0};
+    size_t n = 0;
+    const cJSON *v, *o = json_get(one, "params");
+    *c = (struct chain){.p = sampling_neutral()};
+#define PARAM(kind, type, name, member, neutral, ...)                                              \
+    c->p.member = (PARAM_C_##type)json_num(o, #name, neutral);
+#include "common/params.def"
+    assert_int_equal(sampling_normalise(&c->p, &e), 0);
+    c->p.sample = true;
+    cJSON_ArrayForEach(v, json_get(all, "breakers")) breakers[n++] = v->valuestring;
+    c->p.repeats = repeats_new(NULL, breakers, n, MOST, &e);
+    assert_non_null(c->p.repeats);
+    read_context(c, json_get(one, "prompt"), false);
+    read_context(c, json_get(one, "answer"), true);
+    read_lists(c, one, cJSON_GetArrayItem(json_get(all, "rows"), (int)json_num(one, "row", 0)));
+}
+
+static void chain_end(struct chain *c)
+{
+    repeats_free(c->p.repeats);
+    tally_free(&c->t);
+}
+
+/* One token at `position`; n_top > 0: also every token that is kept. */
+static struct sampled draw(struct chain *c, uint64_t position, uint32_t n_top, uint32_t *id,
+                           float *lp)
+{
+    float row[V];
+    struct err e = ERR_INIT;
+    struct sampled out = {.n_top = n_top, .top_id = id, .top_logprob = lp};
+    struct sampling p = c->p;
+    if (p.dry.multiplier == 0)
+        p.repeats = NULL;
+    memcpy(row, c->row, sizeof(row));
+    assert_int_equal(
+        sample_row(&p, &c->t, 0, c->masked ? c->mask : NULL, position, row, V, &mem, &out, &e), 0);
+    return out;
+}
+
+static void compare(struct chain *c, const char *name)
+{
+    uint32_t id[V];
+    float lp[V];
+    double got[V] = {0};
+    const struct sampled out = draw(c, 0, V, id, lp);
+    for (uint32_t i = 0; i < out.n_top; i++)
+        got[id[i]] = exp(lp[i]);
+    for (int t = 0; t < V; t++)
+        if (fabs(got[t] - c->want[t]) > 1e-4 * c->want[t] + 1e-12)
+            fail_msg("%s: token %d has %g, not %g", name, t, got[t], c->want[t]);
+}
+
+/* ---------------------------------------------------------------- how often */
+struct fit {
+    double chi;
+    int freedom;
+};
+
+/* Pearson's sum over tokens that are expected five times or more, and the rest together. */
+static void count_draws(struct chain *c, uint64_t seed, struct fit *f)
+{
+    int count[V] = {0}, rest = DRAWS;
+    double likely = 0;
+    c->p.seed = seed;
+    for (uint64_t at = 0; at < DRAWS; at++)
+        count[draw(c, at, 0, NULL, NULL).id]++;
+    for (int t = 0; t < V; t++) {
+        const double expected = c->want[t] * DRAWS;
+        if (count[t] && c->want[t] == 0)
+            fail_msg("token %d was drawn, which is not kept", t);
+        if (expected < 5)
+            continue;
+        f->chi += (count[t] - expected) * (count[t] - expected) / expected;
+        f->freedom++;
+        likely += expected;
+        rest -= count[t];
+    }
+    const double expected = DRAWS - likely;
+    if (expected >= 5)
+        f->chi += (rest - expected) * (rest - expected) / expected;
+    else
+        f->freedom--;
+}
+
+static void chains(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    cJSON *all = json_load("tests/data/sampling_chain.json", 1 << 22, &e);
+    if (!all)
+        fail_msg("%s", e.msg);
+    struct fit f = {0};
+    const cJSON *one, *v;
+    uint64_t n = 0;
+    size_t n_texts = 0;
+    cJSON_ArrayForEach(v, json_get(all, "texts")) texts[n_texts++] = v->valuestring;
+    assert_int_equal(n_texts, V);
+    cJSON_ArrayForEach(one, json_get(all, "cases"))
+    {
+        struct chain c;
+        char *name = cJSON_PrintUnformatted(json_get(one, "params"));
+        chain_begin(&c, all, one);
+        compare(&c, name);
+        count_draws(&c, test_seed(1) + n++, &f);
+        chain_end(&c);
+        free(name);
+    }
+    cJSON_Delete(all);
+    assert_int_equal(n, 320);
+    /* Wilson and Hilferty's normal deviate of a chi-square: four standard deviations */
+    const double k = f.freedom, z = (cbrt(f.chi / k) - (1 - 2 / (9 * k))) / sqrt(2 / (9 * k));
+    print_message("chi-square %.1f at %d degrees of freedom\n", f.chi, f.freedom);
+    assert_true(fabs(z) < 4);
+}
+
+int main(void)
+{
+    struct err e = ERR_INIT;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(chains)};
+    if (filter_mem_init(&mem, V, &e))
+        return 1;
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    filter_mem_free(&mem);
+    return rc;
+}
