@@ -98,7 +98,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test vary-arch soak soak-service unit jitter integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test vary-arch soak soak-service unit jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site arm64 arm64-check
 .PHONY: FORCE
 .SECONDARY:
@@ -262,7 +262,7 @@ integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; 
 faults: $(BINS) $(VENV)/.ok  ## kill, stop and end every process in every phase; writes docs/results/faults.md (3 to 15 minutes)
 	@BIN_DIR=$(B)/bin $(PYTHON) integration/faults/matrix.py --write docs/results/faults.md
 
-$(B)/tests/jitter.so: tests/jitter.c
+$(B)/tests/%.so: tests/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c17 -O2 -fPIC -shared $(WARN) $< -o $@ -ldl
 JITTERED := $(foreach u,$(filter $(B)/tests/unit/router/% $(B)/tests/unit/common/rpc/test_rpc%,$(UNIT)),$(if $(findstring $(T),$u),$u))
@@ -270,6 +270,11 @@ jitter: $(JITTERED) $(B)/tests/jitter.so  ## tests with threads, N (10) times, w
 	@for i in $$(seq $(or $(N),10)); do for t in $(JITTERED); do \
 	  LD_PRELOAD=$(B)/tests/jitter.so TEST_DATA=$(TEST_DATA) $$t >$(B)/jitter.log 2>&1 || \
 	    { cat $(B)/jitter.log; echo "$$t failed in round $$i"; exit 1; }; done; done; echo "$(words $(JITTERED)) programs, $(or $(N),10) rounds: no failure"
+
+JITTER_T ?= invariance or pressure or speculation or draft_model or kv_tiers or kv_transfer or restart or windows or recurrent
+jitter-service: $(BINS) $(VENV)/.ok $(B)/tests/jitter.so  ## whole services with such delays in every process; SEED=N, JITTER_US=N, T=word select
+	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) PRELOAD=$(abspath $(B))/tests/jitter.so JITTER_SEED=$(or $(SEED),1) JITTER_US=$(or $(JITTER_US),1000) \
+	  PYTHONHASHSEED=0 PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(PYTHON) -m pytest -q --no-header integration --ignore integration/clients -k '$(or $(T),$(JITTER_T))'
 
 CLIENTS_VENV ?= $(BUILD)/clients-venv
 $(CLIENTS_VENV)/.ok: integration/requirements-clients.txt

@@ -24,7 +24,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(os.environ.get("BIN_DIR", ROOT / "build/bin"))
 DATA = pathlib.Path(os.environ.get("TEST_DATA", ROOT / "../shared/data"))
 DEMO = ROOT / "models/demo"
-SLOW = 6 if os.environ.get("SAN") else 1  # sanitizers cost time, not correctness
+PRELOAD = os.environ.get("PRELOAD")  # a library in every process of the programs: make jitter-service
+SLOW = 6 if os.environ.get("SAN") or PRELOAD else 1  # sanitizers and random delays cost time, not correctness
 
 
 def data(name):
@@ -87,10 +88,9 @@ class Process:
         self.folder = pathlib.Path(folder or scratch())
         self.log_path = self.folder / f"{pathlib.Path(argv[0]).name}-{free_port()}.log"
         self.argv = [str(a) for a in argv]
+        given = {**os.environ, **({"LD_PRELOAD": PRELOAD} if PRELOAD else {}), **(env or {})}
         with open(self.log_path, "wb") as log:
-            self.p = subprocess.Popen(
-                self.argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})}
-            )
+            self.p = subprocess.Popen(self.argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=given)
         _processes.append(self)
 
     @property
