@@ -35,7 +35,11 @@ void *arena_alloc(struct arena *a, size_t n, size_t align)
         size_t cap = n > step ? n : step;
         if (cap > a->limit - a->used && n <= a->limit - a->used)
             cap = a->limit - a->used; /* the last chunk may be smaller */
-        if (cap > a->limit - a->used || !(c = malloc(sizeof(*c) + cap)))
+        if (cap > a->limit - a->used) {
+            a->full = true;
+            return NULL;
+        }
+        if (!(c = malloc(sizeof(*c) + cap)))
             return NULL;
         *c = (struct arena_chunk){a->top, 0, cap};
         a->top = c;

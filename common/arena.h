@@ -6,11 +6,13 @@
  * are allocated elsewhere. One thread at a time. */
 #ifndef COMMON_ARENA_H
 #define COMMON_ARENA_H
+#include <stdbool.h>
 #include <stddef.h>
 
 struct arena {
     struct arena_chunk *top;
     size_t limit, used; /* bytes; `limit` bounds the memory of a request */
+    bool full;          /* the limit refused an allocation: the request is too large */
     struct arena_hook *hooks;
 };
 

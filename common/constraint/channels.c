@@ -47,6 +47,8 @@ static term call_head(struct term_pool *p, const char *name)
         const char *at = strstr(ways[i], "%s");
         buf_add(&b, ways[i], (size_t)(at - ways[i]));
         buf_fmt(&b, "%s%s", name, at + 2);
+        if (b.oom)
+            term_no_memory(p);
         all[i] = b.oom ? TERM_NONE : word(p, b.p);
         buf_free(&b);
     }

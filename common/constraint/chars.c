@@ -155,6 +155,8 @@ term chars_json_text(struct term_pool *p, const char *text, size_t n)
 {
     char *out = malloc(n * 6 + 1); /* \u0001 is the longest escape */
     size_t len = 0;
+    if (!out)
+        term_no_memory(p);
     for (size_t i = 0; out && i < n; i++) {
         char esc[8];
         /* U+0000 as in common/json/exact.h */

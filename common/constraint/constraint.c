@@ -133,6 +133,8 @@ static term begin(struct constraint *c, struct constraint_front front, enum cons
     term_budget(c->pool, COMPILE_STEPS);
     term t = behind(c->pool, front, compile(c, front.reasoning, kind, text, n, e));
     bool possible = t != TERM_NONE && term_possible(c->pool, t);
+    if (term_lost(c->pool)) /* whatever the error says: it is not the client's */
+        return err_nomem(e), TERM_NONE;
     if (t != TERM_NONE && term_spent(c->pool))
         return err_set(e, ERR_VALIDATION, "the constraint is too complex"), TERM_NONE;
     if (t != TERM_NONE && !possible)

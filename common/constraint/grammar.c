@@ -305,6 +305,8 @@ static term make(struct grammar *g, gnode n)
         count++;
     term *part = calloc(count + 1, sizeof(*part)), t;
     if (!part)
+        term_no_memory(g->p);
+    if (!part)
         return grammar_fail(g, "no memory", "", 0), TERM_NONE;
     for (gnode k = x.kid; k; k = g->node[k].next)
         part[i++] = make(g, k);

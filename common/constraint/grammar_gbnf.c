@@ -53,6 +53,8 @@ static gnode string(struct grammar *g)
     }
     if (!grammar_take(g, "\""))
         grammar_fail(g, "a string without end", "", 0);
+    if (b.oom)
+        term_no_memory(g->p);
     gnode n = g->failed || b.oom ? grammar_fail(g, "no memory", "", 0)
                                  : grammar_of_term(g, term_bytes_of(g->p, b.p ? b.p : "", b.len));
     buf_free(&b);

@@ -150,6 +150,8 @@ static gnode string_atom(struct grammar *g)
             !name_char(g->n - g->at > 1 ? g->text[g->at + 1] : ' ', false) && grammar_take(g, "i");
         buf_str(&last, fold ? "(?i)" : "");
         buf_add(&last, text.p ? text.p : "", text.len);
+        if (last.oom)
+            term_no_memory(g->p);
         n = last.oom ? grammar_fail(g, "no memory", "", 0)
                      : by_pattern(g, last.p ? last.p : "", last.len);
     }
@@ -178,6 +180,8 @@ static gnode regex_atom(struct grammar *g)
         buf_fmt(&flags, "(?%c)", g->text[g->at++]);
     }
     buf_add(&flags, text.p ? text.p : "", text.len);
+    if (flags.oom || text.oom)
+        term_no_memory(g->p);
     gnode n = g->failed || flags.oom || text.oom ? grammar_fail(g, "no memory", "", 0)
                                                  : by_pattern(g, flags.p ? flags.p : "", flags.len);
     buf_free(&text);

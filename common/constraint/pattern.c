@@ -34,6 +34,12 @@ static term fail(struct pattern_parser *q, const char *what)
     return TERM_NONE;
 }
 
+static term no_memory(struct pattern_parser *q)
+{
+    term_no_memory(q->p);
+    return fail(q, "no memory");
+}
+
 static bool more(const struct pattern_parser *q) { return q->at < q->n; }
 static char peek(const struct pattern_parser *q) { return q->at < q->n ? q->text[q->at] : '\0'; }
 
@@ -204,7 +210,7 @@ static struct part tree(struct pattern_parser *q, enum pattern_kind kind, struct
     struct pattern_tree *x = q->failed ? NULL : calloc(1, sizeof(*x));
     if (!x) {
         free(part);
-        return plain(fail(q, "no memory"));
+        return plain(q->failed ? TERM_NONE : no_memory(q));
     }
     *x = (struct pattern_tree){.kind = kind, .part = part, .n = n, .older = q->trees};
     q->trees = x;
@@ -224,7 +230,7 @@ static struct part tree_of(struct pattern_parser *q, enum pattern_kind kind, str
 {
     struct part *one = malloc(sizeof(*one));
     if (!one)
-        return plain(fail(q, "no memory"));
+        return plain(no_memory(q));
     *one = inner;
     return tree(q, kind, one, 1);
 }
@@ -451,7 +457,7 @@ static bool parts_add(struct pattern_parser *q, struct parts *l, struct part par
         struct part *grown = realloc(l->v, cap * sizeof(*grown));
         if (!grown) {
             free(l->v);
-            return fail(q, "no memory"), false;
+            return no_memory(q), false;
         }
         l->v = grown;
         l->cap = cap;
@@ -506,7 +512,7 @@ static struct part alternatives(struct pattern_parser *q)
     term *of = malloc(l.n * sizeof(*of));
     for (size_t i = 0; of && i < l.n; i++)
         of[i] = l.v[i].t;
-    term t = of ? term_alt_n(q->p, of, l.n) : fail(q, "no memory");
+    term t = of ? term_alt_n(q->p, of, l.n) : no_memory(q);
     free(of);
     free(l.v);
     return plain(t);

@@ -31,6 +31,8 @@ static struct rule *new_rule(struct schema *s, const struct conj *sorted)
     if (s->n_rules == s->cap_rules) {
         size_t cap = s->cap_rules ? s->cap_rules * 2 : 64;
         struct rule *r = s->n_rules < MAX_RULES ? realloc(s->rules, cap * sizeof(*r)) : NULL;
+        if (!r && s->n_rules < MAX_RULES)
+            return schema_nomem(s), NULL;
         if (!r)
             return schema_fail(s, NULL, "too large"), NULL;
         s->rules = r, s->cap_rules = cap;
@@ -40,7 +42,7 @@ static struct rule *new_rule(struct schema *s, const struct conj *sorted)
     // NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers, indeed
     r->at = malloc((n + 1) * (sizeof(*r->at) + sizeof(*r->under)));
     if (!r->at)
-        return schema_fail(s, NULL, "no memory"), NULL;
+        return schema_nomem(s), NULL;
     r->under = (uint64_t *)(void *)(r->at + n);
     // NOLINTNEXTLINE(bugprone-sizeof-expression)
     memcpy(r->at, sorted->at, n * sizeof(*r->at));
@@ -134,6 +136,7 @@ static void fixed_terms(struct schema *s)
     schema_indent(s, 0);
     s->free_char =
         pattern_term(s->p, spelled, sizeof(spelled) - 1, PATTERN_WHOLE, SPELL_PLAIN, s->e);
+    s->failed |= s->free_char == TERM_NONE;
     s->char_once = chars_any_term(s->p, SPELL_JSON);
 }
 

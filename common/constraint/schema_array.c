@@ -127,6 +127,8 @@ static bool add_value(struct schema *s, struct unique *u, term allowed, const cJ
     json_print_exact(&b, v);
     for (int k = 0; k < u->n; k++)
         known |= json_same(u->value[k], v);
+    if (b.oom)
+        term_no_memory(s->p);
     const bool may =
         !b.oom && !known && term_nullable(s->p, term_after_all(s->p, allowed, b.p, b.len));
     if (may && u->n < MAX_UNIQUE) {

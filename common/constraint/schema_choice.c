@@ -197,7 +197,7 @@ static term one_of_list(struct schema *s, const struct conj *c, const cJSON *of,
     size_t n = 0;
     term *part = malloc((size_t)cJSON_GetArraySize(of) * sizeof(*part)), t = TERM_NONE;
     if (!part)
-        return schema_fail(s, of, "no memory");
+        return schema_nomem(s);
     cJSON_ArrayForEach(kid, of)
     {
         struct conj more = *c;

@@ -60,6 +60,12 @@ term schema_fail(struct schema *s, const cJSON *at, const char *fmt, ...)
     return TERM_NONE;
 }
 
+term schema_nomem(struct schema *s)
+{
+    term_no_memory(s->p);
+    return schema_fail(s, NULL, "no memory");
+}
+
 /* ---------------------------------------------------------------- conjunctions */
 
 static int find(const struct conj *c, const cJSON *node)

@@ -153,6 +153,8 @@ static term plain_number(struct schema *s, const cJSON *value)
     buf_str(&b, d.n ? d.digit : "0");
     for (int i = d.n; i < d.point; i++)
         buf_ch(&b, '0');
+    if (b.oom)
+        term_no_memory(s->p);
     term t = b.oom ? TERM_NONE : term_bytes_of(s->p, b.p, b.len);
     buf_free(&b);
     return t;
@@ -216,7 +218,7 @@ static term spelled(struct schema *s, const cJSON *value)
         return schema_enclosed(s, array ? "[" : "{", t, array ? "]" : "}");
     }
     json_print_exact(&text, value);
-    t = text.oom ? schema_fail(s, value, "no memory") : term_bytes_of(s->p, text.p, text.len);
+    t = text.oom ? schema_nomem(s) : term_bytes_of(s->p, text.p, text.len);
     buf_free(&text);
     return term_alt(s->p, t, plain_number(s, value)); /* 2.0 also as 2 */
 }
@@ -252,7 +254,7 @@ static term listed_values(struct schema *s, const struct conj *c, const cJSON *n
     size_t n = 0;
     term *part = malloc((size_t)cJSON_GetArraySize(list) * sizeof(*part)), t = TERM_NONE;
     if (!part)
-        return schema_fail(s, list, "no memory");
+        return schema_nomem(s);
     cJSON_ArrayForEach(kid, list) part[n++] = value_text(s, c, kid, list, rest);
     t = term_alt_n(s->p, part, n);
     free(part);

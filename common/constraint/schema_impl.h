@@ -57,6 +57,7 @@ struct schema {
  * kept. */
 term schema_fail(struct schema *s, const cJSON *at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+term schema_nomem(struct schema *s); /* the same where an allocation failed */
 /* Adds a schema (an object or a boolean) to the conjunction. `under`: which members apply it. */
 void conj_add_under(struct schema *s, struct conj *c, const cJSON *node, uint64_t under);
 static inline void conj_add(struct schema *s, struct conj *c, const cJSON *node)

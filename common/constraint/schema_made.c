@@ -18,7 +18,7 @@ struct made {
 static cJSON *or_fail(struct schema *s, cJSON *item)
 {
     if (!item)
-        schema_fail(s, NULL, "no memory");
+        schema_nomem(s);
     return item;
 }
 
@@ -38,7 +38,7 @@ void made_add(struct schema *s, cJSON *list, cJSON *item)
 {
     if (!list || !item || !cJSON_AddItemToArray(list, item)) {
         cJSON_Delete(item);
-        schema_fail(s, NULL, "no memory");
+        schema_nomem(s);
     }
 }
 
@@ -46,7 +46,7 @@ void made_put(struct schema *s, cJSON *object, const char *key, cJSON *item)
 {
     if (!object || !item || !cJSON_AddItemToObject(object, key, item)) {
         cJSON_Delete(item);
-        schema_fail(s, NULL, "no memory");
+        schema_nomem(s);
     }
 }
 
@@ -157,6 +157,8 @@ static bool room(struct schema *s)
         return true;
     size_t cap = s->cap_made ? s->cap_made * 2 : 32;
     struct made *more = s->n_made < MAX_MADE ? realloc(s->made, cap * sizeof(*more)) : NULL;
+    if (!more && s->n_made < MAX_MADE)
+        return schema_nomem(s), false;
     if (!more)
         return schema_fail(s, NULL, "too complex"), false;
     s->made = more;

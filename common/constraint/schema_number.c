@@ -201,7 +201,7 @@ term number_multiple(struct term_pool *p, const struct decimal *v)
     m.of = (uint32_t)of;
     m.rule = malloc(m.of * (size_t)(m.places + 2) * sizeof(*m.rule));
     if (!m.rule)
-        return TERM_NONE;
+        return term_no_memory(p), TERM_NONE;
     for (uint32_t j = 0; j < m.places + 2; j++)
         for (uint32_t r = 0; r < m.of; r++)
             m.rule[j * m.of + r] = term_rule(p, j == 0   ? divides(&m, r, m.places)

@@ -112,7 +112,11 @@ static void walk(struct ref_walk *w, const cJSON *at, const char *base)
     const char *id = json_str(at, "$id", NULL);
     const cJSON *kid;
     term_work(w->s->p, 1);
-    if (id && *id != '#' && (own = malloc(MAX_URI))) {
+    if (id && *id != '#') {
+        if (!(own = malloc(MAX_URI))) {
+            term_no_memory(w->s->p);
+            return;
+        }
         join(own, base, id);
         base = own;
     }

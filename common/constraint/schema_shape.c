@@ -195,6 +195,8 @@ static bool name_allowed(struct schema *s, const struct object_shape *o, const c
     if (o->names == TERM_ALL)
         return true;
     json_print_exact(&b, &text);
+    if (b.oom)
+        term_no_memory(s->p);
     bool yes = !b.oom && term_nullable(s->p, term_after_all(s->p, o->names, b.p, b.len));
     buf_free(&b);
     return yes;
@@ -247,6 +249,8 @@ static void other_pairs(struct schema *s, const struct conj *c, struct object_sh
     o->others = TERM_NONE;
     for (uint32_t i = 0; named && i < o->n; i++)
         named[i] = chars_json_text(s->p, o->name[i], strlen(o->name[i]));
+    if (!named)
+        term_no_memory(s->p);
     term names = named ? term_alt_n(s->p, named, o->n) : TERM_ALL;
     free(named);
     term free_key =
@@ -342,7 +346,7 @@ static term inside_object(struct schema *s, struct object_shape *o)
     most = most < o->n + 1 ? most : o->n + 1;
     term *tail = malloc((most + 1) * sizeof(*tail)), t = TERM_NONE;
     if (!tail)
-        return schema_fail(s, NULL, "no memory");
+        return schema_nomem(s);
     for (uint32_t h = 0; h <= most; h++)
         tail[h] = trailing(s, o, h);
     for (uint32_t i = o->n; i-- > 0;)
@@ -378,7 +382,7 @@ term schema_object(struct schema *s, const struct conj *c)
 {
     struct object_shape *o = calloc(1, sizeof(*o));
     if (!o)
-        return schema_fail(s, NULL, "no memory");
+        return schema_nomem(s);
     schema_indent(s, +1);
     o->lo = conj_bound(s, c, "minProperties", true, 0);
     o->hi = conj_bound(s, c, "maxProperties", false, TERM_UNBOUNDED);

@@ -14,6 +14,8 @@ size_t term_bytes(const struct term_pool *p)
 }
 
 bool term_full(const struct term_pool *p) { return p->full; }
+void term_no_memory(struct term_pool *p) { p->full = p->lost = true; }
+bool term_lost(const struct term_pool *p) { return p->lost; }
 void term_budget(struct term_pool *p, uint64_t steps) { p->left = steps; }
 bool term_spent(const struct term_pool *p) { return !p->left; }
 
@@ -28,11 +30,12 @@ static bool grow(struct term_pool *p, void *at, size_t *cap, size_t need, size_t
         return true;
     size_t now = *cap ? *cap * 2 : 256;
     now = now < need ? need : now;
-    void *more = p->full || term_bytes(p) + (now - *cap) * size > p->max_bytes
-                     ? NULL
-                     : realloc(*(void **)at, now * size);
+    p->full |= term_bytes(p) + (now - *cap) * size > p->max_bytes;
+    if (p->full)
+        return false;
+    void *more = realloc(*(void **)at, now * size);
     if (!more) {
-        p->full = true;
+        term_no_memory(p);
         return false;
     }
     *(void **)at = more;
@@ -74,11 +77,12 @@ static uint64_t hash_node(const struct term_pool *p, const struct node *n)
 static bool rehash(struct term_pool *p)
 {
     size_t n = p->n_slots ? p->n_slots * 2 : 1024;
-    uint32_t *slots = p->full || term_bytes(p) + n * sizeof(*slots) > p->max_bytes
-                          ? NULL
-                          : calloc(n, sizeof(*slots));
+    p->full |= term_bytes(p) + n * sizeof(*p->slots) > p->max_bytes;
+    if (p->full)
+        return false;
+    uint32_t *slots = calloc(n, sizeof(*slots));
     if (!slots) {
-        p->full = true;
+        term_no_memory(p);
         return false;
     }
     for (size_t i = 0; i < p->n_nodes; i++) {
@@ -113,7 +117,7 @@ static term intern(struct term_pool *p, const struct node *n)
     if (cap != p->cap_nodes) {
         uint8_t *active = realloc(p->active, p->cap_nodes);
         if (!active) {
-            p->full = true;
+            term_no_memory(p);
             return TERM_NONE;
         }
         memset(active + cap, 0, p->cap_nodes - cap);

@@ -50,7 +50,7 @@ struct term_pool {
     int factoring;           /* recursion depth of term_combine() */
     uint64_t left;           /* remaining steps of the budget */
     size_t max_bytes;
-    bool full;
+    bool full, lost; /* lost: an allocation failed */
 };
 
 static inline const struct node *node(const struct term_pool *p, term t) { return &p->node[t]; }

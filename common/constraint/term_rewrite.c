@@ -202,7 +202,7 @@ static term close_round(struct term_pool *p, term root, bool *more)
     struct term_rewrite r = {.p = p, .leaf = drop_dead, .memo = calloc(n, sizeof(*r.memo))};
     *more = false;
     if (!good || !r.memo)
-        p->full = true;
+        term_no_memory(p);
     else
         mark_productive(p, good);
     for (size_t i = 0; i < n && !p->full; i++)

@@ -51,6 +51,10 @@ void vm_fail_undefined(struct vm *vm, struct val v)
 void *vm_alloc(struct vm *vm, size_t n)
 {
     void *p = arena_alloc(&vm->mem, n, 16);
+    if (!p && !vm->mem.full) {
+        err_nomem(vm->e);
+        longjmp(vm->on_fail, 1);
+    }
     if (!p)
         vm_fail(vm, FAULT_LIMIT, "the template needs too much memory");
     return p;

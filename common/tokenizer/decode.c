@@ -67,6 +67,10 @@ int detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *conte
     d->n = d->read = (uint32_t)keep;
     struct buf *b = &d->work->text;
     decode(t, d->ids, keep, skip_special, &d->work->run, b);
+    if (b->oom) { /* with a shorter context its end would be new text */
+        detok_free(d);
+        return -1;
+    }
     d->seen = utf8_count(b->p ? b->p : "", b->len);
     return 0;
 }
@@ -100,13 +104,14 @@ static size_t bytes_of(const struct buf *b, size_t chars)
 }
 
 /* The first `n` ids of the window were emitted: the previously held ones become the context. */
-static void advance(struct detok *d, uint32_t n)
+static void advance(struct detok *d, uint32_t n, struct buf *out)
 {
     memmove(d->ids, d->ids + d->read, (d->n - d->read) * sizeof *d->ids);
     d->n -= d->read;
     d->read = n - d->read;
     window(d, d->read, &d->work->cut);
     d->seen = utf8_count(d->work->cut.p ? d->work->cut.p : "", d->work->cut.len);
+    out->oom |= d->work->cut.oom;
 }
 
 static bool ends_whole(const struct buf *b)
@@ -122,12 +127,13 @@ static void let_go(struct detok *d, struct buf *out)
     struct buf *cut = &d->work->cut;
     for (uint32_t n = d->n - 4; n > d->n - 12; n--) {
         window(d, n, cut);
+        out->oom |= cut->oom;
         if (cut->len > all->len || !cut->len != !all->len ||
             (cut->len && memcmp(cut->p, all->p, cut->len) != 0))
             continue;
         size_t from = bytes_of(cut, d->seen);
         buf_add(out, cut->p ? cut->p + from : "", cut->len - from);
-        advance(d, n);
+        advance(d, n, out);
         return;
     }
 }
@@ -156,21 +162,22 @@ void detok_push(struct detok *d, uint32_t id, struct buf *out)
     }
     d->ids[d->n++] = id;
     window(d, d->n, b);
+    out->oom |= b->oom;
     size_t from = bytes_of(b, d->seen);
     if (b->len > from && ends_whole(b)) {
         buf_add(out, b->p + from, b->len - from);
-        advance(d, d->n);
+        advance(d, d->n, out);
     } else if (d->n - d->read > HELD_MAX) {
         let_go(d, out);
     }
-    out->oom |= b->oom;
 }
 
 void detok_finish(struct detok *d, struct buf *out)
 {
     struct buf *b = &d->work->text;
     window(d, d->n, b);
+    out->oom |= b->oom;
     size_t from = bytes_of(b, d->seen);
     buf_add(out, b->p ? b->p + from : "", b->len - from);
-    advance(d, d->n);
+    advance(d, d->n, out);
 }

@@ -74,6 +74,7 @@ static int detokenize(struct filter *f, const cJSON *line, struct buf *out, stru
         buf_reset(&f->text);
         tokenizer_decode(f->t, (const uint32_t *)(const void *)list.p, list.len / 4, skip,
                          &f->text);
+        rc = f->text.oom ? err_nomem(e) : 0;
         buf_str(out, "{\"text\":");
         buf_json_str(out, f->text.p ? f->text.p : "", f->text.len);
         buf_ch(out, '}');

@@ -78,11 +78,13 @@ struct detok {
     size_t seen;             /* characters of the emitted ids in the window */
     struct detok_work *work; /* scratch; owned */
 };
-/* `context`: ids before the first streamed one (the prompt, or its last few ids); may be empty. */
+/* `context`: ids before the first streamed one (the prompt, or its last few ids); may be empty. -1:
+ * out of memory. */
 int detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *context, size_t n,
                bool skip_special);
 void detok_free(struct detok *d);
-/* Appends the text that `id` completes: nothing while a character is incomplete. */
+/* Appends the text that `id` completes: nothing while a character is incomplete. If `out` is `oom`
+ * afterwards, the text is lost and the stream cannot be continued. */
 void detok_push(struct detok *d, uint32_t id, struct buf *out);
 /* Appends the text held back at the end of the sequence (incomplete bytes as U+FFFD). */
 void detok_finish(struct detok *d, struct buf *out);

@@ -335,6 +335,8 @@ int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, 
     if (!all || run(g, all, e)) {
         if (all && all != fresh)
             abandon(all);
+        if (old && all && g->step.chosen) /* it has tokens that nobody will learn of */
+            batch_free(batches_take(&g->batches, old->id));
         batch_free(fresh);
         return -1;
     }

@@ -526,6 +526,7 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
     int64_t t0 = clock_ns();
     st->n_gen = 0;
+    st->chosen = false;
     st->text.oom = st->piece.oom = false;
     buf_reset(&st->text);
     if (reserve_lists(st, v, n, e) || forward(st, v, n, e))
@@ -541,7 +542,7 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
             return -1;
         }
     }
-    if (outcome_choose(st, e) || keep_siblings(st, v, n, e)) {
+    if (outcome_choose(st, e) || (st->chosen = true, keep_siblings(st, v, n, e))) {
         if (fed)
             lose_states(v, n);
         return -1;

@@ -69,7 +69,7 @@ static Generate__V3__Tokens *write_list(const struct service *s, struct rpc_mem 
         t->ids[i] = id[i];
         t->logprobs[i] = logprob[i];
         t->is_special[i] = tokenizer_is_special(s->o.tok, id[i]);
-        if (!(t->texts[i] = wire_text(m, text.p, text.len)))
+        if (text.oom || !(t->texts[i] = wire_text(m, text.p, text.len)))
             t = NULL;
     }
     buf_free(&text);

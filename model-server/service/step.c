@@ -56,15 +56,19 @@ static bool write_stalled(const struct batch *b, struct rpc_mem *m, Generate__V3
     return c->n_tokens == n;
 }
 
-static int write_reply(const struct service *s, const struct answer *a, struct rpc_mem *m,
+/* The step is done: without its reply the router lacks tokens, which DATA_LOSS tells it. Any other
+ * status means that nothing was computed. */
+static int write_reply(const struct service *s, const struct answer *a, struct rpc_call *call,
                        struct step_reply *r, struct err *e)
 {
+    struct rpc_mem *m = call->mem;
     *r = (struct step_reply){0};
-    if (write_generations(s, a->out, m, &r->generations, &r->n_generations) ||
-        (a->batch &&
-         (!(r->batch = write_batch(s, a->batch, m)) || !write_stalled(a->batch, m, &r->stalled))))
-        return err_nomem(e);
-    return 0;
+    if (write_generations(s, a->out, m, &r->generations, &r->n_generations) == 0 &&
+        (!a->batch ||
+         ((r->batch = write_batch(s, a->batch, m)) && write_stalled(a->batch, m, &r->stalled))))
+        return 0;
+    call->code = GRPC_STATUS_DATA_LOSS;
+    return err_nomem(e);
 }
 
 /* Fields of both answers; KIND: PREFILL or DECODE. */
@@ -171,7 +175,7 @@ Generate__V3__PrefillResponse *run_prefill(struct service *s, const Generate__V3
         service_failed(s, "Prefill", e);
         return NULL;
     }
-    if (write_reply(s, &a, call->mem, &reply, e))
+    if (write_reply(s, &a, call, &reply, e))
         return NULL;
     generate__v3__prefill_response__init(r);
     FILL(PREFILL, r, reply, a, t0);
@@ -213,7 +217,7 @@ const ProtobufCMessage *rpc_decode(void *ctx, const ProtobufCMessage *in, struct
         ids[i] = q->batches[i]->id;
     if (engine_decode(s->o.engine, ids, q->n_batches, x, &a, e))
         return service_failed(s, "Decode", e);
-    if (write_reply(s, &a, call->mem, &reply, e))
+    if (write_reply(s, &a, call, &reply, e))
         return NULL;
     generate__v3__decode_response__init(r);
     FILL(DECODE, r, reply, a, t0);

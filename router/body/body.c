@@ -100,6 +100,15 @@ void body_fail(struct body *b, struct object o, const char *key, const char *fmt
         path, *path ? ": " : "", what, line, column);
 }
 
+void body_nomem(struct body *b, struct object o, const char *key)
+{
+    if (b->arena->full)
+        body_fail(b, o, key, "the request needs more than %zu bytes of memory", b->arena->limit);
+    else if (!b->failed)
+        err_nomem(b->e);
+    b->failed = true;
+}
+
 void body_warn(struct body *b, const char *fmt, ...)
 {
     char text[BODY_WARNINGS];
@@ -243,6 +252,8 @@ static int open_body(struct body *b, const char *text, size_t n, const char *con
         err_set(e, ERR_SYNTAX, "NUL characters are not supported");
         tree = NULL;
     }
+    if (!tree && e->kind == ERR_SYSTEM) /* no memory */
+        return -1;
     if (!tree) {
         e->kind = ERR_SYNTAX;
         return err_wrap(e, "Failed to parse the request body as JSON");
@@ -409,7 +420,7 @@ const char *const *body_strings(struct body *b, struct object o, const char *key
     if (!v)
         return NULL;
     if (!list) {
-        body_fail(b, o, key, "out of memory");
+        body_nomem(b, o, key);
         return NULL;
     }
     if (!cJSON_IsArray(v) && !(bare && cJSON_IsString(v))) {
@@ -435,7 +446,7 @@ const uint32_t *body_ids(struct body *b, struct object o, const char *key, const
     uint32_t *ids = ARENA_NEW(b->arena, uint32_t, count + 1);
     *n = 0;
     if (!ids) {
-        body_fail(b, o, key, "out of memory");
+        body_nomem(b, o, key);
         return NULL;
     }
     for (const cJSON *i = v->child; i; i = i->next) {

@@ -41,6 +41,9 @@ const cJSON *body_get(struct body *b, struct object o, const char *key, bool req
 /* Fails the body with ERR_SHAPE: "<path>: <what> at line L column C". */
 void body_fail(struct body *b, struct object o, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* Fails the body where an allocation failed: the client's fault if its arena is full, ours (500)
+ * otherwise. */
+void body_nomem(struct body *b, struct object o, const char *key);
 /* Records that a part of the body has no effect. Texts are joined by "; " in `warnings`, in
  * printable ASCII without quotes, so that they fit into a header. Duplicates are skipped, and at
  * most BODY_WARNINGS bytes are kept. */

@@ -57,7 +57,7 @@ void body_bias(struct body *b, struct object o, const char *key, struct ask *q)
     uint32_t *ids = ARENA_NEW(b->arena, uint32_t, n + 1);
     float *bias = ARENA_NEW(b->arena, float, n + 1);
     if (!ids || !bias) {
-        body_fail(b, o, key, "out of memory");
+        body_nomem(b, o, key);
         return;
     }
     for (const cJSON *v = map->child; v; v = v->next, i++)

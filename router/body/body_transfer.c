@@ -63,7 +63,7 @@ const struct kv_transfer *body_transfer(struct body *b, struct object root)
         return NULL;
     struct kv_transfer *t = ARENA_NEW(b->arena, struct kv_transfer, 1);
     if (!t) {
-        body_fail(b, root, "kv_transfer_params", "out of memory");
+        body_nomem(b, root, "kv_transfer_params");
         return NULL;
     }
     t->exports = body_opt_bool(b, o, "do_remote_decode", false);

@@ -160,7 +160,7 @@ void call_reply_error(struct call *c, const struct err *e)
 
 static void push_out(struct call *c)
 {
-    if (c->x && c->stream && c->out.len) {
+    if (c->x && c->stream && c->out.len && !c->out.oom) {
         exchange_push(c->x, c->out.p, c->out.len);
         buf_reset(&c->out);
     } else if (c->stream && !c->x) {
@@ -210,14 +210,23 @@ static void fail(struct call *c, const struct err *e)
     cancel_all(c);
 }
 
+/* A part of the answer is missing. */
+static void fail_for_memory(struct call *c)
+{
+    struct err e = ERR_INIT;
+    err_nomem(&e);
+    fail(c, &e);
+}
+
 static void finish(struct call *c)
 {
+    bool lost = false;
     c->finished = true;
     c->format->finish(c);
-    if (c->out.oom) {
-        struct err e;
-        err_nomem(&e);
-        fail(c, &e);
+    for (uint32_t i = 0; i < c->n_gen; i++)
+        lost |= c->gen[i].answer.text.oom;
+    if (lost || c->out.oom) {
+        fail_for_memory(c);
         return;
     }
     account_done(c);
@@ -302,6 +311,10 @@ static void on_event(struct call *c, struct generation *g, const struct gen_even
             c->format->progress(c, g, ev);
     } else if (c->format->prefill) {
         c->format->prefill(c, g, ev);
+    }
+    if (c->out.oom) {
+        fail_for_memory(c);
+        return;
     }
     push_out(c);
     if (wanted(c) && c->n_live == 0)

@@ -7,7 +7,7 @@ int texts_begin(struct call *c, struct body *b, const char *key, int n, struct t
     if (n < 1 || (uint32_t)n > max)
         body_fail(b, body_root(b), key, "`%s` must have between 1 and %u items", key, max);
     else if (!(t->asks = ARENA_NEW(&c->arena, struct ask, (uint32_t)n)))
-        body_fail(b, body_root(b), key, "out of memory");
+        body_nomem(b, body_root(b), key);
     t->n = (uint32_t)n;
     return b->failed ? -1 : 0;
 }

@@ -31,7 +31,7 @@ static void read_list(struct body *b, struct object root, struct tools *t)
     }
     t->names = ARENA_NEW(b->arena, const char *, (size_t)cJSON_GetArraySize(list) + 1);
     if (!t->names) {
-        body_fail(b, root, "tools", "out of memory");
+        body_nomem(b, root, "tools");
         return;
     }
     cJSON_ArrayForEach(tool, list)

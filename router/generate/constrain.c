@@ -15,7 +15,16 @@ static void constrain(struct body *b, const char *name, struct ask *q, enum cons
     q->constraint_kind = kind;
     q->constraint_name = name;
     if (!q->constraint)
-        body_fail(b, body_root(b), "", "out of memory");
+        body_nomem(b, body_root(b), "");
+}
+
+static void constrain_text(struct body *b, const char *name, struct ask *q,
+                           enum constraint_kind kind, const struct buf *text)
+{
+    if (text->oom)
+        body_nomem(b, body_root(b), "");
+    else
+        constrain(b, name, q, kind, text->p ? text->p : "");
 }
 
 /* `closed`: keywords imply their type, and objects allow only listed properties. */
@@ -28,10 +37,11 @@ static void constrain_as(struct body *b, const char *name, const cJSON *schema, 
         struct buf marked = BUF_INIT;
         buf_str(&marked, "{\"x-closed\":true,");
         buf_add(&marked, text.p + 1, text.len - 1);
+        marked.oom |= text.oom;
         buf_free(&text);
         text = marked;
     }
-    constrain(b, name, q, CONSTRAINT_JSON_SCHEMA, text.p && !text.oom ? text.p : "");
+    constrain_text(b, name, q, CONSTRAINT_JSON_SCHEMA, &text);
     buf_free(&text);
 }
 
@@ -49,7 +59,7 @@ void constrain_calls(struct body *b, const cJSON *spec, struct ask *q)
 {
     struct buf text = BUF_INIT;
     json_print_exact(&text, spec);
-    constrain(b, "tools", q, CONSTRAINT_CALLS, text.p && !text.oom ? text.p : "");
+    constrain_text(b, "tools", q, CONSTRAINT_CALLS, &text);
     buf_free(&text);
 }
 
@@ -61,7 +71,7 @@ void constrain_or_calls(struct body *b, cJSON *spec, struct ask *q)
     struct buf text = BUF_INIT;
     json_print_exact(&text, spec);
     q->constraint = NULL;
-    constrain(b, NULL, q, CONSTRAINT_CALLS_OR, text.p && !text.oom ? text.p : "");
+    constrain_text(b, NULL, q, CONSTRAINT_CALLS_OR, &text);
     buf_free(&text);
 }
 
@@ -145,7 +155,7 @@ static void choice_value(struct body *b, struct object o, const char *key, const
                 buf_ch(&p, *s);
     }
     if (!b->failed)
-        constrain(b, field(o, key), q, CONSTRAINT_REGEX, p.p && !p.oom ? p.p : "");
+        constrain_text(b, field(o, key), q, CONSTRAINT_REGEX, &p);
     buf_free(&p);
 }
 

@@ -41,13 +41,16 @@ static struct gen_token token_at(const Generate__V3__Tokens *t, size_t i)
                               .text_len = strlen(text)};
 }
 
-/* NULL: no tokens, or out of memory (alternatives are optional, so this is not an error). */
-static const struct gen_token *token_list(const Generate__V3__Tokens *t, struct rpc_mem *m)
+/* Reads a list of tokens into *out [*n]. -1: out of memory. */
+static int token_list(const Generate__V3__Tokens *t, struct rpc_mem *m,
+                      const struct gen_token **out, uint32_t *n)
 {
-    struct gen_token *out = t->n_ids ? RPC_NEW(m, struct gen_token, t->n_ids) : NULL;
-    for (size_t i = 0; out && i < t->n_ids; i++)
-        out[i] = token_at(t, i);
-    return out;
+    struct gen_token *list = t->n_ids ? RPC_NEW(m, struct gen_token, t->n_ids) : NULL;
+    for (size_t i = 0; list && i < t->n_ids; i++)
+        list[i] = token_at(t, i);
+    *out = list;
+    *n = list ? (uint32_t)t->n_ids : 0;
+    return list || !t->n_ids ? 0 : -1;
 }
 
 const char *deliver_check(const Generate__V3__Generation *g)
@@ -73,29 +76,36 @@ static struct gen_end end_of(const Generate__V3__GeneratedText *t)
                             .text_len = strlen(t->text)};
 }
 
-void deliver_generation(struct deliver *d, struct seq *q, const Generate__V3__Generation *g,
-                        int64_t now_ns, struct rpc_mem *m)
+static int deliver_prefill(struct deliver *d, struct seq *q, const Generate__V3__Generation *g,
+                           struct rpc_mem *m)
+{
+    struct gen_event ev = {.type = GEN_PREFILL};
+    const Generate__V3__Tokens *top = g->prefill_top_tokens;
+    if (!g->prefill_tokens || !g->prefill_tokens->n_ids)
+        return 0;
+    if (token_list(g->prefill_tokens, m, &ev.prefill, &ev.n_prefill))
+        return -1;
+    if (top && top->n_ids % g->prefill_tokens->n_ids == 0 && token_list(top, m, &ev.top, &ev.n_top))
+        return -1;
+    emit(d, q, &ev);
+    return 0;
+}
+
+int deliver_generation(struct deliver *d, struct seq *q, const Generate__V3__Generation *g,
+                       int64_t now_ns, struct rpc_mem *m)
 {
     struct gen_end end;
     assert(q->req && g->tokens && g->tokens->n_ids > 0); /* guaranteed by deliver_check() */
-    if (g->prefill_tokens && g->prefill_tokens->n_ids) {
-        struct gen_event ev = {.type = GEN_PREFILL,
-                               .prefill = token_list(g->prefill_tokens, m),
-                               .n_prefill = (uint32_t)g->prefill_tokens->n_ids};
-        const Generate__V3__Tokens *top = g->prefill_top_tokens;
-        if (top && top->n_ids % g->prefill_tokens->n_ids == 0 && (ev.top = token_list(top, m)))
-            ev.n_top = (uint32_t)top->n_ids;
-        if (ev.prefill)
-            emit(d, q, &ev);
-    }
+    if (deliver_prefill(d, q, g, m))
+        return -1;
     if (g->generated_text)
         end = end_of(g->generated_text);
     if (!q->req->times.first)
         q->req->times.first = now_ns;
     for (size_t i = 0; i < g->tokens->n_ids; i++) {
         struct gen_event ev = {.type = GEN_TOKEN, .token = token_at(g->tokens, i)};
-        if (i < g->n_top_tokens && (ev.top = token_list(g->top_tokens[i], m)))
-            ev.n_top = (uint32_t)g->top_tokens[i]->n_ids;
+        if (i < g->n_top_tokens && token_list(g->top_tokens[i], m, &ev.top, &ev.n_top))
+            return -1;
         if (g->generated_text && i + 1 == g->tokens->n_ids) {
             ev.end = &end;
             q->req->times.ended = now_ns;
@@ -104,6 +114,7 @@ void deliver_generation(struct deliver *d, struct seq *q, const Generate__V3__Ge
     }
     if (g->generated_text)
         q->req = NULL;
+    return 0;
 }
 
 void deliver_progress(struct deliver *d, struct seq *q, uint32_t n)

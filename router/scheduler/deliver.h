@@ -18,9 +18,9 @@ struct deliver {
 /* Validates a generation. NULL, or a message that names the fault. */
 const char *deliver_check(const Generate__V3__Generation *g);
 /* Emits the events of a generation that passed deliver_check() and has no `error`. Sets q->req to
- * NULL after the last event. */
-void deliver_generation(struct deliver *d, struct seq *q, const Generate__V3__Generation *g,
-                        int64_t now_ns, struct rpc_mem *m);
+ * NULL after the last event. -1: out of memory, some were not emitted. */
+int deliver_generation(struct deliver *d, struct seq *q, const Generate__V3__Generation *g,
+                       int64_t now_ns, struct rpc_mem *m);
 /* Emits PROGRESS if requested: `n` prompt tokens are in the KV cache. Nothing if that is not more
  * than in the last one. */
 void deliver_progress(struct deliver *d, struct seq *q, uint32_t n);

@@ -45,8 +45,9 @@ static void refuse_one(struct scheduler *s, struct seq *q, const char *why, int6
     q->state = SEQ_LEAVING;
 }
 
+/* `lost`: why its events cannot be sent; NULL: they can. */
 static struct seq *note_generation(struct scheduler *s, const Generate__V3__Generation *g,
-                                   int64_t now)
+                                   const char *lost, int64_t now)
 {
     struct seq *q = seq_table_find(&s->known, g->request_id);
     if (!q || (q->state != SEQ_RUNNING && q->state != SEQ_LEAVING)) {
@@ -54,7 +55,7 @@ static struct seq *note_generation(struct scheduler *s, const Generate__V3__Gene
             LOG(LOG_WARN, "a generation for an unknown request", LOGI("request_id", g->request_id));
         return NULL;
     }
-    const char *bad = deliver_check(g);
+    const char *bad = *g->error || !lost ? deliver_check(g) : lost;
     if (bad) {
         fail_one(s, q, bad, now);
         return NULL;
@@ -94,7 +95,7 @@ void step_note(struct scheduler *s, struct step *st, uint32_t into)
     assert(into < sizeof(s->batch) / sizeof(s->batch[0]));
     st->owner = RPC_NEW(&s->in, struct seq *, st->r.n_gens + 1);
     for (size_t i = 0; i < st->r.n_gens; i++) {
-        struct seq *q = note_generation(s, st->r.gens[i], now);
+        struct seq *q = note_generation(s, st->r.gens[i], st->owner ? NULL : "out of memory", now);
         if (st->owner)
             st->owner[i] = q;
     }
@@ -112,8 +113,9 @@ void step_send_events(struct scheduler *s, struct step *st)
     int64_t now = clock_ns();
     for (size_t i = 0; st->owner && i < st->r.n_gens; i++) {
         struct seq *q = st->owner[i];
-        if (q && q->req) /* the next call may have detected a loss */
-            deliver_generation(&s->deliver, q, st->r.gens[i], now, &s->in);
+        if (q && q->req && /* the next call may have detected a loss */
+            deliver_generation(&s->deliver, q, st->r.gens[i], now, &s->in) != 0)
+            fail_one(s, q, "out of memory", now);
     }
 }
 

@@ -215,6 +215,7 @@ bool fan_refused(const struct fan *f)
         case GRPC_STATUS_UNAVAILABLE:
         case GRPC_STATUS_DEADLINE_EXCEEDED: /* the rank may still execute the call */
         case GRPC_STATUS_CANCELLED:
+        case GRPC_STATUS_DATA_LOSS: /* it has, and had no memory for the answer */
             return false;
         default:
             break;

@@ -57,7 +57,7 @@ static cJSON *add_message(struct turn *t, const char *role, struct convert_conte
     cJSON *m = cJSON_CreateObject();
     cJSON_AddStringToObject(m, "role", role);
     if (!convert_put(content, m))
-        body_fail(t->b, t->root, "messages", "out of memory");
+        body_nomem(t->b, t->root, "messages");
     cJSON_AddItemToArray(t->list, m);
     return m;
 }
@@ -199,7 +199,7 @@ static void end_message(struct turn *t, const char *role, bool plain)
 {
     cJSON *m = NULL;
     if (t->content.text.oom || t->thoughts.oom)
-        body_fail(t->b, t->root, "messages", "out of memory");
+        body_nomem(t->b, t->root, "messages");
     else if (!convert_empty(&t->content) || t->calls || t->thoughts.len || plain)
         m = add_message(t, role, &t->content);
     if (m && t->thoughts.len)

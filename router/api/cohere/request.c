@@ -99,7 +99,7 @@ static cJSON *convert_parts(struct body *b, const cJSON *parts, struct buf *thou
         cJSON *part = document ? document_part(k) : cJSON_Duplicate(k, true);
         if (!cJSON_AddItemToArray(list, part)) {
             cJSON_Delete(part);
-            body_fail(b, body_root(b), "messages", "out of memory");
+            body_nomem(b, body_root(b), "messages");
         }
     }
     return list;
@@ -136,7 +136,7 @@ static cJSON *convert_message(struct body *b, const cJSON *m)
     }
     cJSON_DeleteItemFromObject(to, "citations");
     if (thoughts.oom)
-        body_fail(b, body_root(b), "messages", "out of memory");
+        body_nomem(b, body_root(b), "messages");
     buf_free(&thoughts);
     return to;
 }

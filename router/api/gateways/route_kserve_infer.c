@@ -47,7 +47,7 @@ static void read_input(struct body *b, const cJSON *in, const cJSON *parameters,
     if (parameters)
         cJSON_AddItemReferenceToObject(one, "parameters", (cJSON *)parameters);
     if (!text)
-        body_fail(b, body_root(b), "inputs", "out of memory");
+        body_nomem(b, body_root(b), "inputs");
     tgi_read(b, (struct object){one, ""}, &t);
     *q = t.ask;
     q->inputs = text;
@@ -88,7 +88,7 @@ static void read_names(struct body *b, int n, struct infer_call *p)
 {
     const cJSON *outputs = body_get(b, body_root(b), "outputs", false);
     if (!(p->names = ARENA_NEW(b->arena, const char *, (size_t)n + 1))) {
-        body_fail(b, body_root(b), "outputs", "out of memory");
+        body_nomem(b, body_root(b), "outputs");
         return;
     }
     if (outputs && (!cJSON_IsArray(outputs) || cJSON_GetArraySize(outputs) != n))

@@ -114,7 +114,7 @@ static void read_result(struct turn *t, const cJSON *result)
             buf_str(&content.text, "[a file is left out]");
     }
     if (!convert_put(&content, m))
-        body_fail(t->b, body_root(t->b), "contents", "out of memory");
+        body_nomem(t->b, body_root(t->b), "contents");
     cJSON_AddItemToArray(t->list, m);
 }
 
@@ -154,7 +154,7 @@ static void end_message(struct turn *t, const char *role)
     const bool any = !convert_empty(&t->content) || t->calls || (t->model && t->thoughts.len);
     cJSON_AddStringToObject(m, "role", role);
     if (t->thoughts.oom || !convert_put(&t->content, m))
-        body_fail(t->b, body_root(t->b), "contents", "out of memory");
+        body_nomem(t->b, body_root(t->b), "contents");
     if (t->model && t->thoughts.len)
         cJSON_AddStringToObject(m, "reasoning_content", t->thoughts.p);
     if (t->calls)

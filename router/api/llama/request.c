@@ -102,7 +102,7 @@ static void read_mixed(struct call *c, struct body *b, const cJSON *list, struct
         if (cJSON_IsNumber(k))
             add_id(b, k, v.vocab_size, &ids);
         else if (!piece)
-            body_fail(b, root, "prompt", "out of memory");
+            body_nomem(b, root, "prompt");
         else if (encode(&v, piece, len, k == list->child ? TOK_ADD_SPECIAL : 0, 0, c->scratch,
                         &c->arena, &part, &n, b->e) != 0)
             b->failed = true;
@@ -121,7 +121,7 @@ static void read_mixed(struct call *c, struct body *b, const cJSON *list, struct
     q->n_inputs = text.len;
     q->n_chars = q->inputs ? utf8_count(q->inputs, q->n_inputs) : 0;
     if ((!copy || !q->inputs) && !b->failed)
-        body_fail(b, root, "prompt", "out of memory");
+        body_nomem(b, root, "prompt");
     buf_free(&ids);
     buf_free(&text);
 }
@@ -152,7 +152,7 @@ static void read_prompts(struct call *c, struct body *b, struct openai *o)
         return;
     }
     if (!(o->asks = ARENA_NEW(&c->arena, struct ask, o->n_asks))) {
-        body_fail(b, body_root(b), "prompt", "out of memory");
+        body_nomem(b, body_root(b), "prompt");
         return;
     }
     uint32_t i = 0;

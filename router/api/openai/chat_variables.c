@@ -100,7 +100,7 @@ const cJSON *chat_variables(struct body *b, struct object root, struct chat_requ
     cJSON *all = own ? cJSON_Duplicate(own, true) : cJSON_CreateObject();
     if (!all || arena_defer(b->arena, free_tree, all) != 0) {
         cJSON_Delete(all);
-        body_fail(b, root, "chat_template_kwargs", "out of memory");
+        body_nomem(b, root, "chat_template_kwargs");
         return NULL;
     }
     if (b->failed)

@@ -25,7 +25,7 @@ void completions_prompt(struct call *c, struct body *b, const cJSON *v, struct a
         body_mistyped(b, root, "prompt", v, "a string or a list of token ids");
     }
     if (!q->inputs)
-        body_fail(b, root, "prompt", "out of memory");
+        body_nomem(b, root, "prompt");
     q->n_chars = q->inputs ? utf8_count(q->inputs, q->n_inputs) : 0;
 }
 
@@ -48,7 +48,7 @@ static void read_suffix(struct call *c, struct body *b, const char *suffix, stru
     if (text.oom || !bytes || prompt_set(&c->arena, text.p, text.len, q, &ignored) != 0 ||
         (edge_limits(c->edge)->takes_bias &&
          prompt_ends_middle(&c->arena, c->edge->tokenizer, q, &ignored) != 0))
-        body_fail(b, body_root(b), "suffix", "out of memory");
+        body_nomem(b, body_root(b), "suffix");
     if (q->ids)
         body_fail(b, body_root(b), "suffix", "`suffix` needs a `prompt` that is text");
     buf_free(&text);
@@ -76,7 +76,7 @@ static void read_prompts(struct call *c, struct body *b, struct openai *o)
     if (o->n_asks > most_prompts(c))
         return; /* the caller refuses it with its own message */
     if (!(o->asks = ARENA_NEW(&c->arena, struct ask, o->n_asks))) {
-        body_fail(b, root, "prompt", "out of memory");
+        body_nomem(b, root, "prompt");
         return;
     }
     struct ask common = {.input_name = "prompt"}; /* shared by all, and large with many biases */

@@ -29,7 +29,7 @@ static void settle(struct talk *t)
     cJSON *text = t->grown.oom ? NULL : cJSON_CreateString(t->grown.p);
     if (!text || !cJSON_ReplaceItemInObjectCaseSensitive(t->grows, t->grows_key, text)) {
         cJSON_Delete(text);
-        body_fail(t->b, t->root, "input", "out of memory");
+        body_nomem(t->b, t->root, "input");
     }
     t->grows = NULL;
     buf_reset(&t->grown);
@@ -51,7 +51,7 @@ static void append(struct talk *t, cJSON *m, const char *key, const char *betwee
     if (t->grows != m || strcmp(t->grows_key, key) != 0) {
         settle(t);
         if (!json_get(m, key) && !cJSON_AddStringToObject(m, key, ""))
-            body_fail(t->b, t->root, "input", "out of memory");
+            body_nomem(t->b, t->root, "input");
         t->grows = m;
         t->grows_key = key;
         buf_reserve(&t->grown, 0);
@@ -67,7 +67,7 @@ static cJSON *add_content(struct talk *t, const char *role, struct convert_conte
     cJSON *m = cJSON_CreateObject();
     cJSON_AddStringToObject(m, "role", role);
     if (!convert_put(content, m))
-        body_fail(t->b, t->root, "input", "out of memory");
+        body_nomem(t->b, t->root, "input");
     cJSON_AddItemToArray(t->list, m);
     t->assistant = NULL;
     return m;
@@ -118,7 +118,7 @@ static char *text_of(struct talk *t, const cJSON *content)
         buf_str(&text, words ? words : "");
     }
     if (text.oom)
-        body_fail(t->b, t->root, "input", "out of memory");
+        body_nomem(t->b, t->root, "input");
     return buf_take(&text);
 }
 

@@ -70,5 +70,5 @@ void response_stored_read(struct call *c, struct body *b, struct object root, st
         body_fail(b, root, "background", "`background` needs `store`");
     p->previous = body_str(b, root, "previous_response_id", false);
     if (p->store && !b->failed && !(p->input = own_items(c, json_get(root.json, "input"), p->id)))
-        body_fail(b, root, "input", "out of memory");
+        body_nomem(b, root, "input");
 }

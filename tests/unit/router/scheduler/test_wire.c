@@ -321,7 +321,7 @@ static void a_step_of_several_tokens_is_an_event_each(void **state)
     r3.sink = (struct gen_sink){on_event, on_flush, &n_flushed[1]};
     struct seq *q = a_seq(&r, 1), *q2 = a_seq(&r2, 2), *q3 = a_seq(&r3, 3);
     assert_null(deliver_check(&g));
-    deliver_generation(&d, q, &g, 77, &m);
+    assert_int_equal(deliver_generation(&d, q, &g, 77, &m), 0);
     assert_string_equal(seen,
                         "[prefill 2 9 nan][1 'a' -0.5 top 3][2 'b' -1.5 special top 3 end ab]");
     assert_null(q->req);
