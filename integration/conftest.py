@@ -2,6 +2,7 @@
 of several workers, and shards have one thread, which none of them waits for while another test has its core. Caches are small: touching
 500 MB takes three times as long as everything else that a start of the demo does. A run leaves nothing behind."""
 
+import gc
 import os
 
 import serving
@@ -9,6 +10,7 @@ import serving
 # By the sums of --durations=50 of a whole run, the longest first; one that starts late has the end of the run for itself.
 LONGEST = ["openapi", "pains_limits", "runtime_adapters", "speculation", "unread_log", "draft_model", "windows", "pressure", "end_to_end", "pains",
            "invariance", "freeze", "restart", "models", "gguf", "replicas", "hostile_http", "cuda_code"]
+gc.disable()  # while tests are imported and collected, nothing becomes garbage
 os.environ.setdefault("THREADS", "1")  # of each shard; tests of several threads say how many
 os.environ.setdefault("KV_CACHE_MEMORY", "1e8")  # bytes: 32,500 tokens of the demo model, 4,000 of one with 48 layers
 os.environ.setdefault("DRAFT_KV_CACHE_MEMORY", "1e8")
@@ -20,6 +22,12 @@ def pytest_collection_modifyitems(items):
         return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
     items.sort(key=place)  # stable: the order within a file stays
+
+
+def pytest_collection_finish():
+    """What all the tests are made of is not searched for garbage again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish(exitstatus):

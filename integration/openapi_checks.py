@@ -2,11 +2,14 @@
 
 Loaded by SCHEMATHESIS_HOOKS, in place of positive_data_acceptance."""
 
+import gc
 import re
 import struct
 
 import schemathesis
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+
+gc.set_threshold(100_000, 50, 50)  # the many small objects of schemas are not garbage
 
 # Each is what a member means together with the model, the server's options or another member.
 BEYOND_A_SCHEMA = [
