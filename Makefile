@@ -98,7 +98,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test vary-arch soak soak-service unit jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test vary-arch soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site arm64 arm64-check
 .PHONY: FORCE
 .SECONDARY:
@@ -234,8 +234,10 @@ run: $(BUILD)/.deps    ## install what is missing, build, serve the bundled demo
 	@echo "             -d '{\"inputs\":\"Once upon a time\",\"parameters\":{\"max_new_tokens\":60}}'"; echo
 	$(B)/bin/launcher --model-id models/demo --port $(or $(PORT),3000)
 
+# One make builds for all tests, so that no core is idle while packages come from the network, or between one part and the next.
+# What cannot be built fails once more, where it is counted.
 test: $(BUILD)/.deps   ## everything that can be tested here: unit, kernels, golden, integration (SAN=1 for sanitizers)
-	@$(MAKE) all
+	@$(MAKE) -k $(VENV)/.ok all unit-build || $(MAKE) all
 	@tests/verdict '$(MAKE) unit' '$(MAKE) integration'
 
 # A run of `make test` is like the run before. Here every round draws its seeds anew, and says how to repeat it.
@@ -249,7 +251,8 @@ soak-service: $(BINS) $(VENV)/.ok  ## the demo under everything at once for SOAK
 	@BIN_DIR=$(B)/bin SAN=$(SAN) $(PYTHON) integration/soak.py --seconds $(SOAK)
 
 CHOSEN := $(if $(T),$(foreach u,$(UNIT),$(if $(findstring $(T),$u),$u)),$(UNIT))
-unit: $(CHOSEN)        ## unit, kernel and golden tests; T=word selects
+unit-build: $(CHOSEN)
+unit: unit-build       ## unit, kernel and golden tests; T=word selects
 	@JOBS=$(JOBS) BUILD_DIR=$(B) TEST_DATA=$(TEST_DATA) TSAN_OPTIONS=suppressions=tests/tsan.supp tests/run $(CHOSEN)
 
 # Files of tests run side by side: two for each core, because tests wait for half of their time, and four at most. Each worker

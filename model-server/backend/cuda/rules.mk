@@ -115,7 +115,7 @@ $(DOUBLE): $(DOUBLE_OBJ)
 
 ifeq ($(shell uname -m),x86_64)
 ifneq ($(findstring cuda,$(CHOSEN)),)
-unit: $(DOUBLE)
+unit-build: $(DOUBLE)
 export CUDA_DOUBLE := $(DOUBLE)
 endif
 endif
