@@ -9,9 +9,9 @@ import serving
 
 # By the processor time of each file with its services, or by --durations=50 of a whole run, the longest first; one that starts late has
 # the end of the run for itself.
-LONGEST = ["openapi", "pains_limits", "runtime_adapters", "draft_model", "replicas", "freeze", "pains", "speculation", "windows", "gguf",
-           "end_to_end", "draft_heads", "restart", "invariance", "kv_transfer", "pressure", "packed_cache", "images", "recurrent", "lmtp",
-           "models", "structured", "http", "kv_tiers", "adapters", "openai_fields", "hostile_http", "cuda_code"]
+LONGEST = ["openapi", "pains_limits", "draft_model", "freeze", "replicas", "pains", "speculation", "runtime_adapters", "windows", "gguf",
+           "end_to_end", "parallel", "draft_heads", "restart", "stored", "invariance", "kv_transfer", "pressure", "packed_cache", "images",
+           "recurrent", "lmtp", "models", "structured", "http", "kv_tiers", "adapters", "openai_fields", "hostile_http", "cuda_code"]
 gc.disable()  # while tests are imported and collected, nothing becomes garbage
 os.environ.setdefault("THREADS", "1")  # of each shard; tests of several threads say how many
 os.environ.setdefault("KV_CACHE_MEMORY", "1e8")  # bytes: 32,500 tokens of the demo model, 4,000 of one with 48 layers

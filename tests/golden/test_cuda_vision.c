@@ -125,7 +125,8 @@ static void pictures_are_seen_as_on_the_cpu(void **state)
     cJSON_Delete(golden);
 }
 
-int main(void)
+/* An argument is a pattern of the folders that are looked at. */
+int main(int argc, char **argv)
 {
     int rc;
     if (!(gpu = cuda_plugin(N_DIRS, &rc)))
@@ -139,5 +140,7 @@ int main(void)
         tests[i] = (struct CMUnitTest){.name = dirs[i],
                                        .test_func = pictures_are_seen_as_on_the_cpu,
                                        .initial_state = (void *)&dirs[i]};
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("cuda_vision", tests, NULL, NULL);
 }

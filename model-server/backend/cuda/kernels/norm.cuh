@@ -1,5 +1,5 @@
-/* norm.cuh - the norm of a row by a block of 256 threads, as a kernel or as part of a product,
- * with the same bits.
+/* norm.cuh - the norm of a row by a block of at most 256 threads, as a kernel or as part of a
+ * product, with the same bits.
  *
  * Thread i has elements 4 i .. 4 i + 3 of each 1024 of a row, in steps of 1024. Sums over a row: a
  * thread adds its elements in ascending order, a butterfly adds the lanes of a warp, then the warps
@@ -45,8 +45,17 @@ static __device__ __forceinline__ void put_four(float *y, uint32_t k, uint32_t n
         y[k + 3] = f.w;
 }
 
-/* `sums`: NORM_WARPS floats of shared memory. */
-static __device__ __forceinline__ float block_sum(float v, float *sums)
+/* Threads of a block, one for each `each` elements of a row of n: the warps that would have none,
+ * and would add zeros, are left out. */
+static inline uint32_t norm_threads(uint32_t n, uint32_t each)
+{
+    const uint32_t warps = (n + 32 * each - 1) / (32 * each);
+    return warps < NORM_WARPS ? (warps ? warps : 1) * 32 : NORM_THREADS;
+}
+
+/* `sums`: NORM_WARPS floats of shared memory. `warps`: of the block; the sum has the bits of
+ * NORM_WARPS of them, all without elements but these. */
+static __device__ __forceinline__ float block_sum(float v, float *sums, uint32_t warps = NORM_WARPS)
 {
     for (int i = 16; i; i /= 2)
         v += __shfl_xor_sync(~0u, v, i);
@@ -55,8 +64,8 @@ static __device__ __forceinline__ float block_sum(float v, float *sums)
         sums[threadIdx.x / 32] = v;
     __syncthreads();
     v = sums[0];
-    for (int i = 1; i < NORM_WARPS; i++)
-        v += sums[i];
+    for (uint32_t i = 1; i < NORM_WARPS; i++)
+        v += i < warps ? sums[i] : 0.0f;
     return v;
 }
 
@@ -105,7 +114,7 @@ struct norm_part {
             add_four(read(k), &sum, &square);
         mean = 0.0f;
         if (a.layer) {
-            mean = block_sum(sum, sums) / (float)a.n;
+            mean = block_sum(sum, sums, blockDim.x / 32) / (float)a.n;
             square = 0.0f;
 #pragma unroll
             for (uint32_t j = 0; j < NORM_KEPT; j++)
@@ -113,7 +122,7 @@ struct norm_part {
             for (uint32_t k = rest; k < a.n; k += NORM_STEP)
                 add_four(apart_from(again(k), mean, k, a.n), &sum, &square);
         }
-        scale = 1.0f / sqrtf(block_sum(square, sums) / (float)a.n + a.eps);
+        scale = 1.0f / sqrtf(block_sum(square, sums, blockDim.x / 32) / (float)a.n + a.eps);
     }
 
     /* Calls put(k, four) with the results, zeros past the end of the row, for k below `most`. */

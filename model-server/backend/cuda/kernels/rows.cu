@@ -94,8 +94,9 @@ static __global__ void __launch_bounds__(THREADS) norm_kernel(norm_args a)
 extern "C" cudaError_t norm_launch(const struct launch *l, const void *args)
 {
     const norm_args *a = (const norm_args *)args;
-    return launch(norm_kernel, a->rows, THREADS, WARPS * sizeof(float), l->stream, l->overlap,
-                  *a);
+    const uint32_t most = a->narrow.to && a->narrow.pitch > a->n ? a->narrow.pitch : a->n;
+    return launch(norm_kernel, a->rows, norm_threads(most, 4), WARPS * sizeof(float), l->stream,
+                  l->overlap, *a);
 }
 
 /* ---------------------------------------------------------------- one element at a time */

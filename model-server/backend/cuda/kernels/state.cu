@@ -257,7 +257,7 @@ static __global__ void __launch_bounds__(THREADS) gate_norm_kernel(gate_norm_arg
             const float v = a.norm_first ? x[i] : gated(a, x[i], gate[i]);
             square = fmaf(v, v, square);
         }
-        scale = 1.0f / sqrtf(block_sum(square, sums) / (float)a.group + a.eps);
+        scale = 1.0f / sqrtf(block_sum(square, sums, blockDim.x / 32) / (float)a.group + a.eps);
     } else if (a.w) {
         scale = 1.0f / sqrtf(a.squares[row * SQUARES + a.column] / (float)a.all + a.eps);
     }
@@ -271,6 +271,6 @@ static __global__ void __launch_bounds__(THREADS) gate_norm_kernel(gate_norm_arg
 extern "C" cudaError_t gate_norm_launch(const struct launch *l, const void *args)
 {
     const gate_norm_args *a = (const gate_norm_args *)args;
-    return launch(gate_norm_kernel, dim3(a->rows, a->n / a->group), THREADS, WARPS * sizeof(float),
-                  l->stream, l->overlap, *a);
+    return launch(gate_norm_kernel, dim3(a->rows, a->n / a->group), norm_threads(a->group, 1),
+                  WARPS * sizeof(float), l->stream, l->overlap, *a);
 }
