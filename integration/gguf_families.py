@@ -14,6 +14,9 @@ from gguf_keys import (
     qwen2moe, qwen35, smallthinker, step35, muse_glimmer, jais, nanbeige, spark, vl,
 )  # fmt: skip
 from gguf_keys_latent import deepseek2, deepseek32, glm_dsa, minicpm3, mistral4
+from gguf_keys_streams import (
+    deepseek4, deepseek4_tensors, glm5_next, glm5_next_tensors, hrm_text, hrm_text_tensors, hy_v4, hy_v4_tensors, minimax_m3, minimax_m3_tensors,
+)  # fmt: skip
 from gguf_made import paired, tensors, write_tokenizer
 from gguf_tensors import (
     BITNET, EXPERT_PARTS, GRANITE_SWA, LAGUNA, MIMO, MINIMAX_01, MISTRAL4, absorbed, apart, dbrx_tensors, delta, gemma4_tensors, granite_experts,
@@ -44,6 +47,9 @@ def in_usual_words(c):
     rope = c.get("rope_parameters") or {}
     for key in ("rope_theta", "partial_rotary_factor"):
         c.setdefault(key, rope.get("full_attention", rope).get(key, 10000.0 if key == "rope_theta" else 1))
+    if "H_cycles" in c:  # a layer counts once for each of its turns
+        c.setdefault("num_layers_per_stack", c["num_hidden_layers"])
+        c["num_hidden_layers"] = c["num_layers_per_stack"] * c["H_cycles"] * (c["L_cycles"] + 1)
     c["intermediate_size"] = c.get("intermediate_size") or 4 * c["hidden_size"]
     c.setdefault("max_position_embeddings", 2048)
     c.setdefault("num_key_value_heads", 1 if c.get("multi_query") else c["num_attention_heads"])
@@ -74,7 +80,7 @@ def common(w, c):
 
 def by_layer(c):
     """Converters tell the kinds of layers by their numbers of key-value heads."""
-    return c["model_type"] in ("lfm2", "lfm2_moe", "granitemoehybrid", "nemotron_h", "gemma4_text", "jamba", "mimo_v2_flash", "laguna", "nemotron-nas", "openelm", "step3p5")
+    return c["model_type"] in ("lfm2", "lfm2_moe", "granitemoehybrid", "nemotron_h", "gemma4_text", "jamba", "mimo_v2_flash", "laguna", "nemotron-nas", "openelm", "step3p5", "glm5_next_text")
 
 
 # Of families that the reference data lacks: folders that tests/golden/make_arch.py makes.
@@ -142,6 +148,12 @@ MADE = {
     "spark2_5": (ARCH.AFMOE, spark, "spark2_5"),
     "muse_glimmer": (ARCH.AFMOE, muse_glimmer, "muse-glimmer"),
     "granitemoe_swa": (ARCH.GRANITE_MOE, granite_swa, "granite_swa"),
+    "hy_v4_vl": (ARCH.GLM_DSA, hy_v4, "hy_v4"),
+    "glm5_next_pairs": (ARCH.KIMI_LINEAR, glm5_next, "glm5-next"),
+    "deepseek_v4_hub": (ARCH.DEEPSEEK2, deepseek4, "deepseek4"),
+    "hrm_text": (ARCH.LLAMA, hrm_text, "hrm_text"),
+    "hrm_text_apart": (ARCH.LLAMA, hrm_text, "hrm_text"),
+    "minimax_m3_hub": (ARCH.MINIMAXM2, minimax_m3, "minimax-m3"),
 }
 PAIRED = (ARCH.GRANITE_HYBRID, ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO, ARCH.GRANITE_MOE, ARCH.MISTRAL3, ARCH.DEEPSEEK)
 FAMILIES = {
@@ -215,6 +227,11 @@ CHANGED = {
     "deepseek32": absorbed,
     "bailingmoe3": lambda named, c: ling_tensors(dict(absorbed(named, c)), c),
     "spark2_5": lambda named, c: spark_tensors(named),
+    "hy_v4": hy_v4_tensors,
+    "glm5-next": glm5_next_tensors,
+    "deepseek4": deepseek4_tensors,
+    "hrm_text": hrm_text_tensors,
+    "minimax-m3": minimax_m3_tensors,
     "muse-glimmer": muse_glimmer_tensors,
     "laguna": lambda named, c: respelt(named, LAGUNA),
     "minimax-01": lambda named, c: respelt({k: v for k, v in named.items() if "_decay" not in k and "slope_rate" not in k}, MINIMAX_01),
@@ -257,7 +274,7 @@ def write_family(folder, path, newer=False, model=None, packed=None):
         to, like = (m.get_name(name, try_suffixes=(".weight", ".bias")) for m in (names, dense))
         if (part := name.rpartition(".experts.")[2].removesuffix(".weight")) in EXPERT_PARTS:
             to = f"blk.{name.split('.')[2]}.ffn_{EXPERT_PARTS[part]}_exps.weight"
-        to = name if name.startswith(("blk.", "rope_freqs.")) else to or like  # dense layers of a family that is known with experts
+        to = name if name.startswith(("blk.", "rope_freqs.", "hrm.", "output", "token_embd.")) else to or like  # dense layers of a family that is known with experts
         assert to, name
         to = to.removesuffix(".bias") if own and "exp_probs_b" in to else to  # hy_v3 has no suffix there
         v = v.squeeze(1) if v.ndim == 3 and v.shape[1] == 1 else v  # a convolution's channels
@@ -265,7 +282,9 @@ def write_family(folder, path, newer=False, model=None, packed=None):
             v = paired(v, c["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"])
         if arch == ARCH.NEMOTRON and name.endswith("norm.weight"):
             v = v + 1
-        if v.ndim == 1 or name.endswith(".bias") or any(part in to for part in IN_FP32) or v.ndim == 4:
+        if "tid2eid" in to:
+            w.add_tensor(to, v.astype(np.int32))
+        elif v.ndim == 1 or name.endswith(".bias") or any(part in to for part in IN_FP32) or v.ndim == 4:
             w.add_tensor(to, np.ascontiguousarray(v, np.float32))
         else:
             w.add_tensor(to, gguf.quants.quantize(v, kind), raw_dtype=kind)
@@ -291,7 +310,7 @@ def as_files_say(folder, copy):
 
 
 # What a file has no key for: llama.cpp's values.
-FIXED = {"minicpm3": {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}, "bitnet": {"hidden_act": "silu"}, "step3p5": {"query_pre_attn_scalar": None}}
+FIXED = {"minicpm3": {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}, "bitnet": {"hidden_act": "silu"}, "step3p5": {"query_pre_attn_scalar": None}, "minimax_m3_hub": {"swiglu_limit": 7.0}}
 
 
 def with_tokenizer(folder, copy):
@@ -305,7 +324,8 @@ def with_tokenizer(folder, copy):
     config = json.loads((copy / "config.json").read_text())
     if folder.name == "deepseek_v32":  # two factors that are one in a file
         config["rope_scaling"]["mscale"] = config["rope_scaling"]["mscale_all_dim"]
-    (copy / "config.json").write_text(json.dumps(config | FIXED.get(folder.name, {})))
+    config.get("text_config", config).update(FIXED.get(folder.name, {}))
+    (copy / "config.json").write_text(json.dumps(config))
     return copy
 
 

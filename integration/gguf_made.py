@@ -46,7 +46,7 @@ def tensors(folder, kept=np.float32):
         if t["dtype"] == "BF16":
             v = (np.frombuffer(raw[begin:end], np.uint16).astype(np.uint32) << 16).view(np.float32)
         else:
-            v = np.frombuffer(raw[begin:end], {"F32": np.float32, "F16": np.float16}[t["dtype"]]).astype(np.float32)
+            v = np.frombuffer(raw[begin:end], {"F32": np.float32, "F16": np.float16, "I64": np.int64}[t["dtype"]]).astype(np.float32)
         yield name, v.astype(kept, copy=False).reshape(t["shape"])
 
 

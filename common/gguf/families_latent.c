@@ -22,7 +22,7 @@ void gguf_minicpm3(const struct gguf_meta *m)
 
 /* DeepSeek V2, V3 and their derivatives (Kimi K2, GLM 4.7 Flash). Newer files distinguish the sizes
  * of a head's key and value from those of the latent vector. */
-static void latent(const struct gguf_meta *m)
+void gguf_latent(const struct gguf_meta *m)
 {
     const double rope = meta_number_or(m, "rope.dimension_count", 0);
     const double key = meta_number_or(m, "attention.key_length", 0);
@@ -44,7 +44,7 @@ static void latent(const struct gguf_meta *m)
 void gguf_deepseek2(const struct gguf_meta *m)
 {
     const bool sigmoid = meta_number_or(m, "expert_gating_func", 1) == 2;
-    latent(m);
+    gguf_latent(m);
     if (!sigmoid) { /* V2: no selection bias; expert groups if specified */
         cJSON_ReplaceItemInObjectCaseSensitive(m->config, "model_type",
                                                cJSON_CreateString("deepseek_v2"));
@@ -58,7 +58,7 @@ void gguf_deepseek2(const struct gguf_meta *m)
 void gguf_mistral4(const struct gguf_meta *m)
 {
     double v;
-    latent(m);
+    gguf_latent(m);
     cJSON *scaling = cJSON_GetObjectItemCaseSensitive(m->config, "rope_scaling");
     if (scaling && meta_number(m, "attention.temperature_scale", &v))
         meta_put_in(scaling, "llama_4_scaling_beta", v);
@@ -67,7 +67,7 @@ void gguf_mistral4(const struct gguf_meta *m)
 /* DeepSeek V3.2: an indexer in each layer. */
 void gguf_deepseek32(const struct gguf_meta *m)
 {
-    latent(m);
+    gguf_latent(m);
     meta_copy(m, "attention.indexer.head_count", "index_n_heads");
     meta_copy(m, "attention.indexer.key_length", "index_head_dim");
     meta_copy(m, "attention.indexer.top_k", "index_topk");

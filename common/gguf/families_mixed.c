@@ -311,8 +311,7 @@ void gguf_llama4(const struct gguf_meta *m)
             cJSON_AddItemToArray(moe, cJSON_CreateNumber(i));
 }
 
-/* Rows of the first layer's tensor that there is; 0: there is none. */
-static double first_rows(const struct gguf_meta *m, const char *part)
+double gguf_first_rows(const struct gguf_meta *m, const char *part)
 {
     char name[GGUF_KEY_MAX];
     for (int i = 0; i < meta_layers(m) && i < GGUF_LAYERS_MAX; i++) {
@@ -326,14 +325,14 @@ static double first_rows(const struct gguf_meta *m, const char *part)
 
 /* Files since the latent vector is one key-value head of its own have the sizes of a head's key and
  * value apart. */
-static void kimi_delta(const struct gguf_meta *m)
+void gguf_kimi_delta(const struct gguf_meta *m)
 {
     const double rope = meta_number_or(m, "rope.dimension_count", 0);
     const double key = meta_number_or(m, "attention.key_length", 0);
     gguf_deepseek_experts(m);
     gguf_kinds(m, "layer_types", "ssm_conv1d_q.weight", "linear_attention", "full_attention");
     gguf_kinds(m, "mlp_layer_types", "ffn_gate_inp.weight", "sparse", "dense");
-    meta_put(m, "linear_num_heads", first_rows(m, "ssm_beta.weight"));
+    meta_put(m, "linear_num_heads", gguf_first_rows(m, "ssm_beta.weight"));
     meta_copy(m, "kda.head_dim", "linear_head_dim");
     meta_copy(m, "ssm.conv_kernel", "linear_conv_kernel_dim");
     meta_copy(m, "attention.q_lora_rank", "q_lora_rank");
@@ -347,14 +346,14 @@ static void kimi_delta(const struct gguf_meta *m)
 
 void gguf_kimi_linear(const struct gguf_meta *m)
 {
-    kimi_delta(m);
+    gguf_kimi_delta(m);
     meta_copy(m, "expert_count", "num_local_experts");
 }
 
 /* Ling 3. llama.cpp refuses decays without a floor. */
 void gguf_bailing3(const struct gguf_meta *m)
 {
-    kimi_delta(m);
+    gguf_kimi_delta(m);
     meta_copy(m, "expert_count", "num_experts");
     meta_copy(m, "kda.gate_lower_bound", "kda_lower_bound");
     cJSON_AddBoolToObject(m->config, "kda_safe_gate", true);

@@ -302,3 +302,27 @@ void gguf_smallthinker(const struct gguf_meta *m)
     cJSON_AddBoolToObject(m->config, "moe_primary_router_apply_softmax",
                           meta_number_or(m, "expert_gating_func", 2) == 1);
 }
+
+/* MiniMax M3: layers that have an indexer select blocks; the bounds of its activation are not in
+ * the file, as in llama.cpp. */
+void gguf_minimax_m3(const struct gguf_meta *m)
+{
+    static const char *const keys[][2] = {{"expert_count", "num_local_experts"},
+                                          {"expert_used_count", "num_experts_per_tok"},
+                                          {"expert_weights_scale", "routed_scaling_factor"},
+                                          {"rope.dimension_count", "rotary_dim"},
+                                          {"attention.indexer.head_count", "index_n_heads"},
+                                          {"attention.indexer.key_length", "index_head_dim"},
+                                          {"attention.indexer.block_size", "index_block_size"},
+                                          {"attention.indexer.top_k", "index_topk_blocks"},
+                                          {"attention.indexer.local_blocks", "index_local_blocks"}};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        meta_copy(m, keys[i][0], keys[i][1]);
+    cJSON_DeleteItemFromObjectCaseSensitive(m->config, "partial_rotary_factor");
+    meta_set(m, "intermediate_size", meta_number_or(m, "expert_feed_forward_length", 0));
+    meta_put(m, "shared_intermediate_size", gguf_first_rows(m, "ffn_up_shexp.weight"));
+    if (gguf_first_rows(m, "ffn_up.weight") > 0)
+        meta_put(m, "dense_intermediate_size", gguf_first_rows(m, "ffn_up.weight"));
+    gguf_kinds(m, "layer_types", "indexer.q_proj.weight", "minimax_m3_sparse", "full_attention");
+    gguf_kinds(m, "mlp_layer_types", "ffn_gate_inp.weight", "sparse", "dense");
+}

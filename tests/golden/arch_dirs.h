@@ -197,6 +197,7 @@ static const char *const dirs[] = {
     MADE "axk2_light",
     MADE "deepseek_v4",
     MADE "deepseek_v4_two",
+    MADE "deepseek_v4_hub",
     MADE "longcat_flash",
     MADE "mixtral_window_in_memory",
     MADE "granitemoe_in_memory",

@@ -301,6 +301,14 @@ CASES = {
         mlp_layer_types=["hash_moe"] * 2 + ["moe"] * 3, routed_scaling_factor=1.8, rope_parameters=dict(
             rope_type="yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0),
     ),
+    "deepseek_v4_hub": dict(  # the two rates that a repository's list of numbers can say
+        model_type="deepseek_v4", num_hidden_layers=4, num_key_value_heads=1, head_dim=32, q_lora_rank=24, moe_intermediate_size=32,
+        n_routed_experts=8, num_experts_per_tok=3, sliding_window=16, o_groups=2, o_lora_rank=12, index_n_heads=20, index_head_dim=16,
+        index_topk=6, compress_rates=dict(compressed_sparse_attention=4, heavily_compressed_attention=128), partial_rotary_factor=0.25,
+        layer_types=["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention", "compressed_sparse_attention"],
+        mlp_layer_types=["hash_moe"] + ["moe"] * 3, routed_scaling_factor=1.5, rope_parameters=dict(
+            rope_type="yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0),
+    ),
     "deepseek_v4_two": dict(
         model_type="deepseek_v4", swiglu_limit=0.5, num_hidden_layers=4, num_key_value_heads=1, head_dim=48, q_lora_rank=16, moe_intermediate_size=32,
         n_routed_experts=6, num_experts_per_tok=2, sliding_window=24, o_groups=2, o_lora_rank=20, index_n_heads=16, index_head_dim=24,
@@ -643,7 +651,10 @@ CASES |= {f"{name}_in_memory": CASES[name] for name in IN_MEMORY}
 def deepseek_v4_keys(v5):
     """The keys of DeepSeek's repository."""
     c = dict(v5, torch_dtype=v5["dtype"], num_hash_layers=v5["mlp_layer_types"].count("hash_moe"))
-    if c["compress_rates"]["heavily_compressed_attention"] == 10:
+    if c["compress_rates"]["heavily_compressed_attention"] == 128:
+        rates = c["compress_rates"] | dict(sliding_attention=0)
+        c["compress_ratios"] = [rates[kind] for kind in c.pop("layer_types")] + [0]
+    if c["compress_rates"]["heavily_compressed_attention"] != 32:
         c["rope_scaling"] = {k: v for k, v in c["rope_parameters"]["compress"].items() if k not in ("rope_theta", "partial_rotary_factor", "attention_factor")}
     else:
         del c["layer_types"]

@@ -50,6 +50,31 @@ static const struct {
     {"blk.*.indexer.attn_k", W_INDEX_K},
     {"blk.*.indexer.k_norm", W_INDEX_K_NORM},
     {"blk.*.indexer.proj", W_INDEX_WEIGHTS},
+    {"blk.*.indexer.q_proj", W_INDEX_Q}, /* MiniMax M3 */
+    {"blk.*.indexer.k_proj", W_INDEX_K},
+    {"blk.*.indexer.q_norm", W_INDEX_Q_NORM},
+    {"blk.*.indexer_compressor_gate", W_INDEX_POOL_GATE}, /* GLM-5.3, DeepSeek V4 */
+    {"blk.*.indexer_compressor_ape", W_INDEX_POOL_BIAS},
+    {"blk.*.indexer_compressor_kv", W_INDEX_K}, /* DeepSeek V4 */
+    {"blk.*.indexer_compressor_norm", W_INDEX_K_NORM},
+    {"blk.*.attn_compressor_kv", W_ENTRY},
+    {"blk.*.attn_compressor_norm", W_ENTRY_NORM},
+    {"blk.*.attn_compressor_gate", W_ENTRY_GATE},
+    {"blk.*.attn_compressor_ape", W_ENTRY_BIAS},
+    {"blk.*.attn_kv", W_KV_A},
+    {"blk.*.attn_output_a", W_O_A},
+    {"blk.*.attn_output_b", W_O},
+    {"blk.*.ffn_gate_tid2eid", W_EXPERT_IDS},
+    {"blk.*.hc_attn_fn", W_STREAM_MIX},
+    {"blk.*.hc_attn_base", W_STREAM_BASE},
+    {"blk.*.hc_attn_scale", W_STREAM_SCALE},
+    {"blk.*.hc_ffn_fn", W_STREAM_MIX_FFN},
+    {"blk.*.hc_ffn_base", W_STREAM_BASE_FFN},
+    {"blk.*.hc_ffn_scale", W_STREAM_SCALE_FFN},
+    {"output_hc_fn", W_STREAM_MIX_LAST},
+    {"output_hc_base", W_STREAM_BASE_LAST},
+    {"output_hc_scale", W_STREAM_SCALE_LAST},
+    {"hrm.z_l_init", W_STACK_START},
     {"blk.*.attn_q_norm", W_Q_NORM},
     {"blk.*.attn_k_norm", W_K_NORM},
     {"blk.*.attn_sinks", W_SINKS},
@@ -126,7 +151,9 @@ bool gguf_whole_name(enum role r)
     return r == W_SELECT_BIAS || r == W_SINKS || r == W_ROUTER_SCALE || r == W_EXPERT_SCALE ||
            r == W_LAYER_SCALE || r == W_ALTUP_SCALE || r == W_MIX_RATE || r == W_MIX_DT ||
            r == W_MIX_SKIP || r == W_MIX_NORM || r == W_MIX_STEP_NORM || r == W_MIX_K_NORM ||
-           r == W_MIX_Q_NORM;
+           r == W_MIX_Q_NORM || r == W_INDEX_POOL_GATE || r == W_INDEX_POOL_BIAS ||
+           r == W_ENTRY_GATE || r == W_ENTRY_BIAS || r == W_EXPERT_IDS || r == W_STACK_START ||
+           (r >= W_STREAM_MIX && r <= W_STREAM_SCALE_LAST);
 }
 
 bool gguf_name_matches(const char *name, size_t n, const char *pattern, int *layer)
@@ -187,7 +214,18 @@ static bool use_in_cross(const struct arch *a, const char *name, struct gguf_use
     return a->second && use_in(a->second, plain, u);
 }
 
-bool gguf_use_of(const struct arch *a, const char *name, struct gguf_use *u)
+static bool use_in_stack(const struct arch *a, const char *name, uint32_t stack, struct gguf_use *u)
+{
+    if (!use_in(a, name, u))
+        return false;
+    if (stack == 0 || u->layer < (int)stack || !a->second || !a->second->names[u->role])
+        return true;
+    u->layer -= (int)stack;
+    u->of = a->second;
+    return true;
+}
+
+bool gguf_use_of(const struct arch *a, const char *name, uint32_t stack, struct gguf_use *u)
 {
     const bool encoders = strncmp(name, "enc.", 4) == 0, decoders = strncmp(name, "dec.", 4) == 0;
     const char *rest = name + (encoders || decoders ? 4 : 0);
@@ -196,7 +234,7 @@ bool gguf_use_of(const struct arch *a, const char *name, struct gguf_use *u)
         u->of = NULL;
         return true;
     }
-    return use_in(a, rest, u) || (decoders && use_in_cross(a, rest, u)) ||
+    return use_in_stack(a, rest, stack, u) || (decoders && use_in_cross(a, rest, u)) ||
            (decoders && a->second && use_in(a->second, rest, u));
 }
 

@@ -12,8 +12,9 @@ struct gguf_use {
     const char *suffix;
     const struct arch *of;
 };
-/* False: the family does not use it. */
-bool gguf_use_of(const struct arch *a, const char *name, struct gguf_use *u);
+/* False: the family does not use it. `stack`: layers of the first of two stacks, those of the
+ * second have the names of `second`; 0: there is one stack. */
+bool gguf_use_of(const struct arch *a, const char *name, uint32_t stack, struct gguf_use *u);
 /* The name of n bytes is `pattern`, in which * is the layer: "blk.12.attn_q" matches "blk.*.attn_q"
  * with layer 12. Without a star the layer is 0. */
 bool gguf_name_matches(const char *name, size_t n, const char *pattern, int *layer);

@@ -14,7 +14,8 @@ enum { NAME_BYTES = 256, EXPERTS_MAX = 65536 };
 static bool is_norm(enum role r)
 {
     return r == W_FINAL_NORM || r == W_ATTN_NORM || r == W_POST_ATTN_NORM || r == W_MLP_NORM ||
-           r == W_POST_MLP_NORM || r == W_Q_NORM || r == W_K_NORM;
+           r == W_POST_MLP_NORM || r == W_Q_NORM || r == W_K_NORM || r == W_INDEX_Q_NORM ||
+           r == W_INDEX_K_NORM;
 }
 
 /* Tensors of three dimensions: a matrix of each stream. */
@@ -163,6 +164,7 @@ int gguf_weights_type(struct tensor *t, const struct gguf_tensor *g, struct err 
     t->type = g->packing == GGUF_F32    ? T_F32
               : g->packing == GGUF_F16  ? T_F16
               : g->packing == GGUF_BF16 ? T_BF16
+              : g->packing == GGUF_I32  ? T_I32
                                         : T_BLOCKS;
     if (t->type == T_BLOCKS && !block_readable(g->packing))
         return err_set(
@@ -327,7 +329,7 @@ static bool is_scale(const struct arch *a, const char *name)
     const char *dot = strrchr(name, '.');
     struct gguf_use u;
     return dot && (strcmp(dot, ".scale") == 0 || strcmp(dot, ".input_scale") == 0) &&
-           !gguf_use_of(a, name, &u);
+           !gguf_use_of(a, name, 0, &u);
 }
 
 /* Sets the scale of the packed tensors to which it belongs. */
@@ -341,14 +343,14 @@ static int take_scale(struct gguf_weights *w, const struct arch *a, const struct
     for (int i = 0; i < g->n_dims; i++)
         n *= g->dims[i];
     if (snprintf(name, sizeof(name), "%.*s.weight", (int)(dot - g->name), g->name) >= NAME_BYTES ||
-        !gguf_use_of(a, name, &u) || g->packing != GGUF_F32 ||
+        !gguf_use_of(a, name, w->stack, &u) || g->packing != GGUF_F32 ||
         n != (has_experts(u.role) ? g->dims[0] : 1) || n > EXPERTS_MAX)
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no scale of a tensor of this model",
                        file, g->name);
     if (strcmp(dot, ".scale") != 0)
         return 0;
     for (uint64_t i = 0; i < n; i++) {
-        const char *of = gguf_weights_spell(w, a, &u, (unsigned)i);
+        const char *of = gguf_weights_spell(w, u.of ? u.of : a, &u, (unsigned)i);
         struct tensor *t = of ? (struct tensor *)gguf_weights_find(w, of) : NULL;
         if (!of)
             return err_nomem(e);
@@ -456,7 +458,7 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
             add_dim(&t);
         return gguf_weights_type(&t, g, e) ? -1 : gguf_weights_add(w, &t, e);
     }
-    if (!gguf_use_of(a, g->name, &u))
+    if (!gguf_use_of(a, g->name, w->stack, &u))
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no place in a model of `%s` here",
                        t.file, g->name, s->family->name);
     if (!u.of)
@@ -533,6 +535,7 @@ static int open_set(struct gguf_weights *w, const char *path, const struct arch 
         return -1;
     s.layers = gguf_layers(&w->set, s.family);
     s.shape = gguf_shape(&w->set, s.family);
+    w->stack = (uint32_t)gguf_family_number(&w->set, s.family, "hrm.layers_per_stack");
     for (uint32_t f = 0; f < w->set.n; f++) {
         s.file = &w->set.files[f];
         for (uint32_t i = 0; i < s.file->n_tensors; i++)

@@ -15,6 +15,7 @@ struct gguf_weights {
     uint32_t n, cap;
     void **owned; /* names and copies */
     uint32_t n_owned, cap_owned;
+    uint32_t stack; /* layers of the first of two stacks; 0: one stack */
 };
 
 /* ERR_VALIDATION names a tensor that the family does not use, or that is not supported. A failed
