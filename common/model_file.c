@@ -36,7 +36,7 @@ static int generation_config(const struct gguf_set *s, struct buf *out, struct e
 }
 static int tokenizer(const struct gguf_set *s, struct buf *out, struct err *e)
 {
-    return gguf_tokenizer(&s->files[0], out, e);
+    return gguf_tokenizer(&s->files[0], gguf_projector_unlisted(s), out, e);
 }
 static int tokenizer_config(const struct gguf_set *s, struct buf *out, struct err *e)
 {

@@ -57,11 +57,15 @@ def hunyuan(w, c):
     w.add_rope_freq_base(c["rope_theta"] * c["rope_scaling"]["alpha"] ** (dim / (dim - 2)))
 
 
-def granitemoe(w, c):
+def granite(w, c):
     w.add_embedding_scale(c["embedding_multiplier"])
     w.add_residual_scale(c["residual_multiplier"])
     w.add_attention_scale(c["attention_multiplier"])
     w.add_logit_scale(c["logits_scaling"])
+
+
+def granitemoe(w, c):
+    granite(w, c)
     w.add_expert_count(c["num_local_experts"])
     w.add_expert_used_count(c["num_experts_per_tok"])
     if c.get("shared_intermediate_size"):

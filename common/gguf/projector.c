@@ -27,13 +27,29 @@ double projector_dim(const struct projector *p, const char *tensor, int dim)
     return t ? (double)t->dims[dim] : 0;
 }
 
+bool projector_has(const struct projector *p, const char *tensor)
+{
+    return gguf_tensor(p->file, tensor) != NULL;
+}
+
+void projector_square(cJSON *o, const char *key, double side)
+{
+    cJSON *size = cJSON_AddObjectToObject(o, key);
+    meta_put_in(size, "height", side);
+    meta_put_in(size, "width", side);
+}
+
 /* ---------------------------------------------------------------- kinds */
 
-/* clip.projector_type, or that of the vision tower where the file has another medium as well. */
+/* clip.projector_type, or that of the vision tower where the file has another medium as well. The
+ * first files, LLaVA's, have neither. */
 static bool word_of(const struct gguf *g, struct gguf_str *out)
 {
-    return gguf_text(g, "clip.projector_type", out) ||
-           gguf_text(g, "clip.vision.projector_type", out);
+    static const struct gguf_str first = {"mlp", 3};
+    if (gguf_text(g, "clip.projector_type", out) || gguf_text(g, "clip.vision.projector_type", out))
+        return true;
+    *out = first;
+    return gguf_bool(g, "clip.has_llava_projector", false);
 }
 
 static const struct projector_kind *kind_of(const struct gguf_str *word)
@@ -71,7 +87,8 @@ static const struct projector_kind *find_kind(const struct gguf *g, struct err *
 static int check_fit(const struct projector *p, struct err *e)
 {
     const char *arch = p->m->f->name;
-    const double width = projector_number(p, "projection_dim", 0);
+    const double width = p->kind->last ? projector_dim(p, p->kind->last, 1)
+                                       : projector_number(p, "projection_dim", 0);
     const double text = meta_number_or(p->m, "embedding_length", 0);
     bool is = !p->kind->archs;
     for (const char *const *a = p->kind->archs; a && *a; a++)
@@ -90,9 +107,9 @@ static int check_fit(const struct projector *p, struct err *e)
 /* ---------------------------------------------------------------- config.json */
 
 /* The id of the first of a token's texts that the vocabulary has; -1: it has none. */
-static double token_id(const struct projector *p, const struct projector_token *token)
+static double token_id(const struct gguf *text, const struct projector_token *token)
 {
-    const struct gguf_value *list = gguf_strings(&p->m->s->files[0], "tokenizer.ggml.tokens");
+    const struct gguf_value *list = gguf_strings(text, "tokenizer.ggml.tokens");
     for (size_t i = 0; list && i < sizeof(token->texts) / sizeof(token->texts[0]); i++) {
         const uint8_t *at = list->data;
         struct gguf_str s;
@@ -103,12 +120,25 @@ static double token_id(const struct projector *p, const struct projector_token *
     return -1;
 }
 
+const char *gguf_projector_unlisted(const struct gguf_set *s)
+{
+    struct gguf_str word = {"", 0};
+    const struct projector_kind *k =
+        s->projector && word_of(s->projector, &word) ? kind_of(&word) : NULL;
+    return k && k->unlisted && token_id(&s->files[0], &k->tokens[0]) < 0 ? k->tokens[0].texts[0]
+                                                                         : NULL;
+}
+
 static void put_tokens(const struct projector *p)
 {
+    const struct gguf *text = &p->m->s->files[0];
+    const struct gguf_value *list = gguf_strings(text, "tokenizer.ggml.tokens");
     for (int i = 0; i < PROJECTOR_TOKENS && p->kind->tokens[i].key; i++) {
-        const double id = token_id(p, &p->kind->tokens[i]);
+        const double id = token_id(text, &p->kind->tokens[i]);
         if (id >= 0)
             meta_put_in(p->config, p->kind->tokens[i].key, id);
+        else if (i == 0 && list && p->kind->unlisted)
+            meta_put_in(p->config, p->kind->tokens[i].key, (double)list->n);
     }
 }
 
@@ -158,7 +188,8 @@ cJSON *gguf_projector_config(const struct gguf_meta *m, cJSON *text, struct err 
     cJSON_AddStringToObject(p.config, "model_type", type);
     cJSON_AddItemToObject(p.config, "text_config", text);
     p.tower = cJSON_AddObjectToObject(p.config, "vision_config");
-    cJSON_AddStringToObject(p.tower, "model_type", p.kind->tower ? p.kind->tower : type);
+    const char *tower = p.kind->find_tower ? p.kind->find_tower(&p) : p.kind->tower;
+    cJSON_AddStringToObject(p.tower, "model_type", tower ? tower : type);
     lift(&p, "tie_word_embeddings");
     lift(&p, "quantization_config");
     put_tower(&p);

@@ -24,6 +24,9 @@ cJSON *gguf_projector_config(const struct gguf_meta *m, cJSON *text, struct err 
 /* preprocessor_config.json; only of a set with a projector. */
 cJSON *gguf_projector_pixels(const struct gguf_set *s, struct err *e);
 bool gguf_has_projector(const struct gguf_set *s);
+/* The text of an image's placeholder that the vocabulary lacks, whose id is the vocabulary's size;
+ * NULL: it has one, or there is no projector. */
+const char *gguf_projector_unlisted(const struct gguf_set *s);
 
 /* How the converter stores the tensors of a kind. */
 struct projector_layout {

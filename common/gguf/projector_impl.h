@@ -19,6 +19,9 @@ struct projector {
  * (innermost first), 0 without that tensor. */
 double projector_number(const struct projector *p, const char *key, double def);
 double projector_dim(const struct projector *p, const char *tensor, int dim);
+bool projector_has(const struct projector *p, const char *tensor);
+/* Adds {"height": side, "width": side}. */
+void projector_square(cJSON *o, const char *key, double side);
 
 /* A token's key in config.json and its texts, of which the first in the vocabulary is used. */
 struct projector_token {
@@ -34,11 +37,21 @@ struct projector_kind {
     const char *type;
     const char *(*find_type)(const struct projector *p);
     const char *tower; /* model_type of vision_config; NULL: that of the whole */
+    const char *(*find_tower)(const struct projector *p);
     const char *gelu;  /* the activation of files with use_gelu */
     struct projector_token tokens[PROJECTOR_TOKENS];
     void (*more)(const struct projector *p);   /* vision_config, and the whole's own keys */
     void (*pixels)(const struct projector *p); /* preprocessor_config.json; may be NULL */
     struct projector_layout layout;
+    const char *last; /* the matrix that makes features; NULL: the file says how wide they are */
+    /* The vocabulary may lack the first of `tokens`: then it is the id behind the last one. */
+    bool unlisted;
 };
+/* "mlp" (projector_llava.c). */
+const char *projector_llava_type(const struct projector *p);
+const char *projector_llava_tower(const struct projector *p);
+void projector_llava(const struct projector *p);
+void projector_llava_pixels(const struct projector *p);
+
 extern const struct projector_kind projector_kinds[]; /* ends with a word that is NULL */
 #endif

@@ -5,16 +5,6 @@
 #include <string.h>
 
 static const char *arch(const struct projector *p) { return p->m->f->name; }
-static bool has(const struct projector *p, const char *tensor)
-{
-    return gguf_tensor(p->file, tensor) != NULL;
-}
-static void square(cJSON *o, const char *key, double side)
-{
-    cJSON *size = cJSON_AddObjectToObject(o, key);
-    meta_put_in(size, "height", side);
-    meta_put_in(size, "width", side);
-}
 static void edge(cJSON *o, const char *key, double longest)
 {
     meta_put_in(cJSON_AddObjectToObject(o, key), "longest_edge", longest);
@@ -130,7 +120,7 @@ static void gemma3(const struct projector *p)
 
 static void square_pixels(const struct projector *p)
 {
-    square(p->pixels, "size", projector_number(p, "image_size", 0));
+    projector_square(p->pixels, "size", projector_number(p, "image_size", 0));
 }
 
 /* ---------------------------------------------------------------- Pixtral, LightOnOCR */
@@ -140,12 +130,12 @@ static const char *const lighton_archs[] = {"qwen3", NULL};
 
 static const char *pixtral_type(const struct projector *p)
 {
-    return has(p, "mm.patch_merger.weight") ? "mistral3" : "llava";
+    return projector_has(p, "mm.patch_merger.weight") ? "mistral3" : "llava";
 }
 static void pixtral(const struct projector *p)
 {
     meta_put_in(p->config, "spatial_merge_size", projector_number(p, "spatial_merge_size", 1));
-    cJSON_AddBoolToObject(p->config, "multimodal_projector_bias", has(p, "mm.1.bias"));
+    cJSON_AddBoolToObject(p->config, "multimodal_projector_bias", projector_has(p, "mm.1.bias"));
 }
 
 static void pixtral_pixels(const struct projector *p)
@@ -177,10 +167,10 @@ static void internvl(const struct projector *p)
 {
     meta_put_in(p->config, "downsample_ratio",
                 1 / projector_number(p, "projector.scale_factor", 2));
-    cJSON_AddBoolToObject(p->tower, "attention_bias", has(p, "v.blk.0.attn_q.bias"));
-    cJSON_AddBoolToObject(p->tower, "use_qk_norm", has(p, "v.blk.0.attn_q_norm.weight"));
+    cJSON_AddBoolToObject(p->tower, "attention_bias", projector_has(p, "v.blk.0.attn_q.bias"));
+    cJSON_AddBoolToObject(p->tower, "use_qk_norm", projector_has(p, "v.blk.0.attn_q_norm.weight"));
     cJSON_AddStringToObject(p->tower, "norm_type",
-                            has(p, "v.blk.0.ln1.bias") ? "layer_norm" : "rms_norm");
+                            projector_has(p, "v.blk.0.ln1.bias") ? "layer_norm" : "rms_norm");
 }
 
 static void internvl_pixels(const struct projector *p)
@@ -206,8 +196,8 @@ static void gemma4(const struct projector *p)
     meta_put_in(t, "num_key_value_heads", projector_dim(p, "v.blk.0.attn_k.weight", 1) / head);
     meta_put_in(t, "position_embedding_size", projector_dim(p, "v.position_embd.weight", 1));
     meta_put_in(t, "pooling_kernel_size", projector_number(p, "projector.scale_factor", 3));
-    cJSON_AddBoolToObject(t, "standardize", has(p, "v.std_scale") || has(p, "v.std_scale.weight"));
-    cJSON_AddBoolToObject(t, "use_clipped_linears", has(p, "v.blk.0.attn_q.input_max"));
+    cJSON_AddBoolToObject(t, "standardize", projector_has(p, "v.std_scale") || projector_has(p, "v.std_scale.weight"));
+    cJSON_AddBoolToObject(t, "use_clipped_linears", projector_has(p, "v.blk.0.attn_q.input_max"));
     if (width != WIDTH_OF_E2B && width != WIDTH_OF_E4B)
         cJSON_AddStringToObject(p->text, "use_bidirectional_attention", "vision");
 }
@@ -252,13 +242,27 @@ static void lfm2(const struct projector *p)
     meta_put_in(p->tower, "num_patches", projector_dim(p, "v.position_embd.weight", 1));
     meta_put_in(p->config, "downsample_factor", projector_number(p, "projector.scale_factor", 2));
     meta_put_in(p->config, "projector_hidden_size", projector_dim(p, "mm.1.weight", 1));
-    cJSON_AddBoolToObject(p->config, "projector_bias", has(p, "mm.1.bias"));
-    cJSON_AddBoolToObject(p->config, "projector_use_layernorm", has(p, "mm.input_norm.weight"));
+    cJSON_AddBoolToObject(p->config, "projector_bias", projector_has(p, "mm.1.bias"));
+    cJSON_AddBoolToObject(p->config, "projector_use_layernorm", projector_has(p, "mm.input_norm.weight"));
 }
+
+/* ---------------------------------------------------------------- LLaVA */
+
+static const char *const llava_archs[] = {"llama", "mistral3", "qwen2", "phi3", "granite", NULL};
 
 /* ---------------------------------------------------------------- the rows */
 
 const struct projector_kind projector_kinds[] = {
+    {.word = "mlp",
+     .archs = llava_archs,
+     .find_type = projector_llava_type,
+     .find_tower = projector_llava_tower,
+     .gelu = "gelu",
+     .tokens = {{"image_token_index", {"<image>"}}},
+     .more = projector_llava,
+     .pixels = projector_llava_pixels,
+     .last = "mm.2.weight",
+     .unlisted = true},
     {.word = "qwen2vl_merger",
      .archs = qwen2_archs,
      .type = "qwen2_vl",

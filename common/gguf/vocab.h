@@ -74,8 +74,8 @@ const struct gguf_pre *gguf_pre_find(struct gguf_str name);
 const struct gguf_pre *gguf_pre_like(const struct gguf_pre_step *steps, int n, bool ignore_merges);
 
 /* Appends tokenizer.json and tokenizer_config.json, as Hugging Face's tools would write them.
- * Errors as above. */
+ * `unlisted`: a special token behind the vocabulary, or NULL. Errors as above. */
 struct buf;
-int gguf_tokenizer(const struct gguf *g, struct buf *out, struct err *e);
+int gguf_tokenizer(const struct gguf *g, const char *unlisted, struct buf *out, struct err *e);
 int gguf_tokenizer_config(const struct gguf *g, struct buf *out, struct err *e);
 #endif

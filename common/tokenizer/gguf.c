@@ -131,7 +131,7 @@ static bool swallows(const struct gguf_vocab *v, uint32_t id)
 }
 
 /* Tokens matched in the text: control tokens, which answers hide, and user-defined ones. */
-static void put_added(struct buf *b, const struct gguf_vocab *v)
+static void put_added(struct buf *b, const struct gguf_vocab *v, const char *unlisted)
 {
     bool first = true;
     for (uint32_t id = 0; id < v->n; id++) {
@@ -147,6 +147,12 @@ static void put_added(struct buf *b, const struct gguf_vocab *v)
                 control && swallows(v, id) ? "true" : "false", control ? "true" : "false");
         first = false;
     }
+    if (!unlisted)
+        return;
+    buf_fmt(b, "%s{\"id\":%u,\"special\":true,\"normalized\":false,\"content\":",
+            first ? "" : ",", v->n);
+    text(b, unlisted);
+    buf_ch(b, '}');
 }
 
 enum { BOS, EOS, SEP, AROUND_N };
@@ -265,13 +271,13 @@ static void put_steps(struct buf *b, const struct gguf_vocab *v)
     }
 }
 
-int gguf_tokenizer(const struct gguf *g, struct buf *out, struct err *e)
+int gguf_tokenizer(const struct gguf *g, const char *unlisted, struct buf *out, struct err *e)
 {
     struct gguf_vocab v;
     if (gguf_vocab_open(&v, g, e))
         return -1;
     buf_str(out, "{\"version\":\"1.0\",\"added_tokens\":[");
-    put_added(out, &v);
+    put_added(out, &v, unlisted);
     buf_str(out, "],");
     put_steps(out, &v);
     buf_str(out, ",\"post_processor\":");

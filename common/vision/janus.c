@@ -9,13 +9,10 @@ static void load(struct vision *v, struct vision_settings *s)
 {
     const bool janus = strcmp(v->name, "janus") == 0;
     struct vision_janus *j = &v->janus;
-    float mean[3];
     vision_read_format(
         s, &v->format,
         &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean, vision_clip_std, 16});
-    vision_read_mean(s, vision_clip_mean, mean);
-    for (int i = 0; i < 3; i++)
-        v->format.outside[i] = (uint8_t)fmin(fmax(0, mean[i] * 255.0), 255);
+    vision_mean_outside(s, vision_clip_mean, &v->format);
     const uint32_t of_tower = vision_side(s, &s->tower, "image_size", janus ? 384 : 224);
     j->side = vision_side(s, &s->pixels, "size", of_tower);
     j->least = vision_u32(s, &s->pixels, "min_size", 14, 1, j->side);

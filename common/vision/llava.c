@@ -41,14 +41,15 @@ static void read_size(struct vision_llava *l, struct vision_settings *s, uint32_
     l->shortest = l->square ? vision_side(s, &s->pixels, "size", def) : read_shortest(s, def);
 }
 
-/* LLaVA's own processor may pad an image to a square before it resizes it; CLIP's and SigLIP's do
- * not. */
-static void refuse_padding(const struct vision *v, struct vision_settings *s)
+/* LLaVA's own processor may pad an image to a square with the mean colour before it resizes it;
+ * CLIP's and SigLIP's do not. */
+static void read_padding(struct vision *v, struct vision_settings *s)
 {
     const char *type = json_str(s->pixels.o, "image_processor_type", "");
-    if (strcmp(v->name, "llava") == 0 && strncmp(type, "CLIP", 4) != 0 &&
-        strncmp(type, "Siglip", 6) != 0 && vision_flag(&s->pixels, "do_pad", false))
-        vision_settings_fail(s, "%s: do_pad must be false", s->pixels.name);
+    v->llava.padded = strcmp(v->name, "llava") == 0 && strncmp(type, "CLIP", 4) != 0 &&
+                      strncmp(type, "Siglip", 6) != 0 && vision_flag(&s->pixels, "do_pad", false);
+    if (v->llava.padded)
+        vision_mean_outside(s, vision_clip_mean, &v->format);
 }
 
 /* `whole`: the tile is whole patches. */
@@ -73,7 +74,7 @@ static void load_llava(struct vision *v, struct vision_settings *s)
 {
     load_common(v, s, !is_siglip(s));
     read_strategy(s, "default");
-    refuse_padding(v, s);
+    read_padding(v, s);
     if (!v->llava.square && !vision_flag(&s->pixels, "do_center_crop", true))
         vision_settings_fail(s, "%s: do_center_crop must be true", s->pixels.name);
 }
@@ -199,15 +200,18 @@ static uint32_t whole_patches(const struct vision *v)
 static int plan_llava(const struct vision *v, struct vision_plan *out, struct err *e)
 {
     const struct vision_llava *l = &v->llava;
-    const bool wide = out->width > out->height;
-    const double longer = wide ? out->width : out->height,
-                 shorter = wide ? out->height : out->width;
+    if (l->padded)
+        vision_square_canvas(out);
+    const struct vision_rect whole = vision_whole(out);
+    const bool wide = whole.width > whole.height;
+    const double longer = wide ? whole.width : whole.height,
+                 shorter = wide ? whole.height : whole.width;
     const uint32_t other =
         l->square ? l->shortest : (uint32_t)((double)l->shortest * longer / shorter);
     const uint32_t w = wide ? other : l->shortest, h = wide ? l->shortest : other;
     (void)e;
     out->crop_width = out->crop_height = whole_patches(v);
-    vision_add_crop(out, vision_add_resize(out, -1, vision_whole(out), w, h), (w - l->tile) / 2,
+    vision_add_crop(out, vision_add_resize(out, -1, whole, w, h), (w - l->tile) / 2,
                     (h - l->tile) / 2);
     out->grid_h = out->grid_w = l->tile / v->format.patch;
     out->n_features = out->grid_h * out->grid_w;

@@ -169,9 +169,12 @@ static void read_channels(struct vision_settings *s, const char *key, const floa
     }
 }
 
-void vision_read_mean(struct vision_settings *s, const float def[3], float out[3])
+void vision_mean_outside(struct vision_settings *s, const float def[3], struct vision_format *f)
 {
-    read_channels(s, "image_mean", def, false, out);
+    float mean[3];
+    read_channels(s, "image_mean", def, false, mean);
+    for (int i = 0; i < 3; i++)
+        f->outside[i] = (uint8_t)fmin(fmax(0, mean[i] * 255.0), 255);
 }
 
 const struct vision_pixel_defaults *vision_defaults(const struct vision_settings *s,
@@ -204,7 +207,7 @@ void vision_read_format(struct vision_settings *s, struct vision_format *f,
     f->rescale = 1.0;
     if (vision_flag(&s->pixels, "do_rescale", true))
         f->rescale = vision_number(s, &s->pixels, "rescale_factor", 1.0 / 255);
-    vision_read_mean(s, d->mean, f->mean);
+    read_channels(s, "image_mean", d->mean, false, f->mean);
     read_channels(s, "image_std", d->std, true, f->std);
     if (!vision_flag(&s->pixels, "do_normalize", true)) {
         memcpy(f->mean, zero, sizeof(zero));

@@ -61,8 +61,8 @@ void vision_read_format(struct vision_settings *s, struct vision_format *f,
 const struct vision_pixel_defaults *vision_defaults(const struct vision_settings *s,
                                                     const struct vision_pixel_defaults *of_class,
                                                     const struct vision_pixel_defaults *published);
-/* image_mean [3] of the file, whether or not pixels are normalised. */
-void vision_read_mean(struct vision_settings *s, const float def[3], float out[3]);
+/* Sets f->outside to image_mean of the file, whether or not pixels are normalised. */
+void vision_mean_outside(struct vision_settings *s, const float def[3], struct vision_format *f);
 
 /* `key` of config.json, or `other` where it has that alone. */
 const char *vision_key(const struct vision_settings *s, const char *key, const char *other);

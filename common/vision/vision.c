@@ -110,7 +110,17 @@ const struct vision_format *vision_format(const struct vision *v) { return &v->f
 
 struct vision_rect vision_whole(const struct vision_plan *p)
 {
+    if (p->canvas.width)
+        return (struct vision_rect){0, 0, p->canvas.width, p->canvas.height};
     return (struct vision_rect){0, 0, p->width, p->height};
+}
+
+void vision_square_canvas(struct vision_plan *p)
+{
+    const uint32_t side = p->width > p->height ? p->width : p->height;
+    if (p->width != p->height)
+        p->canvas =
+            (struct vision_rect){(side - p->width) / 2, (side - p->height) / 2, side, side};
 }
 
 uint32_t vision_add_resize(struct vision_plan *p, int32_t of, struct vision_rect cut,
@@ -150,7 +160,8 @@ static int check_plan(const struct vision *v, const struct vision_plan *p, struc
 {
     const uint64_t pixels = vision_pixels_before(p, p->n_crops);
     bool fits = p->n_resizes <= VISION_MAX_RESIZES && p->n_crops <= VISION_MAX_CROPS &&
-                p->n_crops > 0 && pixels > 0 && pixels <= VISION_MAX_PIXELS;
+                p->n_crops > 0 && pixels > 0 && pixels <= VISION_MAX_PIXELS &&
+                (uint64_t)p->canvas.width * p->canvas.height <= VISION_MAX_PIXELS;
     for (uint32_t i = 0; fits && i < p->n_crops; i++) {
         const uint32_t w = vision_crop_width(p, i), h = vision_crop_height(p, i);
         fits = w && h && w <= VISION_MAX_CROP_SIDE && h <= VISION_MAX_CROP_SIDE &&

@@ -87,7 +87,7 @@ struct vision_rect {
 };
 /* Resizes a rectangle of an image as Pillow does, as if it were an image of its own. */
 struct vision_resize {
-    int32_t of;             /* index of an earlier resize; -1: the original image */
+    int32_t of;             /* index of an earlier resize; -1: the original image, or the canvas */
     struct vision_rect cut; /* rectangle in its source, in pixels */
     /* Target size. Only the part used by crops and later resizes must be computed: llava's target
      * may be far larger. */
@@ -102,11 +102,14 @@ struct vision_crop {
 };
 /* Maximum sides of an image, and of a crop. */
 enum { VISION_MAX_SIDE = 65535, VISION_MAX_CROP_SIDE = 65536 };
-/* Limit on the pixels of all crops together (3 values each, without `frames`). */
+/* Limit on the pixels of all crops together (3 values each, without `frames`), and of a canvas. */
 enum { VISION_MAX_PIXELS = 1 << 26 };
 enum { VISION_MAX_RESIZES = 8, VISION_MAX_CROPS = 64 };
 struct vision_plan {
     uint32_t width, height; /* of the image */
+    /* A canvas of format.outside with the image at (x, y), which is then resized instead of the
+     * image: rectangles without a source are of it. Width 0: there is none. */
+    struct vision_rect canvas;
     struct vision_resize resizes[VISION_MAX_RESIZES];
     uint32_t n_resizes;
     struct vision_crop crops[VISION_MAX_CROPS]; /* in the order of the tower's input */

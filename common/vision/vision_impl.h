@@ -34,6 +34,7 @@ struct vision_gemma3 {
 };
 struct vision_llava {
     bool square;          /* llava, got_ocr2: both sides become `shortest`, without cropping */
+    bool padded;          /* llava: the image is first padded to a square with the mean colour */
     uint32_t shortest;    /* target size of the resize */
     uint32_t tile;        /* side of a crop, in pixels */
     uint32_t most_tiles;  /* llava_onevision: more features than these have are interpolated */
@@ -182,7 +183,9 @@ void vision_size_crop(struct vision_plan *p, uint32_t crop, uint32_t width, uint
  * apart. */
 void vision_add_tiles(struct vision_plan *p, uint32_t of, uint32_t rows, uint32_t cols,
                       uint32_t stride, int64_t x, int64_t y);
-struct vision_rect vision_whole(const struct vision_plan *p); /* the whole image */
+struct vision_rect vision_whole(const struct vision_plan *p); /* the whole image, or canvas */
+/* The smallest square canvas, with the image in its middle; none for a square image. */
+void vision_square_canvas(struct vision_plan *p);
 /* The grid of tiles whose aspect ratio is nearest to that of w x h pixels, by ascending number of
  * tiles. Of equally near ones the later is chosen while it covers less than twice the image's
  * area. */

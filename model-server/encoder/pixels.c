@@ -258,6 +258,21 @@ static void patch_rows(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
+/* The picture on its canvas; the caller frees out->rgb. */
+static int make_canvas(const struct vision_format *f, const struct vision_rect *c,
+                       const struct image *picture, struct image *out, struct err *e)
+{
+    const size_t pixels = (size_t)c->width * c->height, row = 3 * (size_t)picture->width;
+    *out = (struct image){.width = c->width, .height = c->height, .rgb = malloc(3 * pixels + 1)};
+    if (!out->rgb)
+        return err_nomem(e);
+    for (size_t i = 0; i < 3 * pixels; i++)
+        out->rgb[i] = f->outside[i % 3];
+    for (size_t y = 0; y < picture->height; y++)
+        memcpy(out->rgb + 3 * ((c->y + y) * c->width + c->x), picture->rgb + y * row, row);
+    return 0;
+}
+
 int pixels_make(const struct vision_format *f, const struct vision_plan *p,
                 const struct image *picture, enum vision_layout layout,
                 const struct pixels_workers *w, float *out, struct err *e)
@@ -270,10 +285,13 @@ int pixels_make(const struct vision_format *f, const struct vision_plan *p,
                      .layout = layout,
                      .outside = outside,
                      .out = out};
-    int rc = 0;
+    struct image canvas = {0};
     for (int i = 0; i < 3 * OUTSIDE_RUN; i++)
         outside[i] = f->outside[i % 3];
     assert(picture->width == p->width && picture->height == p->height);
+    int rc = p->canvas.width ? make_canvas(f, &p->canvas, picture, &canvas, e) : 0;
+    if (canvas.rgb)
+        picture = &canvas;
     make_numbers(&k.numbers, f);
     resample_kernels_init(&k.kernels, k.workers->features);
     if (f->bf16) /* the other variants compute in fp32 instead of reading the table */
@@ -287,5 +305,6 @@ int pixels_make(const struct vision_format *f, const struct vision_plan *p,
         run(k.workers, layout == VISION_PLANES ? plane_rows : patch_rows, &k, rows);
     for (uint32_t i = 0; i < p->n_resizes; i++)
         free(k.parts[i].own);
+    free(canvas.rgb);
     return rc;
 }

@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (v->n)
             gguf_number_at(v, v->n - 1);
     }
-    check(gguf_tokenizer(&g, &out, &e), &e, &out);
+    check(gguf_tokenizer(&g, "<image>", &out, &e), &e, &out);
     buf_reset(&out);
     check(gguf_tokenizer_config(&g, &out, &e), &e, &out);
     buf_free(&out);

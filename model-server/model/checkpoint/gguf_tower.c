@@ -61,6 +61,8 @@ static const struct tower_name {
     {"mm.1", W_PROJECT_IN, 0},
     {"mm.2", W_PROJECT_OUT, 0},
     {"mm.model.fc", W_PROJECT_OUT, 0},
+    {"v.image_newline", W_ROW_END, WHOLE},
+    {"model.image_newline", W_ROW_END, WHOLE},
     {"mm.model.mlp.0", W_PROJECT_NORM, 0},
     {"mm.model.mlp.1", W_PROJECT_JOINED, 0}, /* Llama 4 */
     {"mm.model.mlp.2", W_PROJECT_IN, 0},

@@ -35,17 +35,21 @@ CLIP = dict(
 )
 
 
-def llava(kind, **more):
+def llava(kind, padded=False, **more):
+    """`padded`: as its authors showed images to LLaVA 1.5."""
     import transformers
     from transformers import LlamaConfig
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+    from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 
     config = getattr(transformers, kind + "Config")(
         text_config=LlamaConfig(**TEXT).to_dict(), image_token_index=IMAGE, image_seq_length=16,
         **dict(vision_config=CLIP) | more,
     )
     pre = dict(size=dict(shortest_edge=32), crop_size=dict(height=32, width=32), resample=3, do_center_crop=True)
-    processor = CLIPImageProcessorPil(**pre)
+    if padded:
+        pre |= dict(image_processor_type="LlavaImageProcessor", do_pad=True)
+    processor = (LlavaImageProcessorPil if padded else CLIPImageProcessorPil)(**pre)
 
     def inputs(pictures):
         pixels = [processor(p, return_tensors="np")["pixel_values"] for p in pictures]
@@ -134,6 +138,7 @@ CASES = {
     "llava_siglip": (llava_siglip, None, between),
     "janus": (janus, understands, between),
     "llava": (lambda: llava("Llava"), None, between),
+    "llava_padded": (lambda: llava("Llava", padded=True), None, between),
     "vipllava": (
         lambda: llava(
             "VipLlava", vision_config=CLIP | dict(num_hidden_layers=4), vision_feature_layer=[-1, 2, -4], tie_word_embeddings=True,
