@@ -72,7 +72,185 @@ class Kind:
         self.words, self.change, self.known = words or {320: marker}, change or (lambda name, v, c: v), known or (lambda c, p: None)
 
 
+INTERNVL = [
+    (r".*cls_token", "v.class_embd"),
+    (r".*patch_embeddings\.projection\.(\w+)", r"v.patch_embd.\1"),
+    (r".*position_embeddings", "v.position_embd"),
+    (r".*layer\.(\d+)\.attention\.projection_layer\.(\w+)", r"v.blk.\1.attn_out.\2"),
+    (r".*layer\.(\d+)\.attention\.([qkv])_proj\.(\w+)", r"v.blk.\1.attn_\2.\3"),
+    (r".*layer\.(\d+)\.lambda_(\d)", r"v.blk.\1.ls\2.weight"),
+    (r".*layer\.(\d+)\.layernorm_before\.(\w+)", r"v.blk.\1.ln1.\2"),
+    (r".*layer\.(\d+)\.layernorm_after\.(\w+)", r"v.blk.\1.ln2.\2"),
+    (r".*layer\.(\d+)\.mlp\.fc1\.(\w+)", r"v.blk.\1.ffn_up.\2"),
+    (r".*layer\.(\d+)\.mlp\.fc2\.(\w+)", r"v.blk.\1.ffn_down.\2"),
+    (r".*projector\.layer_norm\.(\w+)", r"mm.model.mlp.0.\1"),
+    (r".*linear_1\.(\w+)", r"mm.model.mlp.1.\1"),
+    (r".*linear_2\.(\w+)", r"mm.model.mlp.3.\1"),
+]
+PIXTRAL = [
+    (r".*ln_pre\.(\w+)", r"v.pre_ln.\1"),
+    (r".*patch_conv\.(\w+)", r"v.patch_embd.\1"),
+    (r".*layers\.(\d+)\.attention\.([qkv])_proj\.(\w+)", r"v.blk.\1.attn_\2.\3"),
+    (r".*layers\.(\d+)\.attention\.o_proj\.(\w+)", r"v.blk.\1.attn_out.\2"),
+    (r".*layers\.(\d+)\.attention_norm\.(\w+)", r"v.blk.\1.ln1.\2"),
+    (r".*layers\.(\d+)\.ffn_norm\.(\w+)", r"v.blk.\1.ln2.\2"),
+    (r".*layers\.(\d+)\.feed_forward\.(gate|up|down)_proj\.(\w+)", r"v.blk.\1.ffn_\2.\3"),
+    (r".*linear_(\d)\.(\w+)", r"mm.\1.\2"),
+    (r".*vision_projection\.norm\.(\w+)", r"mm.input_norm.\1"),
+    (r".*merging_layer\.(\w+)", r"mm.patch_merger.\1"),
+]
+GEMMA4 = [
+    (r".*embedding_projection\.(\w+)", r"mm.input_projection.\1"),
+    (r".*layers\.(\d+)\.self_attn\.([qkv])_norm\.(\w+)", r"v.blk.\1.attn_\2_norm.\3"),
+    (r".*layers\.(\d+)\.self_attn\.([qkv])_proj\.linear\.(\w+)", r"v.blk.\1.attn_\2.\3"),
+    (r".*layers\.(\d+)\.self_attn\.o_proj\.linear\.(\w+)", r"v.blk.\1.attn_out.\2"),
+    (r".*layers\.(\d+)\.input_layernorm\.(\w+)", r"v.blk.\1.ln1.\2"),
+    (r".*layers\.(\d+)\.pre_feedforward_layernorm\.(\w+)", r"v.blk.\1.ln2.\2"),
+    (r".*layers\.(\d+)\.post_attention_layernorm\.(\w+)", r"v.blk.\1.attn_post_norm.\2"),
+    (r".*layers\.(\d+)\.post_feedforward_layernorm\.(\w+)", r"v.blk.\1.ffn_post_norm.\2"),
+    (r".*layers\.(\d+)\.mlp\.(gate|up|down)_proj\.linear\.(\w+)", r"v.blk.\1.ffn_\2.\3"),
+    (r".*input_proj\.(\w+)", r"v.patch_embd.\1"),
+    (r".*position_embedding_table", "v.position_embd.weight"),
+    (r".*std_(bias|scale)", r"v.std_\1"),
+]
+LLAMA4 = [
+    (r"vision_model\.class_embedding", "v.class_embd"),
+    (r".*positional_embedding_vlm", "v.position_embd.weight"),
+    (r".*patch_embedding\.linear\.(\w+)", r"v.patch_embd.\1"),
+    (r".*layernorm_pre\.(\w+)", r"v.pre_ln.\1"),
+    (r".*layernorm_post\.(\w+)", r"v.post_ln.\1"),
+    (r".*layers\.(\d+)\.input_layernorm\.(\w+)", r"v.blk.\1.ln1.\2"),
+    (r".*layers\.(\d+)\.post_attention_layernorm\.(\w+)", r"v.blk.\1.ln2.\2"),
+    (r".*layers\.(\d+)\.self_attn\.o_proj\.(\w+)", r"v.blk.\1.attn_out.\2"),
+    (r"vision_model\.vision_adapter\.mlp\.fc1\.(\w+)", r"mm.model.mlp.1.\1"),
+    (r"vision_model\.vision_adapter\.mlp\.fc2\.(\w+)", r"mm.model.mlp.2.\1"),
+    (r"multi_modal_projector\.linear_1\.(\w+)", r"mm.model.fc.\1"),
+    *CLIP,
+]
+MOON = [
+    (r".*blocks\.(\d+)\.norm0\.(\w+)", r"v.blk.\1.ln1.\2"),
+    (r".*blocks\.(\d+)\.norm1\.(\w+)", r"v.blk.\1.ln2.\2"),
+    (r".*blocks\.(\d+)\.wo\.(\w+)", r"v.blk.\1.attn_out.\2"),
+    (r".*blocks\.(\d+)\.wqkv\.(\w+)", r"v.blk.\1.attn_qkv.\2"),
+    (r".*blocks\.(\d+)\.mlp\.fc0\.(\w+)", r"v.blk.\1.ffn_up.\2"),
+    (r".*blocks\.(\d+)\.mlp\.fc1\.(\w+)", r"v.blk.\1.ffn_down.\2"),
+    (r".*final_layernorm\.(\w+)", r"v.post_ln.\1"),
+    (r".*pos_emb\.weight", "v.position_embd.weight"),
+    (r".*patch_embed\.proj\.(\w+)", r"v.patch_embd.\1"),
+    (r".*pre_norm\.(\w+)", r"mm.input_norm.\1"),
+    (r".*linear_(\d)\.(\w+)", r"mm.\1.\2"),
+    (r".*mm_projector\.proj\.0\.(\w+)", r"mm.1.\1"),
+    (r".*mm_projector\.proj\.2\.(\w+)", r"mm.2.\1"),
+]
+LFM2 = [
+    (r".*projector\.layer_norm\.(\w+)", r"mm.input_norm.\1"),
+    (r".*linear_(\d)\.(\w+)", r"mm.\1.\2"),
+    *CLIP,
+]
+
+
+def usual(word, act="gelu", scale=None, layers="num_hidden_layers"):
+    """Of convert_hf_to_gguf.py: all layers, and the width of features."""
+
+    def says(w, c, p):
+        v = c["vision_config"]
+        w.add_clip_projector_type(word)
+        w.add_vision_block_count(v[layers])
+        w.add_vision_projection_dim(c.get("text_config", c)["hidden_size"])
+        w.add_bool(f"clip.use_{act}", True)
+        if scale:
+            w.add_vision_projector_scale_factor(scale)
+
+    return says
+
+
+def internvl(w, c, p):
+    usual("internvl", scale=2)(w, c, p)
+    w.add_vision_preproc_min_tiles(p["min_patches"])
+    w.add_vision_preproc_max_tiles(p["max_patches"])
+
+
+def lighton(w, c, p):
+    usual("lightonocr", "silu")(w, c, p)
+    w.add_vision_spatial_merge_size(c["spatial_merge_size"])
+    w.add_vision_preproc_image_size(p["size"]["longest_edge"])
+
+
+def llama4_text(w, c):
+    w.add_expert_count(c["num_local_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+    w.add_interleave_moe_layer_step(c["interleave_moe_layer_step"])
+    w.add_expert_feed_forward_length(c["intermediate_size"])
+    w.add_key_length(c["head_dim"])
+
+
+def global_heads(w, c):
+    """Gemma 4's keys of layers without a window, which transformers 5 lists by layer."""
+    of = c["per_layer_config"]["2"]
+    gemma4(w, c | {"global_head_dim": of["head_dim"], "num_global_key_value_heads": of["num_key_value_heads"]})
+
+
+def pixtral_order(name, v, c):
+    return paired(v, c["vision_config"]["num_attention_heads"]) if re.search(r"attn_[qk]\.", name) else v
+
+
+def planes(name, v, c):
+    """A matrix of patches as a convolution: channels first, where a patch of the folder has them last."""
+    side = c["vision_config"]["patch_size"]
+    return v.reshape(len(v), side, side, 3).transpose(0, 3, 1, 2) if name == "v.patch_embd.weight" else v
+
+
+def apart(name, v, c):
+    """Kimi-VL's q, k and v, and its table of positions as a list."""
+    if "attn_qkv" in name:
+        return {name.replace("qkv", letter): part for letter, part in zip("qkv", np.split(v, 3))}
+    return v.reshape(-1, v.shape[-1]) if "position" in name else v
+
+
+def without(*keys):
+    """Settings that files cannot say: those of published models, which are the defaults."""
+
+    def known(c, p):
+        for key in keys:
+            p.pop(key, None)
+
+    return known
+
+
+def planes_of_channels(name, v, c):
+    side = c["vision_config"]["patch_size"]
+    return v.reshape(len(v), 3, side, side) if name == "v.patch_embd.weight" else v
+
+
+def scout(c, p):
+    """As Llama 4's published models: every fourth layer has no rotation, and the others see chunks of 8192."""
+    p.pop("max_patches")
+    c["text_config"] |= {
+        "attention_chunk_size": 8192, "no_rope_layer_interval": 4, "no_rope_layers": [1, 1], "layer_types": ["chunked_attention"] * 2,
+    }
+
+
+KIMI = {320: "<|media_pad|>", 319: "<|media_start|>", 318: "<|media_content|>", 317: "<|media_end|>"}
 KINDS = {
+    "internvl": Kind(
+        (ARCH.QWEN2, None), INTERNVL, internvl, "<IMG_CONTEXT>", {320: "<IMG_CONTEXT>", 321: "<img>", 322: "</img>"},
+    ),
+    "lighton_ocr": Kind((ARCH.QWEN3, None), PIXTRAL, lighton, "<|image_pad|>", change=pixtral_order),
+    "gemma4": Kind(
+        (ARCH.GEMMA4, global_heads), GEMMA4, usual("gemma4v"), "<|image|>", {320: "<|image|>", 321: "<|image>", 322: "<image|>"},
+        change=planes, known=without("max_soft_tokens"),
+    ),
+    "kimi_vl": Kind((ARCH.DEEPSEEK2, deepseek2), MOON, usual("kimivl", scale=2), "<|media_pad|>", KIMI, change=apart, known=without("in_token_limit")),
+    "lfm2_vl": Kind(
+        (ARCH.LFM2, lfm2), LFM2, usual("lfm2", scale=2), "<image>",
+        {320: "<image>", 319: "<|image_start|>", 318: "<|image_end|>", 317: "<|img_row_1_col_1|>", 316: "<|img_thumbnail|>"}, change=planes,
+        known=without("tile_size", "min_tiles", "max_tiles", "min_image_tokens", "max_image_tokens"),
+    ),
+    "llama4": Kind(
+        (ARCH.LLAMA4, llama4_text), LLAMA4, usual("llama4", scale=2), "<|image|>",
+        {320: "<|patch|>", 321: "<|image_start|>", 322: "<|image_end|>", 319: "<|image|>", 318: "<|tile_x_separator|>", 317: "<|tile_y_separator|>"},
+        change=planes_of_channels, known=scout,
+    ),
     "llava_padded": Kind((ARCH.LLAMA, None), LLAVA, llava, "<image>"),
     "llava_siglip": Kind((ARCH.QWEN2, None), LLAVA, llava, "<image>", known=padded),
     "granite_vision": Kind((ARCH.GRANITE, granite), LLAVA, llava, "<image>"),
@@ -110,7 +288,7 @@ def write_made_text(name, folder, path, unlisted=False):
     shutil.copytree(folder, alone)
     c = json.loads((folder / "config.json").read_text())
     c |= c.pop("text_config", {})
-    c |= {"model_type": "text", "dtype": "float32", "torch_dtype": "float32"}
+    c |= {"dtype": "float32", "torch_dtype": "float32"}
     c["head_dim"] = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
     named = {}
     arch = KINDS[name].text[0]
@@ -118,9 +296,15 @@ def write_made_text(name, folder, path, unlisted=False):
         if is_seen(tensor):
             continue
         tensor = tensor.replace("language_model.", "").replace("model.model.", "model.")
-        if arch in (ARCH.LLAMA, ARCH.GRANITE, ARCH.LLAMA4) and (".q_proj." in tensor or ".k_proj." in tensor):
+        if arch in (ARCH.LLAMA, ARCH.GRANITE) and (".q_proj." in tensor or ".k_proj." in tensor):
             v = paired(v, c["num_attention_heads" if ".q_proj." in tensor else "num_key_value_heads"])
-        named[tensor] = v[:320] if unlisted and "embed_tokens" in tensor else v
+        if tensor.endswith("experts.gate_up_proj"):  # Llama 4's, whose inputs are rows
+            halves = np.split(v.swapaxes(1, 2), 2, axis=1)
+            named |= {tensor.replace("gate_up_proj", f"{part}_proj.weight"): half for part, half in zip(("gate", "up"), halves)}
+        elif tensor.endswith("experts.down_proj"):
+            named[f"{tensor}.weight"] = v.swapaxes(1, 2)
+        else:
+            named[tensor] = v[:320] if unlisted and "embed_tokens" in tensor else v
     if unlisted:
         put_tokenizer(alone, 320, {})
         c["vocab_size"] = 320
@@ -150,8 +334,9 @@ def write_made_projector(name, folder, path):
     one = lambda n: n[0] if isinstance(n, list) else n
     w.add_vision_patch_size(one(v["patch_size"]))
     w.add_vision_image_size(one(v.get("image_size", 560)))
-    w.add_vision_image_mean(p.get("image_mean", [0.48145466, 0.4578275, 0.40821073]))
-    w.add_vision_image_std(p.get("image_std", [0.26862954, 0.26130258, 0.27577711]))
+    plain = c["model_type"].startswith("gemma4")
+    w.add_vision_image_mean(p.get("image_mean", [0.0] * 3 if plain else [0.48145466, 0.4578275, 0.40821073]))
+    w.add_vision_image_std(p.get("image_std", [1.0] * 3 if plain else [0.26862954, 0.26130258, 0.27577711]))
     w.add_vision_attention_layernorm_eps(v.get("layer_norm_eps") or v.get("norm_eps") or v.get("rms_norm_eps", 1e-5))
     layers = kind.says(w, c, p)
     for tensor, x in tensors(folder):
