@@ -149,6 +149,25 @@ LFM2 = [
 ]
 
 
+JANUS = [
+    (r".*aligner\.fc1\.(\w+)", r"mm.0.\1"),
+    (r".*aligner\.hidden_layers\.0\.(\w+)", r"mm.1.\1"),
+    *CLIP,
+]
+PADDLE = [
+    (r"mlp_AR\.pre_norm\.(\w+)", r"mm.input_norm.\1"),
+    (r"mlp_AR\.linear_(\d)\.(\w+)", r"mm.\1.\2"),
+    *CLIP,
+]
+UNIFIED = [
+    (r".*patch_ln(\d)\.(\w+)", r"v.patch_norm.\1.\2"),
+    (r".*pos_norm\.(\w+)", r"v.patch_norm.3.\1"),
+    (r".*patch_dense\.(\w+)", r"v.patch_embd.\1"),
+    (r".*pos_embedding", "v.position_embd.weight"),
+    (r".*embedding_projection\.(\w+)", r"mm.input_projection.\1"),
+]
+
+
 def usual(word, act="gelu", scale=None, layers="num_hidden_layers"):
     """Of convert_hf_to_gguf.py: all layers, and the width of features."""
 
@@ -222,6 +241,46 @@ def planes_of_channels(name, v, c):
     return v.reshape(len(v), 3, side, side) if name == "v.patch_embd.weight" else v
 
 
+def k25(w, c, p):
+    v, pre = c["vision_config"], p["media_proc_cfg"]
+    usual("kimik25", scale=v["merge_kernel_size"][0], layers="vt_num_hidden_layers")(w, c, p)
+    w.add_vision_min_pixels(8 * v["patch_size"] ** 2)
+    w.add_vision_max_pixels(pre["in_patch_limit"] * v["patch_size"] ** 2)
+
+
+def axes_apart(name, v, c):
+    """Kimi K2.5's pairs of q and k: those that rotate by column, then those that do by row."""
+    if "attn_qkv" in name:
+        heads = c["vision_config"]["vt_num_attention_heads"]
+        q, k, last = np.split(v, 3)
+        turn = lambda x: x.reshape(heads, -1, 2, 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
+        return np.concatenate([turn(q), turn(k), last])
+    return v.reshape(-1, v.shape[-1]) if "position" in name else v
+
+
+def unified(w, c, p):
+    usual("gemma4uv", layers="layers")(w, {**c, "vision_config": c["vision_config"] | {"layers": 0}}, p)
+
+
+def unified_order(name, v, c):
+    """Channels first in a patch, and positions of columns before those of rows."""
+    if "position" in name:
+        return v.swapaxes(0, 1)
+    if name.startswith("v.patch_norm.1") or name == "v.patch_embd.weight":
+        return v.reshape(*v.shape[:-1], -1, 3).swapaxes(-1, -2).reshape(v.shape)
+    return v
+
+
+def paddle(w, c, p):
+    usual("paddleocr")(w, c, p)
+    w.add_vision_min_pixels(p["min_pixels"])
+    w.add_vision_max_pixels(p["max_pixels"])
+
+
+def paddle_text(w, c):
+    w.add_rope_dimension_sections([*c["rope_parameters"]["mrope_section"], 0])
+
+
 def scout(c, p):
     """As Llama 4's published models: every fourth layer has no rotation, and the others see chunks of 8192."""
     p.pop("max_patches")
@@ -231,7 +290,21 @@ def scout(c, p):
 
 
 KIMI = {320: "<|media_pad|>", 319: "<|media_start|>", 318: "<|media_content|>", 317: "<|media_end|>"}
+K25 = KIMI | {319: "<|media_begin|>"}
 KINDS = {
+    "janus": Kind(
+        (ARCH.LLAMA, None), JANUS, usual("janus_pro"), "<image_placeholder>",
+        {320: "<image_placeholder>", 321: "<begin_of_image>", 322: "<end_of_image>"}, known=without("min_size"),
+    ),
+    "paddleocr_vl": Kind(
+        (ARCH.PADDLEOCR, paddle_text), PADDLE, paddle, "<|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>",
+        {320: "<|IMAGE_PLACEHOLDER|>", 321: "<|IMAGE_START|>", 322: "<|IMAGE_END|>"},
+    ),
+    "kimi_k25": Kind((ARCH.DEEPSEEK2, deepseek2), MOON, k25, "<|media_pad|>", K25, change=axes_apart, known=lambda c, p: p["media_proc_cfg"].pop("patch_limit_on_one_side")),
+    "gemma4_unified": Kind(
+        (ARCH.GEMMA4, global_heads), UNIFIED, unified, "<|image|>", {320: "<|image|>", 321: "<|image>", 322: "<image|>"},
+        change=unified_order, known=without("max_soft_tokens"),
+    ),
     "internvl": Kind(
         (ARCH.QWEN2, None), INTERNVL, internvl, "<IMG_CONTEXT>", {320: "<IMG_CONTEXT>", 321: "<img>", 322: "</img>"},
     ),
@@ -279,7 +352,7 @@ def made_folder(name, path):
 
 
 def is_seen(name):
-    return any(part in name for part in ("vision", "visual", "projector", "newline", "aligner", "mlp_AR"))
+    return any(part in name for part in ("vision", "visual", "projector", "newline", "aligner", "mlp_AR", "mm_projector"))
 
 
 def write_made_text(name, folder, path, unlisted=False):
@@ -328,12 +401,15 @@ def write_made_projector(name, folder, path):
     w.add_type("mmproj")
     w.add_name(name)
     w.add_clip_has_vision_encoder(True)
-    w.add_vision_embedding_length(v["hidden_size"])
-    w.add_vision_feed_forward_length(v["intermediate_size"])
-    w.add_vision_head_count(v.get("num_attention_heads") or v["num_heads"])
+    of = lambda *keys: next((v[k] for k in keys if k in v), 0)
+    hidden = of("hidden_size", "vt_hidden_size", "mm_embed_dim")
+    w.add_vision_embedding_length(hidden)
+    w.add_vision_feed_forward_length(of("intermediate_size", "vt_intermediate_size") or int(hidden * of("mlp_ratio")))
+    w.add_vision_head_count(of("num_attention_heads", "num_heads", "vt_num_attention_heads"))
     one = lambda n: n[0] if isinstance(n, list) else n
     w.add_vision_patch_size(one(v["patch_size"]))
     w.add_vision_image_size(one(v.get("image_size", 560)))
+    p = p.get("media_proc_cfg", p) | p
     plain = c["model_type"].startswith("gemma4")
     w.add_vision_image_mean(p.get("image_mean", [0.0] * 3 if plain else [0.48145466, 0.4578275, 0.40821073]))
     w.add_vision_image_std(p.get("image_std", [1.0] * 3 if plain else [0.26862954, 0.26130258, 0.27577711]))

@@ -33,6 +33,8 @@ struct projector_layout {
     bool plain;         /* names of positions have no suffix, that of the last matrix has one */
     bool channels_last; /* a patch of the tower, where a file has channels first */
     bool paired;        /* rows of q and k are interleaved in rotation pairs */
+    bool tables_apart;  /* positions of columns precede those of rows, where a folder's alternate */
+    bool axes_apart;    /* q and k: pairs that rotate by column precede those that do by row */
 };
 /* That of the projector's file `g`; of a kind that is not known all are false. */
 struct projector_layout gguf_projector_layout(const struct gguf *g);

@@ -233,6 +233,76 @@ static void kimi_pixels(const struct projector *p)
     cJSON_AddTrueToObject(p->pixels, "pad_input");
 }
 
+/* ---------------------------------------------------------------- Kimi K2.5 */
+
+/* A limit of patches, which files say in pixels. */
+static void k25_pixels(const struct projector *p)
+{
+    const double patch = projector_number(p, "patch_size", 14);
+    const double most = projector_number(p, "image_max_pixels", 16384 * patch * patch);
+    cJSON *o = cJSON_AddObjectToObject(p->pixels, "media_proc_cfg");
+    static const char *const moved[] = {"image_mean", "image_std"};
+    for (size_t i = 0; i < sizeof(moved) / sizeof(moved[0]); i++)
+        cJSON_AddItemToObject(o, moved[i],
+                              cJSON_DetachItemFromObjectCaseSensitive(p->pixels, moved[i]));
+    meta_put_in(o, "in_patch_limit", floor(most / (patch * patch)));
+    meta_put_in(o, "patch_size", patch);
+    meta_put_in(o, "merge_kernel_size", projector_number(p, "projector.scale_factor", 2));
+}
+
+/* ---------------------------------------------------------------- Janus */
+
+static const char *const janus_archs[] = {"llama", NULL};
+
+static void janus(const struct projector *p)
+{
+    const double hidden = projector_number(p, "embedding_length", 1);
+    meta_put_in(p->tower, "mlp_ratio", projector_dim(p, "v.blk.0.ffn_up.weight", 1) / hidden);
+    meta_put_in(p->tower, "projection_dim", projector_number(p, "projection_dim", 0));
+    cJSON_AddBoolToObject(p->tower, "attention_bias", projector_has(p, "v.blk.0.attn_q.bias"));
+}
+
+/* ---------------------------------------------------------------- PaddleOCR-VL */
+
+static const char *const paddle_archs[] = {"paddleocr", NULL};
+enum { PADDLE_SIDE = 384 }; /* of the pictures that its positions are for */
+
+/* image_size of the file is another number. */
+static void paddle(const struct projector *p)
+{
+    const double patch = projector_number(p, "patch_size", 14);
+    const double side = floor(sqrt(projector_dim(p, "v.position_embd.weight", 1))) * patch;
+    cJSON_ReplaceItemInObjectCaseSensitive(p->tower, "image_size",
+                                           cJSON_CreateNumber(side > 0 ? side : PADDLE_SIDE));
+    meta_put_in(p->tower, "spatial_merge_size", projector_number(p, "spatial_merge_size", 2));
+    three_axes(p, false);
+}
+
+static void paddle_pixels(const struct projector *p)
+{
+    meta_put_in(p->pixels, "min_pixels", projector_number(p, "image_min_pixels", 147384));
+    meta_put_in(p->pixels, "max_pixels", projector_number(p, "image_max_pixels", 2822400));
+    meta_put_in(p->pixels, "patch_size", projector_number(p, "patch_size", 14));
+}
+
+/* ---------------------------------------------------------------- Gemma 4, unified */
+
+/* A patch is as large as a feature; pixels are counted in ninths of it. The file's epsilon is that
+ * of the projection. */
+static void gemma4_unified(const struct projector *p)
+{
+    const double side = floor(sqrt(projector_dim(p, "v.patch_embd.weight", 0) / 3));
+    cJSON *t = p->tower;
+    meta_put_in(t, "mm_embed_dim", projector_dim(p, "v.patch_embd.weight", 1));
+    meta_put_in(t, "mm_posemb_size", projector_dim(p, "v.position_embd.weight", 1));
+    meta_put_in(t, "pooling_kernel_size", 3);
+    cJSON_DeleteItemFromObjectCaseSensitive(t, "patch_size");
+    meta_put_in(t, "patch_size", floor(side / 3));
+    cJSON_DeleteItemFromObjectCaseSensitive(t, "layer_norm_eps");
+    meta_put_in(t, "rms_norm_eps", projector_number(p, "attention.layer_norm_epsilon", 1e-6));
+    cJSON_AddStringToObject(p->text, "use_bidirectional_attention", "vision");
+}
+
 /* ---------------------------------------------------------------- LFM2-VL */
 
 static const char *const lfm2_archs[] = {"lfm2", "lfm2moe", NULL};
@@ -336,6 +406,15 @@ const struct projector_kind projector_kinds[] = {
      .tokens = {{"image_token_id", {"<image>"}}},
      .more = lfm2,
      .layout = {.channels_last = true}},
+    {.word = "kimik25",
+     .archs = kimi_archs,
+     .type = "kimi_k25",
+     .tower = "kimi_k25_vision",
+     .gelu = "gelu_pytorch_tanh",
+     .tokens = {{"media_placeholder_token_id", {"<|media_pad|>"}}},
+     .more = kimi,
+     .pixels = k25_pixels,
+     .layout = {.axes_apart = true}},
     {.word = "kimivl",
      .archs = kimi_archs,
      .type = "kimi_vl",
@@ -354,6 +433,42 @@ const struct projector_kind projector_kinds[] = {
                 {"eoi_token_id", {"<image|>"}}},
      .more = gemma4,
      .layout = {.plain = true, .channels_last = true}},
+    {.word = "gemma4uv",
+     .archs = gemma4_archs,
+     .type = "gemma4_unified",
+     .tower = "gemma4_unified_vision",
+     .gelu = "gelu",
+     .tokens = {{"image_token_id", {"<|image|>"}},
+                {"boi_token_id", {"<|image>"}},
+                {"eoi_token_id", {"<image|>"}}},
+     .more = gemma4_unified,
+     .layout = {.plain = true, .channels_last = true, .tables_apart = true}},
+    {.word = "janus_pro",
+     .archs = janus_archs,
+     .type = "janus",
+     .tower = "janus_vision_model",
+     .gelu = "gelu",
+     .tokens = {{"image_token_id", {"<image_placeholder>"}}},
+     .more = janus,
+     .pixels = square_pixels},
+    {.word = "paddleocr",
+     .archs = paddle_archs,
+     .type = "paddleocr_vl",
+     .gelu = "gelu_pytorch_tanh",
+     .tokens = {{"image_token_id", {"<|IMAGE_PLACEHOLDER|>"}},
+                {"vision_start_token_id", {"<|IMAGE_START|>"}},
+                {"vision_end_token_id", {"<|IMAGE_END|>"}}},
+     .more = paddle,
+     .pixels = paddle_pixels},
+    {.word = "qwen2.5o",
+     .archs = qwen2_archs,
+     .type = "qwen2_5_omni_thinker",
+     .gelu = "gelu",
+     .tokens = {{"image_token_id", {"<|IMAGE|>"}},
+                {"vision_start_token_id", {"<|vision_bos|>"}},
+                {"vision_end_token_id", {"<|vision_eos|>"}}},
+     .more = qwen2_5,
+     .pixels = qwen2_pixels},
     {.word = "llama4",
      .archs = llama4_archs,
      .type = "llama4",

@@ -14,6 +14,7 @@ enum {
     LEVELS = 4,     /* * is a layer; the tower's counts the layers that have it */
     PLAIN = 8,      /* only of projectors whose positions have no suffix */
     NOT_PLAIN = 16, /* only of the others */
+    AFTER_0 = 32,   /* only of projectors whose first matrix is mm.0 */
 };
 
 /* llama.cpp's names (gguf-py/gguf/constants.py). If several roles have one name, it belongs to the
@@ -30,6 +31,9 @@ static const struct tower_name {
     {"v.std_bias", W_POOL_BIAS, WHOLE},
     {"v.std_scale", W_POOL_SCALE, WHOLE},
     {"v.pre_ln", W_EMBED_NORM, 0},
+    {"v.patch_norm.1", W_PIXEL_NORM, 0}, /* the unified Gemma 4 */
+    {"v.patch_norm.2", W_PATCH_NORM, 0},
+    {"v.patch_norm.3", W_EMBED_NORM, 0},
     {"v.post_ln", W_FINAL_NORM, 0},
     {"v.post_ln", W_PROJECT_NORM, 0},
     {"v.blk.*.ln1", W_ATTN_NORM, 0},
@@ -58,6 +62,7 @@ static const struct tower_name {
     {"mm.input_projection", W_PROJECT_OUT, WHOLE | NOT_PLAIN},
     {"mm.patch_merger", W_PROJECT_JOINED, 0},
     {"mm.0", W_PROJECT_IN, 0},
+    {"mm.1", W_PROJECT_OUT, AFTER_0},
     {"mm.1", W_PROJECT_IN, 0},
     {"mm.2", W_PROJECT_OUT, 0},
     {"mm.model.fc", W_PROJECT_OUT, 0},
@@ -90,6 +95,7 @@ struct tower_source {
     struct gguf_shape shape;
     struct projector_layout layout;
     bool swapped; /* older converters stored the MLP's matrices under each other's names */
+    unsigned not_of; /* tower_name.how: rows that are not of this file */
 };
 
 static uint32_t count(const struct gguf *g, const char *key)
@@ -105,6 +111,8 @@ static struct tower_source source(const struct gguf *g, const struct arch *a)
     const struct gguf_tensor *down = gguf_tensor(g, "v.blk.0.ffn_down.weight");
     struct tower_source s = {.file = g, .a = a, .layout = gguf_projector_layout(g)};
     s.order.paired = s.layout.paired;
+    s.not_of = (s.layout.plain ? NOT_PLAIN : PLAIN) |
+               (gguf_tensor(g, "mm.0.weight") ? 0U : (unsigned)AFTER_0);
     s.shape.heads = s.shape.kv_heads = heads;
     s.shape.head = heads ? hidden / heads : 0;
     s.swapped = down && hidden && down->dims[0] == hidden && down->dims[1] != hidden;
@@ -135,7 +143,7 @@ static const struct tower_name *find(const struct tower_source *s, const char *n
                                      struct gguf_use *u)
 {
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (s->a->names[names[i].role] && !(names[i].how & (s->layout.plain ? NOT_PLAIN : PLAIN)) &&
+        if (s->a->names[names[i].role] && !(names[i].how & s->not_of) &&
             gguf_name_matches(name, n, names[i].name, &u->layer)) {
             u->role = unswapped(s, names[i].role);
             u->of = s->a;
@@ -256,28 +264,98 @@ static int join_frames(struct gguf_weights *w, const struct tower_source *s,
     return 0;
 }
 
-/* "v.patch_embd.weight", [hidden][channels][rows][columns], as [hidden][rows][columns][channels].
- */
+/* A tensor of `n` units of `each` bytes in another order: unit i is the file's from(o, i). */
+struct order {
+    size_t n, each;
+    size_t places, channels; /* of a patch */
+    size_t head, heads;      /* rows of a head; heads of q and k */
+    size_t (*from)(const struct order *o, size_t i);
+};
+
+static int reorder(struct gguf_weights *w, const struct gguf_tensor *g, const struct order *o,
+                   struct tensor *t, struct err *e)
+{
+    uint8_t *other = gguf_weights_own(w, malloc(g->bytes));
+    if (!other)
+        return err_nomem(e);
+    for (size_t i = 0; i < o->n; i++)
+        memcpy(other + i * o->each, g->data + o->from(o, i) * o->each, o->each);
+    t->data = other;
+    t->in_memory = true;
+    return 0;
+}
+
+static size_t from_channels(const struct order *o, size_t i)
+{
+    const size_t patch = o->places * o->channels, within = i % patch;
+    return i / patch * patch + within % o->channels * o->places + within / o->channels;
+}
+
+/* [hidden][channels][rows][columns], or numbers of a patch in that order, as
+ * [hidden][rows][columns][channels]. */
 static int turn_channels(struct gguf_weights *w, const struct tower_source *s,
                          const struct gguf_tensor *g, struct tensor *t, struct err *e)
 {
-    const size_t size = gguf_packings[g->packing].bytes;
-    const size_t places = g->dims[0] * g->dims[1], channels = g->dims[2];
-    if (g->n_dims != 4 || gguf_packings[g->packing].elements != 1 || !g->bytes)
+    const bool planes = g->n_dims == 4;
+    const size_t each = gguf_packings[g->packing].bytes;
+    const size_t channels = planes ? g->dims[2] : 3;
+    const size_t places = planes ? g->dims[0] * g->dims[1] : g->dims[0] / 3;
+    const struct order o = {g->bytes / each, each, places, channels, .from = from_channels};
+    if (gguf_packings[g->packing].elements != 1 || !g->bytes || o.n % (places * channels))
         return differs(s, g, e);
-    uint8_t *turned = gguf_weights_own(w, malloc(g->bytes));
-    if (!turned)
-        return err_nomem(e);
-    for (size_t i = 0; i < g->bytes / size; i++) {
-        const size_t patch = i / (places * channels), channel = i / places % channels;
-        const size_t to = (patch * places + i % places) * channels + channel;
-        memcpy(turned + to * size, g->data + i * size, size);
+    if (planes) {
+        t->n_dims = 2;
+        t->dims[0] = g->dims[3], t->dims[1] = places * channels;
     }
-    t->n_dims = 2;
-    t->dims[0] = g->dims[3], t->dims[1] = places * channels;
-    t->data = turned;
-    t->in_memory = true;
-    return 0;
+    return reorder(w, g, &o, t, e);
+}
+
+static size_t from_axes(const struct order *o, size_t i)
+{
+    const size_t at = i % o->head;
+    return i / o->head >= o->heads
+               ? i
+               : i - at + at / 2 % 2 * (o->head / 2) + at / 4 * 2 + at % 2;
+}
+
+/* Rows of q and k whose pairs rotate by column and by row in turn. */
+static int weave_axes(struct gguf_weights *w, const struct tower_source *s,
+                      const struct gguf_tensor *g, struct tensor *t, struct err *e)
+{
+    const size_t rows = g->dims[g->n_dims - 1], head = s->shape.head, heads = 2 * s->shape.heads;
+    const struct order o = {rows, rows ? g->bytes / rows : 0, 1, 1, head, heads, from_axes};
+    if (!g->bytes || !head || head % 4 || rows < head * heads)
+        return differs(s, g, e);
+    return reorder(w, g, &o, t, e);
+}
+
+static size_t from_tables(const struct order *o, size_t i) { return i % 2 * (o->n / 2) + i / 2; }
+
+/* [2][positions][hidden] as [positions][2][hidden]. */
+static int weave_tables(struct gguf_weights *w, const struct tower_source *s,
+                        const struct gguf_tensor *g, struct tensor *t, struct err *e)
+{
+    const size_t rows = g->n_dims == 3 ? g->dims[1] * g->dims[2] : 0;
+    const struct order o = {rows, rows ? g->bytes / rows : 0, .from = from_tables};
+    if (!g->bytes || !rows || g->dims[2] != 2)
+        return differs(s, g, e);
+    t->dims[0] = g->dims[1], t->dims[1] = 2;
+    return reorder(w, g, &o, t, e);
+}
+
+/* What the converter did to the order of a tensor's numbers. */
+static int restore(struct gguf_weights *w, const struct tower_source *s,
+                   const struct gguf_tensor *g, const struct gguf_use *u, struct tensor *t,
+                   struct err *e)
+{
+    const bool weight = strcmp(u->suffix, ".bias") != 0, patch = u->role == W_PATCH && weight;
+    if (s->layout.channels_last && (patch || u->role == W_PIXEL_NORM))
+        return turn_channels(w, s, g, t, e);
+    if (s->layout.axes_apart && u->role == W_QKV)
+        return weave_axes(w, s, g, t, e);
+    if (s->layout.tables_apart && u->role == W_PATCH_POSITIONS)
+        return weave_tables(w, s, g, t, e);
+    return patch ? join_frames(w, s, g, t, e) : 0;
 }
 
 /* ---------------------------------------------------------------- the file */
@@ -311,9 +389,7 @@ static int take(struct gguf_weights *w, const struct tower_source *s, const stru
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no place in this tower",
                        s->file->path, g->name);
     gguf_weights_dims(&t, g);
-    const bool patches = u.role == W_PATCH && strcmp(u.suffix, ".weight") == 0;
-    if (gguf_weights_type(&t, g, e) ||
-        (patches && (s->layout.channels_last ? turn_channels : join_frames)(w, s, g, &t, e)))
+    if (gguf_weights_type(&t, g, e) || restore(w, s, g, &u, &t, e))
         return -1;
     if (!(t.name = gguf_weights_spell(w, s->a, &u, 0)))
         return err_nomem(e);
