@@ -10,7 +10,7 @@ import shutil
 import gguf
 import numpy as np
 from gguf_families import ARCH, write_family
-from gguf_keys import gemma4, granite, lfm2
+from gguf_keys import gemma4, glm4moe, granite, lfm2
 from gguf_keys_latent import deepseek2
 from gguf_made import paired, tensors
 from gguf_mmproj import safetensors
@@ -168,6 +168,23 @@ UNIFIED = [
 ]
 
 
+GLM = [
+    (r".*blocks\.(\d+)\.norm(\d)\.(\w+)", r"v.blk.\1.ln\2.\3"),
+    (r".*blocks\.(\d+)\.attn\.qkv\.(\w+)", r"v.blk.\1.attn_qkv.\2"),
+    (r".*blocks\.(\d+)\.attn\.proj\.(\w+)", r"v.blk.\1.attn_out.\2"),
+    (r".*blocks\.(\d+)\.attn\.([qk])_norm\.(\w+)", r"v.blk.\1.attn_\2_norm.\3"),
+    (r".*blocks\.(\d+)\.mlp\.(gate|up|down)_proj\.(\w+)", r"v.blk.\1.ffn_\2.\3"),
+    (r".*downsample\.(\w+)", r"mm.patch_merger.\1"),
+    (r".*embeddings\.position_embedding\.(\w+)", r"v.position_embd.\1"),
+    (r".*merger\.(gate|up|down)_proj\.(\w+)", r"mm.\1.\2"),
+    (r".*merger\.post_projection_norm\.(\w+)", r"mm.post_norm.\1"),
+    (r".*merger\.proj\.(\w+)", r"mm.model.fc.\1"),
+    (r".*patch_embed\.proj\.(\w+)", r"v.patch_embd.\1"),
+    (r".*post_conv_layernorm\.(\w+)", r"v.norm_embd.\1"),
+    (r".*post_layernorm\.(\w+)", r"v.post_ln.\1"),
+]
+
+
 def usual(word, act="gelu", scale=None, layers="num_hidden_layers"):
     """Of convert_hf_to_gguf.py: all layers, and the width of features."""
 
@@ -281,6 +298,37 @@ def paddle_text(w, c):
     w.add_rope_dimension_sections([*c["rope_parameters"]["mrope_section"], 0])
 
 
+def frames(name, v, c):
+    if name == "v.patch_embd.weight":
+        return {name: v[:, :, 0], f"{name}.1": v[:, :, 1]}
+    return v
+
+
+def glm_text(w, c):
+    paddle_text(w, c)
+
+
+def glm_moe_text(w, c):
+    glm4moe(w, c)
+    paddle_text(w, c)
+
+
+def halves(v, heads, rotary):
+    """Glm4Model.normal_to_neox(): what rotates in pairs, in halves."""
+    v = v.reshape(heads, -1, *v.shape[1:])
+    return np.concatenate([v[:, :rotary:2], v[:, 1:rotary:2], v[:, rotary:]], axis=1).reshape(-1, *v.shape[2:])
+
+
+def ungrouped(c, p):
+    """Experts without groups, as in GLM-4.5V."""
+    p.pop("size")
+    c["text_config"] |= {"n_group": 1, "topk_group": 1}
+
+
+GLM_WORDS = {320: "<|image|>", 321: "<|begin_of_image|>", 322: "<|end_of_image|>"}
+GLM_MARKER = "<|begin_of_image|><|image|><|end_of_image|>"
+
+
 def scout(c, p):
     """As Llama 4's published models: every fourth layer has no rotation, and the others see chunks of 8192."""
     p.pop("max_patches")
@@ -292,6 +340,15 @@ def scout(c, p):
 KIMI = {320: "<|media_pad|>", 319: "<|media_start|>", 318: "<|media_content|>", 317: "<|media_end|>"}
 K25 = KIMI | {319: "<|media_begin|>"}
 KINDS = {
+    "glm4v": Kind(
+        (ARCH.GLM4, glm_text), GLM, usual("glm4v", "silu", layers="depth"), GLM_MARKER, GLM_WORDS, change=frames, known=without("size"),
+    ),
+    "glm_ocr": Kind(
+        (ARCH.GLM4, glm_text), GLM, usual("glm4v", "silu", layers="depth"), GLM_MARKER, GLM_WORDS, change=frames, known=without("size"),
+    ),
+    "glm4v_moe": Kind(
+        (ARCH.GLM4_MOE, glm_moe_text), GLM, usual("glm4v", "silu", layers="depth"), GLM_MARKER, GLM_WORDS, change=frames, known=ungrouped,
+    ),
     "janus": Kind(
         (ARCH.LLAMA, None), JANUS, usual("janus_pro"), "<image_placeholder>",
         {320: "<image_placeholder>", 321: "<begin_of_image>", 322: "<end_of_image>"}, known=without("min_size"),
@@ -332,9 +389,9 @@ KINDS = {
 
 def put_tokenizer(path, size, words):
     """With a merge, as files must have merges."""
-    write_tokenizer(path, size, words | {3: "a", 4: "b", 5: "ab"})
+    write_tokenizer(path, size, words | {3: "Q", 4: "J", 5: "QJ"})
     tokenizer = json.loads((path / "tokenizer.json").read_text())
-    tokenizer["model"]["merges"] = ["a b"]
+    tokenizer["model"]["merges"] = ["Q J"]
     (path / "tokenizer.json").write_text(json.dumps(tokenizer))
 
 
@@ -371,9 +428,11 @@ def write_made_text(name, folder, path, unlisted=False):
         tensor = tensor.replace("language_model.", "").replace("model.model.", "model.")
         if arch in (ARCH.LLAMA, ARCH.GRANITE) and (".q_proj." in tensor or ".k_proj." in tensor):
             v = paired(v, c["num_attention_heads" if ".q_proj." in tensor else "num_key_value_heads"])
+        if arch == ARCH.GLM4 and (".q_proj." in tensor or ".k_proj." in tensor):
+            v = halves(v, c["num_attention_heads" if ".q_proj." in tensor else "num_key_value_heads"], c["head_dim"])
         if tensor.endswith("experts.gate_up_proj"):  # Llama 4's, whose inputs are rows
-            halves = np.split(v.swapaxes(1, 2), 2, axis=1)
-            named |= {tensor.replace("gate_up_proj", f"{part}_proj.weight"): half for part, half in zip(("gate", "up"), halves)}
+            both = np.split(v.swapaxes(1, 2), 2, axis=1)
+            named |= {tensor.replace("gate_up_proj", f"{part}_proj.weight"): half for part, half in zip(("gate", "up"), both)}
         elif tensor.endswith("experts.down_proj"):
             named[f"{tensor}.weight"] = v.swapaxes(1, 2)
         else:

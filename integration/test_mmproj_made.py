@@ -19,9 +19,9 @@ def asked(images):
     return {"messages": messages, "max_tokens": 8, "ignore_eos": True, "temperature": 0, "logprobs": True, "top_logprobs": 2, "add_special_tokens": False}
 
 
-def answers(s, template):
+def answers(s, template, images_of):
     out = []
-    for images in IMAGES:
+    for images in images_of:
         body = asked(images) | {"chat_template": template}
         r = s.post("/v1/chat/completions/render", body)
         assert r.status_code == 200, r.text
@@ -31,9 +31,9 @@ def answers(s, template):
     return out
 
 
-def served(model, template, **more):
-    with Service(model, args=[*ARGS, "--dtype", "float32", "--trust-request-chat-template"], **more) as s:
-        return answers(s, template)
+def served(model, template, images=IMAGES):
+    with Service(model, args=[*ARGS, "--dtype", "float32", "--trust-request-chat-template"]) as s:
+        return answers(s, template, images)
 
 
 def files(family, tmp_path, **more):
@@ -58,3 +58,11 @@ def test_a_vocabulary_without_a_placeholder_gets_one(tmp_path):
     for (ids, a), (expected, b) in zip(served(model, template), served(source, template)):
         assert ids == expected
         assert a["content"][0]["token"] == b["content"][0]["token"]  # the folder's vocabulary has four more
+
+
+def test_the_text_model_of_glm_alone(tmp_path):
+    """Its rows of q and k are in halves, unlike those of a GLM-4 without images."""
+    source, model, _ = files("glm4v", tmp_path)
+    template = "{{ messages[0].content }}"
+    (tmp_path / "files/mmproj-f32.gguf").unlink()
+    assert near(served(model, template, images=IMAGES[3:]), served(source, template, images=IMAGES[3:]), 0)

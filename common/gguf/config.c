@@ -164,6 +164,11 @@ double gguf_family_number(const struct gguf_set *s, const struct gguf_family *f,
     return most;
 }
 
+bool gguf_has_axes(const struct gguf_set *s, const struct gguf_family *f)
+{
+    return meta_numbers(&(struct gguf_meta){s, f, NULL}, "rope.dimension_sections");
+}
+
 uint32_t gguf_layers(const struct gguf_set *s, const struct gguf_family *f)
 {
     const double n = meta_layers(&(struct gguf_meta){s, f, NULL});

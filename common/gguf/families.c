@@ -174,8 +174,11 @@ static void olmo2(const struct gguf_meta *m)
     }
 }
 
+/* Without a word half of a head rotates. */
 static void glm4(const struct gguf_meta *m)
 {
+    if (meta_number_or(m, "rope.dimension_count", 0) == gguf_head_size(m->s, m->f))
+        meta_put(m, "partial_rotary_factor", 1);
     cJSON_AddBoolToObject(m->config, "attention_bias", meta_has(m, "blk.0.attn_q.bias"));
 }
 
@@ -407,7 +410,7 @@ static const struct gguf_family families[] = {
     {"command-r", "cohere", NULL, false, 0, cohere},
     {"cohere2", "cohere2", NULL, false, 0, cohere2},
     {"olmo2", "olmo2", NULL, false, 0, olmo2},
-    {"glm4", "glm4", NULL, false, 0, glm4},
+    {"glm4", "glm4", NULL, false, 0, glm4, .axes_halved = true},
     {"glm4moe", NULL, "glm4_moe", false, 0, glm4moe},
     {"smollm3", "smollm3", NULL, true, 0, gguf_qkv_bias},
     {"qwen2moe", NULL, "qwen2_moe", false, 0, qwen2moe},

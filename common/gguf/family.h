@@ -23,11 +23,15 @@ struct gguf_family {
     bool plain_end;     /* norm_plus is not of the last norm; norms of q and k have no weights */
     bool rates_above_0; /* rates of decay are stored as exp(A_log), not as -exp(A_log) */
     bool both_ways;     /* tokens see later ones too */
+    bool axes_halved;   /* with three positions, q and k rotate in halves; the family's do in pairs */
     bool pair;          /* an encoder and a decoder, whose tensors begin with "enc." and "dec." */
 };
 
 /* The value of `key` (without "<architecture>."); of a list per layer the largest; 0: missing. */
 double gguf_family_number(const struct gguf_set *s, const struct gguf_family *f, const char *key);
+
+/* Positions have three coordinates. */
+bool gguf_has_axes(const struct gguf_set *s, const struct gguf_family *f);
 
 /* Elements of a head; 0: not specified in the file. */
 double gguf_head_size(const struct gguf_set *s, const struct gguf_family *f);

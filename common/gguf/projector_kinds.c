@@ -2,6 +2,7 @@
  * preprocessor_config.json. */
 #include "common/gguf/projector_impl.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *arch(const struct projector *p) { return p->m->f->name; }
@@ -100,9 +101,10 @@ static void qwen3_pixels(const struct projector *p) { qwen_pixels(p, 65536, 1677
 
 #define QWEN_TOKENS                                                                                \
     {                                                                                              \
-        {"image_token_id", {"<|image_pad|>"}}, {"vision_start_token_id", {"<|vision_start|>"}},    \
+        {"image_token_id", {"<|image_pad|>", "<|IMAGE|>"}}, /* Qwen2.5-Omni */                     \
+            {"vision_start_token_id", {"<|vision_start|>", "<|vision_bos|>"}},                     \
         {                                                                                          \
-            "vision_end_token_id", { "<|vision_end|>" }                                            \
+            "vision_end_token_id", { "<|vision_end|>", "<|vision_eos|>" }                          \
         }                                                                                          \
     }
 
@@ -231,6 +233,32 @@ static void kimi(const struct projector *p)
 static void kimi_pixels(const struct projector *p)
 {
     cJSON_AddTrueToObject(p->pixels, "pad_input");
+}
+
+/* ---------------------------------------------------------------- GLM */
+
+static const char *const glm_archs[] = {"glm4", "glm4moe", NULL};
+
+/* GLM-OCR has norms of q and k in place of positions. */
+static const char *glm_type(const struct projector *p)
+{
+    return strcmp(arch(p), "glm4moe") == 0                   ? "glm4v_moe"
+           : projector_has(p, "v.blk.0.attn_q_norm.weight") ? "glm_ocr"
+                                                             : "glm4v";
+}
+
+static void glm(const struct projector *p)
+{
+    const double side = floor(sqrt(projector_dim(p, "v.position_embd.weight", 1)));
+    const double eps = projector_number(p, "attention.layer_norm_epsilon", 1e-5);
+    char type[32];
+    qwen(p, false);
+    meta_put_in(p->tower, "rms_norm_eps", eps);
+    cJSON_AddBoolToObject(p->tower, "attention_bias", projector_has(p, "v.blk.0.attn_qkv.bias"));
+    cJSON_DeleteItemFromObjectCaseSensitive(p->tower, "image_size");
+    meta_put_in(p->tower, "image_size", side * projector_number(p, "patch_size", 14));
+    snprintf(type, sizeof(type), "%s_text", glm_type(p));
+    cJSON_ReplaceItemInObjectCaseSensitive(p->text, "model_type", cJSON_CreateString(type));
 }
 
 /* ---------------------------------------------------------------- Kimi K2.5 */
@@ -443,6 +471,14 @@ const struct projector_kind projector_kinds[] = {
                 {"eoi_token_id", {"<image|>"}}},
      .more = gemma4_unified,
      .layout = {.plain = true, .channels_last = true, .tables_apart = true}},
+    {.word = "glm4v",
+     .archs = glm_archs,
+     .find_type = glm_type,
+     .gelu = "gelu",
+     .tokens = {{"image_token_id", {"<|image|>"}},
+                {"image_start_token_id", {"<|begin_of_image|>"}},
+                {"image_end_token_id", {"<|end_of_image|>"}}},
+     .more = glm},
     {.word = "janus_pro",
      .archs = janus_archs,
      .type = "janus",
@@ -462,11 +498,9 @@ const struct projector_kind projector_kinds[] = {
      .pixels = paddle_pixels},
     {.word = "qwen2.5o",
      .archs = qwen2_archs,
-     .type = "qwen2_5_omni_thinker",
+     .type = "qwen2_5_vl",
      .gelu = "gelu",
-     .tokens = {{"image_token_id", {"<|IMAGE|>"}},
-                {"vision_start_token_id", {"<|vision_bos|>"}},
-                {"vision_end_token_id", {"<|vision_eos|>"}}},
+     .tokens = QWEN_TOKENS,
      .more = qwen2_5,
      .pixels = qwen2_pixels},
     {.word = "llama4",

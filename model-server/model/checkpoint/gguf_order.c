@@ -11,6 +11,13 @@ static uint32_t paired(const struct gguf_shape *s, enum role role, uint32_t i)
     return i - in + (in < half ? 2 * in : 2 * (in - half) + 1);
 }
 
+static uint32_t halved(const struct gguf_shape *s, enum role role, uint32_t i)
+{
+    const uint32_t in = i % s->head;
+    (void)role;
+    return in >= s->halved ? i : i - in + in % 2 * (s->halved / 2) + in / 2;
+}
+
 static uint32_t stacked(const struct gguf_shape *s, enum role role, uint32_t i)
 {
     const uint32_t each = s->heads / s->kv_heads, h = i / s->head;
@@ -66,6 +73,10 @@ static place_fn *move_of(const struct gguf_shape *s, enum role role, uint64_t n,
         *all = s->head >= 2 && s->head % 2 == 0 && n % s->head == 0 ? n : 0;
         return paired;
     }
+    if (s->halved && (role == W_Q || role == W_K)) {
+        *all = s->halved <= s->head && s->halved % 2 == 0 && n % s->head == 0 ? n : 0;
+        return halved;
+    }
     if (f->stacked && role == W_QKV) {
         if (s->kv_heads && s->heads % s->kv_heads == 0)
             *all = (s->heads + 2 * (uint64_t)s->kv_heads) * s->head;
@@ -118,6 +129,8 @@ struct gguf_shape gguf_shape(const struct gguf_set *s, const struct gguf_family 
                            .keys = count(s, f, "ssm.group_count"),
                            .key_dim = count(s, f, "ssm.state_size")};
     x.kv_heads = x.kv_heads ? x.kv_heads : x.heads;
+    if (f->axes_halved && gguf_has_axes(s, f))
+        x.halved = count(s, f, "rope.dimension_count");
     x.value_dim = x.values ? count(s, f, "ssm.inner_size") / x.values : 0;
     return x;
 }

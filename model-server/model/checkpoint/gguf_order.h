@@ -2,6 +2,7 @@
  *
  * llama.cpp's converters permute the rows of heads for its kernels:
  *   paired   q and k: the halves of a head that rotate together lie row by row in turn
+ *   halved   q and k: the other way round, of the elements that rotate
  *   stacked  one matrix of q, k and v: all heads of q, all of k, all of v, where the family's has
  *            those of a key-value head side by side
  *   tiled    value heads of the gated delta rule: the first of each key head, the second of each,
@@ -14,6 +15,7 @@
 struct gguf_shape {
     const struct gguf_family *family;
     uint32_t heads, kv_heads, head;            /* of attention; number of elements of a head */
+    uint32_t halved;                           /* elements of a head that rotate; 0: as they are */
     uint32_t values, keys, value_dim, key_dim; /* heads of recurrent layers; their elements */
 };
 struct gguf_shape gguf_shape(const struct gguf_set *s, const struct gguf_family *f);

@@ -31,6 +31,7 @@ static const struct tower_name {
     {"v.std_bias", W_POOL_BIAS, WHOLE},
     {"v.std_scale", W_POOL_SCALE, WHOLE},
     {"v.pre_ln", W_EMBED_NORM, 0},
+    {"v.norm_embd", W_PATCH_NORM, 0},    /* GLM */
     {"v.patch_norm.1", W_PIXEL_NORM, 0}, /* the unified Gemma 4 */
     {"v.patch_norm.2", W_PATCH_NORM, 0},
     {"v.patch_norm.3", W_EMBED_NORM, 0},
@@ -65,7 +66,12 @@ static const struct tower_name {
     {"mm.1", W_PROJECT_OUT, AFTER_0},
     {"mm.1", W_PROJECT_IN, 0},
     {"mm.2", W_PROJECT_OUT, 0},
+    {"mm.model.fc", W_PROJECT_MIDDLE, 0}, /* GLM */
     {"mm.model.fc", W_PROJECT_OUT, 0},
+    {"mm.post_norm", W_MIDDLE_NORM, 0},
+    {"mm.gate", W_PROJECT_GATE, 0},
+    {"mm.up", W_PROJECT_IN, 0},
+    {"mm.down", W_PROJECT_OUT, 0},
     {"v.image_newline", W_ROW_END, WHOLE},
     {"model.image_newline", W_ROW_END, WHOLE},
     {"mm.model.mlp.0", W_PROJECT_NORM, 0},
@@ -322,7 +328,8 @@ static size_t from_axes(const struct order *o, size_t i)
 static int weave_axes(struct gguf_weights *w, const struct tower_source *s,
                       const struct gguf_tensor *g, struct tensor *t, struct err *e)
 {
-    const size_t rows = g->dims[g->n_dims - 1], head = s->shape.head, heads = 2 * s->shape.heads;
+    const size_t rows = g->dims[g->n_dims - 1], head = s->shape.head;
+    const size_t heads = 2 * (size_t)s->shape.heads;
     const struct order o = {rows, rows ? g->bytes / rows : 0, 1, 1, head, heads, from_axes};
     if (!g->bytes || !head || head % 4 || rows < head * heads)
         return differs(s, g, e);

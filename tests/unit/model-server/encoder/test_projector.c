@@ -184,6 +184,27 @@ static void lfm2_vl(void **state)
     end(&c);
 }
 
+/* That of Qwen2.5-VL; beside it are tensors for sound. */
+static void qwen_omni(void **state)
+{
+    struct gguf_write w = {0};
+    struct encoder_spec s;
+    struct checkpoint c;
+    (void)state;
+    begin(&w, "qwen2vl", "qwen2.5o", 24);
+    gw_put_u32(&w, "clip.vision.n_wa_pattern", 2);
+    PUT(&w, "v.blk.1.ln2.weight", HIDDEN);
+    PUT(&w, "mm.2.weight", 4 * HIDDEN, TEXT);
+    PUT(&w, "a.conv1d.0.weight", HIDDEN);
+    PUT(&w, "mm.a.fc.weight", HIDDEN, TEXT);
+    open_tower(&w, &s, &c);
+    assert_int_equal(s.cell, 2);
+    assert_int_equal(s.blocks.n_layers, 2);
+    tensor(&c, "model.visual.blocks.1.norm2.weight");
+    tensor(&c, "model.visual.merger.mlp.2.weight");
+    end(&c);
+}
+
 /* Older converters stored the MLP's second matrix as `ffn_up`. */
 static void swapped_matrices(void **state)
 {
@@ -204,7 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gemma_4), cmocka_unit_test(llama_4),          cmocka_unit_test(kimi_vl),
-        cmocka_unit_test(lfm2_vl), cmocka_unit_test(swapped_matrices),
+        cmocka_unit_test(lfm2_vl), cmocka_unit_test(swapped_matrices), cmocka_unit_test(qwen_omni),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
