@@ -81,17 +81,30 @@ static void see_both_ways(struct config *c, struct decoder_spec *s)
     s->both_ways = s->no_head = true;
 }
 
+/* The family of the text model, or NULL. Files that do not name it have the text model of their own
+ * family (EmbeddingGemma 2); those of old LLaVA have Llama. */
+static const struct arch *find_text(const struct config *c, const char **type)
+{
+    const char *word = json_str(c->root, "model_type", NULL);
+    const char *outer = json_str(c->file, "model_type", "");
+    char own[80];
+    if (word || c->root == c->file)
+        return word ? find(word, type) : NULL;
+    snprintf(own, sizeof(own), "%.64s_text", outer);
+    const struct arch *a = find(own, type);
+    return a ? a : find("llama", type);
+}
+
 static void configure(struct config *c, const struct arch **arch, const char **type,
                       struct decoder_spec *spec)
 {
-    /* old files of LLaVA do not name Llama as their text model */
-    const bool nested = c->root != c->file;
-    const char *word = json_str(c->root, "model_type", nested ? "llama" : NULL);
-    if (!word) {
+    const char *word = json_str(c->root, "model_type", NULL);
+    *arch = find_text(c, type);
+    if (!word && !*arch) {
         config_fail(c, "`model_type` is missing");
         return;
     }
-    if (!(*arch = find(word, type))) {
+    if (!*arch) {
         unknown(c, word);
         return;
     }

@@ -28,6 +28,7 @@ enum role {
     W_NEAR,   /* [buckets, heads]: see struct near_spec */
     W_FINAL_NORM,
     W_HEAD,
+    W_VECTOR,    /* behind the final norm, of each row, where the model gives vectors */
     W_HEAD_BIAS, /* whole name, may be absent; without a name: the head's ".bias" */
     W_ATTN_NORM,
     W_POST_ATTN_NORM,

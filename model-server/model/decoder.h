@@ -143,7 +143,7 @@ struct decoder {
     struct decoder_front front;
     struct pack_watch watch;
     struct packed *packed; /* the caller's file of packed weights; or NULL */
-    bool encodes;          /* `kv` holds only the current layer, and there is no head */
+    bool encodes;          /* `kv` has a layer for each size of keys, and there is no head */
     bool encodes_logits;   /* with `encodes`: there is a head, for decoder_encode_logits() */
     struct kv_cache *kv;
     struct kv_cache *windows; /* of sliding-window layers; NULL: `kv` holds these as well */

@@ -8,11 +8,11 @@
 int decoder_kv_reserve(struct decoder *d, uint32_t n_blocks, uint32_t block_size,
                        enum kv_dtype dtype, uint32_t *has, struct err *e)
 {
-    const struct kv_desc k = {.n_layers = 1,
+    const struct kv_desc k = {.n_layers = d->n_kv_layers ? d->n_kv_layers : 1,
                               .n_blocks = n_blocks,
                               .block_size = block_size,
                               .dtype = dtype,
-                              .each = d->kv_layers[0]};
+                              .layers = d->kv_layers};
     if (d->kv && n_blocks <= *has)
         return 0;
     if (d->kv)

@@ -402,6 +402,7 @@ struct decoder_spec {
     bool clips;
     bool layer_scale;         /* a number of each layer scales the stream after it (Gemma 4) */
     uint32_t per_layer;       /* width of the separate embeddings of each layer; 0: none */
+    bool per_layer_plain;     /* they are a projection of the embedding alone: no table */
     uint32_t per_layer_vocab; /* rows of their table; ids from there on use its first row; 0: vocab
                                */
     struct altup_spec altup;  /* with per_layer and NORM_AROUND */

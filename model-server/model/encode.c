@@ -189,7 +189,7 @@ static int pass(struct encoder *c, const struct model_text *texts, uint32_t n, u
 {
     const uint32_t hidden = c->d->spec.hidden;
     const unsigned row = all ? 0 : text_head_row(&c->head);
-    const bool direct = !out || (all && !c->head.of_tokens); /* hidden states are the result */
+    const bool direct = !out || (all && !c->head.row_stages); /* hidden states are the result */
     struct ragged b;
     if (encoder_reserve(c, tokens, n, e) ||
         (!direct && reserve_rows(c, (size_t)(row ? n : tokens) * hidden, e)) ||

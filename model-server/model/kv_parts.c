@@ -18,6 +18,30 @@ static void keep_stage(struct decoder *d, uint32_t first, uint32_t end)
     d->n_kv_layers = n;
 }
 
+static bool same(const struct kv_layer *a, const struct kv_layer *b)
+{
+    return a->n_heads == b->n_heads && a->k_dim == b->k_dim && a->v_dim == b->v_dim &&
+           a->latent == b->latent && a->index_dim == b->index_dim && a->every == b->every;
+}
+
+/* An encoder's layer is done before the next one begins: layers that cache the same sizes share one
+ * layer of the cache. */
+static void share_sizes(struct decoder *d)
+{
+    uint32_t of[SPEC_MAX_LAYERS], n = 0;
+    for (uint32_t i = 0; i < d->n_kv_layers; i++) {
+        uint32_t k = 0;
+        while (k < n && !same(&d->kv_layers[k], &d->kv_layers[i]))
+            k++;
+        if (k == n)
+            d->kv_layers[n++] = d->kv_layers[i];
+        of[i] = k;
+    }
+    for (uint32_t i = 0; n && i < d->spec.n_layers; i++)
+        d->kv_at[i] = of[d->kv_at[i]];
+    d->n_kv_layers = n;
+}
+
 void kv_parts_plan(struct decoder *d, const struct sublayer_ops *const *mixers)
 {
     uint32_t first = 0, end = 0;
@@ -41,9 +65,9 @@ void kv_parts_plan(struct decoder *d, const struct sublayer_ops *const *mixers)
             d->kv_window_most = d->kv_window[i];
     if (d->stages)
         keep_stage(d, first, end);
+    if (d->encodes)
+        share_sizes(d);
     kv_parts_number(d, false);
-    if (d->encodes) /* one layer of the cache serves all */
-        memset(d->kv_at, 0, d->spec.n_layers * sizeof(*d->kv_at));
     if (d->encodes && !d->n_kv_layers)
         d->kv_layers[0] = least;
 }

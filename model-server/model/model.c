@@ -312,7 +312,8 @@ static int load_head(struct model *m, const char *dir, const struct arch *a,
                                   .vocab = m->d.spec.vocab,
                                   .both_ways = m->d.spec.both_ways,
                                   .lm_head = head,
-                                  .embed = embed};
+                                  .embed = embed,
+                                  .vector = a->names[W_VECTOR]};
     set_answers(m, o, &h);
     return text_head_load(&m->encoder.head, &h, e);
 }

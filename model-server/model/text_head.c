@@ -126,16 +126,16 @@ static uint32_t widest(const struct text_head *h)
 
 size_t text_head_work(const struct text_head *h) { return (size_t)2 * widest(h); }
 
-/* x and y have room for the widest. */
-static void run_stages(const struct text_head *h, float *x, float *y, float *out)
+/* The first n; x and y have room for the widest. */
+static void run_stages(const struct text_head *h, uint32_t n, float *x, float *y, float *out)
 {
-    for (uint32_t i = 0; i < h->n_stages; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         run_stage(&h->stages[i], x, y);
         float *was = x;
         x = y;
         y = was;
     }
-    memcpy(out, x, h->width * sizeof(*out));
+    memcpy(out, x, (n ? h->stages[n - 1].out : h->width) * sizeof(*out));
 }
 
 void text_head_run(const struct text_head *h, const float *rows, uint32_t n, uint32_t skip,
@@ -148,7 +148,7 @@ void text_head_run(const struct text_head *h, const float *rows, uint32_t n, uin
             pool(h, mode, rows, n, skip, to);
             to += h->hidden;
         }
-    run_stages(h, x, y, out);
+    run_stages(h, h->n_stages, x, y, out);
 }
 
 void text_head_tokens(const struct text_head *h, const float *rows, uint32_t n, float *out,
@@ -156,7 +156,7 @@ void text_head_tokens(const struct text_head *h, const float *rows, uint32_t n, 
 {
     for (uint32_t i = 0; i < n; i++) {
         copy_row(work, rows + (size_t)i * h->hidden, h->hidden);
-        run_stages(h, work, work + widest(h), out + (size_t)i * h->row_width);
+        run_stages(h, h->row_stages, work, work + widest(h), out + (size_t)i * h->row_width);
     }
 }
 

@@ -26,8 +26,7 @@ struct text_head {
     enum sparse_pooling sparse; /* instead; see text_head_add_logits() */
     bool sparse_twice;
     struct head_stage stages[HEAD_MAX_STAGES];
-    uint32_t n_stages;
-    bool of_tokens; /* the stages are of each token: see text_head_tokens() */
+    uint32_t n_stages, row_stages; /* the first row_stages are of a token: see text_head_tokens() */
     /* of a row of hidden states; of the result; of a token, if all are asked for */
     uint32_t hidden, width, row_width;
     bool asks_yes_no; /* TASK_RERANK by the head's rows of two tokens */
@@ -48,6 +47,7 @@ struct text_head_options {
     bool yes_alone;
     const char *lm_head; /* and the names of its head and of its embedding, which may be the same */
     const char *embed;
+    const char *vector; /* the matrix of W_VECTOR without ".weight", or NULL */
 };
 /* ERR_VALIDATION for invalid files; call text_head_free() in either case. */
 int text_head_load(struct text_head *h, const struct text_head_options *o, struct err *e);
@@ -60,7 +60,7 @@ unsigned text_head_row(const struct text_head *h);
 void text_head_run(const struct text_head *h, const float *rows, uint32_t n, uint32_t skip,
                    float *out, float *work);
 size_t text_head_work(const struct text_head *h);
-/* With `of_tokens`: out [n][row_width] of rows [n][hidden]. */
+/* With `row_stages`: out [n][row_width] of rows [n][hidden]. */
 void text_head_tokens(const struct text_head *h, const float *rows, uint32_t n, float *out,
                       float *work);
 /* With `sparse`: adds the logits [vocab] of one more token of a text to out [width], which begins

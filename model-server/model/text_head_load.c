@@ -350,7 +350,6 @@ static int token_stages(struct text_head *h, const struct text_head_options *o, 
 {
     const struct checkpoint *c = o->c;
     const struct sentence *s = o->sentence;
-    h->of_tokens = true;
     for (uint32_t i = 0; i < s->n_dense; i++)
         if (add_dense(h, o, s->dense[i], e))
             return -1;
@@ -388,12 +387,36 @@ static int load_classifier(struct text_head *h, const struct text_head_options *
     return rc;
 }
 
+/* The matrix of rows of hidden states. A mean of its results is its result of the mean, but the
+ * greatest of them are not. */
+static int vector_stage(struct text_head *h, const struct text_head_options *o, struct err *e)
+{
+    char name[TENSOR_NAME_CAP], weight[TENSOR_NAME_CAP];
+    if (!o->vector || !o->c)
+        return 0;
+    if (h->pooling & POOL_MAX || __builtin_popcount(h->pooling) > 1)
+        return err_set(e, ERR_VALIDATION, "%s: the greatest numbers of rows are not supported",
+                       o->dir);
+    snprintf(weight, sizeof(weight), "%s.weight", o->vector);
+    const struct tensor *t = checkpoint_find_weight(o->c, o->arch, weight);
+    if (!t)
+        return checkpoint_missing(o->c, weight, e);
+    snprintf(name, sizeof(name), "%.*s", (int)(strlen(t->name) - strlen(".weight")), t->name);
+    if (add_stage(h, o->c, name, HEAD_PLAIN, e))
+        return -1;
+    h->row_stages = h->n_stages;
+    return 0;
+}
+
 static int load_stages(struct text_head *h, const struct text_head_options *o, struct err *e)
 {
     const struct sentence *s = o->sentence;
-    if (model_task_of_tokens(o->task))
-        return o->c ? token_stages(h, o, e)
-                    : err_set(e, ERR_VALIDATION, "rows of tokens need a checkpoint");
+    if (model_task_of_tokens(o->task)) {
+        const int rc = o->c ? token_stages(h, o, e)
+                            : err_set(e, ERR_VALIDATION, "rows of tokens need a checkpoint");
+        h->row_stages = h->n_stages;
+        return rc;
+    }
     if (o->task != TASK_EMBED)
         return load_classifier(h, o, e);
     if (s->sparse) {
@@ -405,6 +428,8 @@ static int load_stages(struct text_head *h, const struct text_head_options *o, s
                           : 0;
     }
     h->pooling = s->pooling ? s->pooling : o->both_ways ? POOL_MEAN : POOL_LAST;
+    if (vector_stage(h, o, e))
+        return -1;
     h->width *= (uint32_t)__builtin_popcount(h->pooling);
     for (uint32_t i = 0; i < s->n_dense; i++)
         if (add_dense(h, o, s->dense[i], e))
@@ -416,7 +441,7 @@ int text_head_load(struct text_head *h, const struct text_head_options *o, struc
 {
     *h = (struct text_head){.task = o->task, .hidden = o->hidden, .width = o->hidden};
     const int rc = load_stages(h, o, e);
-    h->row_width = h->of_tokens ? h->width : h->hidden;
+    h->row_width = h->row_stages ? h->stages[h->row_stages - 1].out : h->hidden;
     return rc;
 }
 

@@ -94,6 +94,7 @@ static const char *const dirs[] = {
     MADE "stablelm_parallel",
     MADE "aria_text",
     MADE "gemma4_unified",
+    MADE "gemma4_twelve",
     MADE "stablelm_qk_norm",
     MADE "opt_350m",
     MADE "afmoe",

@@ -634,6 +634,11 @@ CASES = {
         model_type="gemma4_unified_text", head_dim=16, num_hidden_layers=6, sliding_window=20, global_head_dim=32, num_global_key_value_heads=2,
         attention_k_eq_v=True, final_logit_softcapping=5.0, rope_parameters=None,
     ),
+    # twelve layers: transformers 5 names them by two digits in `per_layer_config`, which has all that config.json says of their sizes
+    "gemma4_twelve": dict(
+        model_type="gemma4_text", head_dim=16, num_hidden_layers=12, sliding_window=20, global_head_dim=32, num_global_key_value_heads=2,
+        attention_k_eq_v=True, hidden_size_per_layer_input=0, num_kv_shared_layers=0, final_logit_softcapping=5.0, rope_parameters=None,
+    ),
     "stablelm_parallel": dict(
         model_type="stablelm", use_parallel_residual=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
     ),

@@ -27,6 +27,10 @@ CASES = {
     "embeddinggemma": dict(model_type="gemma3_text", head_dim=16, num_key_value_heads=2, sliding_window=24,
                            layer_types=["sliding_attention"] * 3 + ["full_attention"],
                            use_bidirectional_attention=True, query_pre_attn_scalar=16, kind="mean", dense=[192, 64]),
+    # heads of two sizes, an embedding of each layer that is a projection alone, and a matrix behind the last norm
+    "embeddinggemma_2": dict(model_type="embedding_gemma2_text", head_dim=16, num_key_value_heads=2, sliding_window=12, num_hidden_layers=12,
+                             sliding_window_pattern=6, global_head_dim=32, num_global_key_value_heads=1, hidden_size_per_layer_input=24,
+                             embedding_dim=96, kind="mean", much=0.15),
     # as gte-Qwen2 and KaLM: a decoder that sees both ways; of its classifier the last token
     "qwen2_both": dict(model_type="qwen2", num_key_value_heads=2, is_causal=False, kind="mean"),
     "qwen3_both_rerank": dict(model_type="qwen3", head_dim=16, num_key_value_heads=2, is_causal=False, num_labels=1, kind="classify"),
@@ -334,8 +338,19 @@ def as_nemotron(state, c):
     return {k.removeprefix("model."): v for k, v in state.items()}, c
 
 
-WITH = {"nomic_moe": with_experts}
-AS = {"splade_gte": as_new, "llama_bidirec": as_nemotron, "llama_bidirec_rerank": as_nemotron, "ultrabert_listed": as_listed, "nomic_moe": as_nomic_2, "jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
+def as_gemma_2(state, c):
+    """The published file does not say what its `text_config` is, and may have another model's towers."""
+    c.pop("model_type")
+    return {f"language_model.{k}": v for k, v in state.items()}, dict(model_type="embedding_gemma2", image_token_id=258880, text_config=c)
+
+
+def with_scalars(model):
+    for i, layer in enumerate(model.layers):
+        layer.layer_scalar.fill_(0.75 + 0.0625 * i)
+
+
+WITH = {"nomic_moe": with_experts, "embeddinggemma_2": with_scalars}
+AS = {"embeddinggemma_2": as_gemma_2, "splade_gte": as_new, "llama_bidirec": as_nemotron, "llama_bidirec_rerank": as_nemotron, "ultrabert_listed": as_listed, "nomic_moe": as_nomic_2, "jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
 
 
 def make(name, case):

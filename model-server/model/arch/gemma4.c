@@ -3,7 +3,6 @@
  * several layers share. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
-#include <stdio.h>
 #include <string.h>
 
 /* Tokens of a picture see each other in the layers with windows, as far as these reach back. */
@@ -27,13 +26,8 @@ static bool sliding(struct config *c, uint32_t layer)
 static uint32_t full_size(struct config *c, uint32_t layer, const char *key, const char *global,
                           uint32_t def)
 {
-    char index[16];
-    snprintf(index, sizeof(index), "%u", layer);
-    const cJSON *own = json_get(json_get(c->root, "per_layer_config"), index);
-    const double n = json_num(own, key, 0);
-    if (n >= 1 && n <= 65536)
-        return (uint32_t)n;
-    return config_u32_or(c, global, def, 1, 65536);
+    const uint32_t own = config_own_size(c, layer, key);
+    return own ? own : config_u32_or(c, global, def, 1, 65536);
 }
 
 static void layer_sizes(struct config *c, struct decoder_spec *s)

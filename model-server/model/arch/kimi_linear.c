@@ -82,6 +82,7 @@ static void refuse_k3(struct config *c)
         if (json_get(c->root, keys[i]))
             config_fail(c, "`%s` (of Kimi K3) is not supported", keys[i]);
     config_only(c, "mla_use_output_gate", false);
+    config_only(c, "latent_moe_use_norm", false);
     if (cJSON_IsTrue(json_get(own, "use_full_rank_gate")))
         config_fail(c, "`use_full_rank_gate`: true is not supported");
     if (json_get(own, "gate_lower_bound"))

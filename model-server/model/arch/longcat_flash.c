@@ -1,5 +1,6 @@
 /* LongCat-Flash (arXiv 2509.01322): layers of two blocks of latent attention and a dense MLP.
  * Experts beside the first MLP, some of them without weights, are added after the second one. */
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
 
@@ -47,6 +48,11 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_only(c, "mla_scale_kv_lora", true);
     config_only_word(c, "attention_method", "MLA");
     config_only_word(c, "zero_expert_type", "identity");
+    config_only(c, "mla_use_output_gate", false);
+    if (json_get(c->root, "linear_method"))
+        config_fail(c, "`linear_method`: layers of linear attention are not supported");
+    if (json_get(c->root, "ngram_vocab_size_ratio"))
+        config_fail(c, "`ngram_vocab_size_ratio`: embeddings of n-grams are not supported");
     if (s->n_layers > SPEC_MAX_LAYERS / 2) {
         config_fail(c, "`num_layers` must be at most %d", SPEC_MAX_LAYERS / 2);
         return;

@@ -140,6 +140,10 @@ uint32_t config_rotary_part(struct config *c, uint32_t head_dim, double part);
  * null, and after an error. */
 const cJSON *config_layer_list(struct config *c, const struct decoder_spec *s, const char *key);
 
+/* What per_layer_config has of a layer under `key`; 0: nothing. transformers 5 names layers by
+ * numbers of equal length ("05"). */
+uint32_t config_own_size(struct config *c, uint32_t layer, const char *key);
+
 /* Windows of the layers: by layer_types if present, else by `sliding(i)`; the window is
  * `sliding_window` (absent: `def`; null: none). */
 void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,

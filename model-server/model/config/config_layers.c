@@ -1,6 +1,8 @@
 /* The kind of each layer: rotation, experts. */
 #include "common/json/json.h"
 #include "model-server/model/config/config.h"
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 const cJSON *config_layer_list(struct config *c, const struct decoder_spec *s, const char *key)
@@ -10,6 +12,24 @@ const cJSON *config_layer_list(struct config *c, const struct decoder_spec *s, c
         return list ? list->child : NULL;
     config_fail(c, "`%s` does not name %u layers", key, s->n_layers);
     return NULL;
+}
+
+uint32_t config_own_size(struct config *c, uint32_t layer, const char *key)
+{
+    const cJSON *own;
+    cJSON_ArrayForEach(own, json_get(c->root, "per_layer_config"))
+    {
+        char *end;
+        const unsigned long at = own->string ? strtoul(own->string, &end, 10) : layer + 1UL;
+        const double n = json_num(own, key, 0);
+        if (at != layer || end == own->string || *end || !json_get(own, key))
+            continue;
+        if (n >= 1 && n <= 65536 && n == floor(n))
+            return (uint32_t)n;
+        config_fail(c, "`per_layer_config`: `%s` of layer %u must be an integer from 1 to 65536",
+                    key, layer);
+    }
+    return 0;
 }
 
 bool config_all_but_nth(struct config *c, const char *key, uint32_t def, uint32_t layer)

@@ -1,13 +1,14 @@
 /* embedded.c - per-layer embeddings (Gemma 4 E2B and E4B, after Gemma 3n): a row of a table by
  * the token's id, and a projection of the main embedding, are added to the residual stream
- * through a gate. Every rank computes all of it, because it is narrow. */
+ * through a gate; EmbeddingGemma 2 has no table. Every rank computes all of it, because it is
+ * narrow. */
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
 #include <math.h>
 #include <stdlib.h>
 
 struct embedded {
-    struct weight *table; /* [vocab, width] */
+    struct weight *table; /* [vocab, width], or NULL */
     struct weight *proj;  /* [width, hidden] of the usual embedding */
     struct weight *gate;  /* [width, hidden] of the stream */
     struct weight *out;   /* [hidden, width] */
@@ -50,7 +51,7 @@ static void *load(struct loader *l, uint32_t layer)
         return NULL;
     }
     const struct amount before = l->d->weights;
-    y->table = table(l, all, first);
+    y->table = s->per_layer_plain ? NULL : table(l, all, first);
     l->d->tables.bytes += l->d->weights.bytes - before.bytes;
     l->d->tables.elements += l->d->weights.elements - before.elements;
     struct mat_part p =
@@ -75,8 +76,25 @@ static void release(struct decoder *d, void *self)
     free(y);
 }
 
-/* out = out(act(gate(in)) * (e + c) / sqrt 2): e the table's row * sqrt(width), c the norm of the
- * projection / sqrt(hidden). */
+/* own = the norm of the projection / sqrt(hidden); with a table (e + that) / sqrt 2, e being the
+ * row * sqrt(width). `more`: room for it. */
+static void own_rows(struct decoder *d, const struct embedded *y, const struct sub_step *s,
+                     float *own, float *more)
+{
+    const uint32_t n = d->spec.per_layer, t = s->tokens;
+    float *usual = y->table ? more : own;
+    if (y->table)
+        d->ops->embed(d->dev, own, y->table, 0, sqrtf((float)n));
+    d->ops->linear(d->dev, usual, s->embedded, t, y->proj, NULL);
+    d->ops->logit_scale(d->dev, usual, t, n, 1 / sqrtf((float)d->spec.hidden), 0);
+    d->ops->norm(d->dev, usual, usual, t, n, &y->norm);
+    if (!y->table)
+        return;
+    d->ops->add_norm(d->dev, NULL, own, usual, 1, t, n, NULL);
+    d->ops->logit_scale(d->dev, own, t, n, (float)M_SQRT1_2, 0);
+}
+
+/* out = out(act(gate(in)) * own) */
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
     const struct embedded *y = self;
@@ -85,12 +103,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     float *own = work_take(&s->work, t, n), *usual = work_take(&s->work, t, n);
     float *gate = work_take(&s->work, t, n);
     (void)e;
-    d->ops->embed(d->dev, own, y->table, 0, sqrtf((float)n));
-    d->ops->linear(d->dev, usual, s->embedded, t, y->proj, NULL);
-    d->ops->logit_scale(d->dev, usual, t, n, 1 / sqrtf((float)m->hidden), 0);
-    d->ops->norm(d->dev, usual, usual, t, n, &y->norm);
-    d->ops->add_norm(d->dev, NULL, own, usual, 1, t, n, NULL);
-    d->ops->logit_scale(d->dev, own, t, n, (float)M_SQRT1_2, 0);
+    own_rows(d, y, s, own, usual);
     d->ops->linear(d->dev, gate, s->in, t, y->gate, NULL);
     d->ops->act_by(d->dev, gate, own, t, n, m->act);
     d->ops->linear(d->dev, s->out, gate, t, y->out, NULL);

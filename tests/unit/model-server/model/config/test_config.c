@@ -428,9 +428,43 @@ static void test_turns(void **state)
     }
 }
 
+/* transformers 5 names layers by numbers of equal length. */
+static void test_own_sizes(void **state)
+{
+    static const char base[] = "\"model_type\":\"gemma4_text\",\"num_hidden_layers\":12," SIZES;
+    static struct decoder_spec s;
+    (void)state;
+    accepted("\"per_layer_config\":{\"05\":{\"head_dim\":32,\"num_key_value_heads\":2},\"11\":{"
+             "\"head_dim\":64}},\"global_head_dim\":16",
+             base, &s);
+    assert_int_equal(s.layers[5].head_dim, 32);
+    assert_int_equal(s.layers[5].n_kv_heads, 2);
+    assert_int_equal(s.layers[11].head_dim, 64);
+    accepted("\"global_head_dim\":16", base, &s);
+    assert_int_equal(s.layers[5].head_dim, 16);
+}
+
+/* A text model that is not named is that of the file's family, or Llama. */
+static void test_unnamed_text_models(void **state)
+{
+    static struct decoder_spec s;
+    const struct arch *a;
+    const char *type;
+    struct err e = ERR_INIT;
+    (void)state;
+    accepted("", "\"model_type\":\"embedding_gemma2\",\"text_config\":{" SIZES "}", &s);
+    assert_true(s.both_ways && s.per_layer_plain);
+    assert_int_equal(s.layers[0].window, 513);
+    accepted("", "\"model_type\":\"llava\",\"text_config\":{" SIZES "}", &s);
+    assert_int_equal(arch_configure(path, NULL, NULL, 0, &a, &type, &s, &e), 0);
+    assert_string_equal(type, "llama");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_own_sizes),
+        cmocka_unit_test(test_unnamed_text_models),
         cmocka_unit_test(test_selections),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_windows_of_llama),
