@@ -122,7 +122,8 @@ static int add_dense(struct sentence *s, const char *dir, const char *folder, st
                        SENTENCE_MAX_DENSE);
     if (!(s->dense[s->n_dense] = strdup(folder)))
         return err_nomem(e);
-    s->n_dense++;
+    s->dense_of_unit[s->n_dense++] = s->normalize;
+    s->normalize = false;
     return 0;
 }
 
@@ -340,6 +341,38 @@ const char *sentence_prompt(const struct sentence *s, const char *name)
     for (uint32_t i = 0; name && i < s->n_prompts; i++)
         if (s->prompts[i].name && strcmp(s->prompts[i].name, name) == 0)
             return s->prompts[i].text;
+    return NULL;
+}
+
+/* Names of queries and of documents, in prompts of files and in requests: those of
+ * sentence-transformers, Jina, Cohere and Nomic, NVIDIA and Snowflake. The usual one first. */
+enum { KINDS = 2, KIND_NAMES = 6 };
+static const char *const kinds[KINDS][KIND_NAMES] = {
+    {"query", "search_query", "retrieval.query", "retrieval_query", "Retrieval-query", "s2p_query"},
+    {"document", "passage", "search_document", "retrieval.passage", "retrieval_document",
+     "Retrieval-document"}};
+
+/* The row of `word`; KINDS: none. */
+static int kind_of(const char *word)
+{
+    int k = 0;
+    for (; k < KINDS; k++)
+        for (int i = 0; i < KIND_NAMES; i++)
+            if (strcmp(kinds[k][i], word) == 0)
+                return k;
+    return k;
+}
+
+bool sentence_kind_known(const char *word) { return kind_of(word) < KINDS; }
+
+const char *sentence_prompt_for(const struct sentence *s, const char *word)
+{
+    const int kind = kind_of(word);
+    if (sentence_prompt(s, word))
+        return word;
+    for (int i = 0; kind < KINDS && i < KIND_NAMES; i++)
+        if (sentence_prompt(s, kinds[kind][i]))
+            return kinds[kind][i];
     return NULL;
 }
 

@@ -45,15 +45,16 @@ struct sentence_prompt {
     char *name, *text;
 };
 struct sentence {
-    bool present;               /* modules.json exists */
-    unsigned pooling;           /* POOL_*; 0: not specified */
-    enum sparse_pooling sparse; /* instead of `pooling` */
-    bool sparse_twice;          /* log(1 + log(1 + max(0, x))) (arXiv 2504.14839) */
-    bool include_prompt;        /* mean pooling includes the prompt's tokens */
-    bool normalize;
+    bool present;                    /* modules.json exists */
+    unsigned pooling;                /* POOL_*; 0: not specified */
+    enum sparse_pooling sparse;      /* instead of `pooling` */
+    bool sparse_twice;               /* log(1 + log(1 + max(0, x))) (arXiv 2504.14839) */
+    bool include_prompt;             /* mean pooling includes the prompt's tokens */
+    bool normalize;                  /* what the last module gives */
     uint32_t max_length;             /* tokens per text with special tokens; 0: not specified */
     char *dense[SENTENCE_MAX_DENSE]; /* folders, in order */
     uint32_t n_dense;
+    bool dense_of_unit[SENTENCE_MAX_DENSE]; /* a Normalize module is before this one */
     bool bare;   /* texts have no special tokens around them (StaticEmbedding) */
     bool tokens; /* Dense modules work on each token, and nothing pools */
     struct sentence_prompt prompts[SENTENCE_MAX_PROMPTS];
@@ -74,6 +75,11 @@ void sentence_set_pooling(struct sentence *s, uint32_t choice);
 extern const char *const sentence_pooling_choices[]; /* auto first, NULL last */
 /* The text of prompt `name`, or of the default prompt if NULL. NULL: none. */
 const char *sentence_prompt(const struct sentence *s, const char *name);
+/* The name of the prompt for a kind of text, as requests call it: that very name, or where `word`
+ * means a query or a document, the files' name of that. NULL: there is none. */
+const char *sentence_prompt_for(const struct sentence *s, const char *word);
+/* True if `word` means a query or a document. */
+bool sentence_kind_known(const char *word);
 
 /* True for a classifier of the labels "yes" and "no": a reranker that asks a question. */
 bool sentence_asks(const cJSON *config);

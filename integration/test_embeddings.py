@@ -110,6 +110,23 @@ def test_a_prompt_by_name_stands_in_front(qwen):
     assert qwen.post("/embed", {"inputs": "weather", "prompt_name": "none"}).status_code == 413
 
 
+def test_openai_route_takes_the_prompt_for_a_kind_of_text(qwen):
+    """`input_type` as NVIDIA's and Voyage's clients send it, `task` as Jina's do."""
+    def vector(**how):
+        r = qwen.post("/v1/embeddings", {"input": "weather", **how})
+        return r.json()["data"][0]["embedding"] if r.status_code == 200 else (r.status_code, r.json()["error"]["message"])
+
+    query, plain = vector(prompt_name="query"), vector()
+    assert query != plain and [query] == qwen.post("/embed", {"inputs": "weather", "prompt_name": "query"}).json()
+    for how in ({"input_type": "query"}, {"input_type": "search_query"}, {"task": "retrieval.query"}):
+        assert vector(**how) == query, how
+    for how in ({"input_type": "passage"}, {"input_type": "document"}, {"task": "retrieval.passage"}, {"input_type": None}):
+        assert vector(**how) == plain, how
+    for key in ("input_type", "task"):
+        code, why = vector(**{key: "text-matching"})
+        assert code == 400 and f"`{key}`: this model has no prompt `text-matching`" in why
+
+
 def test_answers_do_not_depend_on_what_runs_beside_them(bert):
     wanted = [t["text"] for t in texts("bert_mean")]
     alone = {t: bert.post("/v1/embeddings", {"input": t}).json()["data"][0]["embedding"] for t in wanted}
@@ -443,22 +460,27 @@ def test_a_killed_shard_comes_back():
         assert s.post("/embed", {"inputs": "Hello world"}).json() == want
 
 
-def test_dense_modules_and_a_shorter_length(tmp_path):
-    """2_Dense halves the width; sentence_bert_config.json cuts the length."""
+@pytest.mark.parametrize("unit", (False, True))
+def test_dense_modules_and_a_shorter_length(tmp_path, unit):
+    """2_Dense halves the width, of vectors of length 1 where Normalize is before it; sentence_bert_config.json cuts the length."""
     make = pytest.importorskip("numpy")
     model = tmp_path / "model"
     shutil.copytree(data("embed/bert_cls"), model)
     listed = json.loads((model / "modules.json").read_text())
-    listed.append({"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})
+    if unit:
+        listed.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})
+    listed.append({"idx": 3, "name": "3", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})
     (model / "modules.json").write_text(json.dumps(listed))
     (model / "sentence_bert_config.json").write_text('{"max_seq_length": 8}')
     (model / "2_Dense").mkdir()
     (model / "2_Dense/config.json").write_text('{"activation_function": "torch.nn.modules.activation.Tanh"}')
-    w = make.random.default_rng(5).normal(0, 0.1, (32, 64)).astype("<f4")
+    w = make.random.default_rng(5).normal(0, 1 if unit else 0.1, (32, 64)).astype("<f4")
     header = json.dumps({"linear.weight": {"dtype": "F32", "shape": [32, 64], "data_offsets": [0, w.nbytes]}}).encode()
     (model / "2_Dense/model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + w.tobytes())
     t = next(t for t in golden("bert_cls")["texts"] if t["text"] == "a")
+    x = make.array(t["embedding"])
+    x = x / make.linalg.norm(x) if unit else x
     with Service(model) as s:
-        near(s.post("/embed", {"inputs": "a", "normalize": False}).json()[0], list(make.tanh(w @ make.array(t["embedding"]))))
+        near(s.post("/embed", {"inputs": "a", "normalize": False}).json()[0], list(make.tanh(w @ x)))
         assert s.post("/embed", {"inputs": "the sun is shining and shining"}).status_code == 413
         assert requests.get(s.url + "/info").json()["max_input_length"] == 8

@@ -107,8 +107,18 @@ static void layer_norm(float *x, const float *w, uint32_t n, float eps)
         x[i] = (x[i] - mean) * scale * w[i];
 }
 
-static void run_stage(const struct head_stage *s, const float *x, float *y)
+/* As sentence-transformers' Normalize. */
+static void to_unit(float *x, uint32_t n)
 {
+    const float length = sqrtf(dot(x, x, n));
+    for (uint32_t i = 0; i < n; i++)
+        x[i] /= length > 1e-12F ? length : 1e-12F;
+}
+
+static void run_stage(const struct head_stage *s, float *x, float *y)
+{
+    if (s->unit)
+        to_unit(x, s->in);
     for (uint32_t i = 0; i < s->out; i++)
         y[i] = activate(dot(s->w + (size_t)i * s->in, x, s->in) + (s->b ? s->b[i] : 0), s->act);
     if (s->norm)

@@ -11,12 +11,14 @@
 #include "model-server/model/checkpoint/checkpoint.h"
 
 enum head_act { HEAD_PLAIN, HEAD_TANH, HEAD_GELU, HEAD_GELU_TANH, HEAD_RELU, HEAD_SIGMOID };
-/* y = act(W x + b), normalised if `norm` is set (ModernBERT). */
+/* y = act(W x + b), normalised if `norm` is set (ModernBERT). `unit`: x is divided by its length.
+ */
 struct head_stage {
     uint32_t in, out;
     float *w, *b, *norm; /* [out][in]; [out] or NULL; [out] or NULL */
     float norm_eps;
     enum head_act act;
+    bool unit;
 };
 enum { HEAD_MAX_STAGES = SENTENCE_MAX_DENSE + 2 };
 

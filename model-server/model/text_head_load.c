@@ -97,7 +97,7 @@ static int add_stage(struct text_head *h, const struct checkpoint *c, const char
         return tensor_wrong_shape(t, want, e);
     }
     h->n_stages++;
-    *s = (struct head_stage){.in = in, .out = (uint32_t)t->dims[0], .act = act};
+    *s = (struct head_stage){.in = in, .out = (uint32_t)t->dims[0], .act = act, .unit = s->unit};
     h->width = s->out;
     if (!(s->w = calloc((size_t)s->in * s->out, sizeof(*s->w))))
         return err_nomem(e);
@@ -146,9 +146,10 @@ static int dense_of_sentence(const struct sentence *s, const cJSON *j, const cha
 }
 
 /* In a GGUF file the matrix of the folder "2_Dense" is the tensor dense_2. */
-static int add_dense(struct text_head *h, const struct text_head_options *o, const char *folder,
+static int add_dense(struct text_head *h, const struct text_head_options *o, uint32_t which,
                      struct err *e)
 {
+    const char *folder = o->sentence->dense[which];
     const char *dir = o->dir;
     char path[PATH_MAX], file[PATH_MAX];
     struct checkpoint c;
@@ -160,6 +161,7 @@ static int add_dense(struct text_head *h, const struct text_head_options *o, con
     if (!j)
         return -1;
     int rc = dense_of_sentence(o->sentence, j, path, &act, e);
+    h->stages[h->n_stages].unit = o->sentence->dense_of_unit[which];
     cJSON_Delete(j);
     if (rc == 0 && o->c->gguf.set.n) {
         snprintf(file, sizeof(file), "dense_%d", atoi(folder));
@@ -351,7 +353,7 @@ static int token_stages(struct text_head *h, const struct text_head_options *o, 
     const struct checkpoint *c = o->c;
     const struct sentence *s = o->sentence;
     for (uint32_t i = 0; i < s->n_dense; i++)
-        if (add_dense(h, o, s->dense[i], e))
+        if (add_dense(h, o, i, e))
             return -1;
     if (h->task == TASK_TOKEN_EMBED)
         return s->n_dense ? 0 : add_stage(h, c, "linear", HEAD_PLAIN, e);
@@ -432,7 +434,7 @@ static int load_stages(struct text_head *h, const struct text_head_options *o, s
         return -1;
     h->width *= (uint32_t)__builtin_popcount(h->pooling);
     for (uint32_t i = 0; i < s->n_dense; i++)
-        if (add_dense(h, o, s->dense[i], e))
+        if (add_dense(h, o, i, e))
             return -1;
     return 0;
 }

@@ -184,6 +184,21 @@ uint32_t *texts_ranking(struct call *c, const float *score, uint32_t n)
     return out;
 }
 
+void body_prompt(const struct call *c, struct body *b, struct object root, struct texts_ask *ask)
+{
+    const struct sentence *s = &c->edge->sentence;
+    const char *type = body_str(b, root, "input_type", false), *key = type ? "input_type" : "task";
+    const char *task = body_str(b, root, "task", false), *word = type ? type : task;
+    ask->prompt_name = body_str(b, root, "prompt_name", false);
+    if (b->failed || !word || ask->prompt_name)
+        return;
+    ask->prompt_name = sentence_prompt_for(s, word);
+    if (!ask->prompt_name && !sentence_kind_known(word))
+        body_fail(b, root, key, "`%s`: this model has no prompt `%.60s`", key, word);
+    /* a model with a prompt for queries alone has it as the default, which documents lack */
+    ask->plain = !ask->prompt_name && s->default_prompt && sentence_kind_known(s->default_prompt);
+}
+
 void body_truncate(struct body *b, struct object root, struct texts_ask *ask)
 {
     const struct opt_i64 most = body_i32(b, root, "truncate_prompt_tokens");

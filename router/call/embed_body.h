@@ -34,6 +34,10 @@ void texts_usage(struct call *c, bool completion);
 /* Indices of `n` scores in descending order; equal scores by index. In the arena. NULL: out of
  * memory. */
 uint32_t *texts_ranking(struct call *c, const float *score, uint32_t n);
+/* Reads which of the model's prompts precedes the texts: sentence-transformers' `prompt_name`,
+ * `input_type` (NVIDIA, Cohere, Voyage) or Jina's `task`. A word that means neither a query nor a
+ * document must be the name of a prompt. */
+void body_prompt(const struct call *c, struct body *b, struct object root, struct texts_ask *ask);
 /* Reads vLLM's `truncate_prompt_tokens`: longer texts are cut to it; -1: to as many as fit. */
 void body_truncate(struct body *b, struct object root, struct texts_ask *ask);
 #endif

@@ -53,8 +53,8 @@ static const char *prompt_for(const struct call *c, const char *task)
                 {"CODE_RETRIEVAL_QUERY", "query"},
                 {"RETRIEVAL_DOCUMENT", "document"}};
     for (size_t i = 0; task && i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (!strcmp(rows[i].task, task) && sentence_prompt(&c->edge->sentence, rows[i].prompt))
-            return rows[i].prompt;
+        if (!strcmp(rows[i].task, task))
+            return sentence_prompt_for(&c->edge->sentence, rows[i].prompt);
     return NULL;
 }
 

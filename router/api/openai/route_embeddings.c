@@ -50,6 +50,7 @@ static void read_options(struct call *c, struct body *b, struct object root, str
     ask->user = body_str(b, root, "user", false);
     const struct opt_i64 priority = body_i32(b, root, "priority");
     ask->priority = priority.set ? (int32_t)priority.v : 0;
+    body_prompt(c, b, root, ask);
     body_truncate(b, root, ask);
 }
 
@@ -78,7 +79,7 @@ const struct route route_embeddings = {
     .summary = "A vector of length 1 for each text, of a model that embeds; others answer 400.",
     .body = "`input` (a text, a list of texts, the ids of a text, a list of such lists), "
             "`encoding_format` (`float`, `base64`), `dimensions`, `user`, `priority`, "
-            "`truncate_prompt_tokens`",
+            "`truncate_prompt_tokens`, `prompt_name`, `input_type`, `task`",
     .takes = "Embeddings",
     .gives = "EmbeddingsAnswer",
     .task = TASK_EMBED,

@@ -80,6 +80,18 @@ static void all_files_are_read(void **state)
     assert_string_equal(sentence_prompt(&s, NULL), "p: ");
     assert_null(sentence_prompt(&s, "odd"));
     assert_null(sentence_prompt(&s, "none"));
+    assert_string_equal(sentence_prompt_for(&s, "search_query"), "query");
+    assert_string_equal(sentence_prompt_for(&s, "retrieval.passage"), "passage");
+    assert_string_equal(sentence_prompt_for(&s, "document"), "passage");
+    assert_null(sentence_prompt_for(&s, "text-matching"));
+    assert_true(sentence_kind_known("document") && !sentence_kind_known("text-matching"));
+    assert_false(s.dense_of_unit[0]);
+    sentence_free(&s);
+    /* what is normalised is the Dense module's input, not its result */
+    put("modules.json", "[" MODULE("Pooling", "1_Pooling") "," MODULE(
+                            "Normalize", "2_Normalize") "," MODULE("Dense", "3_Dense") "]");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(!s.normalize && s.n_dense == 1 && s.dense_of_unit[0]);
     sentence_free(&s);
     put("modules.json", "[" MODULE("Dropout", "1_Dropout") "," MODULE("Pooling", "1_Pooling") "]");
     put("1_Pooling/config.json", "{\"embedding_dimension\":8,\"pooling_mode\":\"weightedmean\"}");
