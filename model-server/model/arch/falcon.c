@@ -1,11 +1,15 @@
 /* Falcon 7B, 11B, 40B, 180B (arXiv 2311.16867): parallel branches, one key-value head or a few.
  * The RW models have ALiBi, rounded to bfloat16 as they were trained with it. */
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
+#include <string.h>
 
-/* One norm feeds both branches but in the models of 40B and 180B. */
+/* One norm feeds both branches but in the models of 40B and 180B. The first files of those say
+ * RefinedWeb and nothing else of it. */
 static void layout(struct config *c, struct decoder_spec *s)
 {
-    const bool grouped = config_bool_or(c, "new_decoder_architecture", false);
+    const bool large = strcmp(json_str(c->root, "model_type", ""), "RefinedWeb") == 0;
+    const bool grouped = config_bool_or(c, "new_decoder_architecture", large);
     const uint32_t kv = config_u32_or(c, "num_kv_heads", s->n_heads, 1, 1u << 16);
     const bool one = config_bool_or(c, "multi_query", true);
     s->n_kv_heads = grouped ? kv : one ? 1 : s->n_heads;
@@ -35,7 +39,9 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 static const struct config_key keys[] = {
-    {"intermediate_size", "ffn_hidden_size", true}, {"num_key_value_heads", NULL}, {NULL, NULL}};
+    {"intermediate_size", "ffn_hidden_size", true}, {"num_key_value_heads", NULL},
+    {"num_hidden_layers", "n_layer", false},        {"num_attention_heads", "n_head", false},
+    {"num_kv_heads", "n_head_kv", false},           {NULL, NULL}};
 
 const struct arch arch_falcon = {
     .types = (const char *const[]){"falcon", "RefinedWeb", "RefinedWebModel", NULL},

@@ -23,7 +23,9 @@ static void configure(struct config *c, struct decoder_spec *s)
     if (seeing && !s->rope[0].has_axes)
         config_fail(c, "rope `mrope_section` must be there");
     config_windows(c, s, 0, config_upper_layers);
-    config_only_word(c, "scoring_func", "sigmoid");
+    /* the file of dots.llm1 says the name of the method, which is of sigmoids */
+    if (!dots || strcmp(config_str_or(c, "scoring_func", ""), "noaux_tc") != 0)
+        config_only_word(c, "scoring_func", "sigmoid");
     s->moe.score = MOE_SIGMOID;
     s->moe.select_bias = s->moe.group_pairs = true;
     config_deepseek_moe(c, s);

@@ -1,4 +1,5 @@
-/* StableLM 2 and 3B: layer norms, a quarter of each head rotates. */
+/* StableLM 2 and 3B: layer norms, a quarter of each head rotates. stablelm_epoch: the first files'
+ * word. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -14,9 +15,14 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->parallel = s->shared_norm = config_bool_or(c, "use_parallel_residual", false);
 }
 
+static const struct config_key keys[] = {{"layer_norm_eps", "norm_eps", false},
+                                         {"partial_rotary_factor", "rope_pct", false},
+                                         {NULL, NULL, false}};
+
 const struct arch arch_stablelm = {
-    .types = (const char *const[]){"stablelm", NULL},
+    .types = (const char *const[]){"stablelm", "stablelm_epoch", NULL},
     .prefix = "model.",
+    .keys = keys,
     .names = {NAMES_LLAMA, [W_Q_NORM] = "model.layers.*.self_attn.q_layernorm.norms.*",
               [W_K_NORM] = "model.layers.*.self_attn.k_layernorm.norms.*"},
     .configure = configure,

@@ -444,6 +444,40 @@ static void test_own_sizes(void **state)
     assert_int_equal(s.layers[5].head_dim, 16);
 }
 
+/* Files as they were published: the words of the first Falcon and StableLM, and dots.llm1's. */
+static void test_first_words(void **state)
+{
+    static const struct {
+        const char *old, *now;
+    } pairs[] = {
+        {"\"model_type\":\"RefinedWebModel\",\"n_head\":8,\"n_layer\":2,\"multi_query\":true,"
+         "\"parallel_attn\":true,\"alibi\":false,\"bias\":false,\"hidden_size\":64,\"vocab_size\":"
+         "320",
+         "\"model_type\":\"falcon\",\"num_attention_heads\":8,\"num_hidden_layers\":2,"
+         "\"multi_query\":true,\"hidden_size\":64,\"vocab_size\":320"},
+        {"\"model_type\":\"RefinedWeb\",\"n_head\":8,\"n_layer\":2,\"n_head_kv\":4,"
+         "\"parallel_attn\":true,\"hidden_size\":64,\"vocab_size\":320",
+         "\"model_type\":\"falcon\",\"num_attention_heads\":8,\"num_hidden_layers\":2,"
+         "\"num_kv_heads\":4,\"new_decoder_architecture\":true,\"hidden_size\":64,"
+         "\"vocab_size\":320"},
+        {"\"model_type\":\"stablelm_epoch\",\"norm_eps\":0.01,\"rope_pct\":0.5," SIZES,
+         "\"model_type\":\"stablelm\",\"layer_norm_eps\":0.01,\"partial_rotary_factor\":0."
+         "5," SIZES},
+        {"\"model_type\":\"dots1\",\"scoring_func\":\"noaux_tc\",\"moe_intermediate_size\":"
+         "32," SIZES,
+         "\"model_type\":\"dots1\",\"scoring_func\":\"sigmoid\",\"moe_intermediate_size\":"
+         "32," SIZES},
+    };
+    static struct decoder_spec a, b;
+    (void)state;
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        accepted("", pairs[i].old, &a);
+        accepted("", pairs[i].now, &b);
+        if (memcmp(&a, &b, sizeof(a)) != 0)
+            fail_msg("%s", pairs[i].old);
+    }
+}
+
 /* A text model that is not named is that of the file's family, or Llama. */
 static void test_unnamed_text_models(void **state)
 {
@@ -464,6 +498,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_own_sizes),
+        cmocka_unit_test(test_first_words),
         cmocka_unit_test(test_unnamed_text_models),
         cmocka_unit_test(test_selections),
         cmocka_unit_test(test_blocks),
