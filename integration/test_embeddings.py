@@ -127,6 +127,28 @@ def test_openai_route_takes_the_prompt_for_a_kind_of_text(qwen):
         assert code == 400 and f"`{key}`: this model has no prompt `text-matching`" in why
 
 
+def test_openai_route_takes_other_clients_fields(bert):
+    """Jina's, Voyage's, Mistral's and NVIDIA's; what would give other numbers is refused by name."""
+    t = texts("bert_mean")[0]["text"]
+    long = " ".join([t] * 200)
+
+    def ask(text, **how):
+        r = bert.post("/v1/embeddings", {"input": text, **how})
+        return r.json()["data"][0]["embedding"] if r.status_code == 200 else (r.status_code, r.json()["error"]["message"])
+
+    plain = ask(t)
+    for how in ({"embedding_type": "float"}, {"output_dtype": "float"}, {"late_chunking": False}, {"truncate": "NONE"}, {"truncate": None}):
+        assert ask(t, **how) == plain, how
+    assert ask(t, embedding_type="base64") == ask(t, encoding_format="base64") != plain
+    assert ask(t, output_dimension=8) == ask(t, dimensions=8)
+    end, start = ask(long, truncate="END"), ask(long, truncate="START")
+    assert end == ask(long, truncate=True) == ask(long, truncate_prompt_tokens=-1) != start and len(start) == len(plain)
+    assert ask(long, truncate=False)[0] == ask(long, truncate="NONE")[0] == 400
+    for key, value in (("embedding_type", "binary"), ("output_dtype", "int8"), ("late_chunking", True), ("truncate", "MIDDLE"), ("truncate", 3)):
+        code, why = ask(t, **{key: value})
+        assert code == 400 and f"`{key}`" in why, (key, why)
+
+
 def test_answers_do_not_depend_on_what_runs_beside_them(bert):
     wanted = [t["text"] for t in texts("bert_mean")]
     alone = {t: bert.post("/v1/embeddings", {"input": t}).json()["data"][0]["embedding"] for t in wanted}

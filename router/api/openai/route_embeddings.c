@@ -39,19 +39,50 @@ static int render(struct call *c, struct err *e)
     return out->oom ? err_nomem(e) : 0;
 }
 
+/* The type of numbers: OpenAI's key, or Jina's. Voyage and Mistral have another key for it. */
+static void read_format(struct body *b, struct object root, struct embeddings *q)
+{
+    const char *own = body_str(b, root, "embedding_type", false);
+    const char *usual = body_str(b, root, "encoding_format", false), *format = usual ? usual : own;
+    const char *type = body_str(b, root, "output_dtype", false);
+    const char *key = usual ? "encoding_format" : "embedding_type";
+    q->base64 = format && strcmp(format, "base64") == 0;
+    if (format && !q->base64 && strcmp(format, "float") != 0)
+        body_fail(b, root, key, "`%s` must be float or base64", key);
+    if (type && strcmp(type, "float") != 0)
+        body_fail(b, root, "output_dtype", "`output_dtype` must be float");
+}
+
+/* `truncate`: Jina's and Voyage's true, or a word of NVIDIA's, which names the end that is cut. */
+static void read_truncate(struct body *b, struct object root, struct texts_ask *ask)
+{
+    const cJSON *v = body_get(b, root, "truncate", false);
+    const char *word = cJSON_IsString(v) ? v->valuestring : NULL;
+    if (!v || cJSON_IsNull(v) || cJSON_IsBool(v)) {
+        ask->truncate |= cJSON_IsTrue(v) != 0;
+        return;
+    }
+    ask->left = word && strcmp(word, "START") == 0;
+    ask->truncate |= ask->left || (word && strcmp(word, "END") == 0);
+    if (!ask->truncate && (!word || strcmp(word, "NONE") != 0))
+        body_fail(b, root, "truncate", "`truncate` must be true, false, NONE, START or END");
+}
+
 static void read_options(struct call *c, struct body *b, struct object root, struct embeddings *q,
                          struct texts_ask *ask)
 {
-    const char *format = body_str(b, root, "encoding_format", false);
-    q->base64 = format && strcmp(format, "base64") == 0;
-    if (format && !q->base64 && strcmp(format, "float") != 0)
-        body_fail(b, root, "encoding_format", "`encoding_format` must be float or base64");
+    read_format(b, root, q);
+    if (body_opt_bool(b, root, "late_chunking", false))
+        body_fail(b, root, "late_chunking", "`late_chunking`: true is not supported");
     q->dimensions = texts_dimensions(c, b, root, "dimensions", 1);
+    if (!q->dimensions) /* Voyage, Mistral */
+        q->dimensions = texts_dimensions(c, b, root, "output_dimension", 1);
     ask->user = body_str(b, root, "user", false);
     const struct opt_i64 priority = body_i32(b, root, "priority");
     ask->priority = priority.set ? (int32_t)priority.v : 0;
     body_prompt(c, b, root, ask);
     body_truncate(b, root, ask);
+    read_truncate(b, root, ask);
 }
 
 static int work(struct call *c, struct err *e)
@@ -79,7 +110,8 @@ const struct route route_embeddings = {
     .summary = "A vector of length 1 for each text, of a model that embeds; others answer 400.",
     .body = "`input` (a text, a list of texts, the ids of a text, a list of such lists), "
             "`encoding_format` (`float`, `base64`), `dimensions`, `user`, `priority`, "
-            "`truncate_prompt_tokens`, `prompt_name`, `input_type`, `task`",
+            "`truncate_prompt_tokens`, `truncate` (true, `START`, `END`), `prompt_name`, "
+            "`input_type`, `task`, `output_dimension`, `embedding_type`",
     .takes = "Embeddings",
     .gives = "EmbeddingsAnswer",
     .task = TASK_EMBED,
