@@ -44,7 +44,7 @@ static bool check_squares(squares_bf16_fn *ref, squares_bf16_fn *fn, uint32_t n,
         listed[i] = ws + rng_below(&rng, WIDE) * (size_t)STEPS * SQUARE_BYTES;
     if (n % 4 == 1)
         t.panels = listed;
-    t.add = n % 3, t.next = ws;
+    t.add = n % 3, t.next = ws, t.next_bytes = 64 * (n % 5);
     t.fetch = 64 * rng_below(&rng, 17), t.ahead = t.panels ? 0 : SQUARE_BYTES * rng_below(&rng, 4);
     ref(&t);
     t.sums = y1;
@@ -71,6 +71,88 @@ static bool check_scale_sums(void (*fn)(void), uint32_t n)
     const size_t apart = 64 * (n % 2);
     k_scale_sums_ref(want, sums, w, apart, b[0], (int32_t)rng.state, n);
     CALL(scale_sums)(got, sums, w, apart, b[0], (int32_t)rng.state, n);
+    return same();
+}
+
+/* Quads of any bytes; `number` may change one. */
+static bool check_square_bytes(square_fp8_fn *ref, square_fp8_fn *fn, uint32_t n,
+                               char (*number)(char))
+{
+    static _Alignas(64) char quads[sizeof(want) / 2];
+    if ((size_t)n * 2 * STEP_BYTES > sizeof(want) - CANARY * sizeof(*want))
+        return true; /* nothing depends on more */
+    fill(1);
+    for (size_t i = 0; i < (size_t)n * STEP_BYTES; i++)
+        quads[i] = number((char)(n < 5 ? i + n : rng_u32(&rng)));
+    ref((char *)want, quads, n);
+    fn((char *)got, quads, n);
+    return same();
+}
+
+static char any_byte(char c) { return c; }
+static char no_nan(char c) { return (c & 0x7f) == 0x7f ? (char)(c ^ 1) : c; }
+
+static bool check_square_int8(void (*fn)(void), uint32_t n)
+{
+    return check_square_bytes(k_square_int8_ref, (square_int8_fn *)fn, n, any_byte);
+}
+
+static bool check_square_fp8(void (*fn)(void), uint32_t n)
+{
+    return check_square_bytes(k_square_fp8_ref, (square_fp8_fn *)fn, n, no_nan);
+}
+
+/* Up to 16 rows with up to six panels of quads, with scales for some of their steps or none. */
+static bool check_byte_squares(squares_fp8_fn *ref, squares_fp8_fn *fn, uint32_t n,
+                               char (*number)(char))
+{
+    enum { STEPS = 7, WIDE = 6, LD = (WIDE + 1) * SQUARE, SCALES = STEPS * LANES * 4 };
+    enum { QUAD_BYTES = STEPS * SQUARE_BYTES / 2, PANEL_BYTES = QUAD_BYTES + SCALES };
+    static _Alignas(64) char xs[STEPS * SQUARE_PARTS * SQUARE_BYTES], ws[WIDE * PANEL_BYTES];
+    static _Alignas(64) float y0[SQUARE * LD + CANARY], y1[SQUARE * LD + CANARY];
+    if (n > 65)
+        return true; /* nothing depends on more */
+    random_bf16((uint16_t *)(void *)xs, sizeof(xs) / 2);
+    for (size_t i = 0; i < sizeof(ws); i++)
+        ws[i] = number((char)rng_u32(&rng));
+    for (size_t i = 0; i < WIDE * STEPS * (size_t)LANES; i++)
+        ((float *)(void *)(ws + i / (SCALES / 4) * PANEL_BYTES + QUAD_BYTES))[i % (SCALES / 4)] =
+            rng_wide(&rng);
+    for (size_t i = 0; i < sizeof(y0) / 4; i++)
+        y0[i] = y1[i] = rng_wide(&rng);
+    struct byte_squares t = {.of = {.sums = y0, .sums_bytes = LD * sizeof(float), .tall = 1}};
+    t.quads = 1 + rng_below(&rng, STEPS * 8), t.scaled = n % 3 ? 1u << n % 4 : 0;
+    t.of.steps = (t.quads + 7) / 8, t.of.rows = 1 + n % SQUARE, t.of.wide = 1 + n % WIDE;
+    t.of.parts = n / 2 % 2 ? SQUARE_PARTS : 1;
+    t.of.x = xs, t.of.w = t.of.next = ws, t.of.w_bytes = PANEL_BYTES, t.scales = ws + QUAD_BYTES;
+    t.of.fetch = 64 * (n % 9), t.of.ahead = 512 * (n % 5);
+    ref(&t);
+    t.of.sums = y1;
+    fn(&t);
+    return !memcmp(y0, y1, sizeof(y0));
+}
+
+static bool check_squares_int8(void (*fn)(void), uint32_t n)
+{
+    return check_byte_squares(k_squares_int8_ref, (squares_int8_fn *)fn, n, any_byte);
+}
+
+static bool check_squares_fp8(void (*fn)(void), uint32_t n)
+{
+    return check_byte_squares(k_squares_fp8_ref, (squares_fp8_fn *)fn, n, no_nan);
+}
+
+static bool check_scale_squares(void (*fn)(void), uint32_t n)
+{
+    struct square_scales t = {.to = want, .sums = x, .scales = (const char *)w};
+    t.wide = 1 + n % 5, t.rows = 1 + n % 33, t.add = n % 2;
+    t.bytes = (t.wide + n % 3) * SQUARE_STEP_BYTES, t.scale_bytes = 64 * (1 + n % 4);
+    fill(MAXN);
+    for (uint32_t i = 0; i < 2 * MAXN; i++)
+        want[i] = got[i] = rng_wide(&rng);
+    k_scale_squares_ref(&t);
+    t.to = got;
+    CALL(scale_squares)(&t);
     return same();
 }
 

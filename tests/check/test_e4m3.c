@@ -1,5 +1,6 @@
 /* test_e4m3.c - weights that come as codes in e4m3: a sum for each block of columns times its
- * scale, in the same bits for any batch, number of threads and instruction set. */
+ * scale, in the same bits for any batch and number of threads, and instruction set, of which matrix
+ * units have their own. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/numbers.h"
 #include "tests/check/cpu_device.h"
@@ -69,29 +70,60 @@ static uint32_t least_block(const struct made *m)
     return least ? least : m->cols;
 }
 
+static float chain_of(const uint8_t *codes, const float *x, uint32_t n)
+{
+    float sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum = fmaf(f32_of_e4m3(codes[i]), x[i], sum);
+    return sum;
+}
+
+static float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }
+
+/* The same on matrix units: squares.h, with x in parts. */
+static float squares_of(const uint8_t *codes, const float *x, uint32_t n)
+{
+    enum { COLS = SQUARE_STEP_BYTES / 2 };
+    uint16_t parts[SQUARE_PARTS][COLS];
+    float sum = 0;
+    for (uint32_t k = 0; k < n; k += COLS) {
+        const uint32_t cols = n - k < COLS ? n - k : COLS;
+        k_split_bf16_ref((uint16_t *const[]){parts[0], parts[1], parts[2]}, x + k, cols);
+        for (int p = 0; p < SQUARE_PARTS; p++) {
+            float chain[2] = {0};
+            for (uint32_t i = 0; i < cols; i++)
+                chain[i % 2] = no_subnormal(fmaf(no_subnormal(f32_of_bf16(parts[p][i])),
+                                                 f32_of_e4m3(codes[k + i]), chain[i % 2]));
+            sum = no_subnormal(sum + no_subnormal(chain[0] + chain[1]));
+        }
+    }
+    return sum;
+}
+
 static float one_sum(const struct mat_codes *c, uint32_t row, uint32_t cols, uint32_t block,
-                     const float *x)
+                     const float *x, bool squares)
 {
     const uint32_t own = c->format.block ? c->format.block : cols;
     const float *scales = c->scales + (size_t)row * format_blocks(&c->format, cols);
     float y = 0;
     for (uint32_t k = 0; k < cols; k += block) {
-        float sum = 0;
-        for (uint32_t i = k; i < k + block && i < cols; i++)
-            sum = fmaf(f32_of_e4m3(c->codes[(size_t)row * cols + i]), x[i], sum);
+        const uint32_t n = cols - k < block ? cols - k : block;
+        const uint8_t *codes = c->codes + (size_t)row * cols + k;
+        const float sum = squares ? squares_of(codes, x + k, n) : chain_of(codes, x + k, n);
         y = k ? fmaf(sum, scales[k / own], y) : sum * scales[0];
     }
     return y;
 }
 
-static void each_sum(const struct made *m, const float *x, uint32_t n, const float *y)
+static void each_sum(const struct made *m, const float *x, uint32_t n, const float *y, bool squares)
 {
     const uint32_t block = least_block(m);
     for (uint32_t r = 0; r < n; r++) {
         const float *at = y + (size_t)r * m->rows;
         for (int i = 0; i < m->n; at += m->part[i++].rows)
             for (uint32_t o = 0; o < m->part[i].rows; o++) {
-                const float want = one_sum(&m->c[i], o, m->cols, block, x + (size_t)r * m->cols);
+                const float want =
+                    one_sum(&m->c[i], o, m->cols, block, x + (size_t)r * m->cols, squares);
                 if (memcmp(&want, &at[o], sizeof(want)) != 0)
                     fail_msg("row %u of %u, part %d, output %u, blocks of %u of %u: %g, not %g", r,
                              n, i, o, block, m->cols, (double)at[o], (double)want);
@@ -103,19 +135,19 @@ static void products_are_sums_of_blocks(void **state)
 {
     (void)state;
     for (int round = 0; round < 60; round++) {
-        static const uint64_t features[] = {~0ull, CPU_AVX2, 0};
-        struct device *d = device(1 + (int)rng_below(&rng, 3), features[round % 3]);
+        static const uint64_t features[] = {~0ull, CPU_AVX2, 0, ~(uint64_t)CPU_AMX_BF16};
+        struct device *d = device(1 + (int)rng_below(&rng, 3), features[round % 4]);
         struct made m;
         /* more than what products take at a time, and widths that no block divides */
         make(&m, 1 + (int)rng_below(&rng, PARTS),
-             round % 10 ? 1 + rng_below(&rng, 700) : 4096 + rng_below(&rng, 300));
+             round % 5 ? 1 + rng_below(&rng, 700) : 4096 + rng_below(&rng, 300));
         struct weight *w = load(d, &m);
-        const uint32_t n = round % 4 ? 1 + rng_below(&rng, 60) : 1;
+        const uint32_t n = round % 8 ? 1 + rng_below(&rng, 70) : 1;
         float *x = rng_floats(&rng, (size_t)n * m.cols);
         float *y = malloc(sizeof(float) * n * m.rows), *row = malloc(sizeof(float) * m.cols);
         assert_true(y && row);
         ops->linear(d, y, x, n, w, NULL);
-        each_sum(&m, x, n, y);
+        each_sum(&m, x, n, y, w->squares);
         uint32_t at = 0;
         for (int i = 0; i < m.n; at += (uint32_t)m.part[i++].rows) {
             w->kind->row(row, w, at, 0, m.cols);

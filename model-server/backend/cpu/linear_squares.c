@@ -7,6 +7,11 @@
  * prefetched. Sums stay in registers over all columns, since loading and storing a square costs
  * as much as several steps.
  *
+ * Panels of bytes (INT8, FP8) are widened to squares, a block at a time, before all rows of a pass
+ * are multiplied with it: then a step of them takes half of the memory traffic. Scales of rows
+ * multiply the sums at the end; of blocks of columns each has sums of its own, which are scaled and
+ * added up.
+ *
  * A sum adds its columns in ascending order, whatever the pass and the block: the bits of a row
  * depend only on the row. */
 #include "model-server/backend/cpu/cpu.h"
@@ -19,7 +24,13 @@ enum { STREAM_PANELS = 4, STREAM_AHEAD = 2048 }; /* for few rows: prefetch dista
 enum { GROUP_PANELS = 16 };                      /* of many rows */
 /* Of longer panels, whose sums are in memory between blocks. */
 enum { BLOCK_STEPS = 128, BLOCK_PANELS = 8 };
-_Static_assert(PASS_ROWS *BLOCK_PANELS *SQUARE_STEP_BYTES <= THREAD_SCRATCH, "sums of a group");
+/* Sums of a block of columns with a scale of its own. */
+enum { PART_BYTES = TALL_ROWS * GROUP_PANELS * SQUARE_STEP_BYTES };
+_Static_assert(PASS_ROWS *BLOCK_PANELS *SQUARE_STEP_BYTES + PART_BYTES <= THREAD_SCRATCH,
+               "sums of a group");
+/* Of bytes. Few rows: what is widened stays in the L1 cache; many: in the L2 cache. */
+enum { BYTE_STREAM_STEPS = 8, BYTE_BLOCK_STEPS = 64 };
+_Static_assert(BLOCK_MOST / 32 <= BYTE_BLOCK_STEPS, "a block of columns is not divided");
 /* Numbers in a step; numbers that become bfloat16 at a time. */
 enum { STEP_COLS = SQUARE_STEP_BYTES / 2, COLS_AT_ONCE = 512 };
 enum { ALONE = 16384 }; /* numbers that do not pay for a second thread */
@@ -38,6 +49,10 @@ struct square_product {
     uint32_t block;      /* steps at a time */
     uint32_t group;      /* panels at a time */
     bool i8;
+    bool bytes;      /* of bfloat16: panels of bytes, to be widened */
+    uint32_t scaled; /* of bytes: steps that share a scale; 0: all */
+    char *wide;      /* of bytes: [threads][wide_bytes] */
+    size_t wide_bytes;
     char *packed; /* [tall][steps][parts][square][64] */
     float *scale; /* [rows], of int8, and minus 128 times the sum of the numbers */
     int32_t *correction;
@@ -129,6 +144,18 @@ static void last_step(const struct square_product *p, struct squares t, size_t p
     squares(p, &t);
 }
 
+/* Scales of rows, then bias. Scales of blocks are in the sums already. */
+static void finish(const struct square_product *p, float *y, size_t panel, uint32_t outputs)
+{
+    for (uint32_t i = 0; p->bytes && !p->scaled && i < outputs; i += LANES) {
+        const float *scale = row_scales(p->w, weight_panel(p->w, panel + i / LANES));
+        for (uint32_t l = 0; l < LANES && i + l < outputs; l++)
+            y[i + l] *= scale[l];
+    }
+    if (p->io->bias)
+        p->kern->axpy(y, p->io->bias + panel * LANES, 1.0f, outputs);
+}
+
 /* Outputs of panels [panel, panel + wide) from the sums of `rows` rows, with scales and bias. */
 static void store(const struct square_product *p, const char *sums, uint32_t row, uint32_t rows,
                   size_t panel, uint32_t wide)
@@ -144,8 +171,7 @@ static void store(const struct square_product *p, const char *sums, uint32_t row
                                 p->scale[r], p->correction[r], outputs);
         else
             memcpy(y, sums, outputs * sizeof(*y));
-        if (p->io->bias)
-            p->kern->axpy(y, p->io->bias + first, 1.0f, outputs);
+        finish(p, y, panel, outputs);
     }
 }
 
@@ -155,35 +181,90 @@ struct square_block {
     size_t panel;
     uint32_t wide, step, steps;
     const char *next; /* the next block, of the same size; NULL: no prefetch */
+    int thread;
 };
+
+/* Bytes of a panel in a step. */
+static size_t step_bytes(const struct square_product *p)
+{
+    return p->bytes ? SQUARE_BYTES / 2 : SQUARE_BYTES;
+}
+
+/* A block in bfloat16, with zeros after the last column: [wide][steps][1024]. */
+static char *widen_block(const struct square_product *p, const struct square_block *b)
+{
+    enum { QUADS = STEP_COLS / 4 };
+    const uint32_t first = b->step * QUADS, left = quads_of(p->w->cols) - first;
+    const uint32_t n = left < b->steps * QUADS ? left : b->steps * QUADS;
+    char *all = p->wide + (size_t)b->thread * p->wide_bytes, *to = all;
+    for (uint32_t i = 0; i < b->wide; i++, to += (size_t)b->steps * SQUARE_BYTES) {
+        const char *from = weight_panel(p->w, b->panel + i) + (size_t)first * STEP_BYTES;
+        (p->w->kind == &kind_fp8 ? p->kern->square_fp8 : p->kern->square_int8)(to, from, n);
+        memset(to + (size_t)n * 2 * STEP_BYTES, 0,
+               (size_t)b->steps * SQUARE_BYTES - (size_t)n * 2 * STEP_BYTES);
+    }
+    return all;
+}
+
+/* A block whose columns have several scales: t->sums have them. */
+static void scaled_squares(const struct square_product *p, struct squares t,
+                           const struct square_block *b)
+{
+    char *sums = t.sums, *part = cpu_thread_scratch(p->d, b->thread) + THREAD_SCRATCH - PART_BYTES;
+    const uint32_t all = t.steps, rows = t.tall * t.rows;
+    const char *scales = (const char *)row_scales(p->w, weight_panel(p->w, b->panel)) +
+                         (size_t)b->step / p->scaled * STEP_BYTES;
+    bool add = t.add;
+    t.sums = part, t.add = false;
+    for (uint32_t i = 0; i < all; i += t.steps, add = true, scales += STEP_BYTES) {
+        t.steps = all - i < p->scaled ? all - i : p->scaled;
+        squares(p, &t);
+        p->kern->scale_squares(&(struct square_scales){.to = (float *)(void *)sums,
+                                                       .sums = (const float *)(const void *)part,
+                                                       .bytes = t.sums_bytes,
+                                                       .scales = scales,
+                                                       .scale_bytes = p->w->panel_bytes,
+                                                       .rows = rows,
+                                                       .wide = t.wide,
+                                                       .add = add});
+        t.x += t.steps * p->x_step;
+        t.w += (size_t)t.steps * SQUARE_BYTES;
+        t.next += t.steps * t.fetch;
+    }
+}
 
 /* All rows with a block, after whose last step sums become outputs. */
 static void run_block(const struct square_product *p, char *sums, const struct square_block *b)
 {
     const struct weight *w = p->w;
     const uint32_t turns = (p->tall + TALL - 1) / TALL;
-    const size_t share = ((size_t)SQUARE_BYTES / 64 + turns - 1) / turns * 64;
-    const size_t all = (size_t)b->steps * SQUARE_BYTES, from = (size_t)b->step * SQUARE_BYTES;
+    const size_t step = step_bytes(p), share = (step / 64 + turns - 1) / turns * 64;
+    const size_t all = b->steps * step;
+    const bool stream = turns == 1 && !p->bytes;
+    const char *from = weight_panel(w, b->panel) + b->step * step;
     struct squares t = {.sums_bytes = (size_t)p->group * SQUARE_STEP_BYTES,
                         .x_bytes = p->steps * p->x_step,
                         .rows = p->square,
                         .parts = p->parts,
-                        .w = weight_panel(w, b->panel) + from,
-                        .w_bytes = w->panel_bytes,
+                        .w = p->bytes ? widen_block(p, b) : from,
+                        .w_bytes = p->bytes ? b->steps * (size_t)SQUARE_BYTES : w->panel_bytes,
                         .wide = b->wide,
                         .steps = b->steps,
                         .add = b->step > 0,
-                        .ahead = turns == 1 ? STREAM_AHEAD : 0};
+                        .ahead = stream ? STREAM_AHEAD : 0,
+                        .next_bytes = w->panel_bytes};
     for (uint32_t i = 0; i < turns; i++) {
         const size_t fetched = i * share * b->steps;
         const uint32_t row = i * TALL_ROWS, left = p->rows - row;
-        const bool fetch = turns == 1 || (b->next && fetched < all);
+        const bool fetch = stream || (b->next && fetched < all);
         t.sums = p->whole > p->block ? sums + row * t.sums_bytes : sums;
         t.tall = p->tall - i * TALL < TALL ? p->tall - i * TALL : TALL;
         t.x = p->packed + (size_t)i * TALL * t.x_bytes + b->step * p->x_step;
         t.fetch = fetch ? share : 0;
-        t.next = (b->next ? b->next : t.w) + (fetch ? fetched : 0);
-        if (t.steps)
+        t.next = (b->next ? b->next : from) + (fetch ? fetched : 0);
+        if (p->scaled)
+            scaled_squares(p, t, b);
+        else if (t.steps)
             squares(p, &t);
         if (b->step + b->steps < p->whole)
             continue;
@@ -194,29 +275,61 @@ static void run_block(const struct square_product *p, char *sums, const struct s
 }
 
 /* All rows with the panels [panel, panel + wide). Another group of the same width may follow. */
-static void run_group(const struct square_product *p, char *sums, size_t panel, uint32_t wide,
+static void run_group(const struct square_product *p, int thread, size_t panel, uint32_t wide,
                       bool more)
 {
-    struct square_block b = {.panel = panel, .wide = wide};
+    struct square_block b = {.panel = panel, .wide = wide, .thread = thread};
     do {
-        const char *at = weight_panel(p->w, panel) + (size_t)b.step * SQUARE_BYTES;
+        const char *at = weight_panel(p->w, panel) + b.step * step_bytes(p);
         const bool last = p->whole - b.step <= p->block;
         b.steps = last ? p->whole - b.step : p->block;
-        b.next = !last  ? at + (size_t)b.steps * SQUARE_BYTES
+        b.next = !last  ? at + b.steps * step_bytes(p)
                  : more ? weight_panel(p->w, panel + wide)
                         : NULL;
-        run_block(p, sums, &b);
+        run_block(p, cpu_thread_scratch(p->d, thread), &b);
         b.step += b.steps;
     } while (b.step < p->whole);
+}
+
+/* Up to 16 rows with panels of bytes, which are widened on the way. */
+static void stream_bytes(const struct square_product *p, int thread, size_t panel, uint32_t wide,
+                         bool more)
+{
+    const struct weight *w = p->w;
+    const char *at = weight_panel(w, panel);
+    char *sums = cpu_thread_scratch(p->d, thread);
+    const struct byte_squares t = {.of = {.sums = sums,
+                                          .sums_bytes = (size_t)p->group * SQUARE_STEP_BYTES,
+                                          .x = p->packed,
+                                          .x_bytes = p->steps * p->x_step,
+                                          .w = at,
+                                          .w_bytes = w->panel_bytes,
+                                          .tall = 1,
+                                          .wide = wide,
+                                          .steps = p->steps,
+                                          .rows = p->square,
+                                          .parts = p->parts,
+                                          .fetch = step_bytes(p),
+                                          .ahead = STREAM_AHEAD,
+                                          .next = more ? weight_panel(w, panel + wide) : at,
+                                          .next_bytes = w->panel_bytes},
+                                   .quads = quads_of(w->cols),
+                                   .scaled = p->scaled,
+                                   .scales = (const char *)row_scales(w, at)};
+    (w->kind == &kind_fp8 ? p->kern->squares_fp8 : p->kern->squares_int8)(&t);
+    store(p, sums, 0, p->rows, panel, wide);
 }
 
 static void run_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct square_product *p = arg;
-    char *sums = cpu_thread_scratch(p->d, thread);
     for (size_t panel = begin, wide; panel < end; panel += wide) {
         wide = end - panel < p->group ? end - panel : p->group;
-        run_group(p, sums, panel, (uint32_t)wide, panel + wide + p->group <= end);
+        const bool more = panel + wide + p->group <= end;
+        if (p->bytes && p->tall == 1)
+            stream_bytes(p, thread, panel, (uint32_t)wide, more);
+        else
+            run_group(p, thread, panel, (uint32_t)wide, more);
     }
 }
 
@@ -225,13 +338,19 @@ static void run_panels(void *arg, int thread, size_t begin, size_t end)
 static void choose_sizes(struct square_product *p)
 {
     const uint32_t each = p->w->n_panels / (uint32_t)pool_threads(p->d->pool);
-    p->block = p->tall <= TALL ? UINT32_MAX : BLOCK_STEPS;
-    p->group = p->tall <= TALL           ? STREAM_PANELS
-               : p->whole > p->block     ? BLOCK_PANELS
-               : p->whole > p->block / 2 ? GROUP_PANELS / 2
-                                         : GROUP_PANELS;
+    const bool few = p->tall <= TALL;
+    p->block = few ? UINT32_MAX : BLOCK_STEPS;
+    if (p->bytes)
+        p->block = !few                            ? BYTE_BLOCK_STEPS
+                   : p->scaled > BYTE_STREAM_STEPS ? p->scaled
+                                                   : BYTE_STREAM_STEPS;
+    p->group = few                          ? STREAM_PANELS
+               : p->whole > p->block        ? BLOCK_PANELS
+               : p->whole > BLOCK_STEPS / 2 ? GROUP_PANELS / 2
+                                            : GROUP_PANELS;
     while (p->group > STREAM_PANELS && p->group > each)
         p->group /= 2;
+    p->wide_bytes = p->bytes ? (size_t)p->block * p->group * SQUARE_BYTES : 0;
 }
 
 static void multiply(struct square_product *p)
@@ -239,10 +358,13 @@ static void multiply(struct square_product *p)
     const struct weight *w = p->w;
     const size_t x_bytes = (size_t)p->tall * p->steps * p->x_step;
     choose_sizes(p);
-    p->packed = cpu_scratch(p->d, SCRATCH_PACK, x_bytes + (size_t)2 * p->rows * sizeof(float));
+    const size_t wide_bytes = (size_t)pool_threads(p->d->pool) * p->wide_bytes;
+    p->packed =
+        cpu_scratch(p->d, SCRATCH_PACK, x_bytes + wide_bytes + (size_t)2 * p->rows * sizeof(float));
     if (!p->packed)
         return;
-    p->scale = (float *)(void *)(p->packed + x_bytes);
+    p->wide = p->packed + x_bytes;
+    p->scale = (float *)(void *)(p->wide + wide_bytes);
     p->correction = (int32_t *)(void *)(p->scale + p->rows);
     const size_t alone = ALONE / w->cols;
     pool_run(p->d->pool, place_rows, p, p->rows, alone ? alone : 1);
@@ -252,7 +374,7 @@ static void multiply(struct square_product *p)
 void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
                     const struct weight *w)
 {
-    const bool i8 = w->kind == &kind_w8a8;
+    const bool i8 = w->kind == &kind_w8a8, bytes = !i8 && w->kind != &kind_plain;
     const uint32_t step_cols = SQUARE_STEP_BYTES / (i8 ? 1 : 2), parts = i8 ? 1 : w->squares;
     const uint32_t passes = (rows + PASS_ROWS - 1) / PASS_ROWS;
     for (uint32_t i = 0; i < passes; i++) {
@@ -263,17 +385,20 @@ void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
                                      .ldy = io->ldy,
                                      .ldx = io->ldx};
         const uint32_t square = pass.n < SQUARE ? pass.n : SQUARE;
-        multiply(&(struct square_product){.kern = &d->kern,
-                                          .d = d,
-                                          .w = w,
-                                          .io = &part,
-                                          .rows = pass.n,
-                                          .tall = (pass.n + SQUARE - 1) / SQUARE,
-                                          .steps = (w->cols + step_cols - 1) / step_cols,
-                                          .whole = w->cols / step_cols,
-                                          .parts = parts,
-                                          .square = square,
-                                          .x_step = (size_t)parts * square * SQUARE_STEP_BYTES,
-                                          .i8 = i8});
+        multiply(
+            &(struct square_product){.kern = &d->kern,
+                                     .d = d,
+                                     .w = w,
+                                     .io = &part,
+                                     .rows = pass.n,
+                                     .tall = (pass.n + SQUARE - 1) / SQUARE,
+                                     .steps = (w->cols + step_cols - 1) / step_cols,
+                                     .whole = (w->cols + (bytes ? step_cols - 1 : 0)) / step_cols,
+                                     .parts = parts,
+                                     .square = square,
+                                     .x_step = (size_t)parts * square * SQUARE_STEP_BYTES,
+                                     .i8 = i8,
+                                     .bytes = bytes,
+                                     .scaled = bytes ? w->block / STEP_COLS : 0});
     }
 }

@@ -9,6 +9,9 @@
  *                 to the square. Subnormal numbers count as zero, also in sums and results.
  *   squares_i8    x is signed, w unsigned; sums are exact and wrap around.
  *
+ * Weights of 8 bits, in panels of quads (kernels.h), are bfloat16 numbers times a scale, so their
+ * panels are widened to squares, and scales are applied to sums.
+ *
  * An fp32 number is the sum of three bfloat16 numbers, so x may have `parts`: a step multiplies
  * each of them with the same w, in their order, as if they were steps of their own. Products of
  * bfloat16 numbers are exact in fp32. So with SQUARE_PARTS of them only the sums are rounded. */
@@ -37,10 +40,34 @@ struct squares {
     uint32_t parts; /* 1 or SQUARE_PARTS; of int8 1 */
     bool add;       /* continue the existing sums, instead of starting at zero */
     /* Prefetches `fetch` bytes of each panel per step: `ahead` bytes ahead in the panel, and
-     * after its last step from `next` on, panels w_bytes apart; with `panels` those that are
+     * after its last step from `next` on, panels next_bytes apart; with `panels` those that are
      * SQUARE_AHEAD further on. Multiples of 64; fetch 0:
      * nothing. Does not change a result. */
-    size_t fetch, ahead;
+    size_t fetch, ahead, next_bytes;
     const char *next;
+};
+
+/* Sums of `rows` rows with `wide` panels, times a scale for each output, become or are added to
+ * the sums of more columns. */
+struct square_scales {
+    float *to;          /* row r, panel p at to + r * bytes / 4 + 16 p */
+    const float *sums;  /* the same */
+    size_t bytes;       /* from one row to the next, in both */
+    const char *scales; /* 16 numbers of fp32 for each panel, scale_bytes apart */
+    size_t scale_bytes;
+    uint32_t rows, wide;
+    bool add; /* to = fma(sum, scale, to), else sum * scale */
+};
+
+/* Up to 16 rows with panels of quads: the sums of squares_bf16() with what square_int8() or
+ * square_fp8() make of them, which is not stored. */
+struct byte_squares {
+    /* tall: 1; no `panels`; add: false. w: panels of quads, `steps` of 512 bytes, after which
+     * `fetch` and `ahead` count. */
+    struct squares of;
+    uint32_t quads; /* in a panel; columns after them are zeros */
+    /* Steps that share a scale: their sums are multiplied with it and added up; 0: no scales. */
+    uint32_t scaled;
+    const char *scales; /* of the first panel: [][16] fp32; of the next one w_bytes further on */
 };
 #endif

@@ -184,7 +184,8 @@ void cpu_weight_choose(const struct device *d, struct weight *w)
 {
     const bool plain = w->kind == &kind_plain;
     w->half = plain && ((d->half && w->dtype == DT_BF16) || (d->half_f16 && w->dtype == DT_F16));
-    w->squares = plain && w->dtype == DT_BF16 ? d->squares : 0;
+    const bool bytes = w->kind == &kind_int8 || w->kind == &kind_fp8;
+    w->squares = bytes || (plain && w->dtype == DT_BF16) ? d->squares : 0;
     w->tile = tile_of(d, w);
 }
 

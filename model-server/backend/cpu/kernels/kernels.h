@@ -226,6 +226,12 @@ struct recur_step {
     X(fits_w8a8, void, (uint8_t * fits, const void *panel, uint32_t k))                            \
     X(squares_bf16, void, (const struct squares *t))                                               \
     X(squares_i8, void, (const struct squares *t))                                                 \
+    /* quads of a panel as numbers of bfloat16 in pairs, without their scales: [2 quads][16][2] */ \
+    X(square_int8, void, (char *dst, const char *quads, uint32_t n))                               \
+    X(square_fp8, void, (char *dst, const char *quads, uint32_t n))                                \
+    X(scale_squares, void, (const struct square_scales *t))                                        \
+    X(squares_int8, void, (const struct byte_squares *t))                                          \
+    X(squares_fp8, void, (const struct byte_squares *t))                                           \
     /* y[i] = float(sums[i] + plus) * (sw[i % 16] * sx), where the 16 scales of the next panel lie \
      * sw_bytes after those of the last */                                                         \
     X(scale_sums, void,                                                                            \
@@ -365,6 +371,15 @@ struct recur_step {
     X(square_w, variant, needs)                                                                    \
     X(squares_codes, variant, needs)
 
+#define BYTE_SQUARE_KERNELS(X, variant, needs)                                                     \
+    X(square_int8, variant, needs)                                                                 \
+    X(square_fp8, variant, needs)                                                                  \
+    X(scale_squares, variant, needs)
+
+#define BYTE_STREAM_KERNELS(X, variant, needs)                                                     \
+    X(squares_int8, variant, needs)                                                                \
+    X(squares_fp8, variant, needs)
+
 #define KV_SQUARE_KERNELS(X, variant, needs)                                                       \
     X(square_values, variant, needs)                                                               \
     X(square_weights, variant, needs)                                                              \
@@ -380,6 +395,8 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     INT_KERNELS(X, ref, 0)                                                                         \
     CODE_SQUARE_KERNELS(X, ref, 0)                                                                 \
     KV_SQUARE_KERNELS(X, ref, 0)                                                                   \
+    BYTE_SQUARE_KERNELS(X, ref, 0)                                                                 \
+    BYTE_STREAM_KERNELS(X, ref, 0)                                                                 \
     X(tile_f16x2, ref, 0)                                                                          \
     X(tile_bf16x2, ref, 0)                                                                         \
     X(squares_bf16, ref, 0)                                                                        \
@@ -394,11 +411,13 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     X(fits_w8a8, avx2, CPU_AVX2)                                                                   \
     INT_KERNELS(X, avxvnni, CPU_AVX2 | CPU_AVX_VNNI)                                               \
     ALL_KERNELS(X, avx512, CPU_AVX512)                                                             \
+    BYTE_SQUARE_KERNELS(X, avx512, CPU_AVX512)                                                     \
     INT_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)                                       \
     X(tile_f16x2, avx512fp16, CPU_AVX512 | CPU_AVX512_FP16)                                        \
     X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                       \
     CODE_SQUARE_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                   \
     KV_SQUARE_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                     \
+    BYTE_STREAM_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                   \
     X(squares_bf16, amx, CPU_AMX_BF16)                                                             \
     X(squares_i8, amx, CPU_AMX_INT8)
 #elif defined(__aarch64__)

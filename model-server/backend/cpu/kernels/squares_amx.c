@@ -77,10 +77,10 @@ INLINE struct panels panels_at(const struct squares *t, uint32_t panel, const in
     struct panels p;
     UNROLL for (int i = 0; i < wide; i++)
     {
-        const size_t at = (panel + (size_t)i) * t->w_bytes;
-        const char *const *listed = t->panels + panel + i;
-        p.w[i] = t->panels ? listed[0] : t->w + at;
-        p.next[i] = t->panels ? listed[SQUARE_AHEAD] : t->next + at;
+        const size_t at = panel + (size_t)i;
+        const char *const *listed = t->panels + at;
+        p.w[i] = t->panels ? listed[0] : t->w + at * t->w_bytes;
+        p.next[i] = t->panels ? listed[SQUARE_AHEAD] : t->next + at * t->next_bytes;
     }
     return p;
 }

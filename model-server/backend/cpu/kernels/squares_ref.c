@@ -93,3 +93,72 @@ void k_scale_sums_ref(float *y, const int32_t *sums, const float *sw, size_t sw_
         y[i] = (float)(int32_t)((uint32_t)sums[i] + (uint32_t)plus) * (of[i % LANES] * sx);
     }
 }
+
+/* A number for each byte of quads, in pairs. */
+INLINE void widen_quads(char *dst, const char *quads, uint32_t n, float (*number)(uint8_t))
+{
+    uint16_t *to = (uint16_t *)(void *)dst;
+    for (size_t i = 0; i < (size_t)n * LANES; i++)
+        for (size_t c = 0; c < 4; c++)
+            to[((i / LANES * 2 + c / 2) * LANES + i % LANES) * 2 + c % 2] =
+                bf16_of_f32(number((uint8_t)quads[i * 4 + c]));
+}
+
+static float number_of_int8(uint8_t byte) { return (float)(byte - 128); }
+
+void k_square_int8_ref(char *dst, const char *quads, uint32_t n)
+{
+    widen_quads(dst, quads, n, number_of_int8);
+}
+
+void k_square_fp8_ref(char *dst, const char *quads, uint32_t n)
+{
+    widen_quads(dst, quads, n, f32_of_e4m3);
+}
+
+BOTH_FORMS void k_scale_squares_ref(const struct square_scales *t)
+{
+    for (uint32_t r = 0; r < t->rows; r++)
+        for (uint32_t i = 0; i < t->wide * SQUARE; i++) {
+            const size_t at = r * t->bytes / sizeof(float) + i;
+            const float *of =
+                (const float *)(const void *)(t->scales + i / SQUARE * t->scale_bytes);
+            const float s = of[i % SQUARE];
+            t->to[at] = t->add ? fmaf(t->sums[at], s, t->to[at]) : t->sums[at] * s;
+        }
+}
+
+/* Step by step, each of which is widened on its own. */
+static void sums_of_bytes(const struct byte_squares *t, square_fp8_fn *widen)
+{
+    enum { QUADS = SQUARE_STEP_BYTES / 2 / 4 };
+    _Alignas(64) char square[SQUARE_BYTES];
+    float part[SQUARE * SQUARE] = {0};
+    for (uint32_t p = 0; p < t->of.wide; p++)
+        for (uint32_t step = 0; step < t->of.steps; step++) {
+            const uint32_t in = t->scaled ? step % t->scaled : step, first = step * QUADS;
+            const uint32_t n = t->quads - first < QUADS ? t->quads - first : QUADS;
+            const size_t x_step = (size_t)t->of.parts * t->of.rows * SQUARE_STEP_BYTES;
+            memset(square, 0, sizeof(square));
+            widen(square, t->of.w + p * t->of.w_bytes + (size_t)first * STEP_BYTES, n);
+            struct squares s = t->of;
+            s.x += step * x_step, s.w = square, s.wide = s.steps = 1, s.add = in > 0;
+            s.sums = t->scaled ? (void *)part : sum_at(&t->of, 0, p * SQUARE);
+            s.sums_bytes = t->scaled ? SQUARE * sizeof(float) : t->of.sums_bytes;
+            k_squares_bf16_ref(&s);
+            if (!t->scaled || (in + 1 < t->scaled && step + 1 < t->of.steps))
+                continue;
+            const float *scale = (const float *)(const void *)(t->scales + p * t->of.w_bytes) +
+                                 (size_t)step / t->scaled * SQUARE;
+            for (uint32_t r = 0; r < t->of.rows; r++)
+                for (uint32_t i = 0; i < SQUARE; i++) {
+                    float *to = sum_at(&t->of, r, p * SQUARE + i);
+                    const float sum = part[r * SQUARE + i];
+                    *to = step >= t->scaled ? fmaf(sum, scale[i], *to) : sum * scale[i];
+                }
+        }
+}
+
+void k_squares_int8_ref(const struct byte_squares *t) { sums_of_bytes(t, k_square_int8_ref); }
+
+void k_squares_fp8_ref(const struct byte_squares *t) { sums_of_bytes(t, k_square_fp8_ref); }
