@@ -39,6 +39,7 @@ int(err_set)(struct err *e, enum err_kind k, const char *fmt, ...)
     one_line(e);
     e->kind = k;
     e->sys = 0;
+    e->param[0] = 0;
     return -1;
 }
 
@@ -56,6 +57,7 @@ int(err_sys)(struct err *e, const char *fmt, ...)
     one_line(e);
     e->kind = ERR_SYSTEM;
     e->sys = saved;
+    e->param[0] = 0;
     return -1;
 }
 
@@ -72,6 +74,11 @@ int(err_wrap)(struct err *e, const char *fmt, ...)
                  (int)(sizeof(e->msg) - (size_t)n) - 3, inner);
     one_line(e);
     return -1;
+}
+
+void err_param(struct err *e, const char *path)
+{
+    snprintf(e->param, sizeof(e->param), "%s", path);
 }
 
 int(err_nomem)(struct err *e) { return err_set(e, ERR_SYSTEM, "out of memory"); }

@@ -29,7 +29,10 @@
     X(ERR_NOT_FOUND, 404, "not_found")                                                             \
     X(ERR_IMAGE, 422, "validation")                                                                \
     X(ERR_IMAGE_URL, 422, "validation")                                                            \
-    X(ERR_KEY_LIMIT, 429, "overloaded")
+    X(ERR_KEY_LIMIT, 429, "overloaded")                                                            \
+    X(ERR_TOO_LONG, 422, "validation")                                                             \
+    X(ERR_NO_MODEL, 404, "not_found")                                                              \
+    X(ERR_NO_PREVIOUS, 422, "validation")
 
 enum err_kind {
 #define X(kind, status, wire) kind,
@@ -43,10 +46,11 @@ struct err {
     /* "outer: inner: cause", NUL-terminated, truncated if too long. One line of UTF-8: control
      * characters become blanks, invalid bytes question marks. */
     char msg[480];
+    char param[96]; /* the path of the request's field at fault, where it is known; else "" */
 };
 #define ERR_INIT                                                                                   \
     {                                                                                              \
-        ERR_NONE, 0, ""                                                                            \
+        ERR_NONE, 0, "", ""                                                                        \
     }
 
 /* All functions return -1, so that a failing function can `return err_set(...)`. */
@@ -56,6 +60,8 @@ int err_sys(struct err *e, const char *fmt, ...) /* ERR_SYSTEM; appends strerror
     __attribute__((format(printf, 2, 3)));
 int err_wrap(struct err *e, const char *fmt, ...) /* prepends "context: ", keeps the kind */
     __attribute__((format(printf, 2, 3)));
+/* Sets e->param, after err_set(), which empties it. */
+void err_param(struct err *e, const char *path);
 int err_nomem(struct err *e); /* ERR_SYSTEM, "out of memory" */
 
 /* The static analyzer sees one file at a time: this shows it that err.c's functions return -1. */

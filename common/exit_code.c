@@ -14,6 +14,8 @@ int exit_code(const struct err *e)
     case ERR_SYNTAX:
     case ERR_SHAPE:
     case ERR_NOT_FOUND:
+    case ERR_TOO_LONG:
+    case ERR_NO_MODEL:
     case ERR_TASK:
     case ERR_TEMPLATE:
         return EX_CONFIG;

@@ -74,22 +74,10 @@ static void fail_plainly(struct body *b, const char *o, const char *key, const c
             named ? "" : "`: ", what);
 }
 
-void body_fail(struct body *b, struct object o, const char *key, const char *fmt, ...)
+static void fail_as_serde(struct body *b, struct object o, const char *key, char *path,
+                          const char *what)
 {
-    char what[256], path[96];
     size_t at = 0, len = 0, line, column;
-    va_list ap;
-    if (b->failed)
-        return;
-    b->failed = true;
-    va_start(ap, fmt);
-    vsnprintf(what, sizeof(what), fmt, ap);
-    va_end(ap);
-    snprintf(path, sizeof(path), "%s%s%s", o.path, *o.path && *key ? "." : "", key);
-    if (b->plain) {
-        fail_plainly(b, o.path, key, path, what);
-        return;
-    }
     bool found = body_locate(b->text, b->n, o.path, key, &at, &len);
     if (!found) /* serde reports a missing field at the end of its object */
         body_locate(b->text, b->n, o.path, "", &at, &len), path[strlen(o.path)] = 0;
@@ -98,6 +86,25 @@ void body_fail(struct body *b, struct object o, const char *key, const char *fmt
         b->e, ERR_SHAPE,
         "Failed to deserialize the JSON body into the target type: %s%s%s at line %zu column %zu",
         path, *path ? ": " : "", what, line, column);
+}
+
+void body_fail(struct body *b, struct object o, const char *key, const char *fmt, ...)
+{
+    char what[256], path[sizeof(b->e->param)], param[sizeof(path)];
+    va_list ap;
+    if (b->failed)
+        return;
+    b->failed = true;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    snprintf(path, sizeof(path), "%s%s%s", o.path, *o.path && *key ? "." : "", key);
+    memcpy(param, path, sizeof(param));
+    if (b->plain)
+        fail_plainly(b, o.path, key, path, what);
+    else
+        fail_as_serde(b, o, key, path, what);
+    err_param(b->e, param);
 }
 
 void body_nomem(struct body *b, struct object o, const char *key)

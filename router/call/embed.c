@@ -23,9 +23,9 @@ int embed_ids(const struct encoding *x, const char *text, size_t n, unsigned fla
 static int too_long(const struct encoding *x, uint64_t n)
 {
     if (x->c->errors == ERRORS_TEI)
-        return err_set(x->e, ERR_VALIDATION, "`inputs` must have less than %u tokens. Given: %llu",
+        return err_set(x->e, ERR_TOO_LONG, "`inputs` must have less than %u tokens. Given: %llu",
                        x->most, (unsigned long long)n);
-    return err_set(x->e, ERR_VALIDATION,
+    return err_set(x->e, ERR_TOO_LONG,
                    "This model's maximum context length is %u tokens, however you requested %llu "
                    "tokens (input %u). Please reduce your input.",
                    x->most, (unsigned long long)n, x->index);

@@ -10,7 +10,8 @@
 #include <sys/random.h>
 #include <time.h>
 
-#define REFUSE(...) return err_set(e, ERR_VALIDATION, "Input validation error: " __VA_ARGS__)
+#define REFUSE_AS(kind, ...) return err_set(e, kind, "Input validation error: " __VA_ARGS__)
+#define REFUSE(...)          REFUSE_AS(ERR_VALIDATION, __VA_ARGS__)
 
 /* Each breaker is searched in the text of every token. */
 enum { MOST_DRY_BREAKERS = 64, LONGEST_DRY_BREAKER = 256 };
@@ -126,7 +127,7 @@ static int check_choice(const struct validator *v, const struct ask *q, struct e
     if (v->adapters && q->adapter_id && *q->adapter_id &&
         !adapter_shelf_has(v->adapters, q->adapter_id)) {
         if (q->style != ASK_TGI)
-            return err_set(e, ERR_NOT_FOUND, "The model `%.200s` does not exist", q->adapter_id);
+            return err_set(e, ERR_NO_MODEL, "The model `%.200s` does not exist", q->adapter_id);
         REFUSE("`adapter_id`: there is no adapter `%.100s`", q->adapter_id);
     }
     for (uint32_t i = 0; i < q->n_stop_token_ids; i++)
@@ -227,11 +228,12 @@ static int too_long(const struct validator *v, const struct ask *q, uint32_t n_i
                     struct err *e)
 {
     if (q->style == ASK_ANTHROPIC) /* as the first words: some clients compare the start */
-        return err_set(e, ERR_VALIDATION, "prompt is too long: %u tokens > %u maximum", n_ids,
-                       most);
-    REFUSE("`%s` is too long: this model's maximum context length is %u tokens, %u of them for it, "
-           "and it has %u. Please reduce its length",
-           input_name(q), v->max_total_tokens, most, n_ids);
+        return err_set(e, ERR_TOO_LONG, "prompt is too long: %u tokens > %u maximum", n_ids, most);
+    REFUSE_AS(
+        ERR_TOO_LONG,
+        "`%s` is too long: this model's maximum context length is %u tokens, %u of them for it, "
+        "and it has %u. Please reduce its length",
+        input_name(q), v->max_total_tokens, most, n_ids);
 }
 
 /* Clips the answer's length to the context that is left, whatever was requested. */
@@ -260,14 +262,17 @@ static int budget(const struct validator *v, const struct ask *q, uint32_t n_ids
     uint64_t want = q->max_new_tokens.set ? q->max_new_tokens.v : room;
     uint64_t chunk = want < CHUNK ? want : CHUNK;
     if (n_ids + chunk > v->max_total_tokens)
-        REFUSE(
+        REFUSE_AS(
+            ERR_TOO_LONG,
             "`inputs` tokens + `max_new_tokens` must be <= %u. Given: %u `inputs` tokens and %llu "
             "`max_new_tokens`",
             v->max_total_tokens, n_ids, (unsigned long long)chunk);
     if (n_ids > v->max_input_tokens)
-        REFUSE("`inputs` must have less than %u tokens. Given: %u", v->max_input_tokens, n_ids);
+        REFUSE_AS(ERR_TOO_LONG, "`inputs` must have less than %u tokens. Given: %u",
+                  v->max_input_tokens, n_ids);
     if (room == 0)
-        REFUSE("`inputs` must have less than %u tokens. Given: %u", v->max_total_tokens, n_ids);
+        REFUSE_AS(ERR_TOO_LONG, "`inputs` must have less than %u tokens. Given: %u",
+                  v->max_total_tokens, n_ids);
     *out = (uint32_t)(want < room ? want : room);
     return 0;
 }

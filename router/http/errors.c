@@ -5,7 +5,7 @@ int error_status(enum error_shape s, enum err_kind k)
 {
     int status = err_status(k);
     if (s == ERRORS_TEI)
-        return k == ERR_VALIDATION ? 413 : status;
+        return k == ERR_VALIDATION || k == ERR_TOO_LONG ? 413 : status;
     if (s == ERRORS_TGI)
         return status;
     if (k == ERR_OVERLOADED) /* 429 says that the key had its share */
@@ -41,23 +41,20 @@ static const struct error_words *words_of(int status)
     return &rows[i];
 }
 
-static const char shape_prefix[] = "into the target type: ";
+/* Messages of these kinds quote the parameter's name first, if they are about one. */
+static bool quotes_param(enum err_kind k)
+{
+    return k == ERR_VALIDATION || k == ERR_TOO_LONG || k == ERR_NO_PREVIOUS;
+}
 
 void error_param(const struct err *e, char *out, size_t n)
 {
-    const char *from = e->msg, *end = NULL;
+    const char *from = *e->param ? e->param : NULL, *end = from ? from + strlen(from) : NULL;
     *out = 0;
-    if (e->kind == ERR_SHAPE) {
-        const char *at = strstr(e->msg, shape_prefix);
-        from = at ? at + strlen(shape_prefix) : e->msg;
-        end = at ? strchr(from, ':') : NULL;
-        if (end && memchr(from, ' ', (size_t)(end - from)))
-            end = NULL; /* no path: the error is at the root */
-    }
-    if (!end && from && (from = strchr(e->msg, '`')))
+    if (!from && quotes_param(e->kind) && (from = strchr(e->msg, '`')))
         end = strchr(++from, '`');
-    size_t len = from && end ? (size_t)(end - from) : 0;
-    if (len == 0 || len >= n || (e->kind != ERR_SHAPE && e->kind != ERR_VALIDATION))
+    const size_t len = from && end ? (size_t)(end - from) : 0;
+    if (len == 0 || len >= n)
         return;
     memcpy(out, from, len);
     out[len] = 0;
@@ -71,21 +68,16 @@ static void string(struct buf *out, const char *s)
         buf_str(out, "null");
 }
 
+/* OpenAI's code of an error; NULL: none. */
 static const char *code_of(const struct err *e, int status)
 {
-    if (e->kind == ERR_NOT_FOUND && strstr(e->msg, "model"))
-        return "model_not_found";
-    if (e->kind == ERR_VALIDATION && strstr(e->msg, "`previous_response_id`: Response with id"))
-        return "previous_response_not_found";
-    if (e->kind == ERR_IMAGE)
-        return "invalid_image_format";
-    if (e->kind == ERR_IMAGE_URL)
-        return "invalid_image_url";
-    if (e->kind == ERR_VALIDATION && (strstr(e->msg, "`inputs` tokens + `max_new_tokens` must") ||
-                                      strstr(e->msg, "`inputs` must have less than") ||
-                                      strstr(e->msg, "maximum context length is")))
-        return "context_length_exceeded";
-    return words_of(status)->code;
+    static const char *const codes[] = {[ERR_IMAGE] = "invalid_image_format",
+                                        [ERR_IMAGE_URL] = "invalid_image_url",
+                                        [ERR_TOO_LONG] = "context_length_exceeded",
+                                        [ERR_NO_MODEL] = "model_not_found",
+                                        [ERR_NO_PREVIOUS] = "previous_response_not_found"};
+    const char *code = (size_t)e->kind < sizeof(codes) / sizeof(codes[0]) ? codes[e->kind] : NULL;
+    return code ? code : words_of(status)->code;
 }
 
 static void openai_object(struct buf *out, const char *msg, int status, const char *param,
@@ -102,7 +94,7 @@ static void openai_object(struct buf *out, const char *msg, int status, const ch
 static void whole_object(struct buf *out, const struct err *e, bool event)
 {
     int status = error_status(ERRORS_OPENAI, e->kind);
-    char param[64];
+    char param[sizeof(e->param)];
     error_param(e, param, sizeof(param));
     openai_object(out, e->msg, status, param, code_of(e, status));
     if (event) /* TGI's clients read it there */

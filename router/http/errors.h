@@ -37,7 +37,7 @@ void error_refusal(struct buf *out, enum error_shape s, int status, const char *
 void error_event(struct buf *out, enum error_shape s, const struct err *e, const char *id);
 /* Appends OpenAI's object alone: {"message", "type", "param", "code", "http_status_code"}. */
 void error_object(struct buf *out, const struct err *e);
-/* The parameter that an error message of ours refers to: the name in backticks, or the path at its
- * start. "" if none. */
+/* The parameter at fault: e->param, else the name in backticks in the message of a validator. "" if
+ * none. */
 void error_param(const struct err *e, char *out, size_t n);
 #endif

@@ -114,7 +114,7 @@ static struct model *want(struct models *m, const char *name, struct err *e)
     char *folder = folder_of(m, name);
     struct model *q = folder ? calloc(1, sizeof(*q)) : NULL;
     if (!folder) {
-        err_set(e, ERR_NOT_FOUND, "The model `%.200s` does not exist", name);
+        err_set(e, ERR_NO_MODEL, "The model `%.200s` does not exist", name);
         return NULL;
     }
     if (!q || !(q->name = strdup(name))) {
@@ -162,7 +162,7 @@ int models_hold(struct edge *first, const char *name, struct models_wait *w, str
         return 1;
     }
     if (!m)
-        return err_set(e, ERR_NOT_FOUND, "model '%.200s' is not served here", name);
+        return err_set(e, ERR_NO_MODEL, "model '%.200s' is not served here", name);
     pthread_mutex_lock(&m->lock);
     int rc = hold(m, name, w, g, e);
     pthread_mutex_unlock(&m->lock);

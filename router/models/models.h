@@ -34,7 +34,7 @@ bool models_own_name(const struct edge *first, const char *name);
 /* Does the name select the first model? True for NULL, "", its names, aliases and adapters. */
 bool models_first(struct edge *first, const char *name);
 /* Finds and holds the edge of a model. 1: *g is set. 0: it is being loaded, and w->ready() is, or
- * was, called. -1: ERR_NOT_FOUND, ERR_UNHEALTHY. If `first->models` is NULL only the first model
+ * was, called. -1: ERR_NO_MODEL, ERR_UNHEALTHY. If `first->models` is NULL only the first model
  * exists. */
 int models_hold(struct edge *first, const char *name, struct models_wait *w, struct edge **g,
                 struct err *e);

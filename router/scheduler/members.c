@@ -108,10 +108,10 @@ void sched_add(struct scheduler *s, struct seq *q)
         refuse(s, q, &e);
     } else if (s->o.model.runtime_adapters && adapter_unlisted(s, q)) {
         /* it existed when the request was parsed */
-        err_set(&e, ERR_NOT_FOUND, "The model `%.200s` does not exist", q->req->params.adapter_id);
+        err_set(&e, ERR_NO_MODEL, "The model `%.200s` does not exist", q->req->params.adapter_id);
         refuse(s, q, &e);
     } else if (q->n_prompt == 0 || !kv_could_fit(s->kv, q->n_most)) {
-        err_set(&e, ERR_VALIDATION,
+        err_set(&e, ERR_TOO_LONG,
                 "`inputs` tokens + `max_new_tokens` must be <= %u. Given: %u `inputs` tokens and "
                 "%u `max_new_tokens`",
                 kv_stats(s->kv).total * s->peer.block_size, q->n_prompt,

@@ -49,7 +49,7 @@ static void answer_info(struct peer *p, const struct lmtp_message *m)
         buf_free(&b);
     } else {
         struct err e = ERR_INIT;
-        err_set(&e, ERR_NOT_FOUND, "model '%.200s' is not served here", m->model);
+        err_set(&e, ERR_NO_MODEL, "model '%.200s' is not served here", m->model);
         stream_refuse(p, m, &e);
     }
 }

@@ -36,7 +36,7 @@ void google_models(struct call *c)
     const char *at = strstr(c->path, "/models/"), *one = at ? at + strlen("/models/") : NULL;
     struct err e;
     if (one && !listing_one(c->edge, one, put, &c->out)) {
-        err_set(&e, ERR_NOT_FOUND, "The model `%.200s` does not exist", one);
+        err_set(&e, ERR_NO_MODEL, "The model `%.200s` does not exist", one);
         call_reply_error(c, &e);
         return;
     }

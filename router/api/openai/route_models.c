@@ -114,7 +114,7 @@ static void reply(struct call *c)
         call_reply(c);
         return;
     }
-    err_set(&e, ERR_NOT_FOUND, "The model `%.200s` does not exist", one);
+    err_set(&e, ERR_NO_MODEL, "The model `%.200s` does not exist", one);
     call_reply_error(c, &e);
 }
 

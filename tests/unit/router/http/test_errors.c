@@ -76,10 +76,31 @@ static void shapes(void **state)
            "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Model is "
            "overloaded\"},\"request_id\":\"r1\"}");
     expect(ERRORS_OPENAI,
-           error(ERR_VALIDATION, "Input validation error: `inputs` must have less than 5 tokens"),
+           error(ERR_TOO_LONG, "Input validation error: `inputs` must have less than 5 tokens"),
            "{\"error\":{\"message\":\"Input validation error: `inputs` must have less than 5 "
            "tokens\",\"type\":\"invalid_request_error\",\"param\":\"inputs\",\"code\":\"context_"
            "length_exceeded\"},\"error_type\":\"validation\"}");
+}
+
+/* A message that quotes the words of another error has no code of its own. */
+static void codes_are_of_the_kind(void **state)
+{
+    (void)state;
+    expect(ERRORS_OPENAI, error(ERR_NOT_FOUND, "no such file: model.txt"),
+           "{\"error\":{\"message\":\"no such file: model.txt\",\"type\":\"invalid_request_error\","
+           "\"param\":null,\"code\":\"not_found\"},\"error_type\":\"not_found\"}");
+    expect(ERRORS_OPENAI, error(ERR_NO_MODEL, "The model `x` does not exist"),
+           "{\"error\":{\"message\":\"The model `x` does not exist\",\"type\":"
+           "\"invalid_request_error\",\"param\":null,\"code\":\"model_not_found\"},\"error_type\":"
+           "\"not_found\"}");
+    expect(ERRORS_OPENAI, error(ERR_VALIDATION, "`stop`: maximum context length is a stop"),
+           "{\"error\":{\"message\":\"`stop`: maximum context length is a stop\",\"type\":"
+           "\"invalid_request_error\",\"param\":\"stop\",\"code\":null},\"error_type\":"
+           "\"validation\"}");
+    expect(ERRORS_OPENAI, error(ERR_NO_PREVIOUS, "`previous_response_id`: gone"),
+           "{\"error\":{\"message\":\"`previous_response_id`: gone\",\"type\":"
+           "\"invalid_request_error\",\"param\":\"previous_response_id\",\"code\":\"previous_"
+           "response_not_found\"},\"error_type\":\"validation\"}");
 }
 
 static void statuses(void **state)
@@ -108,13 +129,9 @@ static void parameters_are_named(void **state)
         {ERR_VALIDATION, "Input validation error: `n` must be > 0", "n"},
         {ERR_VALIDATION, "nothing quoted", ""},
         {ERR_VALIDATION, "one ` alone", ""},
-        {ERR_SHAPE, "Failed to deserialize the JSON body into the target type: logit_bias: bad: x",
-         "logit_bias"},
-        {ERR_SHAPE, "Failed to deserialize the JSON body into the target type: a.b: bad", "a.b"},
-        {ERR_SHAPE,
-         "Failed to deserialize the JSON body into the target type: missing field `prompt` at "
-         "line 1 column 2",
-         "prompt"},
+        {ERR_TOO_LONG, "`inputs` must have less than 4 tokens. Given: 5", "inputs"},
+        {ERR_NO_MODEL, "The model `gpt` does not exist", ""},
+        {ERR_SHAPE, "Invalid request: `a` has no such `b`", ""}, /* body.c says which */
         {ERR_GENERATION, "shard `0` has gone", ""},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -191,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest t[] = {
         cmocka_unit_test(shapes),
+        cmocka_unit_test(codes_are_of_the_kind),
         cmocka_unit_test(statuses),
         cmocka_unit_test(parameters_are_named),
         cmocka_unit_test(waiting_follows_the_pace),
