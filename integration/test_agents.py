@@ -401,7 +401,9 @@ def test_the_sdk_reads_custom_calls(s):
         final = strict(stream.get_final_response())
     assert final.output[0].type == "custom_tool_call" and final.output[0].input == "a b c" and final.tools[0].type == "custom"
     kinds = [e.type.removeprefix("response.") for e in events]
-    assert kinds[2:-1] == ["output_item.added", "custom_tool_call_input.delta", "custom_tool_call_input.done", "output_item.done"]
+    deltas = [e.delta for e in events if e.type == "response.custom_tool_call_input.delta"]
+    assert "".join(deltas) == "a b c" and len(deltas) > 1, "the input arrives in parts"
+    assert kinds[2:-1] == ["output_item.added", *["custom_tool_call_input.delta"] * len(deltas), "custom_tool_call_input.done", "output_item.done"]
 
 
 HISTORY = {  # what an item is in the prompt; None: nothing

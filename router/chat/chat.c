@@ -256,10 +256,10 @@ const struct guard *chat_guard(const struct chat *c) { return &c->guard; }
 
 /* ---------------------------------------------------------------- messages */
 
-const char *chat_check(const cJSON *messages, bool eyes, int *index)
+const char *chat_check(cJSON *messages, bool eyes, int *index)
 {
     *index = 0;
-    for (const cJSON *m = messages->child; m; m = m->next, ++*index) {
+    for (cJSON *m = messages->child; m; m = m->next, ++*index) {
         const char *what = message_check(m, eyes);
         if (what)
             return what;

@@ -70,6 +70,6 @@ int chat_pair(const struct chat *c, const char *task, const char *query, const c
               bool opens, struct buf *out, struct err *e);
 
 /* The fault of the messages (a static string), or NULL; *index is set to the message. `eyes`: the
- * model takes images. */
-const char *chat_check(const cJSON *messages, bool eyes, int *index);
+ * model takes images. Opens the files in the messages: parts.h. */
+const char *chat_check(cJSON *messages, bool eyes, int *index);
 #endif

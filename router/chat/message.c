@@ -1,21 +1,22 @@
 #include "router/chat/message.h"
 #include "common/json/exact.h"
 #include "common/template/chat.h"
+#include "router/chat/custom.h"
 #include "router/chat/parts.h"
 #include "router/chat/pictures.h"
 #include "router/chat/roles.h"
 #include <string.h>
 
-const char *message_check(const cJSON *m, bool eyes)
+const char *message_check(cJSON *m, bool eyes)
 {
-    const cJSON *content = json_get(m, "content");
+    cJSON *content = cJSON_GetObjectItemCaseSensitive(m, "content");
     if (!cJSON_IsObject(m))
         return "a message must be an object";
     if (!json_str(m, "role", NULL))
         return "missing field `role`";
     if (cJSON_IsArray(content))
         return parts_check(content, json_str(m, "role", ""), eyes);
-    if (content && !cJSON_IsString(content))
+    if (content && !cJSON_IsString(content) && !cJSON_IsNull(content))
         return "`content` must be a string or a list of parts";
     return NULL; /* null or absent: empty text, as in other servers */
 }
@@ -121,6 +122,8 @@ int message_settle(cJSON *m, const struct guard *g, const struct message_form *f
     int rc = f->developer ? 0 : roles_rename_developer(m);
     if (rc == 0)
         rc = parts_settle(m, f->thoughts, f->last);
+    if (rc == 0)
+        rc = custom_settle_calls(m);
     if (rc == 0 && guard_message(g, m) != 0)
         rc = -1;
     if (rc == 0)

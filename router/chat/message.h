@@ -23,8 +23,8 @@ struct message_form {
 };
 
 /* The fault of a message in OpenAI's format (a static string), or NULL. `eyes`: the model takes
- * images. */
-const char *message_check(const cJSON *m, bool eyes);
+ * images. Opens its files: parts.h. */
+const char *message_check(cJSON *m, bool eyes);
 /* Changes `m`, which message_check() accepts, to that form, with guards in its texts. -1: out of
  * memory. */
 int message_settle(cJSON *m, const struct guard *g, const struct message_form *f);

@@ -30,7 +30,7 @@ static const char *text_of(const cJSON *part)
 }
 
 /* Appends the text of a file in `part` under its name. False: it has no bytes, or they are not
- * text. Its base64 stands in a data URL, or alone. */
+ * text. Its base64 is in a data URL, or alone. */
 static bool file_text(const cJSON *part, struct buf *out)
 {
     const cJSON *file = json_get(part, "file") ? json_get(part, "file") : part;
@@ -79,22 +79,35 @@ static const char *unknown_part(const char *type, bool eyes)
                 : "a content part must have the type `text`";
 }
 
-const char *parts_check(const cJSON *parts, const char *role, bool eyes)
+/* Replaces a file by its text, and sets *part to that. Returns what is wrong, or NULL. */
+static const char *open_file(cJSON *parts, cJSON **part)
 {
-    for (const cJSON *p = parts->child; p; p = p->next) {
+    struct buf b = BUF_INIT;
+    const bool ok = file_text(*part, &b);
+    cJSON *text = ok && !b.oom ? picture_text_part(b.p) : NULL;
+    buf_free(&b);
+    if (!ok)
+        return "a file needs `file_data`: text (UTF-8) in base64; others are not supported";
+    if (!text || !cJSON_ReplaceItemViaPointer(parts, *part, text)) {
+        cJSON_Delete(text);
+        return "out of memory";
+    }
+    *part = text;
+    return NULL;
+}
+
+const char *parts_check(cJSON *parts, const char *role, bool eyes)
+{
+    for (cJSON *p = parts->child; p; p = p->next) {
         const char *type = type_of(p), *wrong = picture_check(p, role, eyes);
         if (wrong)
             return wrong;
         if (picture_is(p) || parts_is_thought(p) || text_of(p))
             continue;
-        if (is_file(p)) {
-            struct buf b = BUF_INIT;
-            const bool ok = file_text(p, &b);
-            buf_free(&b);
-            if (ok)
-                continue;
-            return "a file needs `file_data`: text (UTF-8) in base64; others are not supported";
-        }
+        if (is_file(p) && !(wrong = open_file(parts, &p)))
+            continue;
+        if (wrong)
+            return wrong;
         return is_any(type, texts)        ? "missing field `text`"
                : !strcmp(type, "refusal") ? "missing field `refusal`"
                                           : unknown_part(type, eyes);
@@ -132,17 +145,13 @@ static cJSON *settled(const cJSON *part, bool thoughts, struct buf *reasoning)
 {
     if (picture_is(part))
         return cJSON_Duplicate(part, true);
-    if (!parts_is_thought(part) && !is_file(part))
+    if (!parts_is_thought(part))
         return picture_text_part(text_of(part));
     struct buf b = BUF_INIT;
-    const bool thought = !is_file(part);
-    if (thought)
-        add_thought(part, reasoning ? reasoning : &b);
-    else
-        file_text(part, &b);
-    cJSON *p = (thought && reasoning) || b.oom ? NULL
-               : thought && thoughts           ? thought_part(b.p ? b.p : "")
-                                               : picture_text_part(b.p ? b.p : "");
+    add_thought(part, reasoning ? reasoning : &b);
+    cJSON *p = reasoning || b.oom ? NULL
+               : thoughts         ? thought_part(b.p ? b.p : "")
+                                  : picture_text_part(b.p ? b.p : "");
     buf_free(&b);
     return p;
 }

@@ -8,8 +8,9 @@
 #include <stdbool.h>
 
 /* The fault of the parts of a message of `role` (a static string), or NULL. `eyes`: the model takes
- * images. */
-const char *parts_check(const cJSON *parts, const char *role, bool eyes);
+ * images. Files become parts of type `text`, so that each is decoded once, however often the prompt
+ * is rendered. */
+const char *parts_check(cJSON *parts, const char *role, bool eyes);
 
 /* Converts the parts of `message`, which parts_check() accepts: text of any kind becomes `text`.
  * Reasoning of an assistant becomes `reasoning_content`; with `thoughts` (a template that renders

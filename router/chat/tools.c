@@ -12,12 +12,31 @@ static const char default_prompt[] =
 static const cJSON *function_of(const cJSON *tool)
 {
     const cJSON *f = json_get(tool, "function");
-    return f ? f : tool;
+    return f ? f : custom_members(tool);
 }
 
 static const char *name_of(const cJSON *tool) { return json_str(function_of(tool), "name", NULL); }
 
 /* ---------------------------------------------------------------- reading */
+
+static void check_tool(struct body *b, struct object root, const cJSON *tool, int i)
+{
+    const char *name = name_of(tool), *type = json_str(tool, "type", "function");
+    const char *wrong = custom_is(tool) ? custom_check(tool) : NULL;
+    if (!name && strcmp(type, "function") != 0 && !custom_is(tool))
+        body_fail(b, root, "tools",
+                  "tools[%d]: type `%.40s` is not supported: only `function` and `custom`", i,
+                  type);
+    else if (!name)
+        body_fail(b, root, "tools", "tools[%d]: missing field `%s`", i,
+                  custom_is(tool) || cJSON_IsObject(json_get(tool, "function")) ? "name"
+                                                                                : "function");
+    else if (wrong)
+        body_fail(b, root, "tools", "tools[%d]: %s", i, wrong);
+    const cJSON *parameters = json_get(function_of(tool), "parameters");
+    if (parameters && !cJSON_IsObject(parameters))
+        body_mistyped(b, root, "tools", parameters, "a JSON schema as `parameters`");
+}
 
 static void read_list(struct body *b, struct object root, struct tools *t)
 {
@@ -29,24 +48,20 @@ static void read_list(struct body *b, struct object root, struct tools *t)
         body_mistyped(b, root, "tools", list, "a sequence");
         return;
     }
-    t->names = ARENA_NEW(b->arena, const char *, (size_t)cJSON_GetArraySize(list) + 1);
-    if (!t->names) {
-        body_nomem(b, root, "tools");
+    const size_t most = (size_t)cJSON_GetArraySize(list) + 1;
+    t->names = ARENA_NEW(b->arena, const char *, most);
+    t->custom.names = ARENA_NEW(b->arena, const char *, most);
+    if (!t->names || !t->custom.names) {
+        body_fail(b, root, "tools", "out of memory");
         return;
     }
     cJSON_ArrayForEach(tool, list)
     {
-        const char *name = name_of(tool), *type = json_str(tool, "type", "function");
-        if (!name && strcmp(type, "function") != 0)
-            body_fail(b, root, "tools", "tools[%d]: type `%.40s` is not supported: only `function`",
-                      i, type);
-        else if (!name)
-            body_fail(b, root, "tools", "tools[%d]: missing field `%s`", i,
-                      cJSON_IsObject(json_get(tool, "function")) ? "name" : "function");
-        const cJSON *parameters = json_get(function_of(tool), "parameters");
-        if (parameters && !cJSON_IsObject(parameters))
-            body_mistyped(b, root, "tools", parameters, "a JSON schema as `parameters`");
+        const char *name = name_of(tool);
+        check_tool(b, root, tool, i);
         t->names[i++] = name ? name : "";
+        if (custom_is(tool) && name)
+            t->custom.names[t->custom.n++] = name;
     }
     t->n = (uint32_t)i;
     t->list = i ? list : NULL;
@@ -129,6 +144,46 @@ static int allow(struct body *b, struct object root, const cJSON *choice, struct
     return keep(b, t, list, e);
 }
 
+/* Replaces the custom tools of the list by functions. */
+static int show_as_functions(struct body *b, struct tools *t, struct err *e)
+{
+    cJSON *list = new_list(b);
+    const cJSON *tool;
+    bool ok = list != NULL;
+    cJSON_ArrayForEach(tool, t->list)
+    {
+        ok = ok && cJSON_AddItemToArray(list, custom_is(tool) ? custom_as_function(tool)
+                                                              : cJSON_Duplicate(tool, true));
+    }
+    if (!ok)
+        return err_nomem(e);
+    t->list = list;
+    return 0;
+}
+
+/* What the choice means for custom tools. Grammars apply where the answer can be nothing else. */
+static int settle_custom(struct body *b, struct tools *t, struct err *e)
+{
+    const cJSON *tool;
+    if (!t->custom.n || !t->list)
+        return 0;
+    if (t->forced && t->n == 1 && custom_grammar(t->list->child)) {
+        t->answer = t->list->child;
+        t->custom.forced = name_of(t->answer);
+        t->list = NULL;
+        return 0;
+    }
+    cJSON_ArrayForEach(tool, t->list)
+    {
+        if (custom_is(tool) && custom_grammar(tool))
+            body_warn(b,
+                      "tools: the grammar of %.60s is told to the model, and enforced only where "
+                      "tool_choice names the tool",
+                      name_of(tool));
+    }
+    return show_as_functions(b, t, e);
+}
+
 static bool declared(const struct tools *t, const char *name)
 {
     for (uint32_t i = 0; i < t->n; i++)
@@ -143,12 +198,12 @@ static bool is_required(const struct tools *t, const char *word)
     return !strcmp(word, "required") || (!strcmp(word, "any") && t->n && !declared(t, word));
 }
 
-int tools_read(struct body *b, struct object root, struct tools *t, struct err *e)
+static int choose(struct body *b, struct object root, struct tools *t, struct err *e)
 {
     const cJSON *choice = body_get(b, root, "tool_choice", false);
     const bool subset = !strcmp(json_str(choice, "type", ""), "allowed_tools");
     const char *word = cJSON_IsString(choice) ? choice->valuestring
-                       : choice               ? json_str(json_get(choice, "function"), "name", NULL)
+                       : choice && !subset    ? name_of(choice)
                                               : "auto";
     read_list(b, root, t);
     if (!word && !subset)
@@ -167,6 +222,11 @@ int tools_read(struct body *b, struct object root, struct tools *t, struct err *
     else if (strcmp(word, "auto") != 0 || cJSON_IsObject(choice))
         return force(b, t, word, e);
     return 0;
+}
+
+int tools_read(struct body *b, struct object root, struct tools *t, struct err *e)
+{
+    return choose(b, root, t, e) != 0 ? -1 : settle_custom(b, t, e);
 }
 
 /* ---------------------------------------------------------------- forced calls */

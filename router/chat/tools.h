@@ -3,6 +3,7 @@
 #define ROUTER_CHAT_TOOLS_H
 #include "router/body/body.h"
 #include "router/chat/chat.h"
+#include "router/chat/custom.h"
 #include "router/chat/reply.h"
 
 struct tools {
@@ -13,10 +14,13 @@ struct tools {
     bool several; /* a forced answer may be several calls */
     bool single;  /* at most one call: parallel_tool_calls is false */
     const char *prompt;
+    struct custom_tools custom; /* those of `list` that the request declares as custom */
+    /* Must be called and has a grammar: the answer is its input, and `list` is NULL. NULL: none */
+    const cJSON *answer;
 };
 
-/* Reads `tools`, `tool_choice`, `tool_prompt`, `parallel_tool_calls`. ERR_SHAPE fails the body;
- * ERR_TOOL: -1 with `e` set. */
+/* Reads `tools`, `tool_choice`, `tool_prompt`, `parallel_tool_calls`. Custom tools become functions
+ * in t->list. ERR_SHAPE fails the body; ERR_TOOL: -1 with `e` set. */
 int tools_read(struct body *b, struct object root, struct tools *t, struct err *e);
 /* The schema of an answer that consists of calls only. Caller deletes; NULL: out of memory. */
 cJSON *tools_schema(const struct tools *t, const char *arguments);

@@ -124,6 +124,13 @@ static int remove_one(struct store *s, enum statement which, bool *any, struct e
     return 0;
 }
 
+int store_missing(const char *id, struct err *e)
+{
+    const bool talk = !strncmp(id, STORE_CONVERSATION, strlen(STORE_CONVERSATION));
+    return err_set(e, ERR_NOT_FOUND, "%s with id '%.70s' not found.",
+                   talk ? "Conversation" : "Response", id);
+}
+
 /* Deletes the least recently used responses; within a transaction. */
 static int make_room(struct store *s, struct err *e)
 {
@@ -139,26 +146,26 @@ static int make_room(struct store *s, struct err *e)
     return 0;
 }
 
-static int put(struct store *s, const struct store_job *j, struct err *e)
+static int put(struct store *s, const char *owner, const struct stored *v, struct err *e)
 {
     sqlite3_stmt *st = s->st[S_PUT], *size = s->st[S_SIZE];
-    const uint64_t bytes = strlen(j->what.response) + strlen(j->what.input);
+    const uint64_t bytes = strlen(v->response) + strlen(v->input);
     if (bytes > s->o.max_bytes)
         return err_set(e, ERR_VALIDATION, "it is larger than the whole store");
-    bind_text(size, 1, j->what.id);
+    bind_text(size, 1, v->id);
     if (sqlite3_step(size) == SQLITE_ROW) {
         s->bytes -= (uint64_t)sqlite3_column_int64(size, 0);
         s->count--;
     }
     sqlite3_reset(size);
-    bind_text(st, 1, j->what.id);
-    bind_text(st, 2, j->owner);
-    bind_text(st, 3, j->what.previous);
-    sqlite3_bind_int(st, 4, (int)j->what.state);
+    bind_text(st, 1, v->id);
+    bind_text(st, 2, owner);
+    bind_text(st, 3, v->previous);
+    sqlite3_bind_int(st, 4, (int)v->state);
     sqlite3_bind_int64(st, 5, now_s());
     sqlite3_bind_int64(st, 6, (int64_t)bytes);
-    bind_text(st, 7, j->what.response);
-    bind_text(st, 8, j->what.input);
+    bind_text(st, 7, v->response);
+    bind_text(st, 8, v->input);
     if (step(s, S_PUT, e) != 0)
         return -1;
     s->bytes += bytes;
@@ -201,7 +208,7 @@ static int get(struct store *s, const char *id, const char *owner, struct stored
     }
     sqlite3_reset(st);
     if (rc == SQLITE_DONE)
-        return err_set(e, ERR_NOT_FOUND, "Response with id '%.70s' not found.", id);
+        return store_missing(id, e);
     if (rc != SQLITE_ROW)
         return failed(s, e);
     return out->response && out->input ? 0 : err_nomem(e);
@@ -263,7 +270,28 @@ static int delete (struct store *s, const char *id, const char *owner, struct er
     bool any;
     if (remove_one(s, S_DELETE, &any, e) != 0)
         return -1;
-    return any ? 0 : err_set(e, ERR_NOT_FOUND, "Response with id '%.70s' not found.", id);
+    return any ? 0 : store_missing(id, e);
+}
+
+/* In one transaction. j->found is what is stored now. */
+static int edit(struct store *s, struct store_job *j)
+{
+    struct err ignored;
+    j->found = calloc(1, sizeof(*j->found));
+    if (!j->found)
+        return err_nomem(&j->err);
+    j->n_found = 1;
+    if (step(s, S_BEGIN, &j->err) != 0)
+        return -1;
+    int rc = get(s, j->what.id, j->owner, j->found, &j->err);
+    rc = rc ? rc : j->edit(j->found, j->what.input, &j->err);
+    rc = rc ? rc : put(s, j->owner, j->found, &j->err);
+    rc = rc ? rc : step(s, S_COMMIT, &j->err);
+    if (rc != 0) {
+        (void)step(s, S_ROLLBACK, &ignored);
+        (void)count(s, &ignored);
+    }
+    return rc;
 }
 
 /* ------------------------------------------------------------------ the thread */
@@ -325,7 +353,8 @@ static void write_each(struct store *s, struct store_job *list, uint32_t n)
         if (is_dropped(j))
             continue;
         int rc = step(s, S_BEGIN, &j->err);
-        if (rc == 0 && (put(s, j, &j->err) != 0 || step(s, S_COMMIT, &j->err) != 0)) {
+        if (rc == 0 &&
+            (put(s, j->owner, &j->what, &j->err) != 0 || step(s, S_COMMIT, &j->err) != 0)) {
             (void)step(s, S_ROLLBACK, &ignored);
             (void)count(s, &ignored);
             rc = -1;
@@ -355,7 +384,7 @@ static struct store_job *write_all(struct store *s, struct store_job *list)
     struct store_job *j = list, *next;
     for (; j && j->kind == STORE_PUT; j = j->next, n++) {
         j->err = (struct err)ERR_INIT;
-        rc = rc || is_dropped(j) ? rc : put(s, j, &e);
+        rc = rc || is_dropped(j) ? rc : put(s, j->owner, &j->what, &e);
     }
     if (rc == 0)
         rc = step(s, S_COMMIT, &e);
@@ -378,7 +407,11 @@ static struct store_job *write_all(struct store *s, struct store_job *list)
 static void read_one(struct store *s, struct store_job *j)
 {
     int rc = 0;
-    if (j->kind == STORE_CHAIN) {
+    if (j->kind == STORE_EDIT && !j->what.input) {
+        rc = err_set(&j->err, ERR_SYSTEM, "the disk is too slow");
+    } else if (j->kind == STORE_EDIT) {
+        rc = edit(s, j);
+    } else if (j->kind == STORE_CHAIN) {
         rc = chain_committed(s, j);
     } else if (j->kind == STORE_DELETE) {
         rc = delete (s, j->what.id, j->owner, &j->err);
@@ -390,7 +423,9 @@ static void read_one(struct store *s, struct store_job *j)
     }
     if (rc == 0)
         j->err = (struct err)ERR_INIT;
-    j->done(j);
+    else if (!j->done)
+        not_stored(j->what.id, j->err.msg);
+    give_back(j);
 }
 
 static void tidy(struct store *s)
@@ -444,7 +479,8 @@ static void *run(void *arg)
 
 void store_submit(struct store *s, struct store_job *j)
 {
-    const size_t n = j->kind == STORE_PUT ? strlen(j->what.response) + strlen(j->what.input) : 0;
+    const size_t n = (j->what.response ? strlen(j->what.response) : 0) +
+                     (j->what.input ? strlen(j->what.input) : 0);
     j->next = NULL;
     j->found = NULL;
     j->n_found = 0;

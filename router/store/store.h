@@ -1,4 +1,5 @@
-/* store.h - persistent store of responses, in one SQLite file in a folder.
+/* store.h - persistent store of responses and conversations, in one SQLite file in a folder. A
+ * conversation is a response without a predecessor: its object, and its items as the input.
  *
  * One thread does all file access, in the order of submission, so that a stored response can be
  * read afterwards. Pending writes are committed together and synced (WAL, synchronous FULL): after
@@ -27,7 +28,8 @@ enum store_kind {
     STORE_PUT,   /* insert or replace */
     STORE_GET,   /* one response */
     STORE_CHAIN, /* it and its predecessors, oldest first; each counts as used */
-    STORE_DELETE
+    STORE_DELETE,
+    STORE_EDIT /* change one in place: no other job sees it between its reading and writing */
 };
 enum store_state {
     STORED_ENDED,
@@ -45,10 +47,14 @@ struct stored {
 struct store_job {
     enum store_kind kind;
     char owner[STORE_OWNER];
-    /* PUT: the content; the store takes ownership of its strings. Others: `id` only. */
+    /* PUT: the content; the store takes ownership of its strings. EDIT: `id`, and `input` for
+     * edit(). Others: `id` only. */
     struct stored what;
-    /* Called on the store thread, which returns ownership of the job. PUT: may be NULL, and the
-     * store frees the job; otherwise it is called after the commit. */
+    /* EDIT: store thread. Changes v's strings, which malloc() made; `with` is what.input. An error
+     * of any kind leaves what is stored as it is. */
+    int (*edit)(struct stored *v, const char *with, struct err *e);
+    /* Called on the store thread, which returns ownership of the job. PUT, EDIT: may be NULL, and
+     * the store frees the job; otherwise it is called after the commit. */
     void (*done)(struct store_job *j);
     void *arg;
     struct err err; /* ERR_NOT_FOUND; ERR_SYSTEM; PUT: ERR_VALIDATION: larger than the store */
@@ -65,6 +71,9 @@ struct store *store_open(const struct store_options *o, struct err *e);
 void store_close(struct store *s);
 /* Any thread; never blocks on the disk. done() is called even on failure. */
 void store_submit(struct store *s, struct store_job *j);
+/* ERR_NOT_FOUND, in OpenAI's words: the prefix of the id says what it names. */
+int store_missing(const char *id, struct err *e);
+#define STORE_CONVERSATION "conv_" /* the prefix of a conversation's id */
 /* Frees what a job owns, but not the job. */
 void store_job_clear(struct store_job *j);
 #endif

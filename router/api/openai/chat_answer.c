@@ -174,7 +174,8 @@ static const struct format chat_stream = {.token = stream_token,
 int chat_generate(struct call *c, const struct chat_request *r, struct err *e)
 {
     struct openai *o = r->openai;
-    bool apart = r->reply.format || r->reply.may_think || r->reply.thinking || r->reply.channels;
+    bool apart = r->reply.format || r->reply.may_think || r->reply.thinking || r->reply.channels ||
+                 r->tools.custom.forced;
     if (openai_generate(c, o, o->stream ? &chat_stream : &chat_object, e) != 0)
         return -1;
     return apart ? chat_parts_new(c, r, e) : 0;

@@ -1,12 +1,14 @@
 /* answer_parts.c - answers split into reasoning, content and function calls. */
 #include "common/json/json.h"
 #include "router/api/openai/chat_completion.h"
+#include <stdio.h>
 #include <string.h>
 
 struct chat_part {
     struct reply reply;
     struct buf text; /* text of one token, without stop sequences */
     bool hide_reasoning, old;
+    struct custom_tools custom;
     uint32_t thought;  /* reasoning tokens */
     reply_watch watch; /* NULL: none */
     void *watch_of;
@@ -15,6 +17,12 @@ struct chat_part {
     size_t reasoning, content, arguments;
     uint32_t calls; /* complete calls sent; the current one is the next */
     bool opened;    /* its name was sent */
+    /* if the current call is one of a custom tool: its input, of which `arguments` bytes are sent
+     */
+    struct custom_reader reader;
+    struct buf input;
+    char id[12]; /* of the call whose input is the content */
+    bool ended;
 };
 
 static void free_parts(void *arg)
@@ -24,6 +32,7 @@ static void free_parts(void *arg)
     for (uint32_t i = 0; i < c->n_gen; i++) {
         reply_free(&o->parts[i].reply);
         buf_free(&o->parts[i].text);
+        buf_free(&o->parts[i].input);
     }
 }
 
@@ -37,6 +46,9 @@ int chat_parts_new(struct call *c, const struct chat_request *r, struct err *e)
         reply_init(&o->parts[i].reply, &r->reply);
         o->parts[i].hide_reasoning = r->hide_reasoning;
         o->parts[i].old = r->old;
+        o->parts[i].custom = r->tools.custom;
+        snprintf(o->parts[i].id, sizeof(o->parts[i].id), "%.6s%03u",
+                 o->id + strcspn(o->id, "-_") + 1, i % 1000);
     }
     return 0;
 }
@@ -72,6 +84,7 @@ void chat_parts_take(struct openai *o, struct generation *g, const struct gen_ev
     if (t->special && !o->special_text && reply_is_marker(&p->reply, t->text, t->text_len))
         push(p, t->text, t->text_len);
     g->enough = reply_enough(&p->reply);
+    p->ended |= ev->end || g->enough;
     if (ev->end) {
         reply_end(&p->reply);
         if (p->watch)
@@ -150,13 +163,61 @@ static void call_delta(struct buf *out, struct chat_part *p, const struct reply_
                  call->arguments.len - p->arguments);
     buf_str(out, p->old ? "}" : "}}");
     p->opened = true;
-    p->arguments = call->arguments.len;
 }
 
-static bool has_text(const struct chat_part *p)
+/* A delta of a custom tool's call, with the input from `from` on. */
+static void custom_delta(struct buf *out, struct chat_part *p, const char *id, const char *name,
+                         const struct buf *input, size_t from)
 {
-    return p->calls < p->reply.n_calls &&
-           (!p->opened || p->reply.calls[p->calls].arguments.len > p->arguments);
+    buf_fmt(out, "{\"index\":%u,", p->calls);
+    if (!p->opened) {
+        buf_fmt(out, "\"id\":\"%s\",\"type\":\"custom\",\"custom\":{\"name\":", id);
+        buf_json_str(out, name, strlen(name));
+        buf_ch(out, ',');
+    } else {
+        buf_str(out, "\"custom\":{");
+    }
+    buf_str(out, "\"input\":");
+    buf_json_str(out, input->p ? input->p + from : "", input->len - from);
+    buf_str(out, "}}");
+    p->opened = true;
+}
+
+/* The text of the current call: its arguments, or the input of a custom tool. */
+static const struct buf *text_of_call(struct chat_part *p)
+{
+    const struct reply_call *call = &p->reply.calls[p->calls];
+    const struct buf *a = &call->arguments;
+    if (p->old || !custom_named(&p->custom, call->name))
+        return a;
+    (call->whole || p->ended ? custom_read_end : custom_read)(&p->reader, a->p ? a->p : "", a->len,
+                                                              &p->input);
+    return &p->input;
+}
+
+static bool has_text(struct chat_part *p)
+{
+    return p->calls < p->reply.n_calls && (!p->opened || text_of_call(p)->len > p->arguments);
+}
+
+static void any_call_delta(struct buf *out, struct chat_part *p)
+{
+    const struct reply_call *call = &p->reply.calls[p->calls];
+    const struct buf *text = text_of_call(p);
+    if (text == &call->arguments)
+        call_delta(out, p, call);
+    else
+        custom_delta(out, p, call->id, call->name, text, p->arguments);
+    p->arguments = text->len;
+}
+
+static void next_call(struct chat_part *p)
+{
+    p->calls++;
+    p->opened = false;
+    p->arguments = 0;
+    p->reader = (struct custom_reader){0};
+    buf_reset(&p->input);
 }
 
 static bool call_deltas(struct buf *out, struct chat_part *p)
@@ -165,14 +226,12 @@ static bool call_deltas(struct buf *out, struct chat_part *p)
     while (p->calls < p->reply.n_calls) {
         if (has_text(p)) {
             buf_str(out, p->old ? ",\"function_call\":" : any ? "," : ",\"tool_calls\":[");
-            call_delta(out, p, &p->reply.calls[p->calls]);
+            any_call_delta(out, p);
             any = true;
         }
         if (p->calls + 1 == p->reply.n_calls && !p->reply.calls[p->calls].whole)
             break;
-        p->calls++;
-        p->opened = false;
-        p->arguments = 0;
+        next_call(p);
     }
     buf_str(out, any && !p->old ? "]" : "");
     return any;
@@ -187,10 +246,33 @@ static bool opens_calls(const struct chat_part *p, bool calls)
     return p->content == 0 && (first || (r->config.format && !r->n_calls && reply_held(r) > 0));
 }
 
+/* As chat_parts_delta(), where the content is the input of a custom tool. */
+static bool input_delta(struct chat_part *p, struct buf *out)
+{
+    const struct reply *r = &p->reply;
+    const bool any = r->content.len > p->content || (p->ended && !p->opened);
+    const bool reasoning = r->reasoning.len > p->reasoning && !p->hide_reasoning;
+    buf_str(out, "\"role\":\"assistant\"");
+    buf_str(out, p->opened ? "" : ",\"content\":null");
+    if (reasoning)
+        reasoning_members(out, &r->reasoning, p->reasoning);
+    if (any) {
+        buf_str(out, ",\"tool_calls\":[");
+        custom_delta(out, p, p->id, p->custom.forced, &r->content, p->content);
+        buf_ch(out, ']');
+    }
+    p->content = r->content.len;
+    p->reasoning = r->reasoning.len;
+    out->oom |= r->oom;
+    return any || reasoning;
+}
+
 bool chat_parts_delta(struct openai *o, const struct generation *g, struct buf *out)
 {
     struct chat_part *p = &o->parts[g->index];
     const struct reply *r = &p->reply;
+    if (p->custom.forced)
+        return input_delta(p, out);
     bool content = r->content.len > p->content;
     bool reasoning = r->reasoning.len > p->reasoning && !p->hide_reasoning;
     bool calls = p->calls < r->n_calls && (has_text(p) || p->calls + 1 < r->n_calls);
@@ -212,12 +294,38 @@ bool chat_parts_delta(struct openai *o, const struct generation *g, struct buf *
 
 /* ---------------------------------------------------------------- one answer */
 
+static void custom_call(struct buf *out, const char *id, const char *name, const struct buf *input)
+{
+    buf_fmt(out, "{\"id\":\"%s\",\"type\":\"custom\",\"custom\":{\"name\":", id);
+    buf_json_str(out, name, strlen(name));
+    member(out, "input", input, 0);
+    buf_str(out, "}}");
+}
+
+static void message_call(struct buf *out, const struct chat_part *p, const struct reply_call *call)
+{
+    struct custom_reader reader = {0};
+    struct buf input = BUF_INIT;
+    if (custom_named(&p->custom, call->name)) {
+        custom_read_end(&reader, call->arguments.p ? call->arguments.p : "", call->arguments.len,
+                        &input);
+        custom_call(out, call->id, call->name, &input);
+        out->oom |= input.oom;
+        buf_free(&input);
+        return;
+    }
+    buf_fmt(out, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call->id);
+    buf_json_str(out, call->name, strlen(call->name));
+    member(out, "arguments", &call->arguments, 0);
+    buf_str(out, "}}");
+}
+
 void chat_parts_message(const struct openai *o, const struct generation *g, struct buf *out)
 {
     const struct chat_part *p = &o->parts[g->index];
     const struct reply *r = &p->reply;
     buf_str(out, "\"role\":\"assistant\"");
-    if (r->n_calls && !r->content.len)
+    if ((r->n_calls && !r->content.len) || p->custom.forced)
         buf_str(out, ",\"content\":null");
     else
         member(out, "content", &r->content, 0);
@@ -230,20 +338,22 @@ void chat_parts_message(const struct openai *o, const struct generation *g, stru
         buf_ch(out, '}');
     }
     for (uint32_t i = 0; i < r->n_calls && !p->old; i++) {
-        const struct reply_call *call = &r->calls[i];
-        buf_fmt(out, "%s{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":",
-                i ? "," : ",\"tool_calls\":[", call->id);
-        buf_json_str(out, call->name, strlen(call->name));
-        member(out, "arguments", &call->arguments, 0);
-        buf_str(out, "}}");
+        buf_str(out, i ? "," : ",\"tool_calls\":[");
+        message_call(out, p, &r->calls[i]);
     }
     buf_str(out, r->n_calls && !p->old ? "]" : "");
+    if (p->custom.forced) {
+        buf_str(out, ",\"tool_calls\":[");
+        custom_call(out, p->id, p->custom.forced, &r->content);
+        buf_ch(out, ']');
+    }
     out->oom |= r->oom;
 }
 
 const char *chat_parts_finish(const struct openai *o, const struct generation *g)
 {
-    return !chat_parts_called(o, g) ? openai_finish(o, g)
-           : o->parts[g->index].old ? "function_call"
-                                    : "tool_calls";
+    const struct chat_part *p = &o->parts[g->index];
+    const bool called =
+        p->custom.forced ? g->answer.finish != FINISH_LENGTH : chat_parts_called(o, g);
+    return !called ? openai_finish(o, g) : p->old ? "function_call" : "tool_calls";
 }

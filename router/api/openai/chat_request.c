@@ -11,10 +11,10 @@
 
 static const cJSON *read_messages(struct body *b, struct object root, bool eyes)
 {
-    const cJSON *m = body_get(b, root, "messages", true);
     int index;
-    if (!m)
+    if (!body_get(b, root, "messages", true))
         return NULL;
+    cJSON *m = cJSON_GetObjectItemCaseSensitive(root.json, "messages");
     if (!cJSON_IsArray(m)) {
         body_mistyped(b, root, "messages", m, "a sequence");
         return NULL;
@@ -259,7 +259,7 @@ static int plan_calls(struct body *b, struct chat_request *r, bool can, struct a
                       struct err *e)
 {
     struct tools *t = &r->tools;
-    if (t->list && q->constraint && q->constraint_alone)
+    if ((t->list || t->answer) && q->constraint && q->constraint_alone)
         return err_set(e, ERR_TOOL, "Tool error: Grammar and tools are mutually exclusive");
     if (!t->list)
         return 0;
@@ -287,6 +287,20 @@ static int plan_calls(struct body *b, struct chat_request *r, bool can, struct a
         constrain_compact(q);
     cJSON_Delete(schema);
     return b->failed ? -1 : 0;
+}
+
+/* The answer is the input of a custom tool, under its grammar. */
+static int plan_input(struct body *b, struct object chat, const cJSON *tool, struct ask *q,
+                      struct err *e)
+{
+    const cJSON *g = custom_grammar(tool);
+    q->constraint = NULL; /* the format of an answer without calls */
+    constrain_syntax(b, chat, "tools", json_str(g, "syntax", ""), json_str(g, "definition", NULL),
+                     q);
+    if (b->failed)
+        return -1;
+    cJSON *messages = cJSON_GetObjectItemCaseSensitive(chat.json, "messages");
+    return custom_ask(messages, tool) == 0 ? 0 : err_nomem(e);
 }
 
 struct rendering {
@@ -336,7 +350,8 @@ static int prepare(struct call *c, struct body *b, struct object chat, struct ch
     c->warnings = b->warnings;
     if (b->failed)
         return -1;
-    if (plan_calls(b, r, can_keep_calls(c), q, e) != 0)
+    if (plan_calls(b, r, can_keep_calls(c), q, e) != 0 ||
+        (r->tools.answer && plan_input(b, chat, r->tools.answer, q, e) != 0))
         return -1;
     if (!(q->read = ARENA_NEW(&c->arena, struct medium *, 1)))
         return err_nomem(e);

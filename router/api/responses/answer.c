@@ -1,5 +1,6 @@
 /* Answers to Responses requests: one object, or the API's typed events. A piece of the reply is an
  * output item. */
+#include "router/api/responses/compact.h"
 #include "router/api/responses/stored.h"
 #include "router/call/accounting.h"
 #include <stdio.h>
@@ -76,9 +77,10 @@ static void item_id(struct buf *out, const struct openai *o, const struct reply_
 /* The input of a custom tool's call, quoted. */
 static void input(struct buf *out, const struct reply_event *ev)
 {
+    struct custom_reader reader = {0};
     struct buf text = BUF_INIT;
     if (ev->call)
-        responses_input(ev->call, &text);
+        custom_read_end(&reader, ev->text, ev->n, &text);
     else
         buf_add(&text, ev->text, ev->n);
     buf_json_str(out, text.p ? text.p : "", text.len);
@@ -189,6 +191,13 @@ static void output(struct buf *out, const struct openai *o, const struct generat
     out->oom |= r->oom;
 }
 
+void responses_output(struct buf *out, const struct call *c)
+{
+    buf_ch(out, '[');
+    output(out, c->state, &c->gen[0]);
+    buf_ch(out, ']');
+}
+
 /* ---------------------------------------------------------------- the response */
 
 static void usage(struct buf *out, const struct openai *o, const struct generation *g)
@@ -201,6 +210,8 @@ static void usage(struct buf *out, const struct openai *o, const struct generati
             g->r.n_input, g->r.n_cached, n, chat_parts_thought(o, g),
             (unsigned long long)g->r.n_input + n);
 }
+
+void responses_usage(struct buf *out, const struct call *c) { usage(out, c->state, &c->gen[0]); }
 
 /* The status of a response that has ended. */
 static const char *status_of(const struct call *c)
@@ -325,16 +336,31 @@ static void of_arguments(struct call *c, const struct reply_event *ev, bool delt
     event_end(c);
 }
 
-/* The input of a custom tool: streamed if it is the content; at the end if it is decoded from a
- * function's arguments. */
+static void input_delta(struct call *c, const struct reply_event *ev, const char *text, size_t n)
+{
+    if (n == 0)
+        return;
+    inside(c, "response.custom_tool_call_input.delta", ev);
+    buf_str(&c->out, ",\"delta\":");
+    buf_json_str(&c->out, text, n);
+    event_end(c);
+}
+
+/* The input of a custom tool: the content, or a part of a function's arguments. */
 static void of_input(struct call *c, const struct reply_event *ev)
 {
+    struct responses *p = own(c);
     const bool done = ev->what == REPLY_CLOSED;
-    if (done ? ev->call != NULL && ev->n > 0 : ev->call == NULL) {
-        inside(c, "response.custom_tool_call_input.delta", ev);
-        buf_str(&c->out, ",\"delta\":");
-        input(&c->out, ev);
-        event_end(c);
+    const size_t sent = p->custom_input.len;
+    if (ev->call) {
+        const struct buf *a = &ev->call->arguments;
+        (done ? custom_read_end : custom_read)(&p->reader, a->p ? a->p : "", a->len,
+                                               &p->custom_input);
+        c->out.oom |= p->custom_input.oom;
+        if (p->custom_input.len > sent)
+            input_delta(c, ev, p->custom_input.p + sent, p->custom_input.len - sent);
+    } else if (!done) {
+        input_delta(c, ev, ev->text, ev->n);
     }
     if (done) {
         inside(c, "response.custom_tool_call_input.done", ev);
@@ -350,8 +376,11 @@ static void send_event(struct call *c, const struct reply_event *ev)
     const enum item_kind kind = kind_of(o, ev);
     const struct part_kind *with = part_of(o, kind);
     const bool opened = ev->what == REPLY_OPENED, closed = ev->what == REPLY_CLOSED;
-    if (opened)
+    if (opened) {
+        own(c)->reader = (struct custom_reader){0};
+        buf_reset(&own(c)->custom_input);
         of_item(c, "response.output_item.added", ev, "in_progress");
+    }
     if (with && opened)
         of_part(c, with, ev, false);
     if (with && !opened)
@@ -398,6 +427,8 @@ static void keep_ended(struct call *c)
 {
     if (own(c)->store)
         stored_keep(c, status_of(c), NULL);
+    if (own(c)->conversation)
+        stored_extend(c);
     if (c->detached)
         stored_end(c);
 }
@@ -452,6 +483,13 @@ static void finish(struct call *c)
     account_headers(c, 0, c->n_gen, true);
 }
 
+static void finish_compaction(struct call *c)
+{
+    compact_write(c);
+    account_headers(c, 0, c->n_gen, true);
+}
+
+static const struct format as_compaction = {NULL, collect_token, finish_compaction, stream_error};
 static const struct format as_object = {NULL, collect_token, finish, stream_error, keep_failed};
 static const struct format as_stream = {NULL, stream_token, stream_finish, stream_error,
                                         keep_failed};
@@ -460,6 +498,7 @@ static void free_tokens(void *arg)
 {
     struct responses *p = arg;
     text_tokens_free(&p->tokens);
+    buf_free(&p->custom_input);
 }
 
 int responses_generate(struct call *c, const struct chat_request *r, struct responses *p,
@@ -469,7 +508,11 @@ int responses_generate(struct call *c, const struct chat_request *r, struct resp
     o->responses = p;
     if (arena_defer(&c->arena, free_tokens, p) != 0)
         return err_nomem(e);
-    if (openai_generate(c, o, o->stream ? &as_stream : &as_object, e) != 0)
+    if (openai_generate(c, o,
+                        p->compact  ? &as_compaction
+                        : o->stream ? &as_stream
+                                    : &as_object,
+                        e) != 0)
         return -1;
     if (chat_parts_new(c, r, e) != 0)
         return -1;

@@ -3,7 +3,7 @@
 #include "common/json/exact.h"
 #include "common/json/json.h"
 #include "common/text.h"
-#include "router/api/responses/responses.h"
+#include "router/api/responses/compact.h"
 #include "router/chat/pictures.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +15,7 @@ struct talk { /* the conversation being built */
     cJSON *list;
     cJSON *assistant; /* the message that receives the assistant's next call or text */
     bool eyes;        /* the model takes images */
+    const char *key;  /* of the items in the body */
     /* a member that grows by many items: its text, which the message does not have yet */
     cJSON *grows; /* the message; NULL: none */
     const char *grows_key;
@@ -29,7 +30,7 @@ static void settle(struct talk *t)
     cJSON *text = t->grown.oom ? NULL : cJSON_CreateString(t->grown.p);
     if (!text || !cJSON_ReplaceItemInObjectCaseSensitive(t->grows, t->grows_key, text)) {
         cJSON_Delete(text);
-        body_nomem(t->b, t->root, "input");
+        body_nomem(t->b, t->root, t->key);
     }
     t->grows = NULL;
     buf_reset(&t->grown);
@@ -51,7 +52,7 @@ static void append(struct talk *t, cJSON *m, const char *key, const char *betwee
     if (t->grows != m || strcmp(t->grows_key, key) != 0) {
         settle(t);
         if (!json_get(m, key) && !cJSON_AddStringToObject(m, key, ""))
-            body_nomem(t->b, t->root, "input");
+            body_nomem(t->b, t->root, t->key);
         t->grows = m;
         t->grows_key = key;
         buf_reserve(&t->grown, 0);
@@ -67,7 +68,7 @@ static cJSON *add_content(struct talk *t, const char *role, struct convert_conte
     cJSON *m = cJSON_CreateObject();
     cJSON_AddStringToObject(m, "role", role);
     if (!convert_put(content, m))
-        body_nomem(t->b, t->root, "input");
+        body_nomem(t->b, t->root, t->key);
     cJSON_AddItemToArray(t->list, m);
     t->assistant = NULL;
     return m;
@@ -79,9 +80,9 @@ static void read_image(struct talk *t, const cJSON *part, struct convert_content
     const cJSON *v = json_get(part, "image_url");
     const char *url = cJSON_IsString(v) ? v->valuestring : json_str(v, "url", NULL);
     if (!url && json_str(part, "file_id", NULL))
-        body_fail(t->b, t->root, "input", "`file_id` is not supported: there are no files here");
+        body_fail(t->b, t->root, t->key, "`file_id` is not supported: there are no files here");
     else if (!url)
-        body_fail(t->b, t->root, "input", "an `input_image` has an `image_url`");
+        body_fail(t->b, t->root, t->key, "an `input_image` has an `image_url`");
     else
         convert_picture(out, picture_part(url, NULL));
 }
@@ -104,21 +105,21 @@ static char *text_of(struct talk *t, const cJSON *content)
     if (cJSON_IsString(content))
         buf_str(&text, content->valuestring);
     else if (content && !cJSON_IsArray(content))
-        body_mistyped(t->b, t->root, "input", content, "a string or a list of content parts");
+        body_mistyped(t->b, t->root, t->key, content, "a string or a list of content parts");
     for (const cJSON *k = json_first(content); k; k = k->next) {
         const char *type = json_str(k, "type", "(none)");
         bool known = false, refusal = !strcmp(type, "refusal");
         for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
             known |= !strcmp(type, types[i]);
         if (!known && !refusal)
-            body_fail(t->b, t->root, "input", "content of type `%.40s` is not supported", type);
+            body_fail(t->b, t->root, t->key, "content of type `%.40s` is not supported", type);
         const char *words = json_str(k, refusal ? "refusal" : "text", NULL);
         if (!words)
-            body_fail(t->b, t->root, "input", "content of type `%.40s` has no text", type);
+            body_fail(t->b, t->root, t->key, "content of type `%.40s` has no text", type);
         buf_str(&text, words ? words : "");
     }
     if (text.oom)
-        body_nomem(t->b, t->root, "input");
+        body_nomem(t->b, t->root, t->key);
     return buf_take(&text);
 }
 
@@ -143,7 +144,7 @@ static void seen_message(struct talk *t, const cJSON *item)
         else if (!strcmp(type, "input_text") || !strcmp(type, "text"))
             buf_str(&content.text, json_str(k, "text", ""));
         else
-            body_fail(t->b, t->root, "input", "content of type `%.40s` is not supported", type);
+            body_fail(t->b, t->root, t->key, "content of type `%.40s` is not supported", type);
     }
     add_content(t, "user", &content);
 }
@@ -162,7 +163,7 @@ static void message(struct talk *t, const cJSON *item)
     if (!text)
         return;
     if (!json_get(item, "content"))
-        body_fail(t->b, t->root, "input", "missing field `content`");
+        body_fail(t->b, t->root, t->key, "missing field `content`");
     if (!strcmp(role, "assistant")) {
         cJSON *m = t->assistant && !json_get(t->assistant, "tool_calls") ? assistant(t) : NULL;
         m = m ? m : add_message(t, role, "");
@@ -175,7 +176,7 @@ static void message(struct talk *t, const cJSON *item)
     } else if (system || !strcmp(role, "user")) {
         add_message(t, system ? "system" : role, text);
     } else {
-        body_fail(t->b, t->root, "input", "unknown role `%.40s`", role);
+        body_fail(t->b, t->root, t->key, "unknown role `%.40s`", role);
     }
     free(text);
 }
@@ -196,7 +197,7 @@ static void function_call(struct talk *t, const cJSON *item)
 {
     if (!json_str(item, "name", NULL) || !json_str(item, "arguments", NULL) ||
         !json_str(item, "call_id", NULL))
-        body_fail(t->b, t->root, "input",
+        body_fail(t->b, t->root, t->key,
                   "a `function_call` has a `name`, `arguments` and a `call_id`, which are texts");
     struct buf name = BUF_INIT;
     responses_tool_name(json_str(item, "namespace", NULL), json_str(item, "name", ""), &name);
@@ -211,7 +212,7 @@ static void custom_tool_call(struct talk *t, const cJSON *item)
 {
     cJSON *arguments = cJSON_CreateObject();
     if (!json_str(item, "name", NULL))
-        body_fail(t->b, t->root, "input", "a `custom_tool_call` has a `name` and an `input`");
+        body_fail(t->b, t->root, t->key, "a `custom_tool_call` has a `name` and an `input`");
     cJSON_AddStringToObject(arguments, "input", json_str(item, "input", ""));
     add_call(t, json_str(item, "call_id", ""), json_str(item, "name", ""), arguments);
 }
@@ -247,7 +248,7 @@ static void call_output(struct talk *t, const cJSON *item)
     struct convert_content content = {0};
     const char *id = json_str(item, "call_id", json_str(item, "id", NULL));
     if (!id || (json_get(item, "call_id") && !json_str(item, "call_id", NULL)))
-        body_fail(t->b, t->root, "input", "the output of a call has a `call_id`");
+        body_fail(t->b, t->root, t->key, "the output of a call has a `call_id`");
     read_output(t, json_get(item, "output"), &content);
     if (json_get(item, "tools")) /* the tools found by a tool search */
         json_print_exact(&content.text, json_get(item, "tools"));
@@ -309,6 +310,7 @@ static void read_item(struct talk *t, const cJSON *item)
     const char *type = json_str(item, "type", json_get(item, "role") ? "message" : "(none)");
     if (json_get(item, "type") && !json_str(item, "type", NULL))
         type = "(none)";
+    char *summary = NULL;
     if (!strcmp(type, "message"))
         message(t, item);
     else if (!strcmp(type, "function_call"))
@@ -319,19 +321,23 @@ static void read_item(struct talk *t, const cJSON *item)
         call_output(t, item);
     else if (ends_with(type, "_call"))
         foreign_call(t, item, type);
+    else if ((summary = compact_read(item)))
+        add_message(t, "user", summary);
     else if (is_of_a_server(type))
         body_warn(t->b, "input: items of type %s are left out", type);
     else if (!strcmp(type, "reasoning"))
         reasoning(t, item);
     else
-        body_fail(t->b, t->root, "input", "items of type `%.40s` are not supported", type);
+        body_fail(t->b, t->root, t->key, "items of type `%.40s` are not supported", type);
+    free(summary);
 }
 
 static cJSON *messages(struct body *b, struct object root, const struct responses *p)
 {
-    const cJSON *input = body_get(b, root, "input", true);
+    const cJSON *input = body_get(b, root, "input", !p->compact || p->n_history == 0);
     const char *instructions = body_str(b, root, "instructions", false);
-    struct talk t = {.b = b, .root = root, .list = cJSON_CreateArray(), .eyes = p->eyes};
+    struct talk t = {
+        .b = b, .root = root, .list = cJSON_CreateArray(), .eyes = p->eyes, .key = "input"};
     if (instructions && *instructions)
         add_message(&t, "system", instructions);
     for (uint32_t i = 0; i < p->n_history; i++)
@@ -344,11 +350,24 @@ static cJSON *messages(struct body *b, struct object root, const struct response
     for (const cJSON *k = json_first(input); k && !b->failed; k = k->next)
         read_item(&t, k);
     settle(&t);
+    if (p->compact && !cJSON_AddItemToArray(t.list, compact_question()))
+        body_fail(b, root, "input", "out of memory");
     buf_free(&t.grown);
     return t.list;
 }
 
-cJSON *responses_convert(struct body *b, struct object root, struct responses *p, struct ask *q)
+void responses_check_items(struct body *b, struct object root, const char *key, const cJSON *items,
+                           bool eyes)
+{
+    struct talk t = {.b = b, .root = root, .list = cJSON_CreateArray(), .eyes = eyes, .key = key};
+    for (const cJSON *k = json_first(items); k && !b->failed; k = k->next)
+        read_item(&t, k);
+    settle(&t);
+    buf_free(&t.grown);
+    cJSON_Delete(t.list);
+}
+
+cJSON *responses_convert(struct body *b, struct object root, struct responses *p)
 {
     cJSON *chat = cJSON_CreateObject();
     const cJSON *variables = body_get(b, root, "chat_template_kwargs", false);
@@ -357,7 +376,7 @@ cJSON *responses_convert(struct body *b, struct object root, struct responses *p
     const char *effort = body_str(b, reasoning, "effort", false);
     p->summary = body_str(b, reasoning, "summary", false) != NULL;
     cJSON_AddItemToObject(chat, "messages", messages(b, root, p));
-    responses_tools(b, root, chat, p, q);
+    responses_tools(b, root, chat, p);
     if (variables)
         cJSON_AddItemToObject(chat, "chat_template_kwargs", cJSON_Duplicate(variables, true));
     if (effort)

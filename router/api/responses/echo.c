@@ -108,4 +108,9 @@ void responses_echo(struct object root, const struct responses *p,
         buf_json_str(out, p->previous, strlen(p->previous));
     else
         buf_str(out, "null");
+    if (p->conversation) {
+        buf_str(out, ",\"conversation\":{\"id\":");
+        buf_json_str(out, p->conversation, strlen(p->conversation));
+        buf_ch(out, '}');
+    }
 }

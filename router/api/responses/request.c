@@ -1,6 +1,7 @@
 /* Parses the body of a Responses request. */
 #include "common/json/json.h"
 #include "common/template/template.h"
+#include "router/api/responses/compact.h"
 #include "router/api/responses/stored.h"
 #include "router/generate/constrain.h"
 #include <string.h>
@@ -9,7 +10,7 @@
  * the same as long as the conversation fits. */
 static void refuse(struct body *b, struct object root)
 {
-    static const char *const names[] = {"conversation", "prompt"};
+    static const char *const names[] = {"prompt"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (json_get(root.json, names[i]))
             body_fail(b, root, names[i], "`%s` is not supported", names[i]);
@@ -17,15 +18,16 @@ static void refuse(struct body *b, struct object root)
         body_warn(b, "context_management: %.60s has no effect", json_str(k, "type", "an entry"));
 }
 
+enum { SPACE = 1024 }; /* tokens for an answer whose length is not asked for */
+
 /* `truncation` of `auto`: the most prompt tokens that leave space for an answer of `asked` tokens,
  * at most 1024; 0: no truncation. */
 static uint32_t read_truncation(struct call *c, struct body *b, struct object root,
                                 struct opt_u64 asked)
 {
-    enum { ROOM = 1024 };
     const struct infer_limits *l = edge_limits(c->edge);
     const char *how = body_str(b, root, "truncation", false);
-    uint64_t answer = !asked.set ? 1 : asked.v < ROOM ? asked.v : ROOM;
+    uint64_t answer = !asked.set ? 1 : asked.v < SPACE ? asked.v : SPACE;
     if (how && strcmp(how, "auto") != 0 && strcmp(how, "disabled") != 0)
         body_fail(b, root, "truncation", "`truncation` must be `auto` or `disabled`");
     if (!how || strcmp(how, "auto") != 0)
@@ -76,6 +78,22 @@ static void read_text_format(struct body *b, struct object root, struct ask *q)
     cJSON_Delete(any);
 }
 
+/* A summary is one answer that is not stored; of a conversation that leaves no space for it the
+ * oldest messages are dropped. */
+static int settle_compaction(struct call *c, struct body *b, struct object root,
+                             struct chat_request *r, struct openai *o, struct responses *p)
+{
+    const struct infer_limits *l = edge_limits(c->edge);
+    const uint32_t half = l->max_total_tokens / 2;
+    if (!r->fit)
+        r->fit = l->max_total_tokens - (half < SPACE ? half : SPACE);
+    if (r->fit > l->max_input_tokens)
+        r->fit = l->max_input_tokens;
+    o->stream = p->store = p->background = false;
+    p->conversation = NULL;
+    return b->failed ? 0 : compact_keep(c, root, p);
+}
+
 int responses_parse(struct call *c, struct chat_request *r, struct responses *p, struct err *e)
 {
     struct body b;
@@ -102,6 +120,8 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
     p->logprobs = reads_logprobs(&b, root, q) || q->n_logprob_ids > 0;
     if (o->each != 1)
         body_fail(&b, root, "n", "`n` is not supported");
+    if (p->compact && settle_compaction(c, &b, root, r, o, p) != 0)
+        return err_nomem(e);
     o->asks = q;
     o->n_asks = 1;
     r->openai = o;
@@ -109,6 +129,9 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
     responses_echo(root, p, &c->edge->defaults, &echo);
     p->echo = echo.oom ? NULL : arena_strdup(&c->arena, echo.p, echo.len);
     buf_free(&echo);
-    return p->echo ? chat_prepare_tree(c, &b, responses_convert(&b, root, p, q), r, e)
-                   : err_nomem(e);
+    if (!p->echo)
+        return err_nomem(e);
+    const int rc = chat_prepare_tree(c, &b, responses_convert(&b, root, p), r, e);
+    p->forced = r->tools.custom.forced;
+    return rc;
 }

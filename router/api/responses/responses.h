@@ -34,14 +34,19 @@ struct responses {    /* state for the formats, in the call's arena */
     uint64_t events;  /* sent so far: the next sequence_number */
     bool logprobs;
     bool summary; /* the reasoning is returned as its own summary, because one was asked for */
-    const struct reply *reply;    /* of the single generation */
-    struct text_tokens tokens;    /* with logprobs */
-    const cJSON *tools;           /* as sent; lives as long as the call */
-    const char *forced;           /* the custom tool whose input is the content; NULL: none */
+    const struct reply *reply;   /* of the single generation */
+    struct text_tokens tokens;   /* with logprobs */
+    const cJSON *tools;          /* as sent; lives as long as the call */
+    const char *forced;          /* the custom tool whose input is the content; NULL: none */
+    struct custom_reader reader; /* of the open call of a custom tool, and its input so far */
+    struct buf custom_input;
     const char *id;               /* of the response */
+    bool compact;                 /* a summary is asked for: compact.h */
+    const char *kept;             /* of a compaction: JSON of the items in front of it */
     bool store, background, eyes; /* eyes: the model takes images */
     const char *previous;         /* the response it continues; NULL: none */
-    const char *input;            /* its own items as JSON; if `store` */
+    const char *conversation;     /* that it is part of; NULL: none */
+    const char *input;            /* its own items as JSON; if `store` or `conversation` */
     const cJSON *const *history;  /* earlier lists of items of the conversation */
     uint32_t n_history;
     struct store_job *begun; /* background calls: the first write, until it has ended */
@@ -58,11 +63,15 @@ int responses_generate(struct call *c, const struct chat_request *r, struct resp
 
 /* Converts the body for chat_prepare(): `instructions` first; calls and reasoning are merged into
  * their assistant message. Caller frees; undefined content if the body was failed. */
-cJSON *responses_convert(struct body *b, struct object root, struct responses *p, struct ask *q);
+cJSON *responses_convert(struct body *b, struct object root, struct responses *p);
+/* answer.c: appends the usage of an answer. */
+void responses_usage(struct buf *out, const struct call *c);
+/* Can these items be the input of a request? If not, fails the body, naming `key`. */
+void responses_check_items(struct body *b, struct object root, const char *key, const cJSON *items,
+                           bool eyes);
 /* tools.c: sets `tools`, `tool_choice` and `parallel_tool_calls` of `chat`, which already has
- * messages. A required custom tool with a grammar becomes a constraint of `q`. */
-void responses_tools(struct body *b, struct object root, cJSON *chat, struct responses *p,
-                     struct ask *q);
+ * messages. */
+void responses_tools(struct body *b, struct object root, cJSON *chat, struct responses *p);
 bool responses_tool_taken(const cJSON *tool); /* its type is supported */
 /* Appends the name under which the model sees a function of namespace `space` (NULL: none). */
 void responses_tool_name(const char *space, const char *name, struct buf *out);
@@ -70,8 +79,6 @@ void responses_tool_name(const char *space, const char *name, struct buf *out);
  * `called`. */
 const char *responses_namespace(const struct responses *p, const char *called, const char **name);
 bool responses_is_custom(const struct responses *p, const char *name);
-/* Appends the input of a custom tool's call; an incomplete or invalid call is appended as it is. */
-void responses_input(const struct reply_call *call, struct buf *out);
 /* Appends the request's members as the answer repeats them, with defaults. */
 void responses_echo(struct object root, const struct responses *p,
                     const struct sampling_defaults *d, struct buf *out);

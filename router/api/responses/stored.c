@@ -1,6 +1,7 @@
 #include "router/api/responses/stored.h"
 #include "common/json/exact.h"
 #include "common/json/json.h"
+#include "router/api/responses/conversations.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,31 +16,63 @@ static void on_answer(struct store_job *j)
 
 static void clear_job(void *arg) { store_job_clear(arg); }
 
-static int ask_store(struct call *c, enum store_kind kind, const char *id,
-                     const struct store_job **out, struct err *e)
+int stored_ask(struct call *c, const struct store_job *what, struct err *e)
 {
-    struct store_job *j = c->state;
-    if (j) {
-        c->state = NULL;
-        *out = j;
-        if (j->err.kind != ERR_NONE)
-            *e = j->err;
-        return j->err.kind == ERR_NONE ? 0 : -1;
+    struct store_job *j = ARENA_NEW(&c->arena, struct store_job, 1);
+    if (!j) {
+        struct store_job given = *what;
+        store_job_clear(&given);
+        return err_nomem(e);
     }
-    if (!c->owner)
-        return err_set(e, ERR_NOT_FOUND, "no responses are stored here: see --response-store");
-    if (strlen(id) >= STORE_ID)
-        return err_set(e, ERR_NOT_FOUND, "Response with id '%.70s' not found.", id);
-    if (!(j = ARENA_NEW(&c->arena, struct store_job, 1)))
+    *j = *what;
+    if (arena_defer(&c->arena, clear_job, j) != 0) {
+        store_job_clear(j);
         return err_nomem(e);
-    *j = (struct store_job){.kind = kind, .done = on_answer, .arg = c};
+    }
+    j->done = on_answer;
+    j->arg = c;
     snprintf(j->owner, sizeof(j->owner), "%s", c->owner);
-    snprintf(j->what.id, sizeof(j->what.id), "%s", id);
-    if (arena_defer(&c->arena, clear_job, j) != 0)
-        return err_nomem(e);
     c->state = j;
     store_submit(edge_home(c->edge)->store, j);
     return CALL_LATER;
+}
+
+bool stored_answer(struct call *c, const struct store_job **out, int *rc, struct err *e)
+{
+    struct store_job *j = c->state;
+    if (!j)
+        return false;
+    c->state = NULL;
+    *out = j;
+    *rc = j->err.kind == ERR_NONE ? 0 : -1;
+    if (*rc != 0)
+        *e = j->err;
+    return true;
+}
+
+int stored_can(const struct call *c, const char *id, struct err *e)
+{
+    if (!c->owner)
+        return err_set(e, ERR_NOT_FOUND, "nothing is stored here: see --response-store");
+    return strlen(id) < STORE_ID ? 0 : store_missing(id, e);
+}
+
+static bool is_conversation(const char *id)
+{
+    return !strncmp(id, STORE_CONVERSATION, strlen(STORE_CONVERSATION));
+}
+
+static int ask_store(struct call *c, enum store_kind kind, const char *id,
+                     const struct store_job **out, struct err *e)
+{
+    int rc = 0;
+    if (stored_answer(c, out, &rc, e))
+        return rc;
+    if (stored_can(c, id, e) != 0)
+        return -1;
+    struct store_job j = {.kind = kind};
+    snprintf(j.what.id, sizeof(j.what.id), "%s", id);
+    return stored_ask(c, &j, e);
 }
 
 /* The id in the path, of *n bytes. */
@@ -58,6 +91,8 @@ int stored_find(struct call *c, const char *rest, enum store_kind kind,
     if (strcmp(from + n, rest) != 0)
         return err_set(e, ERR_NOT_FOUND, "there is no such path");
     const char *id = arena_strdup(&c->arena, from, n);
+    if (id && is_conversation(id))
+        return err_set(e, ERR_NOT_FOUND, "Response with id '%.70s' not found.", id);
     return id ? ask_store(c, kind, id, out, e) : err_nomem(e);
 }
 
@@ -96,18 +131,26 @@ static void free_history(void *arg)
     free(h);
 }
 
-/* The body's previous_response_id, before the body is parsed; NULL: none. */
-static const char *previous_of(struct call *c)
+/* The id of what the body continues, a response or a conversation, before the body is parsed; NULL:
+ * none. With both the response's: the parser refuses that. */
+static const char *continued(struct call *c)
 {
-    static const char word[] = "\"previous_response_id\"";
+    static const char previous[] = "\"previous_response_id\"", talk[] = "\"conversation\"";
     struct err ignored;
-    if (!c->body.len || !memmem(c->body.p, c->body.len, word, sizeof(word) - 1))
+    if (!c->body.len || (!memmem(c->body.p, c->body.len, previous, sizeof(previous) - 1) &&
+                         !memmem(c->body.p, c->body.len, talk, sizeof(talk) - 1)))
         return NULL;
     cJSON *body = json_parse(c->body.p, c->body.len, &ignored);
     const char *id = json_str(body, "previous_response_id", NULL);
+    id = id ? id : stored_conversation(json_get(body, "conversation"));
     id = id ? arena_strdup(&c->arena, id, strlen(id)) : NULL;
     cJSON_Delete(body);
     return id;
+}
+
+const char *stored_conversation(const cJSON *v)
+{
+    return cJSON_IsString(v) ? v->valuestring : json_str(v, "id", NULL);
 }
 
 static int read_history(struct call *c, const struct store_job *j, struct responses *p,
@@ -125,10 +168,12 @@ static int read_history(struct call *c, const struct store_job *j, struct respon
                            "`previous_response_id`: the response '%.70s' is still in progress",
                            v->id);
         cJSON *input = json_parse_exact(v->input, strlen(v->input), e);
-        cJSON *response = json_parse_exact(v->response, strlen(v->response), e);
+        h->v[h->n++] = input;
+        if (input && is_conversation(v->id))
+            continue;
+        cJSON *response = input ? json_parse_exact(v->response, strlen(v->response), e) : NULL;
         cJSON *output = cJSON_DetachItemFromObjectCaseSensitive(response, "output");
         cJSON_Delete(response);
-        h->v[h->n++] = input;
         h->v[h->n++] = output;
         if (!input || !output)
             return err_wrap(e, "the stored response %s", v->id);
@@ -140,14 +185,14 @@ static int read_history(struct call *c, const struct store_job *j, struct respon
 
 int stored_recall(struct call *c, struct responses *p, struct err *e)
 {
-    const struct store_job *j;
-    const char *id = c->owner && !c->state ? previous_of(c) : NULL;
+    const struct store_job *j = NULL;
+    const char *id = c->owner && !c->state ? continued(c) : NULL;
     if (!c->state && !id)
         return 0;
     const int rc = ask_store(c, STORE_CHAIN, id ? id : "", &j, e);
-    if (rc == -1 && e->kind == ERR_NOT_FOUND) {
+    if (rc == -1 && e->kind == ERR_NOT_FOUND && !(j && is_conversation(j->what.id))) {
         struct err why = *e;
-        return err_set(e, ERR_VALIDATION, "`previous_response_id`: %.200s", why.msg);
+        return err_set(e, ERR_NO_PREVIOUS, "`previous_response_id`: %.200s", why.msg);
     }
     return rc ? rc : read_history(c, j, p, e);
 }
@@ -187,6 +232,26 @@ void stored_keep(struct call *c, const char *status, const struct err *why)
     struct store_job *j = put_job(c, status, why);
     if (j)
         store_submit(edge_home(c->edge)->store, j);
+}
+
+void stored_extend(struct call *c)
+{
+    struct responses *p = own(c);
+    struct store_job *j = calloc(1, sizeof(*j));
+    struct buf items = BUF_INIT, output = BUF_INIT;
+    responses_output(&output, c);
+    const bool ok = !output.oom && conversation_join(p->input, output.p, &items) == 0;
+    buf_free(&output);
+    if (!j || !ok) {
+        free(j), buf_free(&items);
+        return;
+    }
+    j->kind = STORE_EDIT;
+    j->edit = conversation_append;
+    snprintf(j->owner, sizeof(j->owner), "%s", c->owner);
+    snprintf(j->what.id, sizeof(j->what.id), "%s", p->conversation);
+    j->what.input = buf_take(&items);
+    store_submit(edge_home(c->edge)->store, j);
 }
 
 /* Store thread. */

@@ -35,7 +35,7 @@ static void add_item(struct buf *out, const cJSON *given, const char *id, unsign
     cJSON_Delete(item);
 }
 
-static const char *own_items(struct call *c, const cJSON *input, const char *id)
+const char *stored_items(struct call *c, const cJSON *input, const char *id)
 {
     struct buf out = BUF_INIT;
     unsigned n = 0;
@@ -57,6 +57,20 @@ static const char *own_items(struct call *c, const cJSON *input, const char *id)
     return text;
 }
 
+static void read_conversation(struct call *c, struct body *b, struct object root,
+                              struct responses *p)
+{
+    const cJSON *v = body_get(b, root, "conversation", false);
+    p->conversation = stored_conversation(v);
+    if (v && !c->owner)
+        body_fail(b, root, "conversation", "`conversation` is not supported: nothing is stored");
+    else if (v && !p->conversation)
+        body_mistyped(b, root, "conversation", v, "an id, or an object with an `id`");
+    else if (v && p->previous)
+        body_fail(b, root, "conversation",
+                  "`conversation` and `previous_response_id` exclude each other");
+}
+
 void response_stored_read(struct call *c, struct body *b, struct object root, struct responses *p)
 {
     p->store = body_opt_bool(b, root, "store", c->owner != NULL) && c->owner;
@@ -69,6 +83,8 @@ void response_stored_read(struct call *c, struct body *b, struct object root, st
     else if (p->background && !p->store)
         body_fail(b, root, "background", "`background` needs `store`");
     p->previous = body_str(b, root, "previous_response_id", false);
-    if (p->store && !b->failed && !(p->input = own_items(c, json_get(root.json, "input"), p->id)))
-        body_nomem(b, root, "input");
+    read_conversation(c, b, root, p);
+    if ((p->store || p->conversation) && !b->failed &&
+        !(p->input = stored_items(c, json_get(root.json, "input"), p->id)))
+        body_fail(b, root, "input", "out of memory");
 }

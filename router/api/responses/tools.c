@@ -1,13 +1,11 @@
 /* tools.c - the tools of a Responses request.
  *
- * A function is passed on. A `custom` tool takes a text: it becomes a function with the one
- * argument `input`, and its calls are reported as separate items. A `namespace` groups functions:
+ * Functions and `custom` tools are passed on. A `namespace` groups functions:
  * the model sees each as NAMESPACE__NAME. Tools of other types run on OpenAI's servers, or its
  * models know them without a schema: they are omitted. */
 #include "common/json/json.h"
 #include "router/api/responses/responses.h"
 #include "router/chat/convert.h"
-#include "router/generate/constrain.h"
 #include <string.h>
 
 static bool has_type(const cJSON *tool, const char *type)
@@ -60,49 +58,13 @@ bool responses_is_custom(const struct responses *p, const char *name)
     return find(p->tools, "custom", name) != NULL;
 }
 
-/* {"type": "grammar", "syntax", "definition"} of a custom tool; NULL: any text. Clients of the chat
- * route nest the members once more. */
-static const cJSON *grammar_of(const cJSON *tool)
+/* A custom tool as the chat API nests it: router/chat/custom.h does the rest. */
+static cJSON *custom(const cJSON *given)
 {
-    const cJSON *f = json_get(tool, "format");
-    return has_type(f, "grammar") ? json_get(f, "grammar") ? json_get(f, "grammar") : f : NULL;
-}
-
-/* The description of a custom tool for the model. */
-static void describe(const cJSON *tool, struct buf *out)
-{
-    const cJSON *g = grammar_of(tool);
-    buf_reserve(out, 0);
-    buf_str(out, json_str(tool, "description", ""));
-    if (g)
-        buf_fmt(out, "%sIts input follows this grammar (%s):\n%s", out->len ? "\n" : "",
-                json_str(g, "syntax", ""), json_str(g, "definition", ""));
-}
-
-static cJSON *input_schema(void)
-{
-    cJSON *schema = cJSON_CreateObject();
-    cJSON *properties = cJSON_AddObjectToObject(schema, "properties");
-    cJSON_AddStringToObject(schema, "type", "object");
-    cJSON_AddStringToObject(cJSON_AddObjectToObject(properties, "input"), "type", "string");
-    cJSON_AddItemToArray(cJSON_AddArrayToObject(schema, "required"), cJSON_CreateString("input"));
-    cJSON_AddFalseToObject(schema, "additionalProperties");
-    return schema;
-}
-
-static void custom(struct body *b, const cJSON *given, cJSON *f)
-{
-    struct buf text = BUF_INIT;
-    describe(given, &text);
-    if (!text.oom)
-        cJSON_AddStringToObject(f, "description", text.p);
-    buf_free(&text);
-    cJSON_AddItemToObject(f, "parameters", input_schema());
-    if (grammar_of(given))
-        body_warn(b,
-                  "tools: the grammar of %.60s is told to the model, and enforced only where "
-                  "tool_choice names the tool",
-                  json_str(given, "name", ""));
+    cJSON *tool = cJSON_CreateObject();
+    cJSON_AddStringToObject(tool, "type", "custom");
+    cJSON_AddItemToObject(tool, "custom", cJSON_Duplicate(given, true));
+    return tool;
 }
 
 /* `tool_choice` of type `allowed_tools`: does it list the tool or its namespace? */
@@ -141,13 +103,11 @@ static cJSON *member_tool(struct body *b, struct object root, const char *space,
         body_fail(b, root, "tools", "missing field `name`");
     if (!name || !responses_tool_taken(given) || !allowed(root, space, given))
         return NULL;
+    if (has_type(given, "custom"))
+        return custom(given);
     cJSON *tool = cJSON_CreateObject(), *f = cJSON_AddObjectToObject(tool, "function");
     cJSON_AddStringToObject(tool, "type", "function");
     add_name(f, space, name);
-    if (has_type(given, "custom")) {
-        custom(b, given, f);
-        return tool;
-    }
     if (json_str(given, "description", NULL))
         cJSON_AddStringToObject(f, "description", json_str(given, "description", ""));
     if (cJSON_IsTrue(json_get(given, "strict")))
@@ -210,49 +170,7 @@ static void tool_choice(struct body *b, struct object root, cJSON *chat)
                   "or `allowed_tools` with a `mode` of `auto` or `required` and `tools`");
 }
 
-/* The required custom tool with a grammar; NULL: none. */
-static const cJSON *forced_grammar(struct object root, const cJSON *chat)
-{
-    const cJSON *choice = json_get(chat, "tool_choice"), *tools = json_get(chat, "tools");
-    const char *name = json_str(json_get(choice, "function"), "name", NULL);
-    if (cJSON_IsString(choice) && !strcmp(choice->valuestring, "required") && tools->child &&
-        !tools->child->next)
-        name = json_str(json_get(tools->child, "function"), "name", NULL);
-    const cJSON *tool = name ? find(json_get(root.json, "tools"), "custom", name) : NULL;
-    return tool && grammar_of(tool) ? tool : NULL;
-}
-
-/* Constrains the answer to the input of this tool, under its grammar. */
-static void force(struct body *b, struct object root, cJSON *chat, const cJSON *tool,
-                  struct responses *p, struct ask *q)
-{
-    const cJSON *g = grammar_of(tool);
-    cJSON *messages = cJSON_GetObjectItemCaseSensitive(chat, "messages"), *m;
-    cJSON *last = messages->child ? messages->child->prev : NULL;
-    struct buf text = BUF_INIT;
-    constrain_syntax(b, root, "tools", json_str(g, "syntax", ""), json_str(g, "definition", NULL),
-                     q);
-    p->forced = json_str(tool, "name", "");
-    cJSON_DeleteItemFromObjectCaseSensitive(chat, "tools");
-    cJSON_DeleteItemFromObjectCaseSensitive(chat, "tool_choice");
-    bool behind = last && !strcmp(json_str(last, "role", ""), "user");
-    if (behind)
-        buf_fmt(&text, "%s\n\n", json_str(last, "content", ""));
-    buf_fmt(&text, "Answer with the input of the tool `%s` and nothing else. ", p->forced);
-    describe(tool, &text);
-    if (!text.oom && (m = cJSON_CreateObject())) {
-        cJSON_AddStringToObject(m, "role", "user");
-        cJSON_AddStringToObject(m, "content", text.p);
-        if (behind)
-            cJSON_ReplaceItemViaPointer(messages, last, m);
-        else
-            cJSON_AddItemToArray(messages, m);
-    }
-    buf_free(&text);
-}
-
-void responses_tools(struct body *b, struct object root, cJSON *chat, struct responses *p,
-                     struct ask *q)
+void responses_tools(struct body *b, struct object root, cJSON *chat, struct responses *p)
 {
     p->tools = json_get(root.json, "tools");
     const bool any = convert_tools(b, root, chat, one_tool);
@@ -266,18 +184,4 @@ void responses_tools(struct body *b, struct object root, cJSON *chat, struct res
     if (json_get(root.json, "parallel_tool_calls"))
         cJSON_AddBoolToObject(chat, "parallel_tool_calls",
                               body_opt_bool(b, root, "parallel_tool_calls", true));
-    const cJSON *tool = b->failed ? NULL : forced_grammar(root, chat);
-    if (tool)
-        force(b, root, chat, tool, p, q);
-}
-
-void responses_input(const struct reply_call *call, struct buf *out)
-{
-    struct err ignored;
-    const char *text = call->arguments.p ? call->arguments.p : "";
-    cJSON *j = json_parse(text, call->arguments.len, &ignored);
-    const char *input = json_str(j, "input", NULL);
-    buf_reserve(out, 0);
-    buf_add(out, input ? input : text, input ? strlen(input) : call->arguments.len);
-    cJSON_Delete(j);
 }

@@ -490,6 +490,25 @@ static void conversations_are_fitted_to_templates(void **state)
     buf_free(&out);
 }
 
+/* The check opens them once, for all renderings of the prompt. */
+static void files_become_text(void **state)
+{
+    static const char text[] =
+        "[{\"role\":\"user\",\"content\":[{\"type\":\"file\",\"file\":{\"filename\":\"a.txt\","
+        "\"file_data\":\"aGVsbG8=\"}},{\"type\":\"text\",\"text\":\"b\"}]}]";
+    struct err e = ERR_INIT;
+    int index;
+    (void)state;
+    cJSON *m = json_parse(text, sizeof(text) - 1, &e);
+    assert_null(chat_check(m, false, &index));
+    assert_null(chat_check(m, false, &index));
+    const cJSON *parts = json_get(m->child, "content");
+    assert_int_equal(cJSON_GetArraySize(parts), 2);
+    assert_string_equal(json_str(parts->child, "type", ""), "text");
+    assert_string_equal(json_str(parts->child, "text", ""), "\na.txt:\nhello\n");
+    cJSON_Delete(m);
+}
+
 /* Files that are no text, or not there. */
 static void other_files_are_refused(void **state)
 {
@@ -562,6 +581,7 @@ int main(void)
         cmocka_unit_test(templates_read_reasoning_under_their_name),
         cmocka_unit_test(a_named_template_has_its_own_file),
         cmocka_unit_test(conversations_are_fitted_to_templates),
+        cmocka_unit_test(files_become_text),
         cmocka_unit_test(other_files_are_refused),
         cmocka_unit_test(values_are_found_in_the_raw_text),
     };

@@ -1,4 +1,5 @@
 /* The store of responses: order, owners, bounds, what a crash leaves. */
+#include "common/buf.h"
 #include "router/store/store.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -125,6 +126,57 @@ static void is(struct store *s, const char *id, const char *owner, const char *r
         assert_int_equal(j.err.kind, ERR_NOT_FOUND);
     }
     store_job_clear(&j);
+}
+
+static int append_letter(struct stored *v, const char *with, struct err *e)
+{
+    struct buf b = BUF_INIT;
+    if (*with == '!')
+        return err_set(e, ERR_VALIDATION, "no");
+    buf_fmt(&b, "%s%s", v->response, with);
+    free(v->response);
+    v->response = buf_take(&b);
+    return 0;
+}
+
+static enum err_kind change(struct store *s, const char *id, const char *owner, const char *with)
+{
+    struct store_job j = {.kind = STORE_EDIT, .edit = append_letter};
+    snprintf(j.owner, sizeof(j.owner), "%s", owner);
+    snprintf(j.what.id, sizeof(j.what.id), "%s", id);
+    j.what.input = strdup(with);
+    submit_and_wait(s, &j);
+    const enum err_kind kind = j.err.kind;
+    store_job_clear(&j);
+    return kind;
+}
+
+/* A change that fails, or is another owner's, leaves what is stored as it is. */
+static void what_is_stored_is_changed_in_place(void **state)
+{
+    (void)state;
+    struct store *s = open_with(10, 100, 100);
+    put(s, "a", "ann", "", STORED_ENDED, "1");
+    assert_int_equal(change(s, "a", "ann", "2"), ERR_NONE);
+    is(s, "a", "ann", "12");
+    assert_int_equal(change(s, "a", "ann", "!"), ERR_VALIDATION);
+    assert_int_equal(change(s, "a", "bob", "3"), ERR_NOT_FOUND);
+    assert_int_equal(change(s, "b", "ann", "3"), ERR_NOT_FOUND);
+    assert_int_equal(change(s, "a", "ann", "more than the store holds"), ERR_VALIDATION);
+    is(s, "a", "ann", "12");
+    assert_int_equal(change(s, "a", "ann", "34"), ERR_NONE);
+    is(s, "a", "ann", "1234");
+    struct store_job *j = calloc(1, sizeof(*j)); /* nobody waits for it */
+    *j = (struct store_job){.kind = STORE_EDIT, .edit = append_letter};
+    snprintf(j->owner, sizeof(j->owner), "ann");
+    snprintf(j->what.id, sizeof(j->what.id), "a");
+    j->what.input = strdup("5");
+    store_submit(s, j);
+    is(s, "a", "ann", "12345");
+    store_close(s);
+    s = open_with(10, 100, 100);
+    is(s, "a", "ann", "12345");
+    store_close(s);
 }
 
 static void what_was_put_is_there_for_its_owner(void **state)
@@ -419,6 +471,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
         T(what_was_put_is_there_for_its_owner),
+        T(what_is_stored_is_changed_in_place),
         T(a_chain_comes_oldest_first),
         T(the_longest_unused_go_first),
         T(what_is_old_is_not_there),
