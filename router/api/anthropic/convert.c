@@ -1,5 +1,6 @@
 /* Converts Anthropic's bodies to OpenAI's, which chat templates read. */
 #include "router/chat/convert.h"
+#include "common/json/exact.h"
 #include "common/json/json.h"
 #include "common/text.h"
 #include "router/api/anthropic/messages.h"
@@ -110,6 +111,8 @@ static bool read_foreign(struct turn *t, const cJSON *block, struct buf *out)
         convert_foreign(json_str(block, "name", type), json_get(block, "input"), out);
     else if (ends_with(type, "_tool_result"))
         convert_foreign(type, json_get(block, "content"), out);
+    else if (!strcmp(type, "compaction")) /* a summary; none: it failed */
+        buf_str(out, json_str(block, "content", ""));
     else if (!strcmp(type, "tool_reference"))
         convert_foreign("tool", json_get(block, "tool_name"), out);
     else if (!strcmp(type, "search_result")) {
@@ -176,6 +179,21 @@ static void tool_use(struct turn *t, const cJSON *block)
     cJSON_AddItemToArray(t->calls, call);
 }
 
+/* Blocks that are no part of the prompt. `fallback` marks where another model went on; changes of
+ * tools: change_tools(). False: another type. */
+static bool is_beside_prompt(struct turn *t, const char *type)
+{
+    static const char *const silent[] = {"redacted_thinking", "fallback", "tool_addition",
+                                         "tool_removal"};
+    for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++)
+        if (!strcmp(type, silent[i]))
+            return true;
+    if (strcmp(type, "container_upload") != 0 && strcmp(type, "mcp_tool_listing") != 0)
+        return false;
+    body_warn(t->b, "messages: content of type %.40s is left out", type);
+    return true;
+}
+
 static void read_block(struct turn *t, const cJSON *block, bool assistant)
 {
     const char *type = json_str(block, "type", "");
@@ -189,8 +207,7 @@ static void read_block(struct turn *t, const cJSON *block, bool assistant)
         tool_result(t, block);
     else if (!strcmp(type, "tool_use") && assistant)
         tool_use(t, block);
-    else if (!read_foreign(t, block, &t->content.text) && strcmp(type, "redacted_thinking") != 0 &&
-             strcmp(type, "container_upload") != 0 && strcmp(type, "compaction") != 0)
+    else if (!read_foreign(t, block, &t->content.text) && !is_beside_prompt(t, type))
         refuse_block(t, block);
 }
 
@@ -262,6 +279,24 @@ static bool is_custom(const cJSON *tool)
     return !strcmp(json_str(tool, "type", "custom"), "custom");
 }
 
+/* The description, with the examples of inputs that the tool gives. */
+static void describe(const cJSON *given, cJSON *f)
+{
+    const cJSON *examples = json_get(given, "input_examples");
+    struct buf text = BUF_INIT;
+    buf_reserve(&text, 0);
+    buf_str(&text, json_str(given, "description", ""));
+    if (json_first(examples))
+        buf_str(&text, text.len ? "\nExamples of inputs:" : "Examples of inputs:");
+    for (const cJSON *k = json_first(examples); k; k = k->next) {
+        buf_ch(&text, '\n');
+        json_print_exact(&text, k);
+    }
+    if (!text.oom)
+        cJSON_AddStringToObject(f, "description", text.p);
+    buf_free(&text);
+}
+
 static cJSON *tool(struct body *b, struct object root, const cJSON *given)
 {
     if (!is_custom(given)) {
@@ -276,9 +311,11 @@ static cJSON *tool(struct body *b, struct object root, const cJSON *given)
         body_fail(b, root, "tools", "a tool has `name` and `input_schema`");
     cJSON_AddStringToObject(tool, "type", "function");
     cJSON_AddStringToObject(f, "name", json_str(given, "name", ""));
-    cJSON_AddStringToObject(f, "description", json_str(given, "description", ""));
+    describe(given, f);
     cJSON_AddItemToObject(f, "parameters",
                           schema ? cJSON_Duplicate(schema, true) : cJSON_CreateObject());
+    if (cJSON_IsTrue(json_get(given, "strict")))
+        cJSON_AddTrueToObject(f, "strict");
     return tool;
 }
 
@@ -313,10 +350,74 @@ static void tool_choice(struct body *b, struct object root, cJSON *chat)
         cJSON_AddBoolToObject(chat, "parallel_tool_calls", !one_call);
 }
 
+static void remove_tool(cJSON *list, const char *name)
+{
+    for (cJSON *k = list->child, *next; k; k = next) {
+        next = k->next;
+        if (!strcmp(json_str(json_get(k, "function"), "name", ""), name))
+            cJSON_Delete(cJSON_DetachItemViaPointer(list, k));
+    }
+}
+
+static const cJSON *declared(struct object root, const char *name)
+{
+    const cJSON *k = json_first(json_get(root.json, "tools"));
+    while (k && strcmp(json_str(k, "name", ""), name) != 0)
+        k = k->next;
+    return k;
+}
+
+/* A block `tool_addition` or `tool_removal`: `tool` names a tool, or defines one. */
+static void change_tool(struct body *b, struct object root, cJSON *list, const cJSON *block)
+{
+    const cJSON *change = json_get(block, "tool"), *defined = json_get(change, "definition");
+    const char *type = json_str(change, "type", "(none)");
+    const char *name = json_str(defined ? defined : change, "name", NULL);
+    if ((strcmp(type, "tool_reference") != 0 && !defined) || !name) {
+        body_warn(b, "messages: a change of tools by %.40s has no effect", type);
+        return;
+    }
+    remove_tool(list, name);
+    if (strcmp(json_str(block, "type", ""), "tool_addition") != 0)
+        return;
+    const cJSON *given = defined ? defined : declared(root, name);
+    cJSON *added = given ? tool(b, root, given) : NULL;
+    if (!given)
+        body_fail(b, root, "messages",
+                  "a `tool_addition` names the tool `%.60s`, which is not "
+                  "declared",
+                  name);
+    if (added)
+        cJSON_AddItemToArray(list, added);
+}
+
+static bool is_change(const cJSON *block)
+{
+    const char *type = json_str(block, "type", "");
+    return !strcmp(type, "tool_addition") || !strcmp(type, "tool_removal");
+}
+
+/* Blocks of the messages change which tools there are. The prompt shows the tools once, so it shows
+ * those that are left in the end. */
+static bool change_tools(struct body *b, struct object root, cJSON *chat)
+{
+    cJSON *list = cJSON_GetObjectItemCaseSensitive(chat, "tools");
+    for (const cJSON *m = json_first(json_get(root.json, "messages")); m; m = m->next)
+        for (const cJSON *k = json_first(json_get(m, "content")); k && !b->failed; k = k->next) {
+            if (!is_change(k))
+                continue;
+            list = list ? list : cJSON_AddArrayToObject(chat, "tools");
+            if (list)
+                change_tool(b, root, list, k);
+        }
+    return list && list->child;
+}
+
 static void tools(struct body *b, struct object root, cJSON *chat)
 {
     cJSON *none = cJSON_CreateObject(); /* a choice without tools is checked, and has no effect */
-    tool_choice(b, root, convert_tools(b, root, chat, tool) ? chat : none);
+    convert_tools(b, root, chat, tool);
+    tool_choice(b, root, change_tools(b, root, chat) ? chat : none);
     cJSON_Delete(none);
 }
 
@@ -330,12 +431,24 @@ static void thinking(struct body *b, struct object root, bool can, cJSON *chat)
     if (cJSON_IsObject(given))
         body_u32(b, (struct object){given, "thinking"}, "budget_tokens"); /* no effect */
     bool on = !strcmp(type, "enabled"), off = !strcmp(type, "disabled");
-    if (given && !on && !off && strcmp(type, "adaptive") != 0)
-        body_fail(b, root, "thinking", "one of `enabled`, `adaptive` and `disabled`");
+    const bool free = !strcmp(type, "adaptive") || !strcmp(type, "between_tools");
+    if (given && !on && !off && !free)
+        body_fail(b, root, "thinking",
+                  "one of `enabled`, `adaptive`, `between_tools` and `disabled`");
     else if (on && !can) /* agents send it to every model */
         body_warn(b, "thinking: this model has none");
     if ((on || off) && can)
         convert_thinking(chat, on);
+}
+
+static void effort(struct body *b, struct object root, cJSON *chat)
+{
+    bool given;
+    const struct object o = body_object(b, root, "output_config", &given);
+    const char *word =
+        json_get(root.json, "output_config") ? body_str(b, o, "effort", false) : NULL;
+    if (word)
+        cJSON_AddStringToObject(chat, "reasoning_effort", word);
 }
 
 cJSON *messages_convert(struct body *b, struct object root, bool can_think, bool eyes)
@@ -344,5 +457,6 @@ cJSON *messages_convert(struct body *b, struct object root, bool can_think, bool
     cJSON_AddItemToObject(chat, "messages", messages(b, root, eyes));
     tools(b, root, chat);
     thinking(b, root, can_think, chat);
+    effort(b, root, chat);
     return chat;
 }

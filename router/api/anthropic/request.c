@@ -15,6 +15,15 @@ static void read_edits(struct body *b, struct object root)
             body_warn(b, "context_management: %.60s has no effect", json_str(k, "type", "an edit"));
 }
 
+/* What the answer would lack without state of the server, or would be another kind of answer. */
+static void refuse(struct body *b, struct object root)
+{
+    static const char *const names[] = {"thread", "compaction"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (json_get(root.json, names[i]))
+            body_fail(b, root, names[i], "`%s` is not supported", names[i]);
+}
+
 static void read_sampling(struct body *b, struct object root, bool counting, struct ask *q)
 {
     bool given;
@@ -49,6 +58,9 @@ static void read_sampling(struct body *b, struct object root, bool counting, str
     if (servers && servers->child)
         body_warn(b, "mcp_servers: their tools are left out");
     read_edits(b, root);
+    refuse(b, root);
+    if (json_get(json_get(root.json, "output_config"), "task_budget"))
+        body_warn(b, "output_config: task_budget has no effect");
     if (cJSON_IsObject(json_get(root.json, "container")))
         body_warn(b, "container: there is none here, and its skills are left out");
 }

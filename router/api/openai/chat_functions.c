@@ -64,7 +64,8 @@ cJSON *chat_from_old(struct body *b, struct object root)
 {
     static const char *const same[] = {
         "messages",      "tool_prompt", "chat_template_kwargs", "reasoning_effort",
-        "chat_template", "tools",       "tool_choice",          "parallel_tool_calls"};
+        "chat_template", "tools",       "tool_choice",          "parallel_tool_calls",
+        "thinking",      "reasoning",   "enable_thinking",      "documents"};
     const cJSON *functions = body_get(b, root, "functions", false);
     cJSON *chat = cJSON_CreateObject();
     const bool mixed = json_get(root.json, "tools") != NULL; /* of these only messages are old */

@@ -249,7 +249,8 @@ static void call_output(struct talk *t, const cJSON *item)
     const char *id = json_str(item, "call_id", json_str(item, "id", NULL));
     if (!id || (json_get(item, "call_id") && !json_str(item, "call_id", NULL)))
         body_fail(t->b, t->root, t->key, "the output of a call has a `call_id`");
-    read_output(t, json_get(item, "output"), &content);
+    const cJSON *output = json_get(item, "output"); /* of a program: its result */
+    read_output(t, output ? output : json_get(item, "result"), &content);
     if (json_get(item, "tools")) /* the tools found by a tool search */
         json_print_exact(&content.text, json_get(item, "tools"));
     cJSON_AddStringToObject(add_content(t, "tool", &content), "tool_call_id", id ? id : "");
@@ -321,6 +322,10 @@ static void read_item(struct talk *t, const cJSON *item)
         call_output(t, item);
     else if (ends_with(type, "_call"))
         foreign_call(t, item, type);
+    else if (!strcmp(type, "program"))
+        foreign_call(t, item, "program_call");
+    else if (!strcmp(type, "additional_tools"))
+        ; /* tools.c */
     else if ((summary = compact_read(item)))
         add_message(t, "user", summary);
     else if (is_of_a_server(type))

@@ -170,8 +170,25 @@ static void tool_choice(struct body *b, struct object root, cJSON *chat)
                   "or `allowed_tools` with a `mode` of `auto` or `required` and `tools`");
 }
 
+/* Items `additional_tools` add to the tools of the body. */
+static void add_tools(struct body *b, const cJSON *items)
+{
+    for (const cJSON *k = json_first(items), *t; k; k = k->next) {
+        if (!has_type(k, "additional_tools"))
+            continue;
+        if (!json_get(b->root, "tools"))
+            json_put(b->root, "tools", cJSON_CreateArray());
+        cJSON *list = cJSON_GetObjectItemCaseSensitive(b->root, "tools");
+        for (t = json_first(json_get(k, "tools")); t && cJSON_IsArray(list); t = t->next)
+            cJSON_AddItemToArray(list, cJSON_Duplicate(t, true));
+    }
+}
+
 void responses_tools(struct body *b, struct object root, cJSON *chat, struct responses *p)
 {
+    for (uint32_t i = 0; i < p->n_history; i++)
+        add_tools(b, p->history[i]);
+    add_tools(b, json_get(root.json, "input"));
     p->tools = json_get(root.json, "tools");
     const bool any = convert_tools(b, root, chat, one_tool);
     if (!json_first(p->tools))
