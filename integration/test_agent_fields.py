@@ -163,3 +163,28 @@ def test_functions_keep_the_fields_beside_them():
         for given, want in (({"enable_thinking": False}, "False"), ({"reasoning": {"effort": "high"}}, "none saidhigh"), ({}, "none said")):
             r = s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "functions": functions, **given})
             assert r.json()["choices"][0]["message"]["content"].strip().lower() == want.lower(), r.text
+
+
+@pytest.mark.parametrize("path, message", [("/v1/chat/completions", "messages"), ("/v1/responses", "input")])
+def test_what_has_no_effect_is_named(s, path, message):
+    talk = {message: [{"role": "user", "content": "[[x]]"}]}
+    for given, word in (({"verbosity": "low"}, "verbosity"), ({"text": {"verbosity": "high"}}, "verbosity"), ({"moderation": {"model": "x"}}, "moderation"), ({"web_search_options": {}}, "web_search_options")):
+        r = s.post(path, {**talk, **given})
+        assert r.status_code == 200 and word in r.headers["warning"], (given, r.text)
+    for given in ({}, {"verbosity": "medium"}, {"verbosity": None, "moderation": None, "web_search_options": None}):
+        assert "warning" not in s.post(path, {**talk, **given}).headers
+
+
+def test_files_of_text_in_responses(s):
+    def answer(*parts):
+        return s.post("/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_text", "text": "[["}, *parts, {"type": "input_text", "text": "]]"}]}]})
+
+    for data in ("aGVsbG8=", "data:text/plain;base64,aGVsbG8="):
+        r = answer({"type": "input_file", "filename": "a.txt", "file_data": data})
+        assert r.status_code == 200 and "a.txt:\nhello" in r.json()["output"][0]["content"][0]["text"], r.text
+    for part in ({"file_id": "file-1"}, {"file_url": "http://127.0.0.1/a.pdf"}, {"file_data": "data:application/pdf;base64,JVBERi0AAAA="}):
+        r = answer({"type": "input_file", **part})
+        assert r.status_code == 400 and "`file_data`" in r.json()["error"]["message"], r.text
+    items = [{"role": "user", "content": "[["}, {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_file", "filename": "a.txt", "file_data": "aGVsbG8="}]}, {"role": "user", "content": "]]"}]
+    r = s.post("/v1/responses", {"input": items})
+    assert "hello" in r.json()["output"][0]["content"][0]["text"] and "warning" not in r.headers

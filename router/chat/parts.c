@@ -29,9 +29,8 @@ static const char *text_of(const cJSON *part)
     return !strcmp(type_of(part), "refusal") ? json_str(part, "refusal", NULL) : NULL;
 }
 
-/* Appends the text of a file in `part` under its name. False: it has no bytes, or they are not
- * text. Its base64 is in a data URL, or alone. */
-static bool file_text(const cJSON *part, struct buf *out)
+/* Its base64 is in a data URL, or alone. */
+bool parts_file_text(const cJSON *part, struct buf *out)
 {
     const cJSON *file = json_get(part, "file") ? json_get(part, "file") : part;
     const char *data = json_str(file, "file_data", NULL), *name = json_str(file, "filename", "");
@@ -83,11 +82,11 @@ static const char *unknown_part(const char *type, bool eyes)
 static const char *open_file(cJSON *parts, cJSON **part)
 {
     struct buf b = BUF_INIT;
-    const bool ok = file_text(*part, &b);
+    const bool ok = parts_file_text(*part, &b);
     cJSON *text = ok && !b.oom ? picture_text_part(b.p) : NULL;
     buf_free(&b);
     if (!ok)
-        return "a file needs `file_data`: text (UTF-8) in base64; others are not supported";
+        return PARTS_NO_FILE;
     if (!text || !cJSON_ReplaceItemViaPointer(parts, *part, text)) {
         cJSON_Delete(text);
         return "out of memory";

@@ -4,6 +4,7 @@
  * `thinking`). */
 #ifndef ROUTER_CHAT_PARTS_H
 #define ROUTER_CHAT_PARTS_H
+#include "common/buf.h"
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 
@@ -20,4 +21,9 @@ const char *parts_check(cJSON *parts, const char *role, bool eyes);
 int parts_settle(cJSON *message, bool thoughts, bool last);
 
 bool parts_is_thought(const cJSON *part);
+
+/* Appends the text of a file in `part` under its name. False: it has no bytes, or they are not
+ * text: PARTS_NO_FILE says so. */
+bool parts_file_text(const cJSON *part, struct buf *out);
+#define PARTS_NO_FILE "a file needs `file_data`: text (UTF-8) in base64; others are not supported"
 #endif

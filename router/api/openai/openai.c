@@ -97,6 +97,19 @@ static void refuse_unknown(struct body *b, struct object root)
     }
 }
 
+/* Names what has no effect and may change an answer only in ways that a client can do without. */
+static void warn_unheeded(struct body *b, struct object root)
+{
+    const struct object text = {json_get(root.json, "text"), "text"};
+    const char *word = json_str(root.json, "verbosity", json_str(text.json, "verbosity", "medium"));
+    if (strcmp(word, "medium") != 0)
+        body_warn(b, "verbosity: %.20s has no effect", word);
+    if (json_get(root.json, "moderation"))
+        body_warn(b, "moderation: there is none here");
+    if (json_get(root.json, "web_search_options"))
+        body_warn(b, "web_search_options: there is no search here");
+}
+
 /* Only text output is supported. */
 static void check_modalities(struct body *b, struct object root)
 {
@@ -201,6 +214,7 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
     openai_choices(c, b, root, "n", o);
     refuse_unknown(b, root);
     check_modalities(b, root);
+    warn_unheeded(b, root);
     check_template(c, b, root);
     openai_transfer_read(c, b, o);
     return o;

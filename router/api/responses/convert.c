@@ -4,6 +4,7 @@
 #include "common/json/json.h"
 #include "common/text.h"
 #include "router/api/responses/compact.h"
+#include "router/chat/parts.h"
 #include "router/chat/pictures.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,6 +96,12 @@ static bool has_images(const cJSON *content)
     return false;
 }
 
+static void read_file(struct talk *t, const cJSON *part, struct buf *out)
+{
+    if (!parts_file_text(part, out))
+        body_fail(t->b, t->root, t->key, PARTS_NO_FILE);
+}
+
 /* Joins text parts, or reads a plain string. Anything else fails the body. */
 static char *text_of(struct talk *t, const cJSON *content)
 {
@@ -108,6 +115,10 @@ static char *text_of(struct talk *t, const cJSON *content)
         body_mistyped(t->b, t->root, t->key, content, "a string or a list of content parts");
     for (const cJSON *k = json_first(content); k; k = k->next) {
         const char *type = json_str(k, "type", "(none)");
+        if (!strcmp(type, "input_file")) {
+            read_file(t, k, &text);
+            continue;
+        }
         bool known = false, refusal = !strcmp(type, "refusal");
         for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
             known |= !strcmp(type, types[i]);
@@ -143,6 +154,8 @@ static void seen_message(struct talk *t, const cJSON *item)
             read_image(t, k, &content);
         else if (!strcmp(type, "input_text") || !strcmp(type, "text"))
             buf_str(&content.text, json_str(k, "text", ""));
+        else if (!strcmp(type, "input_file"))
+            read_file(t, k, &content.text);
         else
             body_fail(t->b, t->root, t->key, "content of type `%.40s` is not supported", type);
     }
@@ -237,6 +250,8 @@ static void read_output(struct talk *t, const cJSON *output, struct convert_cont
             read_image(t, part, out);
             continue;
         }
+        if (!strcmp(type, "input_file") && parts_file_text(part, text))
+            continue;
         body_warn(t->b, "input: content of type %.40s in the output of a call is left out", type);
         buf_fmt(text, "[%.40s left out: this model reads %s only]", type,
                 t->eyes ? "text and images" : "text");
