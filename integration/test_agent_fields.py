@@ -188,3 +188,16 @@ def test_files_of_text_in_responses(s):
     items = [{"role": "user", "content": "[["}, {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_file", "filename": "a.txt", "file_data": "aGVsbG8="}]}, {"role": "user", "content": "]]"}]
     r = s.post("/v1/responses", {"input": items})
     assert "hello" in r.json()["output"][0]["content"][0]["text"] and "warning" not in r.headers
+
+
+def test_an_effort_that_the_template_does_not_take():
+    """Agents send one to every model; a template may raise an error for it."""
+    check = "{% if reasoning_effort is defined and reasoning_effort not in ['none', 'high'] %}{{ raise_exception('one of none and high') }}{% endif %}"
+    with Scripted(check + PLAIN.replace(END, "[[ {{ reasoning_effort | default('none said') }} ]]" + END)) as s:
+        for given, used in (("high", "high"), ("xhigh", "high"), ("max", "high"), ("medium", "none said"), ("minimal", "none said")):
+            r = messages(s, output_config={"effort": given})
+            assert said(r) == used and (given == "high") == ("warning" not in r.headers), r.headers
+            r = s.post("/v1/responses", {"input": "x", "reasoning": {"effort": given}})
+            assert r.status_code == 200 and (given == "high" or given in r.headers["warning"])
+        r = s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"reasoning_effort": "medium"}})
+        assert r.status_code == 400 and "one of none and high" in r.text, "the template's own variables are the client's"

@@ -15,7 +15,8 @@ struct chat_request {
     bool split, hide_reasoning;
     /* drop the oldest messages until the prompt has at most this many tokens; 0: no */
     uint32_t fit;
-    bool old; /* report calls as `function_call` */
+    bool effort; /* the template's `reasoning_effort` is set by another field of the body */
+    bool old;    /* report calls as `function_call` */
     /* With tools: the format of an answer without calls; NULL: none. */
     const char *format, *format_or_calls;
     enum constraint_kind format_kind;
@@ -39,7 +40,9 @@ int chat_prepare_tree(struct call *c, struct body *b, cJSON *chat, struct chat_r
 
 /* variables.c: what the body sets in the template r->chat, whose style is r->style. May set
  * r->hide_reasoning. An object, or NULL if the body was failed. */
-const cJSON *chat_variables(struct body *b, struct object root, struct chat_request *r);
+cJSON *chat_variables(struct body *b, struct object root, struct chat_request *r);
+/* The nearest of the levels `low`, `medium` and `high`; another word stays as it is. */
+const char *chat_nearest_effort(const char *effort);
 
 /* functions.c: does the body use the deprecated `functions`? Then converts it for
  * chat_prepare_tree(). */

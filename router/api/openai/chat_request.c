@@ -305,15 +305,35 @@ static int plan_input(struct body *b, struct object chat, const cJSON *tool, str
 
 struct rendering {
     struct call *c;
-    const cJSON *variables;
+    struct body *b;
+    cJSON *variables;
     struct chat_request *r;
     struct ask *q;
 };
 
+/* Agents send an effort to every model, and some templates raise an error for levels that they do
+ * not know: tries the nearest usual level, then none. False: nothing is left to try. */
+static bool lower_effort(const struct rendering *x)
+{
+    const char *given = json_str(x->variables, "reasoning_effort", NULL);
+    if (!x->r->effort || !given)
+        return false;
+    const char *nearest = chat_nearest_effort(given);
+    body_warn(x->b, "reasoning_effort: this model's template does not take %.20s", given);
+    if (nearest != given)
+        return json_put(x->variables, "reasoning_effort", cJSON_CreateString(nearest));
+    cJSON_DeleteItemFromObjectCaseSensitive(x->variables, "reasoning_effort");
+    return true;
+}
+
 static int render_some(void *of, const cJSON *messages, struct err *e)
 {
     const struct rendering *x = of;
-    return render(x->c, messages, x->variables, x->r, x->q, e);
+    int rc = render(x->c, messages, x->variables, x->r, x->q, e);
+    while (rc != 0 && e->kind == ERR_TEMPLATE && lower_effort(x))
+        rc = render(x->c, messages, x->variables, x->r, x->q, e);
+    x->c->warnings = x->b->warnings;
+    return rc;
 }
 
 static void free_chat(void *chat) { chat_free(chat); }
@@ -346,7 +366,7 @@ static int prepare(struct call *c, struct body *b, struct object chat, struct ch
     if (tools_read(b, chat, &r->tools, e) != 0 || b->failed)
         return -1;
     r->style = chat_style(r->chat, r->tools.list != NULL);
-    const cJSON *variables = chat_variables(b, chat, r);
+    cJSON *variables = chat_variables(b, chat, r);
     c->warnings = b->warnings;
     if (b->failed)
         return -1;
@@ -355,7 +375,7 @@ static int prepare(struct call *c, struct body *b, struct object chat, struct ch
         return -1;
     if (!(q->read = ARENA_NEW(&c->arena, struct medium *, 1)))
         return err_nomem(e);
-    struct rendering x = {c, variables, r, q};
+    struct rendering x = {c, b, variables, r, q};
     return r->fit ? fit_prompt(c, messages, q, r->fit, render_some, &x, e)
                   : render_some(&x, messages, e);
 }

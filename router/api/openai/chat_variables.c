@@ -13,8 +13,8 @@ struct reasoning {
 
 static void free_tree(void *tree) { cJSON_Delete(tree); }
 
-/* Channel models know these three levels only. */
-static const char *nearest_effort(const char *effort)
+/* Channel models know three levels only, and so do other templates. */
+const char *chat_nearest_effort(const char *effort)
 {
     static const char *const to[][2] = {
         {"none", "low"}, {"minimal", "low"}, {"xhigh", "high"}, {"max", "high"}};
@@ -91,7 +91,7 @@ static void add_documents(struct body *b, struct object root, struct chat_reques
         cJSON_AddItemToObject(all, "documents", cJSON_Duplicate(list, true));
 }
 
-const cJSON *chat_variables(struct body *b, struct object root, struct chat_request *r)
+cJSON *chat_variables(struct body *b, struct object root, struct chat_request *r)
 {
     const cJSON *own = body_get(b, root, "chat_template_kwargs", false);
     const struct reasoning w = read_reasoning(b, root, r);
@@ -106,9 +106,10 @@ const cJSON *chat_variables(struct body *b, struct object root, struct chat_requ
     if (b->failed)
         return NULL;
     const char *effort = w.effort ? w.effort : w.off && r->style.channels ? "none" : NULL;
-    if (effort && !cJSON_HasObjectItem(all, "reasoning_effort"))
+    r->effort = effort && !cJSON_HasObjectItem(all, "reasoning_effort");
+    if (r->effort)
         cJSON_AddStringToObject(all, "reasoning_effort",
-                                r->style.channels ? nearest_effort(effort) : effort);
+                                r->style.channels ? chat_nearest_effort(effort) : effort);
     if (w.on || w.off)
         convert_switch(all, w.on);
     add_documents(b, root, r, all);
