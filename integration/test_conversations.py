@@ -157,6 +157,8 @@ def test_faults(s, scripted):
     refused("/v1/responses", {"input": "x", "conversation": 5}, "id", "conversation")
     refused("/v1/responses", {"input": "x", "conversation": talk.id, "previous_response_id": c.responses.create(input="x", **FEW).id}, "exclude", "conversation")
     refused("/v1/responses", {"input": "x", "conversation": talk.id}, "nothing is stored", "conversation", scripted)
+    refused("/v1/responses", {"input": "x", "previous_response_id": talk.id}, "names a conversation", "previous_response_id")
+    assert s.post("/v1/responses", {"input": "x", "conversation": "conv_" + "x" * 100}).status_code == 404
     assert s.post(f"/v1/conversations/{talk.id}/nothing", {"items": []}).status_code == 404
     assert requests.get(s.url + f"/v1/responses/{talk.id}", timeout=30).status_code == 404
     assert requests.get(s.url + f"/v1/conversations/{c.responses.create(input='x', **FEW).id}", timeout=30).status_code == 404

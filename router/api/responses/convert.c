@@ -50,7 +50,7 @@ static cJSON *add_message(struct talk *t, const char *role, const char *text)
 /* Appends `text` to the member, separated by `between`. */
 static void append(struct talk *t, cJSON *m, const char *key, const char *between, const char *text)
 {
-    if (t->grows != m || strcmp(t->grows_key, key) != 0) {
+    if (!t->grows || t->grows != m || strcmp(t->grows_key, key) != 0) {
         settle(t);
         if (!json_get(m, key) && !cJSON_AddStringToObject(m, key, ""))
             body_nomem(t->b, t->root, t->key);

@@ -83,6 +83,9 @@ void response_stored_read(struct call *c, struct body *b, struct object root, st
     else if (p->background && !p->store)
         body_fail(b, root, "background", "`background` needs `store`");
     p->previous = body_str(b, root, "previous_response_id", false);
+    if (p->previous && stored_is_conversation(p->previous))
+        body_fail(b, root, "previous_response_id",
+                  "`previous_response_id` names a conversation: see `conversation`");
     read_conversation(c, b, root, p);
     if ((p->store || p->conversation) && !b->failed &&
         !(p->input = stored_items(c, json_get(root.json, "input"), p->id)))
