@@ -128,6 +128,13 @@ def test_what_would_be_another_answer_is_refused(s, name, value):
     assert r.status_code == 400 and f"`{name}`" in r.json()["error"]["message"]
 
 
+def test_an_sdk_goes_on_without_a_thread(s):
+    """Its runner of tools starts a thread unasked. Without these details it would fail, or leave out what the thread should hold."""
+    r = messages(s, "[[x]]", thread={"type": "create"})
+    assert r.json()["error"]["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    assert "details" not in messages(s, "[[x]]", compaction={"type": "summarize"}).json()["error"]
+
+
 # ---------------------------------------------------------------- OpenAI's
 
 

@@ -310,3 +310,16 @@ def test_autogen(s):
         assert (await typed.run(task=says(PERSON))).messages[-1].content == Person(name="Ann", age=3)
 
     asyncio.run(talk())
+
+
+def test_anthropic_tool_runner(s):
+    """From 2.14 on it starts a thread on the server unasked, and goes on without one where the error says so."""
+    (anthropic,) = need("anthropic")
+    if not hasattr(anthropic, "beta_tool"):
+        pytest.skip("anthropic has no runner of tools")
+    tool = anthropic.beta_tool(weather)
+    client = anthropic.Anthropic(base_url=s.url, api_key="-", max_retries=0)
+    ask = says(call("weather", city="Rome"))
+    runner = client.beta.messages.tool_runner(model="m", max_tokens=99, messages=[{"role": "user", "content": ask}], tools=[tool])
+    seen = [m.content[0] for m in runner]
+    assert seen[0].type == "tool_use" and seen[0].input == {"city": "Rome"} and seen[-1].text == "Sunny in Rome."

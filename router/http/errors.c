@@ -121,17 +121,19 @@ static void tgi_body(struct buf *out, const struct err *e)
 }
 
 /* {"error": text}, Ollama's. */
-static void ollama_body(struct buf *out, const char *msg, int status, const char *id)
+static void ollama_body(struct buf *out, const struct err *e, const char *msg, int status,
+                        const char *id)
 {
-    (void)status, (void)id;
+    (void)e, (void)status, (void)id;
     buf_str(out, "{\"error\":");
     buf_json_str(out, msg, strlen(msg));
     buf_ch(out, '}');
 }
 
-static void cohere_body(struct buf *out, const char *msg, int status, const char *id)
+static void cohere_body(struct buf *out, const struct err *e, const char *msg, int status,
+                        const char *id)
 {
-    (void)status;
+    (void)e, (void)status;
     buf_str(out, "{\"id\":");
     string(out, id);
     buf_str(out, ",\"message\":");
@@ -139,26 +141,36 @@ static void cohere_body(struct buf *out, const char *msg, int status, const char
     buf_ch(out, '}');
 }
 
-static void anthropic_body(struct buf *out, const char *msg, int status, const char *id)
+/* Anthropic's SDKs start threads unasked, and go on without one where the error has these
+ * details. */
+static const char no_threads[] =
+    ",\"details\":{\"error_code\":\"thread_unsupported_request\",\"unsupported\":[\"thread\"]}";
+
+static void anthropic_body(struct buf *out, const struct err *e, const char *msg, int status,
+                           const char *id)
 {
     buf_fmt(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
             words_of(status)->anthropic);
     buf_json_str(out, msg, strlen(msg));
+    if (e && !strcmp(e->param, "thread"))
+        buf_str(out, no_threads);
     buf_str(out, "},\"request_id\":");
     string(out, id);
     buf_ch(out, '}');
 }
 
-static void google_body(struct buf *out, const char *msg, int status, const char *id)
+static void google_body(struct buf *out, const struct err *e, const char *msg, int status,
+                        const char *id)
 {
-    (void)id;
+    (void)e, (void)id;
     buf_fmt(out, "{\"error\":{\"code\":%d,\"message\":", status);
     buf_json_str(out, msg, strlen(msg));
     buf_fmt(out, ",\"status\":\"%s\"}}", words_of(status)->google);
 }
 
-/* Bodies that have text, status and id alone, the same for errors and refusals. */
-typedef void (*plain_body)(struct buf *out, const char *msg, int status, const char *id);
+/* Bodies of errors, and of refusals, which have text, status and id alone (`e` is NULL). */
+typedef void (*plain_body)(struct buf *out, const struct err *e, const char *msg, int status,
+                           const char *id);
 static plain_body plain_body_of(enum error_shape s)
 {
     static const plain_body rows[] = {[ERRORS_ANTHROPIC] = anthropic_body,
@@ -174,7 +186,7 @@ const char *error_body(struct buf *out, enum error_shape s, const struct err *e,
     if (s == ERRORS_OPENAI) {
         openai_body(out, e, false);
     } else if (plain) {
-        plain(out, e->msg, error_status(s, e->kind), id);
+        plain(out, e, e->msg, error_status(s, e->kind), id);
     } else if (*err_wire(e->kind)) {
         tgi_body(out, e);
     } else {
@@ -188,7 +200,7 @@ void error_event(struct buf *out, enum error_shape s, const struct err *e, const
 {
     const plain_body plain = plain_body_of(s);
     if (s == ERRORS_OLLAMA) { /* a line */
-        plain(out, e->msg, 0, id);
+        plain(out, e, e->msg, 0, id);
         buf_ch(out, '\n');
         return;
     }
@@ -203,7 +215,7 @@ void error_event(struct buf *out, enum error_shape s, const struct err *e, const
     if (s == ERRORS_OPENAI)
         openai_body(out, e, true);
     else if (plain)
-        plain(out, e->msg, error_status(s, e->kind), id);
+        plain(out, e, e->msg, error_status(s, e->kind), id);
     else
         tgi_body(out, e);
     buf_str(out, "\n\n");
@@ -229,7 +241,7 @@ void error_refusal(struct buf *out, enum error_shape s, int status, const char *
     const char *msg = text ? text : error_refusal_text(status);
     const plain_body plain = plain_body_of(s);
     if (plain) {
-        plain(out, msg, status, id);
+        plain(out, NULL, msg, status, id);
     } else if (s == ERRORS_TEI) {
         buf_str(out, "{\"error\":");
         buf_json_str(out, msg, strlen(msg));

@@ -103,6 +103,19 @@ static void codes_are_of_the_kind(void **state)
            "response_not_found\"},\"error_type\":\"validation\"}");
 }
 
+/* Anthropic's SDKs go on without a thread only if the error says so. */
+static void a_refused_thread_is_named(void **state)
+{
+    (void)state;
+    struct err e = error(ERR_SHAPE, "`thread` is not supported");
+    err_param(&e, "thread");
+    expect(
+        ERRORS_ANTHROPIC, e,
+        "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":"
+        "\"`thread` is not supported\",\"details\":{\"error_code\":\"thread_unsupported_request\","
+        "\"unsupported\":[\"thread\"]}},\"request_id\":\"r1\"}");
+}
+
 static void statuses(void **state)
 {
     (void)state;
@@ -209,6 +222,7 @@ int main(void)
     const struct CMUnitTest t[] = {
         cmocka_unit_test(shapes),
         cmocka_unit_test(codes_are_of_the_kind),
+        cmocka_unit_test(a_refused_thread_is_named),
         cmocka_unit_test(statuses),
         cmocka_unit_test(parameters_are_named),
         cmocka_unit_test(waiting_follows_the_pace),
