@@ -52,7 +52,7 @@ static void read_list(struct body *b, struct object root, struct tools *t)
     t->names = ARENA_NEW(b->arena, const char *, most);
     t->custom.names = ARENA_NEW(b->arena, const char *, most);
     if (!t->names || !t->custom.names) {
-        body_fail(b, root, "tools", "out of memory");
+        body_nomem(b, root, "tools");
         return;
     }
     cJSON_ArrayForEach(tool, list)

@@ -62,7 +62,7 @@ const char *conversation_items(struct call *c, struct body *b, struct object roo
         return NULL;
     const char *text = stored_items(c, items, id);
     if (!text)
-        body_fail(b, root, "items", "out of memory");
+        body_nomem(b, root, "items");
     return text;
 }
 
@@ -92,7 +92,7 @@ const char *conversation_metadata(struct body *b, struct object root)
     const char *text = out.oom ? NULL : arena_strdup(b->arena, out.p, out.len);
     buf_free(&out);
     if (!text)
-        body_fail(b, root, "metadata", "out of memory");
+        body_nomem(b, root, "metadata");
     return text;
 }
 

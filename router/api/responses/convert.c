@@ -371,7 +371,7 @@ static cJSON *messages(struct body *b, struct object root, const struct response
         read_item(&t, k);
     settle(&t);
     if (p->compact && !cJSON_AddItemToArray(t.list, compact_question()))
-        body_fail(b, root, "input", "out of memory");
+        body_nomem(b, root, "input");
     buf_free(&t.grown);
     return t.list;
 }

@@ -89,5 +89,5 @@ void response_stored_read(struct call *c, struct body *b, struct object root, st
     read_conversation(c, b, root, p);
     if ((p->store || p->conversation) && !b->failed &&
         !(p->input = stored_items(c, json_get(root.json, "input"), p->id)))
-        body_fail(b, root, "input", "out of memory");
+        body_nomem(b, root, "input");
 }
