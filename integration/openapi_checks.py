@@ -15,7 +15,7 @@ gc.set_threshold(100_000, 50, 50)  # the many small objects of schemas are not g
 BEYOND_A_SCHEMA = [
     r"NUL characters are not supported",  # in a name at any depth
     r"outside the vocabulary|not below the vocabulary size",
-    r"`dimensions` must be from 1 to|this model has no prompt `",
+    r"`(dimensions|output_dimension)` must be from 1 to|this model has no prompt `",
     r"expected u64 at line 1 column 0",  # a seed beyond 2^53 in an instance of /vertex
     r"grammar is not valid",
     r"batch size \d+ > maximum allowed batch size",
