@@ -31,6 +31,10 @@ CASES = {
     "embeddinggemma_2": dict(model_type="embedding_gemma2_text", head_dim=16, num_key_value_heads=2, sliding_window=12, num_hidden_layers=12,
                              sliding_window_pattern=6, global_head_dim=32, num_global_key_value_heads=1, hidden_size_per_layer_input=24,
                              embedding_dim=96, kind="mean", much=0.15),
+    # a decoder whose layers keep keys of two sizes
+    "gemma_4": dict(model_type="gemma4_text", head_dim=16, num_key_value_heads=2, sliding_window=12, global_head_dim=32, num_global_key_value_heads=1,
+                    attention_k_eq_v=True, layer_types=["sliding_attention"] * 2 + ["full_attention"] * 2, hidden_size_per_layer_input=0,
+                    num_kv_shared_layers=0, kind="mean", much=0.15),
     # as gte-Qwen2 and KaLM: a decoder that sees both ways; of its classifier the last token
     "qwen2_both": dict(model_type="qwen2", num_key_value_heads=2, is_causal=False, kind="mean"),
     "qwen3_both_rerank": dict(model_type="qwen3", head_dim=16, num_key_value_heads=2, is_causal=False, num_labels=1, kind="classify"),

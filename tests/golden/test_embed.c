@@ -22,6 +22,7 @@ static const char *const dirs[] = {
     MADE "modernbert",
     MADE "embeddinggemma",
     MADE "embeddinggemma_2",
+    MADE "gemma_4",
     MADE "qwen2_both",
     MADE "qwen3_both_rerank",
     MADE "bert_rerank",
