@@ -181,7 +181,6 @@ static void contradictions_are_refused(void **state)
         {NEXT, "", "{\"crop_size\":224}"},
         {NEXT, "", "{\"size\":{\"max_height\":336,\"max_width\":336}}"},
         {NEXT, "", "{\"size\":{\"height\":336,\"width\":336},\"crop_size\":224}"},
-        {CLIP_LLAVA, "", "{\"do_pad\":true}"},
         {CLIP_LLAVA, "", "{\"do_center_crop\":null}"},
         {MISTRAL, "", "{\"size\":{\"shortest_edge\":336}}"},
         {MISTRAL, "", "{\"size\":{\"height\":336,\"width\":224}}"},
