@@ -563,8 +563,8 @@ static int stop(void **state)
 {
     (void)state;
     static const char *const files[] = {"tokenizer_config.json", "chat_template.json",
-                                        "chat_template.jinja", "mine.json"};
-    for (int i = 0; i < 4; i++)
+                                        "chat_template.jinja", "mine.json", "mine.jinja"};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         unlink(in_dir(files[i]));
     return rmdir(dir);
 }
