@@ -234,7 +234,9 @@ static term value_text(struct schema *s, const struct conj *c, const cJSON *valu
     struct buf text = BUF_INIT;
     term t = TERM_NONE;
     json_print_exact(&text, value);
-    if (text.oom || text.len > MAX_LITERAL)
+    if (text.oom)
+        schema_nomem(s);
+    else if (text.len > MAX_LITERAL)
         schema_fail(s, value, "a value too long to be written out");
     else if (term_nullable(s->p, term_after_all(s->p, rest, text.p, text.len)))
         t = spelled(s, value);

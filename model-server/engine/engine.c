@@ -274,6 +274,8 @@ static struct batch *admit(struct engine *g, uint64_t id, const struct seq_spec 
         if (!s)
             return batch_free(b), NULL;
         batch_add(b, s);
+        if (s->starved && g->o.comm->world > 1)
+            return batch_free(b), err_nomem(e), NULL;
     }
     if (agree(g, b, e) || begin_states(g, b, e))
         return batch_free(b), NULL;
@@ -324,8 +326,11 @@ int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, 
     if (prepare(g, x, &old, old ? 1 : 0, e))
         return -1;
     struct batch *fresh = admit(g, id, specs, n, e);
-    if (!fresh)
+    if (!fresh) {
+        if (e->kind == ERR_SYSTEM)
+            engine_note_failure(g);
         return -1;
+    }
     struct batch *all = fresh;
     if (old) {
         int64_t t0 = clock_ns();

@@ -133,7 +133,7 @@ static void walk(struct stepper *st, struct gen *g, int thread)
         struct err why = ERR_INIT;
         const uint32_t draft = g->drafts ? s->ids[s->n] : 0;
         if (choose(st, g, thread, &why) || seq_push(s, g->token.id, &why)) {
-            seq_fail(s, why.msg);
+            seq_fail_for(s, &why);
             return;
         }
         g->end = s->n;
@@ -221,7 +221,7 @@ static void whole_text(struct stepper *st, struct gen *g, size_t cut)
     assert(s->n > s->n_prompt);
     g->whole = st->text.len;
     if (detok_init(&d, st->tok, s->ids + s->n_prompt - context, context, true)) {
-        seq_fail(s, "out of memory");
+        seq_starve(s);
         return;
     }
     for (uint32_t i = s->n_prompt; i < s->n; i++)
@@ -257,7 +257,7 @@ static void finish_token(struct stepper *st, struct gen *g)
         whole_text(st, g, cut);
     }
     if (st->text.oom || st->piece.oom)
-        seq_fail(s, "out of memory");
+        seq_starve(s);
 }
 
 void outcome_finish(struct stepper *st, struct seq **v, uint32_t n)
@@ -274,6 +274,7 @@ void outcome_finish(struct stepper *st, struct seq **v, uint32_t n)
             continue;
         if (!s->error[0])
             finish_token(st, g);
+        st->apart |= s->starved && st->ranks > 1;
         st->gen[kept++] = *g;
     }
     st->n_gen = kept;

@@ -270,14 +270,26 @@ struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct 
              !place_state(s, spec, lim, &why) && !windows_place(s, spec, lim, &why) &&
              !see(s, spec, lim, &why) && !fill(s, spec, lim, &why))
         return s;
-    seq_fail(s, why.msg);
+    seq_fail_for(s, &why);
     return s;
 }
 
 void seq_fail(struct seq *s, const char *why)
 {
     if (!s->error[0])
-        snprintf(s->error, sizeof(s->error), "%s", why);
+        snprintf(s->error, sizeof(s->error), "%.*s", (int)sizeof(s->error) - 1, why);
+}
+
+void seq_fail_for(struct seq *s, const struct err *why)
+{
+    seq_fail(s, why->msg);
+    s->starved |= why->kind == ERR_SYSTEM;
+}
+
+void seq_starve(struct seq *s)
+{
+    seq_fail(s, "out of memory");
+    s->starved = true;
 }
 
 void seq_free(struct seq *s)

@@ -126,6 +126,7 @@ struct seq {
     float *prompt_top_logprob;
     bool done;       /* finished; stays in its batch until the router filters it */
     char error[200]; /* not empty: this request failed by itself and leaves its batch */
+    bool starved;    /* with an error: this rank had no memory, others may have had it */
     bool unservable; /* with an error: its media are at fault */
 };
 
@@ -136,6 +137,9 @@ struct seq {
 struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct err *e);
 void seq_free(struct seq *s);
 void seq_fail(struct seq *s, const char *why);
+/* The same for `why`, which may be a lack of memory. */
+void seq_fail_for(struct seq *s, const struct err *why);
+void seq_starve(struct seq *s); /* the same for lack of memory */
 static inline bool seq_prefilling(const struct seq *s) { return s->cached + s->step < s->n; }
 /* The first token of its next step, and the distance from there to `cached`. */
 static inline uint32_t seq_from(const struct seq *s) { return s->cells ? s->cell_at : s->cached; }

@@ -526,7 +526,7 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
     int64_t t0 = clock_ns();
     st->n_gen = 0;
-    st->chosen = false;
+    st->chosen = st->apart = false;
     st->text.oom = st->piece.oom = false;
     buf_reset(&st->text);
     if (reserve_lists(st, v, n, e) || forward(st, v, n, e))
@@ -553,6 +553,8 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
             st->gen[i].seq->ahead = 0;
     int64_t t1 = st->ready_ns = clock_ns();
     outcome_finish(st, v, n);
+    if (st->apart)
+        return err_nomem(e);
     if (st->heads && take_rows(st, v, n, e))
         return -1;
     st->forward_ns = t1 - t0 + st->early_ns;

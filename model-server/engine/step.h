@@ -43,6 +43,7 @@ struct stepper {
     struct gen *gen; /* results of the last step, in the order of its sequences */
     uint32_t n_gen;
     bool chosen; /* the last run has sampled tokens, even if it failed then */
+    bool apart;  /* a request failed for lack of memory, perhaps on this rank alone */
     struct buf text;
     int64_t forward_ns, decode_ns;
     int64_t early_ns; /* the part of forward_ns before the call, by run-ahead */

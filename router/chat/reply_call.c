@@ -73,9 +73,10 @@ static bool known(const struct reply *r, const char *name)
 void call_announce(struct reply *r, char *name)
 {
     struct reply_call *more = NULL;
+    r->oom |= !name;
     if (name && *name && r->n_calls < (r->config.single ? 1 : REPLY_MAX_CALLS) && !r->announced &&
         (!(r->config.format->bare || r->unmarked) || known(r, name)))
-        more = realloc(r->calls, (r->n_calls + 1) * sizeof(*more));
+        r->oom |= !(more = realloc(r->calls, (r->n_calls + 1) * sizeof(*more)));
     if (!more) {
         free(name);
         call_reject(r);
@@ -107,12 +108,14 @@ void call_complete(struct reply *r)
 
 /* ---------------------------------------------------------------- values */
 
-static char *decoded(const struct buf *text) /* the value of a JSON string; NULL: it is none */
+/* The value of a JSON string; NULL: it is none, or out of memory. */
+static char *decoded(struct reply *r, const struct buf *text)
 {
-    struct err e;
+    struct err e = ERR_INIT;
     cJSON *j = json_parse(text->p, text->len, &e);
     const char *s = cJSON_GetStringValue(j);
     char *copy = s ? strdup(s) : NULL;
+    r->oom |= e.kind == ERR_SYSTEM || (s && !copy);
     cJSON_Delete(j);
     return copy;
 }
@@ -121,7 +124,7 @@ static char *decoded(const struct buf *text) /* the value of a JSON string; NULL
 static void late_arguments(struct reply *r)
 {
     struct buf *to = r->announced ? &last(r)->arguments : &r->early;
-    char *inside = *r->text.p == '"' ? decoded(&r->text) : NULL;
+    char *inside = *r->text.p == '"' ? decoded(r, &r->text) : NULL;
     struct err e;
     cJSON *j = inside ? json_parse(inside, strlen(inside), &e) : NULL;
     if (cJSON_IsObject(j))
@@ -135,9 +138,13 @@ static void late_arguments(struct reply *r)
 static void value_end(struct reply *r)
 {
     r->state = MEMBER;
-    if (r->value == V_NAME)
-        call_announce(r, decoded(&r->text));
-    else if (r->value == V_BEHIND_NAME)
+    if (r->value == V_NAME) {
+        char *name = decoded(r, &r->text);
+        if (name)
+            call_announce(r, name);
+        else
+            call_reject(r);
+    } else if (r->value == V_BEHIND_NAME)
         call_complete(r);
     else if (r->value == V_ARGUMENTS && !r->streams)
         late_arguments(r);
