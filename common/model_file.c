@@ -118,13 +118,33 @@ bool model_file_exists(const char *path)
     return there;
 }
 
+/* Of what is no model: where it belongs. Files without `general.type` are models. */
+static bool is_model(const struct gguf_set *s, struct err *e)
+{
+    static const struct {
+        const char *type, *arch, *belongs;
+    } others[] = {{"adapter", "", "an adapter, which --lora-adapters takes"},
+                  {"mmproj", "clip", "a vision tower, which --mmproj takes"},
+                  {"imatrix", "", "an importance matrix, which programs that quantise take"}};
+    struct gguf_str type = {"", 0}, arch = {"?", 1};
+    gguf_text(&s->files[0], "general.type", &type);
+    gguf_text(&s->files[0], "general.architecture", &arch);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (gguf_str_is(&type, others[i].type) || gguf_str_is(&arch, others[i].arch)) {
+            err_set(e, ERR_VALIDATION, "%s: no model: it is %s", s->files[0].path,
+                    others[i].belongs);
+            return false;
+        }
+    return true;
+}
+
 static char *make(const struct made_file *m, const char *file, size_t max, size_t *n, struct err *e)
 {
     struct gguf_set s;
     struct buf out = BUF_INIT;
     int rc = m == &of_folder ? tokenizer_folder_make(file, &out, e) : gguf_set_open(&s, file, e);
     if (rc == 0 && m != &of_folder) {
-        rc = m->make(&s, &out, e);
+        rc = is_model(&s, e) ? m->make(&s, &out, e) : -1;
         gguf_set_close(&s);
     }
     if (rc == 0 && out.len > max)

@@ -35,9 +35,9 @@ def name_of(name):
     return f"blk.{layer}.{NAMES[part]}.{suffix}"
 
 
-def tensors(folder, kept=np.float32):
-    """Name and array of each tensor of model.safetensors, as numbers of the type `kept`."""
-    raw = (folder / "model.safetensors").read_bytes()
+def tensors(folder, kept=np.float32, file="model.safetensors"):
+    """Name and array of each tensor of the file, as numbers of the type `kept`."""
+    raw = (folder / file).read_bytes()
     n = int.from_bytes(raw[:8], "little")
     for name, t in json.loads(raw[8 : 8 + n]).items():
         if name == "__metadata__":

@@ -10,7 +10,10 @@ from serving import BIN, DEMO, Service, data
 
 pytest.importorskip("gguf", reason="llama.cpp's Python module writes the files: pip install gguf")
 from gguf_families import FAMILIES, MADE, TEXT_SIDES, family_folder, write_family  # noqa: E402
-from gguf_made import HALVES, random_model, write  # noqa: E402
+import gguf  # noqa: E402
+import numpy as np  # noqa: E402
+from gguf_made import HALVES, name_of, paired, random_model, tensors, write  # noqa: E402
+from test_adapters import make_adapter  # noqa: E402
 
 CHAT = {"model": "m", "max_tokens": 24, "temperature": 0, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
 GENERATE = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 32, "details": True, "decoder_input_details": True}}
@@ -160,6 +163,58 @@ def test_more_models_by_their_files(tmp_path, demo):
         assert "other.gguf" in [m["id"] for m in requests.get(s.url + "/v1/models", timeout=10).json()["data"]]
         chat = s.post("/v1/chat/completions", {**CHAT, "model": "other.gguf"}).json()
         assert chat["choices"][0]["message"]["content"] == demo[0]
+
+
+def as_gguf(folder, path, kind="F32", alpha=None):
+    """An adapter of PEFT as llama.cpp's convert_lora_to_gguf.py writes it: rows of q and k of B in pairs."""
+    heads = json.loads((DEMO / "config.json").read_text())
+    w = gguf.GGUFWriter(str(path), "llama")
+    w.add_type("adapter")
+    w.add_string("adapter.type", "lora")
+    w.add_float32("adapter.lora.alpha", json.loads((folder / "adapter_config.json").read_text())["lora_alpha"] if alpha is None else alpha)
+    for file, v in tensors(folder, file="adapter_model.safetensors"):
+        name, which = file.removeprefix("base_model.model.").split(".lora_")
+        if which[0] == "B" and name.endswith(("q_proj", "k_proj")):
+            v = paired(v, heads["num_attention_heads" if name.endswith("q_proj") else "num_key_value_heads"])
+        to = gguf.GGMLQuantizationType[kind if v.shape[1] % 32 == 0 else "F16" if kind == "Q8_0" else kind]
+        w.add_tensor(f"{name_of(name + '.weight')}.lora_{which[0].lower()}", gguf.quants.quantize(np.ascontiguousarray(v, np.float32), to), raw_dtype=to)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    return path
+
+
+def test_adapters_of_llama_cpp(tmp_path):
+    """The same bits as PEFT's files: of a folder's model and of a GGUF file's, on one rank and on two."""
+    red = make_adapter(tmp_path / "red", 1)
+    unscaled = make_adapter(tmp_path / "unscaled", 2, rank=1)  # alpha is 1, which is what files without it mean
+    files = {f"{f.name}-{kind}": as_gguf(f, tmp_path / f"{f.name}-{kind}.gguf", kind, alpha)
+             for f, kind, alpha in ((red, "F32", None), (red, "F16", None), (red, "Q8_0", None), (unscaled, "F32", 0.0))}
+    flag = ",".join(f"{name}={path}" for name, path in ({"red": red, "unscaled": unscaled} | files).items())
+
+    def asked(s, adapter):
+        p = {"max_new_tokens": 24, "details": True, "ignore_eos": True, "adapter_id": adapter}
+        r = s.post("/generate", {"inputs": "Once upon a time", "parameters": p})
+        assert r.status_code == 200, r.text
+        return [(t["id"], t["logprob"]) for t in r.json()["details"]["tokens"]]
+
+    for model, ranks in (DEMO, 1), (DEMO, 2), (write(DEMO, tmp_path / "demo.gguf", "BF16"), 1):
+        with Service(model, ranks, args=["--lora-adapters", flag]) as s:
+            want = asked(s, "red")
+            assert asked(s, "red-F32") == want and asked(s, "unscaled-F32") == asked(s, "unscaled") != want
+            for kind in "F16", "Q8_0":  # as near as their rounding
+                assert max(abs(a[1] - b[1]) for a, b in zip(asked(s, f"red-{kind}")[:1], want)) < 0.2
+
+
+def test_adapters_that_are_none(tmp_path):
+    other = write(DEMO, tmp_path / "model.gguf", "F16")
+    wide = as_gguf(make_adapter(tmp_path / "wide", 1), tmp_path / "wide.gguf")
+    wide.write_bytes(wide.read_bytes().replace(b"blk.0.attn_q.weight.lora_", b"blk.0.attn_x.weight.lora_"))
+    for path, says in (other, "an adapter has `adapter` and `lora`"), (wide, "is of no matrix of this model that an adapter can change"):
+        s = Service(DEMO, args=["--lora-adapters", f"x={path}"], ready=False)
+        assert s.p.wait(60) != 0 and says in s.log, s.log
+    assert "no model: it is an adapter" in refused(as_gguf(tmp_path / "wide", tmp_path / "adapter.gguf"))
 
 
 def refused(path):

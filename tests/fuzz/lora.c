@@ -2,13 +2,17 @@
 // fuzz-sources: model-server/model/checkpoint/torch_zip.c
 // fuzz-sources: model-server/model/checkpoint/torch_pickle.c model-server/model/lora/lora.c
 // fuzz-sources: model-server/model/lora/lora_recur.c model-server/model/lora/lora_place.c
-// fuzz-sources: model-server/model/checkpoint/safetensors.c
-// fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c model-server/model/config/*.c
-// fuzz-sources: model-server/model/rope.c model-server/model/split.c common/json/json.c
-// fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c common/err.c common/utf8.c
-// fuzz-sources: common/buf.c common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
-// fuzz-sources: common/tokenizer/vocab.c common/file_map.c common/tokenizer/scored.c
-// fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
+// fuzz-sources: model-server/model/lora/lora_gguf.c model-server/model/checkpoint/gguf_latent.c
+// fuzz-sources: model-server/model/checkpoint/gguf_names.c
+// model-server/model/checkpoint/gguf_order.c fuzz-sources:
+// model-server/model/checkpoint/quant/blocks.c fuzz-sources:
+// model-server/model/checkpoint/safetensors.c fuzz-sources: model-server/model/arch.c
+// model-server/model/arch/*.c model-server/model/config/*.c fuzz-sources: model-server/model/rope.c
+// model-server/model/split.c common/json/json.c fuzz-sources: common/json/reader.c common/arena.c
+// common/json/exact.c common/err.c common/utf8.c fuzz-sources: common/buf.c common/model_file.c
+// common/gguf/*.c common/tokenizer/gguf*.c fuzz-sources: common/tokenizer/vocab.c common/file_map.c
+// common/tokenizer/scored.c fuzz-sources: common/tokenizer/folder*.c
+// common/tokenizer/sentencepiece.c
 #include "model-server/model/lora/lora.h"
 #include <math.h>
 #include <stdio.h>
@@ -39,6 +43,7 @@ static void clean(void)
     unlink(path_of("config.json"));
     unlink(path_of("adapter_config.json"));
     unlink(path_of("adapter_model.safetensors"));
+    unlink(path_of("adapter.gguf"));
     rmdir(folder);
 }
 
@@ -84,18 +89,28 @@ static void read_pair(const struct lora_pair *p, const struct lora_base *base)
     free(b);
 }
 
-/* adapter_config.json, a zero byte, adapter_model.safetensors: refused in one line, or an adapter
- * of which each part can be read. */
+/* What is opened: a GGUF file, or adapter_config.json, a zero byte and adapter_model.safetensors.
+ */
+static const char *write_adapter(const uint8_t *data, size_t n)
+{
+    const uint8_t *zero = n ? memchr(data, 0, n) : NULL;
+    size_t n_config = zero ? (size_t)(zero - data) : n;
+    if (n >= 4 && memcmp(data, "GGUF", 4) == 0) {
+        write_file("adapter.gguf", data, n);
+        return path_of("adapter.gguf");
+    }
+    write_file("adapter_config.json", data, n_config);
+    write_file("adapter_model.safetensors", zero ? zero + 1 : data, zero ? n - n_config - 1 : 0);
+    return folder;
+}
+
+/* It is refused in one line, or an adapter of which each part can be read. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     const struct lora_base *base = model();
-    const uint8_t *zero = n ? memchr(data, 0, n) : NULL;
-    size_t n_config = zero ? (size_t)(zero - data) : n;
     struct lora_adapter l;
     struct err e = {0};
-    write_file("adapter_config.json", data, n_config);
-    write_file("adapter_model.safetensors", zero ? zero + 1 : data, zero ? n - n_config - 1 : 0);
-    if (lora_open(&l, folder, base, &e)) {
+    if (lora_open(&l, write_adapter(data, n), base, &e)) {
         if (!e.msg[0] || strchr(e.msg, '\n'))
             abort();
         return 0;

@@ -20,8 +20,7 @@ static bool is_plain(enum gguf_packing p)
     return p == GGUF_F32 || p == GGUF_F16 || p == GGUF_BF16;
 }
 
-/* Dequantises row `row` of a tensor. */
-static void read_row(const struct gguf_tensor *t, uint64_t row, float *out)
+void gguf_read_row(const struct gguf_tensor *t, uint64_t row, float *out)
 {
     const struct gguf_packing_info *p = &gguf_packings[t->packing];
     const uint64_t blocks = t->dims[0] / p->elements;
@@ -37,13 +36,13 @@ static void read_row(const struct gguf_tensor *t, uint64_t row, float *out)
     }
 }
 
-static bool is_readable(enum gguf_packing p) { return is_plain(p) || block_readable(p); }
+bool gguf_row_readable(enum gguf_packing p) { return is_plain(p) || block_readable(p); }
 
 static bool fits(const struct gguf_tensor *k, const struct gguf_tensor *v)
 {
     return k && v && k->n_dims == 3 && v->n_dims == 3 && k->dims[1] == v->dims[0] &&
-           k->dims[2] == v->dims[2] && is_readable(k->packing) && is_readable(v->packing) &&
-           k->dims[0] % gguf_packings[k->packing].elements == 0 &&
+           k->dims[2] == v->dims[2] && gguf_row_readable(k->packing) &&
+           gguf_row_readable(v->packing) && k->dims[0] % gguf_packings[k->packing].elements == 0 &&
            v->dims[0] % gguf_packings[v->packing].elements == 0;
 }
 
@@ -60,12 +59,12 @@ int gguf_latent_join(const struct gguf_tensor *k, const struct gguf_tensor *v, s
     for (uint64_t h = 0; out && row && h < heads; h++) {
         float *head = out + h * each;
         for (uint64_t j = 0; j < rank; j++) {
-            read_row(k, h * rank + j, row);
+            gguf_read_row(k, h * rank + j, row);
             for (uint64_t i = 0; i < nope; i++)
                 head[i * rank + j] = row[i];
         }
         for (uint64_t i = 0; i < n_v; i++)
-            read_row(v, h * n_v + i, head + (nope + i) * rank);
+            gguf_read_row(v, h * n_v + i, head + (nope + i) * rank);
     }
     free(row);
     if (!out || !row) {

@@ -11,4 +11,8 @@
  * ERR_VALIDATION: the two do not match. */
 int gguf_latent_join(const struct gguf_tensor *k, const struct gguf_tensor *v, struct tensor *t,
                      struct err *e);
+/* Rows of matrices of this packing can be read as numbers. */
+bool gguf_row_readable(enum gguf_packing p);
+/* Dequantises row `row` of such a tensor, whose rows are whole blocks. */
+void gguf_read_row(const struct gguf_tensor *t, uint64_t row, float *out);
 #endif

@@ -1,6 +1,8 @@
 #include "model-server/model/lora/lora.h"
+#include "common/gguf/set.h"
 #include "common/hub/names.h"
 #include "common/json/json.h"
+#include "model-server/model/lora/lora_gguf.h"
 #include "model-server/model/lora/lora_place.h"
 #include "model-server/model/lora/lora_recur.h"
 #include <assert.h>
@@ -22,6 +24,7 @@ struct lora_config {
     const char *path;
     cJSON *root;
     double alpha;
+    bool by_one;  /* the scale is 1, whatever the rank: llama.cpp's adapters without alpha */
     bool by_root; /* rsLoRA: scale = alpha / sqrt(rank), arXiv 2312.03732 */
 };
 
@@ -130,6 +133,8 @@ static float scale_of(const struct lora_config *c, const struct tensor *a, uint3
             break;
         }
     }
+    if (c->by_one)
+        return 1;
     return (float)(c->by_root ? alpha / sqrt(rank) : alpha / rank);
 }
 
@@ -302,8 +307,18 @@ static int collect(struct lora_search *s)
                    : err_set(s->e, ERR_VALIDATION, "%s: no tensors of an adapter", s->l->file.path);
 }
 
-static int open_tensors(struct lora_adapter *l, const char *dir, const struct lora_base *base,
-                        const struct lora_config *c, struct err *e)
+static int match(struct lora_adapter *l, const struct lora_base *base, const struct lora_config *c,
+                 struct err *e)
+{
+    struct lora_search s = {.l = l, .base = base, .config = c, .e = e};
+    s.used = calloc(l->file.n + (size_t)1, sizeof(*s.used));
+    l->pairs = calloc(l->file.n + (size_t)1, sizeof(*l->pairs)); /* q's may be two */
+    const int rc = s.used && l->pairs ? collect(&s) : err_nomem(e);
+    free(s.used);
+    return rc;
+}
+
+static int open_tensors(struct lora_adapter *l, const char *dir, struct err *e)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/" HUB_ADAPTER_WEIGHTS, dir);
@@ -311,33 +326,44 @@ static int open_tensors(struct lora_adapter *l, const char *dir, const struct lo
         snprintf(path, sizeof(path), "%s/" HUB_TORCH_ADAPTER, dir);
     if (access(path, F_OK) != 0)
         return err_set(e, ERR_VALIDATION, "%s/" HUB_ADAPTER_WEIGHTS " is missing", dir);
-    if (tensor_file_open(&l->file, path, e))
+    return tensor_file_open(&l->file, path, e);
+}
+
+static int open_file(struct lora_adapter *l, const char *path, const struct lora_base *base,
+                     struct err *e)
+{
+    struct lora_config c = {.path = path};
+    if (lora_gguf_open(l, path, base, &c.alpha, e))
         return -1;
-    struct lora_search s = {.l = l, .base = base, .config = c, .e = e};
-    s.used = calloc(l->file.n + (size_t)1, sizeof(*s.used));
-    l->pairs = calloc(l->file.n + (size_t)1, sizeof(*l->pairs)); /* q's may be two */
-    int rc = s.used && l->pairs ? collect(&s) : err_nomem(e);
-    free(s.used);
-    if (rc)
-        lora_close(l);
+    c.by_one = c.alpha == 0;
+    return match(l, base, &c, e);
+}
+
+static int open_folder(struct lora_adapter *l, const char *dir, const struct lora_base *base,
+                       struct err *e)
+{
+    char path[PATH_MAX];
+    struct lora_config c = {.path = path};
+    if (snprintf(path, sizeof(path), "%s/adapter_config.json", dir) >= PATH_MAX - 40)
+        return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
+    const int rc = read_config(&c, e) || open_tensors(l, dir, e) || match(l, base, &c, e) ? -1 : 0;
+    cJSON_Delete(c.root);
     return rc;
 }
 
 int lora_open(struct lora_adapter *l, const char *dir, const struct lora_base *base, struct err *e)
 {
-    char path[PATH_MAX];
-    struct lora_config c = {.path = path};
     *l = (struct lora_adapter){.n = 0};
-    if (snprintf(path, sizeof(path), "%s/adapter_config.json", dir) >= PATH_MAX - 40)
-        return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
-    int rc = read_config(&c, e) || open_tensors(l, dir, base, &c, e) ? -1 : 0;
-    cJSON_Delete(c.root);
-    return rc;
+    if ((gguf_is_file(dir) ? open_file : open_folder)(l, dir, base, e) == 0)
+        return 0;
+    lora_close(l);
+    return -1;
 }
 
 void lora_close(struct lora_adapter *l)
 {
     free(l->pairs);
+    lora_gguf_close(l);
     tensor_file_close(&l->file);
     *l = (struct lora_adapter){.n = 0};
 }

@@ -1,5 +1,6 @@
-/* lora.h - one adapter in PEFT's format: adapter_config.json and adapter_model.safetensors,
- * checked against its model (arXiv 2106.09685; https://huggingface.co/docs/peft).
+/* lora.h - one adapter in PEFT's format: adapter_config.json and adapter_model.safetensors; or a
+ * GGUF file of llama.cpp's converter. It is checked against its model (arXiv 2106.09685;
+ * https://huggingface.co/docs/peft).
  *
  * It maps updates to the matrices of layers, and determines this rank's part of them. Matrices
  * that are split by output rows split B, those split by input columns split A, and a rank adds
@@ -46,6 +47,9 @@ struct lora_pair {
 
 struct lora_adapter {
     struct tensor_file file;
+    struct gguf_set *gguf; /* of an adapter in one file: lora_gguf.h; NULL: a folder */
+    void **copies;         /* what of it is not as in the file */
+    uint32_t n_copies;
     struct lora_pair *pairs; /* by layer */
     uint32_t n;
 };
@@ -57,9 +61,9 @@ struct lora_base {
     const struct split *split;
 };
 
-/* ERR_VALIDATION, one line that names file and field or tensor: another kind of adapter, a tensor
- * of an unsupported matrix, a shape that does not match the model. Tensors stay mapped until
- * lora_close(); after a failure there is nothing to close. */
+/* `dir`: a folder, or a GGUF file. ERR_VALIDATION, one line that names file and field or tensor:
+ * another kind of adapter, a tensor of an unsupported matrix, a shape that does not match the
+ * model. Tensors stay mapped until lora_close(); after a failure there is nothing to close. */
 int lora_open(struct lora_adapter *l, const char *dir, const struct lora_base *base, struct err *e);
 void lora_close(struct lora_adapter *l);
 
