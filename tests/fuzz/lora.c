@@ -2,17 +2,20 @@
 // fuzz-sources: model-server/model/checkpoint/torch_zip.c
 // fuzz-sources: model-server/model/checkpoint/torch_pickle.c model-server/model/lora/lora.c
 // fuzz-sources: model-server/model/lora/lora_recur.c model-server/model/lora/lora_place.c
-// fuzz-sources: model-server/model/lora/lora_gguf.c model-server/model/checkpoint/gguf_latent.c
-// fuzz-sources: model-server/model/checkpoint/gguf_names.c
-// model-server/model/checkpoint/gguf_order.c fuzz-sources:
-// model-server/model/checkpoint/quant/blocks.c fuzz-sources:
-// model-server/model/checkpoint/safetensors.c fuzz-sources: model-server/model/arch.c
-// model-server/model/arch/*.c model-server/model/config/*.c fuzz-sources: model-server/model/rope.c
-// model-server/model/split.c common/json/json.c fuzz-sources: common/json/reader.c common/arena.c
-// common/json/exact.c common/err.c common/utf8.c fuzz-sources: common/buf.c common/model_file.c
-// common/gguf/*.c common/tokenizer/gguf*.c fuzz-sources: common/tokenizer/vocab.c common/file_map.c
-// common/tokenizer/scored.c fuzz-sources: common/tokenizer/folder*.c
-// common/tokenizer/sentencepiece.c
+// fuzz-sources: model-server/model/lora/lora_gguf.c model-server/model/checkpoint/gguf_names.c
+// fuzz-sources: model-server/model/checkpoint/gguf_order.c
+// fuzz-sources: model-server/model/checkpoint/gguf_latent.c
+// fuzz-sources: model-server/model/checkpoint/quant/blocks.c
+// fuzz-sources: model-server/model/checkpoint/quant/grids.c
+// fuzz-sources: model-server/model/checkpoint/quant/blocks_grid.c
+// fuzz-sources: model-server/backend/format.c
+// fuzz-sources: model-server/model/checkpoint/safetensors.c
+// fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c model-server/model/config/*.c
+// fuzz-sources: model-server/model/rope.c model-server/model/split.c common/json/json.c
+// fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c common/err.c common/utf8.c
+// fuzz-sources: common/buf.c common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
+// fuzz-sources: common/tokenizer/vocab.c common/file_map.c common/tokenizer/scored.c
+// fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
 #include "model-server/model/lora/lora.h"
 #include <math.h>
 #include <stdio.h>
