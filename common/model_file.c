@@ -127,6 +127,8 @@ static bool is_model(const struct gguf_set *s, struct err *e)
                   {"mmproj", "clip", "a vision tower, which --mmproj takes"},
                   {"imatrix", "", "an importance matrix, which programs that quantise take"}};
     struct gguf_str type = {"", 0}, arch = {"?", 1};
+    if (s->n == 0) /* an open set has a file */
+        return true;
     gguf_text(&s->files[0], "general.type", &type);
     gguf_text(&s->files[0], "general.architecture", &arch);
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
@@ -140,7 +142,7 @@ static bool is_model(const struct gguf_set *s, struct err *e)
 
 static char *make(const struct made_file *m, const char *file, size_t max, size_t *n, struct err *e)
 {
-    struct gguf_set s;
+    struct gguf_set s = {0};
     struct buf out = BUF_INIT;
     int rc = m == &of_folder ? tokenizer_folder_make(file, &out, e) : gguf_set_open(&s, file, e);
     if (rc == 0 && m != &of_folder) {
