@@ -23,8 +23,8 @@ struct gguf_family {
     bool plain_end;     /* norm_plus is not of the last norm; norms of q and k have no weights */
     bool rates_above_0; /* rates of decay are stored as exp(A_log), not as -exp(A_log) */
     bool both_ways;     /* tokens see later ones too */
-    bool axes_halved;   /* with three positions, q and k rotate in halves; the family's do in pairs */
-    bool pair;          /* an encoder and a decoder, whose tensors begin with "enc." and "dec." */
+    bool axes_halved; /* with three positions, q and k rotate in halves; the family's do in pairs */
+    bool pair;        /* an encoder and a decoder, whose tensors begin with "enc." and "dec." */
 };
 
 /* The value of `key` (without "<architecture>."); of a list per layer the largest; 0: missing. */

@@ -38,7 +38,7 @@ struct projector_kind {
     const char *(*find_type)(const struct projector *p);
     const char *tower; /* model_type of vision_config; NULL: that of the whole */
     const char *(*find_tower)(const struct projector *p);
-    const char *gelu;  /* the activation of files with use_gelu */
+    const char *gelu; /* the activation of files with use_gelu */
     struct projector_token tokens[PROJECTOR_TOKENS];
     void (*more)(const struct projector *p);   /* vision_config, and the whole's own keys */
     void (*pixels)(const struct projector *p); /* preprocessor_config.json; may be NULL */

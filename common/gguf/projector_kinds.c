@@ -198,7 +198,9 @@ static void gemma4(const struct projector *p)
     meta_put_in(t, "num_key_value_heads", projector_dim(p, "v.blk.0.attn_k.weight", 1) / head);
     meta_put_in(t, "position_embedding_size", projector_dim(p, "v.position_embd.weight", 1));
     meta_put_in(t, "pooling_kernel_size", projector_number(p, "projector.scale_factor", 3));
-    cJSON_AddBoolToObject(t, "standardize", projector_has(p, "v.std_scale") || projector_has(p, "v.std_scale.weight"));
+    cJSON_AddBoolToObject(t, "standardize",
+                          projector_has(p, "v.std_scale") ||
+                              projector_has(p, "v.std_scale.weight"));
     cJSON_AddBoolToObject(t, "use_clipped_linears", projector_has(p, "v.blk.0.attn_q.input_max"));
     if (width != WIDTH_OF_E2B && width != WIDTH_OF_E4B)
         cJSON_AddStringToObject(p->text, "use_bidirectional_attention", "vision");
@@ -242,9 +244,9 @@ static const char *const glm_archs[] = {"glm4", "glm4moe", NULL};
 /* GLM-OCR has norms of q and k in place of positions. */
 static const char *glm_type(const struct projector *p)
 {
-    return strcmp(arch(p), "glm4moe") == 0                   ? "glm4v_moe"
+    return strcmp(arch(p), "glm4moe") == 0                  ? "glm4v_moe"
            : projector_has(p, "v.blk.0.attn_q_norm.weight") ? "glm_ocr"
-                                                             : "glm4v";
+                                                            : "glm4v";
 }
 
 static void glm(const struct projector *p)
@@ -341,7 +343,8 @@ static void lfm2(const struct projector *p)
     meta_put_in(p->config, "downsample_factor", projector_number(p, "projector.scale_factor", 2));
     meta_put_in(p->config, "projector_hidden_size", projector_dim(p, "mm.1.weight", 1));
     cJSON_AddBoolToObject(p->config, "projector_bias", projector_has(p, "mm.1.bias"));
-    cJSON_AddBoolToObject(p->config, "projector_use_layernorm", projector_has(p, "mm.input_norm.weight"));
+    cJSON_AddBoolToObject(p->config, "projector_use_layernorm",
+                          projector_has(p, "mm.input_norm.weight"));
 }
 
 /* ---------------------------------------------------------------- LLaVA */

@@ -149,8 +149,8 @@ static void put_added(struct buf *b, const struct gguf_vocab *v, const char *unl
     }
     if (!unlisted)
         return;
-    buf_fmt(b, "%s{\"id\":%u,\"special\":true,\"normalized\":false,\"content\":",
-            first ? "" : ",", v->n);
+    buf_fmt(b, "%s{\"id\":%u,\"special\":true,\"normalized\":false,\"content\":", first ? "" : ",",
+            v->n);
     text(b, unlisted);
     buf_ch(b, '}');
 }

@@ -119,8 +119,7 @@ void vision_square_canvas(struct vision_plan *p)
 {
     const uint32_t side = p->width > p->height ? p->width : p->height;
     if (p->width != p->height)
-        p->canvas =
-            (struct vision_rect){(side - p->width) / 2, (side - p->height) / 2, side, side};
+        p->canvas = (struct vision_rect){(side - p->width) / 2, (side - p->height) / 2, side, side};
 }
 
 uint32_t vision_add_resize(struct vision_plan *p, int32_t of, struct vision_rect cut,

@@ -100,7 +100,7 @@ struct tower_source {
     struct gguf_family order; /* how q and k are stored */
     struct gguf_shape shape;
     struct projector_layout layout;
-    bool swapped; /* older converters stored the MLP's matrices under each other's names */
+    bool swapped;    /* older converters stored the MLP's matrices under each other's names */
     unsigned not_of; /* tower_name.how: rows that are not of this file */
 };
 
@@ -319,9 +319,7 @@ static int turn_channels(struct gguf_weights *w, const struct tower_source *s,
 static size_t from_axes(const struct order *o, size_t i)
 {
     const size_t at = i % o->head;
-    return i / o->head >= o->heads
-               ? i
-               : i - at + at / 2 % 2 * (o->head / 2) + at / 4 * 2 + at % 2;
+    return i / o->head >= o->heads ? i : i - at + at / 2 % 2 * (o->head / 2) + at / 4 * 2 + at % 2;
 }
 
 /* Rows of q and k whose pairs rotate by column and by row in turn. */
