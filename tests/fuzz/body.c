@@ -6,6 +6,7 @@
 // fuzz-sources: router/api/openai/completions_request.c router/api/anthropic/request.c
 // fuzz-sources: router/api/anthropic/convert.c common/constraint/*.c router/api/responses/request.c
 // fuzz-sources: router/api/responses/convert.c router/api/responses/echo.c
+// fuzz-sources: router/api/responses/compact.c
 // fuzz-sources: router/api/responses/stored_read.c router/api/responses/tools.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/err.c common/utf8.c common/buf.c common/arena.c
 // fuzz-sources: common/log/log.c common/log/sink.c common/template/*.c common/tokenizer/unicode.c
@@ -48,6 +49,7 @@ int tokens_count(struct call *c, const struct ask *q, bool add_special, uint32_t
     *count = (uint32_t)(q->n_inputs / 4);
     return 0;
 }
+void responses_usage(struct buf *out, const struct call *c) { (void)out, (void)c; }
 const char *edge_adapter(struct edge *g, const char *model) { return (void)g, (void)model, NULL; }
 struct media edge_media(const struct edge *g) { return (void)g, (struct media){0}; }
 uint64_t seed_draw(void) { return 1; }

@@ -57,11 +57,6 @@ int stored_can(const struct call *c, const char *id, struct err *e)
     return strlen(id) < STORE_ID ? 0 : store_missing(id, e);
 }
 
-bool stored_is_conversation(const char *id)
-{
-    return !strncmp(id, STORE_CONVERSATION, strlen(STORE_CONVERSATION));
-}
-
 static int ask_store(struct call *c, enum store_kind kind, const char *id,
                      const struct store_job **out, struct err *e)
 {
@@ -146,11 +141,6 @@ static const char *continued(struct call *c)
     id = id ? arena_strdup(&c->arena, id, strlen(id)) : NULL;
     cJSON_Delete(body);
     return id;
-}
-
-const char *stored_conversation(const cJSON *v)
-{
-    return cJSON_IsString(v) ? v->valuestring : json_str(v, "id", NULL);
 }
 
 static int read_history(struct call *c, const struct store_job *j, struct responses *p,

@@ -5,6 +5,16 @@
 #include <stdio.h>
 #include <string.h>
 
+bool stored_is_conversation(const char *id)
+{
+    return !strncmp(id, STORE_CONVERSATION, strlen(STORE_CONVERSATION));
+}
+
+const char *stored_conversation(const cJSON *v)
+{
+    return cJSON_IsString(v) ? v->valuestring : json_str(v, "id", NULL);
+}
+
 /* An input item in the listed format: with an id that no output item has, and content as parts. */
 static void add_item(struct buf *out, const cJSON *given, const char *id, unsigned number)
 {
