@@ -205,7 +205,7 @@ static term close_round(struct term_pool *p, term root, bool *more)
         term_no_memory(p);
     else
         mark_productive(p, good);
-    for (size_t i = 0; i < n && !p->full; i++)
+    for (size_t i = 0; i < n && good && !p->full; i++)
         if (node(p, (term)i)->kind == RULE) {
             term old = node(p, (term)i)->a, body = good[i] ? rewrite(&r, old) : TERM_NONE;
             *more |= body != old;

@@ -11,8 +11,7 @@ enum { LEFT, RIGHT, JOINED, PENDING = 32 };
 /* Merges that were read and not added yet, so that their texts are looked up together. */
 struct pending {
     struct buf text; /* left, right and joined of each, one after the other */
-    size_t len[3 * PENDING];
-    uint32_t n;
+    size_t len[3 * PENDING], n;
 };
 
 static int grow(struct bpe *b)
@@ -103,11 +102,11 @@ static int add_pending(struct bpe *b, struct pending *p, struct err *e)
     uint32_t id[3 * PENDING];
     const char *at = p->text.p ? p->text.p : "";
     int rc = p->text.oom ? err_nomem(e) : 0;
-    for (uint32_t i = 0; i < 3 * p->n && rc == 0; at += p->len[i++])
+    for (size_t i = 0; i < 3 * p->n && rc == 0; at += p->len[i++])
         part[i] = (struct vocab_key){at, p->len[i]};
     if (rc == 0)
-        vocab_find_all(b->vocab, part, 3 * (size_t)p->n, id);
-    for (uint32_t i = 0; i < p->n && rc == 0; i++)
+        vocab_find_all(b->vocab, part, 3 * p->n, id);
+    for (size_t i = 0; i < p->n && rc == 0; i++)
         rc = add_merge(b, part + 3 * i, id + 3 * i, e);
     buf_reset(&p->text);
     p->n = 0;

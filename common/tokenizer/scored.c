@@ -41,17 +41,18 @@ static void cut_piece(const struct scored_piece *s, uint32_t id, const struct vo
                       struct buf *out)
 {
     struct vocab_key part[2 * PIECE_MAX];
-    uint32_t found[2 * PIECE_MAX], cuts = 0;
+    uint32_t found[2 * PIECE_MAX];
+    size_t cuts = 0;
     struct merge m = {.score = s->score, .id = id};
     for (size_t at = utf8_valid_len(s->p, s->n); at < s->n;
          at += utf8_valid_len(s->p + at, s->n - at)) {
         part[2 * cuts] = (struct vocab_key){s->p, at};
         part[2 * cuts++ + 1] = (struct vocab_key){s->p + at, s->n - at};
     }
-    vocab_find_all(ids, part, 2 * (size_t)cuts, found);
-    for (uint32_t i = 0; i < cuts; i++) {
-        m.left_chars = i + 1;
-        m.right_chars = cuts - i;
+    vocab_find_all(ids, part, 2 * cuts, found);
+    for (size_t i = 0; i < cuts; i++) {
+        m.left_chars = (uint32_t)(i + 1);
+        m.right_chars = (uint32_t)(cuts - i);
         m.cut = (uint32_t)part[2 * i].n;
         m.left = found[2 * i];
         m.right = found[2 * i + 1];

@@ -16,7 +16,7 @@ static void what_can_never_fit_is_refused_at_once(void **state)
     infer_submit(g->infer, &big->r);
     infer_submit(g->infer, &fits->r);
     expect_error(
-        big, ERR_VALIDATION,
+        big, ERR_TOO_LONG,
         "`inputs` tokens + `max_new_tokens` must be <= 36. Given: 30 `inputs` tokens and 8");
     expect_answer(fits);
     client_free(big);

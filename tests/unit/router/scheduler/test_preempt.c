@@ -139,7 +139,7 @@ static void one_request_may_have_everything(void **state)
     infer_submit(g->infer, &most->r); /* the last token needs no room: 30 blocks */
     infer_submit(g->infer, &more->r);
     infer_submit(g->infer, &last->r);
-    expect_error(more, ERR_VALIDATION, "must be <= 120");
+    expect_error(more, ERR_TOO_LONG, "must be <= 120");
     expect_answer(most);
     expect_answer(last);
     assert_true(most->last_ns < last->last_ns); /* the older one kept its blocks */
