@@ -347,9 +347,11 @@ void infer_fail(struct infer *i, const char *why)
 
 struct infer_stats infer_stats(struct infer *i)
 {
-    int64_t call = atomic_load(&i->status.call_ns);
-    return (struct infer_stats){.queued = atomic_load(&i->status.queued),
-                                .running = atomic_load(&i->status.running),
+    const int64_t call = atomic_load(&i->status.call_ns);
+    const uint32_t running = atomic_load(&i->status.running); /* first: see sched_publish() */
+    const uint32_t queued = atomic_load(&i->status.queued);
+    return (struct infer_stats){.queued = queued,
+                                .running = running,
                                 .blocks_total = atomic_load(&i->status.blocks_total),
                                 .blocks_used = atomic_load(&i->status.blocks_used),
                                 .blocks_cached = atomic_load(&i->status.blocks_cached),

@@ -28,8 +28,6 @@ void sched_publish(struct scheduler *s)
     uint32_t n_waiting = s->known.n - s->n_running - s->n_joining; /* includes followers */
     for (const struct seq *q = s->dropped; q; q = q->next)
         n_waiting--;
-    atomic_store_explicit(&t->queued, n_waiting, memory_order_relaxed);
-    atomic_store_explicit(&t->running, s->n_running + s->n_joining, memory_order_relaxed);
     atomic_store_explicit(&t->blocks_total, kv.total, memory_order_relaxed);
     atomic_store_explicit(&t->blocks_used, kv.used, memory_order_relaxed);
     atomic_store_explicit(&t->blocks_cached, kv.cached, memory_order_relaxed);
@@ -50,6 +48,9 @@ void sched_publish(struct scheduler *s)
         adapter_shelf_note(&s->shelf, s->adapters.use);
     sched_gauge(s, M_SWAP_USED, NULL, swap_used(&s->swap));
     atomic_store_explicit(&t->swap_used, swap_used(&s->swap), memory_order_relaxed);
+    /* last: whoever reads that nothing runs also reads that nothing is held */
+    atomic_store_explicit(&t->queued, n_waiting, memory_order_release);
+    atomic_store_explicit(&t->running, s->n_running + s->n_joining, memory_order_release);
 }
 
 /* Sends queue positions to requests that ask for them. The estimate ignores future changes of the
