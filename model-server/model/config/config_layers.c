@@ -19,10 +19,11 @@ uint32_t config_own_size(struct config *c, uint32_t layer, const char *key)
     const cJSON *own;
     cJSON_ArrayForEach(own, json_get(c->root, "per_layer_config"))
     {
-        char *end;
-        const unsigned long at = own->string ? strtoul(own->string, &end, 10) : layer + 1UL;
+        const char *number = own->string ? own->string : "";
+        char *end = NULL;
+        const unsigned long at = strtoul(number, &end, 10);
         const double n = json_num(own, key, 0);
-        if (at != layer || end == own->string || *end || !json_get(own, key))
+        if (end == number || *end || at != layer || !json_get(own, key))
             continue;
         if (n >= 1 && n <= 65536 && n == floor(n))
             return (uint32_t)n;
