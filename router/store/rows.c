@@ -89,9 +89,8 @@ static int remove_one(struct store *s, enum statement which, bool *any, struct e
 
 int store_missing(const char *id, struct err *e)
 {
-    const bool talk = !strncmp(id, STORE_CONVERSATION, strlen(STORE_CONVERSATION));
     return err_set(e, ERR_NOT_FOUND, "%s with id '%.70s' not found.",
-                   talk ? "Conversation" : "Response", id);
+                   store_is_conversation(id) ? "Conversation" : "Response", id);
 }
 
 int rows_make_room(struct store *s, struct err *e)

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { STORE_ID = 72, STORE_OWNER = 65, STORE_CHAIN_MAX = 1024 };
 
@@ -74,6 +75,10 @@ void store_submit(struct store *s, struct store_job *j);
 /* ERR_NOT_FOUND, in OpenAI's words: the prefix of the id says what it names. */
 int store_missing(const char *id, struct err *e);
 #define STORE_CONVERSATION "conv_" /* the prefix of a conversation's id */
+static inline bool store_is_conversation(const char *id)
+{
+    return !strncmp(id, STORE_CONVERSATION, strlen(STORE_CONVERSATION));
+}
 /* Frees what a job owns, but not the job. */
 void store_job_clear(struct store_job *j);
 #endif

@@ -9,7 +9,7 @@
 /* What our items begin with, before the base64 of the summary. */
 static const char mark[] = "summary.1.";
 
-static const char question[] =
+const char compact_question[] =
     "Summarise this conversation for a model that will continue it and sees nothing of it but your "
     "summary and the messages of the user. Say what was asked for, what was done and found, what "
     "was decided and why, and what is left to do. Keep names, paths, numbers, code and errors that "
@@ -42,16 +42,6 @@ int compact_keep(struct call *c, struct object root, struct responses *p)
     cJSON_Delete(items);
     buf_free(&out);
     return p->kept ? 0 : -1;
-}
-
-cJSON *compact_question(void)
-{
-    cJSON *m = cJSON_CreateObject();
-    if (cJSON_AddStringToObject(m, "role", "user") &&
-        cJSON_AddStringToObject(m, "content", question))
-        return m;
-    cJSON_Delete(m);
-    return NULL;
 }
 
 char *compact_read(const cJSON *item)

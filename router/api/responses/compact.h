@@ -8,8 +8,8 @@
 /* Sets p->kept, the user's messages of the conversation, in the listed format; worker. -1: out of
  * memory. */
 int compact_keep(struct call *c, struct object root, struct responses *p);
-/* The message that asks for the summary. NULL: out of memory. */
-cJSON *compact_question(void);
+/* The text that asks for the summary. */
+extern const char compact_question[];
 /* The summary in an item, as a message for the model. NULL: another server's item. The caller
  * frees it. */
 char *compact_read(const cJSON *item);

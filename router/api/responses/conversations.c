@@ -16,7 +16,7 @@ int conversation_path(struct call *c, const char **id, const char **rest, struct
     *id = arena_strdup(&c->arena, from, n);
     if (!*id)
         return err_nomem(e);
-    if (strncmp(*id, STORE_CONVERSATION, strlen(STORE_CONVERSATION)) != 0)
+    if (!store_is_conversation(*id))
         return err_set(e, ERR_NOT_FOUND, "Conversation with id '%.70s' not found.", *id);
     return 0;
 }

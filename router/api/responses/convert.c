@@ -40,9 +40,10 @@ static void settle(struct talk *t)
 static cJSON *add_message(struct talk *t, const char *role, const char *text)
 {
     cJSON *m = cJSON_CreateObject();
-    cJSON_AddStringToObject(m, "role", role);
-    cJSON_AddStringToObject(m, "content", text);
-    cJSON_AddItemToArray(t->list, m);
+    const bool whole =
+        cJSON_AddStringToObject(m, "role", role) && cJSON_AddStringToObject(m, "content", text);
+    if (!cJSON_AddItemToArray(t->list, m) || !whole)
+        body_nomem(t->b, t->root, t->key);
     t->assistant = NULL;
     return m;
 }
@@ -370,8 +371,8 @@ static cJSON *messages(struct body *b, struct object root, const struct response
     for (const cJSON *k = json_first(input); k && !b->failed; k = k->next)
         read_item(&t, k);
     settle(&t);
-    if (p->compact && !cJSON_AddItemToArray(t.list, compact_question()))
-        body_nomem(b, root, "input");
+    if (p->compact)
+        add_message(&t, "user", compact_question);
     buf_free(&t.grown);
     return t.list;
 }

@@ -86,7 +86,7 @@ int stored_find(struct call *c, const char *rest, enum store_kind kind,
     if (strcmp(from + n, rest) != 0)
         return err_set(e, ERR_NOT_FOUND, "there is no such path");
     const char *id = arena_strdup(&c->arena, from, n);
-    if (id && stored_is_conversation(id))
+    if (id && store_is_conversation(id))
         return err_set(e, ERR_NOT_FOUND, "Response with id '%.70s' not found.", id);
     return id ? ask_store(c, kind, id, out, e) : err_nomem(e);
 }
@@ -159,7 +159,7 @@ static int read_history(struct call *c, const struct store_job *j, struct respon
                            v->id);
         cJSON *input = json_parse_exact(v->input, strlen(v->input), e);
         h->v[h->n++] = input;
-        if (input && stored_is_conversation(v->id))
+        if (input && store_is_conversation(v->id))
             continue;
         cJSON *response = input ? json_parse_exact(v->response, strlen(v->response), e) : NULL;
         cJSON *output = cJSON_DetachItemFromObjectCaseSensitive(response, "output");
@@ -181,9 +181,9 @@ int stored_recall(struct call *c, struct responses *p, struct err *e)
         return 0;
     const int rc = ask_store(c, STORE_CHAIN, id ? id : "", &j, e);
     if (rc == -1 && e->kind == ERR_NOT_FOUND &&
-        !stored_is_conversation(j    ? j->what.id
-                                : id ? id
-                                     : "")) {
+        !store_is_conversation(j    ? j->what.id
+                               : id ? id
+                                    : "")) {
         struct err why = *e;
         return err_set(e, ERR_NO_PREVIOUS, "`previous_response_id`: %.200s", why.msg);
     }

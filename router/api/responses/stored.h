@@ -16,7 +16,6 @@ int stored_find(struct call *c, const char *rest, enum store_kind kind,
 bool stored_answer(struct call *c, const struct store_job **out, int *rc, struct err *e);
 int stored_can(const struct call *c, const char *id, struct err *e);
 int stored_ask(struct call *c, const struct store_job *what, struct err *e);
-bool stored_is_conversation(const char *id);
 /* The id in a `conversation` of a body; NULL: none. */
 const char *stored_conversation(const cJSON *v);
 /* A list of items, or a text of the user, as JSON in the listed format: with ids made of `id`. In

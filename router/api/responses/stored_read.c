@@ -5,11 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-bool stored_is_conversation(const char *id)
-{
-    return !strncmp(id, STORE_CONVERSATION, strlen(STORE_CONVERSATION));
-}
-
 const char *stored_conversation(const cJSON *v)
 {
     return cJSON_IsString(v) ? v->valuestring : json_str(v, "id", NULL);
@@ -93,7 +88,7 @@ void response_stored_read(struct call *c, struct body *b, struct object root, st
     else if (p->background && !p->store)
         body_fail(b, root, "background", "`background` needs `store`");
     p->previous = body_str(b, root, "previous_response_id", false);
-    if (p->previous && stored_is_conversation(p->previous))
+    if (p->previous && store_is_conversation(p->previous))
         body_fail(b, root, "previous_response_id",
                   "`previous_response_id` names a conversation: see `conversation`");
     read_conversation(c, b, root, p);
