@@ -340,7 +340,7 @@ int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, 
     if (!all || run(g, all, e)) {
         if (all && all != fresh)
             abandon(all);
-        if (old && all && g->step.chosen) /* it has tokens that nobody will learn of */
+        if (old && all && g->step.chosen) /* its new tokens cannot be reported */
             batch_free(batches_take(&g->batches, old->id));
         batch_free(fresh);
         return -1;

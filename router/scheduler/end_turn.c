@@ -48,7 +48,7 @@ void sched_publish(struct scheduler *s)
         adapter_shelf_note(&s->shelf, s->adapters.use);
     sched_gauge(s, M_SWAP_USED, NULL, swap_used(&s->swap));
     atomic_store_explicit(&t->swap_used, swap_used(&s->swap), memory_order_relaxed);
-    /* last: whoever reads that nothing runs also reads that nothing is held */
+    /* last: a reader of zero also reads the counts above of that moment */
     atomic_store_explicit(&t->queued, n_waiting, memory_order_release);
     atomic_store_explicit(&t->running, s->n_running + s->n_joining, memory_order_release);
 }
