@@ -187,7 +187,9 @@ static int invalid(struct err *e, const char *what)
     return err_set(e, ERR_VALIDATION, "Invalid argument: %s", what);
 }
 
-int flags_num_shard(const struct config *c, int devices, uint32_t *out, struct err *e)
+/* Number of shards on all machines. `devices`: what the machine or its environment has; -1:
+ * unknown. */
+static int flags_num_shard(const struct config *c, int devices, uint32_t *out, struct err *e)
 {
     if (c->sharded == SHARDED_TRUE && c->num_shard == 1)
         return invalid(e, "`sharded` is true but `num_shard` <= 1");

@@ -91,10 +91,6 @@ struct config {
 
 extern const struct flag_program launcher_flags;
 
-/* Number of shards on all machines. `devices`: what the machine or its environment has; -1:
- * unknown. */
-int flags_num_shard(const struct config *c, int devices, uint32_t *out, struct err *e);
-
 /* All checks that need neither model nor machine, in TGI's order and with TGI's messages. Sets
  * num_shard, max_input_tokens and rope_* to the values for the children. */
 int flags_check(struct config *c, int devices, struct err *e);

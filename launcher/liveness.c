@@ -61,7 +61,11 @@ static bool any_thread(pid_t pid, const char *states)
     return found;
 }
 
-enum liveness_sign liveness_look(pid_t pid, uint64_t *cpu)
+/* State of a process according to the kernel. */
+enum liveness_sign { SIGN_ALIVE, SIGN_DEVICE, SIGN_STILL, SIGN_STOPPED };
+
+/* *cpu: in: its previous clock ticks; out: the current ones. */
+static enum liveness_sign liveness_look(pid_t pid, uint64_t *cpu)
 {
     char path[64];
     uint64_t before = *cpu;

@@ -28,11 +28,6 @@ struct liveness { /* of one child */
     uint64_t cpu;      /* clock ticks used so far */
 };
 
-/* State of a process according to the kernel. */
-enum liveness_sign { SIGN_ALIVE, SIGN_DEVICE, SIGN_STILL, SIGN_STOPPED };
-/* *cpu: in: its previous clock ticks; out: the current ones. */
-enum liveness_sign liveness_look(pid_t pid, uint64_t *cpu);
-
 int liveness_open(struct liveness *l); /* 0, or -1 with errno */
 void liveness_close(struct liveness *l);
 /* `turn_ms`: ms since the last call. True once, when it becomes frozen. timeout_ms 0: never. */

@@ -50,8 +50,8 @@ void step_stop(struct supervisor *s)
 }
 
 /* The first failure is the cause; later ones are its consequences. */
-void step_fail(struct supervisor *s, const char *what, const char *child_name,
-               const struct child *c)
+static void step_fail(struct supervisor *s, const char *what, const char *child_name,
+                      const struct child *c)
 {
     char cause[400], why[sizeof(s->err->msg)];
     if (c)

@@ -63,10 +63,6 @@ extern const struct step_row step_rows[]; /* indexed by enum stop_step */
 void step_go(struct supervisor *s, enum stop_step step);
 /* Stops in order: the router, then the shards. No effect if already stopping. */
 void step_stop(struct supervisor *s);
-/* Stops because of a failure: "WHAT: WHO CAUSE", with c's exit as the cause (NULL: none). Only the
- * first failure is kept: later ones are its consequences. */
-void step_fail(struct supervisor *s, const char *what, const char *child_name,
-               const struct child *c);
 /* The same if the cause and the exit code are already known. */
 void step_fail_code(struct supervisor *s, const char *what, const char *why, int code);
 /* True if no child is left. */

@@ -11,7 +11,8 @@ static bool push(struct decimal *d, char c)
     return true;
 }
 
-bool decimal_read(struct decimal *d, const char *text)
+/* False: not a JSON number, or beyond the limits on digits or exponent. */
+static bool decimal_read(struct decimal *d, const char *text)
 {
     bool some = false, point = false;
     *d = (struct decimal){.negative = *text == '-'};

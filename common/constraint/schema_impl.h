@@ -134,7 +134,6 @@ bool has_values(const cJSON *node);                          /* enum or const */
 bool value_allowed(struct schema *s, const cJSON *node, const cJSON *value, const cJSON *own);
 
 /* schema_scalar.c: c is flat, without references or alternatives. */
-term schema_inside(struct schema *s, const struct conj *c); /* inside the quotes of a string */
 /* TERM_NONE with `e` set. */
 term schema_pattern(struct schema *s, const char *text, struct err *e);
 term schema_string(struct schema *s, const struct conj *c);

@@ -52,7 +52,8 @@ static term inside_of(struct schema *s, const cJSON *node)
     return t;
 }
 
-term schema_inside(struct schema *s, const struct conj *c)
+/* The inside of the quotes of a string. */
+static term schema_inside(struct schema *s, const struct conj *c)
 {
     uint32_t lo = conj_bound(s, c, "minLength", true, 0);
     uint32_t hi = conj_bound(s, c, "maxLength", false, TERM_UNBOUNDED);

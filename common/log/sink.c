@@ -34,7 +34,7 @@ static struct {
           .idle = true};
 
 uint64_t log_dropped(void) { return atomic_load(&sink.dropped); }
-int log_sink_fd(void) { return atomic_load(&sink.fd); }
+static int log_sink_fd(void) { return atomic_load(&sink.fd); }
 
 static void ring_copy_in(uint64_t at, const char *p, size_t n)
 {

@@ -21,5 +21,4 @@ void log_sink_put(const char *line, size_t n);
 /* Waits until all lines are written, at most `quiet_ms` without progress and `most_ms` in total.
  * False: lines are left. Async-signal-safe. */
 bool log_sink_settle(int64_t quiet_ms, int64_t most_ms);
-int log_sink_fd(void);
 #endif

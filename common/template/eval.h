@@ -46,8 +46,6 @@ struct val exec_captured(struct vm *vm, const struct nodes *body, struct scope *
 struct scope *scope_new(struct vm *vm, struct scope *parent);
 void scope_set(struct vm *vm, struct scope *s, uint32_t name, struct val v);
 struct val scope_get(struct vm *vm, uint32_t name); /* V_MISSING: unset */
-void exec_for(struct vm *vm, const struct node *n, struct val iterable, struct scope *outer,
-              uint32_t depth);
 
 struct val macro_new(struct vm *vm, const struct macro_def *def);
 struct val macro_attr(struct vm *vm, struct val m, const char *name,

@@ -102,8 +102,8 @@ uint32_t loop_length(struct vm *vm, struct loop *l)
     return l->ready->n;
 }
 
-void exec_for(struct vm *vm, const struct node *n, struct val iterable, struct scope *outer,
-              uint32_t depth)
+static void exec_for(struct vm *vm, const struct node *n, struct val iterable, struct scope *outer,
+                     uint32_t depth)
 {
     struct loop *l = VM_NEW(vm, struct loop, 1);
     struct scope *saved = vm->scope, *body = scope_new(vm, outer);

@@ -105,16 +105,10 @@ GLOBAL(g_raise)
     vm_fail(vm, FAULT_SYNTAX, "%.*s", (int)(msg.s->n < 400 ? msg.s->n : 400), msg.s->p);
 }
 
-GLOBAL(g_strftime_now)
-{
-    (void)self;
-    return time_format(vm, text_need(vm, a->v[0], "strftime() argument 1"));
-}
-
 /* Uses the C library; only %f is Python's own. Untrusted formats are harmless: strftime() reads
  * only the format and tm. */
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-struct val time_format(struct vm *vm, struct val fmt)
+static struct val time_format(struct vm *vm, struct val fmt)
 {
     struct strbuf f = {0}, out = {0};
     struct tm tm;
@@ -145,6 +139,12 @@ struct val time_format(struct vm *vm, struct val fmt)
         }
     }
     vm_fail(vm, FAULT_LIMIT, "the date format is too long");
+}
+
+GLOBAL(g_strftime_now)
+{
+    (void)self;
+    return time_format(vm, text_need(vm, a->v[0], "strftime() argument 1"));
 }
 
 static const struct builtin globals[] = {

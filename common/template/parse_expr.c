@@ -186,7 +186,7 @@ static void keyword_arg(struct parser *p, struct call *c)
     nodes_add(p, &c->kw_values, parse_expression(p, true));
 }
 
-void parse_call_args(struct parser *p, struct call *c)
+static void parse_call_args(struct parser *p, struct call *c)
 {
     uint32_t line = expect(p, T_LPAREN)->line;
     bool ok = true;

@@ -54,5 +54,4 @@ enum tuple_mode {
 struct node *parse_tuple(struct parser *p, int mode);
 struct node *parse_expression(struct parser *p, bool with_cond);
 struct node *parse_filters(struct parser *p, struct node *n, bool start_inline);
-void parse_call_args(struct parser *p, struct call *c);
 #endif

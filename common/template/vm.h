@@ -146,7 +146,6 @@ struct val percent_format(struct vm *vm, struct val fmt, struct val arg);   /* f
 struct val str_format(struct vm *vm, struct val fmt, const struct args *a); /* fmt.format(...) */
 struct val filter_tojson(struct vm *vm, struct val v, const struct args *a);
 struct val html_escape(struct vm *vm, struct val v); /* Markup */
-struct val time_format(struct vm *vm, struct val fmt);
 
 /* list.sort(): stable; values[i] moves with keys[i]. */
 void list_sort(struct vm *vm, struct val *keys, struct val *values, uint32_t n, bool reverse);

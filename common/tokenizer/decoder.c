@@ -29,7 +29,7 @@ void strings_reset(struct strings *s)
 
 void strings_close(struct strings *s) { buf_add(&s->end, &s->text.len, sizeof s->text.len); }
 
-const char *strings_at(const struct strings *s, size_t i, size_t *n)
+static const char *strings_at(const struct strings *s, size_t i, size_t *n)
 {
     const size_t *end = (const size_t *)(const void *)s->end.p;
     size_t start = i ? end[i - 1] : 0;

@@ -39,7 +39,6 @@ void strings_reset(struct strings *s);
 static inline size_t strings_n(const struct strings *s) { return s->end.len / sizeof(size_t); }
 /* the text appended since the last call becomes one string */
 void strings_close(struct strings *s);
-const char *strings_at(const struct strings *s, size_t i, size_t *n);
 
 /* Working memory of a run: zero-initialise, one per caller. It is kept between runs, so that
  * streaming soon allocates nothing. */

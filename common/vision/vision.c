@@ -229,14 +229,6 @@ static int32_t shift(const struct vision_place *p)
     return (int32_t)larger(p->grid_h, p->grid_w) - (int32_t)p->n;
 }
 
-int32_t vision_position_delta(const struct vision_place *place, uint32_t n)
-{
-    int32_t delta = 0;
-    for (uint32_t i = 0; i < n; i++)
-        delta += shift(&place[i]);
-    return delta;
-}
-
 void vision_position(const struct vision_place *place, uint32_t n, uint32_t i, uint32_t out[3])
 {
     int32_t delta = 0;

@@ -171,6 +171,4 @@ struct vision_place {
 /* Position t, h, w of token i in a prompt with images place[0 .. n), ascending: M-RoPE (arXiv
  * 2409.12191). Tokens after the last image, including generated ones, continue from its end. */
 void vision_position(const struct vision_place *place, uint32_t n, uint32_t i, uint32_t out[3]);
-/* The offset of token positions after the last image: rope_delta, never positive. */
-int32_t vision_position_delta(const struct vision_place *place, uint32_t n);
 #endif

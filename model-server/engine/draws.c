@@ -61,7 +61,7 @@ int draws_begin(struct draws *d, struct seq *const *v, uint32_t n, uint32_t rows
 }
 
 /* With penalties or a constraint, the tokens allowed after a draft depend on it. */
-bool draws_fetch(const struct seq *s)
+static bool draws_fetch(const struct seq *s)
 {
     return (s->drafted && (s->constraint || penalties_on(&s->sampling.penalties))) ||
            sampling_on_host(&s->sampling) || s->sampling.watermark.delta != 0 ||

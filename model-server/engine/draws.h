@@ -27,8 +27,6 @@ struct draw draws_rules(const struct sampling *p);
 struct draw_place draws_add(struct draws *d, const struct seq *s, uint32_t more, uint32_t last);
 /* The place of the result for its j-th draft; results of drafts are consecutive. */
 struct draw_place draws_place(const struct draw_place *first, const struct seq *s, uint32_t j);
-/* True if the device returns the logits of `s` instead of a token. */
-bool draws_fetch(const struct seq *s);
 /* True if the next token of `s` can only be sampled after the host has its last token. */
 bool draws_wait(const struct seq *s);
 /* Reads the result at `at` into *out, whose arrays must have the capacity; or the row of logits

@@ -62,10 +62,6 @@ uint32_t warmup_rows(const struct engine *g, const struct warmup *w);
 int warmup_check(const struct engine *g, const struct warmup *w, struct err *e);
 /* Pages for adapters on this rank; *all: pages that all adapters need together. */
 uint32_t warmup_adapter_pages(const struct engine *g, uint64_t free_bytes, uint64_t *all);
-/* True if sliding-window layers get a separate cache. The caller of the warm-up must support it,
- * and requests must be several times as long as the window for it to pay. False with a swap
- * region or recurrent state. */
-bool warmup_windows(const struct engine *g, const struct warmup *w);
 /* Number of blocks for keys and values of images, if the model has cross-attention layers; else 0.
  */
 uint32_t warmup_shown_blocks(const struct engine *g, const struct warmup *w, uint64_t free_bytes,

@@ -267,5 +267,4 @@ uint64_t pictures_memory(const struct pictures *p, uint32_t tokens)
 }
 
 uint32_t pictures_token(const struct pictures *p) { return p->token; }
-bool pictures_two_way(const struct pictures *p) { return p->two_way; }
 struct pictures_stats pictures_stats(const struct pictures *p) { return p->stats; }

@@ -37,7 +37,6 @@ struct pictures *pictures_new(const struct pictures_options *o, struct err *e); 
 void pictures_free(struct pictures *p); /* after all media are freed; NULL is allowed */
 /* vision_token(); UINT32_MAX: no token is a placeholder */
 uint32_t pictures_token(const struct pictures *p);
-bool pictures_two_way(const struct pictures *p);
 
 /* One medium of a request. */
 struct media_spec {

@@ -50,7 +50,10 @@ void stepper_free(struct stepper *st)
     *st = (struct stepper){0};
 }
 
-uint64_t stepper_row_bytes(const struct stepper *st) { return (uint64_t)st->vocab * sizeof(float); }
+static uint64_t stepper_row_bytes(const struct stepper *st)
+{
+    return (uint64_t)st->vocab * sizeof(float);
+}
 
 /* Replaces *p by an array of n elements; contents are lost. */
 static int renew(void *p, size_t n, size_t size)

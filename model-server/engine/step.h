@@ -87,7 +87,6 @@ void stepper_free(struct stepper *st);
 /* Allocates memory for a step of that size. */
 int stepper_reserve(struct stepper *st, uint32_t tokens, uint32_t rows, struct err *e);
 int stepper_reserve_ahead(struct stepper *st, uint32_t rows, struct err *e);
-uint64_t stepper_row_bytes(const struct stepper *st);
 
 /* Runs a step. Finished sequences are skipped; failed ones only get their gen. After an error,
  * which is the model's, no sequence has changed. A device that samples gets the following step

@@ -87,6 +87,16 @@ static int reserve(struct engine *g, const struct warmup *w, struct err *e)
     return 0;
 }
 
+/* True if sliding-window layers get a separate cache. The caller of the warm-up must support it,
+ * and requests must be several times as long as the window for it to pay. False with a swap
+ * region or recurrent state. */
+static bool warmup_windows(const struct engine *g, const struct warmup *w)
+{
+    const struct model_info *m = model_info(g->o.model);
+    return w->windows && m->kv_window && !m->state_bytes && !g->o.swap_bytes &&
+           kv_windows_pay(m->kv_window, warmup_longest(g, w));
+}
+
 /* The backend's own memory for such steps. */
 static int rehearse(struct engine *g, const struct warmup *w, struct err *e)
 {
@@ -96,13 +106,6 @@ static int rehearse(struct engine *g, const struct warmup *w, struct err *e)
                        o->kv_dtype, warmup_windows(g, w), e))
         return err_wrap(e, "the workspaces of %u prefill tokens", g->max_prefill);
     return 0;
-}
-
-bool warmup_windows(const struct engine *g, const struct warmup *w)
-{
-    const struct model_info *m = model_info(g->o.model);
-    return w->windows && m->kv_window && !m->state_bytes && !g->o.swap_bytes &&
-           kv_windows_pay(m->kv_window, warmup_longest(g, w));
 }
 
 /* True if siblings of drafts are possible: all state of a sequence is in blocks, which can be

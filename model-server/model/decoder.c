@@ -32,16 +32,19 @@ static struct sub_step step_of(const struct decoder *d, const float *in, uint32_
                              .work = {work}};
 }
 
-int decoder_store(struct decoder *d, const struct sublayer *y, const float *in, uint32_t i,
-                  const struct decoder_part *p, struct err *e)
+/* Stores what other rows of the step need of these rows of sublayer y of layer i; `in`: their
+ * input, [total][hidden]. */
+static int decoder_store(struct decoder *d, const struct sublayer *y, const float *in, uint32_t i,
+                         const struct decoder_part *p, struct err *e)
 {
     struct sub_step step = step_of(d, in, i, p, d->scratch.mixer);
     return y->ops->store ? y->ops->store(d, y->self, &step, e) : 0;
 }
 
-int decoder_sublayer(struct decoder *d, const struct sublayer *y, const float *in,
-                     const struct norm *post, uint32_t i, const struct decoder_part *p, void *work,
-                     struct err *e)
+/* r = a sublayer of `in`, summed over ranks and normalised unless `post` is NULL. */
+static int decoder_sublayer(struct decoder *d, const struct sublayer *y, const float *in,
+                            const struct norm *post, uint32_t i, const struct decoder_part *p,
+                            void *work, struct err *e)
 {
     struct sub_step step = step_of(d, in, i, p, work);
     if (y->ops->forward(d, y->self, &step, e) ||

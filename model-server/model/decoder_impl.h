@@ -48,14 +48,6 @@ int decoder_cross_layer(struct decoder *d, uint32_t i, const struct ragged *b, s
 /* Which layer of crossing.kv layer i reads. */
 uint32_t decoder_cross_at(const struct decoder *d, uint32_t i);
 void decoder_cross_free(struct decoder *d);
-/* Stores what other rows of the step need of these rows of sublayer y of layer i; `in`: their
- * input, [total][hidden]. */
-int decoder_store(struct decoder *d, const struct sublayer *y, const float *in, uint32_t i,
-                  const struct decoder_part *p, struct err *e);
-/* r = a sublayer of `in`, summed over ranks and normalised unless `post` is NULL. */
-int decoder_sublayer(struct decoder *d, const struct sublayer *y, const float *in,
-                     const struct norm *post, uint32_t i, const struct decoder_part *p, void *work,
-                     struct err *e);
 int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e);
 /* Layer i in two parts. In: n is the norm of x. First store() of every row to which another row
  * attends. Then rest(): x has both branches added and n is its norm for the next layer. With

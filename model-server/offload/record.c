@@ -15,7 +15,8 @@ struct head {
 };
 _Static_assert(sizeof(struct head) <= KV_RECORD_HEAD, "the head has room");
 
-uint64_t kv_record_sum(const void *p, size_t n)
+/* A checksum: four multiplicative chains over 64-bit words. Any change of one word changes it. */
+static uint64_t kv_record_sum(const void *p, size_t n)
 {
     static const uint64_t prime = 0x9e3779b97f4a7c15u;
     uint64_t h[4] = {n, prime, n ^ prime, ~n}, w[4];

@@ -38,6 +38,4 @@ enum kv_verdict kv_record_check_head(const struct kv_layout *l, const void *head
                                      const uint8_t key[KV_KEY]);
 /* Checks the parts' checksums of a record whose header was checked. */
 enum kv_verdict kv_record_check(const struct kv_layout *l, const void *record);
-/* A checksum: four multiplicative chains over 64-bit words. Any change of one word changes it. */
-uint64_t kv_record_sum(const void *p, size_t n);
 #endif

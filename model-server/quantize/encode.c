@@ -327,11 +327,6 @@ static encoder *const encoders[GGUF_N_PACKINGS] = {
     [GGUF_Q5_1] = q5_1, [GGUF_Q8_0] = q8_0, [GGUF_Q4_K] = q4_k,
     [GGUF_Q5_K] = q5_k, [GGUF_Q6_K] = q6_k, [GGUF_MXFP4] = mxfp4};
 
-bool encode_writable(enum gguf_packing p)
-{
-    return encoders[p] || p == GGUF_F32 || p == GGUF_F16 || p == GGUF_BF16;
-}
-
 void encode_row(enum gguf_packing p, const float *x, const float *weight, uint64_t n, uint8_t *out)
 {
     const struct gguf_packing_info *k = &gguf_packings[p];

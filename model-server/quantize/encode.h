@@ -11,7 +11,6 @@
 #include "common/gguf/gguf.h"
 #include <stdbool.h>
 
-bool encode_writable(enum gguf_packing p); /* whether encode_row() supports this type */
 /* Encodes x[n] to out; n is a multiple of the type's block length. weight[n], or NULL: all 1. */
 void encode_row(enum gguf_packing p, const float *x, const float *weight, uint64_t n, uint8_t *out);
 #endif

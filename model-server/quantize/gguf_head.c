@@ -31,25 +31,26 @@ void gguf_head_u32(struct gguf_head *h, const char *k, uint32_t v)
     u32(&h->values, v);
 }
 
-void gguf_head_f32(struct gguf_head *h, const char *k, float v)
+static void gguf_head_f32(struct gguf_head *h, const char *k, float v)
 {
     key(h, k, GGUF_T_F32);
     buf_add(&h->values, &v, sizeof(v));
 }
 
-void gguf_head_bool(struct gguf_head *h, const char *k, bool v)
+static void gguf_head_bool(struct gguf_head *h, const char *k, bool v)
 {
     key(h, k, GGUF_T_BOOL);
     buf_ch(&h->values, (char)v);
 }
 
-void gguf_head_str(struct gguf_head *h, const char *k, const char *v, size_t n)
+static void gguf_head_str(struct gguf_head *h, const char *k, const char *v, size_t n)
 {
     key(h, k, GGUF_T_STRING);
     text(&h->values, v, n);
 }
 
-void gguf_head_list(struct gguf_head *h, const char *k, enum gguf_type of, uint64_t n)
+/* Begins an array; the caller appends its elements to h->values. */
+static void gguf_head_list(struct gguf_head *h, const char *k, enum gguf_type of, uint64_t n)
 {
     key(h, k, GGUF_T_ARRAY);
     u32(&h->values, (uint32_t)of);

@@ -17,11 +17,6 @@ struct gguf_head {
 };
 
 void gguf_head_u32(struct gguf_head *h, const char *key, uint32_t v);
-void gguf_head_f32(struct gguf_head *h, const char *key, float v);
-void gguf_head_bool(struct gguf_head *h, const char *key, bool v);
-void gguf_head_str(struct gguf_head *h, const char *key, const char *v, size_t n);
-/* Begins an array; the caller appends its elements to h->values. */
-void gguf_head_list(struct gguf_head *h, const char *key, enum gguf_type of, uint64_t n);
 
 /* Copies all metadata of a file except general.file_type. */
 void gguf_head_copy(struct gguf_head *h, const struct gguf *g);

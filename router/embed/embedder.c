@@ -50,7 +50,7 @@ static void stop_waiting(struct embedder *s, struct embed_job *j)
     j->waiting = false;
 }
 
-void embedder_end_job(struct embedder *s, struct embed_job *j)
+static void embedder_end_job(struct embedder *s, struct embed_job *j)
 {
     stop_waiting(s, j);
     if (j->in_flight)
@@ -71,7 +71,8 @@ static void fail_job(struct embedder *s, struct embed_job *j, const struct err *
     embedder_end_job(s, j);
 }
 
-void embedder_fail_all(struct embedder *s, const struct err *why)
+/* Ends all jobs with `why`; jobs with texts in flight end when the call returns. */
+static void embedder_fail_all(struct embedder *s, const struct err *why)
 {
     for (struct fair_item *it; (it = fair_first(&s->queue));)
         fail_job(s, CONTAINER_OF(it, struct embed_job, fair), why);

@@ -35,9 +35,6 @@ struct embedder {
 
 /* embedder.c: sends the next call if possible. */
 void embedder_turn(struct embedder *s);
-void embedder_end_job(struct embedder *s, struct embed_job *j);
-/* Ends all jobs with `why`; jobs with texts in flight end when the call returns. */
-void embedder_fail_all(struct embedder *s, const struct err *why);
 
 /* recover.c */
 int embedder_recover_init(struct embedder *s, struct err *e);

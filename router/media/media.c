@@ -16,7 +16,8 @@ static bool next(const struct media *m, const struct ask *q, size_t at, struct m
                : mark_placeholder(q->inputs, q->n_inputs, at, vision_marker(m->vision), out);
 }
 
-bool media_wanted(const struct media *m, const struct ask *q)
+/* Does the request contain images? TGI's ![](URL) in `inputs`, or separate ones. */
+static bool media_wanted(const struct media *m, const struct ask *q)
 {
     struct mark unused;
     return q->n_images || (m->vision && q->inline_images && q->inputs && next(m, q, 0, &unused));

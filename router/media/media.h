@@ -56,8 +56,6 @@ struct media_prompt {
     bool guarded; /* it may contain guards: TOK_GUARDED */
 };
 
-/* Does the request contain images? TGI's ![](URL) in `inputs`, or separate ones. */
-bool media_wanted(const struct media *m, const struct ask *q);
 /* Reads the images of `q` and writes their placeholders. ERR_IMAGE, ERR_IMAGE_URL, ERR_VALIDATION,
  * with the messages of q->style. */
 int media_prompt(const struct media *m, const struct ask *q, struct arena *a,

@@ -94,11 +94,6 @@ const struct served_adapter *served_adapters_find(const struct served_adapters *
     return find(s, name, false);
 }
 
-bool served_adapters_know(const struct served_adapters *s, const char *name)
-{
-    return find(s, name, true) != NULL;
-}
-
 bool served_adapters_same(const struct served_adapters *s, const struct served_adapter *a)
 {
     const struct served_adapter *ours = find(s, a->name, true);

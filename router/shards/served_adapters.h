@@ -46,7 +46,6 @@ const struct served_adapter *served_adapters_find(const struct served_adapters *
 /* True if `s` has an adapter of this name with the same files (or unknown ones), or one that is
  * being unloaded. */
 bool served_adapters_same(const struct served_adapters *s, const struct served_adapter *a);
-bool served_adapters_know(const struct served_adapters *s, const char *name); /* or leaving */
 
 struct adapter_use {
     uint32_t known;   /* requests that name it, from arrival to end */

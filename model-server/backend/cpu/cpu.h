@@ -279,8 +279,6 @@ void cpu_attend_top(struct device *d, const struct attn_call *c);
 /* Scratch memory of these, and of select_keys(): as much, unless a token needs more. */
 enum { TOP_BYTES = 64 << 20 };
 
-/* A row of a part as fp32, in the thread's scratch memory. */
-float *cpu_widen_row(struct device *d, int thread, const struct mat_part *p, int64_t row);
 /* True if 16-bit numbers of two columns are interleaved in panels: see kernels.h. */
 static inline bool in_pairs(const struct weight *w)
 {

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-float *cpu_widen_row(struct device *d, int thread, const struct mat_part *p, int64_t row)
+/* A row of a part as fp32, in the thread's scratch memory. */
+static float *cpu_widen_row(struct device *d, int thread, const struct mat_part *p, int64_t row)
 {
     static_assert(THREAD_SCRATCH >= QUANT_MAX_COLS * sizeof(float), "");
     float *f = (float *)cpu_thread_scratch(d, thread);

@@ -254,7 +254,6 @@ void *cuda_take(struct device *d, size_t bytes, const char *what, const char *re
 void *cuda_work(struct device *d, enum workspace which, size_t bytes);
 /* Frees device memory that recorded operations may use, when the step ends. */
 void cuda_retire(struct device *d, void *p);
-void cuda_drop_retired(struct device *d);
 int cuda_sync(struct device *d, const char *what, struct err *e);
 int cuda_wait(struct device *d, cudaEvent_t until, const char *what, struct err *e);
 

@@ -78,7 +78,7 @@ void cuda_retire(struct device *d, void *p)
     all[d->n_retired++] = p;
 }
 
-void cuda_drop_retired(struct device *d)
+static void cuda_drop_retired(struct device *d)
 {
     for (uint32_t i = 0; i < d->n_retired; i++)
         cudaFree(d->retired[i]);

@@ -205,7 +205,8 @@ uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32
     return hidden / heads;
 }
 
-const cJSON *config_vision(const struct config *c)
+/* The vision_config of a model with vision, or NULL. */
+static const cJSON *config_vision(const struct config *c)
 {
     const cJSON *v = json_get(c->file, "vision_config");
     return cJSON_IsObject(v) ? v : NULL;

@@ -87,8 +87,6 @@ void config_llama(struct config *c, struct decoder_spec *s);
 /* Sets s->sines. Unless they are SINES_NONE, `d_model` has to be even and at least 4. */
 void config_sines(struct config *c, struct decoder_spec *s, enum sines sines);
 
-/* The vision_config of a model with vision, or NULL. */
-const cJSON *config_vision(const struct config *c);
 /* Number of additional rows per image feature for the first layers, one for each of
  * deepstack_visual_indexes (Qwen3-VL). */
 void config_added(struct config *c, struct decoder_spec *s);

@@ -24,9 +24,8 @@ int gemini_parse(struct call *c, bool stream, struct chat_request *r, struct err
  * caller. `eyes`: the model takes images. Faults are recorded in `b`. */
 cJSON *gemini_messages(struct body *b, struct object root, bool eyes);
 
-/* schema.c: renames the members of an object from snake case to camel case. */
-void gemini_rename(cJSON *at);
-/* The same of a whole body, except inside the client's own objects: arguments, results, schemas. */
+/* schema.c: renames the members of a whole body from snake case to camel case, except inside the
+ * client's own objects: arguments, results, schemas. */
 void gemini_rename_all(cJSON *at);
 /* A value of an enumeration in lower case. False: it is NULL, empty, too long, or says that it is
  * not set ("TYPE_UNSPECIFIED"). */

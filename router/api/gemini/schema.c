@@ -9,7 +9,8 @@ enum { MOST_ORDERED = 256 };
 
 static void convert(cJSON *s);
 
-void gemini_rename(cJSON *at)
+/* Renames the members of an object from snake case to camel case. */
+static void gemini_rename(cJSON *at)
 {
     for (cJSON *k = at->child; k; k = k->next) {
         size_t n = 0;

@@ -75,7 +75,8 @@ struct tgi *tgi_parse(struct call *c, bool with_stream, struct err *e)
 
 /* ---------------------------------------------------------------- answers */
 
-void tgi_token(struct buf *out, const struct gen_token *t, bool special)
+/* {"id":1,"text":"x","logprob":-0.5[,"special":false]} */
+static void tgi_token(struct buf *out, const struct gen_token *t, bool special)
 {
     buf_str(out, "{\"id\":");
     buf_u64(out, t->id);

@@ -20,6 +20,4 @@ int tgi_read(struct body *b, struct object o, struct tgi *t);
 struct tgi *tgi_parse(struct call *c, bool with_stream, struct err *e);
 /* Creates the generations and selects the format. */
 int tgi_generate(struct call *c, struct tgi *t, bool stream, bool as_array, struct err *e);
-/* {"id":1,"text":"x","logprob":-0.5[,"special":false]} */
-void tgi_token(struct buf *out, const struct gen_token *t, bool special);
 #endif

@@ -38,9 +38,6 @@ struct stored {
  * path, for an unsupported method or parameter. */
 int stored_read(struct stored *s, const char *dir, struct err *e);
 
-/* Values of --quantize that name a storage format instead of a scheme at load: gptq, awq, marlin,
- * compressed-tensors, bitsandbytes, bitsandbytes-nf4, bitsandbytes-fp4. */
-bool stored_word(const char *word);
 /* Checks that --quantize (`word`, NULL: none, parsed by quant_parse() as `quant`) matches the
  * checkpoint. ERR_VALIDATION if not. *scheme: what remains to be done at load. */
 int stored_agree(const struct stored *s, const char *word, enum quant quant, enum quant *scheme,

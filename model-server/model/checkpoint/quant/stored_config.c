@@ -58,7 +58,7 @@ int stored_read(struct stored *s, const char *dir, struct err *e)
 
 /* ---------------------------------------------------------------- what the user says */
 
-bool stored_word(const char *word)
+static bool stored_word(const char *word)
 {
     static const char *const words[] = {"gptq",
                                         "awq",
