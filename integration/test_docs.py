@@ -169,7 +169,7 @@ def test_commands_exist(page):
             continue
         for line in body.replace("\\\n", " ").splitlines():
             line = line.split(" #")[0].strip()
-            for target in re.findall(r"(?:^| {2,})make +(?:[A-Z]\w*=\S+ +)*([a-z0-9-]+)", line):
+            for target in re.findall(r"(?:^| {2,})make +(?:[A-Z]\w*=\S+ +)*([a-z0-9-]+)(?=[\s,]|$)", line):
                 assert target in targets, f"{name(page)}: {line}"
                 seen += 1
             called = re.match(rf"(?:build/bin/|{product} )?(launcher|router|model-server|serve)(?= )(.*)", line)

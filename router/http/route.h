@@ -27,7 +27,8 @@ struct route {
     const char *summary;                    /* one sentence for the documentation */
     /* POST: description of the body for the documentation */
     const char *body;
-    /* POST: schemas of both bodies, names in page/schemas.json; gives NULL: events only */
+    /* POST: schemas of both bodies, names in router/api/docs/schemas.json; gives NULL: events only
+     */
     const char *takes, *gives;
     const char *example; /* POST: a JSON body that this route answers with 200 */
     /* The task it requires, if set: other models answer 400. TASK_RERANK also allows other

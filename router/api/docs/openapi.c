@@ -1,5 +1,5 @@
-/* The OpenAPI document, from the route table and page/schemas.json. docs/http-api.md describes
- * further body fields. */
+/* The OpenAPI document, from the route table and router/api/docs/schemas.json. docs/http-api.md
+ * describes further body fields. */
 #include "common/params.h"
 #include "router/http/http.h"
 #include "router/http/route.h"
@@ -150,7 +150,7 @@ static void param_schemas(struct buf *out, bool tgi)
 #include "common/params.def"
 }
 
-/* page/schemas.json, with the rows of common/params.def in place of "$params". */
+/* router/api/docs/schemas.json, with the rows of common/params.def in place of "$params". */
 static void add_schemas(struct buf *out)
 {
     static const char openai[] = "\"$params\": \"openai\"", tgi[] = "\"$params\": \"tgi\"";

@@ -4,6 +4,7 @@
 #include "common/json/json.h"
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A number of columns or rows; absent, null and -1: 0. */
@@ -497,6 +498,7 @@ static void read_gguf(struct config *c, const cJSON *q, struct stored *s)
 static const struct {
     const char *name;
     void (*read)(struct config *c, const cJSON *q, struct stored *s);
+    bool unlisted; /* another name of a method, or one that no config.json has */
 } methods[] = {
     {"gptq", read_gptq},
     {"awq", read_awq},
@@ -504,12 +506,12 @@ static const struct {
     {"fbgemm_fp8", read_fp8},
     {"compressed-tensors", read_compressed},
     {"mxfp4", read_mxfp4},
-    {"gguf", read_gguf},
+    {"gguf", read_gguf, true},
     {"modelopt", read_modelopt},
     {"bitsandbytes", read_bitsandbytes},
     {"bitnet", read_bitnet},
     {"auto-round", read_auto_round},
-    {"intel/auto-round", read_auto_round},
+    {"intel/auto-round", read_auto_round, true},
     {"quark", read_quark},
     {"mlx", read_mlx},
     {"torchao", read_torchao},
@@ -529,9 +531,10 @@ void stored_method_read(struct config *c, const cJSON *q, const char *def, struc
             methods[i].read(c, q, s);
             return;
         }
-    config_fail(c,
-                "weights quantised by `%.40s` are not supported (known: gptq, awq, fp8, "
-                "fbgemm_fp8, compressed-tensors, mxfp4, modelopt, bitsandbytes, bitnet, "
-                "auto-round, quark, mlx, torchao, hqq)",
-                name);
+    char known[256] = "";
+    for (int i = 0, at = 0; i < N_METHODS && at < (int)sizeof(known); i++)
+        if (!methods[i].unlisted)
+            at += snprintf(known + at, sizeof(known) - (size_t)at, "%s%s", at ? ", " : "",
+                           methods[i].name);
+    config_fail(c, "weights quantised by `%.40s` are not supported (known: %s)", name, known);
 }
