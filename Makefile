@@ -2,7 +2,7 @@
 # make help       list the targets
 #
 # Variants are other build directories, never other sources:  make SAN=1   make TSAN=1   make DEBUG=1
-# A folder is a list: dropping a .c file into a room is all it takes to add it.
+# A folder is a list: to add a .c file, put it into the folder of its component.
 
 JOBS ?= $(shell nproc)
 ifeq ($(MAKELEVEL),0)
@@ -78,14 +78,14 @@ UNROLLED  := -O3 -fno-math-errno -fno-var-tracking -fPIC -fvisibility=hidden $(i
 %_avx512.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
 UNROLL_SRC := %_avx2.c %_avxvnni.c %_avx512.c %_avx512vnni.c %_avx512bf16.c %_avx512fp16.c %_avx512amx.c %_amx.c %_neon.c %_neondot.c %_neoni8mm.c %_neonfp16.c
 
-# ---------------------------------------------------------------- rooms
+# ---------------------------------------------------------------- components
 # Kernels of other processors are left out.
 MACHINE   := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 FOREIGN   := $(if $(filter x86_64,$(MACHINE)),,%avx2.c %avxvnni.c %avx512.c %avx512vnni.c %avx512bf16.c %avx512fp16.c %_avx512amx.c %_amx.c) \
              $(if $(filter aarch64,$(MACHINE)),,%_neon.c %_neondot.c %_neoni8mm.c %_neonfp16.c)
-room       = $(filter-out $(FOREIGN),$(sort $(shell find $(1) -name '*.c' -not -path '*/cuda/*' 2>/dev/null)))
-lib        = $(patsubst %.c,$(B)/obj/%.o,$(filter-out $(1)/main.c,$(call room,$(1))))
-ROOMS     := common router launcher model-server
+sources    = $(filter-out $(FOREIGN),$(sort $(shell find $(1) -name '*.c' -not -path '*/cuda/*' 2>/dev/null)))
+lib        = $(patsubst %.c,$(B)/obj/%.o,$(filter-out $(1)/main.c,$(call sources,$(1))))
+COMPONENTS := common router launcher model-server
 PROGRAMS  := router launcher model-server
 PROTOS    := $(wildcard proto/*.proto)
 GEN_SRC   := $(patsubst proto/%.proto,$(B)/gen/proto/%.pb-c.c,$(PROTOS))
@@ -201,7 +201,7 @@ $(B)/lib/libproto.a: $(GEN_SRC:$(B)/gen/%.c=$(B)/obj/gen/%.o)
 define archive
 $(B)/lib/lib$(1).a: $(call lib,$(1))
 endef
-$(foreach r,$(ROOMS),$(eval $(call archive,$(r))))
+$(foreach r,$(COMPONENTS),$(eval $(call archive,$(r))))
 $(ARCHIVES):
 	@mkdir -p $(@D)
 	@rm -f $@
@@ -315,7 +315,7 @@ tidy: $(GEN)           ## clang-tidy over the programs
 cppcheck: $(GEN)       ## cppcheck over the programs
 	@cppcheck --quiet -j 2 --enable=warning,performance,portability --error-exitcode=1 --inline-suppr \
 	  --suppress=missingIncludeSystem --suppressions-list=tests/cppcheck.supp -I. -I$(B)/gen \
-	  --include=$$(pkg-config --variable=includedir libcjson)/cjson/cJSON.h $(ROOMS)
+	  --include=$$(pkg-config --variable=includedir libcjson)/cjson/cJSON.h $(COMPONENTS)
 
 layers:                ## common includes no component; programs never include each other; model-server's folders include by their rules
 	@tests/layers

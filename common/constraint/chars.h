@@ -19,8 +19,9 @@ static inline void chars_clear(struct chars *c)
     c->n = 0;
     c->overflow = false;
 }
+/* Adds [first, last]; ranges may overlap until chars_tidy(). */
 void chars_add(struct chars *c, uint32_t first, uint32_t last);
-void chars_tidy(struct chars *c);
+void chars_tidy(struct chars *c);   /* sorts ranges, and joins those that touch */
 void chars_invert(struct chars *c); /* calls chars_tidy() first */
 
 /* How characters are encoded. */

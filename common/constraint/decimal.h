@@ -11,6 +11,7 @@ struct decimal {
     int n, point;
     char digit[DECIMAL_DIGITS + 1]; /* '0' to '9', NUL-terminated */
 };
+/* The value of a number, from its text. False: it is beyond the limits on digits or exponent. */
 bool decimal_of(struct decimal *d, const cJSON *number);
 int decimal_compare(const struct decimal *a, const struct decimal *b); /* <0, 0, >0 */
 bool decimal_integer(const struct decimal *d);

@@ -80,6 +80,7 @@ void flags_free(const struct flag_program *p, void *cfg);
  * Lists are joined with commas. */
 bool flag_text(const struct flag *f, const void *cfg, struct buf *out);
 
+/* The options of a program as the text of --help, as a page of docs/, and as a man page. */
 void flags_help(const struct flag_program *p, FILE *out);
 void flags_markdown(const struct flag_program *p, FILE *out);
 void flags_man(const struct flag_program *p, FILE *out);

@@ -23,5 +23,6 @@ char *hub_resolve_model(const char *model_id, const char *revision, const char *
  * adapter's. Complete: also the configuration, and a model's tokenizer. */
 enum hub_parts { HUB_NO_WEIGHTS, HUB_ONLY_WEIGHTS, HUB_WHOLE };
 enum hub_parts hub_parts(const char *dir);
+/* The folder has a file of this name. */
 bool hub_has_file(const char *dir, const char *name);
 #endif

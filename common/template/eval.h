@@ -37,16 +37,25 @@ struct loop {
 
 enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
 
+/* Values live in the arena of `vm`. Errors leave by vm_fail(): none of these returns one. */
+
+/* The value of an expression. */
 struct val eval(struct vm *vm, const struct node *n);
+/* `text` through a chain of filters. */
 struct val eval_filters(struct vm *vm, const struct node *chain, struct val text);
+/* Evaluates the arguments of a call, with * and ** unpacked. */
 void eval_args(struct vm *vm, const struct call *c, struct args *a);
 
+/* Runs statements. They write to the output, or end early by break and continue. */
 enum flow exec(struct vm *vm, const struct nodes *body);
+/* Runs statements in scope `s`, and returns what they write. */
 struct val exec_captured(struct vm *vm, const struct nodes *body, struct scope *s);
+/* Names are ids of name_id(). */
 struct scope *scope_new(struct vm *vm, struct scope *parent);
 void scope_set(struct vm *vm, struct scope *s, uint32_t name, struct val v);
 struct val scope_get(struct vm *vm, uint32_t name); /* V_MISSING: unset */
 
+/* A macro as a value; its scope is the current one. */
 struct val macro_new(struct vm *vm, const struct macro_def *def);
 struct val macro_attr(struct vm *vm, struct val m, const char *name,
                       size_t n); /* V_MISSING: none */

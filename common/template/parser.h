@@ -36,8 +36,10 @@ bool skip_name(struct parser *p, const char *name);
 struct token *expect(struct parser *p, enum token_type t);
 const char *tok_describe(struct parser *p, const struct token *t);
 
+/* Nodes and lists live in the arena. The parser fails by a jump, not by a result. */
 struct node *node_new(struct parser *p, enum node_kind kind, uint32_t line);
 void nodes_add(struct parser *p, struct nodes *l, struct node *n);
+/* The number of a name: equal names have one. */
 uint32_t name_id(struct parser *p, struct val name);
 void note_name(struct parser *p, uint32_t id); /* records the use in the enclosing macros */
 
@@ -51,7 +53,11 @@ enum tuple_mode {
     TUPLE_END_IN = 16,
     TUPLE_END_RECURSIVE = 32,
 };
+/* From the current token on; `mode`: a sum of these. */
 struct node *parse_tuple(struct parser *p, int mode);
+/* `with_cond`: `a if b else c` is allowed. */
 struct node *parse_expression(struct parser *p, bool with_cond);
+/* The filters after `n`. `start_inline`: the first one stands without its | (as after
+ * `filter`). */
 struct node *parse_filters(struct parser *p, struct node *n, bool start_inline);
 #endif

@@ -60,6 +60,7 @@ _Noreturn void vm_fail(struct vm *vm, enum vm_fault kind, const char *fmt, ...)
 _Noreturn void vm_fail_undefined(struct vm *vm, struct val v); /* an undefined value was used */
 #define vm_type_error(vm, ...) vm_fail(vm, FAULT_TYPE, __VA_ARGS__)
 
+/* Zeroed memory that lives as long as the render. Fails at its limit. */
 void *vm_alloc(struct vm *vm, size_t n);
 #define VM_NEW(vm, type, n) ((type *)vm_alloc((vm), sizeof(type) * (size_t)(n)))
 /* Copies n elements of `size` bytes to a block with capacity 2 * *cap, or `first` if that was 0;
@@ -109,9 +110,12 @@ struct builtin {
     struct val (*fn)(struct vm *vm, struct val self, const struct args *a);
     const char *params;
 };
+/* Calls a built-in with its arguments in order, as `params` says. */
 struct val builtin_call(struct vm *vm, const struct builtin *b, struct val self,
                         const struct args *a);
+/* Calls any value: a macro, a function, a method. Fails if it cannot be called. */
 struct val vm_call(struct vm *vm, struct val callee, const struct args *a);
+/* NULL: unknown. */
 const struct builtin *filter_find(const char *name, size_t n);
 const struct builtin *test_find(const char *name, size_t n);
 struct val vm_global(struct vm *vm, const char *name, size_t n); /* range, dict...; V_MISSING */
@@ -121,6 +125,7 @@ const struct builtin *builtin_find(const struct builtin *rows, size_t n_rows, co
                                    size_t n);
 
 static inline bool arg_given(const struct args *a, uint32_t i) { return a->v[i].type != V_MISSING; }
+/* Argument i, or `def` if it was not given; arg_int() fails if it is no integer. */
 int64_t arg_int(struct vm *vm, const struct args *a, uint32_t i, int64_t def);
 bool arg_bool(struct vm *vm, const struct args *a, uint32_t i, bool def);
 

@@ -13,9 +13,11 @@ struct wordpiece {
     int64_t max_chars;
     bool whole; /* WordLevel: a span is one token or unknown */
 };
+/* `j`: the model of a tokenizer.json. `v` must outlive it. -1: out of memory. */
 int wordpiece_load(struct wordpiece *w, const struct vocab *v, const cJSON *j, bool whole,
                    struct err *e);
 void wordpiece_free(struct wordpiece *w);
+/* Appends the tokens of bytes [start, end) of the text to `k`. */
 int wordpiece_encode(const struct wordpiece *w, struct sink *k, uint32_t start, uint32_t end,
                      struct err *e);
 #endif

@@ -26,6 +26,7 @@ const struct stored *walk_stored(const struct walk *w);
 /* For layers loaded from now on; see struct pack_watch. */
 void walk_watch(struct walk *w, const struct pack_watch *watch);
 
+/* x [n][hidden] = the embedded ids. */
 int walk_embed(struct walk *w, const uint32_t *ids, uint32_t n, float *x, struct err *e);
 /* Loads and frees the weights of a layer. */
 int walk_load(struct walk *w, uint32_t layer, struct err *e);

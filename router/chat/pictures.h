@@ -18,6 +18,7 @@ const char *picture_check(const cJSON *part, const char *role, bool eyes);
  * messages. A part's `where` is the client's name for it. Call picture_check() first. */
 int pictures_collect(const cJSON *messages, struct arena *a, struct ask *q, struct err *e);
 
+/* Whether a message has images; how many all messages have. */
 bool pictures_in(const cJSON *message);
 uint32_t pictures_count(const cJSON *messages);
 /* Converts the content of `message` to the list that vision templates iterate over: {"type":
